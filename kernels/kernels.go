@@ -1,0 +1,149 @@
+// Package kernels is the seam between the tuner and whatever moves tokens: a
+// Kernel declares its parameters and its legality, a Backend opens a Session
+// for one workload, a Session prepares, verifies and times candidates.
+package kernels
+
+import (
+	"context"
+
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Binding says when a parameter can still be changed.
+type Binding string
+
+const (
+	Compile Binding = "compile" // a new value is a new device binary
+	Setup   Binding = "session" // a new value needs new buffers
+	Launch  Binding = "launch"  // a new value costs nothing
+)
+
+// Class says what a parameter changes.
+type Class string
+
+const (
+	Speed  Class = "speed"  // time only
+	Result Class = "result" // output bits, memory or determinism: swept only when asked for
+)
+
+// Cost ranks what a parameter takes from the model's own kernels; it orders
+// candidates that tie on time.
+type Cost int
+
+const (
+	NoCost Cost = iota
+	SMCost
+	ThreadCost
+	BufferCost
+)
+
+// Param is one launch parameter of a kernel.
+type Param struct {
+	Name    string       `json:"name"`
+	Doc     string       `json:"doc"`
+	Unit    string       `json:"unit"`    // SMs, threads, bytes, tokens or empty
+	Values  []plan.Value `json:"values"`  // swept unless the user gives others
+	Default plan.Value   `json:"default"` // one of Values, or legal beside them
+	Binding Binding      `json:"binding"`
+	Class   Class        `json:"class"`
+	Cost    Cost         `json:"cost"`
+}
+
+// Kernel is one way to carry out an operation.
+type Kernel struct {
+	Name   string
+	Op     plan.Op
+	Doc    string
+	Params []Param
+	// Check reports why a config cannot run on a machine, naming parameter
+	// and bound. It is a pure function: it needs no GPU and no session.
+	Check func(plan.Machine, plan.Problem, plan.Config) error
+	// Default chooses the values used when nobody tuned. Nil means each
+	// parameter's own default.
+	Default func(plan.Machine, plan.Problem) plan.Config
+}
+
+// DefaultConfig is the kernel's config when nobody tuned.
+func (k Kernel) DefaultConfig(m plan.Machine, p plan.Problem) plan.Config {
+	if k.Default != nil {
+		return k.Default(m, p)
+	}
+	c := plan.Config{Kernel: k.Name, Values: map[string]plan.Value{}}
+	for _, q := range k.Params {
+		c.Values[q.Name] = q.Default
+	}
+	return c
+}
+
+// Backend is something that can run kernels. It is safe for one goroutine.
+type Backend interface {
+	// Machine identifies the hardware; it is stamped on every result.
+	Machine() plan.Machine
+	// Kernels lists what can be swept. The first kernel of an op carries
+	// the library default that every gain is measured against.
+	Kernels() []Kernel
+	// Open lays out buffers for one workload. An error means the workload
+	// cannot run here at all.
+	Open(context.Context, *workloads.Workload) (Session, error)
+	// Close gives everything back.
+	Close() error
+}
+
+// Session runs candidates over one workload. One goroutine may use it. An
+// error that is a *Failure speaks of the candidate and leaves the session
+// usable; any other error means the session is lost.
+type Session interface {
+	// Prepare makes a candidate ready: compile, allocate, load on every
+	// rank. Many candidates may be ready at once; preparing one twice is
+	// free. Everything slow and everything that could block a peer happens
+	// here, never in Run.
+	Prepare(context.Context, plan.Config) error
+	// Run performs spec.Rounds collective rounds of a prepared candidate.
+	// All ranks are queued before any is waited on, and start aligned.
+	Run(context.Context, plan.Config, RunSpec) (Rounds, error)
+	// Verify runs a prepared candidate once from poisoned buffers and
+	// compares every output with the oracle. For combine it runs an untimed
+	// dispatch first.
+	Verify(context.Context, plan.Config) (Verdict, error)
+	// Close frees the session's memory.
+	Close() error
+}
+
+// RunSpec asks for measured rounds.
+type RunSpec struct {
+	Rounds int // collective rounds to report
+	Fold   int // calls averaged in one round, at least 1, so that a round outlasts the clock
+}
+
+// Rounds is what Run measured.
+type Rounds struct {
+	Clock   string      // chain, span, event or wall: what the seconds mean
+	Fold    int         // calls averaged in each round
+	Seconds [][]float64 // [round][rank], seconds of one call
+	MHz     []float64   // SM clock per rank after the last round, nil if unknown
+	Notes   []string    // throttling and the like
+}
+
+// Verdict is the outcome of a comparison with the oracle.
+type Verdict struct {
+	Rows   int     // rows compared
+	Wrong  int     // rows outside tolerance
+	MaxErr float64 // largest error seen, relative to the row's largest magnitude
+	Detail string  // the first difference: rank, row, column, want, got
+}
+
+// OK reports whether every row was right, and that there were rows to judge.
+func (v Verdict) OK() bool { return v.Wrong == 0 }
+
+// Clocker is implemented by backends that can time an empty kernel; the
+// reading is stored with every run.
+type Clocker interface {
+	// Empty returns the seconds that each clock reads for a kernel that
+	// does nothing.
+	Empty(context.Context) (map[string]float64, error)
+}
+
+// Versioned is implemented by backends whose kernels can change under a
+// table: the hash covers sources and parameter lists.
+type Versioned interface{ ABI() string }

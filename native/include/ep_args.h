@@ -1,0 +1,99 @@
+/* The one struct that crosses from host to device: every kernel takes an
+ * EpArgs by value. Plain C, so that the shim, NVRTC and a host compiler read
+ * the same file. All sizes that the compiler should know (hidden, top-k,
+ * experts, ranks, format) come as -D macros instead: see kernels/cuda/family.go.
+ */
+#ifndef EP_ARGS_H
+#define EP_ARGS_H
+
+#ifdef __CUDACC_RTC__
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef int int32_t;
+typedef long long int64_t;
+#else
+#include <stdint.h>
+#endif
+
+#define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
+#define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
+#define EP_READY_FLAG 1024
+
+/* What a spin that passed its deadline saw. Host-mapped, one per rank;
+ * `set` is written last. */
+typedef struct EpFault {
+  uint32_t set;    /* 1 once the rest is valid */
+  uint32_t rank;   /* who waited */
+  uint32_t phase;  /* EpPhase */
+  int32_t expert;  /* global expert waited for, -1 if none */
+  int32_t source;  /* rank waited for, -1 if none */
+  uint32_t block;  /* waiting block */
+  uint64_t want;   /* value or count expected */
+  uint64_t got;    /* value seen last */
+} EpFault;
+
+typedef enum EpPhase {
+  EP_PHASE_ALIGN = 1,      /* start barrier over ranks */
+  EP_PHASE_DISPATCH_ASYNC, /* counting and sending */
+  EP_PHASE_DISPATCH_WAIT,  /* waiting for tokens */
+  EP_PHASE_COMBINE_ASYNC,  /* sending rows back */
+  EP_PHASE_COMBINE_WAIT    /* waiting for rows */
+} EpPhase;
+
+typedef struct EpArgs {
+  /* who */
+  int32_t rank;
+  int32_t ranks;
+  int32_t tokens;     /* of this rank, 0 .. max_tokens */
+  int32_t max_tokens;
+
+  /* inputs of this rank */
+  const uint16_t *x;         /* [tokens, hidden] BF16 */
+  const int32_t *topk_ids;   /* [tokens, topk], distinct, -1 where masked */
+  const float *weights;      /* [tokens, topk] router weights */
+  const float *input_scales; /* one global scale, or null for 1 */
+
+  /* symmetric heap: the same offsets on every rank */
+  uint8_t *heap[EP_MAX_RANKS];
+  uint64_t region[EP_MAX_REGIONS]; /* byte offset of each region of the family */
+
+  /* dispatch outputs */
+  uint8_t *out;          /* [max_rows, payload bytes of one row] */
+  uint8_t *out_scales;   /* by format: fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
+  uint32_t *row_offsets; /* [groups + 1], groups = local experts, + 1 first when a shared expert is fused */
+  int32_t *expert_ids;   /* [groups] */
+  int32_t *src_info;     /* [max_rows, 2]: token on its rank, top-k position */
+  uint32_t *scale_offsets; /* nvfp4 only: [groups] */
+  int64_t max_rows;
+
+  /* combine */
+  const uint16_t *y;   /* [max_rows, hidden] BF16 expert outputs */
+  uint16_t *combined;  /* [tokens, hidden], or [tokens, topk, hidden] without weights */
+  const uint16_t *bias; /* [hidden], epilogue bias-add only */
+  float epilogue_scale;
+
+  /* private to the family and this rank, zeroed when it is set up */
+  int32_t *counters;
+
+  /* control */
+  uint32_t round;             /* of this launch within a graph */
+  const uint32_t *round_base; /* added to round; advanced after each replay */
+  uint64_t deadline_ns;       /* longest spin */
+  EpFault *fault;             /* this rank's record */
+  uint64_t *span;             /* [2] global timer of first start, last end; null unless asked */
+
+  /* launch parameters, read by the families that declare them */
+  int32_t sms;         /* blocks in the grid */
+  int32_t wait_sms;    /* of these, blocks that only wait or receive */
+  int32_t count_sms;   /* of these, blocks that count and signal */
+  int32_t tile_tokens; /* rows claimed at a time */
+  int32_t chunk_bytes; /* bytes one warp moves at a time */
+  int32_t delay_ns;    /* fault drills: this rank sleeps first */
+  int32_t drop_signal; /* fault drills: this rank never signals expert drop_signal - 1 */
+  int32_t skip_a2a;       /* 1: keep local experts only, send nothing */
+  int32_t allreduce_size; /* ranks that share a replicated batch, for the shared expert's slice */
+} EpArgs;
+
+#endif

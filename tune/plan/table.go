@@ -1,0 +1,77 @@
+package plan
+
+import "time"
+
+// Schema is the version of the table format this package writes and the only
+// one it reads.
+const Schema = 1
+
+// Table is the shipped artefact: tuned configurations with the evidence for
+// each, valid on one kind of machine and for one build of the kernels.
+type Table struct {
+	Schema int    `json:"schema"`
+	ID     string `json:"id"` // sha256 of the canonical JSON with this field empty
+	Header Header `json:"header"`
+	Rows   []Row  `json:"rows"`
+}
+
+// Header says where a table came from and where it may be used.
+type Header struct {
+	Tool     string    `json:"tool"`      // version of epbench that wrote it
+	Created  time.Time `json:"created"`   // UTC, whole seconds
+	ABI      string    `json:"abi"`       // hash of the kernels' sources and parameter lists
+	Space    string    `json:"space"`     // fingerprint of the search space
+	Machine  Machine   `json:"machine"`   // hardware the evidence was measured on
+	Policy   string    `json:"policy"`    // measurement policy, canonical spelling
+	AA       float64   `json:"aa"`        // spread of the default against itself, as a ratio minus one
+	TrialLog string    `json:"trial_log"` // sha256 of trials.jsonl
+	Relax    []string  `json:"relax"`     // key fields a lookup may give up, in this order
+	Edited   bool      `json:"edited"`    // loaded although its hash did not match
+}
+
+// Key is what a row must match exactly, unless the table's relax order lets a
+// field go.
+type Key struct {
+	Op           Op     `json:"op"`
+	Mode         Mode   `json:"mode"`
+	Ranks        int    `json:"ranks"`
+	Nodes        int    `json:"nodes"`
+	Hidden       int    `json:"hidden"`
+	Experts      int    `json:"experts"`
+	TopK         int    `json:"top_k"`
+	Dispatch     Format `json:"dispatch"`
+	Combine      Format `json:"combine"`
+	SharedExpert bool   `json:"shared_expert"`
+	SkipA2A      bool   `json:"skip_a2a"`
+	Routing      Class  `json:"routing"` // routing class, or AnyRouting for the minimax-regret row
+}
+
+// Row is one tuned answer for an interval of token counts.
+type Row struct {
+	Key      Key      `json:"key"`
+	Lo       int      `json:"lo"`      // smallest token count covered
+	Hi       int      `json:"hi"`      // largest, inclusive
+	Config   Config   `json:"config"`  // the default config where the default won
+	Default  bool     `json:"default"` // the default is at least as good: use it, knowingly
+	Evidence Evidence `json:"evidence"`
+}
+
+// Evidence is why a row says what it says. Times are seconds of one call, max
+// over ranks per round, then the median over rounds.
+type Evidence struct {
+	Clock      string    `json:"clock"`      // chain, span, event or wall
+	Median     float64   `json:"median"`     // of the chosen config
+	P10        float64   `json:"p10"`        // of the chosen config
+	P90        float64   `json:"p90"`        // of the chosen config
+	Rounds     int       `json:"rounds"`     // fresh confirmation rounds behind the median
+	Gain       float64   `json:"gain"`       // time of default / time of config, 1 when equal
+	GainLo     float64   `json:"gain_lo"`    // 95 % bootstrap interval of Gain
+	GainHi     float64   `json:"gain_hi"`    //
+	Candidates int       `json:"candidates"` // measured
+	Ties       int       `json:"ties"`       // within the tie band of the fastest
+	Regret     float64   `json:"regret"`     // worst loss over routings, minimax rows only
+	Routings   []string  `json:"routings"`   // routing specs measured
+	Tokens     []int     `json:"tokens"`     // token counts measured, ends of the interval included
+	Complete   bool      `json:"complete"`   // the whole legal space was covered
+	Date       time.Time `json:"date"`
+}

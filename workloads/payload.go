@@ -1,0 +1,32 @@
+package workloads
+
+// Token fills dst with the BF16 bits of one token's hidden vector. The values
+// depend on seed, rank, token and column alone, so that every backend and the
+// oracle can make them without sharing memory: sign and mantissa random,
+// magnitude in [2^-3, 2).
+func (w *Workload) Token(rank, token int, dst []uint16) {
+	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(token))
+	for c := 0; c < len(dst); c += 4 {
+		h := mix(base + uint64(c))
+		for i := c; i < min(c+4, len(dst)); i++ {
+			dst[i] = uint16(h)&0x807f | uint16(124+(h>>8&3))<<7
+			h >>= 16
+		}
+	}
+}
+
+// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// ExpertGain is what stands in for an expert's MLP between dispatch and
+// combine: the expert multiplies each received value by it and rounds to BF16.
+// Distinct gains make a row that went to the wrong expert visible in the sum.
+func ExpertGain(expert int) float32 { return 0.5 + float32(expert%64)/64 }
+
+// SharedGain is the gain of the shared expert.
+const SharedGain float32 = 1.25

@@ -1,0 +1,21 @@
+package workloads
+
+import "github.com/epbench/epbench/tune/plan"
+
+// Distribution decides which experts tokens visit.
+type Distribution interface {
+	// Spec is the canonical spelling, which Parse reads back.
+	Spec() string
+	// Route draws the routing of every rank. It is deterministic in seed.
+	Route(p plan.Problem, seed uint64) ([]Routing, error)
+}
+
+// New draws a workload. The error names the field of p, or the argument of d,
+// that does not fit the other.
+func New(d Distribution, p plan.Problem, seed uint64) (*Workload, error) {
+	ranks, err := d.Route(p, seed)
+	if err != nil {
+		return nil, err
+	}
+	return &Workload{Problem: p, Spec: d.Spec(), Seed: seed, Ranks: ranks}, nil
+}

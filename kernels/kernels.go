@@ -59,6 +59,10 @@ type Kernel struct {
 	// Check reports why a config cannot run on a machine, naming parameter
 	// and bound. It is a pure function: it needs no GPU and no session.
 	Check func(plan.Machine, plan.Problem, plan.Config) error
+	// Pairs reports why this combine cannot follow a dispatch: what it reads
+	// of the state that dispatch left is not there. Nil, and on dispatch
+	// kernels, any pair is legal.
+	Pairs func(dispatch, combine plan.Config) error
 	// Default chooses the values used when nobody tuned. Nil means each
 	// parameter's own default.
 	Default func(plan.Machine, plan.Problem) plan.Config

@@ -33,7 +33,10 @@ func PairOf(d, c Kernel) Kernel {
 		if err := c.Check(m, p, cc); err != nil {
 			return fmt.Errorf("combine: %w", err)
 		}
-		return nil
+		if c.Pairs == nil {
+			return nil
+		}
+		return c.Pairs(dc, cc)
 	}
 	k.Default = func(m plan.Machine, p plan.Problem) plan.Config {
 		return plan.Join(d.DefaultConfig(m, p), c.DefaultConfig(m, p))

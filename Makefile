@@ -1,0 +1,37 @@
+# epbench. `make help` lists the targets.
+BINDIR ?= bin
+GO     ?= go
+FUZZTIME ?= 10s
+
+.PHONY: help build test race lint fuzz bench golden clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: ## bin/epbench, pure Go
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BINDIR)/epbench ./cmd/epbench
+
+test: ## every test that needs no GPU
+	$(GO) test ./...
+
+race: ## the tests of the concurrent packages under the race detector
+	$(GO) test -race -short ./kernels/... ./tune/... ./reports/... ./workloads/...
+
+lint: ## formatting, vet, module file
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
+
+fuzz: ## every fuzz target for FUZZTIME
+	@for t in $$(grep -rlE '^func Fuzz' --include=*_test.go . | sort); do \
+	  for f in $$(grep -oE '^func Fuzz[A-Za-z0-9]+' $$t | cut -c6-); do \
+	    echo "$$f ($$(dirname $$t))"; $(GO) test -run=NONE -fuzz="^$$f\$$" -fuzztime=$(FUZZTIME) ./$$(dirname $$t) || exit 1; \
+	  done; done
+
+golden: ## rewrite expected outputs; review the diff
+	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/plan/...
+
+clean: ## what the other targets made
+	rm -rf $(BINDIR) gpu-bundle
+
+-include native/cuda.mk

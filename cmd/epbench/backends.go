@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cpu"
+)
+
+// A backendEntry is one value of --backend.
+type backendEntry struct {
+	name string
+	doc  string
+	// open starts the backend; arg is what follows "name:".
+	open func(ctx context.Context, arg string) (kernels.Backend, error)
+	// missing says what keeps the backend from working here, "" if nothing,
+	// and how to get it.
+	missing func() string
+}
+
+// backendTable lists the backends in the order the automatic choice tries them.
+var backendTable = []backendEntry{
+	{
+		name:    "cpu",
+		doc:     "goroutine ranks in this process; always there",
+		open:    func(context.Context, string) (kernels.Backend, error) { return cpu.Open() },
+		missing: func() string { return "" },
+	},
+}
+
+// addBackendFlag registers --backend.
+func addBackendFlag(cmd *cobra.Command, spec *string) {
+	cmd.Flags().StringVar(spec, "backend", "auto", "auto, cpu, cuda or exec:COMMAND; see epbench backends")
+}
+
+// openBackend opens what --backend names. The note says what was chosen and
+// why; it belongs on stderr.
+func openBackend(ctx context.Context, spec string) (b kernels.Backend, note string, err error) {
+	if spec == "auto" {
+		return openFirst(ctx)
+	}
+	name, arg, _ := strings.Cut(spec, ":")
+	for _, e := range backendTable {
+		if e.name != name {
+			continue
+		}
+		if why := e.missing(); why != "" {
+			return nil, "", fmt.Errorf("--backend %s: %s", name, why)
+		}
+		b, err := e.open(ctx, arg)
+		if err != nil {
+			return nil, "", fmt.Errorf("--backend %s: %w", name, err)
+		}
+		return b, "", nil
+	}
+	return nil, "", usagef("--backend: unknown %q, use auto, cpu, cuda or exec:COMMAND", spec)
+}
+
+// openFirst opens the first backend that works; the embedded one always does.
+func openFirst(ctx context.Context) (kernels.Backend, string, error) {
+	var skipped []string
+	for _, e := range backendTable {
+		why := e.missing()
+		if why == "" {
+			b, err := e.open(ctx, "")
+			if err == nil {
+				return b, autoNote(e.name, skipped), nil
+			}
+			why = err.Error()
+		}
+		skipped = append(skipped, e.name+": "+why)
+	}
+	return nil, "", fmt.Errorf("--backend auto: nothing works here: %s", strings.Join(skipped, "; "))
+}
+
+func autoNote(name string, skipped []string) string {
+	if len(skipped) == 0 {
+		return "backend: " + name
+	}
+	return fmt.Sprintf("backend: %s (%s)", name, strings.Join(skipped, "; "))
+}

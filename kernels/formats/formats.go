@@ -1,0 +1,111 @@
+// Package formats gives the sizes of token formats on the wire and in the
+// outputs of dispatch: facts that the oracle, every backend and the planner
+// of memory need to agree on. It holds no arithmetic on values.
+package formats
+
+import "github.com/epbench/epbench/tune/plan"
+
+// Align is the alignment in bytes of every part of a message: one 128-bit
+// vector.
+const Align = 16
+
+// ScaleBlockRows is the height of one tile of NVFP4's five-dimensional scale
+// layout; each group's scales start on such a tile.
+const ScaleBlockRows = 128
+
+// Layout is what one token looks like in a format.
+type Layout struct {
+	Format     plan.Format
+	Hidden     int // elements
+	Group      int // elements that share a scale, 0 for BF16
+	Payload    int // bytes of the elements
+	ScaleBytes int // bytes of one scale, 0 for BF16
+	Scales     int // scales
+}
+
+// Of lays out one token of hidden elements.
+func Of(f plan.Format, hidden int) Layout {
+	l := Layout{Format: f, Hidden: hidden}
+	switch f {
+	case plan.FP8:
+		l.Group, l.Payload, l.ScaleBytes = 128, hidden, 4
+	case plan.MXFP4:
+		l.Group, l.Payload, l.ScaleBytes = 32, hidden/2, 1
+	case plan.NVFP4:
+		l.Group, l.Payload, l.ScaleBytes = 16, hidden/2, 1
+	default:
+		l.Payload = 2 * hidden
+		return l
+	}
+	l.Scales = hidden / l.Group
+	return l
+}
+
+// ScaleOffset is where the scales start in a message: behind the elements.
+func (l Layout) ScaleOffset() int { return up(l.Payload, Align) }
+
+// TokenBytes is the part of a message that depends on the format: elements
+// and scales, each padded.
+func (l Layout) TokenBytes() int {
+	return up(l.Payload, Align) + up(l.Scales*l.ScaleBytes, Align)
+}
+
+// Header is the tail of a dispatch message: the int32 index of the token on
+// its rank, then topK uint16 global expert ids, each part padded. A masked
+// position holds NoExpert.
+type Header struct{ SrcInfo, IDs, Bytes int } // offsets from the message's start; size of the whole message
+
+// NoExpert marks a masked top-k position in a message.
+const NoExpert = 0xffff
+
+// Message is the layout of a dispatch message.
+func (l Layout) Message(topK int) Header {
+	src := l.TokenBytes()
+	ids := src + up(4, Align)
+	return Header{SrcInfo: src, IDs: ids, Bytes: ids + up(2*topK, Align)}
+}
+
+// RowPad is the number of rows that every group of the ragged output is
+// rounded up to: FP8 keeps its transposed scales on 16-byte boundaries.
+func RowPad(f plan.Format) int {
+	if f == plan.FP8 {
+		return 4
+	}
+	return 1
+}
+
+// Groups is the number of row groups a rank receives: one a local expert,
+// and one before them for a fused shared expert.
+func Groups(p plan.Problem) int {
+	if p.SharedExpert {
+		return p.LocalExperts() + 1
+	}
+	return p.LocalExperts()
+}
+
+// MaxRows bounds the rows of one rank's dispatch output, padding included.
+func MaxRows(p plan.Problem) int {
+	sources := p.Ranks
+	if p.SkipA2A {
+		sources = 1
+	}
+	rows := p.MaxTokens * sources * min(p.LocalExperts(), p.TopK)
+	if p.SharedExpert {
+		rows += p.MaxTokens
+	}
+	rows += (RowPad(p.Dispatch) - 1) * Groups(p)
+	return up(rows, RowPad(p.Dispatch))
+}
+
+// OutputScaleBytes is the size of one rank's scale output for maxRows rows:
+// FP8 [hidden/128, maxRows] float32, MXFP4 [maxRows, hidden/32], NVFP4
+// [blocks, ceil(hidden/64), 32, 4, 4] where every group may waste a block.
+func OutputScaleBytes(l Layout, groups, maxRows int) int {
+	if l.Format == plan.NVFP4 {
+		blocks := (maxRows + groups*ScaleBlockRows) / ScaleBlockRows
+		return blocks * ScaleBlockRows * up(l.Scales, 4)
+	}
+	return l.Scales * l.ScaleBytes * maxRows
+}
+
+func up(n, unit int) int { return (n + unit - 1) / unit * unit }

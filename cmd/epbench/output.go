@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/text"
+)
+
+// tableFlags are the flags of every command that prints tables.
+type tableFlags struct {
+	format string
+	json   bool
+	width  int
+}
+
+// tableFormats lists the renderings; a new one is one line here.
+var tableFormats = []struct {
+	name   string
+	render func(width int) reports.Renderer
+}{
+	{"text", text.Renderer},
+	{"markdown", fixed(reports.WriteMarkdown)},
+	{"csv", fixed(reports.WriteCSV)},
+	{"json", fixed(reports.WriteJSON)},
+}
+
+func fixed(r reports.Renderer) func(int) reports.Renderer {
+	return func(int) reports.Renderer { return r }
+}
+
+// bind registers --format and --width. Commands whose --format already means
+// the payload call bindAs with another name.
+func (f *tableFlags) bind(cmd *cobra.Command) { f.bindAs(cmd, "format") }
+
+func (f *tableFlags) bindAs(cmd *cobra.Command, flag string) {
+	cmd.Flags().StringVar(&f.format, flag, "text", "how to print tables: "+strings.Join(tableFormatNames(), ", "))
+	cmd.Flags().BoolVar(&f.json, "json", false, "print tables as JSON")
+	cmd.Flags().IntVar(&f.width, "width", 0, "columns of text tables; default: the terminal's, any when piped")
+}
+
+func tableFormatNames() []string {
+	var names []string
+	for _, f := range tableFormats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// renderer checks the flags, so that a mistyped one costs no measurement.
+func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
+	if f.width < 0 || f.width > 0 && f.width < 40 {
+		return nil, usagef("--width: %d is outside 40 and up; 0 means the terminal's", f.width)
+	}
+	width := f.width
+	if width == 0 {
+		width = terminalWidth(cmd)
+	}
+	format := f.format
+	if f.json {
+		format = "json"
+	}
+	for _, known := range tableFormats {
+		if known.name == format {
+			return known.render(width), nil
+		}
+	}
+	return nil, usagef("--format: unknown table format %q, use one of %s", f.format, strings.Join(tableFormatNames(), ", "))
+}
+
+// print renders tables to standard output.
+func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
+	r, err := f.renderer(cmd)
+	if err != nil {
+		return err
+	}
+	if err := r(cmd.OutOrStdout(), tables...); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
+
+// terminalWidth is what COLUMNS says, else the terminal's, 0 when standard
+// output is none.
+func terminalWidth(cmd *cobra.Command) int {
+	out, ok := cmd.OutOrStdout().(*os.File)
+	if !ok {
+		return 0
+	}
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
+		return n
+	}
+	return windowWidth(out)
+}

@@ -1,0 +1,168 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Renderer writes tables in one format.
+type Renderer func(io.Writer, ...Table) error
+
+// WriteCSV writes each table with a header row of name_unit. A table that
+// follows another begins with a line "# name" after an empty one.
+func WriteCSV(w io.Writer, tables ...Table) error {
+	for i, t := range tables {
+		if len(tables) > 1 {
+			if err := writeSeparator(w, i, t.Name); err != nil {
+				return err
+			}
+		}
+		c := csv.NewWriter(w)
+		record := make([]string, len(t.Columns))
+		for j, col := range t.Columns {
+			record[j] = columnKey(col)
+		}
+		c.Write(record)
+		for _, row := range t.Rows {
+			for j, cell := range row {
+				record[j] = plainValue(cell)
+			}
+			c.Write(record)
+		}
+		c.Flush()
+		if err := c.Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeSeparator(w io.Writer, i int, name string) error {
+	line := "# " + name + "\n"
+	if i > 0 {
+		line = "\n" + line
+	}
+	_, err := io.WriteString(w, line)
+	return err
+}
+
+// columnKey is a column's name for programs: p90_us.
+func columnKey(c Column) string {
+	key := strings.ReplaceAll(c.Name, " ", "_")
+	unit := strings.NewReplacer("%", "percent", "/", "_per_").Replace(c.Unit)
+	if unit == "" {
+		return key
+	}
+	return key + "_" + unit
+}
+
+func plainValue(c Cell) string {
+	if c.Value == nil {
+		return ""
+	}
+	return fmt.Sprint(c.Value)
+}
+
+// WriteJSON writes an array with one object a table; rows are objects whose
+// keys are name_unit, in the order of the columns.
+func WriteJSON(w io.Writer, tables ...Table) error {
+	type object struct {
+		Name     string            `json:"name"`
+		Title    string            `json:"title"`
+		Rows     []json.RawMessage `json:"rows"`
+		Notes    []string          `json:"notes,omitempty"`
+		Warnings []string          `json:"warnings,omitempty"`
+	}
+	out := []object{}
+	for _, t := range tables {
+		o := object{Name: t.Name, Title: t.Title, Rows: []json.RawMessage{}, Notes: t.Notes, Warnings: t.Warnings}
+		for _, row := range t.Rows {
+			raw, err := rowObject(t.Columns, row)
+			if err != nil {
+				return fmt.Errorf("table %s: %w", t.Name, err)
+			}
+			o.Rows = append(o.Rows, raw)
+		}
+		out = append(out, o)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(out)
+}
+
+// rowObject keeps the columns' order, which a map would lose.
+func rowObject(cols []Column, row []Cell) (json.RawMessage, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, c := range cols {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		key, err := json.Marshal(columnKey(c))
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(row[i].Value)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(key)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// WriteMarkdown writes each table under a heading, for summary.md and for
+// pasting into a review.
+func WriteMarkdown(w io.Writer, tables ...Table) error {
+	var b strings.Builder
+	for i, t := range tables {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		markdown(&b, t)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func markdown(b *strings.Builder, t Table) {
+	if t.Title != "" {
+		fmt.Fprintf(b, "### %s\n\n", t.Title)
+	}
+	head, rule := []string{}, []string{}
+	for _, c := range t.Columns {
+		head = append(head, markdownText(c.Header()))
+		rule = append(rule, map[Align]string{Left: "---", Right: "---:"}[c.Align])
+	}
+	markdownRow(b, head)
+	markdownRow(b, rule)
+	for _, row := range t.Rows {
+		line := make([]string, len(row))
+		for i, c := range row {
+			line[i] = markdownText(c.Text)
+		}
+		markdownRow(b, line)
+	}
+	for _, n := range t.Notes {
+		fmt.Fprintf(b, "\n%s\n", n)
+	}
+	for _, n := range t.Warnings {
+		fmt.Fprintf(b, "\n**Warning:** %s\n", n)
+	}
+}
+
+func markdownRow(b *strings.Builder, cells []string) {
+	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+}
+
+func markdownText(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
+}

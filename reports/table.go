@@ -1,0 +1,137 @@
+package reports
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Table is what every command prints, before anybody chose how: text, CSV,
+// JSON, Markdown and the HTML report are renderings of it.
+type Table struct {
+	Name     string   // lower-case word, unique among the tables of one command
+	Title    string   // one line, may be empty
+	Columns  []Column //
+	Rows     [][]Cell // [row][column]
+	Notes    []string // what a reader needs to understand the numbers
+	Warnings []string // why not to trust some of them
+}
+
+// Column describes one column. Names are unique within a table.
+type Column struct {
+	Name  string // lower-case words
+	Unit  string // us, GB/s, %, x, or empty
+	Align Align
+	// Drop orders the columns a narrow terminal does without: the greatest
+	// goes first, 0 never goes. Other renderings keep all of them.
+	Drop int
+}
+
+// Align is which side a column's cells keep to.
+type Align int
+
+const (
+	Left Align = iota
+	Right
+)
+
+// Mark is emphasis a rendering may show; it never carries information that
+// the text lacks.
+type Mark int
+
+const (
+	Plain Mark = iota
+	Good
+	Bad
+	Dim
+)
+
+// Cell is one value: a string, bool, int, float64, or nil where there is none.
+type Cell struct {
+	Text  string // for people
+	Value any    // for programs, in the column's unit and full precision
+	Mark  Mark
+}
+
+// Words and Numbers declare a column; Words keep left, Numbers right.
+func Words(name string) Column { return Column{Name: name} }
+
+// Numbers declares a right-aligned column with a unit, which may be empty.
+func Numbers(name, unit string) Column { return Column{Name: name, Unit: unit, Align: Right} }
+
+// Dropped returns c with its place in the order of columns that go first.
+func (c Column) Dropped(order int) Column {
+	c.Drop = order
+	return c
+}
+
+// Header is the column's name with its unit.
+func (c Column) Header() string {
+	if c.Unit == "" {
+		return c.Name
+	}
+	return c.Name + " (" + c.Unit + ")"
+}
+
+// Add appends a row. It panics when the row does not fit the columns, which
+// is a mistake in the program and not in its input.
+func (t *Table) Add(cells ...Cell) {
+	if len(cells) != len(t.Columns) {
+		panic(fmt.Sprintf("table %s: %d cells for %d columns", t.Name, len(cells), len(t.Columns)))
+	}
+	t.Rows = append(t.Rows, cells)
+}
+
+// Warn adds a warning unless the table has it.
+func (t *Table) Warn(format string, args ...any) {
+	if s := fmt.Sprintf(format, args...); !slices.Contains(t.Warnings, s) {
+		t.Warnings = append(t.Warnings, s)
+	}
+}
+
+// None is the cell of a value that does not exist.
+func None() Cell { return Cell{Text: "-", Mark: Dim} }
+
+// Str is a word or a sentence.
+func Str(s string) Cell { return Cell{Text: s, Value: s} }
+
+// Int is a count.
+func Int(n int) Cell { return Cell{Text: strconv.Itoa(n), Value: n} }
+
+// Bool prints yes or no.
+func Bool(b bool) Cell {
+	if b {
+		return Cell{Text: "yes", Value: true}
+	}
+	return Cell{Text: "no", Value: false}
+}
+
+// Float prints v with a fixed number of decimals.
+func Float(v float64, decimals int) Cell {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return None()
+	}
+	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: v}
+}
+
+// Micros shows seconds in a column of unit us with about four figures.
+func Micros(seconds float64) Cell {
+	us := seconds * 1e6
+	switch abs := math.Abs(us); {
+	case abs < 100:
+		return Float(us, 2)
+	case abs < 10_000:
+		return Float(us, 1)
+	}
+	return Float(us, 0)
+}
+
+// Percent shows a fraction in a column of unit %.
+func Percent(fraction float64) Cell { return Float(fraction*100, 1) }
+
+// Marked returns c with emphasis.
+func (c Cell) Marked(m Mark) Cell {
+	c.Mark = m
+	return c
+}

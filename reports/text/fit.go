@@ -1,0 +1,237 @@
+package text
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+
+	"github.com/epbench/epbench/reports"
+)
+
+// gap is the number of blanks between columns.
+const gap = 2
+
+// Word columns wrap down to wrapAt before any column is left out, and down to
+// wrapMin before a table is cut into panels.
+const (
+	wrapAt  = 28
+	wrapMin = 14
+)
+
+// grid is a table made of strings that are already wrapped.
+type grid struct {
+	columns []reports.Column
+	header  []string
+	rows    [][]string
+}
+
+// fit chooses columns and their widths; dropped names what is left out.
+func fit(t reports.Table, width int) (g grid, dropped []string) {
+	g = gridOf(t)
+	if width == 0 {
+		return g, nil
+	}
+	g.squeeze(width, wrapAt)
+	for g.width() > width {
+		i := g.expendable()
+		if i < 0 {
+			break
+		}
+		dropped = append(dropped, g.columns[i].Name)
+		g = gridOf(g.without(&t, i))
+		g.squeeze(width, wrapAt)
+	}
+	g.squeeze(width, wrapMin)
+	slices.Reverse(dropped)
+	return g, dropped
+}
+
+func gridOf(t reports.Table) grid {
+	g := grid{columns: t.Columns}
+	units := slices.ContainsFunc(t.Columns, func(c reports.Column) bool { return c.Unit != "" })
+	for _, c := range t.Columns {
+		head := c.Name
+		if units {
+			head += "\n" + c.Unit
+		}
+		g.header = append(g.header, head)
+	}
+	for _, cells := range t.Rows {
+		row := make([]string, len(cells))
+		for i, c := range cells {
+			row[i] = clean(c.Text)
+		}
+		g.rows = append(g.rows, row)
+	}
+	return g
+}
+
+// without removes a column from the table the grid was made of.
+func (g grid) without(t *reports.Table, col int) reports.Table {
+	t.Columns = slices.Delete(slices.Clone(t.Columns), col, col+1)
+	rows := make([][]reports.Cell, len(t.Rows))
+	for i, r := range t.Rows {
+		rows[i] = slices.Delete(slices.Clone(r), col, col+1)
+	}
+	t.Rows = rows
+	return *t
+}
+
+// expendable is the column that goes first, -1 when all must stay.
+func (g grid) expendable() int {
+	best := -1
+	for i, c := range g.columns {
+		if c.Drop > 0 && (best < 0 || c.Drop >= g.columns[best].Drop) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (g grid) columnWidth(i int) int {
+	w := linesWidth(g.header[i])
+	for _, r := range g.rows {
+		w = max(w, linesWidth(r[i]))
+	}
+	return w
+}
+
+func (g grid) width() int {
+	total := -gap
+	for i := range g.columns {
+		total += g.columnWidth(i) + gap
+	}
+	return total
+}
+
+// squeeze wraps the widest word columns, none below least, until the grid
+// fits or nothing more can give.
+func (g grid) squeeze(width, least int) {
+	for over := g.width() - width; over > 0; over = g.width() - width {
+		widest, size := -1, least
+		for i, c := range g.columns {
+			if w := g.columnWidth(i); c.Align == reports.Left && w > size {
+				widest, size = i, w
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		g.wrapColumn(widest, max(least, size-over))
+	}
+}
+
+func (g grid) wrapColumn(col, width int) {
+	g.header[col] = strings.Join(wrap(g.header[col], width), "\n")
+	for _, r := range g.rows {
+		r[col] = strings.Join(wrap(r[col], width), "\n")
+	}
+}
+
+// panels cuts a grid that is still too wide into several, each beginning with
+// the word columns at its left.
+func (g grid) panels(width int) []grid {
+	if width == 0 || g.width() <= width {
+		return []grid{g}
+	}
+	lead := 0
+	for lead < len(g.columns) && g.columns[lead].Align == reports.Left {
+		lead++
+	}
+	if lead == len(g.columns) {
+		return []grid{g}
+	}
+	var out []grid
+	for from := lead; from < len(g.columns); {
+		to := from + 1
+		for to < len(g.columns) && g.pick(lead, from, to+1).width() <= width {
+			to++
+		}
+		out = append(out, g.pick(lead, from, to))
+		from = to
+	}
+	return out
+}
+
+// pick is the grid of columns [0, lead) and [from, to).
+func (g grid) pick(lead, from, to int) grid {
+	out := grid{
+		columns: slices.Concat(g.columns[:lead], g.columns[from:to]),
+		header:  slices.Concat(g.header[:lead], g.header[from:to]),
+	}
+	for _, r := range g.rows {
+		out.rows = append(out.rows, slices.Concat(r[:lead], r[from:to]))
+	}
+	return out
+}
+
+func linesWidth(s string) int {
+	w := 0
+	for line := range strings.SplitSeq(s, "\n") {
+		w = max(w, twwidth.Width(line))
+	}
+	return w
+}
+
+// wrap breaks s into lines of at most width, after a blank or one of the
+// separators of config keys and problem keys, inside a word when there is
+// none.
+func wrap(s string, width int) []string {
+	var out []string
+	for part := range strings.SplitSeq(s, "\n") {
+		out = append(out, wrapLine([]rune(part), width)...)
+	}
+	return out
+}
+
+func wrapLine(line []rune, width int) []string {
+	var out []string
+	for twwidth.Width(string(line)) > width {
+		at, w := 0, 0
+		for i, r := range line {
+			if w += twwidth.Width(string(r)); w > width {
+				if at == 0 {
+					at = max(i, 1)
+				}
+				break
+			}
+			if strings.ContainsRune(" ,:/+;", r) {
+				at = i + 1
+			}
+		}
+		out = append(out, strings.TrimRight(string(line[:at]), " "))
+		line = line[at:]
+	}
+	return append(out, string(line))
+}
+
+// wrapped is a paragraph that ends with a line feed.
+func wrapped(s string, width int) string {
+	if width == 0 {
+		return s + "\n"
+	}
+	return strings.Join(wrapWords(s, width), "\n") + "\n"
+}
+
+func wrapWords(s string, width int) []string {
+	var out []string
+	line := ""
+	for _, word := range strings.Fields(s) {
+		switch {
+		case line == "":
+			line = word
+		case twwidth.Width(line)+1+twwidth.Width(word) <= width:
+			line += " " + word
+		default:
+			out = append(out, line)
+			line = word
+		}
+		if twwidth.Width(line) > width {
+			parts := wrap(line, width)
+			out = append(out, parts[:len(parts)-1]...)
+			line = parts[len(parts)-1]
+		}
+	}
+	return append(out, line)
+}

@@ -1,0 +1,99 @@
+package text
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/reports"
+)
+
+func sample() reports.Table {
+	t := reports.Table{
+		Name:  "winners",
+		Title: "Winners",
+		Columns: []reports.Column{
+			reports.Words("op"), reports.Numbers("tokens", ""), reports.Words("config"),
+			reports.Numbers("median", "us"), reports.Numbers("p90", "us").Dropped(2), reports.Numbers("gain", "x").Dropped(1),
+		},
+		Notes: []string{"hidden 7168, 256 experts, top-8, 8 ranks, graph mode, uniform routing, seed 1"},
+	}
+	t.Add(reports.Str("dispatch"), reports.Int(128), reports.Str("warp:chunk=4,sms=24,threads=512"),
+		reports.Micros(35.1e-6), reports.Micros(36e-6), reports.Float(1.25, 3))
+	t.Add(reports.Str("combine"), reports.Int(4096), reports.Str("default"),
+		reports.Micros(973.7e-6), reports.None(), reports.Float(1, 3))
+	return t
+}
+
+func TestPrint(t *testing.T) {
+	for width, want := range map[int]string{
+		0: `Winners
+op        tokens  config                           median    p90   gain
+                                                       us     us      x
+───────────────────────────────────────────────────────────────────────
+dispatch     128  warp:chunk=4,sms=24,threads=512   35.10  36.00  1.250
+combine     4096  default                           973.7      -  1.000
+hidden 7168, 256 experts, top-8, 8 ranks, graph mode, uniform routing, seed 1
+`,
+		50: `Winners
+op        tokens  config                median
+                                            us
+──────────────────────────────────────────────
+dispatch     128  warp:chunk=4,sms=24,   35.10
+                  threads=512
+combine     4096  default                973.7
+not shown at this width: gain, p90
+hidden 7168, 256 experts, top-8, 8 ranks, graph
+mode, uniform routing, seed 1
+`,
+	} {
+		var b strings.Builder
+		if err := Renderer(width)(&b, sample()); err != nil {
+			t.Fatal(err)
+		}
+		if b.String() != want {
+			t.Errorf("width %d: got\n%swant\n%s", width, b.String(), want)
+		}
+	}
+}
+
+// No line is wider than the terminal, whatever is in the table, as long as
+// one column of numbers fits beside the words.
+func TestFitsAnyWidth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.IntRange(1, 3).Draw(t, "words")
+		numbers := rapid.IntRange(0, 14).Draw(t, "numbers")
+		var tab reports.Table
+		for i := range words + numbers {
+			c := reports.Numbers(strings.Repeat("n", 1+i%9), "us")
+			if i < words {
+				c = reports.Words("w")
+			}
+			tab.Columns = append(tab.Columns, c.Dropped(rapid.IntRange(0, 2).Draw(t, "drop")))
+		}
+		for range rapid.IntRange(0, 4).Draw(t, "rows") {
+			var row []reports.Cell
+			for i := range tab.Columns {
+				if i < words {
+					row = append(row, reports.Str(rapid.StringN(0, 60, 200).Draw(t, "cell")))
+				} else {
+					row = append(row, reports.Float(rapid.Float64Range(0, 1e6).Draw(t, "number"), 2))
+				}
+			}
+			tab.Add(row...)
+		}
+		tab.Notes = []string{rapid.StringN(0, 200, 400).Draw(t, "note")}
+		width := rapid.SampledFrom([]int{80, 120, 200}).Draw(t, "width")
+		var b strings.Builder
+		if err := Renderer(width)(&b, tab); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(b.String(), "\n") {
+			if w := twwidth.Width(line); w > width {
+				t.Fatalf("%d columns wide at %d: %q", w, width, line)
+			}
+		}
+	})
+}

@@ -10,26 +10,47 @@ import (
 )
 
 // family is one kernel of one op: what is swept, and how a config becomes
-// device code and launches. All functions are pure.
+// device code and launches. All functions are pure. A family lives in a file
+// of its own, family_NAME.go, and is one line of families.
 type family struct {
 	kernel kernels.Kernel
 
-	// source is the file under native/kernels that holds the entry points.
+	// source is the file under native/kernels that holds the entry points,
+	// such as "ep/dispatch.cuh". Includes are spelled from native/kernels or
+	// native/include ("common/ptx.cuh", "ep_args.h"), never relative to the
+	// including file, and never name a CUDA header: the GPU host has none.
 	source string
 
-	// defines are the -D options of the compile-bound tuple, besides those
-	// of problemDefines. Equal defines share one device binary.
+	// state names the memory that the family's calls work on: regions,
+	// counters and the two call numbers behind EpArgs.round. A dispatch and
+	// the combines that return its tokens share one state; regions and
+	// counters must be the same functions for all families of a state.
+	state string
+
+	// defines are the -D options of the compile-bound tuple, spelled
+	// NAME=VALUE, besides those of problemDefines. Equal source and defines
+	// share one device binary, so leave out what an entry does not read.
 	defines func(plan.Machine, plan.Problem, plan.Config) []string
 
-	// regions are the family's parts of the symmetric heap, in the order of
-	// its device-side enum (index into EpArgs.region).
+	// regions are the state's parts of the symmetric heap, in the order of
+	// its device-side enum (index into EpArgs.region). Each starts on a
+	// 256-byte boundary at the same offset on every rank.
 	regions func(plan.Problem) []region
 
-	// counters is the number of int32 words behind EpArgs.counters.
+	// counters is the number of int32 words behind EpArgs.counters,
+	// including word 0, the abort word.
 	counters func(plan.Problem) int
 
 	// launches are the kernels of one call, in order, on every rank.
 	launches func(plan.Machine, plan.Problem, plan.Config) []launch
+
+	// dispatch is the dispatch config that a combine follows when it is
+	// timed or verified alone: of the same state. Nil on dispatch families.
+	dispatch func(plan.Machine, plan.Problem, plan.Config) plan.Config
+
+	// consumes says that a call uses up what dispatch left, so that timing
+	// it alone needs an untimed dispatch before every call. Combines only.
+	consumes bool
 }
 
 // region is a part of the symmetric heap.
@@ -52,8 +73,11 @@ type launch struct {
 // launchParams are the launch-bound fields of EpArgs.
 type launchParams struct {
 	sms, waitSMs, countSMs, tileTokens, chunkBytes int
+	tune                                           [8]int // EpArgs.tune, meaning the family's own
 }
 
 // families lists every kernel this backend has. The first of an op carries
 // the library default.
-func families() []family { return nil }
+func families() []family {
+	return nil
+}

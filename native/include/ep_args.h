@@ -19,7 +19,17 @@ typedef long long int64_t;
 
 #define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
 #define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
+#define EP_TUNE_WORDS 8   /* launch-bound values of a family's own */
 #define EP_READY_FLAG 1024
+
+/* EP_FORMAT, EP_EPILOGUE */
+#define EP_BF16 0
+#define EP_FP8 1
+#define EP_MXFP4 2
+#define EP_NVFP4 3
+#define EP_EPILOGUE_NONE 0
+#define EP_EPILOGUE_SCALE 1 /* times epilogue_scale */
+#define EP_EPILOGUE_BIAS 2  /* plus bias[column] */
 
 /* What a spin that passed its deadline saw. Host-mapped, one per rank;
  * `set` is written last. */
@@ -41,6 +51,17 @@ typedef enum EpPhase {
   EP_PHASE_COMBINE_ASYNC,  /* sending rows back */
   EP_PHASE_COMBINE_WAIT    /* waiting for rows */
 } EpPhase;
+
+/* What the kernels around a call use: start alignment and time stamps. One
+ * per rank, in device memory that every rank can address, zeroed at set-up
+ * and after a fault. */
+typedef struct EpControl {
+  uint32_t arrived[EP_MAX_RANKS]; /* last alignment each rank reached, written by that rank */
+  uint32_t pad[32 - EP_MAX_RANKS];
+  uint32_t epoch;                 /* alignments this rank passed */
+  uint32_t replay;                /* rounds since the batch began */
+  uint32_t rest[30];
+} EpControl;
 
 typedef struct EpArgs {
   /* who */
@@ -74,15 +95,20 @@ typedef struct EpArgs {
   const uint16_t *bias; /* [hidden], epilogue bias-add only */
   float epilogue_scale;
 
-  /* private to the family and this rank, zeroed when it is set up */
+  /* private to the family's state and this rank, zeroed when it is set up;
+   * word 0 is the abort word of common/check.cuh */
   int32_t *counters;
 
   /* control */
-  uint32_t round;             /* of this launch within a graph */
-  const uint32_t *round_base; /* added to round; advanced after each replay */
+  /* *round_base + round numbers this op's calls on this state: 1, 2, 3, ...
+   * without gaps and equal on all ranks; dispatch and combine of one state
+   * count apart. All launches of one call have the same number. After a fault
+   * the state is filled anew and the count starts again at 1. */
+  uint32_t round;             /* of this call within a graph */
+  uint32_t *round_base;       /* advanced after each replay, never by a family */
   uint64_t deadline_ns;       /* longest spin */
   EpFault *fault;             /* this rank's record */
-  uint64_t *span;             /* [2] global timer of first start, last end; null unless asked */
+  uint64_t *span;             /* [2] global timer of first start, last end, set to {~0, 0} before; null unless asked */
 
   /* launch parameters, read by the families that declare them */
   int32_t sms;         /* blocks in the grid */
@@ -94,6 +120,27 @@ typedef struct EpArgs {
   int32_t drop_signal; /* fault drills: this rank never signals expert drop_signal - 1 */
   int32_t skip_a2a;       /* 1: keep local experts only, send nothing */
   int32_t allreduce_size; /* ranks that share a replicated batch, for the shared expert's slice */
+  int32_t tune[EP_TUNE_WORDS];
+
+  /* the session's own kernels only */
+  EpControl *control[EP_MAX_RANKS];
+  uint64_t *stamps; /* [replays, stamp_slots] global timer */
+  int32_t stamp_slots;
+  int32_t stamp; /* slot to write, or calls to count, or spans to clear */
 } EpArgs;
+
+/* Arguments of the activation kernels. D is EP_COLS. */
+typedef struct EpSiluArgs {
+  const uint16_t *in;            /* [rows, 2 D] BF16: gate then up, or interleaved */
+  uint8_t *out;                  /* [rows, D] in the output format */
+  uint8_t *scales;               /* as EpArgs.out_scales, with D for hidden */
+  const uint32_t *row_offsets;   /* [groups + 1]; the last entry is the number of valid rows */
+  const float *input_scales;     /* [groups], nvfp4 only */
+  const uint32_t *scale_offsets; /* [groups], nvfp4 only */
+  int64_t max_rows;
+  int32_t groups;
+  float limit; /* clamp variant of mxfp4 */
+  float alpha;
+} EpSiluArgs;
 
 #endif

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A docCommand is one "$ epbench ..." line of a document.
+type docCommand struct {
+	file string
+	line string
+	gpu  bool // from a block marked "sh gpu": parsed, not run
+}
+
+var shBlock = regexp.MustCompile("(?ms)^```sh( gpu)?\n(.*?)^```")
+
+func docCommands(t *testing.T, root string) []docCommand {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	var out []docCommand
+	for _, f := range append(files, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range shBlock.FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.Lines(strings.ReplaceAll(m[2], "\\\n", " ")) {
+				line = strings.TrimSpace(line)
+				if cmd, ok := strings.CutPrefix(line, "$ epbench "); ok {
+					out = append(out, docCommand{filepath.Base(f), cmd, m[1] != ""})
+				} else if cmd, ok := strings.CutPrefix(line, "$ go run ./cmd/epbench"); ok {
+					out = append(out, docCommand{filepath.Base(f), strings.TrimSpace(cmd), m[1] != ""})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// TestDocs runs what the documents tell the reader to type, in order, in a
+// copy-free view of the repository: a directory with links to what the
+// commands may read. Commands that need a GPU are parsed only.
+func TestDocs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real sweeps; left out with -short")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := docCommands(t, root)
+	if len(commands) < 5 {
+		t.Fatalf("only %d commands found in the documents", len(commands))
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"examples", "testdata"} {
+		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	for _, c := range commands {
+		t.Run(c.file+"/"+c.line, func(t *testing.T) {
+			args := shellWords(c.line)
+			if c.gpu {
+				parseOnly(t, args)
+				return
+			}
+			var stdout, stderr bytes.Buffer
+			if code := run(context.Background(), args, &stdout, &stderr); code != exitDone {
+				t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
+			}
+		})
+	}
+}
+
+// parseOnly checks that the command and its flags exist.
+func parseOnly(t *testing.T, args []string) {
+	t.Helper()
+	root := newRoot(&bytes.Buffer{}, &bytes.Buffer{})
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shellWords splits a line at spaces outside double quotes.
+func shellWords(line string) []string {
+	var out []string
+	for i, part := range strings.Split(line, `"`) {
+		if i%2 == 1 {
+			if n := len(out); n > 0 && strings.HasSuffix(out[n-1], "=") {
+				out[n-1] += part
+			} else {
+				out = append(out, part)
+			}
+			continue
+		}
+		out = append(out, strings.Fields(part)...)
+	}
+	return out
+}

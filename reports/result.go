@@ -34,6 +34,8 @@ type Result struct {
 	MHz      []float64      `json:"mhz,omitempty"`     // SM clock a rank
 	MaxErr   float64        `json:"max_err"`           // against the oracle, see kernels.Verdict
 	Checked  int            `json:"checked"`           // rows compared with the oracle, 0 when this block verified nothing
+	Wall     float64        `json:"wall"`              // seconds the whole block took, preparing and verifying included; equal on its lines
+	End      bool           `json:"end,omitempty"`     // the last line of its block: a log cut before it is cut back to the block before
 	Warnings []string       `json:"warnings,omitempty"`
 }
 

@@ -29,23 +29,6 @@ type Header struct {
 	Edited   bool      `json:"edited"`    // loaded although its hash did not match
 }
 
-// Key is what a row must match exactly, unless the table's relax order lets a
-// field go.
-type Key struct {
-	Op           Op     `json:"op"`
-	Mode         Mode   `json:"mode"`
-	Ranks        int    `json:"ranks"`
-	Nodes        int    `json:"nodes"`
-	Hidden       int    `json:"hidden"`
-	Experts      int    `json:"experts"`
-	TopK         int    `json:"top_k"`
-	Dispatch     Format `json:"dispatch"`
-	Combine      Format `json:"combine"`
-	SharedExpert bool   `json:"shared_expert"`
-	SkipA2A      bool   `json:"skip_a2a"`
-	Routing      Class  `json:"routing"` // routing class, or AnyRouting for the minimax-regret row
-}
-
 // Row is one tuned answer for an interval of token counts.
 type Row struct {
 	Key      Key      `json:"key"`

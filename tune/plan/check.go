@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// checked is a part of a table that knows its own bounds. The error starts
+// with the name of the field.
+type checked interface{ check() error }
+
+// Validate reports the first thing wrong with a table: a value out of bounds
+// or two rows that cover the same tokens of the same key.
+func (t *Table) Validate() error {
+	if t.Schema != Schema {
+		return fmt.Errorf("schema: %d, this build reads %d; export the table again with a matching epbench", t.Schema, Schema)
+	}
+	if err := t.Header.check(); err != nil {
+		return fmt.Errorf("header.%w", err)
+	}
+	for i, r := range t.Rows {
+		for _, part := range []struct {
+			name string
+			checked
+		}{{"key.", r.Key}, {"evidence.", r.Evidence}, {"", r}} {
+			if err := part.check(); err != nil {
+				return fmt.Errorf("rows[%d].%s%w", i, part.name, err)
+			}
+		}
+	}
+	if a, b, ok := t.overlap(); ok {
+		return overlapError(t.Rows, a, b)
+	}
+	return nil
+}
+
+func (h Header) check() error {
+	if h.AA < 0 {
+		return fmt.Errorf("aa: %g is negative", h.AA)
+	}
+	for i, f := range h.Relax {
+		if slices.Contains(h.Relax[:i], f) {
+			return fmt.Errorf("relax: %s is listed twice", f)
+		}
+		if !slices.Contains(Relaxable(), f) {
+			return fmt.Errorf("relax: %q may not be given up, use some of %s", f, strings.Join(Relaxable(), ", "))
+		}
+	}
+	return nil
+}
+
+func (m Machine) check() error {
+	if m.Backend == "" {
+		return fmt.Errorf("backend: is empty")
+	}
+	if m.SMs < 0 || m.Memory < 0 || m.GPUs < 0 {
+		return fmt.Errorf("sms: sms, memory_bytes and gpus must not be negative")
+	}
+	return nil
+}
+
+func (c Config) check() error {
+	if c.IsDefault() {
+		if len(c.Values) > 0 {
+			return fmt.Errorf("values: the default config has none")
+		}
+		return nil
+	}
+	if back, err := ParseConfig(c.Key()); err != nil || back.Key() != c.Key() {
+		return fmt.Errorf("kernel: %.60q or one of its parameter names is not a lower-case word", c.Kernel)
+	}
+	return nil
+}
+
+func (r Row) check() error {
+	switch {
+	case r.Lo < 0:
+		return fmt.Errorf("lo: %d is negative", r.Lo)
+	case r.Hi > MaxTokens:
+		return fmt.Errorf("hi: %d is above %d", r.Hi, MaxTokens)
+	case r.Lo > r.Hi:
+		return fmt.Errorf("lo: %d is above hi %d", r.Lo, r.Hi)
+	case r.Config.IsDefault() && !r.Default:
+		return fmt.Errorf("config: has no kernel; a row that keeps the default says \"default\": true")
+	}
+	if err := r.Config.check(); err != nil {
+		return fmt.Errorf("config.%w", err)
+	}
+	return nil
+}
+
+func (e Evidence) check() error {
+	for _, f := range []struct {
+		name string
+		v    float64
+	}{
+		{"median", e.Median}, {"p10", e.P10}, {"p90", e.P90}, {"gain", e.Gain},
+		{"gain_lo", e.GainLo}, {"gain_hi", e.GainHi}, {"regret", e.Regret},
+		{"rounds", float64(e.Rounds)}, {"candidates", float64(e.Candidates)}, {"ties", float64(e.Ties)},
+	} {
+		if f.v < 0 || math.IsNaN(f.v) || math.IsInf(f.v, 0) {
+			return fmt.Errorf("%s: %g is not a number from 0 up", f.name, f.v)
+		}
+	}
+	for i, n := range e.Tokens {
+		if n < 0 || n > MaxTokens || i > 0 && n <= e.Tokens[i-1] {
+			return fmt.Errorf("tokens: must rise from 0 to %d, %d does not", MaxTokens, n)
+		}
+	}
+	return nil
+}
+
+// overlap finds two rows that cover the same tokens of the same key. It does
+// not disturb the order of the rows.
+func (t *Table) overlap() (a, b int, found bool) {
+	order := make([]int, len(t.Rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return compareRows(t.Rows[i], t.Rows[j]) })
+	for i := 1; i < len(order); i++ {
+		p, q := t.Rows[order[i-1]], t.Rows[order[i]]
+		if p.Key == q.Key && q.Lo <= p.Hi {
+			return min(order[i-1], order[i]), max(order[i-1], order[i]), true
+		}
+	}
+	return 0, 0, false
+}
+
+func overlapError(rows []Row, a, b int) error {
+	return fmt.Errorf("rows[%d].lo: tokens %d to %d overlap rows[%d], which covers %d to %d of the same key",
+		b, rows[b].Lo, rows[b].Hi, a, rows[a].Lo, rows[a].Hi)
+}

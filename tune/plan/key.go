@@ -1,0 +1,94 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Key is what a row must match exactly, unless the table's relax order lets a
+// field go.
+type Key struct {
+	Op           Op     `json:"op"`
+	Mode         Mode   `json:"mode"`
+	Ranks        int    `json:"ranks"`
+	Nodes        int    `json:"nodes"`
+	Hidden       int    `json:"hidden"`
+	Experts      int    `json:"experts"`
+	TopK         int    `json:"top_k"`
+	Dispatch     Format `json:"dispatch"`
+	Combine      Format `json:"combine"`
+	SharedExpert bool   `json:"shared_expert"`
+	SkipA2A      bool   `json:"skip_a2a"`
+	Routing      Class  `json:"routing"` // routing class, or AnyRouting for the minimax-regret row
+}
+
+// KeyOf is the key of a problem under a routing class: everything but the
+// token counts, which rows cover by intervals.
+func KeyOf(p Problem, c Class) Key {
+	return Key{
+		Op: p.Op, Mode: p.Mode, Ranks: p.Ranks, Nodes: p.Nodes,
+		Hidden: p.Hidden, Experts: p.Experts, TopK: p.TopK,
+		Dispatch: p.Dispatch, Combine: p.Combine,
+		SharedExpert: p.SharedExpert, SkipA2A: p.SkipA2A, Routing: c,
+	}
+}
+
+// Problem is the problem of k with a token count, buffers sized for it.
+func (k Key) Problem(tokens int) Problem {
+	return Problem{
+		Op: k.Op, Mode: k.Mode, Ranks: k.Ranks, Nodes: k.Nodes,
+		Hidden: k.Hidden, Experts: k.Experts, TopK: k.TopK,
+		Tokens: tokens, MaxTokens: max(tokens, 1),
+		Dispatch: k.Dispatch, Combine: k.Combine,
+		SharedExpert: k.SharedExpert, SkipA2A: k.SkipA2A,
+	}
+}
+
+// Fields lists the JSON names of a Key's fields in the order of Vector.
+func Fields() []string {
+	return []string{"op", "mode", "ranks", "nodes", "hidden", "experts", "top_k",
+		"dispatch", "combine", "shared_expert", "skip_a2a", "routing"}
+}
+
+// Relaxable lists the fields a table may declare that a lookup gives up. The
+// others decide what is computed or over which hardware and are never crossed.
+func Relaxable() []string {
+	return []string{"mode", "hidden", "experts", "top_k", "shared_expert", "routing"}
+}
+
+// Vector is the key as ordinals, one a field: numbers as they are, names by
+// their place in Ops, Modes, Formats and Classes (-1 when unknown), booleans
+// as 0 and 1. Two keys are equal when their vectors are.
+func (k Key) Vector() [12]int {
+	return [12]int{
+		slices.Index(Ops(), k.Op), slices.Index(Modes(), k.Mode),
+		k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK,
+		slices.Index(Formats(), k.Dispatch), slices.Index(Formats(), k.Combine),
+		bit(k.SharedExpert), bit(k.SkipA2A), slices.Index(Classes(), k.Routing),
+	}
+}
+
+// String is the canonical spelling.
+func (k Key) String() string {
+	return fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d dispatch=%s combine=%s shared=%d skip=%d routing=%s",
+		k.Op, k.Mode, k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK,
+		k.Dispatch, k.Combine, bit(k.SharedExpert), bit(k.SkipA2A), k.Routing)
+}
+
+func (k Key) check() error {
+	if err := k.Problem(0).Validate(); err != nil {
+		return err
+	}
+	_, err := ParseClass(string(k.Routing))
+	return err
+}
+
+func compareKeys(a, b Key) int {
+	va, vb := a.Vector(), b.Vector()
+	return slices.Compare(va[:], vb[:])
+}
+
+func compareRows(a, b Row) int {
+	return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Lo, b.Lo))
+}

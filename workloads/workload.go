@@ -21,3 +21,23 @@ type Workload struct {
 	Seed    uint64    // the same seed gives the same bytes on any machine
 	Ranks   []Routing // one a rank
 }
+
+// Batch says whose tokens a rank feeds in: its own, or under skip_a2a those
+// of rank 0, which every rank holds a copy of.
+func (w *Workload) Batch(rank int) int {
+	if w.Problem.SkipA2A {
+		return 0
+	}
+	return rank
+}
+
+// SharedSlice is the range of its batch for which a rank runs the shared
+// expert: everything, or under skip_a2a its part of the replicated batch.
+func (w *Workload) SharedSlice(rank int) (start, count int) {
+	n := w.Ranks[w.Batch(rank)].Tokens
+	if !w.Problem.SkipA2A {
+		return 0, n
+	}
+	a := w.Problem.Ranks
+	return rank*(n/a) + min(rank, n%a), (n + a - rank - 1) / a
+}

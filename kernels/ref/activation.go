@@ -1,0 +1,56 @@
+package ref
+
+import "math"
+
+// Clamp is the clamped SwiGLU of gpt-oss: gate' = min(gate, Limit),
+// up' = clamp(up, -Limit, Limit), (up'+1) * gate' * sigmoid(Alpha*gate').
+type Clamp struct{ Limit, Alpha float32 }
+
+// Silu is gate/(1+exp(-gate)) * up, in float64 for others to be judged by.
+func Silu(gate, up float32) float64 {
+	return float64(gate) / (1 + math.Exp(-float64(gate))) * float64(up)
+}
+
+// Apply is the clamped variant of Silu.
+func (c Clamp) Apply(gate, up float32) float64 {
+	g := float64(min(gate, c.Limit))
+	u := float64(min(max(up, -c.Limit), c.Limit))
+	return (u + 1) * g / (1 + math.Exp(-float64(c.Alpha)*g))
+}
+
+// Activation says which fused activation kernel is meant. The quantized
+// kernels are this followed by Quantize: silu_fp8 with FP8, silu_nvfp4 and
+// its interleaved twin with NVFP4 and the group's own input scale,
+// silu_mxfp4 with MXFP4.
+type Activation struct {
+	Interleaved bool   // columns gate0, up0, gate1, up1, ... instead of all gates, then all ups
+	Clamp       *Clamp // nil for plain SwiGLU
+}
+
+// Row activates one row in of 2*D BF16 values into D values.
+func (a Activation) Row(in []uint16) []float64 {
+	d := len(in) / 2
+	out := make([]float64, d)
+	for i := range out {
+		gate, up := in[i], in[d+i]
+		if a.Interleaved {
+			gate, up = in[2*i], in[2*i+1]
+		}
+		if a.Clamp != nil {
+			out[i] = a.Clamp.Apply(BF16ToFloat(gate), BF16ToFloat(up))
+		} else {
+			out[i] = Silu(BF16ToFloat(gate), BF16ToFloat(up))
+		}
+	}
+	return out
+}
+
+// Narrow rounds an activated row to float32, what the kernels hold before
+// they quantize.
+func Narrow(z []float64) []float32 {
+	out := make([]float32, len(z))
+	for i, v := range z {
+		out[i] = float32(v)
+	}
+	return out
+}

@@ -1,0 +1,202 @@
+package ref
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/kernels"
+)
+
+// Compare says how strictly, and how much of, an output is judged.
+type Compare struct {
+	// MaxRows is how many rows of a rank have their contents compared, drawn
+	// evenly over the output; 0 compares all. Offsets, ids and the source of
+	// every row are always checked.
+	MaxRows int
+	// Ordered demands ascending tokens inside each segment.
+	Ordered bool
+	// CodeSteps is how far a quantized element or scale may be from the
+	// oracle's, in codes of its format; 0 demands equal bytes. For combine it
+	// widens the bound by what such elements change.
+	CodeSteps int
+	// PreReduced says that combine rounded partial sums per expert rank.
+	PreReduced bool
+	// Bits demands the bits of the in-order sum from combine.
+	Bits bool
+}
+
+// Output is what dispatch left on one rank.
+type Output struct {
+	RowOffsets   []uint32 // [groups+1]
+	ExpertIDs    []int32  // [groups]
+	SrcInfo      []int32  // [rows, 2]: token on its rank, top-k position; not read for shared rows
+	ScaleOffsets []uint32 // [groups], NVFP4 only
+	MaxRows      int      // row capacity that the scales are laid out for
+	Scales       []byte   // the whole scale output, nil for BF16
+	// Payload returns the elements of one row; the slice need only live
+	// until the next call.
+	Payload func(row int) []byte
+}
+
+// Flat reads rows of rowBytes bytes from a buffer that holds them all.
+func Flat(buf []byte, rowBytes int) func(row int) []byte {
+	return func(row int) []byte {
+		if (row+1)*rowBytes > len(buf) {
+			return nil
+		}
+		return buf[row*rowBytes : (row+1)*rowBytes]
+	}
+}
+
+// Merge adds the verdict on another rank; the first difference stays.
+func Merge(a, b kernels.Verdict) kernels.Verdict {
+	a.Rows += b.Rows
+	a.Wrong += b.Wrong
+	a.MaxErr = max(a.MaxErr, b.MaxErr)
+	if a.Detail == "" {
+		a.Detail = b.Detail
+	}
+	return a
+}
+
+// judge collects a verdict.
+type judge struct {
+	kernels.Verdict
+	rank int
+}
+
+// wrong counts a wrong row and keeps the first description.
+func (j *judge) wrong(format string, args ...any) {
+	j.Wrong++
+	if j.Detail == "" {
+		j.Detail = fmt.Sprintf("rank %d ", j.rank) + fmt.Sprintf(format, args...)
+	}
+}
+
+// CheckDispatch compares what dispatch left on a rank with the oracle.
+func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Verdict {
+	j := &judge{rank: rank}
+	d := o.Dispatch(rank)
+	if !checkIndex(j, d, got) {
+		return j.Verdict
+	}
+	total := 0
+	for _, g := range d.Groups {
+		total += g.Rows()
+	}
+	r := rowCheck{o: o, j: j, got: got, c: c, pick: picker(total, c.MaxRows)}
+	for i, g := range d.Groups {
+		r.group, r.row, r.inGroup = g, int(d.RowOffsets[i]), 0
+		r.firstBlock = int(d.RowOffsets[i]/128 + d.ScaleOffsets[i])
+		for s := range g.Sources {
+			r.segment(s)
+		}
+		r.padding()
+	}
+	return j.Verdict
+}
+
+// checkIndex judges what positions depend on; without it rows cannot be told
+// apart.
+func checkIndex(j *judge, d Delivery, got Output) bool {
+	last := int(d.RowOffsets[len(d.Groups)])
+	switch {
+	case len(got.RowOffsets) != len(d.RowOffsets):
+		j.wrong("row_offsets: %d entries, want %d", len(got.RowOffsets), len(d.RowOffsets))
+	case len(got.ExpertIDs) != len(d.Groups):
+		j.wrong("expert_ids: %d entries, want %d", len(got.ExpertIDs), len(d.Groups))
+	case len(got.SrcInfo) < 2*last:
+		j.wrong("src_info: %d rows, want %d", len(got.SrcInfo)/2, last)
+	}
+	if j.Wrong > 0 {
+		return false
+	}
+	for i, want := range d.RowOffsets {
+		if got.RowOffsets[i] != want {
+			j.wrong("row_offsets[%d]: want %d, got %d", i, want, got.RowOffsets[i])
+		}
+	}
+	for i := range d.Groups {
+		if got.ExpertIDs[i] != int32(i) {
+			j.wrong("expert_ids[%d]: want %d, got %d", i, i, got.ExpertIDs[i])
+		}
+		if got.ScaleOffsets != nil && got.ScaleOffsets[i] != d.ScaleOffsets[i] {
+			j.wrong("scale_offsets[%d]: want %d, got %d", i, d.ScaleOffsets[i], got.ScaleOffsets[i])
+		}
+	}
+	return j.Wrong == 0
+}
+
+// picker chooses at most limit of total rows, one from each of limit equal
+// stretches, at a place that varies from stretch to stretch so that no
+// position within a tile goes unseen. 0 chooses all.
+func picker(total, limit int) func(row int) bool {
+	if limit <= 0 || limit >= total {
+		return func(int) bool { return true }
+	}
+	return func(row int) bool {
+		stretch := row * limit / total
+		lo := (stretch*total + limit - 1) / limit
+		hi := ((stretch+1)*total + limit - 1) / limit
+		return row == lo+int(uint32(stretch)*2654435761>>8)%(hi-lo)
+	}
+}
+
+// CheckCombine compares combined tokens of a rank with the oracle. got
+// returns the [hidden] BF16 bits of one token and need only live until the
+// next call.
+func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Verdict {
+	j := &judge{rank: rank}
+	tokens := o.w.Ranks[o.w.Batch(rank)].Tokens
+	pick := picker(tokens, c.MaxRows)
+	for t := range tokens {
+		if !pick(t) {
+			continue
+		}
+		j.Rows++
+		row := got(t)
+		if len(row) != o.w.Problem.Hidden {
+			j.wrong("token %d: %d columns, want %d", t, len(row), o.w.Problem.Hidden)
+			continue
+		}
+		o.checkSum(j, rank, t, row, c)
+	}
+	return j.Verdict
+}
+
+func (o *Oracle) checkSum(j *judge, rank, token int, got []uint16, c Compare) {
+	s := o.CombineRow(rank, token, c.PreReduced)
+	if c.CodeSteps > 0 {
+		o.widen(s, rank, token, c.CodeSteps)
+	}
+	var largest, worst float64
+	bad := -1
+	for i, exact := range s.Exact {
+		diff := math.Abs(float64(BF16ToFloat(got[i])) - exact)
+		largest, worst = max(largest, math.Abs(exact)), max(worst, diff)
+		right := diff <= s.Bound[i] // false for NaN
+		if c.Bits {
+			right = got[i] == s.Want[i]
+		}
+		if !right && bad < 0 {
+			bad = i
+		}
+	}
+	j.MaxErr = max(j.MaxErr, relative(worst, largest))
+	if bad >= 0 {
+		j.wrong("token %d column %d: want %#04x (%g), got %#04x (%g)", token, bad,
+			s.Want[bad], s.Exact[bad], got[bad], BF16ToFloat(got[bad]))
+	}
+}
+
+// relative is worst in units of largest, finite so that it can be written as
+// JSON.
+func relative(worst, largest float64) float64 {
+	if largest > 0 {
+		worst /= largest
+	}
+	if math.IsNaN(worst) {
+		return math.MaxFloat64
+	}
+	return min(worst, math.MaxFloat64)
+}

@@ -1,0 +1,99 @@
+package ref
+
+import "math"
+
+// BF16ToFloat widens BF16 bits; every BF16 value is a float32.
+func BF16ToFloat(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
+
+// BF16 rounds to nearest, ties to even. NaN stays NaN.
+func BF16(x float32) uint16 {
+	b := math.Float32bits(x)
+	if x != x {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+const maxE4M3 = 448
+
+// E4M3 rounds to e4m3fn (4 exponent bits, bias 7, no infinities), nearest
+// even, saturating at 448. NaN becomes 0x7f.
+func E4M3(x float32) byte {
+	if x != x {
+		return 0x7f
+	}
+	sign := byte(math.Float32bits(x)>>31) << 7
+	a := min(math.Abs(float64(x)), maxE4M3)
+	const least = 1. / 512 // the subnormal step, 2^-9
+	if a < 8*least {
+		return sign | byte(math.RoundToEven(a/least))
+	}
+	e := math.Ilogb(a)
+	mantissa := math.RoundToEven(math.Ldexp(a, 3-e)) // 8 .. 16; 16 carries into the exponent
+	return sign | byte((e+7)*8+int(mantissa)-8)
+}
+
+// E4M3ToFloat decodes an e4m3fn byte.
+func E4M3ToFloat(b byte) float32 {
+	e, m := int(b>>3&15), float64(b&7)
+	v := math.Ldexp(m, -9)
+	switch {
+	case e == 15 && m == 7:
+		v = math.NaN()
+	case e > 0:
+		v = math.Ldexp(8+m, e-10)
+	}
+	if b&0x80 != 0 {
+		v = -v
+	}
+	return float32(v)
+}
+
+// e2m1 lists the magnitudes of the 4-bit format in code order.
+var e2m1 = [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
+
+// E2M1 rounds to the nearest of 0, .5, 1, 1.5, 2, 3, 4 and 6 with the sign in
+// bit 3: ties to the even code, saturating at 6. NaN becomes 6, its sign
+// dropped.
+func E2M1(x float32) byte {
+	if x != x {
+		return 7
+	}
+	a := math.Abs(float64(x))
+	best := 0
+	for code := 1; code < len(e2m1); code++ {
+		d, least := math.Abs(a-float64(e2m1[code])), math.Abs(a-float64(e2m1[best]))
+		if d < least || d == least && code%2 == 0 {
+			best = code
+		}
+	}
+	if math.IsInf(a, 0) {
+		best = 7
+	}
+	return byte(math.Float32bits(x)>>31)<<3 | byte(best)
+}
+
+// E2M1ToFloat decodes the low four bits.
+func E2M1ToFloat(code byte) float32 {
+	if code&8 != 0 {
+		return -e2m1[code&7]
+	}
+	return e2m1[code&7]
+}
+
+// E8M0ToFloat decodes a power-of-two scale: 2^(b-127), NaN for 255.
+func E8M0ToFloat(b byte) float32 {
+	if b == 255 {
+		return float32(math.NaN())
+	}
+	return float32(math.Ldexp(1, int(b)-127))
+}
+
+// EvenE8M0 is the even-mode scale of a group whose largest magnitude is amax:
+// round amax at the one-bit mantissa of e2m1, take its exponent, and leave
+// room for e2m1's own largest exponent, 2 (OCP Microscaling Formats 1.0 with
+// the rounding of AMD's Quark).
+func EvenE8M0(amax float32) byte {
+	e := int((math.Float32bits(amax)+1<<21)>>23&0xff) - 2
+	return byte(min(max(e, 0), 254))
+}

@@ -1,0 +1,121 @@
+package ref
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// Row is one token in a format: elements in column order and scales in group
+// order, both little-endian. FP4 keeps element 2i in the low nibble of byte i.
+type Row struct {
+	Payload []byte
+	Scales  []byte
+}
+
+// Quantize converts one token from float32. global is NVFP4's global input
+// scale and ignored by the other formats.
+func Quantize(f plan.Format, x []float32, global float32) Row {
+	l := formats.Of(f, len(x))
+	row := Row{make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)}
+	if f == plan.BF16 {
+		for i, v := range x {
+			binary.LittleEndian.PutUint16(row.Payload[2*i:], BF16(v))
+		}
+		return row
+	}
+	for g := range l.Scales {
+		group := x[g*l.Group : (g+1)*l.Group]
+		switch f {
+		case plan.FP8:
+			quantizeFP8(group, row, g)
+		case plan.MXFP4:
+			quantizeMXFP4(group, row, g)
+		case plan.NVFP4:
+			quantizeNVFP4(group, row, g, global)
+		}
+	}
+	return row
+}
+
+// quantizeFP8: s = max(amax, 1e-4)/448, q = e4m3(x/s). The floor keeps an
+// all-zero group from dividing by zero (DeepEP).
+func quantizeFP8(x []float32, row Row, g int) {
+	s := max(amax(x), 1e-4) / maxE4M3
+	binary.LittleEndian.PutUint32(row.Scales[4*g:], math.Float32bits(s))
+	for i, v := range x {
+		row.Payload[g*len(x)+i] = E4M3(v / s)
+	}
+}
+
+func quantizeMXFP4(x []float32, row Row, g int) {
+	row.Scales[g] = EvenE8M0(amax(x))
+	s := E8M0ToFloat(row.Scales[g])
+	for i, v := range x {
+		putE2M1(row.Payload, g*len(x)+i, E2M1(v/s))
+	}
+}
+
+// quantizeNVFP4: s = e4m3(global * (amax * 1/6)), clamped to 448, and
+// q = e2m1(x * 1/(s * 1/global)); a group whose scale is zero is all zero.
+func quantizeNVFP4(x []float32, row Row, g int, global float32) {
+	row.Scales[g] = E4M3(global * (amax(x) * (1. / 6)))
+	var inverse float32
+	if s := E4M3ToFloat(row.Scales[g]); s != 0 {
+		inverse = 1 / (s * (1 / global))
+	}
+	for i, v := range x {
+		putE2M1(row.Payload, g*len(x)+i, E2M1(v*inverse))
+	}
+}
+
+func putE2M1(payload []byte, i int, code byte) { payload[i/2] |= code << (i % 2 * 4) }
+
+func amax(x []float32) float32 {
+	var m float32
+	for _, v := range x {
+		m = max(m, float32(math.Abs(float64(v))))
+	}
+	return m
+}
+
+// Dequantize converts a token of hidden elements back.
+func Dequantize(f plan.Format, row Row, hidden int, global float32) []float32 {
+	out := make([]float32, hidden)
+	l := formats.Of(f, hidden)
+	for i := range out {
+		switch f {
+		case plan.BF16:
+			out[i] = BF16ToFloat(binary.LittleEndian.Uint16(row.Payload[2*i:]))
+		case plan.FP8:
+			bits := binary.LittleEndian.Uint32(row.Scales[i/l.Group*4:])
+			out[i] = E4M3ToFloat(row.Payload[i]) * math.Float32frombits(bits)
+		case plan.MXFP4:
+			out[i] = E2M1ToFloat(row.Payload[i/2]>>(i%2*4)) * E8M0ToFloat(row.Scales[i/l.Group])
+		case plan.NVFP4:
+			s := E4M3ToFloat(row.Scales[i/l.Group]) * (1 / global)
+			out[i] = E2M1ToFloat(row.Payload[i/2]>>(i%2*4)) * s
+		}
+	}
+	return out
+}
+
+// ScaleAt is the byte offset in a rank's scale output of scale g of a row.
+// row is the row in the whole output, inGroup the row within its group and
+// firstBlock the group's first block of 128 scale rows; maxRows is the row
+// capacity of the output. FP8 stores [scale, row], MXFP4 [row, scale] and
+// NVFP4 [row/128][scale/4][row%32][row%128/32][scale%4].
+func ScaleAt(l formats.Layout, g, row, inGroup, firstBlock, maxRows int) int {
+	switch l.Format {
+	case plan.FP8:
+		return (g*maxRows + row) * l.ScaleBytes
+	case plan.MXFP4:
+		return row*l.Scales + g
+	}
+	columns := (l.Scales + 3) / 4
+	block := firstBlock + inGroup/formats.ScaleBlockRows
+	r := inGroup % formats.ScaleBlockRows
+	return (((block*columns+g/4)*32+r%32)*4+r/32)*4 + g%4
+}

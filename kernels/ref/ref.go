@@ -1,0 +1,180 @@
+// Package ref is the oracle: dispatch, combine, the token formats and the
+// activation kernels in plain, single-threaded Go, written from the
+// specification and sharing no movement code with the backends it judges.
+//
+// # What is computed
+//
+// Dispatch delivers each token to each of its experts. A rank's output is
+// ragged: groups by local expert, segments by source rank inside a group,
+// and inside a segment any order of tokens. A fused shared expert is group 0
+// and holds the rank's own tokens in order. FP8 rounds each group up to four
+// rows; the rows in between are not written and not judged.
+//
+// Between dispatch and combine, workloads.ExpertGain stands in for the
+// experts: y = bf16(dequantize(x) * gain). Combine returns to each token
+// bf16(sum over k in order of weight*y), products and sum in float32, and
+// with a shared expert adds its row to that in BF16, rounding a second time.
+//
+// # Tolerance
+//
+// A dispatched row must have the oracle's bytes. Compare.CodeSteps allows
+// quantized elements and scales to be that many codes away, for hardware
+// whose division is not IEEE's.
+//
+// A combined value must lie within an a-priori bound of the float64 sum:
+// half a BF16 unit (2^-9) of each rounding's result, and (K+1)*2^-24 of the
+// sum of magnitudes for float32 arithmetic in any order, fused or not. The
+// roundings are one of the routed sum, one more with a shared expert, and
+// with Compare.PreReduced one of each expert rank's partial sum. Compare.Bits
+// asks for the very bits of the in-order sum instead.
+package ref
+
+import (
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Shared stands for the shared expert where an expert id is asked for.
+const Shared = -1
+
+// Oracle answers what dispatch and combine of one workload must produce. One
+// goroutine may use it.
+type Oracle struct {
+	w      *workloads.Workload
+	global float32
+	cache  rowCache
+}
+
+// New makes the oracle of a workload. inputScale is NVFP4's global input
+// scale; 1 for everybody who has none.
+func New(w *workloads.Workload, inputScale float32) *Oracle {
+	return &Oracle{w: w, global: inputScale, cache: newRowCache(len(w.Ranks))}
+}
+
+// Item is one delivered row: a token of its source rank and the top-k
+// position that selected the expert, -1 for the shared expert.
+type Item struct{ Token, K int }
+
+// Group is the rows of one expert.
+type Group struct {
+	Expert  int      // global id, or Shared
+	Sources []int    // ranks whose tokens follow, in the order of the output
+	Items   [][]Item // [source], tokens ascending
+}
+
+// Rows counts the group's rows, without padding.
+func (g Group) Rows() int {
+	n := 0
+	for _, items := range g.Items {
+		n += len(items)
+	}
+	return n
+}
+
+// Delivery is what dispatch must leave on one rank.
+type Delivery struct {
+	Groups       []Group
+	RowOffsets   []uint32 // [groups+1] first row of each group, padding included
+	ScaleOffsets []uint32 // [groups] NVFP4: group's first scale block minus RowOffsets/128
+}
+
+// Dispatch lists every row that a rank receives.
+func (o *Oracle) Dispatch(rank int) Delivery {
+	p := o.w.Problem
+	var groups []Group
+	if p.SharedExpert {
+		groups = append(groups, o.sharedGroup(rank))
+	}
+	sources := []int{0}
+	if !p.SkipA2A {
+		sources = counting(p.Ranks)
+	}
+	local := p.LocalExperts()
+	byExpert := make([][][]Item, local)
+	for e := range byExpert {
+		byExpert[e] = make([][]Item, len(sources))
+	}
+	for i, s := range sources {
+		for j, e := range o.w.Ranks[s].Experts {
+			if first := rank * local; int(e) >= first && int(e) < first+local {
+				of := &byExpert[int(e)-first][i]
+				*of = append(*of, Item{j / p.TopK, j % p.TopK})
+			}
+		}
+	}
+	for e, items := range byExpert {
+		groups = append(groups, Group{rank*local + e, sources, items})
+	}
+	return layout(groups, formats.RowPad(p.Dispatch))
+}
+
+func (o *Oracle) sharedGroup(rank int) Group {
+	start, count := o.w.SharedSlice(rank)
+	items := make([]Item, count)
+	for i := range items {
+		items[i] = Item{start + i, -1}
+	}
+	return Group{Shared, []int{o.w.Batch(rank)}, [][]Item{items}}
+}
+
+func layout(groups []Group, pad int) Delivery {
+	d := Delivery{Groups: groups, RowOffsets: make([]uint32, len(groups)+1)}
+	blocks := 0
+	for i, g := range groups {
+		n := g.Rows()
+		d.RowOffsets[i+1] = d.RowOffsets[i] + uint32((n+pad-1)/pad*pad)
+		d.ScaleOffsets = append(d.ScaleOffsets, uint32(blocks)-d.RowOffsets[i]/formats.ScaleBlockRows)
+		blocks += (n + formats.ScaleBlockRows - 1) / formats.ScaleBlockRows
+	}
+	return d
+}
+
+func counting(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// Token is one token of a source rank as dispatch delivers it.
+func (o *Oracle) Token(source, token int) Row {
+	return o.cache.get(source, token, func() Row {
+		x := make([]uint16, o.w.Problem.Hidden)
+		o.w.Token(source, token, x)
+		wide := make([]float32, len(x))
+		for i, b := range x {
+			wide[i] = BF16ToFloat(b)
+		}
+		return Quantize(o.w.Problem.Dispatch, wide, o.global)
+	})
+}
+
+// ExpertRow writes what an expert (or Shared) makes of a token into y.
+func (o *Oracle) ExpertRow(source, token, expert int, y []uint16) {
+	p := o.w.Problem
+	applyGain(Dequantize(p.Dispatch, o.Token(source, token), p.Hidden, o.global), Gain(expert), y)
+}
+
+// Gain is the factor of an expert, or of Shared.
+func Gain(expert int) float32 {
+	if expert == Shared {
+		return workloads.SharedGain
+	}
+	return workloads.ExpertGain(expert)
+}
+
+func applyGain(x []float32, gain float32, y []uint16) {
+	for i, v := range x {
+		y[i] = BF16(v * gain)
+	}
+}
+
+// Format is the layout of a delivered token.
+func (o *Oracle) Format() formats.Layout {
+	return formats.Of(o.w.Problem.Dispatch, o.w.Problem.Hidden)
+}
+
+// Problem is what the workload was drawn for.
+func (o *Oracle) Problem() plan.Problem { return o.w.Problem }

@@ -1,0 +1,189 @@
+package ref
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// rowCheck walks the rows of one rank's dispatch output.
+type rowCheck struct {
+	o    *Oracle
+	j    *judge
+	got  Output
+	c    Compare
+	pick func(row int) bool
+
+	group      Group
+	firstBlock int // NVFP4: the group's first block of scale rows
+	row        int // in the output
+	inGroup    int // in the group
+	seen       int // rows so far, padding left out
+}
+
+// segment judges the rows of one source rank: each expected token exactly
+// once.
+func (r *rowCheck) segment(s int) {
+	items, source := r.group.Items[s], r.group.Sources[s]
+	open := make(map[Item]bool, len(items))
+	for _, it := range items {
+		open[it] = true
+	}
+	for i := range items {
+		it := items[i]
+		if r.group.Expert != Shared {
+			it = Item{int(r.got.SrcInfo[2*r.row]), int(r.got.SrcInfo[2*r.row+1])}
+		}
+		switch {
+		case !open[it]:
+			r.j.wrong("row %d (%s, source %d): src_info says token %d k %d, which is not expected here or came twice",
+				r.row, r.expert(), source, it.Token, it.K)
+		case r.c.Ordered && it != items[i]:
+			r.j.wrong("row %d (%s, source %d): token %d k %d before token %d k %d",
+				r.row, r.expert(), source, it.Token, it.K, items[i].Token, items[i].K)
+		case r.pick(r.seen):
+			r.j.Rows++
+			r.contents(source, it)
+		}
+		delete(open, it)
+		r.row, r.inGroup, r.seen = r.row+1, r.inGroup+1, r.seen+1
+	}
+}
+
+func (r *rowCheck) expert() string {
+	if r.group.Expert == Shared {
+		return "shared expert"
+	}
+	return fmt.Sprintf("expert %d", r.group.Expert)
+}
+
+// contents judges elements and scales of the current row.
+func (r *rowCheck) contents(source int, it Item) {
+	l := r.o.Format()
+	want := r.o.Token(source, it.Token)
+	got := Row{r.got.Payload(r.row), r.scales(l)}
+	if len(got.Payload) != l.Payload || len(got.Scales) != len(want.Scales) {
+		r.j.wrong("row %d: %d payload and %d scale bytes, want %d and %d",
+			r.row, len(got.Payload), len(got.Scales), l.Payload, len(want.Scales))
+		return
+	}
+	if bytes.Equal(got.Payload, want.Payload) && bytes.Equal(got.Scales, want.Scales) {
+		return
+	}
+	if where := difference(l, want, got, r.c.CodeSteps); where != "" {
+		r.j.wrong("row %d (%s, source %d token %d k %d): %s", r.row, r.expert(), source, it.Token, it.K, where)
+	}
+	r.j.MaxErr = max(r.j.MaxErr, r.o.rowError(want, got))
+}
+
+// scales gathers the current row's scales, nil where the output is too short.
+func (r *rowCheck) scales(l formats.Layout) []byte {
+	out := make([]byte, 0, l.Scales*l.ScaleBytes)
+	for g := range l.Scales {
+		at := ScaleAt(l, g, r.row, r.inGroup, r.firstBlock, r.got.MaxRows)
+		if at+l.ScaleBytes > len(r.got.Scales) {
+			return nil
+		}
+		out = append(out, r.got.Scales[at:at+l.ScaleBytes]...)
+	}
+	return out
+}
+
+// padding judges the rows between a group and its rounded end: NVFP4 fills
+// the scales of a group's last block with zeros, and nobody promises the
+// rest.
+func (r *rowCheck) padding() {
+	l := r.o.Format()
+	if l.Format != plan.NVFP4 {
+		return
+	}
+	for ; r.inGroup%formats.ScaleBlockRows != 0; r.inGroup++ {
+		for g, s := range r.scales(l) {
+			if s != 0 {
+				r.j.wrong("%s: scale %d of padding row %d is %#02x, want 0", r.expert(), g, r.inGroup, s)
+				return
+			}
+		}
+	}
+}
+
+// rowError is the largest difference after dequantization, relative to the
+// row's largest magnitude.
+func (o *Oracle) rowError(want, got Row) float64 {
+	p := o.w.Problem
+	a := Dequantize(p.Dispatch, want, p.Hidden, o.global)
+	b := Dequantize(p.Dispatch, got, p.Hidden, o.global)
+	var worst, largest float64
+	for i := range a {
+		worst = max(worst, math.Abs(float64(a[i])-float64(b[i])))
+		largest = max(largest, math.Abs(float64(a[i])))
+	}
+	return relative(worst, largest)
+}
+
+// difference names the first scale or element that is more than steps codes
+// off, "" if there is none.
+func difference(l formats.Layout, want, got Row, steps int) string {
+	for g := range l.Scales {
+		if !scaleNear(l.Format, want.Scales[g*l.ScaleBytes:], got.Scales[g*l.ScaleBytes:], steps) {
+			n := l.ScaleBytes
+			return fmt.Sprintf("scale %d: want %x, got %x", g, want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n])
+		}
+	}
+	for c := range l.Hidden {
+		a, b := code(l, want.Payload, c), code(l, got.Payload, c)
+		if a != b && (l.Format == plan.BF16 || distance(a, b, signBit(l.Format)) > steps) {
+			return fmt.Sprintf("column %d: want code %#02x, got %#02x", c, a, b)
+		}
+	}
+	return ""
+}
+
+// scaleNear: powers of two are never excused, float32 scales may differ by
+// one part in a million.
+func scaleNear(f plan.Format, want, got []byte, steps int) bool {
+	switch f {
+	case plan.FP8:
+		a := float64(math.Float32frombits(binary.LittleEndian.Uint32(want)))
+		b := float64(math.Float32frombits(binary.LittleEndian.Uint32(got)))
+		return a == b || steps > 0 && math.Abs(a-b) <= 1e-6*math.Abs(a)
+	case plan.NVFP4:
+		return distance(int(want[0]), int(got[0]), 0x80) <= steps
+	}
+	return want[0] == got[0]
+}
+
+// code is the element in column c as an integer.
+func code(l formats.Layout, payload []byte, c int) int {
+	switch l.Format {
+	case plan.BF16:
+		return int(binary.LittleEndian.Uint16(payload[2*c:]))
+	case plan.FP8:
+		return int(payload[c])
+	}
+	return int(payload[c/2]>>(c%2*4)) & 15
+}
+
+func signBit(f plan.Format) int {
+	if f == plan.FP8 {
+		return 0x80
+	}
+	return 8
+}
+
+// distance counts codes between two sign-magnitude codes; the zeros are one.
+func distance(a, b, sign int) int {
+	d := signed(a, sign) - signed(b, sign)
+	return max(d, -d)
+}
+
+func signed(code, sign int) int {
+	if code&sign != 0 {
+		return -(code &^ sign)
+	}
+	return code
+}

@@ -1,0 +1,237 @@
+/* The part of CUDA C++ that our device sources use, for a host compiler:
+ *
+ *   g++ -std=c++20 -DEP_EMULATE -I native/emul -I native/include -I native/kernels ...
+ *
+ * A block is one OS thread; its threads are fibers that switch only inside the
+ * functions below, so a kernel that relies on lanes moving in step breaks here.
+ * See README.md for what is and is not modelled.
+ */
+#ifndef EP_CUDA_EMUL_H
+#define EP_CUDA_EMUL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline, unused))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(n) __attribute__((aligned(n)))
+#define __shared__ static thread_local
+
+struct uint2 { uint32_t x, y; };
+struct int2 { int32_t x, y; };
+struct float2 { float x, y; };
+struct alignas(16) uint4 { uint32_t x, y, z, w; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct dim3 { uint32_t x, y, z; };
+
+static inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
+static inline int2 make_int2(int32_t x, int32_t y) { return {x, y}; }
+static inline float2 make_float2(float x, float y) { return {x, y}; }
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+/* ---- the runtime, in fiber.cpp ---- */
+
+struct EmulThread {
+  dim3 thread, block, block_dim, grid_dim;
+};
+
+extern "C" {
+extern thread_local EmulThread *emul_self;
+void emul_point(void); /* a place where another thread may get its turn */
+void emul_spin(void);  /* this thread waits for another: give everybody a turn */
+void emul_fence(void);
+void emul_sleep(uint32_t ns);
+uint64_t emul_time_ns(void);
+uint8_t *emul_dynamic_shared(void);
+void emul_bar_sync(uint32_t id, uint32_t threads); /* threads 0: the block */
+/* All lanes of mask deposit a value and get everybody's: out[32]. op tells
+ * collectives apart, so that two that meet by mistake are reported. */
+void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out);
+void emul_mbar_init(uint64_t *bar, uint32_t arrivals);
+void emul_mbar_expect(uint64_t *bar, uint32_t bytes);
+bool emul_mbar_try(uint64_t *bar, uint32_t parity);
+void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
+}
+
+#define threadIdx (emul_self->thread)
+#define blockIdx (emul_self->block)
+#define blockDim (emul_self->block_dim)
+#define gridDim (emul_self->grid_dim)
+#define warpSize 32
+
+/* ---- synchronisation and warp collectives ---- */
+
+enum EmulOp { EMUL_SYNC = 1, EMUL_SHFL, EMUL_VOTE, EMUL_MATCH, EMUL_REDUCE };
+
+static inline void __syncthreads() { emul_bar_sync(0, 0); }
+static inline void __syncwarp(uint32_t mask = 0xffffffffu) {
+  uint64_t all[32];
+  emul_collect(mask, EMUL_SYNC, 0, all);
+}
+
+template <class T>
+static inline T emul_shuffle(uint32_t mask, T v, int lane) {
+  static_assert(sizeof(T) <= 8);
+  uint64_t in = 0, all[32];
+  memcpy(&in, &v, sizeof v);
+  emul_collect(mask, EMUL_SHFL, in, all);
+  memcpy(&v, &all[lane & 31], sizeof v);
+  return v;
+}
+
+/* The lane read stays inside the segment of `width` lanes, as on the device. */
+static inline int emul_lane() { return static_cast<int>(threadIdx.x & 31u); }
+
+template <class T>
+static inline T __shfl_sync(uint32_t mask, T v, int src, int width = 32) {
+  int base = emul_lane() & ~(width - 1);
+  return emul_shuffle(mask, v, base + (src & (width - 1)));
+}
+template <class T>
+static inline T __shfl_xor_sync(uint32_t mask, T v, int bits, int width = 32) {
+  int lane = emul_lane(), from = lane ^ bits;
+  bool inside = (from & ~(width - 1)) <= (lane & ~(width - 1));
+  return emul_shuffle(mask, v, inside ? from : lane);
+}
+template <class T>
+static inline T __shfl_up_sync(uint32_t mask, T v, unsigned delta, int width = 32) {
+  int lane = emul_lane(), from = lane - static_cast<int>(delta);
+  return emul_shuffle(mask, v, from < (lane & ~(width - 1)) ? lane : from);
+}
+template <class T>
+static inline T __shfl_down_sync(uint32_t mask, T v, unsigned delta, int width = 32) {
+  int lane = emul_lane(), from = lane + static_cast<int>(delta);
+  return emul_shuffle(mask, v, from >= (lane & ~(width - 1)) + width ? lane : from);
+}
+
+static inline uint32_t __ballot_sync(uint32_t mask, int pred) {
+  uint64_t all[32];
+  uint32_t bits = 0;
+  emul_collect(mask, EMUL_VOTE, pred != 0, all);
+  for (int i = 0; i < 32; i++)
+    if ((mask >> i & 1u) && all[i]) bits |= 1u << i;
+  return bits;
+}
+static inline int __any_sync(uint32_t mask, int pred) { return __ballot_sync(mask, pred) != 0; }
+static inline int __all_sync(uint32_t mask, int pred) { return __ballot_sync(mask, pred) == mask; }
+
+template <class T>
+static inline uint32_t __match_any_sync(uint32_t mask, T v) {
+  uint64_t in = 0, all[32];
+  uint32_t bits = 0;
+  memcpy(&in, &v, sizeof v);
+  emul_collect(mask, EMUL_MATCH, in, all);
+  for (int i = 0; i < 32; i++)
+    if ((mask >> i & 1u) && all[i] == in) bits |= 1u << i;
+  return bits;
+}
+
+template <class T, class F>
+static inline T emul_reduce(uint32_t mask, T v, F combine) {
+  uint64_t in = 0, all[32];
+  memcpy(&in, &v, sizeof v);
+  emul_collect(mask, EMUL_REDUCE, in, all);
+  bool first = true;
+  T acc{};
+  for (int i = 0; i < 32; i++) {
+    if (!(mask >> i & 1u)) continue;
+    T x;
+    memcpy(&x, &all[i], sizeof x);
+    acc = first ? x : combine(acc, x);
+    first = false;
+  }
+  return acc;
+}
+template <class T>
+static inline T __reduce_add_sync(uint32_t m, T v) { return emul_reduce(m, v, [](T a, T b) { return T(a + b); }); }
+template <class T>
+static inline T __reduce_max_sync(uint32_t m, T v) { return emul_reduce(m, v, [](T a, T b) { return a > b ? a : b; }); }
+template <class T>
+static inline T __reduce_min_sync(uint32_t m, T v) { return emul_reduce(m, v, [](T a, T b) { return a < b ? a : b; }); }
+template <class T>
+static inline T __reduce_or_sync(uint32_t m, T v) { return emul_reduce(m, v, [](T a, T b) { return T(a | b); }); }
+
+static inline int __syncthreads_or(int pred) {
+  static thread_local int seen;
+  __syncthreads();
+  if (threadIdx.x == 0) seen = 0;
+  __syncthreads();
+  if (pred) seen = 1;
+  __syncthreads();
+  return seen;
+}
+
+/* ---- atomics and fences with CUDA's own names: relaxed, as on the device ---- */
+
+template <class T, class U>
+static inline T atomicAdd(T *p, U v) {
+  emul_point();
+  return __atomic_fetch_add(p, static_cast<T>(v), __ATOMIC_RELAXED);
+}
+template <class T, class U>
+static inline T atomicOr(T *p, U v) {
+  emul_point();
+  return __atomic_fetch_or(p, static_cast<T>(v), __ATOMIC_RELAXED);
+}
+template <class T, class U>
+static inline T atomicExch(T *p, U v) {
+  emul_point();
+  return __atomic_exchange_n(p, static_cast<T>(v), __ATOMIC_RELAXED);
+}
+template <class T>
+static inline T atomicCAS(T *p, T want, T v) {
+  emul_point();
+  __atomic_compare_exchange_n(p, &want, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return want;
+}
+template <class T, class F>
+static inline T emul_update(T *p, F change) {
+  emul_point();
+  T old = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(p, &old, change(old), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+template <class T, class U>
+static inline T atomicMin(T *p, U v) {
+  return emul_update(p, [v](T o) { return o < T(v) ? o : T(v); });
+}
+template <class T, class U>
+static inline T atomicMax(T *p, U v) {
+  return emul_update(p, [v](T o) { return o > T(v) ? o : T(v); });
+}
+static inline void __threadfence_block() { emul_fence(); }
+static inline void __threadfence() { emul_fence(); }
+static inline void __threadfence_system() { emul_fence(); }
+
+/* ---- bits and arithmetic ---- */
+
+static inline uint32_t __float_as_uint(float x) { uint32_t v; memcpy(&v, &x, 4); return v; }
+static inline float __uint_as_float(uint32_t x) { float v; memcpy(&v, &x, 4); return v; }
+static inline int __float_as_int(float x) { int v; memcpy(&v, &x, 4); return v; }
+static inline float __int_as_float(int x) { float v; memcpy(&v, &x, 4); return v; }
+static inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+static inline int __popcll(uint64_t x) { return __builtin_popcountll(x); }
+static inline int __ffs(uint32_t x) { return __builtin_ffs(static_cast<int>(x)); }
+static inline int __clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
+static inline float __fdiv_rn(float a, float b) { return a / b; }
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static inline float __frcp_rn(float a) { return 1.0f / a; }
+static inline float __ldg(const float *p) { return *p; }
+
+template <class T>
+static inline T min(T a, T b) { return a < b ? a : b; }
+template <class T>
+static inline T max(T a, T b) { return a > b ? a : b; }
+static inline unsigned long long min(unsigned long long a, unsigned long long b) { return a < b ? a : b; }
+
+#endif

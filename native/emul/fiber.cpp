@@ -1,0 +1,346 @@
+#include "fiber.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <atomic>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "switch.h"
+
+/* With EP_EMUL_TSAN the device code is instrumented and this file is not: it
+ * tells the race detector about fibers, barriers and fences instead. */
+#ifdef EP_EMUL_TSAN
+#include <sanitizer/tsan_interface.h>
+#define EMUL_FIBER_CREATE() __tsan_create_fiber(0)
+#define EMUL_FIBER_CURRENT() __tsan_get_current_fiber()
+#define EMUL_FIBER_DESTROY(f) __tsan_destroy_fiber(f)
+#define EMUL_FIBER_SWITCH(f) __tsan_switch_to_fiber(f, __tsan_switch_to_fiber_no_sync)
+#define EMUL_SYNC_WITH(p) (__tsan_acquire(p), __tsan_release(p))
+#else
+#define EMUL_FIBER_CREATE() nullptr
+#define EMUL_FIBER_CURRENT() nullptr
+#define EMUL_FIBER_DESTROY(f) (void)(f)
+#define EMUL_FIBER_SWITCH(f) (void)(f)
+#define EMUL_SYNC_WITH(p) (void)(p)
+#endif
+
+namespace {
+
+const size_t stack_bytes = 128 << 10;
+
+/* Where a set of fibers meets. */
+struct Barrier {
+  uint32_t key = 0; /* lane mask, or barrier id */
+  uint32_t arrived = 0;
+  uint32_t want = 0; /* 0: every thread of the block still running */
+  uint64_t generation = 0;
+  int op = 0;
+  uint64_t slots[2][32]; /* values of the collective, by parity of generation */
+};
+
+struct Fiber {
+  EmulThread id;
+  EmulContext context;
+  Barrier *waits = nullptr;
+  uint64_t generation = 0; /* of the barrier when it arrived */
+  bool done = false, spun = false;
+  void *tsan = nullptr;
+};
+
+struct Warp {
+  std::vector<Barrier *> masks; /* one barrier per lane mask ever used */
+};
+
+struct Block {
+  const EmulLaunch *launch;
+  const std::function<void()> *kernel;
+  uint32_t index;
+  std::vector<Fiber> fibers;
+  std::vector<Warp> warps;
+  Barrier bars[16];
+  uint8_t *stacks;
+  uint8_t *shared;
+  EmulContext scheduler;
+  void *tsan = nullptr;
+  Fiber *running = nullptr;
+  uint32_t alive;
+  uint64_t random;
+};
+
+thread_local Block *block;
+char fences;
+
+uint64_t next_random() {
+  uint64_t x = block->random;
+  x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+  return block->random = x;
+}
+
+/* Leaves the running fiber; returns when the scheduler picks it again. */
+void leave() {
+  Fiber *self = block->running;
+  EMUL_FIBER_SWITCH(block->tsan);
+  emul_jump(&self->context, &block->scheduler);
+}
+
+bool blocked(const Fiber &f) { return f.waits && f.waits->generation == f.generation; }
+
+[[noreturn]] void report_deadlock() {
+  fprintf(stderr, "emul: %s block %u: no thread can run\n", block->launch->name, block->index);
+  for (Fiber &f : block->fibers) {
+    if (f.done || !f.waits) continue;
+    Barrier *b = f.waits;
+    fprintf(stderr, "  thread %u waits at %s %08x: %u of %u there\n", f.id.thread.x,
+            b->op ? "collective of lanes" : "barrier", b->key, b->arrived, b->want ? b->want : block->alive);
+  }
+  abort();
+}
+
+void complete(Barrier *b) {
+  b->arrived = 0;
+  b->generation++;
+}
+
+/* An exit can be what a block barrier was waiting for. */
+void retire(Fiber *f) {
+  f->done = true;
+  block->alive--;
+  Barrier *all = &block->bars[0];
+  if (block->alive && all->arrived >= block->alive) complete(all);
+}
+
+void fiber_main() {
+  (*block->kernel)();
+  retire(block->running);
+  leave();
+  abort();
+}
+
+void arrive(Barrier *b) {
+  Fiber *self = block->running;
+  self->waits = b;
+  self->generation = b->generation;
+  EMUL_SYNC_WITH(b);
+  uint32_t want = b->want ? b->want : block->alive;
+  if (++b->arrived >= want) complete(b);
+  while (blocked(*self)) leave();
+  EMUL_SYNC_WITH(b);
+  self->waits = nullptr;
+}
+
+Barrier *mask_barrier(uint32_t mask) {
+  Warp &w = block->warps[emul_self->thread.x >> 5];
+  for (Barrier *b : w.masks)
+    if (b->key == mask) return b;
+  Barrier *b = new Barrier;
+  b->key = mask;
+  b->want = static_cast<uint32_t>(__builtin_popcount(mask));
+  w.masks.push_back(b);
+  return b;
+}
+
+void run_fiber(Fiber *f) {
+  block->running = f;
+  emul_self = &f->id;
+  EMUL_FIBER_SWITCH(f->tsan);
+  emul_jump(&block->scheduler, &f->context);
+}
+
+/* One turn for every fiber that can run, in an order that changes with each
+ * pass. Reports whether any did something else than spin. */
+bool pass() {
+  size_t n = block->fibers.size();
+  size_t start = next_random() % n, stride = next_random() % n;
+  while (std::gcd(stride, n) != 1) stride++;
+  bool ran = false, progress = false;
+  for (size_t i = 0; i < n; i++) {
+    Fiber *f = &block->fibers[(start + i * stride) % n];
+    if (f->done || blocked(*f)) continue;
+    f->spun = false;
+    run_fiber(f);
+    ran = true;
+    progress |= !f->spun;
+  }
+  if (!ran && block->alive) report_deadlock();
+  return progress;
+}
+
+/* All spin: what they wait for is in other blocks. */
+void idle(int passes) {
+  timespec nap{0, 20000};
+  passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
+}
+
+/* Stacks are kept from launch to launch: mapping them costs more than most
+ * emulated kernels. */
+struct StackPool {
+  std::mutex lock;
+  std::vector<std::pair<size_t, uint8_t *>> idle;
+
+  uint8_t *take(size_t bytes) {
+    std::lock_guard<std::mutex> hold(lock);
+    for (auto &s : idle)
+      if (s.first == bytes) {
+        uint8_t *p = s.second;
+        s = idle.back();
+        idle.pop_back();
+        return p;
+      }
+    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {
+      perror("emul: stacks");
+      abort();
+    }
+    return static_cast<uint8_t *>(p);
+  }
+  void give(size_t bytes, uint8_t *p) {
+    std::lock_guard<std::mutex> hold(lock);
+    idle.push_back({bytes, p});
+  }
+} pool;
+
+void set_up(Block *b, const EmulLaunch &launch, uint32_t index) {
+  uint32_t n = launch.block.x;
+  b->launch = &launch;
+  b->index = index;
+  b->alive = n;
+  b->random = (launch.seed + 1) * 0x9e3779b97f4a7c15ull ^ (index + 1) * 0xbf58476d1ce4e5b9ull;
+  b->fibers.resize(n);
+  b->warps.resize((n + 31) / 32);
+  b->shared = static_cast<uint8_t *>(aligned_alloc(128, (launch.shared + 255) / 128 * 128));
+  memset(b->shared, 0xa5, launch.shared);
+  b->stacks = pool.take(n * stack_bytes);
+  for (uint32_t i = 0; i < n; i++) {
+    Fiber &f = b->fibers[i];
+    f.id = {{i, 0, 0}, {index, 0, 0}, launch.block, launch.grid};
+    emul_prepare(&f.context, b->stacks + i * stack_bytes, stack_bytes, fiber_main);
+    f.tsan = EMUL_FIBER_CREATE();
+  }
+}
+
+void tear_down(Block *b) {
+  for (Warp &w : b->warps)
+    for (Barrier *m : w.masks) delete m;
+  for (Fiber &f : b->fibers) EMUL_FIBER_DESTROY(f.tsan);
+  pool.give(b->fibers.size() * stack_bytes, b->stacks);
+  free(b->shared);
+}
+
+} // namespace
+
+void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::function<void()> &kernel) {
+  Block b;
+  set_up(&b, launch, index);
+  b.kernel = &kernel;
+  block = &b;
+  b.tsan = EMUL_FIBER_CURRENT();
+  emul_fence(); /* the launch itself is ordered after what came before it */
+  for (int idle_passes = 0; b.alive;) {
+    idle_passes = pass() ? 0 : idle_passes + 1;
+    if (idle_passes) idle(idle_passes);
+  }
+  emul_fence();
+  tear_down(&b);
+  block = nullptr;
+}
+
+/* ---- what cuda_emul.h declares ---- */
+
+thread_local EmulThread *emul_self;
+
+/* One turn in 16 is given away, to try other interleavings. */
+extern "C" void emul_point(void) {
+  if ((next_random() & 15) == 0) leave();
+}
+
+extern "C" void emul_spin(void) {
+  block->running->spun = true;
+  leave();
+}
+
+/* All fences are ordered with each other, which is more than the device
+ * promises but lets a race detector see a fence that is missing. */
+extern "C" void emul_fence(void) {
+  EMUL_SYNC_WITH(&fences);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+extern "C" uint64_t emul_time_ns(void) {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000ull + static_cast<uint64_t>(t.tv_nsec);
+}
+
+extern "C" void emul_sleep(uint32_t) { emul_spin(); }
+
+extern "C" uint8_t *emul_dynamic_shared(void) { return block->shared; }
+
+extern "C" void emul_bar_sync(uint32_t id, uint32_t threads) {
+  Barrier *b = &block->bars[id];
+  b->key = id;
+  b->want = threads;
+  arrive(b);
+}
+
+extern "C" void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out) {
+  uint32_t lane = emul_self->thread.x & 31u;
+  Barrier *b = mask_barrier(mask);
+  if (!(mask >> lane & 1u) || (b->arrived && b->op != op)) {
+    fprintf(stderr, "emul: %s block %u thread %u: collective %d with mask %08x meets collective %d\n",
+            block->launch->name, block->index, emul_self->thread.x, op, mask, b->op);
+    abort();
+  }
+  b->op = op;
+  uint64_t *slots = b->slots[b->generation & 1];
+  slots[lane] = in;
+  arrive(b);
+  memcpy(out, slots, sizeof b->slots[0]);
+}
+
+/* mbarrier word: bytes still to come in the low half, pending arrivals, phase.
+ * A copy is carried out at once, so only the bookkeeping is left. */
+namespace {
+struct Mbar {
+  int32_t bytes;
+  uint16_t pending, arrivals : 15, phase : 1;
+};
+static_assert(sizeof(Mbar) == sizeof(uint64_t));
+
+void settle(Mbar *m) {
+  if (m->pending || m->bytes) return;
+  m->phase ^= 1;
+  m->pending = m->arrivals;
+}
+} // namespace
+
+extern "C" void emul_mbar_init(uint64_t *bar, uint32_t arrivals) {
+  Mbar m{0, static_cast<uint16_t>(arrivals), static_cast<uint16_t>(arrivals & 0x7fff), 0};
+  memcpy(bar, &m, sizeof m);
+}
+
+extern "C" void emul_mbar_expect(uint64_t *bar, uint32_t bytes) {
+  Mbar *m = reinterpret_cast<Mbar *>(bar);
+  m->bytes += static_cast<int32_t>(bytes);
+  m->pending--;
+  settle(m);
+}
+
+extern "C" bool emul_mbar_try(uint64_t *bar, uint32_t parity) {
+  bool done = reinterpret_cast<Mbar *>(bar)->phase != parity;
+  if (!done) emul_spin();
+  return done;
+}
+
+extern "C" void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar) {
+  emul_point();
+  memcpy(shared, global, bytes);
+  Mbar *m = reinterpret_cast<Mbar *>(bar);
+  m->bytes -= static_cast<int32_t>(bytes);
+  settle(m);
+}

@@ -1,0 +1,21 @@
+/* One emulated block: its fibers and the barriers they meet at. */
+#ifndef EP_EMUL_FIBER_H
+#define EP_EMUL_FIBER_H
+
+#include <functional>
+
+#include "cuda_emul.h"
+
+struct EmulLaunch {
+  const char *name;
+  dim3 grid, block;
+  size_t shared;
+  uint64_t seed; /* decides the order in which fibers run */
+};
+
+/* Runs every thread of block `index` of a launch on the calling OS thread,
+ * until all have returned. Prints where each warp stands and aborts when no
+ * thread can ever run again. */
+void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::function<void()> &kernel);
+
+#endif

@@ -1,0 +1,258 @@
+/* Runs a job of emulated kernels. The job comes on stdin, one statement a line:
+ *
+ *   object FILE            shared object with the compiled device source
+ *   arena FILE             file whose bytes are all memory of all ranks; results stay in it
+ *   ranks N
+ *   seed N                 order in which fibers run
+ *   ptr RANK FIELD OFFSET  field of EpArgs = arena + OFFSET; FIELD[i] for arrays
+ *   set RANK FIELD VALUE   integer field; RANK * means every rank
+ *   fset RANK FIELD VALUE  float field
+ *   launch ENTRY GRID BLOCK SHARED [FIELD=VALUE ...]
+ *   barrier                all ranks meet
+ *   run N                  performs the launches above N times, round = 1, 2, ...
+ *   clear                  forgets the launches
+ *
+ * Ranks run at the same time, each its own launches in order, without any
+ * barrier that the job does not ask for.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <barrier>
+#include <condition_variable>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ep_args.h"
+#include "fiber.h"
+
+namespace {
+
+[[noreturn]] void fail(const std::string &what) {
+  fprintf(stderr, "emul: %s\n", what.c_str());
+  exit(2);
+}
+
+struct Field {
+  size_t offset, bytes, count;
+};
+
+#define FIELD(name) {#name, {offsetof(EpArgs, name), sizeof(EpArgs::name), 1}}
+#define ARRAY(name)                                                            \
+  {                                                                            \
+#name, { offsetof(EpArgs, name), sizeof(EpArgs::name[0]),                  \
+             sizeof(EpArgs::name) / sizeof(EpArgs::name[0]) }                  \
+  }
+const std::map<std::string, Field> fields = {
+    FIELD(rank), FIELD(ranks), FIELD(tokens), FIELD(max_tokens), FIELD(x), FIELD(topk_ids), FIELD(weights),
+    FIELD(input_scales), ARRAY(heap), ARRAY(region), FIELD(out), FIELD(out_scales), FIELD(row_offsets),
+    FIELD(expert_ids), FIELD(src_info), FIELD(scale_offsets), FIELD(max_rows), FIELD(y), FIELD(combined),
+    FIELD(bias), FIELD(epilogue_scale), FIELD(counters), FIELD(round), FIELD(round_base), FIELD(deadline_ns),
+    FIELD(fault), FIELD(span), FIELD(sms), FIELD(wait_sms), FIELD(count_sms), FIELD(tile_tokens),
+    FIELD(chunk_bytes), FIELD(delay_ns), FIELD(drop_signal), FIELD(skip_a2a), FIELD(allreduce_size), ARRAY(tune),
+};
+
+uint8_t *locate(EpArgs *a, std::string name, size_t *bytes) {
+  size_t index = 0, open = name.find('[');
+  if (open != std::string::npos) {
+    index = strtoul(name.c_str() + open + 1, nullptr, 10);
+    name.resize(open);
+  }
+  auto it = fields.find(name);
+  if (it == fields.end() || index >= it->second.count) fail("EpArgs has no field " + name);
+  *bytes = it->second.bytes;
+  return reinterpret_cast<uint8_t *>(a) + it->second.offset + index * it->second.bytes;
+}
+
+void store(EpArgs *a, const std::string &name, uint64_t value) {
+  size_t bytes;
+  uint8_t *p = locate(a, name, &bytes);
+  memcpy(p, &value, bytes);
+}
+
+struct Step {
+  std::string entry; /* empty: barrier */
+  void (*kernel)(EpArgs) = nullptr;
+  uint32_t grid = 0, block = 0;
+  size_t shared = 0;
+  std::vector<std::pair<std::string, uint64_t>> overrides;
+};
+
+/* The SMs of one rank: OS threads that live as long as the rank, so that
+ * shared memory holds what the last launch left, as on the device. */
+class Grid {
+ public:
+  ~Grid() {
+    {
+      std::lock_guard<std::mutex> hold(lock_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (auto &t : threads_) t.join();
+  }
+  void run(const EmulLaunch &launch, const std::function<void()> &kernel) {
+    std::unique_lock<std::mutex> hold(lock_);
+    while (threads_.size() < launch.grid.x) {
+      uint32_t index = static_cast<uint32_t>(threads_.size());
+      uint64_t seen = generation_;
+      threads_.emplace_back([this, index, seen] { worker(index, seen); });
+    }
+    launch_ = &launch;
+    kernel_ = &kernel;
+    running_ = threads_.size();
+    generation_++;
+    wake_.notify_all();
+    done_.wait(hold, [this] { return running_ == 0; });
+  }
+
+ private:
+  void worker(uint32_t index, uint64_t seen) {
+    std::unique_lock<std::mutex> hold(lock_);
+    for (;;) {
+      wake_.wait(hold, [&] { return stop_ || generation_ != seen; });
+      if (stop_) return;
+      seen = generation_;
+      if (index < launch_->grid.x) {
+        hold.unlock();
+        emul_run_block(*launch_, index, *kernel_);
+        hold.lock();
+      }
+      if (--running_ == 0) done_.notify_one();
+    }
+  }
+
+  std::mutex lock_;
+  std::condition_variable wake_, done_;
+  std::vector<std::thread> threads_;
+  const EmulLaunch *launch_ = nullptr;
+  const std::function<void()> *kernel_ = nullptr;
+  size_t running_ = 0;
+  uint64_t generation_ = 0;
+  bool stop_ = false;
+};
+
+struct Job {
+  void *object = nullptr;
+  uint8_t *arena = nullptr;
+  uint64_t seed = 1, round = 0;
+  std::vector<EpArgs> args;
+  std::vector<std::unique_ptr<Grid>> grids;
+  std::vector<Step> steps;
+};
+
+void run_rank(const Job &job, size_t rank, uint64_t rounds, std::barrier<> &meet) {
+  for (uint64_t i = 0; i < rounds; i++)
+    for (const Step &s : job.steps) {
+      if (s.entry.empty()) {
+        meet.arrive_and_wait();
+        continue;
+      }
+      EpArgs a = job.args[rank];
+      a.round = static_cast<uint32_t>(job.round + i + 1);
+      for (auto &o : s.overrides) store(&a, o.first, o.second);
+      EmulLaunch launch{s.entry.c_str(), {s.grid, 1, 1}, {s.block, 1, 1}, s.shared,
+                        job.seed * 1000003 + (job.round + i) * 131 + rank};
+      job.grids[rank]->run(launch, [&] { s.kernel(a); });
+    }
+}
+
+void run_all(Job &job, uint64_t rounds) {
+  std::barrier<> meet(static_cast<ptrdiff_t>(job.args.size()));
+  std::vector<std::thread> ranks;
+  for (size_t r = 0; r < job.args.size(); r++)
+    ranks.emplace_back([&, r] { run_rank(job, r, rounds, meet); });
+  for (auto &t : ranks) t.join();
+  job.round += rounds;
+}
+
+void open_arena(Job &job, const std::string &path) {
+  int fd = open(path.c_str(), O_RDWR);
+  struct stat st;
+  if (fd < 0 || fstat(fd, &st) != 0) fail("cannot open " + path);
+  void *p = mmap(nullptr, static_cast<size_t>(st.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (p == MAP_FAILED) fail("cannot map " + path);
+  job.arena = static_cast<uint8_t *>(p);
+}
+
+Step parse_launch(const Job &job, std::istringstream &in) {
+  Step s;
+  in >> s.entry >> s.grid >> s.block >> s.shared;
+  s.kernel = reinterpret_cast<void (*)(EpArgs)>(dlsym(job.object, s.entry.c_str()));
+  if (!s.kernel) fail("no entry " + s.entry);
+  for (std::string pair; in >> pair;) {
+    size_t eq = pair.find('=');
+    if (eq == std::string::npos) fail("not FIELD=VALUE: " + pair);
+    s.overrides.push_back({pair.substr(0, eq), strtoull(pair.c_str() + eq + 1, nullptr, 10)});
+  }
+  return s;
+}
+
+void assign(Job &job, const std::string &kind, std::istringstream &in) {
+  std::string rank, name, value;
+  in >> rank >> name >> value;
+  for (size_t r = 0; r < job.args.size(); r++) {
+    if (rank != "*" && rank != std::to_string(r)) continue;
+    uint64_t bits = strtoull(value.c_str(), nullptr, 10);
+    if (kind == "ptr") bits += reinterpret_cast<uint64_t>(job.arena);
+    if (kind == "fset") {
+      float f = strtof(value.c_str(), nullptr);
+      bits = 0;
+      memcpy(&bits, &f, sizeof f);
+    }
+    store(&job.args[r], name, bits);
+  }
+}
+
+void perform(Job &job, const std::string &line) {
+  std::istringstream in(line);
+  std::string word, value;
+  in >> word;
+  if (word == "object") {
+    in >> value;
+    job.object = dlopen(value.c_str(), RTLD_NOW);
+    if (!job.object) fail(dlerror());
+  } else if (word == "arena") {
+    in >> value;
+    open_arena(job, value);
+  } else if (word == "ranks") {
+    size_t n;
+    in >> n;
+    job.args.assign(n, EpArgs{});
+    while (job.grids.size() < n) job.grids.push_back(std::make_unique<Grid>());
+  } else if (word == "seed") {
+    in >> job.seed;
+  } else if (word == "ptr" || word == "set" || word == "fset") {
+    assign(job, word, in);
+  } else if (word == "launch") {
+    job.steps.push_back(parse_launch(job, in));
+  } else if (word == "barrier") {
+    job.steps.push_back({});
+  } else if (word == "run") {
+    uint64_t n;
+    in >> n;
+    run_all(job, n);
+  } else if (word == "clear") {
+    job.steps.clear();
+  } else if (!word.empty()) {
+    fail("unknown statement " + word);
+  }
+}
+
+} // namespace
+
+int main() {
+  Job job;
+  for (std::string line; std::getline(std::cin, line);) perform(job, line);
+  return 0;
+}

@@ -1,0 +1,87 @@
+/* Bounded waiting. No loop of ours waits without a deadline: the first spin of
+ * a rank that passes it records what it waited for in host-mapped memory, and
+ * the abort word makes every other spin of that rank leave at once.
+ */
+#ifndef EP_CHECK_CUH
+#define EP_CHECK_CUH
+
+#include "common/ptx.cuh"
+
+/* Word 0 of EpArgs.counters in every family. Not zero once a spin gave up;
+ * the host zeroes all counters before the rank is used again. */
+#define EP_COUNTER_ABORT 0
+
+struct EpWait {
+  uint32_t phase;  /* EpPhase */
+  int32_t expert;  /* global expert waited for, -1 if none */
+  int32_t source;  /* rank waited for, -1 if none */
+};
+
+EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) {
+  return reinterpret_cast<uint32_t *>(a.counters) + EP_COUNTER_ABORT;
+}
+
+EP_DEVICE bool ep_aborted(const EpArgs &a) { return ld_relaxed_gpu(ep_abort_word(a)) != 0; }
+
+/* Writes the rank's fault record; only the first caller of a rank does. */
+static __device__ __noinline__ void ep_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
+  if (cas_relaxed_gpu(ep_abort_word(a), 0, 1) != 0 || a.fault == nullptr) return;
+  EpFault *f = a.fault;
+  f->rank = static_cast<uint32_t>(a.rank);
+  f->phase = w.phase;
+  f->expert = w.expert;
+  f->source = w.source;
+  f->block = blockIdx.x;
+  f->want = want;
+  f->got = got;
+  fence_acq_rel_sys();
+  st_relaxed_sys(&f->set, 1u);
+}
+
+/* One polling loop. Keep it in registers: `EpSpin spin; while (!seen) if
+ * (!spin.again(a, what, want, got)) return false;` */
+struct EpSpin {
+  uint64_t start = 0;
+  uint32_t polls = 0;
+
+  /* Counts one fruitless look. False once the deadline has passed or another
+   * spin of this rank gave up: leave the kernel. Looks at the clock every 64
+   * polls, because reading it costs as much as a poll. */
+  EP_DEVICE bool again(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
+    spin_pause();
+    if ((++polls & 63u) != 0) return true;
+    uint64_t now = globaltimer();
+    if (start == 0) start = now;
+    if (now - start > a.deadline_ns) {
+      ep_fault(a, w, want, got);
+      return false;
+    }
+    return !ep_aborted(a);
+  }
+};
+
+/* Fault drill: this rank is late by delay_ns. */
+EP_DEVICE void ep_drill_delay(const EpArgs &a) {
+  if (a.delay_ns <= 0) return;
+  uint64_t start = globaltimer();
+  while (globaltimer() - start < static_cast<uint64_t>(a.delay_ns)) sleep_ns(200);
+}
+
+/* Fault drill: whether the signal of this expert is to be lost. */
+EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_signal == expert + 1; }
+
+/* In-kernel clock of the span reading: earliest start and latest end over all
+ * blocks. The host sets span to {~0, 0}. */
+EP_DEVICE void ep_span_begin(const EpArgs &a) {
+  if (a.span != nullptr && threadIdx.x == 0)
+    atomicMin(reinterpret_cast<unsigned long long *>(a.span), static_cast<unsigned long long>(globaltimer()));
+}
+
+EP_DEVICE void ep_span_end(const EpArgs &a) {
+  if (a.span == nullptr) return;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));
+}
+
+#endif

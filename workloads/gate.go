@@ -1,0 +1,80 @@
+package workloads
+
+import "sync"
+
+// gateBits is the resolution of a logit: one of 2^gateBits equally likely ones.
+const gateBits = 12
+
+// gate turns router logits into weights. Logits are standard normal and
+// descend over the top-k, as routers emit them; weights are normalised over
+// the token. It holds the gate's value at every logit.
+type gate func() []float32
+
+// The two gates in use: softmax over the selected logits (Mixtral, Qwen), and
+// independent sigmoids divided by their sum (DeepSeek-V3).
+var (
+	softmax gate = sync.OnceValue(func() []float32 { return tabulate(exp) })
+	sigmoid gate = sync.OnceValue(func() []float32 {
+		return tabulate(func(z float64) float64 { return 1 / (1 + exp(-z)) })
+	})
+)
+
+var softmaxKind = kind{
+	name: "softmax", doc: "weights are a softmax over the selected logits (the default)",
+	build: func(_ args, r *recipe) error { delete(r.mods, "softmax"); r.gate = softmax; return nil },
+}
+
+var sigmoidKind = kind{
+	name: "sigmoid", doc: "weights are sigmoids of the selected logits, divided by their sum",
+	build: func(_ args, r *recipe) error { r.gate = sigmoid; return nil },
+}
+
+func tabulate(f func(logit float64) float64) []float32 {
+	t := make([]float32, 1<<gateBits)
+	for i := range t {
+		t[i] = float32(f(quantile((float64(i) + 0.5) / (1 << gateBits))))
+	}
+	return t
+}
+
+// fill draws the weights of whole tokens.
+func (g gate) fill(r *rng, k int, w []float32) {
+	table := g()
+	var bits uint64
+	for i := range w {
+		if i%(64/gateBits) == 0 {
+			bits = r.next()
+		}
+		w[i] = table[bits&(1<<gateBits-1)]
+		bits >>= gateBits
+	}
+	for i := 0; i < len(w); i += k {
+		descend(w[i : i+k])
+		normalise(w[i : i+k])
+	}
+}
+
+// descend is an insertion sort: k is at most 32 and mostly 8.
+func descend(w []float32) {
+	for i := 1; i < len(w); i++ {
+		v, j := w[i], i
+		for ; j > 0 && w[j-1] < v; j-- {
+			w[j] = w[j-1]
+		}
+		w[j] = v
+	}
+}
+
+// normalise makes the weights of a token sum to 1; an all-zero token stays.
+func normalise(w []float32) {
+	var sum float32
+	for _, v := range w {
+		sum += v
+	}
+	if sum == 0 {
+		return
+	}
+	for i := range w {
+		w[i] /= sum
+	}
+}

@@ -1,0 +1,99 @@
+package workloads
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Preset is the shape of a model's expert layers. Widths are in elements.
+type Preset struct {
+	Name         string   `yaml:"name" json:"name"`
+	Aliases      []string `yaml:"aliases" json:"aliases,omitempty"`
+	Hidden       int      `yaml:"hidden" json:"hidden"`                       // of the residual stream
+	WireHidden   int      `yaml:"wire_hidden" json:"wire_hidden"`             // of a token between ranks; Hidden unless experts work in a latent
+	Intermediate int      `yaml:"intermediate" json:"intermediate"`           // of one expert
+	Experts      int      `yaml:"experts" json:"experts"`                     // routed
+	Shared       int      `yaml:"shared" json:"shared"`                       // experts that every token visits
+	ZeroExperts  int      `yaml:"zero_experts" json:"zero_experts,omitempty"` // routed to, but identity: nothing travels
+	TopK         int      `yaml:"top_k" json:"top_k"`
+	Groups       int      `yaml:"groups" json:"groups,omitempty"`           // expert groups of group-limited routing, 0 without
+	GroupTopK    int      `yaml:"group_top_k" json:"group_top_k,omitempty"` // groups a token may visit
+	Layers       int      `yaml:"layers" json:"layers"`                     // 0 where unknown
+	DenseLayers  int      `yaml:"dense_layers" json:"dense_layers"`         // leading layers without experts
+	Source       string   `yaml:"source" json:"source"`                     // where the figures come from
+	Note         string   `yaml:"note" json:"note,omitempty"`
+}
+
+//go:embed presets.yaml
+var builtin string
+
+var builtinPresets = sync.OnceValues(func() ([]Preset, error) {
+	return ReadPresets(strings.NewReader(builtin))
+})
+
+// Presets lists the built-in presets in the order of their file.
+func Presets() []Preset {
+	ps, err := builtinPresets()
+	if err != nil {
+		panic("workloads: built-in presets: " + err.Error()) // the tests read the file
+	}
+	return slices.Clone(ps)
+}
+
+// FindPreset finds a built-in preset by name or alias. A name of the form
+// FILE.yaml:NAME, or FILE.yaml where the file has one preset, reads the user's
+// own file instead. The error of an unknown name offers the nearest known one.
+func FindPreset(name string) (Preset, error) {
+	if file, rest, ok := cutYAML(name); ok {
+		ps, err := LoadPresets(file)
+		if err != nil {
+			return Preset{}, err
+		}
+		if rest == "" && len(ps) == 1 {
+			return ps[0], nil
+		}
+		return findPreset(ps, rest, file)
+	}
+	return findPreset(Presets(), name, "epbench presets")
+}
+
+func findPreset(ps []Preset, name, where string) (Preset, error) {
+	var names []string
+	for _, p := range ps {
+		if p.Name == name || slices.Contains(p.Aliases, name) {
+			return p, nil
+		}
+		names = append(append(names, p.Name), p.Aliases...)
+	}
+	return Preset{}, fmt.Errorf("unknown preset %.60q, did you mean %s? %s lists %d", name, nearest(name, names), where, len(ps))
+}
+
+func cutYAML(s string) (file, name string, ok bool) {
+	for _, ext := range []string{".yaml", ".yml"} {
+		if strings.HasSuffix(s, ext) {
+			return s, "", true
+		}
+		if i := strings.LastIndex(s, ext+":"); i >= 0 {
+			return s[:i+len(ext)], s[i+len(ext)+1:], true
+		}
+	}
+	return "", "", false
+}
+
+// LoadPresets reads a user's file of presets, see ReadPresets.
+func LoadPresets(file string) ([]Preset, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	ps, err := ReadPresets(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return ps, nil
+}

@@ -1,0 +1,168 @@
+package workloads
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// maxSelections bounds a workload: 2 GiB of ids and weights.
+const maxSelections = 1 << 28
+
+// chunkTokens is how many tokens share one random stream, and the unit of
+// parallel work. Part of what a seed means: changing it changes every routing.
+const chunkTokens = 512
+
+// law is the part of a distribution that decides experts.
+type law interface {
+	// prepare fits the law to a problem. The error names the field of the
+	// problem, or the argument of the law, that does not fit.
+	prepare(s site) (filler, error)
+}
+
+// site is where a law is applied.
+type site struct {
+	plan.Problem
+	seed uint64
+	size []int // tokens of each rank
+}
+
+// filler draws experts; safe for concurrent use.
+type filler interface{ fill(r *rng, c chunk) }
+
+// chunk is a run of tokens of one rank.
+type chunk struct {
+	rank  int
+	first int     // token on its rank
+	total int     // token counted over all ranks in order
+	k     int     // top-k
+	ids   []int32 // [tokens, k], to be filled
+}
+
+// eachToken makes a filler of a function that draws one token.
+type eachToken func(r *rng, rank int, dst []int32)
+
+func (f eachToken) fill(r *rng, c chunk) {
+	for i := 0; i < len(c.ids); i += c.k {
+		f(r, c.rank, c.ids[i:i+c.k])
+	}
+}
+
+// recipe is a parsed spec: how to draw, then what to do with what was drawn.
+type recipe struct {
+	base  string            // canonical spelling of the distribution
+	mods  map[string]string // canonical spellings of all items by name
+	law   law
+	gate  gate
+	sizes func(p plan.Problem, seed uint64) ([]int, error) // nil: p.Tokens on every rank
+	edits []edit                                           // in the order of modifiers
+	extra int                                              // slots that redundant experts add
+	step  uint64                                           // of a sequence; draws anew but keeps who is hot
+}
+
+// edit changes a drawn batch in place.
+type edit func(b *batch) error
+
+// batch is a routing being made. Where tokens are replicated it has one rank.
+type batch struct {
+	site
+	ranks []Routing
+}
+
+// Spec implements Distribution.
+func (r *recipe) Spec() string {
+	s := []string{r.base}
+	for _, k := range modifiers() {
+		if m, ok := r.mods[k.name]; ok && !strings.HasPrefix(r.base, k.name) {
+			s = append(s, m)
+		}
+	}
+	return strings.Join(s, "+")
+}
+
+// Route implements Distribution.
+func (r *recipe) Route(p plan.Problem, seed uint64) ([]Routing, error) {
+	b, err := r.batch(p, seed)
+	if err != nil {
+		return nil, err
+	}
+	f, err := r.law.prepare(b.site)
+	if err != nil {
+		return nil, err
+	}
+	r.draw(b, f)
+	for _, e := range r.edits {
+		if err := e(b); err != nil {
+			return nil, err
+		}
+	}
+	for len(b.ranks) < p.Ranks { // replicated tokens
+		b.ranks = append(b.ranks, b.ranks[0])
+	}
+	return b.ranks, nil
+}
+
+// batch makes the empty routing.
+func (r *recipe) batch(p plan.Problem, seed uint64) (*batch, error) {
+	b := &batch{site: site{Problem: p, seed: seed, size: make([]int, p.Ranks)}}
+	for i := range b.size {
+		b.size[i] = p.Tokens
+	}
+	if r.sizes != nil {
+		var err error
+		if b.size, err = r.sizes(p, seed); err != nil {
+			return nil, err
+		}
+	}
+	if p.SkipA2A {
+		b.size = b.size[:1]
+	}
+	if n := len(b.size) * p.Tokens * p.TopK; n > maxSelections {
+		return nil, fmt.Errorf("tokens: %d ranks of %d with top-k %d are %d selections, the bound is %d; use fewer tokens",
+			len(b.size), p.Tokens, p.TopK, n, maxSelections)
+	}
+	for _, n := range b.size {
+		b.ranks = append(b.ranks, Routing{Tokens: n, Experts: make([]int32, n*p.TopK), Weights: make([]float32, n*p.TopK)})
+	}
+	return b, nil
+}
+
+// draw fills ids and weights, chunks in parallel. Each chunk has streams of
+// its own, so that the bytes do not depend on who draws it.
+func (r *recipe) draw(b *batch, f filler) {
+	var chunks []chunk
+	total := 0
+	for rank, n := range b.size {
+		for first := 0; first < n; first += chunkTokens {
+			end := min(first+chunkTokens, n)
+			ids := b.ranks[rank].Experts[first*b.TopK : end*b.TopK]
+			chunks = append(chunks, chunk{rank: rank, first: first, total: total + first, k: b.TopK, ids: ids})
+		}
+		total += n
+	}
+	parallel(len(chunks), func(i int) {
+		c := chunks[i]
+		key := uint64(c.rank)<<32 | uint64(c.first)
+		f.fill(newRNG(b.seed, r.step, key, 1), c)
+		w := b.ranks[c.rank].Weights[c.first*c.k:][:len(c.ids)]
+		r.gate.fill(newRNG(b.seed, r.step, key, 2), c.k, w)
+	})
+}
+
+// parallel calls f(0) to f(n-1) on as many cores as there are.
+func parallel(n int, f func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}

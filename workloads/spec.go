@@ -1,0 +1,174 @@
+package workloads
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxSpec bounds the length of a spec: longer ones are typing errors.
+const maxSpec = 1024
+
+// kind is one name of the spec grammar, a distribution or a modifier.
+type kind struct {
+	name   string
+	doc    string // definition, one line
+	params []param
+	aims   []string // statistics that the first parameter may be solved for
+	file   bool     // takes a file name instead of numbers
+	build  func(a args, r *recipe) error
+}
+
+// param is a positional number of a kind.
+type param struct {
+	name     string
+	min, max float64
+	def      float64
+	whole    bool // an integer
+	open     bool // when left out, decided by the problem
+}
+
+// args are the numbers of one item of a spec.
+type args struct {
+	v    []float64 // one a parameter; NaN where open and left out
+	aim  string    // statistic to solve v[0] for, which then is its target
+	file string
+}
+
+func (a args) int(i int) int { return int(a.v[i]) }
+
+// Parse reads name[:arg[:arg]][+modifier[:arg]]..., the spelling of --routing.
+// Arguments left out take their defaults; statistic=value in place of the
+// first solves it for that value. Errors name the argument and its bound, or
+// the nearest known name.
+func Parse(spec string) (Distribution, error) {
+	if len(spec) > maxSpec {
+		return nil, fmt.Errorf("routing %.40q...: longer than %d bytes", spec, maxSpec)
+	}
+	parts := strings.Split(spec, "+")
+	r := &recipe{gate: softmax, mods: map[string]string{}}
+	canon, err := r.add(parts[0], kinds())
+	if err != nil {
+		return nil, fmt.Errorf("routing %q: %w", spec, err)
+	}
+	r.base = canon
+	for _, part := range parts[1:] {
+		if _, err := r.add(part, modifiers()); err != nil {
+			return nil, fmt.Errorf("routing %q: %w", spec, err)
+		}
+	}
+	return r, nil
+}
+
+// add parses one item and lets its kind change r. It returns the canonical
+// spelling of the item.
+func (r *recipe) add(item string, known []kind) (string, error) {
+	name, rest, hasArgs := strings.Cut(item, ":")
+	i := slices.IndexFunc(known, func(k kind) bool { return k.name == name })
+	if i < 0 {
+		return "", fmt.Errorf("unknown name %.40q, did you mean %s?", name, nearest(name, kindNames(known)))
+	}
+	k := known[i]
+	a, err := k.parse(rest, hasArgs)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	canon := k.spell(a)
+	if _, twice := r.mods[name]; twice {
+		return "", fmt.Errorf("%s is given twice", name)
+	}
+	r.mods[name] = canon
+	if err := k.build(a, r); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return canon, nil
+}
+
+func kindNames(ks []kind) []string {
+	names := make([]string, len(ks))
+	for i, k := range ks {
+		names[i] = k.name
+	}
+	return names
+}
+
+func (k kind) parse(s string, given bool) (args, error) {
+	if k.file {
+		if s == "" {
+			return args{}, fmt.Errorf("write %s:FILE", k.name)
+		}
+		return args{file: s}, nil
+	}
+	a := args{v: make([]float64, len(k.params))}
+	for i, p := range k.params {
+		a.v[i] = p.def
+		if p.open {
+			a.v[i] = math.NaN()
+		}
+	}
+	if !given {
+		return a, nil
+	}
+	fields := strings.Split(s, ":")
+	if len(fields) > len(k.params) {
+		return args{}, fmt.Errorf("%d arguments, takes at most %d", len(fields), len(k.params))
+	}
+	for i, f := range fields {
+		if err := k.parseArg(i, f, &a); err != nil {
+			return args{}, err
+		}
+	}
+	return a, nil
+}
+
+func (k kind) parseArg(i int, f string, a *args) error {
+	p := k.params[i]
+	if key, value, ok := strings.Cut(f, "="); ok && key != p.name {
+		if i > 0 || !slices.Contains(k.aims, key) {
+			return fmt.Errorf("cannot be given %.20q; known: %s", key, strings.Join(append([]string{p.name}, k.aims...), ", "))
+		}
+		a.aim, p, f = key, aimParam(key), value
+	} else if ok {
+		f = value
+	}
+	v, err := strconv.ParseFloat(f, 64)
+	if err != nil || p.whole && v != math.Trunc(v) {
+		return fmt.Errorf("%s: %.20q is not %s", p.name, f, map[bool]string{true: "a whole number", false: "a number"}[p.whole])
+	}
+	if !(v >= p.min && v <= p.max) {
+		return fmt.Errorf("%s: %s is outside %s to %s", p.name, f, p.format(p.min), p.format(p.max))
+	}
+	a.v[i] = v
+	return nil
+}
+
+// spell is the canonical spelling of an item.
+func (k kind) spell(a args) string {
+	var b strings.Builder
+	b.WriteString(k.name)
+	if k.file {
+		return k.name + ":" + a.file
+	}
+	for i, p := range k.params {
+		switch {
+		case math.IsNaN(a.v[i]):
+		case i == 0 && a.aim != "":
+			fmt.Fprintf(&b, ":%s=%s", a.aim, aimParam(a.aim).format(a.v[i]))
+		default:
+			b.WriteString(":" + p.format(a.v[i]))
+		}
+	}
+	return b.String()
+}
+
+// format writes real numbers with a decimal point, so that they are seen to
+// be real, and otherwise as short as reads back exactly.
+func (p param) format(v float64) string {
+	s := strconv.FormatFloat(v, 'f', -1, 64)
+	if !p.whole && !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
+}

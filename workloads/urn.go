@@ -1,0 +1,104 @@
+package workloads
+
+import "math/bits"
+
+// urn draws experts one after another, each with a chance proportional to its
+// weight among those not yet drawn (successive sampling, Plackett-Luce).
+// Weights are integers from the start, so that rounding cannot differ between
+// machines.
+type urn struct {
+	weight []uint64
+	total  uint64
+	keep   []uint64 // Walker's alias table (Vose 1991): keep a column at x below keep,
+	alias  []int32  // else take its alias
+}
+
+// patience is how many draws of already drawn experts lead to a search through
+// the rest. Both ways have the same law: a refused draw says nothing about the
+// experts that remain.
+const patience = 12
+
+// newUrn takes positive weights; the least is 2^-40 of the largest.
+func newUrn(w []float64) *urn {
+	top := 0.0
+	for _, v := range w {
+		top = max(top, v)
+	}
+	u := &urn{weight: make([]uint64, len(w)), keep: make([]uint64, len(w)), alias: make([]int32, len(w))}
+	for i, v := range w {
+		u.weight[i] = max(1, uint64(v/top*(1<<40)))
+		u.total += u.weight[i]
+	}
+	u.build()
+	return u
+}
+
+func (u *urn) build() {
+	n := uint64(len(u.weight))
+	left := make([]uint64, n) // weight times n, still to be placed
+	var small, large []int32
+	for i, w := range u.weight {
+		left[i] = w * n // below 2^40 * 2^16
+		if left[i] < u.total {
+			small = append(small, int32(i))
+		} else {
+			large = append(large, int32(i))
+		}
+	}
+	for len(small) > 0 && len(large) > 0 {
+		s, l := small[len(small)-1], large[len(large)-1]
+		small = small[:len(small)-1]
+		u.keep[s], _ = bits.Div64(left[s], 0, u.total)
+		u.alias[s] = l
+		left[l] -= u.total - left[s]
+		if left[l] < u.total {
+			large = large[:len(large)-1]
+			small = append(small, l)
+		}
+	}
+	for _, i := range append(small, large...) { // exactly full columns
+		u.keep[i], u.alias[i] = 1<<64-1, i
+	}
+}
+
+// draw fills dst with distinct experts, the popular ones tending to the front.
+func (u *urn) draw(r *rng, _ int, dst []int32) {
+	for i := range dst {
+		e := u.one(r)
+		for tries := 0; contains(dst[:i], e); tries++ {
+			if tries == patience {
+				e = u.rest(r, dst[:i])
+				break
+			}
+			e = u.one(r)
+		}
+		dst[i] = e
+	}
+}
+
+func (u *urn) one(r *rng) int32 {
+	i, x := bits.Mul64(r.next(), uint64(len(u.keep)))
+	if x < u.keep[i] {
+		return int32(i)
+	}
+	return u.alias[i]
+}
+
+// rest draws from the experts not in drawn.
+func (u *urn) rest(r *rng, drawn []int32) int32 {
+	left := u.total
+	for _, e := range drawn {
+		left -= u.weight[e]
+	}
+	x, _ := bits.Mul64(r.next(), left)
+	for e, w := range u.weight {
+		if contains(drawn, int32(e)) {
+			continue
+		}
+		if x < w {
+			return int32(e)
+		}
+		x -= w
+	}
+	panic("workloads: urn: weights do not add up")
+}

@@ -20,6 +20,9 @@ type backendEntry struct {
 	// missing says what keeps the backend from working here, "" if nothing,
 	// and how to get it.
 	missing func() string
+	// onRequest entries need an argument and are no part of the automatic
+	// choice.
+	onRequest bool
 }
 
 // backendTable lists the backends in the order the automatic choice tries them.
@@ -28,9 +31,18 @@ var backendTable = []backendEntry{
 		name:    "cpu",
 		doc:     "goroutine ranks in this process; always there",
 		open:    func(context.Context, string) (kernels.Backend, error) { return cpu.Open() },
-		missing: func() string { return "" },
+		missing: nothing,
+	},
+	{
+		name:      "exec",
+		doc:       "exec:COMMAND starts anybody's worker; see docs/worker-protocol.md",
+		open:      openExec,
+		missing:   nothing,
+		onRequest: true,
 	},
 }
+
+func nothing() string { return "" }
 
 // addBackendFlag registers --backend.
 func addBackendFlag(cmd *cobra.Command, spec *string) {
@@ -64,6 +76,9 @@ func openBackend(ctx context.Context, spec string) (b kernels.Backend, note stri
 func openFirst(ctx context.Context) (kernels.Backend, string, error) {
 	var skipped []string
 	for _, e := range backendTable {
+		if e.onRequest {
+			continue
+		}
 		why := e.missing()
 		if why == "" {
 			b, err := e.open(ctx, "")

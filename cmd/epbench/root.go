@@ -8,6 +8,7 @@ import (
 
 // commands lists every subcommand in the order help prints them.
 var commands = []func() *cobra.Command{
+	newBackends,
 	newVersion,
 }
 

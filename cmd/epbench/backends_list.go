@@ -1,0 +1,68 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+)
+
+func newBackends() *cobra.Command {
+	var out tableFlags
+	cmd := &cobra.Command{
+		Use:   "backends",
+		Short: "What can run kernels here, and what is missing for the rest",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t := reports.Table{Name: "backends", Columns: []reports.Column{
+				reports.Words("backend"), reports.Words("usable"), reports.Words("machine").Dropped(1),
+				reports.Words("kernels"), reports.Words("note"),
+			}}
+			for _, e := range backendTable {
+				machine, names, note := describe(cmd, e)
+				usable := "yes"
+				if note != "" {
+					usable = "no"
+				}
+				if e.onRequest {
+					usable = "on request"
+				}
+				t.Add(reports.Str(e.name), reports.Str(usable), reports.Str(machine), reports.Str(names), reports.Str(firstNonEmpty(note, e.doc)))
+			}
+			return out.print(cmd, t)
+		},
+	}
+	out.bind(cmd)
+	return cmd
+}
+
+// describe opens a backend to see what it has, or says why it cannot.
+func describe(cmd *cobra.Command, e backendEntry) (machine, names, missing string) {
+	if missing = e.missing(); missing != "" || e.onRequest {
+		return "", "", missing
+	}
+	b, err := e.open(cmd.Context(), "")
+	if err != nil {
+		return "", "", err.Error()
+	}
+	defer b.Close()
+	return b.Machine().Name, kernelNames(b.Kernels()), ""
+}
+
+func kernelNames(all []kernels.Kernel) string {
+	names := ""
+	for i, k := range all {
+		if i > 0 {
+			names += " "
+		}
+		names += k.Name
+	}
+	return names
+}
+
+func firstNonEmpty(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

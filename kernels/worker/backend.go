@@ -1,0 +1,189 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/creachadair/jrpc2"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Limits bound how long the client waits for an answer before it takes the
+// worker for hung. The worker's own deadline inside kernels should be well
+// below Round, since only it can say who waited for whom.
+type Limits struct {
+	Hello   time.Duration // start of the process included
+	Open    time.Duration // buffers and inputs
+	Prepare time.Duration // compilation included
+	Round   time.Duration // one call of a candidate, at its slowest
+	Verify  time.Duration // the comparison included
+}
+
+// DefaultLimits suit one node of GPUs.
+func DefaultLimits() Limits {
+	return Limits{
+		Hello: 60 * time.Second, Open: 120 * time.Second, Prepare: 120 * time.Second,
+		Round: 15 * time.Second, Verify: 300 * time.Second,
+	}
+}
+
+// Backend is the client side: a kernels.Backend whose sessions live in a
+// worker process that is restarted when it dies.
+type Backend struct {
+	argv     []string
+	limits   Limits
+	proc     *process
+	welcome  Welcome
+	kernels  []kernels.Kernel
+	doomed   map[string]*kernels.Failure // by quarantineKey
+	restarts int
+}
+
+// Open starts the worker and greets it. local, when not nil, replaces the
+// declarations of kernels that this program knows itself, whose legality is
+// Go code; the worker must then have been built from the same sources.
+func Open(ctx context.Context, argv []string, limits Limits, local *Local) (*Backend, error) {
+	if len(argv) == 0 {
+		return nil, errors.New("no worker command given; write exec:COMMAND")
+	}
+	b := &Backend{argv: argv, limits: limits, doomed: map[string]*kernels.Failure{}}
+	if err := b.greet(ctx); err != nil {
+		return nil, err
+	}
+	declared := b.welcome.Kernels
+	if local != nil {
+		if local.ABI != b.welcome.ABI {
+			b.Close()
+			return nil, fmt.Errorf("%s was built from other kernel sources (%.12s, this program has %.12s); rebuild both with make cuda",
+				argv[0], b.welcome.ABI, local.ABI)
+		}
+		b.kernels = local.Kernels
+		return b, nil
+	}
+	for _, d := range declared {
+		k, err := d.kernel()
+		if err != nil {
+			b.Close()
+			return nil, fmt.Errorf("%s: %w", argv[0], err)
+		}
+		b.kernels = append(b.kernels, k)
+	}
+	return b, nil
+}
+
+// Local is what a program knows of a worker's kernels from its own sources.
+type Local struct {
+	ABI     string
+	Kernels []kernels.Kernel
+}
+
+// greet starts a process and exchanges hello and welcome.
+func (b *Backend) greet(ctx context.Context) error {
+	p, err := start(b.argv)
+	if err != nil {
+		return err
+	}
+	var w Welcome
+	if err := p.call(ctx, methodHello, Hello{Protocol: Protocol, Client: "epbench"}, &w, b.limits.Hello); err != nil {
+		err = explain(p, methodHello, err)
+		p.kill()
+		return fmt.Errorf("%s: %w", b.argv[0], err)
+	}
+	if err := checkWelcome(w, b.welcome); err != nil {
+		p.kill()
+		return fmt.Errorf("%s: %w", b.argv[0], err)
+	}
+	b.proc, b.welcome = p, w
+	return nil
+}
+
+// checkWelcome refuses a worker of another protocol, and a restarted one that
+// is no longer the same.
+func checkWelcome(w, before Welcome) error {
+	if w.Protocol != Protocol {
+		return fmt.Errorf("speaks protocol %d, this program speaks %d", w.Protocol, Protocol)
+	}
+	if len(w.Kernels) == 0 {
+		return errors.New("declares no kernels")
+	}
+	if before.Protocol != 0 && (w.ABI != before.ABI || w.Machine.Key() != before.Machine.Key()) {
+		return errors.New("came back with another machine or other kernels after a restart")
+	}
+	return nil
+}
+
+// explain turns a failed call into words, with what the dying worker printed.
+func explain(p *process, method string, err error) error {
+	var rpc *jrpc2.Error
+	switch {
+	case errors.Is(err, errSilent):
+		return fmt.Errorf("no answer to %s (%s)", method, p.progress())
+	case errors.As(err, &rpc):
+		return fmt.Errorf("%s: %s", method, rpc.Message)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	p.client.Close()
+	return fmt.Errorf("%s: %s", method, p.obituary())
+}
+
+// Machine implements kernels.Backend.
+func (b *Backend) Machine() plan.Machine { return b.welcome.Machine }
+
+// Kernels implements kernels.Backend.
+func (b *Backend) Kernels() []kernels.Kernel { return slices.Clone(b.kernels) }
+
+// ABI implements kernels.Versioned.
+func (b *Backend) ABI() string { return b.welcome.ABI }
+
+// Restarts counts how often the worker had to be started again.
+func (b *Backend) Restarts() int { return b.restarts }
+
+// Empty implements kernels.Clocker.
+func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
+	var r EmptyReply
+	if err := b.proc.call(ctx, methodEmpty, struct{}{}, &r, b.limits.Open); err != nil {
+		return nil, explain(b.proc, methodEmpty, err)
+	}
+	return r.Clocks, nil
+}
+
+// Open implements kernels.Backend.
+func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	s := &session{backend: b, workload: w, prepared: map[string]bool{}}
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close implements kernels.Backend.
+func (b *Backend) Close() error {
+	if b.proc == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = b.proc.call(ctx, methodShutdown, struct{}{}, nil, 5*time.Second)
+	b.proc.stop()
+	b.proc = nil
+	return nil
+}
+
+// restart replaces a process that is dead or must not live on.
+func (b *Backend) restart(ctx context.Context) error {
+	b.proc.kill()
+	b.proc.stop()
+	b.restarts++
+	return b.greet(ctx)
+}
+
+func quarantineKey(w *workloads.Workload, c plan.Config) string {
+	return w.Problem.Key() + "|" + w.Spec + "|" + c.Key()
+}

@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// probesPerVerify is how many rows the client looks at itself: few, since
+// each costs an oracle row and its bytes on the pipe, but chosen where the
+// worker cannot foresee it.
+const probesPerVerify = 4
+
+// chooseProbes picks rows at random, nowhere reproducible to a worker: the
+// generator is seeded by the operating system.
+func chooseProbes(w *workloads.Workload) []Probe {
+	var ranks []int
+	for r, rr := range w.Ranks {
+		if rr.Tokens > 0 {
+			ranks = append(ranks, r)
+		}
+	}
+	var out []Probe
+	for try := 0; len(ranks) > 0 && len(out) < probesPerVerify && try < 8*probesPerVerify; try++ {
+		r := ranks[rand.IntN(len(ranks))]
+		p := Probe{Rank: r, Token: rand.IntN(w.Ranks[r].Tokens), K: -1}
+		if w.Problem.Op == plan.Dispatch {
+			p.K = rand.IntN(w.Problem.TopK)
+			if !delivered(w, p) {
+				continue
+			}
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// delivered reports whether the selection of a probe is one that dispatch
+// carries out: masked ones are not, nor are other ranks' under skip_a2a.
+func delivered(w *workloads.Workload, p Probe) bool {
+	e := int(w.Ranks[p.Rank].Experts[p.Token*w.Problem.TopK+p.K])
+	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
+}
+
+// checkProbes compares the probed rows with the oracle and adds what is wrong
+// with them to the worker's own verdict.
+func checkProbes(w *workloads.Workload, probes []Probe, rows []ProbeRow, v kernels.Verdict) kernels.Verdict {
+	if len(rows) != len(probes) {
+		return blame(v, fmt.Sprintf("%d rows probed, %d came back", len(probes), len(rows)))
+	}
+	oracle := ref.New(w, 1)
+	for i, p := range probes {
+		if why := checkProbe(oracle, w, p, rows[i].Data); why != "" {
+			v = blame(v, fmt.Sprintf("rank %d, token %d, k %d: %s (the worker reported %d wrong rows)", p.Rank, p.Token, p.K, why, v.Wrong))
+		}
+	}
+	return v
+}
+
+func blame(v kernels.Verdict, detail string) kernels.Verdict {
+	v.Wrong++
+	v.Rows = max(v.Rows, v.Wrong)
+	v.Detail = detail
+	return v
+}
+
+// checkProbe says what is wrong with one row, "" if nothing.
+func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) string {
+	if n := 2 * w.Problem.Hidden; len(data) != n {
+		return fmt.Sprintf("%d bytes instead of %d", len(data), n)
+	}
+	want, bound := expected(o, w, at)
+	for c := range want {
+		got := float64(ref.BF16ToFloat(binary.LittleEndian.Uint16(data[2*c:])))
+		if !(math.Abs(got-want[c]) <= bound[c]) {
+			return fmt.Sprintf("column %d is %v, should be %v", c, got, want[c])
+		}
+	}
+	return ""
+}
+
+// expected is the row that a probe must show and how far off it may be. A
+// combined row may have been pre-reduced by rank. A delivered row is exact in
+// BF16; in a quantized format it may be one code away, since not every
+// machine divides as IEEE 754 says.
+func expected(o *ref.Oracle, w *workloads.Workload, at Probe) (want, bound []float64) {
+	if at.K < 0 {
+		s := o.CombineRow(at.Rank, at.Token, true)
+		return s.Exact, s.Bound
+	}
+	f := w.Problem.Dispatch
+	row := ref.Dequantize(f, o.Token(w.Batch(at.Rank), at.Token), w.Problem.Hidden, 1)
+	step := map[plan.Format]float64{plan.BF16: 0, plan.FP8: 1. / 8, plan.MXFP4: 1. / 2, plan.NVFP4: 1. / 2}[f]
+	for _, x := range row {
+		want = append(want, float64(x))
+		bound = append(bound, math.Abs(float64(x))*step)
+	}
+	return want, bound
+}

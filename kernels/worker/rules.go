@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// kernel turns a declaration into a kernels.Kernel whose Check evaluates the
+// rules. The error names the rule that does not compile.
+func (d KernelDecl) kernel() (kernels.Kernel, error) {
+	if _, err := plan.ParseOp(string(d.Op)); err != nil || d.Op == plan.Pair {
+		return kernels.Kernel{}, fmt.Errorf("kernel %q: op must be dispatch or combine, not %q", d.Name, d.Op)
+	}
+	programs := make([]*vm.Program, len(d.Rules))
+	for i, r := range d.Rules {
+		p, err := expr.Compile(r.Expr, expr.AsBool())
+		if err != nil {
+			return kernels.Kernel{}, fmt.Errorf("kernel %q, rule %q: %w", d.Name, r.Expr, err)
+		}
+		programs[i] = p
+	}
+	env := &ruleEnv{}
+	check := func(m plan.Machine, p plan.Problem, c plan.Config) error {
+		vars := env.of(m, p, c)
+		for i, r := range d.Rules {
+			ok, err := expr.Run(programs[i], vars)
+			if err != nil {
+				return fmt.Errorf("rule %q: %w", r.Expr, err)
+			}
+			if ok != true {
+				return fmt.Errorf("%s (%s)", r.Reason, r.Expr)
+			}
+		}
+		return nil
+	}
+	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Check: check, Pairs: d.pairs()}, nil
+}
+
+func (d KernelDecl) pairs() func(dispatch, combine plan.Config) error {
+	if len(d.Accepts) == 0 {
+		return nil
+	}
+	return func(dispatch, _ plan.Config) error {
+		if !slices.Contains(d.Accepts, dispatch.Kernel) {
+			return fmt.Errorf("%s cannot follow %s", d.Name, dispatch.Kernel)
+		}
+		return nil
+	}
+}
+
+// ruleEnv makes what a rule sees. It remembers the fields of the last problem
+// and machine: a space is checked point by point on the same two.
+type ruleEnv struct {
+	mu       sync.Mutex
+	machine  plan.Machine
+	problem  plan.Problem
+	machineV map[string]any
+	problemV map[string]any
+}
+
+func (e *ruleEnv) of(m plan.Machine, p plan.Problem, c plan.Config) map[string]any {
+	e.mu.Lock()
+	if e.machineV == nil || e.machine != m || e.problem != p {
+		e.machine, e.problem = m, p
+		e.machineV, e.problemV = fields(m), fields(p)
+	}
+	env := map[string]any{"problem": e.problemV, "machine": e.machineV}
+	e.mu.Unlock()
+	for name, v := range c.Values {
+		if n, ok := v.Int(); ok {
+			env[name] = n
+		} else {
+			env[name] = string(v)
+		}
+	}
+	return env
+}
+
+// fields spells a struct by its JSON names, which is what rules are written
+// in. Numbers become ints, so that % works on them.
+func fields(v any) map[string]any {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain structs of strings and numbers always marshal
+	}
+	out := map[string]any{}
+	if err := json.Unmarshal(b, &out); err != nil {
+		panic(err)
+	}
+	for name, v := range out {
+		if f, ok := v.(float64); ok {
+			out[name] = int(f)
+		}
+	}
+	return out
+}

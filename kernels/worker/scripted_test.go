@@ -1,0 +1,249 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cpu"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// The test binary runs itself as a worker: an honest one over the CPU backend
+// which misbehaves in one way, named by the environment, when the candidate
+// has tile_tokens=13.
+const scriptEnv = "EPBENCH_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if script := os.Getenv(scriptEnv); script != "" {
+		if err := serveScript(script); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func serveScript(script string) error {
+	b, err := cpu.Open()
+	if err != nil {
+		return err
+	}
+	if script == "garbage-hello" {
+		fmt.Println("Segmentation fault (core dumped)")
+	}
+	return Serve(context.Background(), "scripted 1", &scripted{b, script}, os.Stdin, os.Stdout)
+}
+
+type scripted struct {
+	kernels.Backend
+	script string
+}
+
+func (b *scripted) ABI() string { return "scripted" }
+
+func (b *scripted) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	s, err := b.Backend.Open(ctx, w)
+	return &scriptedSession{s, b.script}, err
+}
+
+type scriptedSession struct {
+	kernels.Session
+	script string
+}
+
+func bad(c plan.Config) bool { return c.Int("tile_tokens") == 13 }
+
+func (s *scriptedSession) Prepare(ctx context.Context, c plan.Config) error {
+	if bad(c) && s.script == "hang-prepare" {
+		select {}
+	}
+	return s.Session.Prepare(ctx, c)
+}
+
+func (s *scriptedSession) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	r, err := s.Session.Run(ctx, c, spec)
+	if !bad(c) || err != nil {
+		return r, err
+	}
+	switch s.script {
+	case "hang-run":
+		time.Sleep(time.Hour)
+	case "late-run":
+		time.Sleep(700 * time.Millisecond)
+	case "crash-run":
+		fmt.Fprintln(os.Stderr, "CUDA error 700: an illegal memory access was encountered")
+		os.Exit(139)
+	case "garbage-run":
+		fmt.Println("%PDF-1.4 not a message")
+		time.Sleep(time.Hour)
+	case "lie-time":
+		r.Seconds[0][0] = 1e9
+	case "lie-zero":
+		r.Seconds[0][0] = 0
+	case "lie-rounds":
+		r.Seconds = r.Seconds[:0]
+	case "fail-hang":
+		return r, kernels.Failf(kernels.Hang, "rank 1 waited for rank 0, expert 3")
+	}
+	return r, nil
+}
+
+func (s *scriptedSession) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
+	if bad(c) && s.script == "lie-verify" {
+		return kernels.Verdict{Rows: 1000}, nil // nothing ran, all is well
+	}
+	return s.Session.Verify(ctx, c)
+}
+
+// Probe passes on what the CPU session has; a session that never ran shows
+// poison.
+func (s *scriptedSession) Probe(rank, token, k int) ([]uint16, error) {
+	return s.Session.(Prober).Probe(rank, token, k)
+}
+
+func openScripted(t *testing.T, script string) *Backend {
+	t.Helper()
+	t.Setenv(scriptEnv, script)
+	limits := DefaultLimits()
+	limits.Round, limits.Prepare = 500*time.Millisecond, 500*time.Millisecond
+	b, err := Open(t.Context(), []string{os.Args[0]}, limits, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func openWorkload(t *testing.T, b kernels.Backend, op plan.Op) kernels.Session {
+	t.Helper()
+	d, err := workloads.Parse("uniform")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan.Problem{Op: op, Mode: plan.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
+		Tokens: 4, MaxTokens: 4, Dispatch: plan.BF16, Combine: plan.BF16}
+	w, err := workloads.New(d, p, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Open(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func defaultOf(t *testing.T, b kernels.Backend, op plan.Op) plan.Config {
+	t.Helper()
+	return kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), plan.Problem{Op: op, Ranks: 2, Hidden: 256, Experts: 8, TopK: 2, Tokens: 4, MaxTokens: 4})
+}
+
+func TestHonestWorker(t *testing.T) {
+	b := openScripted(t, "honest")
+	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+		s := openWorkload(t, b, op)
+		c := defaultOf(t, b, op)
+		v, err := s.Verify(t.Context(), c)
+		if err != nil || !v.OK() || v.Rows == 0 {
+			t.Errorf("%s: verdict %+v, %v", op, v, err)
+		}
+		r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 3, Fold: 2})
+		if err != nil || len(r.Seconds) != 3 || r.Fold != 2 {
+			t.Errorf("%s: rounds %+v, %v", op, r, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMisbehaviour drives each script: the bad candidate ends with the right
+// status and a telling reason, is not run again, and the session goes on.
+func TestMisbehaviour(t *testing.T) {
+	for _, c := range []struct {
+		script   string
+		status   kernels.Status
+		reason   string
+		restarts int
+	}{
+		{"hang-prepare", kernels.Hang, "no answer to prepare", 1},
+		{"hang-run", kernels.Hang, "no answer to run", 1},
+		{"late-run", kernels.Hang, "no answer to run", 1},
+		{"crash-run", kernels.Crash, "illegal memory access", 1},
+		{"garbage-run", kernels.Crash, "invalid", 1},
+		{"fail-hang", kernels.Hang, "rank 1 waited for rank 0, expert 3", 0},
+		{"lie-time", kernels.Unstable, "came back after", 0},
+		{"lie-zero", kernels.Unstable, "took 0 s", 0},
+		{"lie-rounds", kernels.Unstable, "0 rounds of fold 1 instead of 1", 0},
+	} {
+		t.Run(c.script, func(t *testing.T) {
+			b := openScripted(t, c.script)
+			s := openWorkload(t, b, plan.Dispatch)
+			good := defaultOf(t, b, plan.Dispatch)
+			_, err := s.Run(t.Context(), good.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1})
+			var f *kernels.Failure
+			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) {
+				t.Fatalf("got %v, want %s with %q", err, c.status, c.reason)
+			}
+			if b.Restarts() != c.restarts {
+				t.Errorf("%d restarts, want %d", b.Restarts(), c.restarts)
+			}
+			if err := s.Prepare(t.Context(), good.With("tile_tokens", "13")); !errors.Is(err, f) {
+				t.Errorf("prepared again: %v, want the first failure", err)
+			}
+			if _, err := s.Run(t.Context(), good, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
+				t.Errorf("the next candidate: %v", err)
+			}
+		})
+	}
+}
+
+func TestLiesAboutResults(t *testing.T) {
+	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+		b := openScripted(t, "lie-verify")
+		s := openWorkload(t, b, op)
+		v, err := s.Verify(t.Context(), defaultOf(t, b, op).With("tile_tokens", "13"))
+		if err == nil && v.OK() {
+			t.Errorf("%s: a worker that ran nothing was believed: %+v", op, v)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Setenv(scriptEnv, "garbage-hello")
+	if _, err := Open(t.Context(), []string{os.Args[0]}, DefaultLimits(), nil); err == nil || !strings.Contains(err.Error(), "invalid") {
+		t.Errorf("garbage at hello: %v", err)
+	}
+	if _, err := Open(t.Context(), []string{"/nonexistent/worker"}, DefaultLimits(), nil); err == nil {
+		t.Error("a command that does not exist was started")
+	}
+	t.Setenv(scriptEnv, "honest")
+	if _, err := Open(t.Context(), []string{os.Args[0]}, DefaultLimits(), &Local{ABI: "other"}); err == nil || !strings.Contains(err.Error(), "make cuda") {
+		t.Errorf("other sources: %v", err)
+	}
+}
+
+// TestKilledWorker is kill -9 in mid-round.
+func TestKilledWorker(t *testing.T) {
+	b := openScripted(t, "hang-run")
+	b.limits.Round = time.Minute
+	s := openWorkload(t, b, plan.Dispatch)
+	c := defaultOf(t, b, plan.Dispatch)
+	time.AfterFunc(300*time.Millisecond, b.proc.kill)
+	_, err := s.Run(t.Context(), c.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1})
+	var f *kernels.Failure
+	if !errors.As(err, &f) || f.Status != kernels.Crash || !strings.Contains(f.Reason, "killed") {
+		t.Fatalf("got %v, want a crash by signal", err)
+	}
+	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
+		t.Errorf("after the restart: %v", err)
+	}
+}

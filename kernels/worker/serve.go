@@ -1,0 +1,245 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/creachadair/jrpc2"
+	"github.com/creachadair/jrpc2/channel"
+	"github.com/creachadair/jrpc2/handler"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/workloads"
+)
+
+// beatEvery is the time between heartbeats.
+const beatEvery = 500 * time.Millisecond
+
+// Prober is implemented by sessions that can show single output rows after
+// Verify, see Probe: hidden BF16 values. k is -1 for a combined row.
+type Prober interface {
+	Probe(rank, token, k int) ([]uint16, error)
+}
+
+// Progresser is implemented by sessions that know how many rounds each rank
+// has finished; it is called from another goroutine while a round runs.
+type Progresser interface{ Progress() []int }
+
+// Serve answers requests about a backend until shutdown or until in ends.
+// Requests are handled one at a time.
+func Serve(ctx context.Context, name string, b kernels.Backend, in io.Reader, out io.WriteCloser) error {
+	s := &server{ctx: ctx, name: name, backend: b, sessions: map[int]kernels.Session{}, work: map[int]*workloads.Workload{}}
+	methods := handler.Map{
+		methodHello:    handler.New(s.hello),
+		methodOpen:     s.beating("open", handler.New(s.open)),
+		methodPrepare:  s.beating("prepare", handler.New(s.prepare)),
+		methodRun:      s.beating("run", handler.New(s.run)),
+		methodVerify:   s.beating("verify", handler.New(s.verify)),
+		methodEmpty:    s.beating("empty", handler.New(s.empty)),
+		methodClose:    handler.New(s.close),
+		methodShutdown: handler.New(s.shutdown),
+	}
+	s.rpc = jrpc2.NewServer(methods, &jrpc2.ServerOptions{AllowPush: true, Concurrency: 1})
+	s.rpc.Start(channel.Line(in, out))
+	defer s.closeAll()
+	return s.rpc.Wait()
+}
+
+type server struct {
+	ctx      context.Context
+	name     string
+	backend  kernels.Backend
+	rpc      *jrpc2.Server
+	sessions map[int]kernels.Session
+	work     map[int]*workloads.Workload
+	next     int
+
+	mu     sync.Mutex
+	active kernels.Session // what heartbeats speak of
+}
+
+// beating wraps a handler so that the client hears from us while it works.
+func (s *server) beating(doing string, h jrpc2.Handler) jrpc2.Handler {
+	return func(ctx context.Context, r *jrpc2.Request) (any, error) {
+		stop := make(chan struct{})
+		defer close(stop)
+		go s.beat(doing, stop)
+		return h(ctx, r)
+	}
+}
+
+func (s *server) beat(doing string, stop <-chan struct{}) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			b := Beat{Doing: doing}
+			s.mu.Lock()
+			p, ok := s.active.(Progresser)
+			s.mu.Unlock()
+			if ok {
+				b.Ranks = p.Progress()
+			}
+			_ = s.rpc.Notify(s.ctx, notifyBeat, b) // a closed pipe ends Serve by itself
+		}
+	}
+}
+
+func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
+	if h.Protocol != Protocol {
+		return Welcome{}, fmt.Errorf("client speaks protocol %d, this worker %d", h.Protocol, Protocol)
+	}
+	w := Welcome{Protocol: Protocol, Worker: s.name, Machine: s.backend.Machine()}
+	if v, ok := s.backend.(kernels.Versioned); ok {
+		w.ABI = v.ABI()
+	}
+	for _, k := range s.backend.Kernels() {
+		w.Kernels = append(w.Kernels, KernelDecl{Name: k.Name, Op: k.Op, Doc: k.Doc, Params: k.Params})
+	}
+	return w, nil
+}
+
+func (s *server) open(ctx context.Context, p OpenParams) (SessionID, error) {
+	w, err := p.workload()
+	if err != nil {
+		return SessionID{}, wireError(kernels.Failf(kernels.Illegal, "%v", err))
+	}
+	session, err := s.backend.Open(ctx, w)
+	if err != nil {
+		return SessionID{}, wireError(kernels.Failf(kernels.Illegal, "%v", err))
+	}
+	s.next++
+	s.sessions[s.next], s.work[s.next] = session, w
+	s.activate(session)
+	return SessionID{s.next}, nil
+}
+
+// session finds an open session and makes it the one heartbeats speak of.
+func (s *server) session(id int) (kernels.Session, error) {
+	session, ok := s.sessions[id]
+	if !ok {
+		return nil, fmt.Errorf("session %d is not open", id)
+	}
+	s.activate(session)
+	return session, nil
+}
+
+func (s *server) activate(session kernels.Session) {
+	s.mu.Lock()
+	s.active = session
+	s.mu.Unlock()
+}
+
+func (s *server) prepare(ctx context.Context, c Candidate) (struct{}, error) {
+	session, err := s.session(c.Session)
+	if err != nil {
+		return struct{}{}, err
+	}
+	return struct{}{}, wireError(s.tryPrepare(ctx, session, c))
+}
+
+// tryPrepare lets legality speak first: a config that a kernel's Check
+// refuses never reaches the backend.
+func (s *server) tryPrepare(ctx context.Context, session kernels.Session, c Candidate) error {
+	p := s.work[c.Session].Problem
+	k, err := kernels.Find(s.backend.Kernels(), p.Op, c.Config.Kernel)
+	if err != nil {
+		return kernels.Failf(kernels.Illegal, "%v", err)
+	}
+	if err := k.Check(s.backend.Machine(), p, c.Config); err != nil {
+		return kernels.Failf(kernels.Illegal, "%v", err)
+	}
+	return session.Prepare(ctx, c.Config)
+}
+
+func (s *server) run(ctx context.Context, p RunParams) (RunReply, error) {
+	session, err := s.session(p.Session)
+	if err != nil {
+		return RunReply{}, err
+	}
+	r, err := session.Run(ctx, p.Config, kernels.RunSpec{Rounds: p.Rounds, Fold: p.Fold})
+	return RunReply(r), wireError(err)
+}
+
+func (s *server) verify(ctx context.Context, p VerifyParams) (VerifyReply, error) {
+	session, err := s.session(p.Session)
+	if err != nil {
+		return VerifyReply{}, err
+	}
+	v, err := session.Verify(ctx, p.Config)
+	if err != nil {
+		return VerifyReply{}, wireError(err)
+	}
+	r := VerifyReply{Rows: v.Rows, Wrong: v.Wrong, MaxErr: v.MaxErr, Detail: v.Detail}
+	if prober, ok := session.(Prober); ok {
+		r.Probed, err = probe(prober, p.Probes)
+	}
+	return r, wireError(err)
+}
+
+func probe(p Prober, probes []Probe) ([]ProbeRow, error) {
+	rows := make([]ProbeRow, 0, len(probes))
+	for _, at := range probes {
+		row, err := p.Probe(at.Rank, at.Token, at.K)
+		if err != nil {
+			return nil, err
+		}
+		b := make([]byte, 0, 2*len(row))
+		for _, x := range row {
+			b = binary.LittleEndian.AppendUint16(b, x)
+		}
+		rows = append(rows, ProbeRow{Data: b})
+	}
+	return rows, nil
+}
+
+func (s *server) empty(ctx context.Context) (EmptyReply, error) {
+	c, ok := s.backend.(kernels.Clocker)
+	if !ok {
+		return EmptyReply{}, nil
+	}
+	clocks, err := c.Empty(ctx)
+	return EmptyReply{Clocks: clocks}, err
+}
+
+func (s *server) close(_ context.Context, id SessionID) error {
+	session, err := s.session(id.Session)
+	if err != nil {
+		return err
+	}
+	delete(s.sessions, id.Session)
+	delete(s.work, id.Session)
+	s.activate(nil)
+	return session.Close()
+}
+
+func (s *server) shutdown(context.Context) error {
+	// Answer first: Stop would drop the reply.
+	time.AfterFunc(50*time.Millisecond, s.rpc.Stop)
+	return nil
+}
+
+func (s *server) closeAll() {
+	for _, session := range s.sessions {
+		_ = session.Close() // the process is about to end
+	}
+	s.backend.Close()
+}
+
+// wireError puts a Failure into the form the client recognises. Others pass
+// as they are: they end the session.
+func wireError(err error) error {
+	var f *kernels.Failure
+	if !errors.As(err, &f) {
+		return err
+	}
+	return jrpc2.Errorf(codeFailure, "%s", f.Reason).WithData(failureData{Status: f.Status})
+}

@@ -1,0 +1,187 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/creachadair/jrpc2"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// session is one workload in the worker. When the worker is replaced it opens
+// itself again there, and prepares candidates as they are asked for.
+type session struct {
+	backend  *Backend
+	workload *workloads.Workload
+	id       int
+	proc     *process // the process that id belongs to
+	prepared map[string]bool
+}
+
+func (s *session) open(ctx context.Context) error {
+	b := s.backend
+	var r SessionID
+	err := b.proc.call(ctx, methodOpen, openParams(s.workload), &r, b.limits.Open)
+	if f := asFailure(err); f != nil {
+		return errors.New(f.Reason)
+	}
+	if err != nil {
+		return explain(b.proc, methodOpen, err)
+	}
+	s.id, s.proc = r.Session, b.proc
+	clear(s.prepared)
+	return nil
+}
+
+// Prepare implements kernels.Session.
+func (s *session) Prepare(ctx context.Context, c plan.Config) error {
+	if f := s.backend.doomed[quarantineKey(s.workload, c)]; f != nil {
+		return f
+	}
+	if s.proc != s.backend.proc {
+		if err := s.open(ctx); err != nil {
+			return err
+		}
+	}
+	if s.prepared[c.Key()] {
+		return nil
+	}
+	if err := s.call(ctx, methodPrepare, Candidate{s.id, c}, &struct{}{}, c, s.backend.limits.Prepare); err != nil {
+		return err
+	}
+	s.prepared[c.Key()] = true
+	return nil
+}
+
+// Run implements kernels.Session.
+func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	if err := s.Prepare(ctx, c); err != nil {
+		return kernels.Rounds{}, err
+	}
+	var r RunReply
+	limit := s.backend.limits.Round * time.Duration(1+spec.Rounds*max(spec.Fold, 1)/100)
+	begin := time.Now()
+	if err := s.call(ctx, methodRun, RunParams{Candidate{s.id, c}, spec.Rounds, spec.Fold}, &r, c, limit); err != nil {
+		return kernels.Rounds{}, err
+	}
+	if why := r.implausible(s.workload, spec, time.Since(begin)); why != "" {
+		return kernels.Rounds{}, s.condemn(c, kernels.Failf(kernels.Unstable, "the worker's times cannot be right: %s", why))
+	}
+	return kernels.Rounds(r), nil
+}
+
+// implausible says why the times of a reply cannot be true, "" when they can.
+func (r *RunReply) implausible(w *workloads.Workload, spec kernels.RunSpec, wall time.Duration) string {
+	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
+		return fmt.Sprintf("%d rounds of fold %d instead of %d of %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))
+	}
+	var total float64
+	for i, ranks := range r.Seconds {
+		if len(ranks) != w.Problem.Ranks {
+			return fmt.Sprintf("round %d has times of %d ranks instead of %d", i, len(ranks), w.Problem.Ranks)
+		}
+		slowest := 0.0
+		for rank, t := range ranks {
+			if math.IsNaN(t) || math.IsInf(t, 0) || t <= 0 {
+				return fmt.Sprintf("round %d, rank %d took %v s", i, rank, t)
+			}
+			slowest = max(slowest, t)
+		}
+		total += slowest * float64(r.Fold)
+	}
+	if limit := wall.Seconds(); total > limit {
+		return fmt.Sprintf("rounds of %.3g s in all came back after %.3g s", total, limit)
+	}
+	return ""
+}
+
+// Verify implements kernels.Session. What the worker says of itself is not
+// enough: a few rows come back and are compared here as well.
+func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
+	if err := s.Prepare(ctx, c); err != nil {
+		return kernels.Verdict{}, err
+	}
+	probes := chooseProbes(s.workload)
+	var r VerifyReply
+	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes}, &r, c, s.backend.limits.Verify); err != nil {
+		return kernels.Verdict{}, err
+	}
+	v := kernels.Verdict{Rows: r.Rows, Wrong: r.Wrong, MaxErr: r.MaxErr, Detail: r.Detail}
+	return checkProbes(s.workload, probes, r.Probed, v), nil
+}
+
+// Close implements kernels.Session.
+func (s *session) Close() error {
+	if s.proc != s.backend.proc || s.proc == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.backend.limits.Open)
+	defer cancel()
+	return s.proc.call(ctx, methodClose, SessionID{s.id}, nil, s.backend.limits.Open)
+}
+
+// call performs a request about candidate c and turns whatever goes wrong
+// into a Failure of c; only a cancelled context and a worker that cannot be
+// restarted are errors of the session.
+func (s *session) call(ctx context.Context, method string, params, result any, c plan.Config, limit time.Duration) error {
+	err := s.proc.call(ctx, method, params, result, limit)
+	if err == nil {
+		return nil
+	}
+	if f := asFailure(err); f != nil {
+		if f.Status == kernels.Hang || f.Status == kernels.Crash {
+			return s.condemn(c, f)
+		}
+		return f
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	f := &kernels.Failure{Status: kernels.Crash}
+	if errors.Is(err, errSilent) {
+		f.Status = kernels.Hang
+		err = fmt.Errorf("no answer to %s within %v (%s)", method, limit, s.proc.progress())
+	} else {
+		err = explain(s.proc, method, err)
+	}
+	f.Reason = err.Error()
+	s.condemn(c, f)
+	if err := s.backend.restart(ctx); err != nil {
+		return fmt.Errorf("after %v: %w", f, err)
+	}
+	return f
+}
+
+// condemn puts a candidate into quarantine: it is not run again.
+func (s *session) condemn(c plan.Config, f *kernels.Failure) *kernels.Failure {
+	s.backend.doomed[quarantineKey(s.workload, c)] = f
+	return f
+}
+
+// asFailure recovers a verdict on a candidate from an RPC error.
+func asFailure(err error) *kernels.Failure {
+	var rpc *jrpc2.Error
+	if !errors.As(err, &rpc) || rpc.Code != codeFailure {
+		return nil
+	}
+	var d failureData
+	if json.Unmarshal(rpc.Data, &d) != nil || !knownStatus(d.Status) {
+		d.Status = kernels.Crash
+	}
+	return &kernels.Failure{Status: d.Status, Reason: rpc.Message}
+}
+
+func knownStatus(s kernels.Status) bool {
+	switch s {
+	case kernels.Illegal, kernels.NoBuild, kernels.NoLaunch, kernels.Mismatch, kernels.Hang, kernels.Crash, kernels.Unstable:
+		return true
+	}
+	return false
+}

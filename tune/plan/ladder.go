@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Reason says how an answer came about.
+type Reason string
+
+const (
+	Exact     Reason = "exact"     // a row matches every field and covers the tokens
+	Relaxed   Reason = "relaxed"   // a row matches after giving up fields the table allows to
+	Kept      Reason = "kept"      // a row says that the default is at least as good
+	Uncovered Reason = "uncovered" // no row covers this: default
+	Refused   Reason = "refused"   // no table may be used here: default
+	Illegal   Reason = "illegal"   // the row's config cannot run here: default
+	Disagreed Reason = "disagreed" // ranks hold different tables: default
+)
+
+// Answer is what a lookup says. A zero Config means the library's default.
+type Answer struct {
+	Config   Config   `json:"config"`
+	Reason   Reason   `json:"reason"`
+	Differs  []string `json:"differs"`  // fields given up to reach the row
+	Verified bool     `json:"verified"` // the table was measured under this driver, CUDA and ABI
+	Source   string   `json:"source"`   // name of the table's source, empty without a row
+	Row      *Row     `json:"row"`      // the row that answered, with its evidence; nil without one
+}
+
+// entry is a row on the ladder of one query: how far down it stands.
+type entry struct {
+	source, row int
+	step        int     // 0 exact, else 1 + the last relaxed field it needs
+	distance    [12]int // by how much it differs, in relax order
+}
+
+// match places a row key under a query. ok is false when a field differs that
+// the table does not give up. Routing is given up only for the minimax row: a
+// row tuned for another known skew is evidence of nothing.
+func match(row, query [12]int, relax []int, any int) (e entry, ok bool) {
+	for field, have := range row {
+		want := query[field]
+		if have == want {
+			continue
+		}
+		place := slices.Index(relax, field)
+		if place < 0 || field == routingField && have != any {
+			return entry{}, false
+		}
+		e.step = max(e.step, place+1)
+		e.distance[place] = max(have-want, want-have)
+	}
+	return e, true
+}
+
+const routingField = 11
+
+// ladder lists the rows that may answer a key, best first: fewest fields given
+// up in the declared order, then nearest in them, then the smaller key, then
+// the upper source. The order is total, so every rank and every exported
+// look-up finds the same row.
+func (s *Set) ladder(query [12]int) []entry {
+	var out []entry
+	anyClass := slices.Index(Classes(), AnyRouting)
+	for i := range s.sources {
+		src := &s.sources[i]
+		for j, v := range src.vectors {
+			if e, ok := match(v, query, src.relax, anyClass); ok {
+				e.source, e.row = i, j
+				out = append(out, e)
+			}
+		}
+	}
+	slices.SortFunc(out, s.compareEntries)
+	return out
+}
+
+func (s *Set) compareEntries(a, b entry) int {
+	if c := cmp.Or(cmp.Compare(a.step, b.step), slices.Compare(a.distance[:], b.distance[:])); c != 0 {
+		return c
+	}
+	va, vb := s.sources[a.source].vectors[a.row], s.sources[b.source].vectors[b.row]
+	return cmp.Or(slices.Compare(va[:], vb[:]), cmp.Compare(b.source, a.source), cmp.Compare(a.row, b.row))
+}
+
+// answer is what the row of an entry says under a query.
+func (s *Set) answer(e entry, query [12]int) Answer {
+	src := &s.sources[e.source]
+	row := &src.Table.Rows[e.row]
+	a := Answer{Config: row.Config, Reason: Exact, Verified: src.verified, Source: src.Name, Row: row}
+	for field, want := range query {
+		if src.vectors[e.row][field] != want {
+			a.Differs = append(a.Differs, Fields()[field])
+			a.Reason = Relaxed
+		}
+	}
+	if row.Default {
+		a.Reason = Kept
+	}
+	return a
+}

@@ -4,7 +4,8 @@ package native
 
 import "embed"
 
-// Sources holds include/ and kernels/.
+// Sources holds include/ and kernels/. Device sources include each other by
+// their path under either folder.
 //
-//go:embed include/*.h
+//go:embed include/*.h kernels/*/*.cuh
 var Sources embed.FS

@@ -1,0 +1,39 @@
+/* Lets gorgonia.org/cu v0.9.6, written for CUDA 11, compile against the
+ * headers of CUDA 12 and 13. Put this folder first with CGO_CFLAGS=-I.
+ *
+ * CUDA 13 made newer revisions of five functions the default, with other
+ * parameters. The driver still exports the older ones, so their names are
+ * pointed back. Forking the module would work too, and would have to be
+ * repeated for each of its releases.
+ */
+#ifndef EP_COMPAT_CUDA_H
+#define EP_COMPAT_CUDA_H
+
+#include_next <cuda.h>
+
+#if CUDA_VERSION >= 13000
+
+#undef cuCtxCreate
+#undef cuMemAdvise
+#undef cuMemPrefetchAsync
+#undef cuGraphAddDependencies
+#undef cuGraphGetEdges
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice device);
+CUresult CUDAAPI cuMemAdvise(CUdeviceptr p, size_t bytes, CUmem_advise advice, CUdevice device);
+CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr p, size_t bytes, CUdevice device, CUstream stream);
+CUresult CUDAAPI cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count);
+CUresult CUDAAPI cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#define cuCtxCreate cuCtxCreate_v2
+
+#endif
+#endif

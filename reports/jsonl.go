@@ -78,7 +78,7 @@ type Reader struct {
 
 // NewReader reads from in.
 func NewReader(in io.Reader) *Reader {
-	return &Reader{in: bufio.NewReaderSize(in, 1<<20)}
+	return &Reader{in: bufio.NewReaderSize(in, 256<<10)}
 }
 
 // Read fills r with the next line; io.EOF is the end. Problem and Config of

@@ -28,7 +28,7 @@ func sample(seq, rounds int) Result {
 	for i := range rounds {
 		row := make([]float64, 4)
 		for j := range row {
-			row[j] = 1.0345678e-5 * float64(1+i+j)
+			row[j] = float64(1034567+1000*i+j) / 1e11 // microseconds of seven digits
 		}
 		r.Seconds = append(r.Seconds, row)
 	}

@@ -1,0 +1,130 @@
+package stat
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// MedianInterval is the median of xs with a distribution-free 95 % interval
+// between two order statistics (David and Nagaraja 2003, section 7.1), whose
+// ranks come from the binomial distribution. Below six values no pair of them
+// covers 95 %, and the interval is the whole range.
+func MedianInterval(xs []float64) Interval {
+	sorted := slices.Sorted(slices.Values(xs))
+	n := len(sorted)
+	if n == 0 {
+		return Interval{math.NaN(), math.NaN(), math.NaN()}
+	}
+	k := binomialRank(n)
+	return Interval{Mid: sortedQuantile(sorted, 0.5), Lo: sorted[k], Hi: sorted[n-1-k]}
+}
+
+// binomialRank is the rank, from 0, of the interval's lower end: the largest k
+// with P(Binomial(n, 1/2) <= k) <= 2.5 %, or 0.
+func binomialRank(n int) int {
+	logs, _ := math.Lgamma(float64(n + 1))
+	sum, k := 0.0, 0
+	for ; k < n/2; k++ {
+		a, _ := math.Lgamma(float64(k + 1))
+		b, _ := math.Lgamma(float64(n - k + 1))
+		if sum += math.Exp(logs - a - b - float64(n)*math.Ln2); sum > 0.025 {
+			break
+		}
+	}
+	return max(k-1, 0)
+}
+
+// Ratio is the ratio of the medians of two independent samples with its
+// interval and the standard error of its logarithm.
+type Ratio struct {
+	Interval
+	StdErr float64 // of log ratio, NaN below two values on a side
+}
+
+// RatioOfMedians is median(a) / median(b) for samples taken in different
+// sessions. Interval and error are by bootstrap, each side resampled on its
+// own (Efron 1979); the error is never below the one that the spread of the
+// readings gives, since the bootstrap of a median understates it when values
+// repeat. Equal seeds give equal intervals. All values must be above 0.
+func RatioOfMedians(a, b []float64, seed uint64) Ratio {
+	out := Ratio{Interval{Median(a) / Median(b), math.NaN(), math.NaN()}, math.NaN()}
+	if len(a) < 2 || len(b) < 2 {
+		return out
+	}
+	la, lb := logs(a), logs(b)
+	rng := rand.New(rand.NewPCG(seed, uint64(len(a))<<32|uint64(len(b))))
+	stats := make([]float64, resamples)
+	ra, rb := make([]float64, len(a)), make([]float64, len(b))
+	for k := range stats {
+		stats[k] = resampledMedian(la, ra, rng) - resampledMedian(lb, rb, rng)
+	}
+	slices.Sort(stats)
+	out.Lo, out.Hi = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
+	out.StdErr = max(deviation(stats), math.Hypot(StdErr(la), StdErr(lb)))
+	return out
+}
+
+func resampledMedian(from, buf []float64, rng *rand.Rand) float64 {
+	for i := range buf {
+		buf[i] = from[rng.IntN(len(from))]
+	}
+	return medianInPlace(buf)
+}
+
+func deviation(xs []float64) float64 {
+	mean, sum := 0.0, 0.0
+	for _, x := range xs {
+		mean += (x - xs[0]) / float64(len(xs))
+	}
+	for _, x := range xs {
+		sum += (x - xs[0] - mean) * (x - xs[0] - mean)
+	}
+	return math.Sqrt(sum / float64(len(xs)-1))
+}
+
+func logs(xs []float64) []float64 {
+	out := make([]float64, len(xs))
+	for i, x := range xs {
+		out[i] = math.Log(x)
+	}
+	return out
+}
+
+// UpperP is the probability that a normal variable of standard error se is at
+// least x above its mean: the one-sided p-value of an effect x. Without noise
+// it is 0 for a positive x and 1 otherwise.
+func UpperP(x, se float64) float64 {
+	if se == 0 {
+		if x > 0 {
+			return 0
+		}
+		return 1
+	}
+	return 0.5 * math.Erfc(x/(se*math.Sqrt2))
+}
+
+// BenjaminiHochberg says which of the tests with p-values ps may be called
+// significant so that at most a share q of those calls is expected to be false
+// (Benjamini and Hochberg 1995). NaN is never significant and not counted.
+func BenjaminiHochberg(ps []float64, q float64) []bool {
+	order := []int{}
+	for i, p := range ps {
+		if !math.IsNaN(p) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(ps[i], ps[j]) })
+	last := -1
+	for rank, i := range order {
+		if ps[i] <= q*float64(rank+1)/float64(len(order)) {
+			last = rank
+		}
+	}
+	out := make([]bool, len(ps))
+	for _, i := range order[:last+1] {
+		out[i] = true
+	}
+	return out
+}

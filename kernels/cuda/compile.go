@@ -1,0 +1,120 @@
+//go:build cuda || nvrtc
+
+package cuda
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+)
+
+// CacheEnv names the folder of compiled variants; "off" keeps none.
+const CacheEnv = "EPBENCH_CACHE"
+
+// compiler turns variants into binaries and remembers them on disk. It is
+// safe for several goroutines and several processes.
+type compiler struct {
+	library *nvrtc.Library
+	arch    string
+	cache   string // folder, "" for none
+}
+
+func newCompiler(arch string) (*compiler, error) {
+	l, err := nvrtc.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &compiler{library: l, arch: arch, cache: cacheFolder()}, nil
+}
+
+// cacheFolder is where binaries are kept; a host where none can be made just
+// compiles again.
+func cacheFolder() string {
+	dir := os.Getenv(CacheEnv)
+	if dir == "off" {
+		return ""
+	}
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		dir = filepath.Join(base, "epbench", "cuda")
+	}
+	if os.MkdirAll(dir, 0o755) != nil {
+		return ""
+	}
+	return dir
+}
+
+// binary is a compiled variant.
+type binary struct {
+	cubin []byte
+	log   string // of ptxas, see nvrtc.ParseUsage
+}
+
+// compile gives the binary of a variant. A source that does not compile is
+// the candidate's Failure.
+func (c *compiler) compile(v variant) (binary, error) {
+	key, err := v.key(c.arch, "nvrtc "+c.library.Version())
+	if err != nil {
+		return binary{}, kernels.Failf(kernels.NoBuild, "%v", err)
+	}
+	if b, ok := c.load(key); ok {
+		return b, nil
+	}
+	headers, err := closure(v.source)
+	if err != nil {
+		return binary{}, kernels.Failf(kernels.NoBuild, "%v", err)
+	}
+	cubin, log, err := c.library.Compile(nvrtc.Program{Source: v.text(), Headers: headers, Options: v.options(c.arch)})
+	if err != nil {
+		return binary{}, kernels.Failf(kernels.NoBuild, "%s for %s: %v", v.source, c.arch, err)
+	}
+	b := binary{cubin, log}
+	c.store(key, b)
+	return b, nil
+}
+
+func (c *compiler) load(key string) (binary, bool) {
+	if c.cache == "" {
+		return binary{}, false
+	}
+	path := filepath.Join(c.cache, key)
+	log, err := os.ReadFile(path + ".log")
+	if err != nil {
+		return binary{}, false
+	}
+	cubin, err := os.ReadFile(path + ".cubin")
+	return binary{cubin, string(log)}, err == nil && len(cubin) > 0
+}
+
+// store writes the binary before the log and each by renaming, so that load
+// finds both whole or not at all. A full disk costs only time.
+func (c *compiler) store(key string, b binary) {
+	if c.cache == "" {
+		return
+	}
+	path := filepath.Join(c.cache, key)
+	if writeWhole(path+".cubin", b.cubin) == nil {
+		_ = writeWhole(path+".log", []byte(b.log))
+	}
+}
+
+func writeWhole(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone already when the rename worked
+	_, err = f.Write(data)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

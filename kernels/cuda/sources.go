@@ -1,0 +1,86 @@
+package cuda
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/epbench/epbench/native"
+)
+
+// variant is one device binary: a source file and the macros it is compiled
+// with. Variants with the same key are the same binary.
+type variant struct {
+	source  string   // path under native/kernels
+	defines []string // NAME=VALUE
+}
+
+// text is the translation unit: the macros stand in options.
+func (v variant) text() string { return "#include \"" + v.source + "\"\n" }
+
+// options are the compiler's for an architecture such as sm_90a. No fast
+// math: quantized bytes are compared with the oracle's, whose division is
+// IEEE's.
+func (v variant) options(arch string) []string {
+	out := []string{"--gpu-architecture=" + arch, "--std=c++17", "--ptxas-options=-v"}
+	for _, d := range v.defines {
+		out = append(out, "-D"+d)
+	}
+	return out
+}
+
+// key names the binary of v for an architecture and a compiler.
+func (v variant) key(arch, compiler string) (string, error) {
+	headers, err := closure(v.source)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, compiler, v.source, v.options(arch))
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		fmt.Fprintf(h, "%s %d\n%s", name, len(headers[name]), headers[name])
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
+
+// closure reads a device source and everything it includes, by the names that
+// #include spells. Conditional includes are followed too, and those that only
+// a CPU emulation has are left out.
+func closure(source string) (map[string]string, error) {
+	out := map[string]string{}
+	todo := []string{source}
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		if _, seen := out[name]; seen {
+			continue
+		}
+		text, err := readSource(name)
+		if err != nil {
+			if name == source {
+				return nil, err
+			}
+			continue
+		}
+		out[name] = text
+		for _, m := range includeLine.FindAllStringSubmatch(text, -1) {
+			todo = append(todo, m[1])
+		}
+	}
+	return out, nil
+}
+
+func readSource(name string) (string, error) {
+	for _, dir := range []string{"kernels/", "include/"} {
+		if text, err := fs.ReadFile(native.Sources, dir+name); err == nil {
+			return string(text), nil
+		}
+	}
+	return "", fmt.Errorf("device source %s is in neither native/kernels nor native/include", name)
+}

@@ -1,0 +1,63 @@
+/* What a session puts around calls: the start alignment over all ranks, time
+ * stamps, the advance of call numbers, and a kernel that does nothing. All
+ * run as one block of 32 threads.
+ */
+#ifndef EP_ALIGN_CUH
+#define EP_ALIGN_CUH
+
+#include "common/check.cuh"
+
+/* Leaves on every rank within about a flag's flight time of each other, once
+ * all ranks have come here equally often. Ranks number their alignments
+ * themselves, so a graph that aligns can be replayed. */
+EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
+  EpControl *mine = a.control[a.rank];
+  uint32_t tag = mine->epoch + 1;
+  int32_t peer = static_cast<int32_t>(threadIdx.x);
+  if (peer < a.ranks) {
+    st_release_sys(&a.control[peer]->arrived[a.rank], tag);
+    EpSpin spin;
+    EpWait what = {EP_PHASE_ALIGN, -1, peer};
+    for (;;) {
+      uint32_t seen = ld_relaxed_sys(&mine->arrived[peer]);
+      if (static_cast<int32_t>(seen - tag) >= 0) break;
+      if (!spin.again(a, what, tag, seen)) break;
+    }
+    fence_acq_rel_sys();
+  }
+  __syncwarp();
+  if (threadIdx.x == 0) mine->epoch = tag;
+}
+
+/* Writes the global timer into this replay's slot a.stamp. */
+EP_ENTRY(32, 1) ep_stamp(const __grid_constant__ EpArgs a) {
+  if (threadIdx.x != 0) return;
+  uint64_t row = static_cast<uint64_t>(a.control[a.rank]->replay) * static_cast<uint64_t>(a.stamp_slots);
+  a.stamps[row + static_cast<uint64_t>(a.stamp)] = globaltimer();
+}
+
+/* Readies a.stamp pairs of span readings: see EpArgs.span. */
+EP_ENTRY(32, 1) ep_clear_spans(const __grid_constant__ EpArgs a) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.stamp; i += 32) {
+    a.span[2 * i] = ~static_cast<uint64_t>(0);
+    a.span[2 * i + 1] = 0;
+  }
+}
+
+/* Counts a.stamp calls as done. */
+EP_ENTRY(32, 1) ep_advance(const __grid_constant__ EpArgs a) {
+  if (threadIdx.x == 0) *a.round_base += static_cast<uint32_t>(a.stamp);
+}
+
+/* Ends a round: the next one stamps the next row. */
+EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
+  if (threadIdx.x == 0) a.control[a.rank]->replay++;
+}
+
+/* What every clock reads for nothing. */
+EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  ep_span_end(a);
+}
+
+#endif

@@ -2,8 +2,9 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Key is what a row must match exactly, unless the table's relax order lets a
@@ -69,11 +70,21 @@ func (k Key) Vector() [12]int {
 	}
 }
 
-// String is the canonical spelling.
+// words is the key as text, one word a field in the order of Fields.
+func (k Key) words() []string {
+	return []string{string(k.Op), string(k.Mode), strconv.Itoa(k.Ranks), strconv.Itoa(k.Nodes),
+		strconv.Itoa(k.Hidden), strconv.Itoa(k.Experts), strconv.Itoa(k.TopK),
+		string(k.Dispatch), string(k.Combine), strconv.Itoa(bit(k.SharedExpert)), strconv.Itoa(bit(k.SkipA2A)),
+		string(k.Routing)}
+}
+
+// String is the canonical spelling field=value, in the order of Fields.
 func (k Key) String() string {
-	return fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d dispatch=%s combine=%s shared=%d skip=%d routing=%s",
-		k.Op, k.Mode, k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK,
-		k.Dispatch, k.Combine, bit(k.SharedExpert), bit(k.SkipA2A), k.Routing)
+	words := k.words()
+	for i, f := range Fields() {
+		words[i] = f + "=" + words[i]
+	}
+	return strings.Join(words, " ")
 }
 
 func (k Key) check() error {

@@ -38,14 +38,14 @@ type entry struct {
 // match places a row key under a query. ok is false when a field differs that
 // the table does not give up. Routing is given up only for the minimax row: a
 // row tuned for another known skew is evidence of nothing.
-func match(row, query [12]int, relax []int, any int) (e entry, ok bool) {
+func match(row, query [12]int, relax []int, minimax int) (e entry, ok bool) {
 	for field, have := range row {
 		want := query[field]
 		if have == want {
 			continue
 		}
 		place := slices.Index(relax, field)
-		if place < 0 || field == routingField && have != any {
+		if place < 0 || field == routingField && have != minimax {
 			return entry{}, false
 		}
 		e.step = max(e.step, place+1)
@@ -62,11 +62,11 @@ const routingField = 11
 // look-up finds the same row.
 func (s *Set) ladder(query [12]int) []entry {
 	var out []entry
-	anyClass := slices.Index(Classes(), AnyRouting)
+	minimax := slices.Index(Classes(), AnyRouting)
 	for i := range s.sources {
 		src := &s.sources[i]
 		for j, v := range src.vectors {
-			if e, ok := match(v, query, src.relax, anyClass); ok {
+			if e, ok := match(v, query, src.relax, minimax); ok {
 				e.source, e.row = i, j
 				out = append(out, e)
 			}

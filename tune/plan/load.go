@@ -57,7 +57,7 @@ func parse(r io.Reader) (*Table, error) {
 		return nil, fmt.Errorf("the file is larger than %d MiB; split the table by op or ranks", MaxTableBytes>>20)
 	}
 	t := &Table{}
-	l := loader{scanner: scanner{data: data}}
+	l := loader{scanner: scanner{data: data}, fields: map[reflect.Type][]string{}}
 	if err := l.value(reflect.ValueOf(t).Elem()); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,18 @@ func parse(r io.Reader) (*Table, error) {
 // loader fills a Table from JSON by the types of its fields.
 type loader struct {
 	scanner
-	rows []int // where each row starts
+	rows   []int // where each row starts
+	fields map[reflect.Type][]string
+}
+
+// names lists the JSON names of a struct's fields, looked up once a type.
+func (l *loader) names(t reflect.Type) []string {
+	if _, known := l.fields[t]; !known {
+		for i := range t.NumField() {
+			l.fields[t] = append(l.fields[t], t.Field(i).Tag.Get("json"))
+		}
+	}
+	return l.fields[t]
 }
 
 func (l *loader) value(v reflect.Value) error {
@@ -101,16 +112,15 @@ func (l *loader) value(v reflect.Value) error {
 
 // object reads a struct: each field once, none missing, none unknown.
 func (l *loader) object(v reflect.Value) error {
-	var at [32]int // where each field's value starts, 0 when unseen
+	names := l.names(v.Type())
+	seen := make([]int, 0, 32)[:len(names)] // where each field's value starts, 0 when unseen
+	l.peek()
 	start := l.pos
 	if err := l.expect('{'); err != nil {
 		return err
 	}
-	if l.peek() == '}' {
-		return l.missing(v.Type(), at[:])
-	}
-	for more := true; more; {
-		err := l.member(v, at[:])
+	for more := l.peek() != '}'; more; {
+		err := l.member(v, names, seen)
 		if err == nil {
 			more, err = l.more('}')
 		}
@@ -118,57 +128,56 @@ func (l *loader) object(v reflect.Value) error {
 			return err
 		}
 	}
-	if err := l.missing(v.Type(), at[:]); err != nil {
-		return err
+	if i := slices.Index(seen, 0); i >= 0 {
+		return l.failf(l.pos, "field %q is missing", names[i])
 	}
-	return l.checkObject(v, start, at[:])
+	return l.checkObject(v, names, append(seen, start))
 }
 
-func (l *loader) member(v reflect.Value, at []int) error {
+func (l *loader) member(v reflect.Value, names []string, seen []int) error {
 	l.peek()
 	start := l.pos
-	name, err := l.text()
+	raw, err := l.quoted()
 	if err != nil {
 		return err
 	}
-	i := fieldIndex(v.Type(), name)
+	i := slices.IndexFunc(names, func(n string) bool { return n == string(raw) })
 	if i < 0 {
-		return l.failf(start, "unknown field %.40q", name)
+		return l.failf(start, "unknown field %.40q", raw)
 	}
-	if at[i] > 0 {
-		return l.failf(start, "field %q is given twice", name)
+	if seen[i] > 0 {
+		return l.failf(start, "field %q is given twice", raw)
 	}
 	if err := l.expect(':'); err != nil {
 		return err
 	}
 	l.peek()
-	at[i] = l.pos
-	l.enter("." + name)
+	seen[i] = l.pos
+	l.enter(names[i])
 	defer l.leave()
-	if v.Type() == reflect.TypeFor[Table]() && name != "schema" && at[0] == 0 {
-		return l.failf(start, "schema must come first")
-	}
 	if err := l.value(v.Field(i)); err != nil {
 		return err
 	}
-	if t, ok := v.Addr().Interface().(*Table); ok && name == "schema" && t.Schema != Schema {
-		return l.failf(start, "%d, this build reads %d; export the table again with a matching epbench", t.Schema, Schema)
-	}
-	return nil
+	return l.checkSchema(v, names[i])
 }
 
-func (l *loader) missing(t reflect.Type, at []int) error {
-	for i := range t.NumField() {
-		if at[i] == 0 {
-			return l.failf(l.pos, "field %q is missing", jsonName(t, i))
-		}
+// checkSchema stops at a schema this build does not know before the rest of
+// the file is judged by the wrong one.
+func (l *loader) checkSchema(v reflect.Value, field string) error {
+	t, ok := v.Addr().Interface().(*Table)
+	if !ok || t.Schema == Schema {
+		return nil
 	}
-	return nil
+	if field != "schema" {
+		return l.failf(l.pos, "the field schema must come first")
+	}
+	return l.failf(l.pos, "%w", t.checkSchema())
 }
 
 // checkObject asks a part of the table whether its values are in bounds, and
-// blames the line of the field that the answer names.
-func (l *loader) checkObject(v reflect.Value, start int, at []int) error {
+// blames the line of the field that the answer names. The last of seen is
+// where the object starts.
+func (l *loader) checkObject(v reflect.Value, names []string, seen []int) error {
 	c, ok := v.Addr().Interface().(checked)
 	if !ok {
 		return nil
@@ -178,27 +187,15 @@ func (l *loader) checkObject(v reflect.Value, start int, at []int) error {
 		return nil
 	}
 	field, _, _ := strings.Cut(err.Error(), ":")
-	for i := range v.NumField() {
-		if squash(jsonName(v.Type(), i)) == squash(field) {
-			start = at[i]
-		}
+	at := slices.IndexFunc(names, func(n string) bool { return squash(n) == squash(field) })
+	if at < 0 {
+		at = len(seen) - 1
 	}
-	return l.failf(start, "%w", err)
+	return l.failf(seen[at], "%w", err)
 }
 
 // squash makes the flag spelling of a field (topk) equal to its JSON name.
 func squash(name string) string { return strings.NewReplacer("_", "", "-", "").Replace(name) }
-
-func fieldIndex(t reflect.Type, name string) int {
-	for i := range t.NumField() {
-		if jsonName(t, i) == name {
-			return i
-		}
-	}
-	return -1
-}
-
-func jsonName(t reflect.Type, i int) string { return t.Field(i).Tag.Get("json") }
 
 // minRow is below the shortest JSON that a whole row can have, its field names
 // alone; it bounds the memory that a list of rows may ask for.
@@ -221,7 +218,7 @@ func (l *loader) list(v reflect.Value) error {
 	for more := true; more; {
 		i := v.Len()
 		v.SetLen(i + 1)
-		l.enter("[" + strconv.Itoa(i) + "]")
+		l.enterPlace(i)
 		l.peek()
 		if rows {
 			l.rows = append(l.rows, l.pos)
@@ -239,7 +236,7 @@ func (l *loader) list(v reflect.Value) error {
 }
 
 func (l *loader) scalar(v reflect.Value) (err error) {
-	start, w := l.pos, l.word()
+	start, w := l.pos, string(l.word())
 	switch v.Kind() {
 	case reflect.Bool:
 		v.SetBool(w == "true")
@@ -292,6 +289,9 @@ func (l *loader) param(p *Value) error {
 	return nil
 }
 
+// maxParams bounds the parameters of one config.
+const maxParams = 64
+
 func (l *loader) params(p *map[string]Value) error {
 	if err := l.expect('{'); err != nil {
 		return err
@@ -310,11 +310,14 @@ func (l *loader) params(p *map[string]Value) error {
 		if _, dup := (*p)[name]; dup {
 			return l.failf(start, "parameter %.40q is given twice", name)
 		}
+		if len(*p) == maxParams {
+			return l.failf(start, "more than %d parameters", maxParams)
+		}
 		if err = l.expect(':'); err != nil {
 			return err
 		}
 		var v Value
-		l.enter("." + name)
+		l.enter(name)
 		if err = l.param(&v); err != nil {
 			return err
 		}

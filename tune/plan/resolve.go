@@ -85,15 +85,15 @@ func (p painter) free(i int32) int32 {
 }
 
 // fill gives the free cells of lo to hi a value and says if there were any.
-func (p painter) fill(lo, hi int, value uint32) (any bool) {
+func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	end := int32(min(hi, len(p.cells)-1))
 	if lo > int(end) {
 		return false
 	}
 	for i := p.free(int32(lo)); i <= end; i = p.free(i) {
-		p.cells[i], p.next[i], any = value, i+1, true
+		p.cells[i], p.next[i], filled = value, i+1, true
 	}
-	return any
+	return filled
 }
 
 // Lookup is the hot path: the answer for a step's token count on the fullest

@@ -17,20 +17,42 @@ import (
 type scanner struct {
 	data []byte
 	pos  int
-	path []string // fields entered, as "rows", "[3]", ".key"
+	path []step // fields and list places entered
+}
+
+// step is one part of a path: a field, or a place in a list when name is "".
+type step struct {
+	name  string
+	place int
 }
 
 // failf is an error at a byte offset in the field the scanner is in.
 func (s *scanner) failf(at int, format string, args ...any) error {
 	line := 1 + bytes.Count(s.data[:min(at, len(s.data))], []byte("\n"))
-	where := strings.TrimPrefix(strings.Join(s.path, ""), ".")
-	if where != "" {
-		where += ": "
-	}
-	return fmt.Errorf("line %d: %s%w", line, where, fmt.Errorf(format, args...))
+	return fmt.Errorf("line %d: %s%w", line, s.where(), fmt.Errorf(format, args...))
 }
 
-func (s *scanner) enter(part string) { s.path = append(s.path, part) }
+// where spells the path: "rows[3].key.ranks: ".
+func (s *scanner) where() string {
+	if len(s.path) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for i, p := range s.path {
+		switch {
+		case p.name == "":
+			fmt.Fprintf(&b, "[%d]", p.place)
+		case i > 0:
+			b.WriteString("." + p.name)
+		default:
+			b.WriteString(p.name)
+		}
+	}
+	return b.String() + ": "
+}
+
+func (s *scanner) enter(name string) { s.path = append(s.path, step{name: name}) }
+func (s *scanner) enterPlace(i int)  { s.path = append(s.path, step{place: i}) }
 func (s *scanner) leave()            { s.path = s.path[:len(s.path)-1] }
 
 // peek skips white space and returns the next byte, 0 at the end.
@@ -70,20 +92,19 @@ func (s *scanner) more(closing byte) (bool, error) {
 }
 
 // word consumes a number or a bare word and returns its text.
-func (s *scanner) word() string {
+func (s *scanner) word() []byte {
 	s.peek()
 	start := s.pos
 	for s.pos < len(s.data) && strings.IndexByte(" \t\r\n,:[]{}\"", s.data[s.pos]) < 0 {
 		s.pos++
 	}
-	return string(s.data[start:s.pos])
+	return s.data[start:s.pos]
 }
 
-// text consumes a string. Text that would not print is refused: labels from a
-// table end up on terminals.
-func (s *scanner) text() (string, error) {
+// quoted consumes a string and returns what stands between the marks.
+func (s *scanner) quoted() ([]byte, error) {
 	if err := s.expect('"'); err != nil {
-		return "", err
+		return nil, err
 	}
 	start := s.pos
 	for ; s.pos < len(s.data) && s.data[s.pos] != '"' && s.data[s.pos] != '\n'; s.pos++ {
@@ -92,18 +113,30 @@ func (s *scanner) text() (string, error) {
 		}
 	}
 	if s.pos >= len(s.data) || s.data[s.pos] != '"' {
-		return "", s.failf(start, "a string does not end")
+		return nil, s.failf(start, "a string does not end")
 	}
-	raw := s.data[start:s.pos]
 	s.pos++
+	return s.data[start : s.pos-1], nil
+}
+
+// text consumes a string. Text that would not print is refused: labels from a
+// table end up on terminals.
+func (s *scanner) text() (string, error) {
+	raw, err := s.quoted()
+	if err != nil {
+		return "", err
+	}
+	start := s.pos - len(raw) - 2
 	out := string(raw)
 	if bytes.IndexByte(raw, '\\') >= 0 {
-		if err := json.Unmarshal(s.data[start-1:s.pos], &out); err != nil {
+		if err := json.Unmarshal(s.data[start:s.pos], &out); err != nil {
 			return "", s.failf(start, "a string has a bad escape")
 		}
 	}
-	if i := strings.IndexFunc(out, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }); i >= 0 {
-		return "", s.failf(start, "%.40q is not printable text", out)
+	for _, r := range out {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return "", s.failf(start, "%.40q is not printable text", out)
+		}
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func testRow(routing Class, lo, hi, threads int) Row {
 	return Row{Key: testKey(routing), Lo: lo, Hi: hi, Config: c.With("mode", "fused"),
 		Evidence: Evidence{Clock: "chain", Median: 25e-6, P10: 24e-6, P90: 27e-6, Rounds: 50,
 			Gain: 1.1, GainLo: 1.08, GainHi: 1.12, Candidates: 40, Ties: 2,
-			Routings: []string{"uniform"}, Tokens: []int{lo, hi}, Complete: true,
+			Routings: []string{"uniform"}, Tokens: slices.Compact([]int{lo, hi}), Complete: true,
 			Date: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}}
 }
 

@@ -28,6 +28,12 @@ type backendEntry struct {
 // backendTable lists the backends in the order the automatic choice tries them.
 var backendTable = []backendEntry{
 	{
+		name:    "cuda",
+		doc:     "our CUDA kernels, in the worker epbench-cuda; cuda:loopback runs several ranks on one GPU",
+		open:    openCUDA,
+		missing: missingCUDA,
+	},
+	{
 		name:    "cpu",
 		doc:     "goroutine ranks in this process; always there",
 		open:    func(context.Context, string) (kernels.Backend, error) { return cpu.Open() },

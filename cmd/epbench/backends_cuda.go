@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/worker"
+)
+
+// workerName is the GPU worker's binary, workerEnv the variable that names
+// another one.
+const (
+	workerName = "epbench-cuda"
+	workerEnv  = "EPBENCH_CUDA"
+)
+
+// openCUDA starts the GPU worker. arg holds its options, "loopback" to run
+// more ranks than GPUs.
+func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
+	path, err := findWorker()
+	if err != nil {
+		return nil, err
+	}
+	argv := []string{path, "serve"}
+	for option := range strings.FieldsSeq(strings.ReplaceAll(arg, ":", " ")) {
+		argv = append(argv, "--"+option)
+	}
+	b, err := worker.Open(ctx, argv, worker.DefaultLimits(), &worker.Local{ABI: cuda.ABI(), Kernels: cuda.Kernels()})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// findWorker looks beside this program, on PATH and in the environment.
+func findWorker() (string, error) {
+	if path := os.Getenv(workerEnv); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%s: %w", workerEnv, err)
+		}
+		return path, nil
+	}
+	if self, err := os.Executable(); err == nil {
+		if path := filepath.Join(filepath.Dir(self), workerName); isExecutable(path) {
+			return path, nil
+		}
+	}
+	if path, err := exec.LookPath(workerName); err == nil {
+		return path, nil
+	}
+	return "", fmt.Errorf("no %s beside this program, on PATH or in %s; make cuda builds it", workerName, workerEnv)
+}
+
+func isExecutable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// missingCUDA says what keeps GPUs from being used here. It looks at device
+// files only: starting the worker is what tells whether the driver works.
+func missingCUDA() string {
+	devices, _ := filepath.Glob("/dev/nvidia[0-9]*")
+	_, err := findWorker()
+	switch {
+	case len(devices) == 0 && os.Getenv(workerEnv) == "":
+		return "no NVIDIA device files (/dev/nvidia0): no GPU, or no driver loaded"
+	case err != nil:
+		return fmt.Sprintf("%d GPUs here but %v", len(devices), err)
+	}
+	return ""
+}

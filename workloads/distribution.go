@@ -1,6 +1,10 @@
 package workloads
 
-import "github.com/epbench/epbench/tune/plan"
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/tune/plan"
+)
 
 // Distribution decides which experts tokens visit.
 type Distribution interface {
@@ -10,12 +14,20 @@ type Distribution interface {
 	Route(p plan.Problem, seed uint64) ([]Routing, error)
 }
 
-// New draws a workload. The error names the field of p, or the argument of d,
-// that does not fit the other.
+// New draws a workload. Its Problem is p, with more experts where the
+// distribution replicates some (+eplb). The error names the field of p, or the
+// argument of d, that does not fit the other.
 func New(d Distribution, p plan.Problem, seed uint64) (*Workload, error) {
+	physical := p
+	if r, ok := d.(*recipe); ok {
+		physical.Experts += r.extra
+	}
+	if err := physical.Validate(); err != nil {
+		return nil, fmt.Errorf("routing %s: %w", d.Spec(), err)
+	}
 	ranks, err := d.Route(p, seed)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("routing %s: %w", d.Spec(), err)
 	}
-	return &Workload{Problem: p, Spec: d.Spec(), Seed: seed, Ranks: ranks}, nil
+	return &Workload{Problem: physical, Spec: d.Spec(), Seed: seed, Ranks: ranks}, nil
 }

@@ -21,7 +21,7 @@ var (
 
 var softmaxKind = kind{
 	name: "softmax", doc: "weights are a softmax over the selected logits (the default)",
-	build: func(_ args, r *recipe) error { delete(r.mods, "softmax"); r.gate = softmax; return nil },
+	build: func(_ args, r *recipe) error { r.gate = softmax; return nil },
 }
 
 var sigmoidKind = kind{

@@ -54,34 +54,36 @@ func (f eachToken) fill(r *rng, c chunk) {
 
 // recipe is a parsed spec: how to draw, then what to do with what was drawn.
 type recipe struct {
-	base  string            // canonical spelling of the distribution
-	mods  map[string]string // canonical spellings of all items by name
+	base  string   // canonical spelling of the distribution
+	mods  []string // of the modifiers, in canonical order
 	law   law
 	gate  gate
-	sizes func(p plan.Problem, seed uint64) ([]int, error) // nil: p.Tokens on every rank
-	edits []edit                                           // in the order of modifiers
-	extra int                                              // slots that redundant experts add
-	step  uint64                                           // of a sequence; draws anew but keeps who is hot
+	sizes func(most, ranks int, seed uint64) ([]int, error) // nil: all ranks have the most
+	edits []edit                                            // in the order of modifiers
+	extra int                                               // slots that redundant experts add
+	step  uint64                                            // of a sequence; draws anew but keeps who is hot
 }
 
 // edit changes a drawn batch in place.
-type edit func(b *batch) error
+type edit func(b *batch)
 
 // batch is a routing being made. Where tokens are replicated it has one rank.
 type batch struct {
 	site
+	step  uint64
 	ranks []Routing
+}
+
+// orUniform makes a modifier that stands alone modify uniform.
+func (r *recipe) orUniform() {
+	if r.law == nil {
+		r.law = uniform{}
+	}
 }
 
 // Spec implements Distribution.
 func (r *recipe) Spec() string {
-	s := []string{r.base}
-	for _, k := range modifiers() {
-		if m, ok := r.mods[k.name]; ok && !strings.HasPrefix(r.base, k.name) {
-			s = append(s, m)
-		}
-	}
-	return strings.Join(s, "+")
+	return strings.Join(append([]string{r.base}, r.mods...), "+")
 }
 
 // Route implements Distribution.
@@ -96,9 +98,7 @@ func (r *recipe) Route(p plan.Problem, seed uint64) ([]Routing, error) {
 	}
 	r.draw(b, f)
 	for _, e := range r.edits {
-		if err := e(b); err != nil {
-			return nil, err
-		}
+		e(b)
 	}
 	for len(b.ranks) < p.Ranks { // replicated tokens
 		b.ranks = append(b.ranks, b.ranks[0])
@@ -108,18 +108,19 @@ func (r *recipe) Route(p plan.Problem, seed uint64) ([]Routing, error) {
 
 // batch makes the empty routing.
 func (r *recipe) batch(p plan.Problem, seed uint64) (*batch, error) {
-	b := &batch{site: site{Problem: p, seed: seed, size: make([]int, p.Ranks)}}
+	drawn := p.Ranks
+	if p.SkipA2A {
+		drawn = 1 // tokens are replicated
+	}
+	b := &batch{site: site{Problem: p, seed: seed, size: make([]int, drawn)}, step: r.step}
 	for i := range b.size {
 		b.size[i] = p.Tokens
 	}
 	if r.sizes != nil {
 		var err error
-		if b.size, err = r.sizes(p, seed); err != nil {
+		if b.size, err = r.sizes(p.Tokens, drawn, seed); err != nil {
 			return nil, err
 		}
-	}
-	if p.SkipA2A {
-		b.size = b.size[:1]
 	}
 	if n := len(b.size) * p.Tokens * p.TopK; n > maxSelections {
 		return nil, fmt.Errorf("tokens: %d ranks of %d with top-k %d are %d selections, the bound is %d; use fewer tokens",

@@ -36,11 +36,16 @@ func (r *rng) float() float64 {
 
 // perm is a uniform permutation of 0 to n-1.
 func (r *rng) perm(n int) []int32 {
+	p := newIdentity(n)
+	shuffle(r, p)
+	return p
+}
+
+func newIdentity(n int) []int32 {
 	p := make([]int32, n)
 	for i := range p {
 		p[i] = int32(i)
 	}
-	shuffle(r, p)
 	return p
 }
 

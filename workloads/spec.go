@@ -47,43 +47,78 @@ func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return nil, fmt.Errorf("routing %.40q...: longer than %d bytes", spec, maxSpec)
 	}
-	parts := strings.Split(spec, "+")
-	r := &recipe{gate: softmax, mods: map[string]string{}}
-	canon, err := r.add(parts[0], kinds())
+	base, rest, _ := strings.Cut(spec, "+")
+	r := &recipe{gate: softmax}
+	first, err := parseItem(base, kinds())
+	if err == nil {
+		r.base = first.spell()
+		err = first.build(r)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("routing %q: %w", spec, err)
 	}
-	r.base = canon
-	for _, part := range parts[1:] {
-		if _, err := r.add(part, modifiers()); err != nil {
-			return nil, fmt.Errorf("routing %q: %w", spec, err)
-		}
+	if rest == "" && !strings.HasSuffix(spec, "+") {
+		return r, nil
+	}
+	if err := r.modify(first.name, strings.Split(rest, "+")); err != nil {
+		return nil, fmt.Errorf("routing %q: %w", spec, err)
 	}
 	return r, nil
 }
 
-// add parses one item and lets its kind change r. It returns the canonical
-// spelling of the item.
-func (r *recipe) add(item string, known []kind) (string, error) {
-	name, rest, hasArgs := strings.Cut(item, ":")
+// modify applies modifiers in canonical order, whatever order they came in.
+func (r *recipe) modify(base string, parts []string) error {
+	known := modifiers()
+	given := make([]*item, len(known))
+	for _, part := range parts {
+		it, err := parseItem(part, known)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(known, func(k kind) bool { return k.name == it.name })
+		if given[i] != nil || it.name == base {
+			return fmt.Errorf("%s is given twice", it.name)
+		}
+		given[i] = &it
+	}
+	for _, it := range given {
+		if it == nil {
+			continue
+		}
+		if err := it.build(r); err != nil {
+			return err
+		}
+		if it.name != "softmax" { // the default goes without saying
+			r.mods = append(r.mods, it.spell())
+		}
+	}
+	return nil
+}
+
+// item is a kind with its arguments.
+type item struct {
+	kind
+	args args
+}
+
+func parseItem(s string, known []kind) (item, error) {
+	name, rest, given := strings.Cut(s, ":")
 	i := slices.IndexFunc(known, func(k kind) bool { return k.name == name })
 	if i < 0 {
-		return "", fmt.Errorf("unknown name %.40q, did you mean %s?", name, nearest(name, kindNames(known)))
+		return item{}, fmt.Errorf("unknown name %.40q, did you mean %s?", name, nearest(name, kindNames(known)))
 	}
-	k := known[i]
-	a, err := k.parse(rest, hasArgs)
+	a, err := known[i].parse(rest, given)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
+		return item{}, fmt.Errorf("%s: %w", name, err)
 	}
-	canon := k.spell(a)
-	if _, twice := r.mods[name]; twice {
-		return "", fmt.Errorf("%s is given twice", name)
+	return item{known[i], a}, nil
+}
+
+func (it item) build(r *recipe) error {
+	if err := it.kind.build(it.args, r); err != nil {
+		return fmt.Errorf("%s: %w", it.name, err)
 	}
-	r.mods[name] = canon
-	if err := k.build(a, r); err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	return canon, nil
+	return nil
 }
 
 func kindNames(ks []kind) []string {
@@ -129,7 +164,7 @@ func (k kind) parseArg(i int, f string, a *args) error {
 		if i > 0 || !slices.Contains(k.aims, key) {
 			return fmt.Errorf("cannot be given %.20q; known: %s", key, strings.Join(append([]string{p.name}, k.aims...), ", "))
 		}
-		a.aim, p, f = key, aimParam(key), value
+		a.aim, p, f = key, findAim(key).param, value
 	} else if ok {
 		f = value
 	}
@@ -144,18 +179,19 @@ func (k kind) parseArg(i int, f string, a *args) error {
 	return nil
 }
 
-// spell is the canonical spelling of an item.
-func (k kind) spell(a args) string {
-	var b strings.Builder
-	b.WriteString(k.name)
-	if k.file {
-		return k.name + ":" + a.file
+// spell is the canonical spelling.
+func (it item) spell() string {
+	a := it.args
+	if it.file {
+		return it.name + ":" + a.file
 	}
-	for i, p := range k.params {
+	var b strings.Builder
+	b.WriteString(it.name)
+	for i, p := range it.params {
 		switch {
 		case math.IsNaN(a.v[i]):
 		case i == 0 && a.aim != "":
-			fmt.Fprintf(&b, ":%s=%s", a.aim, aimParam(a.aim).format(a.v[i]))
+			fmt.Fprintf(&b, ":%s=%s", a.aim, findAim(a.aim).format(a.v[i]))
 		default:
 			b.WriteString(":" + p.format(a.v[i]))
 		}

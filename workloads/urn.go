@@ -1,6 +1,9 @@
 package workloads
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // urn draws experts one after another, each with a chance proportional to its
 // weight among those not yet drawn (successive sampling, Plackett-Luce).
@@ -8,15 +11,16 @@ import "math/bits"
 // machines.
 type urn struct {
 	weight []uint64
+	start  []uint64 // sums of the weights before
 	total  uint64
 	keep   []uint64 // Walker's alias table (Vose 1991): keep a column at x below keep,
 	alias  []int32  // else take its alias
 }
 
-// patience is how many draws of already drawn experts lead to a search through
+// patience is how many draws of already drawn experts lead to a search among
 // the rest. Both ways have the same law: a refused draw says nothing about the
 // experts that remain.
-const patience = 12
+const patience = 3
 
 // newUrn takes positive weights; the least is 2^-40 of the largest.
 func newUrn(w []float64) *urn {
@@ -24,9 +28,11 @@ func newUrn(w []float64) *urn {
 	for _, v := range w {
 		top = max(top, v)
 	}
-	u := &urn{weight: make([]uint64, len(w)), keep: make([]uint64, len(w)), alias: make([]int32, len(w))}
+	n := len(w)
+	u := &urn{weight: make([]uint64, n), start: make([]uint64, n), keep: make([]uint64, n), alias: make([]int32, n)}
 	for i, v := range w {
 		u.weight[i] = max(1, uint64(v/top*(1<<40)))
+		u.start[i] = u.total
 		u.total += u.weight[i]
 	}
 	u.build()
@@ -84,21 +90,54 @@ func (u *urn) one(r *rng) int32 {
 	return u.alias[i]
 }
 
-// rest draws from the experts not in drawn.
+// rest draws from the experts not in drawn: a point on the line of all weights,
+// moved on past each drawn expert that lies before it.
 func (u *urn) rest(r *rng, drawn []int32) int32 {
+	var sorted [32]int32
+	d := sorted[:copy(sorted[:], drawn)]
+	slices.Sort(d)
 	left := u.total
-	for _, e := range drawn {
+	for _, e := range d {
 		left -= u.weight[e]
 	}
 	x, _ := bits.Mul64(r.next(), left)
-	for e, w := range u.weight {
-		if contains(drawn, int32(e)) {
-			continue
+	for _, e := range d {
+		if x >= u.start[e] {
+			x += u.weight[e]
 		}
-		if x < w {
-			return int32(e)
-		}
-		x -= w
 	}
-	panic("workloads: urn: weights do not add up")
+	i, found := slices.BinarySearch(u.start, x)
+	if !found {
+		i--
+	}
+	return int32(i)
+}
+
+// shares estimates how often each expert is among k. It draws, but counts
+// chances instead of outcomes: each step adds to every expert not yet drawn
+// its chance of being next (Rao-Blackwell), which leaves little noise.
+func (u *urn) shares(k int) []float64 {
+	const tokens = 2048
+	r, dst := newRNG(1), make([]int32, k)
+	perWeight := 0.0                         // sum over tokens and steps of 1/weight left
+	missed := make([]float64, len(u.weight)) // the part of it after an expert was drawn
+	for range tokens {
+		u.draw(r, 0, dst)
+		left, sum := u.total, 0.0
+		at := make([]float64, 0, 32)
+		for _, e := range dst {
+			sum += 1 / float64(left)
+			at = append(at, sum)
+			left -= u.weight[e]
+		}
+		perWeight += sum
+		for i, e := range dst {
+			missed[e] += sum - at[i]
+		}
+	}
+	out := make([]float64, len(u.weight))
+	for e, w := range u.weight {
+		out[e] = float64(float64(w)*(perWeight-missed[e])) / tokens
+	}
+	return out
 }

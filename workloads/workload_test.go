@@ -28,7 +28,7 @@ func mustNew(t testing.TB, spec string, p plan.Problem, seed uint64) *Workload {
 // The figures that the project promises: 8 ranks x 8192 tokens x top-8 of 256
 // under 100 ms on two cores, and 5 million selections a second a core.
 func BenchmarkRoute(b *testing.B) {
-	for _, spec := range []string{"uniform", "zipf:1.0", "zipf:3.0"} {
+	for _, spec := range []string{"uniform", "balanced", "grouped", "zipf:1.0", "zipf:3.0", "powerlaw", "lognormal", "dirichlet", "khot", "hotrank", "one", "local", "masked", "ragged", "zipf:1.0+eplb:32", "uniform+sigmoid", "lognormal:gini=0.25", "dirichlet:effective=64", "zipf:gini=0.3", "powerlaw:gini=0.5"} {
 		b.Run(spec, func(b *testing.B) {
 			for b.Loop() {
 				mustNew(b, spec, v3(8192), 1)

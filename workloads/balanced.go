@@ -1,0 +1,63 @@
+package workloads
+
+var balancedKind = kind{
+	name: "balanced", doc: "random, yet every expert is visited equally often to within one over all ranks",
+	build: func(_ args, r *recipe) error { r.law = balanced{}; return nil },
+}
+
+type balanced struct{}
+
+func (balanced) prepare(s site) (filler, error) {
+	return dealer{experts: s.Experts, seed: s.seed}, nil
+}
+
+// dealer deals a shuffled pack of all experts round the tokens of all ranks,
+// and shuffles anew only when pack and token end together: a token that takes
+// its cards from the end and the beginning of one shuffle has no card twice.
+type dealer struct {
+	experts int
+	seed    uint64
+}
+
+func (d dealer) fill(_ *rng, c chunk) {
+	cycle := d.experts / gcd(d.experts, c.k) // tokens between shuffles
+	var pack []int32
+	for i := range len(c.ids) / c.k {
+		round, at := (c.total+i)/cycle, (c.total+i)%cycle
+		if pack == nil || at == 0 {
+			pack = newRNG(d.seed, uint64(round)).perm(d.experts)
+		}
+		for j := range c.k {
+			c.ids[i*c.k+j] = pack[(at*c.k+j)%d.experts]
+		}
+	}
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+var roundrobinKind = kind{
+	name: "roundrobin", doc: "selection i of all ranks' tokens in order goes to expert i mod experts",
+	build: func(_ args, r *recipe) error { r.law = roundrobin{}; return nil },
+}
+
+type roundrobin struct{}
+
+func (roundrobin) prepare(s site) (filler, error) { return counter(s.Experts), nil }
+
+// counter is the number of experts it counts up to.
+type counter int
+
+func (n counter) fill(_ *rng, c chunk) {
+	e := c.total * c.k % int(n)
+	for i := range c.ids {
+		c.ids[i] = int32(e)
+		if e++; e == int(n) {
+			e = 0
+		}
+	}
+}

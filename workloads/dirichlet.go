@@ -1,0 +1,53 @@
+package workloads
+
+import "math"
+
+var dirichletKind = kind{
+	name:   "dirichlet",
+	doc:    "loads are one draw of a symmetric Dirichlet distribution of concentration alpha",
+	params: []param{{name: "alpha", min: 0.02, max: 1000, def: 1}},
+	aims:   []string{"effective", "gini", "maxmean"},
+	build: func(a args, r *recipe) error {
+		f := family{load: dirichlet, param: param{name: "alpha", min: 0.02, max: 1000}, x: a.v[0], aim: a.aim, fixed: true}
+		if a.aim != "" { // alpha spans decades: bisect its logarithm
+			f.load = func(s site, x float64) ([]float64, error) { return dirichlet(s, exp(x)) }
+			f.param.min, f.param.max = ln(0.02), ln(1000)
+		}
+		r.law = f
+		return nil
+	},
+}
+
+// dirichlet is n gamma variates up to their sum. The seed draws the same
+// random numbers for every alpha, so that solving for alpha sees no noise.
+func dirichlet(s site, alpha float64) ([]float64, error) {
+	load := make([]float64, s.Experts)
+	for e := range load {
+		load[e] = gamma(newRNG(s.seed, keyPopularity, uint64(e)), alpha)
+	}
+	return load, nil
+}
+
+// gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26,
+// 2000), below 1 boosted by u^(1/alpha). Zero is kept off: a load of nothing
+// has no logarithm.
+func gamma(r *rng, alpha float64) float64 {
+	boost := 1.0
+	if alpha < 1 {
+		boost = pow(r.float(), 1/alpha)
+		alpha++
+	}
+	d := alpha - 1.0/3
+	c := 1 / math.Sqrt(9*d)
+	for {
+		z := quantile(r.float())
+		v := 1 + float64(c*z)
+		if v <= 0 {
+			continue
+		}
+		v = v * v * v
+		if ln(r.float()) < float64(z*z/2)+d-float64(d*v)+float64(d*ln(v)) {
+			return max(float64(d*v)*boost, 1e-12)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package workloads
+
+import (
+	"iter"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+var driftKind = kind{
+	name: "drift",
+	doc:  "step s of a sequence in which, every h steps, half of the experts hand their popularity to others",
+	params: []param{
+		{name: "h", min: 0.1, max: 1e6, def: 16},
+		{name: "step", min: 0, max: 10_000, def: 0, whole: true},
+	},
+	build: func(a args, r *recipe) error {
+		h, step := a.v[0], a.int(1)
+		r.step = uint64(step)
+		r.edits = append(r.edits, func(b *batch) { drift(b, h, step) })
+		return nil
+	},
+}
+
+// drift renames experts. At step 0 nobody has moved.
+func drift(b *batch, h float64, step int) {
+	name := moved(b.Experts, h, step, b.seed)
+	parallel(len(b.ranks), func(rank int) {
+		for i, e := range b.ranks[rank].Experts {
+			if e >= 0 {
+				b.ranks[rank].Experts[i] = name[e]
+			}
+		}
+	})
+}
+
+// moved is who has the place of each expert after some steps: at every step
+// each place is exchanged with another with a chance such that half of the
+// places are as they were after h steps, but for returns.
+func moved(n int, h float64, step int, seed uint64) []int32 {
+	name := newIdentity(n)
+	if n < 2 {
+		return name
+	}
+	chance := exchange(pow(2, -1/h))
+	r := newRNG(seed, 5)
+	for range step {
+		for i := range name {
+			if r.float() < chance {
+				j := (i + 1 + r.below(n-1)) % n
+				name[i], name[j] = name[j], name[i]
+			}
+		}
+	}
+	return name
+}
+
+// exchange solves (1-c) e^-c = keep: a place stays when it neither starts an
+// exchange nor is picked by one of the n others, a Poisson count of mean c.
+func exchange(keep float64) float64 {
+	lo, hi := 0.0, 1.0
+	for range 50 {
+		if c := (lo + hi) / 2; (1-c)*exp(-c) > keep {
+			lo = c
+		} else {
+			hi = c
+		}
+	}
+	return lo
+}
+
+// Sequence yields the workloads of steps 0 to n-1 of a routing whose popular
+// experts move with half-life h, in steps. Each step draws its tokens anew;
+// its Spec has the modifier drift, so that a step can be made again alone.
+func Sequence(spec string, h float64, n int, p plan.Problem, seed uint64) iter.Seq2[*Workload, error] {
+	return func(yield func(*Workload, error) bool) {
+		for step := range n {
+			half := driftKind.params[0].format(h)
+			d, err := Parse(spec + "+drift:" + half + ":" + driftKind.params[1].format(float64(step)))
+			var w *Workload
+			if err == nil {
+				w, err = New(d, p, seed)
+			}
+			if !yield(w, err) || err != nil {
+				return
+			}
+		}
+	}
+}

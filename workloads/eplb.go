@@ -1,0 +1,105 @@
+package workloads
+
+import (
+	"cmp"
+	"slices"
+)
+
+var eplbKind = kind{
+	name:   "eplb",
+	doc:    "r redundant experts replicate the hottest; slots are packed onto ranks by load (DeepSeek EPLB); the problem gets r experts more",
+	params: []param{{name: "r", min: 0, max: 65535, def: 32, whole: true}},
+	build: func(a args, r *recipe) error {
+		r.extra = a.int(0)
+		extra := r.extra
+		r.edits = append(r.edits, func(b *batch) { rebalance(b, extra) })
+		return nil
+	},
+}
+
+// rebalance renames the experts of a drawn batch to the slots of a placement
+// made for the loads of that very batch: the best case of a balancer, which in
+// life sees the past. A replicated expert's selections take its slots in turn
+// by chance. Without groups, so on one node.
+func rebalance(b *batch, extra int) {
+	load := make([]int64, b.Experts)
+	for _, rt := range b.ranks {
+		for _, e := range rt.Experts {
+			if e >= 0 {
+				load[e]++
+			}
+		}
+	}
+	slot := pack(replicate(load, extra), b.Ranks)
+	parallel(len(b.ranks), func(rank int) {
+		r := newRNG(b.seed, b.step, uint64(rank), 6)
+		ids := b.ranks[rank].Experts
+		for i, e := range ids {
+			if e < 0 {
+				continue
+			}
+			s := slot[e]
+			ids[i] = s[0]
+			if len(s) > 1 {
+				ids[i] = s[r.below(len(s))]
+			}
+		}
+	})
+}
+
+// replica is an expert that one slot will hold.
+type replica struct {
+	expert int
+	load   float64 // its part of the expert's load
+}
+
+// replicate gives each redundant slot to the expert whose replicas then carry
+// most.
+func replicate(load []int64, extra int) []replica {
+	copies := make([]int, len(load))
+	for e := range copies {
+		copies[e] = 1
+	}
+	for range extra {
+		hot := 0
+		for e := range load {
+			if load[e]*int64(copies[hot]) > load[hot]*int64(copies[e]) {
+				hot = e
+			}
+		}
+		copies[hot]++
+	}
+	var out []replica
+	for e, n := range copies {
+		for range n {
+			out = append(out, replica{e, float64(load[e]) / float64(n)})
+		}
+	}
+	return out
+}
+
+// pack puts the replicas, heaviest first, onto the rank with the least load
+// that has a slot free, each rank holding equally many. It returns the slots
+// of every expert.
+func pack(rs []replica, ranks int) [][]int32 {
+	slices.SortStableFunc(rs, func(a, b replica) int { return cmp.Compare(b.load, a.load) })
+	experts := 0
+	for _, r := range rs {
+		experts = max(experts, r.expert+1)
+	}
+	per := len(rs) / ranks
+	load, used := make([]float64, ranks), make([]int, ranks)
+	slot := make([][]int32, experts)
+	for _, r := range rs {
+		to := -1
+		for i := range ranks {
+			if used[i] < per && (to < 0 || load[i] < load[to]) {
+				to = i
+			}
+		}
+		slot[r.expert] = append(slot[r.expert], int32(to*per+used[to]))
+		load[to] += r.load
+		used[to]++
+	}
+	return slot
+}

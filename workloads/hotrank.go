@@ -1,0 +1,31 @@
+package workloads
+
+import "fmt"
+
+var hotrankKind = kind{
+	name:   "hotrank",
+	doc:    "rank 0 is visited r times as often as the mean rank (DeepEP's hot rank ratio)",
+	params: []param{{name: "r", min: 0, max: 1024, def: 2}},
+	build: func(a args, r *recipe) error {
+		ratio := a.v[0]
+		r.law = family{load: func(s site, _ float64) ([]float64, error) { return hotrank(s, ratio) }, fixed: true}
+		return nil
+	},
+}
+
+func hotrank(s site, r float64) ([]float64, error) {
+	most := min(float64(s.Ranks), float64(s.Experts)/float64(s.TopK))
+	if r > most {
+		return nil, fmt.Errorf("hotrank: r is %v, top-%d of %d experts on %d ranks allows %.4g", r, s.TopK, s.Experts, s.Ranks, most)
+	}
+	local := s.LocalExperts()
+	high := r * float64(s.TopK) / float64(s.Experts)
+	low := 0.0
+	if s.Ranks > 1 {
+		low = (float64(s.TopK) - float64(high*float64(local))) / float64(s.Experts-local)
+	}
+	if low > 1 || s.Ranks == 1 && r < 1 {
+		return nil, fmt.Errorf("hotrank: r is %v, the other experts cannot take the rest of top-%d; use r of at least 1", r, s.TopK)
+	}
+	return twoLevels(s.Experts, local, high, low), nil
+}

@@ -1,0 +1,22 @@
+package workloads
+
+import "fmt"
+
+var oneKind = kind{
+	name:   "one",
+	doc:    "a fraction f of the tokens visit one expert; the other selections are even",
+	params: []param{{name: "f", min: 0, max: 1, def: 0.9}},
+	build: func(a args, r *recipe) error {
+		f := a.v[0]
+		r.law = family{load: func(s site, _ float64) ([]float64, error) { return one(s, f) }}
+		return nil
+	},
+}
+
+func one(s site, f float64) ([]float64, error) {
+	others, left := s.Experts-1, float64(s.TopK)-f
+	if left > float64(others) {
+		return nil, fmt.Errorf("one: top-%d of %d experts leaves none out; f must be at least %v", s.TopK, s.Experts, s.TopK-others)
+	}
+	return twoLevels(s.Experts, 1, f, left/float64(max(others, 1))), nil
+}

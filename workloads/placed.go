@@ -1,0 +1,61 @@
+package workloads
+
+import "fmt"
+
+// placed laws pick evenly from the experts of certain ranks.
+
+var localKind = kind{
+	name: "local", doc: "every token stays on its own rank: nothing crosses the wire, the lower bound",
+	build: func(_ args, r *recipe) error { r.law = local{}; return nil },
+}
+
+type local struct{}
+
+func (local) prepare(s site) (filler, error) {
+	n := s.LocalExperts()
+	if s.TopK > n {
+		return nil, fmt.Errorf("local: top-%d distinct experts do not fit the %d of a rank; use fewer ranks or a smaller top-k", s.TopK, n)
+	}
+	return eachToken(func(r *rng, rank int, dst []int32) { subset(r, rank*n, rank*n+n, dst) }), nil
+}
+
+var remoteKind = kind{
+	name: "remote", doc: "no token stays on its own rank",
+	build: func(_ args, r *recipe) error { r.law = remote{}; return nil },
+}
+
+type remote struct{}
+
+func (remote) prepare(s site) (filler, error) {
+	n := s.LocalExperts()
+	if s.TopK > s.Experts-n {
+		return nil, fmt.Errorf("remote: top-%d distinct experts do not fit the %d of other ranks; use more ranks or a smaller top-k", s.TopK, s.Experts-n)
+	}
+	return eachToken(func(r *rng, rank int, dst []int32) {
+		subset(r, 0, s.Experts-n, dst)
+		for i, e := range dst { // numbered as if the own rank were not there
+			if int(e) >= rank*n {
+				dst[i] += int32(n)
+			}
+		}
+	}), nil
+}
+
+var all2oneKind = kind{
+	name: "all2one", doc: "every token visits the experts of one rank",
+	params: []param{{name: "rank", min: 0, max: 1023, def: 0, whole: true}},
+	build:  func(a args, r *recipe) error { r.law = all2one(a.int(0)); return nil },
+}
+
+type all2one int
+
+func (a all2one) prepare(s site) (filler, error) {
+	n := s.LocalExperts()
+	switch {
+	case int(a) >= s.Ranks:
+		return nil, fmt.Errorf("all2one: rank is %d, the problem has %d ranks", int(a), s.Ranks)
+	case s.TopK > n:
+		return nil, fmt.Errorf("all2one: top-%d distinct experts do not fit the %d of a rank; use fewer ranks or a smaller top-k", s.TopK, n)
+	}
+	return eachToken(func(r *rng, _ int, dst []int32) { subset(r, int(a)*n, int(a)*n+n, dst) }), nil
+}

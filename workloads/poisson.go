@@ -1,0 +1,169 @@
+package workloads
+
+import (
+	"math"
+	"slices"
+)
+
+// poisson draws sets of exactly k experts in which expert e appears with a
+// given probability share[e], and which are as random as that allows:
+// conditional Poisson sampling (Chen, Dempster and Liu, Biometrika 81, 1994).
+// Drawing one after another by weight, as urn does, cannot give chosen shares;
+// systematic sampling can, but pairs experts up in patterns.
+type poisson struct {
+	k      int
+	always []int32     // share 1: in every set
+	order  []int32     // the other experts, as tail counts them
+	tail   [][]float64 // [j][i]: sum over j-subsets of order[i:] of the product of their odds
+}
+
+// certain is the share from which an expert counts as always chosen; its odds
+// would no longer be numbers one can add to others.
+const certain = 1 - 1e-9
+
+// newPoisson calibrates. Shares lie in [0, 1] and sum to k.
+func newPoisson(share []float64, k int) *poisson {
+	p := &poisson{k: k}
+	var want []float64
+	for e, s := range share {
+		switch {
+		case s >= certain:
+			p.always = append(p.always, int32(e))
+		case s > 0:
+			p.order = append(p.order, int32(e))
+			want = append(want, s)
+		}
+	}
+	p.tail = tails(calibrate(want, k-len(p.always)), k-len(p.always))
+	return p
+}
+
+// calibrate finds odds whose sets of k have the shares want. Each round
+// multiplies an expert's odds by how far its share is off, in odds. Where few
+// experts share few places they answer for each other and a full step
+// overshoots: half steps converge there.
+func calibrate(want []float64, k int) []float64 {
+	odds := make([]float64, len(want))
+	for i, s := range want {
+		odds[i] = s / (1 - s)
+	}
+	before, step := math.Inf(1), 1.0
+	for range 100 {
+		got := inclusion(odds, k)
+		worst := 0.0
+		for i, s := range want {
+			worst = max(worst, math.Abs(got[i]/s-1))
+		}
+		if worst < 1e-9 {
+			break
+		}
+		if worst > before/2 {
+			step = 0.5
+		}
+		before = worst
+		for i, s := range want {
+			odds[i] *= pow(s*(1-got[i])/((1-s)*got[i]), step)
+		}
+	}
+	return odds
+}
+
+// inclusion is the share of each expert in sets of k drawn with these odds.
+func inclusion(odds []float64, k int) []float64 {
+	t := tails(odds, k)
+	head := make([]float64, k+1) // elementary symmetric sums of odds[:i]
+	head[0] = 1
+	out := make([]float64, len(odds))
+	for i, w := range odds {
+		sum := 0.0
+		for j := range k {
+			sum += float64(head[j] * t[k-1-j][i+1])
+		}
+		out[i] = float64(w*sum) / t[k][0]
+		for j := k; j > 0; j-- {
+			head[j] += float64(w * head[j-1])
+		}
+	}
+	return out
+}
+
+// tails are the elementary symmetric sums of every suffix of odds, [0..k][0..n].
+func tails(odds []float64, k int) [][]float64 {
+	n := len(odds)
+	t := make([][]float64, k+1)
+	for j := range t {
+		t[j] = make([]float64, n+1)
+	}
+	for i := n; i >= 0; i-- {
+		t[0][i] = 1
+		for j := 1; j <= k && i < n; j++ {
+			t[j][i] = t[j][i+1] + float64(odds[i]*t[j-1][i+1])
+		}
+	}
+	return t
+}
+
+// draw fills dst with a set in random order.
+func (p *poisson) draw(r *rng, _ int, dst []int32) {
+	n := copy(dst, p.always)
+	at := 0
+	for j := p.k - n; j > 0; j-- {
+		// Nobody of order[at:i] is chosen with probability t[i]/t[at], so
+		// the next one is where that falls below a uniform number.
+		t := p.tail[j]
+		cut := float64(r.float() * t[at])
+		at += firstBelow(t[at+1:len(t)-j+1], cut)
+		dst[n] = p.order[at]
+		n, at = n+1, at+1
+	}
+	shuffle(r, dst)
+}
+
+// firstBelow is the first index of the descending s whose value is below cut,
+// or the last index when rounding leaves none.
+func firstBelow(s []float64, cut float64) int {
+	lo, hi := 0, len(s)-1
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		if s[mid] < cut {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
+}
+
+// shares scales loads to sum to k with none above 1: what a hot expert cannot
+// take, because a token visits it at most once, goes to the others in
+// proportion.
+func shares(load []float64, k int) []float64 {
+	out := slices.Clone(load)
+	full := make([]bool, len(load))
+	for left := float64(k); ; {
+		sum := 0.0
+		for e, v := range load {
+			if !full[e] {
+				sum += v
+			}
+		}
+		over := false
+		for e, v := range load {
+			if full[e] {
+				continue
+			}
+			if out[e] = float64(v/sum) * left; out[e] >= 1 {
+				out[e], full[e], over = 1, true, true
+			}
+		}
+		if !over {
+			return out
+		}
+		left = float64(k)
+		for _, f := range full {
+			if f {
+				left--
+			}
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package workloads
+
+import "math"
+
+var powerlawKind = kind{
+	name: "powerlaw",
+	doc:  "loads are the quantiles of a density x^-a on 1 to span; span is 0.8 of all tokens unless given",
+	params: []param{
+		{name: "a", min: 0, max: 8, def: 1.01},
+		{name: "span", min: 1, max: 1e9, open: true},
+	},
+	aims: []string{"gini", "maxmean", "effective"},
+	build: func(a args, r *recipe) error {
+		span := a.v[1]
+		load := func(s site, x float64) ([]float64, error) { return powerlaw(s, x, span), nil }
+		r.law = family{load: load, param: param{name: "a", max: 8}, x: a.v[0], aim: a.aim}
+		return nil
+	},
+}
+
+// powerlaw follows aiconfigurator, which draws the loads of experts from this
+// density and takes 1 to 0.8 of the tokens, or 0.01 to 2 where there are fewer
+// selections than experts. Quantiles replace its draws.
+func powerlaw(s site, a, span float64) []float64 {
+	if math.IsNaN(span) {
+		tokens := 0
+		for _, n := range s.size {
+			tokens += n
+		}
+		span = max(1, 0.8*float64(tokens))
+		if tokens*s.TopK <= s.Experts {
+			span = 200
+		}
+	}
+	load := make([]float64, s.Experts)
+	for j := range load {
+		load[j] = bounded((float64(j)+0.5)/float64(len(load)), a, span)
+	}
+	return load
+}
+
+// bounded is the quantile at u of the density x^-a on [1, span].
+func bounded(u, a, span float64) float64 {
+	if math.Abs(a-1) < 1e-9 {
+		return pow(span, u)
+	}
+	end := pow(span, 1-a)
+	return pow(float64((end-1)*u)+1, 1/(1-a))
+}

@@ -1,0 +1,53 @@
+package workloads
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// raggedKind is both a distribution, uniform over ranks of different sizes,
+// and a modifier of any other.
+var raggedKind = kind{
+	name: "ragged",
+	doc:  "tokens per rank differ: one rank has min, one max, the others between; max is the problem's token count unless given",
+	params: []param{
+		{name: "min", min: 0, max: plan.MaxTokens, def: 0, whole: true},
+		{name: "max", min: 0, max: plan.MaxTokens, whole: true, open: true},
+	},
+	build: func(a args, r *recipe) error {
+		if a.v[1] < a.v[0] {
+			return fmt.Errorf("max: %v is below min, %v", a.v[1], a.v[0])
+		}
+		lo, hi := a.int(0), a.v[1]
+		r.orUniform()
+		r.sizes = func(most, ranks int, seed uint64) ([]int, error) {
+			if !math.IsNaN(hi) && int(hi) > most {
+				return nil, fmt.Errorf("ragged: max is %v, the problem has %d tokens per rank; raise --tokens or leave max out", hi, most)
+			}
+			if !math.IsNaN(hi) {
+				most = int(hi)
+			}
+			return ragged(newRNG(seed, 4), ranks, lo, most)
+		}
+		return nil
+	},
+}
+
+// ragged draws token counts in [lo, hi]. A single rank has hi.
+func ragged(r *rng, ranks, lo, hi int) ([]int, error) {
+	if lo > hi {
+		return nil, fmt.Errorf("ragged: min is %d, the problem has %d tokens per rank", lo, hi)
+	}
+	size := make([]int, ranks)
+	for i := range size {
+		size[i] = lo + r.below(hi-lo+1)
+	}
+	size[0] = hi
+	if ranks > 1 {
+		size[1] = lo
+	}
+	shuffle(r, size)
+	return size, nil
+}

@@ -195,7 +195,9 @@ func (l *loader) checkObject(v reflect.Value, names []string, seen []int) error 
 }
 
 // squash makes the flag spelling of a field (topk) equal to its JSON name.
-func squash(name string) string { return strings.NewReplacer("_", "", "-", "").Replace(name) }
+func squash(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "_", ""), "-", "")
+}
 
 // minRow is below the shortest JSON that a whole row can have, its field names
 // alone; it bounds the memory that a list of rows may ask for.

@@ -1,0 +1,280 @@
+package reports
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// ConfirmStage is the stage whose rounds were measured after the choice was
+// made, so that a candidate chosen for its luck is not flattered by it.
+const ConfirmStage = "confirm"
+
+// aaStage times the default against its twin; nobody else takes part.
+const aaStage = "aa"
+
+// Case is all that a run knows of one problem under one routing.
+type Case struct {
+	Problem plan.Problem
+	Routing string
+	Seed    uint64
+	Entries []*Entry  // with times first, by median; equals by key
+	AA      *AA       // nil when it was not measured
+	Load    *Workload // what the routing drew, nil when unknown
+}
+
+// Entry is one configuration of a case with everything measured of it.
+type Entry struct {
+	Config plan.Config
+	Key    string // Config.Key
+	Role   Role
+	Status kernels.Status // the first that is not ok
+	Reason string         // why it is not ok
+	Clock  string
+	Fresh  bool          // Times are from confirmation
+	Times  []float64     // seconds of each deciding round, the slowest rank's
+	rounds []roundID     // of Times
+	Median stat.Interval // seconds
+	Blocks []*Result     // oldest first
+}
+
+// roundID names a round: equal ones were measured side by side.
+type roundID struct {
+	stage string
+	round int
+}
+
+// caseID tells cases apart.
+type caseID struct {
+	problem plan.Problem
+	routing string
+	seed    uint64
+}
+
+// Cases sorts a log into cases, in the order of op, format, shape, routing and
+// tokens; routings come in the order of their first appearance.
+func Cases(run *Run, results []Result) []*Case {
+	byID := map[caseID]*caseBuilder{}
+	routings := map[string]int{}
+	var cases []*Case
+	for i := range results {
+		r := &results[i]
+		id := caseID{r.Problem, r.Routing, r.Seed}
+		b := byID[id]
+		if b == nil {
+			if _, ok := routings[r.Routing]; !ok {
+				routings[r.Routing] = len(routings)
+			}
+			b = &caseBuilder{Case: &Case{Problem: r.Problem, Routing: r.Routing, Seed: r.Seed}, entries: map[string]*Entry{}}
+			byID[id] = b
+			cases = append(cases, b.Case)
+		}
+		b.add(r)
+	}
+	for _, c := range cases {
+		c.finish(run)
+	}
+	slices.SortStableFunc(cases, func(a, b *Case) int {
+		return cmp.Or(compareShape(a.Problem, b.Problem), cmp.Compare(routings[a.Routing], routings[b.Routing]),
+			cmp.Compare(a.Problem.Tokens, b.Problem.Tokens), cmp.Compare(a.Problem.MaxTokens, b.Problem.MaxTokens), cmp.Compare(a.Seed, b.Seed))
+	})
+	return cases
+}
+
+// compareShape orders problems by everything but their token counts.
+func compareShape(a, b plan.Problem) int {
+	a.Tokens, a.MaxTokens, b.Tokens, b.MaxTokens = 0, 0, 0, 0
+	return cmp.Or(
+		cmp.Compare(slices.Index(plan.Ops(), a.Op), slices.Index(plan.Ops(), b.Op)),
+		cmp.Compare(slices.Index(plan.Formats(), a.Dispatch), slices.Index(plan.Formats(), b.Dispatch)),
+		cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Hidden, b.Hidden), cmp.Compare(a.Key(), b.Key()))
+}
+
+type caseBuilder struct {
+	*Case
+	entries map[string]*Entry // by key; the twin and each peer apart
+}
+
+func (b *caseBuilder) add(r *Result) {
+	key := r.Config.Key()
+	id := key
+	if r.Role == Twin || r.Role == Peer {
+		id = string(r.Role) + " " + key
+	}
+	e := b.entries[id]
+	if e == nil {
+		e = &Entry{Config: r.Config, Key: key, Role: r.Role, Status: kernels.OK}
+		b.entries[id] = e
+		b.Entries = append(b.Entries, e)
+	}
+	if e.Role == Candidate {
+		e.Role = r.Role
+	}
+	if r.Status != kernels.OK && e.Status == kernels.OK {
+		e.Status, e.Reason = r.Status, r.Reason
+	}
+	if r.Clock != "" {
+		e.Clock = r.Clock
+	}
+	e.Blocks = append(e.Blocks, r)
+}
+
+// finish computes what follows from the blocks.
+func (c *Case) finish(run *Run) {
+	for _, e := range c.Entries {
+		e.decide()
+	}
+	slices.SortStableFunc(c.Entries, func(a, b *Entry) int {
+		if a.OK() != b.OK() {
+			if a.OK() {
+				return -1
+			}
+			return 1
+		}
+		if !a.OK() {
+			return cmp.Compare(a.Key, b.Key)
+		}
+		return cmp.Or(cmp.Compare(a.Median.Mid, b.Median.Mid), cmp.Compare(a.Key, b.Key))
+	})
+	key := c.Problem.Key()
+	for i := range run.AA {
+		if a := &run.AA[i]; a.Problem == key && a.Routing == c.Routing {
+			c.AA = a
+		}
+	}
+	for i := range run.Workloads {
+		if w := &run.Workloads[i]; w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed {
+			c.Load = w
+		}
+	}
+}
+
+// decide picks the rounds that speak for an entry: those of confirmation where
+// there are any, else all but those of the A/A test.
+func (e *Entry) decide() {
+	for _, b := range e.Blocks {
+		e.Fresh = e.Fresh || b.Stage == ConfirmStage && len(b.Seconds) > 0
+	}
+	for _, b := range e.Blocks {
+		if e.Fresh && b.Stage != ConfirmStage || b.Stage == aaStage && len(e.Blocks) > 1 {
+			continue
+		}
+		for i, t := range b.Rounds() {
+			e.Times = append(e.Times, t)
+			e.rounds = append(e.rounds, roundID{b.Stage, b.Round0 + i})
+		}
+	}
+	e.Median = stat.MedianInterval(e.Times)
+}
+
+// OK reports whether the entry has times and nothing of it failed.
+func (e *Entry) OK() bool { return e.Status == kernels.OK && len(e.Times) > 0 }
+
+// P is the p-quantile of the deciding rounds in seconds.
+func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
+
+// Label is what tables and plots call the entry.
+func (e *Entry) Label() string {
+	switch {
+	case e.Role == Twin:
+		return "twin"
+	case e.Role == Peer:
+		return e.Config.Kernel
+	case e.Config.IsDefault():
+		return "default"
+	}
+	return e.Key
+}
+
+// Default is the library's own choice, nil when it was not measured.
+func (c *Case) Default() *Entry {
+	for _, e := range c.Entries {
+		if e.Role == Default {
+			return e
+		}
+	}
+	return nil
+}
+
+// Best is the fastest entry of ours that can be trusted, nil when there is
+// none. Where anything was confirmed only what was confirmed can be best.
+func (c *Case) Best() *Entry {
+	var first *Entry
+	for _, e := range c.Entries {
+		if !e.OK() || e.Role == Twin || e.Role == Peer {
+			continue
+		}
+		if e.Fresh {
+			return e
+		}
+		if first == nil {
+			first = e
+		}
+	}
+	return first
+}
+
+// Ratio is the time of e over that of other in the rounds both took part in,
+// with a bootstrap interval over rounds; NaN without common rounds.
+func (e *Entry) Ratio(other *Entry) stat.Interval {
+	mine, theirs := common(e, other)
+	if len(mine) == 0 {
+		return stat.Interval{Mid: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}
+	}
+	return stat.MedianRatio(mine, theirs, 1)
+}
+
+// RatioMid is Ratio without its interval, which is what costs.
+func (e *Entry) RatioMid(other *Entry) float64 {
+	mine, theirs := common(e, other)
+	return math.Exp(stat.Median(mine) - stat.Median(theirs))
+}
+
+// common returns the logarithms of both entries' times in the rounds they
+// share. When one was confirmed and the other was not they share none of the
+// deciding rounds, and all rounds are searched.
+func common(a, b *Entry) (la, lb []float64) {
+	la, lb = matched(a.Times, a.rounds, b.Times, b.rounds)
+	if len(la) > 0 {
+		return la, lb
+	}
+	at, ar := a.everything()
+	bt, br := b.everything()
+	return matched(at, ar, bt, br)
+}
+
+func matched(at []float64, ar []roundID, bt []float64, br []roundID) (la, lb []float64) {
+	index := make(map[roundID]float64, len(br))
+	for i, id := range br {
+		index[id] = bt[i]
+	}
+	for i, id := range ar {
+		if t, ok := index[id]; ok && t > 0 && at[i] > 0 {
+			la, lb = append(la, math.Log(at[i])), append(lb, math.Log(t))
+		}
+	}
+	return la, lb
+}
+
+func (e *Entry) everything() (times []float64, rounds []roundID) {
+	for _, b := range e.Blocks {
+		for i, t := range b.Rounds() {
+			times = append(times, t)
+			rounds = append(rounds, roundID{b.Stage, b.Round0 + i})
+		}
+	}
+	return times, rounds
+}
+
+// Floor is the least spread worth claiming in this case: that of the default
+// against itself, 0 when unknown.
+func (c *Case) Floor() float64 {
+	if c.AA == nil {
+		return 0
+	}
+	return c.AA.Spread
+}

@@ -1,0 +1,80 @@
+package reports
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// TieBand is the relative difference below which two configurations are as
+// fast as each other: the cheaper one is taken, and the default stays.
+const TieBand = 0.01
+
+// Choice is what a case says to ship.
+type Choice struct {
+	Entry   *Entry        // what to launch
+	Fastest *Entry        // the lowest median, Entry itself unless a tie was broken
+	Ties    int           // entries within the band of the fastest, itself included
+	Gain    stat.Interval // time of the default over that of Entry; NaN when unknown
+}
+
+// Choose picks the entry to ship: the fastest, or what ties with it and takes
+// fewer SMs, then threads; the default stays unless it is beaten by the band.
+// ok is false when nothing of ours has times.
+func (c *Case) Choose() (choice Choice, ok bool) {
+	best := c.Best()
+	if best == nil {
+		return Choice{}, false
+	}
+	var tied []*Entry
+	for _, e := range c.Entries {
+		if e.OK() && e.Role != Twin && e.Role != Peer && e.Fresh == best.Fresh && e.Median.Mid <= best.Median.Mid*(1+TieBand) {
+			tied = append(tied, e)
+		}
+	}
+	choice = Choice{Entry: slices.MinFunc(tied, cheaper), Fastest: best, Ties: len(tied)}
+	d := c.Default()
+	if d != nil && slices.Contains(tied, d) {
+		choice.Entry = d
+	}
+	nan := math.NaN()
+	choice.Gain = stat.Interval{Mid: nan, Lo: nan, Hi: nan}
+	switch {
+	case d == choice.Entry:
+		choice.Gain = stat.Interval{Mid: 1, Lo: 1, Hi: 1}
+	case d != nil && d.OK():
+		choice.Gain = d.Ratio(choice.Entry)
+	}
+	return choice, true
+}
+
+// Chosen is Choose for one entry's default-ness: the default was kept.
+func (c Choice) KeptDefault() bool { return c.Entry.Role == Default }
+
+// cheaper orders entries that tie on time.
+func cheaper(a, b *Entry) int {
+	return cmp.Or(
+		cmp.Compare(SMs(a.Config), SMs(b.Config)),
+		cmp.Compare(largest(a.Config, "threads"), largest(b.Config, "threads")),
+		cmp.Compare(a.Median.Mid, b.Median.Mid),
+		cmp.Compare(a.Key, b.Key))
+}
+
+// SMs is the number of SMs a configuration occupies, 0 when it does not say.
+// The halves of a pair run one after the other, so that the larger counts.
+func SMs(c plan.Config) int { return largest(c, "sms") }
+
+// largest is the greatest value of the parameters called name in either half.
+func largest(c plan.Config, name string) int {
+	n := 0
+	for _, full := range c.Names() {
+		if full == name || strings.HasSuffix(full, "."+name) {
+			n = max(n, c.Int(full))
+		}
+	}
+	return n
+}

@@ -1,0 +1,141 @@
+package reports
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// Effect is what one value of one parameter does, over the cases of a run.
+type Effect struct {
+	Kernel string
+	Param  string
+	Value  plan.Value
+	Best   float64 // geometric mean over cases: best time with it over best time of the kernel
+	Worst  float64 // the same in the case where it hurts most
+	Median float64 // median over all its configurations: time over best time of the kernel
+	Wins   int     // cases in which the kernel's fastest configuration has it
+	Cases  int     // cases in which it was timed
+	Points int     // configurations with it that were timed
+}
+
+// Effects computes the effect of every value that has an alternative. A kernel
+// is compared with itself only.
+func Effects(cases []*Case) []Effect {
+	sums := map[paramValue]*effectSum{}
+	for _, c := range cases {
+		byKernel := map[string][]*Entry{}
+		for _, e := range c.Entries {
+			if e.OK() && e.Role != Twin && e.Role != Peer && e.Median.Mid > 0 {
+				byKernel[e.Config.Kernel] = append(byKernel[e.Config.Kernel], e)
+			}
+		}
+		for kernel, entries := range byKernel {
+			addEffects(sums, kernel, entries)
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(sums), paramValue.compare)
+	var out []Effect
+	for _, k := range keys {
+		if alternatives(keys, k) {
+			out = append(out, sums[k].effect(k))
+		}
+	}
+	return out
+}
+
+type paramValue struct {
+	kernel, param string
+	value         plan.Value
+}
+
+// compare puts numbers in their order and words in theirs.
+func (a paramValue) compare(b paramValue) int {
+	x, xok := a.value.Int()
+	y, yok := b.value.Int()
+	numbers := 0
+	if xok && yok {
+		numbers = cmp.Compare(x, y)
+	}
+	return cmp.Or(strings.Compare(a.kernel, b.kernel), strings.Compare(a.param, b.param), numbers, strings.Compare(string(a.value), string(b.value)))
+}
+
+func alternatives(keys []paramValue, k paramValue) bool {
+	return slices.ContainsFunc(keys, func(o paramValue) bool {
+		return o.kernel == k.kernel && o.param == k.param && o.value != k.value
+	})
+}
+
+type effectSum struct {
+	logBest float64
+	worst   float64
+	all     []float64
+	wins    int
+	cases   int
+}
+
+// addEffects takes one case's entries of one kernel, fastest first.
+func addEffects(sums map[paramValue]*effectSum, kernel string, entries []*Entry) {
+	best := entries[0].Median.Mid
+	seen := map[paramValue]bool{}
+	for i, e := range entries {
+		over := e.Median.Mid / best
+		for name, v := range e.Config.Values {
+			k := paramValue{kernel, name, v}
+			s := sums[k]
+			if s == nil {
+				s = &effectSum{}
+				sums[k] = s
+			}
+			s.all = append(s.all, over)
+			if seen[k] {
+				continue
+			}
+			// Entries come fastest first: this is the best with the value.
+			seen[k] = true
+			s.cases++
+			s.logBest += math.Log(over)
+			s.worst = max(s.worst, over)
+			if i == 0 {
+				s.wins++
+			}
+		}
+	}
+}
+
+func (s *effectSum) effect(k paramValue) Effect {
+	return Effect{
+		Kernel: k.kernel, Param: k.param, Value: k.value,
+		Best: math.Exp(s.logBest / float64(s.cases)), Worst: s.worst, Median: stat.Median(s.all),
+		Wins: s.wins, Cases: s.cases, Points: len(s.all),
+	}
+}
+
+// EffectsTable prints Effects.
+func EffectsTable(cases []*Case) Table {
+	t := Table{
+		Name: "effects", Title: "Per-parameter effects: what each value costs",
+		Columns: []Column{
+			Words("kernel"), Words("parameter"), Numbers("value", ""), Numbers("best with it", "%"), Numbers("worst case", "%"),
+			Numbers("typical", "%").Dropped(2), Numbers("wins", ""), Numbers("cases", "").Dropped(1), Numbers("configs", "").Dropped(3),
+		},
+		Notes: []string{"Over the fastest configuration of the same kernel in the same case: the best configuration with the value (mean over cases, and where it hurts most), and the median of all with it."},
+	}
+	for _, e := range Effects(cases) {
+		t.Add(Str(e.Kernel), Str(e.Param), valueCell(e.Value), Percent(e.Best-1), Percent(e.Worst-1), Percent(e.Median-1),
+			Int(e.Wins), Int(e.Cases), Int(e.Points))
+	}
+	return t
+}
+
+func valueCell(v plan.Value) Cell {
+	if n, ok := v.Int(); ok {
+		return Int(n)
+	}
+	return Str(string(v))
+}

@@ -1,0 +1,81 @@
+package reports
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Pareto is latency against SMs for one case: the SMs a configuration leaves
+// are the model's own.
+type Pareto struct {
+	Case  *Case
+	All   []*Entry // that were timed and say how many SMs they take
+	Front []*Entry // not beaten on both, by SMs
+	Knee  int      // index into Front of the best trade, -1 when the front has fewer than three points
+}
+
+// ParetoOf computes the front of a case; it is empty when no entry says how
+// many SMs it takes.
+func ParetoOf(c *Case) Pareto {
+	p := Pareto{Case: c, Knee: -1}
+	for _, e := range c.Entries {
+		if e.OK() && e.Role != Twin && e.Role != Peer && SMs(e.Config) > 0 {
+			p.All = append(p.All, e)
+		}
+	}
+	sorted := slices.Clone(p.All)
+	slices.SortStableFunc(sorted, func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(SMs(a.Config), SMs(b.Config)), cmp.Compare(a.Median.Mid, b.Median.Mid), cmp.Compare(a.Key, b.Key))
+	})
+	fastest := math.Inf(1)
+	for _, e := range sorted {
+		if e.Median.Mid < fastest {
+			fastest = e.Median.Mid
+			p.Front = append(p.Front, e)
+		}
+	}
+	p.Knee = knee(p.Front)
+	return p
+}
+
+// knee is the point of the front farthest below the line through its ends,
+// both axes scaled to the front's extent (Satopaa et al. 2011, without the
+// smoothing).
+func knee(front []*Entry) int {
+	if len(front) < 3 {
+		return -1
+	}
+	first, last := front[0], front[len(front)-1]
+	x0, x1 := float64(SMs(first.Config)), float64(SMs(last.Config))
+	y0, y1 := first.Median.Mid, last.Median.Mid
+	best, at := 0.0, -1
+	for i, e := range front {
+		x := (float64(SMs(e.Config)) - x0) / (x1 - x0)
+		y := (y0 - e.Median.Mid) / (y0 - y1)
+		if d := y - x; d > best {
+			best, at = d, i
+		}
+	}
+	return at
+}
+
+// ParetoTable prints the fronts of all cases that have one.
+func ParetoTable(cases []*Case) Table {
+	p := ColumnsFor(cases)
+	t := Table{Name: "pareto", Title: "Pareto front: latency against SMs", Columns: p.Columns}
+	t.Columns = append(t.Columns, Numbers("SMs", ""), Numbers("median", "us"), Numbers("over fastest", "%"), Words("knee"), Words("config").Dropped(1))
+	for _, c := range cases {
+		front := ParetoOf(c)
+		for i, e := range front.Front {
+			mark := Str("")
+			if i == front.Knee {
+				mark = Str("knee").Marked(Good)
+			}
+			fastest := front.Front[len(front.Front)-1]
+			t.Add(append(p.Cells(c), Int(SMs(e.Config)), Micros(e.Median.Mid), Percent(e.Median.Mid/fastest.Median.Mid-1), mark, Str(e.Label()))...)
+		}
+	}
+	t.Notes = append(t.Notes, p.Shared, "The fastest configuration for each number of SMs that a smaller number does not beat.")
+	return t
+}

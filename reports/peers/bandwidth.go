@@ -1,0 +1,98 @@
+package peers
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// Definition is how a project turns a time into a bandwidth: the bytes of the
+// numerator, per rank and call. Figures of two definitions are comparable
+// only after both have become times.
+type Definition struct {
+	Name  string
+	Doc   string
+	Bytes func(p plan.Problem) float64
+}
+
+// Definitions lists what is known of the peers' numerators, from their
+// benchmark sources.
+var Definitions = []Definition{
+	{"deepep-normal", "tokens received after removing repeats per rank, own rank included, times the payload", received},
+	{"deepep-ll", "one copy per token and expert, own rank included; FP8 adds scales and 16 bytes", lowLatency},
+	{"deepep-v2", "logical bytes, own rank included, over the transfer kernel alone", received},
+	{"hybrid-ep", "algorithm bandwidth, as deepep-normal", received},
+	{"nccl-ep-ll", "one BF16 copy per token and expert", func(p plan.Problem) float64 { return perSelection(p) * 2 * float64(p.Hidden) }},
+	{"trtllm", "tokens times the smaller of ranks and top-k, times the payload", func(p plan.Problem) float64 {
+		return float64(p.Tokens*min(p.Ranks, p.TopK)) * payload(p)
+	}},
+	{"mori", "algorithm bandwidth, as deepep-normal", received},
+	{"mori-physical", "as mori, times (ranks-1)/ranks", func(p plan.Problem) float64 {
+		return received(p) * float64(p.Ranks-1) / float64(p.Ranks)
+	}},
+	{"pplx", "tokens times top-k times the payload, over send and receive", func(p plan.Problem) float64 { return perSelection(p) * payload(p) }},
+	{"collectivex", "logical payload after removing repeats per rank", received},
+	{"aws", "logical payload per token and expert", func(p plan.Problem) float64 { return perSelection(p) * payload(p) }},
+}
+
+// FindDefinition looks a definition up by name.
+func FindDefinition(name string) (Definition, error) {
+	var known []string
+	for _, d := range Definitions {
+		if d.Name == name {
+			return d, nil
+		}
+		known = append(known, d.Name)
+	}
+	return Definition{}, fmt.Errorf("definition: unknown %q, use one of %s", name, strings.Join(known, ", "))
+}
+
+// Seconds is the time of one call that a bandwidth in GB/s (1e9 bytes) stands
+// for.
+func (d Definition) Seconds(p plan.Problem, gbps float64) float64 {
+	return d.Bytes(p) / (gbps * 1e9)
+}
+
+func perSelection(p plan.Problem) float64 { return float64(p.Tokens) * float64(p.TopK) }
+
+// payload is the bytes of one token and its scales; combine travels as BF16.
+func payload(p plan.Problem) float64 {
+	if p.Op == plan.Combine {
+		return 2 * float64(p.Hidden)
+	}
+	l := formats.Of(p.Dispatch, p.Hidden)
+	return float64(l.Payload + l.Scales*l.ScaleBytes)
+}
+
+func lowLatency(p plan.Problem) float64 {
+	size := payload(p)
+	if p.Op != plan.Combine {
+		size += 16
+	}
+	return perSelection(p) * size
+}
+
+func received(p plan.Problem) float64 {
+	return float64(p.Tokens) * DistinctRanks(p.Ranks, p.Experts, p.TopK) * payload(p)
+}
+
+// DistinctRanks is the expected number of ranks that one token reaches when
+// its experts are drawn uniformly and without repeats:
+// R (1 - C(E-E/R, k) / C(E, k)).
+func DistinctRanks(ranks, experts, topK int) float64 {
+	if ranks < 1 || experts < ranks {
+		return 0
+	}
+	others := experts - experts/ranks
+	miss := 0.0
+	for i := range topK {
+		if others-i <= 0 {
+			return float64(ranks)
+		}
+		miss += math.Log(float64(others-i)) - math.Log(float64(experts-i))
+	}
+	return float64(ranks) * (1 - math.Exp(miss))
+}

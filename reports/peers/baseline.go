@@ -1,0 +1,139 @@
+package peers
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// baseline reads a collection of measured peers: an object with machine and
+// workload, and one object of microseconds by token count for each peer,
+// directly or one level down by operation. Keys end in _us; "sms" after an
+// underscore is the SM count, "fp8" and "bf16" the format.
+var baseline = Format{
+	Name: "baseline",
+	Doc:  "JSON with machine, workload and NAME_us objects of microseconds by token count",
+	Detect: func(head []byte) bool {
+		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"workload"`)) && bytes.Contains(head, []byte(`_us"`))
+	},
+	Read: readBaseline,
+}
+
+func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
+	var doc map[string]json.RawMessage
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, nil, err
+	}
+	var load struct {
+		Hidden, TopK, Experts, Ranks int
+		Routing                      string
+	}
+	if err := json.Unmarshal(doc["workload"], &load); err != nil {
+		return nil, nil, fmt.Errorf("workload: %w", err)
+	}
+	g.Hidden, g.TopK, g.Experts, g.Ranks = load.Hidden, load.TopK, load.Experts, load.Ranks
+	if err := g.require("hidden", "topk", "experts", "ranks"); err != nil {
+		return nil, nil, fmt.Errorf("workload: %w", err)
+	}
+	var out []Figure
+	for _, key := range slices.Sorted(maps.Keys(doc)) {
+		name, ok := strings.CutSuffix(key, "_us")
+		if !ok || name == "latency" {
+			continue
+		}
+		figures, err := baselinePeer(name, doc[key], g)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", key, err)
+		}
+		out = append(out, figures...)
+	}
+	return out, nil, nil
+}
+
+func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
+	var flat map[string]float64
+	if json.Unmarshal(raw, &flat) == nil {
+		// One transfer without an operation of its own serves both.
+		format := baselineFormat(name)
+		d, err := baselineSeries(name, plan.Dispatch, format, flat, g)
+		if err != nil {
+			return nil, err
+		}
+		c, err := baselineSeries(name, plan.Combine, format, flat, g)
+		return append(d, c...), err
+	}
+	var ops map[string]map[string]float64
+	if err := json.Unmarshal(raw, &ops); err != nil {
+		return nil, err
+	}
+	var out []Figure
+	for _, key := range slices.Sorted(maps.Keys(ops)) {
+		word, _, _ := strings.Cut(key, "_")
+		op, err := plan.ParseOp(word)
+		if err != nil {
+			return nil, err
+		}
+		series, err := baselineSeries(name, op, baselineFormat(key), ops[key], g)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, series...)
+	}
+	return out, nil
+}
+
+func baselineFormat(key string) plan.Format {
+	if slices.Contains(strings.Split(key, "_"), "fp8") {
+		return plan.FP8
+	}
+	return plan.BF16
+}
+
+func baselineSeries(name string, op plan.Op, format plan.Format, times map[string]float64, g Given) ([]Figure, error) {
+	kernel, sms := baselineName(name)
+	var out []Figure
+	for key, us := range times {
+		tokens, err := strconv.Atoi(key)
+		if err != nil {
+			return nil, fmt.Errorf("%.20q is no token count", key)
+		}
+		g.Tokens = tokens
+		f := Figure{
+			Kernel: kernel, Problem: g.problem(op, format), Seconds: us * 1e-6, Clock: "event",
+			Note: "as published with its collection: " + name + ", us",
+		}
+		if strings.Contains(name, "low_latency") {
+			f.Clock = "span"
+		}
+		if sms != "" {
+			f.Values = map[string]plan.Value{"sms": plan.Value(sms)}
+		}
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b Figure) int { return cmp.Compare(a.Problem.Tokens, b.Problem.Tokens) })
+	return out, nil
+}
+
+// baselineName splits deepep_v1_normal_24sm into deepep-v1-normal and 24.
+func baselineName(name string) (kernel, sms string) {
+	var words []string
+	for _, w := range strings.Split(name, "_") {
+		if n, ok := strings.CutSuffix(w, "sm"); ok && n != "" {
+			if _, err := strconv.Atoi(n); err == nil {
+				sms = n
+				continue
+			}
+		}
+		if w != "bf16" && w != "fp8" {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, "-"), sms
+}

@@ -1,0 +1,132 @@
+package peers
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// csvFormat reads any table whose columns have our names, or whose names are
+// mapped to ours.
+var csvFormat = Format{
+	Name: "csv",
+	Doc:  "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
+	Detect: func(head []byte) bool {
+		line, _, _ := bytes.Cut(head, []byte("\n"))
+		has := func(name string) bool { return bytes.Contains(line, []byte(name)) }
+		return bytes.Contains(line, []byte(",")) && has("tokens") && (has("us") || has("gbps"))
+	},
+	Read: readCSV,
+}
+
+// csvFields are the columns that are understood; us or gbps is needed.
+var csvFields = []string{"kernel", "op", "format", "mode", "ranks", "hidden", "experts", "topk", "tokens", "us", "gbps", "definition", "clock", "sms"}
+
+func readCSV(data []byte, g Given) ([]Figure, []string, error) {
+	rows, err := tableRows(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(rows) == 0 {
+		return nil, nil, fmt.Errorf("a header and no rows")
+	}
+	for column, field := range g.Columns {
+		if !slices.Contains(csvFields, field) {
+			return nil, nil, fmt.Errorf("map: unknown field %q, use one of %s", field, strings.Join(csvFields, ", "))
+		}
+		if _, ok := rows[0][column]; !ok {
+			return nil, nil, fmt.Errorf("map: the file has no column %q; it has %s", column,
+				strings.Join(slices.Sorted(maps.Keys(rows[0])), ", "))
+		}
+	}
+	var out []Figure
+	for i, row := range rows {
+		for column, field := range g.Columns {
+			row[field] = row[column]
+		}
+		f, err := csvRow(row, g)
+		if err != nil {
+			return nil, nil, fmt.Errorf("row %d: %w", i+1, err)
+		}
+		out = append(out, f)
+	}
+	return out, nil, nil
+}
+
+func csvRow(row map[string]string, g Given) (Figure, error) {
+	for _, f := range []struct {
+		column string
+		to     *int
+	}{{"ranks", &g.Ranks}, {"hidden", &g.Hidden}, {"experts", &g.Experts}, {"topk", &g.TopK}, {"tokens", &g.Tokens}} {
+		if row[f.column] == "" {
+			continue
+		}
+		v, err := strconv.Atoi(row[f.column])
+		if err != nil {
+			return Figure{}, fmt.Errorf("%s: %.20q is no count", f.column, row[f.column])
+		}
+		*f.to = v
+	}
+	if err := g.require("ranks", "hidden", "experts", "topk", "tokens"); err != nil {
+		return Figure{}, err
+	}
+	p, err := csvProblem(row, g)
+	if err != nil {
+		return Figure{}, err
+	}
+	f := Figure{Kernel: orElse(row["kernel"], "csv"), Problem: p, Clock: orElse(row["clock"], "wall"), Values: map[string]plan.Value{}}
+	if row["sms"] != "" {
+		f.Values["sms"] = plan.Value(row["sms"])
+	}
+	return f, f.setTime(row, g)
+}
+
+func csvProblem(row map[string]string, g Given) (plan.Problem, error) {
+	op, err := plan.ParseOp(orElse(row["op"], "dispatch"))
+	if err != nil {
+		return plan.Problem{}, err
+	}
+	format, err := plan.ParseFormat(orElse(row["format"], "bf16"))
+	if err != nil {
+		return plan.Problem{}, err
+	}
+	p := g.problem(op, format)
+	p.Mode, err = plan.ParseMode(orElse(row["mode"], string(plan.Eager)))
+	return p, err
+}
+
+// setTime takes microseconds where there are any, else turns GB/s into them.
+func (f *Figure) setTime(row map[string]string, g Given) error {
+	if row["us"] != "" {
+		us, err := number(row["us"])
+		f.Seconds, f.Note = us*1e-6, "time as given in a CSV file"
+		return err
+	}
+	gbps, err := number(row["gbps"])
+	if err != nil {
+		return fmt.Errorf("us and gbps: %w", err)
+	}
+	name := orElse(row["definition"], g.Definition)
+	if name == "" {
+		return fmt.Errorf("gbps: say how it was computed, with --definition or a column definition")
+	}
+	d, err := FindDefinition(name)
+	if err != nil {
+		return err
+	}
+	f.Seconds = d.Seconds(f.Problem, gbps)
+	f.Note = fmt.Sprintf("%g GB/s turned into a time by the %s definition: %s", gbps, d.Name, d.Doc)
+	return nil
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

@@ -1,0 +1,211 @@
+package peers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// deepEP reads what test_intranode.py and test_low_latency.py of
+// deepseek-ai/DeepEP (V1) print, and the variants of both that put the
+// problem on the line.
+var deepEP = Format{
+	Name:   "deepep",
+	Doc:    "output of DeepEP's test_intranode.py or test_low_latency.py",
+	Detect: func(head []byte) bool { return bytes.Contains(head, []byte("[tuning]")) || llLine.Match(head) },
+	Read:   readDeepEP,
+}
+
+var (
+	configLine = regexp.MustCompile(`\[config\] num_tokens=(\d+), hidden=(\d+)(?:, num_topk=(\d+))?`)
+	tuneLine   = regexp.MustCompile(`\[tuning\] SMs (\d+), NVL chunk (\d+|default)(, RDMA chunk)?.*?([\d.]+) GB/s \(NVL\)(?:,?\s*(?:avg_t:|t:)?\s*([\d.]+) us)?`)
+	bestLine   = regexp.MustCompile(`\[tuning\] Best (dispatch|combine)(?: \((FP8|BF16)\))?: SMs (\d+), NVL chunk (\d+)(, RDMA chunk)?`)
+	llShape    = regexp.MustCompile(`num_tokens=(\d+), hidden=(\d+), num_experts=(\d+), num_topk=(\d+)`)
+	llLine     = regexp.MustCompile(`\[rank (\d+)\].*?Dispatch bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us \| Combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
+	pairLine   = regexp.MustCompile(`\[rank (\d+)\].*?Dispatch \+ combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
+)
+
+// deepEPReader walks the lines; the tuning lines of one operation come before
+// the line that says which operation they were of.
+type deepEPReader struct {
+	given    Given
+	pending  []tuned
+	ranks    map[string]*llSum // low-latency figures by problem key and op
+	order    []string
+	figures  []Figure
+	warnings []string
+}
+
+type tuned struct {
+	sms, chunk string
+	gbps, us   float64 // us is 0 where an old version printed none
+}
+
+// llSum collects one figure of every rank.
+type llSum struct {
+	fig   Figure
+	count int
+	gbps  float64
+}
+
+func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {
+	d := deepEPReader{given: g, ranks: map[string]*llSum{}}
+	for line := range strings.Lines(string(data)) {
+		if err := d.line(line); err != nil {
+			return nil, nil, err
+		}
+	}
+	d.flushRanks()
+	if len(d.figures) == 0 {
+		return nil, nil, errors.New("no [tuning] Best line and no [rank N] Dispatch bandwidth line with a figure in it")
+	}
+	return d.figures, d.warnings, nil
+}
+
+func (d *deepEPReader) line(line string) error {
+	if m := configLine.FindStringSubmatch(line); m != nil {
+		return d.shape(m[1], m[2], "", m[3])
+	}
+	if m := llShape.FindStringSubmatch(line); m != nil {
+		if err := d.shape(m[1], m[2], m[3], m[4]); err != nil {
+			return err
+		}
+	}
+	if m := bestLine.FindStringSubmatch(line); m != nil {
+		return d.best(m)
+	}
+	if m := tuneLine.FindStringSubmatch(line); m != nil && m[3] == "" {
+		t := tuned{sms: m[1], chunk: m[2]}
+		var err error
+		if t.gbps, err = number(m[4]); err == nil && m[5] != "" {
+			t.us, err = number(m[5])
+		}
+		d.pending = append(d.pending, t)
+		return err
+	}
+	return d.lowLatency(line)
+}
+
+// shape takes over what a line says of the problem.
+func (d *deepEPReader) shape(tokens, hidden, experts, topK string) error {
+	for _, f := range []struct {
+		text string
+		to   *int
+	}{{tokens, &d.given.Tokens}, {hidden, &d.given.Hidden}, {experts, &d.given.Experts}, {topK, &d.given.TopK}} {
+		if f.text == "" {
+			continue
+		}
+		v, err := strconv.Atoi(f.text)
+		if err != nil {
+			return fmt.Errorf("%.20q is no count", f.text)
+		}
+		*f.to = v
+	}
+	return nil
+}
+
+// best ends the tuning of one operation.
+func (d *deepEPReader) best(m []string) error {
+	pending := d.pending
+	d.pending = nil
+	if m[5] != "" {
+		d.warnings = append(d.warnings, "internode lines (RDMA chunk) left out: only one host is compared")
+		return nil
+	}
+	if err := d.given.require("ranks", "experts", "topk", "tokens", "hidden"); err != nil {
+		return err
+	}
+	format := plan.BF16
+	if m[2] == "FP8" {
+		format = plan.FP8
+	}
+	p := d.given.problem(plan.Op(m[1]), format)
+	for _, t := range pending {
+		d.figures = append(d.figures, t.figure(p))
+	}
+	return nil
+}
+
+func (t tuned) figure(p plan.Problem) Figure {
+	f := Figure{
+		Kernel: "deepep-normal", Problem: p, Clock: "event",
+		Values:  map[string]plan.Value{"sms": plan.Value(t.sms), "chunk": plan.Value(t.chunk)},
+		Seconds: t.us * 1e-6,
+		Note:    fmt.Sprintf("%.2f GB/s by the deepep-normal definition; mean time over calls with a cached handle, rank 0", t.gbps),
+	}
+	if t.us == 0 {
+		d, _ := FindDefinition("deepep-normal")
+		f.Seconds = d.Seconds(p, t.gbps)
+		f.Note = fmt.Sprintf("%.2f GB/s turned into a time by the deepep-normal definition with uniform routing; cached handle, rank 0", t.gbps)
+	}
+	return f
+}
+
+func (d *deepEPReader) lowLatency(line string) error {
+	if m := llLine.FindStringSubmatch(line); m != nil {
+		if err := d.rank(plan.Dispatch, m[2], m[3]); err != nil {
+			return err
+		}
+		return d.rank(plan.Combine, m[4], m[5])
+	}
+	if m := pairLine.FindStringSubmatch(line); m != nil {
+		return d.rank(plan.Pair, m[2], m[3])
+	}
+	return nil
+}
+
+// rank adds one rank's figure.
+func (d *deepEPReader) rank(op plan.Op, gbps, us string) error {
+	if err := d.given.require("ranks", "experts", "topk", "tokens", "hidden"); err != nil {
+		return err
+	}
+	bw, err := number(gbps)
+	if err != nil {
+		return err
+	}
+	t, err := number(us)
+	if err != nil {
+		return err
+	}
+	p := d.given.problem(op, plan.FP8)
+	s := d.ranks[p.Key()]
+	if s == nil {
+		s = &llSum{fig: Figure{Kernel: "deepep-ll", Problem: p, Clock: "span"}}
+		if op == plan.Pair {
+			s.fig.Clock = "event"
+		}
+		d.ranks[p.Key()] = s
+		d.order = append(d.order, p.Key())
+	}
+	s.count++
+	s.gbps += bw
+	s.fig.Seconds = max(s.fig.Seconds, t*1e-6)
+	return nil
+}
+
+// flushRanks makes one figure of all ranks: the slowest, as ours are.
+func (d *deepEPReader) flushRanks() {
+	for _, key := range d.order {
+		s := d.ranks[key]
+		s.fig.Note = fmt.Sprintf("%.2f GB/s by the deepep-ll definition; kernel time, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside",
+			s.gbps/float64(s.count), s.count)
+		if s.fig.Problem.Op == plan.Pair {
+			s.fig.Note = fmt.Sprintf("%.2f GB/s over both halves; mean time between events, slowest of %d ranks", s.gbps/float64(s.count), s.count)
+		}
+		d.figures = append(d.figures, s.fig)
+	}
+}
+
+// number parses a positive figure.
+func number(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v > 0) {
+		return 0, fmt.Errorf("%.20q is no positive number", s)
+	}
+	return v, nil
+}

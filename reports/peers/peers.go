@@ -1,0 +1,187 @@
+// Package peers reads the results that other people's benchmarks print and
+// turns them into records of ours, so that plots and comparisons can show
+// them beside a run.
+package peers
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// MaxInput bounds what an importer reads.
+const MaxInput = 64 << 20
+
+// Given is what the user knows and a file may not say. A field the file does
+// say wins; 0 and "" mean not given.
+type Given struct {
+	Ranks, Nodes, Hidden, Experts, TopK, Tokens int
+	Routing                                     string            // canonical spec; uniform when empty
+	Label                                       string            // kernel name shown for the figures, instead of the format's own
+	Columns                                     map[string]string // CSV only: our field by the file's column
+	Definition                                  string            // how a bandwidth was computed, see Definitions
+}
+
+// Format is one kind of file.
+type Format struct {
+	Name string
+	Doc  string
+	// Detect says whether a file looks like this format, from its start.
+	Detect func(head []byte) bool
+	// Read returns the figures of a file and warnings about what of it is
+	// left out. An error means that nothing is usable.
+	Read func(data []byte, g Given) ([]Figure, []string, error)
+}
+
+// Formats lists every importer in the order auto-detection asks them.
+var Formats = []Format{baseline, mori, nccl, ncclJSON, aiconfigurator, deepEP, csvFormat}
+
+// Figure is one number somebody published, as a time.
+type Figure struct {
+	Kernel  string                // "deepep-ll"
+	Values  map[string]plan.Value // its launch parameters, as far as known
+	Problem plan.Problem
+	Seconds float64 // of one call
+	Clock   string  // span, event or wall
+	Note    string  // what the peer's own number was and how it became a time
+}
+
+// Read parses in by the named format; "auto" or "" asks each in turn. The
+// result carries role peer and one round of one rank each.
+func Read(in io.Reader, format string, g Given) (results []reports.Result, used string, warnings []string, err error) {
+	data, err := io.ReadAll(io.LimitReader(in, MaxInput+1))
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if len(data) > MaxInput {
+		return nil, "", nil, fmt.Errorf("larger than %d MiB", MaxInput>>20)
+	}
+	f, err := find(format, data)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	figures, warnings, err := f.Read(data, g)
+	if err != nil {
+		return nil, f.Name, nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	if len(figures) == 0 {
+		return nil, f.Name, nil, fmt.Errorf("%s: no figures found", f.Name)
+	}
+	for i, fig := range figures {
+		r, err := fig.result(i, g)
+		if err != nil {
+			warnings = append(warnings, fmt.Sprintf("%s left out: %v", fig.Kernel, err))
+			continue
+		}
+		results = append(results, r)
+	}
+	if len(results) == 0 {
+		return nil, f.Name, nil, fmt.Errorf("%s: %s", f.Name, warnings[0])
+	}
+	return results, f.Name, dedupe(warnings), nil
+}
+
+func find(name string, data []byte) (Format, error) {
+	if name == "" || name == "auto" {
+		head := data[:min(len(data), 64<<10)]
+		for _, f := range Formats {
+			if f.Detect(head) {
+				return f, nil
+			}
+		}
+		return Format{}, fmt.Errorf("no known format looks like this; name one of %s", names())
+	}
+	for _, f := range Formats {
+		if f.Name == name {
+			return f, nil
+		}
+	}
+	return Format{}, fmt.Errorf("unknown format %q, use one of auto, %s", name, names())
+}
+
+func names() string {
+	var out []string
+	for _, f := range Formats {
+		out = append(out, f.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// result turns a figure into a record, checking the problem on the way.
+func (f Figure) result(i int, g Given) (reports.Result, error) {
+	if err := f.Problem.Validate(); err != nil {
+		return reports.Result{}, err
+	}
+	if !(f.Seconds > 0) || f.Seconds > 3600 {
+		return reports.Result{}, fmt.Errorf("%g seconds is no time of one call", f.Seconds)
+	}
+	label := f.Kernel
+	if g.Label != "" {
+		label = g.Label
+	}
+	config := plan.Config{Kernel: label, Values: f.Values}
+	if config.Values == nil {
+		config.Values = map[string]plan.Value{}
+	}
+	if _, err := plan.ParseConfig(config.Key()); err != nil {
+		return reports.Result{}, err
+	}
+	routing := g.Routing
+	if routing == "" {
+		routing = "uniform"
+	}
+	return reports.Result{
+		Schema: reports.Schema, Seq: i, Problem: f.Problem, Routing: routing, Config: config,
+		Role: reports.Peer, Stage: "import", Status: kernels.OK, Clock: f.Clock, Fold: 1,
+		Seconds: [][]float64{{f.Seconds}}, Warnings: []string{f.Note},
+	}, nil
+}
+
+// problem fills a problem from what is given; a peer's launches are eager
+// unless its importer knows better.
+func (g Given) problem(op plan.Op, format plan.Format) plan.Problem {
+	return plan.Problem{
+		Op: op, Mode: plan.Eager, Ranks: g.Ranks, Nodes: max(g.Nodes, 1), Hidden: g.Hidden,
+		Experts: g.Experts, TopK: g.TopK, Tokens: g.Tokens, MaxTokens: g.Tokens,
+		Dispatch: format, Combine: plan.BF16,
+	}
+}
+
+// require names the flags without which a file cannot be placed.
+func (g Given) require(fields ...string) error {
+	has := map[string]int{"ranks": g.Ranks, "hidden": g.Hidden, "experts": g.Experts, "topk": g.TopK, "tokens": g.Tokens}
+	var missing []string
+	for _, f := range fields {
+		if has[f] == 0 {
+			missing = append(missing, "--"+f)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the file does not say everything about its problem; give %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func dedupe(warnings []string) []string {
+	var out []string
+	for _, w := range warnings {
+		if !slices.Contains(out, w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// firstByte is the first byte that is not white space, 0 when there is none.
+func firstByte(b []byte) byte {
+	if b = bytes.TrimSpace(b); len(b) > 0 {
+		return b[0]
+	}
+	return 0
+}

@@ -1,0 +1,119 @@
+package reports
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// problemField is one field of a case as a column.
+type problemField struct {
+	column Column
+	cell   func(*Case) Cell
+	phrase string // the field in a sentence, %s being the value
+}
+
+var problemFields = []problemField{
+	{Words("op"), func(c *Case) Cell { return Str(string(c.Problem.Op)) }, "%s"},
+	{Words("mode"), func(c *Case) Cell { return Str(string(c.Problem.Mode)) }, "%s mode"},
+	{Words("format"), func(c *Case) Cell { return Str(string(c.Problem.Dispatch)) }, "%s dispatch"},
+	{Numbers("ranks", ""), func(c *Case) Cell { return Int(c.Problem.Ranks) }, "%s ranks"},
+	{Numbers("nodes", ""), func(c *Case) Cell { return Int(c.Problem.Nodes) }, "%s nodes"},
+	{Numbers("hidden", ""), func(c *Case) Cell { return Int(c.Problem.Hidden) }, "hidden %s"},
+	{Numbers("experts", ""), func(c *Case) Cell { return Int(c.Problem.Experts) }, "%s experts"},
+	{Numbers("top-k", ""), func(c *Case) Cell { return Int(c.Problem.TopK) }, "top-%s"},
+	{Words("shared expert"), func(c *Case) Cell { return Bool(c.Problem.SharedExpert) }, "shared expert: %s"},
+	{Words("skip a2a"), func(c *Case) Cell { return Bool(c.Problem.SkipA2A) }, "skip a2a: %s"},
+	{Words("routing"), func(c *Case) Cell { return Str(c.Routing) }, "%s routing"},
+	{Numbers("tokens", ""), func(c *Case) Cell { return Int(c.Problem.Tokens) }, "%s tokens a rank"},
+	{Numbers("max tokens", ""), func(c *Case) Cell { return Int(c.Problem.MaxTokens) }, "room for %s tokens a rank"},
+	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s"},
+}
+
+// ProblemColumns splits the fields of cases into columns, for those in which
+// the cases differ, and a sentence for those that all share. Op and tokens are
+// always columns.
+type ProblemColumns struct {
+	Columns []Column
+	Shared  string // "hidden 7168, 256 experts, top-8, ..."
+	fields  []problemField
+}
+
+// ColumnsFor decides which fields of cases are columns.
+func ColumnsFor(cases []*Case) ProblemColumns {
+	var out ProblemColumns
+	var shared []string
+	for _, f := range problemFields {
+		always := f.column.Name == "op" || f.column.Name == "tokens" || f.column.Name == "routing"
+		switch {
+		case always || f.varies(cases):
+			out.Columns = append(out.Columns, f.column)
+			out.fields = append(out.fields, f)
+		case len(cases) > 0 && !f.boring(cases[0]):
+			shared = append(shared, fmt.Sprintf(f.phrase, f.cell(cases[0]).Text))
+		}
+	}
+	out.Shared = strings.Join(shared, ", ")
+	return out
+}
+
+// Cells are a case's values in the columns.
+func (p ProblemColumns) Cells(c *Case) []Cell {
+	out := make([]Cell, len(p.fields))
+	for i, f := range p.fields {
+		out[i] = f.cell(c)
+	}
+	return out
+}
+
+// varies leaves out max-tokens that merely follow the token count.
+func (f problemField) varies(cases []*Case) bool {
+	follow := f.column.Name == "max tokens"
+	for _, c := range cases {
+		follow = follow && c.Problem.MaxTokens == max(c.Problem.Tokens, 1)
+	}
+	if follow {
+		return false
+	}
+	for _, c := range cases {
+		if f.cell(c).Text != f.cell(cases[0]).Text {
+			return true
+		}
+	}
+	return false
+}
+
+// boring fields are at the value everybody expects.
+func (f problemField) boring(c *Case) bool {
+	switch f.column.Name {
+	case "nodes":
+		return c.Problem.Nodes == 1
+	case "shared expert":
+		return !c.Problem.SharedExpert
+	case "skip a2a":
+		return !c.Problem.SkipA2A
+	case "max tokens":
+		return c.Problem.MaxTokens == max(c.Problem.Tokens, 1)
+	}
+	return false
+}
+
+// Title names a case in one line, for headings and file names of plots.
+func (c *Case) Title() string {
+	return fmt.Sprintf("%s, %d tokens, %s", c.Problem.Op, c.Problem.Tokens, c.Routing)
+}
+
+// Shape names what a problem moves, without op, tokens and routing.
+func Shape(p plan.Problem) string {
+	s := "hidden " + strconv.Itoa(p.Hidden) + ", " + strconv.Itoa(p.Experts) + " experts, top-" + strconv.Itoa(p.TopK) +
+		", " + strconv.Itoa(p.Ranks) + " ranks, " + string(p.Dispatch) + " dispatch"
+	if p.SharedExpert {
+		s += ", shared expert"
+	}
+	if p.SkipA2A {
+		s += ", skip a2a"
+	}
+	return s
+}

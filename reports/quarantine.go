@@ -1,0 +1,73 @@
+package reports
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+)
+
+// Failure is one configuration that failed, in all the cases it failed in the
+// same way.
+type Failure struct {
+	Status kernels.Status
+	Reason string
+	Key    string
+	Cases  []*Case
+}
+
+// Failures lists what failed and why, the gravest status first.
+func Failures(cases []*Case) []Failure {
+	type id struct {
+		status      kernels.Status
+		reason, key string
+	}
+	index := map[id]int{}
+	var out []Failure
+	for _, c := range cases {
+		for _, e := range c.Entries {
+			if e.Status == kernels.OK {
+				continue
+			}
+			k := id{e.Status, e.Reason, e.Key}
+			i, ok := index[k]
+			if !ok {
+				i = len(out)
+				index[k] = i
+				out = append(out, Failure{Status: e.Status, Reason: e.Reason, Key: e.Key})
+			}
+			out[i].Cases = append(out[i].Cases, c)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(slices.Index(gravity, a.Status), slices.Index(gravity, b.Status)), strings.Compare(a.Reason, b.Reason), strings.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// gravity orders statuses by how much they should worry.
+var gravity = []kernels.Status{
+	kernels.Mismatch, kernels.Hang, kernels.Crash, kernels.NoLaunch, kernels.NoBuild, kernels.Unstable, kernels.Illegal,
+}
+
+// QuarantineTable prints what failed, at most limit rows; 0 means all.
+func QuarantineTable(cases []*Case, limit int) Table {
+	t := Table{
+		Name: "quarantine", Title: "Quarantine: what failed, and why",
+		Columns: []Column{Words("status"), Words("config"), Numbers("cases", ""), Words("reason")},
+	}
+	all := Failures(cases)
+	for i, f := range all {
+		if limit > 0 && i == limit {
+			t.Warn("%d more failures are not shown; --format csv prints all", len(all)-limit)
+			break
+		}
+		mark := Bad
+		if f.Status == kernels.Illegal {
+			mark = Dim
+		}
+		t.Add(Str(string(f.Status)).Marked(mark), Str(f.Key), Int(len(f.Cases)), Str(f.Reason))
+	}
+	return t
+}

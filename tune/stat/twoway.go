@@ -1,0 +1,53 @@
+package stat
+
+import "math"
+
+// Obs is one reading in a two-way layout: the logarithm of the time that Item
+// took in Round.
+type Obs struct {
+	Item, Round int // from 0, dense
+	Log         float64
+}
+
+// polishSteps is where the fit has settled to well under the noise.
+const polishSteps = 6
+
+// Polish fits Log = item + round by median polish (Tukey 1977): what all items
+// of a round share, a clock that drifts or a busy neighbour, goes to the round,
+// and a few outliers move nothing. Items never read are NaN. Items are
+// comparable as far as their rounds are linked through shared items.
+func Polish(obs []Obs) (item, round []float64) {
+	byItem, byRound := groups(obs, func(o Obs) int { return o.Item }), groups(obs, func(o Obs) int { return o.Round })
+	item, round = make([]float64, len(byItem)), make([]float64, len(byRound))
+	buf := make([]float64, 0, 64)
+	fit := func(out []float64, groups [][]int32, rest func(Obs) float64) {
+		for g, members := range groups {
+			buf = buf[:0]
+			for _, k := range members {
+				buf = append(buf, obs[k].Log-rest(obs[k]))
+			}
+			if out[g] = math.NaN(); len(buf) > 0 {
+				out[g] = medianInPlace(buf)
+			}
+		}
+	}
+	for range polishSteps {
+		fit(item, byItem, func(o Obs) float64 { return round[o.Round] })
+		fit(round, byRound, func(o Obs) float64 { return item[o.Item] })
+	}
+	fit(item, byItem, func(o Obs) float64 { return round[o.Round] })
+	return item, round
+}
+
+// groups lists the indices of obs by key.
+func groups(obs []Obs, key func(Obs) int) [][]int32 {
+	n := 0
+	for _, o := range obs {
+		n = max(n, key(o)+1)
+	}
+	out := make([][]int32, n)
+	for i, o := range obs {
+		out[key(o)] = append(out[key(o)], int32(i))
+	}
+	return out
+}

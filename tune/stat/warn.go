@@ -1,0 +1,63 @@
+package stat
+
+import (
+	"fmt"
+	"math"
+)
+
+// Outliers counts the readings above the upper outer fence, three quartile
+// ranges over the third quartile (Tukey 1977). They are counted, not removed:
+// medians do not need it and their causes matter.
+func Outliers(xs []float64) int {
+	q1, q3 := Quantile(xs, 0.25), Quantile(xs, 0.75)
+	n := 0
+	for _, x := range xs {
+		if x > q3+3*(q3-q1) {
+			n++
+		}
+	}
+	return n
+}
+
+// Drift is the relative change from the first to the last third of a series
+// in time order, by their medians; 0 below nine readings.
+func Drift(xs []float64) float64 {
+	third := len(xs) / 3
+	if third < 3 {
+		return 0
+	}
+	return Median(xs[len(xs)-third:])/Median(xs[:third]) - 1
+}
+
+// Limits above which a series is worth a warning.
+const (
+	outlierShare = 0.1  // of the readings
+	driftLimit   = 0.05 // of the median
+	clockDrop    = 0.05 // of the fastest clock seen
+)
+
+// Warnings says what a reader should know before believing the seconds xs,
+// which are in time order. Nil is good.
+func Warnings(xs []float64) []string {
+	var out []string
+	if n := Outliers(xs); len(xs) >= 9 && float64(n) > outlierShare*float64(len(xs)) {
+		out = append(out, fmt.Sprintf("outliers: %d of %d rounds lie far above the rest; something else uses this machine", n, len(xs)))
+	}
+	if d := Drift(xs); math.Abs(d) > driftLimit {
+		out = append(out, fmt.Sprintf("drift: the last third of the rounds is %+.1f %% against the first; let the machine settle", 100*d))
+	}
+	return out
+}
+
+// ClockWarning compares clocks in MHz in time order with the highest of them;
+// "" when they held.
+func ClockWarning(mhz []float64) string {
+	top, low := 0.0, math.Inf(1)
+	for _, f := range mhz {
+		top, low = max(top, f), min(low, f)
+	}
+	if top <= 0 || low >= top*(1-clockDrop) {
+		return ""
+	}
+	return fmt.Sprintf("throttle: the SM clock fell from %.0f to %.0f MHz; cool the machine or lower its power limit", top, low)
+}

@@ -1,0 +1,57 @@
+/* Blockwise FP8 for kernels that wait on arithmetic: the bits of ep_quantize8
+ * at a third of its instructions, 16 elements a lane, 8 lanes a scale. NaN
+ * makes the scale of its group NaN. */
+#ifndef EP_FP8_CUH
+#define EP_FP8_CUH
+
+#include "common/formats.cuh"
+
+EP_DEVICE uint32_t fp8_amax_bits(uint32_t bits, uint32_t word) {
+  uint32_t hi = word & 0x7fff0000u, lo = word << 16 & 0x7fff0000u;
+  return max(bits, max(hi, lo));
+}
+
+/* Largest magnitude of 8 elements and bits. Magnitudes compare as integers,
+ * and NaN as the largest of them, which fmaxf would lose. */
+EP_DEVICE uint32_t fp8_amax_bits(uint32_t bits, uint4 v) {
+  bits = fp8_amax_bits(fp8_amax_bits(bits, v.x), v.y);
+  return fp8_amax_bits(fp8_amax_bits(bits, v.z), v.w);
+}
+
+/* A group's divisor, with its reciprocal ready. */
+struct Fp8Scale {
+  float scale, inverse, subtract;
+};
+
+EP_DEVICE Fp8Scale fp8_scale(uint32_t amax_bits) {
+  float amax = __uint_as_float(max(amax_bits, __float_as_uint(1e-4f)));
+  Fp8Scale s;
+  s.scale = __fdiv_rn(amax, 448.0f);
+  s.inverse = __frcp_rn(s.scale);
+  s.subtract = s.inverse == 0.0f ? 0.0f : -s.scale; /* an infinite scale leaves finite elements 0 */
+  return s;
+}
+
+/* x / scale, correctly rounded wherever e4m3 can tell: one Newton step from
+ * the rounded reciprocal (Markstein). A third of the work of a division. */
+EP_DEVICE float fp8_divide(float x, const Fp8Scale &s) {
+  float q = __fmul_rn(x, s.inverse);
+  return __fmaf_rn(__fmaf_rn(q, s.subtract, x), s.inverse, q);
+}
+
+/* Two BF16 elements of a word to two bytes. */
+EP_DEVICE uint32_t fp8_pair(uint32_t word, const Fp8Scale &s) {
+  return cvt_e4m3x2(fp8_divide(bf16_high(word), s), fp8_divide(bf16_low(word), s));
+}
+
+/* 16 elements of one lane; all 32 lanes of the warp take part. */
+EP_DEVICE uint4 fp8_quantize(uint4 a, uint4 b, float *scale) {
+  uint32_t bits = fp8_amax_bits(fp8_amax_bits(0, a), b);
+  for (int i = 1; i < 8; i *= 2) bits = max(bits, __shfl_xor_sync(EP_FULL_WARP, bits, i));
+  Fp8Scale s = fp8_scale(bits);
+  *scale = s.scale;
+  return make_uint4(fp8_pair(a.x, s) | fp8_pair(a.y, s) << 16, fp8_pair(a.z, s) | fp8_pair(a.w, s) << 16,
+                    fp8_pair(b.x, s) | fp8_pair(b.y, s) << 16, fp8_pair(b.z, s) | fp8_pair(b.w, s) << 16);
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* combine_ll: brings the experts' rows back to their tokens and sums them,
+ * small batches. EP_DIRECT 0: the experts' rank sums its rows of a token in
+ * f32 and sends one BF16 row (half the bytes at top-8 on 8 ranks, one more
+ * rounding). EP_DIRECT 1: each row travels alone and the sum is in top-k
+ * order, bit for bit that of combine without pre-reduction.
+ *
+ * Reads the route that dispatch_ll left on this rank. A call may follow
+ * another without a dispatch between them: see ll_wait_started.
+ */
+#include "ll/layout.cuh"
+
+static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* a row */
+static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors summed for an output */
+static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* of them polled together */
+static const uint32_t LL_ROWS = 2;                               /* rows loaded together by a sender */
+
+/* Byte offset in a row of this lane's vector of a chunk. */
+EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane) { return chunk * LL_WARP_BYTES + lane * 16; }
+EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_WARP_BYTES == 0 || column < 2 * EP_HIDDEN; }
+
+EP_DEVICE const uint8_t *ll_zeros(const EpArgs &a, uint32_t lane) { return ll_at(a, a.rank, LL_ZERO) + lane * 16; }
+
+/* acc += weight * v, product and sum rounded apart as in the specification. */
+EP_DEVICE void ll_add(float (&acc)[8], uint4 v, float weight) {
+  float x[8];
+  bf16_unpack(v, x);
+#pragma unroll
+  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __fmul_rn(weight, x[i]));
+}
+
+/* ---- sending ---- */
+
+/* Says that this rank began call `number`, hence has ended the call before. */
+EP_DEVICE void ll_announce(const EpArgs &a, const LlCall &c) {
+  if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
+  st_release_sys(ll_started(a, c.lane) + a.rank, c.number);
+}
+
+/* Return slots are in two sets by call number. Those of this call were last
+ * used two calls ago, and a rank that began the previous call has emptied
+ * them. The words are long there in a steady state, so this costs one load
+ * beside the others of a warp, and spares a barrier between calls. */
+EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
+  const uint32_t *p = ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
+  EpSpin spin;
+  for (;;) {
+    uint32_t began = ld_relaxed_sys(p);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - (c.number - 1)) < 0);
+    if (missing == 0) return true;
+    if (!spin.again(a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
+  }
+}
+
+/* One unit of sending: a chunk of what one token of one source gets back.
+ * Units that follow each other go to different ranks, each rank starting
+ * behind its own number. */
+struct LlReturn {
+  uint32_t source, token, chunk;
+};
+EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
+  LlReturn r;
+  r.source = (unit + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
+  r.chunk = unit / EP_RANKS % LL_CHUNKS;
+  r.token = unit / EP_RANKS / LL_CHUNKS;
+  return r;
+}
+
+/* Lane k's route word of the unit, LL_NOWHERE when there is no such unit. */
+EP_DEVICE uint64_t ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  LlReturn r = ll_return_unit(a, unit);
+  bool valid = c.lane < EP_TOPK && r.token < static_cast<uint32_t>(a.max_tokens);
+  return valid ? ll_route(a, r.source, r.token)[c.lane] : LL_NOWHERE;
+}
+
+/* Up to LL_ROWS rows of y at this lane's column, the top-k positions taken
+ * from `left`. Missing ones read zeros at weight 0: no branch between loads. */
+struct LlRows {
+  uint4 data[LL_ROWS];
+  float weight[LL_ROWS];
+  uint32_t k[LL_ROWS];
+};
+EP_DEVICE LlRows ll_load_rows(const EpArgs &a, const LlCall &c, uint64_t route, uint32_t column, uint32_t &left) {
+  LlRows rows;
+#pragma unroll
+  for (uint32_t i = 0; i < LL_ROWS; i++) {
+    uint32_t k = left == 0 ? 0 : __ffs(left) - 1;
+    uint64_t word = __shfl_sync(EP_FULL_WARP, route, k);
+    bool valid = left != 0;
+    const uint8_t *row = reinterpret_cast<const uint8_t *>(a.y) + (word & 0xffffffffu) * (2 * EP_HIDDEN) + column;
+    rows.k[i] = k;
+    rows.weight[i] = valid ? __uint_as_float(static_cast<uint32_t>(word >> 32)) : 0.0f;
+    rows.data[i] = ld_readonly(reinterpret_cast<const uint4 *>(valid && ll_in_row(column) ? row : ll_zeros(a, c.lane)));
+    left &= left - 1;
+  }
+  return rows;
+}
+
+/* Sums the unit's rows into one and sends it to the slot of this rank. */
+EP_DEVICE void ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
+  uint32_t column = ll_column(r.chunk, c.lane);
+  float acc[8] = {};
+  while (here != 0) {
+    LlRows rows = ll_load_rows(a, c, route, column, here);
+#pragma unroll
+    for (uint32_t i = 0; i < LL_ROWS; i++) ll_add(acc, rows.data[i], rows.weight[i]);
+  }
+  uint8_t *slot = ll_return(a, r.source, c.number, r.token, a.rank);
+  if (ll_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), bf16_pack(acc));
+}
+
+/* Sends the unit's rows as they are, each to the slot of its top-k position. */
+EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
+  uint32_t column = ll_column(r.chunk, c.lane);
+  while (here != 0) {
+    uint32_t count = __popc(here);
+    LlRows rows = ll_load_rows(a, c, route, column, here);
+#pragma unroll
+    for (uint32_t i = 0; i < LL_ROWS; i++) {
+      uint8_t *slot = ll_return(a, r.source, c.number, r.token, rows.k[i]);
+      if (i < count && ll_in_row(column))
+        st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), ll_canonical(rows.data[i]));
+    }
+  }
+}
+
+/* The route of the next unit is fetched while this one's rows are. */
+EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c) {
+  uint32_t unit = ll_from_bottom(c), step = ll_all_warps(c);
+  uint64_t next = ll_load_route(a, c, unit);
+  uint32_t tokens = c.lane < EP_RANKS ? ll_tokens(a)[c.lane] : 0;
+  if (!ll_wait_started(a, c)) return;
+  uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
+  for (; unit < most * LL_CHUNKS * EP_RANKS; unit += step) {
+    uint64_t route = next;
+    next = ll_load_route(a, c, unit + step);
+    LlReturn r = ll_return_unit(a, unit);
+    uint32_t here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != LL_NOWHERE);
+    if (here == 0 || r.token >= __shfl_sync(EP_FULL_WARP, tokens, r.source)) continue;
+    if (EP_DIRECT) {
+      ll_send_rows(a, c, r, route, here);
+    } else {
+      ll_send_sum(a, c, r, route, here);
+    }
+  }
+}
+
+/* ---- receiving ---- */
+
+/* The slots of one output chunk that somebody fills: by rank, or by top-k
+ * position. Bit i says that slot i is used. */
+EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
+  if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
+  return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
+}
+
+EP_DEVICE uint4 *ll_batch_slot(const EpArgs &a, const LlCall &c, uint32_t token, uint32_t slot, uint32_t column) {
+  return reinterpret_cast<uint4 *>(ll_return(a, a.rank, c.number, token, slot) + column);
+}
+
+/* Polls LL_BATCH slots together until all are there; unused ones read zeros,
+ * so that no branch stands between the loads. */
+EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlCall &c, const uint4 *const *from, uint4 *data) {
+  EpSpin spin;
+  for (;;) {
+    bool there = true;
+#pragma unroll
+    for (uint32_t i = 0; i < LL_BATCH; i++) data[i] = ld_relaxed_sys(from[i]);
+#pragma unroll
+    for (uint32_t i = 0; i < LL_BATCH; i++) there = there && ll_arrived(data[i]);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, !there);
+    if (missing == 0) return true;
+    if (!spin.again(a, {EP_PHASE_COMBINE_WAIT, -1, -1}, EP_FULL_WARP, ~missing)) return false;
+  }
+}
+
+/* One chunk of one token: waits for its terms, sums them in order of slots,
+ * and leaves the slots empty. */
+EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  uint32_t token = unit / LL_CHUNKS, column = ll_column(unit % LL_CHUNKS, c.lane);
+  int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
+  float weight = EP_DIRECT && c.lane < EP_TOPK ? a.weights[token * EP_TOPK + c.lane] : 1.0f;
+  uint32_t used = ll_slots_used(c.lane, id);
+  bool inside = ll_in_row(column);
+  float acc[8] = {};
+  for (uint32_t first = 0; first < LL_TERMS; first += LL_BATCH) {
+    const uint4 *from[LL_BATCH];
+    uint4 data[LL_BATCH];
+#pragma unroll
+    for (uint32_t i = 0; i < LL_BATCH; i++) {
+      bool valid = first + i < LL_TERMS && (used >> (first + i) & 1u) && inside;
+      from[i] = valid ? ll_batch_slot(a, c, token, first + i, column)
+                      : reinterpret_cast<const uint4 *>(ll_zeros(a, c.lane));
+    }
+    if (!ll_wait_batch(a, c, from, data)) return false;
+#pragma unroll
+    for (uint32_t i = 0; i < LL_BATCH; i++) {
+      if (!(used >> (first + i) & 1u)) continue;
+      ll_add(acc, data[i], __shfl_sync(EP_FULL_WARP, weight, first + i));
+      if (inside) *ll_batch_slot(a, c, token, first + i, column) = ll_sentinels();
+    }
+  }
+  uint8_t *out = reinterpret_cast<uint8_t *>(a.combined + static_cast<uint64_t>(token) * EP_HIDDEN);
+  if (inside) *reinterpret_cast<uint4 *>(out + column) = bf16_pack(acc);
+  return true;
+}
+
+EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
+  for (uint32_t u = ll_from_top(c); u < static_cast<uint32_t>(a.tokens) * LL_CHUNKS; u += ll_all_warps(c))
+    if (!ll_reduce_unit(a, c, u)) return;
+}
+
+EP_ENTRY(EP_THREADS, 1) combine_ll(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  LlCall c = ll_call(a);
+  ll_announce(a, c);
+  ll_combine_async(a, c);
+  ll_combine_wait(a, c);
+  ep_span_end(a);
+}

@@ -1,0 +1,398 @@
+/* dispatch_ll: one fused kernel for small batches. A token goes once to each
+ * distinct rank among its experts; the receiver copies it to the row of every
+ * local expert that its header names. See layout.cuh for the protocol.
+ *
+ * Compile-time: EP_SEND_BYTES, message bytes of one sending warp; EP_PART_BYTES,
+ * those of one receiving warp; EP_EARLY, receive before the offsets are known.
+ */
+#include "common/fp8.cuh"
+#include "ll/layout.cuh"
+
+/* EpArgs.tune of this kernel. */
+enum LlDispatchTune {
+  LL_TUNE_RECEIVERS, /* warps of a block that never send, so that early tokens are copied while others leave; 0: none */
+};
+
+static const uint32_t LL_VECTORS = LL_PAYLOAD / 16; /* of a token */
+static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES; /* vectors of a lane */
+static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES;
+static const uint32_t LL_UNITS = (LL_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND); /* a token */
+static const uint32_t LL_PARTS = (LL_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART);
+static const uint32_t LL_COUNT_WARPS = 8;
+
+enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
+
+struct LlShared {
+  uint32_t selected[EP_EXPERTS];      /* own tokens by expert; counting block only */
+  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment */
+  uint32_t tokens[EP_RANKS];
+  uint32_t failed; /* a count never came */
+  uint32_t ready;  /* rows and tokens hold */
+};
+
+/* ---- sending ---- */
+
+/* Counts own tokens by expert and tells each rank about its experts. Called by
+ * `threads` threads of one block; `i` numbers them. */
+EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
+  for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
+  bar_sync(LL_BAR_COUNT, threads);
+  for (uint32_t j = i; j < static_cast<uint32_t>(a.tokens) * EP_TOPK; j += threads) {
+    int32_t id = a.topk_ids[j];
+    if (id >= 0) atomicAdd(&s.selected[id], 1u);
+  }
+  bar_sync(LL_BAR_COUNT, threads);
+  for (uint32_t e = i; e < EP_EXPERTS + EP_RANKS; e += threads) {
+    bool total = e >= EP_EXPERTS;
+    uint32_t owner = total ? e - EP_EXPERTS : e / EP_LOCAL_EXPERTS;
+    uint32_t word = total ? EP_LOCAL_EXPERTS : e % EP_LOCAL_EXPERTS;
+    uint64_t count = total ? static_cast<uint32_t>(a.tokens) : s.selected[e];
+    if (!total && ep_drill_drops(a, static_cast<int32_t>(e))) continue;
+    st_relaxed_sys(ll_counts(a, owner, c.number, a.rank) + word, static_cast<uint64_t>(c.number) << 32 | count);
+  }
+}
+
+/* How many earlier tokens chose the same expert as lane k did for `token`, in
+ * lane k: the position in the segment, without atomics and the same in every
+ * run. Eight top-k positions at a time keep the counters in registers. */
+EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, int32_t id) {
+  const uint32_t batch = EP_TOPK < 8 ? EP_TOPK : 8;
+  uint32_t mine = 0;
+  for (uint32_t first = 0; first < EP_TOPK; first += batch) {
+    int32_t want[batch];
+    uint32_t seen[batch];
+#pragma unroll
+    for (uint32_t k = 0; k < batch; k++) {
+      want[k] = __shfl_sync(EP_FULL_WARP, id, first + k);
+      seen[k] = 0;
+    }
+#pragma unroll 4
+    for (uint32_t j = lane; j < token * EP_TOPK; j += 32) {
+      int32_t other = a.topk_ids[j];
+#pragma unroll
+      for (uint32_t k = 0; k < batch; k++) seen[k] += other == want[k];
+    }
+    __syncwarp();
+#pragma unroll
+    for (uint32_t k = 0; k < batch; k++) {
+      uint32_t all = __reduce_add_sync(EP_FULL_WARP, seen[k]);
+      if (lane == first + k) mine = all;
+    }
+  }
+  return mine;
+}
+
+/* Tells every rank where each of a token's rows belongs, or that none is
+ * there. The weights travel along for the pre-reduction of combine. */
+EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) {
+  int32_t id = -1;
+  uint64_t weight = 0;
+  if (c.lane < EP_TOPK) {
+    id = a.topk_ids[token * EP_TOPK + c.lane];
+    weight = __float_as_uint(a.weights[token * EP_TOPK + c.lane]);
+  }
+  uint32_t position = ll_positions(a, c.lane, token, id);
+  int32_t owner = id < 0 ? -1 : id / EP_LOCAL_EXPERTS;
+  uint32_t place = static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS | position;
+  for (int i = 0; i < EP_RANKS; i++) {
+    int to = (a.rank + i) % EP_RANKS;
+    uint64_t word = weight << 32 | (owner == to ? place : LL_NOWHERE);
+    if (c.lane < EP_TOPK) st_relaxed_sys(ll_header(a, to, c.number, a.rank, token) + c.lane, word);
+  }
+}
+
+/* Whether a vector belongs to the token, for a warp that moves n vectors a
+ * lane; known at compile time when warps tile the token. */
+template <uint32_t n>
+EP_DEVICE bool ll_inside(uint32_t vector) {
+  return LL_VECTORS % (32 * n) == 0 || vector < LL_VECTORS;
+}
+
+/* One vector of a message and, in every eighth lane, its scale. */
+struct LlVector {
+  uint4 data;
+  uint32_t scale;
+};
+
+#if EP_FORMAT == EP_FP8
+/* Two vectors of BF16 become one of e4m3. */
+struct LlSource {
+  uint4 lo, hi;
+};
+EP_DEVICE LlSource ll_load_source(const uint16_t *row, uint32_t vector) {
+  const uint4 *p = reinterpret_cast<const uint4 *>(row) + 2 * vector;
+  uint4 none = make_uint4(0, 0, 0, 0);
+  if (!ll_inside<LL_SEND>(vector)) return {none, none};
+  return {ld_readonly(p), ld_readonly(p + 1)};
+}
+EP_DEVICE LlVector ll_convert(const LlSource &s) {
+  float scale;
+  uint4 data = fp8_quantize(s.lo, s.hi, &scale);
+  return {data, __float_as_uint(scale)};
+}
+#else
+struct LlSource {
+  uint4 data;
+};
+EP_DEVICE LlSource ll_load_source(const uint16_t *row, uint32_t vector) {
+  if (!ll_inside<LL_SEND>(vector)) return {make_uint4(0, 0, 0, 0)};
+  return {ld_readonly(reinterpret_cast<const uint4 *>(row) + vector)};
+}
+EP_DEVICE LlVector ll_convert(const LlSource &s) { return {ll_canonical(s.data), 0}; }
+#endif
+
+/* Whether this lane carries a scale beside its vector. */
+template <uint32_t n>
+EP_DEVICE bool ll_has_scale(uint32_t vector) {
+  return LL_SCALES > 0 && ll_inside<n>(vector) && vector % 8 == 0;
+}
+EP_DEVICE uint32_t *ll_slot_scale(uint8_t *slot, uint32_t vector) {
+  return reinterpret_cast<uint32_t *>(slot + LL_PAYLOAD) + vector / 8;
+}
+
+/* Converts one unit of a token and stores it on every rank that has one of its
+ * experts, its own included. The order of ranks differs from unit to unit, so
+ * that all links are in use at any time. */
+EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  uint32_t token = unit / LL_UNITS;
+  uint32_t first = unit % LL_UNITS * (32 * LL_SEND) + c.lane;
+  const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
+  LlSource in[LL_SEND];
+#pragma unroll
+  for (uint32_t v = 0; v < LL_SEND; v++) in[v] = ll_load_source(row, first + 32 * v);
+  int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
+  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
+  LlVector out[LL_SEND];
+#pragma unroll
+  for (uint32_t v = 0; v < LL_SEND; v++) out[v] = ll_convert(in[v]);
+  uint32_t turn = static_cast<uint32_t>(a.rank) + 1 + unit;
+  for (uint32_t i = 0; i < EP_RANKS; i++) {
+    uint32_t to = (turn + i) % EP_RANKS;
+    if (!(ranks >> to & 1u)) continue;
+    uint8_t *slot = ll_slot(a, to, c.number, a.rank, token);
+#pragma unroll
+    for (uint32_t v = 0; v < LL_SEND; v++) {
+      uint32_t vector = first + 32 * v;
+      if (ll_inside<LL_SEND>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
+      if (ll_has_scale<LL_SEND>(vector)) st_relaxed_sys(ll_slot_scale(slot, vector), out[v].scale);
+    }
+  }
+}
+
+/* Headers from the top warps and counts beside them, data from the bottom
+ * ones. Returns how many warps of the block send data. */
+EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
+  uint32_t units = static_cast<uint32_t>(a.tokens) * LL_UNITS;
+  uint32_t receivers = min(static_cast<uint32_t>(a.tune[LL_TUNE_RECEIVERS]), c.warps - 1);
+  return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
+}
+
+EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t senders) {
+  uint32_t tokens = static_cast<uint32_t>(a.tokens);
+  uint32_t counters = min(LL_COUNT_WARPS, c.warps - 1), top = c.warps - 1;
+  if (c.block == c.blocks - 1 && c.warp >= top - counters && c.warp < top)
+    ll_count_and_signal(a, c, s, (c.warp - (top - counters)) * 32 + c.lane, counters * 32);
+  for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) ll_send_header(a, c, t);
+  if (c.warp >= senders) return;
+  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u);
+}
+
+/* The previous call's headers make room for the next call's. Only as many as
+ * that call used, which its counts still tell. One warp of each block. */
+EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
+  for (int source = 0; source < EP_RANKS; source++) {
+    uint32_t used = static_cast<uint32_t>(ll_counts(a, a.rank, c.number - 1, source)[EP_LOCAL_EXPERTS]) * EP_TOPK;
+    uint64_t *words = ll_header(a, a.rank, c.number - 1, source, 0);
+    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) words[i] = ~0ull;
+  }
+}
+
+/* ---- receiving ---- */
+
+EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint32_t word, uint32_t *count) {
+  const uint64_t *p = ll_counts(a, a.rank, c.number, source) + word;
+  int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(p);
+    *count = static_cast<uint32_t>(v);
+    if (v >> 32 == c.number) return true;
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, source}, c.number, v >> 32)) return false;
+  }
+}
+
+/* Turns counts into the first row of every (source, expert) segment. One warp;
+ * `publish` also writes the ragged output's index. */
+EP_DEVICE void ll_offsets(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
+  uint32_t start = 0;
+  for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
+    uint32_t e = first + lane, total = 0;
+    for (int r = 0; r < EP_RANKS; r++) total += e < EP_LOCAL_EXPERTS ? s.rows[r][e] : 0;
+    uint32_t padded = ceil_div(total, EP_ROW_PAD) * EP_ROW_PAD, end = warp_prefix_sum(padded);
+    uint32_t row = start + end - padded;
+    start += __shfl_sync(EP_FULL_WARP, end, 31);
+    if (e >= EP_LOCAL_EXPERTS) continue;
+    if (publish) {
+      a.row_offsets[e] = row;
+      a.expert_ids[e] = static_cast<int32_t>(e);
+    }
+    for (int r = 0; r < EP_RANKS; r++) {
+      uint32_t rows = s.rows[r][e];
+      s.rows[r][e] = row;
+      row += rows;
+    }
+  }
+  if (publish && lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
+}
+
+/* Every block reads all counts and makes its own offsets: cheaper than handing
+ * them over inside the GPU. Warps from `first` on do it, the others wait. */
+EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
+  if (c.warp < first) {
+    while (ld_acquire_cta(&s.ready) == 0) spin_pause();
+    __syncwarp();
+    return;
+  }
+  uint32_t threads = (c.warps - first) * 32;
+  for (uint32_t i = (c.warp - first) * 32 + c.lane; i < EP_RANKS * LL_COUNT_WORDS; i += threads) {
+    uint32_t source = i / LL_COUNT_WORDS, word = i % LL_COUNT_WORDS, count = 0;
+    if (!ll_wait_count(a, c, source, word, &count)) s.failed = 1;
+    uint32_t *to = word < EP_LOCAL_EXPERTS ? &s.rows[source][word] : &s.tokens[source];
+    *to = count;
+  }
+  bar_sync(LL_BAR_OFFSETS, threads);
+  if (c.warp == first) {
+    ll_offsets(a, s, c.lane, c.block == 0);
+    if (c.block == 0 && c.lane < EP_RANKS) ll_tokens(a)[c.lane] = s.tokens[c.lane];
+    __syncwarp();
+    if (c.lane == 0) st_release_cta(&s.ready, 1u);
+  }
+  bar_sync(LL_BAR_OFFSETS, threads);
+}
+
+/* One part of a message, in the registers of a warp. */
+struct LlPart {
+  uint32_t source, token, first; /* first: this lane's first vector */
+  uint64_t head;                 /* lane k: header word of top-k position k */
+  uint32_t here;                 /* top-k positions with an expert on this rank */
+  uint4 data[LL_PART];
+  uint32_t scale[LL_PART];
+};
+
+EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
+  LlPart p;
+  p.source = job % EP_RANKS;
+  p.token = job / EP_RANKS / LL_PARTS;
+  p.first = job / EP_RANKS % LL_PARTS * (32 * LL_PART) + lane;
+  p.here = 0;
+  return p;
+}
+
+/* Reads header, count and data of a part together, again and again until all
+ * are there: looking at one after the other would pay the latency of each.
+ * False when the token does not exist, has nothing here, or never came. */
+EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
+  uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
+  const uint64_t *header = ll_header(a, a.rank, c.number, p.source, p.token) + c.lane;
+  const uint64_t *tokens = ll_counts(a, a.rank, c.number, p.source) + EP_LOCAL_EXPERTS;
+  EpSpin spin;
+  for (;;) {
+    p.head = c.lane < EP_TOPK ? ld_relaxed_sys(header) : LL_NOWHERE;
+    uint64_t count = ld_relaxed_sys(tokens);
+    bool there = true;
+#pragma unroll
+    for (uint32_t v = 0; v < LL_PART; v++) {
+      uint32_t vector = p.first + 32 * v;
+      p.data[v] = make_uint4(0, 0, 0, 0);
+      p.scale[v] = 0;
+      if (ll_inside<LL_PART>(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
+      if (ll_has_scale<LL_PART>(vector)) p.scale[v] = ld_relaxed_sys(ll_slot_scale(slot, vector));
+    }
+#pragma unroll
+    for (uint32_t v = 0; v < LL_PART; v++) there = there && ll_arrived(p.data[v]) && p.scale[v] != LL_SENTINEL;
+    if (__all_sync(EP_FULL_WARP, p.head != ~0ull)) {
+      p.here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(p.head) != LL_NOWHERE);
+      if (p.here == 0 || __all_sync(EP_FULL_WARP, there)) return p.here != 0;
+    } else if (count >> 32 == c.number && p.token >= static_cast<uint32_t>(count)) {
+      return false;
+    }
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, p.here)) return false;
+  }
+}
+
+/* Puts a part into the row of each of its experts here, and all ones back into
+ * the slot. */
+EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s, const LlPart &p) {
+  uint32_t place = static_cast<uint32_t>(p.head);
+  bool mine = p.here >> c.lane & 1u;
+  uint32_t row = 0;
+  if (mine) row = s.rows[p.source][place >> LL_PLACE_BITS] + (place & ((1u << LL_PLACE_BITS) - 1));
+  for (uint32_t left = p.here; left != 0; left &= left - 1) {
+    uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
+    uint4 *out = reinterpret_cast<uint4 *>(a.out + to * LL_PAYLOAD);
+    uint32_t *scales = reinterpret_cast<uint32_t *>(a.out_scales) + to;
+#pragma unroll
+    for (uint32_t v = 0; v < LL_PART; v++) {
+      uint32_t vector = p.first + 32 * v;
+      if (ll_inside<LL_PART>(vector)) out[vector] = p.data[v];
+      if (ll_has_scale<LL_PART>(vector)) scales[vector / 8 * a.max_rows] = p.scale[v];
+    }
+  }
+  uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
+#pragma unroll
+  for (uint32_t v = 0; v < LL_PART; v++) {
+    uint32_t vector = p.first + 32 * v;
+    if (ll_inside<LL_PART>(vector)) reinterpret_cast<uint4 *>(slot)[vector] = ll_sentinels();
+    if (ll_has_scale<LL_PART>(vector)) *ll_slot_scale(slot, vector) = LL_SENTINEL;
+  }
+  if (p.first == c.lane && mine) {
+    a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(p.token);
+    a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
+  }
+  if (p.first == c.lane && c.lane < EP_TOPK)
+    ll_route(a, p.source, p.token)[c.lane] = p.head >> 32 << 32 | (mine ? row : LL_NOWHERE);
+}
+
+/* Leaves for combine that a token has no expert here. */
+EP_DEVICE void ll_route_nowhere(const EpArgs &a, const LlCall &c, const LlPart &p) {
+  if (p.first == c.lane && c.lane < EP_TOPK) ll_route(a, p.source, p.token)[c.lane] = LL_NOWHERE;
+}
+
+EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
+  uint32_t job = ll_from_top(c);
+  const uint32_t per_token = EP_RANKS * LL_PARTS;
+  LlPart p = ll_part(job, c.lane);
+  bool here = false;
+  if (EP_EARLY && job / per_token < static_cast<uint32_t>(a.max_tokens)) here = ll_wait_part(a, c, p);
+  ll_wait_counts(a, c, s, first);
+  if (s.failed) return;
+  uint32_t tokens = 0;
+  for (int r = 0; r < EP_RANKS; r++) tokens = max(tokens, s.tokens[r]);
+  for (bool waited = EP_EARLY; job < tokens * per_token; job += ll_all_warps(c), waited = false) {
+    if (!waited) {
+      p = ll_part(job, c.lane);
+      here = ll_wait_part(a, c, p);
+    }
+    if (here) {
+      ll_copy_part(a, c, s, p);
+    } else if (p.token < s.tokens[p.source]) {
+      ll_route_nowhere(a, c, p);
+    }
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) dispatch_ll(const __grid_constant__ EpArgs a) {
+  __shared__ LlShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  LlCall c = ll_call(a);
+  if (threadIdx.x == 0) s.failed = s.ready = 0;
+  __syncthreads();
+  uint32_t senders = ll_senders(a, c);
+  ll_dispatch_async(a, c, s, senders);
+  if (c.warp == 0) ll_clear_headers(a, c);
+  ll_dispatch_wait(a, c, s, a.tune[LL_TUNE_RECEIVERS] > 0 ? senders : 0);
+  ep_span_end(a);
+}

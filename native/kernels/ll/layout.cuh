@@ -1,0 +1,119 @@
+/* The low-latency kernels: what lies where on the symmetric heap.
+ *
+ * Data is polled, never flagged: a receiver looks at the data words themselves
+ * until none of them is all ones, and puts all ones back when it has read
+ * them. That needs no fence and saves 2.5 to 3 us a call over data + fence +
+ * flag on NVLink. Only 32-bit words (64-bit for headers and counts) have to
+ * arrive whole.
+ *
+ * Why no barrier is needed between calls: a call of dispatch ends only when
+ * the counts of every rank have arrived, and a rank sends them only after all
+ * its earlier calls have ended. So no rank is ever more than one call ahead.
+ */
+#ifndef EP_LL_LAYOUT_CUH
+#define EP_LL_LAYOUT_CUH
+
+#include "common/check.cuh"
+#include "common/formats.cuh"
+
+/* Regions of the state, in the order of ll.go. R ranks, T = max_tokens, K
+ * top-k, H hidden; "own" is written by its own rank alone. */
+enum LlRegion {
+  LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | rows; the last word counts tokens. Zeroed */
+  LL_HEADERS, /* [3][R source][T][K] u64: weight << 32 | place. All ones */
+  LL_SLOTS,   /* [2][R source][T][LL_SLOT_BYTES]: elements, then scales. All ones */
+  LL_ROUTE,   /* [R source][T][K] u64: weight << 32 | row of the output or LL_NOWHERE; own */
+  LL_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */
+  LL_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
+  LL_RETURN,  /* [2][T][LL_RETURN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position. All ones */
+  LL_ZERO     /* 512 bytes of zeros, read in place of slots that nobody fills */
+};
+
+static const uint32_t LL_SENTINEL = 0xffffffffu;
+
+/* A place is local expert << 20 | position among this source's rows of it.
+ * LL_NOWHERE is no place, since legality keeps local experts below 4095. */
+static const uint32_t LL_NOWHERE = 0xfffffffeu;
+static const uint32_t LL_PLACE_BITS = 20;
+
+/* One token on the wire. */
+static const uint32_t LL_PAYLOAD = ep_payload(EP_FORMAT, EP_HIDDEN);
+static const uint32_t LL_SCALES = ep_scales(EP_FORMAT, EP_HIDDEN);
+static const uint32_t LL_SLOT_BYTES = ep_up(LL_PAYLOAD + LL_SCALES * 4, 16);
+static const uint32_t LL_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
+static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector a lane */
+static const uint32_t LL_COUNT_WORDS = EP_LOCAL_EXPERTS + 1;
+
+/* What every function needs of the call at hand. */
+struct LlCall {
+  uint32_t number; /* 1, 2, 3, ... */
+  uint32_t warp, lane, warps; /* of this thread; of the block */
+  uint32_t block, blocks;
+};
+
+EP_DEVICE LlCall ll_call(const EpArgs &a) {
+  return {a.round + *a.round_base, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+}
+
+/* Work is dealt to blocks first, so that a small batch uses every SM. Senders
+ * take warps from the bottom and receivers from the top: with little to do
+ * they never share a warp. */
+EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + c.block; }
+EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
+EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
+
+EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) {
+  return a.heap[rank] + a.region[region];
+}
+
+/* Counts and headers come in three sets: a fast peer may be writing those of
+ * the next call while the previous call's headers are cleared, by their count. */
+EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
+  return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
+}
+
+/* The K header words of a token. */
+EP_DEVICE uint64_t *ll_header(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
+  return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_HEADERS)) +
+         (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + token) * EP_TOPK;
+}
+
+EP_DEVICE uint8_t *ll_slot(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
+  return ll_at(a, owner, LL_SLOTS) +
+         (static_cast<uint64_t>((call & 1) * EP_RANKS + source) * a.max_tokens + token) * LL_SLOT_BYTES;
+}
+
+EP_DEVICE uint64_t *ll_route(const EpArgs &a, int source, uint32_t token) {
+  return reinterpret_cast<uint64_t *>(ll_at(a, a.rank, LL_ROUTE)) +
+         (static_cast<uint64_t>(source) * a.max_tokens + token) * EP_TOPK;
+}
+
+EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) {
+  return reinterpret_cast<uint32_t *>(ll_at(a, a.rank, LL_TOKENS));
+}
+
+EP_DEVICE uint32_t *ll_started(const EpArgs &a, int owner) {
+  return reinterpret_cast<uint32_t *>(ll_at(a, owner, LL_STARTED));
+}
+
+EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
+  uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
+  return ll_at(a, owner, LL_RETURN) + (at * LL_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
+}
+
+/* ---- sentinels ---- */
+
+EP_DEVICE uint4 ll_sentinels() { return make_uint4(LL_SENTINEL, LL_SENTINEL, LL_SENTINEL, LL_SENTINEL); }
+
+/* All four words are there. Compares instead of a branch a word. */
+EP_DEVICE bool ll_arrived(uint4 v) {
+  return v.x != LL_SENTINEL && v.y != LL_SENTINEL && v.z != LL_SENTINEL && v.w != LL_SENTINEL;
+}
+
+/* Two BF16 NaNs with every bit set become two canonical ones. */
+EP_DEVICE uint32_t ll_canonical(uint32_t w) { return w == LL_SENTINEL ? 0x7fff7fffu : w; }
+EP_DEVICE uint4 ll_canonical(uint4 v) {
+  return make_uint4(ll_canonical(v.x), ll_canonical(v.y), ll_canonical(v.z), ll_canonical(v.w));
+}
+
+#endif

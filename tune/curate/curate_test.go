@@ -1,0 +1,230 @@
+package curate
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+var day = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func key(c plan.Class) plan.Key {
+	return plan.Key{Op: plan.Dispatch, Mode: plan.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Dispatch: plan.BF16, Combine: plan.BF16, Routing: c}
+}
+
+func row(c plan.Class, lo, hi, threads int) plan.Row {
+	return plan.Row{Key: key(c), Lo: lo, Hi: hi,
+		Config: plan.Config{Kernel: "direct"}.With("threads", plan.Value(strconv.Itoa(threads))),
+		Evidence: plan.Evidence{Clock: "chain", Median: 25e-6, P10: 24e-6, P90: 27e-6, Rounds: 50,
+			Gain: 1.1, GainLo: 1.08, GainHi: 1.12, Candidates: 40, Ties: 2,
+			Routings: []string{"uniform", "zipf:1.0"}, Tokens: measured(lo, hi), Complete: true, Date: day}}
+}
+
+func measured(lo, hi int) []int {
+	if lo == hi {
+		return []int{lo}
+	}
+	return []int{lo, hi}
+}
+
+func table(rows ...plan.Row) *plan.Table {
+	return &plan.Table{Schema: plan.Schema, Rows: rows, Header: plan.Header{Tool: "test", ABI: "abi1", Space: "s",
+		Created: day, Machine: plan.Machine{Backend: "cuda", SMs: 132, GPUs: 8}, Policy: "race", AA: 0.004, TrialLog: "log"}}
+}
+
+// randomTable draws rows of a few keys; seed makes its evidence its own.
+func randomTable(t *rapid.T, name string) *plan.Table {
+	tab := table()
+	tab.Header.TrialLog = name
+	tab.Header.Created = day.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, name+" created")) * time.Hour)
+	for _, c := range []plan.Class{plan.Even, plan.Skewed, plan.AnyRouting} {
+		at := 0
+		for range rapid.IntRange(0, 4).Draw(t, name+" rows") {
+			lo := at + rapid.IntRange(0, 6).Draw(t, name+" gap")
+			r := row(c, lo, lo+rapid.IntRange(0, 12).Draw(t, name+" length"), 128*rapid.IntRange(1, 2).Draw(t, name+" threads"))
+			r.Evidence.Gain = rapid.SampledFrom([]float64{1.02, 1.1, 1.2}).Draw(t, name+" gain")
+			r.Evidence.GainLo, r.Evidence.GainHi = r.Evidence.Gain-0.01, r.Evidence.Gain+0.01
+			r.Evidence.Date = day.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, name+" date")) * time.Hour)
+			tab.Rows = append(tab.Rows, r)
+			at = r.Hi + 1
+		}
+	}
+	if err := tab.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+func encoded(t *rapid.T, tab *plan.Table) string {
+	var b bytes.Buffer
+	if _, err := tab.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func merged(t *rapid.T, a, b *plan.Table) (*plan.Table, []Decision) {
+	m, d, err := Merge(a, b, 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, d
+}
+
+func TestMergeIsIdempotent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := randomTable(t, "a"), randomTable(t, "b")
+		once, _ := merged(t, a, b)
+		for name, again := range map[string]*plan.Table{"newcomer": b, "itself": once} {
+			if twice, _ := merged(t, once, again); encoded(t, twice) != encoded(t, once) {
+				t.Fatalf("merging %s again changes\n%s\nto\n%s", name, encoded(t, once), encoded(t, twice))
+			}
+		}
+	})
+}
+
+func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := randomTable(t, "a"), randomTable(t, "b")
+		for _, d := range Diff(a, b) {
+			if d.Kind == Choice {
+				return
+			}
+		}
+		ab, _ := merged(t, a, b)
+		ba, _ := merged(t, b, a)
+		if encoded(t, ab) != encoded(t, ba) {
+			t.Fatalf("one way\n%s\nother way\n%s", encoded(t, ab), encoded(t, ba))
+		}
+	})
+}
+
+// TestMergedAnswersComeFromOneOfTheTwo checks every token count: what both
+// leave open stays open, what one covers is covered by its row.
+func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := randomTable(t, "a"), randomTable(t, "b")
+		m, _ := merged(t, a, b)
+		for _, c := range plan.Classes() {
+			for n := range 80 {
+				x, y, z := a.Lookup(key(c), n), b.Lookup(key(c), n), m.Lookup(key(c), n)
+				if z.Config.Key() != x.Config.Key() && z.Config.Key() != y.Config.Key() {
+					t.Fatalf("%s %d: %v from %v and %v", c, n, z, x, y)
+				}
+				if (z.Row == nil) != (x.Row == nil && y.Row == nil) {
+					t.Fatalf("%s %d: covered %v, was %v and %v", c, n, z.Row != nil, x.Row != nil, y.Row != nil)
+				}
+			}
+		}
+	})
+}
+
+func TestIncumbentRule(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		gain, lo, hi float64
+		want         Outcome
+	}{
+		{"clearly better", 1.2, 1.18, 1.22, Replaced},
+		{"better within the band", 1.105, 1.1045, 1.1055, Stays},
+		{"better with overlapping intervals", 1.2, 1.10, 1.3, Stays},
+		{"worse", 1.05, 1.04, 1.06, Stays},
+	} {
+		fresh := row(plan.Even, 0, 64, 512)
+		fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = c.gain, c.lo, c.hi
+		m, d, err := Merge(table(row(plan.Even, 0, 64, 128)), table(fresh), 0.01)
+		if err != nil || len(d) != 1 || d[0].Outcome != c.want {
+			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
+			continue
+		}
+		if won := m.Rows[0].Config.Int("threads") == 512; won != (c.want == Replaced) {
+			t.Errorf("%s: %s, yet the row is %v", c.name, c.want, m.Rows[0].Config)
+		}
+	}
+}
+
+func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
+	for want, edit := range map[string]func(*plan.Header){
+		"machine: ": func(h *plan.Header) { h.Machine.SMs = 114 },
+		"abi: ":     func(h *plan.Header) { h.ABI = "abi2" },
+		"relax: ":   func(h *plan.Header) { h.Relax = []string{"routing"} },
+	} {
+		b := table()
+		edit(&b.Header)
+		if _, _, err := Merge(table(), b, 0.01); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("want %s, got %v", want, err)
+		}
+	}
+}
+
+func TestDiffNamesStretches(t *testing.T) {
+	changed, fresh := row(plan.Even, 32, 64, 512), row(plan.Skewed, 0, 8, 128)
+	fresh.Evidence.Rounds = 60
+	a := table(row(plan.Even, 0, 40, 128), row(plan.Skewed, 0, 8, 128), row(plan.HotRank, 5, 5, 64))
+	b := table(changed, fresh, row(plan.HotRank, 5, 5, 64))
+	var got []string
+	for _, d := range Diff(a, b) {
+		got = append(got, fmt.Sprintf("%s %d-%d %s", d.Key.Routing, d.Lo, d.Hi, d.Kind))
+	}
+	want := "even 0-31 removed, even 32-40 choice, even 41-64 added, skewed 0-8 evidence"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
+	}
+}
+
+func TestLint(t *testing.T) {
+	good := func() *plan.Table { return table(row(plan.Even, 0, 64, 128), row(plan.AnyRouting, 0, 64, 128)) }
+	if f := Lint(good(), nil, 0.01); len(f) > 0 {
+		t.Fatalf("a good table has findings: %v", f)
+	}
+	refuse := func(_ plan.Machine, p plan.Problem, c plan.Config) error {
+		if c.Int("threads") > 1024 {
+			return fmt.Errorf("threads: %d is above 1024", c.Int("threads"))
+		}
+		return nil
+	}
+	first := func(f func(*plan.Row)) func(*plan.Table) { return func(t *plan.Table) { f(&t.Rows[0]) } }
+	for _, c := range []struct {
+		name string
+		edit func(*plan.Table)
+		want string
+	}{
+		{"no win", first(func(r *plan.Row) { r.Evidence.GainLo = 0.99 }), "0 error gain: gain 1.100 [0.990, 1.120] does not exclude 1"},
+		{"noise", func(t *plan.Table) { t.Header.AA = 0.2 }, "0 error gain: gain 1.100 is within the machine's own spread of 20.00 %"},
+		{"loud machine", func(t *plan.Table) { t.Header.AA = 0.02 }, "-1 error aa: the default differs from itself by 2.00 %"},
+		{"crossed", first(func(r *plan.Row) { r.Evidence.GainHi = 1.09 }), "0 error interval: gain 1.1000 lies outside"},
+		{"median", first(func(r *plan.Row) { r.Evidence.P10 = 1 }), "0 error interval: median"},
+		{"ties", first(func(r *plan.Row) { r.Evidence.Ties = 41 }), "0 error interval: 41 ties among 40 candidates"},
+		{"unmeasured", first(func(r *plan.Row) { r.Evidence.Rounds = 0 }), "0 error measured: no confirmation rounds"},
+		{"elsewhere", first(func(r *plan.Row) { r.Evidence.Tokens = []int{65} }), "0 error measured: no token count of 0 to 64 was measured"},
+		{"ends", first(func(r *plan.Row) { r.Evidence.Tokens = []int{0, 32} }), "0 warning ends: its end at 64 tokens"},
+		{"few", first(func(r *plan.Row) { r.Evidence.Rounds = 9 }), "0 warning rounds: 9 rounds"},
+		{"minimax", func(t *plan.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, "1 warning minimax: it stands for any routing and rests on 1"},
+		{"incomplete", first(func(r *plan.Row) { r.Evidence.Complete = false }), "0 warning complete: 40 candidates"},
+		{"illegal", first(func(r *plan.Row) { r.Config = r.Config.With("threads", "2048") }), "0 error legal: at 0 tokens: threads: 2048 is above 1024"},
+		{"edited", func(t *plan.Table) { t.Header.Edited = true }, "-1 error edited: "},
+		{"no abi", func(t *plan.Table) { t.Header.ABI = "" }, "-1 warning abi: "},
+		{"no minimax", func(t *plan.Table) { t.Rows = t.Rows[:1] }, "0 warning hole: no minimax row"},
+		{"hole", func(t *plan.Table) {
+			t.Rows = []plan.Row{row(plan.AnyRouting, 0, 8, 128), row(plan.AnyRouting, 16, 64, 128)}
+		}, "1 warning hole: tokens 9 to 15 before it have no row"},
+	} {
+		tab := good()
+		c.edit(tab)
+		var got []string
+		for _, f := range Lint(tab, refuse, 0.01) {
+			got = append(got, fmt.Sprintf("%d %s %s: %s", f.Row, f.Severity, f.Rule, f.Text))
+		}
+		if !strings.Contains(strings.Join(got, "\n"), c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}

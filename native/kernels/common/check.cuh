@@ -68,7 +68,9 @@ EP_DEVICE void ep_drill_delay(const EpArgs &a) {
 }
 
 /* Fault drill: whether the signal of this expert is to be lost. */
-EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_signal == expert + 1; }
+EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
+  return a.drop_signal > 0 && a.drop_signal == expert + 1;
+}
 
 /* In-kernel clock of the span reading: earliest start and latest end over all
  * blocks. The host sets span to {~0, 0}. */

@@ -1,0 +1,52 @@
+/* Combine: experts' rows return to their tokens and are summed there with the
+ * router weights. Launched split, as ep_combine_async then ep_combine_wait,
+ * or fused. All blocks of a grid must be resident.
+ *
+ * It follows a dispatch of the same state and algorithm. Slots are private to
+ * a row, so the sum is taken in top-k order (rank order under dedup) and is
+ * the same from run to run.
+ */
+#include "ep/combine_wait.cuh"
+
+#ifndef EP_THREADS
+#define EP_THREADS 1024
+#endif
+
+static __device__ void ep_combine_receive(const EpArgs &a) {
+  if (blockIdx.x < static_cast<uint32_t>(a.wait_sms)) {
+    wait_for_all_arrivals(a);
+  } else {
+    reduce_and_copy_to_output(a);
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_combine_async(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  send_tokens_back(a);
+  pdl_launch();
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_combine_wait(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  ep_combine_receive(a);
+  pdl_launch();
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_combine(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  send_tokens_back(a);
+  ep_combine_receive(a);
+  pdl_launch();
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_copy_shared_outputs(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  copy_shared_expert_outputs(a);
+  pdl_launch();
+}

@@ -1,0 +1,195 @@
+/* First half of combine: experts' rows go back to their tokens.
+ *
+ * Direct: row by row, to [token][k]. Dedup: all rows of one token on this
+ * rank are weighted and summed first, and one row goes to [token][rank].
+ * Neither uses up what dispatch left, so combine may run again on it.
+ */
+#ifndef EP_COMBINE_SEND_CUH
+#define EP_COMBINE_SEND_CUH
+
+#include "ep/signal.cuh"
+
+/* Values of the tune words. */
+#define EP_TUNE_ROTATE 0 /* 1: a rank serves itself first, then the next ranks; 0: all serve rank 0 first */
+
+/* ---- direct ---- */
+
+/* One (local expert, source) pair. */
+struct EpPair {
+  uint32_t local, source;
+  int64_t start, end; /* its rows */
+};
+
+EP_DEVICE EpPair ep_pair(const EpArgs &a, uint32_t index) {
+  uint32_t source = index / EP_LOCAL_EXPERTS;
+  if (a.tune[EP_TUNE_ROTATE]) source = (source + static_cast<uint32_t>(a.rank)) % EP_SOURCES;
+  const uint32_t local = index % EP_LOCAL_EXPERTS;
+  const int32_t *pair = ep_counter(a, EP_PAIR + 2 * recv_count_layout(local, source));
+  const int64_t end = pair[0] - EP_READY_FLAG;
+  return {local, source, end - pair[1], end};
+}
+
+EP_DEVICE int32_t ep_source_rank(const EpArgs &a, uint32_t source) {
+  return EP_SKIP_A2A ? a.rank : static_cast<int32_t>(source);
+}
+
+/* Where a row goes at its token's rank; null when its src_info is no place
+ * there. A stale row must never become an address in somebody's memory. */
+EP_DEVICE uint8_t *ep_return_slot(const EpArgs &a, int64_t row, int32_t rank) {
+  const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
+  if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return nullptr;
+  return ep_region(a, rank, EP_C_RECV) + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k));
+}
+
+/* The whole block copies EP_ROWS rows at a time, so that each thread has that
+ * many loads outstanding. */
+#ifndef EP_ROWS
+#define EP_ROWS 1
+#endif
+EP_DEVICE void ep_return_rows(const EpArgs &a, const EpPair &p) {
+  const int32_t rank = ep_source_rank(a, p.source);
+  constexpr uint32_t vectors = EP_ROW_BYTES / 16;
+  for (int64_t first = p.start; first < p.end; first += EP_ROWS) {
+    uint8_t *to[EP_ROWS];
+#pragma unroll
+    for (int j = 0; j < EP_ROWS; j++) to[j] = first + j < p.end ? ep_return_slot(a, first + j, rank) : nullptr;
+    for (uint32_t i = threadIdx.x; i < vectors; i += blockDim.x) {
+      uint4 v[EP_ROWS];
+      const uint4 *from = reinterpret_cast<const uint4 *>(a.y + first * EP_HIDDEN) + i;
+#pragma unroll
+      for (int j = 0; j < EP_ROWS; j++)
+        if (to[j] != nullptr) v[j] = ld_readonly(from + j * vectors);
+#pragma unroll
+      for (int j = 0; j < EP_ROWS; j++)
+        if (to[j] != nullptr) reinterpret_cast<uint4 *>(to[j])[i] = v[j];
+    }
+  }
+}
+
+/* A block takes (expert, source) pairs in turns, all rows of a pair, and
+ * signals each pair, empty ones too. */
+EP_DEVICE void ep_send_pairs(const EpArgs &a) {
+  for (uint32_t i = blockIdx.x; i < EP_PAIRS; i += gridDim.x) {
+    const EpPair p = ep_pair(a, i);
+    ep_return_rows(a, p);
+    __syncthreads();
+    const int32_t expert = static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + p.local);
+    if (threadIdx.x != 0 || ep_drill_drops(a, expert)) continue;
+    ep_signal_completion(
+        ep_word(a, ep_source_rank(a, p.source), EP_C_COUNT, recv_count_layout(p.local, static_cast<uint32_t>(a.rank))),
+        static_cast<uint64_t>(p.end - p.start));
+  }
+}
+
+/* ---- dedup ---- */
+
+/* Bytes of a row that one warp sums at a time. */
+EP_DEVICE uint32_t ep_chunk_vectors(const EpArgs &a) { return static_cast<uint32_t>(a.chunk_bytes) / 16; }
+EP_DEVICE uint32_t ep_row_chunks(const EpArgs &a) {
+  return ceil_div(static_cast<uint32_t>(EP_ROW_BYTES / 16), ep_chunk_vectors(a));
+}
+
+/* acc += w * x, rounded twice like the oracle, so that results are equal bit
+ * for bit on every backend; the kernel waits for memory, not for arithmetic. */
+EP_DEVICE void ep_accumulate(float (&acc)[8], uint4 row, float w) {
+  float x[8];
+  bf16_unpack(row, x);
+#pragma unroll
+  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __fmul_rn(w, x[i]));
+}
+
+/* Up to 32 rows with weights, one a lane; row -1: none. */
+struct EpTerms {
+  const uint4 *row;
+  float weight;
+};
+
+/* Sums the terms of all lanes, in lane order, for one vector of a row.
+ * EP_IN_FLIGHT rows are loaded before the first is used. An absent row is a
+ * zero vector, which changes no sum: none is ever minus zero. */
+EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint32_t vector, bool inside) {
+  for (uint32_t k = 0; k < count; k += EP_IN_FLIGHT) {
+    uint4 v[EP_IN_FLIGHT];
+#pragma unroll
+    for (uint32_t j = 0; j < EP_IN_FLIGHT; j++) {
+      const uint64_t row = __shfl_sync(EP_FULL_WARP, reinterpret_cast<uint64_t>(mine.row), static_cast<int>((k + j) & 31u));
+      v[j] = inside && k + j < count && row != 0 ? ld_once(reinterpret_cast<const uint4 *>(row) + vector)
+                                                 : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < EP_IN_FLIGHT; j++)
+      ep_accumulate(acc, v[j], __shfl_sync(EP_FULL_WARP, mine.weight, static_cast<int>((k + j) & 31u)));
+  }
+}
+
+/* Message `slot` of a source, as dispatch left it: lane k holds the row of
+ * top-k position k, if it lies here, and its weight. */
+EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t slot, int32_t *token) {
+  const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
+  const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + index * EP_MSG_BYTES;
+  *token = *reinterpret_cast<const int32_t *>(message + EP_TOKEN_BYTES);
+  const uint32_t k = lane_id();
+  if (k >= EP_TOPK) return {nullptr, 0.0f};
+  const int32_t row = reinterpret_cast<const int32_t *>(ep_region(a, a.rank, EP_D_ROWS))[index * EP_TOPK + k];
+  if (row < 0 || row >= a.max_rows) return {nullptr, 0.0f};
+  return {reinterpret_cast<const uint4 *>(a.y + static_cast<int64_t>(row) * EP_HIDDEN),
+          reinterpret_cast<const float *>(message + EP_WEIGHTS_AT)[k]};
+}
+
+/* One warp sums one chunk of one message's rows and sends it. */
+EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, uint32_t chunk) {
+  int32_t token;
+  const EpTerms terms = ep_message_terms(a, source, slot, &token);
+  const bool valid = token >= 0 && token < a.max_tokens;
+  uint8_t *to = ep_region(a, static_cast<int>(source), EP_C_RECV) +
+                combine_buf_layout(static_cast<uint64_t>(valid ? token : 0), static_cast<uint32_t>(a.rank));
+  const uint32_t first = chunk * ep_chunk_vectors(a);
+  const uint32_t end = min(first + ep_chunk_vectors(a), static_cast<uint32_t>(EP_ROW_BYTES / 16));
+  for (uint32_t base = first; base < end; base += 32) {
+    const uint32_t i = base + lane_id();
+    float acc[8] = {};
+    ep_sum_terms(acc, terms, EP_TOPK, i, i < end);
+    if (i < end && valid) reinterpret_cast<uint4 *>(to)[i] = bf16_pack(acc);
+  }
+}
+
+/* Counts a warp's chunks for a source; who completes them signals. */
+EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done, uint32_t all) {
+  if (done == 0 && all != 0) return;
+  __syncwarp();
+  if (lane_id() != 0) return;
+  int32_t *returned = ep_counter(a, EP_RETURNED + source);
+  const uint32_t before = static_cast<uint32_t>(add_acq_rel_gpu(returned, static_cast<int32_t>(done)));
+  if (before + done != all) return;
+  *returned = 0;
+  if (!ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS))
+    ep_signal_completion(ep_word(a, static_cast<int>(source), EP_C_RANK, static_cast<uint32_t>(a.rank)), ep_round(a));
+}
+
+/* All warps of the grid share the chunks of each source in turn, beginning
+ * with the own rank (or with rank 0). A source without messages is signalled
+ * by the first warp alone. */
+EP_DEVICE void ep_send_sums(const EpArgs &a) {
+  const uint32_t warps = gridDim.x * warps_in_block();
+  const uint32_t me = blockIdx.x + warp_id() * gridDim.x;
+  const uint32_t chunks = ep_row_chunks(a);
+  for (uint32_t turn = 0; turn < EP_RANKS; turn++) {
+    const uint32_t source = (turn + (a.tune[EP_TUNE_ROTATE] ? static_cast<uint32_t>(a.rank) : 0)) % EP_RANKS;
+    const uint32_t all = static_cast<uint32_t>(*ep_counter(a, EP_MESSAGES + source)) * chunks;
+    uint32_t done = 0;
+    for (uint32_t u = me; u < all; u += warps, done++) ep_return_sum(a, source, u / chunks, u % chunks);
+    if (all != 0 || me == 0) ep_note_returned(a, source, done, all);
+  }
+}
+
+/* send_tokens_back: the whole of combine_async. */
+static __device__ void send_tokens_back(const EpArgs &a) {
+  ep_drill_delay(a);
+  if (EP_ALGO == EP_DEDUP) {
+    ep_send_sums(a);
+  } else {
+    ep_send_pairs(a);
+  }
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* Dispatch: every token to the ranks of its experts. Launched split, as
+ * ep_dispatch_async then ep_dispatch_wait, or fused in one grid whose blocks
+ * send first and receive after. No grid barrier joins the halves, only the
+ * data protocol: parts written -> monitors -> count words -> auxiliary block
+ * -> ready flag -> copying blocks. Hence all blocks of a grid must be
+ * resident, and both halves of a split call use the same grid.
+ *
+ * A buffer set may be used again once a combine followed on all ranks; a loop
+ * of dispatches alone needs a barrier over ranks between calls.
+ */
+#include "ep/dispatch_expand.cuh"
+
+#ifndef EP_THREADS
+#define EP_THREADS 1024
+#endif
+
+static __device__ void ep_dispatch_receive(const EpArgs &a) {
+  const uint32_t copiers = gridDim.x - 1;
+  if (blockIdx.x == copiers) {
+    ep_offsets_block(a);
+    return;
+  }
+  bool ok = !EP_SHARED || ep_copy_shared(a, blockIdx.x, copiers);
+  ok = ok && ep_await_ready(a);
+  if (!ok) return;
+  if (EP_ALGO == EP_DEDUP) {
+    ok = ep_expand_messages(a, blockIdx.x, copiers);
+  } else {
+    ep_copy_experts(a, blockIdx.x, copiers);
+  }
+  if (ok) ep_leave_copying(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_dispatch_async(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  ep_dispatch_send(a);
+  pdl_launch();
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_dispatch_wait(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  ep_dispatch_receive(a);
+  pdl_launch();
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_dispatch(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  ep_dispatch_send(a);
+  ep_dispatch_receive(a);
+  pdl_launch();
+  ep_span_end(a);
+}

@@ -1,0 +1,209 @@
+/* First half of dispatch: blocks that send tokens, and monitors that count
+ * them and tell each destination once all have arrived. */
+#ifndef EP_DISPATCH_SEND_CUH
+#define EP_DISPATCH_SEND_CUH
+
+#include "ep/signal.cuh"
+
+/* Where one copy of a token goes. */
+struct EpDestination {
+  uint8_t *slot;     /* null: nowhere */
+  int32_t *finished; /* counts the parts written there */
+};
+
+/* How many parts a message is copied in, each by one warp. */
+EP_DEVICE uint32_t ep_message_parts(const EpArgs &a) {
+  return a.chunk_bytes > 0 ? ceil_div(EP_MSG_BYTES, static_cast<uint32_t>(a.chunk_bytes)) : 1;
+}
+
+/* Whether this rank sends anything to an expert. */
+EP_DEVICE bool ep_sends_to(const EpArgs &a, int32_t expert) {
+  if (expert < 0 || expert >= EP_EXPERTS) return false;
+  return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
+}
+
+/* Takes the next slot of a (destination, this rank) segment. False, with a
+ * fault, when it is full: more than max_tokens messages for one pair. */
+EP_DEVICE bool ep_take_slot(const EpArgs &a, int32_t *reserved, int32_t expert, int32_t *slot) {
+  *slot = add_relaxed_gpu(reserved, 1);
+  if (*slot < a.max_tokens) return true;
+  ep_fault(a, {EP_PHASE_DISPATCH_ASYNC, expert, a.rank}, static_cast<uint64_t>(a.max_tokens),
+           static_cast<uint64_t>(*slot) + 1);
+  return false;
+}
+
+EP_DEVICE EpDestination ep_expert_slot(const EpArgs &a, int32_t expert) {
+  int32_t slot;
+  if (!ep_take_slot(a, ep_counter(a, EP_RESERVED + expert), expert, &slot)) return {nullptr, nullptr};
+  const int32_t rank = expert / EP_LOCAL_EXPERTS;
+  const uint64_t at = recv_buf_layout(expert % EP_LOCAL_EXPERTS, a.rank, slot, a.max_tokens);
+  return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_FINISHED + expert)};
+}
+
+EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
+  const int32_t rank = expert / EP_LOCAL_EXPERTS;
+  int32_t slot;
+  if (!ep_take_slot(a, ep_counter(a, EP_RANK_RESERVED + rank), expert, &slot)) return {nullptr, nullptr};
+  const uint64_t at = (static_cast<uint64_t>(a.rank) * a.max_tokens + slot) * EP_MSG_BYTES;
+  return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_RANK_FINISHED + rank)};
+}
+
+/* Warp 0: reserves the slots of one token, a lane for each top-k position.
+ * Under dedup only the first position that names a rank gets one. */
+EP_DEVICE void ep_reserve(const EpArgs &a, int64_t token, EpDestination *out) {
+  const uint32_t k = lane_id();
+  const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
+  EpDestination d = {nullptr, nullptr};
+  const bool sends = ep_sends_to(a, expert);
+  if (EP_ALGO == EP_DEDUP) {
+    const int32_t rank = sends ? expert / EP_LOCAL_EXPERTS : -1;
+    const uint32_t same = __match_any_sync(EP_FULL_WARP, rank);
+    if (sends && static_cast<uint32_t>(__ffs(same)) == k + 1) d = ep_rank_slot(a, expert);
+  } else if (sends) {
+    d = ep_expert_slot(a, expert);
+  }
+  if (k < EP_TOPK) out[k] = d;
+}
+
+/* Stages one token as a message in this rank's send buffer. No barrier. */
+EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) {
+  const float global = a.input_scales != nullptr ? a.input_scales[0] : 1.0f;
+  ep_quantize_token<EP_FORMAT, EP_HIDDEN>(a.x + token * EP_HIDDEN, message, global);
+  const uint32_t k = threadIdx.x;
+  if (k == 0) *reinterpret_cast<int32_t *>(message + EP_TOKEN_BYTES) = static_cast<int32_t>(token);
+  if (k >= EP_TOPK) return;
+  const int32_t expert = a.topk_ids[token * EP_TOPK + k];
+  reinterpret_cast<uint16_t *>(message + EP_IDS_AT)[k] =
+      static_cast<uint16_t>(expert < 0 ? static_cast<int32_t>(EP_NO_EXPERT) : expert);
+  if (EP_ALGO == EP_DEDUP)
+    reinterpret_cast<float *>(message + EP_WEIGHTS_AT)[k] = a.weights != nullptr ? a.weights[token * EP_TOPK + k] : 1.0f;
+}
+
+/* Copies a staged message to its destinations: (destination, part) pairs go
+ * round the warps, and each part is counted once it is written. */
+EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {
+  const uint32_t parts = ep_message_parts(a);
+  const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;
+  for (uint32_t u = warp_id(); u < EP_TOPK * parts; u += warps_in_block()) {
+    const EpDestination d = to[u % EP_TOPK];
+    if (d.slot == nullptr) continue;
+    const uint32_t at = u / EP_TOPK * part_bytes;
+    warp_memcpy<EP_IN_FLIGHT>(d.slot + at, message + at, min(part_bytes, EP_MSG_BYTES - at));
+    __syncwarp();
+    if (lane_id() == 0) red_add_release_gpu(d.finished, 1);
+  }
+}
+
+/* Sending blocks: tokens block, block + blocks, ... of this rank. One barrier
+ * a token; warps without a copy run ahead to stage the next, which is why the
+ * destinations are kept twice. */
+static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  __shared__ EpDestination to[2][EP_TOPK];
+  uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
+  uint32_t turn = 0;
+  for (int64_t t = block; t < a.tokens; t += blocks, turn ^= 1) {
+    uint8_t *message = send + send_buf_layout(t);
+    if (warp_id() == 0) ep_reserve(a, t, to[turn]);
+    ep_stage_token(a, t, message);
+    __syncthreads();
+    ep_send_copies(a, message, to[turn]);
+  }
+  if (EP_SHARED) {
+    __syncthreads();
+    if (threadIdx.x == 0) red_add_release_gpu(ep_counter(a, EP_SHARED_READY), 1);
+  }
+}
+
+/* One warp: how many selections of this rank's tokens satisfy `wanted`. */
+template <class Wanted>
+EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
+  uint32_t count = 0;
+  const int64_t n = static_cast<int64_t>(a.tokens) * EP_TOPK;
+  for (int64_t i = lane_id(); i < n; i += 32) count += wanted(a.topk_ids[i]);
+  return __reduce_add_sync(EP_FULL_WARP, count);
+}
+
+/* One warp: how many of this rank's tokens name any expert of a rank. */
+EP_DEVICE uint32_t ep_count_tokens_for(const EpArgs &a, int32_t rank) {
+  uint32_t count = 0;
+  for (int64_t t = lane_id(); t < a.tokens; t += 32) {
+    bool any = false;
+    for (uint32_t k = 0; k < EP_TOPK; k++) {
+      const int32_t e = a.topk_ids[t * EP_TOPK + k];
+      any |= e >= 0 && e < EP_EXPERTS && e / EP_LOCAL_EXPERTS == rank;
+    }
+    count += any;
+  }
+  return __reduce_add_sync(EP_FULL_WARP, count);
+}
+
+/* Lane 0: waits for `parts` written parts, publishes value, and gives the two
+ * counters back. */
+EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, int32_t parts, EpWait what,
+                         uint64_t *word, uint64_t value) {
+  if (!ep_await_counter(a, finished, what, parts)) return;
+  if (!ep_drill_drops(a, what.expert)) ep_signal_completion(word, value);
+  *reserved = 0;
+  *finished = 0;
+}
+
+/* Direct: tells an expert's rank how many tokens it got, once they are there. */
+EP_DEVICE void ep_monitor_expert(const EpArgs &a, int32_t expert) {
+  const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
+  if (lane_id() != 0) return;
+  uint64_t *word = ep_word(a, expert / EP_LOCAL_EXPERTS, EP_D_COUNT,
+                           recv_count_layout(expert % EP_LOCAL_EXPERTS, a.rank));
+  ep_finish(a, ep_counter(a, EP_RESERVED + expert), ep_counter(a, EP_FINISHED + expert),
+            static_cast<int32_t>(count * ep_message_parts(a)), {EP_PHASE_DISPATCH_ASYNC, expert, a.rank}, word, count);
+}
+
+/* Dedup: counts of experts travel at once, so that the receiver can lay out
+ * its rows while data is still on the way. */
+EP_DEVICE void ep_announce_expert(const EpArgs &a, int32_t expert) {
+  const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
+  if (lane_id() != 0 || ep_drill_drops(a, expert)) return;
+  st_relaxed_sys(ep_word(a, expert / EP_LOCAL_EXPERTS, EP_D_COUNT,
+                         recv_count_layout(expert % EP_LOCAL_EXPERTS, a.rank)),
+                 static_cast<uint64_t>(count));
+}
+
+/* Dedup: announces the number of messages for a rank, and their completion. */
+EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
+  const uint32_t count = ep_count_tokens_for(a, rank);
+  if (lane_id() != 0) return;
+  st_relaxed_sys(ep_word(a, rank, EP_D_RANK, a.rank), static_cast<uint64_t>(count));
+  ep_finish(a, ep_counter(a, EP_RANK_RESERVED + rank), ep_counter(a, EP_RANK_FINISHED + rank),
+            static_cast<int32_t>(count * ep_message_parts(a)), {EP_PHASE_DISPATCH_ASYNC, -1, a.rank},
+            ep_word(a, rank, EP_D_RANK, EP_RANKS + a.rank), ep_round(a));
+}
+
+/* Monitor blocks: a warp for each destination, in turns when there are fewer
+ * warps. What can be told at once comes before what has to be waited for. */
+static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  const uint32_t warps = blocks * warps_in_block();
+  const uint32_t experts = EP_SKIP_A2A ? EP_LOCAL_EXPERTS : EP_EXPERTS;
+  const uint32_t items = experts + (EP_ALGO == EP_DEDUP ? EP_RANKS : 0);
+  for (uint32_t i = block * warps_in_block() + warp_id(); i < items; i += warps) {
+    const int32_t expert = static_cast<int32_t>(EP_SKIP_A2A ? a.rank * EP_LOCAL_EXPERTS + i : i);
+    if (EP_ALGO == EP_DIRECT) {
+      ep_monitor_expert(a, expert);
+    } else if (i < experts) {
+      ep_announce_expert(a, expert);
+    } else {
+      ep_monitor_rank(a, static_cast<int32_t>(i - experts));
+    }
+  }
+}
+
+/* dispatch_async: count_sms monitors, every other block sends. */
+static __device__ void ep_dispatch_send(const EpArgs &a) {
+  const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
+  ep_drill_delay(a);
+  if (blockIdx.x < monitors) {
+    ep_monitor(a, blockIdx.x, monitors);
+  } else {
+    ep_send_tokens(a, blockIdx.x - monitors, gridDim.x - monitors);
+  }
+}
+
+#endif

@@ -1,0 +1,251 @@
+/* Second half of dispatch: one auxiliary block learns the counts and lays out
+ * the rows, every other block copies tiles of received messages into them.
+ */
+#ifndef EP_DISPATCH_WAIT_CUH
+#define EP_DISPATCH_WAIT_CUH
+
+#include "ep/dispatch_send.cuh"
+
+/* ---- the auxiliary block ---- */
+
+struct EpOffsets {
+  uint32_t pair_ends[EP_PAIRS];      /* rows of all pairs up to and with this one, no padding */
+  uint32_t group_rows[EP_GROUPS];    /* padded, then summed */
+  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: 128-row scale blocks, then summed */
+};
+
+/* Waits for every count, fills pair_ends with them. Each thread polls its own
+ * words; the block leaves together. */
+EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
+  bool ok = true;
+  for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
+    const EpWait what = {EP_PHASE_DISPATCH_WAIT, static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + i / EP_SOURCES),
+                         static_cast<int32_t>(EP_SKIP_A2A ? a.rank : i % EP_SOURCES)};
+    uint64_t count = 0;
+    if (ok) ok = ep_await_count(a, ep_word(a, a.rank, EP_D_COUNT, i), what, &count);
+    if (ok && count > static_cast<uint64_t>(a.max_tokens)) {
+      ep_fault(a, what, static_cast<uint64_t>(a.max_tokens), count);
+      ok = false;
+    }
+    o.pair_ends[i] = ok ? static_cast<uint32_t>(count) : 0;
+  }
+  return __syncthreads_or(!ok) == 0;
+}
+
+EP_DEVICE uint32_t ep_pair_count(const EpOffsets &o, uint32_t pair) {
+  return o.pair_ends[pair] - (pair > 0 ? o.pair_ends[pair - 1] : 0);
+}
+
+/* Rows of all pairs before a local expert, no padding. */
+EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
+  return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
+}
+
+/* pad_expert_offsets: the format's rule for where groups start. Writes
+ * row_offsets, expert_ids and, NVFP4 only, scale_offsets. */
+EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
+  for (uint32_t g = threadIdx.x; g < EP_GROUPS; g += blockDim.x) {
+    const uint32_t rows = EP_SHARED && g == 0
+                              ? static_cast<uint32_t>(ep_shared_slice(a).count)
+                              : ep_rows_before(o, g - EP_SHARED + 1) - ep_rows_before(o, g - EP_SHARED);
+    o.group_rows[g] = ep_up(rows, EP_ROW_PAD);
+    o.group_blocks[g] = ceil_div(rows, EP_SCALE_ROWS);
+  }
+  __syncthreads();
+  block_scan(o.group_rows, EP_GROUPS);
+  if (EP_FORMAT == EP_NVFP4) block_scan(o.group_blocks, EP_GROUPS);
+  for (uint32_t g = threadIdx.x; g < EP_GROUPS; g += blockDim.x) {
+    const uint32_t start = g > 0 ? o.group_rows[g - 1] : 0;
+    a.row_offsets[g + 1] = o.group_rows[g];
+    a.expert_ids[g] = static_cast<int32_t>(g);
+    if (EP_FORMAT == EP_NVFP4) a.scale_offsets[g] = (g > 0 ? o.group_blocks[g - 1] : 0) - start / EP_SCALE_ROWS;
+  }
+  if (threadIdx.x == 0) a.row_offsets[0] = 0;
+}
+
+/* First row of a local expert's group. */
+EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
+  const uint32_t g = local + EP_SHARED;
+  return g > 0 ? o.group_rows[g - 1] : 0;
+}
+
+/* What the copying blocks read: prefixes within each expert, cleared claims. */
+EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
+  for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
+    const uint32_t local = i / EP_SOURCES;
+    *ep_counter(a, EP_PREFIX + i) = static_cast<int32_t>(o.pair_ends[i] - ep_rows_before(o, local));
+    *ep_counter(a, EP_CURSOR + i) = 0;
+    if (i % EP_SOURCES == 0) *ep_counter(a, EP_TILE + local) = 0;
+  }
+}
+
+/* What combine reads, {EP_READY_FLAG + end row, rows} per pair; and the count
+ * words go back to "not arrived". */
+EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
+  for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
+    const uint32_t local = i / EP_SOURCES;
+    const uint32_t end = ep_group_start(o, local) + o.pair_ends[i] - ep_rows_before(o, local);
+    ep_counter(a, EP_PAIR)[2 * i] = static_cast<int32_t>(EP_READY_FLAG + end);
+    ep_counter(a, EP_PAIR)[2 * i + 1] = static_cast<int32_t>(ep_pair_count(o, i));
+    *ep_word(a, a.rank, EP_D_COUNT, i) = EP_NOT_ARRIVED;
+  }
+}
+
+/* Dedup: how many messages each source announced. */
+EP_DEVICE bool ep_collect_messages(const EpArgs &a) {
+  bool ok = true;
+  if (EP_ALGO == EP_DEDUP && threadIdx.x < EP_RANKS) {
+    const int32_t source = static_cast<int32_t>(threadIdx.x);
+    const EpWait what = {EP_PHASE_DISPATCH_WAIT, -1, source};
+    uint64_t *word = ep_word(a, a.rank, EP_D_RANK, source), count = 0;
+    ok = ep_await_count(a, word, what, &count) && count <= static_cast<uint64_t>(a.max_tokens);
+    *ep_counter(a, EP_MESSAGES + source) = ok ? static_cast<int32_t>(count) : 0;
+    *word = EP_NOT_ARRIVED;
+  }
+  return __syncthreads_or(!ok) == 0;
+}
+
+static __device__ void ep_offsets_block(const EpArgs &a) {
+  __shared__ EpOffsets o;
+  if (!ep_collect_counts(a, o) || !ep_collect_messages(a)) return;
+  block_scan(o.pair_ends, EP_PAIRS);
+  ep_pad_offsets(a, o);
+  ep_publish_prefixes(a, o);
+  if (EP_ALGO == EP_DEDUP) ep_publish_pairs(a, o); /* its receivers place rows by pair */
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    *ep_counter(a, EP_CLEANUP) = static_cast<int32_t>(gridDim.x - 1);
+    *ep_counter(a, EP_CLAIM) = 0;
+    st_release_gpu(ep_counter(a, EP_READY), EP_READY_FLAG);
+  }
+  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine needs it: after the others may go on */
+}
+
+/* ---- copying blocks ---- */
+
+EP_DEVICE uint32_t ep_tile_rows(const EpArgs &a) { return static_cast<uint32_t>(a.tile_tokens); }
+
+EP_DEVICE uint32_t ep_first_block(const EpArgs &a, uint32_t group) {
+  return EP_FORMAT == EP_NVFP4 ? a.row_offsets[group] / EP_SCALE_ROWS + a.scale_offsets[group] : 0;
+}
+
+/* A warp copies elements and scales of one message to one row. */
+EP_DEVICE void ep_place_row(const EpArgs &a, const uint8_t *message, EpRow r) {
+  warp_memcpy<EP_IN_FLIGHT>(a.out + r.row * EP_PAYLOAD_BYTES, message, EP_PAYLOAD_BYTES);
+  ep_store_scales<EP_FORMAT, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
+}
+
+/* Direct: records where a row came from. The lane whose id names this expert
+ * is the top-k position. */
+EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t expert) {
+  if (lane_id() >= EP_TOPK) return;
+  if (reinterpret_cast<const uint16_t *>(message + EP_IDS_AT)[lane_id()] != expert) return;
+  a.src_info[2 * row] = *reinterpret_cast<const int32_t *>(message + EP_TOKEN_BYTES);
+  a.src_info[2 * row + 1] = static_cast<int32_t>(lane_id());
+}
+
+/* Rows of a group including those whose scales must be zeroed. */
+EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) {
+  return EP_FORMAT == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows;
+}
+
+/* Copies rows [from, to) of a local expert: position -> source by its
+ * prefixes, slot = position within the source. */
+EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint32_t to, const uint32_t *prefix) {
+  const uint32_t group = local + EP_SHARED;
+  const int64_t start = a.row_offsets[group];
+  const uint32_t first_block = ep_first_block(a, group);
+  const uint32_t expert = static_cast<uint32_t>(a.rank) * EP_LOCAL_EXPERTS + local;
+  const uint8_t *recv = ep_region(a, a.rank, EP_D_RECV);
+  for (uint32_t i = from + warp_id(); i < to; i += warps_in_block()) {
+    const EpRow r = {start + i, i, first_block};
+    if (i >= prefix[EP_SOURCES - 1]) {
+      ep_zero_scales<EP_HIDDEN>(a.out_scales, r);
+      continue;
+    }
+    uint32_t source = 0;
+    while (i >= prefix[source]) source++;
+    const uint32_t slot = i - (source > 0 ? prefix[source - 1] : 0);
+    const uint8_t *message = recv + recv_buf_layout(local, source, slot, a.max_tokens);
+    ep_place_row(a, message, r);
+    ep_note_source(a, message, r.row, expert);
+  }
+}
+
+/* Copies what is unclaimed of one local expert, a tile at a time. */
+EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
+  __shared__ uint32_t prefix[EP_SOURCES];
+  __shared__ uint32_t claimed;
+  if (threadIdx.x < EP_SOURCES)
+    prefix[threadIdx.x] = static_cast<uint32_t>(*ep_counter(a, EP_PREFIX + local * EP_SOURCES + threadIdx.x));
+  for (;;) {
+    if (threadIdx.x == 0) claimed = static_cast<uint32_t>(add_relaxed_gpu(ep_counter(a, EP_TILE + local), 1));
+    __syncthreads();
+    const uint32_t from = claimed * ep_tile_rows(a), rows = ep_rows_to_visit(prefix[EP_SOURCES - 1]);
+    if (from < rows) ep_copy_tile(a, local, from, min(from + ep_tile_rows(a), rows), prefix);
+    __syncthreads();
+    if (from + ep_tile_rows(a) >= rows) return;
+  }
+}
+
+/* Which copying block serves which expert: block mod experts, and experts in
+ * turns when there are more of them than blocks. */
+EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  if (blocks >= EP_LOCAL_EXPERTS) {
+    ep_copy_expert(a, block % EP_LOCAL_EXPERTS);
+    return;
+  }
+  for (uint32_t local = block; local < EP_LOCAL_EXPERTS; local += blocks) ep_copy_expert(a, local);
+}
+
+/* The last copying block out closes the gate for the next call. */
+EP_DEVICE void ep_leave_copying(const EpArgs &a) {
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  if (add_acq_rel_gpu(ep_counter(a, EP_CLEANUP), -1) == 1) *ep_counter(a, EP_READY) = 0;
+}
+
+EP_DEVICE bool ep_await_ready(const EpArgs &a) {
+  return ep_block_wait([&] {
+    return ep_await_counter(a, ep_counter(a, EP_READY), {EP_PHASE_DISPATCH_WAIT, -1, -1}, EP_READY_FLAG);
+  });
+}
+
+/* ---- shared expert ---- */
+
+/* Waits until every sending block has staged its tokens; the last block to
+ * see it resets both counters. */
+EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
+  const int32_t senders = static_cast<int32_t>(gridDim.x) - a.count_sms;
+  return ep_block_wait([&] {
+    if (!ep_await_counter(a, ep_counter(a, EP_SHARED_READY), {EP_PHASE_DISPATCH_WAIT, -1, a.rank}, senders)) return false;
+    if (add_acq_rel_gpu(ep_counter(a, EP_SHARED_STARTED), 1) == static_cast<int32_t>(waiters) - 1) {
+      *ep_counter(a, EP_SHARED_STARTED) = 0;
+      *ep_counter(a, EP_SHARED_READY) = 0;
+    }
+    return true;
+  });
+}
+
+/* This rank's own tokens are group 0. Blocks are counted from the end of the
+ * grid, where there is least left to send. */
+static __device__ bool ep_copy_shared(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  const EpSlice slice = ep_shared_slice(a);
+  const uint32_t rows = ep_rows_to_visit(static_cast<uint32_t>(slice.count)), tile = ep_tile_rows(a);
+  const uint32_t workers = max(1u, min(ceil_div(rows, tile), blocks));
+  const uint32_t me = blocks - 1 - block;
+  if (me >= workers) return true;
+  if (!ep_await_staged(a, workers)) return false;
+  const uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
+  for (uint32_t i = me * warps_in_block() + warp_id(); i < rows; i += workers * warps_in_block()) {
+    const EpRow r = {i, i, 0};
+    if (i < static_cast<uint32_t>(slice.count)) {
+      ep_place_row(a, send + send_buf_layout(slice.start + i), r);
+    } else {
+      ep_zero_scales<EP_HIDDEN>(a.out_scales, r);
+    }
+  }
+  return true;
+}
+
+#endif

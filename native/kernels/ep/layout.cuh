@@ -1,0 +1,134 @@
+/* Where everything of the ep family lies: messages, receive slots, count
+ * words, counters. The sizes are mirrored by kernels/cuda/family_ep.go, whose
+ * test compares the two through the emulator. All offsets are 64-bit: the
+ * combine slots of 20,000 tokens already pass 2^31 bytes.
+ *
+ * Written E experts in total, L of them on each of R ranks, T the capacity in
+ * tokens of a rank, K top-k.
+ */
+#ifndef EP_LAYOUT_CUH
+#define EP_LAYOUT_CUH
+
+#include "common/check.cuh"
+#include "common/formats.cuh"
+
+/* EP_ALGO: one message per expert, or one per rank that the receiver expands. */
+#define EP_DIRECT 0
+#define EP_DEDUP 1
+
+#ifndef EP_ALGO
+#define EP_ALGO EP_DIRECT
+#endif
+#ifndef EP_IN_FLIGHT
+#define EP_IN_FLIGHT 4
+#endif
+#ifndef EP_EPILOGUE
+#define EP_EPILOGUE EP_EPILOGUE_NONE
+#endif
+
+/* With skip_a2a every rank keeps its own share of a replicated batch: the
+ * only source is itself, at rank coordinate 0. */
+constexpr uint32_t EP_SOURCES = EP_SKIP_A2A ? 1 : EP_RANKS;
+/* (local expert, source) pairs of one rank, in that order. */
+constexpr uint32_t EP_PAIRS = EP_LOCAL_EXPERTS * EP_SOURCES;
+constexpr uint32_t EP_GROUPS = EP_LOCAL_EXPERTS + EP_SHARED;
+
+/* Indices into EpArgs.region. */
+enum EpRegion {
+  EP_D_SEND,  /* [T, message] staged tokens, own rank only */
+  EP_D_RECV,  /* direct [L, sources, T, message]; dedup [R, T, message] */
+  EP_D_COUNT, /* [L, sources] u64 tokens of a pair; all ones: not arrived */
+  EP_D_RANK,  /* dedup [2, R] u64: messages of a source; call number once they are complete */
+  EP_D_ROWS,  /* dedup [R, T, K] i32 output row of each selection, -1 elsewhere; own rank only */
+  EP_C_RECV,  /* direct [T, K, row]; dedup [T, R, row] */
+  EP_C_COUNT, /* [L, R] u64 rows of (sender's local expert, sender); all ones: not arrived */
+  EP_C_RANK,  /* dedup [R] u64 call number once a sender is complete */
+};
+
+/* A message: token as quantized, then its index on its rank (int32, padded),
+ * the K global expert ids (uint16, padded) and, dedup only, the K router
+ * weights (float32, padded). All copies of a token are equal. */
+constexpr uint32_t EP_PAYLOAD_BYTES = ep_payload(EP_FORMAT, EP_HIDDEN);
+constexpr uint32_t EP_SCALES_AT = ep_up(EP_PAYLOAD_BYTES, 16);
+constexpr uint32_t EP_TOKEN_BYTES =
+    EP_SCALES_AT + ep_up(ep_scales(EP_FORMAT, EP_HIDDEN) * ep_scale_bytes(EP_FORMAT), 16);
+constexpr uint32_t EP_IDS_AT = EP_TOKEN_BYTES + 16;
+constexpr uint32_t EP_WEIGHTS_AT = EP_IDS_AT + ep_up(2 * EP_TOPK, 16);
+constexpr uint32_t EP_MSG_BYTES = EP_ALGO == EP_DEDUP ? EP_WEIGHTS_AT + ep_up(4 * EP_TOPK, 16) : EP_WEIGHTS_AT;
+/* A row on the way back. */
+constexpr uint64_t EP_ROW_BYTES = 2ull * EP_HIDDEN;
+
+constexpr uint64_t EP_NOT_ARRIVED = ~0ull;
+constexpr uint32_t EP_NO_EXPERT = 0xffff;
+
+/* Words of EpArgs.counters. Every one is back at zero when a call ends,
+ * except PAIR and PREFIX, which dispatch leaves for combine. */
+enum EpCounter {
+  EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */
+  EP_CLEANUP,          /* copying blocks still running */
+  EP_SHARED_READY,     /* blocks that have staged all their tokens */
+  EP_SHARED_STARTED,   /* blocks that have seen them all */
+  EP_CLAIM,            /* dedup: next tile of messages */
+  EP_DONE,             /* combine: blocks that have sent everything */
+  EP_RANK_RESERVED = 8,  /* [8] dedup: messages placed for a rank */
+  EP_RANK_FINISHED = 16, /* [8] dedup: parts of messages written to a rank */
+  EP_MESSAGES = 24,      /* [8] dedup: messages that a source announced */
+  EP_RETURNED = 32,      /* [8] dedup: parts of rows sent back to a rank */
+  EP_TABLES = 40,
+  EP_RESERVED = EP_TABLES,                  /* [E] slots given out at an expert */
+  EP_FINISHED = EP_RESERVED + EP_EXPERTS,   /* [E] parts of messages written to an expert */
+  EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] {1024 + end row, rows} of (local expert, source) */
+  EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of an expert up to and with a source */
+  EP_TILE = EP_PREFIX + EP_EXPERTS,         /* [E] next tile of a local expert */
+  EP_CURSOR = EP_TILE + EP_EXPERTS,         /* [E] dedup: rows given out in a pair */
+  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] combine: EP_READY_FLAG per waiting block that is through */
+  EP_COUNTERS = EP_GO + 512,
+};
+
+EP_DEVICE uint8_t *ep_region(const EpArgs &a, int rank, EpRegion region) { return a.heap[rank] + a.region[region]; }
+
+EP_DEVICE int32_t *ep_counter(const EpArgs &a, uint32_t word) { return a.counters + word; }
+
+/* Offset of a token's staged message; rows of nothing else live in send. */
+EP_DEVICE uint64_t send_buf_layout(uint64_t token) { return token * EP_MSG_BYTES; }
+
+/* Offset of a dispatch receive slot. */
+EP_DEVICE uint64_t recv_buf_layout(uint32_t local_expert, uint32_t source, uint64_t slot, uint64_t max_tokens) {
+  if (EP_SKIP_A2A) source = 0;
+  return ((static_cast<uint64_t>(local_expert) * EP_SOURCES + source) * max_tokens + slot) * EP_MSG_BYTES;
+}
+
+/* Index of a count word, and of the same pair's counters. */
+EP_DEVICE uint32_t recv_count_layout(uint32_t local_expert, uint32_t source) {
+  if (EP_SKIP_A2A) source = 0;
+  return local_expert * EP_SOURCES + source;
+}
+
+/* Offset of a combine receive slot: every row has a place of its own.
+ * `place` is the top-k position, or the sending rank under dedup. */
+EP_DEVICE uint64_t combine_buf_layout(uint64_t token, uint32_t place) {
+  return (token * (EP_ALGO == EP_DEDUP ? EP_RANKS : EP_TOPK) + place) * EP_ROW_BYTES;
+}
+
+EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t index) {
+  return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
+}
+
+/* Call number, equal on all ranks; tags words that several blocks read. */
+EP_DEVICE uint32_t ep_round(const EpArgs &a) {
+  return a.round + (a.round_base != nullptr ? *a.round_base : 0);
+}
+
+/* This rank's rows of the shared expert: all its tokens, or its slice of a
+ * replicated batch. */
+struct EpSlice {
+  int32_t start, count;
+};
+EP_DEVICE EpSlice ep_shared_slice(const EpArgs &a) {
+  if (!EP_SHARED) return {0, 0};
+  if (!EP_SKIP_A2A) return {0, a.tokens};
+  const int32_t n = a.tokens, ranks = a.allreduce_size, r = a.rank;
+  return {r * (n / ranks) + min(r, n % ranks), (n + ranks - r - 1) / ranks};
+}
+
+#endif

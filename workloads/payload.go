@@ -3,8 +3,11 @@ package workloads
 // Token fills dst with the BF16 bits of one token's hidden vector. The values
 // depend on seed, rank, token and column alone, so that every backend and the
 // oracle can make them without sharing memory: sign and mantissa random,
-// magnitude in [2^-3, 2).
+// magnitude in [2^-3, 2). Replicated tokens (SkipA2A) are the same on all ranks.
 func (w *Workload) Token(rank, token int, dst []uint16) {
+	if w.Problem.SkipA2A {
+		rank = 0
+	}
 	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(token))
 	for c := 0; c < len(dst); c += 4 {
 		h := mix(base + uint64(c))

@@ -1,0 +1,48 @@
+package workloads
+
+// ExpertCounts is how many rows each expert receives from one source rank,
+// [experts].
+func (w *Workload) ExpertCounts(source int) []int64 {
+	n := make([]int64, w.Problem.Experts)
+	w.visits(source, func(_ int, e int32) { n[e]++ })
+	return n
+}
+
+// TotalCounts is how many rows each expert receives from all ranks, [experts].
+// It is what plan.Classify takes.
+func (w *Workload) TotalCounts() []int64 {
+	n := make([]int64, w.Problem.Experts)
+	for rank := range w.Ranks {
+		w.visits(rank, func(_ int, e int32) { n[e]++ })
+	}
+	return n
+}
+
+// visits calls f with every selection of a rank that makes a row. Under
+// SkipA2A tokens are replicated and a rank serves its own experts only.
+func (w *Workload) visits(rank int, f func(token int, expert int32)) {
+	lo, hi := int32(0), int32(w.Problem.Experts)
+	if w.Problem.SkipA2A {
+		n := int32(w.Problem.LocalExperts())
+		lo, hi = int32(rank)*n, int32(rank+1)*n
+	}
+	k := w.Problem.TopK
+	rt := w.Ranks[rank]
+	for t := range rt.Tokens {
+		for _, e := range rt.Experts[t*k : (t+1)*k] {
+			if e >= lo && e < hi {
+				f(t, e)
+			}
+		}
+	}
+}
+
+// rankSums adds up the experts of each rank.
+func rankSums(counts []int64, ranks int) []int64 {
+	out := make([]int64, ranks)
+	local := len(counts) / ranks
+	for e, n := range counts {
+		out[e/local] += n
+	}
+	return out
+}

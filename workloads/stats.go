@@ -1,0 +1,134 @@
+package workloads
+
+// Stats measures what a routing drew. Experts are those of the problem, so
+// replicas of a replicated expert count one by one. An empty routing is even.
+type Stats struct {
+	Tokens           int64   `json:"tokens"`            // over all ranks; replicated ones once
+	Selections       int64   `json:"selections"`        // not masked
+	Masked           int64   `json:"masked"`            // selections
+	Gini             float64 `json:"gini"`              // of the expert loads, 0 even to (n-1)/n
+	CV               float64 `json:"cv"`                // standard deviation over mean of the expert loads
+	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest expert load over the mean
+	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest load of a rank's experts over the mean
+	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest load of an (expert, source rank) over the mean: what slots are sized for
+	DistinctRanks    float64 `json:"distinct_ranks"`    // ranks a token visits, its own included; mean
+	LocalShare       float64 `json:"local_share"`       // of the selections, those that stay on their rank
+	Entropy          float64 `json:"entropy"`           // of the expert loads, bits
+	EffectiveExperts float64 `json:"effective_experts"` // 2^entropy
+	Top20Share       float64 `json:"top20_share"`       // of the selections, those of the most popular fifth of the experts
+}
+
+// Stat is one statistic by its JSON name.
+type Stat struct {
+	Name  string
+	Value float64
+}
+
+// List gives the statistics in the order of the fields.
+func (s Stats) List() []Stat {
+	return []Stat{
+		{"tokens", float64(s.Tokens)}, {"selections", float64(s.Selections)}, {"masked", float64(s.Masked)},
+		{"gini", s.Gini}, {"cv", s.CV}, {"max_mean_expert", s.MaxMeanExpert},
+		{"max_mean_rank", s.MaxMeanRank}, {"max_mean_pair", s.MaxMeanPair},
+		{"distinct_ranks", s.DistinctRanks}, {"local_share", s.LocalShare},
+		{"entropy", s.Entropy}, {"effective_experts", s.EffectiveExperts}, {"top20_share", s.Top20Share},
+	}
+}
+
+// Map gives the statistics by their JSON names.
+func (s Stats) Map() map[string]float64 {
+	m := map[string]float64{}
+	for _, st := range s.List() {
+		m[st.Name] = st.Value
+	}
+	return m
+}
+
+// Stats measures the workload.
+func (w *Workload) Stats() Stats {
+	total := make([]int64, w.Problem.Experts)
+	pair := int64(0)
+	for rank := range w.Ranks {
+		for e, n := range w.ExpertCounts(rank) {
+			total[e] += n
+			pair = max(pair, n)
+		}
+	}
+	s := measure(total, w.Problem.Ranks)
+	s.MaxMeanPair = 1
+	var active int64
+	s.Tokens, active, s.Masked = w.tally()
+	if s.Selections > 0 {
+		pairs := int64(len(total) * len(w.Ranks))
+		if w.Problem.SkipA2A {
+			pairs = int64(len(total))
+		}
+		s.MaxMeanPair = float64(pair*pairs) / float64(s.Selections)
+		visits, stay := w.spread()
+		s.DistinctRanks, s.LocalShare = float64(visits)/float64(active), float64(stay)/float64(s.Selections)
+	}
+	return s
+}
+
+// MeasureCounts gives the statistics that follow from expert loads alone,
+// experts laid out over ranks in equal blocks.
+func MeasureCounts(counts []int64, ranks int) Stats { return measure(counts, ranks) }
+
+func measure(counts []int64, ranks int) Stats {
+	load := floats(counts)
+	s := Stats{
+		Gini: gini(load), CV: variation(load), MaxMeanExpert: maxMean(load),
+		MaxMeanRank: maxMean(floats(rankSums(counts, ranks))), Top20Share: top20(load),
+	}
+	h := entropy(load)
+	s.Entropy, s.EffectiveExperts = h/ln(2), exp(h)
+	for _, n := range counts {
+		s.Selections += n
+	}
+	return s
+}
+
+// tally counts the tokens, those with a selection and the masked selections of
+// all ranks, replicated tokens once.
+func (w *Workload) tally() (tokens, active, masked int64) {
+	ranks := w.Ranks
+	if w.Problem.SkipA2A {
+		ranks = ranks[:1]
+	}
+	for _, rt := range ranks {
+		tokens += int64(rt.Tokens)
+		for i := 0; i < len(rt.Experts); i += w.Problem.TopK {
+			n := int64(0)
+			for _, e := range rt.Experts[i : i+w.Problem.TopK] {
+				if e < 0 {
+					n++
+				}
+			}
+			masked += n
+			if n < int64(w.Problem.TopK) {
+				active++
+			}
+		}
+	}
+	return tokens, active, masked
+}
+
+// spread counts visits of tokens to ranks, and selections that stay.
+func (w *Workload) spread() (visits, stay int64) {
+	direct, dedup := w.Rows(Direct), w.Rows(Dedup)
+	for r := range direct {
+		stay += direct[r][r]
+		for _, n := range dedup[r] {
+			visits += n
+		}
+	}
+	return visits, stay
+}
+
+func floats(n []int64) []float64 {
+	out := make([]float64, len(n))
+	for i, v := range n {
+		out[i] = float64(v)
+	}
+	return out
+}

@@ -1,0 +1,117 @@
+package workloads
+
+import (
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// Via says what one message carries.
+type Via string
+
+const (
+	Direct Via = "direct" // a token to one selected expert
+	Dedup  Via = "dedup"  // a token to one rank, for all its experts there
+)
+
+// Matrix counts from source rank (row) to destination rank (column).
+type Matrix [][]int64
+
+// Rows is how many messages dispatch sends from each rank to each, those that
+// stay on their rank on the diagonal. Combine is the transpose.
+func (w *Workload) Rows(via Via) Matrix {
+	n := w.Problem.Ranks
+	local := int32(w.Problem.LocalExperts())
+	m := make(Matrix, n)
+	for src := range m {
+		row := make([]int64, n)
+		last := make([]int, n) // the token that last went there, plus one
+		w.visits(src, func(t int, e int32) {
+			dst := e / local
+			if via == Dedup && last[dst] == t+1 {
+				return
+			}
+			last[dst] = t + 1
+			row[dst]++
+		})
+		m[src] = row
+	}
+	return m
+}
+
+// Bytes is the matrix for messages of one size.
+func (m Matrix) Bytes(message int) Matrix {
+	out := make(Matrix, len(m))
+	for i, row := range m {
+		out[i] = make([]int64, len(row))
+		for j, n := range row {
+			out[i][j] = n * int64(message)
+		}
+	}
+	return out
+}
+
+// Busiest is the most that any rank sends or receives, what stays on its rank
+// not counted. A link moves both directions at once, so not their sum.
+func (m Matrix) Busiest() int64 {
+	var most int64
+	for r := range m {
+		var out, in int64
+		for o := range m {
+			if o != r {
+				out += m[r][o]
+				in += m[o][r]
+			}
+		}
+		most = max(most, out, in)
+	}
+	return most
+}
+
+// MessageBytes is the size of a dispatch message: payload and scales, the
+// int32 index of the token, and top-k uint16 expert ids, each padded to 16
+// bytes. (The message layout of MAX ep_comm.)
+func MessageBytes(f plan.Format, hidden, topK int) int {
+	var payload, scales int
+	switch f {
+	case plan.BF16:
+		payload = 2 * hidden
+	case plan.FP8:
+		payload, scales = hidden, 4*((hidden+127)/128)
+	case plan.MXFP4:
+		payload, scales = (hidden+1)/2, (hidden+31)/32
+	case plan.NVFP4:
+		payload, scales = (hidden+1)/2, (hidden+15)/16
+	}
+	return pad16(payload) + pad16(scales) + 16 + pad16(2*topK)
+}
+
+// CombineBytes is the size of a combine message: one BF16 row, no header.
+func CombineBytes(hidden int) int { return 2 * hidden }
+
+func pad16(n int) int { return (n + 15) &^ 15 }
+
+// BytesDispatch is what the busiest rank moves over its link in a dispatch.
+func (w *Workload) BytesDispatch(via Via) int64 {
+	p := w.Problem
+	return w.Rows(via).Bytes(MessageBytes(p.Dispatch, p.Hidden, p.TopK)).Busiest()
+}
+
+// BytesCombine is what the busiest rank moves over its link in a combine. With
+// Dedup a rank adds up what its experts made of a token before sending it back.
+func (w *Workload) BytesCombine(via Via) int64 {
+	return w.Rows(via).Bytes(CombineBytes(w.Problem.Hidden)).Busiest()
+}
+
+// BytesOp is BytesDispatch, BytesCombine, or for a pair their sum.
+func (w *Workload) BytesOp(op plan.Op, via Via) int64 {
+	switch op {
+	case plan.Dispatch:
+		return w.BytesDispatch(via)
+	case plan.Combine:
+		return w.BytesCombine(via)
+	}
+	return w.BytesDispatch(via) + w.BytesCombine(via)
+}
+
+// WireFloor is the seconds that bytes take on a link of gbs gigabytes (10^9)
+// a second each way: no kernel is faster, whatever it does.
+func WireFloor(bytes int64, gbs float64) float64 { return float64(bytes) / (gbs * 1e9) }

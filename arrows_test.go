@@ -19,6 +19,8 @@ var arrows = map[string][]string{
 	"tune/plan":   {},
 	"tune/stat":   {},
 	"tune/tables": {},
+	"tune/curate": {"tune/plan"},
+	"tune/export": {"tune/plan"},
 	"tune":        {"tune/plan", "tune/stat"},
 	"workloads":   {"tune/plan"},
 	"kernels":     {"tune/plan", "workloads"},

@@ -29,10 +29,10 @@ func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes())
 // 2.65. With two ranks no rank can reach twice its share, so there the bound
 // of hot-rank is half way from an equal split to one rank doing everything.
 const (
-	evenShare         = 0.75
-	evenRank          = 1.25
-	concentratedShare = 0.125
-	hotRank           = 2.0
+	EvenShare         = 0.75  // least Share of an even routing
+	EvenHottest       = 1.25  // Hottest of an even routing stays below
+	ConcentratedShare = 0.125 // Share of a concentrated routing stays below
+	HotRankHottest    = 2.0   // least Hottest of a hot rank among three ranks or more
 )
 
 // Skew is how uneven a routing is, as far as the counts prove it.
@@ -86,11 +86,11 @@ func hottest(mean, fullest float64) float64 {
 // Class names the skew of a routing over a number of ranks.
 func (s Skew) Class(ranks int) Class {
 	switch {
-	case ranks > 1 && s.Hottest >= math.Min(hotRank, float64(1+ranks)/2):
+	case ranks > 1 && s.Hottest >= math.Min(HotRankHottest, float64(1+ranks)/2):
 		return HotRank
-	case s.Share < concentratedShare:
+	case s.Share < ConcentratedShare:
 		return Concentrated
-	case s.Share < evenShare || s.Hottest >= evenRank:
+	case s.Share < EvenShare || s.Hottest >= EvenHottest:
 		return Skewed
 	}
 	return Even

@@ -17,7 +17,7 @@ type Resolved struct {
 // every routing class. Do it once; p.Tokens is not looked at.
 func (s *Set) Resolve(h Host, p Problem) *Resolved {
 	usable, notes := s.For(h, p)
-	r := &Resolved{problem: p, notes: notes, answers: []Answer{{Reason: usable.silence()}}}
+	r := &Resolved{problem: p, notes: notes, answers: []Answer{{Reason: usable.silence(KeyOf(p, AnyRouting))}}}
 	for _, src := range usable.sources {
 		r.ids = append(r.ids, src.Table.ID)
 	}

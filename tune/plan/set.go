@@ -72,11 +72,7 @@ func (t *Table) Refusal(h Host, p Problem) error {
 	if h.ABI != "" && h.ABI != head.ABI {
 		return fmt.Errorf("abi: the table is for kernels %.12s, these are %.12s; tune again", head.ABI, h.ABI)
 	}
-	var ranks, formats bool
-	for _, r := range t.Rows {
-		ranks = ranks || r.Key.Ranks == p.Ranks
-		formats = formats || r.Key.Dispatch == p.Dispatch && r.Key.Combine == p.Combine
-	}
+	ranks, formats := t.speaksOf(KeyOf(p, AnyRouting))
 	if !ranks {
 		return fmt.Errorf("ranks: the table has no row for %d ranks, and a choice never crosses rank counts", p.Ranks)
 	}
@@ -84,6 +80,15 @@ func (t *Table) Refusal(h Host, p Problem) error {
 		return fmt.Errorf("dispatch: the table has no row for %s, and a choice never crosses formats", p.Dispatch)
 	}
 	return nil
+}
+
+// speaksOf reports whether any row has the ranks and the formats of a key.
+func (t *Table) speaksOf(k Key) (ranks, formats bool) {
+	for _, r := range t.Rows {
+		ranks = ranks || r.Key.Ranks == k.Ranks
+		formats = formats || r.Key.Dispatch == k.Dispatch && r.Key.Combine == k.Combine
+	}
+	return ranks, formats
 }
 
 // Doubts lists why a table that may be used here is not verified for here:
@@ -148,15 +153,18 @@ func (s *Set) Lookup(k Key, tokens int) Answer {
 			return s.answer(e, query)
 		}
 	}
-	return Answer{Reason: s.silence()}
+	return Answer{Reason: s.silence(k)}
 }
 
-// silence is the reason of an answer without a row.
-func (s *Set) silence() Reason {
-	if len(s.sources) == 0 {
-		return Refused
+// silence is the reason of an answer without a row: Refused when no table has
+// a row for the ranks and the formats, which are never crossed.
+func (s *Set) silence(k Key) Reason {
+	for _, src := range s.sources {
+		if ranks, formats := src.Table.speaksOf(k); ranks && formats {
+			return Uncovered
+		}
 	}
-	return Uncovered
+	return Refused
 }
 
 // Lookup answers from one table, as Set.Lookup does.

@@ -19,6 +19,8 @@ type family struct {
 	// such as "ep/dispatch.cuh". Includes are spelled from native/kernels or
 	// native/include ("common/ptx.cuh", "ep_args.h"), never relative to the
 	// including file, and never name a CUDA header: the GPU host has none.
+	// Entries are EP_ENTRY(threads, 1) name(const __grid_constant__ EpArgs a):
+	// a plain EpArgs passed on by reference is copied to the stack first.
 	source string
 
 	// state names the memory that the family's calls work on: regions,

@@ -84,3 +84,12 @@ func readSource(name string) (string, error) {
 	}
 	return "", fmt.Errorf("device source %s is in neither native/kernels nor native/include", name)
 }
+
+// archName is the compiler's name of a compute capability. From 9.0 on the
+// architecture-specific set is taken: binaries are made for the GPU at hand.
+func archName(major, minor int) string {
+	if major >= 9 {
+		return fmt.Sprintf("sm_%d%da", major, minor)
+	}
+	return fmt.Sprintf("sm_%d%d", major, minor)
+}

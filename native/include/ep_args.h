@@ -80,7 +80,7 @@ typedef struct EpArgs {
   uint8_t *heap[EP_MAX_RANKS];
   uint64_t region[EP_MAX_REGIONS]; /* byte offset of each region of the family */
 
-  /* dispatch outputs; out lies on the symmetric heap, so that a kernel that
+  /* dispatch outputs; all lie on the symmetric heap, so that a kernel that
    * places rows itself finds a peer's at heap[peer] + (out - heap[rank]) */
   uint8_t *out;          /* [max_rows, payload bytes of one row] */
   uint8_t *out_scales;   /* by format: fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */

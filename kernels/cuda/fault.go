@@ -1,0 +1,60 @@
+package cuda
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// faultRecord is what a kernel wrote when it gave up waiting: EpFault.
+type faultRecord struct {
+	rank   int
+	phase  int
+	expert int // -1 if none
+	source int // -1 if none
+	block  int
+	want   uint64
+	got    uint64
+}
+
+// phases spell EpPhase.
+var phases = map[int]string{
+	1: "the start alignment",
+	2: "dispatch_async",
+	3: "dispatch_wait",
+	4: "combine_async",
+	5: "combine_wait",
+}
+
+// sentence says who waited for whom.
+func (f faultRecord) sentence() string {
+	phase := phases[f.phase]
+	if phase == "" {
+		phase = fmt.Sprintf("phase %d", f.phase)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "rank %d waited in %s", f.rank, phase)
+	if f.expert >= 0 {
+		fmt.Fprintf(&b, " for expert %d", f.expert)
+	}
+	if f.source >= 0 {
+		fmt.Fprintf(&b, " from rank %d", f.source)
+	}
+	fmt.Fprintf(&b, " (block %d wanted %d, saw %d)", f.block, int64(f.want), int64(f.got))
+	return b.String()
+}
+
+// hangReason puts the records of all ranks into one line. Ranks that only
+// waited for their peers at the next alignment come last: the first sentence
+// is the one to look into.
+func hangReason(faults []faultRecord, deadline time.Duration) string {
+	var first, last []string
+	for _, f := range faults {
+		if phases[f.phase] == phases[1] {
+			last = append(last, f.sentence())
+		} else {
+			first = append(first, f.sentence())
+		}
+	}
+	return fmt.Sprintf("no progress within %v: %s", deadline, strings.Join(append(first, last...), "; "))
+}

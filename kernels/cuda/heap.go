@@ -1,0 +1,134 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// regionAlign is the boundary every part of the heap starts on.
+const regionAlign = 256
+
+// Names of the parts of the heap that are not regions of a state.
+const (
+	partControl      = "control"
+	partReadings     = "readings"
+	partX            = "x"
+	partIDs          = "topk_ids"
+	partWeights      = "weights"
+	partInputScale   = "input_scales"
+	partBias         = "bias"
+	partOut          = "out"
+	partScales       = "out_scales"
+	partRowOffsets   = "row_offsets"
+	partExpertIDs    = "expert_ids"
+	partSrcInfo      = "src_info"
+	partScaleOffsets = "scale_offsets"
+	partY            = "y"
+	partCombined     = "combined"
+	partFlush        = "flush"
+)
+
+// flushBytes is what cold mode writes on each GPU before a call: several
+// times the L2 cache of any.
+const flushBytes = 256 << 20
+
+// heap is the memory of one rank: the same parts at the same offsets on every
+// rank, in one allocation.
+type heap struct {
+	parts  []region
+	offset map[string]int64
+	bytes  int64
+}
+
+func newHeap(parts []region) heap {
+	h := heap{parts: parts, offset: map[string]int64{}}
+	for _, p := range parts {
+		h.offset[p.name] = h.bytes
+		h.bytes += (p.bytes + regionAlign - 1) / regionAlign * regionAlign
+	}
+	return h
+}
+
+// largest names the biggest part, for the message that memory does not reach.
+func (h heap) largest() string {
+	var most region
+	for _, p := range h.parts {
+		if p.bytes > most.bytes {
+			most = p
+		}
+	}
+	return fmt.Sprintf("%s takes %s", most.name, gib(most.bytes))
+}
+
+func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
+
+// rigParts are what ranks need to align and to be timed.
+func rigParts(readings int64) []region {
+	return []region{
+		{partControl, 256, 0},
+		{partReadings, readings, 0},
+	}
+}
+
+// problemParts are the inputs and outputs of a problem. Outputs are poisoned
+// with ones: NaN in every float format, an impossible offset in an index.
+func problemParts(p plan.Problem) []region {
+	rows := int64(formats.MaxRows(p))
+	groups := int64(formats.Groups(p))
+	l := layout(p)
+	tokens, hidden, topK := int64(p.MaxTokens), int64(p.Hidden), int64(p.TopK)
+	parts := []region{
+		{partX, tokens * hidden * 2, 0},
+		{partIDs, tokens * topK * 4, 0},
+		{partWeights, tokens * topK * 4, 0},
+		{partInputScale, 4, 0},
+		{partBias, hidden * 2, 0},
+		{partOut, rows * int64(l.Payload), 0xff},
+		{partScales, int64(formats.OutputScaleBytes(l, int(groups), int(rows))), 0xff},
+		{partRowOffsets, (groups + 1) * 4, 0xff},
+		{partExpertIDs, groups * 4, 0xff},
+		{partSrcInfo, rows * 8, 0xff},
+		{partScaleOffsets, groups * 4, 0xff},
+	}
+	if p.Op != plan.Dispatch {
+		parts = append(parts,
+			region{partY, rows * hidden * 2, 0xff},
+			region{partCombined, tokens * topK * hidden * 2, 0xff})
+	}
+	if p.Mode == plan.Cold {
+		parts = append(parts, region{partFlush, flushBytes, 0})
+	}
+	return parts
+}
+
+// isOutput reports whether a part is poisoned before verification.
+func isOutput(name string) bool {
+	switch name {
+	case partOut, partScales, partRowOffsets, partExpertIDs, partSrcInfo, partScaleOffsets, partY, partCombined:
+		return true
+	}
+	return false
+}
+
+// stateParts are the memory of a state: call numbers, counters and regions.
+func stateParts(f family, p plan.Problem) []region {
+	parts := []region{
+		{f.state + ".rounds", 8, 0},
+		{f.state + ".counters", int64(max(f.counters(p), 1)) * 4, 0},
+	}
+	for _, r := range f.regions(p) {
+		r.name = f.state + "." + r.name
+		parts = append(parts, r)
+	}
+	return parts
+}
+
+// opIndex is an op's place among a state's call numbers.
+func opIndex(op plan.Op) int64 {
+	if op == plan.Combine {
+		return 1
+	}
+	return 0
+}

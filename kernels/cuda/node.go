@@ -1,0 +1,231 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+)
+
+// gpu is a device with its primary context.
+type gpu struct {
+	index   int
+	device  cu.Device
+	context cu.CUContext
+	sms     int
+	shared  int // dynamic shared memory a block may ask for, bytes
+}
+
+// do runs f with the GPU's context current on its thread.
+func (g *gpu) do(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cu.SetCurrentContext(g.context); err != nil {
+		return fmt.Errorf("GPU %d: %w", g.index, err)
+	}
+	return f()
+}
+
+// node is every GPU of this host, and what has been loaded on them.
+type node struct {
+	gpus     []*gpu
+	apart    map[[2]int]error // pairs that cannot address each other, and why
+	compiler *compiler
+	modules  map[string]*module // by variant
+}
+
+func openNode() (*node, error) {
+	count, err := cu.NumDevices()
+	if err != nil {
+		return nil, fmt.Errorf("count GPUs: %w", err)
+	}
+	if count == 0 {
+		return nil, errors.New("the driver sees no GPU; check CUDA_VISIBLE_DEVICES")
+	}
+	n := &node{apart: map[[2]int]error{}, modules: map[string]*module{}}
+	for i := range count {
+		g, err := openGPU(i)
+		if err != nil {
+			n.close()
+			return nil, fmt.Errorf("GPU %d: %w", i, err)
+		}
+		n.gpus = append(n.gpus, g)
+	}
+	n.joinPeers()
+	arch, err := n.arch()
+	if err == nil {
+		n.compiler, err = newCompiler(arch)
+	}
+	if err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func openGPU(i int) (*gpu, error) {
+	device, err := cu.GetDevice(i)
+	if err != nil {
+		return nil, err
+	}
+	g := &gpu{index: i, device: device}
+	if g.sms, err = device.Attribute(cu.MultiprocessorCount); err != nil {
+		return nil, err
+	}
+	const sharedPerBlockOptIn = cu.DeviceAttribute(97) // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+	if g.shared, err = device.Attribute(sharedPerBlockOptIn); err != nil {
+		return nil, err
+	}
+	if g.context, err = device.RetainPrimaryCtx(); err != nil {
+		return nil, fmt.Errorf("primary context: %w", err)
+	}
+	return g, nil
+}
+
+// joinPeers lets every GPU address every other, and notes the pairs that
+// cannot.
+func (n *node) joinPeers() {
+	for _, a := range n.gpus {
+		for _, b := range n.gpus {
+			if a == b {
+				continue
+			}
+			err := a.do(func() error {
+				can, err := a.device.CanAccessPeer(b.device)
+				if err != nil {
+					return err
+				}
+				if can == 0 {
+					return errors.New("no peer access between them")
+				}
+				return b.context.EnablePeerAccess(0)
+			})
+			if err != nil && err != error(cu.PeerAccessAlreadyEnabled) {
+				n.apart[[2]int{a.index, b.index}] = err
+			}
+		}
+	}
+}
+
+// arch names what to compile for. All GPUs must be of one kind: a collective
+// runs as fast as its slowest rank.
+func (n *node) arch() (string, error) {
+	major, minor, err := n.gpus[0].device.ComputeCapability()
+	if err != nil {
+		return "", err
+	}
+	for _, g := range n.gpus[1:] {
+		a, b, err := g.device.ComputeCapability()
+		if err != nil {
+			return "", err
+		}
+		if a != major || b != minor {
+			return "", fmt.Errorf("GPU 0 is sm_%d%d and GPU %d sm_%d%d; choose GPUs of one kind with CUDA_VISIBLE_DEVICES",
+				major, minor, g.index, a, b)
+		}
+	}
+	return archName(major, minor), nil
+}
+
+// close gives modules and contexts back.
+func (n *node) close() {
+	for _, m := range n.modules {
+		m.unload()
+	}
+	for _, g := range n.gpus {
+		_ = g.device.ReleasePrimaryCtx() // nothing can be done about a failure here
+	}
+	n.gpus = nil
+}
+
+// module is a variant loaded on every GPU.
+type module struct {
+	variant variant
+	usage   map[string]nvrtc.Usage
+	node    *node
+	byGPU   []cu.Module
+}
+
+// load compiles a variant unless that was done before, and loads it on every
+// GPU at once, so that no load happens while a kernel spins.
+func (n *node) load(v variant) (*module, error) {
+	key := fmt.Sprint(v.source, v.defines)
+	if m := n.modules[key]; m != nil {
+		return m, nil
+	}
+	b, err := n.compiler.compile(v)
+	if err != nil {
+		return nil, err
+	}
+	m := &module{variant: v, node: n, usage: map[string]nvrtc.Usage{}}
+	usage, err := nvrtc.ParseUsage(b.log)
+	if err != nil {
+		return nil, kernels.Failf(kernels.NoBuild, "%s: %v", v.source, err)
+	}
+	for _, u := range usage {
+		m.usage[u.Entry] = u
+	}
+	for _, g := range n.gpus {
+		err := g.do(func() error {
+			loaded, err := cu.LoadData(string(b.cubin))
+			if err == nil {
+				m.byGPU = append(m.byGPU, loaded)
+			}
+			return err
+		})
+		if err != nil {
+			m.unload()
+			return nil, kernels.Failf(kernels.NoLaunch, "%s: load on GPU %d: %v", v.source, g.index, err)
+		}
+	}
+	n.modules[key] = m
+	return m, nil
+}
+
+// compileAhead compiles variants side by side, so that load finds them in the
+// cache. Errors are left for load to report.
+func (n *node) compileAhead(variants []variant) {
+	if n.compiler.cache == "" {
+		return
+	}
+	slots := make(chan struct{}, min(8, runtime.NumCPU()))
+	var wg sync.WaitGroup
+	for _, v := range variants {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			_, _ = n.compiler.compile(v)
+		})
+	}
+	wg.Wait()
+}
+
+func (m *module) unload() {
+	for i, loaded := range m.byGPU {
+		_ = m.node.gpus[i].do(loaded.Unload) // the context goes next
+	}
+	m.byGPU = nil
+}
+
+// function finds an entry on every GPU.
+func (m *module) function(entry string) ([]cu.Function, error) {
+	var out []cu.Function
+	for i, loaded := range m.byGPU {
+		err := m.node.gpus[i].do(func() error {
+			f, err := loaded.Function(entry)
+			out = append(out, f)
+			return err
+		})
+		if err != nil {
+			return nil, kernels.Failf(kernels.NoLaunch, "%s has no entry %s: %v", m.variant.source, entry, err)
+		}
+	}
+	return out, nil
+}

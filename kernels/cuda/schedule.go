@@ -1,0 +1,220 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// The clocks a session can read. See docs on measurement: an empty kernel
+// reads differently on each, so times of two clocks are never compared.
+const (
+	clockChain = "chain" // what a call adds to a chain of aligned calls
+	clockSpan  = "span"  // first block's start to last block's end, in the kernel
+	clockEvent = "event" // event before to event after
+)
+
+// clocks lists them, the default first.
+var clocks = []string{clockChain, clockSpan, clockEvent}
+
+// empty is an op of the schedule only: one kernel that does nothing.
+const empty plan.Op = "empty"
+
+// stepKind is what a step of a rank's round does.
+type stepKind int
+
+const (
+	stepAlign stepKind = iota // wait for all ranks
+	stepCall                  // call number n of op
+	stepStamp                 // time into slot n
+	stepEvent                 // record event n
+	stepFlush                 // overwrite the L2 cache
+	stepClear                 // ready n span readings
+)
+
+// step is one element of a round; every rank performs the same steps.
+type step struct {
+	kind stepKind
+	op   plan.Op
+	n    int
+	span int // stepCall: which span reading it belongs to, -1 for none
+}
+
+// timing says what a round measures.
+type timing struct {
+	op    plan.Op // dispatch, combine, pair or empty
+	mode  plan.Mode
+	clock string
+	fold  int  // calls in a round
+	feed  bool // a combine that needs a dispatch before each call
+}
+
+// schedule is a round and how to read it.
+type schedule struct {
+	timing
+	steps   []step
+	slots   int             // stamps a round writes
+	spans   int             // span readings a round takes
+	events  int             // events a round records
+	calls   map[plan.Op]int // calls of each op in a round
+	apart   bool            // calls are timed one by one, not as a chain
+	current int             // span reading of the calls being added
+}
+
+// newSchedule lays out one round:
+//
+//	chain, graph or eager: align, stamp, fold x (call, align), stamp, fold x align, stamp
+//	chain, cold or fed:    fold x (prepare, align, stamp, call, align, stamp, align, stamp)
+//	span, event:           fold x (prepare, align, call with a reading around it)
+//
+// A pair is dispatch and combine with nothing between them; a chain of pairs
+// has one alignment at its end instead of one after each.
+func newSchedule(t timing) *schedule {
+	s := &schedule{timing: t, calls: map[plan.Op]int{}, current: -1}
+	s.apart = t.mode == plan.Cold || t.feed
+	switch {
+	case t.clock != clockChain:
+		s.readings()
+	case s.apart:
+		s.callByCall()
+	default:
+		s.chain()
+	}
+	return s
+}
+
+func (s *schedule) add(kind stepKind, n int) {
+	s.steps = append(s.steps, step{kind: kind, n: n, span: -1})
+}
+
+func (s *schedule) align() { s.add(stepAlign, 0) }
+
+func (s *schedule) stamp() {
+	s.add(stepStamp, s.slots)
+	s.slots++
+}
+
+func (s *schedule) call(op plan.Op) {
+	s.steps = append(s.steps, step{stepCall, op, s.calls[op], s.current})
+	s.calls[op]++
+}
+
+// unit is what is timed.
+func (s *schedule) unit() {
+	if s.op == plan.Pair {
+		s.call(plan.Dispatch)
+		s.call(plan.Combine)
+		return
+	}
+	s.call(s.op)
+}
+
+// prepare is what comes before a call that is timed by itself.
+func (s *schedule) prepare() {
+	if s.feed {
+		s.align()
+		s.call(plan.Dispatch)
+	}
+	if s.mode == plan.Cold {
+		s.add(stepFlush, 0)
+	}
+	s.align()
+}
+
+// aligns is how many alignments a chain contains.
+func (s *schedule) aligns() int {
+	if s.op == plan.Pair {
+		return 1
+	}
+	return s.fold
+}
+
+func (s *schedule) chain() {
+	s.align()
+	s.stamp()
+	for i := range s.fold {
+		s.unit()
+		if s.op != plan.Pair || i == s.fold-1 {
+			s.align()
+		}
+	}
+	s.stamp()
+	for range s.aligns() {
+		s.align()
+	}
+	s.stamp()
+}
+
+func (s *schedule) callByCall() {
+	for range s.fold {
+		s.prepare()
+		s.stamp()
+		s.unit()
+		s.align()
+		s.stamp()
+		s.align()
+		s.stamp()
+	}
+}
+
+func (s *schedule) readings() {
+	if s.clock == clockSpan {
+		s.add(stepClear, s.fold)
+	}
+	for i := range s.fold {
+		if i == 0 || s.apart || s.op != plan.Pair {
+			s.prepare()
+		}
+		if s.clock == clockEvent {
+			s.add(stepEvent, s.events)
+			s.unit()
+			s.add(stepEvent, s.events+1)
+			s.events += 2
+			continue
+		}
+		s.current = i
+		s.unit()
+		s.current = -1
+		s.spans++
+	}
+}
+
+// words is how many 64-bit readings a rank leaves a round.
+func (s *schedule) words() int {
+	switch s.clock {
+	case clockSpan:
+		return 2 * s.spans
+	case clockEvent:
+		return s.events / 2
+	}
+	return s.slots
+}
+
+// seconds turns a rank's readings of one round, in nanoseconds, into seconds
+// of one call.
+func (s *schedule) seconds(r []uint64) (float64, error) {
+	var ns float64
+	switch {
+	case s.clock == clockEvent:
+		for _, d := range r {
+			ns += float64(d)
+		}
+	case s.clock == clockSpan:
+		for i := 0; i < len(r); i += 2 {
+			if r[i] > r[i+1] {
+				return 0, fmt.Errorf("call %d left no span: the kernel does not take that reading, use --clock chain", i/2)
+			}
+			ns += float64(r[i+1] - r[i])
+		}
+	case len(r)%3 != 0 || len(r) == 0:
+		return 0, fmt.Errorf("%d time stamps instead of threes", len(r))
+	default:
+		for i := 0; i < len(r); i += 3 {
+			if r[i] == 0 || r[i] > r[i+1] || r[i+1] > r[i+2] {
+				return 0, fmt.Errorf("time stamps %d, %d, %d are out of order", r[i], r[i+1], r[i+2])
+			}
+			ns += float64(r[i+1]-r[i]) - float64(r[i+2]-r[i+1])
+		}
+	}
+	return ns / float64(s.fold) / 1e9, nil
+}

@@ -1,0 +1,182 @@
+//go:build cuda
+
+package cuda
+
+// The shim is compiled here, as part of this file, because Go compiles C files
+// of a package's own folder only. Go does not see it change either: native/cuda.mk
+// passes a hash of native/ in CGO_CFLAGS.
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../native/include -I${SRCDIR}/../../native/shim
+#cgo LDFLAGS: -lcuda -lpthread
+#include "ep_shim.c"
+_Static_assert(sizeof(EpControl) == 256, "rigParts reserves 256 bytes");
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// driverError puts a CUresult of the shim into words.
+func driverError(what string, result C.int) error {
+	if result == 0 {
+		return nil
+	}
+	var text [C.EP_TEXT_BYTES]C.char
+	C.ep_describe(result, &text[0])
+	return fmt.Errorf("%s: %s", what, C.GoString(&text[0]))
+}
+
+// handle reads the driver's handle out of a wrapper of cu, which keeps it in
+// its only field without showing it.
+func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event](v T) C.uint64_t {
+	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
+}
+
+// occupancy is what a kernel takes, at one block size and shared memory.
+type occupancy struct{ blocksPerSM, registers, localBytes, maxThreads int }
+
+// readyFunction prepares a function of the current context for launching.
+func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
+	var out C.EpFunction
+	r := C.ep_function(handle(f), C.uint32_t(block), C.uint32_t(shared), &out)
+	o := occupancy{int(out.blocks_per_sm), int(out.registers), int(out.local_bytes), int(out.max_threads)}
+	return o, driverError("function attributes", r)
+}
+
+// newFault allocates a fault record that a GPU can write and the host can
+// read at any time.
+func newFault() (host *C.EpFault, device cu.DevicePtr, err error) {
+	var p unsafe.Pointer
+	var d C.uint64_t
+	if err := driverError("host-mapped memory", C.ep_host_alloc(C.sizeof_EpFault, &p, &d)); err != nil {
+		return nil, 0, err
+	}
+	return (*C.EpFault)(p), cu.DevicePtr(d), nil
+}
+
+func freeFault(host *C.EpFault) {
+	if host != nil {
+		C.ep_host_free(unsafe.Pointer(host))
+	}
+}
+
+// readFault copies a record; ok is false when the rank wrote none.
+func readFault(f *C.EpFault) (r faultRecord, ok bool) {
+	return faultRecord{
+		rank: int(f.rank), phase: int(f.phase), expert: int(f.expert), source: int(f.source),
+		block: int(f.block), want: uint64(f.want), got: uint64(f.got),
+	}, f.set != 0
+}
+
+func clearFault(f *C.EpFault) { *f = C.EpFault{} }
+
+// code is what every rank runs in a round, in C memory.
+type code struct {
+	ranks []C.EpRank
+	steps [][]C.EpStep
+}
+
+// newCode makes room for count steps on each of n ranks.
+func newCode(n, count int) *code {
+	c := &code{ranks: unsafe.Slice((*C.EpRank)(C.calloc(C.size_t(n), C.sizeof_EpRank)), n)}
+	for i := range c.ranks {
+		p := (*C.EpStep)(C.calloc(C.size_t(max(count, 1)), C.sizeof_EpStep))
+		c.ranks[i].steps, c.ranks[i].count = p, C.int32_t(count)
+		c.steps = append(c.steps, unsafe.Slice(p, count))
+	}
+	return c
+}
+
+// setEvents hands rank i the events that its steps record, in pairs.
+func (c *code) setEvents(i int, events []cu.Event) {
+	p := (*C.uint64_t)(C.calloc(C.size_t(len(events)+1), 8))
+	slots := unsafe.Slice(p, len(events))
+	for j, e := range events {
+		slots[j] = handle(e)
+	}
+	c.ranks[i].events, c.ranks[i].pairs = p, C.int32_t(len(events)/2)
+}
+
+// capture turns the steps of every rank into graphs.
+func (c *code) capture() error {
+	for i := range c.ranks {
+		if err := driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// free gives graphs and memory back; c must not be running.
+func (c *code) free() {
+	for i := range c.ranks {
+		C.ep_release(&c.ranks[i])
+		C.free(unsafe.Pointer(c.ranks[i].steps))
+		C.free(unsafe.Pointer(c.ranks[i].events))
+	}
+	C.free(unsafe.Pointer(&c.ranks[0]))
+	c.ranks, c.steps = nil, nil
+}
+
+// progress is the rounds each rank has finished; any goroutine may ask while
+// c runs.
+func (c *code) progress() []int {
+	out := make([]int, len(c.ranks))
+	for i := range c.ranks {
+		out[i] = int(atomic.LoadInt32((*int32)(&c.ranks[i].finished)))
+	}
+	return out
+}
+
+// errFault says that fault records are to be read.
+var errFault = errors.New("a kernel gave up waiting")
+
+// refusal is a launch that the driver refused; nothing is running.
+type refusal struct{ reason string }
+
+func (r *refusal) Error() string { return r.reason }
+
+// batch says how many rounds to run and how to wait for them.
+type batch struct {
+	rounds int
+	window int   // rounds queued at a time
+	words  int   // 64-bit readings of a rank and round
+	limit  int64 // longest wait for a window, nanoseconds
+}
+
+// run performs a batch and returns the readings of every [rank][round]. The
+// error is errFault, a *refusal, or the end of this process's use of the GPUs.
+func (c *code) run(b batch) ([]uint64, error) {
+	n := len(c.ranks) * b.rounds * b.words
+	rows := C.calloc(C.size_t(n+1), 8)
+	defer C.free(rows)
+	batch := (*C.EpBatch)(C.calloc(1, C.sizeof_EpBatch))
+	batch.ranks, batch.count = &c.ranks[0], C.int32_t(len(c.ranks))
+	batch.rounds, batch.window = C.int32_t(b.rounds), C.int32_t(b.window)
+	batch.row_bytes, batch.rows = C.uint64_t(8*b.words), (*C.uint8_t)(rows)
+	batch.limit_ns = C.uint64_t(b.limit)
+	defer C.free(unsafe.Pointer(batch))
+	end := C.ep_run(batch)
+	if end == C.EP_END_OK {
+		out := make([]uint64, n)
+		copy(out, unsafe.Slice((*uint64)(rows), n))
+		return out, nil
+	}
+	reason := fmt.Sprintf("rank %d: %s", batch.bad_rank, C.GoString(&batch.text[0]))
+	switch end {
+	case C.EP_END_FAULT:
+		return nil, errFault
+	case C.EP_END_REFUSED:
+		return nil, &refusal{reason}
+	case C.EP_END_STUCK:
+		return nil, fmt.Errorf("the GPUs do not come back: %s", reason)
+	}
+	return nil, fmt.Errorf("a CUDA context is lost: %s", reason)
+}

@@ -1,0 +1,304 @@
+#include "ep_shim.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void ep_describe(int result, char text[EP_TEXT_BYTES]) {
+  const char *name = NULL, *words = NULL;
+  cuGetErrorName((CUresult)result, &name);
+  cuGetErrorString((CUresult)result, &words);
+  snprintf(text, EP_TEXT_BYTES, "%s (%s)", name ? name : "unknown CUDA error", words ? words : "no description");
+}
+
+/* Before Go and the driver start. Eager loading, because loading a kernel
+ * while another GPU spins waits for that GPU; as many hardware queues as ranks
+ * may share a GPU, because two ranks in one queue wait for each other. A host
+ * without a usable driver is told so here, in one line on stderr: cu would
+ * print to stdout, which belongs to the protocol. */
+__attribute__((constructor)) static void ep_start(void) {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  CUresult r = cuInit(0);
+  if (r == CUDA_SUCCESS) return;
+  char text[EP_TEXT_BYTES];
+  ep_describe((int)r, text);
+  fprintf(stderr, "no usable CUDA driver: cuInit: %s\n", text);
+  exit(1);
+}
+
+/* ---- set-up ---- */
+
+int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *out) {
+  CUfunction f = (CUfunction)(uintptr_t)function;
+  CUresult r = CUDA_SUCCESS;
+  int most = 0;
+  size_t stack = 0;
+  /* Only ever raised: configs that share a binary may differ in what they need. */
+  r = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
+  if (r == CUDA_SUCCESS && (int)shared > most)
+    r = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
+  if (r == CUDA_SUCCESS) r = cuFuncGetAttribute(&out->registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f);
+  if (r == CUDA_SUCCESS) r = cuFuncGetAttribute(&out->local_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f);
+  if (r == CUDA_SUCCESS) r = cuFuncGetAttribute(&out->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f);
+  if (r == CUDA_SUCCESS)
+    r = cuOccupancyMaxActiveBlocksPerMultiprocessor(&out->blocks_per_sm, f, (int)block, shared);
+  /* A launch that needs a larger stack than any before waits for the device
+   * to be idle, which a spinning peer never is. */
+  if (r == CUDA_SUCCESS) r = cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE);
+  if (r == CUDA_SUCCESS && (size_t)out->local_bytes > stack)
+    r = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, (size_t)out->local_bytes);
+  return (int)r;
+}
+
+int ep_host_alloc(size_t bytes, void **host, uint64_t *device) {
+  CUdeviceptr d = 0;
+  CUresult r = cuMemHostAlloc(host, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  if (r != CUDA_SUCCESS) return (int)r;
+  memset(*host, 0, bytes);
+  r = cuMemHostGetDevicePointer(&d, *host, 0);
+  *device = (uint64_t)d;
+  return (int)r;
+}
+
+int ep_host_free(void *host) { return (int)cuMemFreeHost(host); }
+
+/* ---- one round ---- */
+
+static CUresult launch(const EpStep *s, CUstream stream) {
+  CUlaunchAttribute attributes[2];
+  CUlaunchConfig c;
+  unsigned n = 0;
+  void *parameters[1] = {(void *)&s->args};
+  memset(attributes, 0, sizeof attributes);
+  memset(&c, 0, sizeof c);
+  if (s->flags & EP_LAUNCH_PDL) {
+    attributes[n].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attributes[n++].value.programmaticStreamSerializationAllowed = 1;
+  }
+  if (s->flags & EP_LAUNCH_COOPERATIVE) {
+    attributes[n].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attributes[n++].value.cooperative = 1;
+  }
+  c.gridDimX = s->grid;
+  c.gridDimY = c.gridDimZ = 1;
+  c.blockDimX = s->block;
+  c.blockDimY = c.blockDimZ = 1;
+  c.sharedMemBytes = s->shared;
+  c.hStream = stream;
+  c.attrs = attributes;
+  c.numAttrs = n;
+  return cuLaunchKernelEx(&c, (CUfunction)(uintptr_t)s->object, parameters, NULL);
+}
+
+/* Puts the steps of one round on the stream, which may be capturing. */
+static CUresult issue(const EpRank *rank) {
+  CUstream stream = (CUstream)(uintptr_t)rank->stream;
+  CUresult r = CUDA_SUCCESS;
+  for (int32_t i = 0; i < rank->count && r == CUDA_SUCCESS; i++) {
+    const EpStep *s = &rank->steps[i];
+    if (s->kind == EP_STEP_MEMSET) {
+      r = cuMemsetD32Async((CUdeviceptr)s->target, s->value, (size_t)s->words, stream);
+    } else if (s->kind == EP_STEP_EVENT) {
+      /* External: an ordinary record inside a capture only marks a place. */
+      unsigned flags = rank->exec ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT;
+      r = cuEventRecordWithFlags((CUevent)(uintptr_t)s->object, stream, flags);
+    } else {
+      r = launch(s, stream);
+    }
+  }
+  return r;
+}
+
+int ep_capture(EpRank *rank) {
+  CUstream stream = (CUstream)(uintptr_t)rank->stream;
+  CUgraph graph = NULL;
+  CUgraphExec exec = NULL;
+  CUresult r = cuCtxSetCurrent((CUcontext)(uintptr_t)rank->context);
+  if (r == CUDA_SUCCESS) r = cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (r != CUDA_SUCCESS) return (int)r;
+  rank->exec = 1; /* tells issue that it is captured */
+  r = issue(rank);
+  rank->exec = 0;
+  CUresult end = cuStreamEndCapture(stream, &graph); /* also after a failure, or the stream stays unusable */
+  if (r == CUDA_SUCCESS) r = end;
+  if (r == CUDA_SUCCESS) r = cuGraphInstantiateWithFlags(&exec, graph, 0);
+  if (graph != NULL) cuGraphDestroy(graph);
+  if (r != CUDA_SUCCESS) return (int)r;
+  rank->exec = (uint64_t)(uintptr_t)exec;
+  r = cuGraphUpload(exec, stream);
+  if (r == CUDA_SUCCESS) r = cuStreamSynchronize(stream);
+  return (int)r;
+}
+
+int ep_release(EpRank *rank) {
+  if (rank->exec == 0) return 0;
+  CUresult r = cuCtxSetCurrent((CUcontext)(uintptr_t)rank->context);
+  if (r == CUDA_SUCCESS) r = cuGraphExecDestroy((CUgraphExec)(uintptr_t)rank->exec);
+  rank->exec = 0;
+  return (int)r;
+}
+
+/* ---- a window of rounds on all ranks ---- */
+
+typedef struct Submission {
+  EpRank *rank;
+  pthread_barrier_t *gate;
+  int32_t rounds;
+  CUresult result;
+  atomic_int queued; /* the thread has done all it will */
+  int done;          /* and the stream is empty */
+  pthread_t thread;
+} Submission;
+
+typedef struct Window {
+  pthread_barrier_t gate;
+  Submission rank[EP_MAX_RANKS];
+} Window;
+
+static void *submit(void *p) {
+  Submission *s = p;
+  EpRank *rank = s->rank;
+  CUstream stream = (CUstream)(uintptr_t)rank->stream;
+  CUresult r = cuCtxSetCurrent((CUcontext)(uintptr_t)rank->context);
+  if (r == CUDA_SUCCESS && rank->replay != 0) r = cuMemsetD32Async((CUdeviceptr)rank->replay, 0, 1, stream);
+  pthread_barrier_wait(s->gate); /* ranks start within the skew of their threads */
+  for (int32_t i = 0; i < s->rounds && r == CUDA_SUCCESS; i++)
+    r = rank->exec ? cuGraphLaunch((CUgraphExec)(uintptr_t)rank->exec, stream) : issue(rank);
+  s->result = r;
+  atomic_store(&s->queued, 1);
+  return NULL;
+}
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Quick looks at first, since most windows are short; then leave the core to
+ * the threads that queue. */
+static void pause_between_looks(uint64_t waited_ns) {
+  struct timespec nap = {0, 20000};
+  if (waited_ns < 50000)
+    sched_yield();
+  else
+    nanosleep(&nap, NULL);
+}
+
+/* Says which rank an error belongs to. */
+static EpEnd end_with(EpBatch *b, EpEnd end, int32_t rank, CUresult r) {
+  b->bad_rank = rank;
+  ep_describe((int)r, b->text);
+  return end;
+}
+
+/* One look at a rank: 1 while it is busy. */
+static int look(Submission *s, CUresult *broken) {
+  if (!atomic_load(&s->queued)) return 1;
+  cuCtxSetCurrent((CUcontext)(uintptr_t)s->rank->context);
+  CUresult r = cuStreamQuery((CUstream)(uintptr_t)s->rank->stream);
+  if (r == CUDA_ERROR_NOT_READY) return 1;
+  if (r != CUDA_SUCCESS) *broken = r;
+  s->done = 1;
+  __atomic_add_fetch(&s->rank->finished, s->rounds, __ATOMIC_RELAXED);
+  return 0;
+}
+
+static EpEnd await(EpBatch *b, Window *w) {
+  uint64_t start = now_ns(), waited = 0;
+  for (int busy = 1; busy; waited = now_ns() - start) {
+    busy = 0;
+    for (int32_t i = 0; i < b->count; i++) {
+      CUresult broken = CUDA_SUCCESS;
+      if (!w->rank[i].done) busy |= look(&w->rank[i], &broken);
+      if (broken != CUDA_SUCCESS) return end_with(b, EP_END_BROKEN, i, broken);
+      if (w->rank[i].done || waited <= b->limit_ns) continue;
+      b->bad_rank = i;
+      snprintf(b->text, sizeof b->text, "%s for %.1f s", atomic_load(&w->rank[i].queued) ? "its stream is busy" : "the driver has been queueing its work",
+               (double)waited / 1e9);
+      return EP_END_STUCK;
+    }
+    if (busy) pause_between_looks(waited);
+  }
+  return EP_END_OK;
+}
+
+/* The verdict once every stream is empty. */
+static EpEnd judge(EpBatch *b, const Window *w) {
+  for (int32_t i = 0; i < b->count; i++)
+    if (w->rank[i].result != CUDA_SUCCESS) return end_with(b, EP_END_REFUSED, i, w->rank[i].result);
+  for (int32_t i = 0; i < b->count; i++)
+    if (b->ranks[i].fault != NULL && b->ranks[i].fault->set) {
+      b->bad_rank = i;
+      return EP_END_FAULT;
+    }
+  return EP_END_OK;
+}
+
+static EpEnd run_window(EpBatch *b, int32_t rounds) {
+  Window *w = calloc(1, sizeof *w);
+  if (w == NULL) return end_with(b, EP_END_BROKEN, 0, CUDA_ERROR_OUT_OF_MEMORY);
+  pthread_barrier_init(&w->gate, NULL, (unsigned)b->count);
+  for (int32_t i = 0; i < b->count; i++) {
+    Submission *s = &w->rank[i];
+    s->rank = &b->ranks[i];
+    s->gate = &w->gate;
+    s->rounds = rounds;
+    if (pthread_create(&s->thread, NULL, submit, s) != 0) {
+      b->bad_rank = i;
+      snprintf(b->text, sizeof b->text, "cannot start a thread for each rank");
+      return EP_END_BROKEN; /* the threads before it wait in the gate: w stays */
+    }
+  }
+  EpEnd end = await(b, w);
+  if (end != EP_END_OK) return end; /* threads may still use w */
+  for (int32_t i = 0; i < b->count; i++) pthread_join(w->rank[i].thread, NULL);
+  end = judge(b, w);
+  pthread_barrier_destroy(&w->gate);
+  free(w);
+  return end;
+}
+
+static CUresult read_events(const EpRank *rank, uint64_t *row) {
+  CUresult r = CUDA_SUCCESS;
+  for (int32_t i = 0; i < rank->pairs && r == CUDA_SUCCESS; i++) {
+    float ms = 0;
+    r = cuEventElapsedTime(&ms, (CUevent)(uintptr_t)rank->events[2 * i], (CUevent)(uintptr_t)rank->events[2 * i + 1]);
+    row[i] = (uint64_t)((double)ms * 1e6 + 0.5);
+  }
+  return r;
+}
+
+/* Copies the readings of a window's rounds, the first of which is `first`. */
+static EpEnd collect(EpBatch *b, int32_t first, int32_t rounds) {
+  for (int32_t i = 0; i < b->count; i++) {
+    const EpRank *rank = &b->ranks[i];
+    uint8_t *row = b->rows + ((uint64_t)i * (uint64_t)b->rounds + (uint64_t)first) * b->row_bytes;
+    CUresult r = cuCtxSetCurrent((CUcontext)(uintptr_t)rank->context);
+    if (r == CUDA_SUCCESS && rank->pairs > 0)
+      r = read_events(rank, (uint64_t *)row);
+    else if (r == CUDA_SUCCESS && rank->collect != 0)
+      r = cuMemcpyDtoH(row, (CUdeviceptr)rank->collect, (size_t)(b->row_bytes * (uint64_t)rounds));
+    if (r != CUDA_SUCCESS) return end_with(b, EP_END_BROKEN, i, r);
+  }
+  return EP_END_OK;
+}
+
+EpEnd ep_run(EpBatch *b) {
+  if (b->count < 1 || b->count > EP_MAX_RANKS || b->window < 1)
+    return end_with(b, EP_END_REFUSED, 0, CUDA_ERROR_INVALID_VALUE);
+  for (int32_t i = 0; i < b->count; i++) __atomic_store_n(&b->ranks[i].finished, 0, __ATOMIC_RELAXED);
+  for (int32_t first = 0; first < b->rounds; first += b->window) {
+    int32_t rounds = b->rounds - first < b->window ? b->rounds - first : b->window;
+    EpEnd end = run_window(b, rounds);
+    if (end == EP_END_OK) end = collect(b, first, rounds);
+    if (end != EP_END_OK) return end;
+  }
+  return EP_END_OK;
+}

@@ -1,0 +1,106 @@
+/* What Go needs of the CUDA driver beyond gorgonia.org/cu: extended launches,
+ * function attributes, graphs, host-mapped memory, and batches of rounds that
+ * cost one cgo call however long they are.
+ *
+ * A rank's round is a list of steps. Go decides the steps; this file only puts
+ * them on the rank's stream, directly or through a captured graph, so that the
+ * two ways cannot differ. Handles of the driver travel as integers.
+ */
+#ifndef EP_SHIM_H
+#define EP_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ep_args.h"
+
+#define EP_TEXT_BYTES 256
+
+typedef enum EpStepKind {
+  EP_STEP_KERNEL,
+  EP_STEP_MEMSET, /* words of 32 bits */
+  EP_STEP_EVENT   /* recorded so that a graph replay records it again */
+} EpStepKind;
+
+/* EpStep.flags */
+#define EP_LAUNCH_PDL 1u         /* may start before the previous kernel ends */
+#define EP_LAUNCH_COOPERATIVE 2u /* the driver refuses what cannot be resident at once */
+
+typedef struct EpStep {
+  uint32_t kind; /* EpStepKind */
+  uint32_t flags;
+  uint32_t grid, block; /* one-dimensional */
+  uint32_t shared;      /* dynamic, bytes */
+  uint32_t value;       /* memset */
+  uint64_t object;      /* CUfunction or CUevent */
+  uint64_t target;      /* memset: device address */
+  uint64_t words;       /* memset: how many */
+  union {
+    EpArgs ep;
+    EpSiluArgs silu;
+  } args; /* the kernel's one parameter */
+} EpStep;
+
+typedef struct EpRank {
+  uint64_t context; /* CUcontext */
+  uint64_t stream;  /* CUstream */
+  uint64_t exec;    /* CUgraphExec; 0 issues the steps one by one */
+  EpStep *steps;
+  volatile EpFault *fault;
+  uint64_t replay;  /* device address of EpControl.replay, 0 for none */
+  uint64_t collect; /* device address of a window's readings, 0 for none */
+  uint64_t *events; /* CUevent pairs, read instead of collect */
+  int32_t count;    /* steps */
+  int32_t pairs;    /* of events */
+  int32_t finished; /* rounds of the batch; other threads may read it */
+} EpRank;
+
+typedef struct EpBatch {
+  EpRank *ranks;
+  int32_t count;
+  int32_t rounds;
+  int32_t window;     /* rounds queued before any is waited for */
+  int32_t bad_rank;   /* whom text speaks of */
+  uint64_t row_bytes; /* readings of a rank and round */
+  uint8_t *rows;      /* [ranks, rounds, row_bytes] */
+  uint64_t limit_ns;  /* longest wait for a window */
+  char text[EP_TEXT_BYTES];
+} EpBatch;
+
+/* How a call ended. */
+typedef enum EpEnd {
+  EP_END_OK,
+  EP_END_FAULT,   /* a kernel gave up waiting and wrote a fault record */
+  EP_END_REFUSED, /* the driver refused a launch; all that ran has ended */
+  EP_END_BROKEN,  /* the context is lost */
+  EP_END_STUCK    /* a kernel or the driver did not come back in time */
+} EpEnd;
+
+typedef struct EpFunction {
+  int32_t blocks_per_sm; /* resident at once, with that block and shared memory */
+  int32_t registers;
+  int32_t local_bytes; /* a thread */
+  int32_t max_threads; /* of a block */
+} EpFunction;
+
+/* Readies a function of the current context for launches with this block and
+ * dynamic shared memory, now rather than in the first launch, and tells what
+ * it takes. Returns 0 or a CUresult. */
+int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *out);
+
+/* Zeroed memory that host and devices share. Returns 0 or a CUresult. */
+int ep_host_alloc(size_t bytes, void **host, uint64_t *device);
+int ep_host_free(void *host);
+
+/* Makes, and gives back, the rank's graph from its steps. */
+int ep_capture(EpRank *rank);
+int ep_release(EpRank *rank);
+
+/* Performs the rounds: every rank's window is queued, each from a thread of
+ * its own, before any is waited for. */
+EpEnd ep_run(EpBatch *batch);
+
+/* The driver's name and words for a CUresult. */
+void ep_describe(int result, char text[EP_TEXT_BYTES]);
+
+#endif

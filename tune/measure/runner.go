@@ -1,0 +1,164 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Twin stands for the default under its second label, in A/A rounds.
+const Twin = -1
+
+// Log keeps blocks of results; reports.Dir is one.
+type Log interface {
+	Append(block []reports.Result, wall float64) error
+}
+
+// Runner measures the points of one space on one workload. It is the
+// evaluator of a search on hardware. What the log of an earlier run already
+// holds it answers from there: a resumed search repeats its decisions without
+// repeating its measurements.
+type Runner struct {
+	Backend  kernels.Backend
+	Workload *workloads.Workload
+	Space    *tune.Space
+	Default  int
+	Roles    map[int]reports.Role // of points that are more than candidates
+	Policy   Policy
+	Log      Log
+	Known    *Known
+	Retry    map[string]bool // keys of configs whose recorded failures are forgotten
+	Profile  *Profile
+	Progress func(stage string, rounds int) // called after each block of rounds; may be nil
+
+	session kernels.Session
+	ready   map[int]bool   // prepared and verified in this session
+	blocks  map[string]int // next block of each stage
+	round   int
+	fold    int
+	spent   float64 // seconds of all blocks, recorded ones included
+	failed  map[int]*kernels.Failure
+}
+
+// ErrLost is what a machine that cannot be measured on any more ends a sweep
+// with. Everything measured before is in the log.
+var ErrLost = errors.New("the machine is lost")
+
+// Measure implements tune.Evaluator.
+func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds int) ([]tune.Sample, error) {
+	if r.blocks == nil {
+		r.blocks = map[string]int{}
+	}
+	block := r.blocks[stage]
+	r.blocks[stage]++
+	lines, wall, err := r.recorded(stage, block, live)
+	if err != nil {
+		return nil, err
+	}
+	if lines == nil {
+		if lines, wall, err = r.fresh(ctx, stage, block, live, rounds); err != nil {
+			return nil, err
+		}
+	}
+	r.spent += wall
+	samples := r.samples(live, lines)
+	r.round += rounds
+	if r.Progress != nil {
+		r.Progress(stage, rounds)
+	}
+	return samples, nil
+}
+
+// Spent implements tune.Spender: the wall time of all blocks.
+func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
+
+// samples flattens the lines of a block, which are in the order of live,
+// round by round.
+func (r *Runner) samples(live []int, lines []reports.Result) []tune.Sample {
+	var out []tune.Sample
+	for i := range lines {
+		times := lines[i].Rounds()
+		for k, t := range times {
+			out = append(out, tune.Sample{Point: live[i], Round: lines[i].Round0 + k, Seconds: t})
+		}
+		if r.fold == 0 {
+			r.fold = lines[i].Fold
+		}
+		if lines[i].Status != kernels.OK {
+			r.fail(live[i], &kernels.Failure{Status: lines[i].Status, Reason: lines[i].Reason})
+		}
+	}
+	return out
+}
+
+func (r *Runner) fail(point int, f *kernels.Failure) {
+	if r.failed == nil {
+		r.failed = map[int]*kernels.Failure{}
+	}
+	r.failed[point] = f
+}
+
+// Failures are the points that failed, with the reason.
+func (r *Runner) Failures() map[int]*kernels.Failure { return r.failed }
+
+// Fold is the number of calls in a sample; 0 before the first.
+func (r *Runner) Fold() int { return r.fold }
+
+// Config is a point's config; Twin is the default's.
+func (r *Runner) Config(point int) plan.Config {
+	if point == Twin {
+		point = r.Default
+	}
+	return r.Space.Config(point)
+}
+
+// role says why a point is measured.
+func (r *Runner) role(point int) reports.Role {
+	switch role, ok := r.Roles[point]; {
+	case point == Twin:
+		return reports.Twin
+	case point == r.Default:
+		return reports.Default
+	case ok:
+		return role
+	}
+	return reports.Candidate
+}
+
+// rng is the source of a block's order: a function of what is measured, so
+// that a resumed run draws the same.
+func (r *Runner) rng(stage string, block int) *rand.Rand {
+	return rand.New(rand.NewPCG(r.Workload.Seed, hash(r.Workload.Problem.Key(), r.Workload.Spec, stage, fmt.Sprint(block))))
+}
+
+func hash(parts ...string) uint64 {
+	h := fnv.New64a()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%q", p)
+	}
+	return h.Sum64()
+}
+
+// Seed derives the seed of a search or a bootstrap from what it is about.
+func (r *Runner) Seed(purpose string) uint64 {
+	return r.Workload.Seed ^ hash(r.Workload.Problem.Key(), r.Workload.Spec, purpose)
+}
+
+// Close ends the session, if there is one. Measuring again opens another.
+func (r *Runner) Close() error {
+	if r.session == nil {
+		return nil
+	}
+	err := r.session.Close()
+	r.session, r.ready = nil, nil
+	return err
+}

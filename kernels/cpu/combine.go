@@ -1,0 +1,214 @@
+package cpu
+
+import (
+	"slices"
+
+	"github.com/epbench/epbench/kernels/cpu/vec"
+	"github.com/epbench/epbench/kernels/internal/drill"
+)
+
+// combineStages is the program of one combine.
+func combineStages(l launch) []stage {
+	if l.split {
+		return []stage{{l, (*worker).combineAsync}, {l, (*worker).combineWait}}
+	}
+	return []stage{{l, func(w *worker, l launch, set int) bool {
+		return w.combineAsync(l, set) && w.combineWait(l, set)
+	}}}
+}
+
+// combineAsync writes the experts' rows back to where their tokens came from.
+func (w *worker) combineAsync(l launch, set int) bool {
+	if l.dedup {
+		w.returnPartials(l, set)
+	} else {
+		w.returnRows(l, set)
+	}
+	if w.r.sent.Add(1) == int64(l.blocks) {
+		w.signalCombine(l, set)
+	}
+	return true
+}
+
+// back says who a source is and as which source it knows this rank.
+func (w *worker) back(source int) (peer *rank, me int) {
+	if w.s.SkipA2A {
+		return w.r, 0
+	}
+	return w.s.ranks[source], w.r.id
+}
+
+// returnRows copies every row to slot (token, k) at its rank, by tiles of
+// rows and chunks of columns.
+func (w *worker) returnRows(l launch, set int) {
+	s, r := &w.s.shape, w.r
+	chunks := (s.rowBytes + l.chunk - 1) / l.chunk
+	rows := r.rowsTo[len(r.rowsTo)-1]
+	for units := (rows + l.tile - 1) / l.tile * chunks; ; {
+		u := int(r.send.Add(1)) - 1
+		if u >= units {
+			return
+		}
+		lo, off := u/chunks*l.tile, u%chunks*l.chunk
+		w.returnTile(l, set, span{lo, min(l.tile, rows-lo)}, off)
+	}
+}
+
+func (w *worker) returnTile(l launch, set int, rows span, off int) {
+	s, r := &w.s.shape, w.r
+	n := min(l.chunk, s.rowBytes-off)
+	pair, _ := slices.BinarySearch(r.rowsTo, rows.start+1)
+	pair--
+	for at := rows.start; at < rows.start+rows.count; at++ {
+		for at >= r.rowsTo[pair+1] {
+			pair++
+		}
+		if at == 0 && w.drilled(drill.DropToken) {
+			continue
+		}
+		row := r.pairRow[pair] + at - r.rowsTo[pair]
+		token, k := int(r.srcInfo[2*row]), int(r.srcInfo[2*row+1])
+		// src_info is data from elsewhere: never let it choose an address
+		// outside the buffer.
+		if token < 0 || token >= s.MaxTokens || k < 0 || k >= s.TopK {
+			continue
+		}
+		peer, _ := w.back(pair % s.sources)
+		slot := peer.returns[set].rows[(token*s.TopK+k)*s.rowBytes+off:][:n]
+		l.write(slot, octets(r.y)[row*s.rowBytes+off:][:n])
+	}
+}
+
+// signalCombine tells every rank how many rows came back from each expert.
+func (w *worker) signalCombine(l launch, set int) {
+	s, r := &w.s.shape, w.r
+	for i := range s.sources {
+		source := (r.id + 1 + i) % s.sources
+		peer, me := w.back(source)
+		if l.dedup {
+			n := r.messages[source+1] - r.messages[source]
+			peer.returns[set].arrived[me].Store(uint64(n))
+			continue
+		}
+		for e := range s.local {
+			if e == s.local-1 && w.drilled(drill.NoSignal) {
+				continue
+			}
+			n := r.arrivals.counts[e*s.sources+source]
+			peer.returns[set].counts[e*s.sources+me].Store(uint64(n))
+		}
+	}
+}
+
+// combineWait waits until all rows are back and sums them.
+func (w *worker) combineWait(l launch, set int) bool {
+	if w.id < l.pollers() && !w.pollCombine(l, set) {
+		return false
+	}
+	if w.id < l.waitBlocks {
+		return true
+	}
+	if !w.awaitReady("combine_wait") {
+		return false
+	}
+	w.reduce(l, set)
+	return true
+}
+
+func (w *worker) pollCombine(l launch, set int) bool {
+	s, r := &w.s.shape, w.r
+	words := r.returns[set].counts
+	if l.dedup {
+		words = r.returns[set].arrived
+	}
+	for i := w.id; i < len(words); i += l.pollers() {
+		if w.job.fault == drill.EarlyRead {
+			words[i].Store(sentinel)
+			continue
+		}
+		expert, source := -1, i%s.sources
+		if !l.dedup {
+			expert = source*s.local + i/s.sources
+		}
+		if _, ok := w.awaitCount(&words[i], "combine_wait", expert, source); !ok {
+			return false
+		}
+	}
+	if r.polled.Add(1) == int64(l.pollers()) {
+		r.ready.Store(true)
+	}
+	return true
+}
+
+// reduce sums the rows of each token, by tiles of tokens and chunks of
+// columns.
+func (w *worker) reduce(l launch, set int) {
+	s, r := &w.s.shape, w.r
+	step := l.chunk / 2
+	chunks := (s.Hidden + step - 1) / step
+	for units := (r.tokens + l.tile - 1) / l.tile * chunks; ; {
+		u := int(r.move.Add(1)) - 1
+		if u >= units {
+			return
+		}
+		lo, off := u/chunks*l.tile, u%chunks*step
+		for t := lo; t < min(lo+l.tile, r.tokens); t++ {
+			w.reduceToken(l, set, t, span{off, min(step, s.Hidden-off)})
+		}
+	}
+}
+
+func (w *worker) reduceToken(l launch, set, token int, columns span) {
+	s, r := &w.s.shape, w.r
+	w.rows, w.weights = w.rows[:0], w.weights[:0]
+	if l.dedup {
+		w.gatherPartials(set, token, columns)
+	} else {
+		w.gatherRows(set, token, columns)
+	}
+	dst := r.combined[token*s.Hidden:]
+	w.sum(dst, columns)
+	if i := token - r.shared.start; s.SharedExpert && i >= 0 && i < r.shared.count {
+		end := columns.start + columns.count
+		vec.Add(dst[columns.start:end], r.y[i*s.Hidden:][columns.start:end])
+	}
+}
+
+// gatherRows collects a token's returned rows in top-k order.
+func (w *worker) gatherRows(set, token int, columns span) {
+	s, r := &w.s.shape, w.r
+	rows := halves(r.returns[set].rows)
+	for k := token * s.TopK; k < (token+1)*s.TopK; k++ {
+		if _, _, ok := w.route(int(r.experts[k])); ok {
+			w.addRow(rows[k*s.Hidden:], columns, r.gates[k])
+		}
+	}
+}
+
+// gatherPartials collects a token's partial sums in the order of ranks.
+func (w *worker) gatherPartials(set, token int, columns span) {
+	s, r := &w.s.shape, w.r
+	var used [MaxRanks]bool
+	for _, e := range r.experts[token*s.TopK : (token+1)*s.TopK] {
+		if peer, _, ok := w.route(int(e)); ok {
+			used[peer.id] = true
+		}
+	}
+	partials := halves(r.returns[set].partials)
+	for source := range s.sources {
+		peer, _ := w.back(source)
+		if used[peer.id] {
+			w.addRow(partials[(token*s.sources+source)*s.Hidden:], columns, 1)
+		}
+	}
+}
+
+func (w *worker) addRow(row []uint16, columns span, weight float32) {
+	w.rows = append(w.rows, row[columns.start:columns.start+columns.count])
+	w.weights = append(w.weights, weight)
+}
+
+// sum adds the gathered rows up into columns of dst.
+func (w *worker) sum(dst []uint16, columns span) {
+	vec.Sum(dst[columns.start:columns.start+columns.count], w.rows, w.weights)
+}

@@ -1,0 +1,108 @@
+// Package cpu is the embedded backend. Ranks are groups of goroutines with
+// memory of their own; dispatch and combine write messages into their peers'
+// receive slots, signal counts through atomic words that wait at a sentinel,
+// and poll for them, by the protocol that GPUs use. Nothing is modelled:
+// what is timed is memory traffic and synchronisation on this host.
+//
+// Two things differ from a GPU. Workers outnumber cores, so that every poll
+// that misses yields. And memory is cheap to reserve and dear to touch, so
+// that receive buffers have the protocol's worst-case shape and only what
+// arrives costs.
+package cpu
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cpu/vec"
+	"github.com/epbench/epbench/kernels/internal/drill"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Backend runs kernels on the host's processors.
+type Backend struct {
+	machine  plan.Machine
+	deadline time.Duration
+	faulty   func(plan.Config) drill.Fault
+}
+
+// Option changes how a backend runs.
+type Option func(*Backend)
+
+// WithDeadline bounds how long a rank waits for another before the candidate
+// counts as hanging. The default, 20 s, is far above any call that fits in
+// memory.
+func WithDeadline(d time.Duration) Option { return func(b *Backend) { b.deadline = d } }
+
+// WithFault breaks the candidates that choose picks. It exists for tests of
+// what judges backends; only packages of kernels can name a fault.
+func WithFault(choose func(plan.Config) drill.Fault) Option {
+	return func(b *Backend) { b.faulty = choose }
+}
+
+// Open makes the backend; it never fails.
+func Open(options ...Option) (kernels.Backend, error) {
+	b := &Backend{
+		machine:  machine(),
+		deadline: 20 * time.Second,
+		faulty:   func(plan.Config) drill.Fault { return drill.None },
+	}
+	for _, o := range options {
+		o(b)
+	}
+	return b, nil
+}
+
+// Machine identifies this host.
+func (b *Backend) Machine() plan.Machine { return b.machine }
+
+// Kernels lists dispatch and combine.
+func (b *Backend) Kernels() []kernels.Kernel { return declare() }
+
+// Close has nothing to give back.
+func (b *Backend) Close() error { return nil }
+
+// Open lays out one workload. The error names what does not fit.
+func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return open(b, w)
+}
+
+//go:embed *.go
+var sources embed.FS
+
+// ABI is a hash of the sources and the parameter lists: 16 hex digits.
+func (b *Backend) ABI() string {
+	h := sha256.New()
+	for _, tree := range []embed.FS{sources, vec.Sources} {
+		names, _ := fs.Glob(tree, "*")
+		for _, name := range names {
+			if !strings.HasSuffix(name, "_test.go") {
+				text, _ := fs.ReadFile(tree, name)
+				fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
+			}
+		}
+	}
+	for _, k := range declare() {
+		text, _ := json.Marshal(k.Params)
+		fmt.Fprintf(h, "%s %s\n", k.Name, text)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Empty times the rounds of a program that does nothing on two ranks: start
+// alignment and the end of a kernel.
+func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
+	return emptyRounds(ctx, b)
+}

@@ -1,0 +1,203 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// Bounds that legality names.
+const (
+	MaxRanks  = 16
+	maxBlocks = 64
+	maxChunk  = 1 << 20
+	maxTile   = 1 << 16
+)
+
+const (
+	modeFused = "fused"
+	modeSplit = "split"
+
+	algoDirect = "direct"
+	algoDedup  = "dedup"
+
+	storesCached = "cached"
+	storesStream = "stream"
+)
+
+// declare lists the kernels of this backend.
+func declare() []kernels.Kernel {
+	dispatch := kernels.Kernel{
+		Name:    "dispatch",
+		Op:      plan.Dispatch,
+		Doc:     "Sends each token to its experts' ranks and lays it out by expert.",
+		Params:  params(kernels.Speed),
+		Check:   check,
+		Default: defaults("dispatch"),
+	}
+	combine := kernels.Kernel{
+		Name:    "combine",
+		Op:      plan.Combine,
+		Doc:     "Returns the experts' rows and sums them by router weight.",
+		Params:  params(kernels.Result),
+		Check:   check,
+		Pairs:   pairs,
+		Default: defaults("combine"),
+	}
+	return []kernels.Kernel{dispatch, combine}
+}
+
+// params declares what both kernels take. De-duplicating dispatch delivers
+// the same rows, de-duplicating combine rounds partial sums: algoClass.
+func params(algoClass kernels.Class) []kernels.Param {
+	launch := func(name, doc, unit string, cost kernels.Cost, values ...plan.Value) kernels.Param {
+		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],
+			Binding: kernels.Launch, Class: kernels.Speed, Cost: cost}
+	}
+	algo := launch("algo", "a message per selected expert, or one per distinct rank that the receiver expands "+
+		"and that is summed there before it returns", "", kernels.BufferCost, algoDirect, algoDedup)
+	algo.Class = algoClass
+	return []kernels.Param{
+		launch("blocks", "workers of a rank", "workers", kernels.SMCost, "1", "2", "4"),
+		launch("wait_blocks", "workers of these that only wait for peers; 0: all wait, then all work",
+			"workers", kernels.NoCost, "0", "1"),
+		launch("chunk_bytes", "bytes of a row moved or reduced at a time", "bytes", kernels.NoCost, "16384", "2048"),
+		launch("tile_tokens", "rows claimed at a time", "tokens", kernels.NoCost, "4", "32"),
+		launch("mode", "one kernel, or one that sends and one that waits", "", kernels.NoCost, modeFused, modeSplit),
+		algo,
+		launch("stores", "write rows through the caches or past them", "", kernels.NoCost, storesCached, storesStream),
+	}
+}
+
+// check is the legality of a config of either kernel.
+func check(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkProblem(p); err != nil {
+		return err
+	}
+	for _, q := range params(kernels.Speed) {
+		if _, ok := c.Values[q.Name]; !ok {
+			return fmt.Errorf("%s: missing", q.Name)
+		}
+	}
+	if n := len(params(kernels.Speed)); len(c.Values) != n {
+		return fmt.Errorf("config: %d parameters, %s takes %d", len(c.Values), c.Kernel, n)
+	}
+	if err := checkNumbers(c); err != nil {
+		return err
+	}
+	return checkWords(c)
+}
+
+func checkProblem(p plan.Problem) error {
+	switch {
+	case p.Ranks > MaxRanks:
+		return fmt.Errorf("ranks: %d is above %d, the most that cpu runs", p.Ranks, MaxRanks)
+	case p.Nodes != 1:
+		return fmt.Errorf("nodes: %d, cpu is one node", p.Nodes)
+	case p.Mode != plan.Eager:
+		return fmt.Errorf("mode: %q, cpu knows %q only", p.Mode, plan.Eager)
+	case p.Experts > formats.NoExpert:
+		return fmt.Errorf("experts: %d is above %d, what a message can name", p.Experts, formats.NoExpert)
+	}
+	return nil
+}
+
+func checkNumbers(c plan.Config) error {
+	for _, f := range []struct {
+		name     string
+		min, max int
+	}{
+		{"blocks", 1, maxBlocks},
+		{"wait_blocks", 0, c.Int("blocks") - 1},
+		{"chunk_bytes", formats.Align, maxChunk},
+		{"tile_tokens", 1, maxTile},
+	} {
+		n, ok := c.Values[f.name].Int()
+		if !ok || n < f.min || n > f.max {
+			return fmt.Errorf("%s: %s is outside %d to %d", f.name, c.Values[f.name], f.min, f.max)
+		}
+	}
+	if n := c.Int("chunk_bytes"); n%formats.Align != 0 {
+		return fmt.Errorf("chunk_bytes: %d is not a multiple of %d", n, formats.Align)
+	}
+	return nil
+}
+
+func checkWords(c plan.Config) error {
+	for _, f := range []struct {
+		name  string
+		words []string
+	}{
+		{"mode", []string{modeFused, modeSplit}},
+		{"algo", []string{algoDirect, algoDedup}},
+		{"stores", []string{storesCached, storesStream}},
+	} {
+		if !slices.Contains(f.words, c.Str(f.name)) {
+			return fmt.Errorf("%s: %q, use %s or %s", f.name, c.Str(f.name), f.words[0], f.words[1])
+		}
+	}
+	return nil
+}
+
+// pairs: summing at the experts' rank needs the weights and the row map that
+// only a de-duplicating dispatch carries there.
+func pairs(dispatch, combine plan.Config) error {
+	if combine.Str("algo") == algoDedup && dispatch.Str("algo") != algoDedup {
+		return fmt.Errorf("combine.algo: dedup needs dispatch.algo=dedup, which carries the router weights")
+	}
+	return nil
+}
+
+// streamFrom is the size in bytes of what a rank receives from which the
+// caches no longer hold it until it is read.
+const streamFrom = 8 << 20
+
+// defaults uses every hardware thread, by as few workers a rank as that
+// takes, and streams what the caches cannot hold.
+func defaults(name string) func(plan.Machine, plan.Problem) plan.Config {
+	return func(m plan.Machine, p plan.Problem) plan.Config {
+		c := plan.Config{Kernel: name, Values: map[string]plan.Value{}}
+		for _, q := range params(kernels.Speed) {
+			c.Values[q.Name] = q.Default
+		}
+		if p.Ranks < m.SMs {
+			c = c.With("blocks", "2")
+		}
+		if p.Ranks*p.Tokens*p.TopK*p.Hidden*2 > streamFrom {
+			c = c.With("stores", storesStream)
+		}
+		return c
+	}
+}
+
+// launch is a decoded config.
+type launch struct {
+	blocks, waitBlocks int
+	chunk, tile        int
+	split              bool
+	dedup              bool
+	stream             bool
+}
+
+func decode(c plan.Config) launch {
+	return launch{
+		blocks:     c.Int("blocks"),
+		waitBlocks: c.Int("wait_blocks"),
+		chunk:      c.Int("chunk_bytes"),
+		tile:       c.Int("tile_tokens"),
+		split:      c.Str("mode") == modeSplit,
+		dedup:      c.Str("algo") == algoDedup,
+		stream:     c.Str("stores") == storesStream,
+	}
+}
+
+// pollers is how many workers poll for arrivals.
+func (l launch) pollers() int {
+	if l.waitBlocks == 0 {
+		return l.blocks
+	}
+	return l.waitBlocks
+}

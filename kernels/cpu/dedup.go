@@ -1,0 +1,102 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/kernels/internal/drill"
+)
+
+// expand copies each de-duplicated message to the rows of all its experts
+// here, and keeps what combine needs to sum them again.
+func (w *worker) expand(l launch, set int) {
+	r := w.r
+	total := r.messages[len(r.messages)-1]
+	for {
+		lo := int(r.move.Add(int64(l.tile))) - l.tile
+		if lo >= total {
+			return
+		}
+		source, _ := slices.BinarySearch(r.messages, lo+1)
+		source--
+		for at := lo; at < min(lo+l.tile, total); at++ {
+			for at >= r.messages[source+1] {
+				source++
+			}
+			w.expandMessage(l, set, source, at-r.messages[source])
+		}
+	}
+}
+
+func (w *worker) expandMessage(l launch, set, source, i int) {
+	s, r := &w.s.shape, w.r
+	index := source*s.MaxTokens + i
+	message := r.inbox[set].messages[index*s.dedup:][:s.dedup]
+	token := int32(binary.LittleEndian.Uint32(message[s.header.SrcInfo:]))
+	r.msgToken[index] = token
+	rows := r.msgRow[index*s.TopK : (index+1)*s.TopK]
+	for k := range rows {
+		rows[k] = -1
+		e := int(binary.LittleEndian.Uint16(message[s.header.IDs+2*k:])) - r.id*s.local
+		if e < 0 || e >= s.local {
+			continue
+		}
+		pair := e*s.sources + source
+		row := r.pairRow[pair] + int(r.cursor[pair].Add(1)) - 1
+		rows[k] = int32(row)
+		r.msgWeight[index*s.TopK+k] = math.Float32frombits(binary.LittleEndian.Uint32(message[s.weights+4*k:]))
+		r.placeScales(s, s.groups-s.local+e, row, message[s.layout.ScaleOffset():])
+		r.srcInfo[2*row], r.srcInfo[2*row+1] = token, int32(k)
+	}
+	for off := 0; off < s.layout.Payload; off += l.chunk {
+		end := min(off+l.chunk, s.layout.Payload)
+		for _, row := range rows {
+			if row >= 0 {
+				l.write(r.out[int(row)*s.layout.Payload+off:][:end-off], message[off:end])
+			}
+		}
+	}
+}
+
+// returnPartials sums the rows of each message's experts here, by router
+// weight and in top-k order, into the token's slot at its rank.
+func (w *worker) returnPartials(l launch, set int) {
+	s, r := &w.s.shape, w.r
+	total := r.messages[len(r.messages)-1]
+	step := l.chunk / 2
+	chunks := (s.Hidden + step - 1) / step
+	for units := (total + l.tile - 1) / l.tile * chunks; ; {
+		u := int(r.send.Add(1)) - 1
+		if u >= units {
+			return
+		}
+		lo, off := u/chunks*l.tile, u%chunks*step
+		source, _ := slices.BinarySearch(r.messages, lo+1)
+		source--
+		for at := lo; at < min(lo+l.tile, total); at++ {
+			for at >= r.messages[source+1] {
+				source++
+			}
+			w.returnPartial(set, source, at-r.messages[source], span{off, min(step, s.Hidden-off)})
+		}
+	}
+}
+
+func (w *worker) returnPartial(set, source, i int, columns span) {
+	s, r := &w.s.shape, w.r
+	index := source*s.MaxTokens + i
+	token := int(r.msgToken[index])
+	if token < 0 || token >= s.MaxTokens || i == 0 && source == 0 && w.drilled(drill.DropToken) {
+		return
+	}
+	w.rows, w.weights = w.rows[:0], w.weights[:0]
+	for k := index * s.TopK; k < (index+1)*s.TopK; k++ {
+		if row := r.msgRow[k]; row >= 0 {
+			w.addRow(r.y[int(row)*s.Hidden:], columns, r.msgWeight[k])
+		}
+	}
+	peer, me := w.back(source)
+	at := (token*s.sources + me) * s.Hidden
+	w.sum(halves(peer.returns[set].partials)[at:], columns)
+}

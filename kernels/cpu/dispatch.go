@@ -1,0 +1,301 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/kernels/cpu/vec"
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/internal/drill"
+)
+
+// dispatchStages is the program of one dispatch.
+func dispatchStages(l launch) []stage {
+	if l.split {
+		return []stage{{l, (*worker).dispatchAsync}, {l, (*worker).dispatchWait}}
+	}
+	return []stage{{l, func(w *worker, l launch, set int) bool {
+		return w.dispatchAsync(l, set) && w.dispatchWait(l, set)
+	}}}
+}
+
+// dispatchAsync writes this rank's tokens into its peers' slots; whoever
+// finishes last signals how many there were.
+func (w *worker) dispatchAsync(l launch, set int) bool {
+	r := w.r
+	for {
+		lo := int(r.send.Add(int64(l.tile))) - l.tile
+		if lo >= r.tokens {
+			break
+		}
+		for t := lo; t < min(lo+l.tile, r.tokens); t++ {
+			w.sendToken(l, set, t)
+		}
+	}
+	if r.sent.Add(1) == int64(l.blocks) {
+		w.signalDispatch(l, set)
+	}
+	return true
+}
+
+// sendToken composes a token's message and copies it to every slot it goes
+// to, a chunk to all of them before the next chunk.
+func (w *worker) sendToken(l launch, set, token int) {
+	payload, tail := w.compose(token)
+	if l.dedup {
+		w.addressRanks(set, token)
+	} else {
+		tail = tail[:w.s.header.Bytes-w.s.layout.TokenBytes()]
+		w.addressExperts(set, token)
+	}
+	if token == 0 && w.drilled(drill.DropToken) {
+		return
+	}
+	for off := 0; off < len(payload); off += l.chunk {
+		end := min(off+l.chunk, len(payload))
+		for _, slot := range w.targets {
+			l.write(slot[off:end], payload[off:end])
+		}
+	}
+	for _, slot := range w.targets {
+		copy(slot[w.s.layout.TokenBytes():], tail)
+	}
+	if i := token - w.r.shared.start; w.s.SharedExpert && i >= 0 && i < w.r.shared.count {
+		w.placeShared(l, i, token, payload)
+	}
+}
+
+// compose returns a token's elements and scales, and behind them header and
+// router weights. BF16 elements are read where they lie.
+func (w *worker) compose(token int) (payload, tail []byte) {
+	s, r := &w.s.shape, w.r
+	from := token
+	if r.tokens > 1 && token < 2 && w.drilled(drill.SwapRows) {
+		from = 1 - token
+	}
+	x := r.x[from*s.Hidden : (from+1)*s.Hidden]
+	payload, tail = w.message[:s.layout.TokenBytes()], w.message[s.layout.TokenBytes():]
+	if s.layout.Group == 0 {
+		payload = octets(x)
+	} else {
+		quantize(s.layout, x, payload[:s.layout.Payload], payload[s.layout.ScaleOffset():])
+	}
+	binary.LittleEndian.PutUint32(tail, uint32(token))
+	ids := tail[s.header.IDs-s.header.SrcInfo:]
+	gates := tail[s.weights-s.header.SrcInfo:]
+	for k := range s.TopK {
+		e, gate := r.experts[token*s.TopK+k], r.gates[token*s.TopK+k]
+		binary.LittleEndian.PutUint16(ids[2*k:], uint16(e)) // -1 becomes formats.NoExpert
+		binary.LittleEndian.PutUint32(gates[4*k:], math.Float32bits(gate))
+	}
+	return payload, tail
+}
+
+// addressExperts takes a slot for each selected expert.
+func (w *worker) addressExperts(set, token int) {
+	s, r := &w.s.shape, w.r
+	w.targets = w.targets[:0]
+	for _, e := range r.experts[token*s.TopK : (token+1)*s.TopK] {
+		peer, source, ok := w.route(int(e))
+		if !ok {
+			continue
+		}
+		slot := int(r.slot[e].Add(1)) - 1
+		at := ((int(e)%s.local*s.sources+source)*s.MaxTokens + slot) * s.header.Bytes
+		w.targets = append(w.targets, peer.inbox[set].slots[at:at+s.header.Bytes])
+	}
+}
+
+// addressRanks takes a slot at each distinct destination rank.
+func (w *worker) addressRanks(set, token int) {
+	s, r := &w.s.shape, w.r
+	w.targets = w.targets[:0]
+	var seen [MaxRanks]bool
+	for _, e := range r.experts[token*s.TopK : (token+1)*s.TopK] {
+		peer, source, ok := w.route(int(e))
+		if !ok {
+			continue
+		}
+		r.slot[e].Add(1)
+		if seen[peer.id] {
+			continue
+		}
+		seen[peer.id] = true
+		slot := int(r.mail[peer.id].Add(1)) - 1
+		at := (source*s.MaxTokens + slot) * s.dedup
+		w.targets = append(w.targets, peer.inbox[set].messages[at:at+s.dedup])
+	}
+}
+
+// route says where an expert lives and as which source it knows this rank.
+// Under skip_a2a a rank serves itself alone.
+func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
+	if expert < 0 {
+		return nil, 0, false
+	}
+	owner := expert / w.s.local
+	if w.s.SkipA2A {
+		return w.r, 0, owner == w.r.id
+	}
+	return w.s.ranks[owner], w.r.id, true
+}
+
+// signalDispatch publishes the counts of everything sent, zeros included, to
+// the next rank first so that not all start with the same peer.
+func (w *worker) signalDispatch(l launch, set int) {
+	s, r := &w.s.shape, w.r
+	for i := range s.sources {
+		dst, source := r, 0
+		if !s.SkipA2A {
+			dst, source = w.s.ranks[(r.id+1+i)%s.Ranks], r.id
+		}
+		for e := range s.local {
+			expert := dst.id*s.local + e
+			if expert == s.Experts-1 && w.drilled(drill.NoSignal) {
+				continue
+			}
+			dst.inbox[set].counts[e*s.sources+source].Store(uint64(r.slot[expert].Load()))
+		}
+		if l.dedup {
+			dst.inbox[set].arrived[source].Store(uint64(r.mail[dst.id].Load()))
+		}
+	}
+}
+
+// dispatchWait waits for the counts of all sources and lays the rows out.
+func (w *worker) dispatchWait(l launch, set int) bool {
+	if w.id < l.pollers() && !w.pollDispatch(l, set) {
+		return false
+	}
+	if w.id < l.waitBlocks {
+		return true
+	}
+	if !w.awaitReady("dispatch_wait") {
+		return false
+	}
+	if l.dedup {
+		w.expand(l, set)
+	} else {
+		w.place(l, set)
+	}
+	return true
+}
+
+// pollDispatch takes this worker's share of the counts; whoever finishes last
+// turns them into positions.
+func (w *worker) pollDispatch(l launch, set int) bool {
+	s, r := &w.s.shape, w.r
+	in := &r.inbox[set]
+	for i := w.id; i < len(in.counts); i += l.pollers() {
+		if w.job.fault == drill.EarlyRead {
+			r.arrivals.counts[i] = w.s.expected(r.id, i)
+			in.counts[i].Store(sentinel)
+			continue
+		}
+		n, ok := w.awaitCount(&in.counts[i], "dispatch_wait", r.id*s.local+i/s.sources, i%s.sources)
+		if !ok {
+			return false
+		}
+		r.arrivals.counts[i] = n
+	}
+	for i := w.id; l.dedup && i < s.sources; i += l.pollers() {
+		n, ok := w.awaitCount(&in.arrived[i], "dispatch_wait", -1, i)
+		if !ok {
+			return false
+		}
+		r.messages[i+1] = int(n)
+	}
+	if r.polled.Add(1) == int64(l.pollers()) {
+		r.index(s, l.dedup)
+		r.ready.Store(true)
+	}
+	return true
+}
+
+// index turns counts into positions: where each group and each (expert,
+// source) segment starts.
+func (r *rank) index(s *shape, dedup bool) {
+	row, block, pad := 0, 0, formats.RowPad(s.Dispatch)
+	for g := range s.groups {
+		start := row
+		r.ids[g], r.offsets[g], r.blocks[g] = int32(g), uint32(row), uint32(block-row/formats.ScaleBlockRows)
+		e := g - (s.groups - s.local)
+		if e < 0 {
+			row += r.shared.count
+		}
+		for source := 0; e >= 0 && source < s.sources; source++ {
+			pair := e*s.sources + source
+			r.pairRow[pair] = row
+			r.rowsTo[pair+1] = r.rowsTo[pair] + int(r.arrivals.counts[pair])
+			row += int(r.arrivals.counts[pair])
+		}
+		r.clearScaleTail(s, block, row-start, e < 0)
+		block += (row - start + formats.ScaleBlockRows - 1) / formats.ScaleBlockRows
+		row = (row + pad - 1) / pad * pad
+	}
+	r.offsets[s.groups] = uint32(row)
+	for i := 0; dedup && i < s.sources; i++ {
+		r.messages[i+1] += r.messages[i]
+	}
+}
+
+// place copies rows out of the expert slots. A unit of work is a tile of
+// rows and one chunk of their columns.
+func (w *worker) place(l launch, set int) {
+	s, r := &w.s.shape, w.r
+	chunks := max((s.layout.Payload+l.chunk-1)/l.chunk, 1)
+	rows := r.rowsTo[len(r.rowsTo)-1]
+	for units := (rows + l.tile - 1) / l.tile * chunks; ; {
+		u := int(r.move.Add(1)) - 1
+		if u >= units {
+			return
+		}
+		lo := u / chunks * l.tile
+		w.placeTile(l, set, span{lo, min(l.tile, rows-lo)}, u%chunks*l.chunk)
+	}
+}
+
+// placeTile copies columns [off, off+chunk) of some rows; the first chunk
+// brings scales and src_info along.
+func (w *worker) placeTile(l launch, set int, rows span, off int) {
+	s, r := &w.s.shape, w.r
+	end := min(off+l.chunk, s.layout.Payload)
+	pair, _ := slices.BinarySearch(r.rowsTo, rows.start+1)
+	pair--
+	for at := rows.start; at < rows.start+rows.count; at++ {
+		for at >= r.rowsTo[pair+1] {
+			pair++
+		}
+		i := at - r.rowsTo[pair]
+		slot := r.inbox[set].slots[(pair*s.MaxTokens+i)*s.header.Bytes:][:s.header.Bytes]
+		row := r.pairRow[pair] + i
+		l.write(r.out[row*s.layout.Payload+off:][:end-off], slot[off:end])
+		if off > 0 {
+			continue
+		}
+		expert := pair / s.sources
+		r.placeScales(s, s.groups-s.local+expert, row, slot[s.layout.ScaleOffset():])
+		r.srcInfo[2*row] = int32(binary.LittleEndian.Uint32(slot[s.header.SrcInfo:]))
+		r.srcInfo[2*row+1] = int32(position(slot[s.header.IDs:], r.id*s.local+expert, s.TopK))
+	}
+}
+
+// position finds an expert among the ids of a message, -1 if it is not there.
+func position(ids []byte, expert, topK int) int {
+	for k := range topK {
+		if int(binary.LittleEndian.Uint16(ids[2*k:])) == expert {
+			return k
+		}
+	}
+	return -1
+}
+
+// write is how rows are stored.
+func (l launch) write(dst, src []byte) {
+	if l.stream {
+		vec.Stream(dst, src)
+		return
+	}
+	copy(dst, src)
+}

@@ -1,0 +1,245 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// inputScale is the global scale of NVFP4: synthetic tokens need none.
+const inputScale = 1
+
+// quantize converts one BF16 token into elements and scales.
+func quantize(l formats.Layout, x []uint16, payload, scales []byte) {
+	for g := range l.Scales {
+		group := x[g*l.Group : (g+1)*l.Group]
+		out := payload[g*l.Group*l.Payload/l.Hidden:]
+		m := math.Float32frombits(uint32(largest(group)) << 16)
+		switch l.Format {
+		case plan.FP8:
+			s := max(m, 1e-4) / 448
+			binary.LittleEndian.PutUint32(scales[4*g:], math.Float32bits(s))
+			for i, b := range group {
+				out[i] = e4m3(widen(b) / s)
+			}
+		case plan.MXFP4:
+			scales[g] = evenScale(m)
+			pack(out, group, exponent(254-int(scales[g])))
+		case plan.NVFP4:
+			scales[g] = e4m3(inputScale * (m * (1. / 6)))
+			pack(out, group, reciprocal(scales[g]))
+		}
+	}
+}
+
+// largest is the largest magnitude of a group, as BF16 bits: without their
+// signs those order like integers.
+func largest(group []uint16) uint16 {
+	var m uint16
+	for _, b := range group {
+		m = max(m, b&0x7fff)
+	}
+	return m
+}
+
+// evenScale is the e8m0 scale that rounds the maximum at e2m1's mantissa.
+func evenScale(m float32) byte {
+	e := int((math.Float32bits(m)+1<<21)>>23&0xff) - 2
+	return byte(min(max(e, 0), 254))
+}
+
+// exponent is 2^(e-127), subnormal for e = 0.
+func exponent(e int) float32 {
+	if e <= 0 {
+		return math.Float32frombits(1 << 22)
+	}
+	return math.Float32frombits(uint32(e) << 23)
+}
+
+// reciprocal is what NVFP4 multiplies by before rounding; groups without a
+// scale are zero.
+func reciprocal(scale byte) float32 {
+	if scale == 0 {
+		return 0
+	}
+	return 1 / (fromE4M3(scale) * (1 / float32(inputScale)))
+}
+
+// pack scales a group and rounds it to e2m1, two values a byte.
+func pack(out []byte, group []uint16, factor float32) {
+	for i := 0; i < len(group); i += 2 {
+		out[i/2] = e2m1(widen(group[i])*factor) | e2m1(widen(group[i+1])*factor)<<4
+	}
+}
+
+// e4m3 rounds by adding half of the last kept bit, in integers; 2^-6 is the
+// least normal number, below it the float adder rounds to multiples of 2^-9.
+func e4m3(x float32) byte {
+	b := math.Float32bits(x)
+	sign := byte(b >> 24 & 0x80)
+	a := b & 0x7fffffff
+	switch {
+	case a > 0x7f800000:
+		return 0x7f
+	case a >= 0x43e00000: // 448
+		return sign | 0x7e
+	case a < 0x3c800000: // 2^-6
+		const magic = 1 << 14 // the last bit of a float32 here is 2^-9
+		return sign | byte(math.Float32bits(math.Float32frombits(a)+magic))
+	}
+	a += 0x7ffff + a>>20&1
+	return sign | byte(a>>20-120<<3)
+}
+
+func fromE4M3(b byte) float32 { return e4m3Values[b] }
+
+// e4m3Values and e2m1Values decode by look-up.
+var (
+	e4m3Values = decodeE4M3()
+	e2m1Values = [16]float32{0, .5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -.5, -1, -1.5, -2, -3, -4, -6}
+)
+
+func decodeE4M3() (out [256]float32) {
+	for b := range out {
+		v := float64(b&7) / 512
+		if e := b >> 3 & 15; e > 0 {
+			v = math.Ldexp(1+float64(b&7)/8, e-7)
+		}
+		if b&0x7f == 0x7f {
+			v = math.NaN()
+		}
+		if b&0x80 != 0 {
+			v = -v
+		}
+		out[b] = float32(v)
+	}
+	return out
+}
+
+// e2m1 counts the rounding thresholds below a magnitude; ties go to the even
+// code, so that every other threshold is itself below.
+func e2m1(x float32) byte {
+	b := math.Float32bits(x)
+	a := math.Float32frombits(b & 0x7fffffff)
+	code := byte(7)
+	switch {
+	case a <= 0.25:
+		code = 0
+	case a < 0.75:
+		code = 1
+	case a <= 1.25:
+		code = 2
+	case a < 1.75:
+		code = 3
+	case a <= 2.5:
+		code = 4
+	case a < 3.5:
+		code = 5
+	case a <= 5:
+		code = 6
+	}
+	return byte(b>>28&8) | code
+}
+
+func widen(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
+
+func narrow(x float32) uint16 {
+	b := math.Float32bits(x)
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+// applyGain writes what an expert with this gain makes of a delivered token.
+func applyGain(l formats.Layout, payload, scales []byte, gain float32, y []uint16) {
+	for c := range y {
+		var x float32
+		switch l.Format {
+		case plan.FP8:
+			x = fromE4M3(payload[c]) * math.Float32frombits(binary.LittleEndian.Uint32(scales[c/l.Group*4:]))
+		case plan.MXFP4:
+			x = e2m1Values[payload[c/2]>>(c%2*4)&15] * exponent(int(scales[c/l.Group]))
+		case plan.NVFP4:
+			s := fromE4M3(scales[c/l.Group]) * (1 / float32(inputScale))
+			x = e2m1Values[payload[c/2]>>(c%2*4)&15] * s
+		default:
+			x = widen(binary.LittleEndian.Uint16(payload[2*c:]))
+		}
+		y[c] = narrow(x * gain)
+	}
+}
+
+// placeScales stores one row's scales where the format wants them: FP8
+// transposed, NVFP4 in tiles of 128 rows by 4 scales.
+func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
+	l := &s.layout
+	switch l.Format {
+	case plan.FP8:
+		for g := range l.Scales {
+			copy(r.scales[(g*s.maxRows+row)*4:][:4], scales[4*g:])
+		}
+	case plan.MXFP4:
+		copy(r.scales[row*l.Scales:][:l.Scales], scales)
+	case plan.NVFP4:
+		at := r.scaleRow(s, group, row)
+		for g := 0; g < l.Scales; g += 4 {
+			copy(r.scales[at+g/4*512:][:4], scales[g:min(g+4, l.Scales)])
+		}
+	}
+}
+
+// scaleRow is where NVFP4 keeps the first four scales of a row; each further
+// four follow 512 bytes on.
+func (r *rank) scaleRow(s *shape, group, row int) int {
+	start := int(r.offsets[group])
+	block := start/formats.ScaleBlockRows + int(r.blocks[group])
+	i := row - start
+	columns := (s.layout.Scales + 3) / 4
+	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
+}
+
+// clearScaleTail zeroes the NVFP4 scales between a group's last row and the
+// end of its last block. Rows of the shared expert may already be in theirs,
+// so that only the rest is touched.
+func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
+	if s.layout.Format != plan.NVFP4 || rows%formats.ScaleBlockRows == 0 {
+		return
+	}
+	columns := (s.layout.Scales + 3) / 4
+	last := r.scales[(block+rows/128)*columns*512:][:columns*512]
+	if !shared {
+		clear(last)
+		return
+	}
+	for i := rows % 128; i < 128; i++ {
+		for c := range columns {
+			clear(last[c*512+i%32*16+i/32*4:][:4])
+		}
+	}
+}
+
+// placeShared puts one of this rank's own tokens into the shared expert's
+// group, whose rows need no count to be known.
+func (w *worker) placeShared(l launch, i, token int, payload []byte) {
+	s, r := &w.s.shape, w.r
+	l.write(r.out[i*s.layout.Payload:][:s.layout.Payload], payload[:s.layout.Payload])
+	if s.layout.Group > 0 {
+		r.placeScales(s, 0, i, payload[s.layout.ScaleOffset():])
+	}
+	r.srcInfo[2*i], r.srcInfo[2*i+1] = int32(token), -1
+}
+
+// scalesOf gathers one row's scales again.
+func (r *rank) scalesOf(s *shape, group, row int, dst []byte) {
+	l := &s.layout
+	for g := 0; g < l.Scales; g++ {
+		switch l.Format {
+		case plan.FP8:
+			copy(dst[4*g:4*g+4], r.scales[(g*s.maxRows+row)*4:])
+		case plan.MXFP4:
+			dst[g] = r.scales[row*l.Scales+g]
+		case plan.NVFP4:
+			dst[g] = r.scales[r.scaleRow(s, group, row)+g/4*512+g%4]
+		}
+	}
+}

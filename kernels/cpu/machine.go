@@ -1,0 +1,49 @@
+package cpu
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// machine identifies this host: what limits this backend is the number of
+// hardware threads Go may use, and memory.
+func machine() plan.Machine {
+	return plan.Machine{
+		Backend: "cpu",
+		Name:    field("/proc/cpuinfo", "model name", runtime.GOOS+" "+runtime.GOARCH),
+		Arch:    runtime.GOARCH,
+		SMs:     runtime.GOMAXPROCS(0),
+		Memory:  memory(),
+		Link:    "shared-memory",
+	}
+}
+
+// memory is the host's, in bytes, 0 where it is not known.
+func memory() int64 {
+	var kib int64
+	if _, err := fmt.Sscanf(field("/proc/meminfo", "MemTotal", "0 kB"), "%d kB", &kib); err != nil {
+		return 0
+	}
+	return kib << 10
+}
+
+// field reads "name: value" from a file of /proc.
+func field(path, name, missing string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return missing
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		key, value, ok := strings.Cut(lines.Text(), ":")
+		if ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return missing
+}

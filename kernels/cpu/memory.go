@@ -1,0 +1,255 @@
+package cpu
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// sentinel in a count word means that nothing has arrived.
+const sentinel = ^uint64(0)
+
+// sets is how many receive buffers a rank rotates through. A rank can be one
+// call ahead of a peer, never two: its next call waits for counts that the
+// peer sends in the call before. So two sets keep it off what the peer reads.
+const sets = 2
+
+// shape holds the sizes that all ranks share.
+type shape struct {
+	plan.Problem
+	layout   formats.Layout
+	header   formats.Header
+	local    int // experts of a rank
+	sources  int // ranks that send to one rank
+	groups   int // row groups of the output
+	maxRows  int // row capacity of the output
+	rowBytes int // of a combine message
+	weights  int // offset of the router weights in a de-duplicated message
+	dedup    int // bytes of a de-duplicated message
+}
+
+func shapeOf(p plan.Problem) shape {
+	l := formats.Of(p.Dispatch, p.Hidden)
+	h := l.Message(p.TopK)
+	s := shape{
+		Problem: p, layout: l, header: h,
+		local: p.LocalExperts(), sources: p.Ranks,
+		groups: formats.Groups(p), maxRows: formats.MaxRows(p),
+		rowBytes: 2 * p.Hidden,
+		weights:  h.Bytes,
+		dedup:    h.Bytes + (4*p.TopK+formats.Align-1)/formats.Align*formats.Align,
+	}
+	if p.SkipA2A {
+		s.sources = 1
+	}
+	return s
+}
+
+// inbox is where peers write what dispatch sends: by expert and source, or
+// de-duplicated by source alone. Allocated as far as a config needs it.
+type inbox struct {
+	slots    []byte          // [local, sources, maxTokens, message]
+	counts   []atomic.Uint64 // [local, sources] rows an expert gets from a source
+	messages []byte          // [sources, maxTokens, dedup message]
+	arrived  []atomic.Uint64 // [sources] de-duplicated messages
+}
+
+// returns is where peers write what combine brings back.
+type returns struct {
+	rows     []byte          // [maxTokens, topK, hidden] BF16
+	counts   []atomic.Uint64 // [local experts of the sender, sources]
+	partials []byte          // [maxTokens, sources, hidden] BF16
+	arrived  []atomic.Uint64 // [sources]
+}
+
+// rank is one rank's own memory. Peers write into inbox and returns, and into
+// nothing else.
+type rank struct {
+	id      int
+	tokens  int
+	x       []uint16  // [tokens, hidden]
+	experts []int32   // [tokens, topK]
+	gates   []float32 // [tokens, topK]
+	shared  span      // tokens whose shared expert runs here
+
+	inbox   [sets]inbox
+	returns [sets]returns
+
+	out      []byte // [maxRows, payload]
+	scales   []byte
+	offsets  []uint32 // [groups+1]
+	ids      []int32  // [groups]
+	srcInfo  []int32  // [maxRows, 2]
+	blocks   []uint32 // [groups] NVFP4 scale offsets
+	y        []uint16 // [maxRows, hidden] what the experts made of out
+	combined []uint16 // [tokens, hidden]
+
+	arrivals
+	progress
+}
+
+type span struct{ start, count int }
+
+// arrivals is what dispatch learned about the rows it received, and what
+// combine needs to return them.
+type arrivals struct {
+	counts  []int64 // [local*sources] rows of each (expert, source)
+	rowsTo  []int   // [local*sources+1] rows before each pair, without padding
+	pairRow []int   // [local*sources] first output row of each pair
+
+	messages  []int     // [sources+1] de-duplicated messages before each source
+	msgToken  []int32   // [sources, maxTokens] token index on its rank
+	msgRow    []int32   // [sources, maxTokens, topK] output row, -1 where the expert is elsewhere
+	msgWeight []float32 // [sources, maxTokens, topK]
+}
+
+// progress is what the workers of a rank share during one kernel; all of it
+// is zero between kernels.
+type progress struct {
+	send, move atomic.Int64   // next unit to claim
+	sent       atomic.Int64   // workers that have sent everything
+	polled     atomic.Int64   // workers that have seen all their counts
+	ready      atomic.Bool    // arrivals are complete
+	slot       []atomic.Int64 // [experts] next slot at the expert's rank
+	mail       []atomic.Int64 // [ranks] next slot for de-duplicated messages
+	cursor     []atomic.Int64 // [local*sources] next row of each pair
+}
+
+func (p *progress) reset() {
+	p.send.Store(0)
+	p.move.Store(0)
+	p.sent.Store(0)
+	p.polled.Store(0)
+	p.ready.Store(false)
+	for _, words := range [][]atomic.Int64{p.slot, p.mail, p.cursor} {
+		for i := range words {
+			words[i].Store(0)
+		}
+	}
+}
+
+func newRank(w *workloads.Workload, s shape, id int, a *arena) (*rank, error) {
+	routing := w.Ranks[w.Batch(id)]
+	r := &rank{id: id, tokens: routing.Tokens, experts: routing.Experts, gates: routing.Weights}
+	r.shared.start, r.shared.count = w.SharedSlice(id)
+	pairs := s.local * s.sources
+	r.arrivals = arrivals{counts: make([]int64, pairs), rowsTo: make([]int, pairs+1), pairRow: make([]int, pairs)}
+	r.progress.slot = make([]atomic.Int64, s.Experts)
+	r.progress.mail = make([]atomic.Int64, s.Ranks)
+	r.progress.cursor = make([]atomic.Int64, pairs)
+	r.offsets, r.ids, r.blocks = make([]uint32, s.groups+1), make([]int32, s.groups), make([]uint32, s.groups)
+	r.srcInfo = make([]int32, 2*s.maxRows)
+
+	alloc := allocator{a: a}
+	r.x = halves(alloc.bytes(r.tokens * s.rowBytes))
+	r.out = alloc.bytes(s.maxRows * s.layout.Payload)
+	r.scales = alloc.bytes(formats.OutputScaleBytes(s.layout, s.groups, s.maxRows))
+	for i := range sets {
+		r.inbox[i].counts, r.inbox[i].arrived = words(pairs), words(s.sources)
+		r.returns[i].counts, r.returns[i].arrived = words(pairs), words(s.sources)
+	}
+	if s.Op != plan.Dispatch {
+		r.y = halves(alloc.bytes(s.maxRows * s.rowBytes))
+		r.combined = halves(alloc.bytes(r.tokens * s.rowBytes))
+	}
+	if alloc.err != nil {
+		return nil, alloc.err
+	}
+	for t := range r.tokens {
+		w.Token(w.Batch(id), t, r.x[t*s.Hidden:(t+1)*s.Hidden])
+	}
+	return r, nil
+}
+
+// needInbox makes the dispatch receive buffers that an algorithm uses.
+func (r *rank) needInbox(s shape, dedup bool, a *arena) error {
+	alloc := allocator{a: a}
+	for i := range r.inbox {
+		in := &r.inbox[i]
+		if dedup && in.messages == nil {
+			in.messages = alloc.bytes(s.sources * s.MaxTokens * s.dedup)
+		}
+		if !dedup && in.slots == nil {
+			in.slots = alloc.bytes(s.local * s.sources * s.MaxTokens * s.header.Bytes)
+		}
+	}
+	if dedup && r.msgToken == nil {
+		n := s.sources * s.MaxTokens
+		r.messages = make([]int, s.sources+1)
+		r.msgToken = make([]int32, n)
+		r.msgRow = make([]int32, n*s.TopK)
+		r.msgWeight = make([]float32, n*s.TopK)
+	}
+	return alloc.err
+}
+
+// needReturns makes the combine receive buffers that an algorithm uses.
+func (r *rank) needReturns(s shape, dedup bool, a *arena) error {
+	alloc := allocator{a: a}
+	for i := range r.returns {
+		back := &r.returns[i]
+		if dedup && back.partials == nil {
+			back.partials = alloc.bytes(s.MaxTokens * s.sources * s.rowBytes)
+		}
+		if !dedup && back.rows == nil {
+			back.rows = alloc.bytes(s.MaxTokens * s.TopK * s.rowBytes)
+		}
+	}
+	return alloc.err
+}
+
+// allocator keeps the first error of several allocations.
+type allocator struct {
+	a   *arena
+	err error
+}
+
+func (a *allocator) bytes(n int) []byte {
+	b, err := a.a.bytes(n)
+	if a.err == nil {
+		a.err = err
+	}
+	return b
+}
+
+func words(n int) []atomic.Uint64 {
+	out := make([]atomic.Uint64, n)
+	rearm(out)
+	return out
+}
+
+// rearm sets count words to the sentinel and says how many were not.
+func rearm(words []atomic.Uint64) int {
+	left := 0
+	for i := range words {
+		if words[i].Swap(sentinel) != sentinel {
+			left++
+		}
+	}
+	return left
+}
+
+// rearm makes a rank fit for the next job whatever the last one did to it. It
+// reports how many count words were left signalled.
+func (r *rank) rearm() int {
+	left := 0
+	for i := range sets {
+		left += rearm(r.inbox[i].counts) + rearm(r.inbox[i].arrived)
+		left += rearm(r.returns[i].counts) + rearm(r.returns[i].arrived)
+	}
+	r.progress.reset()
+	return left
+}
+
+// halves and octets view one memory as BF16 values or bytes; arenas are
+// aligned for either.
+func halves(b []byte) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
+}
+
+func octets(h []uint16) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(h))), 2*len(h))
+}

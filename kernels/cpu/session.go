@@ -1,0 +1,235 @@
+package cpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/internal/drill"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Session is one workload laid out over ranks.
+type Session struct {
+	shape
+	backend  *Backend
+	workload *workloads.Workload
+	oracle   *ref.Oracle
+	arena    arena
+	ranks    []*rank
+	workers  [][]*worker // [rank][id]
+	ready    map[string]bool
+	returned bool // dispatch has left rows for combine, see setUp
+}
+
+func open(b *Backend, w *workloads.Workload) (*Session, error) {
+	if err := checkWorkload(b.machine, w); err != nil {
+		return nil, err
+	}
+	s := &Session{shape: shapeOf(w.Problem), backend: b, workload: w, oracle: ref.New(w, inputScale), ready: map[string]bool{}}
+	for id := range s.Ranks {
+		r, err := newRank(w, s.shape, id, &s.arena)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("cpu: %w; lower --tokens or --ranks", err), s.arena.free())
+		}
+		s.ranks = append(s.ranks, r)
+	}
+	s.workers = make([][]*worker, s.Ranks)
+	return s, nil
+}
+
+// Close stops the workers and frees the session's memory.
+func (s *Session) Close() error {
+	for _, team := range s.workers {
+		for _, w := range team {
+			close(w.work)
+		}
+	}
+	s.workers = nil
+	return s.arena.free()
+}
+
+// Prepare allocates what a candidate needs, starts its workers and touches
+// its memory by running it twice, once for each set of receive buffers.
+func (s *Session) Prepare(ctx context.Context, c plan.Config) error {
+	if s.ready[c.Key()] {
+		return nil
+	}
+	k, err := kernels.Find(declare(), s.Op, c.Kernel)
+	if err != nil {
+		return kernels.Failf(kernels.Illegal, "%v", err)
+	}
+	if err := k.Check(s.backend.machine, s.Problem, c); err != nil {
+		return kernels.Failf(kernels.Illegal, "%v", err)
+	}
+	program, err := s.program(c)
+	if err != nil {
+		return err
+	}
+	if s.Op == plan.Combine {
+		if err := s.setUp(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: sets}, drill.None); err != nil {
+		return err
+	}
+	s.ready[c.Key()] = true
+	return nil
+}
+
+// program allocates the buffers of a config's algorithms and lists its
+// stages.
+func (s *Session) program(c plan.Config) ([]stage, error) {
+	var out []stage
+	d, k, err := s.halves(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range s.ranks {
+		if d != nil {
+			err = errors.Join(err, r.needInbox(s.shape, d.dedup, &s.arena))
+		}
+		if k != nil {
+			err = errors.Join(err, r.needReturns(s.shape, k.dedup, &s.arena))
+		}
+	}
+	if d != nil {
+		out = append(out, dispatchStages(*d)...)
+	}
+	if k != nil {
+		out = append(out, combineStages(*k)...)
+	}
+	return out, err
+}
+
+// halves decodes a config into what it says of dispatch and of combine, nil
+// where it says nothing.
+func (s *Session) halves(c plan.Config) (dispatch, combine *launch, err error) {
+	if s.Op != plan.Pair {
+		l := decode(c)
+		if s.Op == plan.Dispatch {
+			return &l, nil, nil
+		}
+		return nil, &l, nil
+	}
+	dc, cc, err := plan.Split(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, k := decode(dc), decode(cc)
+	return &d, &k, nil
+}
+
+// setUp runs the dispatch that combine needs before it and lets the experts
+// make their rows of it. It de-duplicates, since what that leaves serves
+// every algorithm of combine.
+func (s *Session) setUp(ctx context.Context) error {
+	if s.returned {
+		return nil
+	}
+	l := launch{blocks: 1, chunk: maxChunk, tile: 4, dedup: true}
+	for _, r := range s.ranks {
+		if err := r.needInbox(s.shape, true, &s.arena); err != nil {
+			return err
+		}
+	}
+	program := append(dispatchStages(l), stage{l, (*worker).actAsExperts})
+	_, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: 1}, drill.None)
+	s.returned = err == nil
+	return err
+}
+
+// Run times rounds. Every rank's clock starts when the last rank is ready.
+func (s *Session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	if !s.ready[c.Key()] {
+		return kernels.Rounds{}, fmt.Errorf("cpu: config %s is not prepared", c.Key())
+	}
+	if spec.Rounds < 1 || spec.Fold < 1 {
+		return kernels.Rounds{}, fmt.Errorf("cpu: %d rounds of %d calls, both must be at least 1", spec.Rounds, spec.Fold)
+	}
+	program, err := s.program(c)
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	if s.Op == plan.Combine {
+		if err := s.setUp(ctx); err != nil {
+			return kernels.Rounds{}, err
+		}
+	}
+	j, err := s.start(ctx, program, spec, s.backend.faulty(c))
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: j.seconds()}, nil
+}
+
+// start runs a program on all ranks and waits for its end. Whatever happens,
+// the session can run another one afterwards.
+func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSpec, fault drill.Fault) (*job, error) {
+	j := newJob(program, s.Ranks, spec, s.backend.deadline)
+	j.fault = fault
+	s.staff(j.blocks)
+	j.done.Add(s.Ranks * j.blocks)
+	release := context.AfterFunc(ctx, func() { j.stop.Store(true) })
+	defer release()
+	for _, team := range s.workers {
+		for _, w := range team[:j.blocks] {
+			w.work <- j
+		}
+	}
+	j.done.Wait()
+	left := 0
+	for _, r := range s.ranks {
+		left += r.rearm()
+	}
+	if f := j.failed.Load(); f != nil {
+		s.returned = false
+		return nil, f
+	}
+	if err := ctx.Err(); err != nil {
+		s.returned = false
+		return nil, err
+	}
+	if left > 0 {
+		return nil, kernels.Failf(kernels.Mismatch, "%d count words were left signalled after the last call", left)
+	}
+	return j, nil
+}
+
+// staff sees to it that every rank has at least blocks workers.
+func (s *Session) staff(blocks int) {
+	for i, r := range s.ranks {
+		for len(s.workers[i]) < blocks {
+			w := &worker{s: s, r: r, id: len(s.workers[i]), work: make(chan *job, 1), message: make([]byte, s.dedup)}
+			s.workers[i] = append(s.workers[i], w)
+			go w.loop()
+		}
+	}
+}
+
+// actAsExperts makes y of what dispatch delivered, as a stage of a program.
+func (w *worker) actAsExperts(l launch, _ int) bool {
+	s, r := &w.s.shape, w.r
+	scales := make([]byte, s.layout.Scales*s.layout.ScaleBytes)
+	end := int(r.offsets[s.groups])
+	for {
+		lo := int(r.move.Add(int64(l.tile))) - l.tile
+		if lo >= end {
+			return true
+		}
+		for row := lo; row < min(lo+l.tile, end); row++ {
+			g, _ := slices.BinarySearch(r.offsets, uint32(row)+1)
+			gain := workloads.SharedGain
+			if e := g - 1 - (s.groups - s.local); e >= 0 {
+				gain = workloads.ExpertGain(r.id*s.local + e)
+			}
+			r.scalesOf(s, g-1, row, scales)
+			applyGain(s.layout, r.out[row*s.layout.Payload:][:s.layout.Payload], scales, gain, r.y[row*s.Hidden:][:s.Hidden])
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package cpu
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/internal/drill"
+)
+
+// worker is one block of one rank: a goroutine that lives as long as its
+// session and runs the jobs it is sent.
+type worker struct {
+	s    *Session
+	r    *rank
+	id   int // within the rank
+	work chan *job
+	job  *job
+
+	message []byte     // a message being composed
+	targets [][]byte   // slots that the message goes to
+	rows    [][]uint16 // rows being summed
+	weights []float32
+}
+
+// job is a number of rounds of one program, run by the first blocks workers
+// of every rank.
+type job struct {
+	program  []stage
+	blocks   int
+	rounds   int
+	fold     int
+	deadline time.Duration
+	fault    drill.Fault
+
+	done   sync.WaitGroup
+	align  *barrier         // all workers
+	edge   []*barrier       // workers of one rank, between kernels
+	starts []time.Time      // [round] when the last rank was ready
+	ends   [][]atomic.Int64 // [round][rank] nanoseconds after the start
+	stop   atomic.Bool
+	failed atomic.Pointer[kernels.Failure]
+}
+
+// stage is one kernel launch: its body runs on launch.blocks workers of a
+// rank and ends before the rank's next stage begins.
+type stage struct {
+	launch launch
+	body   func(w *worker, l launch, set int) bool // false: the job has failed
+}
+
+func newJob(program []stage, ranks int, spec kernels.RunSpec, deadline time.Duration) *job {
+	j := &job{program: program, blocks: 1, rounds: spec.Rounds, fold: spec.Fold, deadline: deadline}
+	for _, st := range program {
+		j.blocks = max(j.blocks, st.launch.blocks)
+	}
+	j.align = &barrier{n: int64(ranks * j.blocks)}
+	for range ranks {
+		j.edge = append(j.edge, &barrier{n: int64(j.blocks)})
+	}
+	j.starts = make([]time.Time, j.rounds)
+	for range j.rounds {
+		j.ends = append(j.ends, make([]atomic.Int64, ranks))
+	}
+	return j
+}
+
+// seconds of one call, by round and rank.
+func (j *job) seconds() [][]float64 {
+	out := make([][]float64, j.rounds)
+	for i, ends := range j.ends {
+		for r := range ends {
+			out[i] = append(out[i], float64(ends[r].Load())/1e9/float64(j.fold))
+		}
+	}
+	return out
+}
+
+// fail ends the job; the first reason stays.
+func (j *job) fail(f *kernels.Failure) {
+	j.failed.CompareAndSwap(nil, f)
+	j.stop.Store(true)
+}
+
+func (w *worker) loop() {
+	for j := range w.work {
+		w.run(j)
+		j.done.Done()
+	}
+}
+
+// drilled reports whether this worker's rank is to commit a fault.
+func (w *worker) drilled(f drill.Fault) bool { return w.job.fault == f && w.r.id == 0 }
+
+func (w *worker) run(j *job) {
+	w.job = j
+	defer func() {
+		if v := recover(); v != nil {
+			j.fail(kernels.Failf(kernels.Crash, "rank %d worker %d: %v", w.r.id, w.id, v))
+		}
+	}()
+	for round := range j.rounds {
+		if !w.meet(j.align, "align", func() { j.starts[round] = time.Now() }) {
+			return
+		}
+		for i := range j.fold {
+			if !w.call((round*j.fold + i) % sets) {
+				return
+			}
+		}
+		raise(&j.ends[round][w.r.id], int64(time.Since(j.starts[round])))
+	}
+}
+
+// call runs the program once.
+func (w *worker) call(set int) bool {
+	if w.drilled(drill.Panic) {
+		panic("drill")
+	}
+	for _, st := range w.job.program {
+		if w.id < st.launch.blocks && !st.body(w, st.launch, set) {
+			return false
+		}
+		if !w.meet(w.job.edge[w.r.id], "kernel end", w.r.progress.reset) {
+			return false
+		}
+	}
+	return true
+}
+
+func raise(word *atomic.Int64, v int64) {
+	for old := word.Load(); v > old && !word.CompareAndSwap(old, v); old = word.Load() {
+	}
+}
+
+// barrier lets n workers pass together, again and again.
+type barrier struct {
+	n          int64
+	waiting    atomic.Int64
+	generation atomic.Int64
+}
+
+// meet waits for everybody at a barrier; the last to come runs last first.
+func (w *worker) meet(b *barrier, phase string, last func()) bool {
+	g := b.generation.Load()
+	if b.waiting.Add(1) == b.n {
+		last()
+		b.waiting.Store(0)
+		b.generation.Add(1)
+		return true
+	}
+	return w.await(func() bool { return b.generation.Load() != g }, func() *kernels.Failure {
+		return kernels.Failf(kernels.Hang, "rank %d worker %d waited for its peers in %s", w.r.id, w.id, phase)
+	}, 2)
+}
+
+// await polls until ready. Cores are fewer than workers, so every miss yields
+// to whoever is awaited. After patience deadlines it fails the job with
+// what hang says: waits on other ranks have a patience of 1 and waits on
+// one's own rank 2, so that the cause is named and not its consequence.
+func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
+	var since time.Time
+	for n := 0; !ready(); n++ {
+		runtime.Gosched()
+		if n%64 != 0 {
+			continue
+		}
+		if w.job.stop.Load() {
+			return false
+		}
+		if since.IsZero() {
+			since = time.Now()
+		} else if time.Since(since) > time.Duration(patience)*w.job.deadline {
+			w.job.fail(hang())
+			return false
+		}
+	}
+	return true
+}
+
+// awaitCount polls a count word that a peer signals, takes the count and
+// arms the word again. expert is the one the count belongs to, -1 where it
+// is the source's only count.
+func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {
+	var got uint64
+	ok := w.await(func() bool { got = word.Load(); return got != sentinel }, func() *kernels.Failure {
+		what := kernels.Failf(kernels.Hang, "rank %d waited %v in %s for expert %d from rank %d",
+			w.r.id, w.job.deadline, phase, expert, source)
+		if expert < 0 {
+			what = kernels.Failf(kernels.Hang, "rank %d waited %v in %s for messages from rank %d",
+				w.r.id, w.job.deadline, phase, source)
+		}
+		return what
+	}, 1)
+	if ok {
+		word.Store(sentinel)
+	}
+	return int64(got), ok
+}
+
+// awaitReady waits until the pollers of the own rank have all counts.
+func (w *worker) awaitReady(phase string) bool {
+	return w.await(w.r.ready.Load, func() *kernels.Failure {
+		return kernels.Failf(kernels.Hang, "rank %d worker %d waited in %s for its rank's pollers", w.r.id, w.id, phase)
+	}, 2)
+}

@@ -1,0 +1,69 @@
+// Package vec holds the two loops of the CPU backend that must run at the
+// speed of memory, in vector form where there is one and in portable Go
+// everywhere. Both forms give the same bits.
+//
+// BF16 values are in the byte order of the machine. NaNs stay NaNs as long as
+// they carry the default payload.
+package vec
+
+import (
+	"embed"
+	"math"
+	"unsafe"
+)
+
+// Sources is this package as it was compiled, for the hash of the kernels.
+//
+//go:embed *.go *.s
+var Sources embed.FS
+
+// Sum writes bf16(sum over k of weights[k] * rows[k]) to dst, products and
+// sums in float32 and in the order of k, starting from zero. Every row has
+// at least len(dst) values.
+func Sum(dst []uint16, rows [][]uint16, weights []float32) {
+	done := sumVector(dst, rows, weights)
+	sumPortable(dst, rows, weights, done)
+}
+
+// Stream copies src to dst past the caches and makes it visible to whoever
+// sees a later atomic store of the caller. It is the faster copy for data
+// that nobody reads before it would have been evicted.
+func Stream(dst, src []byte) {
+	n := streamVector(dst, src)
+	copy(dst[n:], src[n:])
+}
+
+// Add writes bf16(dst + src) to dst.
+func Add(dst, src []uint16) {
+	for i, b := range src[:len(dst)] {
+		dst[i] = round(widen(dst[i]) + widen(b))
+	}
+}
+
+func sumPortable(dst []uint16, rows [][]uint16, weights []float32, from int) {
+	var acc [64]float32
+	for ; from < len(dst); from += len(acc) {
+		n := min(len(acc), len(dst)-from)
+		clear(acc[:n])
+		for k, row := range rows {
+			w := weights[k]
+			for i, b := range row[from : from+n] {
+				acc[i] += float32(w * widen(b))
+			}
+		}
+		for i, v := range acc[:n] {
+			dst[from+i] = round(v)
+		}
+	}
+}
+
+func widen(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
+
+// round is to nearest, ties to even.
+func round(x float32) uint16 {
+	b := math.Float32bits(x)
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+// aligned reports whether a pointer lies on a vector boundary.
+func aligned(p *byte) bool { return uintptr(unsafe.Pointer(p))%32 == 0 }

@@ -1,0 +1,47 @@
+//go:build amd64 && !race
+
+package vec
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+var wide = cpu.X86.HasAVX2
+
+// sumVector does the columns that fill whole vectors and says how many.
+func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
+	n := len(dst) &^ 7
+	if !wide || n == 0 || len(rows) == 0 {
+		return 0
+	}
+	for _, r := range rows {
+		_ = r[n-1]
+	}
+	sumAVX2(&dst[0], &rows[0], &weights[0], len(rows), n)
+	return n
+}
+
+// streamVector copies the whole vectors of an aligned destination and says
+// how many bytes that was.
+func streamVector(dst, src []byte) int {
+	n := min(len(dst), len(src)) &^ 127
+	if !wide || n == 0 || !aligned(unsafe.SliceData(dst)) {
+		return 0
+	}
+	streamAVX2(&dst[0], &src[0], n)
+	return n
+}
+
+// sumAVX2 sums rows (slice headers, 24 bytes apart) over cols columns, a
+// multiple of 8.
+//
+//go:noescape
+func sumAVX2(dst *uint16, rows *[]uint16, weights *float32, n, cols int)
+
+// streamAVX2 copies bytes, a multiple of 128, with non-temporal stores to a
+// 32-byte aligned destination, and fences.
+//
+//go:noescape
+func streamAVX2(dst, src *byte, bytes int)

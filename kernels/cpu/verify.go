@@ -1,0 +1,170 @@
+package cpu
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// poison fills memory before a verified call. As BF16 it is a large negative
+// number, which no sum survives unnoticed.
+const poison = 0xd5
+
+// verifyBytes is how much of each rank's output one Verify compares with the
+// oracle; of larger outputs it draws a sample of rows.
+const verifyBytes = 8 << 20
+
+// Verify runs a candidate once from poisoned buffers. Dispatch must deliver
+// the oracle's bytes in every format, direct combine the bits of the in-order
+// sum, de-duplicating combine values within the oracle's bound.
+func (s *Session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
+	if err := s.fresh(ctx, c); err != nil {
+		var f *kernels.Failure
+		if errors.As(err, &f) && f.Status == kernels.Mismatch {
+			return kernels.Verdict{Wrong: 1, Detail: f.Reason}, nil
+		}
+		return kernels.Verdict{}, err
+	}
+	_, combine, err := s.halves(c)
+	if err != nil {
+		return kernels.Verdict{}, err
+	}
+	var v kernels.Verdict
+	for _, r := range s.ranks {
+		if s.Op != plan.Combine {
+			v = ref.Merge(v, s.checkDispatch(r))
+		}
+		if combine != nil {
+			v = ref.Merge(v, s.checkCombine(r, combine.dedup))
+		}
+	}
+	return v, ctx.Err()
+}
+
+// fresh runs a candidate once from poisoned buffers; for combine and pair the
+// experts act in between.
+func (s *Session) fresh(ctx context.Context, c plan.Config) error {
+	if err := s.Prepare(ctx, c); err != nil {
+		return err
+	}
+	d, k, err := s.halves(c)
+	if err != nil {
+		return err
+	}
+	once, fault := kernels.RunSpec{Rounds: 1, Fold: 1}, s.backend.faulty(c)
+	for _, r := range s.ranks {
+		r.poison(s.shape, s.arrivalsOf(r))
+	}
+	if d != nil {
+		program := dispatchStages(*d)
+		if k != nil {
+			program = append(program, stage{launch{blocks: 1, tile: 4}, (*worker).actAsExperts})
+		}
+		if _, err := s.start(ctx, program, once, fault); err != nil {
+			return err
+		}
+	} else {
+		s.returned = false
+		if err := s.setUp(ctx); err != nil {
+			return err
+		}
+	}
+	if k != nil {
+		_, err = s.start(ctx, combineStages(*k), once, fault)
+	}
+	return err
+}
+
+// arrivalsOf counts the rows of each (expert, source) of a rank, from the
+// routing and not from what a candidate said.
+func (s *Session) arrivalsOf(r *rank) []int {
+	counts := make([]int, s.local*s.sources)
+	for source := range s.sources {
+		from := s.ranks[source]
+		for _, e := range from.experts {
+			if e >= 0 && int(e)/s.local == r.id {
+				counts[int(e)%s.local*s.sources+source]++
+			}
+		}
+	}
+	return counts
+}
+
+// poison overwrites everything that a call reads or writes, receive slots
+// included: what an earlier call left there would look right.
+func (r *rank) poison(s shape, arrivals []int) {
+	rows := 0
+	for _, n := range arrivals {
+		rows += n
+	}
+	written := min(rows+r.shared.count+formats.RowPad(s.Dispatch)*s.groups, s.maxRows)
+	for i := range sets {
+		in, back := &r.inbox[i], &r.returns[i]
+		for pair, n := range arrivals {
+			if in.slots != nil {
+				fill(in.slots[pair*s.MaxTokens*s.header.Bytes:][:n*s.header.Bytes])
+			}
+		}
+		fill(in.messages)
+		fill(back.rows[:min(len(back.rows), r.tokens*s.TopK*s.rowBytes)])
+		fill(back.partials)
+	}
+	fill(r.out[:written*s.layout.Payload])
+	fill(r.scales)
+	fill(octets(r.y)[:min(2*len(r.y), written*s.rowBytes)])
+	fill(octets(r.combined))
+	clear(r.offsets)
+	for i := range min(len(r.srcInfo), 2*written) {
+		r.srcInfo[i] = -1
+	}
+}
+
+func fill(b []byte) {
+	for i := range min(len(b), 4096) {
+		b[i] = poison
+	}
+	for done := 4096; done < len(b); done += 4096 {
+		copy(b[done:], b[:4096])
+	}
+}
+
+func (s *Session) checkDispatch(r *rank) kernels.Verdict {
+	out := ref.Output{
+		RowOffsets: r.offsets, ExpertIDs: r.ids, SrcInfo: r.srcInfo,
+		MaxRows: s.maxRows, Scales: r.scales,
+		Payload: ref.Flat(r.out, s.layout.Payload),
+	}
+	if s.layout.Format == plan.NVFP4 {
+		out.ScaleOffsets = r.blocks
+	}
+	return s.oracle.CheckDispatch(r.id, out, ref.Compare{MaxRows: sample(s.layout.Payload)})
+}
+
+func (s *Session) checkCombine(r *rank, dedup bool) kernels.Verdict {
+	token := func(t int) []uint16 { return r.combined[t*s.Hidden : (t+1)*s.Hidden] }
+	return s.oracle.CheckCombine(r.id, token, ref.Compare{
+		MaxRows: sample(s.rowBytes * s.TopK), PreReduced: dedup, Bits: !dedup,
+	})
+}
+
+// sample is how many rows make up verifyBytes.
+func sample(rowBytes int) int { return max(verifyBytes/rowBytes, 16) }
+
+// Digest hashes what a candidate leaves of combine on all ranks after a run
+// from poisoned buffers, so that runs can be compared bit by bit.
+func (s *Session) Digest(ctx context.Context, c plan.Config) (string, error) {
+	if err := s.fresh(ctx, c); err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, r := range s.ranks {
+		h.Write(octets(r.combined))
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

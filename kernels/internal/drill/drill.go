@@ -1,0 +1,17 @@
+// Package drill names the ways in which a backend under test is broken on
+// purpose, so that checks can be seen to catch them. Being internal, it
+// cannot be reached from the command line or from other modules.
+package drill
+
+// Fault is one way to be wrong.
+type Fault string
+
+// The faults.
+const (
+	None      Fault = ""
+	DropToken Fault = "drop-token" // rank 0 never sends its first token
+	SwapRows  Fault = "swap-rows"  // rank 0 exchanges the contents of two rows
+	EarlyRead Fault = "early-read" // nobody waits for counts before reading
+	NoSignal  Fault = "no-signal"  // rank 0 never signals its last expert
+	Panic     Fault = "panic"      // rank 0 runs into a programming error
+)

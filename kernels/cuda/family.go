@@ -81,5 +81,8 @@ type launchParams struct {
 // families lists every kernel this backend has. The first of an op carries
 // the library default.
 func families() []family {
-	return nil
+	return []family{
+		dispatchLL(),
+		combineLL(),
+	}
 }

@@ -47,7 +47,7 @@ EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
     uint32_t began = ld_relaxed_sys(p);
     uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - (c.number - 1)) < 0);
     if (missing == 0) return true;
-    if (!spin.again(a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
+    if (!ll_again(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
   }
 }
 
@@ -169,7 +169,7 @@ EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlCall &c, const uint4 *cons
     for (uint32_t i = 0; i < LL_BATCH; i++) there = there && ll_arrived(data[i]);
     uint32_t missing = __ballot_sync(EP_FULL_WARP, !there);
     if (missing == 0) return true;
-    if (!spin.again(a, {EP_PHASE_COMBINE_WAIT, -1, -1}, EP_FULL_WARP, ~missing)) return false;
+    if (!ll_again(spin, a, {EP_PHASE_COMBINE_WAIT, -1, -1}, EP_FULL_WARP, ~missing)) return false;
   }
 }
 

@@ -299,6 +299,7 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   for (;;) {
     p.head = c.lane < EP_TOPK ? ld_relaxed_sys(header) : LL_NOWHERE;
     uint64_t count = ld_relaxed_sys(tokens);
+    bool none = count >> 32 == c.number && p.token >= static_cast<uint32_t>(count);
     bool there = true;
 #pragma unroll
     for (uint32_t v = 0; v < LL_PART; v++) {
@@ -313,10 +314,10 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
     if (__all_sync(EP_FULL_WARP, p.head != ~0ull)) {
       p.here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(p.head) != LL_NOWHERE);
       if (p.here == 0 || __all_sync(EP_FULL_WARP, there)) return p.here != 0;
-    } else if (count >> 32 == c.number && p.token >= static_cast<uint32_t>(count)) {
+    } else if (__any_sync(EP_FULL_WARP, none)) {
       return false;
     }
-    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, p.here)) return false;
+    if (!ll_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, p.here)) return false;
   }
 }
 

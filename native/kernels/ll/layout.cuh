@@ -101,6 +101,12 @@ EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t
   return ll_at(a, owner, LL_RETURN) + (at * LL_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 
+/* EpSpin::again for a whole warp: lanes may read clock and abort word at
+ * different moments, but must leave a loop of collectives together. */
+EP_DEVICE bool ll_again(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
+  return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
+}
+
 /* ---- sentinels ---- */
 
 EP_DEVICE uint4 ll_sentinels() { return make_uint4(LL_SENTINEL, LL_SENTINEL, LL_SENTINEL, LL_SENTINEL); }

@@ -1,0 +1,57 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// What the ll and final kernels declare alike.
+
+func values(words ...plan.Value) []plan.Value { return words }
+
+func smsParam(sweep ...plan.Value) kernels.Param {
+	return kernels.Param{Name: "sms", Doc: "blocks, one an SM", Unit: "SMs", Values: sweep, Default: sweep[len(sweep)-1],
+		Binding: kernels.Launch, Class: kernels.Speed, Cost: kernels.SMCost}
+}
+
+func threadsParam(sweep ...plan.Value) kernels.Param {
+	return kernels.Param{Name: "threads", Doc: "threads a block", Unit: "threads", Values: sweep, Default: sweep[len(sweep)-1],
+		Binding: kernels.Compile, Class: kernels.Speed, Cost: kernels.ThreadCost}
+}
+
+func pdlParam() kernels.Param {
+	return kernels.Param{Name: "pdl", Doc: "1: start while the kernel before drains (programmatic dependent launch)",
+		Values: values("0", "1"), Default: "0", Binding: kernels.Launch, Class: kernels.Speed}
+}
+
+func algoParam(doc string) kernels.Param {
+	return kernels.Param{Name: "algo", Doc: doc, Values: values("direct", "dedup"), Default: "direct",
+		Binding: kernels.Compile, Class: kernels.Result}
+}
+
+func checkSwitch(c plan.Config, name string) error { return checkWord(c, name, "0", "1") }
+
+func checkWord(c plan.Config, name string, known ...string) error {
+	if !slices.Contains(known, c.Str(name)) {
+		return fmt.Errorf("%s: %q is not one of %s", name, c.Str(name), strings.Join(known, ", "))
+	}
+	return nil
+}
+
+// fastSMs is the whole GPU.
+func fastSMs(m plan.Machine) plan.Value { return plan.Value(fmt.Sprint(max(m.SMs, 1))) }
+
+// fastLaunch is the one launch of a call.
+func fastLaunch(entry string, c plan.Config) launch {
+	return launch{
+		entry: entry, grid: c.Int("sms"), block: c.Int("threads"), pdl: c.Int("pdl") == 1,
+		params: launchParams{sms: c.Int("sms")},
+	}
+}
+
+// oneCounter is the abort word.
+func oneCounter(plan.Problem) int { return 1 }

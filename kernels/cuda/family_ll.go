@@ -1,0 +1,181 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// llState is the memory of the low-latency kernels, native/kernels/ll.
+const llState = "ll"
+
+// maxFastTokens bounds max-tokens of the ll and final kernels: 20 bits of a
+// header word hold a position in a segment.
+const maxFastTokens = 1<<20 - 1
+
+// dispatchLL is the decode dispatch: one message for each distinct rank of a
+// token, receivers polling the data itself.
+func dispatchLL() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name: "dispatch_ll",
+			Op:   plan.Dispatch,
+			Doc:  "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data. For small batches.",
+			Params: []kernels.Param{
+				smsParam("16", "32", "64", "132"),
+				threadsParam("512", "1024"),
+				{Name: "send", Doc: "message bytes one sending warp converts and stores", Unit: "bytes",
+					Values: values("512", "1024"), Default: "512", Binding: kernels.Compile, Class: kernels.Speed},
+				{Name: "part", Doc: "message bytes one receiving warp waits for and copies", Unit: "bytes",
+					Values: values("512", "1024"), Default: "512", Binding: kernels.Compile, Class: kernels.Speed},
+				{Name: "receivers", Doc: "warps of each block that never send, so that early tokens are copied while others leave", Unit: "warps",
+					Values: values("0", "8"), Default: "8", Binding: kernels.Launch, Class: kernels.Speed},
+				{Name: "early", Doc: "1: receivers look for data before the offsets are known", Unit: "",
+					Values: values("0", "1"), Default: "0", Binding: kernels.Compile, Class: kernels.Speed},
+				pdlParam(),
+			},
+			Check:   checkDispatchLL,
+			Default: defaultDispatchLL,
+		},
+		source:   "ll/dispatch.cuh",
+		state:    llState,
+		defines:  definesDispatchLL,
+		regions:  regionsLL,
+		counters: oneCounter,
+		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
+			l := fastLaunch("dispatch_ll", c)
+			l.params.tune[0] = c.Int("receivers")
+			return []launch{l}
+		},
+	}
+}
+
+// combineLL is the decode combine, which polls data as dispatchLL does.
+func combineLL() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name: "combine_ll",
+			Op:   plan.Combine,
+			Doc:  "One kernel without flags: receivers poll the rows. algo=dedup sums a rank's rows before they travel. For small batches.",
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("16", "32", "64", "132"),
+				threadsParam("512", "1024"),
+				pdlParam(),
+			},
+			Check:   checkCombineLL,
+			Default: defaultCombineLL,
+		},
+		source: "ll/combine.cuh",
+		state:  llState,
+		defines: func(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
+			return []string{define("EP_THREADS", c.Int("threads")), define("EP_DIRECT", bit(c.Str("algo") == "direct"))}
+		},
+		regions:  regionsLL,
+		counters: oneCounter,
+		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
+			return []launch{fastLaunch("combine_ll", c)}
+		},
+		dispatch: func(m plan.Machine, p plan.Problem, _ plan.Config) plan.Config {
+			return defaultDispatchLL(m, p)
+		},
+	}
+}
+
+func checkDispatchLL(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkFast(m, p, c); err != nil {
+		return err
+	}
+	for _, name := range []string{"send", "part"} {
+		if n := c.Int(name); n != 512 && n != 1024 && n != 2048 {
+			return fmt.Errorf("%s: %s is not 512, 1024 or 2048 bytes, 1 to 4 vectors a lane", name, c.Str(name))
+		}
+	}
+	if n, warps := c.Int("receivers"), c.Int("threads")/warp; n < 0 || n >= warps {
+		return fmt.Errorf("receivers: %s of %d warps leave none to send; use 0 to %d", c.Str("receivers"), warps, warps-1)
+	}
+	return checkSwitch(c, "early")
+}
+
+func checkCombineLL(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkFast(m, p, c); err != nil {
+		return err
+	}
+	return checkWord(c, "algo", "direct", "dedup")
+}
+
+// checkFast refuses what neither the ll nor the final kernels can do.
+func checkFast(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkProblem(m, p); err != nil {
+		return err
+	}
+	switch {
+	case p.Dispatch != plan.BF16 && p.Dispatch != plan.FP8:
+		return fmt.Errorf("format: %s sends bf16 and fp8, not %s; use the ep kernels", c.Kernel, p.Dispatch)
+	case p.SharedExpert:
+		return fmt.Errorf("shared-expert: %s does not fuse it; use the ep kernels", c.Kernel)
+	case p.SkipA2A:
+		return fmt.Errorf("skip-a2a: %s always sends; use the ep kernels", c.Kernel)
+	case p.MaxTokens > maxFastTokens:
+		return fmt.Errorf("max-tokens: %d is more than %d, the positions of a header", p.MaxTokens, maxFastTokens)
+	}
+	if n := c.Int("sms"); n < 1 || n > m.SMs {
+		return fmt.Errorf("sms: %s is outside 1 to %d, the GPU's SMs, which all blocks must share at once", c.Str("sms"), m.SMs)
+	}
+	if err := checkThreads(c, "threads", 64, 1024); err != nil {
+		return err
+	}
+	return checkSwitch(c, "pdl")
+}
+
+func definesDispatchLL(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
+	return []string{
+		define("EP_THREADS", c.Int("threads")),
+		define("EP_SEND_BYTES", c.Int("send")),
+		define("EP_PART_BYTES", c.Int("part")),
+		define("EP_EARLY", c.Int("early")),
+	}
+}
+
+// defaultDispatchLL follows what won on 8 H200: whole GPU; below 9 tokens
+// small parts and early receivers, above 32 more warps and larger parts.
+func defaultDispatchLL(m plan.Machine, p plan.Problem) plan.Config {
+	v := map[string]plan.Value{
+		"sms": fastSMs(m), "threads": "512", "send": "512", "part": "512",
+		"receivers": "8", "early": "0", "pdl": "0",
+	}
+	if p.Tokens <= 8 {
+		v["early"] = "1"
+	} else {
+		v["part"] = "1024"
+	}
+	if p.Tokens > 32 {
+		v["threads"] = "1024"
+	}
+	return plan.Config{Kernel: "dispatch_ll", Values: v}
+}
+
+// defaultCombineLL sums in top-k order: the bits of the specification.
+func defaultCombineLL(m plan.Machine, _ plan.Problem) plan.Config {
+	return plan.Config{Kernel: "combine_ll", Values: map[string]plan.Value{
+		"algo": "direct", "sms": fastSMs(m), "threads": "1024", "pdl": "0",
+	}}
+}
+
+// regionsLL is LlRegion of ll/layout.cuh.
+func regionsLL(p plan.Problem) []region {
+	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
+	l := formats.Of(p.Dispatch, p.Hidden)
+	return []region{
+		{"counts", 3 * r * int64(p.LocalExperts()+1) * 8, 0},
+		{"headers", 3 * r * t * k * 8, 0xff},
+		{"slots", 2 * r * t * int64(l.TokenBytes()), 0xff},
+		{"route", r * t * k * 8, 0},
+		{"tokens", r * 4, 0},
+		{"started", r * 4, 0},
+		{"return", 2 * t * max(r, k) * int64(2*p.Hidden), 0xff},
+		{"zero", 512, 0},
+	}
+}

@@ -1,0 +1,113 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+func pairProblem(f plan.Format, ranks, hidden, experts, topK, maxTokens int) plan.Problem {
+	return plan.Problem{Op: plan.Pair, Mode: plan.Graph, Ranks: ranks, Nodes: 1, Hidden: hidden, Experts: experts, TopK: topK,
+		Tokens: maxTokens, MaxTokens: maxTokens, Dispatch: f, Combine: plan.BF16}
+}
+
+// parsed reads kernel:name=value,... on top of a family's default.
+func parsed(t *testing.T, f family, p plan.Problem, spec string) plan.Config {
+	t.Helper()
+	c := f.kernel.DefaultConfig(emulMachine(), p)
+	over, err := plan.ParseConfig(f.kernel.Name + ":" + spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, v := range over.Values {
+		c = c.With(n, v)
+	}
+	return c
+}
+
+// fastCase is one emulated pair: what is moved, and how.
+type fastCase struct {
+	p                 plan.Problem
+	tokens            []int // of rank 0, 1, ..., repeated
+	hot, masked       float64
+	dispatch, combine string
+	pairs             int
+}
+
+func (q fastCase) name() string {
+	return strings.ReplaceAll(fmt.Sprintf("%s-r%d-h%d-e%d-k%d-%v %s %s", q.p.Dispatch, q.p.Ranks, q.p.Hidden, q.p.Experts, q.p.TopK,
+		q.tokens, q.dispatch, q.combine), " ", "_")
+}
+
+func (q fastCase) run(t *testing.T, d, c family) {
+	w := emulWorkload(q.p, q.tokens, q.hot, q.masked, 7)
+	newEmulation(t, w, d, parsed(t, d, q.p, q.dispatch), c, parsed(t, c, q.p, q.combine)).drill(q.pairs)
+}
+
+// The low-latency pair gives the oracle's bytes, in a fixed order, for every
+// rank count, format, routing and parameter that changes its control flow.
+func TestLowLatencyEmulated(t *testing.T) {
+	for _, q := range []fastCase{
+		{pairProblem(plan.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
+			"sms=3,threads=128,early=1,receivers=2,part=512", "sms=3,threads=128,algo=dedup", 50},
+		{pairProblem(plan.BF16, 8, 264, 32, 6, 6), []int{6, 2, 5}, 0, 0.3,
+			"sms=2,threads=128,early=0,receivers=0,part=1024,send=1024", "sms=2,threads=64", 10},
+		{pairProblem(plan.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
+			"sms=5,threads=64,early=0,receivers=1,send=1024,part=1024", "sms=4,threads=64,algo=dedup", 20},
+		{pairProblem(plan.BF16, 2, 512, 80, 3, 7), []int{7, 3}, 0.5, 0,
+			"sms=1,threads=64,early=1,receivers=0", "sms=1,threads=96,algo=dedup", 20},
+		{pairProblem(plan.BF16, 4, 128, 64, 32, 3), []int{3, 1, 2}, 0, 0.1,
+			"sms=2,threads=128,early=1,receivers=3,part=512", "sms=2,threads=128", 10},
+		{pairProblem(plan.FP8, 1, 256, 4, 2, 5), []int{5}, 0, 0,
+			"sms=2,threads=64,early=0,receivers=0", "sms=2,threads=64", 5},
+		{pairProblem(plan.FP8, 8, 256, 8, 1, 2), []int{0}, 0, 0,
+			"sms=1,threads=64,early=1,receivers=0", "sms=1,threads=64,algo=dedup", 5},
+	} {
+		t.Run(q.name(), func(t *testing.T) {
+			t.Parallel()
+			q.run(t, dispatchLL(), combineLL())
+		})
+	}
+}
+
+// Rows of NaNs with every bit set are what an empty slot looks like: they must
+// arrive as NaNs and leave no slot dirty.
+func TestLowLatencyCarriesSentinels(t *testing.T) {
+	for _, f := range []plan.Format{plan.BF16, plan.FP8} {
+		for _, algo := range []string{"direct", "dedup"} {
+			t.Run(string(f)+algo, func(t *testing.T) {
+				t.Parallel()
+				q := fastCase{p: pairProblem(f, 2, 256, 8, 2, 3), tokens: []int{3, 2},
+					dispatch: "sms=2,threads=64,receivers=0", combine: "sms=2,threads=64,algo=" + algo, pairs: 4}
+				d, c := dispatchLL(), combineLL()
+				e := newEmulation(t, emulWorkload(q.p, q.tokens, 0, 0, 3), d, parsed(t, d, q.p, q.dispatch), c, parsed(t, c, q.p, q.combine))
+				e.poison(partX, partY)
+				e.run(q.pairs, plan.Dispatch, plan.Combine)
+				for r, g := range e.w.Ranks {
+					allNaN(t, e.part(r, partCombined)[:g.Tokens*q.p.Hidden*2])
+				}
+				for _, name := range []string{"slots", "return"} {
+					for i, b := range e.part(1, llState+"."+name) {
+						if b != 0xff {
+							t.Fatalf("%s: byte %d is %#x after the calls, not empty", name, i, b)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func allNaN(t *testing.T, b []byte) {
+	t.Helper()
+	for i := 0; i < len(b); i += 2 {
+		if v := binary.LittleEndian.Uint16(b[i:]); v&0x7fff <= 0x7f80 {
+			t.Fatalf("column %d is %#04x, not NaN", i/2, v)
+		} else if v == 0xffff {
+			t.Fatalf("column %d was never written", i/2)
+		}
+	}
+}

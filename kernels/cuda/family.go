@@ -82,6 +82,8 @@ type launchParams struct {
 // the library default.
 func families() []family {
 	return []family{
+		dispatchEP(),
+		combineEP(),
 		dispatchLL(),
 		combineLL(),
 	}

@@ -42,11 +42,11 @@ var emulHarness = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "harness")
-	return out, gxx("-rdynamic", "-o", out, "../../native/emul/harness.cpp", "../../native/emul/fiber.cpp", "-ldl", "-lpthread")
+	return out, gxx("-rdynamic", "-o", out, "../../native/emul/src/harness.cpp", "../../native/emul/src/fiber.cpp", "-ldl", "-lpthread")
 })
 
 func gxx(args ...string) error {
-	base := []string{"-std=c++20", "-O1", "-g", "-DEP_EMULATE", "-I../../native/emul", "-I../../native/include", "-I../../native/kernels"}
+	base := []string{"-std=c++20", "-O1", "-g", "-DEP_EMULATE", "-I../../native/emul/src", "-I../../native/include", "-I../../native/kernels"}
 	out, err := exec.Command("g++", append(base, args...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("g++: %w\n%s", err, out)

@@ -8,6 +8,7 @@
  *   set RANK FIELD VALUE   integer field; RANK * means every rank
  *   fset RANK FIELD VALUE  float field
  *   launch ENTRY GRID BLOCK SHARED [FIELD=VALUE ...]
+ *                          an entry of the last object; round=N: rounds count from N+1
  *   barrier                all ranks meet
  *   run N                  performs the launches above N times, round = 1, 2, ...
  *   clear                  forgets the launches
@@ -159,8 +160,9 @@ void run_rank(const Job &job, size_t rank, uint64_t rounds, std::barrier<> &meet
         continue;
       }
       EpArgs a = job.args[rank];
-      a.round = static_cast<uint32_t>(job.round + i + 1);
+      a.round = static_cast<uint32_t>(job.round);
       for (auto &o : s.overrides) store(&a, o.first, o.second);
+      a.round += static_cast<uint32_t>(i + 1);
       EmulLaunch launch{s.entry.c_str(), {s.grid, 1, 1}, {s.block, 1, 1}, s.shared,
                         job.seed * 1000003 + (job.round + i) * 131 + rank};
       job.grids[rank]->run(launch, [&] { s.kernel(a); });

@@ -34,7 +34,7 @@ var layers = []string{
 	"workloads",
 	"kernels",
 	"kernels/ref reports",
-	"kernels/cpu kernels/cuda kernels/worker kernels/conform reports/text reports/chart",
+	"kernels/cpu kernels/cuda kernels/worker kernels/conform kernels/kernelstest reports/text reports/chart",
 	"tune reports/html",
 	"tune/measure",
 	"cmd",

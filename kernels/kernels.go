@@ -151,3 +151,11 @@ type Clocker interface {
 // Versioned is implemented by backends whose kernels can change under a
 // table: the hash covers sources and parameter lists.
 type Versioned interface{ ABI() string }
+
+// Digester is implemented by sessions that can show that runs repeat bit by
+// bit.
+type Digester interface {
+	// Digest runs a prepared combine or pair once from poisoned buffers and
+	// hashes the combined tokens of all ranks.
+	Digest(context.Context, plan.Config) (string, error)
+}

@@ -20,6 +20,7 @@ func kinds() []kind {
 		roundrobinKind,
 		maskedKind,
 		raggedKind,
+		traceKind,
 	}
 }
 

@@ -34,6 +34,10 @@ type site struct {
 // filler draws experts; safe for concurrent use.
 type filler interface{ fill(r *rng, c chunk) }
 
+// weigher is a filler that has something to say about weights: w is [tokens, k]
+// of a filled chunk.
+type weigher interface{ weigh(c chunk, w []float32) }
+
 // chunk is a run of tokens of one rank.
 type chunk struct {
 	rank  int
@@ -151,6 +155,9 @@ func (r *recipe) draw(b *batch, f filler) {
 		f.fill(newRNG(b.seed, r.step, key, 1), c)
 		w := b.ranks[c.rank].Weights[c.first*c.k:][:len(c.ids)]
 		r.gate.fill(newRNG(b.seed, r.step, key, 2), c.k, w)
+		if f, ok := f.(weigher); ok {
+			f.weigh(c, w)
+		}
 	})
 }
 

@@ -1,0 +1,130 @@
+package workloads
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/epbench/epbench/workloads/trace"
+)
+
+// replay takes a recorded routing. The rule that fits it to a problem: tokens
+// of all ranks in order take the rows of the trace in order, from its first,
+// and again from its first when it ends; a larger top-k is cut to the
+// problem's, its weights normalised anew; experts keep their ids, so they lie
+// on the ranks in equal blocks whatever the number of ranks. Counts have no
+// rows: sets of experts are drawn with the recorded shares.
+type replay string
+
+var traceKind = kind{
+	name: "trace", file: true,
+	doc:   "replays a recorded routing, FILE.npy .npz .pt .csv .jsonl .json; see docs/workloads.md for the rule",
+	build: func(a args, r *recipe) error { r.law = replay(a.file); return nil },
+}
+
+func (f replay) prepare(s site) (filler, error) {
+	r, err := trace.Open(string(f), trace.Options{Layer: -1})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if r.Kind == trace.Counts {
+		counts, err := r.ReadCounts()
+		if err != nil {
+			return nil, err
+		}
+		return fromCounts(s, string(f), counts)
+	}
+	if r.TopK < s.TopK {
+		return nil, fmt.Errorf("%s: has %d experts a token, the problem top-%d; use --topk %d", string(f), r.TopK, s.TopK, r.TopK)
+	}
+	return fromRows(s, string(f), r)
+}
+
+func fromCounts(s site, name string, counts []int64) (filler, error) {
+	load, visited := make([]float64, s.Experts), 0
+	for e, n := range counts {
+		if n == 0 {
+			continue
+		}
+		if e >= s.Experts {
+			return nil, tooFewExperts(name, e, s.Experts)
+		}
+		load[e] = float64(n)
+		visited++
+	}
+	if visited < s.TopK {
+		return nil, fmt.Errorf("%s: %d experts were visited, top-%d needs as many", name, visited, s.TopK)
+	}
+	return eachToken(newPoisson(shares(load, s.TopK), s.TopK).draw), nil
+}
+
+func tooFewExperts(name string, e, experts int) error {
+	return fmt.Errorf("%s: visits expert %d, the problem has %d; raise --experts or choose the --model it was recorded with", name, e, experts)
+}
+
+// tape is the part of a trace that a problem needs.
+type tape struct {
+	k       int
+	ids     []int32   // [rows, k]
+	weights []float32 // [rows, k] or nil
+}
+
+func fromRows(s site, name string, r *trace.Reader) (filler, error) {
+	need := 0
+	for _, n := range s.size {
+		need += n
+	}
+	t := &tape{k: s.TopK}
+	ids, ws := make([]int32, 1024*r.TopK), []float32(nil)
+	if r.Weights {
+		ws = make([]float32, len(ids))
+	}
+	for len(t.ids) < max(need, 1)*t.k {
+		n, err := r.Read(ids, ws)
+		for i := range min(n, max(need, 1)-len(t.ids)/t.k) {
+			t.ids = append(t.ids, ids[i*r.TopK:][:t.k]...)
+			if ws != nil {
+				t.weights = append(t.weights, ws[i*r.TopK:][:t.k]...)
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(t.ids) == 0 {
+		return nil, fmt.Errorf("%s: no rows", name)
+	}
+	for _, e := range t.ids {
+		if int(e) >= s.Experts {
+			return nil, tooFewExperts(name, int(e), s.Experts)
+		}
+	}
+	return t, nil
+}
+
+func (t *tape) fill(_ *rng, c chunk) {
+	for i := range len(c.ids) / t.k {
+		at := (c.total + i) % (len(t.ids) / t.k) * t.k
+		copy(c.ids[i*t.k:], t.ids[at:at+t.k])
+	}
+}
+
+// weigh puts the recorded weights in the place of drawn ones, and none on
+// masked entries.
+func (t *tape) weigh(c chunk, w []float32) {
+	for i := 0; i < len(w); i += t.k {
+		if t.weights != nil {
+			at := (c.total + i/t.k) % (len(t.ids) / t.k) * t.k
+			copy(w[i:], t.weights[at:at+t.k])
+		}
+		for j, e := range c.ids[i : i+t.k] {
+			if e < 0 {
+				w[i+j] = 0
+			}
+		}
+		normalise(w[i : i+t.k])
+	}
+}

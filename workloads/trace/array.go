@@ -1,0 +1,163 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// array is an n-dimensional array in row-major order, streamed.
+type array struct {
+	name  string
+	dtype dtype
+	shape []int
+	open  func() (io.ReadCloser, error) // its bytes
+
+	tokensFirst bool // of three axes of ids the first is tokens, not layers
+}
+
+// maxElements bounds an array: a petabyte is a typing error or an attack.
+const maxElements = 1 << 46
+
+// elements is the number of elements. It refuses shapes without any sense.
+func elements(shape []int) (int64, error) {
+	n := int64(1)
+	for _, d := range shape {
+		if d < 0 || d > 0 && n > maxElements/int64(d) {
+			return 0, fmt.Errorf("shape %v is too large", shape)
+		}
+		n *= int64(d)
+	}
+	return n, nil
+}
+
+// The names that recorders give their arrays. SGLang's writes logical_count,
+// global_physical_count and topk_ids_of_layer; vLLM's gives routed_experts and
+// its load windows expert_load; vllm-ascend moe_load.
+var (
+	countNames  = []string{"logical_count", "global_physical_count", "expert_load", "moe_load", "expert_counts", "counts"}
+	idNames     = []string{"topk_ids", "topk_ids_of_layer", "routed_experts", "topk_idx", "ids", "experts"}
+	weightNames = []string{"topk_weights", "weights"}
+)
+
+// kindOf decides what an array holds.
+func (a *array) kindOf(o Options) Kind {
+	switch {
+	case o.Kind != "":
+		return o.Kind
+	case slices.Contains(countNames, a.name):
+		return Counts
+	case slices.Contains(idNames, a.name):
+		return IDs
+	case len(a.shape) < 2 || a.shape[len(a.shape)-1] > MaxTopK:
+		return Counts
+	}
+	return IDs
+}
+
+// pick finds the arrays to read in an archive: those named o.Array, or the
+// first known name. Recorders split a trace over arrays of one name.
+func pick(all []*array, o Options) (main, weights []*array, err error) {
+	want := append(slices.Clone(countNames), idNames...)
+	switch {
+	case o.Array != "":
+		want = []string{o.Array}
+	case len(all) == 1:
+		want = []string{all[0].name}
+	}
+	for _, name := range want {
+		if main = named(all, name); main != nil {
+			break
+		}
+	}
+	if main == nil {
+		return nil, nil, fmt.Errorf("no array named %s; there are: %s", strings.Join(want, ", "), names(all))
+	}
+	if main[0].kindOf(o) == Counts {
+		return main, nil, nil
+	}
+	for _, name := range weightNames {
+		if weights = named(all, name); weights != nil && weights[0].name != main[0].name {
+			return main, weights, nil
+		}
+	}
+	return main, nil, nil
+}
+
+func named(all []*array, name string) (out []*array) {
+	for _, a := range all {
+		if a.name == name {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func names(all []*array) string {
+	var out []string
+	for _, a := range all {
+		if !slices.Contains(out, a.name) {
+			out = append(out, fmt.Sprintf("%.40q", a.name))
+		}
+		if len(out) == 8 {
+			out = append(out, "...")
+			break
+		}
+	}
+	if out == nil {
+		return "none"
+	}
+	return strings.Join(out, ", ")
+}
+
+// fromArrays makes a reader of arrays that follow each other.
+func fromArrays(main, weights []*array, o Options) (*Reader, error) {
+	for _, a := range append(slices.Clone(main), weights...) {
+		if _, err := elements(a.shape); err != nil {
+			return nil, err
+		}
+		a.tokensFirst = o.TokensFirst || a.name == "routed_experts"
+	}
+	if main[0].kindOf(o) == Counts {
+		return countReader(main, o)
+	}
+	ids, err := newRows(main, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range main {
+		if a.dtype.kind == 'f' {
+			return nil, fmt.Errorf("ids are of type %s; save them as integers", a.dtype)
+		}
+	}
+	r := &Reader{Kind: IDs, TopK: ids.k, Rows: ids.rows}
+	r.next = func(dst []int32, _ []float32) (int, error) { return ids.read(dst, nil) }
+	r.close = ids.close
+	if weights == nil {
+		return r, nil
+	}
+	w, err := newRows(weights, o)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	if w.k != ids.k || w.rows != ids.rows {
+		return nil, fmt.Errorf("weights are %d x %d, ids %d x %d", w.rows, w.k, ids.rows, ids.k)
+	}
+	r.Weights = true
+	r.next = func(dst []int32, ws []float32) (int, error) { return readBoth(ids, w, dst, ws) }
+	r.close = func() error { return errors.Join(ids.close(), w.close()) }
+	return r, nil
+}
+
+func readBoth(ids, w *rows, dst []int32, ws []float32) (int, error) {
+	n, err := ids.read(dst, nil)
+	if ws == nil || n == 0 {
+		return n, err
+	}
+	if m, bad := w.read(nil, ws[:n*w.k]); m != n {
+		return 0, fmt.Errorf("weights: %w", bad)
+	}
+	return n, err
+}

@@ -1,0 +1,134 @@
+package trace
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The .npy format, versions 1 to 3: numpy/lib/format.py. A magic word, two
+// bytes of version, the header's length, and the header: a Python dict.
+const npyMagic = "\x93NUMPY"
+
+// maxHeader bounds the header. NumPy itself refuses above 10,000 by default.
+const maxHeader = 10_000
+
+var (
+	npyDescr   = regexp.MustCompile(`'descr':\s*'([<>|=])([a-z])(\d{1,2})'`)
+	npyFortran = regexp.MustCompile(`'fortran_order':\s*(True|False)`)
+	npyShape   = regexp.MustCompile(`'shape':\s*\(([\d, L]*)\)`)
+)
+
+// openNPY reads one array from a file.
+func openNPY(path string, o Options) (*Reader, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	a, start, err := npyHeader(f)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if n, err := elements(a.shape); err != nil {
+		return nil, err
+	} else if want := start + n*int64(a.dtype.size); info.Mode().IsRegular() && info.Size() < want {
+		return nil, fmt.Errorf("truncated: %d bytes, shape %v of %s needs %d", info.Size(), a.shape, a.dtype, want)
+	}
+	a.open = func() (io.ReadCloser, error) { return openAt(path, start) }
+	return fromArrays([]*array{a}, nil, o)
+}
+
+func openAt(path string, start int64) (io.ReadCloser, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.CopyN(io.Discard, f, start); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// npyHeader reads the header and says how long it is.
+func npyHeader(r io.Reader) (*array, int64, error) {
+	var pre [12]byte
+	if _, err := io.ReadFull(r, pre[:10]); err != nil || string(pre[:6]) != npyMagic {
+		return nil, 0, errors.New("not a .npy file: the magic word is missing")
+	}
+	length, start := int64(binary.LittleEndian.Uint16(pre[8:])), int64(10)
+	switch pre[6] {
+	case 1:
+	case 2, 3:
+		if _, err := io.ReadFull(r, pre[10:]); err != nil {
+			return nil, 0, errors.New(".npy header: truncated")
+		}
+		length, start = int64(binary.LittleEndian.Uint32(pre[8:])), 12
+	default:
+		return nil, 0, fmt.Errorf(".npy header: version %d is unknown", pre[6])
+	}
+	if length > maxHeader {
+		return nil, 0, fmt.Errorf(".npy header: %d bytes, the bound is %d", length, maxHeader)
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return nil, 0, errors.New(".npy header: truncated")
+	}
+	a, err := parseHeader(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, 0, fmt.Errorf(".npy header: %w", err)
+	}
+	return a, start + length, nil
+}
+
+func parseHeader(s string) (*array, error) {
+	descr, fortran, shape := npyDescr.FindStringSubmatch(s), npyFortran.FindStringSubmatch(s), npyShape.FindStringSubmatch(s)
+	switch {
+	case !strings.HasPrefix(s, "{") || !strings.HasSuffix(s, "}"):
+		return nil, fmt.Errorf("%.60q is not a dict", s)
+	case descr == nil:
+		return nil, errors.New("descr is not a plain numeric type; save integers, for example a.astype('int32')")
+	case fortran == nil || shape == nil:
+		return nil, errors.New("fortran_order or shape is missing")
+	}
+	a := &array{dtype: dtype{kind: descr[2][0], big: descr[1] == ">"}}
+	a.dtype.size, _ = strconv.Atoi(descr[3])
+	if descr[2] == "b" || !a.dtype.valid() {
+		return nil, fmt.Errorf("type %s%s; save integers, for example a.astype('int32')", descr[2], descr[3])
+	}
+	for _, d := range strings.Split(shape[1], ",") {
+		if d = strings.TrimSuffix(strings.TrimSpace(d), "L"); d == "" {
+			continue
+		}
+		n, err := strconv.Atoi(d)
+		if err != nil {
+			return nil, fmt.Errorf("shape (%s): %q is not a size", shape[1], d)
+		}
+		a.shape = append(a.shape, n)
+	}
+	if fortran[1] == "True" && len(a.shape) > 1 {
+		return nil, errors.New("the array is in Fortran order; save np.ascontiguousarray(a)")
+	}
+	if len(a.shape) == 0 || len(a.shape) > 3 {
+		return nil, fmt.Errorf("shape (%s): one to three axes are read", shape[1])
+	}
+	return a, nil
+}
+
+// writeNPYHeader writes a version 1 header of a fixed length, so that it can
+// be written again when the number of rows is known.
+func writeNPYHeader(w io.Writer, descr string, rows int64, k int) error {
+	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }", descr, rows, k)
+	head := append([]byte(npyMagic), 1, 0, 118, 0)
+	_, err := fmt.Fprintf(w, "%s%-117s\n", head, dict)
+	return err
+}

@@ -1,0 +1,54 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// opener is how a format is read.
+type opener func(path string, o Options) (*Reader, error)
+
+// formats are the files that Open reads, by extension.
+var formats = map[string]opener{
+	".npy":   openNPY,
+	".npz":   openNPZ,
+	".pt":    openPT,
+	".pth":   openPT,
+	".csv":   openCSV,
+	".jsonl": openJSONL,
+	".json":  openJSON,
+}
+
+// Open opens a trace by its extension: .npy .npz .pt .csv .jsonl .json. Every
+// error is one line that begins with the path.
+func Open(path string, o Options) (*Reader, error) {
+	ext := strings.ToLower(filepath.Ext(path))
+	open, ok := formats[ext]
+	if !ok {
+		return nil, fmt.Errorf("%s: extension %.10q is unknown, use .npy, .npz, .pt, .csv, .jsonl or .json", path, ext)
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s: is a directory", path)
+	}
+	r, err := open(path, o)
+	if err != nil {
+		return nil, at(path, err)
+	}
+	r.path = path
+	return r, nil
+}
+
+// at puts the path before an error that does not have it, but leaves the end
+// of the trace as it is.
+func at(path string, err error) error {
+	var pe *fs.PathError
+	if err == nil || err == io.EOF || errors.As(err, &pe) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}

@@ -1,0 +1,227 @@
+package trace
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// The part of Python's pickle that torch.save uses (protocol 2): containers,
+// numbers, strings, and calls. No call is made: those that rebuild a tensor
+// are understood, any other gives an opaque value.
+
+type (
+	pdict  struct{ keys, values []any }
+	plist  struct{ items []any } // list or tuple
+	global struct{ name string } // module.name
+	opaque struct{}
+	mark   struct{}
+)
+
+// tensor is a view of a storage: torch._utils._rebuild_tensor_v2.
+type tensor struct {
+	class, key    string // of the storage
+	offset        int64  // elements
+	shape, stride []int
+}
+
+// contiguous tells row-major tensors; axes of one element may have any stride.
+func (t *tensor) contiguous() bool {
+	want := 1
+	for i := len(t.shape) - 1; i >= 0; i-- {
+		if t.shape[i] > 1 && (i >= len(t.stride) || t.stride[i] != want) {
+			return false
+		}
+		want *= max(t.shape[i], 1)
+	}
+	return true
+}
+
+var errPickle = errors.New("malformed pickle")
+
+// machine is a pickle's stack machine.
+type machine struct {
+	in    []byte
+	stack []any
+	memo  map[uint32]any
+}
+
+// unpickle runs a pickle. Hostile ones panic inside, on a bound or a type;
+// that is the error.
+func unpickle(in []byte) (v any, err error) {
+	m := &machine{in: in, memo: map[uint32]any{}}
+	defer func() {
+		if r := recover(); r != nil {
+			v, err = nil, errPickle
+		}
+	}()
+	for {
+		op := m.take(1)[0]
+		if op == '.' {
+			return m.pop(), nil
+		}
+		f, ok := opcodes[op]
+		if !ok {
+			return nil, fmt.Errorf("%w: opcode %#x is not read", errPickle, op)
+		}
+		f(m)
+	}
+}
+
+func (m *machine) take(n int) []byte {
+	b := m.in[:n]
+	m.in = m.in[n:]
+	return b
+}
+
+func (m *machine) line() string {
+	for i, c := range m.in {
+		if c == '\n' {
+			return string(m.take(i + 1)[:i])
+		}
+	}
+	panic(errPickle)
+}
+
+func (m *machine) push(v any) { m.stack = append(m.stack, v) }
+
+func (m *machine) pop() any {
+	v := m.stack[len(m.stack)-1]
+	m.stack = m.stack[:len(m.stack)-1]
+	return v
+}
+
+func (m *machine) top() any { return m.stack[len(m.stack)-1] }
+
+// popMark pops what lies above the last mark, and the mark.
+func (m *machine) popMark() []any {
+	for i := len(m.stack) - 1; i >= 0; i-- {
+		if _, ok := m.stack[i].(mark); ok {
+			items := append([]any(nil), m.stack[i+1:]...)
+			m.stack = m.stack[:i]
+			return items
+		}
+	}
+	panic(errPickle)
+}
+
+func (m *machine) u32() uint32 { return binary.LittleEndian.Uint32(m.take(4)) }
+
+// opcodes are those of protocol 2 and the framing of 4.
+var opcodes map[byte]func(m *machine)
+
+func init() {
+	opcodes = map[byte]func(m *machine){
+		0x80: func(m *machine) { m.take(1) }, // PROTO
+		0x95: func(m *machine) { m.take(8) }, // FRAME
+		'(':  func(m *machine) { m.push(mark{}) },
+		'}':  func(m *machine) { m.push(&pdict{}) },
+		']':  func(m *machine) { m.push(&plist{}) },
+		')':  func(m *machine) { m.push(&plist{}) },
+		't':  func(m *machine) { m.push(&plist{m.popMark()}) },
+		0x85: func(m *machine) { m.tuple(1) },
+		0x86: func(m *machine) { m.tuple(2) },
+		0x87: func(m *machine) { m.tuple(3) },
+		'N':  func(m *machine) { m.push(nil) },
+		0x88: func(m *machine) { m.push(true) },
+		0x89: func(m *machine) { m.push(false) },
+		'K':  func(m *machine) { m.push(int64(m.take(1)[0])) },
+		'M':  func(m *machine) { m.push(int64(binary.LittleEndian.Uint16(m.take(2)))) },
+		'J':  func(m *machine) { m.push(int64(int32(m.u32()))) },
+		0x8a: func(m *machine) { m.long() },
+		'G':  func(m *machine) { m.push(math.Float64frombits(binary.BigEndian.Uint64(m.take(8)))) },
+		'X':  func(m *machine) { m.push(string(m.take(int(m.u32())))) },
+		0x8c: func(m *machine) { m.push(string(m.take(int(m.take(1)[0])))) },
+		'q':  func(m *machine) { m.memo[uint32(m.take(1)[0])] = m.top() },
+		'r':  func(m *machine) { m.memo[m.u32()] = m.top() },
+		0x94: func(m *machine) { m.memo[uint32(len(m.memo))] = m.top() },
+		'h':  func(m *machine) { m.recall(uint32(m.take(1)[0])) },
+		'j':  func(m *machine) { m.recall(m.u32()) },
+		's':  func(m *machine) { m.setItems([]any{m.pop(), m.pop()}, true) },
+		'u':  func(m *machine) { m.setItems(m.popMark(), false) },
+		'a':  func(m *machine) { m.extend([]any{m.pop()}) },
+		'e':  func(m *machine) { m.extend(m.popMark()) },
+		'c':  func(m *machine) { module := m.line(); m.push(global{module + "." + m.line()}) },
+		0x93: func(m *machine) { name := m.pop().(string); m.push(global{m.pop().(string) + "." + name}) },
+		'Q':  func(m *machine) {}, // a persistent id stands for itself
+		'R':  func(m *machine) { args := m.pop().(*plist); m.call(m.pop(), args.items) },
+		0x81: func(m *machine) { m.pop(); m.pop(); m.push(opaque{}) }, // NEWOBJ
+		'b':  func(m *machine) { m.pop() },                            // BUILD
+	}
+}
+
+func (m *machine) tuple(n int) {
+	items := append([]any(nil), m.stack[len(m.stack)-n:]...)
+	m.stack = append(m.stack[:len(m.stack)-n], &plist{items})
+}
+
+// long reads LONG1: a little-endian two's complement number of up to 8 bytes.
+func (m *machine) long() {
+	b := m.take(int(m.take(1)[0]))
+	if len(b) > 8 {
+		panic(errPickle)
+	}
+	v := int64(0)
+	for i := len(b) - 1; i >= 0; i-- {
+		v = v<<8 | int64(b[i])
+	}
+	if n := 8 * len(b); n > 0 {
+		v = v << (64 - n) >> (64 - n)
+	}
+	m.push(v)
+}
+
+func (m *machine) recall(key uint32) {
+	v, ok := m.memo[key]
+	if !ok {
+		panic(errPickle)
+	}
+	m.push(v)
+}
+
+// setItems adds key, value, key, value to the dict below; reversed when they
+// come from the stack one by one. Dict-like objects of other classes lose them.
+func (m *machine) setItems(kv []any, reversed bool) {
+	d, ok := m.top().(*pdict)
+	for i := 0; ok && i < len(kv); i += 2 {
+		k, v := kv[i], kv[i+1]
+		if reversed {
+			k, v = v, k
+		}
+		d.keys, d.values = append(d.keys, k), append(d.values, v)
+	}
+}
+
+func (m *machine) extend(items []any) {
+	if l, ok := m.top().(*plist); ok {
+		l.items = append(l.items, items...)
+	}
+}
+
+// call pushes what a function would return.
+func (m *machine) call(f any, args []any) {
+	g, _ := f.(global)
+	switch g.name {
+	case "collections.OrderedDict":
+		m.push(&pdict{})
+	case "torch._utils._rebuild_tensor_v2":
+		storage := args[0].(*plist).items // 'storage', class, key, device, elements
+		class := storage[1].(global).name
+		m.push(&tensor{
+			class: class[len("torch."):], key: storage[2].(string), offset: args[1].(int64),
+			shape: ints(args[2]), stride: ints(args[3]),
+		})
+	default:
+		m.push(opaque{})
+	}
+}
+
+func ints(v any) []int {
+	items := v.(*plist).items
+	out := make([]int, len(items))
+	for i, n := range items {
+		out[i] = int(n.(int64))
+	}
+	return out
+}

@@ -1,0 +1,160 @@
+package trace
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// A .pt file of torch.save is a zip: NAME/data.pkl is a pickle of the object,
+// NAME/data/KEY the bytes of each storage, NAME/byteorder how they are stored.
+// This is what SGLang's expert distribution recorder writes: a dict with
+// logical_count [steps, layers, experts], or with records that each hold
+// topk_ids_of_layer [layers, tokens, top-k] or global_physical_count
+// [layers, experts].
+
+// maxPickle bounds the pickle; a recorder's is a few hundred bytes a record.
+const maxPickle = 64 << 20
+
+func openPT(path string, o Options) (*Reader, error) {
+	z, err := openZip(path)
+	if errors.Is(err, zip.ErrFormat) {
+		return nil, errors.New("not a zip: save with torch.save of PyTorch 1.6 or later")
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := ptArrays(&z.Reader)
+	if err != nil {
+		z.Close()
+		return nil, err
+	}
+	return fromArchive(z, all, o)
+}
+
+func ptArrays(z *zip.Reader) ([]*array, error) {
+	i := slices.IndexFunc(z.File, func(f *zip.File) bool { return strings.HasSuffix(f.Name, "/data.pkl") })
+	if i < 0 {
+		return nil, errors.New("data.pkl is missing: not written by torch.save")
+	}
+	root := strings.TrimSuffix(z.File[i].Name, "data.pkl")
+	pickle, err := readMember(z.File[i], maxPickle)
+	if err != nil {
+		return nil, fmt.Errorf("data.pkl: %w", err)
+	}
+	obj, err := unpickle(pickle)
+	if err != nil {
+		return nil, fmt.Errorf("data.pkl: %w", err)
+	}
+	p := ptFile{members: map[string]*zip.File{}, budget: maxPickle}
+	for _, f := range z.File {
+		if rest, ok := strings.CutPrefix(f.Name, root); ok {
+			p.members[rest] = f
+		}
+	}
+	if f := p.members["byteorder"]; f != nil {
+		order, err := readMember(f, 64)
+		if err != nil {
+			return nil, fmt.Errorf("byteorder: %w", err)
+		}
+		p.big = string(order) == "big"
+	}
+	if err := p.collect("tensor", obj, 0); err != nil {
+		return nil, err
+	}
+	return p.found, nil
+}
+
+func readMember(f *zip.File, most int64) ([]byte, error) {
+	in, err := f.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	b, err := io.ReadAll(io.LimitReader(in, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("more than %d bytes", most)
+	}
+	return b, err
+}
+
+// ptFile gathers the tensors of an object.
+type ptFile struct {
+	members map[string]*zip.File
+	big     bool
+	found   []*array
+	budget  int // values still to be visited: a pickle can refer to one list many times
+}
+
+// collect walks dicts and lists. A tensor's name is the key it was last under.
+func (p *ptFile) collect(name string, v any, depth int) error {
+	if p.budget--; depth > 16 || p.budget < 0 {
+		return errors.New("data.pkl: nested too deeply")
+	}
+	switch v := v.(type) {
+	case *tensor:
+		a, err := p.array(name, v)
+		if err != nil {
+			return fmt.Errorf("tensor %.40q: %w", name, err)
+		}
+		p.found = append(p.found, a)
+	case *pdict:
+		for i, key := range v.keys {
+			if s, ok := key.(string); ok {
+				if err := p.collect(s, v.values[i], depth+1); err != nil {
+					return err
+				}
+			}
+		}
+	case *plist:
+		for _, item := range v.items {
+			if err := p.collect(name, item, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// storages are torch's storage classes.
+var storages = map[string]dtype{
+	"ByteStorage":     {kind: 'u', size: 1},
+	"CharStorage":     {kind: 'i', size: 1},
+	"ShortStorage":    {kind: 'i', size: 2},
+	"IntStorage":      {kind: 'i', size: 4},
+	"LongStorage":     {kind: 'i', size: 8},
+	"HalfStorage":     {kind: 'f', size: 2},
+	"BFloat16Storage": {kind: 'b', size: 2},
+	"FloatStorage":    {kind: 'f', size: 4},
+	"DoubleStorage":   {kind: 'f', size: 8},
+}
+
+func (p *ptFile) array(name string, t *tensor) (*array, error) {
+	d, ok := storages[t.class]
+	if !ok {
+		return nil, fmt.Errorf("storage %.40q holds no numbers that are read", t.class)
+	}
+	d.big = p.big
+	n, err := elements(t.shape)
+	if err != nil {
+		return nil, err
+	}
+	if !t.contiguous() {
+		return nil, fmt.Errorf("shape %v has strides %v; save t.contiguous()", t.shape, t.stride)
+	}
+	f := p.members["data/"+t.key]
+	start := t.offset * int64(d.size)
+	if f == nil || t.offset < 0 || t.offset > maxElements || uint64(start+n*int64(d.size)) > f.UncompressedSize64 {
+		return nil, fmt.Errorf("truncated: storage %.20q does not hold shape %v at %d", t.key, t.shape, t.offset)
+	}
+	return &array{name: name, dtype: d, shape: t.shape, open: func() (io.ReadCloser, error) {
+		in, err := f.Open()
+		if err != nil {
+			return nil, err
+		}
+		return in, skip(in, start)
+	}}, nil
+}

@@ -1,0 +1,154 @@
+// Package trace reads and writes recorded routing: the experts that tokens
+// visited, token by token, or how often each expert was visited. Files may be
+// larger than memory, and are not trusted.
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Kind says what a trace records.
+type Kind string
+
+const (
+	IDs    Kind = "ids"    // the expert ids of every token, [tokens, top-k]
+	Counts Kind = "counts" // how often every expert was visited, [experts]
+)
+
+// Bounds of what is read: those of the problems a trace can be replayed on.
+const (
+	MaxTopK    = 32
+	MaxExperts = 65536
+)
+
+// Options choose what to read of a file that holds more than one trace.
+type Options struct {
+	Kind  Kind   // "" decides by the name of the array, else by its shape
+	Layer int    // for arrays with an axis of layers; -1 when there is one
+	Array string // of an archive; "" takes the first array with a known name
+
+	// TokensFirst says that three axes of ids are [tokens, layers, top-k], as
+	// vLLM returns routed experts, and not [layers, tokens, top-k].
+	TokensFirst bool
+}
+
+// Reader streams one trace. Read is for ids, ReadCounts for counts.
+type Reader struct {
+	Kind    Kind
+	TopK    int   // ids of a row; 0 for counts
+	Rows    int64 // tokens; -1 where only reading on will tell
+	Weights bool  // rows have router weights
+
+	// next fills ids, and weights where there are any, with whole rows. It
+	// returns how many, with io.EOF when there are no more.
+	next   func(ids []int32, weights []float32) (int, error)
+	counts func() ([]int64, error)
+	close  func() error
+	path   string
+	row    int64   // of the next Read
+	seen   []int64 // [expert]: last row it was in, plus one
+}
+
+// Close closes the file.
+func (r *Reader) Close() error {
+	if r.close == nil {
+		return nil
+	}
+	return r.close()
+}
+
+// Read fills ids [n*TopK] with the next rows and returns their number. Ids are
+// distinct within a row, below MaxExperts, or -1 where masked. weights is
+// filled alongside when it is not nil and the trace has weights. At the end
+// the error is io.EOF.
+func (r *Reader) Read(ids []int32, weights []float32) (int, error) {
+	if r.Kind != IDs {
+		return 0, errors.New("the trace has counts, not ids")
+	}
+	n, err := r.next(ids, weights)
+	if bad := r.check(ids[:n*r.TopK]); bad != nil {
+		return 0, at(r.path, bad)
+	}
+	r.row += int64(n)
+	return n, at(r.path, err)
+}
+
+// check refuses ids outside the bounds and twice in a row.
+func (r *Reader) check(ids []int32) error {
+	if r.seen == nil {
+		r.seen = make([]int64, MaxExperts)
+	}
+	stamp := r.row
+	for i := 0; i < len(ids); i += r.TopK {
+		stamp++
+		for _, e := range ids[i : i+r.TopK] {
+			if uint32(e) >= MaxExperts {
+				if e == -1 {
+					continue
+				}
+				return fmt.Errorf("row %d: expert %d is outside 0 to %d, and only -1 is masked", stamp-1, e, MaxExperts-1)
+			}
+			if r.seen[e] == stamp {
+				return fmt.Errorf("row %d: expert %d is there twice", stamp-1, e)
+			}
+			r.seen[e] = stamp
+		}
+	}
+	return nil
+}
+
+// ReadCounts is how often each expert was visited.
+func (r *Reader) ReadCounts() ([]int64, error) {
+	if r.Kind != Counts {
+		return nil, errors.New("the trace has ids, not counts")
+	}
+	c, err := r.counts()
+	return c, at(r.path, err)
+}
+
+// Summary is what reading a whole trace tells.
+type Summary struct {
+	Kind    Kind
+	Rows    int64 // tokens; 0 for counts
+	TopK    int   // 0 for counts
+	Masked  int64
+	Weights bool
+	Counts  []int64 // [highest id + 1]
+}
+
+// Scan reads the rest of a trace in constant memory.
+func (r *Reader) Scan() (Summary, error) {
+	s := Summary{Kind: r.Kind, TopK: r.TopK, Weights: r.Weights}
+	if r.Kind == Counts {
+		var err error
+		s.Counts, err = r.ReadCounts()
+		return s, err
+	}
+	counts := make([]int64, MaxExperts+1) // the last one is masked
+	ids := make([]int32, scanRows*r.TopK)
+	for {
+		n, err := r.Read(ids, nil)
+		for _, e := range ids[:n*r.TopK] {
+			counts[min(uint32(e), MaxExperts)]++
+		}
+		s.Rows += int64(n)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+	s.Masked = counts[MaxExperts]
+	end := MaxExperts
+	for end > 0 && counts[end-1] == 0 {
+		end--
+	}
+	s.Counts = counts[:end]
+	return s, nil
+}
+
+// scanRows is how many rows are read at once.
+const scanRows = 1 << 14

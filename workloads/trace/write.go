@@ -1,0 +1,237 @@
+package trace
+
+import (
+	"archive/zip"
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Writer writes a trace of ids.
+type Writer interface {
+	// Write appends rows: ids [n*k] and weights [n*k] or nil.
+	Write(ids []int32, weights []float32) error
+	// Close ends the file. A Writer that was not closed left no usable file.
+	Close() error
+}
+
+// Create makes a file for rows of k ids, by extension: .npy (ids only), .npz
+// (topk_ids and topk_weights), .csv or .jsonl.
+func Create(path string, k int, weights bool) (Writer, error) {
+	make := map[string]func(f *os.File, k int, weights bool) (Writer, error){
+		".npy": createNPY, ".npz": createNPZ, ".csv": createCSV, ".jsonl": createJSONL,
+	}[strings.ToLower(filepath.Ext(path))]
+	if make == nil {
+		return nil, fmt.Errorf("%s: write .npy, .npz, .csv or .jsonl", path)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	w, err := make(f, k, weights)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return w, nil
+}
+
+// npyWriter writes the header twice: the second time it knows the rows.
+type npyWriter struct {
+	f     *os.File
+	buf   *bufio.Writer
+	descr string
+	k     int
+	rows  int64
+}
+
+func createNPY(f *os.File, k int, _ bool) (Writer, error) { return newNPY(f, "<i4", k) }
+
+func newNPY(f *os.File, descr string, k int) (*npyWriter, error) {
+	w := &npyWriter{f: f, buf: bufio.NewWriterSize(f, 1<<18), descr: descr, k: k}
+	return w, writeNPYHeader(w.buf, descr, 0, k)
+}
+
+func (w *npyWriter) Write(ids []int32, _ []float32) error {
+	w.rows += int64(len(ids) / w.k)
+	for _, e := range ids {
+		w.word(uint32(e))
+	}
+	return nil
+}
+
+// word appends four bytes; bufio keeps an error until Flush.
+func (w *npyWriter) word(v uint32) {
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], v)
+	w.buf.Write(b[:])
+}
+
+func (w *npyWriter) Close() error {
+	return errors.Join(w.finish(), w.f.Close())
+}
+
+func (w *npyWriter) finish() error {
+	if err := w.buf.Flush(); err != nil {
+		return err
+	}
+	if _, err := w.f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return writeNPYHeader(w.f, w.descr, w.rows, w.k)
+}
+
+// npzWriter keeps the arrays in temporary files until their sizes are known.
+type npzWriter struct {
+	out  *os.File
+	ids  *npyWriter
+	w    *npyWriter // nil without weights
+	temp []*os.File
+}
+
+func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
+	z := &npzWriter{out: f}
+	var err error
+	if z.ids, err = z.array(f, "<i4", k); err == nil && weights {
+		z.w, err = z.array(f, "<f4", k)
+	}
+	if err != nil {
+		z.drop()
+	}
+	return z, err
+}
+
+// array makes a temporary file beside the output, where there is room for it.
+func (z *npzWriter) array(f *os.File, descr string, k int) (*npyWriter, error) {
+	t, err := os.CreateTemp(filepath.Dir(f.Name()), ".epbench-*")
+	if err != nil {
+		return nil, err
+	}
+	z.temp = append(z.temp, t)
+	return newNPY(t, descr, k)
+}
+
+func (z *npzWriter) Write(ids []int32, weights []float32) error {
+	if z.w != nil {
+		z.w.rows += int64(len(ids) / z.w.k)
+		for _, v := range weights {
+			z.w.word(math.Float32bits(v))
+		}
+	}
+	return z.ids.Write(ids, nil)
+}
+
+func (z *npzWriter) Close() error {
+	zw := zip.NewWriter(z.out)
+	err := z.member(zw, "topk_ids.npy", z.ids)
+	if z.w != nil {
+		err = errors.Join(err, z.member(zw, "topk_weights.npy", z.w))
+	}
+	z.drop()
+	return errors.Join(err, zw.Close(), z.out.Close())
+}
+
+func (z *npzWriter) drop() {
+	for _, t := range z.temp {
+		t.Close()
+		os.Remove(t.Name())
+	}
+}
+
+// member stores uncompressed, as numpy.savez does.
+func (z *npzWriter) member(zw *zip.Writer, name string, a *npyWriter) error {
+	if err := a.finish(); err != nil {
+		return err
+	}
+	if _, err := a.f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	m, err := zw.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store})
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(m, a.f)
+	return err
+}
+
+// textWriter writes a line a row.
+type textWriter struct {
+	f    *os.File
+	buf  *bufio.Writer
+	k    int
+	line func(b []byte, ids []int32, weights []float32) []byte
+	row  []byte
+}
+
+func (w *textWriter) Write(ids []int32, weights []float32) error {
+	for i := 0; i < len(ids); i += w.k {
+		var ws []float32
+		if weights != nil {
+			ws = weights[i : i+w.k]
+		}
+		w.row = w.line(w.row[:0], ids[i:i+w.k], ws)
+		w.buf.Write(w.row)
+	}
+	return nil
+}
+
+func (w *textWriter) Close() error { return errors.Join(w.buf.Flush(), w.f.Close()) }
+
+func createCSV(f *os.File, k int, weights bool) (Writer, error) {
+	w := &textWriter{f: f, buf: bufio.NewWriter(f), k: k, line: csvLine}
+	var head []string
+	for _, prefix := range []string{"e", "w"}[:1+btoi(weights)] {
+		for i := range k {
+			head = append(head, prefix+strconv.Itoa(i))
+		}
+	}
+	_, err := fmt.Fprintln(w.buf, strings.Join(head, ","))
+	return w, err
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func csvLine(b []byte, ids []int32, weights []float32) []byte {
+	b = list(b, ids, weights)
+	return append(b, '\n')
+}
+
+// list writes ids and weights with commas between.
+func list(b []byte, ids []int32, weights []float32) []byte {
+	for i, e := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(e), 10)
+	}
+	for i, v := range weights {
+		if i > 0 || len(ids) > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendFloat(b, float64(v), 'g', -1, 32)
+	}
+	return b
+}
+
+func createJSONL(f *os.File, k int, _ bool) (Writer, error) {
+	return &textWriter{f: f, buf: bufio.NewWriter(f), k: k, line: jsonLine}, nil
+}
+
+func jsonLine(b []byte, ids []int32, weights []float32) []byte {
+	b = list(append(b, `{"topk_ids":[`...), ids, nil)
+	if weights != nil {
+		b = list(append(b, `],"topk_weights":[`...), nil, weights)
+	}
+	return append(b, "]}\n"...)
+}

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/epbench/epbench/tune/plan"
 )
 
 func TestFindNamesTheFormats(t *testing.T) {
@@ -81,7 +79,6 @@ import (
 	"fmt"
 
 	"example.com/serve"
-	"github.com/epbench/epbench/tune/plan"
 )
 
 func main() {

@@ -79,6 +79,7 @@ import (
 	"fmt"
 
 	"example.com/serve"
+	"github.com/epbench/epbench/tune/plan"
 )
 
 func main() {

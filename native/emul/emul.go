@@ -85,7 +85,7 @@ func (t *Tools) Compile(source string, defines []string) (string, error) {
 	if _, err := os.Stat(t.path(name)); err == nil {
 		return t.path(name), nil
 	}
-	args := []string{"-O1", "-shared", "-fPIC", "-DEP_EMULATE", "-ffp-contract=off", "-Wall", "-Wno-unused-function", "-Werror"}
+	args := []string{"-O1", "-shared", "-fPIC", "-DEP_EMULATE", "-ffp-contract=off", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Werror"}
 	args = append(args, t.flags...)
 	for _, d := range defines {
 		args = append(args, "-D"+d)

@@ -1,0 +1,301 @@
+package cuda
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/native/emul"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+var emulTools = sync.OnceValues(func() (*emul.Tools, error) { return emul.New() })
+
+// emulated is a workload laid out for any family of one state, its kernels
+// running on the CPU. A file holds the memory of all ranks between jobs.
+type emulated struct {
+	t      *testing.T
+	tools  *emul.Tools
+	w      *workloads.Workload
+	oracle *ref.Oracle
+	state  family // any family of the state
+	heap   heap
+	arena  string
+	mem    []byte // [rank][heap], what the file holds between jobs
+	rounds int    // calls of each op made so far
+	extra  []string
+	global float32
+}
+
+// onCPU is a machine that lets every legality check of a GPU pass.
+func onCPU() plan.Machine { return plan.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8} }
+
+func emulate(t *testing.T, w *workloads.Workload, state family, inputScale float32) *emulated {
+	t.Helper()
+	tools, err := emulTools()
+	if errors.Is(err, emul.ErrNoCompiler) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	p := w.Problem
+	p.Op = plan.Pair
+	parts := append(problemParts(p), stateParts(state, p)...)
+	parts = append(parts, region{"fault", 64, 0})
+	e := &emulated{t: t, tools: tools, w: w, oracle: ref.New(w, inputScale), state: state, heap: newHeap(parts),
+		arena: filepath.Join(t.TempDir(), "arena"), global: inputScale}
+	e.reset()
+	return e
+}
+
+// reset writes all memory anew, as after a fault.
+func (e *emulated) reset() {
+	e.mem = make([]byte, e.heap.bytes*int64(e.w.Problem.Ranks))
+	e.rounds = 0
+	for r := range e.w.Problem.Ranks {
+		for _, p := range e.heap.parts {
+			set(e.part(r, p.name), p.fill)
+		}
+		e.inputs(r)
+	}
+}
+
+func set(b []byte, v byte) {
+	for i := range b {
+		b[i] = v
+	}
+}
+
+func (e *emulated) at(rank int, name string) int64 {
+	return int64(rank)*e.heap.bytes + e.heap.offset[name]
+}
+
+// part is one part of a rank's heap.
+func (e *emulated) part(rank int, name string) []byte {
+	at := e.at(rank, name)
+	for _, p := range e.heap.parts {
+		if p.name == name {
+			return e.mem[at : at+p.bytes]
+		}
+	}
+	panic(name)
+}
+
+func (e *emulated) inputs(rank int) {
+	batch, h := e.w.Batch(rank), e.w.Problem.Hidden
+	x, row := e.part(rank, partX), make([]uint16, h)
+	for t := range e.w.Ranks[batch].Tokens {
+		e.w.Token(batch, t, row)
+		for i, v := range row {
+			binary.LittleEndian.PutUint16(x[2*(t*h+i):], v)
+		}
+	}
+	ids, weights := e.part(rank, partIDs), e.part(rank, partWeights)
+	for i, id := range e.w.Ranks[batch].Experts {
+		binary.LittleEndian.PutUint32(ids[4*i:], uint32(id))
+		binary.LittleEndian.PutUint32(weights[4*i:], math.Float32bits(e.w.Ranks[batch].Weights[i]))
+	}
+	binary.LittleEndian.PutUint32(e.part(rank, partInputScale), math.Float32bits(e.global))
+	for i := range h {
+		binary.LittleEndian.PutUint16(e.part(rank, partBias)[2*i:], ref.BF16(float32(i%7)-3))
+	}
+}
+
+// fieldParts is which part of the heap an EpArgs pointer names.
+func (e *emulated) fieldParts() map[string]string {
+	return map[string]string{"x": partX, "topk_ids": partIDs, "weights": partWeights, "input_scales": partInputScale,
+		"bias": partBias, "out": partOut, "out_scales": partScales, "row_offsets": partRowOffsets, "expert_ids": partExpertIDs,
+		"src_info": partSrcInfo, "scale_offsets": partScaleOffsets, "y": partY, "combined": partCombined,
+		"counters": e.state.state + ".counters", "fault": "fault"}
+}
+
+// arguments set every field of every rank's EpArgs.
+func (e *emulated) arguments() []string {
+	p := e.w.Problem
+	var s []string
+	add := func(format string, args ...any) { s = append(s, fmt.Sprintf(format, args...)) }
+	add("ranks %d", p.Ranks)
+	for field, v := range map[string]int{"ranks": p.Ranks, "max_tokens": p.MaxTokens, "max_rows": formats.MaxRows(p),
+		"deadline_ns": int(20 * time.Second), "skip_a2a": bit(p.SkipA2A), "allreduce_size": p.Ranks} {
+		add("set * %s %d", field, v)
+	}
+	for r := range p.Ranks {
+		add("set %d rank %d", r, r)
+		add("set %d tokens %d", r, e.w.Ranks[e.w.Batch(r)].Tokens)
+		for field, part := range e.fieldParts() {
+			add("ptr %d %s %d", r, field, e.at(r, part))
+		}
+		for q := range p.Ranks {
+			add("ptr %d heap[%d] %d", r, q, int64(q)*e.heap.bytes)
+		}
+		for i, g := range e.state.regions(p) {
+			add("set %d region[%d] %d", r, i, e.heap.offset[e.state.state+"."+g.name])
+		}
+	}
+	return append(s, e.extra...)
+}
+
+// call is the statements of one call.
+func (e *emulated) call(f family, c plan.Config) []string {
+	e.t.Helper()
+	if err := f.kernel.Check(onCPU(), e.w.Problem, c); err != nil {
+		e.t.Fatal(err)
+	}
+	s := []string{e.object(f.source, f.defines(onCPU(), e.w.Problem, c))}
+	for _, l := range f.launches(onCPU(), e.w.Problem, c) {
+		s = append(s, e.launch(l))
+	}
+	return s
+}
+
+// experts is the statements that put the experts' stand-in between dispatch
+// and combine.
+func (e *emulated) experts() []string {
+	e.t.Helper()
+	return []string{e.object("common/expert.cuh", nil), "launch ep_expert 2 64 0"}
+}
+
+func (e *emulated) object(source string, defines []string) string {
+	e.t.Helper()
+	object, err := e.tools.Compile(source, append(problemDefines(e.w.Problem), defines...))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return "object " + object
+}
+
+func (e *emulated) launch(l launch) string {
+	s := fmt.Sprintf("launch %s %d %d %d round=%d sms=%d wait_sms=%d count_sms=%d tile_tokens=%d chunk_bytes=%d",
+		l.entry, l.grid, l.block, l.shared, e.rounds, l.params.sms, l.params.waitSMs, l.params.countSMs,
+		l.params.tileTokens, l.params.chunkBytes)
+	for i, v := range l.params.tune {
+		s += fmt.Sprintf(" tune[%d]=%d", i, v)
+	}
+	return s
+}
+
+// run performs the calls n times on all ranks at once, without a barrier that
+// they do not ask for.
+func (e *emulated) run(n int, calls ...[]string) {
+	e.t.Helper()
+	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1)}, e.arguments()...)
+	for _, c := range calls {
+		job = append(job, c...)
+	}
+	if err := os.WriteFile(e.arena, e.mem, 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := e.tools.Run(ctx, append(job, fmt.Sprintf("run %d", n))); err != nil {
+		e.t.Fatal(err)
+	}
+	var err error
+	if e.mem, err = os.ReadFile(e.arena); err != nil {
+		e.t.Fatal(err)
+	}
+	e.rounds += n
+}
+
+// faultOf is what a rank's fault record says, "" if it is empty.
+func (e *emulated) faultOf(rank int) string {
+	f := e.part(rank, "fault")
+	u := func(i int) uint32 { return binary.LittleEndian.Uint32(f[i:]) }
+	if u(0) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("rank %d phase %d expert %d source %d want %d got %d",
+		u(4), u(8), int32(u(12)), int32(u(16)), binary.LittleEndian.Uint64(f[24:]), binary.LittleEndian.Uint64(f[32:]))
+}
+
+func (e *emulated) noFaults() {
+	e.t.Helper()
+	for r := range e.w.Problem.Ranks {
+		if f := e.faultOf(r); f != "" {
+			e.t.Fatal("gave up: ", f)
+		}
+	}
+}
+
+// poison overwrites parts of all ranks with ones.
+func (e *emulated) poison(names ...string) {
+	for r := range e.w.Problem.Ranks {
+		for _, n := range names {
+			set(e.part(r, n), 0xff)
+		}
+	}
+}
+
+func words[T int32 | uint32](b []byte) []T {
+	out := make([]T, len(b)/4)
+	for i := range out {
+		out[i] = T(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return out
+}
+
+func (e *emulated) checkDispatch(c ref.Compare) {
+	e.t.Helper()
+	e.noFaults()
+	p := e.w.Problem
+	var v kernels.Verdict
+	for r := range p.Ranks {
+		out := ref.Output{
+			RowOffsets: words[uint32](e.part(r, partRowOffsets)),
+			ExpertIDs:  words[int32](e.part(r, partExpertIDs)),
+			SrcInfo:    words[int32](e.part(r, partSrcInfo)),
+			MaxRows:    formats.MaxRows(p),
+			Scales:     e.part(r, partScales),
+			Payload:    ref.Flat(e.part(r, partOut), layout(p).Payload),
+		}
+		if p.Dispatch == plan.NVFP4 {
+			out.ScaleOffsets = words[uint32](e.part(r, partScaleOffsets))
+		}
+		v = ref.Merge(v, e.oracle.CheckDispatch(r, out, c))
+	}
+	if !v.OK() {
+		e.t.Fatalf("dispatch: %d of %d rows wrong: %s", v.Wrong, v.Rows, v.Detail)
+	}
+}
+
+func (e *emulated) checkCombine(c ref.Compare) {
+	e.t.Helper()
+	e.noFaults()
+	var v kernels.Verdict
+	for r := range e.w.Problem.Ranks {
+		v = ref.Merge(v, e.oracle.CheckCombine(r, func(t int) []uint16 { return e.combined(r, t) }, c))
+	}
+	if !v.OK() {
+		e.t.Fatalf("combine: %d of %d tokens wrong: %s", v.Wrong, v.Rows, v.Detail)
+	}
+}
+
+// combined is row i of a rank's combine output.
+func (e *emulated) combined(rank, i int) []uint16 {
+	h := e.w.Problem.Hidden
+	b := e.part(rank, partCombined)[2*i*h:]
+	row := make([]uint16, h)
+	for c := range row {
+		row[c] = binary.LittleEndian.Uint16(b[2*c:])
+	}
+	return row
+}
+
+// changed is c with name, value, name, value, ... replaced.
+func changed(c plan.Config, pairs ...string) plan.Config {
+	for i := 0; i < len(pairs); i += 2 {
+		c = c.With(pairs[i], plan.Value(pairs[i+1]))
+	}
+	return c
+}

@@ -11,7 +11,7 @@ var dirichletKind = kind{
 		f := family{load: dirichlet, param: param{name: "alpha", min: 0.02, max: 1000}, x: a.v[0], aim: a.aim, fixed: true}
 		if a.aim != "" { // alpha spans decades: bisect its logarithm
 			f.load = func(s site, x float64) ([]float64, error) { return dirichlet(s, exp(x)) }
-			f.param.min, f.param.max = ln(0.02), ln(1000)
+			f.param.min, f.param.max, f.show = ln(0.02), ln(1000), exp
 		}
 		r.law = f
 		return nil

@@ -14,6 +14,7 @@ type family struct {
 	x     float64                                    // its value, or the target of aim
 	aim   string                                     // statistic to solve x for
 	fixed bool                                       // load is by expert id, not by popularity
+	show  func(x float64) float64                    // x as people write it, where it is solved in another scale
 }
 
 func (f family) prepare(s site) (filler, error) {

@@ -1,5 +1,10 @@
 package workloads
 
+import (
+	"fmt"
+	"strings"
+)
+
 // kinds lists the distributions in the order that help prints them. A new one
 // is a file of its own and a line here.
 func kinds() []kind {
@@ -56,4 +61,39 @@ func findAim(name string) aim {
 		}
 	}
 	panic("workloads: unknown aim " + name)
+}
+
+// Kind describes a distribution or a modifier to people.
+type Kind struct {
+	Name string
+	Args string // with bounds and defaults
+	Doc  string // definition
+}
+
+// Kinds lists the distributions, Modifiers what may follow one with a +.
+func Kinds() []Kind { return describe(kinds()) }
+
+// Modifiers lists what may follow a distribution with a +.
+func Modifiers() []Kind { return describe(modifiers()) }
+
+func describe(ks []kind) []Kind {
+	out := make([]Kind, len(ks))
+	for i, k := range ks {
+		var args []string
+		for _, p := range k.params {
+			a := fmt.Sprintf("%s = %s", p.name, p.format(p.def))
+			if p.open {
+				a = p.name
+			}
+			args = append(args, fmt.Sprintf("%s (%s to %s)", a, p.format(p.min), p.format(p.max)))
+		}
+		if k.aims != nil {
+			args = append(args, "or solved for "+strings.Join(k.aims, "=, ")+"=")
+		}
+		if k.file {
+			args = []string{"FILE"}
+		}
+		out[i] = Kind{k.name, strings.Join(args, "; "), k.doc}
+	}
+	return out
 }

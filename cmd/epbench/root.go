@@ -8,6 +8,8 @@ import (
 
 // commands lists every subcommand in the order help prints them.
 var commands = []func() *cobra.Command{
+	newWorkload,
+	newPresets,
 	newBackends,
 	newVersion,
 }

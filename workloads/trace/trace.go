@@ -118,8 +118,9 @@ type Summary struct {
 	Counts  []int64 // [highest id + 1]
 }
 
-// Scan reads the rest of a trace in constant memory.
-func (r *Reader) Scan() (Summary, error) {
+// Scan reads the rest of a trace in constant memory. Rows of ids are also
+// written to w when it is not nil.
+func (r *Reader) Scan(w Writer) (Summary, error) {
 	s := Summary{Kind: r.Kind, TopK: r.TopK, Weights: r.Weights}
 	if r.Kind == Counts {
 		var err error
@@ -127,9 +128,17 @@ func (r *Reader) Scan() (Summary, error) {
 		return s, err
 	}
 	counts := make([]int64, MaxExperts+1) // the last one is masked
-	ids := make([]int32, scanRows*r.TopK)
+	ids, ws := make([]int32, scanRows*r.TopK), []float32(nil)
+	if r.Weights && w != nil {
+		ws = make([]float32, len(ids))
+	}
 	for {
-		n, err := r.Read(ids, nil)
+		n, err := r.Read(ids, ws)
+		if n > 0 && w != nil {
+			if err := w.Write(ids[:n*r.TopK], ws[:min(len(ws), n*r.TopK)]); err != nil {
+				return s, err
+			}
+		}
 		for _, e := range ids[:n*r.TopK] {
 			counts[min(uint32(e), MaxExperts)]++
 		}

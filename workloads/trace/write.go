@@ -25,17 +25,17 @@ type Writer interface {
 // Create makes a file for rows of k ids, by extension: .npy (ids only), .npz
 // (topk_ids and topk_weights), .csv or .jsonl.
 func Create(path string, k int, weights bool) (Writer, error) {
-	make := map[string]func(f *os.File, k int, weights bool) (Writer, error){
+	create := map[string]func(f *os.File, k int, weights bool) (Writer, error){
 		".npy": createNPY, ".npz": createNPZ, ".csv": createCSV, ".jsonl": createJSONL,
 	}[strings.ToLower(filepath.Ext(path))]
-	if make == nil {
+	if create == nil {
 		return nil, fmt.Errorf("%s: write .npy, .npz, .csv or .jsonl", path)
 	}
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	w, err := make(f, k, weights)
+	w, err := create(f, k, weights)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -172,7 +172,7 @@ type textWriter struct {
 func (w *textWriter) Write(ids []int32, weights []float32) error {
 	for i := 0; i < len(ids); i += w.k {
 		var ws []float32
-		if weights != nil {
+		if len(weights) > 0 {
 			ws = weights[i : i+w.k]
 		}
 		w.row = w.line(w.row[:0], ids[i:i+w.k], ws)
@@ -234,4 +234,16 @@ func jsonLine(b []byte, ids []int32, weights []float32) []byte {
 		b = list(append(b, `],"topk_weights":[`...), nil, weights)
 	}
 	return append(b, "]}\n"...)
+}
+
+// WriteCounts writes counts as CSV with the header expert_id,count.
+func WriteCounts(w io.Writer, counts []int64) error {
+	b := []byte("expert_id,count\n")
+	for e, n := range counts {
+		b = strconv.AppendInt(b, int64(e), 10)
+		b = strconv.AppendInt(append(b, ','), n, 10)
+		b = append(b, '\n')
+	}
+	_, err := w.Write(b)
+	return err
 }

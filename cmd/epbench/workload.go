@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// workloadOptions are the flags of workload.
+type workloadOptions struct {
+	problem problemFlags
+	tables  tableFlags
+	link    float64
+	matrix  bool
+	list    bool
+	steps   int
+	half    float64
+}
+
+func newWorkload() *cobra.Command {
+	var o workloadOptions
+	cmd := &cobra.Command{
+		Use:   "workload",
+		Short: "Show what a routing draws: skew, traffic and the wire's floor",
+		Long: `Draw each routing for each token count and print what it drew: how uneven it is
+and what has to cross the wire. --list explains the routings there are.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.problem.bind(cmd)
+	o.tables.bindAs(cmd, "table-format")
+	s := cmd.Flags()
+	s.Float64Var(&o.link, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire floor")
+	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each")
+	s.BoolVar(&o.list, "list", false, "explain the distributions and modifiers of --routing")
+	s.IntVar(&o.steps, "steps", 0, "follow a drifting routing over this many steps")
+	s.Float64Var(&o.half, "half-life", 16, "steps in which half of the hot experts move, for --steps")
+	cmd.AddCommand(newWorkloadImport(), newWorkloadExport(), newWorkloadFit())
+	return cmd
+}
+
+func (o *workloadOptions) run(cmd *cobra.Command) error {
+	if o.list {
+		return o.tables.print(cmd, kindTable("distributions", workloads.Kinds()), kindTable("modifiers", workloads.Modifiers()))
+	}
+	if o.link < 0 || o.steps < 0 || o.steps > 10_001 {
+		return usagef("--link: %v must be at least 0, and --steps: %d within 0 to 10001", o.link, o.steps)
+	}
+	problems, err := drawProblems(&o.problem)
+	if err != nil {
+		return err
+	}
+	dists, err := o.problem.distributions()
+	if err != nil {
+		return err
+	}
+	t := newRoutingTables(o.link)
+	for _, d := range dists {
+		for _, p := range problems {
+			if err := o.draw(&t, d, p); err != nil {
+				return badInput(fmt.Errorf("--routing: %w", err))
+			}
+		}
+	}
+	return o.tables.print(cmd, t.tables(o.matrix)...)
+}
+
+// draw adds one routing on one problem, at every step asked for.
+func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p plan.Problem) error {
+	if o.steps > 0 {
+		for w, err := range workloads.Sequence(d.Spec(), o.half, o.steps, p, o.problem.seed) {
+			if err != nil {
+				return err
+			}
+			t.add(w)
+		}
+		return nil
+	}
+	w, err := workloads.New(d, p, o.problem.seed)
+	if err != nil {
+		return err
+	}
+	t.add(w)
+	sol, ok, err := workloads.Solve(d, p, o.problem.seed)
+	if ok {
+		t.solved(d.Spec(), sol)
+	}
+	return err
+}
+
+// drawProblems are the problems of commands that only draw: the operation
+// makes no difference to them.
+func drawProblems(f *problemFlags) ([]plan.Problem, error) {
+	f.ops = string(plan.Dispatch)
+	return f.problems(plan.Machine{Backend: "cpu"})
+}
+
+func kindTable(name string, kinds []workloads.Kind) reports.Table {
+	t := reports.Table{Name: name, Columns: []reports.Column{reports.Words("name"), reports.Words("arguments"), reports.Words("meaning")}}
+	for _, k := range kinds {
+		t.Add(reports.Str(k.Name), reports.Str(k.Args), reports.Str(k.Doc))
+	}
+	return t
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/workloads"
+	"github.com/epbench/epbench/workloads/trace"
+)
+
+type exportOptions struct {
+	problem problemFlags
+	out     string
+}
+
+func newWorkloadExport() *cobra.Command {
+	var o exportOptions
+	cmd := &cobra.Command{
+		Use:   "export -o FILE",
+		Short: "Write a drawn routing as .npy, .npz, .csv or .jsonl",
+		Long: `Draw one routing and write its top-k ids, tokens of all ranks in order, -1 where
+masked: .npy holds ids as int32 [tokens, top-k]; .npz topk_ids and topk_weights;
+.csv and .jsonl ids and weights. --routing trace:FILE replays it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.problem.bind(cmd)
+	cmd.Flags().StringVarP(&o.out, "out", "o", "", "file to write")
+	cmd.Flags().Lookup("tokens").DefValue = "64"
+	cmd.Flags().Lookup("routing").DefValue = "uniform"
+	o.problem.tokens, o.problem.routing = "64", "uniform"
+	return cmd
+}
+
+func (o *exportOptions) run(cmd *cobra.Command) error {
+	if o.out == "" {
+		return usagef("--out: name a file that ends in .npy, .npz, .csv or .jsonl")
+	}
+	problems, err := drawProblems(&o.problem)
+	if err != nil {
+		return err
+	}
+	dists, err := o.problem.distributions()
+	if err != nil {
+		return err
+	}
+	if len(problems) != 1 || len(dists) != 1 {
+		return usagef("--tokens, --format, --routing: a file holds one routing, these are %d", len(problems)*len(dists))
+	}
+	w, err := workloads.New(dists[0], problems[0], o.problem.seed)
+	if err != nil {
+		return badInput(fmt.Errorf("--routing: %w", err))
+	}
+	out, err := trace.Create(o.out, w.Problem.TopK, true)
+	if err != nil {
+		return badInput(fmt.Errorf("--out: %w", err))
+	}
+	if err := errors.Join(drawn(w, out), out.Close()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s: %s, %d tokens, top-%d of %d experts\n",
+		o.out, w.Spec, w.Stats().Tokens, w.Problem.TopK, w.Problem.Experts)
+	return err
+}

@@ -260,6 +260,31 @@ func matched(at []float64, ar []roundID, bt []float64, br []roundID) (la, lb []f
 	return la, lb
 }
 
+// Ratios are the times of e over those of other in the rounds they share.
+func (e *Entry) Ratios(other *Entry) []float64 {
+	mine, theirs := common(e, other)
+	for i := range mine {
+		mine[i] = math.Exp(mine[i] - theirs[i])
+	}
+	return mine
+}
+
+// Timed is one round of an entry.
+type Timed struct {
+	Number  int // as in Result.Round0
+	Seconds float64
+}
+
+// AllRounds lists every round of the entry, of all stages.
+func (e *Entry) AllRounds() []Timed {
+	times, rounds := e.everything()
+	out := make([]Timed, len(times))
+	for i := range times {
+		out[i] = Timed{rounds[i].round, times[i]}
+	}
+	return out
+}
+
 func (e *Entry) everything() (times []float64, rounds []roundID) {
 	for _, b := range e.Blocks {
 		for i, t := range b.Rounds() {

@@ -52,7 +52,7 @@ func (c *Case) Choose() (choice Choice, ok bool) {
 	return choice, true
 }
 
-// Chosen is Choose for one entry's default-ness: the default was kept.
+// KeptDefault reports whether the default is what to ship.
 func (c Choice) KeptDefault() bool { return c.Entry.Role == Default }
 
 // cheaper orders entries that tie on time.
@@ -64,9 +64,10 @@ func cheaper(a, b *Entry) int {
 		cmp.Compare(a.Key, b.Key))
 }
 
-// SMs is the number of SMs a configuration occupies, 0 when it does not say.
-// The halves of a pair run one after the other, so that the larger counts.
-func SMs(c plan.Config) int { return largest(c, "sms") }
+// SMs is the number of SMs a configuration occupies, of workers on a CPU; 0
+// when it does not say. The halves of a pair run one after the other, so that
+// the larger counts.
+func SMs(c plan.Config) int { return max(largest(c, "sms"), largest(c, "blocks")) }
 
 // largest is the greatest value of the parameters called name in either half.
 func largest(c plan.Config, name string) int {

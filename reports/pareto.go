@@ -76,6 +76,6 @@ func ParetoTable(cases []*Case) Table {
 			t.Add(append(p.Cells(c), Int(SMs(e.Config)), Micros(e.Median.Mid), Percent(e.Median.Mid/fastest.Median.Mid-1), mark, Str(e.Label()))...)
 		}
 	}
-	t.Notes = append(t.Notes, p.Shared, "The fastest configuration for each number of SMs that a smaller number does not beat.")
+	t.Note(p.Shared, "The fastest configuration for each number of SMs that a smaller number does not beat.")
 	return t
 }

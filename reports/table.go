@@ -83,6 +83,15 @@ func (t *Table) Add(cells ...Cell) {
 	t.Rows = append(t.Rows, cells)
 }
 
+// Note adds notes, leaving out empty ones.
+func (t *Table) Note(notes ...string) {
+	for _, n := range notes {
+		if n != "" {
+			t.Notes = append(t.Notes, n)
+		}
+	}
+}
+
 // Warn adds a warning unless the table has it.
 func (t *Table) Warn(format string, args ...any) {
 	if s := fmt.Sprintf(format, args...); !slices.Contains(t.Warnings, s) {

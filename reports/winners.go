@@ -30,7 +30,7 @@ func Winners(l *Loaded) Table {
 			gainCell(choice.Gain.Mid, choice.Gain, c.Floor()), Float(choice.Gain.Lo, 3), Float(choice.Gain.Hi, 3),
 			Int(choice.Ties), Int(len(e.Times)), Str(e.Clock))...)
 	}
-	t.Notes = append(t.Notes, p.Shared,
+	t.Note(p.Shared,
 		"Median over rounds of the slowest rank, with its 95 % interval; gain is the default's time over this one's in the same rounds.")
 	if unconfirmed > 0 && unconfirmed < len(t.Rows) || unconfirmed > 0 && len(l.Results) > 0 && hasStage(l, "screen") {
 		t.Warn("%d of %d winners were not confirmed on fresh rounds; their times flatter them", unconfirmed, len(t.Rows))

@@ -1,0 +1,208 @@
+package chart
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// heatmap draws, for every case, the best time over two parameters.
+func heatmap(runs []*reports.Loaded, o Options) []Figure {
+	var out []Figure
+	for _, l := range runs {
+		for _, c := range l.Cases {
+			x, y := axesOf(c, o)
+			if x == "" || y == "" {
+				continue
+			}
+			h := heatOf(c, x, y)
+			if len(h.xs) < 2 && len(h.ys) < 2 || h.timed == 0 {
+				continue
+			}
+			out = append(out, Figure{
+				Name: slug("heatmap", caseSlug(c)), Title: caseTitle("Time over the fastest (%)", c), Alt: h.alt(c),
+				Width: 6.4 * vg.Inch, Height: vg.Length(1.7+0.3*float64(min(len(h.ys), 14))) * vg.Inch,
+				draw: h.draw,
+			})
+		}
+	}
+	return distinct(out)
+}
+
+// heat is the best time for each pair of values, over all other parameters.
+type heat struct {
+	x, y   string // parameters
+	xs, ys []plan.Value
+	spots  map[[2]plan.Value]spot
+	best   float64
+	timed  int
+	wins   [2]plan.Value
+}
+
+// spot is one pair of values.
+type spot struct {
+	seconds float64        // NaN when nothing there has times
+	status  kernels.Status // of the first failure, when nothing there has times
+}
+
+func heatOf(c *reports.Case, x, y string) heat {
+	h := heat{x: x, y: y, spots: map[[2]plan.Value]spot{}}
+	for _, e := range c.Entries {
+		vx, vy := e.Config.Values[x], e.Config.Values[y]
+		if vx == "" || vy == "" || e.Role == reports.Twin || e.Role == reports.Peer {
+			continue
+		}
+		h.add([2]plan.Value{vx, vy}, e)
+	}
+	if choice, ok := c.Choose(); ok {
+		h.wins = [2]plan.Value{choice.Entry.Config.Values[x], choice.Entry.Config.Values[y]}
+	}
+	slices.SortFunc(h.xs, compareValues)
+	slices.SortFunc(h.ys, compareValues)
+	return h
+}
+
+// add takes entries fastest first, so that the first with times is the best.
+func (h *heat) add(at [2]plan.Value, e *reports.Entry) {
+	if !slices.Contains(h.xs, at[0]) {
+		h.xs = append(h.xs, at[0])
+	}
+	if !slices.Contains(h.ys, at[1]) {
+		h.ys = append(h.ys, at[1])
+	}
+	s, seen := h.spots[at]
+	switch {
+	case e.OK() && (!seen || math.IsNaN(s.seconds)):
+		h.spots[at] = spot{seconds: e.Median.Mid}
+		h.timed++
+		if h.best == 0 || e.Median.Mid < h.best {
+			h.best = e.Median.Mid
+		}
+	case !seen:
+		h.spots[at] = spot{seconds: math.NaN(), status: e.Status}
+	}
+}
+
+func compareValues(a, b plan.Value) int {
+	x, xok := a.Int()
+	y, yok := b.Int()
+	if xok && yok {
+		return cmp.Compare(x, y)
+	}
+	return strings.Compare(string(a), string(b))
+}
+
+// darkest is the loss at the dark end of the scale: beyond it nobody launches.
+const darkest = 1.0
+
+func (h heat) draw(c draw.Canvas) {
+	m := cells{cols: len(h.xs), rows: len(h.ys)}
+	for i, x := range h.xs {
+		for j, y := range h.ys {
+			s, ok := h.spots[[2]plan.Value{x, y}]
+			if !ok {
+				continue
+			}
+			q := cell{col: i, row: j, value: math.NaN(), boxed: [2]plan.Value{x, y} == h.wins}
+			if math.IsNaN(s.seconds) {
+				q.crossed, q.text = true, string(s.status)
+			} else {
+				over := s.seconds/h.best - 1
+				// The root spends most of the scale on small losses.
+				q.value, q.text = math.Sqrt(min(over, darkest)/darkest), lossText(over)
+			}
+			m.list = append(m.list, q)
+		}
+	}
+	note := words(tickSize, muted)
+	note.YAlign = draw.YBottom
+	c.FillText(note, c.Min, elide(fmt.Sprintf("best of all other parameters; fastest %s us; frame: the choice; crossed: failed", reports.Micros(h.best).Text), note, c.Max.X-c.Min.X))
+	matrix(draw.Crop(c, 0, 0, 1.6*tickSize, 0), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
+}
+
+// lossText prints a loss in per cent with two figures.
+func lossText(over float64) string {
+	switch pct := over * 100; {
+	case pct < 0.05:
+		return "0"
+	case pct < 9.95:
+		return fmt.Sprintf("%.1f", pct)
+	default:
+		return fmt.Sprintf("%.0f", pct)
+	}
+}
+
+func wordsOf(vs []plan.Value) []string {
+	out := make([]string, len(vs))
+	for i, v := range vs {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// axesOf picks the parameters of a heatmap: those asked for, else SMs and
+// threads, else the two numbers with the most values.
+func axesOf(c *reports.Case, o Options) (x, y string) {
+	counts := map[string]map[plan.Value]bool{}
+	for _, e := range c.Entries {
+		for n, v := range e.Config.Values {
+			if counts[n] == nil {
+				counts[n] = map[plan.Value]bool{}
+			}
+			counts[n][v] = true
+		}
+	}
+	var names []string
+	for n := range counts {
+		names = append(names, n)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(len(counts[b]), len(counts[a])), strings.Compare(a, b))
+	})
+	names = slices.DeleteFunc(names, func(n string) bool { return len(counts[n]) < 2 })
+	x, y = pick(names, o.X, ""), ""
+	y = pick(names, o.Y, x)
+	return x, y
+}
+
+// rank puts the parameters that everybody asks about first.
+func rank(name string) int {
+	for i, suffix := range []string{"sms", "blocks", "threads"} {
+		if name == suffix || strings.HasSuffix(name, "."+suffix) {
+			return i
+		}
+	}
+	return 3
+}
+
+func pick(names []string, want, taken string) string {
+	for _, n := range names {
+		if n != taken && (want == "" || n == want) {
+			return n
+		}
+	}
+	return ""
+}
+
+func (h heat) alt(c *reports.Case) string {
+	return fmt.Sprintf("Heat map for %s: %s against %s, %d combinations timed, fastest %s us, the choice has %s=%s and %s=%s.",
+		c.Title(), h.y, h.x, h.timed, reports.Micros(h.best).Text, h.x, h.wins[0], h.y, h.wins[1])
+}
+
+func caseSlug(c *reports.Case) string {
+	return slug(string(c.Problem.Op), string(c.Problem.Dispatch), fmt.Sprintf("t%d", c.Problem.Tokens), c.Routing)
+}
+
+func caseTitle(what string, c *reports.Case) string {
+	p := c.Problem
+	return fmt.Sprintf("%s: %s %s, %d tokens, %s", what, p.Op, p.Dispatch, p.Tokens, c.Routing)
+}

@@ -1,0 +1,150 @@
+package chart
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/epbench/epbench/reports"
+)
+
+// Load is what one routing drew.
+type Load struct {
+	Title   string      // problem and routing
+	Name    string      // for file names
+	Experts []int       // tokens each expert receives
+	Ranks   []int       // tokens each rank receives, one a selection
+	Traffic [][]float64 // [source][destination] tokens, one a distinct rank
+}
+
+// imbalance draws loads that the caller drew again from the runs' specs.
+func imbalance(_ []*reports.Loaded, o Options) []Figure {
+	var out []Figure
+	for _, l := range o.Loads {
+		out = append(out, Figure{
+			Name: slug("imbalance", l.Name), Title: "Load: " + l.Title, Alt: l.alt(),
+			Width: 6.8 * vg.Inch, Height: 3.6 * vg.Inch, draw: l.draw,
+		})
+	}
+	return distinct(out)
+}
+
+func (l Load) draw(c draw.Canvas) {
+	split := (c.Max.X - c.Min.X) * 0.52
+	left, right := draw.Crop(c, 0, split-(c.Max.X-c.Min.X)-6, 0, 0), draw.Crop(c, split+6, 0, 0, 0)
+	half := (left.Max.Y - left.Min.Y) / 2
+	l.drawLoad(draw.Crop(left, 0, 0, half+3, 0), "experts, busiest first", slices.Clone(l.Experts), true)
+	l.drawLoad(draw.Crop(left, 0, 0, 0, -half-3), "rank", l.Ranks, false)
+	l.drawTraffic(right)
+}
+
+// drawLoad draws bars against their mean.
+func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
+	if sorted {
+		slices.SortFunc(load, func(a, b int) int { return b - a })
+	}
+	p := newPlot(label, "tokens received")
+	top, sum := 0, 0
+	for _, n := range load {
+		top, sum = max(top, n), sum+n
+	}
+	mean := float64(sum) / float64(max(len(load), 1))
+	fromZero(&p.Y, float64(top)*1.1)
+	p.X.Min, p.X.Max = -0.7, float64(len(load))-0.3
+	p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return wholeTicks(roundTicks(max(lo, 0), hi)) })
+	p.Y.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return everyOther(roundTicks(lo, hi)) })
+	p.Add(bars{load, palette[0]})
+	line := draw.LineStyle{Color: palette[3], Width: vg.Points(1.4), Dashes: dashes[1]}
+	p.Add(level(p, mean, line))
+	p.Draw(c)
+	note := words(tickSize, ink)
+	note.XAlign, note.YAlign = draw.XRight, draw.YTop
+	c.FillText(note, vg.Point{X: c.Max.X, Y: c.Max.Y}, fmt.Sprintf("max/mean %.2f (dashed: mean)", ratio(float64(top), mean)))
+}
+
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// wholeTicks drops ticks between whole numbers.
+func wholeTicks(ticks []plot.Tick) []plot.Tick {
+	return slices.DeleteFunc(ticks, func(t plot.Tick) bool { return t.Value != math.Trunc(t.Value) })
+}
+
+// everyOther halves the labels, for plots that are not tall.
+func everyOther(ticks []plot.Tick) []plot.Tick {
+	for i := range ticks {
+		if i%2 == 1 {
+			ticks[i].Label = ""
+		}
+	}
+	return ticks
+}
+
+// bars are upright bars at 0, 1, 2, ...
+type bars struct {
+	heights []int
+	color   interface{ RGBA() (r, g, b, a uint32) }
+}
+
+// Plot implements plot.Plotter.
+func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	half := 0.4
+	if len(b.heights) > 64 {
+		half = 0.5
+	}
+	c.SetColor(b.color)
+	for i, n := range b.heights {
+		r := vg.Rectangle{Min: vg.Point{X: tx(float64(i) - half), Y: ty(0)}, Max: vg.Point{X: tx(float64(i) + half), Y: ty(float64(n))}}
+		c.Fill(r.Path())
+	}
+}
+
+// drawTraffic draws who sends how much to whom.
+func (l Load) drawTraffic(c draw.Canvas) {
+	n := len(l.Traffic)
+	m := cells{cols: n, rows: n}
+	top := 0.0
+	for _, row := range l.Traffic {
+		top = max(top, slices.Max(append(row, 0)))
+	}
+	var names []string
+	for i, row := range l.Traffic {
+		names = append(names, fmt.Sprint(i))
+		for j, v := range row {
+			q := cell{col: j, row: n - 1 - i, value: ratio(v, top)}
+			if n <= 16 {
+				q.text = fmt.Sprintf("%.0f", v)
+			}
+			m.list = append(m.list, q)
+		}
+	}
+	reversed := slices.Clone(names)
+	slices.Reverse(reversed)
+	note := words(tickSize, ink)
+	note.YAlign = draw.YTop
+	c.FillText(note, vg.Point{X: c.Min.X, Y: c.Max.Y}, "tokens sent, once per rank reached")
+	matrix(draw.Crop(c, 0, 0, 0, -1.6*tickSize), m, axisNames{"to rank", names}, axisNames{"from rank", reversed})
+}
+
+func (l Load) alt() string {
+	share := func(load []int) (float64, int) {
+		top, sum := 0, 0
+		for _, n := range load {
+			top, sum = max(top, n), sum+n
+		}
+		return ratio(float64(top)*float64(len(load)), float64(sum)), top
+	}
+	e, most := share(l.Experts)
+	r, _ := share(l.Ranks)
+	return fmt.Sprintf("%s. The busiest of %d experts receives %d tokens, %.2f times the mean; the busiest of %d ranks %.2f times the mean.",
+		l.Title, len(l.Experts), most, e, len(l.Ranks), r)
+}

@@ -1,0 +1,82 @@
+package chart
+
+import (
+	"fmt"
+
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/epbench/epbench/reports"
+)
+
+// pareto draws time against SMs for every case.
+func pareto(runs []*reports.Loaded, _ Options) []Figure {
+	var out []Figure
+	for _, l := range runs {
+		for _, c := range l.Cases {
+			front := reports.ParetoOf(c)
+			if len(front.Front) == 0 {
+				continue
+			}
+			out = append(out, Figure{
+				Name: slug("pareto", caseSlug(c)), Title: caseTitle("Time against SMs", c), Alt: paretoAlt(front),
+				Width: 6.4 * vg.Inch, Height: 3.8 * vg.Inch, draw: func(dc draw.Canvas) { drawPareto(dc, front) },
+			})
+		}
+	}
+	return distinct(out)
+}
+
+func drawPareto(c draw.Canvas, f reports.Pareto) {
+	p := newPlot("SMs taken (workers on a CPU)", "time of one call (us)")
+	all, front := pointsOf(f.All), pointsOf(f.Front)
+	var ys []float64
+	for _, q := range all {
+		ys = append(ys, q.Y)
+		p.X.Max = max(p.X.Max, q.X)
+	}
+	logTime(&p.Y, ys)
+	fromZero(&p.X, p.X.Max)
+	for _, points := range []plotter.XYs{all, front} {
+		for i := range points {
+			points[i].Y = clamp(points[i].Y, &p.Y)
+		}
+	}
+	var key legend
+	cloud := draw.GlyphStyle{Color: faded(muted, 0.45), Radius: vg.Points(1.8), Shape: draw.CircleGlyph{}}
+	p.Add(&plotter.Scatter{XYs: all, GlyphStyle: cloud})
+	key.add("configurations", nil, &cloud)
+	st := styleOf(0)
+	line, mark := st.line(), st.mark()
+	p.Add(&plotter.Line{XYs: front, LineStyle: line, StepStyle: plotter.PostStep}, &plotter.Scatter{XYs: front, GlyphStyle: mark})
+	key.add("front", &line, &mark)
+	if f.Knee >= 0 {
+		ring := draw.GlyphStyle{Color: palette[3], Radius: vg.Points(7), Shape: draw.RingGlyph{}}
+		p.Add(&plotter.Scatter{XYs: front[f.Knee : f.Knee+1], GlyphStyle: ring})
+		knee := f.Front[f.Knee]
+		key.add(fmt.Sprintf("knee: %d SMs, %s us", reports.SMs(knee.Config), reports.Micros(knee.Median.Mid).Text), nil, &ring)
+	}
+	if choice, ok := f.Case.Choose(); ok && reports.SMs(choice.Entry.Config) > 0 {
+		box := draw.GlyphStyle{Color: ink, Radius: vg.Points(6), Shape: draw.BoxGlyph{}}
+		at := pointsOf([]*reports.Entry{choice.Entry})
+		at[0].Y = clamp(at[0].Y, &p.Y)
+		p.Add(&plotter.Scatter{XYs: at, GlyphStyle: box})
+		key.add(fmt.Sprintf("choice: %d SMs", reports.SMs(choice.Entry.Config)), nil, &box)
+	}
+	p.Draw(key.below(c))
+}
+
+func pointsOf(entries []*reports.Entry) plotter.XYs {
+	out := make(plotter.XYs, len(entries))
+	for i, e := range entries {
+		out[i] = plotter.XY{X: float64(reports.SMs(e.Config)), Y: e.Median.Mid * 1e6}
+	}
+	return out
+}
+
+func paretoAlt(f reports.Pareto) string {
+	first, last := f.Front[0], f.Front[len(f.Front)-1]
+	return fmt.Sprintf("%s: from %s us on %d SMs to %s us on %d, %d points on the front of %d configurations.", f.Case.Title(),
+		reports.Micros(first.Median.Mid).Text, reports.SMs(first.Config), reports.Micros(last.Median.Mid).Text, reports.SMs(last.Config), len(f.Front), len(f.All))
+}

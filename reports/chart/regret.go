@@ -1,0 +1,65 @@
+package chart
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/epbench/epbench/reports"
+)
+
+// regret draws a matrix for every problem measured under several routings.
+func regret(runs []*reports.Loaded, _ Options) []Figure {
+	var out []Figure
+	for _, l := range runs {
+		for _, r := range reports.Regrets(l.Cases) {
+			p := r.Problem
+			out = append(out, Figure{
+				Name:  slug("regret", string(p.Op), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens)),
+				Title: fmt.Sprintf("Time lost (%%): %s %s, %d tokens, tuned for one routing, run under another", p.Op, p.Dispatch, p.Tokens),
+				Alt:   regretAlt(r),
+				Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.34*float64(len(r.Shipped))) * vg.Inch,
+				draw: func(c draw.Canvas) { drawRegret(c, r) },
+			})
+		}
+	}
+	return distinct(out)
+}
+
+// worstShade is the loss at the dark end of the scale.
+const worstShade = 0.25
+
+func drawRegret(c draw.Canvas, r reports.Regret) {
+	rows := len(r.Shipped)
+	m := cells{cols: len(r.Routings), rows: rows}
+	for i, row := range r.Loss {
+		for j, v := range row {
+			q := cell{col: j, row: rows - 1 - i, value: math.NaN(), crossed: math.IsNaN(v), boxed: i == j}
+			if !math.IsNaN(v) {
+				q.value, q.text = math.Sqrt(min(v, worstShade)/worstShade), lossText(v)
+			}
+			m.list = append(m.list, q)
+		}
+	}
+	labels := slices.Clone(r.Shipped)
+	for i := range labels {
+		if w := r.Worst(i); !math.IsNaN(w) {
+			labels[i] += " (worst " + lossText(w) + ")"
+		}
+	}
+	slices.Reverse(labels)
+	matrix(c, m, axisNames{"run under", r.Routings}, axisNames{"tuned for", labels})
+}
+
+func regretAlt(r reports.Regret) string {
+	s := fmt.Sprintf("Regret for %s, %d tokens. ", r.Problem.Op, r.Problem.Tokens)
+	for i, label := range r.Shipped {
+		if w := r.Worst(i); !math.IsNaN(w) {
+			s += fmt.Sprintf("Tuned for %s: at worst %.1f %% lost. ", label, 100*w)
+		}
+	}
+	return s
+}

@@ -1,0 +1,131 @@
+package chart
+
+import (
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// point is one value of a series with its interval, in the units of the axes.
+type point struct {
+	tokens      int
+	mid, lo, hi float64
+}
+
+// series is one line over token counts.
+type series struct {
+	label  string
+	points []point
+	line   draw.LineStyle
+	mark   *draw.GlyphStyle // nil: a line alone
+}
+
+// addTo draws the band, the line and the markers on an axis of tokens and one
+// of time, both logarithmic.
+func (s series) addTo(p *plot.Plot) {
+	var line, band plotter.XYs
+	for _, q := range s.points {
+		line = append(line, plotter.XY{X: tokenX(q.tokens), Y: clamp(q.mid, &p.Y)})
+		band = append(band, plotter.XY{X: tokenX(q.tokens), Y: clamp(q.hi, &p.Y)})
+	}
+	for i := len(s.points) - 1; i >= 0; i-- {
+		q := s.points[i]
+		band = append(band, plotter.XY{X: tokenX(q.tokens), Y: clamp(q.lo, &p.Y)})
+	}
+	if s.mark != nil {
+		p.Add(&plotter.Polygon{XYs: []plotter.XYs{band}, Color: translucent(rgba(s.line), 0.18)})
+		p.Add(errorBars{s.points, s.line})
+	}
+	p.Add(&plotter.Line{XYs: line, LineStyle: s.line})
+	if s.mark != nil {
+		p.Add(&plotter.Scatter{XYs: line, GlyphStyle: *s.mark})
+	}
+}
+
+// errorBars draws the interval of each point as a thin line, which a grey
+// print keeps where bands of several series lie over each other.
+type errorBars struct {
+	points []point
+	line   draw.LineStyle
+}
+
+// Plot implements plot.Plotter.
+func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	e.line.Dashes = nil
+	e.line.Width /= 2
+	for _, q := range e.points {
+		x := tx(tokenX(q.tokens))
+		c.StrokeLine2(e.line, x, ty(clamp(q.lo, &p.Y)), x, ty(clamp(q.hi, &p.Y)))
+	}
+}
+
+// group is one picture's worth of problems: all that may share a line.
+type group struct {
+	op                         plan.Op
+	format                     plan.Format // of dispatch; empty for combine, which travels as BF16
+	ranks, nodes, hidden       int
+	experts, topK              int
+	sharedExpert, skipAllToAll bool
+}
+
+// groupOf leaves the mode out: peers are measured eagerly, ours from a graph,
+// and the label says which.
+func groupOf(p plan.Problem) group {
+	g := group{op: p.Op, format: p.Dispatch, ranks: p.Ranks, nodes: p.Nodes, hidden: p.Hidden, experts: p.Experts,
+		topK: p.TopK, sharedExpert: p.SharedExpert, skipAllToAll: p.SkipA2A}
+	if p.Op == plan.Combine {
+		g.format = ""
+	}
+	return g
+}
+
+// groups lists the groups of runs in the order of their cases; the first run
+// of ours decides the order, so that peers fall into its pictures.
+func groups(runs []*reports.Loaded) []group {
+	var out []group
+	seen := map[group]bool{}
+	for _, l := range runs {
+		for _, c := range l.Cases {
+			if g := groupOf(c.Problem); !seen[g] {
+				seen[g] = true
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
+
+// times collects everything a time axis has to hold.
+func times(all []series) []float64 {
+	var out []float64
+	for _, s := range all {
+		for _, q := range s.points {
+			out = append(out, q.mid, q.lo, q.hi)
+		}
+	}
+	return out
+}
+
+func tokensOf(all []series) []int {
+	var out []int
+	for _, s := range all {
+		for _, q := range s.points {
+			out = append(out, q.tokens)
+		}
+	}
+	return out
+}
+
+// micros makes a point of an entry's median.
+func micros(c *reports.Case, e *reports.Entry) point {
+	m := e.Median
+	return point{c.Problem.Tokens, m.Mid * 1e6, m.Lo * 1e6, m.Hi * 1e6}
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

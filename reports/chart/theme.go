@@ -1,0 +1,158 @@
+package chart
+
+import (
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// The colours of everything that is not data. Ink lists them for whoever
+// wants to restyle a picture, as the HTML report does for dark screens.
+var (
+	ink    = color.RGBA{0x1f, 0x23, 0x28, 0xff}
+	muted  = color.RGBA{0x59, 0x63, 0x6e, 0xff}
+	rule   = color.RGBA{0xd8, 0xde, 0xe4, 0xff}
+	paper  = color.RGBA{0xff, 0xff, 0xff, 0xff}
+	shaded = color.RGBA{0xee, 0xf1, 0xf4, 0xff}
+)
+
+// Ink maps the role of each colour that is not data to the way it is spelled
+// in SVG.
+var Ink = map[string]string{"ink": "#1F2328", "muted": "#59636E", "rule": "#D8DEE4", "paper": "#FFFFFF", "shaded": "#EEF1F4"}
+
+// palette is that of Okabe and Ito (2008), which keeps its members apart for
+// the common kinds of colour blindness; the order alternates dark and light,
+// so that neighbours differ in grey too.
+var palette = []color.RGBA{
+	{0x00, 0x72, 0xb2, 0xff}, // blue
+	{0xe6, 0x9f, 0x00, 0xff}, // orange
+	{0x00, 0x9e, 0x73, 0xff}, // green
+	{0xd5, 0x5e, 0x00, 0xff}, // vermillion
+	{0x56, 0xb4, 0xe9, 0xff}, // sky
+	{0xcc, 0x79, 0xa7, 0xff}, // purple
+}
+
+var dashes = [][]vg.Length{
+	nil,
+	{vg.Points(6), vg.Points(3)},
+	{vg.Points(2), vg.Points(2)},
+	{vg.Points(8), vg.Points(3), vg.Points(2), vg.Points(3)},
+}
+
+var glyphs = []draw.GlyphDrawer{
+	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
+}
+
+// style is how one series looks; series of equal colour differ in marker and
+// dash, whose cycles have no common length with that of the colours.
+type style struct {
+	color color.RGBA
+	dash  []vg.Length
+	glyph draw.GlyphDrawer
+}
+
+func styleOf(i int) style {
+	return style{palette[i%len(palette)], dashes[(i+i/len(palette))%len(dashes)], glyphs[i%len(glyphs)]}
+}
+
+func (s style) line() draw.LineStyle {
+	return draw.LineStyle{Color: s.color, Width: vg.Points(1.6), Dashes: s.dash}
+}
+
+func (s style) mark() draw.GlyphStyle {
+	return draw.GlyphStyle{Color: s.color, Radius: vg.Points(3), Shape: s.glyph}
+}
+
+// faded is c laid over paper.
+func faded(c color.RGBA, alpha float64) color.RGBA {
+	mix := func(v, w uint8) uint8 { return uint8(math.Round(float64(v)*alpha + float64(w)*(1-alpha))) }
+	return color.RGBA{mix(c.R, paper.R), mix(c.G, paper.G), mix(c.B, paper.B), 0xff}
+}
+
+// translucent is c with an alpha channel, for bands that overlap.
+func translucent(c color.RGBA, alpha float64) color.NRGBA {
+	return color.NRGBA{c.R, c.G, c.B, uint8(255 * alpha)}
+}
+
+// Sizes of text.
+const (
+	titleSize = 12
+	labelSize = 10
+	tickSize  = 9
+)
+
+func words(size vg.Length, c color.Color) text.Style {
+	return text.Style{
+		Color: c, Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size),
+		XAlign: draw.XLeft, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler,
+	}
+}
+
+// newPlot is an empty plot in the theme, with its axes labelled.
+func newPlot(x, y string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = nil
+	for _, a := range []struct {
+		axis  *plot.Axis
+		label string
+	}{{&p.X, x}, {&p.Y, y}} {
+		a.axis.Label.Text = a.label
+		a.axis.Label.Padding = vg.Points(4)
+		a.axis.Label.TextStyle.Font = words(labelSize, ink).Font
+		a.axis.Label.TextStyle.Color = ink
+		a.axis.Tick.Label.Font = words(tickSize, ink).Font
+		a.axis.Tick.Label.Color = ink
+		a.axis.LineStyle.Color, a.axis.Tick.LineStyle.Color = muted, muted
+		a.axis.Tick.Length = vg.Points(4)
+	}
+	p.Add(grid{})
+	return p
+}
+
+// grid draws rules at labelled ticks, behind the data.
+type grid struct{}
+
+// Plot implements plot.Plotter.
+func (grid) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	line := draw.LineStyle{Color: rule, Width: vg.Points(0.5)}
+	for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
+		if x := tx(t.Value); !t.IsMinor() && c.ContainsX(x) {
+			c.StrokeLine2(line, x, c.Min.Y, x, c.Max.Y)
+		}
+	}
+	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
+		if y := ty(t.Value); !t.IsMinor() && c.ContainsY(y) {
+			c.StrokeLine2(line, c.Min.X, y, c.Max.X, y)
+		}
+	}
+}
+
+// margin is the white around a figure.
+const margin = 8 * vg.Length(1)
+
+// titled draws the title and returns what is left below it.
+func titled(c draw.Canvas, title string) draw.Canvas {
+	c = draw.Crop(c, margin, -margin, margin, -margin)
+	st := words(titleSize, ink)
+	st.YAlign = draw.YTop
+	c.FillText(st, vg.Point{X: c.Min.X, Y: c.Max.Y}, elide(title, st, c.Max.X-c.Min.X))
+	return draw.Crop(c, 0, 0, 0, -2*titleSize)
+}
+
+// elide shortens s until it fits.
+func elide(s string, st text.Style, width vg.Length) string {
+	if st.Width(s) <= width {
+		return s
+	}
+	runes := []rune(s)
+	for len(runes) > 1 && st.Width(string(runes)+"...") > width {
+		runes = runes[:len(runes)-1]
+	}
+	return string(runes) + "..."
+}

@@ -1,0 +1,48 @@
+package reports
+
+import "fmt"
+
+// ComparisonTable prints a comparison.
+func ComparisonTable(c *Comparison) Table {
+	cases := make([]*Case, len(c.Cells))
+	for i, x := range c.Cells {
+		cases[i] = x.Case
+	}
+	p := ColumnsFor(cases)
+	t := Table{Name: "compare", Title: fmt.Sprintf("%s (B) against %s (A)", c.B.Name(), c.A.Name()), Columns: p.Columns}
+	t.Columns = append(t.Columns, Numbers("A", "us").Dropped(3), Numbers("B", "us").Dropped(2), Numbers("ratio", "x"),
+		Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1), Numbers("cycles", "x").Dropped(4), Words("verdict"), Words("reason"))
+	for _, x := range c.Cells {
+		t.Add(append(p.Cells(x.Case), medianCell(x.A), medianCell(x.B), Float(x.Ratio.Mid, 3), Float(x.Ratio.Lo, 3), Float(x.Ratio.Hi, 3),
+			Float(x.Cycles, 3), Str(string(x.Verdict)).Marked(verdictMarks[x.Verdict]), Str(x.Reason))...)
+	}
+	t.Note(p.Shared, "Ratio of medians, B over A, with its 95 % bootstrap interval; verdicts hold over all cases together (5 % false discoveries).")
+	t.Note(c.Summary())
+	for _, n := range c.Notes {
+		t.Warn("%s", n)
+	}
+	return t
+}
+
+var verdictMarks = map[Verdict]Mark{VerdictSame: Plain, VerdictFaster: Good, VerdictSlower: Bad, VerdictUndecided: Dim}
+
+func medianCell(e *Entry) Cell {
+	if e == nil {
+		return None()
+	}
+	return Micros(e.Median.Mid)
+}
+
+// Summary says how a comparison went in a sentence or two.
+func (c *Comparison) Summary() string {
+	counts := map[Verdict]int{}
+	for _, x := range c.Cells {
+		counts[x.Verdict]++
+	}
+	s := fmt.Sprintf("%d cases: %d same, %d faster, %d slower, %d undecided.", len(c.Cells), counts[VerdictSame], counts[VerdictFaster], counts[VerdictSlower], counts[VerdictUndecided])
+	if c.Worst >= 0 {
+		s += fmt.Sprintf(" Geometric mean %.4f (%.4f to %.4f); worst %.3f: %s.", c.Geomean.Mid, c.Geomean.Lo, c.Geomean.Hi,
+			c.Cells[c.Worst].Ratio.Mid, c.Cells[c.Worst].Case.Title())
+	}
+	return s
+}

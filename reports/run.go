@@ -34,6 +34,8 @@ type Run struct {
 	AA        []AA               `json:"aa,omitempty"`
 	Spaces    []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads []Workload         `json:"workloads,omitempty"`
+	Outcomes  []Outcome          `json:"outcomes,omitempty"`
+	Retried   []string           `json:"retried,omitempty"` // keys of quarantined configs given another chance
 	Warnings  []string           `json:"warnings,omitempty"`
 }
 

@@ -70,8 +70,8 @@ func NewHunt(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *ran
 	return h
 }
 
-// errDefault ends a search whose yardstick does not run.
-var errDefault = errors.New("the default config failed: nothing can be compared with it")
+// ErrDefault ends a search whose yardstick does not run.
+var ErrDefault = errors.New("the default config failed: nothing can be compared with it")
 
 // Measure times live points, and the default, for some rounds. New points
 // beyond the budget are left out. See Score for the outcome.
@@ -98,7 +98,7 @@ func (h *Hunt) Measure(ctx context.Context, stage string, live []int, rounds int
 	}
 	h.effect = nil
 	if h.dead[h.Default] {
-		return errDefault
+		return ErrDefault
 	}
 	return nil
 }
@@ -239,6 +239,13 @@ func (h *Hunt) Shuffled() []int {
 	order := h.Rand.Perm(h.Space.Len())
 	order = slices.DeleteFunc(order, h.measured)
 	return order[:min(len(order), h.Left())]
+}
+
+// Revive lets failed points be measured again.
+func (h *Hunt) Revive(points []int) {
+	for _, i := range points {
+		delete(h.dead, i)
+	}
 }
 
 // Evaluations is the number of distinct points tried; Samples of timings.

@@ -246,13 +246,14 @@ func (s *Space) axes(kernel string) []Axis {
 	return nil
 }
 
-// Cost adds up what point i takes.
+// Cost is what point i takes: the halves of a pair run one after the other, so
+// that the larger counts.
 func (s *Space) Cost(i int) Cost {
 	c := s.Config(i)
 	var out Cost
 	for _, a := range s.axes(c.Kernel) {
 		if a.Cost >= 0 {
-			out[a.Cost] += c.Int(a.Name)
+			out[a.Cost] = max(out[a.Cost], c.Int(a.Name))
 		}
 	}
 	return out

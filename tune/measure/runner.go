@@ -36,7 +36,6 @@ type Runner struct {
 	Policy   Policy
 	Log      Log
 	Known    *Known
-	Retry    map[string]bool // keys of configs whose recorded failures are forgotten
 	Profile  *Profile
 	Progress func(stage string, rounds int) // called after each block of rounds; may be nil
 
@@ -45,6 +44,8 @@ type Runner struct {
 	blocks  map[string]int // next block of each stage
 	round   int
 	fold    int
+	clock   string
+	mhz     [][]float64
 	spent   float64 // seconds of all blocks, recorded ones included
 	failed  map[int]*kernels.Failure
 }
@@ -55,11 +56,7 @@ var ErrLost = errors.New("the machine is lost")
 
 // Measure implements tune.Evaluator.
 func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds int) ([]tune.Sample, error) {
-	if r.blocks == nil {
-		r.blocks = map[string]int{}
-	}
-	block := r.blocks[stage]
-	r.blocks[stage]++
+	block := r.nextBlock(stage)
 	lines, wall, err := r.recorded(stage, block, live)
 	if err != nil {
 		return nil, err
@@ -78,6 +75,16 @@ func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds i
 	return samples, nil
 }
 
+// nextBlock numbers the blocks of a stage.
+func (r *Runner) nextBlock(stage string) int {
+	if r.blocks == nil {
+		r.blocks = map[string]int{}
+	}
+	n := r.blocks[stage]
+	r.blocks[stage]++
+	return n
+}
+
 // Spent implements tune.Spender: the wall time of all blocks.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
@@ -92,6 +99,15 @@ func (r *Runner) samples(live []int, lines []reports.Result) []tune.Sample {
 		}
 		if r.fold == 0 {
 			r.fold = lines[i].Fold
+		}
+		if lines[i].Clock != "" {
+			r.clock = lines[i].Clock
+		}
+		if lines[i].MHz != nil {
+			r.mhz = append(r.mhz, lines[i].MHz)
+		}
+		if len(times) > 0 {
+			delete(r.failed, live[i])
 		}
 		if lines[i].Status != kernels.OK {
 			r.fail(live[i], &kernels.Failure{Status: lines[i].Status, Reason: lines[i].Reason})
@@ -112,6 +128,9 @@ func (r *Runner) Failures() map[int]*kernels.Failure { return r.failed }
 
 // Fold is the number of calls in a sample; 0 before the first.
 func (r *Runner) Fold() int { return r.fold }
+
+// Clock is what the seconds mean; "" before the first sample.
+func (r *Runner) Clock() string { return r.clock }
 
 // Config is a point's config; Twin is the default's.
 func (r *Runner) Config(point int) plan.Config {

@@ -34,14 +34,14 @@ func stragglers(r *reports.Result) []string {
 	return out
 }
 
-// Throttled is the warning about clocks over blocks in time order, "" when
-// they held: each rank is compared with itself.
-func Throttled(blocks []reports.Result) string {
+// Throttled is the warning about clocks over all blocks, "" when they held:
+// each rank is compared with itself.
+func (r *Runner) Throttled() string {
 	for rank := 0; ; rank++ {
 		var mhz []float64
-		for i := range blocks {
-			if rank < len(blocks[i].MHz) {
-				mhz = append(mhz, blocks[i].MHz[rank])
+		for _, ranks := range r.mhz {
+			if rank < len(ranks) {
+				mhz = append(mhz, ranks[rank])
 			}
 		}
 		if mhz == nil {

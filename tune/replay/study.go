@@ -109,7 +109,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	if err != nil {
 		return tuned{}, err
 	}
-	pref := tune.Preference{Band: s.Confirm.Band, Default: m.Default, Incumbent: incumbent, Cost: m.Space.Cost}
+	pref := tune.Preference{Band: s.Confirm.Band, Default: m.Default, Incumbent: incumbent, Neighbour: -1, Cost: m.Space.Cost}
 	win, _ := pref.Choose(fs)
 	w, dflt, err := h.Duel(ctx, "duel", fs[win].Point, s.Confirm.MaxRounds/2)
 	if err != nil {

@@ -1,0 +1,41 @@
+package reports
+
+import "github.com/epbench/epbench/tune/plan"
+
+// Outcome is what a sweep concluded of one problem under one routing. Times
+// are seconds of one call by rounds that had no part in the choice.
+type Outcome struct {
+	Problem     plan.Problem `json:"problem"`
+	Routing     string       `json:"routing"`
+	Class       plan.Class   `json:"class"`   // of the routing
+	Verdict     string       `json:"verdict"` // faster, default, incumbent, host-bound, noisy or failed
+	Reason      string       `json:"reason,omitempty"`
+	Config      plan.Config  `json:"config"`  // the choice
+	Default     plan.Config  `json:"default"` // what nobody tuned
+	Clock       string       `json:"clock"`
+	Median      float64      `json:"median"` // of the choice
+	P10         float64      `json:"p10"`
+	P90         float64      `json:"p90"`
+	DefaultTime float64      `json:"default_median"`
+	Rounds      int          `json:"rounds"`
+	Gain        float64      `json:"gain"` // time of default / time of the choice
+	GainLo      float64      `json:"gain_lo"`
+	GainHi      float64      `json:"gain_hi"`
+	AA          float64      `json:"aa"`          // spread of the default against itself
+	Ties        int          `json:"ties"`        // finalists within the band of the fastest
+	Evaluations int          `json:"evaluations"` // distinct configs measured
+	Legal       int          `json:"legal"`       // points of the space
+	Bytes       int64        `json:"bytes"`       // moved by the busiest rank
+	Imbalance   float64      `json:"imbalance"`   // largest load of a rank's experts over the mean
+	Quarantined int          `json:"quarantined"` // configs that failed
+}
+
+// Verdicts of an outcome.
+const (
+	Faster     = "faster"     // the choice beats the default beyond noise and band
+	KeepsBest  = "default"    // nothing beats the default
+	KeepsTable = "incumbent"  // nothing beats what the table says
+	HostBound  = "host-bound" // launch parameters cannot matter here
+	Noisy      = "noisy"      // the A/A spread exceeds the band
+	Failed     = "failed"     // the default does not run
+)

@@ -1,0 +1,66 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+)
+
+// Recheck compares points with the oracle once more, after they were timed,
+// and reports which are still right. Like every block it is in the log.
+func (r *Runner) Recheck(ctx context.Context, stage string, points []int) (right map[int]bool, err error) {
+	block := r.nextBlock(stage)
+	lines, wall, err := r.recorded(stage, block, points)
+	if err == nil && lines == nil {
+		lines, wall, err = r.verifyAll(ctx, stage, block, points)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.spent += wall
+	r.samples(points, lines)
+	right = map[int]bool{}
+	for i, point := range points {
+		right[point] = lines[i].Status == kernels.OK
+	}
+	return right, nil
+}
+
+func (r *Runner) verifyAll(ctx context.Context, stage string, block int, points []int) (lines []reports.Result, wall float64, err error) {
+	start := time.Now()
+	for range attempts {
+		if lines, err = r.verifyBlock(ctx, stage, block, points); err == nil || ctx.Err() != nil {
+			break
+		}
+		r.Close() // its error says no more than err
+	}
+	if ctx.Err() != nil {
+		return nil, 0, ctx.Err()
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	wall = round(time.Since(start).Seconds())
+	return lines, wall, r.Log.Append(lines, wall)
+}
+
+func (r *Runner) verifyBlock(ctx context.Context, stage string, block int, points []int) ([]reports.Result, error) {
+	if err := r.open(ctx); err != nil {
+		return nil, err
+	}
+	lines := make([]reports.Result, len(points))
+	for i, point := range points {
+		lines[i] = r.line(stage, block, point)
+		err := r.prepare(ctx, &lines[i])
+		if err == nil {
+			err = r.verify(ctx, &lines[i])
+		}
+		if err := blame(err, &lines[i]); err != nil {
+			return nil, err
+		}
+	}
+	return lines, nil
+}

@@ -1,0 +1,222 @@
+package sweep
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// cells lists the searches in order: op, format and shape, tokens ascending,
+// routing. Pairs bring their halves along.
+func (pl *planner) cells() ([]*cell, error) {
+	problems := slices.Clone(pl.opts.Problems)
+	for _, p := range pl.opts.Problems {
+		for _, half := range []plan.Op{plan.Dispatch, plan.Combine} {
+			q := p
+			q.Op = half
+			if p.Op == plan.Pair && !slices.Contains(problems, q) {
+				problems = append(problems, q)
+			}
+		}
+	}
+	slices.SortStableFunc(problems, func(a, b plan.Problem) int {
+		if d := slices.Index(plan.Ops(), a.Op) - slices.Index(plan.Ops(), b.Op); d != 0 {
+			return d
+		}
+		if d := slices.Index(plan.Formats(), a.Dispatch) - slices.Index(plan.Formats(), b.Dispatch); d != 0 {
+			return d
+		}
+		return a.Tokens - b.Tokens
+	})
+	var out []*cell
+	for _, p := range slices.Compact(problems) {
+		if _, err := pl.defaultConfig(p); err != nil {
+			return nil, err
+		}
+		for _, d := range pl.opts.Distributions {
+			out = append(out, &cell{problem: p, dist: d, incumb: -1, neighbour: -1, class: classOf(d, p, pl.opts.Seed)})
+		}
+	}
+	return out, nil
+}
+
+// classSelections per expert are enough to tell the classes apart.
+const classSelections = 64
+
+// classOf is the class of a routing, not of the few tokens of one draw: a
+// runtime classifies what it has counted over many steps. Where the routing
+// cannot be drawn longer, as from a trace, the draw itself has to do.
+func classOf(d workloads.Distribution, p plan.Problem, seed uint64) plan.Class {
+	long := p
+	long.Tokens = min(plan.MaxTokens, max(p.Tokens, classSelections*p.Experts/(p.Ranks*p.TopK)+1))
+	long.MaxTokens = long.Tokens
+	w, err := workloads.New(d, long, seed)
+	if err != nil {
+		if w, err = workloads.New(d, p, seed); err != nil {
+			return plan.AnyRouting
+		}
+	}
+	return plan.Classify(counts(w), p.Ranks)
+}
+
+// counts are the selections of each expert over all ranks.
+func counts(w *workloads.Workload) []int64 {
+	out := make([]int64, w.Problem.Experts)
+	for rank := range w.Ranks {
+		for e, n := range w.ExpertCounts(rank) {
+			out[e] += n
+		}
+	}
+	return out
+}
+
+func (c *cell) title() string {
+	return fmt.Sprintf("%s, %s, %d tokens, %s", c.problem.Op, c.problem.Dispatch, c.problem.Tokens, c.dist.Spec())
+}
+
+// draw makes the workload.
+func (c *cell) draw(seed uint64) (err error) {
+	if c.workload, err = workloads.New(c.dist, c.problem, seed); err != nil {
+		return fmt.Errorf("--routing %s: %w", c.dist.Spec(), err)
+	}
+	o := &c.outcome
+	o.Problem, o.Routing, o.Class = c.problem, c.dist.Spec(), c.class
+	o.Bytes = c.workload.BytesOp(c.problem.Op, workloads.Direct)
+	o.Imbalance = c.workload.Stats().MaxMeanRank
+	return nil
+}
+
+// record is what the run says of a workload.
+func (c *cell) record() reports.Workload {
+	w := c.workload
+	return reports.Workload{
+		Problem: c.problem.Key(), Routing: w.Spec, Seed: w.Seed, Class: c.class,
+		BytesOut: w.BytesOp(c.problem.Op, workloads.Direct), BytesWire: w.BytesOp(c.problem.Op, workloads.Dedup),
+		Stats: w.Stats().Map(),
+	}
+}
+
+// spaces is what the run says of a cell's space.
+func (c *cell) spaces() []reports.SpaceInfo {
+	var out []reports.SpaceInfo
+	for _, n := range c.counts {
+		info := reports.SpaceInfo{Kernel: n.Kernel, Problem: c.problem.Key(), Points: n.Points, Legal: n.Legal}
+		for _, r := range n.Rejected {
+			info.Rejected = append(info.Rejected, reports.Rejection(r))
+		}
+		out = append(out, info)
+	}
+	return out
+}
+
+// populate makes the space of a cell with its required candidates: the
+// default, the analytic choice, what the table and the space file say, and the
+// winners next to it.
+func (s *sweeper) populate(c *cell) error {
+	grids, err := s.gridsOf(c)
+	if err != nil {
+		return err
+	}
+	if c.space, c.counts, err = tune.NewSpace(grids...); err != nil {
+		return err
+	}
+	dflt, err := s.planner.defaultConfig(c.problem)
+	if err != nil {
+		return err
+	}
+	c.dflt, c.roles = c.space.Add(dflt), map[int]reports.Role{}
+	if a, ok := s.planner.analytic(c.problem); ok {
+		s.require(c, a, reports.Analytic)
+	}
+	for _, k := range kernels.Of(s.planner.kernels, c.problem.Op) {
+		for _, cfg := range s.opts.Space.Candidates(k.Name) {
+			s.require(c, cfg, reports.Candidate)
+		}
+	}
+	for _, cfg := range s.neighbours(c) {
+		c.neighbour = s.require(c, cfg, reports.Candidate)
+	}
+	if cfg, ok := s.shipped(c); ok {
+		c.incumb = s.require(c, cfg, reports.Incumbent)
+	}
+	c.outcome.Legal = c.space.Len()
+	return nil
+}
+
+// gridsOf are the grids of a cell; those of a pair come from the winners of
+// its halves.
+func (s *sweeper) gridsOf(c *cell) ([]tune.Grid, error) {
+	if c.problem.Op != plan.Pair {
+		return s.planner.grids(c.problem)
+	}
+	d, k := s.beside(c, plan.Dispatch).best(pairBest), s.beside(c, plan.Combine).best(pairBest)
+	return s.planner.pairGrids(c.problem, d, k)
+}
+
+// pairBest is how many finalists of each half make the pairs.
+const pairBest = 5
+
+// best lists the configs of the first finalists, the choice among them.
+func (c *cell) best(n int) []plan.Config {
+	out := []plan.Config{c.outcome.Default}
+	if c.outcome.Config.Kernel != "" {
+		out = append(out, c.outcome.Config)
+	}
+	for _, f := range c.finals[:min(n, len(c.finals))] {
+		out = append(out, c.space.Config(f.Point))
+	}
+	return out
+}
+
+// require adds a legal config to what must be measured and returns its point,
+// -1 if it cannot run here.
+func (s *sweeper) require(c *cell, cfg plan.Config, role reports.Role) int {
+	k, err := kernels.Find(s.planner.kernels, c.problem.Op, cfg.Kernel)
+	if err != nil || k.Check(s.planner.machine, c.problem, cfg) != nil || s.planner.smallEnough(k)(cfg) != "" {
+		return -1
+	}
+	i := c.space.Add(cfg)
+	if i != c.dflt && !slices.Contains(c.required, i) {
+		c.required = append(c.required, i)
+	}
+	if i != c.dflt && role != reports.Candidate {
+		c.roles[i] = role
+	}
+	return i
+}
+
+// neighbours are the winners of the next smaller token count under the same
+// routing, last, and of the same problem under the routings before.
+func (s *sweeper) neighbours(c *cell) []plan.Config {
+	var here, below []plan.Config
+	var least *cell
+	for _, o := range s.cells[:s.done] {
+		p := o.problem
+		p.Tokens, p.MaxTokens = c.problem.Tokens, c.problem.MaxTokens
+		switch {
+		case o.outcome.Config.Kernel == "":
+		case o.problem == c.problem:
+			here = append(here, o.outcome.Config)
+		case p == c.problem && o.dist.Spec() == c.dist.Spec() && (least == nil || o.problem.Tokens > least.problem.Tokens):
+			least = o
+		}
+	}
+	if least != nil {
+		below = append(below, least.outcome.Config)
+	}
+	return append(here, below...)
+}
+
+// shipped is what the incumbent table says of a cell.
+func (s *sweeper) shipped(c *cell) (plan.Config, bool) {
+	if s.opts.Incumbent == nil {
+		return plan.Config{}, false
+	}
+	a := s.opts.Incumbent.Lookup(plan.KeyOf(c.problem, c.class), c.problem.Tokens)
+	return a.Config, !a.Config.IsDefault()
+}

@@ -1,0 +1,141 @@
+package sweep
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// crossAll measures the winners of all routings of a problem under each of
+// them, so that regret is measured and not guessed.
+func (s *sweeper) crossAll(ctx context.Context) ([]reports.Regret, error) {
+	var out []reports.Regret
+	for _, group := range s.groups() {
+		group = slices.DeleteFunc(group, func(c *cell) bool { return c.outcome.Verdict == reports.Failed })
+		if len(group) < 2 {
+			continue
+		}
+		shipped := winners(group)
+		for _, c := range group {
+			if err := s.cross(ctx, c, shipped); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, s.regret(group))
+	}
+	return out, nil
+}
+
+// winners are the configs chosen in a group, the default first, each once.
+func winners(group []*cell) []plan.Config {
+	out := []plan.Config{group[0].outcome.Default}
+	for _, c := range group {
+		if !slices.ContainsFunc(out, func(o plan.Config) bool { return o.Key() == c.outcome.Config.Key() }) {
+			out = append(out, c.outcome.Config)
+		}
+	}
+	return out
+}
+
+// cross measures in a cell what of configs it has not measured.
+func (s *sweeper) cross(ctx context.Context, c *cell, configs []plan.Config) error {
+	var live []int
+	missing := false
+	for _, cfg := range configs {
+		_, ok := c.effects[cfg.Key()]
+		missing = missing || !ok
+		live = append(live, c.space.Add(cfg))
+	}
+	if !missing {
+		return nil
+	}
+	before := c.runner.Spent()
+	fs, err := c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
+	s.before += c.runner.Spent() - before
+	if closed := c.runner.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	for key, e := range known(fs, c) {
+		c.effects[key] = e
+	}
+	return nil
+}
+
+// loss is what a config loses in a cell against the best measured there, as a
+// ratio minus one; +Inf when it failed or was not measured.
+func (c *cell) loss(cfg plan.Config) float64 {
+	least := math.Inf(1)
+	for _, e := range c.effects {
+		least = min(least, e.log)
+	}
+	e, ok := c.effects[cfg.Key()]
+	if !ok {
+		return math.Inf(1)
+	}
+	return math.Expm1(e.log - least)
+}
+
+// regret is the matrix of a group: each routing's choice under each routing.
+func (s *sweeper) regret(group []*cell) reports.Regret {
+	r := reports.Regret{Problem: group[0].problem, Minimax: len(group)}
+	add := func(label string, cfg plan.Config) {
+		var row []float64
+		for _, c := range group {
+			row = append(row, c.loss(cfg))
+		}
+		r.Shipped, r.Keys, r.Loss = append(r.Shipped, label), append(r.Keys, cfg.Key()), append(r.Loss, row)
+	}
+	for _, c := range group {
+		r.Routings = append(r.Routings, c.dist.Spec())
+		add(c.dist.Spec(), c.outcome.Config)
+	}
+	cfg, _ := s.minimax(group, plan.Config{})
+	add(string(plan.AnyRouting), cfg)
+	return r
+}
+
+// minimax is the config with the least worst loss over the cells of a group,
+// and that loss. Within the band the default stays, then the neighbour's
+// choice, then what takes fewer SMs.
+func (s *sweeper) minimax(group []*cell, neighbour plan.Config) (best plan.Config, loss float64) {
+	configs := winners(group)
+	worst := make([]float64, len(configs))
+	for i, cfg := range configs {
+		for _, c := range group {
+			worst[i] = max(worst[i], c.loss(cfg))
+		}
+	}
+	least := slices.Min(worst)
+	order := func(cfg plan.Config) []int {
+		i, _ := group[0].space.Index(cfg)
+		cost := group[0].space.Cost(i)
+		return append([]int{rankOf(cfg, group[0].outcome.Default, neighbour)}, cost[:]...)
+	}
+	at := -1
+	for i, cfg := range configs {
+		tied := 1+worst[i] <= (1+least)*(1+s.policy.Band)
+		if tied && (at < 0 || slices.Compare(order(cfg), order(configs[at])) < 0) {
+			at = i
+		}
+	}
+	if at < 0 { // every config failed somewhere
+		return configs[0], math.Inf(1)
+	}
+	return configs[at], worst[at]
+}
+
+func rankOf(cfg, dflt, neighbour plan.Config) int {
+	switch cfg.Key() {
+	case dflt.Key():
+		return 0
+	case neighbour.Key():
+		return 1
+	}
+	return 2
+}

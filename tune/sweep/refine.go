@@ -1,0 +1,115 @@
+package sweep
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune"
+	"github.com/epbench/epbench/tune/measure"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// bound puts the end between two stretches whose configs differ: at the
+// geometric midpoint of the token counts on either side, after one more token
+// count between them was measured where time allows.
+func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
+	a, b := low.hi, high.lo
+	if mid := between(a, b); a < mid && mid < b {
+		left := &low.picks[len(low.picks)-1]
+		side, measured, err := s.sideAt(ctx, mid, *left, high.picks[0])
+		if err != nil {
+			return err
+		}
+		if measured && side == 0 {
+			left.evidence.Tokens = append(left.evidence.Tokens, mid)
+			a = mid
+		} else if measured {
+			high.picks[0].evidence.Tokens = append(high.picks[0].evidence.Tokens, mid)
+			b = mid
+		}
+	}
+	low.hi = max(a, min(between(a, b), b-1))
+	high.lo = low.hi + 1
+	return nil
+}
+
+// sideAt measures two picks at a token count between theirs, under every
+// routing of the first, and says which of them loses less there; a tie goes to
+// the one that keeps the default, else to the lower.
+func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side int, measured bool, err error) {
+	if s.opts.Time > 0 && s.before > s.opts.Time {
+		return 0, false, nil
+	}
+	var worst [2]float64
+	for _, near := range low.cells {
+		c, err := s.refined(ctx, near, tokens, low.config, high.config)
+		if err != nil {
+			return 0, false, err
+		}
+		worst[0], worst[1] = max(worst[0], c.loss(low.config)), max(worst[1], c.loss(high.config))
+	}
+	if math.IsInf(worst[0], 1) && math.IsInf(worst[1], 1) {
+		return 0, false, nil
+	}
+	difference := math.Log1p(worst[0]) - math.Log1p(worst[1])
+	if math.Abs(difference) <= math.Log1p(s.policy.Band) && !math.IsInf(difference, 0) {
+		if high.dflt {
+			return 1, true, nil
+		}
+		return 0, true, nil
+	}
+	if difference > 0 {
+		return 1, true, nil
+	}
+	return 0, true, nil
+}
+
+// refined measures two configs and the default at a token count nobody asked
+// for. A cell is refined once; further configs are crossed into it.
+func (s *sweeper) refined(ctx context.Context, near *cell, tokens int, configs ...plan.Config) (*cell, error) {
+	p := near.problem
+	if p.MaxTokens == max(p.Tokens, 1) {
+		p.MaxTokens = max(tokens, 1)
+	}
+	p.Tokens = tokens
+	key := p.Key() + " " + near.dist.Spec()
+	c := s.between[key]
+	if c == nil {
+		c = &cell{problem: p, dist: near.dist, class: near.class, aa: near.aa, incumb: -1, neighbour: -1}
+		if err := s.startRefined(c); err != nil {
+			return nil, err
+		}
+		s.between[key] = c
+	}
+	return c, s.cross(ctx, c, append([]plan.Config{c.space.Config(c.dflt)}, configs...))
+}
+
+func (s *sweeper) startRefined(c *cell) (err error) {
+	if err := c.draw(s.opts.Seed); err != nil {
+		return err
+	}
+	grids, err := s.planner.refinedGrids(c.problem)
+	if err != nil {
+		return err
+	}
+	if c.space, _, err = tune.NewSpace(grids...); err != nil {
+		return err
+	}
+	dflt, err := s.planner.defaultConfig(c.problem)
+	if err != nil {
+		return err
+	}
+	c.dflt = c.space.Add(dflt)
+	c.runner = &measure.Runner{
+		Backend: s.backend, Workload: c.workload, Space: c.space, Default: c.dflt,
+		Policy: s.policy, Log: s.dir, Known: s.known, Profile: &s.profile,
+		Progress: func(string, int) { s.report(c, refineStage, nil) },
+	}
+	c.hunt = tune.NewHunt(c.space, c.runner, tune.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
+	c.effects = map[string]effect{}
+	s.run.Workloads = append(s.run.Workloads, c.record())
+	c.outcome.Verdict = reports.KeepsBest
+	return nil
+}

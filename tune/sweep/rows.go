@@ -1,0 +1,171 @@
+package sweep
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// pick is the choice for one token count and class.
+type pick struct {
+	tokens   int
+	cells    []*cell
+	config   plan.Config
+	dflt     bool
+	evidence plan.Evidence
+}
+
+// run of adjacent token counts that share a config.
+type stretch struct {
+	picks  []pick
+	lo, hi int
+}
+
+// rows makes the rows of all families: cells that differ in tokens and routing
+// alone.
+func (s *sweeper) rows(ctx context.Context) ([]plan.Row, error) {
+	var out []plan.Row
+	for _, family := range s.families() {
+		for _, class := range plan.Classes() {
+			rows, err := s.classRows(ctx, family, class)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, rows...)
+		}
+	}
+	return out, nil
+}
+
+// families lists the cells by shape, then by token count.
+func (s *sweeper) families() [][][]*cell {
+	var out [][][]*cell
+	shape := func(p plan.Problem) plan.Problem {
+		p.Tokens, p.MaxTokens = 0, 0
+		return p
+	}
+	for _, g := range s.groups() {
+		i := slices.IndexFunc(out, func(f [][]*cell) bool { return shape(f[0][0].problem) == shape(g[0].problem) })
+		if i < 0 {
+			out = append(out, nil)
+			i = len(out) - 1
+		}
+		out[i] = append(out[i], g)
+	}
+	return out
+}
+
+// classRows makes the rows of one class: a pick per token count, equal
+// neighbours merged, ends at the crossovers.
+func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class plan.Class) ([]plan.Row, error) {
+	var runs []stretch
+	connected := false
+	for _, group := range family {
+		usable := slices.DeleteFunc(slices.Clone(group), func(c *cell) bool {
+			return c.outcome.Verdict == reports.Failed || c.outcome.Verdict == reports.Noisy || class != plan.AnyRouting && c.class != class
+		})
+		if len(usable) == 0 {
+			connected = false
+			continue
+		}
+		var before plan.Config
+		if connected {
+			before = runs[len(runs)-1].picks[0].config
+		}
+		p := s.pick(usable, before)
+		if connected && p.config.Key() == before.Key() {
+			last := &runs[len(runs)-1]
+			last.picks, last.hi = append(last.picks, p), p.tokens
+		} else {
+			runs = append(runs, stretch{[]pick{p}, p.tokens, p.tokens})
+			if connected {
+				if err := s.bound(ctx, &runs[len(runs)-2], &runs[len(runs)-1]); err != nil {
+					return nil, err
+				}
+			}
+		}
+		connected = true
+	}
+	var out []plan.Row
+	for _, r := range runs {
+		out = append(out, r.row(class))
+	}
+	return out, nil
+}
+
+// pick chooses for the cells of one token count.
+func (s *sweeper) pick(cells []*cell, before plan.Config) pick {
+	cfg, worst := s.minimax(cells, before)
+	if len(cells) == 1 {
+		cfg, worst = cells[0].outcome.Config, 0
+	}
+	p := pick{tokens: cells[0].problem.Tokens, cells: cells, config: cfg, dflt: cfg.Key() == cells[0].outcome.Default.Key()}
+	for i, c := range cells {
+		e := c.evidence(cfg)
+		if i == 0 || e.Gain < p.evidence.Gain {
+			p.evidence = e
+		}
+	}
+	p.evidence.Regret = worst
+	p.evidence.Routings, p.evidence.Complete = nil, true
+	for _, c := range cells {
+		p.evidence.Routings = append(p.evidence.Routings, c.dist.Spec())
+		p.evidence.Complete = p.evidence.Complete && c.outcome.Evaluations >= c.outcome.Legal
+	}
+	p.evidence.Tokens = []int{p.tokens}
+	return p
+}
+
+// evidence is what a cell says of a config.
+func (c *cell) evidence(cfg plan.Config) plan.Evidence {
+	o := c.outcome
+	e := plan.Evidence{
+		Clock: o.Clock, Median: o.Median, P10: o.P10, P90: o.P90, Rounds: o.Rounds, Gain: o.Gain, GainLo: o.GainLo, GainHi: o.GainHi,
+		Candidates: o.Evaluations, Ties: o.Ties, Date: time.Now(),
+	}
+	if cfg.Key() == o.Config.Key() {
+		return e
+	}
+	if x, ok := c.effects[cfg.Key()]; ok {
+		g := x.f.Gain(x.base, c.runner.Seed("gain"))
+		e.Median, e.P10, e.P90, e.Rounds = x.f.Median, x.f.P10, x.f.P90, x.f.Rounds
+		e.Gain, e.GainLo, e.GainHi = g.Mid, g.Lo, g.Hi
+	}
+	return e
+}
+
+// row is a stretch as a row: the evidence of the token count that gains least.
+func (r stretch) row(class plan.Class) plan.Row {
+	least := r.picks[0]
+	for _, p := range r.picks[1:] {
+		if p.evidence.Gain < least.evidence.Gain {
+			least = p
+		}
+	}
+	e := least.evidence
+	e.Tokens, e.Routings = nil, nil
+	for _, p := range r.picks {
+		e.Tokens = append(e.Tokens, p.evidence.Tokens...)
+		e.Regret = max(e.Regret, p.evidence.Regret)
+		e.Complete = e.Complete && p.evidence.Complete
+		for _, spec := range p.evidence.Routings {
+			if !slices.Contains(e.Routings, spec) {
+				e.Routings = append(e.Routings, spec)
+			}
+		}
+	}
+	slices.Sort(e.Tokens)
+	e.Tokens = slices.Compact(e.Tokens)
+	row := plan.Row{Key: plan.KeyOf(least.cells[0].problem, class), Lo: r.lo, Hi: r.hi, Config: least.config, Default: least.dflt, Evidence: e}
+	if row.Default {
+		row.Config = plan.Config{}
+	}
+	return row
+}
+
+// between is the geometric midpoint of two token counts, rounded down.
+func between(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }

@@ -1,0 +1,224 @@
+package sweep
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/spacefile"
+)
+
+// planner makes the spaces of a sweep.
+type planner struct {
+	machine plan.Machine
+	kernels []kernels.Kernel
+	opts    *Options
+}
+
+// grids are those of one op and problem: a grid a kernel.
+func (pl *planner) grids(p plan.Problem) ([]tune.Grid, error) {
+	var out []tune.Grid
+	for _, k := range kernels.Of(pl.kernels, p.Op) {
+		if len(pl.opts.Kernels) > 0 && !slices.Contains(pl.opts.Kernels, k.Name) {
+			continue
+		}
+		g, err := pl.grid(k, p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, g)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("--kernel: no %s kernel is called %s; known: %s", p.Op,
+			strings.Join(pl.opts.Kernels, " or "), strings.Join(names(kernels.Of(pl.kernels, p.Op)), ", "))
+	}
+	return out, nil
+}
+
+func names(ks []kernels.Kernel) []string {
+	var out []string
+	for _, k := range ks {
+		out = append(out, k.Name)
+	}
+	return out
+}
+
+func (pl *planner) grid(k kernels.Kernel, p plan.Problem) (tune.Grid, error) {
+	g := tune.Grid{Kernel: k.Name}
+	dflt := k.DefaultConfig(pl.machine, p)
+	for _, q := range k.Params {
+		values := q.Values
+		if v := pl.opts.Space.Values(k.Name, q.Name); v != nil {
+			values = v
+		}
+		if v, ok := pl.opts.Params[q.Name]; ok {
+			values = v
+		}
+		if q.Class == kernels.Result && !pl.opts.ResultClass {
+			values = []plan.Value{dflt.Values[q.Name]}
+		}
+		g.Axes = append(g.Axes, tune.Axis{Name: q.Name, Values: values, Cost: costKind(q.Cost)})
+	}
+	rules, err := pl.opts.Space.Rules(k.Name, g.Axes, spacefile.FactsOf(pl.machine, p))
+	if err != nil {
+		return g, err
+	}
+	g.Rules = append([]tune.Rule{pl.legal(k, p), pl.smallEnough(k)}, rules...)
+	return g, nil
+}
+
+// costKind maps the kernels' costs to the tuner's.
+func costKind(c kernels.Cost) int {
+	switch c {
+	case kernels.SMCost:
+		return tune.SMs
+	case kernels.ThreadCost:
+		return tune.Threads
+	case kernels.BufferCost:
+		return tune.Bytes
+	}
+	return -1
+}
+
+// legal is the kernel's own check, counted by the parameter it names.
+func (pl *planner) legal(k kernels.Kernel, p plan.Problem) tune.Rule {
+	return func(c plan.Config) string {
+		if err := k.Check(pl.machine, p, c); err != nil {
+			return "kernel: " + subject(err.Error())
+		}
+		return ""
+	}
+}
+
+// subject is what an error message is about: its words before a colon.
+func subject(msg string) string {
+	var out []string
+	for part := range strings.SplitSeq(msg, ": ") {
+		if strings.ContainsAny(part, " \t") {
+			break
+		}
+		out = append(out, part)
+	}
+	if len(out) == 0 {
+		return "other"
+	}
+	return strings.Join(out, ".")
+}
+
+func (pl *planner) smallEnough(k kernels.Kernel) tune.Rule {
+	return func(c plan.Config) string {
+		if pl.opts.MaxSMs > 0 && sms(k, c) > pl.opts.MaxSMs {
+			return "--max-sms"
+		}
+		return ""
+	}
+}
+
+// sms is what a config takes of the machine.
+func sms(k kernels.Kernel, c plan.Config) int {
+	n := 0
+	for _, q := range k.Params {
+		if q.Cost == kernels.SMCost {
+			n = max(n, c.Int(q.Name))
+		}
+	}
+	return n
+}
+
+// refinedGrids lend a refined cell the axes that costs are counted on; its
+// points are added one by one.
+func (pl *planner) refinedGrids(p plan.Problem) ([]tune.Grid, error) {
+	if p.Op == plan.Pair {
+		return nil, nil
+	}
+	return pl.grids(p)
+}
+
+// pairGrids are the products of dispatch configs with combine configs, a grid
+// for each pair of kernels.
+func (pl *planner) pairGrids(p plan.Problem, dispatch, combine []plan.Config) ([]tune.Grid, error) {
+	byKernel := map[string][]plan.Config{}
+	for _, d := range dispatch {
+		for _, c := range combine {
+			j := plan.Join(d, c)
+			k, err := kernels.Find(pl.kernels, plan.Pair, j.Kernel)
+			if err != nil {
+				return nil, err
+			}
+			if k.Check(pl.machine, p, j) == nil {
+				byKernel[j.Kernel] = append(byKernel[j.Kernel], j)
+			}
+		}
+	}
+	var out []tune.Grid
+	for _, k := range kernels.Of(pl.kernels, plan.Pair) {
+		if len(byKernel[k.Name]) == 0 {
+			continue
+		}
+		g, err := tune.Listed(byKernel[k.Name], costOf(k))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+func costOf(k kernels.Kernel) func(string) int {
+	return func(name string) int {
+		for _, q := range k.Params {
+			if q.Name == name {
+				return costKind(q.Cost)
+			}
+		}
+		return -1
+	}
+}
+
+// defaultConfig is the library default of an op: that of its first kernel.
+func (pl *planner) defaultConfig(p plan.Problem) (plan.Config, error) {
+	ks := kernels.Of(pl.kernels, p.Op)
+	if len(ks) == 0 {
+		return plan.Config{}, fmt.Errorf("--op: this backend has no %s kernel", p.Op)
+	}
+	c := ks[0].DefaultConfig(pl.machine, p)
+	if err := ks[0].Check(pl.machine, p, c); err != nil {
+		return c, fmt.Errorf("the default of %s cannot run here: %w", ks[0].Name, err)
+	}
+	return c, nil
+}
+
+// analytic is what a model without measurements would take: as many SMs as
+// give every message a warp of its own, the other parameters at their
+// defaults. ok is false where no parameter takes SMs.
+func (pl *planner) analytic(p plan.Problem) (c plan.Config, ok bool) {
+	if p.Op == plan.Pair {
+		return c, false
+	}
+	k := kernels.Of(pl.kernels, p.Op)[0]
+	c = k.DefaultConfig(pl.machine, p)
+	warps := 1
+	for _, q := range k.Params {
+		if q.Cost == kernels.ThreadCost {
+			warps = max(1, c.Int(q.Name)/32)
+		}
+	}
+	want := (p.Tokens*p.TopK + warps - 1) / warps
+	for _, q := range k.Params {
+		if q.Cost != kernels.SMCost {
+			continue
+		}
+		best := -1
+		for _, v := range q.Values {
+			n, _ := v.Int()
+			if best < 0 || n > best && best < want || n < best && n >= want {
+				best = n
+			}
+		}
+		c, ok = c.With(q.Name, plan.Value(fmt.Sprint(best))), true
+	}
+	return c, ok && k.Check(pl.machine, p, c) == nil
+}

@@ -1,0 +1,183 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune"
+	"github.com/epbench/epbench/tune/measure"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// sweeper is a sweep in progress.
+type sweeper struct {
+	opts     *Options
+	backend  kernels.Backend
+	planner  planner
+	policy   measure.Policy
+	strategy tune.Strategy
+	dir      *reports.Dir
+	run      *reports.Run
+	known    *measure.Known
+	profile  measure.Profile
+	cells    []*cell
+	done     int
+	before   time.Duration    // spent by finished searches
+	between  map[string]*cell // refined token counts, by problem and routing
+}
+
+// Outcome is a finished sweep.
+type Outcome struct {
+	Run     *reports.Run
+	Table   *plan.Table // nil when nothing may be written
+	NoTable string      // why there is none
+	Regrets []reports.Regret
+	Profile measure.Profile
+	Wall    time.Duration
+}
+
+// Run sweeps into dir, which was created or reopened with run; results are
+// those already in its log. Cancelling ctx ends it with ctx's error and
+// everything measured on disk.
+func Run(ctx context.Context, b kernels.Backend, opts *Options, dir *reports.Dir, run *reports.Run, results []reports.Result) (*Outcome, error) {
+	start := time.Now()
+	s, err := newSweeper(b, opts, dir, run, results)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.searchAll(ctx); err != nil {
+		return nil, err
+	}
+	out := &Outcome{Run: run}
+	if out.Regrets, err = s.crossAll(ctx); err != nil {
+		return nil, err
+	}
+	if out.Table, out.NoTable, err = s.table(ctx); err != nil {
+		return nil, err
+	}
+	s.warn()
+	run.Finished = time.Now().UTC()
+	out.Profile, out.Wall = s.profile, time.Since(start)
+	return out, dir.WriteRun(run)
+}
+
+func newSweeper(b kernels.Backend, opts *Options, dir *reports.Dir, run *reports.Run, results []reports.Result) (*sweeper, error) {
+	strategy, err := tune.ParseStrategy(opts.Strategy)
+	if err != nil {
+		return nil, err
+	}
+	s := &sweeper{opts: opts, backend: b, policy: measure.PolicyFor(b.Machine()), strategy: strategy, dir: dir, run: run, between: map[string]*cell{}}
+	s.planner = planner{b.Machine(), b.Kernels(), opts}
+	if s.known, err = measure.NewKnown(results); err != nil {
+		return nil, err
+	}
+	run.AA, run.Spaces, run.Workloads, run.Outcomes, run.Warnings = nil, nil, nil, nil, nil
+	s.cells, err = s.planner.cells()
+	return s, err
+}
+
+// searchAll runs the searches in order: dispatch and combine before the pairs
+// made of their winners, small token counts first, since each search is told
+// what won before it.
+func (s *sweeper) searchAll(ctx context.Context) error {
+	for _, c := range s.cells {
+		if err := s.start(c); err != nil {
+			return err
+		}
+		s.report(c, "", nil)
+		err := s.search(ctx, c)
+		if err := s.finish(c, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start makes the workload, the space and the runner of a cell.
+func (s *sweeper) start(c *cell) error {
+	if err := c.draw(s.opts.Seed); err != nil {
+		return err
+	}
+	if err := s.populate(c); err != nil {
+		return err
+	}
+	c.runner = &measure.Runner{
+		Backend: s.backend, Workload: c.workload, Space: c.space, Default: c.dflt, Roles: c.roles,
+		Policy: s.policy, Log: s.dir, Known: s.known, Profile: &s.profile,
+		Progress: func(stage string, _ int) { s.report(c, stage, nil) },
+	}
+	s.run.Workloads = append(s.run.Workloads, c.record())
+	s.run.Spaces = append(s.run.Spaces, c.spaces()...)
+	return nil
+}
+
+// finish files the outcome of a search that ended with err.
+func (s *sweeper) finish(c *cell, err error) error {
+	s.before += c.runner.Spent()
+	if closed := c.runner.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	s.done++
+	s.run.Outcomes = append(s.run.Outcomes, c.outcome)
+	s.report(c, "", &c.outcome)
+	return s.dir.WriteRun(s.run)
+}
+
+func (s *sweeper) report(c *cell, stage string, o *reports.Outcome) {
+	if s.opts.Progress != nil {
+		s.opts.Progress(Event{s.done, len(s.cells), c.title(), stage, o})
+	}
+}
+
+// spent is the recorded time of all finished searches.
+func (s *sweeper) spent() time.Duration { return s.before }
+
+func (s *sweeper) cellsLeft() int { return len(s.cells) - s.done }
+
+// outcome finds the finished search of an op beside c, nil if there is none.
+func (s *sweeper) beside(c *cell, op plan.Op) *cell {
+	p := c.problem
+	p.Op = op
+	for _, o := range s.cells {
+		if o.problem == p && o.dist.Spec() == c.dist.Spec() {
+			return o
+		}
+	}
+	return nil
+}
+
+// groups are the cells that differ in routing alone.
+func (s *sweeper) groups() [][]*cell {
+	var out [][]*cell
+	for _, c := range s.cells {
+		i := slices.IndexFunc(out, func(g []*cell) bool { return g[0].problem == c.problem })
+		if i < 0 {
+			out = append(out, nil)
+			i = len(out) - 1
+		}
+		out[i] = append(out[i], c)
+	}
+	return out
+}
+
+// warn gathers what a reader of the run should know.
+func (s *sweeper) warn() {
+	for _, c := range s.cells {
+		if o := c.outcome; o.Reason != "" {
+			s.run.Warnings = append(s.run.Warnings, fmt.Sprintf("%s: %s", c.title(), o.Reason))
+		}
+		for _, w := range c.chosen.Warnings {
+			s.run.Warnings = append(s.run.Warnings, fmt.Sprintf("%s: %s", c.title(), w))
+		}
+		if w := c.runner.Throttled(); w != "" {
+			s.run.Warnings = append(s.run.Warnings, fmt.Sprintf("%s: %s", c.title(), w))
+		}
+	}
+}

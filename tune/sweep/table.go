@@ -1,0 +1,77 @@
+package sweep
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// noisyShare of the searches above which a machine is too noisy for a table.
+const noisyShare = 0.25
+
+// table makes the tuned table, or says why there is none.
+func (s *sweeper) table(ctx context.Context) (*plan.Table, string, error) {
+	noisy, failed, spread := 0, 0, 0.0
+	for _, c := range s.cells {
+		switch c.outcome.Verdict {
+		case reports.Noisy:
+			noisy++
+		case reports.Failed:
+			failed++
+		default:
+			spread = max(spread, c.aa.Spread)
+		}
+	}
+	switch {
+	case float64(noisy) > noisyShare*float64(len(s.cells)):
+		return nil, fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the tie band of %.0f %%; "+
+			"quiet the machine, or give each search more time with --budget", noisy, len(s.cells), 100*s.policy.Band), nil
+	case noisy+failed == len(s.cells):
+		return nil, "no table: no default runs here", nil
+	}
+	rows, err := s.rows(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	log, err := s.logHash()
+	if err != nil {
+		return nil, "", err
+	}
+	return &plan.Table{
+		Schema: plan.Schema,
+		Header: plan.Header{
+			Tool: s.opts.Tool, Created: time.Now(), ABI: s.run.ABI, Space: s.run.Space, Machine: s.run.Machine,
+			Policy: s.run.Policy, AA: spread, TrialLog: log, Relax: []string{"routing"},
+		},
+		Rows: rows,
+	}, "", nil
+}
+
+// logHash is the SHA-256 of the trial log.
+func (s *sweeper) logHash() (string, error) {
+	f, err := os.Open(filepath.Join(s.dir.Path(), reports.TrialsFile))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// ABI is a backend's kernel hash, empty where it has none.
+func ABI(b kernels.Backend) string {
+	if v, ok := b.(kernels.Versioned); ok {
+		return v.ABI()
+	}
+	return ""
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu"
+	"github.com/epbench/epbench/kernels/cuda"
 )
 
 // A backendEntry is one value of --backend.
@@ -20,6 +21,9 @@ type backendEntry struct {
 	// missing says what keeps the backend from working here, "" if nothing,
 	// and how to get it.
 	missing func() string
+	// known lists the kernels without opening the backend, for judging a
+	// table on a host that cannot run it.
+	known func() []kernels.Kernel
 	// onRequest entries need an argument and are no part of the automatic
 	// choice.
 	onRequest bool
@@ -32,12 +36,14 @@ var backendTable = []backendEntry{
 		doc:     "our CUDA kernels, in the worker epbench-cuda; cuda:loopback runs several ranks on one GPU",
 		open:    openCUDA,
 		missing: missingCUDA,
+		known:   cuda.Kernels,
 	},
 	{
 		name:    "cpu",
 		doc:     "goroutine ranks in this process; always there",
 		open:    func(context.Context, string) (kernels.Backend, error) { return cpu.Open() },
 		missing: nothing,
+		known:   cpu.Kernels,
 	},
 	{
 		name:      "exec",
@@ -49,6 +55,17 @@ var backendTable = []backendEntry{
 }
 
 func nothing() string { return "" }
+
+// knownKernels lists the kernels of a backend by the name its machines carry,
+// nil when they are not known here, as those of a foreign worker.
+func knownKernels(backend string) []kernels.Kernel {
+	for _, e := range backendTable {
+		if e.name == backend && e.known != nil {
+			return e.known()
+		}
+	}
+	return nil
+}
 
 // addBackendFlag registers --backend.
 func addBackendFlag(cmd *cobra.Command, spec *string) {

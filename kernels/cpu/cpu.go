@@ -66,7 +66,10 @@ func Open(options ...Option) (kernels.Backend, error) {
 func (b *Backend) Machine() plan.Machine { return b.machine }
 
 // Kernels lists dispatch and combine.
-func (b *Backend) Kernels() []kernels.Kernel { return declare() }
+func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }
+
+// Kernels lists what the backend has, for planning without opening it.
+func Kernels() []kernels.Kernel { return declare() }
 
 // Close has nothing to give back.
 func (b *Backend) Close() error { return nil }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-var emulTools = sync.OnceValues(func() (*emul.Tools, error) { return emul.New() })
+var emulTools = sync.OnceValues(func() (*emul.Tools, error) { return emul.New(strings.Fields(os.Getenv("EPBENCH_EMUL_FLAGS"))...) })
 
 // emulated is a workload laid out for any family of one state, its kernels
 // running on the CPU. A file holds the memory of all ranks between jobs.
@@ -117,7 +118,7 @@ func (e *emulated) fieldParts() map[string]string {
 	return map[string]string{"x": partX, "topk_ids": partIDs, "weights": partWeights, "input_scales": partInputScale,
 		"bias": partBias, "out": partOut, "out_scales": partScales, "row_offsets": partRowOffsets, "expert_ids": partExpertIDs,
 		"src_info": partSrcInfo, "scale_offsets": partScaleOffsets, "y": partY, "combined": partCombined,
-		"counters": e.state.state + ".counters", "fault": "fault"}
+		"counters": e.state.state + ".counters", "round_base": e.state.state + ".rounds", "fault": "fault"}
 }
 
 // arguments set every field of every rank's EpArgs.

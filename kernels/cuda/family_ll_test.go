@@ -2,50 +2,10 @@ package cuda
 
 import (
 	"encoding/binary"
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/tune/plan"
 )
-
-func pairProblem(f plan.Format, ranks, hidden, experts, topK, maxTokens int) plan.Problem {
-	return plan.Problem{Op: plan.Pair, Mode: plan.Graph, Ranks: ranks, Nodes: 1, Hidden: hidden, Experts: experts, TopK: topK,
-		Tokens: maxTokens, MaxTokens: maxTokens, Dispatch: f, Combine: plan.BF16}
-}
-
-// parsed reads kernel:name=value,... on top of a family's default.
-func parsed(t *testing.T, f family, p plan.Problem, spec string) plan.Config {
-	t.Helper()
-	c := f.kernel.DefaultConfig(emulMachine(), p)
-	over, err := plan.ParseConfig(f.kernel.Name + ":" + spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, v := range over.Values {
-		c = c.With(n, v)
-	}
-	return c
-}
-
-// fastCase is one emulated pair: what is moved, and how.
-type fastCase struct {
-	p                 plan.Problem
-	tokens            []int // of rank 0, 1, ..., repeated
-	hot, masked       float64
-	dispatch, combine string
-	pairs             int
-}
-
-func (q fastCase) name() string {
-	return strings.ReplaceAll(fmt.Sprintf("%s-r%d-h%d-e%d-k%d-%v %s %s", q.p.Dispatch, q.p.Ranks, q.p.Hidden, q.p.Experts, q.p.TopK,
-		q.tokens, q.dispatch, q.combine), " ", "_")
-}
-
-func (q fastCase) run(t *testing.T, d, c family) {
-	w := emulWorkload(q.p, q.tokens, q.hot, q.masked, 7)
-	newEmulation(t, w, d, parsed(t, d, q.p, q.dispatch), c, parsed(t, c, q.p, q.combine)).drill(q.pairs)
-}
 
 // The low-latency pair gives the oracle's bytes, in a fixed order, for every
 // rank count, format, routing and parameter that changes its control flow.
@@ -68,7 +28,7 @@ func TestLowLatencyEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.run(t, dispatchLL(), combineLL())
+			q.prepare(t, dispatchLL(), combineLL()).drill(q.pairs)
 		})
 	}
 }
@@ -82,10 +42,10 @@ func TestLowLatencyCarriesSentinels(t *testing.T) {
 				t.Parallel()
 				q := fastCase{p: pairProblem(f, 2, 256, 8, 2, 3), tokens: []int{3, 2},
 					dispatch: "sms=2,threads=64,receivers=0", combine: "sms=2,threads=64,algo=" + algo, pairs: 4}
-				d, c := dispatchLL(), combineLL()
-				e := newEmulation(t, emulWorkload(q.p, q.tokens, 0, 0, 3), d, parsed(t, d, q.p, q.dispatch), c, parsed(t, c, q.p, q.combine))
+				e := q.prepare(t, dispatchLL(), combineLL())
 				e.poison(partX, partY)
-				e.run(q.pairs, plan.Dispatch, plan.Combine)
+				e.run(q.pairs, e.call(e.d, e.dc), e.call(e.c, e.cc))
+				e.noFaults()
 				for r, g := range e.w.Ranks {
 					allNaN(t, e.part(r, partCombined)[:g.Tokens*q.p.Hidden*2])
 				}

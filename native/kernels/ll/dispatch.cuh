@@ -19,6 +19,8 @@ static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES;
 static const uint32_t LL_UNITS = (LL_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND); /* a token */
 static const uint32_t LL_PARTS = (LL_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART);
 static const uint32_t LL_COUNT_WARPS = 8;
+static const uint32_t LL_IDS = 8;     /* of the id list loaded together */
+static const int32_t LL_NO_ID = -2;   /* no expert and no masked position */
 
 enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
 
@@ -32,14 +34,31 @@ struct LlShared {
 
 /* ---- sending ---- */
 
+/* Several ids of the list in flight at once: a scan waits for few round trips. */
+struct LlIds {
+  int32_t id[LL_IDS];
+};
+EP_DEVICE LlIds ll_load_ids(const EpArgs &a, uint32_t first, uint32_t step, uint32_t end) {
+  LlIds ids;
+#pragma unroll
+  for (uint32_t i = 0; i < LL_IDS; i++) {
+    uint32_t j = first + i * step;
+    ids.id[i] = j < end ? a.topk_ids[j] : LL_NO_ID;
+  }
+  return ids;
+}
+
 /* Counts own tokens by expert and tells each rank about its experts. Called by
  * `threads` threads of one block; `i` numbers them. */
 EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
   for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
   bar_sync(LL_BAR_COUNT, threads);
-  for (uint32_t j = i; j < static_cast<uint32_t>(a.tokens) * EP_TOPK; j += threads) {
-    int32_t id = a.topk_ids[j];
-    if (id >= 0) atomicAdd(&s.selected[id], 1u);
+  uint32_t all = static_cast<uint32_t>(a.tokens) * EP_TOPK;
+  for (uint32_t j = i; j < all; j += threads * LL_IDS) {
+    LlIds ids = ll_load_ids(a, j, threads, all);
+#pragma unroll
+    for (uint32_t n = 0; n < LL_IDS; n++)
+      if (ids.id[n] >= 0) atomicAdd(&s.selected[ids.id[n]], 1u);
   }
   bar_sync(LL_BAR_COUNT, threads);
   for (uint32_t e = i; e < EP_EXPERTS + EP_RANKS; e += threads) {
@@ -66,11 +85,12 @@ EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, 
       want[k] = __shfl_sync(EP_FULL_WARP, id, first + k);
       seen[k] = 0;
     }
-#pragma unroll 4
-    for (uint32_t j = lane; j < token * EP_TOPK; j += 32) {
-      int32_t other = a.topk_ids[j];
+    for (uint32_t j = lane; j < token * EP_TOPK; j += 32 * LL_IDS) {
+      LlIds ids = ll_load_ids(a, j, 32, token * EP_TOPK);
 #pragma unroll
-      for (uint32_t k = 0; k < batch; k++) seen[k] += other == want[k];
+      for (uint32_t i = 0; i < LL_IDS; i++)
+#pragma unroll
+        for (uint32_t k = 0; k < batch; k++) seen[k] += ids.id[i] == want[k];
     }
     __syncwarp();
 #pragma unroll
@@ -200,8 +220,10 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
 /* The previous call's headers make room for the next call's. Only as many as
  * that call used, which its counts still tell. One warp of each block. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
+  uint32_t tokens = 0;
+  if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ll_counts(a, a.rank, c.number - 1, c.lane)[EP_LOCAL_EXPERTS]);
   for (int source = 0; source < EP_RANKS; source++) {
-    uint32_t used = static_cast<uint32_t>(ll_counts(a, a.rank, c.number - 1, source)[EP_LOCAL_EXPERTS]) * EP_TOPK;
+    uint32_t used = __shfl_sync(EP_FULL_WARP, tokens, source) * EP_TOPK;
     uint64_t *words = ll_header(a, a.rank, c.number - 1, source, 0);
     for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) words[i] = ~0ull;
   }

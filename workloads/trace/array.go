@@ -133,6 +133,9 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 		}
 	}
 	r := &Reader{Kind: IDs, TopK: ids.k, Rows: ids.rows}
+	if o.Kind == "" && !slices.Contains(idNames, main[0].name) {
+		r.guess = "; if these are counts, epbench workload import FILE --kind counts"
+	}
 	r.next = func(dst []int32, _ []float32) (int, error) { return ids.read(dst, nil) }
 	r.close = ids.close
 	if weights == nil {

@@ -47,6 +47,7 @@ type Reader struct {
 	counts func() ([]int64, error)
 	close  func() error
 	path   string
+	guess  string  // how to say so if the kind, taken from the shape, is wrong
 	row    int64   // of the next Read
 	seen   []int64 // [expert]: last row it was in, plus one
 }
@@ -88,10 +89,10 @@ func (r *Reader) check(ids []int32) error {
 				if e == -1 {
 					continue
 				}
-				return fmt.Errorf("row %d: expert %d is outside 0 to %d, and only -1 is masked", stamp-1, e, MaxExperts-1)
+				return fmt.Errorf("row %d: expert %d is outside 0 to %d, and only -1 is masked%s", stamp-1, e, MaxExperts-1, r.guess)
 			}
 			if r.seen[e] == stamp {
-				return fmt.Errorf("row %d: expert %d is there twice", stamp-1, e)
+				return fmt.Errorf("row %d: expert %d is there twice%s", stamp-1, e, r.guess)
 			}
 			r.seen[e] = stamp
 		}

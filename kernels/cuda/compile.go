@@ -49,51 +49,51 @@ func cacheFolder() string {
 	return dir
 }
 
-// binary is a compiled variant.
-type binary struct {
+// image is a compiled variant.
+type image struct {
 	cubin []byte
 	log   string // of ptxas, see nvrtc.ParseUsage
 }
 
 // compile gives the binary of a variant. A source that does not compile is
 // the candidate's Failure.
-func (c *compiler) compile(v variant) (binary, error) {
+func (c *compiler) compile(v variant) (image, error) {
 	key, err := v.key(c.arch, "nvrtc "+c.library.Version())
 	if err != nil {
-		return binary{}, kernels.Failf(kernels.NoBuild, "%v", err)
+		return image{}, kernels.Failf(kernels.NoBuild, "%v", err)
 	}
 	if b, ok := c.load(key); ok {
 		return b, nil
 	}
 	headers, err := closure(v.source)
 	if err != nil {
-		return binary{}, kernels.Failf(kernels.NoBuild, "%v", err)
+		return image{}, kernels.Failf(kernels.NoBuild, "%v", err)
 	}
 	cubin, log, err := c.library.Compile(nvrtc.Program{Source: v.text(), Headers: headers, Options: v.options(c.arch)})
 	if err != nil {
-		return binary{}, kernels.Failf(kernels.NoBuild, "%s for %s: %v", v.source, c.arch, err)
+		return image{}, kernels.Failf(kernels.NoBuild, "%s for %s: %v", v.source, c.arch, err)
 	}
-	b := binary{cubin, log}
+	b := image{cubin, log}
 	c.store(key, b)
 	return b, nil
 }
 
-func (c *compiler) load(key string) (binary, bool) {
+func (c *compiler) load(key string) (image, bool) {
 	if c.cache == "" {
-		return binary{}, false
+		return image{}, false
 	}
 	path := filepath.Join(c.cache, key)
 	log, err := os.ReadFile(path + ".log")
 	if err != nil {
-		return binary{}, false
+		return image{}, false
 	}
 	cubin, err := os.ReadFile(path + ".cubin")
-	return binary{cubin, string(log)}, err == nil && len(cubin) > 0
+	return image{cubin, string(log)}, err == nil && len(cubin) > 0
 }
 
 // store writes the binary before the log and each by renaming, so that load
 // finds both whole or not at all. A full disk costs only time.
-func (c *compiler) store(key string, b binary) {
+func (c *compiler) store(key string, b image) {
 	if c.cache == "" {
 		return
 	}

@@ -6,6 +6,7 @@ package cuda
 
 import (
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/plan"
 )
 
@@ -49,6 +50,10 @@ type family struct {
 	// dispatch is the dispatch config that a combine follows when it is
 	// timed or verified alone: of the same state. Nil on dispatch families.
 	dispatch func(plan.Machine, plan.Problem, plan.Config) plan.Config
+
+	// compare says how far the family's answers may be from the oracle's.
+	// Nil demands the oracle's bytes of dispatch and its bound of combine.
+	compare func(plan.Problem, plan.Config) ref.Compare
 
 	// consumes says that a call uses up what dispatch left, so that timing
 	// it alone needs an untimed dispatch before every call. Combines only.

@@ -14,6 +14,7 @@ const regionAlign = 256
 const (
 	partControl      = "control"
 	partReadings     = "readings"
+	partAbort        = "abort" // counters of kernels that belong to no state
 	partX            = "x"
 	partIDs          = "topk_ids"
 	partWeights      = "weights"
@@ -64,11 +65,15 @@ func (h heap) largest() string {
 
 func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
 
+// readingWords is the room for time stamps and spans of a rank.
+const readingWords = 1 << 17
+
 // rigParts are what ranks need to align and to be timed.
-func rigParts(readings int64) []region {
+func rigParts() []region {
 	return []region{
 		{partControl, 256, 0},
-		{partReadings, readings, 0},
+		{partAbort, 4, 0},
+		{partReadings, 8 * readingWords, 0},
 	}
 }
 

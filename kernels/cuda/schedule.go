@@ -24,12 +24,13 @@ const empty plan.Op = "empty"
 type stepKind int
 
 const (
-	stepAlign stepKind = iota // wait for all ranks
-	stepCall                  // call number n of op
-	stepStamp                 // time into slot n
-	stepEvent                 // record event n
-	stepFlush                 // overwrite the L2 cache
-	stepClear                 // ready n span readings
+	stepAlign  stepKind = iota // wait for all ranks
+	stepCall                   // call number n of op
+	stepStamp                  // time into slot n
+	stepEvent                  // record event n
+	stepFlush                  // overwrite the L2 cache
+	stepClear                  // ready n span readings
+	stepExpert                 // what stands in for the experts
 )
 
 // step is one element of a round; every rank performs the same steps.
@@ -217,4 +218,21 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 		}
 	}
 	return ns / float64(s.fold) / 1e9, nil
+}
+
+// proof is the round that a verification runs, with nothing timed. Only a
+// pair goes from dispatch to combine without an alignment.
+func proof(op plan.Op) *schedule {
+	s := &schedule{timing: timing{op: op, mode: plan.Eager, fold: 1}, calls: map[plan.Op]int{}, current: -1}
+	s.align()
+	s.call(plan.Dispatch)
+	if op == plan.Combine {
+		s.align()
+	}
+	if op != plan.Dispatch {
+		s.add(stepExpert, 0)
+		s.call(plan.Combine)
+	}
+	s.align()
+	return s
 }

@@ -1,0 +1,100 @@
+//go:build cuda
+
+// Command epbench-cuda is the GPU worker: it runs our CUDA kernels on the
+// GPUs of this host for epbench, which starts it and speaks the worker
+// protocol with it on stdin and stdout. See docs/worker-protocol.md.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/worker"
+)
+
+func main() {
+	root := newRoot()
+	if err := root.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "epbench-cuda:", err)
+		os.Exit(1)
+	}
+}
+
+// flags are the options of every subcommand.
+type flags struct {
+	options cuda.Options
+	drill   string
+}
+
+func newRoot() *cobra.Command {
+	f := &flags{}
+	root := &cobra.Command{
+		Use:           "epbench-cuda",
+		Short:         "Serve the worker protocol on stdin and stdout",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withBackend(f, func(b *cuda.Backend) error {
+				return worker.Serve(cmd.Context(), "epbench-cuda", b, os.Stdin, os.Stdout)
+			})
+		},
+	}
+	p := root.PersistentFlags()
+	p.BoolVar(&f.options.Loopback, "loopback", false, "let ranks share GPUs when there are fewer GPUs than ranks")
+	p.StringVar(&f.options.Clock, "clock", "chain", "chain, span or event")
+	p.DurationVar(&f.options.Deadline, "deadline", cuda.DefaultDeadline, "longest wait of a kernel before it gives up")
+	p.Float32Var(&f.options.InputScale, "input-scale", 1, "global input scale of nvfp4")
+	p.StringVar(&f.drill, "drill", "", "build a fault in: drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG]")
+	root.AddCommand(newInfo(f))
+	root.SetContext(context.Background())
+	return root
+}
+
+// withBackend opens the GPUs for one command.
+func withBackend(f *flags, use func(*cuda.Backend) error) error {
+	if f.drill != "" {
+		d, err := cuda.ParseDrill(f.drill)
+		if err != nil {
+			return err
+		}
+		f.options.Drill = d
+	}
+	b, err := cuda.Open(f.options)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return use(b)
+}
+
+// newInfo shows what the worker sees, without a client.
+func newInfo(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "info",
+		Short: "Show GPUs, links, driver and what an empty kernel reads on each clock",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withBackend(f, func(b *cuda.Backend) error { return printInfo(cmd, b, os.Stdout) })
+		},
+	}
+}
+
+func printInfo(cmd *cobra.Command, b *cuda.Backend, w io.Writer) error {
+	m := b.Machine()
+	fmt.Fprintf(w, "%d x %s (%s, %s, %d SMs, %d GiB)\n", m.GPUs, m.Name, m.PCIID, m.Arch, m.SMs, m.Memory>>30)
+	fmt.Fprintf(w, "links %s, driver %s, CUDA %s, kernels %.12s\n", m.Link, m.Driver, m.CUDA, b.ABI())
+	empty, err := b.Empty(cmd.Context())
+	if err != nil {
+		return err
+	}
+	for _, clock := range []string{"chain", "span", "event"} {
+		fmt.Fprintf(w, "empty kernel, %s: %.2f us\n", clock, empty[clock]*1e6)
+	}
+	return nil
+}

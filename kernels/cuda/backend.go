@@ -1,0 +1,158 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Options change how a Backend runs.
+type Options struct {
+	Loopback   bool          // ranks beyond the number of GPUs share them
+	Clock      string        // chain, span or event; "" is chain
+	Deadline   time.Duration // longest wait of a kernel; 0 is DefaultDeadline
+	InputScale float32       // NVFP4's global input scale; 0 is 1
+	Drill      Drill
+}
+
+// DefaultDeadline is far above the skew of any round and far below the time
+// after which epbench takes the worker for hung.
+const DefaultDeadline = time.Second
+
+// Backend runs our CUDA kernels on the GPUs of this host.
+type Backend struct {
+	options Options
+	node    *node
+	machine plan.Machine
+	monitor *monitor
+}
+
+// Open takes every GPU that CUDA_VISIBLE_DEVICES leaves.
+func Open(o Options) (*Backend, error) {
+	if o.Clock == "" {
+		o.Clock = clockChain
+	}
+	if !slices.Contains(clocks, o.Clock) {
+		return nil, fmt.Errorf("clock: unknown %q, use chain, span or event", o.Clock)
+	}
+	if o.Deadline == 0 {
+		o.Deadline = DefaultDeadline
+	}
+	if o.Deadline < time.Millisecond {
+		return nil, fmt.Errorf("deadline: %v is below 1ms, the skew between ranks", o.Deadline)
+	}
+	if o.InputScale == 0 {
+		o.InputScale = 1
+	}
+	n, err := openNode()
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{options: o, node: n, monitor: openMonitor(n)}
+	if b.machine, err = describe(n, b.monitor); err != nil {
+		b.Close()
+		return nil, err
+	}
+	if o.Loopback {
+		b.machine.Link = Loopback
+	}
+	return b, nil
+}
+
+// Machine implements kernels.Backend.
+func (b *Backend) Machine() plan.Machine { return b.machine }
+
+// Kernels implements kernels.Backend.
+func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }
+
+// ABI implements kernels.Versioned.
+func (b *Backend) ABI() string { return ABI() }
+
+// Close implements kernels.Backend.
+func (b *Backend) Close() error {
+	b.monitor.close()
+	b.node.close()
+	return nil
+}
+
+// Open implements kernels.Backend. Memory is taken when a candidate needs it.
+func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
+	if err := w.Problem.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkProblem(b.machine, w.Problem); err != nil {
+		return nil, err
+	}
+	if err := b.checkPeers(w.Problem.Ranks); err != nil {
+		return nil, err
+	}
+	return newSession(b, w)
+}
+
+// checkPeers wants every pair of the GPUs that ranks sit on to address each
+// other, in both directions.
+func (b *Backend) checkPeers(ranks int) error {
+	used := min(ranks, len(b.node.gpus))
+	for i := range used {
+		for j := range used {
+			if why := b.node.apart[[2]int{i, j}]; why != nil {
+				return fmt.Errorf("ranks: GPU %d cannot address GPU %d (%v); choose others with CUDA_VISIBLE_DEVICES", i, j, why)
+			}
+		}
+	}
+	return nil
+}
+
+// emptyFold and emptyRounds give a steady reading in a few milliseconds.
+const (
+	emptyFold   = 20
+	emptyRounds = 20
+)
+
+// Empty implements kernels.Clocker, in graph mode on every GPU: the median
+// round of the slowest rank.
+func (b *Backend) Empty(context.Context) (map[string]float64, error) {
+	ranks := min(len(b.node.gpus), maxRanks)
+	if b.checkPeers(ranks) != nil {
+		ranks = 1
+	}
+	r, err := newRig(b.node, ranks, b.options.Deadline)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if err := r.allocate(rigParts()); err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	for _, clock := range clocks {
+		s := newSchedule(timing{op: empty, mode: plan.Graph, clock: clock, fold: emptyFold})
+		p, err := newProgram(r, s, nil, r.args, extras{})
+		if err != nil {
+			return nil, err
+		}
+		rounds, err := p.measure(emptyRounds)
+		p.free()
+		if err != nil {
+			return nil, fmt.Errorf("empty kernel, clock %s: %w", clock, err)
+		}
+		out[clock] = medianOfSlowest(rounds)
+	}
+	return out, nil
+}
+
+func medianOfSlowest(rounds [][]float64) float64 {
+	worst := make([]float64, len(rounds))
+	for i, ranks := range rounds {
+		worst[i] = slices.Max(ranks)
+	}
+	slices.Sort(worst)
+	return worst[len(worst)/2]
+}

@@ -1,0 +1,161 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// call is what one op of a candidate launches on every rank.
+type call struct {
+	family   family
+	config   plan.Config
+	launches []launch
+	entries  [][]cu.Function // [launch][GPU]
+	module   *module
+}
+
+// candidate is a prepared config.
+type candidate struct {
+	config   plan.Config
+	calls    map[plan.Op]*call
+	programs map[timing]*program
+}
+
+// opConfigs says which config each op of a candidate runs with. A combine
+// alone follows the dispatch that its family names.
+func opConfigs(m plan.Machine, p plan.Problem, c plan.Config) (map[plan.Op]plan.Config, error) {
+	all := families()
+	switch p.Op {
+	case plan.Dispatch:
+		return map[plan.Op]plan.Config{plan.Dispatch: c}, nil
+	case plan.Pair:
+		d, k, err := plan.Split(c)
+		return map[plan.Op]plan.Config{plan.Dispatch: d, plan.Combine: k}, err
+	}
+	f, err := findFamily(all, c.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	if f.dispatch == nil {
+		return nil, fmt.Errorf("kernel: %s is no combine kernel", c.Kernel)
+	}
+	return map[plan.Op]plan.Config{plan.Dispatch: f.dispatch(m, p, c), plan.Combine: c}, nil
+}
+
+// newCandidate finds families and launches; it touches no GPU.
+func newCandidate(m plan.Machine, p plan.Problem, c plan.Config) (*candidate, error) {
+	configs, err := opConfigs(m, p, c)
+	if err != nil {
+		return nil, err
+	}
+	out := &candidate{config: c, calls: map[plan.Op]*call{}, programs: map[timing]*program{}}
+	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+		cfg, ok := configs[op]
+		if !ok {
+			continue
+		}
+		f, err := findFamily(families(), cfg.Kernel)
+		if err != nil {
+			return nil, err
+		}
+		if f.kernel.Op != op {
+			return nil, fmt.Errorf("kernel: %s is no %s kernel", cfg.Kernel, op)
+		}
+		if err := f.kernel.Check(m, p, cfg); err != nil {
+			return nil, err
+		}
+		out.calls[op] = &call{family: f, config: cfg, launches: f.launches(m, p, cfg)}
+	}
+	d, k := out.calls[plan.Dispatch], out.calls[plan.Combine]
+	if k != nil && d.family.state != k.family.state {
+		return nil, fmt.Errorf("combine: %s reads the %s state, which %s does not leave",
+			k.config.Kernel, k.family.state, d.config.Kernel)
+	}
+	return out, nil
+}
+
+// state is the state that the candidate's calls work on.
+func (c *candidate) state() family { return c.calls[plan.Dispatch].family }
+
+// variantOf is the device binary of a call.
+func variantOf(m plan.Machine, p plan.Problem, f family, c plan.Config) variant {
+	return variant{f.source, append(problemDefines(p), f.defines(m, p, c)...)}
+}
+
+// load compiles and loads the candidate's binaries and readies every launch
+// on every GPU that has a rank.
+func (c *candidate) load(m plan.Machine, p plan.Problem, r *rig) error {
+	var variants []variant
+	for _, k := range c.calls {
+		variants = append(variants, variantOf(m, p, k.family, k.config))
+	}
+	r.node.compileAhead(variants)
+	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+		k := c.calls[op]
+		if k == nil {
+			continue
+		}
+		var err error
+		if k.module, err = r.node.load(variantOf(m, p, k.family, k.config)); err != nil {
+			return err
+		}
+		for _, l := range k.launches {
+			entries, err := k.module.function(l.entry)
+			if err != nil {
+				return err
+			}
+			if err := checkResident(r, l, entries); err != nil {
+				return err
+			}
+			k.entries = append(k.entries, entries)
+		}
+	}
+	return nil
+}
+
+// checkResident readies a launch and refuses it when its blocks cannot all be
+// on the GPU together with those of the other ranks there.
+func checkResident(r *rig, l launch, entries []cu.Function) error {
+	ranks := map[*gpu]int{}
+	for _, s := range r.seats {
+		ranks[s.gpu]++
+	}
+	for i, g := range r.node.gpus {
+		if ranks[g] == 0 {
+			continue
+		}
+		if l.shared > g.shared {
+			return kernels.Failf(kernels.NoLaunch, "%s: %d bytes of shared memory a block, GPU %d gives at most %d", l.entry, l.shared, i, g.shared)
+		}
+		var o occupancy
+		err := g.do(func() (err error) { o, err = readyFunction(entries[i], l.block, l.shared); return err })
+		if err != nil {
+			return kernels.Failf(kernels.NoLaunch, "%s: %v", l.entry, err)
+		}
+		if l.block > o.maxThreads {
+			return kernels.Failf(kernels.NoLaunch, "%s: %d threads a block, with %d registers a thread at most %d", l.entry, l.block, o.registers, o.maxThreads)
+		}
+		if most := o.blocksPerSM * g.sms / ranks[g]; l.grid > most {
+			return kernels.Failf(kernels.NoLaunch,
+				"%s: %d blocks of %d threads cannot all be resident: GPU %d holds %d for each of %d ranks (%d an SM, %d registers a thread, %d bytes shared)",
+				l.entry, l.grid, l.block, i, most, ranks[g], o.blocksPerSM, o.registers, l.shared)
+		}
+	}
+	return nil
+}
+
+// asFailure makes a plain error about a config the verdict on it.
+func asFailure(s kernels.Status, err error) error {
+	var f *kernels.Failure
+	if err == nil || errors.As(err, &f) {
+		return err
+	}
+	return &kernels.Failure{Status: s, Reason: err.Error()}
+}

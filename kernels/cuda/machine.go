@@ -1,0 +1,83 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// describe identifies the GPUs, which are all of one kind.
+func describe(n *node, m *monitor) (plan.Machine, error) {
+	first := n.gpus[0].device
+	name, err := first.Name()
+	if err != nil {
+		return plan.Machine{}, err
+	}
+	memory, err := first.TotalMem()
+	if err != nil {
+		return plan.Machine{}, err
+	}
+	major, minor, err := first.ComputeCapability()
+	if err != nil {
+		return plan.Machine{}, err
+	}
+	version := cu.Version()
+	return plan.Machine{
+		Backend: "cuda",
+		Name:    name,
+		PCIID:   pciID(n, m),
+		Arch:    fmt.Sprintf("sm_%d%d", major, minor),
+		SMs:     n.gpus[0].sms,
+		Memory:  memory,
+		GPUs:    len(n.gpus),
+		Link:    m.link(n),
+		Driver:  m.driver(),
+		CUDA:    fmt.Sprintf("%d.%d", version/1000, version%1000/10),
+	}, nil
+}
+
+// pciID asks NVML, else the kernel.
+func pciID(n *node, m *monitor) string {
+	if id := m.pciID(0); id != "" {
+		return id
+	}
+	bus, err := busID(n.gpus[0].device)
+	if err != nil {
+		return ""
+	}
+	dir := "/sys/bus/pci/devices/" + strings.TrimPrefix(bus, "0000")
+	vendor, verr := os.ReadFile(dir + "/vendor")
+	device, derr := os.ReadFile(dir + "/device")
+	if verr != nil || derr != nil {
+		return ""
+	}
+	hex := func(b []byte) string { return strings.TrimPrefix(strings.TrimSpace(string(b)), "0x") }
+	return hex(vendor) + ":" + hex(device)
+}
+
+// driver is the version of the kernel driver, from NVML or from the driver's
+// own file.
+func (m *monitor) driver() string {
+	if m.library != nil {
+		if v, r := m.library.SystemGetDriverVersion(); r == nvml.SUCCESS {
+			return v
+		}
+	}
+	text, err := os.ReadFile("/proc/driver/nvidia/version")
+	if err != nil {
+		return ""
+	}
+	for _, word := range strings.Fields(string(text)) {
+		if strings.Count(word, ".") >= 1 && strings.Trim(word, "0123456789.") == "" {
+			return word
+		}
+	}
+	return ""
+}

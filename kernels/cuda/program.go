@@ -1,0 +1,247 @@
+//go:build cuda
+
+package cuda
+
+// #include "ep_shim.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// program is a schedule made for one candidate on one rig: what the shim
+// runs, round after round.
+type program struct {
+	*schedule
+	rig   *rig
+	code  *code
+	marks [][]cu.Event // [rank] events that steps record
+}
+
+// queuedSteps bounds what is queued before any is waited for. A queue that is
+// full blocks the thread that fills it, and peers wait for what it did not
+// queue.
+const queuedSteps = 512
+
+// maxFold is the longest round; its readings fit in readingWords.
+const maxFold = 4096
+
+// writer fills the steps of one rank.
+type writer struct {
+	rig   *rig
+	rank  int
+	base  C.EpArgs
+	calls map[plan.Op]*call
+	extra extras
+	out   []C.EpStep
+	used  int
+}
+
+// extras are what steps outside a candidate's calls need.
+type extras struct {
+	problem plan.Problem
+	expert  []cu.Function // by GPU, verification only
+	drill   Drill         // of this candidate
+}
+
+// newProgram writes the steps of every rank. args gives the fields of EpArgs
+// common to a rank's kernels.
+func newProgram(r *rig, s *schedule, calls map[plan.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
+	p := &program{schedule: s, rig: r}
+	count := p.count(calls)
+	p.code = newCode(len(r.seats), count)
+	for i := range r.seats {
+		w := &writer{rig: r, rank: i, base: args(i), calls: calls, extra: x, out: p.code.steps[i]}
+		if err := p.makeEvents(i); err != nil {
+			p.free()
+			return nil, err
+		}
+		for _, st := range s.steps {
+			w.write(st, p)
+		}
+		w.finish(s)
+		if w.used != count {
+			p.free()
+			return nil, fmt.Errorf("rank %d has %d steps instead of %d", i, w.used, count)
+		}
+		p.wire(i)
+	}
+	return p, nil
+}
+
+// count is the number of steps that the schedule becomes.
+func (p *program) count(calls map[plan.Op]*call) int {
+	n := 0
+	for _, st := range p.steps {
+		if st.kind == stepCall && calls[st.op] != nil {
+			n += len(calls[st.op].launches)
+		} else {
+			n++
+		}
+	}
+	for op := range p.calls {
+		if calls[op] != nil {
+			n++ // advance
+		}
+	}
+	return n + 1 // next round
+}
+
+func (p *program) makeEvents(rank int) error {
+	p.marks = append(p.marks, nil)
+	return p.rig.seats[rank].gpu.do(func() error {
+		for range p.events {
+			e, err := cu.MakeEvent(cu.DefaultEvent)
+			if err != nil {
+				return fmt.Errorf("rank %d: event: %w", rank, err)
+			}
+			p.marks[rank] = append(p.marks[rank], e)
+		}
+		return nil
+	})
+}
+
+// wire tells the shim where rank i runs and where its readings lie.
+func (p *program) wire(i int) {
+	seat, e := p.rig.seats[i], &p.code.ranks[i]
+	e.context, e.stream = handle(seat.gpu.context), handle(seat.stream)
+	e.fault = seat.fault
+	control := C.EpControl{}
+	e.replay = C.uint64_t(p.rig.at(i, partControl)) + C.uint64_t(unsafe.Offsetof(control.replay))
+	if p.words() > 0 {
+		e.collect = C.uint64_t(p.rig.at(i, partReadings))
+	}
+	if p.clock == clockEvent {
+		p.code.setEvents(i, p.marks[i])
+	}
+}
+
+// window is how many rounds may be queued at once. Spans and events have room
+// for one; ranks that share a GPU share the driver's queues too.
+func (p *program) window() int {
+	if p.clock != clockChain || len(p.rig.seats) > len(p.rig.node.gpus) {
+		return 1
+	}
+	return max(1, min(queuedSteps/len(p.code.steps[0]), readingWords/max(p.words(), 1)))
+}
+
+// free gives graphs, events and memory back.
+func (p *program) free() {
+	for i, events := range p.marks {
+		_ = p.rig.seats[i].gpu.do(func() error {
+			for _, e := range events {
+				_ = cu.DestroyEvent(&e)
+			}
+			return nil
+		})
+	}
+	p.code.free()
+}
+
+// kernel adds a launch of f.
+func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpStep {
+	s := &w.out[w.used]
+	w.used++
+	*s = C.EpStep{kind: C.EP_STEP_KERNEL, grid: C.uint32_t(grid), block: C.uint32_t(block)}
+	s.object = handle(f[w.rig.seats[w.rank].gpu.index])
+	*(*C.EpArgs)(unsafe.Pointer(&s.args)) = args
+	return s
+}
+
+// support adds a kernel of common/align.cuh; n is EpArgs.stamp.
+func (w *writer) support(entry string, args C.EpArgs, n int) {
+	args.stamp = C.int32_t(n)
+	w.kernel(w.rig.support[entry], 1, warp, args)
+}
+
+// write adds what one element of the schedule becomes.
+func (w *writer) write(st step, p *program) {
+	args := w.base
+	switch st.kind {
+	case stepAlign:
+		w.support("ep_align", args, 0)
+	case stepStamp:
+		w.readings(&args, p)
+		w.support("ep_stamp", args, st.n)
+	case stepClear:
+		point(&args.span, w.rig.at(w.rank, partReadings))
+		w.support("ep_clear_spans", args, st.n)
+	case stepEvent:
+		w.out[w.used] = C.EpStep{kind: C.EP_STEP_EVENT, object: handle(p.marks[w.rank][st.n])}
+		w.used++
+	case stepFlush:
+		w.out[w.used] = C.EpStep{kind: C.EP_STEP_MEMSET, target: C.uint64_t(w.rig.at(w.rank, partFlush)), words: flushBytes / 4}
+		w.used++
+	case stepExpert:
+		w.kernel(w.extra.expert, 2*w.rig.seats[w.rank].gpu.sms, 256, args)
+	case stepCall:
+		w.call(st, args)
+	}
+}
+
+func (w *writer) readings(args *C.EpArgs, p *program) {
+	point(&args.stamps, w.rig.at(w.rank, partReadings))
+	args.stamp_slots = C.int32_t(p.slots)
+}
+
+// call adds the launches of one call.
+func (w *writer) call(st step, args C.EpArgs) {
+	if st.span >= 0 {
+		point(&args.span, w.rig.at(w.rank, partReadings)+cu.DevicePtr(16*st.span))
+	}
+	k := w.calls[st.op]
+	if k == nil { // the empty kernel
+		w.support("ep_empty", args, 0)
+		return
+	}
+	w.toState(&args, k.family, w.extra.problem, st.op)
+	args.round = C.uint32_t(st.n + 1)
+	if d := w.extra.drill; d.Rank == w.rank {
+		args.delay_ns, args.drop_signal = C.int32_t(d.Delay.Nanoseconds()), C.int32_t(d.Drop)
+	}
+	for i, l := range k.launches {
+		setParams(&args, l.params)
+		s := w.kernel(k.entries[i], l.grid, l.block, args)
+		s.shared = C.uint32_t(l.shared)
+		if l.pdl {
+			s.flags |= C.EP_LAUNCH_PDL
+		}
+	}
+}
+
+// toState points args at the memory of a family's state and at the call
+// number of an op.
+func (w *writer) toState(args *C.EpArgs, f family, p plan.Problem, op plan.Op) {
+	point(&args.counters, w.rig.at(w.rank, f.state+".counters"))
+	point(&args.round_base, w.rig.at(w.rank, f.state+".rounds")+cu.DevicePtr(4*opIndex(op)))
+	for i, region := range f.regions(p) {
+		args.region[i] = C.uint64_t(w.rig.heap.offset[f.state+"."+region.name])
+	}
+}
+
+func setParams(args *C.EpArgs, p launchParams) {
+	args.sms, args.wait_sms, args.count_sms = C.int32_t(p.sms), C.int32_t(p.waitSMs), C.int32_t(p.countSMs)
+	args.tile_tokens, args.chunk_bytes = C.int32_t(p.tileTokens), C.int32_t(p.chunkBytes)
+	for i, v := range p.tune {
+		args.tune[i] = C.int32_t(v)
+	}
+}
+
+// finish counts the round's calls and moves on to the next row of stamps.
+func (w *writer) finish(s *schedule) {
+	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+		k := w.calls[op]
+		if k == nil || s.calls[op] == 0 {
+			continue
+		}
+		args := w.base
+		w.toState(&args, k.family, w.extra.problem, op)
+		w.support("ep_advance", args, s.calls[op])
+	}
+	w.support("ep_next_round", w.base, 0)
+}

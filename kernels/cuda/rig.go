@@ -1,0 +1,269 @@
+//go:build cuda
+
+package cuda
+
+// #include "ep_shim.h"
+import "C"
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+)
+
+// seat is one rank's place on a GPU.
+type seat struct {
+	gpu         *gpu
+	stream      cu.Stream
+	fault       *C.EpFault
+	faultDevice cu.DevicePtr
+	base        cu.DevicePtr // of the heap
+}
+
+// rig is a set of ranks with memory, able to run rounds.
+type rig struct {
+	node     *node
+	seats    []seat
+	heap     heap
+	support  map[string][]cu.Function // alignment and stamps, by GPU
+	deadline time.Duration
+	refill   func() error // inputs, after the heap was filled anew; may be nil
+}
+
+// supportEntries are the kernels of common/align.cuh.
+var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
+
+// newRig seats ranks on GPUs in order; with more ranks than GPUs they share.
+func newRig(n *node, ranks int, deadline time.Duration) (*rig, error) {
+	r := &rig{node: n, deadline: deadline, support: map[string][]cu.Function{}}
+	for i := range ranks {
+		s := seat{gpu: n.gpus[i%len(n.gpus)]}
+		err := s.gpu.do(func() (err error) {
+			if s.stream, err = cu.MakeStream(cu.NonBlocking); err != nil {
+				return err
+			}
+			s.fault, s.faultDevice, err = newFault()
+			return err
+		})
+		r.seats = append(r.seats, s)
+		if err != nil {
+			r.close()
+			return nil, fmt.Errorf("rank %d on GPU %d: %w", i, s.gpu.index, err)
+		}
+	}
+	m, err := n.load(variant{source: "common/align.cuh"})
+	if err == nil {
+		err = r.findSupport(m)
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *rig) findSupport(m *module) error {
+	for _, entry := range supportEntries {
+		fs, err := m.function(entry)
+		if err != nil {
+			return err
+		}
+		for i, f := range fs {
+			err := r.node.gpus[i].do(func() error { _, err := readyFunction(f, warp, 0); return err })
+			if err != nil {
+				return fmt.Errorf("%s on GPU %d: %w", entry, i, err)
+			}
+		}
+		r.support[entry] = fs
+	}
+	return nil
+}
+
+// close frees what newRig and allocate took.
+func (r *rig) close() {
+	r.release()
+	for i := range r.seats {
+		s := &r.seats[i]
+		_ = s.gpu.do(func() error {
+			freeFault(s.fault)
+			if s.stream != cu.NoStream {
+				return s.stream.Destroy()
+			}
+			return nil
+		})
+	}
+	r.seats = nil
+}
+
+// release frees the heaps.
+func (r *rig) release() {
+	for i := range r.seats {
+		s := &r.seats[i]
+		if s.base != 0 {
+			_ = s.gpu.do(func() error { return cu.MemFree(s.base) })
+		}
+		s.base = 0
+	}
+}
+
+// allocate replaces the heap of every rank by one with these parts, filled
+// and with inputs. When memory does not reach, the old heap stays and the
+// error is a Failure.
+func (r *rig) allocate(parts []region) error {
+	h := newHeap(parts)
+	if err := r.checkMemory(h); err != nil {
+		return err
+	}
+	r.release()
+	r.heap = h
+	for i := range r.seats {
+		s := &r.seats[i]
+		err := s.gpu.do(func() (err error) { s.base, err = cu.MemAlloc(h.bytes); return err })
+		if err != nil {
+			return fmt.Errorf("rank %d: allocate %s on GPU %d: %w", i, gib(h.bytes), s.gpu.index, err)
+		}
+	}
+	return r.reset()
+}
+
+// memoryMargin is left for the driver's own needs: graphs, stacks, modules.
+const memoryMargin = 512 << 20
+
+func (r *rig) checkMemory(h heap) error {
+	for _, g := range r.node.gpus {
+		var want, have int64
+		for _, s := range r.seats {
+			if s.gpu == g {
+				want += h.bytes
+				if s.base != 0 {
+					have += r.heap.bytes
+				}
+			}
+		}
+		err := g.do(func() error {
+			free, _, err := cu.MemInfo()
+			have += free - memoryMargin
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("GPU %d: memory: %w", g.index, err)
+		}
+		if want > have {
+			return kernels.Failf(kernels.NoLaunch, "buffers need %s on GPU %d, where %s are free; %s; lower --max-tokens or --ranks",
+				gib(want), g.index, gib(max(have, 0)), h.largest())
+		}
+	}
+	return nil
+}
+
+// reset fills every part with its initial byte, clears faults and uploads the
+// inputs again.
+func (r *rig) reset() error {
+	for i := range r.seats {
+		clearFault(r.seats[i].fault)
+	}
+	if err := r.fill(func(region) bool { return true }); err != nil {
+		return err
+	}
+	if r.refill == nil {
+		return nil
+	}
+	return r.refill()
+}
+
+// fill writes the initial byte of the chosen parts on every rank and waits.
+func (r *rig) fill(chosen func(region) bool) error {
+	for i := range r.seats {
+		s := &r.seats[i]
+		err := s.gpu.do(func() error {
+			for _, p := range r.heap.parts {
+				if p.bytes == 0 || !chosen(p) {
+					continue
+				}
+				if err := cu.MemsetD8(r.at(i, p.name), p.fill, p.bytes); err != nil {
+					return fmt.Errorf("fill %s: %w", p.name, err)
+				}
+			}
+			return cu.Synchronize()
+		})
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// at is the address of a part of a rank's heap, 0 when there is no such part.
+func (r *rig) at(rank int, part string) cu.DevicePtr {
+	offset, ok := r.heap.offset[part]
+	if !ok {
+		return 0
+	}
+	return r.seats[rank].base + cu.DevicePtr(offset)
+}
+
+// upload copies a slice to a part of a rank's heap.
+func upload[T any](r *rig, rank int, part string, data []T) error {
+	if len(data) == 0 {
+		return nil
+	}
+	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
+	return r.seats[rank].gpu.do(func() error {
+		if err := cu.MemcpyHtoD(r.at(rank, part), unsafe.Pointer(&data[0]), bytes); err != nil {
+			return fmt.Errorf("rank %d: upload %s: %w", rank, part, err)
+		}
+		// Pageable memory: the call may return before the last bytes land.
+		return cu.Synchronize()
+	})
+}
+
+// download copies n elements from an element offset of a part.
+func download[T any](r *rig, rank int, part string, first, n int) ([]T, error) {
+	out := make([]T, n)
+	if n == 0 {
+		return out, nil
+	}
+	size := int64(unsafe.Sizeof(out[0]))
+	err := r.seats[rank].gpu.do(func() error {
+		from := r.at(rank, part) + cu.DevicePtr(int64(first)*size)
+		return cu.MemcpyDtoH(unsafe.Pointer(&out[0]), from, int64(n)*size)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rank %d: download %s: %w", rank, part, err)
+	}
+	return out, nil
+}
+
+// faults reads the records of all ranks that wrote one.
+func (r *rig) faults() []faultRecord {
+	var out []faultRecord
+	for _, s := range r.seats {
+		if f, ok := readFault(s.fault); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// point stores a device address in a pointer field of EpArgs.
+func point[T any](field **T, at cu.DevicePtr) { *(*uintptr)(unsafe.Pointer(field)) = uintptr(at) }
+
+// args are the fields of EpArgs that every kernel of a rank shares.
+func (r *rig) args(rank int) C.EpArgs {
+	s := r.seats[rank]
+	a := C.EpArgs{
+		rank: C.int32_t(rank), ranks: C.int32_t(len(r.seats)),
+		deadline_ns: C.uint64_t(r.deadline.Nanoseconds()), allreduce_size: 1,
+	}
+	point(&a.fault, s.faultDevice)
+	for i := range r.seats {
+		point(&a.control[i], r.at(i, partControl))
+		point(&a.heap[i], r.seats[i].base)
+	}
+	point(&a.counters, r.at(rank, partAbort))
+	return a
+}

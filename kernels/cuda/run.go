@@ -1,0 +1,116 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// warmups are rounds before the reported ones: instruction caches and TLBs
+// hold what the last candidate left.
+const warmups = 2
+
+// Run implements kernels.Session. Two rounds more are run first and not
+// reported.
+func (s *session) Run(_ context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	k, err := s.prepared(c)
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	fold := max(spec.Fold, 1)
+	if fold > maxFold || spec.Rounds < 1 {
+		return kernels.Rounds{}, fmt.Errorf("run: %d rounds of fold %d are outside 1 and more rounds of fold 1 to %d", spec.Rounds, fold, maxFold)
+	}
+	p, err := s.program(k, fold)
+	if err != nil {
+		return kernels.Rounds{}, asFailure(kernels.NoLaunch, err)
+	}
+	s.setRunning(p)
+	seconds, err := p.measure(spec.Rounds)
+	s.setRunning(nil)
+	if err != nil {
+		return kernels.Rounds{}, s.verdict(err)
+	}
+	mhz, notes := s.backend.monitor.read(s.rig)
+	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes}, nil
+}
+
+// program makes, or finds, what measures a candidate at a fold.
+func (s *session) program(k *candidate, fold int) (*program, error) {
+	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.options.Clock, fold: fold}
+	if c := k.calls[plan.Combine]; c != nil && t.op == plan.Combine {
+		t.feed = c.family.consumes
+	}
+	if p := k.programs[t]; p != nil {
+		return p, nil
+	}
+	p, err := newProgram(s.rig, newSchedule(t), k.calls, s.args(k.state()), s.extrasFor(k))
+	if err != nil {
+		return nil, err
+	}
+	s.makeRoom()
+	k.programs[t] = p
+	return p, nil
+}
+
+// keptPrograms bounds the graphs that live at once: a race goes round and
+// round over its candidates, and each graph takes memory on every GPU.
+const keptPrograms = 256
+
+// makeRoom drops all programs when there are too many. They come back as
+// candidates are run; dropping the oldest would drop, in a race, exactly the
+// one that is needed next.
+func (s *session) makeRoom() {
+	n := 0
+	for _, c := range s.candidates {
+		n += len(c.programs)
+	}
+	if n < keptPrograms {
+		return
+	}
+	for _, c := range s.candidates {
+		c.drop()
+	}
+}
+
+// measure runs rounds and gives the seconds of one call, [round][rank]. The
+// first time in graph mode it captures the graph.
+func (p *program) measure(rounds int) ([][]float64, error) {
+	if p.mode != plan.Eager && p.code.ranks[0].exec == 0 {
+		if err := p.code.capture(); err != nil {
+			return nil, &refusal{err.Error()}
+		}
+	}
+	total := rounds + warmups
+	words := p.words()
+	raw, err := p.run(total, words)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]float64, rounds)
+	for i := range out {
+		out[i] = make([]float64, len(p.rig.seats))
+		for rank := range out[i] {
+			at := (rank*total + warmups + i) * words
+			if out[i][rank], err = p.seconds(raw[at : at+words]); err != nil {
+				return nil, &refusal{fmt.Sprintf("rank %d, round %d: %v", rank, i, err)}
+			}
+		}
+	}
+	return out, nil
+}
+
+// slack is how much longer than all deadlines one window may take before the
+// GPUs are taken for stuck: work that makes progress included.
+const slack = 5 * time.Second
+
+// run performs rounds and gives the raw readings.
+func (p *program) run(rounds, words int) ([]uint64, error) {
+	limit := slack + time.Duration(1+len(p.rig.seats))*p.rig.deadline
+	return p.code.run(batch{rounds: rounds, window: p.window(), words: words, limit: limit.Nanoseconds()})
+}

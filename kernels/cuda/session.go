@@ -1,0 +1,211 @@
+//go:build cuda
+
+package cuda
+
+// #include "ep_shim.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// session is one workload on the ranks of a rig.
+type session struct {
+	backend    *Backend
+	rig        *rig
+	workload   *workloads.Workload
+	problem    plan.Problem
+	inputs     []inputs
+	states     []family // one family of each state that has memory
+	candidates map[string]*candidate
+	expert     []cu.Function
+
+	mu      sync.Mutex
+	running *program
+}
+
+func newSession(b *Backend, w *workloads.Workload) (*session, error) {
+	r, err := newRig(b.node, w.Problem.Ranks, b.options.Deadline)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		backend: b, rig: r, workload: w, problem: w.Problem,
+		inputs: makeInputs(w), candidates: map[string]*candidate{},
+	}
+	r.refill = s.upload
+	return s, nil
+}
+
+// Close implements kernels.Session.
+func (s *session) Close() error {
+	for _, c := range s.candidates {
+		c.drop()
+	}
+	s.rig.close()
+	return nil
+}
+
+// drop frees a candidate's programs.
+func (c *candidate) drop() {
+	for _, p := range c.programs {
+		p.free()
+	}
+	clear(c.programs)
+}
+
+// Prepare implements kernels.Session.
+func (s *session) Prepare(_ context.Context, c plan.Config) error {
+	if s.candidates[c.Key()] != nil {
+		return nil
+	}
+	k, err := newCandidate(s.backend.machine, s.problem, c)
+	if err != nil {
+		return asFailure(kernels.Illegal, err)
+	}
+	if err := s.join(k.state()); err != nil {
+		return err
+	}
+	if err := k.load(s.backend.machine, s.problem, s.rig); err != nil {
+		return asFailure(kernels.NoLaunch, err)
+	}
+	if s.expert == nil && s.problem.Op != plan.Dispatch {
+		if s.expert, err = s.loadExpert(); err != nil {
+			return asFailure(kernels.NoLaunch, err)
+		}
+	}
+	s.candidates[c.Key()] = k
+	return nil
+}
+
+func (s *session) loadExpert() ([]cu.Function, error) {
+	m, err := s.rig.node.load(variant{"common/expert.cuh", problemDefines(s.problem)})
+	if err != nil {
+		return nil, err
+	}
+	return m.function("ep_expert")
+}
+
+// join gives a state its memory. One allocation holds everything, so another
+// state means a new heap, and graphs that point into the old one must go.
+func (s *session) join(f family) error {
+	for _, have := range s.states {
+		if have.state == f.state {
+			return nil
+		}
+	}
+	parts := append(rigParts(), problemParts(s.problem)...)
+	states := append(s.states[:len(s.states):len(s.states)], f)
+	for _, st := range states {
+		parts = append(parts, stateParts(st, s.problem)...)
+	}
+	if n := len(f.regions(s.problem)); n > C.EP_MAX_REGIONS {
+		return kernels.Failf(kernels.Illegal, "%s: %d regions, EpArgs holds %d", f.state, n, C.EP_MAX_REGIONS)
+	}
+	for _, c := range s.candidates {
+		c.drop()
+	}
+	if err := s.rig.allocate(parts); err != nil {
+		return err
+	}
+	s.states = states
+	return nil
+}
+
+// args are the fields of EpArgs common to a rank's kernels, for candidates of
+// a state.
+func (s *session) args(f family) func(rank int) C.EpArgs {
+	return func(rank int) C.EpArgs {
+		a := s.rig.args(rank)
+		p := s.problem
+		a.tokens = C.int32_t(s.workload.Ranks[s.workload.Batch(rank)].Tokens)
+		a.max_tokens, a.max_rows = C.int32_t(p.MaxTokens), C.int64_t(formats.MaxRows(p))
+		at := func(part string) cu.DevicePtr { return s.rig.at(rank, part) }
+		point(&a.x, at(partX))
+		point(&a.topk_ids, at(partIDs))
+		point(&a.weights, at(partWeights))
+		point(&a.input_scales, at(partInputScale))
+		point(&a.bias, at(partBias))
+		a.epilogue_scale = C.float(epilogueScale)
+		point(&a.out, at(partOut))
+		point(&a.out_scales, at(partScales))
+		point(&a.row_offsets, at(partRowOffsets))
+		point(&a.expert_ids, at(partExpertIDs))
+		point(&a.src_info, at(partSrcInfo))
+		point(&a.scale_offsets, at(partScaleOffsets))
+		point(&a.y, at(partY))
+		point(&a.combined, at(partCombined))
+		point(&a.counters, at(f.state+".counters"))
+		if p.SkipA2A {
+			a.skip_a2a, a.allreduce_size = 1, C.int32_t(p.Ranks)
+		}
+		return a
+	}
+}
+
+// extrasFor are what a candidate's programs need besides its calls.
+func (s *session) extrasFor(c *candidate) extras {
+	x := extras{problem: s.problem, expert: s.expert}
+	if d := s.backend.options.Drill; strings.Contains(c.config.Key(), d.Config) {
+		x.drill = d
+	}
+	return x
+}
+
+// prepared finds a candidate that Prepare has seen.
+func (s *session) prepared(c plan.Config) (*candidate, error) {
+	if k := s.candidates[c.Key()]; k != nil {
+		return k, nil
+	}
+	return nil, fmt.Errorf("%s was not prepared", c.Key())
+}
+
+// Progress implements worker.Progresser.
+func (s *session) Progress() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return nil
+	}
+	return s.running.code.progress()
+}
+
+func (s *session) setRunning(p *program) {
+	s.mu.Lock()
+	s.running = p
+	s.mu.Unlock()
+}
+
+// verdict turns the end of a program into a judgement of its candidate, and
+// makes the rig usable again where that is possible.
+func (s *session) verdict(err error) error {
+	var refused *refusal
+	switch {
+	case errors.Is(err, errFault):
+		f := kernels.Failf(kernels.Hang, "%s", hangReason(s.rig.faults(), s.rig.deadline))
+		return s.restored(f)
+	case errors.As(err, &refused):
+		return s.restored(kernels.Failf(kernels.NoLaunch, "%s", refused.reason))
+	}
+	return err
+}
+
+// restored resets all memory after a failure. If that fails too the session
+// is lost, and the failure is still what is said.
+func (s *session) restored(f *kernels.Failure) error {
+	if err := s.rig.reset(); err != nil {
+		return fmt.Errorf("%w; and resetting the buffers: %v", errors.New(f.Error()), err)
+	}
+	return f
+}

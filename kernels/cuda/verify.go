@@ -1,0 +1,264 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// judgedElements bounds the elements of a rank whose contents are compared in
+// one verification; more rows than that are sampled.
+const judgedElements = 16 << 20
+
+// upload brings the inputs to every rank.
+func (s *session) upload() error {
+	for rank, in := range s.inputs {
+		for _, err := range []error{
+			upload(s.rig, rank, partX, in.x),
+			upload(s.rig, rank, partIDs, in.ids),
+			upload(s.rig, rank, partWeights, in.weights),
+			upload(s.rig, rank, partInputScale, []float32{s.backend.options.InputScale}),
+			upload(s.rig, rank, partBias, makeBias(s.problem.Hidden)),
+		} {
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Verify implements kernels.Session.
+func (s *session) Verify(_ context.Context, c plan.Config) (kernels.Verdict, error) {
+	k, err := s.prepared(c)
+	if err != nil {
+		return kernels.Verdict{}, err
+	}
+	if err := s.prove(k); err != nil {
+		return kernels.Verdict{}, err
+	}
+	verdicts := make([]kernels.Verdict, len(s.rig.seats))
+	errs := make([]error, len(verdicts))
+	slots := make(chan struct{}, runtime.NumCPU())
+	var wg sync.WaitGroup
+	for rank := range verdicts {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			verdicts[rank], errs[rank] = s.judge(k, rank)
+		})
+	}
+	wg.Wait()
+	var sum kernels.Verdict
+	for rank, v := range verdicts {
+		if errs[rank] != nil {
+			return kernels.Verdict{}, errs[rank]
+		}
+		sum = ref.Merge(sum, v)
+	}
+	return sum, nil
+}
+
+// prove runs the candidate once from poisoned outputs and fresh inputs.
+func (s *session) prove(k *candidate) error {
+	if err := s.rig.fill(func(p region) bool { return isOutput(p.name) }); err != nil {
+		return err
+	}
+	if err := s.upload(); err != nil {
+		return err
+	}
+	p, err := newProgram(s.rig, proof(s.problem.Op), k.calls, s.args(k.state()), s.extrasFor(k))
+	if err != nil {
+		return err
+	}
+	defer p.free()
+	s.setRunning(p)
+	defer s.setRunning(nil)
+	_, err = p.run(1, 0)
+	return s.verdict(err)
+}
+
+// judge compares what the candidate left on one rank with the oracle.
+func (s *session) judge(k *candidate, rank int) (kernels.Verdict, error) {
+	o := ref.New(s.workload, s.backend.options.InputScale)
+	d := k.calls[plan.Dispatch]
+	got, err := s.dispatched(rank, o)
+	if err != nil {
+		return kernels.Verdict{}, err
+	}
+	v := o.CheckDispatch(rank, got.Output, s.compare(d))
+	if got.err != nil {
+		return v, got.err
+	}
+	c := k.calls[plan.Combine]
+	if c == nil {
+		return v, nil
+	}
+	w, err := s.judgeCombine(o, c, rank)
+	if s.problem.Op == plan.Combine && v.OK() {
+		return w, err // the dispatch before it is not what was asked about
+	}
+	return ref.Merge(v, w), err
+}
+
+// compare is how strictly a call is judged.
+func (s *session) compare(k *call) ref.Compare {
+	var c ref.Compare
+	if k.family.compare != nil {
+		c = k.family.compare(s.problem, k.config)
+	}
+	c.MaxRows = max(judgedElements/s.problem.Hidden, 1)
+	return c
+}
+
+// output is a rank's dispatch output; rows that have to be fetched one by one
+// leave the first error here.
+type output struct {
+	ref.Output
+	err error
+}
+
+// dispatched fetches what dispatch left on a rank: indices and scales whole,
+// rows as they are asked for when they are many.
+func (s *session) dispatched(rank int, o *ref.Oracle) (*output, error) {
+	l := o.Format()
+	want := o.Dispatch(rank).RowOffsets
+	rows := int(want[len(want)-1])
+	groups := formats.Groups(s.problem)
+	out := &output{Output: ref.Output{MaxRows: formats.MaxRows(s.problem)}}
+	var err error
+	fetch := func(f func() error) {
+		if err == nil {
+			err = f()
+		}
+	}
+	fetch(func() (err error) {
+		out.RowOffsets, err = download[uint32](s.rig, rank, partRowOffsets, 0, groups+1)
+		return err
+	})
+	fetch(func() (err error) {
+		out.ExpertIDs, err = download[int32](s.rig, rank, partExpertIDs, 0, groups)
+		return err
+	})
+	fetch(func() (err error) {
+		out.SrcInfo, err = download[int32](s.rig, rank, partSrcInfo, 0, 2*rows)
+		return err
+	})
+	fetch(func() (err error) {
+		if l.Format != plan.NVFP4 {
+			return nil
+		}
+		out.ScaleOffsets, err = download[uint32](s.rig, rank, partScaleOffsets, 0, groups)
+		return err
+	})
+	fetch(func() (err error) {
+		out.Scales, err = download[byte](s.rig, rank, partScales, 0, formats.OutputScaleBytes(l, groups, out.MaxRows))
+		return err
+	})
+	fetch(func() error { return s.fetchRows(out, rank, rows, l.Payload) })
+	return out, err
+}
+
+// fetchRows fetches all rows at once when few, else each when it is compared.
+func (s *session) fetchRows(out *output, rank, rows, rowBytes int) error {
+	if rows*s.problem.Hidden <= judgedElements {
+		all, err := download[byte](s.rig, rank, partOut, 0, rows*rowBytes)
+		out.Payload = ref.Flat(all, rowBytes)
+		return err
+	}
+	out.Payload = func(row int) []byte {
+		b, err := download[byte](s.rig, rank, partOut, row*rowBytes, rowBytes)
+		if err != nil && out.err == nil {
+			out.err = err
+		}
+		return b
+	}
+	return nil
+}
+
+func (s *session) judgeCombine(o *ref.Oracle, c *call, rank int) (kernels.Verdict, error) {
+	hidden := s.problem.Hidden
+	tokens := s.workload.Ranks[s.workload.Batch(rank)].Tokens
+	all, err := download[uint16](s.rig, rank, partCombined, 0, tokens*hidden)
+	if err != nil {
+		return kernels.Verdict{}, err
+	}
+	row := func(t int) []uint16 { return all[t*hidden : (t+1)*hidden] }
+	compare := s.compare(c)
+	if e := c.config.Str("epilogue"); epilogues[e] != 0 {
+		return judgeEpilogue(o, rank, tokens, e, row, compare), nil
+	}
+	return o.CheckCombine(rank, row, compare), nil
+}
+
+// judgeEpilogue is CheckCombine behind an output hook: the bound of the sum,
+// through the hook, and one rounding more for a bias.
+func judgeEpilogue(o *ref.Oracle, rank, tokens int, hook string, got func(int) []uint16, c ref.Compare) kernels.Verdict {
+	v := kernels.Verdict{}
+	bias := makeBias(o.Problem().Hidden)
+	for t := range tokens {
+		v.Rows++
+		want := o.CombineRow(rank, t, c.PreReduced)
+		for i, b := range got(t) {
+			exact, bound := want.Exact[i]*epilogueScale, want.Bound[i]*epilogueScale
+			if hook == "bias" {
+				exact = want.Exact[i] + float64(ref.BF16ToFloat(bias[i]))
+				bound = want.Bound[i] + (math.Abs(exact)+want.Bound[i])/(1<<9)
+			}
+			diff := math.Abs(float64(ref.BF16ToFloat(b)) - exact)
+			if diff <= bound {
+				continue
+			}
+			v.Wrong++
+			if v.Detail == "" {
+				v.Detail = fmt.Sprintf("rank %d token %d column %d: want %g after the epilogue, got %g", rank, t, i, exact, ref.BF16ToFloat(b))
+			}
+			break
+		}
+	}
+	return v
+}
+
+// Combined implements worker.Prober: the bits of one combined token after the
+// last verification.
+func (s *session) Combined(rank, token int) ([]uint16, error) {
+	if rank < 0 || rank >= len(s.rig.seats) || token < 0 || token >= s.workload.Ranks[s.workload.Batch(rank)].Tokens {
+		return nil, fmt.Errorf("probe: rank %d token %d is not there", rank, token)
+	}
+	return download[uint16](s.rig, rank, partCombined, token*s.problem.Hidden, s.problem.Hidden)
+}
+
+// Digest implements kernels.Digester.
+func (s *session) Digest(_ context.Context, c plan.Config) (string, error) {
+	k, err := s.prepared(c)
+	if err != nil {
+		return "", err
+	}
+	if k.calls[plan.Combine] == nil {
+		return "", fmt.Errorf("%s combines nothing to digest", c.Key())
+	}
+	if err := s.prove(k); err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for rank := range s.rig.seats {
+		tokens := s.workload.Ranks[s.workload.Batch(rank)].Tokens
+		all, err := download[byte](s.rig, rank, partCombined, 0, 2*tokens*s.problem.Hidden)
+		if err != nil {
+			return "", err
+		}
+		h.Write(all)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

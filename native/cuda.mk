@@ -1,0 +1,68 @@
+# Targets for the GPU half. A CUDA toolkit is looked for in CUDA_HOME, then
+# /usr/local/cuda, then .cuda, which `make cuda-deps` fills from Python wheels.
+CUDA_WHEELS   = 13.0
+CUDA12_WHEELS = 12.9
+PIP          ?= python3 -m pip
+CUDA_LOCAL    = $(CURDIR)/.cuda
+CUDA_DIR     ?= $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CUDA_LOCAL),$(if $(wildcard $(d)/include/cuda.h),$(d))))
+CUDA_STUB     = $(CUDA_LOCAL)/stub
+GPU_BUNDLE   ?= gpu-bundle
+
+# Go cannot see changes of C files outside a package's folder: the hash in the
+# flags makes it build again.
+NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* | sha256sum | cut -c1-16)
+cuda_env = CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include" CGO_LDFLAGS="-L$(CUDA_STUB)"
+
+.PHONY: cuda-deps cuda cuda-check cuda-variants gpu-bundle cuda-toolkit
+
+cuda-deps: ## CUDA headers and NVRTC from Python wheels into .cuda
+	mkdir -p $(CUDA_LOCAL)/wheels $(CUDA_LOCAL)/wheels12
+	$(PIP) download -q --no-deps -d $(CUDA_LOCAL)/wheels 'nvidia-cuda-runtime==$(CUDA_WHEELS).*' 'nvidia-cuda-nvrtc==$(CUDA_WHEELS).*'
+	$(PIP) download -q --no-deps -d $(CUDA_LOCAL)/wheels12 'nvidia-cuda-runtime-cu12==$(CUDA12_WHEELS).*'
+	for w in $(CUDA_LOCAL)/wheels/*.whl; do python3 -m zipfile -e $$w $(CUDA_LOCAL)/unpacked || exit 1; done
+	for w in $(CUDA_LOCAL)/wheels12/*.whl; do python3 -m zipfile -e $$w $(CUDA_LOCAL)/unpacked || exit 1; done
+	rm -rf $(CUDA_LOCAL)/include $(CUDA_LOCAL)/lib64 $(CUDA_LOCAL)/12
+	mkdir -p $(CUDA_LOCAL)/lib64 $(CUDA_LOCAL)/12
+	mv $(CUDA_LOCAL)/unpacked/nvidia/cu13/include $(CUDA_LOCAL)/include
+	mv $(CUDA_LOCAL)/unpacked/nvidia/cuda_runtime/include $(CUDA_LOCAL)/12/include
+	mv $(CUDA_LOCAL)/unpacked/nvidia/cu13/lib/libnvrtc.so.13 $(CUDA_LOCAL)/unpacked/nvidia/cu13/lib/libnvrtc-builtins.so.$(CUDA_WHEELS) $(CUDA_LOCAL)/lib64/
+	rm -rf $(CUDA_LOCAL)/unpacked $(CUDA_LOCAL)/wheels $(CUDA_LOCAL)/wheels12
+
+cuda-toolkit:
+	@test -n "$(CUDA_DIR)" || { echo "no CUDA headers in CUDA_HOME, /usr/local/cuda or .cuda: run make cuda-deps, or set CUDA_HOME"; exit 1; }
+	@test -f "$(CUDA_DIR)/include/cuda.h" || { echo "$(CUDA_DIR)/include/cuda.h is missing: set CUDA_HOME to a toolkit, or run make cuda-deps"; exit 1; }
+
+# A libcuda.so to link against on hosts without a driver: every function that
+# cuda.h names is defined, so that a name the driver lacks is a link error
+# here and not a call to address 0 there. At run time the driver's own library
+# is loaded, by the soname.
+$(CUDA_STUB)/libcuda.so: native/cuda.mk | cuda-toolkit
+	mkdir -p $(CUDA_STUB)
+	{ echo '/* generated */'; grep -ohE '\bcu[A-Z][A-Za-z0-9_]*' $(CUDA_DIR)/include/cuda.h | sort -u | sed 's/.*/int &(void) { return 999; }/'; } > $(CUDA_STUB)/stub.c
+	$(CC) -shared -fPIC -fno-builtin -Wl,-soname,libcuda.so.1 -o $@ $(CUDA_STUB)/stub.c
+
+# go-nvml lets the linker ignore unresolved names, so look for them.
+unresolved = nm -D --undefined-only $(1) | awk '$$2 ~ /^cu[A-Z]/ {print $$2}' | sort > $(CUDA_STUB)/wanted; \
+  nm -D --defined-only $(CUDA_STUB)/libcuda.so | awk '{print $$3}' | sort | comm -23 $(CUDA_STUB)/wanted - > $(CUDA_STUB)/missing; \
+  test ! -s $(CUDA_STUB)/missing || { echo "$(1): the driver has no"; cat $(CUDA_STUB)/missing; exit 1; }
+
+cuda: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epbench-cuda, the GPU worker
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
+	@$(call unresolved,$(BINDIR)/epbench-cuda)
+
+cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## the GPU half compiles and vets, against CUDA 12 headers too where cuda-deps got them
+	$(call cuda_env,$(CUDA_DIR)) $(GO) vet -tags cuda ./kernels/cuda/... ./cmd/epbench-cuda
+	@if test -f $(CUDA_LOCAL)/12/include/cuda.h; then echo "headers of CUDA $(CUDA12_WHEELS)"; \
+	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
+
+cuda-variants: ## compiles every variant of the default space for sm_80, sm_90a and sm_100a; prints registers, fails on spills of defaults
+	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout 10m -run 'Variants|Compile' -v ./kernels/cuda ./kernels/cuda/nvrtc
+
+gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh (NVRTC=0 leaves libnvrtc out)
+	rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)
+	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda native/run-tests.sh $(GPU_BUNDLE)/
+	$(call cuda_env,$(CUDA_DIR)) $(GO) test -c -tags cuda -trimpath -o $(GPU_BUNDLE)/cuda.test ./kernels/cuda
+	@$(call unresolved,$(GPU_BUNDLE)/cuda.test)
+	test "$(NVRTC)" = 0 || cp -L $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))/libnvrtc*.so.* $(GPU_BUNDLE)/
+	chmod +x $(GPU_BUNDLE)/run-tests.sh
+	@du -sh $(GPU_BUNDLE)

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Runs the GPU tests of this folder and writes what they print to results/.
+#
+#   ./run-tests.sh            conformance on 1, 2, 4, 8 GPUs as far as they go, single-GPU loopback, drills
+#   ./run-tests.sh sanitize   compute-sanitizer memcheck and racecheck on small shapes, one GPU
+#
+# Exit status 0 when everything passed.
+cd "$(dirname "$0")" || exit 1
+mkdir -p results
+export EPBENCH_CACHE="${EPBENCH_CACHE:-$PWD/cache}"
+status=0
+
+step() {
+  name=$1
+  shift
+  printf '%-28s ' "$name"
+  if "$@" > "results/$name.txt" 2>&1; then
+    echo ok
+  else
+    echo "FAILED (results/$name.txt)"
+    status=1
+  fi
+}
+
+sanitizer() {
+  for s in compute-sanitizer /usr/local/cuda/bin/compute-sanitizer; do
+    command -v "$s" && return
+  done
+}
+
+info() {
+  date -u
+  uname -sr
+  nvidia-smi -L
+  nvidia-smi topo -m
+  ./epbench-cuda info
+}
+
+if [ "$1" = sanitize ]; then
+  tool=$(sanitizer)
+  test -n "$tool" || { echo "compute-sanitizer is not installed"; exit 1; }
+  for check in memcheck racecheck; do
+    step "$check" "$tool" --tool "$check" --error-exitcode 1 --target-processes all \
+      ./cuda.test -test.run Sanitize -test.v -test.timeout 30m
+  done
+  exit $status
+fi
+
+step info info
+step loopback ./cuda.test -test.run 'Loopback|Drill|Session' -test.v -test.timeout 20m
+gpus=$(nvidia-smi -L | wc -l)
+for n in 1 2 4 8; do
+  test "$n" -le "$gpus" || continue
+  visible=$(seq -s , 0 $((n - 1)))
+  step "conformance-$n" env CUDA_VISIBLE_DEVICES="$visible" ./cuda.test -test.run Conformance -test.v -test.timeout 30m
+done
+exit $status

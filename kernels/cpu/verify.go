@@ -135,6 +135,11 @@ func fill(b []byte) {
 }
 
 func (s *Session) checkDispatch(r *rank) kernels.Verdict {
+	return s.oracle.CheckDispatch(r.id, s.delivered(r), ref.Compare{MaxRows: sample(s.layout.Payload)})
+}
+
+// delivered is what dispatch left on a rank.
+func (s *Session) delivered(r *rank) ref.Output {
 	out := ref.Output{
 		RowOffsets: r.offsets, ExpertIDs: r.ids, SrcInfo: r.srcInfo,
 		MaxRows: s.maxRows, Scales: r.scales,
@@ -143,7 +148,18 @@ func (s *Session) checkDispatch(r *rank) kernels.Verdict {
 	if s.layout.Format == plan.NVFP4 {
 		out.ScaleOffsets = r.blocks
 	}
-	return s.oracle.CheckDispatch(r.id, out, ref.Compare{MaxRows: sample(s.layout.Payload)})
+	return out
+}
+
+// Probe shows one output row after Verify, as hidden BF16 values: with k = -1
+// the combined row of a token on its own rank, otherwise what the expert at
+// top-k position k received of it.
+func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
+	if k < 0 {
+		return s.ranks[rank].combined[token*s.Hidden : (token+1)*s.Hidden], nil
+	}
+	e := int(s.workload.Ranks[s.workload.Batch(rank)].Experts[token*s.TopK+k])
+	return s.oracle.Received(rank, token, k, s.delivered(s.ranks[s.oracle.Owner(rank, e)]))
 }
 
 func (s *Session) checkCombine(r *rank, dedup bool) kernels.Verdict {

@@ -126,9 +126,8 @@ func explain(p *process, method string, err error) error {
 		return fmt.Errorf("no answer to %s (%s)", method, p.progress())
 	case errors.As(err, &rpc):
 		return fmt.Errorf("%s: %s", method, rpc.Message)
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
 	}
+	// A client whose connection ended answers "context canceled".
 	p.client.Close()
 	return fmt.Errorf("%s: %s", method, p.obituary())
 }

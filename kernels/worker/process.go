@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -164,6 +165,9 @@ var errSilent = errors.New("no answer")
 // call performs one request. Heartbeats do not extend the deadline: a kernel
 // that spins for ever leaves its worker's heart beating.
 func (p *process) call(ctx context.Context, method string, params, result any, limit time.Duration) error {
+	if result == nil {
+		result = new(json.RawMessage)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errSilent)
 	defer cancel()
 	err := p.client.CallResult(ctx, method, params, result)

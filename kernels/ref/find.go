@@ -1,0 +1,67 @@
+package ref
+
+import "fmt"
+
+// Received finds, in what dispatch left on the expert's rank, the row of one
+// selection: token and top-k position of a source rank. It returns the row's
+// hidden values dequantized and rounded to BF16. The error says why there is
+// no such row.
+func (o *Oracle) Received(source, token, k int, got Output) ([]uint16, error) {
+	p := o.w.Problem
+	e := int(o.w.Ranks[o.w.Batch(source)].Experts[token*p.TopK+k])
+	if e < 0 {
+		return nil, fmt.Errorf("token %d of rank %d has no expert at position %d", token, source, k)
+	}
+	dst := o.Owner(source, e)
+	d := o.Dispatch(dst)
+	j := &judge{rank: dst}
+	if !checkIndex(j, d, got) {
+		return nil, fmt.Errorf("%s", j.Detail)
+	}
+	r := rowCheck{o: o, j: j, got: got}
+	for i, g := range d.Groups {
+		if g.Expert == e && r.seek(d, i, source, Item{token, k}) {
+			return r.widened()
+		}
+	}
+	return nil, fmt.Errorf("rank %d has no row for token %d, k %d of rank %d", dst, token, k, source)
+}
+
+// Owner is the rank where a selection of a source rank is carried out: the
+// expert's, or the source itself when tokens are replicated.
+func (o *Oracle) Owner(source, expert int) int {
+	if o.w.Problem.SkipA2A {
+		return source
+	}
+	return expert / o.w.Problem.LocalExperts()
+}
+
+// seek moves to the row of an item within group i of a delivery.
+func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
+	r.group, r.row, r.inGroup = d.Groups[i], int(d.RowOffsets[i]), 0
+	r.firstBlock = int(d.RowOffsets[i]/128 + d.ScaleOffsets[i])
+	for s, items := range r.group.Items {
+		for range items {
+			from := r.group.Sources[s] == r.o.w.Batch(source)
+			if from && int(r.got.SrcInfo[2*r.row]) == want.Token && int(r.got.SrcInfo[2*r.row+1]) == want.K {
+				return true
+			}
+			r.row, r.inGroup = r.row+1, r.inGroup+1
+		}
+	}
+	return false
+}
+
+// widened is the current row in BF16.
+func (r *rowCheck) widened() ([]uint16, error) {
+	l := r.o.Format()
+	row := Row{r.got.Payload(r.row), r.scales(l)}
+	if len(row.Payload) != l.Payload || len(row.Scales) != l.Scales*l.ScaleBytes {
+		return nil, fmt.Errorf("row %d is cut short", r.row)
+	}
+	out := make([]uint16, l.Hidden)
+	for c, x := range Dequantize(l.Format, row, l.Hidden, r.o.global) {
+		out[c] = BF16(x)
+	}
+	return out, nil
+}

@@ -1,0 +1,136 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// openPython starts the example worker; tee, when not empty, is a file that
+// records what it says.
+func openPython(t *testing.T, tee string) *Backend {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	argv := []string{python, "../../examples/workers/copyworker.py"}
+	if tee != "" {
+		argv = []string{"sh", "-c", strings.Join(argv, " ") + " | tee " + tee}
+	}
+	b, err := Open(t.Context(), argv, DefaultLimits(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// TestPythonWorker runs every op of the example worker through the client,
+// probes included.
+func TestPythonWorker(t *testing.T) {
+	b := openPython(t, "")
+	for _, op := range plan.Ops() {
+		s := openWorkload(t, b, op)
+		c := defaultOf(t, b, op)
+		if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {
+			t.Errorf("%s: verdict %+v, %v", op, v, err)
+		}
+		r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 3})
+		if err != nil || len(r.Seconds) != 2 {
+			t.Errorf("%s: %+v, %v", op, r, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPythonRules: legality crosses the pipe as expressions, and the worker's
+// own refusal is a verdict on the candidate.
+func TestPythonRules(t *testing.T) {
+	b := openPython(t, "")
+	k, err := kernels.Find(b.Kernels(), plan.Dispatch, "dispatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan.Problem{Dispatch: plan.BF16}
+	good := k.DefaultConfig(b.Machine(), p)
+	if err := k.Check(b.Machine(), p, good); err != nil {
+		t.Errorf("default refused: %v", err)
+	}
+	if err := k.Check(b.Machine(), p, good.With("chunk", "100")); err == nil || !strings.Contains(err.Error(), "multiple of 16") {
+		t.Errorf("chunk=100: %v", err)
+	}
+	if err := k.Check(b.Machine(), plan.Problem{Dispatch: plan.FP8}, good); err == nil {
+		t.Error("fp8 was accepted")
+	}
+	s := openWorkload(t, b, plan.Dispatch)
+	var f *kernels.Failure
+	if err := s.Prepare(t.Context(), good.With("chunk", "100")); !errors.As(err, &f) || f.Status != kernels.Illegal {
+		t.Errorf("prepare chunk=100: %v", err)
+	}
+}
+
+// TestPythonSpeaksTheSchema holds every result the example sends against the
+// published schema.
+func TestPythonSpeaksTheSchema(t *testing.T) {
+	said := filepath.Join(t.TempDir(), "said.jsonl")
+	b := openPython(t, said)
+	s := openWorkload(t, b, plan.Combine)
+	c := defaultOf(t, b, plan.Combine)
+	if _, err := s.Verify(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	order := []string{"welcome", "session", "", "verify_reply", "run_reply"} // "": prepare has no result
+	compiler := jsonschema.NewCompiler()
+	lines := readLines(t, said)
+	if len(lines) < len(order) {
+		t.Fatalf("%d messages, want %d", len(lines), len(order))
+	}
+	for i, name := range order {
+		if name == "" {
+			continue
+		}
+		schema, err := compiler.Compile(schemaFile + "#/properties/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(lines[i]["result"]); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// readLines decodes the replies in a file, heartbeats left out.
+func readLines(t *testing.T, file string) []map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []map[string]any
+	for line := range strings.Lines(string(text)) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if _, reply := m["id"]; reply {
+			out = append(out, m)
+		}
+	}
+	return out
+}

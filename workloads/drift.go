@@ -59,7 +59,7 @@ func moved(n int, h float64, step int, seed uint64) []int32 {
 func exchange(keep float64) float64 {
 	lo, hi := 0.0, 1.0
 	for range 50 {
-		if c := (lo + hi) / 2; (1-c)*exp(-c) > keep {
+		if c := float64((lo + hi) / 2); (1-c)*exp(-c) > keep {
 			lo = c
 		} else {
 			hi = c

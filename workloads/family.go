@@ -68,7 +68,7 @@ func solve(name string, target float64, p param, share func(x float64) ([]float6
 	of, low, high := findAim(name).of, math.Inf(1), math.Inf(-1)
 	var hi, atHi float64
 	for i := steps; i >= 0; i-- {
-		lo := p.min + float64((p.max-p.min)*float64(i))/steps
+		lo := p.min + float64((p.max-p.min)*float64(i)/steps)
 		s, err := share(lo)
 		if err != nil {
 			return 0, err

@@ -29,7 +29,7 @@ func mix(x uint64) uint64 {
 // ExpertGain is what stands in for an expert's MLP between dispatch and
 // combine: the expert multiplies each received value by it and rounds to BF16.
 // Distinct gains make a row that went to the wrong expert visible in the sum.
-func ExpertGain(expert int) float32 { return 0.5 + float32(expert%64)/64 }
+func ExpertGain(expert int) float32 { return (32 + float32(expert%64)) / 64 }
 
 // SharedGain is the gain of the shared expert.
 const SharedGain float32 = 1.25

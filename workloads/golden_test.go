@@ -1,0 +1,87 @@
+package workloads
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden digests")
+
+// digest is a hash of every id and weight.
+func digest(w *Workload) string {
+	h := sha256.New()
+	for _, rt := range w.Ranks {
+		binary.Write(h, binary.LittleEndian, int64(rt.Tokens))
+		binary.Write(h, binary.LittleEndian, rt.Experts)
+		for _, v := range rt.Weights {
+			binary.Write(h, binary.LittleEndian, math.Float32bits(v))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+const goldenFile = "testdata/digests.txt"
+
+// TestGolden pins the bytes of every distribution. The file is the same for
+// all architectures; TestNoFusedOperations is why it can be.
+func TestGolden(t *testing.T) {
+	var b strings.Builder
+	for _, spec := range append(append([]string{}, closed...), solved...) {
+		w := mustNew(t, spec, v3(600), 42)
+		fmt.Fprintf(&b, "%s %s\n", digest(w), spec)
+	}
+	if *update {
+		if err := os.WriteFile(goldenFile, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(goldenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("routings changed; if they were meant to, go test ./workloads -run Golden -update\ngot\n%swant\n%s", b.String(), want)
+	}
+}
+
+// fused are the functions that may fuse multiplication and addition: they
+// measure and fit, and nothing that is drawn depends on them.
+var fused = regexp.MustCompile(`workloads\.(fitter\.|FitCounts|minimum|round|MeasureCounts|measure|Stats\.|\(\*Workload\)\.Stats)`)
+
+// TestNoFusedOperations compiles the package for arm64 and looks for fused
+// multiply-add, which rounds once where amd64 rounds twice. Together with the
+// package's own exp and ln, which use no assembly, this makes every decision
+// of a draw the same float64 operations in the same order everywhere.
+func TestNoFusedOperations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles for another architecture; left out with -short")
+	}
+	cmd := exec.Command("go", "build", "-gcflags=-S", ".")
+	cmd.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%.2000s", err, out)
+	}
+	inside, functions := "", 0
+	for line := range strings.Lines(string(out)) {
+		if name, _, ok := strings.Cut(line, " STEXT"); ok {
+			inside = name
+			functions++
+		}
+		if regexp.MustCompile(`\tFN?M(ADD|SUB)[SD]\t`).MatchString(line) && !fused.MatchString(inside) {
+			t.Errorf("%s: %s", inside, strings.TrimSpace(line))
+		}
+	}
+	if functions < 100 {
+		t.Fatalf("only %d functions disassembled", functions)
+	}
+}

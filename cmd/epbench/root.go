@@ -8,8 +8,10 @@ import (
 
 // commands lists every subcommand in the order help prints them.
 var commands = []func() *cobra.Command{
+	newSweep,
 	newWorkload,
 	newPresets,
+	newTable,
 	newBackends,
 	newVersion,
 }

@@ -3,6 +3,8 @@ package curate
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/epbench/epbench/tune/plan"
 )
@@ -183,4 +185,16 @@ func holes(t *plan.Table) []Finding {
 		}
 	}
 	return out
+}
+
+// PolicyBand reads the tie band out of a measurement policy's spelling, its
+// word band=0.01. ok is false when the policy names none.
+func PolicyBand(policy string) (band float64, ok bool) {
+	for word := range strings.FieldsSeq(policy) {
+		if text, found := strings.CutPrefix(word, "band="); found {
+			band, err := strconv.ParseFloat(text, 64)
+			return band, err == nil && band >= 0
+		}
+	}
+	return 0, false
 }

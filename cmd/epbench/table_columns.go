@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// keyColumns are the columns of a row's key; what rarely differs goes first
+// when the terminal is narrow.
+func keyColumns() []reports.Column {
+	return []reports.Column{
+		reports.Words("op"), reports.Words("mode").Dropped(9), reports.Words("format").Dropped(3),
+		reports.Numbers("ranks", "").Dropped(5), reports.Numbers("nodes", "").Dropped(10),
+		reports.Numbers("hidden", "").Dropped(6), reports.Numbers("experts", "").Dropped(7),
+		reports.Numbers("topk", "").Dropped(8), reports.Words("extras").Dropped(4), reports.Words("routing"),
+	}
+}
+
+func keyCells(k plan.Key) []reports.Cell {
+	var extras []string
+	if k.SharedExpert {
+		extras = append(extras, "shared-expert")
+	}
+	if k.SkipA2A {
+		extras = append(extras, "skip-a2a")
+	}
+	return []reports.Cell{
+		reports.Str(string(k.Op)), reports.Str(string(k.Mode)), reports.Str(string(k.Dispatch)),
+		reports.Int(k.Ranks), reports.Int(k.Nodes), reports.Int(k.Hidden), reports.Int(k.Experts),
+		reports.Int(k.TopK), reports.Str(strings.Join(extras, " ")), reports.Str(string(k.Routing)),
+	}
+}
+
+// spanText is a stretch of token counts.
+func spanText(lo, hi int) string {
+	if lo == hi {
+		return fmt.Sprint(lo)
+	}
+	return fmt.Sprintf("%d-%d", lo, hi)
+}
+
+// choiceText is what a row tells a runtime to do.
+func choiceText(r *plan.Row) string {
+	switch {
+	case r == nil:
+		return ""
+	case r.Default && r.Config.IsDefault():
+		return "default"
+	case r.Default:
+		return "default (" + r.Config.Key() + ")"
+	}
+	return r.Config.Key()
+}
+
+// gainText is a row's gain over the default with its interval.
+func gainText(r *plan.Row) string {
+	if r == nil {
+		return ""
+	}
+	e := r.Evidence
+	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Gain, e.GainLo, e.GainHi)
+}
+
+// evidenceText is why a row says what it says, in one cell.
+func evidenceText(r *plan.Row) string {
+	if r == nil {
+		return ""
+	}
+	e := r.Evidence
+	text := fmt.Sprintf("gain %s, %d rounds, %d candidates, %d ties", gainText(r), e.Rounds, e.Candidates, e.Ties)
+	if !e.Complete {
+		text += ", space not exhausted"
+	}
+	if r.Key.Routing == plan.AnyRouting {
+		text += fmt.Sprintf(", regret %.1f %% over %s", 100*e.Regret, strings.Join(e.Routings, " "))
+	}
+	return text
+}
+
+// sweepCommand is what would tune a key at a token count.
+func sweepCommand(k plan.Key, tokens int) string {
+	c := fmt.Sprintf("epbench sweep --op %s --mode %s --ranks %d --nodes %d --hidden %d --experts %d --topk %d --format %s --tokens %d",
+		k.Op, k.Mode, k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK, k.Dispatch, tokens)
+	if k.SharedExpert {
+		c += " --shared-expert"
+	}
+	if k.SkipA2A {
+		c += " --skip-a2a"
+	}
+	return c
+}

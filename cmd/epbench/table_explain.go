@@ -1,0 +1,117 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+func newTableExplain() *cobra.Command {
+	var ask queryFlags
+	var out tableFlags
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Print the decision ladder behind the answers",
+		Long: `For every stretch of token counts print the rows that were looked at, best first:
+which one answers, what the others lost to, and the evidence of each. The last
+rung is always the default.`,
+		Example: "  epbench table explain --table RUN --op dispatch --tokens 1:4096",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q, err := ask.open(cmd)
+			if err != nil {
+				return err
+			}
+			return out.print(cmd, q.ladder())
+		},
+	}
+	ask.bind(cmd)
+	out.bindAs(cmd, "table-format")
+	return cmd
+}
+
+// ladder explains every key over the token counts asked for.
+func (q *query) ladder() reports.Table {
+	t := reports.Table{Name: "ladder", Columns: []reports.Column{
+		reports.Words("op"), reports.Words("format").Dropped(2), reports.Words("routing"), reports.Words("tokens"),
+		reports.Numbers("rung", ""), reports.Words("choice"), reports.Words("gives up"), reports.Words("verdict"),
+		reports.Words("evidence").Dropped(1), reports.Words("source").Dropped(3),
+	}}
+	for _, k := range q.keys {
+		set := q.narrow(k)
+		for _, s := range stretches(set, q.tokens) {
+			q.addRungs(&t, set, set.Explain(k, s[0]), spanText(s[0], s[1]))
+		}
+	}
+	t.Notes = q.notes
+	return t
+}
+
+func (q *query) addRungs(t *reports.Table, set *plan.Set, x plan.Explanation, span string) {
+	add := func(rung int, r plan.Rung, choice string) {
+		c := reports.Str(r.Verdict)
+		if r.Verdict == answers {
+			c = c.Marked(reports.Good)
+		}
+		t.Add(reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(span),
+			reports.Int(rung), reports.Str(choice), reports.Str(strings.Join(r.Differs, " ")), c,
+			reports.Str(evidenceText(r.Row)), reports.Str(r.Source))
+	}
+	for i, r := range x.Rungs {
+		if bad := q.illegal(r, x); bad != "" {
+			r.Verdict = "illegal here, so default: " + bad
+		}
+		add(i+1, r, choiceText(r.Row))
+	}
+	last := plan.Rung{Verdict: "not reached"}
+	if x.Answer.Row == nil {
+		last.Verdict = answers
+		q.note(missText(set, x.Key, x.Tokens))
+	}
+	add(len(x.Rungs)+1, last, "default")
+}
+
+// answers is the verdict of the rung that a look-up takes.
+const answers = "answers"
+
+// illegal says why the row that answers cannot run on the host.
+func (q *query) illegal(r plan.Rung, x plan.Explanation) string {
+	if r.Verdict != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
+		return ""
+	}
+	if err := q.host.Check(q.host.Machine, x.Key.Problem(x.Tokens), r.Row.Config); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// stretches groups ascending token counts between which no row begins or ends;
+// all of a stretch have one ladder.
+func stretches(set *plan.Set, tokens []int) [][2]int {
+	var breaks []int
+	for _, s := range set.Sources() {
+		for _, r := range s.Table.Rows {
+			breaks = append(breaks, r.Lo, r.Hi+1)
+		}
+	}
+	slices.Sort(breaks)
+	breaks = slices.Compact(breaks)
+	var out [][2]int
+	last := -1
+	for _, n := range tokens {
+		at, exact := slices.BinarySearch(breaks, n)
+		if exact {
+			at++
+		}
+		if k := len(out) - 1; k >= 0 && at == last && n == out[k][1]+1 {
+			out[k][1] = n
+			continue
+		}
+		out, last = append(out, [2]int{n, n}), at
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/curate"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+func newTableLint() *cobra.Command {
+	var from sourceFlags
+	var out tableFlags
+	var band float64
+	cmd := &cobra.Command{
+		Use:   "lint",
+		Short: "Find rows that are illegal, unsupported or leave holes",
+		Long: `Check a table before shipping it. Errors end with exit code 3, warnings with 0.
+Overlaps, crossed intervals and edits are refused on reading, with exit code 2.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := from.load()
+			if err != nil {
+				return err
+			}
+			legal := curate.Legality(legality(t.Header.Machine))
+			findings := curate.Lint(t, legal, bandOf(cmd, band, t.Header))
+			table, errors := findingTable(t, findings)
+			table.Notes = append(table.Notes, fmt.Sprintf("%d rows: %d errors, %d warnings", len(t.Rows), errors, len(findings)-errors))
+			if legal == nil {
+				table.Warn("the kernels of backend %s are not known here: legality was not checked", t.Header.Machine.Backend)
+			}
+			if err := out.print(cmd, table); err != nil || errors == 0 {
+				return err
+			}
+			return withCode(exitWrong, fmt.Errorf("%s: %d errors", tablePath(from.file), errors))
+		},
+	}
+	from.bindFile(cmd)
+	bindBand(cmd, &band)
+	out.bind(cmd)
+	return cmd
+}
+
+// findingTable lists findings and counts the errors among them.
+func findingTable(t *plan.Table, findings []curate.Finding) (out reports.Table, errors int) {
+	out = reports.Table{Name: "findings", Columns: append([]reports.Column{reports.Words("severity"), reports.Words("rule")},
+		append(keyColumns(), reports.Words("tokens"), reports.Words("finding"))...)}
+	for _, f := range findings {
+		severity := reports.Str(string(f.Severity))
+		if f.Severity == curate.Bad {
+			errors++
+			severity = severity.Marked(reports.Bad)
+		}
+		cells := []reports.Cell{severity, reports.Str(f.Rule)}
+		if f.Row < 0 {
+			cells = append(cells, slices.Repeat([]reports.Cell{reports.None()}, len(keyColumns())+1)...)
+		} else {
+			r := t.Rows[f.Row]
+			cells = append(append(cells, keyCells(r.Key)...), reports.Str(spanText(r.Lo, r.Hi)))
+		}
+		out.Add(append(cells, reports.Str(f.Text))...)
+	}
+	return out, errors
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/curate"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+func newTableMerge() *cobra.Command {
+	var out tableFlags
+	var path string
+	var band float64
+	cmd := &cobra.Command{
+		Use:   "merge OLD NEW -o OUT",
+		Short: "Lay new rows into a table; the incumbent stays unless clearly beaten",
+		Long: `Write OLD with the rows of NEW. Where both choose for the same tokens, OLD stays
+unless the gain of NEW is larger by more than the band and their intervals are
+apart. Every decision is printed with the evidence of both.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if path == "" {
+				return usagef("-o: where to write the merged table?")
+			}
+			old, err := loadTable(args[0], false)
+			if err != nil {
+				return err
+			}
+			newcomer, err := loadTable(args[1], false)
+			if err != nil {
+				return err
+			}
+			band = bandOf(cmd, band, old.Header)
+			merged, decisions, err := curate.Merge(old, newcomer, band)
+			if err != nil {
+				return withCode(exitNotComparable, err)
+			}
+			if err := plan.WriteFile(path, merged); err != nil {
+				return badInput(fmt.Errorf("-o: %w", err))
+			}
+			t := decisionTable(decisions)
+			t.Notes = append(t.Notes, fmt.Sprintf("%d rows of %s and %d of %s became %d in %s (band %g %%)",
+				len(old.Rows), args[0], len(newcomer.Rows), args[1], len(merged.Rows), path, 100*band))
+			return out.print(cmd, t)
+		},
+	}
+	cmd.Flags().StringVarP(&path, "out", "o", "", "file to write")
+	bindBand(cmd, &band)
+	out.bind(cmd)
+	return cmd
+}
+
+func decisionTable(decisions []curate.Decision) reports.Table {
+	t := reports.Table{Name: "decisions", Columns: append(keyColumns(), reports.Words("tokens"), reports.Words("outcome"),
+		reports.Words("old"), reports.Words("new"), reports.Words("old evidence").Dropped(2), reports.Words("new evidence").Dropped(1))}
+	for _, d := range decisions {
+		t.Add(append(keyCells(d.Key), reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Outcome)),
+			reports.Str(choiceText(d.Old)), reports.Str(choiceText(d.New)),
+			reports.Str(evidenceText(d.Old)), reports.Str(evidenceText(d.New)))...)
+	}
+	return t
+}
+
+// bindBand registers --band.
+func bindBand(cmd *cobra.Command, band *float64) {
+	cmd.Flags().Float64Var(band, "band", 0, "relative difference that does not matter; default: the table's own, else 0.01")
+}
+
+// bandOf is --band, else what the table's measurement policy names, else 1 %.
+func bandOf(cmd *cobra.Command, band float64, h plan.Header) float64 {
+	if cmd.Flags().Changed("band") {
+		return band
+	}
+	if own, ok := curate.PolicyBand(h.Policy); ok {
+		return own
+	}
+	return 0.01
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// queryFlags are the flags of commands that ask tables something.
+type queryFlags struct {
+	sourceFlags
+	problem problemFlags
+	machine string
+	backend string
+}
+
+func (f *queryFlags) bind(cmd *cobra.Command) {
+	f.sourceFlags.bind(cmd)
+	f.problem.bind(cmd)
+	s := cmd.Flags()
+	s.StringVar(&f.machine, "machine", "", "machine to ask for: table (its own; default with --table), host, or a JSON file with one (run.json, table.json)")
+	s.StringVar(&f.backend, "backend", "auto", "backend that identifies --machine host")
+	routing := s.Lookup("routing")
+	routing.Usage = "routing classes (" + tableClasses() + ") or specs to classify, comma-separated"
+	routing.DefValue, f.problem.routing = string(plan.AnyRouting), string(plan.AnyRouting)
+	s.Lookup("model").Usage += "; default: what all rows of the table agree on"
+}
+
+func tableClasses() string {
+	text := ""
+	for i, c := range plan.Classes() {
+		if i > 0 {
+			text += ", "
+		}
+		text += string(c)
+	}
+	return text
+}
+
+// query is a set of tables narrowed to a host, and what to ask it.
+type query struct {
+	set    *plan.Set // usable here
+	all    *plan.Set
+	host   plan.Host
+	notes  []string // refused and unverified tables
+	keys   []plan.Key
+	tokens []int
+}
+
+// open reads the tables and expands the flags.
+func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
+	set, err := f.sourceFlags.open()
+	if err != nil {
+		return nil, err
+	}
+	host, err := f.host(cmd, set)
+	if err != nil {
+		return nil, err
+	}
+	f.adopt(cmd, set)
+	q := &query{all: set, host: host}
+	if q.tokens, err = tune.ParseInts(f.problem.tokens); err != nil {
+		return nil, usagef("--tokens: %w", err)
+	}
+	problems, err := f.problem.problems(host.Machine)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range problems {
+		if p.Tokens != problems[0].Tokens {
+			continue // one key for all token counts
+		}
+		classes, err := f.classes(p)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range classes {
+			q.keys = append(q.keys, plan.KeyOf(p, c))
+		}
+	}
+	return q, nil
+}
+
+// narrow picks the tables that may answer a key; notes are kept once.
+func (q *query) narrow(k plan.Key) *plan.Set {
+	set, notes := q.all.For(q.host, k.Problem(0))
+	for _, n := range notes {
+		q.note(n)
+	}
+	return set
+}
+
+func (q *query) note(text string) {
+	for _, n := range q.notes {
+		if n == text {
+			return
+		}
+	}
+	q.notes = append(q.notes, text)
+}
+
+// classes reads --routing: names of classes, or routings to draw and classify.
+func (f *queryFlags) classes(p plan.Problem) ([]plan.Class, error) {
+	var out []plan.Class
+	for _, word := range splitList(f.problem.routing) {
+		c, err := plan.ParseClass(word)
+		if err != nil {
+			d, bad := workloads.Parse(word)
+			if bad != nil {
+				return nil, usagef("--routing: %q is neither a class (%s) nor a routing: %w", word, tableClasses(), bad)
+			}
+			c = workloads.ClassOf(d, p, f.problem.seed)
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return nil, usagef("--routing: empty; try any")
+	}
+	return out, nil
+}
+
+// adopt fills what the user left open from the rows, where all agree, so that
+// a table of one problem needs no flags that repeat it.
+func (f *queryFlags) adopt(cmd *cobra.Command, set *plan.Set) {
+	var rows []plan.Row
+	for _, s := range set.Sources() {
+		rows = append(rows, s.Table.Rows...)
+	}
+	open := func(flag string) bool { return len(rows) > 0 && !cmd.Flags().Changed(flag) }
+	p := &f.problem
+	model := !cmd.Flags().Changed("model")
+	for _, n := range []struct {
+		flag  string
+		field *int
+		of    func(plan.Key) int
+		free  bool
+	}{
+		{"hidden", &p.hidden, func(k plan.Key) int { return k.Hidden }, model},
+		{"experts", &p.experts, func(k plan.Key) int { return k.Experts }, model},
+		{"topk", &p.topK, func(k plan.Key) int { return k.TopK }, model},
+		{"ranks", &p.ranks, func(k plan.Key) int { return k.Ranks }, true},
+		{"nodes", &p.nodes, func(k plan.Key) int { return k.Nodes }, true},
+	} {
+		if values := distinct(rows, n.of); n.free && open(n.flag) && len(values) == 1 {
+			*n.field = values[0]
+		}
+	}
+	if modes := distinct(rows, func(k plan.Key) plan.Mode { return k.Mode }); open("mode") && len(modes) == 1 {
+		p.mode = string(modes[0])
+	}
+	if open("op") {
+		p.ops = joinList(distinct(rows, func(k plan.Key) plan.Op { return k.Op }))
+	}
+	if open("format") {
+		p.formats = joinList(distinct(rows, func(k plan.Key) plan.Format { return k.Dispatch }))
+	}
+	if shared := distinct(rows, func(k plan.Key) bool { return k.SharedExpert }); open("shared-expert") && len(shared) == 1 {
+		p.shared = shared[0]
+	}
+	if skip := distinct(rows, func(k plan.Key) bool { return k.SkipA2A }); open("skip-a2a") && len(skip) == 1 {
+		p.skipA2A = skip[0]
+	}
+}
+
+// distinct lists the values of a key field in the order of their rows.
+func distinct[T comparable](rows []plan.Row, of func(plan.Key) T) []T {
+	var out []T
+	seen := map[T]bool{}
+	for _, r := range rows {
+		if v := of(r.Key); !seen[v] {
+			seen[v] = true
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func joinList[T ~string](values []T) string {
+	text := ""
+	for i, v := range values {
+		if i > 0 {
+			text += ","
+		}
+		text += string(v)
+	}
+	return text
+}
+
+// host is where the question is asked for: the top table's own machine, this
+// one, or one from a file.
+func (f *queryFlags) host(cmd *cobra.Command, set *plan.Set) (h plan.Host, err error) {
+	sources := set.Sources()
+	choice := f.machine
+	if choice == "" {
+		choice = "host"
+		if f.file != "" {
+			choice = "table"
+		}
+	}
+	switch choice {
+	case "table":
+		if len(sources) == 0 {
+			return h, usagef("--machine table: there is no table; use --machine host")
+		}
+		top := sources[len(sources)-1].Table.Header
+		h.Machine, h.ABI = top.Machine, top.ABI
+	case "host":
+		h, err = f.thisHost(cmd)
+	default:
+		h, err = readHost(choice)
+	}
+	h.Check = legality(h.Machine)
+	return h, err
+}
+
+func (f *queryFlags) thisHost(cmd *cobra.Command) (plan.Host, error) {
+	b, note, err := openBackend(cmd.Context(), f.backend)
+	if err != nil {
+		return plan.Host{}, err
+	}
+	defer b.Close()
+	if note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	return hostOf(b), nil
+}
+
+// hostOf is a backend's machine with its kernels' hash, if it has one.
+func hostOf(b kernels.Backend) plan.Host {
+	h := plan.Host{Machine: b.Machine()}
+	if v, ok := b.(kernels.Versioned); ok {
+		h.ABI = v.ABI()
+	}
+	return h
+}
+
+// maxHostBytes bounds a --machine file; a run.json of a long sweep fits.
+const maxHostBytes = 64 << 20
+
+// readHost takes a machine from a run.json, a table.json or a file that holds
+// nothing else.
+func readHost(path string) (plan.Host, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return plan.Host{}, usagef("--machine: %q is neither table nor host, and no such file is here", path)
+	}
+	if info.Size() > maxHostBytes {
+		return plan.Host{}, usagef("--machine: %s is larger than %d MiB", path, maxHostBytes>>20)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return plan.Host{}, badInput(fmt.Errorf("--machine: %w", err))
+	}
+	type named struct {
+		Machine plan.Machine `json:"machine"`
+		ABI     string       `json:"abi"`
+	}
+	var doc struct {
+		named
+		Header named `json:"header"`
+		plan.Machine
+	}
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&doc); err != nil {
+		return plan.Host{}, usagef("--machine: %s: %w", path, err)
+	}
+	for _, n := range []named{doc.named, doc.Header, {Machine: doc.Machine}} {
+		if n.Machine.Backend != "" {
+			return plan.Host{Machine: n.Machine, ABI: n.ABI}, nil
+		}
+	}
+	return plan.Host{}, usagef("--machine: %s names no machine; take a run.json or a table.json", path)
+}
+
+// legality judges configs by the kernels known for a machine's backend, nil
+// where they are not known.
+func legality(m plan.Machine) func(plan.Machine, plan.Problem, plan.Config) error {
+	known := knownKernels(m.Backend)
+	if known == nil {
+		return nil
+	}
+	return func(m plan.Machine, p plan.Problem, c plan.Config) error {
+		k, err := kernels.Find(known, p.Op, c.Kernel)
+		if err != nil {
+			return err
+		}
+		return k.Check(m, p, c)
+	}
+}

@@ -65,3 +65,13 @@ func screen(ctx context.Context, h *Hunt, rounds int) ([]int, error) {
 		batch = slices.Clone(best[:min(2, len(best))])
 	}
 }
+
+// RaceSamples is how many timings a race of n points takes before its finals.
+func RaceSamples(n int) int {
+	total := 0
+	for _, heat := range heats {
+		total += n * heat.rounds
+		n = int(heat.keep*float64(n) + 0.5)
+	}
+	return total
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/epbench/epbench/tune/plan"
@@ -164,6 +165,12 @@ func (g *Grid) reject(c plan.Config) string {
 		}
 	}
 	return ""
+}
+
+// Clone is a space that shares the grids of s; adding to one does not change
+// the other.
+func (s *Space) Clone() *Space {
+	return &Space{parts: s.parts, extra: slices.Clone(s.extra), extras: maps.Clone(s.extras), n: s.n}
 }
 
 // Add gives a config outside the grids an index, or returns the one it has.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -170,4 +171,30 @@ func (f *File) Candidates(kernel string) []plan.Config {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(f.required), func(c plan.Config) bool { return c.Kernel != kernel })
+}
+
+// Check refuses a file that speaks of parameters nobody has, or says otherwise
+// of them than declared does: the unit, binding and class of a kernel's
+// parameter, ok being false when there is none.
+func (f *File) Check(declared func(kernel, param string) (unit, binding, class string, ok bool)) error {
+	if f == nil {
+		return nil
+	}
+	for _, kernel := range slices.Sorted(maps.Keys(f.Kernels)) {
+		for _, name := range slices.Sorted(maps.Keys(f.Kernels[kernel])) {
+			p := f.Kernels[kernel][name]
+			unit, binding, class, ok := declared(kernel, name)
+			if !ok {
+				return fmt.Errorf("space: kernels.%s.%s: this backend has no such parameter", kernel, name)
+			}
+			for _, d := range []struct{ field, says, is string }{
+				{"unit", p.Unit, unit}, {"binding", p.Binding, binding}, {"class", p.Class, class},
+			} {
+				if d.says != "" && d.says != d.is {
+					return fmt.Errorf("space: kernels.%s.%s.%s: %q, the kernel declares %q", kernel, name, d.field, d.says, d.is)
+				}
+			}
+		}
+	}
+	return nil
 }

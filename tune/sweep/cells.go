@@ -118,11 +118,7 @@ func (c *cell) spaces() []reports.SpaceInfo {
 // default, the analytic choice, what the table and the space file say, and the
 // winners next to it.
 func (s *sweeper) populate(c *cell) error {
-	grids, err := s.gridsOf(c)
-	if err != nil {
-		return err
-	}
-	if c.space, c.counts, err = tune.NewSpace(grids...); err != nil {
+	if err := s.enumerate(c); err != nil {
 		return err
 	}
 	dflt, err := s.planner.defaultConfig(c.problem)
@@ -148,14 +144,20 @@ func (s *sweeper) populate(c *cell) error {
 	return nil
 }
 
-// gridsOf are the grids of a cell; those of a pair come from the winners of
-// its halves.
-func (s *sweeper) gridsOf(c *cell) ([]tune.Grid, error) {
+// enumerate makes the grids of a cell; those of a pair come from the winners
+// of its halves.
+func (s *sweeper) enumerate(c *cell) (err error) {
 	if c.problem.Op != plan.Pair {
-		return s.planner.grids(c.problem)
+		c.space, c.counts, err = s.planner.base(c.problem)
+		return err
 	}
 	d, k := s.beside(c, plan.Dispatch).best(pairBest), s.beside(c, plan.Combine).best(pairBest)
-	return s.planner.pairGrids(c.problem, d, k)
+	grids, err := s.planner.pairGrids(c.problem, d, k)
+	if err != nil {
+		return err
+	}
+	c.space, c.counts, err = tune.NewSpace(grids...)
+	return err
 }
 
 // pairBest is how many finalists of each half make the pairs.

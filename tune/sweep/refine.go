@@ -90,11 +90,7 @@ func (s *sweeper) startRefined(c *cell) (err error) {
 	if err := c.draw(s.opts.Seed); err != nil {
 		return err
 	}
-	grids, err := s.planner.refinedGrids(c.problem)
-	if err != nil {
-		return err
-	}
-	if c.space, _, err = tune.NewSpace(grids...); err != nil {
+	if c.space, _, err = tune.NewSpace(); err != nil {
 		return err
 	}
 	dflt, err := s.planner.defaultConfig(c.problem)

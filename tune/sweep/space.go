@@ -16,6 +16,7 @@ type planner struct {
 	machine plan.Machine
 	kernels []kernels.Kernel
 	opts    *Options
+	spaces  map[plan.Problem]enumerated
 }
 
 // grids are those of one op and problem: a grid a kernel.
@@ -126,15 +127,6 @@ func sms(k kernels.Kernel, c plan.Config) int {
 		}
 	}
 	return n
-}
-
-// refinedGrids lend a refined cell the axes that costs are counted on; its
-// points are added one by one.
-func (pl *planner) refinedGrids(p plan.Problem) ([]tune.Grid, error) {
-	if p.Op == plan.Pair {
-		return nil, nil
-	}
-	return pl.grids(p)
 }
 
 // pairGrids are the products of dispatch configs with combine configs, a grid

@@ -71,7 +71,7 @@ func newSweeper(b kernels.Backend, opts *Options, dir *reports.Dir, run *reports
 		return nil, err
 	}
 	s := &sweeper{opts: opts, backend: b, policy: measure.PolicyFor(b.Machine()), strategy: strategy, dir: dir, run: run, between: map[string]*cell{}}
-	s.planner = planner{b.Machine(), b.Kernels(), opts}
+	s.planner = planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts}
 	if s.known, err = measure.NewKnown(results); err != nil {
 		return nil, err
 	}

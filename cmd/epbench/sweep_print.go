@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/sweep"
+)
+
+// printOutcome prints the winners to stdout; where they lie and what to make
+// of them goes to stderr.
+func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir string) error {
+	if err := f.tables.print(cmd, winnersTable(out.Run)); err != nil {
+		return err
+	}
+	stderr := cmd.ErrOrStderr()
+	for _, w := range out.Run.Warnings {
+		fmt.Fprintln(stderr, "warning:", w)
+	}
+	if f.profile {
+		printProfile(stderr, out)
+	}
+	if out.Table != nil {
+		fmt.Fprintf(stderr, "%d rows in %s\n", len(out.Table.Rows), dir+"/"+reports.TableFile)
+	}
+	return nil
+}
+
+// winnersTable is what a sweep prints: a line per problem and routing.
+func winnersTable(run *reports.Run) reports.Table {
+	n := reports.Numbers
+	t := reports.Table{
+		Name: "winners", Title: "Winners",
+		Columns: []reports.Column{
+			reports.Words("op"), reports.Words("format").Dropped(9), n("tokens", ""), reports.Words("routing"),
+			reports.Words("class").Dropped(8), reports.Words("verdict"), reports.Words("config"),
+			n("median", "us"), n("p10", "us").Dropped(5), n("p90", "us").Dropped(4),
+			n("gain", "x"), n("from", "x").Dropped(3), n("to", "x").Dropped(2),
+			n("busiest", "GB/s"), n("imbalance", "x").Dropped(6), n("tried", "").Dropped(7), n("legal", "").Dropped(10),
+		},
+	}
+	for _, o := range run.Outcomes {
+		t.Add(outcomeCells(o)...)
+	}
+	t.Notes = append(t.Notes,
+		"median over rounds of the slowest rank, on rounds that had no part in the choice; gain: the default's time over the choice's, with its 95 % interval",
+		"busiest: bytes of the busiest rank, a message a selection, over the slowest rank's time; imbalance: fullest rank over the mean")
+	for _, s := range run.Spaces {
+		if len(s.Rejected) > 0 {
+			t.Notes = append(t.Notes, rejections(s))
+		}
+	}
+	return t
+}
+
+func outcomeCells(o reports.Outcome) []reports.Cell {
+	config := reports.Str(o.Config.Key())
+	if o.Config.Key() == o.Default.Key() {
+		config = reports.Str("default")
+	}
+	verdict := reports.Str(o.Verdict)
+	switch o.Verdict {
+	case reports.Faster:
+		verdict = verdict.Marked(reports.Good)
+	case reports.Noisy, reports.Failed:
+		verdict = verdict.Marked(reports.Bad)
+	}
+	head := []reports.Cell{
+		reports.Str(string(o.Problem.Op)), reports.Str(string(o.Problem.Dispatch)), reports.Int(o.Problem.Tokens),
+		reports.Str(o.Routing), reports.Str(string(o.Class)), verdict,
+	}
+	if o.Verdict == reports.Failed {
+		head = append(head, reports.None())
+		for len(head) < 17 {
+			head = append(head, reports.None())
+		}
+		return head
+	}
+	return append(head, config,
+		reports.Micros(o.Median), reports.Micros(o.P10), reports.Micros(o.P90),
+		reports.Float(o.Gain, 3), reports.Float(o.GainLo, 3), reports.Float(o.GainHi, 3),
+		reports.Float(float64(o.Bytes)/o.Median/1e9, 3), reports.Float(o.Imbalance, 2),
+		reports.Int(o.Evaluations), reports.Int(o.Legal))
+}
+
+func rejections(s reports.SpaceInfo) string {
+	text := fmt.Sprintf("%s (%s): %d of %d points are legal", s.Kernel, s.Problem, s.Legal, s.Points)
+	for _, r := range s.Rejected {
+		text += fmt.Sprintf("; %s removed %d", r.Rule, r.Count)
+	}
+	return text
+}
+
+// printPlan is --dry-run.
+func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
+	n := reports.Numbers
+	t := reports.Table{
+		Name: "plan", Title: "Plan",
+		Columns: []reports.Column{reports.Words("op"), reports.Words("format"), n("tokens", ""), reports.Words("routing"),
+			reports.Words("class"), n("points", ""), n("legal", ""), n("measured", ""), n("samples", "")},
+	}
+	seen := map[plan.Problem]bool{}
+	for _, s := range p.Searches {
+		points := 0
+		for _, c := range s.Counts {
+			points += c.Points
+			if !seen[s.Problem] && len(c.Rejected) > 0 {
+				info := reports.SpaceInfo{Kernel: c.Kernel, Problem: s.Problem.Key(), Points: c.Points, Legal: c.Legal}
+				for _, r := range c.Rejected {
+					info.Rejected = append(info.Rejected, reports.Rejection(r))
+				}
+				t.Notes = append(t.Notes, rejections(info))
+			}
+		}
+		seen[s.Problem] = true
+		if s.Problem.Op == plan.Pair {
+			points = s.Legal
+		}
+		t.Add(reports.Str(string(s.Problem.Op)), reports.Str(string(s.Problem.Dispatch)), reports.Int(s.Problem.Tokens),
+			reports.Str(s.Routing), reports.Str(string(s.Class)), reports.Int(points), reports.Int(s.Legal),
+			reports.Int(s.Measured), reports.Int(s.Samples))
+	}
+	t.Notes = append(t.Notes,
+		"pairs are made of the winners of their halves",
+		fmt.Sprintf("%d searches, about %d samples: at least %v inside kernels, and verifying every candidate", len(p.Searches), p.Samples, p.AtLeast.Round(100*time.Millisecond)),
+		"space "+p.Fingerprint+"; policy: "+p.Policy.String())
+	return f.tables.print(cmd, t)
+}
+
+// printProfile is --profile.
+func printProfile(w io.Writer, out *sweep.Outcome) {
+	p := out.Profile
+	rest := out.Wall - p.Kernels() - p.Prepare - p.Open
+	share := func(d time.Duration) float64 { return 100 * d.Seconds() / out.Wall.Seconds() }
+	fmt.Fprintf(w, "profile: %v in all; measured kernels %.0f %%, verifying %.0f %%, preparing %.0f %%, opening sessions %.0f %%, deciding and writing %.0f %%\n",
+		out.Wall.Round(time.Millisecond), share(p.Run), share(p.Verify), share(p.Prepare), share(p.Open), share(rest))
+}
+
+// writeSummary is summary.md.
+func writeSummary(w io.Writer, out *sweep.Outcome) error {
+	run := out.Run
+	fmt.Fprintf(w, "# epbench sweep\n\n%s (%s), %s, seed %d.\n\n", run.Machine.Name, run.Machine.Key(), run.Strategy, run.Seed)
+	if out.NoTable != "" {
+		fmt.Fprintf(w, "%s.\n\n", out.NoTable)
+	}
+	tables := []reports.Table{winnersTable(run)}
+	for _, r := range out.Regrets {
+		tables = append(tables, reports.RegretTable(r))
+	}
+	if err := reports.WriteMarkdown(w, tables...); err != nil {
+		return err
+	}
+	for _, warning := range run.Warnings {
+		if _, err := fmt.Fprintf(w, "\n> warning: %s\n", warning); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/sweep"
+)
+
+// finishers write what is derived from a finished run directory.
+var finishers []func(dir string) error
+
+func (f *sweepFlags) run(cmd *cobra.Command) error {
+	if _, err := f.tables.renderer(cmd); err != nil {
+		return err
+	}
+	if f.resume != "" {
+		return f.continueRun(cmd)
+	}
+	if len(f.retry) > 0 {
+		return usagef("--retry: needs --resume DIR, the run whose config was quarantined")
+	}
+	b, err := f.openBackend(cmd)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	opts, p, err := f.plan(b)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return f.printPlan(cmd, p)
+	}
+	if f.out == "" {
+		f.out = filepath.Join("epbench-runs", time.Now().Format("20060102-150405"))
+	}
+	run := newRun(b, opts, p, f.command(cmd))
+	dir, err := reports.CreateDir(f.out, run)
+	if err != nil {
+		return badInput(fmt.Errorf("--out: %w", err))
+	}
+	defer dir.Close()
+	if run.Empty, err = emptyClock(cmd.Context(), b); err != nil {
+		return err
+	}
+	return f.sweep(cmd, b, opts, &started{dir, run, nil})
+}
+
+func (f *sweepFlags) openBackend(cmd *cobra.Command) (kernels.Backend, error) {
+	b, note, err := openBackend(cmd.Context(), f.backend)
+	if note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	return b, err
+}
+
+func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Options, *sweep.Plan, error) {
+	opts, err := f.options(b.Machine())
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := sweep.MakePlan(b, opts)
+	return opts, p, badInput(err)
+}
+
+func newRun(b kernels.Backend, opts *sweep.Options, p *sweep.Plan, command []string) *reports.Run {
+	return &reports.Run{
+		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b),
+		Space: p.Fingerprint, Policy: p.Policy.String(), Seed: opts.Seed, Strategy: opts.Strategy,
+	}
+}
+
+// emptyClock reads what the backend's clocks say of an empty kernel.
+func emptyClock(ctx context.Context, b kernels.Backend) (map[string]float64, error) {
+	c, ok := b.(kernels.Clocker)
+	if !ok {
+		return nil, nil
+	}
+	empty, err := c.Empty(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("timing an empty kernel: %w", err)
+	}
+	return empty, nil
+}
+
+// started is a run directory open for writing, with what its log holds.
+type started struct {
+	dir     *reports.Dir
+	run     *reports.Run
+	results []reports.Result
+}
+
+// continueRun is --resume: the recorded flags decide, on the same machine,
+// kernels and space.
+func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
+	if f.out != "" || len(f.command(cmd)) > 2 {
+		return usagef("--resume: goes on with the flags recorded in %s; drop the others", filepath.Join(f.resume, reports.RunFile))
+	}
+	dir, run, results, cut, err := reports.OpenDir(f.resume)
+	if err != nil {
+		return badInput(fmt.Errorf("--resume: %w", err))
+	}
+	defer dir.Close()
+	if cut > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %d bytes of an unfinished block were dropped\n", reports.TrialsFile, cut)
+	}
+	g, err := resumed(run.Command)
+	if err != nil {
+		return badInput(fmt.Errorf("--resume %s: %w", f.resume, err))
+	}
+	g.tables, g.profile, g.resume = f.tables, f.profile, f.resume
+	b, err := g.openBackend(cmd)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	opts, p, err := g.plan(b)
+	if err != nil {
+		return err
+	}
+	if err := sweep.Continues(run, b, p); err != nil {
+		return badInput(fmt.Errorf("--resume %s: %w", f.resume, err))
+	}
+	if err := sweep.Retry(run, results, f.retry); err != nil {
+		return badInput(fmt.Errorf("--retry: %w", err))
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "resuming %s: %d trials are already measured\n", f.resume, len(results))
+	return g.sweep(cmd, b, opts, &started{dir, run, results})
+}
+
+// sweep runs, writes and prints.
+func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, s *started) error {
+	show := newProgress(cmd.ErrOrStderr())
+	opts.Progress = show.event
+	out, err := sweep.Run(cmd.Context(), b, opts, s.dir, s.run, s.results)
+	show.stop()
+	if errors.Is(err, context.Canceled) {
+		return withCode(exitInterrupted, fmt.Errorf("interrupted; go on with: epbench sweep --resume %s", s.dir.Path()))
+	}
+	if err != nil {
+		return fmt.Errorf("%w; what was measured is in %s, go on with --resume", err, s.dir.Path())
+	}
+	if err := f.write(s.dir, out); err != nil {
+		return err
+	}
+	if err := f.printOutcome(cmd, out, s.dir.Path()); err != nil {
+		return err
+	}
+	if out.Table == nil {
+		return withCode(exitUndecided, errors.New(out.NoTable))
+	}
+	return nil
+}
+
+// write puts the table, the summary and what the finishers make into the
+// directory.
+func (f *sweepFlags) write(dir *reports.Dir, out *sweep.Outcome) error {
+	if out.Table != nil {
+		if err := plan.WriteFile(filepath.Join(dir.Path(), reports.TableFile), out.Table); err != nil {
+			return err
+		}
+	}
+	err := dir.WriteFile(reports.SummaryFile, func(w io.Writer) error { return writeSummary(w, out) })
+	for _, finish := range finishers {
+		err = errors.Join(err, finish(dir.Path()))
+	}
+	return err
+}

@@ -1,0 +1,150 @@
+package sweep
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune"
+	"github.com/epbench/epbench/tune/measure"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// Plan is what a sweep would do.
+type Plan struct {
+	Searches    []Search
+	Fingerprint string // of all spaces and the kernels' ABI
+	Samples     int    // timings of the whole sweep, without A/A and crossing
+	AtLeast     time.Duration
+	Policy      measure.Policy
+}
+
+// Search is one planned search.
+type Search struct {
+	Problem  plan.Problem
+	Routing  string
+	Class    plan.Class
+	Counts   []tune.Count // none for pairs, whose space is made of winners
+	Legal    int
+	Measured int // distinct configs the budget admits
+	Samples  int
+}
+
+// MakePlan plans without touching the backend's hardware.
+func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
+	pl := planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts}
+	if _, err := tune.ParseStrategy(opts.Strategy); err != nil {
+		return nil, err
+	}
+	if err := pl.checkOptions(); err != nil {
+		return nil, err
+	}
+	cells, err := pl.cells()
+	if err != nil {
+		return nil, err
+	}
+	out := &Plan{Policy: measure.PolicyFor(b.Machine())}
+	prints := sha256.New()
+	for _, c := range cells {
+		search := Search{Problem: c.problem, Routing: c.dist.Spec(), Class: c.class, Legal: pairBest * pairBest}
+		if c.problem.Op != plan.Pair {
+			space, counts, err := pl.base(c.problem)
+			if err != nil {
+				return nil, err
+			}
+			search.Legal, search.Counts = space.Len(), counts
+			fmt.Fprintln(prints, c.problem.Key(), space.Fingerprint(ABI(b)))
+		}
+		search.estimate(opts, out.Policy)
+		out.Samples += search.Samples
+		out.Searches = append(out.Searches, search)
+	}
+	out.Fingerprint = hex.EncodeToString(prints.Sum(nil))[:16]
+	out.AtLeast = time.Duration(float64(out.Samples) * out.Policy.MinSample * float64(time.Second))
+	return out, nil
+}
+
+// estimate counts what a race would take; other strategies take about as much.
+func (s *Search) estimate(opts *Options, p measure.Policy) {
+	s.Measured = s.Legal
+	if opts.Evaluations > 0 {
+		s.Measured = min(s.Measured, opts.Evaluations)
+	}
+	s.Samples = tune.RaceSamples(s.Measured) + min(s.Measured, p.Confirm.Finalists)*p.Confirm.MaxRounds
+}
+
+// checkOptions refuses parameters and kernels that nothing has, and what the
+// space file says against the kernels' declarations.
+func (pl *planner) checkOptions() error {
+	for name := range pl.opts.Params {
+		if pl.param("", name) == nil {
+			return fmt.Errorf("--param: no kernel has a parameter %q; known: %s", name, strings.Join(pl.paramNames(), ", "))
+		}
+	}
+	return pl.opts.Space.Check(pl.declared)
+}
+
+// declared is the unit, binding and class that kernels declare for a
+// parameter; ok is false when the kernel, or any if kernel is empty, has no
+// such parameter.
+func (pl *planner) declared(kernel, name string) (unit, binding, class string, ok bool) {
+	q := pl.param(kernel, name)
+	if q == nil {
+		return "", "", "", false
+	}
+	return q.Unit, string(q.Binding), string(q.Class), true
+}
+
+func (pl *planner) param(kernel, name string) *kernels.Param {
+	for _, k := range pl.kernels {
+		for i := range k.Params {
+			if (kernel == "" || k.Name == kernel) && k.Params[i].Name == name {
+				return &k.Params[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (pl *planner) paramNames() []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, k := range pl.kernels {
+		for _, q := range k.Params {
+			if !seen[q.Name] {
+				seen[q.Name] = true
+				out = append(out, q.Name)
+			}
+		}
+	}
+	return out
+}
+
+// enumerated is the space of a problem before anything is added to it.
+type enumerated struct {
+	space  *tune.Space
+	counts []tune.Count
+}
+
+// base enumerates the grids of a problem once; the routings share it.
+func (pl *planner) base(p plan.Problem) (*tune.Space, []tune.Count, error) {
+	if e, ok := pl.spaces[p]; ok {
+		return e.space.Clone(), e.counts, nil
+	}
+	grids, err := pl.grids(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	space, counts, err := tune.NewSpace(grids...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if pl.spaces == nil {
+		pl.spaces = map[plan.Problem]enumerated{}
+	}
+	pl.spaces[p] = enumerated{space, counts}
+	return space.Clone(), counts, nil
+}

@@ -25,6 +25,7 @@ type Case struct {
 	Entries []*Entry  // with times first, by median; equals by key
 	AA      *AA       // nil when it was not measured
 	Load    *Workload // what the routing drew, nil when unknown
+	Outcome *Outcome  // what the sweep concluded, nil when it did not get there
 }
 
 // Entry is one configuration of a case with everything measured of it.
@@ -144,6 +145,11 @@ func (c *Case) finish(run *Run) {
 	for i := range run.AA {
 		if a := &run.AA[i]; a.Problem == key && a.Routing == c.Routing {
 			c.AA = a
+		}
+	}
+	for i := range run.Outcomes {
+		if o := &run.Outcomes[i]; o.Problem == c.Problem && o.Routing == c.Routing {
+			c.Outcome = o
 		}
 	}
 	for i := range run.Workloads {

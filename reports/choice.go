@@ -22,13 +22,18 @@ type Choice struct {
 	Gain    stat.Interval // time of the default over that of Entry; NaN when unknown
 }
 
-// Choose picks the entry to ship: the fastest, or what ties with it and takes
-// fewer SMs, then threads; the default stays unless it is beaten by the band.
-// ok is false when nothing of ours has times.
+// Choose is what the sweep concluded where it did. Else it picks the fastest
+// entry, or what ties with it and takes fewer SMs, then threads; the default
+// stays unless it is beaten by the band. ok is false when nothing of ours has
+// times.
 func (c *Case) Choose() (choice Choice, ok bool) {
 	best := c.Best()
 	if best == nil {
 		return Choice{}, false
+	}
+	if e := c.concluded(); e != nil {
+		o := c.Outcome
+		return Choice{Entry: e, Fastest: best, Ties: o.Ties, Gain: stat.Interval{Mid: o.Gain, Lo: o.GainLo, Hi: o.GainHi}}, true
 	}
 	var tied []*Entry
 	for _, e := range c.Entries {
@@ -41,15 +46,33 @@ func (c *Case) Choose() (choice Choice, ok bool) {
 	if d != nil && slices.Contains(tied, d) {
 		choice.Entry = d
 	}
-	nan := math.NaN()
-	choice.Gain = stat.Interval{Mid: nan, Lo: nan, Hi: nan}
-	switch {
-	case d == choice.Entry:
-		choice.Gain = stat.Interval{Mid: 1, Lo: 1, Hi: 1}
-	case d != nil && d.OK():
-		choice.Gain = d.Ratio(choice.Entry)
-	}
+	choice.Gain = gainOver(d, choice.Entry)
 	return choice, true
+}
+
+// concluded is the entry that the sweep settled on, nil when it did not.
+func (c *Case) concluded() *Entry {
+	if c.Outcome == nil {
+		return nil
+	}
+	key := c.Outcome.Config.Key()
+	for _, e := range c.Entries {
+		if e.Key == key && e.OK() && e.Role != Twin && e.Role != Peer {
+			return e
+		}
+	}
+	return nil
+}
+
+func gainOver(d, e *Entry) stat.Interval {
+	switch {
+	case d == e:
+		return stat.Interval{Mid: 1, Lo: 1, Hi: 1}
+	case d != nil && d.OK():
+		return d.Ratio(e)
+	}
+	nan := math.NaN()
+	return stat.Interval{Mid: nan, Lo: nan, Hi: nan}
 }
 
 // KeptDefault reports whether the default is what to ship.

@@ -8,9 +8,25 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// logTime makes the Y axis logarithmic between positive bounds that hold all
-// of values, with ticks at 1, 2 and 5. Values at or below 0 have no place on
-// it; see clamp.
+// narrow is the range below which a logarithmic axis would have hardly a tick.
+const narrow = 4
+
+// timeAxis fits an axis to values: linear while they are within a factor of
+// four of each other, logarithmic beyond.
+func timeAxis(a *plot.Axis, values []float64) {
+	lo, hi := slices.Min(values), slices.Max(values)
+	if !(lo > 0) || hi > narrow*lo {
+		logTime(a, values)
+		return
+	}
+	pad := max(0.06*(hi-lo), 0.01*hi)
+	a.Min, a.Max = max(lo-pad, 0), hi+pad
+	a.Tick.Marker = plot.TickerFunc(roundTicks)
+}
+
+// logTime makes an axis logarithmic between positive bounds that hold all of
+// values, with ticks at 1, 2 and 5. Values at or below 0 have no place on it;
+// see clamp.
 func logTime(a *plot.Axis, values []float64) {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -106,7 +122,7 @@ func clamp(v float64, a *plot.Axis) float64 {
 	return v
 }
 
-// whole makes an axis of numbers from 0, with round labelled ticks.
+// fromZero makes an axis of numbers from 0, with round labelled ticks.
 func fromZero(a *plot.Axis, hi float64) {
 	if !(hi > 0) {
 		hi = 1
@@ -129,8 +145,8 @@ func roundTicks(lo, hi float64) []plot.Tick {
 		}
 	}
 	var ticks []plot.Tick
-	for i := math.Ceil(lo/step - 1e-9); i*step <= hi*(1+1e-12); i++ {
-		v := i * step
+	for i := int(math.Ceil(lo/step - 1e-9)); float64(i)*step <= hi+1e-9*step; i++ {
+		v := float64(i) * step
 		ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(math.Round(v*1e9)/1e9, 'f', -1, 64)})
 	}
 	return ticks

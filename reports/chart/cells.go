@@ -70,6 +70,12 @@ func (q cell) draw(c draw.Canvas, r vg.Rectangle) {
 		return
 	}
 	st.XAlign = draw.XCenter
+	if q.crossed {
+		half := st.Width(q.text)/2 + 3
+		mid := vg.Point{X: (r.Min.X + r.Max.X) / 2, Y: (r.Min.Y + r.Max.Y) / 2}
+		c.SetColor(fill)
+		c.Fill(vg.Rectangle{Min: vg.Point{X: mid.X - half, Y: mid.Y - st.Font.Size/2}, Max: vg.Point{X: mid.X + half, Y: mid.Y + st.Font.Size/2}}.Path())
+	}
 	c.FillText(st, vg.Point{X: (r.Min.X + r.Max.X) / 2, Y: (r.Min.Y + r.Max.Y) / 2}, q.text)
 }
 

@@ -37,7 +37,7 @@ func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 		f := forest{c, page, fail}
 		out = append(out, Figure{
 			Name: "compare", Title: fmt.Sprintf("Time of %s over time of %s", c.B.Name(), c.A.Name()), Alt: f.alt(),
-			Width: 6.8 * vg.Inch, Height: vg.Length(1.5+0.2*float64(len(page))) * vg.Inch, draw: f.draw,
+			Width: 6.8 * vg.Inch, Height: vg.Length(1.5+0.22*float64(len(page))) * vg.Inch, draw: f.draw,
 		})
 	}
 	return distinct(out)
@@ -57,8 +57,8 @@ var verdictStyles = []struct {
 	shape   draw.GlyphDrawer
 }{
 	{reports.VerdictSame, palette[0], draw.CircleGlyph{}},
-	{reports.VerdictFaster, palette[2], draw.TriangleGlyph{}},
-	{reports.VerdictSlower, palette[3], draw.SquareGlyph{}},
+	{reports.VerdictFaster, palette[2], draw.PyramidGlyph{}},
+	{reports.VerdictSlower, palette[3], draw.BoxGlyph{}},
 	{reports.VerdictUndecided, muted, draw.RingGlyph{}},
 }
 

@@ -62,13 +62,13 @@ func drawFloor(c draw.Canvas, all []series) {
 	fromZero(&p.Y, top)
 	var key legend
 	for i := len(all) - 1; i >= 0; i-- {
-		all[i].addTo(p)
+		all[i].addTo(p.Plot)
 	}
 	for i := range all {
 		key.add(all[i].label, &all[i].line, all[i].mark)
 	}
 	limit := draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{1, 2}}
-	p.Add(level(p, 100, limit))
+	p.Add(level(p.Plot, 100, limit))
 	key.add("the floor: nominal wire, each token once per rank", &limit, nil)
 	p.Draw(key.below(c))
 }

@@ -59,7 +59,7 @@ func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
 	p.Y.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return everyOther(roundTicks(lo, hi)) })
 	p.Add(bars{load, palette[0]})
 	line := draw.LineStyle{Color: palette[3], Width: vg.Points(1.4), Dashes: dashes[1]}
-	p.Add(level(p, mean, line))
+	p.Add(level(p.Plot, mean, line))
 	p.Draw(c)
 	note := words(tickSize, ink)
 	note.XAlign, note.YAlign = draw.XRight, draw.YTop

@@ -35,7 +35,7 @@ func drawLatency(c draw.Canvas, all []series) {
 	logTime(&p.Y, times(all))
 	var key legend
 	for i := len(all) - 1; i >= 0; i-- { // the first series on top
-		all[i].addTo(p)
+		all[i].addTo(p.Plot)
 	}
 	for i := range all {
 		key.add(all[i].label, &all[i].line, all[i].mark)

@@ -36,7 +36,7 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 		ys = append(ys, q.Y)
 		p.X.Max = max(p.X.Max, q.X)
 	}
-	logTime(&p.Y, ys)
+	timeAxis(&p.Y, ys)
 	fromZero(&p.X, p.X.Max)
 	for _, points := range []plotter.XYs{all, front} {
 		for i := range points {
@@ -58,7 +58,7 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 		key.add(fmt.Sprintf("knee: %d SMs, %s us", reports.SMs(knee.Config), reports.Micros(knee.Median.Mid).Text), nil, &ring)
 	}
 	if choice, ok := f.Case.Choose(); ok && reports.SMs(choice.Entry.Config) > 0 {
-		box := draw.GlyphStyle{Color: ink, Radius: vg.Points(6), Shape: draw.BoxGlyph{}}
+		box := draw.GlyphStyle{Color: ink, Radius: vg.Points(6), Shape: draw.SquareGlyph{}}
 		at := pointsOf([]*reports.Entry{choice.Entry})
 		at[0].Y = clamp(at[0].Y, &p.Y)
 		p.Add(&plotter.Scatter{XYs: at, GlyphStyle: box})

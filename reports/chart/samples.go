@@ -62,7 +62,7 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 		}
 		p.Add(&plotter.Scatter{XYs: points, GlyphStyle: mark})
 		p.Add(across{e.Median.Mid * 1e6, line})
-		key.add(elide(e.Label(), words(tickSize, ink), 260), &line, &mark)
+		key.add(elide(sampleLabel(cs, e), words(tickSize, ink), 300), &line, &mark)
 	}
 	main := key.below(c)
 	if pairs := twinRatios(cs); len(pairs) > 0 {
@@ -71,6 +71,18 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 		main = draw.Crop(main, 0, split-(main.Max.X-main.Min.X)-8, 0, 0)
 	}
 	p.Draw(main)
+}
+
+// sampleLabel says what part an entry has in its case.
+func sampleLabel(c *reports.Case, e *reports.Entry) string {
+	choice, ok := c.Choose()
+	switch {
+	case ok && choice.Entry == e && e.Role == reports.Default:
+		return "default, the choice"
+	case ok && choice.Entry == e:
+		return "choice: " + e.Label()
+	}
+	return string(e.Role)
 }
 
 // across draws a median over the whole width.

@@ -45,7 +45,7 @@ var dashes = [][]vg.Length{
 }
 
 var glyphs = []draw.GlyphDrawer{
-	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
+	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
 // style is how one series looks; series of equal colour differ in marker and
@@ -93,14 +93,33 @@ func words(size vg.Length, c color.Color) text.Style {
 	}
 }
 
+// panel is a plot that draws the label of its Y axis itself: on a logarithmic
+// axis gonum reserves room for it above the plot.
+type panel struct {
+	*plot.Plot
+	side string
+}
+
+// Draw draws the plot with its side label into c.
+func (p panel) Draw(c draw.Canvas) {
+	if p.side != "" {
+		st := words(labelSize, ink)
+		st.Rotation, st.XAlign, st.YAlign = math.Pi/2, draw.XCenter, draw.YTop
+		data := p.DataCanvas(draw.Crop(c, labelSize+9, 0, 0, 0))
+		c.FillText(st, vg.Point{X: c.Min.X, Y: (data.Min.Y + data.Max.Y) / 2}, p.side)
+		c = draw.Crop(c, labelSize+9, 0, 0, 0)
+	}
+	p.Plot.Draw(c)
+}
+
 // newPlot is an empty plot in the theme, with its axes labelled.
-func newPlot(x, y string) *plot.Plot {
+func newPlot(x, y string) panel {
 	p := plot.New()
 	p.BackgroundColor = nil
 	for _, a := range []struct {
 		axis  *plot.Axis
 		label string
-	}{{&p.X, x}, {&p.Y, y}} {
+	}{{&p.X, x}, {&p.Y, ""}} {
 		a.axis.Label.Text = a.label
 		a.axis.Label.Padding = vg.Points(4)
 		a.axis.Label.TextStyle.Font = words(labelSize, ink).Font
@@ -111,7 +130,7 @@ func newPlot(x, y string) *plot.Plot {
 		a.axis.Tick.Length = vg.Points(4)
 	}
 	p.Add(grid{})
-	return p
+	return panel{p, y}
 }
 
 // grid draws rules at labelled ticks, behind the data.
@@ -142,7 +161,7 @@ func titled(c draw.Canvas, title string) draw.Canvas {
 	st := words(titleSize, ink)
 	st.YAlign = draw.YTop
 	c.FillText(st, vg.Point{X: c.Min.X, Y: c.Max.Y}, elide(title, st, c.Max.X-c.Min.X))
-	return draw.Crop(c, 0, 0, 0, -2*titleSize)
+	return draw.Crop(c, 0, 0, 0, -1.7*titleSize)
 }
 
 // elide shortens s until it fits.

@@ -1,0 +1,188 @@
+// Package html writes a run as one page that needs nothing else: styles,
+// script and pictures are inside, so that it opens from a disk, a mail or an
+// archive and asks no network for anything.
+package html
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/chart"
+)
+
+//go:embed page.html style.css table.js
+var assets embed.FS
+
+// Options are what the runs do not say.
+type Options struct {
+	Link float64 // GB/s that leave a rank at most; 0: by the machine's link
+}
+
+// page is what the template shows.
+type page struct {
+	Title    string
+	Style    template.CSS
+	Script   template.JS
+	Headline string
+	Facts    []fact
+	Sections []section
+	Warnings []string
+}
+
+// fact is one number of the summary.
+type fact struct{ Value, Label string }
+
+// section is one heading with what belongs below it.
+type section struct {
+	ID, Title string
+	Text      []string // paragraphs
+	Lists     []pairs
+	Tables    []template.HTML
+	Figures   []figure
+	More      string // what is left out, and how to see it
+}
+
+// pairs is a list of names and values.
+type pairs []struct{ Name, Value string }
+
+type figure struct {
+	SVG     template.HTML
+	Caption string
+}
+
+// Write writes the page for runs; the first of them that measured something
+// is what the page is about, others stand beside it in the pictures.
+func Write(w io.Writer, runs []*reports.Loaded, o Options) error {
+	p, err := build(runs, o)
+	if err != nil {
+		return err
+	}
+	t, err := template.ParseFS(assets, "page.html")
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, p); err != nil {
+		return err
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+func build(runs []*reports.Loaded, o Options) (*page, error) {
+	style, err := assets.ReadFile("style.css")
+	if err != nil {
+		return nil, err
+	}
+	script, err := assets.ReadFile("table.js")
+	if err != nil {
+		return nil, err
+	}
+	main := runs[0]
+	p := &page{
+		Title: "epbench: " + main.Name(), Style: template.CSS(style), Script: template.JS(script),
+		Headline: reports.Summarise(main).String(), Facts: facts(main),
+	}
+	for _, l := range runs {
+		p.Warnings = append(p.Warnings, l.Warnings...)
+		p.Warnings = append(p.Warnings, l.Run.Warnings...)
+	}
+	d := &drawer{runs: runs, main: main, options: chart.Options{Wire: o.Link}}
+	d.options.Loads, d.missing = chart.Loads(runs)
+	for _, make := range sections {
+		s := make(d)
+		if len(s.Text)+len(s.Lists)+len(s.Tables)+len(s.Figures) > 0 {
+			p.Sections = append(p.Sections, s)
+		}
+	}
+	return p, d.err
+}
+
+func facts(l *reports.Loaded) []fact {
+	h := reports.Summarise(l)
+	out := []fact{
+		{fmt.Sprintf("%d of %d", h.Faster, h.Cases), "cases faster than the default, beyond the noise"},
+	}
+	if h.BestAt != nil {
+		out = append(out, fact{fmt.Sprintf("%.2fx", h.Geomean), "gain over the default, geometric mean"},
+			fact{fmt.Sprintf("%.2fx", h.Best), "best gain: " + h.BestAt.Title()})
+	}
+	if h.AA > 0 {
+		out = append(out, fact{fmt.Sprintf("%.1f %%", 100*h.AA), "the default against itself, at most: smaller differences mean nothing"})
+	}
+	tried, failed := 0, 0
+	for _, c := range l.Cases {
+		tried += len(c.Entries)
+		for _, e := range c.Entries {
+			if !e.OK() {
+				failed++
+			}
+		}
+	}
+	return append(out, fact{fmt.Sprintf("%d", tried), fmt.Sprintf("configurations tried over all cases, %d of them failed", failed)})
+}
+
+// drawer makes the pictures of the sections.
+type drawer struct {
+	runs    []*reports.Loaded
+	main    *reports.Loaded
+	options chart.Options
+	missing []string // routings that could not be drawn again
+	err     error
+}
+
+// perKind is how many pictures of one kind a page holds.
+const perKind = 6
+
+// draw adds the figures of a kind to a section; of too many, some spread over
+// all of them.
+func (d *drawer) draw(s *section, kind string, runs ...*reports.Loaded) {
+	k, err := chart.FindKind(kind)
+	if err != nil {
+		d.err = err
+		return
+	}
+	figures := k.Draw(runs, d.options)
+	shown := spread(figures, perKind)
+	for _, f := range shown {
+		var b bytes.Buffer
+		if err := f.Write(&b, "svg"); err != nil {
+			d.err = err
+			return
+		}
+		s.Figures = append(s.Figures, figure{inline(b.String(), f), f.Title})
+	}
+	if len(shown) < len(figures) {
+		s.More = fmt.Sprintf("%d more pictures: epbench plot %s --kind %s", len(figures)-len(shown), d.main.Path, kind)
+	}
+}
+
+// spread picks n of the figures, evenly, the last among them.
+func spread(figures []chart.Figure, n int) []chart.Figure {
+	if len(figures) <= n {
+		return figures
+	}
+	var out []chart.Figure
+	for i := range n {
+		out = append(out, figures[(i+1)*len(figures)/n-1])
+	}
+	return out
+}
+
+// inline makes a picture part of the page: it scales with the page, its text
+// follows the page's colours, and it says in words what it shows.
+func inline(svg string, f chart.Figure) template.HTML {
+	_, svg, _ = strings.Cut(svg, "<svg ")
+	_, svg, _ = strings.Cut(svg, ">")
+	for role, spelled := range chart.Ink {
+		svg = strings.ReplaceAll(svg, spelled, "var(--"+role+")")
+	}
+	svg = strings.ReplaceAll(svg, "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;font-variant:normal;font-weight:normal;font-style:normal;", "")
+	head := fmt.Sprintf(`<svg role="img" aria-label="%s" viewBox="0 0 %.5g %.5g">`, template.HTMLEscapeString(f.Alt), f.Width.Points(), f.Height.Points())
+	return template.HTML(head + svg)
+}

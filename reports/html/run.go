@@ -1,0 +1,48 @@
+package html
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/chart"
+)
+
+// WriteRun writes what people look at into a run directory: summary.md,
+// report.html, and under plots/ the pictures of the page as SVG. Files of an
+// earlier call are replaced.
+func WriteRun(dir string) error {
+	l, err := reports.Load(dir)
+	if err != nil {
+		return err
+	}
+	err = reports.WriteFileAtomic(filepath.Join(dir, reports.SummaryFile), func(w io.Writer) error { return reports.WriteSummary(w, l) })
+	if err != nil {
+		return err
+	}
+	runs := []*reports.Loaded{l}
+	err = reports.WriteFileAtomic(filepath.Join(dir, reports.ReportFile), func(w io.Writer) error { return Write(w, runs, Options{}) })
+	if err != nil {
+		return err
+	}
+	return writePlots(dir, runs)
+}
+
+func writePlots(dir string, runs []*reports.Loaded) error {
+	plots := filepath.Join(dir, reports.PlotsDir)
+	if err := os.MkdirAll(plots, 0o777); err != nil {
+		return err
+	}
+	var o chart.Options
+	o.Loads, _ = chart.Loads(runs)
+	for _, k := range chart.Kinds {
+		for _, f := range spread(k.Draw(runs, o), perKind) {
+			err := reports.WriteFileAtomic(filepath.Join(plots, f.Name+".svg"), func(w io.Writer) error { return f.Write(w, "svg") })
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

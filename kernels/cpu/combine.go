@@ -85,6 +85,9 @@ func (w *worker) signalCombine(l launch, set int) {
 	for i := range s.sources {
 		source := (r.id + 1 + i) % s.sources
 		peer, me := w.back(source)
+		if l.dedup && w.drilled(drill.NoSignal) {
+			continue
+		}
 		if l.dedup {
 			n := r.messages[source+1] - r.messages[source]
 			peer.returns[set].arrived[me].Store(uint64(n))
@@ -166,7 +169,11 @@ func (w *worker) reduceToken(l launch, set, token int, columns span) {
 	} else {
 		w.gatherRows(set, token, columns)
 	}
-	dst := r.combined[token*s.Hidden:]
+	row := token
+	if r.tokens > 1 && token < 2 && w.drilled(drill.SwapRows) {
+		row = 1 - token
+	}
+	dst := r.combined[row*s.Hidden:]
 	w.sum(dst, columns)
 	if i := token - r.shared.start; s.SharedExpert && i >= 0 && i < r.shared.count {
 		end := columns.start + columns.count

@@ -118,29 +118,21 @@ func decodeE4M3() (out [256]float32) {
 	return out
 }
 
-// e2m1 counts the rounding thresholds below a magnitude; ties go to the even
-// code, so that every other threshold is itself below.
+// e2m1 rounds like e4m3; 1 is the least normal number, below it values are
+// multiples of 0.5.
 func e2m1(x float32) byte {
 	b := math.Float32bits(x)
-	a := math.Float32frombits(b & 0x7fffffff)
-	code := byte(7)
+	sign := byte(b >> 28 & 8)
+	a := b & 0x7fffffff
 	switch {
-	case a <= 0.25:
-		code = 0
-	case a < 0.75:
-		code = 1
-	case a <= 1.25:
-		code = 2
-	case a < 1.75:
-		code = 3
-	case a <= 2.5:
-		code = 4
-	case a < 3.5:
-		code = 5
-	case a <= 5:
-		code = 6
+	case a >= 0x40c00000: // 6
+		return sign | 7
+	case a < 0x3f800000: // 1
+		const magic = 1 << 22 // the last bit of a float32 here is 0.5
+		return sign | byte(math.Float32bits(math.Float32frombits(a)+magic))
 	}
-	return byte(b>>28&8) | code
+	a += 0x1fffff + a>>22&1
+	return sign | byte(a>>22-126<<1)
 }
 
 func widen(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }

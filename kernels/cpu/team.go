@@ -162,7 +162,7 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 // one's own rank 2, so that the cause is named and not its consequence.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	var since time.Time
-	for n := 0; !ready(); n++ {
+	for n := 1; !ready(); n++ {
 		runtime.Gosched()
 		if n%64 != 0 {
 			continue

@@ -59,16 +59,13 @@ func E2M1(x float32) byte {
 	if x != x {
 		return 7
 	}
-	a := math.Abs(float64(x))
+	a := min(math.Abs(float64(x)), 6)
 	best := 0
 	for code := 1; code < len(e2m1); code++ {
 		d, least := math.Abs(a-float64(e2m1[code])), math.Abs(a-float64(e2m1[best]))
 		if d < least || d == least && code%2 == 0 {
 			best = code
 		}
-	}
-	if math.IsInf(a, 0) {
-		best = 7
 	}
 	return byte(math.Float32bits(x)>>31)<<3 | byte(best)
 }

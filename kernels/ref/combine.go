@@ -12,9 +12,10 @@ type Sum struct {
 	Bound []float64 // [hidden] how far from Exact a right answer may lie
 }
 
-// unit roundoffs: half a unit in the last place, relative.
+// Unit roundoffs: half a unit in the last place, relative. BF16 has eight
+// significant bits, float32 24.
 const (
-	bf16Unit = 1. / (1 << 9)
+	bf16Unit = 1. / (1 << 8)
 	f32Unit  = 1. / (1 << 24)
 )
 

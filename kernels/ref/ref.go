@@ -22,7 +22,7 @@
 // whose division is not IEEE's.
 //
 // A combined value must lie within an a-priori bound of the float64 sum:
-// half a BF16 unit (2^-9) of each rounding's result, and (K+1)*2^-24 of the
+// half a BF16 unit (2^-8) of each rounding's result, and (K+1)*2^-24 of the
 // sum of magnitudes for float32 arithmetic in any order, fused or not. The
 // roundings are one of the routed sum, one more with a shared expert, and
 // with Compare.PreReduced one of each expert rank's partial sum. Compare.Bits

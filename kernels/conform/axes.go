@@ -1,0 +1,109 @@
+package conform
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Axes are the values whose combinations conformance covers.
+type Axes struct {
+	Ops      []plan.Op
+	Formats  []plan.Format
+	Ranks    []int
+	Local    []int // experts of a rank
+	TopK     []int
+	Hidden   []int
+	Tokens   []int    // on the fullest rank, whose capacity is Capacity
+	Routings []string // specs
+	Capacity int      // tokens that buffers hold
+}
+
+// AxesFor are the axes that a machine can run: ranks up to its GPUs, or as
+// many as the embedded backend has.
+func AxesFor(m plan.Machine) Axes {
+	a := Axes{
+		Ops:     plan.Ops(),
+		Formats: plan.Formats(),
+		Ranks:   []int{1, 2, 3, 4, 8, 16},
+		Local:   []int{1, 2, 7, 32},
+		TopK:    []int{1, 2, 4, 8, 16},
+		Hidden:  []int{256, 512, 2048, 2880, 4096, 7168},
+		Tokens:  []int{0, 1, 24},
+		Routings: []string{
+			"uniform", "balanced", "zipf:1.0", "hotrank:2", "local", "remote", "one", "masked:0.3",
+			"ragged", "ragged:1+masked:0.5", "grouped", "khot", "all2one", "roundrobin",
+		},
+		Capacity: 24,
+	}
+	if m.GPUs > 0 {
+		a.Ranks = nil
+		for n := 1; n <= m.GPUs; n *= 2 {
+			a.Ranks = append(a.Ranks, n)
+		}
+		a.Local = []int{1, 2, 32, 48, 64, 112, 128}
+	}
+	return a
+}
+
+// axis is one dimension of the matrix.
+type axis struct {
+	name   string
+	values []string
+	set    func(c *Case, i int)
+}
+
+func (a Axes) list() []axis {
+	return []axis{
+		axisOf("op", a.Ops, func(c *Case, v plan.Op) { c.Problem.Op = v }),
+		axisOf("format", a.Formats, func(c *Case, v plan.Format) { c.Problem.Dispatch = v }),
+		axisOf("ranks", a.Ranks, func(c *Case, v int) { c.Problem.Ranks = v }),
+		axisOf("local-experts", a.Local, func(c *Case, v int) { c.Problem.Experts = v * c.Problem.Ranks }),
+		axisOf("topk", a.TopK, func(c *Case, v int) { c.Problem.TopK = v }),
+		axisOf("hidden", a.Hidden, func(c *Case, v int) { c.Problem.Hidden = v }),
+		axisOf("tokens", a.Tokens, func(c *Case, v int) { c.Problem.Tokens = v }),
+		axisOf("routing", a.Routings, func(c *Case, v string) { c.Routing = v }),
+		axisOf("shared-expert", []bool{false, true}, func(c *Case, v bool) { c.Problem.SharedExpert = v }),
+		axisOf("skip-a2a", []bool{false, true}, func(c *Case, v bool) { c.Problem.SkipA2A = v }),
+	}
+}
+
+func axisOf[T any](name string, values []T, set func(*Case, T)) axis {
+	a := axis{name: name, set: func(c *Case, i int) { set(c, values[i]) }}
+	for _, v := range values {
+		a.values = append(a.values, fmt.Sprint(v))
+	}
+	return a
+}
+
+// build makes the case at a point of the axes.
+func build(axes []axis, point []int, base plan.Problem) Case {
+	c := Case{Problem: base, Seed: 1}
+	for i, a := range axes {
+		a.set(&c, point[i])
+		c.Tags = append(c.Tags, a.name+"="+a.values[point[i]])
+	}
+	c.Name = strings.Join(c.Tags, " ")
+	return c
+}
+
+// feasible reports whether a case is one at all: the problem valid and the
+// routing possible in it.
+func feasible(c Case) bool {
+	if c.Problem.Validate() != nil {
+		return false
+	}
+	_, err := c.Workload()
+	return err == nil
+}
+
+// Workload draws the case.
+func (c Case) Workload() (*workloads.Workload, error) {
+	d, err := workloads.Parse(c.Routing)
+	if err != nil {
+		return nil, err
+	}
+	return workloads.New(d, c.Problem, c.Seed)
+}

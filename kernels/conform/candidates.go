@@ -1,0 +1,77 @@
+package conform
+
+import (
+	"hash/fnv"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// candidates lists the configs of a kernel that a case runs: the default,
+// each value of each numeric parameter on its own, and combinations of the
+// word-valued ones (modes and algorithms, where the code paths differ), at
+// most words of them, drawn by the case's name.
+func candidates(k kernels.Kernel, m plan.Machine, c Case) []plan.Config {
+	base := k.DefaultConfig(m, c.Problem)
+	out := []plan.Config{base}
+	seen := map[string]bool{base.Key(): true}
+	add := func(cfg plan.Config) {
+		if !seen[cfg.Key()] && k.Check(m, c.Problem, cfg) == nil {
+			seen[cfg.Key()] = true
+			out = append(out, cfg)
+		}
+	}
+	for _, cfg := range drawn(wordCombinations(k, base), c.Name, c.Words) {
+		add(cfg)
+	}
+	for i, q := range k.Params {
+		if isWord(q) {
+			continue
+		}
+		for j, v := range q.Values {
+			// Beside one of the combinations, not always beside the default.
+			add(out[(i+j)%len(out)].With(q.Name, v))
+		}
+	}
+	return out
+}
+
+func isWord(q kernels.Param) bool {
+	_, number := q.Default.Int()
+	return !number
+}
+
+func wordCombinations(k kernels.Kernel, base plan.Config) []plan.Config {
+	out := []plan.Config{base}
+	for _, q := range k.Params {
+		if !isWord(q) {
+			continue
+		}
+		var next []plan.Config
+		for _, cfg := range out {
+			for _, v := range q.Values {
+				next = append(next, cfg.With(q.Name, v))
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+// drawn keeps at most n configs, chosen by hash so that different cases keep
+// different ones.
+func drawn(all []plan.Config, salt string, n int) []plan.Config {
+	order := func(c plan.Config) uint64 {
+		h := fnv.New64a()
+		h.Write([]byte(salt + "\n" + c.Key()))
+		return h.Sum64()
+	}
+	slices.SortFunc(all, func(a, b plan.Config) int {
+		if order(a) < order(b) {
+			return -1
+		}
+		return 1
+	})
+	return all[:min(n, len(all))]
+}

@@ -1,0 +1,114 @@
+// Package conform judges a backend by the oracle over a matrix of problems
+// and routings, through the seam alone: what the verify command prints, and
+// what the conformance tests of every backend run.
+package conform
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// Level is how much of the matrix is run.
+type Level string
+
+// Quick runs every value of every axis at least once, Default every pair of
+// values of two axes, Stress every triple.
+const (
+	Quick   Level = "quick"
+	Default Level = "default"
+	Stress  Level = "stress"
+)
+
+// effort is what a level costs.
+type effort struct {
+	strength   int // of the covering
+	iterations int // back-to-back calls between two verifications
+	endurance  int // the same in the endurance cases
+	words      int // most combinations of word-valued parameters
+}
+
+func (l Level) effort() effort {
+	switch l {
+	case Quick:
+		return effort{strength: 1, iterations: 5, endurance: 50, words: 8}
+	case Stress:
+		return effort{strength: 3, iterations: 20, endurance: 1000, words: 32}
+	}
+	return effort{strength: 2, iterations: 10, endurance: 1000, words: 8}
+}
+
+// Case is one problem and routing, run with several configs.
+type Case struct {
+	Name       string
+	Tags       []string // axis=value, to group results by
+	Problem    plan.Problem
+	Routing    string
+	Seed       uint64
+	Iterations int // back-to-back calls between the two verifications
+	Words      int // most combinations of word-valued parameters tried
+}
+
+// Outcome is what became of one config of a case.
+type Outcome struct {
+	Config  plan.Config
+	Status  kernels.Status
+	Verdict kernels.Verdict
+	Reason  string // why it is not OK
+}
+
+// Result is what became of a case. Skipped says why the backend's own
+// legality kept it from running, in which case there are no outcomes.
+type Result struct {
+	Case     Case
+	Skipped  string
+	Outcomes []Outcome
+}
+
+// Failed lists the outcomes that are not OK.
+func (r Result) Failed() []Outcome {
+	var out []Outcome
+	for _, o := range r.Outcomes {
+		if o.Status != kernels.OK {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// Matrix lists the cases of a level over axes, the same on every call.
+func Matrix(l Level, a Axes, mode plan.Mode) []Case {
+	e := l.effort()
+	base := plan.Problem{Mode: mode, Nodes: 1, MaxTokens: a.Capacity, Combine: plan.BF16}
+	axes := a.list()
+	sizes := make([]int, len(axes))
+	for i, x := range axes {
+		sizes[i] = len(x.values)
+	}
+	points := covering(sizes, e.strength, func(p []int) bool { return feasible(build(axes, p, base)) })
+	var out []Case
+	for _, p := range points {
+		c := build(axes, p, base)
+		c.Iterations, c.Words = e.iterations, e.words
+		out = append(out, c)
+	}
+	return append(out, endurance(e, a, base)...)
+}
+
+// endurance runs each op a thousand times back to back, its memory never
+// reset: what one call leaves behind must serve the next.
+func endurance(e effort, a Axes, base plan.Problem) []Case {
+	var out []Case
+	for _, op := range a.Ops {
+		p := base
+		p.Op, p.Dispatch, p.Ranks = op, plan.BF16, a.Ranks[min(2, len(a.Ranks)-1)]
+		p.Experts, p.TopK, p.Hidden, p.Tokens = 4*p.Ranks, min(4, 4*p.Ranks), 256, base.MaxTokens
+		out = append(out, Case{
+			Name:    fmt.Sprintf("endurance %s, %d calls back to back", op, e.endurance),
+			Tags:    []string{fmt.Sprintf("endurance=%d", e.endurance)},
+			Problem: p, Routing: "uniform", Seed: 1, Iterations: e.endurance, Words: 4,
+		})
+	}
+	return out
+}

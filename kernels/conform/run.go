@@ -1,0 +1,129 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// RunCase runs every kernel of the case's op with its candidates. The error
+// is the context's, or says that the session was lost; a wrong or failing
+// candidate is an Outcome.
+func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
+	res := Result{Case: c}
+	m := b.Machine()
+	all := kernels.Of(b.Kernels(), c.Problem.Op)
+	if len(all) == 0 {
+		res.Skipped = fmt.Sprintf("op: no %s kernel here", c.Problem.Op)
+		return res, nil
+	}
+	if err := all[0].Check(m, c.Problem, all[0].DefaultConfig(m, c.Problem)); err != nil {
+		res.Skipped = err.Error()
+		return res, nil
+	}
+	w, err := c.Workload()
+	if err != nil {
+		return res, err
+	}
+	s, err := b.Open(ctx, w)
+	if err != nil {
+		return res, fmt.Errorf("open %s: %w", c.Name, err)
+	}
+	for _, k := range all {
+		for _, cfg := range candidates(k, m, c) {
+			o, err := runConfig(ctx, s, c, cfg)
+			if err != nil {
+				return res, errors.Join(fmt.Errorf("%s, %s: %w", c.Name, cfg.Key(), err), s.Close())
+			}
+			res.Outcomes = append(res.Outcomes, o)
+		}
+	}
+	return res, s.Close()
+}
+
+// runConfig verifies a config, runs it back to back on the memory as it is,
+// and verifies it again.
+func runConfig(ctx context.Context, s kernels.Session, c Case, cfg plan.Config) (Outcome, error) {
+	o := Outcome{Config: cfg, Status: kernels.OK}
+	for _, step := range []func() error{
+		func() error { return s.Prepare(ctx, cfg) },
+		func() error { return o.verify(ctx, s) },
+		func() error { return iterate(ctx, s, c, cfg) },
+		func() error { return o.verify(ctx, s) },
+		func() error { return repeats(ctx, s, c, cfg) },
+	} {
+		err := step()
+		var f *kernels.Failure
+		if errors.As(err, &f) {
+			o.Status, o.Reason = f.Status, f.Reason
+			return o, nil
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func (o *Outcome) verify(ctx context.Context, s kernels.Session) error {
+	v, err := s.Verify(ctx, o.Config)
+	if err != nil {
+		return err
+	}
+	o.Verdict.Rows += v.Rows
+	o.Verdict.Wrong += v.Wrong
+	o.Verdict.MaxErr = max(o.Verdict.MaxErr, v.MaxErr)
+	if !v.OK() {
+		o.Verdict.Detail = v.Detail
+		return kernels.Failf(kernels.Mismatch, "%s", v.Detail)
+	}
+	return nil
+}
+
+// iterate runs the case's calls in a few folded rounds and checks that what
+// came back are times.
+func iterate(ctx context.Context, s kernels.Session, c Case, cfg plan.Config) error {
+	const rounds = 5
+	fold := max(c.Iterations/rounds, 1)
+	got, err := s.Run(ctx, cfg, kernels.RunSpec{Rounds: rounds, Fold: fold})
+	if err != nil {
+		return err
+	}
+	if len(got.Seconds) != rounds || got.Fold != fold || got.Clock == "" {
+		return kernels.Failf(kernels.Unstable, "asked for %d rounds of %d calls, got %d of %d on clock %q",
+			rounds, fold, len(got.Seconds), got.Fold, got.Clock)
+	}
+	for i, ranks := range got.Seconds {
+		if len(ranks) != c.Problem.Ranks {
+			return kernels.Failf(kernels.Unstable, "round %d: %d ranks timed, want %d", i, len(ranks), c.Problem.Ranks)
+		}
+		for r, t := range ranks {
+			if !(t > 0) || math.IsInf(t, 0) {
+				return kernels.Failf(kernels.Unstable, "round %d rank %d: %g seconds", i, r, t)
+			}
+		}
+	}
+	return nil
+}
+
+// repeats checks that combine gives the same bits twice, where the session
+// can show it.
+func repeats(ctx context.Context, s kernels.Session, c Case, cfg plan.Config) error {
+	d, ok := s.(kernels.Digester)
+	if !ok || c.Problem.Op == plan.Dispatch {
+		return nil
+	}
+	first, err := d.Digest(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	second, err := d.Digest(ctx, cfg)
+	if err == nil && first != second {
+		err = kernels.Failf(kernels.Mismatch, "combine gave different bits in two runs: %.12s and %.12s", first, second)
+	}
+	return err
+}

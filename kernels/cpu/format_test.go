@@ -1,0 +1,88 @@
+package cpu
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// TestCodecsEqualOracle walks the float32 numbers that differ in their upper
+// 20 bits and both neighbours of each.
+func TestCodecsEqualOracle(t *testing.T) {
+	for high := range uint32(1 << 20) {
+		for _, low := range []uint32{0, 1, 0xfff} {
+			x := math.Float32frombits(high<<12 | low)
+			if x != x {
+				continue
+			}
+			if got, want := e4m3(x), ref.E4M3(x); got != want {
+				t.Fatalf("e4m3(%g) = %#x, want %#x", x, got, want)
+			}
+			if got, want := e2m1(x), ref.E2M1(x); got != want {
+				t.Fatalf("e2m1(%g) = %#x, want %#x", x, got, want)
+			}
+			if got, want := narrow(x), ref.BF16(x); got != want {
+				t.Fatalf("bf16(%g) = %#x, want %#x", x, got, want)
+			}
+		}
+	}
+}
+
+func TestQuantizeEqualsOracle(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	x, wide := make([]uint16, 2048), make([]float32, 2048)
+	for _, f := range []plan.Format{plan.FP8, plan.MXFP4, plan.NVFP4} {
+		l := formats.Of(f, len(x))
+		payload, scales := make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)
+		for round := range 200 {
+			fillFinite(rng, x, round)
+			for i, b := range x {
+				wide[i] = widen(b)
+			}
+			quantize(l, x, payload, scales)
+			want := ref.Quantize(f, wide, inputScale)
+			if !bytes.Equal(scales, want.Scales) {
+				t.Fatalf("%s: scales differ in round %d", f, round)
+			}
+			if !bytes.Equal(payload, want.Payload) {
+				t.Fatalf("%s: elements differ in round %d", f, round)
+			}
+		}
+	}
+}
+
+// fillFinite draws finite values whose magnitudes span more with each round;
+// round 0 is all zero.
+func fillFinite(rng *rand.Rand, x []uint16, round int) {
+	for i := range x {
+		e := 127 + rng.IntN(round+1) - round/2
+		x[i] = uint16(rng.Uint32())&0x807f | uint16(min(max(e, 0), 254))<<7
+		if round == 0 {
+			x[i] = 0
+		}
+	}
+}
+
+func TestApplyGainEqualsOracle(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	x, wide := make([]uint16, 256), make([]float32, 256)
+	fillFinite(rng, x, 6)
+	for i, b := range x {
+		wide[i] = widen(b)
+	}
+	for _, f := range plan.Formats() {
+		row := ref.Quantize(f, wide, inputScale)
+		got := make([]uint16, len(x))
+		applyGain(formats.Of(f, len(x)), row.Payload, row.Scales, 0.703125, got)
+		for i, v := range ref.Dequantize(f, row, len(x), inputScale) {
+			if want := ref.BF16(v * 0.703125); got[i] != want {
+				t.Fatalf("%s column %d: %#x, want %#x", f, i, got[i], want)
+			}
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package kernelstest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/conform"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+func brokenCase(op plan.Op) conform.Case {
+	return conform.Case{Routing: "uniform", Seed: 3, Problem: plan.Problem{
+		Op: op, Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 256, Experts: 16, TopK: 4,
+		Tokens: 8, MaxTokens: 8, Dispatch: plan.FP8, Combine: plan.BF16,
+	}}
+}
+
+// TestFaultsAreCaught breaks each op, algorithm and mode in each way: the
+// broken candidate must end as it should, and the sound one beside it must
+// still pass.
+func TestFaultsAreCaught(t *testing.T) {
+	for fault, want := range Faults() {
+		for _, op := range plan.Ops() {
+			for _, algo := range []plan.Value{"direct", "dedup"} {
+				if raceEnabled && fault == "early-read" {
+					continue // reading before the signal is a race, and reported as one
+				}
+				t.Run(fmt.Sprintf("%s/%s/%s", fault, op, algo), func(t *testing.T) { catch(t, fault, want, op, algo) })
+			}
+		}
+	}
+}
+
+func catch(t *testing.T, fault string, want kernels.Status, op plan.Op, algo plan.Value) {
+	broken := func(c plan.Config) bool { return strings.Contains(c.Key(), "mode=split") }
+	b, err := BrokenCPU(fault, broken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := brokenCase(op)
+	w, err := c.Workload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Open(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeSession(t, s)
+	sound := kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), c.Problem)
+	bad := sound
+	for name := range sound.Values {
+		switch name[strings.LastIndex(name, ".")+1:] {
+		case "algo":
+			sound, bad = sound.With(name, algo), bad.With(name, algo)
+		case "mode":
+			bad = bad.With(name, "split")
+		}
+	}
+	if got, reason := end(t, s, bad); got != want {
+		t.Errorf("the broken candidate ended as %s (%s), want %s", got, reason, want)
+	}
+	if got, reason := end(t, s, sound); got != kernels.OK {
+		t.Errorf("the sound candidate after it ended as %s (%s)", got, reason)
+	}
+}
+
+// end is how a candidate's verification ends.
+func end(t *testing.T, s kernels.Session, c plan.Config) (kernels.Status, string) {
+	t.Helper()
+	if err := s.Prepare(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	v, err := s.Verify(t.Context(), c)
+	var f *kernels.Failure
+	switch {
+	case errors.As(err, &f):
+		return f.Status, f.Reason
+	case err != nil:
+		t.Fatal(err)
+	case !v.OK():
+		return kernels.Mismatch, v.Detail
+	case v.Rows == 0:
+		t.Fatal("nothing was compared")
+	}
+	return kernels.OK, ""
+}
+
+// TestHangNamesTheCulprit reads the sentence that a missing signal gives.
+func TestHangNamesTheCulprit(t *testing.T) {
+	for op, want := range map[plan.Op]string{
+		plan.Dispatch: "in dispatch_wait for expert 15 from rank 0",
+		plan.Combine:  "in combine_wait for expert 3 from rank 0",
+	} {
+		b, err := BrokenCPU("no-signal", func(plan.Config) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := brokenCase(op)
+		r, err := conform.RunCase(t.Context(), b, conform.Case{Name: "hang", Problem: c.Problem, Routing: c.Routing, Seed: 1, Iterations: 1, Words: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := r.Failed()[0]
+		if first.Status != kernels.Hang || !strings.Contains(first.Reason, want) || !strings.HasPrefix(first.Reason, "rank ") {
+			t.Errorf("%s: %s: %q does not say %q", op, first.Status, first.Reason, want)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+// Package kernelstest is the conformance suite as a test: what every backend
+// must pass, and a backend broken on purpose for those who judge backends.
+package kernelstest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/conform"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// LevelVariable names the environment variable that raises the level of the
+// matrix: quick, default or stress.
+const LevelVariable = "EPBENCH_CONFORM"
+
+// Options say how much of a backend is tested.
+type Options struct {
+	Mode plan.Mode     // how the backend issues rounds
+	Axes *conform.Axes // nil: conform.AxesFor its machine, small ones with -short
+}
+
+// TestBackend checks a backend's declarations, its refusals, that it obeys
+// cancellation, and its answers over the conformance matrix.
+func TestBackend(t *testing.T, open func() (kernels.Backend, error), o Options) {
+	b, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	axes := conform.AxesFor(b.Machine())
+	if testing.Short() {
+		axes = short(axes)
+	}
+	if o.Axes != nil {
+		axes = *o.Axes
+	}
+	cases := conform.Matrix(level(t), axes, o.Mode)
+	t.Run("declarations", func(t *testing.T) { declarations(t, b, cases[0].Problem) })
+	t.Run("refusals", func(t *testing.T) { refusals(t, b, cases) })
+	t.Run("cancelled", func(t *testing.T) { cancelled(t, b, cases) })
+	t.Run("matrix", func(t *testing.T) { matrix(t, b, cases) })
+}
+
+func level(t *testing.T) conform.Level {
+	switch l := conform.Level(os.Getenv(LevelVariable)); l {
+	case "":
+		return conform.Quick
+	case conform.Quick, conform.Default, conform.Stress:
+		return l
+	default:
+		t.Fatalf("%s=%s: use quick, default or stress", LevelVariable, l)
+		return ""
+	}
+}
+
+// short keeps what the race detector can go through in seconds.
+func short(a conform.Axes) conform.Axes {
+	small := func(values []int, most int) []int {
+		return slices.DeleteFunc(slices.Clone(values), func(v int) bool { return v > most })
+	}
+	a.Ranks, a.Local, a.TopK, a.Hidden = small(a.Ranks, 4), small(a.Local, 7), small(a.TopK, 4), small(a.Hidden, 512)
+	a.Tokens, a.Capacity = []int{0, 1, 9}, 9
+	return a
+}
+
+func matrix(t *testing.T, b kernels.Backend, cases []conform.Case) {
+	rows, configs := 0, 0
+	for _, c := range cases {
+		r, err := conform.RunCase(t.Context(), b, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Skipped != "" {
+			t.Logf("skipped %s: %s", c.Name, r.Skipped)
+		}
+		for _, o := range r.Failed() {
+			t.Errorf("%s\n%s: %s: %s", c.Name, o.Config.Key(), o.Status, o.Reason)
+		}
+		for _, o := range r.Outcomes {
+			configs++
+			rows += o.Verdict.Rows
+		}
+	}
+	if rows == 0 {
+		t.Error("no row was compared with the oracle")
+	}
+	t.Logf("%d cases, %d configs, %d rows compared", len(cases), configs, rows)
+}
+
+// declarations checks what a tuner relies on before anything runs.
+func declarations(t *testing.T, b kernels.Backend, p plan.Problem) {
+	m := b.Machine()
+	if m.Backend == "" || m.Key() != b.Machine().Key() {
+		t.Errorf("machine: %+v is not an identity", m)
+	}
+	for _, op := range plan.Ops() {
+		p.Op = op
+		for _, k := range kernels.Of(b.Kernels(), op) {
+			seen := map[string]bool{}
+			for _, q := range k.Params {
+				if seen[q.Name] || q.Doc == "" || q.Binding == "" || q.Class == "" || len(q.Values) == 0 {
+					t.Errorf("%s: parameter %q is named twice or not fully declared: %+v", k.Name, q.Name, q)
+				}
+				seen[q.Name] = true
+			}
+			c := k.DefaultConfig(m, p)
+			if len(c.Values) != len(k.Params) || c.Kernel != k.Name {
+				t.Errorf("%s: default %s does not set each of its %d parameters", k.Name, c.Key(), len(k.Params))
+			}
+			back, err := plan.ParseConfig(c.Key())
+			if err != nil || back.Key() != c.Key() {
+				t.Errorf("%s: default does not survive its key: %s, %v", k.Name, c.Key(), err)
+			}
+			if err := k.Check(m, p, plan.Config{Kernel: k.Name}); err == nil {
+				t.Errorf("%s: a config without values is legal", k.Name)
+			}
+		}
+	}
+}
+
+// refusals: an illegal candidate is a Failure and leaves the session usable.
+func refusals(t *testing.T, b kernels.Backend, cases []conform.Case) {
+	s, c := openFirst(t, b, cases)
+	defer closeSession(t, s)
+	for _, bad := range []plan.Config{
+		{Kernel: "no-such-kernel", Values: map[string]plan.Value{}},
+		{Kernel: c.Kernel, Values: map[string]plan.Value{}},
+		c.With("no-such-parameter", "1"),
+	} {
+		var f *kernels.Failure
+		if err := s.Prepare(t.Context(), bad); !errors.As(err, &f) {
+			t.Errorf("preparing %s: %v, want a Failure", bad.Key(), err)
+		}
+	}
+	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err == nil {
+		t.Error("a candidate ran without having been prepared")
+	}
+	if err := errors.Join(s.Prepare(t.Context(), c), s.Prepare(t.Context(), c)); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
+		t.Errorf("after refusals: %+v, %v", v, err)
+	}
+}
+
+// cancelled: a cancelled context ends a call with the context's error.
+func cancelled(t *testing.T, b kernels.Backend, cases []conform.Case) {
+	s, c := openFirst(t, b, cases)
+	defer closeSession(t, s)
+	if err := s.Prepare(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Run(ctx, c, kernels.RunSpec{Rounds: 1 << 20, Fold: 1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled run returned %v", err)
+	}
+}
+
+// openFirst opens the first case that the backend can run, with the default
+// config of its first kernel.
+func openFirst(t *testing.T, b kernels.Backend, cases []conform.Case) (kernels.Session, plan.Config) {
+	t.Helper()
+	for _, c := range cases {
+		k := kernels.Of(b.Kernels(), c.Problem.Op)[0]
+		cfg := k.DefaultConfig(b.Machine(), c.Problem)
+		if c.Problem.Tokens == 0 || k.Check(b.Machine(), c.Problem, cfg) != nil {
+			continue
+		}
+		w, err := c.Workload()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.Open(t.Context(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, cfg
+	}
+	t.Fatal("no case is legal here")
+	return nil, plan.Config{}
+}
+
+func closeSession(t *testing.T, s kernels.Session) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

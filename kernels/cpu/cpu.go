@@ -69,7 +69,7 @@ func (b *Backend) Machine() plan.Machine { return b.machine }
 func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }
 
 // Kernels lists what the backend has, for planning without opening it.
-func Kernels() []kernels.Kernel { return declare() }
+func Kernels() []kernels.Kernel { return Kernels() }
 
 // Close has nothing to give back.
 func (b *Backend) Close() error { return nil }
@@ -97,7 +97,7 @@ func (b *Backend) ABI() string {
 			}
 		}
 	}
-	for _, k := range declare() {
+	for _, k := range Kernels() {
 		text, _ := json.Marshal(k.Params)
 		fmt.Fprintf(h, "%s %s\n", k.Name, text)
 	}

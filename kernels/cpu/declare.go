@@ -28,8 +28,9 @@ const (
 	storesStream = "stream"
 )
 
-// declare lists the kernels of this backend.
-func declare() []kernels.Kernel {
+// Kernels lists the kernels of this backend, opened or not: the first of an op
+// carries the library default.
+func Kernels() []kernels.Kernel {
 	dispatch := kernels.Kernel{
 		Name:    "dispatch",
 		Op:      plan.Dispatch,

@@ -59,7 +59,7 @@ func (s *Session) Prepare(ctx context.Context, c plan.Config) error {
 	if s.ready[c.Key()] {
 		return nil
 	}
-	k, err := kernels.Find(declare(), s.Op, c.Kernel)
+	k, err := kernels.Find(Kernels(), s.Op, c.Kernel)
 	if err != nil {
 		return kernels.Failf(kernels.Illegal, "%v", err)
 	}

@@ -68,9 +68,6 @@ func (b *Backend) Machine() plan.Machine { return b.machine }
 // Kernels lists dispatch and combine.
 func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }
 
-// Kernels lists what the backend has, for planning without opening it.
-func Kernels() []kernels.Kernel { return Kernels() }
-
 // Close has nothing to give back.
 func (b *Backend) Close() error { return nil }
 

@@ -9,6 +9,7 @@ import (
 // commands lists every subcommand in the order help prints them.
 var commands = []func() *cobra.Command{
 	newSweep,
+	newReplay,
 	newWorkload,
 	newPresets,
 	newTable,

@@ -64,7 +64,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	addBackendFlag(cmd, &f.backend)
 	s := cmd.Flags()
 	s.StringVar(&f.strategy, "strategy", "race", "search strategy: "+strings.Join(tune.StrategyNames(), ", "))
-	s.StringVar(&f.budget, "budget", "", "configs of one search (500) or time of the whole sweep (10m); default: 40s on cpu, no bound elsewhere")
+	s.StringVar(&f.budget, "budget", "", "configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, no bound elsewhere")
 	s.StringArrayVar(&f.params, "param", nil, "values of a parameter instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
 	s.StringVar(&f.space, "space", "", "YAML file with values, constraints and required candidates")
 	s.StringVar(&f.kernels, "kernel", "", "kernels to search, comma-separated; default: all of the backend")
@@ -112,7 +112,7 @@ func resumed(command []string) (*sweepFlags, error) {
 
 // cpuBudget bounds a sweep on the embedded backend: a newcomer's first run
 // ends within a minute.
-const cpuBudget = 40 * time.Second
+const cpuBudget = 30 * time.Second
 
 // options turns the flags into what to sweep on a machine.
 func (f *sweepFlags) options(m plan.Machine) (*sweep.Options, error) {

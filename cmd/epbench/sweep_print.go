@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,11 +51,7 @@ func winnersTable(run *reports.Run) reports.Table {
 	t.Notes = append(t.Notes,
 		"median over rounds of the slowest rank, on rounds that had no part in the choice; gain: the default's time over the choice's, with its 95 % interval",
 		"busiest: bytes of the busiest rank, a message a selection, over the slowest rank's time; imbalance: fullest rank over the mean")
-	for _, s := range run.Spaces {
-		if len(s.Rejected) > 0 {
-			t.Notes = append(t.Notes, rejections(s))
-		}
-	}
+	t.Notes = append(t.Notes, rejections(run.Spaces)...)
 	return t
 }
 
@@ -88,12 +85,23 @@ func outcomeCells(o reports.Outcome) []reports.Cell {
 		reports.Int(o.Evaluations), reports.Int(o.Legal))
 }
 
-func rejections(s reports.SpaceInfo) string {
-	text := fmt.Sprintf("%s (%s): %d of %d points are legal", s.Kernel, s.Problem, s.Legal, s.Points)
-	for _, r := range s.Rejected {
-		text += fmt.Sprintf("; %s removed %d", r.Rule, r.Count)
+// rejections says how many points each constraint removed, once for all
+// problems that agree on it.
+func rejections(spaces []reports.SpaceInfo) []string {
+	var out []string
+	for _, s := range spaces {
+		if len(s.Rejected) == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s: %d of %d points are legal", s.Kernel, s.Legal, s.Points)
+		for _, r := range s.Rejected {
+			text += fmt.Sprintf("; %s removed %d", r.Rule, r.Count)
+		}
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
 	}
-	return text
+	return out
 }
 
 // printPlan is --dry-run.
@@ -104,20 +112,13 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 		Columns: []reports.Column{reports.Words("op"), reports.Words("format"), n("tokens", ""), reports.Words("routing"),
 			reports.Words("class"), n("points", ""), n("legal", ""), n("measured", ""), n("samples", "")},
 	}
-	seen := map[plan.Problem]bool{}
+	var spaces []reports.SpaceInfo
 	for _, s := range p.Searches {
 		points := 0
 		for _, c := range s.Counts {
 			points += c.Points
-			if !seen[s.Problem] && len(c.Rejected) > 0 {
-				info := reports.SpaceInfo{Kernel: c.Kernel, Problem: s.Problem.Key(), Points: c.Points, Legal: c.Legal}
-				for _, r := range c.Rejected {
-					info.Rejected = append(info.Rejected, reports.Rejection(r))
-				}
-				t.Notes = append(t.Notes, rejections(info))
-			}
+			spaces = append(spaces, sweep.SpaceInfo(s.Problem, c))
 		}
-		seen[s.Problem] = true
 		if s.Problem.Op == plan.Pair {
 			points = s.Legal
 		}
@@ -125,6 +126,7 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 			reports.Str(s.Routing), reports.Str(string(s.Class)), reports.Int(points), reports.Int(s.Legal),
 			reports.Int(s.Measured), reports.Int(s.Samples))
 	}
+	t.Notes = append(t.Notes, rejections(spaces)...)
 	t.Notes = append(t.Notes,
 		"pairs are made of the winners of their halves",
 		fmt.Sprintf("%d searches, about %d samples: at least %v inside kernels, and verifying every candidate", len(p.Searches), p.Samples, p.AtLeast.Round(100*time.Millisecond)),

@@ -41,6 +41,7 @@ var rowRules = []struct {
 	fault func(plan.Header, plan.Row, float64) string
 }{
 	{"gain", Bad, unsupportedGain},
+	{"worst", Note, losesSomewhere},
 	{"interval", Bad, crossedInterval},
 	{"measured", Bad, unmeasured},
 	{"ends", Note, guessedEnds},
@@ -87,11 +88,22 @@ func lintHeader(h plan.Header, band float64) []Finding {
 // is faster.
 func unsupportedGain(h plan.Header, r plan.Row, _ float64) string {
 	e := r.Evidence
-	if !r.Default && e.GainLo <= 1 {
+	switch {
+	case r.Default || r.Key.Routing == plan.AnyRouting:
+		return ""
+	case e.GainLo <= 1:
 		return fmt.Sprintf("gain %.3f [%.3f, %.3f] does not exclude 1: keep the default", e.Gain, e.GainLo, e.GainHi)
-	}
-	if !r.Default && e.Gain < 1+h.AA {
+	case e.Gain < 1+h.AA:
 		return fmt.Sprintf("gain %.3f is within the machine's own spread of %.2f %%", e.Gain, 100*h.AA)
+	}
+	return ""
+}
+
+// losesSomewhere tells of a minimax row that need not beat the default under
+// every routing: it is the least bad over all, and its gain is the least.
+func losesSomewhere(_ plan.Header, r plan.Row, _ float64) string {
+	if e := r.Evidence; !r.Default && r.Key.Routing == plan.AnyRouting && e.GainLo <= 1 {
+		return fmt.Sprintf("under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLo, e.GainHi)
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune"
@@ -21,10 +22,10 @@ const quiet = 0.7
 var ErrDefault = errors.New("the default config failed")
 
 // AA measures the default against itself under a second label, until the
-// spread is well inside the band or the rounds allowed are used up. Rounds is
-// also how many a comparison on this machine needs: confirmations take no
+// spread is well inside the band or the rounds allowed are used up, or its
+// share of limit, the time of the search, which is 0 for none. Rounds is also how many a comparison on this machine needs: confirmations take no
 // fewer.
-func (r *Runner) AA(ctx context.Context) (reports.AA, error) {
+func (r *Runner) AA(ctx context.Context, limit time.Duration) (reports.AA, error) {
 	out := reports.AA{Problem: r.Workload.Problem.Key(), Routing: r.Workload.Spec}
 	var base, twin []float64
 	for out.Rounds < r.Policy.MaxAA {
@@ -40,7 +41,7 @@ func (r *Runner) AA(ctx context.Context) (reports.AA, error) {
 		ratio := stat.MedianRatio(twin, base, r.Seed("aa"))
 		out.Rounds, out.Ratio = len(base), ratio.Mid
 		out.Spread = max(ratio.Half(), math.Abs(ratio.Mid-1))
-		if out.Spread <= quiet*r.Policy.Band {
+		if out.Spread <= quiet*r.Policy.Band || limit > 0 && r.Spent() > time.Duration(r.Policy.AAShare*float64(limit)) {
 			break
 		}
 	}

@@ -17,15 +17,17 @@ type Policy struct {
 	MaxFold   int     // calls in one sample, at most
 	AARounds  int     // of the default against itself, before a look at the spread
 	MaxAA     int     // rounds of it after which a noisy machine is refused
+	AAShare   float64 // of a search's time after which A/A ends too
 	Confirm   tune.Confirmation
 }
 
 // policies by backend. A CPU that others use too cannot tell 1 % apart in a
 // minute, and should not pretend to: its band is ten times as wide, and its
-// tables say so.
+// tables say so. Its samples are short against a time slice of the scheduler:
+// then most of them run undisturbed and the median does not see the rest.
 var policies = map[string]Policy{
-	"cpu": {Band: 0.10, MinSample: 1e-3, MaxFold: 1000, AARounds: 20, MaxAA: 160,
-		Confirm: tune.Confirmation{Finalists: 8, MinRounds: 10, MaxRounds: 40}},
+	"cpu": {Band: 0.10, MinSample: 200e-6, MaxFold: 1000, AARounds: 40, MaxAA: 400,
+		Confirm: tune.Confirmation{Finalists: 8, MinRounds: 10, MaxRounds: 50}},
 }
 
 // PolicyFor is the policy of a machine.
@@ -36,6 +38,7 @@ func PolicyFor(m plan.Machine) Policy {
 			Confirm: tune.Confirmation{Finalists: 24, MinRounds: 10, MaxRounds: 50}}
 	}
 	p.Confirm.Band = p.Band
+	p.AAShare = 0.3
 	return p
 }
 

@@ -118,3 +118,8 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	claims := w.Point != m.Default && w.Gain(dflt, seed).Lo > 1
 	return tuned{w.Point, w.Median, claims, h.Evaluations(), h.Samples()}, nil
 }
+
+// Usual is the confirmation of a sweep on a GPU with a given tie band.
+func Usual(band float64) tune.Confirmation {
+	return tune.Confirmation{Finalists: 24, MinRounds: 10, MaxRounds: 50, Band: band}
+}

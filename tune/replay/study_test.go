@@ -3,15 +3,11 @@ package replay
 import (
 	"context"
 	"testing"
-
-	"github.com/epbench/epbench/tune"
 )
-
-var usual = tune.Confirmation{Finalists: 24, MinRounds: 10, MaxRounds: 50, Band: 0.01}
 
 func study(t *testing.T, s Study, draw func(int) *Model) Report {
 	t.Helper()
-	s.Confirm = usual
+	s.Confirm = Usual(0.01)
 	r, err := s.Run(context.Background(), draw)
 	if err != nil {
 		t.Fatal(err)

@@ -15,24 +15,28 @@ type Interval struct{ Mid, Lo, Hi float64 }
 // Half is half the interval's width.
 func (i Interval) Half() float64 { return (i.Hi - i.Lo) / 2 }
 
-// MedianRatio is exp(median(a) - median(b)) of paired logarithms, with its
-// percentile bootstrap interval over pairs: the rounds are the independent
-// draws, not the single readings (Efron 1979). Equal seeds give equal
-// intervals. len(a) must equal len(b).
+// MedianRatio is exp of the median of a - b, paired logarithms of times from
+// the same rounds, with its percentile bootstrap interval over pairs: rounds
+// are the independent draws, not single readings (Efron 1979). Differences
+// within a round are free of what disturbed the whole round, which the ratio
+// of two medians is not. Equal seeds give equal intervals. len(a) must equal
+// len(b).
 func MedianRatio(a, b []float64, seed uint64) Interval {
-	out := Interval{Mid: math.Exp(Median(a) - Median(b)), Lo: math.NaN(), Hi: math.NaN()}
-	if len(a) < 2 {
+	diff := make([]float64, len(a))
+	for i := range a {
+		diff[i] = a[i] - b[i]
+	}
+	out := Interval{Mid: math.Exp(Median(diff)), Lo: math.NaN(), Hi: math.NaN()}
+	if len(diff) < 2 {
 		return out
 	}
-	rng := rand.New(rand.NewPCG(seed, uint64(len(a))))
-	ra, rb := make([]float64, len(a)), make([]float64, len(a))
-	stats := make([]float64, resamples)
+	rng := rand.New(rand.NewPCG(seed, uint64(len(diff))))
+	draw, stats := make([]float64, len(diff)), make([]float64, resamples)
 	for k := range stats {
-		for i := range ra {
-			j := rng.IntN(len(a))
-			ra[i], rb[i] = a[j], b[j]
+		for i := range draw {
+			draw[i] = diff[rng.IntN(len(diff))]
 		}
-		stats[k] = medianInPlace(ra) - medianInPlace(rb)
+		stats[k] = medianInPlace(draw)
 	}
 	out.Lo, out.Hi = math.Exp(Quantile(stats, 0.025)), math.Exp(Quantile(stats, 0.975))
 	return out

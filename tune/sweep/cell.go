@@ -58,7 +58,8 @@ type effect struct {
 // search carries out the search of a cell.
 func (s *sweeper) search(ctx context.Context, c *cell) error {
 	var err error
-	if c.aa, err = c.runner.AA(ctx); errors.Is(err, measure.ErrDefault) {
+	budget := s.opts.searchBudget(s.spent(), s.cellsLeft())
+	if c.aa, err = c.runner.AA(ctx, budget.Time); errors.Is(err, measure.ErrDefault) {
 		c.fail(c.runner.Failures())
 		return nil
 	}
@@ -67,7 +68,7 @@ func (s *sweeper) search(ctx context.Context, c *cell) error {
 	}
 	s.run.AA = append(s.run.AA, c.aa)
 	rng := rand.New(rand.NewPCG(c.runner.Seed("search"), 0))
-	c.hunt = tune.NewHunt(c.space, c.runner, s.opts.searchBudget(s.spent(), s.cellsLeft()), c.dflt, c.required, rng)
+	c.hunt = tune.NewHunt(c.space, c.runner, budget, c.dflt, c.required, rng)
 	if err := s.strategy.Search(ctx, c.hunt); errors.Is(err, tune.ErrDefault) {
 		c.fail(c.runner.Failures())
 		return nil

@@ -105,13 +105,18 @@ func (c *cell) record() reports.Workload {
 func (c *cell) spaces() []reports.SpaceInfo {
 	var out []reports.SpaceInfo
 	for _, n := range c.counts {
-		info := reports.SpaceInfo{Kernel: n.Kernel, Problem: c.problem.Key(), Points: n.Points, Legal: n.Legal}
-		for _, r := range n.Rejected {
-			info.Rejected = append(info.Rejected, reports.Rejection(r))
-		}
-		out = append(out, info)
+		out = append(out, SpaceInfo(c.problem, n))
 	}
 	return out
+}
+
+// SpaceInfo is what a run says of a grid.
+func SpaceInfo(p plan.Problem, n tune.Count) reports.SpaceInfo {
+	info := reports.SpaceInfo{Kernel: n.Kernel, Problem: p.Key(), Points: n.Points, Legal: n.Legal}
+	for _, r := range n.Rejected {
+		info.Rejected = append(info.Rejected, reports.Rejection(r))
+	}
+	return info
 }
 
 // populate makes the space of a cell with its required candidates: the

@@ -111,7 +111,9 @@ func (s *sweeper) start(c *cell) error {
 		Progress: func(stage string, _ int) { s.report(c, stage, nil) },
 	}
 	s.run.Workloads = append(s.run.Workloads, c.record())
-	s.run.Spaces = append(s.run.Spaces, c.spaces()...)
+	if c.problem.Op != plan.Pair && !slices.ContainsFunc(s.run.Spaces, func(i reports.SpaceInfo) bool { return i.Problem == c.problem.Key() }) {
+		s.run.Spaces = append(s.run.Spaces, c.spaces()...)
+	}
 	return nil
 }
 

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune"
+	"github.com/epbench/epbench/tune/replay"
+)
+
+// replayFlags are the flags of replay.
+type replayFlags struct {
+	tables     tableFlags
+	synthetic  bool
+	strategies string
+	budgets    string
+	replays    int
+	noise      float64
+	band       float64
+	seed       uint64
+}
+
+func newReplay() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay [RUN]",
+		Short: "Run search strategies against recorded trials, without hardware",
+		Long: `Draw the true times and the noise from the trials of a run directory, or from the
+synthetic landscape of docs/search.md, and tune many times: how much slower than
+the best is the winner, how often does tuning again choose another, how far off
+is the time reported.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.tables.bind(cmd)
+	s := cmd.Flags()
+	s.BoolVar(&f.synthetic, "synthetic", false, "a new synthetic landscape of 320 configs for every replay, instead of RUN")
+	s.StringVar(&f.strategies, "strategy", "race", "strategies, comma-separated, or all: "+strings.Join(tune.StrategyNames(), ", "))
+	s.StringVar(&f.budgets, "budget", "0", "distinct configs a search may measure, list or range; 0: all")
+	s.IntVar(&f.replays, "replays", 150, "landscapes, each tuned twice")
+	s.Float64Var(&f.noise, "noise", 0.02, "relative noise of a sample, for --synthetic")
+	s.Float64Var(&f.band, "band", 0.01, "tie band, relative")
+	s.Uint64Var(&f.seed, "seed", 1, "seed of landscapes, noise and searches")
+	return cmd
+}
+
+func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
+	draw, title, err := f.source(args)
+	if err != nil {
+		return err
+	}
+	studies, err := f.studies()
+	if err != nil {
+		return err
+	}
+	t := replayTable(title)
+	for _, s := range studies {
+		r, err := s.Run(cmd.Context(), draw)
+		if err != nil {
+			return err
+		}
+		t.Add(reports.Str(r.Strategy), budgetCell(r.Budget), reports.Float(100*r.Regret, 2), reports.Float(100*r.RegretP95, 2),
+			reports.Float(100*r.Flips, 0), reports.Float(100*r.Bias, 2), reports.Float(100*r.FalseFaster, 1),
+			reports.Float(r.Evaluations, 0), reports.Float(r.Samples, 0), reports.Int(r.MaxSamples))
+	}
+	return f.tables.print(cmd, t)
+}
+
+func replayTable(title string) reports.Table {
+	n := reports.Numbers
+	return reports.Table{
+		Name: "replay", Title: title,
+		Columns: []reports.Column{reports.Words("strategy"), n("budget", ""), n("regret", "%"), n("p95", "%"), n("flips", "%"),
+			n("bias", "%"), n("false", "%"), n("tried", ""), n("samples", ""), n("most", "")},
+		Notes: []string{
+			"regret: true time of the winner over the true best; flips: second tunings that chose another config, the first winner being the incumbent",
+			"bias: reported over true time; false: claims of a gain over the default where there is none; most: samples of the longest search",
+		},
+	}
+}
+
+func budgetCell(n int) reports.Cell {
+	if n == 0 {
+		return reports.Cell{Text: "all", Value: 0}
+	}
+	return reports.Int(n)
+}
+
+// source is where landscapes come from.
+func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, title string, err error) {
+	if f.noise < 0 || f.noise > 1 || f.band < 0 || f.band > 1 {
+		return nil, "", usagef("--noise %v and --band %v must lie within 0 to 1", f.noise, f.band)
+	}
+	if f.synthetic != (len(args) == 0) {
+		return nil, "", usagef("replay: give either a run directory or --synthetic")
+	}
+	if f.synthetic {
+		return func(i int) *replay.Model { return replay.Synthetic(replay.SyntheticNoise(f.noise), f.seed+uint64(i)) },
+			fmt.Sprintf("Synthetic landscapes, %.3g %% noise, %d replays", 100*f.noise, f.replays), nil
+	}
+	_, results, _, err := reports.ReadDir(args[0])
+	if err != nil {
+		return nil, "", badInput(err)
+	}
+	models, err := replay.FromTrials(results)
+	if err != nil {
+		return nil, "", badInput(err)
+	}
+	if len(models) == 0 {
+		return nil, "", badInput(errors.New(args[0] + ": no search measured enough configs to replay"))
+	}
+	return func(i int) *replay.Model { return models[i%len(models)].Model },
+		fmt.Sprintf("%s: %d recorded searches, %d replays", args[0], len(models), f.replays), nil
+}
+
+// studies is every strategy at every budget.
+func (f *replayFlags) studies() ([]replay.Study, error) {
+	if f.replays < 1 || f.replays > 100_000 {
+		return nil, usagef("--replays: %d is outside 1 to 100000", f.replays)
+	}
+	budgets, err := tune.ParseInts(f.budgets)
+	if err != nil || budgets[0] < 0 {
+		return nil, usagef("--budget: %q is no list of counts: 25,50,100", f.budgets)
+	}
+	names := splitList(f.strategies)
+	if f.strategies == "all" {
+		names = tune.StrategyNames()
+	}
+	var out []replay.Study
+	for _, name := range names {
+		if _, err := tune.ParseStrategy(name); err != nil {
+			return nil, usagef("--%w", err)
+		}
+		for _, b := range budgets {
+			out = append(out, replay.Study{Strategy: name, Budget: b, Replays: f.replays, Confirm: replay.Usual(f.band), Seed: f.seed})
+		}
+	}
+	return out, nil
+}

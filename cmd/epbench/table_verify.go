@@ -1,5 +1,146 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"time"
 
-func newTableVerify() *cobra.Command { return &cobra.Command{Use: "verify"} }
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/measure"
+	"github.com/epbench/epbench/tune/measure/receipt"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// verifyOptions are the flags of table verify.
+type verifyOptions struct {
+	from    sourceFlags
+	out     tableFlags
+	backend string
+	path    string
+	rows    int
+	seed    uint64
+}
+
+func newTableVerify() *cobra.Command {
+	var o verifyOptions
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Measure rows against the default on this machine and write a receipt",
+		Long: `Measure rows of a table again, each beside the default in interleaved rounds, and
+write what came of it. Exit code 3 means that a row is slower than the default or
+wrong, 4 that one could not be decided, 5 that the table is not for this machine
+or these kernels.`,
+		Example: "  epbench table verify --table RUN --rows 3 -o receipt.json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.from.bindFile(cmd)
+	o.out.bind(cmd)
+	addBackendFlag(cmd, &o.backend)
+	s := cmd.Flags()
+	s.IntVar(&o.rows, "rows", 5, "rows to measure, spread over those that leave the default; 0 for all")
+	s.StringVarP(&o.path, "out", "o", "receipt.json", "receipt to write")
+	s.Uint64Var(&o.seed, "seed", 1, "seed of routing and payload")
+	return cmd
+}
+
+func (o *verifyOptions) run(cmd *cobra.Command) error {
+	if o.rows < 0 {
+		return usagef("--rows: %d is below 0; 0 means all", o.rows)
+	}
+	t, err := o.from.load()
+	if err != nil {
+		return err
+	}
+	b, note, err := openBackend(cmd.Context(), o.backend)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	host := hostOf(b)
+	if err := refusedHere(t, host); err != nil {
+		return withCode(exitNotComparable, err)
+	}
+	policy := measure.PolicyFor(host.Machine)
+	r := &receipt.Receipt{
+		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(),
+	}
+	// Written before anything is measured, so that a bad path costs nothing,
+	// and after each row, so that an interrupt keeps the rows before it.
+	if err := plan.WriteFile(o.path, r); err != nil {
+		return badInput(fmt.Errorf("-o: %w", err))
+	}
+	if err := o.check(cmd, b, policy, receipt.Pick(t, o.rows), r); err != nil {
+		return err
+	}
+	table := checkTable(r)
+	table.Notes = append(table.Notes, fmt.Sprintf("receipt %.12s in %s", r.ID, o.path))
+	for _, d := range t.Doubts(host) {
+		table.Warn("unverified: %s", d)
+	}
+	if err := o.out.print(cmd, table); err != nil {
+		return err
+	}
+	return outcome(r.Worst())
+}
+
+// refusedHere says why no row of a table may be used on a host. Ranks and
+// formats are the rows' own affair here.
+func refusedHere(t *plan.Table, h plan.Host) error {
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return t.Refusal(h, t.Rows[0].Key.Problem(0))
+}
+
+func (o *verifyOptions) check(cmd *cobra.Command, b kernels.Backend, policy measure.Policy, rows []*plan.Row, r *receipt.Receipt) error {
+	checker := receipt.Checker{Backend: b, Policy: policy, Seed: o.seed}
+	for i, row := range rows {
+		fmt.Fprintf(cmd.ErrOrStderr(), "row %d of %d: %s, %s tokens, %s\n", i+1, len(rows), row.Key.Op, spanText(row.Lo, row.Hi), row.Key.Routing)
+		checks, err := checker.Row(cmd.Context(), row)
+		r.Checks = append(r.Checks, checks...)
+		if bad := plan.WriteFile(o.path, r); bad != nil {
+			return bad
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTable(r *receipt.Receipt) reports.Table {
+	t := reports.Table{Name: "checks", Columns: append(keyColumns(), reports.Numbers("tokens", ""), reports.Words("under").Dropped(2),
+		reports.Words("config"), reports.Words("claimed"), reports.Words("measured"), reports.Numbers("a/a", "%").Dropped(1),
+		reports.Words("verdict"), reports.Words("reason"))}
+	marks := map[receipt.Verdict]reports.Mark{receipt.Holds: reports.Good, receipt.Slower: reports.Bad, receipt.Failed: reports.Bad}
+	for _, c := range r.Checks {
+		measured := reports.None()
+		if c.Gain > 0 {
+			measured = reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Gain, c.GainLo, c.GainHi))
+		}
+		t.Add(append(keyCells(c.Key), reports.Int(c.Tokens), reports.Str(c.Routing), reports.Str(c.Config.Key()),
+			reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Claimed, c.ClaimedLo, c.ClaimedHi)), measured,
+			reports.Float(100*c.AA, 2), reports.Str(string(c.Verdict)).Marked(marks[c.Verdict]), reports.Str(c.Reason))...)
+	}
+	if len(r.Checks) == 0 {
+		t.Notes = append(t.Notes, "every row keeps the default: nothing to measure")
+	}
+	return t
+}
+
+// outcome is the exit code of a receipt.
+func outcome(worst receipt.Verdict) error {
+	switch worst {
+	case receipt.Failed, receipt.Slower:
+		return withCode(exitWrong, fmt.Errorf("table verify: a row is worse than the default: %s", worst))
+	case receipt.Undecided:
+		return withCode(exitUndecided, fmt.Errorf("table verify: a row could not be told from the default"))
+	}
+	return nil
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/measure"
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/workloads"
 )
 
 func TestJudge(t *testing.T) {
@@ -77,16 +78,17 @@ func policy() measure.Policy {
 	return p
 }
 
+var problem = plan.Problem{Op: plan.Dispatch, Mode: plan.Eager, Ranks: 2, Nodes: 1, Hidden: 128, Experts: 8, TopK: 2,
+	Tokens: 8, MaxTokens: 8, Dispatch: plan.BF16, Combine: plan.BF16}
+
 func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan.Problem{Op: plan.Dispatch, Mode: plan.Eager, Ranks: 2, Nodes: 1, Hidden: 128, Experts: 8, TopK: 2,
-		Tokens: 8, MaxTokens: 8, Dispatch: plan.BF16, Combine: plan.BF16}
-	config := kernels.Of(b.Kernels(), p.Op)[0].DefaultConfig(b.Machine(), p).With("tile_tokens", "32")
+	config := kernels.Of(b.Kernels(), plan.Dispatch)[0].DefaultConfig(b.Machine(), problem).With("tile_tokens", "32")
 	row := func(c plan.Class, cfg plan.Config, specs ...string) *plan.Row {
-		return &plan.Row{Key: plan.KeyOf(p, c), Lo: 4, Hi: 8, Config: cfg,
+		return &plan.Row{Key: plan.KeyOf(problem, c), Lo: 4, Hi: 8, Config: cfg,
 			Evidence: plan.Evidence{Gain: 1.5, GainLo: 1.4, GainHi: 1.6, Routings: specs, Tokens: []int{4, 6, 12}}}
 	}
 	checker := Checker{Backend: b, Policy: policy(), Seed: 1}
@@ -120,13 +122,40 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 	}
 }
 
-// TestWrongAnswerFails lets the backend drop a token under one config: the
-// check must fail, whatever the time.
+// liar answers wrongly under one config.
+type liar struct {
+	kernels.Backend
+	wrong string
+}
+
+type liarSession struct {
+	kernels.Session
+	wrong string
+}
+
+func (l liar) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	s, err := l.Backend.Open(ctx, w)
+	return liarSession{s, l.wrong}, err
+}
+
+func (l liarSession) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
+	v, err := l.Session.Verify(ctx, c)
+	if c.Key() == l.wrong {
+		v.Wrong, v.Detail = 1, "rank 0 row 0"
+	}
+	return v, err
+}
+
+// TestWrongAnswerFails: a row whose answer is wrong fails, whatever its time.
 func TestWrongAnswerFails(t *testing.T) {
-	b, p, config := faulty(t)
-	row := &plan.Row{Key: plan.KeyOf(p, plan.Even), Lo: 8, Hi: 8, Config: config, Evidence: plan.Evidence{Routings: []string{"uniform"}}}
-	checks, err := (&Checker{Backend: b, Policy: policy(), Seed: 1}).Row(context.Background(), row)
-	if err != nil || len(checks) != 1 || checks[0].Verdict != Failed || !strings.Contains(checks[0].Reason, "mismatch") {
+	b, err := cpu.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := kernels.Of(b.Kernels(), plan.Dispatch)[0].DefaultConfig(b.Machine(), problem).With("tile_tokens", "32")
+	row := &plan.Row{Key: plan.KeyOf(problem, plan.Even), Lo: 8, Hi: 8, Config: config, Evidence: plan.Evidence{Routings: []string{"uniform"}}}
+	checks, err := (&Checker{Backend: liar{b, config.Key()}, Policy: policy(), Seed: 1}).Row(context.Background(), row)
+	if err != nil || len(checks) != 1 || checks[0].Verdict != Failed || !strings.Contains(checks[0].Reason, "mismatch: 1 of") {
 		t.Errorf("%+v, %v", checks, err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +20,11 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-var emulTools = sync.OnceValues(func() (*emul.Tools, error) { return emul.New(strings.Fields(os.Getenv("EPBENCH_EMUL_FLAGS"))...) })
+var (
+	emulTools = sync.OnceValues(func() (*emul.Tools, error) { return emul.New() })
+	// raceTools find accesses that no fence, barrier or atomic orders.
+	raceTools = sync.OnceValues(func() (*emul.Tools, error) { return emul.New("-fsanitize=thread") })
+)
 
 // emulated is a workload laid out for any family of one state, its kernels
 // running on the CPU. A file holds the memory of all ranks between jobs.
@@ -197,7 +200,7 @@ func (e *emulated) run(n int, calls ...[]string) {
 	if err := os.WriteFile(e.arena, e.mem, 0o600); err != nil {
 		e.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := e.tools.Run(ctx, append(job, fmt.Sprintf("run %d", n))); err != nil {
 		e.t.Fatal(err)

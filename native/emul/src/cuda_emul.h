@@ -45,6 +45,11 @@ struct EmulThread {
 extern "C" {
 extern thread_local EmulThread *emul_self;
 void emul_point(void); /* a place where another thread may get its turn */
+/* The same before an atomic read, write or both. A race detector is told what
+ * the order of a relaxed access and a fence around it means. */
+void emul_reads(const void *p);
+void emul_writes(const void *p);
+void emul_updates(const void *p);
 void emul_spin(void);  /* this thread waits for another: give everybody a turn */
 void emul_fence(void);
 void emul_sleep(uint32_t ns);
@@ -59,6 +64,11 @@ void emul_mbar_expect(uint64_t *bar, uint32_t bytes);
 bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
 }
+
+/* Makes the host allocate a thread's shared memory before any fiber runs: a
+ * race detector would take that for the work of the fiber that came first. */
+static thread_local volatile char emul_anchor __attribute__((unused));
+extern "C" inline __attribute__((used)) void emul_touch_shared(void) { emul_anchor = 0; }
 
 #define threadIdx (emul_self->thread)
 #define blockIdx (emul_self->block)
@@ -172,28 +182,28 @@ static inline int __syncthreads_or(int pred) {
 
 template <class T, class U>
 static inline T atomicAdd(T *p, U v) {
-  emul_point();
+  emul_updates(p);
   return __atomic_fetch_add(p, static_cast<T>(v), __ATOMIC_RELAXED);
 }
 template <class T, class U>
 static inline T atomicOr(T *p, U v) {
-  emul_point();
+  emul_updates(p);
   return __atomic_fetch_or(p, static_cast<T>(v), __ATOMIC_RELAXED);
 }
 template <class T, class U>
 static inline T atomicExch(T *p, U v) {
-  emul_point();
+  emul_updates(p);
   return __atomic_exchange_n(p, static_cast<T>(v), __ATOMIC_RELAXED);
 }
 template <class T>
 static inline T atomicCAS(T *p, T want, T v) {
-  emul_point();
+  emul_updates(p);
   __atomic_compare_exchange_n(p, &want, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return want;
 }
 template <class T, class F>
 static inline T emul_update(T *p, F change) {
-  emul_point();
+  emul_updates(p);
   T old = __atomic_load_n(p, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(p, &old, change(old), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }

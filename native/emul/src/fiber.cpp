@@ -19,16 +19,17 @@
 #include <sanitizer/tsan_interface.h>
 #define EMUL_FIBER_CREATE() __tsan_create_fiber(0)
 #define EMUL_FIBER_CURRENT() __tsan_get_current_fiber()
-#define EMUL_FIBER_DESTROY(f) __tsan_destroy_fiber(f)
 #define EMUL_FIBER_SWITCH(f) __tsan_switch_to_fiber(f, __tsan_switch_to_fiber_no_sync)
-#define EMUL_SYNC_WITH(p) (__tsan_acquire(p), __tsan_release(p))
+#define EMUL_ACQUIRE(p) __tsan_acquire(const_cast<void *>(static_cast<const void *>(p)))
+#define EMUL_RELEASE(p) __tsan_release(const_cast<void *>(static_cast<const void *>(p)))
 #else
 #define EMUL_FIBER_CREATE() nullptr
 #define EMUL_FIBER_CURRENT() nullptr
-#define EMUL_FIBER_DESTROY(f) (void)(f)
 #define EMUL_FIBER_SWITCH(f) (void)(f)
-#define EMUL_SYNC_WITH(p) (void)(p)
+#define EMUL_ACQUIRE(p) (void)(p)
+#define EMUL_RELEASE(p) (void)(p)
 #endif
+#define EMUL_SYNC_WITH(p) (EMUL_ACQUIRE(p), EMUL_RELEASE(p))
 
 namespace {
 
@@ -44,6 +45,8 @@ struct Barrier {
   uint64_t slots[2][32]; /* values of the collective, by parity of generation */
 };
 
+const int remembered = 16;
+
 struct Fiber {
   EmulThread id;
   EmulContext context;
@@ -51,10 +54,20 @@ struct Fiber {
   uint64_t generation = 0; /* of the barrier when it arrived */
   bool done = false, spun = false;
   void *tsan = nullptr;
+  const void *reads[remembered] = {}; /* last atomic reads, which a fence would turn into acquires */
+  uint32_t read = 0;
+  bool fenced = false; /* since the last barrier: atomic writes now publish what came before */
 };
 
 struct Warp {
   std::vector<Barrier *> masks; /* one barrier per lane mask ever used */
+};
+
+/* Stacks of one block, and what the race detector knows of their fibers. */
+struct Stacks {
+  size_t fibers = 0;
+  uint8_t *base = nullptr;
+  std::vector<void *> tsan;
 };
 
 struct Block {
@@ -64,7 +77,7 @@ struct Block {
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
   Barrier bars[16];
-  uint8_t *stacks;
+  Stacks stacks;
   uint8_t *shared;
   EmulContext scheduler;
   void *tsan = nullptr;
@@ -74,7 +87,6 @@ struct Block {
 };
 
 thread_local Block *block;
-char fences;
 
 uint64_t next_random() {
   uint64_t x = block->random;
@@ -116,7 +128,9 @@ void retire(Fiber *f) {
 }
 
 void fiber_main() {
+  EMUL_SYNC_WITH(block);
   (*block->kernel)();
+  EMUL_SYNC_WITH(block);
   retire(block->running);
   leave();
   abort();
@@ -125,6 +139,7 @@ void fiber_main() {
 void arrive(Barrier *b) {
   Fiber *self = block->running;
   self->waits = b;
+  self->fenced = false;
   self->generation = b->generation;
   EMUL_SYNC_WITH(b);
   uint32_t want = b->want ? b->want : block->alive;
@@ -177,31 +192,33 @@ void idle(int passes) {
   passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
 }
 
-/* Stacks are kept from launch to launch: mapping them costs more than most
+/* They are kept from launch to launch: making them costs more than most
  * emulated kernels. */
 struct StackPool {
   std::mutex lock;
-  std::vector<std::pair<size_t, uint8_t *>> idle;
+  std::vector<Stacks> idle;
 
-  uint8_t *take(size_t bytes) {
+  Stacks take(size_t fibers) {
     std::lock_guard<std::mutex> hold(lock);
-    for (auto &s : idle)
-      if (s.first == bytes) {
-        uint8_t *p = s.second;
-        s = idle.back();
-        idle.pop_back();
-        return p;
-      }
-    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    for (size_t i = 0; i < idle.size(); i++) {
+      if (idle[i].fibers != fibers) continue;
+      Stacks s = std::move(idle[i]);
+      idle[i] = std::move(idle.back());
+      idle.pop_back();
+      return s;
+    }
+    void *p = mmap(nullptr, fibers * stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) {
       perror("emul: stacks");
       abort();
     }
-    return static_cast<uint8_t *>(p);
+    Stacks s{fibers, static_cast<uint8_t *>(p), {}};
+    for (size_t i = 0; i < fibers; i++) s.tsan.push_back(EMUL_FIBER_CREATE());
+    return s;
   }
-  void give(size_t bytes, uint8_t *p) {
+  void give(Stacks s) {
     std::lock_guard<std::mutex> hold(lock);
-    idle.push_back({bytes, p});
+    idle.push_back(std::move(s));
   }
 } pool;
 
@@ -215,20 +232,19 @@ void set_up(Block *b, const EmulLaunch &launch, uint32_t index) {
   b->warps.resize((n + 31) / 32);
   b->shared = static_cast<uint8_t *>(aligned_alloc(128, (launch.shared + 255) / 128 * 128));
   memset(b->shared, 0xa5, launch.shared);
-  b->stacks = pool.take(n * stack_bytes);
+  b->stacks = pool.take(n);
   for (uint32_t i = 0; i < n; i++) {
     Fiber &f = b->fibers[i];
     f.id = {{i, 0, 0}, {index, 0, 0}, launch.block, launch.grid};
-    emul_prepare(&f.context, b->stacks + i * stack_bytes, stack_bytes, fiber_main);
-    f.tsan = EMUL_FIBER_CREATE();
+    emul_prepare(&f.context, b->stacks.base + i * stack_bytes, stack_bytes, fiber_main);
+    f.tsan = b->stacks.tsan[i];
   }
 }
 
 void tear_down(Block *b) {
   for (Warp &w : b->warps)
     for (Barrier *m : w.masks) delete m;
-  for (Fiber &f : b->fibers) EMUL_FIBER_DESTROY(f.tsan);
-  pool.give(b->fibers.size() * stack_bytes, b->stacks);
+  pool.give(std::move(b->stacks));
   free(b->shared);
 }
 
@@ -240,12 +256,13 @@ void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::functio
   b.kernel = &kernel;
   block = &b;
   b.tsan = EMUL_FIBER_CURRENT();
-  emul_fence(); /* the launch itself is ordered after what came before it */
+  if (launch.touch) launch.touch();
+  EMUL_SYNC_WITH(&b);
   for (int idle_passes = 0; b.alive;) {
     idle_passes = pass() ? 0 : idle_passes + 1;
     if (idle_passes) idle(idle_passes);
   }
-  emul_fence();
+  EMUL_SYNC_WITH(&b);
   tear_down(&b);
   block = nullptr;
 }
@@ -264,11 +281,32 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* All fences are ordered with each other, which is more than the device
- * promises but lets a race detector see a fence that is missing. */
+/* Nearly the rule of the memory model: a read, then a fence, acquires what was
+ * released there; a fence, then a write, releases. A write between the fence
+ * and the store counts as released, so that mistake is not seen. */
 extern "C" void emul_fence(void) {
-  EMUL_SYNC_WITH(&fences);
+  Fiber *self = block->running;
+  for (const void *&p : self->reads) {
+    if (p) EMUL_ACQUIRE(p);
+    p = nullptr;
+  }
+  self->fenced = true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+extern "C" void emul_reads(const void *p) {
+  emul_point();
+  block->running->reads[block->running->read++ % remembered] = p;
+}
+
+extern "C" void emul_writes(const void *p) {
+  emul_point();
+  if (block->running->fenced) EMUL_RELEASE(p);
+}
+
+extern "C" void emul_updates(const void *p) {
+  emul_writes(p);
+  block->running->reads[block->running->read++ % remembered] = p;
 }
 
 extern "C" uint64_t emul_time_ns(void) {

@@ -10,7 +10,8 @@ struct EmulLaunch {
   const char *name;
   dim3 grid, block;
   size_t shared;
-  uint64_t seed; /* decides the order in which fibers run */
+  uint64_t seed;           /* decides the order in which fibers run */
+  void (*touch)(void);     /* emul_touch_shared of the kernel's object, may be null */
 };
 
 /* Runs every thread of block `index` of a launch on the calling OS thread,

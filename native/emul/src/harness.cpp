@@ -85,6 +85,7 @@ void store(EpArgs *a, const std::string &name, uint64_t value) {
 struct Step {
   std::string entry; /* empty: barrier */
   void (*kernel)(EpArgs) = nullptr;
+  void (*touch)() = nullptr;
   uint32_t grid = 0, block = 0;
   size_t shared = 0;
   std::vector<std::pair<std::string, uint64_t>> overrides;
@@ -164,7 +165,7 @@ void run_rank(const Job &job, size_t rank, uint64_t rounds, std::barrier<> &meet
       for (auto &o : s.overrides) store(&a, o.first, o.second);
       a.round += static_cast<uint32_t>(i + 1);
       EmulLaunch launch{s.entry.c_str(), {s.grid, 1, 1}, {s.block, 1, 1}, s.shared,
-                        job.seed * 1000003 + (job.round + i) * 131 + rank};
+                        job.seed * 1000003 + (job.round + i) * 131 + rank, s.touch};
       job.grids[rank]->run(launch, [&] { s.kernel(a); });
     }
 }
@@ -192,6 +193,7 @@ Step parse_launch(const Job &job, std::istringstream &in) {
   in >> s.entry >> s.grid >> s.block >> s.shared;
   s.kernel = reinterpret_cast<void (*)(EpArgs)>(dlsym(job.object, s.entry.c_str()));
   if (!s.kernel) fail("no entry " + s.entry);
+  s.touch = reinterpret_cast<void (*)()>(dlsym(job.object, "emul_touch_shared"));
   for (std::string pair; in >> pair;) {
     size_t eq = pair.find('=');
     if (eq == std::string::npos) fail("not FIELD=VALUE: " + pair);

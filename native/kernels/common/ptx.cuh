@@ -44,21 +44,21 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 #ifdef EP_EMULATE
 
 #define EP_LD(name, order)                                                             \
-  EP_DEVICE uint32_t name(const uint32_t *p) { emul_point(); return __atomic_load_n(p, order); } \
-  EP_DEVICE int32_t name(const int32_t *p) { emul_point(); return __atomic_load_n(p, order); }   \
-  EP_DEVICE uint64_t name(const uint64_t *p) { emul_point(); return __atomic_load_n(p, order); } \
+  EP_DEVICE uint32_t name(const uint32_t *p) { emul_reads(p); return __atomic_load_n(p, order); } \
+  EP_DEVICE int32_t name(const int32_t *p) { emul_reads(p); return __atomic_load_n(p, order); }   \
+  EP_DEVICE uint64_t name(const uint64_t *p) { emul_reads(p); return __atomic_load_n(p, order); } \
   EP_DEVICE uint4 name(const uint4 *p) {                                               \
-    emul_point();                                                                      \
+    emul_reads(p);                                                                     \
     const uint32_t *w = reinterpret_cast<const uint32_t *>(p);                         \
     return make_uint4(__atomic_load_n(w, order), __atomic_load_n(w + 1, order),        \
                       __atomic_load_n(w + 2, order), __atomic_load_n(w + 3, order));   \
   }
 #define EP_ST(name, order)                                                             \
-  EP_DEVICE void name(uint32_t *p, uint32_t v) { emul_point(); __atomic_store_n(p, v, order); } \
-  EP_DEVICE void name(int32_t *p, int32_t v) { emul_point(); __atomic_store_n(p, v, order); }   \
-  EP_DEVICE void name(uint64_t *p, uint64_t v) { emul_point(); __atomic_store_n(p, v, order); } \
+  EP_DEVICE void name(uint32_t *p, uint32_t v) { emul_writes(p); __atomic_store_n(p, v, order); } \
+  EP_DEVICE void name(int32_t *p, int32_t v) { emul_writes(p); __atomic_store_n(p, v, order); }   \
+  EP_DEVICE void name(uint64_t *p, uint64_t v) { emul_writes(p); __atomic_store_n(p, v, order); } \
   EP_DEVICE void name(uint4 *p, uint4 v) {                                             \
-    emul_point();                                                                      \
+    emul_writes(p);                                                                    \
     uint32_t *w = reinterpret_cast<uint32_t *>(p);                                     \
     __atomic_store_n(w, v.x, order);                                                   \
     __atomic_store_n(w + 1, v.y, order);                                               \
@@ -66,9 +66,9 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
     __atomic_store_n(w + 3, v.w, order);                                               \
   }
 #define EP_ADD(name, order)                                                            \
-  EP_DEVICE uint32_t name(uint32_t *p, uint32_t v) { emul_point(); return __atomic_fetch_add(p, v, order); } \
-  EP_DEVICE int32_t name(int32_t *p, int32_t v) { emul_point(); return __atomic_fetch_add(p, v, order); }    \
-  EP_DEVICE uint64_t name(uint64_t *p, uint64_t v) { emul_point(); return __atomic_fetch_add(p, v, order); }
+  EP_DEVICE uint32_t name(uint32_t *p, uint32_t v) { emul_updates(p); return __atomic_fetch_add(p, v, order); } \
+  EP_DEVICE int32_t name(int32_t *p, int32_t v) { emul_updates(p); return __atomic_fetch_add(p, v, order); }    \
+  EP_DEVICE uint64_t name(uint64_t *p, uint64_t v) { emul_updates(p); return __atomic_fetch_add(p, v, order); }
 
 #define EP_MO_RELAXED __ATOMIC_RELAXED
 #define EP_MO_ACQUIRE __ATOMIC_ACQUIRE
@@ -158,7 +158,7 @@ EP_ADD_PTX(add_acq_rel_sys, "atom.add.acq_rel.sys.global", EP_MO_ACQ_REL)
 /* Swaps in v if *p holds want; returns what it held. Relaxed, device scope. */
 EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 #ifdef EP_EMULATE
-  emul_point();
+  emul_updates(p);
   __atomic_compare_exchange_n(p, &want, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return want;
 #else
@@ -172,7 +172,7 @@ EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 /* Adds without returning: fire and forget. */
 EP_DEVICE void red_add_relaxed_gpu(int32_t *p, int32_t v) {
 #ifdef EP_EMULATE
-  emul_point();
+  emul_updates(p);
   __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 #else
   asm volatile("red.add.relaxed.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -181,7 +181,7 @@ EP_DEVICE void red_add_relaxed_gpu(int32_t *p, int32_t v) {
 
 EP_DEVICE void red_add_release_gpu(int32_t *p, int32_t v) {
 #ifdef EP_EMULATE
-  emul_point();
+  emul_updates(p);
   __atomic_fetch_add(p, v, __ATOMIC_RELEASE);
 #else
   asm volatile("red.add.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -391,6 +391,18 @@ EP_DEVICE void bulk_wait_written() {
 #if !defined(EP_EMULATE) && EP_HAS_BULK
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+
+/* Brings memory into L2 without waiting for it; one lane asks for it all. A
+ * hint: bytes a multiple of 16. */
+EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
+#if defined(EP_EMULATE)
+#elif EP_HAS_BULK
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
+#else
+  for (uint32_t at = 0; at < bytes; at += 128)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const uint8_t *>(p) + at));
 #endif
 }
 

@@ -161,7 +161,7 @@ EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done,
   int32_t *returned = ep_counter(a, EP_RETURNED + source);
   const uint32_t before = static_cast<uint32_t>(add_acq_rel_gpu(returned, static_cast<int32_t>(done)));
   if (before + done != all) return;
-  *returned = 0;
+  st_relaxed_gpu(returned, 0);
   if (!ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS))
     ep_signal_completion(ep_word(a, static_cast<int>(source), EP_C_RANK, static_cast<uint32_t>(a.rank)), ep_round(a));
 }

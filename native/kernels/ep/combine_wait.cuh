@@ -21,7 +21,7 @@ static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
     const int32_t expert = sender * EP_LOCAL_EXPERTS + static_cast<int32_t>(i / EP_SOURCES);
     uint64_t *word = ep_word(a, a.rank, EP_C_COUNT, i), count;
     ok = ep_await_count(a, word, {EP_PHASE_COMBINE_WAIT, expert, sender}, &count);
-    if (ok) *word = EP_NOT_ARRIVED;
+    if (ok) st_relaxed_sys(word, EP_NOT_ARRIVED);
   }
   if (__syncthreads_or(!ok)) return false;
   for (uint32_t i = threadIdx.x; i < gridDim.x - a.wait_sms; i += blockDim.x)
@@ -35,7 +35,7 @@ EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   return ep_block_wait([&] {
     int32_t *go = ep_counter(a, EP_GO + block);
     if (!ep_await_counter(a, go, {EP_PHASE_COMBINE_WAIT, -1, -1}, a.wait_sms * EP_READY_FLAG)) return false;
-    *go = 0;
+    st_relaxed_gpu(go, 0);
     return true;
   });
 }

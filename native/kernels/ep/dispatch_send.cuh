@@ -143,8 +143,8 @@ EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, 
                          uint64_t *word, uint64_t value) {
   if (!ep_await_counter(a, finished, what, parts)) return;
   if (!ep_drill_drops(a, what.expert)) ep_signal_completion(word, value);
-  *reserved = 0;
-  *finished = 0;
+  st_relaxed_gpu(reserved, 0);
+  st_relaxed_gpu(finished, 0);
 }
 
 /* Direct: tells an expert's rank how many tokens it got, once they are there. */

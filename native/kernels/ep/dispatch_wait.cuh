@@ -74,8 +74,8 @@ EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
     *ep_counter(a, EP_PREFIX + i) = static_cast<int32_t>(o.pair_ends[i] - ep_rows_before(o, local));
-    *ep_counter(a, EP_CURSOR + i) = 0;
-    if (i % EP_SOURCES == 0) *ep_counter(a, EP_TILE + local) = 0;
+    st_relaxed_gpu(ep_counter(a, EP_CURSOR + i), 0);
+    if (i % EP_SOURCES == 0) st_relaxed_gpu(ep_counter(a, EP_TILE + local), 0);
   }
 }
 
@@ -87,7 +87,7 @@ EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
     const uint32_t end = ep_group_start(o, local) + o.pair_ends[i] - ep_rows_before(o, local);
     ep_counter(a, EP_PAIR)[2 * i] = static_cast<int32_t>(EP_READY_FLAG + end);
     ep_counter(a, EP_PAIR)[2 * i + 1] = static_cast<int32_t>(ep_pair_count(o, i));
-    *ep_word(a, a.rank, EP_D_COUNT, i) = EP_NOT_ARRIVED;
+    st_relaxed_sys(ep_word(a, a.rank, EP_D_COUNT, i), EP_NOT_ARRIVED);
   }
 }
 
@@ -100,7 +100,7 @@ EP_DEVICE bool ep_collect_messages(const EpArgs &a) {
     uint64_t *word = ep_word(a, a.rank, EP_D_RANK, source), count = 0;
     ok = ep_await_count(a, word, what, &count) && count <= static_cast<uint64_t>(a.max_tokens);
     *ep_counter(a, EP_MESSAGES + source) = ok ? static_cast<int32_t>(count) : 0;
-    *word = EP_NOT_ARRIVED;
+    st_relaxed_sys(word, EP_NOT_ARRIVED);
   }
   return __syncthreads_or(!ok) == 0;
 }
@@ -114,8 +114,8 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
   if (EP_ALGO == EP_DEDUP) ep_publish_pairs(a, o); /* its receivers place rows by pair */
   __syncthreads();
   if (threadIdx.x == 0) {
-    *ep_counter(a, EP_CLEANUP) = static_cast<int32_t>(gridDim.x - 1);
-    *ep_counter(a, EP_CLAIM) = 0;
+    st_relaxed_gpu(ep_counter(a, EP_CLEANUP), static_cast<int32_t>(gridDim.x - 1));
+    st_relaxed_gpu(ep_counter(a, EP_CLAIM), 0);
     st_release_gpu(ep_counter(a, EP_READY), EP_READY_FLAG);
   }
   if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine needs it: after the others may go on */
@@ -202,7 +202,7 @@ EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks)
 EP_DEVICE void ep_leave_copying(const EpArgs &a) {
   __syncthreads();
   if (threadIdx.x != 0) return;
-  if (add_acq_rel_gpu(ep_counter(a, EP_CLEANUP), -1) == 1) *ep_counter(a, EP_READY) = 0;
+  if (add_acq_rel_gpu(ep_counter(a, EP_CLEANUP), -1) == 1) st_relaxed_gpu(ep_counter(a, EP_READY), 0);
 }
 
 EP_DEVICE bool ep_await_ready(const EpArgs &a) {
@@ -220,8 +220,8 @@ EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   return ep_block_wait([&] {
     if (!ep_await_counter(a, ep_counter(a, EP_SHARED_READY), {EP_PHASE_DISPATCH_WAIT, -1, a.rank}, senders)) return false;
     if (add_acq_rel_gpu(ep_counter(a, EP_SHARED_STARTED), 1) == static_cast<int32_t>(waiters) - 1) {
-      *ep_counter(a, EP_SHARED_STARTED) = 0;
-      *ep_counter(a, EP_SHARED_READY) = 0;
+      st_relaxed_gpu(ep_counter(a, EP_SHARED_STARTED), 0);
+      st_relaxed_gpu(ep_counter(a, EP_SHARED_READY), 0);
     }
     return true;
   });

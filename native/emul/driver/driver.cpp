@@ -1,0 +1,254 @@
+/* A libcuda that runs on the CPU: GPUs are made of host memory, streams of
+ * threads, and kernels of our device sources as the emulator compiles them
+ * (nvrtc.cpp beside this file). It lets the whole worker, its launches, graphs
+ * and fault handling included, run where there is no GPU. For tests; times
+ * mean nothing.
+ *
+ * EMUL_GPUS and EMUL_SMS choose the machine, 2 and 4 unless set.
+ */
+#include <cuda.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ep_args.h"
+#include "fiber.h"
+
+namespace {
+
+int setting(const char *name, int otherwise) {
+  const char *s = getenv(name);
+  return s ? atoi(s) : otherwise;
+}
+
+uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+using Work = std::function<void()>;
+
+/* Work in order on a thread of its own, or a list of it while capturing. */
+class Stream {
+ public:
+  Stream() : thread_([this] { loop(); }) {}
+  ~Stream() {
+    {
+      std::lock_guard<std::mutex> hold(lock_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  void add(Work w) {
+    if (capture) {
+      capture->push_back(std::move(w));
+      return;
+    }
+    std::lock_guard<std::mutex> hold(lock_);
+    queue_.push_back(std::move(w));
+    wake_.notify_all();
+  }
+  bool idle() {
+    std::lock_guard<std::mutex> hold(lock_);
+    return queue_.empty() && !busy_;
+  }
+  std::unique_ptr<std::vector<Work>> capture;
+
+ private:
+  void loop() {
+    std::unique_lock<std::mutex> hold(lock_);
+    for (;;) {
+      wake_.wait(hold, [this] { return stop_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      Work w = std::move(queue_.front());
+      queue_.pop_front();
+      busy_ = true;
+      hold.unlock();
+      w();
+      hold.lock();
+      busy_ = false;
+    }
+  }
+  std::mutex lock_;
+  std::condition_variable wake_;
+  std::deque<Work> queue_;
+  bool busy_ = false, stop_ = false;
+  std::thread thread_;
+};
+
+struct Function {
+  std::string name;
+  void (*entry)(EpArgs);
+  void (*touch)(void);
+};
+
+struct Event {
+  std::atomic<uint64_t> at{0};
+};
+
+thread_local CUcontext current;
+std::atomic<uint64_t> launches;
+
+Stream *stream_of(CUstream s) { return reinterpret_cast<Stream *>(s); }
+
+/* Every block a thread: all are resident, as our kernels demand. */
+void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, size_t shared) {
+  EmulLaunch launch{f->name.c_str(), {grid, 1, 1}, {block, 1, 1}, shared, ++launches, f->touch};
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < grid; i++)
+    threads.emplace_back([&, i] { emul_run_block(launch, i, [&] { f->entry(args); }); });
+  for (auto &t : threads) t.join();
+}
+
+} // namespace
+
+extern "C" {
+
+CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
+CUresult cuGetErrorName(CUresult r, const char **s) { *s = r == CUDA_SUCCESS ? "CUDA_SUCCESS" : "CUDA_ERROR_EMULATED"; return CUDA_SUCCESS; }
+CUresult cuGetErrorString(CUresult, const char **s) { *s = "emulated driver"; return CUDA_SUCCESS; }
+
+/* ---- devices and contexts ---- */
+
+CUresult cuDeviceGetCount(int *n) { *n = setting("EMUL_GPUS", 2); return CUDA_SUCCESS; }
+CUresult cuDeviceGet(CUdevice *d, int i) { *d = i; return CUDA_SUCCESS; }
+CUresult cuDeviceGetName(char *name, int n, CUdevice) { snprintf(name, static_cast<size_t>(n), "emulated GPU"); return CUDA_SUCCESS; }
+CUresult cuDeviceTotalMem(size_t *n, CUdevice) { *n = size_t{4} << 30; return CUDA_SUCCESS; }
+CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
+  switch (static_cast<int>(a)) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *v = setting("EMUL_SMS", 4); break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *v = 232448; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *v = 9; break;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *v = d + 1; break;
+    default: *v = 0;
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { *c = reinterpret_cast<CUcontext>(static_cast<uintptr_t>(d) + 1); return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
+CUresult cuCtxSetCurrent(CUcontext c) { current = c; return CUDA_SUCCESS; }
+CUresult cuCtxSynchronize(void) { return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT; }
+CUresult cuCtxGetLimit(size_t *v, CUlimit) { *v = 1024; return CUDA_SUCCESS; }
+CUresult cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { *can = 1; return CUDA_SUCCESS; }
+CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
+
+/* ---- memory ---- */
+
+CUresult cuMemGetInfo(size_t *free, size_t *total) { *free = *total = size_t{4} << 30; return CUDA_SUCCESS; }
+CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
+  if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+  void *m = aligned_alloc(256, (n + 255) / 256 * 256);
+  *p = reinterpret_cast<CUdeviceptr>(m);
+  return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemFree(CUdeviceptr p) { free(reinterpret_cast<void *>(p)); return CUDA_SUCCESS; }
+CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { *p = aligned_alloc(256, (n + 255) / 256 * 256); return CUDA_SUCCESS; }
+CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { *d = reinterpret_cast<CUdeviceptr>(p); return CUDA_SUCCESS; }
+CUresult cuMemFreeHost(void *p) { free(p); return CUDA_SUCCESS; }
+CUresult cuMemsetD8(CUdeviceptr p, unsigned char v, size_t n) { memset(reinterpret_cast<void *>(p), v, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyHtoD(CUdeviceptr d, const void *s, size_t n) { memcpy(reinterpret_cast<void *>(d), s, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoH(void *d, CUdeviceptr s, size_t n) { memcpy(d, reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
+CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
+  stream_of(s)->add([=] { for (size_t i = 0; i < n; i++) reinterpret_cast<unsigned *>(p)[i] = v; });
+  return CUDA_SUCCESS;
+}
+
+/* ---- modules: an image is a shared object, whose size its header tells ---- */
+
+CUresult cuModuleLoadData(CUmodule *m, const void *image) {
+  const Elf64_Ehdr *h = static_cast<const Elf64_Ehdr *>(image);
+  if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0) return CUDA_ERROR_INVALID_IMAGE;
+  size_t n = h->e_shoff + static_cast<size_t>(h->e_shnum) * h->e_shentsize;
+  char path[] = "/tmp/epbench-module-XXXXXX";
+  int fd = mkstemp(path);
+  bool written = fd >= 0 && write(fd, image, n) == static_cast<ssize_t>(n);
+  if (fd >= 0) close(fd);
+  void *lib = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!lib) fprintf(stderr, "emulated driver: load %s: %s\n", path, written ? dlerror() : "cannot write");
+  unlink(path);
+  *m = static_cast<CUmodule>(lib);
+  return lib ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+CUresult cuModuleUnload(CUmodule m) { dlclose(m); return CUDA_SUCCESS; }
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
+  void *entry = dlsym(m, name);
+  if (!entry) return CUDA_ERROR_NOT_FOUND;
+  *f = reinterpret_cast<CUfunction>(new Function{name, reinterpret_cast<void (*)(EpArgs)>(entry),
+                                                 reinterpret_cast<void (*)(void)>(dlsym(m, "emul_touch_shared"))});
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction) {
+  *v = a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : a == CU_FUNC_ATTRIBUTE_NUM_REGS ? 32 : 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, size_t) { *n = 1; return CUDA_SUCCESS; }
+
+/* ---- streams, launches, events, graphs ---- */
+
+CUresult cuStreamCreate(CUstream *s, unsigned) { *s = reinterpret_cast<CUstream>(new Stream); return CUDA_SUCCESS; }
+CUresult cuStreamDestroy(CUstream s) { delete stream_of(s); return CUDA_SUCCESS; }
+CUresult cuStreamQuery(CUstream s) { return stream_of(s)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+CUresult cuStreamSynchronize(CUstream s) {
+  while (!stream_of(s)->idle()) std::this_thread::yield();
+  return CUDA_SUCCESS;
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **) {
+  Function *fn = reinterpret_cast<Function *>(f);
+  EpArgs args = *static_cast<EpArgs *>(params[0]);
+  uint32_t grid = c->gridDimX, block = c->blockDimX;
+  size_t shared = c->sharedMemBytes;
+  if (grid == 0 || block == 0 || block > 1024) return CUDA_ERROR_INVALID_VALUE;
+  stream_of(c->hStream)->add([=] { run_grid(fn, args, grid, block, shared); });
+  return CUDA_SUCCESS;
+}
+CUresult cuEventCreate(CUevent *e, unsigned) { *e = reinterpret_cast<CUevent>(new Event); return CUDA_SUCCESS; }
+CUresult cuEventDestroy(CUevent e) { delete reinterpret_cast<Event *>(e); return CUDA_SUCCESS; }
+CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags) {
+  if (stream_of(s)->capture && flags != CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  stream_of(s)->add([=] { reinterpret_cast<Event *>(e)->at = now_ns(); });
+  return CUDA_SUCCESS;
+}
+CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) {
+  *ms = static_cast<float>(reinterpret_cast<Event *>(b)->at - reinterpret_cast<Event *>(a)->at) / 1e6f;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
+  stream_of(s)->capture = std::make_unique<std::vector<Work>>();
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
+  *g = reinterpret_cast<CUgraph>(stream_of(s)->capture.release());
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, unsigned long long) {
+  *e = reinterpret_cast<CUgraphExec>(new std::vector<Work>(*reinterpret_cast<std::vector<Work> *>(g)));
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphDestroy(CUgraph g) { delete reinterpret_cast<std::vector<Work> *>(g); return CUDA_SUCCESS; }
+CUresult cuGraphExecDestroy(CUgraphExec e) { delete reinterpret_cast<std::vector<Work> *>(e); return CUDA_SUCCESS; }
+CUresult cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
+CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
+  for (const Work &w : *reinterpret_cast<std::vector<Work> *>(e)) stream_of(s)->add(w);
+  return CUDA_SUCCESS;
+}
+
+} // extern "C"

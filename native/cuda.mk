@@ -66,3 +66,18 @@ gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: prog
 	test "$(NVRTC)" = 0 || cp -L $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))/libnvrtc*.so.* $(GPU_BUNDLE)/
 	chmod +x $(GPU_BUNDLE)/run-tests.sh
 	@du -sh $(GPU_BUNDLE)
+
+# The worker on an emulated driver: everything but the hardware.
+EMULATED = $(CUDA_LOCAL)/emulated
+EMUL_CXX = $(CXX) -std=c++20 -O1 -g -shared -fPIC -w -Inative/include -Inative/emul/src
+
+$(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/*.cpp native/emul/src/*) native/include/ep_args.h
+	mkdir -p $(EMULATED)
+	sed 's/^int/__attribute__((weak)) int/' $(CUDA_STUB)/stub.c > $(EMULATED)/weak.c
+	$(CC) -c -fPIC -fno-builtin -w -o $(EMULATED)/weak.o $(EMULATED)/weak.c
+	$(EMUL_CXX) -I$(CUDA_DIR)/include -Wl,-soname,libcuda.so.1 -o $@ native/emul/driver/driver.cpp native/emul/src/fiber.cpp $(EMULATED)/weak.o -ldl -lpthread
+	$(EMUL_CXX) -o $(EMULATED)/libnvrtc.so.13 native/emul/driver/nvrtc.cpp
+
+cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver, without a GPU
+	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
+	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout 10m -run Emulated ./kernels/cuda

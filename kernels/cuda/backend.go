@@ -118,7 +118,7 @@ const (
 
 // Empty implements kernels.Clocker, in graph mode on every GPU: the median
 // round of the slowest rank.
-func (b *Backend) Empty(context.Context) (map[string]float64, error) {
+func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	ranks := min(len(b.node.gpus), maxRanks)
 	if b.checkPeers(ranks) != nil {
 		ranks = 1
@@ -138,7 +138,7 @@ func (b *Backend) Empty(context.Context) (map[string]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		rounds, err := p.measure(emptyRounds)
+		rounds, err := p.measure(ctx, emptyRounds)
 		p.free()
 		if err != nil {
 			return nil, fmt.Errorf("empty kernel, clock %s: %w", clock, err)

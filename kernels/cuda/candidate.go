@@ -5,6 +5,8 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"gorgonia.org/cu"
 
@@ -68,7 +70,7 @@ func newCandidate(m plan.Machine, p plan.Problem, c plan.Config) (*candidate, er
 		if f.kernel.Op != op {
 			return nil, fmt.Errorf("kernel: %s is no %s kernel", cfg.Kernel, op)
 		}
-		if err := f.kernel.Check(m, p, cfg); err != nil {
+		if err := f.check(m, p, cfg); err != nil {
 			return nil, err
 		}
 		out.calls[op] = &call{family: f, config: cfg, launches: f.launches(m, p, cfg)}
@@ -84,26 +86,25 @@ func newCandidate(m plan.Machine, p plan.Problem, c plan.Config) (*candidate, er
 // state is the state that the candidate's calls work on.
 func (c *candidate) state() family { return c.calls[plan.Dispatch].family }
 
-// variantOf is the device binary of a call.
-func variantOf(m plan.Machine, p plan.Problem, f family, c plan.Config) variant {
-	return variant{f.source, append(problemDefines(p), f.defines(m, p, c)...)}
-}
-
 // load compiles and loads the candidate's binaries and readies every launch
 // on every GPU that has a rank.
 func (c *candidate) load(m plan.Machine, p plan.Problem, r *rig) error {
-	var variants []variant
-	for _, k := range c.calls {
-		variants = append(variants, variantOf(m, p, k.family, k.config))
+	variants := map[plan.Op]variant{}
+	for op, k := range c.calls {
+		v, err := newVariant(k.family.source, p, k.family.defines(m, p, k.config))
+		if err != nil {
+			return err
+		}
+		variants[op] = v
 	}
-	r.node.compileAhead(variants)
+	r.node.compileAhead(slices.Collect(maps.Values(variants)))
 	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
 		k := c.calls[op]
 		if k == nil {
 			continue
 		}
 		var err error
-		if k.module, err = r.node.load(variantOf(m, p, k.family, k.config)); err != nil {
+		if k.module, err = r.node.load(variants[op]); err != nil {
 			return err
 		}
 		for _, l := range k.launches {

@@ -19,11 +19,30 @@ func Kernels() []kernels.Kernel {
 	out := make([]kernels.Kernel, len(all))
 	for i, f := range all {
 		out[i] = f.kernel
+		out[i].Check = f.check
 		if f.kernel.Op == plan.Combine {
 			out[i].Pairs = pairsWithin(f, all)
 		}
 	}
 	return out
+}
+
+// check is the family's legality, once c is known to set exactly the declared
+// parameters.
+func (f family) check(m plan.Machine, p plan.Problem, c plan.Config) error {
+	known := map[string]bool{}
+	for _, q := range f.kernel.Params {
+		known[q.Name] = true
+		if _, ok := c.Values[q.Name]; !ok {
+			return fmt.Errorf("%s: not set, %s takes %s", q.Name, f.kernel.Name, q.Doc)
+		}
+	}
+	for _, name := range c.Names() {
+		if !known[name] {
+			return fmt.Errorf("%s: %s has no such parameter", name, f.kernel.Name)
+		}
+	}
+	return f.kernel.Check(m, p, c)
 }
 
 // pairsWithin lets a combine follow only dispatches that leave their tokens

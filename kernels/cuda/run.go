@@ -17,7 +17,7 @@ const warmups = 2
 
 // Run implements kernels.Session. Two rounds more are run first and not
 // reported.
-func (s *session) Run(_ context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	k, err := s.prepared(c)
 	if err != nil {
 		return kernels.Rounds{}, err
@@ -31,7 +31,7 @@ func (s *session) Run(_ context.Context, c plan.Config, spec kernels.RunSpec) (k
 		return kernels.Rounds{}, asFailure(kernels.NoLaunch, err)
 	}
 	s.setRunning(p)
-	seconds, err := p.measure(spec.Rounds)
+	seconds, err := p.measure(ctx, spec.Rounds)
 	s.setRunning(nil)
 	if err != nil {
 		return kernels.Rounds{}, s.verdict(err)
@@ -80,7 +80,7 @@ func (s *session) makeRoom() {
 
 // measure runs rounds and gives the seconds of one call, [round][rank]. The
 // first time in graph mode it captures the graph.
-func (p *program) measure(rounds int) ([][]float64, error) {
+func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) {
 	if p.mode != plan.Eager && p.code.ranks[0].exec == 0 {
 		if err := p.code.capture(); err != nil {
 			return nil, &refusal{err.Error()}
@@ -88,7 +88,7 @@ func (p *program) measure(rounds int) ([][]float64, error) {
 	}
 	total := rounds + warmups
 	words := p.words()
-	raw, err := p.run(total, words)
+	raw, err := p.run(ctx, total, words)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (p *program) measure(rounds int) ([][]float64, error) {
 const slack = 5 * time.Second
 
 // run performs rounds and gives the raw readings.
-func (p *program) run(rounds, words int) ([]uint64, error) {
+func (p *program) run(ctx context.Context, rounds, words int) ([]uint64, error) {
 	limit := slack + time.Duration(1+len(p.rig.seats))*p.rig.deadline
-	return p.code.run(batch{rounds: rounds, window: p.window(), words: words, limit: limit.Nanoseconds()})
+	return p.code.run(ctx, batch{rounds: rounds, window: p.window(), words: words, limit: limit.Nanoseconds()})
 }

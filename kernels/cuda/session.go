@@ -90,7 +90,11 @@ func (s *session) Prepare(_ context.Context, c plan.Config) error {
 }
 
 func (s *session) loadExpert() ([]cu.Function, error) {
-	m, err := s.rig.node.load(variant{"common/expert.cuh", problemDefines(s.problem)})
+	v, err := newVariant("common/expert.cuh", s.problem, nil)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.rig.node.load(v)
 	if err != nil {
 		return nil, err
 	}

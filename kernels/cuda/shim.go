@@ -15,6 +15,7 @@ _Static_assert(sizeof(EpControl) == 256, "rigParts reserves 256 bytes");
 import "C"
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -152,8 +153,12 @@ type batch struct {
 }
 
 // run performs a batch and returns the readings of every [rank][round]. The
-// error is errFault, a *refusal, or the end of this process's use of the GPUs.
-func (c *code) run(b batch) ([]uint64, error) {
+// error is the context's, errFault, a *refusal, or the end of this process's
+// use of the GPUs.
+func (c *code) run(ctx context.Context, b batch) ([]uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	n := len(c.ranks) * b.rounds * b.words
 	rows := C.calloc(C.size_t(n+1), 8)
 	defer C.free(rows)
@@ -163,7 +168,15 @@ func (c *code) run(b batch) ([]uint64, error) {
 	batch.row_bytes, batch.rows = C.uint64_t(8*b.words), (*C.uint8_t)(rows)
 	batch.limit_ns = C.uint64_t(b.limit)
 	defer C.free(unsafe.Pointer(batch))
+	told := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() {
+		atomic.StoreInt32((*int32)(&batch.stop), 1)
+		close(told)
+	})
 	end := C.ep_run(batch)
+	if !forget() {
+		<-told // batch is about to be freed
+	}
 	if end == C.EP_END_OK {
 		out := make([]uint64, n)
 		copy(out, unsafe.Slice((*uint64)(rows), n))
@@ -171,6 +184,8 @@ func (c *code) run(b batch) ([]uint64, error) {
 	}
 	reason := fmt.Sprintf("rank %d: %s", batch.bad_rank, C.GoString(&batch.text[0]))
 	switch end {
+	case C.EP_END_STOPPED:
+		return nil, ctx.Err()
 	case C.EP_END_FAULT:
 		return nil, errFault
 	case C.EP_END_REFUSED:

@@ -8,8 +8,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/native"
+	"github.com/epbench/epbench/tune/plan"
 )
 
 // variant is one device binary: a source file and the macros it is compiled
@@ -17,6 +19,27 @@ import (
 type variant struct {
 	source  string   // path under native/kernels
 	defines []string // NAME=VALUE
+}
+
+// newVariant keeps of the problem's macros those that the source or what it
+// includes speaks of, so that problems that differ elsewhere share a binary.
+func newVariant(source string, p plan.Problem, own []string) (variant, error) {
+	v := variant{source: source}
+	headers, err := closure(source)
+	if err != nil {
+		return v, err
+	}
+	for _, d := range problemDefines(p) {
+		name, _, _ := strings.Cut(d, "=")
+		for _, text := range headers {
+			if strings.Contains(text, name) {
+				v.defines = append(v.defines, d)
+				break
+			}
+		}
+	}
+	v.defines = append(v.defines, own...)
+	return v, nil
 }
 
 // text is the translation unit: the macros stand in options.

@@ -40,12 +40,12 @@ func (s *session) upload() error {
 }
 
 // Verify implements kernels.Session.
-func (s *session) Verify(_ context.Context, c plan.Config) (kernels.Verdict, error) {
+func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
 	k, err := s.prepared(c)
 	if err != nil {
 		return kernels.Verdict{}, err
 	}
-	if err := s.prove(k); err != nil {
+	if err := s.prove(ctx, k); err != nil {
 		return kernels.Verdict{}, err
 	}
 	verdicts := make([]kernels.Verdict, len(s.rig.seats))
@@ -71,7 +71,7 @@ func (s *session) Verify(_ context.Context, c plan.Config) (kernels.Verdict, err
 }
 
 // prove runs the candidate once from poisoned outputs and fresh inputs.
-func (s *session) prove(k *candidate) error {
+func (s *session) prove(ctx context.Context, k *candidate) error {
 	if err := s.rig.fill(func(p region) bool { return isOutput(p.name) }); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *session) prove(k *candidate) error {
 	defer p.free()
 	s.setRunning(p)
 	defer s.setRunning(nil)
-	_, err = p.run(1, 0)
+	_, err = p.run(ctx, 1, 0)
 	return s.verdict(err)
 }
 
@@ -240,7 +240,7 @@ func (s *session) Combined(rank, token int) ([]uint16, error) {
 }
 
 // Digest implements kernels.Digester.
-func (s *session) Digest(_ context.Context, c plan.Config) (string, error) {
+func (s *session) Digest(ctx context.Context, c plan.Config) (string, error) {
 	k, err := s.prepared(c)
 	if err != nil {
 		return "", err
@@ -248,7 +248,7 @@ func (s *session) Digest(_ context.Context, c plan.Config) (string, error) {
 	if k.calls[plan.Combine] == nil {
 		return "", fmt.Errorf("%s combines nothing to digest", c.Key())
 	}
-	if err := s.prove(k); err != nil {
+	if err := s.prove(ctx, k); err != nil {
 		return "", err
 	}
 	h := sha256.New()

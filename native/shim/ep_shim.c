@@ -220,8 +220,8 @@ static EpEnd await(EpBatch *b, Window *w) {
       if (broken != CUDA_SUCCESS) return end_with(b, EP_END_BROKEN, i, broken);
       if (w->rank[i].done || waited <= b->limit_ns) continue;
       b->bad_rank = i;
-      snprintf(b->text, sizeof b->text, "%s for %.1f s", atomic_load(&w->rank[i].queued) ? "its stream is busy" : "the driver has been queueing its work",
-               (double)waited / 1e9);
+      snprintf(b->text, sizeof b->text, "%s for %.1f s",
+               atomic_load(&w->rank[i].queued) ? "its stream is busy" : "the driver has been queueing its work", (double)waited / 1e9);
       return EP_END_STUCK;
     }
     if (busy) pause_between_looks(waited);
@@ -295,6 +295,7 @@ EpEnd ep_run(EpBatch *b) {
     return end_with(b, EP_END_REFUSED, 0, CUDA_ERROR_INVALID_VALUE);
   for (int32_t i = 0; i < b->count; i++) __atomic_store_n(&b->ranks[i].finished, 0, __ATOMIC_RELAXED);
   for (int32_t first = 0; first < b->rounds; first += b->window) {
+    if (__atomic_load_n(&b->stop, __ATOMIC_RELAXED)) return EP_END_STOPPED;
     int32_t rounds = b->rounds - first < b->window ? b->rounds - first : b->window;
     EpEnd end = run_window(b, rounds);
     if (end == EP_END_OK) end = collect(b, first, rounds);

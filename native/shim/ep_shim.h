@@ -61,6 +61,7 @@ typedef struct EpBatch {
   int32_t rounds;
   int32_t window;     /* rounds queued before any is waited for */
   int32_t bad_rank;   /* whom text speaks of */
+  int32_t stop;       /* set by another thread: begin no further window */
   uint64_t row_bytes; /* readings of a rank and round */
   uint8_t *rows;      /* [ranks, rounds, row_bytes] */
   uint64_t limit_ns;  /* longest wait for a window */
@@ -73,7 +74,8 @@ typedef enum EpEnd {
   EP_END_FAULT,   /* a kernel gave up waiting and wrote a fault record */
   EP_END_REFUSED, /* the driver refused a launch; all that ran has ended */
   EP_END_BROKEN,  /* the context is lost */
-  EP_END_STUCK    /* a kernel or the driver did not come back in time */
+  EP_END_STUCK,   /* a kernel or the driver did not come back in time */
+  EP_END_STOPPED  /* as asked; rounds are missing */
 } EpEnd;
 
 typedef struct EpFunction {

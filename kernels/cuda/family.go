@@ -91,5 +91,7 @@ func families() []family {
 		combineEP(),
 		dispatchLL(),
 		combineLL(),
+		dispatchFinal(),
+		combineFinal(),
 	}
 }

@@ -43,7 +43,7 @@ func checkWord(c plan.Config, name string, known ...string) error {
 }
 
 // fastSMs is the whole GPU.
-func fastSMs(m plan.Machine) plan.Value { return plan.Value(fmt.Sprint(max(m.SMs, 1))) }
+func fastSMs(m plan.Machine) plan.Value { return number(max(m.SMs, 1)) }
 
 // fastLaunch is the one launch of a call.
 func fastLaunch(entry string, c plan.Config) launch {

@@ -196,7 +196,7 @@ EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
     for (uint32_t i = 0; i < LL_BATCH; i++) {
       if (!(used >> (first + i) & 1u)) continue;
       ll_add(acc, data[i], __shfl_sync(EP_FULL_WARP, weight, first + i));
-      if (inside) *ll_batch_slot(a, c, token, first + i, column) = ll_sentinels();
+      if (inside) st_relaxed_sys(ll_batch_slot(a, c, token, first + i, column), ll_sentinels());
     }
   }
   uint8_t *out = reinterpret_cast<uint8_t *>(a.combined + static_cast<uint64_t>(token) * EP_HIDDEN);

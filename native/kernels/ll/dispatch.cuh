@@ -5,7 +5,7 @@
  * Compile-time: EP_SEND_BYTES, message bytes of one sending warp; EP_PART_BYTES,
  * those of one receiving warp; EP_EARLY, receive before the offsets are known.
  */
-#include "common/fp8.cuh"
+#include "common/message.cuh"
 #include "ll/layout.cuh"
 
 /* EpArgs.tune of this kernel. */
@@ -19,8 +19,6 @@ static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES;
 static const uint32_t LL_UNITS = (LL_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND); /* a token */
 static const uint32_t LL_PARTS = (LL_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART);
 static const uint32_t LL_COUNT_WARPS = 8;
-static const uint32_t LL_IDS = 8;     /* of the id list loaded together */
-static const int32_t LL_NO_ID = -2;   /* no expert and no masked position */
 
 enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
 
@@ -34,30 +32,16 @@ struct LlShared {
 
 /* ---- sending ---- */
 
-/* Several ids of the list in flight at once: a scan waits for few round trips. */
-struct LlIds {
-  int32_t id[LL_IDS];
-};
-EP_DEVICE LlIds ll_load_ids(const EpArgs &a, uint32_t first, uint32_t step, uint32_t end) {
-  LlIds ids;
-#pragma unroll
-  for (uint32_t i = 0; i < LL_IDS; i++) {
-    uint32_t j = first + i * step;
-    ids.id[i] = j < end ? a.topk_ids[j] : LL_NO_ID;
-  }
-  return ids;
-}
-
 /* Counts own tokens by expert and tells each rank about its experts. Called by
  * `threads` threads of one block; `i` numbers them. */
 EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
   for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
   bar_sync(LL_BAR_COUNT, threads);
   uint32_t all = static_cast<uint32_t>(a.tokens) * EP_TOPK;
-  for (uint32_t j = i; j < all; j += threads * LL_IDS) {
-    LlIds ids = ll_load_ids(a, j, threads, all);
+  for (uint32_t j = i; j < all; j += threads * EP_IDS) {
+    EpIds ids = ep_load_ids(a, j, threads, all);
 #pragma unroll
-    for (uint32_t n = 0; n < LL_IDS; n++)
+    for (uint32_t n = 0; n < EP_IDS; n++)
       if (ids.id[n] >= 0) atomicAdd(&s.selected[ids.id[n]], 1u);
   }
   bar_sync(LL_BAR_COUNT, threads);
@@ -85,10 +69,10 @@ EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, 
       want[k] = __shfl_sync(EP_FULL_WARP, id, first + k);
       seen[k] = 0;
     }
-    for (uint32_t j = lane; j < token * EP_TOPK; j += 32 * LL_IDS) {
-      LlIds ids = ll_load_ids(a, j, 32, token * EP_TOPK);
+    for (uint32_t j = lane; j < token * EP_TOPK; j += 32 * EP_IDS) {
+      EpIds ids = ep_load_ids(a, j, 32, token * EP_TOPK);
 #pragma unroll
-      for (uint32_t i = 0; i < LL_IDS; i++)
+      for (uint32_t i = 0; i < EP_IDS; i++)
 #pragma unroll
         for (uint32_t k = 0; k < batch; k++) seen[k] += ids.id[i] == want[k];
     }
@@ -128,38 +112,11 @@ EP_DEVICE bool ll_inside(uint32_t vector) {
   return LL_VECTORS % (32 * n) == 0 || vector < LL_VECTORS;
 }
 
-/* One vector of a message and, in every eighth lane, its scale. */
-struct LlVector {
-  uint4 data;
-  uint32_t scale;
-};
-
-#if EP_FORMAT == EP_FP8
-/* Two vectors of BF16 become one of e4m3. */
-struct LlSource {
-  uint4 lo, hi;
-};
-EP_DEVICE LlSource ll_load_source(const uint16_t *row, uint32_t vector) {
-  const uint4 *p = reinterpret_cast<const uint4 *>(row) + 2 * vector;
-  uint4 none = make_uint4(0, 0, 0, 0);
-  if (!ll_inside<LL_SEND>(vector)) return {none, none};
-  return {ld_readonly(p), ld_readonly(p + 1)};
+EP_DEVICE EpVector ll_convert(const EpSource &s) {
+  EpVector v = ep_convert(s);
+  if (EP_FORMAT == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast never is a sentinel */
+  return v;
 }
-EP_DEVICE LlVector ll_convert(const LlSource &s) {
-  float scale;
-  uint4 data = fp8_quantize(s.lo, s.hi, &scale);
-  return {data, __float_as_uint(scale)};
-}
-#else
-struct LlSource {
-  uint4 data;
-};
-EP_DEVICE LlSource ll_load_source(const uint16_t *row, uint32_t vector) {
-  if (!ll_inside<LL_SEND>(vector)) return {make_uint4(0, 0, 0, 0)};
-  return {ld_readonly(reinterpret_cast<const uint4 *>(row) + vector)};
-}
-EP_DEVICE LlVector ll_convert(const LlSource &s) { return {ll_canonical(s.data), 0}; }
-#endif
 
 /* Whether this lane carries a scale beside its vector. */
 template <uint32_t n>
@@ -177,12 +134,12 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   uint32_t token = unit / LL_UNITS;
   uint32_t first = unit % LL_UNITS * (32 * LL_SEND) + c.lane;
   const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
-  LlSource in[LL_SEND];
+  EpSource in[LL_SEND];
 #pragma unroll
-  for (uint32_t v = 0; v < LL_SEND; v++) in[v] = ll_load_source(row, first + 32 * v);
+  for (uint32_t v = 0; v < LL_SEND; v++) in[v] = ep_load_source(row, first + 32 * v, ll_inside<LL_SEND>(first + 32 * v));
   int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
   uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
-  LlVector out[LL_SEND];
+  EpVector out[LL_SEND];
 #pragma unroll
   for (uint32_t v = 0; v < LL_SEND; v++) out[v] = ll_convert(in[v]);
   uint32_t turn = static_cast<uint32_t>(a.rank) + 1 + unit;
@@ -225,7 +182,7 @@ EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   for (int source = 0; source < EP_RANKS; source++) {
     uint32_t used = __shfl_sync(EP_FULL_WARP, tokens, source) * EP_TOPK;
     uint64_t *words = ll_header(a, a.rank, c.number - 1, source, 0);
-    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) words[i] = ~0ull;
+    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
   }
 }
 
@@ -365,8 +322,8 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
 #pragma unroll
   for (uint32_t v = 0; v < LL_PART; v++) {
     uint32_t vector = p.first + 32 * v;
-    if (ll_inside<LL_PART>(vector)) reinterpret_cast<uint4 *>(slot)[vector] = ll_sentinels();
-    if (ll_has_scale<LL_PART>(vector)) *ll_slot_scale(slot, vector) = LL_SENTINEL;
+    if (ll_inside<LL_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ll_sentinels());
+    if (ll_has_scale<LL_PART>(vector)) st_relaxed_sys(ll_slot_scale(slot, vector), LL_SENTINEL);
   }
   if (p.first == c.lane && mine) {
     a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(p.token);

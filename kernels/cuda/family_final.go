@@ -1,0 +1,152 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// finalState is the memory of the final-placement kernels, native/kernels/final.
+const finalState = "final"
+
+// Bounds of final/layout.cuh.
+const (
+	finalBlocks    = 256       // rows of FIN_BLOCKS
+	finalFP8Hidden = 128 * 128 // one lane keeps four scales for the burst
+)
+
+// dispatchFinal is the prefill dispatch: counts first, then each token
+// straight to its row of the output.
+func dispatchFinal() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name: "dispatch_final",
+			Op:   plan.Dispatch,
+			Doc:  "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
+			Params: []kernels.Param{
+				dispatchAlgoParam(),
+				smsParam("8", "12", "16", "24", "32", "64", "132"),
+				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "12", "32", "68"),
+				threadsParam("512", "768", "1024"),
+				pdlParam(),
+			},
+			Check:   checkFinal,
+			Default: defaultDispatchFinal,
+		},
+		source:   "final/dispatch.cuh",
+		state:    finalState,
+		defines:  definesFinal,
+		regions:  regionsFinal,
+		counters: countersFinal,
+		launches: launchFinal("dispatch_final"),
+	}
+}
+
+// combineFinal is the prefill combine.
+func combineFinal() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name: "combine_final",
+			Op:   plan.Combine,
+			Doc:  "Warps take messages by ticket and send them with one release each; other blocks sum. algo=dedup sums a rank's rows before they travel. For large batches.",
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
+				waitParam("sums what arrived", "0", "3", "5", "8", "9", "10", "16", "24", "32", "48"),
+				threadsParam("384", "512", "768", "1024"),
+				pdlParam(),
+			},
+			Check:   checkFinal,
+			Default: defaultCombineFinal,
+		},
+		source:   "final/combine.cuh",
+		state:    finalState,
+		defines:  definesFinal,
+		regions:  regionsFinal,
+		counters: countersFinal,
+		launches: launchFinal("combine_final"),
+		dispatch: func(m plan.Machine, p plan.Problem, _ plan.Config) plan.Config {
+			return defaultDispatchFinal(m, p)
+		},
+	}
+}
+
+// dispatchAlgoParam changes no output bit, unlike combine's.
+func dispatchAlgoParam() kernels.Param {
+	return kernels.Param{Name: "algo", Doc: "dedup: one message for each distinct rank of a token; direct: one for each expert",
+		Values: values("dedup", "direct"), Default: "dedup", Binding: kernels.Compile, Class: kernels.Speed}
+}
+
+func waitParam(does string, sweep ...plan.Value) kernels.Param {
+	return kernels.Param{Name: "wait_sms", Doc: "of sms, blocks that send nothing: each " + does + "; 0: every block first sends, then does that",
+		Unit: "SMs", Values: sweep, Default: sweep[0], Binding: kernels.Launch, Class: kernels.Speed}
+}
+
+func checkFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkFast(m, p, c); err != nil {
+		return err
+	}
+	sms, wait := c.Int("sms"), c.Int("wait_sms")
+	switch {
+	case sms > finalBlocks:
+		return fmt.Errorf("sms: %d is more than %d, the blocks whose counts %s keeps", sms, finalBlocks, c.Kernel)
+	case wait < 0 || wait >= sms:
+		return fmt.Errorf("wait_sms: %s of %d blocks leave none to send; use 0 to %d", c.Str("wait_sms"), sms, sms-1)
+	case p.Dispatch == plan.FP8 && p.Hidden > finalFP8Hidden:
+		return fmt.Errorf("hidden: %d is more than %d, whose scales one warp holds; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
+	}
+	return checkWord(c, "algo", "direct", "dedup")
+}
+
+func definesFinal(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
+	return []string{define("EP_THREADS", c.Int("threads")), define("EP_DIRECT", bit(c.Str("algo") == "direct"))}
+}
+
+func launchFinal(entry string) func(plan.Machine, plan.Problem, plan.Config) []launch {
+	return func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
+		l := fastLaunch(entry, c)
+		l.params.waitSMs = c.Int("wait_sms")
+		return []launch{l}
+	}
+}
+
+// defaultDispatchFinal splits the whole GPU evenly, what won on 8 H200.
+func defaultDispatchFinal(m plan.Machine, _ plan.Problem) plan.Config {
+	sms := max(min(m.SMs, finalBlocks), 1)
+	return plan.Config{Kernel: "dispatch_final", Values: map[string]plan.Value{
+		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "pdl": "0",
+	}}
+}
+
+// defaultCombineFinal takes half the GPU, since more SMs only crowd the link,
+// and sums in top-k order: the bits of the specification.
+func defaultCombineFinal(m plan.Machine, _ plan.Problem) plan.Config {
+	sms := max(min(m.SMs/2, finalBlocks), 1)
+	return plan.Config{Kernel: "combine_final", Values: map[string]plan.Value{
+		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "pdl": "0",
+	}}
+}
+
+// countersFinal is FinCounter of final/layout.cuh.
+func countersFinal(plan.Problem) int { return 4 + finalBlocks }
+
+// regionsFinal is FinRegion of final/layout.cuh.
+func regionsFinal(p plan.Problem) []region {
+	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
+	l := formats.Of(p.Dispatch, p.Hidden)
+	slots := max(r, k)
+	return []region{
+		{"counts", 2 * r * (e + 1) * 8, 0},
+		{"blocks", finalBlocks * e * 4, 0},
+		{"places", t * k * 4, 0},
+		{"headers", r * t * k * 8, 0xff},
+		{"scales", r * t * int64(l.TokenBytes()-l.ScaleOffset()), 0},
+		{"route", r * t * k * 8, 0},
+		{"tokens", r * 4, 0},
+		{"started", r * 4, 0},
+		{"flags", t * slots * 4, 0},
+		{"return", t * slots * int64(2*p.Hidden), 0},
+	}
+}

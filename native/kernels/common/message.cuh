@@ -1,0 +1,59 @@
+/* One lane's share of a token on its way into a message: 16 bytes of payload
+ * and, in every eighth lane of FP8, the scale of its group. EP_FORMAT is BF16
+ * or FP8. */
+#ifndef EP_MESSAGE_CUH
+#define EP_MESSAGE_CUH
+
+#include "common/fp8.cuh"
+
+struct EpVector {
+  uint4 data;
+  uint32_t scale;
+};
+
+#if EP_FORMAT == EP_FP8
+/* Two vectors of BF16 become one of e4m3. */
+struct EpSource {
+  uint4 lo, hi;
+};
+EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool inside) {
+  const uint4 *p = reinterpret_cast<const uint4 *>(token) + 2 * vector;
+  uint4 none = make_uint4(0, 0, 0, 0);
+  if (!inside) return {none, none};
+  return {ld_readonly(p), ld_readonly(p + 1)};
+}
+/* All 32 lanes call it: they find their groups' scales together. */
+EP_DEVICE EpVector ep_convert(const EpSource &s) {
+  float scale;
+  uint4 data = fp8_quantize(s.lo, s.hi, &scale);
+  return {data, __float_as_uint(scale)};
+}
+#else
+struct EpSource {
+  uint4 data;
+};
+EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool inside) {
+  if (!inside) return {make_uint4(0, 0, 0, 0)};
+  return {ld_readonly(reinterpret_cast<const uint4 *>(token) + vector)};
+}
+EP_DEVICE EpVector ep_convert(const EpSource &s) { return {s.data, 0}; }
+#endif
+
+/* Several ids of the top-k list in flight at once: a scan waits for few round
+ * trips. Places behind the end hold EP_NO_ID. */
+static const uint32_t EP_IDS = 8;
+static const int32_t EP_NO_ID = -2; /* no expert and no masked position */
+struct EpIds {
+  int32_t id[EP_IDS];
+};
+EP_DEVICE EpIds ep_load_ids(const EpArgs &a, uint32_t first, uint32_t step, uint32_t end) {
+  EpIds ids;
+#pragma unroll
+  for (uint32_t i = 0; i < EP_IDS; i++) {
+    uint32_t j = first + i * step;
+    ids.id[i] = j < end ? a.topk_ids[j] : EP_NO_ID;
+  }
+  return ids;
+}
+
+#endif

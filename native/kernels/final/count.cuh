@@ -1,0 +1,196 @@
+/* First half of dispatch_final: from the routing of all ranks to the output
+ * row of each token, without atomics on global memory and in the same order in
+ * every run. Each sending block owns a run of consecutive tokens.
+ */
+#ifndef EP_FINAL_COUNT_CUH
+#define EP_FINAL_COUNT_CUH
+
+#include "common/message.cuh"
+#include "final/layout.cuh"
+
+/* Warps that count side by side; fewer where their counters would not fit. */
+static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
+/* Messages of one token: one a rank, or one an expert. */
+static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
+
+struct FinShared {
+  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block before each warp's share */
+  uint32_t base[EP_EXPERTS];  /* output row of this block's first token of each expert */
+  uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank */
+  uint32_t tokens[EP_RANKS];
+  uint32_t failed;
+  uint8_t *to[EP_THREADS / 32][FIN_COPIES]; /* where a warp's token goes */
+};
+
+/* A run of a rank's tokens, or of ids. */
+struct FinRun {
+  uint32_t begin, end;
+};
+EP_DEVICE FinRun fin_share(uint32_t begin, uint32_t end, uint32_t part, uint32_t parts) {
+  uint32_t each = ceil_div(end - begin, parts);
+  return {min(begin + part * each, end), min(begin + (part + 1) * each, end)};
+}
+EP_DEVICE FinRun fin_block_tokens(const EpArgs &a, const FinCall &c) {
+  return fin_share(0, static_cast<uint32_t>(a.tokens), c.block, c.senders);
+}
+EP_DEVICE uint32_t fin_count_warps(const FinCall &c) { return min(FIN_COUNT_WARPS, c.warps); }
+EP_DEVICE FinRun fin_warp_ids(const EpArgs &a, const FinCall &c) {
+  FinRun t = fin_block_tokens(a, c);
+  return fin_share(t.begin * EP_TOPK, t.end * EP_TOPK, c.warp, fin_count_warps(c));
+}
+
+/* Counts the block's rows by expert and leaves them for the other blocks. */
+EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
+  uint32_t counters = fin_count_warps(c);
+  for (uint32_t i = threadIdx.x; i < FIN_COUNT_WARPS * EP_EXPERTS; i += blockDim.x) s.running[0][i] = 0;
+  for (uint32_t i = threadIdx.x; i < EP_EXPERTS; i += blockDim.x) s.base[i] = 0;
+  __syncthreads();
+  if (c.warp < counters) {
+    FinRun run = fin_warp_ids(a, c);
+    for (uint32_t j = run.begin + c.lane; j < run.end; j += 32 * EP_IDS) {
+      EpIds ids = ep_load_ids(a, j, 32, run.end);
+#pragma unroll
+      for (uint32_t i = 0; i < EP_IDS; i++)
+        if (ids.id[i] >= 0) atomicAdd(&s.running[c.warp][ids.id[i]], 1u);
+    }
+  }
+  __syncthreads();
+  for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) {
+    uint32_t before = 0;
+    for (uint32_t w = 0; w < counters; w++) {
+      uint32_t rows = s.running[w][e];
+      s.running[w][e] = before;
+      before += rows;
+    }
+    st_relaxed_gpu(fin_block_counts(a, c.block) + e, before);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) st_release_gpu(fin_counted(a, c.block), c.number);
+}
+
+/* base becomes the rows of earlier blocks. */
+EP_DEVICE void fin_wait_blocks(const EpArgs &a, const FinCall &c, FinShared &s) {
+  for (uint32_t b = threadIdx.x; b < c.block; b += blockDim.x) {
+    EpSpin spin;
+    for (uint32_t seen; (seen = ld_acquire_gpu(fin_counted(a, b))) != c.number;)
+      if (!spin.again(a, {EP_PHASE_DISPATCH_ASYNC, -1, a.rank}, c.number, seen)) {
+        s.failed = 1;
+        break;
+      }
+  }
+  __syncthreads();
+  uint32_t teams = max(blockDim.x / EP_EXPERTS, 1u); /* threads that share an expert */
+  for (uint32_t i = threadIdx.x; i < teams * EP_EXPERTS; i += blockDim.x) {
+    uint32_t e = i % EP_EXPERTS, rows = 0;
+#pragma unroll 8
+    for (uint32_t b = i / EP_EXPERTS; b < c.block; b += teams) rows += ld_relaxed_gpu(fin_block_counts(a, b) + e);
+    if (rows != 0) atomicAdd(&s.base[e], rows);
+  }
+  __syncthreads();
+}
+
+/* The last sending block knows this rank's totals: every rank gets all. */
+EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s) {
+  for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
+    uint64_t count = static_cast<uint32_t>(a.tokens);
+    if (e < EP_EXPERTS) count = s.base[e] + ld_relaxed_gpu(fin_block_counts(a, c.block) + e);
+    if (e < EP_EXPERTS && ep_drill_drops(a, static_cast<int32_t>(e))) continue;
+    for (int i = 0; i < EP_RANKS; i++) {
+      int to = (a.rank + i) % EP_RANKS;
+      st_relaxed_sys(fin_counts(a, to, c.number, a.rank) + e, static_cast<uint64_t>(c.number) << 32 | count);
+    }
+  }
+}
+
+/* Numbers the rows of the block by expert in the order of tokens; done while
+ * the counts of other ranks are on their way. */
+EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
+  if (c.warp >= fin_count_warps(c)) return;
+  FinRun run = fin_warp_ids(a, c);
+  uint32_t *running = s.running[c.warp];
+  for (uint32_t first = run.begin; first < run.end; first += 32) {
+    uint32_t j = first + c.lane;
+    int32_t id = j < run.end ? a.topk_ids[j] : EP_NO_ID;
+    uint32_t same = __match_any_sync(EP_FULL_WARP, id);
+    uint32_t before = __popc(same & ((1u << c.lane) - 1)), start = id >= 0 ? running[id] : 0;
+    __syncwarp();
+    if (id >= 0 && before == 0) running[id] = start + __popc(same);
+    if (id >= 0) fin_places(a)[j] = start + before;
+    __syncwarp();
+  }
+}
+
+/* The counts of one expert from all ranks, polled together. */
+EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
+  EpSpin spin;
+  for (;;) {
+    int missing = -1;
+    uint64_t v[EP_RANKS];
+#pragma unroll
+    for (int r = 0; r < EP_RANKS; r++) v[r] = ld_relaxed_sys(fin_counts(a, a.rank, c.number, r) + word);
+#pragma unroll
+    for (int r = 0; r < EP_RANKS; r++) {
+      count[r] = static_cast<uint32_t>(v[r]);
+      if (v[r] >> 32 != c.number) missing = r;
+    }
+    if (missing < 0) return true;
+    int32_t expert = word < EP_EXPERTS ? static_cast<int32_t>(word) : -1;
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, missing}, c.number, 0)) return false;
+  }
+}
+
+/* start[e], the first row of expert e on its rank, from the group sizes that
+ * start holds: one warp scans the experts of one rank. */
+EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) {
+  for (uint32_t r = c.warp; r < EP_RANKS; r += c.warps) {
+    uint32_t carry = 0;
+    for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
+      uint32_t e = first + c.lane, rows = e < EP_LOCAL_EXPERTS ? s.start[r * EP_LOCAL_EXPERTS + e] : 0;
+      uint32_t padded = ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD, end = warp_prefix_sum(padded);
+      uint32_t start = carry + end - padded;
+      carry += __shfl_sync(EP_FULL_WARP, end, 31);
+      if (e >= EP_LOCAL_EXPERTS) continue;
+      s.start[r * EP_LOCAL_EXPERTS + e] = start;
+      if (c.block != 0 || r != static_cast<uint32_t>(a.rank)) continue;
+      a.row_offsets[e] = start;
+      a.expert_ids[e] = static_cast<int32_t>(e);
+      if (e == EP_LOCAL_EXPERTS - 1) a.row_offsets[e + 1] = start + padded;
+    }
+  }
+}
+
+/* base becomes output rows, for every expert of every rank. */
+EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) {
+  for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
+    uint32_t count[EP_RANKS], all = 0, before = 0;
+    if (!fin_wait_count(a, c, e, count)) s.failed = 1;
+#pragma unroll
+    for (int r = 0; r < EP_RANKS; r++) {
+      if (r < a.rank) before += count[r];
+      all += count[r];
+      if (e == EP_EXPERTS) s.tokens[r] = count[r];
+    }
+    if (e == EP_EXPERTS) break;
+    s.base[e] += before;
+    s.start[e] = all;
+  }
+  __syncthreads();
+  fin_scan_groups(a, c, s);
+  if (c.block == 0 && threadIdx.x < EP_RANKS) fin_tokens(a)[threadIdx.x] = s.tokens[threadIdx.x];
+  __syncthreads();
+  for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.base[e] += s.start[e];
+  __syncthreads();
+}
+
+/* A block that only receives needs no more than the token counts. */
+EP_DEVICE void fin_wait_tokens(const EpArgs &a, const FinCall &c, FinShared &s) {
+  if (threadIdx.x == 0) {
+    uint32_t count[EP_RANKS];
+    if (!fin_wait_count(a, c, EP_EXPERTS, count)) s.failed = 1;
+#pragma unroll
+    for (int r = 0; r < EP_RANKS; r++) s.tokens[r] = count[r];
+  }
+  __syncthreads();
+}
+
+#endif

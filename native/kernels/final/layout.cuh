@@ -1,0 +1,114 @@
+/* The final-placement kernels, for large batches: what lies where.
+ *
+ * Dispatch exchanges all counts first, so that every sender knows the row of
+ * the ragged output at which each of its tokens belongs, and stores it there:
+ * no receive buffer, no copy but for the second and later experts of a rank.
+ * A header, stored after a fence behind the data, says that a token is there.
+ *
+ * Why no barrier is needed between calls: nothing is stored on a rank before
+ * its counts (dispatch) or its start word (combine) of the same call came.
+ */
+#ifndef EP_FINAL_LAYOUT_CUH
+#define EP_FINAL_LAYOUT_CUH
+
+#include "common/check.cuh"
+#include "common/formats.cuh"
+
+/* Regions of the state, in the order of family_final.go. R ranks, T =
+ * max_tokens, K top-k, E experts, H hidden; "own" is written by its own rank
+ * alone. */
+enum FinRegion {
+  FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | rows; the last word counts tokens. Zeroed */
+  FIN_BLOCKS,  /* [FIN_MAX_BLOCKS][E] u32: rows by sending block; own */
+  FIN_PLACES,  /* [T][K] u32: position among the rows of its block; own */
+  FIN_HEADERS, /* [R source][T][K] u64: weight << 32 | row here or FIN_NOWHERE. All ones */
+  FIN_SCALES,  /* [R source][T][FIN_SCALE_BYTES]: scales on their way to the transposed output */
+  FIN_ROUTE,   /* as FIN_HEADERS, what dispatch leaves for combine; own */
+  FIN_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */
+  FIN_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
+  FIN_FLAGS,   /* [T][FIN_SLOTS] u32: call that filled the slot. Zeroed */
+  FIN_RETURN   /* [T][FIN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position */
+};
+
+/* EpArgs.counters */
+enum FinCounter {
+  FIN_TICKETS = 1,  /* [2] by call: messages claimed by senders of combine */
+  FIN_COUNTED = 4   /* [FIN_MAX_BLOCKS] last call whose FIN_BLOCKS row is there */
+};
+static const uint32_t FIN_MAX_BLOCKS = 256;
+
+static const uint64_t FIN_EMPTY = ~0ull;
+static const uint32_t FIN_NOWHERE = 0xfffffffeu;
+
+static const uint32_t FIN_PAYLOAD = ep_payload(EP_FORMAT, EP_HIDDEN);
+static const uint32_t FIN_VECTORS = FIN_PAYLOAD / 16;
+static const uint32_t FIN_GROUPS = ep_scales(EP_FORMAT, EP_HIDDEN);
+static const uint32_t FIN_SCALE_BYTES = ep_up(FIN_GROUPS * 4, 16);
+static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
+
+/* What every function needs of the call at hand. */
+struct FinCall {
+  uint32_t number; /* 1, 2, 3, ... */
+  uint32_t warp, lane, warps; /* of this thread; of the block */
+  uint32_t block, senders, receivers; /* blocks by role; a block is both when receivers is 0 */
+};
+
+EP_DEVICE FinCall fin_call(const EpArgs &a) {
+  uint32_t receivers = static_cast<uint32_t>(a.wait_sms);
+  return {a.round + *a.round_base, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - receivers, receivers};
+}
+EP_DEVICE bool fin_sends(const FinCall &c) { return c.block < c.senders; }
+EP_DEVICE bool fin_receives(const FinCall &c) { return c.receivers == 0 || c.block >= c.senders; }
+
+/* Warps of receiving blocks, numbered across blocks first. */
+EP_DEVICE uint32_t fin_receiving_blocks(const FinCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
+EP_DEVICE uint32_t fin_receiver(const FinCall &c) {
+  uint32_t block = c.receivers == 0 ? c.block : c.block - c.senders;
+  return c.warp * fin_receiving_blocks(c) + block;
+}
+EP_DEVICE uint32_t fin_receiving_warps(const FinCall &c) { return fin_receiving_blocks(c) * c.warps; }
+
+EP_DEVICE uint8_t *fin_at(const EpArgs &a, int rank, FinRegion region) { return a.heap[rank] + a.region[region]; }
+
+EP_DEVICE uint64_t *fin_counts(const EpArgs &a, int owner, uint32_t call, int source) {
+  return reinterpret_cast<uint64_t *>(fin_at(a, owner, FIN_COUNTS)) +
+         ((call & 1) * EP_RANKS + source) * (EP_EXPERTS + 1);
+}
+EP_DEVICE uint32_t *fin_block_counts(const EpArgs &a, uint32_t block) {
+  return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_BLOCKS)) + block * EP_EXPERTS;
+}
+EP_DEVICE uint32_t *fin_counted(const EpArgs &a, uint32_t block) {
+  return reinterpret_cast<uint32_t *>(a.counters) + FIN_COUNTED + block;
+}
+EP_DEVICE uint32_t *fin_places(const EpArgs &a) {
+  return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_PLACES));
+}
+
+/* The K words of a token in FIN_HEADERS or FIN_ROUTE. */
+EP_DEVICE uint64_t *fin_words(const EpArgs &a, int owner, FinRegion region, int source, uint32_t token) {
+  return reinterpret_cast<uint64_t *>(fin_at(a, owner, region)) +
+         (static_cast<uint64_t>(source) * a.max_tokens + token) * EP_TOPK;
+}
+EP_DEVICE uint8_t *fin_scales(const EpArgs &a, int owner, int source, uint32_t token) {
+  return fin_at(a, owner, FIN_SCALES) + (static_cast<uint64_t>(source) * a.max_tokens + token) * FIN_SCALE_BYTES;
+}
+EP_DEVICE uint32_t *fin_tokens(const EpArgs &a) {
+  return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_TOKENS));
+}
+EP_DEVICE uint32_t *fin_started(const EpArgs &a, int owner) {
+  return reinterpret_cast<uint32_t *>(fin_at(a, owner, FIN_STARTED));
+}
+EP_DEVICE uint32_t *fin_flag(const EpArgs &a, int owner, uint32_t token, uint32_t slot) {
+  return reinterpret_cast<uint32_t *>(fin_at(a, owner, FIN_FLAGS)) + static_cast<uint64_t>(token) * FIN_SLOTS + slot;
+}
+EP_DEVICE uint8_t *fin_return(const EpArgs &a, int owner, uint32_t token, uint32_t slot) {
+  return fin_at(a, owner, FIN_RETURN) + (static_cast<uint64_t>(token) * FIN_SLOTS + slot) * (2 * EP_HIDDEN);
+}
+
+/* EpSpin::again for a whole warp: lanes may read clock and abort word at
+ * different moments, but must leave a loop of collectives together. */
+EP_DEVICE bool fin_again(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
+  return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
+}
+
+#endif

@@ -37,5 +37,7 @@ const (
 	KeepsTable = "incumbent"  // nothing beats what the table says
 	HostBound  = "host-bound" // launch parameters cannot matter here
 	Noisy      = "noisy"      // the A/A spread exceeds the band
-	Failed     = "failed"     // the default does not run
+	Failed     = "failed"     // it does not run, or gives wrong answers
+	Slower     = "slower"     // bench only: the config given loses to the default
+	Tie        = "tie"        // bench only: neither beats the other beyond the band
 )

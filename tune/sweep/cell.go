@@ -180,18 +180,13 @@ func (s *sweeper) confirm(ctx context.Context, c *cell, choice tune.Finalist, ti
 	case gain.Lo <= 1 || gain.Mid-1 <= c.aa.Spread:
 		// The finals were lucky: what is not faster on fresh rounds is not
 		// worth departing from the default for.
-		win, verdict, gain = dflt, reports.KeepsBest, dflt.Gain(dflt, 0)
+		win, verdict = dflt, reports.KeepsBest
 	case win.Point == c.incumb:
 		verdict = reports.KeepsTable
 	}
-	c.chosen = win
+	s.file(c, win, dflt)
 	o := &c.outcome
-	o.Verdict, o.Config, o.Default = verdict, c.space.Config(win.Point), c.space.Config(c.dflt)
-	o.Median, o.P10, o.P90, o.Rounds = win.Median, win.P10, win.P90, win.Rounds
-	o.DefaultTime, o.Gain, o.GainLo, o.GainHi = dflt.Median, gain.Mid, gain.Lo, gain.Hi
-	o.AA, o.Ties = c.aa.Spread, ties
-	o.Evaluations, o.Quarantined = c.hunt.Evaluations(), len(c.runner.Failures())
-	o.Clock, o.Reason = c.runner.Clock(), s.doubts(c)
+	o.Verdict, o.AA, o.Ties, o.Reason = verdict, c.aa.Spread, ties, s.doubts(c)
 	if c.aa.Spread > s.policy.Band {
 		o.Verdict = reports.Noisy
 		o.Reason = fmt.Sprintf("the default against itself varies by %.1f %%, more than the tie band of %.1f %%", 100*c.aa.Spread, 100*s.policy.Band)

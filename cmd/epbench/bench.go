@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/measure"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/sweep"
+)
+
+// benchFlags are the flags of bench.
+type benchFlags struct {
+	problem problemFlags
+	tables  tableFlags
+	backend string
+	config  string
+	table   string
+	rounds  int
+	out     string
+}
+
+func newBench() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure one configuration, or the tuned one, beside the default",
+		Long: `Verify and time one configuration beside the library default, in interleaved
+rounds: the one given by --config, the one --table chooses, else the default
+alone.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.problem.bind(cmd)
+	f.tables.bindAs(cmd, "table-format")
+	addBackendFlag(cmd, &f.backend)
+	s := cmd.Flags()
+	s.StringVar(&f.config, "config", "", "configuration, kernel:name=value,name=value")
+	s.StringVar(&f.table, "table", "", "tuned table that chooses the configuration")
+	s.IntVar(&f.rounds, "rounds", 50, "rounds of each configuration")
+	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: none")
+	return cmd
+}
+
+func (f *benchFlags) run(cmd *cobra.Command) error {
+	if _, err := f.tables.renderer(cmd); err != nil {
+		return err
+	}
+	if f.rounds < 1 || f.rounds > 100_000 {
+		return usagef("--rounds: %d is outside 1 to 100000", f.rounds)
+	}
+	b, note, err := openBackend(cmd.Context(), f.backend)
+	if note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	pick, err := f.picker(b)
+	if err != nil {
+		return err
+	}
+	opts, err := f.options(b)
+	if err != nil {
+		return err
+	}
+	return f.measure(cmd, b, opts, pick)
+}
+
+// options are the problems to measure: with --config those of the ops that
+// have its kernel.
+func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
+	problems, err := f.problem.problems(b.Machine())
+	if err != nil {
+		return nil, err
+	}
+	if f.config != "" {
+		c, _ := plan.ParseConfig(f.config) // picker has refused what does not parse
+		problems = slices.DeleteFunc(problems, func(p plan.Problem) bool {
+			_, err := kernels.Find(b.Kernels(), p.Op, c.Kernel)
+			return err != nil
+		})
+		if len(problems) == 0 {
+			return nil, usagef("--config: no kernel of %s is called %q here", f.problem.ops, c.Kernel)
+		}
+	}
+	dists, err := f.problem.distributions()
+	return &sweep.Options{Problems: problems, Distributions: dists, Seed: f.problem.seed, Tool: version}, err
+}
+
+// picker is where configs come from.
+func (f *benchFlags) picker(b kernels.Backend) (sweep.Picker, error) {
+	switch {
+	case f.config != "" && f.table != "":
+		return nil, usagef("--config and --table: give one of them")
+	case f.config != "":
+		c, err := plan.ParseConfig(f.config)
+		if err != nil {
+			return nil, usagef("--config: %w", err)
+		}
+		return func(plan.Problem, plan.Class) (plan.Config, string, error) { return c, "", nil }, nil
+	case f.table == "":
+		return func(plan.Problem, plan.Class) (plan.Config, string, error) { return plan.Config{}, "", nil }, nil
+	}
+	t, err := plan.LoadFile(f.table, false)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("--table: %w", err))
+	}
+	if t.Header.Machine.Key() != b.Machine().Key() {
+		return nil, withCode(exitNotComparable, fmt.Errorf("--table: made on %s, this is %s", t.Header.Machine.Key(), b.Machine().Key()))
+	}
+	return func(p plan.Problem, class plan.Class) (plan.Config, string, error) {
+		a := t.Lookup(plan.KeyOf(p, class), p.Tokens)
+		return a.Config, "table: " + string(a.Reason), nil
+	}, nil
+}
+
+// discard is a log that keeps nothing.
+type discard struct{}
+
+func (discard) Append([]reports.Result, float64) error { return nil }
+
+func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
+	run := &reports.Run{
+		Tool: version, Command: []string{"epbench", "bench"}, Started: time.Now().UTC(), Machine: b.Machine(),
+		ABI: sweep.ABI(b), Policy: measure.PolicyFor(b.Machine()).String(), Seed: opts.Seed,
+	}
+	var log measure.Log = discard{}
+	if f.out != "" {
+		dir, err := reports.CreateDir(f.out, run)
+		if err != nil {
+			return badInput(fmt.Errorf("--out: %w", err))
+		}
+		defer dir.Close()
+		log = dir
+	}
+	if err := sweep.Bench(cmd.Context(), b, opts, f.rounds, log, run, pick); err != nil {
+		return err
+	}
+	if dir, ok := log.(*reports.Dir); ok {
+		if err := dir.WriteRun(run); err != nil {
+			return err
+		}
+	}
+	t := winnersTable(run)
+	t.Name, t.Title = "bench", "Measured beside the default"
+	if err := f.tables.print(cmd, t); err != nil {
+		return err
+	}
+	return f.verdict(cmd, run)
+}
+
+// verdict turns failures into an exit code.
+func (f *benchFlags) verdict(cmd *cobra.Command, run *reports.Run) error {
+	for _, o := range run.Outcomes {
+		if o.Reason != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %s\n", o.Problem.Op, o.Problem.Tokens, o.Routing, o.Reason)
+		}
+	}
+	for _, o := range run.Outcomes {
+		if o.Verdict == reports.Failed {
+			return withCode(exitWrong, fmt.Errorf("%s failed: %s", o.Config.Key(), o.Reason))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// Package scripted is a backend for tests: its kernels take the times that a
+// test says, and fail where it says. Nothing but tests may import it.
+package scripted
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Call is one request about a candidate, counted over the backend's life.
+type Call struct {
+	Config  plan.Config
+	Problem plan.Problem
+	Runs    int // Run calls of this config on this workload before this one
+	Verify  int // Verify calls of this config on this workload before this one
+	All     int // Run calls of any config before this one
+}
+
+// Backend follows a script.
+type Backend struct {
+	Name  string  // of the machine's backend; the tie band depends on it
+	SMs   []int   // values of the parameter sms; default 8, 16, 32, 64
+	Sigma float64 // relative noise
+	// Truth is the seconds of a config; nil is Landscape.
+	Truth func(plan.Problem, string, plan.Config) float64
+	// OnRun may change the seconds of a round or fail it.
+	OnRun func(c Call, seconds []float64) error
+	// OnVerify may find rows wrong, or fail.
+	OnVerify func(Call) (wrong int, err error)
+	// OnOpen may refuse a session.
+	OnOpen func(opened int) error
+	// MHz is the clock after a number of Run calls; nil knows none.
+	MHz func(all int) float64
+
+	Runs   int // Run calls
+	Opened int
+	rng    *rand.Rand
+	runs   map[string]int
+	checks map[string]int
+}
+
+// Landscape has its best at sms=32 and threads=512, later with more tokens;
+// the default, sms=8 and threads=256, is 1.5 times slower.
+func Landscape(p plan.Problem, _ string, c plan.Config) float64 {
+	if p.Op == plan.Pair {
+		d, k, err := plan.Split(c)
+		if err != nil {
+			return math.NaN()
+		}
+		p.Op = plan.Dispatch
+		return Landscape(p, "", d) + Landscape(p, "", k)
+	}
+	t := 1 + 0.25*math.Abs(math.Log2(float64(c.Int("sms"))/32))
+	if c.Int("threads") != 512 {
+		t *= 1.05
+	}
+	return 1e-5 * t * (1 + float64(p.Tokens)/16)
+}
+
+// Machine implements kernels.Backend.
+func (b *Backend) Machine() plan.Machine {
+	name := b.Name
+	if name == "" {
+		name = "scripted"
+	}
+	return plan.Machine{Backend: name, Name: "scripted", Arch: "none", SMs: 64, Memory: 1 << 30, Link: "none"}
+}
+
+// ABI implements kernels.Versioned.
+func (b *Backend) ABI() string { return "scripted-1" }
+
+// Kernels implements kernels.Backend: a dispatch and a combine.
+func (b *Backend) Kernels() []kernels.Kernel {
+	var out []kernels.Kernel
+	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+		out = append(out, kernels.Kernel{
+			Name: string(op), Op: op, Doc: "Follows a script.", Params: b.params(),
+			Check: func(m plan.Machine, _ plan.Problem, c plan.Config) error {
+				if n := c.Int("sms"); n < 1 || n > m.SMs {
+					return fmt.Errorf("sms: %d is outside 1 to %d", n, m.SMs)
+				}
+				if c.Int("threads") == 1024 && c.Int("sms") == 64 {
+					return fmt.Errorf("threads: 1024 does not fit beside sms=64")
+				}
+				return nil
+			},
+		})
+	}
+	return out
+}
+
+func (b *Backend) params() []kernels.Param {
+	sms := kernels.Param{Name: "sms", Unit: "SMs", Default: "8", Binding: kernels.Launch, Class: kernels.Speed, Cost: kernels.SMCost,
+		Values: []plan.Value{"8", "16", "32", "64"}}
+	if b.SMs != nil {
+		sms.Values = nil
+		for _, n := range b.SMs {
+			sms.Values = append(sms.Values, plan.Value(fmt.Sprint(n)))
+		}
+	}
+	return []kernels.Param{
+		sms,
+		{Name: "threads", Unit: "threads", Values: []plan.Value{"256", "512", "1024"}, Default: "256",
+			Binding: kernels.Compile, Class: kernels.Speed, Cost: kernels.ThreadCost},
+		{Name: "algo", Values: []plan.Value{"direct", "dedup"}, Default: "direct",
+			Binding: kernels.Compile, Class: kernels.Result},
+	}
+}
+
+// Open implements kernels.Backend.
+func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	b.Opened++
+	if b.OnOpen != nil {
+		if err := b.OnOpen(b.Opened); err != nil {
+			return nil, err
+		}
+	}
+	if b.rng == nil {
+		b.rng = rand.New(rand.NewPCG(1, 2))
+		b.runs, b.checks = map[string]int{}, map[string]int{}
+	}
+	return &session{b, w}, ctx.Err()
+}
+
+// Close implements kernels.Backend.
+func (b *Backend) Close() error { return nil }
+
+type session struct {
+	*Backend
+	w *workloads.Workload
+}
+
+func (s *session) Close() error                               { return nil }
+func (s *session) Prepare(context.Context, plan.Config) error { return nil }
+
+func (s *session) call(c plan.Config) (Call, string) {
+	key := s.w.Problem.Key() + " " + s.w.Spec + " " + c.Key()
+	return Call{c, s.w.Problem, s.runs[key], s.checks[key], s.Runs}, key
+}
+
+func (s *session) Verify(_ context.Context, c plan.Config) (kernels.Verdict, error) {
+	call, key := s.call(c)
+	s.checks[key]++
+	v := kernels.Verdict{Rows: 16}
+	var err error
+	if s.OnVerify != nil {
+		v.Wrong, err = s.OnVerify(call)
+	}
+	if v.Wrong > 0 {
+		v.Detail = "rank 0, row 3, column 1: want 1, got 2"
+	}
+	return v, err
+}
+
+func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	out := kernels.Rounds{Clock: "wall", Fold: spec.Fold}
+	for range spec.Rounds {
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		row, err := s.round(c)
+		if err != nil {
+			return out, err
+		}
+		out.Seconds = append(out.Seconds, row)
+	}
+	if s.MHz != nil {
+		out.MHz = []float64{s.MHz(s.Runs)}
+	}
+	return out, nil
+}
+
+func (s *session) round(c plan.Config) ([]float64, error) {
+	call, key := s.call(c)
+	s.runs[key]++
+	s.Runs++
+	truth := s.Truth
+	if truth == nil {
+		truth = Landscape
+	}
+	row := make([]float64, s.w.Problem.Ranks)
+	for i := range row {
+		row[i] = truth(s.w.Problem, s.w.Spec, c) * 0.9
+	}
+	row[s.rng.IntN(len(row))] /= 0.9
+	noise := math.Exp(s.Sigma * s.rng.NormFloat64())
+	for i := range row {
+		row[i] *= noise
+	}
+	if s.OnRun != nil {
+		return row, s.OnRun(call, row)
+	}
+	return row, nil
+}

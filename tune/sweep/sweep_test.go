@@ -1,0 +1,371 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/measure"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/sweep/scripted"
+	"github.com/epbench/epbench/workloads"
+)
+
+// options sweep small problems: ops, token counts and routings given.
+func options(t *testing.T, ops string, tokens []int, routings ...string) *Options {
+	t.Helper()
+	o := &Options{Seed: 1, Strategy: "race", Tool: "test"}
+	for _, spec := range routings {
+		d, err := workloads.Parse(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Distributions = append(o.Distributions, d)
+	}
+	for op := range strings.SplitSeq(ops, ",") {
+		for _, n := range tokens {
+			o.Problems = append(o.Problems, plan.Problem{Op: plan.Op(op), Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 64,
+				Experts: 16, TopK: 2, Tokens: n, MaxTokens: n, Dispatch: plan.BF16, Combine: plan.BF16})
+		}
+	}
+	return o
+}
+
+// sweepInto runs, or continues, a sweep in dir.
+func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (*Outcome, error) {
+	p, err := MakePlan(b, o)
+	if err != nil {
+		return nil, err
+	}
+	run := &reports.Run{Machine: b.Machine(), ABI: ABI(b), Space: p.Fingerprint, Policy: p.Policy.String(), Seed: o.Seed}
+	d, err := reports.CreateDir(dir, run)
+	var results []reports.Result
+	if err != nil {
+		if d, run, results, _, err = reports.OpenDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	defer d.Close()
+	return Run(ctx, b, o, d, run, results)
+}
+
+func mustSweep(t *testing.T, b kernels.Backend, o *Options, dir string) *Outcome {
+	t.Helper()
+	out, err := sweepInto(context.Background(), b, o, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// rows lists key, interval and config of a table's rows.
+func rows(t *plan.Table) []string {
+	var out []string
+	for _, r := range t.Rows {
+		out = append(out, strings.Join([]string{r.Key.String(), string(rune('0' + r.Lo%10)), string(rune('0' + r.Hi%10)), r.Config.Key()}, " "))
+	}
+	return out
+}
+
+const best = "dispatch:algo=direct,sms=32,threads=512"
+
+func TestSweepFindsTheBest(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	b := &scripted.Backend{Sigma: 0.01}
+	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
+	out := mustSweep(t, b, o, dir)
+	if out.Table == nil {
+		t.Fatal(out.NoTable)
+	}
+	if err := out.Table.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range out.Run.Outcomes {
+		if c.Verdict != reports.Faster || !strings.Contains(c.Config.Key(), "sms=32,") || c.GainLo < 1.2 {
+			t.Errorf("%s, %d tokens, %s: %s %s, gain from %.3f", c.Problem.Op, c.Problem.Tokens, c.Routing, c.Verdict, c.Config.Key(), c.GainLo)
+		}
+	}
+	for _, r := range out.Table.Rows {
+		if r.Lo != 1 || r.Hi != 16 || len(r.Evidence.Tokens) < 2 {
+			t.Errorf("equal winners are not merged: %+v", r)
+		}
+	}
+	if _, results, _, err := reports.ReadDir(dir); err != nil || len(results) == 0 {
+		t.Errorf("the run directory reads as %d results, %v", len(results), err)
+	}
+}
+
+func TestSweepAgainMeasuresNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
+	first := mustSweep(t, &scripted.Backend{Sigma: 0.02}, o, dir)
+	again := &scripted.Backend{Sigma: 0.02}
+	second := mustSweep(t, again, o, dir)
+	if again.Runs != 0 || again.Opened != 0 {
+		t.Errorf("resuming a finished sweep ran %d rounds in %d sessions", again.Runs, again.Opened)
+	}
+	if !reflect.DeepEqual(first.Run.Outcomes, second.Run.Outcomes) || !reflect.DeepEqual(rows(first.Table), rows(second.Table)) {
+		t.Error("resuming a finished sweep decides otherwise")
+	}
+}
+
+func TestFaultsEndInTheRightStatus(t *testing.T) {
+	fast := "dispatch:algo=direct,sms=16,threads=512" // would win but for its fault
+	quick := func(p plan.Problem, _ string, c plan.Config) float64 {
+		if c.Key() == fast {
+			return 0.5e-5
+		}
+		return scripted.Landscape(p, "", c)
+	}
+	for _, c := range []struct {
+		name    string
+		backend *scripted.Backend
+		status  kernels.Status // of the fast config
+		warning string
+	}{
+		{"hang in warm-up", &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
+			if c.Config.Key() == fast {
+				return kernels.Failf(kernels.Hang, "rank 1 waited for expert 3 of rank 2")
+			}
+			return nil
+		}}, kernels.Hang, ""},
+		{"crash in round 7", &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
+			if c.Config.Key() == fast && c.Runs == 7 {
+				return kernels.Failf(kernels.Crash, "the worker died: signal 11")
+			}
+			return nil
+		}}, kernels.Crash, ""},
+		{"wrong after timing", &scripted.Backend{OnVerify: func(c scripted.Call) (int, error) {
+			if c.Config.Key() == fast && c.Runs > 10 {
+				return 2, nil
+			}
+			return 0, nil
+		}}, kernels.Mismatch, ""},
+		{"a clock that reads nothing", &scripted.Backend{OnRun: func(c scripted.Call, row []float64) error {
+			if c.Config.Key() == fast && c.Runs == 9 {
+				clear(row)
+			}
+			return nil
+		}}, kernels.Unstable, ""},
+		{"a straggling rank", &scripted.Backend{OnRun: func(c scripted.Call, row []float64) error {
+			if c.Runs%20 == 7 {
+				row[2] *= 50
+			}
+			if c.Config.Key() == fast {
+				for i := range row {
+					row[i] *= 10
+				}
+			}
+			return nil
+		}}, kernels.OK, "rank 2 held up"},
+		{"drifting clocks", &scripted.Backend{MHz: func(all int) float64 { return 1980 - float64(min(all, 800))/2 }, OnRun: func(c scripted.Call, row []float64) error {
+			for i := range row {
+				row[i] *= 1 + float64(min(c.All, 800))/3200
+				if c.Config.Key() == fast {
+					row[i] *= 10
+				}
+			}
+			return nil
+		}}, kernels.OK, "throttle"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			c.backend.Sigma, c.backend.Truth = 0.01, quick
+			o := options(t, "dispatch", []int{16}, "uniform")
+			out := mustSweep(t, c.backend, o, dir)
+			if got := out.Run.Outcomes[0]; got.Config.Key() != best || got.Verdict != reports.Faster {
+				t.Errorf("the winner is %s (%s %s)", got.Config.Key(), got.Verdict, got.Reason)
+			}
+			_, results, _, err := reports.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := statusOf(results, fast); got != c.status {
+				t.Errorf("%s is %s, want %s", fast, got, c.status)
+			}
+			if c.warning != "" && !warned(out.Run, results, c.warning) {
+				t.Errorf("nobody warns of %q", c.warning)
+			}
+			healthy := &scripted.Backend{Sigma: 0.01, Truth: quick}
+			again := mustSweep(t, healthy, o, dir)
+			if healthy.Runs != 0 || again.Run.Outcomes[0].Config.Key() != best {
+				t.Errorf("resumed: %d rounds run, the winner is %s", healthy.Runs, again.Run.Outcomes[0].Config.Key())
+			}
+		})
+	}
+}
+
+func statusOf(results []reports.Result, key string) kernels.Status {
+	status := kernels.OK
+	for _, r := range results {
+		if r.Config.Key() == key && r.Status != kernels.OK {
+			status = r.Status
+		}
+	}
+	return status
+}
+
+func warned(run *reports.Run, results []reports.Result, text string) bool {
+	all := strings.Join(run.Warnings, "\n")
+	for _, r := range results {
+		all += strings.Join(r.Warnings, "\n")
+	}
+	return strings.Contains(all, text)
+}
+
+var errGone = errors.New("the worker is gone")
+
+func TestWorkerGoneDuringConfirm(t *testing.T) {
+	o := options(t, "dispatch", []int{16}, "uniform")
+	whole := mustSweep(t, &scripted.Backend{Sigma: 0.01}, o, filepath.Join(t.TempDir(), "run"))
+	_ = whole
+	for name, reopens := range map[string]bool{"and back": true, "for good": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			gone := false
+			b := &scripted.Backend{Sigma: 0.01}
+			b.OnRun = func(c scripted.Call, _ []float64) error {
+				if c.Config.Key() == best && c.Runs == 60 && !gone { // among the finals
+					gone = true
+					return errGone
+				}
+				return nil
+			}
+			b.OnOpen = func(int) error {
+				if gone && !reopens {
+					return errGone
+				}
+				return nil
+			}
+			out, err := sweepInto(context.Background(), b, o, dir)
+			if reopens != (err == nil) || err != nil && !errors.Is(err, measure.ErrLost) {
+				t.Fatalf("the sweep ends with %v", err)
+			}
+			if !gone {
+				t.Fatal("the fault was not reached")
+			}
+			if !reopens {
+				out = mustSweep(t, &scripted.Backend{Sigma: 0.01}, o, dir)
+			}
+			if got := out.Run.Outcomes[0].Config.Key(); got != best {
+				t.Errorf("the winner is %s", got)
+			}
+			noDuplicates(t, dir)
+		})
+	}
+}
+
+// noDuplicates checks that every round of a config is in the log once.
+func noDuplicates(t *testing.T, dir string) {
+	t.Helper()
+	_, results, warnings, err := reports.ReadDir(dir)
+	if err != nil || warnings != nil {
+		t.Fatal(err, warnings)
+	}
+	if _, err := measure.NewKnown(results); err != nil {
+		t.Error(err)
+	}
+	for i, r := range results {
+		if r.Seq != i {
+			t.Errorf("line %d has seq %d", i, r.Seq)
+		}
+	}
+}
+
+func TestNoisyMachineWritesNoTable(t *testing.T) {
+	out := mustSweep(t, &scripted.Backend{Sigma: 0.3}, options(t, "dispatch", []int{1, 16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	if out.Table != nil || !strings.Contains(out.NoTable, "the default against itself varies") {
+		t.Errorf("table %v, %q", out.Table != nil, out.NoTable)
+	}
+	for _, o := range out.Run.Outcomes {
+		if o.Verdict != reports.Noisy {
+			t.Errorf("verdict %s", o.Verdict)
+		}
+	}
+}
+
+func TestInterruptedSweepGoesOn(t *testing.T) {
+	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
+	want := mustSweep(t, &scripted.Backend{}, o, filepath.Join(t.TempDir(), "run"))
+	dir := filepath.Join(t.TempDir(), "run")
+	for stop := 50; ; stop += 170 {
+		ctx, cancel := context.WithCancel(context.Background())
+		b := &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
+			if c.All == stop {
+				cancel()
+			}
+			return nil
+		}}
+		got, err := sweepInto(ctx, b, o, dir)
+		cancel()
+		if errors.Is(err, context.Canceled) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(rows(got.Table), rows(want.Table)) {
+			t.Errorf("rows\n%s\nwant\n%s", strings.Join(rows(got.Table), "\n"), strings.Join(rows(want.Table), "\n"))
+		}
+		noDuplicates(t, dir)
+		return
+	}
+}
+
+func TestRetryGivesAnotherChance(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	o := options(t, "dispatch", []int{16}, "uniform")
+	b := &scripted.Backend{Sigma: 0.01, OnRun: func(c scripted.Call, _ []float64) error {
+		if c.Config.Key() == best {
+			return kernels.Failf(kernels.Crash, "a stray cosmic ray")
+		}
+		return nil
+	}}
+	if out := mustSweep(t, b, o, dir); out.Run.Outcomes[0].Config.Key() == best {
+		t.Fatal("a crashing config won")
+	}
+	d, run, results, _, err := reports.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Retry(run, results, []string{"dispatch:algo=direct,sms=8,threads=256"}); err == nil || !strings.Contains(err.Error(), "not quarantined") {
+		t.Errorf("retrying a healthy config: %v", err)
+	}
+	if err := Retry(run, results, []string{best}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time from the log
+		out, err := Run(context.Background(), &scripted.Backend{Sigma: 0.01}, o, d, run, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.Run.Outcomes[0].Config.Key(); got != best {
+			t.Errorf("the winner is %s", got)
+		}
+		d.Close()
+		if d, run, results, _, err = reports.OpenDir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Close()
+}
+
+func TestTimeBudgetBounds(t *testing.T) {
+	o := options(t, "dispatch,combine,pair", []int{1, 16, 64}, "uniform", "zipf:1.5")
+	o.Time = 2 * time.Second
+	b := &scripted.Backend{Sigma: 0.01, OnRun: func(scripted.Call, []float64) error { time.Sleep(200 * time.Microsecond); return nil }}
+	start := time.Now()
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	if wall := time.Since(start); wall > 2*o.Time {
+		t.Errorf("a sweep of %v took %v", o.Time, wall)
+	}
+	if out.Table == nil {
+		t.Error(out.NoTable)
+	}
+}

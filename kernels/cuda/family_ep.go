@@ -77,6 +77,7 @@ func combineEP() family {
 		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
 			return epLaunches("ep_combine", c)
 		},
+		compare: preReduced,
 		dispatch: func(m plan.Machine, p plan.Problem, c plan.Config) plan.Config {
 			return defaultDispatchEP(m, p).With("algo", c.Values["algo"])
 		},

@@ -78,6 +78,7 @@ func combineLL() family {
 		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
 			return []launch{fastLaunch("combine_ll", c)}
 		},
+		compare: preReduced,
 		dispatch: func(m plan.Machine, p plan.Problem, _ plan.Config) plan.Config {
 			return defaultDispatchLL(m, p)
 		},

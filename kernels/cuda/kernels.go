@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/native"
 	"github.com/epbench/epbench/tune/plan"
 )
@@ -62,6 +63,12 @@ func pairsWithin(f family, all []family) func(dispatch, combine plan.Config) err
 		}
 		return f.kernel.Pairs(dispatch, combine)
 	}
+}
+
+// preReduced is how a combine with algo direct or dedup is judged: dedup
+// rounds the partial sum of each rank.
+func preReduced(_ plan.Problem, c plan.Config) ref.Compare {
+	return ref.Compare{PreReduced: c.Str("algo") == "dedup"}
 }
 
 func findFamily(all []family, name string) (family, error) {

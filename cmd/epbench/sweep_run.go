@@ -12,12 +12,13 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/html"
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/tune/sweep"
 )
 
 // finishers write what is derived from a finished run directory.
-var finishers []func(dir string) error
+var finishers = []func(dir string) error{html.WriteRun}
 
 func (f *sweepFlags) run(cmd *cobra.Command) error {
 	if _, err := f.tables.renderer(cmd); err != nil {

@@ -9,15 +9,11 @@ import (
 	"github.com/epbench/epbench/reports/chart"
 )
 
-// WriteRun writes what people look at into a run directory: summary.md,
-// report.html, and under plots/ the pictures of the page as SVG. Files of an
-// earlier call are replaced.
+// WriteRun writes what people look at into a run directory: report.html, and
+// under plots/ the pictures of the page as SVG. Files of an earlier call are
+// replaced.
 func WriteRun(dir string) error {
 	l, err := reports.Load(dir)
-	if err != nil {
-		return err
-	}
-	err = reports.WriteFileAtomic(filepath.Join(dir, reports.SummaryFile), func(w io.Writer) error { return reports.WriteSummary(w, l) })
 	if err != nil {
 		return err
 	}

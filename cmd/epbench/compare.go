@@ -1,0 +1,155 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+)
+
+// compareFlags are the flags of compare; plot shares those that say what is
+// compared.
+type compareFlags struct {
+	tables    tableFlags
+	what      string
+	band      string
+	allow     string
+	failOn    string
+	undecided string
+}
+
+func newCompare() *cobra.Command {
+	f := &compareFlags{}
+	cmd := &cobra.Command{
+		Use:   "compare A B",
+		Short: "Judge run B against run A, case by case, and gate on it",
+		Long: `Judge run B against run A. Each case gets the ratio of medians, B over A, with a
+95 % bootstrap interval and a verdict: SAME, FASTER, SLOWER, or UNDECIDED with
+its reason. Nothing finer than either side's A/A spread is claimed, and chance
+is controlled over all cases together.
+
+With --fail-on the exit code is the answer: 0 nothing regressed, 3 something
+did, 4 some case cannot exclude it, 5 the runs are not comparable. Without it
+the code is 0 whatever the verdicts, 5 when not comparable.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.tables.bind(cmd)
+	f.bindOptions(cmd)
+	cmd.Flags().StringVar(&f.undecided, "undecided", "fail", "what an undecided gate does: fail (exit 4) or warn (exit 0)")
+	return cmd
+}
+
+// bindOptions registers the flags that plot has too.
+func (f *compareFlags) bindOptions(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.StringVar(&f.what, "of", string(reports.OfChoice), "what to compare: choice (what each run ships), default, or configs (all that both timed)")
+	s.StringVar(&f.band, "band", "1%", "differences below this count as none; the A/A spread raises it")
+	s.StringVar(&f.allow, "allow", "", "compare although these differ: machine, kernels, mode, clock")
+	s.StringVar(&f.failOn, "fail-on", "", "slow-down that fails, such as 3%")
+}
+
+func (f *compareFlags) options() (reports.CompareOptions, error) {
+	o := reports.CompareOptions{What: reports.What(f.what), Allow: map[string]bool{}}
+	switch o.What {
+	case reports.OfChoice, reports.OfDefault, reports.OfConfigs:
+	default:
+		return o, usagef("--of: unknown %q, use one of choice, default, configs", f.what)
+	}
+	for _, name := range splitList(f.allow) {
+		if !strings.Contains(" machine kernels mode clock ", " "+name+" ") {
+			return o, usagef("--allow: unknown %q, use one of machine, kernels, mode, clock", name)
+		}
+		o.Allow[name] = true
+	}
+	var err error
+	o.Band, err = percent("--band", f.band)
+	return o, err
+}
+
+// threshold is --fail-on as a fraction, 0 when it was not given.
+func (f *compareFlags) threshold() (float64, error) {
+	if f.failOn == "" {
+		return 0, nil
+	}
+	return percent("--fail-on", f.failOn)
+}
+
+// percent reads 3% or 0.03.
+func percent(flag, s string) (float64, error) {
+	digits, isPercent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if isPercent {
+		v /= 100
+	}
+	if err != nil || !(v > 0) || v > 1 {
+		return 0, usagef("%s: %q is outside 0%% to 100%%; write 3%% or 0.03", flag, s)
+	}
+	return v, nil
+}
+
+func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	fail, err := f.threshold()
+	if err != nil {
+		return err
+	}
+	if f.undecided != "fail" && f.undecided != "warn" {
+		return usagef("--undecided: unknown %q, use fail or warn", f.undecided)
+	}
+	runs, err := loadRuns(cmd, args)
+	if err != nil {
+		return err
+	}
+	c, err := reports.Compare(runs[0], runs[1], o)
+	var unlike *reports.NotComparable
+	if errors.As(err, &unlike) {
+		return withCode(exitNotComparable, err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.tables.print(cmd, reports.ComparisonTable(c)); err != nil {
+		return err
+	}
+	if fail == 0 {
+		return nil
+	}
+	return f.gate(cmd, c, fail)
+}
+
+// gate turns a comparison into an exit code.
+func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison, fail float64) error {
+	g := c.Gate(fail)
+	if len(g.Regressed) > 0 {
+		return withCode(exitWrong, fmt.Errorf("%d of %d cases are slower by %.3g %% or more; first: %s", len(g.Regressed), len(c.Cells), 100*fail, describeCell(c, g.Regressed[0])))
+	}
+	if len(g.Unsure) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%d of %d cases cannot exclude a slow-down of %.3g %%; first: %s", len(g.Unsure), len(c.Cells), 100*fail, describeCell(c, g.Unsure[0]))
+	if f.undecided == "warn" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", err)
+		return nil
+	}
+	return withCode(exitUndecided, err)
+}
+
+func describeCell(c *reports.Comparison, i int) string {
+	x := c.Cells[i]
+	s := x.Case.Title()
+	if x.Ratio.Mid > 0 {
+		s += fmt.Sprintf(", ratio %.3f", x.Ratio.Mid)
+	}
+	if x.Reason != "" {
+		s += ": " + x.Reason
+	}
+	return s
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/peers"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// importFlags are the flags of import.
+type importFlags struct {
+	tables  tableFlags
+	from    string
+	out     string
+	mapping string
+	machine string
+	given   peers.Given
+}
+
+func newImport() *cobra.Command {
+	f := &importFlags{}
+	cmd := &cobra.Command{
+		Use:   "import FILE...",
+		Short: "Turn what other benchmarks print into a run beside ours",
+		Long:  importHelp(),
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.tables.bind(cmd)
+	s := cmd.Flags()
+	s.StringVar(&f.from, "from", "auto", "format of the files; auto asks each")
+	s.StringVarP(&f.out, "out", "o", "", "run directory to write, for plot and compare; default: print only")
+	s.StringVar(&f.mapping, "map", "", "csv: our field by the file's column, field=column,...")
+	s.StringVar(&f.given.Definition, "definition", "", "how a bandwidth column was computed, see above")
+	s.StringVar(&f.given.Label, "label", "", "name to show for the figures")
+	s.StringVar(&f.machine, "machine", "unknown", "machine the figures are of, as a label")
+	s.StringVar(&f.given.Routing, "routing", "uniform", "routing the figures are of")
+	s.IntVar(&f.given.Ranks, "ranks", 0, "ranks, where a file does not say")
+	s.IntVar(&f.given.Hidden, "hidden", 0, "hidden size in elements, where a file does not say")
+	s.IntVar(&f.given.Experts, "experts", 0, "experts over all ranks, where a file does not say")
+	s.IntVar(&f.given.TopK, "topk", 0, "experts per token, where a file does not say")
+	s.IntVar(&f.given.Tokens, "tokens", 0, "tokens per rank, where a file does not say")
+	return cmd
+}
+
+func importHelp() string {
+	var b strings.Builder
+	b.WriteString("Read results of other benchmarks, turn every figure into a time, and write them as a\nrun directory that plot, report and compare show beside ours. - reads standard input.\n\nFormats (--from):\n")
+	for _, x := range peers.Formats {
+		fmt.Fprintf(&b, "  %-15s %s\n", x.Name, x.Doc)
+	}
+	b.WriteString("\nBandwidth definitions (--definition), bytes per rank and call:\n")
+	for _, d := range peers.Definitions {
+		fmt.Fprintf(&b, "  %-15s %s\n", d.Name, d.Doc)
+	}
+	return b.String()
+}
+
+func (f *importFlags) run(cmd *cobra.Command, files []string) error {
+	if _, err := f.tables.renderer(cmd); err != nil {
+		return err
+	}
+	if err := f.columns(); err != nil {
+		return err
+	}
+	run := &reports.Run{Tool: version, Command: append([]string{"epbench", "import"}, files...), Strategy: "import",
+		Machine: plan.Machine{Backend: "import", Name: f.machine}, ABI: "import", Policy: "as published by others"}
+	var dir *reports.Dir
+	if f.out != "" {
+		var err error
+		if dir, err = reports.CreateDir(f.out, run); err != nil {
+			return badInput(fmt.Errorf("--out: %w", err))
+		}
+		defer dir.Close()
+	}
+	results, err := f.readAll(cmd, files)
+	if err != nil {
+		return err
+	}
+	if dir != nil {
+		if err := dir.Append(results, 0); err != nil {
+			return err
+		}
+		if err := dir.WriteRun(run); err != nil {
+			return err
+		}
+	}
+	return f.tables.print(cmd, importedTable(run, results))
+}
+
+// columns reads --map, whose left side is our field as everywhere else.
+func (f *importFlags) columns() error {
+	f.given.Columns = map[string]string{}
+	for _, pair := range splitList(f.mapping) {
+		field, column, ok := strings.Cut(pair, "=")
+		if !ok || field == "" || column == "" {
+			return usagef("--map: %q is not field=column", pair)
+		}
+		f.given.Columns[column] = field
+	}
+	return nil
+}
+
+func (f *importFlags) readAll(cmd *cobra.Command, files []string) ([]reports.Result, error) {
+	var all []reports.Result
+	for _, name := range files {
+		results, err := f.readFile(cmd, name)
+		if err != nil {
+			return nil, badInput(fmt.Errorf("%s: %w", name, err))
+		}
+		all = append(all, results...)
+	}
+	for i := range all {
+		all[i].Seq = i
+	}
+	return all, nil
+}
+
+func (f *importFlags) readFile(cmd *cobra.Command, name string) ([]reports.Result, error) {
+	var in io.Reader = cmd.InOrStdin()
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	results, used, warnings, err := peers.Read(in, f.from, f.given)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s: %s\n", name, used, w)
+	}
+	return results, nil
+}
+
+// importedTable lists what was read, with what each figure was.
+func importedTable(run *reports.Run, results []reports.Result) reports.Table {
+	cases := reports.Cases(run, results)
+	p := reports.ColumnsFor(cases)
+	t := reports.Table{Name: "imported", Title: "Imported figures, as times", Columns: append(p.Columns,
+		reports.Words("peer"), reports.Numbers("SMs", "").Dropped(2), reports.Numbers("time", "us"), reports.Words("clock").Dropped(1), reports.Words("what it was"))}
+	for _, c := range cases {
+		for _, e := range c.Entries {
+			sms := reports.None()
+			if n := reports.SMs(e.Config); n > 0 {
+				sms = reports.Int(n)
+			}
+			t.Add(append(p.Cells(c), reports.Str(e.Config.Kernel), sms, reports.Micros(e.Median.Mid), reports.Str(e.Clock), reports.Str(strings.Join(e.Blocks[0].Warnings, "; ")))...)
+		}
+	}
+	t.Note(p.Shared)
+	return t
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/chart"
+)
+
+// plotFlags are the flags of plot.
+type plotFlags struct {
+	kind    string
+	out     string
+	format  string
+	limit   int
+	filter  runFilter
+	options chart.Options
+	compare compareFlags
+}
+
+func newPlot() *cobra.Command {
+	f := &plotFlags{}
+	cmd := &cobra.Command{
+		Use:   "plot RUN...",
+		Short: "Draw run directories",
+		Long:  plotHelp(),
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	s := cmd.Flags()
+	s.StringVar(&f.kind, "kind", "latency", "kinds of pictures, comma-separated, or all")
+	s.StringVarP(&f.out, "out", "o", "", "directory for the pictures; default: plots/ of the first run")
+	s.StringVar(&f.format, "format", "svg", "file format: "+strings.Join(chart.Formats(), ", "))
+	s.IntVar(&f.limit, "limit", 24, "pictures of one kind at most; 0: all")
+	s.Float64Var(&f.options.Wire, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire floor; default: by the machine's link")
+	s.StringVar(&f.options.X, "x", "", "parameter on a heatmap's x axis; default: SMs")
+	s.StringVar(&f.options.Y, "y", "", "parameter on a heatmap's y axis; default: threads")
+	f.filter.bind(cmd)
+	f.compare.bindOptions(cmd)
+	return cmd
+}
+
+func plotHelp() string {
+	var b strings.Builder
+	b.WriteString("Draw run directories, one file a picture. With several runs, latency and floor put\nthem into one picture; imported runs of peers lie beside ours.\n\nKinds:\n")
+	for _, k := range chart.Kinds {
+		fmt.Fprintf(&b, "  %-10s %s\n", k.Name, k.Doc)
+	}
+	return b.String()
+}
+
+func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
+	kinds, err := f.kinds()
+	if err != nil {
+		return badInput(err)
+	}
+	if !slices.Contains(chart.Formats(), f.format) {
+		return usagef("--format: unknown %q, use one of %s", f.format, strings.Join(chart.Formats(), ", "))
+	}
+	if f.options.Compare, err = f.compare.options(); err != nil {
+		return err
+	}
+	if f.options.Fail, err = f.compare.threshold(); err != nil {
+		return err
+	}
+	if f.out == "" {
+		f.out = filepath.Join(paths[0], reports.PlotsDir)
+	}
+	if err := outputDir(f.out); err != nil {
+		return err
+	}
+	runs, err := loadRuns(cmd, paths)
+	if err != nil {
+		return err
+	}
+	for _, l := range runs {
+		if err := f.filter.apply(l); err != nil {
+			return err
+		}
+	}
+	return f.draw(cmd, kinds, runs)
+}
+
+func (f *plotFlags) kinds() ([]chart.Kind, error) {
+	if f.kind == "all" {
+		return chart.Kinds, nil
+	}
+	var out []chart.Kind
+	for _, name := range splitList(f.kind) {
+		k, err := chart.FindKind(name)
+		if err != nil {
+			return nil, fmt.Errorf("--%w", err)
+		}
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+// draw writes the pictures and prints their paths.
+func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports.Loaded) error {
+	drawn := 0
+	for _, k := range kinds {
+		if k.Name == "imbalance" {
+			f.loads(cmd, runs)
+		}
+		figures := k.Draw(runs, f.options)
+		if len(figures) == 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: nothing to draw%s\n", k.Name, whyEmpty[k.Name])
+		}
+		if f.limit > 0 && len(figures) > f.limit {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %d pictures, the first %d are drawn; narrow them with --op, --tokens, --routing or raise --limit\n", k.Name, len(figures), f.limit)
+			figures = figures[:f.limit]
+		}
+		for _, fig := range figures {
+			path := filepath.Join(f.out, fig.Name+"."+f.format)
+			if err := reports.WriteFileAtomic(path, func(w io.Writer) error { return fig.Write(w, f.format) }); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), path)
+			drawn++
+		}
+	}
+	if drawn == 0 {
+		return usagef("--kind %s: these runs have nothing to draw", f.kind)
+	}
+	return nil
+}
+
+// whyEmpty says what a kind needs.
+var whyEmpty = map[string]string{
+	"heatmap":   ": it needs two parameters with several values each (--x, --y)",
+	"pareto":    ": no kernel of the run says how many SMs it takes",
+	"regret":    ": it needs a problem measured under two routings",
+	"floor":     ": the link's speed is not known; give --link GB/s",
+	"imbalance": ": no routing of the run can be drawn again here",
+	"compare":   ": it takes two comparable runs",
+}
+
+func (f *plotFlags) loads(cmd *cobra.Command, runs []*reports.Loaded) {
+	loads, missing := chart.Loads(runs)
+	f.options.Loads = loads
+	for _, m := range missing {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: imbalance: %s\n", m)
+	}
+}

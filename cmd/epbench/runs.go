@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune"
+)
+
+// loadRuns reads run directories and prints what of them was unusable.
+func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
+	var out []*reports.Loaded
+	for _, p := range paths {
+		l, err := reports.Load(p)
+		if err != nil {
+			return nil, badInput(err)
+		}
+		for _, w := range l.Warnings {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// runFilter keeps the cases that flags name.
+type runFilter struct {
+	ops     string
+	tokens  string
+	routing string
+}
+
+func (f *runFilter) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.ops, "op", "", "only these operations")
+	cmd.Flags().StringVar(&f.tokens, "tokens", "", "only these token counts: list or range")
+	cmd.Flags().StringVar(&f.routing, "routing", "", "only these routings, as the run spells them")
+}
+
+// apply drops the other cases of a run. Naming what it does not have is an
+// error: the picture would silently be empty.
+func (f *runFilter) apply(l *reports.Loaded) error {
+	tokens, err := f.counts()
+	if err != nil {
+		return err
+	}
+	ops, routings := splitList(f.ops), splitList(f.routing)
+	l.Cases = slices.DeleteFunc(l.Cases, func(c *reports.Case) bool {
+		return len(ops) > 0 && !slices.Contains(ops, string(c.Problem.Op)) ||
+			len(tokens) > 0 && !slices.Contains(tokens, c.Problem.Tokens) ||
+			len(routings) > 0 && !slices.Contains(routings, c.Routing)
+	})
+	if len(l.Cases) == 0 {
+		return usagef("--op, --tokens, --routing: %s has no such case", l.Path)
+	}
+	return nil
+}
+
+func (f *runFilter) counts() ([]int, error) {
+	if f.tokens == "" {
+		return nil, nil
+	}
+	counts, err := tune.ParseInts(f.tokens)
+	if err != nil {
+		return nil, usagef("--tokens: %w", err)
+	}
+	return counts, nil
+}
+
+// outputDir makes the directory that pictures go to.
+func outputDir(path string) error {
+	if err := os.MkdirAll(filepath.Clean(path), 0o777); err != nil {
+		return badInput(fmt.Errorf("--out: %w", err))
+	}
+	return nil
+}

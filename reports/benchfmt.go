@@ -1,0 +1,56 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/perf/benchfmt"
+)
+
+// WriteBench writes every deciding round as one result of Go's benchmark
+// format (https://golang.org/design/14313-benchmark-format), so that benchstat
+// compares our runs. The case is the name, the configuration a sub-name.
+func WriteBench(w io.Writer, l *Loaded) error {
+	out := benchfmt.NewWriter(w)
+	m := l.Run.Machine
+	config := []benchfmt.Config{
+		bench("tool", l.Run.Tool), bench("machine", m.Key()), bench("gpu", m.Name), bench("abi", l.Run.ABI),
+	}
+	for _, c := range l.Cases {
+		p := c.Problem
+		prefix := fmt.Sprintf("%s/mode=%s/format=%s/ranks=%d/hidden=%d/experts=%d/topk=%d/routing=%s/tokens=%d", title(string(p.Op)), p.Mode, p.Dispatch, p.Ranks,
+			p.Hidden, p.Experts, p.TopK, benchWord(c.Routing), p.Tokens)
+		for _, e := range c.Entries {
+			if !e.OK() {
+				continue
+			}
+			r := &benchfmt.Result{Config: config, Name: benchfmt.Name(prefix + "/config=" + benchWord(e.benchLabel())), Iters: 1}
+			for _, t := range e.Times {
+				r.Values = []benchfmt.Value{{Value: t * 1e9, Unit: "ns/op"}}
+				if err := out.Write(r); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func bench(key, value string) benchfmt.Config {
+	return benchfmt.Config{Key: key, Value: []byte(strings.Join(strings.Fields(value), " ")), File: true}
+}
+
+func (e *Entry) benchLabel() string {
+	if e.Role == Default || e.Role == Twin {
+		return string(e.Role)
+	}
+	return e.Label()
+}
+
+func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// benchWord keeps what separates fields out of names.
+func benchWord(s string) string {
+	return strings.NewReplacer("/", "_", " ", "_", "=", "-").Replace(s)
+}

@@ -29,8 +29,8 @@ func dirichlet(s site, alpha float64) ([]float64, error) {
 }
 
 // gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26,
-// 2000), below 1 boosted by u^(1/alpha). Zero is kept off: a load of nothing
-// has no logarithm.
+// 2000), below 1 boosted by u^(1/alpha). Zero is kept off: somebody has to be
+// the least wanted.
 func gamma(r *rng, alpha float64) float64 {
 	boost := 1.0
 	if alpha < 1 {
@@ -47,7 +47,7 @@ func gamma(r *rng, alpha float64) float64 {
 		}
 		v = v * v * v
 		if ln(r.float()) < float64(z*z/2)+d-float64(d*v)+float64(d*ln(v)) {
-			return max(float64(d*v)*boost, 1e-12)
+			return max(float64(d*v)*boost, 1e-290)
 		}
 	}
 }

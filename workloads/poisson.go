@@ -17,9 +17,13 @@ type poisson struct {
 	tail   [][]float64 // [j][i]: sum over j-subsets of order[i:] of the product of their odds
 }
 
-// certain is the share from which an expert counts as always chosen; its odds
-// would no longer be numbers one can add to others.
-const certain = 1 - 1e-9
+// certain is the share from which an expert counts as always chosen, never the
+// one below which it counts as not: their odds would no longer be numbers one
+// can add to others.
+const (
+	certain = 1 - 1e-9
+	never   = 1e-12
+)
 
 // newPoisson calibrates. Shares lie in [0, 1] and sum to k.
 func newPoisson(share []float64, k int) *poisson {
@@ -29,7 +33,7 @@ func newPoisson(share []float64, k int) *poisson {
 		switch {
 		case s >= certain:
 			p.always = append(p.always, int32(e))
-		case s > 0:
+		case s > never:
 			p.order = append(p.order, int32(e))
 			want = append(want, s)
 		}

@@ -23,7 +23,7 @@ func ln(x float64) float64 {
 	return float64(float64(e)*math.Ln2) + float64(2*s*sum)
 }
 
-// exp is e to the x for |x| < 700.
+// exp is e to the x for x below 700.
 func exp(x float64) float64 {
 	const ln2Hi, ln2Lo = 6.93147180369123816490e-01, 1.90821492927058770002e-10 // of FreeBSD's e_exp.c
 	k := math.Round(x / math.Ln2)

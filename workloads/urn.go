@@ -115,12 +115,14 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 
 // shares estimates how often each expert is among k. It draws, but counts
 // chances instead of outcomes: each step adds to every expert not yet drawn
-// its chance of being next (Rao-Blackwell), which leaves little noise.
+// its chance of being next (Rao-Blackwell), which leaves little noise. Only
+// for experts that are mostly drawn outcomes have less.
 func (u *urn) shares(k int) []float64 {
-	const tokens = 2048
+	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)
 	perWeight := 0.0                         // sum over tokens and steps of 1/weight left
 	missed := make([]float64, len(u.weight)) // the part of it after an expert was drawn
+	drawn := make([]float64, len(u.weight))
 	for range tokens {
 		u.draw(r, 0, dst)
 		left, sum := u.total, 0.0
@@ -133,11 +135,15 @@ func (u *urn) shares(k int) []float64 {
 		perWeight += sum
 		for i, e := range dst {
 			missed[e] += sum - at[i]
+			drawn[e]++
 		}
 	}
 	out := make([]float64, len(u.weight))
 	for e, w := range u.weight {
 		out[e] = float64(float64(w)*(perWeight-missed[e])) / tokens
+		if drawn[e] > tokens/2 {
+			out[e] = drawn[e] / tokens
+		}
 	}
 	return out
 }

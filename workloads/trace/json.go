@@ -97,6 +97,7 @@ func jsonArray(text []byte) (*array, error) {
 type flattener struct {
 	dec   *json.Decoder
 	shape []int // -1 while the first array of a level is open
+	leaf  int   // level of the numbers plus one, 0 before the first
 	data  []byte
 }
 
@@ -104,6 +105,9 @@ type flattener struct {
 func (j *flattener) level(depth int) error {
 	if depth == 3 {
 		return errors.New("more than three levels of arrays")
+	}
+	if j.leaf > 0 && depth >= j.leaf {
+		return errors.New("an array in the place of numbers")
 	}
 	if len(j.shape) == depth {
 		j.shape = append(j.shape, -1)
@@ -135,13 +139,14 @@ func (j *flattener) level(depth int) error {
 
 func (j *flattener) number(t json.Token, depth int) error {
 	num, ok := t.(json.Number)
-	if !ok || len(j.shape) != depth+1 {
+	if !ok || j.leaf > 0 && j.leaf != depth+1 {
 		return fmt.Errorf("%v is not a number in the place of others", t)
 	}
 	v, err := num.Float64()
 	if err != nil || v != math.Trunc(v) || math.Abs(v) > 1<<53 {
 		return fmt.Errorf("%.20s is not a whole number", num)
 	}
+	j.leaf = depth + 1
 	j.data = binary.LittleEndian.AppendUint64(j.data, uint64(int64(v)))
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/plan"
 )
 
@@ -42,8 +43,12 @@ func checkWord(c plan.Config, name string, known ...string) error {
 	return nil
 }
 
-// fastSMs is the whole GPU.
-func fastSMs(m plan.Machine) plan.Value { return number(max(m.SMs, 1)) }
+// inOrder is what the ll and final dispatches promise: the oracle's bytes, and
+// tokens ascending inside each segment, in every run.
+func inOrder(plan.Problem, plan.Config) ref.Compare { return ref.Compare{Ordered: true} }
+
+// fastSMs is all of a rank's share of its GPU.
+func fastSMs(m plan.Machine, p plan.Problem) int { return max(maxBlocks(m, p), 1) }
 
 // fastLaunch is the one launch of a call.
 func fastLaunch(entry string, c plan.Config) launch {

@@ -40,6 +40,7 @@ func dispatchFinal() family {
 		defines:  definesFinal,
 		regions:  regionsFinal,
 		counters: countersFinal,
+		compare:  inOrder,
 		launches: launchFinal("dispatch_final"),
 	}
 }
@@ -67,6 +68,7 @@ func combineFinal() family {
 		regions:  regionsFinal,
 		counters: countersFinal,
 		launches: launchFinal("combine_final"),
+		compare:  preReduced,
 		dispatch: func(m plan.Machine, p plan.Problem, _ plan.Config) plan.Config {
 			return defaultDispatchFinal(m, p)
 		},
@@ -113,8 +115,8 @@ func launchFinal(entry string) func(plan.Machine, plan.Problem, plan.Config) []l
 }
 
 // defaultDispatchFinal splits the whole GPU evenly, what won on 8 H200.
-func defaultDispatchFinal(m plan.Machine, _ plan.Problem) plan.Config {
-	sms := max(min(m.SMs, finalBlocks), 1)
+func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
+	sms := min(fastSMs(m, p), finalBlocks)
 	return plan.Config{Kernel: "dispatch_final", Values: map[string]plan.Value{
 		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "pdl": "0",
 	}}
@@ -122,8 +124,8 @@ func defaultDispatchFinal(m plan.Machine, _ plan.Problem) plan.Config {
 
 // defaultCombineFinal takes half the GPU, since more SMs only crowd the link,
 // and sums in top-k order: the bits of the specification.
-func defaultCombineFinal(m plan.Machine, _ plan.Problem) plan.Config {
-	sms := max(min(m.SMs/2, finalBlocks), 1)
+func defaultCombineFinal(m plan.Machine, p plan.Problem) plan.Config {
+	sms := max(min(fastSMs(m, p)/2, finalBlocks), 1)
 	return plan.Config{Kernel: "combine_final", Values: map[string]plan.Value{
 		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "pdl": "0",
 	}}

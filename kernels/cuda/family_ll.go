@@ -44,6 +44,7 @@ func dispatchLL() family {
 		defines:  definesDispatchLL,
 		regions:  regionsLL,
 		counters: oneCounter,
+		compare:  inOrder,
 		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
 			l := fastLaunch("dispatch_ll", c)
 			l.params.tune[0] = c.Int("receivers")
@@ -122,8 +123,8 @@ func checkFast(m plan.Machine, p plan.Problem, c plan.Config) error {
 	case p.MaxTokens > maxFastTokens:
 		return fmt.Errorf("max-tokens: %d is more than %d, the positions of a header", p.MaxTokens, maxFastTokens)
 	}
-	if n := c.Int("sms"); n < 1 || n > m.SMs {
-		return fmt.Errorf("sms: %s is outside 1 to %d, the GPU's SMs, which all blocks must share at once", c.Str("sms"), m.SMs)
+	if err := checkSMs(m, p, c, "sms", 1); err != nil {
+		return err
 	}
 	if err := checkThreads(c, "threads", 64, 1024); err != nil {
 		return err
@@ -144,7 +145,7 @@ func definesDispatchLL(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
 // small parts and early receivers, above 32 more warps and larger parts.
 func defaultDispatchLL(m plan.Machine, p plan.Problem) plan.Config {
 	v := map[string]plan.Value{
-		"sms": fastSMs(m), "threads": "512", "send": "512", "part": "512",
+		"sms": number(fastSMs(m, p)), "threads": "512", "send": "512", "part": "512",
 		"receivers": "8", "early": "0", "pdl": "0",
 	}
 	if p.Tokens <= 8 {
@@ -159,9 +160,9 @@ func defaultDispatchLL(m plan.Machine, p plan.Problem) plan.Config {
 }
 
 // defaultCombineLL sums in top-k order: the bits of the specification.
-func defaultCombineLL(m plan.Machine, _ plan.Problem) plan.Config {
+func defaultCombineLL(m plan.Machine, p plan.Problem) plan.Config {
 	return plan.Config{Kernel: "combine_ll", Values: map[string]plan.Value{
-		"algo": "direct", "sms": fastSMs(m), "threads": "1024", "pdl": "0",
+		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "1024", "pdl": "0",
 	}}
 }
 

@@ -10,8 +10,8 @@ type Class string
 const (
 	Even         Class = "even"         // experts and ranks about equally loaded
 	Skewed       Class = "skewed"       // some experts hot, ranks still near each other
-	Concentrated Class = "concentrated" // under an eighth of the experts do the work
-	HotRank      Class = "hot-rank"     // one rank has twice its share, whatever its experts
+	Concentrated Class = "concentrated" // under a fifth of the experts do the work
+	HotRank      Class = "hot-rank"     // one rank has nearly twice its share or more
 )
 
 // AnyRouting is the class of minimax-regret rows: the choice for a routing
@@ -25,14 +25,15 @@ func Classes() []Class { return []Class{Even, Skewed, Concentrated, HotRank, Any
 func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
 
 // The bounds between classes. An even load keeps the coefficient of variation
-// over experts under 0.58 (share = 1/(1+cv^2)), a concentrated one is above
-// 2.65. With two ranks no rank can reach twice its share, so there the bound
-// of hot-rank is half way from an equal split to one rank doing everything.
+// over experts under 0.58 (share = 1/(1+cv^2)), a concentrated one is above 2.
+// A rank that is meant to get twice its share is hot in every draw, so the
+// bound is below 2. With two ranks it is half way from an equal split to one
+// rank doing everything.
 const (
-	EvenShare         = 0.75  // least Share of an even routing
-	EvenHottest       = 1.25  // Hottest of an even routing stays below
-	ConcentratedShare = 0.125 // Share of a concentrated routing stays below
-	HotRankHottest    = 2.0   // least Hottest of a hot rank among three ranks or more
+	EvenShare         = 0.75 // least Share of an even routing
+	EvenHottest       = 1.25 // Hottest of an even routing stays below
+	ConcentratedShare = 0.2  // Share of a concentrated routing stays below
+	HotRankHottest    = 1.75 // least Hottest of a hot rank among three ranks or more
 )
 
 // Skew is how uneven a routing is, as far as the counts prove it.

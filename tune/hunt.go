@@ -200,6 +200,9 @@ func (h *Hunt) Score(point int) float64 {
 	if h.effect == nil {
 		h.effect, _ = stat.Polish(h.obs)
 	}
+	if k >= len(h.effect) || math.IsNaN(h.effect[k]) { // it failed before its first sample
+		return math.Inf(1)
+	}
 	return h.effect[k] - h.effect[h.dense[h.Default]]
 }
 

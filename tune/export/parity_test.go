@@ -23,8 +23,8 @@ type question struct {
 }
 
 const (
-	problems       = 1000
-	perProblem     = 100
+	problems       = 250
+	perProblem     = 400
 	maxParityToken = 4096
 )
 

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
@@ -68,11 +69,15 @@ func (r *Runner) recorded(stage string, block int, live []int) ([]reports.Result
 		same = lines[i].Role == r.role(live[i]) && lines[i].Config.Key() == r.Config(live[i]).Key()
 	}
 	if !same {
-		return nil, 0, fmt.Errorf("%s: block %d of stage %s for %s under %s holds other candidates than this version would measure; start a new run",
-			reports.TrialsFile, block, stage, w.Problem.Key(), w.Spec)
+		return nil, 0, fmt.Errorf("%w: block %d of stage %s for %s under %s",
+			ErrDiverged, block, stage, w.Problem.Key(), w.Spec)
 	}
 	return lines, lines[0].Wall, nil
 }
+
+// ErrDiverged says that a log holds other candidates than this program would
+// measure.
+var ErrDiverged = errors.New("the log holds other candidates than this version would measure; start a new run")
 
 // Quarantined lists the keys of configs that failed in a log.
 func Quarantined(results []reports.Result) map[string]string {

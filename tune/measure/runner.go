@@ -39,6 +39,10 @@ type Runner struct {
 	Profile  *Profile
 	Progress func(stage string, rounds int) // called after each block of rounds; may be nil
 
+	// Generation keeps blocks apart that were measured after a decision was
+	// reopened, by a retry, from those before.
+	Generation int
+
 	session kernels.Session
 	ready   map[int]bool   // prepared and verified in this session
 	blocks  map[string]int // next block of each stage
@@ -75,13 +79,16 @@ func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds i
 	return samples, nil
 }
 
+// generationBlocks is more than a stage ever has.
+const generationBlocks = 1000
+
 // nextBlock numbers the blocks of a stage.
 func (r *Runner) nextBlock(stage string) int {
 	if r.blocks == nil {
 		r.blocks = map[string]int{}
 	}
-	n := r.blocks[stage]
-	r.blocks[stage]++
+	n := max(r.blocks[stage], r.Generation*generationBlocks)
+	r.blocks[stage] = n + 1
 	return n
 }
 

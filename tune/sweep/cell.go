@@ -91,8 +91,9 @@ func (s *sweeper) decide(ctx context.Context, c *cell) (err error) {
 	if c.finals, err = c.hunt.Confirm(ctx, conf, finalsStage); err != nil {
 		return err
 	}
-	if again := s.retried(c); len(again) > 0 {
-		live := again
+	if again := s.retried(c); len(again) > 0 && c.runner.Generation == 0 {
+		c.runner.Generation = len(s.run.Retried)
+		live := slices.Clone(again)
 		for _, f := range c.finals {
 			live = append(live, f.Point)
 		}

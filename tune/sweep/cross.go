@@ -54,6 +54,9 @@ func (s *sweeper) cross(ctx context.Context, c *cell, configs []plan.Config) err
 	}
 	before := c.runner.Spent()
 	fs, err := c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
+	if s.reopened(c, err) {
+		fs, err = c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
+	}
 	s.before += c.runner.Spent() - before
 	if closed := c.runner.Close(); err == nil {
 		err = closed

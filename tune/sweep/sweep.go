@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -90,6 +91,9 @@ func (s *sweeper) searchAll(ctx context.Context) error {
 		}
 		s.report(c, "", nil)
 		err := s.search(ctx, c)
+		if s.reopened(c, err) {
+			err = s.search(ctx, c)
+		}
 		if err := s.finish(c, err); err != nil {
 			return err
 		}
@@ -115,6 +119,16 @@ func (s *sweeper) start(c *cell) error {
 		s.run.Spaces = append(s.run.Spaces, c.spaces()...)
 	}
 	return nil
+}
+
+// reopened reports whether a retry elsewhere changed what a cell is to measure,
+// so that its log no longer fits: the cell is measured anew, beside the log.
+func (s *sweeper) reopened(c *cell, err error) bool {
+	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
+		return false
+	}
+	c.runner.Generation = len(s.run.Retried)
+	return true
 }
 
 // finish files the outcome of a search that ended with err.

@@ -126,7 +126,7 @@ EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint3
  * top-k position k, if it lies here, and its weight. */
 EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t slot, int32_t *token) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
-  const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + index * EP_MSG_BYTES;
+  const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
   *token = *reinterpret_cast<const int32_t *>(message + EP_TOKEN_BYTES);
   const uint32_t k = lane_id();
   if (k >= EP_TOPK) return {nullptr, 0.0f};

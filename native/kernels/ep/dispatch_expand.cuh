@@ -28,7 +28,7 @@ EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t 
 /* One warp copies one message to all its rows, and notes them for combine. */
 EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
-  const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + index * EP_MSG_BYTES;
+  const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
   uint32_t local = 0;
   const int64_t row = ep_take_row(a, message, source, &local);
   if (lane_id() < EP_TOPK)

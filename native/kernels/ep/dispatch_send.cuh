@@ -44,7 +44,7 @@ EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
   const int32_t rank = expert / EP_LOCAL_EXPERTS;
   int32_t slot;
   if (!ep_take_slot(a, ep_counter(a, EP_RANK_RESERVED + rank), expert, &slot)) return {nullptr, nullptr};
-  const uint64_t at = (static_cast<uint64_t>(a.rank) * a.max_tokens + slot) * EP_MSG_BYTES;
+  const uint64_t at = recv_buf_layout(0, a.rank, slot, a.max_tokens);
   return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_RANK_FINISHED + rank)};
 }
 

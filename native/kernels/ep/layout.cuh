@@ -92,9 +92,11 @@ EP_DEVICE int32_t *ep_counter(const EpArgs &a, uint32_t word) { return a.counter
 /* Offset of a token's staged message; rows of nothing else live in send. */
 EP_DEVICE uint64_t send_buf_layout(uint64_t token) { return token * EP_MSG_BYTES; }
 
-/* Offset of a dispatch receive slot. */
+/* Offset of a dispatch receive slot. Under dedup a message is for all experts
+ * of the rank. */
 EP_DEVICE uint64_t recv_buf_layout(uint32_t local_expert, uint32_t source, uint64_t slot, uint64_t max_tokens) {
   if (EP_SKIP_A2A) source = 0;
+  if (EP_ALGO == EP_DEDUP) local_expert = 0;
   return ((static_cast<uint64_t>(local_expert) * EP_SOURCES + source) * max_tokens + slot) * EP_MSG_BYTES;
 }
 

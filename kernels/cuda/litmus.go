@@ -1,0 +1,128 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/kernels/ref"
+)
+
+// litmus is a small kernel of native/kernels/ep/litmus.cuh that shows one
+// device primitive to be right. It runs on all ranks at once, in the emulator
+// and on GPUs alike, with EpArgs holding ranks, heap, one region, counters,
+// deadline and tune.
+type litmus struct {
+	name    string
+	launch  launch
+	area    int64                              // bytes of the region, zeroed
+	checks  int                                // what counters[2] of each rank must hold; counters[1] must be 0
+	prepare func(area []byte)                  // fills a rank's region; nil leaves zeros
+	check   func(areas [][]byte, me int) error // judges a rank's region afterwards; nil has nothing to see
+}
+
+const litmusSource = "ep/litmus.cuh"
+
+// litmuses lists them. rounds is how often signals and messages are passed.
+func litmuses(rounds int) []litmus {
+	return []litmus{
+		litmusMemcpy(61, 7, 1),
+		{name: "block_prefix_sum", launch: litmusLaunch("ep_litmus_scan", 4, 128, 1024), checks: 1024},
+		litmusPass("message passing in a block", 0, rounds),
+		litmusPass("message passing between blocks", 1, rounds),
+		litmusPass("message passing between ranks", 2, rounds),
+		litmusSignal(2, rounds),
+		litmusCodec(),
+	}
+}
+
+func litmusLaunch(entry string, grid, block int, tune ...int) launch {
+	l := launch{entry: entry, grid: grid, block: block}
+	copy(l.params.tune[:], tune)
+	return l
+}
+
+// litmusMemcpy copies sizes from 16 bytes up in steps, to every alignment
+// that 16-byte vectors allow within 128 bytes, into another rank's region.
+func litmusMemcpy(cases, step, peer int) litmus {
+	cell := 16 + 16*cases*step + 256
+	source := func(i int) byte { return byte(i*7 + i>>8*13 + 1) }
+	return litmus{
+		name:   "block_memcpy",
+		launch: litmusLaunch("ep_litmus_memcpy", 4, 96, cases, step, cell, peer),
+		area:   int64(2 * cases * cell),
+		prepare: func(area []byte) {
+			for i := range cases * cell {
+				area[i] = source(i)
+			}
+		},
+		check: func(areas [][]byte, me int) error {
+			if me != peer {
+				return nil
+			}
+			return checkCells(areas[me], cases, step, cell, source)
+		},
+	}
+}
+
+// checkCells wants every copied byte in place and every other one untouched.
+func checkCells(area []byte, cases, step, cell int, source func(int) byte) error {
+	for n := range cases {
+		lo := 16 * (n % 8)
+		hi := lo + 16 + 16*n*step
+		for i, got := range area[(cases+n)*cell : (cases+n+1)*cell] {
+			want := byte(0)
+			if i >= lo && i < hi {
+				want = source(n*cell + i - lo)
+			}
+			if got != want {
+				return fmt.Errorf("copy of %d bytes to offset %d: byte %d is %#02x, want %#02x", hi-lo, lo, i, got, want)
+			}
+		}
+	}
+	return nil
+}
+
+func litmusPass(name string, scope, rounds int) litmus {
+	return litmus{name: name, launch: litmusLaunch("ep_litmus_pass", 2, 64, scope, rounds), area: 1024, checks: rounds}
+}
+
+// litmusSignal passes 32 words and a signal from each block to the same block
+// of the next rank.
+func litmusSignal(blocks, rounds int) litmus {
+	return litmus{
+		name:   "ep_signal_completion",
+		launch: litmusLaunch("ep_litmus_signal", blocks, 64, 0, rounds),
+		area:   int64(1024 * blocks),
+		checks: 33 * blocks * rounds,
+		prepare: func(area []byte) {
+			for b := range blocks {
+				binary.LittleEndian.PutUint64(area[1024*b+256:], math.MaxUint64)
+			}
+		},
+	}
+}
+
+// litmusCodec compares the device's conversions with the oracle's for every
+// BF16 value.
+func litmusCodec() litmus {
+	return litmus{
+		name:   "codecs",
+		launch: litmusLaunch("ep_litmus_codec", 2, 128),
+		area:   4 << 16,
+		check: func(areas [][]byte, me int) error {
+			for i := range 1 << 16 {
+				x := ref.BF16ToFloat(uint16(i))
+				if x != x {
+					continue // NaN never reaches a codec: what it becomes is each chip's own
+				}
+				abs := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
+				want := [4]byte{ref.E4M3(x), ref.E2M1(x), ref.EvenE8M0(abs), byte(ref.BF16(x * 1.001953125))}
+				if got := [4]byte(areas[me][4*i:]); got != want {
+					return fmt.Errorf("%g: e4m3, e2m1, e8m0, bf16 are %#02x, want %#02x", x, got, want)
+				}
+			}
+			return nil
+		},
+	}
+}

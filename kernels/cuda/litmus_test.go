@@ -1,0 +1,139 @@
+package cuda
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/native/emul"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+const litmusRanks = 2
+
+// runLitmus runs l on a few emulated ranks and returns each rank's region and
+// counters.
+func runLitmus(t *testing.T, tools *emul.Tools, l litmus, defines ...string) (areas, counters [][]byte, err error) {
+	t.Helper()
+	p := plan.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: plan.BF16}
+	object, err := tools.Compile(litmusSource, append(problemDefines(p), defines...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(rank int) int64 { return int64(rank) * (l.area + 4096) }
+	mem := make([]byte, at(litmusRanks))
+	job := []string{"object " + object, "arena " + filepath.Join(t.TempDir(), "arena"), fmt.Sprintf("ranks %d", litmusRanks),
+		fmt.Sprintf("set * ranks %d", litmusRanks), fmt.Sprintf("set * deadline_ns %d", 20*time.Second)}
+	for r := range litmusRanks {
+		job = append(job, fmt.Sprintf("set %d rank %d", r, r), fmt.Sprintf("ptr %d counters %d", r, at(r)+l.area))
+		for q := range litmusRanks {
+			job = append(job, fmt.Sprintf("ptr %d heap[%d] %d", r, q, at(q)))
+		}
+		if l.prepare != nil {
+			l.prepare(mem[at(r) : at(r)+l.area])
+		}
+	}
+	arena := strings.TrimPrefix(job[1], "arena ")
+	if err := os.WriteFile(arena, mem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := emulated{}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if err := tools.Run(ctx, append(job, e.launch(l.launch), "run 1")); err != nil {
+		return nil, nil, err
+	}
+	if mem, err = os.ReadFile(arena); err != nil {
+		t.Fatal(err)
+	}
+	for r := range litmusRanks {
+		areas = append(areas, mem[at(r):at(r)+l.area])
+		counters = append(counters, mem[at(r)+l.area:at(r)+l.area+16])
+	}
+	return areas, counters, nil
+}
+
+func tools(t *testing.T, get func() (*emul.Tools, error)) *emul.Tools {
+	t.Helper()
+	out, err := get()
+	if err == emul.ErrNoCompiler {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestLitmus(t *testing.T) {
+	emulator := tools(t, emulTools)
+	for _, l := range litmuses(300) {
+		t.Run(l.name, func(t *testing.T) {
+			areas, counters, err := runLitmus(t, emulator, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for r := range areas {
+				word := func(i int) int { return int(binary.LittleEndian.Uint32(counters[r][4*i:])) }
+				if word(0) != 0 || word(1) != 0 || word(2) != l.checks {
+					t.Errorf("rank %d: gave up %d, %d of %d checks failed, want 0 of %d", r, word(0), word(1), word(2), l.checks)
+				}
+				if l.check == nil {
+					continue
+				}
+				if err := l.check(areas, r); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}
+
+// The race detector accepts the signal as it is and refuses it without its
+// fence: what it says of the kernels means something.
+func TestRaceDetectorSeesMissingFence(t *testing.T) {
+	detector := tools(t, raceTools)
+	if _, _, err := runLitmus(t, detector, litmusSignal(1, 20)); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := runLitmus(t, detector, litmusSignal(1, 20), "EP_LITMUS_FENCE=0")
+	if err == nil || !strings.Contains(err.Error(), "data race") {
+		t.Fatalf("without the fence: %v, want a data race", err)
+	}
+}
+
+// The sizes that Go lays memory out by are those that the device code uses,
+// and the last byte of each region is the last that either algorithm reaches.
+func TestEPLayout(t *testing.T) {
+	emulator := tools(t, emulTools)
+	p := plan.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: plan.BF16, MaxTokens: 65536}
+	direct, dedup := messagesEP(p)
+	ends := map[string]int64{}
+	for algo, message := range []int64{direct, dedup} {
+		l := litmus{launch: litmusLaunch("ep_litmus_layout", 1, 32), area: 4096}
+		areas, _, err := runLitmus(t, emulator, l, define("EP_ALGO", algo))
+		if err != nil {
+			t.Fatal(err)
+		}
+		word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(areas[0][8*i:])) }
+		for i, want := range []int64{message, int64(countersEP(p)), int64(layout(p).ScaleOffset()), int64(layout(p).TokenBytes()),
+			int64(layout(p).Message(p.TopK).IDs)} {
+			if word(i) != want {
+				t.Errorf("algo %d: size %d is %d on the device, %d in Go", algo, i, word(i), want)
+			}
+		}
+		for name, end := range map[string]int64{"recv": word(5) + message, "counts": 8*word(6) + 8,
+			"return": word(7) + 2*int64(p.Hidden), "send": word(8) + message} {
+			ends[name] = max(ends[name], end)
+		}
+	}
+	for _, r := range regionsEP(p) {
+		if end, known := ends[r.name]; known && end != r.bytes {
+			t.Errorf("region %s has %d bytes, the last one in use ends at %d", r.name, r.bytes, end)
+		}
+	}
+}

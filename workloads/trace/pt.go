@@ -16,8 +16,12 @@ import (
 // topk_ids_of_layer [layers, tokens, top-k] or global_physical_count
 // [layers, experts].
 
-// maxPickle bounds the pickle; a recorder's is a few hundred bytes a record.
-const maxPickle = 64 << 20
+// maxPickle bounds the pickle, a few hundred bytes a record, and maxValues the
+// values in it.
+const (
+	maxPickle = 64 << 20
+	maxValues = 1 << 22
+)
 
 func openPT(path string, o Options) (*Reader, error) {
 	z, err := openZip(path)
@@ -49,7 +53,7 @@ func ptArrays(z *zip.Reader) ([]*array, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data.pkl: %w", err)
 	}
-	p := ptFile{members: map[string]*zip.File{}, budget: maxPickle}
+	p := ptFile{members: map[string]*zip.File{}, budget: maxValues}
 	for _, f := range z.File {
 		if rest, ok := strings.CutPrefix(f.Name, root); ok {
 			p.members[rest] = f

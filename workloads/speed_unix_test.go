@@ -1,0 +1,45 @@
+//go:build linux || darwin
+
+package workloads
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSpeed holds the promise of docs/workloads.md: 8 ranks x 8192 tokens x
+// top-8 of 256 within 100 ms on two cores where nothing is solved, 400 ms
+// otherwise. Processor time stands for the time on idle cores, and the best of
+// a few runs counts: other tests run beside this one.
+func TestSpeed(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("times; left out with -short and under the race detector")
+	}
+	const cores = 2
+	check := func(specs []string, bound time.Duration) {
+		for _, spec := range specs {
+			best := time.Hour
+			for range 8 {
+				start := processorTime(t)
+				mustNew(t, spec, v3(8192), 1)
+				if best = min(best, (processorTime(t)-start)/cores); best < bound {
+					break
+				}
+			}
+			if best > bound {
+				t.Errorf("%s: %v on %d cores, the promise is %v", spec, best, cores, bound)
+			}
+		}
+	}
+	check(closed, 100*time.Millisecond)
+	check(solved, 400*time.Millisecond)
+}
+
+func processorTime(t *testing.T) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -164,11 +165,18 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	return nil
 }
 
-// rounds times every living line once a round, in an order drawn anew for
-// each round.
+// rounds times every living line once a round. The order is drawn anew for
+// every other round and turned around in the next, so that of any two lines
+// each comes first equally often: alternating them leaves a bias of the slot.
 func (r *Runner) rounds(ctx context.Context, live []int, lines []reports.Result, rounds int, rng *rand.Rand) error {
-	for range rounds {
-		for _, i := range rng.Perm(len(live)) {
+	var order []int
+	for k := range rounds {
+		if k%2 == 0 {
+			order = rng.Perm(len(live))
+		} else {
+			slices.Reverse(order)
+		}
+		for _, i := range order {
 			line := &lines[i]
 			if line.Status != kernels.OK {
 				continue

@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
@@ -27,7 +28,7 @@ func WriteBench(w io.Writer, l *Loaded) error {
 			}
 			r := &benchfmt.Result{Config: config, Name: benchfmt.Name(prefix + "/config=" + benchWord(e.benchLabel())), Iters: 1}
 			for _, t := range e.Times {
-				r.Values = []benchfmt.Value{{Value: t * 1e9, Unit: "ns/op"}}
+				r.Values = []benchfmt.Value{{Value: math.Round(t*1e12) / 1e3, Unit: "ns/op"}}
 				if err := out.Write(r); err != nil {
 					return err
 				}

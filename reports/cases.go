@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/plan"
@@ -22,7 +23,7 @@ type Case struct {
 	Problem plan.Problem
 	Routing string
 	Seed    uint64
-	Entries []*Entry  // with times first, by median; equals by key
+	Entries []*Entry  // with times first, by level; equals by key
 	AA      *AA       // nil when it was not measured
 	Load    *Workload // what the routing drew, nil when unknown
 	Outcome *Outcome  // what the sweep concluded, nil when it did not get there
@@ -40,6 +41,7 @@ type Entry struct {
 	Times  []float64     // seconds of each deciding round, the slowest rank's
 	rounds []roundID     // of Times
 	Median stat.Interval // seconds
+	Level  float64       // seconds, cleared of drift: see levels
 	Blocks []*Result     // oldest first
 }
 
@@ -129,6 +131,7 @@ func (c *Case) finish(run *Run) {
 	for _, e := range c.Entries {
 		e.decide()
 	}
+	c.levels()
 	slices.SortStableFunc(c.Entries, func(a, b *Entry) int {
 		if a.OK() != b.OK() {
 			if a.OK() {
@@ -139,7 +142,7 @@ func (c *Case) finish(run *Run) {
 		if !a.OK() {
 			return cmp.Compare(a.Key, b.Key)
 		}
-		return cmp.Or(cmp.Compare(a.Median.Mid, b.Median.Mid), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Key, b.Key))
 	})
 	key := c.Problem.Key()
 	for i := range run.AA {
@@ -155,6 +158,36 @@ func (c *Case) finish(run *Run) {
 	for i := range run.Workloads {
 		if w := &run.Workloads[i]; w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed {
 			c.Load = w
+		}
+	}
+}
+
+// levels makes entries comparable that were measured at different times: the
+// median ratio to the default in the same rounds, times the default's median.
+// Without a default, or without common rounds, it is the plain median.
+func (c *Case) levels() {
+	index := map[roundID]float64{}
+	d := c.Default()
+	if d != nil && d.OK() {
+		times, rounds := d.everything()
+		for i, id := range rounds {
+			index[id] = times[i]
+		}
+	}
+	for _, e := range c.Entries {
+		e.Level = e.Median.Mid
+		if e == d || e.Role == Twin || e.Role == Peer || !e.OK() {
+			continue
+		}
+		var ratios []float64
+		times, rounds := e.everything()
+		for i, id := range rounds {
+			if t := index[id]; t > 0 {
+				ratios = append(ratios, times[i]/t)
+			}
+		}
+		if len(ratios) > 0 {
+			e.Level = stat.Median(ratios) * d.Median.Mid
 		}
 	}
 }
@@ -194,6 +227,40 @@ func (e *Entry) Label() string {
 		return "default"
 	}
 	return e.Key
+}
+
+// Short is a cell for the entry's configuration: what differs from the case's
+// default where the kernel is the same. Programs get the whole key.
+func (c *Case) Short(e *Entry) Cell {
+	cell := Str(e.Key)
+	d := c.Default()
+	switch {
+	case e.Role == Default || d != nil && e.Key == d.Key:
+		cell.Text = "default"
+	case d != nil && d.Config.Kernel == e.Config.Kernel && len(d.Config.Values) == len(e.Config.Values):
+		var differ []string
+		for _, n := range e.Config.Names() {
+			if e.Config.Values[n] != d.Config.Values[n] {
+				differ = append(differ, n+"="+string(e.Config.Values[n]))
+			}
+		}
+		cell.Text = strings.Join(differ, ",")
+	}
+	return cell
+}
+
+// DefaultNotes spells out the defaults that Short leaves out, one sentence for
+// each kernel.
+func DefaultNotes(cases []*Case) []string {
+	var out []string
+	for _, c := range cases {
+		if d := c.Default(); d != nil {
+			if s := "default: " + d.Key; !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
 }
 
 // Default is the library's own choice, nil when it was not measured.

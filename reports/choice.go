@@ -37,7 +37,7 @@ func (c *Case) Choose() (choice Choice, ok bool) {
 	}
 	var tied []*Entry
 	for _, e := range c.Entries {
-		if e.OK() && e.Role != Twin && e.Role != Peer && e.Fresh == best.Fresh && e.Median.Mid <= best.Median.Mid*(1+TieBand) {
+		if e.OK() && e.Role != Twin && e.Role != Peer && e.Fresh == best.Fresh && e.Level <= best.Level*(1+TieBand) {
 			tied = append(tied, e)
 		}
 	}
@@ -83,7 +83,7 @@ func cheaper(a, b *Entry) int {
 	return cmp.Or(
 		cmp.Compare(SMs(a.Config), SMs(b.Config)),
 		cmp.Compare(largest(a.Config, "threads"), largest(b.Config, "threads")),
-		cmp.Compare(a.Median.Mid, b.Median.Mid),
+		cmp.Compare(a.Level, b.Level),
 		cmp.Compare(a.Key, b.Key))
 }
 

@@ -31,7 +31,7 @@ func Effects(cases []*Case) []Effect {
 	for _, c := range cases {
 		byKernel := map[string][]*Entry{}
 		for _, e := range c.Entries {
-			if e.OK() && e.Role != Twin && e.Role != Peer && e.Median.Mid > 0 {
+			if e.OK() && e.Role != Twin && e.Role != Peer && e.Level > 0 {
 				byKernel[e.Config.Kernel] = append(byKernel[e.Config.Kernel], e)
 			}
 		}
@@ -81,10 +81,10 @@ type effectSum struct {
 
 // addEffects takes one case's entries of one kernel, fastest first.
 func addEffects(sums map[paramValue]*effectSum, kernel string, entries []*Entry) {
-	best := entries[0].Median.Mid
+	best := entries[0].Level
 	seen := map[paramValue]bool{}
 	for i, e := range entries {
-		over := e.Median.Mid / best
+		over := e.Level / best
 		for name, v := range e.Config.Values {
 			k := paramValue{kernel, name, v}
 			s := sums[k]

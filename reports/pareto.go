@@ -26,12 +26,12 @@ func ParetoOf(c *Case) Pareto {
 	}
 	sorted := slices.Clone(p.All)
 	slices.SortStableFunc(sorted, func(a, b *Entry) int {
-		return cmp.Or(cmp.Compare(SMs(a.Config), SMs(b.Config)), cmp.Compare(a.Median.Mid, b.Median.Mid), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(SMs(a.Config), SMs(b.Config)), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Key, b.Key))
 	})
 	fastest := math.Inf(1)
 	for _, e := range sorted {
-		if e.Median.Mid < fastest {
-			fastest = e.Median.Mid
+		if e.Level < fastest {
+			fastest = e.Level
 			p.Front = append(p.Front, e)
 		}
 	}
@@ -48,11 +48,11 @@ func knee(front []*Entry) int {
 	}
 	first, last := front[0], front[len(front)-1]
 	x0, x1 := float64(SMs(first.Config)), float64(SMs(last.Config))
-	y0, y1 := first.Median.Mid, last.Median.Mid
+	y0, y1 := first.Level, last.Level
 	best, at := 0.0, -1
 	for i, e := range front {
 		x := (float64(SMs(e.Config)) - x0) / (x1 - x0)
-		y := (y0 - e.Median.Mid) / (y0 - y1)
+		y := (y0 - e.Level) / (y0 - y1)
 		if d := y - x; d > best {
 			best, at = d, i
 		}
@@ -64,7 +64,7 @@ func knee(front []*Entry) int {
 func ParetoTable(cases []*Case) Table {
 	p := ColumnsFor(cases)
 	t := Table{Name: "pareto", Title: "Pareto front: latency against SMs", Columns: p.Columns}
-	t.Columns = append(t.Columns, Numbers("SMs", ""), Numbers("median", "us"), Numbers("over fastest", "%"), Words("knee"), Words("config").Dropped(1))
+	t.Columns = append(t.Columns, Numbers("SMs", ""), Numbers("time", "us"), Numbers("over fastest", "%"), Words("knee"), Words("config").Dropped(1))
 	for _, c := range cases {
 		front := ParetoOf(c)
 		for i, e := range front.Front {
@@ -73,9 +73,10 @@ func ParetoTable(cases []*Case) Table {
 				mark = Str("knee").Marked(Good)
 			}
 			fastest := front.Front[len(front.Front)-1]
-			t.Add(append(p.Cells(c), Int(SMs(e.Config)), Micros(e.Median.Mid), Percent(e.Median.Mid/fastest.Median.Mid-1), mark, Str(e.Label()))...)
+			t.Add(append(p.Cells(c), Int(SMs(e.Config)), Micros(e.Level), Percent(e.Level/fastest.Level-1), mark, c.Short(e))...)
 		}
 	}
-	t.Note(p.Shared, "The fastest configuration for each number of SMs that a smaller number does not beat.")
+	t.Note(p.Shared, "The fastest configuration for each number of SMs that a smaller number does not beat. Times are cleared of drift by the default in the same rounds.")
+	t.Note(DefaultNotes(cases)...)
 	return t
 }

@@ -47,11 +47,11 @@ func (x *Compared) decide(sure bool) {
 		x.Verdict = VerdictSame
 	default:
 		x.Verdict = VerdictUndecided
-		x.Reason = fmt.Sprintf("%+.1f to %+.1f %% against a band of %.1f %%; about %d rounds would tell",
+		x.Reason = fmt.Sprintf("%+.1f to %+.1f%% against a band of %.1f%%; about %d rounds would tell",
 			100*(x.Ratio.Lo-1), 100*(x.Ratio.Hi-1), 100*x.Band, x.enough())
 	}
 	if x.A.Key != x.B.Key && x.Reason == "" {
-		x.Reason = "config: " + x.A.Label() + " then, " + x.B.Label() + " now"
+		x.Reason = "config: " + x.Case.Short(x.A).Text + " in A, " + x.Case.Short(x.B).Text + " in B"
 	}
 }
 

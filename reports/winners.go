@@ -13,7 +13,7 @@ func Winners(l *Loaded) Table {
 	t := Table{Name: "winners", Title: "Winners: what to launch", Columns: p.Columns}
 	t.Columns = append(t.Columns,
 		Words("config"), Numbers("median", "us"), Numbers("low", "us").Dropped(6), Numbers("high", "us").Dropped(5),
-		Numbers("gain", "x"), Numbers("from", "x").Dropped(3), Numbers("to", "x").Dropped(2),
+		Numbers("gain", "x"), Numbers("at least", "x").Dropped(3), Numbers("at most", "x").Dropped(4),
 		Numbers("ties", "").Dropped(7), Numbers("rounds", "").Dropped(8), Words("clock").Dropped(9))
 	unconfirmed := 0
 	for _, c := range l.Cases {
@@ -26,12 +26,13 @@ func Winners(l *Loaded) Table {
 		if !e.Fresh {
 			unconfirmed++
 		}
-		t.Add(append(p.Cells(c), Str(e.Label()), Micros(e.Median.Mid), Micros(e.Median.Lo), Micros(e.Median.Hi),
+		t.Add(append(p.Cells(c), c.Short(e), Micros(e.Median.Mid), Micros(e.Median.Lo), Micros(e.Median.Hi),
 			gainCell(choice.Gain.Mid, choice.Gain, c.Floor()), Float(choice.Gain.Lo, 3), Float(choice.Gain.Hi, 3),
 			Int(choice.Ties), Int(len(e.Times)), Str(e.Clock))...)
 	}
 	t.Note(p.Shared,
 		"Median over rounds of the slowest rank, with its 95 % interval; gain is the default's time over this one's in the same rounds.")
+	t.Note(DefaultNotes(l.Cases)...)
 	if unconfirmed > 0 && unconfirmed < len(t.Rows) || unconfirmed > 0 && len(l.Results) > 0 && hasStage(l, "screen") {
 		t.Warn("%d of %d winners were not confirmed on fresh rounds; their times flatter them", unconfirmed, len(t.Rows))
 	}
@@ -104,15 +105,20 @@ func Summarise(l *Loaded) Headline {
 
 // String says it in a sentence or two.
 func (h Headline) String() string {
-	if h.Cases == 0 {
+	var s string
+	switch {
+	case h.Cases == 0:
 		return "Nothing measured here can be trusted."
-	}
-	s := fmt.Sprintf("%d of %d cases are faster than the default beyond the noise; the default stays in %d.", h.Faster, h.Cases, h.Kept)
-	if !math.IsNaN(h.Geomean) {
-		s += fmt.Sprintf(" Gain %.3fx as a geometric mean, %.3fx at most (%s).", h.Geomean, h.Best, h.BestAt.Title())
+	case math.IsNaN(h.Geomean):
+		s = fmt.Sprintf("%d cases were measured, none against a default.", h.Cases)
+	case h.Faster == 0 && h.Kept == h.Cases:
+		s = fmt.Sprintf("Keep the default: nothing beats it beyond the noise in any of %d cases.", h.Cases)
+	default:
+		s = fmt.Sprintf("Tuning is faster than the default beyond the noise in %d of %d cases; the default stays in %d. The gain is %.3fx as a geometric mean over all, %.2fx at best (%s).",
+			h.Faster, h.Cases, h.Kept, h.Geomean, h.Best, h.BestAt.Title())
 	}
 	if h.AA > 0 {
-		s += fmt.Sprintf(" The default against itself varies by %.1f %%: smaller differences mean nothing.", 100*h.AA)
+		s += fmt.Sprintf(" The default against itself varies by up to %.1f%%: smaller differences mean nothing.", 100*h.AA)
 	}
 	return s
 }

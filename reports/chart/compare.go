@@ -85,7 +85,7 @@ func (f forest) draw(c draw.Canvas) {
 	key.add("band that counts as same", &band, nil)
 	if f.fail > 0 {
 		limit := f.limit()
-		key.add(fmt.Sprintf("gate at %+.3g %%", 100*f.fail), &limit, nil)
+		key.add(fmt.Sprintf("gate at %+.3g%%", 100*f.fail), &limit, nil)
 	}
 	p.Draw(key.below(c))
 }

@@ -87,7 +87,7 @@ func floorAlt(g group, all []series) string {
 				best = q
 			}
 		}
-		s += l.label + ": at most " + lossText(best.mid/100) + " %. "
+		s += l.label + ": at most " + lossText(best.mid/100) + "%. "
 	}
 	return s
 }

@@ -82,10 +82,10 @@ func (h *heat) add(at [2]plan.Value, e *reports.Entry) {
 	s, seen := h.spots[at]
 	switch {
 	case e.OK() && (!seen || math.IsNaN(s.seconds)):
-		h.spots[at] = spot{seconds: e.Median.Mid}
+		h.spots[at] = spot{seconds: e.Level}
 		h.timed++
-		if h.best == 0 || e.Median.Mid < h.best {
-			h.best = e.Median.Mid
+		if h.best == 0 || e.Level < h.best {
+			h.best = e.Level
 		}
 	case !seen:
 		h.spots[at] = spot{seconds: math.NaN(), status: e.Status}

@@ -58,7 +58,7 @@ func regretAlt(r reports.Regret) string {
 	s := fmt.Sprintf("Regret for %s, %d tokens. ", r.Problem.Op, r.Problem.Tokens)
 	for i, label := range r.Shipped {
 		if w := r.Worst(i); !math.IsNaN(w) {
-			s += fmt.Sprintf("Tuned for %s: at worst %.1f %% lost. ", label, 100*w)
+			s += fmt.Sprintf("Tuned for %s: at worst %.1f%% lost. ", label, 100*w)
 		}
 	}
 	return s

@@ -127,7 +127,7 @@ func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	mid := stat.MedianInterval(ratios)
 	if spread := cs.Floor(); spread > 0 {
 		mid.Lo, mid.Hi = 1-spread, 1+spread
-		p.X.Label.Text = fmt.Sprintf("A/A spread %.2g %%", spread*100)
+		p.X.Label.Text = fmt.Sprintf("A/A spread %.2g%%", spread*100)
 	}
 	p.Add(&plotter.Polygon{XYs: []plotter.XYs{{{X: -0.8, Y: mid.Lo}, {X: 0.8, Y: mid.Lo}, {X: 0.8, Y: mid.Hi}, {X: -0.8, Y: mid.Hi}}}, Color: translucent(palette[2], 0.2)})
 	p.Add(&plotter.Scatter{XYs: points, GlyphStyle: draw.GlyphStyle{Color: palette[2], Radius: vg.Points(2), Shape: draw.CircleGlyph{}}})
@@ -141,7 +141,7 @@ func samplesAlt(c *reports.Case, shown []*reports.Entry) string {
 		s += fmt.Sprintf("%s: median %s us over %d rounds. ", e.Label(), reports.Micros(e.Median.Mid).Text, len(e.Times))
 	}
 	if c.AA != nil {
-		s += fmt.Sprintf("The default against itself varies by %.2g %%.", 100*c.AA.Spread)
+		s += fmt.Sprintf("The default against itself varies by %.2g%%.", 100*c.AA.Spread)
 	}
 	return s
 }

@@ -113,7 +113,7 @@ func facts(l *reports.Loaded) []fact {
 			fact{fmt.Sprintf("%.2fx", h.Best), "best gain: " + h.BestAt.Title()})
 	}
 	if h.AA > 0 {
-		out = append(out, fact{fmt.Sprintf("%.1f %%", 100*h.AA), "the default against itself, at most: smaller differences mean nothing"})
+		out = append(out, fact{fmt.Sprintf("%.1f%%", 100*h.AA), "the default against itself, at most: smaller differences mean nothing"})
 	}
 	tried, failed := 0, 0
 	for _, c := range l.Cases {

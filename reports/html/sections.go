@@ -62,7 +62,7 @@ func short(id string) string { return id[:min(len(id), 12)] }
 // brief is the winners without their finer columns.
 func brief(l *reports.Loaded) reports.Table {
 	t := reports.Winners(l)
-	keep := func(c reports.Column) bool { return c.Drop == 0 || c.Name == "from" || c.Name == "to" }
+	keep := func(c reports.Column) bool { return c.Drop == 0 || strings.HasPrefix(c.Name, "at ") }
 	out := reports.Table{Name: "ship", Title: "Winners", Notes: t.Notes, Warnings: t.Warnings}
 	for _, c := range t.Columns {
 		if keep(c) {
@@ -248,10 +248,11 @@ func trials(d *drawer) section {
 				left++
 				continue
 			}
-			t.Add(append(p.Cells(c), reports.Str(e.Key), reports.Str(string(e.Role)), reports.Micros(e.Median.Mid), reports.Micros(e.P(0.1)), reports.Micros(e.P(0.9)), reports.Int(len(e.Times)))...)
+			t.Add(append(p.Cells(c), c.Short(e), reports.Str(string(e.Role)), reports.Micros(e.Median.Mid), reports.Micros(e.P(0.1)), reports.Micros(e.P(0.9)), reports.Int(len(e.Times)))...)
 		}
 	}
 	t.Note(p.Shared)
+	t.Note(reports.DefaultNotes(d.main.Cases)...)
 	if left > 0 {
 		t.Note(fmt.Sprintf("The %d fastest of each case are here; %d more are in %s.", perCase, left, reports.TrialsFile))
 	}

@@ -9,6 +9,8 @@
  *   fset RANK FIELD VALUE  float field
  *   launch ENTRY GRID BLOCK SHARED [FIELD=VALUE ...]
  *                          an entry of the last object; round=N: rounds count from N+1
+ *   launch_silu ...        the same for an entry that takes EpSiluArgs, whose
+ *                          fields are spelled silu.FIELD everywhere
  *   barrier                all ranks meet
  *   run N                  performs the launches above N times, round = 1, 2, ...
  *   clear                  forgets the launches
@@ -49,12 +51,18 @@ struct Field {
   size_t offset, bytes, count;
 };
 
-#define FIELD(name) {#name, {offsetof(EpArgs, name), sizeof(EpArgs::name), 1}}
-#define ARRAY(name)                                                            \
-  {                                                                            \
-#name, { offsetof(EpArgs, name), sizeof(EpArgs::name[0]),                  \
-             sizeof(EpArgs::name) / sizeof(EpArgs::name[0]) }                  \
+/* Everything that one rank's kernels are called with. */
+struct Arguments {
+  EpArgs ep;
+  EpSiluArgs silu;
+};
+
+#define FIELD(name) {#name, {offsetof(Arguments, ep.name), sizeof(EpArgs::name), 1}}
+#define ARRAY(name)                                                                                     \
+  {                                                                                                     \
+#name, { offsetof(Arguments, ep.name), sizeof(EpArgs::name[0]), sizeof(EpArgs::name) / sizeof(EpArgs::name[0]) } \
   }
+#define SILU(name) {"silu." #name, {offsetof(Arguments, silu.name), sizeof(EpSiluArgs::name), 1}}
 const std::map<std::string, Field> fields = {
     FIELD(rank), FIELD(ranks), FIELD(tokens), FIELD(max_tokens), FIELD(x), FIELD(topk_ids), FIELD(weights),
     FIELD(input_scales), ARRAY(heap), ARRAY(region), FIELD(out), FIELD(out_scales), FIELD(row_offsets),
@@ -62,21 +70,23 @@ const std::map<std::string, Field> fields = {
     FIELD(bias), FIELD(epilogue_scale), FIELD(counters), FIELD(round), FIELD(round_base), FIELD(deadline_ns),
     FIELD(fault), FIELD(span), FIELD(sms), FIELD(wait_sms), FIELD(count_sms), FIELD(tile_tokens),
     FIELD(chunk_bytes), FIELD(delay_ns), FIELD(drop_signal), FIELD(skip_a2a), FIELD(allreduce_size), ARRAY(tune),
+    SILU(in), SILU(out), SILU(scales), SILU(row_offsets), SILU(input_scales), SILU(scale_offsets), SILU(max_rows),
+    SILU(groups), SILU(limit), SILU(alpha),
 };
 
-uint8_t *locate(EpArgs *a, std::string name, size_t *bytes) {
+uint8_t *locate(Arguments *a, std::string name, size_t *bytes) {
   size_t index = 0, open = name.find('[');
   if (open != std::string::npos) {
     index = strtoul(name.c_str() + open + 1, nullptr, 10);
     name.resize(open);
   }
   auto it = fields.find(name);
-  if (it == fields.end() || index >= it->second.count) fail("EpArgs has no field " + name);
+  if (it == fields.end() || index >= it->second.count) fail("no argument " + name);
   *bytes = it->second.bytes;
   return reinterpret_cast<uint8_t *>(a) + it->second.offset + index * it->second.bytes;
 }
 
-void store(EpArgs *a, const std::string &name, uint64_t value) {
+void store(Arguments *a, const std::string &name, uint64_t value) {
   size_t bytes;
   uint8_t *p = locate(a, name, &bytes);
   memcpy(p, &value, bytes);
@@ -84,7 +94,8 @@ void store(EpArgs *a, const std::string &name, uint64_t value) {
 
 struct Step {
   std::string entry; /* empty: barrier */
-  void (*kernel)(EpArgs) = nullptr;
+  void *kernel = nullptr;
+  bool silu = false; /* takes EpSiluArgs */
   void (*touch)() = nullptr;
   uint32_t grid = 0, block = 0;
   size_t shared = 0;
@@ -148,7 +159,7 @@ struct Job {
   void *object = nullptr;
   uint8_t *arena = nullptr;
   uint64_t seed = 1, round = 0;
-  std::vector<EpArgs> args;
+  std::vector<Arguments> args;
   std::vector<std::unique_ptr<Grid>> grids;
   std::vector<Step> steps;
 };
@@ -160,13 +171,19 @@ void run_rank(const Job &job, size_t rank, uint64_t rounds, std::barrier<> &meet
         meet.arrive_and_wait();
         continue;
       }
-      EpArgs a = job.args[rank];
-      a.round = static_cast<uint32_t>(job.round);
+      Arguments a = job.args[rank];
+      a.ep.round = static_cast<uint32_t>(job.round);
       for (auto &o : s.overrides) store(&a, o.first, o.second);
-      a.round += static_cast<uint32_t>(i + 1);
+      a.ep.round += static_cast<uint32_t>(i + 1);
       EmulLaunch launch{s.entry.c_str(), {s.grid, 1, 1}, {s.block, 1, 1}, s.shared,
                         job.seed * 1000003 + (job.round + i) * 131 + rank, s.touch};
-      job.grids[rank]->run(launch, [&] { s.kernel(a); });
+      job.grids[rank]->run(launch, [&] {
+        if (s.silu) {
+          reinterpret_cast<void (*)(EpSiluArgs)>(s.kernel)(a.silu);
+        } else {
+          reinterpret_cast<void (*)(EpArgs)>(s.kernel)(a.ep);
+        }
+      });
     }
 }
 
@@ -191,7 +208,7 @@ void open_arena(Job &job, const std::string &path) {
 Step parse_launch(const Job &job, std::istringstream &in) {
   Step s;
   in >> s.entry >> s.grid >> s.block >> s.shared;
-  s.kernel = reinterpret_cast<void (*)(EpArgs)>(dlsym(job.object, s.entry.c_str()));
+  s.kernel = dlsym(job.object, s.entry.c_str());
   if (!s.kernel) fail("no entry " + s.entry);
   s.touch = reinterpret_cast<void (*)()>(dlsym(job.object, "emul_touch_shared"));
   for (std::string pair; in >> pair;) {
@@ -232,14 +249,15 @@ void perform(Job &job, const std::string &line) {
   } else if (word == "ranks") {
     size_t n;
     in >> n;
-    job.args.assign(n, EpArgs{});
+    job.args.assign(n, Arguments{});
     while (job.grids.size() < n) job.grids.push_back(std::make_unique<Grid>());
   } else if (word == "seed") {
     in >> job.seed;
   } else if (word == "ptr" || word == "set" || word == "fset") {
     assign(job, word, in);
-  } else if (word == "launch") {
+  } else if (word == "launch" || word == "launch_silu") {
     job.steps.push_back(parse_launch(job, in));
+    job.steps.back().silu = word == "launch_silu";
   } else if (word == "barrier") {
     job.steps.push_back({});
   } else if (word == "run") {

@@ -1,0 +1,203 @@
+package cuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// activation is one of the fused activation kernels of native/kernels/silu.
+// They take EpSiluArgs: input [rows, 2D] BF16, output [rows, D] in a format,
+// scales as dispatch lays them out. Any grid and block of whole warps.
+type activation struct {
+	entry  string
+	source string
+	format plan.Format
+	tile   int // D must be a multiple of it
+	how    ref.Activation
+}
+
+// activations lists them, each with the clamp that its variant is compiled
+// with.
+func activations() []activation {
+	clamp := &ref.Clamp{Limit: 7, Alpha: 1.702}
+	return []activation{
+		{entry: "fused_silu", source: "silu/silu.cuh", format: plan.BF16, tile: 8},
+		{entry: "fused_silu_fp8", source: "silu/silu.cuh", format: plan.FP8, tile: 128},
+		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", format: plan.MXFP4, tile: 32},
+		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", format: plan.MXFP4, tile: 32, how: ref.Activation{Clamp: clamp}},
+		{entry: "fused_silu_nvfp4", source: "silu/nvfp4.cuh", format: plan.NVFP4, tile: 64},
+		{entry: "fused_silu_nvfp4_interleaved", source: "silu/nvfp4.cuh", format: plan.NVFP4, tile: 64, how: ref.Activation{Interleaved: true}},
+	}
+}
+
+func (a activation) name() string {
+	if a.how.Clamp != nil {
+		return a.entry + " clamped"
+	}
+	return a.entry
+}
+
+// defines are the -D options for D columns of output and a block of threads.
+func (a activation) defines(columns, threads int) []string {
+	return []string{define("EP_COLS", columns), define("EP_THREADS", threads), define("EP_CLAMP", bit(a.how.Clamp != nil))}
+}
+
+// activated is one call's memory, everything row-major as in EpSiluArgs.
+type activated struct {
+	columns      int       // D
+	maxRows      int       // capacity of every buffer
+	rowOffsets   []uint32  // [groups+1]
+	scaleOffsets []uint32  // [groups], NVFP4
+	inputScales  []float32 // [groups], NVFP4
+	in           []uint16  // [maxRows, 2D]
+	out          []byte    // [maxRows, payload of D columns]
+	scales       []byte
+	poison       byte // what out and scales held before
+}
+
+// newActivated lays out a call: rows of each group, inputs by value(row,
+// column) and poisoned outputs.
+func newActivated(a activation, columns, maxRows int, rows []int, value func(row, column int) float32) *activated {
+	l := formats.Of(a.format, columns)
+	x := &activated{columns: columns, maxRows: maxRows, rowOffsets: []uint32{0}, in: make([]uint16, maxRows*2*columns),
+		out: make([]byte, maxRows*l.Payload), scales: make([]byte, formats.OutputScaleBytes(l, len(rows), maxRows)), poison: 0xa5}
+	blocks := 0
+	for g, n := range rows {
+		start := x.rowOffsets[g]
+		x.rowOffsets = append(x.rowOffsets, start+uint32(n))
+		x.scaleOffsets = append(x.scaleOffsets, uint32(blocks)-start/formats.ScaleBlockRows)
+		x.inputScales = append(x.inputScales, 0.5*float32(g+1))
+		blocks += (n + formats.ScaleBlockRows - 1) / formats.ScaleBlockRows
+	}
+	for i := range x.in {
+		x.in[i] = ref.BF16(value(i/(2*columns), i%(2*columns)))
+	}
+	for _, b := range [][]byte{x.out, x.scales} {
+		copy(b, bytes.Repeat([]byte{x.poison}, len(b)))
+	}
+	return x
+}
+
+// check compares a call's outputs with the oracle: scales of powers of two
+// exactly, others within one part in a million, elements within two BF16
+// codes or one code of a smaller format and nearly all of them equal, rows
+// beyond the last offset untouched.
+func (x *activated) check(a activation) error {
+	l := formats.Of(a.format, x.columns)
+	tally := activationTally{}
+	last := 0
+	for g := range x.inputScales {
+		first := int(x.rowOffsets[g]/formats.ScaleBlockRows + x.scaleOffsets[g])
+		start, end := int(x.rowOffsets[g]), int(x.rowOffsets[g+1])
+		for row := start; row < end; row++ {
+			z := ref.Narrow(a.how.Row(x.in[row*2*x.columns : (row+1)*2*x.columns]))
+			want := ref.Quantize(a.format, z, x.inputScales[g])
+			got := ref.Row{Payload: x.out[row*l.Payload : (row+1)*l.Payload], Scales: x.rowScales(l, row, row-start, first)}
+			if err := tally.row(l, want, got); err != nil {
+				return fmt.Errorf("group %d row %d: %w", g, row, err)
+			}
+		}
+		if err := x.checkPadding(l, g, end-start, first); err != nil {
+			return err
+		}
+		last = end
+	}
+	for i := last * l.Payload; i < len(x.out); i++ {
+		if x.out[i] != x.poison {
+			return fmt.Errorf("byte %d of row %d, behind the last, was written", i%l.Payload, i/l.Payload)
+		}
+	}
+	return tally.verdict()
+}
+
+func (x *activated) rowScales(l formats.Layout, row, inGroup, first int) []byte {
+	var out []byte
+	for g := range l.Scales {
+		at := ref.ScaleAt(l, g, row, inGroup, first, x.maxRows)
+		out = append(out, x.scales[at:at+l.ScaleBytes]...)
+	}
+	return out
+}
+
+// checkPadding wants zeros in the scales behind the last row of a group's
+// last block of 128 (NVFP4 only).
+func (x *activated) checkPadding(l formats.Layout, group, rows, first int) error {
+	if l.Format != plan.NVFP4 {
+		return nil
+	}
+	for i := rows; i%formats.ScaleBlockRows != 0; i++ {
+		if s := x.rowScales(l, 0, i, first); !bytes.Equal(s, make([]byte, len(s))) {
+			return fmt.Errorf("group %d: scales of padding row %d are % x, want zeros", group, i, s)
+		}
+	}
+	return nil
+}
+
+// activationTally counts what was equal and what was merely near.
+type activationTally struct{ values, off int }
+
+func (t *activationTally) row(l formats.Layout, want, got ref.Row) error {
+	for i := 0; i < len(want.Scales); i += max(1, l.ScaleBytes) {
+		if !nearScale(l.Format, want.Scales[i:], got.Scales[i:]) {
+			return fmt.Errorf("scale %d is % x, want % x", i/l.ScaleBytes, got.Scales[i:i+l.ScaleBytes], want.Scales[i:i+l.ScaleBytes])
+		}
+	}
+	for c := range l.Hidden {
+		w, g := codeAt(l, want.Payload, c), codeAt(l, got.Payload, c)
+		t.values++
+		d := max(w-g, g-w)
+		if d > 0 {
+			t.off++
+		}
+		if allowed := map[plan.Format]int{plan.BF16: 2}[l.Format]; d > max(allowed, 1) {
+			return fmt.Errorf("column %d has code %d, want %d", c, g, w)
+		}
+	}
+	return nil
+}
+
+// verdict asks for 999 of 1000 values to be equal to the last bit: the
+// device's exponential may be a unit off, which seldom shows after rounding.
+func (t *activationTally) verdict() error {
+	if t.values == 0 {
+		return fmt.Errorf("nothing was compared")
+	}
+	if t.off*1000 > t.values {
+		return fmt.Errorf("%d of %d values differ by a code, more than 1 in 1000", t.off, t.values)
+	}
+	return nil
+}
+
+func nearScale(f plan.Format, want, got []byte) bool {
+	switch f {
+	case plan.FP8:
+		w := float64(math.Float32frombits(binary.LittleEndian.Uint32(want)))
+		g := float64(math.Float32frombits(binary.LittleEndian.Uint32(got)))
+		return math.Abs(w-g) <= 1e-6*w
+	case plan.NVFP4:
+		return max(want[0], got[0])-min(want[0], got[0]) <= 1
+	}
+	return want[0] == got[0]
+}
+
+// codeAt is the element in column c as an integer that counts codes: the sign
+// moves it below zero.
+func codeAt(l formats.Layout, payload []byte, c int) int {
+	code, sign := int(payload[c/2]>>(c%2*4))&15, 8
+	switch l.Format {
+	case plan.BF16:
+		code, sign = int(binary.LittleEndian.Uint16(payload[2*c:])), 0x8000
+	case plan.FP8:
+		code, sign = int(payload[c]), 0x80
+	}
+	if code&sign != 0 {
+		return -(code &^ sign)
+	}
+	return code
+}

@@ -139,7 +139,7 @@ func (h *Hunt) undecided(live []int, band float64) (rest []int, open bool) {
 // cleared is every living point with its samples cleared of their rounds,
 // fastest first.
 func (h *Hunt) cleared() []Finalist {
-	_, round := stat.Polish(h.obs)
+	_, round := stat.Polish(h.obs, h.dense[h.Default])
 	all := make([]Finalist, len(h.points))
 	for _, o := range h.obs {
 		f := &all[o.Item]

@@ -198,7 +198,7 @@ func (h *Hunt) Score(point int) float64 {
 		return math.Inf(1)
 	}
 	if h.effect == nil {
-		h.effect, _ = stat.Polish(h.obs)
+		h.effect, _ = stat.Polish(h.obs, h.dense[h.Default])
 	}
 	if k >= len(h.effect) || math.IsNaN(h.effect[k]) { // it failed before its first sample
 		return math.Inf(1)
@@ -236,11 +236,11 @@ func (h *Hunt) Keep(points []int, n int) []int {
 	return out
 }
 
-// Shuffled lists fresh points of the space in random order: all of them, or
-// at most the budget.
+// Shuffled lists fresh points of the space in random order, required ones
+// aside: all of them, or at most the budget.
 func (h *Hunt) Shuffled() []int {
 	order := h.Rand.Perm(h.Space.Len())
-	order = slices.DeleteFunc(order, h.measured)
+	order = slices.DeleteFunc(order, func(i int) bool { return h.measured(i) || slices.Contains(h.Required, i) })
 	return order[:min(len(order), h.Left())]
 }
 

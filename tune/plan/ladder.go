@@ -30,15 +30,19 @@ type Answer struct {
 
 // entry is a row on the ladder of one query: how far down it stands.
 type entry struct {
-	source, row int
-	step        int     // 0 exact, else 1 + the last relaxed field it needs
-	distance    [12]int // by how much it differs, in relax order
+	source, row int32
+	step        int32                  // 0 exact, else 1 + the last relaxed field it needs
+	distance    [relaxableFields]int32 // by how much it differs, in relax order
+	place       int32                  // in the order that breaks ties, see Set.order
 }
+
+// relaxableFields is the number of fields in Relaxable.
+const relaxableFields = 6
 
 // match places a row key under a query. ok is false when a field differs that
 // the table does not give up. Routing is given up only for the minimax row: a
 // row tuned for another known skew is evidence of nothing.
-func match(row, query [12]int, relax []int, minimax int) (e entry, ok bool) {
+func match(row, query *[12]int, relax []int, minimax int) (e entry, ok bool) {
 	for field, have := range row {
 		want := query[field]
 		if have == want {
@@ -48,8 +52,8 @@ func match(row, query [12]int, relax []int, minimax int) (e entry, ok bool) {
 		if place < 0 || field == routingField && have != minimax {
 			return entry{}, false
 		}
-		e.step = max(e.step, place+1)
-		e.distance[place] = max(have-want, want-have)
+		e.step = max(e.step, int32(place+1))
+		e.distance[place] = int32(max(have-want, want-have))
 	}
 	return e, true
 }
@@ -65,23 +69,38 @@ func (s *Set) ladder(query [12]int) []entry {
 	minimax := slices.Index(Classes(), AnyRouting)
 	for i := range s.sources {
 		src := &s.sources[i]
-		for j, v := range src.vectors {
-			if e, ok := match(v, query, src.relax, minimax); ok {
-				e.source, e.row = i, j
+		for j := range src.vectors {
+			if e, ok := match(&src.vectors[j], &query, src.relax, minimax); ok {
+				e.source, e.row, e.place = int32(i), int32(j), src.places[j]
 				out = append(out, e)
 			}
 		}
 	}
-	slices.SortFunc(out, s.compareEntries)
+	slices.SortFunc(out, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.step, b.step), slices.Compare(a.distance[:], b.distance[:]), cmp.Compare(a.place, b.place))
+	})
 	return out
 }
 
-func (s *Set) compareEntries(a, b entry) int {
-	if c := cmp.Or(cmp.Compare(a.step, b.step), slices.Compare(a.distance[:], b.distance[:])); c != 0 {
-		return c
+// order gives every row its place in the order that breaks ties: by key, then
+// the upper source first, then by tokens.
+func (s *Set) order() {
+	type at struct{ source, row int }
+	var all []at
+	for i := range s.sources {
+		src := &s.sources[i]
+		src.places = make([]int32, len(src.vectors))
+		for j := range src.vectors {
+			all = append(all, at{i, j})
+		}
 	}
-	va, vb := s.sources[a.source].vectors[a.row], s.sources[b.source].vectors[b.row]
-	return cmp.Or(slices.Compare(va[:], vb[:]), cmp.Compare(b.source, a.source), cmp.Compare(a.row, b.row))
+	slices.SortFunc(all, func(a, b at) int {
+		va, vb := &s.sources[a.source].vectors[a.row], &s.sources[b.source].vectors[b.row]
+		return cmp.Or(slices.Compare(va[:], vb[:]), cmp.Compare(b.source, a.source), cmp.Compare(a.row, b.row))
+	})
+	for place, x := range all {
+		s.sources[x.source].places[x.row] = int32(place)
+	}
 }
 
 // answer is what the row of an entry says under a query.

@@ -243,22 +243,30 @@ func (l *loader) scalar(v reflect.Value) (err error) {
 	case reflect.Bool:
 		v.SetBool(w == "true")
 		if w != "true" && w != "false" {
-			err = l.failf(start, "%.20q is neither true nor false", w)
+			err = l.failf(start, "%s is neither true nor false", clip(w))
 		}
 	case reflect.Float64:
 		f, bad := strconv.ParseFloat(w, 64)
 		v.SetFloat(f)
 		if bad != nil || strings.Trim(w, "+-.0123456789eE") != "" {
-			err = l.failf(start, "%.20q is not a number of 64 bits", w)
+			err = l.failf(start, "%s is not a number of 64 bits", clip(w))
 		}
 	default:
 		n, ok := Value(w).Int()
 		v.SetInt(int64(n))
 		if !ok {
-			err = l.failf(start, "%.20q is not an integer of 64 bits", w)
+			err = l.failf(start, "%s is not an integer of 64 bits", clip(w))
 		}
 	}
 	return err
+}
+
+// clip quotes a word for an error line, shortened if it is long.
+func clip(word string) string {
+	if len(word) > 24 {
+		return strconv.Quote(word[:24]) + "..."
+	}
+	return strconv.Quote(word)
 }
 
 func (l *loader) time(p *time.Time) error {

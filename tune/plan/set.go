@@ -12,6 +12,7 @@ type Source struct {
 	Table *Table
 
 	vectors  [][12]int // of the rows' keys
+	places   []int32   // of the rows among all of the set, see Set.order
 	relax    []int     // the table's relax order as places in a Vector
 	verified bool
 }
@@ -30,6 +31,7 @@ func Overlay(sources ...Source) *Set {
 	for i := range s.sources {
 		s.sources[i].index()
 	}
+	s.order()
 	return s
 }
 

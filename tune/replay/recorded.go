@@ -127,7 +127,7 @@ func (m *Model) fit(log []*reports.Result) {
 			raw = t
 		}
 	}
-	item, round := stat.Polish(obs)
+	item, round := stat.Polish(obs, m.Default)
 	m.Truth = make([]float64, m.Space.Len())
 	for i := range m.Truth {
 		m.Truth[i] = math.NaN()

@@ -14,9 +14,10 @@ const polishSteps = 6
 
 // Polish fits Log = item + round by median polish (Tukey 1977): what all items
 // of a round share, a clock that drifts or a busy neighbour, goes to the round,
-// and a few outliers move nothing. Items never read are NaN. Items are
-// comparable as far as their rounds are linked through shared items.
-func Polish(obs []Obs) (item, round []float64) {
+// and a few outliers move nothing. Items never read are NaN. The fit starts
+// from the readings of an anchor, an item that is in every round: medians alone
+// settle far from the truth when rounds drift and few items link them.
+func Polish(obs []Obs, anchor int) (item, round []float64) {
 	byItem, byRound := groups(obs, func(o Obs) int { return o.Item }), groups(obs, func(o Obs) int { return o.Round })
 	item, round = make([]float64, len(byItem)), make([]float64, len(byRound))
 	buf := make([]float64, 0, 64)
@@ -31,11 +32,18 @@ func Polish(obs []Obs) (item, round []float64) {
 			}
 		}
 	}
-	for range polishSteps {
-		fit(item, byItem, func(o Obs) float64 { return round[o.Round] })
-		fit(round, byRound, func(o Obs) float64 { return item[o.Item] })
+	ofItem, ofRound := func(o Obs) float64 { return item[o.Item] }, func(o Obs) float64 { return round[o.Round] }
+	fit(round, byRound, func(Obs) float64 { return 0 })
+	for _, o := range obs {
+		if o.Item == anchor {
+			round[o.Round] = o.Log
+		}
 	}
-	fit(item, byItem, func(o Obs) float64 { return round[o.Round] })
+	for range polishSteps {
+		fit(item, byItem, ofRound)
+		fit(round, byRound, ofItem)
+	}
+	fit(item, byItem, ofRound)
 	return item, round
 }
 

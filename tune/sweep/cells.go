@@ -82,7 +82,7 @@ func (c *cell) title() string {
 // draw makes the workload.
 func (c *cell) draw(seed uint64) (err error) {
 	if c.workload, err = workloads.New(c.dist, c.problem, seed); err != nil {
-		return fmt.Errorf("--routing %s: %w", c.dist.Spec(), err)
+		return fmt.Errorf("--%w", err)
 	}
 	o := &c.outcome
 	o.Problem, o.Routing, o.Class = c.problem, c.dist.Spec(), c.class

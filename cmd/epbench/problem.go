@@ -98,7 +98,7 @@ func (f *problemFlags) base(m plan.Machine) (plan.Problem, error) {
 		return plan.Problem{}, fmt.Errorf("--model: %w", err)
 	}
 	p := plan.Problem{
-		Mode: plan.Graph, Ranks: f.ranks, Nodes: f.nodes,
+		Mode: defaultMode(m), Ranks: f.ranks, Nodes: f.nodes,
 		Hidden: preset.WireHidden, Experts: preset.Experts, TopK: preset.TopK,
 		Combine: plan.BF16, SharedExpert: f.shared, SkipA2A: f.skipA2A,
 	}
@@ -106,8 +106,6 @@ func (f *problemFlags) base(m plan.Machine) (plan.Problem, error) {
 		if p.Mode, err = plan.ParseMode(f.mode); err != nil {
 			return p, fmt.Errorf("--%w", err)
 		}
-	} else if m.Backend == "cpu" {
-		p.Mode = plan.Eager
 	}
 	if p.Ranks == 0 {
 		p.Ranks = defaultRanks(m)
@@ -118,6 +116,14 @@ func (f *problemFlags) base(m plan.Machine) (plan.Problem, error) {
 		}
 	}
 	return p, nil
+}
+
+// defaultMode is how a machine's backend issues rounds unless asked.
+func defaultMode(m plan.Machine) plan.Mode {
+	if m.Backend == "cpu" {
+		return plan.Eager
+	}
+	return plan.Graph
 }
 
 func defaultRanks(m plan.Machine) int {

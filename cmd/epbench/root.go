@@ -9,7 +9,13 @@ import (
 // commands lists every subcommand in the order help prints them.
 var commands = []func() *cobra.Command{
 	newSweep,
+	newBench,
 	newReplay,
+	newPlot,
+	newReport,
+	newCompare,
+	newImport,
+	newVerify,
 	newWorkload,
 	newPresets,
 	newTable,

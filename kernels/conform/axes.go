@@ -16,7 +16,7 @@ type Axes struct {
 	Local    []int // experts of a rank
 	TopK     []int
 	Hidden   []int
-	Tokens   []int    // on the fullest rank, whose capacity is Capacity
+	Tokens   []int    // on the fullest rank, at least 1; without any tokens there are cases of their own
 	Routings []string // specs
 	Capacity int      // tokens that buffers hold
 }
@@ -31,7 +31,7 @@ func AxesFor(m plan.Machine) Axes {
 		Local:   []int{1, 2, 7, 32},
 		TopK:    []int{1, 2, 4, 8, 16},
 		Hidden:  []int{256, 512, 2048, 2880, 4096, 7168},
-		Tokens:  []int{0, 1, 24},
+		Tokens:  []int{1, 24},
 		Routings: []string{
 			"uniform", "balanced", "zipf:1.0", "hotrank:2", "local", "remote", "one", "masked:0.3",
 			"ragged", "ragged:1+masked:0.5", "grouped", "khot", "all2one", "roundrobin",
@@ -46,6 +46,18 @@ func AxesFor(m plan.Machine) Axes {
 		a.Local = []int{1, 2, 32, 48, 64, 112, 128}
 	}
 	return a
+}
+
+// Tags lists axis=value for every value, in the order of the axes, and what
+// marks the cases outside the covering.
+func (a Axes) Tags() []string {
+	var out []string
+	for _, x := range a.list() {
+		for _, v := range x.values {
+			out = append(out, x.name+"="+v)
+		}
+	}
+	return append(out, tagEmpty, tagEndurance)
 }
 
 // axis is one dimension of the matrix.

@@ -93,21 +93,47 @@ func Matrix(l Level, a Axes, mode plan.Mode) []Case {
 		c.Iterations, c.Words = e.iterations, e.words
 		out = append(out, c)
 	}
+	out = append(out, empty(e, a, base)...)
 	return append(out, endurance(e, a, base)...)
 }
 
-// endurance runs each op a thousand times back to back, its memory never
-// reset: what one call leaves behind must serve the next.
+// Tags of the cases beside the covering.
+const (
+	tagEmpty     = "special=no-tokens"
+	tagEndurance = "special=back-to-back"
+)
+
+// middle is a problem of medium size for an op.
+func middle(op plan.Op, a Axes, base plan.Problem) plan.Problem {
+	p := base
+	p.Op, p.Dispatch, p.Ranks = op, plan.BF16, a.Ranks[min(2, len(a.Ranks)-1)]
+	p.Experts, p.TopK, p.Hidden, p.Tokens = 4*p.Ranks, 4, 256, base.MaxTokens
+	return p
+}
+
+// empty has no tokens at all: every rank must still signal and be done.
+// They are apart from the covering since no value shows anything there.
+func empty(e effort, a Axes, base plan.Problem) []Case {
+	var out []Case
+	for _, op := range a.Ops {
+		p := middle(op, a, base)
+		p.Tokens = 0
+		out = append(out, Case{
+			Name: fmt.Sprintf("no tokens, %s", op), Tags: []string{tagEmpty, "op=" + string(op)},
+			Problem: p, Routing: "uniform", Seed: 1, Iterations: e.iterations, Words: e.words,
+		})
+	}
+	return out
+}
+
+// endurance runs each op back to back, its memory never reset: what one call
+// leaves behind must serve the next.
 func endurance(e effort, a Axes, base plan.Problem) []Case {
 	var out []Case
 	for _, op := range a.Ops {
-		p := base
-		p.Op, p.Dispatch, p.Ranks = op, plan.BF16, a.Ranks[min(2, len(a.Ranks)-1)]
-		p.Experts, p.TopK, p.Hidden, p.Tokens = 4*p.Ranks, min(4, 4*p.Ranks), 256, base.MaxTokens
 		out = append(out, Case{
-			Name:    fmt.Sprintf("endurance %s, %d calls back to back", op, e.endurance),
-			Tags:    []string{fmt.Sprintf("endurance=%d", e.endurance)},
-			Problem: p, Routing: "uniform", Seed: 1, Iterations: e.endurance, Words: 4,
+			Name: fmt.Sprintf("%s, %d calls back to back", op, e.endurance), Tags: []string{tagEndurance, "op=" + string(op)},
+			Problem: middle(op, a, base), Routing: "uniform", Seed: 1, Iterations: e.endurance, Words: 4,
 		})
 	}
 	return out

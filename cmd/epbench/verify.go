@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/conform"
+)
+
+type verifyFlags struct {
+	backend string
+	quick   bool
+	stress  bool
+	only    string
+	out     tableFlags
+}
+
+func newVerify() *cobra.Command {
+	var f verifyFlags
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Whether a backend's answers are right on this machine",
+		Long: `Runs a backend over a matrix of problems and routings and compares what it
+leaves with the oracle, before and after running back to back. Cases are
+chosen so that every value of every axis occurs (--quick), every pair of
+values of two axes (default) or every triple (--stress).
+
+Exit code 3: an answer was wrong.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	addBackendFlag(cmd, &f.backend)
+	cmd.Flags().BoolVar(&f.quick, "quick", false, "every value once")
+	cmd.Flags().BoolVar(&f.stress, "stress", false, "every triple of values")
+	cmd.MarkFlagsMutuallyExclusive("quick", "stress")
+	cmd.Flags().StringVar(&f.only, "only", "", "run the cases that have all of these, axis=value,axis=value")
+	f.out.bind(cmd)
+	return cmd
+}
+
+func (f *verifyFlags) level() conform.Level {
+	switch {
+	case f.quick:
+		return conform.Quick
+	case f.stress:
+		return conform.Stress
+	}
+	return conform.Default
+}
+
+func (f *verifyFlags) run(cmd *cobra.Command) error {
+	if _, err := f.out.renderer(cmd); err != nil {
+		return err
+	}
+	b, note, err := openBackend(cmd.Context(), f.backend)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	axes := conform.AxesFor(b.Machine())
+	cases, err := f.filter(conform.Matrix(f.level(), axes, defaultMode(b.Machine())))
+	if err != nil {
+		return err
+	}
+	results, err := verifyCases(cmd, b, cases)
+	if err != nil {
+		return err
+	}
+	if err := f.out.print(cmd, verifyTables(title(b.Machine(), f.level()), axes.Tags(), results)...); err != nil {
+		return err
+	}
+	return verdictOf(results)
+}
+
+// filter keeps the cases that --only asks for.
+func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
+	tags := splitList(f.only)
+	kept := slices.DeleteFunc(slices.Clone(cases), func(c conform.Case) bool {
+		return slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(c.Tags, tag) })
+	})
+	if len(kept) > 0 {
+		return kept, nil
+	}
+	return nil, usagef("--only: no case of this level has %s; write axis=value as the table does, for instance ranks=4,format=fp8", f.only)
+}
+
+// verifyCases runs the cases and says on stderr how far it is every few
+// seconds.
+func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
+	var out []conform.Result
+	said := time.Now()
+	for i, c := range cases {
+		r, err := conform.RunCase(cmd.Context(), b, c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+		if time.Since(said) > 5*time.Second {
+			fmt.Fprintf(cmd.ErrOrStderr(), "verify: %d of %d cases\n", i+1, len(cases))
+			said = time.Now()
+		}
+	}
+	return out, nil
+}
+
+// verdictOf is exit code 3 where a number was wrong and 1 where a candidate
+// failed otherwise or nothing could be run.
+func verdictOf(results []conform.Result) error {
+	wrong, failed, ran := 0, 0, 0
+	for _, r := range results {
+		ran += len(r.Outcomes)
+		for _, o := range r.Failed() {
+			if o.Status == kernels.Mismatch {
+				wrong++
+			} else {
+				failed++
+			}
+		}
+	}
+	switch {
+	case wrong > 0:
+		return withCode(exitWrong, fmt.Errorf("%d of %d configs gave wrong answers, %d failed otherwise", wrong, ran, failed))
+	case failed > 0:
+		return fmt.Errorf("%d of %d configs failed", failed, ran)
+	case ran == 0:
+		return fmt.Errorf("no case could be run: %s", results[0].Skipped)
+	}
+	return nil
+}

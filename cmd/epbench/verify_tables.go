@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/conform"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// tally counts what was run with one value of one axis.
+type tally struct {
+	cases, skipped, configs, rows, failed int
+	maxErr                                float64
+}
+
+func (t *tally) add(r conform.Result) {
+	t.cases++
+	if r.Skipped != "" {
+		t.skipped++
+	}
+	for _, o := range r.Outcomes {
+		t.configs++
+		t.rows += o.Verdict.Rows
+		t.maxErr = max(t.maxErr, o.Verdict.MaxErr)
+	}
+	t.failed += len(r.Failed())
+}
+
+func title(m plan.Machine, l conform.Level) string {
+	return fmt.Sprintf("conformance of %s on %s, level %s", m.Backend, m.Name, l)
+}
+
+// verifyTables are the conformance table, a row for each tag and one for
+// everything, and where something failed the list of it.
+func verifyTables(title string, tags []string, results []conform.Result) []reports.Table {
+	t := reports.Table{
+		Name:  "conformance",
+		Title: title,
+		Columns: []reports.Column{
+			reports.Words("axis"), reports.Words("value"), reports.Numbers("cases", ""),
+			reports.Numbers("skipped", "").Dropped(3), reports.Numbers("configs", ""), reports.Numbers("rows compared", ""),
+			reports.Numbers("largest error", "%").Dropped(2), reports.Numbers("failed", ""), reports.Words("verdict"),
+		},
+	}
+	tallies := map[string]*tally{}
+	for _, r := range results {
+		for _, tag := range append(r.Case.Tags, "all=") {
+			if tallies[tag] == nil {
+				tallies[tag] = &tally{}
+			}
+			tallies[tag].add(r)
+		}
+	}
+	for _, tag := range append(tags, "all=") {
+		if n := tallies[tag]; n != nil {
+			t.Add(tallyCells(tag, *n)...)
+		}
+	}
+	t.Note("rows compared: dispatched rows and combined tokens, each judged before and after running back to back",
+		"largest error: relative to the row's largest magnitude, 0 where bytes are equal; combine rounds to BF16, and de-duplicating combine rounds partial sums too")
+	if skipped := skips(results); skipped != "" {
+		t.Warn("%s", skipped)
+	}
+	if failures := failureTable(results); len(failures.Rows) > 0 {
+		return []reports.Table{t, failures}
+	}
+	return []reports.Table{t}
+}
+
+func tallyCells(tag string, n tally) []reports.Cell {
+	axis, value, _ := strings.Cut(tag, "=")
+	verdict := reports.Str("ok")
+	verdict.Mark = reports.Good
+	switch {
+	case n.failed > 0:
+		verdict = reports.Str("FAILED")
+		verdict.Mark = reports.Bad
+	case n.configs == 0:
+		verdict = reports.Str("not run")
+	}
+	return []reports.Cell{
+		reports.Str(axis), reports.Str(value), reports.Int(n.cases), reports.Int(n.skipped), reports.Int(n.configs),
+		reports.Int(n.rows), reports.Float(n.maxErr*100, 3), reports.Int(n.failed), verdict,
+	}
+}
+
+// skips says why cases were left out, each reason once.
+func skips(results []conform.Result) string {
+	n, seen := 0, map[string]bool{}
+	var reasons []string
+	for _, r := range results {
+		if r.Skipped == "" {
+			continue
+		}
+		n++
+		if !seen[r.Skipped] {
+			seen[r.Skipped] = true
+			reasons = append(reasons, r.Skipped)
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d cases skipped: %s", n, strings.Join(reasons[:min(3, len(reasons))], "; "))
+}
+
+// failureTable lists failed configs, the first forty.
+func failureTable(results []conform.Result) reports.Table {
+	t := reports.Table{Name: "failures", Title: "what failed", Columns: []reports.Column{
+		reports.Words("case"), reports.Words("config"), reports.Words("status"), reports.Words("reason"),
+	}}
+	left := 0
+	for _, r := range results {
+		for _, o := range r.Failed() {
+			if len(t.Rows) == 40 {
+				left++
+				continue
+			}
+			status := reports.Str(string(o.Status))
+			if o.Status == kernels.Mismatch {
+				status.Mark = reports.Bad
+			}
+			t.Add(reports.Str(r.Case.Name), reports.Str(o.Config.Key()), status, reports.Str(o.Reason))
+		}
+	}
+	if left > 0 {
+		t.Note(fmt.Sprintf("and %d more", left))
+	}
+	return t
+}

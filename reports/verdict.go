@@ -26,6 +26,9 @@ func (c *Comparison) judge() {
 	for i := range c.Cells {
 		if x := &c.Cells[i]; x.Verdict == "" {
 			x.decide(sure[i])
+			if c.A != c.B && x.A.Key != x.B.Key && x.Reason == "" {
+				x.Reason = "config: " + x.Case.Short(x.A).Text + " in A, " + x.Case.Short(x.B).Text + " in B"
+			}
 		}
 	}
 	c.summarise()
@@ -49,9 +52,6 @@ func (x *Compared) decide(sure bool) {
 		x.Verdict = VerdictUndecided
 		x.Reason = fmt.Sprintf("%+.1f to %+.1f%% against a band of %.1f%%; about %d rounds would tell",
 			100*(x.Ratio.Lo-1), 100*(x.Ratio.Hi-1), 100*x.Band, x.enough())
-	}
-	if x.A.Key != x.B.Key && x.Reason == "" {
-		x.Reason = "config: " + x.Case.Short(x.A).Text + " in A, " + x.Case.Short(x.B).Text + " in B"
 	}
 }
 

@@ -23,6 +23,7 @@ type benchFlags struct {
 	table   string
 	rounds  int
 	out     string
+	abTest  abFlags
 }
 
 func newBench() *cobra.Command {
@@ -32,9 +33,13 @@ func newBench() *cobra.Command {
 		Short: "Measure one configuration, or the tuned one, beside the default",
 		Long: `Verify and time one configuration beside the library default, in interleaved
 rounds: the one given by --config, the one --table chooses, else the default
-alone.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+alone.
+
+With --ab, compare two configurations live instead: B against A in the same
+rounds, in balanced random order, with A's spread against itself as the least
+difference claimed. --fail-on makes the verdict the exit code, as in compare.`,
+		Args: f.abTest.args,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.problem.bind(cmd)
 	f.tables.bindAs(cmd, "table-format")
@@ -44,10 +49,11 @@ alone.`,
 	s.StringVar(&f.table, "table", "", "tuned table that chooses the configuration")
 	s.IntVar(&f.rounds, "rounds", 50, "rounds of each configuration")
 	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: none")
+	f.abTest.bind(cmd)
 	return cmd
 }
 
-func (f *benchFlags) run(cmd *cobra.Command) error {
+func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	if _, err := f.tables.renderer(cmd); err != nil {
 		return err
 	}
@@ -62,6 +68,9 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer b.Close()
+	if f.abTest.on {
+		return f.ab(cmd, b, args)
+	}
 	pick, err := f.picker(b)
 	if err != nil {
 		return err

@@ -32,6 +32,8 @@ func dispatchLL() family {
 					Values: values("512", "1024"), Default: "512", Binding: kernels.Compile, Class: kernels.Speed},
 				{Name: "receivers", Doc: "warps of each block that never send, so that early tokens are copied while others leave", Unit: "warps",
 					Values: values("0", "8"), Default: "8", Binding: kernels.Launch, Class: kernels.Speed},
+				{Name: "pause", Doc: "time between two looks at a part by such a warp", Unit: "ns",
+					Values: values("0", "250"), Default: "0", Binding: kernels.Launch, Class: kernels.Speed},
 				{Name: "early", Doc: "1: receivers look for data before the offsets are known", Unit: "",
 					Values: values("0", "1"), Default: "0", Binding: kernels.Compile, Class: kernels.Speed},
 				pdlParam(),
@@ -47,7 +49,7 @@ func dispatchLL() family {
 		compare:  inOrder,
 		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
 			l := fastLaunch("dispatch_ll", c)
-			l.params.tune[0] = c.Int("receivers")
+			l.params.tune = [8]int{c.Int("receivers"), c.Int("pause")}
 			return []launch{l}
 		},
 	}
@@ -98,6 +100,15 @@ func checkDispatchLL(m plan.Machine, p plan.Problem, c plan.Config) error {
 	if n, warps := c.Int("receivers"), c.Int("threads")/warp; n < 0 || n >= warps {
 		return fmt.Errorf("receivers: %s of %d warps leave none to send; use 0 to %d", c.Str("receivers"), warps, warps-1)
 	}
+	if err := checkRange(c, "pause", 0, 100_000); err != nil {
+		return err
+	}
+	if c.Int("pause") > 0 && c.Int("receivers") == 0 {
+		return fmt.Errorf("pause: %s spares the senders of the same block, and receivers=0 has none left to spare; use 0", c.Str("pause"))
+	}
+	if c.Int("early") == 1 && c.Int("receivers") > 0 {
+		return fmt.Errorf("receivers: %s with early=1, where all warps wait for the offsets together; use 0", c.Str("receivers"))
+	}
 	return checkSwitch(c, "early")
 }
 
@@ -146,10 +157,10 @@ func definesDispatchLL(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
 func defaultDispatchLL(m plan.Machine, p plan.Problem) plan.Config {
 	v := map[string]plan.Value{
 		"sms": number(fastSMs(m, p)), "threads": "512", "send": "512", "part": "512",
-		"receivers": "8", "early": "0", "pdl": "0",
+		"receivers": "8", "pause": "0", "early": "0", "pdl": "0",
 	}
 	if p.Tokens <= 8 {
-		v["early"] = "1"
+		v["early"], v["receivers"] = "1", "0"
 	} else {
 		v["part"] = "1024"
 	}

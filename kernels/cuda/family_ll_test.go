@@ -12,7 +12,7 @@ import (
 func TestLowLatencyEmulated(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(plan.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
-			"sms=3,threads=128,early=1,receivers=2,part=512", "sms=3,threads=128,algo=dedup", 50},
+			"sms=3,threads=128,early=0,receivers=2,pause=100,part=512", "sms=3,threads=128,algo=dedup", 50},
 		{pairProblem(plan.BF16, 8, 264, 32, 6, 6), []int{6, 2, 5}, 0, 0.3,
 			"sms=2,threads=128,early=0,receivers=0,part=1024,send=1024", "sms=2,threads=64", 10},
 		{pairProblem(plan.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
@@ -20,7 +20,7 @@ func TestLowLatencyEmulated(t *testing.T) {
 		{pairProblem(plan.BF16, 2, 512, 80, 3, 7), []int{7, 3}, 0.5, 0,
 			"sms=1,threads=64,early=1,receivers=0", "sms=1,threads=96,algo=dedup", 20},
 		{pairProblem(plan.BF16, 4, 128, 64, 32, 3), []int{3, 1, 2}, 0, 0.1,
-			"sms=2,threads=128,early=1,receivers=3,part=512", "sms=2,threads=128", 10},
+			"sms=2,threads=128,early=1,receivers=0,part=512", "sms=2,threads=128", 10},
 		{pairProblem(plan.FP8, 1, 256, 4, 2, 5), []int{5}, 0, 0,
 			"sms=2,threads=64,early=0,receivers=0", "sms=2,threads=64", 5},
 		{pairProblem(plan.FP8, 8, 256, 8, 1, 2), []int{0}, 0, 0,

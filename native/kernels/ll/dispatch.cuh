@@ -11,6 +11,7 @@
 /* EpArgs.tune of this kernel. */
 enum LlDispatchTune {
   LL_TUNE_RECEIVERS, /* warps of a block that never send, so that early tokens are copied while others leave; 0: none */
+  LL_TUNE_PAUSE,     /* ns between two looks at a part, to leave L2 to the senders */
 };
 
 static const uint32_t LL_VECTORS = LL_PAYLOAD / 16; /* of a token */
@@ -297,6 +298,7 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
       return false;
     }
     if (!ll_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, p.here)) return false;
+    if (a.tune[LL_TUNE_PAUSE] > 0) sleep_ns(static_cast<uint32_t>(a.tune[LL_TUNE_PAUSE]));
   }
 }
 

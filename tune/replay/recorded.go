@@ -128,11 +128,12 @@ func (m *Model) fit(log []*reports.Result) {
 		}
 	}
 	item, round := stat.Polish(obs, m.Default)
+	level := stat.Median(round)
 	m.Truth = make([]float64, m.Space.Len())
 	for i := range m.Truth {
 		m.Truth[i] = math.NaN()
 		if i < len(item) && !failed[i] {
-			m.Truth[i] = math.Exp(item[i])
+			m.Truth[i] = math.Exp(item[i] + level)
 		}
 	}
 	if raw > 0 {

@@ -14,20 +14,15 @@ type Distribution interface {
 	Route(p plan.Problem, seed uint64) ([]Routing, error)
 }
 
-// New draws a workload. Its Problem is p, with more experts where the
-// distribution replicates some (+eplb). The error names the field of p, or the
-// argument of d, that does not fit the other.
+// New draws a workload. The error names the field of p, or the argument of d,
+// that does not fit the other.
 func New(d Distribution, p plan.Problem, seed uint64) (*Workload, error) {
-	physical := p
-	if r, ok := d.(*recipe); ok {
-		physical.Experts += r.extra
-	}
-	if err := physical.Validate(); err != nil {
+	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("routing %s: %w", d.Spec(), err)
 	}
 	ranks, err := d.Route(p, seed)
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", d.Spec(), err)
 	}
-	return &Workload{Problem: physical, Spec: d.Spec(), Seed: seed, Ranks: ranks}, nil
+	return &Workload{Problem: p, Spec: d.Spec(), Seed: seed, Ranks: ranks}, nil
 }

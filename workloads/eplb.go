@@ -7,21 +7,20 @@ import (
 
 var eplbKind = kind{
 	name:   "eplb",
-	doc:    "r redundant experts replicate the hottest; slots are packed onto ranks by load (DeepSeek EPLB); the problem gets r experts more",
+	doc:    "r of the problem's experts are replicas of the hottest others, and all are packed onto ranks by load (DeepSeek EPLB)",
 	params: []param{{name: "r", min: 0, max: 65535, def: 32, whole: true}},
 	build: func(a args, r *recipe) error {
-		r.extra = a.int(0)
-		extra := r.extra
-		r.edits = append(r.edits, func(b *batch) { rebalance(b, extra) })
+		r.spare = a.int(0)
+		r.edits = append(r.edits, func(b *batch) { rebalance(b, a.int(0)) })
 		return nil
 	},
 }
 
-// rebalance renames the experts of a drawn batch to the slots of a placement
-// made for the loads of that very batch: the best case of a balancer, which in
-// life sees the past. A replicated expert's selections take its slots in turn
+// rebalance renames the experts of a drawn batch, of which there are r fewer
+// than the problem has, to the slots of a placement made for the loads of that
+// very batch: the best case of a balancer, which in life sees the past. A replicated expert's selections take its slots in turn
 // by chance. Without groups, so on one node.
-func rebalance(b *batch, extra int) {
+func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {
 		for _, e := range rt.Experts {
@@ -30,7 +29,7 @@ func rebalance(b *batch, extra int) {
 			}
 		}
 	}
-	slot := pack(replicate(load, extra), b.Ranks)
+	slot := pack(replicate(load, spare), b.Ranks)
 	parallel(len(b.ranks), func(rank int) {
 		r := newRNG(b.seed, b.step, uint64(rank), 6)
 		ids := b.ranks[rank].Experts
@@ -55,12 +54,12 @@ type replica struct {
 
 // replicate gives each redundant slot to the expert whose replicas then carry
 // most.
-func replicate(load []int64, extra int) []replica {
+func replicate(load []int64, spare int) []replica {
 	copies := make([]int, len(load))
 	for e := range copies {
 		copies[e] = 1
 	}
-	for range extra {
+	for range spare {
 		hot := 0
 		for e := range load {
 			if load[e]*int64(copies[hot]) > load[hot]*int64(copies[e]) {

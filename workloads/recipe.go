@@ -64,7 +64,7 @@ type recipe struct {
 	gate  gate
 	sizes func(most, ranks int, seed uint64) ([]int, error) // nil: all ranks have the most
 	edits []edit                                            // in the order of modifiers
-	extra int                                               // slots that redundant experts add
+	spare int                                               // experts of the problem that are replicas of others
 	step  uint64                                            // of a sequence; draws anew but keeps who is hot
 }
 
@@ -116,6 +116,10 @@ func (r *recipe) batch(p plan.Problem, seed uint64) (*batch, error) {
 	if p.SkipA2A {
 		drawn = 1 // tokens are replicated
 	}
+	if p.Experts-r.spare < p.TopK {
+		return nil, fmt.Errorf("eplb: r is %d of the problem's %d experts, which leaves too few for top-%d; add r to --experts", r.spare, p.Experts, p.TopK)
+	}
+	p.Experts -= r.spare
 	b := &batch{site: site{Problem: p, seed: seed, size: make([]int, drawn)}, step: r.step}
 	for i := range b.size {
 		b.size[i] = p.Tokens

@@ -45,7 +45,7 @@ func (a args) int(i int) int { return int(a.v[i]) }
 // the nearest known name.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
-		return nil, fmt.Errorf("routing %.40q...: longer than %d bytes", spec, maxSpec)
+		return nil, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)
 	}
 	base, rest, _ := strings.Cut(spec, "+")
 	r := &recipe{gate: softmax}
@@ -55,13 +55,13 @@ func Parse(spec string) (Distribution, error) {
 		err = first.build(r)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("routing %q: %w", spec, err)
+		return nil, fmt.Errorf("%q: %w", spec, err)
 	}
 	if rest == "" && !strings.HasSuffix(spec, "+") {
 		return r, nil
 	}
 	if err := r.modify(first.name, strings.Split(rest, "+")); err != nil {
-		return nil, fmt.Errorf("routing %q: %w", spec, err)
+		return nil, fmt.Errorf("%q: %w", spec, err)
 	}
 	return r, nil
 }

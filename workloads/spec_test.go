@@ -74,7 +74,7 @@ func TestProblemErrors(t *testing.T) {
 		{"all2one", 4, 8, 3, 4, "do not fit the 2 of a rank"},
 		{"ragged:0:9", 2, 8, 2, 4, "max is 9, the problem has 4 tokens per rank"},
 		{"ragged:5", 2, 8, 2, 4, "min is 5, the problem has 4 tokens per rank"},
-		{"uniform+eplb:3", 2, 8, 2, 4, "experts: 11 does not divide by 2 ranks"},
+		{"uniform+eplb:7", 2, 8, 2, 4, "r is 7 of the problem's 8 experts"},
 		{"lognormal:effective=100", 2, 8, 2, 4, "effective: 100 is out of reach here"},
 		{"trace:no/such.npy", 2, 8, 2, 4, "no/such.npy"},
 	} {

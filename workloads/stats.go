@@ -1,7 +1,7 @@
 package workloads
 
 // Stats measures what a routing drew. Experts are those of the problem, so
-// replicas of a replicated expert count one by one. An empty routing is even.
+// replicas of one expert (+eplb) count one by one. An empty routing is even.
 type Stats struct {
 	Tokens           int64   `json:"tokens"`            // over all ranks; replicated ones once
 	Selections       int64   `json:"selections"`        // not masked

@@ -62,7 +62,7 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	for _, d := range dists {
 		for _, p := range problems {
 			if err := o.draw(&t, d, p); err != nil {
-				return badInput(fmt.Errorf("--routing: %w", err))
+				return badInput(fmt.Errorf("--%w", err))
 			}
 		}
 	}

@@ -36,7 +36,7 @@ masked: .npy holds ids as int32 [tokens, top-k]; .npz topk_ids and topk_weights;
 
 func (o *exportOptions) run(cmd *cobra.Command) error {
 	if o.out == "" {
-		return usagef("--out: name a file that ends in .npy, .npz, .csv or .jsonl")
+		return usagef("-o: name a file that ends in .npy, .npz, .csv or .jsonl")
 	}
 	problems, err := drawProblems(&o.problem)
 	if err != nil {
@@ -51,11 +51,11 @@ func (o *exportOptions) run(cmd *cobra.Command) error {
 	}
 	w, err := workloads.New(dists[0], problems[0], o.problem.seed)
 	if err != nil {
-		return badInput(fmt.Errorf("--routing: %w", err))
+		return badInput(fmt.Errorf("--%w", err))
 	}
 	out, err := trace.Create(o.out, w.Problem.TopK, true)
 	if err != nil {
-		return badInput(fmt.Errorf("--out: %w", err))
+		return badInput(fmt.Errorf("-o: %w", err))
 	}
 	if err := errors.Join(drawn(w, out), out.Close()); err != nil {
 		return err

@@ -98,12 +98,12 @@ func (o *importOptions) run(cmd *cobra.Command, file string) error {
 // convert writes what it scans.
 func convert(r *trace.Reader, in, out string) (trace.Summary, error) {
 	if same(in, out) {
-		return trace.Summary{}, fmt.Errorf("--out: %s is the file being read", out)
+		return trace.Summary{}, fmt.Errorf("-o: %s is the file being read", out)
 	}
 	if r.Kind == trace.Counts {
 		f, err := os.Create(out)
 		if err != nil {
-			return trace.Summary{}, fmt.Errorf("--out: %w", err)
+			return trace.Summary{}, fmt.Errorf("-o: %w", err)
 		}
 		s, err := r.Scan(nil)
 		if err == nil {
@@ -113,7 +113,7 @@ func convert(r *trace.Reader, in, out string) (trace.Summary, error) {
 	}
 	w, err := trace.Create(out, r.TopK, r.Weights)
 	if err != nil {
-		return trace.Summary{}, fmt.Errorf("--out: %w", err)
+		return trace.Summary{}, fmt.Errorf("-o: %w", err)
 	}
 	s, err := r.Scan(w)
 	return s, errors.Join(err, w.Close())

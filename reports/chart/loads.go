@@ -64,18 +64,11 @@ func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	return loads, missing
 }
 
-// redraw makes a case's workload from its spec and seed. A routing that
-// replicates experts adds them to a problem that already counts them.
+// redraw makes a case's workload from its spec and seed.
 func redraw(c *reports.Case) (*workloads.Workload, error) {
 	d, err := workloads.Parse(c.Routing)
 	if err != nil {
 		return nil, err
 	}
-	p := c.Problem
-	w, err := workloads.New(d, p, c.Seed)
-	if err == nil && w.Problem.Experts > p.Experts {
-		p.Experts -= w.Problem.Experts - p.Experts
-		w, err = workloads.New(d, p, c.Seed)
-	}
-	return w, err
+	return workloads.New(d, c.Problem, c.Seed)
 }

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// kills is how often the sweep dies.
+const kills = 20
+
+// TestSweepSurvivesKills kills a sweep at random moments and resumes it each
+// time: in the end every block is in the log once, whole and in order.
+func TestSweepSurvivesKills(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a real sweep; left out with -short")
+	}
+	bin := filepath.Join(t.TempDir(), "epbench") // by this name the test binary is the program
+	if err := os.Symlink(mustExecutable(t), bin); err != nil {
+		t.Skip(err)
+	}
+	run := filepath.Join(t.TempDir(), "run")
+	args := []string{"sweep", "--backend=cpu", "--op=dispatch,combine", "--tokens=1,16", "--routing=uniform,zipf:1.0", "--budget=12", "--out=" + run}
+	rng := rand.New(rand.NewPCG(1, 2))
+	died := 0
+	for died < kills {
+		after := time.Duration(20+rng.IntN(200)) * time.Millisecond
+		finished, err := runFor(bin, args, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(run, reports.TrialsFile)); err == nil {
+			args = []string{"sweep", "--resume=" + run}
+		}
+		if finished {
+			break
+		}
+		died++
+	}
+	if _, err := runFor(bin, args, 2*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("killed %d times", died)
+	if died < kills/2 {
+		t.Errorf("the sweep ended after %d kills; make it longer", died)
+	}
+	checkLog(t, run)
+}
+
+func mustExecutable(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+// runFor runs a command and kills it after a while; finished is false then.
+func runFor(bin string, args []string, after time.Duration) (finished bool, err error) {
+	cmd := exec.Command(bin, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+	timer := time.AfterFunc(after, func() { cmd.Process.Kill() })
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		timer.Stop()
+		return true, nil
+	case errors.As(err, &exit) && exit.ExitCode() == -1:
+		return false, nil
+	case errors.As(err, &exit) && exit.ExitCode() == exitUndecided: // a busy machine writes no table
+		return true, nil
+	}
+	return false, fmt.Errorf("%w: %s", err, stderr.String())
+}
+
+// checkLog looks for torn lines, doubled blocks and holes.
+func checkLog(t *testing.T, dir string) {
+	t.Helper()
+	_, results, warnings, err := reports.ReadDir(dir)
+	if err != nil || warnings != nil {
+		t.Fatal(err, warnings)
+	}
+	type stage struct {
+		problem plan.Problem
+		routing string
+		name    string
+	}
+	next := map[stage]int{}
+	seen := map[string]bool{}
+	for i, r := range results {
+		at := stage{r.Problem, r.Routing, r.Stage}
+		if r.Seq != i {
+			t.Fatalf("line %d has seq %d", i, r.Seq)
+		}
+		if r.Block != next[at] {
+			t.Fatalf("line %d: block %d of %v, want %d", i, r.Block, at, next[at])
+		}
+		id := fmt.Sprint(at, r.Block, r.Role, r.Config.Key())
+		if seen[id] {
+			t.Fatalf("line %d: %s is there twice", i, id)
+		}
+		seen[id] = true
+		if r.End {
+			next[at]++
+		}
+	}
+	if !results[len(results)-1].End {
+		t.Error("the log ends inside a block")
+	}
+}

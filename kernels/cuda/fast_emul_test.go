@@ -125,3 +125,24 @@ func drawToken(rng *rand.Rand, p plan.Problem, hot, masked float64, ids []int32,
 		}
 	}
 }
+
+// The race detector finds every plain access of the ll and final kernels
+// ordered by a fence, a barrier or a kernel's end.
+func TestFastKernelsRace(t *testing.T) {
+	for _, q := range []struct {
+		fastCase
+		d, c family
+	}{
+		{fastCase{pairProblem(plan.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,threads=64,early=0,receivers=1", "sms=2,threads=64,algo=dedup", 4},
+			dispatchLL(), combineLL()},
+		{fastCase{pairProblem(plan.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
+			dispatchFinal(), combineFinal()},
+	} {
+		t.Run(q.d.state, func(t *testing.T) {
+			t.Parallel()
+			e := q.prepare(t, q.d, q.c)
+			e.tools = need(t, raceTools)
+			e.drill(q.pairs)
+		})
+	}
+}

@@ -69,13 +69,14 @@ func variation(load []float64) float64 {
 	return math.Sqrt(max(0, float64(sq*n)/float64(sum*sum)-1))
 }
 
-// top20 is the share of the fifth of the experts that has the largest loads.
+// top20 is the share of the fifth of the experts that has the largest loads,
+// of one expert where there are fewer than five.
 func top20(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
 	sum, top := 0.0, 0.0
 	for i, v := range s {
 		sum += v
-		if 5*(len(s)-i) <= len(s) {
+		if len(s)-i <= max(1, len(s)/5) {
 			top += v
 		}
 	}

@@ -35,7 +35,7 @@ func TestStatsByHand(t *testing.T) {
 		"cv":              math.Sqrt(4*15/49. - 1),
 		"max_mean_expert": 3 / (7 / 4.), "max_mean_rank": 4 / 3.5, "max_mean_pair": 2 / (7 / 8.),
 		"distinct_ranks": 6 / 4., "local_share": 4 / 7.,
-		"entropy": h, "effective_experts": math.Exp2(h), "top20_share": 0,
+		"entropy": h, "effective_experts": math.Exp2(h), "top20_share": 3 / 7.,
 	} {
 		if got := s.Map()[name]; math.Abs(got-want) > 1e-12 {
 			t.Errorf("%s is %v, want %v", name, got, want)

@@ -47,8 +47,11 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	if o.list {
 		return o.tables.print(cmd, kindTable("distributions", workloads.Kinds()), kindTable("modifiers", workloads.Modifiers()))
 	}
-	if o.link < 0 || o.steps < 0 || o.steps > 10_001 {
-		return usagef("--link: %v must be at least 0, and --steps: %d within 0 to 10001", o.link, o.steps)
+	if !(o.link >= 0) {
+		return usagef("--link: %v is below 0", o.link)
+	}
+	if o.steps < 0 || o.steps > 10_001 {
+		return usagef("--steps: %d is outside 0 to 10001", o.steps)
 	}
 	problems, err := drawProblems(&o.problem)
 	if err != nil {

@@ -1,0 +1,118 @@
+// Package examples holds complete small programs; its tests build and run
+// them.
+package examples
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/tune/export"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// table is what the examples look up: made for the test, with a row of every
+// kind that their steps reach.
+func table(t *testing.T) *plan.Table {
+	t.Helper()
+	day := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	row := func(c plan.Class, lo, hi int, threads plan.Value) plan.Row {
+		return plan.Row{Lo: lo, Hi: hi, Config: plan.Config{Kernel: "direct"}.With("blocks", threads),
+			Key: plan.Key{Op: plan.Dispatch, Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4,
+				Dispatch: plan.BF16, Combine: plan.BF16, Routing: c},
+			Evidence: plan.Evidence{Date: day}}
+	}
+	keep := row(plan.Even, 1, 8, "1")
+	keep.Default, keep.Config = true, plan.Config{}
+	tab := &plan.Table{Schema: plan.Schema, Rows: []plan.Row{keep, row(plan.Even, 9, 64, "2"), row(plan.Skewed, 1, 64, "3"), row(plan.AnyRouting, 1, 64, "4")},
+		Header: plan.Header{Created: day, ABI: "abi", Machine: plan.Machine{Backend: "cpu", SMs: 2}, Relax: []string{"routing"}}}
+	if err := tab.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+const want = `1 tokens, even: default (kept)
+16 tokens, even: direct:blocks=2 (exact)
+16 tokens, skewed: direct:blocks=3 (exact)
+64 tokens, hot-rank: direct:blocks=4 (relaxed)
+4000 tokens, even: default (uncovered)
+`
+
+// exported writes the table's export in a language into a fresh directory.
+func exported(t *testing.T, language string) string {
+	t.Helper()
+	e, err := export.Find(language)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := e.Files(table(t), "tuned")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func need(t *testing.T, tool string) string {
+	t.Helper()
+	path, err := exec.LookPath(tool)
+	if err != nil {
+		t.Skipf("%s is not installed", tool)
+	}
+	return path
+}
+
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return string(out)
+}
+
+func TestGo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "table.json")
+	if err := plan.WriteFile(path, table(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := output(t, exec.Command("go", "run", "./runtime", path)); got != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestC(t *testing.T) {
+	gcc, dir := need(t, "gcc"), exported(t, "c")
+	bin := filepath.Join(dir, "serve")
+	output(t, exec.Command(gcc, "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I", dir, "-o", bin, "runtime-c/main.c"))
+	if got := output(t, exec.Command(bin)); got != want {
+		t.Errorf("got\n%s", got)
+	}
+	if got := output(t, exec.Command(bin, "cuda/10de:2335/sm_90", "abi")); !strings.Contains(got, "refused, everything is default: machine") {
+		t.Errorf("on another machine it prints\n%s", got)
+	}
+}
+
+func TestPython(t *testing.T) {
+	python, dir := need(t, "python3"), exported(t, "python")
+	run := func(args ...string) string {
+		cmd := exec.Command(python, append([]string{"runtime-python/main.py"}, args...)...)
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+dir, "PYTHONDONTWRITEBYTECODE=1")
+		return output(t, cmd)
+	}
+	if got := run(); got != want {
+		t.Errorf("got\n%s", got)
+	}
+	if got := run("cuda/10de:2335/sm_90"); !strings.Contains(got, "refused, everything is default: machine") {
+		t.Errorf("on another machine it prints\n%s", got)
+	}
+}

@@ -1,0 +1,50 @@
+/* What a serving process in C does with a tuned table.
+ *
+ *   epbench sweep -o run
+ *   epbench table export --table run --format c -o tuned.h
+ *   gcc -O2 -I . -o serve examples/runtime-c/main.c && ./serve
+ */
+#include <stdio.h>
+
+#include "tuned.h"
+
+enum { MAX_TOKENS = 4096, EXPERTS = 32, RANKS = 4 };
+
+static const char *const routing_names[] = {"even", "skewed", "concentrated", "hot-rank", "any"};
+static const char *const reason_names[] = {"exact", "relaxed", "kept", "uncovered", "refused"};
+
+/* The table worked out once: 80 KiB for 4096 token counts and five classes. */
+static uint32_t cells[TUNED_CELLS(MAX_TOKENS)];
+
+static void step(const tuned_plan *plan, int32_t tokens, const int64_t *counts) {
+  int32_t routing = tuned_classify(counts, EXPERTS, RANKS);
+  tuned_choice c = tuned_lookup(plan, tokens, routing); /* the hot path: an array index */
+  printf("%d tokens, %s: %s (%s)\n", (int)tokens, routing_names[routing], c.config->key, reason_names[c.reason]);
+}
+
+int main(int argc, char **argv) {
+  /* The model and how it is spread: the preset demo on four ranks. */
+  const tuned_problem problem = {TUNED_OP_DISPATCH, TUNED_MODE_EAGER, RANKS, 1, 512, EXPERTS, 4,
+                                 TUNED_FORMAT_BF16, TUNED_FORMAT_BF16, 0, 0};
+  int64_t even[EXPERTS], hot[EXPERTS], skewed[EXPERTS];
+  tuned_plan plan;
+  /* A real process asks its driver and its kernels who they are; without
+   * arguments this one pretends to be the machine the table was tuned on. */
+  const char *why = tuned_refusal(argc > 1 ? argv[1] : TUNED_MACHINE_KEY, argc > 2 ? argv[2] : TUNED_ABI);
+  if (why != NULL) {
+    printf("the table is refused, everything is default: %s\n", why);
+    return 0;
+  }
+  tuned_resolve(&plan, cells, &problem, MAX_TOKENS);
+  for (int e = 0; e < EXPERTS; e++) {
+    even[e] = 100;
+    hot[e] = e < 8 ? 900 : 20;
+    skewed[e] = e % 4 == 0 ? 600 : 60;
+  }
+  step(&plan, 1, even);
+  step(&plan, 16, even);
+  step(&plan, 16, skewed);
+  step(&plan, 64, hot);
+  step(&plan, 4000, even);
+  return 0;
+}

@@ -1,0 +1,36 @@
+"""What a serving process in Python does with a tuned table.
+
+    epbench sweep -o run
+    epbench table export --table run --format python -o tuned.py
+    PYTHONPATH=. python3 examples/runtime-python/main.py
+"""
+
+import sys
+
+import tuned
+
+# The model and how it is spread: the preset demo on four ranks.
+PROBLEM = dict(op="dispatch", mode="eager", ranks=4, nodes=1, hidden=512, experts=32, top_k=4,
+               dispatch="bf16", combine="bf16", shared_expert=False, skip_a2a=False)
+
+EVEN = [100] * 32
+HOT = [900 if e < 8 else 20 for e in range(32)]
+SKEWED = [600 if e % 4 == 0 else 60 for e in range(32)]
+
+
+def main(machine_key=tuned.MACHINE_KEY, abi=tuned.ABI):
+    """A real process asks its driver and its kernels who they are; without
+    arguments this one pretends to be the machine the table was tuned on."""
+    why = tuned.refusal(machine_key, abi)
+    if why:
+        print("the table is refused, everything is default:", why)
+        return
+    plan = tuned.resolve(PROBLEM, max_tokens=4096)
+    for tokens, counts in ((1, EVEN), (16, EVEN), (16, SKEWED), (64, HOT), (4000, EVEN)):
+        routing = tuned.classify(counts, PROBLEM["ranks"])
+        answer = plan.lookup(tokens, routing)
+        print("%d tokens, %s: %s (%s)" % (tokens, routing, answer.config.key, answer.reason))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,113 @@
+// Command runtime does with a tuned table what a serving process does: open
+// it, resolve it once, agree on it with the other ranks, and ask it at every
+// step.
+//
+//	epbench sweep -o run
+//	go run ./examples/runtime run/table.json
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/tables"
+)
+
+// The model and how it is spread: the preset demo on four ranks.
+var problem = plan.Problem{
+	Op: plan.Dispatch, Mode: plan.Eager, Ranks: 4, Nodes: 1,
+	Hidden: 512, Experts: 32, TopK: 4, MaxTokens: 4096,
+	Dispatch: plan.BF16, Combine: plan.BF16,
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: runtime table.json")
+		os.Exit(2)
+	}
+	if err := serve(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "runtime:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(path string) error {
+	locations := plan.DefaultLocations()
+	locations.Embedded, locations.File = tables.FS(), path
+	set, err := plan.Open(locations)
+	if err != nil {
+		return err
+	}
+	ranks := newGroup(problem.Ranks)
+	for rank := range problem.Ranks {
+		ranks.Go(func() { serveRank(rank, set, ranks) })
+	}
+	ranks.Wait()
+	return nil
+}
+
+// serveRank is one rank's process. Rank 0 prints.
+func serveRank(rank int, set *plan.Set, ranks *group) {
+	resolved := set.Resolve(host(set), problem)
+	resolved = resolved.Agree(ranks.gather(rank, resolved.Digest()))
+	for _, s := range steps() {
+		class := plan.Classify(s.counts, problem.Ranks)
+		answer := resolved.Lookup(s.tokens, class) // the hot path: an array index
+		if rank == 0 {
+			fmt.Printf("%d tokens, %s: %s (%s)\n", s.tokens, class, answer.Config.Key(), answer.Reason)
+		}
+	}
+}
+
+// host says where this process runs. A real one asks its driver and its own
+// kernels; this one pretends to be the machine that the table was tuned on, so
+// that the example answers everywhere.
+func host(set *plan.Set) plan.Host {
+	sources := set.Sources()
+	top := sources[len(sources)-1].Table.Header
+	return plan.Host{Machine: top.Machine, ABI: top.ABI}
+}
+
+// step is what a scheduler knows before a launch: the tokens on the fullest
+// rank and how often each expert was chosen lately.
+type step struct {
+	tokens int
+	counts []int64
+}
+
+func steps() []step {
+	even, hot, skewed := make([]int64, 32), make([]int64, 32), make([]int64, 32)
+	for e := range 32 {
+		even[e], hot[e], skewed[e] = 100, 20, 60
+		if e < 8 {
+			hot[e] = 900
+		}
+		if e%4 == 0 {
+			skewed[e] = 600
+		}
+	}
+	return []step{{1, even}, {16, even}, {16, skewed}, {64, hot}, {4000, even}}
+}
+
+// group stands in for the collective library of a real program.
+type group struct {
+	sync.WaitGroup
+	all     []plan.Digest
+	arrived sync.WaitGroup
+}
+
+func newGroup(ranks int) *group {
+	g := &group{all: make([]plan.Digest, ranks)}
+	g.arrived.Add(ranks)
+	return g
+}
+
+// gather is an all-gather of digests.
+func (g *group) gather(rank int, d plan.Digest) []plan.Digest {
+	g.all[rank] = d
+	g.arrived.Done()
+	g.arrived.Wait()
+	return g.all
+}

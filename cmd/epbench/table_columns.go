@@ -55,6 +55,20 @@ func choiceText(r *plan.Row) string {
 	return r.Config.Key()
 }
 
+// gainColumns are the gain over the default and its 95 % interval, as sweep
+// prints them.
+func gainColumns() []reports.Column {
+	return []reports.Column{reports.Numbers("gain", "x"), reports.Numbers("from", "x").Dropped(3), reports.Numbers("to", "x").Dropped(2)}
+}
+
+func gainCells(r *plan.Row) []reports.Cell {
+	if r == nil {
+		return []reports.Cell{reports.None(), reports.None(), reports.None()}
+	}
+	e := r.Evidence
+	return []reports.Cell{reports.Float(e.Gain, 3), reports.Float(e.GainLo, 3), reports.Float(e.GainHi, 3)}
+}
+
 // gainText is a row's gain over the default with its interval.
 func gainText(r *plan.Row) string {
 	if r == nil {

@@ -37,8 +37,9 @@ the answer is default.`,
 // answers looks every key and token count up as a runtime would: resolved for
 // the host, legality included.
 func (q *query) answers() reports.Table {
-	t := reports.Table{Name: "answers", Columns: append(keyColumns(), reports.Numbers("tokens", ""), reports.Words("config"),
-		reports.Words("reason"), reports.Words("gives up"), reports.Words("gain"), reports.Words("verified"), reports.Words("source").Dropped(11))}
+	columns := append(keyColumns(), reports.Numbers("tokens", ""), reports.Words("config"), reports.Words("reason"), reports.Words("gives up"))
+	t := reports.Table{Name: "answers", Columns: append(append(columns, gainColumns()...),
+		reports.Words("verified"), reports.Words("source").Dropped(11))}
 	most := 0
 	for _, n := range q.tokens {
 		most = max(most, n)
@@ -49,8 +50,8 @@ func (q *query) answers() reports.Table {
 		resolved := q.all.Resolve(q.host, p)
 		for _, n := range q.tokens {
 			a := resolved.Lookup(n, k.Routing)
-			t.Add(append(keyCells(k), reports.Int(n), reports.Str(a.Config.Key()), reports.Str(string(a.Reason)),
-				reports.Str(strings.Join(a.Differs, " ")), reports.Str(gainText(a.Row)), verifiedCell(a), reports.Str(a.Source))...)
+			cells := append(keyCells(k), reports.Int(n), reports.Str(a.Config.Key()), reports.Str(string(a.Reason)), reports.Str(strings.Join(a.Differs, " ")))
+			t.Add(append(append(cells, gainCells(a.Row)...), verifiedCell(a), reports.Str(a.Source))...)
 			if a.Row == nil {
 				q.note(missText(set, k, n))
 			}

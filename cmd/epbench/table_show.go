@@ -62,13 +62,12 @@ func addHeader(t *reports.Table, s plan.Source) {
 }
 
 func rowTable() reports.Table {
-	return reports.Table{Name: "rows", Columns: append(keyColumns(),
-		reports.Words("tokens"), reports.Words("choice"), reports.Numbers("median", "us"), reports.Words("gain"),
+	columns := append(keyColumns(), reports.Words("tokens"), reports.Words("choice"), reports.Numbers("median", "us"))
+	return reports.Table{Name: "rows", Columns: append(append(columns, gainColumns()...),
 		reports.Numbers("rounds", "").Dropped(2), reports.Words("clock").Dropped(1), reports.Words("source").Dropped(11))}
 }
 
 func addRow(t *reports.Table, s plan.Source, r *plan.Row) {
-	t.Add(append(keyCells(r.Key), reports.Str(spanText(r.Lo, r.Hi)), reports.Str(choiceText(r)),
-		reports.Micros(r.Evidence.Median), reports.Str(gainText(r)), reports.Int(r.Evidence.Rounds),
-		reports.Str(r.Evidence.Clock), reports.Str(s.Name))...)
+	cells := append(keyCells(r.Key), reports.Str(spanText(r.Lo, r.Hi)), reports.Str(choiceText(r)), reports.Micros(r.Evidence.Median))
+	t.Add(append(append(cells, gainCells(r)...), reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(s.Name))...)
 }

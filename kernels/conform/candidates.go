@@ -14,6 +14,9 @@ import (
 // most words of them, drawn by the case's name.
 func candidates(k kernels.Kernel, m plan.Machine, c Case) []plan.Config {
 	base := k.DefaultConfig(m, c.Problem)
+	if k.Check(m, c.Problem, base) != nil {
+		return nil // a kernel for other problems; the first of the op runs all
+	}
 	out := []plan.Config{base}
 	seen := map[string]bool{base.Key(): true}
 	add := func(cfg plan.Config) {

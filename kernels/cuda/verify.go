@@ -214,7 +214,7 @@ func judgeEpilogue(o *ref.Oracle, rank, tokens int, hook string, got func(int) [
 			exact, bound := want.Exact[i]*epilogueScale, want.Bound[i]*epilogueScale
 			if hook == "bias" {
 				exact = want.Exact[i] + float64(ref.BF16ToFloat(bias[i]))
-				bound = want.Bound[i] + (math.Abs(exact)+want.Bound[i])/(1<<9)
+				bound = want.Bound[i] + (math.Abs(exact)+want.Bound[i])/(1<<8)
 			}
 			diff := math.Abs(float64(ref.BF16ToFloat(b)) - exact)
 			if diff <= bound {

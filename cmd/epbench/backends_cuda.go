@@ -27,7 +27,7 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	argv := []string{path, "serve"}
+	argv := []string{path}
 	for option := range strings.FieldsSeq(strings.ReplaceAll(arg, ":", " ")) {
 		argv = append(argv, "--"+option)
 	}

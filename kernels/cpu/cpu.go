@@ -76,7 +76,11 @@ func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Sess
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return open(b, w)
+	s, err := open(b, w)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 //go:embed *.go

@@ -2,9 +2,15 @@ package cpu
 
 import (
 	"context"
+	"errors"
+	"math"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/internal/drill"
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/workloads"
 )
@@ -27,38 +33,212 @@ func draw(t testing.TB, p plan.Problem, routing string) *workloads.Workload {
 	return w
 }
 
-func testSmoke(t *testing.T) {
-	for _, f := range plan.Formats() {
-		for _, op := range plan.Ops() {
-			for _, shared := range []bool{false, true} {
-				for _, skip := range []bool{false, true} {
-					p := problem(op)
-					p.Dispatch = f
-					p.SharedExpert = shared
-					p.SkipA2A = skip
-					b, _ := Open()
-					s, err := b.Open(t.Context(), draw(t, p, "uniform"))
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, k := range kernels.Of(b.Kernels(), op) {
-						c := k.DefaultConfig(b.Machine(), p)
-						if err := k.Check(b.Machine(), p, c); err != nil {
-							t.Fatal(err)
-						}
-						v, err := s.Verify(context.Background(), c)
-						if err != nil || !v.OK() {
-							t.Errorf("%s %s: %+v %v", p.Key(), c.Key(), v, err)
-						}
-						if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 3, Fold: 5}); err != nil {
-							t.Error(err)
-						}
-					}
-					if err := s.Close(); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
+// session opens a uniform workload and prepares the op's default.
+func session(t *testing.T, p plan.Problem, options ...Option) (*Session, plan.Config) {
+	t.Helper()
+	b, err := Open(options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Open(t.Context(), draw(t, p, "uniform"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
+	})
+	c := kernels.Of(b.Kernels(), p.Op)[0].DefaultConfig(b.Machine(), p)
+	if err := s.Prepare(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	return s.(*Session), c
+}
+
+func TestCheckNamesTheBound(t *testing.T) {
+	m, p := machine(), problem(plan.Dispatch)
+	c := defaults("dispatch")(m, p)
+	for _, bad := range []struct {
+		change func(*plan.Problem, *plan.Config)
+		says   string
+	}{
+		{func(p *plan.Problem, _ *plan.Config) { p.Ranks = 32 }, "ranks: 32 is above 16"},
+		{func(p *plan.Problem, _ *plan.Config) { p.Nodes = 2 }, "nodes: 2, cpu is one node"},
+		{func(p *plan.Problem, _ *plan.Config) { p.Mode = plan.Graph }, `mode: "graph", cpu knows "eager" only`},
+		{func(p *plan.Problem, _ *plan.Config) { p.Experts = 65536 }, "experts: 65536 is above 65535"},
+		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("blocks", "0") }, "blocks: 0 is outside 1 to 64"},
+		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("blocks", "many") }, "blocks: many is outside"},
+		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("blocks", "2").With("wait_blocks", "2") }, "wait_blocks: 2 is outside 0 to 1"},
+		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("chunk_bytes", "1000") }, "chunk_bytes: 1000 is not a multiple of 16"},
+		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("chunk_bytes", "8") }, "chunk_bytes: 8 is outside 16 to 1048576"},
+		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("tile_tokens", "0") }, "tile_tokens: 0 is outside 1 to"},
+		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("mode", "both") }, `mode: "both", use fused or split`},
+		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("algo", "2") }, `algo: "2", use direct or dedup`},
+		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("sms", "2") }, "8 parameters, dispatch takes 7"},
+		{func(_ *plan.Problem, c *plan.Config) { c.Values = nil }, "blocks: missing"},
+	} {
+		q, d := p, c
+		bad.change(&q, &d)
+		if err := check(m, q, d); err == nil || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%v does not say %q", err, bad.says)
+		}
+	}
+	for _, k := range Kernels() {
+		if err := k.Check(m, p, k.DefaultConfig(m, p)); err != nil {
+			t.Errorf("%s: default is illegal: %v", k.Name, err)
+		}
+	}
+}
+
+func TestPairsNeedMatchingDispatch(t *testing.T) {
+	p := problem(plan.Pair)
+	k := kernels.Of(Kernels(), plan.Pair)[0]
+	c := k.DefaultConfig(machine(), p)
+	for _, x := range []struct {
+		dispatch, combine plan.Value
+		legal             bool
+	}{{algoDirect, algoDirect, true}, {algoDedup, algoDirect, true}, {algoDedup, algoDedup, true}, {algoDirect, algoDedup, false}} {
+		err := k.Check(machine(), p, c.With("dispatch.algo", x.dispatch).With("combine.algo", x.combine))
+		if (err == nil) != x.legal {
+			t.Errorf("dispatch %s, combine %s: %v", x.dispatch, x.combine, err)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	b, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []struct {
+		change func(*workloads.Workload)
+		says   string
+	}{
+		{func(w *workloads.Workload) { w.Problem.Experts = 17 }, "experts: 17 does not divide"},
+		{func(w *workloads.Workload) { w.Problem.Mode = plan.Cold }, "mode:"},
+		{func(w *workloads.Workload) { w.Ranks = w.Ranks[:3] }, "routing of 3 ranks"},
+		{func(w *workloads.Workload) { w.Ranks[1].Tokens = 34 }, "rank 1: 34 tokens, the buffers hold 33"},
+		{func(w *workloads.Workload) { w.Ranks[2].Weights = nil }, "rank 2: 132 experts and 0 weights"},
+		{func(w *workloads.Workload) { w.Ranks[0].Experts[5] = 16 }, "rank 0: token 1: expert 16 is outside -1 to 15"},
+		{func(w *workloads.Workload) { w.Ranks[0].Experts[5] = w.Ranks[0].Experts[4] }, "selected twice"},
+	} {
+		w := draw(t, problem(plan.Dispatch), "uniform")
+		bad.change(w)
+		s, err := b.Open(t.Context(), w)
+		if err == nil || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%v does not say %q", err, bad.says)
+		}
+		if s != nil {
+			t.Errorf("%s: a session came with the error", bad.says)
+		}
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	w := draw(t, problem(plan.Pair), "uniform")
+	m := machine()
+	m.Memory = 1 << 20
+	if err := checkWorkload(m, w); err == nil || !strings.HasPrefix(err.Error(), "tokens: ") {
+		t.Errorf("a workload beyond memory: %v", err)
+	}
+}
+
+// TestClosingFreesWorkers opens and closes sessions and counts goroutines.
+func TestClosingFreesWorkers(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 20 {
+		b, err := Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.Open(t.Context(), draw(t, problem(plan.Pair), "uniform"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := kernels.Of(b.Kernels(), plan.Pair)[0].DefaultConfig(b.Machine(), problem(plan.Pair))
+		if err := errors.Join(s.Prepare(t.Context(), c), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+}
+
+// TestCancelInMidRun cancels while ranks are busy; the call must end soon,
+// with the context's error, and another session must not notice.
+func TestCancelInMidRun(t *testing.T) {
+	s, c := session(t, problem(plan.Pair))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := s.Run(ctx, c, kernels.RunSpec{Rounds: 1, Fold: 1 << 30})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if d := time.Since(start); d > 10*time.Second {
+		t.Errorf("ended after %v", d)
+	}
+	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
+		t.Errorf("afterwards: %+v %v", v, err)
+	}
+}
+
+// TestSignalsAreBack looks at the protocol's state after calls: every count
+// word armed again, every counter zero.
+func TestSignalsAreBack(t *testing.T) {
+	s, c := session(t, problem(plan.Pair))
+	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 7}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.ranks {
+		if n := r.rearm(); n != 0 {
+			t.Errorf("rank %d: %d count words were not at the sentinel", r.id, n)
+		}
+	}
+}
+
+// TestLeftoverSignalIsFound: a signal nobody took makes the next call wrong,
+// so that the call that left it is blamed.
+func TestLeftoverSignalIsFound(t *testing.T) {
+	s, _ := session(t, problem(plan.Dispatch))
+	stray := stage{launch{blocks: 1}, func(w *worker, _ launch, set int) bool {
+		w.r.inbox[set].counts[0].Store(3)
+		return true
+	}}
+	_, err := s.start(t.Context(), []stage{stray}, kernels.RunSpec{Rounds: 1, Fold: 1}, drill.None)
+	var f *kernels.Failure
+	if !errors.As(err, &f) || f.Status != kernels.Mismatch {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEmptyKernelReadsLess(t *testing.T) {
+	b, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := b.(kernels.Clocker).Empty(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := read["wall"]; !(s > 0) || s > 0.1 || math.IsNaN(s) {
+		t.Errorf("an empty kernel takes %g s", s)
+	}
+}
+
+func TestABIIsAHash(t *testing.T) {
+	a, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := a.(kernels.Versioned).ABI(), a.(kernels.Versioned).ABI()
+	if first != second || len(first) != 16 {
+		t.Errorf("%q, then %q", first, second)
 	}
 }

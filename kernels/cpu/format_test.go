@@ -14,7 +14,11 @@ import (
 // TestCodecsEqualOracle walks the float32 numbers that differ in their upper
 // 20 bits and both neighbours of each.
 func TestCodecsEqualOracle(t *testing.T) {
-	for high := range uint32(1 << 20) {
+	step := 1
+	if testing.Short() {
+		step = 37 // prime, to meet every exponent and mantissa
+	}
+	for high := uint32(0); high < 1<<20; high += uint32(step) {
 		for _, low := range []uint32{0, 1, 0xfff} {
 			x := math.Float32frombits(high<<12 | low)
 			if x != x {

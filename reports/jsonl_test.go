@@ -129,15 +129,15 @@ func TestReaderRefuses(t *testing.T) {
 }
 
 func TestReaderBoundsALine(t *testing.T) {
-	endless := io.MultiReader(strings.NewReader(`{"reason":"`), io.LimitReader(zeros{}, 2*maxLine))
+	endless := io.MultiReader(strings.NewReader(`{"reason":"`), io.LimitReader(digits{}, 2*maxLine))
 	if _, _, err := ReadAll(endless); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Fatalf("an endless line gives %v", err)
 	}
 }
 
-type zeros struct{}
+type digits struct{}
 
-func (zeros) Read(p []byte) (int, error) {
+func (digits) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = '0'
 	}

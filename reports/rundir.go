@@ -34,12 +34,12 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.log, err = os.OpenFile(filepath.Join(path, TrialsFile), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
-	if errors.Is(err, os.ErrExist) {
+	// The log comes last: where it is, run.json is, and the run can be resumed.
+	log := filepath.Join(path, TrialsFile)
+	if _, err = os.Stat(log); err == nil {
 		err = fmt.Errorf("%s already holds a run; continue it with --resume %s or choose another --out", path, path)
-	}
-	if err == nil {
-		err = d.WriteRun(run)
+	} else if err = d.WriteRun(run); err == nil {
+		d.log, err = os.OpenFile(log, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
 	}
 	if err != nil {
 		d.Close()

@@ -79,7 +79,7 @@ func activationInput(seed uint64) func(row, column int) float32 {
 }
 
 func TestActivationsEmulated(t *testing.T) {
-	emulator := tools(t, emulTools)
+	emulator := need(t, emulTools)
 	for _, a := range activations() {
 		t.Run(a.name(), func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +98,7 @@ func TestActivationsEmulated(t *testing.T) {
 // The interleaved kernel is the plain one with its input's columns permuted,
 // bit for bit.
 func TestInterleavedEqualsPlain(t *testing.T) {
-	emulator := tools(t, emulTools)
+	emulator := need(t, emulTools)
 	byEntry := map[string]activation{}
 	for _, a := range activations() {
 		if a.format == plan.NVFP4 {

@@ -26,6 +26,18 @@ var (
 	raceTools = sync.OnceValues(func() (*emul.Tools, error) { return emul.New("-fsanitize=thread") })
 )
 
+// need skips the test where emulation is not to be had.
+func need(t *testing.T, get func() (*emul.Tools, error)) *emul.Tools {
+	t.Helper()
+	tools, err := get()
+	if errors.Is(err, emul.ErrNoCompiler) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return tools
+}
+
 // emulated is a workload laid out for any family of one state, its kernels
 // running on the CPU. A file holds the memory of all ranks between jobs.
 type emulated struct {
@@ -38,26 +50,22 @@ type emulated struct {
 	arena  string
 	mem    []byte // [rank][heap], what the file holds between jobs
 	rounds int    // calls of each op made so far
-	extra  []string
+	extra  []string // statements behind the arguments: drills
 	global float32
 }
 
 // onCPU is a machine that lets every legality check of a GPU pass.
 func onCPU() plan.Machine { return plan.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8} }
 
+// emulate lays a workload out for the families of a state. inputScale is
+// NVFP4's global scale.
 func emulate(t *testing.T, w *workloads.Workload, state family, inputScale float32) *emulated {
 	t.Helper()
-	tools, err := emulTools()
-	if errors.Is(err, emul.ErrNoCompiler) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
 	p := w.Problem
 	p.Op = plan.Pair
 	parts := append(problemParts(p), stateParts(state, p)...)
 	parts = append(parts, region{"fault", 64, 0})
-	e := &emulated{t: t, tools: tools, w: w, oracle: ref.New(w, inputScale), state: state, heap: newHeap(parts),
+	e := &emulated{t: t, tools: need(t, emulTools), w: w, oracle: ref.New(w, inputScale), state: state, heap: newHeap(parts),
 		arena: filepath.Join(t.TempDir(), "arena"), global: inputScale}
 	e.reset()
 	return e
@@ -112,9 +120,12 @@ func (e *emulated) inputs(rank int) {
 	}
 	binary.LittleEndian.PutUint32(e.part(rank, partInputScale), math.Float32bits(e.global))
 	for i := range h {
-		binary.LittleEndian.PutUint16(e.part(rank, partBias)[2*i:], ref.BF16(float32(i%7)-3))
+		binary.LittleEndian.PutUint16(e.part(rank, partBias)[2*i:], ref.BF16(e.bias(i)))
 	}
 }
+
+// bias is what an epilogue adds in a column.
+func (e *emulated) bias(column int) float32 { return float32(column%7) - 3 }
 
 // fieldParts is which part of the heap an EpArgs pointer names.
 func (e *emulated) fieldParts() map[string]string {
@@ -158,7 +169,7 @@ func (e *emulated) call(f family, c plan.Config) []string {
 	}
 	s := []string{e.object(f.source, f.defines(onCPU(), e.w.Problem, c))}
 	for _, l := range f.launches(onCPU(), e.w.Problem, c) {
-		s = append(s, e.launch(l))
+		s = append(s, launchLine(l))
 	}
 	return s
 }
@@ -179,10 +190,10 @@ func (e *emulated) object(source string, defines []string) string {
 	return "object " + object
 }
 
-func (e *emulated) launch(l launch) string {
-	s := fmt.Sprintf("launch %s %d %d %d round=%d sms=%d wait_sms=%d count_sms=%d tile_tokens=%d chunk_bytes=%d",
-		l.entry, l.grid, l.block, l.shared, e.rounds, l.params.sms, l.params.waitSMs, l.params.countSMs,
-		l.params.tileTokens, l.params.chunkBytes)
+// launchLine spells a launch for the harness.
+func launchLine(l launch) string {
+	s := fmt.Sprintf("launch %s %d %d %d sms=%d wait_sms=%d count_sms=%d tile_tokens=%d chunk_bytes=%d",
+		l.entry, l.grid, l.block, l.shared, l.params.sms, l.params.waitSMs, l.params.countSMs, l.params.tileTokens, l.params.chunkBytes)
 	for i, v := range l.params.tune {
 		s += fmt.Sprintf(" tune[%d]=%d", i, v)
 	}
@@ -193,7 +204,7 @@ func (e *emulated) launch(l launch) string {
 // they do not ask for.
 func (e *emulated) run(n int, calls ...[]string) {
 	e.t.Helper()
-	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1)}, e.arguments()...)
+	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1), fmt.Sprintf("rounds %d", e.rounds)}, e.arguments()...)
 	for _, c := range calls {
 		job = append(job, c...)
 	}

@@ -42,10 +42,9 @@ func runLitmus(t *testing.T, tools *emul.Tools, l litmus, defines ...string) (ar
 	if err := os.WriteFile(arena, mem, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e := emulated{}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if err := tools.Run(ctx, append(job, e.launch(l.launch), "run 1")); err != nil {
+	if err := tools.Run(ctx, append(job, launchLine(l.launch), "run 1")); err != nil {
 		return nil, nil, err
 	}
 	if mem, err = os.ReadFile(arena); err != nil {
@@ -58,19 +57,8 @@ func runLitmus(t *testing.T, tools *emul.Tools, l litmus, defines ...string) (ar
 	return areas, counters, nil
 }
 
-func tools(t *testing.T, get func() (*emul.Tools, error)) *emul.Tools {
-	t.Helper()
-	out, err := get()
-	if err == emul.ErrNoCompiler {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 func TestLitmus(t *testing.T) {
-	emulator := tools(t, emulTools)
+	emulator := need(t, emulTools)
 	for _, l := range litmuses(300) {
 		t.Run(l.name, func(t *testing.T) {
 			areas, counters, err := runLitmus(t, emulator, l)
@@ -96,7 +84,7 @@ func TestLitmus(t *testing.T) {
 // The race detector accepts the signal as it is and refuses it without its
 // fence: what it says of the kernels means something.
 func TestRaceDetectorSeesMissingFence(t *testing.T) {
-	detector := tools(t, raceTools)
+	detector := need(t, raceTools)
 	if _, _, err := runLitmus(t, detector, litmusSignal(1, 20)); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +97,7 @@ func TestRaceDetectorSeesMissingFence(t *testing.T) {
 // The sizes that Go lays memory out by are those that the device code uses,
 // and the last byte of each region is the last that either algorithm reaches.
 func TestEPLayout(t *testing.T) {
-	emulator := tools(t, emulTools)
+	emulator := need(t, emulTools)
 	p := plan.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: plan.BF16, MaxTokens: 65536}
 	direct, dedup := messagesEP(p)
 	ends := map[string]int64{}

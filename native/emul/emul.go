@@ -102,7 +102,10 @@ func (t *Tools) build(name string, args ...string) error {
 	}
 	defer os.Remove(tmp.Name())
 	tmp.Close()
-	base := []string{"-std=c++20", "-g", "-o", tmp.Name()}
+	base := []string{"-std=c++20", "-o", tmp.Name()}
+	if len(t.flags) > 0 {
+		base = append(base, "-g1") // sanitizers report lines
+	}
 	for _, inc := range []string{"emul/src", "include", "kernels"} {
 		base = append(base, "-I"+t.path(inc))
 	}

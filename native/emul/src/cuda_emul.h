@@ -9,9 +9,21 @@
 #ifndef EP_CUDA_EMUL_H
 #define EP_CUDA_EMUL_H
 
-#include <math.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
+
+/* Of math.h and string.h only what kernels call: the headers themselves would
+ * be a third of the compile time. */
+extern "C" {
+float expf(float) noexcept;
+float fabsf(float) noexcept;
+float fmaf(float, float, float) noexcept;
+float fmaxf(float, float) noexcept;
+float fminf(float, float) noexcept;
+float rintf(float) noexcept;
+void *memcpy(void *, const void *, size_t) noexcept;
+void *memset(void *, int, size_t) noexcept;
+}
 
 #define __global__
 #define __device__

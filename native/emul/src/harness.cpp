@@ -8,11 +8,12 @@
  *   set RANK FIELD VALUE   integer field; RANK * means every rank
  *   fset RANK FIELD VALUE  float field
  *   launch ENTRY GRID BLOCK SHARED [FIELD=VALUE ...]
- *                          an entry of the last object; round=N: rounds count from N+1
+ *                          an entry of the last object
  *   launch_silu ...        the same for an entry that takes EpSiluArgs, whose
  *                          fields are spelled silu.FIELD everywhere
  *   barrier                all ranks meet
- *   run N                  performs the launches above N times, round = 1, 2, ...
+ *   rounds N               calls made before: round = N+1, N+2, ...
+ *   run N                  performs the launches above N times
  *   clear                  forgets the launches
  *
  * Ranks run at the same time, each its own launches in order, without any
@@ -172,9 +173,8 @@ void run_rank(const Job &job, size_t rank, uint64_t rounds, std::barrier<> &meet
         continue;
       }
       Arguments a = job.args[rank];
-      a.ep.round = static_cast<uint32_t>(job.round);
+      a.ep.round = static_cast<uint32_t>(job.round + i + 1);
       for (auto &o : s.overrides) store(&a, o.first, o.second);
-      a.ep.round += static_cast<uint32_t>(i + 1);
       EmulLaunch launch{s.entry.c_str(), {s.grid, 1, 1}, {s.block, 1, 1}, s.shared,
                         job.seed * 1000003 + (job.round + i) * 131 + rank, s.touch};
       job.grids[rank]->run(launch, [&] {
@@ -253,6 +253,8 @@ void perform(Job &job, const std::string &line) {
     while (job.grids.size() < n) job.grids.push_back(std::make_unique<Grid>());
   } else if (word == "seed") {
     in >> job.seed;
+  } else if (word == "rounds") {
+    in >> job.round;
   } else if (word == "ptr" || word == "set" || word == "fset") {
     assign(job, word, in);
   } else if (word == "launch" || word == "launch_silu") {

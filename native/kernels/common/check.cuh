@@ -14,7 +14,7 @@
 struct EpWait {
   uint32_t phase;  /* EpPhase */
   int32_t expert;  /* global expert waited for, -1 if none */
-  int32_t source;  /* rank waited for, -1 if none */
+  int32_t source;  /* rank waited for, -1 for other blocks of this one */
 };
 
 EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) {
@@ -52,7 +52,9 @@ struct EpSpin {
     if ((++polls & 63u) != 0) return true;
     uint64_t now = globaltimer();
     if (start == 0) start = now;
-    if (now - start > a.deadline_ns) {
+    /* Blocks that wait for their own rank are twice as patient: the record
+     * then names what the rank itself was waiting for. */
+    if (now - start > (w.source < 0 ? 2 : 1) * a.deadline_ns) {
       ep_fault(a, w, want, got);
       return false;
     }

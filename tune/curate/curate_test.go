@@ -199,7 +199,7 @@ func TestLint(t *testing.T) {
 	}{
 		{"no win", first(func(r *plan.Row) { r.Evidence.GainLo = 0.99 }), "0 error gain: gain 1.100 [0.990, 1.120] does not exclude 1"},
 		{"minimax that loses somewhere", func(t *plan.Table) { t.Rows[1].Evidence.GainLo = 0.9 }, "1 warning worst: under its worst routing the gain is 1.100 [0.900"},
-		{"noise", func(t *plan.Table) { t.Header.AA = 0.2 }, "0 error gain: gain 1.100 is within the machine's own spread of 20.00 %"},
+		{"noise", func(t *plan.Table) { t.Header.AA = 0.2 }, "0 warning spread: gain 1.100 is within the run's largest A/A spread of 20.00 %"},
 		{"loud machine", func(t *plan.Table) { t.Header.AA = 0.02 }, "-1 error aa: the default differs from itself by 2.00 %"},
 		{"crossed", first(func(r *plan.Row) { r.Evidence.GainHi = 1.09 }), "0 error interval: gain 1.1000 lies outside"},
 		{"median", first(func(r *plan.Row) { r.Evidence.P10 = 1 }), "0 error interval: median"},

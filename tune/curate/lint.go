@@ -41,6 +41,7 @@ var rowRules = []struct {
 	fault func(plan.Header, plan.Row, float64) string
 }{
 	{"gain", Bad, unsupportedGain},
+	{"spread", Note, withinSpread},
 	{"worst", Note, losesSomewhere},
 	{"interval", Bad, crossedInterval},
 	{"measured", Bad, unmeasured},
@@ -86,15 +87,18 @@ func lintHeader(h plan.Header, band float64) []Finding {
 
 // unsupportedGain refuses a row that leaves the default without proof that it
 // is faster.
-func unsupportedGain(h plan.Header, r plan.Row, _ float64) string {
-	e := r.Evidence
-	switch {
-	case r.Default || r.Key.Routing == plan.AnyRouting:
-		return ""
-	case e.GainLo <= 1:
+func unsupportedGain(_ plan.Header, r plan.Row, _ float64) string {
+	if e := r.Evidence; !r.Default && r.Key.Routing != plan.AnyRouting && e.GainLo <= 1 {
 		return fmt.Sprintf("gain %.3f [%.3f, %.3f] does not exclude 1: keep the default", e.Gain, e.GainLo, e.GainHi)
-	case e.Gain < 1+h.AA:
-		return fmt.Sprintf("gain %.3f is within the machine's own spread of %.2f %%", e.Gain, 100*h.AA)
+	}
+	return ""
+}
+
+// withinSpread tells of a gain below the largest A/A spread of the run. The
+// row's own search may have been quieter, so this alone condemns nothing.
+func withinSpread(h plan.Header, r plan.Row, _ float64) string {
+	if !r.Default && r.Evidence.Gain < 1+h.AA {
+		return fmt.Sprintf("gain %.3f is within the run's largest A/A spread of %.2f %%", r.Evidence.Gain, 100*h.AA)
 	}
 	return ""
 }

@@ -50,32 +50,31 @@ func FactsOf(m plan.Machine, p plan.Problem) Facts {
 	}
 }
 
-// Rules compiles the constraints that apply to a kernel. Expressions are
-// typed: a parameter whose values are all integers is an int, any other a
-// string, and a comparison of the two is an error here.
+// Rules compiles the constraints that apply to a kernel, into one rule that
+// names the first one broken. Expressions are typed: a parameter whose values
+// are all integers is an int, any other a string, and a comparison of the two
+// is an error here.
 func (f *File) Rules(kernel string, axes []tune.Axis, facts Facts) ([]tune.Rule, error) {
 	if f == nil {
 		return nil, nil
 	}
-	e := &scope{axes: axes, env: map[string]any{"machine": facts.Machine, "problem": facts.Problem}}
+	e := &scope{env: map[string]any{"machine": facts.Machine, "problem": facts.Problem}}
 	for _, a := range axes {
-		e.env[a.Name] = typed(a, a.Values[0])
+		e.axes = append(e.axes, typedAxis(a))
+		e.env[a.Name] = e.axes[len(e.axes)-1].values[a.Values[0]]
 	}
 	if err := e.derive(f.Derived, f.appliesTo(kernel)); err != nil {
 		return nil, err
 	}
-	var out []tune.Rule
 	for _, c := range f.Constraints {
 		if len(c.Kernels) > 0 && !slices.Contains(c.Kernels, kernel) {
 			continue
 		}
-		rule, err := e.rule(c)
-		if err != nil {
+		if err := e.constrain(c); err != nil {
 			return nil, err
 		}
-		out = append(out, rule)
 	}
-	return out, nil
+	return []tune.Rule{e.broken}, nil
 }
 
 // appliesTo reports whether any constraint speaks of a kernel; derived values
@@ -88,15 +87,39 @@ func (f *File) appliesTo(kernel string) bool {
 
 // scope is what the expressions of one kernel see.
 type scope struct {
-	axes    []tune.Axis
+	axes    []typedValues
 	env     map[string]any
-	derived []derivation
+	derived []named
+	keep    []named
 	vm      vm.VM
 }
 
-type derivation struct {
+// named is a compiled expression.
+type named struct {
 	name string
 	code *vm.Program
+}
+
+// typedValues are the values of an axis as expressions see them.
+type typedValues struct {
+	name   string
+	values map[plan.Value]any
+}
+
+func typedAxis(a tune.Axis) typedValues {
+	out := typedValues{a.Name, make(map[plan.Value]any, len(a.Values))}
+	words := slices.ContainsFunc(a.Values, func(v plan.Value) bool {
+		_, ok := v.Int()
+		return !ok
+	})
+	for _, v := range a.Values {
+		if n, _ := v.Int(); words {
+			out.values[v] = string(v)
+		} else {
+			out.values[v] = n
+		}
+	}
+	return out
 }
 
 func (e *scope) derive(ds []Derived, used bool) error {
@@ -116,53 +139,42 @@ func (e *scope) derive(ds []Derived, used bool) error {
 			return fmt.Errorf("space: derived %s: %s", d.Name, firstLine(err))
 		}
 		e.env[d.Name] = value
-		e.derived = append(e.derived, derivation{d.Name, code})
+		e.derived = append(e.derived, named{d.Name, code})
 	}
 	return nil
 }
 
-func (e *scope) rule(c Constraint) (tune.Rule, error) {
+func (e *scope) constrain(c Constraint) error {
 	name := c.Name
 	if name == "" {
 		name = c.Keep
 	}
 	code, err := expr.Compile(c.Keep, expr.Env(e.env), expr.AsBool())
 	if err != nil {
-		return nil, fmt.Errorf("space: constraint %s: %s", name, firstLine(err))
+		return fmt.Errorf("space: constraint %s: %s", name, firstLine(err))
 	}
-	return func(cfg plan.Config) string {
-		if e.keeps(code, cfg) {
-			return ""
-		}
-		return name
-	}, nil
+	e.keep = append(e.keep, named{name, code})
+	return nil
 }
 
-// keeps evaluates a constraint; an expression that fails, as by a division by
-// zero, does not keep.
-func (e *scope) keeps(code *vm.Program, cfg plan.Config) bool {
+// broken is the rule. An expression that fails, as by a division by zero, does
+// not keep.
+func (e *scope) broken(cfg plan.Config) string {
 	for _, a := range e.axes {
-		e.env[a.Name] = typed(a, cfg.Values[a.Name])
+		e.env[a.name] = a.values[cfg.Values[a.name]]
 	}
 	for _, d := range e.derived {
 		v, err := e.vm.Run(d.code, e.env)
 		if err != nil {
-			return false
+			return d.name
 		}
 		e.env[d.name] = v
 	}
-	out, err := e.vm.Run(code, e.env)
-	keep, ok := out.(bool)
-	return err == nil && ok && keep
-}
-
-// typed is a value as its axis' type.
-func typed(a tune.Axis, v plan.Value) any {
-	for _, w := range a.Values {
-		if _, ok := w.Int(); !ok {
-			return string(v)
+	for _, k := range e.keep {
+		out, err := e.vm.Run(k.code, e.env)
+		if keep, ok := out.(bool); err != nil || !ok || !keep {
+			return k.name
 		}
 	}
-	n, _ := v.Int()
-	return n
+	return ""
 }

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// TestFirstSweep is what a newcomer types: no flag but where to write. A row
+// of every op for three token counts and two routings, in a minute.
+func TestFirstSweep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a real sweep; left out with -short")
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	var stdout, stderr bytes.Buffer
+	start := time.Now()
+	code := run(context.Background(), []string{"sweep", "--backend=cpu", "--profile", "-o", dir}, &stdout, &stderr)
+	t.Logf("%v; %s", time.Since(start), lastLine(stderr.String(), "profile:"))
+	if code == exitUndecided && strings.Contains(stderr.String(), "no table") {
+		t.Skip("this machine is too busy to tune on: ", lastLine(stderr.String(), "no table"))
+	}
+	if code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr.String())
+	}
+	l, err := reports.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range l.Results {
+		if r.Status != kernels.OK && r.Reason == "" {
+			t.Errorf("a trial is %s without a reason", r.Status)
+		}
+	}
+	for _, name := range []string{reports.RunFile, reports.TrialsFile, reports.TableFile, reports.SummaryFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	covered := map[plan.Op]map[int]bool{}
+	for _, r := range l.Table.Rows {
+		for _, n := range r.Evidence.Tokens {
+			if covered[r.Key.Op] == nil {
+				covered[r.Key.Op] = map[int]bool{}
+			}
+			covered[r.Key.Op][n] = true
+		}
+	}
+	for _, op := range plan.Ops() {
+		if len(covered[op]) < 3 && !strings.Contains(stderr.String(), "more than the tie band") {
+			t.Errorf("the table covers %d token counts of %s", len(covered[op]), op)
+		}
+	}
+}
+
+// lastLine is the last line that contains text.
+func lastLine(s, text string) string {
+	found := ""
+	for line := range strings.Lines(s) {
+		if strings.Contains(line, text) {
+			found = strings.TrimSpace(line)
+		}
+	}
+	return found
+}
+
+// TestInterruptedSweep is Ctrl-C: exit 130, the way on named, and the way on
+// works.
+func TestInterruptedSweep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer time.AfterFunc(300*time.Millisecond, cancel).Stop()
+	var stdout, stderr bytes.Buffer
+	args := []string{"sweep", "--backend=cpu", "--op=dispatch", "--tokens=16", "--routing=uniform,zipf:1.0,local", "--budget=12", "-o", dir}
+	if code := run(ctx, args, &stdout, &stderr); code != exitInterrupted || !strings.Contains(stderr.String(), "--resume "+dir) {
+		t.Fatalf("exit %d: %s", code, stderr.String())
+	}
+	before, _, _, err := reports.ReadDir(dir)
+	if err != nil || !before.Finished.IsZero() {
+		t.Fatalf("run.json after the interruption: finished %v, %v", before.Finished, err)
+	}
+	stderr.Reset()
+	if code := run(context.Background(), []string{"sweep", "--resume=" + dir}, &stdout, &stderr); code != exitDone && code != exitUndecided {
+		t.Fatalf("exit %d: %s", code, stderr.String())
+	}
+	checkLog(t, dir)
+}

@@ -13,12 +13,14 @@ import (
 func newTableExplain() *cobra.Command {
 	var ask queryFlags
 	var out tableFlags
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "explain",
 		Short: "Print the decision ladder behind the answers",
 		Long: `For every stretch of token counts print the rows that were looked at, best first:
 which one answers, what the others lost to, and the evidence of each. The last
-rung is always the default.`,
+rung is always the default. Rows that cover other token counts only are shown
+where nothing else is, or with --all.`,
 		Example: "  epbench table explain --table RUN --op dispatch --tokens 1:4096",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -26,16 +28,17 @@ rung is always the default.`,
 			if err != nil {
 				return err
 			}
-			return out.print(cmd, q.ladder())
+			return out.print(cmd, q.ladder(all))
 		},
 	}
 	ask.bind(cmd)
 	out.bindAs(cmd, "table-format")
+	cmd.Flags().BoolVar(&all, "all", false, "also show rows that cover other token counts only")
 	return cmd
 }
 
 // ladder explains every key over the token counts asked for.
-func (q *query) ladder() reports.Table {
+func (q *query) ladder(all bool) reports.Table {
 	t := reports.Table{Name: "ladder", Columns: []reports.Column{
 		reports.Words("op"), reports.Words("format").Dropped(2), reports.Words("routing"), reports.Words("tokens"),
 		reports.Numbers("rung", ""), reports.Words("choice"), reports.Words("gives up"), reports.Words("verdict"),
@@ -44,7 +47,11 @@ func (q *query) ladder() reports.Table {
 	for _, k := range q.keys {
 		set := q.narrow(k)
 		for _, s := range stretches(set, q.tokens) {
-			q.addRungs(&t, set, set.Explain(k, s[0]), spanText(s[0], s[1]))
+			x := set.Explain(k, s[0])
+			if !all && x.Answer.Row != nil {
+				x.Rungs = slices.DeleteFunc(x.Rungs, func(r plan.Rung) bool { return s[0] < r.Row.Lo || s[0] > r.Row.Hi })
+			}
+			q.addRungs(&t, set, x, spanText(s[0], s[1]))
 		}
 	}
 	t.Notes = q.notes

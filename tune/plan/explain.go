@@ -47,9 +47,9 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 
 func rungName(a Answer) string {
 	if len(a.Differs) == 0 {
-		return "an exact row of " + a.Source
+		return "an exact row"
 	}
-	return "a row of " + a.Source + " that gives up " + strings.Join(a.Differs, ", ")
+	return "a row that gives up " + strings.Join(a.Differs, ", ")
 }
 
 // Nearest says why no row answers a key at a token count: what the closest row

@@ -20,7 +20,7 @@ func TestExplainNamesEveryRung(t *testing.T) {
 		"128 : covers tokens 0 to 8 only",
 		"256 : covers tokens 16 to 64 only",
 		"512 routing: answers",
-		"1024 hidden: behind a row of t that gives up routing",
+		"1024 hidden: behind a row that gives up routing",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

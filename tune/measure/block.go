@@ -71,7 +71,7 @@ func (r *Runner) open(ctx context.Context) (err error) {
 	defer r.Profile.time(&r.Profile.Open)()
 	if r.session, err = r.Backend.Open(ctx, r.Workload); err != nil {
 		r.session = nil
-		return err
+		return fmt.Errorf("%w: %w", ErrOpen, err)
 	}
 	r.ready = map[int]bool{}
 	return nil

@@ -58,6 +58,10 @@ type Runner struct {
 // with. Everything measured before is in the log.
 var ErrLost = errors.New("the machine is lost")
 
+// ErrOpen says that a backend would not open a session: the workload does not
+// fit, or the machine is gone.
+var ErrOpen = errors.New("no session")
+
 // Measure implements tune.Evaluator.
 func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds int) ([]tune.Sample, error) {
 	block := r.nextBlock(stage)

@@ -63,9 +63,16 @@ func (s *sweeper) search(ctx context.Context, c *cell) error {
 		c.fail(c.runner.Failures())
 		return nil
 	}
+	if errors.Is(err, measure.ErrOpen) && !s.unopened {
+		s.unopened = true // one workload may not fit; a second says the machine is gone
+		c.fail(nil)
+		c.outcome.Reason = err.Error()
+		return nil
+	}
 	if err != nil {
 		return err
 	}
+	s.unopened = false
 	s.run.AA = append(s.run.AA, c.aa)
 	rng := rand.New(rand.NewPCG(c.runner.Seed("search"), 0))
 	c.hunt = tune.NewHunt(c.space, c.runner, budget, c.dflt, c.required, rng)

@@ -168,14 +168,27 @@ func (s *sweeper) enumerate(c *cell) (err error) {
 // pairBest is how many finalists of each half make the pairs.
 const pairBest = 5
 
-// best lists the configs of the first finalists, the choice among them.
+// best lists the fastest n configs of each kernel, finalists before the rest,
+// and the default: a combine can only follow a dispatch of its own family, so
+// that the best of one kernel do not make pairs.
 func (c *cell) best(n int) []plan.Config {
 	out := []plan.Config{c.outcome.Default}
-	if c.outcome.Config.Kernel != "" {
-		out = append(out, c.outcome.Config)
+	if c.hunt == nil {
+		return out
 	}
-	for _, f := range c.finals[:min(n, len(c.finals))] {
-		out = append(out, c.space.Config(f.Point))
+	var order []int
+	for _, f := range c.finals {
+		order = append(order, f.Point)
+	}
+	order = append(order, c.hunt.Ranked(c.hunt.Measured())...)
+	count, seen := map[string]int{}, map[int]bool{c.dflt: true}
+	for _, point := range order {
+		cfg := c.space.Config(point)
+		if !seen[point] && count[cfg.Kernel] < n {
+			seen[point] = true
+			count[cfg.Kernel]++
+			out = append(out, cfg)
+		}
 	}
 	return out
 }

@@ -170,17 +170,24 @@ func costOf(k kernels.Kernel) func(string) int {
 	}
 }
 
-// defaultConfig is the library default of an op: that of its first kernel.
+// defaultConfig is the library default of an op: that of its first kernel
+// that can run the problem.
 func (pl *planner) defaultConfig(p plan.Problem) (plan.Config, error) {
-	ks := kernels.Of(pl.kernels, p.Op)
-	if len(ks) == 0 {
-		return plan.Config{}, fmt.Errorf("--op: this backend has no %s kernel", p.Op)
+	var first error
+	for _, k := range kernels.Of(pl.kernels, p.Op) {
+		c := k.DefaultConfig(pl.machine, p)
+		err := k.Check(pl.machine, p, c)
+		if err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = fmt.Errorf("--op %s: the default of %s cannot run here: %w", p.Op, k.Name, err)
+		}
 	}
-	c := ks[0].DefaultConfig(pl.machine, p)
-	if err := ks[0].Check(pl.machine, p, c); err != nil {
-		return c, fmt.Errorf("the default of %s cannot run here: %w", ks[0].Name, err)
+	if first == nil {
+		first = fmt.Errorf("--op: this backend has no %s kernel", p.Op)
 	}
-	return c, nil
+	return plan.Config{}, first
 }
 
 // analytic is what a model without measurements would take: as many SMs as
@@ -190,8 +197,14 @@ func (pl *planner) analytic(p plan.Problem) (c plan.Config, ok bool) {
 	if p.Op == plan.Pair {
 		return c, false
 	}
-	k := kernels.Of(pl.kernels, p.Op)[0]
-	c = k.DefaultConfig(pl.machine, p)
+	c, err := pl.defaultConfig(p)
+	if err != nil {
+		return c, false
+	}
+	k, err := kernels.Find(pl.kernels, p.Op, c.Kernel)
+	if err != nil {
+		return c, false
+	}
 	warps := 1
 	for _, q := range k.Params {
 		if q.Cost == kernels.ThreadCost {

@@ -29,6 +29,7 @@ type sweeper struct {
 	done     int
 	before   time.Duration    // spent by finished searches
 	between  map[string]*cell // refined token counts, by problem and routing
+	unopened bool             // the last search found no session
 }
 
 // Outcome is a finished sweep.

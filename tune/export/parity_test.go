@@ -289,6 +289,9 @@ func TestClassifyParity(t *testing.T) {
 // slower, Go within 20 ns. The best of each counts, and a busy machine gets a
 // few turns to show it.
 func TestHotPath(t *testing.T) {
+	if testing.Short() {
+		t.Skip("timed; left out with -short")
+	}
 	goNs, cNs := hotPath(t, 12)
 	t.Logf("hot look-up: Go %.2f ns, C (gcc -O2) %.2f ns", goNs, cNs)
 	if cNs > goNs {

@@ -90,6 +90,18 @@ func TestEightRanksDetectOneDifferentRow(t *testing.T) {
 	}
 }
 
+func TestRaggedTokensDoNotDisagree(t *testing.T) {
+	tab := testTable(testRow(Even, 0, 64, 128))
+	p := testKey(Even).Problem(64)
+	full := tab.Resolve(testHost, p).Digest()
+	if p.Tokens = 3; tab.Resolve(testHost, p).Digest() != full {
+		t.Error("a rank with fewer tokens disagrees")
+	}
+	if p.MaxTokens = 65; tab.Resolve(testHost, p).Digest() == full {
+		t.Error("ranks with different buffers agree")
+	}
+}
+
 func TestAgreeNeedsEveryRank(t *testing.T) {
 	r := testTable(testRow(Even, 0, 64, 128)).Resolve(testHost, testKey(Even).Problem(64))
 	mine := r.Digest()

@@ -14,8 +14,10 @@ type Resolved struct {
 }
 
 // Resolve works out the answer for every token count up to p.MaxTokens and
-// every routing class. Do it once; p.Tokens is not looked at.
+// every routing class. Do it once. p.Tokens is not looked at: ranks with
+// different numbers of tokens resolve alike.
 func (s *Set) Resolve(h Host, p Problem) *Resolved {
+	p.Tokens = 0
 	usable, notes := s.For(h, p)
 	r := &Resolved{problem: p, notes: notes, answers: []Answer{{Reason: usable.silence(KeyOf(p, AnyRouting))}}}
 	for _, src := range usable.sources {

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -122,7 +124,7 @@ func (c *countWriter) Write(b []byte) (int, error) {
 func WriteFile(path string, content io.WriterTo) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, errors.Unwrap(err)) // the temporary name helps nobody
 	}
 	defer func() {
 		if err != nil {

@@ -385,11 +385,12 @@ EP_DEVICE void bulk_wait_read() {
 #endif
 }
 
-/* Waits until this thread's bulk stores are written, then orders them before
- * its later ordinary stores. */
+/* Waits until all but n groups of this thread's bulk stores are written, and
+ * orders those before its later ordinary stores. */
+template <int n>
 EP_DEVICE void bulk_wait_written() {
 #if !defined(EP_EMULATE) && EP_HAS_BULK
-  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(n) : "memory");
   asm volatile("fence.proxy.async;" ::: "memory");
 #endif
 }

@@ -12,76 +12,79 @@ import (
 	"github.com/epbench/epbench/tune/plan"
 )
 
-// BenchmarkAgainstCopy prints what dispatch and combine deliver beside plain
-// copies of as many bytes on the same cores: hidden 7168, 1024 tokens, 4
-// ranks, top-8 of 256, BF16. A delivered byte counts once.
-func BenchmarkAgainstCopy(b *testing.B) {
-	plain := copyRate(b)
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
-		b.Run(string(op), func(b *testing.B) {
-			rate := kernelRate(b, op)
-			b.ReportMetric(rate/1e9, "GB/s")
-			b.ReportMetric(rate/plain, "of_copy")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
+// delivered is what dispatch hands over in one call of large, every byte
+// counted once, and what combine takes back.
+const delivered = 4 * 1024 * 8 * 7168 * 2
 
 func large(op plan.Op) plan.Problem {
 	return plan.Problem{Op: op, Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
 		Tokens: 1024, MaxTokens: 1024, Dispatch: plan.BF16, Combine: plan.BF16}
 }
 
-const delivered = 4 * 1024 * 8 * 7168 * 2
+// BenchmarkAgainstCopy prints one line: bytes a second of copy, dispatch and
+// combine on the same cores, measured in turns, each with its default config.
+func BenchmarkAgainstCopy(b *testing.B) {
+	source, target := make([]byte, delivered), make([]byte, delivered)
+	dispatch, combine := prepared(b, plan.Dispatch), prepared(b, plan.Combine)
+	plain := func() float64 { return copyOnce(source, target) }
+	plain()
+	var rates, ofCopy [3][]float64
+	for range max(b.N, 11) {
+		base := plain()
+		for i, run := range []func() float64{func() float64 { return base }, dispatch, combine} {
+			seconds := run()
+			rates[i] = append(rates[i], delivered/seconds/1e9)
+			ofCopy[i] = append(ofCopy[i], base/seconds)
+		}
+	}
+	fmt.Printf("copy %.1f GB/s, dispatch %.1f GB/s = %.2f of copy, combine %.1f GB/s = %.2f of copy (hidden 7168, 1024 tokens, 4 ranks, top-8 of 256, BF16, %d cores)\n",
+		middle(rates[0]), middle(rates[1]), middle(ofCopy[1]), middle(rates[2]), middle(ofCopy[2]), runtime.GOMAXPROCS(0))
+	b.ReportMetric(middle(ofCopy[1]), "dispatch/copy")
+	b.ReportMetric(middle(ofCopy[2]), "combine/copy")
+	b.ReportMetric(0, "ns/op")
+}
 
-// kernelRate is bytes delivered a second by the default config, the median
-// round.
-func kernelRate(b *testing.B, op plan.Op) float64 {
+func middle(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// prepared opens the large problem for an op, checks its default config and
+// returns a function that times one call.
+func prepared(b *testing.B, op plan.Op) func() float64 {
 	p := large(op)
-	backend, _ := Open()
+	backend, err := Open()
+	if err != nil {
+		b.Fatal(err)
+	}
 	s, err := backend.Open(b.Context(), draw(b, p, "uniform"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
-	k := kernels.Of(backend.Kernels(), op)[0]
-	c := k.DefaultConfig(backend.Machine(), p)
+	b.Cleanup(func() { s.Close() })
+	c := kernels.Of(backend.Kernels(), op)[0].DefaultConfig(backend.Machine(), p)
 	if v, err := s.Verify(b.Context(), c); err != nil || !v.OK() {
 		b.Fatal(v, err)
 	}
-	rounds, err := s.Run(b.Context(), c, kernels.RunSpec{Rounds: max(b.N, 11), Fold: 1})
-	if err != nil {
-		b.Fatal(err)
+	return func() float64 {
+		r, err := s.Run(b.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return slices.Max(r.Seconds[0])
 	}
-	var times []float64
-	for _, r := range rounds.Seconds {
-		times = append(times, slices.Max(r))
-	}
-	slices.Sort(times)
-	return delivered / times[len(times)/2]
 }
 
-// copyRate is bytes a second of copy, shared among the cores in pieces as
-// large as they can be, the median of rounds.
-func copyRate(b *testing.B) float64 {
-	src, dst := make([]byte, delivered), make([]byte, delivered)
-	for i := 0; i < len(src); i += 4096 {
-		src[i], dst[i] = 1, 1
-	}
+// copyOnce times copy, shared among the cores in pieces as large as they can
+// be.
+func copyOnce(source, target []byte) float64 {
 	n := runtime.GOMAXPROCS(0)
-	var times []float64
-	for range 11 {
-		start := time.Now()
-		var wg sync.WaitGroup
-		for i := range n {
-			lo, hi := i*delivered/n, (i+1)*delivered/n
-			wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
-		}
-		wg.Wait()
-		times = append(times, time.Since(start).Seconds())
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i := range n {
+		lo, hi := i*len(source)/n, (i+1)*len(source)/n
+		wg.Go(func() { copy(target[lo:hi], source[lo:hi]) })
 	}
-	slices.Sort(times)
-	rate := delivered / times[len(times)/2]
-	fmt.Printf("copy: %.1f GB/s on %d cores\n", rate/1e9, n)
-	return rate
+	wg.Wait()
+	return time.Since(start).Seconds()
 }

@@ -101,6 +101,7 @@ func (w *worker) signalCombine(l launch, set int) {
 			peer.returns[set].counts[e*s.sources+me].Store(uint64(n))
 		}
 	}
+	w.job.bell.ring()
 }
 
 // combineWait waits until all rows are back and sums them.
@@ -138,7 +139,7 @@ func (w *worker) pollCombine(l launch, set int) bool {
 		}
 	}
 	if r.polled.Add(1) == int64(l.pollers()) {
-		r.ready.Store(true)
+		w.announce()
 	}
 	return true
 }

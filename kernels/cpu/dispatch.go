@@ -161,6 +161,7 @@ func (w *worker) signalDispatch(l launch, set int) {
 			dst.inbox[set].arrived[source].Store(uint64(r.mail[dst.id].Load()))
 		}
 	}
+	w.job.bell.ring()
 }
 
 // dispatchWait waits for the counts of all sources and lays the rows out.
@@ -208,7 +209,7 @@ func (w *worker) pollDispatch(l launch, set int) bool {
 	}
 	if r.polled.Add(1) == int64(l.pollers()) {
 		r.index(s, l.dedup)
-		r.ready.Store(true)
+		w.announce()
 	}
 	return true
 }

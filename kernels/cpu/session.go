@@ -175,8 +175,8 @@ func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSp
 	j.fault = fault
 	s.staff(j.blocks)
 	j.done.Add(s.Ranks * j.blocks)
-	release := context.AfterFunc(ctx, func() { j.stop.Store(true) })
-	defer release()
+	defer context.AfterFunc(ctx, j.end)()
+	defer j.bell.every(j.deadline / 8)()
 	for _, team := range s.workers {
 		for _, w := range team[:j.blocks] {
 			w.work <- j

@@ -34,6 +34,7 @@ type job struct {
 	fold     int
 	deadline time.Duration
 	fault    drill.Fault
+	bell     *bell
 
 	done   sync.WaitGroup
 	align  *barrier         // all workers
@@ -52,7 +53,7 @@ type stage struct {
 }
 
 func newJob(program []stage, ranks int, spec kernels.RunSpec, deadline time.Duration) *job {
-	j := &job{program: program, blocks: 1, rounds: spec.Rounds, fold: spec.Fold, deadline: deadline}
+	j := &job{program: program, blocks: 1, rounds: spec.Rounds, fold: spec.Fold, deadline: deadline, bell: newBell()}
 	for _, st := range program {
 		j.blocks = max(j.blocks, st.launch.blocks)
 	}
@@ -81,7 +82,13 @@ func (j *job) seconds() [][]float64 {
 // fail ends the job; the first reason stays.
 func (j *job) fail(f *kernels.Failure) {
 	j.failed.CompareAndSwap(nil, f)
+	j.end()
+}
+
+// end makes every worker leave at its next wait.
+func (j *job) end() {
 	j.stop.Store(true)
+	j.bell.ring()
 }
 
 func (w *worker) loop() {
@@ -149,6 +156,7 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 		last()
 		b.waiting.Store(0)
 		b.generation.Add(1)
+		w.job.bell.ring()
 		return true
 	}
 	return w.await(func() bool { return b.generation.Load() != g }, func() *kernels.Failure {
@@ -156,28 +164,40 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	}, 2)
 }
 
+// polls is how often a worker looks before it sleeps: some 50 us, longer than
+// a signal between ranks that both run takes.
+const polls = 256
+
 // await polls until ready. Cores are fewer than workers, so every miss yields
-// to whoever is awaited. After patience deadlines it fails the job with
-// what hang says: waits on other ranks have a patience of 1 and waits on
-// one's own rank 2, so that the cause is named and not its consequence.
+// to whoever is awaited, and after some misses the worker sleeps until the
+// next signal. After patience deadlines it fails the job with what hang says:
+// waits on other ranks have a patience of 1 and waits on one's own rank 2, so
+// that the cause is named and not its consequence.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
-	var since time.Time
-	for n := 1; !ready(); n++ {
+	for range polls {
+		if ready() {
+			return true
+		}
 		runtime.Gosched()
-		if n%64 != 0 {
-			continue
-		}
-		if w.job.stop.Load() {
+	}
+	j := w.job
+	for since := time.Now(); !ready(); {
+		if j.stop.Load() {
 			return false
 		}
-		if since.IsZero() {
-			since = time.Now()
-		} else if time.Since(since) > time.Duration(patience)*w.job.deadline {
-			w.job.fail(hang())
+		if time.Since(since) > time.Duration(patience)*j.deadline {
+			j.fail(hang())
 			return false
 		}
+		j.bell.sleep(func() bool { return ready() || j.stop.Load() })
 	}
 	return true
+}
+
+// announce lets waiting workers of the own rank go on.
+func (w *worker) announce() {
+	w.r.ready.Store(true)
+	w.job.bell.ring()
 }
 
 // awaitCount polls a count word that a peer signals, takes the count and

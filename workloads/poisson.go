@@ -38,7 +38,12 @@ func newPoisson(share []float64, k int) *poisson {
 			want = append(want, s)
 		}
 	}
-	p.tail = tails(calibrate(want, k-len(p.always)), k-len(p.always))
+	switch left := k - len(p.always); {
+	case left >= len(want): // rounding left nobody out
+		p.always, p.order = append(p.always, p.order...), nil
+	case left > 0:
+		p.tail = tails(calibrate(want, left), left)
+	}
 	return p
 }
 
@@ -52,13 +57,13 @@ func calibrate(want []float64, k int) []float64 {
 		odds[i] = s / (1 - s)
 	}
 	before, step := math.Inf(1), 1.0
-	for range 100 {
+	for range 60 {
 		got := inclusion(odds, k)
 		worst := 0.0
 		for i, s := range want {
 			worst = max(worst, math.Abs(got[i]/s-1))
 		}
-		if worst < 1e-9 {
+		if worst < 1e-8 {
 			break
 		}
 		if worst > before/2 {

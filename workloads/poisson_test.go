@@ -3,6 +3,8 @@ package workloads
 import (
 	"math"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestPoissonShares(t *testing.T) {
@@ -44,4 +46,32 @@ func TestPoissonShares(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Odds are found for any loads, over many orders of magnitude.
+func TestCalibrate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 100).Draw(t, "experts")
+		k := rapid.IntRange(1, min(n, 32)).Draw(t, "k")
+		spread := rapid.Float64Range(0, 30).Draw(t, "spread")
+		load := make([]float64, n)
+		for i := range load {
+			load[i] = math.Exp(spread * rapid.Float64Range(-1, 1).Draw(t, "load"))
+		}
+		p := newPoisson(shares(load, k), k)
+		left := k - len(p.always)
+		if left == 0 {
+			return
+		}
+		var want []float64
+		all := shares(load, k)
+		for _, e := range p.order {
+			want = append(want, all[e])
+		}
+		for i, got := range inclusion(calibrate(want, left), left) {
+			if !(math.Abs(got-want[i]) < 1e-6) {
+				t.Fatalf("share %v became %v", want[i], got)
+			}
+		}
+	})
 }

@@ -64,3 +64,16 @@ func (o *exportOptions) run(cmd *cobra.Command) error {
 		o.out, w.Spec, w.Stats().Tokens, w.Problem.TopK, w.Problem.Experts)
 	return err
 }
+
+// drawn streams a workload's tokens, ranks in order, to a trace.
+func drawn(w *workloads.Workload, out trace.Writer) error {
+	for _, rt := range w.Ranks {
+		if err := out.Write(rt.Experts, rt.Weights); err != nil {
+			return err
+		}
+		if w.Problem.SkipA2A {
+			break // every rank has the same tokens
+		}
+	}
+	return nil
+}

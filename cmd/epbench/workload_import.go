@@ -95,28 +95,44 @@ func (o *importOptions) run(cmd *cobra.Command, file string) error {
 	return o.tables.print(cmd, o.summary(file, s))
 }
 
-// convert writes what it scans.
+// convert writes what it scans. A file that could not be completed is removed.
 func convert(r *trace.Reader, in, out string) (trace.Summary, error) {
 	if same(in, out) {
 		return trace.Summary{}, fmt.Errorf("-o: %s is the file being read", out)
 	}
+	write := writeIDs
 	if r.Kind == trace.Counts {
-		f, err := os.Create(out)
-		if err != nil {
-			return trace.Summary{}, fmt.Errorf("-o: %w", err)
-		}
-		s, err := r.Scan(nil)
-		if err == nil {
-			err = trace.WriteCounts(f, s.Counts)
-		}
-		return s, errors.Join(err, f.Close())
+		write = writeCounts
 	}
+	s, err := write(r, out)
+	if err != nil {
+		os.Remove(out)
+	}
+	return s, err
+}
+
+func writeIDs(r *trace.Reader, out string) (trace.Summary, error) {
 	w, err := trace.Create(out, r.TopK, r.Weights)
 	if err != nil {
 		return trace.Summary{}, fmt.Errorf("-o: %w", err)
 	}
 	s, err := r.Scan(w)
 	return s, errors.Join(err, w.Close())
+}
+
+func writeCounts(r *trace.Reader, out string) (trace.Summary, error) {
+	if filepath.Ext(out) != ".csv" {
+		return trace.Summary{}, fmt.Errorf("-o: %s: counts are written as .csv", out)
+	}
+	f, err := os.Create(out)
+	if err != nil {
+		return trace.Summary{}, fmt.Errorf("-o: %w", err)
+	}
+	s, err := r.Scan(nil)
+	if err == nil {
+		err = trace.WriteCounts(f, s.Counts)
+	}
+	return s, errors.Join(err, f.Close())
 }
 
 func same(a, b string) bool {
@@ -151,17 +167,4 @@ func (o *importOptions) summary(file string, s trace.Summary) reports.Table {
 	add("effective experts", fmt.Sprintf("%.1f", m.EffectiveExperts))
 	add("top20", fmt.Sprintf("%.1f %%", 100*m.Top20Share))
 	return t
-}
-
-// drawn streams a workload's tokens, ranks in order, to a trace.
-func drawn(w *workloads.Workload, out trace.Writer) error {
-	for _, rt := range w.Ranks {
-		if err := out.Write(rt.Experts, rt.Weights); err != nil {
-			return err
-		}
-		if w.Problem.SkipA2A {
-			break // every rank has the same tokens
-		}
-	}
-	return nil
 }

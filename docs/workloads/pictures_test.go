@@ -1,0 +1,195 @@
+// Package pictures keeps docs/workloads.md true: its table and pictures are
+// what the distributions draw.
+package pictures
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"image/color"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/epbench/epbench/workloads"
+)
+
+var update = flag.Bool("update", false, "rewrite the table and the pictures")
+
+// specs are the rows of the table; the name of a picture is its first word.
+var specs = []string{
+	"uniform", "balanced", "grouped:8:4", "zipf:1.0", "powerlaw:1.01", "lognormal:gini=0.25", "dirichlet:effective=64.0",
+	"khot:32:0.9", "hotrank:2.0", "one:0.9", "local", "remote", "all2one:0", "roundrobin", "masked:0.1", "ragged:0",
+	"zipf:1.0+drift:16.0:16", "zipf:1.0+eplb:32",
+}
+
+const (
+	document   = "../workloads.md"
+	begin, end = "<!-- table: go test ./docs/workloads -update -->\n", "<!-- end of table -->\n"
+)
+
+// TestDocument compares the table and the pictures with what is drawn.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has lost the marks of its table", document)
+	}
+	var table strings.Builder
+	table.WriteString(header)
+	for _, spec := range specs {
+		w := drawn(t, spec)
+		table.WriteString(row(w))
+		checkPicture(t, w)
+	}
+	want := before + begin + table.String() + end + after
+	if *update {
+		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if string(text) != want {
+		t.Errorf("%s is out of date: go test ./docs/workloads -update", document)
+	}
+}
+
+// Every distribution and modifier of --routing is in the document.
+func TestNothingIsLeftOut(t *testing.T) {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range append(workloads.Kinds(), workloads.Modifiers()...) {
+		if !strings.Contains(string(text), "`"+k.Name) && !strings.Contains(string(text), "+"+k.Name) {
+			t.Errorf("%s does not mention %s", document, k.Name)
+		}
+	}
+}
+
+// drawn is deepseek-v3 on 8 ranks with 4096 tokens each; replicas need experts
+// beside the 256.
+func drawn(t *testing.T, spec string) *workloads.Workload {
+	t.Helper()
+	d, err := workloads.Parse(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	preset, err := workloads.FindPreset("deepseek-v3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := preset.Problem(8)
+	p.Tokens, p.MaxTokens = 4096, 4096
+	if strings.Contains(spec, "eplb") {
+		p.Experts += 32
+	}
+	w, err := workloads.New(d, p, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+const header = "| routing | definition | load of experts 0 to 255, by rank | Gini | expert | rank | pair | ranks | local | effective | dispatch |\n" +
+	"|---|---|---|---|---|---|---|---|---|---|---|\n"
+
+func row(w *workloads.Workload) string {
+	s := w.Stats()
+	return fmt.Sprintf("| `%s` | %s | ![%s](workloads/%s.svg) | %.3f | %.2f | %.2f | %.2f | %.2f | %.1f %% | %.1f | %.0f MB |\n",
+		w.Spec, definition(w.Spec), name(w.Spec), name(w.Spec), s.Gini, s.MaxMeanExpert, s.MaxMeanRank, s.MaxMeanPair,
+		s.DistinctRanks, 100*s.LocalShare, s.EffectiveExperts, float64(w.BytesDispatch(workloads.Direct))/1e6)
+}
+
+// definition is that of the last item: what a row is there to show.
+func definition(spec string) string {
+	kinds := append(workloads.Kinds(), workloads.Modifiers()...)
+	items := strings.Split(spec, "+")
+	word, _, _ := strings.Cut(items[len(items)-1], ":")
+	for _, k := range kinds {
+		if k.Name == word {
+			return k.Doc
+		}
+	}
+	return ""
+}
+
+// name is the file of a picture: zipf, or zipf-eplb.
+func name(spec string) string {
+	var words []string
+	for _, item := range strings.Split(spec, "+") {
+		word, _, _ := strings.Cut(item, ":")
+		words = append(words, word)
+	}
+	return strings.Join(words, "-")
+}
+
+// checkPicture compares, or with -update writes. Only amd64 compares: elsewhere
+// fused arithmetic moves a coordinate by its last digit.
+func checkPicture(t *testing.T, w *workloads.Workload) {
+	t.Helper()
+	file := name(w.Spec) + ".svg"
+	svg, err := picture(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, svg, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOARCH == "amd64" && !bytes.Equal(have, svg) {
+		t.Errorf("%s is out of date: go test ./docs/workloads -update", file)
+	}
+}
+
+// picture draws the load of each expert over the mean, ranks in alternating
+// shades. Loads above ten times the mean leave the picture.
+func picture(w *workloads.Workload) ([]byte, error) {
+	p := plot.New()
+	counts := w.TotalCounts()
+	mean := 0.0
+	for _, n := range counts {
+		mean += float64(n) / float64(len(counts))
+	}
+	local := w.Problem.LocalExperts()
+	for rank := range w.Problem.Ranks {
+		xy := plotter.XYs{{X: float64(rank * local)}}
+		for e := rank * local; e < (rank+1)*local; e++ {
+			y := min(float64(counts[e])/mean, 10)
+			xy = append(xy, plotter.XY{X: float64(e), Y: y}, plotter.XY{X: float64(e + 1), Y: y})
+		}
+		area, err := plotter.NewPolygon(append(xy, plotter.XY{X: float64((rank + 1) * local)}))
+		if err != nil {
+			return nil, err
+		}
+		area.LineStyle.Width = 0
+		area.Color = color.RGBA{R: 0x30, G: 0x68, B: 0xa8, A: 0xff}
+		if rank%2 == 1 {
+			area.Color = color.RGBA{R: 0x78, G: 0xa8, B: 0xd8, A: 0xff}
+		}
+		p.Add(area)
+	}
+	p.Y.Min, p.Y.Max = 0, 10
+	p.X.Min, p.X.Max = 0, float64(len(counts))
+	p.X.Tick.Marker = plot.ConstantTicks(nil)
+	p.Y.Tick.Marker = plot.ConstantTicks([]plot.Tick{{Value: 1, Label: "1x"}, {Value: 10, Label: "10x"}})
+	canvas := vgsvg.New(7*vg.Centimeter, 1.6*vg.Centimeter)
+	p.Draw(draw.New(canvas))
+	var b bytes.Buffer
+	_, err := canvas.WriteTo(&b)
+	return b.Bytes(), err
+}

@@ -48,8 +48,8 @@ type emulated struct {
 	state  family // any family of the state
 	heap   heap
 	arena  string
-	mem    []byte // [rank][heap], what the file holds between jobs
-	rounds int    // calls of each op made so far
+	mem    []byte   // [rank][heap], what the file holds between jobs
+	rounds int      // calls of each op made so far
 	extra  []string // statements behind the arguments: drills
 	global float32
 }

@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
@@ -28,7 +30,7 @@ func dispatchEP() family {
 					Values: values("0", "1024", "4096"), Default: "0", Binding: kernels.Launch, Class: kernels.Speed},
 				kernels.Param{Name: "algo", Doc: "direct: one message for each expert; dedup: one for each distinct rank, expanded there",
 					Values: values("direct", "dedup"), Default: "direct", Binding: kernels.Compile, Class: kernels.Speed},
-				inFlightParam("4"),
+				copyParam(), inFlightParam("4"),
 			),
 			Check:   checkDispatchEP,
 			Default: defaultDispatchEP,
@@ -38,8 +40,8 @@ func dispatchEP() family {
 		defines:  definesEP,
 		regions:  regionsEP,
 		counters: countersEP,
-		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
-			return epLaunches("ep_dispatch", c)
+		launches: func(_ plan.Machine, p plan.Problem, c plan.Config) []launch {
+			return epLaunches("ep_dispatch", p, c)
 		},
 	}
 }
@@ -63,7 +65,7 @@ func combineEP() family {
 				algoParam("direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup"),
 				kernels.Param{Name: "epilogue", Doc: "what is done to each finished value: none, scale or bias",
 					Values: values("none", "scale", "bias"), Default: "none", Binding: kernels.Compile, Class: kernels.Result},
-				inFlightParam("8"),
+				copyParam(), inFlightParam("8"),
 			),
 			Check:   checkCombineEP,
 			Default: defaultCombineEP,
@@ -74,8 +76,8 @@ func combineEP() family {
 		defines:  definesEP,
 		regions:  regionsEP,
 		counters: countersEP,
-		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
-			return epLaunches("ep_combine", c)
+		launches: func(_ plan.Machine, p plan.Problem, c plan.Config) []launch {
+			return epLaunches("ep_combine", p, c)
 		},
 		compare: preReduced,
 		dispatch: func(m plan.Machine, p plan.Problem, c plan.Config) plan.Config {
@@ -103,6 +105,11 @@ func inFlightParam(def plan.Value) kernels.Param {
 		Values: values("2", "4", "8"), Default: def, Binding: kernels.Compile, Class: kernels.Speed}
 }
 
+func copyParam() kernels.Param {
+	return kernels.Param{Name: "copy", Doc: "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)",
+		Values: values("vector", "bulk"), Default: "vector", Binding: kernels.Compile, Class: kernels.Speed}
+}
+
 // definesEP serves both families; a word that one does not declare is left
 // out.
 func definesEP(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
@@ -110,6 +117,7 @@ func definesEP(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
 		define("EP_THREADS", c.Int("threads")),
 		define("EP_ALGO", bit(c.Str("algo") == "dedup")),
 		define("EP_IN_FLIGHT", c.Int("in_flight")),
+		define("EP_COPY", bit(c.Str("copy") == "bulk")),
 	}
 	if c.Kernel == "combine" {
 		out = append(out, define("EP_ROWS", c.Int("rows")), define("EP_EPILOGUE", epilogues[c.Str("epilogue")]))
@@ -119,8 +127,8 @@ func definesEP(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
 
 // epLaunches are entry for a fused call, entry_async and entry_wait for a
 // split one, both on the same grid.
-func epLaunches(entry string, c plan.Config) []launch {
-	l := launch{entry: entry, grid: c.Int("sms"), block: c.Int("threads"), pdl: c.Int("pdl") == 1}
+func epLaunches(entry string, p plan.Problem, c plan.Config) []launch {
+	l := launch{entry: entry, grid: c.Int("sms"), block: c.Int("threads"), shared: sharedEP(p, c), pdl: c.Int("pdl") == 1}
 	l.params = launchParams{
 		sms: c.Int("sms"), waitSMs: c.Int("wait_sms"), countSMs: c.Int("count_sms"),
 		tileTokens: c.Int("tile_tokens"), chunkBytes: c.Int("chunk_bytes"),
@@ -134,6 +142,21 @@ func epLaunches(entry string, c plan.Config) []launch {
 	return []launch{async, wait}
 }
 
+// sharedEP is the dynamic shared memory of bulk copies: three messages that
+// are being sent, or eight rows.
+func sharedEP(p plan.Problem, c plan.Config) int {
+	direct, dedup := messagesEP(p)
+	switch {
+	case c.Str("copy") != "bulk":
+		return 0
+	case c.Kernel == "combine":
+		return 8 * 2 * p.Hidden
+	case c.Str("algo") == "dedup":
+		return int(3 * dedup)
+	}
+	return int(3 * direct)
+}
+
 // monitorsEP is MAX's number of counting blocks: a warp for each expert.
 func monitorsEP(p plan.Problem, threads int) int { return max(1, (p.Experts*warp+threads-1)/threads) }
 
@@ -142,15 +165,21 @@ func defaultDispatchEP(m plan.Machine, p plan.Problem) plan.Config {
 	return plan.Config{Kernel: "dispatch", Values: map[string]plan.Value{
 		"threads": "1024", "sms": number(sms), "mode": "fused", "pdl": "1",
 		"count_sms": number(min(monitorsEP(p, maxThreads), sms-1)), "tile_tokens": "128", "chunk_bytes": "0",
-		"algo": "direct", "in_flight": "4",
+		"algo": "direct", "copy": "vector", "in_flight": "4",
 	}}
 }
 
+// defaultCombineEP has all rows of a token in flight, as MAX does, up to what
+// 64 registers a thread hold.
 func defaultCombineEP(m plan.Machine, p plan.Problem) plan.Config {
+	inFlight := plan.Value("8")
+	if p.TopK > 8 {
+		inFlight = "4"
+	}
 	return plan.Config{Kernel: "combine", Values: map[string]plan.Value{
 		"threads": "1024", "sms": number(max(2, maxBlocks(m, p))), "mode": "fused", "pdl": "1",
 		"wait_sms": "1", "chunk_bytes": "512", "rows": "1", "rotate": "0",
-		"algo": "direct", "epilogue": "none", "in_flight": "8",
+		"algo": "direct", "epilogue": "none", "copy": "vector", "in_flight": inFlight,
 	}}
 }
 
@@ -214,7 +243,41 @@ func checkEP(m plan.Machine, p plan.Problem, c plan.Config) error {
 	if p.SkipA2A && c.Str("algo") == "dedup" {
 		return fmt.Errorf("algo: dedup has nothing to save under skip-a2a, where nothing is sent; use direct")
 	}
-	return checkWord(c, "algo", "direct", "dedup")
+	if err := checkWord(c, "algo", "direct", "dedup"); err != nil {
+		return err
+	}
+	if p.Dispatch == plan.NVFP4 {
+		if err := checkHiddenTile(p, 32, "one 16-byte vector of e2m1"); err != nil {
+			return err
+		}
+	}
+	return checkCopy(m, p, c)
+}
+
+// sharedLimit is what a block may have of an SM's shared memory from sm_90
+// on, less a reserve for what kernels declare themselves.
+const sharedLimit = 227<<10 - 20<<10
+
+func checkCopy(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkWord(c, "copy", "vector", "bulk"); err != nil || c.Str("copy") == "vector" {
+		return err
+	}
+	if before90(m.Arch) {
+		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
+	}
+	if c.Kernel == "combine" && c.Str("algo") == "dedup" {
+		return fmt.Errorf("copy: bulk moves rows as they are and dedup sums them; use vector")
+	}
+	if n := sharedEP(p, c); n > sharedLimit {
+		return fmt.Errorf("copy: bulk stages %d bytes in shared memory, more than %d; use vector", n, sharedLimit)
+	}
+	return nil
+}
+
+// before90 reads an architecture such as sm_80 or sm_90a.
+func before90(arch string) bool {
+	n, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af"))
+	return err == nil && n < 90
 }
 
 // checkChunk wants whole 16-byte vectors; 0 where least is 0.

@@ -127,6 +127,10 @@ func (e epPair) checkPairs(rank int, got []int32) {
 }
 
 var epCases = []epCase{
+	{name: "bulk", format: plan.FP8, ranks: 2, experts: 8, topK: 4, hidden: 128, tokens: []int{25, 5}, max: 25, shared: true,
+		conf: []string{"copy", "bulk"}},
+	{name: "bulk dispatch, dedup", format: plan.NVFP4, ranks: 2, experts: 8, topK: 4, hidden: 160, tokens: []int{25, 5}, max: 25,
+		conf: []string{"algo", "dedup"}, dconf: []string{"copy", "bulk", "mode", "split"}},
 	{name: "bf16", format: plan.BF16, ranks: 2, experts: 8, topK: 2, hidden: 256, tokens: []int{8, 5}, max: 8},
 	{name: "fp8 split", format: plan.FP8, ranks: 4, experts: 16, topK: 4, hidden: 256, tokens: []int{7, 0, 3, 1}, max: 7,
 		masked: 0.2, conf: []string{"mode", "split", "pdl", "0"}, dconf: []string{"chunk_bytes", "64"}, cconf: []string{"rotate", "1", "rows", "2"}},

@@ -66,12 +66,58 @@ EP_DEVICE void ep_return_rows(const EpArgs &a, const EpPair &p) {
   }
 }
 
+/* Lanes of warp 0 that carry rows by bulk copies, a stage in shared memory
+ * and a barrier for each. */
+constexpr uint32_t EP_CARRIERS = 8;
+
+struct EpCarrier {
+  uint8_t *stage;
+  uint64_t *arrived;
+  uint32_t parity;
+};
+
+EP_DEVICE EpCarrier ep_carrier() {
+  EP_DYNAMIC_SHARED(stages);
+  __shared__ uint64_t arrived[EP_CARRIERS];
+  const uint32_t lane = threadIdx.x < EP_CARRIERS ? threadIdx.x : 0;
+  if (threadIdx.x < EP_CARRIERS) mbar_init(&arrived[lane], 1);
+  __syncthreads();
+  return {stages + lane * EP_ROW_BYTES, &arrived[lane], 0};
+}
+
+/* Each carrier takes every eighth row of the pair through its stage; together
+ * they keep eight rows in flight. */
+EP_DEVICE void ep_return_bulk(const EpArgs &a, const EpPair &p, EpCarrier &c) {
+  if (threadIdx.x >= EP_CARRIERS) return;
+  const int32_t rank = ep_source_rank(a, p.source);
+  for (int64_t row = p.start + threadIdx.x; row < p.end; row += EP_CARRIERS) {
+    uint8_t *to = ep_return_slot(a, row, rank);
+    if (to == nullptr) continue;
+    bulk_wait_read<0>();
+    mbar_expect(c.arrived, EP_ROW_BYTES);
+    bulk_load(c.stage, a.y + row * EP_HIDDEN, EP_ROW_BYTES, c.arrived);
+    while (!mbar_try(c.arrived, c.parity)) {
+    }
+    c.parity ^= 1;
+    bulk_store(to, c.stage, EP_ROW_BYTES);
+    bulk_commit();
+  }
+  bulk_wait_written<0>();
+}
+
 /* A block takes (expert, source) pairs in turns, all rows of a pair, and
  * signals each pair, empty ones too. */
 EP_DEVICE void ep_send_pairs(const EpArgs &a) {
+#if EP_COPY == EP_BULK
+  EpCarrier carrier = ep_carrier();
+#endif
   for (uint32_t i = blockIdx.x; i < EP_PAIRS; i += gridDim.x) {
     const EpPair p = ep_pair(a, i);
+#if EP_COPY == EP_BULK
+    ep_return_bulk(a, p, carrier);
+#else
     ep_return_rows(a, p);
+#endif
     __syncthreads();
     const int32_t expert = static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + p.local);
     if (threadIdx.x != 0 || ep_drill_drops(a, expert)) continue;
@@ -98,23 +144,28 @@ EP_DEVICE void ep_accumulate(float (&acc)[8], uint4 row, float w) {
   for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __fmul_rn(w, x[i]));
 }
 
-/* Up to 32 rows with weights, one a lane; row -1: none. */
+/* Up to 32 rows with weights, one a lane. */
 struct EpTerms {
-  const uint4 *row;
+  const uint4 *rows; /* the same in all lanes: [.., row] */
+  int32_t row;       /* -1: none */
   float weight;
 };
+
+EP_DEVICE const uint4 *ep_row(const EpTerms &t, int32_t row) {
+  return t.rows + static_cast<int64_t>(row) * (EP_ROW_BYTES / 16);
+}
 
 /* Sums the terms of all lanes, in lane order, for one vector of a row.
  * EP_IN_FLIGHT rows are loaded before the first is used. An absent row is a
  * zero vector, which changes no sum: none is ever minus zero. */
 EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint32_t vector, bool inside) {
+#pragma unroll 1
   for (uint32_t k = 0; k < count; k += EP_IN_FLIGHT) {
     uint4 v[EP_IN_FLIGHT];
 #pragma unroll
     for (uint32_t j = 0; j < EP_IN_FLIGHT; j++) {
-      const uint64_t row = __shfl_sync(EP_FULL_WARP, reinterpret_cast<uint64_t>(mine.row), static_cast<int>((k + j) & 31u));
-      v[j] = inside && k + j < count && row != 0 ? ld_once(reinterpret_cast<const uint4 *>(row) + vector)
-                                                 : make_uint4(0, 0, 0, 0);
+      const int32_t row = __shfl_sync(EP_FULL_WARP, mine.row, static_cast<int>((k + j) & 31u));
+      v[j] = inside && k + j < count && row >= 0 ? ld_once(ep_row(mine, row) + vector) : make_uint4(0, 0, 0, 0);
     }
 #pragma unroll
     for (uint32_t j = 0; j < EP_IN_FLIGHT; j++)
@@ -129,11 +180,11 @@ EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t sl
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
   *token = *reinterpret_cast<const int32_t *>(message + EP_TOKEN_BYTES);
   const uint32_t k = lane_id();
-  if (k >= EP_TOPK) return {nullptr, 0.0f};
+  const uint4 *rows = reinterpret_cast<const uint4 *>(a.y);
+  if (k >= EP_TOPK) return {rows, -1, 0.0f};
   const int32_t row = reinterpret_cast<const int32_t *>(ep_region(a, a.rank, EP_D_ROWS))[index * EP_TOPK + k];
-  if (row < 0 || row >= a.max_rows) return {nullptr, 0.0f};
-  return {reinterpret_cast<const uint4 *>(a.y + static_cast<int64_t>(row) * EP_HIDDEN),
-          reinterpret_cast<const float *>(message + EP_WEIGHTS_AT)[k]};
+  if (row < 0 || row >= a.max_rows) return {rows, -1, 0.0f};
+  return {rows, row, reinterpret_cast<const float *>(message + EP_WEIGHTS_AT)[k]};
 }
 
 /* One warp sums one chunk of one message's rows and sends it. */
@@ -145,6 +196,7 @@ EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, ui
                 combine_buf_layout(static_cast<uint64_t>(valid ? token : 0), static_cast<uint32_t>(a.rank));
   const uint32_t first = chunk * ep_chunk_vectors(a);
   const uint32_t end = min(first + ep_chunk_vectors(a), static_cast<uint32_t>(EP_ROW_BYTES / 16));
+#pragma unroll 1
   for (uint32_t base = first; base < end; base += 32) {
     const uint32_t i = base + lane_id();
     float acc[8] = {};

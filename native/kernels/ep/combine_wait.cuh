@@ -49,15 +49,15 @@ EP_DEVICE bool ep_returns(const EpArgs &a, int32_t expert) {
 /* Lane k: where the row of top-k position k lies, and its weight. Under dedup
  * lane r: the sum that rank r sent, if any expert of the token lives there. */
 EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
-  const uint8_t *recv = ep_region(a, a.rank, EP_C_RECV);
   const uint32_t lane = lane_id();
   const int32_t expert = lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane] : -1;
-  EpTerms t = {nullptr, 0.0f};
+  EpTerms t = {reinterpret_cast<const uint4 *>(ep_region(a, a.rank, EP_C_RECV) + combine_buf_layout(token, 0)), -1, 0.0f};
   if (EP_ALGO == EP_DEDUP) {
     const uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_returns(a, expert) ? 1u << (expert / EP_LOCAL_EXPERTS) : 0u);
-    if (ranks >> lane & 1u) t = {reinterpret_cast<const uint4 *>(recv + combine_buf_layout(token, lane)), 1.0f};
+    if (ranks >> lane & 1u) t.row = static_cast<int32_t>(lane);
+    t.weight = 1.0f;
   } else if (ep_returns(a, expert)) {
-    t.row = reinterpret_cast<const uint4 *>(recv + combine_buf_layout(token, lane));
+    t.row = static_cast<int32_t>(lane);
     t.weight = a.weights != nullptr ? a.weights[token * EP_TOPK + lane] : 1.0f;
   }
   return t;
@@ -93,9 +93,9 @@ EP_DEVICE uint4 ep_add_shared(const EpArgs &a, uint4 v, int64_t token, uint32_t 
 EP_DEVICE void ep_copy_rows(const EpArgs &a, EpTerms terms, int64_t token, uint32_t vector, bool inside) {
   uint4 *out = reinterpret_cast<uint4 *>(a.combined) + token * EP_TOPK * (EP_ROW_BYTES / 16) + vector;
   for (uint32_t k = 0; k < EP_TOPK; k++) {
-    const uint64_t row = __shfl_sync(EP_FULL_WARP, reinterpret_cast<uint64_t>(terms.row), static_cast<int>(k));
+    const int32_t row = __shfl_sync(EP_FULL_WARP, terms.row, static_cast<int>(k));
     if (!inside) continue;
-    const uint4 v = row != 0 ? ld_once(reinterpret_cast<const uint4 *>(row) + vector) : make_uint4(0, 0, 0, 0);
+    const uint4 v = row >= 0 ? ld_once(ep_row(terms, row) + vector) : make_uint4(0, 0, 0, 0);
     out[k * (EP_ROW_BYTES / 16)] = ep_epilogue(a, v, vector);
   }
 }
@@ -105,6 +105,7 @@ EP_DEVICE void ep_reduce_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   const EpTerms terms = ep_arrived_terms(a, token);
   const uint32_t first = chunk * ep_chunk_vectors(a);
   const uint32_t end = min(first + ep_chunk_vectors(a), static_cast<uint32_t>(EP_ROW_BYTES / 16));
+#pragma unroll 1
   for (uint32_t base = first; base < end; base += 32) {
     const uint32_t i = base + lane_id();
     if (EP_ALGO == EP_DIRECT && a.weights == nullptr) {

@@ -25,6 +25,25 @@ EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t 
   return -1;
 }
 
+/* Reads a message's elements once and stores them to the rows that the lanes
+ * in `owners` hold. */
+EP_DEVICE void ep_spread_payload(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t owners) {
+  constexpr uint32_t vectors = EP_PAYLOAD_BYTES / 16;
+  for (uint32_t base = lane_id(); base - lane_id() < vectors; base += 32 * EP_IN_FLIGHT) {
+    uint4 v[EP_IN_FLIGHT];
+#pragma unroll
+    for (uint32_t j = 0; j < EP_IN_FLIGHT; j++)
+      if (base + 32 * j < vectors) v[j] = ld_once(reinterpret_cast<const uint4 *>(message) + base + 32 * j);
+    for (uint32_t todo = owners; todo != 0; todo &= todo - 1) {
+      const int64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(todo) - 1);
+      uint4 *out = reinterpret_cast<uint4 *>(a.out + to * EP_PAYLOAD_BYTES);
+#pragma unroll
+      for (uint32_t j = 0; j < EP_IN_FLIGHT; j++)
+        if (base + 32 * j < vectors) out[base + 32 * j] = v[j];
+    }
+  }
+}
+
 /* One warp copies one message to all its rows, and notes them for combine. */
 EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
@@ -37,12 +56,14 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
     a.src_info[2 * row] = *reinterpret_cast<const int32_t *>(message + EP_TOKEN_BYTES);
     a.src_info[2 * row + 1] = static_cast<int32_t>(lane_id());
   }
-  for (uint32_t todo = __ballot_sync(EP_FULL_WARP, row >= 0); todo != 0; todo &= todo - 1) {
+  const uint32_t owners = __ballot_sync(EP_FULL_WARP, row >= 0);
+  ep_spread_payload(a, message, row, owners);
+  for (uint32_t todo = EP_FORMAT == EP_BF16 ? 0 : owners; todo != 0; todo &= todo - 1) {
     const int k = __ffs(todo) - 1;
     const int64_t to = __shfl_sync(EP_FULL_WARP, row, k);
     const uint32_t group = __shfl_sync(EP_FULL_WARP, local, k) + EP_SHARED;
-    const uint32_t in_group = static_cast<uint32_t>(to - a.row_offsets[group]);
-    ep_place_row(a, message, {to, in_group, ep_first_block(a, group)});
+    const EpRow r = {to, static_cast<uint32_t>(to - a.row_offsets[group]), ep_first_block(a, group)};
+    ep_store_scales<EP_FORMAT, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
   }
 }
 

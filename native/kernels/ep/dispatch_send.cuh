@@ -13,7 +13,7 @@ struct EpDestination {
 
 /* How many parts a message is copied in, each by one warp. */
 EP_DEVICE uint32_t ep_message_parts(const EpArgs &a) {
-  return a.chunk_bytes > 0 ? ceil_div(EP_MSG_BYTES, static_cast<uint32_t>(a.chunk_bytes)) : 1;
+  return EP_COPY == EP_VECTOR && a.chunk_bytes > 0 ? ceil_div(EP_MSG_BYTES, static_cast<uint32_t>(a.chunk_bytes)) : 1;
 }
 
 /* Whether this rank sends anything to an expert. */
@@ -50,7 +50,7 @@ EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
 
 /* Warp 0: reserves the slots of one token, a lane for each top-k position.
  * Under dedup only the first position that names a rank gets one. */
-EP_DEVICE void ep_reserve(const EpArgs &a, int64_t token, EpDestination *out) {
+EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
   EpDestination d = {nullptr, nullptr};
@@ -62,7 +62,7 @@ EP_DEVICE void ep_reserve(const EpArgs &a, int64_t token, EpDestination *out) {
   } else if (sends) {
     d = ep_expert_slot(a, expert);
   }
-  if (k < EP_TOPK) out[k] = d;
+  return d;
 }
 
 /* Stages one token as a message in this rank's send buffer. No barrier. */
@@ -94,20 +94,65 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
   }
 }
 
-/* Sending blocks: tokens block, block + blocks, ... of this rank. One barrier
- * a token; warps without a copy run ahead to stage the next, which is why the
- * destinations are kept twice. */
-static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
+/* Tokens block, block + blocks, ... of this rank. One barrier a token; warps
+ * without a copy run ahead to stage the next, which is why the destinations
+ * are kept twice. */
+static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpDestination to[2][EP_TOPK];
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
   uint32_t turn = 0;
   for (int64_t t = block; t < a.tokens; t += blocks, turn ^= 1) {
     uint8_t *message = send + send_buf_layout(t);
-    if (warp_id() == 0) ep_reserve(a, t, to[turn]);
+    if (warp_id() == 0) {
+      const EpDestination d = ep_reserve(a, t);
+      if (lane_id() < EP_TOPK) to[turn][lane_id()] = d;
+    }
     ep_stage_token(a, t, message);
     __syncthreads();
     ep_send_copies(a, message, to[turn]);
   }
+}
+
+/* Counts a message whose bulk copy is known to be written. */
+EP_DEVICE void ep_note_written(EpDestination d) {
+  if (d.slot != nullptr) red_add_release_gpu(d.finished, 1);
+}
+
+/* The same with bulk copies: tokens are staged in shared memory, and lane k of
+ * warp 0 copies to the destination of top-k position k. A copy is waited for
+ * one token later. Three stages: while one is filled, the copies of the two
+ * before it may still be read. */
+static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  EP_DYNAMIC_SHARED(stages);
+  uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
+  EpDestination before = {nullptr, nullptr};
+  uint32_t turn = 0;
+  for (int64_t t = block; t < a.tokens; t += blocks, turn = (turn + 1) % 3) {
+    uint8_t *message = stages + turn * EP_MSG_BYTES;
+    EpDestination d = {nullptr, nullptr};
+    if (warp_id() == 0) d = ep_reserve(a, t);
+    ep_stage_token(a, t, message);
+    fence_shared_to_bulk();
+    __syncthreads();
+    if (warp_id() != 0) continue;
+    if (d.slot != nullptr) bulk_store(d.slot, message, EP_MSG_BYTES);
+    if (EP_SHARED && lane_id() == 0) bulk_store(send + send_buf_layout(t), message, EP_MSG_BYTES);
+    bulk_commit();
+    bulk_wait_written<1>();
+    ep_note_written(before);
+    before = d;
+  }
+  bulk_wait_written<0>();
+  ep_note_written(before);
+}
+
+/* Sending blocks. */
+static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
+#if EP_COPY == EP_BULK
+  ep_send_bulk(a, block, blocks);
+#else
+  ep_send_vectors(a, block, blocks);
+#endif
   if (EP_SHARED) {
     __syncthreads();
     if (threadIdx.x == 0) red_add_release_gpu(ep_counter(a, EP_SHARED_READY), 1);

@@ -16,8 +16,16 @@
 #define EP_DIRECT 0
 #define EP_DEDUP 1
 
+/* EP_COPY: how senders move data: 16-byte vectors of all threads, or bulk
+ * copies that few lanes issue through shared memory (sm_90 and later). */
+#define EP_VECTOR 0
+#define EP_BULK 1
+
 #ifndef EP_ALGO
 #define EP_ALGO EP_DIRECT
+#endif
+#ifndef EP_COPY
+#define EP_COPY EP_VECTOR
 #endif
 #ifndef EP_IN_FLIGHT
 #define EP_IN_FLIGHT 4

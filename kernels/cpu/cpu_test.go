@@ -189,6 +189,34 @@ func TestCancelInMidRun(t *testing.T) {
 	}
 }
 
+// TestThousandIterations runs pairs back to back without resetting anything,
+// in every algorithm and mode, and then judges one more.
+func TestThousandIterations(t *testing.T) {
+	n := 1000
+	if testing.Short() {
+		n = 100
+	}
+	p := problem(plan.Pair)
+	p.Tokens, p.MaxTokens = 9, 9
+	s, c := session(t, p)
+	for _, algo := range []plan.Value{algoDirect, algoDedup} {
+		for _, mode := range []plan.Value{modeFused, modeSplit} {
+			for _, op := range []string{"dispatch.", "combine."} {
+				c = c.With(op+"algo", algo).With(op+"mode", mode).With(op+"blocks", "2").With(op+"wait_blocks", "1")
+			}
+			if err := s.Prepare(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: n}); err != nil {
+				t.Fatal(err)
+			}
+			if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {
+				t.Errorf("%s after %d iterations: %+v %v", c.Key(), n, v, err)
+			}
+		}
+	}
+}
+
 // TestSignalsAreBack looks at the protocol's state after calls: every count
 // word armed again, every counter zero.
 func TestSignalsAreBack(t *testing.T) {

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/epbench/epbench/kernels/formats"
 	"github.com/epbench/epbench/tune/plan"
@@ -16,37 +15,6 @@ const sentinel = ^uint64(0)
 // call ahead of a peer, never two: its next call waits for counts that the
 // peer sends in the call before. So two sets keep it off what the peer reads.
 const sets = 2
-
-// shape holds the sizes that all ranks share.
-type shape struct {
-	plan.Problem
-	layout   formats.Layout
-	header   formats.Header
-	local    int // experts of a rank
-	sources  int // ranks that send to one rank
-	groups   int // row groups of the output
-	maxRows  int // row capacity of the output
-	rowBytes int // of a combine message
-	weights  int // offset of the router weights in a de-duplicated message
-	dedup    int // bytes of a de-duplicated message
-}
-
-func shapeOf(p plan.Problem) shape {
-	l := formats.Of(p.Dispatch, p.Hidden)
-	h := l.Message(p.TopK)
-	s := shape{
-		Problem: p, layout: l, header: h,
-		local: p.LocalExperts(), sources: p.Ranks,
-		groups: formats.Groups(p), maxRows: formats.MaxRows(p),
-		rowBytes: 2 * p.Hidden,
-		weights:  h.Bytes,
-		dedup:    h.Bytes + (4*p.TopK+formats.Align-1)/formats.Align*formats.Align,
-	}
-	if p.SkipA2A {
-		s.sources = 1
-	}
-	return s
-}
 
 // inbox is where peers write what dispatch sends: by expert and source, or
 // de-duplicated by source alone. Allocated as far as a config needs it.
@@ -162,94 +130,4 @@ func newRank(w *workloads.Workload, s shape, id int, a *arena) (*rank, error) {
 		w.Token(w.Batch(id), t, r.x[t*s.Hidden:(t+1)*s.Hidden])
 	}
 	return r, nil
-}
-
-// needInbox makes the dispatch receive buffers that an algorithm uses.
-func (r *rank) needInbox(s shape, dedup bool, a *arena) error {
-	alloc := allocator{a: a}
-	for i := range r.inbox {
-		in := &r.inbox[i]
-		if dedup && in.messages == nil {
-			in.messages = alloc.bytes(s.sources * s.MaxTokens * s.dedup)
-		}
-		if !dedup && in.slots == nil {
-			in.slots = alloc.bytes(s.local * s.sources * s.MaxTokens * s.header.Bytes)
-		}
-	}
-	if dedup && r.msgToken == nil {
-		n := s.sources * s.MaxTokens
-		r.messages = make([]int, s.sources+1)
-		r.msgToken = make([]int32, n)
-		r.msgRow = make([]int32, n*s.TopK)
-		r.msgWeight = make([]float32, n*s.TopK)
-	}
-	return alloc.err
-}
-
-// needReturns makes the combine receive buffers that an algorithm uses.
-func (r *rank) needReturns(s shape, dedup bool, a *arena) error {
-	alloc := allocator{a: a}
-	for i := range r.returns {
-		back := &r.returns[i]
-		if dedup && back.partials == nil {
-			back.partials = alloc.bytes(s.MaxTokens * s.sources * s.rowBytes)
-		}
-		if !dedup && back.rows == nil {
-			back.rows = alloc.bytes(s.MaxTokens * s.TopK * s.rowBytes)
-		}
-	}
-	return alloc.err
-}
-
-// allocator keeps the first error of several allocations.
-type allocator struct {
-	a   *arena
-	err error
-}
-
-func (a *allocator) bytes(n int) []byte {
-	b, err := a.a.bytes(n)
-	if a.err == nil {
-		a.err = err
-	}
-	return b
-}
-
-func words(n int) []atomic.Uint64 {
-	out := make([]atomic.Uint64, n)
-	rearm(out)
-	return out
-}
-
-// rearm sets count words to the sentinel and says how many were not.
-func rearm(words []atomic.Uint64) int {
-	left := 0
-	for i := range words {
-		if words[i].Swap(sentinel) != sentinel {
-			left++
-		}
-	}
-	return left
-}
-
-// rearm makes a rank fit for the next job whatever the last one did to it. It
-// reports how many count words were left signalled.
-func (r *rank) rearm() int {
-	left := 0
-	for i := range sets {
-		left += rearm(r.inbox[i].counts) + rearm(r.inbox[i].arrived)
-		left += rearm(r.returns[i].counts) + rearm(r.returns[i].arrived)
-	}
-	r.progress.reset()
-	return left
-}
-
-// halves and octets view one memory as BF16 values or bytes; arenas are
-// aligned for either.
-func halves(b []byte) []uint16 {
-	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
-}
-
-func octets(h []uint16) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(h))), 2*len(h))
 }

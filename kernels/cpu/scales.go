@@ -1,0 +1,81 @@
+package cpu
+
+import (
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// placeScales stores one row's scales where the format wants them: FP8
+// transposed, NVFP4 in tiles of 128 rows by 4 scales.
+func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
+	l := &s.layout
+	switch l.Format {
+	case plan.FP8:
+		for g := range l.Scales {
+			copy(r.scales[(g*s.maxRows+row)*4:][:4], scales[4*g:])
+		}
+	case plan.MXFP4:
+		copy(r.scales[row*l.Scales:][:l.Scales], scales)
+	case plan.NVFP4:
+		at := r.scaleRow(s, group, row)
+		for g := 0; g < l.Scales; g += 4 {
+			copy(r.scales[at+g/4*512:][:4], scales[g:min(g+4, l.Scales)])
+		}
+	}
+}
+
+// scaleRow is where NVFP4 keeps the first four scales of a row; each further
+// four follow 512 bytes on.
+func (r *rank) scaleRow(s *shape, group, row int) int {
+	start := int(r.offsets[group])
+	block := start/formats.ScaleBlockRows + int(r.blocks[group])
+	i := row - start
+	columns := (s.layout.Scales + 3) / 4
+	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
+}
+
+// clearScaleTail zeroes the NVFP4 scales between a group's last row and the
+// end of its last block. Rows of the shared expert may already be in theirs,
+// so that only the rest is touched.
+func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
+	if s.layout.Format != plan.NVFP4 || rows%formats.ScaleBlockRows == 0 {
+		return
+	}
+	columns := (s.layout.Scales + 3) / 4
+	last := r.scales[(block+rows/128)*columns*512:][:columns*512]
+	if !shared {
+		clear(last)
+		return
+	}
+	for i := rows % 128; i < 128; i++ {
+		for c := range columns {
+			clear(last[c*512+i%32*16+i/32*4:][:4])
+		}
+	}
+}
+
+// placeShared puts one of this rank's own tokens into the shared expert's
+// group, whose rows need no count to be known.
+func (w *worker) placeShared(l launch, i, token int, payload []byte) {
+	s, r := &w.s.shape, w.r
+	l.write(r.out[i*s.layout.Payload:][:s.layout.Payload], payload[:s.layout.Payload])
+	if s.layout.Group > 0 {
+		r.placeScales(s, 0, i, payload[s.layout.ScaleOffset():])
+	}
+	r.srcInfo[2*i], r.srcInfo[2*i+1] = int32(token), -1
+}
+
+// scalesOf gathers one row's scales again.
+func (r *rank) scalesOf(s *shape, group, row int, dst []byte) {
+	l := &s.layout
+	for g := 0; g < l.Scales; g++ {
+		switch l.Format {
+		case plan.FP8:
+			copy(dst[4*g:4*g+4], r.scales[(g*s.maxRows+row)*4:])
+		case plan.MXFP4:
+			dst[g] = r.scales[row*l.Scales+g]
+		case plan.NVFP4:
+			dst[g] = r.scales[r.scaleRow(s, group, row)+g/4*512+g%4]
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package cpu
+
+import (
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// shape holds the sizes that all ranks share.
+type shape struct {
+	plan.Problem
+	layout   formats.Layout
+	header   formats.Header
+	local    int // experts of a rank
+	sources  int // ranks that send to one rank
+	groups   int // row groups of the output
+	maxRows  int // row capacity of the output
+	rowBytes int // of a combine message
+	weights  int // offset of the router weights in a de-duplicated message
+	dedup    int // bytes of a de-duplicated message
+}
+
+func shapeOf(p plan.Problem) shape {
+	l := formats.Of(p.Dispatch, p.Hidden)
+	h := l.Message(p.TopK)
+	s := shape{
+		Problem: p, layout: l, header: h,
+		local: p.LocalExperts(), sources: p.Ranks,
+		groups: formats.Groups(p), maxRows: formats.MaxRows(p),
+		rowBytes: 2 * p.Hidden,
+		weights:  h.Bytes,
+		dedup:    h.Bytes + (4*p.TopK+formats.Align-1)/formats.Align*formats.Align,
+	}
+	if p.SkipA2A {
+		s.sources = 1
+	}
+	return s
+}

@@ -26,7 +26,7 @@ type Report struct {
 	Regret      float64 `json:"regret"`       // mean of true time of the winner / true best, minus one
 	RegretP95   float64 `json:"regret_p95"`   // of the same
 	Flips       float64 `json:"flips"`        // share of second tunings that chose another config
-	Bias        float64 `json:"bias"`         // mean of reported / true time of the winner, minus one
+	Bias        float64 `json:"bias"`         // mean of reported / true time of the winner, minus one, over both tunings
 	FalseFaster float64 `json:"false_faster"` // share that claims a gain over the default where there is none
 	Evaluations float64 `json:"evaluations"`  // mean, distinct configs
 	Samples     float64 `json:"samples"`      // mean
@@ -54,7 +54,7 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 		regrets = append(regrets, m.Truth[first.point]/best-1)
 		n := float64(s.Replays)
 		out.Regret += (m.Truth[first.point]/best - 1) / n
-		out.Bias += (first.reported/m.Truth[first.point] - 1) / n
+		out.Bias += (first.reported/m.Truth[first.point] + again.reported/m.Truth[again.point] - 2) / (2 * n)
 		out.Flips += share(again.point != first.point, n)
 		out.FalseFaster += share(first.claims && m.Truth[first.point] >= m.Truth[m.Default], n)
 		out.Evaluations += float64(first.evaluations) / n

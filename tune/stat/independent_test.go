@@ -89,3 +89,23 @@ func TestUpperP(t *testing.T) {
 		t.Error("without noise an effect is certain")
 	}
 }
+
+// Counting draws gives the medians that sorting them would.
+func TestResampledMedianIsTheMedian(t *testing.T) {
+	for n := 1; n < 12; n++ {
+		sorted := make([]float64, n)
+		for i := range sorted {
+			sorted[i] = float64(i * i)
+		}
+		draw, count := rand.New(rand.NewPCG(3, uint64(n))), rand.New(rand.NewPCG(3, uint64(n)))
+		for range 50 {
+			xs := make([]float64, n)
+			for i := range xs {
+				xs[i] = sorted[draw.IntN(n)]
+			}
+			if got, want := resampledMedian(sorted, make([]int32, n), count), Median(xs); got != want {
+				t.Fatalf("n=%d: %v, want %v", n, got, want)
+			}
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/epbench/epbench/tune"
 	"github.com/epbench/epbench/tune/measure"
 	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
 )
 
 // ABStage is the stage of live comparisons.
@@ -28,7 +29,7 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, x Contest, rounds
 	s.planner = planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts}
 	for _, p := range opts.Problems {
 		for _, d := range opts.Distributions {
-			c := &cell{problem: p, dist: d, incumb: -1, neighbour: -1, class: classOf(d, p, opts.Seed)}
+			c := &cell{problem: p, dist: d, incumb: -1, neighbour: -1, class: workloads.ClassOf(d, p, opts.Seed)}
 			if err := c.draw(opts.Seed); err != nil {
 				return err
 			}

@@ -39,40 +39,10 @@ func (pl *planner) cells() ([]*cell, error) {
 			return nil, err
 		}
 		for _, d := range pl.opts.Distributions {
-			out = append(out, &cell{problem: p, dist: d, incumb: -1, neighbour: -1, class: classOf(d, p, pl.opts.Seed)})
+			out = append(out, &cell{problem: p, dist: d, incumb: -1, neighbour: -1, class: workloads.ClassOf(d, p, pl.opts.Seed)})
 		}
 	}
 	return out, nil
-}
-
-// classSelections per expert are enough to tell the classes apart.
-const classSelections = 64
-
-// classOf is the class of a routing, not of the few tokens of one draw: a
-// runtime classifies what it has counted over many steps. Where the routing
-// cannot be drawn longer, as from a trace, the draw itself has to do.
-func classOf(d workloads.Distribution, p plan.Problem, seed uint64) plan.Class {
-	long := p
-	long.Tokens = min(plan.MaxTokens, max(p.Tokens, classSelections*p.Experts/(p.Ranks*p.TopK)+1))
-	long.MaxTokens = long.Tokens
-	w, err := workloads.New(d, long, seed)
-	if err != nil {
-		if w, err = workloads.New(d, p, seed); err != nil {
-			return plan.AnyRouting
-		}
-	}
-	return plan.Classify(counts(w), p.Ranks)
-}
-
-// counts are the selections of each expert over all ranks.
-func counts(w *workloads.Workload) []int64 {
-	out := make([]int64, w.Problem.Experts)
-	for rank := range w.Ranks {
-		for e, n := range w.ExpertCounts(rank) {
-			out[e] += n
-		}
-	}
-	return out
 }
 
 func (c *cell) title() string {

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// host is where the question is asked for: the top table's own machine, this
+// one, or one from a file.
+func (f *queryFlags) host(cmd *cobra.Command, set *plan.Set) (h plan.Host, err error) {
+	sources := set.Sources()
+	choice := f.machine
+	if choice == "" {
+		choice = "host"
+		if f.file != "" {
+			choice = "table"
+		}
+	}
+	switch choice {
+	case "table":
+		if len(sources) == 0 {
+			return h, usagef("--machine table: there is no table; use --machine host")
+		}
+		top := sources[len(sources)-1].Table.Header
+		h.Machine, h.ABI = top.Machine, top.ABI
+	case "host":
+		h, err = f.thisHost(cmd)
+	default:
+		h, err = readHost(choice)
+	}
+	h.Check = legality(h.Machine)
+	return h, err
+}
+
+func (f *queryFlags) thisHost(cmd *cobra.Command) (plan.Host, error) {
+	b, note, err := openBackend(cmd.Context(), f.backend)
+	if err != nil {
+		return plan.Host{}, err
+	}
+	defer b.Close()
+	if note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	return hostOf(b), nil
+}
+
+// hostOf is a backend's machine with its kernels' hash, if it has one.
+func hostOf(b kernels.Backend) plan.Host {
+	h := plan.Host{Machine: b.Machine()}
+	if v, ok := b.(kernels.Versioned); ok {
+		h.ABI = v.ABI()
+	}
+	return h
+}
+
+// maxHostBytes bounds a --machine file; a run.json of a long sweep fits.
+const maxHostBytes = 64 << 20
+
+// readHost takes a machine from a run.json, a table.json or a file that holds
+// nothing else.
+func readHost(path string) (plan.Host, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return plan.Host{}, usagef("--machine: %q is neither table nor host, and no such file is here", path)
+	}
+	if info.Size() > maxHostBytes {
+		return plan.Host{}, usagef("--machine: %s is larger than %d MiB", path, maxHostBytes>>20)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return plan.Host{}, badInput(fmt.Errorf("--machine: %w", err))
+	}
+	type named struct {
+		Machine plan.Machine `json:"machine"`
+		ABI     string       `json:"abi"`
+	}
+	var doc struct {
+		named
+		Header named `json:"header"`
+		plan.Machine
+	}
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&doc); err != nil {
+		return plan.Host{}, usagef("--machine: %s: %w", path, err)
+	}
+	for _, n := range []named{doc.named, doc.Header, {Machine: doc.Machine}} {
+		if n.Machine.Backend != "" {
+			return plan.Host{Machine: n.Machine, ABI: n.ABI}, nil
+		}
+	}
+	return plan.Host{}, usagef("--machine: %s names no machine; take a run.json or a table.json", path)
+}
+
+// legality judges configs by the kernels known for a machine's backend, nil
+// where they are not known.
+func legality(m plan.Machine) func(plan.Machine, plan.Problem, plan.Config) error {
+	known := knownKernels(m.Backend)
+	if known == nil {
+		return nil
+	}
+	return func(m plan.Machine, p plan.Problem, c plan.Config) error {
+		k, err := kernels.Find(known, p.Op, c.Kernel)
+		if err != nil {
+			return err
+		}
+		return k.Check(m, p, c)
+	}
+}

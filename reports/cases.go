@@ -162,32 +162,39 @@ func (c *Case) finish(run *Run) {
 	}
 }
 
-// levels makes entries comparable that were measured at different times: the
-// median ratio to the default in the same rounds, times the default's median.
-// Without a default, or without common rounds, it is the plain median.
+// levels makes entries comparable that were measured at different times: what
+// all entries of a round share goes to the round (stat.Polish), what is left
+// is set against the default's median. Without a default it is the plain
+// median.
 func (c *Case) levels() {
-	index := map[roundID]float64{}
-	d := c.Default()
-	if d != nil && d.OK() {
-		times, rounds := d.everything()
-		for i, id := range rounds {
-			index[id] = times[i]
-		}
-	}
-	for _, e := range c.Entries {
+	var obs []stat.Obs
+	index := map[roundID]int{}
+	base := -1
+	for i, e := range c.Entries {
 		e.Level = e.Median.Mid
-		if e == d || e.Role == Twin || e.Role == Peer || !e.OK() {
+		if !e.OK() || e.Role == Twin || e.Role == Peer {
 			continue
 		}
-		var ratios []float64
+		if e.Role == Default {
+			base = i
+		}
 		times, rounds := e.everything()
-		for i, id := range rounds {
-			if t := index[id]; t > 0 {
-				ratios = append(ratios, times[i]/t)
+		for k, id := range rounds {
+			if _, ok := index[id]; !ok {
+				index[id] = len(index)
+			}
+			if times[k] > 0 {
+				obs = append(obs, stat.Obs{Item: i, Round: index[id], Log: math.Log(times[k])})
 			}
 		}
-		if len(ratios) > 0 {
-			e.Level = stat.Median(ratios) * d.Median.Mid
+	}
+	if base < 0 {
+		return
+	}
+	items, _ := stat.Polish(obs, base)
+	for i, item := range items {
+		if !math.IsNaN(item) {
+			c.Entries[i].Level = math.Exp(item-items[base]) * c.Entries[base].Median.Mid
 		}
 	}
 }
@@ -210,8 +217,9 @@ func (e *Entry) decide() {
 	e.Median = stat.MedianInterval(e.Times)
 }
 
-// OK reports whether the entry has times and nothing of it failed.
-func (e *Entry) OK() bool { return e.Status == kernels.OK && len(e.Times) > 0 }
+// OK reports whether the entry has times and nothing of it failed. A median
+// of 0 is no time: its clock was too coarse.
+func (e *Entry) OK() bool { return e.Status == kernels.OK && e.Median.Mid > 0 }
 
 // P is the p-quantile of the deciding rounds in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }

@@ -76,7 +76,7 @@ func ParetoTable(cases []*Case) Table {
 			t.Add(append(p.Cells(c), Int(SMs(e.Config)), Micros(e.Level), Percent(e.Level/fastest.Level-1), mark, c.Short(e))...)
 		}
 	}
-	t.Note(p.Shared, "The fastest configuration for each number of SMs that a smaller number does not beat. Times are cleared of drift by the default in the same rounds.")
+	t.Note(p.Shared, "The fastest configuration for each number of SMs that a smaller number does not beat. Times are cleared of what all of a round share.")
 	t.Note(DefaultNotes(cases)...)
 	return t
 }

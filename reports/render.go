@@ -98,22 +98,17 @@ func WriteJSON(w io.Writer, tables ...Table) error {
 // rowObject keeps the columns' order, which a map would lose.
 func rowObject(cols []Column, row []Cell) (json.RawMessage, error) {
 	var b bytes.Buffer
-	b.WriteByte('{')
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
 	for i, c := range cols {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		key, err := json.Marshal(columnKey(c))
-		if err != nil {
+		b.WriteByte("{,"[min(i, 1)])
+		if err := e.Encode(columnKey(c)); err != nil {
 			return nil, err
 		}
-		value, err := json.Marshal(row[i].Value)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(key)
 		b.WriteByte(':')
-		b.Write(value)
+		if err := e.Encode(row[i].Value); err != nil {
+			return nil, err
+		}
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil

@@ -24,7 +24,8 @@ type Column struct {
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
 	// Drop orders the columns a narrow terminal does without: the greatest
-	// goes first, 0 never goes. Other renderings keep all of them.
+	// goes first, equals go together, 0 never goes. Other renderings keep
+	// all of them.
 	Drop int
 }
 

@@ -88,9 +88,13 @@ type Gate struct {
 	Unsure    []int // cells that may have
 }
 
-// Gate judges the cells against a threshold, a fraction such as 0.03: a cell
-// has regressed when it is SLOWER and its ratio reaches the threshold, and is
-// unsure when it is not and its interval does not exclude that.
+// Gate judges the cells against a threshold, a fraction such as 0.03. A cell
+// has regressed when it is SLOWER and its ratio reaches the threshold. It is
+// unsure when its measurement could not have told: too few rounds, an interval
+// wider than the threshold to either side, or a ratio that reaches the
+// threshold without being sure. It is not asked to exclude the threshold: one
+// interval in many reaches far by chance, and a gate that cries undecided on
+// identical programs is soon switched off.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cells {
@@ -98,7 +102,7 @@ func (c *Comparison) Gate(fail float64) Gate {
 		case x.Broken || x.Verdict == VerdictSlower && x.Ratio.Mid >= 1+fail:
 			g.Regressed = append(g.Regressed, i)
 		case x.Verdict == VerdictSlower || x.Verdict == VerdictFaster:
-		case x.hasRounds() && x.Ratio.Hi < 1+fail:
+		case x.resolves(fail):
 		default:
 			g.Unsure = append(g.Unsure, i)
 		}
@@ -106,6 +110,8 @@ func (c *Comparison) Gate(fail float64) Gate {
 	return g
 }
 
-func (x *Compared) hasRounds() bool {
-	return x.A != nil && x.B != nil && min(len(x.A.Times), len(x.B.Times)) >= MinRounds && !math.IsNaN(x.Ratio.Hi)
+// resolves reports whether a slow-down of fail would have shown.
+func (x *Compared) resolves(fail float64) bool {
+	return x.A != nil && x.B != nil && min(len(x.A.Times), len(x.B.Times)) >= MinRounds &&
+		x.Ratio.Mid < 1+fail && 1.96*x.Ratio.StdErr < math.Log1p(fail)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -12,8 +13,8 @@ func Winners(l *Loaded) Table {
 	p := ColumnsFor(l.Cases)
 	t := Table{Name: "winners", Title: "Winners: what to launch", Columns: p.Columns}
 	t.Columns = append(t.Columns,
-		Words("config"), Numbers("median", "us"), Numbers("low", "us").Dropped(6), Numbers("high", "us").Dropped(5),
-		Numbers("gain", "x"), Numbers("at least", "x").Dropped(3), Numbers("at most", "x").Dropped(4),
+		Words("config"), Numbers("median", "us"), Numbers("low", "us").Dropped(5), Numbers("high", "us").Dropped(5),
+		Numbers("gain", "x"), Numbers("at least", "x").Dropped(3), Numbers("at most", "x").Dropped(3),
 		Numbers("ties", "").Dropped(7), Numbers("rounds", "").Dropped(8), Words("clock").Dropped(9))
 	unconfirmed := 0
 	for _, c := range l.Cases {
@@ -36,8 +37,24 @@ func Winners(l *Loaded) Table {
 	if unconfirmed > 0 && unconfirmed < len(t.Rows) || unconfirmed > 0 && len(l.Results) > 0 && hasStage(l, "screen") {
 		t.Warn("%d of %d winners were not confirmed on fresh rounds; their times flatter them", unconfirmed, len(t.Rows))
 	}
+	if n := zeroTimes(l.Cases); n > 0 {
+		t.Warn("%d configurations read a time of 0 and were left out: the clock is too coarse, fold more calls", n)
+	}
 	t.Warnings = append(t.Warnings, l.Warnings...)
 	return t
+}
+
+// zeroTimes counts the entries whose median is 0.
+func zeroTimes(cases []*Case) int {
+	n := 0
+	for _, c := range cases {
+		for _, e := range c.Entries {
+			if e.Status == kernels.OK && len(e.Times) > 0 && e.Median.Mid <= 0 {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func hasStage(l *Loaded, stage string) bool {

@@ -33,7 +33,7 @@ its reason. Nothing finer than either side's A/A spread is claimed, and chance
 is controlled over all cases together.
 
 With --fail-on the exit code is the answer: 0 nothing regressed, 3 something
-did, 4 some case cannot exclude it, 5 the runs are not comparable. Without it
+did, 4 some case is too short or too noisy to tell, 5 the runs are not comparable. Without it
 the code is 0 whatever the verdicts, 5 when not comparable.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
@@ -134,7 +134,7 @@ func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison, fail floa
 	if len(g.Unsure) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("%d of %d cases cannot exclude a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cells), 100*fail, describeCell(c, g.Unsure[0]))
+	err := fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cells), 100*fail, describeCell(c, g.Unsure[0]))
 	if f.undecided == "warn" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", err)
 		return nil

@@ -4,6 +4,7 @@
 package reportstest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -22,12 +23,13 @@ type Spec struct {
 	Routings []string
 	SMs      []int
 	Threads  []int
-	Chunks   []int                               // a third parameter, to reach a number of trials
-	Rounds   int                                 // of every candidate in screening
-	Confirm  int                                 // of the finalists, 0: no confirmation
-	Noise    float64                             // standard deviation of the logarithm of a round
-	Slow     func(*plan.Problem, string) float64 // factor on every time of a case; nil: 1
-	Failures bool                                // some candidates fail
+	Chunks   []int                              // a third parameter, to reach a number of trials
+	Rounds   int                                // of every candidate in screening
+	Confirm  int                                // of the finalists, 0: no confirmation
+	Noise    float64                            // standard deviation of the logarithm of a round
+	Slow     func(plan.Problem, string) float64 // factor on every time of a case; nil: 1
+	Failures bool                               // some candidates fail
+	Zero     bool                               // the clock is so coarse that the fewest SMs read 0
 }
 
 // Small is a run of a few hundred trials with everything in it.
@@ -37,6 +39,44 @@ func Small() Spec {
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{4, 8, 16, 32, 64, 132}, Threads: []int{128, 256, 512, 1024},
 		Rounds: 3, Confirm: 30, Noise: 0.02, Failures: true,
 	}
+}
+
+// Ties is a run without noise: tokens of 0, configurations that tie exactly,
+// and times of 0.
+func Ties() Spec {
+	return Spec{
+		Seed: 1, Ops: []plan.Op{plan.Dispatch}, Tokens: []int{0, 1, 64}, Routings: []string{"uniform", "zipf:1.0"},
+		SMs: []int{4, 8, 16}, Threads: []int{256, 512}, Chunks: []int{128, 256}, Rounds: 3, Confirm: 12, Zero: true,
+	}
+}
+
+// Forty is a run of forty cases with nothing but confirmed choices, for
+// comparisons.
+func Forty(seed uint64, rounds int, noise float64) Spec {
+	s := Spec{Seed: seed, Ops: []plan.Op{plan.Dispatch, plan.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
+		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{32}, Threads: []int{256}, Rounds: 1, Confirm: rounds, Noise: noise}
+	return s
+}
+
+// Load sorts a run as reports.Load does.
+func (s Spec) Load(name string) *reports.Loaded {
+	run, results := s.Make()
+	return &reports.Loaded{Path: name, Run: run, Results: results, Cases: reports.Cases(run, results)}
+}
+
+// Save writes the run into a new directory.
+func (s Spec) Save(dir string) error {
+	run, results := s.Make()
+	d, err := reports.CreateDir(dir, run)
+	if err != nil {
+		return err
+	}
+	for from := 0; from < len(results); from += 1000 {
+		if err := d.Append(results[from:min(from+1000, len(results))], 1); err != nil {
+			return errors.Join(err, d.Close())
+		}
+	}
+	return d.Close()
 }
 
 // Sized is a run of about n trials.
@@ -119,7 +159,9 @@ func (g *maker) addCase(p plan.Problem, routing string) {
 	}
 	if g.Confirm > 0 {
 		g.block(p, routing, def, block{reports.Default, reports.ConfirmStage, 20, g.Confirm})
-		g.block(p, routing, best, block{reports.Candidate, reports.ConfirmStage, 20, g.Confirm})
+		if best.Key() != def.Key() {
+			g.block(p, routing, best, block{reports.Candidate, reports.ConfirmStage, 20, g.Confirm})
+		}
 	}
 }
 
@@ -174,18 +216,24 @@ func (g *maker) block(p plan.Problem, routing string, c plan.Config, b block) {
 		skew = 1.7
 	}
 	t := law(p, c, skew)
+	if g.Noise == 0 {
+		t = math.Round(t*1e7) / 1e7 // a coarse clock: many configurations tie
+	}
+	if g.Zero && c.Int("sms") == 4 {
+		t = 0
+	}
 	if g.Slow != nil {
-		t *= g.Slow(&p, routing)
+		t *= g.Slow(p, routing)
 	}
 	for range b.rounds {
 		slow := g.rng.IntN(ranks)
 		level := t * math.Exp(g.Noise*g.rng.NormFloat64())
-		if g.rng.Float64() < 0.01 {
+		if g.Noise > 0 && g.rng.Float64() < 0.02 {
 			level *= 1.2
 		}
 		row := make([]float64, ranks)
 		for k := range row {
-			row[k] = level * (1 - 0.03*g.rng.Float64())
+			row[k] = level * (1 - g.Noise*g.rng.Float64())
 		}
 		row[slow] = level
 		r.Seconds = append(r.Seconds, row)

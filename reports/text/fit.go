@@ -34,12 +34,17 @@ func fit(t reports.Table, width int) (g grid, dropped []string) {
 	}
 	g.squeeze(width, wrapAt)
 	for g.width() > width {
-		i := g.expendable()
-		if i < 0 {
+		order := g.expendable()
+		if order == 0 {
 			break
 		}
-		dropped = append(dropped, g.columns[i].Name)
-		g = gridOf(g.without(&t, i))
+		for i := len(t.Columns) - 1; i >= 0; i-- {
+			if t.Columns[i].Drop == order {
+				dropped = append(dropped, t.Columns[i].Name)
+				t = without(t, i)
+			}
+		}
+		g = gridOf(t)
 		g.squeeze(width, wrapAt)
 	}
 	g.squeeze(width, wrapMin)
@@ -67,26 +72,24 @@ func gridOf(t reports.Table) grid {
 	return g
 }
 
-// without removes a column from the table the grid was made of.
-func (g grid) without(t *reports.Table, col int) reports.Table {
+// without is t less one column.
+func without(t reports.Table, col int) reports.Table {
 	t.Columns = slices.Delete(slices.Clone(t.Columns), col, col+1)
 	rows := make([][]reports.Cell, len(t.Rows))
 	for i, r := range t.Rows {
 		rows[i] = slices.Delete(slices.Clone(r), col, col+1)
 	}
 	t.Rows = rows
-	return *t
+	return t
 }
 
-// expendable is the column that goes first, -1 when all must stay.
+// expendable is the Drop of the columns that go first, 0 when all must stay.
 func (g grid) expendable() int {
-	best := -1
-	for i, c := range g.columns {
-		if c.Drop > 0 && (best < 0 || c.Drop >= g.columns[best].Drop) {
-			best = i
-		}
+	order := 0
+	for _, c := range g.columns {
+		order = max(order, c.Drop)
 	}
-	return best
+	return order
 }
 
 func (g grid) columnWidth(i int) int {

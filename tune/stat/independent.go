@@ -44,10 +44,11 @@ type Ratio struct {
 }
 
 // RatioOfMedians is median(a) / median(b) for samples taken in different
-// sessions. Interval and error are by bootstrap, each side resampled on its
-// own (Efron 1979); the error is never below the one that the spread of the
-// readings gives, since the bootstrap of a median understates it when values
-// repeat. Equal seeds give equal intervals. All values must be above 0.
+// sessions. The interval is by bootstrap, each side resampled on its own
+// (Efron 1979). The error is the root mean square of the bootstrap's, which
+// holds for any shape but is itself unsure on few values, and of the one that
+// the spread gives, which is steady but takes the values for normal. Equal
+// seeds give equal intervals. All values must be above 0.
 func RatioOfMedians(a, b []float64, seed uint64) Ratio {
 	out := Ratio{Interval{Median(a) / Median(b), math.NaN(), math.NaN()}, math.NaN()}
 	if len(a) < 2 || len(b) < 2 {
@@ -64,7 +65,7 @@ func RatioOfMedians(a, b []float64, seed uint64) Ratio {
 	}
 	slices.Sort(stats)
 	out.Lo, out.Hi = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
-	out.StdErr = max(deviation(stats), math.Hypot(StdErr(la), StdErr(lb)))
+	out.StdErr = math.Hypot(deviation(stats), math.Hypot(StdErr(la), StdErr(lb))) / math.Sqrt2
 	return out
 }
 

@@ -1,0 +1,238 @@
+package reports_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/reportstest"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// noise of a round in the simulations, besides outliers of 20 % in one of
+// fifty: what a GPU shows.
+const noise = 0.02
+
+func pair(seed uint64, rounds int, slow func(plan.Problem, string) float64) (a, b *reports.Loaded) {
+	one, two := reportstest.Forty(2*seed, rounds, noise), reportstest.Forty(2*seed+1, rounds, noise)
+	two.Slow = slow
+	return one.Load("a"), two.Load("b")
+}
+
+func compare(t *testing.T, a, b *reports.Loaded) *reports.Comparison {
+	t.Helper()
+	c, err := reports.Compare(a, b, reports.CompareOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// 200 pairs of runs of the same program: the gate at 3 % fails at most one in
+// a hundred, and calls none of the 8,000 cases slower or faster.
+func TestGateOnIdenticalPrograms(t *testing.T) {
+	const pairs = 200
+	failed, unsure, called := 0, 0, 0
+	for seed := range uint64(pairs) {
+		a, b := pair(seed, 30, nil)
+		c := compare(t, a, b)
+		g := c.Gate(0.03)
+		if len(g.Regressed) > 0 {
+			failed++
+		}
+		if len(g.Unsure) > 0 {
+			unsure++
+		}
+		for _, x := range c.Cells {
+			if x.Verdict == reports.VerdictSlower || x.Verdict == reports.VerdictFaster {
+				called++
+			}
+		}
+	}
+	t.Logf("of %d pairs: %d failed, %d undecided; %d of %d cases called", pairs, failed, unsure, called, pairs*40)
+	if failed > pairs/100 || unsure > pairs/20 || called > pairs*40/1000 {
+		t.Errorf("%d failed (at most %d), %d undecided (at most %d), %d cases called (at most %d)", failed, pairs/100, unsure, pairs/20, called, pairs*40/1000)
+	}
+}
+
+// One case of forty made 5 % slower is caught with 30 rounds, and it alone.
+func TestGateCatchesAPlantedSlowdown(t *testing.T) {
+	const pairs = 200
+	caught, others := 0, 0
+	for seed := range uint64(pairs) {
+		a, b := pair(1000+seed, 30, func(p plan.Problem, routing string) float64 {
+			if p.Op == plan.Combine && p.Tokens == 32 && routing == "zipf:1.0" {
+				return 1.05
+			}
+			return 1
+		})
+		c := compare(t, a, b)
+		g := c.Gate(0.03)
+		for _, i := range g.Regressed {
+			p := c.Cells[i].Case.Problem
+			if p.Op == plan.Combine && p.Tokens == 32 && c.Cells[i].Case.Routing == "zipf:1.0" {
+				caught++
+			} else {
+				others++
+			}
+		}
+	}
+	t.Logf("caught %d of %d, accused %d others", caught, pairs, others)
+	if caught < pairs*95/100 || others > pairs/100 {
+		t.Errorf("caught %d of %d, accused %d other cases", caught, pairs, others)
+	}
+}
+
+// Few rounds are no verdict, even for a difference of a half.
+func TestFewRoundsAreUndecided(t *testing.T) {
+	a, b := pair(1, reports.MinRounds-1, func(plan.Problem, string) float64 { return 1.5 })
+	c := compare(t, a, b)
+	for _, x := range c.Cells {
+		if x.Verdict != reports.VerdictUndecided || !strings.Contains(x.Reason, "9 rounds") {
+			t.Fatalf("%s: %s, %s", x.Case.Title(), x.Verdict, x.Reason)
+		}
+	}
+	if g := c.Gate(0.03); len(g.Regressed) != 0 || len(g.Unsure) != len(c.Cells) {
+		t.Errorf("%d regressed, %d unsure of %d", len(g.Regressed), len(g.Unsure), len(c.Cells))
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		factor float64
+		noise  float64
+		want   reports.Verdict
+	}{
+		{"same", 1, 0.002, reports.VerdictSame},
+		{"slower", 1.1, 0.01, reports.VerdictSlower},
+		{"faster", 0.9, 0.01, reports.VerdictFaster},
+		{"within the band", 1.005, 0.001, reports.VerdictSame},
+		{"too noisy to tell", 1.02, 0.2, reports.VerdictUndecided},
+	} {
+		one, two := reportstest.Forty(1, 40, c.noise), reportstest.Forty(2, 40, c.noise)
+		two.Slow = func(plan.Problem, string) float64 { return c.factor }
+		a, b := one.Load("a"), two.Load("b")
+		a.Run.AA, b.Run.AA = nil, nil // the A/A spread is tested below
+		got := compare(t, reload(a), reload(b))
+		for _, x := range got.Cells {
+			if x.Verdict != c.want {
+				t.Errorf("%s: %s (%.4f, %.4f to %.4f), want %s: %s", c.name, x.Verdict, x.Ratio.Mid, x.Ratio.Lo, x.Ratio.Hi, c.want, x.Reason)
+				break
+			}
+		}
+	}
+}
+
+func reload(l *reports.Loaded) *reports.Loaded {
+	l.Cases = reports.Cases(l.Run, l.Results)
+	return l
+}
+
+// A difference below either side's A/A spread is no difference.
+func TestNeverFinerThanAA(t *testing.T) {
+	one, two := reportstest.Forty(1, 40, 0.002), reportstest.Forty(2, 40, 0.002)
+	two.Slow = func(plan.Problem, string) float64 { return 1.04 }
+	a, b := one.Load("a"), two.Load("b")
+	for i := range b.Run.AA {
+		b.Run.AA[i].Spread = 0.06
+	}
+	for _, x := range compare(t, reload(a), reload(b)).Cells {
+		if x.Verdict != reports.VerdictSame || x.Band != 0.06 {
+			t.Fatalf("%s with a band of %v", x.Verdict, x.Band)
+		}
+	}
+}
+
+// Slower in time but not in cycles is a clock, not a program.
+func TestClocksExplain(t *testing.T) {
+	one, two := reportstest.Forty(1, 40, 0.002), reportstest.Forty(2, 40, 0.002)
+	two.Slow = func(plan.Problem, string) float64 { return 1.1 }
+	a, b := one.Load("a"), two.Load("b")
+	for i := range a.Results {
+		a.Results[i].MHz = []float64{1980}
+		b.Results[i].MHz = []float64{1800}
+	}
+	for _, x := range compare(t, reload(a), reload(b)).Cells {
+		if x.Verdict != reports.VerdictUndecided || !strings.Contains(x.Reason, "clocks differ") {
+			t.Fatalf("%s: %s", x.Verdict, x.Reason)
+		}
+	}
+}
+
+func TestNotComparable(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*reports.Loaded)
+		allow  string
+		want   string
+	}{
+		{"machine", func(l *reports.Loaded) { l.Run.Machine.SMs = 78 }, "machine", "sms=132"},
+		{"kernels", func(l *reports.Loaded) { l.Run.ABI = "other" }, "kernels", "ABI other"},
+		{"mode", func(l *reports.Loaded) {
+			for i := range l.Results {
+				l.Results[i].Problem.Mode = plan.Eager
+			}
+		}, "mode", "graph against eager"},
+	} {
+		a, b := pair(1, 12, nil)
+		c.change(b)
+		_, err := reports.Compare(a, reload(b), reports.CompareOptions{})
+		var unlike *reports.NotComparable
+		if !errors.As(err, &unlike) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--allow "+c.allow) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if _, err := reports.Compare(a, b, reports.CompareOptions{Allow: map[string]bool{c.allow: true}}); err != nil {
+			t.Errorf("%s allowed: %v", c.name, err)
+		}
+	}
+}
+
+// What gave right answers before and gives none now has regressed, whatever
+// its time; a case that was not measured is no pass.
+func TestBrokenAndMissingCases(t *testing.T) {
+	a, b := pair(1, 30, nil)
+	broken := b.Cases[0].Problem
+	missing := b.Cases[1].Problem
+	var kept []reports.Result
+	for _, r := range b.Results {
+		if r.Problem == missing && r.Routing == b.Cases[1].Routing {
+			continue
+		}
+		if r.Problem == broken && r.Routing == b.Cases[0].Routing {
+			r.Status, r.Reason, r.Seconds = kernels.Mismatch, "row 3 differs", nil
+		}
+		kept = append(kept, r)
+	}
+	b.Results = kept
+	c := compare(t, a, reload(b))
+	g := c.Gate(0.03)
+	if len(g.Regressed) != 1 || !c.Cells[g.Regressed[0]].Broken {
+		t.Errorf("regressed: %v", g.Regressed)
+	}
+	if len(g.Unsure) != 1 || !strings.Contains(c.Cells[g.Unsure[0]].Reason, "not measured in b") {
+		t.Errorf("unsure: %v", g.Unsure)
+	}
+}
+
+func TestLiveComparison(t *testing.T) {
+	blocks := []trial{
+		{"uniform", "sms=8", def, "ab", 0, nil, ""}, {"uniform", "sms=16", cand, "ab", 0, nil, ""}, {"uniform", "sms=8", reports.Twin, "ab", 0, nil, ""},
+	}
+	drift := 1.0
+	for i := range 40 {
+		drift *= 1.02 // a clock that drifts by half: only the rounds' ratios hold
+		wobble := 1 + 0.001*float64(i%3)
+		blocks[0].micros = append(blocks[0].micros, 10*drift)
+		blocks[1].micros = append(blocks[1].micros, 10.7*drift*wobble)
+		blocks[2].micros = append(blocks[2].micros, 10*drift*wobble)
+	}
+	l := build(blocks)
+	c := reports.CompareLive(l.Run, l.Results, 0.01)
+	x := c.Cells[0]
+	if x.Verdict != reports.VerdictSlower || x.Ratio.Mid < 1.065 || x.Ratio.Mid > 1.075 {
+		t.Errorf("%s, ratio %.4f (%.4f to %.4f): %s", x.Verdict, x.Ratio.Mid, x.Ratio.Lo, x.Ratio.Hi, x.Reason)
+	}
+}

@@ -1,0 +1,77 @@
+package reports_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/reportstest"
+	"github.com/epbench/epbench/reports/text"
+)
+
+// runs are what every table is printed of: two recorded on a CPU, one with
+// failures and one with zeros and ties that are synthetic.
+func runs(t *testing.T) map[string]*reports.Loaded {
+	t.Helper()
+	out := map[string]*reports.Loaded{"failures": reportstest.Small().Load("failures"), "ties": reportstest.Ties().Load("ties")}
+	for _, name := range []string{"cpu-sweep", "cpu-single"} {
+		l, err := reports.Load(filepath.Join("..", "testdata", "runs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = l
+	}
+	return out
+}
+
+// golden compares with a file that EPBENCH_UPDATE=1 rewrites.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name)
+	if os.Getenv("EPBENCH_UPDATE") == "1" {
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; EPBENCH_UPDATE=1 rewrites it. Got\n%s", path, got)
+	}
+}
+
+// Every table of every run is pinned at three widths and fits them.
+func TestTablesGolden(t *testing.T) {
+	for name, l := range runs(t) {
+		for width, suffix := range map[int]string{80: "80", 120: "120", 0: "wide"} {
+			var b bytes.Buffer
+			if err := text.Renderer(width)(&b, reports.DerivedTables(l, 0, 40)...); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(b.String(), "\n") {
+				if w := twwidth.Width(line); width > 0 && w > width {
+					t.Errorf("%s at %d: %d columns: %q", name, width, w, line)
+				}
+			}
+			golden(t, name+"-"+suffix+".txt", b.Bytes())
+		}
+	}
+}
+
+func TestFormatsGolden(t *testing.T) {
+	l := runs(t)["cpu-sweep"]
+	for ext, write := range map[string]reports.Renderer{"md": reports.WriteMarkdown, "csv": reports.WriteCSV, "json": reports.WriteJSON} {
+		var b bytes.Buffer
+		if err := write(&b, reports.DerivedTables(l, 0, 0)...); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "cpu-sweep."+ext, b.Bytes())
+	}
+}

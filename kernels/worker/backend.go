@@ -147,7 +147,7 @@ func (b *Backend) Restarts() int { return b.restarts }
 // Empty implements kernels.Clocker.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	var r EmptyReply
-	if err := b.proc.call(ctx, methodEmpty, struct{}{}, &r, b.limits.Open); err != nil {
+	if err := b.proc.call(ctx, methodEmpty, nil, &r, b.limits.Open); err != nil {
 		return nil, explain(b.proc, methodEmpty, err)
 	}
 	return r.Clocks, nil
@@ -169,7 +169,7 @@ func (b *Backend) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = b.proc.call(ctx, methodShutdown, struct{}{}, nil, 5*time.Second)
+	_ = b.proc.call(ctx, methodShutdown, nil, nil, 5*time.Second)
 	b.proc.stop()
 	b.proc = nil
 	return nil

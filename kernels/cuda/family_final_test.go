@@ -27,7 +27,7 @@ func TestFinalEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.prepare(t, dispatchFinal(), combineFinal()).drill(q.pairs)
+			q.drill(q.prepare(t, dispatchFinal(), combineFinal()))
 		})
 	}
 }

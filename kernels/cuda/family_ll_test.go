@@ -28,7 +28,7 @@ func TestLowLatencyEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.prepare(t, dispatchLL(), combineLL()).drill(q.pairs)
+			q.drill(q.prepare(t, dispatchLL(), combineLL()))
 		})
 	}
 }

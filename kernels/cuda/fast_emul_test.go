@@ -59,7 +59,7 @@ func overDefault(t *testing.T, f family, p plan.Problem, changes string) plan.Co
 
 // after makes the next calls number n+1, n+2, ...
 func (e fastPair) after(n int) fastPair {
-	e.rounds = n
+	e.rounds = n // of the embedded pointer, which all copies share
 	return e
 }
 
@@ -70,23 +70,35 @@ func (e fastPair) late() {
 	}
 }
 
-// drill checks one dispatch, two combines that follow each other, then many
-// pairs without a barrier on ranks of unlike pace.
-func (e fastPair) drill(pairs int) {
+// reroute gives every rank another routing and other token counts, in memory
+// that still holds what the last calls left.
+func (q fastCase) reroute(e fastPair) {
+	w := emulWorkload(q.p, append(q.tokens[1:], q.tokens[0]), q.hot/2, q.masked, 8)
+	e.w, e.oracle = w, ref.New(w, 1)
+	for r := range w.Ranks {
+		e.inputs(r)
+	}
+}
+
+// drill checks calls of each op alone, several in a row, then many pairs, then
+// pairs of another routing: all without a barrier, on ranks of unlike pace.
+func (q fastCase) drill(e fastPair) {
 	e.t.Helper()
+	ordered := ref.Compare{Ordered: true}
 	compare := ref.Compare{Bits: true, PreReduced: e.cc.Str("algo") == "dedup"}
 	e.run(1, e.call(e.d, e.dc), e.experts())
-	e.checkDispatch(ref.Compare{Ordered: true})
-	for i := range 2 {
-		e.after(i).run(1, e.call(e.c, e.cc))
-		e.checkCombine(compare)
-		e.poison(partCombined)
-	}
-	e.after(1).run(1, e.call(e.d, e.dc))
-	e.poison(partOut, partScales, partRowOffsets, partSrcInfo, partExpertIDs, partY)
+	e.checkDispatch(ordered)
 	e.late()
-	e.after(2).run(pairs, e.call(e.d, e.dc), e.experts(), e.call(e.c, e.cc))
-	e.checkDispatch(ref.Compare{Ordered: true})
+	e.after(0).run(5, e.call(e.c, e.cc))
+	e.checkCombine(compare)
+	e.after(1).run(4, e.call(e.d, e.dc))
+	e.poison(partOut, partScales, partRowOffsets, partSrcInfo, partExpertIDs, partY, partCombined)
+	e.after(5).run(q.pairs, e.call(e.d, e.dc), e.experts(), e.call(e.c, e.cc))
+	e.checkDispatch(ordered)
+	e.checkCombine(compare)
+	q.reroute(e)
+	e.run(3, e.call(e.d, e.dc), e.experts(), e.call(e.c, e.cc))
+	e.checkDispatch(ordered)
 	e.checkCombine(compare)
 }
 
@@ -142,7 +154,7 @@ func TestFastKernelsRace(t *testing.T) {
 			t.Parallel()
 			e := q.prepare(t, q.d, q.c)
 			e.tools = need(t, raceTools)
-			e.drill(q.pairs)
+			q.drill(e)
 		})
 	}
 }

@@ -89,8 +89,11 @@ EP_DEVICE void fin_wait_blocks(const EpArgs &a, const FinCall &c, FinShared &s) 
   __syncthreads();
 }
 
-/* The last sending block knows this rank's totals: every rank gets all. */
+/* The last sending block knows this rank's totals: every rank gets all. The
+ * fences here and in fin_wait_count order what earlier calls read of the
+ * output and the scales before what peers will write there. */
 EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s) {
+  fence_acq_rel_sys();
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint64_t count = static_cast<uint32_t>(a.tokens);
     if (e < EP_EXPERTS) count = s.base[e] + ld_relaxed_gpu(fin_block_counts(a, c.block) + e);
@@ -133,7 +136,10 @@ EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, 
       count[r] = static_cast<uint32_t>(v[r]);
       if (v[r] >> 32 != c.number) missing = r;
     }
-    if (missing < 0) return true;
+    if (missing < 0) {
+      fence_acq_rel_sys();
+      return true;
+    }
     int32_t expert = word < EP_EXPERTS ? static_cast<int32_t>(word) : -1;
     if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, missing}, c.number, 0)) return false;
   }

@@ -103,12 +103,17 @@ func (f fitter) dirichlet() (Fit, error) {
 	return Fit{"dirichlet:" + round(math.Exp(alpha)), d}, nil
 }
 
-// khot takes as f what the k largest have, for every k.
+// khot takes as f what the k largest have, for every k up to 64 and in steps of a
+// sixty-fourth from there.
 func (f fitter) khot() (Fit, error) {
 	best := Fit{Distance: math.Inf(1)}
-	top, n := 0.0, len(f.want)
+	top, n, next := 0.0, len(f.want), 1
 	for k := 1; k < n; k++ {
 		top += f.want[n-k]
+		if k < next {
+			continue
+		}
+		next = k + 1 + k/64
 		part := top / float64(f.k)
 		load, err := khot(f.site(), k, part)
 		if err != nil {
@@ -162,16 +167,23 @@ func minimum(lo, hi float64, f func(x float64) float64) (x, y float64) {
 	a := lo + (hi-lo)*float64(max(best-1, 0))/steps
 	b := lo + (hi-lo)*float64(min(best+1, steps))/steps
 	const golden = 0.6180339887498949
-	for range 20 {
-		l, r := b-golden*(b-a), a+golden*(b-a)
-		if f(l) < f(r) {
-			b = r
+	l, r := b-golden*(b-a), a+golden*(b-a)
+	atL, atR := f(l), f(r)
+	for range 16 {
+		if atL < atR {
+			b, r, atR = r, l, atL
+			l = b - golden*(b-a)
+			atL = f(l)
 		} else {
-			a = l
+			a, l, atL = l, r, atR
+			r = a + golden*(b-a)
+			atR = f(r)
 		}
 	}
-	x = (a + b) / 2
-	return x, f(x)
+	if atL < atR {
+		return l, atL
+	}
+	return r, atR
 }
 
 // round writes a fitted parameter with three decimals.

@@ -230,15 +230,6 @@ func judgeEpilogue(o *ref.Oracle, rank, tokens int, hook string, got func(int) [
 	return v
 }
 
-// Combined implements worker.Prober: the bits of one combined token after the
-// last verification.
-func (s *session) Combined(rank, token int) ([]uint16, error) {
-	if rank < 0 || rank >= len(s.rig.seats) || token < 0 || token >= s.workload.Ranks[s.workload.Batch(rank)].Tokens {
-		return nil, fmt.Errorf("probe: rank %d token %d is not there", rank, token)
-	}
-	return download[uint16](s.rig, rank, partCombined, token*s.problem.Hidden, s.problem.Hidden)
-}
-
 // Digest implements kernels.Digester.
 func (s *session) Digest(ctx context.Context, c plan.Config) (string, error) {
 	k, err := s.prepared(c)

@@ -44,6 +44,17 @@ func chooseProbes(w *workloads.Workload) []Probe {
 	return out
 }
 
+// hooked reports whether a config changes the output on its way out: then it
+// is not the oracle's, and only the worker's own reference knows the hook.
+func hooked(c plan.Config) bool {
+	for _, name := range []string{"epilogue", "combine.epilogue"} {
+		if v, ok := c.Values[name]; ok && v != "none" {
+			return true
+		}
+	}
+	return false
+}
+
 // delivered reports whether the selection of a probe is one that dispatch
 // carries out: masked ones are not, nor are other ranks' under skip_a2a.
 func delivered(w *workloads.Workload, p Probe) bool {

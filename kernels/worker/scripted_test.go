@@ -50,6 +50,10 @@ type scripted struct {
 
 func (b *scripted) ABI() string { return "scripted" }
 
+func (b *scripted) Empty(ctx context.Context) (map[string]float64, error) {
+	return b.Backend.(kernels.Clocker).Empty(ctx)
+}
+
 func (b *scripted) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
 	s, err := b.Backend.Open(ctx, w)
 	return &scriptedSession{s, b.script}, err
@@ -154,6 +158,9 @@ func defaultOf(t *testing.T, b kernels.Backend, op plan.Op) plan.Config {
 
 func TestHonestWorker(t *testing.T) {
 	b := openScripted(t, "honest")
+	if clocks, err := b.Empty(t.Context()); err != nil || len(clocks) == 0 {
+		t.Errorf("empty kernel: %v, %v", clocks, err)
+	}
 	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
 		s := openWorkload(t, b, op)
 		c := defaultOf(t, b, op)

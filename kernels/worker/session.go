@@ -108,7 +108,10 @@ func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, e
 	if err := s.Prepare(ctx, c); err != nil {
 		return kernels.Verdict{}, err
 	}
-	probes := chooseProbes(s.workload)
+	var probes []Probe
+	if !hooked(c) {
+		probes = chooseProbes(s.workload)
+	}
 	var r VerifyReply
 	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes}, &r, c, s.backend.limits.Verify); err != nil {
 		return kernels.Verdict{}, err

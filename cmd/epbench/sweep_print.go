@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
+// mostWarnings are printed; run.json and the summary have all.
+const mostWarnings = 6
+
 // printOutcome prints the winners to stdout; where they lie and what to make
 // of them goes to stderr.
 func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir string) error {
@@ -20,14 +24,18 @@ func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir st
 		return err
 	}
 	stderr := cmd.ErrOrStderr()
-	for _, w := range out.Run.Warnings {
+	shown := min(len(out.Run.Warnings), mostWarnings)
+	for _, w := range out.Run.Warnings[:shown] {
 		fmt.Fprintln(stderr, "warning:", w)
+	}
+	if rest := len(out.Run.Warnings) - shown; rest > 0 {
+		fmt.Fprintf(stderr, "warning: %d more in %s\n", rest, filepath.Join(dir, reports.RunFile))
 	}
 	if f.profile {
 		printProfile(stderr, out)
 	}
 	if out.Table != nil {
-		fmt.Fprintf(stderr, "%d rows in %s\n", len(out.Table.Rows), dir+"/"+reports.TableFile)
+		fmt.Fprintf(stderr, "%d rows in %s\n", len(out.Table.Rows), filepath.Join(dir, reports.TableFile))
 	}
 	return nil
 }

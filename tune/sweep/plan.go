@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,9 +81,14 @@ func (s *Search) estimate(opts *Options, p measure.Policy) {
 // checkOptions refuses parameters and kernels that nothing has, and what the
 // space file says against the kernels' declarations.
 func (pl *planner) checkOptions() error {
-	for name := range pl.opts.Params {
+	for _, name := range slices.Sorted(maps.Keys(pl.opts.Params)) {
 		if pl.param("", name) == nil {
 			return fmt.Errorf("--param: no kernel has a parameter %q; known: %s", name, strings.Join(pl.paramNames(), ", "))
+		}
+	}
+	for _, name := range pl.opts.Kernels {
+		if known := names(pl.kernels); !slices.Contains(known, name) {
+			return fmt.Errorf("--kernel: no kernel is called %q; known: %s", name, strings.Join(known, ", "))
 		}
 	}
 	return pl.opts.Space.Check(pl.declared)

@@ -19,22 +19,21 @@ type planner struct {
 	spaces  map[plan.Problem]enumerated
 }
 
-// grids are those of one op and problem: a grid a kernel.
+// grids are those of one op and problem: a grid a kernel. An op of which
+// --kernel names nothing keeps all its kernels.
 func (pl *planner) grids(p plan.Problem) ([]tune.Grid, error) {
+	all := kernels.Of(pl.kernels, p.Op)
+	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
+	if len(wanted) == 0 {
+		wanted = all
+	}
 	var out []tune.Grid
-	for _, k := range kernels.Of(pl.kernels, p.Op) {
-		if len(pl.opts.Kernels) > 0 && !slices.Contains(pl.opts.Kernels, k.Name) {
-			continue
-		}
+	for _, k := range wanted {
 		g, err := pl.grid(k, p)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, g)
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("--kernel: no %s kernel is called %s; known: %s", p.Op,
-			strings.Join(pl.opts.Kernels, " or "), strings.Join(names(kernels.Of(pl.kernels, p.Op)), ", "))
 	}
 	return out, nil
 }

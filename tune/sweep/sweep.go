@@ -3,7 +3,6 @@ package sweep
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -184,17 +183,23 @@ func (s *sweeper) groups() [][]*cell {
 	return out
 }
 
-// warn gathers what a reader of the run should know.
+// warn gathers what a reader of the run should know: reasons of verdicts, then
+// throttling, then noise.
 func (s *sweeper) warn() {
+	add := func(c *cell, text string) {
+		if text != "" {
+			s.run.Warnings = append(s.run.Warnings, c.title()+": "+text)
+		}
+	}
 	for _, c := range s.cells {
-		if o := c.outcome; o.Reason != "" {
-			s.run.Warnings = append(s.run.Warnings, fmt.Sprintf("%s: %s", c.title(), o.Reason))
-		}
+		add(c, c.outcome.Reason)
+	}
+	for _, c := range s.cells {
+		add(c, c.runner.Throttled())
+	}
+	for _, c := range s.cells {
 		for _, w := range c.chosen.Warnings {
-			s.run.Warnings = append(s.run.Warnings, fmt.Sprintf("%s: %s", c.title(), w))
-		}
-		if w := c.runner.Throttled(); w != "" {
-			s.run.Warnings = append(s.run.Warnings, fmt.Sprintf("%s: %s", c.title(), w))
+			add(c, w)
 		}
 	}
 }

@@ -51,8 +51,6 @@ func (f *sourceFlags) bind(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.BoolVar(&f.embedded, "embedded", false, "only the tables compiled into this program")
 	s.BoolVar(&f.layers, "layers", false, "put --table on top of the embedded, system and user tables")
-	cmd.MarkFlagsMutuallyExclusive("embedded", "layers")
-	cmd.MarkFlagsMutuallyExclusive("embedded", "table")
 }
 
 // bindFile registers the flags of commands that read one table.
@@ -64,6 +62,9 @@ func (f *sourceFlags) bindFile(cmd *cobra.Command) {
 
 // open reads the tables.
 func (f *sourceFlags) open() (*plan.Set, error) {
+	if f.embedded && (f.layers || f.file != "") {
+		return nil, usagef("--embedded: shows the compiled-in tables alone; leave out --table and --layers")
+	}
 	if f.file != "" && !f.layers {
 		t, err := f.load()
 		if err != nil {

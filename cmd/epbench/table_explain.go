@@ -90,7 +90,9 @@ func (q *query) illegal(r plan.Rung, x plan.Explanation) string {
 	if r.Verdict != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""
 	}
-	if err := q.host.Check(q.host.Machine, x.Key.Problem(x.Tokens), r.Row.Config); err != nil {
+	p := x.Key.Problem(min(r.Row.Hi, q.maxTokens))
+	p.MaxTokens = max(q.maxTokens, 1)
+	if err := q.host.Check(q.host.Machine, p, r.Row.Config); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -40,14 +40,10 @@ func (q *query) answers() reports.Table {
 	columns := append(keyColumns(), reports.Numbers("tokens", ""), reports.Words("config"), reports.Words("reason"), reports.Words("gives up"))
 	t := reports.Table{Name: "answers", Columns: append(append(columns, gainColumns()...),
 		reports.Words("verified"), reports.Words("source").Dropped(11))}
-	most := 0
-	for _, n := range q.tokens {
-		most = max(most, n)
-	}
 	for _, k := range q.keys {
-		p := k.Problem(most)
+		p := k.Problem(q.maxTokens)
 		set := q.narrow(k)
-		resolved := q.all.Resolve(q.host, p)
+		resolved := q.set.Resolve(q.host, p)
 		for _, n := range q.tokens {
 			a := resolved.Lookup(n, k.Routing)
 			cells := append(keyCells(k), reports.Int(n), reports.Str(a.Config.Key()), reports.Str(string(a.Reason)), reports.Str(strings.Join(a.Differs, " ")))

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/tune"
@@ -28,25 +31,25 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	s.Lookup("model").Usage += "; default: what all rows of the table agree on"
 }
 
-func tableClasses() string {
-	text := ""
-	for i, c := range plan.Classes() {
-		if i > 0 {
-			text += ", "
-		}
-		text += string(c)
+func tableClasses() string { return strings.Join(names(plan.Classes()), ", ") }
+
+// names are the words of an enumeration.
+func names[T ~string](values []T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
 	}
-	return text
+	return out
 }
 
-// query is a set of tables narrowed to a host, and what to ask it.
+// query is a set of tables, a host, and what to ask.
 type query struct {
-	set    *plan.Set // usable here
-	all    *plan.Set
-	host   plan.Host
-	notes  []string // refused and unverified tables
-	keys   []plan.Key
-	tokens []int
+	set       *plan.Set
+	host      plan.Host
+	notes     []string // refused and unverified tables, misses
+	keys      []plan.Key
+	tokens    []int
+	maxTokens int // capacity of the buffers
 }
 
 // open reads the tables and expands the flags.
@@ -59,11 +62,12 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.adopt(cmd, set)
-	q := &query{all: set, host: host}
+	f.adopt(cmd, set, host.Machine)
+	q := &query{set: set, host: host}
 	if q.tokens, err = tune.ParseInts(f.problem.tokens); err != nil {
 		return nil, usagef("--tokens: %w", err)
 	}
+	q.maxTokens = max(f.problem.maxTokens, slices.Max(q.tokens))
 	problems, err := f.problem.problems(host.Machine)
 	if err != nil {
 		return nil, err
@@ -85,7 +89,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 
 // narrow picks the tables that may answer a key; notes are kept once.
 func (q *query) narrow(k plan.Key) *plan.Set {
-	set, notes := q.all.For(q.host, k.Problem(0))
+	set, notes := q.set.For(q.host, k.Problem(0))
 	for _, n := range notes {
 		q.note(n)
 	}
@@ -93,12 +97,9 @@ func (q *query) narrow(k plan.Key) *plan.Set {
 }
 
 func (q *query) note(text string) {
-	for _, n := range q.notes {
-		if n == text {
-			return
-		}
+	if !slices.Contains(q.notes, text) {
+		q.notes = append(q.notes, text)
 	}
-	q.notes = append(q.notes, text)
 }
 
 // classes reads --routing: names of classes, or routings to draw and classify.
@@ -121,12 +122,14 @@ func (f *queryFlags) classes(p plan.Problem) ([]plan.Class, error) {
 	return out, nil
 }
 
-// adopt fills what the user left open from the rows, where all agree, so that
-// a table of one problem needs no flags that repeat it.
-func (f *queryFlags) adopt(cmd *cobra.Command, set *plan.Set) {
+// adopt fills what the user left open from the machine's rows, where all
+// agree, so that a table of one problem needs no flags that repeat it.
+func (f *queryFlags) adopt(cmd *cobra.Command, set *plan.Set, m plan.Machine) {
 	var rows []plan.Row
 	for _, s := range set.Sources() {
-		rows = append(rows, s.Table.Rows...)
+		if s.Table.Header.Machine.Key() == m.Key() {
+			rows = append(rows, s.Table.Rows...)
+		}
 	}
 	open := func(flag string) bool { return len(rows) > 0 && !cmd.Flags().Changed(flag) }
 	p := &f.problem
@@ -151,10 +154,10 @@ func (f *queryFlags) adopt(cmd *cobra.Command, set *plan.Set) {
 		p.mode = string(modes[0])
 	}
 	if open("op") {
-		p.ops = joinList(distinct(rows, func(k plan.Key) plan.Op { return k.Op }))
+		p.ops = strings.Join(names(distinct(rows, func(k plan.Key) plan.Op { return k.Op })), ",")
 	}
 	if open("format") {
-		p.formats = joinList(distinct(rows, func(k plan.Key) plan.Format { return k.Dispatch }))
+		p.formats = strings.Join(names(distinct(rows, func(k plan.Key) plan.Format { return k.Dispatch })), ",")
 	}
 	if shared := distinct(rows, func(k plan.Key) bool { return k.SharedExpert }); open("shared-expert") && len(shared) == 1 {
 		p.shared = shared[0]
@@ -175,15 +178,4 @@ func distinct[T comparable](rows []plan.Row, of func(plan.Key) T) []T {
 		}
 	}
 	return out
-}
-
-func joinList[T ~string](values []T) string {
-	text := ""
-	for i, v := range values {
-		if i > 0 {
-			text += ","
-		}
-		text += string(v)
-	}
-	return text
 }

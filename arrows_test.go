@@ -22,9 +22,11 @@ var arrows = map[string][]string{
 	"tune/curate": {"tune/plan"},
 	"tune/export": {"tune/plan"},
 	"tune":        {"tune/plan", "tune/stat"},
-	"workloads":   {"tune/plan"},
+	"workloads":   {"tune/plan", "workloads/trace"},
 	"kernels":     {"tune/plan", "workloads"},
 	"native":      {},
+
+	"workloads/trace": {}, // file formats alone: knows nothing of problems
 }
 
 // layers orders the rest: a package imports only packages of lower layers, or

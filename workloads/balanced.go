@@ -25,7 +25,7 @@ func (d dealer) fill(_ *rng, c chunk) {
 	for i := range len(c.ids) / c.k {
 		round, at := (c.total+i)/cycle, (c.total+i)%cycle
 		if pack == nil || at == 0 {
-			pack = newRNG(d.seed, uint64(round)).perm(d.experts)
+			pack = newRNG(d.seed, streamDeal, uint64(round)).perm(d.experts)
 		}
 		for j := range c.k {
 			c.ids[i*c.k+j] = pack[(at*c.k+j)%d.experts]

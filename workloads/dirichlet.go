@@ -23,7 +23,7 @@ var dirichletKind = kind{
 func dirichlet(s site, alpha float64) ([]float64, error) {
 	load := make([]float64, s.Experts)
 	for e := range load {
-		load[e] = gamma(newRNG(s.seed, keyPopularity, uint64(e)), alpha)
+		load[e] = gamma(newRNG(s.seed, streamHot, uint64(e)), alpha)
 	}
 	return load, nil
 }

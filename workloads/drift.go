@@ -42,7 +42,7 @@ func moved(n int, h float64, step int, seed uint64) []int32 {
 		return name
 	}
 	chance := exchange(pow(2, -1/h))
-	r := newRNG(seed, 5)
+	r := newRNG(seed, streamDrift)
 	for range step {
 		for i := range name {
 			if r.float() < chance {

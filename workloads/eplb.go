@@ -31,7 +31,7 @@ func rebalance(b *batch, spare int) {
 	}
 	slot := pack(replicate(load, spare), b.Ranks)
 	parallel(len(b.ranks), func(rank int) {
-		r := newRNG(b.seed, b.step, uint64(rank), 6)
+		r := newRNG(b.seed, streamReplica, b.step, uint64(rank))
 		ids := b.ranks[rank].Experts
 		for i, e := range ids {
 			if e < 0 {

@@ -51,14 +51,11 @@ func (f family) solve(s site) (float64, error) {
 // scatter hands values by popularity to experts.
 func scatter(v []float64, seed uint64) []float64 {
 	out := make([]float64, len(v))
-	for j, e := range newRNG(seed, keyPopularity).perm(len(v)) {
+	for j, e := range newRNG(seed, streamHot).perm(len(v)) {
 		out[e] = v[j]
 	}
 	return out
 }
-
-// keyPopularity is the stream that decides which experts are hot.
-const keyPopularity = 0x686f74
 
 // solve finds the value of p at which a statistic of the expected shares is
 // target, the largest where there are several. The error says what the

@@ -18,7 +18,7 @@ var maskedKind = kind{
 
 func mask(b *batch, p float64) {
 	parallel(len(b.ranks), func(rank int) {
-		rt, r := &b.ranks[rank], newRNG(b.seed, b.step, uint64(rank), 3)
+		rt, r := &b.ranks[rank], newRNG(b.seed, streamMask, b.step, uint64(rank))
 		left := len(rt.Experts)
 		drop := int(math.Round(p * float64(left)))
 		for i := range rt.Experts { // selection sampling, Knuth 3.4.2 S

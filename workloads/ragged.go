@@ -29,7 +29,7 @@ var raggedKind = kind{
 			if !math.IsNaN(hi) {
 				most = int(hi)
 			}
-			return ragged(newRNG(seed, 4), ranks, lo, most)
+			return ragged(newRNG(seed, streamSizes), ranks, lo, most)
 		}
 		return nil
 	},

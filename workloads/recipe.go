@@ -156,9 +156,9 @@ func (r *recipe) draw(b *batch, f filler) {
 	parallel(len(chunks), func(i int) {
 		c := chunks[i]
 		key := uint64(c.rank)<<32 | uint64(c.first)
-		f.fill(newRNG(b.seed, r.step, key, 1), c)
+		f.fill(newRNG(b.seed, streamIDs, r.step, key), c)
 		w := b.ranks[c.rank].Weights[c.first*c.k:][:len(c.ids)]
-		r.gate.fill(newRNG(b.seed, r.step, key, 2), c.k, w)
+		r.gate.fill(newRNG(b.seed, streamWeights, r.step, key), c.k, w)
 		if f, ok := f.(weigher); ok {
 			f.weigh(c, w)
 		}

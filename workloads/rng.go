@@ -7,6 +7,18 @@ import "math/bits"
 // the whole state must be made from (seed, rank, chunk) in one step.
 type rng uint64
 
+// The streams of a workload, one a purpose.
+const (
+	streamHot     = iota + 1 // which experts are popular, and how much
+	streamIDs                // experts of a chunk
+	streamWeights            // weights of a chunk
+	streamDeal               // shuffles of balanced
+	streamSizes              // tokens of ragged ranks
+	streamMask               // masked entries of a rank
+	streamDrift              // who hands over popularity
+	streamReplica            // replicas taken on a rank
+)
+
 // newRNG starts an independent stream for each sequence of keys.
 func newRNG(keys ...uint64) *rng {
 	h := uint64(0x6570_6265_6e63_6821)

@@ -149,7 +149,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 		defer dir.Close()
 		log = dir
 	}
-	if err := sweep.Bench(cmd.Context(), b, opts, f.rounds, log, run, pick); err != nil {
+	if err := sweep.Bench(cmd.Context(), b, opts, sweep.Job{Rounds: f.rounds, Log: log, Run: run}, pick); err != nil {
 		return err
 	}
 	if dir, ok := log.(*reports.Dir); ok {
@@ -157,12 +157,24 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 			return err
 		}
 	}
-	t := winnersTable(run)
-	t.Name, t.Title = "bench", "Measured beside the default"
+	t := benchTable(run)
 	if err := f.tables.print(cmd, t); err != nil {
 		return err
 	}
 	return f.verdict(cmd, run)
+}
+
+// benchTable is the winners' table without what speaks of a search: its last
+// two columns.
+func benchTable(run *reports.Run) reports.Table {
+	t := winnersTable(run)
+	t.Name, t.Title = "bench", "Measured beside the default"
+	n := len(t.Columns) - 2
+	t.Columns = t.Columns[:n]
+	for i := range t.Rows {
+		t.Rows[i] = t.Rows[i][:n]
+	}
+	return t
 }
 
 // verdict turns failures into an exit code.

@@ -116,7 +116,7 @@ func (f *benchFlags) measureAB(cmd *cobra.Command, b kernels.Backend, opts *swee
 		log.Log = dir
 	}
 	rounds := f.rounds + f.rounds%2 // an even number keeps the order balanced
-	if err := sweep.AB(cmd.Context(), b, opts, x, rounds, log, run); err != nil {
+	if err := sweep.AB(cmd.Context(), b, opts, sweep.Job{Rounds: rounds, Log: log, Run: run}, x); err != nil {
 		return nil, err
 	}
 	if dir, ok := log.Log.(*reports.Dir); ok {

@@ -19,14 +19,13 @@ import (
 // restarted; a machine that loses it again is lost.
 const attempts = 2
 
-// fresh measures a block and appends it to the log. Rounds of a lost session
-// are dropped as a whole, because rounds of a block belong together.
-func (r *Runner) fresh(ctx context.Context, stage string, block int, live []int, rounds int) ([]reports.Result, float64, error) {
+// fresh measures a block by measure and appends it to the log. What a lost
+// session had measured is dropped as a whole, because rounds of a block belong
+// together.
+func (r *Runner) fresh(ctx context.Context, measure func() ([]reports.Result, error)) (lines []reports.Result, wall float64, err error) {
 	start := time.Now()
-	var lines []reports.Result
-	var err error
 	for range attempts {
-		if lines, err = r.block(ctx, stage, block, live, rounds); err == nil || ctx.Err() != nil {
+		if lines, err = measure(); err == nil || ctx.Err() != nil {
 			break
 		}
 		r.Close() // its error says no more than err
@@ -37,7 +36,7 @@ func (r *Runner) fresh(ctx context.Context, stage string, block int, live []int,
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrLost, err)
 	}
-	wall := round(time.Since(start).Seconds())
+	wall = round(time.Since(start).Seconds())
 	return lines, wall, r.Log.Append(lines, wall)
 }
 

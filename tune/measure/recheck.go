@@ -2,8 +2,6 @@ package measure
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
@@ -15,7 +13,7 @@ func (r *Runner) Recheck(ctx context.Context, stage string, points []int) (right
 	block := r.nextBlock(stage)
 	lines, wall, err := r.recorded(stage, block, points)
 	if err == nil && lines == nil {
-		lines, wall, err = r.verifyAll(ctx, stage, block, points)
+		lines, wall, err = r.fresh(ctx, func() ([]reports.Result, error) { return r.verifyBlock(ctx, stage, block, points) })
 	}
 	if err != nil {
 		return nil, err
@@ -27,24 +25,6 @@ func (r *Runner) Recheck(ctx context.Context, stage string, points []int) (right
 		right[point] = lines[i].Status == kernels.OK
 	}
 	return right, nil
-}
-
-func (r *Runner) verifyAll(ctx context.Context, stage string, block int, points []int) (lines []reports.Result, wall float64, err error) {
-	start := time.Now()
-	for range attempts {
-		if lines, err = r.verifyBlock(ctx, stage, block, points); err == nil || ctx.Err() != nil {
-			break
-		}
-		r.Close() // its error says no more than err
-	}
-	if ctx.Err() != nil {
-		return nil, 0, ctx.Err()
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	wall = round(time.Since(start).Seconds())
-	return lines, wall, r.Log.Append(lines, wall)
 }
 
 func (r *Runner) verifyBlock(ctx context.Context, stage string, block int, points []int) ([]reports.Result, error) {

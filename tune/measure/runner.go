@@ -70,7 +70,8 @@ func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds i
 		return nil, err
 	}
 	if lines == nil {
-		if lines, wall, err = r.fresh(ctx, stage, block, live, rounds); err != nil {
+		lines, wall, err = r.fresh(ctx, func() ([]reports.Result, error) { return r.block(ctx, stage, block, live, rounds) })
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune"
 	"github.com/epbench/epbench/tune/measure"
 	"github.com/epbench/epbench/tune/plan"
@@ -24,7 +23,8 @@ type Contest struct{ A, B plan.Config }
 // AB times both configs of a contest, and A against itself, on every problem
 // and distribution. Each round has all three in an order that is random and
 // balanced. In the log A has the role of the default.
-func AB(ctx context.Context, b kernels.Backend, opts *Options, x Contest, rounds int, log measure.Log, run *reports.Run) error {
+func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, x Contest) error {
+	run := job.Run
 	s := &sweeper{opts: opts, backend: b, policy: measure.PolicyFor(b.Machine()), run: run}
 	s.planner = planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts}
 	for _, p := range opts.Problems {
@@ -33,7 +33,7 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, x Contest, rounds
 			if err := c.draw(opts.Seed); err != nil {
 				return err
 			}
-			if err := s.contest(ctx, c, x, rounds, log); err != nil {
+			if err := s.contest(ctx, c, x, job); err != nil {
 				return err
 			}
 			run.Workloads = append(run.Workloads, c.record())
@@ -44,7 +44,7 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, x Contest, rounds
 }
 
 // contest measures one problem and routing.
-func (s *sweeper) contest(ctx context.Context, c *cell, x Contest, rounds int, log measure.Log) (err error) {
+func (s *sweeper) contest(ctx context.Context, c *cell, x Contest, job Job) (err error) {
 	if c.space, _, err = tune.NewSpace(); err != nil {
 		return err
 	}
@@ -60,9 +60,9 @@ func (s *sweeper) contest(ctx context.Context, c *cell, x Contest, rounds int, l
 	c.dflt = c.space.Add(x.A)
 	point := c.space.Add(x.B)
 	c.runner = &measure.Runner{Backend: s.backend, Workload: c.workload, Space: c.space, Default: c.dflt,
-		Policy: s.policy, Log: log, Profile: &s.profile}
+		Policy: s.policy, Log: job.Log, Profile: &s.profile}
 	defer func() { err = errors.Join(err, c.runner.Close()) }()
-	if _, err := c.runner.Measure(ctx, ABStage, []int{c.dflt, point, measure.Twin}, rounds); err != nil {
+	if _, err := c.runner.Measure(ctx, ABStage, []int{c.dflt, point, measure.Twin}, job.Rounds); err != nil {
 		return err
 	}
 	_, err = c.runner.Recheck(ctx, recheckStage, []int{c.dflt, point})

@@ -18,10 +18,19 @@ import (
 // BenchStage is the stage of bench's rounds.
 const BenchStage = "bench"
 
+// Job is a measurement without a search: how many rounds of each config, and
+// where trials and outcomes go.
+type Job struct {
+	Rounds int
+	Log    measure.Log
+	Run    *reports.Run
+}
+
 // Bench measures one config a problem beside the default, without searching:
 // pick says which, a zero config meaning the default alone, and where it comes
-// from. Outcomes are filed in run as they are made.
-func Bench(ctx context.Context, b kernels.Backend, opts *Options, rounds int, dir measure.Log, run *reports.Run, pick Picker) error {
+// from. Outcomes are filed in the job's run as they are made.
+func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick Picker) error {
+	run := job.Run
 	s := &sweeper{opts: opts, backend: b, policy: measure.PolicyFor(b.Machine()), run: run}
 	s.planner = planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts}
 	for _, p := range opts.Problems {
@@ -34,7 +43,7 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, rounds int, di
 			if err != nil {
 				return err
 			}
-			if err := s.bench(ctx, c, cfg, rounds, dir); err != nil {
+			if err := s.bench(ctx, c, cfg, job); err != nil {
 				return err
 			}
 			if c.outcome.Reason == "" {
@@ -52,7 +61,7 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, rounds int, di
 type Picker func(plan.Problem, plan.Class) (c plan.Config, reason string, err error)
 
 // bench measures one config against the default.
-func (s *sweeper) bench(ctx context.Context, c *cell, cfg plan.Config, rounds int, log measure.Log) (err error) {
+func (s *sweeper) bench(ctx context.Context, c *cell, cfg plan.Config, job Job) (err error) {
 	if c.space, _, err = tune.NewSpace(); err != nil {
 		return err
 	}
@@ -73,10 +82,10 @@ func (s *sweeper) bench(ctx context.Context, c *cell, cfg plan.Config, rounds in
 	c.dflt = c.space.Add(dflt)
 	point := c.space.Add(cfg)
 	c.runner = &measure.Runner{Backend: s.backend, Workload: c.workload, Space: c.space, Default: c.dflt,
-		Policy: s.policy, Log: log, Profile: &s.profile}
+		Policy: s.policy, Log: job.Log, Profile: &s.profile}
 	c.hunt = tune.NewHunt(c.space, c.runner, tune.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("bench"), 0)))
 	defer func() { err = errors.Join(err, c.runner.Close()) }()
-	win, base, err := c.hunt.Duel(ctx, BenchStage, point, rounds)
+	win, base, err := c.hunt.Duel(ctx, BenchStage, point, job.Rounds)
 	if err != nil && !errors.Is(err, tune.ErrDefault) {
 		return err
 	}

@@ -3,7 +3,6 @@ package sweep
 import (
 	"context"
 	"errors"
-	"math"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -14,8 +13,6 @@ import (
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/measure"
 	"github.com/epbench/epbench/tune/plan"
-	"github.com/epbench/epbench/tune/replay"
-	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep/scripted"
 	"github.com/epbench/epbench/workloads"
 )
@@ -370,32 +367,5 @@ func TestTimeBudgetBounds(t *testing.T) {
 	}
 	if out.Table == nil {
 		t.Error(out.NoTable)
-	}
-}
-
-func TestRecordedRunReplays(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
-	mustSweep(t, &scripted.Backend{Sigma: 0.02}, options(t, "dispatch", []int{16}, "uniform"), dir)
-	_, results, _, err := reports.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	models, err := replay.FromTrials(results)
-	if err != nil || len(models) != 1 {
-		t.Fatalf("%d models, %v", len(models), err)
-	}
-	m := models[0].Model
-	for i := range m.Space.Len() {
-		want := scripted.Landscape(models[0].Problem, "", m.Space.Config(i))
-		if math.Abs(m.Truth[i]/want-1) > 0.05 {
-			t.Errorf("%s: %.3g s in the model, %.3g in truth", m.Space.Config(i).Key(), m.Truth[i], want)
-		}
-	}
-	if s := stat.Spread(m.Noise.Residuals); s < 0.01 || s > 0.03 {
-		t.Errorf("the noise is %.3f, want 0.02", s)
-	}
-	r, err := replay.Study{Strategy: "race", Replays: 20, Confirm: replay.Usual(0.01), Seed: 1}.Run(context.Background(), func(int) *replay.Model { return m })
-	if err != nil || r.Regret > 0.01 || r.Flips > 0.2 {
-		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -127,11 +127,9 @@ func (s *scanner) text() (string, error) {
 		return "", err
 	}
 	start := s.pos - len(raw) - 2
-	out := string(raw)
-	if bytes.IndexByte(raw, '\\') >= 0 {
-		if err := json.Unmarshal(s.data[start:s.pos], &out); err != nil {
-			return "", s.failf(start, "a string has a bad escape")
-		}
+	out, err := unescape(raw, s.data[start:s.pos])
+	if err != nil {
+		return "", s.failf(start, "a string has a bad escape")
 	}
 	for _, r := range out {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -139,6 +137,17 @@ func (s *scanner) text() (string, error) {
 		}
 	}
 	return out, nil
+}
+
+// unescape is a string's text, given what stands between the marks and the
+// same with them.
+func unescape(raw, marked []byte) (string, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw), nil
+	}
+	var out string
+	err := json.Unmarshal(marked, &out)
+	return out, err
 }
 
 // scalars counts the elements of the flat list at hand, whose opening mark is

@@ -11,7 +11,7 @@ import (
 type coord struct{}
 
 func (coord) Search(ctx context.Context, h *Hunt) error {
-	if err := h.Measure(ctx, "start", h.Required, screenRounds); err != nil {
+	if err := h.Measure(ctx, "start", h.Required, ScreenRounds); err != nil {
 		return err
 	}
 	at := h.Ranked(h.Required)[0]
@@ -29,7 +29,7 @@ func (coord) Search(ctx context.Context, h *Hunt) error {
 			return nil
 		}
 		at = rest[0]
-		if err := h.Measure(ctx, "restart", []int{at}, screenRounds); err != nil {
+		if err := h.Measure(ctx, "restart", []int{at}, ScreenRounds); err != nil {
 			return err
 		}
 		if h.dead[at] {
@@ -52,7 +52,7 @@ func sweepAxes(ctx context.Context, h *Hunt, at int) (int, error) {
 		if len(line) == 1 {
 			continue
 		}
-		if err := h.Measure(ctx, "axis", line, screenRounds); err != nil {
+		if err := h.Measure(ctx, "axis", line, ScreenRounds); err != nil {
 			return at, err
 		}
 		if best := h.Ranked(slices.DeleteFunc(line, h.Fresh)); len(best) > 0 {

@@ -14,7 +14,7 @@ type ils struct{}
 const kicks = 3
 
 func (ils) Search(ctx context.Context, h *Hunt) error {
-	if err := h.Measure(ctx, "start", h.Required, screenRounds); err != nil {
+	if err := h.Measure(ctx, "start", h.Required, ScreenRounds); err != nil {
 		return err
 	}
 	for at := h.Ranked(h.Required)[0]; h.Left() > 0; {
@@ -28,7 +28,7 @@ func (ils) Search(ctx context.Context, h *Hunt) error {
 		if at = jump(h, top); at < 0 {
 			return nil
 		}
-		if err := h.Measure(ctx, "jump", []int{at, top}, screenRounds); err != nil {
+		if err := h.Measure(ctx, "jump", []int{at, top}, ScreenRounds); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func climb(ctx context.Context, h *Hunt, at int) (int, error) {
 		if len(near) == 0 {
 			return at, nil
 		}
-		if err := h.Measure(ctx, "climb", append(near, at), screenRounds); err != nil {
+		if err := h.Measure(ctx, "climb", append(near, at), ScreenRounds); err != nil {
 			return at, err
 		}
 		next := h.Ranked(append(near, at))

@@ -46,6 +46,6 @@ func ParseStrategy(name string) (Strategy, error) {
 	return nil, fmt.Errorf("strategy: unknown %q, use one of %s", name, strings.Join(StrategyNames(), ", "))
 }
 
-// screenRounds is how often the local strategies time a point: enough to rank
+// ScreenRounds is how often the local strategies time a point: enough to rank
 // neighbours, confirmation does the rest.
-const screenRounds = 3
+const ScreenRounds = 3

@@ -152,7 +152,7 @@ func printProfile(w io.Writer, out *sweep.Outcome) {
 }
 
 // writeSummary is summary.md.
-func writeSummary(w io.Writer, out *sweep.Outcome) error {
+func writeSummary(w io.Writer, out *sweep.Outcome, cases []*reports.Case) error {
 	run := out.Run
 	fmt.Fprintf(w, "# epbench sweep\n\n%s (%s), %s, seed %d.\n\n", run.Machine.Name, run.Machine.Key(), run.Strategy, run.Seed)
 	if out.NoTable != "" {
@@ -161,6 +161,9 @@ func writeSummary(w io.Writer, out *sweep.Outcome) error {
 	tables := []reports.Table{winnersTable(run)}
 	for _, r := range out.Regrets {
 		tables = append(tables, reports.RegretTable(r))
+	}
+	if front := reports.ParetoTable(cases); len(front.Rows) > 0 {
+		tables = append(tables, front)
 	}
 	if err := reports.WriteMarkdown(w, tables...); err != nil {
 		return err

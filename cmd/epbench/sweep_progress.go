@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -18,7 +19,7 @@ type progress struct {
 	out   io.Writer
 	bars  *mpb.Progress // nil off a terminal
 	bar   *mpb.Bar
-	title string
+	title atomic.Value // string; the bar is drawn by another goroutine
 	last  time.Time
 }
 
@@ -34,21 +35,22 @@ func newProgress(stderr io.Writer) *progress {
 }
 
 func (p *progress) event(e sweep.Event) {
-	p.title = e.Title
+	title := e.Title
 	if e.Stage != "" {
-		p.title += ", " + e.Stage
+		title += ", " + e.Stage
 	}
+	p.title.Store(title)
 	if p.bars == nil {
 		if time.Since(p.last) >= everySeconds {
 			p.last = time.Now()
-			fmt.Fprintf(p.out, "%d of %d searches done; %s\n", e.Cell, e.Cells, p.title)
+			fmt.Fprintf(p.out, "%d of %d searches done; %s\n", e.Cell, e.Cells, title)
 		}
 		return
 	}
 	if p.bar == nil {
 		p.bar = p.bars.AddBar(int64(e.Cells),
 			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d searches "), decor.AverageETA(decor.ET_STYLE_GO)),
-			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + p.title })))
+			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + p.title.Load().(string) })))
 	}
 	p.bar.SetCurrent(int64(e.Cell))
 }

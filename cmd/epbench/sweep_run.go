@@ -171,7 +171,11 @@ func (f *sweepFlags) write(dir *reports.Dir, out *sweep.Outcome) error {
 			return err
 		}
 	}
-	err := dir.WriteFile(reports.SummaryFile, func(w io.Writer) error { return writeSummary(w, out) })
+	l, err := reports.Load(dir.Path())
+	if err != nil {
+		return err
+	}
+	err = dir.WriteFile(reports.SummaryFile, func(w io.Writer) error { return writeSummary(w, out, l.Cases) })
 	for _, finish := range finishers {
 		err = errors.Join(err, finish(dir.Path()))
 	}

@@ -40,6 +40,7 @@ func (r *Runner) AA(ctx context.Context, limit time.Duration) (reports.AA, error
 		base, twin = append(base, b...), append(twin, t...)
 		ratio := stat.MedianRatio(twin, base, r.Seed("aa"))
 		out.Rounds, out.Ratio = len(base), ratio.Mid
+		r.base = math.Exp(stat.Median(base))
 		out.Spread = max(ratio.Half(), math.Abs(ratio.Mid-1))
 		if out.Spread <= quiet*r.Policy.Band || limit > 0 && r.Spent() > time.Duration(r.Policy.AAShare*float64(limit)) {
 			break
@@ -47,6 +48,9 @@ func (r *Runner) AA(ctx context.Context, limit time.Duration) (reports.AA, error
 	}
 	return out, nil
 }
+
+// DefaultTime is the default's median in the A/A rounds, seconds; 0 before.
+func (r *Runner) DefaultTime() float64 { return r.base }
 
 func logs(samples []tune.Sample, point int) []float64 {
 	var out []float64

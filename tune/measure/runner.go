@@ -50,6 +50,7 @@ type Runner struct {
 	fold    int
 	clock   string
 	mhz     [][]float64
+	base    float64 // seconds of the default in A/A rounds
 	spent   float64 // seconds of all blocks, recorded ones included
 	failed  map[int]*kernels.Failure
 }

@@ -76,13 +76,22 @@ func (s *sweeper) search(ctx context.Context, c *cell) error {
 	s.run.AA = append(s.run.AA, c.aa)
 	rng := rand.New(rand.NewPCG(c.runner.Seed("search"), 0))
 	c.hunt = tune.NewHunt(c.space, c.runner, budget, c.dflt, c.required, rng)
-	if err := s.strategy.Search(ctx, c.hunt); errors.Is(err, tune.ErrDefault) {
+	if err := s.explore(ctx, c); errors.Is(err, tune.ErrDefault) {
 		c.fail(c.runner.Failures())
 		return nil
 	} else if err != nil {
 		return err
 	}
 	return s.decide(ctx, c)
+}
+
+// explore lets the strategy search; where launch parameters cannot matter only
+// what is required is measured.
+func (s *sweeper) explore(ctx context.Context, c *cell) error {
+	if s.hostBound(c, c.runner.DefaultTime()) == "" {
+		return s.strategy.Search(ctx, c.hunt)
+	}
+	return c.hunt.Measure(ctx, "required", c.hunt.Required, tune.ScreenRounds)
 }
 
 // confirmation is the policy's, with no fewer rounds than the A/A test needed.
@@ -180,9 +189,11 @@ func (s *sweeper) confirm(ctx context.Context, c *cell, choice tune.Finalist, ti
 	if err != nil || win.Rounds == 0 {
 		return false, err
 	}
-	gain := win.Gain(dflt, c.runner.Seed("gain"))
+	gain, bound := win.Gain(dflt, c.runner.Seed("gain")), s.hostBound(c, dflt.Median)
 	verdict := reports.Faster
 	switch {
+	case bound != "":
+		win, verdict = dflt, reports.HostBound
 	case win.Point == c.dflt:
 		verdict = reports.KeepsBest
 	case gain.Lo <= 1 || gain.Mid-1 <= c.aa.Spread:
@@ -198,16 +209,14 @@ func (s *sweeper) confirm(ctx context.Context, c *cell, choice tune.Finalist, ti
 	if c.aa.Spread > s.policy.Band {
 		o.Verdict = reports.Noisy
 		o.Reason = fmt.Sprintf("the default against itself varies by %.1f %%, more than the tie band of %.1f %%", 100*c.aa.Spread, 100*s.policy.Band)
-	} else if why := s.hostBound(c, dflt.Median); why != "" {
-		o.Verdict, o.Reason = reports.HostBound, why
-		o.Config = o.Default
+	} else if bound != "" {
+		o.Reason = bound
 	}
 	return true, nil
 }
 
 // hostBound says why launch parameters cannot matter in a cell, "" when they
-// can: the kernel takes no longer than an empty one, or nearly every config
-// measured ties with the default.
+// can: the default takes hardly longer than an empty kernel.
 func (s *sweeper) hostBound(c *cell, median float64) string {
 	if measure.HostBound(median, c.runner.Clock(), s.run.Empty) {
 		return fmt.Sprintf("launch parameters cannot matter here: an empty kernel reads %.3g us, the default %.3g us",

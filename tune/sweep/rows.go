@@ -114,10 +114,16 @@ func (s *sweeper) pick(cells []*cell, before plan.Config) pick {
 	p.evidence.Routings, p.evidence.Complete = nil, true
 	for _, c := range cells {
 		p.evidence.Routings = append(p.evidence.Routings, c.dist.Spec())
-		p.evidence.Complete = p.evidence.Complete && c.outcome.Evaluations >= c.outcome.Legal
+		p.evidence.Complete = p.evidence.Complete && c.complete()
 	}
 	p.evidence.Tokens = []int{p.tokens}
 	return p
+}
+
+// complete reports whether the whole legal space was covered; pairs are made
+// of winners, and never are.
+func (c *cell) complete() bool {
+	return c.problem.Op != plan.Pair && c.outcome.Evaluations >= c.outcome.Legal
 }
 
 // evidence is what a cell says of a config.

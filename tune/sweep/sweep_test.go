@@ -369,3 +369,31 @@ func TestTimeBudgetBounds(t *testing.T) {
 		t.Error(out.NoTable)
 	}
 }
+
+// TestHostBoundIsSaid: the default takes 1.6e-5 s, an empty kernel 1.5e-5 s.
+func TestHostBoundIsSaid(t *testing.T) {
+	o := options(t, "dispatch", []int{1}, "uniform")
+	b := &scripted.Backend{Sigma: 0.001}
+	dir := filepath.Join(t.TempDir(), "run")
+	p, err := MakePlan(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &reports.Run{Machine: b.Machine(), Space: p.Fingerprint, Policy: p.Policy.String(), Empty: map[string]float64{"wall": 1.5e-5}}
+	d, err := reports.CreateDir(dir, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	out, err := Run(context.Background(), b, o, d, run, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := out.Run.Outcomes[0]
+	if c.Verdict != reports.HostBound || !strings.Contains(c.Reason, "cannot matter here") || c.Config.Key() != c.Default.Key() || c.Evaluations > 3 {
+		t.Errorf("%s after %d configs: %s", c.Verdict, c.Evaluations, c.Reason)
+	}
+	if r := out.Table.Rows[0]; !r.Default {
+		t.Errorf("the row is %+v", r)
+	}
+}

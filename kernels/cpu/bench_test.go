@@ -25,6 +25,7 @@ func large(op plan.Op) plan.Problem {
 // combine on the same cores, measured in turns, each with its default config.
 func BenchmarkAgainstCopy(b *testing.B) {
 	source, target := make([]byte, delivered), make([]byte, delivered)
+	fill(source) // pages never written would all be one page of zeros
 	dispatch, combine := prepared(b, plan.Dispatch), prepared(b, plan.Combine)
 	plain := func() float64 { return copyOnce(source, target) }
 	plain()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,7 @@ func winnersTable(run *reports.Run) reports.Table {
 		t.Add(outcomeCells(o)...)
 	}
 	t.Notes = append(t.Notes,
+		"config: what differs from the default; --json and run.json spell it in full",
 		"median over rounds of the slowest rank, on rounds that had no part in the choice; gain: the default's time over the choice's, with its 95 % interval",
 		"busiest: bytes of the busiest rank, a message a selection, over the slowest rank's time; imbalance: fullest rank over the mean")
 	t.Notes = append(t.Notes, rejections(run.Spaces)...)
@@ -64,10 +66,7 @@ func winnersTable(run *reports.Run) reports.Table {
 }
 
 func outcomeCells(o reports.Outcome) []reports.Cell {
-	config := reports.Str(o.Config.Key())
-	if o.Config.Key() == o.Default.Key() {
-		config = reports.Str("default")
-	}
+	config := reports.Cell{Text: changes(o.Config, o.Default), Value: o.Config.Key()}
 	verdict := reports.Str(o.Verdict)
 	switch o.Verdict {
 	case reports.Faster:
@@ -91,6 +90,24 @@ func outcomeCells(o reports.Outcome) []reports.Cell {
 		reports.Float(o.Gain, 3), reports.Float(o.GainLo, 3), reports.Float(o.GainHi, 3),
 		reports.Float(float64(o.Bytes)/o.Median/1e9, 3), reports.Float(o.Imbalance, 2),
 		reports.Int(o.Evaluations), reports.Int(o.Legal))
+}
+
+// changes spells a config by what differs from the default, in full where it is
+// of another kernel.
+func changes(c, dflt plan.Config) string {
+	if c.Kernel != dflt.Kernel {
+		return c.Key()
+	}
+	var out []string
+	for _, name := range c.Names() {
+		if c.Values[name] != dflt.Values[name] {
+			out = append(out, name+"="+string(c.Values[name]))
+		}
+	}
+	if len(out) == 0 {
+		return "default"
+	}
+	return strings.Join(out, " ")
 }
 
 // rejections says how many points each constraint removed, once for all

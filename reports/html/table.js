@@ -11,7 +11,7 @@ for (const box of document.querySelectorAll(".table")) {
   const name = table.caption.textContent;
 
   const value = (row, column) => {
-    const text = row.cells[column].textContent;
+    const text = row.cells[column].textContent.trim();
     const number = parseFloat(text);
     return { text, number, numeric: text !== "" && !Number.isNaN(number) && /^[-+]?[\d.]+(e[-+]?\d+)?$/.test(text) };
   };

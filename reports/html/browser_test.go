@@ -1,0 +1,90 @@
+package html_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/html"
+	"github.com/epbench/epbench/reports/reportstest"
+)
+
+// maxPage and maxLoad are what the page of a 5,000-trial run may take.
+const (
+	maxPage = 5 << 20
+	maxLoad = 2 * time.Second
+)
+
+// TestBrowser opens the report of a 5,000-trial run in Chromium: no console
+// error, no request to any network, sorting, filtering and the keyboard work,
+// it fits a phone, and axe has no serious finding in light, dark and narrow.
+func TestBrowser(t *testing.T) {
+	node, chromium := browser(t)
+	l := reportstest.Sized(5000).Load("synthetic")
+	path := filepath.Join(t.TempDir(), "report.html")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := html.Write(f, []*reports.Loaded{l}, html.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if info, _ := f.Stat(); info.Size() > maxPage {
+		t.Errorf("the page of %d trials has %d bytes, at most %d", len(l.Results), info.Size(), maxPage)
+	}
+	f.Close()
+	cmd := exec.Command(node, "check.mjs", path, chromium)
+	cmd.Dir = "browsertest"
+	cmd.Stderr = os.Stderr
+	raw, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("check.mjs: %v", err)
+	}
+	var got struct {
+		Problems []string
+		LoadMs   int
+		Rows     int
+		Axe      map[string][]string
+	}
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatalf("%v in %s", err, raw)
+	}
+	t.Logf("%d rows, opened in %d ms, axe: %v", got.Rows, got.LoadMs, got.Axe)
+	for _, p := range got.Problems {
+		t.Error(p)
+	}
+	if d := time.Duration(got.LoadMs) * time.Millisecond; d > maxLoad {
+		t.Errorf("opened in %v, at most %v", d, maxLoad)
+	}
+	if got.Rows < 4000 || len(got.Axe) != 3 {
+		t.Errorf("%d rows, %d audits: the page is not what was to be tested", got.Rows, len(got.Axe))
+	}
+}
+
+// browser finds what the test needs, or says what is missing.
+func browser(t *testing.T) (node, chromium string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("short")
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no node: install Node.js to test the page in a browser")
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if chromium, err = exec.LookPath(name); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Skip("no chromium: apt-get install chromium to test the page in a browser")
+	}
+	if _, err := os.Stat(filepath.Join("browsertest", "node_modules", "playwright-core")); err != nil {
+		t.Skip("no node_modules: run npm ci in reports/html/browsertest")
+	}
+	return node, chromium
+}

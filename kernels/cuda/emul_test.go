@@ -30,7 +30,7 @@ var (
 func need(t *testing.T, get func() (*emul.Tools, error)) *emul.Tools {
 	t.Helper()
 	tools, err := get()
-	if errors.Is(err, emul.ErrNoCompiler) {
+	if errors.Is(err, emul.ErrUnavailable) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -221,6 +221,23 @@ func (e *emulated) run(n int, calls ...[]string) {
 		e.t.Fatal(err)
 	}
 	e.rounds += n
+	e.checkGaps()
+}
+
+// checkGaps wants the bytes between the parts of every heap as they were:
+// nothing wrote past the end of a part.
+func (e *emulated) checkGaps() {
+	e.t.Helper()
+	for r := range e.w.Problem.Ranks {
+		for _, p := range e.heap.parts {
+			end := e.at(r, p.name) + p.bytes
+			for i := end; i%regionAlign != 0; i++ {
+				if e.mem[i] != 0 {
+					e.t.Fatalf("rank %d: byte %d behind the end of %s was written", r, i-end, p.name)
+				}
+			}
+		}
+	}
 }
 
 // faultOf is what a rank's fault record says, "" if it is empty.

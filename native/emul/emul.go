@@ -25,8 +25,9 @@ import (
 //go:embed src
 var sources embed.FS
 
-// ErrNoCompiler says that this host cannot emulate.
-var ErrNoCompiler = errors.New("emulation needs g++ with C++20, and none is on PATH")
+// ErrUnavailable says that this host cannot emulate, or not with the flags
+// asked for; the error around it says why.
+var ErrUnavailable = errors.New("no emulation here")
 
 // Tools are a compiled emulator and the folder it lives in. Device sources
 // compile once per set of defines; Tools may be used by several goroutines as
@@ -41,7 +42,7 @@ type Tools struct {
 // run finds everything done. flags are further options for device code.
 func New(flags ...string) (*Tools, error) {
 	if _, err := exec.LookPath("g++"); err != nil {
-		return nil, ErrNoCompiler
+		return nil, fmt.Errorf("%w: it needs g++ with C++20, and none is on PATH", ErrUnavailable)
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, flags)
@@ -85,7 +86,10 @@ func (t *Tools) Compile(source string, defines []string) (string, error) {
 	if _, err := os.Stat(t.path(name)); err == nil {
 		return t.path(name), nil
 	}
-	args := []string{"-O1", "-shared", "-fPIC", "-DEP_EMULATE", "-ffp-contract=off", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Werror"}
+	args := []string{"-O1", "-shared", "-fPIC", "-DEP_EMULATE", "-ffp-contract=off",
+		"-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Werror",
+		// A misaligned vector access traps, as on the device.
+		"-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"}
 	args = append(args, t.flags...)
 	for _, d := range defines {
 		args = append(args, "-D"+d)
@@ -110,6 +114,9 @@ func (t *Tools) build(name string, args ...string) error {
 		base = append(base, "-I"+t.path(inc))
 	}
 	if out, err := exec.Command("g++", append(base, args...)...).CombinedOutput(); err != nil {
+		if bytes.Contains(out, []byte("cannot find -l")) {
+			return fmt.Errorf("%w: g++ lacks a library: %s", ErrUnavailable, out)
+		}
 		return fmt.Errorf("g++ %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return os.Rename(tmp.Name(), t.path(name))

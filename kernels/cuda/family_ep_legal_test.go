@@ -1,0 +1,114 @@
+package cuda
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// Whatever the problem, the ep defaults are legal or the problem itself is
+// refused; launches fit the machine and hold every role.
+func TestEPDefaultsAreLegal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := plan.Problem{Op: plan.Pair, Mode: plan.Graph, Nodes: 1, Combine: plan.BF16,
+			Ranks:        rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "ranks"),
+			Hidden:       32 * rapid.IntRange(1, 512).Draw(t, "hidden/32"),
+			TopK:         rapid.IntRange(1, 16).Draw(t, "topk"),
+			MaxTokens:    rapid.IntRange(1, 1<<16).Draw(t, "tokens"),
+			Dispatch:     rapid.SampledFrom(plan.Formats()).Draw(t, "format"),
+			SharedExpert: rapid.Bool().Draw(t, "shared"),
+			SkipA2A:      rapid.Bool().Draw(t, "skip"),
+		}
+		p.Experts = p.Ranks * rapid.IntRange(16, 128).Draw(t, "local")
+		if p.Validate() != nil {
+			t.Skip("not a problem")
+		}
+		m := onCPU()
+		m.SMs = rapid.IntRange(2, 160).Draw(t, "sms")
+		for _, f := range []family{dispatchEP(), combineEP()} {
+			c := f.kernel.Default(m, p)
+			if err := f.kernel.Check(m, p, c); err != nil {
+				t.Fatalf("%s: %v", c.Key(), err)
+			}
+			for _, q := range f.kernel.Params {
+				if _, given := c.Values[q.Name]; !given {
+					t.Fatalf("%s: default leaves out %s", c.Key(), q.Name)
+				}
+			}
+			for _, l := range f.launches(m, p, c) {
+				if l.grid > m.SMs || l.params.waitSMs >= l.grid || l.params.countSMs >= l.grid {
+					t.Fatalf("%s: launch %+v", c.Key(), l)
+				}
+			}
+			for _, r := range f.regions(p) {
+				if r.bytes <= 0 {
+					t.Fatalf("region %s has %d bytes", r.name, r.bytes)
+				}
+			}
+		}
+	})
+}
+
+func TestEPRefusals(t *testing.T) {
+	base := epCase{format: plan.FP8, ranks: 2, experts: 8, topK: 2, hidden: 256, max: 8}
+	for _, c := range []struct {
+		problem func(*plan.Problem)
+		machine func(*plan.Machine)
+		conf    []string
+		want    string
+	}{
+		{conf: []string{"sms", "133"}, want: "sms: 133"},
+		{conf: []string{"sms", "1"}, want: "sms: 1"},
+		{conf: []string{"threads", "100"}, want: "threads: 100"},
+		{conf: []string{"count_sms", "132"}, want: "count_sms: 132"},
+		{conf: []string{"chunk_bytes", "100"}, want: "chunk_bytes: 100"},
+		{conf: []string{"tile_tokens", "0"}, want: "tile_tokens: 0"},
+		{conf: []string{"mode", "both"}, want: "mode:"},
+		{conf: []string{"algo", "magic"}, want: "algo:"},
+		{conf: []string{"in_flight", "3"}, want: "in_flight:"},
+		{conf: []string{"copy", "bulk"}, machine: func(m *plan.Machine) { m.Arch = "sm_80" }, want: "copy: bulk needs sm_90"},
+		{conf: []string{"copy", "bulk"}, problem: func(p *plan.Problem) { p.Dispatch, p.Hidden = plan.BF16, 65536 }, want: "copy: bulk stages"},
+		{conf: []string{"algo", "dedup"}, problem: func(p *plan.Problem) { p.SkipA2A = true }, want: "algo: dedup"},
+		{problem: func(p *plan.Problem) { p.Dispatch, p.Hidden = plan.NVFP4, 48 }, want: "hidden: 48"},
+		{problem: func(p *plan.Problem) { p.Ranks, p.Experts = 16, 16 }, want: "ranks: 16"},
+		{problem: func(p *plan.Problem) { p.Nodes = 2 }, want: "nodes: 2"},
+		{machine: func(m *plan.Machine) { m.GPUs = 1 }, want: "ranks: 2 need 2 GPUs"},
+	} {
+		m, p := onCPU(), base.problem()
+		conf := changed(defaultDispatchEP(m, p), c.conf...)
+		if c.problem != nil {
+			c.problem(&p)
+		}
+		if c.machine != nil {
+			c.machine(&m)
+		}
+		if err := checkDispatchEP(m, p, conf); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%v: %v, want an error that starts %q", c.conf, err, c.want)
+		}
+	}
+}
+
+// A combine that sums by message follows only a dispatch that sent messages.
+func TestEPPairs(t *testing.T) {
+	d, c := defaultDispatchEP(onCPU(), plan.Problem{Ranks: 2, Experts: 8}), defaultCombineEP(onCPU(), plan.Problem{Ranks: 2})
+	for _, q := range []struct {
+		dispatch, combine string
+		legal             bool
+	}{{"direct", "direct", true}, {"dedup", "direct", true}, {"dedup", "dedup", true}, {"direct", "dedup", false}} {
+		err := pairsEP(changed(d, "algo", q.dispatch), changed(c, "algo", q.combine))
+		if (err == nil) != q.legal {
+			t.Errorf("%s then %s: %v", q.dispatch, q.combine, err)
+		}
+	}
+	follow := combineEP().dispatch(onCPU(), plan.Problem{Ranks: 2, Experts: 8}, changed(c, "algo", "dedup"))
+	if follow.Str("algo") != "dedup" {
+		t.Errorf("combine dedup is fed by %s", follow.Key())
+	}
+	if first := slices.IndexFunc(families(), func(f family) bool { return f.kernel.Op == plan.Dispatch }); families()[first].kernel.Name != "dispatch" {
+		t.Error("the library default is not the first dispatch")
+	}
+}

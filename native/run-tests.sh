@@ -41,17 +41,17 @@ if [ "$1" = sanitize ]; then
   test -n "$tool" || { echo "compute-sanitizer is not installed"; exit 1; }
   for check in memcheck racecheck; do
     step "$check" "$tool" --tool "$check" --error-exitcode 1 --target-processes all \
-      ./cuda.test -test.run Sanitize -test.v -test.timeout 30m
+      ./cuda.test -test.run '^TestSanitize' -test.v -test.timeout 30m
   done
   exit $status
 fi
 
 step info info
-step loopback ./cuda.test -test.run 'Loopback|Drill|Session' -test.v -test.timeout 20m
+step loopback ./cuda.test -test.run '^Test(Session|Drill|Loopback)' -test.v -test.timeout 20m
 gpus=$(nvidia-smi -L | wc -l)
 for n in 1 2 4 8; do
   test "$n" -le "$gpus" || continue
   visible=$(seq -s , 0 $((n - 1)))
-  step "conformance-$n" env CUDA_VISIBLE_DEVICES="$visible" ./cuda.test -test.run Conformance -test.v -test.timeout 30m
+  step "conformance-$n" env CUDA_VISIBLE_DEVICES="$visible" ./cuda.test -test.run '^TestConformance' -test.v -test.timeout 30m
 done
 exit $status

@@ -5,8 +5,6 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"gorgonia.org/cu"
 
@@ -89,22 +87,16 @@ func (c *candidate) state() family { return c.calls[plan.Dispatch].family }
 // load compiles and loads the candidate's binaries and readies every launch
 // on every GPU that has a rank.
 func (c *candidate) load(m plan.Machine, p plan.Problem, r *rig) error {
-	variants := map[plan.Op]variant{}
-	for op, k := range c.calls {
-		v, err := newVariant(k.family.source, p, k.family.defines(m, p, k.config))
-		if err != nil {
-			return err
-		}
-		variants[op] = v
-	}
-	r.node.compileAhead(slices.Collect(maps.Values(variants)))
 	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
 		k := c.calls[op]
 		if k == nil {
 			continue
 		}
-		var err error
-		if k.module, err = r.node.load(variants[op]); err != nil {
+		v, err := newVariant(k.family.source, p, k.family.defines(m, p, k.config))
+		if err != nil {
+			return err
+		}
+		if k.module, err = r.node.load(v); err != nil {
 			return err
 		}
 		for _, l := range k.launches {

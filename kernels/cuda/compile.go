@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
 )
@@ -18,7 +20,8 @@ const CacheEnv = "EPBENCH_CACHE"
 type compiler struct {
 	library *nvrtc.Library
 	arch    string
-	cache   string // folder, "" for none
+	cache   string             // folder, "" for none
+	running singleflight.Group // by key: nobody compiles what another is about to have
 }
 
 func newCompiler(arch string) (*compiler, error) {
@@ -62,9 +65,20 @@ func (c *compiler) compile(v variant) (image, error) {
 	if err != nil {
 		return image{}, kernels.Failf(kernels.NoBuild, "%v", err)
 	}
-	if b, ok := c.load(key); ok {
-		return b, nil
+	b, err, _ := c.running.Do(key, func() (any, error) {
+		if b, ok := c.load(key); ok {
+			return b, nil
+		}
+		return c.build(v, key)
+	})
+	if err != nil {
+		return image{}, err
 	}
+	return b.(image), nil
+}
+
+// build compiles and keeps a variant.
+func (c *compiler) build(v variant, key string) (image, error) {
 	headers, err := closure(v.source)
 	if err != nil {
 		return image{}, kernels.Failf(kernels.NoBuild, "%v", err)

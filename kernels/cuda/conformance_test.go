@@ -52,16 +52,3 @@ func TestSanitize(t *testing.T) {
 	kernelstest.TestBackend(t, opener(Options{Loopback: true, Deadline: time.Minute}),
 		kernelstest.Options{Mode: plan.Graph, Axes: smallAxes()})
 }
-
-// TestEmulated runs one shape on the emulated driver, whose time goes into
-// compiling variants.
-func TestEmulated(t *testing.T) {
-	if !onEmulator() {
-		t.Skip("make cuda-emulated runs this")
-	}
-	axes := smallAxes()
-	axes.Formats, axes.Ranks, axes.Local, axes.TopK = axes.Formats[1:2], []int{2}, []int{3}, []int{4}
-	axes.Hidden, axes.Tokens, axes.Routings = []int{512}, []int{5}, []string{"ragged"}
-	kernelstest.TestBackend(t, opener(Options{Loopback: true, Deadline: time.Minute}),
-		kernelstest.Options{Mode: plan.Graph, Axes: axes})
-}

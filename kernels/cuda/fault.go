@@ -37,8 +37,10 @@ func (f faultRecord) sentence() string {
 	if f.expert >= 0 {
 		fmt.Fprintf(&b, " for expert %d", f.expert)
 	}
-	if f.source >= 0 {
+	if f.source >= 0 && f.expert >= 0 {
 		fmt.Fprintf(&b, " from rank %d", f.source)
+	} else if f.source >= 0 {
+		fmt.Fprintf(&b, " for rank %d", f.source)
 	}
 	fmt.Fprintf(&b, " (block %d wanted %d, saw %d)", f.block, int64(f.want), int64(f.got))
 	return b.String()

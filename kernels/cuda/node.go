@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -189,21 +190,30 @@ func (n *node) load(v variant) (*module, error) {
 	return m, nil
 }
 
-// compileAhead compiles variants side by side, so that load finds them in the
-// cache. Errors are left for load to report.
-func (n *node) compileAhead(variants []variant) {
+// compileAhead compiles variants side by side into the cache until ctx ends.
+// Errors are left for load to report.
+func (n *node) compileAhead(ctx context.Context, variants []variant) {
 	if n.compiler.cache == "" {
 		return
 	}
-	slots := make(chan struct{}, min(8, runtime.NumCPU()))
+	next := make(chan variant)
 	var wg sync.WaitGroup
-	for _, v := range variants {
+	for range max(1, runtime.NumCPU()-2) {
 		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			_, _ = n.compiler.compile(v)
+			for v := range next {
+				_, _ = n.compiler.compile(v)
+			}
 		})
 	}
+	for _, v := range variants {
+		select {
+		case next <- v:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(next)
 	wg.Wait()
 }
 

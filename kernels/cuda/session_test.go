@@ -48,26 +48,24 @@ func openSession(t *testing.T, o Options, p plan.Problem) (*Backend, *session) {
 	return b, s.(*session)
 }
 
-// TestEmulatedSession times and verifies every kernel in every mode and on
-// every clock; on a GPU it prints what they read.
-func TestEmulatedSession(t *testing.T) { everyClock(t, 2) }
-
-// TestSessionClocks is the same on a GPU.
-func TestSessionClocks(t *testing.T) {
-	if onEmulator() {
-		t.Skip("TestEmulatedSession is for the emulated driver")
-	}
-	everyClock(t, 2)
-}
-
-func everyClock(t *testing.T, ranks int) {
+// TestSession times and verifies the default of every kernel in every mode
+// and on every clock, and prints what they read. An emulated GPU takes the
+// combinations that differ in code, and the library's default kernels.
+func TestSession(t *testing.T) {
 	for _, clock := range clocks {
 		for _, mode := range plan.Modes() {
 			for _, op := range plan.Ops() {
+				if onEmulator() && clock != clockChain && mode != plan.Graph {
+					continue
+				}
 				t.Run(clock+"/"+string(mode)+"/"+string(op), func(t *testing.T) {
-					b, s := openSession(t, Options{Loopback: true, Clock: clock, Deadline: 10 * time.Second}, drillProblem(op, mode, ranks))
-					for _, k := range kernels.Of(b.Kernels(), op) {
-						runOne(t, b, s, k)
+					b, s := openSession(t, Options{Loopback: true, Clock: clock, Deadline: 20 * time.Second}, drillProblem(op, mode, 2))
+					all := kernels.Of(b.Kernels(), op)
+					if onEmulator() {
+						all = all[:1]
+					}
+					for _, k := range all {
+						runConfig(t, b, s, k, k.DefaultConfig(b.Machine(), s.problem))
 					}
 				})
 			}
@@ -75,36 +73,54 @@ func everyClock(t *testing.T, ranks int) {
 	}
 }
 
-func runOne(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
-	c := k.DefaultConfig(b.Machine(), s.problem)
+// TestSessionConfigs runs every kernel with every word of its parameters.
+func TestSessionConfigs(t *testing.T) {
+	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+		b, s := openSession(t, Options{Loopback: true, Clock: clockEvent, Deadline: 20 * time.Second}, drillProblem(op, plan.Graph, 2))
+		for _, k := range kernels.Of(b.Kernels(), op) {
+			base := k.DefaultConfig(b.Machine(), s.problem)
+			runConfig(t, b, s, k, base)
+			for _, q := range k.Params {
+				for _, v := range q.Values {
+					if _, number := v.Int(); !number && v != base.Values[q.Name] {
+						runConfig(t, b, s, k, base.With(q.Name, v))
+					}
+				}
+			}
+		}
+	}
+}
+
+// runConfig verifies a config, runs it on the memory as it is, and verifies
+// it again.
+func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c plan.Config) {
+	t.Helper()
 	if err := k.Check(b.Machine(), s.problem, c); err != nil {
-		t.Logf("%s: %v", k.Name, err)
+		t.Logf("%s: %v", c.Key(), err)
 		return
 	}
 	if err := s.Prepare(t.Context(), c); err != nil {
-		t.Fatalf("%s: %v", k.Name, err)
+		t.Errorf("%s: %v", c.Key(), err)
+		return
 	}
 	for i := range 2 {
 		v, err := s.Verify(t.Context(), c)
 		if err != nil || !v.OK() {
-			t.Fatalf("%s, verification %d: %+v %v", k.Name, i, v, err)
+			t.Errorf("%s, verification %d: %+v %v", c.Key(), i, v, err)
+			return
 		}
-		r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 3, Fold: 4})
+		r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 3})
 		if err != nil {
-			t.Fatalf("%s: %v", k.Name, err)
+			t.Errorf("%s: %v", c.Key(), err)
+			return
 		}
-		t.Logf("%s: %v s a call, clock %s", k.Name, r.Seconds, r.Clock)
+		t.Logf("%s: %.3g s a call, clock %s", c.Key(), r.Seconds, r.Clock)
 	}
 }
 
 // TestDrill builds a lost signal into the default dispatch: the report names
 // who waited for what, and the next candidate runs as if nothing had been.
-func TestDrill(t *testing.T) { lostSignal(t) }
-
-// TestEmulatedDrill is the same on the emulated driver.
-func TestEmulatedDrill(t *testing.T) { lostSignal(t) }
-
-func lostSignal(t *testing.T) {
+func TestDrill(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond,
 		Drill: Drill{Rank: 1, Drop: 3, Config: "mode=split"},

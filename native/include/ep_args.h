@@ -22,7 +22,7 @@ typedef long long int64_t;
 #define EP_TUNE_WORDS 8   /* launch-bound values of a family's own */
 #define EP_READY_FLAG 1024
 
-/* EP_FORMAT, EP_EPILOGUE */
+/* values of the format and epilogue macros */
 #define EP_BF16 0
 #define EP_FP8 1
 #define EP_MXFP4 2

@@ -1,0 +1,182 @@
+package cuda
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// TestHeap: parts start on boundaries, do not overlap, and lie inside.
+func TestHeap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.SliceOfN(rapid.Int64Range(0, 1<<40), 1, 30).Draw(t, "bytes")
+		var parts []region
+		for i, n := range sizes {
+			parts = append(parts, region{name: string(rune('a' + i)), bytes: n})
+		}
+		h := newHeap(parts)
+		end := int64(0)
+		for _, p := range parts {
+			at := h.offset[p.name]
+			if at%regionAlign != 0 || at < end || at+p.bytes > h.bytes {
+				t.Fatalf("%s at %d of %d bytes, the part before ends at %d, heap %d", p.name, at, p.bytes, end, h.bytes)
+			}
+			end = at + p.bytes
+		}
+	})
+}
+
+// TestStates: families of one state agree on its memory, which fits EpArgs.
+func TestStates(t *testing.T) {
+	for _, shape := range []struct{ ranks, local, topK, hidden int }{{1, 1, 1, 256}, {2, 3, 4, 512}, {8, 32, 8, 7168}, {8, 128, 16, 4096}} {
+		p := plan.Problem{
+			Op: plan.Pair, Mode: plan.Graph, Ranks: shape.ranks, Nodes: 1, Hidden: shape.hidden,
+			Experts: shape.ranks * shape.local, TopK: shape.topK, Tokens: 128, MaxTokens: 128, Dispatch: plan.FP8, Combine: plan.BF16,
+		}
+		first := map[string]family{}
+		for _, f := range families() {
+			g, ok := first[f.state]
+			if !ok {
+				first[f.state] = f
+				continue
+			}
+			a, b := stateParts(f, p), stateParts(g, p)
+			if len(a) != len(b) || len(f.regions(p)) > 16 {
+				t.Fatalf("%s and %s: %d and %d parts", f.kernel.Name, g.kernel.Name, len(a), len(b))
+			}
+			for i := range a {
+				if a[i] != b[i] || a[i].bytes < 0 {
+					t.Errorf("%s has %+v where %s has %+v", f.kernel.Name, a[i], g.kernel.Name, b[i])
+				}
+			}
+		}
+	}
+}
+
+func TestParseDrill(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want Drill
+	}{
+		{"drop:1:5", Drill{Rank: 1, Drop: 6}},
+		{"drop:0:0:mode=split", Drill{Rank: 0, Drop: 1, Config: "mode=split"}},
+		{"delay:2:3ms", Drill{Rank: 2, Delay: 3 * time.Millisecond}},
+		{"delay:2:3ms:dispatch:sms=4", Drill{Rank: 2, Delay: 3 * time.Millisecond, Config: "dispatch:sms=4"}},
+	} {
+		if got, err := ParseDrill(c.in); err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v", c.in, got, err)
+		}
+	}
+	for _, in := range []string{"", "drop", "drop:1", "drop:x:1", "drop:8:1", "drop:1:-1", "drop:1:x", "drop:1:1024", "delay:1:3", "delay:1:3s", "delay:1:-1ms", "sleep:1:1"} {
+		if d, err := ParseDrill(in); err == nil {
+			t.Errorf("%q was taken as %+v", in, d)
+		}
+	}
+}
+
+// TestHangReason: the sentence names who waited for whom, what was really
+// missing first.
+func TestHangReason(t *testing.T) {
+	got := hangReason([]faultRecord{
+		{rank: 0, phase: 1, expert: -1, source: 3, want: 7, got: 6},
+		{rank: 2, phase: 3, expert: 17, source: 3, block: 131, want: 0, got: ^uint64(0)},
+	}, time.Second)
+	want := "no progress within 1s: rank 2 waited in dispatch_wait for expert 17 from rank 3 (block 131 wanted 0, saw -1); " +
+		"rank 0 waited in the start alignment for rank 3 (block 0 wanted 7, saw 6)"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if s := (faultRecord{phase: 99, expert: -1, source: -1}).sentence(); !strings.Contains(s, "phase 99") {
+		t.Errorf("an unknown phase became %q", s)
+	}
+}
+
+// TestRefusals: each refusal names the field and the way out.
+func TestRefusals(t *testing.T) {
+	m := plan.Machine{SMs: 132, GPUs: 4, Link: "nv18"}
+	sound := plan.Problem{Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 1, MaxTokens: 8, Dispatch: plan.FP8}
+	if err := checkProblem(m, sound); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		change func(*plan.Problem)
+		want   []string
+	}{
+		{func(p *plan.Problem) { p.Nodes = 2 }, []string{"nodes", "not built yet", "--nodes 1"}},
+		{func(p *plan.Problem) { p.Ranks = 16 }, []string{"ranks", "16", "8"}},
+		{func(p *plan.Problem) { p.Ranks = 8 }, []string{"ranks", "8 GPUs", "4", "--loopback"}},
+		{func(p *plan.Problem) { p.Experts = 2048 }, []string{"experts", "1024"}},
+		{func(p *plan.Problem) { p.Hidden = 100 }, []string{"hidden", "multiple of 8"}},
+		{func(p *plan.Problem) { p.Tokens = 9 }, []string{"tokens", "max-tokens 8"}},
+	} {
+		p := sound
+		c.change(&p)
+		err := checkProblem(m, p)
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v does not say %q", p, err, want)
+			}
+		}
+	}
+	m.Link, sound.Ranks = Loopback, 8
+	if err := checkProblem(m, sound); err != nil {
+		t.Errorf("loopback: %v", err)
+	}
+	if got := maxBlocks(m, sound); got != 66 {
+		t.Errorf("two ranks a GPU may launch %d blocks each, want 66", got)
+	}
+}
+
+// TestUnknownParameters: a config sets the declared parameters, no more and
+// no fewer.
+func TestUnknownParameters(t *testing.T) {
+	p := variantProblem(plan.Dispatch, plan.FP8)
+	for _, k := range Kernels() {
+		p.Op = k.Op
+		c := k.DefaultConfig(h200, p)
+		if err := k.Check(h200, p, c); err != nil {
+			t.Errorf("%s: default: %v", k.Name, err)
+		}
+		if err := k.Check(h200, p, c.With("colour", "red")); err == nil || !strings.Contains(err.Error(), "colour") {
+			t.Errorf("%s: an unknown parameter gave %v", k.Name, err)
+		}
+		if err := k.Check(h200, p, plan.Config{Kernel: k.Name}); err == nil {
+			t.Errorf("%s: no parameters at all are legal", k.Name)
+		}
+	}
+}
+
+// TestClosure: a variant's key changes with any file it includes, and its
+// macros are those its sources speak of.
+func TestClosure(t *testing.T) {
+	files, err := closure("common/expert.cuh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"common/expert.cuh", "common/check.cuh", "common/ptx.cuh", "ep_args.h"} {
+		if files[want] == "" {
+			t.Errorf("%s is not among the sources", want)
+		}
+	}
+	v, err := newVariant("common/align.cuh", variantProblem(plan.Dispatch, plan.FP8), nil)
+	if err != nil || len(v.defines) != 0 {
+		t.Errorf("alignment depends on %v (%v)", v.defines, err)
+	}
+	if _, err := closure("no/such.cuh"); err == nil {
+		t.Error("a source that is not there was read")
+	}
+}
+
+// h200 is a machine on which the whole default space is legal.
+var h200 = plan.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
+
+func variantProblem(op plan.Op, f plan.Format) plan.Problem {
+	return plan.Problem{
+		Op: op, Mode: plan.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 128, MaxTokens: 128, Dispatch: f, Combine: plan.BF16,
+	}
+}

@@ -1,0 +1,120 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// clockwork performs a schedule on a rank where an alignment takes 1500 ns,
+// a kernel boundary 700, a dispatch 4000, a combine 6000 and a flush 70000,
+// and returns what the readings would be.
+func clockwork(s *schedule) []uint64 {
+	now := uint64(1_000_000)
+	cost := map[plan.Op]uint64{plan.Dispatch: 4000, plan.Combine: 6000, empty: 0}
+	readings := make([]uint64, s.words())
+	marks := make([]uint64, s.events)
+	for i := range readings {
+		if s.clock == clockSpan {
+			readings[i] = uint64(i%2 - 1) // {~0, 0}
+		}
+	}
+	for _, st := range s.steps {
+		now += 700
+		switch st.kind {
+		case stepAlign:
+			now += 1500
+		case stepFlush:
+			now += 70000
+		case stepStamp:
+			readings[st.n] = now
+		case stepEvent:
+			marks[st.n] = now
+		case stepCall:
+			if st.span >= 0 {
+				readings[2*st.span] = min(readings[2*st.span], now)
+				readings[2*st.span+1] = max(readings[2*st.span+1], now+cost[st.op])
+			}
+			now += cost[st.op]
+		}
+	}
+	for i := range s.events / 2 {
+		readings[i] = marks[2*i+1] - marks[2*i]
+	}
+	return readings
+}
+
+// TestClocks: whatever the mode, a clock gives the same seconds for a call:
+// span its own time, chain one kernel boundary more, event two. A pair has a
+// boundary inside.
+func TestClocks(t *testing.T) {
+	kernel := map[plan.Op]float64{plan.Dispatch: 4000, plan.Combine: 6000, plan.Pair: 10700, empty: 0}
+	boundaries := map[string]float64{clockChain: 700, clockSpan: 0, clockEvent: 1400}
+	for _, clock := range clocks {
+		for _, mode := range plan.Modes() {
+			for op, want := range kernel {
+				for _, fold := range []int{1, 2, 17} {
+					for _, feed := range []bool{false, op == plan.Combine} {
+						s := newSchedule(timing{op: op, mode: mode, clock: clock, fold: fold, feed: feed})
+						got, err := s.seconds(clockwork(s))
+						want := want + boundaries[clock]
+						name := fmt.Sprintf("%s %s %s fold %d feed %v", clock, mode, op, fold, feed)
+						if err != nil || math.Abs(got*1e9-want) > 1e-3 {
+							t.Errorf("%s: %g ns, want %g (%v)", name, got*1e9, want, err)
+						}
+						checkCalls(t, name, s)
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkCalls: calls of an op are numbered without gaps, a feeding dispatch
+// comes before each combine, and every round begins aligned.
+func checkCalls(t *testing.T, name string, s *schedule) {
+	t.Helper()
+	seen := map[plan.Op]int{}
+	for _, st := range s.steps {
+		if st.kind != stepCall {
+			continue
+		}
+		if st.n != seen[st.op] {
+			t.Errorf("%s: call %d of %s comes as number %d", name, seen[st.op], st.op, st.n)
+		}
+		seen[st.op]++
+		if s.feed && st.op == plan.Combine && seen[plan.Dispatch] != seen[plan.Combine] {
+			t.Errorf("%s: combine %d has %d dispatches before it", name, st.n, seen[plan.Dispatch])
+		}
+	}
+	for op, n := range s.calls {
+		if seen[op] != n {
+			t.Errorf("%s: %d calls of %s, counted %d", name, seen[op], op, n)
+		}
+	}
+	if first := s.steps[0].kind; first != stepAlign && first != stepClear && first != stepFlush {
+		t.Errorf("%s: begins with %d, not aligned", name, first)
+	}
+}
+
+// TestBadReadings: what cannot be times is refused, not reported.
+func TestBadReadings(t *testing.T) {
+	chain := newSchedule(timing{op: plan.Dispatch, mode: plan.Graph, clock: clockChain, fold: 2})
+	span := newSchedule(timing{op: plan.Dispatch, mode: plan.Graph, clock: clockSpan, fold: 1})
+	for _, c := range []struct {
+		s *schedule
+		r []uint64
+	}{
+		{chain, []uint64{0, 0, 0}},
+		{chain, []uint64{30, 20, 40}},
+		{chain, []uint64{10, 50, 40}},
+		{chain, nil},
+		{span, []uint64{math.MaxUint64, 0}},
+	} {
+		if s, err := c.s.seconds(c.r); err == nil {
+			t.Errorf("%s readings %d gave %g s", c.s.clock, c.r, s)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// compileConfigs varies the parameters of base that are compiled in: those
+// that only change speed in every combination, those that change results one
+// value at a time. Base comes first.
+func compileConfigs(k kernels.Kernel, base plan.Config) []plan.Config {
+	out := []plan.Config{base}
+	for _, q := range k.Params {
+		if q.Binding != kernels.Compile || q.Class != kernels.Speed {
+			continue
+		}
+		for _, c := range slices.Clone(out) {
+			for _, v := range q.Values {
+				if v != base.Values[q.Name] {
+					out = append(out, c.With(q.Name, v))
+				}
+			}
+		}
+	}
+	for _, q := range k.Params {
+		if q.Binding == kernels.Compile && q.Class == kernels.Result {
+			for _, v := range q.Values {
+				out = append(out, base.With(q.Name, v))
+			}
+		}
+	}
+	return out
+}
+
+// compiled is one variant and the config that stands for it.
+type compiled struct {
+	family  family
+	config  plan.Config
+	variant variant
+	def     bool // of the family's default config
+}
+
+// variants lists each distinct variant of a family's default space on a
+// problem once, the default's first; none where the default is illegal.
+func variants(f family, m plan.Machine, p plan.Problem) ([]compiled, error) {
+	base := f.kernel.DefaultConfig(m, p)
+	if f.check(m, p, base) != nil {
+		return nil, nil
+	}
+	var out []compiled
+	seen := map[string]bool{}
+	for _, c := range compileConfigs(f.kernel, base) {
+		if f.check(m, p, c) != nil {
+			continue
+		}
+		v, err := newVariant(f.source, p, f.defines(m, p, c))
+		if err != nil {
+			return nil, err
+		}
+		if key := fmt.Sprint(v); !seen[key] {
+			seen[key] = true
+			out = append(out, compiled{f, c, v, c.Key() == base.Key()})
+		}
+	}
+	return out, nil
+}

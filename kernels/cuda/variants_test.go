@@ -1,0 +1,138 @@
+//go:build nvrtc
+
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// arches are what every variant must compile for.
+var arches = []string{"sm_80", "sm_90a", "sm_100a"}
+
+// defaultSpace lists each distinct variant of every family. Combine does not
+// see the format that tokens came in, so one stands for all.
+func defaultSpace(t *testing.T) []compiled {
+	t.Helper()
+	var out []compiled
+	for _, f := range families() {
+		formats := plan.Formats()
+		if f.kernel.Op == plan.Combine {
+			formats = formats[:1]
+		}
+		for _, format := range formats {
+			of, err := variants(f, h200, variantProblem(f.kernel.Op, format))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, of...)
+		}
+	}
+	return out
+}
+
+// TestVariants compiles the default space for every architecture without a
+// GPU, prints what each kernel takes, and fails when a default spills.
+func TestVariants(t *testing.T) {
+	t.Setenv(CacheEnv, "off")
+	space := defaultSpace(t)
+	for _, arch := range arches {
+		t.Run(arch, func(t *testing.T) {
+			c, err := newCompiler(arch)
+			if err != nil {
+				if os.Getenv(nvrtc.Env) == "" {
+					t.Skip(err)
+				}
+				t.Fatal(err)
+			}
+			lines := make([]string, len(space))
+			var wg sync.WaitGroup
+			slots := make(chan struct{}, runtime.NumCPU())
+			for i, x := range space {
+				wg.Go(func() {
+					slots <- struct{}{}
+					defer func() { <-slots }()
+					lines[i] = compileOne(t, c, x)
+				})
+			}
+			wg.Wait()
+			t.Logf("%d variants\n%s", len(space), strings.Join(lines, ""))
+		})
+	}
+}
+
+func compileOne(t *testing.T, c *compiler, x compiled) string {
+	b, err := c.compile(x.variant)
+	if err != nil {
+		t.Errorf("%s %s: %v", x.family.kernel.Name, x.config.Key(), err)
+		return ""
+	}
+	usage, err := nvrtc.ParseUsage(b.log)
+	if err != nil {
+		t.Errorf("%s: %v", x.config.Key(), err)
+		return ""
+	}
+	var out strings.Builder
+	for _, u := range usage {
+		mark := ""
+		if x.def {
+			mark = " default"
+			if u.Spills() {
+				t.Errorf("%s spills %d bytes at default parameters %s", u.Entry, u.SpillStore+u.SpillLoad, x.config.Key())
+			}
+		}
+		fmt.Fprintf(&out, "%-22s %3d registers, %4d bytes spilled, %4d stack%s  %s\n",
+			u.Entry, u.Registers, u.SpillStore+u.SpillLoad, u.Stack, mark, strings.Join(x.variant.defines, " "))
+	}
+	return out.String()
+}
+
+// TestCompileErrors: what the compiler says reaches the candidate's verdict.
+func TestCompileErrors(t *testing.T) {
+	c, err := newCompiler("sm_90a")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, err = c.compile(variant{"common/expert.cuh", []string{"EP_HIDDEN=oops"}})
+	if err == nil || !strings.Contains(err.Error(), "error") {
+		t.Errorf("a source that does not compile gave %v", err)
+	}
+	if _, err := c.compile(variant{source: "no/such.cuh"}); err == nil {
+		t.Error("a source that is not there compiled")
+	}
+}
+
+// TestCompileCache: a second compiler finds what the first left, and a
+// truncated entry is not believed.
+func TestCompileCache(t *testing.T) {
+	t.Setenv(CacheEnv, t.TempDir())
+	c, err := newCompiler("sm_90a")
+	if err != nil {
+		t.Skip(err)
+	}
+	v := variant{source: "common/align.cuh"}
+	first, err := c.compile(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := v.key(c.arch, "nvrtc "+c.library.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, ok := c.load(key); !ok || string(b.cubin) != string(first.cubin) || b.log != first.log {
+		t.Error("the cache does not hold what was compiled")
+	}
+	if err := os.Truncate(c.cache+"/"+key+".cubin", 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.load(key); ok {
+		t.Error("an empty binary was believed")
+	}
+}

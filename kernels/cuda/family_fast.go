@@ -12,6 +12,10 @@ import (
 
 // What the ll and final kernels declare alike.
 
+// maxFastTokens bounds max-tokens of the ll and final kernels: 20 bits of a
+// header word hold a position in a segment.
+const maxFastTokens = 1<<20 - 1
+
 func values(words ...plan.Value) []plan.Value { return words }
 
 func smsParam(sweep ...plan.Value) kernels.Param {
@@ -32,6 +36,27 @@ func pdlParam() kernels.Param {
 func algoParam(doc string) kernels.Param {
 	return kernels.Param{Name: "algo", Doc: doc, Values: values("direct", "dedup"), Default: "direct",
 		Binding: kernels.Compile, Class: kernels.Result}
+}
+
+// checkFast refuses what neither the ll nor the final kernels can do.
+func checkFast(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkProblem(m, p); err != nil {
+		return err
+	}
+	switch {
+	case p.Dispatch != plan.BF16 && p.Dispatch != plan.FP8:
+		return fmt.Errorf("format: %s sends bf16 and fp8, not %s; use the ep kernels", c.Kernel, p.Dispatch)
+	case p.SharedExpert:
+		return fmt.Errorf("shared-expert: %s does not fuse it; use the ep kernels", c.Kernel)
+	case p.SkipA2A:
+		return fmt.Errorf("skip-a2a: %s always sends; use the ep kernels", c.Kernel)
+	case p.MaxTokens > maxFastTokens:
+		return fmt.Errorf("max-tokens: %d is more than %d, the positions of a header", p.MaxTokens, maxFastTokens)
+	}
+	if err := checkSMs(m, p, c, "sms", 1); err != nil {
+		return err
+	}
+	return checkThreads(c, "threads", 64, 1024)
 }
 
 func checkSwitch(c plan.Config, name string) error { return checkWord(c, name, "0", "1") }

@@ -30,7 +30,6 @@ func dispatchFinal() family {
 				smsParam("8", "12", "16", "24", "32", "64", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "12", "32", "68"),
 				threadsParam("512", "768", "1024"),
-				pdlParam(),
 			},
 			Check:   checkFinal,
 			Default: defaultDispatchFinal,
@@ -57,7 +56,6 @@ func combineFinal() family {
 				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
 				waitParam("sums what arrived", "0", "3", "5", "8", "9", "10", "16", "24", "32", "48"),
 				threadsParam("384", "512", "768", "1024"),
-				pdlParam(),
 			},
 			Check:   checkFinal,
 			Default: defaultCombineFinal,
@@ -118,7 +116,7 @@ func launchFinal(entry string) func(plan.Machine, plan.Problem, plan.Config) []l
 func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
 	sms := min(fastSMs(m, p), finalBlocks)
 	return plan.Config{Kernel: "dispatch_final", Values: map[string]plan.Value{
-		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "pdl": "0",
+		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768",
 	}}
 }
 
@@ -127,7 +125,7 @@ func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
 func defaultCombineFinal(m plan.Machine, p plan.Problem) plan.Config {
 	sms := max(min(fastSMs(m, p)/2, finalBlocks), 1)
 	return plan.Config{Kernel: "combine_final", Values: map[string]plan.Value{
-		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "pdl": "0",
+		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768",
 	}}
 }
 

@@ -11,10 +11,6 @@ import (
 // llState is the memory of the low-latency kernels, native/kernels/ll.
 const llState = "ll"
 
-// maxFastTokens bounds max-tokens of the ll and final kernels: 20 bits of a
-// header word hold a position in a segment.
-const maxFastTokens = 1<<20 - 1
-
 // dispatchLL is the decode dispatch: one message for each distinct rank of a
 // token, receivers polling the data itself.
 func dispatchLL() family {
@@ -109,38 +105,20 @@ func checkDispatchLL(m plan.Machine, p plan.Problem, c plan.Config) error {
 	if c.Int("early") == 1 && c.Int("receivers") > 0 {
 		return fmt.Errorf("receivers: %s with early=1, where all warps wait for the offsets together; use 0", c.Str("receivers"))
 	}
-	return checkSwitch(c, "early")
+	if err := checkSwitch(c, "early"); err != nil {
+		return err
+	}
+	return checkSwitch(c, "pdl")
 }
 
 func checkCombineLL(m plan.Machine, p plan.Problem, c plan.Config) error {
 	if err := checkFast(m, p, c); err != nil {
 		return err
 	}
+	if err := checkSwitch(c, "pdl"); err != nil {
+		return err
+	}
 	return checkWord(c, "algo", "direct", "dedup")
-}
-
-// checkFast refuses what neither the ll nor the final kernels can do.
-func checkFast(m plan.Machine, p plan.Problem, c plan.Config) error {
-	if err := checkProblem(m, p); err != nil {
-		return err
-	}
-	switch {
-	case p.Dispatch != plan.BF16 && p.Dispatch != plan.FP8:
-		return fmt.Errorf("format: %s sends bf16 and fp8, not %s; use the ep kernels", c.Kernel, p.Dispatch)
-	case p.SharedExpert:
-		return fmt.Errorf("shared-expert: %s does not fuse it; use the ep kernels", c.Kernel)
-	case p.SkipA2A:
-		return fmt.Errorf("skip-a2a: %s always sends; use the ep kernels", c.Kernel)
-	case p.MaxTokens > maxFastTokens:
-		return fmt.Errorf("max-tokens: %d is more than %d, the positions of a header", p.MaxTokens, maxFastTokens)
-	}
-	if err := checkSMs(m, p, c, "sms", 1); err != nil {
-		return err
-	}
-	if err := checkThreads(c, "threads", 64, 1024); err != nil {
-		return err
-	}
-	return checkSwitch(c, "pdl")
 }
 
 func definesDispatchLL(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
@@ -172,9 +150,11 @@ func defaultDispatchLL(m plan.Machine, p plan.Problem) plan.Config {
 
 // defaultCombineLL sums in top-k order: the bits of the specification.
 func defaultCombineLL(m plan.Machine, p plan.Problem) plan.Config {
-	return plan.Config{Kernel: "combine_ll", Values: map[string]plan.Value{
-		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "1024", "pdl": "0",
-	}}
+	v := map[string]plan.Value{"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "512", "pdl": "0"}
+	if p.Tokens > 32 {
+		v["threads"] = "1024"
+	}
+	return plan.Config{Kernel: "combine_ll", Values: v}
 }
 
 // regionsLL is LlRegion of ll/layout.cuh.

@@ -102,6 +102,73 @@ func (q fastCase) drill(e fastPair) {
 	e.checkCombine(compare)
 }
 
+// A count that never comes ends in a sentence that names its expert and rank,
+// on whoever waits for it, and in no other trouble.
+func TestFastKernelsGiveUp(t *testing.T) {
+	p := pairProblem(plan.BF16, 2, 256, 8, 2, 5)
+	for _, q := range []struct {
+		fastCase
+		d, c family
+	}{
+		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128", combine: "sms=2"}, dispatchLL(), combineLL()},
+		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128,wait_sms=1", combine: "sms=2,wait_sms=1"}, dispatchFinal(), combineFinal()},
+	} {
+		t.Run(q.d.state, func(t *testing.T) {
+			t.Parallel()
+			e := q.prepare(t, q.d, q.c)
+			e.extra = append(e.extra, "set 1 drop_signal 3", "set * deadline_ns 300000000")
+			e.run(1, e.call(e.d, e.dc))
+			if f := e.faultOf(0); !strings.Contains(f, "expert 2 source 1") {
+				t.Errorf("rank 0 says %q, want it to wait for expert 2 of rank 1", f)
+			}
+		})
+	}
+}
+
+// Each refusal names the parameter or field and its bound.
+func TestFastLegality(t *testing.T) {
+	p := pairProblem(plan.FP8, 8, 7168, 256, 8, 128)
+	change := func(f func(*plan.Problem)) plan.Problem {
+		q := p
+		f(&q)
+		return q
+	}
+	for _, c := range []struct {
+		f       family
+		p       plan.Problem
+		changes string
+		want    string
+	}{
+		{dispatchLL(), p, "", ""},
+		{combineLL(), p, "algo=dedup", ""},
+		{dispatchFinal(), p, "algo=direct,sms=1,wait_sms=0", ""},
+		{combineFinal(), p, "algo=dedup,wait_sms=0", ""},
+		{dispatchLL(), p, "sms=133", "sms: 133"},
+		{dispatchLL(), p, "sms=0", "sms: 0"},
+		{dispatchLL(), p, "threads=100", "threads: 100"},
+		{dispatchLL(), p, "send=768", "send: 768"},
+		{dispatchLL(), p, "part=0", "part: 0"},
+		{dispatchLL(), p, "threads=64,receivers=2", "receivers: 2"},
+		{dispatchLL(), p, "early=1,receivers=8", "receivers: 8"},
+		{dispatchLL(), p, "receivers=0,pause=250", "pause: 250"},
+		{dispatchLL(), p, "early=2", "early:"},
+		{combineLL(), p, "algo=pull", "algo:"},
+		{combineLL(), p, "pdl=yes", "pdl:"},
+		{dispatchFinal(), p, "sms=8,wait_sms=8", "wait_sms: 8"},
+		{combineFinal(), p, "wait_sms=-1", "wait_sms: -1"},
+		{dispatchLL(), change(func(q *plan.Problem) { q.Dispatch = plan.NVFP4 }), "", "format: dispatch_ll"},
+		{combineLL(), change(func(q *plan.Problem) { q.SharedExpert = true }), "", "shared-expert:"},
+		{combineFinal(), change(func(q *plan.Problem) { q.SkipA2A = true }), "", "skip-a2a:"},
+		{dispatchFinal(), change(func(q *plan.Problem) { q.Hidden = 32768 }), "", "hidden: 32768"},
+		{dispatchLL(), change(func(q *plan.Problem) { q.MaxTokens = 1 << 20 }), "", "max-tokens: 1048576"},
+	} {
+		err := c.f.kernel.Check(onCPU(), c.p, overDefault(t, c.f, c.p, c.changes))
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s %q: %v, want %q", c.f.kernel.Name, c.changes, err, c.want)
+		}
+	}
+}
+
 // emulWorkload draws distinct experts and weights: tokens[rank] tokens, a share
 // hot of them visiting expert 0, a share masked of the positions masked.
 func emulWorkload(p plan.Problem, tokens []int, hot, masked float64, seed uint64) *workloads.Workload {

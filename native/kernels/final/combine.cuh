@@ -195,7 +195,7 @@ EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
 }
 
 /* Lane i watches slot i. */
-EP_DEVICE bool fin_wait_slots(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t used) {
+EP_DEVICE bool fin_wait_slots(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t used, int32_t id) {
   const uint32_t *flag = fin_flag(a, a.rank, token, c.lane < FIN_SLOTS ? c.lane : 0);
   bool mine = (used >> c.lane & 1u) != 0;
   EpSpin spin;
@@ -204,8 +204,10 @@ EP_DEVICE bool fin_wait_slots(const EpArgs &a, const FinCall &c, uint32_t token,
     uint32_t missing = __ballot_sync(EP_FULL_WARP, seen != c.number);
     __syncwarp();
     if (missing == 0) return true;
-    int32_t source = EP_DIRECT ? -1 : __ffs(missing) - 1;
-    if (!fin_again(spin, a, {EP_PHASE_COMBINE_WAIT, -1, source}, c.number, seen)) return false;
+    int slot = __ffs(missing) - 1;
+    int32_t expert = EP_DIRECT ? __shfl_sync(EP_FULL_WARP, id, slot) : -1;
+    int32_t source = EP_DIRECT ? expert / EP_LOCAL_EXPERTS : slot;
+    if (!fin_again(spin, a, {EP_PHASE_COMBINE_WAIT, expert, source}, c.number, seen)) return false;
   }
 }
 
@@ -235,7 +237,7 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
     int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
     float weight = EP_DIRECT && c.lane < EP_TOPK ? a.weights[at] : 1.0f;
     uint32_t used = fin_slots_used(c.lane, id);
-    if (!fin_wait_slots(a, c, token, used)) return;
+    if (!fin_wait_slots(a, c, token, used, id)) return;
     for (uint32_t v = 0; v < FIN_UNIT; v += 512)
       fin_reduce_vector(a, token, used, weight, u % FIN_UNITS * FIN_UNIT + v + c.lane * 16);
   }

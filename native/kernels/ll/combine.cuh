@@ -157,9 +157,21 @@ EP_DEVICE uint4 *ll_batch_slot(const EpArgs &a, const LlCall &c, uint32_t token,
   return reinterpret_cast<uint4 *>(ll_return(a, a.rank, c.number, token, slot) + column);
 }
 
-/* Polls LL_BATCH slots together until all are there; unused ones read zeros,
- * so that no branch stands between the loads. */
-EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlCall &c, const uint4 *const *from, uint4 *data) {
+/* Whom a warp waits for: the first slot that the first lane in `missing` lacks. */
+EP_DEVICE EpWait ll_missing_term(uint32_t missing, uint32_t first, const uint4 *data, int32_t id) {
+  uint32_t slot = first;
+#pragma unroll
+  for (uint32_t i = LL_BATCH; i > 0; i--)
+    if (!ll_arrived(data[i - 1])) slot = first + i - 1;
+  slot = __shfl_sync(EP_FULL_WARP, slot, __ffs(missing) - 1);
+  int32_t expert = EP_DIRECT ? __shfl_sync(EP_FULL_WARP, id, slot) : -1;
+  int32_t source = EP_DIRECT ? expert / EP_LOCAL_EXPERTS : static_cast<int32_t>(slot);
+  return {EP_PHASE_COMBINE_WAIT, expert, source};
+}
+
+/* Polls LL_BATCH slots from `first` on together until all are there; unused
+ * ones read zeros, so that no branch stands between the loads. */
+EP_DEVICE bool ll_wait_batch(const EpArgs &a, uint32_t first, int32_t id, const uint4 *const *from, uint4 *data) {
   EpSpin spin;
   for (;;) {
     bool there = true;
@@ -169,7 +181,7 @@ EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlCall &c, const uint4 *cons
     for (uint32_t i = 0; i < LL_BATCH; i++) there = there && ll_arrived(data[i]);
     uint32_t missing = __ballot_sync(EP_FULL_WARP, !there);
     if (missing == 0) return true;
-    if (!ll_again(spin, a, {EP_PHASE_COMBINE_WAIT, -1, -1}, EP_FULL_WARP, ~missing)) return false;
+    if (!ll_again(spin, a, ll_missing_term(missing, first, data, id), EP_FULL_WARP, ~missing)) return false;
   }
 }
 
@@ -191,7 +203,7 @@ EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
       from[i] = valid ? ll_batch_slot(a, c, token, first + i, column)
                       : reinterpret_cast<const uint4 *>(ll_zeros(a, c.lane));
     }
-    if (!ll_wait_batch(a, c, from, data)) return false;
+    if (!ll_wait_batch(a, first, id, from, data)) return false;
 #pragma unroll
     for (uint32_t i = 0; i < LL_BATCH; i++) {
       if (!(used >> (first + i) & 1u)) continue;

@@ -295,7 +295,7 @@ func render(t reports.Table) template.HTML {
 	for _, row := range t.Rows {
 		b.WriteString("\n<tr>")
 		for i, c := range row {
-			fmt.Fprintf(&b, "<td%s>%s", class(t.Columns[i].Align, c.Mark), esc(c.Text))
+			fmt.Fprintf(&b, "<td%s>%s", class(t.Columns[i].Align, c.Mark), strings.ReplaceAll(esc(c.Text), ",", ",<wbr>"))
 		}
 	}
 	b.WriteString("</table></div>")

@@ -46,7 +46,7 @@ for (const box of document.querySelectorAll(".table")) {
   const input = document.createElement("input");
   const count = document.createElement("span");
   input.type = "search";
-  input.placeholder = "words, all of them must occur";
+  input.placeholder = "all words must match";
   label.append("Filter ", input);
   count.className = "count";
   filter.append(label, count);

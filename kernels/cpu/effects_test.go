@@ -23,6 +23,8 @@ type effect struct {
 var effects = []effect{
 	{"blocks", "1", "2", plan.Dispatch, 1, 512, nil},
 	{"blocks", "1", "2", plan.Combine, 1, 512, nil},
+	{"blocks", "1", "4", plan.Dispatch, 8, 1, nil},
+	{"wait_blocks", "0", "1", plan.Dispatch, 8, 1, map[string]plan.Value{"blocks": "4"}},
 	{"wait_blocks", "0", "1", plan.Dispatch, 1, 512, map[string]plan.Value{"blocks": "2"}},
 	{"wait_blocks", "0", "1", plan.Combine, 1, 512, map[string]plan.Value{"blocks": "2"}},
 	{"chunk_bytes", "16384", "2048", plan.Combine, 1, 8, map[string]plan.Value{"blocks": "2", "tile_tokens": "8"}},

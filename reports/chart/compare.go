@@ -58,7 +58,7 @@ var verdictStyles = []struct {
 }{
 	{reports.VerdictSame, palette[0], draw.CircleGlyph{}},
 	{reports.VerdictFaster, palette[2], draw.PyramidGlyph{}},
-	{reports.VerdictSlower, palette[3], draw.BoxGlyph{}},
+	{reports.VerdictSlower, accent, draw.BoxGlyph{}},
 	{reports.VerdictUndecided, muted, draw.RingGlyph{}},
 }
 
@@ -93,7 +93,7 @@ func (f forest) draw(c draw.Canvas) {
 var shadedBand = faded(palette[0], 0.15)
 
 func (f forest) limit() draw.LineStyle {
-	return draw.LineStyle{Color: palette[3], Width: vg.Points(1.2), Dashes: dashes[1]}
+	return draw.LineStyle{Color: accent, Width: vg.Points(1.2), Dashes: dashes[1]}
 }
 
 func (f forest) label(x reports.Compared) string {

@@ -58,7 +58,7 @@ func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
 	p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return wholeTicks(roundTicks(max(lo, 0), hi)) })
 	p.Y.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return everyOther(roundTicks(lo, hi)) })
 	p.Add(bars{load, palette[0]})
-	line := draw.LineStyle{Color: palette[3], Width: vg.Points(1.4), Dashes: dashes[1]}
+	line := draw.LineStyle{Color: accent, Width: vg.Points(1.4), Dashes: dashes[1]}
 	p.Add(level(p.Plot, mean, line))
 	p.Draw(c)
 	note := words(tickSize, ink)

@@ -52,7 +52,7 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 	p.Add(&plotter.Line{XYs: front, LineStyle: line, StepStyle: plotter.PostStep}, &plotter.Scatter{XYs: front, GlyphStyle: mark})
 	key.add("front", &line, &mark)
 	if f.Knee >= 0 {
-		ring := draw.GlyphStyle{Color: palette[3], Radius: vg.Points(7), Shape: draw.RingGlyph{}}
+		ring := draw.GlyphStyle{Color: accent, Radius: vg.Points(7), Shape: draw.RingGlyph{}}
 		p.Add(&plotter.Scatter{XYs: front[f.Knee : f.Knee+1], GlyphStyle: ring})
 		knee := f.Front[f.Knee]
 		key.add(fmt.Sprintf("knee: %d SMs, %s us", reports.SMs(knee.Config), reports.Micros(knee.Level).Text), nil, &ring)

@@ -32,10 +32,13 @@ var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, // blue
 	{0xe6, 0x9f, 0x00, 0xff}, // orange
 	{0x00, 0x9e, 0x73, 0xff}, // green
-	{0xd5, 0x5e, 0x00, 0xff}, // vermillion
 	{0x56, 0xb4, 0xe9, 0xff}, // sky
+	accent,                   // vermillion
 	{0xcc, 0x79, 0xa7, 0xff}, // purple
 }
+
+// accent marks limits, knees and what went wrong.
+var accent = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
 
 var dashes = [][]vg.Length{
 	nil,
@@ -48,8 +51,8 @@ var glyphs = []draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
-// style is how one series looks; series of equal colour differ in marker and
-// dash, whose cycles have no common length with that of the colours.
+// style is how one series looks. The cycles of dashes and markers have no
+// common length, so that 28 series differ in grey.
 type style struct {
 	color color.RGBA
 	dash  []vg.Length
@@ -57,7 +60,7 @@ type style struct {
 }
 
 func styleOf(i int) style {
-	return style{palette[i%len(palette)], dashes[(i+i/len(palette))%len(dashes)], glyphs[i%len(glyphs)]}
+	return style{palette[i%len(palette)], dashes[i%len(dashes)], glyphs[i%len(glyphs)]}
 }
 
 func (s style) line() draw.LineStyle {

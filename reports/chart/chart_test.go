@@ -1,0 +1,201 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/reportstest"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// recorded are the runs every kind is drawn of: two measured on a CPU, one
+// with failures, one with zeros and ties, one of 50,000 trials.
+func recorded(t *testing.T) map[string]*reports.Loaded {
+	t.Helper()
+	out := map[string]*reports.Loaded{
+		"failures": reportstest.Small().Load("failures"),
+		"ties":     reportstest.Ties().Load("ties"),
+		"large":    reportstest.Sized(50_000).Load("large"),
+	}
+	for _, name := range []string{"cpu-sweep", "cpu-single"} {
+		l, err := reports.Load(filepath.Join("..", "..", "testdata", "runs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = l
+	}
+	return out
+}
+
+// axisWords are what a picture of each kind must say on its axes, units
+// included, and the runs that must have one.
+var axisWords = map[string]struct{ words, runs []string }{
+	"latency":   {[]string{"tokens per rank", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
+	"heatmap":   {[]string{"(%)", "frame: the choice"}, []string{"failures", "ties", "large", "cpu-sweep"}},
+	"pareto":    {[]string{"SMs taken", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
+	"regret":    {[]string{"tuned for", "run under", "(%)"}, []string{"failures", "ties", "large", "cpu-sweep"}},
+	"floor":     {[]string{"tokens per rank", "of the wire floor (%)"}, []string{"failures", "large"}},
+	"imbalance": {[]string{"tokens received", "from rank", "to rank"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
+	"samples":   {[]string{"round", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
+	"compare":   {[]string{"ratio (1: as fast; more: slower)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
+}
+
+func TestEveryKindOfEveryRun(t *testing.T) {
+	runs := recorded(t)
+	for _, k := range Kinds {
+		want := axisWords[k.Name]
+		for _, name := range want.runs {
+			t.Run(k.Name+"/"+name, func(t *testing.T) {
+				l := runs[name]
+				in := []*reports.Loaded{l}
+				if k.Name == "compare" {
+					in = append(in, l)
+				}
+				o := Options{Fail: 0.03}
+				o.Loads, _ = Loads(in)
+				figures := k.Draw(in, o)
+				if len(figures) == 0 {
+					t.Fatal("no figure")
+				}
+				checkFigure(t, figures[len(figures)-1], want.words)
+			})
+		}
+	}
+}
+
+// checkFigure draws a figure in every format and looks at what comes out.
+func checkFigure(t *testing.T, f Figure, want []string) {
+	t.Helper()
+	svg := drawn(t, f, "svg")
+	if again := drawn(t, f, "svg"); !bytes.Equal(svg, again) {
+		t.Error("two drawings differ")
+	}
+	text := svgText(t, svg)
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("%s does not say %q; it says %.300q", f.Name, w, text)
+		}
+	}
+	if strings.Contains(string(svg), "NaN") || strings.Contains(string(svg), "Inf") {
+		t.Errorf("%s has coordinates that are no numbers", f.Name)
+	}
+	if f.Alt == "" || strings.Contains(f.Alt, "NaN") {
+		t.Errorf("%s: alt text %q", f.Name, f.Alt)
+	}
+	img, err := png.Decode(bytes.NewReader(drawn(t, f, "png")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := colours(img); n < 8 {
+		t.Errorf("%s: %d colours: it is blank", f.Name, n)
+	}
+	if pdf := drawn(t, f, "pdf"); !bytes.HasPrefix(pdf, []byte("%PDF")) {
+		t.Errorf("%s: no PDF", f.Name)
+	}
+}
+
+func drawn(t *testing.T, f Figure, format string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := f.Write(&b, format); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// svgText checks that a picture is well-formed and returns its text.
+func svgText(t *testing.T, svg []byte) string {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(svg))
+	var b strings.Builder
+	for {
+		tok, err := d.Token()
+		if err == io.EOF {
+			return b.String()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := tok.(xml.CharData); ok {
+			b.Write(s)
+			b.WriteByte('\n')
+		}
+	}
+}
+
+func colours(img image.Image) int {
+	seen := map[color.Color]bool{}
+	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += 2 {
+		for x := img.Bounds().Min.X; x < img.Bounds().Max.X; x += 2 {
+			seen[img.At(x, y)] = true
+		}
+	}
+	return len(seen)
+}
+
+func TestUnknownFormatAndKind(t *testing.T) {
+	if err := (Figure{Width: 10, Height: 10}).Write(io.Discard, "gif"); err == nil || !strings.Contains(err.Error(), "svg, png, pdf") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := FindKind("latncy"); err == nil || !strings.Contains(err.Error(), "latency") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Series differ in more than their colour, for as many as a picture holds.
+func TestSeriesDifferWithoutColour(t *testing.T) {
+	type look struct {
+		dash int
+		mark string
+	}
+	seen := map[look]int{}
+	for i := range 12 {
+		s := styleOf(i)
+		l := look{len(s.dash)*100 + int(append(s.dash, 0)[0]), fmt.Sprintf("%T", s.glyph)}
+		if j, ok := seen[l]; ok {
+			t.Errorf("series %d and %d look the same in grey: %v", i, j, l)
+		}
+		seen[l] = i
+	}
+	for i := 1; i < len(palette); i++ {
+		if a, b := luminance(palette[i-1]), luminance(palette[i]); a-b < 12 && b-a < 12 {
+			t.Errorf("neighbours %d and %d of the palette are the same grey: %.0f, %.0f", i-1, i, a, b)
+		}
+	}
+	for i := 1; i < len(ramp); i++ {
+		if luminance(ramp[i]) >= luminance(ramp[i-1]) {
+			t.Errorf("the ramp is not darker at %d", i)
+		}
+	}
+}
+
+func luminance(c color.RGBA) float64 {
+	return 0.299*float64(c.R) + 0.587*float64(c.G) + 0.114*float64(c.B)
+}
+
+// Peers' runs join the picture of ours: same shape, another mode and clock.
+func TestPeersBesideOurs(t *testing.T) {
+	l := reportstest.Small().Load("ours")
+	p := l.Cases[0].Problem
+	p.Mode = plan.Eager
+	peer := &reports.Run{}
+	results := []reports.Result{{Problem: p, Routing: "uniform", Config: plan.Config{Kernel: "deepep-ll"}, Role: reports.Peer, Stage: "import",
+		Status: "ok", Clock: "span", Seconds: [][]float64{{12e-6}}}}
+	m := &reports.Loaded{Path: "peers", Run: peer, Results: results, Cases: reports.Cases(peer, results)}
+	figures := latency([]*reports.Loaded{l, m}, Options{})
+	if len(figures) != 2 {
+		t.Fatalf("%d figures, want dispatch and combine", len(figures))
+	}
+	if text := svgText(t, drawn(t, figures[0], "svg")); !strings.Contains(text, "deepep-ll bf16 (eager, span)") {
+		t.Errorf("the peer is not named: %q", text)
+	}
+}

@@ -102,9 +102,8 @@ func (q fastCase) drill(e fastPair) {
 	e.checkCombine(compare)
 }
 
-// A count that never comes ends in a sentence that names the rank it should
-// come from, and in no other trouble. Whether the expert is named too depends
-// on who gives up first: who waits for the count, or for the tokens behind it.
+// A count that never comes ends in a sentence that names its expert and rank,
+// on whoever waits for it, and in no other trouble.
 func TestFastKernelsGiveUp(t *testing.T) {
 	p := pairProblem(plan.BF16, 2, 256, 8, 2, 5)
 	for _, q := range []struct {
@@ -119,8 +118,8 @@ func TestFastKernelsGiveUp(t *testing.T) {
 			e := q.prepare(t, q.d, q.c)
 			e.extra = append(e.extra, "set 1 drop_signal 3", "set * deadline_ns 300000000")
 			e.run(1, e.call(e.d, e.dc))
-			if f := e.faultOf(0); !strings.Contains(f, "source 1") {
-				t.Errorf("rank 0 says %q, want it to wait for rank 1", f)
+			if f := e.faultOf(0); !strings.Contains(f, "expert 2 source 1") {
+				t.Errorf("rank 0 says %q, want it to wait for expert 2 of rank 1", f)
 			}
 		})
 	}

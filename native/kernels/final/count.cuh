@@ -188,11 +188,14 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) 
   __syncthreads();
 }
 
-/* A block that only receives needs no more than the token counts. */
+/* A block that only receives needs no more than the token counts. It waits for
+ * all the same, so that a count that never comes is what a hang is put down
+ * to, and not the tokens that nobody sends for want of it. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const FinCall &c, FinShared &s) {
-  if (threadIdx.x == 0) {
+  for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];
-    if (!fin_wait_count(a, c, EP_EXPERTS, count)) s.failed = 1;
+    if (!fin_wait_count(a, c, e, count)) s.failed = 1;
+    if (e < EP_EXPERTS) continue;
 #pragma unroll
     for (int r = 0; r < EP_RANKS; r++) s.tokens[r] = count[r];
   }

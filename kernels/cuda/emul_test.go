@@ -200,6 +200,13 @@ func launchLine(l launch) string {
 	return s
 }
 
+// wipe is the statement that fills a part of each rank's own heap with ones
+// between calls: inputs are the same in every round, and what a call failed to
+// write would otherwise be right by luck.
+func (e *emulated) wipe(name string) []string {
+	return []string{fmt.Sprintf("wipe %d %d", e.heap.offset[name], len(e.part(0, name)))}
+}
+
 // run performs the calls n times on all ranks at once, without a barrier that
 // they do not ask for.
 func (e *emulated) run(n int, calls ...[]string) {

@@ -74,6 +74,17 @@ func (e epPair) compare() ref.Compare {
 	return ref.Compare{Bits: true, PreReduced: e.cc.Str("algo") == "dedup"}
 }
 
+// round is a pair whose receive slots and outputs hold nothing of the pair
+// before. Only a direct combine leaves the dispatch slots alone, and nobody
+// writes the combine slots before this rank has dispatched.
+func (e epPair) round() [][]string {
+	calls := [][]string{e.wipe(epState + ".return"), e.wipe(partCombined), e.wipe(partOut), e.dispatch}
+	if e.cc.Str("algo") == "direct" {
+		calls = append(calls, e.wipe(epState+".recv"))
+	}
+	return append(calls, e.experts(), e.combine)
+}
+
 // outputs are what a call must write anew.
 var outputs = []string{partOut, partScales, partRowOffsets, partSrcInfo, partExpertIDs, partScaleOffsets, partY, partCombined}
 
@@ -95,6 +106,11 @@ func (e epPair) checkCounters() {
 			messages := i >= 24 && i < 32 // dedup: dispatch leaves them for combine
 			if v != 0 && !messages && (i < pair || i >= prefix+p.Experts) && !e.isCursor(i) {
 				e.t.Fatalf("rank %d: counter %d is %d after the call, want 0", r, i, v)
+			}
+		}
+		for _, name := range []string{"counts", "return_counts"} {
+			if b := e.part(r, epState+"."+name); !bytes.Equal(b, bytes.Repeat([]byte{0xff}, len(b))) {
+				e.t.Fatalf("rank %d: %s are % x after the call, want all ones", r, name, b)
 			}
 		}
 		e.checkPairs(r, words[int32](e.part(r, epState+".counters"))[pair:])
@@ -170,7 +186,7 @@ func TestEPEmulated(t *testing.T) {
 			for r := range e.w.Problem.Ranks {
 				e.extra = append(e.extra, fmt.Sprintf("set %d delay_ns %d", r, r%3*200_000))
 			}
-			e.run(20, e.dispatch, e.experts(), e.combine)
+			e.run(20, e.round()...)
 			e.check()
 		})
 	}
@@ -181,7 +197,7 @@ func TestEPThousandPairs(t *testing.T) {
 	c := epCase{format: plan.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{3, 2}, max: 3,
 		conf: []string{"sms", "2", "threads", "32"}}
 	e := c.prepare(t)
-	e.run(1000, e.dispatch, e.experts(), e.combine)
+	e.run(1000, e.round()...)
 	e.check()
 }
 

@@ -12,6 +12,7 @@
  *   launch_silu ...        the same for an entry that takes EpSiluArgs, whose
  *                          fields are spelled silu.FIELD everywhere
  *   barrier                all ranks meet
+ *   wipe OFFSET BYTES      each rank fills a part of its own heap with ones
  *   rounds N               calls made before: round = N+1, N+2, ...
  *   run N                  performs the launches above N times
  *   clear                  forgets the launches
@@ -94,7 +95,8 @@ void store(Arguments *a, const std::string &name, uint64_t value) {
 }
 
 struct Step {
-  std::string entry; /* empty: barrier */
+  std::string entry; /* empty: wipe if there are bytes, else barrier */
+  uint64_t wipe_at = 0, wipe_bytes = 0;
   void *kernel = nullptr;
   bool silu = false; /* takes EpSiluArgs */
   void (*touch)() = nullptr;
@@ -168,6 +170,10 @@ struct Job {
 void run_rank(const Job &job, size_t rank, uint64_t rounds, std::barrier<> &meet) {
   for (uint64_t i = 0; i < rounds; i++)
     for (const Step &s : job.steps) {
+      if (s.wipe_bytes) {
+        memset(job.args[rank].ep.heap[rank] + s.wipe_at, 0xff, s.wipe_bytes);
+        continue;
+      }
       if (s.entry.empty()) {
         meet.arrive_and_wait();
         continue;
@@ -262,6 +268,9 @@ void perform(Job &job, const std::string &line) {
     job.steps.back().silu = word == "launch_silu";
   } else if (word == "barrier") {
     job.steps.push_back({});
+  } else if (word == "wipe") {
+    job.steps.push_back({});
+    in >> job.steps.back().wipe_at >> job.steps.back().wipe_bytes;
   } else if (word == "run") {
     uint64_t n;
     in >> n;

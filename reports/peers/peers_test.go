@@ -1,0 +1,215 @@
+package peers
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+var v3 = Given{Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128}
+
+func read(t *testing.T, name, format string, g Given) ([]reports.Result, string, []string) {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	results, used, warnings, err := Read(f, format, g)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return results, used, warnings
+}
+
+// line is a figure in one line: what, how large, how long.
+func line(r reports.Result) string {
+	p := r.Problem
+	return fmt.Sprintf("%s %s %d tokens %d ranks: %s %.2f us (%s)", p.Op, p.Dispatch, p.Tokens, p.Ranks, r.Config.Key(), r.Seconds[0][0]*1e6, r.Clock)
+}
+
+func TestReadEveryFormat(t *testing.T) {
+	for _, c := range []struct {
+		file, format string
+		given        Given
+		want         []string
+		warning      string
+	}{
+		{"deepep-normal.txt", "deepep", Given{Ranks: 8, Experts: 256}, []string{
+			"dispatch fp8 4096 tokens 8 ranks: deepep-normal:chunk=4,sms=24 523.45 us (event)",
+			"dispatch fp8 4096 tokens 8 ranks: deepep-normal:chunk=6,sms=24 499.58 us (event)",
+			"dispatch fp8 4096 tokens 8 ranks: deepep-normal:chunk=default,sms=24 500.93 us (event)",
+			"dispatch bf16 4096 tokens 8 ranks: deepep-normal:chunk=4,sms=24 937.10 us (event)",
+			"combine bf16 4096 tokens 8 ranks: deepep-normal:chunk=4,sms=24 977.92 us (event)",
+		}, ""},
+		{"deepep-ll.txt", "deepep", v3, []string{
+			"pair fp8 128 tokens 8 ranks: deepep-ll: 116.60 us (event)",
+			"dispatch fp8 128 tokens 8 ranks: deepep-ll: 35.44 us (span)",
+			"combine fp8 128 tokens 8 ranks: deepep-ll: 67.92 us (span)",
+		}, ""},
+		{"nccl.txt", "nccl", Given{Hidden: 7168, Experts: 256, TopK: 8, Ranks: 8}, []string{
+			"dispatch bf16 1 tokens 8 ranks: nccl-alltoall: 36.01 us (event)", "combine bf16 1 tokens 8 ranks: nccl-alltoall: 36.01 us (event)",
+			"dispatch bf16 32 tokens 8 ranks: nccl-alltoall: 53.30 us (event)", "combine bf16 32 tokens 8 ranks: nccl-alltoall: 53.30 us (event)",
+		}, "1 of 3 sizes are no whole number of tokens"},
+		{"nccl.json", "nccl-json", Given{Hidden: 7168, Experts: 256, TopK: 8}, []string{
+			"dispatch bf16 1 tokens 8 ranks: nccl-alltoall: 36.01 us (event)", "combine bf16 1 tokens 8 ranks: nccl-alltoall: 36.01 us (event)",
+		}, "1 of 2 sizes had wrong elements"},
+		{"aiconfigurator-ll.csv", "aiconfigurator", Given{}, []string{
+			"dispatch fp8 128 tokens 8 ranks: deepep-ll: 35.10 us (span)", "combine fp8 128 tokens 8 ranks: deepep-ll: 67.70 us (span)",
+			"dispatch fp8 1 tokens 8 ranks: deepep-ll: 11.90 us (span)", "combine fp8 1 tokens 8 ranks: deepep-ll: 12.60 us (span)",
+		}, ""},
+		{"aiconfigurator-normal.json", "aiconfigurator", Given{}, []string{
+			"dispatch fp8 4096 tokens 8 ranks: deepep-normal:sms=20 494.00 us (event)", "combine fp8 4096 tokens 8 ranks: deepep-normal:sms=20 998.50 us (event)",
+		}, ""},
+		{"mori.json", "mori", Given{Experts: 256, TopK: 8}, []string{
+			"dispatch fp8 4096 tokens 8 ranks: mori-intranode-mi300x:sms=80,warps=16 522.00 us (event)",
+			"dispatch bf16 4096 tokens 8 ranks: mori-intranode-mi300x:sms=80,warps=16 942.13 us (event)",
+		}, "fp4"},
+		{"own.csv", "csv", Given{Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Definition: "nccl-ep-ll", Columns: map[string]string{"bs": "tokens", "gbs": "gbps", "library": "kernel"}}, []string{
+			"dispatch bf16 128 tokens 8 ranks: nccl-ep: 65.45 us (wall)",
+		}, ""},
+	} {
+		format := "auto"
+		if c.format == "csv" {
+			format = "csv" // its columns have other names, so that nothing gives it away
+		}
+		results, used, warnings := read(t, c.file, format, c.given)
+		if used != c.format {
+			t.Errorf("%s was read as %s", c.file, used)
+		}
+		var got []string
+		for _, r := range results {
+			got = append(got, line(r))
+			if r.Role != reports.Peer || len(r.Warnings) != 1 || r.Warnings[0] == "" {
+				t.Errorf("%s: role %s, note %q", c.file, r.Role, r.Warnings)
+			}
+		}
+		if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
+			t.Errorf("%s:\n%s\nwant\n%s", c.file, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+		if all := strings.Join(warnings, "; "); c.warning == "" && all != "" || !strings.Contains(all, c.warning) {
+			t.Errorf("%s: warnings %q, want %q", c.file, all, c.warning)
+		}
+	}
+}
+
+// Each definition gives back the time that its authors published with the
+// bandwidth, within the rounding of both.
+func TestDefinitions(t *testing.T) {
+	decode := plan.Problem{Op: plan.Dispatch, Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128, Dispatch: plan.FP8, Combine: plan.BF16}
+	prefill := decode
+	prefill.Tokens = 4096
+	with := func(p plan.Problem, op plan.Op, f plan.Format) plan.Problem { p.Op, p.Dispatch = op, f; return p }
+	for _, c := range []struct {
+		name string
+		p    plan.Problem
+		gbps float64
+		us   float64
+	}{
+		{"deepep-normal", prefill, 320.68, 499.58},
+		{"deepep-normal", with(prefill, plan.Combine, plan.FP8), 318, 979},
+		{"deepep-ll", decode, 216, 35.1},
+		{"deepep-ll", with(decode, plan.Combine, plan.FP8), 217, 67.7},
+		{"nccl-ep-ll", with(decode, plan.Dispatch, plan.BF16), 224.3, 65.4},
+		{"mori", with(prefill, plan.Dispatch, plan.FP8), 307, 522},
+	} {
+		d, err := FindDefinition(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Seconds(c.p, c.gbps) * 1e6; math.Abs(got/c.us-1) > 0.01 {
+			t.Errorf("%s: %.4g GB/s is %.1f us, published with %.1f", c.name, c.gbps, got, c.us)
+		}
+	}
+	if _, err := FindDefinition("deepep"); err == nil || !strings.Contains(err.Error(), "deepep-ll") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDistinctRanks(t *testing.T) {
+	for _, c := range []struct {
+		ranks, experts, topK int
+		want                 float64
+	}{{8, 256, 8, 5.295}, {8, 8, 8, 8}, {8, 8, 2, 2}, {1, 4, 2, 1}, {4, 32, 1, 1}, {2, 2, 2, 2}} {
+		if got := DistinctRanks(c.ranks, c.experts, c.topK); math.Abs(got-c.want) > 5e-4 {
+			t.Errorf("%+v: %.4f", c, got)
+		}
+	}
+}
+
+// The collection of baselines measured on 8 H200 that comes with the design.
+func TestBaselines(t *testing.T) {
+	path := filepath.Join("..", "..", "..", "shared", "baselines", "h200x8.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Skip("no baselines beside the repository")
+	}
+	results, used, _, err := Read(strings.NewReader(string(data)), "auto", Given{})
+	if err != nil || used != "baseline" {
+		t.Fatalf("%s: %v", used, err)
+	}
+	var all []string
+	for _, r := range results {
+		all = append(all, line(r))
+	}
+	for _, want := range []string{
+		"dispatch fp8 128 tokens 8 ranks: deepep-v1-low-latency: 37.60 us (span)",
+		"combine bf16 4096 tokens 8 ranks: deepep-v1-normal:sms=24 973.70 us (event)",
+		"dispatch bf16 128 tokens 8 ranks: nccl-2-28-9-all-to-all: 85.60 us (event)",
+		"combine bf16 128 tokens 8 ranks: nccl-2-28-9-all-to-all: 85.60 us (event)",
+	} {
+		if !strings.Contains(strings.Join(all, "\n"), want) {
+			t.Errorf("missing %q in\n%s", want, strings.Join(all, "\n"))
+		}
+	}
+}
+
+func TestHostileInput(t *testing.T) {
+	for _, c := range []struct{ name, data, format, want string }{
+		{"empty", "", "auto", "no known format"},
+		{"nonsense", "hello\n", "auto", "no known format"},
+		{"unknown format", "x", "nvshmem", "unknown format"},
+		{"no shape", "[tuning] SMs 24, NVL chunk 4: 300.00 GB/s (NVL), 500.00 us\n[tuning] Best combine: SMs 24, NVL chunk 4: 300.00 GB/s (NVL), t: 500.00 us\n", "auto", "give --ranks"},
+		{"a figure of 0", "[rank 0] Dispatch bandwidth: 0.00 GB/s, avg_t=0.00 us | Combine bandwidth: 1.00 GB/s, avg_t=1.00 us\n", "auto", "give --ranks"},
+		{"another collective", "# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong\n", "auto", "only alltoall_perf"},
+		{"truncated JSON", `{"nccl_version":1,"results":[{"size":1`, "auto", "unexpected end"},
+		{"parquet", "PAR1\x00\x00", "auto", "CSV first"},
+		{"huge", strings.Repeat("x", MaxInput+1), "auto", "larger than"},
+		{"bad count", "node_num,hidden_size,num_token,num_topk,num_experts,combine_avg_t_us,dispatch_avg_t_us\n1,x,1,1,1,1,1\n", "auto", "hidden_size"},
+		{"ragged CSV", "tokens,us\n1,2,3\n", "auto", "wrong number of fields"},
+		{"csv without definition", "tokens,gbps\n1,2\n", "auto", "give --ranks"},
+	} {
+		_, _, _, err := Read(strings.NewReader(c.data), c.format, Given{})
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q in one line", c.name, err, c.want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	names, _ := filepath.Glob("testdata/*.*")
+	for _, n := range names {
+		data, err := os.ReadFile(n)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		results, _, _, err := Read(strings.NewReader(string(data)), "auto", v3)
+		if err == nil && len(results) == 0 {
+			t.Error("neither figures nor an error")
+		}
+		for _, r := range results {
+			if s := r.Seconds[0][0]; !(s > 0) || r.Problem.Validate() != nil {
+				t.Errorf("%v seconds for %s", s, r.Problem.Key())
+			}
+		}
+	})
+}

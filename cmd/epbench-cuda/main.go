@@ -51,7 +51,7 @@ func newRoot() *cobra.Command {
 	p.DurationVar(&f.options.Deadline, "deadline", cuda.DefaultDeadline, "longest wait of a kernel before it gives up")
 	p.Float32Var(&f.options.InputScale, "input-scale", 1, "global input scale of nvfp4")
 	p.StringVar(&f.drill, "drill", "", "build a fault in: drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG]")
-	root.AddCommand(newInfo(f))
+	root.AddCommand(newInfo(f), newSelfTest(f))
 	root.SetContext(context.Background())
 	return root
 }
@@ -97,4 +97,19 @@ func printInfo(cmd *cobra.Command, b *cuda.Backend, w io.Writer) error {
 		fmt.Fprintf(w, "empty kernel, %s: %.2f us\n", clock, empty[clock]*1e6)
 	}
 	return nil
+}
+
+// newSelfTest checks the device primitives and the activation kernels.
+func newSelfTest(f *flags) *cobra.Command {
+	rounds := 100_000
+	cmd := &cobra.Command{
+		Use:   "selftest",
+		Short: "Check message passing, copies, scans, codecs and activation kernels on the GPUs",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withBackend(f, func(b *cuda.Backend) error { return b.SelfTest(cmd.Context(), os.Stdout, rounds) })
+		},
+	}
+	cmd.Flags().IntVar(&rounds, "rounds", rounds, "how often messages and signals are passed")
+	return cmd
 }

@@ -1,0 +1,226 @@
+//go:build cuda
+
+package cuda
+
+// #include "ep_shim.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// SelfTest runs what no dispatch or combine shows by itself: the device
+// primitives between ranks, and the fused activation kernels against the
+// oracle. It writes a line for each; the error says that some failed. rounds
+// is how often messages and signals are passed.
+func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
+	ranks := max(2, min(len(b.node.gpus), maxRanks))
+	if err := b.checkPeers(ranks); err != nil {
+		return err
+	}
+	failed := 0
+	report := func(name string, err error) {
+		verdict := "ok"
+		if err != nil {
+			failed++
+			verdict = err.Error()
+		}
+		fmt.Fprintf(w, "%-36s %s\n", name, verdict)
+	}
+	for _, l := range litmuses(rounds) {
+		report(l.name, b.litmus(ctx, l, ranks))
+	}
+	for _, a := range activations() {
+		report(a.name(), b.activations(ctx, a))
+	}
+	if failed > 0 {
+		return fmt.Errorf("self test: %d failed", failed)
+	}
+	return nil
+}
+
+// litmusFamily lets a litmus run by the machinery of calls.
+func litmusFamily(l litmus) family {
+	return family{
+		state:    "litmus",
+		regions:  func(plan.Problem) []region { return []region{{"area", l.area, 0}} },
+		counters: func(plan.Problem) int { return 16 },
+	}
+}
+
+// litmus runs l once on all ranks and judges what it left.
+func (b *Backend) litmus(ctx context.Context, l litmus, ranks int) error {
+	p := plan.Problem{Ranks: ranks, Hidden: 128, Experts: 2 * ranks, TopK: 2, Dispatch: plan.BF16}
+	r, err := newRig(b.node, ranks, b.options.Deadline)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	f := litmusFamily(l)
+	r.refill = func() error { return prepareLitmus(r, l) }
+	if err := r.allocate(append(rigParts(), stateParts(f, p)...)); err != nil {
+		return err
+	}
+	v, err := newVariant(litmusSource, p, nil)
+	if err != nil {
+		return err
+	}
+	m, err := b.node.load(v)
+	if err != nil {
+		return err
+	}
+	entries, err := m.function(l.launch.entry)
+	if err != nil {
+		return err
+	}
+	if err := checkResident(r, l.launch, entries); err != nil {
+		return err
+	}
+	c := &call{family: f, launches: []launch{l.launch}, entries: [][]cu.Function{entries}, module: m}
+	prog, err := newProgram(r, proof(plan.Dispatch), map[plan.Op]*call{plan.Dispatch: c}, r.args, extras{problem: p})
+	if err != nil {
+		return err
+	}
+	defer prog.free()
+	if _, err := prog.run(ctx, 1, 0); errors.Is(err, errFault) {
+		return errors.New(hangReason(r.faults(), r.deadline))
+	} else if err != nil {
+		return err
+	}
+	return judgeLitmus(r, l)
+}
+
+func prepareLitmus(r *rig, l litmus) error {
+	if l.prepare == nil {
+		return nil
+	}
+	area := make([]byte, l.area)
+	l.prepare(area)
+	for rank := range r.seats {
+		if err := upload(r, rank, "litmus.area", area); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func judgeLitmus(r *rig, l litmus) error {
+	var areas [][]byte
+	for rank := range r.seats {
+		area, err := download[byte](r, rank, "litmus.area", 0, int(l.area))
+		if err != nil {
+			return err
+		}
+		areas = append(areas, area)
+		words, err := download[int32](r, rank, "litmus.counters", 0, 3)
+		if err != nil {
+			return err
+		}
+		if words[1] != 0 || int(words[2]) != l.checks {
+			return fmt.Errorf("rank %d: %d violations in %d checks, want none in %d", rank, words[1], words[2], l.checks)
+		}
+	}
+	for rank := range areas {
+		if l.check == nil {
+			break
+		}
+		if err := l.check(areas, rank); err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+	}
+	return nil
+}
+
+// activations runs a on ragged groups, an empty one among them.
+func (b *Backend) activations(ctx context.Context, a activation) error {
+	for i, rows := range [][]int{{5, 0, 3, 0}, {130, 1}, {1000, 24}} {
+		x := newActivated(a, a.tile*16, 1100, rows, activationValues(uint64(i)))
+		if err := b.activate(ctx, a, x); err != nil {
+			return err
+		}
+		if err := x.check(a); err != nil {
+			return fmt.Errorf("rows %v: %w", rows, err)
+		}
+	}
+	return nil
+}
+
+// activationValues are normal, cut at 4, and now and then far beyond the
+// clamp and where exp overflows.
+func activationValues(seed uint64) func(row, column int) float32 {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	return func(row, _ int) float32 {
+		if row%7 == 3 && rng.IntN(20) == 0 {
+			return float32(rng.NormFloat64() * 100)
+		}
+		return float32(math.Max(-4, math.Min(4, rng.NormFloat64()*2)))
+	}
+}
+
+// activate runs one call on GPU 0 and puts its outputs back into x.
+func (b *Backend) activate(ctx context.Context, a activation, x *activated) error {
+	const threads = 256
+	r, err := newRig(b.node, 1, b.options.Deadline)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	groups := len(x.inputScales)
+	err = r.allocate(append(rigParts(),
+		region{"in", int64(2 * len(x.in)), 0}, region{"out", int64(len(x.out)), x.poison},
+		region{"scales", int64(len(x.scales)), x.poison}, region{"offsets", int64(4 * (groups + 1)), 0},
+		region{"input_scales", int64(4 * groups), 0}, region{"scale_offsets", int64(4 * groups), 0}))
+	if err == nil {
+		err = errors.Join(upload(r, 0, "in", x.in), upload(r, 0, "offsets", x.rowOffsets),
+			upload(r, 0, "input_scales", x.inputScales), upload(r, 0, "scale_offsets", x.scaleOffsets))
+	}
+	if err != nil {
+		return err
+	}
+	m, err := b.node.load(variant{a.source, a.defines(x.columns, threads)})
+	if err != nil {
+		return err
+	}
+	f, err := m.function(a.entry)
+	if err != nil {
+		return err
+	}
+	c := newCode(1, 1)
+	defer c.free()
+	s := &c.steps[0][0]
+	*s = C.EpStep{kind: C.EP_STEP_KERNEL, grid: C.uint32_t(b.node.gpus[0].sms), block: threads, object: handle(f[0])}
+	*(*C.EpSiluArgs)(unsafe.Pointer(&s.args)) = siluArgs(r, a, x)
+	c.ranks[0].context, c.ranks[0].stream = handle(r.seats[0].gpu.context), handle(r.seats[0].stream)
+	if _, err := c.run(ctx, batch{rounds: 1, window: 1, limit: slack.Nanoseconds()}); err != nil {
+		return err
+	}
+	if x.out, err = download[byte](r, 0, "out", 0, len(x.out)); err != nil {
+		return err
+	}
+	x.scales, err = download[byte](r, 0, "scales", 0, len(x.scales))
+	return err
+}
+
+func siluArgs(r *rig, a activation, x *activated) C.EpSiluArgs {
+	args := C.EpSiluArgs{max_rows: C.int64_t(x.maxRows), groups: C.int32_t(len(x.inputScales))}
+	point(&args.in, r.at(0, "in"))
+	point(&args.out, r.at(0, "out"))
+	point(&args.scales, r.at(0, "scales"))
+	point(&args.row_offsets, r.at(0, "offsets"))
+	point(&args.input_scales, r.at(0, "input_scales"))
+	point(&args.scale_offsets, r.at(0, "scale_offsets"))
+	if c := a.how.Clamp; c != nil {
+		args.limit, args.alpha = C.float(c.Limit), C.float(c.Alpha)
+	}
+	return args
+}

@@ -32,13 +32,14 @@ var arrows = map[string][]string{
 // layers orders the rest: a package imports only packages of lower layers, or
 // its own children.
 var layers = []string{
-	"tune/plan tune/stat native",
+	"tune/plan tune/stat native workloads/trace",
 	"workloads",
 	"kernels",
-	"kernels/ref reports",
-	"kernels/cpu kernels/cuda kernels/worker kernels/conform kernels/kernelstest reports/text reports/chart",
-	"tune reports/html",
-	"tune/measure",
+	"kernels/ref kernels/formats reports tune/export tune/curate",
+	"kernels/cpu kernels/cuda kernels/worker kernels/conform kernels/internal reports/text reports/chart reports/peers",
+	"kernels/kernelstest tune reports/html",
+	"tune/measure tune/spacefile tune/replay",
+	"tune/sweep",
 	"cmd",
 }
 

@@ -103,11 +103,8 @@ func FindKind(name string) (Kind, error) {
 
 // slug makes a file name of words.
 func slug(parts ...string) string {
-	s := strings.ToLower(strings.Join(parts, "-"))
-	return strings.Trim(strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
-			return r
-		}
-		return '-'
-	}, s), "-")
+	words := strings.FieldsFunc(strings.ToLower(strings.Join(parts, "-")), func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.')
+	})
+	return strings.Join(words, "-")
 }

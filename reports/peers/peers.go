@@ -62,6 +62,9 @@ func Read(in io.Reader, format string, g Given) (results []reports.Result, used 
 	if len(data) > MaxInput {
 		return nil, "", nil, fmt.Errorf("larger than %d MiB", MaxInput>>20)
 	}
+	if len(g.Columns) > 0 && (format == "" || format == "auto") {
+		format = csvFormat.Name // only a CSV has columns to map
+	}
 	f, err := find(format, data)
 	if err != nil {
 		return nil, "", nil, err

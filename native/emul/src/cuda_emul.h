@@ -75,6 +75,9 @@ void emul_mbar_init(uint64_t *bar, uint32_t arrivals);
 void emul_mbar_expect(uint64_t *bar, uint32_t bytes);
 bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
+void emul_bulk_store(void *global, const void *shared, uint32_t bytes);
+void emul_bulk_commit(void);
+void emul_bulk_wait(uint32_t groups_left, bool written); /* written: arrived; else only read */
 }
 
 /* Makes the host allocate a thread's shared memory before any fiber runs: a

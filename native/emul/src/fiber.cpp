@@ -47,6 +47,23 @@ struct Barrier {
 
 const int remembered = 16;
 
+/* A bulk store that has been asked for. It happens as late as it may: its
+ * source is read and its destination written only when somebody waits. */
+struct BulkStore {
+  void *to;
+  const void *from;
+  uint32_t bytes, group;
+  std::vector<uint8_t> data; /* once read */
+};
+
+/* A bulk load on its way; it arrives when its barrier is looked at. */
+struct BulkLoad {
+  void *to;
+  const void *from;
+  uint32_t bytes;
+  uint64_t *bar;
+};
+
 struct Fiber {
   EmulThread id;
   EmulContext context;
@@ -56,6 +73,8 @@ struct Fiber {
   void *tsan = nullptr;
   const void *reads[remembered] = {}; /* last atomic reads, which a fence would turn into acquires */
   uint32_t read = 0;
+  std::vector<BulkStore> stores; /* oldest first */
+  uint32_t group = 0;            /* of the stores to come */
   bool fenced = false; /* since the last barrier: atomic writes now publish what came before */
 };
 
@@ -82,6 +101,7 @@ struct Block {
   EmulContext scheduler;
   void *tsan = nullptr;
   Fiber *running = nullptr;
+  std::vector<BulkLoad> loads;
   uint32_t alive;
   uint64_t random;
 };
@@ -130,6 +150,8 @@ void retire(Fiber *f) {
 void fiber_main() {
   EMUL_SYNC_WITH(block);
   (*block->kernel)();
+  emul_bulk_commit();
+  emul_bulk_wait(0, true);
   EMUL_SYNC_WITH(block);
   retire(block->running);
   leave();
@@ -341,8 +363,7 @@ extern "C" void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out) 
   memcpy(out, slots, sizeof b->slots[0]);
 }
 
-/* mbarrier word: bytes still to come in the low half, pending arrivals, phase.
- * A copy is carried out at once, so only the bookkeeping is left. */
+/* mbarrier word: bytes still to come in the low half, pending arrivals, phase. */
 namespace {
 struct Mbar {
   int32_t bytes;
@@ -370,15 +391,45 @@ extern "C" void emul_mbar_expect(uint64_t *bar, uint32_t bytes) {
 }
 
 extern "C" bool emul_mbar_try(uint64_t *bar, uint32_t parity) {
-  bool done = reinterpret_cast<Mbar *>(bar)->phase != parity;
+  Mbar *m = reinterpret_cast<Mbar *>(bar);
+  for (size_t i = 0; i < block->loads.size() && (next_random() & 1); i++) {
+    BulkLoad l = block->loads[i];
+    if (l.bar != bar) continue;
+    block->loads.erase(block->loads.begin() + static_cast<ptrdiff_t>(i--));
+    memcpy(l.to, l.from, l.bytes);
+    m->bytes -= static_cast<int32_t>(l.bytes);
+    settle(m);
+  }
+  bool done = m->phase != parity;
   if (!done) emul_spin();
   return done;
 }
 
 extern "C" void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar) {
   emul_point();
-  memcpy(shared, global, bytes);
-  Mbar *m = reinterpret_cast<Mbar *>(bar);
-  m->bytes -= static_cast<int32_t>(bytes);
-  settle(m);
+  block->loads.push_back({shared, global, bytes, bar});
+}
+
+extern "C" void emul_bulk_store(void *global, const void *shared, uint32_t bytes) {
+  emul_point();
+  block->running->stores.push_back({global, shared, bytes, block->running->group, {}});
+}
+
+extern "C" void emul_bulk_commit(void) { block->running->group++; }
+
+extern "C" void emul_bulk_wait(uint32_t groups_left, bool written) {
+  Fiber *self = block->running;
+  size_t kept = 0;
+  for (BulkStore &s : self->stores) {
+    bool due = s.group + groups_left < self->group;
+    const uint8_t *from = static_cast<const uint8_t *>(s.from);
+    if (due && s.data.empty()) s.data.assign(from, from + s.bytes);
+    if (due && written) {
+      memcpy(s.to, s.data.data(), s.bytes);
+    } else {
+      BulkStore keep = std::move(s);
+      self->stores[kept++] = std::move(keep);
+    }
+  }
+  self->stores.resize(kept);
 }

@@ -363,8 +363,7 @@ EP_DEVICE void fence_shared_to_bulk() {
 
 EP_DEVICE void bulk_store(void *global, const void *shared, uint32_t bytes) {
 #ifdef EP_EMULATE
-  emul_point();
-  memcpy(global, shared, bytes);
+  emul_bulk_store(global, shared, bytes);
 #elif EP_HAS_BULK
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
                ::"l"(global), "r"(shared_address(shared)), "r"(bytes) : "memory");
@@ -372,7 +371,9 @@ EP_DEVICE void bulk_store(void *global, const void *shared, uint32_t bytes) {
 }
 
 EP_DEVICE void bulk_commit() {
-#if !defined(EP_EMULATE) && EP_HAS_BULK
+#ifdef EP_EMULATE
+  emul_bulk_commit();
+#elif EP_HAS_BULK
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #endif
 }
@@ -380,7 +381,9 @@ EP_DEVICE void bulk_commit() {
 /* Waits until shared memory may be reused: all but n groups were read. */
 template <int n>
 EP_DEVICE void bulk_wait_read() {
-#if !defined(EP_EMULATE) && EP_HAS_BULK
+#ifdef EP_EMULATE
+  emul_bulk_wait(n, false);
+#elif EP_HAS_BULK
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(n) : "memory");
 #endif
 }
@@ -389,7 +392,9 @@ EP_DEVICE void bulk_wait_read() {
  * orders those before its later ordinary stores. */
 template <int n>
 EP_DEVICE void bulk_wait_written() {
-#if !defined(EP_EMULATE) && EP_HAS_BULK
+#ifdef EP_EMULATE
+  emul_bulk_wait(n, true);
+#elif EP_HAS_BULK
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(n) : "memory");
   asm volatile("fence.proxy.async;" ::: "memory");
 #endif

@@ -143,7 +143,7 @@ func (e epPair) checkPairs(rank int, got []int32) {
 }
 
 var epCases = []epCase{
-	{name: "bulk", format: plan.FP8, ranks: 2, experts: 8, topK: 4, hidden: 1024, tokens: []int{25, 5}, max: 25, shared: true,
+	{name: "bulk", format: plan.BF16, ranks: 2, experts: 8, topK: 4, hidden: 1024, tokens: []int{25, 5}, max: 25, shared: true,
 		conf: []string{"copy", "bulk"}},
 	{name: "bulk dispatch, dedup", format: plan.NVFP4, ranks: 2, experts: 8, topK: 4, hidden: 160, tokens: []int{25, 5}, max: 25,
 		conf: []string{"algo", "dedup"}, dconf: []string{"copy", "bulk", "mode", "split"}},

@@ -56,7 +56,7 @@ cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## the GPU half compiles and ve
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
 
 cuda-variants: ## compiles every variant of the default space for sm_80, sm_90a and sm_100a; prints registers, fails on spills of defaults
-	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout 10m -run 'Variants|Compile' -v ./kernels/cuda ./kernels/cuda/nvrtc
+	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout 20m -run '^Test(Variants|Compile)' -v ./kernels/cuda ./kernels/cuda/nvrtc
 
 gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh (NVRTC=0 leaves libnvrtc out)
 	rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)

@@ -47,6 +47,7 @@ if [ "$1" = sanitize ]; then
 fi
 
 step info info
+step selftest ./epbench-cuda selftest --loopback
 step loopback ./cuda.test -test.run '^Test(Session|Drill|Loopback)' -test.v -test.timeout 20m
 gpus=$(nvidia-smi -L | wc -l)
 for n in 1 2 4 8; do

@@ -35,6 +35,16 @@ func defaultSpace(t *testing.T) []compiled {
 			out = append(out, of...)
 		}
 	}
+	for _, a := range activations() {
+		out = append(out, compiled{variant: variant{a.source, a.defines(2048, 256)}, def: true})
+	}
+	litmus, err := newVariant(litmusSource, variantProblem(plan.Dispatch, plan.BF16), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []variant{litmus, {source: "common/align.cuh"}} {
+		out = append(out, compiled{variant: v, def: true})
+	}
 	return out
 }
 
@@ -71,12 +81,12 @@ func TestVariants(t *testing.T) {
 func compileOne(t *testing.T, c *compiler, x compiled) string {
 	b, err := c.compile(x.variant)
 	if err != nil {
-		t.Errorf("%s %s: %v", x.family.kernel.Name, x.config.Key(), err)
+		t.Errorf("%s %s: %v", x.variant.source, x.config.Key(), err)
 		return ""
 	}
 	usage, err := nvrtc.ParseUsage(b.log)
 	if err != nil {
-		t.Errorf("%s: %v", x.config.Key(), err)
+		t.Errorf("%s: %v", x.variant.source, err)
 		return ""
 	}
 	var out strings.Builder

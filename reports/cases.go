@@ -27,6 +27,10 @@ type Case struct {
 	AA      *AA       // nil when it was not measured
 	Load    *Workload // what the routing drew, nil when unknown
 	Outcome *Outcome  // what the sweep concluded, nil when it did not get there
+
+	chose    bool // Choose was asked, and answered:
+	choice   Choice
+	choiceOK bool
 }
 
 // Entry is one configuration of a case with everything measured of it.
@@ -307,12 +311,6 @@ func (e *Entry) Ratio(other *Entry) stat.Interval {
 		return stat.Interval{Mid: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}
 	}
 	return stat.MedianRatio(mine, theirs, 1)
-}
-
-// RatioMid is Ratio without its interval, which is what costs.
-func (e *Entry) RatioMid(other *Entry) float64 {
-	mine, theirs := common(e, other)
-	return math.Exp(stat.Median(mine) - stat.Median(theirs))
 }
 
 // common returns the logarithms of both entries' times in the rounds they

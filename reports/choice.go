@@ -27,6 +27,14 @@ type Choice struct {
 // stays unless it is beaten by the band. ok is false when nothing of ours has
 // times.
 func (c *Case) Choose() (choice Choice, ok bool) {
+	if !c.chose {
+		c.choice, c.choiceOK = c.choose()
+		c.chose = true
+	}
+	return c.choice, c.choiceOK
+}
+
+func (c *Case) choose() (choice Choice, ok bool) {
 	best := c.Best()
 	if best == nil {
 		return Choice{}, false
@@ -95,7 +103,7 @@ func SMs(c plan.Config) int { return max(largest(c, "sms"), largest(c, "blocks")
 // largest is the greatest value of the parameters called name in either half.
 func largest(c plan.Config, name string) int {
 	n := 0
-	for _, full := range c.Names() {
+	for full := range c.Values {
 		if full == name || strings.HasSuffix(full, "."+name) {
 			n = max(n, c.Int(full))
 		}

@@ -81,25 +81,16 @@ func (r *Regret) add(label, key string, losses []map[string]float64) {
 	r.Shipped, r.Keys, r.Loss = append(r.Shipped, label), append(r.Keys, key), append(r.Loss, row)
 }
 
-// lossByKey is each entry's time over the best of its case, less 1.
+// lossByKey is each entry's level over the best of its case, less 1.
 func lossByKey(c *Case) map[string]float64 {
 	best := c.Best()
 	out := map[string]float64{}
 	for _, e := range c.Entries {
 		if e.OK() && e.Role != Twin && e.Role != Peer {
-			out[e.Key] = max(0, e.loss(best))
+			out[e.Key] = max(0, e.Level/best.Level-1)
 		}
 	}
 	return out
-}
-
-// loss compares in the rounds both took part in, since rounds apart in time
-// drift apart; medians are the fallback.
-func (e *Entry) loss(best *Entry) float64 {
-	if r := e.RatioMid(best); !math.IsNaN(r) {
-		return r - 1
-	}
-	return e.Median.Mid/best.Median.Mid - 1
 }
 
 // minimax is the configuration with the least worst loss among those measured

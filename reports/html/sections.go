@@ -231,7 +231,7 @@ func failures(d *drawer) section {
 }
 
 // maxTrials bounds the table of everything tried, which is most of the page.
-const maxTrials = 6000
+const maxTrials = 5000
 
 func trials(d *drawer) section {
 	s := section{ID: "trials", Title: "Everything that was timed"}

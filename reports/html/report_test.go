@@ -1,0 +1,149 @@
+package html_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/chart"
+	"github.com/epbench/epbench/reports/html"
+	"github.com/epbench/epbench/reports/reportstest"
+)
+
+func page(t *testing.T, runs ...*reports.Loaded) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := html.Write(&b, runs, html.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// The page says everything in the order a reader wants it, the same bytes
+// every time.
+func TestPage(t *testing.T) {
+	l, err := reports.Load(filepath.Join("..", "..", "testdata", "runs", "cpu-sweep"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := page(t, l)
+	if got != page(t, l) {
+		t.Error("two pages of one run differ")
+	}
+	last := -1
+	for _, id := range []string{"ship", "latency", "machine", "workloads", "winners", "effects", "regret", "pareto", "space", "noise", "failures", "trials", "method"} {
+		at := strings.Index(got, `<section id="`+id+`"`)
+		if at <= last {
+			t.Errorf("section %s is missing or out of order", id)
+		}
+		last = at
+	}
+	for _, want := range []string{"epbench sweep --backend=cpu", l.Run.Machine.Key(), l.Run.ABI, "zipf:1.0"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+// Nothing in a page reaches out: no address, no import, no picture elsewhere.
+func TestPageNeedsNoNetwork(t *testing.T) {
+	got := page(t, reportstest.Small().Load("small"))
+	for _, bad := range []string{`(?i)(src|href|action|data)\s*=\s*"(?:[a-z]+:)?//`, `(?i)url\(`, `@import`, `(?i)<(iframe|object|embed|link rel="(?:style|pre))`, `fetch\(`, `XMLHttpRequest`} {
+		if m := regexp.MustCompile(bad).FindString(got); m != "" {
+			t.Errorf("found %q", m)
+		}
+	}
+}
+
+// What comes out of files and foreign processes is text, never markup.
+func TestPageEscapes(t *testing.T) {
+	const hostile = `<script>alert(1)</script>"'&`
+	l := reportstest.Small().Load("<img src=x onerror=alert(1)>")
+	l.Run.Machine.Name, l.Run.Command, l.Run.Warnings = hostile, []string{hostile}, []string{hostile}
+	for _, c := range l.Cases {
+		c.Routing = hostile
+		for _, e := range c.Entries {
+			if e.Status != kernels.OK {
+				e.Reason = hostile
+			}
+		}
+	}
+	got := page(t, l)
+	if strings.Contains(got, "<script>alert") || strings.Contains(got, "<img src=x") {
+		t.Error("a reason, a name or a routing became markup")
+	}
+	if n := strings.Count(got, "<script>"); n != 1 {
+		t.Errorf("%d scripts, want our own", n)
+	}
+}
+
+// A run that was cut short, and one in which nothing works, have pages too.
+func TestPageOfPoorRuns(t *testing.T) {
+	s := reportstest.Small()
+	run, results := s.Make()
+	for i := range results {
+		results[i].Status, results[i].Reason, results[i].Seconds = kernels.Crash, "the worker died", nil
+	}
+	run.AA, run.Workloads, run.Finished = nil, nil, time.Time{}
+	got := page(t, &reports.Loaded{Path: "dead", Run: run, Results: results, Cases: reports.Cases(run, results)})
+	for _, want := range []string{"Nothing measured here can be trusted", "the worker died", "interrupted or still runs"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+// A hundred thousand trials: reading, tables, page and every picture within
+// ten seconds of CPU and a gigabyte. Wall time would measure the neighbours.
+func TestHundredThousandTrials(t *testing.T) {
+	if testing.Short() || raced {
+		t.Skip("large: not in short mode, not under the race detector")
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := reportstest.Sized(100_000).Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := usage(t)
+	l, err := reports.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Results) < 99_000 {
+		t.Fatalf("%d trials", len(l.Results))
+	}
+	reports.DerivedTables(l, 0, 0)
+	read, _ := usage(t)
+	size := len(page(t, l))
+	shown, _ := usage(t)
+	for _, k := range chart.Kinds {
+		for _, f := range k.Draw([]*reports.Loaded{l}, chart.Options{}) {
+			if err := f.Write(&bytes.Buffer{}, "svg"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	after, peak := usage(t)
+	t.Logf("CPU: %v to read and tabulate, %v for a page of %d bytes, %v for every picture; peak %d MB", read-before, shown-read, size, after-shown, peak>>20)
+	if shown-before > 10*time.Second || after-shown+read-before > 10*time.Second {
+		t.Errorf("report takes %v, plot %v of CPU, at most 10 s each", shown-before, after-shown+read-before)
+	}
+	if peak > 1<<30 {
+		t.Errorf("peak of %d MB, at most 1024", peak>>20)
+	}
+}
+
+// usage is the CPU time this process has used and the most memory it held.
+func usage(t *testing.T) (cpu time.Duration, peak int64) {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), u.Maxrss << 10
+}

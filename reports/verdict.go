@@ -50,17 +50,23 @@ func (x *Compared) decide(sure bool) {
 		x.Verdict = VerdictSame
 	default:
 		x.Verdict = VerdictUndecided
-		x.Reason = fmt.Sprintf("%+.1f to %+.1f%% against a band of %.1f%%; about %d rounds would tell",
-			100*(x.Ratio.Lo-1), 100*(x.Ratio.Hi-1), 100*x.Band, x.enough())
+		x.Reason = fmt.Sprintf("%+.1f to %+.1f%% against a band of %.1f%%; %s", 100*(x.Ratio.Lo-1), 100*(x.Ratio.Hi-1), 100*x.Band, x.advice())
 	}
 }
 
-// enough estimates the rounds after which the interval is as wide as half the
+// maxAdvice is the number of rounds beyond which waiting is no advice.
+const maxAdvice = 5000
+
+// advice estimates the rounds after which the interval is as wide as half the
 // band: its width falls with their square root.
-func (x *Compared) enough() int {
+func (x *Compared) advice() string {
 	n := float64(min(len(x.A.Times), len(x.B.Times)))
 	times := 2 * 1.96 * x.Ratio.StdErr / math.Log1p(x.Band)
-	return int(math.Ceil(n*max(1.1, times*times)/10) * 10)
+	need := int(math.Ceil(n*max(1.1, times*times)/10) * 10)
+	if need > maxAdvice {
+		return "this machine is too noisy to tell"
+	}
+	return fmt.Sprintf("about %d rounds would tell", need)
 }
 
 func (c *Comparison) summarise() {

@@ -34,7 +34,10 @@ is controlled over all cases together.
 
 With --fail-on the exit code is the answer: 0 nothing regressed, 3 something
 did, 4 some case is too short or too noisy to tell, 5 the runs are not comparable. Without it
-the code is 0 whatever the verdicts, 5 when not comparable.`,
+the code is 0 whatever the verdicts, 5 when not comparable.
+
+Two sessions on a machine that others use differ for reasons that no statistics
+see; bench --ab measures two configurations side by side.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}

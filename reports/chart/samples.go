@@ -122,7 +122,7 @@ func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	}
 	p.X.Min, p.X.Max = -0.8, 0.8
 	p.X.Tick.Marker = plot.ConstantTicks{}
-	p.Y.Min, p.Y.Max = 1-far*1.1, 1+far*1.1
+	p.Y.Min, p.Y.Max = max(0, 1-far*1.1), 1+far*1.1
 	p.Y.Tick.Marker = plot.TickerFunc(roundTicks)
 	mid := stat.MedianInterval(ratios)
 	if spread := cs.Floor(); spread > 0 {

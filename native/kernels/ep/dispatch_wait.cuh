@@ -151,7 +151,7 @@ EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) {
 
 /* Copies rows [from, to) of a local expert: position -> source by its
  * prefixes, slot = position within the source. */
-EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint32_t to, const uint32_t *prefix) {
+EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint32_t to, const int32_t *prefix) {
   const uint32_t group = local + EP_SHARED;
   const int64_t start = a.row_offsets[group];
   const uint32_t first_block = ep_first_block(a, group);
@@ -159,29 +159,32 @@ EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint
   const uint8_t *recv = ep_region(a, a.rank, EP_D_RECV);
   for (uint32_t i = from + warp_id(); i < to; i += warps_in_block()) {
     const EpRow r = {start + i, i, first_block};
-    if (i >= prefix[EP_SOURCES - 1]) {
+    if (i >= static_cast<uint32_t>(prefix[EP_SOURCES - 1])) {
       ep_zero_scales<EP_HIDDEN>(a.out_scales, r);
       continue;
     }
     uint32_t source = 0;
-    while (i >= prefix[source]) source++;
-    const uint32_t slot = i - (source > 0 ? prefix[source - 1] : 0);
+    while (i >= static_cast<uint32_t>(prefix[source])) source++;
+    const uint32_t slot = i - static_cast<uint32_t>(source > 0 ? prefix[source - 1] : 0);
     const uint8_t *message = recv + recv_buf_layout(local, source, slot, a.max_tokens);
     ep_place_row(a, message, r);
     ep_note_source(a, message, r.row, expert);
   }
 }
 
-/* Copies what is unclaimed of one local expert, a tile at a time. */
+/* Copies what is unclaimed of one local expert, a tile at a time. The prefixes
+ * are read where they are used and not handed round in shared memory: with two
+ * `if (thread 0)` in a row before the barrier, ptxas 13.0 joins the branches,
+ * takes the warp for converged and leaves out the reconvergence, and the
+ * barrier then lets lanes 1 to 31 pass before thread 0 has written. */
 EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
-  __shared__ uint32_t prefix[EP_SOURCES];
   __shared__ uint32_t claimed;
-  if (threadIdx.x < EP_SOURCES)
-    prefix[threadIdx.x] = static_cast<uint32_t>(*ep_counter(a, EP_PREFIX + local * EP_SOURCES + threadIdx.x));
+  const int32_t *prefix = ep_counter(a, EP_PREFIX + local * EP_SOURCES);
+  const uint32_t rows = ep_rows_to_visit(static_cast<uint32_t>(prefix[EP_SOURCES - 1]));
   for (;;) {
     if (threadIdx.x == 0) claimed = static_cast<uint32_t>(add_relaxed_gpu(ep_counter(a, EP_TILE + local), 1));
     __syncthreads();
-    const uint32_t from = claimed * ep_tile_rows(a), rows = ep_rows_to_visit(prefix[EP_SOURCES - 1]);
+    const uint32_t from = claimed * ep_tile_rows(a);
     if (from < rows) ep_copy_tile(a, local, from, min(from + ep_tile_rows(a), rows), prefix);
     __syncthreads();
     if (from + ep_tile_rows(a) >= rows) return;

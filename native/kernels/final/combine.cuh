@@ -171,8 +171,10 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, c.lane < EP_RANKS ? fin_tokens(a)[c.lane] : 0), all = most * EP_RANKS;
   if (!fin_wait_started(a, c)) return;
-  uint32_t drawn = c.lane < 2 ? add_relaxed_gpu(tickets, 1u) : 0;
-  uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = __shfl_sync(EP_FULL_WARP, drawn, 1);
+  /* Two at once: drawn one by one, the second could be the smaller, and would
+   * be lost when the first lies behind the end. */
+  uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
+  uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
   FinReturn r = fin_load_return(a, c, i, all);
   while (i < all) {
     drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 1u) : 0;

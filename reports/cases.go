@@ -2,7 +2,6 @@ package reports
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 
@@ -47,12 +46,6 @@ type Entry struct {
 	Median stat.Interval // seconds
 	Level  float64       // seconds, cleared of drift: see levels
 	Blocks []*Result     // oldest first
-}
-
-// roundID names a round: equal ones were measured side by side.
-type roundID struct {
-	stage string
-	round int
 }
 
 // caseID tells cases apart.
@@ -166,61 +159,6 @@ func (c *Case) finish(run *Run) {
 	}
 }
 
-// levels makes entries comparable that were measured at different times: what
-// all entries of a round share goes to the round (stat.Polish), what is left
-// is set against the default's median. Without a default it is the plain
-// median.
-func (c *Case) levels() {
-	var obs []stat.Obs
-	index := map[roundID]int{}
-	base := -1
-	for i, e := range c.Entries {
-		e.Level = e.Median.Mid
-		if !e.OK() || e.Role == Twin || e.Role == Peer {
-			continue
-		}
-		if e.Role == Default {
-			base = i
-		}
-		times, rounds := e.everything()
-		for k, id := range rounds {
-			if _, ok := index[id]; !ok {
-				index[id] = len(index)
-			}
-			if times[k] > 0 {
-				obs = append(obs, stat.Obs{Item: i, Round: index[id], Log: math.Log(times[k])})
-			}
-		}
-	}
-	if base < 0 {
-		return
-	}
-	items, _ := stat.Polish(obs, base)
-	for i, item := range items {
-		if !math.IsNaN(item) {
-			c.Entries[i].Level = math.Exp(item-items[base]) * c.Entries[base].Median.Mid
-		}
-	}
-}
-
-// decide picks the rounds that speak for an entry: those of confirmation where
-// there are any, else all but those of the A/A test.
-func (e *Entry) decide() {
-	for _, b := range e.Blocks {
-		e.Fresh = e.Fresh || b.Stage == ConfirmStage && len(b.Seconds) > 0
-	}
-	for _, b := range e.Blocks {
-		if e.Fresh && b.Stage != ConfirmStage || b.Stage == aaStage && len(e.Blocks) > 1 {
-			continue
-		}
-		for i, t := range b.Rounds() {
-			e.Times = append(e.Times, t)
-			e.rounds = append(e.rounds, roundID{b.Stage, b.Round0 + i})
-		}
-	}
-	e.Median = stat.MedianInterval(e.Times)
-}
-
 // OK reports whether the entry has times and nothing of it failed. A median
 // of 0 is no time: its clock was too coarse.
 func (e *Entry) OK() bool { return e.Status == kernels.OK && e.Median.Mid > 0 }
@@ -301,77 +239,6 @@ func (c *Case) Best() *Entry {
 		}
 	}
 	return first
-}
-
-// Ratio is the time of e over that of other in the rounds both took part in,
-// with a bootstrap interval over rounds; NaN without common rounds.
-func (e *Entry) Ratio(other *Entry) stat.Interval {
-	mine, theirs := common(e, other)
-	if len(mine) == 0 {
-		return stat.Interval{Mid: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}
-	}
-	return stat.MedianRatio(mine, theirs, 1)
-}
-
-// common returns the logarithms of both entries' times in the rounds they
-// share. When one was confirmed and the other was not they share none of the
-// deciding rounds, and all rounds are searched.
-func common(a, b *Entry) (la, lb []float64) {
-	la, lb = matched(a.Times, a.rounds, b.Times, b.rounds)
-	if len(la) > 0 {
-		return la, lb
-	}
-	at, ar := a.everything()
-	bt, br := b.everything()
-	return matched(at, ar, bt, br)
-}
-
-func matched(at []float64, ar []roundID, bt []float64, br []roundID) (la, lb []float64) {
-	index := make(map[roundID]float64, len(br))
-	for i, id := range br {
-		index[id] = bt[i]
-	}
-	for i, id := range ar {
-		if t, ok := index[id]; ok && t > 0 && at[i] > 0 {
-			la, lb = append(la, math.Log(at[i])), append(lb, math.Log(t))
-		}
-	}
-	return la, lb
-}
-
-// Ratios are the times of e over those of other in the rounds they share.
-func (e *Entry) Ratios(other *Entry) []float64 {
-	mine, theirs := common(e, other)
-	for i := range mine {
-		mine[i] = math.Exp(mine[i] - theirs[i])
-	}
-	return mine
-}
-
-// Timed is one round of an entry.
-type Timed struct {
-	Number  int // as in Result.Round0
-	Seconds float64
-}
-
-// AllRounds lists every round of the entry, of all stages.
-func (e *Entry) AllRounds() []Timed {
-	times, rounds := e.everything()
-	out := make([]Timed, len(times))
-	for i := range times {
-		out[i] = Timed{rounds[i].round, times[i]}
-	}
-	return out
-}
-
-func (e *Entry) everything() (times []float64, rounds []roundID) {
-	for _, b := range e.Blocks {
-		for i, t := range b.Rounds() {
-			times = append(times, t)
-			rounds = append(rounds, roundID{b.Stage, b.Round0 + i})
-		}
-	}
-	return times, rounds
 }
 
 // Floor is the least spread worth claiming in this case: that of the default

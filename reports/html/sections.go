@@ -2,7 +2,6 @@ package html
 
 import (
 	"fmt"
-	"html/template"
 	"maps"
 	"math"
 	"slices"

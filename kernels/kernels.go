@@ -25,6 +25,7 @@ type Class string
 const (
 	Speed  Class = "speed"  // time only
 	Result Class = "result" // output bits, memory or determinism: swept only when asked for
+	Hook   Class = "hook"   // what the caller wants done, not how: verified, never swept
 )
 
 // Cost ranks what a parameter takes from the model's own kernels; it orders

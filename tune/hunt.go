@@ -237,11 +237,25 @@ func (h *Hunt) Keep(points []int, n int) []int {
 }
 
 // Shuffled lists fresh points of the space in random order, required ones
-// aside: all of them, or at most the budget.
+// aside: all of them, or at most the budget. Kernels take turns, so that one
+// with ten thousand points does not keep a budget from one with thirty.
 func (h *Hunt) Shuffled() []int {
 	order := h.Rand.Perm(h.Space.Len())
 	order = slices.DeleteFunc(order, func(i int) bool { return h.measured(i) || slices.Contains(h.Required, i) })
+	order = dealt(order, func(i int) int { return h.Space.kernel(i) })
 	return order[:min(len(order), h.Left())]
+}
+
+// dealt reorders items so that groups take turns, each in its own order.
+func dealt(items []int, group func(int) int) []int {
+	turn := map[int]int{}
+	turns := make(map[int]int, len(items))
+	for _, i := range items {
+		turns[i] = turn[group(i)]
+		turn[group(i)]++
+	}
+	slices.SortStableFunc(items, func(a, b int) int { return turns[a] - turns[b] })
+	return items
 }
 
 // Revive lets failed points be measured again.

@@ -200,6 +200,17 @@ func (s *Space) Config(i int) plan.Config {
 	return s.extra[i-s.gridded()]
 }
 
+// kernel numbers the kernel of point i: its grid, or one past the last for
+// points that were added.
+func (s *Space) kernel(i int) int {
+	for k, p := range s.parts {
+		if i < p.first+len(p.points) {
+			return k
+		}
+	}
+	return len(s.parts)
+}
+
 // gridded is the number of points in grids.
 func (s *Space) gridded() int { return s.n - len(s.extra) }
 

@@ -64,7 +64,7 @@ func combineEP() family {
 					Values: values("0", "1"), Default: "0", Binding: kernels.Launch, Class: kernels.Speed},
 				algoParam("direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup"),
 				kernels.Param{Name: "epilogue", Doc: "what is done to each finished value: none, scale or bias",
-					Values: values("none", "scale", "bias"), Default: "none", Binding: kernels.Compile, Class: kernels.Result},
+					Values: values("none", "scale", "bias"), Default: "none", Binding: kernels.Compile, Class: kernels.Hook},
 				copyParam(), inFlightParam("8"),
 			),
 			Check:   checkCombineEP,

@@ -26,7 +26,7 @@ func compileConfigs(k kernels.Kernel, base plan.Config) []plan.Config {
 		}
 	}
 	for _, q := range k.Params {
-		if q.Binding == kernels.Compile && q.Class == kernels.Result {
+		if q.Binding == kernels.Compile && q.Class != kernels.Speed {
 			for _, v := range q.Values {
 				out = append(out, base.With(q.Name, v))
 			}

@@ -90,8 +90,8 @@ func SpaceInfo(p plan.Problem, n tune.Count) reports.SpaceInfo {
 }
 
 // populate makes the space of a cell with its required candidates: the
-// default, the analytic choice, what the table and the space file say, and the
-// winners next to it.
+// default, each kernel's own default, the analytic choice, what the table and
+// the space file say, and the winners next to it.
 func (s *sweeper) populate(c *cell) error {
 	if err := s.enumerate(c); err != nil {
 		return err
@@ -105,6 +105,9 @@ func (s *sweeper) populate(c *cell) error {
 		s.require(c, a, reports.Analytic)
 	}
 	for _, k := range kernels.Of(s.planner.kernels, c.problem.Op) {
+		if c.problem.Op != plan.Pair { // pairs come from measured halves
+			s.require(c, k.DefaultConfig(s.planner.machine, c.problem), reports.Candidate)
+		}
 		for _, cfg := range s.opts.Space.Candidates(k.Name) {
 			s.require(c, cfg, reports.Candidate)
 		}

@@ -57,7 +57,7 @@ func (pl *planner) grid(k kernels.Kernel, p plan.Problem) (tune.Grid, error) {
 		if v, ok := pl.opts.Params[q.Name]; ok {
 			values = v
 		}
-		if q.Class == kernels.Result && !pl.opts.ResultClass {
+		if q.Class == kernels.Hook || q.Class == kernels.Result && !pl.opts.ResultClass {
 			values = []plan.Value{dflt.Values[q.Name]}
 		}
 		g.Axes = append(g.Axes, tune.Axis{Name: q.Name, Values: values, Cost: costKind(q.Cost)})

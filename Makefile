@@ -28,6 +28,12 @@ fuzz: ## every fuzz target for FUZZTIME
 	    echo "$$f ($$(dirname $$t))"; $(GO) test -run=NONE -fuzz="^$$f\$$" -fuzztime=$(FUZZTIME) ./$$(dirname $$t) || exit 1; \
 	  done; done
 
+bench: ## the CPU backend beside plain copy, look-up in Go and C, routing generation
+	$(GO) test -run NONE -bench 'AgainstCopy|Parameters' -benchtime 1x ./kernels/cpu
+	$(GO) test -run NONE -bench 'Resolve|Lookup' ./tune/plan
+	$(GO) test -run NONE -bench HotPath ./tune/export
+	$(GO) test -run NONE -bench Route ./workloads
+
 golden: ## rewrite expected outputs; review the diff
 	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/plan/...
 

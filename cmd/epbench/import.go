@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -69,29 +70,28 @@ func (f *importFlags) run(cmd *cobra.Command, files []string) error {
 	if err := f.columns(); err != nil {
 		return err
 	}
-	run := &reports.Run{Tool: version, Command: append([]string{"epbench", "import"}, files...), Strategy: "import",
-		Machine: plan.Machine{Backend: "import", Name: f.machine}, ABI: "import", Policy: "as published by others"}
-	var dir *reports.Dir
-	if f.out != "" {
-		var err error
-		if dir, err = reports.CreateDir(f.out, run); err != nil {
-			return badInput(fmt.Errorf("--out: %w", err))
-		}
-		defer dir.Close()
-	}
 	results, err := f.readAll(cmd, files)
 	if err != nil {
 		return err
 	}
-	if dir != nil {
-		if err := dir.Append(results, 0); err != nil {
-			return err
-		}
-		if err := dir.WriteRun(run); err != nil {
-			return err
-		}
+	run := &reports.Run{Tool: version, Command: append([]string{"epbench", "import"}, files...), Strategy: "import",
+		Machine: plan.Machine{Backend: "import", Name: f.machine}, ABI: "import", Policy: "as published by others"}
+	if err := f.write(run, results); err != nil {
+		return err
 	}
 	return f.tables.print(cmd, importedTable(run, results))
+}
+
+// write makes the run directory, if one was asked for.
+func (f *importFlags) write(run *reports.Run, results []reports.Result) error {
+	if f.out == "" {
+		return nil
+	}
+	dir, err := reports.CreateDir(f.out, run)
+	if err != nil {
+		return badInput(fmt.Errorf("--out: %w", err))
+	}
+	return errors.Join(dir.Append(results, 0), dir.Close())
 }
 
 // columns reads --map, whose left side is our field as everywhere else.

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -47,8 +48,14 @@ func smallAxes() *conform.Axes {
 	}
 }
 
-// TestSanitize is what compute-sanitizer runs: two ranks on one GPU.
+// TestSanitize is what compute-sanitizer runs: one rank, then two on one GPU.
 func TestSanitize(t *testing.T) {
-	kernelstest.TestBackend(t, opener(Options{Loopback: true, Deadline: time.Minute}),
-		kernelstest.Options{Mode: plan.Graph, Axes: smallAxes()})
+	for _, ranks := range []int{1, 2} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			axes := smallAxes()
+			axes.Ranks = []int{ranks}
+			kernelstest.TestBackend(t, opener(Options{Loopback: true, Deadline: time.Minute}),
+				kernelstest.Options{Mode: plan.Graph, Axes: axes})
+		})
+	}
 }

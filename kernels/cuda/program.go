@@ -206,9 +206,10 @@ func (w *writer) call(st step, args C.EpArgs) {
 	}
 	for i, l := range k.launches {
 		setParams(&args, l.params)
+		after := w.used > 0 && w.out[w.used-1].kind == C.EP_STEP_KERNEL
 		s := w.kernel(k.entries[i], l.grid, l.block, args)
 		s.shared = C.uint32_t(l.shared)
-		if l.pdl {
+		if l.pdl && after { // there is nothing to overlap with but a kernel
 			s.flags |= C.EP_LAUNCH_PDL
 		}
 	}

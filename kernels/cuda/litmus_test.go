@@ -28,7 +28,7 @@ func runLitmus(t *testing.T, tools *emul.Tools, l litmus, defines ...string) (ar
 	at := func(rank int) int64 { return int64(rank) * (l.area + 4096) }
 	mem := make([]byte, at(litmusRanks))
 	job := []string{"object " + object, "arena " + filepath.Join(t.TempDir(), "arena"), fmt.Sprintf("ranks %d", litmusRanks),
-		fmt.Sprintf("set * ranks %d", litmusRanks), fmt.Sprintf("set * deadline_ns %d", 20*time.Second)}
+		fmt.Sprintf("set * ranks %d", litmusRanks), fmt.Sprintf("set * deadline_ns %d", emulPatience)}
 	for r := range litmusRanks {
 		job = append(job, fmt.Sprintf("set %d rank %d", r, r), fmt.Sprintf("ptr %d counters %d", r, at(r)+l.area))
 		for q := range litmusRanks {
@@ -42,7 +42,7 @@ func runLitmus(t *testing.T, tools *emul.Tools, l litmus, defines ...string) (ar
 	if err := os.WriteFile(arena, mem, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*emulPatience)
 	defer cancel()
 	if err := tools.Run(ctx, append(job, launchLine(l.launch), "run 1")); err != nil {
 		return nil, nil, err

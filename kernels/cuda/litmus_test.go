@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/epbench/epbench/native/emul"
 	"github.com/epbench/epbench/tune/plan"

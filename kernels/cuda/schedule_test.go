@@ -46,6 +46,23 @@ func clockwork(s *schedule) []uint64 {
 	return readings
 }
 
+// TestCombineIsRefilled: every round of combines starts from the rows of its
+// own dispatch, outside what is timed.
+func TestCombineIsRefilled(t *testing.T) {
+	for _, clock := range clocks {
+		for _, mode := range plan.Modes() {
+			for i, st := range newSchedule(timing{op: plan.Combine, mode: mode, clock: clock, fold: 3}).steps {
+				if st.kind == stepStamp || st.kind == stepEvent || st.kind == stepCall && st.op == plan.Combine {
+					t.Errorf("%s, %s: step %d is timed before any dispatch", clock, mode, i)
+				}
+				if st.kind == stepCall {
+					break
+				}
+			}
+		}
+	}
+}
+
 // TestClocks: whatever the mode, a clock gives the same seconds for a call:
 // span its own time, chain one kernel boundary more, event two. A pair has a
 // boundary inside.

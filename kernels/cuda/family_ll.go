@@ -150,11 +150,9 @@ func defaultDispatchLL(m plan.Machine, p plan.Problem) plan.Config {
 
 // defaultCombineLL sums in top-k order: the bits of the specification.
 func defaultCombineLL(m plan.Machine, p plan.Problem) plan.Config {
-	v := map[string]plan.Value{"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "512", "pdl": "0"}
-	if p.Tokens > 32 {
-		v["threads"] = "1024"
-	}
-	return plan.Config{Kernel: "combine_ll", Values: v}
+	return plan.Config{Kernel: "combine_ll", Values: map[string]plan.Value{
+		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "512", "pdl": "0",
+	}}
 }
 
 // regionsLL is LlRegion of ll/layout.cuh.
@@ -169,6 +167,5 @@ func regionsLL(p plan.Problem) []region {
 		{"tokens", r * 4, 0},
 		{"started", r * 4, 0},
 		{"return", 2 * t * max(r, k) * int64(2*p.Hidden), 0xff},
-		{"zero", 512, 0},
 	}
 }

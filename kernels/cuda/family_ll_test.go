@@ -19,7 +19,7 @@ func TestLowLatencyEmulated(t *testing.T) {
 			"sms=5,threads=64,early=0,receivers=1,send=1024,part=1024", "sms=4,threads=64,algo=dedup", 20},
 		{pairProblem(plan.BF16, 2, 512, 80, 3, 7), []int{7, 3}, 0.5, 0,
 			"sms=1,threads=64,early=1,receivers=0", "sms=1,threads=96,algo=dedup", 20},
-		{pairProblem(plan.BF16, 4, 128, 64, 32, 3), []int{3, 1, 2}, 0, 0.1,
+		{pairProblem(plan.BF16, 4, 128, 64, 22, 3), []int{3, 1, 2}, 0, 0.1,
 			"sms=2,threads=128,early=1,receivers=0,part=512", "sms=2,threads=128", 10},
 		{pairProblem(plan.FP8, 1, 256, 4, 2, 5), []int{5}, 0, 0,
 			"sms=2,threads=64,early=0,receivers=0", "sms=2,threads=64", 5},

@@ -10,6 +10,7 @@
 
 /* Warps that count side by side; fewer where their counters would not fit. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
+static const uint32_t FIN_BLOCK_LOADS = 16;
 /* Messages of one token: one a rank, or one an expert. */
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
@@ -68,6 +69,20 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
   if (threadIdx.x == 0) st_release_gpu(fin_counted(a, c.block), c.number);
 }
 
+/* Rows of expert e in every `step`th block from `first` to before `end`, at
+ * most FIN_BLOCK_LOADS of them, loaded together. */
+EP_DEVICE uint32_t fin_block_rows(const EpArgs &a, uint32_t e, uint32_t first, uint32_t step, uint32_t end) {
+  uint32_t rows[FIN_BLOCK_LOADS], sum = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < FIN_BLOCK_LOADS; i++) {
+    uint32_t block = first + i * step;
+    rows[i] = ld_relaxed_gpu(fin_block_counts(a, block < end ? block : first) + e);
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < FIN_BLOCK_LOADS; i++) sum += first + i * step < end ? rows[i] : 0;
+  return sum;
+}
+
 /* base becomes the rows of earlier blocks. */
 EP_DEVICE void fin_wait_blocks(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t b = threadIdx.x; b < c.block; b += blockDim.x) {
@@ -82,8 +97,7 @@ EP_DEVICE void fin_wait_blocks(const EpArgs &a, const FinCall &c, FinShared &s) 
   uint32_t teams = max(blockDim.x / EP_EXPERTS, 1u); /* threads that share an expert */
   for (uint32_t i = threadIdx.x; i < teams * EP_EXPERTS; i += blockDim.x) {
     uint32_t e = i % EP_EXPERTS, rows = 0;
-#pragma unroll 8
-    for (uint32_t b = i / EP_EXPERTS; b < c.block; b += teams) rows += ld_relaxed_gpu(fin_block_counts(a, b) + e);
+    for (uint32_t b = i / EP_EXPERTS; b < c.block; b += teams * FIN_BLOCK_LOADS) rows += fin_block_rows(a, e, b, teams, c.block);
     if (rows != 0) atomicAdd(&s.base[e], rows);
   }
   __syncthreads();
@@ -111,9 +125,11 @@ EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
   if (c.warp >= fin_count_warps(c)) return;
   FinRun run = fin_warp_ids(a, c);
   uint32_t *running = s.running[c.warp];
+  int32_t next = run.begin + c.lane < run.end ? a.topk_ids[run.begin + c.lane] : EP_NO_ID;
   for (uint32_t first = run.begin; first < run.end; first += 32) {
     uint32_t j = first + c.lane;
-    int32_t id = j < run.end ? a.topk_ids[j] : EP_NO_ID;
+    int32_t id = next;
+    next = j + 32 < run.end ? a.topk_ids[j + 32] : EP_NO_ID;
     uint32_t same = __match_any_sync(EP_FULL_WARP, id);
     uint32_t before = __popc(same & ((1u << c.lane) - 1)), start = id >= 0 ? running[id] : 0;
     __syncwarp();

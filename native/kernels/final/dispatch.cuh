@@ -145,22 +145,23 @@ EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, u
 }
 
 /* A token's scales: row by row on the way, group by group in the output. */
+static const int FIN_LANE_SCALES = (FIN_GROUPS + 31) / 32;
 struct FinScales {
-  uint32_t bits[(FIN_GROUPS + 31) / 32 + 1]; /* one too many, for formats without scales */
+  uint32_t bits[FIN_LANE_SCALES + 1]; /* one too many, for formats without scales */
 };
 EP_DEVICE FinScales fin_load_scales(const EpArgs &a, const FinCall &c, FinMessage m) {
   const uint32_t *in = reinterpret_cast<const uint32_t *>(fin_scales(a, a.rank, m.source, m.token));
   FinScales s = {};
 #pragma unroll
-  for (uint32_t i = 0; i * 32 < FIN_GROUPS; i++)
-    s.bits[i] = i * 32 + c.lane < FIN_GROUPS ? in[i * 32 + c.lane] : 0;
+  for (int i = 0; i < FIN_LANE_SCALES; i++)
+    if (i * 32 + c.lane < FIN_GROUPS) s.bits[i] = in[i * 32 + c.lane];
   return s;
 }
 EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScales &s, uint32_t here, uint32_t row) {
   for (uint32_t left = here; left != 0; left &= left - 1) {
     uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
 #pragma unroll
-    for (uint32_t i = 0; i * 32 < FIN_GROUPS; i++)
+    for (int i = 0; i < FIN_LANE_SCALES; i++)
       if (i * 32 + c.lane < FIN_GROUPS) out[(i * 32 + c.lane) * a.max_rows] = s.bits[i];
   }
 }
@@ -179,7 +180,7 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   FinScales scales = {};
   if (here != 0) scales = fin_load_scales(a, c, m);
   if (!EP_DIRECT && (here & (here - 1)) != 0) fin_duplicate(a, c, here, row);
-  fin_place_scales(a, c, scales, here, row);
+  if (FIN_GROUPS > 0) fin_place_scales(a, c, scales, here, row);
   if (mine) {
     a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(m.token);
     a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);

@@ -18,8 +18,6 @@ static const uint32_t LL_ROWS = 2;                               /* rows loaded 
 EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane) { return chunk * LL_WARP_BYTES + lane * 16; }
 EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_WARP_BYTES == 0 || column < 2 * EP_HIDDEN; }
 
-EP_DEVICE const uint8_t *ll_zeros(const EpArgs &a, uint32_t lane) { return ll_at(a, a.rank, LL_ZERO) + lane * 16; }
-
 /* acc += weight * v, product and sum rounded apart as in the specification. */
 EP_DEVICE void ll_add(float (&acc)[8], uint4 v, float weight) {
   float x[8];
@@ -73,23 +71,25 @@ EP_DEVICE uint64_t ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit
 }
 
 /* Up to LL_ROWS rows of y at this lane's column, the top-k positions taken
- * from `left`. Missing ones read zeros at weight 0: no branch between loads. */
+ * from `left`. In place of missing ones the first is loaded again, to be
+ * left out later: no branch between loads. */
 struct LlRows {
   uint4 data[LL_ROWS];
   float weight[LL_ROWS];
   uint32_t k[LL_ROWS];
+  bool valid[LL_ROWS];
 };
-EP_DEVICE LlRows ll_load_rows(const EpArgs &a, const LlCall &c, uint64_t route, uint32_t column, uint32_t &left) {
+EP_DEVICE LlRows ll_load_rows(const EpArgs &a, uint64_t route, uint32_t column, uint32_t &left) {
   LlRows rows;
+  const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + (ll_in_row(column) ? column : 0);
+  uint32_t first = __ffs(left) - 1;
 #pragma unroll
   for (uint32_t i = 0; i < LL_ROWS; i++) {
-    uint32_t k = left == 0 ? 0 : __ffs(left) - 1;
-    uint64_t word = __shfl_sync(EP_FULL_WARP, route, k);
-    bool valid = left != 0;
-    const uint8_t *row = reinterpret_cast<const uint8_t *>(a.y) + (word & 0xffffffffu) * (2 * EP_HIDDEN) + column;
-    rows.k[i] = k;
-    rows.weight[i] = valid ? __uint_as_float(static_cast<uint32_t>(word >> 32)) : 0.0f;
-    rows.data[i] = ld_readonly(reinterpret_cast<const uint4 *>(valid && ll_in_row(column) ? row : ll_zeros(a, c.lane)));
+    rows.valid[i] = left != 0;
+    rows.k[i] = rows.valid[i] ? __ffs(left) - 1 : first;
+    uint64_t word = __shfl_sync(EP_FULL_WARP, route, rows.k[i]);
+    rows.weight[i] = __uint_as_float(static_cast<uint32_t>(word >> 32));
+    rows.data[i] = ld_readonly(reinterpret_cast<const uint4 *>(y + (word & 0xffffffffu) * (2 * EP_HIDDEN)));
     left &= left - 1;
   }
   return rows;
@@ -100,9 +100,10 @@ EP_DEVICE void ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, uint64_
   uint32_t column = ll_column(r.chunk, c.lane);
   float acc[8] = {};
   while (here != 0) {
-    LlRows rows = ll_load_rows(a, c, route, column, here);
+    LlRows rows = ll_load_rows(a, route, column, here);
 #pragma unroll
-    for (uint32_t i = 0; i < LL_ROWS; i++) ll_add(acc, rows.data[i], rows.weight[i]);
+    for (uint32_t i = 0; i < LL_ROWS; i++)
+      if (rows.valid[i]) ll_add(acc, rows.data[i], rows.weight[i]);
   }
   uint8_t *slot = ll_return(a, r.source, c.number, r.token, a.rank);
   if (ll_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), bf16_pack(acc));
@@ -112,12 +113,11 @@ EP_DEVICE void ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, uint64_
 EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   while (here != 0) {
-    uint32_t count = __popc(here);
-    LlRows rows = ll_load_rows(a, c, route, column, here);
+    LlRows rows = ll_load_rows(a, route, column, here);
 #pragma unroll
     for (uint32_t i = 0; i < LL_ROWS; i++) {
       uint8_t *slot = ll_return(a, r.source, c.number, r.token, rows.k[i]);
-      if (i < count && ll_in_row(column))
+      if (rows.valid[i] && ll_in_row(column))
         st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), ll_canonical(rows.data[i]));
     }
   }
@@ -153,35 +153,44 @@ EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
 }
 
-EP_DEVICE uint4 *ll_batch_slot(const EpArgs &a, const LlCall &c, uint32_t token, uint32_t slot, uint32_t column) {
-  return reinterpret_cast<uint4 *>(ll_return(a, a.rank, c.number, token, slot) + column);
+/* Slots of one token at one column, from `first` on. */
+struct LlBatch {
+  uint8_t *slot;        /* of `first` */
+  uint32_t first, used; /* bit i: somebody fills slot first + i */
+};
+EP_DEVICE uint4 *ll_term(const LlBatch &b, uint32_t i) {
+  bool exists = LL_TERMS % LL_BATCH == 0 || b.first + i < LL_TERMS; /* the last batch may be short */
+  return reinterpret_cast<uint4 *>(b.slot + (exists ? i : 0) * (2 * EP_HIDDEN));
+}
+EP_DEVICE bool ll_lacks(const LlBatch &b, uint32_t i, uint4 data) {
+  return (ll_largest(data) == LL_SENTINEL) & ((b.used >> i & 1u) != 0);
 }
 
 /* Whom a warp waits for: the first slot that the first lane in `missing` lacks. */
-EP_DEVICE EpWait ll_missing_term(uint32_t missing, uint32_t first, const uint4 *data, int32_t id) {
-  uint32_t slot = first;
+EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4 (&data)[LL_BATCH], int32_t id) {
+  uint32_t slot = b.first;
 #pragma unroll
   for (uint32_t i = LL_BATCH; i > 0; i--)
-    if (!ll_arrived(data[i - 1])) slot = first + i - 1;
+    if (ll_lacks(b, i - 1, data[i - 1])) slot = b.first + i - 1;
   slot = __shfl_sync(EP_FULL_WARP, slot, __ffs(missing) - 1);
   int32_t expert = EP_DIRECT ? __shfl_sync(EP_FULL_WARP, id, slot) : -1;
   int32_t source = EP_DIRECT ? expert / EP_LOCAL_EXPERTS : static_cast<int32_t>(slot);
   return {EP_PHASE_COMBINE_WAIT, expert, source};
 }
 
-/* Polls LL_BATCH slots from `first` on together until all are there; unused
- * ones read zeros, so that no branch stands between the loads. */
-EP_DEVICE bool ll_wait_batch(const EpArgs &a, uint32_t first, int32_t id, const uint4 *const *from, uint4 *data) {
+/* Polls the batch together until all of it is there. Slots that nobody fills
+ * are read as well, so that no branch stands between the loads. */
+EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint4 (&data)[LL_BATCH]) {
   EpSpin spin;
   for (;;) {
-    bool there = true;
+    bool lacks = false;
 #pragma unroll
-    for (uint32_t i = 0; i < LL_BATCH; i++) data[i] = ld_relaxed_sys(from[i]);
+    for (uint32_t i = 0; i < LL_BATCH; i++) data[i] = ld_relaxed_sys(ll_term(b, i));
 #pragma unroll
-    for (uint32_t i = 0; i < LL_BATCH; i++) there = there && ll_arrived(data[i]);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, !there);
+    for (uint32_t i = 0; i < LL_BATCH; i++) lacks |= ll_lacks(b, i, data[i]);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, lacks);
     if (missing == 0) return true;
-    if (!ll_again(spin, a, ll_missing_term(missing, first, data, id), EP_FULL_WARP, ~missing)) return false;
+    if (!ll_again(spin, a, ll_missing_term(b, missing, data, id), EP_FULL_WARP, ~missing)) return false;
   }
 }
 
@@ -195,20 +204,14 @@ EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   bool inside = ll_in_row(column);
   float acc[8] = {};
   for (uint32_t first = 0; first < LL_TERMS; first += LL_BATCH) {
-    const uint4 *from[LL_BATCH];
+    LlBatch b = {ll_return(a, a.rank, c.number, token, first) + (inside ? column : 0), first, inside ? used >> first : 0};
     uint4 data[LL_BATCH];
-#pragma unroll
-    for (uint32_t i = 0; i < LL_BATCH; i++) {
-      bool valid = first + i < LL_TERMS && (used >> (first + i) & 1u) && inside;
-      from[i] = valid ? ll_batch_slot(a, c, token, first + i, column)
-                      : reinterpret_cast<const uint4 *>(ll_zeros(a, c.lane));
-    }
-    if (!ll_wait_batch(a, first, id, from, data)) return false;
+    if (!ll_wait_batch(a, b, id, data)) return false;
 #pragma unroll
     for (uint32_t i = 0; i < LL_BATCH; i++) {
       if (!(used >> (first + i) & 1u)) continue;
-      ll_add(acc, data[i], __shfl_sync(EP_FULL_WARP, weight, first + i));
-      if (inside) st_relaxed_sys(ll_batch_slot(a, c, token, first + i, column), ll_sentinels());
+      ll_add(acc, data[i], EP_DIRECT ? __shfl_sync(EP_FULL_WARP, weight, first + i) : 1.0f);
+      if (inside) st_relaxed_sys(ll_term(b, i), ll_sentinels());
     }
   }
   uint8_t *out = reinterpret_cast<uint8_t *>(a.combined + static_cast<uint64_t>(token) * EP_HIDDEN);

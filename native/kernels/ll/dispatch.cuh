@@ -280,7 +280,7 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
     p.head = c.lane < EP_TOPK ? ld_relaxed_sys(header) : LL_NOWHERE;
     uint64_t count = ld_relaxed_sys(tokens);
     bool none = count >> 32 == c.number && p.token >= static_cast<uint32_t>(count);
-    bool there = true;
+    uint32_t largest = 0;
 #pragma unroll
     for (uint32_t v = 0; v < LL_PART; v++) {
       uint32_t vector = p.first + 32 * v;
@@ -290,10 +290,10 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
       if (ll_has_scale<LL_PART>(vector)) p.scale[v] = ld_relaxed_sys(ll_slot_scale(slot, vector));
     }
 #pragma unroll
-    for (uint32_t v = 0; v < LL_PART; v++) there = there && ll_arrived(p.data[v]) && p.scale[v] != LL_SENTINEL;
+    for (uint32_t v = 0; v < LL_PART; v++) largest = max(largest, max(ll_largest(p.data[v]), p.scale[v]));
     if (__all_sync(EP_FULL_WARP, p.head != ~0ull)) {
       p.here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(p.head) != LL_NOWHERE);
-      if (p.here == 0 || __all_sync(EP_FULL_WARP, there)) return p.here != 0;
+      if (p.here == 0 || __all_sync(EP_FULL_WARP, largest != LL_SENTINEL)) return p.here != 0;
     } else if (__any_sync(EP_FULL_WARP, none)) {
       return false;
     }

@@ -25,8 +25,7 @@ enum LlRegion {
   LL_ROUTE,   /* [R source][T][K] u64: weight << 32 | row of the output or LL_NOWHERE; own */
   LL_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */
   LL_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
-  LL_RETURN,  /* [2][T][LL_RETURN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position. All ones */
-  LL_ZERO     /* 512 bytes of zeros, read in place of slots that nobody fills */
+  LL_RETURN   /* [2][T][LL_RETURN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position. All ones */
 };
 
 static const uint32_t LL_SENTINEL = 0xffffffffu;
@@ -111,10 +110,9 @@ EP_DEVICE bool ll_again(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, 
 
 EP_DEVICE uint4 ll_sentinels() { return make_uint4(LL_SENTINEL, LL_SENTINEL, LL_SENTINEL, LL_SENTINEL); }
 
-/* All four words are there. Compares instead of a branch a word. */
-EP_DEVICE bool ll_arrived(uint4 v) {
-  return v.x != LL_SENTINEL && v.y != LL_SENTINEL && v.z != LL_SENTINEL && v.w != LL_SENTINEL;
-}
+/* The sentinel is the largest word: a set of words is there when its largest
+ * is another. One running maximum takes no branch and one register. */
+EP_DEVICE uint32_t ll_largest(uint4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
 
 /* Two BF16 NaNs with every bit set become two canonical ones. */
 EP_DEVICE uint32_t ll_canonical(uint32_t w) { return w == LL_SENTINEL ? 0x7fff7fffu : w; }

@@ -400,6 +400,32 @@ EP_DEVICE void bulk_wait_written() {
 #endif
 }
 
+/* ---- asynchronous copies of one lane: global to shared memory past the
+ * registers. A lane that reads back only what it copied needs no barrier. */
+
+EP_DEVICE void cp_async16(void *shared, const void *global) {
+#ifdef EP_EMULATE
+  memcpy(shared, global, 16);
+#else
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+#endif
+}
+
+/* Closes a group of this lane's copies; a group may be empty. */
+EP_DEVICE void cp_async_commit() {
+#ifndef EP_EMULATE
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* Waits until all but the n latest groups of this lane have come. */
+template <int n>
+EP_DEVICE void cp_async_wait() {
+#ifndef EP_EMULATE
+  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+#endif
+}
+
 /* Brings memory into L2 without waiting for it; one lane asks for it all. A
  * hint: bytes a multiple of 16. */
 EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {

@@ -12,7 +12,6 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/cuda/nvrtc"
 )
 
 // gpu is a device with its primary context.
@@ -149,7 +148,6 @@ func (n *node) close() {
 // module is a variant loaded on every GPU.
 type module struct {
 	variant variant
-	usage   map[string]nvrtc.Usage
 	node    *node
 	byGPU   []cu.Module
 }
@@ -165,14 +163,7 @@ func (n *node) load(v variant) (*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &module{variant: v, node: n, usage: map[string]nvrtc.Usage{}}
-	usage, err := nvrtc.ParseUsage(b.log)
-	if err != nil {
-		return nil, kernels.Failf(kernels.NoBuild, "%s: %v", v.source, err)
-	}
-	for _, u := range usage {
-		m.usage[u.Entry] = u
-	}
+	m := &module{variant: v, node: n}
 	for _, g := range n.gpus {
 		err := g.do(func() error {
 			loaded, err := cu.LoadData(string(b.cubin))

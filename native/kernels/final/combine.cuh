@@ -4,16 +4,13 @@
  * Compile-time: EP_DIRECT 0: a message is the weighted sum, in f32, of a
  * token's rows on this rank, rounded to BF16; 1: each row travels alone and
  * the sum is in top-k order, bit for bit that of combine without
- * pre-reduction. EP_IN_FLIGHT: vectors that a sending lane has on their way;
- * they wait in shared memory, where they cost no registers.
+ * pre-reduction.
  */
 #include "final/layout.cuh"
 
 static const uint32_t FIN_ROW_BYTES = 2 * EP_HIDDEN;
-static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4;  /* vectors of a lane sent in one step */
-static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH; /* steps on their way */
-static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;      /* bytes of a row in a step */
-static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE;
+static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane loaded together */
+static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp loads together */
 static const uint32_t FIN_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS;
 static const uint32_t FIN_BATCH = FIN_TERMS < 8 ? FIN_TERMS : 8; /* slots read together by a reducer */
 static const uint32_t FIN_UNIT = 2048;                           /* bytes of a token that a reducing warp sums */
@@ -21,15 +18,12 @@ static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
-/* acc += weight * v. Sums of whole rows round product and sum apart, as the
- * specification does; partial sums, which round once more on the way, save
- * the instruction. */
+/* acc += weight * v, product and sum rounded apart as in the specification. */
 EP_DEVICE void fin_add(float (&acc)[8], uint4 v, float weight) {
   float x[8];
   bf16_unpack(v, x);
 #pragma unroll
-  for (int i = 0; i < 8; i++)
-    acc[i] = EP_DIRECT ? __fadd_rn(acc[i], __fmul_rn(weight, x[i])) : __fmaf_rn(weight, x[i], acc[i]);
+  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __fmul_rn(weight, x[i]));
 }
 
 /* ---- sending ---- */
@@ -76,75 +70,92 @@ EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
   if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
 }
 
-/* A place in a message: the rows to come, this one first, and the byte column.
- * Sums take all rows at one column, then the next column; raw rows go one
- * after the other. */
+/* FIN_WIDTH vectors of one row. */
+struct FinPiece {
+  uint4 data[FIN_WIDTH];
+};
+EP_DEVICE FinPiece fin_load_piece(const uint8_t *row, uint32_t column) {
+  FinPiece p;
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_WIDTH; v++) {
+    uint32_t at = column + v * 512;
+    p.data[v] = make_uint4(0, 0, 0, 0);
+    if (fin_in_row(at)) p.data[v] = ld_readonly(reinterpret_cast<const uint4 *>(row + at));
+  }
+  return p;
+}
+EP_DEVICE void fin_store_piece(uint8_t *row, uint32_t column, const FinPiece &p) {
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_WIDTH; v++)
+    if (fin_in_row(column + v * 512)) st_relaxed_sys(reinterpret_cast<uint4 *>(row + column + v * 512), p.data[v]);
+}
+
+/* Walks over the pieces of a message: all its rows at one column, then the
+ * next column. */
 struct FinWalk {
-  uint32_t left, column;
+  uint32_t left, column; /* rows to come at this column, this one included */
 };
 EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
-  if (EP_DIRECT) {
-    w.column += FIN_STRIDE;
-    return w.column < FIN_ROW_BYTES ? w : FinWalk{w.left & (w.left - 1), 0};
-  }
   w.left &= w.left - 1;
-  return w.left != 0 ? w : FinWalk{here, w.column + FIN_STRIDE};
+  if (w.left == 0) w = {here, w.column + FIN_STRIDE};
+  return w;
+}
+EP_DEVICE FinPiece fin_load_at(const EpArgs &a, const FinReturn &r, FinWalk w, uint64_t *route) {
+  *route = __shfl_sync(EP_FULL_WARP, r.route, __ffs(w.left) - 1);
+  return fin_load_piece(fin_row(a, *route), w.column);
 }
 
-/* This lane's place for vector v of a step. */
-EP_DEVICE uint4 *fin_ring(const FinCall &c, uint8_t *ring, uint32_t stage, uint32_t v) {
-  return reinterpret_cast<uint4 *>(ring) + ((c.warp * FIN_STAGES + stage) * FIN_WIDTH + v) * 32 + c.lane;
-}
-EP_DEVICE void fin_fetch(const EpArgs &a, const FinCall &c, const FinReturn &r, FinWalk w, uint8_t *ring, uint32_t stage) {
-  const uint8_t *row = fin_row(a, __shfl_sync(EP_FULL_WARP, r.route, __ffs(w.left) - 1));
-#pragma unroll
-  for (uint32_t v = 0; v < FIN_WIDTH; v++) {
-    uint32_t column = w.column + v * 512 + c.lane * 16;
-    if (fin_in_row(column)) cp_async16(fin_ring(c, ring, stage, v), row + column);
-  }
-}
-
-EP_DEVICE void fin_store(uint8_t *slot, uint32_t column, uint4 data) {
-  if (fin_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), data);
-}
-
-/* What becomes of one step once it is there: added up, and sent with the last
- * row; or sent as it is. */
-EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn &r, FinWalk w, const uint4 (&data)[FIN_WIDTH],
-                             float (&acc)[FIN_WIDTH][8]) {
-  int k = __ffs(w.left) - 1;
-  uint8_t *slot = fin_return(a, r.source, r.token, EP_DIRECT ? k : a.rank);
-  uint32_t column = w.column + c.lane * 16;
-  float weight = __uint_as_float(static_cast<uint32_t>(__shfl_sync(EP_FULL_WARP, r.route, k) >> 32));
-  bool last = EP_DIRECT || (w.left & (w.left - 1)) == 0;
-#pragma unroll
-  for (uint32_t v = 0; v < FIN_WIDTH; v++) {
-    if (!EP_DIRECT) fin_add(acc[v], data[v], weight);
-    if (!last) continue;
-    fin_store(slot, column + v * 512, EP_DIRECT ? data[v] : bf16_pack(acc[v]));
-#pragma unroll
-    for (int i = 0; i < 8; i++) acc[v][i] = 0;
-  }
-}
-
-/* Sends a message, then one release: batching them leaves reducers idle. */
-EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here, uint8_t *ring) {
-  const uint32_t steps = __popc(here) * FIN_STEPS;
-  FinWalk ahead = {here, 0}, at = ahead;
+/* Sends the sum of the message's rows. The next piece is always in flight
+ * while one is added. */
+EP_DEVICE void fin_send_sum(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+  uint8_t *slot = fin_return(a, r.source, r.token, a.rank);
   float acc[FIN_WIDTH][8] = {};
-  for (uint32_t i = 0; i < steps + FIN_STAGES - 1; i++) {
-    if (i < steps) {
-      fin_fetch(a, c, r, ahead, ring, i % FIN_STAGES);
-      ahead = fin_step(ahead, here);
-    }
-    cp_async_commit();
-    if (i < FIN_STAGES - 1) continue;
-    cp_async_wait<FIN_STAGES - 1>();
-    uint4 data[FIN_WIDTH];
+  uint64_t route, next_route;
+  FinWalk walk = {here, c.lane * 16};
+  FinPiece next = fin_load_at(a, r, walk, &next_route);
+  const uint32_t pieces = __popc(here) * ((FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE);
+  for (uint32_t i = 0; i < pieces; i++) {
+    FinPiece piece = next;
+    FinWalk at = walk;
+    route = next_route;
+    walk = fin_step(walk, here);
+    if (i + 1 < pieces) next = fin_load_at(a, r, walk, &next_route);
+    float weight = __uint_as_float(static_cast<uint32_t>(route >> 32));
 #pragma unroll
-    for (uint32_t v = 0; v < FIN_WIDTH; v++) data[v] = *fin_ring(c, ring, (i + 1) % FIN_STAGES, v);
-    fin_send_step(a, c, r, at, data, acc);
-    at = fin_step(at, here);
+    for (uint32_t v = 0; v < FIN_WIDTH; v++) fin_add(acc[v], piece.data[v], weight);
+    if ((at.left & (at.left - 1)) != 0) continue;
+#pragma unroll
+    for (uint32_t v = 0; v < FIN_WIDTH; v++) {
+      piece.data[v] = bf16_pack(acc[v]);
+#pragma unroll
+      for (int j = 0; j < 8; j++) acc[v][j] = 0;
+    }
+    fin_store_piece(slot, at.column, piece);
+  }
+}
+
+/* Sends the message's rows as they are. */
+EP_DEVICE void fin_send_rows(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+  for (uint32_t left = here; left != 0; left &= left - 1) {
+    int k = __ffs(left) - 1;
+    const uint8_t *row = fin_row(a, __shfl_sync(EP_FULL_WARP, r.route, k));
+    uint8_t *slot = fin_return(a, r.source, r.token, k);
+    FinPiece next = fin_load_piece(row, c.lane * 16);
+    for (uint32_t first = 0; first < FIN_ROW_BYTES; first += FIN_STRIDE) {
+      FinPiece piece = next;
+      uint32_t column = first + c.lane * 16;
+      if (first + FIN_STRIDE < FIN_ROW_BYTES) next = fin_load_piece(row, column + FIN_STRIDE);
+      fin_store_piece(slot, column, piece);
+    }
+  }
+}
+
+/* One release a message: batching them leaves reducers idle. */
+EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+  if (EP_DIRECT) {
+    fin_send_rows(a, c, r, here);
+  } else {
+    fin_send_sum(a, c, r, here);
   }
   __syncwarp();
   bool signals = EP_DIRECT ? (here >> c.lane & 1u) != 0 : c.lane == 0;
@@ -156,7 +167,7 @@ EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinRetu
 /* Dynamic tickets: a static deal leaves a partly filled last round. While one
  * message is sent, the next one's rows come to L2 and the ticket after that
  * is drawn. */
-EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c, uint8_t *ring) {
+EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, c.lane < EP_RANKS ? fin_tokens(a)[c.lane] : 0), all = most * EP_RANKS;
   if (!fin_wait_started(a, c)) return;
@@ -170,7 +181,7 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c, uint8_t *rin
     FinReturn next = fin_load_return(a, c, after, all);
     fin_prefetch(a, next);
     uint32_t here = fin_here(r);
-    if (here != 0) fin_send_message(a, c, r, here, ring);
+    if (here != 0) fin_send_message(a, c, r, here);
     r = next;
     i = after;
     after = __shfl_sync(EP_FULL_WARP, drawn, 0);
@@ -243,14 +254,13 @@ EP_DEVICE void fin_announce(const EpArgs &a, const FinCall &c) {
 }
 
 EP_ENTRY(EP_THREADS, 1) combine_final(const __grid_constant__ EpArgs a) {
-  EP_DYNAMIC_SHARED(ring);
   ep_span_begin(a);
   pdl_wait();
   pdl_launch();
   ep_drill_delay(a);
   FinCall c = fin_call(a);
   fin_announce(a, c);
-  if (fin_sends(c)) fin_combine_async(a, c, ring);
+  if (fin_sends(c)) fin_combine_async(a, c);
   if (fin_receives(c)) fin_combine_wait(a, c);
   ep_span_end(a);
 }

@@ -72,7 +72,11 @@ func TestDocs(t *testing.T) {
 				return
 			}
 			var stdout, stderr bytes.Buffer
-			if code := run(context.Background(), args, &stdout, &stderr); code != exitDone {
+			code := run(context.Background(), args, &stdout, &stderr)
+			if code == exitUndecided && strings.Contains(stderr.String(), "quiet the machine") {
+				t.Skip("this host is too noisy for a table, and epbench says so")
+			}
+			if code != exitDone {
 				t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
 			}
 		})

@@ -21,21 +21,23 @@ type Policy struct {
 	Confirm   tune.Confirmation
 }
 
-// policies by backend. A CPU that others use too cannot tell 1 % apart in a
-// minute, and should not pretend to: its band is ten times as wide, and its
-// tables say so. Its samples are short against a time slice of the scheduler:
-// then most of them run undisturbed and the median does not see the rest.
-var policies = map[string]Policy{
-	"cpu": {Band: 0.10, MinSample: 200e-6, MaxFold: 1000, AARounds: 40, MaxAA: 400,
-		Confirm: tune.Confirmation{Finalists: 8, MinRounds: 10, MaxRounds: 50}},
-}
+// onGPU is the policy of machines with GPUs.
+var onGPU = Policy{Band: 0.01, MinSample: 50e-6, MaxFold: 100, AARounds: 20, MaxAA: 200,
+	Confirm: tune.Confirmation{Finalists: 24, MinRounds: 10, MaxRounds: 50}}
+
+// onHost is the policy of machines without, external workers included. A CPU
+// that others use too cannot tell 1 % apart in a minute, and should not
+// pretend to: its band is ten times as wide, and its tables say so. Its
+// samples are short against a time slice of the scheduler: then most of them
+// run undisturbed and the median does not see the rest.
+var onHost = Policy{Band: 0.10, MinSample: 200e-6, MaxFold: 1000, AARounds: 40, MaxAA: 400,
+	Confirm: tune.Confirmation{Finalists: 8, MinRounds: 10, MaxRounds: 50}}
 
 // PolicyFor is the policy of a machine.
 func PolicyFor(m plan.Machine) Policy {
-	p, ok := policies[m.Backend]
-	if !ok {
-		p = Policy{Band: 0.01, MinSample: 50e-6, MaxFold: 100, AARounds: 20, MaxAA: 200,
-			Confirm: tune.Confirmation{Finalists: 24, MinRounds: 10, MaxRounds: 50}}
+	p := onGPU
+	if m.GPUs == 0 {
+		p = onHost
 	}
 	p.Confirm.Band = p.Band
 	p.AAShare = 0.3

@@ -69,7 +69,7 @@ func (b *Backend) Machine() plan.Machine {
 	if name == "" {
 		name = "scripted"
 	}
-	return plan.Machine{Backend: name, Name: "scripted", Arch: "none", SMs: 64, Memory: 1 << 30, Link: "none"}
+	return plan.Machine{Backend: name, Name: "scripted", Arch: "none", SMs: 64, Memory: 1 << 30, GPUs: 4, Link: "none"}
 }
 
 // ABI implements kernels.Versioned.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"github.com/epbench/epbench/kernels"
 	"html/template"
 	"io"
 	"strings"
@@ -119,7 +120,7 @@ func facts(l *reports.Loaded) []fact {
 	for _, c := range l.Cases {
 		tried += len(c.Entries)
 		for _, e := range c.Entries {
-			if !e.OK() {
+			if e.Status != kernels.OK {
 				failed++
 			}
 		}

@@ -7,11 +7,11 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
-	"github.com/epbench/epbench/kernels"
 	"html/template"
 	"io"
 	"strings"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/chart"
 )

@@ -153,6 +153,14 @@ type Clocker interface {
 // table: the hash covers sources and parameter lists.
 type Versioned interface{ ABI() string }
 
+// Forewarned is implemented by backends that compile: what is compiled side by
+// side and early need not be waited for.
+type Forewarned interface {
+	// Ahead says what Prepare will soon be asked for. It returns at once;
+	// what goes wrong is for Prepare to say.
+	Ahead(plan.Problem, []plan.Config)
+}
+
 // Digester is implemented by sessions that can show that runs repeat bit by
 // bit.
 type Digester interface {

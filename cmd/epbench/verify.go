@@ -16,6 +16,7 @@ type verifyFlags struct {
 	quick   bool
 	stress  bool
 	only    string
+	part    string
 	out     tableFlags
 }
 
@@ -27,7 +28,8 @@ func newVerify() *cobra.Command {
 		Long: `Runs a backend over a matrix of problems and routings and compares what it
 leaves with the oracle, before and after running back to back. Cases are
 chosen so that every value of every axis occurs (--quick), every pair of
-values of two axes (default) or every triple (--stress).
+values of two axes (default) or every triple (--stress). A failure is said as
+soon as it is seen; after Ctrl-C the table shows what was run by then.
 
 Exit code 3: an answer was wrong.`,
 		Args: cobra.NoArgs,
@@ -38,6 +40,7 @@ Exit code 3: an answer was wrong.`,
 	cmd.Flags().BoolVar(&f.stress, "stress", false, "every triple of values")
 	cmd.MarkFlagsMutuallyExclusive("quick", "stress")
 	cmd.Flags().StringVar(&f.only, "only", "", "run the cases that have all of these, axis=value,axis=value")
+	cmd.Flags().StringVar(&f.part, "part", "1/1", "run the i-th of n equal parts of the cases, i/n")
 	f.out.bind(cmd)
 	return cmd
 }
@@ -69,18 +72,35 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	results, err := verifyCases(cmd, b, cases)
-	if err != nil {
+	results, lost := verifyCases(cmd, b, cases)
+	if lost != nil && len(results) == 0 {
+		return lost
+	}
+	tables := verifyTables(title(b.Machine(), f.level()), axes.Tags(), results)
+	if len(results) < len(cases) {
+		tables[0].Warn("%d of %d cases were run", len(results), len(cases))
+	}
+	if err := f.out.print(cmd, tables...); err != nil {
 		return err
 	}
-	if err := f.out.print(cmd, verifyTables(title(b.Machine(), f.level()), axes.Tags(), results)...); err != nil {
-		return err
+	if lost != nil {
+		return lost
 	}
 	return verdictOf(results)
 }
 
-// filter keeps the cases that --only asks for.
+// filter keeps the cases that --only and --part ask for. Parts take turns, so
+// that each has its share of every op.
 func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
+	var part, parts int
+	if n, err := fmt.Sscanf(f.part, "%d/%d", &part, &parts); n != 2 || err != nil || part < 1 || part > parts || parts > len(cases) {
+		return nil, usagef("--part: %q is not i/n with i from 1 to n and n at most %d, the cases of this level", f.part, len(cases))
+	}
+	var mine []conform.Case
+	for i := part - 1; i < len(cases); i += parts {
+		mine = append(mine, cases[i])
+	}
+	cases = mine
 	tags := splitList(f.only)
 	kept := slices.DeleteFunc(slices.Clone(cases), func(c conform.Case) bool {
 		return slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(c.Tags, tag) })
@@ -91,17 +111,26 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	return nil, usagef("--only: no case of this level has %s; write axis=value as the table does, for instance ranks=4,format=fp8", f.only)
 }
 
-// verifyCases runs the cases and says on stderr how far it is every few
-// seconds.
+// casesAhead is how many cases a backend that compiles knows of in advance.
+const casesAhead = 12
+
+// verifyCases runs the cases, says on stderr what fails when it does and how
+// far it is every few seconds. What was run before an error stays.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
-	said := time.Now()
+	said, warned := time.Now(), 0
 	for i, c := range cases {
+		for ; warned < min(i+casesAhead, len(cases)); warned++ {
+			conform.Forewarn(b, cases[warned])
+		}
 		r, err := conform.RunCase(cmd.Context(), b, c)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		out = append(out, r)
+		for _, o := range r.Failed() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "verify: %s, %s: %s: %s\n", c.Name, o.Config.Key(), o.Status, o.Reason)
+		}
 		if time.Since(said) > 5*time.Second {
 			fmt.Fprintf(cmd.ErrOrStderr(), "verify: %d of %d cases\n", i+1, len(cases))
 			said = time.Now()

@@ -34,7 +34,8 @@ func title(m plan.Machine, l conform.Level) string {
 }
 
 // verifyTables are the conformance table, a row for each tag and one for
-// everything, and where something failed the list of it.
+// everything, which parameter values ran, and where something failed the list
+// of it.
 func verifyTables(title string, tags []string, results []conform.Result) []reports.Table {
 	t := reports.Table{
 		Name:  "conformance",
@@ -64,10 +65,11 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 	if skipped := skips(results); skipped != "" {
 		t.Warn("%s", skipped)
 	}
+	tables := []reports.Table{t, parameterTable(results)}
 	if failures := failureTable(results); len(failures.Rows) > 0 {
-		return []reports.Table{t, failures}
+		tables = append(tables, failures)
 	}
-	return []reports.Table{t}
+	return tables
 }
 
 func tallyCells(tag string, n tally) []reports.Cell {

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 
@@ -11,7 +12,8 @@ import (
 // candidates lists the configs of a kernel that a case runs: the default,
 // each value of each numeric parameter on its own, and combinations of the
 // word-valued ones (modes and algorithms, where the code paths differ), at
-// most words of them, drawn by the case's name.
+// most c.Words of them. Where that is more than c.Configs, the default and
+// others drawn by the case's name stay.
 func candidates(k kernels.Kernel, m plan.Machine, c Case) []plan.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {
@@ -36,6 +38,9 @@ func candidates(k kernels.Kernel, m plan.Machine, c Case) []plan.Config {
 			// Beside one of the combinations, not always beside the default.
 			add(out[(i+j)%len(out)].With(q.Name, v))
 		}
+	}
+	if c.Configs > 0 {
+		return append(out[:1:1], drawn(out[1:], c.Name, c.Configs-1)...)
 	}
 	return out
 }
@@ -65,16 +70,12 @@ func wordCombinations(k kernels.Kernel, base plan.Config) []plan.Config {
 // drawn keeps at most n configs, chosen by hash so that different cases keep
 // different ones.
 func drawn(all []plan.Config, salt string, n int) []plan.Config {
-	order := func(c plan.Config) uint64 {
+	order := make(map[string]uint64, len(all))
+	for _, c := range all {
 		h := fnv.New64a()
 		h.Write([]byte(salt + "\n" + c.Key()))
-		return h.Sum64()
+		order[c.Key()] = h.Sum64()
 	}
-	slices.SortFunc(all, func(a, b plan.Config) int {
-		if order(a) < order(b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b plan.Config) int { return cmp.Compare(order[a.Key()], order[b.Key()]) })
 	return all[:min(n, len(all))]
 }

@@ -14,7 +14,9 @@ import (
 type Level string
 
 // Quick runs every value of every axis at least once, Default every pair of
-// values of two axes, Stress every triple.
+// values of two axes, Stress every triple. Quick and Default try each value of
+// each parameter in each case; Stress has cases enough to draw a few configs
+// for each.
 const (
 	Quick   Level = "quick"
 	Default Level = "default"
@@ -27,6 +29,7 @@ type effort struct {
 	iterations int // back-to-back calls between two verifications
 	endurance  int // the same in the endurance cases
 	words      int // most combinations of word-valued parameters
+	configs    int // most configs of a kernel in a case, 0 for no limit
 }
 
 func (l Level) effort() effort {
@@ -34,7 +37,7 @@ func (l Level) effort() effort {
 	case Quick:
 		return effort{strength: 1, iterations: 5, endurance: 50, words: 8}
 	case Stress:
-		return effort{strength: 3, iterations: 20, endurance: 1000, words: 32}
+		return effort{strength: 3, iterations: 20, endurance: 1000, words: 32, configs: 5}
 	}
 	return effort{strength: 2, iterations: 10, endurance: 1000, words: 8}
 }
@@ -48,6 +51,7 @@ type Case struct {
 	Seed       uint64
 	Iterations int // back-to-back calls between the two verifications
 	Words      int // most combinations of word-valued parameters tried
+	Configs    int // most configs of a kernel, 0 for no limit
 }
 
 // Outcome is what became of one config of a case.
@@ -90,7 +94,7 @@ func Matrix(l Level, a Axes, mode plan.Mode) []Case {
 	var out []Case
 	for _, p := range points {
 		c := build(axes, p, base)
-		c.Iterations, c.Words = e.iterations, e.words
+		c.Iterations, c.Words, c.Configs = e.iterations, e.words, e.configs
 		out = append(out, c)
 	}
 	out = append(out, empty(e, a, base)...)

@@ -33,16 +33,30 @@ func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	if err != nil {
 		return res, fmt.Errorf("open %s: %w", c.Name, err)
 	}
-	for _, k := range all {
-		for _, cfg := range candidates(k, m, c) {
-			o, err := runConfig(ctx, s, c, cfg)
-			if err != nil {
-				return res, errors.Join(fmt.Errorf("%s, %s: %w", c.Name, cfg.Key(), err), s.Close())
-			}
-			res.Outcomes = append(res.Outcomes, o)
+	for _, cfg := range configs(b, c) {
+		o, err := runConfig(ctx, s, c, cfg)
+		if err != nil {
+			return res, errors.Join(fmt.Errorf("%s, %s: %w", c.Name, cfg.Key(), err), s.Close())
 		}
+		res.Outcomes = append(res.Outcomes, o)
 	}
 	return res, s.Close()
+}
+
+// configs are those of every kernel of the case's op, in the order they run.
+func configs(b kernels.Backend, c Case) []plan.Config {
+	var out []plan.Config
+	for _, k := range kernels.Of(b.Kernels(), c.Problem.Op) {
+		out = append(out, candidates(k, b.Machine(), c)...)
+	}
+	return out
+}
+
+// Forewarn tells a backend that compiles what RunCase will ask of it.
+func Forewarn(b kernels.Backend, c Case) {
+	if f, ok := b.(kernels.Forewarned); ok {
+		f.Ahead(c.Problem, configs(b, c))
+	}
 }
 
 // runConfig verifies a config, runs it back to back on the memory as it is,

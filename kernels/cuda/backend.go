@@ -82,6 +82,19 @@ func (b *Backend) Close() error {
 	return nil
 }
 
+// Ahead implements kernels.Forewarned.
+func (b *Backend) Ahead(p plan.Problem, configs []plan.Config) {
+	for _, c := range configs {
+		of, err := candidateVariants(b.machine, p, c)
+		if err != nil {
+			continue // Prepare will say it
+		}
+		for _, v := range of {
+			b.node.ahead.add(v)
+		}
+	}
+}
+
 // Open implements kernels.Backend. Memory is taken when a candidate needs it.
 func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := w.Problem.Validate(); err != nil {

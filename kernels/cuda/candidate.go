@@ -84,6 +84,31 @@ func newCandidate(m plan.Machine, p plan.Problem, c plan.Config) (*candidate, er
 // state is the state that the candidate's calls work on.
 func (c *candidate) state() family { return c.calls[plan.Dispatch].family }
 
+// variant is the binary that a call needs.
+func (k *call) variant(m plan.Machine, p plan.Problem) (variant, error) {
+	return newVariant(k.family.source, p, k.family.defines(m, p, k.config))
+}
+
+// candidateVariants are the binaries that a config will need.
+func candidateVariants(m plan.Machine, p plan.Problem, c plan.Config) ([]variant, error) {
+	k, err := newCandidate(m, p, c)
+	if err != nil {
+		return nil, err
+	}
+	var out []variant
+	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+		if k.calls[op] == nil {
+			continue
+		}
+		v, err := k.calls[op].variant(m, p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
 // load compiles and loads the candidate's binaries and readies every launch
 // on every GPU that has a rank.
 func (c *candidate) load(m plan.Machine, p plan.Problem, r *rig) error {
@@ -92,7 +117,7 @@ func (c *candidate) load(m plan.Machine, p plan.Problem, r *rig) error {
 		if k == nil {
 			continue
 		}
-		v, err := newVariant(k.family.source, p, k.family.defines(m, p, k.config))
+		v, err := k.variant(m, p)
 		if err != nil {
 			return err
 		}

@@ -3,11 +3,9 @@
 package cuda
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 
 	"gorgonia.org/cu"
 
@@ -38,6 +36,7 @@ type node struct {
 	gpus     []*gpu
 	apart    map[[2]int]error // pairs that cannot address each other, and why
 	compiler *compiler
+	ahead    *queue
 	modules  map[string]*module // by variant
 }
 
@@ -67,6 +66,7 @@ func openNode() (*node, error) {
 		n.close()
 		return nil, err
 	}
+	n.ahead = newQueue(n.compiler)
 	return n, nil
 }
 
@@ -136,6 +136,9 @@ func (n *node) arch() (string, error) {
 
 // close gives modules and contexts back.
 func (n *node) close() {
+	if n.ahead != nil {
+		n.ahead.close()
+	}
 	for _, m := range n.modules {
 		m.unload()
 	}
@@ -179,33 +182,6 @@ func (n *node) load(v variant) (*module, error) {
 	}
 	n.modules[key] = m
 	return m, nil
-}
-
-// compileAhead compiles variants side by side into the cache until ctx ends.
-// Errors are left for load to report.
-func (n *node) compileAhead(ctx context.Context, variants []variant) {
-	if n.compiler.cache == "" {
-		return
-	}
-	next := make(chan variant)
-	var wg sync.WaitGroup
-	for range max(1, runtime.NumCPU()-2) {
-		wg.Go(func() {
-			for v := range next {
-				_, _ = n.compiler.compile(v)
-			}
-		})
-	}
-	for _, v := range variants {
-		select {
-		case next <- v:
-			continue
-		case <-ctx.Done():
-		}
-		break
-	}
-	close(next)
-	wg.Wait()
 }
 
 func (m *module) unload() {

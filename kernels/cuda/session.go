@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -31,7 +30,6 @@ type session struct {
 	states     []family // one family of each state that has memory
 	candidates map[string]*candidate
 	expert     []cu.Function
-	idle       context.CancelFunc // ends compilation ahead
 
 	mu      sync.Mutex
 	running *program
@@ -47,40 +45,11 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 		inputs: makeInputs(w), candidates: map[string]*candidate{},
 	}
 	r.refill = s.upload
-	ctx, cancel := context.WithCancel(context.Background())
-	s.idle = cancel
-	if runtime.NumCPU() >= manyCores {
-		go b.node.compileAhead(ctx, s.ahead())
-	}
 	return s, nil
-}
-
-// manyCores is how many processors a host must have for compiling what may
-// never be asked for not to be in the way of what is.
-const manyCores = 8
-
-// ahead lists the variants that a sweep or a verification of this problem is
-// likely to ask for.
-func (s *session) ahead() []variant {
-	var out []variant
-	for _, f := range families() {
-		if f.kernel.Op == plan.Combine && s.problem.Op == plan.Dispatch {
-			continue
-		}
-		of, err := variants(f, s.backend.machine, s.problem)
-		if err != nil {
-			continue // Prepare will say it
-		}
-		for _, x := range of {
-			out = append(out, x.variant)
-		}
-	}
-	return out
 }
 
 // Close implements kernels.Session.
 func (s *session) Close() error {
-	s.idle()
 	for _, c := range s.candidates {
 		c.drop()
 	}

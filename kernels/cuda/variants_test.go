@@ -146,3 +146,32 @@ func TestCompileCache(t *testing.T) {
 		t.Error("an empty binary was believed")
 	}
 }
+
+// TestCompileAhead: what is asked for twice is compiled once, into the cache,
+// and closing waits for what has begun.
+func TestCompileAhead(t *testing.T) {
+	t.Setenv(CacheEnv, t.TempDir())
+	c, err := newCompiler("sm_90a")
+	if err != nil {
+		t.Skip(err)
+	}
+	q := newQueue(c)
+	q.idle = 1
+	v := variant{source: "common/align.cuh"}
+	q.add(v)
+	q.add(v)
+	q.running.Wait()
+	key, err := v.key(c.arch, "nvrtc "+c.library.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.load(key); !ok || len(q.waiting) != 0 || q.idle != 1 {
+		t.Errorf("in the cache: %v; %d waiting, %d idle", ok, len(q.waiting), q.idle)
+	}
+	q.idle = 0
+	q.add(variant{source: "common/expert.cuh"})
+	q.close()
+	if len(q.waiting) != 0 {
+		t.Error("something waits after closing")
+	}
+}

@@ -153,6 +153,14 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return r.Clocks, nil
 }
 
+// Ahead implements kernels.Forewarned.
+func (b *Backend) Ahead(p plan.Problem, configs []plan.Config) {
+	if b.welcome.Ahead {
+		// A broken pipe shows in the request that follows.
+		_ = b.proc.client.Notify(context.Background(), notifyAhead, AheadParams{p, configs})
+	}
+}
+
 // Open implements kernels.Backend.
 func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
 	s := &session{backend: b, workload: w, prepared: map[string]bool{}}

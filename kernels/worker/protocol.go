@@ -26,6 +26,8 @@ const (
 	methodShutdown = "shutdown"
 	// notifyBeat is the only message a worker sends unasked.
 	notifyBeat = "heartbeat"
+	// notifyAhead tells workers that welcomed with Ahead what to compile.
+	notifyAhead = "ahead"
 )
 
 // codeFailure is the JSON-RPC error code of a verdict on a candidate; its
@@ -45,6 +47,7 @@ type Welcome struct {
 	ABI      string       `json:"abi"`    // hash of what the kernels are built from
 	Machine  plan.Machine `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
+	Ahead    bool         `json:"ahead,omitempty"` // the notification ahead is of use to this worker
 }
 
 // KernelDecl declares a kernel. Rules carry its legality; a worker may still
@@ -91,6 +94,13 @@ type SessionID struct {
 type Candidate struct {
 	Session int         `json:"session"`
 	Config  plan.Config `json:"config"`
+}
+
+// AheadParams says which configs of a problem will be prepared soon, so that
+// a worker that compiles can begin. Nothing is answered.
+type AheadParams struct {
+	Problem plan.Problem  `json:"problem"`
+	Configs []plan.Config `json:"configs"`
 }
 
 // RunParams asks for rounds of a prepared candidate.

@@ -21,6 +21,7 @@ type messages struct {
 	Open         OpenParams   `json:"open"`
 	Session      SessionID    `json:"session"`
 	Prepare      Candidate    `json:"prepare"`
+	Ahead        AheadParams  `json:"ahead"`
 	Run          RunParams    `json:"run"`
 	RunReply     RunReply     `json:"run_reply"`
 	Verify       VerifyParams `json:"verify"`

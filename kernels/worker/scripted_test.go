@@ -40,7 +40,41 @@ func serveScript(script string) error {
 	if script == "garbage-hello" {
 		fmt.Println("Segmentation fault (core dumped)")
 	}
-	return Serve(context.Background(), "scripted 1", &scripted{b, script}, os.Stdin, os.Stdout)
+	var backend kernels.Backend = &scripted{b, script}
+	if script == "forewarned" {
+		backend = &forewarned{backend, map[string]bool{}}
+	}
+	return Serve(context.Background(), "scripted 1", backend, os.Stdin, os.Stdout)
+}
+
+// forewarned refuses what it was not told of.
+type forewarned struct {
+	kernels.Backend
+	told map[string]bool
+}
+
+func (b *forewarned) Ahead(p plan.Problem, configs []plan.Config) {
+	for _, c := range configs {
+		b.told[p.Key()+c.Key()] = true
+	}
+}
+
+func (b *forewarned) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	s, err := b.Backend.Open(ctx, w)
+	return &forewarnedSession{s, b, w.Problem.Key()}, err
+}
+
+type forewarnedSession struct {
+	kernels.Session
+	of      *forewarned
+	problem string
+}
+
+func (s *forewarnedSession) Prepare(ctx context.Context, c plan.Config) error {
+	if !s.of.told[s.problem+c.Key()] {
+		return kernels.Failf(kernels.NoBuild, "never heard of")
+	}
+	return s.Session.Prepare(ctx, c)
 }
 
 type scripted struct {
@@ -82,7 +116,7 @@ func (s *scriptedSession) Run(ctx context.Context, c plan.Config, spec kernels.R
 	case "hang-run":
 		time.Sleep(time.Hour)
 	case "late-run":
-		time.Sleep(700 * time.Millisecond)
+		time.Sleep(2 * time.Second)
 	case "crash-run":
 		fmt.Fprintln(os.Stderr, "CUDA error 700: an illegal memory access was encountered")
 		os.Exit(139)
@@ -123,7 +157,7 @@ func openScripted(t *testing.T, script string) *Backend {
 	t.Helper()
 	t.Setenv(scriptEnv, script)
 	limits := DefaultLimits()
-	limits.Round, limits.Prepare = 500*time.Millisecond, 500*time.Millisecond
+	limits.Round, limits.Prepare = 1500*time.Millisecond, 1500*time.Millisecond
 	b, err := Open(t.Context(), []string{os.Args[0]}, limits, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -258,5 +292,23 @@ func TestKilledWorker(t *testing.T) {
 	}
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
 		t.Errorf("after the restart: %v", err)
+	}
+}
+
+// TestAhead: what a worker hears in advance arrives before it is asked for,
+// and workers that did not ask for it are spared.
+func TestAhead(t *testing.T) {
+	b := openScripted(t, "forewarned")
+	s := openWorkload(t, b, plan.Dispatch)
+	c := defaultOf(t, b, plan.Dispatch)
+	b.Ahead(s.(*session).workload.Problem, []plan.Config{c})
+	if err := s.Prepare(t.Context(), c); err != nil {
+		t.Errorf("foretold: %v", err)
+	}
+	if err := s.Prepare(t.Context(), c.With("tile_tokens", "32")); err == nil || !strings.Contains(err.Error(), "never heard of") {
+		t.Errorf("a config that nobody spoke of: %v", err)
+	}
+	if openScripted(t, "honest").welcome.Ahead {
+		t.Error("a backend that does not compile is to be told what to compile")
 	}
 }

@@ -41,6 +41,7 @@ func Serve(ctx context.Context, name string, b kernels.Backend, in io.Reader, ou
 		methodRun:      s.beating("run", handler.New(s.run)),
 		methodVerify:   s.beating("verify", handler.New(s.verify)),
 		methodEmpty:    s.beating("empty", handler.New(s.empty)),
+		notifyAhead:    handler.New(s.ahead),
 		methodClose:    handler.New(s.close),
 		methodShutdown: handler.New(s.shutdown),
 	}
@@ -101,6 +102,7 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	if v, ok := s.backend.(kernels.Versioned); ok {
 		w.ABI = v.ABI()
 	}
+	_, w.Ahead = s.backend.(kernels.Forewarned)
 	for _, k := range s.backend.Kernels() {
 		w.Kernels = append(w.Kernels, KernelDecl{Name: k.Name, Op: k.Op, Doc: k.Doc, Params: k.Params})
 	}
@@ -158,6 +160,13 @@ func (s *server) tryPrepare(ctx context.Context, session kernels.Session, c Cand
 		return kernels.Failf(kernels.Illegal, "%v", err)
 	}
 	return session.Prepare(ctx, c.Config)
+}
+
+func (s *server) ahead(_ context.Context, p AheadParams) error {
+	if f, ok := s.backend.(kernels.Forewarned); ok {
+		f.Ahead(p.Problem, p.Configs)
+	}
+	return nil
 }
 
 func (s *server) run(ctx context.Context, p RunParams) (RunReply, error) {

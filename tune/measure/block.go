@@ -73,6 +73,7 @@ func (r *Runner) open(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: %w", ErrOpen, err)
 	}
 	r.ready = map[int]bool{}
+	r.foretell()
 	return nil
 }
 

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/conform"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// setting is one value of a kernel's parameter.
+type setting struct {
+	kernel, param string
+	value         plan.Value
+}
+
+// parameterTable says how often each value of each parameter ran, on its own
+// or in a pair: a matrix of cases proves nothing about a path no config took.
+func parameterTable(results []conform.Result) reports.Table {
+	t := reports.Table{Name: "parameters", Title: "configs that ran with each parameter value", Columns: []reports.Column{
+		reports.Words("kernel"), reports.Words("parameter"), reports.Words("value: configs, failed after /"),
+	}}
+	ran, failed := map[setting]int{}, map[setting]int{}
+	for _, r := range results {
+		for _, o := range r.Outcomes {
+			for _, s := range settings(r.Case.Problem.Op, o.Config) {
+				ran[s]++
+				if o.Status != kernels.OK {
+					failed[s]++
+				}
+			}
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(ran), compareSettings)
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(s setting) bool { return s.kernel != all[0].kernel || s.param != all[0].param })
+		if n < 0 {
+			n = len(all)
+		}
+		t.Add(reports.Str(all[0].kernel), reports.Str(all[0].param), reports.Str(countsOf(all[:n], ran, failed)))
+		all = all[n:]
+	}
+	return t
+}
+
+func settings(op plan.Op, c plan.Config) []setting {
+	of := []plan.Config{c}
+	if d, k, err := plan.Split(c); op == plan.Pair && err == nil {
+		of = []plan.Config{d, k}
+	}
+	var out []setting
+	for _, c := range of {
+		for _, name := range c.Names() {
+			out = append(out, setting{c.Kernel, name, c.Values[name]})
+		}
+	}
+	return out
+}
+
+// compareSettings orders numbers as numbers.
+func compareSettings(a, b setting) int {
+	x, xn := a.value.Int()
+	y, yn := b.value.Int()
+	byValue := cmp.Compare(a.value, b.value)
+	if xn && yn {
+		byValue = cmp.Compare(x, y)
+	}
+	return cmp.Or(cmp.Compare(a.kernel, b.kernel), cmp.Compare(a.param, b.param), byValue)
+}
+
+func countsOf(of []setting, ran, failed map[setting]int) string {
+	var out []string
+	for _, s := range of {
+		text := fmt.Sprintf("%s: %d", s.value, ran[s])
+		if failed[s] > 0 {
+			text += fmt.Sprintf("/%d", failed[s])
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "  ")
+}

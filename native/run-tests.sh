@@ -2,6 +2,7 @@
 # Runs the GPU tests of this folder and writes what they print to results/.
 #
 #   ./run-tests.sh            conformance on 1, 2, 4, 8 GPUs as far as they go, single-GPU loopback, drills
+#   ./run-tests.sh stress     every triple of the matrix on 1, 2, 4, 8 GPUs as far as they go, and 8 ranks on one GPU
 #   ./run-tests.sh sanitize   compute-sanitizer memcheck and racecheck on small shapes, one GPU
 #
 # Exit status 0 when everything passed.
@@ -46,13 +47,24 @@ if [ "$1" = sanitize ]; then
   exit $status
 fi
 
+# each_count runs a step for each number of GPUs up to those there are.
+each_count() {
+  gpus=$(nvidia-smi -L | wc -l)
+  for n in 1 2 4 8; do
+    test "$n" -le "$gpus" || continue
+    step "$1-$n" env CUDA_VISIBLE_DEVICES="$(seq -s , 0 $((n - 1)))" $2
+  done
+}
+
+if [ "$1" = stress ]; then
+  export EPBENCH_CUDA="$PWD/epbench-cuda"
+  step stress-loopback env CUDA_VISIBLE_DEVICES=0 ./epbench verify --backend cuda:loopback --stress --ranks 1,2,4,8
+  each_count stress "./epbench verify --backend cuda --stress"
+  exit $status
+fi
+
 step info info
 step selftest ./epbench-cuda selftest --loopback
 step loopback ./cuda.test -test.run '^Test(Session|Drill|Loopback)' -test.v -test.timeout 20m
-gpus=$(nvidia-smi -L | wc -l)
-for n in 1 2 4 8; do
-  test "$n" -le "$gpus" || continue
-  visible=$(seq -s , 0 $((n - 1)))
-  step "conformance-$n" env CUDA_VISIBLE_DEVICES="$visible" ./cuda.test -test.run '^TestConformance' -test.v -test.timeout 30m
-done
+each_count conformance "./cuda.test -test.run ^TestConformance -test.v -test.timeout 30m"
 exit $status

@@ -17,6 +17,7 @@ type verifyFlags struct {
 	stress  bool
 	only    string
 	part    string
+	ranks   []int
 	out     tableFlags
 }
 
@@ -41,6 +42,7 @@ Exit code 3: an answer was wrong.`,
 	cmd.MarkFlagsMutuallyExclusive("quick", "stress")
 	cmd.Flags().StringVar(&f.only, "only", "", "run the cases that have all of these, axis=value,axis=value")
 	cmd.Flags().StringVar(&f.part, "part", "1/1", "run the i-th of n equal parts of the cases, i/n")
+	cmd.Flags().IntSliceVar(&f.ranks, "ranks", nil, "rank counts of the matrix (default those of the machine)")
 	f.out.bind(cmd)
 	return cmd
 }
@@ -68,6 +70,12 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), note)
 	}
 	axes := conform.AxesFor(b.Machine())
+	if len(f.ranks) > 0 {
+		if least := slices.Min(f.ranks); least < 1 {
+			return usagef("--ranks: %d is below 1", least)
+		}
+		axes.Ranks = f.ranks
+	}
 	cases, err := f.filter(conform.Matrix(f.level(), axes, defaultMode(b.Machine())))
 	if err != nil {
 		return err
@@ -111,32 +119,22 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	return nil, usagef("--only: no case of this level has %s; write axis=value as the table does, for instance ranks=4,format=fp8", f.only)
 }
 
-// casesAhead is how many cases a backend that compiles knows of in advance.
-const casesAhead = 12
-
 // verifyCases runs the cases, says on stderr what fails when it does and how
 // far it is every few seconds. What was run before an error stays.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
-	said, warned := time.Now(), 0
-	for i, c := range cases {
-		for ; warned < min(i+casesAhead, len(cases)); warned++ {
-			conform.Forewarn(b, cases[warned])
-		}
-		r, err := conform.RunCase(cmd.Context(), b, c)
-		if err != nil {
-			return out, err
-		}
+	said := time.Now()
+	err := conform.Run(cmd.Context(), b, cases, func(r conform.Result) {
 		out = append(out, r)
 		for _, o := range r.Failed() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "verify: %s, %s: %s: %s\n", c.Name, o.Config.Key(), o.Status, o.Reason)
+			fmt.Fprintf(cmd.ErrOrStderr(), "verify: %s, %s: %s: %s\n", r.Case.Name, o.Config.Key(), o.Status, o.Reason)
 		}
 		if time.Since(said) > 5*time.Second {
-			fmt.Fprintf(cmd.ErrOrStderr(), "verify: %d of %d cases\n", i+1, len(cases))
+			fmt.Fprintf(cmd.ErrOrStderr(), "verify: %d of %d cases\n", len(out), len(cases))
 			said = time.Now()
 		}
-	}
-	return out, nil
+	})
+	return out, err
 }
 
 // verdictOf is exit code 3 where a number was wrong and 1 where a candidate

@@ -10,6 +10,33 @@ import (
 	"github.com/epbench/epbench/tune/plan"
 )
 
+// casesAhead is how many cases a backend that compiles knows of in advance.
+const casesAhead = 12
+
+// Run runs the cases in order and hands each result to each. The error is
+// RunCase's; results before it were handed over.
+func Run(ctx context.Context, b kernels.Backend, cases []Case, each func(Result)) error {
+	told := 0
+	for i, c := range cases {
+		for ; told < min(i+casesAhead, len(cases)); told++ {
+			forewarn(b, cases[told])
+		}
+		r, err := RunCase(ctx, b, c)
+		if err != nil {
+			return err
+		}
+		each(r)
+	}
+	return nil
+}
+
+// forewarn tells a backend that compiles what a case will ask of it.
+func forewarn(b kernels.Backend, c Case) {
+	if f, ok := b.(kernels.Forewarned); ok {
+		f.Ahead(c.Problem, configs(b, c))
+	}
+}
+
 // RunCase runs every kernel of the case's op with its candidates. The error
 // is the context's, or says that the session was lost; a wrong or failing
 // candidate is an Outcome.
@@ -50,13 +77,6 @@ func configs(b kernels.Backend, c Case) []plan.Config {
 		out = append(out, candidates(k, b.Machine(), c)...)
 	}
 	return out
-}
-
-// Forewarn tells a backend that compiles what RunCase will ask of it.
-func Forewarn(b kernels.Backend, c Case) {
-	if f, ok := b.(kernels.Forewarned); ok {
-		f.Ahead(c.Problem, configs(b, c))
-	}
 }
 
 // runConfig verifies a config, runs it back to back on the memory as it is,

@@ -74,21 +74,20 @@ func short(a conform.Axes) conform.Axes {
 
 func matrix(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	rows, configs := 0, 0
-	for _, c := range cases {
-		r, err := conform.RunCase(t.Context(), b, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+	err := conform.Run(t.Context(), b, cases, func(r conform.Result) {
 		if r.Skipped != "" {
-			t.Logf("skipped %s: %s", c.Name, r.Skipped)
+			t.Logf("skipped %s: %s", r.Case.Name, r.Skipped)
 		}
 		for _, o := range r.Failed() {
-			t.Errorf("%s\n%s: %s: %s", c.Name, o.Config.Key(), o.Status, o.Reason)
+			t.Errorf("%s\n%s: %s: %s", r.Case.Name, o.Config.Key(), o.Status, o.Reason)
 		}
 		for _, o := range r.Outcomes {
 			configs++
 			rows += o.Verdict.Rows
 		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if rows == 0 {
 		t.Error("no row was compared with the oracle")

@@ -21,7 +21,9 @@ func (b *compiling) Kernels() []kernels.Kernel {
 	}}}
 }
 
-func (b *compiling) Ahead(_ plan.Problem, configs []plan.Config) { b.heard = append(b.heard, configs...) }
+func (b *compiling) Ahead(_ plan.Problem, configs []plan.Config) {
+	b.heard = append(b.heard, configs...)
+}
 
 // TestForetell: each compiled-in combination is foretold once, whatever the
 // launch parameters, and none that the rules forbid.

@@ -58,13 +58,13 @@ cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## the GPU half compiles and ve
 cuda-variants: ## compiles every variant of the default space for sm_80, sm_90a and sm_100a; prints registers, fails on spills of defaults
 	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout 20m -run '^Test(Variants|Compile)' -v ./kernels/cuda ./kernels/cuda/nvrtc
 
-gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh (NVRTC=0 leaves libnvrtc out)
+gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh, make-tables.sh (NVRTC=0 leaves libnvrtc out)
 	rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)
-	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda native/run-tests.sh $(GPU_BUNDLE)/
+	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda native/run-tests.sh native/make-tables.sh $(GPU_BUNDLE)/
 	$(call cuda_env,$(CUDA_DIR)) $(GO) test -c -tags cuda -trimpath -o $(GPU_BUNDLE)/cuda.test ./kernels/cuda
 	@$(call unresolved,$(GPU_BUNDLE)/cuda.test)
 	test "$(NVRTC)" = 0 || cp -L $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))/libnvrtc*.so.* $(GPU_BUNDLE)/
-	chmod +x $(GPU_BUNDLE)/run-tests.sh
+	chmod +x $(GPU_BUNDLE)/*.sh
 	@du -sh $(GPU_BUNDLE)
 
 # The worker on an emulated driver: everything but the hardware.

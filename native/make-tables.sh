@@ -1,0 +1,46 @@
+#!/bin/sh
+# Sweeps model shapes on this machine and merges what was chosen into one table.
+#
+#   ./make-tables.sh OUT BUDGET MODEL...     ./make-tables.sh tables 1h deepseek-v3 qwen3-235b-a22b
+#
+# BUDGET is the time of each model's sweep. OUT/MODEL is its run directory,
+# OUT/table.json the merged table, OUT/receipt.json what measuring rows of it
+# again gave. Started again, it resumes what was interrupted and leaves what is
+# done. These variables change what is swept; the defaults are those of the
+# embedded tables:
+BACKEND=${BACKEND:-cuda}
+RANKS=${RANKS:-0}
+TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
+FORMATS=${FORMATS:-fp8,bf16}
+# The last is what real text does to DeepSeek-V3: log-normal popularity, Gini 0.25.
+ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank:4,lognormal:gini=0.25}
+EPBENCH=${EPBENCH:-./epbench}
+
+test $# -ge 3 || { sed -n '2,5p' "$0"; exit 2; }
+out=$1
+budget=$2
+shift 2
+mkdir -p "$out" || exit 1
+
+for model; do
+  run=$out/$model
+  test -f "$run/table.json" && continue
+  if test -d "$run"; then
+    "$EPBENCH" sweep --backend "$BACKEND" --resume "$run"
+  else
+    "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --format "$FORMATS" \
+      --routing "$ROUTINGS" --result-params --budget "$budget" -o "$run"
+  fi || exit
+done
+
+rm -f "$out/table.json"
+for model; do
+  if test -f "$out/table.json"; then
+    "$EPBENCH" table merge "$out/table.json" "$out/$model/table.json" -o "$out/merged.json" >"$out/merge-$model.txt" &&
+      mv "$out/merged.json" "$out/table.json"
+  else
+    cp "$out/$model/table.json" "$out/table.json"
+  fi || exit
+done
+"$EPBENCH" table lint --table "$out/table.json" &&
+  "$EPBENCH" table verify --backend "$BACKEND" --table "$out/table.json" -o "$out/receipt.json"

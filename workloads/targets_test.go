@@ -1,0 +1,46 @@
+package workloads
+
+import (
+	"math"
+	"strconv"
+	"testing"
+)
+
+// Targets are met within 2 % by what is drawn, at a size where chance is
+// smaller than that.
+func TestTargets(t *testing.T) {
+	if raceEnabled {
+		t.Skip("large draws, which other tests make smaller; left out under the race detector")
+	}
+	for _, family := range []string{"zipf", "powerlaw", "lognormal", "dirichlet"} {
+		for aim, targets := range map[string][]string{
+			"gini": {"0.1", "0.25", "0.35", "0.7"}, "maxmean": {"1.5", "4.0"}, "effective": {"64.0", "200.0"},
+		} {
+			for _, target := range targets {
+				spec := family + ":" + aim + "=" + target
+				if spec == "powerlaw:maxmean=1.5" {
+					continue // with a = 0 it is uniform from 1 to span, whose max/mean is 2
+				}
+				p := v3(32768)
+				s := MeasureCounts(mustNew(t, spec, p, 1).TotalCounts(), p.Ranks)
+				got := map[string]float64{"gini": s.Gini, "maxmean": s.MaxMeanExpert, "effective": s.EffectiveExperts}[aim]
+				want, _ := strconv.ParseFloat(target, 64)
+				if math.Abs(got/want-1) > 0.02 {
+					t.Errorf("%s: drew %.4f", spec, got)
+				}
+			}
+		}
+	}
+}
+
+func TestSolve(t *testing.T) {
+	for spec, param := range map[string]string{"zipf:gini=0.3": "a", "lognormal:gini=0.25": "sigma", "dirichlet:effective=64.0": "alpha"} {
+		sol, ok, err := Solve(mustParse(t, spec), v3(64), 1)
+		if err != nil || !ok || sol.Param != param || math.Abs(sol.Expected/sol.Target-1) > 2e-4 {
+			t.Errorf("%s: %+v, %v, %v", spec, sol, ok, err)
+		}
+	}
+	if sol, ok, err := Solve(mustParse(t, "zipf:1.0"), v3(64), 1); ok || err != nil {
+		t.Errorf("zipf:1.0 has nothing to solve: %+v, %v", sol, err)
+	}
+}

@@ -33,8 +33,8 @@ type Output struct {
 	ScaleOffsets []uint32 // [groups], NVFP4 only
 	MaxRows      int      // row capacity that the scales are laid out for
 	Scales       []byte   // the whole scale output, nil for BF16
-	// Payload returns the elements of one row; the slice need only live
-	// until the next call.
+	// Payload returns the elements of one row. One goroutine asks for rows,
+	// ascending; their bytes must stay until the check is over.
 	Payload func(row int) []byte
 }
 
@@ -59,32 +59,16 @@ func Merge(a, b kernels.Verdict) kernels.Verdict {
 	return a
 }
 
-// judge collects a verdict.
-type judge struct {
-	kernels.Verdict
-	rank int
-}
-
-// wrong counts a wrong row and keeps the first description.
-func (j *judge) wrong(format string, args ...any) {
-	j.Wrong++
-	if j.Detail == "" {
-		j.Detail = fmt.Sprintf("rank %d ", j.rank) + fmt.Sprintf(format, args...)
-	}
-}
-
-// CheckDispatch compares what dispatch left on a rank with the oracle.
+// CheckDispatch compares what dispatch left on a rank with the oracle: first
+// where rows lie, which depends on the rows before, then what is in them, on
+// all processors. The first difference is that of the lowest row either way.
 func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Verdict {
 	j := &judge{rank: rank}
 	d := o.Dispatch(rank)
 	if !checkIndex(j, d, got) {
-		return j.Verdict
+		return j.verdict()
 	}
-	total := 0
-	for _, g := range d.Groups {
-		total += g.Rows()
-	}
-	r := rowCheck{o: o, j: j, got: got, c: c, pick: picker(total, c.MaxRows)}
+	r := rowCheck{o: o, j: j, got: got, c: c, pick: picker(d.rows(), c.MaxRows)}
 	for i, g := range d.Groups {
 		r.group, r.row, r.inGroup = g, int(d.RowOffsets[i]), 0
 		r.firstBlock = int(d.RowOffsets[i]/128 + d.ScaleOffsets[i])
@@ -93,7 +77,11 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Verdict 
 		}
 		r.padding()
 	}
-	return j.Verdict
+	spread(len(r.picked), func(i int) { r.picked[i].contents(o, got, c) })
+	for _, p := range r.picked {
+		j.finding(p.finding)
+	}
+	return j.verdict()
 }
 
 // checkIndex judges what positions depend on; without it rows cannot be told
@@ -143,28 +131,33 @@ func picker(total, limit int) func(row int) bool {
 }
 
 // CheckCombine compares combined tokens of a rank with the oracle. got
-// returns the [hidden] BF16 bits of one token and need only live until the
-// next call.
+// returns the [hidden] BF16 bits of one token; it must be safe for several
+// goroutines and the bits must stay until the check is over.
 func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Verdict {
-	j := &judge{rank: rank}
 	tokens := o.w.Ranks[o.w.Batch(rank)].Tokens
 	pick := picker(tokens, c.MaxRows)
+	var picked []int
 	for t := range tokens {
-		if !pick(t) {
-			continue
+		if pick(t) {
+			picked = append(picked, t)
 		}
-		j.Rows++
-		row := got(t)
-		if len(row) != o.w.Problem.Hidden {
-			j.wrong("token %d: %d columns, want %d", t, len(row), o.w.Problem.Hidden)
-			continue
-		}
-		o.checkSum(j, rank, t, row, c)
 	}
-	return j.Verdict
+	findings := make([]finding, len(picked))
+	spread(len(picked), func(i int) { findings[i] = o.checkSum(rank, picked[i], got(picked[i]), c) })
+	j := &judge{rank: rank}
+	for i, f := range findings {
+		j.Rows++
+		f.place = i
+		j.finding(f)
+	}
+	return j.verdict()
 }
 
-func (o *Oracle) checkSum(j *judge, rank, token int, got []uint16, c Compare) {
+func (o *Oracle) checkSum(rank, token int, got []uint16, c Compare) (f finding) {
+	if len(got) != o.w.Problem.Hidden {
+		f.wrong = fmt.Sprintf("token %d: %d columns, want %d", token, len(got), o.w.Problem.Hidden)
+		return f
+	}
 	s := o.CombineRow(rank, token, c.PreReduced)
 	if c.CodeSteps > 0 {
 		o.widen(s, rank, token, c.CodeSteps)
@@ -182,11 +175,12 @@ func (o *Oracle) checkSum(j *judge, rank, token int, got []uint16, c Compare) {
 			bad = i
 		}
 	}
-	j.MaxErr = max(j.MaxErr, relative(worst, largest))
+	f.maxErr = relative(worst, largest)
 	if bad >= 0 {
-		j.wrong("token %d column %d: want %#04x (%g), got %#04x (%g)", token, bad,
+		f.wrong = fmt.Sprintf("token %d column %d: want %#04x (%g), got %#04x (%g)", token, bad,
 			s.Want[bad], s.Exact[bad], got[bad], BF16ToFloat(got[bad]))
 	}
+	return f
 }
 
 // relative is worst in units of largest, finite so that it can be written as

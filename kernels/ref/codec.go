@@ -34,7 +34,17 @@ func E4M3(x float32) byte {
 }
 
 // E4M3ToFloat decodes an e4m3fn byte.
-func E4M3ToFloat(b byte) float32 {
+func E4M3ToFloat(b byte) float32 { return e4m3[b] }
+
+// e4m3 lists the values of the 256 bytes.
+var e4m3 = func() (values [256]float32) {
+	for b := range values {
+		values[b] = decodeE4M3(byte(b))
+	}
+	return values
+}()
+
+func decodeE4M3(b byte) float32 {
 	e, m := int(b>>3&15), float64(b&7)
 	v := math.Ldexp(m, -9)
 	switch {

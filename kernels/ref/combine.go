@@ -25,17 +25,20 @@ func (o *Oracle) CombineRow(rank, token int, preReduced bool) Sum {
 	p := o.w.Problem
 	batch := o.w.Batch(rank)
 	terms := o.terms(rank, token)
-	groups := byRank(terms)
+	all, groups, y := counting(len(terms)), byRank(terms), make([]float32, len(terms))
 	x := Dequantize(p.Dispatch, o.Token(batch, token), p.Hidden, o.global)
 	s := Sum{make([]uint16, p.Hidden), make([]float64, p.Hidden), make([]float64, p.Hidden)}
 	shared := p.SharedExpert && o.inSlice(rank, token)
 	for c, v := range x {
-		if preReduced {
-			s.Want[c] = sumByRank(v, groups)
-		} else {
-			s.Want[c] = sumInOrder(v, terms)
+		for i, t := range terms {
+			y[i] = BF16ToFloat(BF16(v * t.gain)) // as the expert returns it
 		}
-		exact, magnitude, partials := exactSum(v, groups)
+		if preReduced {
+			s.Want[c] = sumByRank(y, terms, groups)
+		} else {
+			s.Want[c] = sumInOrder(y, terms, all)
+		}
+		exact, magnitude, partials := exactSum(y, terms, groups)
 		bound := bf16Unit * math.Abs(exact)
 		if preReduced {
 			bound += bf16Unit * partials * (1 + bf16Unit)
@@ -80,24 +83,25 @@ func (o *Oracle) inSlice(rank, token int) bool {
 	return token >= start && token < start+count
 }
 
-// sumInOrder is the contract of combine. The conversions keep the compiler
-// from fusing multiply and add.
-func sumInOrder(x float32, terms []term) uint16 {
+// sumInOrder is the contract of combine: the weighted sum of y, what the
+// experts of terms return, over those that which lists. The conversions keep
+// the compiler from fusing multiply and add.
+func sumInOrder(y []float32, terms []term, which []int) uint16 {
 	var acc float32
-	for _, t := range terms {
-		acc += float32(t.weight * BF16ToFloat(BF16(x*t.gain)))
+	for _, i := range which {
+		acc += float32(terms[i].weight * y[i])
 	}
 	return BF16(acc)
 }
 
 // byRank groups terms by the rank of their expert, ranks ascending, and
 // leaves the top-k order inside a group.
-func byRank(terms []term) [][]term {
-	var groups [][]term
-	sorted := slices.Clone(terms)
-	slices.SortStableFunc(sorted, func(a, b term) int { return a.rank - b.rank })
+func byRank(terms []term) [][]int {
+	var groups [][]int
+	sorted := counting(len(terms))
+	slices.SortStableFunc(sorted, func(a, b int) int { return terms[a].rank - terms[b].rank })
 	for i, t := range sorted {
-		if i == 0 || t.rank != sorted[i-1].rank {
+		if i == 0 || terms[t].rank != terms[sorted[i-1]].rank {
 			groups = append(groups, nil)
 		}
 		last := len(groups) - 1
@@ -108,21 +112,21 @@ func byRank(terms []term) [][]term {
 
 // sumByRank is sumInOrder with partial sums rounded by each expert rank, then
 // added in the order of ranks.
-func sumByRank(x float32, groups [][]term) uint16 {
+func sumByRank(y []float32, terms []term, groups [][]int) uint16 {
 	var acc float32
 	for _, g := range groups {
-		acc += BF16ToFloat(sumInOrder(x, g))
+		acc += BF16ToFloat(sumInOrder(y, terms, g))
 	}
 	return BF16(acc)
 }
 
 // exactSum is the sum in float64, the sum of the terms' magnitudes, and the
 // sum of the magnitudes of the partial sums.
-func exactSum(x float32, groups [][]term) (sum, magnitude, partials float64) {
+func exactSum(y []float32, terms []term, groups [][]int) (sum, magnitude, partials float64) {
 	for _, g := range groups {
 		var partial float64
-		for _, t := range g {
-			v := float64(t.weight) * float64(BF16ToFloat(BF16(x*t.gain)))
+		for _, i := range g {
+			v := float64(terms[i].weight) * float64(y[i])
 			partial += v
 			magnitude += math.Abs(v)
 		}

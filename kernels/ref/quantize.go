@@ -85,21 +85,34 @@ func amax(x []float32) float32 {
 func Dequantize(f plan.Format, row Row, hidden int, global float32) []float32 {
 	out := make([]float32, hidden)
 	l := formats.Of(f, hidden)
-	for i := range out {
-		switch f {
-		case plan.BF16:
+	if f == plan.BF16 {
+		for i := range out {
 			out[i] = BF16ToFloat(binary.LittleEndian.Uint16(row.Payload[2*i:]))
-		case plan.FP8:
-			bits := binary.LittleEndian.Uint32(row.Scales[i/l.Group*4:])
-			out[i] = E4M3ToFloat(row.Payload[i]) * math.Float32frombits(bits)
-		case plan.MXFP4:
-			out[i] = E2M1ToFloat(row.Payload[i/2]>>(i%2*4)) * E8M0ToFloat(row.Scales[i/l.Group])
-		case plan.NVFP4:
-			s := E4M3ToFloat(row.Scales[i/l.Group]) * (1 / global)
-			out[i] = E2M1ToFloat(row.Payload[i/2]>>(i%2*4)) * s
+		}
+		return out
+	}
+	for g := range l.Scales {
+		s := factor(f, row.Scales[g*l.ScaleBytes:], global)
+		for i := g * l.Group; i < (g+1)*l.Group; i++ {
+			if f == plan.FP8 {
+				out[i] = E4M3ToFloat(row.Payload[i]) * s
+			} else {
+				out[i] = E2M1ToFloat(row.Payload[i/2]>>(i%2*4)) * s
+			}
 		}
 	}
 	return out
+}
+
+// factor is what the first scale in b stands for.
+func factor(f plan.Format, b []byte, global float32) float32 {
+	switch f {
+	case plan.FP8:
+		return math.Float32frombits(binary.LittleEndian.Uint32(b))
+	case plan.MXFP4:
+		return E8M0ToFloat(b[0])
+	}
+	return E4M3ToFloat(b[0]) * (1 / global)
 }
 
 // ScaleAt is the byte offset in a rank's scale output of scale g of a row.

@@ -30,6 +30,8 @@
 package ref
 
 import (
+	"sync"
+
 	"github.com/epbench/epbench/kernels/formats"
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/workloads"
@@ -38,18 +40,23 @@ import (
 // Shared stands for the shared expert where an expert id is asked for.
 const Shared = -1
 
-// Oracle answers what dispatch and combine of one workload must produce. One
-// goroutine may use it.
+// Oracle answers what dispatch and combine of one workload must produce. It
+// remembers what it worked out and is safe for several goroutines.
 type Oracle struct {
-	w      *workloads.Workload
-	global float32
-	cache  rowCache
+	w          *workloads.Workload
+	global     float32
+	cache      *rowCache
+	deliveries []func() Delivery // by rank
 }
 
 // New makes the oracle of a workload. inputScale is NVFP4's global input
 // scale; 1 for everybody who has none.
 func New(w *workloads.Workload, inputScale float32) *Oracle {
-	return &Oracle{w: w, global: inputScale, cache: newRowCache(len(w.Ranks))}
+	o := &Oracle{w: w, global: inputScale, cache: newRowCache(len(w.Ranks))}
+	for rank := range w.Ranks {
+		o.deliveries = append(o.deliveries, sync.OnceValue(func() Delivery { return o.deliver(rank) }))
+	}
+	return o
 }
 
 // Item is one delivered row: a token of its source rank and the top-k
@@ -79,8 +86,20 @@ type Delivery struct {
 	ScaleOffsets []uint32 // [groups] NVFP4: group's first scale block minus RowOffsets/128
 }
 
-// Dispatch lists every row that a rank receives.
-func (o *Oracle) Dispatch(rank int) Delivery {
+// rows counts the rows of all groups, without padding.
+func (d Delivery) rows() int {
+	n := 0
+	for _, g := range d.Groups {
+		n += g.Rows()
+	}
+	return n
+}
+
+// Dispatch lists every row that a rank receives. The lists are shared: they
+// must not be written to.
+func (o *Oracle) Dispatch(rank int) Delivery { return o.deliveries[rank]() }
+
+func (o *Oracle) deliver(rank int) Delivery {
 	p := o.w.Problem
 	var groups []Group
 	if p.SharedExpert {

@@ -261,8 +261,13 @@ func TestWidenCoversCodeSteps(t *testing.T) {
 		}
 		off := Dequantize(f, row, 128, 1)
 		got := make([]uint16, 128)
+		terms := o.terms(0, 0)
 		for c, v := range off {
-			got[c] = sumInOrder(v, o.terms(0, 0))
+			var y []float32
+			for _, t := range terms {
+				y = append(y, BF16ToFloat(BF16(v*t.gain)))
+			}
+			got[c] = sumInOrder(y, terms, counting(len(terms)))
 		}
 		only := func(t int) []uint16 {
 			if t > 0 {

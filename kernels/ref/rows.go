@@ -23,17 +23,31 @@ type rowCheck struct {
 	row        int // in the output
 	inGroup    int // in the group
 	seen       int // rows so far, padding left out
+	picked     []pickedRow
+}
+
+// pickedRow is a row whose contents are to be compared.
+type pickedRow struct {
+	finding
+	expert  string
+	source  int
+	item    Item
+	payload []byte
+	row     int
+	inGroup int
+	block   int // NVFP4: the group's first block of scale rows
 }
 
 // segment judges the rows of one source rank: each expected token exactly
 // once.
 func (r *rowCheck) segment(s int) {
-	items, source := r.group.Items[s], r.group.Sources[s]
+	items, source, name := r.group.Items[s], r.group.Sources[s], r.expert()
 	open := make(map[Item]bool, len(items))
 	for _, it := range items {
 		open[it] = true
 	}
 	for i := range items {
+		r.j.place++
 		it := items[i]
 		if r.group.Expert != Shared {
 			it = Item{int(r.got.SrcInfo[2*r.row]), int(r.got.SrcInfo[2*r.row+1])}
@@ -41,13 +55,17 @@ func (r *rowCheck) segment(s int) {
 		switch {
 		case !open[it]:
 			r.j.wrong("row %d (%s, source %d): src_info says token %d k %d, which is not expected here or came twice",
-				r.row, r.expert(), source, it.Token, it.K)
+				r.row, name, source, it.Token, it.K)
 		case r.c.Ordered && it != items[i]:
 			r.j.wrong("row %d (%s, source %d): token %d k %d before token %d k %d",
-				r.row, r.expert(), source, it.Token, it.K, items[i].Token, items[i].K)
+				r.row, name, source, it.Token, it.K, items[i].Token, items[i].K)
 		case r.pick(r.seen):
 			r.j.Rows++
-			r.contents(source, it)
+			r.picked = append(r.picked, pickedRow{
+				finding: finding{place: r.j.place},
+				expert:  name, source: source, item: it, payload: r.got.Payload(r.row),
+				row: r.row, inGroup: r.inGroup, block: r.firstBlock,
+			})
 		}
 		delete(open, it)
 		r.row, r.inGroup, r.seen = r.row+1, r.inGroup+1, r.seen+1
@@ -61,34 +79,42 @@ func (r *rowCheck) expert() string {
 	return fmt.Sprintf("expert %d", r.group.Expert)
 }
 
-// contents judges elements and scales of the current row.
-func (r *rowCheck) contents(source int, it Item) {
-	l := r.o.Format()
-	want := r.o.Token(source, it.Token)
-	got := Row{r.got.Payload(r.row), r.scales(l)}
+func (p *pickedRow) where() string {
+	return fmt.Sprintf("row %d (%s, source %d token %d k %d)", p.row, p.expert, p.source, p.item.Token, p.item.K)
+}
+
+// contents judges elements and scales of the row.
+func (p *pickedRow) contents(o *Oracle, out Output, c Compare) {
+	l := o.Format()
+	want := o.Token(p.source, p.item.Token)
+	got := Row{p.payload, scalesAt(l, out, p.row, p.inGroup, p.block)}
 	if len(got.Payload) != l.Payload || len(got.Scales) != len(want.Scales) {
-		r.j.wrong("row %d: %d payload and %d scale bytes, want %d and %d",
-			r.row, len(got.Payload), len(got.Scales), l.Payload, len(want.Scales))
+		p.wrong = fmt.Sprintf("%s: %d payload and %d scale bytes, want %d and %d",
+			p.where(), len(got.Payload), len(got.Scales), l.Payload, len(want.Scales))
 		return
 	}
 	if bytes.Equal(got.Payload, want.Payload) && bytes.Equal(got.Scales, want.Scales) {
 		return
 	}
-	if where := difference(l, want, got, r.c.CodeSteps); where != "" {
-		r.j.wrong("row %d (%s, source %d token %d k %d): %s", r.row, r.expert(), source, it.Token, it.K, where)
+	if at := difference(l, want, got, c.CodeSteps); at != "" {
+		p.wrong = p.where() + ": " + at
 	}
-	r.j.MaxErr = max(r.j.MaxErr, r.o.rowError(want, got))
+	p.maxErr = o.rowError(want, got)
 }
 
 // scales gathers the current row's scales, nil where the output is too short.
 func (r *rowCheck) scales(l formats.Layout) []byte {
+	return scalesAt(l, r.got, r.row, r.inGroup, r.firstBlock)
+}
+
+func scalesAt(l formats.Layout, got Output, row, inGroup, firstBlock int) []byte {
 	out := make([]byte, 0, l.Scales*l.ScaleBytes)
 	for g := range l.Scales {
-		at := ScaleAt(l, g, r.row, r.inGroup, r.firstBlock, r.got.MaxRows)
-		if at+l.ScaleBytes > len(r.got.Scales) {
+		at := ScaleAt(l, g, row, inGroup, firstBlock, got.MaxRows)
+		if at+l.ScaleBytes > len(got.Scales) {
 			return nil
 		}
-		out = append(out, r.got.Scales[at:at+l.ScaleBytes]...)
+		out = append(out, got.Scales[at:at+l.ScaleBytes]...)
 	}
 	return out
 }
@@ -101,6 +127,7 @@ func (r *rowCheck) padding() {
 	if l.Format != plan.NVFP4 {
 		return
 	}
+	r.j.place++
 	for ; r.inGroup%formats.ScaleBlockRows != 0; r.inGroup++ {
 		for g, s := range r.scales(l) {
 			if s != 0 {

@@ -1,0 +1,60 @@
+package ref
+
+import (
+	"testing"
+
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/workloads"
+)
+
+// prefill is what one rank of four sees in DeepSeek-V3's shape.
+func prefill(b *testing.B, op plan.Op) *workloads.Workload {
+	b.Helper()
+	d, err := workloads.Parse("uniform")
+	if err != nil {
+		b.Fatal(err)
+	}
+	w, err := workloads.New(d, plan.Problem{
+		Op: op, Mode: plan.Graph, Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 512, MaxTokens: 512, Dispatch: plan.FP8, Combine: plan.BF16,
+	}, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return w
+}
+
+// sampled is how many rows of a rank the benchmarks compare.
+const sampled = 512
+
+// BenchmarkCheckDispatch is one more candidate of a session: the oracle has
+// seen the workload before.
+func BenchmarkCheckDispatch(b *testing.B) {
+	w := prefill(b, plan.Dispatch)
+	o := New(w, 1)
+	got := faithful(o, 0)
+	c := Compare{MaxRows: sampled, CodeSteps: 1}
+	for b.Loop() {
+		if v := o.CheckDispatch(0, got, c); !v.OK() || v.Rows != sampled {
+			b.Fatal(v)
+		}
+	}
+}
+
+// BenchmarkCheckCombine judges partial sums rounded by rank.
+func BenchmarkCheckCombine(b *testing.B) {
+	w := prefill(b, plan.Combine)
+	o := New(w, 1)
+	rows := map[int][]uint16{}
+	for t := range 512 {
+		if picker(512, sampled)(t) {
+			rows[t] = o.CombineRow(0, t, true).Want
+		}
+	}
+	c := Compare{MaxRows: sampled, PreReduced: true}
+	for b.Loop() {
+		if v := o.CheckCombine(0, func(t int) []uint16 { return rows[t] }, c); !v.OK() || v.Rows != sampled {
+			b.Fatal(v)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package ref
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/epbench/epbench/kernels"
+)
+
+// finding is what was seen at one place of an output.
+type finding struct {
+	place  int    // order of places, for the first difference
+	wrong  string // "" where all is right
+	maxErr float64
+}
+
+// judge collects findings into a verdict. They may come in any order.
+type judge struct {
+	kernels.Verdict
+	rank  int
+	place int // of what is looked at now
+	first int // place of Detail
+}
+
+// wrong counts something wrong at the present place.
+func (j *judge) wrong(format string, args ...any) {
+	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
+}
+
+// finding adds one; of those that are wrong the first place is described, and
+// of one place what came first.
+func (j *judge) finding(f finding) {
+	j.MaxErr = max(j.MaxErr, f.maxErr)
+	if f.wrong == "" {
+		return
+	}
+	if j.Wrong == 0 || f.place < j.first {
+		j.first, j.Detail = f.place, f.wrong
+	}
+	j.Wrong++
+}
+
+// verdict names the rank.
+func (j *judge) verdict() kernels.Verdict {
+	if j.Detail != "" {
+		j.Detail = fmt.Sprintf("rank %d %s", j.rank, j.Detail)
+	}
+	return j.Verdict
+}
+
+// spread calls f for every i below n on all processors. Rows cost much more
+// than taking a number.
+func spread(n int, f func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}

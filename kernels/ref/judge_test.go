@@ -1,0 +1,56 @@
+package ref
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// checkOn judges rank 0 with a number of processors.
+func checkOn(processors int, o *Oracle, out Output) kernels.Verdict {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
+	return o.CheckDispatch(0, out, Compare{})
+}
+
+// realRows are the rows that are not padding.
+func realRows(d Delivery) []int {
+	var out []int
+	for i, g := range d.Groups {
+		for n := range g.Rows() {
+			out = append(out, int(d.RowOffsets[i])+n)
+		}
+	}
+	return out
+}
+
+// TestVerdictOfAnySplit: however many processors share the rows, the verdict
+// is the same and speaks of the lowest wrong row.
+func TestVerdictOfAnySplit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := tiny(func(p *plan.Problem) {
+			p.Dispatch = rapid.SampledFrom(plan.Formats()).Draw(t, "format")
+			p.SharedExpert = rapid.Bool().Draw(t, "shared")
+		})
+		o := New(w, 1)
+		out := faithful(o, 0)
+		rows := realRows(o.Dispatch(0))
+		bad := rapid.SliceOfNDistinct(rapid.SampledFrom(rows), 0, len(rows), rapid.ID[int]).Draw(t, "wrong rows")
+		for _, row := range bad {
+			out.Payload(row)[0] ^= 0x41
+		}
+		one, many := checkOn(1, o, out), checkOn(4, o, out)
+		if one != many || one.Wrong != len(bad) || one.Rows != len(rows) {
+			t.Fatalf("%d wrong of %d: one processor says %+v, four say %+v", len(bad), len(rows), one, many)
+		}
+		if len(bad) > 0 && !strings.Contains(one.Detail, fmt.Sprintf("row %d (", slices.Min(bad))) {
+			t.Fatalf("the lowest wrong row is %d: %s", slices.Min(bad), one.Detail)
+		}
+	})
+}

@@ -2,11 +2,7 @@
 
 package cuda
 
-import (
-	"fmt"
-
-	"github.com/epbench/epbench/kernels/ref"
-)
+import "fmt"
 
 // Probe implements worker.Prober: one output row after the last verification,
 // as hidden BF16 values. With k = -1 it is the combined row of a token on its
@@ -19,13 +15,15 @@ func (s *session) Probe(rank, token, k int) ([]uint16, error) {
 	if k < 0 {
 		return download[uint16](s.rig, rank, partCombined, token*p.Hidden, p.Hidden)
 	}
-	o := ref.New(s.workload, s.backend.options.InputScale)
+	if s.fetched == nil {
+		return nil, fmt.Errorf("probe: nothing was verified since the last run")
+	}
 	e := int(s.workload.Ranks[s.workload.Batch(rank)].Experts[token*p.TopK+k])
-	got, err := s.dispatched(o.Owner(rank, e), o)
+	got, err := s.dispatched(s.oracle.Owner(rank, e))
 	if err != nil {
 		return nil, err
 	}
-	row, err := o.Received(rank, token, k, got.Output)
+	row, err := s.oracle.Received(rank, token, k, got.Output)
 	if got.err != nil {
 		return nil, got.err
 	}

@@ -26,6 +26,7 @@ func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) 
 	if fold > maxFold || spec.Rounds < 1 {
 		return kernels.Rounds{}, fmt.Errorf("run: %d rounds of fold %d are outside 1 and more rounds of fold 1 to %d", spec.Rounds, fold, maxFold)
 	}
+	s.fetched = nil
 	p, err := s.program(k, fold)
 	if err != nil {
 		return kernels.Rounds{}, asFailure(kernels.NoLaunch, err)

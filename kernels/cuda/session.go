@@ -16,6 +16,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/workloads"
 )
@@ -27,7 +28,9 @@ type session struct {
 	workload   *workloads.Workload
 	problem    plan.Problem
 	inputs     []inputs
-	states     []family // one family of each state that has memory
+	oracle     *ref.Oracle
+	fetched    []*output // of the last proof, by rank; nil once something else has run
+	states     []family  // one family of each state that has memory
 	candidates map[string]*candidate
 	expert     []cu.Function
 
@@ -42,7 +45,7 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 	}
 	s := &session{
 		backend: b, rig: r, workload: w, problem: w.Problem,
-		inputs: makeInputs(w), candidates: map[string]*candidate{},
+		inputs: makeInputs(w), oracle: ref.New(w, b.options.InputScale), candidates: map[string]*candidate{},
 	}
 	r.refill = s.upload
 	return s, nil
@@ -117,6 +120,7 @@ func (s *session) join(f family) error {
 	if n := len(f.regions(s.problem)); n > C.EP_MAX_REGIONS {
 		return kernels.Failf(kernels.Illegal, "%s: %d regions, EpArgs holds %d", f.state, n, C.EP_MAX_REGIONS)
 	}
+	s.fetched = nil
 	for _, c := range s.candidates {
 		c.drop()
 	}

@@ -6,9 +6,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 
 	"github.com/epbench/epbench/kernels"
@@ -23,7 +23,8 @@ const judgedElements = 16 << 20
 
 // upload brings the inputs to every rank.
 func (s *session) upload() error {
-	for rank, in := range s.inputs {
+	return s.eachRank(func(rank int) error {
+		in := s.inputs[rank]
 		for _, err := range []error{
 			upload(s.rig, rank, partX, in.x),
 			upload(s.rig, rank, partIDs, in.ids),
@@ -35,8 +36,19 @@ func (s *session) upload() error {
 				return err
 			}
 		}
+		return nil
+	})
+}
+
+// eachRank does f for all ranks side by side and gives the first rank's error.
+func (s *session) eachRank(f func(rank int) error) error {
+	errs := make([]error, len(s.rig.seats))
+	var wg sync.WaitGroup
+	for rank := range errs {
+		wg.Go(func() { errs[rank] = f(rank) })
 	}
-	return nil
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // Verify implements kernels.Session.
@@ -49,22 +61,15 @@ func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, e
 		return kernels.Verdict{}, err
 	}
 	verdicts := make([]kernels.Verdict, len(s.rig.seats))
-	errs := make([]error, len(verdicts))
-	slots := make(chan struct{}, runtime.NumCPU())
-	var wg sync.WaitGroup
-	for rank := range verdicts {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			verdicts[rank], errs[rank] = s.judge(k, rank)
-		})
+	err = s.eachRank(func(rank int) (err error) {
+		verdicts[rank], err = s.judge(k, rank)
+		return err
+	})
+	if err != nil {
+		return kernels.Verdict{}, err
 	}
-	wg.Wait()
 	var sum kernels.Verdict
-	for rank, v := range verdicts {
-		if errs[rank] != nil {
-			return kernels.Verdict{}, errs[rank]
-		}
+	for _, v := range verdicts {
 		sum = ref.Merge(sum, v)
 	}
 	return sum, nil
@@ -72,6 +77,7 @@ func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, e
 
 // prove runs the candidate once from poisoned outputs and fresh inputs.
 func (s *session) prove(ctx context.Context, k *candidate) error {
+	s.fetched = make([]*output, len(s.rig.seats))
 	if err := s.rig.fill(func(p region) bool { return isOutput(p.name) }); err != nil {
 		return err
 	}
@@ -91,13 +97,12 @@ func (s *session) prove(ctx context.Context, k *candidate) error {
 
 // judge compares what the candidate left on one rank with the oracle.
 func (s *session) judge(k *candidate, rank int) (kernels.Verdict, error) {
-	o := ref.New(s.workload, s.backend.options.InputScale)
 	d := k.calls[plan.Dispatch]
-	got, err := s.dispatched(rank, o)
+	got, err := s.dispatched(rank)
 	if err != nil {
 		return kernels.Verdict{}, err
 	}
-	v := o.CheckDispatch(rank, got.Output, s.compare(d))
+	v := s.oracle.CheckDispatch(rank, got.Output, s.compare(d))
 	if got.err != nil {
 		return v, got.err
 	}
@@ -105,7 +110,7 @@ func (s *session) judge(k *candidate, rank int) (kernels.Verdict, error) {
 	if c == nil {
 		return v, nil
 	}
-	w, err := s.judgeCombine(o, c, rank)
+	w, err := s.judgeCombine(c, rank)
 	if s.problem.Op == plan.Combine && v.OK() {
 		return w, err // the dispatch before it is not what was asked about
 	}
@@ -129,11 +134,23 @@ type output struct {
 	err error
 }
 
-// dispatched fetches what dispatch left on a rank: indices and scales whole,
-// rows as they are asked for when they are many.
-func (s *session) dispatched(rank int, o *ref.Oracle) (*output, error) {
-	l := o.Format()
-	want := o.Dispatch(rank).RowOffsets
+// dispatched is what the last proof left of dispatch on a rank, fetched once.
+func (s *session) dispatched(rank int) (*output, error) {
+	if have := s.fetched[rank]; have != nil {
+		return have, nil
+	}
+	out, err := s.fetch(rank)
+	if err == nil {
+		s.fetched[rank] = out
+	}
+	return out, err
+}
+
+// fetch brings indices and scales whole, rows as they are asked for when they
+// are many.
+func (s *session) fetch(rank int) (*output, error) {
+	l := s.oracle.Format()
+	want := s.oracle.Dispatch(rank).RowOffsets
 	rows := int(want[len(want)-1])
 	groups := formats.Groups(s.problem)
 	out := &output{Output: ref.Output{MaxRows: formats.MaxRows(s.problem)}}
@@ -187,7 +204,7 @@ func (s *session) fetchRows(out *output, rank, rows, rowBytes int) error {
 	return nil
 }
 
-func (s *session) judgeCombine(o *ref.Oracle, c *call, rank int) (kernels.Verdict, error) {
+func (s *session) judgeCombine(c *call, rank int) (kernels.Verdict, error) {
 	hidden := s.problem.Hidden
 	tokens := s.workload.Ranks[s.workload.Batch(rank)].Tokens
 	all, err := download[uint16](s.rig, rank, partCombined, 0, tokens*hidden)
@@ -197,9 +214,9 @@ func (s *session) judgeCombine(o *ref.Oracle, c *call, rank int) (kernels.Verdic
 	row := func(t int) []uint16 { return all[t*hidden : (t+1)*hidden] }
 	compare := s.compare(c)
 	if e := c.config.Str("epilogue"); epilogues[e] != 0 {
-		return judgeEpilogue(o, rank, tokens, e, row, compare), nil
+		return judgeEpilogue(s.oracle, rank, tokens, e, row, compare), nil
 	}
-	return o.CheckCombine(rank, row, compare), nil
+	return s.oracle.CheckCombine(rank, row, compare), nil
 }
 
 // judgeEpilogue is CheckCombine behind an output hook: the bound of the sum,

@@ -10,6 +10,7 @@ import (
 	"github.com/creachadair/jrpc2"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/workloads"
 )
@@ -163,7 +164,7 @@ func (b *Backend) Ahead(p plan.Problem, configs []plan.Config) {
 
 // Open implements kernels.Backend.
 func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
-	s := &session{backend: b, workload: w, prepared: map[string]bool{}}
+	s := &session{backend: b, workload: w, oracle: ref.New(w, 1), prepared: map[string]bool{}}
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}

@@ -64,13 +64,12 @@ func delivered(w *workloads.Workload, p Probe) bool {
 
 // checkProbes compares the probed rows with the oracle and adds what is wrong
 // with them to the worker's own verdict.
-func checkProbes(w *workloads.Workload, probes []Probe, rows []ProbeRow, v kernels.Verdict) kernels.Verdict {
+func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Verdict) kernels.Verdict {
 	if len(rows) != len(probes) {
 		return blame(v, fmt.Sprintf("%d rows probed, %d came back", len(probes), len(rows)))
 	}
-	oracle := ref.New(w, 1)
 	for i, p := range probes {
-		if why := checkProbe(oracle, w, p, rows[i].Data); why != "" {
+		if why := checkProbe(s.oracle, s.workload, p, rows[i].Data); why != "" {
 			v = blame(v, fmt.Sprintf("rank %d, token %d, k %d: %s (the worker reported %d wrong rows)", p.Rank, p.Token, p.K, why, v.Wrong))
 		}
 	}

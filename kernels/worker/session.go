@@ -12,6 +12,7 @@ import (
 	"github.com/creachadair/jrpc2"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/workloads"
 )
@@ -21,6 +22,7 @@ import (
 type session struct {
 	backend  *Backend
 	workload *workloads.Workload
+	oracle   *ref.Oracle
 	id       int
 	proc     *process // the process that id belongs to
 	prepared map[string]bool
@@ -124,7 +126,7 @@ func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, e
 		return kernels.Verdict{}, err
 	}
 	v := kernels.Verdict{Rows: r.Rows, Wrong: r.Wrong, MaxErr: r.MaxErr, Detail: r.Detail}
-	return checkProbes(s.workload, probes, r.Probed, v), nil
+	return s.checkProbes(probes, r.Probed, v), nil
 }
 
 // Close implements kernels.Session.

@@ -58,7 +58,7 @@ func joinInts(ns any) string {
 		for _, n := range ns {
 			parts = append(parts, fmt.Sprint(n))
 		}
-	case [12]int:
+	case [plan.KeyFields]int:
 		return joinInts(ns[:])
 	}
 	return strings.Join(parts, ", ")

@@ -19,19 +19,10 @@ func exportCSV(t *plan.Table, base string) ([]File, error) {
 		"rounds", "gain", "gain_lo", "gain_hi", "candidates", "ties", "regret", "routings", "tokens", "complete", "date")
 	w.Write(header)
 	for _, r := range t.Rows {
-		w.Write(append(keyWords(r.Key), rowWords(r)...))
+		w.Write(append(r.Key.Words(), rowWords(r)...))
 	}
 	w.Flush()
 	return []File{{base + ".csv", b.Bytes()}}, w.Error()
-}
-
-func keyWords(k plan.Key) []string {
-	var out []string
-	for pair := range strings.FieldsSeq(k.String()) {
-		_, word, _ := strings.Cut(pair, "=")
-		out = append(out, word)
-	}
-	return out
 }
 
 func rowWords(r plan.Row) []string {

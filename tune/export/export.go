@@ -61,6 +61,7 @@ type view struct {
 	MachineKey string
 	Relax      []int // places in Fields
 	Routing    int   // place of routing in Fields
+	Results    int   // place of results in Fields
 	Minimax    int   // ordinal of AnyRouting
 	Fields     []string
 	Lists      []list
@@ -77,7 +78,7 @@ type list struct {
 }
 
 type viewRow struct {
-	Key     [12]int
+	Key     [plan.KeyFields]int
 	Lo, Hi  int
 	Config  int // place in Configs
 	Default bool
@@ -90,12 +91,13 @@ func newView(t *plan.Table, base string) view {
 	name := identifier(base)
 	v := view{
 		Name: name, Upper: strings.ToUpper(name), Table: t, MachineKey: t.Header.Machine.Key(),
-		Routing: slices.Index(plan.Fields(), "routing"),
+		Routing: slices.Index(plan.Fields(), "routing"), Results: slices.Index(plan.Fields(), "results"),
 		Minimax: slices.Index(plan.Classes(), plan.AnyRouting),
 		Fields:  plan.Fields(), Classes: plan.Classes(),
 		Lists: []list{
 			{"op", words(plan.Ops())}, {"mode", words(plan.Modes())},
 			{"format", words(plan.Formats())}, {"routing", words(plan.Classes())},
+			{"results", []string{plan.SameResults.String(), plan.AnyResults.String()}},
 		},
 		Configs: []plan.Config{{}},
 		Bounds:  bounds{plan.EvenShare, plan.EvenHottest, plan.ConcentratedShare, plan.HotRankHottest},

@@ -34,7 +34,8 @@ func drawKey(rng *rand.Rand) plan.Key {
 	return plan.Key{Op: pick(rng, plan.Ops()...), Mode: pick(rng, plan.Graph, plan.Eager),
 		Ranks: pick(rng, 4, 8), Nodes: pick(rng, 1, 1, 1, 2), Hidden: pick(rng, 2048, 4096, 7168), Experts: pick(rng, 64, 256),
 		TopK: pick(rng, 4, 8), Dispatch: pick(rng, plan.BF16, plan.FP8), Combine: plan.BF16,
-		SharedExpert: rng.IntN(4) == 0, SkipA2A: rng.IntN(8) == 0, Routing: pick(rng, plan.Classes()...)}
+		SharedExpert: rng.IntN(4) == 0, SkipA2A: rng.IntN(8) == 0, Routing: pick(rng, plan.Classes()...),
+		Results: pick(rng, plan.SameResults, plan.SameResults, plan.AnyResults)}
 }
 
 // drawTable makes a table with every feature: intervals with gaps and single
@@ -82,7 +83,7 @@ func drawQuestions(rng *rand.Rand, tab *plan.Table) [][]question {
 		k := pick(rng, tab.Rows...).Key
 		for range rng.IntN(3) {
 			other := drawKey(rng)
-			switch rng.IntN(7) {
+			switch rng.IntN(8) {
 			case 0:
 				k.Hidden = other.Hidden + 512*rng.IntN(3)
 			case 1:
@@ -97,6 +98,8 @@ func drawQuestions(rng *rand.Rand, tab *plan.Table) [][]question {
 				k.Dispatch = pick(rng, plan.Formats()...)
 			case 6:
 				k.Experts = other.Experts
+			case 7:
+				k.Results = other.Results
 			}
 		}
 		for range perProblem {
@@ -112,8 +115,7 @@ func drawQuestions(rng *rand.Rand, tab *plan.Table) [][]question {
 func asked(qs [][]question) string {
 	var b strings.Builder
 	for _, group := range qs {
-		v := group[0].key.Vector()
-		b.WriteString(strings.Trim(fmt.Sprint(v[:11]), "[]") + "\n")
+		b.WriteString(problemWords(group[0].key) + "\n")
 		for _, q := range group {
 			v := q.key.Vector()
 			fmt.Fprintf(&b, "%d %d\n", q.tokens, v[11])
@@ -121,6 +123,13 @@ func asked(qs [][]question) string {
 		b.WriteString("-1\n")
 	}
 	return b.String()
+}
+
+// problemWords are the ordinals of a key's fields without routing.
+func problemWords(k plan.Key) string {
+	v := k.Vector()
+	at := slices.Index(plan.Fields(), "routing")
+	return strings.Trim(fmt.Sprint(slices.Delete(v[:], at, at+1)), "[]")
 }
 
 func reasonIndex(r plan.Reason) int {
@@ -316,8 +325,7 @@ func hotPath(t testing.TB, turns int) (goNs, cNs float64) {
 	tab := drawTable(t, rand.New(rand.NewPCG(7, 3)))
 	k := tab.Rows[0].Key
 	bin := buildC(t, exported(t, tab))
-	v := k.Vector()
-	problem := strings.Trim(fmt.Sprint(v[:11]), "[]")
+	problem := problemWords(k)
 	r := tab.Resolve(plan.Host{Machine: tab.Header.Machine, ABI: tab.Header.ABI}, k.Problem(maxParityToken))
 	goNs, cNs = 1e9, 1e9
 	for turn := 0; turn < turns && (turn < 3 || cNs > goNs || goNs > 20); turn++ {

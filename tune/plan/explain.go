@@ -74,11 +74,14 @@ func (s *Set) Nearest(k Key, tokens int) string {
 
 // difference describes the fields that keep a row from matching, and counts
 // them.
-func difference(src *Source, row int, have, want [12]int) (text string, fields int) {
+func difference(src *Source, row int, have, want [KeyFields]int) (text string, fields int) {
 	var parts []string
-	values := src.Table.Rows[row].Key.words()
+	values := src.Table.Rows[row].Key.Words()
 	for f := range have {
 		if have[f] == want[f] || slices.Contains(src.relax, f) && (f != routingField || src.Table.Rows[row].Key.Routing == AnyRouting) {
+			continue
+		}
+		if f == resultsField && have[f] < want[f] {
 			continue
 		}
 		parts = append(parts, Fields()[f]+"="+values[f])

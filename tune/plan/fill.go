@@ -15,7 +15,10 @@ type loader struct {
 	fields map[reflect.Type][]string
 }
 
-// names lists the JSON names of a struct's fields, looked up once a type.
+// optional follows the name of a field that is left out at its zero value.
+const optional = ",omitempty"
+
+// names lists the JSON tags of a struct's fields, looked up once a type.
 func (l *loader) names(t reflect.Type) []string {
 	if _, known := l.fields[t]; !known {
 		for i := range t.NumField() {
@@ -24,6 +27,9 @@ func (l *loader) names(t reflect.Type) []string {
 	}
 	return l.fields[t]
 }
+
+// named reports whether a tag is of a field of that name.
+func named(tag, name string) bool { return strings.TrimSuffix(tag, optional) == name }
 
 func (l *loader) value(v reflect.Value) error {
 	switch p := v.Addr().Interface().(type) {
@@ -47,7 +53,8 @@ func (l *loader) value(v reflect.Value) error {
 	return l.scalar(v)
 }
 
-// object reads a struct: each field once, none missing, none unknown.
+// object reads a struct: each field once, none but optional ones missing, none
+// unknown.
 func (l *loader) object(v reflect.Value) error {
 	names := l.names(v.Type())
 	seen := make([]int, 0, 32)[:len(names)] // where each field's value starts, 0 when unseen
@@ -65,8 +72,10 @@ func (l *loader) object(v reflect.Value) error {
 			return err
 		}
 	}
-	if i := slices.Index(seen, 0); i >= 0 {
-		return l.failf(l.pos, "field %q is missing", names[i])
+	for i, at := range seen {
+		if at == 0 && !strings.HasSuffix(names[i], optional) {
+			return l.failf(l.pos, "field %q is missing", names[i])
+		}
 	}
 	return l.checkObject(v, names, append(seen, start))
 }
@@ -78,7 +87,7 @@ func (l *loader) member(v reflect.Value, names []string, seen []int) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(names, func(n string) bool { return n == string(raw) })
+	i := slices.IndexFunc(names, func(n string) bool { return named(n, string(raw)) })
 	if i < 0 {
 		return l.failf(start, "unknown field %.40q", raw)
 	}
@@ -90,10 +99,13 @@ func (l *loader) member(v reflect.Value, names []string, seen []int) error {
 	}
 	l.peek()
 	seen[i] = l.pos
-	l.enter(names[i])
+	l.enter(string(raw))
 	defer l.leave()
 	if err := l.value(v.Field(i)); err != nil {
 		return err
+	}
+	if strings.HasSuffix(names[i], optional) && v.Field(i).IsZero() {
+		return l.failf(seen[i], "an optional field is left out at its default")
 	}
 	return l.checkSchema(v, names[i])
 }
@@ -124,7 +136,7 @@ func (l *loader) checkObject(v reflect.Value, names []string, seen []int) error 
 		return nil
 	}
 	field, _, _ := strings.Cut(err.Error(), ":")
-	at := slices.IndexFunc(names, func(n string) bool { return squash(n) == squash(field) })
+	at := slices.IndexFunc(names, func(n string) bool { return squash(strings.TrimSuffix(n, optional)) == squash(field) })
 	if at < 0 {
 		at = len(seen) - 1
 	}

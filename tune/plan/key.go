@@ -22,6 +22,8 @@ type Key struct {
 	SharedExpert bool   `json:"shared_expert"`
 	SkipA2A      bool   `json:"skip_a2a"`
 	Routing      Class  `json:"routing"` // routing class, or AnyRouting for the minimax-regret row
+
+	Results Results `json:"results,omitempty"` // what a caller accepts who may be told this
 }
 
 // KeyOf is the key of a problem under a routing class: everything but the
@@ -31,7 +33,7 @@ func KeyOf(p Problem, c Class) Key {
 		Op: p.Op, Mode: p.Mode, Ranks: p.Ranks, Nodes: p.Nodes,
 		Hidden: p.Hidden, Experts: p.Experts, TopK: p.TopK,
 		Dispatch: p.Dispatch, Combine: p.Combine,
-		SharedExpert: p.SharedExpert, SkipA2A: p.SkipA2A, Routing: c,
+		SharedExpert: p.SharedExpert, SkipA2A: p.SkipA2A, Routing: c, Results: p.Results,
 	}
 }
 
@@ -42,14 +44,14 @@ func (k Key) Problem(tokens int) Problem {
 		Hidden: k.Hidden, Experts: k.Experts, TopK: k.TopK,
 		Tokens: tokens, MaxTokens: max(tokens, 1),
 		Dispatch: k.Dispatch, Combine: k.Combine,
-		SharedExpert: k.SharedExpert, SkipA2A: k.SkipA2A,
+		SharedExpert: k.SharedExpert, SkipA2A: k.SkipA2A, Results: k.Results,
 	}
 }
 
 // Fields lists the JSON names of a Key's fields in the order of Vector.
 func Fields() []string {
 	return []string{"op", "mode", "ranks", "nodes", "hidden", "experts", "top_k",
-		"dispatch", "combine", "shared_expert", "skip_a2a", "routing"}
+		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "results"}
 }
 
 // Relaxable lists the fields a table may declare that a lookup gives up. The
@@ -58,31 +60,39 @@ func Relaxable() []string {
 	return []string{"mode", "hidden", "experts", "top_k", "shared_expert", "routing"}
 }
 
+// KeyFields is the number of fields in Fields.
+const KeyFields = 13
+
 // Vector is the key as ordinals, one a field: numbers as they are, names by
 // their place in Ops, Modes, Formats and Classes (-1 when unknown), booleans
-// as 0 and 1. Two keys are equal when their vectors are.
-func (k Key) Vector() [12]int {
-	return [12]int{
+// and any results as 0 and 1. Two keys are equal when their vectors are.
+func (k Key) Vector() [KeyFields]int {
+	return [KeyFields]int{
 		slices.Index(Ops(), k.Op), slices.Index(Modes(), k.Mode),
 		k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK,
 		slices.Index(Formats(), k.Dispatch), slices.Index(Formats(), k.Combine),
 		bit(k.SharedExpert), bit(k.SkipA2A), slices.Index(Classes(), k.Routing),
+		bit(k.Results != SameResults),
 	}
 }
 
-// words is the key as text, one word a field in the order of Fields.
-func (k Key) words() []string {
+// Words is the key as text, one word a field in the order of Fields.
+func (k Key) Words() []string {
 	return []string{string(k.Op), string(k.Mode), strconv.Itoa(k.Ranks), strconv.Itoa(k.Nodes),
 		strconv.Itoa(k.Hidden), strconv.Itoa(k.Experts), strconv.Itoa(k.TopK),
 		string(k.Dispatch), string(k.Combine), strconv.Itoa(bit(k.SharedExpert)), strconv.Itoa(bit(k.SkipA2A)),
-		string(k.Routing)}
+		string(k.Routing), k.Results.String()}
 }
 
-// String is the canonical spelling field=value, in the order of Fields.
+// String is the canonical spelling field=value, in the order of Fields, without
+// results where they are the same.
 func (k Key) String() string {
-	words := k.words()
+	words := k.Words()
 	for i, f := range Fields() {
 		words[i] = f + "=" + words[i]
+	}
+	if k.Results == SameResults {
+		words = words[:resultsField]
 	}
 	return strings.Join(words, " ")
 }

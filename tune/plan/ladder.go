@@ -31,9 +31,9 @@ type Answer struct {
 // entry is a row on the ladder of one query: how far down it stands.
 type entry struct {
 	source, row int32
-	step        int32                  // 0 exact, else 1 + the last relaxed field it needs
-	distance    [relaxableFields]int32 // by how much it differs, in relax order
-	place       int32                  // in the order that breaks ties, see Set.order
+	step        int32                      // 0 exact, else 1 + the last relaxed field it needs
+	distance    [relaxableFields + 1]int32 // by how much it differs, in relax order, then in results
+	place       int32                      // in the order that breaks ties, see Set.order
 }
 
 // relaxableFields is the number of fields in Relaxable.
@@ -41,11 +41,17 @@ const relaxableFields = 6
 
 // match places a row key under a query. ok is false when a field differs that
 // the table does not give up. Routing is given up only for the minimax row: a
-// row tuned for another known skew is evidence of nothing.
-func match(row, query *[12]int, relax []int, minimax int) (e entry, ok bool) {
+// row tuned for another known skew is evidence of nothing. Who accepts any
+// results also takes a row for the same results, after one of the kind asked
+// for, and has given up nothing by that; never the other way round.
+func match(row, query *[KeyFields]int, relax []int, minimax int) (e entry, ok bool) {
 	for field, have := range row {
 		want := query[field]
 		if have == want {
+			continue
+		}
+		if field == resultsField && have < want {
+			e.distance[relaxableFields] = 1
 			continue
 		}
 		place := slices.Index(relax, field)
@@ -58,13 +64,16 @@ func match(row, query *[12]int, relax []int, minimax int) (e entry, ok bool) {
 	return e, true
 }
 
-const routingField = 11
+const (
+	routingField = 11
+	resultsField = 12
+)
 
 // ladder lists the rows that may answer a key, best first: fewest fields given
-// up in the declared order, then nearest in them, then the smaller key, then
+// up in the declared order, then nearest in them and in results, then the smaller key, then
 // the upper source. The order is total, so every rank and every exported
 // look-up finds the same row.
-func (s *Set) ladder(query [12]int) []entry {
+func (s *Set) ladder(query [KeyFields]int) []entry {
 	var out []entry
 	minimax := slices.Index(Classes(), AnyRouting)
 	for i := range s.sources {
@@ -104,12 +113,12 @@ func (s *Set) order() {
 }
 
 // answer is what the row of an entry says under a query.
-func (s *Set) answer(e entry, query [12]int) Answer {
+func (s *Set) answer(e entry, query [KeyFields]int) Answer {
 	src := &s.sources[e.source]
 	row := &src.Table.Rows[e.row]
 	a := Answer{Config: row.Config, Reason: Exact, Verified: src.verified, Source: src.Name, Row: row}
 	for field, want := range query {
-		if src.vectors[e.row][field] != want {
+		if field != resultsField && src.vectors[e.row][field] != want {
 			a.Differs = append(a.Differs, Fields()[field])
 			a.Reason = Relaxed
 		}

@@ -31,6 +31,10 @@ type Problem struct {
 	Combine      Format `json:"combine"`       // payload on the way back; BF16 only
 	SharedExpert bool   `json:"shared_expert"` // each token also visits an expert of its own rank
 	SkipA2A      bool   `json:"skip_a2a"`      // tokens are replicated, every rank keeps its local share
+
+	// Results is what the caller accepts; it bounds which configs may be
+	// chosen and changes nothing of what is moved.
+	Results Results `json:"results,omitempty"`
 }
 
 // LocalExperts is the number of experts one rank holds.
@@ -79,6 +83,9 @@ func (p Problem) validateNames() error {
 	if p.Combine != BF16 {
 		return fmt.Errorf("combine: %q, only bf16 travels back", p.Combine)
 	}
+	if p.Results != SameResults && p.Results != AnyResults {
+		return fmt.Errorf("results: unknown %q, use any or leave it out", string(p.Results))
+	}
 	return p.Dispatch.checkHidden(p.Hidden)
 }
 
@@ -105,9 +112,13 @@ func divisors(n int) string {
 
 // Key is the canonical spelling: two problems are equal when their keys are.
 func (p Problem) Key() string {
-	return fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d tokens=%d max=%d dispatch=%s combine=%s shared=%d skip=%d",
+	key := fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d tokens=%d max=%d dispatch=%s combine=%s shared=%d skip=%d",
 		p.Op, p.Mode, p.Ranks, p.Nodes, p.Hidden, p.Experts, p.TopK, p.Tokens, p.MaxTokens,
 		p.Dispatch, p.Combine, bit(p.SharedExpert), bit(p.SkipA2A))
+	if p.Results != SameResults {
+		key += " results=" + p.Results.String()
+	}
+	return key
 }
 
 func bit(b bool) int {

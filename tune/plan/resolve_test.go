@@ -61,6 +61,7 @@ func randomKey(t *rapid.T) Key {
 		Dispatch: rapid.SampledFrom([]Format{BF16, FP8}).Draw(t, "dispatch"), Combine: BF16,
 		SharedExpert: rapid.Bool().Draw(t, "shared"),
 		Routing:      rapid.SampledFrom(Classes()).Draw(t, "routing"),
+		Results:      rapid.SampledFrom([]Results{SameResults, AnyResults}).Draw(t, "results"),
 	}
 }
 
@@ -87,6 +88,9 @@ func checkNeverCrosses(t *rapid.T, k Key, tokens int, a Answer) {
 	}
 	if tokens < r.Lo || tokens > r.Hi {
 		t.Fatalf("%d tokens are answered by a row for %d to %d", tokens, r.Lo, r.Hi)
+	}
+	if r.Key.Results == AnyResults && k.Results == SameResults {
+		t.Fatalf("who accepts the same results only is answered by %v", r.Key)
 	}
 	if r.Key.Routing != k.Routing && r.Key.Routing != AnyRouting {
 		t.Fatalf("routing %s is answered by a row for %s", k.Routing, r.Key.Routing)

@@ -20,6 +20,8 @@ var enums = map[reflect.Type][]any{
 	reflect.TypeFor[Mode]():   anys(Modes()),
 	reflect.TypeFor[Format](): anys(Formats()),
 	reflect.TypeFor[Class]():  anys(Classes()),
+
+	reflect.TypeFor[Results](): {AnyResults},
 }
 
 func anys[T any](values []T) []any {
@@ -92,6 +94,8 @@ func TestSchemaJudgesAsLoadDoes(t *testing.T) {
 	for _, e := range []struct{ old, new string }{
 		{"", ""}, {`"lo":0,`, ``}, {`"lo":0`, `"lo":0,"low":1`}, {`"lo":0`, `"lo":0.5`}, {`"routing":"even"`, `"routing":"odd"`},
 		{`"threads":128`, `"threads":"A B"`}, {`"relax":["routing"`, `"relax":null,"x":["routing"`}, {`"op":"dispatch"`, `"op":"send"`},
+		{`"routing":"even"`, `"routing":"even","results":"any"`}, {`"routing":"even"`, `"routing":"even","results":"same"`},
+		{`"routing":"even"`, `"routing":"even","results":""`},
 	} {
 		text := strings.Replace(good, e.old, e.new, 1)
 		v, err := validate.UnmarshalJSON(strings.NewReader(text))

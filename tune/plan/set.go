@@ -11,9 +11,9 @@ type Source struct {
 	Name  string // path, or the layer's name for embedded tables
 	Table *Table
 
-	vectors  [][12]int // of the rows' keys
-	places   []int32   // of the rows among all of the set, see Set.order
-	relax    []int     // the table's relax order as places in a Vector
+	vectors  [][KeyFields]int // of the rows' keys
+	places   []int32          // of the rows among all of the set, see Set.order
+	relax    []int            // the table's relax order as places in a Vector
 	verified bool
 }
 
@@ -36,7 +36,7 @@ func Overlay(sources ...Source) *Set {
 }
 
 func (s *Source) index() {
-	s.vectors = make([][12]int, len(s.Table.Rows))
+	s.vectors = make([][KeyFields]int, len(s.Table.Rows))
 	for i, r := range s.Table.Rows {
 		s.vectors[i] = r.Key.Vector()
 	}

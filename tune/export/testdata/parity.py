@@ -4,14 +4,15 @@ import sys
 
 import tuned
 
-NAMED = {"op": tuned.OPS, "mode": tuned.MODES, "dispatch": tuned.FORMATS, "combine": tuned.FORMATS}
+NAMED = {"op": tuned.OPS, "mode": tuned.MODES, "dispatch": tuned.FORMATS, "combine": tuned.FORMATS,
+         "results": tuned.RESULTS}
 REASONS = (tuned.EXACT, tuned.RELAXED, tuned.KEPT, tuned.UNCOVERED, tuned.REFUSED)
 
 
 def parity(words):
     problem = {}
     while True:
-        for field in tuned.FIELDS[:-1]:
+        for field in (f for f in tuned.FIELDS if f != "routing"):
             n = next(words, None)
             if n is None:
                 return

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
+
+	"github.com/epbench/epbench/tune/plan"
 )
 
 // WriteBench writes every deciding round as one result of Go's benchmark
@@ -22,6 +24,9 @@ func WriteBench(w io.Writer, l *Loaded) error {
 		p := c.Problem
 		prefix := fmt.Sprintf("%s/mode=%s/format=%s/ranks=%d/hidden=%d/experts=%d/topk=%d/routing=%s/tokens=%d", title(string(p.Op)), p.Mode, p.Dispatch, p.Ranks,
 			p.Hidden, p.Experts, p.TopK, benchWord(c.Routing), p.Tokens)
+		if p.Results == plan.AnyResults {
+			prefix += "/results=any"
+		}
 		for _, e := range c.Entries {
 			if !e.OK() {
 				continue

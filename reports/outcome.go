@@ -28,6 +28,7 @@ type Outcome struct {
 	Bytes       int64        `json:"bytes"`       // moved by the busiest rank
 	Imbalance   float64      `json:"imbalance"`   // largest load of a rank's experts over the mean
 	Quarantined int          `json:"quarantined"` // configs that failed
+	MaxErr      float64      `json:"max_err"`     // of the choice against the oracle, see Result
 }
 
 // Verdicts of an outcome.

@@ -15,7 +15,7 @@ func Winners(l *Loaded) Table {
 	t.Columns = append(t.Columns,
 		Words("config"), Numbers("median", "us"), Numbers("low", "us").Dropped(5), Numbers("high", "us").Dropped(5),
 		Numbers("gain", "x"), Numbers("at least", "x").Dropped(3), Numbers("at most", "x").Dropped(3),
-		Numbers("ties", "").Dropped(7), Numbers("rounds", "").Dropped(8), Words("clock").Dropped(9))
+		Numbers("error", "%").Dropped(6), Numbers("ties", "").Dropped(7), Numbers("rounds", "").Dropped(8), Words("clock").Dropped(9))
 	unconfirmed := 0
 	for _, c := range l.Cases {
 		choice, ok := c.Choose()
@@ -29,10 +29,11 @@ func Winners(l *Loaded) Table {
 		}
 		t.Add(append(p.Cells(c), c.Short(e), Micros(e.Median.Mid), Micros(e.Median.Lo), Micros(e.Median.Hi),
 			gainCell(choice.Gain.Mid, choice.Gain, c.Floor()), Float(choice.Gain.Lo, 3), Float(choice.Gain.Hi, 3),
-			Int(choice.Ties), Int(len(e.Times)), Str(e.Clock))...)
+			Float(100*e.maxErr(), 3), Int(choice.Ties), Int(len(e.Times)), Str(e.Clock))...)
 	}
 	t.Note(p.Shared,
-		"Median over rounds of the slowest rank, with its 95 % interval; gain is the default's time over this one's in the same rounds.")
+		"Median over rounds of the slowest rank, with its 95 % interval; gain is the default's time over this one's in the same rounds.",
+		"Error: the largest seen against the oracle, relative to the row's largest magnitude.")
 	t.Note(DefaultNotes(l.Cases)...)
 	if unconfirmed > 0 && unconfirmed < len(t.Rows) || unconfirmed > 0 && len(l.Results) > 0 && hasStage(l, "screen") {
 		t.Warn("%d of %d winners were not confirmed on fresh rounds; their times flatter them", unconfirmed, len(t.Rows))
@@ -42,6 +43,15 @@ func Winners(l *Loaded) Table {
 	}
 	t.Warnings = append(t.Warnings, l.Warnings...)
 	return t
+}
+
+// maxErr is the largest error of all comparisons with the oracle.
+func (e *Entry) maxErr() float64 {
+	worst := 0.0
+	for _, b := range e.Blocks {
+		worst = max(worst, b.MaxErr)
+	}
+	return worst
 }
 
 // zeroTimes counts the entries whose median is 0.

@@ -69,7 +69,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	s.StringVar(&f.space, "space", "", "YAML file with values, constraints and required candidates")
 	s.StringVar(&f.kernels, "kernel", "", "kernels to search, comma-separated; default: all of the backend")
 	s.IntVar(&f.maxSMs, "max-sms", 0, "most SMs (workers of a rank on cpu) a config may take; 0: no bound")
-	s.BoolVar(&f.resultClass, "result-params", false, "also search parameters that change results, memory or determinism")
+	s.BoolVar(&f.resultClass, "result-params", false, "search a second time with parameters that change results, memory or determinism")
 	s.StringVar(&f.table, "table", "", "table in use today: its rows stay unless beaten by the tie band")
 	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: epbench-runs/TIME")
 	s.StringVar(&f.resume, "resume", "", "continue this run directory with its own flags")

@@ -50,7 +50,7 @@ func winnersTable(run *reports.Run) reports.Table {
 			reports.Words("op"), reports.Words("format").Dropped(9), n("tokens", ""), reports.Words("routing"),
 			reports.Words("class").Dropped(8), reports.Words("verdict"), reports.Words("config"),
 			n("median", "us"), n("p10", "us").Dropped(5), n("p90", "us").Dropped(4),
-			n("gain", "x"), n("from", "x").Dropped(3), n("to", "x").Dropped(2),
+			n("gain", "x"), n("from", "x").Dropped(3), n("to", "x").Dropped(2), n("error", "%").Dropped(5),
 			n("busiest", "GB/s"), n("imbalance", "x").Dropped(6), n("tried", "").Dropped(7), n("legal", "").Dropped(10),
 		},
 	}
@@ -59,7 +59,7 @@ func winnersTable(run *reports.Run) reports.Table {
 	}
 	t.Notes = append(t.Notes,
 		"config: what differs from the default; --json and run.json spell it in full",
-		"median over rounds of the slowest rank, on rounds that had no part in the choice; gain: the default's time over the choice's, with its 95 % interval",
+		"median over rounds of the slowest rank, on rounds that had no part in the choice; gain: the default's time over the choice's, with its 95 % interval; error: the largest seen against the oracle, relative to the row's largest magnitude",
 		"busiest: bytes of the busiest rank, a message a selection, over the slowest rank's time; imbalance: fullest rank over the mean")
 	t.Notes = append(t.Notes, rejections(run.Spaces)...)
 	return t
@@ -75,19 +75,19 @@ func outcomeCells(o reports.Outcome) []reports.Cell {
 		verdict = verdict.Marked(reports.Bad)
 	}
 	head := []reports.Cell{
-		reports.Str(string(o.Problem.Op)), reports.Str(string(o.Problem.Dispatch)), reports.Int(o.Problem.Tokens),
+		reports.Str(reports.OpTitle(o.Problem.Op, o.Problem.Results)), reports.Str(string(o.Problem.Dispatch)), reports.Int(o.Problem.Tokens),
 		reports.Str(o.Routing), reports.Str(string(o.Class)), verdict,
 	}
 	if o.Verdict == reports.Failed {
 		head = append(head, reports.None())
-		for len(head) < 17 {
+		for len(head) < 18 {
 			head = append(head, reports.None())
 		}
 		return head
 	}
 	return append(head, config,
 		reports.Micros(o.Median), reports.Micros(o.P10), reports.Micros(o.P90),
-		reports.Float(o.Gain, 3), reports.Float(o.GainLo, 3), reports.Float(o.GainHi, 3),
+		reports.Float(o.Gain, 3), reports.Float(o.GainLo, 3), reports.Float(o.GainHi, 3), reports.Float(100*o.MaxErr, 3),
 		reports.Float(float64(o.Bytes)/o.Median/1e9, 3), reports.Float(o.Imbalance, 2),
 		reports.Int(o.Evaluations), reports.Int(o.Legal))
 }

@@ -27,6 +27,9 @@ func keyCells(k plan.Key) []reports.Cell {
 	if k.SkipA2A {
 		extras = append(extras, "skip-a2a")
 	}
+	if k.Results == plan.AnyResults {
+		extras = append(extras, "any-results")
+	}
 	return []reports.Cell{
 		reports.Str(string(k.Op)), reports.Str(string(k.Mode)), reports.Str(string(k.Dispatch)),
 		reports.Int(k.Ranks), reports.Int(k.Nodes), reports.Int(k.Hidden), reports.Int(k.Experts),
@@ -103,6 +106,9 @@ func sweepCommand(k plan.Key, tokens int) string {
 	}
 	if k.SkipA2A {
 		c += " --skip-a2a"
+	}
+	if k.Results == plan.AnyResults {
+		c += " --result-params"
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ type queryFlags struct {
 	problem problemFlags
 	machine string
 	backend string
+	results string
 }
 
 func (f *queryFlags) bind(cmd *cobra.Command) {
@@ -25,6 +27,7 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVar(&f.machine, "machine", "", "machine to ask for: table (its own; default with --table), host, or a JSON file with one (run.json, table.json)")
 	s.StringVar(&f.backend, "backend", "auto", "backend that identifies --machine host")
+	s.StringVar(&f.results, "results", "same", "results to accept: the same as the default's, or any")
 	routing := s.Lookup("routing")
 	routing.Usage = "routing classes (" + tableClasses() + ") or specs to classify, comma-separated"
 	routing.DefValue, f.problem.routing = string(plan.AnyRouting), string(plan.AnyRouting)
@@ -72,7 +75,12 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
+	accepted, err := plan.ParseResults(f.results)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("--%w", err))
+	}
 	for _, p := range problems {
+		p.Results = accepted
 		if p.Tokens != problems[0].Tokens {
 			continue // one key for all token counts
 		}

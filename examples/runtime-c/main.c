@@ -25,7 +25,7 @@ static void step(const tuned_plan *plan, int32_t tokens, const int64_t *counts) 
 int main(int argc, char **argv) {
   /* The model and how it is spread: the preset demo on four ranks. */
   const tuned_problem problem = {TUNED_OP_DISPATCH, TUNED_MODE_EAGER, RANKS, 1, 512, EXPERTS, 4,
-                                 TUNED_FORMAT_BF16, TUNED_FORMAT_BF16, 0, 0};
+                                 TUNED_FORMAT_BF16, TUNED_FORMAT_BF16, 0, 0, TUNED_RESULTS_SAME};
   int64_t even[EXPERTS], hot[EXPERTS], skewed[EXPERTS];
   tuned_plan plan;
   /* A real process asks its driver and its kernels who they are; without

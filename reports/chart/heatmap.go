@@ -199,10 +199,10 @@ func (h heat) alt(c *reports.Case) string {
 }
 
 func caseSlug(c *reports.Case) string {
-	return slug(string(c.Problem.Op), string(c.Problem.Dispatch), fmt.Sprintf("t%d", c.Problem.Tokens), c.Routing)
+	return slug(string(c.Problem.Op), string(c.Problem.Dispatch), fmt.Sprintf("t%d", c.Problem.Tokens), c.Routing, string(c.Problem.Results))
 }
 
 func caseTitle(what string, c *reports.Case) string {
 	p := c.Problem
-	return fmt.Sprintf("%s: %s %s, %d tokens, %s", what, p.Op, p.Dispatch, p.Tokens, c.Routing)
+	return fmt.Sprintf("%s: %s %s, %d tokens, %s", what, reports.OpTitle(p.Op, p.Results), p.Dispatch, p.Tokens, c.Routing)
 }

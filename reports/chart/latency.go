@@ -139,10 +139,14 @@ func (b *seriesBuilder) finish() []series {
 
 // caseLabel names a case of ours among the runs of one picture.
 func caseLabel(l *reports.Loaded, c *reports.Case, runs []*reports.Loaded) string {
-	if len(ours(runs)) > 1 {
-		return l.Name() + ": " + c.Routing
+	label := c.Routing
+	if c.Problem.Results == plan.AnyResults {
+		label += ", any results"
 	}
-	return c.Routing
+	if len(ours(runs)) > 1 {
+		return l.Name() + ": " + label
+	}
+	return label
 }
 
 // ours lists the runs that measured something themselves.

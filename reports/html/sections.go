@@ -35,6 +35,7 @@ func shippedTable(t *plan.Table) reports.Table {
 	out := reports.Table{Name: "shipped", Title: "Tuned table " + short(t.ID), Columns: []reports.Column{
 		reports.Words("op"), reports.Words("format"), reports.Words("routing"), reports.Numbers("from", "tokens"), reports.Numbers("to", "tokens"),
 		reports.Words("config"), reports.Numbers("median", "us"), reports.Numbers("gain", "x"), reports.Numbers("at least", "x"), reports.Numbers("at most", "x"),
+		reports.Numbers("error", "%"),
 	}}
 	for _, r := range t.Rows {
 		label := r.Config.Key()
@@ -42,8 +43,9 @@ func shippedTable(t *plan.Table) reports.Table {
 			label = "default"
 		}
 		e := r.Evidence
-		out.Add(reports.Str(string(r.Key.Op)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)), reports.Int(r.Lo), reports.Int(r.Hi),
-			reports.Str(label), reports.Micros(e.Median), gain(e), reports.Float(e.GainLo, 3), reports.Float(e.GainHi, 3))
+		out.Add(reports.Str(reports.OpTitle(r.Key.Op, r.Key.Results)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)), reports.Int(r.Lo), reports.Int(r.Hi),
+			reports.Str(label), reports.Micros(e.Median), gain(e), reports.Float(e.GainLo, 3), reports.Float(e.GainHi, 3),
+			reports.Float(100*e.MaxErr, 3))
 	}
 	return out
 }

@@ -53,6 +53,7 @@ type Runner struct {
 	base    float64 // seconds of the default in A/A rounds
 	spent   float64 // seconds of all blocks, recorded ones included
 	failed  map[int]*kernels.Failure
+	errs    map[int]float64 // largest seen, see MaxErr
 }
 
 // ErrLost is what a machine that cannot be measured on any more ends a sweep
@@ -119,6 +120,10 @@ func (r *Runner) samples(live []int, lines []reports.Result) []tune.Sample {
 		if lines[i].MHz != nil {
 			r.mhz = append(r.mhz, lines[i].MHz)
 		}
+		if r.errs == nil {
+			r.errs = map[int]float64{}
+		}
+		r.errs[live[i]] = max(r.errs[live[i]], lines[i].MaxErr)
 		if len(times) > 0 {
 			delete(r.failed, live[i])
 		}
@@ -138,6 +143,10 @@ func (r *Runner) fail(point int, f *kernels.Failure) {
 
 // Failures are the points that failed, with the reason.
 func (r *Runner) Failures() map[int]*kernels.Failure { return r.failed }
+
+// MaxErr is the largest error of a point's answers against the oracle, see
+// kernels.Verdict.
+func (r *Runner) MaxErr(point int) float64 { return r.errs[point] }
 
 // Fold is the number of calls in a sample; 0 before the first.
 func (r *Runner) Fold() int { return r.fold }

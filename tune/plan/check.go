@@ -102,7 +102,7 @@ func (e Evidence) check() error {
 	}{
 		{"median", e.Median}, {"p10", e.P10}, {"p90", e.P90}, {"gain", e.Gain},
 		{"gain_lo", e.GainLo}, {"gain_hi", e.GainHi}, {"regret", e.Regret},
-		{"rounds", float64(e.Rounds)}, {"candidates", float64(e.Candidates)}, {"ties", float64(e.Ties)},
+		{"max_err", e.MaxErr}, {"rounds", float64(e.Rounds)}, {"candidates", float64(e.Candidates)}, {"ties", float64(e.Ties)},
 	} {
 		if f.v < 0 || math.IsNaN(f.v) || math.IsInf(f.v, 0) {
 			return fmt.Errorf("%s: %g is not a number from 0 up", f.name, f.v)

@@ -57,4 +57,8 @@ type Evidence struct {
 	Tokens     []int     `json:"tokens"`     // token counts measured, ends of the interval included
 	Complete   bool      `json:"complete"`   // the whole legal space was covered
 	Date       time.Time `json:"date"`
+
+	// MaxErr is the largest error seen against the oracle, relative to the
+	// row's largest magnitude, as a ratio.
+	MaxErr float64 `json:"max_err,omitempty"`
 }

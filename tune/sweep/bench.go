@@ -124,6 +124,6 @@ func (s *sweeper) file(c *cell, win, dflt tune.Finalist) {
 	o.Median, o.P10, o.P90, o.Rounds = win.Median, win.P10, win.P90, win.Rounds
 	o.DefaultTime, o.Gain, o.GainLo, o.GainHi = dflt.Median, gain.Mid, gain.Lo, gain.Hi
 	o.Evaluations, o.Quarantined = c.hunt.Evaluations(), len(c.runner.Failures())
-	o.Clock = c.runner.Clock()
+	o.Clock, o.MaxErr = c.runner.Clock(), c.runner.MaxErr(win.Point)
 	c.chosen = win
 }

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -12,26 +13,15 @@ import (
 )
 
 // cells lists the searches in order: op, format and shape, tokens ascending,
-// routing. Pairs bring their halves along.
+// same results before any, routing.
 func (pl *planner) cells() ([]*cell, error) {
-	problems := slices.Clone(pl.opts.Problems)
-	for _, p := range pl.opts.Problems {
-		for _, half := range []plan.Op{plan.Dispatch, plan.Combine} {
-			q := p
-			q.Op = half
-			if p.Op == plan.Pair && !slices.Contains(problems, q) {
-				problems = append(problems, q)
-			}
-		}
-	}
+	problems := pl.problems()
 	slices.SortStableFunc(problems, func(a, b plan.Problem) int {
-		if d := slices.Index(plan.Ops(), a.Op) - slices.Index(plan.Ops(), b.Op); d != 0 {
-			return d
-		}
-		if d := slices.Index(plan.Formats(), a.Dispatch) - slices.Index(plan.Formats(), b.Dispatch); d != 0 {
-			return d
-		}
-		return a.Tokens - b.Tokens
+		return cmp.Or(
+			slices.Index(plan.Ops(), a.Op)-slices.Index(plan.Ops(), b.Op),
+			slices.Index(plan.Formats(), a.Dispatch)-slices.Index(plan.Formats(), b.Dispatch),
+			a.Tokens-b.Tokens,
+			cmp.Compare(a.Results, b.Results))
 	})
 	var out []*cell
 	for _, p := range slices.Compact(problems) {
@@ -45,8 +35,44 @@ func (pl *planner) cells() ([]*cell, error) {
 	return out, nil
 }
 
+// problems are those asked for. Pairs bring their halves along, and where
+// other results are accepted too, each problem comes once more if that leaves
+// more to choose from.
+func (pl *planner) problems() []plan.Problem {
+	out := slices.Clone(pl.opts.Problems)
+	for _, p := range pl.opts.Problems {
+		for _, half := range []plan.Op{plan.Dispatch, plan.Combine} {
+			q := p
+			q.Op = half
+			if p.Op == plan.Pair && !slices.Contains(out, q) {
+				out = append(out, q)
+			}
+		}
+	}
+	if pl.opts.ResultClass {
+		for _, p := range slices.Clone(out) {
+			if p.Results = plan.AnyResults; pl.loosens(p.Op) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// loosens reports whether a kernel of an op has a parameter that changes
+// results.
+func (pl *planner) loosens(op plan.Op) bool {
+	return slices.ContainsFunc(kernels.Of(pl.kernels, op), func(k kernels.Kernel) bool {
+		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Result })
+	})
+}
+
 func (c *cell) title() string {
-	return fmt.Sprintf("%s, %s, %d tokens, %s", c.problem.Op, c.problem.Dispatch, c.problem.Tokens, c.dist.Spec())
+	text := fmt.Sprintf("%s, %s, %d tokens, %s", c.problem.Op, c.problem.Dispatch, c.problem.Tokens, c.dist.Spec())
+	if c.problem.Results == plan.AnyResults {
+		text += ", any results"
+	}
+	return text
 }
 
 // draw makes the workload.
@@ -184,16 +210,18 @@ func (s *sweeper) require(c *cell, cfg plan.Config, role reports.Role) int {
 }
 
 // neighbours are the winners of the next smaller token count under the same
-// routing, last, and of the same problem under the routings before.
+// routing, last, and of the same problem under the routings before; where any
+// results are accepted, those for the same results too.
 func (s *sweeper) neighbours(c *cell) []plan.Config {
 	var here, below []plan.Config
 	var least *cell
 	for _, o := range s.cells[:s.done] {
-		p := o.problem
+		p, q := o.problem, o.problem
 		p.Tokens, p.MaxTokens = c.problem.Tokens, c.problem.MaxTokens
+		q.Results = c.problem.Results
 		switch {
 		case o.outcome.Config.Kernel == "":
-		case o.problem == c.problem:
+		case q == c.problem: // one for any results never comes before one for the same
 			here = append(here, o.outcome.Config)
 		case p == c.problem && o.dist.Spec() == c.dist.Spec() && (least == nil || o.problem.Tokens > least.problem.Tokens):
 			least = o

@@ -133,6 +133,9 @@ func (c *cell) evidence(cfg plan.Config) plan.Evidence {
 		Clock: o.Clock, Median: o.Median, P10: o.P10, P90: o.P90, Rounds: o.Rounds, Gain: o.Gain, GainLo: o.GainLo, GainHi: o.GainHi,
 		Candidates: o.Evaluations, Ties: o.Ties, Date: time.Now(),
 	}
+	if i, ok := c.space.Index(cfg); ok {
+		e.MaxErr = c.runner.MaxErr(i)
+	}
 	if cfg.Key() == o.Config.Key() {
 		return e
 	}

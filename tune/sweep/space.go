@@ -57,7 +57,7 @@ func (pl *planner) grid(k kernels.Kernel, p plan.Problem) (tune.Grid, error) {
 		if v, ok := pl.opts.Params[q.Name]; ok {
 			values = v
 		}
-		if q.Class == kernels.Hook || q.Class == kernels.Result && !pl.opts.ResultClass {
+		if q.Class == kernels.Hook || q.Class == kernels.Result && p.Results == plan.SameResults {
 			values = []plan.Value{dflt.Values[q.Name]}
 		}
 		g.Axes = append(g.Axes, tune.Axis{Name: q.Name, Values: values, Cost: costKind(q.Cost)})
@@ -67,7 +67,23 @@ func (pl *planner) grid(k kernels.Kernel, p plan.Problem) (tune.Grid, error) {
 		return g, err
 	}
 	g.Rules = append([]tune.Rule{pl.legal(k, p), pl.smallEnough(k)}, rules...)
+	if p.Results == plan.AnyResults {
+		g.Rules = append(g.Rules, otherResults(k, dflt))
+	}
 	return g, nil
+}
+
+// otherResults leaves out what the search for the same results has covered;
+// its winner is required of this one.
+func otherResults(k kernels.Kernel, dflt plan.Config) tune.Rule {
+	return func(c plan.Config) string {
+		for _, q := range k.Params {
+			if q.Class == kernels.Result && c.Values[q.Name] != dflt.Values[q.Name] {
+				return ""
+			}
+		}
+		return "the same results: searched apart"
+	}
 }
 
 // costKind maps the kernels' costs to the tuner's.

@@ -157,10 +157,13 @@ func (s *sweeper) spent() time.Duration { return s.before }
 
 func (s *sweeper) cellsLeft() int { return len(s.cells) - s.done }
 
-// outcome finds the finished search of an op beside c, nil if there is none.
+// beside finds the search of an op that belongs to c, nil if there is none.
 func (s *sweeper) beside(c *cell, op plan.Op) *cell {
 	p := c.problem
 	p.Op = op
+	if !s.planner.loosens(op) {
+		p.Results = plan.SameResults
+	}
 	for _, o := range s.cells {
 		if o.problem == p && o.dist.Spec() == c.dist.Spec() {
 			return o

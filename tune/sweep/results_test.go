@@ -1,0 +1,51 @@
+package sweep
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/sweep/scripted"
+)
+
+// TestBothWinners: where dedup is twice as fast but changes results, one sweep
+// gives a row for who accepts that and another for who does not, for combine
+// and for pairs, and the second never measured what it may not answer.
+func TestBothWinners(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	b := &scripted.Backend{Sigma: 0.01, Truth: func(p plan.Problem, routing string, c plan.Config) float64 {
+		s := scripted.Landscape(p, routing, c)
+		if c.Str("algo") == "dedup" || c.Str("combine.algo") == "dedup" {
+			s /= 2
+		}
+		return s
+	}}
+	o := options(t, "combine,pair", []int{16}, "uniform")
+	o.ResultClass = true
+	out := mustSweep(t, b, o, dir)
+	if out.Table == nil {
+		t.Fatal(out.NoTable)
+	}
+	for _, r := range out.Table.Rows {
+		changed := strings.Contains(r.Config.Key(), "algo=dedup")
+		if r.Default || changed != (r.Key.Results == plan.AnyResults) {
+			t.Errorf("%s: %s", r.Key, r.Config.Key())
+		}
+	}
+	_, results, _, err := reports.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[plan.Results]int{}
+	for _, r := range results {
+		seen[r.Problem.Results]++
+		if r.Problem.Results == plan.SameResults && strings.Contains(r.Config.Key(), "dedup") {
+			t.Fatalf("%s was tried where results must stay", r.Config.Key())
+		}
+	}
+	if seen[plan.SameResults] == 0 || seen[plan.AnyResults] == 0 {
+		t.Errorf("trials by what is accepted: %v", seen)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 
 	"gorgonia.org/cu"
 
@@ -166,27 +167,45 @@ func (n *node) load(v variant) (*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &module{variant: v, node: n}
-	for _, g := range n.gpus {
-		err := g.do(func() error {
-			loaded, err := cu.LoadData(string(b.cubin))
-			if err == nil {
-				m.byGPU = append(m.byGPU, loaded)
+	m := &module{variant: v, node: n, byGPU: make([]cu.Module, len(n.gpus))}
+	err = sideBySide(len(n.gpus), func(i int) error {
+		return n.gpus[i].do(func() (err error) {
+			if m.byGPU[i], err = cu.LoadData(string(b.cubin)); err != nil {
+				err = fmt.Errorf("load on GPU %d: %w", i, err)
 			}
 			return err
 		})
-		if err != nil {
-			m.unload()
-			return nil, kernels.Failf(kernels.NoLaunch, "%s: load on GPU %d: %v", v.source, g.index, err)
-		}
+	})
+	if err != nil {
+		m.unload()
+		return nil, kernels.Failf(kernels.NoLaunch, "%s: %v", v.source, err)
 	}
 	n.modules[key] = m
 	return m, nil
 }
 
+// sideBySide does f for every i below n and gives the first of the errors.
+func sideBySide(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unload drops the module where it was loaded.
 func (m *module) unload() {
 	for i, loaded := range m.byGPU {
-		_ = m.node.gpus[i].do(loaded.Unload) // the context goes next
+		if loaded != (cu.Module{}) {
+			_ = m.node.gpus[i].do(loaded.Unload) // the context goes next
+		}
 	}
 	m.byGPU = nil
 }

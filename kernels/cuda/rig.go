@@ -177,9 +177,8 @@ func (r *rig) reset() error {
 
 // fill writes the initial byte of the chosen parts on every rank and waits.
 func (r *rig) fill(chosen func(region) bool) error {
-	for i := range r.seats {
-		s := &r.seats[i]
-		err := s.gpu.do(func() error {
+	return sideBySide(len(r.seats), func(i int) error {
+		err := r.seats[i].gpu.do(func() error {
 			for _, p := range r.heap.parts {
 				if p.bytes == 0 || !chosen(p) {
 					continue
@@ -193,8 +192,8 @@ func (r *rig) fill(chosen func(region) bool) error {
 		if err != nil {
 			return fmt.Errorf("rank %d: %w", i, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // at is the address of a part of a rank's heap, 0 when there is no such part.

@@ -6,10 +6,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math"
-	"sync"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
@@ -23,7 +21,7 @@ const judgedElements = 16 << 20
 
 // upload brings the inputs to every rank.
 func (s *session) upload() error {
-	return s.eachRank(func(rank int) error {
+	return sideBySide(len(s.rig.seats), func(rank int) error {
 		in := s.inputs[rank]
 		for _, err := range []error{
 			upload(s.rig, rank, partX, in.x),
@@ -40,17 +38,6 @@ func (s *session) upload() error {
 	})
 }
 
-// eachRank does f for all ranks side by side and gives the first rank's error.
-func (s *session) eachRank(f func(rank int) error) error {
-	errs := make([]error, len(s.rig.seats))
-	var wg sync.WaitGroup
-	for rank := range errs {
-		wg.Go(func() { errs[rank] = f(rank) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
 // Verify implements kernels.Session.
 func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
 	k, err := s.prepared(c)
@@ -61,7 +48,7 @@ func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, e
 		return kernels.Verdict{}, err
 	}
 	verdicts := make([]kernels.Verdict, len(s.rig.seats))
-	err = s.eachRank(func(rank int) (err error) {
+	err = sideBySide(len(s.rig.seats), func(rank int) (err error) {
 		verdicts[rank], err = s.judge(k, rank)
 		return err
 	})

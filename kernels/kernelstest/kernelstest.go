@@ -22,6 +22,8 @@ const LevelVariable = "EPBENCH_CONFORM"
 type Options struct {
 	Mode plan.Mode     // how the backend issues rounds
 	Axes *conform.Axes // nil: conform.AxesFor its machine, small ones with -short
+
+	Configs int // most configs of a kernel in a case, 0 for the level's own
 }
 
 // TestBackend checks a backend's declarations, its refusals, that it obeys
@@ -44,6 +46,11 @@ func TestBackend(t *testing.T, open func() (kernels.Backend, error), o Options) 
 		axes = *o.Axes
 	}
 	cases := conform.Matrix(level(t), axes, o.Mode)
+	for i := range cases {
+		if o.Configs > 0 {
+			cases[i].Configs = o.Configs
+		}
+	}
 	t.Run("declarations", func(t *testing.T) { declarations(t, b, cases[0].Problem) })
 	t.Run("refusals", func(t *testing.T) { refusals(t, b, cases) })
 	t.Run("cancelled", func(t *testing.T) { cancelled(t, b, cases) })

@@ -1,6 +1,7 @@
 // Package ref is the oracle: dispatch, combine, the token formats and the
-// activation kernels in plain, single-threaded Go, written from the
-// specification and sharing no movement code with the backends it judges.
+// activation kernels in plain, sequential Go, written from the specification
+// and sharing no movement code with the backends it judges. Only the checks
+// hand rows, each worked out by itself, to several processors.
 //
 // # What is computed
 //

@@ -81,6 +81,17 @@ func (k Kernel) DefaultConfig(m plan.Machine, p plan.Problem) plan.Config {
 	return c
 }
 
+// Changes names the parameter by which c gives other results than the default
+// config dflt, "" when they are the same.
+func (k Kernel) Changes(dflt, c plan.Config) string {
+	for _, q := range k.Params {
+		if q.Class == Result && c.Values[q.Name] != dflt.Values[q.Name] {
+			return q.Name
+		}
+	}
+	return ""
+}
+
 // Backend is something that can run kernels. It is safe for one goroutine.
 type Backend interface {
 	// Machine identifies the hardware; it is stamped on every result.

@@ -111,6 +111,9 @@ func legality(m plan.Machine) func(plan.Machine, plan.Problem, plan.Config) erro
 		if err != nil {
 			return err
 		}
+		if name := k.Changes(k.DefaultConfig(m, p), c); name != "" && p.Results == plan.SameResults {
+			return fmt.Errorf("%s: %s changes results, and this is for callers that need the same; see --results", name, c.Values[name])
+		}
 		return k.Check(m, p, c)
 	}
 }

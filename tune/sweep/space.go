@@ -77,10 +77,8 @@ func (pl *planner) grid(k kernels.Kernel, p plan.Problem) (tune.Grid, error) {
 // its winner is required of this one.
 func otherResults(k kernels.Kernel, dflt plan.Config) tune.Rule {
 	return func(c plan.Config) string {
-		for _, q := range k.Params {
-			if q.Class == kernels.Result && c.Values[q.Name] != dflt.Values[q.Name] {
-				return ""
-			}
+		if k.Changes(dflt, c) != "" {
+			return ""
 		}
 		return "the same results: searched apart"
 	}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cpu"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// TestChangedResultsAreIllegalUnlessAccepted: a row that came to change results
+// under a key that promises the same is found by lint and never looked up.
+func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
+	b, err := cpu.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	legal := legality(b.Machine())
+	p := plan.Problem{Op: plan.Combine, Mode: plan.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
+		Tokens: 4, MaxTokens: 4, Dispatch: plan.BF16, Combine: plan.BF16}
+	dflt := kernels.Of(b.Kernels(), plan.Combine)[0].DefaultConfig(b.Machine(), p)
+	dedup := dflt.With("algo", "dedup")
+	if err := legal(b.Machine(), p, dflt); err != nil {
+		t.Error(err)
+	}
+	if err := legal(b.Machine(), p, dedup); err == nil || !strings.HasPrefix(err.Error(), "algo: dedup changes results") {
+		t.Errorf("for the same results: %v", err)
+	}
+	p.Results = plan.AnyResults
+	if err := legal(b.Machine(), p, dedup); err != nil {
+		t.Errorf("for any results: %v", err)
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// TestMakeTables runs the script of the GPU bundle on the embedded backend:
+// one table out of two sweeps, and what is done is left when it is started
+// again. How rows fare when they are measured again is the host's affair.
+func TestMakeTables(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real sweeps; left out with -short")
+	}
+	bin := filepath.Join(t.TempDir(), "epbench") // by this name the test binary is the program
+	if err := os.Symlink(mustExecutable(t), bin); err != nil {
+		t.Skip(err)
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	first := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b")
+	f, err := os.Open(filepath.Join(dir, "table.json"))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, first)
+	}
+	defer f.Close()
+	table, err := plan.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden := map[int]bool{}
+	for _, r := range table.Rows {
+		hidden[r.Key.Hidden] = true
+	}
+	if !hidden[512] || !hidden[2048] || !strings.Contains(first, "receipt ") {
+		t.Errorf("hidden sizes %v\n%s", hidden, first)
+	}
+	if again := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b"); strings.Contains(again, "Winners") {
+		t.Errorf("a done sweep was run again\n%s", again)
+	}
+	if usage := makeTables(t, bin, dir); !strings.Contains(usage, "make-tables.sh OUT BUDGET MODEL") {
+		t.Errorf("without models it says %q", usage)
+	}
+}
+
+// makeTables runs the script and gives what it printed; a host too busy for a
+// table ends the test.
+func makeTables(t *testing.T, bin, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("sh", append([]string{filepath.Join("..", "..", "native", "make-tables.sh"), dir}, args...)...)
+	cmd.Env = append(os.Environ(), "EPBENCH="+bin, "BACKEND=cpu", "RANKS=2", "TOKENS=1", "FORMATS=bf16", "ROUTINGS=uniform")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == exitUndecided && strings.Contains(string(out), "no table") {
+		t.Skip("this machine is too busy to tune on")
+	}
+	return string(out)
+}

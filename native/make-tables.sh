@@ -6,13 +6,13 @@
 # BUDGET is the time of each model's sweep. OUT/MODEL is its run directory,
 # OUT/table.json the merged table, OUT/receipt.json what measuring rows of it
 # again gave. Started again, it resumes what was interrupted and leaves what is
-# done. These variables change what is swept; the defaults are those of the
-# embedded tables:
+# done. These variables change what is swept:
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
 FORMATS=${FORMATS:-fp8,bf16}
-# The last is what real text does to DeepSeek-V3: log-normal popularity, Gini 0.25.
+# The last is a fit of real text: log-normal popularity, with the Gini coefficient
+# that DODOCO (arXiv 2605.20982) found in DeepSeek-V2-Lite and Qwen3.5.
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank:4,lognormal:gini=0.25}
 EPBENCH=${EPBENCH:-./epbench}
 

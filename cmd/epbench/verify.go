@@ -97,26 +97,26 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	return verdictOf(results)
 }
 
-// filter keeps the cases that --only and --part ask for. Parts take turns, so
-// that each has its share of every op.
+// filter keeps the cases that --only asks for, and of these the part that
+// --part does. Parts take turns, so that each has its share of every op.
 func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
-	var part, parts int
-	if n, err := fmt.Sscanf(f.part, "%d/%d", &part, &parts); n != 2 || err != nil || part < 1 || part > parts || parts > len(cases) {
-		return nil, usagef("--part: %q is not i/n with i from 1 to n and n at most %d, the cases of this level", f.part, len(cases))
-	}
-	var mine []conform.Case
-	for i := part - 1; i < len(cases); i += parts {
-		mine = append(mine, cases[i])
-	}
-	cases = mine
 	tags := splitList(f.only)
 	kept := slices.DeleteFunc(slices.Clone(cases), func(c conform.Case) bool {
 		return slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(c.Tags, tag) })
 	})
-	if len(kept) > 0 {
-		return kept, nil
+	if len(kept) == 0 {
+		return nil, usagef("--only: no case of this level has %s; write axis=value as the table does, for instance ranks=4,format=fp8", f.only)
 	}
-	return nil, usagef("--only: no case of this level has %s; write axis=value as the table does, for instance ranks=4,format=fp8", f.only)
+	var part, parts int
+	_, err := fmt.Sscanf(f.part, "%d/%d", &part, &parts)
+	if err != nil || f.part != fmt.Sprintf("%d/%d", part, parts) || part < 1 || part > parts || parts > len(kept) {
+		return nil, usagef("--part: %q is not i/n with i from 1 to n and n at most %d, the cases there are", f.part, len(kept))
+	}
+	var mine []conform.Case
+	for i := part - 1; i < len(kept); i += parts {
+		mine = append(mine, kept[i])
+	}
+	return mine, nil
 }
 
 // verifyCases runs the cases, says on stderr what fails when it does and how

@@ -3,8 +3,8 @@ package ref
 import (
 	"fmt"
 	"runtime"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/epbench/epbench/kernels"
 )
@@ -50,17 +50,12 @@ func (j *judge) verdict() kernels.Verdict {
 	return j.Verdict
 }
 
-// spread calls f for every i below n on all processors. Rows cost much more
-// than taking a number.
+// spread calls f for every i below n on all processors.
 func spread(n int, f func(i int)) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		g.Go(func() error { f(i); return nil })
 	}
-	wg.Wait()
+	_ = g.Wait() // f has no errors
 }

@@ -26,7 +26,7 @@ for model; do
   run=$out/$model
   test -f "$run/table.json" && continue
   if test -d "$run"; then
-    "$EPBENCH" sweep --backend "$BACKEND" --resume "$run"
+    "$EPBENCH" sweep --resume "$run" # with the flags it was begun with
   else
     "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --format "$FORMATS" \
       --routing "$ROUTINGS" --result-params --budget "$budget" -o "$run"

@@ -43,6 +43,14 @@ func TestMakeTables(t *testing.T) {
 	if again := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b"); strings.Contains(again, "Winners") {
 		t.Errorf("a done sweep was run again\n%s", again)
 	}
+	demo := filepath.Join(dir, "demo", "table.json")
+	if err := os.Remove(demo); err != nil {
+		t.Fatal(err)
+	}
+	resumed := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b")
+	if _, err := os.Stat(demo); err != nil {
+		t.Errorf("a sweep without its table was not resumed: %v\n%s", err, resumed)
+	}
 	if usage := makeTables(t, bin, dir); !strings.Contains(usage, "make-tables.sh OUT BUDGET MODEL") {
 		t.Errorf("without models it says %q", usage)
 	}

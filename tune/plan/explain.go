@@ -53,28 +53,30 @@ func rungName(a Answer) string {
 }
 
 // Nearest says why no row answers a key at a token count: what the closest row
-// differs in or covers. It is "" when there are no rows.
+// differs in or covers. Of rows equally close it is the one whose differences
+// stand later in Fields: another op is further than other results. It is ""
+// when there are no rows.
 func (s *Set) Nearest(k Key, tokens int) string {
-	best, least := "", 0
+	best, least, latest := "", 0, 0
 	query := k.Vector()
 	for i := range s.sources {
 		src := &s.sources[i]
 		for j, v := range src.vectors {
-			text, fields := difference(src, j, v, query)
+			text, fields, first := difference(src, j, v, query)
 			if row := src.Table.Rows[j]; fields == 0 {
 				text = fmt.Sprintf("rows for this key cover %s tokens, not %d", s.coverage(row.Key), tokens)
 			}
-			if best == "" || fields < least {
-				best, least = text, fields
+			if best == "" || fields < least || fields == least && first > latest {
+				best, least, latest = text, fields, first
 			}
 		}
 	}
 	return best
 }
 
-// difference describes the fields that keep a row from matching, and counts
-// them.
-func difference(src *Source, row int, have, want [KeyFields]int) (text string, fields int) {
+// difference describes the fields that keep a row from matching, counts them
+// and gives the place of the first.
+func difference(src *Source, row int, have, want [KeyFields]int) (text string, fields, first int) {
 	var parts []string
 	values := src.Table.Rows[row].Key.Words()
 	for f := range have {
@@ -84,9 +86,12 @@ func difference(src *Source, row int, have, want [KeyFields]int) (text string, f
 		if f == resultsField && have[f] < want[f] {
 			continue
 		}
+		if parts == nil {
+			first = f
+		}
 		parts = append(parts, Fields()[f]+"="+values[f])
 	}
-	return "the nearest row has " + strings.Join(parts, " "), len(parts)
+	return "the nearest row has " + strings.Join(parts, " "), len(parts), first
 }
 
 // coverage is the union of the token intervals of a key's rows, as text.

@@ -193,10 +193,13 @@ func (c *cell) best(n int) []plan.Config {
 }
 
 // require adds a legal config to what must be measured and returns its point,
-// -1 if it cannot run here.
+// -1 if it cannot run here or gives results that are not accepted.
 func (s *sweeper) require(c *cell, cfg plan.Config, role reports.Role) int {
 	k, err := kernels.Find(s.planner.kernels, c.problem.Op, cfg.Kernel)
 	if err != nil || k.Check(s.planner.machine, c.problem, cfg) != nil || s.planner.smallEnough(k)(cfg) != "" {
+		return -1
+	}
+	if c.problem.Results == plan.SameResults && k.Changes(k.DefaultConfig(s.planner.machine, c.problem), cfg) != "" {
 		return -1
 	}
 	i := c.space.Add(cfg)

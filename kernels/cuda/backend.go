@@ -16,7 +16,7 @@ import (
 // Options change how a Backend runs.
 type Options struct {
 	Loopback   bool          // ranks beyond the number of GPUs share them
-	Clock      string        // chain, span or event; "" is chain
+	Clock      string        // chain, span, span:STAGE or event; "" is chain
 	Deadline   time.Duration // longest wait of a kernel; 0 is DefaultDeadline
 	InputScale float32       // NVFP4's global input scale; 0 is 1
 	Drill      Drill
@@ -29,6 +29,7 @@ const DefaultDeadline = time.Second
 // Backend runs our CUDA kernels on the GPUs of this host.
 type Backend struct {
 	options Options
+	clock   string // of the options, without a stage
 	node    *node
 	machine plan.Machine
 	monitor *monitor
@@ -39,8 +40,9 @@ func Open(o Options) (*Backend, error) {
 	if o.Clock == "" {
 		o.Clock = clockChain
 	}
-	if !slices.Contains(clocks, o.Clock) {
-		return nil, fmt.Errorf("clock: unknown %q, use chain, span or event", o.Clock)
+	clock, stage, err := parseClock(o.Clock)
+	if err != nil {
+		return nil, err
 	}
 	if o.Deadline == 0 {
 		o.Deadline = DefaultDeadline
@@ -51,11 +53,11 @@ func Open(o Options) (*Backend, error) {
 	if o.InputScale == 0 {
 		o.InputScale = 1
 	}
-	n, err := openNode()
+	n, err := openNode(stageDefines(stage))
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{options: o, node: n, monitor: openMonitor(n)}
+	b := &Backend{options: o, clock: clock, node: n, monitor: openMonitor(n)}
 	if b.machine, err = describe(n, b.monitor); err != nil {
 		b.Close()
 		return nil, err

@@ -5,6 +5,7 @@ package cuda
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/singleflight"
 
@@ -20,16 +21,17 @@ const CacheEnv = "EPBENCH_CACHE"
 type compiler struct {
 	library *nvrtc.Library
 	arch    string
+	defines []string           // NAME=VALUE, of every variant
 	cache   string             // folder, "" for none
 	running singleflight.Group // by key: nobody compiles what another is about to have
 }
 
-func newCompiler(arch string) (*compiler, error) {
+func newCompiler(arch string, defines []string) (*compiler, error) {
 	l, err := nvrtc.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &compiler{library: l, arch: arch, cache: cacheFolder()}, nil
+	return &compiler{library: l, arch: arch, defines: defines, cache: cacheFolder()}, nil
 }
 
 // cacheFolder is where binaries are kept; a host where none can be made just
@@ -61,6 +63,7 @@ type image struct {
 // compile gives the binary of a variant. A source that does not compile is
 // the candidate's Failure.
 func (c *compiler) compile(v variant) (image, error) {
+	v.defines = slices.Concat(v.defines, c.defines)
 	key, err := v.key(c.arch, "nvrtc "+c.library.Version())
 	if err != nil {
 		return image{}, kernels.Failf(kernels.NoBuild, "%v", err)

@@ -56,17 +56,25 @@ func combineFinal() family {
 				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
 				waitParam("sums what arrived", "0", "3", "5", "8", "9", "10", "16", "24", "32", "48"),
 				threadsParam("384", "512", "768", "1024"),
+				{Name: "in_flight", Doc: "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them",
+					Values: values("0", "4", "8", "12"), Default: "0", Binding: kernels.Compile, Class: kernels.Speed},
 			},
-			Check:   checkFinal,
+			Check:   checkCombineFinal,
 			Default: defaultCombineFinal,
 		},
-		source:   "final/combine.cuh",
-		state:    finalState,
-		defines:  definesFinal,
+		source: "final/combine.cuh",
+		state:  finalState,
+		defines: func(m plan.Machine, p plan.Problem, c plan.Config) []string {
+			return append(definesFinal(m, p, c), define("EP_IN_FLIGHT", c.Int("in_flight")))
+		},
 		regions:  regionsFinal,
 		counters: countersFinal,
-		launches: launchFinal("combine_final"),
-		compare:  preReduced,
+		launches: func(m plan.Machine, p plan.Problem, c plan.Config) []launch {
+			of := launchFinal("combine_final")(m, p, c)
+			of[0].shared = ringBytes(c)
+			return of
+		},
+		compare: preReduced,
 		dispatch: func(m plan.Machine, p plan.Problem, _ plan.Config) plan.Config {
 			return defaultDispatchFinal(m, p)
 		},
@@ -100,6 +108,30 @@ func checkFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 	return checkWord(c, "algo", "direct", "dedup")
 }
 
+// ringShared is what a block's ring may take: less than the 163 KiB that
+// sm_80, the chip with the least, gives to one.
+const ringShared = 160 << 10
+
+// ringBytes is the shared memory of combine_final: in_flight vectors a lane.
+func ringBytes(c plan.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
+
+func checkCombineFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkFinal(m, p, c); err != nil {
+		return err
+	}
+	if err := checkRange(c, "in_flight", 0, 32); err != nil {
+		return err
+	}
+	if c.Int("in_flight")%4 != 0 {
+		return fmt.Errorf("in_flight: %s is not a multiple of 4, the vectors of a step", c.Str("in_flight"))
+	}
+	if n := ringBytes(c); n > ringShared {
+		return fmt.Errorf("in_flight: %s of %s threads take %d bytes of shared memory, more than %d; use %d",
+			c.Str("in_flight"), c.Str("threads"), n, ringShared, ringShared/16/c.Int("threads")/4*4)
+	}
+	return nil
+}
+
 func definesFinal(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
 	return []string{define("EP_THREADS", c.Int("threads")), define("EP_DIRECT", bit(c.Str("algo") == "direct"))}
 }
@@ -125,7 +157,7 @@ func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
 func defaultCombineFinal(m plan.Machine, p plan.Problem) plan.Config {
 	sms := max(min(fastSMs(m, p)/2, finalBlocks), 1)
 	return plan.Config{Kernel: "combine_final", Values: map[string]plan.Value{
-		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768",
+		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "in_flight": "0",
 	}}
 }
 

@@ -156,6 +156,8 @@ func TestFastLegality(t *testing.T) {
 		{combineLL(), p, "pdl=yes", "pdl:"},
 		{dispatchFinal(), p, "sms=8,wait_sms=8", "wait_sms: 8"},
 		{combineFinal(), p, "wait_sms=-1", "wait_sms: -1"},
+		{combineFinal(), p, "in_flight=6", "in_flight: 6"},
+		{combineFinal(), p, "threads=1024,in_flight=16", "in_flight: 16"},
 		{dispatchLL(), change(func(q *plan.Problem) { q.Dispatch = plan.NVFP4 }), "", "format: dispatch_ll"},
 		{combineLL(), change(func(q *plan.Problem) { q.SharedExpert = true }), "", "shared-expert:"},
 		{combineFinal(), change(func(q *plan.Problem) { q.SkipA2A = true }), "", "skip-a2a:"},

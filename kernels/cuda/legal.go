@@ -84,11 +84,18 @@ func checkSMs(m plan.Machine, p plan.Problem, c plan.Config, name string, lo int
 }
 
 // maxBlocks is how many blocks of a spinning grid one rank may launch: one an
-// SM, and an equal share of the SMs where ranks share a GPU. Blocks that wait
-// for each other must all be resident, and one of any size always fits an SM.
-// Two small ones would fit as well, but how many is known to the compiler
-// only; a session still checks the true occupancy.
-func maxBlocks(m plan.Machine, p plan.Problem) int { return m.SMs / sharing(m, p) }
+// SM, since blocks that wait for each other must all be resident and one of
+// any size always fits. Two small ones would fit as well, but how many is known
+// to the compiler only; a session still checks the true occupancy. Where ranks
+// share a GPU each has half of an equal share: a call launched early (pdl) sits
+// beside the one it follows, and must not take the SMs that a peer still needs
+// to begin that one.
+func maxBlocks(m plan.Machine, p plan.Problem) int {
+	if n := sharing(m, p); n > 1 {
+		return m.SMs / (2 * n)
+	}
+	return m.SMs
+}
 
 // sharing is the number of ranks on the fullest GPU.
 func sharing(m plan.Machine, p plan.Problem) int {

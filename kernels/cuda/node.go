@@ -41,7 +41,8 @@ type node struct {
 	modules  map[string]*module // by variant
 }
 
-func openNode() (*node, error) {
+// openNode takes every GPU; all that runs there is compiled with defines.
+func openNode(defines []string) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
 		return nil, fmt.Errorf("count GPUs: %w", err)
@@ -61,7 +62,7 @@ func openNode() (*node, error) {
 	n.joinPeers()
 	arch, err := n.arch()
 	if err == nil {
-		n.compiler, err = newCompiler(arch)
+		n.compiler, err = newCompiler(arch, defines)
 	}
 	if err != nil {
 		n.close()

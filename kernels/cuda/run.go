@@ -43,7 +43,7 @@ func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) 
 
 // program makes, or finds, what measures a candidate at a fold.
 func (s *session) program(k *candidate, fold int) (*program, error) {
-	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.options.Clock, fold: fold}
+	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold}
 	if c := k.calls[plan.Combine]; c != nil && t.op == plan.Combine {
 		t.feed = c.family.consumes
 	}

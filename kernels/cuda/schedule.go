@@ -6,17 +6,6 @@ import (
 	"github.com/epbench/epbench/tune/plan"
 )
 
-// The clocks a session can read. See docs on measurement: an empty kernel
-// reads differently on each, so times of two clocks are never compared.
-const (
-	clockChain = "chain" // what a call adds to a chain of aligned calls
-	clockSpan  = "span"  // first block's start to last block's end, in the kernel
-	clockEvent = "event" // event before to event after
-)
-
-// clocks lists them, the default first.
-var clocks = []string{clockChain, clockSpan, clockEvent}
-
 // empty is an op of the schedule only: one kernel that does nothing.
 const empty plan.Op = "empty"
 

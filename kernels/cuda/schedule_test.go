@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/tune/plan"
@@ -132,6 +133,20 @@ func TestBadReadings(t *testing.T) {
 	} {
 		if s, err := c.s.seconds(c.r); err == nil {
 			t.Errorf("%s readings %d gave %g s", c.s.clock, c.r, s)
+		}
+	}
+}
+
+func TestParseClock(t *testing.T) {
+	for word, want := range map[string]int{"chain": 0, "event": 0, "span": 0, "span:ready": 1, "span:arrived": 3} {
+		clock, stage, err := parseClock(word)
+		if err != nil || stage != want || clock != strings.Split(word, ":")[0] {
+			t.Errorf("%s: %s, stage %d, %v", word, clock, stage, err)
+		}
+	}
+	for _, word := range []string{"wall", "span:", "span:end", "chain:sent", "event:"} {
+		if _, _, err := parseClock(word); err == nil || !strings.Contains(err.Error(), "clock: ") {
+			t.Errorf("%s: %v", word, err)
 		}
 	}
 }

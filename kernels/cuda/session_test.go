@@ -73,6 +73,23 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestSessionStages reads every stage of every kernel: a session refuses a
+// span that nobody ended.
+func TestSessionStages(t *testing.T) {
+	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+		for _, stage := range stages {
+			b, s := openSession(t, Options{Loopback: true, Clock: clockSpan + ":" + stage, Deadline: 20 * time.Second}, drillProblem(op, plan.Graph, 2))
+			for _, k := range kernels.Of(b.Kernels(), op) {
+				base := k.DefaultConfig(b.Machine(), s.problem)
+				runConfig(t, b, s, k, base)
+				if _, ok := base.Values["algo"]; ok {
+					runConfig(t, b, s, k, base.With("algo", "dedup"))
+				}
+			}
+		}
+	}
+}
+
 // TestSessionConfigs runs every kernel with every word of its parameters.
 func TestSessionConfigs(t *testing.T) {
 	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {

@@ -55,7 +55,7 @@ func TestVariants(t *testing.T) {
 	space := defaultSpace(t)
 	for _, arch := range arches {
 		t.Run(arch, func(t *testing.T) {
-			c, err := newCompiler(arch)
+			c, err := newCompiler(arch, nil)
 			if err != nil {
 				if os.Getenv(nvrtc.Env) == "" {
 					t.Skip(err)
@@ -106,7 +106,7 @@ func compileOne(t *testing.T, c *compiler, x compiled) string {
 
 // TestCompileErrors: what the compiler says reaches the candidate's verdict.
 func TestCompileErrors(t *testing.T) {
-	c, err := newCompiler("sm_90a")
+	c, err := newCompiler("sm_90a", nil)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -123,7 +123,7 @@ func TestCompileErrors(t *testing.T) {
 // truncated entry is not believed.
 func TestCompileCache(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
-	c, err := newCompiler("sm_90a")
+	c, err := newCompiler("sm_90a", nil)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -151,7 +151,7 @@ func TestCompileCache(t *testing.T) {
 // and closing waits for what has begun.
 func TestCompileAhead(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
-	c, err := newCompiler("sm_90a")
+	c, err := newCompiler("sm_90a", nil)
 	if err != nil {
 		t.Skip(err)
 	}

@@ -74,6 +74,16 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
   return a.drop_signal > 0 && a.drop_signal == expert + 1;
 }
 
+/* How far the span reading goes: to the end of the kernel, or, for a variant
+ * compiled to take the kernel apart, to the last warp that came past a stage. */
+#define EP_STAGE_END 0
+#define EP_STAGE_READY 1   /* dispatch: all counts are here; combine: all ranks began this call */
+#define EP_STAGE_SENT 2    /* dispatch_async, send_tokens_back: everything is on its way */
+#define EP_STAGE_ARRIVED 3 /* dispatch_wait, wait_for_all_arrivals: the last message is here */
+#ifndef EP_STAGE
+#define EP_STAGE EP_STAGE_END
+#endif
+
 /* In-kernel clock of the span reading: earliest start and latest end over all
  * blocks. The host sets span to {~0, 0}. */
 EP_DEVICE void ep_span_begin(const EpArgs &a) {
@@ -81,8 +91,14 @@ EP_DEVICE void ep_span_begin(const EpArgs &a) {
     atomicMin(reinterpret_cast<unsigned long long *>(a.span), static_cast<unsigned long long>(globaltimer()));
 }
 
+/* Called by whole warps, wherever a stage may end. */
+EP_DEVICE void ep_span_stage(const EpArgs &a, int stage) {
+  if (EP_STAGE != stage || a.span == nullptr || lane_id() != 0) return;
+  atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));
+}
+
 EP_DEVICE void ep_span_end(const EpArgs &a) {
-  if (a.span == nullptr) return;
+  if (EP_STAGE != EP_STAGE_END || a.span == nullptr) return;
   __syncthreads();
   if (threadIdx.x == 0)
     atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));

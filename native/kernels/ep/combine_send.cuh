@@ -237,11 +237,13 @@ EP_DEVICE void ep_send_sums(const EpArgs &a) {
 /* send_tokens_back: the whole of combine_async. */
 static __device__ void send_tokens_back(const EpArgs &a) {
   ep_drill_delay(a);
+  ep_span_stage(a, EP_STAGE_READY); /* it waits for nobody */
   if (EP_ALGO == EP_DEDUP) {
     ep_send_sums(a);
   } else {
     ep_send_pairs(a);
   }
+  ep_span_stage(a, EP_STAGE_SENT);
 }
 
 #endif

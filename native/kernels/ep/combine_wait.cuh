@@ -24,6 +24,7 @@ static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
     if (ok) st_relaxed_sys(word, EP_NOT_ARRIVED);
   }
   if (__syncthreads_or(!ok)) return false;
+  ep_span_stage(a, EP_STAGE_ARRIVED);
   for (uint32_t i = threadIdx.x; i < gridDim.x - a.wait_sms; i += blockDim.x)
     red_add_release_gpu(ep_counter(a, EP_GO + i), EP_READY_FLAG);
   return true;

@@ -108,6 +108,7 @@ static __device__ bool ep_expand_messages(const EpArgs &a, uint32_t block, uint3
                                                {EP_PHASE_DISPATCH_WAIT, -1, tile.source}, ep_round(a));
     });
     if (!arrived) return false;
+    ep_span_stage(a, EP_STAGE_ARRIVED);
     if (tile.source < 0) return true;
     for (uint32_t i = tile.first + warp_id(); i < tile.end; i += warps_in_block())
       ep_expand_message(a, static_cast<uint32_t>(tile.source), i);

@@ -249,6 +249,7 @@ static __device__ void ep_dispatch_send(const EpArgs &a) {
   } else {
     ep_send_tokens(a, blockIdx.x - monitors, gridDim.x - monitors);
   }
+  ep_span_stage(a, EP_STAGE_SENT);
 }
 
 #endif

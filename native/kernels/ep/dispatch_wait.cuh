@@ -108,6 +108,8 @@ EP_DEVICE bool ep_collect_messages(const EpArgs &a) {
 static __device__ void ep_offsets_block(const EpArgs &a) {
   __shared__ EpOffsets o;
   if (!ep_collect_counts(a, o) || !ep_collect_messages(a)) return;
+  ep_span_stage(a, EP_STAGE_READY);
+  if (EP_ALGO == EP_DIRECT) ep_span_stage(a, EP_STAGE_ARRIVED); /* its counts follow the rows */
   block_scan(o.pair_ends, EP_PAIRS);
   ep_pad_offsets(a, o);
   ep_publish_prefixes(a, o);

@@ -94,8 +94,10 @@ EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &
   fin_place(a, c, s);
   fin_wait_counts(a, c, s);
   if (s.failed) return;
+  ep_span_stage(a, EP_STAGE_READY);
   FinRun run = fin_block_tokens(a, c);
   for (uint32_t t = run.begin + c.warp; t < run.end; t += c.warps) fin_send_token(a, c, s, t);
+  ep_span_stage(a, EP_STAGE_SENT);
 }
 
 /* ---- receiving ---- */
@@ -174,6 +176,7 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   EpSpin spin;
   while (__any_sync(EP_FULL_WARP, (word = c.lane < EP_TOPK ? ld_relaxed_sys(header + c.lane) : FIN_NOWHERE) == FIN_EMPTY))
     if (!fin_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(m.source)}, 1, 0)) return false;
+  ep_span_stage(a, EP_STAGE_ARRIVED);
   uint32_t row = static_cast<uint32_t>(word);
   bool mine = row != FIN_NOWHERE;
   uint32_t here = __ballot_sync(EP_FULL_WARP, mine);

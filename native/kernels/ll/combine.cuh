@@ -129,6 +129,7 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c) {
   uint64_t next = ll_load_route(a, c, unit);
   uint32_t tokens = c.lane < EP_RANKS ? ll_tokens(a)[c.lane] : 0;
   if (!ll_wait_started(a, c)) return;
+  ep_span_stage(a, EP_STAGE_READY);
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
   for (; unit < most * LL_CHUNKS * EP_RANKS; unit += step) {
     uint64_t route = next;
@@ -207,6 +208,7 @@ EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
     LlBatch b = {ll_return(a, a.rank, c.number, token, first) + (inside ? column : 0), first, inside ? used >> first : 0};
     uint4 data[LL_BATCH];
     if (!ll_wait_batch(a, b, id, data)) return false;
+    ep_span_stage(a, EP_STAGE_ARRIVED);
 #pragma unroll
     for (uint32_t i = 0; i < LL_BATCH; i++) {
       if (!(used >> (first + i) & 1u)) continue;
@@ -232,6 +234,7 @@ EP_ENTRY(EP_THREADS, 1) combine_ll(const __grid_constant__ EpArgs a) {
   LlCall c = ll_call(a);
   ll_announce(a, c);
   ll_combine_async(a, c);
+  ep_span_stage(a, EP_STAGE_SENT);
   ll_combine_wait(a, c);
   ep_span_end(a);
 }

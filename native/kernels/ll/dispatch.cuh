@@ -348,6 +348,7 @@ EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, u
   if (EP_EARLY && job / per_token < static_cast<uint32_t>(a.max_tokens)) here = ll_wait_part(a, c, p);
   ll_wait_counts(a, c, s, first);
   if (s.failed) return;
+  ep_span_stage(a, EP_STAGE_READY);
   uint32_t tokens = 0;
   for (int r = 0; r < EP_RANKS; r++) tokens = max(tokens, s.tokens[r]);
   for (bool waited = EP_EARLY; job < tokens * per_token; job += ll_all_warps(c), waited = false) {
@@ -355,6 +356,7 @@ EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, u
       p = ll_part(job, c.lane);
       here = ll_wait_part(a, c, p);
     }
+    ep_span_stage(a, EP_STAGE_ARRIVED);
     if (here) {
       ll_copy_part(a, c, s, p);
     } else if (p.token < s.tokens[p.source]) {
@@ -374,6 +376,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll(const __grid_constant__ EpArgs a) {
   __syncthreads();
   uint32_t senders = ll_senders(a, c);
   ll_dispatch_async(a, c, s, senders);
+  ep_span_stage(a, EP_STAGE_SENT);
   if (c.warp == 0) ll_clear_headers(a, c);
   ll_dispatch_wait(a, c, s, a.tune[LL_TUNE_RECEIVERS] > 0 ? senders : 0);
   ep_span_end(a);

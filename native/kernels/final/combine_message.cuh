@@ -1,0 +1,51 @@
+/* What one token gets back from one rank, for both ways of sending it:
+ * combine_registers.cuh and combine_ring.cuh. */
+#ifndef EP_FINAL_COMBINE_MESSAGE_CUH
+#define EP_FINAL_COMBINE_MESSAGE_CUH
+
+#include "final/layout.cuh"
+
+static const uint32_t FIN_ROW_BYTES = 2 * EP_HIDDEN;
+static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane of one step */
+static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row in a step of a warp */
+static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE; /* of a row */
+
+EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
+
+/* acc += weight * v, product and sum rounded apart as in the specification. */
+EP_DEVICE void fin_add(float (&acc)[8], uint4 v, float weight) {
+  float x[8];
+  bf16_unpack(v, x);
+#pragma unroll
+  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __fmul_rn(weight, x[i]));
+}
+
+/* Message i: what one token of one source gets back from this rank. Those that
+ * follow each other go to different ranks, each rank starting behind its own
+ * number. */
+struct FinReturn {
+  uint32_t source, token;
+  uint64_t route; /* lane k: route word of top-k position k */
+};
+EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const FinCall &c, uint32_t i, uint32_t all) {
+  FinReturn r;
+  r.source = (i + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
+  r.token = i / EP_RANKS;
+  r.route = FIN_NOWHERE;
+  if (i < all && c.lane < EP_TOPK && r.token < fin_tokens(a)[r.source])
+    r.route = fin_words(a, a.rank, FIN_ROUTE, r.source, r.token)[c.lane];
+  return r;
+}
+EP_DEVICE uint32_t fin_here(const FinReturn &r) {
+  return __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route) != FIN_NOWHERE);
+}
+EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
+  return reinterpret_cast<const uint8_t *>(a.y) + (route & 0xffffffffu) * FIN_ROW_BYTES;
+}
+
+/* The rows of the message after this one, into L2: each lane asks for one. */
+EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
+  if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
+}
+
+#endif

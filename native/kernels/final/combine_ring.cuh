@@ -1,0 +1,83 @@
+/* Sending a message of combine_final with its loads waiting in shared memory,
+ * a ring of steps for each warp. In registers a lane holds four vectors, and
+ * the compiler spends them before it loads the next: 25 GB/s an SM. */
+#ifndef EP_FINAL_COMBINE_RING_CUH
+#define EP_FINAL_COMBINE_RING_CUH
+
+#include "final/combine_message.cuh"
+
+static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH; /* steps on their way */
+
+/* A place in a message: the rows to come, this one first, and the byte column.
+ * Sums take all rows at one column, then the next column; raw rows go one
+ * after the other. */
+struct FinWalk {
+  uint32_t left, column;
+};
+EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
+  if (EP_DIRECT) {
+    w.column += FIN_STRIDE;
+    return w.column < FIN_ROW_BYTES ? w : FinWalk{w.left & (w.left - 1), 0};
+  }
+  w.left &= w.left - 1;
+  return w.left != 0 ? w : FinWalk{here, w.column + FIN_STRIDE};
+}
+
+/* This lane's place for vector v of a step. */
+EP_DEVICE uint4 *fin_ring(const FinCall &c, uint32_t stage, uint32_t v) {
+  EP_DYNAMIC_SHARED(ring);
+  return reinterpret_cast<uint4 *>(ring) + ((c.warp * FIN_STAGES + stage) * FIN_WIDTH + v) * 32 + c.lane;
+}
+EP_DEVICE void fin_fetch(const EpArgs &a, const FinCall &c, const FinReturn &r, FinWalk w, uint32_t stage) {
+  const uint8_t *row = fin_row(a, __shfl_sync(EP_FULL_WARP, r.route, __ffs(w.left) - 1));
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_WIDTH; v++) {
+    uint32_t column = w.column + v * 512 + c.lane * 16;
+    if (fin_in_row(column)) cp_async16(fin_ring(c, stage, v), row + column);
+  }
+}
+
+EP_DEVICE void fin_store(uint8_t *slot, uint32_t column, uint4 data) {
+  if (fin_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), data);
+}
+
+/* What becomes of one step once it is there: added up, and sent with the last
+ * row; or sent as it is. */
+EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn &r, FinWalk w, const uint4 (&data)[FIN_WIDTH],
+                             float (&acc)[FIN_WIDTH][8]) {
+  int k = __ffs(w.left) - 1;
+  uint8_t *slot = fin_return(a, r.source, r.token, EP_DIRECT ? k : a.rank);
+  uint32_t column = w.column + c.lane * 16;
+  float weight = __uint_as_float(static_cast<uint32_t>(__shfl_sync(EP_FULL_WARP, r.route, k) >> 32));
+  bool last = EP_DIRECT || (w.left & (w.left - 1)) == 0;
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_WIDTH; v++) {
+    if (!EP_DIRECT) fin_add(acc[v], data[v], weight);
+    if (!last) continue;
+    fin_store(slot, column + v * 512, EP_DIRECT ? data[v] : bf16_pack(acc[v]));
+#pragma unroll
+    for (int i = 0; i < 8; i++) acc[v][i] = 0;
+  }
+}
+
+EP_DEVICE void fin_send_terms(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+  const uint32_t steps = __popc(here) * FIN_STEPS;
+  FinWalk ahead = {here, 0}, at = ahead;
+  float acc[FIN_WIDTH][8] = {};
+  for (uint32_t i = 0; i < steps + FIN_STAGES - 1; i++) {
+    if (i < steps) {
+      fin_fetch(a, c, r, ahead, i % FIN_STAGES);
+      ahead = fin_step(ahead, here);
+    }
+    cp_async_commit();
+    if (i < FIN_STAGES - 1) continue;
+    cp_async_wait<FIN_STAGES - 1>();
+    uint4 data[FIN_WIDTH];
+#pragma unroll
+    for (uint32_t v = 0; v < FIN_WIDTH; v++) data[v] = *fin_ring(c, (i + 1) % FIN_STAGES, v);
+    fin_send_step(a, c, r, at, data, acc);
+    at = fin_step(at, here);
+  }
+}
+
+#endif

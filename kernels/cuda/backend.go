@@ -20,6 +20,8 @@ type Options struct {
 	Deadline   time.Duration // longest wait of a kernel; 0 is DefaultDeadline
 	InputScale float32       // NVFP4's global input scale; 0 is 1
 	Drill      Drill
+
+	sms int // of each GPU to use, 0 for all: a sanitizer's time grows with them
 }
 
 // DefaultDeadline is far above the skew of any round and far below the time
@@ -64,6 +66,9 @@ func Open(o Options) (*Backend, error) {
 	}
 	if o.Loopback {
 		b.machine.Link = Loopback
+	}
+	if o.sms > 0 {
+		b.machine.SMs = min(b.machine.SMs, o.sms)
 	}
 	return b, nil
 }

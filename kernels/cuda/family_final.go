@@ -27,8 +27,8 @@ func dispatchFinal() family {
 			Doc:  "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
 			Params: []kernels.Param{
 				dispatchAlgoParam(),
-				smsParam("8", "12", "16", "24", "32", "64", "132"),
-				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "12", "32", "68"),
+				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
+				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "12", "16", "24", "32", "48", "68"),
 				threadsParam("512", "768", "1024"),
 			},
 			Check:   checkFinal,

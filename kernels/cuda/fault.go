@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -44,6 +45,11 @@ func (f faultRecord) sentence() string {
 	}
 	fmt.Fprintf(&b, " (block %d wanted %d, saw %d)", f.block, int64(f.want), int64(f.got))
 	return b.String()
+}
+
+// neverBegan reports whether ranks waited for nothing but each other's start.
+func neverBegan(faults []faultRecord) bool {
+	return len(faults) > 0 && !slices.ContainsFunc(faults, func(f faultRecord) bool { return phases[f.phase] != phases[1] })
 }
 
 // hangReason puts the records of all ranks into one line. Ranks that only

@@ -80,6 +80,20 @@ func TestParseDrill(t *testing.T) {
 
 // TestHangReason: the sentence names who waited for whom, what was really
 // missing first.
+// TestNeverBegan: a candidate is excused only when nobody came as far as its
+// kernels.
+func TestNeverBegan(t *testing.T) {
+	start, wait := faultRecord{rank: 1, phase: 1, source: 4}, faultRecord{rank: 4, phase: 3}
+	for _, c := range []struct {
+		faults []faultRecord
+		want   bool
+	}{{nil, false}, {[]faultRecord{start, start}, true}, {[]faultRecord{start, wait}, false}, {[]faultRecord{wait}, false}} {
+		if got := neverBegan(c.faults); got != c.want {
+			t.Errorf("%v: %v", c.faults, got)
+		}
+	}
+}
+
 func TestHangReason(t *testing.T) {
 	got := hangReason([]faultRecord{
 		{rank: 0, phase: 1, expert: -1, source: 3, want: 7, got: 6},

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,14 +32,33 @@ func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) 
 	if err != nil {
 		return kernels.Rounds{}, asFailure(kernels.NoLaunch, err)
 	}
-	s.setRunning(p)
-	seconds, err := p.measure(ctx, spec.Rounds)
-	s.setRunning(nil)
+	var seconds [][]float64
+	err = s.attempt(p, func() (err error) {
+		seconds, err = p.measure(ctx, spec.Rounds)
+		return err
+	})
 	if err != nil {
-		return kernels.Rounds{}, s.verdict(err)
+		return kernels.Rounds{}, err
 	}
 	mhz, notes := s.backend.monitor.read(s.rig)
 	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes}, nil
+}
+
+// attempt runs a candidate's program and judges how it ended. Where all that
+// ranks waited for was that one of them begins, that rank's work never reached
+// its GPU in time, which is no fault of the candidate: it runs once more, from
+// memory as new.
+func (s *session) attempt(p *program, run func() error) error {
+	s.setRunning(p)
+	defer s.setRunning(nil)
+	err := run()
+	if errors.Is(err, errFault) && neverBegan(s.rig.faults()) {
+		if err := s.rig.reset(); err != nil {
+			return err
+		}
+		err = run()
+	}
+	return s.verdict(err)
 }
 
 // program makes, or finds, what measures a candidate at a fold.

@@ -60,7 +60,7 @@ func TestSanitize(t *testing.T) {
 			axes := smallAxes()
 			axes.Ranks = []int{ranks}
 			kernelstest.TestBackend(t, opener(Options{Loopback: true, Deadline: time.Minute, sms: sanitizedSMs}),
-				kernelstest.Options{Mode: plan.Graph, Axes: axes, Configs: 6})
+				kernelstest.Options{Mode: plan.Graph, Axes: axes, Configs: 4, Iterations: 2})
 		})
 	}
 }

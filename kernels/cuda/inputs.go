@@ -1,7 +1,9 @@
 package cuda
 
 import (
-	"sync"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/epbench/epbench/workloads"
 )
@@ -17,30 +19,37 @@ type inputs struct {
 	weights []float32
 }
 
-// makeInputs draws the tokens of every rank. Ranks with the same batch share
-// them.
+// drawnTogether is how many tokens one processor draws at a time.
+const drawnTogether = 64
+
+// makeInputs draws the tokens of every rank, on all processors. Ranks with the
+// same batch share them.
 func makeInputs(w *workloads.Workload) []inputs {
 	out := make([]inputs, len(w.Ranks))
-	var wg sync.WaitGroup
+	hidden := w.Problem.Hidden
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
 	for rank := range out {
-		if w.Batch(rank) == rank {
-			wg.Go(func() { out[rank] = makeBatch(w, rank) })
+		if w.Batch(rank) != rank {
+			continue
+		}
+		r := w.Ranks[rank]
+		x := make([]uint16, r.Tokens*hidden)
+		out[rank] = inputs{x, r.Experts, r.Weights}
+		for first := 0; first < r.Tokens; first += drawnTogether {
+			g.Go(func() error {
+				for t := first; t < min(first+drawnTogether, r.Tokens); t++ {
+					w.Token(rank, t, x[t*hidden:(t+1)*hidden])
+				}
+				return nil
+			})
 		}
 	}
-	wg.Wait()
+	_ = g.Wait() // nothing of it fails
 	for rank := range out {
 		out[rank] = out[w.Batch(rank)]
 	}
 	return out
-}
-
-func makeBatch(w *workloads.Workload, rank int) inputs {
-	r, hidden := w.Ranks[rank], w.Problem.Hidden
-	in := inputs{make([]uint16, r.Tokens*hidden), r.Experts, r.Weights}
-	for t := range r.Tokens {
-		w.Token(rank, t, in.x[t*hidden:(t+1)*hidden])
-	}
-	return in
 }
 
 // makeBias is EpArgs.bias: BF16 values from 0.5 to just below 1, different in

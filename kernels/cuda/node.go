@@ -20,6 +20,9 @@ type gpu struct {
 	context cu.CUContext
 	sms     int
 	shared  int // dynamic shared memory a block may ask for, bytes
+
+	mu     sync.Mutex
+	arenas []*arena
 }
 
 // do runs f with the GPU's context current on its thread.
@@ -145,6 +148,7 @@ func (n *node) close() {
 		m.unload()
 	}
 	for _, g := range n.gpus {
+		_ = g.do(g.freeIdle)             // the context goes next
 		_ = g.device.ReleasePrimaryCtx() // nothing can be done about a failure here
 	}
 	n.gpus = nil

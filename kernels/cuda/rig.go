@@ -21,7 +21,7 @@ type seat struct {
 	stream      cu.Stream
 	fault       *C.EpFault
 	faultDevice cu.DevicePtr
-	base        cu.DevicePtr // of the heap
+	arena       *arena // of the heap, nil without one
 }
 
 // rig is a set of ranks with memory, able to run rounds.
@@ -103,10 +103,10 @@ func (r *rig) close() {
 func (r *rig) release() {
 	for i := range r.seats {
 		s := &r.seats[i]
-		if s.base != 0 {
-			_ = s.gpu.do(func() error { return cu.MemFree(s.base) })
+		if s.arena != nil {
+			s.gpu.give(s.arena)
 		}
-		s.base = 0
+		s.arena = nil
 	}
 }
 
@@ -120,12 +120,15 @@ func (r *rig) allocate(parts []region) error {
 	}
 	r.release()
 	r.heap = h
-	for i := range r.seats {
+	err := sideBySide(len(r.seats), func(i int) (err error) {
 		s := &r.seats[i]
-		err := s.gpu.do(func() (err error) { s.base, err = cu.MemAlloc(h.bytes); return err })
-		if err != nil {
+		if s.arena, err = s.gpu.take(h.bytes); err != nil {
 			return fmt.Errorf("rank %d: allocate %s on GPU %d: %w", i, gib(h.bytes), s.gpu.index, err)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return r.reset()
 }
@@ -139,14 +142,14 @@ func (r *rig) checkMemory(h heap) error {
 		for _, s := range r.seats {
 			if s.gpu == g {
 				want += h.bytes
-				if s.base != 0 {
-					have += r.heap.bytes
+				if s.arena != nil {
+					have += s.arena.bytes
 				}
 			}
 		}
 		err := g.do(func() error {
 			free, _, err := cu.MemInfo()
-			have += free - memoryMargin
+			have += free + g.idle() - memoryMargin
 			return err
 		})
 		if err != nil {
@@ -202,7 +205,7 @@ func (r *rig) at(rank int, part string) cu.DevicePtr {
 	if !ok {
 		return 0
 	}
-	return r.seats[rank].base + cu.DevicePtr(offset)
+	return r.seats[rank].arena.base + cu.DevicePtr(offset)
 }
 
 // upload copies a slice to a part of a rank's heap.
@@ -261,7 +264,7 @@ func (r *rig) args(rank int) C.EpArgs {
 	point(&a.fault, s.faultDevice)
 	for i := range r.seats {
 		point(&a.control[i], r.at(i, partControl))
-		point(&a.heap[i], r.seats[i].base)
+		point(&a.heap[i], r.seats[i].arena.base)
 	}
 	point(&a.counters, r.at(rank, partAbort))
 	return a

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
@@ -23,7 +24,8 @@ type Options struct {
 	Mode plan.Mode     // how the backend issues rounds
 	Axes *conform.Axes // nil: conform.AxesFor its machine, small ones with -short
 
-	Configs int // most configs of a kernel in a case, 0 for the level's own
+	Configs    int // most configs of a kernel in a case, 0 for the level's own
+	Iterations int // most calls back to back, 0 for the level's own
 }
 
 // TestBackend checks a backend's declarations, its refusals, that it obeys
@@ -49,6 +51,9 @@ func TestBackend(t *testing.T, open func() (kernels.Backend, error), o Options) 
 	for i := range cases {
 		if o.Configs > 0 {
 			cases[i].Configs = o.Configs
+		}
+		if o.Iterations > 0 {
+			cases[i].Iterations = min(cases[i].Iterations, o.Iterations)
 		}
 	}
 	t.Run("declarations", func(t *testing.T) { declarations(t, b, cases[0].Problem) })
@@ -80,11 +85,9 @@ func short(a conform.Axes) conform.Axes {
 }
 
 func matrix(t *testing.T, b kernels.Backend, cases []conform.Case) {
-	rows, configs := 0, 0
+	rows, configs, begin := 0, 0, time.Now()
 	err := conform.Run(t.Context(), b, cases, func(r conform.Result) {
-		if r.Skipped != "" {
-			t.Logf("skipped %s: %s", r.Case.Name, r.Skipped)
-		}
+		t.Logf("%s: %d configs, %.0f s by now %s", r.Case.Name, len(r.Outcomes), time.Since(begin).Seconds(), r.Skipped)
 		for _, o := range r.Failed() {
 			t.Errorf("%s\n%s: %s: %s", r.Case.Name, o.Config.Key(), o.Status, o.Reason)
 		}

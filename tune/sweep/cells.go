@@ -132,7 +132,9 @@ func (s *sweeper) populate(c *cell) error {
 	}
 	for _, k := range kernels.Of(s.planner.kernels, c.problem.Op) {
 		if c.problem.Op != plan.Pair { // pairs come from measured halves
-			s.require(c, k.DefaultConfig(s.planner.machine, c.problem), reports.Candidate)
+			for _, cfg := range starts(k, k.DefaultConfig(s.planner.machine, c.problem), c.problem) {
+				s.require(c, cfg, reports.Candidate)
+			}
 		}
 		for _, cfg := range s.opts.Space.Candidates(k.Name) {
 			s.require(c, cfg, reports.Candidate)
@@ -146,6 +148,24 @@ func (s *sweeper) populate(c *cell) error {
 	}
 	c.outcome.Legal = c.space.Len()
 	return nil
+}
+
+// starts are a kernel's own choice and, where any results are accepted, what
+// that becomes with each other value of a parameter that changes them: a search
+// short of time must not miss a whole algorithm.
+func starts(k kernels.Kernel, own plan.Config, p plan.Problem) []plan.Config {
+	out := []plan.Config{own}
+	if p.Results != plan.AnyResults {
+		return out
+	}
+	for _, q := range k.Params {
+		for _, v := range q.Values {
+			if q.Class == kernels.Result && v != own.Values[q.Name] {
+				out = append(out, own.With(q.Name, v))
+			}
+		}
+	}
+	return out
 }
 
 // enumerate makes the grids of a cell; those of a pair come from the winners
@@ -213,20 +233,23 @@ func (s *sweeper) require(c *cell, cfg plan.Config, role reports.Role) int {
 }
 
 // neighbours are the winners of the next smaller token count under the same
-// routing, last, and of the same problem under the routings before; where any
-// results are accepted, those for the same results too.
+// routing, last, of the same problem under the routings before, and of the same
+// problem and routing in the formats before; where any results are accepted,
+// those for the same results too.
 func (s *sweeper) neighbours(c *cell) []plan.Config {
 	var here, below []plan.Config
 	var least *cell
 	for _, o := range s.cells[:s.done] {
-		p, q := o.problem, o.problem
+		p, q, r := o.problem, o.problem, o.problem
 		p.Tokens, p.MaxTokens = c.problem.Tokens, c.problem.MaxTokens
 		q.Results = c.problem.Results
+		r.Dispatch = c.problem.Dispatch
+		sameRouting := o.dist.Spec() == c.dist.Spec()
 		switch {
 		case o.outcome.Config.Kernel == "":
-		case q == c.problem: // one for any results never comes before one for the same
+		case q == c.problem, r == c.problem && sameRouting: // one for any results never comes before one for the same
 			here = append(here, o.outcome.Config)
-		case p == c.problem && o.dist.Spec() == c.dist.Spec() && (least == nil || o.problem.Tokens > least.problem.Tokens):
+		case p == c.problem && sameRouting && (least == nil || o.problem.Tokens > least.problem.Tokens):
 			least = o
 		}
 	}

@@ -56,3 +56,44 @@ func TestBothWinners(t *testing.T) {
 		t.Errorf("trials by what is accepted: %v", seen)
 	}
 }
+
+// TestShortSearches: a search with time for nothing but what is required still
+// tries a whole algorithm that changes results.
+func TestShortSearches(t *testing.T) {
+	b := &scripted.Backend{Sigma: 0.005, Truth: func(p plan.Problem, routing string, c plan.Config) float64 {
+		s := scripted.Landscape(p, routing, c)
+		if c.Str("algo") == "dedup" {
+			s /= 2
+		}
+		return s
+	}}
+	o := options(t, "combine", []int{16}, "uniform")
+	o.ResultClass, o.Evaluations = true, 1
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	for _, x := range out.Run.Outcomes {
+		if any := x.Problem.Results == plan.AnyResults; any != (x.Config.Str("algo") == "dedup") {
+			t.Errorf("%s: %s", x.Problem.Key(), x.Config.Key())
+		}
+	}
+}
+
+// TestFormatsTellEachOther: what won in one format is a candidate in the next.
+func TestFormatsTellEachOther(t *testing.T) {
+	o := options(t, "dispatch", []int{16}, "uniform")
+	fp8 := o.Problems[0]
+	fp8.Dispatch = plan.FP8
+	o.Problems = append(o.Problems, fp8)
+	b := &scripted.Backend{}
+	s := &sweeper{opts: o, planner: planner{machine: b.Machine(), kernels: b.Kernels(), opts: o}}
+	var err error
+	if s.cells, err = s.planner.cells(); err != nil || len(s.cells) != 2 {
+		t.Fatal(len(s.cells), err)
+	}
+	if s.cells[0].outcome.Config, err = plan.ParseConfig(best); err != nil {
+		t.Fatal(err)
+	}
+	s.done = 1
+	if got := s.neighbours(s.cells[1]); len(got) != 1 || got[0].Key() != best {
+		t.Errorf("the second format is told of %v", got)
+	}
+}

@@ -370,6 +370,18 @@ func TestTimeBudgetBounds(t *testing.T) {
 	}
 }
 
+// TestSlowOpening: a session that takes all of a search's time to open does not
+// cost it the A/A rounds that a noisy default needs.
+func TestSlowOpening(t *testing.T) {
+	o := options(t, "dispatch", []int{16}, "uniform")
+	o.Time = 300 * time.Millisecond
+	b := &scripted.Backend{Sigma: 0.03, OnOpen: func(int) error { time.Sleep(o.Time); return nil }}
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	if aa := out.Run.AA[0]; aa.Rounds < 100 {
+		t.Errorf("%d rounds left a spread of %.4f", aa.Rounds, aa.Spread)
+	}
+}
+
 // TestHostBoundIsSaid: the default takes 1.6e-5 s, an empty kernel 1.5e-5 s.
 func TestHostBoundIsSaid(t *testing.T) {
 	o := options(t, "dispatch", []int{1}, "uniform")

@@ -14,6 +14,8 @@ FORMATS=${FORMATS:-fp8,bf16}
 # The last is a fit of real text: log-normal popularity, with the Gini coefficient
 # that DODOCO (arXiv 2605.20982) found in DeepSeek-V2-Lite and Qwen3.5.
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank:4,lognormal:gini=0.25}
+# coord where each search has only a second or two: it walks from the best start known.
+STRATEGY=${STRATEGY:-race}
 EPBENCH=${EPBENCH:-./epbench}
 
 test $# -ge 3 || { sed -n '2,5p' "$0"; exit 2; }
@@ -24,12 +26,13 @@ mkdir -p "$out" || exit 1
 
 for model; do
   run=$out/$model
-  test -f "$run/table.json" && continue
+  # An interrupted sweep leaves a table too, and the time zero for its end.
+  test -f "$run/table.json" && ! grep -q '"finished": "0001-' "$run/run.json" && continue
   if test -d "$run"; then
     "$EPBENCH" sweep --resume "$run" # with the flags it was begun with
   else
     "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --format "$FORMATS" \
-      --routing "$ROUTINGS" --result-params --budget "$budget" -o "$run"
+      --routing "$ROUTINGS" --result-params --strategy "$STRATEGY" --budget "$budget" -o "$run"
   fi || exit
 done
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -50,6 +51,18 @@ func TestMakeTables(t *testing.T) {
 	resumed := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b")
 	if _, err := os.Stat(demo); err != nil {
 		t.Errorf("a sweep without its table was not resumed: %v\n%s", err, resumed)
+	}
+	interrupted := filepath.Join(dir, "demo", "run.json")
+	text, err := os.ReadFile(interrupted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile(`"finished": "[^"]*"`).ReplaceAll(text, []byte(`"finished": "0001-01-01T00:00:00Z"`))
+	if err := os.WriteFile(interrupted, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if again := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b"); !strings.Contains(again, "resuming ") {
+		t.Errorf("an interrupted sweep with a table was taken for done\n%s", again)
 	}
 	if usage := makeTables(t, bin, dir); !strings.Contains(usage, "make-tables.sh OUT BUDGET MODEL") {
 		t.Errorf("without models it says %q", usage)

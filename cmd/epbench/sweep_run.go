@@ -146,7 +146,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, opts *sweep.Op
 	out, err := sweep.Run(cmd.Context(), b, opts, s.dir, s.run, s.results)
 	show.stop()
 	if errors.Is(err, context.Canceled) {
-		return withCode(exitInterrupted, fmt.Errorf("interrupted; go on with: epbench sweep --resume %s", s.dir.Path()))
+		return f.interrupted(cmd, s.dir, out)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; what was measured is in %s, go on with --resume", err, s.dir.Path())
@@ -161,6 +161,20 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, opts *sweep.Op
 		return withCode(exitUndecided, errors.New(out.NoTable))
 	}
 	return nil
+}
+
+// interrupted writes and prints what of a sweep was finished before Ctrl-C.
+func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *reports.Dir, out *sweep.Outcome) error {
+	if out != nil {
+		if err := f.write(dir, out); err != nil {
+			return err
+		}
+		if err := f.printOutcome(cmd, out, dir.Path()); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d searches were left out\n", out.Left)
+	}
+	return withCode(exitInterrupted, fmt.Errorf("interrupted; go on with: epbench sweep --resume %s", dir.Path()))
 }
 
 // write puts the table, the summary and what the finishers make into the

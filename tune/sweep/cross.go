@@ -49,7 +49,7 @@ func (s *sweeper) cross(ctx context.Context, c *cell, configs []plan.Config) err
 		missing = missing || !ok
 		live = append(live, c.space.Add(cfg))
 	}
-	if !missing {
+	if !missing || s.halted {
 		return nil
 	}
 	before := c.runner.Spent()

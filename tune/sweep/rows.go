@@ -68,7 +68,7 @@ func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class plan.Cl
 		usable := slices.DeleteFunc(slices.Clone(group), func(c *cell) bool {
 			return c.outcome.Verdict == reports.Failed || c.outcome.Verdict == reports.Noisy || class != plan.AnyRouting && c.class != class
 		})
-		if len(usable) == 0 {
+		if usable = s.crossed(usable, class); len(usable) == 0 {
 			connected = false
 			continue
 		}
@@ -95,6 +95,27 @@ func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class plan.Cl
 		out = append(out, r.row(class))
 	}
 	return out, nil
+}
+
+// crossed leaves of cells what can be judged together. That is all of them
+// unless an interruption kept choices from being measured under each other's
+// routings; then it is the first for a class of its own, none for any routing.
+func (s *sweeper) crossed(cells []*cell, class plan.Class) []*cell {
+	if !s.halted || len(cells) < 2 {
+		return cells
+	}
+	for _, c := range cells {
+		for _, cfg := range winners(cells) {
+			if _, ok := c.effects[cfg.Key()]; ok {
+				continue
+			}
+			if class == plan.AnyRouting {
+				return nil
+			}
+			return cells[:1]
+		}
+	}
+	return cells
 }
 
 // pick chooses for the cells of one token count.

@@ -29,10 +29,13 @@ type sweeper struct {
 	before   time.Duration    // spent by finished searches
 	between  map[string]*cell // refined token counts, by problem and routing
 	unopened bool             // the last search found no session
+	halted   bool             // by an interruption: nothing is measured any more
+	left     int              // searches it left out
 }
 
-// Outcome is a finished sweep.
+// Outcome is a finished sweep, or what an interrupted one had finished.
 type Outcome struct {
+	Left    int // searches left out
 	Run     *reports.Run
 	Table   *plan.Table // nil when nothing may be written
 	NoTable string      // why there is none
@@ -42,28 +45,48 @@ type Outcome struct {
 }
 
 // Run sweeps into dir, which was created or reopened with run; results are
-// those already in its log. Cancelling ctx ends it with ctx's error and
-// everything measured on disk.
+// those already in its log. Cancelling ctx ends it with ctx's error,
+// everything measured on disk, and an outcome of the searches that were
+// finished by then, nil when none was.
 func Run(ctx context.Context, b kernels.Backend, opts *Options, dir *reports.Dir, run *reports.Run, results []reports.Result) (*Outcome, error) {
 	start := time.Now()
 	s, err := newSweeper(b, opts, dir, run, results)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.searchAll(ctx); err != nil {
+	if err := s.searchAll(ctx); err != nil && (ctx.Err() == nil || s.done == 0) {
 		return nil, err
 	}
+	s.halt(ctx)
 	out := &Outcome{Run: run}
-	if out.Regrets, err = s.crossAll(ctx); err != nil {
+	if out.Regrets, err = s.crossAll(ctx); err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	if out.Table, out.NoTable, err = s.table(ctx); err != nil {
+	s.halt(ctx)
+	if out.Table, out.NoTable, err = s.table(ctx); err != nil && ctx.Err() != nil {
+		s.halt(ctx)
+		out.Table, out.NoTable, err = s.table(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	s.warn()
+	out.Left, out.Profile, out.Wall = s.left, s.profile, time.Since(start)
+	if s.halted {
+		return out, errors.Join(ctx.Err(), dir.WriteRun(run))
+	}
 	run.Finished = time.Now().UTC()
-	out.Profile, out.Wall = s.profile, time.Since(start)
 	return out, dir.WriteRun(run)
+}
+
+// halt ends all measuring once ctx is cancelled: what was finished is decided
+// by what is known.
+func (s *sweeper) halt(ctx context.Context) {
+	if ctx.Err() == nil || s.halted {
+		return
+	}
+	s.halted, s.left = true, len(s.cells)-s.done
+	s.cells = s.cells[:s.done]
 }
 
 func newSweeper(b kernels.Backend, opts *Options, dir *reports.Dir, run *reports.Run, results []reports.Result) (*sweeper, error) {

@@ -134,7 +134,7 @@ type RunSpec struct {
 
 // Rounds is what Run measured.
 type Rounds struct {
-	Clock   string      // chain, span, event or wall: what the seconds mean
+	Clock   string      // chain, span, span:STAGE, event or wall: what the seconds mean
 	Fold    int         // calls averaged in each round
 	Seconds [][]float64 // [round][rank], seconds of one call
 	MHz     []float64   // SM clock per rank after the last round, nil if unknown

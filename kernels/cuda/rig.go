@@ -199,13 +199,21 @@ func (r *rig) fill(chosen func(region) bool) error {
 	})
 }
 
+// base is where a rank's heap begins, 0 without one.
+func (r *rig) base(rank int) cu.DevicePtr {
+	if a := r.seats[rank].arena; a != nil {
+		return a.base
+	}
+	return 0
+}
+
 // at is the address of a part of a rank's heap, 0 when there is no such part.
 func (r *rig) at(rank int, part string) cu.DevicePtr {
 	offset, ok := r.heap.offset[part]
-	if !ok {
+	if !ok || r.base(rank) == 0 {
 		return 0
 	}
-	return r.seats[rank].arena.base + cu.DevicePtr(offset)
+	return r.base(rank) + cu.DevicePtr(offset)
 }
 
 // upload copies a slice to a part of a rank's heap.
@@ -264,7 +272,7 @@ func (r *rig) args(rank int) C.EpArgs {
 	point(&a.fault, s.faultDevice)
 	for i := range r.seats {
 		point(&a.control[i], r.at(i, partControl))
-		point(&a.heap[i], r.seats[i].arena.base)
+		point(&a.heap[i], r.base(i))
 	}
 	point(&a.counters, r.at(rank, partAbort))
 	return a

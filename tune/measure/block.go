@@ -87,9 +87,10 @@ func (r *Runner) line(stage string, block, point int) reports.Result {
 }
 
 // admit prepares a candidate, compares its answer with the oracle and warms it
-// up, once a session. A failure of the candidate goes to its line.
+// up, once a session; the default's twin is the default. A failure of the
+// candidate goes to its line.
 func (r *Runner) admit(ctx context.Context, point int, line *reports.Result) error {
-	if r.ready[point] {
+	if r.ready[point] || point == Twin && r.ready[r.Default] {
 		return nil
 	}
 	err := r.prepare(ctx, line)

@@ -395,6 +395,22 @@ func TestTimeBudgetBounds(t *testing.T) {
 	}
 }
 
+// TestNoComparisonTwice: a config is compared with the oracle before it is timed
+// and, as a finalist, after. The default's twin is the default.
+func TestNoComparisonTwice(t *testing.T) {
+	seen := map[string]int{}
+	b := &scripted.Backend{OnVerify: func(c scripted.Call) (int, error) {
+		seen[c.Config.Key()]++
+		return 0, nil
+	}}
+	mustSweep(t, b, options(t, "dispatch", []int{16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	for key, n := range seen {
+		if n > 2 {
+			t.Errorf("%s was compared %d times", key, n)
+		}
+	}
+}
+
 // TestSlowOpening: a session that takes all of a search's time to open does not
 // cost it the A/A rounds that a noisy default needs.
 func TestSlowOpening(t *testing.T) {

@@ -40,10 +40,10 @@ info() {
 if [ "$1" = sanitize ]; then
   tool=$(sanitizer)
   test -n "$tool" || { echo "compute-sanitizer is not installed"; exit 1; }
-  for check in memcheck racecheck; do
-    step "$check" "$tool" --tool "$check" --error-exitcode 1 --target-processes all \
-      ./cuda.test -test.run '^TestSanitize' -test.v -test.timeout 30m
-  done
+  step memcheck "$tool" --tool memcheck --error-exitcode 1 --target-processes all \
+    ./cuda.test -test.run '^TestSanitize' -test.v -test.timeout 30m
+  step racecheck "$tool" --tool racecheck --error-exitcode 1 --target-processes all \
+    ./cuda.test -test.run '^TestRaces' -test.v -test.timeout 30m
   exit $status
 fi
 

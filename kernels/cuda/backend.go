@@ -21,7 +21,7 @@ type Options struct {
 	InputScale float32       // NVFP4's global input scale; 0 is 1
 	Drill      Drill
 
-	sms int // of each GPU to use, 0 for all: a sanitizer's time grows with them
+	sms int // of each GPU to use, 0 for all: the time of racecheck grows with them
 }
 
 // DefaultDeadline is far above the skew of any round and far below the time

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,19 +49,80 @@ func smallAxes() *conform.Axes {
 	}
 }
 
-// sanitizedSMs keeps a sanitizer's time in minutes: racecheck did not get
-// through 132 SMs and one rank in three.
-const sanitizedSMs = 16
-
-// TestSanitize is what compute-sanitizer runs: one rank, then two on one GPU,
-// with few configs a case, since each takes a hundred times as long there.
+// TestSanitize is what memcheck runs: one rank, then two on one GPU, with few
+// configs a case, since each takes a hundred times as long there.
 func TestSanitize(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			axes := smallAxes()
 			axes.Ranks = []int{ranks}
-			kernelstest.TestBackend(t, opener(Options{Loopback: true, Deadline: time.Minute, sms: sanitizedSMs}),
-				kernelstest.Options{Mode: plan.Graph, Axes: axes, Configs: 4, Iterations: 2})
+			kernelstest.TestBackend(t, opener(Options{Loopback: true, Deadline: time.Minute}),
+				kernelstest.Options{Mode: plan.Graph, Axes: axes, Configs: 6})
 		})
+	}
+}
+
+// racedSMs are enough for two ranks of four blocks.
+const racedSMs = 16
+
+// TestRaces is what racecheck runs: every kernel with each value of what
+// decides between code paths, once, in blocks as small as are legal. It looks
+// at shared memory, where the number of blocks shows nothing, and it does not
+// get through TestSanitize in minutes.
+func TestRaces(t *testing.T) {
+	for _, of := range []struct {
+		op     plan.Op
+		format plan.Format
+		ranks  int
+	}{
+		{plan.Dispatch, plan.BF16, 1}, {plan.Dispatch, plan.FP8, 2}, {plan.Dispatch, plan.NVFP4, 2},
+		{plan.Combine, plan.BF16, 1}, {plan.Combine, plan.BF16, 2},
+	} {
+		p := drillProblem(of.op, plan.Graph, of.ranks)
+		p.Dispatch = of.format
+		b, s := openSession(t, Options{Loopback: true, Deadline: time.Minute, sms: racedSMs}, p)
+		for _, k := range kernels.Of(b.Kernels(), of.op) {
+			proveOnce(t, s, paths(b, k, s.problem))
+		}
+	}
+}
+
+// sizes decide how much a block does, not what.
+var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "chunk_bytes", "pause", "rows", "rotate"}
+
+// paths are the smallest default of a kernel and that with each other value of
+// whatever is no size.
+func paths(b *Backend, k kernels.Kernel, p plan.Problem) []plan.Config {
+	base := k.DefaultConfig(b.Machine(), p)
+	for _, threads := range []plan.Value{"64", "128", "256", "512"} {
+		if c := base.With("threads", threads); k.Check(b.Machine(), p, c) == nil {
+			base = c
+			break
+		}
+	}
+	out := []plan.Config{base}
+	for _, q := range k.Params {
+		for _, v := range q.Values {
+			if v != base.Values[q.Name] && !slices.Contains(sizes, q.Name) {
+				out = append(out, base.With(q.Name, v))
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(c plan.Config) bool { return k.Check(b.Machine(), p, c) != nil })
+}
+
+func proveOnce(t *testing.T, s *session, configs []plan.Config) {
+	t.Helper()
+	for _, c := range configs {
+		begin := time.Now()
+		if err := s.Prepare(t.Context(), c); err != nil {
+			t.Errorf("%s: %v", c.Key(), err)
+			continue
+		}
+		v, err := s.Verify(t.Context(), c)
+		if err != nil || !v.OK() {
+			t.Errorf("%s: %+v %v", c.Key(), v, err)
+		}
+		t.Logf("%s, %d ranks, %s: %.1f s", s.problem.Dispatch, s.problem.Ranks, c.Key(), time.Since(begin).Seconds())
 	}
 }

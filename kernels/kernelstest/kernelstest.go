@@ -24,8 +24,7 @@ type Options struct {
 	Mode plan.Mode     // how the backend issues rounds
 	Axes *conform.Axes // nil: conform.AxesFor its machine, small ones with -short
 
-	Configs    int // most configs of a kernel in a case, 0 for the level's own
-	Iterations int // most calls back to back, 0 for the level's own
+	Configs int // most configs of a kernel in a case, 0 for the level's own
 }
 
 // TestBackend checks a backend's declarations, its refusals, that it obeys
@@ -51,9 +50,6 @@ func TestBackend(t *testing.T, open func() (kernels.Backend, error), o Options) 
 	for i := range cases {
 		if o.Configs > 0 {
 			cases[i].Configs = o.Configs
-		}
-		if o.Iterations > 0 {
-			cases[i].Iterations = min(cases[i].Iterations, o.Iterations)
 		}
 	}
 	t.Run("declarations", func(t *testing.T) { declarations(t, b, cases[0].Problem) })

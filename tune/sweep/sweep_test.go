@@ -5,7 +5,6 @@ import (
 	"errors"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -289,58 +288,6 @@ func TestNoisyMachineWritesNoTable(t *testing.T) {
 			t.Errorf("verdict %s", o.Verdict)
 		}
 	}
-}
-
-func TestInterruptedSweepGoesOn(t *testing.T) {
-	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
-	want := mustSweep(t, &scripted.Backend{}, o, filepath.Join(t.TempDir(), "run"))
-	dir := filepath.Join(t.TempDir(), "run")
-	var soFar []int
-	for stop := 50; ; stop += 170 {
-		ctx, cancel := context.WithCancel(context.Background())
-		b := &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
-			if c.All == stop {
-				cancel()
-			}
-			return nil
-		}}
-		got, err := sweepInto(ctx, b, o, dir)
-		cancel()
-		if errors.Is(err, context.Canceled) {
-			soFar = append(soFar, finished(t, got, want))
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first, last := soFar[0], soFar[len(soFar)-1]; first != 0 || last == 0 || !slices.IsSorted(soFar) {
-			t.Errorf("rows of the tables on the way: %d", soFar)
-		}
-		if !reflect.DeepEqual(rows(got.Table), rows(want.Table)) {
-			t.Errorf("rows\n%s\nwant\n%s", strings.Join(rows(got.Table), "\n"), strings.Join(rows(want.Table), "\n"))
-		}
-		noDuplicates(t, dir)
-		return
-	}
-}
-
-// finished counts the rows that an interrupted sweep could already write. Each
-// must be the whole sweep's choice for some tokens of its key: less evidence,
-// not another.
-func finished(t *testing.T, got, want *Outcome) int {
-	t.Helper()
-	if got == nil || got.Table == nil {
-		return 0
-	}
-	if got.Left == 0 && len(got.Run.Outcomes) < len(want.Run.Outcomes) {
-		t.Errorf("%d of %d searches finished, and none left out", len(got.Run.Outcomes), len(want.Run.Outcomes))
-	}
-	for _, r := range got.Table.Rows {
-		if a := want.Table.Lookup(r.Key, r.Lo); a.Config.Key() != r.Config.Key() {
-			t.Errorf("%s at %d: %s, the whole sweep says %s", r.Key, r.Lo, r.Config.Key(), a.Config.Key())
-		}
-	}
-	return len(got.Table.Rows)
 }
 
 func TestRetryGivesAnotherChance(t *testing.T) {

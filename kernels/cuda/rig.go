@@ -22,6 +22,7 @@ type seat struct {
 	fault       *C.EpFault
 	faultDevice cu.DevicePtr
 	arena       *arena // of the heap, nil without one
+	staging     []byte // of gather, on the host
 }
 
 // rig is a set of ranks with memory, able to run rounds.
@@ -90,6 +91,7 @@ func (r *rig) close() {
 		s := &r.seats[i]
 		_ = s.gpu.do(func() error {
 			freeFault(s.fault)
+			freeHost(s.staging)
 			if s.stream != cu.NoStream {
 				return s.stream.Destroy()
 			}
@@ -246,6 +248,33 @@ func download[T any](r *rig, rank int, part string, first, n int) ([]T, error) {
 		return nil, fmt.Errorf("rank %d: download %s: %w", rank, part, err)
 	}
 	return out, nil
+}
+
+// gather downloads rows of a part. Each by itself would cost ten times what
+// its bytes do: they are queued together, into memory that the GPU can write.
+// What it returns holds until the next gather of the rank.
+func (r *rig) gather(rank int, part string, rows []int, rowBytes int) ([]byte, error) {
+	s := &r.seats[rank]
+	need := len(rows) * rowBytes
+	err := s.gpu.do(func() (err error) {
+		if len(s.staging) < need {
+			freeHost(s.staging)
+			if s.staging, err = newHost(need); err != nil {
+				return err
+			}
+		}
+		for i, row := range rows {
+			to := unsafe.Pointer(&s.staging[i*rowBytes])
+			if err := cu.MemcpyDtoHAsync(to, r.at(rank, part)+cu.DevicePtr(row*rowBytes), int64(rowBytes), s.stream); err != nil {
+				return err
+			}
+		}
+		return s.stream.Synchronize()
+	})
+	if err != nil {
+		return make([]byte, need), fmt.Errorf("rank %d: download %s: %w", rank, part, err)
+	}
+	return s.staging[:need], nil
 }
 
 // faults reads the records of all ranks that wrote one.

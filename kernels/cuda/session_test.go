@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"strings"
@@ -69,6 +70,35 @@ func TestSession(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// TestSessionGather: rows fetched together are those fetched one by one.
+func TestSessionGather(t *testing.T) {
+	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, drillProblem(plan.Dispatch, plan.Graph, 2))
+	k := kernels.Of(b.Kernels(), plan.Dispatch)[0]
+	runConfig(t, b, s, k, k.DefaultConfig(b.Machine(), s.problem))
+	rowBytes := layout(s.problem).Payload
+	for _, rows := range [][]int{{0}, {5, 1, 3}, {}, {7, 7, 0, 2, 9}} {
+		got, err := s.rig.gather(1, partOut, rows, rowBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, row := range rows {
+			want, err := download[byte](s.rig, 1, partOut, row*rowBytes, rowBytes)
+			if err != nil || !bytes.Equal(got[i*rowBytes:(i+1)*rowBytes], want) {
+				t.Errorf("row %d of %v differs, %v", row, rows, err)
+			}
+		}
+	}
+	out := &output{}
+	s.fetchSampled(out, 1, rowBytes)
+	out.Expect([]int{2, 4})
+	for _, row := range []int{2, 3, 4} { // 3 was not expected
+		want, err := download[byte](s.rig, 1, partOut, row*rowBytes, rowBytes)
+		if err != nil || out.err != nil || !bytes.Equal(out.Payload(row), want) {
+			t.Errorf("row %d differs, %v %v", row, err, out.err)
 		}
 	}
 }

@@ -62,6 +62,23 @@ func newFault() (host *C.EpFault, device cu.DevicePtr, err error) {
 	return (*C.EpFault)(p), cu.DevicePtr(d), nil
 }
 
+// newHost allocates memory of the host that copies from a GPU need not go
+// through the driver's own for.
+func newHost(bytes int) ([]byte, error) {
+	var p unsafe.Pointer
+	var d C.uint64_t
+	if err := driverError("host memory", C.ep_host_alloc(C.size_t(bytes), &p, &d)); err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), bytes), nil
+}
+
+func freeHost(b []byte) {
+	if len(b) > 0 {
+		C.ep_host_free(unsafe.Pointer(&b[0]))
+	}
+}
+
 func freeFault(host *C.EpFault) {
 	if host != nil {
 		C.ep_host_free(unsafe.Pointer(host))

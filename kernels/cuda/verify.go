@@ -182,21 +182,41 @@ func (s *session) fetch(rank int) (*output, error) {
 	return out, err
 }
 
-// fetchRows fetches all rows at once when few, else each when it is compared.
+// fetchRows fetches all rows at once when few.
 func (s *session) fetchRows(out *output, rank, rows, rowBytes int) error {
-	if rows*s.problem.Hidden <= judgedElements {
-		all, err := download[byte](s.rig, rank, partOut, 0, rows*rowBytes)
-		out.Payload = ref.Flat(all, rowBytes)
-		return err
+	if rows*s.problem.Hidden > judgedElements {
+		s.fetchSampled(out, rank, rowBytes)
+		return nil
 	}
-	out.Payload = func(row int) []byte {
-		b, err := download[byte](s.rig, rank, partOut, row*rowBytes, rowBytes)
+	all, err := download[byte](s.rig, rank, partOut, 0, rows*rowBytes)
+	out.Payload = ref.Flat(all, rowBytes)
+	return err
+}
+
+// fetchSampled fetches the rows that are to be compared together, and others
+// when they are asked for.
+func (s *session) fetchSampled(out *output, rank, rowBytes int) {
+	note := func(err error) {
 		if err != nil && out.err == nil {
 			out.err = err
 		}
+	}
+	expected := map[int][]byte{}
+	out.Expect = func(rows []int) {
+		buf, err := s.rig.gather(rank, partOut, rows, rowBytes)
+		note(err)
+		for i, row := range rows {
+			expected[row] = buf[i*rowBytes : (i+1)*rowBytes]
+		}
+	}
+	out.Payload = func(row int) []byte {
+		if b, ok := expected[row]; ok {
+			return b
+		}
+		b, err := download[byte](s.rig, rank, partOut, row*rowBytes, rowBytes)
+		note(err)
 		return b
 	}
-	return nil
 }
 
 func (s *session) judgeCombine(c *call, rank int) (kernels.Verdict, error) {

@@ -36,6 +36,9 @@ type Output struct {
 	// Payload returns the elements of one row. One goroutine asks for rows,
 	// ascending; their bytes must stay until the check is over.
 	Payload func(row int) []byte
+	// Expect, where it is set, is told all the rows that Payload will be asked
+	// for, before the first.
+	Expect func(rows []int)
 }
 
 // Flat reads rows of rowBytes bytes from a buffer that holds them all.
@@ -77,6 +80,7 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Verdict 
 		}
 		r.padding()
 	}
+	r.fetch()
 	spread(len(r.picked), func(i int) { r.picked[i].contents(o, got, c) })
 	for _, p := range r.picked {
 		j.finding(p.finding)

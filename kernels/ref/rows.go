@@ -63,12 +63,26 @@ func (r *rowCheck) segment(s int) {
 			r.j.Rows++
 			r.picked = append(r.picked, pickedRow{
 				finding: finding{place: r.j.place},
-				expert:  name, source: source, item: it, payload: r.got.Payload(r.row),
+				expert:  name, source: source, item: it,
 				row: r.row, inGroup: r.inGroup, block: r.firstBlock,
 			})
 		}
 		delete(open, it)
 		r.row, r.inGroup, r.seen = r.row+1, r.inGroup+1, r.seen+1
+	}
+}
+
+// fetch brings the elements of the rows to be compared.
+func (r *rowCheck) fetch() {
+	if r.got.Expect != nil {
+		rows := make([]int, len(r.picked))
+		for i, p := range r.picked {
+			rows[i] = p.row
+		}
+		r.got.Expect(rows)
+	}
+	for i := range r.picked {
+		r.picked[i].payload = r.got.Payload(r.picked[i].row)
 	}
 }
 

@@ -19,10 +19,7 @@ func TestMakeTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
 	}
-	bin := filepath.Join(t.TempDir(), "epbench") // by this name the test binary is the program
-	if err := os.Symlink(mustExecutable(t), bin); err != nil {
-		t.Skip(err)
-	}
+	bin := program(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	first := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b")
 	f, err := os.Open(filepath.Join(dir, "table.json"))

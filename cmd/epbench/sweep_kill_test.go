@@ -24,10 +24,7 @@ func TestSweepSurvivesKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
 	}
-	bin := filepath.Join(t.TempDir(), "epbench") // by this name the test binary is the program
-	if err := os.Symlink(mustExecutable(t), bin); err != nil {
-		t.Skip(err)
-	}
+	bin := program(t)
 	run := filepath.Join(t.TempDir(), "run")
 	args := []string{"sweep", "--backend=cpu", "--op=dispatch,combine", "--tokens=1,16", "--routing=uniform,zipf:1.0", "--budget=12", "--out=" + run}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -56,13 +53,18 @@ func TestSweepSurvivesKills(t *testing.T) {
 	checkLog(t, run)
 }
 
-func mustExecutable(t *testing.T) string {
+// program is a path by which the test binary is the program.
+func program(t *testing.T) string {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return exe
+	bin := filepath.Join(t.TempDir(), "epbench")
+	if err := os.Symlink(exe, bin); err != nil {
+		t.Skip(err)
+	}
+	return bin
 }
 
 // runFor runs a command and kills it after a while; finished is false then.

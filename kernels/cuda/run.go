@@ -41,13 +41,17 @@ func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) 
 		return kernels.Rounds{}, err
 	}
 	mhz, notes := s.backend.monitor.read(s.rig)
+	if s.again > 0 {
+		notes = append(notes, fmt.Sprintf("%d runs began again: a rank's work did not reach its GPU within %v", s.again, s.rig.deadline))
+		s.again = 0
+	}
 	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes}, nil
 }
 
 // attempt runs a candidate's program and judges how it ended. Where all that
 // ranks waited for was that one of them begins, that rank's work never reached
 // its GPU in time, which is no fault of the candidate: it runs once more, from
-// memory as new.
+// memory as new, and the notes of the next Run say so.
 func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)
@@ -56,6 +60,7 @@ func (s *session) attempt(p *program, run func() error) error {
 		if err := s.rig.reset(); err != nil {
 			return err
 		}
+		s.again++
 		err = run()
 	}
 	return s.verdict(err)

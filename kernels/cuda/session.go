@@ -33,6 +33,7 @@ type session struct {
 	states     []family  // one family of each state that has memory
 	candidates map[string]*candidate
 	expert     []cu.Function
+	again      int // runs that began a second time since the last notes
 
 	mu      sync.Mutex
 	running *program

@@ -10,7 +10,8 @@ import (
 )
 
 // crossAll measures the winners of all routings of a problem under each of
-// them, so that regret is measured and not guessed.
+// them, so that regret is measured and not guessed. Once ctx is cancelled it
+// measures nothing, and groups that lack something have no regret.
 func (s *sweeper) crossAll(ctx context.Context) ([]reports.Regret, error) {
 	var out []reports.Regret
 	for _, group := range s.groups() {
@@ -24,9 +25,22 @@ func (s *sweeper) crossAll(ctx context.Context) ([]reports.Regret, error) {
 				return nil, err
 			}
 		}
-		out = append(out, s.regret(group))
+		if crossed(group) {
+			out = append(out, s.regret(group))
+		}
 	}
 	return out, nil
+}
+
+// crossed reports whether each choice of a group was measured, or failed, under
+// every routing.
+func crossed(group []*cell) bool {
+	for _, c := range group {
+		if c.uncrossed {
+			return false
+		}
+	}
+	return true
 }
 
 // winners are the configs chosen in a group, the default first, each once.
@@ -49,7 +63,10 @@ func (s *sweeper) cross(ctx context.Context, c *cell, configs []plan.Config) err
 		missing = missing || !ok
 		live = append(live, c.space.Add(cfg))
 	}
-	if !missing || s.halted {
+	if !missing {
+		return nil
+	}
+	if c.uncrossed = ctx.Err() != nil; c.uncrossed {
 		return nil
 	}
 	before := c.runner.Spent()
@@ -60,6 +77,9 @@ func (s *sweeper) cross(ctx context.Context, c *cell, configs []plan.Config) err
 	s.before += c.runner.Spent() - before
 	if closed := c.runner.Close(); err == nil {
 		err = closed
+	}
+	if c.uncrossed = err != nil && ctx.Err() != nil; c.uncrossed {
+		return nil
 	}
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
 // routing of the first, and says which of them loses less there; a tie goes to
 // the one that keeps the default, else to the lower.
 func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side int, measured bool, err error) {
-	if s.halted || s.opts.Time > 0 && s.before > s.opts.Time {
+	if ctx.Err() != nil || s.opts.Time > 0 && s.before > s.opts.Time {
 		return 0, false, nil
 	}
 	var worst [2]float64

@@ -68,7 +68,7 @@ func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class plan.Cl
 		usable := slices.DeleteFunc(slices.Clone(group), func(c *cell) bool {
 			return c.outcome.Verdict == reports.Failed || c.outcome.Verdict == reports.Noisy || class != plan.AnyRouting && c.class != class
 		})
-		if usable = s.crossed(usable, class); len(usable) == 0 {
+		if usable = together(usable, class); len(usable) == 0 {
 			connected = false
 			continue
 		}
@@ -97,25 +97,17 @@ func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class plan.Cl
 	return out, nil
 }
 
-// crossed leaves of cells what can be judged together. That is all of them
-// unless an interruption kept choices from being measured under each other's
-// routings; then it is the first for a class of its own, none for any routing.
-func (s *sweeper) crossed(cells []*cell, class plan.Class) []*cell {
-	if !s.halted || len(cells) < 2 {
+// together leaves of cells what can be judged together: all of them, unless an
+// interruption kept choices from being measured under each other's routings.
+// Then it is the first for a class of its own, none for any routing.
+func together(cells []*cell, class plan.Class) []*cell {
+	switch {
+	case len(cells) < 2 || crossed(cells):
 		return cells
+	case class == plan.AnyRouting:
+		return nil
 	}
-	for _, c := range cells {
-		for _, cfg := range winners(cells) {
-			if _, ok := c.effects[cfg.Key()]; ok {
-				continue
-			}
-			if class == plan.AnyRouting {
-				return nil
-			}
-			return cells[:1]
-		}
-	}
-	return cells
+	return cells[:1]
 }
 
 // pick chooses for the cells of one token count.

@@ -29,8 +29,6 @@ type sweeper struct {
 	before   time.Duration    // spent by finished searches
 	between  map[string]*cell // refined token counts, by problem and routing
 	unopened bool             // the last search found no session
-	halted   bool             // by an interruption: nothing is measured any more
-	left     int              // searches it left out
 }
 
 // Outcome is a finished sweep, or what an interrupted one had finished.
@@ -57,36 +55,23 @@ func Run(ctx context.Context, b kernels.Backend, opts *Options, dir *reports.Dir
 	if err := s.searchAll(ctx); err != nil && (ctx.Err() == nil || s.done == 0) {
 		return nil, err
 	}
-	s.halt(ctx)
-	out := &Outcome{Run: run}
-	if out.Regrets, err = s.crossAll(ctx); err != nil && ctx.Err() == nil {
+	out := &Outcome{Run: run, Left: s.cellsLeft()}
+	s.cells = s.cells[:s.done]
+	if out.Regrets, err = s.crossAll(ctx); err != nil {
 		return nil, err
 	}
-	s.halt(ctx)
-	if out.Table, out.NoTable, err = s.table(ctx); err != nil && ctx.Err() != nil {
-		s.halt(ctx)
-		out.Table, out.NoTable, err = s.table(ctx)
-	}
-	if err != nil {
+	if out.Table, out.NoTable, err = s.table(ctx); err != nil {
 		return nil, err
 	}
 	s.warn()
-	out.Left, out.Profile, out.Wall = s.left, s.profile, time.Since(start)
-	if s.halted {
-		return out, errors.Join(ctx.Err(), dir.WriteRun(run))
+	if ctx.Err() == nil {
+		run.Finished = time.Now().UTC()
 	}
-	run.Finished = time.Now().UTC()
-	return out, dir.WriteRun(run)
-}
-
-// halt ends all measuring once ctx is cancelled: what was finished is decided
-// by what is known.
-func (s *sweeper) halt(ctx context.Context) {
-	if ctx.Err() == nil || s.halted {
-		return
+	out.Profile, out.Wall = s.profile, time.Since(start)
+	if err := dir.WriteRun(run); err != nil {
+		return nil, err
 	}
-	s.halted, s.left = true, len(s.cells)-s.done
-	s.cells = s.cells[:s.done]
+	return out, ctx.Err()
 }
 
 func newSweeper(b kernels.Backend, opts *Options, dir *reports.Dir, run *reports.Run, results []reports.Result) (*sweeper, error) {

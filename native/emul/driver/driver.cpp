@@ -181,7 +181,7 @@ CUresult cuModuleLoadData(CUmodule *m, const void *image) {
   const Elf64_Ehdr *h = static_cast<const Elf64_Ehdr *>(image);
   if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0) return CUDA_ERROR_INVALID_IMAGE;
   size_t n = h->e_shoff + static_cast<size_t>(h->e_shnum) * h->e_shentsize;
-  char path[] = "/tmp/epbench-module-XXXXXX";
+  char path[] = P_tmpdir "/epbench-module-XXXXXX";
   int fd = mkstemp(path);
   bool written = fd >= 0 && write(fd, image, n) == static_cast<ssize_t>(n);
   if (fd >= 0) close(fd);

@@ -61,7 +61,7 @@ int nvrtcCreateProgram(void **out, const char *source, const char *, int n, cons
 int nvrtcDestroyProgram(void **p) { delete static_cast<Program *>(*p); *p = nullptr; return 0; }
 int nvrtcCompileProgram(void *v, int n, const char *const *options) {
   Program *p = static_cast<Program *>(v);
-  char dir[] = "/tmp/epbench-nvrtc-XXXXXX";
+  char dir[] = P_tmpdir "/epbench-nvrtc-XXXXXX";
   if (!mkdtemp(dir)) return 1;
   std::string d = dir, flags;
   for (auto &h : p->headers) write(d + "/" + h.first, h.second);

@@ -30,13 +30,19 @@ func dispatchFinal() family {
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "12", "16", "24", "32", "48", "68"),
 				threadsParam("512", "768", "1024"),
+				{Name: "counts", Doc: "where a block learns of rows before its own: handed (from block to block) or whole (it counts all ids itself)",
+					Values: values("handed", "whole"), Default: "handed", Binding: kernels.Compile, Class: kernels.Speed},
+				{Name: "keep", Doc: "1: L2 is told to keep scales until their sectors, eight rows of one group, are whole",
+					Values: values("0", "1"), Default: "0", Binding: kernels.Compile, Class: kernels.Speed},
 			},
-			Check:   checkFinal,
+			Check:   checkDispatchFinal,
 			Default: defaultDispatchFinal,
 		},
-		source:   "final/dispatch.cuh",
-		state:    finalState,
-		defines:  definesFinal,
+		source: "final/dispatch.cuh",
+		state:  finalState,
+		defines: func(m plan.Machine, p plan.Problem, c plan.Config) []string {
+			return append(definesFinal(m, p, c), define("EP_WHOLE", bit(c.Str("counts") == "whole")), define("EP_KEEP", c.Int("keep")))
+		},
 		regions:  regionsFinal,
 		counters: countersFinal,
 		compare:  inOrder,
@@ -108,6 +114,16 @@ func checkFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 	return checkWord(c, "algo", "direct", "dedup")
 }
 
+func checkDispatchFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkFinal(m, p, c); err != nil {
+		return err
+	}
+	if err := checkWord(c, "counts", "handed", "whole"); err != nil {
+		return err
+	}
+	return checkSwitch(c, "keep")
+}
+
 // ringShared is what a block's ring may take: less than the 163 KiB that
 // sm_80, the chip with the least, gives to one.
 const ringShared = 160 << 10
@@ -148,7 +164,7 @@ func launchFinal(entry string) func(plan.Machine, plan.Problem, plan.Config) []l
 func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
 	sms := min(fastSMs(m, p), finalBlocks)
 	return plan.Config{Kernel: "dispatch_final", Values: map[string]plan.Value{
-		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768",
+		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "counts": "handed", "keep": "0",
 	}}
 }
 

@@ -69,6 +69,19 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
   if (threadIdx.x == 0) st_release_gpu(fin_counted(a, c.block), c.number);
 }
 
+/* base becomes the rows of earlier blocks, from their ids: no hand-over, but
+ * the last block looks at all ids. */
+EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s) {
+  uint32_t end = fin_block_tokens(a, c).begin * EP_TOPK;
+  for (uint32_t j = threadIdx.x; j < end; j += blockDim.x * EP_IDS) {
+    EpIds ids = ep_load_ids(a, j, blockDim.x, end);
+#pragma unroll
+    for (uint32_t i = 0; i < EP_IDS; i++)
+      if (ids.id[i] >= 0) atomicAdd(&s.base[ids.id[i]], 1u);
+  }
+  __syncthreads();
+}
+
 /* Rows of expert e in every `step`th block from `first` to before `end`, at
  * most FIN_BLOCK_LOADS of them, loaded together. */
 EP_DEVICE uint32_t fin_block_rows(const EpArgs &a, uint32_t e, uint32_t first, uint32_t step, uint32_t end) {

@@ -3,7 +3,10 @@
  *
  * Compile-time: EP_DIRECT 0: one message for each distinct rank of a token,
  * which the receiver copies to the rows of its other experts there; 1: one
- * message for each expert, for GPUs with few SMs to spare.
+ * message for each expert, for GPUs with few SMs to spare. EP_WHOLE: every
+ * block counts all ids before its own, instead of taking over the counts of
+ * other blocks. EP_KEEP: scales are stored so that L2 keeps them until their
+ * sectors are whole.
  */
 #include "final/count.cuh"
 
@@ -89,7 +92,11 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, u
 
 EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &s) {
   fin_count(a, c, s);
-  fin_wait_blocks(a, c, s);
+  if (EP_WHOLE) {
+    fin_count_before(a, c, s);
+  } else {
+    fin_wait_blocks(a, c, s);
+  }
   if (c.block == c.senders - 1) fin_signal(a, c, s);
   fin_place(a, c, s);
   fin_wait_counts(a, c, s);
@@ -147,6 +154,10 @@ EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, u
 }
 
 /* A token's scales: row by row on the way, group by group in the output. */
+EP_DEVICE void fin_store_scale(uint32_t *p, uint32_t v) {
+  if (EP_KEEP) st_kept(p, v);
+  else *p = v;
+}
 static const int FIN_LANE_SCALES = (FIN_GROUPS + 31) / 32;
 struct FinScales {
   uint32_t bits[FIN_LANE_SCALES + 1]; /* one too many, for formats without scales */
@@ -164,7 +175,7 @@ EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScal
     uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
 #pragma unroll
     for (int i = 0; i < FIN_LANE_SCALES; i++)
-      if (i * 32 + c.lane < FIN_GROUPS) out[(i * 32 + c.lane) * a.max_rows] = s.bits[i];
+      if (i * 32 + c.lane < FIN_GROUPS) fin_store_scale(out + (i * 32 + c.lane) * a.max_rows, s.bits[i]);
   }
 }
 

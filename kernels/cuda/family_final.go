@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
@@ -28,12 +29,12 @@ func dispatchFinal() family {
 			Params: []kernels.Param{
 				dispatchAlgoParam(),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
-				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "12", "16", "24", "32", "48", "68"),
+				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "12", "16", "24", "32", "48", "68", "84", "100"),
 				threadsParam("512", "768", "1024"),
 				{Name: "counts", Doc: "where a block learns of rows before its own: handed (from block to block) or whole (it counts all ids itself)",
 					Values: values("handed", "whole"), Default: "handed", Binding: kernels.Compile, Class: kernels.Speed},
-				{Name: "keep", Doc: "1: L2 is told to keep scales until their sectors, eight rows of one group, are whole",
-					Values: values("0", "1"), Default: "0", Binding: kernels.Compile, Class: kernels.Speed},
+				{Name: "scales", Doc: "when FP8 scales go to the output: row (with their row), kept (likewise, and L2 is told to keep them), quad (four rows at once)",
+					Values: values("row", "kept", "quad"), Default: "row", Binding: kernels.Compile, Class: kernels.Speed},
 			},
 			Check:   checkDispatchFinal,
 			Default: defaultDispatchFinal,
@@ -41,7 +42,7 @@ func dispatchFinal() family {
 		source: "final/dispatch.cuh",
 		state:  finalState,
 		defines: func(m plan.Machine, p plan.Problem, c plan.Config) []string {
-			return append(definesFinal(m, p, c), define("EP_WHOLE", bit(c.Str("counts") == "whole")), define("EP_KEEP", c.Int("keep")))
+			return append(definesFinal(m, p, c), define("EP_WHOLE", bit(c.Str("counts") == "whole")), define("EP_SCALES", slices.Index(scalePlacings, c.Str("scales"))))
 		},
 		regions:  regionsFinal,
 		counters: countersFinal,
@@ -121,8 +122,14 @@ func checkDispatchFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 	if err := checkWord(c, "counts", "handed", "whole"); err != nil {
 		return err
 	}
-	return checkSwitch(c, "keep")
+	if c.Str("scales") != "row" && p.Dispatch != plan.FP8 {
+		return fmt.Errorf("scales: %s of %s are none; use row", c.Str("scales"), p.Dispatch)
+	}
+	return checkWord(c, "scales", scalePlacings...)
 }
+
+// scalePlacings are the values of EP_SCALES, final/scales.cuh.
+var scalePlacings = []string{"row", "kept", "quad"}
 
 // ringShared is what a block's ring may take: less than the 163 KiB that
 // sm_80, the chip with the least, gives to one.
@@ -164,7 +171,7 @@ func launchFinal(entry string) func(plan.Machine, plan.Problem, plan.Config) []l
 func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
 	sms := min(fastSMs(m, p), finalBlocks)
 	return plan.Config{Kernel: "dispatch_final", Values: map[string]plan.Value{
-		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "counts": "handed", "keep": "0",
+		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "counts": "handed", "scales": "row",
 	}}
 }
 
@@ -184,7 +191,10 @@ func countersFinal(plan.Problem) int { return 4 + finalBlocks }
 func regionsFinal(p plan.Problem) []region {
 	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
 	l := formats.Of(p.Dispatch, p.Hidden)
-	slots := max(r, k)
+	slots, rows := max(r, k), int64(0)
+	if p.Dispatch == plan.FP8 {
+		rows = int64(formats.MaxRows(p))
+	}
 	return []region{
 		{"counts", 2 * r * (e + 1) * 8, 0},
 		{"blocks", finalBlocks * e * 4, 0},
@@ -196,5 +206,7 @@ func regionsFinal(p plan.Problem) []region {
 		{"started", r * 4, 0},
 		{"flags", t * slots * 4, 0},
 		{"return", t * slots * int64(2*p.Hidden), 0},
+		{"origins", rows * 4, 0},
+		{"quads", rows, 0},
 	}
 }

@@ -66,6 +66,14 @@ EP_DEVICE void bf16_unpack(uint4 v, float (&x)[8]) {
     x[2 * i + 1] = bf16_high(w[i]);
   }
 }
+/* acc += weight * v, product and sum rounded apart, so that results are equal
+ * bit for bit on every backend; kernels wait for memory, not for arithmetic. */
+EP_DEVICE void bf16_accumulate(float (&acc)[8], uint4 v, float weight) {
+  float x[8];
+  bf16_unpack(v, x);
+#pragma unroll
+  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __fmul_rn(weight, x[i]));
+}
 EP_DEVICE uint4 bf16_pack(const float (&x)[8]) {
   return make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7]));
 }

@@ -135,15 +135,6 @@ EP_DEVICE uint32_t ep_row_chunks(const EpArgs &a) {
   return ceil_div(static_cast<uint32_t>(EP_ROW_BYTES / 16), ep_chunk_vectors(a));
 }
 
-/* acc += w * x, rounded twice like the oracle, so that results are equal bit
- * for bit on every backend; the kernel waits for memory, not for arithmetic. */
-EP_DEVICE void ep_accumulate(float (&acc)[8], uint4 row, float w) {
-  float x[8];
-  bf16_unpack(row, x);
-#pragma unroll
-  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __fmul_rn(w, x[i]));
-}
-
 /* Up to 32 rows with weights, one a lane. */
 struct EpTerms {
   const uint4 *rows; /* the same in all lanes: [.., row] */
@@ -169,7 +160,7 @@ EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint3
     }
 #pragma unroll
     for (uint32_t j = 0; j < EP_IN_FLIGHT; j++)
-      ep_accumulate(acc, v[j], __shfl_sync(EP_FULL_WARP, mine.weight, static_cast<int>((k + j) & 31u)));
+      bf16_accumulate(acc, v[j], __shfl_sync(EP_FULL_WARP, mine.weight, static_cast<int>((k + j) & 31u)));
   }
 }
 

@@ -107,7 +107,7 @@ EP_DEVICE void fin_reduce_vector(const EpArgs &a, uint32_t token, uint32_t used,
 #pragma unroll
     for (uint32_t i = 0; i < FIN_BATCH; i++) {
       if (first + i >= FIN_TERMS || !(used >> (first + i) & 1u)) continue;
-      fin_add(acc, data[i], EP_DIRECT ? __shfl_sync(EP_FULL_WARP, weight, first + i) : 1.0f);
+      bf16_accumulate(acc, data[i], EP_DIRECT ? __shfl_sync(EP_FULL_WARP, weight, first + i) : 1.0f);
     }
   }
   uint8_t *out = reinterpret_cast<uint8_t *>(a.combined) + static_cast<uint64_t>(token) * FIN_ROW_BYTES;

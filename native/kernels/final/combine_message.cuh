@@ -12,14 +12,6 @@ static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE;
 
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
-/* acc += weight * v, product and sum rounded apart as in the specification. */
-EP_DEVICE void fin_add(float (&acc)[8], uint4 v, float weight) {
-  float x[8];
-  bf16_unpack(v, x);
-#pragma unroll
-  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __fmul_rn(weight, x[i]));
-}
-
 /* Message i: what one token of one source gets back from this rank. Those that
  * follow each other go to different ranks, each rank starting behind its own
  * number. */

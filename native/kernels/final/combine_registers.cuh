@@ -57,7 +57,7 @@ EP_DEVICE void fin_send_sum(const EpArgs &a, const FinCall &c, const FinReturn &
     if (i + 1 < pieces) next = fin_load_at(a, r, walk, &next_route);
     float weight = __uint_as_float(static_cast<uint32_t>(route >> 32));
 #pragma unroll
-    for (uint32_t v = 0; v < FIN_WIDTH; v++) fin_add(acc[v], piece.data[v], weight);
+    for (uint32_t v = 0; v < FIN_WIDTH; v++) bf16_accumulate(acc[v], piece.data[v], weight);
     if ((at.left & (at.left - 1)) != 0) continue;
 #pragma unroll
     for (uint32_t v = 0; v < FIN_WIDTH; v++) {

@@ -52,7 +52,7 @@ EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn 
   bool last = EP_DIRECT || (w.left & (w.left - 1)) == 0;
 #pragma unroll
   for (uint32_t v = 0; v < FIN_WIDTH; v++) {
-    if (!EP_DIRECT) fin_add(acc[v], data[v], weight);
+    if (!EP_DIRECT) bf16_accumulate(acc[v], data[v], weight);
     if (!last) continue;
     fin_store(slot, column + v * 512, EP_DIRECT ? data[v] : bf16_pack(acc[v]));
 #pragma unroll

@@ -11,6 +11,7 @@
 /* Warps that count side by side; fewer where their counters would not fit. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
 static const uint32_t FIN_BLOCK_LOADS = 16;
+static const bool FIN_BY_QUAD = FIN_GROUPS > 0 && EP_SCALES == 2;
 /* Messages of one token: one a rank, or one an expert. */
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
@@ -18,6 +19,7 @@ struct FinShared {
   uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block before each warp's share */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token of each expert */
   uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank */
+  uint32_t size[FIN_BY_QUAD ? EP_EXPERTS : 1]; /* rows of each group */
   uint32_t tokens[EP_RANKS];
   uint32_t failed;
   uint8_t *to[EP_THREADS / 32][FIN_COPIES]; /* where a warp's token goes */
@@ -208,6 +210,7 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) 
     if (e == EP_EXPERTS) break;
     s.base[e] += before;
     s.start[e] = all;
+    if (FIN_BY_QUAD) s.size[e] = all;
   }
   __syncthreads();
   fin_scan_groups(a, c, s);

@@ -5,10 +5,9 @@
  * which the receiver copies to the rows of its other experts there; 1: one
  * message for each expert, for GPUs with few SMs to spare. EP_WHOLE: every
  * block counts all ids before its own, instead of taking over the counts of
- * other blocks. EP_KEEP: scales are stored so that L2 keeps them until their
- * sectors are whole.
+ * other blocks. EP_SCALES: see final/scales.cuh.
  */
-#include "final/count.cuh"
+#include "final/scales.cuh"
 
 /* ---- sending ---- */
 
@@ -71,6 +70,7 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, u
   uint64_t weight = c.lane < EP_TOPK ? __float_as_uint(a.weights[at]) : 0;
   int32_t owner = id < 0 ? -1 : id / EP_LOCAL_EXPERTS;
   if (id >= 0) row = s.base[id] + fin_places(a)[at];
+  uint32_t place = id >= 0 ? fin_pack_place(s, id, row) : FIN_NOWHERE;
   uint32_t below = (1u << c.lane) - 1;
   bool first = (__match_any_sync(EP_FULL_WARP, owner) & below) == 0;
   uint32_t sent = __ballot_sync(EP_FULL_WARP, id >= 0 && (EP_DIRECT || first));
@@ -87,7 +87,7 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, u
   fence_acq_rel_sys();
   for (int r = 0; r < EP_RANKS; r++)
     if (c.lane < EP_TOPK)
-      st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, weight << 32 | (owner == r ? row : FIN_NOWHERE));
+      st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, weight << 32 | (owner == r ? place : FIN_NOWHERE));
 }
 
 EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &s) {
@@ -111,10 +111,6 @@ EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &
 
 /* Message i of this rank, numbered in the order in which senders come to
  * their tokens: all blocks' first, then all blocks' second, ... */
-struct FinMessage {
-  uint32_t source, token;
-  bool exists;
-};
 EP_DEVICE FinMessage fin_message(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t i) {
   FinMessage m;
   m.source = (i + static_cast<uint32_t>(a.rank)) % EP_RANKS;
@@ -153,32 +149,6 @@ EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, u
   }
 }
 
-/* A token's scales: row by row on the way, group by group in the output. */
-EP_DEVICE void fin_store_scale(uint32_t *p, uint32_t v) {
-  if (EP_KEEP) st_kept(p, v);
-  else *p = v;
-}
-static const int FIN_LANE_SCALES = (FIN_GROUPS + 31) / 32;
-struct FinScales {
-  uint32_t bits[FIN_LANE_SCALES + 1]; /* one too many, for formats without scales */
-};
-EP_DEVICE FinScales fin_load_scales(const EpArgs &a, const FinCall &c, FinMessage m) {
-  const uint32_t *in = reinterpret_cast<const uint32_t *>(fin_scales(a, a.rank, m.source, m.token));
-  FinScales s = {};
-#pragma unroll
-  for (int i = 0; i < FIN_LANE_SCALES; i++)
-    if (i * 32 + c.lane < FIN_GROUPS) s.bits[i] = in[i * 32 + c.lane];
-  return s;
-}
-EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScales &s, uint32_t here, uint32_t row) {
-  for (uint32_t left = here; left != 0; left &= left - 1) {
-    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
-#pragma unroll
-    for (int i = 0; i < FIN_LANE_SCALES; i++)
-      if (i * 32 + c.lane < FIN_GROUPS) fin_store_scale(out + (i * 32 + c.lane) * a.max_rows, s.bits[i]);
-  }
-}
-
 /* Everything that is left to do for one token of one source, whose data is
  * there; empties the header. */
 EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
@@ -188,19 +158,24 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   while (__any_sync(EP_FULL_WARP, (word = c.lane < EP_TOPK ? ld_relaxed_sys(header + c.lane) : FIN_NOWHERE) == FIN_EMPTY))
     if (!fin_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(m.source)}, 1, 0)) return false;
   ep_span_stage(a, EP_STAGE_ARRIVED);
-  uint32_t row = static_cast<uint32_t>(word);
-  bool mine = row != FIN_NOWHERE;
+  bool mine = static_cast<uint32_t>(word) != FIN_NOWHERE;
+  FinPlace at = fin_unpack_place(static_cast<uint32_t>(word));
+  uint32_t row = at.row;
   uint32_t here = __ballot_sync(EP_FULL_WARP, mine);
   FinScales scales = {};
-  if (here != 0) scales = fin_load_scales(a, c, m);
+  if (FIN_BY_QUAD) {
+    fin_count_quads(a, c, m, at, mine);
+  } else if (here != 0) {
+    scales = fin_load_scales(a, c, m);
+  }
   if (!EP_DIRECT && (here & (here - 1)) != 0) fin_duplicate(a, c, here, row);
-  if (FIN_GROUPS > 0) fin_place_scales(a, c, scales, here, row);
+  if (FIN_GROUPS > 0 && !FIN_BY_QUAD) fin_place_scales(a, c, scales, here, row);
   if (mine) {
     a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(m.token);
     a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
   }
   if (c.lane < EP_TOPK) {
-    fin_words(a, a.rank, FIN_ROUTE, m.source, m.token)[c.lane] = word;
+    fin_words(a, a.rank, FIN_ROUTE, m.source, m.token)[c.lane] = mine ? word >> 32 << 32 | row : word;
     st_relaxed_sys(header + c.lane, FIN_EMPTY);
   }
   return true;

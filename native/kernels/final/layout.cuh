@@ -27,7 +27,9 @@ enum FinRegion {
   FIN_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */
   FIN_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
   FIN_FLAGS,   /* [T][FIN_SLOTS] u32: call that filled the slot. Zeroed */
-  FIN_RETURN   /* [T][FIN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position */
+  FIN_RETURN,  /* [T][FIN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position */
+  FIN_ORIGINS, /* [max_rows] u32: source * T + token of a row; own. FP8 */
+  FIN_QUADS    /* [max_rows / 4] u32: rows of a quad whose scales came; own. FP8. Zeroed */
 };
 
 /* EpArgs.counters */
@@ -92,6 +94,10 @@ EP_DEVICE uint64_t *fin_words(const EpArgs &a, int owner, FinRegion region, int 
 EP_DEVICE uint8_t *fin_scales(const EpArgs &a, int owner, int source, uint32_t token) {
   return fin_at(a, owner, FIN_SCALES) + (static_cast<uint64_t>(source) * a.max_tokens + token) * FIN_SCALE_BYTES;
 }
+EP_DEVICE uint32_t *fin_origins(const EpArgs &a) {
+  return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_ORIGINS));
+}
+EP_DEVICE uint32_t *fin_quads(const EpArgs &a) { return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_QUADS)); }
 EP_DEVICE uint32_t *fin_tokens(const EpArgs &a) {
   return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_TOKENS));
 }

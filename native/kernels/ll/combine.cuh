@@ -18,14 +18,6 @@ static const uint32_t LL_ROWS = 2;                               /* rows loaded 
 EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane) { return chunk * LL_WARP_BYTES + lane * 16; }
 EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_WARP_BYTES == 0 || column < 2 * EP_HIDDEN; }
 
-/* acc += weight * v, product and sum rounded apart as in the specification. */
-EP_DEVICE void ll_add(float (&acc)[8], uint4 v, float weight) {
-  float x[8];
-  bf16_unpack(v, x);
-#pragma unroll
-  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __fmul_rn(weight, x[i]));
-}
-
 /* ---- sending ---- */
 
 /* Says that this rank began call `number`, hence has ended the call before. */
@@ -103,7 +95,7 @@ EP_DEVICE void ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, uint64_
     LlRows rows = ll_load_rows(a, route, column, here);
 #pragma unroll
     for (uint32_t i = 0; i < LL_ROWS; i++)
-      if (rows.valid[i]) ll_add(acc, rows.data[i], rows.weight[i]);
+      if (rows.valid[i]) bf16_accumulate(acc, rows.data[i], rows.weight[i]);
   }
   uint8_t *slot = ll_return(a, r.source, c.number, r.token, a.rank);
   if (ll_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), bf16_pack(acc));
@@ -212,7 +204,7 @@ EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
 #pragma unroll
     for (uint32_t i = 0; i < LL_BATCH; i++) {
       if (!(used >> (first + i) & 1u)) continue;
-      ll_add(acc, data[i], EP_DIRECT ? __shfl_sync(EP_FULL_WARP, weight, first + i) : 1.0f);
+      bf16_accumulate(acc, data[i], EP_DIRECT ? __shfl_sync(EP_FULL_WARP, weight, first + i) : 1.0f);
       if (inside) st_relaxed_sys(ll_term(b, i), ll_sentinels());
     }
   }

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
@@ -32,9 +31,11 @@ func dispatchFinal() family {
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "12", "16", "24", "32", "48", "68", "84", "100"),
 				threadsParam("512", "768", "1024"),
 				{Name: "counts", Doc: "where a block learns of rows before its own: handed (from block to block) or whole (it counts all ids itself)",
-					Values: values("handed", "whole"), Default: "handed", Binding: kernels.Compile, Class: kernels.Speed},
-				{Name: "scales", Doc: "when FP8 scales go to the output: row (with their row), kept (likewise, and L2 is told to keep them), quad (four rows at once)",
-					Values: values("row", "kept", "quad"), Default: "row", Binding: kernels.Compile, Class: kernels.Speed},
+					Values: values("handed", "whole"), Default: "whole", Binding: kernels.Compile, Class: kernels.Speed},
+				{Name: "scales", Doc: "when FP8 scales go to the output: row (with their row) or quad (four rows at once)",
+					Values: values("row", "quad"), Default: "row", Binding: kernels.Compile, Class: kernels.Speed},
+				{Name: "copy", Doc: "how rows of further experts are copied: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)",
+					Values: values("vector", "bulk"), Default: "vector", Binding: kernels.Compile, Class: kernels.Speed},
 			},
 			Check:   checkDispatchFinal,
 			Default: defaultDispatchFinal,
@@ -42,12 +43,17 @@ func dispatchFinal() family {
 		source: "final/dispatch.cuh",
 		state:  finalState,
 		defines: func(m plan.Machine, p plan.Problem, c plan.Config) []string {
-			return append(definesFinal(m, p, c), define("EP_WHOLE", bit(c.Str("counts") == "whole")), define("EP_SCALES", slices.Index(scalePlacings, c.Str("scales"))))
+			return append(definesFinal(m, p, c), define("EP_WHOLE", bit(c.Str("counts") == "whole")),
+				define("EP_SCALES", bit(c.Str("scales") == "quad")), define("EP_COPY", bit(c.Str("copy") == "bulk")))
 		},
 		regions:  regionsFinal,
 		counters: countersFinal,
 		compare:  inOrder,
-		launches: launchFinal("dispatch_final"),
+		launches: func(m plan.Machine, p plan.Problem, c plan.Config) []launch {
+			of := launchFinal("dispatch_final")(m, p, c)
+			of[0].shared = stageBytes(p, c)
+			return of
+		},
 	}
 }
 
@@ -125,11 +131,39 @@ func checkDispatchFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 	if c.Str("scales") != "row" && p.Dispatch != plan.FP8 {
 		return fmt.Errorf("scales: %s of %s are none; use row", c.Str("scales"), p.Dispatch)
 	}
-	return checkWord(c, "scales", scalePlacings...)
+	if err := checkWord(c, "scales", "row", "quad"); err != nil {
+		return err
+	}
+	return checkDuplicates(m, p, c)
 }
 
-// scalePlacings are the values of EP_SCALES, final/scales.cuh.
-var scalePlacings = []string{"row", "kept", "quad"}
+// stageBytes is the shared memory of bulk copies: a piece of a row, at most
+// 8 KiB, for each warp; FIN_PIECE of final/duplicate.cuh.
+func stageBytes(p plan.Problem, c plan.Config) int {
+	if c.Str("copy") != "bulk" {
+		return 0
+	}
+	payload := formats.Of(p.Dispatch, p.Hidden).ScaleOffset()
+	pieces := (payload + 8191) / 8192
+	return c.Int("threads") / warp * (((payload+pieces-1)/pieces + 15) / 16 * 16)
+}
+
+func checkDuplicates(m plan.Machine, p plan.Problem, c plan.Config) error {
+	if err := checkWord(c, "copy", "vector", "bulk"); err != nil || c.Str("copy") == "vector" {
+		return err
+	}
+	if before90(m.Arch) {
+		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
+	}
+	if c.Str("algo") == "direct" {
+		return fmt.Errorf("copy: bulk has no rows to copy where algo=direct sends each; use vector")
+	}
+	if n := stageBytes(p, c); n > sharedLimit {
+		return fmt.Errorf("copy: bulk of %s threads stages %d bytes in shared memory, more than %d; use fewer threads or vector",
+			c.Str("threads"), n, sharedLimit)
+	}
+	return nil
+}
 
 // ringShared is what a block's ring may take: less than the 163 KiB that
 // sm_80, the chip with the least, gives to one.
@@ -171,7 +205,7 @@ func launchFinal(entry string) func(plan.Machine, plan.Problem, plan.Config) []l
 func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
 	sms := min(fastSMs(m, p), finalBlocks)
 	return plan.Config{Kernel: "dispatch_final", Values: map[string]plan.Value{
-		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "counts": "handed", "scales": "row",
+		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "counts": "whole", "scales": "row", "copy": "vector",
 	}}
 }
 

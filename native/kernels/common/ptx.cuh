@@ -214,19 +214,6 @@ EP_DEVICE uint4 ld_once(const uint4 *p) {
 #endif
 }
 
-/* A word of a sector whose other words come from other SMs at other times: L2
- * is to keep it until it is whole. A sector that leaves in parts costs a read
- * and a write of memory for each. */
-EP_DEVICE void st_kept(uint32_t *p, uint32_t v) {
-#ifdef EP_EMULATE
-  *p = v;
-#else
-  uint64_t policy;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  asm volatile("st.global.L2::cache_hint.u32 [%0], %1, %2;" ::"l"(p), "r"(v), "l"(policy) : "memory");
-#endif
-}
-
 /* ---- fences ---- */
 
 EP_DEVICE void fence_acq_rel_cta() {
@@ -371,6 +358,13 @@ EP_DEVICE void bulk_load(void *shared, const void *global, uint32_t bytes, uint6
 EP_DEVICE void fence_shared_to_bulk() {
 #if !defined(EP_EMULATE) && EP_HAS_BULK
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/* Orders what this thread has seen written before its bulk copies read it. */
+EP_DEVICE void fence_to_bulk() {
+#if !defined(EP_EMULATE) && EP_HAS_BULK
+  asm volatile("fence.proxy.async;" ::: "memory");
 #endif
 }
 

@@ -11,7 +11,7 @@
 /* Warps that count side by side; fewer where their counters would not fit. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
 static const uint32_t FIN_BLOCK_LOADS = 16;
-static const bool FIN_BY_QUAD = FIN_GROUPS > 0 && EP_SCALES == 2;
+static const bool FIN_BY_QUAD = FIN_GROUPS > 0 && EP_SCALES == 1;
 /* Messages of one token: one a rank, or one an expert. */
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 

@@ -5,14 +5,14 @@
  * which the receiver copies to the rows of its other experts there; 1: one
  * message for each expert, for GPUs with few SMs to spare. EP_WHOLE: every
  * block counts all ids before its own, instead of taking over the counts of
- * other blocks. EP_SCALES: see final/scales.cuh.
+ * other blocks. EP_SCALES: see final/scales.cuh; EP_COPY: final/duplicate.cuh.
  */
+#include "final/duplicate.cuh"
 #include "final/scales.cuh"
 
 /* ---- sending ---- */
 
 static const uint32_t FIN_STEP = EP_FORMAT == EP_FP8 ? 2 : 4; /* vectors of a lane converted together: four loads */
-static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight when rows are copied */
 
 EP_DEVICE bool fin_inside(uint32_t vector) { return FIN_VECTORS % (32 * FIN_STEP) == 0 || vector < FIN_VECTORS; }
 
@@ -126,32 +126,9 @@ EP_DEVICE uint32_t fin_messages(const FinCall &c, const FinShared &s) {
   return ceil_div(most, c.senders) * c.senders * EP_RANKS;
 }
 
-/* Copies the row that came to those of the token's other experts here. */
-EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, uint32_t row) {
-  uint64_t from = __shfl_sync(EP_FULL_WARP, row, __ffs(here) - 1);
-  const uint4 *in = reinterpret_cast<const uint4 *>(a.out + from * FIN_PAYLOAD);
-  for (uint32_t first = 0; first < FIN_VECTORS; first += 32 * FIN_DEPTH) {
-    uint4 data[FIN_DEPTH];
-#pragma unroll
-    for (uint32_t v = 0; v < FIN_DEPTH; v++) {
-      uint32_t vector = first + 32 * v + c.lane;
-      if (vector < FIN_VECTORS) data[v] = ld_once(in + vector);
-    }
-    for (uint32_t left = here & (here - 1); left != 0; left &= left - 1) {
-      uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
-      uint4 *out = reinterpret_cast<uint4 *>(a.out + to * FIN_PAYLOAD);
-#pragma unroll
-      for (uint32_t v = 0; v < FIN_DEPTH; v++) {
-        uint32_t vector = first + 32 * v + c.lane;
-        if (vector < FIN_VECTORS) out[vector] = data[v];
-      }
-    }
-  }
-}
-
 /* Everything that is left to do for one token of one source, whose data is
  * there; empties the header. */
-EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
+EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinCopier &copier, FinMessage m) {
   uint64_t *header = fin_words(a, a.rank, FIN_HEADERS, m.source, m.token);
   uint64_t word = FIN_NOWHERE;
   EpSpin spin;
@@ -160,22 +137,22 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   ep_span_stage(a, EP_STAGE_ARRIVED);
   bool mine = static_cast<uint32_t>(word) != FIN_NOWHERE;
   FinPlace at = fin_unpack_place(static_cast<uint32_t>(word));
-  uint32_t row = at.row;
-  uint32_t here = __ballot_sync(EP_FULL_WARP, mine);
+  FinRows rows = {__ballot_sync(EP_FULL_WARP, mine), at.row};
+  if (fin_copies(rows)) fin_begin_copies(a, c, copier, rows);
   FinScales scales = {};
   if (FIN_BY_QUAD) {
     fin_count_quads(a, c, m, at, mine);
-  } else if (here != 0) {
+  } else if (rows.here != 0) {
     scales = fin_load_scales(a, c, m);
   }
-  if (!EP_DIRECT && (here & (here - 1)) != 0) fin_duplicate(a, c, here, row);
-  if (FIN_GROUPS > 0 && !FIN_BY_QUAD) fin_place_scales(a, c, scales, here, row);
+  if (fin_copies(rows)) fin_finish_copies(a, c, copier, rows);
+  if (FIN_GROUPS > 0 && !FIN_BY_QUAD) fin_place_scales(a, c, scales, rows);
   if (mine) {
-    a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(m.token);
-    a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
+    a.src_info[2 * static_cast<uint64_t>(at.row)] = static_cast<int32_t>(m.token);
+    a.src_info[2 * static_cast<uint64_t>(at.row) + 1] = static_cast<int32_t>(c.lane);
   }
   if (c.lane < EP_TOPK) {
-    fin_words(a, a.rank, FIN_ROUTE, m.source, m.token)[c.lane] = mine ? word >> 32 << 32 | row : word;
+    fin_words(a, a.rank, FIN_ROUTE, m.source, m.token)[c.lane] = mine ? word >> 32 << 32 | at.row : word;
     st_relaxed_sys(header + c.lane, FIN_EMPTY);
   }
   return true;
@@ -186,6 +163,7 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
 EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
   uint32_t step = fin_receiving_warps(c), all = fin_messages(c, s);
   uint32_t i = fin_receiver(c) + c.lane * step;
+  FinCopier copier = fin_copier(c);
   EpSpin spin;
   for (;;) {
     FinMessage m = fin_message(a, c, s, i);
@@ -193,7 +171,7 @@ EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinSha
     bool pending = i < all, there = false;
     if (pending) there = ld_acquire_sys(fin_words(a, a.rank, FIN_HEADERS, m.source, m.token)) != FIN_EMPTY;
     uint32_t ready = __ballot_sync(EP_FULL_WARP, there), waiting = __ballot_sync(EP_FULL_WARP, pending);
-    if (waiting == 0) return;
+    if (waiting == 0) break;
     if (ready == 0) {
       int32_t source = static_cast<int32_t>(__shfl_sync(EP_FULL_WARP, m.source, __ffs(waiting) - 1));
       if (!fin_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, waiting, 0)) return;
@@ -204,10 +182,11 @@ EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinSha
     for (uint32_t left = ready; left != 0; left &= left - 1) {
       int lane = __ffs(left) - 1;
       FinMessage one = {__shfl_sync(EP_FULL_WARP, m.source, lane), __shfl_sync(EP_FULL_WARP, m.token, lane), true};
-      if (!fin_complete(a, c, one)) return;
+      if (!fin_complete(a, c, copier, one)) return;
     }
     if (there) i += 32 * step;
   }
+  fin_end_copies();
 }
 
 EP_ENTRY(EP_THREADS, 1) dispatch_final(const __grid_constant__ EpArgs a) {

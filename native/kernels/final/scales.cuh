@@ -4,16 +4,15 @@
  *
  * Compile-time: EP_SCALES, who stores a row's scales when:
  * 0 row: who completes the row, at once;
- * 1 kept: likewise, telling L2 to keep those sectors longest;
- * 2 quad: who completes the last of four rows, for all of them: 16 bytes a
+ * 1 quad: who completes the last of four rows, for all of them: 16 bytes a
  *   group. Groups of rows begin at multiples of four (EP_ROW_PAD).
+ * Telling L2 to keep those sectors longest (evict_last) gained nothing.
  */
 #ifndef EP_FINAL_SCALES_CUH
 #define EP_FINAL_SCALES_CUH
 
 #include "final/count.cuh"
-
-static const bool FIN_KEEP = EP_SCALES == 1;
+#include "final/duplicate.cuh"
 
 struct FinMessage {
   uint32_t source, token;
@@ -34,16 +33,12 @@ EP_DEVICE FinScales fin_load_scales(const EpArgs &a, const FinCall &c, FinMessag
     if (i * 32 + c.lane < FIN_GROUPS) s.bits[i] = in[i * 32 + c.lane];
   return s;
 }
-EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScales &s, uint32_t here, uint32_t row) {
-  for (uint32_t left = here; left != 0; left &= left - 1) {
-    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
+EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScales &s, const FinRows &r) {
+  for (uint32_t left = r.here; left != 0; left &= left - 1) {
+    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, r.row, __ffs(left) - 1);
 #pragma unroll
-    for (int i = 0; i < FIN_LANE_SCALES; i++) {
-      if (i * 32 + c.lane >= FIN_GROUPS) continue;
-      uint32_t *p = out + (i * 32 + c.lane) * a.max_rows;
-      if (FIN_KEEP) st_kept(p, s.bits[i]);
-      else *p = s.bits[i];
-    }
+    for (int i = 0; i < FIN_LANE_SCALES; i++)
+      if (i * 32 + c.lane < FIN_GROUPS) out[(i * 32 + c.lane) * a.max_rows] = s.bits[i];
   }
 }
 

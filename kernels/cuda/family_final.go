@@ -13,7 +13,6 @@ const finalState = "final"
 
 // Bounds of final/layout.cuh.
 const (
-	finalBlocks    = 256       // rows of FIN_BLOCKS
 	finalFP8Hidden = 128 * 128 // one lane keeps four scales for the burst
 )
 
@@ -28,14 +27,10 @@ func dispatchFinal() family {
 			Params: []kernels.Param{
 				dispatchAlgoParam(),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
-				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "12", "16", "24", "32", "48", "68", "84", "100"),
+				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "68", "84", "100"),
 				threadsParam("512", "768", "1024"),
-				{Name: "counts", Doc: "where a block learns of rows before its own: handed (from block to block) or whole (it counts all ids itself)",
-					Values: values("handed", "whole"), Default: "whole", Binding: kernels.Compile, Class: kernels.Speed},
 				{Name: "scales", Doc: "when FP8 scales go to the output: row (with their row) or quad (four rows at once)",
 					Values: values("row", "quad"), Default: "row", Binding: kernels.Compile, Class: kernels.Speed},
-				{Name: "copy", Doc: "how rows of further experts are copied: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)",
-					Values: values("vector", "bulk"), Default: "vector", Binding: kernels.Compile, Class: kernels.Speed},
 			},
 			Check:   checkDispatchFinal,
 			Default: defaultDispatchFinal,
@@ -43,17 +38,12 @@ func dispatchFinal() family {
 		source: "final/dispatch.cuh",
 		state:  finalState,
 		defines: func(m plan.Machine, p plan.Problem, c plan.Config) []string {
-			return append(definesFinal(m, p, c), define("EP_WHOLE", bit(c.Str("counts") == "whole")),
-				define("EP_SCALES", bit(c.Str("scales") == "quad")), define("EP_COPY", bit(c.Str("copy") == "bulk")))
+			return append(definesFinal(m, p, c), define("EP_SCALES", bit(c.Str("scales") == "quad")))
 		},
 		regions:  regionsFinal,
 		counters: countersFinal,
 		compare:  inOrder,
-		launches: func(m plan.Machine, p plan.Problem, c plan.Config) []launch {
-			of := launchFinal("dispatch_final")(m, p, c)
-			of[0].shared = stageBytes(p, c)
-			return of
-		},
+		launches: launchFinal("dispatch_final"),
 	}
 }
 
@@ -111,8 +101,6 @@ func checkFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 	}
 	sms, wait := c.Int("sms"), c.Int("wait_sms")
 	switch {
-	case sms > finalBlocks:
-		return fmt.Errorf("sms: %d is more than %d, the blocks whose counts %s keeps", sms, finalBlocks, c.Kernel)
 	case wait < 0 || wait >= sms:
 		return fmt.Errorf("wait_sms: %s of %d blocks leave none to send; use 0 to %d", c.Str("wait_sms"), sms, sms-1)
 	case p.Dispatch == plan.FP8 && p.Hidden > finalFP8Hidden:
@@ -125,44 +113,10 @@ func checkDispatchFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 	if err := checkFinal(m, p, c); err != nil {
 		return err
 	}
-	if err := checkWord(c, "counts", "handed", "whole"); err != nil {
-		return err
-	}
 	if c.Str("scales") != "row" && p.Dispatch != plan.FP8 {
 		return fmt.Errorf("scales: %s of %s are none; use row", c.Str("scales"), p.Dispatch)
 	}
-	if err := checkWord(c, "scales", "row", "quad"); err != nil {
-		return err
-	}
-	return checkDuplicates(m, p, c)
-}
-
-// stageBytes is the shared memory of bulk copies: a piece of a row, at most
-// 8 KiB, for each warp; FIN_PIECE of final/duplicate.cuh.
-func stageBytes(p plan.Problem, c plan.Config) int {
-	if c.Str("copy") != "bulk" {
-		return 0
-	}
-	payload := formats.Of(p.Dispatch, p.Hidden).ScaleOffset()
-	pieces := (payload + 8191) / 8192
-	return c.Int("threads") / warp * (((payload+pieces-1)/pieces + 15) / 16 * 16)
-}
-
-func checkDuplicates(m plan.Machine, p plan.Problem, c plan.Config) error {
-	if err := checkWord(c, "copy", "vector", "bulk"); err != nil || c.Str("copy") == "vector" {
-		return err
-	}
-	if before90(m.Arch) {
-		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
-	}
-	if c.Str("algo") == "direct" {
-		return fmt.Errorf("copy: bulk has no rows to copy where algo=direct sends each; use vector")
-	}
-	if n := stageBytes(p, c); n > sharedLimit {
-		return fmt.Errorf("copy: bulk of %s threads stages %d bytes in shared memory, more than %d; use fewer threads or vector",
-			c.Str("threads"), n, sharedLimit)
-	}
-	return nil
+	return checkWord(c, "scales", "row", "quad")
 }
 
 // ringShared is what a block's ring may take: less than the 163 KiB that
@@ -201,25 +155,26 @@ func launchFinal(entry string) func(plan.Machine, plan.Problem, plan.Config) []l
 	}
 }
 
-// defaultDispatchFinal splits the whole GPU evenly, what won on 8 H200.
+// defaultDispatchFinal has five of eight SMs complete what arrives: on 4 H200
+// within 4 % of the best split from 1,024 tokens on.
 func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
-	sms := min(fastSMs(m, p), finalBlocks)
+	sms := fastSMs(m, p)
 	return plan.Config{Kernel: "dispatch_final", Values: map[string]plan.Value{
-		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "counts": "whole", "scales": "row", "copy": "vector",
+		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms * 5 / 8), "threads": "768", "scales": "row",
 	}}
 }
 
 // defaultCombineFinal takes half the GPU, since more SMs only crowd the link,
 // and sums in top-k order: the bits of the specification.
 func defaultCombineFinal(m plan.Machine, p plan.Problem) plan.Config {
-	sms := max(min(fastSMs(m, p)/2, finalBlocks), 1)
+	sms := max(fastSMs(m, p)/2, 1)
 	return plan.Config{Kernel: "combine_final", Values: map[string]plan.Value{
 		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "in_flight": "0",
 	}}
 }
 
 // countersFinal is FinCounter of final/layout.cuh.
-func countersFinal(plan.Problem) int { return 4 + finalBlocks }
+func countersFinal(plan.Problem) int { return 3 }
 
 // regionsFinal is FinRegion of final/layout.cuh.
 func regionsFinal(p plan.Problem) []region {
@@ -231,7 +186,6 @@ func regionsFinal(p plan.Problem) []region {
 	}
 	return []region{
 		{"counts", 2 * r * (e + 1) * 8, 0},
-		{"blocks", finalBlocks * e * 4, 0},
 		{"places", t * k * 4, 0},
 		{"headers", r * t * k * 8, 0xff},
 		{"scales", r * t * int64(l.TokenBytes()-l.ScaleOffset()), 0},

@@ -361,13 +361,6 @@ EP_DEVICE void fence_shared_to_bulk() {
 #endif
 }
 
-/* Orders what this thread has seen written before its bulk copies read it. */
-EP_DEVICE void fence_to_bulk() {
-#if !defined(EP_EMULATE) && EP_HAS_BULK
-  asm volatile("fence.proxy.async;" ::: "memory");
-#endif
-}
-
 EP_DEVICE void bulk_store(void *global, const void *shared, uint32_t bytes) {
 #ifdef EP_EMULATE
   emul_bulk_store(global, shared, bytes);

@@ -10,7 +10,6 @@
 
 /* Warps that count side by side; fewer where their counters would not fit. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
-static const uint32_t FIN_BLOCK_LOADS = 16;
 static const bool FIN_BY_QUAD = FIN_GROUPS > 0 && EP_SCALES == 1;
 /* Messages of one token: one a rank, or one an expert. */
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
@@ -18,7 +17,7 @@ static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? E
 struct FinShared {
   uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block before each warp's share */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token of each expert */
-  uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank */
+  uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank; before that is known, rows of this block */
   uint32_t size[FIN_BY_QUAD ? EP_EXPERTS : 1]; /* rows of each group */
   uint32_t tokens[EP_RANKS];
   uint32_t failed;
@@ -42,7 +41,7 @@ EP_DEVICE FinRun fin_warp_ids(const EpArgs &a, const FinCall &c) {
   return fin_share(t.begin * EP_TOPK, t.end * EP_TOPK, c.warp, fin_count_warps(c));
 }
 
-/* Counts the block's rows by expert and leaves them for the other blocks. */
+/* Counts the block's rows by expert. */
 EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t counters = fin_count_warps(c);
   for (uint32_t i = threadIdx.x; i < FIN_COUNT_WARPS * EP_EXPERTS; i += blockDim.x) s.running[0][i] = 0;
@@ -65,14 +64,13 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
       s.running[w][e] = before;
       before += rows;
     }
-    st_relaxed_gpu(fin_block_counts(a, c.block) + e, before);
+    s.start[e] = before;
   }
-  __syncthreads();
-  if (threadIdx.x == 0) st_release_gpu(fin_counted(a, c.block), c.number);
 }
 
-/* base becomes the rows of earlier blocks, from their ids: no hand-over, but
- * the last block looks at all ids. */
+/* base becomes the rows of earlier blocks, from their ids: the last block looks
+ * at all of them. Handing counts from block to block instead took 2 to 4 us
+ * longer up to 1,024 tokens and was no faster at 4,096. */
 EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = fin_block_tokens(a, c).begin * EP_TOPK;
   for (uint32_t j = threadIdx.x; j < end; j += blockDim.x * EP_IDS) {
@@ -84,40 +82,6 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
   __syncthreads();
 }
 
-/* Rows of expert e in every `step`th block from `first` to before `end`, at
- * most FIN_BLOCK_LOADS of them, loaded together. */
-EP_DEVICE uint32_t fin_block_rows(const EpArgs &a, uint32_t e, uint32_t first, uint32_t step, uint32_t end) {
-  uint32_t rows[FIN_BLOCK_LOADS], sum = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < FIN_BLOCK_LOADS; i++) {
-    uint32_t block = first + i * step;
-    rows[i] = ld_relaxed_gpu(fin_block_counts(a, block < end ? block : first) + e);
-  }
-#pragma unroll
-  for (uint32_t i = 0; i < FIN_BLOCK_LOADS; i++) sum += first + i * step < end ? rows[i] : 0;
-  return sum;
-}
-
-/* base becomes the rows of earlier blocks. */
-EP_DEVICE void fin_wait_blocks(const EpArgs &a, const FinCall &c, FinShared &s) {
-  for (uint32_t b = threadIdx.x; b < c.block; b += blockDim.x) {
-    EpSpin spin;
-    for (uint32_t seen; (seen = ld_acquire_gpu(fin_counted(a, b))) != c.number;)
-      if (!spin.again(a, {EP_PHASE_DISPATCH_ASYNC, -1, a.rank}, c.number, seen)) {
-        s.failed = 1;
-        break;
-      }
-  }
-  __syncthreads();
-  uint32_t teams = max(blockDim.x / EP_EXPERTS, 1u); /* threads that share an expert */
-  for (uint32_t i = threadIdx.x; i < teams * EP_EXPERTS; i += blockDim.x) {
-    uint32_t e = i % EP_EXPERTS, rows = 0;
-    for (uint32_t b = i / EP_EXPERTS; b < c.block; b += teams * FIN_BLOCK_LOADS) rows += fin_block_rows(a, e, b, teams, c.block);
-    if (rows != 0) atomicAdd(&s.base[e], rows);
-  }
-  __syncthreads();
-}
-
 /* The last sending block knows this rank's totals: every rank gets all. The
  * fences here and in fin_wait_count order what earlier calls read of the
  * output and the scales before what peers will write there. */
@@ -125,7 +89,7 @@ EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s)
   fence_acq_rel_sys();
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint64_t count = static_cast<uint32_t>(a.tokens);
-    if (e < EP_EXPERTS) count = s.base[e] + ld_relaxed_gpu(fin_block_counts(a, c.block) + e);
+    if (e < EP_EXPERTS) count = s.base[e] + s.start[e];
     if (e < EP_EXPERTS && ep_drill_drops(a, static_cast<int32_t>(e))) continue;
     for (int i = 0; i < EP_RANKS; i++) {
       int to = (a.rank + i) % EP_RANKS;

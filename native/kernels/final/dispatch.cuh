@@ -3,16 +3,15 @@
  *
  * Compile-time: EP_DIRECT 0: one message for each distinct rank of a token,
  * which the receiver copies to the rows of its other experts there; 1: one
- * message for each expert, for GPUs with few SMs to spare. EP_WHOLE: every
- * block counts all ids before its own, instead of taking over the counts of
- * other blocks. EP_SCALES: see final/scales.cuh; EP_COPY: final/duplicate.cuh.
+ * message for each expert, for GPUs with few SMs to spare. EP_SCALES: see
+ * final/scales.cuh.
  */
-#include "final/duplicate.cuh"
 #include "final/scales.cuh"
 
 /* ---- sending ---- */
 
 static const uint32_t FIN_STEP = EP_FORMAT == EP_FP8 ? 2 : 4; /* vectors of a lane converted together: four loads */
+static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight when rows are copied */
 
 EP_DEVICE bool fin_inside(uint32_t vector) { return FIN_VECTORS % (32 * FIN_STEP) == 0 || vector < FIN_VECTORS; }
 
@@ -35,35 +34,15 @@ EP_DEVICE void fin_keep_scales(uint32_t lane, uint32_t unit, uint32_t scale, uin
   if (lane == unit) kept = all;
 }
 
-/* A token to send, as far as it is loaded while the one before is on its way:
- * its top-k lists, one position a lane, and its first step. */
-struct FinToken {
-  uint32_t number;
-  int32_t id;
-  uint32_t weight, place; /* among the block's rows of this expert */
-  FinStep step;
-};
-EP_DEVICE const uint16_t *fin_source(const EpArgs &a, uint32_t token) {
-  return a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
-}
-EP_DEVICE void fin_load_lists(const EpArgs &a, const FinCall &c, uint32_t end, FinToken &t) {
-  bool inside = t.number < end && c.lane < EP_TOPK;
-  uint32_t at = inside ? t.number * EP_TOPK + c.lane : 0;
-  t.id = inside ? a.topk_ids[at] : -1;
-  t.weight = inside ? __float_as_uint(a.weights[at]) : 0;
-  t.place = inside ? fin_places(a)[at] : 0;
-}
-
-/* Converts a token and stores it at `copies` places; loads of the next step,
- * at the end that of token `after`, are in flight while this one's vectors
- * leave. Returns this lane's scales. */
-EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const FinCall &c, FinToken &t, uint32_t after, uint8_t *const *to, uint32_t copies) {
-  const uint16_t *x = fin_source(a, t.number);
+/* Converts a token and stores it at `copies` places; loads of the next step
+ * are in flight while this one's vectors leave. Returns this lane's scales. */
+EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const FinCall &c, uint32_t token, uint8_t *const *to, uint32_t copies) {
+  const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   uint4 scales = make_uint4(0, 0, 0, 0);
+  FinStep next = fin_load(x, c.lane);
   for (uint32_t first = 0; first < FIN_VECTORS; first += 32 * FIN_STEP) {
-    FinStep step = t.step;
-    uint32_t then = first + 32 * FIN_STEP;
-    t.step = then < FIN_VECTORS ? fin_load(x, then + c.lane) : fin_load(fin_source(a, after), c.lane);
+    FinStep step = next;
+    next = fin_load(x, first + 32 * FIN_STEP + c.lane);
     EpVector out[FIN_STEP];
 #pragma unroll
     for (uint32_t v = 0; v < FIN_STEP; v++) {
@@ -83,12 +62,13 @@ EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const FinCall &c, FinToken &t,
 }
 
 /* One token by one warp: payload to its rows, scales beside, then one fence
- * and the headers of all ranks. Leaves in t the warp's next token. */
-EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, FinToken &t, uint32_t end) {
-  uint32_t token = t.number, after = token + c.warps, row = 0;
-  int32_t id = t.id, owner = id < 0 ? -1 : id / EP_LOCAL_EXPERTS;
-  uint64_t weight = t.weight;
-  if (id >= 0) row = s.base[id] + t.place;
+ * and the headers of all ranks. */
+EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, uint32_t token) {
+  uint32_t at = token * EP_TOPK + c.lane, row = 0;
+  int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
+  uint64_t weight = c.lane < EP_TOPK ? __float_as_uint(a.weights[at]) : 0;
+  int32_t owner = id < 0 ? -1 : id / EP_LOCAL_EXPERTS;
+  if (id >= 0) row = s.base[id] + fin_places(a)[at];
   uint32_t place = id >= 0 ? fin_pack_place(s, id, row) : FIN_NOWHERE;
   uint32_t below = (1u << c.lane) - 1;
   bool first = (__match_any_sync(EP_FULL_WARP, owner) & below) == 0;
@@ -98,12 +78,10 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, F
   if (sent >> c.lane & 1u)
     to[__popc(sent & below)] = a.heap[owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(row) * FIN_PAYLOAD;
   __syncwarp();
-  uint4 scales = fin_send_payload(a, c, t, after < end ? after : token, to, __popc(sent));
+  uint4 scales = fin_send_payload(a, c, token, to, __popc(sent));
   for (int r = 0; r < EP_RANKS; r++)
     if (FIN_GROUPS > 0 && (ranks >> r & 1u) && c.lane < FIN_SCALE_BYTES / 16)
       st_relaxed_sys(reinterpret_cast<uint4 *>(fin_scales(a, r, a.rank, token)) + c.lane, scales);
-  t.number = after;
-  fin_load_lists(a, c, end, t);
   __syncwarp();
   fence_acq_rel_sys();
   for (int r = 0; r < EP_RANKS; r++)
@@ -113,22 +91,14 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, F
 
 EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &s) {
   fin_count(a, c, s);
-  if (EP_WHOLE) {
-    fin_count_before(a, c, s);
-  } else {
-    fin_wait_blocks(a, c, s);
-  }
+  fin_count_before(a, c, s);
   if (c.block == c.senders - 1) fin_signal(a, c, s);
   fin_place(a, c, s);
   fin_wait_counts(a, c, s);
   if (s.failed) return;
   ep_span_stage(a, EP_STAGE_READY);
   FinRun run = fin_block_tokens(a, c);
-  FinToken t;
-  t.number = run.begin + c.warp;
-  fin_load_lists(a, c, run.end, t);
-  if (t.number < run.end) t.step = fin_load(fin_source(a, t.number), c.lane);
-  while (t.number < run.end) fin_send_token(a, c, s, t, run.end);
+  for (uint32_t t = run.begin + c.warp; t < run.end; t += c.warps) fin_send_token(a, c, s, t);
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
@@ -151,55 +121,58 @@ EP_DEVICE uint32_t fin_messages(const FinCall &c, const FinShared &s) {
   return ceil_div(most, c.senders) * c.senders * EP_RANKS;
 }
 
-/* A message whose data is there, as far as it is loaded while the one before
- * is completed: this lane's header word, or FIN_EMPTY if it is yet to come,
- * and its scales. */
-struct FinArrival {
-  FinMessage m;
-  uint64_t word;
-  FinScales scales;
-};
-EP_DEVICE uint64_t fin_load_header(const EpArgs &a, const FinCall &c, FinMessage m) {
-  return c.lane < EP_TOPK ? ld_relaxed_sys(fin_words(a, a.rank, FIN_HEADERS, m.source, m.token) + c.lane) : FIN_NOWHERE;
-}
-EP_DEVICE FinArrival fin_load_arrival(const EpArgs &a, const FinCall &c, FinMessage mine, uint32_t lane) {
-  FinArrival n;
-  n.m = {__shfl_sync(EP_FULL_WARP, mine.source, lane), __shfl_sync(EP_FULL_WARP, mine.token, lane), true};
-  n.word = fin_load_header(a, c, n.m);
-  n.scales = {};
-  if (!FIN_BY_QUAD) n.scales = fin_load_scales(a, c, n.m);
-  return n;
+/* Copies the row that came to those of the token's other experts here. */
+EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, uint32_t row) {
+  uint64_t from = __shfl_sync(EP_FULL_WARP, row, __ffs(here) - 1);
+  const uint4 *in = reinterpret_cast<const uint4 *>(a.out + from * FIN_PAYLOAD);
+  for (uint32_t first = 0; first < FIN_VECTORS; first += 32 * FIN_DEPTH) {
+    uint4 data[FIN_DEPTH];
+#pragma unroll
+    for (uint32_t v = 0; v < FIN_DEPTH; v++) {
+      uint32_t vector = first + 32 * v + c.lane;
+      if (vector < FIN_VECTORS) data[v] = ld_once(in + vector);
+    }
+    for (uint32_t left = here & (here - 1); left != 0; left &= left - 1) {
+      uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
+      uint4 *out = reinterpret_cast<uint4 *>(a.out + to * FIN_PAYLOAD);
+#pragma unroll
+      for (uint32_t v = 0; v < FIN_DEPTH; v++) {
+        uint32_t vector = first + 32 * v + c.lane;
+        if (vector < FIN_VECTORS) out[vector] = data[v];
+      }
+    }
+  }
 }
 
-/* Everything that is left to do for one token of one source; empties the
- * header. */
-EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinCopier &copier, const FinArrival &arrival) {
-  FinMessage m = arrival.m;
-  uint64_t word = arrival.word;
+/* Everything that is left to do for one token of one source, whose data is
+ * there; empties the header. */
+EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
+  uint64_t *header = fin_words(a, a.rank, FIN_HEADERS, m.source, m.token);
+  uint64_t word = FIN_NOWHERE;
   EpSpin spin;
-  while (__any_sync(EP_FULL_WARP, word == FIN_EMPTY)) {
+  while (__any_sync(EP_FULL_WARP, (word = c.lane < EP_TOPK ? ld_relaxed_sys(header + c.lane) : FIN_NOWHERE) == FIN_EMPTY))
     if (!fin_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(m.source)}, 1, 0)) return false;
-    word = fin_load_header(a, c, m);
-  }
   ep_span_stage(a, EP_STAGE_ARRIVED);
   bool mine = static_cast<uint32_t>(word) != FIN_NOWHERE;
   FinPlace at = fin_unpack_place(static_cast<uint32_t>(word));
-  FinRows rows = {__ballot_sync(EP_FULL_WARP, mine), at.row};
-  if (fin_copies(rows)) fin_begin_copies(a, c, copier, rows);
+  uint32_t row = at.row;
+  uint32_t here = __ballot_sync(EP_FULL_WARP, mine);
+  FinScales scales = {};
   if (FIN_BY_QUAD) {
     fin_count_quads(a, c, m, at, mine);
-  } else if (FIN_GROUPS > 0) {
-    fin_place_scales(a, c, arrival.scales, rows);
+  } else if (here != 0) {
+    scales = fin_load_scales(a, c, m);
   }
+  if (!EP_DIRECT && (here & (here - 1)) != 0) fin_duplicate(a, c, here, row);
+  if (FIN_GROUPS > 0 && !FIN_BY_QUAD) fin_place_scales(a, c, scales, here, row);
   if (mine) {
-    a.src_info[2 * static_cast<uint64_t>(at.row)] = static_cast<int32_t>(m.token);
-    a.src_info[2 * static_cast<uint64_t>(at.row) + 1] = static_cast<int32_t>(c.lane);
+    a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(m.token);
+    a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
   }
   if (c.lane < EP_TOPK) {
-    fin_words(a, a.rank, FIN_ROUTE, m.source, m.token)[c.lane] = mine ? word >> 32 << 32 | at.row : word;
-    st_relaxed_sys(fin_words(a, a.rank, FIN_HEADERS, m.source, m.token) + c.lane, FIN_EMPTY);
+    fin_words(a, a.rank, FIN_ROUTE, m.source, m.token)[c.lane] = mine ? word >> 32 << 32 | row : word;
+    st_relaxed_sys(header + c.lane, FIN_EMPTY);
   }
-  if (fin_copies(rows)) fin_finish_copies(a, c, copier, rows);
   return true;
 }
 
@@ -208,7 +181,6 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinCopier &copier
 EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
   uint32_t step = fin_receiving_warps(c), all = fin_messages(c, s);
   uint32_t i = fin_receiver(c) + c.lane * step;
-  FinCopier copier = fin_copier(c);
   EpSpin spin;
   for (;;) {
     FinMessage m = fin_message(a, c, s, i);
@@ -216,7 +188,7 @@ EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinSha
     bool pending = i < all, there = false;
     if (pending) there = ld_acquire_sys(fin_words(a, a.rank, FIN_HEADERS, m.source, m.token)) != FIN_EMPTY;
     uint32_t ready = __ballot_sync(EP_FULL_WARP, there), waiting = __ballot_sync(EP_FULL_WARP, pending);
-    if (waiting == 0) break;
+    if (waiting == 0) return;
     if (ready == 0) {
       int32_t source = static_cast<int32_t>(__shfl_sync(EP_FULL_WARP, m.source, __ffs(waiting) - 1));
       if (!fin_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, waiting, 0)) return;
@@ -224,16 +196,13 @@ EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinSha
     }
     __syncwarp(); /* what one lane acquired, all may read */
     spin = EpSpin();
-    FinArrival next = fin_load_arrival(a, c, m, __ffs(ready) - 1);
     for (uint32_t left = ready; left != 0; left &= left - 1) {
-      FinArrival one = next;
-      uint32_t after = left & (left - 1);
-      if (after != 0) next = fin_load_arrival(a, c, m, __ffs(after) - 1);
-      if (!fin_complete(a, c, copier, one)) return;
+      int lane = __ffs(left) - 1;
+      FinMessage one = {__shfl_sync(EP_FULL_WARP, m.source, lane), __shfl_sync(EP_FULL_WARP, m.token, lane), true};
+      if (!fin_complete(a, c, one)) return;
     }
     if (there) i += 32 * step;
   }
-  fin_end_copies();
 }
 
 EP_ENTRY(EP_THREADS, 1) dispatch_final(const __grid_constant__ EpArgs a) {

@@ -19,7 +19,6 @@
  * alone. */
 enum FinRegion {
   FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | rows; the last word counts tokens. Zeroed */
-  FIN_BLOCKS,  /* [FIN_MAX_BLOCKS][E] u32: rows by sending block; own */
   FIN_PLACES,  /* [T][K] u32: position among the rows of its block; own */
   FIN_HEADERS, /* [R source][T][K] u64: weight << 32 | row here or FIN_NOWHERE. All ones */
   FIN_SCALES,  /* [R source][T][FIN_SCALE_BYTES]: scales on their way to the transposed output */
@@ -34,10 +33,8 @@ enum FinRegion {
 
 /* EpArgs.counters */
 enum FinCounter {
-  FIN_TICKETS = 1,  /* [2] by call: messages claimed by senders of combine */
-  FIN_COUNTED = 4   /* [FIN_MAX_BLOCKS] last call whose FIN_BLOCKS row is there */
+  FIN_TICKETS = 1 /* [2] by call: messages claimed by senders of combine */
 };
-static const uint32_t FIN_MAX_BLOCKS = 256;
 
 static const uint64_t FIN_EMPTY = ~0ull;
 static const uint32_t FIN_NOWHERE = 0xfffffffeu;
@@ -75,12 +72,6 @@ EP_DEVICE uint8_t *fin_at(const EpArgs &a, int rank, FinRegion region) { return 
 EP_DEVICE uint64_t *fin_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return reinterpret_cast<uint64_t *>(fin_at(a, owner, FIN_COUNTS)) +
          ((call & 1) * EP_RANKS + source) * (EP_EXPERTS + 1);
-}
-EP_DEVICE uint32_t *fin_block_counts(const EpArgs &a, uint32_t block) {
-  return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_BLOCKS)) + block * EP_EXPERTS;
-}
-EP_DEVICE uint32_t *fin_counted(const EpArgs &a, uint32_t block) {
-  return reinterpret_cast<uint32_t *>(a.counters) + FIN_COUNTED + block;
 }
 EP_DEVICE uint32_t *fin_places(const EpArgs &a) {
   return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_PLACES));

@@ -12,7 +12,6 @@
 #define EP_FINAL_SCALES_CUH
 
 #include "final/count.cuh"
-#include "final/duplicate.cuh"
 
 struct FinMessage {
   uint32_t source, token;
@@ -33,9 +32,9 @@ EP_DEVICE FinScales fin_load_scales(const EpArgs &a, const FinCall &c, FinMessag
     if (i * 32 + c.lane < FIN_GROUPS) s.bits[i] = in[i * 32 + c.lane];
   return s;
 }
-EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScales &s, const FinRows &r) {
-  for (uint32_t left = r.here; left != 0; left &= left - 1) {
-    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, r.row, __ffs(left) - 1);
+EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScales &s, uint32_t here, uint32_t row) {
+  for (uint32_t left = here; left != 0; left &= left - 1) {
+    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
 #pragma unroll
     for (int i = 0; i < FIN_LANE_SCALES; i++)
       if (i * 32 + c.lane < FIN_GROUPS) out[(i * 32 + c.lane) * a.max_rows] = s.bits[i];

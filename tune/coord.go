@@ -39,9 +39,13 @@ func (coord) Search(ctx context.Context, h *Hunt) error {
 	return nil
 }
 
-// sweepAxes goes once through the parameters of a point.
+// sweepAxes goes once through the parameters of a point, those with the fewest
+// values first: they are mostly whole algorithms, which a search that ends in
+// the middle of a long axis must not miss.
 func sweepAxes(ctx context.Context, h *Hunt, at int) (int, error) {
-	for _, a := range h.Space.axes(h.Space.Config(at).Kernel) {
+	axes := slices.Clone(h.Space.axes(h.Space.Config(at).Kernel))
+	slices.SortStableFunc(axes, func(a, b Axis) int { return len(a.Values) - len(b.Values) })
+	for _, a := range axes {
 		c := h.Space.Config(at)
 		line := []int{at}
 		for _, v := range a.Values {

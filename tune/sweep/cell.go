@@ -34,6 +34,7 @@ type cell struct {
 	space     *tune.Space
 	counts    []tune.Count
 	dflt      int
+	pairs     []plan.Config // of each kernel of pairs, that of the best halves
 	required  []int
 	roles     map[int]reports.Role
 	incumb    int // what the table says, -1 if nothing

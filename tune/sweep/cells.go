@@ -140,6 +140,9 @@ func (s *sweeper) populate(c *cell) error {
 			s.require(c, cfg, reports.Candidate)
 		}
 	}
+	for _, cfg := range c.pairs {
+		s.require(c, cfg, reports.Candidate)
+	}
 	for _, cfg := range s.neighbours(c) {
 		c.neighbour = s.require(c, cfg, reports.Candidate)
 	}
@@ -176,9 +179,14 @@ func (s *sweeper) enumerate(c *cell) (err error) {
 		return err
 	}
 	d, k := s.beside(c, plan.Dispatch).best(pairBest), s.beside(c, plan.Combine).best(pairBest)
-	grids, err := s.planner.pairGrids(c.problem, d, k)
-	if err != nil {
-		return err
+	var grids []tune.Grid
+	c.pairs = nil
+	for _, of := range s.planner.pairs(c.problem, d, k) {
+		g, err := tune.Listed(of.configs, costOf(of.kernel))
+		if err != nil {
+			return err
+		}
+		grids, c.pairs = append(grids, g), append(c.pairs, of.configs[0])
 	}
 	c.space, c.counts, err = tune.NewSpace(grids...)
 	return err

@@ -142,34 +142,30 @@ func sms(k kernels.Kernel, c plan.Config) int {
 	return n
 }
 
-// pairGrids are the products of dispatch configs with combine configs, a grid
-// for each pair of kernels.
-func (pl *planner) pairGrids(p plan.Problem, dispatch, combine []plan.Config) ([]tune.Grid, error) {
-	byKernel := map[string][]plan.Config{}
-	for _, d := range dispatch {
-		for _, c := range combine {
-			j := plan.Join(d, c)
-			k, err := kernels.Find(pl.kernels, plan.Pair, j.Kernel)
-			if err != nil {
-				return nil, err
-			}
-			if k.Check(pl.machine, p, j) == nil {
-				byKernel[j.Kernel] = append(byKernel[j.Kernel], j)
-			}
-		}
-	}
-	var out []tune.Grid
+// pairsOf are the pairs of one kernel.
+type pairsOf struct {
+	kernel  kernels.Kernel
+	configs []plan.Config // the best halves first
+}
+
+// pairs joins dispatch configs with combine configs, best first, wherever a
+// kernel runs both.
+func (pl *planner) pairs(p plan.Problem, dispatch, combine []plan.Config) []pairsOf {
+	var out []pairsOf
 	for _, k := range kernels.Of(pl.kernels, plan.Pair) {
-		if len(byKernel[k.Name]) == 0 {
-			continue
+		of := pairsOf{kernel: k}
+		for _, d := range dispatch {
+			for _, c := range combine {
+				if j := plan.Join(d, c); j.Kernel == k.Name && k.Check(pl.machine, p, j) == nil {
+					of.configs = append(of.configs, j)
+				}
+			}
 		}
-		g, err := tune.Listed(byKernel[k.Name], costOf(k))
-		if err != nil {
-			return nil, err
+		if len(of.configs) > 0 {
+			out = append(out, of)
 		}
-		out = append(out, g)
 	}
-	return out, nil
+	return out
 }
 
 func costOf(k kernels.Kernel) func(string) int {

@@ -89,6 +89,22 @@ func TestBudgetBoundsEvaluations(t *testing.T) {
 	}
 }
 
+// A search that ends in the middle of a long axis has tried the short ones.
+func TestShortAxesComeFirst(t *testing.T) {
+	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("long", SMs, 0, 1, 2, 3, 4, 5, 6, 7), ints("short", -1, 0, 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &steady{truth: slices.Repeat([]float64{1}, s.Len())}
+	h := NewHunt(s, e, Budget{Evaluations: 3}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+	if err := (coord{}).Search(context.Background(), h); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(h.Measured(), func(i int) bool { return s.Config(i).Int("short") == 1 }) {
+		t.Errorf("of %v only the long axis was tried", h.Measured())
+	}
+}
+
 func TestDefaultThatFailsEndsTheSearch(t *testing.T) {
 	s, e := valley(t)
 	h := NewHunt(s, e, Budget{}, 5*8+3, nil, rand.New(rand.NewPCG(1, 1)))

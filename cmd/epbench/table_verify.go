@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,15 +76,16 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err := plan.WriteFile(o.path, r); err != nil {
 		return badInput(fmt.Errorf("-o: %w", err))
 	}
-	if err := o.check(cmd, b, policy, receipt.Pick(t, o.rows), r); err != nil {
-		return err
+	stopped := o.check(cmd, b, policy, receipt.Pick(t, o.rows), r)
+	if stopped != nil && len(r.Checks) == 0 {
+		return stopped
 	}
 	table := checkTable(r)
 	table.Notes = append(table.Notes, fmt.Sprintf("receipt %.12s in %s", r.ID, o.path))
 	for _, d := range t.Doubts(host) {
 		table.Warn("unverified: %s", d)
 	}
-	if err := o.out.print(cmd, table); err != nil {
+	if err := errors.Join(o.out.print(cmd, table), stopped); err != nil {
 		return err
 	}
 	return outcome(r.Worst())
@@ -108,7 +110,7 @@ func (o *verifyOptions) check(cmd *cobra.Command, b kernels.Backend, policy meas
 			return bad
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("row %d of %d: %w; the rows before it are in %s", i+1, len(rows), err, o.path)
 		}
 	}
 	return nil

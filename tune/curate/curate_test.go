@@ -108,7 +108,8 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 }
 
 // TestMergedAnswersComeFromOneOfTheTwo checks every token count: what both
-// leave open stays open, what one covers is covered by its row.
+// leave open stays open, what one covers is covered by its row, or by the one
+// that took the token counts at which that was measured.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")
@@ -116,7 +117,8 @@ func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 		for _, c := range plan.Classes() {
 			for n := range 80 {
 				x, y, z := a.Lookup(key(c), n), b.Lookup(key(c), n), m.Lookup(key(c), n)
-				if z.Config.Key() != x.Config.Key() && z.Config.Key() != y.Config.Key() {
+				heir := z.Row != nil && (x.Row != nil && measuredIn(*x.Row, z.Row.Lo, z.Row.Hi) || y.Row != nil && measuredIn(*y.Row, z.Row.Lo, z.Row.Hi))
+				if z.Config.Key() != x.Config.Key() && z.Config.Key() != y.Config.Key() && !heir {
 					t.Fatalf("%s %d: %v from %v and %v", c, n, z, x, y)
 				}
 				if (z.Row == nil) != (x.Row == nil && y.Row == nil) {
@@ -125,6 +127,23 @@ func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A sweep from 64 tokens on beats a row measured at 64, of which 9 to 63 are
+// left: no token count of those was measured, so that they follow.
+func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
+	old, fresh := row(plan.Even, 9, 128, 128), row(plan.Even, 64, 256, 512)
+	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
+	fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = 1.5, 1.49, 1.51
+	m, _, err := Merge(table(row(plan.Even, 0, 8, 128), old), table(fresh), 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]int{8: 128, 9: 512, 63: 512, 256: 512} {
+		if got := m.Lookup(key(plan.Even), n).Config.Int("threads"); got != want {
+			t.Errorf("%d tokens: %d threads, want %d", n, got, want)
+		}
+	}
 }
 
 func TestIncumbentRule(t *testing.T) {

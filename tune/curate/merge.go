@@ -59,7 +59,33 @@ func Merge(old, newcomer *plan.Table, band float64) (*plan.Table, []Decision, er
 		}
 		out.Rows = appendRow(out.Rows, *row, s.lo, s.hi)
 	}
+	out.Rows = inherit(out.Rows)
 	return out, decisions, out.Seal()
+}
+
+// inherit gives what a merge left of a row, where none of its token counts was
+// measured, to the row beside it that took those: there is no other evidence
+// for either.
+func inherit(rows []plan.Row) []plan.Row {
+	var out []plan.Row
+	for i, r := range rows {
+		switch n := len(out) - 1; {
+		case measuredIn(r, r.Lo, r.Hi):
+			out = append(out, r)
+		case n >= 0 && out[n].Key == r.Key && out[n].Hi+1 == r.Lo && measuredIn(r, out[n].Lo, out[n].Hi):
+			out[n].Hi = r.Hi
+		case i+1 < len(rows) && rows[i+1].Key == r.Key && r.Hi+1 == rows[i+1].Lo && measuredIn(r, rows[i+1].Lo, rows[i+1].Hi):
+			rows[i+1].Lo = r.Lo
+		default:
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// measuredIn reports whether a row was measured at one of lo to hi tokens.
+func measuredIn(r plan.Row, lo, hi int) bool {
+	return slices.ContainsFunc(r.Evidence.Tokens, func(n int) bool { return lo <= n && n <= hi })
 }
 
 // choose picks the row of a segment; outcome is "" where nothing competes.

@@ -132,7 +132,7 @@ func (s *sweeper) populate(c *cell) error {
 	}
 	for _, k := range kernels.Of(s.planner.kernels, c.problem.Op) {
 		if c.problem.Op != plan.Pair { // pairs come from measured halves
-			for _, cfg := range starts(k, k.DefaultConfig(s.planner.machine, c.problem), c.problem) {
+			for _, cfg := range starts(k, k.DefaultConfig(s.planner.allowed(), c.problem), c.problem) {
 				s.require(c, cfg, reports.Candidate)
 			}
 		}
@@ -196,13 +196,13 @@ func (s *sweeper) enumerate(c *cell) (err error) {
 const pairBest = 5
 
 // best lists the fastest n configs of each kernel, finalists before the rest,
-// and the default: a combine can only follow a dispatch of its own family, so
+// and last the default: a combine can only follow a dispatch of its own family, so
 // that the best of one kernel do not make pairs.
 func (c *cell) best(n int) []plan.Config {
-	out := []plan.Config{c.outcome.Default}
 	if c.hunt == nil {
-		return out
+		return []plan.Config{c.outcome.Default}
 	}
+	var out []plan.Config
 	var order []int
 	for _, f := range c.finals {
 		order = append(order, f.Point)
@@ -217,7 +217,7 @@ func (c *cell) best(n int) []plan.Config {
 			out = append(out, cfg)
 		}
 	}
-	return out
+	return append(out, c.outcome.Default)
 }
 
 // require adds a legal config to what must be measured and returns its point,

@@ -1,10 +1,12 @@
 package sweep
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/tune/spacefile"
@@ -75,6 +77,50 @@ func TestShortSearches(t *testing.T) {
 			t.Errorf("%s: %s", x.Problem.Key(), x.Config.Key())
 		}
 	}
+}
+
+// TestShortPairs: likewise one of pairs tries the best halves together.
+func TestShortPairs(t *testing.T) {
+	o := options(t, "pair", []int{16}, "uniform")
+	o.Evaluations, o.Strategy = 1, "coord"
+	var err error
+	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["dispatch:algo=direct,sms=32,threads=512", "combine:algo=direct,sms=32,threads=512"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := mustSweep(t, &scripted.Backend{Sigma: 0.005}, o, filepath.Join(t.TempDir(), "run"))
+	pair := out.Run.Outcomes[len(out.Run.Outcomes)-1]
+	for _, name := range []string{"dispatch.sms", "combine.sms"} {
+		if pair.Problem.Op != plan.Pair || pair.Config.Int(name) != 32 {
+			t.Errorf("%s chose %s", pair.Problem.Key(), pair.Config.Key())
+		}
+	}
+}
+
+// TestBoundedDefaults: below the SMs of a kernel's own choice, its choice for
+// a machine of as many SMs is tried.
+func TestBoundedDefaults(t *testing.T) {
+	o := options(t, "dispatch", []int{16}, "uniform")
+	o.Evaluations, o.MaxSMs = 1, 20
+	b := &greedy{scripted.Backend{Sigma: 0.005, SMs: []int{8, 16, 20, 64}}}
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	if got := out.Run.Outcomes[0].Config; got.Int("sms") != 20 {
+		t.Errorf("with 20 SMs the choice is %s", got.Key())
+	}
+}
+
+// greedy has a second dispatch that by default takes the whole machine.
+type greedy struct{ scripted.Backend }
+
+func (g *greedy) Kernels() []kernels.Kernel {
+	ks := g.Backend.Kernels()
+	whole := ks[0]
+	whole.Name = "dispatch_whole"
+	whole.Default = func(m plan.Machine, _ plan.Problem) plan.Config {
+		c := plan.Config{Kernel: whole.Name, Values: map[string]plan.Value{"threads": "512", "algo": "direct"}}
+		return c.With("sms", plan.Value(fmt.Sprint(m.SMs)))
+	}
+	return append(ks, whole)
 }
 
 // TestFormatsTellEachOther: what won in one format is a candidate in the next.

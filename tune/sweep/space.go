@@ -131,6 +131,16 @@ func (pl *planner) smallEnough(k kernels.Kernel) tune.Rule {
 	}
 }
 
+// allowed is the machine with no more SMs than a config may take: kernels
+// choose for it what else they would choose for one beyond the bound.
+func (pl *planner) allowed() plan.Machine {
+	m := pl.machine
+	if pl.opts.MaxSMs > 0 {
+		m.SMs = min(m.SMs, pl.opts.MaxSMs)
+	}
+	return m
+}
+
 // sms is what a config takes of the machine.
 func sms(k kernels.Kernel, c plan.Config) int {
 	n := 0

@@ -27,6 +27,9 @@ type Column struct {
 	// goes first, equals go together, 0 never goes. Other renderings keep
 	// all of them.
 	Drop int
+	// Key columns tell rows apart. Where a narrow terminal does without one
+	// whose values differ, they head the rows they hold for.
+	Key bool
 }
 
 // Align is which side a column's cells keep to.
@@ -64,6 +67,12 @@ func Numbers(name, unit string) Column { return Column{Name: name, Unit: unit, A
 // Dropped returns c with its place in the order of columns that go first.
 func (c Column) Dropped(order int) Column {
 	c.Drop = order
+	return c
+}
+
+// Keyed returns c as one that tells rows apart.
+func (c Column) Keyed() Column {
+	c.Key = true
 	return c
 }
 

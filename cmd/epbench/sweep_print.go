@@ -47,7 +47,7 @@ func winnersTable(run *reports.Run) reports.Table {
 	t := reports.Table{
 		Name: "winners", Title: "Winners",
 		Columns: []reports.Column{
-			reports.Words("op"), reports.Words("format").Dropped(9), n("tokens", ""), reports.Words("routing"),
+			reports.Words("op"), reports.Words("format").Dropped(9).Keyed(), n("tokens", ""), reports.Words("routing"),
 			reports.Words("class").Dropped(8), reports.Words("verdict"), reports.Words("config"),
 			n("median", "us"), n("p10", "us").Dropped(5), n("p90", "us").Dropped(4),
 			n("gain", "x"), n("from", "x").Dropped(3), n("to", "x").Dropped(2), n("error", "%").Dropped(5),

@@ -12,10 +12,10 @@ import (
 // when the terminal is narrow.
 func keyColumns() []reports.Column {
 	return []reports.Column{
-		reports.Words("op"), reports.Words("mode").Dropped(9), reports.Words("format").Dropped(3),
-		reports.Numbers("ranks", "").Dropped(5), reports.Numbers("nodes", "").Dropped(10),
-		reports.Numbers("hidden", "").Dropped(6), reports.Numbers("experts", "").Dropped(7),
-		reports.Numbers("topk", "").Dropped(8), reports.Words("extras").Dropped(4), reports.Words("routing"),
+		reports.Words("op"), reports.Words("mode").Dropped(9).Keyed(), reports.Words("format").Dropped(3).Keyed(),
+		reports.Numbers("ranks", "").Dropped(5).Keyed(), reports.Numbers("nodes", "").Dropped(10).Keyed(),
+		reports.Numbers("hidden", "").Dropped(6).Keyed(), reports.Numbers("experts", "").Dropped(7).Keyed(),
+		reports.Numbers("topk", "").Dropped(8).Keyed(), reports.Words("extras").Dropped(4).Keyed(), reports.Words("routing"),
 	}
 }
 

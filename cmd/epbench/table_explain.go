@@ -40,7 +40,7 @@ where nothing else is, or with --all.`,
 // ladder explains every key over the token counts asked for.
 func (q *query) ladder(all bool) reports.Table {
 	t := reports.Table{Name: "ladder", Columns: []reports.Column{
-		reports.Words("op"), reports.Words("format").Dropped(2), reports.Words("routing"), reports.Words("tokens"),
+		reports.Words("op"), reports.Words("format").Dropped(2).Keyed(), reports.Words("routing"), reports.Words("tokens"),
 		reports.Numbers("rung", ""), reports.Words("choice"), reports.Words("gives up"), reports.Words("verdict"),
 		reports.Words("evidence").Dropped(1), reports.Words("source").Dropped(3),
 	}}

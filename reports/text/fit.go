@@ -24,10 +24,13 @@ type grid struct {
 	columns []reports.Column
 	header  []string
 	rows    [][]string
+	long    [][]string // header and rows before any wrapping
+	heads   []string   // of each row, what left-out key columns say of it
 }
 
 // fit chooses columns and their widths; dropped names what is left out.
 func fit(t reports.Table, width int) (g grid, dropped []string) {
+	whole := t
 	g = gridOf(t)
 	if width == 0 {
 		return g, nil
@@ -49,7 +52,36 @@ func fit(t reports.Table, width int) (g grid, dropped []string) {
 	}
 	g.squeeze(width, wrapMin)
 	slices.Reverse(dropped)
+	g.heads, dropped = headings(whole, dropped)
 	return g, dropped
+}
+
+// headings moves key columns whose values differ from what is dropped to the
+// heads of rows.
+func headings(t reports.Table, dropped []string) (heads, left []string) {
+	parts, names := make([][]string, len(t.Rows)), []string(nil)
+	for i, c := range t.Columns {
+		if !c.Key || !differs(t, i) || !slices.Contains(dropped, c.Name) {
+			continue
+		}
+		dropped, names = slices.DeleteFunc(dropped, func(name string) bool { return name == c.Name }), append(names, c.Name)
+		for r, cells := range t.Rows {
+			if text := clean(cells[i].Text); text != "" {
+				parts[r] = append(parts[r], c.Name+" "+text)
+			}
+		}
+	}
+	for _, p := range parts {
+		if len(p) == 0 && len(names) > 0 {
+			p = []string{"no " + strings.Join(names, ", ")}
+		}
+		heads = append(heads, strings.Join(p, ", "))
+	}
+	return heads, dropped
+}
+
+func differs(t reports.Table, col int) bool {
+	return slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[col].Text != t.Rows[0][col].Text })
 }
 
 func gridOf(t reports.Table) grid {
@@ -68,6 +100,9 @@ func gridOf(t reports.Table) grid {
 			row[i] = clean(c.Text)
 		}
 		g.rows = append(g.rows, row)
+	}
+	for _, cells := range slices.Insert(slices.Clone(g.rows), 0, g.header) {
+		g.long = append(g.long, slices.Clone(cells))
 	}
 	return g
 }
@@ -126,9 +161,9 @@ func (g grid) squeeze(width, least int) {
 }
 
 func (g grid) wrapColumn(col, width int) {
-	g.header[col] = strings.Join(wrap(g.header[col], width), "\n")
-	for _, r := range g.rows {
-		r[col] = strings.Join(wrap(r[col], width), "\n")
+	g.header[col] = strings.Join(wrap(g.long[0][col], width), "\n")
+	for i, r := range g.rows {
+		r[col] = strings.Join(wrap(g.long[i+1][col], width), "\n")
 	}
 }
 
@@ -162,6 +197,7 @@ func (g grid) pick(lead, from, to int) grid {
 	out := grid{
 		columns: slices.Concat(g.columns[:lead], g.columns[from:to]),
 		header:  slices.Concat(g.header[:lead], g.header[from:to]),
+		heads:   g.heads,
 	}
 	for _, r := range g.rows {
 		out.rows = append(out.rows, slices.Concat(r[:lead], r[from:to]))

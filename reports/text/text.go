@@ -46,7 +46,7 @@ func print(w io.Writer, t reports.Table, width int) error {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		if err := draw(&b, panel); err != nil {
+		if err := draw(&b, panel, width); err != nil {
 			return err
 		}
 	}
@@ -64,7 +64,7 @@ func print(w io.Writer, t reports.Table, width int) error {
 }
 
 // draw hands finished cells to the table library; all wrapping is done.
-func draw(w io.Writer, g grid) error {
+func draw(w io.Writer, g grid, width int) error {
 	align := make([]tw.Align, len(g.columns))
 	for i, c := range g.columns {
 		align[i] = tw.AlignLeft
@@ -89,8 +89,35 @@ func draw(w io.Writer, g grid) error {
 	if err := out.Render(); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, lines.String())
+	_, err := io.WriteString(w, g.headed(lines.String(), width))
 	return err
+}
+
+// headed puts the heads of rows between the lines of a drawn grid.
+func (g grid) headed(drawn string, width int) string {
+	if len(g.heads) == 0 {
+		return drawn
+	}
+	lines := strings.SplitAfter(drawn, "\n")
+	at := 1 + height(g.header) // the rule
+	b := strings.Join(lines[:min(at, len(lines))], "")
+	for i, r := range g.rows {
+		if head := g.heads[i]; head != "" && (i == 0 || head != g.heads[i-1]) {
+			b += "\n" + wrapped(head+":", width)
+		}
+		b += strings.Join(lines[at:at+height(r)], "")
+		at += height(r)
+	}
+	return b + strings.Join(lines[at:], "")
+}
+
+// height is the number of lines that cells take beside each other.
+func height(cells []string) int {
+	n := 1
+	for _, c := range cells {
+		n = max(n, 1+strings.Count(c, "\n"))
+	}
+	return n
 }
 
 // plain is a table without borders and with one rule under its header.

@@ -59,6 +59,37 @@ mode, uniform routing, seed 1
 	}
 }
 
+// Key columns that do not fit head the rows they hold for, those of one value
+// excepted.
+func TestLeftOutKeysHeadRows(t *testing.T) {
+	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Words("format").Dropped(2).Keyed(),
+		reports.Words("extras").Dropped(1).Keyed(), reports.Numbers("ranks", "").Dropped(1).Keyed(), reports.Words("config")}}
+	for _, r := range [][3]string{{"bf16", "", "a"}, {"bf16", "", "b"}, {"fp8", "any-results", "c"}, {"fp8", "", "d"}} {
+		tab.Add(reports.Str("dispatch"), reports.Str(r[0]), reports.Str(r[1]), reports.Int(4), reports.Str(r[2]+strings.Repeat("1,", 13)))
+	}
+	const want = `op        config
+─────────────────────────────────────
+
+format bf16:
+dispatch  a1,1,1,1,1,1,1,1,1,1,1,1,1,
+dispatch  b1,1,1,1,1,1,1,1,1,1,1,1,1,
+
+format fp8, extras any-results:
+dispatch  c1,1,1,1,1,1,1,1,1,1,1,1,1,
+
+format fp8:
+dispatch  d1,1,1,1,1,1,1,1,1,1,1,1,1,
+not shown at this width: ranks
+`
+	var b strings.Builder
+	if err := Renderer(40)(&b, tab); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
 // No line is wider than the terminal, whatever is in the table, as long as
 // one column of numbers fits beside the words.
 func TestFitsAnyWidth(t *testing.T) {
@@ -70,6 +101,9 @@ func TestFitsAnyWidth(t *testing.T) {
 			c := reports.Numbers(strings.Repeat("n", 1+i%9), "us")
 			if i < words {
 				c = reports.Words("w")
+			}
+			if rapid.Bool().Draw(t, "key") {
+				c = c.Keyed()
 			}
 			tab.Columns = append(tab.Columns, c.Dropped(rapid.IntRange(0, 2).Draw(t, "drop")))
 		}

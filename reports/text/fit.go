@@ -215,7 +215,8 @@ func linesWidth(s string) int {
 
 // wrap breaks s into lines of at most width, after a blank or one of the
 // separators of config keys and problem keys, inside a word when there is
-// none.
+// none. No line is empty but that of an empty text: the table library leaves
+// empty lines out.
 func wrap(s string, width int) []string {
 	var out []string
 	for part := range strings.SplitSeq(s, "\n") {
@@ -239,10 +240,15 @@ func wrapLine(line []rune, width int) []string {
 				at = i + 1
 			}
 		}
-		out = append(out, strings.TrimRight(string(line[:at]), " "))
-		line = line[at:]
+		if part := strings.TrimRight(string(line[:at]), " "); part != "" {
+			out = append(out, part)
+		}
+		line = []rune(strings.TrimLeft(string(line[at:]), " "))
 	}
-	return append(out, string(line))
+	if len(line) > 0 || len(out) == 0 {
+		out = append(out, string(line))
+	}
+	return out
 }
 
 // wrapped is a paragraph that ends with a line feed.

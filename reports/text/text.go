@@ -5,6 +5,7 @@ package text
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -93,16 +94,23 @@ func draw(w io.Writer, g grid, width int) error {
 	return err
 }
 
-// headed puts the heads of rows between the lines of a drawn grid.
+// headed puts the heads of rows between the lines of a drawn grid. The table
+// library draws nothing of a grid without columns, and no row of blanks.
 func (g grid) headed(drawn string, width int) string {
-	if len(g.heads) == 0 {
+	if !slices.ContainsFunc(g.heads, func(head string) bool { return head != "" }) {
 		return drawn
 	}
-	lines := strings.SplitAfter(drawn, "\n")
-	at := 1 + height(g.header) // the rule
-	b := strings.Join(lines[:min(at, len(lines))], "")
+	lines, at := strings.SplitAfter(drawn, "\n"), 1+height(g.header) // the rule
+	all := at
+	for _, r := range g.rows {
+		all += height(r)
+	}
+	if all != len(lines)-1 {
+		return drawn
+	}
+	b := strings.Join(lines[:at], "")
 	for i, r := range g.rows {
-		if head := g.heads[i]; head != "" && (i == 0 || head != g.heads[i-1]) {
+		if head := g.heads[i]; i == 0 || head != g.heads[i-1] {
 			b += "\n" + wrapped(head+":", width)
 		}
 		b += strings.Join(lines[at:at+height(r)], "")

@@ -150,16 +150,12 @@ type unlogged struct{}
 func (unlogged) Append([]reports.Result, float64) error { return nil }
 
 // judge compares the measured gain with 1 and with the claim. A machine whose
-// default differs from itself by more than the band decides nothing. A row for
-// any routing that claims less than 1, its gain under the worst, may be that
-// slow.
+// default differs from itself by more than the band decides nothing.
 func (c *Check) judge(gain stat.Interval, band float64) {
 	c.Gain, c.GainLo, c.GainHi = gain.Mid, gain.Lo, gain.Hi
 	switch {
 	case c.AA > band:
 		c.Verdict, c.Reason = Undecided, fmt.Sprintf("the default differs from itself by %.1f %%, more than the band of %.1f %%", 100*c.AA, 100*band)
-	case gain.Hi < 1 && c.Key.Routing == plan.AnyRouting && gain.Hi >= c.ClaimedLo:
-		c.Verdict, c.Reason = Holds, "slower than the default under this routing, as the row says of its worst"
 	case gain.Hi < 1:
 		c.Verdict, c.Reason = Slower, fmt.Sprintf("%.1f %% slower than the default", 100*(1/gain.Mid-1))
 	case gain.Lo <= 1:

@@ -37,22 +37,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A row for any routing says how slow it may be under its worst.
-func TestJudgeOfMinimaxRows(t *testing.T) {
-	for hi, want := range map[float64]Verdict{0.96: Holds, 0.92: Slower, 1.05: Undecided, 3.5: Holds} {
-		check := Check{Key: plan.Key{Routing: plan.AnyRouting}, Claimed: 0.95, ClaimedLo: 0.94, ClaimedHi: 0.96}
-		check.judge(stat.Interval{Mid: hi - 0.1, Lo: hi - 0.2, Hi: hi}, 0.01)
-		if check.Verdict != want {
-			t.Errorf("up to %g: %s, want %s", hi, check.Verdict, want)
-		}
-		check.Key.Routing = plan.Even
-		check.judge(stat.Interval{Mid: 0.95, Lo: 0.94, Hi: 0.96}, 0.01)
-		if check.Verdict != Slower {
-			t.Errorf("a row of one routing that loses: %s", check.Verdict)
-		}
-	}
-}
-
 func TestPickSpreadsOverRowsThatLeaveTheDefault(t *testing.T) {
 	tab := &plan.Table{}
 	for i := range 12 {

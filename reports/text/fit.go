@@ -64,7 +64,7 @@ func headings(t reports.Table, dropped []string) (heads, left []string) {
 		if !c.Key || !differs(t, i) || !slices.Contains(dropped, c.Name) {
 			continue
 		}
-		dropped, names = slices.DeleteFunc(dropped, func(name string) bool { return name == c.Name }), append(names, c.Name)
+		names = append(names, c.Name)
 		for r, cells := range t.Rows {
 			if text := clean(cells[i].Text); text != "" {
 				parts[r] = append(parts[r], c.Name+" "+text)
@@ -77,7 +77,7 @@ func headings(t reports.Table, dropped []string) (heads, left []string) {
 		}
 		heads = append(heads, strings.Join(p, ", "))
 	}
-	return heads, dropped
+	return heads, slices.DeleteFunc(dropped, func(name string) bool { return slices.Contains(names, name) })
 }
 
 func differs(t reports.Table, col int) bool {

@@ -108,15 +108,16 @@ func (g grid) headed(drawn string, width int) string {
 	if all != len(lines)-1 {
 		return drawn
 	}
-	b := strings.Join(lines[:at], "")
+	var b strings.Builder
+	b.WriteString(strings.Join(lines[:at], ""))
 	for i, r := range g.rows {
 		if head := g.heads[i]; i == 0 || head != g.heads[i-1] {
-			b += "\n" + wrapped(head+":", width)
+			b.WriteString("\n" + wrapped(head+":", width))
 		}
-		b += strings.Join(lines[at:at+height(r)], "")
+		b.WriteString(strings.Join(lines[at:at+height(r)], ""))
 		at += height(r)
 	}
-	return b + strings.Join(lines[at:], "")
+	return b.String()
 }
 
 // height is the number of lines that cells take beside each other.

@@ -52,35 +52,47 @@ func Merge(old, newcomer *plan.Table, band float64) (*plan.Table, []Decision, er
 	}
 	out := &plan.Table{Schema: plan.Schema, Header: mergeHeaders(old.Header, newcomer.Header)}
 	var decisions []Decision
+	var choices []choice
 	for _, s := range segments(old, newcomer) {
 		row, outcome := choose(s, band)
 		if outcome != "" {
 			decisions = append(decisions, Decision{s.key, s.lo, s.hi, outcome, s.a, s.b})
 		}
-		out.Rows = appendRow(out.Rows, *row, s.lo, s.hi)
+		choices = append(choices, choice{s, row, outcome})
 	}
-	out.Rows = inherit(out.Rows)
+	inherit(choices)
+	for _, c := range choices {
+		out.Rows = appendRow(out.Rows, *c.row, c.lo, c.hi)
+	}
 	return out, decisions, out.Seal()
 }
 
-// inherit gives what a merge left of a row, where none of its token counts was
-// measured, to the row beside it that took those: there is no other evidence
-// for either.
-func inherit(rows []plan.Row) []plan.Row {
-	var out []plan.Row
-	for i, r := range rows {
-		switch n := len(out) - 1; {
-		case measuredIn(r, r.Lo, r.Hi):
-			out = append(out, r)
-		case n >= 0 && out[n].Key == r.Key && out[n].Hi+1 == r.Lo && measuredIn(r, out[n].Lo, out[n].Hi):
-			out[n].Hi = r.Hi
-		case i+1 < len(rows) && rows[i+1].Key == r.Key && r.Hi+1 == rows[i+1].Lo && measuredIn(r, rows[i+1].Lo, rows[i+1].Hi):
-			rows[i+1].Lo = r.Lo
-		default:
-			out = append(out, r)
+// choice is the row of a segment.
+type choice struct {
+	segment
+	row     *plan.Row
+	outcome Outcome
+}
+
+// inherit gives what is left of a row of the incumbent, where none of its token
+// counts was measured, to the newcomer that beat it beside that, where one was:
+// there is no other evidence for either. What is left of a newcomer stays its
+// own, or merging it again would set it against the row that inherited.
+func inherit(choices []choice) {
+	for i := range choices {
+		c := &choices[i]
+		if c.a == nil || c.b != nil || measuredIn(*c.a, c.lo, c.hi) {
+			continue
+		}
+		for _, j := range []int{i - 1, i + 1} {
+			if j < 0 || j >= len(choices) {
+				continue
+			}
+			if h := choices[j]; h.a == c.a && h.outcome == Replaced && measuredIn(*c.a, h.lo, h.hi) {
+				c.row = h.row
+			}
 		}
 	}
-	return out
 }
 
 // measuredIn reports whether a row was measured at one of lo to hi tokens.

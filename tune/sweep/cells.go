@@ -196,8 +196,8 @@ func (s *sweeper) enumerate(c *cell) (err error) {
 const pairBest = 5
 
 // best lists the fastest n configs of each kernel, finalists before the rest,
-// and last the default: a combine can only follow a dispatch of its own family, so
-// that the best of one kernel do not make pairs.
+// and last the default: a combine can only follow a dispatch of its own family,
+// so that the best of one kernel do not make pairs.
 func (c *cell) best(n int) []plan.Config {
 	if c.hunt == nil {
 		return []plan.Config{c.outcome.Default}

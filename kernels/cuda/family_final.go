@@ -29,8 +29,8 @@ func dispatchFinal() family {
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "68", "84", "100"),
 				threadsParam("512", "768", "1024"),
-				{Name: "scales", Doc: "when FP8 scales go to the output: row (with their row) or quad (four rows at once)",
-					Values: values("row", "quad"), Default: "row", Binding: kernels.Compile, Class: kernels.Speed},
+				{Name: "scales", Doc: "when FP8 scales go to the output: row (with their row) or tile (32 rows together, once all are here)",
+					Values: values("row", "tile"), Default: "row", Binding: kernels.Compile, Class: kernels.Speed},
 			},
 			Check:   checkDispatchFinal,
 			Default: defaultDispatchFinal,
@@ -38,7 +38,7 @@ func dispatchFinal() family {
 		source: "final/dispatch.cuh",
 		state:  finalState,
 		defines: func(m plan.Machine, p plan.Problem, c plan.Config) []string {
-			return append(definesFinal(m, p, c), define("EP_SCALES", bit(c.Str("scales") == "quad")))
+			return append(definesFinal(m, p, c), define("EP_SCALES", bit(c.Str("scales") == "tile")))
 		},
 		regions:  regionsFinal,
 		counters: countersFinal,
@@ -116,7 +116,7 @@ func checkDispatchFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 	if c.Str("scales") != "row" && p.Dispatch != plan.FP8 {
 		return fmt.Errorf("scales: %s of %s are none; use row", c.Str("scales"), p.Dispatch)
 	}
-	return checkWord(c, "scales", "row", "quad")
+	return checkWord(c, "scales", "row", "tile")
 }
 
 // ringShared is what a block's ring may take: less than the 163 KiB that
@@ -174,7 +174,7 @@ func defaultCombineFinal(m plan.Machine, p plan.Problem) plan.Config {
 }
 
 // countersFinal is FinCounter of final/layout.cuh.
-func countersFinal(plan.Problem) int { return 3 }
+func countersFinal(plan.Problem) int { return 5 }
 
 // regionsFinal is FinRegion of final/layout.cuh.
 func regionsFinal(p plan.Problem) []region {
@@ -195,6 +195,5 @@ func regionsFinal(p plan.Problem) []region {
 		{"flags", t * slots * 4, 0},
 		{"return", t * slots * int64(2*p.Hidden), 0},
 		{"origins", rows * 4, 0},
-		{"quads", rows, 0},
 	}
 }

@@ -11,11 +11,11 @@ import (
 func TestFinalEmulated(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(plan.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
-			"sms=3,wait_sms=1,threads=128,scales=quad", "sms=3,wait_sms=1,threads=64,algo=dedup,in_flight=12", 50},
+			"sms=3,wait_sms=1,threads=128,scales=tile", "sms=3,wait_sms=1,threads=64,algo=dedup,in_flight=12", 50},
 		{pairProblem(plan.BF16, 8, 264, 32, 6, 6), []int{6, 2, 5}, 0, 0.3,
 			"sms=2,wait_sms=0,threads=64", "sms=2,wait_sms=1,threads=64,in_flight=4", 10},
 		{pairProblem(plan.FP8, 4, 1152, 16, 4, 19), []int{19, 7, 0, 1}, 0.5, 0.2,
-			"sms=5,wait_sms=2,threads=64,algo=direct,scales=quad", "sms=3,wait_sms=0,threads=64,algo=dedup", 15},
+			"sms=5,wait_sms=2,threads=64,algo=direct,scales=tile", "sms=3,wait_sms=0,threads=64,algo=dedup", 15},
 		{pairProblem(plan.BF16, 2, 1032, 80, 3, 40), []int{40, 17}, 0.5, 0,
 			"sms=4,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 10},
 		{pairProblem(plan.BF16, 4, 128, 64, 32, 3), []int{3, 1, 2}, 0, 0.1,

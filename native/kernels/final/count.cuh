@@ -10,7 +10,7 @@
 
 /* Warps that count side by side; fewer where their counters would not fit. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
-static const bool FIN_BY_QUAD = FIN_GROUPS > 0 && EP_SCALES == 1;
+static const bool FIN_TILES = FIN_GROUPS > 0 && EP_SCALES == 1;
 /* Messages of one token: one a rank, or one an expert. */
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
@@ -18,8 +18,8 @@ struct FinShared {
   uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block before each warp's share */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token of each expert */
   uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank; before that is known, rows of this block */
-  uint32_t size[FIN_BY_QUAD ? EP_EXPERTS : 1]; /* rows of each group */
   uint32_t tokens[EP_RANKS];
+  uint32_t rows; /* of the output, rounded groups */
   uint32_t failed;
   uint8_t *to[EP_THREADS / 32][FIN_COPIES]; /* where a warp's token goes */
 };
@@ -152,7 +152,9 @@ EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) 
       carry += __shfl_sync(EP_FULL_WARP, end, 31);
       if (e >= EP_LOCAL_EXPERTS) continue;
       s.start[r * EP_LOCAL_EXPERTS + e] = start;
-      if (c.block != 0 || r != static_cast<uint32_t>(a.rank)) continue;
+      if (r != static_cast<uint32_t>(a.rank)) continue;
+      if (e == EP_LOCAL_EXPERTS - 1) s.rows = start + padded;
+      if (c.block != 0) continue;
       a.row_offsets[e] = start;
       a.expert_ids[e] = static_cast<int32_t>(e);
       if (e == EP_LOCAL_EXPERTS - 1) a.row_offsets[e + 1] = start + padded;
@@ -174,7 +176,6 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) 
     if (e == EP_EXPERTS) break;
     s.base[e] += before;
     s.start[e] = all;
-    if (FIN_BY_QUAD) s.size[e] = all;
   }
   __syncthreads();
   fin_scan_groups(a, c, s);
@@ -184,16 +185,20 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) 
   __syncthreads();
 }
 
-/* A block that only receives needs no more than the token counts. It waits for
- * all the same, so that a count that never comes is what a hang is put down
- * to, and not the tokens that nobody sends for want of it. */
+/* A block that only receives needs the token counts, and how many rows there
+ * will be. It waits for all counts, so that one that never comes is what a hang
+ * is put down to, and not the tokens that nobody sends for want of it. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];
     if (!fin_wait_count(a, c, e, count)) s.failed = 1;
-    if (e < EP_EXPERTS) continue;
+    uint32_t all = 0;
 #pragma unroll
-    for (int r = 0; r < EP_RANKS; r++) s.tokens[r] = count[r];
+    for (int r = 0; r < EP_RANKS; r++) {
+      all += count[r];
+      if (e == EP_EXPERTS) s.tokens[r] = count[r];
+    }
+    if (e / EP_LOCAL_EXPERTS == static_cast<uint32_t>(a.rank)) atomicAdd(&s.rows, ceil_div(all, EP_ROW_PAD) * EP_ROW_PAD);
   }
   __syncthreads();
 }

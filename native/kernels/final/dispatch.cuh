@@ -69,7 +69,6 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, u
   uint64_t weight = c.lane < EP_TOPK ? __float_as_uint(a.weights[at]) : 0;
   int32_t owner = id < 0 ? -1 : id / EP_LOCAL_EXPERTS;
   if (id >= 0) row = s.base[id] + fin_places(a)[at];
-  uint32_t place = id >= 0 ? fin_pack_place(s, id, row) : FIN_NOWHERE;
   uint32_t below = (1u << c.lane) - 1;
   bool first = (__match_any_sync(EP_FULL_WARP, owner) & below) == 0;
   uint32_t sent = __ballot_sync(EP_FULL_WARP, id >= 0 && (EP_DIRECT || first));
@@ -86,7 +85,7 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, u
   fence_acq_rel_sys();
   for (int r = 0; r < EP_RANKS; r++)
     if (c.lane < EP_TOPK)
-      st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, weight << 32 | (owner == r ? place : FIN_NOWHERE));
+      st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, weight << 32 | (owner == r ? row : FIN_NOWHERE));
 }
 
 EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &s) {
@@ -154,23 +153,19 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
     if (!fin_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(m.source)}, 1, 0)) return false;
   ep_span_stage(a, EP_STAGE_ARRIVED);
   bool mine = static_cast<uint32_t>(word) != FIN_NOWHERE;
-  FinPlace at = fin_unpack_place(static_cast<uint32_t>(word));
-  uint32_t row = at.row;
+  uint32_t row = static_cast<uint32_t>(word);
   uint32_t here = __ballot_sync(EP_FULL_WARP, mine);
   FinScales scales = {};
-  if (FIN_BY_QUAD) {
-    fin_count_quads(a, c, m, at, mine);
-  } else if (here != 0) {
-    scales = fin_load_scales(a, c, m);
-  }
+  if (FIN_TILES && mine) fin_note_origin(a, m, row);
+  if (FIN_GROUPS > 0 && !FIN_TILES && here != 0) scales = fin_load_scales(a, c, m);
   if (!EP_DIRECT && (here & (here - 1)) != 0) fin_duplicate(a, c, here, row);
-  if (FIN_GROUPS > 0 && !FIN_BY_QUAD) fin_place_scales(a, c, scales, here, row);
+  if (FIN_GROUPS > 0 && !FIN_TILES) fin_place_scales(a, c, scales, here, row);
   if (mine) {
     a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(m.token);
     a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
   }
   if (c.lane < EP_TOPK) {
-    fin_words(a, a.rank, FIN_ROUTE, m.source, m.token)[c.lane] = mine ? word >> 32 << 32 | row : word;
+    fin_words(a, a.rank, FIN_ROUTE, m.source, m.token)[c.lane] = word;
     st_relaxed_sys(header + c.lane, FIN_EMPTY);
   }
   return true;
@@ -212,13 +207,22 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final(const __grid_constant__ EpArgs a) {
   pdl_launch();
   ep_drill_delay(a);
   FinCall c = fin_call(a);
-  if (threadIdx.x == 0) s.failed = 0;
+  if (threadIdx.x == 0) {
+    s.failed = s.rows = 0;
+    if (c.block == 0) *fin_met(a, c.number + 1) = 0;
+  }
   __syncthreads();
   if (fin_sends(c)) {
     fin_dispatch_async(a, c, s);
   } else {
     fin_wait_tokens(a, c, s);
   }
-  if (fin_receives(c) && !s.failed) fin_dispatch_wait(a, c, s);
+  if (fin_receives(c) && !s.failed) {
+    fin_dispatch_wait(a, c, s);
+    if (FIN_TILES) {
+      fin_meet(a, c, s);
+      if (!s.failed) fin_place_tiles(a, c, s);
+    }
+  }
   ep_span_end(a);
 }

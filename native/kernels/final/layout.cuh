@@ -27,13 +27,13 @@ enum FinRegion {
   FIN_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
   FIN_FLAGS,   /* [T][FIN_SLOTS] u32: call that filled the slot. Zeroed */
   FIN_RETURN,  /* [T][FIN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position */
-  FIN_ORIGINS, /* [max_rows] u32: source * T + token of a row; own. FP8 */
-  FIN_QUADS    /* [max_rows / 4] u32: rows of a quad whose scales came; own. FP8. Zeroed */
+  FIN_ORIGINS  /* [max_rows] u32: source * T + token of a row; own. FP8. Zeroed */
 };
 
 /* EpArgs.counters */
 enum FinCounter {
-  FIN_TICKETS = 1 /* [2] by call: messages claimed by senders of combine */
+  FIN_TICKETS = 1, /* [2] by call: messages claimed by senders of combine */
+  FIN_MET = 3      /* [2] by call of dispatch: receiving blocks whose rows are placed */
 };
 
 static const uint64_t FIN_EMPTY = ~0ull;
@@ -88,7 +88,9 @@ EP_DEVICE uint8_t *fin_scales(const EpArgs &a, int owner, int source, uint32_t t
 EP_DEVICE uint32_t *fin_origins(const EpArgs &a) {
   return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_ORIGINS));
 }
-EP_DEVICE uint32_t *fin_quads(const EpArgs &a) { return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_QUADS)); }
+EP_DEVICE uint32_t *fin_met(const EpArgs &a, uint32_t call) {
+  return reinterpret_cast<uint32_t *>(a.counters) + FIN_MET + (call & 1);
+}
 EP_DEVICE uint32_t *fin_tokens(const EpArgs &a) {
   return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_TOKENS));
 }

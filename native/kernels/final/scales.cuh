@@ -1,12 +1,13 @@
-/* Scales of dispatch_final: row by row on the way, [group][row] in the output.
- * There a row has four bytes in each of many sectors of L2, and a sector that
- * leaves L2 before its other rows came costs a read and a write of memory.
+/* Scales of dispatch_final: row by row on the way, [group][row] in the output,
+ * where a row has four bytes in each of many lines.
  *
- * Compile-time: EP_SCALES, who stores a row's scales when:
- * 0 row: who completes the row, at once;
- * 1 quad: who completes the last of four rows, for all of them: 16 bytes a
- *   group. Groups of rows begin at multiples of four (EP_ROW_PAD).
- * Telling L2 to keep those sectors longest (evict_last) gained nothing.
+ * Compile-time: EP_SCALES, when they go to the output:
+ * 0 row: with their row, four bytes a group, at once;
+ * 1 tile: once all rows are here, 32 rows together, a line of 128 bytes a group.
+ * Sectors that leave L2 before their other rows came cost a read and a write of
+ * memory, and each store of four bytes takes an SM as long as one of 512. What
+ * gained less or nothing: telling L2 to keep those sectors longest
+ * (evict_last), and four rows together by who completes the last of them.
  */
 #ifndef EP_FINAL_SCALES_CUH
 #define EP_FINAL_SCALES_CUH
@@ -41,60 +42,46 @@ EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScal
   }
 }
 
-/* ---- quads ---- */
+/* ---- tiles ---- */
 
-/* What a header says of a row beside its number, of which 30 bits are left:
- * how many rows its quad has. The last of an expert may have fewer. */
-struct FinPlace {
-  uint32_t row, quad_rows;
-};
-EP_DEVICE uint32_t fin_pack_place(const FinShared &s, int32_t id, uint32_t row) {
-  if (!FIN_BY_QUAD) return row;
-  uint32_t end = s.start[id] + s.size[id];
-  return row | (min(end - (row & ~3u), 4u) - 1) << 30;
-}
-EP_DEVICE FinPlace fin_unpack_place(uint32_t packed) {
-  if (!FIN_BY_QUAD || packed == FIN_NOWHERE) return {packed, 0};
-  return {packed & 0x3fffffffu, (packed >> 30) + 1};
+/* Says where a row came from; plain, since fin_meet is in between. */
+EP_DEVICE void fin_note_origin(const EpArgs &a, FinMessage m, uint32_t row) {
+  fin_origins(a)[row] = m.source * static_cast<uint32_t>(a.max_tokens) + m.token;
 }
 
-/* Stores the scales of a quad whose rows are all here; its counter is zero
- * again for the next call. */
-EP_DEVICE void fin_place_quad(const EpArgs &a, const FinCall &c, uint32_t quad, uint32_t rows) {
-  uint32_t from = c.lane < rows ? ld_relaxed_gpu(fin_origins(a) + 4 * quad + c.lane) : 0;
-  if (c.lane == 0) st_relaxed_gpu(fin_quads(a) + quad, 0u);
-  const uint32_t *in[4];
-#pragma unroll
-  for (uint32_t i = 0; i < 4; i++) {
-    uint32_t message = __shfl_sync(EP_FULL_WARP, from, i < rows ? i : 0);
-    in[i] = reinterpret_cast<const uint32_t *>(fin_scales(a, a.rank, message / a.max_tokens, message % a.max_tokens));
+/* Waits until all receiving blocks have placed their rows. */
+EP_DEVICE void fin_meet(const EpArgs &a, const FinCall &c, FinShared &s) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t blocks = fin_receiving_blocks(c), seen;
+    EpSpin spin;
+    fence_acq_rel_gpu();
+    add_relaxed_gpu(fin_met(a, c.number), 1u);
+    while ((seen = ld_relaxed_gpu(fin_met(a, c.number))) != blocks)
+      if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, -1, -1}, blocks, seen)) {
+        s.failed = 1;
+        break;
+      }
+    fence_acq_rel_gpu();
   }
-#pragma unroll 2
-  for (uint32_t g = c.lane; g < FIN_GROUPS; g += 32) {
-    uint4 bits = make_uint4(in[0][g], in[1][g], in[2][g], in[3][g]);
-    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + g * a.max_rows + 4 * quad;
-    if (rows == 4) {
-      *reinterpret_cast<uint4 *>(out) = bits;
-      continue;
+  __syncthreads();
+}
+
+/* Each warp takes tiles, each lane a row of them. Rows between the end of an
+ * expert and the next get what their place last held: nobody reads it. */
+EP_DEVICE void fin_place_tiles(const EpArgs &a, const FinCall &c, const FinShared &s) {
+  for (uint32_t row = 32 * fin_receiver(c) + c.lane; row < s.rows; row += 32 * fin_receiving_warps(c)) {
+    uint32_t from = fin_origins(a)[row];
+    const uint4 *in = reinterpret_cast<const uint4 *>(fin_scales(a, a.rank, from / a.max_tokens, from % a.max_tokens));
+    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + row;
+#pragma unroll 4
+    for (uint32_t g = 0; g < FIN_GROUPS; g += 4) {
+      uint4 bits = in[g / 4];
+      out[g * a.max_rows] = bits.x;
+      if (g + 1 < FIN_GROUPS) out[(g + 1) * a.max_rows] = bits.y;
+      if (g + 2 < FIN_GROUPS) out[(g + 2) * a.max_rows] = bits.z;
+      if (g + 3 < FIN_GROUPS) out[(g + 3) * a.max_rows] = bits.w;
     }
-    out[0] = bits.x;
-    if (rows > 1) out[1] = bits.y;
-    if (rows > 2) out[2] = bits.z;
-  }
-}
-
-/* Counts the rows of a message in their quads, each lane its own, before they
- * are copied: the fence need not wait for those stores. */
-EP_DEVICE void fin_count_quads(const EpArgs &a, const FinCall &c, FinMessage m, FinPlace at, bool mine) {
-  if (mine) st_relaxed_gpu(fin_origins(a) + at.row, m.source * static_cast<uint32_t>(a.max_tokens) + m.token);
-  fence_acq_rel_gpu();
-  bool last = mine && add_relaxed_gpu(fin_quads(a) + at.row / 4, 1u) + 1 == at.quad_rows;
-  uint32_t left = __ballot_sync(EP_FULL_WARP, last);
-  if (left == 0) return;
-  fence_acq_rel_gpu();
-  for (; left != 0; left &= left - 1) {
-    int lane = __ffs(left) - 1;
-    fin_place_quad(a, c, __shfl_sync(EP_FULL_WARP, at.row / 4, lane), __shfl_sync(EP_FULL_WARP, at.quad_rows, lane));
   }
 }
 

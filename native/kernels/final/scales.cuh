@@ -67,21 +67,36 @@ EP_DEVICE void fin_meet(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* Each warp takes tiles, each lane a row of them. Rows between the end of an
- * expert and the next get what their place last held: nobody reads it. */
+/* What a warp takes at a time: 32 rows, and all groups or a part of them whose
+ * loads are in flight together. */
+static const uint32_t FIN_SCALE_VECTORS = FIN_SCALE_BYTES / 16;
+static const uint32_t FIN_TILE_PARTS = FIN_SCALE_VECTORS <= 8 ? 1 : (FIN_SCALE_VECTORS + 7) / 8;
+static const uint32_t FIN_TILE_VECTORS = FIN_SCALE_VECTORS == 0 ? 1 : (FIN_SCALE_VECTORS + FIN_TILE_PARTS - 1) / FIN_TILE_PARTS;
+
+/* A part of a tile, each lane a row. Rows between the end of an expert and the
+ * next get what their place last held: nobody reads it. */
+EP_DEVICE void fin_place_tile(const EpArgs &a, uint32_t row, uint32_t part) {
+  uint32_t from = fin_origins(a)[row], first = part * FIN_TILE_VECTORS;
+  const uint4 *in = reinterpret_cast<const uint4 *>(fin_scales(a, a.rank, from / a.max_tokens, from % a.max_tokens));
+  uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + row;
+  uint4 bits[FIN_TILE_VECTORS];
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_TILE_VECTORS; v++)
+    if (first + v < FIN_SCALE_VECTORS) bits[v] = in[first + v];
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_TILE_VECTORS; v++) {
+    uint32_t g = 4 * (first + v);
+    if (g < FIN_GROUPS) out[g * a.max_rows] = bits[v].x;
+    if (g + 1 < FIN_GROUPS) out[(g + 1) * a.max_rows] = bits[v].y;
+    if (g + 2 < FIN_GROUPS) out[(g + 2) * a.max_rows] = bits[v].z;
+    if (g + 3 < FIN_GROUPS) out[(g + 3) * a.max_rows] = bits[v].w;
+  }
+}
 EP_DEVICE void fin_place_tiles(const EpArgs &a, const FinCall &c, const FinShared &s) {
-  for (uint32_t row = 32 * fin_receiver(c) + c.lane; row < s.rows; row += 32 * fin_receiving_warps(c)) {
-    uint32_t from = fin_origins(a)[row];
-    const uint4 *in = reinterpret_cast<const uint4 *>(fin_scales(a, a.rank, from / a.max_tokens, from % a.max_tokens));
-    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + row;
-#pragma unroll 4
-    for (uint32_t g = 0; g < FIN_GROUPS; g += 4) {
-      uint4 bits = in[g / 4];
-      out[g * a.max_rows] = bits.x;
-      if (g + 1 < FIN_GROUPS) out[(g + 1) * a.max_rows] = bits.y;
-      if (g + 2 < FIN_GROUPS) out[(g + 2) * a.max_rows] = bits.z;
-      if (g + 3 < FIN_GROUPS) out[(g + 3) * a.max_rows] = bits.w;
-    }
+  uint32_t all = ceil_div(s.rows, 32u) * FIN_TILE_PARTS;
+  for (uint32_t i = fin_receiver(c); i < all; i += fin_receiving_warps(c)) {
+    uint32_t row = i / FIN_TILE_PARTS * 32 + c.lane;
+    if (row < s.rows) fin_place_tile(a, row, i % FIN_TILE_PARTS);
   }
 }
 

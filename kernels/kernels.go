@@ -67,6 +67,10 @@ type Kernel struct {
 	// Default chooses the values used when nobody tuned. Nil means each
 	// parameter's own default.
 	Default func(plan.Machine, plan.Problem) plan.Config
+	// Starts lists configs besides the default that every search measures,
+	// however short of time: one of each design that may win by far. Nil
+	// means none.
+	Starts func(plan.Machine, plan.Problem) []plan.Config
 }
 
 // DefaultConfig is the kernel's config when nobody tuned.

@@ -21,6 +21,7 @@ type program struct {
 	rig   *rig
 	code  *code
 	marks [][]cu.Event // [rank] events that steps record
+	long  bool         // see longCall
 }
 
 // queuedSteps bounds what is queued before any is waited for. A queue that is

@@ -21,8 +21,8 @@ type seat struct {
 	stream      cu.Stream
 	fault       *C.EpFault
 	faultDevice cu.DevicePtr
-	arena       *arena // of the heap, nil without one
-	staging     []byte // of gather, on the host
+	arena       *arena            // of the heap, nil without one
+	staging     map[string][]byte // of gather, on the host, by part
 }
 
 // rig is a set of ranks with memory, able to run rounds.
@@ -91,7 +91,9 @@ func (r *rig) close() {
 		s := &r.seats[i]
 		_ = s.gpu.do(func() error {
 			freeFault(s.fault)
-			freeHost(s.staging)
+			for _, b := range s.staging {
+				freeHost(b)
+			}
 			if s.stream != cu.NoStream {
 				return s.stream.Destroy()
 			}
@@ -250,22 +252,20 @@ func download[T any](r *rig, rank int, part string, first, n int) ([]T, error) {
 	return out, nil
 }
 
-// gather downloads rows of a part. Each by itself would cost ten times what
-// its bytes do: they are queued together, into memory that the GPU can write.
-// What it returns holds until the next gather of the rank.
-func (r *rig) gather(rank int, part string, rows []int, rowBytes int) ([]byte, error) {
+// gather downloads pieces of a part, bytes long each, from these offsets. Each
+// by itself would cost ten times what its bytes do: they are queued together,
+// into memory that the GPU can write. What it returns holds until the next
+// gather of the part.
+func (r *rig) gather(rank int, part string, offsets []int, bytes int) ([]byte, error) {
 	s := &r.seats[rank]
-	need := len(rows) * rowBytes
+	need := len(offsets) * bytes
+	var buf []byte
 	err := s.gpu.do(func() (err error) {
-		if len(s.staging) < need {
-			freeHost(s.staging)
-			if s.staging, err = newHost(need); err != nil {
-				return err
-			}
+		if buf, err = s.stage(part, need); err != nil {
+			return err
 		}
-		for i, row := range rows {
-			to := unsafe.Pointer(&s.staging[i*rowBytes])
-			if err := cu.MemcpyDtoHAsync(to, r.at(rank, part)+cu.DevicePtr(row*rowBytes), int64(rowBytes), s.stream); err != nil {
+		for i, at := range offsets {
+			if err := cu.MemcpyDtoHAsync(unsafe.Pointer(&buf[i*bytes]), r.at(rank, part)+cu.DevicePtr(at), int64(bytes), s.stream); err != nil {
 				return err
 			}
 		}
@@ -274,7 +274,33 @@ func (r *rig) gather(rank int, part string, rows []int, rowBytes int) ([]byte, e
 	if err != nil {
 		return make([]byte, need), fmt.Errorf("rank %d: download %s: %w", rank, part, err)
 	}
-	return s.staging[:need], nil
+	return buf, nil
+}
+
+// stage is memory of the host for a part, kept for the next time.
+func (s *seat) stage(part string, need int) ([]byte, error) {
+	if len(s.staging[part]) < need {
+		freeHost(s.staging[part])
+		delete(s.staging, part)
+		buf, err := newHost(need)
+		if err != nil {
+			return nil, err
+		}
+		if s.staging == nil {
+			s.staging = map[string][]byte{}
+		}
+		s.staging[part] = buf
+	}
+	return s.staging[part][:need], nil
+}
+
+// gatherRows is gather for rows of rowBytes bytes that follow each other.
+func (r *rig) gatherRows(rank int, part string, rows []int, rowBytes int) ([]byte, error) {
+	offsets := make([]int, len(rows))
+	for i, row := range rows {
+		offsets[i] = row * rowBytes
+	}
+	return r.gather(rank, part, offsets, rowBytes)
 }
 
 // faults reads the records of all ranks that wrote one.

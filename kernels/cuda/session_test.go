@@ -81,7 +81,7 @@ func TestSessionGather(t *testing.T) {
 	runConfig(t, b, s, k, k.DefaultConfig(b.Machine(), s.problem))
 	rowBytes := layout(s.problem).Payload
 	for _, rows := range [][]int{{0}, {5, 1, 3}, {}, {7, 7, 0, 2, 9}} {
-		got, err := s.rig.gather(1, partOut, rows, rowBytes)
+		got, err := s.rig.gatherRows(1, partOut, rows, rowBytes)
 		if err != nil {
 			t.Fatal(err)
 		}

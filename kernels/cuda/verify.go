@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
@@ -174,12 +175,26 @@ func (s *session) fetch(rank int) (*output, error) {
 		out.ScaleOffsets, err = download[uint32](s.rig, rank, partScaleOffsets, 0, groups)
 		return err
 	})
-	fetch(func() (err error) {
-		out.Scales, err = download[byte](s.rig, rank, partScales, 0, formats.OutputScaleBytes(l, groups, out.MaxRows))
-		return err
-	})
+	fetch(func() error { return s.fetchScales(out, rank, rows, groups) })
 	fetch(func() error { return s.fetchRows(out, rank, rows, l.Payload) })
 	return out, err
+}
+
+// fetchScales fetches the whole scale output; of FP8, where each group of 128
+// columns has room for every row there could be, as far as there are rows.
+func (s *session) fetchScales(out *output, rank, rows, groups int) (err error) {
+	l := s.oracle.Format()
+	if l.Format != plan.FP8 || rows == 0 {
+		out.Scales, err = download[byte](s.rig, rank, partScales, 0, formats.OutputScaleBytes(l, groups, out.MaxRows))
+		return err
+	}
+	offsets := make([]int, l.Scales)
+	for g := range offsets {
+		offsets[g] = g * out.MaxRows * l.ScaleBytes
+	}
+	out.MaxRows = rows
+	out.Scales, err = s.rig.gather(rank, partScales, offsets, rows*l.ScaleBytes)
+	return err
 }
 
 // fetchRows fetches all rows at once when few.
@@ -203,7 +218,7 @@ func (s *session) fetchSampled(out *output, rank, rowBytes int) {
 	}
 	expected := map[int][]byte{}
 	out.Expect = func(rows []int) {
-		buf, err := s.rig.gather(rank, partOut, rows, rowBytes)
+		buf, err := s.rig.gatherRows(rank, partOut, rows, rowBytes)
 		note(err)
 		for i, row := range rows {
 			expected[row] = buf[i*rowBytes : (i+1)*rowBytes]
@@ -220,18 +235,36 @@ func (s *session) fetchSampled(out *output, rank, rowBytes int) {
 }
 
 func (s *session) judgeCombine(c *call, rank int) (kernels.Verdict, error) {
-	hidden := s.problem.Hidden
-	tokens := s.workload.Ranks[s.workload.Batch(rank)].Tokens
-	all, err := download[uint16](s.rig, rank, partCombined, 0, tokens*hidden)
+	compare, hook := s.compare(c), c.config.Str("epilogue")
+	if epilogues[hook] != 0 {
+		compare.MaxRows = 0
+	}
+	row, err := s.combined(rank, compare)
 	if err != nil {
 		return kernels.Verdict{}, err
 	}
-	row := func(t int) []uint16 { return all[t*hidden : (t+1)*hidden] }
-	compare := s.compare(c)
-	if e := c.config.Str("epilogue"); epilogues[e] != 0 {
-		return judgeEpilogue(s.oracle, rank, tokens, e, row, compare), nil
+	if epilogues[hook] != 0 {
+		tokens := s.workload.Ranks[s.workload.Batch(rank)].Tokens
+		return judgeEpilogue(s.oracle, rank, tokens, hook, row, compare), nil
 	}
 	return s.oracle.CheckCombine(rank, row, compare), nil
+}
+
+// combined fetches the tokens of a rank's combined output that a comparison
+// looks at.
+func (s *session) combined(rank int, c ref.Compare) (row func(token int) []uint16, err error) {
+	hidden := s.problem.Hidden
+	picked := s.oracle.CombinePicks(rank, c)
+	if len(picked) == s.workload.Ranks[s.workload.Batch(rank)].Tokens {
+		all, err := download[uint16](s.rig, rank, partCombined, 0, len(picked)*hidden)
+		return func(t int) []uint16 { return all[t*hidden : (t+1)*hidden] }, err
+	}
+	buf, err := s.rig.gatherRows(rank, partCombined, picked, 2*hidden)
+	rows := make(map[int][]uint16, len(picked))
+	for i, t := range picked {
+		rows[t] = unsafe.Slice((*uint16)(unsafe.Pointer(&buf[2*hidden*i])), hidden)
+	}
+	return func(t int) []uint16 { return rows[t] }, err
 }
 
 // judgeEpilogue is CheckCombine behind an output hook: the bound of the sum,

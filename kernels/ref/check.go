@@ -134,10 +134,8 @@ func picker(total, limit int) func(row int) bool {
 	}
 }
 
-// CheckCombine compares combined tokens of a rank with the oracle. got
-// returns the [hidden] BF16 bits of one token; it must be safe for several
-// goroutines and the bits must stay until the check is over.
-func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Verdict {
+// CombinePicks lists the tokens that CheckCombine looks at, ascending.
+func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	tokens := o.w.Ranks[o.w.Batch(rank)].Tokens
 	pick := picker(tokens, c.MaxRows)
 	var picked []int
@@ -146,6 +144,14 @@ func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare)
 			picked = append(picked, t)
 		}
 	}
+	return picked
+}
+
+// CheckCombine compares combined tokens of a rank with the oracle. got
+// returns the [hidden] BF16 bits of one token; it must be safe for several
+// goroutines and the bits must stay until the check is over.
+func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Verdict {
+	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))
 	spread(len(picked), func(i int) { findings[i] = o.checkSum(rank, picked[i], got(picked[i]), c) })
 	j := &judge{rank: rank}

@@ -23,7 +23,40 @@ type rowCheck struct {
 	row        int // in the output
 	inGroup    int // in the group
 	seen       int // rows so far, padding left out
+	open       openItems
 	picked     []pickedRow
+}
+
+// openItems are those of a segment that have not come yet. A mark for every
+// selection there could be: the hot rank of a skewed batch has hundreds of
+// thousands of rows, and a map takes ten times as long.
+type openItems struct {
+	topK  int
+	marks []bool // [tokens, topK+1]
+}
+
+func (o *openItems) fill(p plan.Problem, items []Item) {
+	o.topK = p.TopK
+	if o.marks == nil {
+		o.marks = make([]bool, p.MaxTokens*(p.TopK+1))
+	}
+	clear(o.marks)
+	for _, it := range items {
+		o.marks[o.at(it)] = true
+	}
+}
+
+// at is where an item is marked; the shared expert's has K = -1.
+func (o *openItems) at(it Item) int { return it.Token*(o.topK+1) + it.K + 1 }
+
+// take reports whether an item was open, and closes it. It may be anything
+// that a kernel left.
+func (o *openItems) take(it Item) bool {
+	if it.Token < 0 || it.K < -1 || it.K >= o.topK || it.Token >= len(o.marks)/(o.topK+1) || !o.marks[o.at(it)] {
+		return false
+	}
+	o.marks[o.at(it)] = false
+	return true
 }
 
 // pickedRow is a row whose contents are to be compared.
@@ -42,10 +75,7 @@ type pickedRow struct {
 // once.
 func (r *rowCheck) segment(s int) {
 	items, source, name := r.group.Items[s], r.group.Sources[s], r.expert()
-	open := make(map[Item]bool, len(items))
-	for _, it := range items {
-		open[it] = true
-	}
+	r.open.fill(r.o.w.Problem, items)
 	for i := range items {
 		r.j.place++
 		it := items[i]
@@ -53,7 +83,7 @@ func (r *rowCheck) segment(s int) {
 			it = Item{int(r.got.SrcInfo[2*r.row]), int(r.got.SrcInfo[2*r.row+1])}
 		}
 		switch {
-		case !open[it]:
+		case !r.open.take(it):
 			r.j.wrong("row %d (%s, source %d): src_info says token %d k %d, which is not expected here or came twice",
 				r.row, name, source, it.Token, it.K)
 		case r.c.Ordered && it != items[i]:
@@ -67,7 +97,6 @@ func (r *rowCheck) segment(s int) {
 				row: r.row, inGroup: r.inGroup, block: r.firstBlock,
 			})
 		}
-		delete(open, it)
 		r.row, r.inGroup, r.seen = r.row+1, r.inGroup+1, r.seen+1
 	}
 }

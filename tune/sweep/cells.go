@@ -132,7 +132,7 @@ func (s *sweeper) populate(c *cell) error {
 	}
 	for _, k := range kernels.Of(s.planner.kernels, c.problem.Op) {
 		if c.problem.Op != plan.Pair { // pairs come from measured halves
-			for _, cfg := range starts(k, k.DefaultConfig(s.planner.allowed(), c.problem), c.problem) {
+			for _, cfg := range starts(k, s.planner.allowed(), c.problem) {
 				s.require(c, cfg, reports.Candidate)
 			}
 		}
@@ -153,11 +153,16 @@ func (s *sweeper) populate(c *cell) error {
 	return nil
 }
 
-// starts are a kernel's own choice and, where any results are accepted, what
-// that becomes with each other value of a parameter that changes them: a search
-// short of time must not miss a whole algorithm.
-func starts(k kernels.Kernel, own plan.Config, p plan.Problem) []plan.Config {
+// starts are a kernel's own choice, the designs that it says may win, and,
+// where any results are accepted, what its choice becomes with each other value
+// of a parameter that changes them: a search short of time must not miss a
+// whole algorithm.
+func starts(k kernels.Kernel, m plan.Machine, p plan.Problem) []plan.Config {
+	own := k.DefaultConfig(m, p)
 	out := []plan.Config{own}
+	if k.Starts != nil {
+		out = append(out, k.Starts(m, p)...)
+	}
 	if p.Results != plan.AnyResults {
 		return out
 	}

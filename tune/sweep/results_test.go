@@ -143,3 +143,24 @@ func TestFormatsTellEachOther(t *testing.T) {
 		t.Errorf("the second format is told of %v", got)
 	}
 }
+
+// TestKernelsOwnStarts: such a search measures the designs that a kernel names.
+func TestKernelsOwnStarts(t *testing.T) {
+	hidden := plan.Config{Kernel: "dispatch", Values: map[string]plan.Value{"sms": "16", "threads": "1024", "algo": "direct"}}
+	b := &scripted.Backend{Sigma: 0.005,
+		Truth: func(p plan.Problem, routing string, c plan.Config) float64 {
+			s := scripted.Landscape(p, routing, c)
+			if c.Key() == hidden.Key() {
+				s /= 4
+			}
+			return s
+		},
+		Starts: func(plan.Machine, plan.Problem) []plan.Config { return []plan.Config{hidden} },
+	}
+	o := options(t, "dispatch", []int{16}, "uniform")
+	o.Evaluations = 1
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	if got := out.Run.Outcomes[0].Config; got.Key() != hidden.Key() {
+		t.Errorf("chose %s", got.Key())
+	}
+}

@@ -29,6 +29,8 @@ type Backend struct {
 	Sigma float64 // relative noise
 	// Truth is the seconds of a config; nil is Landscape.
 	Truth func(plan.Problem, string, plan.Config) float64
+	// Starts is that of its dispatch.
+	Starts func(plan.Machine, plan.Problem) []plan.Config
 	// OnRun may change the seconds of a round or fail it.
 	OnRun func(c Call, seconds []float64) error
 	// OnVerify may find rows wrong, or fail.
@@ -92,6 +94,7 @@ func (b *Backend) Kernels() []kernels.Kernel {
 			},
 		})
 	}
+	out[0].Starts = b.Starts
 	return out
 }
 

@@ -31,6 +31,7 @@ type session struct {
 	oracle     *ref.Oracle
 	fetched    []*output // of the last proof, by rank; nil once something else has run
 	states     []family  // one family of each state that has memory
+	proven     []*proven // by rank
 	candidates map[string]*candidate
 	expert     []cu.Function
 	again      int // runs that began a second time since the last notes
@@ -49,6 +50,9 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 		inputs: makeInputs(w), oracle: ref.New(w, b.options.InputScale), candidates: map[string]*candidate{},
 	}
 	r.refill = s.upload
+	for range r.seats {
+		s.proven = append(s.proven, newProven())
+	}
 	return s, nil
 }
 

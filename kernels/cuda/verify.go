@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
-	"unsafe"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
@@ -232,39 +231,6 @@ func (s *session) fetchSampled(out *output, rank, rowBytes int) {
 		note(err)
 		return b
 	}
-}
-
-func (s *session) judgeCombine(c *call, rank int) (kernels.Verdict, error) {
-	compare, hook := s.compare(c), c.config.Str("epilogue")
-	if epilogues[hook] != 0 {
-		compare.MaxRows = 0
-	}
-	row, err := s.combined(rank, compare)
-	if err != nil {
-		return kernels.Verdict{}, err
-	}
-	if epilogues[hook] != 0 {
-		tokens := s.workload.Ranks[s.workload.Batch(rank)].Tokens
-		return judgeEpilogue(s.oracle, rank, tokens, hook, row, compare), nil
-	}
-	return s.oracle.CheckCombine(rank, row, compare), nil
-}
-
-// combined fetches the tokens of a rank's combined output that a comparison
-// looks at.
-func (s *session) combined(rank int, c ref.Compare) (row func(token int) []uint16, err error) {
-	hidden := s.problem.Hidden
-	picked := s.oracle.CombinePicks(rank, c)
-	if len(picked) == s.workload.Ranks[s.workload.Batch(rank)].Tokens {
-		all, err := download[uint16](s.rig, rank, partCombined, 0, len(picked)*hidden)
-		return func(t int) []uint16 { return all[t*hidden : (t+1)*hidden] }, err
-	}
-	buf, err := s.rig.gatherRows(rank, partCombined, picked, 2*hidden)
-	rows := make(map[int][]uint16, len(picked))
-	for i, t := range picked {
-		rows[t] = unsafe.Slice((*uint16)(unsafe.Pointer(&buf[2*hidden*i])), hidden)
-	}
-	return func(t int) []uint16 { return rows[t] }, err
 }
 
 // judgeEpilogue is CheckCombine behind an output hook: the bound of the sum,

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune"
 	"github.com/epbench/epbench/tune/plan"
 )
 
@@ -11,18 +12,23 @@ import (
 // spaces are looked at in steps.
 const foretellPoints = 20_000
 
-// foretell tells a backend that compiles which binaries the search may need:
-// the default and one config for each combination of compiled-in values.
+// foretell tells a backend that compiles which binaries the search may need,
+// the default's first.
 func (r *Runner) foretell() {
-	b, ok := r.Backend.(kernels.Forewarned)
-	if !ok {
-		return
+	if b, ok := r.Backend.(kernels.Forewarned); ok && !r.Foretold {
+		p := r.Workload.Problem
+		b.Ahead(p, append([]plan.Config{r.Config(r.Default)}, Compiled(r.Backend.Kernels(), p.Op, r.Space)...))
 	}
-	compiled := compiledIn(r.Backend.Kernels(), r.Workload.Problem.Op)
-	configs := []plan.Config{r.Config(r.Default)}
+}
+
+// Compiled lists one config of a space for each combination of compiled-in
+// values.
+func Compiled(all []kernels.Kernel, op plan.Op, space *tune.Space) []plan.Config {
+	compiled := compiledIn(all, op)
+	var configs []plan.Config
 	seen := map[string]bool{}
-	for i := 0; i < r.Space.Len(); i += 1 + r.Space.Len()/foretellPoints {
-		c := r.Space.Config(i)
+	for i := 0; i < space.Len(); i += 1 + space.Len()/foretellPoints {
+		c := space.Config(i)
 		var key strings.Builder
 		key.WriteString(c.Kernel)
 		for _, name := range compiled[c.Kernel] {
@@ -33,7 +39,7 @@ func (r *Runner) foretell() {
 			configs = append(configs, c)
 		}
 	}
-	b.Ahead(r.Workload.Problem, configs)
+	return configs
 }
 
 // compiledIn lists the compiled-in parameters of each kernel of an op.

@@ -39,6 +39,10 @@ type Runner struct {
 	Profile  *Profile
 	Progress func(stage string, rounds int) // called after each block of rounds; may be nil
 
+	// Foretold says that a backend that compiles knows already what it will be
+	// asked for.
+	Foretold bool
+
 	// Generation keeps blocks apart that were measured after a decision was
 	// reopened, by a retry, from those before.
 	Generation int

@@ -100,7 +100,7 @@ func (s *sweeper) startRefined(c *cell) (err error) {
 	c.dflt = c.space.Add(dflt)
 	c.runner = &measure.Runner{
 		Backend: s.backend, Workload: c.workload, Space: c.space, Default: c.dflt,
-		Policy: s.policy, Log: s.dir, Known: s.known, Profile: &s.profile,
+		Policy: s.policy, Log: s.dir, Known: s.known, Profile: &s.profile, Foretold: true,
 		Progress: func(string, int) { s.report(c, refineStage, nil) },
 	}
 	c.hunt = tune.NewHunt(c.space, c.runner, tune.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))

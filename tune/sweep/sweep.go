@@ -93,6 +93,9 @@ func newSweeper(b kernels.Backend, opts *Options, dir *reports.Dir, run *reports
 // made of their winners, small token counts first, since each search is told
 // what won before it.
 func (s *sweeper) searchAll(ctx context.Context) error {
+	if err := s.foretell(); err != nil {
+		return err
+	}
 	for _, c := range s.cells {
 		if err := s.start(c); err != nil {
 			return err
@@ -119,7 +122,7 @@ func (s *sweeper) start(c *cell) error {
 	}
 	c.runner = &measure.Runner{
 		Backend: s.backend, Workload: c.workload, Space: c.space, Default: c.dflt, Roles: c.roles,
-		Policy: s.policy, Log: s.dir, Known: s.known, Profile: &s.profile,
+		Policy: s.policy, Log: s.dir, Known: s.known, Profile: &s.profile, Foretold: true,
 		Progress: func(stage string, _ int) { s.report(c, stage, nil) },
 	}
 	s.run.Workloads = append(s.run.Workloads, c.record())

@@ -21,8 +21,9 @@ type gpu struct {
 	sms     int
 	shared  int // dynamic shared memory a block may ask for, bytes
 
-	mu     sync.Mutex
-	arenas []*arena
+	mu      sync.Mutex
+	arenas  []*arena
+	staging [][]byte // host memory that nobody uses
 }
 
 // do runs f with the GPU's context current on its thread.
@@ -148,7 +149,7 @@ func (n *node) close() {
 		m.unload()
 	}
 	for _, g := range n.gpus {
-		_ = g.do(g.freeIdle)             // the context goes next
+		_ = g.do(func() error { g.freeStaging(); return g.freeIdle() }) // the context goes next
 		_ = g.device.ReleasePrimaryCtx() // nothing can be done about a failure here
 	}
 	n.gpus = nil

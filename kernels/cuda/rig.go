@@ -92,7 +92,7 @@ func (r *rig) close() {
 		_ = s.gpu.do(func() error {
 			freeFault(s.fault)
 			for _, b := range s.staging {
-				freeHost(b)
+				s.gpu.giveStaging(b)
 			}
 			if s.stream != cu.NoStream {
 				return s.stream.Destroy()
@@ -277,18 +277,17 @@ func (r *rig) gather(rank int, part string, offsets []int, bytes int) ([]byte, e
 	return buf, nil
 }
 
-// stage is memory of the host for a part, kept for the next time.
+// stage is memory of the host for a part of this seat.
 func (s *seat) stage(part string, need int) ([]byte, error) {
 	if len(s.staging[part]) < need {
-		freeHost(s.staging[part])
-		delete(s.staging, part)
-		buf, err := newHost(need)
+		buf, err := s.gpu.takeStaging(need)
 		if err != nil {
 			return nil, err
 		}
 		if s.staging == nil {
 			s.staging = map[string][]byte{}
 		}
+		s.gpu.giveStaging(s.staging[part])
 		s.staging[part] = buf
 	}
 	return s.staging[part][:need], nil

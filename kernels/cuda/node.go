@@ -150,7 +150,7 @@ func (n *node) close() {
 	}
 	for _, g := range n.gpus {
 		_ = g.do(func() error { g.freeStaging(); return g.freeIdle() }) // the context goes next
-		_ = g.device.ReleasePrimaryCtx() // nothing can be done about a failure here
+		_ = g.device.ReleasePrimaryCtx()                                // nothing can be done about a failure here
 	}
 	n.gpus = nil
 }

@@ -170,6 +170,9 @@ func WriteFileAtomic(path string, write func(io.Writer) error) (err error) {
 // Path is where the directory lies.
 func (d *Dir) Path() string { return d.path }
 
+// Results is how many lines the log has.
+func (d *Dir) Results() int { return d.seq }
+
 // Close flushes the log to the disk and lets the next writer in.
 func (d *Dir) Close() error {
 	var err error

@@ -148,6 +148,9 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, opts *sweep.Op
 	if errors.Is(err, context.Canceled) {
 		return f.interrupted(cmd, s.dir, out)
 	}
+	if err != nil && s.dir.Results() == 0 {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%w; what was measured is in %s, go on with --resume", err, s.dir.Path())
 	}

@@ -26,7 +26,7 @@ func drillProblem(op plan.Op, mode plan.Mode, ranks int) plan.Problem {
 	}
 }
 
-func openSession(t *testing.T, o Options, p plan.Problem) (*Backend, *session) {
+func drillWorkload(t *testing.T, p plan.Problem) *workloads.Workload {
 	t.Helper()
 	d, err := workloads.Parse("uniform")
 	if err != nil {
@@ -36,6 +36,12 @@ func openSession(t *testing.T, o Options, p plan.Problem) (*Backend, *session) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+func openSession(t *testing.T, o Options, p plan.Problem) (*Backend, *session) {
+	t.Helper()
+	w := drillWorkload(t, p)
 	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +78,30 @@ func TestSession(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSessionPeers: ranks on GPUs that cannot address each other are refused,
+// with the pair and the way out; a rank by itself needs no peer.
+func TestSessionPeers(t *testing.T) {
+	if !onEmulator() {
+		t.Skip("the links of real GPUs are what they are")
+	}
+	t.Setenv("EMUL_PEERS", "0")
+	b, err := Open(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	_, err = b.Open(t.Context(), drillWorkload(t, drillProblem(plan.Dispatch, plan.Graph, 2)))
+	want := "ranks: GPU 0 cannot address GPU 1 (no peer access between them); choose others with CUDA_VISIBLE_DEVICES"
+	if err == nil || err.Error() != want {
+		t.Errorf("two ranks: %v, want %q", err, want)
+	}
+	s, err := b.Open(t.Context(), drillWorkload(t, drillProblem(plan.Dispatch, plan.Graph, 1)))
+	if err != nil {
+		t.Fatalf("one rank: %v", err)
+	}
+	s.Close()
 }
 
 // TestSessionGather: rows fetched together are those fetched one by one.

@@ -33,6 +33,9 @@ func (r *Runner) fresh(ctx context.Context, measure func() ([]reports.Result, er
 	if ctx.Err() != nil {
 		return nil, 0, ctx.Err()
 	}
+	if errors.Is(err, ErrOpen) && r.clock == "" {
+		return nil, 0, err // refused, not lost: nothing has run yet
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrLost, err)
 	}

@@ -93,11 +93,15 @@ func (p Problem) validateNames() error {
 // vectors cannot tile.
 func (f Format) checkHidden(hidden int) error {
 	group := map[Format]int{BF16: 8, FP8: 128, MXFP4: 32, NVFP4: 16}[f]
-	if hidden%group != 0 {
-		return fmt.Errorf("hidden: %d is not a multiple of %d, which %s needs; pad it to %d or use bf16",
-			hidden, group, f, (hidden+group-1)/group*group)
+	if hidden%group == 0 {
+		return nil
 	}
-	return nil
+	other := ""
+	if f != BF16 && BF16.checkHidden(hidden) == nil {
+		other = " or use bf16"
+	}
+	return fmt.Errorf("hidden: %d is not a multiple of %d, which %s needs; pad it to %d%s",
+		hidden, group, f, (hidden+group-1)/group*group, other)
 }
 
 func divisors(n int) string {

@@ -65,8 +65,8 @@ func (s *sweeper) search(ctx context.Context, c *cell) error {
 		c.fail(c.runner.Failures())
 		return nil
 	}
-	if errors.Is(err, measure.ErrOpen) && !s.unopened {
-		s.unopened = true // one workload may not fit; a second says the machine is gone
+	if errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.cells) > 1 {
+		s.unopened = true // one workload of many may not fit; a second says the machine is gone
 		c.fail(nil)
 		c.outcome.Reason = err.Error()
 		return nil

@@ -4,7 +4,8 @@
  * and fault handling included, run where there is no GPU. For tests; times
  * mean nothing.
  *
- * EMUL_GPUS and EMUL_SMS choose the machine, 2 and 4 unless set.
+ * EMUL_GPUS and EMUL_SMS choose the machine, 2 and 4 unless set; with EMUL_PEERS
+ * 0 no GPU can address another.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -147,7 +148,7 @@ CUresult cuCtxSetCurrent(CUcontext c) { current = c; return CUDA_SUCCESS; }
 CUresult cuCtxSynchronize(void) { return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT; }
 CUresult cuCtxGetLimit(size_t *v, CUlimit) { *v = 1024; return CUDA_SUCCESS; }
 CUresult cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { *can = 1; return CUDA_SUCCESS; }
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { *can = setting("EMUL_PEERS", 1); return CUDA_SUCCESS; }
 CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 
 /* ---- memory ---- */

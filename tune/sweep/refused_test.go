@@ -1,0 +1,57 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/measure"
+	"github.com/epbench/epbench/tune/sweep/scripted"
+)
+
+// TestRefusedSessions: one workload of many that finds no session is an outcome
+// with the reason; the only one, or two in a row, end the sweep with it. Each is
+// asked for twice.
+func TestRefusedSessions(t *testing.T) {
+	refusal := errors.New("ranks: GPU 0 cannot address GPU 1")
+	for name, c := range map[string]struct {
+		tokens  []int
+		refused int // the first so many times
+		goesOn  bool
+	}{
+		"the only one":      {[]int{8}, 2, false},
+		"the first":         {[]int{8, 16, 32}, 2, true},
+		"two in a row":      {[]int{8, 16, 32}, 4, false},
+		"there after all":   {[]int{8}, 1, true},
+		"and all the while": {[]int{8, 16, 32}, 100, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &scripted.Backend{Sigma: 0.01, OnOpen: func(opened int) error {
+				if opened <= c.refused {
+					return refusal
+				}
+				return nil
+			}}
+			out, err := sweepInto(context.Background(), b, options(t, "dispatch", c.tokens, "uniform"), filepath.Join(t.TempDir(), "run"))
+			if !c.goesOn {
+				if !errors.Is(err, refusal) || errors.Is(err, measure.ErrLost) {
+					t.Errorf("it ended with %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := out.Run.Outcomes[0]
+			if failed := first.Verdict == reports.Failed; failed != (len(c.tokens) > 1) || failed && !strings.Contains(first.Reason, refusal.Error()) {
+				t.Errorf("the first search: %s, %s", first.Verdict, first.Reason)
+			}
+			if len(out.Run.Outcomes) != len(c.tokens) {
+				t.Errorf("%d outcomes", len(out.Run.Outcomes))
+			}
+		})
+	}
+}

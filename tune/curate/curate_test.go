@@ -3,6 +3,7 @@ package curate
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,25 +109,87 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 }
 
 // TestMergedAnswersComeFromOneOfTheTwo checks every token count: what both
-// leave open stays open, what one covers is covered by its row, or by the one
-// that took the token counts at which that was measured.
+// leave open stays open, what one covers is covered by its row, or by one that
+// either table has at a measured token count beside it.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")
 		m, _ := merged(t, a, b)
 		for _, c := range plan.Classes() {
+			at := measuredTokens(key(c), a, b)
 			for n := range 80 {
-				x, y, z := a.Lookup(key(c), n), b.Lookup(key(c), n), m.Lookup(key(c), n)
-				heir := x.Row != nil && y.Row == nil && unmeasuredAlone(a, x.Row, b, n)
-				if z.Config.Key() != x.Config.Key() && z.Config.Key() != y.Config.Key() && !heir {
-					t.Fatalf("%s %d: %v from %v and %v", c, n, z, x, y)
+				z := m.Lookup(key(c), n)
+				if (z.Row == nil) != (a.Lookup(key(c), n).Row == nil && b.Lookup(key(c), n).Row == nil) {
+					t.Fatalf("%s %d: covered %v", c, n, z.Row != nil)
 				}
-				if (z.Row == nil) != (x.Row == nil && y.Row == nil) {
-					t.Fatalf("%s %d: covered %v, was %v and %v", c, n, z.Row != nil, x.Row != nil, y.Row != nil)
+				i, found := slices.BinarySearch(at, n)
+				beside := slices.Clone(at[max(0, i-1):min(len(at), i+1)])
+				if found {
+					beside = []int{n}
+				}
+				here := func(n int) bool {
+					return z.Config.Key() == a.Lookup(key(c), n).Config.Key() || z.Config.Key() == b.Lookup(key(c), n).Config.Key()
+				}
+				if z.Row != nil && !slices.ContainsFunc(beside, here) {
+					t.Fatalf("%s %d: %v is not what either table says at %v", c, n, z, beside)
 				}
 			}
 		}
 	})
+}
+
+// measuredTokens lists the token counts at which rows of the tables were measured.
+func measuredTokens(k plan.Key, tables ...*plan.Table) []int {
+	var out []int
+	for _, tab := range tables {
+		for _, r := range tab.Rows {
+			if r.Key == k {
+				out = append(out, r.Evidence.Tokens...)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func TestMergedRowsWereMeasured(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, _ := merged(t, randomTable(t, "a"), randomTable(t, "b"))
+		for _, f := range Lint(m, nil, 0.01) {
+			if f.Rule == "measured" {
+				t.Fatalf("%s\n%s", f.Text, encoded(t, m))
+			}
+		}
+	})
+}
+
+// A sweep of other token counts neither loses what the first measured nor what
+// it measured itself, whatever their gains; between two the nearer one holds.
+func TestMergeOfOtherTokenCounts(t *testing.T) {
+	at := func(n, lo, hi, threads int, gain float64) plan.Row {
+		r := row(plan.Even, lo, hi, threads)
+		r.Evidence.Tokens = []int{n}
+		r.Evidence.Gain, r.Evidence.GainLo, r.Evidence.GainHi = gain, gain-0.01, gain+0.01
+		return r
+	}
+	old := table(at(1, 1, 11, 128, 2), at(128, 12, 1024, 256, 2), at(8192, 1025, 8192, 512, 2))
+	fresh := table(at(8, 1, 181, 640, 1.1), at(4096, 182, 8192, 768, 4))
+	m, decisions, err := Merge(old, fresh, 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range m.Rows {
+		got = append(got, fmt.Sprintf("%d-%d %d", r.Lo, r.Hi, r.Config.Int("threads")))
+	}
+	for _, d := range decisions {
+		got = append(got, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Outcome))
+	}
+	want := "1-2 128, 3-32 640, 33-724 256, 725-5792 768, 5793-8192 512, " +
+		"1-2 stays, 3-11 nearer, 12-32 nearer, 33-181 stays, 182-724 stays, 725-1024 nearer, 1025-5792 nearer, 5793-8192 stays"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("got %s\nwant %s", strings.Join(got, ", "), want)
+	}
 }
 
 // A sweep from 64 tokens on beats a row measured at 64, of which 9 to 63 are
@@ -135,29 +198,16 @@ func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	old, fresh := row(plan.Even, 9, 128, 128), row(plan.Even, 64, 256, 512)
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
 	fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = 1.5, 1.49, 1.51
-	m, _, err := Merge(table(row(plan.Even, 0, 8, 128), old), table(fresh), 0.01)
+	first := row(plan.Even, 0, 8, 128)
+	m, _, err := Merge(table(first, old), table(fresh), 0.01)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n, want := range map[int]int{8: 128, 9: 512, 63: 512, 256: 512} {
+	for n, want := range map[int]int{8: 128, 22: 128, 23: 512, 63: 512, 256: 512} {
 		if got := m.Lookup(key(plan.Even), n).Config.Int("threads"); got != want {
 			t.Errorf("%d tokens: %d threads, want %d", n, got, want)
 		}
 	}
-}
-
-// unmeasuredAlone reports whether a row has no measurement in the stretch around
-// n where the other table says nothing.
-func unmeasuredAlone(from *plan.Table, r *plan.Row, other *plan.Table, n int) bool {
-	alone := func(m int) bool { return from.Lookup(r.Key, m).Row == r && other.Lookup(r.Key, m).Row == nil }
-	lo, hi := n, n
-	for lo > r.Lo && alone(lo-1) {
-		lo--
-	}
-	for hi < r.Hi && alone(hi+1) {
-		hi++
-	}
-	return !measuredIn(*r, lo, hi)
 }
 
 func TestIncumbentRule(t *testing.T) {

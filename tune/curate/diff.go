@@ -29,23 +29,29 @@ type Difference struct {
 // Diff lists what differs between two tables, by key and tokens.
 func Diff(a, b *plan.Table) []Difference {
 	var out []Difference
-	for _, s := range segments(a, b) {
-		d := Difference{Key: s.key, Lo: s.lo, Hi: s.hi, A: s.a, B: s.b}
-		switch {
-		case s.a == nil:
-			d.Kind = Added
-		case s.b == nil:
-			d.Kind = Removed
-		case !sameChoice(s.a, s.b):
-			d.Kind = Choice
-		case !reflect.DeepEqual(s.a.Evidence, s.b.Evidence):
-			d.Kind = Evidence
-		default:
-			continue
+	for _, g := range groups(a, b) {
+		for _, s := range g.cut() {
+			if k := s.kind(); k != "" {
+				out = append(out, Difference{s.key, s.lo, s.hi, k, s.a, s.b})
+			}
 		}
-		out = append(out, d)
 	}
 	return out
+}
+
+// kind is "" where both tables say the same on the same evidence.
+func (s segment) kind() Kind {
+	switch {
+	case s.a == nil:
+		return Added
+	case s.b == nil:
+		return Removed
+	case !sameChoice(s.a, s.b):
+		return Choice
+	case !reflect.DeepEqual(s.a.Evidence, s.b.Evidence):
+		return Evidence
+	}
+	return ""
 }
 
 // HeaderDiff lists the header fields that differ, as "field: a, b" lines.

@@ -130,7 +130,7 @@ func unmeasured(_ plan.Header, r plan.Row, _ float64) string {
 	if e.Rounds == 0 || e.Median == 0 || e.Clock == "" {
 		return "no confirmation rounds behind it"
 	}
-	if !measuredIn(r, r.Lo, r.Hi) {
+	if !slices.ContainsFunc(e.Tokens, func(n int) bool { return r.Lo <= n && n <= r.Hi }) {
 		return fmt.Sprintf("no token count of %d to %d was measured", r.Lo, r.Hi)
 	}
 	return ""

@@ -16,6 +16,7 @@ const (
 	Stays     Outcome = "stays"     // the incumbent was not beaten
 	Replaced  Outcome = "replaced"  // the newcomer beat it by more than the band
 	Refreshed Outcome = "refreshed" // same choice, later evidence
+	Nearer    Outcome = "nearer"    // the incumbent was not measured at the nearest token count
 )
 
 // Decision shows old and new evidence for one stretch and what came of it.
@@ -41,81 +42,80 @@ func Comparable(a, b plan.Header) error {
 	return nil
 }
 
-// Merge lays a newcomer's rows into an incumbent table. Where both cover the
-// same tokens of the same key and choose differently, the incumbent stays
-// unless the newcomer's gain beats it by more than band with intervals apart.
-// Keeping whichever number is best was not taken: over many merges it collects
-// lucky draws. Neither table is changed.
+// Merge lays a newcomer's rows into an incumbent table. At each token count that
+// either was measured at, the row of that table has it; where both were and choose
+// differently, the incumbent stays unless the newcomer's gain beats it by more than
+// band with intervals apart. Keeping whichever number is best was not taken: over
+// many merges it collects lucky draws. Between two such token counts the row of the
+// nearer one holds, as far as either table says anything. Neither table is changed.
 func Merge(old, newcomer *plan.Table, band float64) (*plan.Table, []Decision, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
 	}
 	out := &plan.Table{Schema: plan.Schema, Header: mergeHeaders(old.Header, newcomer.Header)}
 	var decisions []Decision
-	var choices []choice
-	for _, s := range segments(old, newcomer) {
-		row, outcome := choose(s, band)
-		if outcome != "" {
-			decisions = append(decisions, Decision{s.key, s.lo, s.hi, outcome, s.a, s.b})
+	for _, g := range groups(old, newcomer) {
+		points := g.points(band)
+		for _, s := range g.cut(ends(points)...) {
+			row, near := s.heir(points)
+			out.Rows = appendRow(out.Rows, *row, s.lo, s.hi)
+			decisions = appendDecision(decisions, s.decision(row, near))
 		}
-		choices = append(choices, choice{s, row, outcome})
-	}
-	inherit(choices)
-	for _, c := range choices {
-		out.Rows = appendRow(out.Rows, *c.row, c.lo, c.hi)
 	}
 	return out, decisions, out.Seal()
 }
 
-// choice is the row of a segment.
-type choice struct {
-	segment
-	row     *plan.Row
-	outcome Outcome
-}
-
-// inherit gives what is left of a row of the incumbent, where none of its token
-// counts was measured, to the newcomer that beat it beside that, where one was:
-// there is no other evidence for either. What is left of a newcomer stays its
-// own, or merging it again would set it against the row that inherited.
-func inherit(choices []choice) {
-	for i := range choices {
-		c := &choices[i]
-		if c.a == nil || c.b != nil || measuredIn(*c.a, c.lo, c.hi) {
-			continue
-		}
-		for _, j := range []int{i - 1, i + 1} {
-			if j < 0 || j >= len(choices) {
-				continue
-			}
-			if h := choices[j]; h.a == c.a && h.outcome == Replaced && measuredIn(*c.a, h.lo, h.hi) {
-				c.row = h.row
-			}
-		}
-	}
-}
-
-// measuredIn reports whether a row was measured at one of lo to hi tokens.
-func measuredIn(r plan.Row, lo, hi int) bool {
-	return slices.ContainsFunc(r.Evidence.Tokens, func(n int) bool { return lo <= n && n <= hi })
-}
-
-// choose picks the row of a segment; outcome is "" where nothing competes.
-func choose(s segment, band float64) (row *plan.Row, outcome Outcome) {
+// choose picks the row of a token count at which the rows of a segment were measured.
+func (s segment) choose(band float64) *plan.Row {
 	switch {
 	case s.a == nil:
-		return s.b, ""
+		return s.b
 	case s.b == nil:
-		return s.a, ""
+		return s.a
 	case sameChoice(s.a, s.b):
 		if compareEvidence(s.a.Evidence, s.b.Evidence) >= 0 {
-			return s.a, ""
+			return s.a
 		}
-		return s.b, Refreshed
+		return s.b
 	case s.b.Evidence.Gain > s.a.Evidence.Gain*(1+band) && s.b.Evidence.GainLo > s.a.Evidence.GainHi:
-		return s.b, Replaced
+		return s.b
 	}
-	return s.a, Stays
+	return s.a
+}
+
+// decision says what came of a segment; its outcome is "" where nothing competed.
+func (s segment) decision(row *plan.Row, near *point) Decision {
+	d := Decision{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
+	switch {
+	case s.a == nil || s.b == nil:
+	case sameChoice(s.a, s.b):
+		if row == s.b {
+			d.Outcome = Refreshed
+		}
+	case row == s.a:
+		d.Outcome = Stays
+	case near != nil && !measuredAt(s.a, near.tokens):
+		d.Outcome = Nearer
+	default:
+		d.Outcome = Replaced
+	}
+	return d
+}
+
+// appendDecision adds a decision, or lengthens the last one when it only goes on.
+func appendDecision(all []Decision, d Decision) []Decision {
+	if d.Outcome == "" {
+		return all
+	}
+	if n := len(all) - 1; n >= 0 {
+		last := all[n]
+		last.Lo, last.Hi = d.Lo, d.Hi
+		if last == d && all[n].Hi+1 == d.Lo {
+			all[n].Hi = d.Hi
+			return all
+		}
+	}
+	return append(all, d)
 }
 
 // compareEvidence orders evidence for one choice: later, then more rounds,

@@ -17,17 +17,20 @@ type segment struct {
 	a, b *plan.Row
 }
 
-// segments cuts the rows of two tables against each other, in canonical order.
-func segments(a, b *plan.Table) []segment {
-	type group struct{ a, b []*plan.Row }
-	groups := map[plan.Key]*group{}
-	var keys []plan.Key
+// group is the rows of two tables for one key.
+type group struct {
+	key  plan.Key
+	a, b []*plan.Row
+}
+
+// groups lists the keys of two tables in canonical order.
+func groups(a, b *plan.Table) []group {
+	byKey := map[plan.Key]*group{}
 	at := func(k plan.Key) *group {
-		if groups[k] == nil {
-			groups[k] = &group{}
-			keys = append(keys, k)
+		if byKey[k] == nil {
+			byKey[k] = &group{key: k}
 		}
-		return groups[k]
+		return byKey[k]
 	}
 	for i := range a.Rows {
 		g := at(a.Rows[i].Key)
@@ -37,21 +40,20 @@ func segments(a, b *plan.Table) []segment {
 		g := at(b.Rows[i].Key)
 		g.b = append(g.b, &b.Rows[i])
 	}
-	slices.SortFunc(keys, func(x, y plan.Key) int {
-		vx, vy := x.Vector(), y.Vector()
+	out := make([]group, 0, len(byKey))
+	for _, g := range byKey {
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(x, y group) int {
+		vx, vy := x.key.Vector(), y.key.Vector()
 		return slices.Compare(vx[:], vy[:])
 	})
-	var out []segment
-	for _, k := range keys {
-		out = append(out, cut(k, groups[k].a, groups[k].b)...)
-	}
 	return out
 }
 
-// cut does segments for one key.
-func cut(k plan.Key, a, b []*plan.Row) []segment {
-	var starts []int
-	for _, rows := range [][]*plan.Row{a, b} {
+// cut lists the segments of a key, cut also where one of starts begins one.
+func (g group) cut(starts ...int) []segment {
+	for _, rows := range [][]*plan.Row{g.a, g.b} {
 		for _, r := range rows {
 			starts = append(starts, r.Lo, r.Hi+1)
 		}
@@ -60,8 +62,8 @@ func cut(k plan.Key, a, b []*plan.Row) []segment {
 	starts = slices.Compact(starts)
 	var out []segment
 	for i := range len(starts) - 1 {
-		s := segment{key: k, lo: starts[i], hi: starts[i+1] - 1}
-		s.a, s.b = covering(a, s.lo), covering(b, s.lo)
+		s := segment{key: g.key, lo: starts[i], hi: starts[i+1] - 1}
+		s.a, s.b = covering(g.a, s.lo), covering(g.b, s.lo)
 		if s.a != nil || s.b != nil {
 			out = append(out, s)
 		}

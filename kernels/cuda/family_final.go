@@ -65,6 +65,7 @@ func combineFinal() family {
 			},
 			Check:   checkCombineFinal,
 			Default: defaultCombineFinal,
+			Starts:  startsCombineFinal,
 		},
 		source: "final/combine.cuh",
 		state:  finalState,
@@ -165,22 +166,48 @@ func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
 	}}
 }
 
-// startsDispatchFinal: tiles take half the time where most rows meet on one
-// rank, and 2 to 5 % longer where they are spread.
+// fewSMs is where an SM's own loads and stores are the limit and not the link.
+const fewSMs = 32
+
+// startsDispatchFinal are its other splits of the SMs: three of four complete
+// where most rows meet on one rank, fewer of few SMs, each with FP8 scales by
+// tiles too. Tiles take half the time where most rows meet, save few SMs a third,
+// and cost 2 to 5 % where rows are spread.
 func startsDispatchFinal(m plan.Machine, p plan.Problem) []plan.Config {
-	if p.Dispatch != plan.FP8 {
-		return nil
+	own, sms := defaultDispatchFinal(m, p), fastSMs(m, p)
+	splits := []plan.Config{own, own.With("wait_sms", number(sms*3/4))}
+	if sms < fewSMs {
+		splits = []plan.Config{own, own.With("wait_sms", number(sms/2)), own.With("wait_sms", "0")}
 	}
-	return []plan.Config{defaultDispatchFinal(m, p).With("scales", "tile")}
+	out := splits[1:]
+	if p.Dispatch == plan.FP8 {
+		for _, c := range splits {
+			out = append(out, c.With("scales", "tile"))
+		}
+	}
+	return out
 }
 
-// defaultCombineFinal takes half the GPU, since more SMs only crowd the link,
-// and sums in top-k order: the bits of the specification.
+// defaultCombineFinal takes half the GPU, since more SMs only crowd the link where
+// every rank sends alike, and sums in top-k order: the bits of the specification.
 func defaultCombineFinal(m plan.Machine, p plan.Problem) plan.Config {
-	sms := max(fastSMs(m, p)/2, 1)
+	all := fastSMs(m, p)
+	sms := max(all/2, min(all, fewSMs))
 	return plan.Config{Kernel: "combine_final", Values: map[string]plan.Value{
 		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "in_flight": "0",
 	}}
+}
+
+// startsCombineFinal are all SMs, for ranks that read and sum more than they send,
+// and for few SMs what keeps more loads in flight, with summing SMs and without.
+func startsCombineFinal(m plan.Machine, p plan.Problem) []plan.Config {
+	sms := fastSMs(m, p)
+	all := defaultCombineFinal(m, p).With("sms", number(sms)).With("wait_sms", number(sms*3/8))
+	if sms >= fewSMs {
+		return []plan.Config{all}
+	}
+	deep := all.With("threads", "1024").With("in_flight", "8")
+	return []plan.Config{all, deep, deep.With("wait_sms", "0")}
 }
 
 // countersFinal is FinCounter of final/layout.cuh.

@@ -3,6 +3,9 @@ package cuda
 import (
 	"testing"
 
+	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/plan"
 )
 
@@ -30,4 +33,26 @@ func TestFinalEmulated(t *testing.T) {
 			q.drill(q.prepare(t, dispatchFinal(), combineFinal()))
 		})
 	}
+}
+
+// Every search measures the designs that a kernel names: they are legal on
+// whatever share of a GPU a rank has, and no two are the same.
+func TestFinalStartsAreLegal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := onCPU()
+		m.SMs = rapid.IntRange(1, 160).Draw(t, "sms")
+		p := pairProblem(rapid.SampledFrom([]plan.Format{plan.BF16, plan.FP8}).Draw(t, "format"), 4, 512, 64, 8, 4)
+		for _, k := range []kernels.Kernel{dispatchFinal().kernel, combineFinal().kernel} {
+			seen := map[string]bool{}
+			for _, c := range append(k.Starts(m, p), k.Default(m, p)) {
+				if err := k.Check(m, p, c); err != nil {
+					t.Fatalf("%s: %v", c.Key(), err)
+				}
+				if m.SMs > fewSMs && seen[c.Key()] {
+					t.Fatalf("%s is named twice", c.Key())
+				}
+				seen[c.Key()] = true
+			}
+		}
+	})
 }

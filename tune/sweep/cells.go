@@ -153,23 +153,25 @@ func (s *sweeper) populate(c *cell) error {
 	return nil
 }
 
-// starts are a kernel's own choice, the designs that it says may win, and,
-// where any results are accepted, what its choice becomes with each other value
-// of a parameter that changes them: a search short of time must not miss a
-// whole algorithm.
+// starts are a kernel's own choice and the designs that it says may win, and,
+// where any results are accepted, what they become with each other value of a
+// parameter that changes them: a search short of time must not miss a whole
+// algorithm.
 func starts(k kernels.Kernel, m plan.Machine, p plan.Problem) []plan.Config {
-	own := k.DefaultConfig(m, p)
-	out := []plan.Config{own}
+	designs := []plan.Config{k.DefaultConfig(m, p)}
 	if k.Starts != nil {
-		out = append(out, k.Starts(m, p)...)
+		designs = append(designs, k.Starts(m, p)...)
 	}
+	out := designs
 	if p.Results != plan.AnyResults {
 		return out
 	}
-	for _, q := range k.Params {
-		for _, v := range q.Values {
-			if q.Class == kernels.Result && v != own.Values[q.Name] {
-				out = append(out, own.With(q.Name, v))
+	for _, c := range designs {
+		for _, q := range k.Params {
+			for _, v := range q.Values {
+				if q.Class == kernels.Result && v != c.Values[q.Name] {
+					out = append(out, c.With(q.Name, v))
+				}
 			}
 		}
 	}

@@ -17,9 +17,10 @@ func newTableMerge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge OLD NEW -o OUT",
 		Short: "Lay new rows into a table; the incumbent stays unless clearly beaten",
-		Long: `Write OLD with the rows of NEW. Where both choose for the same tokens, OLD stays
-unless the gain of NEW is larger by more than the band and their intervals are
-apart. Every decision is printed with the evidence of both.`,
+		Long: `Write OLD with the rows of NEW. A token count that only one of them measured is that
+one's; where both did, OLD stays unless the gain of NEW is larger by more than the
+band and their intervals are apart. Between two, the row of the nearer one holds.
+Every decision is printed with the evidence of both.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if path == "" {

@@ -163,4 +163,11 @@ func TestKernelsOwnStarts(t *testing.T) {
 	if got := out.Run.Outcomes[0].Config; got.Key() != hidden.Key() {
 		t.Errorf("chose %s", got.Key())
 	}
+	if hurried := "1 of 1 searches ended with what every search begins with"; !strings.Contains(strings.Join(out.Run.Warnings, "\n"), hurried) {
+		t.Errorf("warnings: %q", out.Run.Warnings)
+	}
+	o.Evaluations = 0
+	if out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "whole")); len(out.Run.Warnings) > 0 {
+		t.Errorf("with time enough: %q", out.Run.Warnings)
+	}
 }

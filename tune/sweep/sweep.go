@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -197,13 +198,17 @@ func (s *sweeper) groups() [][]*cell {
 	return out
 }
 
-// warn gathers what a reader of the run should know: reasons of verdicts, then
-// throttling, then noise.
+// warn gathers what a reader of the run should know: of all searches, reasons of
+// verdicts, then throttling, then noise.
 func (s *sweeper) warn() {
 	add := func(c *cell, text string) {
 		if text != "" {
 			s.run.Warnings = append(s.run.Warnings, c.title()+": "+text)
 		}
+	}
+	if n := s.hurried(); n > 0 {
+		s.run.Warnings = append(s.run.Warnings,
+			fmt.Sprintf("%d of %d searches ended with what every search begins with: give --budget more", n, len(s.cells)))
 	}
 	for _, c := range s.cells {
 		add(c, c.outcome.Reason)
@@ -216,4 +221,19 @@ func (s *sweeper) warn() {
 			add(c, w)
 		}
 	}
+}
+
+// hurried counts searches whose budget was gone before the strategy chose
+// anything itself.
+func (s *sweeper) hurried() int {
+	n := 0
+	for _, c := range s.cells {
+		if c.hunt == nil || s.hostBound(c, c.runner.DefaultTime()) != "" {
+			continue
+		}
+		if measured := len(c.hunt.Measured()); measured <= len(c.required)+1 && measured < c.space.Len() {
+			n++
+		}
+	}
+	return n
 }

@@ -37,12 +37,14 @@ func TestFinalEmulated(t *testing.T) {
 
 // Every search measures the designs that a kernel names: they are legal on
 // whatever share of a GPU a rank has, and no two are the same.
-func TestFinalStartsAreLegal(t *testing.T) {
+func TestStartsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := onCPU()
 		m.SMs = rapid.IntRange(1, 160).Draw(t, "sms")
 		p := pairProblem(rapid.SampledFrom([]plan.Format{plan.BF16, plan.FP8}).Draw(t, "format"), 4, 512, 64, 8, 4)
-		for _, k := range []kernels.Kernel{dispatchFinal().kernel, combineFinal().kernel} {
+		p.Tokens = rapid.IntRange(0, 128).Draw(t, "tokens")
+		p.MaxTokens = 128
+		for _, k := range []kernels.Kernel{dispatchFinal().kernel, combineFinal().kernel, combineLL().kernel} {
 			seen := map[string]bool{}
 			for _, c := range append(k.Starts(m, p), k.Default(m, p)) {
 				if err := k.Check(m, p, c); err != nil {

@@ -66,6 +66,7 @@ func combineLL() family {
 			},
 			Check:   checkCombineLL,
 			Default: defaultCombineLL,
+			Starts:  startsCombineLL,
 		},
 		source: "ll/combine.cuh",
 		state:  llState,
@@ -148,17 +149,21 @@ func defaultDispatchLL(m plan.Machine, p plan.Problem) plan.Config {
 	return plan.Config{Kernel: "dispatch_ll", Values: v}
 }
 
-// defaultCombineLL sums in top-k order: the bits of the specification. On 2 and 4
-// H200 1,024 threads took 4 to 14 % longer than 512 up to 32 tokens, and 2 to 25 %
-// less from 128 on.
+// defaultCombineLL sums in top-k order: the bits of the specification.
 func defaultCombineLL(m plan.Machine, p plan.Problem) plan.Config {
-	threads := "512"
-	if p.Tokens > 64 {
-		threads = "1024"
-	}
 	return plan.Config{Kernel: "combine_ll", Values: map[string]plan.Value{
-		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": plan.Value(threads), "pdl": "0",
+		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "512", "pdl": "0",
 	}}
+}
+
+// startsCombineLL is 1,024 threads above 64 tokens: on 2 and 4 H200 they took 2 to
+// 25 % less there, and 4 to 14 % more below. Not the default, since on sm_100a
+// they spill.
+func startsCombineLL(m plan.Machine, p plan.Problem) []plan.Config {
+	if p.Tokens <= 64 {
+		return nil
+	}
+	return []plan.Config{defaultCombineLL(m, p).With("threads", "1024")}
 }
 
 // regionsLL is LlRegion of ll/layout.cuh.

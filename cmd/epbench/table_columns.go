@@ -87,7 +87,8 @@ func evidenceText(r *plan.Row) string {
 		return ""
 	}
 	e := r.Evidence
-	text := fmt.Sprintf("gain %s, %d rounds, %d candidates, %d ties", gainText(r), e.Rounds, e.Candidates, e.Ties)
+	tokens := strings.Trim(fmt.Sprint(e.Tokens), "[]")
+	text := fmt.Sprintf("gain %s, measured at %s tokens, %d rounds, %d candidates, %d ties", gainText(r), tokens, e.Rounds, e.Candidates, e.Ties)
 	if !e.Complete {
 		text += ", space not exhausted"
 	}

@@ -199,9 +199,16 @@ func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
 	fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = 1.5, 1.49, 1.51
 	first := row(plan.Even, 0, 8, 128)
-	m, _, err := Merge(table(first, old), table(fresh), 0.01)
+	m, decisions, err := Merge(table(first, old), table(fresh), 0.01)
 	if err != nil {
 		t.Fatal(err)
+	}
+	var said []string
+	for _, d := range decisions {
+		said = append(said, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Outcome))
+	}
+	if got := strings.Join(said, ", "); got != "23-63 replaced, 64-128 replaced" {
+		t.Errorf("decisions: %s", got)
 	}
 	for n, want := range map[int]int{8: 128, 22: 128, 23: 512, 63: 512, 256: 512} {
 		if got := m.Lookup(key(plan.Even), n).Config.Int("threads"); got != want {

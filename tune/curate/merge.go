@@ -87,17 +87,17 @@ func (s segment) choose(band float64) *plan.Row {
 func (s segment) decision(row *plan.Row, near *point) Decision {
 	d := Decision{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
 	switch {
-	case s.a == nil || s.b == nil:
-	case sameChoice(s.a, s.b):
-		if row == s.b {
-			d.Outcome = Refreshed
+	case s.a == nil:
+	case !sameChoice(s.a, row):
+		d.New, d.Outcome = row, Replaced // by the newcomer's row here, or by the one beside it
+		if !measuredAt(s.a, near.tokens) {
+			d.Outcome = Nearer
 		}
-	case row == s.a:
+	case s.b == nil:
+	case !sameChoice(s.a, s.b):
 		d.Outcome = Stays
-	case near != nil && !measuredAt(s.a, near.tokens):
-		d.Outcome = Nearer
-	default:
-		d.Outcome = Replaced
+	case row == s.b:
+		d.Outcome = Refreshed
 	}
 	return d
 }

@@ -1,7 +1,6 @@
 package curate
 
 import (
-	"math"
 	"slices"
 	"sort"
 
@@ -51,20 +50,17 @@ func measuredAt(r *plan.Row, tokens int) bool {
 }
 
 // ends lists where the nearest of the points changes: at each, and halfway
-// between two by ratio, as a sweep sets the ends of its rows.
+// between two, as a sweep sets the ends of its rows.
 func ends(points []point) []int {
 	var out []int
 	for i, p := range points {
 		out = append(out, p.tokens, p.tokens+1)
 		if i > 0 {
-			out = append(out, between(points[i-1].tokens, p.tokens)+1)
+			out = append(out, plan.Midpoint(points[i-1].tokens, p.tokens)+1)
 		}
 	}
 	return out
 }
-
-// between is the geometric midpoint of two token counts, rounded down.
-func between(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
 // heir is the row for a segment cut at the ends of points: that of the nearest
 // point, or of the one on its other side where only the table of that one has
@@ -82,7 +78,7 @@ func (s segment) heir(points []point) (row *plan.Row, near *point) {
 		return points[next-1].row, &points[next-1]
 	}
 	near, far := &points[next-1], &points[next]
-	if s.lo > between(near.tokens, far.tokens) {
+	if s.lo > plan.Midpoint(near.tokens, far.tokens) {
 		near, far = far, near
 	}
 	if s.lo != near.tokens && !s.has(near.row) && s.has(far.row) {

@@ -1,6 +1,9 @@
 package plan
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Schema is the version of the table format this package writes and the only
 // one it reads.
@@ -38,6 +41,10 @@ type Row struct {
 	Default  bool     `json:"default"` // the default is at least as good: use it, knowingly
 	Evidence Evidence `json:"evidence"`
 }
+
+// Midpoint is the last token count of a row measured at a where the next is
+// measured at b: the geometric mean, rounded down.
+func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
 // Evidence is why a row says what it says. Times are seconds of one call, max
 // over ranks per round, then the median over rounds.

@@ -16,7 +16,7 @@ import (
 // count between them was measured where time allows.
 func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
 	a, b := low.hi, high.lo
-	if mid := between(a, b); a < mid && mid < b {
+	if mid := plan.Midpoint(a, b); a < mid && mid < b {
 		left := &low.picks[len(low.picks)-1]
 		side, measured, err := s.sideAt(ctx, mid, *left, high.picks[0])
 		if err != nil {
@@ -30,7 +30,7 @@ func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
 			b = mid
 		}
 	}
-	low.hi = max(a, min(between(a, b), b-1))
+	low.hi = max(a, min(plan.Midpoint(a, b), b-1))
 	high.lo = low.hi + 1
 	return nil
 }

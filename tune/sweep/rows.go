@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -188,6 +187,3 @@ func (r stretch) row(class plan.Class) plan.Row {
 	}
 	return row
 }
-
-// between is the geometric midpoint of two token counts, rounded down.
-func between(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }

@@ -207,7 +207,7 @@ func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	for _, d := range decisions {
 		said = append(said, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Outcome))
 	}
-	if got := strings.Join(said, ", "); got != "23-63 replaced, 64-128 replaced" {
+	if got := strings.Join(said, ", "); got != "23-128 replaced" {
 		t.Errorf("decisions: %s", got)
 	}
 	for n, want := range map[int]int{8: 128, 22: 128, 23: 512, 63: 512, 256: 512} {

@@ -42,3 +42,21 @@ func Load(path string) (*Loaded, error) {
 
 // Name is what plots and tables call the run.
 func (l *Loaded) Name() string { return filepath.Base(filepath.Clean(l.Path)) }
+
+// Seconds is what a config took in the run at a token count of k, cleared of drift,
+// under a routing; ok is false where it was not measured or failed. The default
+// config stands for the library's own choice.
+func (l *Loaded) Seconds(k plan.Key, tokens int, routing string, cfg plan.Config) (seconds float64, ok bool) {
+	for _, c := range l.Cases {
+		if c.Problem.Tokens != tokens || c.Routing != routing || plan.KeyOf(c.Problem, k.Routing) != k {
+			continue
+		}
+		for _, e := range c.Entries {
+			own := e.Key == cfg.Key() || cfg.IsDefault() && e.Role == Default
+			if own && e.OK() && e.Role != Twin && e.Role != Peer {
+				return e.Level, true
+			}
+		}
+	}
+	return 0, false
+}

@@ -18,9 +18,11 @@ func newTableMerge() *cobra.Command {
 		Use:   "merge OLD NEW -o OUT",
 		Short: "Lay new rows into a table; the incumbent stays unless clearly beaten",
 		Long: `Write OLD with the rows of NEW. A token count that only one of them measured is that
-one's; where both did, OLD stays unless the gain of NEW is larger by more than the
-band and their intervals are apart. Between two, the row of the nearer one holds.
-Every decision is printed with the evidence of both.`,
+one's. Where both did, OLD stays unless the gain of NEW is larger by more than the
+band and their intervals are apart; or, when NEW is a run directory whose search
+measured OLD's choice too, unless that is slower there by more than the band.
+Between two, the row of the nearer one holds. Every decision is printed with the
+evidence of both.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if path == "" {
@@ -35,7 +37,11 @@ Every decision is printed with the evidence of both.`,
 				return err
 			}
 			band = bandOf(cmd, band, old.Header)
-			merged, decisions, err := curate.Merge(old, newcomer, band)
+			measured, err := measuredIn(args[1])
+			if err != nil {
+				return err
+			}
+			merged, decisions, err := curate.Merge(old, newcomer, curate.Rule{Band: band, Measured: measured})
 			if err != nil {
 				return withCode(exitNotComparable, err)
 			}
@@ -63,6 +69,18 @@ func decisionTable(decisions []curate.Decision) reports.Table {
 			reports.Str(evidenceText(d.Old)), reports.Str(evidenceText(d.New)))...)
 	}
 	return t
+}
+
+// measuredIn looks up what configs took in a run, nil for a table without one.
+func measuredIn(path string) (func(k plan.Key, tokens int, routing string, c plan.Config) (float64, bool), error) {
+	if tablePath(path) == path {
+		return nil, nil
+	}
+	l, err := reports.Load(path)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	return l.Seconds, nil
 }
 
 // bindBand registers --band.

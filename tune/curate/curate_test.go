@@ -73,7 +73,7 @@ func encoded(t *rapid.T, tab *plan.Table) string {
 }
 
 func merged(t *rapid.T, a, b *plan.Table) (*plan.Table, []Decision) {
-	m, d, err := Merge(a, b, 0.01)
+	m, d, err := Merge(a, b, Rule{Band: 0.01})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 	}
 	old := table(at(1, 1, 11, 128, 2), at(128, 12, 1024, 256, 2), at(8192, 1025, 8192, 512, 2))
 	fresh := table(at(8, 1, 181, 640, 1.1), at(4096, 182, 8192, 768, 4))
-	m, decisions, err := Merge(old, fresh, 0.01)
+	m, decisions, err := Merge(old, fresh, Rule{Band: 0.01})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
 	fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = 1.5, 1.49, 1.51
 	first := row(plan.Even, 0, 8, 128)
-	m, decisions, err := Merge(table(first, old), table(fresh), 0.01)
+	m, decisions, err := Merge(table(first, old), table(fresh), Rule{Band: 0.01})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,13 +230,45 @@ func TestIncumbentRule(t *testing.T) {
 	} {
 		fresh := row(plan.Even, 0, 64, 512)
 		fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = c.gain, c.lo, c.hi
-		m, d, err := Merge(table(row(plan.Even, 0, 64, 128)), table(fresh), 0.01)
+		m, d, err := Merge(table(row(plan.Even, 0, 64, 128)), table(fresh), Rule{Band: 0.01})
 		if err != nil || len(d) != 1 || d[0].Outcome != c.want {
 			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
 			continue
 		}
 		if won := m.Rows[0].Config.Int("threads") == 512; won != (c.want == Replaced) {
 			t.Errorf("%s: %s, yet the row is %v", c.name, c.want, m.Rows[0].Config)
+		}
+	}
+}
+
+// TestRunThatMeasuredBoth: a newcomer whose run has measured the incumbent's choice
+// too, under all the routings that it stands for, has decided.
+func TestRunThatMeasuredBoth(t *testing.T) {
+	all := []string{"uniform", "zipf:1.0", "hotrank:4"}
+	for _, c := range []struct {
+		name     string
+		routings []string
+		seconds  map[int]float64 // by threads; the incumbent has 128
+		want     Outcome
+	}{
+		{"slower under one", all, map[int]float64{128: 20, 512: 10}, Replaced},
+		{"as fast", all, map[int]float64{128: 10.05, 512: 10}, Stays},
+		{"only its own", all, map[int]float64{512: 10}, Stays},
+		{"under fewer routings", all[:1], map[int]float64{128: 20, 512: 10}, Stays},
+		{"no routings", nil, map[int]float64{128: 20, 512: 10}, Stays},
+	} {
+		fresh := row(plan.AnyRouting, 64, 64, 512)
+		fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings
+		rule := Rule{Band: 0.01, Measured: func(k plan.Key, tokens int, routing string, cfg plan.Config) (float64, bool) {
+			s, ok := c.seconds[cfg.Int("threads")]
+			if routing != "hotrank:4" {
+				s = 10
+			}
+			return s, ok && k == key(plan.AnyRouting) && tokens == 64
+		}}
+		_, d, err := Merge(table(row(plan.AnyRouting, 64, 64, 128)), table(fresh), rule)
+		if err != nil || len(d) != 1 || d[0].Outcome != c.want {
+			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
 		}
 	}
 }
@@ -249,7 +281,7 @@ func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
 	} {
 		b := table()
 		edit(&b.Header)
-		if _, _, err := Merge(table(), b, 0.01); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, _, err := Merge(table(), b, Rule{Band: 0.01}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("want %s, got %v", want, err)
 		}
 	}

@@ -44,18 +44,18 @@ func Comparable(a, b plan.Header) error {
 
 // Merge lays a newcomer's rows into an incumbent table. At each token count that
 // either was measured at, the row of that table has it; where both were and choose
-// differently, the incumbent stays unless the newcomer's gain beats it by more than
-// band with intervals apart. Keeping whichever number is best was not taken: over
-// many merges it collects lucky draws. Between two such token counts the row of the
-// nearer one holds, as far as either table says anything. Neither table is changed.
-func Merge(old, newcomer *plan.Table, band float64) (*plan.Table, []Decision, error) {
+// differently, the incumbent stays unless the rule prefers the newcomer. Keeping
+// whichever number is best was not taken: over many merges it collects lucky draws.
+// Between two such token counts the row of the nearer one holds, as far as either
+// table says anything. Neither table is changed.
+func Merge(old, newcomer *plan.Table, rule Rule) (*plan.Table, []Decision, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
 	}
 	out := &plan.Table{Schema: plan.Schema, Header: mergeHeaders(old.Header, newcomer.Header)}
 	var decisions []Decision
 	for _, g := range groups(old, newcomer) {
-		points := g.points(band)
+		points := g.points(rule)
 		for _, s := range g.cut(ends(points)...) {
 			row, near := s.heir(points)
 			out.Rows = appendRow(out.Rows, *row, s.lo, s.hi)
@@ -66,7 +66,7 @@ func Merge(old, newcomer *plan.Table, band float64) (*plan.Table, []Decision, er
 }
 
 // choose picks the row of a token count at which the rows of a segment were measured.
-func (s segment) choose(band float64) *plan.Row {
+func (s segment) choose(tokens int, rule Rule) *plan.Row {
 	switch {
 	case s.a == nil:
 		return s.b
@@ -77,7 +77,7 @@ func (s segment) choose(band float64) *plan.Row {
 			return s.a
 		}
 		return s.b
-	case s.b.Evidence.Gain > s.a.Evidence.Gain*(1+band) && s.b.Evidence.GainLo > s.a.Evidence.GainHi:
+	case rule.prefers(s.b, s.a, tokens):
 		return s.b
 	}
 	return s.a

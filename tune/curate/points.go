@@ -15,7 +15,7 @@ type point struct {
 }
 
 // points lists a key's measured token counts in order.
-func (g group) points(band float64) []point {
+func (g group) points(rule Rule) []point {
 	var out []point
 	for _, s := range g.cut() {
 		for _, n := range s.measured() {
@@ -26,7 +26,7 @@ func (g group) points(band float64) []point {
 			if !measuredAt(s.b, n) {
 				there.b = nil
 			}
-			out = append(out, point{n, there.choose(band)})
+			out = append(out, point{n, there.choose(n, rule)})
 		}
 	}
 	return out

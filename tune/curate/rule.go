@@ -1,0 +1,54 @@
+package curate
+
+import (
+	"slices"
+
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// Rule decides at a token count that both tables were measured at, where they choose
+// differently.
+type Rule struct {
+	// Band is the relative difference of times or gains that does not matter.
+	Band float64
+	// Measured is what a config took in the newcomer's run, in seconds. Nil: nothing is
+	// known of that run but its table.
+	Measured func(k plan.Key, tokens int, routing string, c plan.Config) (seconds float64, ok bool)
+}
+
+// prefers reports whether the newcomer's row takes the place of the incumbent's at a
+// token count. Where the newcomer's run has measured both choices under all routings
+// that the incumbent stands for, its search has decided between them, on one machine
+// within minutes, unless they tie under all of them. Else gains of two runs are
+// compared, which are each of a row's worst token count and routing.
+func (r Rule) prefers(newcomer, old *plan.Row, tokens int) bool {
+	if tie, known := r.compare(newcomer, old, tokens); known {
+		return !tie
+	}
+	n, o := newcomer.Evidence, old.Evidence
+	return n.Gain > o.Gain*(1+r.Band) && n.GainLo > o.GainHi
+}
+
+// compare says whether the incumbent's choice is as good as the newcomer's under
+// every routing; known is false where the newcomer's run did not measure both.
+func (r Rule) compare(newcomer, old *plan.Row, tokens int) (tie, known bool) {
+	routings := newcomer.Evidence.Routings
+	if r.Measured == nil || len(routings) == 0 {
+		return false, false
+	}
+	for _, spec := range old.Evidence.Routings {
+		if !slices.Contains(routings, spec) {
+			return false, false
+		}
+	}
+	tie = true
+	for _, spec := range routings {
+		was, ok := r.Measured(old.Key, tokens, spec, old.Config)
+		is, both := r.Measured(old.Key, tokens, spec, newcomer.Config)
+		if !ok || !both {
+			return false, false
+		}
+		tie = tie && was <= is*(1+r.Band)
+	}
+	return tie, true
+}

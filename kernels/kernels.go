@@ -5,6 +5,7 @@ package kernels
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/workloads"
@@ -83,6 +84,38 @@ func (k Kernel) DefaultConfig(m plan.Machine, p plan.Problem) plan.Config {
 		c.Values[q.Name] = q.Default
 	}
 	return c
+}
+
+// DefaultWithin is DefaultConfig where no config may take more SMs than a bound: what
+// the kernel chooses for a machine of as many, or with the most that a parameter
+// offers below the bound. A bound of 0 is none.
+func (k Kernel) DefaultWithin(m plan.Machine, p plan.Problem, sms int) plan.Config {
+	if sms == 0 {
+		return k.DefaultConfig(m, p)
+	}
+	m.SMs = min(m.SMs, sms)
+	c := k.DefaultConfig(m, p)
+	for _, q := range k.Params {
+		if q.Cost == SMCost && c.Int(q.Name) > sms {
+			c = c.With(q.Name, q.within(sms))
+		}
+	}
+	return c
+}
+
+// within is the largest value of a parameter up to a bound, the bound itself where
+// all are larger.
+func (q Param) within(bound int) plan.Value {
+	best := -1
+	for _, v := range q.Values {
+		if n, ok := v.Int(); ok && n <= bound {
+			best = max(best, n)
+		}
+	}
+	if best < 0 {
+		best = bound
+	}
+	return plan.Value(strconv.Itoa(best))
 }
 
 // Changes names the parameter by which c gives other results than the default

@@ -189,3 +189,31 @@ func TestWireAndFloor(t *testing.T) {
 		t.Error("no bytes, no floor")
 	}
 }
+
+// TestSeconds: a run knows what its choices and its defaults took, and nothing of
+// what it did not measure.
+func TestSeconds(t *testing.T) {
+	l, err := reports.Load("../testdata/runs/cpu-sweep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range l.Run.Outcomes {
+		k, n := plan.KeyOf(x.Problem, plan.AnyRouting), x.Problem.Tokens
+		choice, ok := l.Seconds(k, n, x.Routing, x.Config)
+		dflt, both := l.Seconds(k, n, x.Routing, plan.Config{})
+		if spelled, _ := l.Seconds(k, n, x.Routing, x.Default); !ok || !both || spelled != dflt || choice > dflt*1.1 {
+			t.Errorf("%s under %s: choice %g, default %g, spelled %g", x.Problem.Key(), x.Routing, choice, dflt, spelled)
+		}
+		for name, found := range map[string]bool{
+			"tokens":  second(l.Seconds(k, n+1, x.Routing, x.Config)),
+			"routing": second(l.Seconds(k, n, "zipf:9", x.Config)),
+			"config":  second(l.Seconds(k, n, x.Routing, x.Config.With("threads", "7"))),
+		} {
+			if found {
+				t.Errorf("%s: %s of which nothing was measured has a time", x.Problem.Key(), name)
+			}
+		}
+	}
+}
+
+func second(_ float64, ok bool) bool { return ok }

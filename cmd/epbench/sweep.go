@@ -68,7 +68,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	s.StringArrayVar(&f.params, "param", nil, "values of a parameter instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
 	s.StringVar(&f.space, "space", "", "YAML file with values, constraints and required candidates")
 	s.StringVar(&f.kernels, "kernel", "", "kernels to search, comma-separated; default: all of the backend")
-	s.IntVar(&f.maxSMs, "max-sms", 0, "most SMs (workers of a rank on cpu) a config may take; 0: no bound")
+	s.IntVar(&f.maxSMs, "max-sms", 0, "most SMs (workers of a rank on cpu) a config may take, the default too; 0: no bound")
 	s.BoolVar(&f.resultClass, "result-params", false, "search a second time with parameters that change results, memory or determinism")
 	s.StringVar(&f.table, "table", "", "table in use today: its rows stay unless beaten by the tie band")
 	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: epbench-runs/TIME")

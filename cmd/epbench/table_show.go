@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ func headerTable() reports.Table {
 	return reports.Table{Name: "tables", Columns: []reports.Column{
 		reports.Words("source"), reports.Words("id"), reports.Numbers("rows", ""), reports.Words("name"),
 		reports.Words("machine").Dropped(2), reports.Words("abi").Dropped(1), reports.Words("created"),
-		reports.Numbers("a/a", "%"), reports.Words("relax"), reports.Words("driver").Dropped(4),
+		reports.Numbers("a/a", "%"), reports.Words("relax"), reports.Words("max SMs").Dropped(6), reports.Words("driver").Dropped(4),
 		reports.Words("cuda").Dropped(3), reports.Words("tool").Dropped(5), reports.Words("edited"),
 	}}
 }
@@ -57,8 +58,15 @@ func addHeader(t *reports.Table, s plan.Source) {
 	h := s.Table.Header
 	t.Add(reports.Str(s.Name), reports.Str(s.Table.ID[:12]), reports.Int(len(s.Table.Rows)), reports.Str(h.Machine.Name),
 		reports.Str(h.Machine.Key()), reports.Str(h.ABI), reports.Str(h.Created.Format(time.RFC3339)),
-		reports.Float(100*h.AA, 2), reports.Str(strings.Join(h.Relax, " ")), reports.Str(h.Machine.Driver),
+		reports.Float(100*h.AA, 2), reports.Str(strings.Join(h.Relax, " ")), reports.Str(boundText(h)), reports.Str(h.Machine.Driver),
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
+}
+
+func boundText(h plan.Header) string {
+	if h.MaxSMs == 0 {
+		return "any"
+	}
+	return strconv.Itoa(h.MaxSMs)
 }
 
 func rowTable() reports.Table {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/measure"
 	"github.com/epbench/epbench/tune/measure/receipt"
@@ -76,7 +75,8 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err := plan.WriteFile(o.path, r); err != nil {
 		return badInput(fmt.Errorf("-o: %w", err))
 	}
-	stopped := o.check(cmd, b, policy, receipt.Pick(t, o.rows), r)
+	checker := receipt.Checker{Backend: b, Policy: policy, Seed: o.seed, MaxSMs: t.Header.MaxSMs}
+	stopped := o.check(cmd, checker, receipt.Pick(t, o.rows), r)
 	if stopped != nil && len(r.Checks) == 0 {
 		return stopped
 	}
@@ -100,8 +100,7 @@ func refusedHere(t *plan.Table, h plan.Host) error {
 	return t.Refusal(h, t.Rows[0].Key.Problem(0))
 }
 
-func (o *verifyOptions) check(cmd *cobra.Command, b kernels.Backend, policy measure.Policy, rows []*plan.Row, r *receipt.Receipt) error {
-	checker := receipt.Checker{Backend: b, Policy: policy, Seed: o.seed}
+func (o *verifyOptions) check(cmd *cobra.Command, checker receipt.Checker, rows []*plan.Row, r *receipt.Receipt) error {
 	for i, row := range rows {
 		fmt.Fprintf(cmd.ErrOrStderr(), "row %d of %d: %s, %s tokens, %s\n", i+1, len(rows), row.Key.Op, spanText(row.Lo, row.Hi), row.Key.Routing)
 		checks, err := checker.Row(cmd.Context(), row)

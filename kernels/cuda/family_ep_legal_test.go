@@ -10,6 +10,21 @@ import (
 	"github.com/epbench/epbench/tune/plan"
 )
 
+// Below any bound of SMs, every kernel's default obeys it and is legal.
+func TestBoundedDefaultsAreLegal(t *testing.T) {
+	m := onCPU()
+	p := plan.Problem{Op: plan.Pair, Mode: plan.Graph, Nodes: 1, Ranks: 4, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 128, MaxTokens: 128, Dispatch: plan.FP8, Combine: plan.BF16}
+	for bound := 2; bound <= m.SMs; bound++ {
+		for _, f := range families() {
+			c := f.kernel.DefaultWithin(m, p, bound)
+			if err := f.kernel.Check(m, p, c); err != nil || c.Int("sms") > bound {
+				t.Fatalf("%d SMs: %s: %v", bound, c.Key(), err)
+			}
+		}
+	}
+}
+
 // Whatever the problem, the ep defaults are legal or the problem itself is
 // refused; launches fit the machine and hold every role.
 func TestEPDefaultsAreLegal(t *testing.T) {

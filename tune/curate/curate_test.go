@@ -275,6 +275,7 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 
 func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
 	for want, edit := range map[string]func(*plan.Header){
+		"max_sms: ": func(h *plan.Header) { h.MaxSMs = 24 },
 		"machine: ": func(h *plan.Header) { h.Machine.SMs = 114 },
 		"abi: ":     func(h *plan.Header) { h.ABI = "abi2" },
 		"relax: ":   func(h *plan.Header) { h.Relax = []string{"routing"} },
@@ -306,6 +307,15 @@ func TestLint(t *testing.T) {
 	good := func() *plan.Table { return table(row(plan.Even, 0, 64, 128), row(plan.AnyRouting, 0, 64, 128)) }
 	if f := Lint(good(), nil, 0.01); len(f) > 0 {
 		t.Fatalf("a good table has findings: %v", f)
+	}
+	bounded := good()
+	bounded.Header.MaxSMs = 24
+	for i := range bounded.Rows {
+		e := &bounded.Rows[i].Evidence
+		e.Gain, e.GainLo, e.GainHi = 1, 1, 1 // the default of a bound, spelled out
+	}
+	if f := Lint(bounded, nil, 0.01); len(f) > 0 {
+		t.Errorf("a bounded table that keeps the default has findings: %v", f)
 	}
 	refuse := func(_ plan.Machine, p plan.Problem, c plan.Config) error {
 		if c.Int("threads") > 1024 {

@@ -87,8 +87,8 @@ func lintHeader(h plan.Header, band float64) []Finding {
 
 // unsupportedGain refuses a row that leaves the default without proof that it
 // is faster.
-func unsupportedGain(_ plan.Header, r plan.Row, _ float64) string {
-	if e := r.Evidence; !r.Default && r.Key.Routing != plan.AnyRouting && e.GainLo <= 1 {
+func unsupportedGain(h plan.Header, r plan.Row, _ float64) string {
+	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing != plan.AnyRouting && e.GainLo <= 1 {
 		return fmt.Sprintf("gain %.3f [%.3f, %.3f] does not exclude 1: keep the default", e.Gain, e.GainLo, e.GainHi)
 	}
 	return ""
@@ -97,7 +97,7 @@ func unsupportedGain(_ plan.Header, r plan.Row, _ float64) string {
 // withinSpread tells of a gain below the largest A/A spread of the run. The
 // row's own search may have been quieter, so this alone condemns nothing.
 func withinSpread(h plan.Header, r plan.Row, _ float64) string {
-	if !r.Default && r.Evidence.Gain < 1+h.AA {
+	if !h.IsDefault(r) && r.Evidence.Gain < 1+h.AA {
 		return fmt.Sprintf("gain %.3f is within the run's largest A/A spread of %.2f %%", r.Evidence.Gain, 100*h.AA)
 	}
 	return ""
@@ -105,8 +105,8 @@ func withinSpread(h plan.Header, r plan.Row, _ float64) string {
 
 // losesSomewhere tells of a minimax row that need not beat the default under
 // every routing: it is the least bad over all, and its gain is the least.
-func losesSomewhere(_ plan.Header, r plan.Row, _ float64) string {
-	if e := r.Evidence; !r.Default && r.Key.Routing == plan.AnyRouting && e.GainLo <= 1 {
+func losesSomewhere(h plan.Header, r plan.Row, _ float64) string {
+	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing == plan.AnyRouting && e.GainLo <= 1 {
 		return fmt.Sprintf("under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLo, e.GainHi)
 	}
 	return ""

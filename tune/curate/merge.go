@@ -36,6 +36,8 @@ func Comparable(a, b plan.Header) error {
 		return fmt.Errorf("machine: %s and %s; a table serves one machine, ship both side by side", a.Machine.Key(), b.Machine.Key())
 	case a.ABI != b.ABI:
 		return fmt.Errorf("abi: %.12s and %.12s; tune both with one build", a.ABI, b.ABI)
+	case a.MaxSMs != b.MaxSMs:
+		return fmt.Errorf("max_sms: %d and %d; their gains are over other defaults, ship both side by side", a.MaxSMs, b.MaxSMs)
 	case !slices.Equal(a.Relax, b.Relax):
 		return fmt.Errorf("relax: %v and %v; decide on one order first", a.Relax, b.Relax)
 	}

@@ -47,6 +47,9 @@ func (h Header) check() error {
 	if h.AA < 0 {
 		return fmt.Errorf("aa: %g is negative", h.AA)
 	}
+	if h.MaxSMs < 0 {
+		return fmt.Errorf("max_sms: %d is below 0, which is no bound", h.MaxSMs)
+	}
 	for i, f := range h.Relax {
 		if slices.Contains(h.Relax[:i], f) {
 			return fmt.Errorf("relax: %s is listed twice", f)

@@ -30,6 +30,17 @@ type Header struct {
 	TrialLog string    `json:"trial_log"` // sha256 of trials.jsonl
 	Relax    []string  `json:"relax"`     // key fields a lookup may give up, in this order
 	Edited   bool      `json:"edited"`    // loaded although its hash did not match
+
+	// MaxSMs is what no config of the table exceeds, the default that its gains are
+	// over included; 0 is no bound.
+	MaxSMs int `json:"max_sms,omitempty"`
+}
+
+// IsDefault reports whether a row of the table says what the default is. Where SMs
+// are bounded such a row spells it out: a runtime's default knows no bound.
+func (h Header) IsDefault(r Row) bool {
+	e := r.Evidence
+	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLo == 1 && e.GainHi == 1
 }
 
 // Row is one tuned answer for an interval of token counts.

@@ -50,7 +50,7 @@ func (s *sweeper) shapes() []plan.Problem {
 func (pl *planner) begins(p plan.Problem) []plan.Config {
 	var out []plan.Config
 	for _, k := range kernels.Of(pl.kernels, p.Op) {
-		out = append(out, k.DefaultConfig(pl.machine, p))
+		out = append(out, k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs))
 		out = append(out, starts(k, pl.allowed(), p)...)
 	}
 	return out

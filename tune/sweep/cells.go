@@ -146,8 +146,10 @@ func (s *sweeper) populate(c *cell) error {
 	for _, cfg := range s.neighbours(c) {
 		c.neighbour = s.require(c, cfg, reports.Candidate)
 	}
-	if cfg, ok := s.shipped(c); ok {
-		c.incumb = s.require(c, cfg, reports.Incumbent)
+	for _, class := range []plan.Class{plan.AnyRouting, c.class} {
+		if cfg, ok := s.shipped(c, class); ok {
+			c.incumb = s.require(c, cfg, reports.Incumbent)
+		}
 	}
 	c.outcome.Legal = c.space.Len()
 	return nil
@@ -274,11 +276,12 @@ func (s *sweeper) neighbours(c *cell) []plan.Config {
 	return append(here, below...)
 }
 
-// shipped is what the incumbent table says of a cell.
-func (s *sweeper) shipped(c *cell) (plan.Config, bool) {
+// shipped is what the incumbent table says of a cell to who knows a class of its
+// routing.
+func (s *sweeper) shipped(c *cell, class plan.Class) (plan.Config, bool) {
 	if s.opts.Incumbent == nil {
 		return plan.Config{}, false
 	}
-	a := s.opts.Incumbent.Lookup(plan.KeyOf(c.problem, c.class), c.problem.Tokens)
+	a := s.opts.Incumbent.Lookup(plan.KeyOf(c.problem, class), c.problem.Tokens)
 	return a.Config, !a.Config.IsDefault()
 }

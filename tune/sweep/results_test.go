@@ -11,6 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/tune/spacefile"
 	"github.com/epbench/epbench/tune/sweep/scripted"
+	"github.com/epbench/epbench/workloads"
 )
 
 // TestBothWinners: where dedup is twice as fast but changes results, one sweep
@@ -106,6 +107,67 @@ func TestBoundedDefaults(t *testing.T) {
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
 	if got := out.Run.Outcomes[0].Config; got.Int("sms") != 20 {
 		t.Errorf("with 20 SMs the choice is %s", got.Key())
+	}
+}
+
+// TestBoundHoldsForAll: no config of a bounded sweep takes more, neither the default
+// that gains are over nor a row where it stays, which is spelled out.
+func TestBoundHoldsForAll(t *testing.T) {
+	for name, truth := range map[string]func(plan.Problem, string, plan.Config) float64{
+		"the default stays": func(plan.Problem, string, plan.Config) float64 { return 50e-6 },
+		"another wins":      nil,
+	} {
+		o := options(t, "dispatch,combine,pair", []int{16, 64}, "uniform", "zipf:1.0")
+		o.MaxSMs = 6
+		out := mustSweep(t, &scripted.Backend{Sigma: 0.005, SMs: []int{2, 4, 8, 16}, Truth: truth}, o, filepath.Join(t.TempDir(), "run"))
+		if h := out.Table.Header; h.MaxSMs != 6 || len(out.Table.Rows) == 0 {
+			t.Fatalf("%s: %d rows, bound %d", name, len(out.Table.Rows), h.MaxSMs)
+		}
+		for _, r := range out.Table.Rows {
+			kept := r.Evidence.Gain == 1
+			if r.Default || kept != (truth != nil) || out.Table.Header.IsDefault(r) != kept {
+				t.Errorf("%s: row %v: default %v, gain %g", name, r.Config.Key(), r.Default, r.Evidence.Gain)
+			}
+			for _, n := range r.Config.Names() {
+				if strings.HasSuffix(n, "sms") && r.Config.Int(n) > 6 {
+					t.Errorf("%s: row takes %s=%d", name, n, r.Config.Int(n))
+				}
+			}
+		}
+		for _, x := range out.Run.Outcomes {
+			if x.Problem.Op != plan.Pair && x.Default.Int("sms") != 4 {
+				t.Errorf("%s: the default is %s", name, x.Default.Key())
+			}
+		}
+	}
+}
+
+// TestShippedRowsAreMeasured: what a table in use says for the class of a routing is
+// measured, and what it says for any.
+func TestShippedRowsAreMeasured(t *testing.T) {
+	o := options(t, "dispatch", []int{16}, "uniform")
+	o.Strategy, o.Evaluations = "coord", 1
+	row := func(c plan.Class, sms string) plan.Row {
+		cfg := plan.Config{Kernel: "dispatch", Values: map[string]plan.Value{"algo": "direct", "sms": plan.Value(sms), "threads": "1024"}}
+		return plan.Row{Key: plan.KeyOf(o.Problems[0], c), Lo: 1, Hi: 64, Config: cfg}
+	}
+	b := &scripted.Backend{Sigma: 0.005}
+	class := workloads.ClassOf(o.Distributions[0], o.Problems[0], o.Seed)
+	shipped := &plan.Table{Schema: plan.Schema, Header: plan.Header{Machine: b.Machine()}, Rows: []plan.Row{row(class, "16"), row(plan.AnyRouting, "32")}}
+	if err := shipped.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	o.Incumbent = shipped
+	dir := filepath.Join(t.TempDir(), "run")
+	mustSweep(t, b, o, dir)
+	l, err := reports.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range shipped.Rows {
+		if _, ok := l.Seconds(r.Key, 16, "uniform", r.Config); !ok {
+			t.Errorf("%s was not measured", r.Config.Key())
+		}
 	}
 }
 

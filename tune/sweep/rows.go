@@ -115,7 +115,9 @@ func (s *sweeper) pick(cells []*cell, before plan.Config) pick {
 	if len(cells) == 1 {
 		cfg, worst = cells[0].outcome.Config, 0
 	}
-	p := pick{tokens: cells[0].problem.Tokens, cells: cells, config: cfg, dflt: cfg.Key() == cells[0].outcome.Default.Key()}
+	// A runtime's own default knows no bound, so that below one it is spelled out.
+	dflt := s.opts.MaxSMs == 0 && cfg.Key() == cells[0].outcome.Default.Key()
+	p := pick{tokens: cells[0].problem.Tokens, cells: cells, config: cfg, dflt: dflt}
 	for i, c := range cells {
 		e := c.evidence(cfg)
 		if i == 0 || e.Gain < p.evidence.Gain {

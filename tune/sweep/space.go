@@ -190,11 +190,11 @@ func costOf(k kernels.Kernel) func(string) int {
 }
 
 // defaultConfig is the library default of an op: that of its first kernel
-// that can run the problem.
+// that can run the problem, on as many SMs as a config may take.
 func (pl *planner) defaultConfig(p plan.Problem) (plan.Config, error) {
 	var first error
 	for _, k := range kernels.Of(pl.kernels, p.Op) {
-		c := k.DefaultConfig(pl.machine, p)
+		c := k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)
 		err := k.Check(pl.machine, p, c)
 		if err == nil {
 			return c, nil

@@ -25,6 +25,7 @@ const Stage = "verify"
 type Checker struct {
 	Backend kernels.Backend
 	Policy  measure.Policy
+	MaxSMs  int // of the table: the default is compared with on no more
 	Seed    uint64
 }
 
@@ -33,7 +34,7 @@ type Checker struct {
 func Pick(t *plan.Table, k int) []*plan.Row {
 	var all []*plan.Row
 	for i := range t.Rows {
-		if !t.Rows[i].Default {
+		if !t.Header.IsDefault(t.Rows[i]) {
 			all = append(all, &t.Rows[i])
 		}
 	}
@@ -135,7 +136,7 @@ func (c *Checker) runner(check *Check) (*measure.Runner, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	dflt := space.Add(known[0].DefaultConfig(c.Backend.Machine(), problem))
+	dflt := space.Add(known[0].DefaultWithin(c.Backend.Machine(), problem, c.MaxSMs))
 	point := space.Add(check.Config)
 	return &measure.Runner{
 		Backend: c.Backend, Workload: w, Space: space, Default: dflt, Policy: c.Policy,

@@ -53,6 +53,16 @@ func TestPickSpreadsOverRowsThatLeaveTheDefault(t *testing.T) {
 	}
 }
 
+// TestPickOfBounded: below a bound of SMs the default is spelled out, and is no more
+// to be checked against itself than elsewhere.
+func TestPickOfBounded(t *testing.T) {
+	same := plan.Evidence{Gain: 1, GainLo: 1, GainHi: 1}
+	tab := &plan.Table{Header: plan.Header{MaxSMs: 24}, Rows: []plan.Row{{Lo: 1, Evidence: same}, {Lo: 2}}}
+	if got := Pick(tab, 0); len(got) != 1 || got[0].Lo != 2 {
+		t.Errorf("picked %d rows", len(got))
+	}
+}
+
 func TestWorstAndWriting(t *testing.T) {
 	r := Receipt{Checks: []Check{{Verdict: Holds}, {Verdict: Slower}, {Verdict: Undecided}}}
 	if r.Worst() != Slower || (&Receipt{}).Worst() != Holds {

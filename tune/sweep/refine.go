@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune"
@@ -17,16 +18,16 @@ import (
 func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
 	a, b := low.hi, high.lo
 	if mid := plan.Midpoint(a, b); a < mid && mid < b {
-		left := &low.picks[len(low.picks)-1]
-		side, measured, err := s.sideAt(ctx, mid, *left, high.picks[0])
+		left, right := low.picks[len(low.picks)-1], high.picks[0]
+		side, there, err := s.sideAt(ctx, mid, left, right)
 		if err != nil {
 			return err
 		}
-		if measured && side == 0 {
-			left.evidence.Tokens = append(left.evidence.Tokens, mid)
+		if len(there) > 0 && side == 0 {
+			low.picks = append(low.picks, left.at(mid, there))
 			a = mid
-		} else if measured {
-			high.picks[0].evidence.Tokens = append(high.picks[0].evidence.Tokens, mid)
+		} else if len(there) > 0 {
+			high.picks = slices.Insert(high.picks, 0, right.at(mid, there))
 			b = mid
 		}
 	}
@@ -35,35 +36,55 @@ func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
 	return nil
 }
 
+// at is a pick at a token count between two searches, on what was measured there.
+func (p pick) at(tokens int, cells []*cell) pick {
+	p.tokens, p.cells = tokens, cells
+	p.evidence.Tokens, p.evidence.Routings = []int{tokens}, nil
+	for i, c := range cells {
+		e := c.evidence(p.config)
+		p.evidence.Routings = append(p.evidence.Routings, c.dist.Spec())
+		p.evidence.MaxErr, p.evidence.Date = max(p.evidence.MaxErr, e.MaxErr), e.Date
+		if len(cells) > 1 {
+			p.evidence.Regret = max(p.evidence.Regret, c.loss(p.config))
+		}
+		if i == 0 || e.Gain < p.evidence.Gain {
+			p.evidence.Median, p.evidence.P10, p.evidence.P90, p.evidence.Rounds = e.Median, e.P10, e.P90, e.Rounds
+			p.evidence.Gain, p.evidence.GainLo, p.evidence.GainHi = e.Gain, e.GainLo, e.GainHi
+		}
+	}
+	return p
+}
+
 // sideAt measures two picks at a token count between theirs, under every
 // routing of the first, and says which of them loses less there; a tie goes to
 // the one that keeps the default, else to the lower.
-func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side int, measured bool, err error) {
+func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side int, there []*cell, err error) {
 	if ctx.Err() != nil || s.opts.Time > 0 && s.before > s.opts.Time {
-		return 0, false, nil
+		return 0, nil, nil
 	}
 	var worst [2]float64
 	for _, near := range low.cells {
 		c, err := s.refined(ctx, near, tokens, low.config, high.config)
 		if err != nil {
-			return 0, false, err
+			return 0, nil, err
 		}
+		there = append(there, c)
 		worst[0], worst[1] = max(worst[0], c.loss(low.config)), max(worst[1], c.loss(high.config))
 	}
 	if math.IsInf(worst[0], 1) && math.IsInf(worst[1], 1) {
-		return 0, false, nil
+		return 0, nil, nil
 	}
 	difference := math.Log1p(worst[0]) - math.Log1p(worst[1])
 	if math.Abs(difference) <= math.Log1p(s.policy.Band) && !math.IsInf(difference, 0) {
 		if high.dflt {
-			return 1, true, nil
+			return 1, there, nil
 		}
-		return 0, true, nil
+		return 0, there, nil
 	}
 	if difference > 0 {
-		return 1, true, nil
+		return 1, there, nil
 	}
-	return 0, true, nil
+	return 0, there, nil
 }
 
 // refined measures two configs and the default at a token count nobody asked

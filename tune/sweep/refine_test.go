@@ -1,0 +1,46 @@
+package sweep
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/sweep/scripted"
+)
+
+// TestRowsClaimWhatHoldsBetween: where a row's end was measured, between two
+// searches, its gain is no more than what was seen there.
+func TestRowsClaimWhatHoldsBetween(t *testing.T) {
+	o := options(t, "dispatch", []int{16, 1024}, "uniform", "zipf:1.0")
+	o.Strategy = "grid"
+	share := map[string]map[int]float64{ // of the default's time
+		"16": {16: 0.5, 128: 0.8, 1024: 0.95},
+		"32": {16: 0.9, 128: 0.9, 1024: 0.5},
+	}
+	b := &scripted.Backend{Sigma: 0.002, Truth: func(p plan.Problem, _ string, c plan.Config) float64 {
+		s := 100e-6
+		if of, ok := share[c.Str("sms")]; ok && c.Str("threads") == "256" {
+			s *= of[p.Tokens]
+		}
+		return s
+	}}
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	met := 0
+	for _, r := range out.Table.Rows {
+		least := math.Inf(1)
+		for _, n := range r.Evidence.Tokens {
+			least = min(least, 1/share[r.Config.Str("sms")][n])
+		}
+		if slices.Contains(r.Evidence.Tokens, 128) {
+			met++
+		}
+		if e := r.Evidence; e.Gain > least*1.02 || e.Gain < least/1.02 || math.Abs(e.Median*e.Gain-100e-6) > 3e-6 {
+			t.Errorf("%s, %v tokens, %s: gain %g, median %g; least %g", r.Key.Routing, e.Tokens, r.Config.Key(), e.Gain, e.Median, least)
+		}
+	}
+	if met == 0 {
+		t.Error("no row was measured between the searches")
+	}
+}

@@ -255,10 +255,14 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		{"as fast", all, map[int]float64{128: 10.05, 512: 10}, Stays},
 		{"only its own", all, map[int]float64{512: 10}, Stays},
 		{"under fewer routings", all[:1], map[int]float64{128: 20, 512: 10}, Stays},
+		{"under fewer routings, and better there", all[:1], nil, Stays},
 		{"no routings", nil, map[int]float64{128: 20, 512: 10}, Stays},
 	} {
 		fresh := row(plan.AnyRouting, 64, 64, 512)
 		fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings
+		if c.seconds == nil {
+			fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = 1.3, 1.28, 1.32
+		}
 		rule := Rule{Band: 0.01, Measured: func(k plan.Key, tokens int, routing string, cfg plan.Config) (float64, bool) {
 			s, ok := c.seconds[cfg.Int("threads")]
 			if routing != "hotrank:4" {

@@ -17,16 +17,27 @@ type Rule struct {
 }
 
 // prefers reports whether the newcomer's row takes the place of the incumbent's at a
-// token count. Where the newcomer's run has measured both choices under all routings
-// that the incumbent stands for, its search has decided between them, on one machine
-// within minutes, unless they tie under all of them. Else gains of two runs are
-// compared, which are each of a row's worst token count and routing.
+// token count. A row for any routing must have been measured under all that the
+// incumbent was: of fewer the worst is always better. Where its run has measured both
+// choices, its search has decided between them, on one machine within minutes, unless
+// they tie under all routings. Else gains of two runs are compared, which are each of
+// a row's worst token count and routing.
 func (r Rule) prefers(newcomer, old *plan.Row, tokens int) bool {
+	if old.Key.Routing == plan.AnyRouting && !covers(newcomer, old) {
+		return false
+	}
 	if tie, known := r.compare(newcomer, old, tokens); known {
 		return !tie
 	}
 	n, o := newcomer.Evidence, old.Evidence
 	return n.Gain > o.Gain*(1+r.Band) && n.GainLo > o.GainHi
+}
+
+// covers reports whether a row was measured under all routings that another was.
+func covers(r, other *plan.Row) bool {
+	return !slices.ContainsFunc(other.Evidence.Routings, func(spec string) bool {
+		return !slices.Contains(r.Evidence.Routings, spec)
+	})
 }
 
 // compare says whether the incumbent's choice is as good as the newcomer's under
@@ -35,11 +46,6 @@ func (r Rule) compare(newcomer, old *plan.Row, tokens int) (tie, known bool) {
 	routings := newcomer.Evidence.Routings
 	if r.Measured == nil || len(routings) == 0 {
 		return false, false
-	}
-	for _, spec := range old.Evidence.Routings {
-		if !slices.Contains(routings, spec) {
-			return false, false
-		}
 	}
 	tie = true
 	for _, spec := range routings {

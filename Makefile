@@ -3,7 +3,7 @@ BINDIR ?= bin
 GO     ?= go
 FUZZTIME ?= 10s
 
-.PHONY: help build test race lint fuzz bench golden clean
+.PHONY: help build test race lint fuzz bench golden tables clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -36,6 +36,10 @@ bench: ## the CPU backend beside plain copy, look-up in Go and C, routing genera
 
 golden: ## rewrite expected outputs; review the diff
 	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/plan/...
+
+tables: build ## the embedded GPU tables, merged again from their runs, are the same
+	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \
+	for t in h200x4 h200x2; do cmp $$out/$$t.json tune/tables/data/$$t.json || exit 1; done; rm -r $$out
 
 clean: ## what the other targets made
 	rm -rf $(BINDIR) gpu-bundle

@@ -72,6 +72,10 @@ type Kernel struct {
 	// however short of time: one of each design that may win by far. Nil
 	// means none.
 	Starts func(plan.Machine, plan.Problem) []plan.Config
+	// Beside is what a config may gain by in a pair, where its launch can overlap
+	// the other half's: every search of pairs measures the best halves so too.
+	// Nil means nothing.
+	Beside func(plan.Config) plan.Config
 }
 
 // DefaultConfig is the kernel's config when nobody tuned.

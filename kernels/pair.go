@@ -41,6 +41,15 @@ func PairOf(d, c Kernel) Kernel {
 	k.Default = func(m plan.Machine, p plan.Problem) plan.Config {
 		return plan.Join(d.DefaultConfig(m, p), c.DefaultConfig(m, p))
 	}
+	if d.Beside != nil && c.Beside != nil {
+		k.Beside = func(cfg plan.Config) plan.Config {
+			dc, cc, err := plan.Split(cfg)
+			if err != nil {
+				return cfg
+			}
+			return plan.Join(d.Beside(dc), c.Beside(cc))
+		}
+	}
 	return k
 }
 

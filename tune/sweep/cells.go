@@ -195,7 +195,7 @@ func (s *sweeper) enumerate(c *cell) (err error) {
 		if err != nil {
 			return err
 		}
-		grids, c.pairs = append(grids, g), append(c.pairs, of.configs[0])
+		grids, c.pairs = append(grids, g), append(c.pairs, of.configs[:of.begin]...)
 	}
 	c.space, c.counts, err = tune.NewSpace(grids...)
 	return err

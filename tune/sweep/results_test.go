@@ -98,6 +98,43 @@ func TestShortPairs(t *testing.T) {
 	}
 }
 
+// besides has kernels whose halves of a pair gain by another number of threads.
+type besides struct{ scripted.Backend }
+
+func (b *besides) Kernels() []kernels.Kernel {
+	ks := b.Backend.Kernels()
+	for i := range ks {
+		ks[i].Beside = func(c plan.Config) plan.Config { return c.With("threads", "256") }
+	}
+	return ks
+}
+
+// TestPairsBesideEachOther: what a kernel may gain by in a pair every search of
+// pairs measures, though neither half alone has won so.
+func TestPairsBesideEachOther(t *testing.T) {
+	o := options(t, "pair", []int{16}, "uniform")
+	o.Evaluations, o.Strategy = 1, "coord"
+	b := &besides{scripted.Backend{Sigma: 0.005, Truth: func(p plan.Problem, _ string, c plan.Config) float64 {
+		s := 100e-6
+		for name, factor := range map[string]float64{"threads": 1.2, "dispatch.threads": 0.8, "combine.threads": 0.8} {
+			if c.Str(name) == "256" && c.Str(strings.Replace(name, "threads", "sms", 1)) != "8" {
+				s *= factor
+			}
+		}
+		return s
+	}}}
+	var err error
+	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["dispatch:algo=direct,sms=32,threads=512", "combine:algo=direct,sms=32,threads=512"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	pair := out.Run.Outcomes[len(out.Run.Outcomes)-1]
+	if pair.Problem.Op != plan.Pair || pair.Config.Str("dispatch.threads") != "256" || pair.Config.Str("combine.threads") != "256" || pair.Gain < 1.3 {
+		t.Errorf("%s chose %s, gain %g", pair.Problem.Key(), pair.Config.Key(), pair.Gain)
+	}
+}
+
 // TestBoundedDefaults: below the SMs of a kernel's own choice, its choice for
 // a machine of as many SMs is tried.
 func TestBoundedDefaults(t *testing.T) {

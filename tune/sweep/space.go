@@ -156,14 +156,16 @@ func sms(k kernels.Kernel, c plan.Config) int {
 type pairsOf struct {
 	kernel  kernels.Kernel
 	configs []plan.Config // the best halves first
+	begin   int           // how many of the first every search measures
 }
 
 // pairs joins dispatch configs with combine configs, best first, wherever a
-// kernel runs both.
+// kernel runs both. The best halves are there as they were measured alone, and
+// as the kernel would have them beside each other.
 func (pl *planner) pairs(p plan.Problem, dispatch, combine []plan.Config) []pairsOf {
 	var out []pairsOf
 	for _, k := range kernels.Of(pl.kernels, plan.Pair) {
-		of := pairsOf{kernel: k}
+		of := pairsOf{kernel: k, begin: 1}
 		for _, d := range dispatch {
 			for _, c := range combine {
 				if j := plan.Join(d, c); j.Kernel == k.Name && k.Check(pl.machine, p, j) == nil {
@@ -171,11 +173,26 @@ func (pl *planner) pairs(p plan.Problem, dispatch, combine []plan.Config) []pair
 				}
 			}
 		}
-		if len(of.configs) > 0 {
-			out = append(out, of)
+		if len(of.configs) == 0 {
+			continue
 		}
+		if beside := pl.beside(k, p, of.configs[0]); beside.Key() != of.configs[0].Key() {
+			rest := slices.DeleteFunc(of.configs[1:], func(c plan.Config) bool { return c.Key() == beside.Key() })
+			of.configs, of.begin = slices.Insert(of.configs[:1+len(rest)], 1, beside), 2
+		}
+		out = append(out, of)
 	}
 	return out
+}
+
+// beside is what a kernel makes of a pair, the pair itself where that is not legal.
+func (pl *planner) beside(k kernels.Kernel, p plan.Problem, c plan.Config) plan.Config {
+	if k.Beside != nil {
+		if b := k.Beside(c); k.Check(pl.machine, p, b) == nil {
+			return b
+		}
+	}
+	return c
 }
 
 func costOf(k kernels.Kernel) func(string) int {

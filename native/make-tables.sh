@@ -39,7 +39,7 @@ done
 rm -f "$out/table.json"
 for model; do
   if test -f "$out/table.json"; then
-    "$EPBENCH" table merge "$out/table.json" "$out/$model/table.json" -o "$out/merged.json" >"$out/merge-$model.txt" &&
+    "$EPBENCH" table merge "$out/table.json" "$out/$model" -o "$out/merged.json" >"$out/merge-$model.txt" &&
       mv "$out/merged.json" "$out/table.json"
   else
     cp "$out/$model/table.json" "$out/table.json"

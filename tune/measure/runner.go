@@ -58,6 +58,7 @@ type Runner struct {
 	spent   float64 // seconds of all blocks, recorded ones included
 	failed  map[int]*kernels.Failure
 	errs    map[int]float64 // largest seen, see MaxErr
+	latest  time.Time       // end of the last block
 }
 
 // ErrLost is what a machine that cannot be measured on any more ends a sweep
@@ -106,6 +107,10 @@ func (r *Runner) nextBlock(stage string) int {
 // Spent implements tune.Spender: the wall time of all blocks.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
+// Latest is when the last block ended, here or in the run that this one goes on
+// with: UTC, whole seconds.
+func (r *Runner) Latest() time.Time { return r.latest }
+
 // samples flattens the lines of a block, which are in the order of live,
 // round by round.
 func (r *Runner) samples(live []int, lines []reports.Result) []tune.Sample {
@@ -115,6 +120,7 @@ func (r *Runner) samples(live []int, lines []reports.Result) []tune.Sample {
 		for k, t := range times {
 			out = append(out, tune.Sample{Point: live[i], Round: lines[i].Round0 + k, Seconds: t})
 		}
+		r.latest = lines[i].Time.UTC().Truncate(time.Second)
 		if r.fold == 0 {
 			r.fold = lines[i].Fold
 		}

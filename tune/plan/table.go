@@ -74,7 +74,7 @@ type Evidence struct {
 	Routings   []string  `json:"routings"`   // routing specs measured
 	Tokens     []int     `json:"tokens"`     // token counts measured, ends of the interval included
 	Complete   bool      `json:"complete"`   // the whole legal space was covered
-	Date       time.Time `json:"date"`
+	Date       time.Time `json:"date"`       // when it was measured
 
 	// MaxErr is the largest error seen against the oracle, relative to the
 	// row's largest magnitude, as a ratio.

@@ -3,7 +3,6 @@ package sweep
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/plan"
@@ -145,7 +144,7 @@ func (c *cell) evidence(cfg plan.Config) plan.Evidence {
 	o := c.outcome
 	e := plan.Evidence{
 		Clock: o.Clock, Median: o.Median, P10: o.P10, P90: o.P90, Rounds: o.Rounds, Gain: o.Gain, GainLo: o.GainLo, GainHi: o.GainHi,
-		Candidates: o.Evaluations, Ties: o.Ties, Date: time.Now(),
+		Candidates: o.Evaluations, Ties: o.Ties, Date: c.runner.Latest(),
 	}
 	if i, ok := c.space.Index(cfg); ok {
 		e.MaxErr = c.runner.MaxErr(i)

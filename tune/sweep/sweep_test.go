@@ -110,7 +110,7 @@ func TestSweepAgainMeasuresNothing(t *testing.T) {
 	if again.Runs != 0 || again.Opened != 0 {
 		t.Errorf("resuming a finished sweep ran %d rounds in %d sessions", again.Runs, again.Opened)
 	}
-	if !reflect.DeepEqual(first.Run.Outcomes, second.Run.Outcomes) || !reflect.DeepEqual(rows(first.Table), rows(second.Table)) {
+	if !reflect.DeepEqual(first.Run.Outcomes, second.Run.Outcomes) || !reflect.DeepEqual(first.Table.Rows, second.Table.Rows) {
 		t.Error("resuming a finished sweep decides otherwise")
 	}
 }

@@ -72,9 +72,6 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.out == "" {
 		f.out = filepath.Join(paths[0], reports.PlotsDir)
 	}
-	if err := outputDir(f.out); err != nil {
-		return err
-	}
 	runs, err := loadRuns(cmd, paths)
 	if err != nil {
 		return err
@@ -83,6 +80,9 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 		if err := f.filter.apply(l); err != nil {
 			return err
 		}
+	}
+	if err := outputDir(f.out); err != nil {
+		return err
 	}
 	return f.draw(cmd, kinds, runs)
 }

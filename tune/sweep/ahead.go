@@ -50,8 +50,7 @@ func (s *sweeper) shapes() []plan.Problem {
 func (pl *planner) begins(p plan.Problem) []plan.Config {
 	var out []plan.Config
 	for _, k := range kernels.Of(pl.kernels, p.Op) {
-		out = append(out, k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs))
-		out = append(out, starts(k, pl.allowed(), p)...)
+		out = append(out, pl.starts(k, p)...)
 	}
 	return out
 }

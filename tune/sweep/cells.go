@@ -132,7 +132,7 @@ func (s *sweeper) populate(c *cell) error {
 	}
 	for _, k := range kernels.Of(s.planner.kernels, c.problem.Op) {
 		if c.problem.Op != plan.Pair { // pairs come from measured halves
-			for _, cfg := range starts(k, s.planner.allowed(), c.problem) {
+			for _, cfg := range s.planner.starts(k, c.problem) {
 				s.require(c, cfg, reports.Candidate)
 			}
 		}
@@ -159,10 +159,10 @@ func (s *sweeper) populate(c *cell) error {
 // where any results are accepted, what they become with each other value of a
 // parameter that changes them: a search short of time must not miss a whole
 // algorithm.
-func starts(k kernels.Kernel, m plan.Machine, p plan.Problem) []plan.Config {
-	designs := []plan.Config{k.DefaultConfig(m, p)}
+func (pl *planner) starts(k kernels.Kernel, p plan.Problem) []plan.Config {
+	designs := []plan.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	if k.Starts != nil {
-		designs = append(designs, k.Starts(m, p)...)
+		designs = append(designs, k.Starts(pl.allowed(), p)...)
 	}
 	out := designs
 	if p.Results != plan.AnyResults {

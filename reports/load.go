@@ -51,12 +51,20 @@ func (l *Loaded) Seconds(k plan.Key, tokens int, routing string, cfg plan.Config
 		if c.Problem.Tokens != tokens || c.Routing != routing || plan.KeyOf(c.Problem, k.Routing) != k {
 			continue
 		}
-		for _, e := range c.Entries {
-			own := e.Key == cfg.Key() || cfg.IsDefault() && e.Role == Default
-			if own && e.OK() && e.Role != Twin && e.Role != Peer {
-				return e.Level, true
-			}
+		if e := c.entryOf(cfg); e != nil {
+			return e.Level, true
 		}
 	}
 	return 0, false
+}
+
+// entryOf is what a case measured of a config, nil where it did not or that failed.
+func (c *Case) entryOf(cfg plan.Config) *Entry {
+	for _, e := range c.Entries {
+		own := e.Key == cfg.Key() || cfg.IsDefault() && e.Role == Default
+		if own && e.OK() && e.Role != Twin && e.Role != Peer {
+			return e
+		}
+	}
+	return nil
 }

@@ -19,6 +19,7 @@ var tableCommands = []func() *cobra.Command{
 	newTableExplain,
 	newTableDiff,
 	newTableMerge,
+	newTableRelax,
 	newTableLint,
 	newTableVerify,
 	newTableExport,

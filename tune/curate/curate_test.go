@@ -282,13 +282,34 @@ func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
 		"max_sms: ": func(h *plan.Header) { h.MaxSMs = 24 },
 		"machine: ": func(h *plan.Header) { h.Machine.SMs = 114 },
 		"abi: ":     func(h *plan.Header) { h.ABI = "abi2" },
-		"relax: ":   func(h *plan.Header) { h.Relax = []string{"routing"} },
 	} {
 		b := table()
 		edit(&b.Header)
 		if _, _, err := Merge(table(), b, Rule{Band: 0.01}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("want %s, got %v", want, err)
 		}
+	}
+}
+
+// TestRelaxIsTheIncumbents: rows that are laid in change nothing of what look-ups give up.
+func TestRelaxIsTheIncumbents(t *testing.T) {
+	old, err := Relax(table(row(plan.Even, 1, 8, 128)), []string{"top_k", "hidden"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := key(plan.Even)
+	k.Hidden++
+	if a := old.Lookup(k, 4); a.Reason != plan.Relaxed {
+		t.Errorf("another hidden size is answered %s", a.Reason)
+	}
+	late := table(row(plan.Even, 16, 16, 128))
+	late.Header.Created = old.Header.Created.Add(time.Hour)
+	merged, _, err := Merge(old, late, Rule{Band: 0.01})
+	if err != nil || !slices.Equal(merged.Header.Relax, old.Header.Relax) {
+		t.Errorf("%v %v", merged, err)
+	}
+	if _, err := Relax(old, []string{"ranks"}); err == nil || !strings.Contains(err.Error(), "use some of") {
+		t.Errorf("ranks may be given up: %v", err)
 	}
 }
 

@@ -29,7 +29,7 @@ type Decision struct {
 }
 
 // Comparable says why two tables cannot be merged, nil if they can: they must
-// be of one machine and kernel build and give up the same fields.
+// be of one machine and kernel build.
 func Comparable(a, b plan.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
@@ -38,8 +38,6 @@ func Comparable(a, b plan.Header) error {
 		return fmt.Errorf("abi: %.12s and %.12s; tune both with one build", a.ABI, b.ABI)
 	case a.MaxSMs != b.MaxSMs:
 		return fmt.Errorf("max_sms: %d and %d; their gains are over other defaults, ship both side by side", a.MaxSMs, b.MaxSMs)
-	case !slices.Equal(a.Relax, b.Relax):
-		return fmt.Errorf("relax: %v and %v; decide on one order first", a.Relax, b.Relax)
 	}
 	return nil
 }
@@ -49,7 +47,8 @@ func Comparable(a, b plan.Header) error {
 // differently, the incumbent stays unless the rule prefers the newcomer. Keeping
 // whichever number is best was not taken: over many merges it collects lucky draws.
 // Between two such token counts the row of the nearer one holds, as far as either
-// table says anything. Neither table is changed.
+// table says anything. What look-ups may give up stays the incumbent's affair. Neither
+// table is changed.
 func Merge(old, newcomer *plan.Table, rule Rule) (*plan.Table, []Decision, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -141,8 +140,8 @@ func appendRow(rows []plan.Row, r plan.Row, lo, hi int) []plan.Row {
 	return append(rows, r)
 }
 
-// mergeHeaders takes the later table's description of the machine and the
-// union of what both were made from; the least effect worth claiming is the
+// mergeHeaders takes the later table's description of the machine, a's relax order
+// and the union of what both were made from; the least effect worth claiming is the
 // larger.
 func mergeHeaders(a, b plan.Header) plan.Header {
 	late, early := a, b
@@ -154,6 +153,7 @@ func mergeHeaders(a, b plan.Header) plan.Header {
 	out.Space = union(late.Space, early.Space)
 	out.Policy = union(late.Policy, early.Policy)
 	out.TrialLog = union(late.TrialLog, early.TrialLog)
+	out.Relax = a.Relax
 	out.AA = max(a.AA, b.AA)
 	out.Edited = a.Edited || b.Edited
 	return out

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/curate"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+func newTableRelax() *cobra.Command {
+	var out tableFlags
+	var order, path string
+	cmd := &cobra.Command{
+		Use:   "relax TABLE [RUN...]",
+		Short: "Let look-ups give up fields, and judge by runs what unknown shapes get",
+		Long: `Without a row that matches, a look-up answers with the default, unless the table says
+which fields may be given up. Write TABLE so that it does, and judge it by recorded runs:
+each of their cases is asked of the table without the rows of that case's shape, and
+the answer is held against what the run measured. Nothing is measured. Exit code 3
+means that an answer was slower than the default.`,
+		Example: "  epbench table relax table.json RUN1 RUN2 --give-up routing,top_k,experts,hidden -o relaxed.json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := loadTable(args[0], false)
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("give-up") {
+				if t, err = curate.Relax(t, splitList(order)); err != nil {
+					return usagef("--give-up: %w", err)
+				}
+			}
+			if path == "" && len(args) == 1 {
+				return usagef("-o: where to write the table? or name runs to judge it by")
+			}
+			return relaxAndJudge(cmd, out, t, path, args[1:])
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&order, "give-up", "", "fields that look-ups may give up, in this order: some of "+strings.Join(plan.Relaxable(), ", ")+"; default: the table's own")
+	s.StringVarP(&path, "out", "o", "", "file to write")
+	out.bind(cmd)
+	return cmd
+}
+
+// relaxAndJudge writes the table where a path was given and prints how it fares on runs.
+func relaxAndJudge(cmd *cobra.Command, out tableFlags, t *plan.Table, path string, runs []string) error {
+	loaded, err := loadRuns(cmd, runs)
+	if err != nil {
+		return err
+	}
+	order := "look-ups give up, in this order: " + strings.Join(t.Header.Relax, ", ")
+	if path != "" {
+		if err := plan.WriteFile(path, t); err != nil {
+			return badInput(fmt.Errorf("-o: %w", err))
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s; %s\n", path, order)
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	var all []reports.Unknown
+	for _, l := range loaded {
+		all = append(all, reports.Unknowns(t, l.Cases)...)
+	}
+	table, slower := reports.UnknownTable(all)
+	table.Notes = append(table.Notes, order)
+	if err := out.print(cmd, table); err != nil || slower == 0 {
+		return err
+	}
+	return withCode(exitWrong, fmt.Errorf("%d kinds of problem have an answer slower than the default", slower))
+}

@@ -1,0 +1,137 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// Unknown is what a table without rows of a case's shape would have answered, beside
+// what the case measured.
+type Unknown struct {
+	Case   *Case
+	Answer plan.Answer
+	Loss   float64 // time of the answer over the best measured, less 1; NaN where it was not measured
+	Gain   float64 // time of the default over the answer's; NaN likewise
+}
+
+// Unknowns asks a table for each concluded case, with the rows of that case's hidden
+// size, experts and top-k left out: a caller whose shape was never swept.
+func Unknowns(t *plan.Table, cases []*Case) []Unknown {
+	var out []Unknown
+	sets := map[[3]int]*plan.Set{}
+	for _, c := range cases {
+		d := c.Default()
+		if c.Outcome == nil || d == nil || !d.OK() {
+			continue
+		}
+		p := c.Problem
+		shape := [3]int{p.Hidden, p.Experts, p.TopK}
+		if sets[shape] == nil {
+			sets[shape] = plan.Overlay(plan.Source{Name: "table", Table: without(t, shape)})
+		}
+		u := Unknown{Case: c, Answer: sets[shape].Lookup(plan.KeyOf(p, c.Outcome.Class), p.Tokens), Loss: math.NaN(), Gain: math.NaN()}
+		if e := c.entryOf(u.Answer.Config); e != nil {
+			u.Loss, u.Gain = e.Level/c.Best().Level-1, d.Level/e.Level
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// without is a table without the rows of a hidden size, experts and top-k.
+func without(t *plan.Table, shape [3]int) *plan.Table {
+	out := *t
+	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r plan.Row) bool {
+		return [3]int{r.Key.Hidden, r.Key.Experts, r.Key.TopK} == shape
+	})
+	return &out
+}
+
+// unknownGroup is what cases of one op, format, rank count, results and token count
+// come to.
+type unknownGroup struct {
+	problem          plan.Problem // without a shape
+	cases, shapes    int
+	told, unmeasured int
+	losses           []float64
+	worst, least     Unknown // by loss and by gain
+}
+
+// UnknownTable sums up answers to unknown shapes, and counts those that were slower
+// than the default.
+func UnknownTable(all []Unknown) (t Table, slower int) {
+	t = Table{Name: "unknown shapes", Title: "What the table would tell callers of shapes it has no row of, judged by recorded runs", Columns: []Column{
+		Words("op").Keyed(), Words("format").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("results").Keyed(), Numbers("tokens", "").Keyed(),
+		Numbers("cases", ""), Numbers("shapes", "").Dropped(6), Numbers("told", ""), Numbers("unmeasured", "").Dropped(7),
+		Numbers("least gain", "x"), Numbers("off best", "%"), Numbers("p90", "%"), Numbers("worst", "%"), Words("worst of").Dropped(8)}}
+	for _, g := range groupUnknowns(all) {
+		t.Add(g.cells()...)
+		if g.least.Gain < 1 {
+			slower++
+		}
+	}
+	t.Notes = append(t.Notes, "each case is asked of the table without its own shape's rows; told: a row answers; unmeasured: the run did not measure what it says",
+		"least gain: the default's time over the answer's; off best: the answer's time over the best measured in that case, less 1, median over cases")
+	return t, slower
+}
+
+func groupUnknowns(all []Unknown) []*unknownGroup {
+	var out []*unknownGroup
+	index := map[plan.Problem]*unknownGroup{}
+	shapes := map[plan.Problem]bool{}
+	for _, u := range all {
+		p := u.Case.Problem
+		id := p
+		id.Hidden, id.Experts, id.TopK = 0, 0, 0
+		g := index[id]
+		if g == nil {
+			g = &unknownGroup{problem: id, worst: u, least: u}
+			index[id] = g
+			out = append(out, g)
+		}
+		if !shapes[p] {
+			shapes[p] = true
+			g.shapes++
+		}
+		g.add(u)
+	}
+	slices.SortStableFunc(out, func(a, b *unknownGroup) int {
+		return cmp.Or(compareShape(a.problem, b.problem), cmp.Compare(a.problem.Tokens, b.problem.Tokens))
+	})
+	return out
+}
+
+func (g *unknownGroup) add(u Unknown) {
+	g.cases++
+	if u.Answer.Row != nil {
+		g.told++
+	}
+	if math.IsNaN(u.Loss) {
+		g.unmeasured++
+		return
+	}
+	g.losses = append(g.losses, u.Loss)
+	if math.IsNaN(g.worst.Loss) || u.Loss > g.worst.Loss {
+		g.worst = u
+	}
+	if math.IsNaN(g.least.Gain) || u.Gain < g.least.Gain {
+		g.least = u
+	}
+}
+
+func (g *unknownGroup) cells() []Cell {
+	p := g.problem
+	out := []Cell{Str(string(p.Op)), Str(string(p.Dispatch)), Int(p.Ranks), Str(p.Results.String()), Int(p.Tokens),
+		Int(g.cases), Int(g.shapes), Int(g.told), Int(g.unmeasured)}
+	if len(g.losses) == 0 {
+		return append(out, None(), None(), None(), None(), None())
+	}
+	w := g.worst.Case.Problem
+	return append(out, Float(g.least.Gain, 2), Percent(stat.Quantile(g.losses, 0.5)), Percent(stat.Quantile(g.losses, 0.9)), Percent(g.worst.Loss),
+		Str(fmt.Sprintf("%d/%d/%d %s", w.Hidden, w.Experts, w.TopK, g.worst.Case.Routing)))
+}

@@ -1,0 +1,93 @@
+package reports_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
+)
+
+// shapeTable has a row for hand-made runs' own shape and one of a neighbour's, each with
+// its choice.
+func shapeTable(p plan.Problem, own, neighbour string, relax ...string) *plan.Table {
+	t := &plan.Table{Schema: plan.Schema, Header: plan.Header{Relax: relax}}
+	for i, values := range []string{own, neighbour} {
+		c, err := plan.ParseConfig("k:" + values)
+		if err != nil {
+			panic(err)
+		}
+		k := plan.KeyOf(p, plan.Even)
+		k.Hidden += 512 * i
+		t.Rows = append(t.Rows, plan.Row{Key: k, Lo: 1, Hi: 128, Config: c})
+	}
+	return t
+}
+
+func TestUnknownShapesGetTheNeighbours(t *testing.T) {
+	l := build([]trial{
+		{"uniform", "sms=8", def, "screen", 0, times(40, 5), ""}, {"uniform", "sms=16", cand, "screen", 0, times(20, 5), ""},
+		{"uniform", "sms=32", cand, "screen", 0, times(25, 5), ""}, {"uniform", "sms=64", cand, "screen", 0, times(50, 5), ""},
+	})
+	p := l.Cases[0].Problem
+	if all := reports.Unknowns(shapeTable(p, "sms=16", "sms=32", "hidden"), l.Cases); len(all) != 0 {
+		t.Errorf("a case without a conclusion was judged: %v", all)
+	}
+	l.Cases[0].Outcome = &reports.Outcome{Class: plan.Even}
+	for _, c := range []struct {
+		neighbour  string
+		relax      string
+		loss, gain float64
+		told       bool
+		slower     int
+	}{
+		{"sms=32", "hidden", 0.25, 1.6, true, 0},
+		{"sms=16", "hidden", 0, 2, true, 0},
+		{"sms=64", "hidden", 1.5, 0.8, true, 1},
+		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // the run knows nothing of it
+		{"sms=32", "top_k", 1, 1, false, 0},                   // the hidden size stays: default
+	} {
+		all := reports.Unknowns(shapeTable(p, "sms=16", c.neighbour, c.relax), l.Cases)
+		if len(all) != 1 || !near(all[0].Loss, c.loss) || !near(all[0].Gain, c.gain) || (all[0].Answer.Row != nil) != c.told {
+			t.Errorf("%s, %s given up: %+v", c.neighbour, c.relax, all)
+		}
+		table, slower := reports.UnknownTable(all)
+		if len(table.Rows) != 1 || slower != c.slower {
+			t.Errorf("%s: %d lines, %d slower", c.neighbour, len(table.Rows), slower)
+		}
+	}
+}
+
+func near(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-9 }
+
+// TestUnknownTableSumsUp: cases of shapes that differ make one line, which names the
+// worst; formats make lines of their own.
+func TestUnknownTableSumsUp(t *testing.T) {
+	var all []reports.Unknown
+	for i, u := range []reports.Unknown{
+		{Loss: 0.1, Gain: 2}, {Loss: 0.3, Gain: 1.5}, {Loss: 0, Gain: 3}, {Loss: math.NaN(), Gain: math.NaN()}, {Loss: 0.2, Gain: 0.9},
+	} {
+		p := plan.Problem{Op: plan.Dispatch, Mode: plan.Graph, Ranks: 8, Nodes: 1, Hidden: 1024 + 512*i, Experts: 64, TopK: 8,
+			Tokens: 64, MaxTokens: 64, Dispatch: plan.BF16, Combine: plan.BF16}
+		if i == 4 {
+			p.Dispatch = plan.FP8
+		}
+		u.Case = &reports.Case{Problem: p, Routing: "uniform"}
+		all = append(all, u)
+	}
+	table, slower := reports.UnknownTable(all)
+	var got []string
+	for _, r := range table.Rows {
+		var words []string
+		for _, c := range r {
+			words = append(words, c.Text)
+		}
+		got = append(got, strings.Join(words, " "))
+	}
+	want := "[dispatch bf16 8 same 64 4 4 0 1 1.50 10.0 26.0 30.0 1536/64/8 uniform dispatch fp8 8 same 64 1 1 0 0 0.90 20.0 20.0 20.0 3072/64/8 uniform]"
+	if fmt.Sprint(got) != want || slower != 1 {
+		t.Errorf("%d slower, got\n%v, want\n%s", slower, got, want)
+	}
+}

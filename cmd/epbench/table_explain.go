@@ -19,8 +19,8 @@ func newTableExplain() *cobra.Command {
 		Short: "Print the decision ladder behind the answers",
 		Long: `For every stretch of token counts print the rows that were looked at, best first:
 which one answers, what the others lost to, and the evidence of each. The last
-rung is always the default. Rows that cover other token counts only are shown
-where nothing else is, or with --all.`,
+rung is always the default. With --all, also the rungs behind the first few, and
+rows that cover other token counts only where another answers.`,
 		Example: "  epbench table explain --table RUN --op dispatch --tokens 1:4096",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,9 +33,12 @@ where nothing else is, or with --all.`,
 	}
 	ask.bind(cmd)
 	out.bindAs(cmd, "table-format")
-	cmd.Flags().BoolVar(&all, "all", false, "also show rows that cover other token counts only")
+	cmd.Flags().BoolVar(&all, "all", false, "show every rung")
 	return cmd
 }
+
+// rungsShown are enough to see what the answer had to beat.
+const rungsShown = 3
 
 // ladder explains every key over the token counts asked for.
 func (q *query) ladder(all bool) reports.Table {
@@ -46,40 +49,90 @@ func (q *query) ladder(all bool) reports.Table {
 	}}
 	for _, k := range q.keys {
 		set := q.narrow(k)
-		for _, s := range stretches(set, q.tokens) {
-			x := set.Explain(k, s[0])
-			if !all && x.Answer.Row != nil {
-				x.Rungs = slices.DeleteFunc(x.Rungs, func(r plan.Rung) bool { return s[0] < r.Row.Lo || s[0] > r.Row.Hi })
-			}
-			q.addRungs(&t, set, x, spanText(s[0], s[1]))
+		for _, e := range explained(set, k, q.tokens, all) {
+			q.addRungs(&t, set, e)
 		}
 	}
 	t.Notes = q.notes
 	return t
 }
 
-func (q *query) addRungs(t *reports.Table, set *plan.Set, x plan.Explanation, span string) {
-	add := func(rung int, r plan.Rung, choice string) {
+// explanation is what is shown of the ladder of a stretch of token counts.
+type explanation struct {
+	plan.Explanation
+	lo, hi int // both included
+	more   bool
+}
+
+// explained explains ascending token counts; stretches of which the same is shown are one.
+func explained(set *plan.Set, k plan.Key, tokens []int, all bool) []explanation {
+	var out []explanation
+	for _, s := range stretches(set, tokens) {
+		e := explanation{Explanation: set.Explain(k, s[0]), lo: s[0], hi: s[1]}
+		if !all {
+			e.shorten()
+		}
+		if n := len(out) - 1; n >= 0 && out[n].hi+1 == e.lo && out[n].shows(e) {
+			out[n].hi = e.hi
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// shorten keeps the first rungs of rows that cover the token count, of any rows where
+// none does.
+func (e *explanation) shorten() {
+	if e.Answer.Row != nil {
+		e.Rungs = slices.DeleteFunc(e.Rungs, func(r plan.Rung) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
+	}
+	e.more = len(e.Rungs) > rungsShown
+	e.Rungs = e.Rungs[:min(len(e.Rungs), rungsShown)]
+}
+
+// shows reports whether two explanations look alike.
+func (e explanation) shows(other explanation) bool {
+	return e.more == other.more && slices.EqualFunc(e.Rungs, other.Rungs, func(a, b plan.Rung) bool {
+		return a.Row == b.Row && a.Verdict == b.Verdict
+	})
+}
+
+func (q *query) addRungs(t *reports.Table, set *plan.Set, x explanation) {
+	add := func(rung reports.Cell, r plan.Rung, choice string) {
 		c := reports.Str(r.Verdict)
 		if r.Verdict == answers {
 			c = c.Marked(reports.Good)
 		}
-		t.Add(reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(span),
-			reports.Int(rung), reports.Str(choice), reports.Str(strings.Join(r.Differs, " ")), c,
+		t.Add(reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(spanText(x.lo, x.hi)),
+			rung, reports.Str(choice), reports.Str(givesUp(r)), c,
 			reports.Str(evidenceText(r.Row)), reports.Str(r.Source))
 	}
 	for i, r := range x.Rungs {
-		if bad := q.illegal(r, x); bad != "" {
+		if bad := q.illegal(r, x.Explanation); bad != "" {
 			r.Verdict = "illegal here, so default: " + bad
 		}
-		add(i+1, r, choiceText(r.Row))
+		add(reports.Int(i+1), r, choiceText(r.Row))
 	}
-	last := plan.Rung{Verdict: "not reached"}
+	rung, last := reports.Int(len(x.Rungs)+1), plan.Rung{Verdict: "not reached"}
+	if x.more {
+		add(rung, plan.Rung{Verdict: "more rows, further behind: --all"}, "")
+		rung = reports.None()
+	}
 	if x.Answer.Row == nil {
 		last.Verdict = answers
 		q.note(missText(set, x.Key, x.Tokens))
 	}
-	add(len(x.Rungs)+1, last, "default")
+	add(rung, last, "default")
+}
+
+// givesUp names what of a query a row does not match, and what the row has instead.
+func givesUp(r plan.Rung) string {
+	var out []string
+	for _, f := range r.Differs {
+		out = append(out, f+"="+r.Row.Key.Words()[slices.Index(plan.Fields(), f)])
+	}
+	return strings.Join(out, " ")
 }
 
 // answers is the verdict of the rung that a look-up takes.

@@ -15,11 +15,13 @@ func newTableLint() *cobra.Command {
 	var from sourceFlags
 	var out tableFlags
 	var band float64
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "lint",
 		Short: "Find rows that are illegal, unsupported or leave holes",
 		Long: `Check a table before shipping it. Errors end with exit code 3, warnings with 0.
-Overlaps, crossed intervals and edits are refused on reading, with exit code 2.`,
+Overlaps, crossed intervals and edits are refused on reading, with exit code 2. Of
+warnings that many rows share a few are printed, with their number.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := from.load()
@@ -28,7 +30,12 @@ Overlaps, crossed intervals and edits are refused on reading, with exit code 2.`
 			}
 			legal := curate.Legality(legality(t.Header.Machine))
 			findings := curate.Lint(t, legal, bandOf(cmd, band, t.Header))
-			table, errors := findingTable(t, findings)
+			shown := findings
+			if !all {
+				shown = firstWarnings(findings)
+			}
+			table, errors := findingTable(t, shown)
+			table.Notes = leftOut(findings, shown)
 			table.Notes = append(table.Notes, fmt.Sprintf("%d rows: %d errors, %d warnings", len(t.Rows), errors, len(findings)-errors))
 			if legal == nil {
 				table.Warn("the kernels of backend %s are not known here: legality was not checked", t.Header.Machine.Backend)
@@ -41,8 +48,50 @@ Overlaps, crossed intervals and edits are refused on reading, with exit code 2.`
 	}
 	from.bindFile(cmd)
 	bindBand(cmd, &band)
+	cmd.Flags().BoolVar(&all, "all", false, "print every warning")
 	out.bind(cmd)
 	return cmd
+}
+
+// warningsShown of a rule are printed.
+const warningsShown = 5
+
+// firstWarnings keeps all errors and of each rule's warnings the first.
+func firstWarnings(findings []curate.Finding) []curate.Finding {
+	var out []curate.Finding
+	seen := map[string]int{}
+	for _, f := range findings {
+		if f.Severity == curate.Bad {
+			out = append(out, f)
+			continue
+		}
+		if seen[f.Rule]++; seen[f.Rule] <= warningsShown {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// leftOut says how many findings of each rule are not shown, in the order of their first.
+func leftOut(findings, shown []curate.Finding) []string {
+	count := map[string]int{}
+	for _, f := range shown {
+		count[f.Rule]--
+	}
+	var rules []string
+	for _, f := range findings {
+		count[f.Rule]++
+		if !slices.Contains(rules, f.Rule) {
+			rules = append(rules, f.Rule)
+		}
+	}
+	var out []string
+	for _, r := range rules {
+		if count[r] > 0 {
+			out = append(out, fmt.Sprintf("%s: %d more like these; --all prints them", r, count[r]))
+		}
+	}
+	return out
 }
 
 // findingTable lists findings and counts the errors among them.

@@ -75,9 +75,21 @@ func UnknownTable(all []Unknown) (t Table, slower int) {
 			slower++
 		}
 	}
-	t.Notes = append(t.Notes, "each case is asked of the table without its own shape's rows; told: a row answers; unmeasured: the run did not measure what it says",
+	t.Notes = append(t.Notes, spreadOf(all), "each case is asked of the table without its own shape's rows; told: a row answers; unmeasured: the run did not measure what it says",
 		"least gain: the default's time over the answer's; off best: the answer's time over the best measured in that case, less 1, median over cases")
 	return t, slower
+}
+
+// spreadOf says how far answers are from the best.
+func spreadOf(all []Unknown) string {
+	var losses []float64
+	for _, u := range all {
+		if !math.IsNaN(u.Loss) {
+			losses = append(losses, 100*u.Loss)
+		}
+	}
+	return fmt.Sprintf("%d cases; of %d measured answers half are within %.1f %% of the best, nine in ten within %.1f %%, 99 in 100 within %.1f %%",
+		len(all), len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 0.99))
 }
 
 func groupUnknowns(all []Unknown) []*unknownGroup {

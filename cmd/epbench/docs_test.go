@@ -58,7 +58,7 @@ func TestDocs(t *testing.T) {
 		t.Fatalf("only %d commands found in the documents", len(commands))
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"examples", "testdata", "reports"} {
+	for _, name := range []string{"examples", "testdata", "reports", "tune"} {
 		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,7 @@ type benchFlags struct {
 	backend string
 	config  string
 	table   string
+	results string
 	rounds  int
 	out     string
 	abTest  abFlags
@@ -46,7 +47,8 @@ difference claimed. --fail-on makes the verdict the exit code, as in compare.`,
 	addBackendFlag(cmd, &f.backend)
 	s := cmd.Flags()
 	s.StringVar(&f.config, "config", "", "configuration, kernel:name=value,name=value")
-	s.StringVar(&f.table, "table", "", "tuned table that chooses the configuration")
+	s.StringVar(&f.table, "table", "", "tuned table, or run directory with one, that chooses the configuration")
+	s.StringVar(&f.results, "results", "same", "results to accept: the same as the default's, or any")
 	s.IntVar(&f.rounds, "rounds", 50, "rounds of each configuration")
 	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: none")
 	f.abTest.bind(cmd)
@@ -89,6 +91,15 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	if err != nil {
 		return nil, err
 	}
+	accepted, err := plan.ParseResults(f.results)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("--%w", err))
+	}
+	for i := range problems {
+		if sweep.Loosens(b.Kernels(), problems[i].Op) {
+			problems[i].Results = accepted
+		}
+	}
 	if f.config != "" {
 		c, _ := plan.ParseConfig(f.config) // picker has refused what does not parse
 		problems = slices.DeleteFunc(problems, func(p plan.Problem) bool {
@@ -117,9 +128,9 @@ func (f *benchFlags) picker(b kernels.Backend) (sweep.Picker, error) {
 	case f.table == "":
 		return func(plan.Problem, plan.Class) (plan.Config, string, error) { return plan.Config{}, "", nil }, nil
 	}
-	t, err := plan.LoadFile(f.table, false)
+	t, err := loadTable(f.table, false)
 	if err != nil {
-		return nil, badInput(fmt.Errorf("--table: %w", err))
+		return nil, fmt.Errorf("--table: %w", err)
 	}
 	if t.Header.Machine.Key() != b.Machine().Key() {
 		return nil, withCode(exitNotComparable, fmt.Errorf("--table: made on %s, this is %s", t.Header.Machine.Key(), b.Machine().Key()))
@@ -137,7 +148,7 @@ func (discard) Append([]reports.Result, float64) error { return nil }
 
 func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
 	run := &reports.Run{
-		Tool: version, Command: []string{"epbench", "bench"}, Started: time.Now().UTC(), Machine: b.Machine(),
+		Tool: version, Command: commandLine(cmd, "bench"), Started: time.Now().UTC(), Machine: b.Machine(),
 		ABI: sweep.ABI(b), Policy: measure.PolicyFor(b.Machine()).String(), Seed: opts.Seed,
 	}
 	var log measure.Log = discard{}
@@ -149,8 +160,9 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 		defer dir.Close()
 		log = dir
 	}
-	if err := sweep.Bench(cmd.Context(), b, opts, sweep.Job{Rounds: f.rounds, Log: log, Run: run}, pick); err != nil {
-		return err
+	stopped := sweep.Bench(cmd.Context(), b, opts, sweep.Job{Rounds: f.rounds, Log: log, Run: run}, pick)
+	if stopped != nil && len(run.Outcomes) == 0 {
+		return stopped
 	}
 	if dir, ok := log.(*reports.Dir); ok {
 		if err := dir.WriteRun(run); err != nil {
@@ -160,6 +172,9 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	t := benchTable(run)
 	if err := f.tables.print(cmd, t); err != nil {
 		return err
+	}
+	if stopped != nil {
+		return fmt.Errorf("stopped with %d of %d cases done: %w", len(run.Outcomes), len(opts.Problems)*len(opts.Distributions), stopped)
 	}
 	return f.verdict(cmd, run)
 }

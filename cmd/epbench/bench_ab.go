@@ -103,7 +103,7 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 
 func (f *benchFlags) measureAB(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, x sweep.Contest) (*reports.Comparison, error) {
 	run := &reports.Run{
-		Tool: version, Command: []string{"epbench", "bench", "--ab", x.A.Key(), x.B.Key()}, Started: time.Now().UTC(), Machine: b.Machine(),
+		Tool: version, Command: commandLine(cmd, "bench", x.A.Key(), x.B.Key()), Started: time.Now().UTC(), Machine: b.Machine(),
 		ABI: sweep.ABI(b), Policy: measure.PolicyFor(b.Machine()).String(), Seed: opts.Seed,
 	}
 	log := &recorder{Log: discard{}}

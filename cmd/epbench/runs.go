@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune"
@@ -26,6 +27,27 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 		out = append(out, l)
 	}
 	return out, nil
+}
+
+// notRecorded are flags that say nothing of what is measured.
+var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "json", "table-format", "width"}
+
+// commandLine is what a run says it was made by: the flags that were given, then args.
+func commandLine(cmd *cobra.Command, name string, args ...string) []string {
+	out := []string{"epbench", name}
+	cmd.Flags().Visit(func(g *pflag.Flag) {
+		if slices.Contains(notRecorded, g.Name) {
+			return
+		}
+		values := []string{g.Value.String()}
+		if list, ok := g.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			out = append(out, "--"+g.Name+"="+v)
+		}
+	})
+	return append(out, args...)
 }
 
 // runFilter keeps the cases that flags name.

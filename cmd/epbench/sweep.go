@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/tune"
 	"github.com/epbench/epbench/tune/plan"
@@ -78,26 +76,8 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	s.BoolVar(&f.profile, "profile", false, "print where the time went")
 }
 
-// notRecorded are flags that a resumed run does not take over.
-var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "json", "table-format", "width"}
-
 // command is the command line that --resume parses again.
-func (f *sweepFlags) command(cmd *cobra.Command) []string {
-	out := []string{"epbench", "sweep"}
-	cmd.Flags().Visit(func(g *pflag.Flag) {
-		if slices.Contains(notRecorded, g.Name) {
-			return
-		}
-		values := []string{g.Value.String()}
-		if list, ok := g.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, v := range values {
-			out = append(out, "--"+g.Name+"="+v)
-		}
-	})
-	return out
-}
+func (f *sweepFlags) command(cmd *cobra.Command) []string { return commandLine(cmd, "sweep") }
 
 // resumed is the flags of a recorded command line.
 func resumed(command []string) (*sweepFlags, error) {

@@ -328,6 +328,14 @@ func TestDiffNamesStretches(t *testing.T) {
 	}
 }
 
+func TestHeaderDiffOfMergedTables(t *testing.T) {
+	a, b := table().Header, table().Header
+	a.TrialLog, b.TrialLog = "a1 + a2 + a3 + a4 + c1 + c2", "b1 + c1 + c2"
+	if got, want := fmt.Sprint(HeaderDiff(a, b)), "[trial_log: 2 in both, only a: a1 a2 a3 and 1 more; only b: b1]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestLint(t *testing.T) {
 	good := func() *plan.Table { return table(row(plan.Even, 0, 64, 128), row(plan.AnyRouting, 0, 64, 128)) }
 	if f := Lint(good(), nil, 0.01); len(f) > 0 {

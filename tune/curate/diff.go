@@ -3,6 +3,8 @@ package curate
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/tune/plan"
 )
@@ -59,9 +61,39 @@ func HeaderDiff(a, b plan.Header) []string {
 	var out []string
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range x.NumField() {
-		if p, q := fmt.Sprint(x.Field(i)), fmt.Sprint(y.Field(i)); p != q {
-			out = append(out, fmt.Sprintf("%s: %s, %s", x.Type().Field(i).Tag.Get("json"), p, q))
+		p, q := fmt.Sprint(x.Field(i)), fmt.Sprint(y.Field(i))
+		if p == q {
+			continue
 		}
+		text := p + ", " + q
+		if strings.Contains(text, listSeparator) {
+			text = listDiff(strings.Split(p, listSeparator), strings.Split(q, listSeparator))
+		}
+		out = append(out, x.Type().Field(i).Tag.Get("json")+": "+text)
 	}
 	return out
+}
+
+// listDiff names what only one of two lists has: merged tables have the hashes of many
+// runs in common.
+func listDiff(a, b []string) string {
+	onlyA, onlyB := less(a, b), less(b, a)
+	return fmt.Sprintf("%d in both, only a: %s; only b: %s", len(a)-len(onlyA), someOf(onlyA), someOf(onlyB))
+}
+
+// less is what of a list another does not have.
+func less(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
+}
+
+// someOf spells the first few of a list.
+func someOf(list []string) string {
+	const few = 3
+	switch {
+	case len(list) == 0:
+		return "none"
+	case len(list) <= few:
+		return strings.Join(list, " ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:few], " "), len(list)-few)
 }

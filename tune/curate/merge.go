@@ -159,14 +159,17 @@ func mergeHeaders(a, b plan.Header) plan.Header {
 	return out
 }
 
-// union joins two "+"-separated lists without repeats, sorted.
+// listSeparator stands between what a merged table was made from.
+const listSeparator = " + "
+
+// union joins two such lists without repeats, sorted.
 func union(a, b string) string {
 	var parts []string
-	for _, p := range append(strings.Split(a, " + "), strings.Split(b, " + ")...) {
+	for _, p := range append(strings.Split(a, listSeparator), strings.Split(b, listSeparator)...) {
 		if p != "" {
 			parts = append(parts, p)
 		}
 	}
 	slices.Sort(parts)
-	return strings.Join(slices.Compact(parts), " + ")
+	return strings.Join(slices.Compact(parts), listSeparator)
 }

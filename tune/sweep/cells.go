@@ -51,7 +51,7 @@ func (pl *planner) problems() []plan.Problem {
 	}
 	if pl.opts.ResultClass {
 		for _, p := range slices.Clone(out) {
-			if p.Results = plan.AnyResults; pl.loosens(p.Op) {
+			if p.Results = plan.AnyResults; Loosens(pl.kernels, p.Op) {
 				out = append(out, p)
 			}
 		}
@@ -59,10 +59,10 @@ func (pl *planner) problems() []plan.Problem {
 	return out
 }
 
-// loosens reports whether a kernel of an op has a parameter that changes
-// results.
-func (pl *planner) loosens(op plan.Op) bool {
-	return slices.ContainsFunc(kernels.Of(pl.kernels, op), func(k kernels.Kernel) bool {
+// Loosens reports whether a kernel of an op has a parameter that changes
+// results, so that accepting any leaves more to choose from.
+func Loosens(known []kernels.Kernel, op plan.Op) bool {
+	return slices.ContainsFunc(kernels.Of(known, op), func(k kernels.Kernel) bool {
 		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Result })
 	})
 }

@@ -173,7 +173,7 @@ func (s *sweeper) cellsLeft() int { return len(s.cells) - s.done }
 func (s *sweeper) beside(c *cell, op plan.Op) *cell {
 	p := c.problem
 	p.Op = op
-	if !s.planner.loosens(op) {
+	if !Loosens(s.planner.kernels, op) {
 		p.Results = plan.SameResults
 	}
 	for _, o := range s.cells {

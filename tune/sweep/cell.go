@@ -42,12 +42,14 @@ type cell struct {
 	runner    *measure.Runner
 	hunt      *tune.Hunt
 
-	aa        reports.AA
-	finals    []tune.Finalist
-	effects   map[string]effect // by config key: what is known of it here
-	uncrossed bool              // an interruption kept choices of other routings from being measured here
-	outcome   reports.Outcome
-	chosen    tune.Finalist
+	aa      reports.AA
+	finals  []tune.Finalist
+	effects map[string]effect // by config key: what is known of it here
+	// compromise is what all cells of its group measured because none chose it.
+	compromise plan.Config
+	uncrossed  bool // an interruption kept choices of other routings from being measured here
+	outcome    reports.Outcome
+	chosen     tune.Finalist
 }
 
 // effect is a config's time over the default's, from rounds both were in.

@@ -33,12 +33,12 @@ merge h200x4.json $a/all \
 	$a/kimi-bf16 $a/kimi-k2 $a/kimi-k2-mid $a/qwen3-coder-480b-a35b $a/glm-4.5 $a/qwen3.5-397b-a17b \
 	$b/deepseek-v3-combine $b/qwen3-235b-a22b-combine $b/qwen3-30b-a3b-combine $b/kimi-k2-combine \
 	$b/mixtral-8x7b-combine $b/gpt-oss-120b-combine $b/glm-4.5-combine $b/qwen3-coder-480b-a35b-combine \
-	$b/minimax-m2 $b/qwen3.5-397b-a17b-combine $b/glm-5 \
+	$c/minimax-m2 $b/qwen3.5-397b-a17b-combine $b/glm-5 \
 	$c/models/* $c/pairs
 merge h200x2.json $a/two-deepseek-v3 \
 	$a/two-qwen3-235b-a22b $a/two-qwen3-30b-a3b $a/two-kimi-k2 $a/two-mixtral-8x7b $b/two-gpt-oss-120b \
-	$b/two-deepseek-v3-combine-bf16 $b/two-deepseek-v3-dispatch $b/two-deepseek-v3-combine-fp8 \
-	$b/two-kimi-k2-combine $b/two-gpt-oss-120b-again $b/two-qwen3-30b-a3b-combine \
-	$b/two-qwen3-235b-a22b-combine $b/two-mixtral-8x7b-combine $c/two-same
+	$b/two-deepseek-v3-combine-bf16 $c/two-deepseek-v3-dispatch $b/two-deepseek-v3-combine-fp8 \
+	$c/two-kimi-k2-combine $b/two-gpt-oss-120b-again $b/two-qwen3-30b-a3b-combine \
+	$b/two-qwen3-235b-a22b-combine $c/two-mixtral-8x7b-combine $c/two-same
 relax h200x4.json
 relax h200x2.json

@@ -15,7 +15,7 @@ import (
 type Unknown struct {
 	Case   *Case
 	Answer plan.Answer
-	Loss   float64 // time of the answer over the best measured, less 1; NaN where it was not measured
+	Loss   float64 // time of the answer over that of the case's best, less 1, at least 0; NaN where it was not measured
 	Gain   float64 // time of the default over the answer's; NaN likewise
 }
 
@@ -36,7 +36,7 @@ func Unknowns(t *plan.Table, cases []*Case) []Unknown {
 		}
 		u := Unknown{Case: c, Answer: sets[shape].Lookup(plan.KeyOf(p, c.Outcome.Class), p.Tokens), Loss: math.NaN(), Gain: math.NaN()}
 		if e := c.entryOf(u.Answer.Config); e != nil {
-			u.Loss, u.Gain = e.Level/c.Best().Level-1, d.Level/e.Level
+			u.Loss, u.Gain = max(0, e.Level/c.Best().Level-1), d.Level/e.Level
 		}
 		out = append(out, u)
 	}
@@ -62,34 +62,42 @@ type unknownGroup struct {
 	worst, least     Unknown // by loss and by gain
 }
 
-// UnknownTable sums up answers to unknown shapes, and counts those that were slower
-// than the default.
-func UnknownTable(all []Unknown) (t Table, slower int) {
+// UnknownTable sums up answers to unknown shapes, and counts the lines with one that was
+// slower than the default by more than the band.
+func UnknownTable(all []Unknown, band float64) (t Table, slower int) {
 	t = Table{Name: "unknown shapes", Title: "What the table would tell callers of shapes it has no row of, judged by recorded runs", Columns: []Column{
-		Words("op").Keyed(), Words("format").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("results").Keyed(), Numbers("tokens", "").Keyed(),
+		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("format").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("results").Keyed(), Numbers("tokens", "").Keyed(),
 		Numbers("cases", ""), Numbers("shapes", "").Dropped(6), Numbers("told", ""), Numbers("unmeasured", "").Dropped(7),
 		Numbers("least gain", "x"), Numbers("off best", "%"), Numbers("p90", "%"), Numbers("worst", "%"), Words("worst of").Dropped(8)}}
 	for _, g := range groupUnknowns(all) {
 		t.Add(g.cells()...)
-		if g.least.Gain < 1 {
+		if g.least.Gain < 1/(1+band) {
 			slower++
 		}
 	}
-	t.Notes = append(t.Notes, spreadOf(all), "each case is asked of the table without its own shape's rows; told: a row answers; unmeasured: the run did not measure what it says",
-		"least gain: the default's time over the answer's; off best: the answer's time over the best measured in that case, less 1, median over cases")
+	t.Notes = append(t.Notes, spreadOf(all), "each case is asked of the table without its own shape's rows; told: a row answers; unmeasured: of these, the run did not measure what it says",
+		"least gain: the default's time over the answer's; off best: the answer's time over the case's best, confirmed where any was, less 1, median")
 	return t, slower
 }
 
-// spreadOf says how far answers are from the best.
+// spreadOf says how far what rows said is from the best.
 func spreadOf(all []Unknown) string {
 	var losses []float64
+	told := 0
 	for _, u := range all {
+		if u.Answer.Row == nil {
+			continue
+		}
+		told++
 		if !math.IsNaN(u.Loss) {
 			losses = append(losses, 100*u.Loss)
 		}
 	}
-	return fmt.Sprintf("%d cases; of %d measured answers half are within %.1f %% of the best, nine in ten within %.1f %%, 99 in 100 within %.1f %%",
-		len(all), len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 0.99))
+	if len(losses) == 0 {
+		return fmt.Sprintf("%d cases, %d told by rows, of which none was measured", len(all), told)
+	}
+	return fmt.Sprintf("%d cases, %d told by rows; of %d that were measured half are within %.1f %% of the best, nine in ten within %.1f %%, 99 in 100 within %.1f %%",
+		len(all), told, len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 0.99))
 }
 
 func groupUnknowns(all []Unknown) []*unknownGroup {
@@ -99,10 +107,10 @@ func groupUnknowns(all []Unknown) []*unknownGroup {
 	for _, u := range all {
 		p := u.Case.Problem
 		id := p
-		id.Hidden, id.Experts, id.TopK = 0, 0, 0
+		id.Hidden, id.Experts, id.TopK, id.MaxTokens = 0, 0, 0, 0
 		g := index[id]
 		if g == nil {
-			g = &unknownGroup{problem: id, worst: u, least: u}
+			g = &unknownGroup{problem: id, worst: Unknown{Loss: math.NaN()}, least: Unknown{Gain: math.NaN()}}
 			index[id] = g
 			out = append(out, g)
 		}
@@ -120,9 +128,10 @@ func groupUnknowns(all []Unknown) []*unknownGroup {
 
 func (g *unknownGroup) add(u Unknown) {
 	g.cases++
-	if u.Answer.Row != nil {
-		g.told++
+	if u.Answer.Row == nil {
+		return
 	}
+	g.told++
 	if math.IsNaN(u.Loss) {
 		g.unmeasured++
 		return
@@ -138,7 +147,7 @@ func (g *unknownGroup) add(u Unknown) {
 
 func (g *unknownGroup) cells() []Cell {
 	p := g.problem
-	out := []Cell{Str(string(p.Op)), Str(string(p.Dispatch)), Int(p.Ranks), Str(p.Results.String()), Int(p.Tokens),
+	out := []Cell{Str(string(p.Op)), Str(string(p.Mode)), Str(string(p.Dispatch)), Int(p.Ranks), Str(p.Results.String()), Int(p.Tokens),
 		Int(g.cases), Int(g.shapes), Int(g.told), Int(g.unmeasured)}
 	if len(g.losses) == 0 {
 		return append(out, None(), None(), None(), None(), None())

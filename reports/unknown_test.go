@@ -30,6 +30,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 	l := build([]trial{
 		{"uniform", "sms=8", def, "screen", 0, times(40, 5), ""}, {"uniform", "sms=16", cand, "screen", 0, times(20, 5), ""},
 		{"uniform", "sms=32", cand, "screen", 0, times(25, 5), ""}, {"uniform", "sms=64", cand, "screen", 0, times(50, 5), ""},
+		{"uniform", "sms=4", cand, "screen", 0, times(40.2, 5), ""},
 	})
 	p := l.Cases[0].Problem
 	if all := reports.Unknowns(shapeTable(p, "sms=16", "sms=32", "hidden"), l.Cases); len(all) != 0 {
@@ -46,6 +47,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 		{"sms=32", "hidden", 0.25, 1.6, true, 0},
 		{"sms=16", "hidden", 0, 2, true, 0},
 		{"sms=64", "hidden", 1.5, 0.8, true, 1},
+		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // a tie
 		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // the run knows nothing of it
 		{"sms=32", "top_k", 1, 1, false, 0},                   // the hidden size stays: default
 	} {
@@ -53,7 +55,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 		if len(all) != 1 || !near(all[0].Loss, c.loss) || !near(all[0].Gain, c.gain) || (all[0].Answer.Row != nil) != c.told {
 			t.Errorf("%s, %s given up: %+v", c.neighbour, c.relax, all)
 		}
-		table, slower := reports.UnknownTable(all)
+		table, slower := reports.UnknownTable(all, 0.01)
 		if len(table.Rows) != 1 || slower != c.slower {
 			t.Errorf("%s: %d lines, %d slower", c.neighbour, len(table.Rows), slower)
 		}
@@ -74,10 +76,10 @@ func TestUnknownTableSumsUp(t *testing.T) {
 		if i == 4 {
 			p.Dispatch = plan.FP8
 		}
-		u.Case = &reports.Case{Problem: p, Routing: "uniform"}
+		u.Case, u.Answer.Row = &reports.Case{Problem: p, Routing: "uniform"}, &plan.Row{}
 		all = append(all, u)
 	}
-	table, slower := reports.UnknownTable(all)
+	table, slower := reports.UnknownTable(all, 0.01)
 	var got []string
 	for _, r := range table.Rows {
 		var words []string
@@ -86,8 +88,17 @@ func TestUnknownTableSumsUp(t *testing.T) {
 		}
 		got = append(got, strings.Join(words, " "))
 	}
-	want := "[dispatch bf16 8 same 64 4 4 0 1 1.50 10.0 26.0 30.0 1536/64/8 uniform dispatch fp8 8 same 64 1 1 0 0 0.90 20.0 20.0 20.0 3072/64/8 uniform]"
+	want := "[dispatch graph bf16 8 same 64 4 4 4 1 1.50 10.0 26.0 30.0 1536/64/8 uniform dispatch graph fp8 8 same 64 1 1 1 0 0.90 20.0 20.0 20.0 3072/64/8 uniform]"
 	if fmt.Sprint(got) != want || slower != 1 {
 		t.Errorf("%d slower, got\n%v, want\n%s", slower, got, want)
+	}
+}
+
+// TestUnknownTableOfNothingTold: what a table does not answer is no merit of it.
+func TestUnknownTableOfNothingTold(t *testing.T) {
+	p := plan.Problem{Op: plan.Dispatch, Tokens: 64}
+	table, slower := reports.UnknownTable([]reports.Unknown{{Case: &reports.Case{Problem: p}, Loss: 0, Gain: 1}}, 0.01)
+	if slower != 0 || len(table.Rows) != 1 || table.Rows[0][10].Text != "-" || !strings.Contains(table.Notes[0], "1 cases, 0 told by rows, of which none was measured") {
+		t.Errorf("%+v", table)
 	}
 }

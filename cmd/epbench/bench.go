@@ -48,7 +48,7 @@ difference claimed. --fail-on makes the verdict the exit code, as in compare.`,
 	s := cmd.Flags()
 	s.StringVar(&f.config, "config", "", "configuration, kernel:name=value,name=value")
 	s.StringVar(&f.table, "table", "", "tuned table, or run directory with one, that chooses the configuration")
-	s.StringVar(&f.results, "results", "same", "results to accept: the same as the default's, or any")
+	s.StringVar(&f.results, "results", "same", "results that --table may change: the same as the default's, or any")
 	s.IntVar(&f.rounds, "rounds", 50, "rounds of each configuration")
 	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: none")
 	f.abTest.bind(cmd)
@@ -109,9 +109,23 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 		if len(problems) == 0 {
 			return nil, usagef("--config: no kernel of %s is called %q here", f.problem.ops, c.Kernel)
 		}
+		accept(b, problems, c)
 	}
 	dists, err := f.problem.distributions()
 	return &sweep.Options{Problems: problems, Distributions: dists, Seed: f.problem.seed, Tool: version}, err
+}
+
+// accept files problems under any results where one of the configs that somebody spelled
+// out changes them.
+func accept(b kernels.Backend, problems []plan.Problem, configs ...plan.Config) {
+	for i, p := range problems {
+		for _, c := range configs {
+			k, err := kernels.Find(b.Kernels(), p.Op, c.Kernel)
+			if err == nil && k.Changes(k.DefaultConfig(b.Machine(), p), c) != "" {
+				problems[i].Results = plan.AnyResults
+			}
+		}
+	}
 }
 
 // picker is where configs come from.

@@ -89,6 +89,7 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 	if len(opts.Problems) == 0 {
 		return usagef("--ab: no op of %s has both %q and %q here", f.problem.ops, x.A.Kernel, x.B.Kernel)
 	}
+	accept(b, opts.Problems, x.A, x.B)
 	c, err := f.measureAB(cmd, b, opts, x)
 	if err != nil {
 		return err

@@ -85,6 +85,9 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	return nil
 }
 
+// forPrograms reports whether the tables are not for people to read.
+func (f *tableFlags) forPrograms() bool { return f.json || f.format == "csv" || f.format == "json" }
+
 // terminalWidth is what COLUMNS says, else the terminal's, 0 when standard
 // output is none.
 func terminalWidth(cmd *cobra.Command) int {

@@ -21,7 +21,8 @@ func newTableLint() *cobra.Command {
 		Short: "Find rows that are illegal, unsupported or leave holes",
 		Long: `Check a table before shipping it. Errors end with exit code 3, warnings with 0.
 Overlaps, crossed intervals and edits are refused on reading, with exit code 2. Of
-warnings that many rows share a few are printed, with their number.`,
+warnings that many rows share a few are printed, with their number; programs (csv,
+json) get all.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := from.load()
@@ -31,7 +32,7 @@ warnings that many rows share a few are printed, with their number.`,
 			legal := curate.Legality(legality(t.Header.Machine))
 			findings := curate.Lint(t, legal, bandOf(cmd, band, t.Header))
 			shown := findings
-			if !all {
+			if !all && !out.forPrograms() {
 				shown = firstWarnings(findings)
 			}
 			table, errors := findingTable(t, shown)

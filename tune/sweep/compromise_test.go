@@ -1,41 +1,126 @@
 package sweep
 
 import (
+	"context"
+	"errors"
 	"math"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/plan"
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
-// TestCompromise: what is second under every routing is told to callers who know nothing
-// of theirs, where each routing's own choice loses more under another; the classes keep
-// their own.
-func TestCompromise(t *testing.T) {
-	o := options(t, "dispatch", []int{16}, "uniform", "zipf:1.5")
-	share := map[string]map[string]float64{ // of the default's time, by sms
-		"uniform":  {"16": 0.55, "32": 0.5, "64": 0.9},
-		"zipf:1.5": {"16": 0.55, "32": 0.9, "64": 0.5},
+// compromised is a backend on which each routing has thirty configs that are best, and
+// sms=62 is behind all of them under both: no finalist anywhere.
+func compromised() *scripted.Backend {
+	b := &scripted.Backend{Sigma: 0.002}
+	for n := range 62 {
+		b.SMs = append(b.SMs, n+1)
 	}
-	b := &scripted.Backend{Sigma: 0.002, Truth: func(_ plan.Problem, routing string, c plan.Config) float64 {
-		of, ok := share[routing][c.Str("sms")]
-		if !ok || c.Str("threads") != "256" {
-			of = 1
+	b.Truth = func(_ plan.Problem, routing string, c plan.Config) float64 {
+		share, n := 1.0, c.Int("sms")
+		switch {
+		case c.Str("threads") != "256" || n == 8:
+		case n == 62:
+			share = 0.6
+		case routing == "uniform" && n < 31 || routing != "uniform" && n > 31:
+			share = 0.5 + 0.001*float64(n%30)
 		}
-		return of * 100e-6
-	}}
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
-	want := map[plan.Class]string{plan.Even: "32", plan.Concentrated: "64", plan.Skewed: "64", plan.HotRank: "64", plan.AnyRouting: "16"}
+		return share * 100e-6
+	}
+	return b
+}
+
+func compromiseOptions(t *testing.T) *Options {
+	o := options(t, "dispatch", []int{16}, "uniform", "zipf:1.5")
+	o.Strategy = "grid"
+	return o
+}
+
+// TestCompromise: what is best under no routing is told to callers who know nothing of
+// theirs, where each routing's own choice loses more under another. It is measured
+// beside those choices, and its answers are compared again after that.
+func TestCompromise(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	out := mustSweep(t, compromised(), compromiseOptions(t), dir)
 	for _, r := range out.Table.Rows {
-		if got := r.Config.Str("sms"); got != want[r.Key.Routing] {
-			t.Errorf("%s: sms=%s, want %s", r.Key.Routing, got, want[r.Key.Routing])
+		if got := r.Config.Int("sms"); (got == 62) != (r.Key.Routing == plan.AnyRouting) {
+			t.Errorf("%s: sms=%d", r.Key.Routing, got)
 		}
-		if e := r.Evidence; r.Key.Routing == plan.AnyRouting && (math.Abs(e.Regret-0.1) > 0.02 || math.Abs(e.Gain-1/0.55) > 0.05 || len(e.Routings) != 2) {
+		if e := r.Evidence; r.Key.Routing == plan.AnyRouting && (math.Abs(e.Regret-0.2) > 0.03 || math.Abs(e.Gain-1/0.6) > 0.05 || len(e.Routings) != 2) {
 			t.Errorf("any routing: regret %g, gain %g, %v", e.Regret, e.Gain, e.Routings)
 		}
 	}
 	if len(out.Table.Rows) != 3 {
 		t.Errorf("%d rows", len(out.Table.Rows))
+	}
+	_, results, _, err := reports.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]string{} // stage, by routing
+	for _, r := range results {
+		if r.Config.Int("sms") == 62 && r.Config.Str("threads") == "256" {
+			if r.Stage == finalsStage {
+				t.Fatal("sms=62 came to the finals: the test shows nothing")
+			}
+			last[r.Routing] += r.Stage + " "
+		}
+	}
+	for routing, stages := range last {
+		if !strings.HasSuffix(stages, crossStage+" "+recheckStage+" ") {
+			t.Errorf("%s: stages of sms=62: %s", routing, stages)
+		}
+	}
+}
+
+// TestWrongCompromise: one that gives wrong answers after it was timed is not told.
+func TestWrongCompromise(t *testing.T) {
+	b := compromised()
+	b.OnVerify = func(c scripted.Call) (wrong int, err error) {
+		if c.Config.Int("sms") == 62 && c.Runs > 20 {
+			return 1, nil
+		}
+		return 0, nil
+	}
+	out := mustSweep(t, b, compromiseOptions(t), filepath.Join(t.TempDir(), "run"))
+	for _, r := range out.Table.Rows {
+		if r.Config.Int("sms") == 62 {
+			t.Errorf("%s: sms=62", r.Key.Routing)
+		}
+	}
+}
+
+// TestInterruptedCompromise: interrupted anywhere, a sweep goes on to the same rows.
+func TestInterruptedCompromise(t *testing.T) {
+	o := compromiseOptions(t)
+	want := mustSweep(t, compromised(), o, filepath.Join(t.TempDir(), "run"))
+	dir := filepath.Join(t.TempDir(), "run")
+	for stop := 50; ; stop += 170 {
+		ctx, cancel := context.WithCancel(context.Background())
+		b := compromised()
+		b.OnRun = func(c scripted.Call, _ []float64) error {
+			if c.All == stop {
+				cancel()
+			}
+			return nil
+		}
+		got, err := sweepInto(ctx, b, o, dir)
+		cancel()
+		if errors.Is(err, context.Canceled) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(rows(got.Table), rows(want.Table)) {
+			t.Errorf("rows\n%s\nwant\n%s", strings.Join(rows(got.Table), "\n"), strings.Join(rows(want.Table), "\n"))
+		}
+		noDuplicates(t, dir)
+		return
 	}
 }

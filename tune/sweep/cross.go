@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune"
 	"github.com/epbench/epbench/tune/plan"
 )
 
@@ -37,58 +38,6 @@ func (s *sweeper) crossAll(ctx context.Context) ([]reports.Regret, error) {
 	return out, nil
 }
 
-// compromise is measured in all cells of a group where, by what their searches saw, it
-// loses less at worst than any cell's own choice does: what is best nowhere may be the
-// best for a caller who knows nothing of the routing.
-func (s *sweeper) compromise(ctx context.Context, group []*cell) error {
-	cfg, guess := leastWorst(group)
-	if _, worst := s.minimax(group, plan.Config{}); (1+guess)*(1+s.policy.Band) >= 1+worst {
-		return nil
-	}
-	for _, c := range group {
-		if err := s.cross(ctx, c, []plan.Config{c.outcome.Default, cfg}); err != nil {
-			return err
-		}
-		c.compromise = cfg
-	}
-	return nil
-}
-
-// leastWorst is the config with the least worst loss over the searches of a group among
-// those that all of them measured, by their scores; the loss is +Inf without one.
-func leastWorst(group []*cell) (best plan.Config, least float64) {
-	worst, seen := map[string]float64{}, map[string]int{}
-	for _, c := range group {
-		for key, loss := range c.searched() {
-			worst[key] = max(worst[key], loss)
-			seen[key]++
-		}
-	}
-	least = math.Inf(1)
-	for _, i := range group[0].hunt.Measured() { // in one order in every run
-		cfg := group[0].space.Config(i)
-		if key := cfg.Key(); seen[key] == len(group) && worst[key] < least {
-			best, least = cfg, worst[key]
-		}
-	}
-	return best, least
-}
-
-// searched is what each config that the search of a cell measured loses against the best
-// of them, by config key.
-func (c *cell) searched() map[string]float64 {
-	out, least := map[string]float64{}, math.Inf(1)
-	for _, i := range c.hunt.Measured() {
-		least = min(least, c.hunt.Score(i))
-	}
-	for _, i := range c.hunt.Measured() {
-		if score := c.hunt.Score(i); !math.IsInf(score, 1) {
-			out[c.space.Config(i).Key()] = math.Expm1(score - least)
-		}
-	}
-	return out
-}
-
 // crossed reports whether each choice of a group was measured, or failed, under
 // every routing.
 func crossed(group []*cell) bool {
@@ -111,26 +60,24 @@ func winners(group []*cell) []plan.Config {
 	return out
 }
 
-// cross measures in a cell what of configs it has not measured.
+// cross measures in a cell what of configs it has not measured, and compares those with
+// the oracle again after that: a row may come to say any of them.
 func (s *sweeper) cross(ctx context.Context, c *cell, configs []plan.Config) error {
-	var live []int
-	missing := false
+	var live, missing []int
 	for _, cfg := range configs {
-		_, ok := c.effects[cfg.Key()]
-		missing = missing || !ok
-		live = append(live, c.space.Add(cfg))
+		point := c.space.Add(cfg)
+		if live = append(live, point); c.lacks(cfg) {
+			missing = append(missing, point)
+		}
 	}
-	if !missing {
+	if len(missing) == 0 {
 		return nil
 	}
 	if c.uncrossed = ctx.Err() != nil; c.uncrossed {
 		return nil
 	}
 	before := c.runner.Spent()
-	fs, err := c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
-	if s.reopened(c, err) {
-		fs, err = c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
-	}
+	fs, err := s.crossBlock(ctx, c, live, missing)
 	s.before += c.runner.Spent() - before
 	if closed := c.runner.Close(); err == nil {
 		err = closed
@@ -145,6 +92,26 @@ func (s *sweeper) cross(ctx context.Context, c *cell, configs []plan.Config) err
 		c.effects[key] = e
 	}
 	return nil
+}
+
+// lacks reports whether nothing is known of a config in a cell.
+func (c *cell) lacks(cfg plan.Config) bool {
+	_, ok := c.effects[cfg.Key()]
+	return !ok
+}
+
+// crossBlock times configs beside each other and drops those of the new ones whose answers
+// are wrong afterwards.
+func (s *sweeper) crossBlock(ctx context.Context, c *cell, live, missing []int) ([]tune.Finalist, error) {
+	fs, err := c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
+	if s.reopened(c, err) {
+		fs, err = c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
+	}
+	if err != nil {
+		return nil, err
+	}
+	right, err := c.runner.Recheck(ctx, recheckStage, missing)
+	return slices.DeleteFunc(fs, func(f tune.Finalist) bool { return slices.Contains(missing, f.Point) && !right[f.Point] }), err
 }
 
 // loss is what a config loses in a cell against the best measured there, as a

@@ -105,7 +105,7 @@ func (q *query) addRungs(t *reports.Table, set *plan.Set, x explanation) {
 			c = c.Marked(reports.Good)
 		}
 		t.Add(reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(spanText(x.lo, x.hi)),
-			rung, reports.Str(choice), reports.Str(givesUp(r)), c,
+			rung, reports.Str(choice), reports.Str(givesUp(r.Differs, r.Row)), c,
 			reports.Str(evidenceText(r.Row)), reports.Str(r.Source))
 	}
 	for i, r := range x.Rungs {
@@ -126,11 +126,12 @@ func (q *query) addRungs(t *reports.Table, set *plan.Set, x explanation) {
 	add(rung, last, "default")
 }
 
-// givesUp names what of a query a row does not match, and what the row has instead.
-func givesUp(r plan.Rung) string {
+// givesUp names the fields in which a row differs from what was asked, and what it has
+// there.
+func givesUp(differs []string, row *plan.Row) string {
 	var out []string
-	for _, f := range r.Differs {
-		out = append(out, f+"="+r.Row.Key.Words()[slices.Index(plan.Fields(), f)])
+	for _, f := range differs {
+		out = append(out, f+"="+row.Key.Words()[slices.Index(plan.Fields(), f)])
 	}
 	return strings.Join(out, " ")
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +17,8 @@ func newTableLookup() *cobra.Command {
 		Short: "Answer what a runtime would be told",
 		Long: `Answer, for each op, format, token count and routing, which configuration a
 runtime would be told to launch, and for which reason. Outside what was measured
-the answer is default.`,
+the answer is that of the nearest row where the table may give up what differs, else
+default.`,
 		Example: "  epbench table lookup --table RUN --op dispatch --tokens 16 --routing skewed",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,10 +46,13 @@ func (q *query) answers() reports.Table {
 		resolved := q.set.Resolve(q.host, p)
 		for _, n := range q.tokens {
 			a := resolved.Lookup(n, k.Routing)
-			cells := append(keyCells(k), reports.Int(n), reports.Str(a.Config.Key()), reports.Str(string(a.Reason)), reports.Str(strings.Join(a.Differs, " ")))
+			cells := append(keyCells(k), reports.Int(n), reports.Str(a.Config.Key()), reports.Str(string(a.Reason)), reports.Str(givesUp(a.Differs, a.Row)))
 			t.Add(append(append(cells, gainCells(a.Row)...), verifiedCell(a), reports.Str(a.Source))...)
-			if a.Row == nil {
+			switch {
+			case a.Row == nil:
 				q.note(missText(set, k, n))
+			case a.Reason == plan.Relaxed:
+				q.note("relaxed: another problem's row answers, and the gain is what was measured there")
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func regretOf(group []*Case) Regret {
 		choice, _ := c.Choose()
 		r.add(c.Routing, choice.Entry.Key, losses)
 	}
-	if key, ok := minimax(losses); ok {
+	if key, _, ok := LeastWorst(losses); ok {
 		r.Minimax = len(r.Shipped)
 		r.add("any", key, losses)
 	}
@@ -93,10 +93,11 @@ func lossByKey(c *Case) map[string]float64 {
 	return out
 }
 
-// minimax is the configuration with the least worst loss among those measured
-// under every routing; ties go to the smaller key.
-func minimax(losses []map[string]float64) (key string, ok bool) {
-	least := math.Inf(1)
+// LeastWorst is the configuration with the least worst loss among those measured under
+// every routing, and that loss; ties go to the smaller key. Each map is what
+// configurations lose under one routing, by config key.
+func LeastWorst(losses []map[string]float64) (key string, least float64, ok bool) {
+	least = math.Inf(1)
 	for k := range losses[0] {
 		worst, everywhere := 0.0, true
 		for _, l := range losses {
@@ -108,7 +109,7 @@ func minimax(losses []map[string]float64) (key string, ok bool) {
 			key, least, ok = k, worst, true
 		}
 	}
-	return key, ok
+	return key, least, ok
 }
 
 // Worst is the greatest loss of a row, NaN when it was not measured

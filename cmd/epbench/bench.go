@@ -149,8 +149,15 @@ func (f *benchFlags) picker(b kernels.Backend) (sweep.Picker, error) {
 	if t.Header.Machine.Key() != b.Machine().Key() {
 		return nil, withCode(exitNotComparable, fmt.Errorf("--table: made on %s, this is %s", t.Header.Machine.Key(), b.Machine().Key()))
 	}
+	check := legalAmong(b.Kernels())
 	return func(p plan.Problem, class plan.Class) (plan.Config, string, error) {
 		a := t.Lookup(plan.KeyOf(p, class), p.Tokens)
+		if a.Config.IsDefault() {
+			return a.Config, "table: " + string(a.Reason), nil
+		}
+		if err := check(b.Machine(), p, a.Config); err != nil { // a runtime is told the default
+			return plan.Config{}, fmt.Sprintf("table: %s here, so default: %v", plan.Illegal, err), nil
+		}
 		return a.Config, "table: " + string(a.Reason), nil
 	}, nil
 }

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/epbench/epbench/kernels/cpu"
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/plan"
 )
 
 // TestInterruptedBench is Ctrl-C: exit 130, and the cases done until then are printed and
@@ -32,5 +34,35 @@ func TestInterruptedBench(t *testing.T) {
 	}
 	if n := strings.Count(stdout.String(), "uniform"); n != len(r.Outcomes) {
 		t.Errorf("%d cases printed, %d done", n, len(r.Outcomes))
+	}
+}
+
+// TestBenchOfIllegalRows: a row that cannot run here, of another shape maybe, is no
+// error: the default is measured, as a runtime is told.
+func TestBenchOfIllegalRows(t *testing.T) {
+	b, err := cpu.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	p := plan.Problem{Op: plan.Dispatch, Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Dispatch: plan.BF16, Combine: plan.BF16}
+	table := &plan.Table{Schema: plan.Schema, Header: plan.Header{Created: time.Now(), ABI: "abi", Machine: b.Machine(), Relax: []string{"routing", "hidden"}}}
+	c, err := plan.ParseConfig("dispatch:algo=direct,blocks=99999,chunk_bytes=16384,mode=fused,stores=cached,tile_tokens=4,wait_blocks=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.Rows = []plan.Row{{Key: plan.KeyOf(p, plan.AnyRouting), Lo: 1, Hi: 64, Config: c,
+		Evidence: plan.Evidence{Gain: 2, GainLo: 1.9, GainHi: 2.1, Rounds: 20, Routings: []string{"uniform"}, Tokens: []int{1}}}}
+	if err := table.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "table.json")
+	if err := plan.WriteFile(path, table); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	args := strings.Fields("bench --backend=cpu --ranks=4 --hidden=1024 --op=dispatch --tokens=4 --routing=uniform --rounds=3 --table=" + path)
+	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stderr.String(), "table: illegal here, so default: blocks: ") {
+		t.Errorf("exit %d: %s", code, stderr.String())
 	}
 }

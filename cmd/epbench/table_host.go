@@ -106,6 +106,11 @@ func legality(m plan.Machine) func(plan.Machine, plan.Problem, plan.Config) erro
 	if known == nil {
 		return nil
 	}
+	return legalAmong(known)
+}
+
+// legalAmong judges configs by these kernels.
+func legalAmong(known []kernels.Kernel) func(plan.Machine, plan.Problem, plan.Config) error {
 	return func(m plan.Machine, p plan.Problem, c plan.Config) error {
 		k, err := kernels.Find(known, p.Op, c.Kernel)
 		if err != nil {

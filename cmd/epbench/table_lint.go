@@ -31,13 +31,12 @@ json) get all.`,
 			}
 			legal := curate.Legality(legality(t.Header.Machine))
 			findings := curate.Lint(t, legal, bandOf(cmd, band, t.Header))
-			shown := findings
+			shown, more := findings, []string(nil)
 			if !all && !out.forPrograms() {
-				shown = firstWarnings(findings)
+				shown, more = firstWarnings(findings)
 			}
 			table, errors := findingTable(t, shown)
-			table.Notes = leftOut(findings, shown)
-			table.Notes = append(table.Notes, fmt.Sprintf("%d rows: %d errors, %d warnings", len(t.Rows), errors, len(findings)-errors))
+			table.Notes = append(more, fmt.Sprintf("%d rows: %d errors, %d warnings", len(t.Rows), errors, len(findings)-errors))
 			if legal == nil {
 				table.Warn("the kernels of backend %s are not known here: legality was not checked", t.Header.Machine.Backend)
 			}
@@ -57,42 +56,26 @@ json) get all.`,
 // warningsShown of a rule are printed.
 const warningsShown = 5
 
-// firstWarnings keeps all errors and of each rule's warnings the first.
-func firstWarnings(findings []curate.Finding) []curate.Finding {
-	var out []curate.Finding
+// firstWarnings keeps all errors and of each rule's warnings the first; more says how many
+// of which are left out, in the order in which the rules came.
+func firstWarnings(findings []curate.Finding) (shown []curate.Finding, more []string) {
 	seen := map[string]int{}
+	var full []string // rules
 	for _, f := range findings {
-		if f.Severity == curate.Bad {
-			out = append(out, f)
-			continue
+		if f.Severity != curate.Bad {
+			seen[f.Rule]++
 		}
-		if seen[f.Rule]++; seen[f.Rule] <= warningsShown {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// leftOut says how many findings of each rule are not shown, in the order of their first.
-func leftOut(findings, shown []curate.Finding) []string {
-	count := map[string]int{}
-	for _, f := range shown {
-		count[f.Rule]--
-	}
-	var rules []string
-	for _, f := range findings {
-		count[f.Rule]++
-		if !slices.Contains(rules, f.Rule) {
-			rules = append(rules, f.Rule)
+		switch n := seen[f.Rule]; {
+		case f.Severity == curate.Bad || n <= warningsShown:
+			shown = append(shown, f)
+		case n == warningsShown+1:
+			full = append(full, f.Rule)
 		}
 	}
-	var out []string
-	for _, r := range rules {
-		if count[r] > 0 {
-			out = append(out, fmt.Sprintf("%s: %d more like these; --all prints them", r, count[r]))
-		}
+	for _, rule := range full {
+		more = append(more, fmt.Sprintf("%s: %d more like these; --all prints them", rule, seen[rule]-warningsShown))
 	}
-	return out
+	return shown, more
 }
 
 // findingTable lists findings and counts the errors among them.

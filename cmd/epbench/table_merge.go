@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +24,7 @@ one's. Where both did, OLD stays unless the gain of NEW is larger by more than t
 band and their intervals are apart; or, when NEW is a run directory whose search
 measured OLD's choice too, unless that is slower there by more than the band.
 Between two, the row of the nearer one holds. Every decision is printed with the
-evidence of both.`,
+evidence of both. What look-ups may give up is OLD's.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if path == "" {
@@ -51,6 +53,10 @@ evidence of both.`,
 			t := decisionTable(decisions)
 			t.Notes = append(t.Notes, fmt.Sprintf("%d rows of %s and %d of %s became %d in %s (band %g %%)",
 				len(old.Rows), args[0], len(newcomer.Rows), args[1], len(merged.Rows), path, 100*band))
+			if !slices.Equal(old.Header.Relax, newcomer.Header.Relax) {
+				t.Notes = append(t.Notes, fmt.Sprintf("look-ups give up what %s says: %s; not what %s does: %s",
+					args[0], strings.Join(old.Header.Relax, ", "), args[1], strings.Join(newcomer.Header.Relax, ", ")))
+			}
 			return out.print(cmd, t)
 		},
 	}

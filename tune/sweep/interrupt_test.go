@@ -20,31 +20,46 @@ func TestInterruptedSweepGoesOn(t *testing.T) {
 	want := mustSweep(t, &scripted.Backend{}, o, filepath.Join(t.TempDir(), "run"))
 	dir := filepath.Join(t.TempDir(), "run")
 	var soFar []int
+	got := interrupted(t, func() *scripted.Backend { return &scripted.Backend{} }, o, dir, func(got *Outcome) {
+		soFar = append(soFar, finished(t, got, want))
+	})
+	if first, last := soFar[0], soFar[len(soFar)-1]; first != 0 || last == 0 || !slices.IsSorted(soFar) {
+		t.Errorf("rows of the tables on the way: %d", soFar)
+	}
+	sameRows(t, got, want)
+	noDuplicates(t, dir)
+}
+
+// interrupted sweeps into dir, stopped after ever more Run calls and gone on with, until
+// it ends; stopped sees what there was each time.
+func interrupted(t *testing.T, backend func() *scripted.Backend, o *Options, dir string, stopped func(*Outcome)) *Outcome {
+	t.Helper()
 	for stop := 50; ; stop += 170 {
 		ctx, cancel := context.WithCancel(context.Background())
-		b := &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
+		b := backend()
+		b.OnRun = func(c scripted.Call, _ []float64) error {
 			if c.All == stop {
 				cancel()
 			}
 			return nil
-		}}
+		}
 		got, err := sweepInto(ctx, b, o, dir)
 		cancel()
-		if errors.Is(err, context.Canceled) {
-			soFar = append(soFar, finished(t, got, want))
-			continue
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, context.Canceled):
+			stopped(got)
+		case err != nil:
 			t.Fatal(err)
+		default:
+			return got
 		}
-		if first, last := soFar[0], soFar[len(soFar)-1]; first != 0 || last == 0 || !slices.IsSorted(soFar) {
-			t.Errorf("rows of the tables on the way: %d", soFar)
-		}
-		if !reflect.DeepEqual(rows(got.Table), rows(want.Table)) {
-			t.Errorf("rows\n%s\nwant\n%s", strings.Join(rows(got.Table), "\n"), strings.Join(rows(want.Table), "\n"))
-		}
-		noDuplicates(t, dir)
-		return
+	}
+}
+
+func sameRows(t *testing.T, got, want *Outcome) {
+	t.Helper()
+	if !reflect.DeepEqual(rows(got.Table), rows(want.Table)) {
+		t.Errorf("rows\n%s\nwant\n%s", strings.Join(rows(got.Table), "\n"), strings.Join(rows(want.Table), "\n"))
 	}
 }
 

@@ -10,25 +10,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/tune/export"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/table/export"
 )
 
-// table is what the examples look up: made for the test, with a row of every
+// sealed is what the examples look up: made for the test, with a row of every
 // kind that their steps reach.
-func table(t *testing.T) *plan.Table {
+func sealed(t *testing.T) *table.Table {
 	t.Helper()
 	day := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	row := func(c plan.Class, lo, hi int, threads plan.Value) plan.Row {
-		return plan.Row{Lo: lo, Hi: hi, Config: plan.Config{Kernel: "direct"}.With("blocks", threads),
-			Key: plan.Key{Op: plan.Dispatch, Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4,
-				Dispatch: plan.BF16, Combine: plan.BF16, Routing: c},
-			Evidence: plan.Evidence{Date: day}}
+	row := func(c ep.Class, lo, hi int, threads ep.Value) table.Row {
+		return table.Row{Lo: lo, Hi: hi, Config: ep.Config{Kernel: "direct"}.With("blocks", threads),
+			Key: table.Key{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4,
+				Dispatch: ep.BF16, Combine: ep.BF16, Routing: c},
+			Evidence: table.Evidence{Date: day}}
 	}
-	keep := row(plan.Even, 1, 8, "1")
-	keep.Default, keep.Config = true, plan.Config{}
-	tab := &plan.Table{Schema: plan.Schema, Rows: []plan.Row{keep, row(plan.Even, 9, 64, "2"), row(plan.Skewed, 1, 64, "3"), row(plan.AnyRouting, 1, 64, "4")},
-		Header: plan.Header{Created: day, ABI: "abi", Machine: plan.Machine{Backend: "cpu", SMs: 2}, Relax: []string{"routing"}}}
+	keep := row(ep.Even, 1, 8, "1")
+	keep.Default, keep.Config = true, ep.Config{}
+	tab := &table.Table{Schema: table.Schema, Rows: []table.Row{keep, row(ep.Even, 9, 64, "2"), row(ep.Skewed, 1, 64, "3"), row(ep.AllRoutings, 1, 64, "4")},
+		Header: table.Header{Created: day, ABI: "abi", Machine: ep.Machine{Backend: "cpu", SMs: 2}, Relax: []string{"routing"}}}
 	if err := tab.Seal(); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func exported(t *testing.T, language string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := e.Files(table(t), "tuned")
+	files, err := e.Files(sealed(t), "tuned")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 
 func TestGo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "table.json")
-	if err := plan.WriteFile(path, table(t)); err != nil {
+	if err := table.WriteFile(path, sealed(t)); err != nil {
 		t.Fatal(err)
 	}
 	if got := output(t, exec.Command("go", "run", "./runtime", path)); got != want {

@@ -7,7 +7,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -42,48 +42,48 @@ const (
 
 // Param is one launch parameter of a kernel.
 type Param struct {
-	Name    string       `json:"name"`
-	Doc     string       `json:"doc"`
-	Unit    string       `json:"unit"`    // SMs, threads, bytes, tokens or empty
-	Values  []plan.Value `json:"values"`  // swept unless the user gives others
-	Default plan.Value   `json:"default"` // one of Values, or legal beside them
-	Binding Binding      `json:"binding"`
-	Class   Class        `json:"class"`
-	Cost    Cost         `json:"cost"`
+	Name    string     `json:"name"`
+	Doc     string     `json:"doc"`
+	Unit    string     `json:"unit"`    // SMs, threads, bytes, tokens or empty
+	Values  []ep.Value `json:"values"`  // swept unless the user gives others
+	Default ep.Value   `json:"default"` // one of Values, or legal beside them
+	Binding Binding    `json:"binding"`
+	Class   Class      `json:"class"`
+	Cost    Cost       `json:"cost"`
 }
 
 // Kernel is one way to carry out an operation.
 type Kernel struct {
 	Name   string
-	Op     plan.Op
+	Op     ep.Op
 	Doc    string
 	Params []Param
 	// Check reports why a config cannot run on a machine, naming parameter
 	// and bound. It is a pure function: it needs no GPU and no session.
-	Check func(plan.Machine, plan.Problem, plan.Config) error
+	Check func(ep.Machine, ep.Problem, ep.Config) error
 	// Pairs reports why this combine cannot follow a dispatch: what it reads
 	// of the state that dispatch left is not there. Nil, and on dispatch
 	// kernels, any pair is legal.
-	Pairs func(dispatch, combine plan.Config) error
+	Pairs func(dispatch, combine ep.Config) error
 	// Default chooses the values used when nobody tuned. Nil means each
 	// parameter's own default.
-	Default func(plan.Machine, plan.Problem) plan.Config
+	Default func(ep.Machine, ep.Problem) ep.Config
 	// Starts lists configs besides the default that every search measures,
 	// however short of time: one of each design that may win by far. Nil
 	// means none.
-	Starts func(plan.Machine, plan.Problem) []plan.Config
+	Starts func(ep.Machine, ep.Problem) []ep.Config
 	// Beside is what a config may gain by in a pair, where its launch can overlap
 	// the other half's: every search of pairs measures the best halves so too.
 	// Nil means nothing.
-	Beside func(plan.Config) plan.Config
+	Beside func(ep.Config) ep.Config
 }
 
 // DefaultConfig is the kernel's config when nobody tuned.
-func (k Kernel) DefaultConfig(m plan.Machine, p plan.Problem) plan.Config {
+func (k Kernel) DefaultConfig(m ep.Machine, p ep.Problem) ep.Config {
 	if k.Default != nil {
 		return k.Default(m, p)
 	}
-	c := plan.Config{Kernel: k.Name, Values: map[string]plan.Value{}}
+	c := ep.Config{Kernel: k.Name, Values: map[string]ep.Value{}}
 	for _, q := range k.Params {
 		c.Values[q.Name] = q.Default
 	}
@@ -93,7 +93,7 @@ func (k Kernel) DefaultConfig(m plan.Machine, p plan.Problem) plan.Config {
 // DefaultWithin is DefaultConfig where no config may take more SMs than a bound: what
 // the kernel chooses for a machine of as many, or with the most that a parameter
 // offers below the bound. A bound of 0 is none.
-func (k Kernel) DefaultWithin(m plan.Machine, p plan.Problem, sms int) plan.Config {
+func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	if sms == 0 {
 		return k.DefaultConfig(m, p)
 	}
@@ -109,7 +109,7 @@ func (k Kernel) DefaultWithin(m plan.Machine, p plan.Problem, sms int) plan.Conf
 
 // within is the largest value of a parameter up to a bound, the bound itself where
 // all are larger.
-func (q Param) within(bound int) plan.Value {
+func (q Param) within(bound int) ep.Value {
 	best := -1
 	for _, v := range q.Values {
 		if n, ok := v.Int(); ok && n <= bound {
@@ -119,12 +119,12 @@ func (q Param) within(bound int) plan.Value {
 	if best < 0 {
 		best = bound
 	}
-	return plan.Value(strconv.Itoa(best))
+	return ep.Value(strconv.Itoa(best))
 }
 
 // Changes names the parameter by which c gives other results than the default
 // config dflt, "" when they are the same.
-func (k Kernel) Changes(dflt, c plan.Config) string {
+func (k Kernel) Changes(dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == Result && c.Values[q.Name] != dflt.Values[q.Name] {
 			return q.Name
@@ -136,7 +136,7 @@ func (k Kernel) Changes(dflt, c plan.Config) string {
 // Backend is something that can run kernels. It is safe for one goroutine.
 type Backend interface {
 	// Machine identifies the hardware; it is stamped on every result.
-	Machine() plan.Machine
+	Machine() ep.Machine
 	// Kernels lists what can be swept. The first kernel of an op carries
 	// the library default that every gain is measured against.
 	Kernels() []Kernel
@@ -155,14 +155,14 @@ type Session interface {
 	// rank. Many candidates may be ready at once; preparing one twice is
 	// free. Everything slow and everything that could block a peer happens
 	// here, never in Run.
-	Prepare(context.Context, plan.Config) error
+	Prepare(context.Context, ep.Config) error
 	// Run performs spec.Rounds collective rounds of a prepared candidate.
 	// All ranks are queued before any is waited on, and start aligned.
-	Run(context.Context, plan.Config, RunSpec) (Rounds, error)
+	Run(context.Context, ep.Config, RunSpec) (Rounds, error)
 	// Verify runs a prepared candidate once from poisoned buffers and
 	// compares every output with the oracle. For combine it runs an untimed
 	// dispatch first.
-	Verify(context.Context, plan.Config) (Verdict, error)
+	Verify(context.Context, ep.Config) (Verdict, error)
 	// Close frees the session's memory.
 	Close() error
 }
@@ -210,7 +210,7 @@ type Versioned interface{ ABI() string }
 type Forewarned interface {
 	// Ahead says what Prepare will soon be asked for. It returns at once;
 	// what goes wrong is for Prepare to say.
-	Ahead(plan.Problem, []plan.Config)
+	Ahead(ep.Problem, []ep.Config)
 }
 
 // Digester is implemented by sessions that can show that runs repeat bit by
@@ -218,5 +218,5 @@ type Forewarned interface {
 type Digester interface {
 	// Digest runs a prepared combine or pair once from poisoned buffers and
 	// hashes the combined tokens of all ranks.
-	Digest(context.Context, plan.Config) (string, error)
+	Digest(context.Context, ep.Config) (string, error)
 }

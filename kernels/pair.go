@@ -3,7 +3,7 @@ package kernels
 import (
 	"fmt"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // PairOf composes a dispatch and a combine kernel into one candidate for op
@@ -11,7 +11,7 @@ import (
 func PairOf(d, c Kernel) Kernel {
 	k := Kernel{
 		Name: d.Name + "+" + c.Name,
-		Op:   plan.Pair,
+		Op:   ep.Pair,
 		Doc:  d.Doc + " Then: " + c.Doc,
 	}
 	for _, q := range d.Params {
@@ -22,8 +22,8 @@ func PairOf(d, c Kernel) Kernel {
 		q.Name = "combine." + q.Name
 		k.Params = append(k.Params, q)
 	}
-	k.Check = func(m plan.Machine, p plan.Problem, cfg plan.Config) error {
-		dc, cc, err := plan.Split(cfg)
+	k.Check = func(m ep.Machine, p ep.Problem, cfg ep.Config) error {
+		dc, cc, err := ep.Split(cfg)
 		if err != nil {
 			return err
 		}
@@ -38,16 +38,16 @@ func PairOf(d, c Kernel) Kernel {
 		}
 		return c.Pairs(dc, cc)
 	}
-	k.Default = func(m plan.Machine, p plan.Problem) plan.Config {
-		return plan.Join(d.DefaultConfig(m, p), c.DefaultConfig(m, p))
+	k.Default = func(m ep.Machine, p ep.Problem) ep.Config {
+		return ep.Join(d.DefaultConfig(m, p), c.DefaultConfig(m, p))
 	}
 	if d.Beside != nil && c.Beside != nil {
-		k.Beside = func(cfg plan.Config) plan.Config {
-			dc, cc, err := plan.Split(cfg)
+		k.Beside = func(cfg ep.Config) ep.Config {
+			dc, cc, err := ep.Split(cfg)
 			if err != nil {
 				return cfg
 			}
-			return plan.Join(d.Beside(dc), c.Beside(cc))
+			return ep.Join(d.Beside(dc), c.Beside(cc))
 		}
 	}
 	return k
@@ -55,9 +55,9 @@ func PairOf(d, c Kernel) Kernel {
 
 // Of lists the kernels of an op; for pair it is every dispatch with every
 // combine.
-func Of(all []Kernel, op plan.Op) []Kernel {
+func Of(all []Kernel, op ep.Op) []Kernel {
 	var out []Kernel
-	if op != plan.Pair {
+	if op != ep.Pair {
 		for _, k := range all {
 			if k.Op == op {
 				out = append(out, k)
@@ -65,8 +65,8 @@ func Of(all []Kernel, op plan.Op) []Kernel {
 		}
 		return out
 	}
-	for _, d := range Of(all, plan.Dispatch) {
-		for _, c := range Of(all, plan.Combine) {
+	for _, d := range Of(all, ep.Dispatch) {
+		for _, c := range Of(all, ep.Combine) {
 			out = append(out, PairOf(d, c))
 		}
 	}
@@ -74,7 +74,7 @@ func Of(all []Kernel, op plan.Op) []Kernel {
 }
 
 // Find looks a kernel up by name.
-func Find(all []Kernel, op plan.Op, name string) (Kernel, error) {
+func Find(all []Kernel, op ep.Op, name string) (Kernel, error) {
 	for _, k := range Of(all, op) {
 		if k.Name == name {
 			return k, nil

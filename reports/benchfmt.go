@@ -8,7 +8,8 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // WriteBench writes every deciding round as one result of Go's benchmark
@@ -24,7 +25,7 @@ func WriteBench(w io.Writer, l *Loaded) error {
 		p := c.Problem
 		prefix := fmt.Sprintf("%s/mode=%s/format=%s/ranks=%d/hidden=%d/experts=%d/topk=%d/routing=%s/tokens=%d", title(string(p.Op)), p.Mode, p.Dispatch, p.Ranks,
 			p.Hidden, p.Experts, p.TopK, benchWord(c.Routing), p.Tokens)
-		if p.Results == plan.AnyResults {
+		if p.Precision == ep.Reduced {
 			prefix += "/results=any"
 		}
 		for _, e := range c.Entries {
@@ -48,7 +49,7 @@ func bench(key, value string) benchfmt.Config {
 }
 
 func (e *Entry) benchLabel() string {
-	if e.Role == Default || e.Role == Twin {
+	if e.Role == record.Default || e.Role == record.Twin {
 		return string(e.Role)
 	}
 	return e.Label()

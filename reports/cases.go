@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -19,13 +19,13 @@ const aaStage = "aa"
 
 // Case is all that a run knows of one problem under one routing.
 type Case struct {
-	Problem plan.Problem
+	Problem ep.Problem
 	Routing string
 	Seed    uint64
-	Entries []*Entry  // with times first, by level; equals by key
-	AA      *AA       // nil when it was not measured
-	Load    *Workload // what the routing drew, nil when unknown
-	Outcome *Outcome  // what the sweep concluded, nil when it did not get there
+	Entries []*Entry         // with times first, by level; equals by key
+	AA      *record.AA       // nil when it was not measured
+	Load    *record.Workload // what the routing drew, nil when unknown
+	Outcome *record.Outcome  // what the sweep concluded, nil when it did not get there
 
 	chose    bool // Choose was asked, and answered:
 	choice   Choice
@@ -34,30 +34,30 @@ type Case struct {
 
 // Entry is one configuration of a case with everything measured of it.
 type Entry struct {
-	Config plan.Config
+	Config ep.Config
 	Key    string // Config.Key
-	Role   Role
-	Status kernels.Status // the first that is not ok
-	Reason string         // why it is not ok
+	Role   record.Role
+	Status ep.Status // the first that is not ok
+	Reason string    // why it is not ok
 	Clock  string
-	Fresh  bool          // Times are from confirmation
-	Times  []float64     // seconds of each deciding round, the slowest rank's
-	rounds []roundID     // of Times
-	Median stat.Interval // seconds
-	Level  float64       // seconds, cleared of drift: see levels
-	Blocks []*Result     // oldest first
+	Fresh  bool             // Times are from confirmation
+	Times  []float64        // seconds of each deciding round, the slowest rank's
+	rounds []roundID        // of Times
+	Median stat.Interval    // seconds
+	Level  float64          // seconds, cleared of drift: see levels
+	Blocks []*record.Result // oldest first
 }
 
 // caseID tells cases apart.
 type caseID struct {
-	problem plan.Problem
+	problem ep.Problem
 	routing string
 	seed    uint64
 }
 
 // Cases sorts a log into cases, in the order of op, format, shape, routing and
 // tokens; routings come in the order of their first appearance.
-func Cases(run *Run, results []Result) []*Case {
+func Cases(run *record.Run, results []record.Result) []*Case {
 	byID := map[caseID]*caseBuilder{}
 	routings := map[string]int{}
 	var cases []*Case
@@ -86,11 +86,11 @@ func Cases(run *Run, results []Result) []*Case {
 }
 
 // compareShape orders problems by everything but their token counts.
-func compareShape(a, b plan.Problem) int {
+func compareShape(a, b ep.Problem) int {
 	a.Tokens, a.MaxTokens, b.Tokens, b.MaxTokens = 0, 0, 0, 0
 	return cmp.Or(
-		cmp.Compare(slices.Index(plan.Ops(), a.Op), slices.Index(plan.Ops(), b.Op)),
-		cmp.Compare(slices.Index(plan.Formats(), a.Dispatch), slices.Index(plan.Formats(), b.Dispatch)),
+		cmp.Compare(slices.Index(ep.Ops(), a.Op), slices.Index(ep.Ops(), b.Op)),
+		cmp.Compare(slices.Index(ep.DTypes(), a.Dispatch), slices.Index(ep.DTypes(), b.Dispatch)),
 		cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Hidden, b.Hidden), cmp.Compare(a.Key(), b.Key()))
 }
 
@@ -99,22 +99,22 @@ type caseBuilder struct {
 	entries map[string]*Entry // by key; the twin and each peer apart
 }
 
-func (b *caseBuilder) add(r *Result) {
+func (b *caseBuilder) add(r *record.Result) {
 	key := r.Config.Key()
 	id := key
-	if r.Role == Twin || r.Role == Peer {
+	if r.Role == record.Twin || r.Role == record.Peer {
 		id = string(r.Role) + " " + key
 	}
 	e := b.entries[id]
 	if e == nil {
-		e = &Entry{Config: r.Config, Key: key, Role: r.Role, Status: kernels.OK}
+		e = &Entry{Config: r.Config, Key: key, Role: r.Role, Status: ep.OK}
 		b.entries[id] = e
 		b.Entries = append(b.Entries, e)
 	}
-	if e.Role == Candidate {
+	if e.Role == record.Candidate {
 		e.Role = r.Role
 	}
-	if r.Status != kernels.OK && e.Status == kernels.OK {
+	if r.Status != ep.OK && e.Status == ep.OK {
 		e.Status, e.Reason = r.Status, r.Reason
 	}
 	if r.Clock != "" {
@@ -124,7 +124,7 @@ func (b *caseBuilder) add(r *Result) {
 }
 
 // finish computes what follows from the blocks.
-func (c *Case) finish(run *Run) {
+func (c *Case) finish(run *record.Run) {
 	for _, e := range c.Entries {
 		e.decide()
 	}
@@ -161,7 +161,7 @@ func (c *Case) finish(run *Run) {
 
 // OK reports whether the entry has times and nothing of it failed. A median
 // of 0 is no time: its clock was too coarse.
-func (e *Entry) OK() bool { return e.Status == kernels.OK && e.Median.Mid > 0 }
+func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 
 // P is the p-quantile of the deciding rounds in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
@@ -169,9 +169,9 @@ func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 // Label is what tables and plots call the entry.
 func (e *Entry) Label() string {
 	switch {
-	case e.Role == Twin:
+	case e.Role == record.Twin:
 		return "twin"
-	case e.Role == Peer:
+	case e.Role == record.Peer:
 		return e.Config.Kernel
 	case e.Config.IsDefault():
 		return "default"
@@ -185,7 +185,7 @@ func (c *Case) Short(e *Entry) Cell {
 	cell := Str(e.Key)
 	d := c.Default()
 	switch {
-	case e.Role == Default || d != nil && e.Key == d.Key:
+	case e.Role == record.Default || d != nil && e.Key == d.Key:
 		cell.Text = "default"
 	case d != nil && d.Config.Kernel == e.Config.Kernel && len(d.Config.Values) == len(e.Config.Values):
 		var differ []string
@@ -216,7 +216,7 @@ func DefaultNotes(cases []*Case) []string {
 // Default is the library's own choice, nil when it was not measured.
 func (c *Case) Default() *Entry {
 	for _, e := range c.Entries {
-		if e.Role == Default {
+		if e.Role == record.Default {
 			return e
 		}
 	}
@@ -228,7 +228,7 @@ func (c *Case) Default() *Entry {
 func (c *Case) Best() *Entry {
 	var first *Entry
 	for _, e := range c.Entries {
-		if !e.OK() || e.Role == Twin || e.Role == Peer {
+		if !e.OK() || e.Role == record.Twin || e.Role == record.Peer {
 			continue
 		}
 		if e.Fresh {

@@ -4,38 +4,39 @@ import (
 	"math"
 	"testing"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // trial is one block of a hand-made run: what, how long, in which rounds.
 type trial struct {
 	routing string
 	values  string // of kernel k
-	role    reports.Role
+	role    record.Role
 	stage   string
 	round0  int
 	micros  []float64
-	status  kernels.Status
+	status  ep.Status
 }
 
 func build(trials []trial) *reports.Loaded {
-	p := plan.Problem{Op: plan.Dispatch, Mode: plan.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
-		Tokens: 64, MaxTokens: 64, Dispatch: plan.BF16, Combine: plan.BF16}
-	run := &reports.Run{}
-	var results []reports.Result
+	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 64, MaxTokens: 64, Dispatch: ep.BF16, Combine: ep.BF16}
+	run := &record.Run{}
+	var results []record.Result
 	for i, tr := range trials {
-		c, err := plan.ParseConfig("k:" + tr.values)
+		c, err := ep.ParseConfig("k:" + tr.values)
 		if err != nil {
 			panic(err)
 		}
 		if tr.status == "" {
-			tr.status = kernels.OK
+			tr.status = ep.OK
 		}
-		r := reports.Result{Schema: reports.Schema, Seq: i, Problem: p, Routing: tr.routing, Seed: 1, Config: c, Role: tr.role, Stage: tr.stage,
+		r := record.Result{Schema: record.Schema, Seq: i, Problem: p, Routing: tr.routing, Seed: 1, Config: c, Role: tr.role, Stage: tr.stage,
 			Round0: tr.round0, Status: tr.status, Clock: "chain"}
-		if tr.status != kernels.OK {
+		if tr.status != ep.OK {
 			r.Reason = "because"
 		}
 		for _, us := range tr.micros {
@@ -55,8 +56,8 @@ func times(us float64, n int) []float64 {
 }
 
 const (
-	def  = reports.Default
-	cand = reports.Candidate
+	def  = record.Default
+	cand = record.Candidate
 )
 
 func TestChoose(t *testing.T) {
@@ -81,7 +82,7 @@ func TestChoose(t *testing.T) {
 			{"uniform", "sms=32", def, "confirm", 3, times(20, 9), ""}, {"uniform", "sms=64", cand, "confirm", 3, times(11, 9), ""}}, "k:sms=64", 1, 20.0 / 11},
 		{"what failed once is out", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
-			{"uniform", "sms=64", cand, "recheck", 3, nil, kernels.Mismatch}, {"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}}, "k:sms=8", 1, 20.0 / 12},
+			{"uniform", "sms=64", cand, "recheck", 3, nil, ep.Mismatch}, {"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}}, "k:sms=8", 1, 20.0 / 12},
 		{"drift is taken out", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 			{"uniform", "sms=32", def, "screen", 3, times(10, 4), ""}, {"uniform", "sms=8", cand, "screen", 3, times(9, 4), ""}}, "k:sms=64", 1, 2},
@@ -104,7 +105,7 @@ func TestMedianIsOfTheSlowestRank(t *testing.T) {
 func TestOutcomeDecides(t *testing.T) {
 	l := build([]trial{{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 		{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}})
-	l.Run.Outcomes = []reports.Outcome{{Problem: l.Cases[0].Problem, Routing: "uniform", Config: l.Results[2].Config, Ties: 3, Gain: 1.5, GainLo: 1.4, GainHi: 1.6}}
+	l.Run.Outcomes = []record.Outcome{{Problem: l.Cases[0].Problem, Routing: "uniform", Config: l.Results[2].Config, Ties: 3, Gain: 1.5, GainLo: 1.4, GainHi: 1.6}}
 	choice, _ := reports.Cases(l.Run, l.Results)[0].Choose()
 	if choice.Entry.Key != "k:sms=8" || choice.Gain.Lo != 1.4 || choice.Ties != 3 {
 		t.Errorf("got %s, %+v", choice.Entry.Key, choice)
@@ -160,12 +161,12 @@ func TestParetoAndEffects(t *testing.T) {
 
 func TestFailuresAreGroupedAndOrdered(t *testing.T) {
 	l := build([]trial{
-		{"uniform", "sms=8", def, "screen", 0, times(40, 3), ""}, {"uniform", "sms=999", cand, "screen", 0, nil, kernels.Illegal},
-		{"uniform", "sms=16", cand, "screen", 0, nil, kernels.Hang}, {"zipf:1.0", "sms=16", cand, "screen", 0, nil, kernels.Hang},
-		{"uniform", "sms=4", cand, "screen", 0, nil, kernels.Mismatch},
+		{"uniform", "sms=8", def, "screen", 0, times(40, 3), ""}, {"uniform", "sms=999", cand, "screen", 0, nil, ep.Illegal},
+		{"uniform", "sms=16", cand, "screen", 0, nil, ep.Hang}, {"zipf:1.0", "sms=16", cand, "screen", 0, nil, ep.Hang},
+		{"uniform", "sms=4", cand, "screen", 0, nil, ep.Mismatch},
 	})
 	f := reports.Failures(l.Cases)
-	if len(f) != 3 || f[0].Status != kernels.Mismatch || f[1].Status != kernels.Hang || len(f[1].Cases) != 2 || f[2].Status != kernels.Illegal {
+	if len(f) != 3 || f[0].Status != ep.Mismatch || f[1].Status != ep.Hang || len(f[1].Cases) != 2 || f[2].Status != ep.Illegal {
 		t.Errorf("got %+v", f)
 	}
 	table := reports.QuarantineTable(l.Cases, 1)
@@ -175,13 +176,13 @@ func TestFailuresAreGroupedAndOrdered(t *testing.T) {
 }
 
 func TestWireAndFloor(t *testing.T) {
-	if got := reports.Wire(plan.Machine{Arch: "sm_90", Link: "nvlink:nv18"}); got != 450 {
+	if got := reports.Wire(ep.Machine{Arch: "sm_90", Link: "nvlink:nv18"}); got != 450 {
 		t.Errorf("18 links of Hopper carry %v GB/s, want 450", got)
 	}
-	if got := reports.Wire(plan.Machine{Backend: "cpu", Link: "shared-memory"}); got != 0 {
+	if got := reports.Wire(ep.Machine{Backend: "cpu", Link: "shared-memory"}); got != 0 {
 		t.Errorf("a CPU has no such link: %v", got)
 	}
-	c := reports.Case{Load: &reports.Workload{BytesWire: 450_000}}
+	c := reports.Case{Load: &record.Workload{BytesWire: 450_000}}
 	if got := c.FloorSeconds(450); math.Abs(got-1e-6) > 1e-15 {
 		t.Errorf("floor %v, want 1 us", got)
 	}
@@ -198,9 +199,9 @@ func TestSeconds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range l.Run.Outcomes {
-		k, n := plan.KeyOf(x.Problem, plan.AnyRouting), x.Problem.Tokens
+		k, n := table.KeyOf(x.Problem, ep.AllRoutings), x.Problem.Tokens
 		choice, ok := l.Seconds(k, n, x.Routing, x.Config)
-		dflt, both := l.Seconds(k, n, x.Routing, plan.Config{})
+		dflt, both := l.Seconds(k, n, x.Routing, ep.Config{})
 		if spelled, _ := l.Seconds(k, n, x.Routing, x.Default); !ok || !both || spelled != dflt || choice > dflt*1.1 {
 			t.Errorf("%s under %s: choice %g, default %g, spelled %g", x.Problem.Key(), x.Routing, choice, dflt, spelled)
 		}

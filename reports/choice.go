@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -45,7 +46,7 @@ func (c *Case) choose() (choice Choice, ok bool) {
 	}
 	var tied []*Entry
 	for _, e := range c.Entries {
-		if e.OK() && e.Role != Twin && e.Role != Peer && e.Fresh == best.Fresh && e.Level <= best.Level*(1+TieBand) {
+		if e.OK() && e.Role != record.Twin && e.Role != record.Peer && e.Fresh == best.Fresh && e.Level <= best.Level*(1+TieBand) {
 			tied = append(tied, e)
 		}
 	}
@@ -65,7 +66,7 @@ func (c *Case) concluded() *Entry {
 	}
 	key := c.Outcome.Config.Key()
 	for _, e := range c.Entries {
-		if e.Key == key && e.OK() && e.Role != Twin && e.Role != Peer {
+		if e.Key == key && e.OK() && e.Role != record.Twin && e.Role != record.Peer {
 			return e
 		}
 	}
@@ -84,7 +85,7 @@ func gainOver(d, e *Entry) stat.Interval {
 }
 
 // KeptDefault reports whether the default is what to ship.
-func (c Choice) KeptDefault() bool { return c.Entry.Role == Default }
+func (c Choice) KeptDefault() bool { return c.Entry.Role == record.Default }
 
 // cheaper orders entries that tie on time.
 func cheaper(a, b *Entry) int {
@@ -98,10 +99,10 @@ func cheaper(a, b *Entry) int {
 // SMs is the number of SMs a configuration occupies, of workers on a CPU; 0
 // when it does not say. The halves of a pair run one after the other, so that
 // the larger counts.
-func SMs(c plan.Config) int { return max(largest(c, "sms"), largest(c, "blocks")) }
+func SMs(c ep.Config) int { return max(largest(c, "sms"), largest(c, "blocks")) }
 
 // largest is the greatest value of the parameters called name in either half.
-func largest(c plan.Config, name string) int {
+func largest(c ep.Config, name string) int {
 	n := 0
 	for full := range c.Values {
 		if full == name || strings.HasSuffix(full, "."+name) {

@@ -5,7 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -183,7 +184,7 @@ func entries(a, b *Case, what What) []Compared {
 		var out []Compared
 		for _, ea := range a.Entries {
 			eb := b.find(ea)
-			if ea.OK() && eb != nil && ea.Role != Twin {
+			if ea.OK() && eb != nil && ea.Role != record.Twin {
 				out = append(out, Compared{A: ea, B: trusted(eb), Broken: broke(ea, eb), Reason: failure(eb)})
 			}
 		}
@@ -202,7 +203,7 @@ func shipped(c *Case) *Entry {
 		return choice.Entry
 	}
 	for _, e := range c.Entries {
-		if e.OK() && e.Role == Peer {
+		if e.OK() && e.Role == record.Peer {
 			return e
 		}
 	}
@@ -211,7 +212,7 @@ func shipped(c *Case) *Entry {
 
 func (c *Case) find(e *Entry) *Entry {
 	for _, x := range c.Entries {
-		if x.Key == e.Key && (x.Role == Twin) == (e.Role == Twin) && (x.Role == Peer) == (e.Role == Peer) {
+		if x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer) {
 			return x
 		}
 	}
@@ -225,10 +226,10 @@ func trusted(e *Entry) *Entry {
 	return e
 }
 
-func broke(a, b *Entry) bool { return trusted(a) != nil && b != nil && b.Status != kernels.OK }
+func broke(a, b *Entry) bool { return trusted(a) != nil && b != nil && b.Status != ep.OK }
 
 func failure(e *Entry) string {
-	if e == nil || e.Status == kernels.OK {
+	if e == nil || e.Status == ep.OK {
 		return ""
 	}
 	return string(e.Status) + ": " + e.Reason

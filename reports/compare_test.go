@@ -5,17 +5,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/reportstest"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // noise of a round in the simulations, besides outliers of 20 % in one of
 // fifty: what a GPU shows.
 const noise = 0.02
 
-func pair(seed uint64, rounds int, slow func(plan.Problem, string) float64) (a, b *reports.Loaded) {
+func pair(seed uint64, rounds int, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := reportstest.Forty(2*seed, rounds, noise), reportstest.Forty(2*seed+1, rounds, noise)
 	two.Slow = slow
 	return one.Load("a"), two.Load("b")
@@ -62,8 +62,8 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	const pairs = 200
 	caught, others := 0, 0
 	for seed := range uint64(pairs) {
-		a, b := pair(1000+seed, 30, func(p plan.Problem, routing string) float64 {
-			if p.Op == plan.Combine && p.Tokens == 32 && routing == "zipf:1.0" {
+		a, b := pair(1000+seed, 30, func(p ep.Problem, routing string) float64 {
+			if p.Op == ep.Combine && p.Tokens == 32 && routing == "zipf:1.0" {
 				return 1.05
 			}
 			return 1
@@ -72,7 +72,7 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 		g := c.Gate(0.03)
 		for _, i := range g.Regressed {
 			p := c.Cells[i].Case.Problem
-			if p.Op == plan.Combine && p.Tokens == 32 && c.Cells[i].Case.Routing == "zipf:1.0" {
+			if p.Op == ep.Combine && p.Tokens == 32 && c.Cells[i].Case.Routing == "zipf:1.0" {
 				caught++
 			} else {
 				others++
@@ -87,7 +87,7 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 
 // Few rounds are no verdict, even for a difference of a half.
 func TestFewRoundsAreUndecided(t *testing.T) {
-	a, b := pair(1, reports.MinRounds-1, func(plan.Problem, string) float64 { return 1.5 })
+	a, b := pair(1, reports.MinRounds-1, func(ep.Problem, string) float64 { return 1.5 })
 	c := compare(t, a, b)
 	for _, x := range c.Cells {
 		if x.Verdict != reports.VerdictUndecided || !strings.Contains(x.Reason, "9 rounds") {
@@ -113,7 +113,7 @@ func TestVerdicts(t *testing.T) {
 		{"too noisy to tell", 1.02, 0.2, reports.VerdictUndecided},
 	} {
 		one, two := reportstest.Forty(1, 40, c.noise), reportstest.Forty(2, 40, c.noise)
-		two.Slow = func(plan.Problem, string) float64 { return c.factor }
+		two.Slow = func(ep.Problem, string) float64 { return c.factor }
 		a, b := one.Load("a"), two.Load("b")
 		a.Run.AA, b.Run.AA = nil, nil // the A/A spread is tested below
 		got := compare(t, reload(a), reload(b))
@@ -134,7 +134,7 @@ func reload(l *reports.Loaded) *reports.Loaded {
 // A difference below either side's A/A spread is no difference.
 func TestNeverFinerThanAA(t *testing.T) {
 	one, two := reportstest.Forty(1, 40, 0.002), reportstest.Forty(2, 40, 0.002)
-	two.Slow = func(plan.Problem, string) float64 { return 1.04 }
+	two.Slow = func(ep.Problem, string) float64 { return 1.04 }
 	a, b := one.Load("a"), two.Load("b")
 	for i := range b.Run.AA {
 		b.Run.AA[i].Spread = 0.06
@@ -149,7 +149,7 @@ func TestNeverFinerThanAA(t *testing.T) {
 // Slower in time but not in cycles is a clock, not a program.
 func TestClocksExplain(t *testing.T) {
 	one, two := reportstest.Forty(1, 40, 0.002), reportstest.Forty(2, 40, 0.002)
-	two.Slow = func(plan.Problem, string) float64 { return 1.1 }
+	two.Slow = func(ep.Problem, string) float64 { return 1.1 }
 	a, b := one.Load("a"), two.Load("b")
 	for i := range a.Results {
 		a.Results[i].MHz = []float64{1980}
@@ -173,7 +173,7 @@ func TestNotComparable(t *testing.T) {
 		{"kernels", func(l *reports.Loaded) { l.Run.ABI = "other" }, "kernels", "ABI other"},
 		{"mode", func(l *reports.Loaded) {
 			for i := range l.Results {
-				l.Results[i].Problem.Mode = plan.Eager
+				l.Results[i].Problem.Mode = ep.Eager
 			}
 		}, "mode", "graph against eager"},
 	} {
@@ -196,13 +196,13 @@ func TestBrokenAndMissingCases(t *testing.T) {
 	a, b := pair(1, 30, nil)
 	broken := b.Cases[0].Problem
 	missing := b.Cases[1].Problem
-	var kept []reports.Result
+	var kept []record.Result
 	for _, r := range b.Results {
 		if r.Problem == missing && r.Routing == b.Cases[1].Routing {
 			continue
 		}
 		if r.Problem == broken && r.Routing == b.Cases[0].Routing {
-			r.Status, r.Reason, r.Seconds = kernels.Mismatch, "row 3 differs", nil
+			r.Status, r.Reason, r.Seconds = ep.Mismatch, "row 3 differs", nil
 		}
 		kept = append(kept, r)
 	}
@@ -219,7 +219,7 @@ func TestBrokenAndMissingCases(t *testing.T) {
 
 func TestLiveComparison(t *testing.T) {
 	blocks := []trial{
-		{"uniform", "sms=8", def, "ab", 0, nil, ""}, {"uniform", "sms=16", cand, "ab", 0, nil, ""}, {"uniform", "sms=8", reports.Twin, "ab", 0, nil, ""},
+		{"uniform", "sms=8", def, "ab", 0, nil, ""}, {"uniform", "sms=16", cand, "ab", 0, nil, ""}, {"uniform", "sms=8", record.Twin, "ab", 0, nil, ""},
 	}
 	drift := 1.0
 	for i := range 40 {

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -15,7 +16,7 @@ import (
 type Effect struct {
 	Kernel string
 	Param  string
-	Value  plan.Value
+	Value  ep.Value
 	Best   float64 // geometric mean over cases: best time with it over best time of the kernel
 	Worst  float64 // the same in the case where it hurts most
 	Median float64 // median over all its configurations: time over best time of the kernel
@@ -31,7 +32,7 @@ func Effects(cases []*Case) []Effect {
 	for _, c := range cases {
 		byKernel := map[string][]*Entry{}
 		for _, e := range c.Entries {
-			if e.OK() && e.Role != Twin && e.Role != Peer && e.Level > 0 {
+			if e.OK() && e.Role != record.Twin && e.Role != record.Peer && e.Level > 0 {
 				byKernel[e.Config.Kernel] = append(byKernel[e.Config.Kernel], e)
 			}
 		}
@@ -51,7 +52,7 @@ func Effects(cases []*Case) []Effect {
 
 type paramValue struct {
 	kernel, param string
-	value         plan.Value
+	value         ep.Value
 }
 
 // compare puts numbers in their order and words in theirs.
@@ -133,7 +134,7 @@ func EffectsTable(cases []*Case) Table {
 	return t
 }
 
-func valueCell(v plan.Value) Cell {
+func valueCell(v ep.Value) Cell {
 	if n, ok := v.Int(); ok {
 		return Int(n)
 	}

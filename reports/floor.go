@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // linkGBps is what one NVLink carries one way, by the architecture that has
@@ -16,7 +16,7 @@ var linkGBps = map[string]float64{"sm_80": 25, "sm_90": 25, "sm_100": 50, "sm_10
 // Wire is the nominal GB/s that leave one rank of a machine, 0 when its link
 // is not known: NVLinks times the rate of each, from a fingerprint that names
 // their number, as nv18 does.
-func Wire(m plan.Machine) float64 {
+func Wire(m ep.Machine) float64 {
 	rate := linkGBps[strings.TrimSuffix(m.Arch, "a")]
 	for _, word := range strings.FieldsFunc(strings.ToLower(m.Link), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') }) {
 		digits, ok := strings.CutPrefix(word, "nv")

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
 // CompareLive judges a live comparison: in each case the candidate (B) against
 // the entry in the role of the default (A), round by round, with a band no
 // finer than A against its twin in the same rounds.
-func CompareLive(run *Run, results []Result, band float64) *Comparison {
+func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
 	c := &Comparison{A: l, B: l, Worst: -1}
 	for _, cs := range l.Cases {
@@ -27,11 +28,11 @@ func (x *Compared) live(c *Case) {
 	var twin *Entry
 	for _, e := range c.Entries {
 		switch e.Role {
-		case Default:
+		case record.Default:
 			x.A = e
-		case Twin:
+		case record.Twin:
 			twin = e
-		case Candidate:
+		case record.Candidate:
 			x.B = e
 		}
 	}

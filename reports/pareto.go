@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/epbench/epbench/tune/record"
 )
 
 // Pareto is latency against SMs for one case: the SMs a configuration leaves
@@ -20,7 +22,7 @@ type Pareto struct {
 func ParetoOf(c *Case) Pareto {
 	p := Pareto{Case: c, Knee: -1}
 	for _, e := range c.Entries {
-		if e.OK() && e.Role != Twin && e.Role != Peer && SMs(e.Config) > 0 {
+		if e.OK() && e.Role != record.Twin && e.Role != record.Peer && SMs(e.Config) > 0 {
 			p.All = append(p.All, e)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // problemField is one field of a case as a column.
@@ -26,7 +26,7 @@ var problemFields = []problemField{
 	{Numbers("top-k", ""), func(c *Case) Cell { return Int(c.Problem.TopK) }, "top-%s"},
 	{Words("shared expert"), func(c *Case) Cell { return Bool(c.Problem.SharedExpert) }, "shared expert: %s"},
 	{Words("skip a2a"), func(c *Case) Cell { return Bool(c.Problem.SkipA2A) }, "skip a2a: %s"},
-	{Words("results"), func(c *Case) Cell { return Str(c.Problem.Results.String()) }, "%s results"},
+	{Words("results"), func(c *Case) Cell { return Str(c.Problem.Precision.String()) }, "%s results"},
 	{Words("routing"), func(c *Case) Cell { return Str(c.Routing) }, "%s routing"},
 	{Numbers("tokens", ""), func(c *Case) Cell { return Int(c.Problem.Tokens) }, "%s tokens a rank"},
 	{Numbers("max tokens", ""), func(c *Case) Cell { return Int(c.Problem.MaxTokens) }, "room for %s tokens a rank"},
@@ -96,7 +96,7 @@ func (f problemField) boring(c *Case) bool {
 	case "skip a2a":
 		return !c.Problem.SkipA2A
 	case "results":
-		return c.Problem.Results == plan.SameResults
+		return c.Problem.Precision == ep.Full
 	case "max tokens":
 		return c.Problem.MaxTokens == max(c.Problem.Tokens, 1)
 	}
@@ -105,20 +105,20 @@ func (f problemField) boring(c *Case) bool {
 
 // Title names a case in one line, for headings and file names of plots.
 func (c *Case) Title() string {
-	return fmt.Sprintf("%s, %d tokens, %s", OpTitle(c.Problem.Op, c.Problem.Results), c.Problem.Tokens, c.Routing)
+	return fmt.Sprintf("%s, %d tokens, %s", OpTitle(c.Problem.Op, c.Problem.Precision), c.Problem.Tokens, c.Routing)
 }
 
 // OpTitle names an op and what of its results is accepted, where that is more
 // than the same.
-func OpTitle(op plan.Op, r plan.Results) string {
-	if r == plan.AnyResults {
+func OpTitle(op ep.Op, r ep.Precision) string {
+	if r == ep.Reduced {
 		return string(op) + " (any results)"
 	}
 	return string(op)
 }
 
 // Shape names what a problem moves, without op, tokens and routing.
-func Shape(p plan.Problem) string {
+func Shape(p ep.Problem) string {
 	s := "hidden " + strconv.Itoa(p.Hidden) + ", " + strconv.Itoa(p.Experts) + " experts, top-" + strconv.Itoa(p.TopK) +
 		", " + strconv.Itoa(p.Ranks) + " ranks, " + string(p.Dispatch) + " dispatch"
 	if p.SharedExpert {
@@ -127,7 +127,7 @@ func Shape(p plan.Problem) string {
 	if p.SkipA2A {
 		s += ", skip a2a"
 	}
-	if p.Results == plan.AnyResults {
+	if p.Precision == ep.Reduced {
 		s += ", any results"
 	}
 	return s

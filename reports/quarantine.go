@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Failure is one configuration that failed, in all the cases it failed in the
 // same way.
 type Failure struct {
-	Status kernels.Status
+	Status ep.Status
 	Reason string
 	Key    string
 	Cases  []*Case
@@ -20,14 +20,14 @@ type Failure struct {
 // Failures lists what failed and why, the gravest status first.
 func Failures(cases []*Case) []Failure {
 	type id struct {
-		status      kernels.Status
+		status      ep.Status
 		reason, key string
 	}
 	index := map[id]int{}
 	var out []Failure
 	for _, c := range cases {
 		for _, e := range c.Entries {
-			if e.Status == kernels.OK {
+			if e.Status == ep.OK {
 				continue
 			}
 			k := id{e.Status, e.Reason, e.Key}
@@ -47,8 +47,8 @@ func Failures(cases []*Case) []Failure {
 }
 
 // gravity orders statuses by how much they should worry.
-var gravity = []kernels.Status{
-	kernels.Mismatch, kernels.Hang, kernels.Crash, kernels.NoLaunch, kernels.NoBuild, kernels.Unstable, kernels.Illegal,
+var gravity = []ep.Status{
+	ep.Mismatch, ep.Hang, ep.Crash, ep.NoLaunch, ep.NoBuild, ep.Unstable, ep.Illegal,
 }
 
 // QuarantineTable prints what failed, at most limit rows; 0 means all.
@@ -64,7 +64,7 @@ func QuarantineTable(cases []*Case, limit int) Table {
 			break
 		}
 		mark := Bad
-		if f.Status == kernels.Illegal {
+		if f.Status == ep.Illegal {
 			mark = Dim
 		}
 		t.Add(Str(string(f.Status)).Marked(mark), Str(f.Key), Int(len(f.Cases)), Str(f.Reason))

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // Regret is what it costs to ship one routing's choice under another.
 type Regret struct {
-	Problem  plan.Problem
+	Problem  ep.Problem
 	Routings []string    // of the cases, in their order
 	Shipped  []string    // labels of the rows: each routing's choice, then the minimax one
 	Keys     []string    // config keys of the rows
@@ -34,7 +35,7 @@ func Regrets(cases []*Case) []Regret {
 // byProblem groups cases that differ in their routing alone.
 func byProblem(cases []*Case) [][]*Case {
 	var groups [][]*Case
-	index := map[plan.Problem]int{}
+	index := map[ep.Problem]int{}
 	for _, c := range cases {
 		if c.Best() == nil {
 			continue
@@ -86,7 +87,7 @@ func lossByKey(c *Case) map[string]float64 {
 	best := c.Best()
 	out := map[string]float64{}
 	for _, e := range c.Entries {
-		if e.OK() && e.Role != Twin && e.Role != Peer {
+		if e.OK() && e.Role != record.Twin && e.Role != record.Peer {
 			out[e.Key] = max(0, e.Level/best.Level-1)
 		}
 	}

@@ -3,6 +3,7 @@ package reports
 import (
 	"math"
 
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -22,10 +23,10 @@ func (c *Case) levels() {
 	base := -1
 	for i, e := range c.Entries {
 		e.Level = e.Median.Mid
-		if !e.OK() || e.Role == Twin || e.Role == Peer {
+		if !e.OK() || e.Role == record.Twin || e.Role == record.Peer {
 			continue
 		}
-		if e.Role == Default {
+		if e.Role == record.Default {
 			base = i
 		}
 		times, rounds := e.everything()

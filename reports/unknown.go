@@ -6,24 +6,25 @@ import (
 	"math"
 	"slices"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // Unknown is what a table without rows of a case's shape would have answered, beside
 // what the case measured.
 type Unknown struct {
 	Case   *Case
-	Answer plan.Answer
+	Answer table.Answer
 	Loss   float64 // time of the answer over that of the case's best, less 1, at least 0; NaN where it was not measured
 	Gain   float64 // time of the default over the answer's; NaN likewise
 }
 
 // Unknowns asks a table for each concluded case, with the rows of that case's hidden
 // size, experts and top-k left out: a caller whose shape was never swept.
-func Unknowns(t *plan.Table, cases []*Case) []Unknown {
+func Unknowns(t *table.Table, cases []*Case) []Unknown {
 	var out []Unknown
-	sets := map[[3]int]*plan.Set{}
+	sets := map[[3]int]*table.Set{}
 	for _, c := range cases {
 		d := c.Default()
 		if c.Outcome == nil || d == nil || !d.OK() {
@@ -32,9 +33,9 @@ func Unknowns(t *plan.Table, cases []*Case) []Unknown {
 		p := c.Problem
 		shape := [3]int{p.Hidden, p.Experts, p.TopK}
 		if sets[shape] == nil {
-			sets[shape] = plan.Overlay(plan.Source{Name: "table", Table: without(t, shape)})
+			sets[shape] = table.Overlay(table.Source{Name: "table", Table: without(t, shape)})
 		}
-		u := Unknown{Case: c, Answer: sets[shape].Lookup(plan.KeyOf(p, c.Outcome.Class), p.Tokens), Loss: math.NaN(), Gain: math.NaN()}
+		u := Unknown{Case: c, Answer: sets[shape].Lookup(table.KeyOf(p, c.Outcome.Class), p.Tokens), Loss: math.NaN(), Gain: math.NaN()}
 		if e := c.entryOf(u.Answer.Config); e != nil {
 			u.Loss, u.Gain = max(0, e.Level/c.Best().Level-1), d.Level/e.Level
 		}
@@ -44,9 +45,9 @@ func Unknowns(t *plan.Table, cases []*Case) []Unknown {
 }
 
 // without is a table without the rows of a hidden size, experts and top-k.
-func without(t *plan.Table, shape [3]int) *plan.Table {
+func without(t *table.Table, shape [3]int) *table.Table {
 	out := *t
-	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r plan.Row) bool {
+	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool {
 		return [3]int{r.Key.Hidden, r.Key.Experts, r.Key.TopK} == shape
 	})
 	return &out
@@ -55,7 +56,7 @@ func without(t *plan.Table, shape [3]int) *plan.Table {
 // unknownGroup is what cases of one op, format, rank count, results and token count
 // come to.
 type unknownGroup struct {
-	problem          plan.Problem // without a shape
+	problem          ep.Problem // without a shape
 	cases, shapes    int
 	told, unmeasured int
 	losses           []float64
@@ -102,8 +103,8 @@ func spreadOf(all []Unknown) string {
 
 func groupUnknowns(all []Unknown) []*unknownGroup {
 	var out []*unknownGroup
-	index := map[plan.Problem]*unknownGroup{}
-	shapes := map[plan.Problem]bool{}
+	index := map[ep.Problem]*unknownGroup{}
+	shapes := map[ep.Problem]bool{}
 	for _, u := range all {
 		p := u.Case.Problem
 		id := p
@@ -147,7 +148,7 @@ func (g *unknownGroup) add(u Unknown) {
 
 func (g *unknownGroup) cells() []Cell {
 	p := g.problem
-	out := []Cell{Str(string(p.Op)), Str(string(p.Mode)), Str(string(p.Dispatch)), Int(p.Ranks), Str(p.Results.String()), Int(p.Tokens),
+	out := []Cell{Str(string(p.Op)), Str(string(p.Mode)), Str(string(p.Dispatch)), Int(p.Ranks), Str(p.Precision.String()), Int(p.Tokens),
 		Int(g.cases), Int(g.shapes), Int(g.told), Int(g.unmeasured)}
 	if len(g.losses) == 0 {
 		return append(out, None(), None(), None(), None(), None())

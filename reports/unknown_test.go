@@ -7,21 +7,23 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // shapeTable has a row for hand-made runs' own shape and one of a neighbour's, each with
 // its choice.
-func shapeTable(p plan.Problem, own, neighbour string, relax ...string) *plan.Table {
-	t := &plan.Table{Schema: plan.Schema, Header: plan.Header{Relax: relax}}
+func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Table {
+	t := &table.Table{Schema: table.Schema, Header: table.Header{Relax: relax}}
 	for i, values := range []string{own, neighbour} {
-		c, err := plan.ParseConfig("k:" + values)
+		c, err := ep.ParseConfig("k:" + values)
 		if err != nil {
 			panic(err)
 		}
-		k := plan.KeyOf(p, plan.Even)
+		k := table.KeyOf(p, ep.Even)
 		k.Hidden += 512 * i
-		t.Rows = append(t.Rows, plan.Row{Key: k, Lo: 1, Hi: 128, Config: c})
+		t.Rows = append(t.Rows, table.Row{Key: k, Lo: 1, Hi: 128, Config: c})
 	}
 	return t
 }
@@ -36,7 +38,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 	if all := reports.Unknowns(shapeTable(p, "sms=16", "sms=32", "hidden"), l.Cases); len(all) != 0 {
 		t.Errorf("a case without a conclusion was judged: %v", all)
 	}
-	l.Cases[0].Outcome = &reports.Outcome{Class: plan.Even}
+	l.Cases[0].Outcome = &record.Outcome{Class: ep.Even}
 	for _, c := range []struct {
 		neighbour  string
 		relax      string
@@ -71,12 +73,12 @@ func TestUnknownTableSumsUp(t *testing.T) {
 	for i, u := range []reports.Unknown{
 		{Loss: 0.1, Gain: 2}, {Loss: 0.3, Gain: 1.5}, {Loss: 0, Gain: 3}, {Loss: math.NaN(), Gain: math.NaN()}, {Loss: 0.2, Gain: 0.9},
 	} {
-		p := plan.Problem{Op: plan.Dispatch, Mode: plan.Graph, Ranks: 8, Nodes: 1, Hidden: 1024 + 512*i, Experts: 64, TopK: 8,
-			Tokens: 64, MaxTokens: 64, Dispatch: plan.BF16, Combine: plan.BF16}
+		p := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 1024 + 512*i, Experts: 64, TopK: 8,
+			Tokens: 64, MaxTokens: 64, Dispatch: ep.BF16, Combine: ep.BF16}
 		if i == 4 {
-			p.Dispatch = plan.FP8
+			p.Dispatch = ep.FP8
 		}
-		u.Case, u.Answer.Row = &reports.Case{Problem: p, Routing: "uniform"}, &plan.Row{}
+		u.Case, u.Answer.Row = &reports.Case{Problem: p, Routing: "uniform"}, &table.Row{}
 		all = append(all, u)
 	}
 	table, slower := reports.UnknownTable(all, 0.01)
@@ -96,7 +98,7 @@ func TestUnknownTableSumsUp(t *testing.T) {
 
 // TestUnknownTableOfNothingTold: what a table does not answer is no merit of it.
 func TestUnknownTableOfNothingTold(t *testing.T) {
-	p := plan.Problem{Op: plan.Dispatch, Tokens: 64}
+	p := ep.Problem{Op: ep.Dispatch, Tokens: 64}
 	table, slower := reports.UnknownTable([]reports.Unknown{{Case: &reports.Case{Problem: p}, Loss: 0, Gain: 1}}, 0.01)
 	if slower != 0 || len(table.Rows) != 1 || table.Rows[0][10].Text != "-" || !strings.Contains(table.Notes[0], "1 cases, 0 told by rows, of which none was measured") {
 		t.Errorf("%+v", table)

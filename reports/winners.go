@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -59,7 +59,7 @@ func zeroTimes(cases []*Case) int {
 	n := 0
 	for _, c := range cases {
 		for _, e := range c.Entries {
-			if e.Status == kernels.OK && len(e.Times) > 0 && e.Median.Mid <= 0 {
+			if e.Status == ep.OK && len(e.Times) > 0 && e.Median.Mid <= 0 {
 				n++
 			}
 		}

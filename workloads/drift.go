@@ -3,7 +3,7 @@ package workloads
 import (
 	"iter"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 var driftKind = kind{
@@ -71,7 +71,7 @@ func exchange(keep float64) float64 {
 // Sequence yields the workloads of steps 0 to n-1 of a routing whose popular
 // experts move with half-life h, in steps. Each step draws its tokens anew;
 // its Spec has the modifier drift, so that a step can be made again alone.
-func Sequence(spec string, h float64, n int, p plan.Problem, seed uint64) iter.Seq2[*Workload, error] {
+func Sequence(spec string, h float64, n int, p ep.Problem, seed uint64) iter.Seq2[*Workload, error] {
 	return func(yield func(*Workload, error) bool) {
 		for step := range n {
 			half := driftKind.params[0].format(h)

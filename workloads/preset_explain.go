@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // RankCounts lists the rank counts up to most that the routed experts divide
@@ -21,9 +21,9 @@ func (p Preset) RankCounts(most int) []int {
 
 // Problem is the preset's shape on a number of ranks; op, tokens and modes are
 // the caller's.
-func (p Preset) Problem(ranks int) plan.Problem {
-	return plan.Problem{Op: plan.Dispatch, Mode: plan.Graph, Ranks: ranks, Nodes: 1, Hidden: p.WireHidden,
-		Experts: p.Experts, TopK: p.TopK, MaxTokens: 1, Dispatch: plan.BF16, Combine: plan.BF16}
+func (p Preset) Problem(ranks int) ep.Problem {
+	return ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: ranks, Nodes: 1, Hidden: p.WireHidden,
+		Experts: p.Experts, TopK: p.TopK, MaxTokens: 1, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
 // Hazards says what about the shape breaks common assumptions, one sentence
@@ -34,7 +34,7 @@ func (p Preset) Hazards() []string {
 	if p.WireHidden != p.Hidden {
 		add("experts work in a latent: %d elements of a token travel, not %d", p.WireHidden, p.Hidden)
 	}
-	for _, f := range plan.Formats() {
+	for _, f := range ep.DTypes() {
 		q := p.Problem(1)
 		q.Dispatch = f
 		if err := q.Validate(); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // maxPresetBytes bounds a preset file; the built-in one has 10 KB.
@@ -59,13 +59,13 @@ func (p *Preset) check() error {
 		v        int
 		min, max int
 	}{
-		{"hidden", p.Hidden, 1, plan.MaxHidden},
-		{"wire_hidden", p.WireHidden, 1, plan.MaxHidden},
+		{"hidden", p.Hidden, 1, ep.MaxHidden},
+		{"wire_hidden", p.WireHidden, 1, ep.MaxHidden},
 		{"intermediate", p.Intermediate, 0, 1 << 20},
-		{"experts", p.Experts, 1, plan.MaxExperts},
+		{"experts", p.Experts, 1, ep.MaxExperts},
 		{"shared", p.Shared, 0, 64},
-		{"zero_experts", p.ZeroExperts, 0, plan.MaxExperts},
-		{"top_k", p.TopK, 1, min(plan.MaxTopK, max(p.Experts, 1))},
+		{"zero_experts", p.ZeroExperts, 0, ep.MaxExperts},
+		{"top_k", p.TopK, 1, min(ep.MaxTopK, max(p.Experts, 1))},
 		{"groups", p.Groups, 0, max(p.Experts, 1)},
 		{"group_top_k", p.GroupTopK, 0, max(p.Groups, 1)},
 		{"layers", p.Layers, 0, 10_000},

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // raggedKind is both a distribution, uniform over ranks of different sizes,
@@ -13,8 +13,8 @@ var raggedKind = kind{
 	name: "ragged",
 	doc:  "tokens per rank differ: one rank has min, one max, the others between; max is the problem's token count unless given",
 	params: []param{
-		{name: "min", min: 0, max: plan.MaxTokens, def: 0, whole: true},
-		{name: "max", min: 0, max: plan.MaxTokens, whole: true, open: true},
+		{name: "min", min: 0, max: ep.MaxTokens, def: 0, whole: true},
+		{name: "max", min: 0, max: ep.MaxTokens, whole: true, open: true},
 	},
 	build: func(a args, r *recipe) error {
 		if a.v[1] < a.v[0] {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // maxSelections bounds a workload: 2 GiB of ids and weights.
@@ -26,7 +26,7 @@ type law interface {
 
 // site is where a law is applied.
 type site struct {
-	plan.Problem
+	ep.Problem
 	seed uint64
 	size []int // tokens of each rank
 }
@@ -91,7 +91,7 @@ func (r *recipe) Spec() string {
 }
 
 // Route implements Distribution.
-func (r *recipe) Route(p plan.Problem, seed uint64) ([]Routing, error) {
+func (r *recipe) Route(p ep.Problem, seed uint64) ([]Routing, error) {
 	b, err := r.batch(p, seed)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (r *recipe) Route(p plan.Problem, seed uint64) ([]Routing, error) {
 }
 
 // batch makes the empty routing.
-func (r *recipe) batch(p plan.Problem, seed uint64) (*batch, error) {
+func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 	drawn := p.Ranks
 	if p.SkipA2A {
 		drawn = 1 // tokens are replicated

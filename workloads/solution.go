@@ -1,6 +1,8 @@
 package workloads
 
-import "github.com/epbench/epbench/tune/plan"
+import (
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // Solution is a parameter that was solved for a target.
 type Solution struct {
@@ -18,7 +20,7 @@ type solver interface {
 
 // Solve says what a target in the spec of d became on p. ok is false when
 // there is none.
-func Solve(d Distribution, p plan.Problem, seed uint64) (sol Solution, ok bool, err error) {
+func Solve(d Distribution, p ep.Problem, seed uint64) (sol Solution, ok bool, err error) {
 	r, isRecipe := d.(*recipe)
 	if !isRecipe {
 		return Solution{}, false, nil

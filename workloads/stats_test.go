@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // hand is 2 ranks, 4 experts, top-2: rank 0 has tokens {0 1}, {0 2}, {3 -},
@@ -51,7 +51,7 @@ func TestStatsByHand(t *testing.T) {
 	if d, c := w.BytesDispatch(Direct), w.BytesCombine(Direct); d != 2*160 || c != 2*128 {
 		t.Errorf("busiest rank moves %d and %d bytes", d, c)
 	}
-	if got := w.BytesOp(plan.Pair, Dedup); got != 2*160+2*128 {
+	if got := w.BytesOp(ep.Pair, Dedup); got != 2*160+2*128 {
 		t.Errorf("a pair moves %d bytes", got)
 	}
 	if got := WireFloor(900, 450); math.Abs(got-2e-9) > 1e-20 {
@@ -85,7 +85,7 @@ func TestMessageBytes(t *testing.T) {
 		{2048, 8, 4128, 2144, 1120, 1184},
 	} {
 		got := []int{}
-		for _, f := range plan.Formats() {
+		for _, f := range ep.DTypes() {
 			got = append(got, MessageBytes(f, c.hidden, c.topK))
 		}
 		if want := []int{c.bf16, c.fp8, c.mxfp4, c.nvfp4}; !reflect.DeepEqual(got, want) {

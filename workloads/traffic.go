@@ -1,7 +1,7 @@
 package workloads
 
 import (
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Via says what one message carries.
@@ -69,16 +69,16 @@ func (m Matrix) Busiest() int64 {
 // MessageBytes is the size of a dispatch message: payload and scales, the
 // int32 index of the token, and top-k uint16 expert ids, each padded to 16
 // bytes. (The message layout of MAX ep_comm.)
-func MessageBytes(f plan.Format, hidden, topK int) int {
+func MessageBytes(f ep.DType, hidden, topK int) int {
 	var payload, scales int
 	switch f {
-	case plan.BF16:
+	case ep.BF16:
 		payload = 2 * hidden
-	case plan.FP8:
+	case ep.FP8:
 		payload, scales = hidden, 4*((hidden+127)/128)
-	case plan.MXFP4:
+	case ep.MXFP4:
 		payload, scales = (hidden+1)/2, (hidden+31)/32
-	case plan.NVFP4:
+	case ep.NVFP4:
 		payload, scales = (hidden+1)/2, (hidden+15)/16
 	}
 	return pad16(payload) + pad16(scales) + 16 + pad16(2*topK)
@@ -102,11 +102,11 @@ func (w *Workload) BytesCombine(via Via) int64 {
 }
 
 // BytesOp is BytesDispatch, BytesCombine, or for a pair their sum.
-func (w *Workload) BytesOp(op plan.Op, via Via) int64 {
+func (w *Workload) BytesOp(op ep.Op, via Via) int64 {
 	switch op {
-	case plan.Dispatch:
+	case ep.Dispatch:
 		return w.BytesDispatch(via)
-	case plan.Combine:
+	case ep.Combine:
 		return w.BytesCombine(via)
 	}
 	return w.BytesDispatch(via) + w.BytesCombine(via)

@@ -3,7 +3,7 @@
 package workloads
 
 import (
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Routing is what the router of one rank decided.
@@ -16,7 +16,7 @@ type Routing struct {
 // Workload is a problem together with the routing of every rank. It is
 // immutable and safe to share.
 type Workload struct {
-	Problem plan.Problem
+	Problem ep.Problem
 	Spec    string    // canonical routing spec, see Parse
 	Seed    uint64    // the same seed gives the same bytes on any machine
 	Ranks   []Routing // one a rank

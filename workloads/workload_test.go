@@ -3,15 +3,15 @@ package workloads
 import (
 	"testing"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // v3 is deepseek-v3 on 8 ranks.
-func v3(tokens int) plan.Problem { return shape(8, 256, 8, tokens) }
+func v3(tokens int) ep.Problem { return shape(8, 256, 8, tokens) }
 
-func shape(ranks, experts, topK, tokens int) plan.Problem {
-	return plan.Problem{Op: plan.Dispatch, Mode: plan.Eager, Ranks: ranks, Nodes: 1, Hidden: 7168, Experts: experts, TopK: topK,
-		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: plan.BF16, Combine: plan.BF16}
+func shape(ranks, experts, topK, tokens int) ep.Problem {
+	return ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: ranks, Nodes: 1, Hidden: 7168, Experts: experts, TopK: topK,
+		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
 func mustParse(t testing.TB, spec string) Distribution {
@@ -23,7 +23,7 @@ func mustParse(t testing.TB, spec string) Distribution {
 	return d
 }
 
-func mustNew(t testing.TB, spec string, p plan.Problem, seed uint64) *Workload {
+func mustNew(t testing.TB, spec string, p ep.Problem, seed uint64) *Workload {
 	t.Helper()
 	w, err := New(mustParse(t, spec), p, seed)
 	if err != nil {

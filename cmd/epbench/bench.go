@@ -9,9 +9,11 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
+	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // benchFlags are the flags of bench.
@@ -91,18 +93,18 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	accepted, err := plan.ParseResults(f.results)
+	accepted, err := ep.ParsePrecision(f.results)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
 	for i := range problems {
 		if sweep.Loosens(b.Kernels(), problems[i].Op) {
-			problems[i].Results = accepted
+			problems[i].Precision = accepted
 		}
 	}
 	if f.config != "" {
-		c, _ := plan.ParseConfig(f.config) // picker has refused what does not parse
-		problems = slices.DeleteFunc(problems, func(p plan.Problem) bool {
+		c, _ := ep.ParseConfig(f.config) // picker has refused what does not parse
+		problems = slices.DeleteFunc(problems, func(p ep.Problem) bool {
 			_, err := kernels.Find(b.Kernels(), p.Op, c.Kernel)
 			return err != nil
 		})
@@ -117,12 +119,12 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 
 // accept files problems under any results where one of the configs that somebody spelled
 // out changes them.
-func accept(b kernels.Backend, problems []plan.Problem, configs ...plan.Config) {
+func accept(b kernels.Backend, problems []ep.Problem, configs ...ep.Config) {
 	for i, p := range problems {
 		for _, c := range configs {
 			k, err := kernels.Find(b.Kernels(), p.Op, c.Kernel)
 			if err == nil && k.Changes(k.DefaultConfig(b.Machine(), p), c) != "" {
-				problems[i].Results = plan.AnyResults
+				problems[i].Precision = ep.Reduced
 			}
 		}
 	}
@@ -134,13 +136,13 @@ func (f *benchFlags) picker(b kernels.Backend) (sweep.Picker, error) {
 	case f.config != "" && f.table != "":
 		return nil, usagef("--config and --table: give one of them")
 	case f.config != "":
-		c, err := plan.ParseConfig(f.config)
+		c, err := ep.ParseConfig(f.config)
 		if err != nil {
 			return nil, usagef("--config: %w", err)
 		}
-		return func(plan.Problem, plan.Class) (plan.Config, string, error) { return c, "", nil }, nil
+		return func(ep.Problem, ep.Class) (ep.Config, string, error) { return c, "", nil }, nil
 	case f.table == "":
-		return func(plan.Problem, plan.Class) (plan.Config, string, error) { return plan.Config{}, "", nil }, nil
+		return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
 	}
 	t, err := loadTable(f.table, false)
 	if err != nil {
@@ -150,13 +152,13 @@ func (f *benchFlags) picker(b kernels.Backend) (sweep.Picker, error) {
 		return nil, withCode(exitNotComparable, fmt.Errorf("--table: made on %s, this is %s", t.Header.Machine.Key(), b.Machine().Key()))
 	}
 	check := legalAmong(b.Kernels())
-	return func(p plan.Problem, class plan.Class) (plan.Config, string, error) {
-		a := t.Lookup(plan.KeyOf(p, class), p.Tokens)
+	return func(p ep.Problem, class ep.Class) (ep.Config, string, error) {
+		a := t.Lookup(table.KeyOf(p, class), p.Tokens)
 		if a.Config.IsDefault() {
 			return a.Config, "table: " + string(a.Reason), nil
 		}
 		if err := check(b.Machine(), p, a.Config); err != nil { // a runtime is told the default
-			return plan.Config{}, fmt.Sprintf("table: %s here, so default: %v", plan.Illegal, err), nil
+			return ep.Config{}, fmt.Sprintf("table: %s here, so default: %v", table.Illegal, err), nil
 		}
 		return a.Config, "table: " + string(a.Reason), nil
 	}, nil
@@ -165,16 +167,16 @@ func (f *benchFlags) picker(b kernels.Backend) (sweep.Picker, error) {
 // discard is a log that keeps nothing.
 type discard struct{}
 
-func (discard) Append([]reports.Result, float64) error { return nil }
+func (discard) Append([]record.Result, float64) error { return nil }
 
 func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
-	run := &reports.Run{
+	run := &record.Run{
 		Tool: version, Command: commandLine(cmd, "bench"), Started: time.Now().UTC(), Machine: b.Machine(),
 		ABI: sweep.ABI(b), Policy: measure.PolicyFor(b.Machine()).String(), Seed: opts.Seed,
 	}
 	var log measure.Log = discard{}
 	if f.out != "" {
-		dir, err := reports.CreateDir(f.out, run)
+		dir, err := record.CreateDir(f.out, run)
 		if err != nil {
 			return badInput(fmt.Errorf("--out: %w", err))
 		}
@@ -185,7 +187,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	if stopped != nil && len(run.Outcomes) == 0 {
 		return stopped
 	}
-	if dir, ok := log.(*reports.Dir); ok {
+	if dir, ok := log.(*record.Dir); ok {
 		if err := dir.WriteRun(run); err != nil {
 			return err
 		}
@@ -202,7 +204,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 
 // benchTable is the winners' table without what speaks of a search: its last
 // two columns.
-func benchTable(run *reports.Run) reports.Table {
+func benchTable(run *record.Run) reports.Table {
 	t := winnersTable(run)
 	t.Name, t.Title = "bench", "Measured beside the default"
 	n := len(t.Columns) - 2
@@ -214,14 +216,14 @@ func benchTable(run *reports.Run) reports.Table {
 }
 
 // verdict turns failures into an exit code.
-func (f *benchFlags) verdict(cmd *cobra.Command, run *reports.Run) error {
+func (f *benchFlags) verdict(cmd *cobra.Command, run *record.Run) error {
 	for _, o := range run.Outcomes {
 		if o.Reason != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %s\n", o.Problem.Op, o.Problem.Tokens, o.Routing, o.Reason)
 		}
 	}
 	for _, o := range run.Outcomes {
-		if o.Verdict == reports.Failed {
+		if o.Verdict == record.Failed {
 			return withCode(exitWrong, fmt.Errorf("%s failed: %s", o.Config.Key(), o.Reason))
 		}
 	}

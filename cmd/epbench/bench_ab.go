@@ -9,9 +9,10 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
+	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
 // abFlags are what bench --ab adds to bench.
@@ -39,10 +40,10 @@ func (f *abFlags) args(_ *cobra.Command, args []string) error {
 // recorder keeps a run's results and hands them on.
 type recorder struct {
 	measure.Log
-	results []reports.Result
+	results []record.Result
 }
 
-func (r *recorder) Append(block []reports.Result, wall float64) error {
+func (r *recorder) Append(block []record.Result, wall float64) error {
 	r.results = append(r.results, block...)
 	return r.Log.Append(block, wall)
 }
@@ -52,8 +53,8 @@ const liveBand = reports.TieBand
 
 // contest parses the two sides.
 func contest(args []string) (x sweep.Contest, err error) {
-	for i, to := range []*plan.Config{&x.A, &x.B} {
-		if *to, err = plan.ParseConfig(args[i]); err != nil {
+	for i, to := range []*ep.Config{&x.A, &x.B} {
+		if *to, err = ep.ParseConfig(args[i]); err != nil {
 			return x, usagef("--ab: %w", err)
 		}
 		if to.IsDefault() {
@@ -81,7 +82,7 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 	if err != nil {
 		return err
 	}
-	opts.Problems = slices.DeleteFunc(opts.Problems, func(p plan.Problem) bool {
+	opts.Problems = slices.DeleteFunc(opts.Problems, func(p ep.Problem) bool {
 		_, errA := kernels.Find(b.Kernels(), p.Op, x.A.Kernel)
 		_, errB := kernels.Find(b.Kernels(), p.Op, x.B.Kernel)
 		return errA != nil || errB != nil
@@ -103,13 +104,13 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 }
 
 func (f *benchFlags) measureAB(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, x sweep.Contest) (*reports.Comparison, error) {
-	run := &reports.Run{
+	run := &record.Run{
 		Tool: version, Command: commandLine(cmd, "bench", x.A.Key(), x.B.Key()), Started: time.Now().UTC(), Machine: b.Machine(),
 		ABI: sweep.ABI(b), Policy: measure.PolicyFor(b.Machine()).String(), Seed: opts.Seed,
 	}
 	log := &recorder{Log: discard{}}
 	if f.out != "" {
-		dir, err := reports.CreateDir(f.out, run)
+		dir, err := record.CreateDir(f.out, run)
 		if err != nil {
 			return nil, badInput(fmt.Errorf("--out: %w", err))
 		}
@@ -120,7 +121,7 @@ func (f *benchFlags) measureAB(cmd *cobra.Command, b kernels.Backend, opts *swee
 	if err := sweep.AB(cmd.Context(), b, opts, sweep.Job{Rounds: rounds, Log: log, Run: run}, x); err != nil {
 		return nil, err
 	}
-	if dir, ok := log.Log.(*reports.Dir); ok {
+	if dir, ok := log.Log.(*record.Dir); ok {
 		if err := dir.WriteRun(run); err != nil {
 			return nil, err
 		}

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels/cpu"
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // TestInterruptedBench is Ctrl-C: exit 130, and the cases done until then are printed and
@@ -25,7 +26,7 @@ func TestInterruptedBench(t *testing.T) {
 	if code := run(ctx, args, &stdout, &stderr); code != exitInterrupted {
 		t.Fatalf("exit %d: %s", code, stderr.String())
 	}
-	r, _, _, err := reports.ReadDir(dir)
+	r, _, _, err := record.ReadDir(dir)
 	if err != nil || !r.Finished.IsZero() || len(r.Outcomes) == 0 {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -45,19 +46,19 @@ func TestBenchOfIllegalRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	p := plan.Problem{Op: plan.Dispatch, Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Dispatch: plan.BF16, Combine: plan.BF16}
-	table := &plan.Table{Schema: plan.Schema, Header: plan.Header{Created: time.Now(), ABI: "abi", Machine: b.Machine(), Relax: []string{"routing", "hidden"}}}
-	c, err := plan.ParseConfig("dispatch:algo=direct,blocks=99999,chunk_bytes=16384,mode=fused,stores=cached,tile_tokens=4,wait_blocks=0")
+	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Dispatch: ep.BF16, Combine: ep.BF16}
+	tuned := &table.Table{Schema: table.Schema, Header: table.Header{Created: time.Now(), ABI: "abi", Machine: b.Machine(), Relax: []string{"routing", "hidden"}}}
+	c, err := ep.ParseConfig("dispatch:algo=direct,blocks=99999,chunk_bytes=16384,mode=fused,stores=cached,tile_tokens=4,wait_blocks=0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	table.Rows = []plan.Row{{Key: plan.KeyOf(p, plan.AnyRouting), Lo: 1, Hi: 64, Config: c,
-		Evidence: plan.Evidence{Gain: 2, GainLo: 1.9, GainHi: 2.1, Rounds: 20, Routings: []string{"uniform"}, Tokens: []int{1}}}}
-	if err := table.Seal(); err != nil {
+	tuned.Rows = []table.Row{{Key: table.KeyOf(p, ep.AllRoutings), Lo: 1, Hi: 64, Config: c,
+		Evidence: table.Evidence{Gain: 2, GainLo: 1.9, GainHi: 2.1, Rounds: 20, Routings: []string{"uniform"}, Tokens: []int{1}}}}
+	if err := tuned.Seal(); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "table.json")
-	if err := plan.WriteFile(path, table); err != nil {
+	if err := table.WriteFile(path, tuned); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer

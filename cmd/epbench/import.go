@@ -11,7 +11,8 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/peers"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // importFlags are the flags of import.
@@ -74,8 +75,8 @@ func (f *importFlags) run(cmd *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	run := &reports.Run{Tool: version, Command: append([]string{"epbench", "import"}, files...), Strategy: "import",
-		Machine: plan.Machine{Backend: "import", Name: f.machine}, ABI: "import", Policy: "as published by others"}
+	run := &record.Run{Tool: version, Command: append([]string{"epbench", "import"}, files...), Strategy: "import",
+		Machine: ep.Machine{Backend: "import", Name: f.machine}, ABI: "import", Policy: "as published by others"}
 	if err := f.write(run, results); err != nil {
 		return err
 	}
@@ -83,11 +84,11 @@ func (f *importFlags) run(cmd *cobra.Command, files []string) error {
 }
 
 // write makes the run directory, if one was asked for.
-func (f *importFlags) write(run *reports.Run, results []reports.Result) error {
+func (f *importFlags) write(run *record.Run, results []record.Result) error {
 	if f.out == "" {
 		return nil
 	}
-	dir, err := reports.CreateDir(f.out, run)
+	dir, err := record.CreateDir(f.out, run)
 	if err != nil {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
@@ -107,8 +108,8 @@ func (f *importFlags) columns() error {
 	return nil
 }
 
-func (f *importFlags) readAll(cmd *cobra.Command, files []string) ([]reports.Result, error) {
-	var all []reports.Result
+func (f *importFlags) readAll(cmd *cobra.Command, files []string) ([]record.Result, error) {
+	var all []record.Result
 	for _, name := range files {
 		results, err := f.readFile(cmd, name)
 		if err != nil {
@@ -122,7 +123,7 @@ func (f *importFlags) readAll(cmd *cobra.Command, files []string) ([]reports.Res
 	return all, nil
 }
 
-func (f *importFlags) readFile(cmd *cobra.Command, name string) ([]reports.Result, error) {
+func (f *importFlags) readFile(cmd *cobra.Command, name string) ([]record.Result, error) {
 	var in io.Reader = cmd.InOrStdin()
 	if name != "-" {
 		file, err := os.Open(name)
@@ -143,7 +144,7 @@ func (f *importFlags) readFile(cmd *cobra.Command, name string) ([]reports.Resul
 }
 
 // importedTable lists what was read, with what each figure was.
-func importedTable(run *reports.Run, results []reports.Result) reports.Table {
+func importedTable(run *record.Run, results []record.Result) reports.Table {
 	cases := reports.Cases(run, results)
 	p := reports.ColumnsFor(cases)
 	t := reports.Table{Name: "imported", Title: "Imported figures, as times", Columns: append(p.Columns,

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // TestMakeTables runs the script of the GPU bundle on the embedded backend:
@@ -27,12 +27,12 @@ func TestMakeTables(t *testing.T) {
 		t.Fatalf("%v\n%s", err, first)
 	}
 	defer f.Close()
-	table, err := plan.Load(f)
+	tuned, err := table.Load(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	hidden := map[int]bool{}
-	for _, r := range table.Rows {
+	for _, r := range tuned.Rows {
 		hidden[r.Key.Hidden] = true
 	}
 	if !hidden[512] || !hidden[2048] || !strings.Contains(first, "receipt ") {

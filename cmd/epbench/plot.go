@@ -11,6 +11,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/chart"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // plotFlags are the flags of plot.
@@ -70,7 +71,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	if f.out == "" {
-		f.out = filepath.Join(paths[0], reports.PlotsDir)
+		f.out = filepath.Join(paths[0], record.PlotsDir)
 	}
 	runs, err := loadRuns(cmd, paths)
 	if err != nil {
@@ -119,7 +120,7 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 		}
 		for _, fig := range figures {
 			path := filepath.Join(f.out, fig.Name+"."+f.format)
-			if err := reports.WriteFileAtomic(path, func(w io.Writer) error { return fig.Write(w, f.format) }); err != nil {
+			if err := record.WriteFileAtomic(path, func(w io.Writer) error { return fig.Write(w, f.format) }); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), path)

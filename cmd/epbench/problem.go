@@ -6,8 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -53,24 +52,24 @@ func (f *problemFlags) bind(cmd *cobra.Command) {
 
 // problems expands the flags for a machine, in the order op, format, tokens.
 // Every problem is valid.
-func (f *problemFlags) problems(m plan.Machine) ([]plan.Problem, error) {
+func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	base, err := f.base(m)
 	if err != nil {
 		return nil, badInput(err)
 	}
-	tokens, err := tune.ParseInts(f.tokens)
+	tokens, err := ep.ParseInts(f.tokens)
 	if err != nil {
 		return nil, usagef("--tokens: %w", err)
 	}
-	var out []plan.Problem
+	var out []ep.Problem
 	for _, op := range splitList(f.ops) {
 		for _, format := range splitList(f.formats) {
 			for _, n := range tokens {
 				p := base
-				if p.Op, err = plan.ParseOp(op); err != nil {
+				if p.Op, err = ep.ParseOp(op); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
 				}
-				if p.Dispatch, err = plan.ParseFormat(format); err != nil {
+				if p.Dispatch, err = ep.ParseDType(format); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
 				}
 				p.Tokens = n
@@ -92,18 +91,18 @@ func (f *problemFlags) problems(m plan.Machine) ([]plan.Problem, error) {
 }
 
 // base is the problem without op, format and tokens.
-func (f *problemFlags) base(m plan.Machine) (plan.Problem, error) {
+func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	preset, err := workloads.FindPreset(f.model)
 	if err != nil {
-		return plan.Problem{}, fmt.Errorf("--model: %w", err)
+		return ep.Problem{}, fmt.Errorf("--model: %w", err)
 	}
-	p := plan.Problem{
+	p := ep.Problem{
 		Mode: defaultMode(m), Ranks: f.ranks, Nodes: f.nodes,
 		Hidden: preset.WireHidden, Experts: preset.Experts, TopK: preset.TopK,
-		Combine: plan.BF16, SharedExpert: f.shared, SkipA2A: f.skipA2A,
+		Combine: ep.BF16, SharedExpert: f.shared, SkipA2A: f.skipA2A,
 	}
 	if f.mode != "" {
-		if p.Mode, err = plan.ParseMode(f.mode); err != nil {
+		if p.Mode, err = ep.ParseMode(f.mode); err != nil {
 			return p, fmt.Errorf("--%w", err)
 		}
 	}
@@ -119,14 +118,14 @@ func (f *problemFlags) base(m plan.Machine) (plan.Problem, error) {
 }
 
 // defaultMode is how a machine's backend issues rounds unless asked.
-func defaultMode(m plan.Machine) plan.Mode {
+func defaultMode(m ep.Machine) ep.Mode {
 	if m.Backend == "cpu" {
-		return plan.Eager
+		return ep.Eager
 	}
-	return plan.Graph
+	return ep.Graph
 }
 
-func defaultRanks(m plan.Machine) int {
+func defaultRanks(m ep.Machine) int {
 	if m.GPUs > 0 {
 		return m.GPUs
 	}

@@ -8,8 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/replay"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/search/replay"
 )
 
 // replayFlags are the flags of replay.
@@ -39,7 +41,7 @@ is the time reported.`,
 	f.tables.bind(cmd)
 	s := cmd.Flags()
 	s.BoolVar(&f.synthetic, "synthetic", false, "a new synthetic landscape of 320 configs for every replay, instead of RUN")
-	s.StringVar(&f.strategies, "strategy", "race", "strategies, comma-separated, or all: "+strings.Join(tune.StrategyNames(), ", "))
+	s.StringVar(&f.strategies, "strategy", "race", "strategies, comma-separated, or all: "+strings.Join(search.StrategyNames(), ", "))
 	s.StringVar(&f.budgets, "budget", "0", "distinct configs a search may measure, list or range; 0: all")
 	s.IntVar(&f.replays, "replays", 150, "landscapes, each tuned twice")
 	s.Float64Var(&f.noise, "noise", 0.02, "relative noise of a sample, for --synthetic")
@@ -102,7 +104,7 @@ func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, title
 		return func(i int) *replay.Model { return replay.Synthetic(replay.SyntheticNoise(f.noise), f.seed+uint64(i)) },
 			fmt.Sprintf("Synthetic landscapes, %.3g %% noise, %d replays", 100*f.noise, f.replays), nil
 	}
-	_, results, _, err := reports.ReadDir(args[0])
+	_, results, _, err := record.ReadDir(args[0])
 	if err != nil {
 		return nil, "", badInput(err)
 	}
@@ -122,17 +124,17 @@ func (f *replayFlags) studies() ([]replay.Study, error) {
 	if f.replays < 1 || f.replays > 100_000 {
 		return nil, usagef("--replays: %d is outside 1 to 100000", f.replays)
 	}
-	budgets, err := tune.ParseInts(f.budgets)
+	budgets, err := ep.ParseInts(f.budgets)
 	if err != nil || budgets[0] < 0 {
 		return nil, usagef("--budget: %q is no list of counts: 25,50,100", f.budgets)
 	}
 	names := splitList(f.strategies)
 	if f.strategies == "all" {
-		names = tune.StrategyNames()
+		names = search.StrategyNames()
 	}
 	var out []replay.Study
 	for _, name := range names {
-		if _, err := tune.ParseStrategy(name); err != nil {
+		if _, err := search.ParseStrategy(name); err != nil {
 			return nil, usagef("--%w", err)
 		}
 		for _, b := range budgets {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/html"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // reportFlags are the flags of report.
@@ -87,9 +88,9 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) error {
 	out := f.out
 	if out == "" {
-		out = filepath.Join(runs[0].Path, reports.ReportFile)
+		out = filepath.Join(runs[0].Path, record.ReportFile)
 	}
-	err := reports.WriteFileAtomic(out, func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) })
+	err := record.WriteFileAtomic(out, func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) })
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // loadRuns reads run directories and prints what of them was unusable.
@@ -86,7 +86,7 @@ func (f *runFilter) counts() ([]int, error) {
 	if f.tokens == "" {
 		return nil, nil
 	}
-	counts, err := tune.ParseInts(f.tokens)
+	counts, err := ep.ParseInts(f.tokens)
 	if err != nil {
 		return nil, usagef("--tokens: %w", err)
 	}

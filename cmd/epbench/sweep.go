@@ -10,10 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/plan"
-	"github.com/epbench/epbench/tune/spacefile"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/search/spacefile"
 	"github.com/epbench/epbench/tune/sweep"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // sweepFlags are the flags of sweep.
@@ -61,7 +62,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.tables.bindAs(cmd, "table-format")
 	addBackendFlag(cmd, &f.backend)
 	s := cmd.Flags()
-	s.StringVar(&f.strategy, "strategy", "race", "search strategy: "+strings.Join(tune.StrategyNames(), ", "))
+	s.StringVar(&f.strategy, "strategy", "race", "search strategy: "+strings.Join(search.StrategyNames(), ", "))
 	s.StringVar(&f.budget, "budget", "", "configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, no bound elsewhere")
 	s.StringArrayVar(&f.params, "param", nil, "values of a parameter instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
 	s.StringVar(&f.space, "space", "", "YAML file with values, constraints and required candidates")
@@ -95,7 +96,7 @@ func resumed(command []string) (*sweepFlags, error) {
 const cpuBudget = 30 * time.Second
 
 // options turns the flags into what to sweep on a machine.
-func (f *sweepFlags) options(m plan.Machine) (*sweep.Options, error) {
+func (f *sweepFlags) options(m ep.Machine) (*sweep.Options, error) {
 	problems, err := f.problem.problems(m)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (f *sweepFlags) options(m plan.Machine) (*sweep.Options, error) {
 	if f.maxSMs < 0 {
 		return nil, usagef("--max-sms: %d is below 0", f.maxSMs)
 	}
-	if _, err := tune.ParseStrategy(f.strategy); err != nil {
+	if _, err := search.ParseStrategy(f.strategy); err != nil {
 		return nil, usagef("--%w", err)
 	}
 	if err := f.setBudget(o, m); err != nil {
@@ -123,7 +124,7 @@ func (f *sweepFlags) options(m plan.Machine) (*sweep.Options, error) {
 	return o, f.readFiles(o)
 }
 
-func (f *sweepFlags) setBudget(o *sweep.Options, m plan.Machine) error {
+func (f *sweepFlags) setBudget(o *sweep.Options, m ep.Machine) error {
 	if f.budget == "" {
 		if m.Backend == "cpu" {
 			o.Time = cpuBudget
@@ -144,8 +145,8 @@ func (f *sweepFlags) setBudget(o *sweep.Options, m plan.Machine) error {
 	return nil
 }
 
-func parseParams(specs []string) (map[string][]plan.Value, error) {
-	out := map[string][]plan.Value{}
+func parseParams(specs []string) (map[string][]ep.Value, error) {
+	out := map[string][]ep.Value{}
 	for _, spec := range specs {
 		name, values, ok := strings.Cut(spec, "=")
 		if !ok || name == "" {
@@ -175,7 +176,7 @@ func (f *sweepFlags) readFiles(o *sweep.Options) error {
 		}
 	}
 	if f.table != "" {
-		t, err := plan.LoadFile(f.table, false)
+		t, err := table.LoadFile(f.table, false)
 		if err != nil {
 			return badInput(fmt.Errorf("--table: %w", err))
 		}

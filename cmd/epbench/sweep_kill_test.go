@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // kills is how often the sweep dies.
@@ -35,7 +35,7 @@ func TestSweepSurvivesKills(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(filepath.Join(run, reports.TrialsFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(run, record.TrialsFile)); err == nil {
 			args = []string{"sweep", "--resume=" + run}
 		}
 		if finished {
@@ -93,12 +93,12 @@ func runFor(bin string, args []string, after time.Duration) (finished bool, err 
 // checkLog looks for torn lines, doubled blocks and holes.
 func checkLog(t *testing.T, dir string) {
 	t.Helper()
-	_, results, warnings, err := reports.ReadDir(dir)
+	_, results, warnings, err := record.ReadDir(dir)
 	if err != nil || warnings != nil {
 		t.Fatal(err, warnings)
 	}
 	type stage struct {
-		problem plan.Problem
+		problem ep.Problem
 		routing string
 		name    string
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
 )
 
@@ -30,19 +31,19 @@ func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir st
 		fmt.Fprintln(stderr, "warning:", w)
 	}
 	if rest := len(out.Run.Warnings) - shown; rest > 0 {
-		fmt.Fprintf(stderr, "warning: %d more in %s\n", rest, filepath.Join(dir, reports.RunFile))
+		fmt.Fprintf(stderr, "warning: %d more in %s\n", rest, filepath.Join(dir, record.RunFile))
 	}
 	if f.profile {
 		printProfile(stderr, out)
 	}
 	if out.Table != nil {
-		fmt.Fprintf(stderr, "%d rows in %s\n", len(out.Table.Rows), filepath.Join(dir, reports.TableFile))
+		fmt.Fprintf(stderr, "%d rows in %s\n", len(out.Table.Rows), filepath.Join(dir, record.TableFile))
 	}
 	return nil
 }
 
 // winnersTable is what a sweep prints: a line per problem and routing.
-func winnersTable(run *reports.Run) reports.Table {
+func winnersTable(run *record.Run) reports.Table {
 	n := reports.Numbers
 	t := reports.Table{
 		Name: "winners", Title: "Winners",
@@ -65,20 +66,20 @@ func winnersTable(run *reports.Run) reports.Table {
 	return t
 }
 
-func outcomeCells(o reports.Outcome) []reports.Cell {
+func outcomeCells(o record.Outcome) []reports.Cell {
 	config := reports.Cell{Text: changes(o.Config, o.Default), Value: o.Config.Key()}
 	verdict := reports.Str(o.Verdict)
 	switch o.Verdict {
-	case reports.Faster:
+	case record.Faster:
 		verdict = verdict.Marked(reports.Good)
-	case reports.Noisy, reports.Failed:
+	case record.Noisy, record.Failed:
 		verdict = verdict.Marked(reports.Bad)
 	}
 	head := []reports.Cell{
-		reports.Str(reports.OpTitle(o.Problem.Op, o.Problem.Results)), reports.Str(string(o.Problem.Dispatch)), reports.Int(o.Problem.Tokens),
+		reports.Str(reports.OpTitle(o.Problem.Op, o.Problem.Precision)), reports.Str(string(o.Problem.Dispatch)), reports.Int(o.Problem.Tokens),
 		reports.Str(o.Routing), reports.Str(string(o.Class)), verdict,
 	}
-	if o.Verdict == reports.Failed {
+	if o.Verdict == record.Failed {
 		head = append(head, reports.None())
 		for len(head) < 18 {
 			head = append(head, reports.None())
@@ -94,7 +95,7 @@ func outcomeCells(o reports.Outcome) []reports.Cell {
 
 // changes spells a config by what differs from the default, in full where it is
 // of another kernel.
-func changes(c, dflt plan.Config) string {
+func changes(c, dflt ep.Config) string {
 	if c.Kernel != dflt.Kernel {
 		return c.Key()
 	}
@@ -112,7 +113,7 @@ func changes(c, dflt plan.Config) string {
 
 // rejections says how many points each constraint removed, once for all
 // problems that agree on it.
-func rejections(spaces []reports.SpaceInfo) []string {
+func rejections(spaces []record.SpaceInfo) []string {
 	var out []string
 	for _, s := range spaces {
 		if len(s.Rejected) == 0 {
@@ -137,14 +138,14 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 		Columns: []reports.Column{reports.Words("op"), reports.Words("format"), n("tokens", ""), reports.Words("routing"),
 			reports.Words("class"), n("points", ""), n("legal", ""), n("measured", ""), n("samples", "")},
 	}
-	var spaces []reports.SpaceInfo
+	var spaces []record.SpaceInfo
 	for _, s := range p.Searches {
 		points := 0
 		for _, c := range s.Counts {
 			points += c.Points
 			spaces = append(spaces, sweep.SpaceInfo(s.Problem, c))
 		}
-		if s.Problem.Op == plan.Pair {
+		if s.Problem.Op == ep.Pair {
 			points = s.Legal
 		}
 		t.Add(reports.Str(string(s.Problem.Op)), reports.Str(string(s.Problem.Dispatch)), reports.Int(s.Problem.Tokens),

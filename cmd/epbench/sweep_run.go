@@ -13,8 +13,9 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/html"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // finishers write what is derived from a finished run directory.
@@ -46,7 +47,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		f.out = filepath.Join("epbench-runs", time.Now().Format("20060102-150405"))
 	}
 	run := newRun(b, opts, p, f.command(cmd))
-	dir, err := reports.CreateDir(f.out, run)
+	dir, err := record.CreateDir(f.out, run)
 	if err != nil {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
@@ -74,8 +75,8 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Options, *sweep.Plan, error
 	return opts, p, badInput(err)
 }
 
-func newRun(b kernels.Backend, opts *sweep.Options, p *sweep.Plan, command []string) *reports.Run {
-	return &reports.Run{
+func newRun(b kernels.Backend, opts *sweep.Options, p *sweep.Plan, command []string) *record.Run {
+	return &record.Run{
 		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b),
 		Space: p.Fingerprint, Policy: p.Policy.String(), Seed: opts.Seed, Strategy: opts.Strategy,
 	}
@@ -96,24 +97,24 @@ func emptyClock(ctx context.Context, b kernels.Backend) (map[string]float64, err
 
 // started is a run directory open for writing, with what its log holds.
 type started struct {
-	dir     *reports.Dir
-	run     *reports.Run
-	results []reports.Result
+	dir     *record.Dir
+	run     *record.Run
+	results []record.Result
 }
 
 // continueRun is --resume: the recorded flags decide, on the same machine,
 // kernels and space.
 func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	if f.out != "" || len(f.command(cmd)) > 2 {
-		return usagef("--resume: goes on with the flags recorded in %s; drop the others", filepath.Join(f.resume, reports.RunFile))
+		return usagef("--resume: goes on with the flags recorded in %s; drop the others", filepath.Join(f.resume, record.RunFile))
 	}
-	dir, run, results, cut, err := reports.OpenDir(f.resume)
+	dir, run, results, cut, err := record.OpenDir(f.resume)
 	if err != nil {
 		return badInput(fmt.Errorf("--resume: %w", err))
 	}
 	defer dir.Close()
 	if cut > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %d bytes of an unfinished block were dropped\n", reports.TrialsFile, cut)
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %d bytes of an unfinished block were dropped\n", record.TrialsFile, cut)
 	}
 	g, err := resumed(run.Command)
 	if err != nil {
@@ -167,7 +168,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, opts *sweep.Op
 }
 
 // interrupted writes and prints what of a sweep was finished before Ctrl-C.
-func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *reports.Dir, out *sweep.Outcome) error {
+func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep.Outcome) error {
 	if out != nil {
 		if err := f.write(dir, out); err != nil {
 			return err
@@ -182,9 +183,9 @@ func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *reports.Dir, out *swee
 
 // write puts the table, the summary and what the finishers make into the
 // directory.
-func (f *sweepFlags) write(dir *reports.Dir, out *sweep.Outcome) error {
+func (f *sweepFlags) write(dir *record.Dir, out *sweep.Outcome) error {
 	if out.Table != nil {
-		if err := plan.WriteFile(filepath.Join(dir.Path(), reports.TableFile), out.Table); err != nil {
+		if err := table.WriteFile(filepath.Join(dir.Path(), record.TableFile), out.Table); err != nil {
 			return err
 		}
 	}
@@ -192,7 +193,7 @@ func (f *sweepFlags) write(dir *reports.Dir, out *sweep.Outcome) error {
 	if err != nil {
 		return err
 	}
-	err = dir.WriteFile(reports.SummaryFile, func(w io.Writer) error { return writeSummary(w, out, l.Cases) })
+	err = dir.WriteFile(record.SummaryFile, func(w io.Writer) error { return writeSummary(w, out, l.Cases) })
 	for _, finish := range finishers {
 		err = errors.Join(err, finish(dir.Path()))
 	}

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // TestFirstSweep is what a newcomer types: no flag but where to write. A row
@@ -36,16 +36,16 @@ func TestFirstSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range l.Results {
-		if r.Status != kernels.OK && r.Reason == "" {
+		if r.Status != ep.OK && r.Reason == "" {
 			t.Errorf("a trial is %s without a reason", r.Status)
 		}
 	}
-	for _, name := range []string{reports.RunFile, reports.TrialsFile, reports.TableFile, reports.SummaryFile} {
+	for _, name := range []string{record.RunFile, record.TrialsFile, record.TableFile, record.SummaryFile} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
 	}
-	covered := map[plan.Op]map[int]bool{}
+	covered := map[ep.Op]map[int]bool{}
 	for _, r := range l.Table.Rows {
 		for _, n := range r.Evidence.Tokens {
 			if covered[r.Key.Op] == nil {
@@ -54,7 +54,7 @@ func TestFirstSweep(t *testing.T) {
 			covered[r.Key.Op][n] = true
 		}
 	}
-	for _, op := range plan.Ops() {
+	for _, op := range ep.Ops() {
 		if len(covered[op]) < 3 && !strings.Contains(stderr.String(), "more than the tie band") {
 			t.Errorf("the table covers %d token counts of %s", len(covered[op]), op)
 		}
@@ -83,7 +83,7 @@ func TestInterruptedSweep(t *testing.T) {
 	if code := run(ctx, args, &stdout, &stderr); code != exitInterrupted || !strings.Contains(stderr.String(), "--resume "+dir) {
 		t.Fatalf("exit %d: %s", code, stderr.String())
 	}
-	before, _, _, err := reports.ReadDir(dir)
+	before, _, _, err := record.ReadDir(dir)
 	if err != nil || !before.Finished.IsZero() {
 		t.Fatalf("run.json after the interruption: finished %v, %v", before.Finished, err)
 	}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
-	"github.com/epbench/epbench/tune/tables"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/table/embedded"
 )
 
 // tableCommands lists what can be done with a table, in the order help prints
@@ -62,7 +62,7 @@ func (f *sourceFlags) bindFile(cmd *cobra.Command) {
 }
 
 // open reads the tables.
-func (f *sourceFlags) open() (*plan.Set, error) {
+func (f *sourceFlags) open() (*table.Set, error) {
 	if f.embedded && (f.layers || f.file != "") {
 		return nil, usagef("--embedded: shows the compiled-in tables alone; leave out --table and --layers")
 	}
@@ -71,37 +71,37 @@ func (f *sourceFlags) open() (*plan.Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		return plan.Overlay(plan.Source{Name: tablePath(f.file), Table: t}), nil
+		return table.Overlay(table.Source{Name: tablePath(f.file), Table: t}), nil
 	}
-	l := plan.Locations{}
+	l := table.Locations{}
 	if !f.embedded {
-		l = plan.DefaultLocations()
+		l = table.DefaultLocations()
 	}
-	l.Embedded, l.AllowEdited = tables.FS(), f.allowEdited
+	l.Embedded, l.AllowEdited = embedded.FS(), f.allowEdited
 	if f.file != "" {
 		l.File = tablePath(f.file)
 	}
-	set, err := plan.Open(l)
+	set, err := table.Open(l)
 	return set, badInput(err)
 }
 
 // load reads the one table of --table.
-func (f *sourceFlags) load() (*plan.Table, error) {
+func (f *sourceFlags) load() (*table.Table, error) {
 	if f.file == "" {
 		return nil, usagef("--table: which table? name a table.json or a run directory")
 	}
 	return loadTable(f.file, f.allowEdited)
 }
 
-func loadTable(path string, allowEdited bool) (*plan.Table, error) {
-	t, err := plan.LoadFile(tablePath(path), allowEdited)
+func loadTable(path string, allowEdited bool) (*table.Table, error) {
+	t, err := table.LoadFile(tablePath(path), allowEdited)
 	return t, badInput(err)
 }
 
 // tablePath is the table of a run directory, or the file itself.
 func tablePath(path string) string {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return filepath.Join(path, reports.TableFile)
+		return filepath.Join(path, record.TableFile)
 	}
 	return path
 }

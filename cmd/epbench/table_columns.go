@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // keyColumns are the columns of a row's key; what rarely differs goes first
@@ -19,7 +20,7 @@ func keyColumns() []reports.Column {
 	}
 }
 
-func keyCells(k plan.Key) []reports.Cell {
+func keyCells(k table.Key) []reports.Cell {
 	var extras []string
 	if k.SharedExpert {
 		extras = append(extras, "shared-expert")
@@ -27,7 +28,7 @@ func keyCells(k plan.Key) []reports.Cell {
 	if k.SkipA2A {
 		extras = append(extras, "skip-a2a")
 	}
-	if k.Results == plan.AnyResults {
+	if k.Precision == ep.Reduced {
 		extras = append(extras, "any-results")
 	}
 	return []reports.Cell{
@@ -46,7 +47,7 @@ func spanText(lo, hi int) string {
 }
 
 // choiceText is what a row tells a runtime to do.
-func choiceText(r *plan.Row) string {
+func choiceText(r *table.Row) string {
 	switch {
 	case r == nil:
 		return ""
@@ -64,7 +65,7 @@ func gainColumns() []reports.Column {
 	return []reports.Column{reports.Numbers("gain", "x"), reports.Numbers("from", "x").Dropped(3), reports.Numbers("to", "x").Dropped(2)}
 }
 
-func gainCells(r *plan.Row) []reports.Cell {
+func gainCells(r *table.Row) []reports.Cell {
 	if r == nil {
 		return []reports.Cell{reports.None(), reports.None(), reports.None()}
 	}
@@ -73,7 +74,7 @@ func gainCells(r *plan.Row) []reports.Cell {
 }
 
 // gainText is a row's gain over the default with its interval.
-func gainText(r *plan.Row) string {
+func gainText(r *table.Row) string {
 	if r == nil {
 		return ""
 	}
@@ -82,7 +83,7 @@ func gainText(r *plan.Row) string {
 }
 
 // evidenceText is why a row says what it says, in one cell.
-func evidenceText(r *plan.Row) string {
+func evidenceText(r *table.Row) string {
 	if r == nil {
 		return ""
 	}
@@ -92,14 +93,14 @@ func evidenceText(r *plan.Row) string {
 	if !e.Complete {
 		text += ", space not exhausted"
 	}
-	if r.Key.Routing == plan.AnyRouting {
+	if r.Key.Routing == ep.AllRoutings {
 		text += fmt.Sprintf(", regret %.1f %% over %s", 100*e.Regret, strings.Join(e.Routings, " "))
 	}
 	return text
 }
 
 // sweepCommand is what would tune a key at a token count.
-func sweepCommand(k plan.Key, tokens int) string {
+func sweepCommand(k table.Key, tokens int) string {
 	c := fmt.Sprintf("epbench sweep --op %s --mode %s --ranks %d --nodes %d --hidden %d --experts %d --topk %d --format %s --tokens %d",
 		k.Op, k.Mode, k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK, k.Dispatch, tokens)
 	if k.SharedExpert {
@@ -108,7 +109,7 @@ func sweepCommand(k plan.Key, tokens int) string {
 	if k.SkipA2A {
 		c += " --skip-a2a"
 	}
-	if k.Results == plan.AnyResults {
+	if k.Precision == ep.Reduced {
 		c += " --result-params"
 	}
 	return c

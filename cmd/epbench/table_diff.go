@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/curate"
+	"github.com/epbench/epbench/tune/table/curate"
 )
 
 func newTableDiff() *cobra.Command {

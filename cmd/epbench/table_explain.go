@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/table"
 )
 
 func newTableExplain() *cobra.Command {
@@ -59,13 +59,13 @@ func (q *query) ladder(all bool) reports.Table {
 
 // explanation is what is shown of the ladder of a stretch of token counts.
 type explanation struct {
-	plan.Explanation
+	table.Explanation
 	lo, hi int // both included
 	more   bool
 }
 
 // explained explains ascending token counts; stretches of which the same is shown are one.
-func explained(set *plan.Set, k plan.Key, tokens []int, all bool) []explanation {
+func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanation {
 	var out []explanation
 	for _, s := range stretches(set, tokens) {
 		e := explanation{Explanation: set.Explain(k, s[0]), lo: s[0], hi: s[1]}
@@ -85,7 +85,7 @@ func explained(set *plan.Set, k plan.Key, tokens []int, all bool) []explanation 
 // none does.
 func (e *explanation) shorten() {
 	if e.Answer.Row != nil {
-		e.Rungs = slices.DeleteFunc(e.Rungs, func(r plan.Rung) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
+		e.Rungs = slices.DeleteFunc(e.Rungs, func(r table.Rung) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
 	}
 	e.more = len(e.Rungs) > rungsShown
 	e.Rungs = e.Rungs[:min(len(e.Rungs), rungsShown)]
@@ -93,13 +93,13 @@ func (e *explanation) shorten() {
 
 // shows reports whether two explanations look alike.
 func (e explanation) shows(other explanation) bool {
-	return e.more == other.more && slices.EqualFunc(e.Rungs, other.Rungs, func(a, b plan.Rung) bool {
+	return e.more == other.more && slices.EqualFunc(e.Rungs, other.Rungs, func(a, b table.Rung) bool {
 		return a.Row == b.Row && a.Verdict == b.Verdict
 	})
 }
 
-func (q *query) addRungs(t *reports.Table, set *plan.Set, x explanation) {
-	add := func(rung reports.Cell, r plan.Rung, choice string) {
+func (q *query) addRungs(t *reports.Table, set *table.Set, x explanation) {
+	add := func(rung reports.Cell, r table.Rung, choice string) {
 		c := reports.Str(r.Verdict)
 		if r.Verdict == answers {
 			c = c.Marked(reports.Good)
@@ -114,9 +114,9 @@ func (q *query) addRungs(t *reports.Table, set *plan.Set, x explanation) {
 		}
 		add(reports.Int(i+1), r, choiceText(r.Row))
 	}
-	rung, last := reports.Int(len(x.Rungs)+1), plan.Rung{Verdict: "not reached"}
+	rung, last := reports.Int(len(x.Rungs)+1), table.Rung{Verdict: "not reached"}
 	if x.more {
-		add(rung, plan.Rung{Verdict: "more rows, further behind: --all"}, "")
+		add(rung, table.Rung{Verdict: "more rows, further behind: --all"}, "")
 		rung = reports.None()
 	}
 	if x.Answer.Row == nil {
@@ -128,10 +128,10 @@ func (q *query) addRungs(t *reports.Table, set *plan.Set, x explanation) {
 
 // givesUp names the fields in which a row differs from what was asked, and what it has
 // there.
-func givesUp(differs []string, row *plan.Row) string {
+func givesUp(differs []string, row *table.Row) string {
 	var out []string
 	for _, f := range differs {
-		out = append(out, f+"="+row.Key.Words()[slices.Index(plan.Fields(), f)])
+		out = append(out, f+"="+row.Key.Words()[slices.Index(table.Fields(), f)])
 	}
 	return strings.Join(out, " ")
 }
@@ -140,7 +140,7 @@ func givesUp(differs []string, row *plan.Row) string {
 const answers = "answers"
 
 // illegal says why the row that answers cannot run on the host.
-func (q *query) illegal(r plan.Rung, x plan.Explanation) string {
+func (q *query) illegal(r table.Rung, x table.Explanation) string {
 	if r.Verdict != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""
 	}
@@ -154,7 +154,7 @@ func (q *query) illegal(r plan.Rung, x plan.Explanation) string {
 
 // stretches groups ascending token counts between which no row begins or ends;
 // all of a stretch have one ladder.
-func stretches(set *plan.Set, tokens []int) [][2]int {
+func stretches(set *table.Set, tokens []int) [][2]int {
 	var breaks []int
 	for _, s := range set.Sources() {
 		for _, r := range s.Table.Rows {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/tune/export"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/table/export"
 )
 
 func newTableExport() *cobra.Command {
@@ -87,7 +87,7 @@ func writeExport(cmd *cobra.Command, path string, files []export.File) error {
 		if i > 0 {
 			name = filepath.Join(filepath.Dir(path), f.Name)
 		}
-		if err := plan.WriteFile(name, bytes.NewReader(f.Data)); err != nil {
+		if err := table.WriteFile(name, bytes.NewReader(f.Data)); err != nil {
 			return badInput(fmt.Errorf("-o: %w", err))
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s\n", name)

@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // host is where the question is asked for: the top table's own machine, this
 // one, or one from a file.
-func (f *queryFlags) host(cmd *cobra.Command, set *plan.Set) (h plan.Host, err error) {
+func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err error) {
 	sources := set.Sources()
 	choice := f.machine
 	if choice == "" {
@@ -31,7 +32,7 @@ func (f *queryFlags) host(cmd *cobra.Command, set *plan.Set) (h plan.Host, err e
 		// No Check: the table's kernels need not be those of this build, and
 		// lint is what judges a table by them.
 		top := sources[len(sources)-1].Table.Header
-		return plan.Host{Machine: top.Machine, ABI: top.ABI}, nil
+		return table.Host{Machine: top.Machine, ABI: top.ABI}, nil
 	case "host":
 		h, err = f.thisHost(cmd)
 	default:
@@ -41,10 +42,10 @@ func (f *queryFlags) host(cmd *cobra.Command, set *plan.Set) (h plan.Host, err e
 	return h, err
 }
 
-func (f *queryFlags) thisHost(cmd *cobra.Command) (plan.Host, error) {
+func (f *queryFlags) thisHost(cmd *cobra.Command) (table.Host, error) {
 	b, note, err := openBackend(cmd.Context(), f.backend)
 	if err != nil {
-		return plan.Host{}, err
+		return table.Host{}, err
 	}
 	defer b.Close()
 	if note != "" {
@@ -54,8 +55,8 @@ func (f *queryFlags) thisHost(cmd *cobra.Command) (plan.Host, error) {
 }
 
 // hostOf is a backend's machine with its kernels' hash, if it has one.
-func hostOf(b kernels.Backend) plan.Host {
-	h := plan.Host{Machine: b.Machine()}
+func hostOf(b kernels.Backend) table.Host {
+	h := table.Host{Machine: b.Machine()}
 	if v, ok := b.(kernels.Versioned); ok {
 		h.ABI = v.ABI()
 	}
@@ -67,41 +68,41 @@ const maxHostBytes = 64 << 20
 
 // readHost takes a machine from a run.json, a table.json or a file that holds
 // nothing else.
-func readHost(path string) (plan.Host, error) {
+func readHost(path string) (table.Host, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return plan.Host{}, usagef("--machine: %q is neither table nor host, and no such file is here", path)
+		return table.Host{}, usagef("--machine: %q is neither table nor host, and no such file is here", path)
 	}
 	if info.Size() > maxHostBytes {
-		return plan.Host{}, usagef("--machine: %s is larger than %d MiB", path, maxHostBytes>>20)
+		return table.Host{}, usagef("--machine: %s is larger than %d MiB", path, maxHostBytes>>20)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return plan.Host{}, badInput(fmt.Errorf("--machine: %w", err))
+		return table.Host{}, badInput(fmt.Errorf("--machine: %w", err))
 	}
 	type named struct {
-		Machine plan.Machine `json:"machine"`
-		ABI     string       `json:"abi"`
+		Machine ep.Machine `json:"machine"`
+		ABI     string     `json:"abi"`
 	}
 	var doc struct {
 		named
 		Header named `json:"header"`
-		plan.Machine
+		ep.Machine
 	}
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&doc); err != nil {
-		return plan.Host{}, usagef("--machine: %s: %w", path, err)
+		return table.Host{}, usagef("--machine: %s: %w", path, err)
 	}
 	for _, n := range []named{doc.named, doc.Header, {Machine: doc.Machine}} {
 		if n.Machine.Backend != "" {
-			return plan.Host{Machine: n.Machine, ABI: n.ABI}, nil
+			return table.Host{Machine: n.Machine, ABI: n.ABI}, nil
 		}
 	}
-	return plan.Host{}, usagef("--machine: %s names no machine; take a run.json or a table.json", path)
+	return table.Host{}, usagef("--machine: %s names no machine; take a run.json or a table.json", path)
 }
 
 // legality judges configs by the kernels known for a machine's backend, nil
 // where they are not known.
-func legality(m plan.Machine) func(plan.Machine, plan.Problem, plan.Config) error {
+func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
 		return nil
@@ -110,13 +111,13 @@ func legality(m plan.Machine) func(plan.Machine, plan.Problem, plan.Config) erro
 }
 
 // legalAmong judges configs by these kernels.
-func legalAmong(known []kernels.Kernel) func(plan.Machine, plan.Problem, plan.Config) error {
-	return func(m plan.Machine, p plan.Problem, c plan.Config) error {
+func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) error {
+	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
 		k, err := kernels.Find(known, p.Op, c.Kernel)
 		if err != nil {
 			return err
 		}
-		if name := k.Changes(k.DefaultConfig(m, p), c); name != "" && p.Results == plan.SameResults {
+		if name := k.Changes(k.DefaultConfig(m, p), c); name != "" && p.Precision == ep.Full {
 			return fmt.Errorf("%s: %s changes results, and this is for callers that need the same; see --results", name, c.Values[name])
 		}
 		return k.Check(m, p, c)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // TestChangedResultsAreIllegalUnlessAccepted: a row that came to change results
@@ -17,9 +17,9 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	legal := legality(b.Machine())
-	p := plan.Problem{Op: plan.Combine, Mode: plan.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
-		Tokens: 4, MaxTokens: 4, Dispatch: plan.BF16, Combine: plan.BF16}
-	dflt := kernels.Of(b.Kernels(), plan.Combine)[0].DefaultConfig(b.Machine(), p)
+	p := ep.Problem{Op: ep.Combine, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
+		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
+	dflt := kernels.Of(b.Kernels(), ep.Combine)[0].DefaultConfig(b.Machine(), p)
 	dedup := dflt.With("algo", "dedup")
 	if err := legal(b.Machine(), p, dflt); err != nil {
 		t.Error(err)
@@ -27,7 +27,7 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	if err := legal(b.Machine(), p, dedup); err == nil || !strings.HasPrefix(err.Error(), "algo: dedup changes results") {
 		t.Errorf("for the same results: %v", err)
 	}
-	p.Results = plan.AnyResults
+	p.Precision = ep.Reduced
 	if err := legal(b.Machine(), p, dedup); err != nil {
 		t.Errorf("for any results: %v", err)
 	}

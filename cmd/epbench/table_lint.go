@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/curate"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/table/curate"
 )
 
 func newTableLint() *cobra.Command {
@@ -79,7 +79,7 @@ func firstWarnings(findings []curate.Finding) (shown []curate.Finding, more []st
 }
 
 // findingTable lists findings and counts the errors among them.
-func findingTable(t *plan.Table, findings []curate.Finding) (out reports.Table, errors int) {
+func findingTable(t *table.Table, findings []curate.Finding) (out reports.Table, errors int) {
 	out = reports.Table{Name: "findings", Columns: append([]reports.Column{reports.Words("severity"), reports.Words("rule")},
 		append(keyColumns(), reports.Words("tokens"), reports.Words("finding"))...)}
 	for _, f := range findings {

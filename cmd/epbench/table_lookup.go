@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/table"
 )
 
 func newTableLookup() *cobra.Command {
@@ -51,7 +51,7 @@ func (q *query) answers() reports.Table {
 			switch {
 			case a.Row == nil:
 				q.note(missText(set, k, n))
-			case a.Reason == plan.Relaxed:
+			case a.Reason == table.Relaxed:
 				q.note("relaxed: another problem's row answers, and the gain is what was measured there")
 			}
 		}
@@ -60,7 +60,7 @@ func (q *query) answers() reports.Table {
 	return t
 }
 
-func verifiedCell(a *plan.Answer) reports.Cell {
+func verifiedCell(a *table.Answer) reports.Cell {
 	if a.Row == nil {
 		return reports.None()
 	}
@@ -68,7 +68,7 @@ func verifiedCell(a *plan.Answer) reports.Cell {
 }
 
 // missText says why a question has no row and which command would tune it.
-func missText(set *plan.Set, k plan.Key, tokens int) string {
+func missText(set *table.Set, k table.Key, tokens int) string {
 	why := set.Nearest(k, tokens)
 	if why == "" {
 		why = "no table may be used here"

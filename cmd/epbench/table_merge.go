@@ -8,8 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/curate"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/table/curate"
 )
 
 func newTableMerge() *cobra.Command {
@@ -47,7 +48,7 @@ evidence of both. What look-ups may give up is OLD's.`,
 			if err != nil {
 				return withCode(exitNotComparable, err)
 			}
-			if err := plan.WriteFile(path, merged); err != nil {
+			if err := table.WriteFile(path, merged); err != nil {
 				return badInput(fmt.Errorf("-o: %w", err))
 			}
 			t := decisionTable(decisions)
@@ -78,7 +79,7 @@ func decisionTable(decisions []curate.Decision) reports.Table {
 }
 
 // measuredIn looks up what configs took in a run, nil for a table without one.
-func measuredIn(path string) (func(k plan.Key, tokens int, routing string, c plan.Config) (float64, bool), error) {
+func measuredIn(path string) (func(k table.Key, tokens int, routing string, c ep.Config) (float64, bool), error) {
 	if tablePath(path) == path {
 		return nil, nil
 	}
@@ -95,7 +96,7 @@ func bindBand(cmd *cobra.Command, band *float64) {
 }
 
 // bandOf is --band, else what the table's measurement policy names, else 1 %.
-func bandOf(cmd *cobra.Command, band float64, h plan.Header) float64 {
+func bandOf(cmd *cobra.Command, band float64, h table.Header) float64 {
 	if cmd.Flags().Changed("band") {
 		return band
 	}

@@ -3,8 +3,9 @@ package main
 import (
 	"testing"
 
-	"github.com/epbench/epbench/tune/plan"
-	"github.com/epbench/epbench/tune/tables"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/table/embedded"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -12,21 +13,21 @@ import (
 // of the embedded tables, get a choice that can run there, by rows of their own or of
 // another shape; on four ranks every preset has rows of its own in one format at least.
 func TestEmbeddedTablesAnswerPresets(t *testing.T) {
-	set, err := plan.Open(plan.Locations{Embedded: tables.FS()})
+	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, src := range set.Sources() {
 		head := src.Table.Header
-		host := plan.Host{Machine: head.Machine, ABI: head.ABI, Check: legality(head.Machine)}
+		host := table.Host{Machine: head.Machine, ABI: head.ABI, Check: legality(head.Machine)}
 		for _, preset := range workloads.Presets() {
 			if preset.Name == "demo" {
 				continue
 			}
 			own := false
-			for _, f := range []plan.Format{plan.BF16, plan.FP8} {
+			for _, f := range []ep.DType{ep.BF16, ep.FP8} {
 				p := preset.Problem(head.Machine.GPUs)
-				p.Mode, p.Dispatch = plan.Graph, f
+				p.Mode, p.Dispatch = ep.Graph, f
 				own = answersAll(t, src.Table, host, p) || own
 			}
 			if !own && head.Machine.GPUs == 4 {
@@ -38,21 +39,21 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 
 // answersAll asks for all token counts and routing classes; it reports whether rows of
 // the problem's own shape answered.
-func answersAll(t *testing.T, table *plan.Table, host plan.Host, p plan.Problem) (own bool) {
+func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem) (own bool) {
 	p.Tokens, p.MaxTokens = 0, 8192
 	if p.Validate() != nil {
 		return false // a hidden size that FP8 cannot tile
 	}
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
-		for _, results := range []plan.Results{plan.SameResults, plan.AnyResults} {
-			p.Op, p.Results = op, results
-			r := table.Resolve(host, p)
-			for _, class := range plan.Classes() {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
+		for _, results := range []ep.Precision{ep.Full, ep.Reduced} {
+			p.Op, p.Precision = op, results
+			r := tab.Resolve(host, p)
+			for _, class := range ep.Classes() {
 				for _, tokens := range []int{1, 7, 8, 100, 128, 1000, 5000, 8192} {
 					a := r.Lookup(tokens, class)
-					own = own || a.Reason == plan.Exact
-					if a.Reason != plan.Exact && a.Reason != plan.Relaxed && a.Reason != plan.Kept {
-						t.Errorf("%s, %d tokens, %s: %s", plan.KeyOf(p, class), tokens, class, a.Reason)
+					own = own || a.Reason == table.Exact
+					if a.Reason != table.Exact && a.Reason != table.Relaxed && a.Reason != table.Kept {
+						t.Errorf("%s, %d tokens, %s: %s", table.KeyOf(p, class), tokens, class, a.Reason)
 					}
 				}
 			}

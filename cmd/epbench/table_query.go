@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -30,11 +30,11 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	s.StringVar(&f.results, "results", "same", "results to accept: the same as the default's, or any")
 	routing := s.Lookup("routing")
 	routing.Usage = "routing classes (" + tableClasses() + ") or specs to classify, comma-separated"
-	routing.DefValue, f.problem.routing = string(plan.AnyRouting), string(plan.AnyRouting)
+	routing.DefValue, f.problem.routing = string(ep.AllRoutings), string(ep.AllRoutings)
 	s.Lookup("model").Usage += "; default: what all rows of the table agree on"
 }
 
-func tableClasses() string { return strings.Join(names(plan.Classes()), ", ") }
+func tableClasses() string { return strings.Join(names(ep.Classes()), ", ") }
 
 // names are the words of an enumeration.
 func names[T ~string](values []T) []string {
@@ -47,10 +47,10 @@ func names[T ~string](values []T) []string {
 
 // query is a set of tables, a host, and what to ask.
 type query struct {
-	set       *plan.Set
-	host      plan.Host
+	set       *table.Set
+	host      table.Host
 	notes     []string // refused and unverified tables, misses
-	keys      []plan.Key
+	keys      []table.Key
 	tokens    []int
 	maxTokens int // capacity of the buffers
 }
@@ -67,7 +67,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	}
 	f.adopt(cmd, set, host.Machine)
 	q := &query{set: set, host: host}
-	if q.tokens, err = tune.ParseInts(f.problem.tokens); err != nil {
+	if q.tokens, err = ep.ParseInts(f.problem.tokens); err != nil {
 		return nil, usagef("--tokens: %w", err)
 	}
 	q.maxTokens = max(f.problem.maxTokens, slices.Max(q.tokens))
@@ -75,12 +75,12 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	accepted, err := plan.ParseResults(f.results)
+	accepted, err := ep.ParsePrecision(f.results)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
 	for _, p := range problems {
-		p.Results = accepted
+		p.Precision = accepted
 		if p.Tokens != problems[0].Tokens {
 			continue // one key for all token counts
 		}
@@ -89,14 +89,14 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 			return nil, err
 		}
 		for _, c := range classes {
-			q.keys = append(q.keys, plan.KeyOf(p, c))
+			q.keys = append(q.keys, table.KeyOf(p, c))
 		}
 	}
 	return q, nil
 }
 
 // narrow picks the tables that may answer a key; notes are kept once.
-func (q *query) narrow(k plan.Key) *plan.Set {
+func (q *query) narrow(k table.Key) *table.Set {
 	set, notes := q.set.For(q.host, k.Problem(0))
 	for _, n := range notes {
 		q.note(n)
@@ -111,10 +111,10 @@ func (q *query) note(text string) {
 }
 
 // classes reads --routing: names of classes, or routings to draw and classify.
-func (f *queryFlags) classes(p plan.Problem) ([]plan.Class, error) {
-	var out []plan.Class
+func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
+	var out []ep.Class
 	for _, word := range splitList(f.problem.routing) {
-		c, err := plan.ParseClass(word)
+		c, err := ep.ParseClass(word)
 		if err != nil {
 			d, bad := workloads.Parse(word)
 			if bad != nil {
@@ -132,8 +132,8 @@ func (f *queryFlags) classes(p plan.Problem) ([]plan.Class, error) {
 
 // adopt fills what the user left open from the machine's rows, where all
 // agree, so that a table of one problem needs no flags that repeat it.
-func (f *queryFlags) adopt(cmd *cobra.Command, set *plan.Set, m plan.Machine) {
-	var rows []plan.Row
+func (f *queryFlags) adopt(cmd *cobra.Command, set *table.Set, m ep.Machine) {
+	var rows []table.Row
 	for _, s := range set.Sources() {
 		if s.Table.Header.Machine.Key() == m.Key() {
 			rows = append(rows, s.Table.Rows...)
@@ -145,38 +145,38 @@ func (f *queryFlags) adopt(cmd *cobra.Command, set *plan.Set, m plan.Machine) {
 	for _, n := range []struct {
 		flag  string
 		field *int
-		of    func(plan.Key) int
+		of    func(table.Key) int
 		free  bool
 	}{
-		{"hidden", &p.hidden, func(k plan.Key) int { return k.Hidden }, model},
-		{"experts", &p.experts, func(k plan.Key) int { return k.Experts }, model},
-		{"topk", &p.topK, func(k plan.Key) int { return k.TopK }, model},
-		{"ranks", &p.ranks, func(k plan.Key) int { return k.Ranks }, true},
-		{"nodes", &p.nodes, func(k plan.Key) int { return k.Nodes }, true},
+		{"hidden", &p.hidden, func(k table.Key) int { return k.Hidden }, model},
+		{"experts", &p.experts, func(k table.Key) int { return k.Experts }, model},
+		{"topk", &p.topK, func(k table.Key) int { return k.TopK }, model},
+		{"ranks", &p.ranks, func(k table.Key) int { return k.Ranks }, true},
+		{"nodes", &p.nodes, func(k table.Key) int { return k.Nodes }, true},
 	} {
 		if values := distinct(rows, n.of); n.free && open(n.flag) && len(values) == 1 {
 			*n.field = values[0]
 		}
 	}
-	if modes := distinct(rows, func(k plan.Key) plan.Mode { return k.Mode }); open("mode") && len(modes) == 1 {
+	if modes := distinct(rows, func(k table.Key) ep.Mode { return k.Mode }); open("mode") && len(modes) == 1 {
 		p.mode = string(modes[0])
 	}
 	if open("op") {
-		p.ops = strings.Join(names(distinct(rows, func(k plan.Key) plan.Op { return k.Op })), ",")
+		p.ops = strings.Join(names(distinct(rows, func(k table.Key) ep.Op { return k.Op })), ",")
 	}
 	if open("format") {
-		p.formats = strings.Join(names(distinct(rows, func(k plan.Key) plan.Format { return k.Dispatch })), ",")
+		p.formats = strings.Join(names(distinct(rows, func(k table.Key) ep.DType { return k.Dispatch })), ",")
 	}
-	if shared := distinct(rows, func(k plan.Key) bool { return k.SharedExpert }); open("shared-expert") && len(shared) == 1 {
+	if shared := distinct(rows, func(k table.Key) bool { return k.SharedExpert }); open("shared-expert") && len(shared) == 1 {
 		p.shared = shared[0]
 	}
-	if skip := distinct(rows, func(k plan.Key) bool { return k.SkipA2A }); open("skip-a2a") && len(skip) == 1 {
+	if skip := distinct(rows, func(k table.Key) bool { return k.SkipA2A }); open("skip-a2a") && len(skip) == 1 {
 		p.skipA2A = skip[0]
 	}
 }
 
 // distinct lists the values of a key field in the order of their rows.
-func distinct[T comparable](rows []plan.Row, of func(plan.Key) T) []T {
+func distinct[T comparable](rows []table.Row, of func(table.Key) T) []T {
 	var out []T
 	seen := map[T]bool{}
 	for _, r := range rows {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/curate"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/table/curate"
 )
 
 func newTableRelax() *cobra.Command {
@@ -43,7 +43,7 @@ of another machine or other kernels.`,
 		},
 	}
 	s := cmd.Flags()
-	s.StringVar(&order, "give-up", "", "fields that look-ups may give up, in this order: some of "+strings.Join(plan.Relaxable(), ", ")+"; default: the table's own")
+	s.StringVar(&order, "give-up", "", "fields that look-ups may give up, in this order: some of "+strings.Join(table.Relaxable(), ", ")+"; default: the table's own")
 	s.StringVarP(&path, "out", "o", "", "file to write")
 	bindBand(cmd, &band)
 	out.bind(cmd)
@@ -51,7 +51,7 @@ of another machine or other kernels.`,
 }
 
 // relaxAndJudge writes the table where a path was given and prints how it fares on runs.
-func relaxAndJudge(cmd *cobra.Command, out tableFlags, t *plan.Table, path string, runs []string, band float64) error {
+func relaxAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path string, runs []string, band float64) error {
 	loaded, err := loadRuns(cmd, runs)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func relaxAndJudge(cmd *cobra.Command, out tableFlags, t *plan.Table, path strin
 		order = "look-ups give up, in this order: " + strings.Join(t.Header.Relax, ", ")
 	}
 	if path != "" {
-		if err := plan.WriteFile(path, t); err != nil {
+		if err := table.WriteFile(path, t); err != nil {
 			return badInput(fmt.Errorf("-o: %w", err))
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s; %s\n", path, order)
@@ -87,8 +87,8 @@ func relaxAndJudge(cmd *cobra.Command, out tableFlags, t *plan.Table, path strin
 }
 
 // headerOf is what decides whether a run can be compared with a table.
-func headerOf(l *reports.Loaded) plan.Header {
-	h := plan.Header{Machine: l.Run.Machine, ABI: l.Run.ABI}
+func headerOf(l *reports.Loaded) table.Header {
+	h := table.Header{Machine: l.Run.Machine, ABI: l.Run.ABI}
 	if l.Table != nil {
 		h.MaxSMs = l.Table.Header.MaxSMs
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/table"
 )
 
 func newTableShow() *cobra.Command {
@@ -54,7 +54,7 @@ func headerTable() reports.Table {
 	}}
 }
 
-func addHeader(t *reports.Table, s plan.Source) {
+func addHeader(t *reports.Table, s table.Source) {
 	h := s.Table.Header
 	t.Add(reports.Str(s.Name), reports.Str(s.Table.ID[:12]), reports.Int(len(s.Table.Rows)), reports.Str(h.Machine.Name),
 		reports.Str(h.Machine.Key()), reports.Str(h.ABI), reports.Str(h.Created.Format(time.RFC3339)),
@@ -62,7 +62,7 @@ func addHeader(t *reports.Table, s plan.Source) {
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
 }
 
-func boundText(h plan.Header) string {
+func boundText(h table.Header) string {
 	if h.MaxSMs == 0 {
 		return "any"
 	}
@@ -75,7 +75,7 @@ func rowTable() reports.Table {
 		reports.Numbers("rounds", "").Dropped(2), reports.Words("clock").Dropped(1), reports.Words("source").Dropped(11))}
 }
 
-func addRow(t *reports.Table, s plan.Source, r *plan.Row) {
+func addRow(t *reports.Table, s table.Source, r *table.Row) {
 	cells := append(keyCells(r.Key), reports.Str(spanText(r.Lo, r.Hi)), reports.Str(choiceText(r)), reports.Micros(r.Evidence.Median))
 	t.Add(append(append(cells, gainCells(r)...), reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(s.Name))...)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/measure/receipt"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/tune/sweep/receipt"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // verifyOptions are the flags of table verify.
@@ -72,7 +72,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	}
 	// Written before anything is measured, so that a bad path costs nothing,
 	// and after each row, so that an interrupt keeps the rows before it.
-	if err := plan.WriteFile(o.path, r); err != nil {
+	if err := table.WriteFile(o.path, r); err != nil {
 		return badInput(fmt.Errorf("-o: %w", err))
 	}
 	checker := receipt.Checker{Backend: b, Policy: policy, Seed: o.seed, MaxSMs: t.Header.MaxSMs}
@@ -93,19 +93,19 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 
 // refusedHere says why no row of a table may be used on a host. Ranks and
 // formats are the rows' own affair here.
-func refusedHere(t *plan.Table, h plan.Host) error {
+func refusedHere(t *table.Table, h table.Host) error {
 	if len(t.Rows) == 0 {
 		return nil
 	}
 	return t.Refusal(h, t.Rows[0].Key.Problem(0))
 }
 
-func (o *verifyOptions) check(cmd *cobra.Command, checker receipt.Checker, rows []*plan.Row, r *receipt.Receipt) error {
+func (o *verifyOptions) check(cmd *cobra.Command, checker receipt.Checker, rows []*table.Row, r *receipt.Receipt) error {
 	for i, row := range rows {
 		fmt.Fprintf(cmd.ErrOrStderr(), "row %d of %d: %s, %s tokens, %s\n", i+1, len(rows), row.Key.Op, spanText(row.Lo, row.Hi), row.Key.Routing)
 		checks, err := checker.Row(cmd.Context(), row)
 		r.Checks = append(r.Checks, checks...)
-		if bad := plan.WriteFile(o.path, r); bad != nil {
+		if bad := table.WriteFile(o.path, r); bad != nil {
 			return bad
 		}
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 type verifyFlags struct {
@@ -144,7 +145,7 @@ func verdictOf(results []conform.Result) error {
 	for _, r := range results {
 		ran += len(r.Outcomes)
 		for _, o := range r.Failed() {
-			if o.Status == kernels.Mismatch {
+			if o.Status == ep.Mismatch {
 				wrong++
 			} else {
 				failed++

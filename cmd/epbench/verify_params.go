@@ -7,16 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // setting is one value of a kernel's parameter.
 type setting struct {
 	kernel, param string
-	value         plan.Value
+	value         ep.Value
 }
 
 // parameterTable says how often each value of each parameter ran, on its own
@@ -30,7 +29,7 @@ func parameterTable(results []conform.Result) reports.Table {
 		for _, o := range r.Outcomes {
 			for _, s := range settings(r.Case.Problem.Op, o.Config) {
 				ran[s]++
-				if o.Status != kernels.OK {
+				if o.Status != ep.OK {
 					failed[s]++
 				}
 			}
@@ -48,10 +47,10 @@ func parameterTable(results []conform.Result) reports.Table {
 	return t
 }
 
-func settings(op plan.Op, c plan.Config) []setting {
-	of := []plan.Config{c}
-	if d, k, err := plan.Split(c); op == plan.Pair && err == nil {
-		of = []plan.Config{d, k}
+func settings(op ep.Op, c ep.Config) []setting {
+	of := []ep.Config{c}
+	if d, k, err := ep.Split(c); op == ep.Pair && err == nil {
+		of = []ep.Config{d, k}
 	}
 	var out []setting
 	for _, c := range of {

@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // tally counts what was run with one value of one axis.
@@ -29,7 +28,7 @@ func (t *tally) add(r conform.Result) {
 	t.failed += len(r.Failed())
 }
 
-func title(m plan.Machine, l conform.Level) string {
+func title(m ep.Machine, l conform.Level) string {
 	return fmt.Sprintf("conformance of %s on %s, level %s", m.Backend, m.Name, l)
 }
 
@@ -122,7 +121,7 @@ func failureTable(results []conform.Result) reports.Table {
 				continue
 			}
 			status := reports.Str(string(o.Status))
-			if o.Status == kernels.Mismatch {
+			if o.Status == ep.Mismatch {
 				status.Mark = reports.Bad
 			}
 			t.Add(reports.Str(r.Case.Name), reports.Str(o.Config.Key()), status, reports.Str(o.Reason))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // version is set by the release build.
@@ -19,7 +19,7 @@ func newVersion() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "epbench %s (table schema %d, %s, %s/%s)\n",
-				version, plan.Schema, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				version, table.Schema, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -73,7 +73,7 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 }
 
 // draw adds one routing on one problem, at every step asked for.
-func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p plan.Problem) error {
+func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.Problem) error {
 	if o.steps > 0 {
 		for w, err := range workloads.Sequence(d.Spec(), o.half, o.steps, p, o.problem.seed) {
 			if err != nil {
@@ -97,9 +97,9 @@ func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p pla
 
 // drawProblems are the problems of commands that only draw: the operation
 // makes no difference to them.
-func drawProblems(f *problemFlags) ([]plan.Problem, error) {
-	f.ops = string(plan.Dispatch)
-	return f.problems(plan.Machine{Backend: "cpu"})
+func drawProblems(f *problemFlags) ([]ep.Problem, error) {
+	f.ops = string(ep.Dispatch)
+	return f.problems(ep.Machine{Backend: "cpu"})
 }
 
 func kindTable(name string, kinds []workloads.Kind) reports.Table {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -57,7 +57,7 @@ func (t *routingTables) add(w *workloads.Workload) {
 			reports.Float(s.MaxMeanExpert, 2), reports.Float(s.MaxMeanRank, 2), reports.Float(s.MaxMeanPair, 2),
 			reports.Float(s.DistinctRanks, 2), reports.Percent(s.LocalShare), reports.Float(s.Entropy, 2),
 			reports.Float(s.EffectiveExperts, 1), reports.Percent(s.Top20Share), reports.Int(int(s.Selections)),
-			reports.Str(string(plan.Classify(w.TotalCounts(), p.Ranks))))
+			reports.Str(string(ep.Classify(w.TotalCounts(), p.Ranks))))
 	}
 	message := workloads.MessageBytes(p.Dispatch, p.Hidden, p.TopK)
 	dispatch, combine := w.BytesDispatch(workloads.Dedup), w.BytesCombine(workloads.Dedup)
@@ -74,11 +74,11 @@ func (t *routingTables) add(w *workloads.Workload) {
 }
 
 // format is the first format seen: skew does not depend on it.
-func (t *routingTables) format(p plan.Problem) plan.Format {
+func (t *routingTables) format(p ep.Problem) ep.DType {
 	if len(t.wire.Rows) == 0 {
 		return p.Dispatch
 	}
-	return plan.Format(t.wire.Rows[0][2].Text)
+	return ep.DType(t.wire.Rows[0][2].Text)
 }
 
 func (t *routingTables) solved(spec string, s workloads.Solution) {

@@ -11,15 +11,16 @@ import (
 	"os"
 	"sync"
 
-	"github.com/epbench/epbench/tune/plan"
-	"github.com/epbench/epbench/tune/tables"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/table/embedded"
 )
 
 // The model and how it is spread: the preset demo on four ranks.
-var problem = plan.Problem{
-	Op: plan.Dispatch, Mode: plan.Eager, Ranks: 4, Nodes: 1,
+var problem = ep.Problem{
+	Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1,
 	Hidden: 512, Experts: 32, TopK: 4, MaxTokens: 4096,
-	Dispatch: plan.BF16, Combine: plan.BF16,
+	Dispatch: ep.BF16, Combine: ep.BF16,
 }
 
 func main() {
@@ -34,9 +35,9 @@ func main() {
 }
 
 func serve(path string) error {
-	locations := plan.DefaultLocations()
-	locations.Embedded, locations.File = tables.FS(), path
-	set, err := plan.Open(locations)
+	locations := table.DefaultLocations()
+	locations.Embedded, locations.File = embedded.FS(), path
+	set, err := table.Open(locations)
 	if err != nil {
 		return err
 	}
@@ -49,11 +50,11 @@ func serve(path string) error {
 }
 
 // serveRank is one rank's process. Rank 0 prints.
-func serveRank(rank int, set *plan.Set, ranks *group) {
+func serveRank(rank int, set *table.Set, ranks *group) {
 	resolved := set.Resolve(host(set), problem)
 	resolved = resolved.Agree(ranks.gather(rank, resolved.Digest()))
 	for _, s := range steps() {
-		class := plan.Classify(s.counts, problem.Ranks)
+		class := ep.Classify(s.counts, problem.Ranks)
 		answer := resolved.Lookup(s.tokens, class) // the hot path: an array index
 		if rank == 0 {
 			fmt.Printf("%d tokens, %s: %s (%s)\n", s.tokens, class, answer.Config.Key(), answer.Reason)
@@ -64,10 +65,10 @@ func serveRank(rank int, set *plan.Set, ranks *group) {
 // host says where this process runs. A real one asks its driver and its own
 // kernels; this one pretends to be the machine that the table was tuned on, so
 // that the example answers everywhere.
-func host(set *plan.Set) plan.Host {
+func host(set *table.Set) table.Host {
 	sources := set.Sources()
 	top := sources[len(sources)-1].Table.Header
-	return plan.Host{Machine: top.Machine, ABI: top.ABI}
+	return table.Host{Machine: top.Machine, ABI: top.ABI}
 }
 
 // step is what a scheduler knows before a launch: the tokens on the fullest
@@ -94,18 +95,18 @@ func steps() []step {
 // group stands in for the collective library of a real program.
 type group struct {
 	sync.WaitGroup
-	all     []plan.Digest
+	all     []table.Digest
 	arrived sync.WaitGroup
 }
 
 func newGroup(ranks int) *group {
-	g := &group{all: make([]plan.Digest, ranks)}
+	g := &group{all: make([]table.Digest, ranks)}
 	g.arrived.Add(ranks)
 	return g
 }
 
 // gather is an all-gather of digests.
-func (g *group) gather(rank int, d plan.Digest) []plan.Digest {
+func (g *group) gather(rank int, d table.Digest) []table.Digest {
 	g.all[rank] = d
 	g.arrived.Done()
 	g.arrived.Wait()

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
 // Axes are the values whose combinations conformance covers.
 type Axes struct {
-	Ops      []plan.Op
-	Formats  []plan.Format
+	Ops      []ep.Op
+	Formats  []ep.DType
 	Ranks    []int
 	Local    []int // experts of a rank
 	TopK     []int
@@ -23,10 +23,10 @@ type Axes struct {
 
 // AxesFor are the axes that a machine can run: ranks up to its GPUs, or as
 // many as the embedded backend has.
-func AxesFor(m plan.Machine) Axes {
+func AxesFor(m ep.Machine) Axes {
 	a := Axes{
-		Ops:     plan.Ops(),
-		Formats: plan.Formats(),
+		Ops:     ep.Ops(),
+		Formats: ep.DTypes(),
 		Ranks:   []int{1, 2, 3, 4, 8, 16},
 		Local:   []int{1, 2, 7, 32},
 		TopK:    []int{1, 2, 4, 8, 16},
@@ -69,8 +69,8 @@ type axis struct {
 
 func (a Axes) list() []axis {
 	return []axis{
-		axisOf("op", a.Ops, func(c *Case, v plan.Op) { c.Problem.Op = v }),
-		axisOf("format", a.Formats, func(c *Case, v plan.Format) { c.Problem.Dispatch = v }),
+		axisOf("op", a.Ops, func(c *Case, v ep.Op) { c.Problem.Op = v }),
+		axisOf("format", a.Formats, func(c *Case, v ep.DType) { c.Problem.Dispatch = v }),
 		axisOf("ranks", a.Ranks, func(c *Case, v int) { c.Problem.Ranks = v }),
 		axisOf("local-experts", a.Local, func(c *Case, v int) { c.Problem.Experts = v * c.Problem.Ranks }),
 		axisOf("topk", a.TopK, func(c *Case, v int) { c.Problem.TopK = v }),
@@ -91,7 +91,7 @@ func axisOf[T any](name string, values []T, set func(*Case, T)) axis {
 }
 
 // build makes the case at a point of the axes.
-func build(axes []axis, point []int, base plan.Problem) Case {
+func build(axes []axis, point []int, base ep.Problem) Case {
 	c := Case{Problem: base, Seed: 1}
 	for i, a := range axes {
 		a.set(&c, point[i])

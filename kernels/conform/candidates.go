@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // candidates lists the configs of a kernel that a case runs: the default,
@@ -14,14 +14,14 @@ import (
 // word-valued ones (modes and algorithms, where the code paths differ), at
 // most c.Words of them. Where that is more than c.Configs, the default and
 // others drawn by the case's name stay.
-func candidates(k kernels.Kernel, m plan.Machine, c Case) []plan.Config {
+func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {
 		return nil // a kernel for other problems; the first of the op runs all
 	}
-	out := []plan.Config{base}
+	out := []ep.Config{base}
 	seen := map[string]bool{base.Key(): true}
-	add := func(cfg plan.Config) {
+	add := func(cfg ep.Config) {
 		if !seen[cfg.Key()] && k.Check(m, c.Problem, cfg) == nil {
 			seen[cfg.Key()] = true
 			out = append(out, cfg)
@@ -50,13 +50,13 @@ func isWord(q kernels.Param) bool {
 	return !number
 }
 
-func wordCombinations(k kernels.Kernel, base plan.Config) []plan.Config {
-	out := []plan.Config{base}
+func wordCombinations(k kernels.Kernel, base ep.Config) []ep.Config {
+	out := []ep.Config{base}
 	for _, q := range k.Params {
 		if !isWord(q) {
 			continue
 		}
-		var next []plan.Config
+		var next []ep.Config
 		for _, cfg := range out {
 			for _, v := range q.Values {
 				next = append(next, cfg.With(q.Name, v))
@@ -69,13 +69,13 @@ func wordCombinations(k kernels.Kernel, base plan.Config) []plan.Config {
 
 // drawn keeps at most n configs, chosen by hash so that different cases keep
 // different ones.
-func drawn(all []plan.Config, salt string, n int) []plan.Config {
+func drawn(all []ep.Config, salt string, n int) []ep.Config {
 	order := make(map[string]uint64, len(all))
 	for _, c := range all {
 		h := fnv.New64a()
 		h.Write([]byte(salt + "\n" + c.Key()))
 		order[c.Key()] = h.Sum64()
 	}
-	slices.SortFunc(all, func(a, b plan.Config) int { return cmp.Compare(order[a.Key()], order[b.Key()]) })
+	slices.SortFunc(all, func(a, b ep.Config) int { return cmp.Compare(order[a.Key()], order[b.Key()]) })
 	return all[:min(n, len(all))]
 }

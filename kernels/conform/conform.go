@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Level is how much of the matrix is run.
@@ -46,7 +46,7 @@ func (l Level) effort() effort {
 type Case struct {
 	Name       string
 	Tags       []string // axis=value, to group results by
-	Problem    plan.Problem
+	Problem    ep.Problem
 	Routing    string
 	Seed       uint64
 	Iterations int // back-to-back calls between the two verifications
@@ -56,8 +56,8 @@ type Case struct {
 
 // Outcome is what became of one config of a case.
 type Outcome struct {
-	Config  plan.Config
-	Status  kernels.Status
+	Config  ep.Config
+	Status  ep.Status
 	Verdict kernels.Verdict
 	Reason  string // why it is not OK
 }
@@ -74,7 +74,7 @@ type Result struct {
 func (r Result) Failed() []Outcome {
 	var out []Outcome
 	for _, o := range r.Outcomes {
-		if o.Status != kernels.OK {
+		if o.Status != ep.OK {
 			out = append(out, o)
 		}
 	}
@@ -82,9 +82,9 @@ func (r Result) Failed() []Outcome {
 }
 
 // Matrix lists the cases of a level over axes, the same on every call.
-func Matrix(l Level, a Axes, mode plan.Mode) []Case {
+func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 	e := l.effort()
-	base := plan.Problem{Mode: mode, Nodes: 1, MaxTokens: a.Capacity, Combine: plan.BF16}
+	base := ep.Problem{Mode: mode, Nodes: 1, MaxTokens: a.Capacity, Combine: ep.BF16}
 	axes := a.list()
 	sizes := make([]int, len(axes))
 	for i, x := range axes {
@@ -108,16 +108,16 @@ const (
 )
 
 // middle is a problem of medium size for an op.
-func middle(op plan.Op, a Axes, base plan.Problem) plan.Problem {
+func middle(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	p := base
-	p.Op, p.Dispatch, p.Ranks = op, plan.BF16, a.Ranks[min(2, len(a.Ranks)-1)]
+	p.Op, p.Dispatch, p.Ranks = op, ep.BF16, a.Ranks[min(2, len(a.Ranks)-1)]
 	p.Experts, p.TopK, p.Hidden, p.Tokens = 4*p.Ranks, 4, 256, base.MaxTokens
 	return p
 }
 
 // empty has no tokens at all: every rank must still signal and be done.
 // They are apart from the covering since no value shows anything there.
-func empty(e effort, a Axes, base plan.Problem) []Case {
+func empty(e effort, a Axes, base ep.Problem) []Case {
 	var out []Case
 	for _, op := range a.Ops {
 		p := middle(op, a, base)
@@ -132,7 +132,7 @@ func empty(e effort, a Axes, base plan.Problem) []Case {
 
 // endurance runs each op back to back, its memory never reset: what one call
 // leaves behind must serve the next.
-func endurance(e effort, a Axes, base plan.Problem) []Case {
+func endurance(e effort, a Axes, base ep.Problem) []Case {
 	var out []Case
 	for _, op := range a.Ops {
 		out = append(out, Case{

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels/cpu"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 func TestCoveringIsComplete(t *testing.T) {
@@ -40,7 +40,7 @@ func TestMatrixIsStable(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := func() (out []string) {
-		for _, c := range Matrix(Default, AxesFor(b.Machine()), plan.Eager) {
+		for _, c := range Matrix(Default, AxesFor(b.Machine()), ep.Eager) {
 			out = append(out, c.Name)
 		}
 		return out
@@ -53,9 +53,9 @@ func TestMatrixIsStable(t *testing.T) {
 // TestMatrixReachesEveryValue checks that each value of each axis is part of
 // the quick level: none is refused by all problems.
 func TestMatrixReachesEveryValue(t *testing.T) {
-	a := AxesFor(plan.Machine{})
+	a := AxesFor(ep.Machine{})
 	seen := map[string]bool{}
-	for _, c := range Matrix(Quick, a, plan.Eager) {
+	for _, c := range Matrix(Quick, a, ep.Eager) {
 		for _, tag := range c.Tags {
 			seen[tag] = true
 		}

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // casesAhead is how many cases a backend that compiles knows of in advance.
@@ -71,8 +71,8 @@ func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 }
 
 // configs are those of every kernel of the case's op, in the order they run.
-func configs(b kernels.Backend, c Case) []plan.Config {
-	var out []plan.Config
+func configs(b kernels.Backend, c Case) []ep.Config {
+	var out []ep.Config
 	for _, k := range kernels.Of(b.Kernels(), c.Problem.Op) {
 		out = append(out, candidates(k, b.Machine(), c)...)
 	}
@@ -81,8 +81,8 @@ func configs(b kernels.Backend, c Case) []plan.Config {
 
 // runConfig verifies a config, runs it back to back on the memory as it is,
 // and verifies it again.
-func runConfig(ctx context.Context, s kernels.Session, c Case, cfg plan.Config) (Outcome, error) {
-	o := Outcome{Config: cfg, Status: kernels.OK}
+func runConfig(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) (Outcome, error) {
+	o := Outcome{Config: cfg, Status: ep.OK}
 	for _, step := range []func() error{
 		func() error { return s.Prepare(ctx, cfg) },
 		func() error { return o.verify(ctx, s) },
@@ -113,14 +113,14 @@ func (o *Outcome) verify(ctx context.Context, s kernels.Session) error {
 	o.Verdict.MaxErr = max(o.Verdict.MaxErr, v.MaxErr)
 	if !v.OK() {
 		o.Verdict.Detail = v.Detail
-		return kernels.Failf(kernels.Mismatch, "%s", v.Detail)
+		return kernels.Failf(ep.Mismatch, "%s", v.Detail)
 	}
 	return nil
 }
 
 // iterate runs the case's calls in a few folded rounds and checks that what
 // came back are times.
-func iterate(ctx context.Context, s kernels.Session, c Case, cfg plan.Config) error {
+func iterate(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) error {
 	const rounds = 5
 	fold := max(c.Iterations/rounds, 1)
 	got, err := s.Run(ctx, cfg, kernels.RunSpec{Rounds: rounds, Fold: fold})
@@ -128,16 +128,16 @@ func iterate(ctx context.Context, s kernels.Session, c Case, cfg plan.Config) er
 		return err
 	}
 	if len(got.Seconds) != rounds || got.Fold != fold || got.Clock == "" {
-		return kernels.Failf(kernels.Unstable, "asked for %d rounds of %d calls, got %d of %d on clock %q",
+		return kernels.Failf(ep.Unstable, "asked for %d rounds of %d calls, got %d of %d on clock %q",
 			rounds, fold, len(got.Seconds), got.Fold, got.Clock)
 	}
 	for i, ranks := range got.Seconds {
 		if len(ranks) != c.Problem.Ranks {
-			return kernels.Failf(kernels.Unstable, "round %d: %d ranks timed, want %d", i, len(ranks), c.Problem.Ranks)
+			return kernels.Failf(ep.Unstable, "round %d: %d ranks timed, want %d", i, len(ranks), c.Problem.Ranks)
 		}
 		for r, t := range ranks {
 			if !(t > 0) || math.IsInf(t, 0) {
-				return kernels.Failf(kernels.Unstable, "round %d rank %d: %g seconds", i, r, t)
+				return kernels.Failf(ep.Unstable, "round %d rank %d: %g seconds", i, r, t)
 			}
 		}
 	}
@@ -146,9 +146,9 @@ func iterate(ctx context.Context, s kernels.Session, c Case, cfg plan.Config) er
 
 // repeats checks that combine gives the same bits twice, where the session
 // can show it.
-func repeats(ctx context.Context, s kernels.Session, c Case, cfg plan.Config) error {
+func repeats(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) error {
 	d, ok := s.(kernels.Digester)
-	if !ok || c.Problem.Op == plan.Dispatch {
+	if !ok || c.Problem.Op == ep.Dispatch {
 		return nil
 	}
 	first, err := d.Digest(ctx, cfg)
@@ -157,7 +157,7 @@ func repeats(ctx context.Context, s kernels.Session, c Case, cfg plan.Config) er
 	}
 	second, err := d.Digest(ctx, cfg)
 	if err == nil && first != second {
-		err = kernels.Failf(kernels.Mismatch, "combine gave different bits in two runs: %.12s and %.12s", first, second)
+		err = kernels.Failf(ep.Mismatch, "combine gave different bits in two runs: %.12s and %.12s", first, second)
 	}
 	return err
 }

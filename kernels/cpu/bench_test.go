@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // delivered is what dispatch hands over in one call of large, every byte
 // counted once, and what combine takes back.
 const delivered = 4 * 1024 * 8 * 7168 * 2
 
-func large(op plan.Op) plan.Problem {
-	return plan.Problem{Op: op, Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
-		Tokens: 1024, MaxTokens: 1024, Dispatch: plan.BF16, Combine: plan.BF16}
+func large(op ep.Op) ep.Problem {
+	return ep.Problem{Op: op, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 1024, MaxTokens: 1024, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
 // BenchmarkAgainstCopy prints one line: bytes a second of copy, dispatch and
@@ -26,7 +26,7 @@ func large(op plan.Op) plan.Problem {
 func BenchmarkAgainstCopy(b *testing.B) {
 	source, target := make([]byte, delivered), make([]byte, delivered)
 	fill(source) // pages never written would all be one page of zeros
-	dispatch, combine := prepared(b, plan.Dispatch), prepared(b, plan.Combine)
+	dispatch, combine := prepared(b, ep.Dispatch), prepared(b, ep.Combine)
 	plain := func() float64 { return copyOnce(source, target) }
 	plain()
 	var rates, ofCopy [3][]float64
@@ -52,7 +52,7 @@ func middle(x []float64) float64 {
 
 // prepared opens the large problem for an op, checks its default config and
 // returns a function that times one call.
-func prepared(b *testing.B, op plan.Op) func() float64 {
+func prepared(b *testing.B, op ep.Op) func() float64 {
 	p := large(op)
 	backend, err := Open()
 	if err != nil {

@@ -24,15 +24,15 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu/vec"
 	"github.com/epbench/epbench/kernels/internal/drill"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
 // Backend runs kernels on the host's processors.
 type Backend struct {
-	machine  plan.Machine
+	machine  ep.Machine
 	deadline time.Duration
-	faulty   func(plan.Config) drill.Fault
+	faulty   func(ep.Config) drill.Fault
 }
 
 // Option changes how a backend runs.
@@ -45,7 +45,7 @@ func WithDeadline(d time.Duration) Option { return func(b *Backend) { b.deadline
 
 // WithFault breaks the candidates that choose picks. It exists for tests of
 // what judges backends; only packages of kernels can name a fault.
-func WithFault(choose func(plan.Config) drill.Fault) Option {
+func WithFault(choose func(ep.Config) drill.Fault) Option {
 	return func(b *Backend) { b.faulty = choose }
 }
 
@@ -54,7 +54,7 @@ func Open(options ...Option) (kernels.Backend, error) {
 	b := &Backend{
 		machine:  machine(),
 		deadline: 20 * time.Second,
-		faulty:   func(plan.Config) drill.Fault { return drill.None },
+		faulty:   func(ep.Config) drill.Fault { return drill.None },
 	}
 	for _, o := range options {
 		o(b)
@@ -63,7 +63,7 @@ func Open(options ...Option) (kernels.Backend, error) {
 }
 
 // Machine identifies this host.
-func (b *Backend) Machine() plan.Machine { return b.machine }
+func (b *Backend) Machine() ep.Machine { return b.machine }
 
 // Kernels lists dispatch and combine.
 func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }

@@ -11,16 +11,16 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/internal/drill"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
-func problem(op plan.Op) plan.Problem {
-	return plan.Problem{Op: op, Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 256, Experts: 16, TopK: 4,
-		Tokens: 33, MaxTokens: 33, Dispatch: plan.BF16, Combine: plan.BF16}
+func problem(op ep.Op) ep.Problem {
+	return ep.Problem{Op: op, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 256, Experts: 16, TopK: 4,
+		Tokens: 33, MaxTokens: 33, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-func draw(t testing.TB, p plan.Problem, routing string) *workloads.Workload {
+func draw(t testing.TB, p ep.Problem, routing string) *workloads.Workload {
 	t.Helper()
 	d, err := workloads.Parse(routing)
 	if err != nil {
@@ -34,7 +34,7 @@ func draw(t testing.TB, p plan.Problem, routing string) *workloads.Workload {
 }
 
 // session opens a uniform workload and prepares the op's default.
-func session(t *testing.T, p plan.Problem, options ...Option) (*Session, plan.Config) {
+func session(t *testing.T, p ep.Problem, options ...Option) (*Session, ep.Config) {
 	t.Helper()
 	b, err := Open(options...)
 	if err != nil {
@@ -57,26 +57,26 @@ func session(t *testing.T, p plan.Problem, options ...Option) (*Session, plan.Co
 }
 
 func TestCheckNamesTheBound(t *testing.T) {
-	m, p := machine(), problem(plan.Dispatch)
+	m, p := machine(), problem(ep.Dispatch)
 	c := defaults("dispatch")(m, p)
 	for _, bad := range []struct {
-		change func(*plan.Problem, *plan.Config)
+		change func(*ep.Problem, *ep.Config)
 		says   string
 	}{
-		{func(p *plan.Problem, _ *plan.Config) { p.Ranks = 32 }, "ranks: 32 is above 16"},
-		{func(p *plan.Problem, _ *plan.Config) { p.Nodes = 2 }, "nodes: 2, cpu is one node"},
-		{func(p *plan.Problem, _ *plan.Config) { p.Mode = plan.Graph }, `mode: "graph", cpu knows "eager" only`},
-		{func(p *plan.Problem, _ *plan.Config) { p.Experts = 65536 }, "experts: 65536 is above 65535"},
-		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("blocks", "0") }, "blocks: 0 is outside 1 to 64"},
-		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("blocks", "many") }, "blocks: many is outside"},
-		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("blocks", "2").With("wait_blocks", "2") }, "wait_blocks: 2 is outside 0 to 1"},
-		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("chunk_bytes", "1000") }, "chunk_bytes: 1000 is not a multiple of 16"},
-		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("chunk_bytes", "8") }, "chunk_bytes: 8 is outside 16 to 1048576"},
-		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("tile_tokens", "0") }, "tile_tokens: 0 is outside 1 to"},
-		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("mode", "both") }, `mode: "both", use fused or split`},
-		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("algo", "2") }, `algo: "2", use direct or dedup`},
-		{func(_ *plan.Problem, c *plan.Config) { *c = c.With("sms", "2") }, "8 parameters, dispatch takes 7"},
-		{func(_ *plan.Problem, c *plan.Config) { c.Values = nil }, "blocks: missing"},
+		{func(p *ep.Problem, _ *ep.Config) { p.Ranks = 32 }, "ranks: 32 is above 16"},
+		{func(p *ep.Problem, _ *ep.Config) { p.Nodes = 2 }, "nodes: 2, cpu is one node"},
+		{func(p *ep.Problem, _ *ep.Config) { p.Mode = ep.Graph }, `mode: "graph", cpu knows "eager" only`},
+		{func(p *ep.Problem, _ *ep.Config) { p.Experts = 65536 }, "experts: 65536 is above 65535"},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("blocks", "0") }, "blocks: 0 is outside 1 to 64"},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("blocks", "many") }, "blocks: many is outside"},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("blocks", "2").With("wait_blocks", "2") }, "wait_blocks: 2 is outside 0 to 1"},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("chunk_bytes", "1000") }, "chunk_bytes: 1000 is not a multiple of 16"},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("chunk_bytes", "8") }, "chunk_bytes: 8 is outside 16 to 1048576"},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("tile_tokens", "0") }, "tile_tokens: 0 is outside 1 to"},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("mode", "both") }, `mode: "both", use fused or split`},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("algo", "2") }, `algo: "2", use direct or dedup`},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("sms", "2") }, "8 parameters, dispatch takes 7"},
+		{func(_ *ep.Problem, c *ep.Config) { c.Values = nil }, "blocks: missing"},
 	} {
 		q, d := p, c
 		bad.change(&q, &d)
@@ -92,11 +92,11 @@ func TestCheckNamesTheBound(t *testing.T) {
 }
 
 func TestPairsNeedMatchingDispatch(t *testing.T) {
-	p := problem(plan.Pair)
-	k := kernels.Of(Kernels(), plan.Pair)[0]
+	p := problem(ep.Pair)
+	k := kernels.Of(Kernels(), ep.Pair)[0]
 	c := k.DefaultConfig(machine(), p)
 	for _, x := range []struct {
-		dispatch, combine plan.Value
+		dispatch, combine ep.Value
 		legal             bool
 	}{{algoDirect, algoDirect, true}, {algoDedup, algoDirect, true}, {algoDedup, algoDedup, true}, {algoDirect, algoDedup, false}} {
 		err := k.Check(machine(), p, c.With("dispatch.algo", x.dispatch).With("combine.algo", x.combine))
@@ -116,14 +116,14 @@ func TestOpenRefuses(t *testing.T) {
 		says   string
 	}{
 		{func(w *workloads.Workload) { w.Problem.Experts = 17 }, "experts: 17 does not divide"},
-		{func(w *workloads.Workload) { w.Problem.Mode = plan.Cold }, "mode:"},
+		{func(w *workloads.Workload) { w.Problem.Mode = ep.Cold }, "mode:"},
 		{func(w *workloads.Workload) { w.Ranks = w.Ranks[:3] }, "routing of 3 ranks"},
 		{func(w *workloads.Workload) { w.Ranks[1].Tokens = 34 }, "rank 1: 34 tokens, the buffers hold 33"},
 		{func(w *workloads.Workload) { w.Ranks[2].Weights = nil }, "rank 2: 132 experts and 0 weights"},
 		{func(w *workloads.Workload) { w.Ranks[0].Experts[5] = 16 }, "rank 0: token 1: expert 16 is outside -1 to 15"},
 		{func(w *workloads.Workload) { w.Ranks[0].Experts[5] = w.Ranks[0].Experts[4] }, "selected twice"},
 	} {
-		w := draw(t, problem(plan.Dispatch), "uniform")
+		w := draw(t, problem(ep.Dispatch), "uniform")
 		bad.change(w)
 		s, err := b.Open(t.Context(), w)
 		if err == nil || !strings.Contains(err.Error(), bad.says) {
@@ -136,7 +136,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	w := draw(t, problem(plan.Pair), "uniform")
+	w := draw(t, problem(ep.Pair), "uniform")
 	m := machine()
 	m.Memory = 1 << 20
 	if err := checkWorkload(m, w); err == nil || !strings.HasPrefix(err.Error(), "tokens: ") {
@@ -152,11 +152,11 @@ func TestClosingFreesWorkers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := b.Open(t.Context(), draw(t, problem(plan.Pair), "uniform"))
+		s, err := b.Open(t.Context(), draw(t, problem(ep.Pair), "uniform"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := kernels.Of(b.Kernels(), plan.Pair)[0].DefaultConfig(b.Machine(), problem(plan.Pair))
+		c := kernels.Of(b.Kernels(), ep.Pair)[0].DefaultConfig(b.Machine(), problem(ep.Pair))
 		if err := errors.Join(s.Prepare(t.Context(), c), s.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestClosingFreesWorkers(t *testing.T) {
 // TestCancelInMidRun cancels while ranks are busy; the call must end soon,
 // with the context's error, and another session must not notice.
 func TestCancelInMidRun(t *testing.T) {
-	s, c := session(t, problem(plan.Pair))
+	s, c := session(t, problem(ep.Pair))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -196,11 +196,11 @@ func TestThousandIterations(t *testing.T) {
 	if testing.Short() {
 		n = 100
 	}
-	p := problem(plan.Pair)
+	p := problem(ep.Pair)
 	p.Tokens, p.MaxTokens = 9, 9
 	s, c := session(t, p)
-	for _, algo := range []plan.Value{algoDirect, algoDedup} {
-		for _, mode := range []plan.Value{modeFused, modeSplit} {
+	for _, algo := range []ep.Value{algoDirect, algoDedup} {
+		for _, mode := range []ep.Value{modeFused, modeSplit} {
 			for _, op := range []string{"dispatch.", "combine."} {
 				c = c.With(op+"algo", algo).With(op+"mode", mode).With(op+"blocks", "2").With(op+"wait_blocks", "1")
 			}
@@ -220,7 +220,7 @@ func TestThousandIterations(t *testing.T) {
 // TestSignalsAreBack looks at the protocol's state after calls: every count
 // word armed again, every counter zero.
 func TestSignalsAreBack(t *testing.T) {
-	s, c := session(t, problem(plan.Pair))
+	s, c := session(t, problem(ep.Pair))
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 7}); err != nil {
 		t.Fatal(err)
 	}
@@ -234,14 +234,14 @@ func TestSignalsAreBack(t *testing.T) {
 // TestLeftoverSignalIsFound: a signal nobody took makes the next call wrong,
 // so that the call that left it is blamed.
 func TestLeftoverSignalIsFound(t *testing.T) {
-	s, _ := session(t, problem(plan.Dispatch))
+	s, _ := session(t, problem(ep.Dispatch))
 	stray := stage{launch{blocks: 1}, func(w *worker, _ launch, set int) bool {
 		w.r.inbox[set].counts[0].Store(3)
 		return true
 	}}
 	_, err := s.start(t.Context(), []stage{stray}, kernels.RunSpec{Rounds: 1, Fold: 1}, drill.None)
 	var f *kernels.Failure
-	if !errors.As(err, &f) || f.Status != kernels.Mismatch {
+	if !errors.As(err, &f) || f.Status != ep.Mismatch {
 		t.Errorf("got %v", err)
 	}
 }

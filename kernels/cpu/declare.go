@@ -6,7 +6,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Bounds that legality names.
@@ -33,7 +33,7 @@ const (
 func Kernels() []kernels.Kernel {
 	dispatch := kernels.Kernel{
 		Name:    "dispatch",
-		Op:      plan.Dispatch,
+		Op:      ep.Dispatch,
 		Doc:     "Sends each token to its experts' ranks and lays it out by expert.",
 		Params:  params(kernels.Speed),
 		Check:   check,
@@ -41,7 +41,7 @@ func Kernels() []kernels.Kernel {
 	}
 	combine := kernels.Kernel{
 		Name:    "combine",
-		Op:      plan.Combine,
+		Op:      ep.Combine,
 		Doc:     "Returns the experts' rows and sums them by router weight.",
 		Params:  params(kernels.Result),
 		Check:   check,
@@ -54,7 +54,7 @@ func Kernels() []kernels.Kernel {
 // params declares what both kernels take. De-duplicating dispatch delivers
 // the same rows, de-duplicating combine rounds partial sums: algoClass.
 func params(algoClass kernels.Class) []kernels.Param {
-	launch := func(name, doc, unit string, cost kernels.Cost, values ...plan.Value) kernels.Param {
+	launch := func(name, doc, unit string, cost kernels.Cost, values ...ep.Value) kernels.Param {
 		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],
 			Binding: kernels.Launch, Class: kernels.Speed, Cost: cost}
 	}
@@ -74,7 +74,7 @@ func params(algoClass kernels.Class) []kernels.Param {
 }
 
 // check is the legality of a config of either kernel.
-func check(m plan.Machine, p plan.Problem, c plan.Config) error {
+func check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkProblem(p); err != nil {
 		return err
 	}
@@ -92,21 +92,21 @@ func check(m plan.Machine, p plan.Problem, c plan.Config) error {
 	return checkWords(c)
 }
 
-func checkProblem(p plan.Problem) error {
+func checkProblem(p ep.Problem) error {
 	switch {
 	case p.Ranks > MaxRanks:
 		return fmt.Errorf("ranks: %d is above %d, the most that cpu runs", p.Ranks, MaxRanks)
 	case p.Nodes != 1:
 		return fmt.Errorf("nodes: %d, cpu is one node", p.Nodes)
-	case p.Mode != plan.Eager:
-		return fmt.Errorf("mode: %q, cpu knows %q only", p.Mode, plan.Eager)
+	case p.Mode != ep.Eager:
+		return fmt.Errorf("mode: %q, cpu knows %q only", p.Mode, ep.Eager)
 	case p.Experts > formats.NoExpert:
 		return fmt.Errorf("experts: %d is above %d, what a message can name", p.Experts, formats.NoExpert)
 	}
 	return nil
 }
 
-func checkNumbers(c plan.Config) error {
+func checkNumbers(c ep.Config) error {
 	for _, f := range []struct {
 		name     string
 		min, max int
@@ -127,7 +127,7 @@ func checkNumbers(c plan.Config) error {
 	return nil
 }
 
-func checkWords(c plan.Config) error {
+func checkWords(c ep.Config) error {
 	for _, f := range []struct {
 		name  string
 		words []string
@@ -145,7 +145,7 @@ func checkWords(c plan.Config) error {
 
 // pairs: summing at the experts' rank needs the weights and the row map that
 // only a de-duplicating dispatch carries there.
-func pairs(dispatch, combine plan.Config) error {
+func pairs(dispatch, combine ep.Config) error {
 	if combine.Str("algo") == algoDedup && dispatch.Str("algo") != algoDedup {
 		return fmt.Errorf("combine.algo: dedup needs dispatch.algo=dedup, which carries the router weights")
 	}
@@ -158,9 +158,9 @@ const streamFrom = 8 << 20
 
 // defaults uses every hardware thread, by as few workers a rank as that
 // takes, and streams what the caches cannot hold.
-func defaults(name string) func(plan.Machine, plan.Problem) plan.Config {
-	return func(m plan.Machine, p plan.Problem) plan.Config {
-		c := plan.Config{Kernel: name, Values: map[string]plan.Value{}}
+func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {
+	return func(m ep.Machine, p ep.Problem) ep.Config {
+		c := ep.Config{Kernel: name, Values: map[string]ep.Value{}}
 		for _, q := range params(kernels.Speed) {
 			c.Values[q.Name] = q.Default
 		}
@@ -183,7 +183,7 @@ type launch struct {
 	stream             bool
 }
 
-func decode(c plan.Config) launch {
+func decode(c ep.Config) launch {
 	return launch{
 		blocks:     c.Int("blocks"),
 		waitBlocks: c.Int("wait_blocks"),

@@ -6,37 +6,37 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // effect is a setting in which one parameter decides.
 type effect struct {
 	param   string
-	a, b    plan.Value
-	op      plan.Op
+	a, b    ep.Value
+	op      ep.Op
 	ranks   int
 	tokens  int
-	setting map[string]plan.Value // what else differs from the default
+	setting map[string]ep.Value // what else differs from the default
 }
 
 // effects has at least one line for each parameter of the kernels.
 var effects = []effect{
-	{"blocks", "1", "2", plan.Dispatch, 1, 512, nil},
-	{"blocks", "1", "2", plan.Combine, 1, 512, nil},
-	{"blocks", "1", "4", plan.Dispatch, 8, 1, nil},
-	{"wait_blocks", "0", "1", plan.Dispatch, 8, 1, map[string]plan.Value{"blocks": "4"}},
-	{"wait_blocks", "0", "1", plan.Dispatch, 1, 512, map[string]plan.Value{"blocks": "2"}},
-	{"wait_blocks", "0", "1", plan.Combine, 1, 512, map[string]plan.Value{"blocks": "2"}},
-	{"chunk_bytes", "16384", "2048", plan.Combine, 1, 8, map[string]plan.Value{"blocks": "2", "tile_tokens": "8"}},
-	{"chunk_bytes", "16384", "2048", plan.Dispatch, 2, 512, nil},
-	{"tile_tokens", "4", "32", plan.Combine, 1, 32, map[string]plan.Value{"blocks": "2"}},
-	{"tile_tokens", "4", "32", plan.Dispatch, 1, 32, map[string]plan.Value{"blocks": "2"}},
-	{"mode", modeFused, modeSplit, plan.Dispatch, 8, 1, map[string]plan.Value{"blocks": "4"}},
-	{"mode", modeFused, modeSplit, plan.Combine, 8, 1, map[string]plan.Value{"blocks": "4"}},
-	{"algo", algoDirect, algoDedup, plan.Dispatch, 2, 512, nil},
-	{"algo", algoDirect, algoDedup, plan.Combine, 2, 512, nil},
-	{"stores", storesCached, storesStream, plan.Dispatch, 4, 1024, nil},
-	{"stores", storesCached, storesStream, plan.Dispatch, 2, 8, nil},
+	{"blocks", "1", "2", ep.Dispatch, 1, 512, nil},
+	{"blocks", "1", "2", ep.Combine, 1, 512, nil},
+	{"blocks", "1", "4", ep.Dispatch, 8, 1, nil},
+	{"wait_blocks", "0", "1", ep.Dispatch, 8, 1, map[string]ep.Value{"blocks": "4"}},
+	{"wait_blocks", "0", "1", ep.Dispatch, 1, 512, map[string]ep.Value{"blocks": "2"}},
+	{"wait_blocks", "0", "1", ep.Combine, 1, 512, map[string]ep.Value{"blocks": "2"}},
+	{"chunk_bytes", "16384", "2048", ep.Combine, 1, 8, map[string]ep.Value{"blocks": "2", "tile_tokens": "8"}},
+	{"chunk_bytes", "16384", "2048", ep.Dispatch, 2, 512, nil},
+	{"tile_tokens", "4", "32", ep.Combine, 1, 32, map[string]ep.Value{"blocks": "2"}},
+	{"tile_tokens", "4", "32", ep.Dispatch, 1, 32, map[string]ep.Value{"blocks": "2"}},
+	{"mode", modeFused, modeSplit, ep.Dispatch, 8, 1, map[string]ep.Value{"blocks": "4"}},
+	{"mode", modeFused, modeSplit, ep.Combine, 8, 1, map[string]ep.Value{"blocks": "4"}},
+	{"algo", algoDirect, algoDedup, ep.Dispatch, 2, 512, nil},
+	{"algo", algoDirect, algoDedup, ep.Combine, 2, 512, nil},
+	{"stores", storesCached, storesStream, ep.Dispatch, 4, 1024, nil},
+	{"stores", storesCached, storesStream, ep.Dispatch, 2, 8, nil},
 }
 
 // BenchmarkParameters prints, for each parameter, how much longer a call
@@ -75,7 +75,7 @@ func (e effect) ratio(b *testing.B) float64 {
 	return ratios[len(ratios)/2]
 }
 
-func (e effect) slowest(b *testing.B, s kernels.Session, c plan.Config, fold int) float64 {
+func (e effect) slowest(b *testing.B, s kernels.Session, c ep.Config, fold int) float64 {
 	if err := s.Prepare(b.Context(), c); err != nil {
 		b.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // inputScale is the global scale of NVFP4: synthetic tokens need none.
@@ -18,16 +18,16 @@ func quantize(l formats.Layout, x []uint16, payload, scales []byte) {
 		out := payload[g*l.Group*l.Payload/l.Hidden:]
 		m := math.Float32frombits(uint32(largest(group)) << 16)
 		switch l.Format {
-		case plan.FP8:
+		case ep.FP8:
 			s := max(m, 1e-4) / 448
 			binary.LittleEndian.PutUint32(scales[4*g:], math.Float32bits(s))
 			for i, b := range group {
 				out[i] = e4m3(widen(b) / s)
 			}
-		case plan.MXFP4:
+		case ep.MXFP4:
 			scales[g] = evenScale(m)
 			pack(out, group, exponent(254-int(scales[g])))
-		case plan.NVFP4:
+		case ep.NVFP4:
 			scales[g] = e4m3(inputScale * (m * (1. / 6)))
 			pack(out, group, reciprocal(scales[g]))
 		}
@@ -147,11 +147,11 @@ func applyGain(l formats.Layout, payload, scales []byte, gain float32, y []uint1
 	for c := range y {
 		var x float32
 		switch l.Format {
-		case plan.FP8:
+		case ep.FP8:
 			x = fromE4M3(payload[c]) * math.Float32frombits(binary.LittleEndian.Uint32(scales[c/l.Group*4:]))
-		case plan.MXFP4:
+		case ep.MXFP4:
 			x = e2m1Values[payload[c/2]>>(c%2*4)&15] * exponent(int(scales[c/l.Group]))
-		case plan.NVFP4:
+		case ep.NVFP4:
 			s := fromE4M3(scales[c/l.Group]) * (1 / float32(inputScale))
 			x = e2m1Values[payload[c/2]>>(c%2*4)&15] * s
 		default:

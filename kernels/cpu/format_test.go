@@ -8,7 +8,7 @@ import (
 
 	"github.com/epbench/epbench/kernels/formats"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // TestCodecsEqualOracle walks the float32 numbers that differ in their upper
@@ -40,7 +40,7 @@ func TestCodecsEqualOracle(t *testing.T) {
 func TestQuantizeEqualsOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	x, wide := make([]uint16, 2048), make([]float32, 2048)
-	for _, f := range []plan.Format{plan.FP8, plan.MXFP4, plan.NVFP4} {
+	for _, f := range []ep.DType{ep.FP8, ep.MXFP4, ep.NVFP4} {
 		l := formats.Of(f, len(x))
 		payload, scales := make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)
 		for round := range 200 {
@@ -79,7 +79,7 @@ func TestApplyGainEqualsOracle(t *testing.T) {
 	for i, b := range x {
 		wide[i] = widen(b)
 	}
-	for _, f := range plan.Formats() {
+	for _, f := range ep.DTypes() {
 		row := ref.Quantize(f, wide, inputScale)
 		got := make([]uint16, len(x))
 		applyGain(formats.Of(f, len(x)), row.Payload, row.Scales, 0.703125, got)

@@ -7,13 +7,13 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/internal/drill"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
 // checkWorkload refuses what would write outside a buffer or not fit into
 // memory.
-func checkWorkload(m plan.Machine, w *workloads.Workload) error {
+func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 	p := w.Problem
 	if err := p.Validate(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func checkWorkload(m plan.Machine, w *workloads.Workload) error {
 	return nil
 }
 
-func checkRouting(p plan.Problem, r workloads.Routing) error {
+func checkRouting(p ep.Problem, r workloads.Routing) error {
 	n := r.Tokens * p.TopK
 	switch {
 	case r.Tokens < 0 || r.Tokens > p.MaxTokens:
@@ -73,7 +73,7 @@ func residentBytes(w *workloads.Workload) int64 {
 		}
 	}
 	perRow := int64(sets*s.header.Bytes + s.layout.Payload)
-	if s.Op != plan.Dispatch {
+	if s.Op != ep.Dispatch {
 		perRow += int64((sets + 1) * s.rowBytes)
 	}
 	return rows*perRow + tokens*int64(3*s.rowBytes)
@@ -93,8 +93,8 @@ func (s *Session) expected(rank, pair int) int64 {
 
 // emptyRounds runs a program that does nothing.
 func emptyRounds(ctx context.Context, b *Backend) (map[string]float64, error) {
-	p := plan.Problem{Op: plan.Dispatch, Mode: plan.Eager, Ranks: 2, Nodes: 1, Hidden: 8, Experts: 2, TopK: 1,
-		MaxTokens: 1, Dispatch: plan.BF16, Combine: plan.BF16}
+	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 8, Experts: 2, TopK: 1,
+		MaxTokens: 1, Dispatch: ep.BF16, Combine: ep.BF16}
 	s, err := open(b, &workloads.Workload{Problem: p, Ranks: make([]workloads.Routing, p.Ranks)})
 	if err != nil {
 		return nil, err

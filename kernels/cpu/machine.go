@@ -7,13 +7,13 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // machine identifies this host: what limits this backend is the number of
 // hardware threads Go may use, and memory.
-func machine() plan.Machine {
-	return plan.Machine{
+func machine() ep.Machine {
+	return ep.Machine{
 		Backend: "cpu",
 		Name:    field("/proc/cpuinfo", "model name", runtime.GOOS+" "+runtime.GOARCH),
 		Arch:    runtime.GOARCH,

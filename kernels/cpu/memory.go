@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -119,7 +119,7 @@ func newRank(w *workloads.Workload, s shape, id int, a *arena) (*rank, error) {
 		r.inbox[i].counts, r.inbox[i].arrived = words(pairs), words(s.sources)
 		r.returns[i].counts, r.returns[i].arrived = words(pairs), words(s.sources)
 	}
-	if s.Op != plan.Dispatch {
+	if s.Op != ep.Dispatch {
 		r.y = halves(alloc.bytes(s.maxRows * s.rowBytes))
 		r.combined = halves(alloc.bytes(r.tokens * s.rowBytes))
 	}

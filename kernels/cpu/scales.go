@@ -2,7 +2,7 @@ package cpu
 
 import (
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // placeScales stores one row's scales where the format wants them: FP8
@@ -10,13 +10,13 @@ import (
 func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 	l := &s.layout
 	switch l.Format {
-	case plan.FP8:
+	case ep.FP8:
 		for g := range l.Scales {
 			copy(r.scales[(g*s.maxRows+row)*4:][:4], scales[4*g:])
 		}
-	case plan.MXFP4:
+	case ep.MXFP4:
 		copy(r.scales[row*l.Scales:][:l.Scales], scales)
-	case plan.NVFP4:
+	case ep.NVFP4:
 		at := r.scaleRow(s, group, row)
 		for g := 0; g < l.Scales; g += 4 {
 			copy(r.scales[at+g/4*512:][:4], scales[g:min(g+4, l.Scales)])
@@ -38,7 +38,7 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 // end of its last block. Rows of the shared expert may already be in theirs,
 // so that only the rest is touched.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
-	if s.layout.Format != plan.NVFP4 || rows%formats.ScaleBlockRows == 0 {
+	if s.layout.Format != ep.NVFP4 || rows%formats.ScaleBlockRows == 0 {
 		return
 	}
 	columns := (s.layout.Scales + 3) / 4
@@ -70,11 +70,11 @@ func (r *rank) scalesOf(s *shape, group, row int, dst []byte) {
 	l := &s.layout
 	for g := 0; g < l.Scales; g++ {
 		switch l.Format {
-		case plan.FP8:
+		case ep.FP8:
 			copy(dst[4*g:4*g+4], r.scales[(g*s.maxRows+row)*4:])
-		case plan.MXFP4:
+		case ep.MXFP4:
 			dst[g] = r.scales[row*l.Scales+g]
-		case plan.NVFP4:
+		case ep.NVFP4:
 			dst[g] = r.scales[r.scaleRow(s, group, row)+g/4*512+g%4]
 		}
 	}

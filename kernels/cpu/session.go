@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/internal/drill"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -55,22 +55,22 @@ func (s *Session) Close() error {
 
 // Prepare allocates what a candidate needs, starts its workers and touches
 // its memory by running it twice, once for each set of receive buffers.
-func (s *Session) Prepare(ctx context.Context, c plan.Config) error {
+func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if s.ready[c.Key()] {
 		return nil
 	}
 	k, err := kernels.Find(Kernels(), s.Op, c.Kernel)
 	if err != nil {
-		return kernels.Failf(kernels.Illegal, "%v", err)
+		return kernels.Failf(ep.Illegal, "%v", err)
 	}
 	if err := k.Check(s.backend.machine, s.Problem, c); err != nil {
-		return kernels.Failf(kernels.Illegal, "%v", err)
+		return kernels.Failf(ep.Illegal, "%v", err)
 	}
 	program, err := s.program(c)
 	if err != nil {
 		return err
 	}
-	if s.Op == plan.Combine {
+	if s.Op == ep.Combine {
 		if err := s.setUp(ctx); err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (s *Session) Prepare(ctx context.Context, c plan.Config) error {
 
 // program allocates the buffers of a config's algorithms and lists its
 // stages.
-func (s *Session) program(c plan.Config) ([]stage, error) {
+func (s *Session) program(c ep.Config) ([]stage, error) {
 	var out []stage
 	d, k, err := s.halves(c)
 	if err != nil {
@@ -109,15 +109,15 @@ func (s *Session) program(c plan.Config) ([]stage, error) {
 
 // halves decodes a config into what it says of dispatch and of combine, nil
 // where it says nothing.
-func (s *Session) halves(c plan.Config) (dispatch, combine *launch, err error) {
-	if s.Op != plan.Pair {
+func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
+	if s.Op != ep.Pair {
 		l := decode(c)
-		if s.Op == plan.Dispatch {
+		if s.Op == ep.Dispatch {
 			return &l, nil, nil
 		}
 		return nil, &l, nil
 	}
-	dc, cc, err := plan.Split(c)
+	dc, cc, err := ep.Split(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,7 +145,7 @@ func (s *Session) setUp(ctx context.Context) error {
 }
 
 // Run times rounds. Every rank's clock starts when the last rank is ready.
-func (s *Session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if !s.ready[c.Key()] {
 		return kernels.Rounds{}, fmt.Errorf("cpu: config %s is not prepared", c.Key())
 	}
@@ -156,7 +156,7 @@ func (s *Session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) 
 	if err != nil {
 		return kernels.Rounds{}, err
 	}
-	if s.Op == plan.Combine {
+	if s.Op == ep.Combine {
 		if err := s.setUp(ctx); err != nil {
 			return kernels.Rounds{}, err
 		}
@@ -196,7 +196,7 @@ func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSp
 		return nil, err
 	}
 	if left > 0 {
-		return nil, kernels.Failf(kernels.Mismatch, "%d count words were left signalled after the last call", left)
+		return nil, kernels.Failf(ep.Mismatch, "%d count words were left signalled after the last call", left)
 	}
 	return j, nil
 }

@@ -2,12 +2,12 @@ package cpu
 
 import (
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // shape holds the sizes that all ranks share.
 type shape struct {
-	plan.Problem
+	ep.Problem
 	layout   formats.Layout
 	header   formats.Header
 	local    int // experts of a rank
@@ -19,7 +19,7 @@ type shape struct {
 	dedup    int // bytes of a de-duplicated message
 }
 
-func shapeOf(p plan.Problem) shape {
+func shapeOf(p ep.Problem) shape {
 	l := formats.Of(p.Dispatch, p.Hidden)
 	h := l.Message(p.TopK)
 	s := shape{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/internal/drill"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // worker is one block of one rank: a goroutine that lives as long as its
@@ -105,7 +106,7 @@ func (w *worker) run(j *job) {
 	w.job = j
 	defer func() {
 		if v := recover(); v != nil {
-			j.fail(kernels.Failf(kernels.Crash, "rank %d worker %d: %v", w.r.id, w.id, v))
+			j.fail(kernels.Failf(ep.Crash, "rank %d worker %d: %v", w.r.id, w.id, v))
 		}
 	}()
 	for round := range j.rounds {
@@ -160,7 +161,7 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 		return true
 	}
 	return w.await(func() bool { return b.generation.Load() != g }, func() *kernels.Failure {
-		return kernels.Failf(kernels.Hang, "rank %d worker %d waited for its peers in %s", w.r.id, w.id, phase)
+		return kernels.Failf(ep.Hang, "rank %d worker %d waited for its peers in %s", w.r.id, w.id, phase)
 	}, 2)
 }
 
@@ -206,10 +207,10 @@ func (w *worker) announce() {
 func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {
 	var got uint64
 	ok := w.await(func() bool { got = word.Load(); return got != sentinel }, func() *kernels.Failure {
-		what := kernels.Failf(kernels.Hang, "rank %d waited %v in %s for expert %d from rank %d",
+		what := kernels.Failf(ep.Hang, "rank %d waited %v in %s for expert %d from rank %d",
 			w.r.id, w.job.deadline, phase, expert, source)
 		if expert < 0 {
-			what = kernels.Failf(kernels.Hang, "rank %d waited %v in %s for messages from rank %d",
+			what = kernels.Failf(ep.Hang, "rank %d waited %v in %s for messages from rank %d",
 				w.r.id, w.job.deadline, phase, source)
 		}
 		return what
@@ -223,6 +224,6 @@ func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source in
 // awaitReady waits until the pollers of the own rank have all counts.
 func (w *worker) awaitReady(phase string) bool {
 	return w.await(w.r.ready.Load, func() *kernels.Failure {
-		return kernels.Failf(kernels.Hang, "rank %d worker %d waited in %s for its rank's pollers", w.r.id, w.id, phase)
+		return kernels.Failf(ep.Hang, "rank %d worker %d waited in %s for its rank's pollers", w.r.id, w.id, phase)
 	}, 2)
 }

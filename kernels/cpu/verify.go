@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // poison fills memory before a verified call. As BF16 it is a large negative
@@ -23,10 +23,10 @@ const verifyBytes = 8 << 20
 // Verify runs a candidate once from poisoned buffers. Dispatch must deliver
 // the oracle's bytes in every format, direct combine the bits of the in-order
 // sum, de-duplicating combine values within the oracle's bound.
-func (s *Session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
+func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
 	if err := s.fresh(ctx, c); err != nil {
 		var f *kernels.Failure
-		if errors.As(err, &f) && f.Status == kernels.Mismatch {
+		if errors.As(err, &f) && f.Status == ep.Mismatch {
 			return kernels.Verdict{Wrong: 1, Detail: f.Reason}, nil
 		}
 		return kernels.Verdict{}, err
@@ -37,7 +37,7 @@ func (s *Session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, e
 	}
 	var v kernels.Verdict
 	for _, r := range s.ranks {
-		if s.Op != plan.Combine {
+		if s.Op != ep.Combine {
 			v = ref.Merge(v, s.checkDispatch(r))
 		}
 		if combine != nil {
@@ -49,7 +49,7 @@ func (s *Session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, e
 
 // fresh runs a candidate once from poisoned buffers; for combine and pair the
 // experts act in between.
-func (s *Session) fresh(ctx context.Context, c plan.Config) error {
+func (s *Session) fresh(ctx context.Context, c ep.Config) error {
 	if err := s.Prepare(ctx, c); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *Session) delivered(r *rank) ref.Output {
 		MaxRows: s.maxRows, Scales: r.scales,
 		Payload: ref.Flat(r.out, s.layout.Payload),
 	}
-	if s.layout.Format == plan.NVFP4 {
+	if s.layout.Format == ep.NVFP4 {
 		out.ScaleOffsets = r.blocks
 	}
 	return out
@@ -174,7 +174,7 @@ func sample(rowBytes int) int { return max(verifyBytes/rowBytes, 16) }
 
 // Digest hashes what a candidate leaves of combine on all ranks after a run
 // from poisoned buffers, so that runs can be compared bit by bit.
-func (s *Session) Digest(ctx context.Context, c plan.Config) (string, error) {
+func (s *Session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	if err := s.fresh(ctx, c); err != nil {
 		return "", err
 	}

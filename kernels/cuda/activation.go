@@ -8,7 +8,7 @@ import (
 
 	"github.com/epbench/epbench/kernels/formats"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // activation is one of the fused activation kernels of native/kernels/silu.
@@ -17,7 +17,7 @@ import (
 type activation struct {
 	entry  string
 	source string
-	format plan.Format
+	format ep.DType
 	tile   int // D must be a multiple of it
 	how    ref.Activation
 }
@@ -27,12 +27,12 @@ type activation struct {
 func activations() []activation {
 	clamp := &ref.Clamp{Limit: 7, Alpha: 1.702}
 	return []activation{
-		{entry: "fused_silu", source: "silu/silu.cuh", format: plan.BF16, tile: 8},
-		{entry: "fused_silu_fp8", source: "silu/silu.cuh", format: plan.FP8, tile: 128},
-		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", format: plan.MXFP4, tile: 32},
-		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", format: plan.MXFP4, tile: 32, how: ref.Activation{Clamp: clamp}},
-		{entry: "fused_silu_nvfp4", source: "silu/nvfp4.cuh", format: plan.NVFP4, tile: 64},
-		{entry: "fused_silu_nvfp4_interleaved", source: "silu/nvfp4.cuh", format: plan.NVFP4, tile: 64, how: ref.Activation{Interleaved: true}},
+		{entry: "fused_silu", source: "silu/silu.cuh", format: ep.BF16, tile: 8},
+		{entry: "fused_silu_fp8", source: "silu/silu.cuh", format: ep.FP8, tile: 128},
+		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", format: ep.MXFP4, tile: 32},
+		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", format: ep.MXFP4, tile: 32, how: ref.Activation{Clamp: clamp}},
+		{entry: "fused_silu_nvfp4", source: "silu/nvfp4.cuh", format: ep.NVFP4, tile: 64},
+		{entry: "fused_silu_nvfp4_interleaved", source: "silu/nvfp4.cuh", format: ep.NVFP4, tile: 64, how: ref.Activation{Interleaved: true}},
 	}
 }
 
@@ -128,7 +128,7 @@ func (x *activated) rowScales(l formats.Layout, row, inGroup, first int) []byte 
 // checkPadding wants zeros in the scales behind the last row of a group's
 // last block of 128 (NVFP4 only).
 func (x *activated) checkPadding(l formats.Layout, group, rows, first int) error {
-	if l.Format != plan.NVFP4 {
+	if l.Format != ep.NVFP4 {
 		return nil
 	}
 	for i := rows; i%formats.ScaleBlockRows != 0; i++ {
@@ -152,13 +152,13 @@ func (t *activationTally) row(l formats.Layout, want, got ref.Row) error {
 		w, g := codeAt(l, want.Payload, c), codeAt(l, got.Payload, c)
 		t.values++
 		d := max(w-g, g-w)
-		if l.Format == plan.BF16 && max(w, -w) < vanishing && max(g, -g) < vanishing {
+		if l.Format == ep.BF16 && max(w, -w) < vanishing && max(g, -g) < vanishing {
 			d = 0
 		}
 		if d > 0 {
 			t.off++
 		}
-		if allowed := map[plan.Format]int{plan.BF16: 2}[l.Format]; d > max(allowed, 1) {
+		if allowed := map[ep.DType]int{ep.BF16: 2}[l.Format]; d > max(allowed, 1) {
 			return fmt.Errorf("column %d has code %d, want %d", c, g, w)
 		}
 	}
@@ -181,13 +181,13 @@ func (t *activationTally) verdict() error {
 	return nil
 }
 
-func nearScale(f plan.Format, want, got []byte) bool {
+func nearScale(f ep.DType, want, got []byte) bool {
 	switch f {
-	case plan.FP8:
+	case ep.FP8:
 		w := float64(math.Float32frombits(binary.LittleEndian.Uint32(want)))
 		g := float64(math.Float32frombits(binary.LittleEndian.Uint32(got)))
 		return math.Abs(w-g) <= 1e-6*w
-	case plan.NVFP4:
+	case ep.NVFP4:
 		return max(want[0], got[0])-min(want[0], got[0]) <= 1
 	}
 	return want[0] == got[0]
@@ -198,9 +198,9 @@ func nearScale(f plan.Format, want, got []byte) bool {
 func codeAt(l formats.Layout, payload []byte, c int) int {
 	code, sign := int(payload[c/2]>>(c%2*4))&15, 8
 	switch l.Format {
-	case plan.BF16:
+	case ep.BF16:
 		code, sign = int(binary.LittleEndian.Uint16(payload[2*c:])), 0x8000
-	case plan.FP8:
+	case ep.FP8:
 		code, sign = int(payload[c]), 0x80
 	}
 	if code&sign != 0 {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/native/emul"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // activationArena is the memory of one emulated call and where its parts lie.
@@ -101,7 +101,7 @@ func TestInterleavedEqualsPlain(t *testing.T) {
 	emulator := need(t, emulTools)
 	byEntry := map[string]activation{}
 	for _, a := range activations() {
-		if a.format == plan.NVFP4 {
+		if a.format == ep.NVFP4 {
 			byEntry[a.entry] = a
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -33,7 +33,7 @@ type Backend struct {
 	options Options
 	clock   string // of the options, without a stage
 	node    *node
-	machine plan.Machine
+	machine ep.Machine
 	monitor *monitor
 }
 
@@ -74,7 +74,7 @@ func Open(o Options) (*Backend, error) {
 }
 
 // Machine implements kernels.Backend.
-func (b *Backend) Machine() plan.Machine { return b.machine }
+func (b *Backend) Machine() ep.Machine { return b.machine }
 
 // Kernels implements kernels.Backend.
 func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }
@@ -90,7 +90,7 @@ func (b *Backend) Close() error {
 }
 
 // Ahead implements kernels.Forewarned.
-func (b *Backend) Ahead(p plan.Problem, configs []plan.Config) {
+func (b *Backend) Ahead(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
 		of, err := candidateVariants(b.machine, p, c)
 		if err != nil {
@@ -153,7 +153,7 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	}
 	out := map[string]float64{}
 	for _, clock := range clocks {
-		s := newSchedule(timing{op: empty, mode: plan.Graph, clock: clock, fold: emptyFold})
+		s := newSchedule(timing{op: empty, mode: ep.Graph, clock: clock, fold: emptyFold})
 		p, err := newProgram(r, s, nil, r.args, extras{})
 		if err != nil {
 			return nil, err

@@ -9,13 +9,13 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // call is what one op of a candidate launches on every rank.
 type call struct {
 	family   family
-	config   plan.Config
+	config   ep.Config
 	launches []launch
 	entries  [][]cu.Function // [launch][GPU]
 	module   *module
@@ -23,21 +23,21 @@ type call struct {
 
 // candidate is a prepared config.
 type candidate struct {
-	config   plan.Config
-	calls    map[plan.Op]*call
+	config   ep.Config
+	calls    map[ep.Op]*call
 	programs map[timing]*program
 }
 
 // opConfigs says which config each op of a candidate runs with. A combine
 // alone follows the dispatch that its family names.
-func opConfigs(m plan.Machine, p plan.Problem, c plan.Config) (map[plan.Op]plan.Config, error) {
+func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
 	all := families()
 	switch p.Op {
-	case plan.Dispatch:
-		return map[plan.Op]plan.Config{plan.Dispatch: c}, nil
-	case plan.Pair:
-		d, k, err := plan.Split(c)
-		return map[plan.Op]plan.Config{plan.Dispatch: d, plan.Combine: k}, err
+	case ep.Dispatch:
+		return map[ep.Op]ep.Config{ep.Dispatch: c}, nil
+	case ep.Pair:
+		d, k, err := ep.Split(c)
+		return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k}, err
 	}
 	f, err := findFamily(all, c.Kernel)
 	if err != nil {
@@ -46,17 +46,17 @@ func opConfigs(m plan.Machine, p plan.Problem, c plan.Config) (map[plan.Op]plan.
 	if f.dispatch == nil {
 		return nil, fmt.Errorf("kernel: %s is no combine kernel", c.Kernel)
 	}
-	return map[plan.Op]plan.Config{plan.Dispatch: f.dispatch(m, p, c), plan.Combine: c}, nil
+	return map[ep.Op]ep.Config{ep.Dispatch: f.dispatch(m, p, c), ep.Combine: c}, nil
 }
 
 // newCandidate finds families and launches; it touches no GPU.
-func newCandidate(m plan.Machine, p plan.Problem, c plan.Config) (*candidate, error) {
+func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	configs, err := opConfigs(m, p, c)
 	if err != nil {
 		return nil, err
 	}
-	out := &candidate{config: c, calls: map[plan.Op]*call{}, programs: map[timing]*program{}}
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	out := &candidate{config: c, calls: map[ep.Op]*call{}, programs: map[timing]*program{}}
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		cfg, ok := configs[op]
 		if !ok {
 			continue
@@ -73,7 +73,7 @@ func newCandidate(m plan.Machine, p plan.Problem, c plan.Config) (*candidate, er
 		}
 		out.calls[op] = &call{family: f, config: cfg, launches: f.launches(m, p, cfg)}
 	}
-	d, k := out.calls[plan.Dispatch], out.calls[plan.Combine]
+	d, k := out.calls[ep.Dispatch], out.calls[ep.Combine]
 	if k != nil && d.family.state != k.family.state {
 		return nil, fmt.Errorf("combine: %s reads the %s state, which %s does not leave",
 			k.config.Kernel, k.family.state, d.config.Kernel)
@@ -82,21 +82,21 @@ func newCandidate(m plan.Machine, p plan.Problem, c plan.Config) (*candidate, er
 }
 
 // state is the state that the candidate's calls work on.
-func (c *candidate) state() family { return c.calls[plan.Dispatch].family }
+func (c *candidate) state() family { return c.calls[ep.Dispatch].family }
 
 // variant is the binary that a call needs.
-func (k *call) variant(m plan.Machine, p plan.Problem) (variant, error) {
+func (k *call) variant(m ep.Machine, p ep.Problem) (variant, error) {
 	return newVariant(k.family.source, p, k.family.defines(m, p, k.config))
 }
 
 // candidateVariants are the binaries that a config will need.
-func candidateVariants(m plan.Machine, p plan.Problem, c plan.Config) ([]variant, error) {
+func candidateVariants(m ep.Machine, p ep.Problem, c ep.Config) ([]variant, error) {
 	k, err := newCandidate(m, p, c)
 	if err != nil {
 		return nil, err
 	}
 	var out []variant
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		if k.calls[op] == nil {
 			continue
 		}
@@ -111,8 +111,8 @@ func candidateVariants(m plan.Machine, p plan.Problem, c plan.Config) ([]variant
 
 // load compiles and loads the candidate's binaries and readies every launch
 // on every GPU that has a rank.
-func (c *candidate) load(m plan.Machine, p plan.Problem, r *rig) error {
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+func (c *candidate) load(m ep.Machine, p ep.Problem, r *rig) error {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		k := c.calls[op]
 		if k == nil {
 			continue
@@ -150,18 +150,18 @@ func checkResident(r *rig, l launch, entries []cu.Function) error {
 			continue
 		}
 		if l.shared > g.shared {
-			return kernels.Failf(kernels.NoLaunch, "%s: %d bytes of shared memory a block, GPU %d gives at most %d", l.entry, l.shared, i, g.shared)
+			return kernels.Failf(ep.NoLaunch, "%s: %d bytes of shared memory a block, GPU %d gives at most %d", l.entry, l.shared, i, g.shared)
 		}
 		var o occupancy
 		err := g.do(func() (err error) { o, err = readyFunction(entries[i], l.block, l.shared); return err })
 		if err != nil {
-			return kernels.Failf(kernels.NoLaunch, "%s: %v", l.entry, err)
+			return kernels.Failf(ep.NoLaunch, "%s: %v", l.entry, err)
 		}
 		if l.block > o.maxThreads {
-			return kernels.Failf(kernels.NoLaunch, "%s: %d threads a block, with %d registers a thread at most %d", l.entry, l.block, o.registers, o.maxThreads)
+			return kernels.Failf(ep.NoLaunch, "%s: %d threads a block, with %d registers a thread at most %d", l.entry, l.block, o.registers, o.maxThreads)
 		}
 		if most := o.blocksPerSM * g.sms / ranks[g]; l.grid > most {
-			return kernels.Failf(kernels.NoLaunch,
+			return kernels.Failf(ep.NoLaunch,
 				"%s: %d blocks of %d threads cannot all be resident: GPU %d holds %d for each of %d ranks (%d an SM, %d registers a thread, %d bytes shared)",
 				l.entry, l.grid, l.block, i, most, ranks[g], o.blocksPerSM, o.registers, l.shared)
 		}
@@ -170,7 +170,7 @@ func checkResident(r *rig, l launch, entries []cu.Function) error {
 }
 
 // asFailure makes a plain error about a config the verdict on it.
-func asFailure(s kernels.Status, err error) error {
+func asFailure(s ep.Status, err error) error {
 	var f *kernels.Failure
 	if err == nil || errors.As(err, &f) {
 		return err

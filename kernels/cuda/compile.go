@@ -11,6 +11,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // CacheEnv names the folder of compiled variants; "off" keeps none.
@@ -66,7 +67,7 @@ func (c *compiler) compile(v variant) (image, error) {
 	v.defines = slices.Concat(v.defines, c.defines)
 	key, err := v.key(c.arch, "nvrtc "+c.library.Version())
 	if err != nil {
-		return image{}, kernels.Failf(kernels.NoBuild, "%v", err)
+		return image{}, kernels.Failf(ep.NoBuild, "%v", err)
 	}
 	b, err, _ := c.running.Do(key, func() (any, error) {
 		if b, ok := c.load(key); ok {
@@ -84,11 +85,11 @@ func (c *compiler) compile(v variant) (image, error) {
 func (c *compiler) build(v variant, key string) (image, error) {
 	headers, err := closure(v.source)
 	if err != nil {
-		return image{}, kernels.Failf(kernels.NoBuild, "%v", err)
+		return image{}, kernels.Failf(ep.NoBuild, "%v", err)
 	}
 	cubin, log, err := c.library.Compile(nvrtc.Program{Source: v.text(), Headers: headers, Options: v.options(c.arch)})
 	if err != nil {
-		return image{}, kernels.Failf(kernels.NoBuild, "%s for %s: %v", v.source, c.arch, err)
+		return image{}, kernels.Failf(ep.NoBuild, "%s for %s: %v", v.source, c.arch, err)
 	}
 	b := image{cubin, log}
 	c.store(key, b)

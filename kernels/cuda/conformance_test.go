@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
 	"github.com/epbench/epbench/kernels/kernelstest"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // opener makes backends for the conformance suite. The event clock reads more
@@ -24,7 +24,7 @@ func opener(o Options) func() (kernels.Backend, error) {
 // TestConformance runs the suite with one rank a GPU, for as many as are
 // visible.
 func TestConformance(t *testing.T) {
-	kernelstest.TestBackend(t, opener(Options{}), kernelstest.Options{Mode: plan.Graph})
+	kernelstest.TestBackend(t, opener(Options{}), kernelstest.Options{Mode: ep.Graph})
 }
 
 // TestLoopback runs it with up to eight ranks on the GPUs there are.
@@ -36,14 +36,14 @@ func TestLoopback(t *testing.T) {
 	axes := conform.AxesFor(b.Machine())
 	b.Close()
 	axes.Ranks, axes.Local = []int{1, 2, 4, 8}, []int{1, 2, 32}
-	kernelstest.TestBackend(t, opener(Options{Loopback: true}), kernelstest.Options{Mode: plan.Graph, Axes: &axes})
+	kernelstest.TestBackend(t, opener(Options{Loopback: true}), kernelstest.Options{Mode: ep.Graph, Axes: &axes})
 }
 
 // smallAxes are a few shapes that even a sanitizer or an emulated GPU gets
 // through.
 func smallAxes() *conform.Axes {
 	return &conform.Axes{
-		Ops: plan.Ops(), Formats: plan.Formats(),
+		Ops: ep.Ops(), Formats: ep.DTypes(),
 		Ranks: []int{1, 2}, Local: []int{1, 3}, TopK: []int{1, 4}, Hidden: []int{256, 512},
 		Tokens: []int{0, 1, 5}, Capacity: 5, Routings: []string{"uniform", "ragged"},
 	}
@@ -57,7 +57,7 @@ func TestSanitize(t *testing.T) {
 			axes := smallAxes()
 			axes.Ranks = []int{ranks}
 			kernelstest.TestBackend(t, opener(Options{Loopback: true, Deadline: time.Minute}),
-				kernelstest.Options{Mode: plan.Graph, Axes: axes, Configs: 6})
+				kernelstest.Options{Mode: ep.Graph, Axes: axes, Configs: 6})
 		})
 	}
 }
@@ -71,14 +71,14 @@ const racedSMs = 16
 // get through TestSanitize in minutes.
 func TestRaces(t *testing.T) {
 	for _, of := range []struct {
-		op     plan.Op
-		format plan.Format
+		op     ep.Op
+		format ep.DType
 		ranks  int
 	}{
-		{plan.Dispatch, plan.BF16, 1}, {plan.Dispatch, plan.FP8, 2}, {plan.Dispatch, plan.NVFP4, 2},
-		{plan.Combine, plan.BF16, 1}, {plan.Combine, plan.BF16, 2},
+		{ep.Dispatch, ep.BF16, 1}, {ep.Dispatch, ep.FP8, 2}, {ep.Dispatch, ep.NVFP4, 2},
+		{ep.Combine, ep.BF16, 1}, {ep.Combine, ep.BF16, 2},
 	} {
-		p := drillProblem(of.op, plan.Graph, of.ranks)
+		p := drillProblem(of.op, ep.Graph, of.ranks)
 		p.Dispatch = of.format
 		b, s := openSession(t, Options{Loopback: true, Deadline: time.Minute, sms: racedSMs}, p)
 		for _, k := range kernels.Of(b.Kernels(), of.op) {
@@ -92,15 +92,15 @@ var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "
 
 // paths are the smallest default of a kernel and that with each other value of
 // whatever is no size.
-func paths(b *Backend, k kernels.Kernel, p plan.Problem) []plan.Config {
+func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	base := k.DefaultConfig(b.Machine(), p)
-	for _, threads := range []plan.Value{"64", "128", "256", "512"} {
+	for _, threads := range []ep.Value{"64", "128", "256", "512"} {
 		if c := base.With("threads", threads); k.Check(b.Machine(), p, c) == nil {
 			base = c
 			break
 		}
 	}
-	out := []plan.Config{base}
+	out := []ep.Config{base}
 	for _, q := range k.Params {
 		for _, v := range q.Values {
 			if v != base.Values[q.Name] && !slices.Contains(sizes, q.Name) {
@@ -108,10 +108,10 @@ func paths(b *Backend, k kernels.Kernel, p plan.Problem) []plan.Config {
 			}
 		}
 	}
-	return slices.DeleteFunc(out, func(c plan.Config) bool { return k.Check(b.Machine(), p, c) != nil })
+	return slices.DeleteFunc(out, func(c ep.Config) bool { return k.Check(b.Machine(), p, c) != nil })
 }
 
-func proveOnce(t *testing.T, s *session, configs []plan.Config) {
+func proveOnce(t *testing.T, s *session, configs []ep.Config) {
 	t.Helper()
 	for _, c := range configs {
 		begin := time.Now()

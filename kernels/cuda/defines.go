@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // problemDefines are the -D options that every variant gets: what the
@@ -19,14 +19,14 @@ import (
 //	EP_FORMAT         EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
 //	EP_SHARED         1 when a shared expert is fused
 //	EP_SKIP_A2A       1 when tokens are replicated and nothing is sent
-func problemDefines(p plan.Problem) []string {
+func problemDefines(p ep.Problem) []string {
 	return []string{
 		define("EP_HIDDEN", p.Hidden),
 		define("EP_TOPK", p.TopK),
 		define("EP_EXPERTS", p.Experts),
 		define("EP_RANKS", p.Ranks),
 		define("EP_LOCAL_EXPERTS", p.LocalExperts()),
-		define("EP_FORMAT", slices.Index(plan.Formats(), p.Dispatch)),
+		define("EP_FORMAT", slices.Index(ep.DTypes(), p.Dispatch)),
 		define("EP_SHARED", bit(p.SharedExpert)),
 		define("EP_SKIP_A2A", bit(p.SkipA2A)),
 	}

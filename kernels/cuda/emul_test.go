@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/kernels/formats"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/native/emul"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -59,14 +59,14 @@ type emulated struct {
 const emulPatience = 90 * time.Second
 
 // onCPU is a machine that lets every legality check of a GPU pass.
-func onCPU() plan.Machine { return plan.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8} }
+func onCPU() ep.Machine { return ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8} }
 
 // emulate lays a workload out for the families of a state. inputScale is
 // NVFP4's global scale.
 func emulate(t *testing.T, w *workloads.Workload, state family, inputScale float32) *emulated {
 	t.Helper()
 	p := w.Problem
-	p.Op = plan.Pair
+	p.Op = ep.Pair
 	parts := append(problemParts(p), stateParts(state, p)...)
 	parts = append(parts, region{"fault", 64, 0})
 	e := &emulated{t: t, tools: need(t, emulTools), w: w, oracle: ref.New(w, inputScale), state: state, heap: newHeap(parts),
@@ -166,7 +166,7 @@ func (e *emulated) arguments() []string {
 }
 
 // call is the statements of one call.
-func (e *emulated) call(f family, c plan.Config) []string {
+func (e *emulated) call(f family, c ep.Config) []string {
 	e.t.Helper()
 	if err := f.kernel.Check(onCPU(), e.w.Problem, c); err != nil {
 		e.t.Fatal(err)
@@ -302,7 +302,7 @@ func (e *emulated) checkDispatch(c ref.Compare) {
 			Scales:     e.part(r, partScales),
 			Payload:    ref.Flat(e.part(r, partOut), layout(p).Payload),
 		}
-		if p.Dispatch == plan.NVFP4 {
+		if p.Dispatch == ep.NVFP4 {
 			out.ScaleOffsets = words[uint32](e.part(r, partScaleOffsets))
 		}
 		v = ref.Merge(v, e.oracle.CheckDispatch(r, out, c))
@@ -336,9 +336,9 @@ func (e *emulated) combined(rank, i int) []uint16 {
 }
 
 // changed is c with name, value, name, value, ... replaced.
-func changed(c plan.Config, pairs ...string) plan.Config {
+func changed(c ep.Config, pairs ...string) ep.Config {
 	for i := 0; i < len(pairs); i += 2 {
-		c = c.With(pairs[i], plan.Value(pairs[i+1]))
+		c = c.With(pairs[i], ep.Value(pairs[i+1]))
 	}
 	return c
 }

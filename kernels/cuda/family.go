@@ -7,7 +7,7 @@ package cuda
 import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // family is one kernel of one op: what is swept, and how a config becomes
@@ -33,27 +33,27 @@ type family struct {
 	// defines are the -D options of the compile-bound tuple, spelled
 	// NAME=VALUE, besides those of problemDefines. Equal source and defines
 	// share one device binary, so leave out what an entry does not read.
-	defines func(plan.Machine, plan.Problem, plan.Config) []string
+	defines func(ep.Machine, ep.Problem, ep.Config) []string
 
 	// regions are the state's parts of the symmetric heap, in the order of
 	// its device-side enum (index into EpArgs.region). Each starts on a
 	// 256-byte boundary at the same offset on every rank.
-	regions func(plan.Problem) []region
+	regions func(ep.Problem) []region
 
 	// counters is the number of int32 words behind EpArgs.counters,
 	// including word 0, the abort word.
-	counters func(plan.Problem) int
+	counters func(ep.Problem) int
 
 	// launches are the kernels of one call, in order, on every rank.
-	launches func(plan.Machine, plan.Problem, plan.Config) []launch
+	launches func(ep.Machine, ep.Problem, ep.Config) []launch
 
 	// dispatch is the dispatch config that a combine follows when it is
 	// timed or verified alone: of the same state. Nil on dispatch families.
-	dispatch func(plan.Machine, plan.Problem, plan.Config) plan.Config
+	dispatch func(ep.Machine, ep.Problem, ep.Config) ep.Config
 
 	// compare says how far the family's answers may be from the oracle's.
 	// Nil demands the oracle's bytes of dispatch and its bound of combine.
-	compare func(plan.Problem, plan.Config) ref.Compare
+	compare func(ep.Problem, ep.Config) ref.Compare
 
 	// consumes says that a call uses up what dispatch left, so that timing
 	// it alone needs an untimed dispatch before every call. Combines only.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // epState is the memory of the ep kernels, native/kernels/ep.
@@ -19,7 +19,7 @@ func dispatchEP() family {
 	return family{
 		kernel: kernels.Kernel{
 			Name: "dispatch",
-			Op:   plan.Dispatch,
+			Op:   ep.Dispatch,
 			Doc:  "Tokens are staged, copied to every destination and counted; counts travel last and release the receivers.",
 			Params: append(epParams(),
 				kernels.Param{Name: "count_sms", Doc: "blocks that count tokens and signal; the others send", Unit: "SMs",
@@ -40,7 +40,7 @@ func dispatchEP() family {
 		defines:  definesEP,
 		regions:  regionsEP,
 		counters: countersEP,
-		launches: func(_ plan.Machine, p plan.Problem, c plan.Config) []launch {
+		launches: func(_ ep.Machine, p ep.Problem, c ep.Config) []launch {
 			return epLaunches("ep_dispatch", p, c)
 		},
 	}
@@ -51,7 +51,7 @@ func combineEP() family {
 	return family{
 		kernel: kernels.Kernel{
 			Name: "combine",
-			Op:   plan.Combine,
+			Op:   ep.Combine,
 			Doc:  "Rows go back to a place of their own and are counted; a waiting block releases the blocks that sum them.",
 			Params: append(epParams(),
 				kernels.Param{Name: "wait_sms", Doc: "blocks that wait for all senders; the others sum", Unit: "SMs",
@@ -76,11 +76,11 @@ func combineEP() family {
 		defines:  definesEP,
 		regions:  regionsEP,
 		counters: countersEP,
-		launches: func(_ plan.Machine, p plan.Problem, c plan.Config) []launch {
+		launches: func(_ ep.Machine, p ep.Problem, c ep.Config) []launch {
 			return epLaunches("ep_combine", p, c)
 		},
 		compare: preReduced,
-		dispatch: func(m plan.Machine, p plan.Problem, c plan.Config) plan.Config {
+		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
 			return defaultDispatchEP(m, p).With("algo", c.Values["algo"])
 		},
 	}
@@ -100,7 +100,7 @@ func epParams() []kernels.Param {
 	}
 }
 
-func inFlightParam(def plan.Value) kernels.Param {
+func inFlightParam(def ep.Value) kernels.Param {
 	return kernels.Param{Name: "in_flight", Doc: "16-byte loads that a lane has outstanding", Unit: "",
 		Values: values("2", "4", "8"), Default: def, Binding: kernels.Compile, Class: kernels.Speed}
 }
@@ -112,7 +112,7 @@ func copyParam() kernels.Param {
 
 // definesEP serves both families; a word that one does not declare is left
 // out.
-func definesEP(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
+func definesEP(_ ep.Machine, _ ep.Problem, c ep.Config) []string {
 	out := []string{
 		define("EP_THREADS", c.Int("threads")),
 		define("EP_ALGO", bit(c.Str("algo") == "dedup")),
@@ -127,7 +127,7 @@ func definesEP(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
 
 // epLaunches are entry for a fused call, entry_async and entry_wait for a
 // split one, both on the same grid.
-func epLaunches(entry string, p plan.Problem, c plan.Config) []launch {
+func epLaunches(entry string, p ep.Problem, c ep.Config) []launch {
 	l := launch{entry: entry, grid: c.Int("sms"), block: c.Int("threads"), shared: sharedEP(p, c), pdl: c.Int("pdl") == 1}
 	l.params = launchParams{
 		sms: c.Int("sms"), waitSMs: c.Int("wait_sms"), countSMs: c.Int("count_sms"),
@@ -144,7 +144,7 @@ func epLaunches(entry string, p plan.Problem, c plan.Config) []launch {
 
 // sharedEP is the dynamic shared memory of bulk copies: three messages that
 // are being sent, or eight rows.
-func sharedEP(p plan.Problem, c plan.Config) int {
+func sharedEP(p ep.Problem, c ep.Config) int {
 	direct, dedup := messagesEP(p)
 	switch {
 	case c.Str("copy") != "bulk":
@@ -158,11 +158,11 @@ func sharedEP(p plan.Problem, c plan.Config) int {
 }
 
 // monitorsEP is MAX's number of counting blocks: a warp for each expert.
-func monitorsEP(p plan.Problem, threads int) int { return max(1, (p.Experts*warp+threads-1)/threads) }
+func monitorsEP(p ep.Problem, threads int) int { return max(1, (p.Experts*warp+threads-1)/threads) }
 
-func defaultDispatchEP(m plan.Machine, p plan.Problem) plan.Config {
+func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
 	sms := max(2, maxBlocks(m, p))
-	return plan.Config{Kernel: "dispatch", Values: map[string]plan.Value{
+	return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{
 		"threads": "1024", "sms": number(sms), "mode": "fused", "pdl": "1",
 		"count_sms": number(min(monitorsEP(p, maxThreads), sms-1)), "tile_tokens": "128", "chunk_bytes": "0",
 		"algo": "direct", "copy": "vector", "in_flight": "4",
@@ -171,34 +171,34 @@ func defaultDispatchEP(m plan.Machine, p plan.Problem) plan.Config {
 
 // defaultCombineEP has all rows of a token in flight, as MAX does, up to what
 // 64 registers a thread hold.
-func defaultCombineEP(m plan.Machine, p plan.Problem) plan.Config {
-	inFlight := plan.Value("8")
+func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
+	inFlight := ep.Value("8")
 	if p.TopK > 8 {
 		inFlight = "4"
 	}
-	return plan.Config{Kernel: "combine", Values: map[string]plan.Value{
+	return ep.Config{Kernel: "combine", Values: map[string]ep.Value{
 		"threads": "1024", "sms": number(max(2, maxBlocks(m, p))), "mode": "fused", "pdl": "1",
 		"wait_sms": "1", "chunk_bytes": "512", "rows": "1", "rotate": "0",
 		"algo": "direct", "epilogue": "none", "copy": "vector", "in_flight": inFlight,
 	}}
 }
 
-func number(n int) plan.Value { return plan.Value(fmt.Sprint(n)) }
+func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
 
-func checkDispatchEP(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkDispatchEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkEP(m, p, c); err != nil {
 		return err
 	}
 	if err := checkRange(c, "count_sms", 1, c.Int("sms")-1); err != nil {
 		return err
 	}
-	if err := checkRange(c, "tile_tokens", 1, plan.MaxTokens); err != nil {
+	if err := checkRange(c, "tile_tokens", 1, ep.MaxTokens); err != nil {
 		return err
 	}
 	return checkChunk(c, 0)
 }
 
-func checkCombineEP(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkCombineEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkEP(m, p, c); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func checkCombineEP(m plan.Machine, p plan.Problem, c plan.Config) error {
 }
 
 // checkEP is what both halves ask for.
-func checkEP(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkProblem(m, p); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func checkEP(m plan.Machine, p plan.Problem, c plan.Config) error {
 	if err := checkWord(c, "algo", "direct", "dedup"); err != nil {
 		return err
 	}
-	if p.Dispatch == plan.NVFP4 {
+	if p.Dispatch == ep.NVFP4 {
 		if err := checkHiddenTile(p, 32, "one 16-byte vector of e2m1"); err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func checkEP(m plan.Machine, p plan.Problem, c plan.Config) error {
 // on, less a reserve for what kernels declare themselves.
 const sharedLimit = 227<<10 - 20<<10
 
-func checkCopy(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkWord(c, "copy", "vector", "bulk"); err != nil || c.Str("copy") == "vector" {
 		return err
 	}
@@ -281,7 +281,7 @@ func before90(arch string) bool {
 }
 
 // checkChunk wants whole 16-byte vectors; 0 where least is 0.
-func checkChunk(c plan.Config, least int) error {
+func checkChunk(c ep.Config, least int) error {
 	if n := c.Int("chunk_bytes"); n%16 != 0 {
 		return fmt.Errorf("chunk_bytes: %d is not a multiple of 16, one vector", n)
 	}
@@ -290,7 +290,7 @@ func checkChunk(c plan.Config, least int) error {
 
 // pairsEP: partial sums need the rows of a token side by side, which only a
 // dedup dispatch notes.
-func pairsEP(dispatch, combine plan.Config) error {
+func pairsEP(dispatch, combine ep.Config) error {
 	if combine.Str("algo") == "dedup" && dispatch.Str("algo") != "dedup" {
 		return fmt.Errorf("combine.algo: dedup sums by message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))
 	}
@@ -301,7 +301,7 @@ func pairsEP(dispatch, combine plan.Config) error {
 const maxBlocksEP = 512
 
 // regionsEP is EpRegion of ep/layout.cuh.
-func regionsEP(p plan.Problem) []region {
+func regionsEP(p ep.Problem) []region {
 	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
 	sources := r
 	if p.SkipA2A {
@@ -323,10 +323,10 @@ func regionsEP(p plan.Problem) []region {
 
 // messagesEP is the size of a message of either algorithm: dedup carries the
 // router weights too.
-func messagesEP(p plan.Problem) (direct, dedup int64) {
+func messagesEP(p ep.Problem) (direct, dedup int64) {
 	direct = int64(formats.Of(p.Dispatch, p.Hidden).Message(p.TopK).Bytes)
 	return direct, direct + int64(4*p.TopK+formats.Align-1)/formats.Align*formats.Align
 }
 
 // countersEP is EpCounter of ep/layout.cuh.
-func countersEP(p plan.Problem) int { return 40 + 7*p.Experts + maxBlocksEP }
+func countersEP(p ep.Problem) int { return 40 + 7*p.Experts + maxBlocksEP }

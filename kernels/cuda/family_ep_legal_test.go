@@ -7,14 +7,14 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Below any bound of SMs, every kernel's default obeys it and is legal.
 func TestBoundedDefaultsAreLegal(t *testing.T) {
 	m := onCPU()
-	p := plan.Problem{Op: plan.Pair, Mode: plan.Graph, Nodes: 1, Ranks: 4, Hidden: 7168, Experts: 256, TopK: 8,
-		Tokens: 128, MaxTokens: 128, Dispatch: plan.FP8, Combine: plan.BF16}
+	p := ep.Problem{Op: ep.Pair, Mode: ep.Graph, Nodes: 1, Ranks: 4, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 128, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}
 	for bound := 2; bound <= m.SMs; bound++ {
 		for _, f := range families() {
 			c := f.kernel.DefaultWithin(m, p, bound)
@@ -29,12 +29,12 @@ func TestBoundedDefaultsAreLegal(t *testing.T) {
 // refused; launches fit the machine and hold every role.
 func TestEPDefaultsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := plan.Problem{Op: plan.Pair, Mode: plan.Graph, Nodes: 1, Combine: plan.BF16,
+		p := ep.Problem{Op: ep.Pair, Mode: ep.Graph, Nodes: 1, Combine: ep.BF16,
 			Ranks:        rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "ranks"),
 			Hidden:       32 * rapid.IntRange(1, 512).Draw(t, "hidden/32"),
 			TopK:         rapid.IntRange(1, 16).Draw(t, "topk"),
 			MaxTokens:    rapid.IntRange(1, 1<<16).Draw(t, "tokens"),
-			Dispatch:     rapid.SampledFrom(plan.Formats()).Draw(t, "format"),
+			Dispatch:     rapid.SampledFrom(ep.DTypes()).Draw(t, "format"),
 			SharedExpert: rapid.Bool().Draw(t, "shared"),
 			SkipA2A:      rapid.Bool().Draw(t, "skip"),
 		}
@@ -69,10 +69,10 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 }
 
 func TestEPRefusals(t *testing.T) {
-	base := epCase{format: plan.FP8, ranks: 2, experts: 8, topK: 2, hidden: 256, max: 8}
+	base := epCase{format: ep.FP8, ranks: 2, experts: 8, topK: 2, hidden: 256, max: 8}
 	for _, c := range []struct {
-		problem func(*plan.Problem)
-		machine func(*plan.Machine)
+		problem func(*ep.Problem)
+		machine func(*ep.Machine)
 		conf    []string
 		want    string
 	}{
@@ -85,13 +85,13 @@ func TestEPRefusals(t *testing.T) {
 		{conf: []string{"mode", "both"}, want: "mode:"},
 		{conf: []string{"algo", "magic"}, want: "algo:"},
 		{conf: []string{"in_flight", "3"}, want: "in_flight:"},
-		{conf: []string{"copy", "bulk"}, machine: func(m *plan.Machine) { m.Arch = "sm_80" }, want: "copy: bulk needs sm_90"},
-		{conf: []string{"copy", "bulk"}, problem: func(p *plan.Problem) { p.Dispatch, p.Hidden = plan.BF16, 65536 }, want: "copy: bulk stages"},
-		{conf: []string{"algo", "dedup"}, problem: func(p *plan.Problem) { p.SkipA2A = true }, want: "algo: dedup"},
-		{problem: func(p *plan.Problem) { p.Dispatch, p.Hidden = plan.NVFP4, 48 }, want: "hidden: 48"},
-		{problem: func(p *plan.Problem) { p.Ranks, p.Experts = 16, 16 }, want: "ranks: 16"},
-		{problem: func(p *plan.Problem) { p.Nodes = 2 }, want: "nodes: 2"},
-		{machine: func(m *plan.Machine) { m.GPUs = 1 }, want: "ranks: 2 need 2 GPUs"},
+		{conf: []string{"copy", "bulk"}, machine: func(m *ep.Machine) { m.Arch = "sm_80" }, want: "copy: bulk needs sm_90"},
+		{conf: []string{"copy", "bulk"}, problem: func(p *ep.Problem) { p.Dispatch, p.Hidden = ep.BF16, 65536 }, want: "copy: bulk stages"},
+		{conf: []string{"algo", "dedup"}, problem: func(p *ep.Problem) { p.SkipA2A = true }, want: "algo: dedup"},
+		{problem: func(p *ep.Problem) { p.Dispatch, p.Hidden = ep.NVFP4, 48 }, want: "hidden: 48"},
+		{problem: func(p *ep.Problem) { p.Ranks, p.Experts = 16, 16 }, want: "ranks: 16"},
+		{problem: func(p *ep.Problem) { p.Nodes = 2 }, want: "nodes: 2"},
+		{machine: func(m *ep.Machine) { m.GPUs = 1 }, want: "ranks: 2 need 2 GPUs"},
 	} {
 		m, p := onCPU(), base.problem()
 		conf := changed(defaultDispatchEP(m, p), c.conf...)
@@ -109,7 +109,7 @@ func TestEPRefusals(t *testing.T) {
 
 // A combine that sums by message follows only a dispatch that sent messages.
 func TestEPPairs(t *testing.T) {
-	d, c := defaultDispatchEP(onCPU(), plan.Problem{Ranks: 2, Experts: 8}), defaultCombineEP(onCPU(), plan.Problem{Ranks: 2})
+	d, c := defaultDispatchEP(onCPU(), ep.Problem{Ranks: 2, Experts: 8}), defaultCombineEP(onCPU(), ep.Problem{Ranks: 2})
 	for _, q := range []struct {
 		dispatch, combine string
 		legal             bool
@@ -119,11 +119,11 @@ func TestEPPairs(t *testing.T) {
 			t.Errorf("%s then %s: %v", q.dispatch, q.combine, err)
 		}
 	}
-	follow := combineEP().dispatch(onCPU(), plan.Problem{Ranks: 2, Experts: 8}, changed(c, "algo", "dedup"))
+	follow := combineEP().dispatch(onCPU(), ep.Problem{Ranks: 2, Experts: 8}, changed(c, "algo", "dedup"))
 	if follow.Str("algo") != "dedup" {
 		t.Errorf("combine dedup is fed by %s", follow.Key())
 	}
-	if first := slices.IndexFunc(families(), func(f family) bool { return f.kernel.Op == plan.Dispatch }); families()[first].kernel.Name != "dispatch" {
+	if first := slices.IndexFunc(families(), func(f family) bool { return f.kernel.Op == ep.Dispatch }); families()[first].kernel.Name != "dispatch" {
 		t.Error("the library default is not the first dispatch")
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // epCase is a pair to emulate. Unset values are small ones that still give
 // every role a block of its own.
 type epCase struct {
 	name    string
-	format  plan.Format
+	format  ep.DType
 	ranks   int
 	experts int
 	topK    int
@@ -32,13 +32,13 @@ type epCase struct {
 	cconf   []string
 }
 
-func (c epCase) problem() plan.Problem {
-	return plan.Problem{Op: plan.Pair, Mode: plan.Graph, Ranks: c.ranks, Nodes: 1, Hidden: c.hidden, Experts: c.experts,
-		TopK: c.topK, Tokens: c.max, MaxTokens: c.max, Dispatch: c.format, Combine: plan.BF16,
+func (c epCase) problem() ep.Problem {
+	return ep.Problem{Op: ep.Pair, Mode: ep.Graph, Ranks: c.ranks, Nodes: 1, Hidden: c.hidden, Experts: c.experts,
+		TopK: c.topK, Tokens: c.max, MaxTokens: c.max, Dispatch: c.format, Combine: ep.BF16,
 		SharedExpert: c.shared, SkipA2A: c.skip}
 }
 
-func (c epCase) configs(p plan.Problem) (dispatch, combine plan.Config) {
+func (c epCase) configs(p ep.Problem) (dispatch, combine ep.Config) {
 	small := []string{"sms", "4", "threads", "96"}
 	dispatch = changed(changed(defaultDispatchEP(onCPU(), p), append(small, "count_sms", "1")...), append(c.conf, c.dconf...)...)
 	combine = changed(changed(defaultCombineEP(onCPU(), p), small...), append(c.conf, c.cconf...)...)
@@ -48,7 +48,7 @@ func (c epCase) configs(p plan.Problem) (dispatch, combine plan.Config) {
 // epPair is an emulated case ready to call.
 type epPair struct {
 	*emulated
-	dc, cc            plan.Config
+	dc, cc            ep.Config
 	dispatch, combine []string
 }
 
@@ -64,7 +64,7 @@ func (c epCase) prepare(t *testing.T) epPair {
 
 // scale is a global input scale other than 1 where it matters.
 func (c epCase) scale() float32 {
-	if c.format == plan.NVFP4 {
+	if c.format == ep.NVFP4 {
 		return 0.5
 	}
 	return 1
@@ -143,29 +143,29 @@ func (e epPair) checkPairs(rank int, got []int32) {
 }
 
 var epCases = []epCase{
-	{name: "bulk", format: plan.BF16, ranks: 2, experts: 8, topK: 4, hidden: 1024, tokens: []int{25, 5}, max: 25, shared: true,
+	{name: "bulk", format: ep.BF16, ranks: 2, experts: 8, topK: 4, hidden: 1024, tokens: []int{25, 5}, max: 25, shared: true,
 		conf: []string{"copy", "bulk"}},
-	{name: "bulk dispatch, dedup", format: plan.NVFP4, ranks: 2, experts: 8, topK: 4, hidden: 160, tokens: []int{25, 5}, max: 25,
+	{name: "bulk dispatch, dedup", format: ep.NVFP4, ranks: 2, experts: 8, topK: 4, hidden: 160, tokens: []int{25, 5}, max: 25,
 		conf: []string{"algo", "dedup"}, dconf: []string{"copy", "bulk", "mode", "split"}},
-	{name: "bf16", format: plan.BF16, ranks: 2, experts: 8, topK: 2, hidden: 256, tokens: []int{8, 5}, max: 8},
-	{name: "fp8 split", format: plan.FP8, ranks: 4, experts: 16, topK: 4, hidden: 256, tokens: []int{7, 0, 3, 1}, max: 7,
+	{name: "bf16", format: ep.BF16, ranks: 2, experts: 8, topK: 2, hidden: 256, tokens: []int{8, 5}, max: 8},
+	{name: "fp8 split", format: ep.FP8, ranks: 4, experts: 16, topK: 4, hidden: 256, tokens: []int{7, 0, 3, 1}, max: 7,
 		masked: 0.2, conf: []string{"mode", "split", "pdl", "0"}, dconf: []string{"chunk_bytes", "64"}, cconf: []string{"rotate", "1", "rows", "2"}},
-	{name: "mxfp4 one hot expert, many blocks", format: plan.MXFP4, ranks: 2, experts: 4, topK: 2, hidden: 192, tokens: []int{40, 17}, max: 40,
+	{name: "mxfp4 one hot expert, many blocks", format: ep.MXFP4, ranks: 2, experts: 4, topK: 2, hidden: 192, tokens: []int{40, 17}, max: 40,
 		hot: 1, dconf: []string{"sms", "7", "tile_tokens", "4", "threads", "32"}, cconf: []string{"wait_sms", "2"}},
-	{name: "nvfp4 shared", format: plan.NVFP4, ranks: 2, experts: 6, topK: 3, hidden: 128, tokens: []int{9, 4}, max: 9, shared: true},
-	{name: "fp8 shared split", format: plan.FP8, ranks: 2, experts: 4, topK: 2, hidden: 128, tokens: []int{5, 0}, max: 6, shared: true,
+	{name: "nvfp4 shared", format: ep.NVFP4, ranks: 2, experts: 6, topK: 3, hidden: 128, tokens: []int{9, 4}, max: 9, shared: true},
+	{name: "fp8 shared split", format: ep.FP8, ranks: 2, experts: 4, topK: 2, hidden: 128, tokens: []int{5, 0}, max: 6, shared: true,
 		conf: []string{"mode", "split"}},
-	{name: "one rank", format: plan.BF16, ranks: 1, experts: 3, topK: 3, hidden: 264, tokens: []int{6}, max: 6, dconf: []string{"count_sms", "2"}},
-	{name: "eight ranks, top 8", format: plan.BF16, ranks: 8, experts: 64, topK: 8, hidden: 64, tokens: []int{3, 1, 0, 2}, max: 3,
+	{name: "one rank", format: ep.BF16, ranks: 1, experts: 3, topK: 3, hidden: 264, tokens: []int{6}, max: 6, dconf: []string{"count_sms", "2"}},
+	{name: "eight ranks, top 8", format: ep.BF16, ranks: 8, experts: 64, topK: 8, hidden: 64, tokens: []int{3, 1, 0, 2}, max: 3,
 		conf: []string{"sms", "2"}, cconf: []string{"chunk_bytes", "32"}},
-	{name: "dedup", format: plan.BF16, ranks: 2, experts: 8, topK: 4, hidden: 256, tokens: []int{8, 5}, max: 8, conf: []string{"algo", "dedup"}},
-	{name: "dedup fp8 split masked", format: plan.FP8, ranks: 4, experts: 16, topK: 6, hidden: 256, tokens: []int{7, 0, 3, 9}, max: 9, masked: 0.3,
+	{name: "dedup", format: ep.BF16, ranks: 2, experts: 8, topK: 4, hidden: 256, tokens: []int{8, 5}, max: 8, conf: []string{"algo", "dedup"}},
+	{name: "dedup fp8 split masked", format: ep.FP8, ranks: 4, experts: 16, topK: 6, hidden: 256, tokens: []int{7, 0, 3, 9}, max: 9, masked: 0.3,
 		conf: []string{"algo", "dedup", "mode", "split"}, dconf: []string{"tile_tokens", "2", "chunk_bytes", "128"}, cconf: []string{"rotate", "1", "chunk_bytes", "64"}},
-	{name: "dedup nvfp4 shared", format: plan.NVFP4, ranks: 2, experts: 6, topK: 3, hidden: 128, tokens: []int{9, 4}, max: 9, shared: true,
+	{name: "dedup nvfp4 shared", format: ep.NVFP4, ranks: 2, experts: 6, topK: 3, hidden: 128, tokens: []int{9, 4}, max: 9, shared: true,
 		conf: []string{"algo", "dedup"}},
-	{name: "direct after dedup", format: plan.MXFP4, ranks: 2, experts: 8, topK: 3, hidden: 64, tokens: []int{9, 4}, max: 9, dconf: []string{"algo", "dedup"}},
-	{name: "skip", format: plan.FP8, ranks: 2, experts: 8, topK: 2, hidden: 128, tokens: []int{7}, max: 8, skip: true},
-	{name: "skip shared split", format: plan.BF16, ranks: 4, experts: 8, topK: 3, hidden: 64, tokens: []int{7}, max: 8, skip: true, shared: true,
+	{name: "direct after dedup", format: ep.MXFP4, ranks: 2, experts: 8, topK: 3, hidden: 64, tokens: []int{9, 4}, max: 9, dconf: []string{"algo", "dedup"}},
+	{name: "skip", format: ep.FP8, ranks: 2, experts: 8, topK: 2, hidden: 128, tokens: []int{7}, max: 8, skip: true},
+	{name: "skip shared split", format: ep.BF16, ranks: 4, experts: 8, topK: 3, hidden: 64, tokens: []int{7}, max: 8, skip: true, shared: true,
 		conf: []string{"mode", "split"}},
 }
 
@@ -194,7 +194,7 @@ func TestEPEmulated(t *testing.T) {
 
 // A thousand pairs on one set of buffers.
 func TestEPThousandPairs(t *testing.T) {
-	c := epCase{format: plan.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{3, 2}, max: 3,
+	c := epCase{format: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{3, 2}, max: 3,
 		conf: []string{"sms", "2", "threads", "32"}}
 	e := c.prepare(t)
 	e.run(1000, e.round()...)
@@ -207,7 +207,7 @@ func TestEPRaceFree(t *testing.T) {
 	for _, algo := range []string{"direct", "dedup"} {
 		t.Run(algo, func(t *testing.T) {
 			t.Parallel()
-			c := epCase{format: plan.FP8, ranks: 2, experts: 4, topK: 2, hidden: 128, tokens: []int{4, 3}, max: 4, shared: true,
+			c := epCase{format: ep.FP8, ranks: 2, experts: 4, topK: 2, hidden: 128, tokens: []int{4, 3}, max: 4, shared: true,
 				conf: []string{"sms", "3", "threads", "64", "algo", algo}}
 			e := c.prepare(t)
 			e.tools = detector
@@ -224,22 +224,22 @@ func TestEPFaultDrills(t *testing.T) {
 	for _, drill := range []struct {
 		name, algo string
 		drop       int // expert whose signal rank 1 loses
-		op         plan.Op
+		op         ep.Op
 		want       string
 	}{
-		{"dispatch", "direct", 2, plan.Dispatch, "rank 0 phase 3 expert 2 source 1 want 0 got 18446744073709551615"},
-		{"combine", "direct", 5, plan.Combine, "rank 0 phase 5 expert 5 source 1 want 0 got 18446744073709551615"},
-		{"dedup dispatch", "dedup", 3, plan.Dispatch, "rank 0 phase 3 expert 3 source 1 want 0 got 18446744073709551615"},
-		{"dedup combine", "dedup", 4, plan.Combine, "rank 0 phase 5 expert -1 source 1 want 3 got 2"},
+		{"dispatch", "direct", 2, ep.Dispatch, "rank 0 phase 3 expert 2 source 1 want 0 got 18446744073709551615"},
+		{"combine", "direct", 5, ep.Combine, "rank 0 phase 5 expert 5 source 1 want 0 got 18446744073709551615"},
+		{"dedup dispatch", "dedup", 3, ep.Dispatch, "rank 0 phase 3 expert 3 source 1 want 0 got 18446744073709551615"},
+		{"dedup combine", "dedup", 4, ep.Combine, "rank 0 phase 5 expert -1 source 1 want 3 got 2"},
 	} {
 		t.Run(drill.name, func(t *testing.T) {
 			t.Parallel()
-			c := epCase{format: plan.BF16, ranks: 2, experts: 8, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4, conf: []string{"algo", drill.algo}}
+			c := epCase{format: ep.BF16, ranks: 2, experts: 8, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4, conf: []string{"algo", drill.algo}}
 			e := c.prepare(t)
 			e.run(2, e.dispatch, e.experts(), e.combine)
 			e.check()
 			e.extra = []string{"set * deadline_ns 300000000", fmt.Sprintf("set 1 drop_signal %d", drill.drop+1)}
-			if drill.op == plan.Dispatch {
+			if drill.op == ep.Dispatch {
 				e.run(1, e.dispatch)
 			} else {
 				e.run(1, e.combine)
@@ -257,7 +257,7 @@ func TestEPFaultDrills(t *testing.T) {
 
 // A row whose source is out of range is not sent anywhere.
 func TestEPBadSourceIsSkipped(t *testing.T) {
-	c := epCase{format: plan.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4}
+	c := epCase{format: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4}
 	e := c.prepare(t)
 	e.run(1, e.dispatch, e.experts())
 	for i, bad := range []int32{-1, 4, 1 << 30} {
@@ -280,7 +280,7 @@ func TestEPBadSourceIsSkipped(t *testing.T) {
 
 // Without router weights combine keeps every row: [token, k, hidden].
 func TestEPWithoutWeights(t *testing.T) {
-	c := epCase{format: plan.BF16, ranks: 2, experts: 6, topK: 3, hidden: 64, tokens: []int{4, 3}, max: 4, masked: 0.2}
+	c := epCase{format: ep.BF16, ranks: 2, experts: 6, topK: 3, hidden: 64, tokens: []int{4, 3}, max: 4, masked: 0.2}
 	e := c.prepare(t)
 	e.run(1, e.dispatch, e.experts())
 	e.extra = []string{"set * weights 0"}
@@ -303,7 +303,7 @@ func TestEPWithoutWeights(t *testing.T) {
 // The hook sees each finished value exactly once, after the shared expert.
 func TestEPEpilogue(t *testing.T) {
 	for _, hook := range []string{"scale", "bias"} {
-		c := epCase{format: plan.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{5}, max: 5, shared: true,
+		c := epCase{format: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{5}, max: 5, shared: true,
 			cconf: []string{"epilogue", hook}}
 		e := c.prepare(t)
 		e.extra = []string{"fset * epilogue_scale 2"}
@@ -326,7 +326,7 @@ func TestEPEpilogue(t *testing.T) {
 
 // copy_shared_expert_outputs moves the first rows and nothing else.
 func TestEPCopySharedOutputs(t *testing.T) {
-	c := epCase{format: plan.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{3}, max: 5}
+	c := epCase{format: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{3}, max: 5}
 	e := c.prepare(t)
 	for i := range e.part(0, partY) {
 		e.part(0, partY)[i] = byte(i * 11)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // What the ll and final kernels declare alike.
@@ -16,14 +16,14 @@ import (
 // header word hold a position in a segment.
 const maxFastTokens = 1<<20 - 1
 
-func values(words ...plan.Value) []plan.Value { return words }
+func values(words ...ep.Value) []ep.Value { return words }
 
-func smsParam(sweep ...plan.Value) kernels.Param {
+func smsParam(sweep ...ep.Value) kernels.Param {
 	return kernels.Param{Name: "sms", Doc: "blocks, one an SM", Unit: "SMs", Values: sweep, Default: sweep[len(sweep)-1],
 		Binding: kernels.Launch, Class: kernels.Speed, Cost: kernels.SMCost}
 }
 
-func threadsParam(sweep ...plan.Value) kernels.Param {
+func threadsParam(sweep ...ep.Value) kernels.Param {
 	return kernels.Param{Name: "threads", Doc: "threads a block", Unit: "threads", Values: sweep, Default: sweep[len(sweep)-1],
 		Binding: kernels.Compile, Class: kernels.Speed, Cost: kernels.ThreadCost}
 }
@@ -39,12 +39,12 @@ func algoParam(doc string) kernels.Param {
 }
 
 // checkFast refuses what neither the ll nor the final kernels can do.
-func checkFast(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkProblem(m, p); err != nil {
 		return err
 	}
 	switch {
-	case p.Dispatch != plan.BF16 && p.Dispatch != plan.FP8:
+	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
 		return fmt.Errorf("format: %s sends bf16 and fp8, not %s; use the ep kernels", c.Kernel, p.Dispatch)
 	case p.SharedExpert:
 		return fmt.Errorf("shared-expert: %s does not fuse it; use the ep kernels", c.Kernel)
@@ -59,9 +59,9 @@ func checkFast(m plan.Machine, p plan.Problem, c plan.Config) error {
 	return checkThreads(c, "threads", 64, 1024)
 }
 
-func checkSwitch(c plan.Config, name string) error { return checkWord(c, name, "0", "1") }
+func checkSwitch(c ep.Config, name string) error { return checkWord(c, name, "0", "1") }
 
-func checkWord(c plan.Config, name string, known ...string) error {
+func checkWord(c ep.Config, name string, known ...string) error {
 	if !slices.Contains(known, c.Str(name)) {
 		return fmt.Errorf("%s: %q is not one of %s", name, c.Str(name), strings.Join(known, ", "))
 	}
@@ -70,13 +70,13 @@ func checkWord(c plan.Config, name string, known ...string) error {
 
 // inOrder is what the ll and final dispatches promise: the oracle's bytes, and
 // tokens ascending inside each segment, in every run.
-func inOrder(plan.Problem, plan.Config) ref.Compare { return ref.Compare{Ordered: true} }
+func inOrder(ep.Problem, ep.Config) ref.Compare { return ref.Compare{Ordered: true} }
 
 // fastSMs is all of a rank's share of its GPU.
-func fastSMs(m plan.Machine, p plan.Problem) int { return max(maxBlocks(m, p), 1) }
+func fastSMs(m ep.Machine, p ep.Problem) int { return max(maxBlocks(m, p), 1) }
 
 // fastLaunch is the one launch of a call.
-func fastLaunch(entry string, c plan.Config) launch {
+func fastLaunch(entry string, c ep.Config) launch {
 	return launch{
 		entry: entry, grid: c.Int("sms"), block: c.Int("threads"), pdl: c.Int("pdl") == 1,
 		params: launchParams{sms: c.Int("sms")},
@@ -84,4 +84,4 @@ func fastLaunch(entry string, c plan.Config) launch {
 }
 
 // oneCounter is the abort word.
-func oneCounter(plan.Problem) int { return 1 }
+func oneCounter(ep.Problem) int { return 1 }

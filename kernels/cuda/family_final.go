@@ -5,7 +5,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // finalState is the memory of the final-placement kernels, native/kernels/final.
@@ -22,7 +22,7 @@ func dispatchFinal() family {
 	return family{
 		kernel: kernels.Kernel{
 			Name: "dispatch_final",
-			Op:   plan.Dispatch,
+			Op:   ep.Dispatch,
 			Doc:  "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
 			Params: []kernels.Param{
 				dispatchAlgoParam(),
@@ -38,7 +38,7 @@ func dispatchFinal() family {
 		},
 		source: "final/dispatch.cuh",
 		state:  finalState,
-		defines: func(m plan.Machine, p plan.Problem, c plan.Config) []string {
+		defines: func(m ep.Machine, p ep.Problem, c ep.Config) []string {
 			return append(definesFinal(m, p, c), define("EP_SCALES", bit(c.Str("scales") == "tile")))
 		},
 		regions:  regionsFinal,
@@ -53,7 +53,7 @@ func combineFinal() family {
 	return family{
 		kernel: kernels.Kernel{
 			Name: "combine_final",
-			Op:   plan.Combine,
+			Op:   ep.Combine,
 			Doc:  "Warps take messages by ticket and send them with one release each; other blocks sum. algo=dedup sums a rank's rows before they travel. For large batches.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
@@ -69,18 +69,18 @@ func combineFinal() family {
 		},
 		source: "final/combine.cuh",
 		state:  finalState,
-		defines: func(m plan.Machine, p plan.Problem, c plan.Config) []string {
+		defines: func(m ep.Machine, p ep.Problem, c ep.Config) []string {
 			return append(definesFinal(m, p, c), define("EP_IN_FLIGHT", c.Int("in_flight")))
 		},
 		regions:  regionsFinal,
 		counters: countersFinal,
-		launches: func(m plan.Machine, p plan.Problem, c plan.Config) []launch {
+		launches: func(m ep.Machine, p ep.Problem, c ep.Config) []launch {
 			of := launchFinal("combine_final")(m, p, c)
 			of[0].shared = ringBytes(c)
 			return of
 		},
 		compare: preReduced,
-		dispatch: func(m plan.Machine, p plan.Problem, _ plan.Config) plan.Config {
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config {
 			return defaultDispatchFinal(m, p)
 		},
 	}
@@ -92,12 +92,12 @@ func dispatchAlgoParam() kernels.Param {
 		Values: values("dedup", "direct"), Default: "dedup", Binding: kernels.Compile, Class: kernels.Speed}
 }
 
-func waitParam(does string, sweep ...plan.Value) kernels.Param {
+func waitParam(does string, sweep ...ep.Value) kernels.Param {
 	return kernels.Param{Name: "wait_sms", Doc: "of sms, blocks that send nothing: each " + does + "; 0: every block first sends, then does that",
 		Unit: "SMs", Values: sweep, Default: sweep[0], Binding: kernels.Launch, Class: kernels.Speed}
 }
 
-func checkFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkFast(m, p, c); err != nil {
 		return err
 	}
@@ -105,17 +105,17 @@ func checkFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 	switch {
 	case wait < 0 || wait >= sms:
 		return fmt.Errorf("wait_sms: %s of %d blocks leave none to send; use 0 to %d", c.Str("wait_sms"), sms, sms-1)
-	case p.Dispatch == plan.FP8 && p.Hidden > finalFP8Hidden:
+	case p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden:
 		return fmt.Errorf("hidden: %d is more than %d, whose scales one warp holds; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
 	}
 	return checkWord(c, "algo", "direct", "dedup")
 }
 
-func checkDispatchFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkFinal(m, p, c); err != nil {
 		return err
 	}
-	if c.Str("scales") != "row" && p.Dispatch != plan.FP8 {
+	if c.Str("scales") != "row" && p.Dispatch != ep.FP8 {
 		return fmt.Errorf("scales: %s of %s are none; use row", c.Str("scales"), p.Dispatch)
 	}
 	return checkWord(c, "scales", "row", "tile")
@@ -126,9 +126,9 @@ func checkDispatchFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 const ringShared = 160 << 10
 
 // ringBytes is the shared memory of combine_final: in_flight vectors a lane.
-func ringBytes(c plan.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
+func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
 
-func checkCombineFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkFinal(m, p, c); err != nil {
 		return err
 	}
@@ -145,12 +145,12 @@ func checkCombineFinal(m plan.Machine, p plan.Problem, c plan.Config) error {
 	return nil
 }
 
-func definesFinal(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
+func definesFinal(_ ep.Machine, _ ep.Problem, c ep.Config) []string {
 	return []string{define("EP_THREADS", c.Int("threads")), define("EP_DIRECT", bit(c.Str("algo") == "direct"))}
 }
 
-func launchFinal(entry string) func(plan.Machine, plan.Problem, plan.Config) []launch {
-	return func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
+func launchFinal(entry string) func(ep.Machine, ep.Problem, ep.Config) []launch {
+	return func(_ ep.Machine, _ ep.Problem, c ep.Config) []launch {
 		l := fastLaunch(entry, c)
 		l.params.waitSMs = c.Int("wait_sms")
 		return []launch{l}
@@ -159,9 +159,9 @@ func launchFinal(entry string) func(plan.Machine, plan.Problem, plan.Config) []l
 
 // defaultDispatchFinal has five of eight SMs complete what arrives: on 4 H200
 // within 4 % of the best split from 1,024 tokens on.
-func defaultDispatchFinal(m plan.Machine, p plan.Problem) plan.Config {
+func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	sms := fastSMs(m, p)
-	return plan.Config{Kernel: "dispatch_final", Values: map[string]plan.Value{
+	return ep.Config{Kernel: "dispatch_final", Values: map[string]ep.Value{
 		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms * 5 / 8), "threads": "768", "scales": "row",
 	}}
 }
@@ -173,14 +173,14 @@ const fewSMs = 32
 // where most rows meet on one rank, fewer of few SMs, each with FP8 scales by
 // tiles too. Tiles take half the time where most rows meet, save few SMs a third,
 // and cost 2 to 5 % where rows are spread.
-func startsDispatchFinal(m plan.Machine, p plan.Problem) []plan.Config {
+func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinal(m, p), fastSMs(m, p)
-	splits := []plan.Config{own, own.With("wait_sms", number(sms*3/4))}
+	splits := []ep.Config{own, own.With("wait_sms", number(sms*3/4))}
 	if sms < fewSMs {
-		splits = []plan.Config{own, own.With("wait_sms", number(sms/2)), own.With("wait_sms", "0")}
+		splits = []ep.Config{own, own.With("wait_sms", number(sms/2)), own.With("wait_sms", "0")}
 	}
 	out := splits[1:]
-	if p.Dispatch == plan.FP8 {
+	if p.Dispatch == ep.FP8 {
 		for _, c := range splits {
 			out = append(out, c.With("scales", "tile"))
 		}
@@ -190,35 +190,35 @@ func startsDispatchFinal(m plan.Machine, p plan.Problem) []plan.Config {
 
 // defaultCombineFinal takes half the GPU, since more SMs only crowd the link where
 // every rank sends alike, and sums in top-k order: the bits of the specification.
-func defaultCombineFinal(m plan.Machine, p plan.Problem) plan.Config {
+func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
-	return plan.Config{Kernel: "combine_final", Values: map[string]plan.Value{
+	return ep.Config{Kernel: "combine_final", Values: map[string]ep.Value{
 		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "in_flight": "0",
 	}}
 }
 
 // startsCombineFinal are all SMs, for ranks that read and sum more than they send,
 // and for few SMs what keeps more loads in flight, with summing SMs and without.
-func startsCombineFinal(m plan.Machine, p plan.Problem) []plan.Config {
+func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	sms := fastSMs(m, p)
 	all := defaultCombineFinal(m, p).With("sms", number(sms)).With("wait_sms", number(sms*3/8))
 	if sms >= fewSMs {
-		return []plan.Config{all}
+		return []ep.Config{all}
 	}
 	deep := all.With("threads", "1024").With("in_flight", "8")
-	return []plan.Config{all, deep, deep.With("wait_sms", "0")}
+	return []ep.Config{all, deep, deep.With("wait_sms", "0")}
 }
 
 // countersFinal is FinCounter of final/layout.cuh.
-func countersFinal(plan.Problem) int { return 5 }
+func countersFinal(ep.Problem) int { return 5 }
 
 // regionsFinal is FinRegion of final/layout.cuh.
-func regionsFinal(p plan.Problem) []region {
+func regionsFinal(p ep.Problem) []region {
 	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
 	l := formats.Of(p.Dispatch, p.Hidden)
 	slots, rows := max(r, k), int64(0)
-	if p.Dispatch == plan.FP8 {
+	if p.Dispatch == ep.FP8 {
 		rows = int64(formats.MaxRows(p))
 	}
 	return []region{

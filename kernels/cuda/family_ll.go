@@ -5,7 +5,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // llState is the memory of the low-latency kernels, native/kernels/ll.
@@ -17,7 +17,7 @@ func dispatchLL() family {
 	return family{
 		kernel: kernels.Kernel{
 			Name: "dispatch_ll",
-			Op:   plan.Dispatch,
+			Op:   ep.Dispatch,
 			Doc:  "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data. For small batches.",
 			Params: []kernels.Param{
 				smsParam("16", "32", "64", "132"),
@@ -44,7 +44,7 @@ func dispatchLL() family {
 		regions:  regionsLL,
 		counters: oneCounter,
 		compare:  inOrder,
-		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
+		launches: func(_ ep.Machine, _ ep.Problem, c ep.Config) []launch {
 			l := fastLaunch("dispatch_ll", c)
 			l.params.tune = [8]int{c.Int("receivers"), c.Int("pause")}
 			return []launch{l}
@@ -57,7 +57,7 @@ func combineLL() family {
 	return family{
 		kernel: kernels.Kernel{
 			Name: "combine_ll",
-			Op:   plan.Combine,
+			Op:   ep.Combine,
 			Doc:  "One kernel without flags: receivers poll the rows. algo=dedup sums a rank's rows before they travel. For small batches.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
@@ -72,22 +72,22 @@ func combineLL() family {
 		},
 		source: "ll/combine.cuh",
 		state:  llState,
-		defines: func(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
+		defines: func(_ ep.Machine, _ ep.Problem, c ep.Config) []string {
 			return []string{define("EP_THREADS", c.Int("threads")), define("EP_DIRECT", bit(c.Str("algo") == "direct"))}
 		},
 		regions:  regionsLL,
 		counters: oneCounter,
-		launches: func(_ plan.Machine, _ plan.Problem, c plan.Config) []launch {
+		launches: func(_ ep.Machine, _ ep.Problem, c ep.Config) []launch {
 			return []launch{fastLaunch("combine_ll", c)}
 		},
 		compare: preReduced,
-		dispatch: func(m plan.Machine, p plan.Problem, _ plan.Config) plan.Config {
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config {
 			return defaultDispatchLL(m, p)
 		},
 	}
 }
 
-func checkDispatchLL(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkFast(m, p, c); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func checkDispatchLL(m plan.Machine, p plan.Problem, c plan.Config) error {
 	return checkSwitch(c, "pdl")
 }
 
-func checkCombineLL(m plan.Machine, p plan.Problem, c plan.Config) error {
+func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkFast(m, p, c); err != nil {
 		return err
 	}
@@ -126,9 +126,9 @@ func checkCombineLL(m plan.Machine, p plan.Problem, c plan.Config) error {
 
 // besideLL launches a half of a pair while the other runs: on 4 H200 that took 9 to
 // 15 % off pairs of 1 and 8 tokens, where neither half alone gains by it.
-func besideLL(c plan.Config) plan.Config { return c.With("pdl", "1") }
+func besideLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
 
-func definesDispatchLL(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
+func definesDispatchLL(_ ep.Machine, _ ep.Problem, c ep.Config) []string {
 	return []string{
 		define("EP_THREADS", c.Int("threads")),
 		define("EP_SEND_BYTES", c.Int("send")),
@@ -139,8 +139,8 @@ func definesDispatchLL(_ plan.Machine, _ plan.Problem, c plan.Config) []string {
 
 // defaultDispatchLL follows what won on 8 H200: whole GPU; below 9 tokens
 // small parts and early receivers, above 32 more warps and larger parts.
-func defaultDispatchLL(m plan.Machine, p plan.Problem) plan.Config {
-	v := map[string]plan.Value{
+func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
+	v := map[string]ep.Value{
 		"sms": number(fastSMs(m, p)), "threads": "512", "send": "512", "part": "512",
 		"receivers": "8", "pause": "0", "early": "0", "pdl": "0",
 	}
@@ -152,12 +152,12 @@ func defaultDispatchLL(m plan.Machine, p plan.Problem) plan.Config {
 	if p.Tokens > 32 {
 		v["threads"] = "1024"
 	}
-	return plan.Config{Kernel: "dispatch_ll", Values: v}
+	return ep.Config{Kernel: "dispatch_ll", Values: v}
 }
 
 // defaultCombineLL sums in top-k order: the bits of the specification.
-func defaultCombineLL(m plan.Machine, p plan.Problem) plan.Config {
-	return plan.Config{Kernel: "combine_ll", Values: map[string]plan.Value{
+func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
+	return ep.Config{Kernel: "combine_ll", Values: map[string]ep.Value{
 		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "512", "pdl": "0",
 	}}
 }
@@ -165,15 +165,15 @@ func defaultCombineLL(m plan.Machine, p plan.Problem) plan.Config {
 // startsCombineLL is 1,024 threads above 64 tokens: on 2 and 4 H200 they took 2 to
 // 25 % less there, and 4 to 14 % more below. Not the default, since on sm_100a
 // they spill.
-func startsCombineLL(m plan.Machine, p plan.Problem) []plan.Config {
+func startsCombineLL(m ep.Machine, p ep.Problem) []ep.Config {
 	if p.Tokens <= 64 {
 		return nil
 	}
-	return []plan.Config{defaultCombineLL(m, p).With("threads", "1024")}
+	return []ep.Config{defaultCombineLL(m, p).With("threads", "1024")}
 }
 
 // regionsLL is LlRegion of ll/layout.cuh.
-func regionsLL(p plan.Problem) []region {
+func regionsLL(p ep.Problem) []region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
 	l := formats.Of(p.Dispatch, p.Hidden)
 	return []region{

@@ -4,26 +4,26 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // The low-latency pair gives the oracle's bytes, in a fixed order, for every
 // rank count, format, routing and parameter that changes its control flow.
 func TestLowLatencyEmulated(t *testing.T) {
 	for _, q := range []fastCase{
-		{pairProblem(plan.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
+		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
 			"sms=3,threads=128,early=0,receivers=2,pause=100,part=512", "sms=3,threads=128,algo=dedup", 50},
-		{pairProblem(plan.BF16, 8, 264, 32, 6, 6), []int{6, 2, 5}, 0, 0.3,
+		{pairProblem(ep.BF16, 8, 264, 32, 6, 6), []int{6, 2, 5}, 0, 0.3,
 			"sms=2,threads=128,early=0,receivers=0,part=1024,send=1024", "sms=2,threads=64", 10},
-		{pairProblem(plan.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
+		{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
 			"sms=5,threads=64,early=0,receivers=1,send=1024,part=1024", "sms=4,threads=64,algo=dedup", 20},
-		{pairProblem(plan.BF16, 2, 512, 80, 3, 7), []int{7, 3}, 0.5, 0,
+		{pairProblem(ep.BF16, 2, 512, 80, 3, 7), []int{7, 3}, 0.5, 0,
 			"sms=1,threads=64,early=1,receivers=0", "sms=1,threads=96,algo=dedup", 20},
-		{pairProblem(plan.BF16, 4, 128, 64, 22, 3), []int{3, 1, 2}, 0, 0.1,
+		{pairProblem(ep.BF16, 4, 128, 64, 22, 3), []int{3, 1, 2}, 0, 0.1,
 			"sms=2,threads=128,early=1,receivers=0,part=512", "sms=2,threads=128", 10},
-		{pairProblem(plan.FP8, 1, 256, 4, 2, 5), []int{5}, 0, 0,
+		{pairProblem(ep.FP8, 1, 256, 4, 2, 5), []int{5}, 0, 0,
 			"sms=2,threads=64,early=0,receivers=0", "sms=2,threads=64", 5},
-		{pairProblem(plan.FP8, 8, 256, 8, 1, 2), []int{0}, 0, 0,
+		{pairProblem(ep.FP8, 8, 256, 8, 1, 2), []int{0}, 0, 0,
 			"sms=1,threads=64,early=1,receivers=0", "sms=1,threads=64,algo=dedup", 5},
 	} {
 		t.Run(q.name(), func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestLowLatencyEmulated(t *testing.T) {
 // Rows of NaNs with every bit set are what an empty slot looks like: they must
 // arrive as NaNs and leave no slot dirty.
 func TestLowLatencyCarriesSentinels(t *testing.T) {
-	for _, f := range []plan.Format{plan.BF16, plan.FP8} {
+	for _, f := range []ep.DType{ep.BF16, ep.FP8} {
 		for _, algo := range []string{"direct", "dedup"} {
 			t.Run(string(f)+algo, func(t *testing.T) {
 				t.Parallel()

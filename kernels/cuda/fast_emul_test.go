@@ -7,23 +7,23 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
 // fastCase is one emulated pair of the ll or final kernels: what is moved,
 // and how.
 type fastCase struct {
-	p                 plan.Problem
+	p                 ep.Problem
 	tokens            []int // of rank 0, 1, ..., repeated
 	hot, masked       float64
 	dispatch, combine string // changes to the defaults, name=value,...
 	pairs             int
 }
 
-func pairProblem(f plan.Format, ranks, hidden, experts, topK, maxTokens int) plan.Problem {
-	return plan.Problem{Op: plan.Pair, Mode: plan.Graph, Ranks: ranks, Nodes: 1, Hidden: hidden, Experts: experts, TopK: topK,
-		Tokens: maxTokens, MaxTokens: maxTokens, Dispatch: f, Combine: plan.BF16}
+func pairProblem(f ep.DType, ranks, hidden, experts, topK, maxTokens int) ep.Problem {
+	return ep.Problem{Op: ep.Pair, Mode: ep.Graph, Ranks: ranks, Nodes: 1, Hidden: hidden, Experts: experts, TopK: topK,
+		Tokens: maxTokens, MaxTokens: maxTokens, Dispatch: f, Combine: ep.BF16}
 }
 
 func (q fastCase) name() string {
@@ -35,7 +35,7 @@ func (q fastCase) name() string {
 type fastPair struct {
 	*emulated
 	d, c   family
-	dc, cc plan.Config
+	dc, cc ep.Config
 }
 
 func (q fastCase) prepare(t *testing.T, d, c family) fastPair {
@@ -44,10 +44,10 @@ func (q fastCase) prepare(t *testing.T, d, c family) fastPair {
 	return fastPair{e, d, c, overDefault(t, d, q.p, q.dispatch), overDefault(t, c, q.p, q.combine)}
 }
 
-func overDefault(t *testing.T, f family, p plan.Problem, changes string) plan.Config {
+func overDefault(t *testing.T, f family, p ep.Problem, changes string) ep.Config {
 	t.Helper()
 	c := f.kernel.DefaultConfig(onCPU(), p)
-	over, err := plan.ParseConfig(f.kernel.Name + ":" + changes)
+	over, err := ep.ParseConfig(f.kernel.Name + ":" + changes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (q fastCase) drill(e fastPair) {
 // A count that never comes ends in a sentence that names its expert and rank,
 // on whoever waits for it, and in no other trouble.
 func TestFastKernelsGiveUp(t *testing.T) {
-	p := pairProblem(plan.BF16, 2, 256, 8, 2, 5)
+	p := pairProblem(ep.BF16, 2, 256, 8, 2, 5)
 	for _, q := range []struct {
 		fastCase
 		d, c family
@@ -127,15 +127,15 @@ func TestFastKernelsGiveUp(t *testing.T) {
 
 // Each refusal names the parameter or field and its bound.
 func TestFastLegality(t *testing.T) {
-	p := pairProblem(plan.FP8, 8, 7168, 256, 8, 128)
-	change := func(f func(*plan.Problem)) plan.Problem {
+	p := pairProblem(ep.FP8, 8, 7168, 256, 8, 128)
+	change := func(f func(*ep.Problem)) ep.Problem {
 		q := p
 		f(&q)
 		return q
 	}
 	for _, c := range []struct {
 		f       family
-		p       plan.Problem
+		p       ep.Problem
 		changes string
 		want    string
 	}{
@@ -158,11 +158,11 @@ func TestFastLegality(t *testing.T) {
 		{combineFinal(), p, "wait_sms=-1", "wait_sms: -1"},
 		{combineFinal(), p, "in_flight=6", "in_flight: 6"},
 		{combineFinal(), p, "threads=1024,in_flight=16", "in_flight: 16"},
-		{dispatchLL(), change(func(q *plan.Problem) { q.Dispatch = plan.NVFP4 }), "", "format: dispatch_ll"},
-		{combineLL(), change(func(q *plan.Problem) { q.SharedExpert = true }), "", "shared-expert:"},
-		{combineFinal(), change(func(q *plan.Problem) { q.SkipA2A = true }), "", "skip-a2a:"},
-		{dispatchFinal(), change(func(q *plan.Problem) { q.Hidden = 32768 }), "", "hidden: 32768"},
-		{dispatchLL(), change(func(q *plan.Problem) { q.MaxTokens = 1 << 20 }), "", "max-tokens: 1048576"},
+		{dispatchLL(), change(func(q *ep.Problem) { q.Dispatch = ep.NVFP4 }), "", "format: dispatch_ll"},
+		{combineLL(), change(func(q *ep.Problem) { q.SharedExpert = true }), "", "shared-expert:"},
+		{combineFinal(), change(func(q *ep.Problem) { q.SkipA2A = true }), "", "skip-a2a:"},
+		{dispatchFinal(), change(func(q *ep.Problem) { q.Hidden = 32768 }), "", "hidden: 32768"},
+		{dispatchLL(), change(func(q *ep.Problem) { q.MaxTokens = 1 << 20 }), "", "max-tokens: 1048576"},
 	} {
 		err := c.f.kernel.Check(onCPU(), c.p, overDefault(t, c.f, c.p, c.changes))
 		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
@@ -173,7 +173,7 @@ func TestFastLegality(t *testing.T) {
 
 // emulWorkload draws distinct experts and weights: tokens[rank] tokens, a share
 // hot of them visiting expert 0, a share masked of the positions masked.
-func emulWorkload(p plan.Problem, tokens []int, hot, masked float64, seed uint64) *workloads.Workload {
+func emulWorkload(p ep.Problem, tokens []int, hot, masked float64, seed uint64) *workloads.Workload {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &workloads.Workload{Problem: p, Spec: "test", Seed: seed}
 	for r := range p.Ranks {
@@ -187,7 +187,7 @@ func emulWorkload(p plan.Problem, tokens []int, hot, masked float64, seed uint64
 	return w
 }
 
-func drawToken(rng *rand.Rand, p plan.Problem, hot, masked float64, ids []int32, weights []float32) {
+func drawToken(rng *rand.Rand, p ep.Problem, hot, masked float64, ids []int32, weights []float32) {
 	perm := rng.Perm(p.Experts)
 	for k := range ids {
 		ids[k], weights[k] = int32(perm[k]), rng.Float32()
@@ -214,9 +214,9 @@ func TestFastKernelsRace(t *testing.T) {
 		fastCase
 		d, c family
 	}{
-		{fastCase{pairProblem(plan.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,threads=64,early=0,receivers=1", "sms=2,threads=64,algo=dedup", 4},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,threads=64,early=0,receivers=1", "sms=2,threads=64,algo=dedup", 4},
 			dispatchLL(), combineLL()},
-		{fastCase{pairProblem(plan.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
 			dispatchFinal(), combineFinal()},
 	} {
 		t.Run(q.d.state, func(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // regionAlign is the boundary every part of the heap starts on.
@@ -79,7 +79,7 @@ func rigParts() []region {
 
 // problemParts are the inputs and outputs of a problem. Outputs are poisoned
 // with ones: NaN in every float format, an impossible offset in an index.
-func problemParts(p plan.Problem) []region {
+func problemParts(p ep.Problem) []region {
 	rows := int64(formats.MaxRows(p))
 	groups := int64(formats.Groups(p))
 	l := layout(p)
@@ -97,12 +97,12 @@ func problemParts(p plan.Problem) []region {
 		{partSrcInfo, rows * 8, 0xff},
 		{partScaleOffsets, groups * 4, 0xff},
 	}
-	if p.Op != plan.Dispatch {
+	if p.Op != ep.Dispatch {
 		parts = append(parts,
 			region{partY, rows * hidden * 2, 0xff},
 			region{partCombined, tokens * topK * hidden * 2, 0xff})
 	}
-	if p.Mode == plan.Cold {
+	if p.Mode == ep.Cold {
 		parts = append(parts, region{partFlush, flushBytes, 0})
 	}
 	return parts
@@ -118,7 +118,7 @@ func isOutput(name string) bool {
 }
 
 // stateParts are the memory of a state: call numbers, counters and regions.
-func stateParts(f family, p plan.Problem) []region {
+func stateParts(f family, p ep.Problem) []region {
 	parts := []region{
 		{f.state + ".rounds", 8, 0},
 		{f.state + ".counters", int64(max(f.counters(p), 1)) * 4, 0},
@@ -131,8 +131,8 @@ func stateParts(f family, p plan.Problem) []region {
 }
 
 // opIndex is an op's place among a state's call numbers.
-func opIndex(op plan.Op) int64 {
-	if op == plan.Combine {
+func opIndex(op ep.Op) int64 {
+	if op == ep.Combine {
 		return 1
 	}
 	return 0

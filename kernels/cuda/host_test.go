@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // TestHeap: parts start on boundaries, do not overlap, and lie inside.
@@ -33,9 +33,9 @@ func TestHeap(t *testing.T) {
 // TestStates: families of one state agree on its memory, which fits EpArgs.
 func TestStates(t *testing.T) {
 	for _, shape := range []struct{ ranks, local, topK, hidden int }{{1, 1, 1, 256}, {2, 3, 4, 512}, {8, 32, 8, 7168}, {8, 128, 16, 4096}} {
-		p := plan.Problem{
-			Op: plan.Pair, Mode: plan.Graph, Ranks: shape.ranks, Nodes: 1, Hidden: shape.hidden,
-			Experts: shape.ranks * shape.local, TopK: shape.topK, Tokens: 128, MaxTokens: 128, Dispatch: plan.FP8, Combine: plan.BF16,
+		p := ep.Problem{
+			Op: ep.Pair, Mode: ep.Graph, Ranks: shape.ranks, Nodes: 1, Hidden: shape.hidden,
+			Experts: shape.ranks * shape.local, TopK: shape.topK, Tokens: 128, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16,
 		}
 		first := map[string]family{}
 		for _, f := range families() {
@@ -111,21 +111,21 @@ func TestHangReason(t *testing.T) {
 
 // TestRefusals: each refusal names the field and the way out.
 func TestRefusals(t *testing.T) {
-	m := plan.Machine{SMs: 132, GPUs: 4, Link: "nv18"}
-	sound := plan.Problem{Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 1, MaxTokens: 8, Dispatch: plan.FP8}
+	m := ep.Machine{SMs: 132, GPUs: 4, Link: "nv18"}
+	sound := ep.Problem{Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 1, MaxTokens: 8, Dispatch: ep.FP8}
 	if err := checkProblem(m, sound); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		change func(*plan.Problem)
+		change func(*ep.Problem)
 		want   []string
 	}{
-		{func(p *plan.Problem) { p.Nodes = 2 }, []string{"nodes", "not built yet", "--nodes 1"}},
-		{func(p *plan.Problem) { p.Ranks = 16 }, []string{"ranks", "16", "8"}},
-		{func(p *plan.Problem) { p.Ranks = 8 }, []string{"ranks", "8 GPUs", "4", "--loopback"}},
-		{func(p *plan.Problem) { p.Experts = 2048 }, []string{"experts", "1024"}},
-		{func(p *plan.Problem) { p.Hidden = 100 }, []string{"hidden", "multiple of 8"}},
-		{func(p *plan.Problem) { p.Tokens = 9 }, []string{"tokens", "max-tokens 8"}},
+		{func(p *ep.Problem) { p.Nodes = 2 }, []string{"nodes", "not built yet", "--nodes 1"}},
+		{func(p *ep.Problem) { p.Ranks = 16 }, []string{"ranks", "16", "8"}},
+		{func(p *ep.Problem) { p.Ranks = 8 }, []string{"ranks", "8 GPUs", "4", "--loopback"}},
+		{func(p *ep.Problem) { p.Experts = 2048 }, []string{"experts", "1024"}},
+		{func(p *ep.Problem) { p.Hidden = 100 }, []string{"hidden", "multiple of 8"}},
+		{func(p *ep.Problem) { p.Tokens = 9 }, []string{"tokens", "max-tokens 8"}},
 	} {
 		p := sound
 		c.change(&p)
@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 // TestUnknownParameters: a config sets the declared parameters, no more and
 // no fewer.
 func TestUnknownParameters(t *testing.T) {
-	p := variantProblem(plan.Dispatch, plan.FP8)
+	p := variantProblem(ep.Dispatch, ep.FP8)
 	for _, k := range Kernels() {
 		p.Op = k.Op
 		c := k.DefaultConfig(h200, p)
@@ -158,7 +158,7 @@ func TestUnknownParameters(t *testing.T) {
 		if err := k.Check(h200, p, c.With("colour", "red")); err == nil || !strings.Contains(err.Error(), "colour") {
 			t.Errorf("%s: an unknown parameter gave %v", k.Name, err)
 		}
-		if err := k.Check(h200, p, plan.Config{Kernel: k.Name}); err == nil {
+		if err := k.Check(h200, p, ep.Config{Kernel: k.Name}); err == nil {
 			t.Errorf("%s: no parameters at all are legal", k.Name)
 		}
 	}
@@ -176,7 +176,7 @@ func TestClosure(t *testing.T) {
 			t.Errorf("%s is not among the sources", want)
 		}
 	}
-	v, err := newVariant("common/align.cuh", variantProblem(plan.Dispatch, plan.FP8), nil)
+	v, err := newVariant("common/align.cuh", variantProblem(ep.Dispatch, ep.FP8), nil)
 	if err != nil || len(v.defines) != 0 {
 		t.Errorf("alignment depends on %v (%v)", v.defines, err)
 	}
@@ -186,11 +186,11 @@ func TestClosure(t *testing.T) {
 }
 
 // h200 is a machine on which the whole default space is legal.
-var h200 = plan.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
+var h200 = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
 
-func variantProblem(op plan.Op, f plan.Format) plan.Problem {
-	return plan.Problem{
-		Op: op, Mode: plan.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
-		Tokens: 128, MaxTokens: 128, Dispatch: f, Combine: plan.BF16,
+func variantProblem(op ep.Op, f ep.DType) ep.Problem {
+	return ep.Problem{
+		Op: op, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 128, MaxTokens: 128, Dispatch: f, Combine: ep.BF16,
 	}
 }

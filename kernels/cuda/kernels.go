@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/native"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Kernels lists what the CUDA backend can sweep, with legality, for planning
@@ -21,7 +21,7 @@ func Kernels() []kernels.Kernel {
 	for i, f := range all {
 		out[i] = f.kernel
 		out[i].Check = f.check
-		if f.kernel.Op == plan.Combine {
+		if f.kernel.Op == ep.Combine {
 			out[i].Pairs = pairsWithin(f, all)
 		}
 	}
@@ -30,7 +30,7 @@ func Kernels() []kernels.Kernel {
 
 // check is the family's legality, once c is known to set exactly the declared
 // parameters.
-func (f family) check(m plan.Machine, p plan.Problem, c plan.Config) error {
+func (f family) check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	known := map[string]bool{}
 	for _, q := range f.kernel.Params {
 		known[q.Name] = true
@@ -48,8 +48,8 @@ func (f family) check(m plan.Machine, p plan.Problem, c plan.Config) error {
 
 // pairsWithin lets a combine follow only dispatches that leave their tokens
 // in the state it reads, and what the family itself asks for besides.
-func pairsWithin(f family, all []family) func(dispatch, combine plan.Config) error {
-	return func(dispatch, combine plan.Config) error {
+func pairsWithin(f family, all []family) func(dispatch, combine ep.Config) error {
+	return func(dispatch, combine ep.Config) error {
 		d, err := findFamily(all, dispatch.Kernel)
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func pairsWithin(f family, all []family) func(dispatch, combine plan.Config) err
 
 // preReduced is how a combine with algo direct or dedup is judged: dedup
 // rounds the partial sum of each rank.
-func preReduced(_ plan.Problem, c plan.Config) ref.Compare {
+func preReduced(_ ep.Problem, c ep.Config) ref.Compare {
 	return ref.Compare{PreReduced: c.Str("algo") == "dedup"}
 }
 

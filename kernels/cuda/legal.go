@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Loopback is the link fingerprint of a machine on which several ranks share
@@ -21,7 +21,7 @@ const (
 )
 
 // checkProblem refuses what no family can run here.
-func checkProblem(m plan.Machine, p plan.Problem) error {
+func checkProblem(m ep.Machine, p ep.Problem) error {
 	switch {
 	case p.Nodes > 1:
 		return fmt.Errorf("nodes: %d, the kernels for more than one node are not built yet; use --nodes 1", p.Nodes)
@@ -42,7 +42,7 @@ func checkProblem(m plan.Machine, p plan.Problem) error {
 
 // checkHiddenTile refuses a hidden size that a kernel's work unit does not
 // tile; unit says what the unit is.
-func checkHiddenTile(p plan.Problem, multiple int, unit string) error {
+func checkHiddenTile(p ep.Problem, multiple int, unit string) error {
 	if p.Hidden%multiple != 0 {
 		return fmt.Errorf("hidden: %d is not a multiple of %d, %s; the nearest is %d",
 			p.Hidden, multiple, unit, (p.Hidden+multiple-1)/multiple*multiple)
@@ -52,7 +52,7 @@ func checkHiddenTile(p plan.Problem, multiple int, unit string) error {
 
 // checkThreads wants c's parameter name to be a whole number of warps within
 // lo and hi.
-func checkThreads(c plan.Config, name string, lo, hi int) error {
+func checkThreads(c ep.Config, name string, lo, hi int) error {
 	n := c.Int(name)
 	if n < lo || n > min(hi, maxThreads) || n%warp != 0 {
 		return fmt.Errorf("%s: %s is not a multiple of %d from %d to %d", name, c.Values[name], warp, lo, min(hi, maxThreads))
@@ -61,7 +61,7 @@ func checkThreads(c plan.Config, name string, lo, hi int) error {
 }
 
 // checkRange wants c's parameter name to be a number from lo to hi.
-func checkRange(c plan.Config, name string, lo, hi int) error {
+func checkRange(c ep.Config, name string, lo, hi int) error {
 	n, ok := c.Values[name].Int()
 	if !ok || n < lo || n > hi {
 		return fmt.Errorf("%s: %s is not a number from %d to %d", name, c.Values[name], lo, hi)
@@ -71,7 +71,7 @@ func checkRange(c plan.Config, name string, lo, hi int) error {
 
 // checkSMs wants c's parameter name, a number of blocks, to be at least lo
 // and at most what is resident at once.
-func checkSMs(m plan.Machine, p plan.Problem, c plan.Config, name string, lo int) error {
+func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, name string, lo int) error {
 	hi := maxBlocks(m, p)
 	n := c.Int(name)
 	if n > hi {
@@ -90,7 +90,7 @@ func checkSMs(m plan.Machine, p plan.Problem, c plan.Config, name string, lo int
 // share a GPU each has half of an equal share: a call launched early (pdl) sits
 // beside the one it follows, and must not take the SMs that a peer still needs
 // to begin that one.
-func maxBlocks(m plan.Machine, p plan.Problem) int {
+func maxBlocks(m ep.Machine, p ep.Problem) int {
 	if n := sharing(m, p); n > 1 {
 		return m.SMs / (2 * n)
 	}
@@ -98,10 +98,10 @@ func maxBlocks(m plan.Machine, p plan.Problem) int {
 }
 
 // sharing is the number of ranks on the fullest GPU.
-func sharing(m plan.Machine, p plan.Problem) int {
+func sharing(m ep.Machine, p ep.Problem) int {
 	gpus := max(m.GPUs, 1)
 	return (p.Ranks + gpus - 1) / gpus
 }
 
 // layout is one token in the problem's dispatch format.
-func layout(p plan.Problem) formats.Layout { return formats.Of(p.Dispatch, p.Hidden) }
+func layout(p ep.Problem) formats.Layout { return formats.Of(p.Dispatch, p.Hidden) }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/native/emul"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 const litmusRanks = 2
@@ -19,7 +19,7 @@ const litmusRanks = 2
 // counters.
 func runLitmus(t *testing.T, tools *emul.Tools, l litmus, defines ...string) (areas, counters [][]byte, err error) {
 	t.Helper()
-	p := plan.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: plan.BF16}
+	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16}
 	object, err := tools.Compile(litmusSource, append(problemDefines(p), defines...))
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestRaceDetectorSeesMissingFence(t *testing.T) {
 // and the last byte of each region is the last that either algorithm reaches.
 func TestEPLayout(t *testing.T) {
 	emulator := need(t, emulTools)
-	p := plan.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: plan.BF16, MaxTokens: 65536}
+	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16, MaxTokens: 65536}
 	direct, dedup := messagesEP(p)
 	ends := map[string]int64{}
 	for algo, message := range []int64{direct, dedup} {

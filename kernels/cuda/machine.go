@@ -10,26 +10,26 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"gorgonia.org/cu"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // describe identifies the GPUs, which are all of one kind.
-func describe(n *node, m *monitor) (plan.Machine, error) {
+func describe(n *node, m *monitor) (ep.Machine, error) {
 	first := n.gpus[0].device
 	name, err := first.Name()
 	if err != nil {
-		return plan.Machine{}, err
+		return ep.Machine{}, err
 	}
 	memory, err := first.TotalMem()
 	if err != nil {
-		return plan.Machine{}, err
+		return ep.Machine{}, err
 	}
 	major, minor, err := first.ComputeCapability()
 	if err != nil {
-		return plan.Machine{}, err
+		return ep.Machine{}, err
 	}
 	version := cu.Version()
-	return plan.Machine{
+	return ep.Machine{
 		Backend: "cuda",
 		Name:    name,
 		PCIID:   pciID(n, m),

@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // gpu is a device with its primary context.
@@ -184,7 +185,7 @@ func (n *node) load(v variant) (*module, error) {
 	})
 	if err != nil {
 		m.unload()
-		return nil, kernels.Failf(kernels.NoLaunch, "%s: %v", v.source, err)
+		return nil, kernels.Failf(ep.NoLaunch, "%s: %v", v.source, err)
 	}
 	n.modules[key] = m
 	return m, nil
@@ -226,7 +227,7 @@ func (m *module) function(entry string) ([]cu.Function, error) {
 			return err
 		})
 		if err != nil {
-			return nil, kernels.Failf(kernels.NoLaunch, "%s has no entry %s: %v", m.variant.source, entry, err)
+			return nil, kernels.Failf(ep.NoLaunch, "%s has no entry %s: %v", m.variant.source, entry, err)
 		}
 	}
 	return out, nil

@@ -11,7 +11,7 @@ import (
 
 	"gorgonia.org/cu"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // program is a schedule made for one candidate on one rig: what the shim
@@ -37,7 +37,7 @@ type writer struct {
 	rig   *rig
 	rank  int
 	base  C.EpArgs
-	calls map[plan.Op]*call
+	calls map[ep.Op]*call
 	extra extras
 	out   []C.EpStep
 	used  int
@@ -45,14 +45,14 @@ type writer struct {
 
 // extras are what steps outside a candidate's calls need.
 type extras struct {
-	problem plan.Problem
+	problem ep.Problem
 	expert  []cu.Function // by GPU, verification only
 	drill   Drill         // of this candidate
 }
 
 // newProgram writes the steps of every rank. args gives the fields of EpArgs
 // common to a rank's kernels.
-func newProgram(r *rig, s *schedule, calls map[plan.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
+func newProgram(r *rig, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
 	p := &program{schedule: s, rig: r}
 	count := p.count(calls)
 	p.code = newCode(len(r.seats), count)
@@ -76,7 +76,7 @@ func newProgram(r *rig, s *schedule, calls map[plan.Op]*call, args func(rank int
 }
 
 // count is the number of steps that the schedule becomes.
-func (p *program) count(calls map[plan.Op]*call) int {
+func (p *program) count(calls map[ep.Op]*call) int {
 	n := 0
 	for _, st := range p.steps {
 		if st.kind == stepCall && calls[st.op] != nil {
@@ -218,7 +218,7 @@ func (w *writer) call(st step, args C.EpArgs) {
 
 // toState points args at the memory of a family's state and at the call
 // number of an op.
-func (w *writer) toState(args *C.EpArgs, f family, p plan.Problem, op plan.Op) {
+func (w *writer) toState(args *C.EpArgs, f family, p ep.Problem, op ep.Op) {
 	point(&args.counters, w.rig.at(w.rank, f.state+".counters"))
 	point(&args.round_base, w.rig.at(w.rank, f.state+".rounds")+cu.DevicePtr(4*opIndex(op)))
 	for i, region := range f.regions(p) {
@@ -236,7 +236,7 @@ func setParams(args *C.EpArgs, p launchParams) {
 
 // finish counts the round's calls and moves on to the next row of stamps.
 func (w *writer) finish(s *schedule) {
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		k := w.calls[op]
 		if k == nil || s.calls[op] == 0 {
 			continue

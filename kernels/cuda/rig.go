@@ -13,6 +13,7 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // seat is one rank's place on a GPU.
@@ -160,7 +161,7 @@ func (r *rig) checkMemory(h heap) error {
 			return fmt.Errorf("GPU %d: memory: %w", g.index, err)
 		}
 		if want > have {
-			return kernels.Failf(kernels.NoLaunch, "buffers need %s on GPU %d, where %s are free; %s; lower --max-tokens or --ranks",
+			return kernels.Failf(ep.NoLaunch, "buffers need %s on GPU %d, where %s are free; %s; lower --max-tokens or --ranks",
 				gib(want), g.index, gib(max(have, 0)), h.largest())
 		}
 	}

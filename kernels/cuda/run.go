@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // warmups are rounds before the reported ones: instruction caches and TLBs
@@ -22,7 +22,7 @@ const longCall = 500e-6
 
 // Run implements kernels.Session. A round or two more are run first and not
 // reported.
-func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	k, err := s.prepared(c)
 	if err != nil {
 		return kernels.Rounds{}, err
@@ -34,7 +34,7 @@ func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) 
 	s.fetched = nil
 	p, err := s.program(k, fold)
 	if err != nil {
-		return kernels.Rounds{}, asFailure(kernels.NoLaunch, err)
+		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
 	}
 	var seconds [][]float64
 	err = s.attempt(p, func() (err error) {
@@ -73,7 +73,7 @@ func (s *session) attempt(p *program, run func() error) error {
 // program makes, or finds, what measures a candidate at a fold.
 func (s *session) program(k *candidate, fold int) (*program, error) {
 	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold}
-	if c := k.calls[plan.Combine]; c != nil && t.op == plan.Combine {
+	if c := k.calls[ep.Combine]; c != nil && t.op == ep.Combine {
 		t.feed = c.family.consumes
 	}
 	if p := k.programs[t]; p != nil {
@@ -111,7 +111,7 @@ func (s *session) makeRoom() {
 // measure runs rounds and gives the seconds of one call, [round][rank]. The
 // first time in graph mode it captures the graph.
 func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) {
-	if p.mode != plan.Eager && p.code.ranks[0].exec == 0 {
+	if p.mode != ep.Eager && p.code.ranks[0].exec == 0 {
 		if err := p.code.capture(); err != nil {
 			return nil, &refusal{err.Error()}
 		}

@@ -3,11 +3,11 @@ package cuda
 import (
 	"fmt"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // empty is an op of the schedule only: one kernel that does nothing.
-const empty plan.Op = "empty"
+const empty ep.Op = "empty"
 
 // stepKind is what a step of a rank's round does.
 type stepKind int
@@ -25,15 +25,15 @@ const (
 // step is one element of a round; every rank performs the same steps.
 type step struct {
 	kind stepKind
-	op   plan.Op
+	op   ep.Op
 	n    int
 	span int // stepCall: which span reading it belongs to, -1 for none
 }
 
 // timing says what a round measures.
 type timing struct {
-	op    plan.Op // dispatch, combine, pair or empty
-	mode  plan.Mode
+	op    ep.Op // dispatch, combine, pair or empty
+	mode  ep.Mode
 	clock string
 	fold  int  // calls in a round
 	feed  bool // a combine that needs a dispatch before each call
@@ -43,12 +43,12 @@ type timing struct {
 type schedule struct {
 	timing
 	steps   []step
-	slots   int             // stamps a round writes
-	spans   int             // span readings a round takes
-	events  int             // events a round records
-	calls   map[plan.Op]int // calls of each op in a round
-	apart   bool            // calls are timed one by one, not as a chain
-	current int             // span reading of the calls being added
+	slots   int           // stamps a round writes
+	spans   int           // span readings a round takes
+	events  int           // events a round records
+	calls   map[ep.Op]int // calls of each op in a round
+	apart   bool          // calls are timed one by one, not as a chain
+	current int           // span reading of the calls being added
 }
 
 // newSchedule lays out one round:
@@ -64,8 +64,8 @@ type schedule struct {
 // A pair is dispatch and combine with nothing between them; a chain of pairs
 // has one alignment at its end instead of one after each.
 func newSchedule(t timing) *schedule {
-	s := &schedule{timing: t, calls: map[plan.Op]int{}, current: -1}
-	s.apart = t.mode == plan.Cold || t.feed
+	s := &schedule{timing: t, calls: map[ep.Op]int{}, current: -1}
+	s.apart = t.mode == ep.Cold || t.feed
 	switch {
 	case t.clock != clockChain:
 		s.readings()
@@ -88,16 +88,16 @@ func (s *schedule) stamp() {
 	s.slots++
 }
 
-func (s *schedule) call(op plan.Op) {
+func (s *schedule) call(op ep.Op) {
 	s.steps = append(s.steps, step{stepCall, op, s.calls[op], s.current})
 	s.calls[op]++
 }
 
 // unit is what is timed.
 func (s *schedule) unit() {
-	if s.op == plan.Pair {
-		s.call(plan.Dispatch)
-		s.call(plan.Combine)
+	if s.op == ep.Pair {
+		s.call(ep.Dispatch)
+		s.call(ep.Combine)
 		return
 	}
 	s.call(s.op)
@@ -107,9 +107,9 @@ func (s *schedule) unit() {
 func (s *schedule) prepare() {
 	if s.feed {
 		s.align()
-		s.call(plan.Dispatch)
+		s.call(ep.Dispatch)
 	}
-	if s.mode == plan.Cold {
+	if s.mode == ep.Cold {
 		s.add(stepFlush, 0)
 	}
 	s.align()
@@ -117,7 +117,7 @@ func (s *schedule) prepare() {
 
 // aligns is how many alignments a chain contains.
 func (s *schedule) aligns() int {
-	if s.op == plan.Pair {
+	if s.op == ep.Pair {
 		return 1
 	}
 	return s.fold
@@ -125,9 +125,9 @@ func (s *schedule) aligns() int {
 
 // refill gives a round of combines the rows of its own family's dispatch.
 func (s *schedule) refill() {
-	if s.op == plan.Combine && !s.feed {
+	if s.op == ep.Combine && !s.feed {
 		s.align()
-		s.call(plan.Dispatch)
+		s.call(ep.Dispatch)
 	}
 }
 
@@ -137,7 +137,7 @@ func (s *schedule) chain() {
 	s.stamp()
 	for i := range s.fold {
 		s.unit()
-		if s.op != plan.Pair || i == s.fold-1 {
+		if s.op != ep.Pair || i == s.fold-1 {
 			s.align()
 		}
 	}
@@ -167,7 +167,7 @@ func (s *schedule) readings() {
 	}
 	s.refill()
 	for i := range s.fold {
-		if i == 0 || s.apart || s.op != plan.Pair {
+		if i == 0 || s.apart || s.op != ep.Pair {
 			s.prepare()
 		}
 		if s.clock == clockEvent {
@@ -226,16 +226,16 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 
 // proof is the round that a verification runs, with nothing timed. Only a
 // pair goes from dispatch to combine without an alignment.
-func proof(op plan.Op) *schedule {
-	s := &schedule{timing: timing{op: op, mode: plan.Eager, fold: 1}, calls: map[plan.Op]int{}, current: -1}
+func proof(op ep.Op) *schedule {
+	s := &schedule{timing: timing{op: op, mode: ep.Eager, fold: 1}, calls: map[ep.Op]int{}, current: -1}
 	s.align()
-	s.call(plan.Dispatch)
-	if op == plan.Combine {
+	s.call(ep.Dispatch)
+	if op == ep.Combine {
 		s.align()
 	}
-	if op != plan.Dispatch {
+	if op != ep.Dispatch {
 		s.add(stepExpert, 0)
-		s.call(plan.Combine)
+		s.call(ep.Combine)
 	}
 	s.align()
 	return s

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // clockwork performs a schedule on a rank where an alignment takes 1500 ns,
@@ -14,7 +14,7 @@ import (
 // and returns what the readings would be.
 func clockwork(s *schedule) []uint64 {
 	now := uint64(1_000_000)
-	cost := map[plan.Op]uint64{plan.Dispatch: 4000, plan.Combine: 6000, empty: 0}
+	cost := map[ep.Op]uint64{ep.Dispatch: 4000, ep.Combine: 6000, empty: 0}
 	readings := make([]uint64, s.words())
 	marks := make([]uint64, s.events)
 	for i := range readings {
@@ -51,9 +51,9 @@ func clockwork(s *schedule) []uint64 {
 // own dispatch, outside what is timed.
 func TestCombineIsRefilled(t *testing.T) {
 	for _, clock := range clocks {
-		for _, mode := range plan.Modes() {
-			for i, st := range newSchedule(timing{op: plan.Combine, mode: mode, clock: clock, fold: 3}).steps {
-				if st.kind == stepStamp || st.kind == stepEvent || st.kind == stepCall && st.op == plan.Combine {
+		for _, mode := range ep.Modes() {
+			for i, st := range newSchedule(timing{op: ep.Combine, mode: mode, clock: clock, fold: 3}).steps {
+				if st.kind == stepStamp || st.kind == stepEvent || st.kind == stepCall && st.op == ep.Combine {
 					t.Errorf("%s, %s: step %d is timed before any dispatch", clock, mode, i)
 				}
 				if st.kind == stepCall {
@@ -68,13 +68,13 @@ func TestCombineIsRefilled(t *testing.T) {
 // span its own time, chain one kernel boundary more, event two. A pair has a
 // boundary inside.
 func TestClocks(t *testing.T) {
-	kernel := map[plan.Op]float64{plan.Dispatch: 4000, plan.Combine: 6000, plan.Pair: 10700, empty: 0}
+	kernel := map[ep.Op]float64{ep.Dispatch: 4000, ep.Combine: 6000, ep.Pair: 10700, empty: 0}
 	boundaries := map[string]float64{clockChain: 700, clockSpan: 0, clockEvent: 1400}
 	for _, clock := range clocks {
-		for _, mode := range plan.Modes() {
+		for _, mode := range ep.Modes() {
 			for op, want := range kernel {
 				for _, fold := range []int{1, 2, 17} {
-					for _, feed := range []bool{false, op == plan.Combine} {
+					for _, feed := range []bool{false, op == ep.Combine} {
 						s := newSchedule(timing{op: op, mode: mode, clock: clock, fold: fold, feed: feed})
 						got, err := s.seconds(clockwork(s))
 						want := want + boundaries[clock]
@@ -94,7 +94,7 @@ func TestClocks(t *testing.T) {
 // comes before each combine, and every round begins aligned.
 func checkCalls(t *testing.T, name string, s *schedule) {
 	t.Helper()
-	seen := map[plan.Op]int{}
+	seen := map[ep.Op]int{}
 	for _, st := range s.steps {
 		if st.kind != stepCall {
 			continue
@@ -103,8 +103,8 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 			t.Errorf("%s: call %d of %s comes as number %d", name, seen[st.op], st.op, st.n)
 		}
 		seen[st.op]++
-		if s.feed && st.op == plan.Combine && seen[plan.Dispatch] != seen[plan.Combine] {
-			t.Errorf("%s: combine %d has %d dispatches before it", name, st.n, seen[plan.Dispatch])
+		if s.feed && st.op == ep.Combine && seen[ep.Dispatch] != seen[ep.Combine] {
+			t.Errorf("%s: combine %d has %d dispatches before it", name, st.n, seen[ep.Dispatch])
 		}
 	}
 	for op, n := range s.calls {
@@ -119,8 +119,8 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 
 // TestBadReadings: what cannot be times is refused, not reported.
 func TestBadReadings(t *testing.T) {
-	chain := newSchedule(timing{op: plan.Dispatch, mode: plan.Graph, clock: clockChain, fold: 2})
-	span := newSchedule(timing{op: plan.Dispatch, mode: plan.Graph, clock: clockSpan, fold: 1})
+	chain := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockChain, fold: 2})
+	span := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockSpan, fold: 1})
 	for _, c := range []struct {
 		s *schedule
 		r []uint64

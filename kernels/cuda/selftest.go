@@ -16,7 +16,7 @@ import (
 
 	"gorgonia.org/cu"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // SelfTest runs what no dispatch or combine shows by itself: the device
@@ -53,14 +53,14 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 func litmusFamily(l litmus) family {
 	return family{
 		state:    "litmus",
-		regions:  func(plan.Problem) []region { return []region{{"area", l.area, 0}} },
-		counters: func(plan.Problem) int { return 16 },
+		regions:  func(ep.Problem) []region { return []region{{"area", l.area, 0}} },
+		counters: func(ep.Problem) int { return 16 },
 	}
 }
 
 // litmus runs l once on all ranks and judges what it left.
 func (b *Backend) litmus(ctx context.Context, l litmus, ranks int) error {
-	p := plan.Problem{Ranks: ranks, Hidden: 128, Experts: 2 * ranks, TopK: 2, Dispatch: plan.BF16}
+	p := ep.Problem{Ranks: ranks, Hidden: 128, Experts: 2 * ranks, TopK: 2, Dispatch: ep.BF16}
 	r, err := newRig(b.node, ranks, b.options.Deadline)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (b *Backend) litmus(ctx context.Context, l litmus, ranks int) error {
 		return err
 	}
 	c := &call{family: f, launches: []launch{l.launch}, entries: [][]cu.Function{entries}, module: m}
-	prog, err := newProgram(r, proof(plan.Dispatch), map[plan.Op]*call{plan.Dispatch: c}, r.args, extras{problem: p})
+	prog, err := newProgram(r, proof(ep.Dispatch), map[ep.Op]*call{ep.Dispatch: c}, r.args, extras{problem: p})
 	if err != nil {
 		return err
 	}

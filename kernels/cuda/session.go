@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -26,7 +26,7 @@ type session struct {
 	backend    *Backend
 	rig        *rig
 	workload   *workloads.Workload
-	problem    plan.Problem
+	problem    ep.Problem
 	inputs     []inputs
 	oracle     *ref.Oracle
 	fetched    []*output // of the last proof, by rank; nil once something else has run
@@ -74,23 +74,23 @@ func (c *candidate) drop() {
 }
 
 // Prepare implements kernels.Session.
-func (s *session) Prepare(_ context.Context, c plan.Config) error {
+func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	if s.candidates[c.Key()] != nil {
 		return nil
 	}
 	k, err := newCandidate(s.backend.machine, s.problem, c)
 	if err != nil {
-		return asFailure(kernels.Illegal, err)
+		return asFailure(ep.Illegal, err)
 	}
 	if err := s.join(k.state()); err != nil {
 		return err
 	}
 	if err := k.load(s.backend.machine, s.problem, s.rig); err != nil {
-		return asFailure(kernels.NoLaunch, err)
+		return asFailure(ep.NoLaunch, err)
 	}
-	if s.expert == nil && s.problem.Op != plan.Dispatch {
+	if s.expert == nil && s.problem.Op != ep.Dispatch {
 		if s.expert, err = s.loadExpert(); err != nil {
-			return asFailure(kernels.NoLaunch, err)
+			return asFailure(ep.NoLaunch, err)
 		}
 	}
 	s.candidates[c.Key()] = k
@@ -123,7 +123,7 @@ func (s *session) join(f family) error {
 		parts = append(parts, stateParts(st, s.problem)...)
 	}
 	if n := len(f.regions(s.problem)); n > C.EP_MAX_REGIONS {
-		return kernels.Failf(kernels.Illegal, "%s: %d regions, EpArgs holds %d", f.state, n, C.EP_MAX_REGIONS)
+		return kernels.Failf(ep.Illegal, "%s: %d regions, EpArgs holds %d", f.state, n, C.EP_MAX_REGIONS)
 	}
 	s.fetched = nil
 	for _, c := range s.candidates {
@@ -177,7 +177,7 @@ func (s *session) extrasFor(c *candidate) extras {
 }
 
 // prepared finds a candidate that Prepare has seen.
-func (s *session) prepared(c plan.Config) (*candidate, error) {
+func (s *session) prepared(c ep.Config) (*candidate, error) {
 	if k := s.candidates[c.Key()]; k != nil {
 		return k, nil
 	}
@@ -206,10 +206,10 @@ func (s *session) verdict(err error) error {
 	var refused *refusal
 	switch {
 	case errors.Is(err, errFault):
-		f := kernels.Failf(kernels.Hang, "%s", hangReason(s.rig.faults(), s.rig.deadline))
+		f := kernels.Failf(ep.Hang, "%s", hangReason(s.rig.faults(), s.rig.deadline))
 		return s.restored(f)
 	case errors.As(err, &refused):
-		return s.restored(kernels.Failf(kernels.NoLaunch, "%s", refused.reason))
+		return s.restored(kernels.Failf(ep.NoLaunch, "%s", refused.reason))
 	}
 	return err
 }

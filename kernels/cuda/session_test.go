@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -19,14 +19,14 @@ import (
 func onEmulator() bool { return os.Getenv("EMUL_SRC") != "" }
 
 // drillProblem is small enough for an emulated GPU.
-func drillProblem(op plan.Op, mode plan.Mode, ranks int) plan.Problem {
-	return plan.Problem{
+func drillProblem(op ep.Op, mode ep.Mode, ranks int) ep.Problem {
+	return ep.Problem{
 		Op: op, Mode: mode, Ranks: ranks, Nodes: 1, Hidden: 256, Experts: 4 * ranks, TopK: 2,
-		Tokens: 8, MaxTokens: 8, Dispatch: plan.FP8, Combine: plan.BF16,
+		Tokens: 8, MaxTokens: 8, Dispatch: ep.FP8, Combine: ep.BF16,
 	}
 }
 
-func drillWorkload(t *testing.T, p plan.Problem) *workloads.Workload {
+func drillWorkload(t *testing.T, p ep.Problem) *workloads.Workload {
 	t.Helper()
 	d, err := workloads.Parse("uniform")
 	if err != nil {
@@ -39,7 +39,7 @@ func drillWorkload(t *testing.T, p plan.Problem) *workloads.Workload {
 	return w
 }
 
-func openSession(t *testing.T, o Options, p plan.Problem) (*Backend, *session) {
+func openSession(t *testing.T, o Options, p ep.Problem) (*Backend, *session) {
 	t.Helper()
 	w := drillWorkload(t, p)
 	b, err := Open(o)
@@ -60,9 +60,9 @@ func openSession(t *testing.T, o Options, p plan.Problem) (*Backend, *session) {
 // combinations that differ in code, and the library's default kernels.
 func TestSession(t *testing.T) {
 	for _, clock := range clocks {
-		for _, mode := range plan.Modes() {
-			for _, op := range plan.Ops() {
-				if onEmulator() && clock != clockChain && mode != plan.Graph {
+		for _, mode := range ep.Modes() {
+			for _, op := range ep.Ops() {
+				if onEmulator() && clock != clockChain && mode != ep.Graph {
 					continue
 				}
 				t.Run(clock+"/"+string(mode)+"/"+string(op), func(t *testing.T) {
@@ -92,12 +92,12 @@ func TestSessionPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	_, err = b.Open(t.Context(), drillWorkload(t, drillProblem(plan.Dispatch, plan.Graph, 2)))
+	_, err = b.Open(t.Context(), drillWorkload(t, drillProblem(ep.Dispatch, ep.Graph, 2)))
 	want := "ranks: GPU 0 cannot address GPU 1 (no peer access between them); choose others with CUDA_VISIBLE_DEVICES"
 	if err == nil || err.Error() != want {
 		t.Errorf("two ranks: %v, want %q", err, want)
 	}
-	s, err := b.Open(t.Context(), drillWorkload(t, drillProblem(plan.Dispatch, plan.Graph, 1)))
+	s, err := b.Open(t.Context(), drillWorkload(t, drillProblem(ep.Dispatch, ep.Graph, 1)))
 	if err != nil {
 		t.Fatalf("one rank: %v", err)
 	}
@@ -106,8 +106,8 @@ func TestSessionPeers(t *testing.T) {
 
 // TestSessionGather: rows fetched together are those fetched one by one.
 func TestSessionGather(t *testing.T) {
-	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, drillProblem(plan.Dispatch, plan.Graph, 2))
-	k := kernels.Of(b.Kernels(), plan.Dispatch)[0]
+	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, drillProblem(ep.Dispatch, ep.Graph, 2))
+	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
 	runConfig(t, b, s, k, k.DefaultConfig(b.Machine(), s.problem))
 	rowBytes := layout(s.problem).Payload
 	for _, rows := range [][]int{{0}, {5, 1, 3}, {}, {7, 7, 0, 2, 9}} {
@@ -136,9 +136,9 @@ func TestSessionGather(t *testing.T) {
 // TestSessionStages reads every stage of every kernel: a session refuses a
 // span that nobody ended.
 func TestSessionStages(t *testing.T) {
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, stage := range stages {
-			b, s := openSession(t, Options{Loopback: true, Clock: clockSpan + ":" + stage, Deadline: 20 * time.Second}, drillProblem(op, plan.Graph, 2))
+			b, s := openSession(t, Options{Loopback: true, Clock: clockSpan + ":" + stage, Deadline: 20 * time.Second}, drillProblem(op, ep.Graph, 2))
 			for _, k := range kernels.Of(b.Kernels(), op) {
 				base := k.DefaultConfig(b.Machine(), s.problem)
 				runConfig(t, b, s, k, base)
@@ -152,8 +152,8 @@ func TestSessionStages(t *testing.T) {
 
 // TestSessionConfigs runs every kernel with every word of its parameters.
 func TestSessionConfigs(t *testing.T) {
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
-		b, s := openSession(t, Options{Loopback: true, Clock: clockEvent, Deadline: 20 * time.Second}, drillProblem(op, plan.Graph, 2))
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
+		b, s := openSession(t, Options{Loopback: true, Clock: clockEvent, Deadline: 20 * time.Second}, drillProblem(op, ep.Graph, 2))
 		for _, k := range kernels.Of(b.Kernels(), op) {
 			base := k.DefaultConfig(b.Machine(), s.problem)
 			runConfig(t, b, s, k, base)
@@ -170,7 +170,7 @@ func TestSessionConfigs(t *testing.T) {
 
 // runConfig verifies a config, runs it on the memory as it is, and verifies
 // it again.
-func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c plan.Config) {
+func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c ep.Config) {
 	t.Helper()
 	if err := k.Check(b.Machine(), s.problem, c); err != nil {
 		t.Logf("%s: %v", c.Key(), err)
@@ -201,11 +201,11 @@ func TestDrill(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond,
 		Drill: Drill{Rank: 1, Drop: 3, Config: "mode=split"},
-	}, drillProblem(plan.Dispatch, plan.Graph, 2))
-	k := kernels.Of(b.Kernels(), plan.Dispatch)[0]
+	}, drillProblem(ep.Dispatch, ep.Graph, 2))
+	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
 	sound := k.DefaultConfig(b.Machine(), s.problem)
 	broken := sound.With("mode", "split")
-	for _, c := range []plan.Config{sound, broken} {
+	for _, c := range []ep.Config{sound, broken} {
 		if err := s.Prepare(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestDrill(t *testing.T) {
 	start := time.Now()
 	_, err := s.Run(t.Context(), broken, kernels.RunSpec{Rounds: 3, Fold: 2})
 	var f *kernels.Failure
-	if !errors.As(err, &f) || f.Status != kernels.Hang {
+	if !errors.As(err, &f) || f.Status != ep.Hang {
 		t.Fatalf("a lost signal gave %v, want a hang", err)
 	}
 	t.Logf("after %v: %v", time.Since(start), f)

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/native"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // variant is one device binary: a source file and the macros it is compiled
@@ -23,7 +23,7 @@ type variant struct {
 
 // newVariant keeps of the problem's macros those that the source or what it
 // includes speaks of, so that problems that differ elsewhere share a binary.
-func newVariant(source string, p plan.Problem, own []string) (variant, error) {
+func newVariant(source string, p ep.Problem, own []string) (variant, error) {
 	v := variant{source: source}
 	headers, err := closure(source)
 	if err != nil {

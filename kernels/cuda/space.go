@@ -5,14 +5,14 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // compileConfigs varies the parameters of base that are compiled in: those
 // that only change speed in every combination, those that change results one
 // value at a time. Base comes first.
-func compileConfigs(k kernels.Kernel, base plan.Config) []plan.Config {
-	out := []plan.Config{base}
+func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
+	out := []ep.Config{base}
 	for _, q := range k.Params {
 		if q.Binding != kernels.Compile || q.Class != kernels.Speed {
 			continue
@@ -38,14 +38,14 @@ func compileConfigs(k kernels.Kernel, base plan.Config) []plan.Config {
 // compiled is one variant and the config that stands for it.
 type compiled struct {
 	family  family
-	config  plan.Config
+	config  ep.Config
 	variant variant
 	def     bool // of the family's default config
 }
 
 // variants lists each distinct variant of a family's default space on a
 // problem once, the default's first; none where the default is illegal.
-func variants(f family, m plan.Machine, p plan.Problem) ([]compiled, error) {
+func variants(f family, m ep.Machine, p ep.Problem) ([]compiled, error) {
 	base := f.kernel.DefaultConfig(m, p)
 	if f.check(m, p, base) != nil {
 		return nil, nil

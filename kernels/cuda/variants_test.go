@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // arches are what every variant must compile for.
@@ -23,8 +23,8 @@ func defaultSpace(t *testing.T) []compiled {
 	t.Helper()
 	var out []compiled
 	for _, f := range families() {
-		formats := plan.Formats()
-		if f.kernel.Op == plan.Combine {
+		formats := ep.DTypes()
+		if f.kernel.Op == ep.Combine {
 			formats = formats[:1]
 		}
 		for _, format := range formats {
@@ -38,7 +38,7 @@ func defaultSpace(t *testing.T) []compiled {
 	for _, a := range activations() {
 		out = append(out, compiled{variant: variant{a.source, a.defines(2048, 256)}, def: true})
 	}
-	litmus, err := newVariant(litmusSource, variantProblem(plan.Dispatch, plan.BF16), nil)
+	litmus, err := newVariant(litmusSource, variantProblem(ep.Dispatch, ep.BF16), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

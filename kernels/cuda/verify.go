@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/formats"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // judgedElements bounds the elements of a rank whose contents are compared in
@@ -43,7 +43,7 @@ func (s *session) upload() error {
 }
 
 // Verify implements kernels.Session.
-func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
+func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
 	k, err := s.prepared(c)
 	if err != nil {
 		return kernels.Verdict{}, err
@@ -88,25 +88,25 @@ func (s *session) prove(ctx context.Context, k *candidate) error {
 
 // judge compares what the candidate left on one rank with the oracle.
 func (s *session) judge(k *candidate, rank int) (kernels.Verdict, error) {
-	d := k.calls[plan.Dispatch]
+	d := k.calls[ep.Dispatch]
 	got, err := s.dispatched(rank)
 	if err != nil {
 		return kernels.Verdict{}, err
 	}
 	compare := s.compare(d)
-	if s.problem.Op == plan.Combine {
+	if s.problem.Op == ep.Combine {
 		compare.MaxRows = min(compare.MaxRows, feedRows)
 	}
 	v := s.oracle.CheckDispatch(rank, got.Output, compare)
 	if got.err != nil {
 		return v, got.err
 	}
-	c := k.calls[plan.Combine]
+	c := k.calls[ep.Combine]
 	if c == nil {
 		return v, nil
 	}
 	w, err := s.judgeCombine(c, rank)
-	if s.problem.Op == plan.Combine && v.OK() {
+	if s.problem.Op == ep.Combine && v.OK() {
 		return w, err // the dispatch before it is not what was asked about
 	}
 	return ref.Merge(v, w), err
@@ -168,7 +168,7 @@ func (s *session) fetch(rank int) (*output, error) {
 		return err
 	})
 	fetch(func() (err error) {
-		if l.Format != plan.NVFP4 {
+		if l.Format != ep.NVFP4 {
 			return nil
 		}
 		out.ScaleOffsets, err = download[uint32](s.rig, rank, partScaleOffsets, 0, groups)
@@ -183,7 +183,7 @@ func (s *session) fetch(rank int) (*output, error) {
 // columns has room for every row there could be, as far as there are rows.
 func (s *session) fetchScales(out *output, rank, rows, groups int) (err error) {
 	l := s.oracle.Format()
-	if l.Format != plan.FP8 || rows == 0 {
+	if l.Format != ep.FP8 || rows == 0 {
 		out.Scales, err = download[byte](s.rig, rank, partScales, 0, formats.OutputScaleBytes(l, groups, out.MaxRows))
 		return err
 	}
@@ -262,12 +262,12 @@ func judgeEpilogue(o *ref.Oracle, rank, tokens int, hook string, got func(int) [
 }
 
 // Digest implements kernels.Digester.
-func (s *session) Digest(ctx context.Context, c plan.Config) (string, error) {
+func (s *session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	k, err := s.prepared(c)
 	if err != nil {
 		return "", err
 	}
-	if k.calls[plan.Combine] == nil {
+	if k.calls[ep.Combine] == nil {
 		return "", fmt.Errorf("%s combines nothing to digest", c.Key())
 	}
 	if err := s.prove(ctx, k); err != nil {

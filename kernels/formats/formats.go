@@ -3,7 +3,9 @@
 // of memory need to agree on. It holds no arithmetic on values.
 package formats
 
-import "github.com/epbench/epbench/tune/plan"
+import (
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // Align is the alignment in bytes of every part of a message: one 128-bit
 // vector.
@@ -15,7 +17,7 @@ const ScaleBlockRows = 128
 
 // Layout is what one token looks like in a format.
 type Layout struct {
-	Format     plan.Format
+	Format     ep.DType
 	Hidden     int // elements
 	Group      int // elements that share a scale, 0 for BF16
 	Payload    int // bytes of the elements
@@ -24,14 +26,14 @@ type Layout struct {
 }
 
 // Of lays out one token of hidden elements.
-func Of(f plan.Format, hidden int) Layout {
+func Of(f ep.DType, hidden int) Layout {
 	l := Layout{Format: f, Hidden: hidden}
 	switch f {
-	case plan.FP8:
+	case ep.FP8:
 		l.Group, l.Payload, l.ScaleBytes = 128, hidden, 4
-	case plan.MXFP4:
+	case ep.MXFP4:
 		l.Group, l.Payload, l.ScaleBytes = 32, hidden/2, 1
-	case plan.NVFP4:
+	case ep.NVFP4:
 		l.Group, l.Payload, l.ScaleBytes = 16, hidden/2, 1
 	default:
 		l.Payload = 2 * hidden
@@ -67,8 +69,8 @@ func (l Layout) Message(topK int) Header {
 
 // RowPad is the number of rows that every group of the ragged output is
 // rounded up to: FP8 keeps its transposed scales on 16-byte boundaries.
-func RowPad(f plan.Format) int {
-	if f == plan.FP8 {
+func RowPad(f ep.DType) int {
+	if f == ep.FP8 {
 		return 4
 	}
 	return 1
@@ -76,7 +78,7 @@ func RowPad(f plan.Format) int {
 
 // Groups is the number of row groups a rank receives: one a local expert,
 // and one before them for a fused shared expert.
-func Groups(p plan.Problem) int {
+func Groups(p ep.Problem) int {
 	if p.SharedExpert {
 		return p.LocalExperts() + 1
 	}
@@ -84,7 +86,7 @@ func Groups(p plan.Problem) int {
 }
 
 // MaxRows bounds the rows of one rank's dispatch output, padding included.
-func MaxRows(p plan.Problem) int {
+func MaxRows(p ep.Problem) int {
 	sources := p.Ranks
 	if p.SkipA2A {
 		sources = 1
@@ -101,7 +103,7 @@ func MaxRows(p plan.Problem) int {
 // FP8 [hidden/128, maxRows] float32, MXFP4 [maxRows, hidden/32], NVFP4
 // [blocks, ceil(hidden/64), 32, 4, 4] where every group may waste a block.
 func OutputScaleBytes(l Layout, groups, maxRows int) int {
-	if l.Format == plan.NVFP4 {
+	if l.Format == ep.NVFP4 {
 		blocks := (maxRows + groups*ScaleBlockRows) / ScaleBlockRows
 		return blocks * ScaleBlockRows * up(l.Scales, 4)
 	}

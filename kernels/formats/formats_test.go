@@ -3,7 +3,7 @@ package formats
 import (
 	"testing"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 func TestMessageBytes(t *testing.T) {
@@ -16,7 +16,7 @@ func TestMessageBytes(t *testing.T) {
 		{4096, 6, 8224, 4256, 2208, 2336},
 		{2048, 8, 4128, 2144, 1120, 1184},
 	} {
-		want := map[plan.Format]int{plan.BF16: c.bf16, plan.FP8: c.fp8, plan.MXFP4: c.mxfp4, plan.NVFP4: c.nvfp4}
+		want := map[ep.DType]int{ep.BF16: c.bf16, ep.FP8: c.fp8, ep.MXFP4: c.mxfp4, ep.NVFP4: c.nvfp4}
 		for f, bytes := range want {
 			if got := Of(f, c.hidden).Message(c.topK).Bytes; got != bytes {
 				t.Errorf("%s hidden %d top-%d: message of %d bytes, want %d", f, c.hidden, c.topK, got, bytes)
@@ -26,7 +26,7 @@ func TestMessageBytes(t *testing.T) {
 }
 
 func TestMessagePartsAreAligned(t *testing.T) {
-	for _, f := range plan.Formats() {
+	for _, f := range ep.DTypes() {
 		for _, topK := range []int{1, 2, 8, 9, 32} {
 			l := Of(f, 2048)
 			h := l.Message(topK)
@@ -40,7 +40,7 @@ func TestMessagePartsAreAligned(t *testing.T) {
 }
 
 func TestMaxRowsHoldsPadding(t *testing.T) {
-	p := plan.Problem{Ranks: 2, Experts: 64, TopK: 8, MaxTokens: 16, Dispatch: plan.FP8}
+	p := ep.Problem{Ranks: 2, Experts: 64, TopK: 8, MaxTokens: 16, Dispatch: ep.FP8}
 	worst := 0 // each of 32 groups one row short of a multiple of 4
 	for g := range 32 {
 		n := 8
@@ -59,7 +59,7 @@ func TestMaxRowsHoldsPadding(t *testing.T) {
 }
 
 func TestNVFP4ScalesHaveWholeBlocks(t *testing.T) {
-	l := Of(plan.NVFP4, 2048)
+	l := Of(ep.NVFP4, 2048)
 	if got := OutputScaleBytes(l, 4, 1000); got%(ScaleBlockRows*4) != 0 || got < (1000+3*127)*l.Scales {
 		t.Errorf("%d bytes", got)
 	}

@@ -8,13 +8,13 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
-func brokenCase(op plan.Op) conform.Case {
-	return conform.Case{Routing: "uniform", Seed: 3, Problem: plan.Problem{
-		Op: op, Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 256, Experts: 16, TopK: 4,
-		Tokens: 8, MaxTokens: 8, Dispatch: plan.FP8, Combine: plan.BF16,
+func brokenCase(op ep.Op) conform.Case {
+	return conform.Case{Routing: "uniform", Seed: 3, Problem: ep.Problem{
+		Op: op, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 256, Experts: 16, TopK: 4,
+		Tokens: 8, MaxTokens: 8, Dispatch: ep.FP8, Combine: ep.BF16,
 	}}
 }
 
@@ -23,8 +23,8 @@ func brokenCase(op plan.Op) conform.Case {
 // still pass.
 func TestFaultsAreCaught(t *testing.T) {
 	for fault, want := range Faults() {
-		for _, op := range plan.Ops() {
-			for _, algo := range []plan.Value{"direct", "dedup"} {
+		for _, op := range ep.Ops() {
+			for _, algo := range []ep.Value{"direct", "dedup"} {
 				if raceEnabled && fault == "early-read" {
 					continue // reading before the signal is a race, and reported as one
 				}
@@ -34,8 +34,8 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
-func catch(t *testing.T, fault string, want kernels.Status, op plan.Op, algo plan.Value) {
-	broken := func(c plan.Config) bool { return strings.Contains(c.Key(), "mode=split") }
+func catch(t *testing.T, fault string, want ep.Status, op ep.Op, algo ep.Value) {
+	broken := func(c ep.Config) bool { return strings.Contains(c.Key(), "mode=split") }
 	b, err := BrokenCPU(fault, broken)
 	if err != nil {
 		t.Fatal(err)
@@ -63,13 +63,13 @@ func catch(t *testing.T, fault string, want kernels.Status, op plan.Op, algo pla
 	if got, reason := end(t, s, bad); got != want {
 		t.Errorf("the broken candidate ended as %s (%s), want %s", got, reason, want)
 	}
-	if got, reason := end(t, s, sound); got != kernels.OK {
+	if got, reason := end(t, s, sound); got != ep.OK {
 		t.Errorf("the sound candidate after it ended as %s (%s)", got, reason)
 	}
 }
 
 // end is how a candidate's verification ends.
-func end(t *testing.T, s kernels.Session, c plan.Config) (kernels.Status, string) {
+func end(t *testing.T, s kernels.Session, c ep.Config) (ep.Status, string) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -82,20 +82,20 @@ func end(t *testing.T, s kernels.Session, c plan.Config) (kernels.Status, string
 	case err != nil:
 		t.Fatal(err)
 	case !v.OK():
-		return kernels.Mismatch, v.Detail
+		return ep.Mismatch, v.Detail
 	case v.Rows == 0:
 		t.Fatal("nothing was compared")
 	}
-	return kernels.OK, ""
+	return ep.OK, ""
 }
 
 // TestHangNamesTheCulprit reads the sentence that a missing signal gives.
 func TestHangNamesTheCulprit(t *testing.T) {
-	for op, want := range map[plan.Op]string{
-		plan.Dispatch: "in dispatch_wait for expert 15 from rank 0",
-		plan.Combine:  "in combine_wait for expert 3 from rank 0",
+	for op, want := range map[ep.Op]string{
+		ep.Dispatch: "in dispatch_wait for expert 15 from rank 0",
+		ep.Combine:  "in combine_wait for expert 3 from rank 0",
 	} {
-		b, err := BrokenCPU("no-signal", func(plan.Config) bool { return true })
+		b, err := BrokenCPU("no-signal", func(ep.Config) bool { return true })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestHangNamesTheCulprit(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := r.Failed()[0]
-		if first.Status != kernels.Hang || !strings.Contains(first.Reason, want) || !strings.HasPrefix(first.Reason, "rank ") {
+		if first.Status != ep.Hang || !strings.Contains(first.Reason, want) || !strings.HasPrefix(first.Reason, "rank ") {
 			t.Errorf("%s: %s: %q does not say %q", op, first.Status, first.Reason, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // LevelVariable names the environment variable that raises the level of the
@@ -21,7 +21,7 @@ const LevelVariable = "EPBENCH_CONFORM"
 
 // Options say how much of a backend is tested.
 type Options struct {
-	Mode plan.Mode     // how the backend issues rounds
+	Mode ep.Mode       // how the backend issues rounds
 	Axes *conform.Axes // nil: conform.AxesFor its machine, small ones with -short
 
 	Configs int // most configs of a kernel in a case, 0 for the level's own
@@ -102,12 +102,12 @@ func matrix(t *testing.T, b kernels.Backend, cases []conform.Case) {
 }
 
 // declarations checks what a tuner relies on before anything runs.
-func declarations(t *testing.T, b kernels.Backend, p plan.Problem) {
+func declarations(t *testing.T, b kernels.Backend, p ep.Problem) {
 	m := b.Machine()
 	if m.Backend == "" || m.Key() != b.Machine().Key() {
 		t.Errorf("machine: %+v is not an identity", m)
 	}
-	for _, op := range plan.Ops() {
+	for _, op := range ep.Ops() {
 		p.Op = op
 		for _, k := range kernels.Of(b.Kernels(), op) {
 			seen := map[string]bool{}
@@ -121,11 +121,11 @@ func declarations(t *testing.T, b kernels.Backend, p plan.Problem) {
 			if len(c.Values) != len(k.Params) || c.Kernel != k.Name {
 				t.Errorf("%s: default %s does not set each of its %d parameters", k.Name, c.Key(), len(k.Params))
 			}
-			back, err := plan.ParseConfig(c.Key())
+			back, err := ep.ParseConfig(c.Key())
 			if err != nil || back.Key() != c.Key() {
 				t.Errorf("%s: default does not survive its key: %s, %v", k.Name, c.Key(), err)
 			}
-			if err := k.Check(m, p, plan.Config{Kernel: k.Name}); err == nil {
+			if err := k.Check(m, p, ep.Config{Kernel: k.Name}); err == nil {
 				t.Errorf("%s: a config without values is legal", k.Name)
 			}
 		}
@@ -136,9 +136,9 @@ func declarations(t *testing.T, b kernels.Backend, p plan.Problem) {
 func refusals(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	s, c := openFirst(t, b, cases)
 	defer closeSession(t, s)
-	for _, bad := range []plan.Config{
-		{Kernel: "no-such-kernel", Values: map[string]plan.Value{}},
-		{Kernel: c.Kernel, Values: map[string]plan.Value{}},
+	for _, bad := range []ep.Config{
+		{Kernel: "no-such-kernel", Values: map[string]ep.Value{}},
+		{Kernel: c.Kernel, Values: map[string]ep.Value{}},
 		c.With("no-such-parameter", "1"),
 	} {
 		var f *kernels.Failure
@@ -173,7 +173,7 @@ func cancelled(t *testing.T, b kernels.Backend, cases []conform.Case) {
 
 // openFirst opens the first case that the backend can run, with the default
 // config of its first kernel.
-func openFirst(t *testing.T, b kernels.Backend, cases []conform.Case) (kernels.Session, plan.Config) {
+func openFirst(t *testing.T, b kernels.Backend, cases []conform.Case) (kernels.Session, ep.Config) {
 	t.Helper()
 	for _, c := range cases {
 		k := kernels.Of(b.Kernels(), c.Problem.Op)[0]
@@ -192,7 +192,7 @@ func openFirst(t *testing.T, b kernels.Backend, cases []conform.Case) (kernels.S
 		return s, cfg
 	}
 	t.Fatal("no case is legal here")
-	return nil, plan.Config{}
+	return nil, ep.Config{}
 }
 
 func closeSession(t *testing.T, s kernels.Session) {

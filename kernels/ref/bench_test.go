@@ -3,20 +3,20 @@ package ref
 import (
 	"testing"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
 // prefill is what one rank of four sees in DeepSeek-V3's shape.
-func prefill(b *testing.B, op plan.Op) *workloads.Workload {
+func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 	b.Helper()
 	d, err := workloads.Parse("uniform")
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, err := workloads.New(d, plan.Problem{
-		Op: op, Mode: plan.Graph, Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
-		Tokens: 512, MaxTokens: 512, Dispatch: plan.FP8, Combine: plan.BF16,
+	w, err := workloads.New(d, ep.Problem{
+		Op: op, Mode: ep.Graph, Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 512, MaxTokens: 512, Dispatch: ep.FP8, Combine: ep.BF16,
 	}, 1)
 	if err != nil {
 		b.Fatal(err)
@@ -30,7 +30,7 @@ const sampled = 512
 // BenchmarkCheckDispatch is one more candidate of a session: the oracle has
 // seen the workload before.
 func BenchmarkCheckDispatch(b *testing.B) {
-	w := prefill(b, plan.Dispatch)
+	w := prefill(b, ep.Dispatch)
 	o := New(w, 1)
 	got := faithful(o, 0)
 	c := Compare{MaxRows: sampled, CodeSteps: 1}
@@ -43,7 +43,7 @@ func BenchmarkCheckDispatch(b *testing.B) {
 
 // BenchmarkCheckCombine judges partial sums rounded by rank.
 func BenchmarkCheckCombine(b *testing.B) {
-	w := prefill(b, plan.Combine)
+	w := prefill(b, ep.Combine)
 	o := New(w, 1)
 	var rows [][]uint16
 	for t := range w.Ranks[0].Tokens {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 func TestE4M3KnownValues(t *testing.T) {
@@ -101,19 +101,19 @@ func TestQuantizeGroups(t *testing.T) {
 		ramp[i] = float32(i-64) / 64 * 6
 	}
 	for _, c := range []struct {
-		format plan.Format
+		format ep.DType
 		global float32
 		x      []float32
 		scale  float32 // what the first group's elements are multiplied by again
 	}{
-		{plan.FP8, 1, make([]float32, 128), 1e-4 / 448},
-		{plan.FP8, 1, ramp, 6. / 448},
-		{plan.MXFP4, 1, ramp, 1},
-		{plan.MXFP4, 1, make([]float32, 128), float32(math.Ldexp(1, -127))},
-		{plan.NVFP4, 1, ramp, 1},
-		{plan.NVFP4, 2, ramp, 1},
-		{plan.NVFP4, 0.5, ramp, 1},
-		{plan.NVFP4, 1, make([]float32, 128), 0},
+		{ep.FP8, 1, make([]float32, 128), 1e-4 / 448},
+		{ep.FP8, 1, ramp, 6. / 448},
+		{ep.MXFP4, 1, ramp, 1},
+		{ep.MXFP4, 1, make([]float32, 128), float32(math.Ldexp(1, -127))},
+		{ep.NVFP4, 1, ramp, 1},
+		{ep.NVFP4, 2, ramp, 1},
+		{ep.NVFP4, 0.5, ramp, 1},
+		{ep.NVFP4, 1, make([]float32, 128), 0},
 	} {
 		row := Quantize(c.format, c.x, c.global)
 		back := Dequantize(c.format, row, len(c.x), c.global)
@@ -132,11 +132,11 @@ func TestQuantizeGroups(t *testing.T) {
 	}
 }
 
-func scaleOf(f plan.Format, row Row, global float32) float32 {
+func scaleOf(f ep.DType, row Row, global float32) float32 {
 	switch f {
-	case plan.FP8:
+	case ep.FP8:
 		return math.Float32frombits(uint32(row.Scales[0]) | uint32(row.Scales[1])<<8 | uint32(row.Scales[2])<<16 | uint32(row.Scales[3])<<24)
-	case plan.MXFP4:
+	case ep.MXFP4:
 		return E8M0ToFloat(row.Scales[0])
 	}
 	return E4M3ToFloat(row.Scales[0]) / global
@@ -149,7 +149,7 @@ func TestQuantizationError(t *testing.T) {
 	for i := range x {
 		x[i] = float32(math.Sin(float64(i)*1.7)) * 3
 	}
-	for f, most := range map[plan.Format]float64{plan.BF16: 1. / 256, plan.FP8: 1. / 16, plan.MXFP4: 1. / 3, plan.NVFP4: 1. / 4} {
+	for f, most := range map[ep.DType]float64{ep.BF16: 1. / 256, ep.FP8: 1. / 16, ep.MXFP4: 1. / 3, ep.NVFP4: 1. / 4} {
 		back := Dequantize(f, Quantize(f, x, 1), len(x), 1)
 		for i := range x {
 			if off := math.Abs(float64(back[i] - x[i])); off > most*3 {
@@ -163,7 +163,7 @@ func TestQuantizationError(t *testing.T) {
 // and one address of each layout by hand.
 func TestScaleLayouts(t *testing.T) {
 	const rows, maxRows = 256, 256
-	for _, f := range []plan.Format{plan.FP8, plan.MXFP4, plan.NVFP4} {
+	for _, f := range []ep.DType{ep.FP8, ep.MXFP4, ep.NVFP4} {
 		l := formats.Of(f, 512)
 		seen := map[int]bool{}
 		for r := range rows {
@@ -176,14 +176,14 @@ func TestScaleLayouts(t *testing.T) {
 			}
 		}
 	}
-	if got := ScaleAt(formats.Of(plan.FP8, 512), 3, 5, 0, 0, 100); got != (3*100+5)*4 {
+	if got := ScaleAt(formats.Of(ep.FP8, 512), 3, 5, 0, 0, 100); got != (3*100+5)*4 {
 		t.Errorf("fp8: %d", got)
 	}
-	if got := ScaleAt(formats.Of(plan.MXFP4, 512), 3, 5, 0, 0, 100); got != 5*16+3 {
+	if got := ScaleAt(formats.Of(ep.MXFP4, 512), 3, 5, 0, 0, 100); got != 5*16+3 {
 		t.Errorf("mxfp4: %d", got)
 	}
 	// Row 200 of a group whose first block is 2: block 3, row 72 of it.
-	if got := ScaleAt(formats.Of(plan.NVFP4, 512), 9, 0, 200, 2, 0); got != 3*8*512+2*512+8*16+2*4+1 {
+	if got := ScaleAt(formats.Of(ep.NVFP4, 512), 9, 0, 200, 2, 0); got != 3*8*512+2*512+8*16+2*4+1 {
 		t.Errorf("nvfp4: %d", got)
 	}
 }

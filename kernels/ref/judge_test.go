@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // checkOn judges rank 0 with a number of processors.
@@ -34,8 +34,8 @@ func realRows(d Delivery) []int {
 // is the same and speaks of the lowest wrong row.
 func TestVerdictOfAnySplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := tiny(func(p *plan.Problem) {
-			p.Dispatch = rapid.SampledFrom(plan.Formats()).Draw(t, "format")
+		w := tiny(func(p *ep.Problem) {
+			p.Dispatch = rapid.SampledFrom(ep.DTypes()).Draw(t, "format")
 			p.SharedExpert = rapid.Bool().Draw(t, "shared")
 		})
 		o := New(w, 1)

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Row is one token in a format: elements in column order and scales in group
@@ -17,10 +17,10 @@ type Row struct {
 
 // Quantize converts one token from float32. global is NVFP4's global input
 // scale and ignored by the other formats.
-func Quantize(f plan.Format, x []float32, global float32) Row {
+func Quantize(f ep.DType, x []float32, global float32) Row {
 	l := formats.Of(f, len(x))
 	row := Row{make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)}
-	if f == plan.BF16 {
+	if f == ep.BF16 {
 		for i, v := range x {
 			binary.LittleEndian.PutUint16(row.Payload[2*i:], BF16(v))
 		}
@@ -29,11 +29,11 @@ func Quantize(f plan.Format, x []float32, global float32) Row {
 	for g := range l.Scales {
 		group := x[g*l.Group : (g+1)*l.Group]
 		switch f {
-		case plan.FP8:
+		case ep.FP8:
 			quantizeFP8(group, row, g)
-		case plan.MXFP4:
+		case ep.MXFP4:
 			quantizeMXFP4(group, row, g)
-		case plan.NVFP4:
+		case ep.NVFP4:
 			quantizeNVFP4(group, row, g, global)
 		}
 	}
@@ -82,10 +82,10 @@ func amax(x []float32) float32 {
 }
 
 // Dequantize converts a token of hidden elements back.
-func Dequantize(f plan.Format, row Row, hidden int, global float32) []float32 {
+func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	out := make([]float32, hidden)
 	l := formats.Of(f, hidden)
-	if f == plan.BF16 {
+	if f == ep.BF16 {
 		for i := range out {
 			out[i] = BF16ToFloat(binary.LittleEndian.Uint16(row.Payload[2*i:]))
 		}
@@ -94,7 +94,7 @@ func Dequantize(f plan.Format, row Row, hidden int, global float32) []float32 {
 	for g := range l.Scales {
 		s := factor(f, row.Scales[g*l.ScaleBytes:], global)
 		for i := g * l.Group; i < (g+1)*l.Group; i++ {
-			if f == plan.FP8 {
+			if f == ep.FP8 {
 				out[i] = E4M3ToFloat(row.Payload[i]) * s
 			} else {
 				out[i] = E2M1ToFloat(row.Payload[i/2]>>(i%2*4)) * s
@@ -105,11 +105,11 @@ func Dequantize(f plan.Format, row Row, hidden int, global float32) []float32 {
 }
 
 // factor is what the first scale in b stands for.
-func factor(f plan.Format, b []byte, global float32) float32 {
+func factor(f ep.DType, b []byte, global float32) float32 {
 	switch f {
-	case plan.FP8:
+	case ep.FP8:
 		return math.Float32frombits(binary.LittleEndian.Uint32(b))
-	case plan.MXFP4:
+	case ep.MXFP4:
 		return E8M0ToFloat(b[0])
 	}
 	return E4M3ToFloat(b[0]) * (1 / global)
@@ -122,9 +122,9 @@ func factor(f plan.Format, b []byte, global float32) float32 {
 // NVFP4 [row/128][scale/4][row%32][row%128/32][scale%4].
 func ScaleAt(l formats.Layout, g, row, inGroup, firstBlock, maxRows int) int {
 	switch l.Format {
-	case plan.FP8:
+	case ep.FP8:
 		return (g*maxRows + row) * l.ScaleBytes
-	case plan.MXFP4:
+	case ep.MXFP4:
 		return row*l.Scales + g
 	}
 	columns := (l.Scales + 3) / 4

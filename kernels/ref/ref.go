@@ -34,7 +34,7 @@ import (
 	"sync"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -197,4 +197,4 @@ func (o *Oracle) Format() formats.Layout {
 }
 
 // Problem is what the workload was drawn for.
-func (o *Oracle) Problem() plan.Problem { return o.w.Problem }
+func (o *Oracle) Problem() ep.Problem { return o.w.Problem }

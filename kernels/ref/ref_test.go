@@ -11,15 +11,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
 // tiny is two ranks of two experts each, three tokens on rank 0 and one on
 // rank 1; rank 0's second token has a masked position.
-func tiny(change func(*plan.Problem)) *workloads.Workload {
-	p := plan.Problem{Op: plan.Dispatch, Mode: plan.Eager, Ranks: 2, Nodes: 1, Hidden: 128, Experts: 4, TopK: 2,
-		Tokens: 3, MaxTokens: 3, Dispatch: plan.BF16, Combine: plan.BF16}
+func tiny(change func(*ep.Problem)) *workloads.Workload {
+	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 128, Experts: 4, TopK: 2,
+		Tokens: 3, MaxTokens: 3, Dispatch: ep.BF16, Combine: ep.BF16}
 	if change != nil {
 		change(&p)
 	}
@@ -33,18 +33,18 @@ func TestDispatchByHand(t *testing.T) {
 	type rows = [][]Item
 	for _, c := range []struct {
 		name    string
-		change  func(*plan.Problem)
+		change  func(*ep.Problem)
 		rank    int
 		offsets []uint32
 		items   []rows
 	}{
 		{"plain", nil, 0, []uint32{0, 3, 4}, []rows{{{{0, 0}, {2, 1}}, {{0, 0}}}, {nil, {{0, 1}}}}},
 		{"other rank", nil, 1, []uint32{0, 2, 3}, []rows{{{{0, 1}, {2, 0}}, nil}, {{{1, 0}}, nil}}},
-		{"fp8 pads groups to four rows", func(p *plan.Problem) { p.Dispatch = plan.FP8 }, 0,
+		{"fp8 pads groups to four rows", func(p *ep.Problem) { p.Dispatch = ep.FP8 }, 0,
 			[]uint32{0, 4, 8}, []rows{{{{0, 0}, {2, 1}}, {{0, 0}}}, {nil, {{0, 1}}}}},
-		{"shared expert first", func(p *plan.Problem) { p.SharedExpert = true }, 1, []uint32{0, 1, 3, 4},
+		{"shared expert first", func(p *ep.Problem) { p.SharedExpert = true }, 1, []uint32{0, 1, 3, 4},
 			[]rows{{{{0, -1}}}, {{{0, 1}, {2, 0}}, nil}, {{{1, 0}}, nil}}},
-		{"skip_a2a keeps the local share of rank 0's batch", func(p *plan.Problem) { p.SkipA2A, p.SharedExpert = true, true }, 1,
+		{"skip_a2a keeps the local share of rank 0's batch", func(p *ep.Problem) { p.SkipA2A, p.SharedExpert = true, true }, 1,
 			[]uint32{0, 1, 3, 4}, []rows{{{{2, -1}}}, {{{0, 1}, {2, 0}}}, {{{1, 0}}}}},
 	} {
 		d := New(tiny(c.change), 1).Dispatch(c.rank)
@@ -87,9 +87,9 @@ func TestCombineByHand(t *testing.T) {
 // order lie within the bound, for any weights and routing.
 func TestBoundsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := tiny(func(p *plan.Problem) {
+		w := tiny(func(p *ep.Problem) {
 			p.SharedExpert = rapid.Bool().Draw(t, "shared")
-			p.Dispatch = rapid.SampledFrom(plan.Formats()).Draw(t, "format")
+			p.Dispatch = rapid.SampledFrom(ep.DTypes()).Draw(t, "format")
 			p.Experts, p.TopK = 16, 4
 		})
 		w.Seed = rapid.Uint64().Draw(t, "seed")
@@ -141,9 +141,9 @@ func faithful(o *Oracle, rank int) Output {
 }
 
 func TestFaithfulOutputsPass(t *testing.T) {
-	for _, f := range plan.Formats() {
+	for _, f := range ep.DTypes() {
 		for _, shared := range []bool{false, true} {
-			o := New(tiny(func(p *plan.Problem) { p.Dispatch, p.SharedExpert = f, shared }), 1)
+			o := New(tiny(func(p *ep.Problem) { p.Dispatch, p.SharedExpert = f, shared }), 1)
 			for rank := range 2 {
 				v := o.CheckDispatch(rank, faithful(o, rank), Compare{Ordered: true})
 				if !v.OK() || v.Rows == 0 || v.MaxErr != 0 {
@@ -173,7 +173,7 @@ func TestDamageIsFound(t *testing.T) {
 		"no scales":      {func(o *Output) { o.Scales = nil }, "payload and 0 scale bytes"},
 		"no payload":     {func(o *Output) { o.Payload = func(int) []byte { return nil } }, "0 payload"},
 	} {
-		o := New(tiny(func(p *plan.Problem) { p.Dispatch = plan.FP8 }), 1)
+		o := New(tiny(func(p *ep.Problem) { p.Dispatch = ep.FP8 }), 1)
 		out := faithful(o, 0)
 		c.damage(&out)
 		v := o.CheckDispatch(0, out, Compare{})
@@ -199,8 +199,8 @@ func TestOrderIsJudgedOnRequest(t *testing.T) {
 }
 
 func TestCodeStepsExcuseNeighboursOnly(t *testing.T) {
-	for f, steps := range map[plan.Format]int{plan.FP8: 1, plan.NVFP4: 1, plan.MXFP4: 1} {
-		o := New(tiny(func(p *plan.Problem) { p.Dispatch = f }), 1)
+	for f, steps := range map[ep.DType]int{ep.FP8: 1, ep.NVFP4: 1, ep.MXFP4: 1} {
+		o := New(tiny(func(p *ep.Problem) { p.Dispatch = f }), 1)
 		out := faithful(o, 0)
 		out.Payload(0)[3] ^= 1
 		if v := o.CheckDispatch(0, out, Compare{}); v.OK() {
@@ -249,8 +249,8 @@ func TestCheckCombine(t *testing.T) {
 // when codes are excused, and the bound stays small enough to catch a row of
 // the wrong expert.
 func TestWidenCoversCodeSteps(t *testing.T) {
-	for _, f := range []plan.Format{plan.FP8, plan.MXFP4, plan.NVFP4} {
-		w := tiny(func(p *plan.Problem) { p.Dispatch = f })
+	for _, f := range []ep.DType{ep.FP8, ep.MXFP4, ep.NVFP4} {
+		w := tiny(func(p *ep.Problem) { p.Dispatch = f })
 		o := New(w, 1)
 		row := o.Token(0, 0)
 		row.Payload = slices.Clone(row.Payload)

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // rowCheck walks the rows of one rank's dispatch output.
@@ -35,7 +35,7 @@ type openItems struct {
 	marks []bool // [tokens, topK+1]
 }
 
-func (o *openItems) fill(p plan.Problem, items []Item) {
+func (o *openItems) fill(p ep.Problem, items []Item) {
 	o.topK = p.TopK
 	if o.marks == nil {
 		o.marks = make([]bool, p.MaxTokens*(p.TopK+1))
@@ -167,7 +167,7 @@ func scalesAt(l formats.Layout, got Output, row, inGroup, firstBlock int) []byte
 // rest.
 func (r *rowCheck) padding() {
 	l := r.o.Format()
-	if l.Format != plan.NVFP4 {
+	if l.Format != ep.NVFP4 {
 		return
 	}
 	r.j.place++
@@ -206,7 +206,7 @@ func difference(l formats.Layout, want, got Row, steps int) string {
 	}
 	for c := range l.Hidden {
 		a, b := code(l, want.Payload, c), code(l, got.Payload, c)
-		if a != b && (l.Format == plan.BF16 || distance(a, b, signBit(l.Format)) > steps) {
+		if a != b && (l.Format == ep.BF16 || distance(a, b, signBit(l.Format)) > steps) {
 			return fmt.Sprintf("column %d: want code %#02x, got %#02x", c, a, b)
 		}
 	}
@@ -215,13 +215,13 @@ func difference(l formats.Layout, want, got Row, steps int) string {
 
 // scaleNear: powers of two are never excused, float32 scales may differ by
 // one part in a million.
-func scaleNear(f plan.Format, want, got []byte, steps int) bool {
+func scaleNear(f ep.DType, want, got []byte, steps int) bool {
 	switch f {
-	case plan.FP8:
+	case ep.FP8:
 		a := float64(math.Float32frombits(binary.LittleEndian.Uint32(want)))
 		b := float64(math.Float32frombits(binary.LittleEndian.Uint32(got)))
 		return a == b || steps > 0 && math.Abs(a-b) <= 1e-6*math.Abs(a)
-	case plan.NVFP4:
+	case ep.NVFP4:
 		return distance(int(want[0]), int(got[0]), 0x80) <= steps
 	}
 	return want[0] == got[0]
@@ -230,16 +230,16 @@ func scaleNear(f plan.Format, want, got []byte, steps int) bool {
 // code is the element in column c as an integer.
 func code(l formats.Layout, payload []byte, c int) int {
 	switch l.Format {
-	case plan.BF16:
+	case ep.BF16:
 		return int(binary.LittleEndian.Uint16(payload[2*c:]))
-	case plan.FP8:
+	case ep.FP8:
 		return int(payload[c])
 	}
 	return int(payload[c/2]>>(c%2*4)) & 15
 }
 
-func signBit(f plan.Format) int {
-	if f == plan.FP8 {
+func signBit(f ep.DType) int {
+	if f == ep.FP8 {
 		return 0x80
 	}
 	return 8

@@ -4,14 +4,14 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // widen enlarges the bounds of a sum by what elements and scales that are
 // steps codes off the oracle's change in it.
 func (o *Oracle) widen(s Sum, rank, token, steps int) {
 	p := o.w.Problem
-	if p.Dispatch == plan.BF16 {
+	if p.Dispatch == ep.BF16 {
 		return
 	}
 	var gain float64
@@ -36,13 +36,13 @@ func (o *Oracle) uncertain(row Row, c int) (x, off float64) {
 	decode, top := E2M1ToFloat, 7
 	scale, scaleStep := 0., 0.
 	switch l.Format {
-	case plan.FP8:
+	case ep.FP8:
 		decode, top = E4M3ToFloat, 0x7e
 		scale = float64(math.Float32frombits(binary.LittleEndian.Uint32(row.Scales[c/l.Group*4:])))
 		scaleStep = 1e-6
-	case plan.MXFP4:
+	case ep.MXFP4:
 		scale = float64(E8M0ToFloat(row.Scales[c/l.Group]))
-	case plan.NVFP4:
+	case ep.NVFP4:
 		scale = float64(E4M3ToFloat(row.Scales[c/l.Group])) / float64(o.global)
 		scaleStep = 1. / 8
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -134,7 +134,7 @@ func explain(p *process, method string, err error) error {
 }
 
 // Machine implements kernels.Backend.
-func (b *Backend) Machine() plan.Machine { return b.welcome.Machine }
+func (b *Backend) Machine() ep.Machine { return b.welcome.Machine }
 
 // Kernels implements kernels.Backend.
 func (b *Backend) Kernels() []kernels.Kernel { return slices.Clone(b.kernels) }
@@ -155,7 +155,7 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 }
 
 // Ahead implements kernels.Forewarned.
-func (b *Backend) Ahead(p plan.Problem, configs []plan.Config) {
+func (b *Backend) Ahead(p ep.Problem, configs []ep.Config) {
 	if b.welcome.Ahead {
 		// A broken pipe shows in the request that follows.
 		_ = b.proc.client.Notify(context.Background(), notifyAhead, AheadParams{p, configs})
@@ -192,6 +192,6 @@ func (b *Backend) restart(ctx context.Context) error {
 	return b.greet(ctx)
 }
 
-func quarantineKey(w *workloads.Workload, c plan.Config) string {
+func quarantineKey(w *workloads.Workload, c ep.Config) string {
 	return w.Problem.Key() + "|" + w.Spec + "|" + c.Key()
 }

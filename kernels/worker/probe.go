@@ -9,7 +9,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -31,7 +31,7 @@ func chooseProbes(w *workloads.Workload) []Probe {
 	for try := 0; len(ranks) > 0 && len(out) < probesPerVerify && try < 8*probesPerVerify; try++ {
 		r := ranks[rand.IntN(len(ranks))]
 		p := Probe{Rank: r, Token: rand.IntN(w.Ranks[r].Tokens), K: -1}
-		if w.Problem.Op == plan.Dispatch {
+		if w.Problem.Op == ep.Dispatch {
 			p.K = rand.IntN(w.Problem.TopK)
 			if !delivered(w, p) {
 				continue
@@ -46,7 +46,7 @@ func chooseProbes(w *workloads.Workload) []Probe {
 
 // hooked reports whether a config changes the output on its way out: then it
 // is not the oracle's, and only the worker's own reference knows the hook.
-func hooked(c plan.Config) bool {
+func hooked(c ep.Config) bool {
 	for _, name := range []string{"epilogue", "combine.epilogue"} {
 		if v, ok := c.Values[name]; ok && v != "none" {
 			return true
@@ -109,7 +109,7 @@ func expected(o *ref.Oracle, w *workloads.Workload, at Probe) (want, bound []flo
 	}
 	f := w.Problem.Dispatch
 	row := ref.Dequantize(f, o.Token(w.Batch(at.Rank), at.Token), w.Problem.Hidden, 1)
-	step := map[plan.Format]float64{plan.BF16: 0, plan.FP8: 1. / 8, plan.MXFP4: 1. / 2, plan.NVFP4: 1. / 2}[f]
+	step := map[ep.DType]float64{ep.BF16: 0, ep.FP8: 1. / 8, ep.MXFP4: 1. / 2, ep.NVFP4: 1. / 2}[f]
 	for _, x := range row {
 		want = append(want, float64(x))
 		bound = append(bound, math.Abs(float64(x))*step)

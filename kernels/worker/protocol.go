@@ -8,7 +8,7 @@ package worker
 
 import (
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Protocol is the version both sides must speak.
@@ -45,7 +45,7 @@ type Welcome struct {
 	Protocol int          `json:"protocol"`
 	Worker   string       `json:"worker"` // name and version
 	ABI      string       `json:"abi"`    // hash of what the kernels are built from
-	Machine  plan.Machine `json:"machine"`
+	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
 	Ahead    bool         `json:"ahead,omitempty"` // the notification ahead is of use to this worker
 }
@@ -54,7 +54,7 @@ type Welcome struct {
 // answer prepare with the failure "illegal".
 type KernelDecl struct {
 	Name    string          `json:"name"`
-	Op      plan.Op         `json:"op"`
+	Op      ep.Op           `json:"op"`
 	Doc     string          `json:"doc"`
 	Params  []kernels.Param `json:"params"`
 	Rules   []Rule          `json:"rules,omitempty"`
@@ -71,7 +71,7 @@ type Rule struct {
 
 // OpenParams starts a session on one workload.
 type OpenParams struct {
-	Problem plan.Problem  `json:"problem"`
+	Problem ep.Problem    `json:"problem"`
 	Routing string        `json:"routing"` // spec, for labels only
 	Seed    uint64        `json:"seed"`    // of the payload, see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
@@ -92,15 +92,15 @@ type SessionID struct {
 
 // Candidate names a config in a session.
 type Candidate struct {
-	Session int         `json:"session"`
-	Config  plan.Config `json:"config"`
+	Session int       `json:"session"`
+	Config  ep.Config `json:"config"`
 }
 
 // AheadParams says which configs of a problem will be prepared soon, so that
 // a worker that compiles can begin. Nothing is answered.
 type AheadParams struct {
-	Problem plan.Problem  `json:"problem"`
-	Configs []plan.Config `json:"configs"`
+	Problem ep.Problem  `json:"problem"`
+	Configs []ep.Config `json:"configs"`
 }
 
 // RunParams asks for rounds of a prepared candidate.
@@ -164,5 +164,5 @@ type Beat struct {
 }
 
 type failureData struct {
-	Status kernels.Status `json:"status"`
+	Status ep.Status `json:"status"`
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // openPython starts the example worker; tee, when not empty, is a file that
@@ -39,7 +39,7 @@ func openPython(t *testing.T, tee string) *Backend {
 // probes included.
 func TestPythonWorker(t *testing.T) {
 	b := openPython(t, "")
-	for _, op := range plan.Ops() {
+	for _, op := range ep.Ops() {
 		s := openWorkload(t, b, op)
 		c := defaultOf(t, b, op)
 		if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {
@@ -59,11 +59,11 @@ func TestPythonWorker(t *testing.T) {
 // own refusal is a verdict on the candidate.
 func TestPythonRules(t *testing.T) {
 	b := openPython(t, "")
-	k, err := kernels.Find(b.Kernels(), plan.Dispatch, "dispatch")
+	k, err := kernels.Find(b.Kernels(), ep.Dispatch, "dispatch")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan.Problem{Dispatch: plan.BF16}
+	p := ep.Problem{Dispatch: ep.BF16}
 	good := k.DefaultConfig(b.Machine(), p)
 	if err := k.Check(b.Machine(), p, good); err != nil {
 		t.Errorf("default refused: %v", err)
@@ -71,12 +71,12 @@ func TestPythonRules(t *testing.T) {
 	if err := k.Check(b.Machine(), p, good.With("chunk", "100")); err == nil || !strings.Contains(err.Error(), "multiple of 16") {
 		t.Errorf("chunk=100: %v", err)
 	}
-	if err := k.Check(b.Machine(), plan.Problem{Dispatch: plan.FP8}, good); err == nil {
+	if err := k.Check(b.Machine(), ep.Problem{Dispatch: ep.FP8}, good); err == nil {
 		t.Error("fp8 was accepted")
 	}
-	s := openWorkload(t, b, plan.Dispatch)
+	s := openWorkload(t, b, ep.Dispatch)
 	var f *kernels.Failure
-	if err := s.Prepare(t.Context(), good.With("chunk", "100")); !errors.As(err, &f) || f.Status != kernels.Illegal {
+	if err := s.Prepare(t.Context(), good.With("chunk", "100")); !errors.As(err, &f) || f.Status != ep.Illegal {
 		t.Errorf("prepare chunk=100: %v", err)
 	}
 }
@@ -86,8 +86,8 @@ func TestPythonRules(t *testing.T) {
 func TestPythonSpeaksTheSchema(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "said.jsonl")
 	b := openPython(t, said)
-	s := openWorkload(t, b, plan.Combine)
-	c := defaultOf(t, b, plan.Combine)
+	s := openWorkload(t, b, ep.Combine)
+	c := defaultOf(t, b, ep.Combine)
 	if _, err := s.Verify(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // kernel turns a declaration into a kernels.Kernel whose Check evaluates the
 // rules. The error names the rule that does not compile.
 func (d KernelDecl) kernel() (kernels.Kernel, error) {
-	if _, err := plan.ParseOp(string(d.Op)); err != nil || d.Op == plan.Pair {
+	if _, err := ep.ParseOp(string(d.Op)); err != nil || d.Op == ep.Pair {
 		return kernels.Kernel{}, fmt.Errorf("kernel %q: op must be dispatch or combine, not %q", d.Name, d.Op)
 	}
 	programs := make([]*vm.Program, len(d.Rules))
@@ -28,7 +28,7 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 		programs[i] = p
 	}
 	env := &ruleEnv{}
-	check := func(m plan.Machine, p plan.Problem, c plan.Config) error {
+	check := func(m ep.Machine, p ep.Problem, c ep.Config) error {
 		vars := env.of(m, p, c)
 		for i, r := range d.Rules {
 			ok, err := expr.Run(programs[i], vars)
@@ -44,11 +44,11 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Check: check, Pairs: d.pairs()}, nil
 }
 
-func (d KernelDecl) pairs() func(dispatch, combine plan.Config) error {
+func (d KernelDecl) pairs() func(dispatch, combine ep.Config) error {
 	if len(d.Accepts) == 0 {
 		return nil
 	}
-	return func(dispatch, _ plan.Config) error {
+	return func(dispatch, _ ep.Config) error {
 		if !slices.Contains(d.Accepts, dispatch.Kernel) {
 			return fmt.Errorf("%s cannot follow %s", d.Name, dispatch.Kernel)
 		}
@@ -60,13 +60,13 @@ func (d KernelDecl) pairs() func(dispatch, combine plan.Config) error {
 // and machine: a space is checked point by point on the same two.
 type ruleEnv struct {
 	mu       sync.Mutex
-	machine  plan.Machine
-	problem  plan.Problem
+	machine  ep.Machine
+	problem  ep.Problem
 	machineV map[string]any
 	problemV map[string]any
 }
 
-func (e *ruleEnv) of(m plan.Machine, p plan.Problem, c plan.Config) map[string]any {
+func (e *ruleEnv) of(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
 	e.mu.Lock()
 	if e.machineV == nil || e.machine != m || e.problem != p {
 		e.machine, e.problem = m, p

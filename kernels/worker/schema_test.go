@@ -9,7 +9,7 @@ import (
 
 	"github.com/invopop/jsonschema"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 const schemaFile = "../../docs/schema/worker.v1.json"
@@ -36,7 +36,7 @@ func workerSchema(t *testing.T) []byte {
 	r := jsonschema.Reflector{
 		Anonymous: true, ExpandedStruct: true,
 		Mapper: func(t reflect.Type) *jsonschema.Schema {
-			if t != reflect.TypeFor[plan.Value]() {
+			if t != reflect.TypeFor[ep.Value]() {
 				return nil
 			}
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{

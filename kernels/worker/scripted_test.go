@@ -12,7 +12,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -53,7 +53,7 @@ type forewarned struct {
 	told map[string]bool
 }
 
-func (b *forewarned) Ahead(p plan.Problem, configs []plan.Config) {
+func (b *forewarned) Ahead(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
 		b.told[p.Key()+c.Key()] = true
 	}
@@ -70,9 +70,9 @@ type forewarnedSession struct {
 	problem string
 }
 
-func (s *forewarnedSession) Prepare(ctx context.Context, c plan.Config) error {
+func (s *forewarnedSession) Prepare(ctx context.Context, c ep.Config) error {
 	if !s.of.told[s.problem+c.Key()] {
-		return kernels.Failf(kernels.NoBuild, "never heard of")
+		return kernels.Failf(ep.NoBuild, "never heard of")
 	}
 	return s.Session.Prepare(ctx, c)
 }
@@ -98,16 +98,16 @@ type scriptedSession struct {
 	script string
 }
 
-func bad(c plan.Config) bool { return c.Int("tile_tokens") == 13 }
+func bad(c ep.Config) bool { return c.Int("tile_tokens") == 13 }
 
-func (s *scriptedSession) Prepare(ctx context.Context, c plan.Config) error {
+func (s *scriptedSession) Prepare(ctx context.Context, c ep.Config) error {
 	if bad(c) && s.script == "hang-prepare" {
 		select {}
 	}
 	return s.Session.Prepare(ctx, c)
 }
 
-func (s *scriptedSession) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	r, err := s.Session.Run(ctx, c, spec)
 	if !bad(c) || err != nil {
 		return r, err
@@ -130,12 +130,12 @@ func (s *scriptedSession) Run(ctx context.Context, c plan.Config, spec kernels.R
 	case "lie-rounds":
 		r.Seconds = r.Seconds[:0]
 	case "fail-hang":
-		return r, kernels.Failf(kernels.Hang, "rank 1 waited for rank 0, expert 3")
+		return r, kernels.Failf(ep.Hang, "rank 1 waited for rank 0, expert 3")
 	}
 	return r, nil
 }
 
-func (s *scriptedSession) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
+func (s *scriptedSession) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
 	if bad(c) && s.script == "lie-verify" {
 		return kernels.Verdict{Rows: 1000}, nil // all is well, whatever is in the buffers
 	}
@@ -166,14 +166,14 @@ func openScripted(t *testing.T, script string) *Backend {
 	return b
 }
 
-func openWorkload(t *testing.T, b kernels.Backend, op plan.Op) kernels.Session {
+func openWorkload(t *testing.T, b kernels.Backend, op ep.Op) kernels.Session {
 	t.Helper()
 	d, err := workloads.Parse("uniform")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan.Problem{Op: op, Mode: plan.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
-		Tokens: 4, MaxTokens: 4, Dispatch: plan.BF16, Combine: plan.BF16}
+	p := ep.Problem{Op: op, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
+		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
 	w, err := workloads.New(d, p, 7)
 	if err != nil {
 		t.Fatal(err)
@@ -185,9 +185,9 @@ func openWorkload(t *testing.T, b kernels.Backend, op plan.Op) kernels.Session {
 	return s
 }
 
-func defaultOf(t *testing.T, b kernels.Backend, op plan.Op) plan.Config {
+func defaultOf(t *testing.T, b kernels.Backend, op ep.Op) ep.Config {
 	t.Helper()
-	return kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), plan.Problem{Op: op, Ranks: 2, Hidden: 256, Experts: 8, TopK: 2, Tokens: 4, MaxTokens: 4})
+	return kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), ep.Problem{Op: op, Ranks: 2, Hidden: 256, Experts: 8, TopK: 2, Tokens: 4, MaxTokens: 4})
 }
 
 func TestHonestWorker(t *testing.T) {
@@ -195,7 +195,7 @@ func TestHonestWorker(t *testing.T) {
 	if clocks, err := b.Empty(t.Context()); err != nil || len(clocks) == 0 {
 		t.Errorf("empty kernel: %v, %v", clocks, err)
 	}
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		s := openWorkload(t, b, op)
 		c := defaultOf(t, b, op)
 		v, err := s.Verify(t.Context(), c)
@@ -217,24 +217,24 @@ func TestHonestWorker(t *testing.T) {
 func TestMisbehaviour(t *testing.T) {
 	for _, c := range []struct {
 		script   string
-		status   kernels.Status
+		status   ep.Status
 		reason   string
 		restarts int
 	}{
-		{"hang-prepare", kernels.Hang, "no answer to prepare", 1},
-		{"hang-run", kernels.Hang, "no answer to run", 1},
-		{"late-run", kernels.Hang, "no answer to run", 1},
-		{"crash-run", kernels.Crash, "illegal memory access", 1},
-		{"garbage-run", kernels.Crash, "invalid", 1},
-		{"fail-hang", kernels.Hang, "rank 1 waited for rank 0, expert 3", 0},
-		{"lie-time", kernels.Unstable, "came back after", 0},
-		{"lie-zero", kernels.Unstable, "took 0 s", 0},
-		{"lie-rounds", kernels.Unstable, "0 rounds of fold 1 instead of 1", 0},
+		{"hang-prepare", ep.Hang, "no answer to prepare", 1},
+		{"hang-run", ep.Hang, "no answer to run", 1},
+		{"late-run", ep.Hang, "no answer to run", 1},
+		{"crash-run", ep.Crash, "illegal memory access", 1},
+		{"garbage-run", ep.Crash, "invalid", 1},
+		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3", 0},
+		{"lie-time", ep.Unstable, "came back after", 0},
+		{"lie-zero", ep.Unstable, "took 0 s", 0},
+		{"lie-rounds", ep.Unstable, "0 rounds of fold 1 instead of 1", 0},
 	} {
 		t.Run(c.script, func(t *testing.T) {
 			b := openScripted(t, c.script)
-			s := openWorkload(t, b, plan.Dispatch)
-			good := defaultOf(t, b, plan.Dispatch)
+			s := openWorkload(t, b, ep.Dispatch)
+			good := defaultOf(t, b, ep.Dispatch)
 			_, err := s.Run(t.Context(), good.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1})
 			var f *kernels.Failure
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) {
@@ -254,7 +254,7 @@ func TestMisbehaviour(t *testing.T) {
 }
 
 func TestLiesAboutResults(t *testing.T) {
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		b := openScripted(t, "lie-verify")
 		s := openWorkload(t, b, op)
 		v, err := s.Verify(t.Context(), defaultOf(t, b, op).With("tile_tokens", "13"))
@@ -282,12 +282,12 @@ func TestRefusals(t *testing.T) {
 func TestKilledWorker(t *testing.T) {
 	b := openScripted(t, "hang-run")
 	b.limits.Round = time.Minute
-	s := openWorkload(t, b, plan.Dispatch)
-	c := defaultOf(t, b, plan.Dispatch)
+	s := openWorkload(t, b, ep.Dispatch)
+	c := defaultOf(t, b, ep.Dispatch)
 	time.AfterFunc(300*time.Millisecond, b.proc.kill)
 	_, err := s.Run(t.Context(), c.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1})
 	var f *kernels.Failure
-	if !errors.As(err, &f) || f.Status != kernels.Crash || !strings.Contains(f.Reason, "killed") {
+	if !errors.As(err, &f) || f.Status != ep.Crash || !strings.Contains(f.Reason, "killed") {
 		t.Fatalf("got %v, want a crash by signal", err)
 	}
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
@@ -299,9 +299,9 @@ func TestKilledWorker(t *testing.T) {
 // and workers that did not ask for it are spared.
 func TestAhead(t *testing.T) {
 	b := openScripted(t, "forewarned")
-	s := openWorkload(t, b, plan.Dispatch)
-	c := defaultOf(t, b, plan.Dispatch)
-	b.Ahead(s.(*session).workload.Problem, []plan.Config{c})
+	s := openWorkload(t, b, ep.Dispatch)
+	c := defaultOf(t, b, ep.Dispatch)
+	b.Ahead(s.(*session).workload.Problem, []ep.Config{c})
 	if err := s.Prepare(t.Context(), c); err != nil {
 		t.Errorf("foretold: %v", err)
 	}

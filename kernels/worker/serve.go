@@ -14,6 +14,7 @@ import (
 	"github.com/creachadair/jrpc2/handler"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -112,11 +113,11 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 func (s *server) open(ctx context.Context, p OpenParams) (SessionID, error) {
 	w, err := p.workload()
 	if err != nil {
-		return SessionID{}, wireError(kernels.Failf(kernels.Illegal, "%v", err))
+		return SessionID{}, wireError(kernels.Failf(ep.Illegal, "%v", err))
 	}
 	session, err := s.backend.Open(ctx, w)
 	if err != nil {
-		return SessionID{}, wireError(kernels.Failf(kernels.Illegal, "%v", err))
+		return SessionID{}, wireError(kernels.Failf(ep.Illegal, "%v", err))
 	}
 	s.next++
 	s.sessions[s.next], s.work[s.next] = session, w
@@ -154,10 +155,10 @@ func (s *server) tryPrepare(ctx context.Context, session kernels.Session, c Cand
 	p := s.work[c.Session].Problem
 	k, err := kernels.Find(s.backend.Kernels(), p.Op, c.Config.Kernel)
 	if err != nil {
-		return kernels.Failf(kernels.Illegal, "%v", err)
+		return kernels.Failf(ep.Illegal, "%v", err)
 	}
 	if err := k.Check(s.backend.Machine(), p, c.Config); err != nil {
-		return kernels.Failf(kernels.Illegal, "%v", err)
+		return kernels.Failf(ep.Illegal, "%v", err)
 	}
 	return session.Prepare(ctx, c.Config)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -44,7 +44,7 @@ func (s *session) open(ctx context.Context) error {
 }
 
 // Prepare implements kernels.Session.
-func (s *session) Prepare(ctx context.Context, c plan.Config) error {
+func (s *session) Prepare(ctx context.Context, c ep.Config) error {
 	if f := s.backend.doomed[quarantineKey(s.workload, c)]; f != nil {
 		return f
 	}
@@ -64,7 +64,7 @@ func (s *session) Prepare(ctx context.Context, c plan.Config) error {
 }
 
 // Run implements kernels.Session.
-func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return kernels.Rounds{}, err
 	}
@@ -75,7 +75,7 @@ func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) 
 		return kernels.Rounds{}, err
 	}
 	if why := r.implausible(s.workload, spec, time.Since(begin)); why != "" {
-		return kernels.Rounds{}, s.condemn(c, kernels.Failf(kernels.Unstable, "the worker's times cannot be right: %s", why))
+		return kernels.Rounds{}, s.condemn(c, kernels.Failf(ep.Unstable, "the worker's times cannot be right: %s", why))
 	}
 	return kernels.Rounds(r), nil
 }
@@ -113,7 +113,7 @@ func busy(w *workloads.Workload) bool {
 
 // Verify implements kernels.Session. What the worker says of itself is not
 // enough: a few rows come back and are compared here as well.
-func (s *session) Verify(ctx context.Context, c plan.Config) (kernels.Verdict, error) {
+func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return kernels.Verdict{}, err
 	}
@@ -142,13 +142,13 @@ func (s *session) Close() error {
 // call performs a request about candidate c and turns whatever goes wrong
 // into a Failure of c; only a cancelled context and a worker that cannot be
 // restarted are errors of the session.
-func (s *session) call(ctx context.Context, method string, params, result any, c plan.Config, limit time.Duration) error {
+func (s *session) call(ctx context.Context, method string, params, result any, c ep.Config, limit time.Duration) error {
 	err := s.proc.call(ctx, method, params, result, limit)
 	if err == nil {
 		return nil
 	}
 	if f := asFailure(err); f != nil {
-		if f.Status == kernels.Hang || f.Status == kernels.Crash {
+		if f.Status == ep.Hang || f.Status == ep.Crash {
 			return s.condemn(c, f)
 		}
 		return f
@@ -156,9 +156,9 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	f := &kernels.Failure{Status: kernels.Crash}
+	f := &kernels.Failure{Status: ep.Crash}
 	if errors.Is(err, errSilent) {
-		f.Status = kernels.Hang
+		f.Status = ep.Hang
 		err = fmt.Errorf("no answer to %s within %v (%s)", method, limit, s.proc.progress())
 	} else {
 		err = explain(s.proc, method, err)
@@ -172,7 +172,7 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 }
 
 // condemn puts a candidate into quarantine: it is not run again.
-func (s *session) condemn(c plan.Config, f *kernels.Failure) *kernels.Failure {
+func (s *session) condemn(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	s.backend.doomed[quarantineKey(s.workload, c)] = f
 	return f
 }
@@ -185,14 +185,14 @@ func asFailure(err error) *kernels.Failure {
 	}
 	var d failureData
 	if json.Unmarshal(rpc.Data, &d) != nil || !knownStatus(d.Status) {
-		d.Status = kernels.Crash
+		d.Status = ep.Crash
 	}
 	return &kernels.Failure{Status: d.Status, Reason: rpc.Message}
 }
 
-func knownStatus(s kernels.Status) bool {
+func knownStatus(s ep.Status) bool {
 	switch s {
-	case kernels.Illegal, kernels.NoBuild, kernels.NoLaunch, kernels.Mismatch, kernels.Hang, kernels.Crash, kernels.Unstable:
+	case ep.Illegal, ep.NoBuild, ep.NoLaunch, ep.Mismatch, ep.Hang, ep.Crash, ep.Unstable:
 		return true
 	}
 	return false

@@ -14,7 +14,8 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/reportstest"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // recorded are the runs every kind is drawn of: two measured on a CPU, one
@@ -186,9 +187,9 @@ func luminance(c color.RGBA) float64 {
 func TestPeersBesideOurs(t *testing.T) {
 	l := reportstest.Small().Load("ours")
 	p := l.Cases[0].Problem
-	p.Mode = plan.Eager
-	peer := &reports.Run{}
-	results := []reports.Result{{Problem: p, Routing: "uniform", Config: plan.Config{Kernel: "deepep-ll"}, Role: reports.Peer, Stage: "import",
+	p.Mode = ep.Eager
+	peer := &record.Run{}
+	results := []record.Result{{Problem: p, Routing: "uniform", Config: ep.Config{Kernel: "deepep-ll"}, Role: record.Peer, Stage: "import",
 		Status: "ok", Clock: "span", Seconds: [][]float64{{12e-6}}}}
 	m := &reports.Loaded{Path: "peers", Run: peer, Results: results, Cases: reports.Cases(peer, results)}
 	figures := latency([]*reports.Loaded{l, m}, Options{})

@@ -10,9 +10,9 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // heatmap draws, for every case, the best time over two parameters.
@@ -41,30 +41,30 @@ func heatmap(runs []*reports.Loaded, o Options) []Figure {
 // heat is the best time for each pair of values, over all other parameters.
 type heat struct {
 	x, y   string // parameters
-	xs, ys []plan.Value
-	spots  map[[2]plan.Value]spot
+	xs, ys []ep.Value
+	spots  map[[2]ep.Value]spot
 	best   float64
 	timed  int
-	wins   [2]plan.Value
+	wins   [2]ep.Value
 }
 
 // spot is one pair of values.
 type spot struct {
-	seconds float64        // NaN when nothing there has times
-	status  kernels.Status // of the first failure, when nothing there has times
+	seconds float64   // NaN when nothing there has times
+	status  ep.Status // of the first failure, when nothing there has times
 }
 
 func heatOf(c *reports.Case, x, y string) heat {
-	h := heat{x: x, y: y, spots: map[[2]plan.Value]spot{}}
+	h := heat{x: x, y: y, spots: map[[2]ep.Value]spot{}}
 	for _, e := range c.Entries {
 		vx, vy := e.Config.Values[x], e.Config.Values[y]
-		if vx == "" || vy == "" || e.Role == reports.Twin || e.Role == reports.Peer {
+		if vx == "" || vy == "" || e.Role == record.Twin || e.Role == record.Peer {
 			continue
 		}
-		h.add([2]plan.Value{vx, vy}, e)
+		h.add([2]ep.Value{vx, vy}, e)
 	}
 	if choice, ok := c.Choose(); ok {
-		h.wins = [2]plan.Value{choice.Entry.Config.Values[x], choice.Entry.Config.Values[y]}
+		h.wins = [2]ep.Value{choice.Entry.Config.Values[x], choice.Entry.Config.Values[y]}
 	}
 	slices.SortFunc(h.xs, compareValues)
 	slices.SortFunc(h.ys, compareValues)
@@ -72,7 +72,7 @@ func heatOf(c *reports.Case, x, y string) heat {
 }
 
 // add takes entries fastest first, so that the first with times is the best.
-func (h *heat) add(at [2]plan.Value, e *reports.Entry) {
+func (h *heat) add(at [2]ep.Value, e *reports.Entry) {
 	if !slices.Contains(h.xs, at[0]) {
 		h.xs = append(h.xs, at[0])
 	}
@@ -92,7 +92,7 @@ func (h *heat) add(at [2]plan.Value, e *reports.Entry) {
 	}
 }
 
-func compareValues(a, b plan.Value) int {
+func compareValues(a, b ep.Value) int {
 	x, xok := a.Int()
 	y, yok := b.Int()
 	if xok && yok {
@@ -108,11 +108,11 @@ func (h heat) draw(c draw.Canvas) {
 	m := cells{cols: len(h.xs), rows: len(h.ys)}
 	for i, x := range h.xs {
 		for j, y := range h.ys {
-			s, ok := h.spots[[2]plan.Value{x, y}]
+			s, ok := h.spots[[2]ep.Value{x, y}]
 			if !ok {
 				continue
 			}
-			q := cell{col: i, row: j, value: math.NaN(), boxed: [2]plan.Value{x, y} == h.wins}
+			q := cell{col: i, row: j, value: math.NaN(), boxed: [2]ep.Value{x, y} == h.wins}
 			if math.IsNaN(s.seconds) {
 				q.crossed, q.text = true, string(s.status)
 			} else {
@@ -141,7 +141,7 @@ func lossText(over float64) string {
 	}
 }
 
-func wordsOf(vs []plan.Value) []string {
+func wordsOf(vs []ep.Value) []string {
 	out := make([]string, len(vs))
 	for i, v := range vs {
 		out[i] = string(v)
@@ -152,11 +152,11 @@ func wordsOf(vs []plan.Value) []string {
 // axesOf picks the parameters of a heatmap: those asked for, else SMs and
 // threads, else the two numbers with the most values.
 func axesOf(c *reports.Case, o Options) (x, y string) {
-	counts := map[string]map[plan.Value]bool{}
+	counts := map[string]map[ep.Value]bool{}
 	for _, e := range c.Entries {
 		for n, v := range e.Config.Values {
 			if counts[n] == nil {
-				counts[n] = map[plan.Value]bool{}
+				counts[n] = map[ep.Value]bool{}
 			}
 			counts[n][v] = true
 		}
@@ -199,10 +199,10 @@ func (h heat) alt(c *reports.Case) string {
 }
 
 func caseSlug(c *reports.Case) string {
-	return slug(string(c.Problem.Op), string(c.Problem.Dispatch), fmt.Sprintf("t%d", c.Problem.Tokens), c.Routing, string(c.Problem.Results))
+	return slug(string(c.Problem.Op), string(c.Problem.Dispatch), fmt.Sprintf("t%d", c.Problem.Tokens), c.Routing, string(c.Problem.Precision))
 }
 
 func caseTitle(what string, c *reports.Case) string {
 	p := c.Problem
-	return fmt.Sprintf("%s: %s %s, %d tokens, %s", what, reports.OpTitle(p.Op, p.Results), p.Dispatch, p.Tokens, c.Routing)
+	return fmt.Sprintf("%s: %s %s, %d tokens, %s", what, reports.OpTitle(p.Op, p.Precision), p.Dispatch, p.Tokens, c.Routing)
 }

@@ -10,7 +10,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // latency draws time against tokens.
@@ -73,7 +74,7 @@ func (b *seriesBuilder) addCase(l *reports.Loaded, c *reports.Case, runs []*repo
 	}
 	seen := map[string]bool{}
 	for _, e := range c.Entries {
-		if e.Role == reports.Peer && e.OK() && !seen[e.Label()] {
+		if e.Role == record.Peer && e.OK() && !seen[e.Label()] {
 			seen[e.Label()] = true // entries come fastest first
 			b.others = b.put(b.others, peerLabel(c, e), micros(c, e))
 		}
@@ -140,7 +141,7 @@ func (b *seriesBuilder) finish() []series {
 // caseLabel names a case of ours among the runs of one picture.
 func caseLabel(l *reports.Loaded, c *reports.Case, runs []*reports.Loaded) string {
 	label := c.Routing
-	if c.Problem.Results == plan.AnyResults {
+	if c.Problem.Precision == ep.Reduced {
 		label += ", any results"
 	}
 	if len(ours(runs)) > 1 {
@@ -158,7 +159,7 @@ func ours(runs []*reports.Loaded) []*reports.Loaded {
 
 func peerLabel(c *reports.Case, e *reports.Entry) string {
 	s := e.Label()
-	if c.Problem.Op != plan.Combine {
+	if c.Problem.Op != ep.Combine {
 		s += " " + string(c.Problem.Dispatch)
 	}
 	return s + " (" + string(c.Problem.Mode) + ", " + e.Clock + ")"

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -40,7 +41,7 @@ func shownEntries(c *reports.Case) []*reports.Entry {
 		out = append(out, choice.Entry)
 	}
 	for _, e := range c.Entries {
-		if (e.Role == reports.Default || e.Role == reports.Twin) && e.OK() && (len(out) == 0 || e != out[0]) {
+		if (e.Role == record.Default || e.Role == record.Twin) && e.OK() && (len(out) == 0 || e != out[0]) {
 			out = append(out, e)
 		}
 	}
@@ -77,7 +78,7 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 func sampleLabel(c *reports.Case, e *reports.Entry) string {
 	choice, ok := c.Choose()
 	switch {
-	case ok && choice.Entry == e && e.Role == reports.Default:
+	case ok && choice.Entry == e && e.Role == record.Default:
 		return "default, the choice"
 	case ok && choice.Entry == e:
 		return "choice: " + e.Label()
@@ -103,7 +104,7 @@ func (a across) Plot(c draw.Canvas, p *plot.Plot) {
 func twinRatios(c *reports.Case) []float64 {
 	d := c.Default()
 	for _, e := range c.Entries {
-		if e.Role == reports.Twin && e.OK() && d != nil {
+		if e.Role == record.Twin && e.OK() && d != nil {
 			return e.Ratios(d)
 		}
 	}

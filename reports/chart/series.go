@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // point is one value of a series with its interval, in the units of the axes.
@@ -67,8 +67,8 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 
 // group is one picture's worth of problems: all that may share a line.
 type group struct {
-	op                         plan.Op
-	format                     plan.Format // of dispatch; empty for combine, which travels as BF16
+	op                         ep.Op
+	format                     ep.DType // of dispatch; empty for combine, which travels as BF16
 	ranks, nodes, hidden       int
 	experts, topK              int
 	sharedExpert, skipAllToAll bool
@@ -76,10 +76,10 @@ type group struct {
 
 // groupOf leaves the mode out: peers are measured eagerly, ours from a graph,
 // and the label says which.
-func groupOf(p plan.Problem) group {
+func groupOf(p ep.Problem) group {
 	g := group{op: p.Op, format: p.Dispatch, ranks: p.Ranks, nodes: p.Nodes, hidden: p.Hidden, experts: p.Experts,
 		topK: p.TopK, sharedExpert: p.SharedExpert, skipAllToAll: p.SkipA2A}
-	if p.Op == plan.Combine {
+	if p.Op == ep.Combine {
 		g.format = ""
 	}
 	return g

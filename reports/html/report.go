@@ -11,9 +11,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/chart"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 //go:embed page.html style.css table.js
@@ -120,7 +120,7 @@ func facts(l *reports.Loaded) []fact {
 	for _, c := range l.Cases {
 		tried += len(c.Entries)
 		for _, e := range c.Entries {
-			if e.Status != kernels.OK {
+			if e.Status != ep.OK {
 				failed++
 			}
 		}

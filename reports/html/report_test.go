@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/chart"
 	"github.com/epbench/epbench/reports/html"
 	"github.com/epbench/epbench/reports/reportstest"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 func page(t *testing.T, runs ...*reports.Loaded) string {
@@ -69,7 +69,7 @@ func TestPageEscapes(t *testing.T) {
 	for _, c := range l.Cases {
 		c.Routing = hostile
 		for _, e := range c.Entries {
-			if e.Status != kernels.OK {
+			if e.Status != ep.OK {
 				e.Reason = hostile
 			}
 		}
@@ -88,7 +88,7 @@ func TestPageOfPoorRuns(t *testing.T) {
 	s := reportstest.Small()
 	run, results := s.Make()
 	for i := range results {
-		results[i].Status, results[i].Reason, results[i].Seconds = kernels.Crash, "the worker died", nil
+		results[i].Status, results[i].Reason, results[i].Seconds = ep.Crash, "the worker died", nil
 	}
 	run.AA, run.Workloads, run.Finished = nil, nil, time.Time{}
 	got := page(t, &reports.Loaded{Path: "dead", Run: run, Results: results, Cases: reports.Cases(run, results)})

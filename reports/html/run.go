@@ -7,6 +7,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/chart"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // WriteRun writes what people look at into a run directory: report.html, and
@@ -18,7 +19,7 @@ func WriteRun(dir string) error {
 		return err
 	}
 	runs := []*reports.Loaded{l}
-	err = reports.WriteFileAtomic(filepath.Join(dir, reports.ReportFile), func(w io.Writer) error { return Write(w, runs, Options{}) })
+	err = record.WriteFileAtomic(filepath.Join(dir, record.ReportFile), func(w io.Writer) error { return Write(w, runs, Options{}) })
 	if err != nil {
 		return err
 	}
@@ -26,7 +27,7 @@ func WriteRun(dir string) error {
 }
 
 func writePlots(dir string, runs []*reports.Loaded) error {
-	plots := filepath.Join(dir, reports.PlotsDir)
+	plots := filepath.Join(dir, record.PlotsDir)
 	if err := os.MkdirAll(plots, 0o777); err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func writePlots(dir string, runs []*reports.Loaded) error {
 	o.Loads, _ = chart.Loads(runs)
 	for _, k := range chart.Kinds {
 		for _, f := range spread(k.Draw(runs, o), perKind) {
-			err := reports.WriteFileAtomic(filepath.Join(plots, f.Name+".svg"), func(w io.Writer) error { return f.Write(w, "svg") })
+			err := record.WriteFileAtomic(filepath.Join(plots, f.Name+".svg"), func(w io.Writer) error { return f.Write(w, "svg") })
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // sections are the parts of the page in their order; one that has nothing to
@@ -31,7 +32,7 @@ func ship(d *drawer) section {
 }
 
 // shippedTable prints the rows of a tuned table.
-func shippedTable(t *plan.Table) reports.Table {
+func shippedTable(t *table.Table) reports.Table {
 	out := reports.Table{Name: "shipped", Title: "Tuned table " + short(t.ID), Columns: []reports.Column{
 		reports.Words("op"), reports.Words("format"), reports.Words("routing"), reports.Numbers("from", "tokens"), reports.Numbers("to", "tokens"),
 		reports.Words("config"), reports.Numbers("median", "us"), reports.Numbers("gain", "x"), reports.Numbers("at least", "x"), reports.Numbers("at most", "x"),
@@ -43,14 +44,14 @@ func shippedTable(t *plan.Table) reports.Table {
 			label = "default"
 		}
 		e := r.Evidence
-		out.Add(reports.Str(reports.OpTitle(r.Key.Op, r.Key.Results)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)), reports.Int(r.Lo), reports.Int(r.Hi),
+		out.Add(reports.Str(reports.OpTitle(r.Key.Op, r.Key.Precision)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)), reports.Int(r.Lo), reports.Int(r.Hi),
 			reports.Str(label), reports.Micros(e.Median), gain(e), reports.Float(e.GainLo, 3), reports.Float(e.GainHi, 3),
 			reports.Float(100*e.MaxErr, 3))
 	}
 	return out
 }
 
-func gain(e plan.Evidence) reports.Cell {
+func gain(e table.Evidence) reports.Cell {
 	c := reports.Float(e.Gain, 3)
 	if e.GainLo > 1+reports.TieBand {
 		return c.Marked(reports.Good)
@@ -255,7 +256,7 @@ func trials(d *drawer) section {
 	t.Note(p.Shared)
 	t.Note(reports.DefaultNotes(d.main.Cases)...)
 	if left > 0 {
-		t.Note(fmt.Sprintf("The %d fastest of each case are here; %d more are in %s.", perCase, left, reports.TrialsFile))
+		t.Note(fmt.Sprintf("The %d fastest of each case are here; %d more are in %s.", perCase, left, record.TrialsFile))
 	}
 	s.Tables = append(s.Tables, render(t))
 	return s

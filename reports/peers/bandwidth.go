@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels/formats"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Definition is how a project turns a time into a bandwidth: the bytes of the
@@ -15,7 +15,7 @@ import (
 type Definition struct {
 	Name  string
 	Doc   string
-	Bytes func(p plan.Problem) float64
+	Bytes func(p ep.Problem) float64
 }
 
 // Definitions lists what is known of the peers' numerators, from their
@@ -25,17 +25,17 @@ var Definitions = []Definition{
 	{"deepep-ll", "one copy per token and expert, own rank included; FP8 adds scales and 16 bytes", lowLatency},
 	{"deepep-v2", "logical bytes, own rank included, over the transfer kernel alone", received},
 	{"hybrid-ep", "algorithm bandwidth, as deepep-normal", received},
-	{"nccl-ep-ll", "one BF16 copy per token and expert", func(p plan.Problem) float64 { return perSelection(p) * 2 * float64(p.Hidden) }},
-	{"trtllm", "tokens times the smaller of ranks and top-k, times the payload", func(p plan.Problem) float64 {
+	{"nccl-ep-ll", "one BF16 copy per token and expert", func(p ep.Problem) float64 { return perSelection(p) * 2 * float64(p.Hidden) }},
+	{"trtllm", "tokens times the smaller of ranks and top-k, times the payload", func(p ep.Problem) float64 {
 		return float64(p.Tokens*min(p.Ranks, p.TopK)) * payload(p)
 	}},
 	{"mori", "algorithm bandwidth, as deepep-normal", received},
-	{"mori-physical", "as mori, times (ranks-1)/ranks", func(p plan.Problem) float64 {
+	{"mori-physical", "as mori, times (ranks-1)/ranks", func(p ep.Problem) float64 {
 		return received(p) * float64(p.Ranks-1) / float64(p.Ranks)
 	}},
-	{"pplx", "tokens times top-k times the payload, over send and receive", func(p plan.Problem) float64 { return perSelection(p) * payload(p) }},
+	{"pplx", "tokens times top-k times the payload, over send and receive", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
 	{"collectivex", "logical payload after removing repeats per rank", received},
-	{"aws", "logical payload per token and expert", func(p plan.Problem) float64 { return perSelection(p) * payload(p) }},
+	{"aws", "logical payload per token and expert", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
 }
 
 // FindDefinition looks a definition up by name.
@@ -52,30 +52,30 @@ func FindDefinition(name string) (Definition, error) {
 
 // Seconds is the time of one call that a bandwidth in GB/s (1e9 bytes) stands
 // for.
-func (d Definition) Seconds(p plan.Problem, gbps float64) float64 {
+func (d Definition) Seconds(p ep.Problem, gbps float64) float64 {
 	return d.Bytes(p) / (gbps * 1e9)
 }
 
-func perSelection(p plan.Problem) float64 { return float64(p.Tokens) * float64(p.TopK) }
+func perSelection(p ep.Problem) float64 { return float64(p.Tokens) * float64(p.TopK) }
 
 // payload is the bytes of one token and its scales; combine travels as BF16.
-func payload(p plan.Problem) float64 {
-	if p.Op == plan.Combine {
+func payload(p ep.Problem) float64 {
+	if p.Op == ep.Combine {
 		return 2 * float64(p.Hidden)
 	}
 	l := formats.Of(p.Dispatch, p.Hidden)
 	return float64(l.Payload + l.Scales*l.ScaleBytes)
 }
 
-func lowLatency(p plan.Problem) float64 {
+func lowLatency(p ep.Problem) float64 {
 	size := payload(p)
-	if p.Op != plan.Combine {
+	if p.Op != ep.Combine {
 		size += 16
 	}
 	return perSelection(p) * size
 }
 
-func received(p plan.Problem) float64 {
+func received(p ep.Problem) float64 {
 	return float64(p.Tokens) * DistinctRanks(p.Ranks, p.Experts, p.TopK) * payload(p)
 }
 

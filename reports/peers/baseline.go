@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // baseline reads a collection of measured peers: an object with machine and
@@ -62,11 +62,11 @@ func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
 	if json.Unmarshal(raw, &flat) == nil {
 		// One transfer without an operation of its own serves both.
 		format := baselineFormat(name)
-		d, err := baselineSeries(name, plan.Dispatch, format, flat, g)
+		d, err := baselineSeries(name, ep.Dispatch, format, flat, g)
 		if err != nil {
 			return nil, err
 		}
-		c, err := baselineSeries(name, plan.Combine, format, flat, g)
+		c, err := baselineSeries(name, ep.Combine, format, flat, g)
 		return append(d, c...), err
 	}
 	var ops map[string]map[string]float64
@@ -76,7 +76,7 @@ func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
 	var out []Figure
 	for _, key := range slices.Sorted(maps.Keys(ops)) {
 		word, _, _ := strings.Cut(key, "_")
-		op, err := plan.ParseOp(word)
+		op, err := ep.ParseOp(word)
 		if err != nil {
 			return nil, err
 		}
@@ -89,14 +89,14 @@ func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
 	return out, nil
 }
 
-func baselineFormat(key string) plan.Format {
+func baselineFormat(key string) ep.DType {
 	if slices.Contains(strings.Split(key, "_"), "fp8") {
-		return plan.FP8
+		return ep.FP8
 	}
-	return plan.BF16
+	return ep.BF16
 }
 
-func baselineSeries(name string, op plan.Op, format plan.Format, times map[string]float64, g Given) ([]Figure, error) {
+func baselineSeries(name string, op ep.Op, format ep.DType, times map[string]float64, g Given) ([]Figure, error) {
 	kernel, sms := baselineName(name)
 	var out []Figure
 	for key, us := range times {
@@ -113,7 +113,7 @@ func baselineSeries(name string, op plan.Op, format plan.Format, times map[strin
 			f.Clock = "span"
 		}
 		if sms != "" {
-			f.Values = map[string]plan.Value{"sms": plan.Value(sms)}
+			f.Values = map[string]ep.Value{"sms": ep.Value(sms)}
 		}
 		out = append(out, f)
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // csvFormat reads any table whose columns have our names, or whose names are
@@ -79,24 +79,24 @@ func csvRow(row map[string]string, g Given) (Figure, error) {
 	if err != nil {
 		return Figure{}, err
 	}
-	f := Figure{Kernel: orElse(row["kernel"], "csv"), Problem: p, Clock: orElse(row["clock"], "wall"), Values: map[string]plan.Value{}}
+	f := Figure{Kernel: orElse(row["kernel"], "csv"), Problem: p, Clock: orElse(row["clock"], "wall"), Values: map[string]ep.Value{}}
 	if row["sms"] != "" {
-		f.Values["sms"] = plan.Value(row["sms"])
+		f.Values["sms"] = ep.Value(row["sms"])
 	}
 	return f, f.setTime(row, g)
 }
 
-func csvProblem(row map[string]string, g Given) (plan.Problem, error) {
-	op, err := plan.ParseOp(orElse(row["op"], "dispatch"))
+func csvProblem(row map[string]string, g Given) (ep.Problem, error) {
+	op, err := ep.ParseOp(orElse(row["op"], "dispatch"))
 	if err != nil {
-		return plan.Problem{}, err
+		return ep.Problem{}, err
 	}
-	format, err := plan.ParseFormat(orElse(row["format"], "bf16"))
+	format, err := ep.ParseDType(orElse(row["format"], "bf16"))
 	if err != nil {
-		return plan.Problem{}, err
+		return ep.Problem{}, err
 	}
 	p := g.problem(op, format)
-	p.Mode, err = plan.ParseMode(orElse(row["mode"], string(plan.Eager)))
+	p.Mode, err = ep.ParseMode(orElse(row["mode"], string(ep.Eager)))
 	return p, err
 }
 

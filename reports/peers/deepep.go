@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // deepEP reads what test_intranode.py and test_low_latency.py of
@@ -120,21 +120,21 @@ func (d *deepEPReader) best(m []string) error {
 	if err := d.given.require("ranks", "experts", "topk", "tokens", "hidden"); err != nil {
 		return err
 	}
-	format := plan.BF16
+	format := ep.BF16
 	if m[2] == "FP8" {
-		format = plan.FP8
+		format = ep.FP8
 	}
-	p := d.given.problem(plan.Op(m[1]), format)
+	p := d.given.problem(ep.Op(m[1]), format)
 	for _, t := range pending {
 		d.figures = append(d.figures, t.figure(p))
 	}
 	return nil
 }
 
-func (t tuned) figure(p plan.Problem) Figure {
+func (t tuned) figure(p ep.Problem) Figure {
 	f := Figure{
 		Kernel: "deepep-normal", Problem: p, Clock: "event",
-		Values:  map[string]plan.Value{"sms": plan.Value(t.sms), "chunk": plan.Value(t.chunk)},
+		Values:  map[string]ep.Value{"sms": ep.Value(t.sms), "chunk": ep.Value(t.chunk)},
 		Seconds: t.us * 1e-6,
 		Note:    fmt.Sprintf("%.2f GB/s by the deepep-normal definition; mean time over calls with a cached handle, rank 0", t.gbps),
 	}
@@ -148,19 +148,19 @@ func (t tuned) figure(p plan.Problem) Figure {
 
 func (d *deepEPReader) lowLatency(line string) error {
 	if m := llLine.FindStringSubmatch(line); m != nil {
-		if err := d.rank(plan.Dispatch, m[2], m[3]); err != nil {
+		if err := d.rank(ep.Dispatch, m[2], m[3]); err != nil {
 			return err
 		}
-		return d.rank(plan.Combine, m[4], m[5])
+		return d.rank(ep.Combine, m[4], m[5])
 	}
 	if m := pairLine.FindStringSubmatch(line); m != nil {
-		return d.rank(plan.Pair, m[2], m[3])
+		return d.rank(ep.Pair, m[2], m[3])
 	}
 	return nil
 }
 
 // rank adds one rank's figure.
-func (d *deepEPReader) rank(op plan.Op, gbps, us string) error {
+func (d *deepEPReader) rank(op ep.Op, gbps, us string) error {
 	if err := d.given.require("ranks", "experts", "topk", "tokens", "hidden"); err != nil {
 		return err
 	}
@@ -172,11 +172,11 @@ func (d *deepEPReader) rank(op plan.Op, gbps, us string) error {
 	if err != nil {
 		return err
 	}
-	p := d.given.problem(op, plan.FP8)
+	p := d.given.problem(op, ep.FP8)
 	s := d.ranks[p.Key()]
 	if s == nil {
 		s = &llSum{fig: Figure{Kernel: "deepep-ll", Problem: p, Clock: "span"}}
-		if op == plan.Pair {
+		if op == ep.Pair {
 			s.fig.Clock = "event"
 		}
 		d.ranks[p.Key()] = s
@@ -194,7 +194,7 @@ func (d *deepEPReader) flushRanks() {
 		s := d.ranks[key]
 		s.fig.Note = fmt.Sprintf("%.2f GB/s by the deepep-ll definition; kernel time, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside",
 			s.gbps/float64(s.count), s.count)
-		if s.fig.Problem.Op == plan.Pair {
+		if s.fig.Problem.Op == ep.Pair {
 			s.fig.Note = fmt.Sprintf("%.2f GB/s over both halves; mean time between events, slowest of %d ranks", s.gbps/float64(s.count), s.count)
 		}
 		d.figures = append(d.figures, s.fig)

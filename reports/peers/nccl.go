@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // nccl reads the table that alltoall_perf of NVIDIA/nccl-tests prints.
@@ -141,14 +141,14 @@ func (c *ncclRows) add(size int64, us float64, wrong string) {
 	case wrong != "0" && wrong != "N/A":
 		c.wrong++
 		return
-	case row == 0 || size == 0 || size%row != 0 || size/row > plan.MaxTokens:
+	case row == 0 || size == 0 || size%row != 0 || size/row > ep.MaxTokens:
 		c.odd++
 		return
 	}
 	g.Tokens = int(size / row)
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		c.figures = append(c.figures, Figure{
-			Kernel: "nccl-alltoall", Problem: g.problem(op, plan.BF16), Seconds: us * 1e-6,
+			Kernel: "nccl-alltoall", Problem: g.problem(op, ep.BF16), Seconds: us * 1e-6,
 			Clock: "event", Note: fmt.Sprintf(ncclNote, us),
 		})
 	}

@@ -10,9 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // MaxInput bounds what an importer reads.
@@ -44,9 +43,9 @@ var Formats = []Format{baseline, mori, nccl, ncclJSON, aiconfigurator, deepEP, c
 
 // Figure is one number somebody published, as a time.
 type Figure struct {
-	Kernel  string                // "deepep-ll"
-	Values  map[string]plan.Value // its launch parameters, as far as known
-	Problem plan.Problem
+	Kernel  string              // "deepep-ll"
+	Values  map[string]ep.Value // its launch parameters, as far as known
+	Problem ep.Problem
 	Seconds float64 // of one call
 	Clock   string  // span, event or wall
 	Note    string  // what the peer's own number was and how it became a time
@@ -54,7 +53,7 @@ type Figure struct {
 
 // Read parses in by the named format; "auto" or "" asks each in turn. The
 // result carries role peer and one round of one rank each.
-func Read(in io.Reader, format string, g Given) (results []reports.Result, used string, warnings []string, err error) {
+func Read(in io.Reader, format string, g Given) (results []record.Result, used string, warnings []string, err error) {
 	data, err := io.ReadAll(io.LimitReader(in, MaxInput+1))
 	if err != nil {
 		return nil, "", nil, err
@@ -117,42 +116,42 @@ func names() string {
 }
 
 // result turns a figure into a record, checking the problem on the way.
-func (f Figure) result(i int, g Given) (reports.Result, error) {
+func (f Figure) result(i int, g Given) (record.Result, error) {
 	if err := f.Problem.Validate(); err != nil {
-		return reports.Result{}, err
+		return record.Result{}, err
 	}
 	if !(f.Seconds > 0) || f.Seconds > 3600 {
-		return reports.Result{}, fmt.Errorf("%g seconds is no time of one call", f.Seconds)
+		return record.Result{}, fmt.Errorf("%g seconds is no time of one call", f.Seconds)
 	}
 	label := f.Kernel
 	if g.Label != "" {
 		label = g.Label
 	}
-	config := plan.Config{Kernel: label, Values: f.Values}
+	config := ep.Config{Kernel: label, Values: f.Values}
 	if config.Values == nil {
-		config.Values = map[string]plan.Value{}
+		config.Values = map[string]ep.Value{}
 	}
-	if _, err := plan.ParseConfig(config.Key()); err != nil {
-		return reports.Result{}, err
+	if _, err := ep.ParseConfig(config.Key()); err != nil {
+		return record.Result{}, err
 	}
 	routing := g.Routing
 	if routing == "" {
 		routing = "uniform"
 	}
-	return reports.Result{
-		Schema: reports.Schema, Seq: i, Problem: f.Problem, Routing: routing, Config: config,
-		Role: reports.Peer, Stage: "import", Status: kernels.OK, Clock: f.Clock, Fold: 1,
+	return record.Result{
+		Schema: record.Schema, Seq: i, Problem: f.Problem, Routing: routing, Config: config,
+		Role: record.Peer, Stage: "import", Status: ep.OK, Clock: f.Clock, Fold: 1,
 		Seconds: [][]float64{{f.Seconds}}, Warnings: []string{f.Note},
 	}, nil
 }
 
 // problem fills a problem from what is given; a peer's launches are eager
 // unless its importer knows better.
-func (g Given) problem(op plan.Op, format plan.Format) plan.Problem {
-	return plan.Problem{
-		Op: op, Mode: plan.Eager, Ranks: g.Ranks, Nodes: max(g.Nodes, 1), Hidden: g.Hidden,
+func (g Given) problem(op ep.Op, format ep.DType) ep.Problem {
+	return ep.Problem{
+		Op: op, Mode: ep.Eager, Ranks: g.Ranks, Nodes: max(g.Nodes, 1), Hidden: g.Hidden,
 		Experts: g.Experts, TopK: g.TopK, Tokens: g.Tokens, MaxTokens: g.Tokens,
-		Dispatch: format, Combine: plan.BF16,
+		Dispatch: format, Combine: ep.BF16,
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 var v3 = Given{Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128}
 
-func read(t *testing.T, name, format string, g Given) ([]reports.Result, string, []string) {
+func read(t *testing.T, name, format string, g Given) ([]record.Result, string, []string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", name))
 	if err != nil {
@@ -29,7 +29,7 @@ func read(t *testing.T, name, format string, g Given) ([]reports.Result, string,
 }
 
 // line is a figure in one line: what, how large, how long.
-func line(r reports.Result) string {
+func line(r record.Result) string {
 	p := r.Problem
 	return fmt.Sprintf("%s %s %d tokens %d ranks: %s %.2f us (%s)", p.Op, p.Dispatch, p.Tokens, p.Ranks, r.Config.Key(), r.Seconds[0][0]*1e6, r.Clock)
 }
@@ -86,7 +86,7 @@ func TestReadEveryFormat(t *testing.T) {
 		var got []string
 		for _, r := range results {
 			got = append(got, line(r))
-			if r.Role != reports.Peer || len(r.Warnings) != 1 || r.Warnings[0] == "" {
+			if r.Role != record.Peer || len(r.Warnings) != 1 || r.Warnings[0] == "" {
 				t.Errorf("%s: role %s, note %q", c.file, r.Role, r.Warnings)
 			}
 		}
@@ -102,22 +102,22 @@ func TestReadEveryFormat(t *testing.T) {
 // Each definition gives back the time that its authors published with the
 // bandwidth, within the rounding of both.
 func TestDefinitions(t *testing.T) {
-	decode := plan.Problem{Op: plan.Dispatch, Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128, Dispatch: plan.FP8, Combine: plan.BF16}
+	decode := ep.Problem{Op: ep.Dispatch, Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}
 	prefill := decode
 	prefill.Tokens = 4096
-	with := func(p plan.Problem, op plan.Op, f plan.Format) plan.Problem { p.Op, p.Dispatch = op, f; return p }
+	with := func(p ep.Problem, op ep.Op, f ep.DType) ep.Problem { p.Op, p.Dispatch = op, f; return p }
 	for _, c := range []struct {
 		name string
-		p    plan.Problem
+		p    ep.Problem
 		gbps float64
 		us   float64
 	}{
 		{"deepep-normal", prefill, 320.68, 499.58},
-		{"deepep-normal", with(prefill, plan.Combine, plan.FP8), 318, 979},
+		{"deepep-normal", with(prefill, ep.Combine, ep.FP8), 318, 979},
 		{"deepep-ll", decode, 216, 35.1},
-		{"deepep-ll", with(decode, plan.Combine, plan.FP8), 217, 67.7},
-		{"nccl-ep-ll", with(decode, plan.Dispatch, plan.BF16), 224.3, 65.4},
-		{"mori", with(prefill, plan.Dispatch, plan.FP8), 307, 522},
+		{"deepep-ll", with(decode, ep.Combine, ep.FP8), 217, 67.7},
+		{"nccl-ep-ll", with(decode, ep.Dispatch, ep.BF16), 224.3, 65.4},
+		{"mori", with(prefill, ep.Dispatch, ep.FP8), 307, 522},
 	} {
 		d, err := FindDefinition(c.name)
 		if err != nil {

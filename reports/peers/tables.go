@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // aiconfigurator reads the wideep_deepep_ll and wideep_deepep_normal tables
@@ -68,13 +68,13 @@ func aiRow(row map[string]string, g Given) ([]Figure, error) {
 
 func aiLowLatency(row map[string]string, g Given) ([]Figure, error) {
 	var out []Figure
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		us, err := number(row[string(op)+"_avg_t_us"])
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, Figure{
-			Kernel: "deepep-ll", Problem: g.problem(op, plan.FP8), Seconds: us * 1e-6, Clock: "span",
+			Kernel: "deepep-ll", Problem: g.problem(op, ep.FP8), Seconds: us * 1e-6, Clock: "span",
 			Note: "kernel time, mean over calls and ranks; dispatch casts BF16 to FP8 inside",
 		})
 	}
@@ -83,7 +83,7 @@ func aiLowLatency(row map[string]string, g Given) ([]Figure, error) {
 
 func aiNormal(row map[string]string, g Given) ([]Figure, error) {
 	var out []Figure
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		us, err := number(row[string(op)+"_transmit_us"])
 		if err != nil {
 			return nil, err
@@ -92,13 +92,13 @@ func aiNormal(row map[string]string, g Given) ([]Figure, error) {
 		if err != nil || notify < 0 {
 			return nil, fmt.Errorf("%s_notify_us: %.20q is no time", op, row[string(op)+"_notify_us"])
 		}
-		sms := plan.Value(row[string(op)+"_sms"])
+		sms := ep.Value(row[string(op)+"_sms"])
 		if _, ok := sms.Int(); !ok {
 			return nil, fmt.Errorf("%s_sms: %.20q is no count", op, sms)
 		}
 		out = append(out, Figure{
-			Kernel: "deepep-normal", Values: map[string]plan.Value{"sms": sms},
-			Problem: g.problem(op, plan.FP8), Seconds: (us + notify) * 1e-6, Clock: "event",
+			Kernel: "deepep-normal", Values: map[string]ep.Value{"sms": sms},
+			Problem: g.problem(op, ep.FP8), Seconds: (us + notify) * 1e-6, Clock: "event",
 			Note: "transmit plus notify, mean over calls, best chunk of its own tuning; cached handle, FP8 given already cast",
 		})
 	}
@@ -187,7 +187,7 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return nil, nil, err
 	}
-	op, err := plan.ParseOp(doc.Phase)
+	op, err := ep.ParseOp(doc.Phase)
 	if err != nil {
 		return nil, nil, fmt.Errorf("phase: %w", err)
 	}
@@ -212,10 +212,10 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 	return out, warnings, nil
 }
 
-var moriTypes = map[string]plan.Format{"bf16": plan.BF16, "bfloat16": plan.BF16, "fp8": plan.FP8, "fp8_ocp": plan.FP8, "fp8_fnuz": plan.FP8, "fp8_e4m3": plan.FP8}
+var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8}
 
 // figure reads one rule; skipped says why it has no place here.
-func (r moriRule) figure(op plan.Op, g Given) (f Figure, skipped string, err error) {
+func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
 	format, ok := moriTypes[r.DType]
 	if !ok {
 		return f, fmt.Sprintf("rules of dtype %.20q left out: no format of ours has its bytes", r.DType), nil
@@ -231,10 +231,10 @@ func (r moriRule) figure(op plan.Op, g Given) (f Figure, skipped string, err err
 		return f, "", err
 	}
 	p := g.problem(op, format)
-	p.Mode = plan.Graph
+	p.Mode = ep.Graph
 	f = Figure{
 		Problem: p, Seconds: r.Latency * 1e-6, Clock: "event",
-		Values: map[string]plan.Value{"sms": plan.Value(strconv.Itoa(r.Blocks)), "warps": plan.Value(strconv.Itoa(r.Warps))},
+		Values: map[string]ep.Value{"sms": ep.Value(strconv.Itoa(r.Blocks)), "warps": ep.Value(strconv.Itoa(r.Warps))},
 		Note:   fmt.Sprintf("%.2f GB/s by the mori definition; best of its own sweep, graph replay; sms are blocks", r.Bandwidth),
 	}
 	if r.Latency == 0 && r.Bandwidth > 0 {

@@ -10,32 +10,32 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // Spec says how large a synthetic run is and what it is like.
 type Spec struct {
 	Seed     uint64
-	Ops      []plan.Op
+	Ops      []ep.Op
 	Tokens   []int
 	Routings []string
 	SMs      []int
 	Threads  []int
-	Chunks   []int                              // a third parameter, to reach a number of trials
-	Rounds   int                                // of every candidate in screening
-	Confirm  int                                // of the finalists, 0: no confirmation
-	Noise    float64                            // standard deviation of the logarithm of a round
-	Slow     func(plan.Problem, string) float64 // factor on every time of a case; nil: 1
-	Failures bool                               // some candidates fail
-	Zero     bool                               // the clock is so coarse that the fewest SMs read 0
+	Chunks   []int                            // a third parameter, to reach a number of trials
+	Rounds   int                              // of every candidate in screening
+	Confirm  int                              // of the finalists, 0: no confirmation
+	Noise    float64                          // standard deviation of the logarithm of a round
+	Slow     func(ep.Problem, string) float64 // factor on every time of a case; nil: 1
+	Failures bool                             // some candidates fail
+	Zero     bool                             // the clock is so coarse that the fewest SMs read 0
 }
 
 // Small is a run of a few hundred trials with everything in it.
 func Small() Spec {
 	return Spec{
-		Seed: 1, Ops: []plan.Op{plan.Dispatch, plan.Combine}, Tokens: []int{1, 8, 64, 512},
+		Seed: 1, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 8, 64, 512},
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{4, 8, 16, 32, 64, 132}, Threads: []int{128, 256, 512, 1024},
 		Rounds: 3, Confirm: 30, Noise: 0.02, Failures: true,
 	}
@@ -45,7 +45,7 @@ func Small() Spec {
 // and times of 0.
 func Ties() Spec {
 	return Spec{
-		Seed: 1, Ops: []plan.Op{plan.Dispatch}, Tokens: []int{0, 1, 64}, Routings: []string{"uniform", "zipf:1.0"},
+		Seed: 1, Ops: []ep.Op{ep.Dispatch}, Tokens: []int{0, 1, 64}, Routings: []string{"uniform", "zipf:1.0"},
 		SMs: []int{4, 8, 16}, Threads: []int{256, 512}, Chunks: []int{128, 256}, Rounds: 3, Confirm: 12, Zero: true,
 	}
 }
@@ -53,7 +53,7 @@ func Ties() Spec {
 // Forty is a run of forty cases with nothing but confirmed choices, for
 // comparisons.
 func Forty(seed uint64, rounds int, noise float64) Spec {
-	s := Spec{Seed: seed, Ops: []plan.Op{plan.Dispatch, plan.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
+	s := Spec{Seed: seed, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{32}, Threads: []int{256}, Rounds: 1, Confirm: rounds, Noise: noise}
 	return s
 }
@@ -67,7 +67,7 @@ func (s Spec) Load(name string) *reports.Loaded {
 // Save writes the run into a new directory.
 func (s Spec) Save(dir string) error {
 	run, results := s.Make()
-	d, err := reports.CreateDir(dir, run)
+	d, err := record.CreateDir(dir, run)
 	if err != nil {
 		return err
 	}
@@ -93,14 +93,14 @@ func Sized(n int) Spec {
 const ranks = 8
 
 // Make draws the run.
-func (s Spec) Make() (*reports.Run, []reports.Result) {
+func (s Spec) Make() (*record.Run, []record.Result) {
 	g := &maker{Spec: s, rng: rand.New(rand.NewPCG(s.Seed, 7))}
 	if len(g.Chunks) == 0 {
 		g.Chunks = []int{0}
 	}
-	g.run = &reports.Run{
-		Schema: reports.Schema, Tool: "synthetic", Command: []string{"synthetic"}, Started: epoch, Finished: epoch.Add(time.Minute),
-		Machine: plan.Machine{Backend: "cuda", Name: "synthetic, not measured", PCIID: "10de:2335", Arch: "sm_90", SMs: 132,
+	g.run = &record.Run{
+		Schema: record.Schema, Tool: "synthetic", Command: []string{"synthetic"}, Started: epoch, Finished: epoch.Add(time.Minute),
+		Machine: ep.Machine{Backend: "cuda", Name: "synthetic, not measured", PCIID: "10de:2335", Arch: "sm_90", SMs: 132,
 			Memory: 139 << 30, GPUs: ranks, Link: "nv18", Driver: "0", CUDA: "0"},
 		ABI: "synthetic", Space: "synthetic", Policy: "synthetic", Seed: s.Seed, Strategy: "race",
 		Empty: map[string]float64{"chain": 1.1e-6}, Warnings: []string{"synthetic: drawn from a formula, not measured"},
@@ -117,31 +117,31 @@ func (s Spec) Make() (*reports.Run, []reports.Result) {
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func problem(op plan.Op, tokens int) plan.Problem {
-	return plan.Problem{Op: op, Mode: plan.Graph, Ranks: ranks, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
-		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: plan.BF16, Combine: plan.BF16}
+func problem(op ep.Op, tokens int) ep.Problem {
+	return ep.Problem{Op: op, Mode: ep.Graph, Ranks: ranks, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
 type maker struct {
 	Spec
 	rng     *rand.Rand
-	run     *reports.Run
-	results []reports.Result
+	run     *record.Run
+	results []record.Result
 }
 
-func (g *maker) addCase(p plan.Problem, routing string) {
+func (g *maker) addCase(p ep.Problem, routing string) {
 	skew := 1.0
 	if routing != "uniform" {
 		skew = 1.7
 	}
 	wire := float64(p.Tokens) * 4.633 * 14336 * skew
-	g.run.AA = append(g.run.AA, reports.AA{Problem: p.Key(), Routing: routing, Ratio: 1, Spread: g.Noise / 4, Rounds: 30})
-	g.run.Workloads = append(g.run.Workloads, reports.Workload{Problem: p.Key(), Routing: routing, Seed: g.Seed, Class: "even",
+	g.run.AA = append(g.run.AA, record.AA{Problem: p.Key(), Routing: routing, Ratio: 1, Spread: g.Noise / 4, Rounds: 30})
+	g.run.Workloads = append(g.run.Workloads, record.Workload{Problem: p.Key(), Routing: routing, Seed: g.Seed, Class: "even",
 		BytesOut: int64(wire * 1.5), BytesWire: int64(wire), Stats: map[string]float64{"rank_max_mean": skew}})
 	def := config(p, 32, 256, g.Chunks[0])
-	g.block(p, routing, def, block{reports.Default, "aa", 0, 10})
-	g.block(p, routing, def, block{reports.Twin, "aa", 0, 10})
-	g.block(p, routing, def, block{reports.Default, "screen", 10, g.Rounds})
+	g.block(p, routing, def, block{record.Default, "aa", 0, 10})
+	g.block(p, routing, def, block{record.Twin, "aa", 0, 10})
+	g.block(p, routing, def, block{record.Default, "screen", 10, g.Rounds})
 	best, at := def, math.Inf(1)
 	for _, sms := range g.SMs {
 		for _, threads := range g.Threads {
@@ -153,60 +153,60 @@ func (g *maker) addCase(p plan.Problem, routing string) {
 				if t := law(p, c, skew); t < at && !g.fails(c) {
 					best, at = c, t
 				}
-				g.block(p, routing, c, block{reports.Candidate, "screen", 10, g.Rounds})
+				g.block(p, routing, c, block{record.Candidate, "screen", 10, g.Rounds})
 			}
 		}
 	}
 	if g.Confirm > 0 {
-		g.block(p, routing, def, block{reports.Default, reports.ConfirmStage, 20, g.Confirm})
+		g.block(p, routing, def, block{record.Default, reports.ConfirmStage, 20, g.Confirm})
 		if best.Key() != def.Key() {
-			g.block(p, routing, best, block{reports.Candidate, reports.ConfirmStage, 20, g.Confirm})
+			g.block(p, routing, best, block{record.Candidate, reports.ConfirmStage, 20, g.Confirm})
 		}
 	}
 }
 
-func config(p plan.Problem, sms, threads, chunk int) plan.Config {
-	c := plan.Config{Kernel: "synthetic-" + string(p.Op), Values: map[string]plan.Value{
-		"sms": plan.Value(fmt.Sprint(sms)), "threads": plan.Value(fmt.Sprint(threads))}}
+func config(p ep.Problem, sms, threads, chunk int) ep.Config {
+	c := ep.Config{Kernel: "synthetic-" + string(p.Op), Values: map[string]ep.Value{
+		"sms": ep.Value(fmt.Sprint(sms)), "threads": ep.Value(fmt.Sprint(threads))}}
 	if chunk > 0 {
-		c.Values["chunk"] = plan.Value(fmt.Sprint(chunk))
+		c.Values["chunk"] = ep.Value(fmt.Sprint(chunk))
 	}
 	return c
 }
 
 // law is a time in seconds: a start, a wire that few SMs cannot fill, and a
 // price for many blocks.
-func law(p plan.Problem, c plan.Config, skew float64) float64 {
+func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	sms, threads := float64(c.Int("sms")), float64(c.Int("threads"))
 	bytes := float64(p.Tokens) * 4.633 * 14336 * skew
 	rate := 340e9 * (1 - math.Exp(-sms*math.Sqrt(threads/256)/6))
 	chunk := 1 + 0.02*math.Abs(math.Log2(float64(max(c.Int("chunk"), 256))/256))
 	t := 6e-6 + bytes/rate*chunk + 1.2e-8*sms + 2e-9*threads
-	if p.Op == plan.Combine {
+	if p.Op == ep.Combine {
 		t *= 1.15
 	}
 	return t
 }
 
 // fails says that a candidate is broken; it depends on the candidate alone.
-func (g *maker) fails(c plan.Config) bool {
+func (g *maker) fails(c ep.Config) bool {
 	return g.Failures && c.Int("threads") == 1024 && c.Int("sms") >= 64
 }
 
 type block struct {
-	role   reports.Role
+	role   record.Role
 	stage  string
 	round0 int
 	rounds int
 }
 
-func (g *maker) block(p plan.Problem, routing string, c plan.Config, b block) {
-	r := reports.Result{Schema: reports.Schema, Seq: len(g.results), Time: epoch, Problem: p, Routing: routing, Seed: g.Seed,
-		Config: c, Role: b.role, Stage: b.stage, Status: kernels.OK, Clock: "chain", Fold: 8, Round0: b.round0, End: true}
+func (g *maker) block(p ep.Problem, routing string, c ep.Config, b block) {
+	r := record.Result{Schema: record.Schema, Seq: len(g.results), Time: epoch, Problem: p, Routing: routing, Seed: g.Seed,
+		Config: c, Role: b.role, Stage: b.stage, Status: ep.OK, Clock: "chain", Fold: 8, Round0: b.round0, End: true}
 	if g.fails(c) {
-		r.Status, r.Reason = kernels.Hang, "rank 3 waited 2.0 s for expert 17 of rank 5 in phase wait"
+		r.Status, r.Reason = ep.Hang, "rank 3 waited 2.0 s for expert 17 of rank 5 in phase wait"
 		if c.Int("sms") > 64 {
-			r.Status, r.Reason = kernels.NoLaunch, "132 blocks of 1024 threads cannot be resident at once: at most 96 are"
+			r.Status, r.Reason = ep.NoLaunch, "132 blocks of 1024 threads cannot be resident at once: at most 96 are"
 		}
 		g.results = append(g.results, r)
 		return

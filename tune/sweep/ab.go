@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -18,7 +18,7 @@ const ABStage = "ab"
 
 // Contest is two configs measured side by side: A under its twin label too,
 // so that what A varies against itself is known.
-type Contest struct{ A, B plan.Config }
+type Contest struct{ A, B ep.Config }
 
 // AB times both configs of a contest, and A against itself, on every problem
 // and distribution. Each round has all three in an order that is random and
@@ -45,10 +45,10 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, x Contes
 
 // contest measures one problem and routing.
 func (s *sweeper) contest(ctx context.Context, c *cell, x Contest, job Job) (err error) {
-	if c.space, _, err = tune.NewSpace(); err != nil {
+	if c.space, _, err = search.NewSpace(); err != nil {
 		return err
 	}
-	for _, cfg := range []plan.Config{x.A, x.B} {
+	for _, cfg := range []ep.Config{x.A, x.B} {
 		k, err := kernels.Find(s.planner.kernels, c.problem.Op, cfg.Kernel)
 		if err == nil {
 			err = k.Check(s.planner.machine, c.problem, cfg)

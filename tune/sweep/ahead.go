@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
 // foretell tells a backend that compiles what the whole sweep may need: of all
@@ -32,14 +32,14 @@ func (s *sweeper) foretell() error {
 
 // shapes are the problems of a sweep that differ in more than token counts.
 // Pairs are made of the others' kernels.
-func (s *sweeper) shapes() []plan.Problem {
-	var out []plan.Problem
+func (s *sweeper) shapes() []ep.Problem {
+	var out []ep.Problem
 	for _, c := range s.cells {
-		same := func(p plan.Problem) bool {
+		same := func(p ep.Problem) bool {
 			p.Tokens, p.MaxTokens = c.problem.Tokens, c.problem.MaxTokens
 			return p == c.problem
 		}
-		if c.problem.Op != plan.Pair && !slices.ContainsFunc(out, same) {
+		if c.problem.Op != ep.Pair && !slices.ContainsFunc(out, same) {
 			out = append(out, c.problem)
 		}
 	}
@@ -47,8 +47,8 @@ func (s *sweeper) shapes() []plan.Problem {
 }
 
 // begins lists what every search of a problem measures, the default first.
-func (pl *planner) begins(p plan.Problem) []plan.Config {
-	var out []plan.Config
+func (pl *planner) begins(p ep.Problem) []ep.Config {
+	var out []ep.Config
 	for _, k := range kernels.Of(pl.kernels, p.Op) {
 		out = append(out, pl.starts(k, p)...)
 	}

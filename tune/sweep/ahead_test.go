@@ -4,19 +4,19 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
 // listening is a backend that compiles.
 type listening struct {
 	scripted.Backend
-	told []plan.Problem
+	told []ep.Problem
 	ran  int // Run calls when it was last told something
 	all  int // configs
 }
 
-func (b *listening) Ahead(p plan.Problem, configs []plan.Config) {
+func (b *listening) Ahead(p ep.Problem, configs []ep.Config) {
 	b.told, b.ran, b.all = append(b.told, p), b.Runs, b.all+len(configs)
 }
 
@@ -28,11 +28,11 @@ func TestForetold(t *testing.T) {
 	o := options(t, "dispatch,combine,pair", []int{8, 16, 32}, "uniform", "zipf:1.0")
 	o.Evaluations = 1
 	mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
-	var ops []plan.Op
+	var ops []ep.Op
 	for _, p := range b.told {
 		ops = append(ops, p.Op)
 	}
-	want := []plan.Op{plan.Dispatch, plan.Combine, plan.Dispatch, plan.Combine}
+	want := []ep.Op{ep.Dispatch, ep.Combine, ep.Dispatch, ep.Combine}
 	if len(ops) != len(want) || ops[0] != want[0] || ops[1] != want[1] || ops[2] != want[2] || b.ran > 0 || b.all != 2*1+2*3 {
 		t.Errorf("told of %v and %d configs, the last after %d runs", ops, b.all, b.ran)
 	}

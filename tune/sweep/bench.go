@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -23,7 +23,7 @@ const BenchStage = "bench"
 type Job struct {
 	Rounds int
 	Log    measure.Log
-	Run    *reports.Run
+	Run    *record.Run
 }
 
 // Bench measures one config a problem beside the default, without searching:
@@ -58,11 +58,11 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 }
 
 // Picker chooses a config for a problem under a routing class.
-type Picker func(plan.Problem, plan.Class) (c plan.Config, reason string, err error)
+type Picker func(ep.Problem, ep.Class) (c ep.Config, reason string, err error)
 
 // bench measures one config against the default.
-func (s *sweeper) bench(ctx context.Context, c *cell, cfg plan.Config, job Job) (err error) {
-	if c.space, _, err = tune.NewSpace(); err != nil {
+func (s *sweeper) bench(ctx context.Context, c *cell, cfg ep.Config, job Job) (err error) {
+	if c.space, _, err = search.NewSpace(); err != nil {
 		return err
 	}
 	dflt, err := s.planner.defaultConfig(c.problem)
@@ -83,10 +83,10 @@ func (s *sweeper) bench(ctx context.Context, c *cell, cfg plan.Config, job Job) 
 	point := c.space.Add(cfg)
 	c.runner = &measure.Runner{Backend: s.backend, Workload: c.workload, Space: c.space, Default: c.dflt,
 		Policy: s.policy, Log: job.Log, Profile: &s.profile}
-	c.hunt = tune.NewHunt(c.space, c.runner, tune.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("bench"), 0)))
+	c.hunt = search.NewHunt(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("bench"), 0)))
 	defer func() { err = errors.Join(err, c.runner.Close()) }()
 	win, base, err := c.hunt.Duel(ctx, BenchStage, point, job.Rounds)
-	if err != nil && !errors.Is(err, tune.ErrDefault) {
+	if err != nil && !errors.Is(err, search.ErrDefault) {
 		return err
 	}
 	if f := c.runner.Failures()[point]; f != nil || err != nil {
@@ -104,20 +104,20 @@ func (s *sweeper) bench(ctx context.Context, c *cell, cfg plan.Config, job Job) 
 }
 
 // verdictOf says how a benched config stands to the default.
-func verdictOf(same bool, o reports.Outcome, band float64) string {
+func verdictOf(same bool, o record.Outcome, band float64) string {
 	switch {
 	case same:
-		return reports.KeepsBest
+		return record.KeepsBest
 	case o.GainLo > 1+band:
-		return reports.Faster
+		return record.Faster
 	case o.GainHi < 1/(1+band):
-		return reports.Slower
+		return record.Slower
 	}
-	return reports.Tie
+	return record.Tie
 }
 
 // file writes times and gain into the outcome of a cell.
-func (s *sweeper) file(c *cell, win, dflt tune.Finalist) {
+func (s *sweeper) file(c *cell, win, dflt search.Finalist) {
 	gain := win.Gain(dflt, c.runner.Seed("gain"))
 	o := &c.outcome
 	o.Config, o.Default = c.space.Config(win.Point), c.space.Config(c.dflt)

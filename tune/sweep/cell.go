@@ -10,9 +10,10 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -27,36 +28,36 @@ const (
 
 // cell is one search: a problem under a routing.
 type cell struct {
-	problem   plan.Problem
+	problem   ep.Problem
 	dist      workloads.Distribution
-	class     plan.Class
+	class     ep.Class
 	workload  *workloads.Workload
-	space     *tune.Space
-	counts    []tune.Count
+	space     *search.Space
+	counts    []search.Count
 	dflt      int
-	pairs     []plan.Config // of each kernel of pairs, that of the best halves
+	pairs     []ep.Config // of each kernel of pairs, that of the best halves
 	required  []int
-	roles     map[int]reports.Role
+	roles     map[int]record.Role
 	incumb    int // what the table says, -1 if nothing
 	neighbour int // what won at the next smaller token count, -1 if nothing
 	runner    *measure.Runner
-	hunt      *tune.Hunt
+	hunt      *search.Hunt
 
-	aa      reports.AA
-	finals  []tune.Finalist
+	aa      record.AA
+	finals  []search.Finalist
 	effects map[string]effect // by config key: what is known of it here
 	// compromise is what all cells of its group measured because none chose it.
-	compromise plan.Config
+	compromise ep.Config
 	uncrossed  bool // an interruption kept choices of other routings from being measured here
-	outcome    reports.Outcome
-	chosen     tune.Finalist
+	outcome    record.Outcome
+	chosen     search.Finalist
 }
 
 // effect is a config's time over the default's, from rounds both were in.
 type effect struct {
 	log  float64 // +Inf when it failed here
-	f    tune.Finalist
-	base tune.Finalist // the default in the same rounds
+	f    search.Finalist
+	base search.Finalist // the default in the same rounds
 }
 
 // search carries out the search of a cell.
@@ -79,8 +80,8 @@ func (s *sweeper) search(ctx context.Context, c *cell) error {
 	s.unopened = false
 	s.run.AA = append(s.run.AA, c.aa)
 	rng := rand.New(rand.NewPCG(c.runner.Seed("search"), 0))
-	c.hunt = tune.NewHunt(c.space, c.runner, budget, c.dflt, c.required, rng)
-	if err := s.explore(ctx, c); errors.Is(err, tune.ErrDefault) {
+	c.hunt = search.NewHunt(c.space, c.runner, budget, c.dflt, c.required, rng)
+	if err := s.explore(ctx, c); errors.Is(err, search.ErrDefault) {
 		c.fail(c.runner.Failures())
 		return nil
 	} else if err != nil {
@@ -95,11 +96,11 @@ func (s *sweeper) explore(ctx context.Context, c *cell) error {
 	if s.hostBound(c, c.runner.DefaultTime()) == "" {
 		return s.strategy.Search(ctx, c.hunt)
 	}
-	return c.hunt.Measure(ctx, "required", c.hunt.Required, tune.ScreenRounds)
+	return c.hunt.Measure(ctx, "required", c.hunt.Required, search.ScreenRounds)
 }
 
 // confirmation is the policy's, with no fewer rounds than the A/A test needed.
-func (s *sweeper) confirmation(c *cell) tune.Confirmation {
+func (s *sweeper) confirmation(c *cell) search.Confirmation {
 	conf := s.policy.Confirm
 	conf.MaxRounds = max(conf.MaxRounds, c.aa.Rounds)
 	return conf
@@ -137,8 +138,8 @@ func (s *sweeper) decide(ctx context.Context, c *cell) (err error) {
 	return nil
 }
 
-func (c *cell) preference(band float64) tune.Preference {
-	return tune.Preference{Band: band, Default: c.dflt, Incumbent: c.incumb, Neighbour: c.neighbour, Cost: c.space.Cost}
+func (c *cell) preference(band float64) search.Preference {
+	return search.Preference{Band: band, Default: c.dflt, Incumbent: c.incumb, Neighbour: c.neighbour, Cost: c.space.Cost}
 }
 
 // retried lists the points of a cell that failed and are to be tried again.
@@ -163,15 +164,15 @@ func (s *sweeper) recheck(ctx context.Context, c *cell) error {
 	if err != nil {
 		return err
 	}
-	c.finals = slices.DeleteFunc(c.finals, func(f tune.Finalist) bool { return !right[f.Point] })
+	c.finals = slices.DeleteFunc(c.finals, func(f search.Finalist) bool { return !right[f.Point] })
 	c.effects = known(c.finals, c)
 	return nil
 }
 
 // known indexes what finalists say.
-func known(fs []tune.Finalist, c *cell) map[string]effect {
+func known(fs []search.Finalist, c *cell) map[string]effect {
 	out := map[string]effect{}
-	base := slices.IndexFunc(fs, func(f tune.Finalist) bool { return f.Point == c.dflt })
+	base := slices.IndexFunc(fs, func(f search.Finalist) bool { return f.Point == c.dflt })
 	if base < 0 {
 		return out
 	}
@@ -183,10 +184,10 @@ func known(fs []tune.Finalist, c *cell) map[string]effect {
 
 // confirm measures the choice against the default once more and writes the
 // outcome. done is false when the choice failed in that.
-func (s *sweeper) confirm(ctx context.Context, c *cell, choice tune.Finalist, ties int) (done bool, err error) {
+func (s *sweeper) confirm(ctx context.Context, c *cell, choice search.Finalist, ties int) (done bool, err error) {
 	rounds := max(s.policy.Confirm.MaxRounds/2, c.aa.Rounds)
 	win, dflt, err := c.hunt.Duel(ctx, reports.ConfirmStage, choice.Point, rounds)
-	if errors.Is(err, tune.ErrDefault) {
+	if errors.Is(err, search.ErrDefault) {
 		c.finals = nil
 		return false, nil
 	}
@@ -194,24 +195,24 @@ func (s *sweeper) confirm(ctx context.Context, c *cell, choice tune.Finalist, ti
 		return false, err
 	}
 	gain, bound := win.Gain(dflt, c.runner.Seed("gain")), s.hostBound(c, dflt.Median)
-	verdict := reports.Faster
+	verdict := record.Faster
 	switch {
 	case bound != "":
-		win, verdict = dflt, reports.HostBound
+		win, verdict = dflt, record.HostBound
 	case win.Point == c.dflt:
-		verdict = reports.KeepsBest
+		verdict = record.KeepsBest
 	case gain.Lo <= 1 || gain.Mid-1 <= c.aa.Spread:
 		// The finals were lucky: what is not faster on fresh rounds is not
 		// worth departing from the default for.
-		win, verdict = dflt, reports.KeepsBest
+		win, verdict = dflt, record.KeepsBest
 	case win.Point == c.incumb:
-		verdict = reports.KeepsTable
+		verdict = record.KeepsTable
 	}
 	s.file(c, win, dflt)
 	o := &c.outcome
 	o.Verdict, o.AA, o.Ties, o.Reason = verdict, c.aa.Spread, ties, s.doubts(c)
 	if c.aa.Spread > s.policy.Band {
-		o.Verdict = reports.Noisy
+		o.Verdict = record.Noisy
 		o.Reason = fmt.Sprintf("the default against itself varies by %.1f %%, more than the tie band of %.1f %%", 100*c.aa.Spread, 100*s.policy.Band)
 	} else if bound != "" {
 		o.Reason = bound
@@ -252,7 +253,7 @@ func (s *sweeper) doubts(c *cell) string {
 // fail records that nothing could be compared.
 func (c *cell) fail(failures map[int]*kernels.Failure) {
 	o := &c.outcome
-	o.Verdict, o.Reason = reports.Failed, "the default did not run"
+	o.Verdict, o.Reason = record.Failed, "the default did not run"
 	for _, point := range []int{c.dflt, measure.Twin} {
 		if f := failures[point]; f != nil {
 			o.Reason = "the default did not run: " + f.Error()

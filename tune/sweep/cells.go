@@ -6,9 +6,10 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -16,12 +17,12 @@ import (
 // same results before any, routing.
 func (pl *planner) cells() ([]*cell, error) {
 	problems := pl.problems()
-	slices.SortStableFunc(problems, func(a, b plan.Problem) int {
+	slices.SortStableFunc(problems, func(a, b ep.Problem) int {
 		return cmp.Or(
-			slices.Index(plan.Ops(), a.Op)-slices.Index(plan.Ops(), b.Op),
-			slices.Index(plan.Formats(), a.Dispatch)-slices.Index(plan.Formats(), b.Dispatch),
+			slices.Index(ep.Ops(), a.Op)-slices.Index(ep.Ops(), b.Op),
+			slices.Index(ep.DTypes(), a.Dispatch)-slices.Index(ep.DTypes(), b.Dispatch),
 			a.Tokens-b.Tokens,
-			cmp.Compare(a.Results, b.Results))
+			cmp.Compare(a.Precision, b.Precision))
 	})
 	var out []*cell
 	for _, p := range slices.Compact(problems) {
@@ -38,20 +39,20 @@ func (pl *planner) cells() ([]*cell, error) {
 // problems are those asked for. Pairs bring their halves along, and where
 // other results are accepted too, each problem comes once more if that leaves
 // more to choose from.
-func (pl *planner) problems() []plan.Problem {
+func (pl *planner) problems() []ep.Problem {
 	out := slices.Clone(pl.opts.Problems)
 	for _, p := range pl.opts.Problems {
-		for _, half := range []plan.Op{plan.Dispatch, plan.Combine} {
+		for _, half := range []ep.Op{ep.Dispatch, ep.Combine} {
 			q := p
 			q.Op = half
-			if p.Op == plan.Pair && !slices.Contains(out, q) {
+			if p.Op == ep.Pair && !slices.Contains(out, q) {
 				out = append(out, q)
 			}
 		}
 	}
 	if pl.opts.ResultClass {
 		for _, p := range slices.Clone(out) {
-			if p.Results = plan.AnyResults; Loosens(pl.kernels, p.Op) {
+			if p.Precision = ep.Reduced; Loosens(pl.kernels, p.Op) {
 				out = append(out, p)
 			}
 		}
@@ -61,7 +62,7 @@ func (pl *planner) problems() []plan.Problem {
 
 // Loosens reports whether a kernel of an op has a parameter that changes
 // results, so that accepting any leaves more to choose from.
-func Loosens(known []kernels.Kernel, op plan.Op) bool {
+func Loosens(known []kernels.Kernel, op ep.Op) bool {
 	return slices.ContainsFunc(kernels.Of(known, op), func(k kernels.Kernel) bool {
 		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Result })
 	})
@@ -69,7 +70,7 @@ func Loosens(known []kernels.Kernel, op plan.Op) bool {
 
 func (c *cell) title() string {
 	text := fmt.Sprintf("%s, %s, %d tokens, %s", c.problem.Op, c.problem.Dispatch, c.problem.Tokens, c.dist.Spec())
-	if c.problem.Results == plan.AnyResults {
+	if c.problem.Precision == ep.Reduced {
 		text += ", any results"
 	}
 	return text
@@ -88,9 +89,9 @@ func (c *cell) draw(seed uint64) (err error) {
 }
 
 // record is what the run says of a workload.
-func (c *cell) record() reports.Workload {
+func (c *cell) record() record.Workload {
 	w := c.workload
-	return reports.Workload{
+	return record.Workload{
 		Problem: c.problem.Key(), Routing: w.Spec, Seed: w.Seed, Class: c.class,
 		BytesOut: w.BytesOp(c.problem.Op, workloads.Direct), BytesWire: w.BytesOp(c.problem.Op, workloads.Dedup),
 		Stats: w.Stats().Map(),
@@ -98,8 +99,8 @@ func (c *cell) record() reports.Workload {
 }
 
 // spaces is what the run says of a cell's space.
-func (c *cell) spaces() []reports.SpaceInfo {
-	var out []reports.SpaceInfo
+func (c *cell) spaces() []record.SpaceInfo {
+	var out []record.SpaceInfo
 	for _, n := range c.counts {
 		out = append(out, SpaceInfo(c.problem, n))
 	}
@@ -107,10 +108,10 @@ func (c *cell) spaces() []reports.SpaceInfo {
 }
 
 // SpaceInfo is what a run says of a grid.
-func SpaceInfo(p plan.Problem, n tune.Count) reports.SpaceInfo {
-	info := reports.SpaceInfo{Kernel: n.Kernel, Problem: p.Key(), Points: n.Points, Legal: n.Legal}
+func SpaceInfo(p ep.Problem, n search.Count) record.SpaceInfo {
+	info := record.SpaceInfo{Kernel: n.Kernel, Problem: p.Key(), Points: n.Points, Legal: n.Legal}
 	for _, r := range n.Rejected {
-		info.Rejected = append(info.Rejected, reports.Rejection(r))
+		info.Rejected = append(info.Rejected, record.Rejection(r))
 	}
 	return info
 }
@@ -126,29 +127,29 @@ func (s *sweeper) populate(c *cell) error {
 	if err != nil {
 		return err
 	}
-	c.dflt, c.roles = c.space.Add(dflt), map[int]reports.Role{}
+	c.dflt, c.roles = c.space.Add(dflt), map[int]record.Role{}
 	if a, ok := s.planner.analytic(c.problem); ok {
-		s.require(c, a, reports.Analytic)
+		s.require(c, a, record.Analytic)
 	}
 	for _, k := range kernels.Of(s.planner.kernels, c.problem.Op) {
-		if c.problem.Op != plan.Pair { // pairs come from measured halves
+		if c.problem.Op != ep.Pair { // pairs come from measured halves
 			for _, cfg := range s.planner.starts(k, c.problem) {
-				s.require(c, cfg, reports.Candidate)
+				s.require(c, cfg, record.Candidate)
 			}
 		}
 		for _, cfg := range s.opts.Space.Candidates(k.Name) {
-			s.require(c, cfg, reports.Candidate)
+			s.require(c, cfg, record.Candidate)
 		}
 	}
 	for _, cfg := range c.pairs {
-		s.require(c, cfg, reports.Candidate)
+		s.require(c, cfg, record.Candidate)
 	}
 	for _, cfg := range s.neighbours(c) {
-		c.neighbour = s.require(c, cfg, reports.Candidate)
+		c.neighbour = s.require(c, cfg, record.Candidate)
 	}
-	for _, class := range []plan.Class{plan.AnyRouting, c.class} {
+	for _, class := range []ep.Class{ep.AllRoutings, c.class} {
 		if cfg, ok := s.shipped(c, class); ok {
-			c.incumb = s.require(c, cfg, reports.Incumbent)
+			c.incumb = s.require(c, cfg, record.Incumbent)
 		}
 	}
 	c.outcome.Legal = c.space.Len()
@@ -159,13 +160,13 @@ func (s *sweeper) populate(c *cell) error {
 // where any results are accepted, what they become with each other value of a
 // parameter that changes them: a search short of time must not miss a whole
 // algorithm.
-func (pl *planner) starts(k kernels.Kernel, p plan.Problem) []plan.Config {
-	designs := []plan.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
+func (pl *planner) starts(k kernels.Kernel, p ep.Problem) []ep.Config {
+	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	if k.Starts != nil {
 		designs = append(designs, k.Starts(pl.allowed(), p)...)
 	}
 	out := designs
-	if p.Results != plan.AnyResults {
+	if p.Precision != ep.Reduced {
 		return out
 	}
 	for _, c := range designs {
@@ -183,21 +184,21 @@ func (pl *planner) starts(k kernels.Kernel, p plan.Problem) []plan.Config {
 // enumerate makes the grids of a cell; those of a pair come from the winners
 // of its halves.
 func (s *sweeper) enumerate(c *cell) (err error) {
-	if c.problem.Op != plan.Pair {
+	if c.problem.Op != ep.Pair {
 		c.space, c.counts, err = s.planner.base(c.problem)
 		return err
 	}
-	d, k := s.beside(c, plan.Dispatch).best(pairBest), s.beside(c, plan.Combine).best(pairBest)
-	var grids []tune.Grid
+	d, k := s.beside(c, ep.Dispatch).best(pairBest), s.beside(c, ep.Combine).best(pairBest)
+	var grids []search.Grid
 	c.pairs = nil
 	for _, of := range s.planner.pairs(c.problem, d, k) {
-		g, err := tune.Listed(of.configs, costOf(of.kernel))
+		g, err := search.Listed(of.configs, costOf(of.kernel))
 		if err != nil {
 			return err
 		}
 		grids, c.pairs = append(grids, g), append(c.pairs, of.configs[:of.begin]...)
 	}
-	c.space, c.counts, err = tune.NewSpace(grids...)
+	c.space, c.counts, err = search.NewSpace(grids...)
 	return err
 }
 
@@ -207,11 +208,11 @@ const pairBest = 5
 // best lists the fastest n configs of each kernel, finalists before the rest,
 // and last the default: a combine can only follow a dispatch of its own family,
 // so that the best of one kernel do not make pairs.
-func (c *cell) best(n int) []plan.Config {
+func (c *cell) best(n int) []ep.Config {
 	if c.hunt == nil {
-		return []plan.Config{c.outcome.Default}
+		return []ep.Config{c.outcome.Default}
 	}
-	var out []plan.Config
+	var out []ep.Config
 	var order []int
 	for _, f := range c.finals {
 		order = append(order, f.Point)
@@ -231,19 +232,19 @@ func (c *cell) best(n int) []plan.Config {
 
 // require adds a legal config to what must be measured and returns its point,
 // -1 if it cannot run here or gives results that are not accepted.
-func (s *sweeper) require(c *cell, cfg plan.Config, role reports.Role) int {
+func (s *sweeper) require(c *cell, cfg ep.Config, role record.Role) int {
 	k, err := kernels.Find(s.planner.kernels, c.problem.Op, cfg.Kernel)
 	if err != nil || k.Check(s.planner.machine, c.problem, cfg) != nil || s.planner.smallEnough(k)(cfg) != "" {
 		return -1
 	}
-	if c.problem.Results == plan.SameResults && k.Changes(k.DefaultConfig(s.planner.machine, c.problem), cfg) != "" {
+	if c.problem.Precision == ep.Full && k.Changes(k.DefaultConfig(s.planner.machine, c.problem), cfg) != "" {
 		return -1
 	}
 	i := c.space.Add(cfg)
 	if i != c.dflt && !slices.Contains(c.required, i) {
 		c.required = append(c.required, i)
 	}
-	if i != c.dflt && role != reports.Candidate {
+	if i != c.dflt && role != record.Candidate {
 		c.roles[i] = role
 	}
 	return i
@@ -253,13 +254,13 @@ func (s *sweeper) require(c *cell, cfg plan.Config, role reports.Role) int {
 // routing, last, of the same problem under the routings before, and of the same
 // problem and routing in the formats before; where any results are accepted,
 // those for the same results too.
-func (s *sweeper) neighbours(c *cell) []plan.Config {
-	var here, below []plan.Config
+func (s *sweeper) neighbours(c *cell) []ep.Config {
+	var here, below []ep.Config
 	var least *cell
 	for _, o := range s.cells[:s.done] {
 		p, q, r := o.problem, o.problem, o.problem
 		p.Tokens, p.MaxTokens = c.problem.Tokens, c.problem.MaxTokens
-		q.Results = c.problem.Results
+		q.Precision = c.problem.Precision
 		r.Dispatch = c.problem.Dispatch
 		sameRouting := o.dist.Spec() == c.dist.Spec()
 		switch {
@@ -278,10 +279,10 @@ func (s *sweeper) neighbours(c *cell) []plan.Config {
 
 // shipped is what the incumbent table says of a cell to who knows a class of its
 // routing.
-func (s *sweeper) shipped(c *cell, class plan.Class) (plan.Config, bool) {
+func (s *sweeper) shipped(c *cell, class ep.Class) (ep.Config, bool) {
 	if s.opts.Incumbent == nil {
-		return plan.Config{}, false
+		return ep.Config{}, false
 	}
-	a := s.opts.Incumbent.Lookup(plan.KeyOf(c.problem, class), c.problem.Tokens)
+	a := s.opts.Incumbent.Lookup(table.KeyOf(c.problem, class), c.problem.Tokens)
 	return a.Config, !a.Config.IsDefault()
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // compromise is measured in all cells of a group where, by what their searches saw, it
@@ -17,15 +17,15 @@ func (s *sweeper) compromise(ctx context.Context, group []*cell) error {
 		losses = append(losses, c.searched())
 	}
 	key, guess, ok := reports.LeastWorst(losses)
-	if _, worst := s.minimax(group, plan.Config{}); !ok || (1+guess)*(1+s.policy.Band) >= 1+worst {
+	if _, worst := s.minimax(group, ep.Config{}); !ok || (1+guess)*(1+s.policy.Band) >= 1+worst {
 		return nil
 	}
-	cfg, err := plan.ParseConfig(key)
+	cfg, err := ep.ParseConfig(key)
 	if err != nil {
 		return err
 	}
 	for _, c := range group {
-		if err := s.cross(ctx, c, []plan.Config{c.outcome.Default, cfg}); err != nil {
+		if err := s.cross(ctx, c, []ep.Config{c.outcome.Default, cfg}); err != nil {
 			return err
 		}
 		c.compromise = cfg

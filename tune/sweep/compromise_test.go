@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
@@ -18,7 +18,7 @@ func compromised() *scripted.Backend {
 	for n := range 62 {
 		b.SMs = append(b.SMs, n+1)
 	}
-	b.Truth = func(_ plan.Problem, routing string, c plan.Config) float64 {
+	b.Truth = func(_ ep.Problem, routing string, c ep.Config) float64 {
 		share, n := 1.0, c.Int("sms")
 		switch {
 		case c.Str("threads") != "256" || n == 8:
@@ -45,17 +45,17 @@ func TestCompromise(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	out := mustSweep(t, compromised(), compromiseOptions(t), dir)
 	for _, r := range out.Table.Rows {
-		if got := r.Config.Int("sms"); (got == 62) != (r.Key.Routing == plan.AnyRouting) {
+		if got := r.Config.Int("sms"); (got == 62) != (r.Key.Routing == ep.AllRoutings) {
 			t.Errorf("%s: sms=%d", r.Key.Routing, got)
 		}
-		if e := r.Evidence; r.Key.Routing == plan.AnyRouting && (math.Abs(e.Regret-0.2) > 0.03 || math.Abs(e.Gain-1/0.6) > 0.05 || len(e.Routings) != 2) {
+		if e := r.Evidence; r.Key.Routing == ep.AllRoutings && (math.Abs(e.Regret-0.2) > 0.03 || math.Abs(e.Gain-1/0.6) > 0.05 || len(e.Routings) != 2) {
 			t.Errorf("any routing: regret %g, gain %g, %v", e.Regret, e.Gain, e.Routings)
 		}
 	}
 	if len(out.Table.Rows) != 3 {
 		t.Errorf("%d rows", len(out.Table.Rows))
 	}
-	_, results, _, err := reports.ReadDir(dir)
+	_, results, _, err := record.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

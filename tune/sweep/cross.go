@@ -6,8 +6,9 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
 )
 
 // crossAll measures the winners of all routings of a problem under each of
@@ -16,7 +17,7 @@ import (
 func (s *sweeper) crossAll(ctx context.Context) ([]reports.Regret, error) {
 	var out []reports.Regret
 	for _, group := range s.groups() {
-		group = slices.DeleteFunc(group, func(c *cell) bool { return c.outcome.Verdict == reports.Failed })
+		group = slices.DeleteFunc(group, func(c *cell) bool { return c.outcome.Verdict == record.Failed })
 		if len(group) < 2 {
 			continue
 		}
@@ -50,10 +51,10 @@ func crossed(group []*cell) bool {
 }
 
 // winners are the configs chosen in a group, the default first, each once.
-func winners(group []*cell) []plan.Config {
-	out := []plan.Config{group[0].outcome.Default}
+func winners(group []*cell) []ep.Config {
+	out := []ep.Config{group[0].outcome.Default}
 	for _, c := range group {
-		if !slices.ContainsFunc(out, func(o plan.Config) bool { return o.Key() == c.outcome.Config.Key() }) {
+		if !slices.ContainsFunc(out, func(o ep.Config) bool { return o.Key() == c.outcome.Config.Key() }) {
 			out = append(out, c.outcome.Config)
 		}
 	}
@@ -62,7 +63,7 @@ func winners(group []*cell) []plan.Config {
 
 // cross measures in a cell what of configs it has not measured, and compares those with
 // the oracle again after that: a row may come to say any of them.
-func (s *sweeper) cross(ctx context.Context, c *cell, configs []plan.Config) error {
+func (s *sweeper) cross(ctx context.Context, c *cell, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
 		point := c.space.Add(cfg)
@@ -95,14 +96,14 @@ func (s *sweeper) cross(ctx context.Context, c *cell, configs []plan.Config) err
 }
 
 // lacks reports whether nothing is known of a config in a cell.
-func (c *cell) lacks(cfg plan.Config) bool {
+func (c *cell) lacks(cfg ep.Config) bool {
 	_, ok := c.effects[cfg.Key()]
 	return !ok
 }
 
 // crossBlock times configs beside each other and drops those of the new ones whose answers
 // are wrong afterwards.
-func (s *sweeper) crossBlock(ctx context.Context, c *cell, live, missing []int) ([]tune.Finalist, error) {
+func (s *sweeper) crossBlock(ctx context.Context, c *cell, live, missing []int) ([]search.Finalist, error) {
 	fs, err := c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
 	if s.reopened(c, err) {
 		fs, err = c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
@@ -111,12 +112,12 @@ func (s *sweeper) crossBlock(ctx context.Context, c *cell, live, missing []int) 
 		return nil, err
 	}
 	right, err := c.runner.Recheck(ctx, recheckStage, missing)
-	return slices.DeleteFunc(fs, func(f tune.Finalist) bool { return slices.Contains(missing, f.Point) && !right[f.Point] }), err
+	return slices.DeleteFunc(fs, func(f search.Finalist) bool { return slices.Contains(missing, f.Point) && !right[f.Point] }), err
 }
 
 // loss is what a config loses in a cell against the best measured there, as a
 // ratio minus one; +Inf when it failed or was not measured.
-func (c *cell) loss(cfg plan.Config) float64 {
+func (c *cell) loss(cfg ep.Config) float64 {
 	least := math.Inf(1)
 	for _, e := range c.effects {
 		least = min(least, e.log)
@@ -131,7 +132,7 @@ func (c *cell) loss(cfg plan.Config) float64 {
 // regret is the matrix of a group: each routing's choice under each routing.
 func (s *sweeper) regret(group []*cell) reports.Regret {
 	r := reports.Regret{Problem: group[0].problem, Minimax: len(group)}
-	add := func(label string, cfg plan.Config) {
+	add := func(label string, cfg ep.Config) {
 		var row []float64
 		for _, c := range group {
 			row = append(row, c.loss(cfg))
@@ -142,15 +143,15 @@ func (s *sweeper) regret(group []*cell) reports.Regret {
 		r.Routings = append(r.Routings, c.dist.Spec())
 		add(c.dist.Spec(), c.outcome.Config)
 	}
-	cfg, _ := s.minimax(group, plan.Config{})
-	add(string(plan.AnyRouting), cfg)
+	cfg, _ := s.minimax(group, ep.Config{})
+	add(string(ep.AllRoutings), cfg)
 	return r
 }
 
 // minimax is the config with the least worst loss over the cells of a group,
 // and that loss. Within the band the default stays, then the neighbour's
 // choice, then what takes fewer SMs.
-func (s *sweeper) minimax(group []*cell, neighbour plan.Config) (best plan.Config, loss float64) {
+func (s *sweeper) minimax(group []*cell, neighbour ep.Config) (best ep.Config, loss float64) {
 	configs := winners(group)
 	if c := group[0].compromise; c.Kernel != "" {
 		configs = append(configs, c)
@@ -162,7 +163,7 @@ func (s *sweeper) minimax(group []*cell, neighbour plan.Config) (best plan.Confi
 		}
 	}
 	least := slices.Min(worst)
-	order := func(cfg plan.Config) []int {
+	order := func(cfg ep.Config) []int {
 		i, _ := group[0].space.Index(cfg)
 		cost := group[0].space.Cost(i)
 		return append([]int{rankOf(cfg, group[0].outcome.Default, neighbour)}, cost[:]...)
@@ -180,7 +181,7 @@ func (s *sweeper) minimax(group []*cell, neighbour plan.Config) (best plan.Confi
 	return configs[at], worst[at]
 }
 
-func rankOf(cfg, dflt, neighbour plan.Config) int {
+func rankOf(cfg, dflt, neighbour ep.Config) int {
 	switch cfg.Key() {
 	case dflt.Key():
 		return 0

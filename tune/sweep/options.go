@@ -6,28 +6,29 @@ package sweep
 import (
 	"time"
 
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/plan"
-	"github.com/epbench/epbench/tune/spacefile"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/search/spacefile"
+	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
 
 // Options say what to sweep.
 type Options struct {
-	Problems      []plan.Problem
+	Problems      []ep.Problem
 	Distributions []workloads.Distribution
 	Seed          uint64
 	Strategy      string
 	Evaluations   int           // distinct configs of one search, 0 for all
 	Time          time.Duration // of the whole sweep, 0 for no bound
 
-	Params      map[string][]plan.Value // values by parameter, instead of the kernels' own
-	Kernels     []string                // names to search, nil for all
-	MaxSMs      int                     // of a config, 0 for no bound
-	ResultClass bool                    // search parameters that change results, too
-	Space       *spacefile.File         // further rules and values, or nil
-	Incumbent   *plan.Table             // what is shipped today, or nil
+	Params      map[string][]ep.Value // values by parameter, instead of the kernels' own
+	Kernels     []string              // names to search, nil for all
+	MaxSMs      int                   // of a config, 0 for no bound
+	ResultClass bool                  // search parameters that change results, too
+	Space       *spacefile.File       // further rules and values, or nil
+	Incumbent   *table.Table          // what is shipped today, or nil
 
 	Tool     string   // version of epbench
 	Command  []string // as it can be typed again
@@ -39,13 +40,13 @@ type Event struct {
 	Cell, Cells int // searches done and in all
 	Title       string
 	Stage       string
-	Outcome     *reports.Outcome // when a search ended
+	Outcome     *record.Outcome // when a search ended
 }
 
 // searchBudget is the budget of one search when cells are left and a share of
 // the time is kept for what follows the searches.
-func (o Options) searchBudget(spent time.Duration, cells int) tune.Budget {
-	b := tune.Budget{Evaluations: o.Evaluations}
+func (o Options) searchBudget(spent time.Duration, cells int) search.Budget {
+	b := search.Budget{Evaluations: o.Evaluations}
 	if o.Time > 0 {
 		left := time.Duration(float64(o.Time)*searchShare) - spent
 		b.Time = max(left/time.Duration(cells), time.Millisecond)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
 // Plan is what a sweep would do.
@@ -26,10 +26,10 @@ type Plan struct {
 
 // Search is one planned search.
 type Search struct {
-	Problem  plan.Problem
+	Problem  ep.Problem
 	Routing  string
-	Class    plan.Class
-	Counts   []tune.Count // none for pairs, whose space is made of winners
+	Class    ep.Class
+	Counts   []search.Count // none for pairs, whose space is made of winners
 	Legal    int
 	Measured int // distinct configs the budget admits
 	Samples  int
@@ -38,7 +38,7 @@ type Search struct {
 // MakePlan plans without touching the backend's hardware.
 func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	pl := planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts}
-	if _, err := tune.ParseStrategy(opts.Strategy); err != nil {
+	if _, err := search.ParseStrategy(opts.Strategy); err != nil {
 		return nil, err
 	}
 	if err := pl.checkOptions(); err != nil {
@@ -52,7 +52,7 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	prints := sha256.New()
 	for _, c := range cells {
 		search := Search{Problem: c.problem, Routing: c.dist.Spec(), Class: c.class, Legal: pairBest * pairBest}
-		if c.problem.Op != plan.Pair {
+		if c.problem.Op != ep.Pair {
 			space, counts, err := pl.base(c.problem)
 			if err != nil {
 				return nil, err
@@ -75,7 +75,7 @@ func (s *Search) estimate(opts *Options, p measure.Policy) {
 	if opts.Evaluations > 0 {
 		s.Measured = min(s.Measured, opts.Evaluations)
 	}
-	s.Samples = tune.RaceSamples(s.Measured) + min(s.Measured, p.Confirm.Finalists)*p.Confirm.MaxRounds
+	s.Samples = search.RaceSamples(s.Measured) + min(s.Measured, p.Confirm.Finalists)*p.Confirm.MaxRounds
 }
 
 // checkOptions refuses parameters and kernels that nothing has, and what the
@@ -132,12 +132,12 @@ func (pl *planner) paramNames() []string {
 
 // enumerated is the space of a problem before anything is added to it.
 type enumerated struct {
-	space  *tune.Space
-	counts []tune.Count
+	space  *search.Space
+	counts []search.Count
 }
 
 // base enumerates the grids of a problem once; the routings share it.
-func (pl *planner) base(p plan.Problem) (*tune.Space, []tune.Count, error) {
+func (pl *planner) base(p ep.Problem) (*search.Space, []search.Count, error) {
 	if e, ok := pl.spaces[p]; ok {
 		return e.space.Clone(), e.counts, nil
 	}
@@ -145,12 +145,12 @@ func (pl *planner) base(p plan.Problem) (*tune.Space, []tune.Count, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	space, counts, err := tune.NewSpace(grids...)
+	space, counts, err := search.NewSpace(grids...)
 	if err != nil {
 		return nil, nil, err
 	}
 	if pl.spaces == nil {
-		pl.spaces = map[plan.Problem]enumerated{}
+		pl.spaces = map[ep.Problem]enumerated{}
 	}
 	pl.spaces[p] = enumerated{space, counts}
 	return space.Clone(), counts, nil

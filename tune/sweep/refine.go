@@ -6,10 +6,11 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // bound puts the end between two stretches whose configs differ: at the
@@ -17,7 +18,7 @@ import (
 // count between them was measured where time allows.
 func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
 	a, b := low.hi, high.lo
-	if mid := plan.Midpoint(a, b); a < mid && mid < b {
+	if mid := table.Midpoint(a, b); a < mid && mid < b {
 		left, right := low.picks[len(low.picks)-1], high.picks[0]
 		side, there, err := s.sideAt(ctx, mid, left, right)
 		if err != nil {
@@ -31,7 +32,7 @@ func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
 			b = mid
 		}
 	}
-	low.hi = max(a, min(plan.Midpoint(a, b), b-1))
+	low.hi = max(a, min(table.Midpoint(a, b), b-1))
 	high.lo = low.hi + 1
 	return nil
 }
@@ -89,7 +90,7 @@ func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side 
 
 // refined measures two configs and the default at a token count nobody asked
 // for. A cell is refined once; further configs are crossed into it.
-func (s *sweeper) refined(ctx context.Context, near *cell, tokens int, configs ...plan.Config) (*cell, error) {
+func (s *sweeper) refined(ctx context.Context, near *cell, tokens int, configs ...ep.Config) (*cell, error) {
 	p := near.problem
 	if p.MaxTokens == max(p.Tokens, 1) {
 		p.MaxTokens = max(tokens, 1)
@@ -104,14 +105,14 @@ func (s *sweeper) refined(ctx context.Context, near *cell, tokens int, configs .
 		}
 		s.between[key] = c
 	}
-	return c, s.cross(ctx, c, append([]plan.Config{c.space.Config(c.dflt)}, configs...))
+	return c, s.cross(ctx, c, append([]ep.Config{c.space.Config(c.dflt)}, configs...))
 }
 
 func (s *sweeper) startRefined(c *cell) (err error) {
 	if err := c.draw(s.opts.Seed); err != nil {
 		return err
 	}
-	if c.space, _, err = tune.NewSpace(); err != nil {
+	if c.space, _, err = search.NewSpace(); err != nil {
 		return err
 	}
 	dflt, err := s.planner.defaultConfig(c.problem)
@@ -124,9 +125,9 @@ func (s *sweeper) startRefined(c *cell) (err error) {
 		Policy: s.policy, Log: s.dir, Known: s.known, Profile: &s.profile, Foretold: true,
 		Progress: func(string, int) { s.report(c, refineStage, nil) },
 	}
-	c.hunt = tune.NewHunt(c.space, c.runner, tune.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
+	c.hunt = search.NewHunt(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
 	c.effects = map[string]effect{}
 	s.run.Workloads = append(s.run.Workloads, c.record())
-	c.outcome.Verdict = reports.KeepsBest
+	c.outcome.Verdict = record.KeepsBest
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/measure"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
@@ -46,7 +46,7 @@ func TestRefusedSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			first := out.Run.Outcomes[0]
-			if failed := first.Verdict == reports.Failed; failed != (len(c.tokens) > 1) || failed && !strings.Contains(first.Reason, refusal.Error()) {
+			if failed := first.Verdict == record.Failed; failed != (len(c.tokens) > 1) || failed && !strings.Contains(first.Reason, refusal.Error()) {
 				t.Errorf("the first search: %s, %s", first.Verdict, first.Reason)
 			}
 			if len(out.Run.Outcomes) != len(c.tokens) {

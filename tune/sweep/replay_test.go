@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/replay"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search/replay"
 	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
@@ -15,7 +15,7 @@ import (
 func TestRecordedRunReplays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	mustSweep(t, &scripted.Backend{Sigma: 0.02}, options(t, "dispatch", []int{16}, "uniform"), dir)
-	_, results, _, err := reports.ReadDir(dir)
+	_, results, _, err := record.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

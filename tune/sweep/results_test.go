@@ -8,9 +8,11 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
-	"github.com/epbench/epbench/tune/spacefile"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search/spacefile"
 	"github.com/epbench/epbench/tune/sweep/scripted"
+	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -19,7 +21,7 @@ import (
 // and for pairs, and the second never measured what it may not answer.
 func TestBothWinners(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	b := &scripted.Backend{Sigma: 0.01, Truth: func(p plan.Problem, routing string, c plan.Config) float64 {
+	b := &scripted.Backend{Sigma: 0.01, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		s := scripted.Landscape(p, routing, c)
 		if c.Str("algo") == "dedup" || c.Str("combine.algo") == "dedup" {
 			s /= 2
@@ -40,22 +42,22 @@ func TestBothWinners(t *testing.T) {
 	}
 	for _, r := range out.Table.Rows {
 		changed := strings.Contains(r.Config.Key(), "algo=dedup")
-		if r.Default || changed != (r.Key.Results == plan.AnyResults) {
+		if r.Default || changed != (r.Key.Precision == ep.Reduced) {
 			t.Errorf("%s: %s", r.Key, r.Config.Key())
 		}
 	}
-	_, results, _, err := reports.ReadDir(dir)
+	_, results, _, err := record.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[plan.Results]int{}
+	seen := map[ep.Precision]int{}
 	for _, r := range results {
-		seen[r.Problem.Results]++
-		if r.Problem.Results == plan.SameResults && strings.Contains(r.Config.Key(), "dedup") {
+		seen[r.Problem.Precision]++
+		if r.Problem.Precision == ep.Full && strings.Contains(r.Config.Key(), "dedup") {
 			t.Fatalf("%s was tried where results must stay", r.Config.Key())
 		}
 	}
-	if seen[plan.SameResults] == 0 || seen[plan.AnyResults] == 0 {
+	if seen[ep.Full] == 0 || seen[ep.Reduced] == 0 {
 		t.Errorf("trials by what is accepted: %v", seen)
 	}
 }
@@ -63,7 +65,7 @@ func TestBothWinners(t *testing.T) {
 // TestShortSearches: a search with time for nothing but what is required still
 // tries a whole algorithm that changes results.
 func TestShortSearches(t *testing.T) {
-	b := &scripted.Backend{Sigma: 0.005, Truth: func(p plan.Problem, routing string, c plan.Config) float64 {
+	b := &scripted.Backend{Sigma: 0.005, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		s := scripted.Landscape(p, routing, c)
 		if c.Str("algo") == "dedup" {
 			s /= 2
@@ -74,7 +76,7 @@ func TestShortSearches(t *testing.T) {
 	o.ResultClass, o.Evaluations = true, 1
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
 	for _, x := range out.Run.Outcomes {
-		if any := x.Problem.Results == plan.AnyResults; any != (x.Config.Str("algo") == "dedup") {
+		if any := x.Problem.Precision == ep.Reduced; any != (x.Config.Str("algo") == "dedup") {
 			t.Errorf("%s: %s", x.Problem.Key(), x.Config.Key())
 		}
 	}
@@ -92,7 +94,7 @@ func TestShortPairs(t *testing.T) {
 	out := mustSweep(t, &scripted.Backend{Sigma: 0.005}, o, filepath.Join(t.TempDir(), "run"))
 	pair := out.Run.Outcomes[len(out.Run.Outcomes)-1]
 	for _, name := range []string{"dispatch.sms", "combine.sms"} {
-		if pair.Problem.Op != plan.Pair || pair.Config.Int(name) != 32 {
+		if pair.Problem.Op != ep.Pair || pair.Config.Int(name) != 32 {
 			t.Errorf("%s chose %s", pair.Problem.Key(), pair.Config.Key())
 		}
 	}
@@ -104,7 +106,7 @@ type besides struct{ scripted.Backend }
 func (b *besides) Kernels() []kernels.Kernel {
 	ks := b.Backend.Kernels()
 	for i := range ks {
-		ks[i].Beside = func(c plan.Config) plan.Config { return c.With("threads", "256") }
+		ks[i].Beside = func(c ep.Config) ep.Config { return c.With("threads", "256") }
 	}
 	return ks
 }
@@ -114,7 +116,7 @@ func (b *besides) Kernels() []kernels.Kernel {
 func TestPairsBesideEachOther(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "coord"
-	b := &besides{scripted.Backend{Sigma: 0.005, Truth: func(p plan.Problem, _ string, c plan.Config) float64 {
+	b := &besides{scripted.Backend{Sigma: 0.005, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
 		s := 100e-6
 		for name, factor := range map[string]float64{"threads": 1.2, "dispatch.threads": 0.8, "combine.threads": 0.8} {
 			if c.Str(name) == "256" && c.Str(strings.Replace(name, "threads", "sms", 1)) != "8" {
@@ -130,7 +132,7 @@ func TestPairsBesideEachOther(t *testing.T) {
 	}
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
 	pair := out.Run.Outcomes[len(out.Run.Outcomes)-1]
-	if pair.Problem.Op != plan.Pair || pair.Config.Str("dispatch.threads") != "256" || pair.Config.Str("combine.threads") != "256" || pair.Gain < 1.3 {
+	if pair.Problem.Op != ep.Pair || pair.Config.Str("dispatch.threads") != "256" || pair.Config.Str("combine.threads") != "256" || pair.Gain < 1.3 {
 		t.Errorf("%s chose %s, gain %g", pair.Problem.Key(), pair.Config.Key(), pair.Gain)
 	}
 }
@@ -150,8 +152,8 @@ func TestBoundedDefaults(t *testing.T) {
 // TestBoundHoldsForAll: no config of a bounded sweep takes more, neither the default
 // that gains are over nor a row where it stays, which is spelled out.
 func TestBoundHoldsForAll(t *testing.T) {
-	for name, truth := range map[string]func(plan.Problem, string, plan.Config) float64{
-		"the default stays": func(plan.Problem, string, plan.Config) float64 { return 50e-6 },
+	for name, truth := range map[string]func(ep.Problem, string, ep.Config) float64{
+		"the default stays": func(ep.Problem, string, ep.Config) float64 { return 50e-6 },
 		"another wins":      nil,
 	} {
 		o := options(t, "dispatch,combine,pair", []int{16, 64}, "uniform", "zipf:1.0")
@@ -172,7 +174,7 @@ func TestBoundHoldsForAll(t *testing.T) {
 			}
 		}
 		for _, x := range out.Run.Outcomes {
-			if x.Problem.Op != plan.Pair && x.Default.Int("sms") != 4 {
+			if x.Problem.Op != ep.Pair && x.Default.Int("sms") != 4 {
 				t.Errorf("%s: the default is %s", name, x.Default.Key())
 			}
 		}
@@ -184,13 +186,13 @@ func TestBoundHoldsForAll(t *testing.T) {
 func TestShippedRowsAreMeasured(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Strategy, o.Evaluations = "coord", 1
-	row := func(c plan.Class, sms string) plan.Row {
-		cfg := plan.Config{Kernel: "dispatch", Values: map[string]plan.Value{"algo": "direct", "sms": plan.Value(sms), "threads": "1024"}}
-		return plan.Row{Key: plan.KeyOf(o.Problems[0], c), Lo: 1, Hi: 64, Config: cfg}
+	row := func(c ep.Class, sms string) table.Row {
+		cfg := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": ep.Value(sms), "threads": "1024"}}
+		return table.Row{Key: table.KeyOf(o.Problems[0], c), Lo: 1, Hi: 64, Config: cfg}
 	}
 	b := &scripted.Backend{Sigma: 0.005}
 	class := workloads.ClassOf(o.Distributions[0], o.Problems[0], o.Seed)
-	shipped := &plan.Table{Schema: plan.Schema, Header: plan.Header{Machine: b.Machine()}, Rows: []plan.Row{row(class, "16"), row(plan.AnyRouting, "32")}}
+	shipped := &table.Table{Schema: table.Schema, Header: table.Header{Machine: b.Machine()}, Rows: []table.Row{row(class, "16"), row(ep.AllRoutings, "32")}}
 	if err := shipped.Seal(); err != nil {
 		t.Fatal(err)
 	}
@@ -215,9 +217,9 @@ func (g *greedy) Kernels() []kernels.Kernel {
 	ks := g.Backend.Kernels()
 	whole := ks[0]
 	whole.Name = "dispatch_whole"
-	whole.Default = func(m plan.Machine, _ plan.Problem) plan.Config {
-		c := plan.Config{Kernel: whole.Name, Values: map[string]plan.Value{"threads": "512", "algo": "direct"}}
-		return c.With("sms", plan.Value(fmt.Sprint(m.SMs)))
+	whole.Default = func(m ep.Machine, _ ep.Problem) ep.Config {
+		c := ep.Config{Kernel: whole.Name, Values: map[string]ep.Value{"threads": "512", "algo": "direct"}}
+		return c.With("sms", ep.Value(fmt.Sprint(m.SMs)))
 	}
 	return append(ks, whole)
 }
@@ -226,7 +228,7 @@ func (g *greedy) Kernels() []kernels.Kernel {
 func TestFormatsTellEachOther(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	fp8 := o.Problems[0]
-	fp8.Dispatch = plan.FP8
+	fp8.Dispatch = ep.FP8
 	o.Problems = append(o.Problems, fp8)
 	b := &scripted.Backend{}
 	s := &sweeper{opts: o, planner: planner{machine: b.Machine(), kernels: b.Kernels(), opts: o}}
@@ -234,7 +236,7 @@ func TestFormatsTellEachOther(t *testing.T) {
 	if s.cells, err = s.planner.cells(); err != nil || len(s.cells) != 2 {
 		t.Fatal(len(s.cells), err)
 	}
-	if s.cells[0].outcome.Config, err = plan.ParseConfig(best); err != nil {
+	if s.cells[0].outcome.Config, err = ep.ParseConfig(best); err != nil {
 		t.Fatal(err)
 	}
 	s.done = 1
@@ -245,16 +247,16 @@ func TestFormatsTellEachOther(t *testing.T) {
 
 // TestKernelsOwnStarts: such a search measures the designs that a kernel names.
 func TestKernelsOwnStarts(t *testing.T) {
-	hidden := plan.Config{Kernel: "dispatch", Values: map[string]plan.Value{"sms": "16", "threads": "1024", "algo": "direct"}}
+	hidden := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "16", "threads": "1024", "algo": "direct"}}
 	b := &scripted.Backend{Sigma: 0.005,
-		Truth: func(p plan.Problem, routing string, c plan.Config) float64 {
+		Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 			s := scripted.Landscape(p, routing, c)
 			if c.Key() == hidden.Key() {
 				s /= 4
 			}
 			return s
 		},
-		Starts: func(plan.Machine, plan.Problem) []plan.Config { return []plan.Config{hidden} },
+		Starts: func(ep.Machine, ep.Problem) []ep.Config { return []ep.Config{hidden} },
 	}
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Evaluations = 1

@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
 // Continues reports why a run cannot go on here: another machine, other
 // kernels, another space or policy would mix numbers that do not compare.
-func Continues(run *reports.Run, b kernels.Backend, p *Plan) error {
+func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	for _, f := range []struct{ what, was, is, way string }{
 		{"machine", run.Machine.Key(), m.Key(), "resume it there"},
@@ -29,10 +29,10 @@ func Continues(run *reports.Run, b kernels.Backend, p *Plan) error {
 }
 
 // Retry records which quarantined configs get another chance.
-func Retry(run *reports.Run, results []reports.Result, keys []string) error {
+func Retry(run *record.Run, results []record.Result, keys []string) error {
 	failed := measure.Quarantined(results)
 	for _, key := range keys {
-		c, err := plan.ParseConfig(key)
+		c, err := ep.ParseConfig(key)
 		if err != nil {
 			return err
 		}

@@ -4,17 +4,18 @@ import (
 	"context"
 	"slices"
 
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // pick is the choice for one token count and class.
 type pick struct {
 	tokens   int
 	cells    []*cell
-	config   plan.Config
+	config   ep.Config
 	dflt     bool
-	evidence plan.Evidence
+	evidence table.Evidence
 }
 
 // run of adjacent token counts that share a config.
@@ -25,10 +26,10 @@ type stretch struct {
 
 // rows makes the rows of all families: cells that differ in tokens and routing
 // alone.
-func (s *sweeper) rows(ctx context.Context) ([]plan.Row, error) {
-	var out []plan.Row
+func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
+	var out []table.Row
 	for _, family := range s.families() {
-		for _, class := range plan.Classes() {
+		for _, class := range ep.Classes() {
 			rows, err := s.classRows(ctx, family, class)
 			if err != nil {
 				return nil, err
@@ -42,7 +43,7 @@ func (s *sweeper) rows(ctx context.Context) ([]plan.Row, error) {
 // families lists the cells by shape, then by token count.
 func (s *sweeper) families() [][][]*cell {
 	var out [][][]*cell
-	shape := func(p plan.Problem) plan.Problem {
+	shape := func(p ep.Problem) ep.Problem {
 		p.Tokens, p.MaxTokens = 0, 0
 		return p
 	}
@@ -59,18 +60,18 @@ func (s *sweeper) families() [][][]*cell {
 
 // classRows makes the rows of one class: a pick per token count, equal
 // neighbours merged, ends at the crossovers.
-func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class plan.Class) ([]plan.Row, error) {
+func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class ep.Class) ([]table.Row, error) {
 	var runs []stretch
 	connected := false
 	for _, group := range family {
 		usable := slices.DeleteFunc(slices.Clone(group), func(c *cell) bool {
-			return c.outcome.Verdict == reports.Failed || c.outcome.Verdict == reports.Noisy || class != plan.AnyRouting && c.class != class
+			return c.outcome.Verdict == record.Failed || c.outcome.Verdict == record.Noisy || class != ep.AllRoutings && c.class != class
 		})
 		if usable = together(usable, class); len(usable) == 0 {
 			connected = false
 			continue
 		}
-		var before plan.Config
+		var before ep.Config
 		if connected {
 			before = runs[len(runs)-1].picks[0].config
 		}
@@ -88,7 +89,7 @@ func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class plan.Cl
 		}
 		connected = true
 	}
-	var out []plan.Row
+	var out []table.Row
 	for _, r := range runs {
 		out = append(out, r.row(class))
 	}
@@ -98,18 +99,18 @@ func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class plan.Cl
 // together leaves of cells what can be judged together: all of them, unless an
 // interruption kept choices from being measured under each other's routings.
 // Then it is the first for a class of its own, none for any routing.
-func together(cells []*cell, class plan.Class) []*cell {
+func together(cells []*cell, class ep.Class) []*cell {
 	switch {
 	case len(cells) < 2 || crossed(cells):
 		return cells
-	case class == plan.AnyRouting:
+	case class == ep.AllRoutings:
 		return nil
 	}
 	return cells[:1]
 }
 
 // pick chooses for the cells of one token count.
-func (s *sweeper) pick(cells []*cell, before plan.Config) pick {
+func (s *sweeper) pick(cells []*cell, before ep.Config) pick {
 	cfg, worst := s.minimax(cells, before)
 	if len(cells) == 1 {
 		cfg, worst = cells[0].outcome.Config, 0
@@ -136,13 +137,13 @@ func (s *sweeper) pick(cells []*cell, before plan.Config) pick {
 // complete reports whether the whole legal space was covered; pairs are made
 // of winners, and never are.
 func (c *cell) complete() bool {
-	return c.problem.Op != plan.Pair && c.outcome.Evaluations >= c.outcome.Legal
+	return c.problem.Op != ep.Pair && c.outcome.Evaluations >= c.outcome.Legal
 }
 
 // evidence is what a cell says of a config.
-func (c *cell) evidence(cfg plan.Config) plan.Evidence {
+func (c *cell) evidence(cfg ep.Config) table.Evidence {
 	o := c.outcome
-	e := plan.Evidence{
+	e := table.Evidence{
 		Clock: o.Clock, Median: o.Median, P10: o.P10, P90: o.P90, Rounds: o.Rounds, Gain: o.Gain, GainLo: o.GainLo, GainHi: o.GainHi,
 		Candidates: o.Evaluations, Ties: o.Ties, Date: c.runner.Latest(),
 	}
@@ -161,7 +162,7 @@ func (c *cell) evidence(cfg plan.Config) plan.Evidence {
 }
 
 // row is a stretch as a row: the evidence of the token count that gains least.
-func (r stretch) row(class plan.Class) plan.Row {
+func (r stretch) row(class ep.Class) table.Row {
 	least := r.picks[0]
 	for _, p := range r.picks[1:] {
 		if p.evidence.Gain < least.evidence.Gain {
@@ -182,9 +183,9 @@ func (r stretch) row(class plan.Class) plan.Row {
 	}
 	slices.Sort(e.Tokens)
 	e.Tokens = slices.Compact(e.Tokens)
-	row := plan.Row{Key: plan.KeyOf(least.cells[0].problem, class), Lo: r.lo, Hi: r.hi, Config: least.config, Default: least.dflt, Evidence: e}
+	row := table.Row{Key: table.KeyOf(least.cells[0].problem, class), Lo: r.lo, Hi: r.hi, Config: least.config, Default: least.dflt, Evidence: e}
 	if row.Default {
-		row.Config = plan.Config{}
+		row.Config = ep.Config{}
 	}
 	return row
 }

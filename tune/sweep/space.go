@@ -6,28 +6,28 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/plan"
-	"github.com/epbench/epbench/tune/spacefile"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
 // planner makes the spaces of a sweep.
 type planner struct {
-	machine plan.Machine
+	machine ep.Machine
 	kernels []kernels.Kernel
 	opts    *Options
-	spaces  map[plan.Problem]enumerated
+	spaces  map[ep.Problem]enumerated
 }
 
 // grids are those of one op and problem: a grid a kernel. An op of which
 // --kernel names nothing keeps all its kernels.
-func (pl *planner) grids(p plan.Problem) ([]tune.Grid, error) {
+func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 	all := kernels.Of(pl.kernels, p.Op)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
 	if len(wanted) == 0 {
 		wanted = all
 	}
-	var out []tune.Grid
+	var out []search.Grid
 	for _, k := range wanted {
 		g, err := pl.grid(k, p)
 		if err != nil {
@@ -46,8 +46,8 @@ func names(ks []kernels.Kernel) []string {
 	return out
 }
 
-func (pl *planner) grid(k kernels.Kernel, p plan.Problem) (tune.Grid, error) {
-	g := tune.Grid{Kernel: k.Name}
+func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
+	g := search.Grid{Kernel: k.Name}
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
 		values := q.Values
@@ -57,17 +57,17 @@ func (pl *planner) grid(k kernels.Kernel, p plan.Problem) (tune.Grid, error) {
 		if v, ok := pl.opts.Params[q.Name]; ok {
 			values = v
 		}
-		if q.Class == kernels.Hook || q.Class == kernels.Result && p.Results == plan.SameResults {
-			values = []plan.Value{dflt.Values[q.Name]}
+		if q.Class == kernels.Hook || q.Class == kernels.Result && p.Precision == ep.Full {
+			values = []ep.Value{dflt.Values[q.Name]}
 		}
-		g.Axes = append(g.Axes, tune.Axis{Name: q.Name, Values: values, Cost: costKind(q.Cost)})
+		g.Axes = append(g.Axes, search.Axis{Name: q.Name, Values: values, Cost: costKind(q.Cost)})
 	}
 	rules, err := pl.opts.Space.Rules(k.Name, g.Axes, spacefile.FactsOf(pl.machine, p))
 	if err != nil {
 		return g, err
 	}
-	g.Rules = append([]tune.Rule{pl.legal(k, p), pl.smallEnough(k)}, rules...)
-	if p.Results == plan.AnyResults {
+	g.Rules = append([]search.Rule{pl.legal(k, p), pl.smallEnough(k)}, rules...)
+	if p.Precision == ep.Reduced {
 		g.Rules = append(g.Rules, otherResults(k, dflt))
 	}
 	return g, nil
@@ -75,8 +75,8 @@ func (pl *planner) grid(k kernels.Kernel, p plan.Problem) (tune.Grid, error) {
 
 // otherResults leaves out what the search for the same results has covered;
 // its winner is required of this one.
-func otherResults(k kernels.Kernel, dflt plan.Config) tune.Rule {
-	return func(c plan.Config) string {
+func otherResults(k kernels.Kernel, dflt ep.Config) search.Rule {
+	return func(c ep.Config) string {
 		if k.Changes(dflt, c) != "" {
 			return ""
 		}
@@ -88,18 +88,18 @@ func otherResults(k kernels.Kernel, dflt plan.Config) tune.Rule {
 func costKind(c kernels.Cost) int {
 	switch c {
 	case kernels.SMCost:
-		return tune.SMs
+		return search.SMs
 	case kernels.ThreadCost:
-		return tune.Threads
+		return search.Threads
 	case kernels.BufferCost:
-		return tune.Bytes
+		return search.Bytes
 	}
 	return -1
 }
 
 // legal is the kernel's own check, counted by the parameter it names.
-func (pl *planner) legal(k kernels.Kernel, p plan.Problem) tune.Rule {
-	return func(c plan.Config) string {
+func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
+	return func(c ep.Config) string {
 		if err := k.Check(pl.machine, p, c); err != nil {
 			return "kernel: " + subject(err.Error())
 		}
@@ -122,8 +122,8 @@ func subject(msg string) string {
 	return strings.Join(out, ".")
 }
 
-func (pl *planner) smallEnough(k kernels.Kernel) tune.Rule {
-	return func(c plan.Config) string {
+func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
+	return func(c ep.Config) string {
 		if pl.opts.MaxSMs > 0 && sms(k, c) > pl.opts.MaxSMs {
 			return "--max-sms"
 		}
@@ -133,7 +133,7 @@ func (pl *planner) smallEnough(k kernels.Kernel) tune.Rule {
 
 // allowed is the machine with no more SMs than a config may take: kernels
 // choose for it what else they would choose for one beyond the bound.
-func (pl *planner) allowed() plan.Machine {
+func (pl *planner) allowed() ep.Machine {
 	m := pl.machine
 	if pl.opts.MaxSMs > 0 {
 		m.SMs = min(m.SMs, pl.opts.MaxSMs)
@@ -142,7 +142,7 @@ func (pl *planner) allowed() plan.Machine {
 }
 
 // sms is what a config takes of the machine.
-func sms(k kernels.Kernel, c plan.Config) int {
+func sms(k kernels.Kernel, c ep.Config) int {
 	n := 0
 	for _, q := range k.Params {
 		if q.Cost == kernels.SMCost {
@@ -155,20 +155,20 @@ func sms(k kernels.Kernel, c plan.Config) int {
 // pairsOf are the pairs of one kernel.
 type pairsOf struct {
 	kernel  kernels.Kernel
-	configs []plan.Config // the best halves first
-	begin   int           // how many of the first every search measures
+	configs []ep.Config // the best halves first
+	begin   int         // how many of the first every search measures
 }
 
 // pairs joins dispatch configs with combine configs, best first, wherever a
 // kernel runs both. The best halves are there as they were measured alone, and
 // as the kernel would have them beside each other.
-func (pl *planner) pairs(p plan.Problem, dispatch, combine []plan.Config) []pairsOf {
+func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) []pairsOf {
 	var out []pairsOf
-	for _, k := range kernels.Of(pl.kernels, plan.Pair) {
+	for _, k := range kernels.Of(pl.kernels, ep.Pair) {
 		of := pairsOf{kernel: k, begin: 1}
 		for _, d := range dispatch {
 			for _, c := range combine {
-				if j := plan.Join(d, c); j.Kernel == k.Name && k.Check(pl.machine, p, j) == nil {
+				if j := ep.Join(d, c); j.Kernel == k.Name && k.Check(pl.machine, p, j) == nil {
 					of.configs = append(of.configs, j)
 				}
 			}
@@ -177,7 +177,7 @@ func (pl *planner) pairs(p plan.Problem, dispatch, combine []plan.Config) []pair
 			continue
 		}
 		if beside := pl.beside(k, p, of.configs[0]); beside.Key() != of.configs[0].Key() {
-			rest := slices.DeleteFunc(of.configs[1:], func(c plan.Config) bool { return c.Key() == beside.Key() })
+			rest := slices.DeleteFunc(of.configs[1:], func(c ep.Config) bool { return c.Key() == beside.Key() })
 			of.configs, of.begin = slices.Insert(of.configs[:1+len(rest)], 1, beside), 2
 		}
 		out = append(out, of)
@@ -186,7 +186,7 @@ func (pl *planner) pairs(p plan.Problem, dispatch, combine []plan.Config) []pair
 }
 
 // beside is what a kernel makes of a pair, the pair itself where that is not legal.
-func (pl *planner) beside(k kernels.Kernel, p plan.Problem, c plan.Config) plan.Config {
+func (pl *planner) beside(k kernels.Kernel, p ep.Problem, c ep.Config) ep.Config {
 	if k.Beside != nil {
 		if b := k.Beside(c); k.Check(pl.machine, p, b) == nil {
 			return b
@@ -208,7 +208,7 @@ func costOf(k kernels.Kernel) func(string) int {
 
 // defaultConfig is the library default of an op: that of its first kernel
 // that can run the problem, on as many SMs as a config may take.
-func (pl *planner) defaultConfig(p plan.Problem) (plan.Config, error) {
+func (pl *planner) defaultConfig(p ep.Problem) (ep.Config, error) {
 	var first error
 	for _, k := range kernels.Of(pl.kernels, p.Op) {
 		c := k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)
@@ -223,14 +223,14 @@ func (pl *planner) defaultConfig(p plan.Problem) (plan.Config, error) {
 	if first == nil {
 		first = fmt.Errorf("--op: this backend has no %s kernel", p.Op)
 	}
-	return plan.Config{}, first
+	return ep.Config{}, first
 }
 
 // analytic is what a model without measurements would take: as many SMs as
 // give every message a warp of its own, the other parameters at their
 // defaults. ok is false where no parameter takes SMs.
-func (pl *planner) analytic(p plan.Problem) (c plan.Config, ok bool) {
-	if p.Op == plan.Pair {
+func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
+	if p.Op == ep.Pair {
 		return c, false
 	}
 	c, err := pl.defaultConfig(p)
@@ -259,7 +259,7 @@ func (pl *planner) analytic(p plan.Problem) (c plan.Config, ok bool) {
 				best = n
 			}
 		}
-		c, ok = c.With(q.Name, plan.Value(fmt.Sprint(best))), true
+		c, ok = c.With(q.Name, ep.Value(fmt.Sprint(best))), true
 	}
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }

@@ -9,9 +9,11 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // sweeper is a sweep in progress.
@@ -20,9 +22,9 @@ type sweeper struct {
 	backend  kernels.Backend
 	planner  planner
 	policy   measure.Policy
-	strategy tune.Strategy
-	dir      *reports.Dir
-	run      *reports.Run
+	strategy search.Strategy
+	dir      *record.Dir
+	run      *record.Run
 	known    *measure.Known
 	profile  measure.Profile
 	cells    []*cell
@@ -35,9 +37,9 @@ type sweeper struct {
 // Outcome is a finished sweep, or what an interrupted one had finished.
 type Outcome struct {
 	Left    int // searches left out
-	Run     *reports.Run
-	Table   *plan.Table // nil when nothing may be written
-	NoTable string      // why there is none
+	Run     *record.Run
+	Table   *table.Table // nil when nothing may be written
+	NoTable string       // why there is none
 	Regrets []reports.Regret
 	Profile measure.Profile
 	Wall    time.Duration
@@ -47,7 +49,7 @@ type Outcome struct {
 // those already in its log. Cancelling ctx ends it with ctx's error,
 // everything measured on disk, and an outcome of the searches that were
 // finished by then, nil when none was.
-func Run(ctx context.Context, b kernels.Backend, opts *Options, dir *reports.Dir, run *reports.Run, results []reports.Result) (*Outcome, error) {
+func Run(ctx context.Context, b kernels.Backend, opts *Options, dir *record.Dir, run *record.Run, results []record.Result) (*Outcome, error) {
 	start := time.Now()
 	s, err := newSweeper(b, opts, dir, run, results)
 	if err != nil {
@@ -75,8 +77,8 @@ func Run(ctx context.Context, b kernels.Backend, opts *Options, dir *reports.Dir
 	return out, ctx.Err()
 }
 
-func newSweeper(b kernels.Backend, opts *Options, dir *reports.Dir, run *reports.Run, results []reports.Result) (*sweeper, error) {
-	strategy, err := tune.ParseStrategy(opts.Strategy)
+func newSweeper(b kernels.Backend, opts *Options, dir *record.Dir, run *record.Run, results []record.Result) (*sweeper, error) {
+	strategy, err := search.ParseStrategy(opts.Strategy)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +129,7 @@ func (s *sweeper) start(c *cell) error {
 		Progress: func(stage string, _ int) { s.report(c, stage, nil) },
 	}
 	s.run.Workloads = append(s.run.Workloads, c.record())
-	if c.problem.Op != plan.Pair && !slices.ContainsFunc(s.run.Spaces, func(i reports.SpaceInfo) bool { return i.Problem == c.problem.Key() }) {
+	if c.problem.Op != ep.Pair && !slices.ContainsFunc(s.run.Spaces, func(i record.SpaceInfo) bool { return i.Problem == c.problem.Key() }) {
 		s.run.Spaces = append(s.run.Spaces, c.spaces()...)
 	}
 	return nil
@@ -158,7 +160,7 @@ func (s *sweeper) finish(c *cell, err error) error {
 	return s.dir.WriteRun(s.run)
 }
 
-func (s *sweeper) report(c *cell, stage string, o *reports.Outcome) {
+func (s *sweeper) report(c *cell, stage string, o *record.Outcome) {
 	if s.opts.Progress != nil {
 		s.opts.Progress(Event{s.done, len(s.cells), c.title(), stage, o})
 	}
@@ -170,11 +172,11 @@ func (s *sweeper) spent() time.Duration { return s.before }
 func (s *sweeper) cellsLeft() int { return len(s.cells) - s.done }
 
 // beside finds the search of an op that belongs to c, nil if there is none.
-func (s *sweeper) beside(c *cell, op plan.Op) *cell {
+func (s *sweeper) beside(c *cell, op ep.Op) *cell {
 	p := c.problem
 	p.Op = op
 	if !Loosens(s.planner.kernels, op) {
-		p.Results = plan.SameResults
+		p.Precision = ep.Full
 	}
 	for _, o := range s.cells {
 		if o.problem == p && o.dist.Spec() == c.dist.Spec() {

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/measure"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/sweep/scripted"
+	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -30,8 +31,8 @@ func options(t *testing.T, ops string, tokens []int, routings ...string) *Option
 	}
 	for op := range strings.SplitSeq(ops, ",") {
 		for _, n := range tokens {
-			o.Problems = append(o.Problems, plan.Problem{Op: plan.Op(op), Mode: plan.Eager, Ranks: 4, Nodes: 1, Hidden: 64,
-				Experts: 16, TopK: 2, Tokens: n, MaxTokens: n, Dispatch: plan.BF16, Combine: plan.BF16})
+			o.Problems = append(o.Problems, ep.Problem{Op: ep.Op(op), Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 64,
+				Experts: 16, TopK: 2, Tokens: n, MaxTokens: n, Dispatch: ep.BF16, Combine: ep.BF16})
 		}
 	}
 	return o
@@ -43,11 +44,11 @@ func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (
 	if err != nil {
 		return nil, err
 	}
-	run := &reports.Run{Machine: b.Machine(), ABI: ABI(b), Space: p.Fingerprint, Policy: p.Policy.String(), Seed: o.Seed}
-	d, err := reports.CreateDir(dir, run)
-	var results []reports.Result
+	run := &record.Run{Machine: b.Machine(), ABI: ABI(b), Space: p.Fingerprint, Policy: p.Policy.String(), Seed: o.Seed}
+	d, err := record.CreateDir(dir, run)
+	var results []record.Result
 	if err != nil {
-		if d, run, results, _, err = reports.OpenDir(dir); err != nil {
+		if d, run, results, _, err = record.OpenDir(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +66,7 @@ func mustSweep(t *testing.T, b kernels.Backend, o *Options, dir string) *Outcome
 }
 
 // rows lists key, interval and config of a table's rows.
-func rows(t *plan.Table) []string {
+func rows(t *table.Table) []string {
 	var out []string
 	for _, r := range t.Rows {
 		out = append(out, strings.Join([]string{r.Key.String(), string(rune('0' + r.Lo%10)), string(rune('0' + r.Hi%10)), r.Config.Key()}, " "))
@@ -87,7 +88,7 @@ func TestSweepFindsTheBest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range out.Run.Outcomes {
-		if c.Verdict != reports.Faster || !strings.Contains(c.Config.Key(), "sms=32,") || c.GainLo < 1.2 {
+		if c.Verdict != record.Faster || !strings.Contains(c.Config.Key(), "sms=32,") || c.GainLo < 1.2 {
 			t.Errorf("%s, %d tokens, %s: %s %s, gain from %.3f", c.Problem.Op, c.Problem.Tokens, c.Routing, c.Verdict, c.Config.Key(), c.GainLo)
 		}
 	}
@@ -96,7 +97,7 @@ func TestSweepFindsTheBest(t *testing.T) {
 			t.Errorf("equal winners are not merged: %+v", r)
 		}
 	}
-	if _, results, _, err := reports.ReadDir(dir); err != nil || len(results) == 0 {
+	if _, results, _, err := record.ReadDir(dir); err != nil || len(results) == 0 {
 		t.Errorf("the run directory reads as %d results, %v", len(results), err)
 	}
 }
@@ -117,7 +118,7 @@ func TestSweepAgainMeasuresNothing(t *testing.T) {
 
 func TestFaultsEndInTheRightStatus(t *testing.T) {
 	fast := "dispatch:algo=direct,sms=16,threads=512" // would win but for its fault
-	quick := func(p plan.Problem, _ string, c plan.Config) float64 {
+	quick := func(p ep.Problem, _ string, c ep.Config) float64 {
 		if c.Key() == fast {
 			return 0.5e-5
 		}
@@ -126,33 +127,33 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		backend *scripted.Backend
-		status  kernels.Status // of the fast config
+		status  ep.Status // of the fast config
 		warning string
 	}{
 		{"hang in warm-up", &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
 			if c.Config.Key() == fast {
-				return kernels.Failf(kernels.Hang, "rank 1 waited for expert 3 of rank 2")
+				return kernels.Failf(ep.Hang, "rank 1 waited for expert 3 of rank 2")
 			}
 			return nil
-		}}, kernels.Hang, ""},
+		}}, ep.Hang, ""},
 		{"crash in round 7", &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
 			if c.Config.Key() == fast && c.Runs == 7 {
-				return kernels.Failf(kernels.Crash, "the worker died: signal 11")
+				return kernels.Failf(ep.Crash, "the worker died: signal 11")
 			}
 			return nil
-		}}, kernels.Crash, ""},
+		}}, ep.Crash, ""},
 		{"wrong after timing", &scripted.Backend{OnVerify: func(c scripted.Call) (int, error) {
 			if c.Config.Key() == fast && c.Runs > 10 {
 				return 2, nil
 			}
 			return 0, nil
-		}}, kernels.Mismatch, ""},
+		}}, ep.Mismatch, ""},
 		{"a clock that reads nothing", &scripted.Backend{OnRun: func(c scripted.Call, row []float64) error {
 			if c.Config.Key() == fast && c.Runs == 9 {
 				clear(row)
 			}
 			return nil
-		}}, kernels.Unstable, ""},
+		}}, ep.Unstable, ""},
 		{"a straggling rank", &scripted.Backend{OnRun: func(c scripted.Call, row []float64) error {
 			if c.Runs%20 == 7 {
 				row[2] *= 50
@@ -163,7 +164,7 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 				}
 			}
 			return nil
-		}}, kernels.OK, "rank 2 held up"},
+		}}, ep.OK, "rank 2 held up"},
 		{"drifting clocks", &scripted.Backend{MHz: func(all int) float64 { return 1980 - float64(min(all, 800))/2 }, OnRun: func(c scripted.Call, row []float64) error {
 			for i := range row {
 				row[i] *= 1 + float64(min(c.All, 800))/3200
@@ -172,17 +173,17 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 				}
 			}
 			return nil
-		}}, kernels.OK, "throttle"},
+		}}, ep.OK, "throttle"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
 			c.backend.Sigma, c.backend.Truth = 0.01, quick
 			o := options(t, "dispatch", []int{16}, "uniform")
 			out := mustSweep(t, c.backend, o, dir)
-			if got := out.Run.Outcomes[0]; got.Config.Key() != best || got.Verdict != reports.Faster {
+			if got := out.Run.Outcomes[0]; got.Config.Key() != best || got.Verdict != record.Faster {
 				t.Errorf("the winner is %s (%s %s)", got.Config.Key(), got.Verdict, got.Reason)
 			}
-			_, results, _, err := reports.ReadDir(dir)
+			_, results, _, err := record.ReadDir(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,17 +202,17 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 	}
 }
 
-func statusOf(results []reports.Result, key string) kernels.Status {
-	status := kernels.OK
+func statusOf(results []record.Result, key string) ep.Status {
+	status := ep.OK
 	for _, r := range results {
-		if r.Config.Key() == key && r.Status != kernels.OK {
+		if r.Config.Key() == key && r.Status != ep.OK {
 			status = r.Status
 		}
 	}
 	return status
 }
 
-func warned(run *reports.Run, results []reports.Result, text string) bool {
+func warned(run *record.Run, results []record.Result, text string) bool {
 	all := strings.Join(run.Warnings, "\n")
 	for _, r := range results {
 		all += strings.Join(r.Warnings, "\n")
@@ -264,7 +265,7 @@ func TestWorkerGoneDuringConfirm(t *testing.T) {
 // noDuplicates checks that every round of a config is in the log once.
 func noDuplicates(t *testing.T, dir string) {
 	t.Helper()
-	_, results, warnings, err := reports.ReadDir(dir)
+	_, results, warnings, err := record.ReadDir(dir)
 	if err != nil || warnings != nil {
 		t.Fatal(err, warnings)
 	}
@@ -284,7 +285,7 @@ func TestNoisyMachineWritesNoTable(t *testing.T) {
 		t.Errorf("table %v, %q", out.Table != nil, out.NoTable)
 	}
 	for _, o := range out.Run.Outcomes {
-		if o.Verdict != reports.Noisy {
+		if o.Verdict != record.Noisy {
 			t.Errorf("verdict %s", o.Verdict)
 		}
 	}
@@ -295,14 +296,14 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	b := &scripted.Backend{Sigma: 0.01, OnRun: func(c scripted.Call, _ []float64) error {
 		if c.Config.Key() == best {
-			return kernels.Failf(kernels.Crash, "a stray cosmic ray")
+			return kernels.Failf(ep.Crash, "a stray cosmic ray")
 		}
 		return nil
 	}}
 	if out := mustSweep(t, b, o, dir); out.Run.Outcomes[0].Config.Key() == best {
 		t.Fatal("a crashing config won")
 	}
-	d, run, results, _, err := reports.OpenDir(dir)
+	d, run, results, _, err := record.OpenDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +322,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 			t.Errorf("the winner is %s", got)
 		}
 		d.Close()
-		if d, run, results, _, err = reports.OpenDir(dir); err != nil {
+		if d, run, results, _, err = record.OpenDir(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -379,8 +380,8 @@ func TestHostBoundIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := &reports.Run{Machine: b.Machine(), Space: p.Fingerprint, Policy: p.Policy.String(), Empty: map[string]float64{"wall": 1.5e-5}}
-	d, err := reports.CreateDir(dir, run)
+	run := &record.Run{Machine: b.Machine(), Space: p.Fingerprint, Policy: p.Policy.String(), Empty: map[string]float64{"wall": 1.5e-5}}
+	d, err := record.CreateDir(dir, run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +391,7 @@ func TestHostBoundIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := out.Run.Outcomes[0]
-	if c.Verdict != reports.HostBound || !strings.Contains(c.Reason, "cannot matter here") || c.Config.Key() != c.Default.Key() || c.Evaluations > 3 {
+	if c.Verdict != record.HostBound || !strings.Contains(c.Reason, "cannot matter here") || c.Config.Key() != c.Default.Key() || c.Evaluations > 3 {
 		t.Errorf("%s after %d configs: %s", c.Verdict, c.Evaluations, c.Reason)
 	}
 	if r := out.Table.Rows[0]; !r.Default {

@@ -11,21 +11,21 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // noisyShare of the searches above which a machine is too noisy for a table.
 const noisyShare = 0.25
 
 // table makes the tuned table, or says why there is none.
-func (s *sweeper) table(ctx context.Context) (*plan.Table, string, error) {
+func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 	noisy, failed, spread := 0, 0, 0.0
 	for _, c := range s.cells {
 		switch c.outcome.Verdict {
-		case reports.Noisy:
+		case record.Noisy:
 			noisy++
-		case reports.Failed:
+		case record.Failed:
 			failed++
 		default:
 			spread = max(spread, c.aa.Spread)
@@ -46,9 +46,9 @@ func (s *sweeper) table(ctx context.Context) (*plan.Table, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return &plan.Table{
-		Schema: plan.Schema,
-		Header: plan.Header{
+	return &table.Table{
+		Schema: table.Schema,
+		Header: table.Header{
 			Tool: s.opts.Tool, Created: time.Now(), ABI: s.run.ABI, Space: s.run.Space, Machine: s.run.Machine,
 			Policy: s.run.Policy, AA: spread, TrialLog: log, Relax: []string{"routing"}, MaxSMs: s.opts.MaxSMs,
 		},
@@ -58,7 +58,7 @@ func (s *sweeper) table(ctx context.Context) (*plan.Table, string, error) {
 
 // logHash is the SHA-256 of the trial log.
 func (s *sweeper) logHash() (string, error) {
-	f, err := os.Open(filepath.Join(s.dir.Path(), reports.TrialsFile))
+	f, err := os.Open(filepath.Join(s.dir.Path(), record.TrialsFile))
 	if err != nil {
 		return "", err
 	}

@@ -9,14 +9,14 @@ import (
 	"math/rand/v2"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
 // Call is one request about a candidate, counted over the backend's life.
 type Call struct {
-	Config  plan.Config
-	Problem plan.Problem
+	Config  ep.Config
+	Problem ep.Problem
 	Runs    int // Run calls of this config on this workload before this one
 	Verify  int // Verify calls of this config on this workload before this one
 	All     int // Run calls of any config before this one
@@ -28,9 +28,9 @@ type Backend struct {
 	SMs   []int   // values of the parameter sms; default 8, 16, 32, 64
 	Sigma float64 // relative noise
 	// Truth is the seconds of a config; nil is Landscape.
-	Truth func(plan.Problem, string, plan.Config) float64
+	Truth func(ep.Problem, string, ep.Config) float64
 	// Starts is that of its dispatch.
-	Starts func(plan.Machine, plan.Problem) []plan.Config
+	Starts func(ep.Machine, ep.Problem) []ep.Config
 	// OnRun may change the seconds of a round or fail it.
 	OnRun func(c Call, seconds []float64) error
 	// OnVerify may find rows wrong, or fail.
@@ -49,13 +49,13 @@ type Backend struct {
 
 // Landscape has its best at sms=32 and threads=512, later with more tokens;
 // the default, sms=8 and threads=256, is 1.5 times slower.
-func Landscape(p plan.Problem, _ string, c plan.Config) float64 {
-	if p.Op == plan.Pair {
-		d, k, err := plan.Split(c)
+func Landscape(p ep.Problem, _ string, c ep.Config) float64 {
+	if p.Op == ep.Pair {
+		d, k, err := ep.Split(c)
 		if err != nil {
 			return math.NaN()
 		}
-		p.Op = plan.Dispatch
+		p.Op = ep.Dispatch
 		return Landscape(p, "", d) + Landscape(p, "", k)
 	}
 	t := 1 + 0.25*math.Abs(math.Log2(float64(c.Int("sms"))/32))
@@ -66,12 +66,12 @@ func Landscape(p plan.Problem, _ string, c plan.Config) float64 {
 }
 
 // Machine implements kernels.Backend.
-func (b *Backend) Machine() plan.Machine {
+func (b *Backend) Machine() ep.Machine {
 	name := b.Name
 	if name == "" {
 		name = "scripted"
 	}
-	return plan.Machine{Backend: name, Name: "scripted", Arch: "none", SMs: 64, Memory: 1 << 30, GPUs: 4, Link: "none"}
+	return ep.Machine{Backend: name, Name: "scripted", Arch: "none", SMs: 64, Memory: 1 << 30, GPUs: 4, Link: "none"}
 }
 
 // ABI implements kernels.Versioned.
@@ -80,10 +80,10 @@ func (b *Backend) ABI() string { return "scripted-1" }
 // Kernels implements kernels.Backend: a dispatch and a combine.
 func (b *Backend) Kernels() []kernels.Kernel {
 	var out []kernels.Kernel
-	for _, op := range []plan.Op{plan.Dispatch, plan.Combine} {
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		out = append(out, kernels.Kernel{
 			Name: string(op), Op: op, Doc: "Follows a script.", Params: b.params(),
-			Check: func(m plan.Machine, _ plan.Problem, c plan.Config) error {
+			Check: func(m ep.Machine, _ ep.Problem, c ep.Config) error {
 				if n := c.Int("sms"); n < 1 || n > m.SMs {
 					return fmt.Errorf("sms: %d is outside 1 to %d", n, m.SMs)
 				}
@@ -100,18 +100,18 @@ func (b *Backend) Kernels() []kernels.Kernel {
 
 func (b *Backend) params() []kernels.Param {
 	sms := kernels.Param{Name: "sms", Unit: "SMs", Default: "8", Binding: kernels.Launch, Class: kernels.Speed, Cost: kernels.SMCost,
-		Values: []plan.Value{"8", "16", "32", "64"}}
+		Values: []ep.Value{"8", "16", "32", "64"}}
 	if b.SMs != nil {
 		sms.Values = nil
 		for _, n := range b.SMs {
-			sms.Values = append(sms.Values, plan.Value(fmt.Sprint(n)))
+			sms.Values = append(sms.Values, ep.Value(fmt.Sprint(n)))
 		}
 	}
 	return []kernels.Param{
 		sms,
-		{Name: "threads", Unit: "threads", Values: []plan.Value{"256", "512", "1024"}, Default: "256",
+		{Name: "threads", Unit: "threads", Values: []ep.Value{"256", "512", "1024"}, Default: "256",
 			Binding: kernels.Compile, Class: kernels.Speed, Cost: kernels.ThreadCost},
-		{Name: "algo", Values: []plan.Value{"direct", "dedup"}, Default: "direct",
+		{Name: "algo", Values: []ep.Value{"direct", "dedup"}, Default: "direct",
 			Binding: kernels.Compile, Class: kernels.Result},
 	}
 }
@@ -139,15 +139,15 @@ type session struct {
 	w *workloads.Workload
 }
 
-func (s *session) Close() error                               { return nil }
-func (s *session) Prepare(context.Context, plan.Config) error { return nil }
+func (s *session) Close() error                             { return nil }
+func (s *session) Prepare(context.Context, ep.Config) error { return nil }
 
-func (s *session) call(c plan.Config) (Call, string) {
+func (s *session) call(c ep.Config) (Call, string) {
 	key := s.w.Problem.Key() + " " + s.w.Spec + " " + c.Key()
 	return Call{c, s.w.Problem, s.runs[key], s.checks[key], s.Runs}, key
 }
 
-func (s *session) Verify(_ context.Context, c plan.Config) (kernels.Verdict, error) {
+func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Verdict, error) {
 	call, key := s.call(c)
 	s.checks[key]++
 	v := kernels.Verdict{Rows: 16}
@@ -161,7 +161,7 @@ func (s *session) Verify(_ context.Context, c plan.Config) (kernels.Verdict, err
 	return v, err
 }
 
-func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	out := kernels.Rounds{Clock: "wall", Fold: spec.Fold}
 	for range spec.Rounds {
 		if err := ctx.Err(); err != nil {
@@ -179,7 +179,7 @@ func (s *session) Run(ctx context.Context, c plan.Config, spec kernels.RunSpec) 
 	return out, nil
 }
 
-func (s *session) round(c plan.Config) ([]float64, error) {
+func (s *session) round(c ep.Config) ([]float64, error) {
 	call, key := s.call(c)
 	s.runs[key]++
 	s.Runs++

@@ -1,0 +1,125 @@
+package ep
+
+import "math"
+
+// Class is a routing class: what a table keys skew by. See Classify.
+type Class string
+
+// The classes, by two measures of a routing: the effective share of its
+// experts and the load of its hottest rank (Skew).
+const (
+	Even         Class = "even"         // experts and ranks about equally loaded
+	Skewed       Class = "skewed"       // some experts hot, ranks still near each other
+	Concentrated Class = "concentrated" // under a fifth of the experts do the work
+	HotRank      Class = "hot-rank"     // one rank has nearly twice its share or more
+)
+
+// AnyRouting is the class of minimax-regret rows: the choice for a routing
+// nobody has classified.
+const AllRoutings Class = "any"
+
+// Classes lists every class in the order tables print them, AnyRouting last.
+func Classes() []Class { return []Class{Even, Skewed, Concentrated, HotRank, AllRoutings} }
+
+// ParseClass reads a class name.
+func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
+
+// The bounds between classes. An even load keeps the coefficient of variation
+// over experts under 0.58 (share = 1/(1+cv^2)), a concentrated one is above 2.
+// A rank that is meant to get twice its share is hot in every draw, so the
+// bound is below 2. With two ranks it is half way from an equal split to one
+// rank doing everything.
+const (
+	EvenShare         = 0.75 // least Share of an even routing
+	EvenHottest       = 1.25 // Hottest of an even routing stays below
+	ConcentratedShare = 0.2  // Share of a concentrated routing stays below
+	HotRankHottest    = 1.75 // least Hottest of a hot rank among three ranks or more
+)
+
+// Skew is how uneven a routing is, as far as the counts prove it.
+type Skew struct {
+	// Share is the effective number of experts over their number, in (0, 1].
+	// The effective number is the inverse Simpson index 1/sum(p^2), estimated
+	// without bias from pairs of selections (Simpson, Nature 163, 1949), so
+	// that few tokens of an even routing do not look concentrated.
+	Share float64
+	// Hottest is the fullest rank's selections over the mean, in [1, ranks].
+	Hottest float64
+}
+
+// MeasureSkew measures per-expert selection counts, experts laid out over
+// ranks in equal blocks. Both measures are taken three standard deviations of
+// a fair draw towards even: what chance explains is not skew. ok is false when
+// nothing was counted or the experts do not divide by the ranks. Negative
+// counts are taken as zero.
+func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
+	if ranks < 1 || len(counts) == 0 || len(counts)%ranks != 0 {
+		return Skew{}, false
+	}
+	perRank := len(counts) / ranks
+	var total, pairs, fullest, load float64
+	for e, c := range counts {
+		n := math.Max(float64(c), 0)
+		total += n
+		pairs += n * math.Max(n-1, 0) / 2
+		if load += n; (e+1)%perRank == 0 {
+			fullest, load = math.Max(fullest, load), 0
+		}
+	}
+	if total == 0 {
+		return Skew{}, false
+	}
+	return Skew{Share: share(total, pairs, len(counts)), Hottest: hottest(total/float64(ranks), fullest)}, true
+}
+
+func share(total, pairs float64, experts int) float64 {
+	proven := pairs - 3*math.Sqrt(pairs)
+	if proven <= 0 {
+		return 1
+	}
+	return math.Min(1, total*(total-1)/2/proven/float64(experts))
+}
+
+func hottest(mean, fullest float64) float64 {
+	return math.Max(1, (fullest-3*math.Sqrt(mean))/mean)
+}
+
+// Class names the skew of a routing over a number of ranks.
+func (s Skew) Class(ranks int) Class {
+	switch {
+	case ranks > 1 && s.Hottest >= math.Min(HotRankHottest, float64(1+ranks)/2):
+		return HotRank
+	case s.Share < ConcentratedShare:
+		return Concentrated
+	case s.Share < EvenShare || s.Hottest >= EvenHottest:
+		return Skewed
+	}
+	return Even
+}
+
+// Classify names the routing behind live counts of selections per expert
+// [experts], experts laid out over ranks in equal blocks. AnyRouting means
+// the counts say nothing. Sum the counts over enough steps: below about 16
+// selections an expert only strong skew can be told from chance.
+func Classify(counts []int64, ranks int) Class {
+	s, ok := MeasureSkew(counts, ranks)
+	if !ok {
+		return AllRoutings
+	}
+	return s.Class(ranks)
+}
+
+// Index is the place of c in Classes; a word that is no class is AnyRouting.
+func (c Class) Index() int {
+	switch c {
+	case Even:
+		return 0
+	case Skewed:
+		return 1
+	case Concentrated:
+		return 2
+	case HotRank:
+		return 3
+	}
+	return 4
+}

@@ -1,0 +1,177 @@
+package ep
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Value is a parameter's value: a decimal integer or a lower-case word. In
+// JSON integers are numbers.
+type Value string
+
+// Int is the value as a number; ok is false for words.
+func (v Value) Int() (n int, ok bool) {
+	n, err := strconv.Atoi(string(v))
+	return n, err == nil && strconv.Itoa(n) == string(v)
+}
+
+// MarshalJSON writes integers as numbers and words as strings.
+func (v Value) MarshalJSON() ([]byte, error) {
+	if _, ok := v.Int(); ok {
+		return []byte(v), nil
+	}
+	return json.Marshal(string(v))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes and refuses anything else.
+func (v *Value) UnmarshalJSON(b []byte) error {
+	s := string(b)
+	if len(b) > 0 && b[0] == '"' {
+		if err := json.Unmarshal(b, &s); err != nil {
+			return err
+		}
+	} else if _, ok := Value(s).Int(); !ok {
+		return fmt.Errorf("value: %.20q is neither an integer nor a word", s)
+	}
+	if !validWord(s) {
+		return fmt.Errorf("value: %.20q, use lower-case letters, digits, '_', '.', '+' and '-'", s)
+	}
+	*v = Value(s)
+	return nil
+}
+
+// Config is one choice of how to launch: a kernel and a value for each of its
+// parameters. The zero Config means the library's own default.
+type Config struct {
+	Kernel string           `json:"kernel"`
+	Values map[string]Value `json:"values"`
+}
+
+// IsDefault reports whether c leaves the choice to the library.
+func (c Config) IsDefault() bool { return c.Kernel == "" }
+
+// Int returns a parameter as a number, 0 when it is absent or a word.
+func (c Config) Int(name string) int {
+	n, _ := c.Values[name].Int()
+	return n
+}
+
+// Str returns a parameter as a word, "" when it is absent.
+func (c Config) Str(name string) string { return string(c.Values[name]) }
+
+// With returns a copy of c with one parameter changed.
+func (c Config) With(name string, v Value) Config {
+	values := maps.Clone(c.Values)
+	if values == nil {
+		values = map[string]Value{}
+	}
+	values[name] = v
+	return Config{Kernel: c.Kernel, Values: values}
+}
+
+// Names lists the parameters of c, sorted.
+func (c Config) Names() []string { return slices.Sorted(maps.Keys(c.Values)) }
+
+// Key is the canonical spelling kernel:name=value,name=value with sorted
+// names; ParseConfig(c.Key()) gives c back. The default config's key is
+// "default".
+func (c Config) Key() string {
+	if c.IsDefault() {
+		return "default"
+	}
+	pairs := make([]string, 0, len(c.Values))
+	for _, n := range c.Names() {
+		pairs = append(pairs, n+"="+string(c.Values[n]))
+	}
+	return c.Kernel + ":" + strings.Join(pairs, ",")
+}
+
+// ParseConfig reads the spelling that Key writes, in any order of names.
+func ParseConfig(s string) (Config, error) {
+	if s == "default" {
+		return Config{}, nil
+	}
+	kernel, rest, ok := strings.Cut(s, ":")
+	if !ok || !validWord(kernel) {
+		return Config{}, fmt.Errorf("config: %.60q is not kernel:name=value,name=value", s)
+	}
+	c := Config{Kernel: kernel, Values: map[string]Value{}}
+	if rest == "" {
+		return c, nil
+	}
+	for pair := range strings.SplitSeq(rest, ",") {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || !validWord(name) || !validWord(value) {
+			return Config{}, fmt.Errorf("config: %.60q is not name=value", pair)
+		}
+		if _, dup := c.Values[name]; dup {
+			return Config{}, fmt.Errorf("config: %s is given twice", name)
+		}
+		c.Values[name] = Value(value)
+	}
+	return c, nil
+}
+
+func validWord(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for _, r := range s {
+		ok := r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("_.+-", r)
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// Join makes the config of a pair from its two halves: kernel "d+c", values
+// under "dispatch." and "combine.".
+func Join(dispatch, combine Config) Config {
+	c := Config{Kernel: dispatch.Kernel + "+" + combine.Kernel, Values: map[string]Value{}}
+	for n, v := range dispatch.Values {
+		c.Values["dispatch."+n] = v
+	}
+	for n, v := range combine.Values {
+		c.Values["combine."+n] = v
+	}
+	return c
+}
+
+// Split undoes Join. The error says what in c is no pair.
+func Split(c Config) (dispatch, combine Config, err error) {
+	d, k, ok := strings.Cut(c.Kernel, "+")
+	if !ok {
+		return Config{}, Config{}, fmt.Errorf("config: kernel %q is no pair, write dispatch+combine", c.Kernel)
+	}
+	dispatch = Config{Kernel: d, Values: map[string]Value{}}
+	combine = Config{Kernel: k, Values: map[string]Value{}}
+	for n, v := range c.Values {
+		if rest, ok := strings.CutPrefix(n, "dispatch."); ok {
+			dispatch.Values[rest] = v
+		} else if rest, ok := strings.CutPrefix(n, "combine."); ok {
+			combine.Values[rest] = v
+		} else {
+			return Config{}, Config{}, fmt.Errorf("config: parameter %q of a pair needs the prefix dispatch. or combine.", n)
+		}
+	}
+	return dispatch, combine, nil
+}
+
+// Validate reports whether c can be spelled by Key.
+func (c Config) Validate() error {
+	if c.IsDefault() {
+		if len(c.Values) > 0 {
+			return fmt.Errorf("values: the default config has none")
+		}
+		return nil
+	}
+	if back, err := ParseConfig(c.Key()); err != nil || back.Key() != c.Key() {
+		return fmt.Errorf("kernel: %.60q or one of its parameter names is not a lower-case word", c.Kernel)
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package ep
+
+import "fmt"
+
+// Machine identifies hardware by what decides which config is fastest. Name
+// is a label and takes no part in identity: marketing names change between
+// drivers and hide differences.
+type Machine struct {
+	Backend string `json:"backend"`      // cpu, cuda or the name an external worker gives
+	Name    string `json:"name"`         // label
+	PCIID   string `json:"pci_id"`       // vendor:device of the GPUs, empty on cpu
+	Arch    string `json:"arch"`         // sm_90, amd64
+	SMs     int    `json:"sms"`          // SMs of one GPU, hardware threads on cpu
+	Memory  int64  `json:"memory_bytes"` // of one GPU, of the host on cpu
+	GPUs    int    `json:"gpus"`         // devices present, 0 on cpu
+	Link    string `json:"link"`         // fingerprint of how the GPUs are joined
+	Driver  string `json:"driver"`       // soft: a mismatch marks a table unverified
+	CUDA    string `json:"cuda"`         // soft
+}
+
+// Key is the hard identity: a table tuned under another key is refused.
+// Memory is rounded to GiB, since drivers reserve different amounts of it.
+func (m Machine) Key() string {
+	return fmt.Sprintf("%s/%s/%s/sms=%d/mem=%dg/link=%s", m.Backend, m.PCIID, m.Arch, m.SMs, m.Memory>>30, m.Link)
+}
+
+// Validate reports the first field that cannot be.
+func (m Machine) Validate() error {
+	if m.Backend == "" {
+		return fmt.Errorf("backend: is empty")
+	}
+	if m.SMs < 0 || m.Memory < 0 || m.GPUs < 0 {
+		return fmt.Errorf("sms: sms, memory_bytes and gpus must not be negative")
+	}
+	return nil
+}

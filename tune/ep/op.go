@@ -1,0 +1,65 @@
+package ep
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Op is what is timed.
+type Op string
+
+// The operations of expert-parallel communication. Pair is one dispatch
+// followed by one combine, timed together.
+const (
+	Dispatch Op = "dispatch"
+	Combine  Op = "combine"
+	Pair     Op = "pair"
+)
+
+// Ops lists every operation in the order tables print them.
+func Ops() []Op { return []Op{Dispatch, Combine, Pair} }
+
+// Mode says how rounds are issued; times of two modes are never compared.
+type Mode string
+
+const (
+	Graph Mode = "graph" // replay of a captured graph, the default on GPUs
+	Eager Mode = "eager" // one launch per call; the only mode of the CPU backend
+	Cold  Mode = "cold"  // graph with caches overwritten and a barrier before each round
+)
+
+// Modes lists every mode.
+func Modes() []Mode { return []Mode{Graph, Eager, Cold} }
+
+// Format is how token payloads travel.
+type DType string
+
+const (
+	BF16  DType = "bf16"
+	FP8   DType = "fp8"   // e4m3, one float32 scale per 128 elements
+	MXFP4 DType = "mxfp4" // e2m1, one e8m0 scale per 32 elements
+	NVFP4 DType = "nvfp4" // e2m1, one e4m3 scale per 16 elements and a global scale
+)
+
+// Formats lists every format.
+func DTypes() []DType { return []DType{BF16, FP8, MXFP4, NVFP4} }
+
+// ParseOp reads an operation name.
+func ParseOp(s string) (Op, error) { return oneOf("op", s, Ops()) }
+
+// ParseMode reads a mode name.
+func ParseMode(s string) (Mode, error) { return oneOf("mode", s, Modes()) }
+
+// ParseFormat reads a format name.
+func ParseDType(s string) (DType, error) { return oneOf("format", s, DTypes()) }
+
+func oneOf[T ~string](field, s string, known []T) (T, error) {
+	names := make([]string, len(known))
+	for i, k := range known {
+		if string(k) == s {
+			return k, nil
+		}
+		names[i] = string(k)
+	}
+	return "", fmt.Errorf("%s: unknown %q, use one of %s", field, s, strings.Join(names, ", "))
+}

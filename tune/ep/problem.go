@@ -1,0 +1,133 @@
+package ep
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Bounds of a Problem. Experts is bounded by the uint16 ids of the message
+// header, TopK by one warp holding one id a lane.
+const (
+	MaxRanks   = 1024
+	MaxExperts = 65536
+	MaxTopK    = 32
+	MaxHidden  = 65536
+	MaxTokens  = 1 << 20
+)
+
+// Problem is one point of the workload space: what has to be moved, before
+// any choice of how. Counts are per rank unless the field says otherwise.
+type Problem struct {
+	Op           Op    `json:"op"`
+	Mode         Mode  `json:"mode"`
+	Ranks        int   `json:"ranks"`         // GPUs taking part
+	Nodes        int   `json:"nodes"`         // hosts they are spread over
+	Hidden       int   `json:"hidden"`        // elements of one token on the wire
+	Experts      int   `json:"experts"`       // routed experts over all ranks
+	TopK         int   `json:"top_k"`         // distinct experts of one token
+	Tokens       int   `json:"tokens"`        // tokens on the fullest rank
+	MaxTokens    int   `json:"max_tokens"`    // capacity the buffers are sized for
+	Dispatch     DType `json:"dispatch"`      // payload on the way out
+	Combine      DType `json:"combine"`       // payload on the way back; BF16 only
+	SharedExpert bool  `json:"shared_expert"` // each token also visits an expert of its own rank
+	SkipA2A      bool  `json:"skip_a2a"`      // tokens are replicated, every rank keeps its local share
+
+	// Results is what the caller accepts; it bounds which configs may be
+	// chosen and changes nothing of what is moved.
+	Precision Precision `json:"results,omitempty"`
+}
+
+// LocalExperts is the number of experts one rank holds.
+func (p Problem) LocalExperts() int { return p.Experts / p.Ranks }
+
+// Validate checks every field against its bound. The error names the field,
+// the bound and a way out.
+func (p Problem) Validate() error {
+	for _, f := range []struct {
+		name     string
+		v        int
+		min, max int
+	}{
+		{"ranks", p.Ranks, 1, MaxRanks},
+		{"nodes", p.Nodes, 1, p.Ranks},
+		{"hidden", p.Hidden, 1, MaxHidden},
+		{"experts", p.Experts, 1, MaxExperts},
+		{"topk", p.TopK, 1, min(MaxTopK, p.Experts)},
+		{"max-tokens", p.MaxTokens, 1, MaxTokens},
+		{"tokens", p.Tokens, 0, p.MaxTokens},
+	} {
+		if f.v < f.min || f.v > f.max {
+			return fmt.Errorf("%s: %d is outside %d to %d", f.name, f.v, f.min, f.max)
+		}
+	}
+	if p.Experts%p.Ranks != 0 {
+		return fmt.Errorf("experts: %d does not divide by %d ranks; rank counts that do: %s",
+			p.Experts, p.Ranks, divisors(p.Experts))
+	}
+	if p.Ranks%p.Nodes != 0 {
+		return fmt.Errorf("nodes: %d ranks do not divide by %d nodes", p.Ranks, p.Nodes)
+	}
+	return p.validateNames()
+}
+
+func (p Problem) validateNames() error {
+	if _, err := ParseOp(string(p.Op)); err != nil {
+		return err
+	}
+	if _, err := ParseMode(string(p.Mode)); err != nil {
+		return err
+	}
+	if _, err := ParseDType(string(p.Dispatch)); err != nil {
+		return err
+	}
+	if p.Combine != BF16 {
+		return fmt.Errorf("combine: %q, only bf16 travels back", p.Combine)
+	}
+	if p.Precision != Full && p.Precision != Reduced {
+		return fmt.Errorf("results: unknown %q, use any or leave it out", string(p.Precision))
+	}
+	return p.Dispatch.checkHidden(p.Hidden)
+}
+
+// checkHidden refuses a hidden size that the format's scale groups or 16-byte
+// vectors cannot tile.
+func (f DType) checkHidden(hidden int) error {
+	group := map[DType]int{BF16: 8, FP8: 128, MXFP4: 32, NVFP4: 16}[f]
+	if hidden%group == 0 {
+		return nil
+	}
+	other := ""
+	if f != BF16 && BF16.checkHidden(hidden) == nil {
+		other = " or use bf16"
+	}
+	return fmt.Errorf("hidden: %d is not a multiple of %d, which %s needs; pad it to %d%s",
+		hidden, group, f, (hidden+group-1)/group*group, other)
+}
+
+func divisors(n int) string {
+	var out []string
+	for d := 1; d <= min(n, 64); d++ {
+		if n%d == 0 {
+			out = append(out, fmt.Sprint(d))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// Key is the canonical spelling: two problems are equal when their keys are.
+func (p Problem) Key() string {
+	key := fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d tokens=%d max=%d dispatch=%s combine=%s shared=%d skip=%d",
+		p.Op, p.Mode, p.Ranks, p.Nodes, p.Hidden, p.Experts, p.TopK, p.Tokens, p.MaxTokens,
+		p.Dispatch, p.Combine, Bit(p.SharedExpert), Bit(p.SkipA2A))
+	if p.Precision != Full {
+		key += " results=" + p.Precision.String()
+	}
+	return key
+}
+
+func Bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,194 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+)
+
+// maxLine bounds a line of trials.jsonl: a block of 10,000 rounds of 8 ranks
+// takes a fifth of it.
+const maxLine = 8 << 20
+
+// AppendJSON appends r as one line of trials.jsonl, newline included. It
+// writes what encoding/json would, with the numbers spelled as short as they
+// can be.
+func (r *Result) AppendJSON(b []byte) ([]byte, error) {
+	line := *r
+	line.Schema = Schema
+	line.Time = r.Time.UTC().Truncate(time.Millisecond)
+	if !(r.MaxErr <= math.MaxFloat64) { // JSON has neither NaN nor infinity
+		line.MaxErr = math.MaxFloat64
+	}
+	seconds := r.Seconds
+	line.Seconds = nil
+	head, err := json.Marshal(&line)
+	if err != nil {
+		return b, fmt.Errorf("%s: %w", TrialsFile, err)
+	}
+	b = append(b, head...)
+	if len(seconds) > 0 {
+		b = append(b[:len(b)-1], `,"seconds":`...)
+		if b, err = appendSeconds(b, seconds); err != nil {
+			return b, err
+		}
+		b = append(b, '}')
+	}
+	return append(b, '\n'), nil
+}
+
+func appendSeconds(b []byte, rounds [][]float64) ([]byte, error) {
+	b = append(b, '[')
+	for i, ranks := range rounds {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '[')
+		for j, s := range ranks {
+			if !(s >= 0) || math.IsInf(s, 0) {
+				return b, fmt.Errorf("%s: seconds: %v in round %d of rank %d is no duration", TrialsFile, s, i, j)
+			}
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendFloat(b, s, 'g', -1, 64)
+		}
+		b = append(b, ']')
+	}
+	return append(b, ']'), nil
+}
+
+// Reader reads trials.jsonl, strictly: an unknown, doubled or ill-typed field
+// is an error that names line and field. Only a last line without its newline,
+// which a killed writer leaves, is skipped: see Torn.
+type Reader struct {
+	in    *bufio.Reader
+	dec   decoder
+	long  []byte // a line longer than the buffer of in
+	line  int
+	bytes int64 // of whole lines
+	torn  int   // bytes after the last newline
+}
+
+// NewReader reads from in.
+func NewReader(in io.Reader) *Reader {
+	return &Reader{in: bufio.NewReaderSize(in, 256<<10)}
+}
+
+// Read fills r with the next line; io.EOF is the end. Problem and Config of
+// equal lines share memory: treat them as immutable.
+func (d *Reader) Read(r *Result) error {
+	line, err := d.next()
+	if err != nil {
+		return err
+	}
+	d.line++
+	d.bytes += int64(len(line))
+	if err := d.dec.decode(line[:len(line)-1], r); err != nil {
+		return fmt.Errorf("%s: line %d: %w", TrialsFile, d.line, err)
+	}
+	return nil
+}
+
+// next returns the next line with its newline.
+func (d *Reader) next() ([]byte, error) {
+	line, err := d.in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		d.long = append(d.long[:0], line...)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			if len(d.long) > maxLine {
+				return nil, fmt.Errorf("%s: line %d: longer than %d MiB", TrialsFile, d.line+1, maxLine>>20)
+			}
+			line, err = d.in.ReadSlice('\n')
+			d.long = append(d.long, line...)
+		}
+		line = d.long
+	}
+	if err == io.EOF {
+		d.torn = len(line)
+	}
+	return line, err
+}
+
+// Torn is the warning about an unfinished last line, nil if there is none. It
+// is known once Read has returned io.EOF.
+func (d *Reader) Torn() error {
+	if d.torn == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: the last line is torn after %d bytes and was skipped; sweep --resume measures it again", TrialsFile, d.torn)
+}
+
+// Offset is the number of bytes in the whole lines read so far.
+func (d *Reader) Offset() int64 { return d.bytes }
+
+// ReadAll reads a whole log; torn is Reader.Torn.
+func ReadAll(in io.Reader) (results []Result, torn error, err error) {
+	d := NewReader(in)
+	for {
+		var r Result
+		switch err := d.Read(&r); err {
+		case nil:
+			results = append(results, r)
+		case io.EOF:
+			return results, d.Torn(), nil
+		default:
+			return nil, nil, err
+		}
+	}
+}
+
+// unmarshalStrict is json.Unmarshal that refuses unknown and doubled fields.
+func unmarshalStrict(b []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("something follows the JSON value")
+	}
+	return refuseDoubled(json.NewDecoder(bytes.NewReader(b)))
+}
+
+// refuseDoubled walks one JSON value that is known to be well formed.
+func refuseDoubled(dec *json.Decoder) error {
+	tok, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	if tok == json.Delim('[') {
+		for dec.More() {
+			if err := refuseDoubled(dec); err != nil {
+				return err
+			}
+		}
+	}
+	if tok == json.Delim('{') {
+		seen := map[string]bool{}
+		for dec.More() {
+			key, err := dec.Token()
+			if err != nil {
+				return err
+			}
+			name := key.(string)
+			if seen[name] {
+				return fmt.Errorf("field %q is given twice", name)
+			}
+			seen[name] = true
+			if err := refuseDoubled(dec); err != nil {
+				return err
+			}
+		}
+	}
+	if tok == json.Delim('[') || tok == json.Delim('{') {
+		_, err = dec.Token()
+	}
+	return err
+}

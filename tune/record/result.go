@@ -1,0 +1,62 @@
+// Package reports holds the record that runs through the whole tool: sweep
+// writes it, every other command reads it.
+package record
+
+import (
+	"time"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Schema is the version of run.json and trials.jsonl.
+const Schema = 1
+
+// Result is one line of trials.jsonl: one block of rounds of one candidate on
+// one workload, or the reason why there are none.
+type Result struct {
+	Schema   int         `json:"schema"`
+	Seq      int         `json:"seq"`  // position in the log, from 0
+	Time     time.Time   `json:"time"` // when the block ended, UTC
+	Problem  ep.Problem  `json:"problem"`
+	Routing  string      `json:"routing"` // canonical spec
+	Seed     uint64      `json:"seed"`    // of the workload
+	Config   ep.Config   `json:"config"`
+	Role     Role        `json:"role"`
+	Stage    string      `json:"stage"` // aa, screen, race, confirm, bench, ...
+	Block    int         `json:"block"` // block number within the stage
+	Status   ep.Status   `json:"status"`
+	Reason   string      `json:"reason,omitempty"`
+	Clock    string      `json:"clock,omitempty"`
+	Fold     int         `json:"fold,omitempty"`
+	Seconds  [][]float64 `json:"seconds,omitempty"` // [round][rank], of one call
+	Round0   int         `json:"round0"`            // number of the first round; equal numbers were measured side by side
+	MHz      []float64   `json:"mhz,omitempty"`     // SM clock a rank
+	MaxErr   float64     `json:"max_err"`           // against the oracle, see kernels.Verdict
+	Checked  int         `json:"checked"`           // rows compared with the oracle, 0 when this block verified nothing
+	Wall     float64     `json:"wall"`              // seconds the whole block took, preparing and verifying included; equal on its lines
+	End      bool        `json:"end,omitempty"`     // the last line of its block: a log cut before it is cut back to the block before
+	Warnings []string    `json:"warnings,omitempty"`
+}
+
+// Role says why a candidate was measured.
+type Role string
+
+const (
+	Candidate Role = "candidate"
+	Default   Role = "default"   // the library default, in every round
+	Incumbent Role = "incumbent" // the row a table already has
+	Analytic  Role = "analytic"  // what a bandwidth model would choose
+	Twin      Role = "twin"      // the default under a second label, for A/A
+	Peer      Role = "peer"      // imported, measured by somebody else
+)
+
+// Rounds returns the seconds of each round: the slowest rank's.
+func (r *Result) Rounds() []float64 {
+	out := make([]float64, len(r.Seconds))
+	for i, ranks := range r.Seconds {
+		for _, s := range ranks {
+			out[i] = max(out[i], s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,75 @@
+package record
+
+import (
+	"time"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Names of the files in a run directory.
+const (
+	RunFile     = "run.json"
+	TrialsFile  = "trials.jsonl"
+	TableFile   = "table.json"
+	SummaryFile = "summary.md"
+	ReportFile  = "report.html"
+	PlotsDir    = "plots"
+)
+
+// Run is run.json: what was asked for, where it ran, and whether the machine
+// was quiet enough to believe it.
+type Run struct {
+	Schema    int                `json:"schema"`
+	Tool      string             `json:"tool"`    // version of epbench
+	Command   []string           `json:"command"` // as typed
+	Started   time.Time          `json:"started"`
+	Finished  time.Time          `json:"finished"` // zero while running
+	Machine   ep.Machine         `json:"machine"`
+	ABI       string             `json:"abi"`    // of the kernels
+	Space     string             `json:"space"`  // fingerprint
+	Policy    string             `json:"policy"` // measurement policy, canonical
+	Seed      uint64             `json:"seed"`
+	Strategy  string             `json:"strategy"`
+	Empty     map[string]float64 `json:"empty,omitempty"` // reading of an empty kernel, seconds by clock
+	AA        []AA               `json:"aa,omitempty"`
+	Spaces    []SpaceInfo        `json:"spaces,omitempty"`
+	Workloads []Workload         `json:"workloads,omitempty"`
+	Outcomes  []Outcome          `json:"outcomes,omitempty"`
+	Retried   []string           `json:"retried,omitempty"` // keys of quarantined configs given another chance
+	Warnings  []string           `json:"warnings,omitempty"`
+}
+
+// AA is the default measured against itself.
+type AA struct {
+	Problem string  `json:"problem"` // plan.Problem.Key
+	Routing string  `json:"routing"`
+	Ratio   float64 `json:"ratio"`  // median of twin / default
+	Spread  float64 `json:"spread"` // half width of its 95 % interval: the least effect worth claiming
+	Rounds  int     `json:"rounds"`
+}
+
+// SpaceInfo says how a kernel's space was cut down to legal points.
+type SpaceInfo struct {
+	Kernel   string      `json:"kernel"`
+	Problem  string      `json:"problem"`
+	Points   int         `json:"points"` // of the full product
+	Legal    int         `json:"legal"`
+	Rejected []Rejection `json:"rejected,omitempty"` // in the order constraints are applied
+}
+
+// Rejection counts the points one constraint removed.
+type Rejection struct {
+	Rule  string `json:"rule"`
+	Count int    `json:"count"`
+}
+
+// Workload records what a routing drew.
+type Workload struct {
+	Problem   string             `json:"problem"`
+	Routing   string             `json:"routing"`
+	Seed      uint64             `json:"seed"`
+	Class     ep.Class           `json:"class"`
+	BytesOut  int64              `json:"bytes_out"`  // leaving the busiest rank, one message a selection
+	BytesWire int64              `json:"bytes_wire"` // the same, one message a distinct destination rank
+	Stats     map[string]float64 `json:"stats"`      // see workloads.Stats, by its JSON names
+}

@@ -1,0 +1,243 @@
+package record
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// lockFile keeps a second writer out of a run directory.
+const lockFile = ".lock"
+
+// Dir is a run directory open for writing. One process at a time may hold it.
+type Dir struct {
+	path  string
+	lock  *os.File
+	log   *os.File
+	seq   int   // of the next line
+	whole int64 // bytes of the log that are whole blocks
+}
+
+// CreateDir makes a run directory, with its parents, and opens everything
+// that will be written, so that a bad path or a full disk shows before
+// anything is measured. A directory that already holds a log is refused.
+func CreateDir(path string, run *Run) (*Dir, error) {
+	if err := os.MkdirAll(filepath.Join(path, PlotsDir), 0o777); err != nil {
+		return nil, err
+	}
+	d, err := lockDir(path)
+	if err != nil {
+		return nil, err
+	}
+	// The log comes last: where it is, run.json is, and the run can be resumed.
+	log := filepath.Join(path, TrialsFile)
+	if _, err = os.Stat(log); err == nil {
+		err = fmt.Errorf("%s already holds a run; continue it with --resume %s or choose another --out", path, path)
+	} else if err = d.WriteRun(run); err == nil {
+		d.log, err = os.OpenFile(log, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
+	}
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// OpenDir continues a run directory. Lines after the last whole block are cut
+// off, because rounds of a block belong together; cut says how many bytes.
+func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err error) {
+	if _, err := os.Stat(filepath.Join(path, RunFile)); err != nil {
+		return nil, nil, nil, 0, fmt.Errorf("%s is no run directory: %w", path, err)
+	}
+	if d, err = lockDir(path); err != nil {
+		return nil, nil, nil, 0, err
+	}
+	defer func() {
+		if err != nil {
+			d.Close()
+		}
+	}()
+	if run, err = readRun(path); err != nil {
+		return nil, nil, nil, 0, err
+	}
+	if d.log, err = os.OpenFile(filepath.Join(path, TrialsFile), os.O_CREATE|os.O_RDWR, 0o666); err != nil {
+		return nil, nil, nil, 0, err
+	}
+	results, cut, err = d.rewind()
+	return d, run, results, cut, err
+}
+
+// rewind reads the log and truncates it to its last whole block.
+func (d *Dir) rewind() (results []Result, cut int64, err error) {
+	in := NewReader(d.log)
+	var whole []Result
+	for {
+		var r Result
+		err := in.Read(&r)
+		if err == io.EOF {
+			break
+		}
+		if err == nil && r.Seq != len(results) {
+			err = fmt.Errorf("%s: line %d: seq is %d, want %d", TrialsFile, in.line, r.Seq, len(results))
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if results = append(results, r); r.End {
+			whole, d.whole = results, in.Offset()
+		}
+	}
+	size, err := d.log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, 0, err
+	}
+	d.seq = len(whole)
+	return whole, size - d.whole, d.cut()
+}
+
+// cut truncates the log to its whole blocks.
+func (d *Dir) cut() error {
+	if err := d.log.Truncate(d.whole); err != nil {
+		return err
+	}
+	_, err := d.log.Seek(d.whole, io.SeekStart)
+	return err
+}
+
+// Append writes the lines of one block, stamping Seq, Time, Wall and End. The
+// block reaches the file in one write; if that fails the file is cut back to
+// the block before, so that a full disk leaves a log that can be resumed.
+func (d *Dir) Append(block []Result, wall float64) error {
+	var buf []byte
+	now := time.Now()
+	for i := range block {
+		block[i].Seq, block[i].Time = d.seq+i, now
+		block[i].Wall, block[i].End = wall, i == len(block)-1
+		var err error
+		if buf, err = block[i].AppendJSON(buf); err != nil {
+			return err
+		}
+	}
+	if _, err := d.log.Write(buf); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w; what was measured before is kept: make room, then sweep --resume %s", TrialsFile, err, d.path), d.cut())
+	}
+	d.seq += len(block)
+	d.whole += int64(len(buf))
+	return nil
+}
+
+// WriteRun replaces run.json.
+func (d *Dir) WriteRun(run *Run) error {
+	run.Schema = Schema
+	return d.WriteFile(RunFile, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(run)
+	})
+}
+
+// WriteFile replaces a file of the directory atomically: a reader sees the
+// old one or the new one, whole.
+func (d *Dir) WriteFile(name string, write func(io.Writer) error) error {
+	return WriteFileAtomic(filepath.Join(d.path, name), write)
+}
+
+// WriteFileAtomic replaces the file at path with what write produces.
+func WriteFileAtomic(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}()
+	w := bufio.NewWriter(f)
+	err = errors.Join(write(w), w.Flush(), f.Chmod(0o644), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// Path is where the directory lies.
+func (d *Dir) Path() string { return d.path }
+
+// Results is how many lines the log has.
+func (d *Dir) Results() int { return d.seq }
+
+// Close flushes the log to the disk and lets the next writer in.
+func (d *Dir) Close() error {
+	var err error
+	if d.log != nil {
+		err = errors.Join(d.log.Sync(), d.log.Close())
+	}
+	return errors.Join(err, d.lock.Close())
+}
+
+// lockDir takes the lock, which dies with the process.
+func lockDir(path string) (*Dir, error) {
+	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s is in use by another epbench: %w", path, err)
+	}
+	return &Dir{path: path, lock: f}, nil
+}
+
+// ReadDir reads a run directory, finished or not, without locking it. A torn
+// last line is a warning.
+func ReadDir(path string) (run *Run, results []Result, warnings []error, err error) {
+	if run, err = readRun(path); err != nil {
+		return nil, nil, nil, err
+	}
+	f, err := os.Open(filepath.Join(path, TrialsFile))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer f.Close()
+	results, torn, err := ReadAll(f)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if torn != nil {
+		warnings = append(warnings, fmt.Errorf("%s: %w", path, torn))
+	}
+	return run, results, warnings, nil
+}
+
+// maxRunFile bounds run.json.
+const maxRunFile = 64 << 20
+
+func readRun(path string) (*Run, error) {
+	f, err := os.Open(filepath.Join(path, RunFile))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxRunFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxRunFile {
+		return nil, fmt.Errorf("%s: larger than %d MiB", f.Name(), maxRunFile>>20)
+	}
+	var run Run
+	if err := unmarshalStrict(b, &run); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if run.Schema != Schema {
+		return nil, fmt.Errorf("%s: schema %d, this version reads %d", f.Name(), run.Schema, Schema)
+	}
+	return &run, nil
+}

@@ -1,0 +1,87 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDirCutsBackToWholeBlocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "run")
+	d, err := CreateDir(path, &Run{Tool: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.Append([]Result{sample(0, 1), sample(0, 1)}, 0.5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Close()
+	log := filepath.Join(path, TrialsFile)
+	whole, _ := os.ReadFile(log)
+	half := bytes.Index(whole[bytes.IndexByte(whole, '\n')+1:], []byte("\n")) // inside the first block's second line
+	for _, cut := range []int{0, 10, half, len(whole) / 2, len(whole) - 1, len(whole)} {
+		os.WriteFile(log, whole[:cut], 0o666)
+		d, run, results, _, err := OpenDir(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run.Tool != "test" || len(results)%2 != 0 {
+			t.Errorf("cut at %d: %d results of run %q", cut, len(results), run.Tool)
+		}
+		if err := d.Append([]Result{sample(0, 1)}, 1); err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
+		if _, got, warn, err := ReadDir(path); err != nil || warn != nil || len(got) != len(results)+1 || got[len(got)-1].Seq != len(results) {
+			t.Errorf("cut at %d, appended: %d results, %v, %v", cut, len(got), warn, err)
+		}
+	}
+}
+
+func TestDirRefuses(t *testing.T) {
+	path := t.TempDir()
+	if _, _, _, _, err := OpenDir(path); err == nil || !strings.Contains(err.Error(), "no run directory") {
+		t.Errorf("an empty directory opens: %v", err)
+	}
+	d, err := CreateDir(path, &Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CreateDir(path, &Run{}); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("two writers: %v", err)
+	}
+	d.Close()
+	if _, err := CreateDir(path, &Run{}); err == nil || !strings.Contains(err.Error(), "--resume") {
+		t.Errorf("a second run in one directory: %v", err)
+	}
+	os.WriteFile(filepath.Join(path, RunFile), []byte(`{"schema":1,"schema":1}`), 0o666)
+	if _, _, _, err := ReadDir(path); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("a doubled field in run.json: %v", err)
+	}
+}
+
+func TestWriteFileAtomicKeepsTheOldFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write := func(text string, err error) error {
+		return WriteFileAtomic(path, func(w io.Writer) error {
+			io.WriteString(w, text)
+			return err
+		})
+	}
+	if err := write("old", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("new", errors.New("disk full")); err == nil {
+		t.Error("the failure was swallowed")
+	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
+	if got, _ := os.ReadFile(path); string(got) != "old" || len(left) != 0 {
+		t.Errorf("file holds %q, left behind %v", got, left)
+	}
+}

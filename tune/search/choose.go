@@ -1,0 +1,66 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// Preference orders points that tie on time.
+type Preference struct {
+	Band      float64        // relative difference in time that counts as a tie
+	Incumbent int            // what a table says today, -1 if nothing
+	Default   int            // the library default
+	Neighbour int            // what won at the next smaller token count, -1 if nothing
+	Cost      func(int) Cost // of a point
+}
+
+// Choose picks from finalists, which are sorted fastest first. What lies within
+// the band of the fastest ties with it. Among ties the incumbent stays, then
+// the default, then the neighbour's winner; then the cheapest wins of those
+// that are within the band beyond their standard error, then the lowest index. The fastest of a tie is the
+// luckiest, and would be another one tomorrow.
+func (p Preference) Choose(fs []Finalist) (winner int, ties []int) {
+	if len(fs) == 0 {
+		return -1, nil
+	}
+	var sure []int
+	for i, f := range fs {
+		over := f.Effect - fs[0].Effect
+		if over > math.Log1p(p.Band) {
+			break
+		}
+		ties = append(ties, i)
+		if i == 0 || p.rank(f.Point) < 3 || over+fs[0].doubt(f) <= math.Log1p(p.Band) {
+			sure = append(sure, i)
+		}
+	}
+	return p.prefer(sure, func(i int) int { return fs[i].Point }), ties
+}
+
+// doubt is the standard error of the difference between two effects.
+func (f Finalist) doubt(g Finalist) float64 {
+	return math.Hypot(stat.StdErr(f.clear), stat.StdErr(g.clear))
+}
+
+// prefer picks one of ties, which point maps to points.
+func (p Preference) prefer(ties []int, point func(int) int) int {
+	return slices.MinFunc(ties, func(a, b int) int {
+		return cmp.Or(cmp.Compare(p.rank(point(a)), p.rank(point(b))), p.Cost(point(a)).Compare(p.Cost(point(b))), cmp.Compare(point(a), point(b)))
+	})
+}
+
+// rank orders points by what they are.
+func (p Preference) rank(point int) int {
+	switch point {
+	case p.Incumbent:
+		return 0
+	case p.Default:
+		return 1
+	case p.Neighbour:
+		return 2
+	}
+	return 3
+}

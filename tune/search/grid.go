@@ -1,0 +1,15 @@
+package search
+
+import "context"
+
+// grid measures everything alike: the yardstick for the others, and the right
+// choice for a small space with time to spare.
+type grid struct{}
+
+// gridRounds is what others call ten repetitions.
+const gridRounds = 10
+
+func (grid) Search(ctx context.Context, h *Hunt) error {
+	_, err := screen(ctx, h, gridRounds)
+	return err
+}

@@ -1,0 +1,134 @@
+package search
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// steady measures truth without noise, in rounds that drift; NaN fails.
+type steady struct {
+	truth []float64
+	round int
+	calls int
+}
+
+func (s *steady) Measure(_ context.Context, _ string, live []int, rounds int) ([]Sample, error) {
+	s.calls++
+	var out []Sample
+	for range rounds {
+		for _, i := range live {
+			if !math.IsNaN(s.truth[i]) {
+				out = append(out, Sample{i, s.round, s.truth[i] * (1 + 0.1*float64(s.round))})
+			}
+		}
+		s.round++
+	}
+	return out, nil
+}
+
+// valley is a space of 8 x 8 points with its best at (5, 2), the default at
+// (0, 0) and a point that fails beside the best.
+func valley(t *testing.T) (*Space, *steady) {
+	t.Helper()
+	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", SMs, 0, 1, 2, 3, 4, 5, 6, 7), ints("b", -1, 0, 1, 2, 3, 4, 5, 6, 7)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &steady{truth: make([]float64, s.Len())}
+	for i := range e.truth {
+		c := s.Config(i)
+		e.truth[i] = 1 + 0.05*math.Abs(float64(c.Int("a")-5)) + 0.05*math.Abs(float64(c.Int("b")-2))
+	}
+	e.truth[5*8+3] = math.NaN()
+	return s, e
+}
+
+func TestEveryStrategyFindsAValley(t *testing.T) {
+	for _, name := range StrategyNames() {
+		strategy, err := ParseStrategy(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, e := valley(t)
+		h := NewHunt(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+		if err := strategy.Search(context.Background(), h); err != nil {
+			t.Fatal(err)
+		}
+		fs, err := h.Confirm(context.Background(), Confirmation{Finalists: 5, MinRounds: 4, MaxRounds: 8, Band: 0.01}, "finals")
+		if err != nil || fs[0].Point != 5*8+2 || math.Abs(fs[0].Effect-math.Log(1/1.35)) > 1e-9 {
+			t.Errorf("%s: finals %+v, %v", name, fs[:min(2, len(fs))], err)
+		}
+		if !slices.ContainsFunc(fs, func(f Finalist) bool { return f.Point == 0 }) {
+			t.Errorf("%s: the default is no finalist", name)
+		}
+	}
+}
+
+func TestBudgetBoundsEvaluations(t *testing.T) {
+	for _, name := range StrategyNames() {
+		for _, n := range []int{1, 3, 10, 33} {
+			strategy, _ := ParseStrategy(name)
+			s, e := valley(t)
+			h := NewHunt(s, e, Budget{Evaluations: n}, 0, []int{7, 9}, rand.New(rand.NewPCG(2, 2)))
+			if err := strategy.Search(context.Background(), h); err != nil {
+				t.Fatal(err)
+			}
+			if got := h.Evaluations(); got > max(n, 3) || got < min(n, 3) {
+				t.Errorf("%s with %d evaluations tried %d", name, n, got)
+			}
+			for _, i := range []int{0, 7, 9} {
+				if !slices.Contains(h.Measured(), i) {
+					t.Errorf("%s with %d evaluations left out required point %d", name, n, i)
+				}
+			}
+		}
+	}
+}
+
+// A search that ends in the middle of a long axis has tried the short ones.
+func TestShortAxesComeFirst(t *testing.T) {
+	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("long", SMs, 0, 1, 2, 3, 4, 5, 6, 7), ints("short", -1, 0, 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &steady{truth: slices.Repeat([]float64{1}, s.Len())}
+	h := NewHunt(s, e, Budget{Evaluations: 3}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+	if err := (coord{}).Search(context.Background(), h); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(h.Measured(), func(i int) bool { return s.Config(i).Int("short") == 1 }) {
+		t.Errorf("of %v only the long axis was tried", h.Measured())
+	}
+}
+
+func TestDefaultThatFailsEndsTheSearch(t *testing.T) {
+	s, e := valley(t)
+	h := NewHunt(s, e, Budget{}, 5*8+3, nil, rand.New(rand.NewPCG(1, 1)))
+	if err := (race{}).Search(context.Background(), h); !errors.Is(err, ErrDefault) {
+		t.Errorf("the search ends with %v", err)
+	}
+}
+
+func TestScoresAreClearedOfDrift(t *testing.T) {
+	s, e := valley(t)
+	h := NewHunt(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+	ctx := context.Background()
+	for _, batch := range [][]int{{42}, {1}, {63}} { // hours apart
+		if err := h.Measure(ctx, "x", batch, 5); err != nil {
+			t.Fatal(err)
+		}
+		e.round += 100
+	}
+	for _, i := range []int{42, 1, 63} {
+		if want := math.Log(e.truth[i] / e.truth[0]); math.Abs(h.Score(i)-want) > 1e-9 {
+			t.Errorf("point %d scores %v, want %v", i, h.Score(i), want)
+		}
+	}
+	if h.Ranked(h.Measured())[0] != 42 || !math.IsInf(h.Score(2), 1) {
+		t.Errorf("best is %v, an unmeasured point scores %v", h.Ranked(h.Measured()), h.Score(2))
+	}
+}

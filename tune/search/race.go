@@ -1,0 +1,77 @@
+package search
+
+import (
+	"context"
+	"slices"
+)
+
+// race measures everything a little and the promising more: the schedule of
+// irace and successive halving, fixed because rounds are cheap and a fixed
+// schedule resumes exactly.
+type race struct{}
+
+// heats are the rounds of a race: how many, and which share of those that ran
+// may run the next.
+var heats = []struct {
+	stage  string
+	rounds int
+	keep   float64
+}{
+	{"screen", 3, 0.30},
+	{"heat1", 5, 0.40},
+	{"heat2", 10, 1},
+}
+
+// chunk is how many fresh points a race under a time limit screens at a time,
+// so that it can stop between them.
+const chunk = 24
+
+func (race) Search(ctx context.Context, h *Hunt) error {
+	live, err := screen(ctx, h, heats[0].rounds)
+	if err != nil {
+		return err
+	}
+	for i, heat := range heats[1:] {
+		live = h.Keep(live, int(heats[i].keep*float64(len(live))+0.5))
+		rounds := h.Rounds(len(live), heat.rounds)
+		if err := h.Measure(ctx, heat.stage, live, rounds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// screen measures every point the budget admits, and returns them. Without a
+// time limit all share the same rounds; with one, chunks of them do, linked by
+// the default and the best seen.
+func screen(ctx context.Context, h *Hunt, rounds int) ([]int, error) {
+	fresh := h.Shuffled()
+	size := len(fresh)
+	if h.Timed() {
+		size = chunk
+	}
+	batch := slices.Clone(h.Required)
+	for {
+		n := min(size, len(fresh))
+		batch = append(batch, fresh[:n]...)
+		fresh = fresh[n:]
+		if err := h.Measure(ctx, heats[0].stage, batch, rounds); err != nil {
+			return nil, err
+		}
+		if len(fresh) == 0 || h.Left() == 0 {
+			return h.Measured(), nil
+		}
+		best := h.Ranked(h.Measured())
+		batch = slices.Clone(best[:min(2, len(best))])
+	}
+}
+
+// RaceSamples is how many timings a race of n points takes before its finals.
+func RaceSamples(n int) int {
+	total := 0
+	for _, heat := range heats {
+		total += n * heat.rounds
+		n = int(heat.keep*float64(n) + 0.5)
+	}
+	return total
+}

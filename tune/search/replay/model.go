@@ -1,0 +1,83 @@
+// Package replay runs searches without hardware: against a synthetic
+// landscape, or one drawn from the trials of a recorded run. Strategies are
+// compared by it, and regressions in them found.
+package replay
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+
+	"github.com/epbench/epbench/tune/search"
+)
+
+// Model is a space whose true times are known, and the noise that hides them.
+type Model struct {
+	Space    *search.Space
+	Default  int
+	Required []int
+	Truth    []float64 // [point] seconds; NaN fails
+	Noise    Noise
+}
+
+// Noise of a reading, multiplied to the truth.
+type Noise struct {
+	Sigma     float64   // of lognormal noise, when Residuals is nil
+	Residuals []float64 // logarithms to draw from instead
+	Drift     float64   // standard deviation of a wandering machine
+	Memory    float64   // correlation of the drift from one sample to the next
+	WarmUp    float64   // slowness at the start
+	WarmFor   float64   // samples in which it decays by 1/e
+	Spikes    float64   // share of samples that are SpikeBy slower
+	SpikeBy   float64
+}
+
+// machine is an Evaluator over a model.
+type machine struct {
+	model *Model
+	rng   *rand.Rand
+	drift float64
+	taken int
+	round int
+}
+
+// Machine starts a simulated machine; equal seeds behave alike.
+func (m *Model) Machine(seed uint64) search.Evaluator {
+	e := &machine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368))}
+	e.drift = m.Noise.Drift * e.rng.NormFloat64()
+	return e
+}
+
+func (e *machine) Measure(ctx context.Context, _ string, live []int, rounds int) ([]search.Sample, error) {
+	out := make([]search.Sample, 0, len(live)*rounds)
+	for range rounds {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for _, k := range e.rng.Perm(len(live)) {
+			if t := e.model.Truth[live[k]]; !math.IsNaN(t) {
+				out = append(out, search.Sample{Point: live[k], Round: e.round, Seconds: t * e.factor()})
+			}
+		}
+		e.round++
+	}
+	return out, nil
+}
+
+// factor is the noise of the next sample.
+func (e *machine) factor() float64 {
+	n := &e.model.Noise
+	e.drift = n.Memory*e.drift + n.Drift*math.Sqrt(1-n.Memory*n.Memory)*e.rng.NormFloat64()
+	x := n.Sigma * e.rng.NormFloat64()
+	if n.Residuals != nil {
+		x = n.Residuals[e.rng.IntN(len(n.Residuals))]
+	}
+	if e.rng.Float64() < n.Spikes {
+		x += math.Log1p(n.SpikeBy)
+	}
+	if n.WarmFor > 0 {
+		x += n.WarmUp * math.Exp(-float64(e.taken)/n.WarmFor)
+	}
+	e.taken++
+	return math.Exp(x + e.drift)
+}

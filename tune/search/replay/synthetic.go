@@ -1,0 +1,86 @@
+package replay
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/search"
+)
+
+// SyntheticNoise is a machine of sigma relative noise: lognormal samples, 1 %
+// drift that forgets over a thousand samples, a warm-up ramp of 1.5 % over 300
+// and 2 % of samples a fifth slower.
+func SyntheticNoise(sigma float64) Noise {
+	return Noise{Sigma: sigma, Drift: 0.01, Memory: 0.999, WarmUp: 0.015, WarmFor: 300, Spikes: 0.02, SpikeBy: 0.2}
+}
+
+// Synthetic draws a landscape of 320 configs: the best takes one unit, 27 more
+// lie within 1.2 % of it, the rest are 1.012 + exp(N(-1.2, 1)). Times are laid
+// out along a random smooth function of the parameters plus interactions, so
+// that neighbours resemble each other as they do on hardware.
+func Synthetic(noise Noise, seed uint64) *Model {
+	rng := rand.New(rand.NewPCG(seed, 0x73796e74))
+	grid := search.Grid{Kernel: "synthetic", Axes: []search.Axis{
+		axis("sms", search.SMs, 8, 16, 24, 32, 48, 64, 96, 132),
+		axis("threads", search.Threads, 128, 256, 512, 768, 1024),
+		axis("chunk", search.Bytes, 1024, 2048, 4096, 8192),
+		axis("fused", -1, 0, 1),
+	}}
+	space, _, err := search.NewSpace(grid)
+	if err != nil {
+		panic(err) // the literal above is legal
+	}
+	m := &Model{Space: space, Truth: make([]float64, space.Len()), Noise: noise}
+	order := byScore(space, grid, rng)
+	for rank, t := range times(space.Len(), rng) {
+		m.Truth[order[rank]] = t
+	}
+	// What a library ships is neither good nor bad.
+	m.Default = order[space.Len()/4+rng.IntN(space.Len()/4)]
+	return m
+}
+
+func axis(name string, cost int, values ...int) search.Axis {
+	a := search.Axis{Name: name, Cost: cost}
+	for _, v := range values {
+		a.Values = append(a.Values, ep.Value(strconv.Itoa(v)))
+	}
+	return a
+}
+
+// times are n true times, ascending.
+func times(n int, rng *rand.Rand) []float64 {
+	out := []float64{1}
+	for range 27 {
+		out = append(out, 1+0.012*rng.Float64())
+	}
+	for len(out) < n {
+		out = append(out, 1.012+math.Exp(-1.2+rng.NormFloat64()))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// byScore orders points by a random landscape: each parameter has an optimum
+// of its own, and every point a deviation that stands for interactions.
+func byScore(space *search.Space, grid search.Grid, rng *rand.Rand) []int {
+	score := make([]float64, space.Len())
+	for _, a := range grid.Axes {
+		optimum, weight := rng.Float64(), 0.5+rng.Float64()
+		for i := range score {
+			at := float64(slices.Index(a.Values, space.Config(i).Values[a.Name])) / float64(len(a.Values)-1)
+			score[i] += weight * (at - optimum) * (at - optimum)
+		}
+	}
+	order := make([]int, space.Len())
+	for i := range order {
+		order[i] = i
+		score[i] += 0.15 * rng.NormFloat64()
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(score[a], score[b]) })
+	return order
+}

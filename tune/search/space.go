@@ -1,0 +1,296 @@
+package search
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Kinds of cost, dearest first. Costs order candidates that tie on time.
+const (
+	SMs     = iota // taken from the model's own kernels
+	Threads        // occupancy
+	Bytes          // of buffers
+	kinds
+)
+
+// Cost is what a config takes, by kind.
+type Cost [kinds]int
+
+// Compare orders costs: fewest SMs, then threads, then buffer bytes.
+func (c Cost) Compare(d Cost) int { return slices.Compare(c[:], d[:]) }
+
+// Axis is one parameter of a grid.
+type Axis struct {
+	Name   string
+	Values []ep.Value
+	Cost   int // kind of cost the value counts towards, -1 for none
+}
+
+// Rule returns the name of the constraint that a config breaks, "" when it
+// breaks none. The config is only valid during the call.
+type Rule func(ep.Config) string
+
+// Grid is the product of the axes of one kernel under constraints.
+type Grid struct {
+	Kernel string
+	Axes   []Axis
+	Rules  []Rule // applied in order; the first one broken counts
+
+	listed []uint64 // instead of the product, see Listed
+}
+
+// Rejection counts the points one constraint removed.
+type Rejection struct {
+	Rule  string
+	Count int
+}
+
+// Count says how a grid was cut down.
+type Count struct {
+	Kernel   string
+	Points   int // of the full product
+	Legal    int
+	Rejected []Rejection // by count, then name
+}
+
+// maxProduct bounds the product of a grid: ten times what can be swept is a
+// typing error.
+const maxProduct = 20_000_000
+
+// Space is every valid point of one search, each with a stable index: the
+// grids in order, points in the order of their axes, then the extra configs.
+type Space struct {
+	parts  []part
+	extra  []ep.Config
+	extras map[string]int // key -> index
+	n      int
+}
+
+// part is an enumerated grid. A point is its mixed-radix number, so that a
+// hundred thousand of them take less than a megabyte.
+type part struct {
+	grid   Grid
+	first  int      // index of its first point
+	points []uint64 // ascending
+}
+
+// NewSpace enumerates grids and counts what their rules removed.
+func NewSpace(grids ...Grid) (*Space, []Count, error) {
+	s := &Space{extras: map[string]int{}}
+	var counts []Count
+	for _, g := range grids {
+		p, count, err := enumerate(g)
+		if err != nil {
+			return nil, nil, err
+		}
+		p.first = s.n
+		s.n += len(p.points)
+		s.parts = append(s.parts, p)
+		counts = append(counts, count)
+	}
+	return s, counts, nil
+}
+
+func enumerate(g Grid) (part, Count, error) {
+	if g.listed != nil {
+		return part{grid: g, points: g.listed}, Count{Kernel: g.Kernel, Points: len(g.listed), Legal: len(g.listed)}, nil
+	}
+	product := 1
+	for _, a := range g.Axes {
+		if len(a.Values) == 0 {
+			return part{}, Count{}, fmt.Errorf("space: %s.%s has no values", g.Kernel, a.Name)
+		}
+		if product > maxProduct/len(a.Values) {
+			return part{}, Count{}, fmt.Errorf("space: %s has more than %d points; give fewer values with --param", g.Kernel, maxProduct)
+		}
+		product *= len(a.Values)
+	}
+	p := part{grid: g}
+	rejected := map[string]int{}
+	c := ep.Config{Kernel: g.Kernel, Values: make(map[string]ep.Value, len(g.Axes))}
+	for n := range product {
+		g.fill(c, uint64(n))
+		if rule := g.reject(c); rule != "" {
+			rejected[rule]++
+		} else {
+			p.points = append(p.points, uint64(n))
+		}
+	}
+	count := Count{Kernel: g.Kernel, Points: product, Legal: len(p.points)}
+	for rule, n := range rejected {
+		count.Rejected = append(count.Rejected, Rejection{rule, n})
+	}
+	slices.SortFunc(count.Rejected, func(a, b Rejection) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule))
+	})
+	return p, count, nil
+}
+
+// fill writes point n into c, the last axis fastest.
+func (g *Grid) fill(c ep.Config, n uint64) {
+	for i := len(g.Axes) - 1; i >= 0; i-- {
+		a := &g.Axes[i]
+		radix := uint64(len(a.Values))
+		c.Values[a.Name] = a.Values[n%radix]
+		n /= radix
+	}
+}
+
+// number is the mixed-radix number that fill expands.
+func (g *Grid) number(c ep.Config) (n uint64, ok bool) {
+	if c.Kernel != g.Kernel || len(c.Values) != len(g.Axes) {
+		return 0, false
+	}
+	for _, a := range g.Axes {
+		digit := slices.Index(a.Values, c.Values[a.Name])
+		if digit < 0 {
+			return 0, false
+		}
+		n = n*uint64(len(a.Values)) + uint64(digit)
+	}
+	return n, true
+}
+
+func (g *Grid) reject(c ep.Config) string {
+	for _, r := range g.Rules {
+		if broken := r(c); broken != "" {
+			return broken
+		}
+	}
+	return ""
+}
+
+// Clone is a space that shares the grids of s; adding to one does not change
+// the other.
+func (s *Space) Clone() *Space {
+	return &Space{parts: s.parts, extra: slices.Clone(s.extra), extras: maps.Clone(s.extras), n: s.n}
+}
+
+// Add gives a config outside the grids an index, or returns the one it has.
+func (s *Space) Add(c ep.Config) int {
+	if i, ok := s.Index(c); ok {
+		return i
+	}
+	s.extras[c.Key()] = s.n
+	s.extra = append(s.extra, c)
+	s.n++
+	return s.n - 1
+}
+
+// Len is the number of points.
+func (s *Space) Len() int { return s.n }
+
+// Config is the point with index i.
+func (s *Space) Config(i int) ep.Config {
+	for k := range s.parts {
+		p := &s.parts[k]
+		if at := i - p.first; at < len(p.points) {
+			c := ep.Config{Kernel: p.grid.Kernel, Values: make(map[string]ep.Value, len(p.grid.Axes))}
+			p.grid.fill(c, p.points[at])
+			return c
+		}
+	}
+	return s.extra[i-s.gridded()]
+}
+
+// kernel numbers the kernel of point i: its grid, or one past the last for
+// points that were added.
+func (s *Space) kernel(i int) int {
+	for k, p := range s.parts {
+		if i < p.first+len(p.points) {
+			return k
+		}
+	}
+	return len(s.parts)
+}
+
+// gridded is the number of points in grids.
+func (s *Space) gridded() int { return s.n - len(s.extra) }
+
+// Index finds a config.
+func (s *Space) Index(c ep.Config) (int, bool) {
+	for k := range s.parts {
+		if i, ok := s.parts[k].index(c); ok {
+			return i, true
+		}
+	}
+	if len(s.extra) == 0 {
+		return 0, false
+	}
+	i, ok := s.extras[c.Key()]
+	return i, ok
+}
+
+func (p *part) index(c ep.Config) (int, bool) {
+	n, ok := p.grid.number(c)
+	if !ok {
+		return 0, false
+	}
+	at, ok := slices.BinarySearch(p.points, n)
+	return p.first + at, ok
+}
+
+// Neighbors lists the points that differ from i in one parameter.
+func (s *Space) Neighbors(i int) []int {
+	c := s.Config(i)
+	var out []int
+	for _, a := range s.axes(c.Kernel) {
+		for _, v := range a.Values {
+			if v == c.Values[a.Name] {
+				continue
+			}
+			if j, ok := s.Index(c.With(a.Name, v)); ok {
+				out = append(out, j)
+			}
+		}
+	}
+	return out
+}
+
+// axes are those of a kernel, nil if no grid has it.
+func (s *Space) axes(kernel string) []Axis {
+	for _, p := range s.parts {
+		if p.grid.Kernel == kernel {
+			return p.grid.Axes
+		}
+	}
+	return nil
+}
+
+// Cost is what point i takes: the halves of a pair run one after the other, so
+// that the larger counts.
+func (s *Space) Cost(i int) Cost {
+	c := s.Config(i)
+	var out Cost
+	for _, a := range s.axes(c.Kernel) {
+		if a.Cost >= 0 {
+			out[a.Cost] = max(out[a.Cost], c.Int(a.Name))
+		}
+	}
+	return out
+}
+
+// Fingerprint identifies the space, and the build of the kernels it is for:
+// the first 16 hex digits of a SHA-256 over axes, points and abi.
+func (s *Space) Fingerprint(abi string) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "abi %q\n", abi)
+	for _, p := range s.parts {
+		fmt.Fprintf(h, "kernel %q\n", p.grid.Kernel)
+		for _, a := range p.grid.Axes {
+			fmt.Fprintf(h, "axis %q %q\n", a.Name, a.Values)
+		}
+		binary.Write(h, binary.LittleEndian, p.points)
+	}
+	for _, c := range s.extra {
+		fmt.Fprintf(h, "extra %q\n", c.Key())
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}

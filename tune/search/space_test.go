@@ -1,0 +1,172 @@
+package search
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// ints is an axis of integers.
+func ints(name string, cost int, values ...int) Axis {
+	a := Axis{Name: name, Cost: cost}
+	for _, v := range values {
+		a.Values = append(a.Values, ep.Value(strconv.Itoa(v)))
+	}
+	return a
+}
+
+func even(c ep.Config) string {
+	if (c.Int("a")+c.Int("b"))%2 == 1 {
+		return "odd sum"
+	}
+	return ""
+}
+
+func small(c ep.Config) string {
+	if c.Int("a") > 3 {
+		return "a too large"
+	}
+	return ""
+}
+
+func TestSpaceCountsRejections(t *testing.T) {
+	g := Grid{Kernel: "k", Axes: []Axis{ints("a", SMs, 1, 2, 3, 4), ints("b", -1, 1, 2, 3)}, Rules: []Rule{small, even}}
+	s, counts, err := NewSpace(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Rejection{{"odd sum", 4}, {"a too large", 3}}
+	if c := counts[0]; c.Points != 12 || c.Legal != 5 || s.Len() != 5 || !slices.Equal(c.Rejected, want) {
+		t.Errorf("counted %+v", counts)
+	}
+	outside := ep.Config{Kernel: "k", Values: map[string]ep.Value{"a": "9", "b": "1"}}
+	i := s.Add(outside)
+	if i != 5 || s.Add(outside) != 5 || s.Config(5).Key() != outside.Key() || s.Cost(5)[SMs] != 9 {
+		t.Errorf("an extra config has index %d, key %s, cost %v", i, s.Config(5).Key(), s.Cost(5))
+	}
+	if c := s.Clone(); c.Add(outside.With("a", "7")) != 6 || s.Len() != 6 {
+		t.Error("adding to a clone changes the original")
+	}
+}
+
+func TestSpaceRefusesNonsense(t *testing.T) {
+	huge := make([]int, 1000)
+	for i := range huge {
+		huge[i] = i
+	}
+	for _, g := range []Grid{
+		{Kernel: "k", Axes: []Axis{{Name: "a"}}},
+		{Kernel: "k", Axes: []Axis{ints("a", -1, huge...), ints("b", -1, huge...), ints("c", -1, huge...)}},
+	} {
+		if _, _, err := NewSpace(g); err == nil || !strings.Contains(err.Error(), "k") {
+			t.Errorf("%d axes: %v", len(g.Axes), err)
+		}
+	}
+}
+
+// drawSpace makes a random space of up to two kernels.
+func drawSpace(t *rapid.T) *Space {
+	var grids []Grid
+	for k := range rapid.IntRange(1, 2).Draw(t, "kernels") {
+		g := Grid{Kernel: "k" + strconv.Itoa(k), Rules: []Rule{even}}
+		for _, name := range []string{"a", "b", "c"} {
+			values := rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 1, 4, rapid.ID[int]).Draw(t, name)
+			g.Axes = append(g.Axes, ints(name, rapid.IntRange(-1, Bytes).Draw(t, "cost"), values...))
+		}
+		grids = append(grids, g)
+	}
+	s, _, err := NewSpace(grids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSpaceIndicesAreABijection(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSpace(t)
+		seen := map[string]bool{}
+		for i := range s.Len() {
+			c := s.Config(i)
+			if back, ok := s.Index(c); !ok || back != i || seen[c.Key()] {
+				t.Fatalf("point %d is %s, which has index %d, %v", i, c.Key(), back, ok)
+			}
+			seen[c.Key()] = true
+			for _, j := range s.Neighbors(i) {
+				if !slices.Contains(s.Neighbors(j), i) || differing(c, s.Config(j)) != 1 {
+					t.Fatalf("%s and %s are no neighbours", c.Key(), s.Config(j).Key())
+				}
+			}
+		}
+	})
+}
+
+func differing(a, b ep.Config) int {
+	n := 0
+	for name, v := range a.Values {
+		if b.Values[name] != v {
+			n++
+		}
+	}
+	return n
+}
+
+func TestFingerprintSeesEverything(t *testing.T) {
+	base := Grid{Kernel: "k", Axes: []Axis{ints("a", SMs, 1, 2, 3), ints("b", -1, 1, 2)}}
+	print := func(abi string, change func(*Grid)) string {
+		g := Grid{Kernel: base.Kernel, Axes: slices.Clone(base.Axes)}
+		change(&g)
+		s, _, err := NewSpace(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Fingerprint(abi)
+	}
+	same := func(*Grid) {}
+	if print("x", same) != print("x", same) {
+		t.Error("equal spaces differ")
+	}
+	for name, other := range map[string]string{
+		"abi":    print("y", same),
+		"kernel": print("x", func(g *Grid) { g.Kernel = "l" }),
+		"value":  print("x", func(g *Grid) { g.Axes[0] = ints("a", SMs, 1, 2, 4) }),
+		"rule":   print("x", func(g *Grid) { g.Rules = []Rule{even} }),
+	} {
+		if other == print("x", same) {
+			t.Errorf("the fingerprint does not see a change of %s", name)
+		}
+	}
+}
+
+func TestListedKeepsItsConfigs(t *testing.T) {
+	var configs []ep.Config
+	for _, key := range []string{"k:a=1,m=x", "k:a=16,m=x", "k:a=2,m=y"} {
+		c, _ := ep.ParseConfig(key)
+		configs = append(configs, c)
+	}
+	g, err := Listed(configs, func(string) int { return -1 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := NewSpace(g)
+	if err != nil || s.Len() != 3 {
+		t.Fatalf("%d points, %v", s.Len(), err)
+	}
+	for _, c := range configs {
+		if i, ok := s.Index(c); !ok || s.Config(i).Key() != c.Key() {
+			t.Errorf("%s is lost", c.Key())
+		}
+	}
+	if !slices.Equal(g.Axes[0].Values, []ep.Value{"1", "2", "16"}) {
+		t.Errorf("values of a are %v", g.Axes[0].Values)
+	}
+	odd, _ := ep.ParseConfig("k:a=1")
+	if _, err := Listed(append(configs, odd), func(string) int { return -1 }); err == nil {
+		t.Error("a config without a parameter is listed")
+	}
+}

@@ -1,0 +1,180 @@
+package spacefile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/search"
+)
+
+// Facts are what expressions know besides the parameters, which go by their
+// own names.
+type Facts struct {
+	Machine MachineFacts `expr:"machine"`
+	Problem ProblemFacts `expr:"problem"`
+}
+
+// MachineFacts are machine.NAME in expressions.
+type MachineFacts struct {
+	Backend string `expr:"backend"`
+	Arch    string `expr:"arch"`
+	SMs     int    `expr:"sms"`          // of one GPU
+	GPUs    int    `expr:"gpus"`         //
+	Memory  int    `expr:"memory_bytes"` // of one GPU
+}
+
+// ProblemFacts are problem.NAME in expressions.
+type ProblemFacts struct {
+	Op           string `expr:"op"`
+	Format       string `expr:"format"`
+	Ranks        int    `expr:"ranks"`
+	Nodes        int    `expr:"nodes"`
+	Hidden       int    `expr:"hidden"` // elements
+	Experts      int    `expr:"experts"`
+	LocalExperts int    `expr:"local_experts"` // of one rank
+	TopK         int    `expr:"top_k"`
+	Tokens       int    `expr:"tokens"` // of one rank
+	MaxTokens    int    `expr:"max_tokens"`
+}
+
+// FactsOf are the facts of a machine and a problem.
+func FactsOf(m ep.Machine, p ep.Problem) Facts {
+	return Facts{
+		MachineFacts{m.Backend, m.Arch, m.SMs, m.GPUs, int(m.Memory)},
+		ProblemFacts{string(p.Op), string(p.Dispatch), p.Ranks, p.Nodes, p.Hidden, p.Experts,
+			p.LocalExperts(), p.TopK, p.Tokens, p.MaxTokens},
+	}
+}
+
+// Rules compiles the constraints that apply to a kernel, into one rule that
+// names the first one broken. Expressions are typed: a parameter whose values
+// are all integers is an int, any other a string, and a comparison of the two
+// is an error here.
+func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.Rule, error) {
+	if f == nil {
+		return nil, nil
+	}
+	e := &scope{env: map[string]any{"machine": facts.Machine, "problem": facts.Problem}}
+	for _, a := range axes {
+		e.axes = append(e.axes, typedAxis(a))
+		e.env[a.Name] = e.axes[len(e.axes)-1].values[a.Values[0]]
+	}
+	if err := e.derive(f.Derived, f.appliesTo(kernel)); err != nil {
+		return nil, err
+	}
+	for _, c := range f.Constraints {
+		if len(c.Kernels) > 0 && !slices.Contains(c.Kernels, kernel) {
+			continue
+		}
+		if err := e.constrain(c); err != nil {
+			return nil, err
+		}
+	}
+	return []search.Rule{e.broken}, nil
+}
+
+// appliesTo reports whether any constraint speaks of a kernel; derived values
+// of other kernels' parameters need not compile for it.
+func (f *File) appliesTo(kernel string) bool {
+	return slices.ContainsFunc(f.Constraints, func(c Constraint) bool {
+		return len(c.Kernels) == 0 || slices.Contains(c.Kernels, kernel)
+	})
+}
+
+// scope is what the expressions of one kernel see.
+type scope struct {
+	axes    []typedValues
+	env     map[string]any
+	derived []named
+	keep    []named
+	vm      vm.VM
+}
+
+// named is a compiled expression.
+type named struct {
+	name string
+	code *vm.Program
+}
+
+// typedValues are the values of an axis as expressions see them.
+type typedValues struct {
+	name   string
+	values map[ep.Value]any
+}
+
+func typedAxis(a search.Axis) typedValues {
+	out := typedValues{a.Name, make(map[ep.Value]any, len(a.Values))}
+	words := slices.ContainsFunc(a.Values, func(v ep.Value) bool {
+		_, ok := v.Int()
+		return !ok
+	})
+	for _, v := range a.Values {
+		if n, _ := v.Int(); words {
+			out.values[v] = string(v)
+		} else {
+			out.values[v] = n
+		}
+	}
+	return out
+}
+
+func (e *scope) derive(ds []Derived, used bool) error {
+	for _, d := range ds {
+		if !used {
+			return nil
+		}
+		if _, taken := e.env[d.Name]; taken {
+			return fmt.Errorf("space: derived %s: the name is taken", d.Name)
+		}
+		code, err := expr.Compile(d.Value, expr.Env(e.env))
+		if err != nil {
+			return fmt.Errorf("space: derived %s: %s", d.Name, firstLine(err))
+		}
+		value, err := expr.Run(code, e.env)
+		if err != nil {
+			return fmt.Errorf("space: derived %s: %s", d.Name, firstLine(err))
+		}
+		e.env[d.Name] = value
+		e.derived = append(e.derived, named{d.Name, code})
+	}
+	return nil
+}
+
+func (e *scope) constrain(c Constraint) error {
+	name := c.Name
+	if name == "" {
+		name = c.Keep
+	}
+	code, err := expr.Compile(c.Keep, expr.Env(e.env), expr.AsBool())
+	if err != nil {
+		return fmt.Errorf("space: constraint %s: %s", name, firstLine(err))
+	}
+	e.keep = append(e.keep, named{name, code})
+	return nil
+}
+
+// broken is the rule. An expression that fails, as by a division by zero, does
+// not keep.
+func (e *scope) broken(cfg ep.Config) string {
+	for _, a := range e.axes {
+		e.env[a.name] = a.values[cfg.Values[a.name]]
+	}
+	for _, d := range e.derived {
+		v, err := e.vm.Run(d.code, e.env)
+		if err != nil {
+			return d.name
+		}
+		e.env[d.name] = v
+	}
+	for _, k := range e.keep {
+		out, err := e.vm.Run(k.code, e.env)
+		if keep, ok := out.(bool); err != nil || !ok || !keep {
+			return k.name
+		}
+	}
+	return ""
+}

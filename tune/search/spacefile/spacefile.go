@@ -1,0 +1,199 @@
+// Package spacefile reads search spaces from YAML: values of parameters,
+// derived values, constraints and required candidates.
+package spacefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// maxSize bounds a file; larger ones are not written by hand.
+const maxSize = 1 << 20
+
+// File is a parsed space file. A nil File changes nothing.
+type File struct {
+	Version     int                         `yaml:"version"`
+	Kernels     map[string]map[string]Param `yaml:"kernels"` // kernel -> parameter
+	Derived     []Derived                   `yaml:"derived"`
+	Constraints []Constraint                `yaml:"constraints"`
+	Required    []string                    `yaml:"required"` // config keys
+
+	required []ep.Config
+}
+
+// Param narrows or widens one parameter. Unit, binding and class only repeat
+// the kernel's declaration: a file that thinks otherwise is refused.
+type Param struct {
+	Values  Values `yaml:"values"`
+	Unit    string `yaml:"unit"`
+	Binding string `yaml:"binding"`
+	Class   string `yaml:"class"`
+}
+
+// Derived names the value of an expression for the constraints after it.
+type Derived struct {
+	Name  string `yaml:"name"`
+	Value string `yaml:"value"`
+}
+
+// Constraint keeps the points where an expression is true.
+type Constraint struct {
+	Name    string   `yaml:"name"`    // what rejections are counted under; default: the expression
+	Keep    string   `yaml:"keep"`    // expression over parameters, machine and problem
+	Kernels []string `yaml:"kernels"` // all kernels when empty
+}
+
+// Values are what a parameter may be: a list of integers, words and bools, or
+// a range in the grammar of the flags (8:132:4, 1:64:x2).
+type Values []ep.Value
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (v *Values) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		return v.parse(n.Value)
+	}
+	var items []string
+	if err := n.Decode(&items); err != nil {
+		return fmt.Errorf("line %d: values: a list or a range", n.Line)
+	}
+	for _, s := range items {
+		if _, err := ep.ParseConfig("k:v=" + s); err != nil || slices.Contains(*v, ep.Value(s)) {
+			return fmt.Errorf("line %d: values: %.40q is no integer or lower-case word, or there twice", n.Line, s)
+		}
+		*v = append(*v, ep.Value(s))
+	}
+	return nil
+}
+
+func (v *Values) parse(s string) error {
+	values, err := ParseValues(s)
+	*v = values
+	return err
+}
+
+// ParseValues reads the value of --param: a range or list of integers, or a
+// comma-separated list of words.
+func ParseValues(s string) ([]ep.Value, error) {
+	var out []ep.Value
+	if ints, err := ep.ParseInts(s); err == nil {
+		for _, n := range ints {
+			out = append(out, ep.Value(strconv.Itoa(n)))
+		}
+		return out, nil
+	} else if s == "" || s[0] >= '0' && s[0] <= '9' {
+		return nil, err
+	}
+	for word := range bytes.SplitSeq([]byte(s), []byte(",")) {
+		if _, err := ep.ParseConfig("k:v=" + string(word)); err != nil {
+			return nil, fmt.Errorf("value %.40q: write integers, a range or lower-case words", word)
+		}
+		out = append(out, ep.Value(word))
+	}
+	return out, nil
+}
+
+// Read parses a space file strictly: unknown and doubled fields are errors.
+func Read(in io.Reader) (*File, error) {
+	b, err := io.ReadAll(io.LimitReader(in, maxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxSize {
+		return nil, fmt.Errorf("space: larger than %d MiB", maxSize>>20)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	f := &File{}
+	if err := dec.Decode(f); err != nil {
+		return nil, fmt.Errorf("space: %s", firstLine(err))
+	}
+	if err := dec.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+		return nil, errors.New("space: more than one YAML document")
+	}
+	return f, f.check()
+}
+
+// firstLine turns yaml's lists of complaints into one.
+func firstLine(err error) string {
+	var t *yaml.TypeError
+	if errors.As(err, &t) && len(t.Errors) > 0 {
+		return t.Errors[0]
+	}
+	line, _, _ := bytes.Cut([]byte(err.Error()), []byte("\n"))
+	return string(line)
+}
+
+func (f *File) check() error {
+	if f.Version != 1 {
+		return fmt.Errorf("space: version: %d, this epbench reads 1", f.Version)
+	}
+	for i, d := range f.Derived {
+		if d.Name == "" || d.Value == "" {
+			return fmt.Errorf("space: derived[%d]: needs a name and a value", i)
+		}
+	}
+	for i, c := range f.Constraints {
+		if c.Keep == "" {
+			return fmt.Errorf("space: constraints[%d]: needs keep, an expression", i)
+		}
+	}
+	for i, key := range f.Required {
+		c, err := ep.ParseConfig(key)
+		if err != nil || c.IsDefault() {
+			return fmt.Errorf("space: required[%d]: %.60q is not kernel:name=value,name=value", i, key)
+		}
+		f.required = append(f.required, c)
+	}
+	return nil
+}
+
+// Values are the file's values of a parameter, nil if it gives none.
+func (f *File) Values(kernel, param string) []ep.Value {
+	if f == nil {
+		return nil
+	}
+	return f.Kernels[kernel][param].Values
+}
+
+// Candidates are the required configs of one kernel.
+func (f *File) Candidates(kernel string) []ep.Config {
+	if f == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(f.required), func(c ep.Config) bool { return c.Kernel != kernel })
+}
+
+// Check refuses a file that speaks of parameters nobody has, or says otherwise
+// of them than declared does: the unit, binding and class of a kernel's
+// parameter, ok being false when there is none.
+func (f *File) Check(declared func(kernel, param string) (unit, binding, class string, ok bool)) error {
+	if f == nil {
+		return nil
+	}
+	for _, kernel := range slices.Sorted(maps.Keys(f.Kernels)) {
+		for _, name := range slices.Sorted(maps.Keys(f.Kernels[kernel])) {
+			p := f.Kernels[kernel][name]
+			unit, binding, class, ok := declared(kernel, name)
+			if !ok {
+				return fmt.Errorf("space: kernels.%s.%s: this backend has no such parameter", kernel, name)
+			}
+			for _, d := range []struct{ field, says, is string }{
+				{"unit", p.Unit, unit}, {"binding", p.Binding, binding}, {"class", p.Class, class},
+			} {
+				if d.says != "" && d.says != d.is {
+					return fmt.Errorf("space: kernels.%s.%s.%s: %q, the kernel declares %q", kernel, name, d.field, d.says, d.is)
+				}
+			}
+		}
+	}
+	return nil
+}

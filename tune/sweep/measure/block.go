@@ -1,0 +1,225 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// attempts at a block: a session may be lost once, since a worker can be
+// restarted; a machine that loses it again is lost.
+const attempts = 2
+
+// fresh measures a block by measure and appends it to the log. What a lost
+// session had measured is dropped as a whole, because rounds of a block belong
+// together.
+func (r *Runner) fresh(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
+	start := time.Now()
+	for range attempts {
+		if lines, err = measure(); err == nil || ctx.Err() != nil {
+			break
+		}
+		r.Close() // its error says no more than err
+	}
+	if ctx.Err() != nil {
+		return nil, 0, ctx.Err()
+	}
+	if errors.Is(err, ErrOpen) && r.clock == "" {
+		return nil, 0, err // refused, not lost: nothing has run yet
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	wall = round(time.Since(start).Seconds())
+	return lines, wall, r.Log.Append(lines, wall)
+}
+
+func (r *Runner) block(ctx context.Context, stage string, block int, live []int, rounds int) ([]record.Result, error) {
+	if err := r.open(ctx); err != nil {
+		return nil, err
+	}
+	lines := make([]record.Result, len(live))
+	for i, point := range live {
+		lines[i] = r.line(stage, block, point)
+		if err := r.admit(ctx, point, &lines[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.chooseFold(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.rounds(ctx, live, lines, rounds, r.rng(stage, block)); err != nil {
+		return nil, err
+	}
+	for i := range lines {
+		lines[i].Warnings = appendNew(lines[i].Warnings, stragglers(&lines[i])...)
+	}
+	return lines, nil
+}
+
+func (r *Runner) open(ctx context.Context) (err error) {
+	if r.session != nil {
+		return nil
+	}
+	defer r.Profile.time(&r.Profile.Open)()
+	if r.session, err = r.Backend.Open(ctx, r.Workload); err != nil {
+		r.session = nil
+		return fmt.Errorf("%w: %w", ErrOpen, err)
+	}
+	r.ready = map[int]bool{}
+	r.foretell()
+	return nil
+}
+
+// line starts the record of a candidate in a block.
+func (r *Runner) line(stage string, block, point int) record.Result {
+	w := r.Workload
+	return record.Result{
+		Problem: w.Problem, Routing: w.Spec, Seed: w.Seed, Config: r.Config(point), Role: r.role(point),
+		Stage: stage, Block: block, Status: ep.OK, Round0: r.round,
+	}
+}
+
+// admit prepares a candidate, compares its answer with the oracle and warms it
+// up, once a session; the default's twin is the default. A failure of the
+// candidate goes to its line.
+func (r *Runner) admit(ctx context.Context, point int, line *record.Result) error {
+	if r.ready[point] || point == Twin && r.ready[r.Default] {
+		return nil
+	}
+	err := r.prepare(ctx, line)
+	if err == nil {
+		err = r.verify(ctx, line)
+	}
+	if err == nil {
+		_, err = r.run(ctx, line.Config, kernels.RunSpec{Rounds: 1, Fold: 1})
+	}
+	if err == nil {
+		r.ready[point] = true
+	}
+	return blame(err, line)
+}
+
+func (r *Runner) prepare(ctx context.Context, line *record.Result) error {
+	defer r.Profile.time(&r.Profile.Prepare)()
+	return r.session.Prepare(ctx, line.Config)
+}
+
+// verify compares with the oracle; a wrong answer is a failure.
+func (r *Runner) verify(ctx context.Context, line *record.Result) error {
+	defer r.Profile.time(&r.Profile.Verify)()
+	v, err := r.session.Verify(ctx, line.Config)
+	if err != nil {
+		return err
+	}
+	line.Checked, line.MaxErr = v.Rows, v.MaxErr
+	if !v.OK() {
+		return kernels.Failf(ep.Mismatch, "%d of %d rows are wrong: %s", v.Wrong, v.Rows, v.Detail)
+	}
+	return nil
+}
+
+func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	defer r.Profile.time(&r.Profile.Run)()
+	return r.session.Run(ctx, c, spec)
+}
+
+// blame puts a failure of the candidate on its line and passes on any other.
+func blame(err error, line *record.Result) error {
+	var f *kernels.Failure
+	if !errors.As(err, &f) {
+		return err
+	}
+	line.Status, line.Reason, line.Seconds = f.Status, f.Reason, nil
+	return nil
+}
+
+// chooseFold decides once, by the default, how many calls one sample takes to
+// outlast the clock; all candidates of a search share it.
+func (r *Runner) chooseFold(ctx context.Context) error {
+	if r.fold > 0 || !r.ready[r.Default] && !r.ready[Twin] {
+		return nil
+	}
+	got, err := r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 5, Fold: 1})
+	if err != nil {
+		var f *kernels.Failure
+		if errors.As(err, &f) {
+			return nil // the rounds will say so again
+		}
+		return err
+	}
+	least := math.Inf(1)
+	for _, ranks := range got.Seconds {
+		slowest := 0.0
+		for _, t := range ranks {
+			slowest = max(slowest, t)
+		}
+		least = min(least, slowest)
+	}
+	r.fold = int(min(max(1, math.Ceil(r.Policy.MinSample/least)), float64(r.Policy.MaxFold)))
+	return nil
+}
+
+// rounds times every living line once a round. The order is drawn anew for
+// every other round and turned around in the next, so that of any two lines
+// each comes first equally often: alternating them leaves a bias of the slot.
+func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, rounds int, rng *rand.Rand) error {
+	var order []int
+	for k := range rounds {
+		if k%2 == 0 {
+			order = rng.Perm(len(live))
+		} else {
+			slices.Reverse(order)
+		}
+		for _, i := range order {
+			line := &lines[i]
+			if line.Status != ep.OK {
+				continue
+			}
+			got, err := r.run(ctx, line.Config, kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
+			if err == nil {
+				err = take(line, got)
+			}
+			if err := blame(err, line); err != nil {
+				return err
+			}
+			if line.Status != ep.OK {
+				r.ready[live[i]] = false
+			}
+		}
+	}
+	return nil
+}
+
+// take adds a measured round to a line.
+func take(line *record.Result, got kernels.Rounds) error {
+	if len(got.Seconds) != 1 || len(got.Seconds[0]) == 0 {
+		return kernels.Failf(ep.Unstable, "%d rounds came back for 1", len(got.Seconds))
+	}
+	row := make([]float64, len(got.Seconds[0]))
+	for i, t := range got.Seconds[0] {
+		if !(t > 0) || math.IsInf(t, 1) {
+			return kernels.Failf(ep.Unstable, "rank %d took %v s", i, t)
+		}
+		row[i] = round(t)
+	}
+	line.Seconds = append(line.Seconds, row)
+	line.Clock, line.Fold, line.MHz = got.Clock, got.Fold, got.MHz
+	line.Warnings = appendNew(line.Warnings, got.Notes...)
+	return nil
+}
+
+// round keeps seven digits: no clock has more, and logs are half as long.
+func round(x float64) float64 {
+	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 6, 64), 64)
+	return y
+}

@@ -1,0 +1,90 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// Known indexes the blocks that a log holds, for resuming.
+type Known struct {
+	blocks map[blockID][]record.Result
+}
+
+// blockID names a block of one search.
+type blockID struct {
+	problem ep.Problem
+	routing string
+	stage   string
+	block   int
+}
+
+// NewKnown indexes whole blocks. A block recorded twice is an error: it would
+// be counted twice.
+func NewKnown(results []record.Result) (*Known, error) {
+	k := &Known{blocks: map[blockID][]record.Result{}}
+	for start := 0; start < len(results); {
+		end := start
+		for end < len(results)-1 && !results[end].End {
+			end++
+		}
+		r := &results[start]
+		id := blockID{r.Problem, r.Routing, r.Stage, r.Block}
+		if _, ok := k.blocks[id]; ok {
+			return nil, fmt.Errorf("%s: block %d of stage %s is there twice for %s under %s",
+				record.TrialsFile, r.Block, r.Stage, r.Problem.Key(), r.Routing)
+		}
+		k.blocks[id] = results[start : end+1]
+		start = end + 1
+	}
+	return k, nil
+}
+
+// Has reports whether any block of a stage of a search is recorded.
+func (k *Known) Has(p ep.Problem, routing, stage string) bool {
+	if k == nil {
+		return false
+	}
+	_, ok := k.blocks[blockID{p, routing, stage, 0}]
+	return ok
+}
+
+// recorded returns a block of the log with its wall time, nil if it is not
+// there, and an error if it holds other candidates: then the log and this
+// program have made different decisions.
+func (r *Runner) recorded(stage string, block int, live []int) ([]record.Result, float64, error) {
+	if r.Known == nil {
+		return nil, 0, nil
+	}
+	w := r.Workload
+	lines, ok := r.Known.blocks[blockID{w.Problem, w.Spec, stage, block}]
+	if !ok {
+		return nil, 0, nil
+	}
+	same := len(lines) == len(live)
+	for i := 0; same && i < len(live); i++ {
+		same = lines[i].Role == r.role(live[i]) && lines[i].Config.Key() == r.Config(live[i]).Key()
+	}
+	if !same {
+		return nil, 0, fmt.Errorf("%w: block %d of stage %s for %s under %s",
+			ErrDiverged, block, stage, w.Problem.Key(), w.Spec)
+	}
+	return lines, lines[0].Wall, nil
+}
+
+// ErrDiverged says that a log holds other candidates than this program would
+// measure.
+var ErrDiverged = errors.New("the log holds other candidates than this version would measure; start a new run")
+
+// Quarantined lists the keys of configs that failed in a log.
+func Quarantined(results []record.Result) map[string]string {
+	out := map[string]string{}
+	for i := range results {
+		if r := &results[i]; r.Status != ep.OK {
+			out[r.Config.Key()] = string(r.Status) + ": " + r.Reason
+		}
+	}
+	return out
+}

@@ -1,0 +1,215 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Twin stands for the default under its second label, in A/A rounds.
+const Twin = -1
+
+// Log keeps blocks of results; reports.Dir is one.
+type Log interface {
+	Append(block []record.Result, wall float64) error
+}
+
+// Runner measures the points of one space on one workload. It is the
+// evaluator of a search on hardware. What the log of an earlier run already
+// holds it answers from there: a resumed search repeats its decisions without
+// repeating its measurements.
+type Runner struct {
+	Backend  kernels.Backend
+	Workload *workloads.Workload
+	Space    *search.Space
+	Default  int
+	Roles    map[int]record.Role // of points that are more than candidates
+	Policy   Policy
+	Log      Log
+	Known    *Known
+	Profile  *Profile
+	Progress func(stage string, rounds int) // called after each block of rounds; may be nil
+
+	// Foretold says that a backend that compiles knows already what it will be
+	// asked for.
+	Foretold bool
+
+	// Generation keeps blocks apart that were measured after a decision was
+	// reopened, by a retry, from those before.
+	Generation int
+
+	session kernels.Session
+	ready   map[int]bool   // prepared and verified in this session
+	blocks  map[string]int // next block of each stage
+	round   int
+	fold    int
+	clock   string
+	mhz     [][]float64
+	base    float64 // seconds of the default in A/A rounds
+	spent   float64 // seconds of all blocks, recorded ones included
+	failed  map[int]*kernels.Failure
+	errs    map[int]float64 // largest seen, see MaxErr
+	latest  time.Time       // end of the last block
+}
+
+// ErrLost is what a machine that cannot be measured on any more ends a sweep
+// with. Everything measured before is in the log.
+var ErrLost = errors.New("the machine is lost")
+
+// ErrOpen says that a backend would not open a session: the workload does not
+// fit, or the machine is gone.
+var ErrOpen = errors.New("no session")
+
+// Measure implements tune.Evaluator.
+func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds int) ([]search.Sample, error) {
+	block := r.nextBlock(stage)
+	lines, wall, err := r.recorded(stage, block, live)
+	if err != nil {
+		return nil, err
+	}
+	if lines == nil {
+		lines, wall, err = r.fresh(ctx, func() ([]record.Result, error) { return r.block(ctx, stage, block, live, rounds) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	r.spent += wall
+	samples := r.samples(live, lines)
+	r.round += rounds
+	if r.Progress != nil {
+		r.Progress(stage, rounds)
+	}
+	return samples, nil
+}
+
+// generationBlocks is more than a stage ever has.
+const generationBlocks = 1000
+
+// nextBlock numbers the blocks of a stage.
+func (r *Runner) nextBlock(stage string) int {
+	if r.blocks == nil {
+		r.blocks = map[string]int{}
+	}
+	n := max(r.blocks[stage], r.Generation*generationBlocks)
+	r.blocks[stage] = n + 1
+	return n
+}
+
+// Spent implements tune.Spender: the wall time of all blocks.
+func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
+
+// Latest is when the last block ended, here or in the run that this one goes on
+// with: UTC, whole seconds.
+func (r *Runner) Latest() time.Time { return r.latest }
+
+// samples flattens the lines of a block, which are in the order of live,
+// round by round.
+func (r *Runner) samples(live []int, lines []record.Result) []search.Sample {
+	var out []search.Sample
+	for i := range lines {
+		times := lines[i].Rounds()
+		for k, t := range times {
+			out = append(out, search.Sample{Point: live[i], Round: lines[i].Round0 + k, Seconds: t})
+		}
+		r.latest = lines[i].Time.UTC().Truncate(time.Second)
+		if r.fold == 0 {
+			r.fold = lines[i].Fold
+		}
+		if lines[i].Clock != "" {
+			r.clock = lines[i].Clock
+		}
+		if lines[i].MHz != nil {
+			r.mhz = append(r.mhz, lines[i].MHz)
+		}
+		if r.errs == nil {
+			r.errs = map[int]float64{}
+		}
+		r.errs[live[i]] = max(r.errs[live[i]], lines[i].MaxErr)
+		if len(times) > 0 {
+			delete(r.failed, live[i])
+		}
+		if lines[i].Status != ep.OK {
+			r.fail(live[i], &kernels.Failure{Status: lines[i].Status, Reason: lines[i].Reason})
+		}
+	}
+	return out
+}
+
+func (r *Runner) fail(point int, f *kernels.Failure) {
+	if r.failed == nil {
+		r.failed = map[int]*kernels.Failure{}
+	}
+	r.failed[point] = f
+}
+
+// Failures are the points that failed, with the reason.
+func (r *Runner) Failures() map[int]*kernels.Failure { return r.failed }
+
+// MaxErr is the largest error of a point's answers against the oracle, see
+// kernels.Verdict.
+func (r *Runner) MaxErr(point int) float64 { return r.errs[point] }
+
+// Fold is the number of calls in a sample; 0 before the first.
+func (r *Runner) Fold() int { return r.fold }
+
+// Clock is what the seconds mean; "" before the first sample.
+func (r *Runner) Clock() string { return r.clock }
+
+// Config is a point's config; Twin is the default's.
+func (r *Runner) Config(point int) ep.Config {
+	if point == Twin {
+		point = r.Default
+	}
+	return r.Space.Config(point)
+}
+
+// role says why a point is measured.
+func (r *Runner) role(point int) record.Role {
+	switch role, ok := r.Roles[point]; {
+	case point == Twin:
+		return record.Twin
+	case point == r.Default:
+		return record.Default
+	case ok:
+		return role
+	}
+	return record.Candidate
+}
+
+// rng is the source of a block's order: a function of what is measured, so
+// that a resumed run draws the same.
+func (r *Runner) rng(stage string, block int) *rand.Rand {
+	return rand.New(rand.NewPCG(r.Workload.Seed, hash(r.Workload.Problem.Key(), r.Workload.Spec, stage, fmt.Sprint(block))))
+}
+
+func hash(parts ...string) uint64 {
+	h := fnv.New64a()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%q", p)
+	}
+	return h.Sum64()
+}
+
+// Seed derives the seed of a search or a bootstrap from what it is about.
+func (r *Runner) Seed(purpose string) uint64 {
+	return r.Workload.Seed ^ hash(r.Workload.Problem.Key(), r.Workload.Spec, purpose)
+}
+
+// Close ends the session, if there is one. Measuring again opens another.
+func (r *Runner) Close() error {
+	if r.session == nil {
+		return nil
+	}
+	err := r.session.Close()
+	r.session, r.ready = nil, nil
+	return err
+}

@@ -1,0 +1,64 @@
+package measure
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// lateFactor over the block's median makes a round's slowest rank a straggler.
+const lateFactor = 5
+
+// stragglers names the ranks that held a round up.
+func stragglers(r *record.Result) []string {
+	times := r.Rounds()
+	if len(times) < 3 {
+		return nil
+	}
+	late := map[int]int{}
+	limit := lateFactor * stat.Median(times)
+	for _, ranks := range r.Seconds {
+		rank := slices.Index(ranks, slices.Max(ranks))
+		if ranks[rank] > limit {
+			late[rank]++
+		}
+	}
+	var out []string
+	for rank := range r.Seconds[0] {
+		if n := late[rank]; n > 0 {
+			out = append(out, fmt.Sprintf("straggler: rank %d held up %d of %d rounds more than %d-fold", rank, n, len(times), lateFactor))
+		}
+	}
+	return out
+}
+
+// Throttled is the warning about clocks over all blocks, "" when they held:
+// each rank is compared with itself.
+func (r *Runner) Throttled() string {
+	for rank := 0; ; rank++ {
+		var mhz []float64
+		for _, ranks := range r.mhz {
+			if rank < len(ranks) {
+				mhz = append(mhz, ranks[rank])
+			}
+		}
+		if mhz == nil {
+			return ""
+		}
+		if w := stat.ClockWarning(mhz); w != "" {
+			return fmt.Sprintf("rank %d: %s", rank, w)
+		}
+	}
+}
+
+// appendNew appends the warnings that are not there yet.
+func appendNew(list []string, warnings ...string) []string {
+	for _, w := range warnings {
+		if !slices.Contains(list, w) {
+			list = append(list, w)
+		}
+	}
+	return list
+}

@@ -1,0 +1,172 @@
+package receipt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cpu"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/workloads"
+)
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		aa, mid, lo, hi float64
+		want            Verdict
+	}{
+		{0.005, 1.2, 1.15, 1.25, Holds},
+		{0.005, 1.05, 1.01, 1.0999, Shrunk},
+		{0.005, 1.1, 1.05, 1.15, Holds},
+		{0.005, 1.02, 1, 1.04, Undecided},
+		{0.005, 0.99, 0.97, 1, Undecided},
+		{0.005, 0.98, 0.97, 0.999, Slower},
+		{0.02, 1.2, 1.15, 1.25, Undecided},
+	} {
+		check := Check{AA: c.aa, Claimed: 1.15, ClaimedLo: 1.1, ClaimedHi: 1.2}
+		check.judge(stat.Interval{Mid: c.mid, Lo: c.lo, Hi: c.hi}, 0.01)
+		if check.Verdict != c.want || (check.Reason == "") != (c.want == Holds) {
+			t.Errorf("%+v: %s, %q", c, check.Verdict, check.Reason)
+		}
+	}
+}
+
+func TestPickSpreadsOverRowsThatLeaveTheDefault(t *testing.T) {
+	tab := &table.Table{}
+	for i := range 12 {
+		tab.Rows = append(tab.Rows, table.Row{Lo: i, Default: i%4 == 0})
+	}
+	for k, want := range map[int]string{0: "[1 2 3 5 6 7 9 10 11]", 1: "[6]", 3: "[2 6 10]", 99: "[1 2 3 5 6 7 9 10 11]"} {
+		var got []int
+		for _, r := range Pick(tab, k) {
+			got = append(got, r.Lo)
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%d: %v, want %s", k, got, want)
+		}
+	}
+}
+
+// TestPickOfBounded: below a bound of SMs the default is spelled out, and is no more
+// to be checked against itself than elsewhere.
+func TestPickOfBounded(t *testing.T) {
+	same := table.Evidence{Gain: 1, GainLo: 1, GainHi: 1}
+	tab := &table.Table{Header: table.Header{MaxSMs: 24}, Rows: []table.Row{{Lo: 1, Evidence: same}, {Lo: 2}}}
+	if got := Pick(tab, 0); len(got) != 1 || got[0].Lo != 2 {
+		t.Errorf("picked %d rows", len(got))
+	}
+}
+
+func TestWorstAndWriting(t *testing.T) {
+	r := Receipt{Checks: []Check{{Verdict: Holds}, {Verdict: Slower}, {Verdict: Undecided}}}
+	if r.Worst() != Slower || (&Receipt{}).Worst() != Holds {
+		t.Errorf("worst is %s", r.Worst())
+	}
+	var a, b bytes.Buffer
+	for _, w := range []*bytes.Buffer{&a, &b} {
+		if _, err := r.WriteTo(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var back Receipt
+	if err := json.Unmarshal(a.Bytes(), &back); err != nil || back.ID == "" || a.String() != b.String() {
+		t.Errorf("written twice:\n%s\n%s\n%v", a.String(), b.String(), err)
+	}
+}
+
+// policy is short: the test asks whether rows are measured and judged, not how
+// fast they are.
+func policy() measure.Policy {
+	p := measure.PolicyFor(ep.Machine{Backend: "cpu"})
+	p.Band, p.AARounds, p.MaxAA, p.MinSample, p.Confirm.MaxRounds = 1, 2, 2, 0, 4
+	return p
+}
+
+var problem = ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 128, Experts: 8, TopK: 2,
+	Tokens: 8, MaxTokens: 8, Dispatch: ep.BF16, Combine: ep.BF16}
+
+func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
+	b, err := cpu.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), problem).With("tile_tokens", "32")
+	row := func(c ep.Class, cfg ep.Config, specs ...string) *table.Row {
+		return &table.Row{Key: table.KeyOf(problem, c), Lo: 4, Hi: 8, Config: cfg,
+			Evidence: table.Evidence{Gain: 1.5, GainLo: 1.4, GainHi: 1.6, Routings: specs, Tokens: []int{4, 6, 12}}}
+	}
+	checker := Checker{Backend: b, Policy: policy(), Seed: 1}
+	for _, c := range []struct {
+		name   string
+		row    *table.Row
+		checks int
+		reason string
+	}{
+		{"class", row(ep.Even, config, "uniform", "balanced"), 1, ""},
+		{"minimax", row(ep.AllRoutings, config, "uniform", "zipf:1.0"), 2, ""},
+		{"illegal", row(ep.Even, config.With("blocks", "99"), "uniform"), 1, "blocks: 99 is outside"},
+		{"unknown kernel", row(ep.Even, ep.Config{Kernel: "warp"}, "uniform"), 1, `no dispatch kernel called "warp"`},
+		{"lost trace", row(ep.Even, config, "trace:gone.ept"), 1, "routing"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checks, err := checker.Row(context.Background(), c.row)
+			if err != nil || len(checks) != c.checks {
+				t.Fatalf("%d checks, %v", len(checks), err)
+			}
+			for _, k := range checks {
+				failed := k.Verdict == Failed
+				if failed != (c.reason != "") || !strings.Contains(k.Reason, c.reason) {
+					t.Errorf("%s: %q", k.Verdict, k.Reason)
+				}
+				if !failed && (k.Rounds < 4 || k.Gain <= 0 || k.Clock == "" || k.Tokens != 6) {
+					t.Errorf("nothing was measured: %+v", k)
+				}
+			}
+		})
+	}
+}
+
+// liar answers wrongly under one config.
+type liar struct {
+	kernels.Backend
+	wrong string
+}
+
+type liarSession struct {
+	kernels.Session
+	wrong string
+}
+
+func (l liar) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	s, err := l.Backend.Open(ctx, w)
+	return liarSession{s, l.wrong}, err
+}
+
+func (l liarSession) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
+	v, err := l.Session.Verify(ctx, c)
+	if c.Key() == l.wrong {
+		v.Wrong, v.Detail = 1, "rank 0 row 0"
+	}
+	return v, err
+}
+
+// TestWrongAnswerFails: a row whose answer is wrong fails, whatever its time.
+func TestWrongAnswerFails(t *testing.T) {
+	b, err := cpu.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), problem).With("tile_tokens", "32")
+	row := &table.Row{Key: table.KeyOf(problem, ep.Even), Lo: 8, Hi: 8, Config: config, Evidence: table.Evidence{Routings: []string{"uniform"}}}
+	checks, err := (&Checker{Backend: liar{b, config.Key()}, Policy: policy(), Seed: 1}).Row(context.Background(), row)
+	if err != nil || len(checks) != 1 || checks[0].Verdict != Failed || !strings.Contains(checks[0].Reason, "mismatch: 1 of") {
+		t.Errorf("%+v, %v", checks, err)
+	}
+}

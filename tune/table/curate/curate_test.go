@@ -1,0 +1,397 @@
+package curate
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+var day = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func key(c ep.Class) table.Key {
+	return table.Key{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Dispatch: ep.BF16, Combine: ep.BF16, Routing: c}
+}
+
+func row(c ep.Class, lo, hi, threads int) table.Row {
+	return table.Row{Key: key(c), Lo: lo, Hi: hi,
+		Config: ep.Config{Kernel: "direct"}.With("threads", ep.Value(strconv.Itoa(threads))),
+		Evidence: table.Evidence{Clock: "chain", Median: 25e-6, P10: 24e-6, P90: 27e-6, Rounds: 50,
+			Gain: 1.1, GainLo: 1.08, GainHi: 1.12, Candidates: 40, Ties: 2,
+			Routings: []string{"uniform", "zipf:1.0"}, Tokens: measured(lo, hi), Complete: true, Date: day}}
+}
+
+func measured(lo, hi int) []int {
+	if lo == hi {
+		return []int{lo}
+	}
+	return []int{lo, hi}
+}
+
+func sealed(rows ...table.Row) *table.Table {
+	return &table.Table{Schema: table.Schema, Rows: rows, Header: table.Header{Tool: "test", ABI: "abi1", Space: "s",
+		Created: day, Machine: ep.Machine{Backend: "cuda", SMs: 132, GPUs: 8}, Policy: "race", AA: 0.004, TrialLog: "log"}}
+}
+
+// randomTable draws rows of a few keys; seed makes its evidence its own.
+func randomTable(t *rapid.T, name string) *table.Table {
+	tab := sealed()
+	tab.Header.TrialLog = name
+	tab.Header.Created = day.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, name+" created")) * time.Hour)
+	for _, c := range []ep.Class{ep.Even, ep.Skewed, ep.AllRoutings} {
+		at := 0
+		for range rapid.IntRange(0, 4).Draw(t, name+" rows") {
+			lo := at + rapid.IntRange(0, 6).Draw(t, name+" gap")
+			r := row(c, lo, lo+rapid.IntRange(0, 12).Draw(t, name+" length"), 128*rapid.IntRange(1, 2).Draw(t, name+" threads"))
+			r.Evidence.Gain = rapid.SampledFrom([]float64{1.02, 1.1, 1.2}).Draw(t, name+" gain")
+			r.Evidence.GainLo, r.Evidence.GainHi = r.Evidence.Gain-0.01, r.Evidence.Gain+0.01
+			r.Evidence.Date = day.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, name+" date")) * time.Hour)
+			tab.Rows = append(tab.Rows, r)
+			at = r.Hi + 1
+		}
+	}
+	if err := tab.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+func encoded(t *rapid.T, tab *table.Table) string {
+	var b bytes.Buffer
+	if _, err := tab.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func merged(t *rapid.T, a, b *table.Table) (*table.Table, []Decision) {
+	m, d, err := Merge(a, b, Rule{Band: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, d
+}
+
+func TestMergeIsIdempotent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := randomTable(t, "a"), randomTable(t, "b")
+		once, _ := merged(t, a, b)
+		for name, again := range map[string]*table.Table{"newcomer": b, "itself": once} {
+			if twice, _ := merged(t, once, again); encoded(t, twice) != encoded(t, once) {
+				t.Fatalf("merging %s again changes\n%s\nto\n%s", name, encoded(t, once), encoded(t, twice))
+			}
+		}
+	})
+}
+
+func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := randomTable(t, "a"), randomTable(t, "b")
+		for _, d := range Diff(a, b) {
+			if d.Kind == Choice {
+				return
+			}
+		}
+		ab, _ := merged(t, a, b)
+		ba, _ := merged(t, b, a)
+		if encoded(t, ab) != encoded(t, ba) {
+			t.Fatalf("one way\n%s\nother way\n%s", encoded(t, ab), encoded(t, ba))
+		}
+	})
+}
+
+// TestMergedAnswersComeFromOneOfTheTwo checks every token count: what both
+// leave open stays open, what one covers is covered by its row, or by one that
+// either table has at a measured token count beside it.
+func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := randomTable(t, "a"), randomTable(t, "b")
+		m, _ := merged(t, a, b)
+		for _, c := range ep.Classes() {
+			at := measuredTokens(key(c), a, b)
+			for n := range 80 {
+				z := m.Lookup(key(c), n)
+				if (z.Row == nil) != (a.Lookup(key(c), n).Row == nil && b.Lookup(key(c), n).Row == nil) {
+					t.Fatalf("%s %d: covered %v", c, n, z.Row != nil)
+				}
+				i, found := slices.BinarySearch(at, n)
+				beside := slices.Clone(at[max(0, i-1):min(len(at), i+1)])
+				if found {
+					beside = []int{n}
+				}
+				here := func(n int) bool {
+					return z.Config.Key() == a.Lookup(key(c), n).Config.Key() || z.Config.Key() == b.Lookup(key(c), n).Config.Key()
+				}
+				if z.Row != nil && !slices.ContainsFunc(beside, here) {
+					t.Fatalf("%s %d: %v is not what either table says at %v", c, n, z, beside)
+				}
+			}
+		}
+	})
+}
+
+// measuredTokens lists the token counts at which rows of the tables were measured.
+func measuredTokens(k table.Key, tables ...*table.Table) []int {
+	var out []int
+	for _, tab := range tables {
+		for _, r := range tab.Rows {
+			if r.Key == k {
+				out = append(out, r.Evidence.Tokens...)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func TestMergedRowsWereMeasured(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, _ := merged(t, randomTable(t, "a"), randomTable(t, "b"))
+		for _, f := range Lint(m, nil, 0.01) {
+			if f.Rule == "measured" {
+				t.Fatalf("%s\n%s", f.Text, encoded(t, m))
+			}
+		}
+	})
+}
+
+// A sweep of other token counts neither loses what the first measured nor what
+// it measured itself, whatever their gains; between two the nearer one holds.
+func TestMergeOfOtherTokenCounts(t *testing.T) {
+	at := func(n, lo, hi, threads int, gain float64) table.Row {
+		r := row(ep.Even, lo, hi, threads)
+		r.Evidence.Tokens = []int{n}
+		r.Evidence.Gain, r.Evidence.GainLo, r.Evidence.GainHi = gain, gain-0.01, gain+0.01
+		return r
+	}
+	old := sealed(at(1, 1, 11, 128, 2), at(128, 12, 1024, 256, 2), at(8192, 1025, 8192, 512, 2))
+	fresh := sealed(at(8, 1, 181, 640, 1.1), at(4096, 182, 8192, 768, 4))
+	m, decisions, err := Merge(old, fresh, Rule{Band: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range m.Rows {
+		got = append(got, fmt.Sprintf("%d-%d %d", r.Lo, r.Hi, r.Config.Int("threads")))
+	}
+	for _, d := range decisions {
+		got = append(got, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Outcome))
+	}
+	want := "1-2 128, 3-32 640, 33-724 256, 725-5792 768, 5793-8192 512, " +
+		"1-2 stays, 3-11 nearer, 12-32 nearer, 33-181 stays, 182-724 stays, 725-1024 nearer, 1025-5792 nearer, 5793-8192 stays"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("got %s\nwant %s", strings.Join(got, ", "), want)
+	}
+}
+
+// A sweep from 64 tokens on beats a row measured at 64, of which 9 to 63 are
+// left: no token count of those was measured, so that they follow.
+func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
+	old, fresh := row(ep.Even, 9, 128, 128), row(ep.Even, 64, 256, 512)
+	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
+	fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = 1.5, 1.49, 1.51
+	first := row(ep.Even, 0, 8, 128)
+	m, decisions, err := Merge(sealed(first, old), sealed(fresh), Rule{Band: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, d := range decisions {
+		said = append(said, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Outcome))
+	}
+	if got := strings.Join(said, ", "); got != "23-128 replaced" {
+		t.Errorf("decisions: %s", got)
+	}
+	for n, want := range map[int]int{8: 128, 22: 128, 23: 512, 63: 512, 256: 512} {
+		if got := m.Lookup(key(ep.Even), n).Config.Int("threads"); got != want {
+			t.Errorf("%d tokens: %d threads, want %d", n, got, want)
+		}
+	}
+}
+
+func TestIncumbentRule(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		gain, lo, hi float64
+		want         Outcome
+	}{
+		{"clearly better", 1.2, 1.18, 1.22, Replaced},
+		{"better within the band", 1.105, 1.1045, 1.1055, Stays},
+		{"better with overlapping intervals", 1.2, 1.10, 1.3, Stays},
+		{"worse", 1.05, 1.04, 1.06, Stays},
+	} {
+		fresh := row(ep.Even, 0, 64, 512)
+		fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = c.gain, c.lo, c.hi
+		m, d, err := Merge(sealed(row(ep.Even, 0, 64, 128)), sealed(fresh), Rule{Band: 0.01})
+		if err != nil || len(d) != 1 || d[0].Outcome != c.want {
+			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
+			continue
+		}
+		if won := m.Rows[0].Config.Int("threads") == 512; won != (c.want == Replaced) {
+			t.Errorf("%s: %s, yet the row is %v", c.name, c.want, m.Rows[0].Config)
+		}
+	}
+}
+
+// TestRunThatMeasuredBoth: a newcomer whose run has measured the incumbent's choice
+// too, under all the routings that it stands for, has decided.
+func TestRunThatMeasuredBoth(t *testing.T) {
+	all := []string{"uniform", "zipf:1.0", "hotrank:4"}
+	for _, c := range []struct {
+		name     string
+		routings []string
+		seconds  map[int]float64 // by threads; the incumbent has 128
+		want     Outcome
+	}{
+		{"slower under one", all, map[int]float64{128: 20, 512: 10}, Replaced},
+		{"as fast", all, map[int]float64{128: 10.05, 512: 10}, Stays},
+		{"only its own", all, map[int]float64{512: 10}, Stays},
+		{"under fewer routings", all[:1], map[int]float64{128: 20, 512: 10}, Stays},
+		{"under fewer routings, and better there", all[:1], nil, Stays},
+		{"no routings", nil, map[int]float64{128: 20, 512: 10}, Stays},
+	} {
+		fresh := row(ep.AllRoutings, 64, 64, 512)
+		fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings
+		if c.seconds == nil {
+			fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = 1.3, 1.28, 1.32
+		}
+		rule := Rule{Band: 0.01, Measured: func(k table.Key, tokens int, routing string, cfg ep.Config) (float64, bool) {
+			s, ok := c.seconds[cfg.Int("threads")]
+			if routing != "hotrank:4" {
+				s = 10
+			}
+			return s, ok && k == key(ep.AllRoutings) && tokens == 64
+		}}
+		_, d, err := Merge(sealed(row(ep.AllRoutings, 64, 64, 128)), sealed(fresh), rule)
+		if err != nil || len(d) != 1 || d[0].Outcome != c.want {
+			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
+		}
+	}
+}
+
+func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
+	for want, edit := range map[string]func(*table.Header){
+		"max_sms: ": func(h *table.Header) { h.MaxSMs = 24 },
+		"machine: ": func(h *table.Header) { h.Machine.SMs = 114 },
+		"abi: ":     func(h *table.Header) { h.ABI = "abi2" },
+	} {
+		b := sealed()
+		edit(&b.Header)
+		if _, _, err := Merge(sealed(), b, Rule{Band: 0.01}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("want %s, got %v", want, err)
+		}
+	}
+}
+
+// TestRelaxIsTheIncumbents: rows that are laid in change nothing of what look-ups give up.
+func TestRelaxIsTheIncumbents(t *testing.T) {
+	old, err := Relax(sealed(row(ep.Even, 1, 8, 128)), []string{"top_k", "hidden"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := key(ep.Even)
+	k.Hidden++
+	if a := old.Lookup(k, 4); a.Reason != table.Relaxed {
+		t.Errorf("another hidden size is answered %s", a.Reason)
+	}
+	late := sealed(row(ep.Even, 16, 16, 128))
+	late.Header.Created = old.Header.Created.Add(time.Hour)
+	merged, _, err := Merge(old, late, Rule{Band: 0.01})
+	if err != nil || !slices.Equal(merged.Header.Relax, old.Header.Relax) {
+		t.Errorf("%v %v", merged, err)
+	}
+	if _, err := Relax(old, []string{"ranks"}); err == nil || !strings.Contains(err.Error(), "use some of") {
+		t.Errorf("ranks may be given up: %v", err)
+	}
+}
+
+func TestDiffNamesStretches(t *testing.T) {
+	changed, fresh := row(ep.Even, 32, 64, 512), row(ep.Skewed, 0, 8, 128)
+	fresh.Evidence.Rounds = 60
+	a := sealed(row(ep.Even, 0, 40, 128), row(ep.Skewed, 0, 8, 128), row(ep.HotRank, 5, 5, 64))
+	b := sealed(changed, fresh, row(ep.HotRank, 5, 5, 64))
+	var got []string
+	for _, d := range Diff(a, b) {
+		got = append(got, fmt.Sprintf("%s %d-%d %s", d.Key.Routing, d.Lo, d.Hi, d.Kind))
+	}
+	want := "even 0-31 removed, even 32-40 choice, even 41-64 added, skewed 0-8 evidence"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
+	}
+}
+
+func TestHeaderDiffOfMergedTables(t *testing.T) {
+	a, b := sealed().Header, sealed().Header
+	a.TrialLog, b.TrialLog = "a1 + a2 + a3 + a4 + c1 + c2", "b1 + c1 + c2"
+	if got, want := fmt.Sprint(HeaderDiff(a, b)), "[trial_log: 2 in both, only a: a1 a2 a3 and 1 more; only b: b1]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestLint(t *testing.T) {
+	good := func() *table.Table { return sealed(row(ep.Even, 0, 64, 128), row(ep.AllRoutings, 0, 64, 128)) }
+	if f := Lint(good(), nil, 0.01); len(f) > 0 {
+		t.Fatalf("a good table has findings: %v", f)
+	}
+	bounded := good()
+	bounded.Header.MaxSMs = 24
+	for i := range bounded.Rows {
+		e := &bounded.Rows[i].Evidence
+		e.Gain, e.GainLo, e.GainHi = 1, 1, 1 // the default of a bound, spelled out
+	}
+	if f := Lint(bounded, nil, 0.01); len(f) > 0 {
+		t.Errorf("a bounded table that keeps the default has findings: %v", f)
+	}
+	refuse := func(_ ep.Machine, p ep.Problem, c ep.Config) error {
+		if c.Int("threads") > 1024 {
+			return fmt.Errorf("threads: %d is above 1024", c.Int("threads"))
+		}
+		return nil
+	}
+	first := func(f func(*table.Row)) func(*table.Table) { return func(t *table.Table) { f(&t.Rows[0]) } }
+	for _, c := range []struct {
+		name string
+		edit func(*table.Table)
+		want string
+	}{
+		{"no win", first(func(r *table.Row) { r.Evidence.GainLo = 0.99 }), "0 error gain: gain 1.100 [0.990, 1.120] does not exclude 1"},
+		{"minimax that loses somewhere", func(t *table.Table) { t.Rows[1].Evidence.GainLo = 0.9 }, "1 warning worst: under its worst routing the gain is 1.100 [0.900"},
+		{"noise", func(t *table.Table) { t.Header.AA = 0.2 }, "0 warning spread: gain 1.100 is within the run's largest A/A spread of 20.00 %"},
+		{"loud machine", func(t *table.Table) { t.Header.AA = 0.02 }, "-1 error aa: the default differs from itself by 2.00 %"},
+		{"crossed", first(func(r *table.Row) { r.Evidence.GainHi = 1.09 }), "0 error interval: gain 1.1000 lies outside"},
+		{"median", first(func(r *table.Row) { r.Evidence.P10 = 1 }), "0 error interval: median"},
+		{"ties", first(func(r *table.Row) { r.Evidence.Ties = 41 }), "0 error interval: 41 ties among 40 candidates"},
+		{"unmeasured", first(func(r *table.Row) { r.Evidence.Rounds = 0 }), "0 error measured: no confirmation rounds"},
+		{"elsewhere", first(func(r *table.Row) { r.Evidence.Tokens = []int{65} }), "0 error measured: no token count of 0 to 64 was measured"},
+		{"ends", first(func(r *table.Row) { r.Evidence.Tokens = []int{0, 32} }), "0 warning ends: its end at 64 tokens"},
+		{"few", first(func(r *table.Row) { r.Evidence.Rounds = 9 }), "0 warning rounds: 9 rounds"},
+		{"minimax", func(t *table.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, "1 warning minimax: it stands for any routing and rests on 1"},
+		{"incomplete", first(func(r *table.Row) { r.Evidence.Complete = false }), "0 warning complete: 40 candidates"},
+		{"illegal", first(func(r *table.Row) { r.Config = r.Config.With("threads", "2048") }), "0 error legal: at 0 tokens: threads: 2048 is above 1024"},
+		{"edited", func(t *table.Table) { t.Header.Edited = true }, "-1 error edited: "},
+		{"no abi", func(t *table.Table) { t.Header.ABI = "" }, "-1 warning abi: "},
+		{"no minimax", func(t *table.Table) { t.Rows = t.Rows[:1] }, "0 warning hole: no minimax row"},
+		{"hole", func(t *table.Table) {
+			t.Rows = []table.Row{row(ep.AllRoutings, 0, 8, 128), row(ep.AllRoutings, 16, 64, 128)}
+		}, "1 warning hole: tokens 9 to 15 before it have no row"},
+	} {
+		tab := good()
+		c.edit(tab)
+		var got []string
+		for _, f := range Lint(tab, refuse, 0.01) {
+			got = append(got, fmt.Sprintf("%d %s %s: %s", f.Row, f.Severity, f.Rule, f.Text))
+		}
+		if !strings.Contains(strings.Join(got, "\n"), c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}

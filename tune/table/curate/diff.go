@@ -1,0 +1,99 @@
+package curate
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/tune/table"
+)
+
+// Kind is how two tables differ over a stretch of tokens.
+type Kind string
+
+const (
+	Added    Kind = "added"    // only the second table has a row
+	Removed  Kind = "removed"  // only the first has
+	Choice   Kind = "choice"   // they choose different configs
+	Evidence Kind = "evidence" // same config, other evidence
+)
+
+// Difference is one stretch of token counts on which two tables differ.
+type Difference struct {
+	Key  table.Key
+	Lo   int
+	Hi   int // inclusive
+	Kind Kind
+	A, B *table.Row
+}
+
+// Diff lists what differs between two tables, by key and tokens.
+func Diff(a, b *table.Table) []Difference {
+	var out []Difference
+	for _, g := range groups(a, b) {
+		for _, s := range g.cut() {
+			if k := s.kind(); k != "" {
+				out = append(out, Difference{s.key, s.lo, s.hi, k, s.a, s.b})
+			}
+		}
+	}
+	return out
+}
+
+// kind is "" where both tables say the same on the same evidence.
+func (s segment) kind() Kind {
+	switch {
+	case s.a == nil:
+		return Added
+	case s.b == nil:
+		return Removed
+	case !sameChoice(s.a, s.b):
+		return Choice
+	case !reflect.DeepEqual(s.a.Evidence, s.b.Evidence):
+		return Evidence
+	}
+	return ""
+}
+
+// HeaderDiff lists the header fields that differ, as "field: a, b" lines.
+func HeaderDiff(a, b table.Header) []string {
+	var out []string
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range x.NumField() {
+		p, q := fmt.Sprint(x.Field(i)), fmt.Sprint(y.Field(i))
+		if p == q {
+			continue
+		}
+		text := p + ", " + q
+		if strings.Contains(text, listSeparator) {
+			text = listDiff(strings.Split(p, listSeparator), strings.Split(q, listSeparator))
+		}
+		out = append(out, x.Type().Field(i).Tag.Get("json")+": "+text)
+	}
+	return out
+}
+
+// listDiff names what only one of two lists has: merged tables have the hashes of many
+// runs in common.
+func listDiff(a, b []string) string {
+	onlyA, onlyB := less(a, b), less(b, a)
+	return fmt.Sprintf("%d in both, only a: %s; only b: %s", len(a)-len(onlyA), someOf(onlyA), someOf(onlyB))
+}
+
+// less is what of a list another does not have.
+func less(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
+}
+
+// someOf spells the first few of a list.
+func someOf(list []string) string {
+	const few = 3
+	switch {
+	case len(list) == 0:
+		return "none"
+	case len(list) <= few:
+		return strings.Join(list, " ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:few], " "), len(list)-few)
+}

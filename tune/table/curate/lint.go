@@ -1,0 +1,217 @@
+package curate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+// Severity says what a finding means for shipping.
+type Severity string
+
+const (
+	Bad  Severity = "error"   // do not ship
+	Note Severity = "warning" // know before shipping
+)
+
+// Finding is one thing wrong with a table. Row is its index, -1 for the table.
+type Finding struct {
+	Row      int
+	Severity Severity
+	Rule     string // short name
+	Text     string
+}
+
+// Legality says whether a config can run; nil means nothing is known of the
+// table's kernels and legality is not judged.
+type Legality func(ep.Machine, ep.Problem, ep.Config) error
+
+// minRounds is the least number of confirmation rounds whose bootstrap
+// interval means anything.
+const minRounds = 10
+
+// rowRules lists what is asked of each row; a new rule is one line here.
+var rowRules = []struct {
+	name     string
+	severity Severity
+	// fault is "" when the row is fine.
+	fault func(table.Header, table.Row, float64) string
+}{
+	{"gain", Bad, unsupportedGain},
+	{"spread", Note, withinSpread},
+	{"worst", Note, losesSomewhere},
+	{"interval", Bad, crossedInterval},
+	{"measured", Bad, unmeasured},
+	{"ends", Note, guessedEnds},
+	{"rounds", Note, fewRounds},
+	{"minimax", Note, oneRouting},
+	{"complete", Note, incomplete},
+}
+
+// Lint lists what is wrong with a table, rows in order. band is the relative
+// difference that does not matter. Overlaps, crossed intervals and broken
+// hashes never come here: plan.Load refuses them.
+func Lint(t *table.Table, legal Legality, band float64) []Finding {
+	out := lintHeader(t.Header, band)
+	for i, r := range t.Rows {
+		for _, rule := range rowRules {
+			if fault := rule.fault(t.Header, r, band); fault != "" {
+				out = append(out, Finding{i, rule.severity, rule.name, fault})
+			}
+		}
+		if fault := illegal(t.Header.Machine, r, legal); fault != "" {
+			out = append(out, Finding{i, Bad, "legal", fault})
+		}
+	}
+	out = append(out, holes(t)...)
+	slices.SortStableFunc(out, func(a, b Finding) int { return a.Row - b.Row })
+	return out
+}
+
+func lintHeader(h table.Header, band float64) []Finding {
+	var out []Finding
+	if h.Edited {
+		out = append(out, Finding{-1, Bad, "edited", "the content was changed after it was written"})
+	}
+	if h.AA > band {
+		out = append(out, Finding{-1, Bad, "aa", fmt.Sprintf("the default differs from itself by %.2f %%, more than the band of %.2f %%: the machine was not quiet", 100*h.AA, 100*band)})
+	}
+	if h.ABI == "" {
+		out = append(out, Finding{-1, Note, "abi", "no kernel hash: a changed kernel would go unnoticed"})
+	}
+	return out
+}
+
+// unsupportedGain refuses a row that leaves the default without proof that it
+// is faster.
+func unsupportedGain(h table.Header, r table.Row, _ float64) string {
+	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing != ep.AllRoutings && e.GainLo <= 1 {
+		return fmt.Sprintf("gain %.3f [%.3f, %.3f] does not exclude 1: keep the default", e.Gain, e.GainLo, e.GainHi)
+	}
+	return ""
+}
+
+// withinSpread tells of a gain below the largest A/A spread of the run. The
+// row's own search may have been quieter, so this alone condemns nothing.
+func withinSpread(h table.Header, r table.Row, _ float64) string {
+	if !h.IsDefault(r) && r.Evidence.Gain < 1+h.AA {
+		return fmt.Sprintf("gain %.3f is within the run's largest A/A spread of %.2f %%", r.Evidence.Gain, 100*h.AA)
+	}
+	return ""
+}
+
+// losesSomewhere tells of a minimax row that need not beat the default under
+// every routing: it is the least bad over all, and its gain is the least.
+func losesSomewhere(h table.Header, r table.Row, _ float64) string {
+	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing == ep.AllRoutings && e.GainLo <= 1 {
+		return fmt.Sprintf("under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLo, e.GainHi)
+	}
+	return ""
+}
+
+func crossedInterval(_ table.Header, r table.Row, _ float64) string {
+	e := r.Evidence
+	switch {
+	case e.GainLo > e.Gain || e.Gain > e.GainHi:
+		return fmt.Sprintf("gain %.4f lies outside its interval [%.4f, %.4f]", e.Gain, e.GainLo, e.GainHi)
+	case e.P10 > e.Median || e.Median > e.P90:
+		return fmt.Sprintf("median %g lies outside p10 %g and p90 %g", e.Median, e.P10, e.P90)
+	case e.Ties > e.Candidates:
+		return fmt.Sprintf("%d ties among %d candidates", e.Ties, e.Candidates)
+	}
+	return ""
+}
+
+func unmeasured(_ table.Header, r table.Row, _ float64) string {
+	e := r.Evidence
+	if e.Rounds == 0 || e.Median == 0 || e.Clock == "" {
+		return "no confirmation rounds behind it"
+	}
+	if !slices.ContainsFunc(e.Tokens, func(n int) bool { return r.Lo <= n && n <= r.Hi }) {
+		return fmt.Sprintf("no token count of %d to %d was measured", r.Lo, r.Hi)
+	}
+	return ""
+}
+
+func guessedEnds(_ table.Header, r table.Row, _ float64) string {
+	for _, end := range []int{r.Lo, r.Hi} {
+		if !slices.Contains(r.Evidence.Tokens, end) {
+			return fmt.Sprintf("its end at %d tokens was not measured", end)
+		}
+	}
+	return ""
+}
+
+func fewRounds(_ table.Header, r table.Row, _ float64) string {
+	if n := r.Evidence.Rounds; n > 0 && n < minRounds {
+		return fmt.Sprintf("%d rounds, below %d an interval means little", n, minRounds)
+	}
+	return ""
+}
+
+func oneRouting(_ table.Header, r table.Row, _ float64) string {
+	if n := len(r.Evidence.Routings); r.Key.Routing == ep.AllRoutings && n < 2 {
+		return fmt.Sprintf("it stands for any routing and rests on %d", n)
+	}
+	return ""
+}
+
+func incomplete(_ table.Header, r table.Row, _ float64) string {
+	if !r.Evidence.Complete {
+		return fmt.Sprintf("%d candidates, not the whole legal space", r.Evidence.Candidates)
+	}
+	return ""
+}
+
+// illegal asks the kernel at both ends of the interval.
+func illegal(m ep.Machine, r table.Row, legal Legality) string {
+	if legal == nil || r.Config.IsDefault() {
+		return ""
+	}
+	for _, tokens := range []int{r.Lo, r.Hi} {
+		if err := legal(m, r.Key.Problem(tokens), r.Config); err != nil {
+			return fmt.Sprintf("at %d tokens: %v", tokens, err)
+		}
+	}
+	return ""
+}
+
+// holes finds token counts between the rows of a key, and keys whose unknown
+// routings fall through to the default for want of a minimax row.
+func holes(t *table.Table) []Finding {
+	var out []Finding
+	minimax := map[table.Key]bool{}
+	for _, r := range t.Rows {
+		minimax[r.Key] = true
+	}
+	for i := 1; i < len(t.Rows); i++ {
+		p, q := t.Rows[i-1], t.Rows[i]
+		if p.Key == q.Key && p.Hi+1 < q.Lo {
+			out = append(out, Finding{i, Note, "hole", fmt.Sprintf("tokens %d to %d before it have no row", p.Hi+1, q.Lo-1)})
+		}
+	}
+	for i, r := range t.Rows {
+		k := r.Key
+		if k.Routing = ep.AllRoutings; !minimax[k] {
+			minimax[k] = true
+			out = append(out, Finding{i, Note, "hole", "no minimax row for its key: an unknown routing takes the default"})
+		}
+	}
+	return out
+}
+
+// PolicyBand reads the tie band out of a measurement policy's spelling, its
+// word band=0.01. ok is false when the policy names none.
+func PolicyBand(policy string) (band float64, ok bool) {
+	for word := range strings.FieldsSeq(policy) {
+		if text, found := strings.CutPrefix(word, "band="); found {
+			band, err := strconv.ParseFloat(text, 64)
+			return band, err == nil && band >= 0
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,96 @@
+package curate
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/epbench/epbench/tune/table"
+)
+
+// point is a token count that a row of either table was measured at, with the
+// row that has it after a merge.
+type point struct {
+	tokens int
+	row    *table.Row
+}
+
+// points lists a key's measured token counts in order.
+func (g group) points(rule Rule) []point {
+	var out []point
+	for _, s := range g.cut() {
+		for _, n := range s.measured() {
+			there := s
+			if !measuredAt(s.a, n) {
+				there.a = nil
+			}
+			if !measuredAt(s.b, n) {
+				there.b = nil
+			}
+			out = append(out, point{n, there.choose(n, rule)})
+		}
+	}
+	return out
+}
+
+// measured lists the token counts of a segment that its rows were measured at.
+func (s segment) measured() []int {
+	var out []int
+	for _, r := range []*table.Row{s.a, s.b} {
+		if r != nil {
+			out = append(out, r.Evidence.Tokens...)
+		}
+	}
+	out = slices.DeleteFunc(out, func(n int) bool { return n < s.lo || n > s.hi })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func measuredAt(r *table.Row, tokens int) bool {
+	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
+}
+
+// ends lists where the nearest of the points changes: at each, and halfway
+// between two, as a sweep sets the ends of its rows.
+func ends(points []point) []int {
+	var out []int
+	for i, p := range points {
+		out = append(out, p.tokens, p.tokens+1)
+		if i > 0 {
+			out = append(out, table.Midpoint(points[i-1].tokens, p.tokens)+1)
+		}
+	}
+	return out
+}
+
+// heir is the row for a segment cut at the ends of points: that of the nearest
+// point, or of the one on its other side where only the table of that one has
+// its row here. near is nil where nothing was measured.
+func (s segment) heir(points []point) (row *table.Row, near *point) {
+	next := sort.Search(len(points), func(i int) bool { return points[i].tokens > s.lo })
+	switch {
+	case len(points) == 0 && s.a != nil:
+		return s.a, nil
+	case len(points) == 0:
+		return s.b, nil
+	case next == 0:
+		return points[0].row, &points[0]
+	case next == len(points):
+		return points[next-1].row, &points[next-1]
+	}
+	near, far := &points[next-1], &points[next]
+	if s.lo > table.Midpoint(near.tokens, far.tokens) {
+		near, far = far, near
+	}
+	if s.lo != near.tokens && !s.has(near.row) && s.has(far.row) {
+		near = far
+	}
+	return near.row, near
+}
+
+// has reports whether a table says here what a row says, on the same evidence.
+func (s segment) has(r *table.Row) bool {
+	same := func(o *table.Row) bool {
+		return o != nil && sameChoice(o, r) && compareEvidence(o.Evidence, r.Evidence) == 0
+	}
+	return same(s.a) || same(s.b)
+}

@@ -1,0 +1,153 @@
+// Package export writes tuned tables in the languages production is written
+// in. Every look-up it writes gives the same answers as tune/plan: the same
+// ladder, the same total order, the same reasons.
+package export
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"go/token"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+// File is one file of an export.
+type File struct {
+	Name string // without directory
+	Data []byte
+}
+
+// Exporter is one format. Files gets a sealed table and the name of the
+// output without directory or extension; its first file is the main one.
+type Exporter struct {
+	Name  string // value of --format
+	Ext   string // extension of the main file
+	Doc   string
+	Files func(t *table.Table, base string) ([]File, error)
+}
+
+// Exporters lists every format; a new one is one file and one line here.
+var Exporters = []Exporter{
+	{"go", ".go", "a Go file with the table embedded beside it, looked up through tune/plan", exportGo},
+	{"c", ".h", "a C99 header: static tables and inline look-ups, no dependencies", exportC},
+	{"python", ".py", "a Python 3.8 module, standard library only", exportPython},
+	{"csv", ".csv", "one line a row, for spreadsheets", exportCSV},
+}
+
+// Find returns the exporter called name.
+func Find(name string) (Exporter, error) {
+	var known []string
+	for _, e := range Exporters {
+		if e.Name == name {
+			return e, nil
+		}
+		known = append(known, e.Name)
+	}
+	return Exporter{}, fmt.Errorf("unknown export format %q, use one of %s", name, strings.Join(known, ", "))
+}
+
+//go:embed templates
+var templates embed.FS
+
+// view is a table as the templates see it: keys as ordinals, configs numbered.
+type view struct {
+	Name       string // identifier made of the output's name
+	Upper      string
+	Table      *table.Table
+	MachineKey string
+	Relax      []int // places in Fields
+	Routing    int   // place of routing in Fields
+	Results    int   // place of results in Fields
+	Minimax    int   // ordinal of AnyRouting
+	Fields     []string
+	Lists      []list
+	Classes    []ep.Class
+	Configs    []ep.Config // 0 is the default
+	Rows       []viewRow
+	Bounds     bounds
+}
+
+// list is an enumeration that ordinals point into.
+type list struct {
+	Name  string
+	Words []string
+}
+
+type viewRow struct {
+	Key     [table.KeyFields]int
+	Lo, Hi  int
+	Config  int // place in Configs
+	Default bool
+}
+
+// bounds are the limits between routing classes, see plan.Classify.
+type bounds struct{ EvenShare, EvenHottest, ConcentratedShare, HotRankHottest float64 }
+
+func newView(t *table.Table, base string) view {
+	name := identifier(base)
+	v := view{
+		Name: name, Upper: strings.ToUpper(name), Table: t, MachineKey: t.Header.Machine.Key(),
+		Routing: slices.Index(table.Fields(), "routing"), Results: slices.Index(table.Fields(), "results"),
+		Minimax: slices.Index(ep.Classes(), ep.AllRoutings),
+		Fields:  table.Fields(), Classes: ep.Classes(),
+		Lists: []list{
+			{"op", words(ep.Ops())}, {"mode", words(ep.Modes())},
+			{"format", words(ep.DTypes())}, {"routing", words(ep.Classes())},
+			{"results", []string{ep.Full.String(), ep.Reduced.String()}},
+		},
+		Configs: []ep.Config{{}},
+		Bounds:  bounds{ep.EvenShare, ep.EvenHottest, ep.ConcentratedShare, ep.HotRankHottest},
+	}
+	for _, f := range t.Header.Relax {
+		v.Relax = append(v.Relax, slices.Index(table.Fields(), f))
+	}
+	numbers := map[string]int{ep.Config{}.Key(): 0}
+	for _, r := range t.Rows {
+		k := r.Config.Key()
+		if _, known := numbers[k]; !known {
+			numbers[k] = len(v.Configs)
+			v.Configs = append(v.Configs, r.Config)
+		}
+		v.Rows = append(v.Rows, viewRow{r.Key.Vector(), r.Lo, r.Hi, numbers[k], r.Default})
+	}
+	return v
+}
+
+func words[T ~string](values []T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// identifier makes a lower-case name of letters, digits and underscores that
+// is no keyword of Go.
+func identifier(base string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(base))
+	if name == "" || name[0] >= '0' && name[0] <= '9' || token.IsKeyword(name) || name == "_" {
+		name = "table_" + name
+	}
+	return name
+}
+
+// render fills a template of this package.
+func render(name string, funcs template.FuncMap, v view) ([]byte, error) {
+	t, err := template.New(name).Funcs(funcs).ParseFS(templates, "templates/"+name)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = t.Execute(&b, v)
+	return b.Bytes(), err
+}

@@ -1,0 +1,28 @@
+package export
+
+import (
+	"bytes"
+	"go/format"
+	"text/template"
+
+	"github.com/epbench/epbench/tune/table"
+)
+
+// exportGo writes a Go file and the table it embeds: parsing the canonical
+// JSON at start keeps one reader, one hash check and one look-up in Go.
+// Composite literals were not taken: 10,000 rows of them slow every build of
+// the importing program and cannot be checked against the id.
+func exportGo(t *table.Table, base string) ([]File, error) {
+	src, err := render("table.go.tmpl", template.FuncMap{"base": func() string { return base }}, newView(t, base))
+	if err != nil {
+		return nil, err
+	}
+	if src, err = format.Source(src); err != nil {
+		return nil, err
+	}
+	var data bytes.Buffer
+	if _, err := t.WriteTo(&data); err != nil {
+		return nil, err
+	}
+	return []File{{base + ".go", src}, {base + ".json", data.Bytes()}}, nil
+}

@@ -1,0 +1,117 @@
+package table
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Key is what a row must match exactly, unless the table's relax order lets a
+// field go.
+type Key struct {
+	Op           ep.Op    `json:"op"`
+	Mode         ep.Mode  `json:"mode"`
+	Ranks        int      `json:"ranks"`
+	Nodes        int      `json:"nodes"`
+	Hidden       int      `json:"hidden"`
+	Experts      int      `json:"experts"`
+	TopK         int      `json:"top_k"`
+	Dispatch     ep.DType `json:"dispatch"`
+	Combine      ep.DType `json:"combine"`
+	SharedExpert bool     `json:"shared_expert"`
+	SkipA2A      bool     `json:"skip_a2a"`
+	Routing      ep.Class `json:"routing"` // routing class, or AnyRouting for the minimax-regret row
+
+	Precision ep.Precision `json:"results,omitempty"` // what a caller accepts who may be told this
+}
+
+// KeyOf is the key of a problem under a routing class: everything but the
+// token counts, which rows cover by intervals.
+func KeyOf(p ep.Problem, c ep.Class) Key {
+	return Key{
+		Op: p.Op, Mode: p.Mode, Ranks: p.Ranks, Nodes: p.Nodes,
+		Hidden: p.Hidden, Experts: p.Experts, TopK: p.TopK,
+		Dispatch: p.Dispatch, Combine: p.Combine,
+		SharedExpert: p.SharedExpert, SkipA2A: p.SkipA2A, Routing: c, Precision: p.Precision,
+	}
+}
+
+// Problem is the problem of k with a token count, buffers sized for it.
+func (k Key) Problem(tokens int) ep.Problem {
+	return ep.Problem{
+		Op: k.Op, Mode: k.Mode, Ranks: k.Ranks, Nodes: k.Nodes,
+		Hidden: k.Hidden, Experts: k.Experts, TopK: k.TopK,
+		Tokens: tokens, MaxTokens: max(tokens, 1),
+		Dispatch: k.Dispatch, Combine: k.Combine,
+		SharedExpert: k.SharedExpert, SkipA2A: k.SkipA2A, Precision: k.Precision,
+	}
+}
+
+// Fields lists the JSON names of a Key's fields in the order of Vector.
+func Fields() []string {
+	return []string{"op", "mode", "ranks", "nodes", "hidden", "experts", "top_k",
+		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "results"}
+}
+
+// Relaxable lists the fields a table may declare that a lookup gives up. The
+// others decide what is computed or over which hardware and are never crossed.
+func Relaxable() []string {
+	return []string{"mode", "hidden", "experts", "top_k", "shared_expert", "routing"}
+}
+
+// KeyFields is the number of fields in Fields.
+const KeyFields = 13
+
+// Vector is the key as ordinals, one a field: numbers as they are, names by
+// their place in Ops, Modes, Formats and Classes (-1 when unknown), booleans
+// and any results as 0 and 1. Two keys are equal when their vectors are.
+func (k Key) Vector() [KeyFields]int {
+	return [KeyFields]int{
+		slices.Index(ep.Ops(), k.Op), slices.Index(ep.Modes(), k.Mode),
+		k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK,
+		slices.Index(ep.DTypes(), k.Dispatch), slices.Index(ep.DTypes(), k.Combine),
+		ep.Bit(k.SharedExpert), ep.Bit(k.SkipA2A), slices.Index(ep.Classes(), k.Routing),
+		ep.Bit(k.Precision != ep.Full),
+	}
+}
+
+// Words is the key as text, one word a field in the order of Fields.
+func (k Key) Words() []string {
+	return []string{string(k.Op), string(k.Mode), strconv.Itoa(k.Ranks), strconv.Itoa(k.Nodes),
+		strconv.Itoa(k.Hidden), strconv.Itoa(k.Experts), strconv.Itoa(k.TopK),
+		string(k.Dispatch), string(k.Combine), strconv.Itoa(ep.Bit(k.SharedExpert)), strconv.Itoa(ep.Bit(k.SkipA2A)),
+		string(k.Routing), k.Precision.String()}
+}
+
+// String is the canonical spelling field=value, in the order of Fields, without
+// results where they are the same.
+func (k Key) String() string {
+	words := k.Words()
+	for i, f := range Fields() {
+		words[i] = f + "=" + words[i]
+	}
+	if k.Precision == ep.Full {
+		words = words[:resultsField]
+	}
+	return strings.Join(words, " ")
+}
+
+func (k Key) Validate() error {
+	if err := k.Problem(0).Validate(); err != nil {
+		return err
+	}
+	_, err := ep.ParseClass(string(k.Routing))
+	return err
+}
+
+func compareKeys(a, b Key) int {
+	va, vb := a.Vector(), b.Vector()
+	return slices.Compare(va[:], vb[:])
+}
+
+func compareRows(a, b Row) int {
+	return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Lo, b.Lo))
+}

@@ -1,0 +1,114 @@
+package table
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// allowance is what a load may allocate beside 16 times its input: readers,
+// caches and one error message.
+const allowance = 32 << 10
+
+func FuzzLoad(f *testing.F) {
+	good := encodeTable(f, testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.AllRoutings, 9, 64, 512)))
+	f.Add(good)
+	f.Add(good[:len(good)/2])
+	f.Add(bytes.Replace(good, []byte(`"lo":0`), []byte(`"lo":-0`), 1))
+	f.Add(bytes.Replace(good, []byte(`"relax":["routing"`), []byte(`"relax":["route"`), 1))
+	f.Add([]byte(`{"schema":1,"id":"","header":{},"rows":[` + strings.Repeat("{},", 100) + `]}`))
+	f.Add([]byte(strings.Repeat("[", 1000)))
+	f.Add([]byte("{\"schema\": 1,\n\"rows\": [" + strings.Repeat(`{"evidence":{"tokens":[1,1,1,1,1,1,1,1]`, 50)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var tab *Table
+		var err error
+		spent := allocated(func() { tab, err = LoadEdited(bytes.NewReader(data)) })
+		if spent > uint64(16*len(data)+allowance) {
+			t.Errorf("reading %d bytes allocated %d", len(data), spent)
+		}
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "line ") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error is not one line that starts with its line: %v", err)
+			}
+			return
+		}
+		if _, err := Load(bytes.NewReader(encodeTable(t, tab))); err != nil {
+			t.Errorf("what was written does not load: %v", err)
+		}
+	})
+}
+
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestLoadMemoryIsBounded feeds Load files that ask for as much memory a byte
+// as their author could think of.
+func TestLoadMemoryIsBounded(t *testing.T) {
+	head := `{"schema":1,"id":"","header":` + headerJSON(t) + `,"rows":[`
+	for name, body := range map[string]string{
+		"empty rows":     strings.Repeat("{},", 1<<18),
+		"open rows":      strings.Repeat("{", 1<<19),
+		"numbers":        strings.Repeat("0,", 1<<19),
+		"tokens":         evidencePrefix + `"tokens":[` + strings.Repeat("1,", 1<<19),
+		"empty routings": evidencePrefix + `"routings":[` + strings.Repeat(`"",`, 1<<18),
+		"short routings": evidencePrefix + `"routings":[` + strings.Repeat(`"a",`, 1<<18),
+		"values":         `{"config":{"kernel":"a","values":{` + manyValues(1<<16),
+		"long number":    `{"lo":` + strings.Repeat("9", 1<<20),
+		"long string":    `{"key":{"op":"` + strings.Repeat("a", 1<<20),
+		"escapes":        `{"key":{"op":"` + strings.Repeat(`\u0061`, 1<<18) + `"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := []byte(head + body)
+			var err error
+			spent := allocated(func() { _, err = Load(bytes.NewReader(data)) })
+			t.Logf("%.1f times the input: %.100v", float64(spent)/float64(len(data)), err)
+			if err == nil {
+				t.Error("it loads")
+			}
+			if spent > uint64(16*len(data)+allowance) {
+				t.Errorf("%d bytes allocated %d, %.1f times", len(data), spent, float64(spent)/float64(len(data)))
+			}
+		})
+	}
+}
+
+func TestLoadOfAGoodTableIsBounded(t *testing.T) {
+	data := encodeTable(t, bigTable(3000))
+	spent := allocated(func() {
+		if _, err := Load(bytes.NewReader(data)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Logf("%.1f times the input", float64(spent)/float64(len(data)))
+	if spent > uint64(16*len(data)+allowance) {
+		t.Errorf("%d bytes allocated %d", len(data), spent)
+	}
+}
+
+const evidencePrefix = `{"evidence":{`
+
+func manyValues(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteByte('"')
+		for ; i > 0; i /= 26 {
+			b.WriteByte('a' + byte(i%26))
+		}
+		b.WriteString(`":0,`)
+	}
+	return b.String()
+}
+
+// headerJSON is the header line of a good table.
+func headerJSON(t *testing.T) string {
+	line := strings.Split(string(encodeTable(t, testTable())), "\n")[3]
+	return strings.TrimSuffix(strings.TrimPrefix(line, `"header": `), ",")
+}

@@ -1,0 +1,139 @@
+package table
+
+import (
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Resolved is a Set worked out for one host and problem: an array over token
+// counts and routing classes. It never changes and is safe to share.
+type Resolved struct {
+	problem ep.Problem
+	span    int      // token counts 0 to span-1 have cells
+	cells   []uint32 // [class, tokens] index into answers
+	answers []Answer // 0 is the default
+	ids     []string // of the tables behind it
+	notes   []string
+}
+
+// Resolve works out the answer for every token count up to p.MaxTokens and
+// every routing class. Do it once. p.Tokens is not looked at: ranks with
+// different numbers of tokens resolve alike.
+func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
+	p.Tokens = 0
+	usable, notes := s.For(h, p)
+	r := &Resolved{problem: p, notes: notes, answers: []Answer{{Reason: usable.silence(KeyOf(p, ep.AllRoutings))}}}
+	for _, src := range usable.sources {
+		r.ids = append(r.ids, src.Table.ID)
+	}
+	classes := ep.Classes()
+	ladders := make([][]entry, len(classes))
+	for i, c := range classes {
+		ladders[i] = usable.ladder(KeyOf(p, c).Vector())
+		for _, e := range ladders[i] {
+			hi := min(usable.sources[e.source].Table.Rows[e.row].Hi, p.MaxTokens)
+			r.span = max(r.span, hi+1)
+		}
+	}
+	r.cells = make([]uint32, len(classes)*r.span)
+	next := make([]int32, r.span+1)
+	for i, c := range classes {
+		r.paint(usable, h, KeyOf(p, c), painter{r.cells[i*r.span : (i+1)*r.span], next}, ladders[i])
+	}
+	return r
+}
+
+// Resolve works out one table, as Set.Resolve does.
+func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
+	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
+}
+
+// paint fills the cells of one class from its ladder, best rows first.
+func (r *Resolved) paint(s *Set, h Host, k Key, p painter, ladder []entry) {
+	p.reset()
+	query := k.Vector()
+	for _, e := range ladder {
+		row := &s.sources[e.source].Table.Rows[e.row]
+		if p.fill(row.Lo, row.Hi, uint32(len(r.answers))) {
+			a := s.answer(e, query)
+			if h.Check != nil && !a.Config.IsDefault() {
+				q := k.Problem(min(row.Hi, r.problem.MaxTokens))
+				q.MaxTokens = r.problem.MaxTokens
+				if h.Check(h.Machine, q, a.Config) != nil {
+					a.Config, a.Reason = ep.Config{}, Illegal
+				}
+			}
+			r.answers = append(r.answers, a)
+		}
+	}
+}
+
+// painter fills cells once each. next[i] leads to the first free cell at or
+// after i, so that overlapping intervals cost no more than their free cells.
+type painter struct {
+	cells []uint32
+	next  []int32
+}
+
+func (p painter) reset() {
+	for i := range p.next {
+		p.next[i] = int32(i)
+	}
+}
+
+func (p painter) free(i int32) int32 {
+	for p.next[i] != i {
+		p.next[i] = p.next[p.next[i]]
+		i = p.next[i]
+	}
+	return i
+}
+
+// fill gives the free cells of lo to hi a value and says if there were any.
+func (p painter) fill(lo, hi int, value uint32) (filled bool) {
+	end := int32(min(hi, len(p.cells)-1))
+	if lo > int(end) {
+		return false
+	}
+	for i := p.free(int32(lo)); i <= end; i = p.free(i) {
+		p.cells[i], p.next[i], filled = value, i+1, true
+	}
+	return filled
+}
+
+// Lookup is the hot path: the answer for a step's token count on the fullest
+// rank and its routing class, by one array index. It allocates nothing. The
+// answer is shared; do not change it.
+func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
+	if uint(tokens) >= uint(r.span) {
+		return &r.answers[0]
+	}
+	return &r.answers[r.cells[c.Index()*r.span+tokens]]
+}
+
+// Problem is what was resolved.
+func (r *Resolved) Problem() ep.Problem { return r.problem }
+
+// Notes say which tables were refused and which are unverified, and why.
+func (r *Resolved) Notes() []string { return r.notes }
+
+// Run is a stretch of token counts with one answer.
+type Run struct {
+	Lo, Hi int // inclusive
+	Answer *Answer
+}
+
+// Runs lists the answers of a class over token counts lo to hi, in order.
+func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
+	var out []Run
+	for n := lo; n <= hi; n++ {
+		a := r.Lookup(n, c)
+		if k := len(out) - 1; k >= 0 && out[k].Answer == a {
+			out[k].Hi = n
+			continue
+		}
+		out = append(out, Run{n, n, a})
+	}
+	return slices.Clip(out)
+}

@@ -29,15 +29,14 @@ const (
 	Hook   Class = "hook"   // what the caller wants done, not how: verified, never swept
 )
 
-// Cost ranks what a parameter takes from the model's own kernels; it orders
-// candidates that tie on time.
+// Cost says which field of ep.Cost a parameter's value counts in.
 type Cost int
 
 const (
-	NoCost Cost = iota
-	SMCost
-	ThreadCost
-	BufferCost
+	NoCost     Cost = iota
+	SMCost          // ep.Cost.SMs
+	ThreadCost      // ep.Cost.Threads
+	BufferCost      // ep.Cost.Bytes
 )
 
 // Param is one launch parameter of a kernel.
@@ -120,6 +119,19 @@ func (q Param) within(bound int) ep.Value {
 		best = bound
 	}
 	return ep.Value(strconv.Itoa(best))
+}
+
+// CostOf is what a config takes: in each field the largest value of the
+// parameters that count in it. A value that is a word counts as 0.
+func (k Kernel) CostOf(c ep.Config) ep.Cost {
+	var out ep.Cost
+	field := [...]*int{SMCost: &out.SMs, ThreadCost: &out.Threads, BufferCost: &out.Bytes}
+	for _, q := range k.Params {
+		if q.Cost > NoCost && int(q.Cost) < len(field) {
+			*field[q.Cost] = max(*field[q.Cost], c.Int(q.Name))
+		}
+	}
+	return out
 }
 
 // Changes names the parameter by which c gives other results than the default

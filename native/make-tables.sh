@@ -10,7 +10,7 @@
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
-FORMATS=${FORMATS:-fp8,bf16}
+DTYPES=${DTYPES:-fp8,bf16}
 # The last is a fit of real text: log-normal popularity, with the Gini coefficient
 # that DODOCO (arXiv 2605.20982) found in DeepSeek-V2-Lite and Qwen3.5.
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank:4,lognormal:gini=0.25}
@@ -31,7 +31,7 @@ for model; do
   if test -d "$run"; then
     "$EPBENCH" sweep --resume "$run" # with the flags it was begun with
   else
-    "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --format "$FORMATS" \
+    "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --dtype "$DTYPES" \
       --routing "$ROUTINGS" --result-params --strategy "$STRATEGY" --budget "$budget" -o "$run"
   fi || exit
 done

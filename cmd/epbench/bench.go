@@ -45,7 +45,7 @@ difference claimed. --fail-on makes the verdict the exit code, as in compare.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.problem.bind(cmd)
-	f.tables.bindAs(cmd, "table-format")
+	f.tables.bind(cmd)
 	addBackendFlag(cmd, &f.backend)
 	s := cmd.Flags()
 	s.StringVar(&f.config, "config", "", "configuration, kernel:name=value,name=value")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/text"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // tableFlags are the flags of every command that prints tables.
@@ -34,12 +35,9 @@ func fixed(r reports.Renderer) func(int) reports.Renderer {
 	return func(int) reports.Renderer { return r }
 }
 
-// bind registers --format and --width. Commands whose --format already means
-// the payload call bindAs with another name.
-func (f *tableFlags) bind(cmd *cobra.Command) { f.bindAs(cmd, "format") }
-
-func (f *tableFlags) bindAs(cmd *cobra.Command, flag string) {
-	cmd.Flags().StringVar(&f.format, flag, "text", "how to print tables: "+strings.Join(tableFormatNames(), ", "))
+// bind registers --format, --json and --width.
+func (f *tableFlags) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.format, "format", "text", "how to print tables: "+strings.Join(tableFormatNames(), ", "))
 	cmd.Flags().BoolVar(&f.json, "json", false, "print tables as JSON")
 	cmd.Flags().IntVar(&f.width, "width", 0, "columns of text tables; default: the terminal's, any when piped")
 }
@@ -69,6 +67,10 @@ func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 		if known.name == format {
 			return known.render(width), nil
 		}
+	}
+	first, _, _ := strings.Cut(format, ",")
+	if _, err := ep.ParseDType(first); err == nil {
+		return nil, usagef("--format: %s is a dtype, use --dtype; --format is how tables are printed", first)
 	}
 	return nil, usagef("--format: unknown table format %q, use one of %s", f.format, strings.Join(tableFormatNames(), ", "))
 }

@@ -22,7 +22,7 @@ type problemFlags struct {
 	tokens    string
 	maxTokens int
 	ops       string
-	formats   string
+	dtypes    string
 	mode      string
 	routing   string
 	seed      uint64
@@ -42,7 +42,7 @@ func (f *problemFlags) bind(cmd *cobra.Command) {
 	s.StringVar(&f.tokens, "tokens", "1,16,64", "tokens per rank: list or range, 1,8,128 or 1:4096:x2")
 	s.IntVar(&f.maxTokens, "max-tokens", 0, "capacity per rank; default: the token count")
 	s.StringVar(&f.ops, "op", "dispatch,combine,pair", "operations")
-	s.StringVar(&f.formats, "format", "bf16", "dispatch formats: bf16, fp8, mxfp4, nvfp4")
+	s.StringVar(&f.dtypes, "dtype", "bf16", "what dispatched tokens travel as: bf16, fp8, mxfp4, nvfp4")
 	s.StringVar(&f.mode, "mode", "", "how rounds are issued: graph, eager or cold; default: the backend's own")
 	s.StringVar(&f.routing, "routing", "uniform,zipf:1.0", "routings: name[:arg[:arg]][+modifier], comma-separated")
 	s.Uint64Var(&f.seed, "seed", 1, "seed of routing and payload")
@@ -50,7 +50,7 @@ func (f *problemFlags) bind(cmd *cobra.Command) {
 	s.BoolVar(&f.skipA2A, "skip-a2a", false, "tokens are replicated; every rank keeps its local share")
 }
 
-// problems expands the flags for a machine, in the order op, format, tokens.
+// problems expands the flags for a machine, in the order op, dtype, tokens.
 // Every problem is valid.
 func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	base, err := f.base(m)
@@ -63,13 +63,13 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	}
 	var out []ep.Problem
 	for _, op := range splitList(f.ops) {
-		for _, format := range splitList(f.formats) {
+		for _, dtype := range splitList(f.dtypes) {
 			for _, n := range tokens {
 				p := base
 				if p.Op, err = ep.ParseOp(op); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
 				}
-				if p.Dispatch, err = ep.ParseDType(format); err != nil {
+				if p.Dispatch, err = ep.ParseDType(dtype); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
 				}
 				p.Tokens = n
@@ -85,12 +85,12 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, usagef("--op, --format and --tokens: nothing to do")
+		return nil, usagef("--op, --dtype and --tokens: nothing to do")
 	}
 	return out, nil
 }
 
-// base is the problem without op, format and tokens.
+// base is the problem without op, dtype and tokens.
 func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	preset, err := workloads.FindPreset(f.model)
 	if err != nil {

@@ -30,7 +30,7 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 }
 
 // notRecorded are flags that say nothing of what is measured.
-var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "json", "table-format", "width"}
+var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "json", "format", "width"}
 
 // commandLine is what a run says it was made by: the flags that were given, then args.
 func commandLine(cmd *cobra.Command, name string, args ...string) []string {

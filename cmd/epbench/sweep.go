@@ -59,7 +59,7 @@ minute on two cores. Ctrl-C keeps what was measured: go on with --resume DIR.`,
 
 func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.problem.bind(cmd)
-	f.tables.bindAs(cmd, "table-format")
+	f.tables.bind(cmd)
 	addBackendFlag(cmd, &f.backend)
 	s := cmd.Flags()
 	s.StringVar(&f.strategy, "strategy", "race", "search strategy: "+strings.Join(search.StrategyNames(), ", "))
@@ -88,7 +88,11 @@ func resumed(command []string) (*sweepFlags, error) {
 	if len(command) < 2 || command[1] != "sweep" {
 		return nil, errors.New("command: the run was not made by epbench sweep")
 	}
-	return &f, cmd.ParseFlags(command[2:])
+	if err := cmd.ParseFlags(command[2:]); err != nil {
+		return nil, err
+	}
+	_, err := f.tables.renderer(cmd) // refuses the --format fp8 of runs before --dtype
+	return &f, err
 }
 
 // cpuBudget bounds a sweep on the embedded backend: a newcomer's first run

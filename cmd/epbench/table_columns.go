@@ -101,7 +101,7 @@ func evidenceText(r *table.Row) string {
 
 // sweepCommand is what would tune a key at a token count.
 func sweepCommand(k table.Key, tokens int) string {
-	c := fmt.Sprintf("epbench sweep --op %s --mode %s --ranks %d --nodes %d --hidden %d --experts %d --topk %d --format %s --tokens %d",
+	c := fmt.Sprintf("epbench sweep --op %s --mode %s --ranks %d --nodes %d --hidden %d --experts %d --topk %d --dtype %s --tokens %d",
 		k.Op, k.Mode, k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK, k.Dispatch, tokens)
 	if k.SharedExpert {
 		c += " --shared-expert"

@@ -32,7 +32,7 @@ rows that cover other token counts only where another answers.`,
 		},
 	}
 	ask.bind(cmd)
-	out.bindAs(cmd, "table-format")
+	out.bind(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "show every rung")
 	return cmd
 }

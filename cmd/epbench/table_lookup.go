@@ -30,7 +30,7 @@ default.`,
 		},
 	}
 	ask.bind(cmd)
-	out.bindAs(cmd, "table-format")
+	out.bind(cmd)
 	return cmd
 }
 

@@ -164,8 +164,8 @@ func (f *queryFlags) adopt(cmd *cobra.Command, set *table.Set, m ep.Machine) {
 	if open("op") {
 		p.ops = strings.Join(names(distinct(rows, func(k table.Key) ep.Op { return k.Op })), ",")
 	}
-	if open("format") {
-		p.formats = strings.Join(names(distinct(rows, func(k table.Key) ep.DType { return k.Dispatch })), ",")
+	if open("dtype") {
+		p.dtypes = strings.Join(names(distinct(rows, func(k table.Key) ep.DType { return k.Dispatch })), ",")
 	}
 	if shared := distinct(rows, func(k table.Key) bool { return k.SharedExpert }); open("shared-expert") && len(shared) == 1 {
 		p.shared = shared[0]

@@ -32,7 +32,7 @@ and what has to cross the wire. --list explains the routings there are.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.problem.bind(cmd)
-	o.tables.bindAs(cmd, "table-format")
+	o.tables.bind(cmd)
 	s := cmd.Flags()
 	s.Float64Var(&o.link, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire floor")
 	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each")

@@ -47,7 +47,7 @@ func (o *exportOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	if len(problems) != 1 || len(dists) != 1 {
-		return usagef("--tokens, --format, --routing: a file holds one routing, these are %d", len(problems)*len(dists))
+		return usagef("--tokens, --dtype, --routing: a file holds one routing, these are %d", len(problems)*len(dists))
 	}
 	w, err := workloads.New(dists[0], problems[0], o.problem.seed)
 	if err != nil {

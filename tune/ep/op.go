@@ -41,7 +41,7 @@ const (
 	NVFP4 DType = "nvfp4" // e2m1, one e4m3 scale per 16 elements and a global scale
 )
 
-// Formats lists every format.
+// DTypes lists every dtype.
 func DTypes() []DType { return []DType{BF16, FP8, MXFP4, NVFP4} }
 
 // ParseOp reads an operation name.
@@ -50,8 +50,8 @@ func ParseOp(s string) (Op, error) { return oneOf("op", s, Ops()) }
 // ParseMode reads a mode name.
 func ParseMode(s string) (Mode, error) { return oneOf("mode", s, Modes()) }
 
-// ParseFormat reads a format name.
-func ParseDType(s string) (DType, error) { return oneOf("format", s, DTypes()) }
+// ParseDType reads a dtype name.
+func ParseDType(s string) (DType, error) { return oneOf("dtype", s, DTypes()) }
 
 func oneOf[T ~string](field, s string, known []T) (T, error) {
 	names := make([]string, len(known))

@@ -39,7 +39,7 @@ golden: ## rewrite expected outputs; review the diff
 
 tables: build ## the embedded GPU tables, merged again from their runs, are the same
 	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \
-	for t in h200x4 h200x2; do cmp $$out/$$t.json tune/tables/data/$$t.json || exit 1; done; rm -r $$out
+	for t in h200x4 h200x2; do cmp $$out/$$t.json tune/table/embedded/data/$$t.json || exit 1; done; rm -r $$out
 
 clean: ## what the other targets made
 	rm -rf $(BINDIR) gpu-bundle

@@ -24,9 +24,9 @@ const (
 type Class string
 
 const (
-	Speed  Class = "speed"  // time only
-	Result Class = "result" // output bits, memory or determinism: swept only when asked for
-	Hook   Class = "hook"   // what the caller wants done, not how: verified, never swept
+	Speed     Class = "speed"     // time only
+	Precision Class = "precision" // rounds what travels: left at its default unless the caller accepts ep.Reduced
+	Hook      Class = "hook"      // what the caller wants done, not how: verified, never swept
 )
 
 // Cost says which field of ep.Cost a parameter's value counts in.
@@ -138,7 +138,7 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 // config dflt, "" when they are the same.
 func (k Kernel) Changes(dflt, c ep.Config) string {
 	for _, q := range k.Params {
-		if q.Class == Result && c.Values[q.Name] != dflt.Values[q.Name] {
+		if q.Class == Precision && c.Values[q.Name] != dflt.Values[q.Name] {
 			return q.Name
 		}
 	}

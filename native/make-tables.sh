@@ -32,7 +32,7 @@ for model; do
     "$EPBENCH" sweep --resume "$run" # with the flags it was begun with
   else
     "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --dtype "$DTYPES" \
-      --routing "$ROUTINGS" --result-params --strategy "$STRATEGY" --budget "$budget" -o "$run"
+      --routing "$ROUTINGS" --precision reduced --strategy "$STRATEGY" --budget "$budget" -o "$run"
   fi || exit
 done
 

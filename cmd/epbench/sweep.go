@@ -23,14 +23,14 @@ type sweepFlags struct {
 	tables  tableFlags
 	backend string
 
-	strategy    string
-	budget      string
-	params      []string
-	space       string
-	kernels     string
-	maxSMs      int
-	resultClass bool
-	table       string
+	strategy  string
+	budget    string
+	params    []string
+	space     string
+	kernels   string
+	maxSMs    int
+	precision string
+	table     string
 
 	out     string
 	resume  string
@@ -68,7 +68,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	s.StringVar(&f.space, "space", "", "YAML file with values, constraints and required candidates")
 	s.StringVar(&f.kernels, "kernel", "", "kernels to search, comma-separated; default: all of the backend")
 	s.IntVar(&f.maxSMs, "max-sms", 0, "most SMs (workers of a rank on cpu) a config may take, the default too; 0: no bound")
-	s.BoolVar(&f.resultClass, "result-params", false, "search a second time with parameters that change results, memory or determinism")
+	s.StringVar(&f.precision, "precision", "full", "full, or reduced: search a second time with the parameters that round what travels")
 	s.StringVar(&f.table, "table", "", "table in use today: its rows stay unless beaten by the tie band")
 	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: epbench-runs/TIME")
 	s.StringVar(&f.resume, "resume", "", "continue this run directory with its own flags")
@@ -111,7 +111,10 @@ func (f *sweepFlags) options(m ep.Machine) (*sweep.Options, error) {
 	}
 	o := &sweep.Options{
 		Problems: problems, Distributions: dists, Seed: f.problem.seed, Strategy: f.strategy,
-		Kernels: splitList(f.kernels), MaxSMs: f.maxSMs, ResultClass: f.resultClass, Tool: version,
+		Kernels: splitList(f.kernels), MaxSMs: f.maxSMs, ResultClass: f.precision == "reduced", Tool: version,
+	}
+	if f.precision != "full" && f.precision != "reduced" {
+		return nil, usagef("--precision: unknown %q, use full or reduced", f.precision)
 	}
 	if f.maxSMs < 0 {
 		return nil, usagef("--max-sms: %d is below 0", f.maxSMs)

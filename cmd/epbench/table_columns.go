@@ -110,7 +110,7 @@ func sweepCommand(k table.Key, tokens int) string {
 		c += " --skip-a2a"
 	}
 	if k.Precision == ep.Reduced {
-		c += " --result-params"
+		c += " --precision reduced"
 	}
 	return c
 }

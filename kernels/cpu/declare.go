@@ -43,7 +43,7 @@ func Kernels() []kernels.Kernel {
 		Name:    "combine",
 		Op:      ep.Combine,
 		Doc:     "Returns the experts' rows and sums them by router weight.",
-		Params:  params(kernels.Result),
+		Params:  params(kernels.Precision),
 		Check:   check,
 		Pairs:   pairs,
 		Default: defaults("combine"),

@@ -35,7 +35,7 @@ func pdlParam() kernels.Param {
 
 func algoParam(doc string) kernels.Param {
 	return kernels.Param{Name: "algo", Doc: doc, Values: values("direct", "dedup"), Default: "direct",
-		Binding: kernels.Compile, Class: kernels.Result}
+		Binding: kernels.Compile, Class: kernels.Precision}
 }
 
 // checkFast refuses what neither the ll nor the final kernels can do.

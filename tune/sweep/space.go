@@ -57,7 +57,7 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 		if v, ok := pl.opts.Params[q.Name]; ok {
 			values = v
 		}
-		if q.Class == kernels.Hook || q.Class == kernels.Result && p.Precision == ep.Full {
+		if q.Class == kernels.Hook || q.Class == kernels.Precision && p.Precision == ep.Full {
 			values = []ep.Value{dflt.Values[q.Name]}
 		}
 		g.Axes = append(g.Axes, search.Axis{Name: q.Name, Values: values, Cost: costKind(q.Cost)})

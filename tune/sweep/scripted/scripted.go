@@ -112,7 +112,7 @@ func (b *Backend) params() []kernels.Param {
 		{Name: "threads", Unit: "threads", Values: []ep.Value{"256", "512", "1024"}, Default: "256",
 			Binding: kernels.Compile, Class: kernels.Speed, Cost: kernels.ThreadCost},
 		{Name: "algo", Values: []ep.Value{"direct", "dedup"}, Default: "direct",
-			Binding: kernels.Compile, Class: kernels.Result},
+			Binding: kernels.Compile, Class: kernels.Precision},
 	}
 }
 

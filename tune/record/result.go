@@ -9,7 +9,7 @@ import (
 )
 
 // Schema is the version of run.json and trials.jsonl.
-const Schema = 1
+const Schema = 2
 
 // Result is one line of trials.jsonl: one block of rounds of one candidate on
 // one workload, or the reason why there are none.
@@ -21,8 +21,9 @@ type Result struct {
 	Routing  string      `json:"routing"` // canonical spec
 	Seed     uint64      `json:"seed"`    // of the workload
 	Config   ep.Config   `json:"config"`
+	Cost     ep.Cost     `json:"cost"` // what Config takes of the machine, as its kernel declares
 	Role     Role        `json:"role"`
-	Stage    string      `json:"stage"` // aa, screen, race, confirm, bench, ...
+	Stage    Stage      `json:"stage"` 
 	Block    int         `json:"block"` // block number within the stage
 	Status   ep.Status   `json:"status"`
 	Reason   string      `json:"reason,omitempty"`

@@ -28,13 +28,15 @@ type Run struct {
 	ABI       string             `json:"abi"`    // of the kernels
 	Space     string             `json:"space"`  // fingerprint
 	Policy    string             `json:"policy"` // measurement policy, canonical
+	Band      float64            `json:"band"`   // the policy's: relative differences below it do not matter
 	Seed      uint64             `json:"seed"`
 	Strategy  string             `json:"strategy"`
 	Empty     map[string]float64 `json:"empty,omitempty"` // reading of an empty kernel, seconds by clock
 	AA        []AA               `json:"aa,omitempty"`
 	Spaces    []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads []Workload         `json:"workloads,omitempty"`
-	Outcomes  []Outcome          `json:"outcomes,omitempty"`
+	Searches  []Search           `json:"searches,omitempty"`
+	Regrets   []Regret           `json:"regrets,omitempty"`
 	Retried   []string           `json:"retried,omitempty"` // keys of quarantined configs given another chance
 	Warnings  []string           `json:"warnings,omitempty"`
 }

@@ -9,24 +9,18 @@ import (
 // a tenth of its width.
 const resamples = 1000
 
-// Interval is an estimate with its 95 % interval.
-type Interval struct{ Mid, Lo, Hi float64 }
-
-// Half is half the interval's width.
-func (i Interval) Half() float64 { return (i.Hi - i.Lo) / 2 }
-
 // MedianRatio is exp of the median of a - b, paired logarithms of times from
 // the same rounds, with its percentile bootstrap interval over pairs: rounds
 // are the independent draws, not single readings (Efron 1979). Differences
 // within a round are free of what disturbed the whole round, which the ratio
 // of two medians is not. Equal seeds give equal intervals. len(a) must equal
 // len(b).
-func MedianRatio(a, b []float64, seed uint64) Interval {
+func MedianRatio(a, b []float64, seed uint64) record.Interval {
 	diff := make([]float64, len(a))
 	for i := range a {
 		diff[i] = a[i] - b[i]
 	}
-	out := Interval{Mid: math.Exp(Median(diff)), Lo: math.NaN(), Hi: math.NaN()}
+	out := record.Interval{Mid: math.Exp(Median(diff)), Low: math.NaN(), High: math.NaN()}
 	if len(diff) < 2 {
 		return out
 	}
@@ -38,6 +32,6 @@ func MedianRatio(a, b []float64, seed uint64) Interval {
 		}
 		stats[k] = medianInPlace(draw)
 	}
-	out.Lo, out.Hi = math.Exp(Quantile(stats, 0.025)), math.Exp(Quantile(stats, 0.975))
+	out.Low, out.High = math.Exp(Quantile(stats, 0.025)), math.Exp(Quantile(stats, 0.975))
 	return out
 }

@@ -11,14 +11,14 @@ import (
 // between two order statistics (David and Nagaraja 2003, section 7.1), whose
 // ranks come from the binomial distribution. Below six values no pair of them
 // covers 95 %, and the interval is the whole range.
-func MedianInterval(xs []float64) Interval {
+func MedianInterval(xs []float64) record.Interval {
 	sorted := slices.Sorted(slices.Values(xs))
 	n := len(sorted)
 	if n == 0 {
-		return Interval{math.NaN(), math.NaN(), math.NaN()}
+		return record.Interval{math.NaN(), math.NaN(), math.NaN()}
 	}
 	k := binomialRank(n)
-	return Interval{Mid: sortedQuantile(sorted, 0.5), Lo: sorted[k], Hi: sorted[n-1-k]}
+	return record.Interval{Mid: sortedQuantile(sorted, 0.5), Low: sorted[k], High: sorted[n-1-k]}
 }
 
 // binomialRank is the rank, from 0, of the interval's lower end: the largest k
@@ -39,7 +39,7 @@ func binomialRank(n int) int {
 // Ratio is the ratio of the medians of two independent samples with its
 // interval and the standard error of its logarithm.
 type Ratio struct {
-	Interval
+	record.Interval
 	StdErr float64 // of log ratio, NaN below two values on a side
 }
 
@@ -50,7 +50,7 @@ type Ratio struct {
 // the spread gives, which is steady but takes the values for normal. Equal
 // seeds give equal intervals. All values must be above 0.
 func RatioOfMedians(a, b []float64, seed uint64) Ratio {
-	out := Ratio{Interval{Median(a) / Median(b), math.NaN(), math.NaN()}, math.NaN()}
+	out := Ratio{record.Interval{Median(a) / Median(b), math.NaN(), math.NaN()}, math.NaN()}
 	if len(a) < 2 || len(b) < 2 {
 		return out
 	}
@@ -64,7 +64,7 @@ func RatioOfMedians(a, b []float64, seed uint64) Ratio {
 		stats[k] = resampledMedian(la, counts, rng) - resampledMedian(lb, counts, rng)
 	}
 	slices.Sort(stats)
-	out.Lo, out.Hi = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
+	out.Low, out.High = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
 	out.StdErr = math.Hypot(deviation(stats), math.Hypot(StdErr(la), StdErr(lb))) / math.Sqrt2
 	return out
 }

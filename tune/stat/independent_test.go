@@ -18,7 +18,7 @@ func TestMedianInterval(t *testing.T) {
 			}
 		}
 		got := MedianInterval(xs)
-		if got.Lo != float64(c.lo) || got.Hi != float64(c.hi) || got.Mid != float64(c.n+1)/2 {
+		if got.Low != float64(c.lo) || got.High != float64(c.hi) || got.Mid != float64(c.n+1)/2 {
 			t.Errorf("n=%d: got %v, want %v in [%d, %d]", c.n, got, float64(c.n+1)/2, c.lo, c.hi)
 		}
 	}
@@ -40,7 +40,7 @@ func TestRatioOfMediansCovers(t *testing.T) {
 			b[i] = math.Exp(0.02 * rng.NormFloat64())
 		}
 		r := RatioOfMedians(a, b, uint64(k))
-		if r.Lo <= truth && truth <= r.Hi {
+		if r.Low <= truth && truth <= r.High {
 			covered++
 		}
 		se += r.StdErr / trials
@@ -55,11 +55,11 @@ func TestRatioOfMediansCovers(t *testing.T) {
 
 func TestRatioOfMediansSmall(t *testing.T) {
 	r := RatioOfMedians([]float64{2}, []float64{1, 1}, 1)
-	if r.Mid != 2 || !math.IsNaN(r.Lo) || !math.IsNaN(r.StdErr) {
+	if r.Mid != 2 || !math.IsNaN(r.Low) || !math.IsNaN(r.StdErr) {
 		t.Errorf("one value has no interval: %+v", r)
 	}
 	r = RatioOfMedians([]float64{2, 2, 2}, []float64{1, 1, 1}, 1)
-	if r.Lo != 2 || r.Hi != 2 || r.StdErr != 0 {
+	if r.Low != 2 || r.High != 2 || r.StdErr != 0 {
 		t.Errorf("without noise: %+v", r)
 	}
 }

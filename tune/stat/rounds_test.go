@@ -66,7 +66,7 @@ func TestMedianRatioCovers(t *testing.T) {
 			b = append(b, shared+0.02*rng.NormFloat64())
 		}
 		i := MedianRatio(a, b, uint64(k))
-		if i.Lo <= want && want <= i.Hi {
+		if i.Low <= want && want <= i.High {
 			covered++
 		}
 		if i.Half() > 0.02 {

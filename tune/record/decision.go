@@ -1,0 +1,80 @@
+package record
+
+import "github.com/epbench/epbench/tune/ep"
+
+// Verdict says how one config compares with another: with the default, unless
+// the text beside it names another.
+type Verdict string
+
+const (
+	Faster    Verdict = "faster"    // by more than the band, and the interval of the gain excludes 1
+	Same      Verdict = "same"      // the interval of the gain lies inside the band
+	Slower    Verdict = "slower"    // by more than the band, and the interval of the gain excludes 1
+	Undecided Verdict = "undecided" // none of these can be said
+)
+
+// Verdicts lists every verdict in the order that tables count them.
+func Verdicts() []Verdict { return []Verdict{Faster, Same, Slower, Undecided} }
+
+// Interval is an estimate with its 95 % interval.
+type Interval struct {
+	Mid  float64 `json:"mid"`
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// One is the interval of a ratio of something to itself.
+var One = Interval{Mid: 1, Low: 1, High: 1}
+
+// Half is half the interval's width.
+func (i Interval) Half() float64 { return (i.High - i.Low) / 2 }
+
+// Band is the least relative difference that a run calls a difference.
+type Band struct {
+	Policy float64 `json:"policy"` // what the measurement policy asks for
+	AA     float64 `json:"aa"`     // A/A spread: what the default differs from itself by, here
+}
+
+// Width is the band itself: the larger of the policy's and the A/A spread.
+func (b Band) Width() float64 { return max(b.Policy, b.AA) }
+
+// Noisy reports whether the machine is too noisy for the policy: nothing that
+// was measured on it decides anything.
+func (b Band) Noisy() bool { return b.AA > b.Policy }
+
+// Cause says why a comparison decides nothing.
+type Cause string
+
+const (
+	HostBound Cause = "host-bound" // the default takes hardly longer than an empty kernel
+	Noisy     Cause = "noisy"      // the A/A spread exceeds the policy's band
+	Failed    Cause = "failed"     // the default, or the config asked for, did not run or was wrong
+)
+
+// Decision is the one record of what won. stat.Decide and stat.Compare make
+// it; terminal, summary, page, plots, tables and receipts read it.
+type Decision struct {
+	// Config is what to launch: the challenger where it is faster, else the
+	// default. Where no choice is made (bench, table verify) it is the config
+	// that was asked for.
+	Config  ep.Config `json:"config"`
+	Default ep.Config `json:"default"`
+	Gain    Interval  `json:"gain"` // the default's time over Config's, in the same rounds
+
+	// Challenger is the best config besides the default. It is the default
+	// itself where nothing came close to it.
+	Challenger     ep.Config `json:"challenger"`
+	ChallengerGain Interval  `json:"challenger_gain"` // the default's time over the challenger's
+
+	Band    Band    `json:"band"`
+	Verdict Verdict `json:"verdict"` // how the challenger compares with the default
+	Cause   Cause   `json:"cause,omitempty"`
+	Reason  string  `json:"reason,omitempty"` // a sentence for people: the cause, or what to know about the verdict
+	Rounds  int     `json:"rounds"`           // behind the gain
+}
+
+// KeepsDefault reports whether the default is what to launch.
+func (d Decision) KeepsDefault() bool { return d.Config.Key() == d.Default.Key() }
+
+// Usable reports whether a table may have a row that rests on the decision.
+func (d Decision) Usable() bool { return d.Cause != Noisy && d.Cause != Failed }

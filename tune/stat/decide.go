@@ -1,0 +1,67 @@
+package stat
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// Judge is the one rule that says whether something is faster than what it is
+// compared with. gain is the other's time over its own. A difference counts
+// when the estimate is beyond the band and the interval excludes 1. Things are
+// the same when the whole interval lies inside the band. To ask for an
+// interval wholly beyond the band was tried: gains just above it then need
+// several times the rounds to be believed, and it hides little error, since a
+// challenger has to pass twice on separate rounds.
+func Judge(gain record.Interval, band float64) record.Verdict {
+	low, high := 1/(1+band), 1+band
+	switch {
+	case gain.Low > 1 && gain.Mid > high:
+		return record.Faster
+	case gain.High < 1 && gain.Mid < low:
+		return record.Slower
+	case gain.Low >= low && gain.High <= high:
+		return record.Same
+	}
+	return record.Undecided
+}
+
+// Match is a config measured against the default in rounds that had no part in
+// choosing it.
+type Match struct {
+	Config, Default ep.Config
+	Gain            record.Interval // the default's time over the config's
+	Rounds          int
+	Band            record.Band
+	HostBound       string // why launch parameters cannot matter here, "" where they can
+}
+
+// Compare decides about a config that somebody asked for: it stays, whatever
+// the verdict.
+func Compare(m Match) record.Decision {
+	d := record.Decision{
+		Config: m.Config, Default: m.Default, Gain: m.Gain, Challenger: m.Config, ChallengerGain: m.Gain,
+		Band: m.Band, Rounds: m.Rounds, Verdict: Judge(m.Gain, m.Band.Width()),
+	}
+	switch {
+	case m.Band.Noisy():
+		d.Cause, d.Verdict = record.Noisy, record.Undecided
+		d.Reason = fmt.Sprintf("the default against itself varies by %.1f %%, more than the band of %.1f %%", 100*m.Band.AA, 100*m.Band.Policy)
+	case m.HostBound != "":
+		d.Cause, d.Verdict, d.Reason = record.HostBound, record.Same, m.HostBound
+	}
+	return d
+}
+
+// Decide decides a search whose finals proposed m.Config: it wins when it is
+// faster than the default on fresh rounds, else the default stays. The finals
+// may have been lucky, and what is not faster is not worth departing from the
+// default for.
+func Decide(m Match) record.Decision {
+	d := Compare(m)
+	if d.Verdict != record.Faster {
+		d.Config, d.Gain = m.Default, record.One
+	}
+	return d
+}

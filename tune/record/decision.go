@@ -48,7 +48,8 @@ type Cause string
 const (
 	HostBound Cause = "host-bound" // the default takes hardly longer than an empty kernel
 	Noisy     Cause = "noisy"      // the A/A spread exceeds the policy's band
-	Failed    Cause = "failed"     // the default, or the config asked for, did not run or was wrong
+	Failed    Cause = "failed"     // a config that was needed did not run, or its answer was wrong
+	NoDefault Cause = "no-default" // the default does not run, so nothing can be compared with it
 )
 
 // Decision is the one record of what won. stat.Decide and stat.Compare make
@@ -77,4 +78,4 @@ type Decision struct {
 func (d Decision) KeepsDefault() bool { return d.Config.Key() == d.Default.Key() }
 
 // Usable reports whether a table may have a row that rests on the decision.
-func (d Decision) Usable() bool { return d.Cause != Noisy && d.Cause != Failed }
+func (d Decision) Usable() bool { return d.Cause == "" || d.Cause == HostBound }

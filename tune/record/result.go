@@ -23,7 +23,7 @@ type Result struct {
 	Config   ep.Config   `json:"config"`
 	Cost     ep.Cost     `json:"cost"` // what Config takes of the machine, as its kernel declares
 	Role     Role        `json:"role"`
-	Stage    Stage      `json:"stage"` 
+	Stage    Stage       `json:"stage"`
 	Block    int         `json:"block"` // block number within the stage
 	Status   ep.Status   `json:"status"`
 	Reason   string      `json:"reason,omitempty"`

@@ -19,9 +19,9 @@ type Search struct {
 	Decision Decision   `json:"decision"`
 
 	Clock       string  `json:"clock"`
-	Times       Times   `json:"times"`        // of Decision.Config
+	Times       Times   `json:"times"`         // of Decision.Config
 	DefaultTime Times   `json:"default_times"` // of Decision.Default
-	MaxErr      float64 `json:"max_err"`      // of Decision.Config against the oracle, see Result
+	MaxErr      float64 `json:"max_err"`       // of Decision.Config against the oracle, see Result
 
 	Tried  int `json:"tried"`  // distinct configs measured
 	Legal  int `json:"legal"`  // configs of the space
@@ -33,4 +33,4 @@ type Search struct {
 }
 
 // OK reports whether the search compared anything.
-func (s *Search) OK() bool { return s.Decision.Cause != Failed }
+func (s *Search) OK() bool { return s.Decision.Cause != Failed && s.Decision.Cause != NoDefault }

@@ -5,16 +5,17 @@ import (
 	"math"
 	"slices"
 
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/stat"
 )
 
 // Preference orders points that tie on time.
 type Preference struct {
-	Band      float64        // relative difference in time that counts as a tie
-	Incumbent int            // what a table says today, -1 if nothing
-	Default   int            // the library default
-	Neighbour int            // what won at the next smaller token count, -1 if nothing
-	Cost      func(int) Cost // of a point
+	Band      float64           // relative difference in time that counts as a tie
+	Incumbent int               // what a table says today, -1 if nothing
+	Default   int               // the library default
+	Neighbour int               // what won at the next smaller token count, -1 if nothing
+	Cost      func(int) ep.Cost // of a point
 }
 
 // Choose picks from finalists, which are sorted fastest first. What lies within

@@ -1,6 +1,10 @@
 package search
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // finalist is one whose samples are steady.
 func finalist(point int, effect float64) Finalist {
@@ -13,7 +17,7 @@ func finalist(point int, effect float64) Finalist {
 }
 
 func TestChoose(t *testing.T) {
-	cost := func(i int) Cost { return Cost{SMs: 100 - 10*i, Threads: i} }
+	cost := func(i int) ep.Cost { return ep.Cost{SMs: 100 - 10*i, Threads: i} }
 	fs := []Finalist{finalist(1, -0.200), finalist(2, -0.199), finalist(3, -0.195), finalist(4, -0.192), finalist(5, -0.150)}
 	for _, c := range []struct {
 		name string
@@ -35,12 +39,5 @@ func TestChoose(t *testing.T) {
 	}
 	if win, ties := (Preference{}).Choose(nil); win != -1 || ties != nil {
 		t.Error("something was chosen of nothing")
-	}
-}
-
-func TestCostOrder(t *testing.T) {
-	a, b := Cost{SMs: 8, Threads: 1024}, Cost{SMs: 16, Threads: 128}
-	if a.Compare(b) >= 0 || a.Compare(Cost{SMs: 8, Threads: 512}) <= 0 {
-		t.Error("SMs must count before threads, and threads before bytes")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -24,9 +25,8 @@ const step = 10
 // Finalist is a point with what fresh samples say about it. Times are seconds
 // of one call.
 type Finalist struct {
-	Point    int
-	Median   float64
-	P10, P90 float64
+	Point int
+	record.Times
 	Rounds   int
 	Effect   float64 // log of its time over the default's, rounds cleared
 	Warnings []string
@@ -38,7 +38,7 @@ type Finalist struct {
 // Confirm measures the best points, the required ones and any extra ones on
 // fresh samples only, and returns those that lived, fastest first. Points that
 // are clearly outside the band drop out early; the default stays.
-func (h *Hunt) Confirm(ctx context.Context, c Confirmation, stage string, extra ...int) ([]Finalist, error) {
+func (h *Hunt) Confirm(ctx context.Context, c Confirmation, stage record.Stage, extra ...int) ([]Finalist, error) {
 	live := h.finalists(c)
 	for _, i := range extra {
 		if !slices.Contains(live, i) {
@@ -49,7 +49,7 @@ func (h *Hunt) Confirm(ctx context.Context, c Confirmation, stage string, extra 
 }
 
 // Settle is Confirm for given points.
-func (h *Hunt) Settle(ctx context.Context, c Confirmation, stage string, live []int) ([]Finalist, error) {
+func (h *Hunt) Settle(ctx context.Context, c Confirmation, stage record.Stage, live []int) ([]Finalist, error) {
 	f := NewHunt(h.Space, h.eval, Budget{}, h.Default, live, h.Rand)
 	for _, i := range live {
 		f.dead[i] = h.dead[i]
@@ -89,7 +89,7 @@ func (h *Hunt) finalists(c Confirmation) []int {
 // Duel measures the chosen point against the default once more. Having been
 // chosen makes a point look faster than it is; rounds that had no part in the
 // choice do not, so times and gains are reported from these.
-func (h *Hunt) Duel(ctx context.Context, stage string, chosen, rounds int) (winner, dflt Finalist, err error) {
+func (h *Hunt) Duel(ctx context.Context, stage record.Stage, chosen, rounds int) (winner, dflt Finalist, err error) {
 	f := NewHunt(h.Space, h.eval, Budget{}, h.Default, []int{chosen}, h.Rand)
 	if err := f.Measure(ctx, stage, []int{chosen}, rounds); err != nil {
 		return winner, dflt, err
@@ -175,7 +175,7 @@ func (h *Hunt) summarise() []Finalist {
 	for i := range fs {
 		f := &fs[i]
 		xs := raw[h.dense[f.Point]]
-		f.Median, f.P10, f.P90 = stat.Median(xs), stat.Quantile(xs, 0.1), stat.Quantile(xs, 0.9)
+		f.Times = record.Times{Median: stat.Median(xs), P10: stat.Quantile(xs, 0.1), P90: stat.Quantile(xs, 0.9)}
 		f.Rounds, f.Warnings = len(xs), stat.Warnings(xs)
 	}
 	return fs
@@ -183,9 +183,9 @@ func (h *Hunt) summarise() []Finalist {
 
 // Gain is the time of dflt over that of f, over the rounds that both were in,
 // with its bootstrap interval.
-func (f Finalist) Gain(dflt Finalist, seed uint64) stat.Interval {
+func (f Finalist) Gain(dflt Finalist, seed uint64) record.Interval {
 	if f.Point == dflt.Point {
-		return stat.Interval{Mid: 1, Lo: 1, Hi: 1}
+		return record.One
 	}
 	var a, b []float64
 	for i, r := range f.rounds {

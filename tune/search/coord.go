@@ -3,6 +3,8 @@ package search
 import (
 	"context"
 	"slices"
+
+	"github.com/epbench/epbench/tune/record"
 )
 
 // coord tries all values of one parameter around the best point, then of the
@@ -11,7 +13,7 @@ import (
 type coord struct{}
 
 func (coord) Search(ctx context.Context, h *Hunt) error {
-	if err := h.Measure(ctx, "start", h.Required, ScreenRounds); err != nil {
+	if err := h.Measure(ctx, record.StageStart, h.Required, ScreenRounds); err != nil {
 		return err
 	}
 	at := h.Ranked(h.Required)[0]
@@ -29,7 +31,7 @@ func (coord) Search(ctx context.Context, h *Hunt) error {
 			return nil
 		}
 		at = rest[0]
-		if err := h.Measure(ctx, "restart", []int{at}, ScreenRounds); err != nil {
+		if err := h.Measure(ctx, record.StageRestart, []int{at}, ScreenRounds); err != nil {
 			return err
 		}
 		if h.dead[at] {
@@ -56,7 +58,7 @@ func sweepAxes(ctx context.Context, h *Hunt, at int) (int, error) {
 		if len(line) == 1 {
 			continue
 		}
-		if err := h.Measure(ctx, "axis", line, ScreenRounds); err != nil {
+		if err := h.Measure(ctx, record.StageAxis, line, ScreenRounds); err != nil {
 			return at, err
 		}
 		if best := h.Ranked(slices.DeleteFunc(line, h.Fresh)); len(best) > 0 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // ga breeds: two parents from tournaments, each parameter from either, one in
@@ -21,7 +22,7 @@ const (
 func (ga) Search(ctx context.Context, h *Hunt) error {
 	first := h.Shuffled()
 	live := append(slices.Clone(h.Required), first[:min(herd, len(first))]...)
-	if err := h.Measure(ctx, "generation", live, ScreenRounds); err != nil {
+	if err := h.Measure(ctx, record.StageGeneration, live, ScreenRounds); err != nil {
 		return err
 	}
 	for h.Left() > 0 {
@@ -31,7 +32,7 @@ func (ga) Search(ctx context.Context, h *Hunt) error {
 			return nil
 		}
 		// The best two link this generation's rounds to the last one's.
-		if err := h.Measure(ctx, "generation", append(children, parents[:min(2, len(parents))]...), ScreenRounds); err != nil {
+		if err := h.Measure(ctx, record.StageGeneration, append(children, parents[:min(2, len(parents))]...), ScreenRounds); err != nil {
 			return err
 		}
 	}

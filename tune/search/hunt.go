@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -27,7 +28,7 @@ type Evaluator interface {
 	// in an order drawn for that round. Round numbers grow over all calls.
 	// A point with fewer samples than rounds failed; it must not be asked
 	// for again. An error means that nothing can be measured any more.
-	Measure(ctx context.Context, stage string, live []int, rounds int) ([]Sample, error)
+	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
 }
 
 // Spender is implemented by evaluators that know what a search has cost so
@@ -75,7 +76,7 @@ var ErrDefault = errors.New("the default config failed: nothing can be compared 
 
 // Measure times live points, and the default, for some rounds. New points
 // beyond the budget are left out. See Score for the outcome.
-func (h *Hunt) Measure(ctx context.Context, stage string, live []int, rounds int) error {
+func (h *Hunt) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) error {
 	batch := h.admit(live)
 	if len(batch) < 2 && h.measured(h.Default) {
 		return nil
@@ -265,8 +266,8 @@ func (h *Hunt) Revive(points []int) {
 	}
 }
 
-// Evaluations is the number of distinct points tried; Samples of timings.
-func (h *Hunt) Evaluations() int { return len(h.points) }
+// Tried is the number of distinct points measured.
+func (h *Hunt) Tried() int { return len(h.points) }
 
 // Samples is the number of timings taken.
 func (h *Hunt) Samples() int { return h.spent }

@@ -3,6 +3,8 @@ package search
 import (
 	"context"
 	"slices"
+
+	"github.com/epbench/epbench/tune/record"
 )
 
 // ils walks greedily over points that differ in one parameter, from the best
@@ -14,7 +16,7 @@ type ils struct{}
 const kicks = 3
 
 func (ils) Search(ctx context.Context, h *Hunt) error {
-	if err := h.Measure(ctx, "start", h.Required, ScreenRounds); err != nil {
+	if err := h.Measure(ctx, record.StageStart, h.Required, ScreenRounds); err != nil {
 		return err
 	}
 	for at := h.Ranked(h.Required)[0]; h.Left() > 0; {
@@ -28,7 +30,7 @@ func (ils) Search(ctx context.Context, h *Hunt) error {
 		if at = jump(h, top); at < 0 {
 			return nil
 		}
-		if err := h.Measure(ctx, "jump", []int{at, top}, ScreenRounds); err != nil {
+		if err := h.Measure(ctx, record.StageJump, []int{at, top}, ScreenRounds); err != nil {
 			return err
 		}
 	}
@@ -42,7 +44,7 @@ func climb(ctx context.Context, h *Hunt, at int) (int, error) {
 		if len(near) == 0 {
 			return at, nil
 		}
-		if err := h.Measure(ctx, "climb", append(near, at), ScreenRounds); err != nil {
+		if err := h.Measure(ctx, record.StageClimb, append(near, at), ScreenRounds); err != nil {
 			return at, err
 		}
 		next := h.Ranked(append(near, at))

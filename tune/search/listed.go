@@ -13,8 +13,8 @@ import (
 
 // Listed makes a grid whose points are the given configs of one kernel, with
 // the values found in them as its axes: the space of pairs, and that of a
-// recorded run. cost is the kind of cost of a parameter, -1 for none.
-func Listed(configs []ep.Config, cost func(param string) int) (Grid, error) {
+// recorded run.
+func Listed(configs []ep.Config) (Grid, error) {
 	if len(configs) == 0 {
 		return Grid{}, errors.New("space: no configs")
 	}
@@ -30,7 +30,7 @@ func Listed(configs []ep.Config, cost func(param string) int) (Grid, error) {
 	}
 	product := 1.0
 	for _, n := range slices.Sorted(maps.Keys(values)) {
-		g.Axes = append(g.Axes, Axis{n, sortedValues(values[n]), cost(n)})
+		g.Axes = append(g.Axes, Axis{n, sortedValues(values[n])})
 		product *= float64(len(values[n]))
 	}
 	if product > 1<<62 {

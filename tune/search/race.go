@@ -3,6 +3,8 @@ package search
 import (
 	"context"
 	"slices"
+
+	"github.com/epbench/epbench/tune/record"
 )
 
 // race measures everything a little and the promising more: the schedule of
@@ -13,13 +15,13 @@ type race struct{}
 // heats are the rounds of a race: how many, and which share of those that ran
 // may run the next.
 var heats = []struct {
-	stage  string
+	stage  record.Stage
 	rounds int
 	keep   float64
 }{
-	{"screen", 3, 0.30},
-	{"heat1", 5, 0.40},
-	{"heat2", 10, 1},
+	{record.StageScreen, 3, 0.30},
+	{record.StageHeat1, 5, 0.40},
+	{record.StageHeat2, 10, 1},
 }
 
 // chunk is how many fresh points a race under a time limit screens at a time,

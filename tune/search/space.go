@@ -12,25 +12,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Kinds of cost, dearest first. Costs order candidates that tie on time.
-const (
-	SMs     = iota // taken from the model's own kernels
-	Threads        // occupancy
-	Bytes          // of buffers
-	kinds
-)
-
-// Cost is what a config takes, by kind.
-type Cost [kinds]int
-
-// Compare orders costs: fewest SMs, then threads, then buffer bytes.
-func (c Cost) Compare(d Cost) int { return slices.Compare(c[:], d[:]) }
-
 // Axis is one parameter of a grid.
 type Axis struct {
 	Name   string
 	Values []ep.Value
-	Cost   int // kind of cost the value counts towards, -1 for none
 }
 
 // Rule returns the name of the constraint that a config breaks, "" when it
@@ -262,19 +247,6 @@ func (s *Space) axes(kernel string) []Axis {
 		}
 	}
 	return nil
-}
-
-// Cost is what point i takes: the halves of a pair run one after the other, so
-// that the larger counts.
-func (s *Space) Cost(i int) Cost {
-	c := s.Config(i)
-	var out Cost
-	for _, a := range s.axes(c.Kernel) {
-		if a.Cost >= 0 {
-			out[a.Cost] = max(out[a.Cost], c.Int(a.Name))
-		}
-	}
-	return out
 }
 
 // Fingerprint identifies the space, and the build of the kernels it is for:

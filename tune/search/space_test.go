@@ -12,8 +12,8 @@ import (
 )
 
 // ints is an axis of integers.
-func ints(name string, cost int, values ...int) Axis {
-	a := Axis{Name: name, Cost: cost}
+func ints(name string, values ...int) Axis {
+	a := Axis{Name: name}
 	for _, v := range values {
 		a.Values = append(a.Values, ep.Value(strconv.Itoa(v)))
 	}
@@ -35,7 +35,7 @@ func small(c ep.Config) string {
 }
 
 func TestSpaceCountsRejections(t *testing.T) {
-	g := Grid{Kernel: "k", Axes: []Axis{ints("a", SMs, 1, 2, 3, 4), ints("b", -1, 1, 2, 3)}, Rules: []Rule{small, even}}
+	g := Grid{Kernel: "k", Axes: []Axis{ints("a", 1, 2, 3, 4), ints("b", 1, 2, 3)}, Rules: []Rule{small, even}}
 	s, counts, err := NewSpace(g)
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +46,8 @@ func TestSpaceCountsRejections(t *testing.T) {
 	}
 	outside := ep.Config{Kernel: "k", Values: map[string]ep.Value{"a": "9", "b": "1"}}
 	i := s.Add(outside)
-	if i != 5 || s.Add(outside) != 5 || s.Config(5).Key() != outside.Key() || s.Cost(5)[SMs] != 9 {
-		t.Errorf("an extra config has index %d, key %s, cost %v", i, s.Config(5).Key(), s.Cost(5))
+	if i != 5 || s.Add(outside) != 5 || s.Config(5).Key() != outside.Key() {
+		t.Errorf("an extra config has index %d, key %s", i, s.Config(5).Key())
 	}
 	if c := s.Clone(); c.Add(outside.With("a", "7")) != 6 || s.Len() != 6 {
 		t.Error("adding to a clone changes the original")
@@ -61,7 +61,7 @@ func TestSpaceRefusesNonsense(t *testing.T) {
 	}
 	for _, g := range []Grid{
 		{Kernel: "k", Axes: []Axis{{Name: "a"}}},
-		{Kernel: "k", Axes: []Axis{ints("a", -1, huge...), ints("b", -1, huge...), ints("c", -1, huge...)}},
+		{Kernel: "k", Axes: []Axis{ints("a", huge...), ints("b", huge...), ints("c", huge...)}},
 	} {
 		if _, _, err := NewSpace(g); err == nil || !strings.Contains(err.Error(), "k") {
 			t.Errorf("%d axes: %v", len(g.Axes), err)
@@ -76,7 +76,7 @@ func drawSpace(t *rapid.T) *Space {
 		g := Grid{Kernel: "k" + strconv.Itoa(k), Rules: []Rule{even}}
 		for _, name := range []string{"a", "b", "c"} {
 			values := rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 1, 4, rapid.ID[int]).Draw(t, name)
-			g.Axes = append(g.Axes, ints(name, rapid.IntRange(-1, Bytes).Draw(t, "cost"), values...))
+			g.Axes = append(g.Axes, ints(name, values...))
 		}
 		grids = append(grids, g)
 	}
@@ -117,7 +117,7 @@ func differing(a, b ep.Config) int {
 }
 
 func TestFingerprintSeesEverything(t *testing.T) {
-	base := Grid{Kernel: "k", Axes: []Axis{ints("a", SMs, 1, 2, 3), ints("b", -1, 1, 2)}}
+	base := Grid{Kernel: "k", Axes: []Axis{ints("a", 1, 2, 3), ints("b", 1, 2)}}
 	print := func(abi string, change func(*Grid)) string {
 		g := Grid{Kernel: base.Kernel, Axes: slices.Clone(base.Axes)}
 		change(&g)
@@ -134,7 +134,7 @@ func TestFingerprintSeesEverything(t *testing.T) {
 	for name, other := range map[string]string{
 		"abi":    print("y", same),
 		"kernel": print("x", func(g *Grid) { g.Kernel = "l" }),
-		"value":  print("x", func(g *Grid) { g.Axes[0] = ints("a", SMs, 1, 2, 4) }),
+		"value":  print("x", func(g *Grid) { g.Axes[0] = ints("a", 1, 2, 4) }),
 		"rule":   print("x", func(g *Grid) { g.Rules = []Rule{even} }),
 	} {
 		if other == print("x", same) {
@@ -149,7 +149,7 @@ func TestListedKeepsItsConfigs(t *testing.T) {
 		c, _ := ep.ParseConfig(key)
 		configs = append(configs, c)
 	}
-	g, err := Listed(configs, func(string) int { return -1 })
+	g, err := Listed(configs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestListedKeepsItsConfigs(t *testing.T) {
 		t.Errorf("values of a are %v", g.Axes[0].Values)
 	}
 	odd, _ := ep.ParseConfig("k:a=1")
-	if _, err := Listed(append(configs, odd), func(string) int { return -1 }); err == nil {
+	if _, err := Listed(append(configs, odd)); err == nil {
 		t.Error("a config without a parameter is listed")
 	}
 }

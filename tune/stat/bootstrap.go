@@ -3,6 +3,8 @@ package stat
 import (
 	"math"
 	"math/rand/v2"
+
+	"github.com/epbench/epbench/tune/record"
 )
 
 // resamples of a bootstrap: the ends of a 95 % interval then vary by less than

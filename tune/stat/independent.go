@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/epbench/epbench/tune/record"
 )
 
 // MedianInterval is the median of xs with a distribution-free 95 % interval
@@ -15,7 +17,7 @@ func MedianInterval(xs []float64) record.Interval {
 	sorted := slices.Sorted(slices.Values(xs))
 	n := len(sorted)
 	if n == 0 {
-		return record.Interval{math.NaN(), math.NaN(), math.NaN()}
+		return record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 	}
 	k := binomialRank(n)
 	return record.Interval{Mid: sortedQuantile(sorted, 0.5), Low: sorted[k], High: sorted[n-1-k]}
@@ -50,7 +52,7 @@ type Ratio struct {
 // the spread gives, which is steady but takes the values for normal. Equal
 // seeds give equal intervals. All values must be above 0.
 func RatioOfMedians(a, b []float64, seed uint64) Ratio {
-	out := Ratio{record.Interval{Median(a) / Median(b), math.NaN(), math.NaN()}, math.NaN()}
+	out := Ratio{record.Interval{Mid: Median(a) / Median(b), Low: math.NaN(), High: math.NaN()}, math.NaN()}
 	if len(a) < 2 || len(b) < 2 {
 		return out
 	}

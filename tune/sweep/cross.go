@@ -1,73 +1,185 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
 
-	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/stat"
 )
 
-// crossAll measures the winners of all routings of a problem under each of
-// them, so that regret is measured and not guessed. Once ctx is cancelled it
-// measures nothing, and groups that lack something have no regret.
-func (s *sweeper) crossAll(ctx context.Context) ([]reports.Regret, error) {
-	var out []reports.Regret
-	for _, group := range s.groups() {
-		group = slices.DeleteFunc(group, func(c *cell) bool { return c.outcome.Verdict == record.Failed })
-		if len(group) < 2 {
+// group is the searches of one problem under all its routings that a table may
+// rest on.
+type group []*searcher
+
+// groups lists the groups of the finished searches by problem, in order.
+func (s *sweeper) groups() []group {
+	var out []group
+	for _, c := range s.searches[:s.done] {
+		if !c.result.Decision.Usable() {
 			continue
 		}
-		shipped := winners(group)
-		for _, c := range group {
-			if err := s.cross(ctx, c, shipped); err != nil {
-				return nil, err
-			}
+		i := slices.IndexFunc(out, func(g group) bool { return g[0].problem == c.problem })
+		if i < 0 {
+			out = append(out, nil)
+			i = len(out) - 1
 		}
-		if crossed(group) {
-			if err := s.compromise(ctx, group); err != nil {
-				return nil, err
-			}
-		}
-		if crossed(group) {
-			out = append(out, s.regret(group))
-		}
+		out[i] = append(out[i], c)
 	}
-	return out, nil
+	return out
 }
 
-// crossed reports whether each choice of a group was measured, or failed, under
-// every routing.
-func crossed(group []*cell) bool {
-	for _, c := range group {
-		if c.uncrossed {
-			return false
+// crossAll measures the winners of all routings of a problem under each of
+// them, so that regret is measured and not guessed. Then it chooses each
+// group's minimax config and records the matrix. Once ctx is cancelled nothing
+// is measured, and groups that lack something have no matrix.
+func (s *sweeper) crossAll(ctx context.Context) error {
+	s.run.Regrets = nil
+	for _, family := range s.families() {
+		var before ep.Config
+		for _, g := range family {
+			if len(g) > 1 {
+				if err := s.crossGroup(ctx, g, before); err != nil {
+					return err
+				}
+			}
+			before = g[0].minimax
+			if len(g) == 1 {
+				before = g[0].result.Decision.Config
+			}
 		}
 	}
-	return true
+	return nil
+}
+
+// crossGroup completes one group. before is the minimax config at the next
+// smaller token count: it wins ties.
+func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
+	configs := g.winners()
+	if err := s.crossEach(ctx, g, configs); err != nil || !g.crossed() {
+		return err
+	}
+	if compromise, ok := s.compromise(g, configs); ok {
+		configs = append(configs, compromise)
+		if err := s.crossEach(ctx, g, configs[len(configs)-1:]); err != nil || !g.crossed() {
+			return err
+		}
+	}
+	best, _ := s.minimax(g, configs, before)
+	var tuned []stat.Tuned
+	for _, c := range g {
+		c.minimax = best
+		tuned = append(tuned, stat.Tuned{Routing: c.routing.Spec(), Config: c.result.Decision.Config, Effects: c.effects()})
+	}
+	s.run.Regrets = append(s.run.Regrets, stat.NewRegret(g[0].problem, tuned, best))
+	return nil
+}
+
+func (s *sweeper) crossEach(ctx context.Context, g group, configs []ep.Config) error {
+	for _, c := range g {
+		if err := s.cross(ctx, c, append([]ep.Config{c.result.Decision.Default}, configs...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crossed reports whether each winner of a group was measured, or failed,
+// under every routing.
+func (g group) crossed() bool {
+	return !slices.ContainsFunc(g, func(c *searcher) bool { return c.uncrossed })
 }
 
 // winners are the configs chosen in a group, the default first, each once.
-func winners(group []*cell) []ep.Config {
-	out := []ep.Config{group[0].outcome.Default}
-	for _, c := range group {
-		if !slices.ContainsFunc(out, func(o ep.Config) bool { return o.Key() == c.outcome.Config.Key() }) {
-			out = append(out, c.outcome.Config)
+func (g group) winners() []ep.Config {
+	out := []ep.Config{g[0].result.Decision.Default}
+	for _, c := range g {
+		if w := c.result.Decision.Config; !slices.ContainsFunc(out, func(o ep.Config) bool { return o.Key() == w.Key() }) {
+			out = append(out, w)
 		}
 	}
 	return out
 }
 
-// cross measures in a cell what of configs it has not measured, and compares those with
-// the oracle again after that: a row may come to say any of them.
-func (s *sweeper) cross(ctx context.Context, c *cell, configs []ep.Config) error {
+func (g group) effects() []stat.Effects {
+	var out []stat.Effects
+	for _, c := range g {
+		out = append(out, c.effects())
+	}
+	return out
+}
+
+// compromise is a config that no search chose and that, as the searches saw
+// it, loses less in the worst case than any winner does. A caller who knows
+// nothing of the routing is served best by it.
+func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
+	var searched []stat.Effects
+	for _, c := range g {
+		searched = append(searched, c.searched())
+	}
+	keys := stat.Everywhere(searched)
+	at, guess := stat.Minimax(searched, keys, 0)
+	_, worst := s.minimax(g, winners, ep.Config{})
+	if at < 0 || (1+guess)*(1+s.lab.policy.Band) >= 1+worst {
+		return c, false
+	}
+	c, err := ep.ParseConfig(keys[at])
+	return c, err == nil // the keys are those of configs
+}
+
+// searched is what the search itself says about each config it measured.
+func (c *searcher) searched() stat.Effects {
+	out := stat.Effects{}
+	for _, i := range c.hunt.Measured() {
+		if score := c.hunt.Score(i); !math.IsInf(score, 1) {
+			out[c.space.Config(i).Key()] = score
+		}
+	}
+	return out
+}
+
+// minimax is the config that loses least in the worst case over a group, and
+// that loss. Within the band the default is taken first, then the one from the
+// next smaller token count, then the cheapest. Where every config failed
+// somewhere it is the default.
+func (s *sweeper) minimax(g group, configs []ep.Config, before ep.Config) (best ep.Config, loss float64) {
+	rank := func(c ep.Config) int {
+		switch c.Key() {
+		case g[0].result.Decision.Default.Key():
+			return 0
+		case before.Key():
+			return 1
+		}
+		return 2
+	}
+	op := g[0].problem.Op
+	ordered := slices.SortedStableFunc(slices.Values(configs), func(a, b ep.Config) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), s.lab.cost(op, a).Compare(s.lab.cost(op, b)))
+	})
+	keys := make([]string, len(ordered))
+	for i, c := range ordered {
+		keys[i] = c.Key()
+	}
+	at, loss := stat.Minimax(g.effects(), keys, s.lab.policy.Band)
+	if at < 0 {
+		return g[0].result.Decision.Default, loss
+	}
+	return ordered[at], loss
+}
+
+// cross measures those of the configs that a search has not measured, beside
+// the others, and compares the new ones with the oracle afterwards: any of
+// them may end up in a row.
+func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
 		point := c.space.Add(cfg)
-		if live = append(live, point); c.lacks(cfg) {
+		live = append(live, point)
+		if _, seen := c.seen[cfg.Key()]; !seen {
 			missing = append(missing, point)
 		}
 	}
@@ -78,115 +190,28 @@ func (s *sweeper) cross(ctx context.Context, c *cell, configs []ep.Config) error
 		return nil
 	}
 	before := c.runner.Spent()
-	fs, err := s.crossBlock(ctx, c, live, missing)
-	s.before += c.runner.Spent() - before
+	finals, err := s.crossBlock(ctx, c, live, missing)
+	s.spent += c.runner.Spent() - before
 	if closed := c.runner.Close(); err == nil {
 		err = closed
 	}
 	if c.uncrossed = err != nil && ctx.Err() != nil; c.uncrossed {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	for key, e := range known(fs, c) {
-		c.effects[key] = e
-	}
-	return nil
+	c.note(finals)
+	return err
 }
 
-// lacks reports whether nothing is known of a config in a cell.
-func (c *cell) lacks(cfg ep.Config) bool {
-	_, ok := c.effects[cfg.Key()]
-	return !ok
-}
-
-// crossBlock times configs beside each other and drops those of the new ones whose answers
-// are wrong afterwards.
-func (s *sweeper) crossBlock(ctx context.Context, c *cell, live, missing []int) ([]search.Finalist, error) {
-	fs, err := c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
+// crossBlock times configs beside each other and drops those of the new ones
+// whose answers are wrong afterwards.
+func (s *sweeper) crossBlock(ctx context.Context, c *searcher, live, missing []int) ([]search.Finalist, error) {
+	finals, err := c.hunt.Settle(ctx, s.confirmation(c), record.StageCross, live)
 	if s.reopened(c, err) {
-		fs, err = c.hunt.Settle(ctx, s.confirmation(c), crossStage, live)
+		finals, err = c.hunt.Settle(ctx, s.confirmation(c), record.StageCross, live)
 	}
 	if err != nil {
 		return nil, err
 	}
-	right, err := c.runner.Recheck(ctx, recheckStage, missing)
-	return slices.DeleteFunc(fs, func(f search.Finalist) bool { return slices.Contains(missing, f.Point) && !right[f.Point] }), err
-}
-
-// loss is what a config loses in a cell against the best measured there, as a
-// ratio minus one; +Inf when it failed or was not measured.
-func (c *cell) loss(cfg ep.Config) float64 {
-	least := math.Inf(1)
-	for _, e := range c.effects {
-		least = min(least, e.log)
-	}
-	e, ok := c.effects[cfg.Key()]
-	if !ok {
-		return math.Inf(1)
-	}
-	return math.Expm1(e.log - least)
-}
-
-// regret is the matrix of a group: each routing's choice under each routing.
-func (s *sweeper) regret(group []*cell) reports.Regret {
-	r := reports.Regret{Problem: group[0].problem, Minimax: len(group)}
-	add := func(label string, cfg ep.Config) {
-		var row []float64
-		for _, c := range group {
-			row = append(row, c.loss(cfg))
-		}
-		r.Shipped, r.Keys, r.Loss = append(r.Shipped, label), append(r.Keys, cfg.Key()), append(r.Loss, row)
-	}
-	for _, c := range group {
-		r.Routings = append(r.Routings, c.dist.Spec())
-		add(c.dist.Spec(), c.outcome.Config)
-	}
-	cfg, _ := s.minimax(group, ep.Config{})
-	add(string(ep.AllRoutings), cfg)
-	return r
-}
-
-// minimax is the config with the least worst loss over the cells of a group,
-// and that loss. Within the band the default stays, then the neighbour's
-// choice, then what takes fewer SMs.
-func (s *sweeper) minimax(group []*cell, neighbour ep.Config) (best ep.Config, loss float64) {
-	configs := winners(group)
-	if c := group[0].compromise; c.Kernel != "" {
-		configs = append(configs, c)
-	}
-	worst := make([]float64, len(configs))
-	for i, cfg := range configs {
-		for _, c := range group {
-			worst[i] = max(worst[i], c.loss(cfg))
-		}
-	}
-	least := slices.Min(worst)
-	order := func(cfg ep.Config) []int {
-		i, _ := group[0].space.Index(cfg)
-		cost := group[0].space.Cost(i)
-		return append([]int{rankOf(cfg, group[0].outcome.Default, neighbour)}, cost[:]...)
-	}
-	at := -1
-	for i, cfg := range configs {
-		tied := 1+worst[i] <= (1+least)*(1+s.policy.Band)
-		if tied && (at < 0 || slices.Compare(order(cfg), order(configs[at])) < 0) {
-			at = i
-		}
-	}
-	if at < 0 { // every config failed somewhere
-		return configs[0], math.Inf(1)
-	}
-	return configs[at], worst[at]
-}
-
-func rankOf(cfg, dflt, neighbour ep.Config) int {
-	switch cfg.Key() {
-	case dflt.Key():
-		return 0
-	case neighbour.Key():
-		return 1
-	}
-	return 2
+	right, err := c.runner.Recheck(ctx, record.StageRecheck, missing)
+	return slices.DeleteFunc(finals, func(f search.Finalist) bool { return slices.Contains(missing, f.Point) && !right[f.Point] }), err
 }

@@ -23,12 +23,12 @@ type Options struct {
 	Evaluations   int           // distinct configs of one search, 0 for all
 	Time          time.Duration // of the whole sweep, 0 for no bound
 
-	Params      map[string][]ep.Value // values by parameter, instead of the kernels' own
-	Kernels     []string              // names to search, nil for all
-	MaxSMs      int                   // of a config, 0 for no bound
-	ResultClass bool                  // search parameters that change results, too
-	Space       *spacefile.File       // further rules and values, or nil
-	Incumbent   *table.Table          // what is shipped today, or nil
+	Params    map[string][]ep.Value // values by parameter, instead of the kernels' own
+	Kernels   []string              // names to search, nil for all
+	MaxSMs    int                   // of a config, 0 for no bound
+	Precision ep.Precision          // Reduced also searches parameters that round what travels
+	Space     *spacefile.File       // further rules and values, or nil
+	Incumbent *table.Table          // the table in use, or nil
 
 	Tool     string   // version of epbench
 	Command  []string // as it can be typed again
@@ -37,19 +37,19 @@ type Options struct {
 
 // Event says how far a sweep is.
 type Event struct {
-	Cell, Cells int // searches done and in all
-	Title       string
-	Stage       string
-	Outcome     *record.Outcome // when a search ended
+	Done, All int // searches
+	Title     string
+	Stage     record.Stage
+	Search    *record.Search // when one ended
 }
 
-// searchBudget is the budget of one search when cells are left and a share of
-// the time is kept for what follows the searches.
-func (o Options) searchBudget(spent time.Duration, cells int) search.Budget {
+// searchBudget is the budget of one search when left are to be done. A share
+// of the time is kept for what follows the searches.
+func (o Options) searchBudget(spent time.Duration, left int) search.Budget {
 	b := search.Budget{Evaluations: o.Evaluations}
 	if o.Time > 0 {
-		left := time.Duration(float64(o.Time)*searchShare) - spent
-		b.Time = max(left/time.Duration(cells), time.Millisecond)
+		rest := time.Duration(float64(o.Time)*searchShare) - spent
+		b.Time = max(rest/time.Duration(left), time.Millisecond)
 	}
 	return b
 }

@@ -15,54 +15,66 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// Plan is what a sweep would do.
+// Plan is what a sweep will do. It is made once; --dry-run prints it and Run
+// carries it out.
 type Plan struct {
 	Searches    []Search
 	Fingerprint string // of all spaces and the kernels' ABI
 	Samples     int    // timings of the whole sweep, without A/A and crossing
 	AtLeast     time.Duration
 	Policy      measure.Policy
+
+	opts     *Options
+	planner  *planner
+	strategy search.Strategy
 }
 
 // Search is one planned search.
 type Search struct {
-	Problem  ep.Problem
-	Routing  string
-	Class    ep.Class
+	subject
 	Counts   []search.Count // none for pairs, whose space is made of winners
 	Legal    int
 	Measured int // distinct configs the budget admits
 	Samples  int
 }
 
+// Problem is what is searched.
+func (s Search) Problem() ep.Problem { return s.problem }
+
+// Routing is the spec of the routing.
+func (s Search) Routing() string { return s.routing.Spec() }
+
+// Class is the routing class that the rows of this search are keyed by.
+func (s Search) Class() ep.Class { return s.class }
+
 // MakePlan plans without touching the backend's hardware.
 func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
-	pl := planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts}
-	if _, err := search.ParseStrategy(opts.Strategy); err != nil {
+	out := &Plan{Policy: measure.PolicyFor(b.Machine()), opts: opts, planner: newPlanner(b, opts)}
+	var err error
+	if out.strategy, err = search.ParseStrategy(opts.Strategy); err != nil {
 		return nil, err
 	}
-	if err := pl.checkOptions(); err != nil {
+	if err := out.planner.checkOptions(); err != nil {
 		return nil, err
 	}
-	cells, err := pl.cells()
+	subjects, err := out.planner.subjects()
 	if err != nil {
 		return nil, err
 	}
-	out := &Plan{Policy: measure.PolicyFor(b.Machine())}
 	prints := sha256.New()
-	for _, c := range cells {
-		search := Search{Problem: c.problem, Routing: c.dist.Spec(), Class: c.class, Legal: pairBest * pairBest}
-		if c.problem.Op != ep.Pair {
-			space, counts, err := pl.base(c.problem)
+	for _, s := range subjects {
+		planned := Search{subject: s, Legal: pairBest * pairBest}
+		if s.problem.Op != ep.Pair {
+			space, counts, err := out.planner.base(s.problem)
 			if err != nil {
 				return nil, err
 			}
-			search.Legal, search.Counts = space.Len(), counts
-			fmt.Fprintln(prints, c.problem.Key(), space.Fingerprint(ABI(b)))
+			planned.Legal, planned.Counts = space.Len(), counts
+			fmt.Fprintln(prints, s.problem.Key(), space.Fingerprint(ABI(b)))
 		}
-		search.estimate(opts, out.Policy)
-		out.Samples += search.Samples
-		out.Searches = append(out.Searches, search)
+		planned.estimate(opts, out.Policy)
+		out.Samples += planned.Samples
+		out.Searches = append(out.Searches, planned)
 	}
 	out.Fingerprint = hex.EncodeToString(prints.Sum(nil))[:16]
 	out.AtLeast = time.Duration(float64(out.Samples) * out.Policy.MinSample * float64(time.Second))
@@ -148,9 +160,6 @@ func (pl *planner) base(p ep.Problem) (*search.Space, []search.Count, error) {
 	space, counts, err := search.NewSpace(grids...)
 	if err != nil {
 		return nil, nil, err
-	}
-	if pl.spaces == nil {
-		pl.spaces = map[ep.Problem]enumerated{}
 	}
 	pl.spaces[p] = enumerated{space, counts}
 	return space.Clone(), counts, nil

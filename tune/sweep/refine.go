@@ -2,14 +2,13 @@ package sweep
 
 import (
 	"context"
-	"math"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
-	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -38,14 +37,14 @@ func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
 }
 
 // at is a pick at a token count between two searches, on what was measured there.
-func (p pick) at(tokens int, cells []*cell) pick {
-	p.tokens, p.cells = tokens, cells
+func (p pick) at(tokens int, there group) pick {
+	p.tokens, p.searches = tokens, there
 	p.evidence.Tokens, p.evidence.Routings = []int{tokens}, nil
-	for i, c := range cells {
+	for i, c := range there {
 		e := c.evidence(p.config)
-		p.evidence.Routings = append(p.evidence.Routings, c.dist.Spec())
+		p.evidence.Routings = append(p.evidence.Routings, c.routing.Spec())
 		p.evidence.MaxErr, p.evidence.Date = max(p.evidence.MaxErr, e.MaxErr), e.Date
-		if len(cells) > 1 {
+		if len(there) > 1 {
 			p.evidence.Regret = max(p.evidence.Regret, c.loss(p.config))
 		}
 		if i == 0 || e.Gain < p.evidence.Gain {
@@ -57,50 +56,51 @@ func (p pick) at(tokens int, cells []*cell) pick {
 }
 
 // sideAt measures two picks at a token count between theirs, under every
-// routing of the first, and says which of them loses less there; a tie goes to
-// the one that keeps the default, else to the lower.
-func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side int, there []*cell, err error) {
-	if ctx.Err() != nil || s.opts.Time > 0 && s.before > s.opts.Time {
+// routing of the first, and says which loses less there. A tie goes to the one
+// that keeps the default, else to the lower.
+func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side int, there group, err error) {
+	if ctx.Err() != nil || s.opts.Time > 0 && s.spent > s.opts.Time {
 		return 0, nil, nil
 	}
-	var worst [2]float64
-	for _, near := range low.cells {
+	for _, near := range low.searches {
 		c, err := s.refined(ctx, near, tokens, low.config, high.config)
 		if err != nil {
 			return 0, nil, err
 		}
 		there = append(there, c)
-		worst[0], worst[1] = max(worst[0], c.loss(low.config)), max(worst[1], c.loss(high.config))
 	}
-	if math.IsInf(worst[0], 1) && math.IsInf(worst[1], 1) {
+	keys := []string{low.config.Key(), high.config.Key()}
+	if high.dflt {
+		slices.Reverse(keys)
+	}
+	at, _ := stat.Minimax(there.effects(), keys, s.lab.policy.Band)
+	switch {
+	case at < 0:
 		return 0, nil, nil
-	}
-	difference := math.Log1p(worst[0]) - math.Log1p(worst[1])
-	if math.Abs(difference) <= math.Log1p(s.policy.Band) && !math.IsInf(difference, 0) {
-		if high.dflt {
-			return 1, there, nil
-		}
-		return 0, there, nil
-	}
-	if difference > 0 {
+	case keys[at] == high.config.Key():
 		return 1, there, nil
 	}
 	return 0, there, nil
 }
 
-// refined measures two configs and the default at a token count nobody asked
-// for. A cell is refined once; further configs are crossed into it.
-func (s *sweeper) refined(ctx context.Context, near *cell, tokens int, configs ...ep.Config) (*cell, error) {
+// loss is what a config loses where it was measured in a search.
+func (c *searcher) loss(cfg ep.Config) float64 {
+	return stat.Worst([]stat.Effects{c.effects()}, cfg.Key())
+}
+
+// refined measures two configs and the default at a token count between those
+// asked for. Each is opened once; further configs are crossed into it.
+func (s *sweeper) refined(ctx context.Context, near *searcher, tokens int, configs ...ep.Config) (*searcher, error) {
 	p := near.problem
 	if p.MaxTokens == max(p.Tokens, 1) {
 		p.MaxTokens = max(tokens, 1)
 	}
 	p.Tokens = tokens
-	key := p.Key() + " " + near.dist.Spec()
+	key := p.Key() + " " + near.routing.Spec()
 	c := s.between[key]
 	if c == nil {
-		c = &cell{problem: p, dist: near.dist, class: near.class, aa: near.aa, incumb: -1, neighbour: -1}
-		if err := s.startRefined(c); err != nil {
+		var err error
+		if c, err = s.openBetween(p, near); err != nil {
 			return nil, err
 		}
 		s.between[key] = c
@@ -108,26 +108,25 @@ func (s *sweeper) refined(ctx context.Context, near *cell, tokens int, configs .
 	return c, s.cross(ctx, c, append([]ep.Config{c.space.Config(c.dflt)}, configs...))
 }
 
-func (s *sweeper) startRefined(c *cell) (err error) {
+// openBetween makes a search that measures what it is given and decides
+// nothing.
+func (s *sweeper) openBetween(p ep.Problem, near *searcher) (*searcher, error) {
+	c := &searcher{subject: subject{problem: p, routing: near.routing, class: near.class}}
+	c.aa, c.seen = near.aa, map[string]sighting{}
 	if err := c.draw(s.opts.Seed); err != nil {
-		return err
+		return nil, err
+	}
+	c.result = c.newResult()
+	dflt, err := s.lab.planner.defaultConfig(p)
+	if err != nil {
+		return nil, err
 	}
 	if c.space, _, err = search.NewSpace(); err != nil {
-		return err
-	}
-	dflt, err := s.planner.defaultConfig(c.problem)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	c.dflt = c.space.Add(dflt)
-	c.runner = &measure.Runner{
-		Backend: s.backend, Workload: c.workload, Space: c.space, Default: c.dflt,
-		Policy: s.policy, Log: s.dir, Known: s.known, Profile: &s.profile, Foretold: true,
-		Progress: func(string, int) { s.report(c, refineStage, nil) },
-	}
+	c.runner = s.runner(c, func(record.Stage) { s.report(c, record.StageRefine, nil) })
 	c.hunt = search.NewHunt(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
-	c.effects = map[string]effect{}
 	s.run.Workloads = append(s.run.Workloads, c.record())
-	c.outcome.Verdict = record.KeepsBest
-	return nil
+	return c, nil
 }

@@ -5,27 +5,26 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/table"
 )
 
-// pick is the choice for one token count and class.
+// pick is the choice for one token count and routing class.
 type pick struct {
 	tokens   int
-	cells    []*cell
+	searches group
 	config   ep.Config
 	dflt     bool
 	evidence table.Evidence
 }
 
-// run of adjacent token counts that share a config.
+// stretch is adjacent token counts that share a config.
 type stretch struct {
 	picks  []pick
 	lo, hi int
 }
 
-// rows makes the rows of all families: cells that differ in tokens and routing
-// alone.
+// rows makes the rows of all families.
 func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
 	var out []table.Row
 	for _, family := range s.families() {
@@ -40,15 +39,15 @@ func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
 	return out, nil
 }
 
-// families lists the cells by shape, then by token count.
-func (s *sweeper) families() [][][]*cell {
-	var out [][][]*cell
+// families lists the groups of each shape by token count.
+func (s *sweeper) families() [][]group {
+	var out [][]group
 	shape := func(p ep.Problem) ep.Problem {
 		p.Tokens, p.MaxTokens = 0, 0
 		return p
 	}
 	for _, g := range s.groups() {
-		i := slices.IndexFunc(out, func(f [][]*cell) bool { return shape(f[0][0].problem) == shape(g[0].problem) })
+		i := slices.IndexFunc(out, func(f []group) bool { return shape(f[0][0].problem) == shape(g[0].problem) })
 		if i < 0 {
 			out = append(out, nil)
 			i = len(out) - 1
@@ -58,16 +57,14 @@ func (s *sweeper) families() [][][]*cell {
 	return out
 }
 
-// classRows makes the rows of one class: a pick per token count, equal
-// neighbours merged, ends at the crossovers.
-func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class ep.Class) ([]table.Row, error) {
+// classRows makes the rows of one class: a pick for each token count, equal
+// neighbours merged, ends where the choice changes.
+func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class) ([]table.Row, error) {
 	var runs []stretch
 	connected := false
-	for _, group := range family {
-		usable := slices.DeleteFunc(slices.Clone(group), func(c *cell) bool {
-			return c.outcome.Verdict == record.Failed || c.outcome.Verdict == record.Noisy || class != ep.AllRoutings && c.class != class
-		})
-		if usable = together(usable, class); len(usable) == 0 {
+	for _, g := range family {
+		g = g.of(class)
+		if len(g) == 0 {
 			connected = false
 			continue
 		}
@@ -75,7 +72,7 @@ func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class ep.Clas
 		if connected {
 			before = runs[len(runs)-1].picks[0].config
 		}
-		p := s.pick(usable, before)
+		p := s.pick(g, class, before)
 		if connected && p.config.Key() == before.Key() {
 			last := &runs[len(runs)-1]
 			last.picks, last.hi = append(last.picks, p), p.tokens
@@ -96,29 +93,41 @@ func (s *sweeper) classRows(ctx context.Context, family [][]*cell, class ep.Clas
 	return out, nil
 }
 
-// together leaves of cells what can be judged together: all of them, unless an
-// interruption kept choices from being measured under each other's routings.
-// Then it is the first for a class of its own, none for any routing.
-func together(cells []*cell, class ep.Class) []*cell {
+// of are the searches of a group that say something about a class. After an
+// interrupt winners may not have been measured under each other's routings:
+// then the first search speaks for its own class, and nothing for all.
+func (g group) of(class ep.Class) group {
+	if class != ep.AllRoutings {
+		g = slices.DeleteFunc(slices.Clone(g), func(c *searcher) bool { return c.class != class })
+	}
 	switch {
-	case len(cells) < 2 || crossed(cells):
-		return cells
+	case len(g) < 2 || g.crossed():
+		return g
 	case class == ep.AllRoutings:
 		return nil
 	}
-	return cells[:1]
+	return g[:1]
 }
 
-// pick chooses for the cells of one token count.
-func (s *sweeper) pick(cells []*cell, before ep.Config) pick {
-	cfg, worst := s.minimax(cells, before)
-	if len(cells) == 1 {
-		cfg, worst = cells[0].outcome.Config, 0
+// choice is the config for a class: what the one search chose, the minimax
+// config that the regret matrix records, or that of the searches of one class.
+func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (cfg ep.Config, worst float64) {
+	switch {
+	case len(g) == 1:
+		return g[0].result.Decision.Config, 0
+	case class == ep.AllRoutings:
+		return g[0].minimax, stat.Worst(g.effects(), g[0].minimax.Key())
 	}
-	// A runtime's own default knows no bound, so that below one it is spelled out.
-	dflt := s.opts.MaxSMs == 0 && cfg.Key() == cells[0].outcome.Default.Key()
-	p := pick{tokens: cells[0].problem.Tokens, cells: cells, config: cfg, dflt: dflt}
-	for i, c := range cells {
+	return s.minimax(g, g.winners(), before)
+}
+
+// pick chooses for the searches of one token count.
+func (s *sweeper) pick(g group, class ep.Class, before ep.Config) pick {
+	cfg, worst := s.choice(g, class, before)
+	// A caller's own default knows no bound on SMs: below a bound it is spelled out.
+	dflt := s.opts.MaxSMs == 0 && cfg.Key() == g[0].result.Decision.Default.Key()
+	p := pick{tokens: g[0].problem.Tokens, searches: g, config: cfg, dflt: dflt}
+	for i, c := range g {
 		e := c.evidence(cfg)
 		if i == 0 || e.Gain < p.evidence.Gain {
 			p.evidence = e
@@ -126,37 +135,33 @@ func (s *sweeper) pick(cells []*cell, before ep.Config) pick {
 	}
 	p.evidence.Regret = worst
 	p.evidence.Routings, p.evidence.Complete = nil, true
-	for _, c := range cells {
-		p.evidence.Routings = append(p.evidence.Routings, c.dist.Spec())
+	for _, c := range g {
+		p.evidence.Routings = append(p.evidence.Routings, c.routing.Spec())
 		p.evidence.Complete = p.evidence.Complete && c.complete()
 	}
 	p.evidence.Tokens = []int{p.tokens}
 	return p
 }
 
-// complete reports whether the whole legal space was covered; pairs are made
-// of winners, and never are.
-func (c *cell) complete() bool {
-	return c.problem.Op != ep.Pair && c.outcome.Evaluations >= c.outcome.Legal
+// complete reports whether the whole legal space was measured. Pairs are made
+// of winners and never are.
+func (c *searcher) complete() bool {
+	return c.problem.Op != ep.Pair && c.result.Tried >= c.result.Legal
 }
 
-// evidence is what a cell says of a config.
-func (c *cell) evidence(cfg ep.Config) table.Evidence {
-	o := c.outcome
-	e := table.Evidence{
-		Clock: o.Clock, Median: o.Median, P10: o.P10, P90: o.P90, Rounds: o.Rounds, Gain: o.Gain, GainLo: o.GainLo, GainHi: o.GainHi,
-		Candidates: o.Evaluations, Ties: o.Ties, Date: c.runner.Latest(),
+// evidence is what a search says about a config.
+func (c *searcher) evidence(cfg ep.Config) table.Evidence {
+	r := &c.result
+	e := table.Evidence{Clock: r.Clock, Candidates: r.Tried, Ties: r.Ties, Date: c.runner.Latest()}
+	times, gain := r.Times, r.Decision.Gain
+	e.Rounds = r.Decision.Rounds
+	if x, ok := c.seen[cfg.Key()]; ok && cfg.Key() != r.Decision.Config.Key() {
+		times, gain, e.Rounds = x.config.Times, x.config.Gain(x.dflt, c.runner.Seed("gain")), x.config.Rounds
 	}
+	e.Median, e.P10, e.P90 = times.Median, times.P10, times.P90
+	e.Gain, e.GainLo, e.GainHi = gain.Mid, gain.Low, gain.High
 	if i, ok := c.space.Index(cfg); ok {
 		e.MaxErr = c.runner.MaxErr(i)
-	}
-	if cfg.Key() == o.Config.Key() {
-		return e
-	}
-	if x, ok := c.effects[cfg.Key()]; ok {
-		g := x.f.Gain(x.base, c.runner.Seed("gain"))
-		e.Median, e.P10, e.P90, e.Rounds = x.f.Median, x.f.P10, x.f.P90, x.f.Rounds
-		e.Gain, e.GainLo, e.GainHi = g.Mid, g.Lo, g.Hi
 	}
 	return e
 }
@@ -183,7 +188,7 @@ func (r stretch) row(class ep.Class) table.Row {
 	}
 	slices.Sort(e.Tokens)
 	e.Tokens = slices.Compact(e.Tokens)
-	row := table.Row{Key: table.KeyOf(least.cells[0].problem, class), Lo: r.lo, Hi: r.hi, Config: least.config, Default: least.dflt, Evidence: e}
+	row := table.Row{Key: table.KeyOf(least.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Config: least.config, Default: least.dflt, Evidence: e}
 	if row.Default {
 		row.Config = ep.Config{}
 	}

@@ -8,30 +8,24 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
-	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
 )
 
-// sweeper is a sweep in progress.
+// sweeper carries out a plan: it keeps what the searches of a sweep share.
 type sweeper struct {
+	plan     *Plan
 	opts     *Options
-	backend  kernels.Backend
-	planner  planner
-	policy   measure.Policy
-	strategy search.Strategy
+	lab      *lab
 	dir      *record.Dir
 	run      *record.Run
-	known    *measure.Known
-	profile  measure.Profile
-	cells    []*cell
+	searches []*searcher
 	done     int
-	before   time.Duration    // spent by finished searches
-	between  map[string]*cell // refined token counts, by problem and routing
-	unopened bool             // the last search found no session
+	spent    time.Duration        // by finished searches and crossings
+	between  map[string]*searcher // at token counts between those asked for, by problem and routing
+	unopened bool                 // the last search found no session
 }
 
 // Outcome is a finished sweep, or what an interrupted one had finished.
@@ -40,27 +34,26 @@ type Outcome struct {
 	Run     *record.Run
 	Table   *table.Table // nil when nothing may be written
 	NoTable string       // why there is none
-	Regrets []reports.Regret
 	Profile measure.Profile
 	Wall    time.Duration
 }
 
-// Run sweeps into dir, which was created or reopened with run; results are
-// those already in its log. Cancelling ctx ends it with ctx's error,
-// everything measured on disk, and an outcome of the searches that were
+// Run carries out a plan in dir, which was created or reopened with run.
+// results are those already in its log. Cancelling ctx ends it with ctx's
+// error, everything measured on disk, and an outcome of the searches that were
 // finished by then, nil when none was.
-func Run(ctx context.Context, b kernels.Backend, opts *Options, dir *record.Dir, run *record.Run, results []record.Result) (*Outcome, error) {
+func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Outcome, error) {
 	start := time.Now()
-	s, err := newSweeper(b, opts, dir, run, results)
+	s, err := newSweeper(b, p, dir, run, results)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.searchAll(ctx); err != nil && (ctx.Err() == nil || s.done == 0) {
 		return nil, err
 	}
-	out := &Outcome{Run: run, Left: s.cellsLeft()}
-	s.cells = s.cells[:s.done]
-	if out.Regrets, err = s.crossAll(ctx); err != nil {
+	out := &Outcome{Run: run, Left: s.left()}
+	s.searches = s.searches[:s.done]
+	if err := s.crossAll(ctx); err != nil {
 		return nil, err
 	}
 	if out.Table, out.NoTable, err = s.table(ctx); err != nil {
@@ -70,36 +63,36 @@ func Run(ctx context.Context, b kernels.Backend, opts *Options, dir *record.Dir,
 	if ctx.Err() == nil {
 		run.Finished = time.Now().UTC()
 	}
-	out.Profile, out.Wall = s.profile, time.Since(start)
+	out.Profile, out.Wall = s.lab.profile, time.Since(start)
 	if err := dir.WriteRun(run); err != nil {
 		return nil, err
 	}
 	return out, ctx.Err()
 }
 
-func newSweeper(b kernels.Backend, opts *Options, dir *record.Dir, run *record.Run, results []record.Result) (*sweeper, error) {
-	strategy, err := search.ParseStrategy(opts.Strategy)
+func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*sweeper, error) {
+	known, err := measure.NewKnown(results)
 	if err != nil {
 		return nil, err
 	}
-	s := &sweeper{opts: opts, backend: b, policy: measure.PolicyFor(b.Machine()), strategy: strategy, dir: dir, run: run, between: map[string]*cell{}}
-	s.planner = planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts}
-	if s.known, err = measure.NewKnown(results); err != nil {
-		return nil, err
+	s := &sweeper{plan: p, opts: p.opts, lab: newLab(b, p.planner, dir), dir: dir, run: run, between: map[string]*searcher{}}
+	s.lab.known, s.lab.empty = known, run.Empty
+	run.Band = p.Policy.Band
+	run.AA, run.Spaces, run.Workloads, run.Searches, run.Warnings = nil, nil, nil, nil, nil
+	for _, planned := range p.Searches {
+		s.searches = append(s.searches, &searcher{subject: planned.subject})
 	}
-	run.AA, run.Spaces, run.Workloads, run.Outcomes, run.Warnings = nil, nil, nil, nil, nil
-	s.cells, err = s.planner.cells()
-	return s, err
+	return s, nil
 }
 
 // searchAll runs the searches in order: dispatch and combine before the pairs
 // made of their winners, small token counts first, since each search is told
 // what won before it.
 func (s *sweeper) searchAll(ctx context.Context) error {
-	if err := s.foretell(); err != nil {
+	if err := s.announce(); err != nil {
 		return err
 	}
-	for _, c := range s.cells {
+	for _, c := range s.searches {
 		if err := s.start(c); err != nil {
 			return err
 		}
@@ -115,29 +108,37 @@ func (s *sweeper) searchAll(ctx context.Context) error {
 	return nil
 }
 
-// start makes the workload, the space and the runner of a cell.
-func (s *sweeper) start(c *cell) error {
+// start draws the workload of a search and makes its space and measurer.
+func (s *sweeper) start(c *searcher) error {
 	if err := c.draw(s.opts.Seed); err != nil {
 		return err
 	}
+	c.result, c.seen = c.newResult(), map[string]sighting{}
 	if err := s.populate(c); err != nil {
 		return err
 	}
-	c.runner = &measure.Runner{
-		Backend: s.backend, Workload: c.workload, Space: c.space, Default: c.dflt, Roles: c.roles,
-		Policy: s.policy, Log: s.dir, Known: s.known, Profile: &s.profile, Foretold: true,
-		Progress: func(stage string, _ int) { s.report(c, stage, nil) },
-	}
+	c.runner = s.runner(c, func(stage record.Stage) { s.report(c, stage, nil) })
 	s.run.Workloads = append(s.run.Workloads, c.record())
-	if c.problem.Op != ep.Pair && !slices.ContainsFunc(s.run.Spaces, func(i record.SpaceInfo) bool { return i.Problem == c.problem.Key() }) {
-		s.run.Spaces = append(s.run.Spaces, c.spaces()...)
+	known := slices.ContainsFunc(s.run.Spaces, func(i record.SpaceInfo) bool { return i.Problem == c.problem.Key() })
+	if c.problem.Op != ep.Pair && !known {
+		for _, n := range c.counts {
+			s.run.Spaces = append(s.run.Spaces, SpaceInfo(c.problem, n))
+		}
 	}
 	return nil
 }
 
-// reopened reports whether a retry elsewhere changed what a cell is to measure,
-// so that its log no longer fits: the cell is measured anew, beside the log.
-func (s *sweeper) reopened(c *cell, err error) bool {
+// runner is the lab's, told that the backend knows what to compile.
+func (s *sweeper) runner(c *searcher, progress func(record.Stage)) *measure.Runner {
+	r := s.lab.runner(&c.subject, c.space, c.dflt)
+	r.Roles, r.Progress, r.Announced = c.roles, progress, true
+	return r
+}
+
+// reopened reports whether a retry elsewhere changed what a search is to
+// measure, so that its log no longer fits: it is measured anew, beside the
+// log.
+func (s *sweeper) reopened(c *searcher, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false
 	}
@@ -145,9 +146,9 @@ func (s *sweeper) reopened(c *cell, err error) bool {
 	return true
 }
 
-// finish files the outcome of a search that ended with err.
-func (s *sweeper) finish(c *cell, err error) error {
-	s.before += c.runner.Spent()
+// finish records a search that ended with err.
+func (s *sweeper) finish(c *searcher, err error) error {
+	s.spent += c.runner.Spent()
 	if closed := c.runner.Close(); err == nil {
 		err = closed
 	}
@@ -155,82 +156,66 @@ func (s *sweeper) finish(c *cell, err error) error {
 		return err
 	}
 	s.done++
-	s.run.Outcomes = append(s.run.Outcomes, c.outcome)
-	s.report(c, "", &c.outcome)
+	s.run.Searches = append(s.run.Searches, c.result)
+	s.report(c, "", &c.result)
 	return s.dir.WriteRun(s.run)
 }
 
-func (s *sweeper) report(c *cell, stage string, o *record.Outcome) {
+func (s *sweeper) report(c *searcher, stage record.Stage, result *record.Search) {
 	if s.opts.Progress != nil {
-		s.opts.Progress(Event{s.done, len(s.cells), c.title(), stage, o})
+		s.opts.Progress(Event{s.done, len(s.searches), c.title(), stage, result})
 	}
 }
 
-// spent is the recorded time of all finished searches.
-func (s *sweeper) spent() time.Duration { return s.before }
-
-func (s *sweeper) cellsLeft() int { return len(s.cells) - s.done }
+// left is how many searches are not done.
+func (s *sweeper) left() int { return len(s.searches) - s.done }
 
 // beside finds the search of an op that belongs to c, nil if there is none.
-func (s *sweeper) beside(c *cell, op ep.Op) *cell {
+func (s *sweeper) beside(c *searcher, op ep.Op) *searcher {
 	p := c.problem
 	p.Op = op
-	if !Loosens(s.planner.kernels, op) {
+	if !ReducesPrecision(s.lab.planner.kernels, op) {
 		p.Precision = ep.Full
 	}
-	for _, o := range s.cells {
-		if o.problem == p && o.dist.Spec() == c.dist.Spec() {
+	for _, o := range s.searches {
+		if o.problem == p && o.routing.Spec() == c.routing.Spec() {
 			return o
 		}
 	}
 	return nil
 }
 
-// groups are the cells that differ in routing alone.
-func (s *sweeper) groups() [][]*cell {
-	var out [][]*cell
-	for _, c := range s.cells {
-		i := slices.IndexFunc(out, func(g []*cell) bool { return g[0].problem == c.problem })
-		if i < 0 {
-			out = append(out, nil)
-			i = len(out) - 1
-		}
-		out[i] = append(out[i], c)
-	}
-	return out
-}
-
-// warn gathers what a reader of the run should know: of all searches, reasons of
-// verdicts, then throttling, then noise.
+// warn gathers what a reader of the run should know: searches short of time,
+// reasons of decisions, throttling, noise.
 func (s *sweeper) warn() {
-	add := func(c *cell, text string) {
+	add := func(c *searcher, text string) {
 		if text != "" {
 			s.run.Warnings = append(s.run.Warnings, c.title()+": "+text)
 		}
 	}
 	if n := s.hurried(); n > 0 {
 		s.run.Warnings = append(s.run.Warnings,
-			fmt.Sprintf("%d of %d searches ended with what every search begins with: give --budget more", n, len(s.cells)))
+			fmt.Sprintf("%d of %d searches ended with what every search begins with: give --budget more", n, len(s.searches)))
 	}
-	for _, c := range s.cells {
-		add(c, c.outcome.Reason)
+	for _, c := range s.searches {
+		add(c, c.result.Decision.Reason)
 	}
-	for _, c := range s.cells {
+	for _, c := range s.searches {
 		add(c, c.runner.Throttled())
 	}
-	for _, c := range s.cells {
-		for _, w := range c.chosen.Warnings {
+	for _, c := range s.searches {
+		for _, w := range c.winner.Warnings {
 			add(c, w)
 		}
 	}
 }
 
-// hurried counts searches whose budget was gone before the strategy chose
+// hurried counts searches whose budget was spent before the strategy chose
 // anything itself.
 func (s *sweeper) hurried() int {
 	n := 0
-	for _, c := range s.cells {
-		if c.hunt == nil || s.hostBound(c, c.runner.DefaultTime()) != "" {
+	for _, c := range s.searches {
+		if c.hunt == nil || c.result.Decision.Cause == record.HostBound {
 			continue
 		}
 		if measured := len(c.hunt.Measured()); measured <= len(c.required)+1 && measured < c.space.Len() {

@@ -21,21 +21,21 @@ const noisyShare = 0.25
 // table makes the tuned table, or says why there is none.
 func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 	noisy, failed, spread := 0, 0, 0.0
-	for _, c := range s.cells {
-		switch c.outcome.Verdict {
+	for _, c := range s.searches {
+		switch c.result.Decision.Cause {
 		case record.Noisy:
 			noisy++
-		case record.Failed:
+		case record.Failed, record.NoDefault:
 			failed++
 		default:
 			spread = max(spread, c.aa.Spread)
 		}
 	}
 	switch {
-	case float64(noisy) > noisyShare*float64(len(s.cells)):
-		return nil, fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the tie band of %.0f %%; "+
-			"quiet the machine, or give each search more time with --budget", noisy, len(s.cells), 100*s.policy.Band), nil
-	case noisy+failed == len(s.cells):
+	case float64(noisy) > noisyShare*float64(len(s.searches)):
+		return nil, fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the band of %.0f %%; "+
+			"quiet the machine, or give each search more time with --budget", noisy, len(s.searches), 100*s.lab.policy.Band), nil
+	case noisy+failed == len(s.searches):
 		return nil, "no table: no default runs here", nil
 	}
 	rows, err := s.rows(ctx)

@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
 )
 
@@ -17,6 +19,7 @@ type Model struct {
 	Default  int
 	Required []int
 	Truth    []float64 // [point] seconds; NaN fails
+	Costs    []ep.Cost // [point]
 	Noise    Noise
 }
 
@@ -48,20 +51,28 @@ func (m *Model) Machine(seed uint64) search.Evaluator {
 	return e
 }
 
-func (e *machine) Measure(ctx context.Context, _ string, live []int, rounds int) ([]search.Sample, error) {
+func (e *machine) Measure(ctx context.Context, _ record.Stage, live []int, rounds int) ([]search.Sample, error) {
 	out := make([]search.Sample, 0, len(live)*rounds)
 	for range rounds {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		for _, k := range e.rng.Perm(len(live)) {
-			if t := e.model.Truth[live[k]]; !math.IsNaN(t) {
+			if t := e.model.time(live[k]); !math.IsNaN(t) {
 				out = append(out, search.Sample{Point: live[k], Round: e.round, Seconds: t * e.factor()})
 			}
 		}
 		e.round++
 	}
 	return out, nil
+}
+
+// time is the true time of a point; the twin takes the default's.
+func (m *Model) time(point int) float64 {
+	if point == search.Twin {
+		point = m.Default
+	}
+	return m.Truth[point]
 }
 
 // factor is the noise of the next sample.

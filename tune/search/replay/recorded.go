@@ -3,7 +3,6 @@ package replay
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -74,7 +73,7 @@ func fromLog(log []*record.Result) (*Model, error) {
 	}
 	var grids []search.Grid
 	for _, k := range kernelNames {
-		g, err := search.Listed(byKernel[k], costByName)
+		g, err := search.Listed(byKernel[k])
 		if err != nil {
 			return nil, err
 		}
@@ -92,25 +91,16 @@ func fromLog(log []*record.Result) (*Model, error) {
 	return m, nil
 }
 
-// costByName guesses what a parameter costs: a log does not say.
-func costByName(name string) int {
-	switch {
-	case slices.Contains([]string{"sms", "blocks", "dispatch.sms", "combine.sms", "dispatch.blocks", "combine.blocks"}, name):
-		return search.SMs
-	case slices.Contains([]string{"threads", "dispatch.threads", "combine.threads"}, name):
-		return search.Threads
-	}
-	return -1
-}
-
 // fit estimates truth and noise.
 func (m *Model) fit(log []*record.Result) {
 	var obs []stat.Obs
 	rounds := map[int]int{}
 	failed := make([]bool, m.Space.Len())
+	m.Costs = make([]ep.Cost, m.Space.Len())
 	raw := 0.0
 	for _, r := range log {
 		point, _ := m.Space.Index(r.Config)
+		m.Costs[point] = r.Cost
 		if r.Role == record.Default {
 			m.Default = point
 		}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/stat"
 )
@@ -100,23 +102,34 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	if incumbent >= 0 {
 		required = append(required[:len(required):len(required)], incumbent)
 	}
-	h := search.NewHunt(m.Space, m.Machine(seed), search.Budget{Evaluations: s.Budget}, m.Default, required,
+	machine := m.Machine(seed)
+	aa, err := s.aa().Measure(ctx, machine, m.Default, seed)
+	if err != nil {
+		return tuned{}, err
+	}
+	h := search.NewHunt(m.Space, machine, search.Budget{Evaluations: s.Budget}, m.Default, required,
 		rand.New(rand.NewPCG(seed, 0x68756e74)))
 	if err := strategy.Search(ctx, h); err != nil {
 		return tuned{}, err
 	}
-	fs, err := h.Confirm(ctx, s.Confirm, "confirm")
+	fs, err := h.Confirm(ctx, s.Confirm, record.StageFinals)
 	if err != nil {
 		return tuned{}, err
 	}
-	pref := search.Preference{Band: s.Confirm.Band, Default: m.Default, Incumbent: incumbent, Neighbour: -1, Cost: m.Space.Cost}
-	win, _ := pref.Choose(fs)
-	w, dflt, err := h.Duel(ctx, "duel", fs[win].Point, s.Confirm.MaxRounds/2)
+	end, err := h.Conclude(ctx, fs, search.Ending{
+		Preference: search.Preference{Band: s.Confirm.Band, Default: m.Default, Incumbent: incumbent, Neighbour: -1, Cost: func(i int) ep.Cost { return m.Costs[i] }},
+		Rounds:     s.Confirm.MaxRounds / 2, Seed: seed, Band: record.Band{Policy: s.Confirm.Band, AA: aa.Spread},
+	})
 	if err != nil {
 		return tuned{}, err
 	}
-	claims := w.Point != m.Default && w.Gain(dflt, seed).Lo > 1
-	return tuned{w.Point, w.Median, claims, h.Evaluations(), h.Samples()}, nil
+	claims := end.Decision.Verdict == record.Faster
+	return tuned{end.Winner.Point, end.Winner.Median, claims, h.Tried(), h.Samples()}, nil
+}
+
+// aa is how a sweep on a GPU measures the default against itself.
+func (s Study) aa() search.AA {
+	return search.AA{Band: s.Confirm.Band, Rounds: 20, MaxRounds: 200}
 }
 
 // Usual is the confirmation of a sweep on a GPU with a given tie band.

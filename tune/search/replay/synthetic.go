@@ -25,16 +25,20 @@ func SyntheticNoise(sigma float64) Noise {
 func Synthetic(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x73796e74))
 	grid := search.Grid{Kernel: "synthetic", Axes: []search.Axis{
-		axis("sms", search.SMs, 8, 16, 24, 32, 48, 64, 96, 132),
-		axis("threads", search.Threads, 128, 256, 512, 768, 1024),
-		axis("chunk", search.Bytes, 1024, 2048, 4096, 8192),
-		axis("fused", -1, 0, 1),
+		axis("sms", 8, 16, 24, 32, 48, 64, 96, 132),
+		axis("threads", 128, 256, 512, 768, 1024),
+		axis("chunk", 1024, 2048, 4096, 8192),
+		axis("fused", 0, 1),
 	}}
 	space, _, err := search.NewSpace(grid)
 	if err != nil {
 		panic(err) // the literal above is legal
 	}
 	m := &Model{Space: space, Truth: make([]float64, space.Len()), Noise: noise}
+	for i := range space.Len() {
+		c := space.Config(i)
+		m.Costs = append(m.Costs, ep.Cost{SMs: c.Int("sms"), Threads: c.Int("threads"), Bytes: c.Int("chunk")})
+	}
 	order := byScore(space, grid, rng)
 	for rank, t := range times(space.Len(), rng) {
 		m.Truth[order[rank]] = t
@@ -44,8 +48,8 @@ func Synthetic(noise Noise, seed uint64) *Model {
 	return m
 }
 
-func axis(name string, cost int, values ...int) search.Axis {
-	a := search.Axis{Name: name, Cost: cost}
+func axis(name string, values ...int) search.Axis {
+	a := search.Axis{Name: name}
 	for _, v := range values {
 		a.Values = append(a.Values, ep.Value(strconv.Itoa(v)))
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// foretellPoints bounds the points looked at for what to foretell; larger
+// announcedPoints bounds the points looked at for what to announce; larger
 // spaces are looked at in steps.
-const foretellPoints = 20_000
+const announcedPoints = 20_000
 
-// foretell tells a backend that compiles which binaries the search may need,
+// announce tells a backend that compiles which binaries the search may need,
 // the default's first.
-func (r *Runner) foretell() {
-	if b, ok := r.Backend.(kernels.Forewarned); ok && !r.Foretold {
+func (r *Runner) announce() {
+	if b, ok := r.Backend.(kernels.Forewarned); ok && !r.Announced {
 		p := r.Workload.Problem
 		b.Ahead(p, append([]ep.Config{r.Config(r.Default)}, Compiled(r.Backend.Kernels(), p.Op, r.Space)...))
 	}
@@ -27,7 +27,7 @@ func Compiled(all []kernels.Kernel, op ep.Op, space *search.Space) []ep.Config {
 	compiled := compiledIn(all, op)
 	var configs []ep.Config
 	seen := map[string]bool{}
-	for i := 0; i < space.Len(); i += 1 + space.Len()/foretellPoints {
+	for i := 0; i < space.Len(); i += 1 + space.Len()/announcedPoints {
 		c := space.Config(i)
 		var key strings.Builder
 		key.WriteString(c.Kernel)

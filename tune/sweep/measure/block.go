@@ -13,6 +13,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
 )
 
 // attempts at a block: a session may be lost once, since a worker can be
@@ -43,7 +44,7 @@ func (r *Runner) fresh(ctx context.Context, measure func() ([]record.Result, err
 	return lines, wall, r.Log.Append(lines, wall)
 }
 
-func (r *Runner) block(ctx context.Context, stage string, block int, live []int, rounds int) ([]record.Result, error) {
+func (r *Runner) block(ctx context.Context, stage record.Stage, block int, live []int, rounds int) ([]record.Result, error) {
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
@@ -76,15 +77,15 @@ func (r *Runner) open(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: %w", ErrOpen, err)
 	}
 	r.ready = map[int]bool{}
-	r.foretell()
+	r.announce()
 	return nil
 }
 
 // line starts the record of a candidate in a block.
-func (r *Runner) line(stage string, block, point int) record.Result {
+func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	w := r.Workload
 	return record.Result{
-		Problem: w.Problem, Routing: w.Spec, Seed: w.Seed, Config: r.Config(point), Role: r.role(point),
+		Problem: w.Problem, Routing: w.Spec, Seed: w.Seed, Config: r.Config(point), Cost: r.Cost(r.Config(point)), Role: r.role(point),
 		Stage: stage, Block: block, Status: ep.OK, Round0: r.round,
 	}
 }
@@ -93,7 +94,7 @@ func (r *Runner) line(stage string, block, point int) record.Result {
 // up, once a session; the default's twin is the default. A failure of the
 // candidate goes to its line.
 func (r *Runner) admit(ctx context.Context, point int, line *record.Result) error {
-	if r.ready[point] || point == Twin && r.ready[r.Default] {
+	if r.ready[point] || point == search.Twin && r.ready[r.Default] {
 		return nil
 	}
 	err := r.prepare(ctx, line)
@@ -146,7 +147,7 @@ func blame(err error, line *record.Result) error {
 // chooseFold decides once, by the default, how many calls one sample takes to
 // outlast the clock; all candidates of a search share it.
 func (r *Runner) chooseFold(ctx context.Context) error {
-	if r.fold > 0 || !r.ready[r.Default] && !r.ready[Twin] {
+	if r.fold > 0 || !r.ready[r.Default] && !r.ready[search.Twin] {
 		return nil
 	}
 	got, err := r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 5, Fold: 1})

@@ -17,7 +17,7 @@ type Known struct {
 type blockID struct {
 	problem ep.Problem
 	routing string
-	stage   string
+	stage   record.Stage
 	block   int
 }
 
@@ -42,19 +42,10 @@ func NewKnown(results []record.Result) (*Known, error) {
 	return k, nil
 }
 
-// Has reports whether any block of a stage of a search is recorded.
-func (k *Known) Has(p ep.Problem, routing, stage string) bool {
-	if k == nil {
-		return false
-	}
-	_, ok := k.blocks[blockID{p, routing, stage, 0}]
-	return ok
-}
-
 // recorded returns a block of the log with its wall time, nil if it is not
 // there, and an error if it holds other candidates: then the log and this
 // program have made different decisions.
-func (r *Runner) recorded(stage string, block int, live []int) ([]record.Result, float64, error) {
+func (r *Runner) recorded(stage record.Stage, block int, live []int) ([]record.Result, float64, error) {
 	if r.Known == nil {
 		return nil, 0, nil
 	}

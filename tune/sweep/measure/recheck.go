@@ -9,7 +9,7 @@ import (
 
 // Recheck compares points with the oracle once more, after they were timed,
 // and reports which are still right. Like every block it is in the log.
-func (r *Runner) Recheck(ctx context.Context, stage string, points []int) (right map[int]bool, err error) {
+func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) (right map[int]bool, err error) {
 	block := r.nextBlock(stage)
 	lines, wall, err := r.recorded(stage, block, points)
 	if err == nil && lines == nil {
@@ -27,7 +27,7 @@ func (r *Runner) Recheck(ctx context.Context, stage string, points []int) (right
 	return right, nil
 }
 
-func (r *Runner) verifyBlock(ctx context.Context, stage string, block int, points []int) ([]record.Result, error) {
+func (r *Runner) verifyBlock(ctx context.Context, stage record.Stage, block int, points []int) ([]record.Result, error) {
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}

@@ -15,50 +15,58 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Twin stands for the default under its second label, in A/A rounds.
-const Twin = -1
-
 // Log keeps blocks of results; reports.Dir is one.
 type Log interface {
 	Append(block []record.Result, wall float64) error
 }
 
-// Runner measures the points of one space on one workload. It is the
-// evaluator of a search on hardware. What the log of an earlier run already
-// holds it answers from there: a resumed search repeats its decisions without
-// repeating its measurements.
-type Runner struct {
+// Setup is what a Runner measures, and by which rules.
+type Setup struct {
 	Backend  kernels.Backend
 	Workload *workloads.Workload
 	Space    *search.Space
-	Default  int
-	Roles    map[int]record.Role // of points that are more than candidates
+	Default  int                 // point of the default
+	Roles    map[int]record.Role // of points that are more than candidates; may be nil
+	Cost     func(ep.Config) ep.Cost
 	Policy   Policy
 	Log      Log
-	Known    *Known
+	Known    *Known // what the log of an earlier run holds; may be nil
 	Profile  *Profile
-	Progress func(stage string, rounds int) // called after each block of rounds; may be nil
+	Progress func(record.Stage) // called after each block of rounds; may be nil
 
-	// Foretold says that a backend that compiles knows already what it will be
-	// asked for.
-	Foretold bool
+	// Announced says that a backend that compiles was already told what the
+	// whole sweep needs.
+	Announced bool
+}
 
-	// Generation keeps blocks apart that were measured after a decision was
-	// reopened, by a retry, from those before.
+// Runner measures the points of one space on one workload. It is the evaluator
+// of a search on hardware. Blocks that the log of an earlier run holds are not
+// measured again: a resumed search repeats its decisions, not its
+// measurements.
+type Runner struct {
+	Setup
+
+	// Generation keeps apart the blocks measured before and after a retry
+	// reopened the search.
 	Generation int
 
 	session kernels.Session
-	ready   map[int]bool   // prepared and verified in this session
-	blocks  map[string]int // next block of each stage
+	ready   map[int]bool         // prepared and verified in this session
+	blocks  map[record.Stage]int // next block of each stage
+	failed  map[int]*kernels.Failure
+	errs    map[int]float64 // largest seen, see MaxErr
 	round   int
 	fold    int
 	clock   string
 	mhz     [][]float64
-	base    float64 // seconds of the default in A/A rounds
-	spent   float64 // seconds of all blocks, recorded ones included
-	failed  map[int]*kernels.Failure
-	errs    map[int]float64 // largest seen, see MaxErr
-	latest  time.Time       // end of the last block
+	aa      search.AAResult
+	spent   float64   // seconds of all blocks, recorded ones included
+	latest  time.Time // end of the last block
+}
+
+// New makes a Runner. Nothing is opened before the first measurement.
+func New(s Setup) *Runner {
+	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}}
 }
 
 // ErrLost is what a machine that cannot be measured on any more ends a sweep
@@ -69,8 +77,8 @@ var ErrLost = errors.New("the machine is lost")
 // fit, or the machine is gone.
 var ErrOpen = errors.New("no session")
 
-// Measure implements tune.Evaluator.
-func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds int) ([]search.Sample, error) {
+// Measure implements search.Evaluator.
+func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]search.Sample, error) {
 	block := r.nextBlock(stage)
 	lines, wall, err := r.recorded(stage, block, live)
 	if err != nil {
@@ -86,7 +94,7 @@ func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds i
 	samples := r.samples(live, lines)
 	r.round += rounds
 	if r.Progress != nil {
-		r.Progress(stage, rounds)
+		r.Progress(stage)
 	}
 	return samples, nil
 }
@@ -95,16 +103,13 @@ func (r *Runner) Measure(ctx context.Context, stage string, live []int, rounds i
 const generationBlocks = 1000
 
 // nextBlock numbers the blocks of a stage.
-func (r *Runner) nextBlock(stage string) int {
-	if r.blocks == nil {
-		r.blocks = map[string]int{}
-	}
+func (r *Runner) nextBlock(stage record.Stage) int {
 	n := max(r.blocks[stage], r.Generation*generationBlocks)
 	r.blocks[stage] = n + 1
 	return n
 }
 
-// Spent implements tune.Spender: the wall time of all blocks.
+// Spent implements search.Spender: the wall time of all blocks.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
 // Latest is when the last block ended, here or in the run that this one goes on
@@ -130,25 +135,15 @@ func (r *Runner) samples(live []int, lines []record.Result) []search.Sample {
 		if lines[i].MHz != nil {
 			r.mhz = append(r.mhz, lines[i].MHz)
 		}
-		if r.errs == nil {
-			r.errs = map[int]float64{}
-		}
 		r.errs[live[i]] = max(r.errs[live[i]], lines[i].MaxErr)
 		if len(times) > 0 {
 			delete(r.failed, live[i])
 		}
 		if lines[i].Status != ep.OK {
-			r.fail(live[i], &kernels.Failure{Status: lines[i].Status, Reason: lines[i].Reason})
+			r.failed[live[i]] = &kernels.Failure{Status: lines[i].Status, Reason: lines[i].Reason}
 		}
 	}
 	return out
-}
-
-func (r *Runner) fail(point int, f *kernels.Failure) {
-	if r.failed == nil {
-		r.failed = map[int]*kernels.Failure{}
-	}
-	r.failed[point] = f
 }
 
 // Failures are the points that failed, with the reason.
@@ -164,9 +159,9 @@ func (r *Runner) Fold() int { return r.fold }
 // Clock is what the seconds mean; "" before the first sample.
 func (r *Runner) Clock() string { return r.clock }
 
-// Config is a point's config; Twin is the default's.
+// Config is the config of a point. The twin has the default's.
 func (r *Runner) Config(point int) ep.Config {
-	if point == Twin {
+	if point == search.Twin {
 		point = r.Default
 	}
 	return r.Space.Config(point)
@@ -175,7 +170,7 @@ func (r *Runner) Config(point int) ep.Config {
 // role says why a point is measured.
 func (r *Runner) role(point int) record.Role {
 	switch role, ok := r.Roles[point]; {
-	case point == Twin:
+	case point == search.Twin:
 		return record.Twin
 	case point == r.Default:
 		return record.Default
@@ -187,8 +182,8 @@ func (r *Runner) role(point int) record.Role {
 
 // rng is the source of a block's order: a function of what is measured, so
 // that a resumed run draws the same.
-func (r *Runner) rng(stage string, block int) *rand.Rand {
-	return rand.New(rand.NewPCG(r.Workload.Seed, hash(r.Workload.Problem.Key(), r.Workload.Spec, stage, fmt.Sprint(block))))
+func (r *Runner) rng(stage record.Stage, block int) *rand.Rand {
+	return rand.New(rand.NewPCG(r.Workload.Seed, hash(r.Workload.Problem.Key(), r.Workload.Spec, string(stage), fmt.Sprint(block))))
 }
 
 func hash(parts ...string) uint64 {

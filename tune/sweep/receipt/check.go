@@ -2,32 +2,26 @@ package receipt
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
-	"github.com/epbench/epbench/tune/search"
-	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
-	"github.com/epbench/epbench/workloads"
 )
 
-// Stage is the stage name of the rounds a check measures.
-const Stage = "verify"
-
-// Checker measures rows on one backend by the protocol that tuned them: the
-// answer compared with the oracle, an A/A test, interleaved rounds of default
-// and row, the slowest rank of each round, the median over rounds.
+// Checker measures rows on one backend by the protocol that tuned them.
 type Checker struct {
-	Backend kernels.Backend
-	Policy  measure.Policy
-	MaxSMs  int // of the table: the default is compared with on no more
-	Seed    uint64
+	match *sweep.Matcher
+}
+
+// NewChecker makes a Checker. maxSMs is the table's bound: gains are over the
+// default on no more SMs. 0 is no bound.
+func NewChecker(b kernels.Backend, policy measure.Policy, maxSMs int, seed uint64) *Checker {
+	return &Checker{sweep.NewMatcher(b, policy, maxSMs, seed)}
 }
 
 // Pick chooses k rows to check, spread evenly over those that leave the
@@ -49,9 +43,9 @@ func Pick(t *table.Table, k int) []*table.Row {
 	return out
 }
 
-// Row checks one row: under the first routing of its evidence, a minimax row
-// under each. An error means that the machine is lost; whatever is wrong with
-// the row is a verdict.
+// Row checks one row: under the first routing of its evidence, a row for all
+// classes under each. An error means that the machine is lost; what is wrong
+// with the row is a claim that failed.
 func (c *Checker) Row(ctx context.Context, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
@@ -59,14 +53,12 @@ func (c *Checker) Row(ctx context.Context, r *table.Row) ([]Check, error) {
 	}
 	var out []Check
 	for _, spec := range specs {
-		check := Check{
-			Key: r.Key, Tokens: tokensOf(r), Routing: spec, Config: r.Config,
-			Claimed: r.Evidence.Gain, ClaimedLo: r.Evidence.GainLo, ClaimedHi: r.Evidence.GainHi,
-		}
-		if err := c.measure(ctx, &check); err != nil {
+		tokens := tokensOf(r)
+		got, err := c.match.Match(ctx, r.Key.Problem(tokens), spec, r.Config)
+		if err != nil {
 			return out, err
 		}
-		out = append(out, check)
+		out = append(out, newCheck(r, tokens, got))
 	}
 	return out, nil
 }
@@ -81,90 +73,30 @@ func tokensOf(r *table.Row) int {
 	return r.Hi
 }
 
-func (c *Checker) measure(ctx context.Context, check *Check) error {
-	runner, point, err := c.runner(check)
-	if err != nil {
-		check.Verdict, check.Reason = Failed, err.Error()
-		return nil
+func newCheck(r *table.Row, tokens int, got record.Search) Check {
+	e, d := r.Evidence, got.Decision
+	check := Check{
+		Key: r.Key, Tokens: tokens, Routing: got.Routing, Config: r.Config, Clock: got.Clock,
+		Rounds: d.Rounds, Band: d.Band, Gain: d.Gain, Verdict: d.Verdict,
+		Claimed: record.Interval{Mid: e.Gain, Low: e.GainLo, High: e.GainHi},
 	}
-	defer runner.Close()
-	aa, err := runner.AA(ctx, 0)
-	if errors.Is(err, measure.ErrDefault) {
-		check.Verdict, check.Reason = Undecided, "the default does not run here"
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	check.AA, check.Clock = aa.Spread, runner.Clock()
-	hunt := search.NewHunt(runner.Space, runner, search.Budget{}, runner.Default, nil, rand.New(rand.NewPCG(c.Seed, 0)))
-	row, dflt, err := hunt.Duel(ctx, Stage, point, max(c.Policy.Confirm.MaxRounds, aa.Rounds))
-	if err != nil && !errors.Is(err, search.ErrDefault) {
-		return err
-	}
-	check.Rounds = row.Rounds
-	if f := runner.Failures()[point]; f != nil {
-		check.Verdict, check.Reason = Failed, f.Error()
-		return nil
-	}
-	check.judge(row.Gain(dflt, runner.Seed("gain")), c.Policy.Band)
-	return nil
+	check.Claim, check.Reason = claim(d, check.Claimed)
+	return check
 }
 
-// runner opens the way to a row and the default side by side.
-func (c *Checker) runner(check *Check) (*measure.Runner, int, error) {
-	problem := check.Key.Problem(check.Tokens)
-	known := kernels.Of(c.Backend.Kernels(), problem.Op)
-	if len(known) == 0 {
-		return nil, 0, fmt.Errorf("this backend has no %s kernel", problem.Op)
-	}
-	k, err := kernels.Find(c.Backend.Kernels(), problem.Op, check.Config.Kernel)
-	if err != nil {
-		return nil, 0, err
-	}
-	if err := k.Check(c.Backend.Machine(), problem, check.Config); err != nil {
-		return nil, 0, err
-	}
-	d, err := workloads.Parse(check.Routing)
-	if err != nil {
-		return nil, 0, fmt.Errorf("routing %s: %w", check.Routing, err)
-	}
-	w, err := workloads.New(d, problem, c.Seed)
-	if err != nil {
-		return nil, 0, err
-	}
-	space, _, err := search.NewSpace()
-	if err != nil {
-		return nil, 0, err
-	}
-	dflt := space.Add(known[0].DefaultWithin(c.Backend.Machine(), problem, c.MaxSMs))
-	point := space.Add(check.Config)
-	return &measure.Runner{
-		Backend: c.Backend, Workload: w, Space: space, Default: dflt, Policy: c.Policy,
-		Log: unlogged{}, Profile: &measure.Profile{},
-	}, point, nil
-}
-
-// unlogged drops trials: a receipt holds what a check says, and nothing
-// resumes one.
-type unlogged struct{}
-
-func (unlogged) Append([]record.Result, float64) error { return nil }
-
-// judge compares the measured gain with 1 and with the claim. A machine whose
-// default differs from itself by more than the band decides nothing.
-func (c *Check) judge(gain stat.Interval, band float64) {
-	c.Gain, c.GainLo, c.GainHi = gain.Mid, gain.Lo, gain.Hi
+// claim says what a decision makes of a claimed gain.
+func claim(d record.Decision, claimed record.Interval) (c Claim, reason string) {
 	switch {
-	case c.AA > band:
-		c.Verdict, c.Reason = Undecided, fmt.Sprintf("the default differs from itself by %.1f %%, more than the band of %.1f %%", 100*c.AA, 100*band)
-	case gain.Hi < 1:
-		c.Verdict, c.Reason = Slower, fmt.Sprintf("%.1f %% slower than the default", 100*(1/gain.Mid-1))
-	case gain.Lo <= 1:
-		c.Verdict, c.Reason = Undecided, "the interval of the gain holds 1"
-	case gain.Hi < c.ClaimedLo:
-		c.Verdict, c.Reason = Shrunk, fmt.Sprintf("gain below the claimed %.3f [%.3f, %.3f]", c.Claimed, c.ClaimedLo, c.ClaimedHi)
-	default:
-		c.Verdict = Holds
+	case d.Cause == record.Failed:
+		return Failed, d.Reason
+	case d.Cause == record.Noisy, d.Cause == record.NoDefault:
+		return Undecided, d.Reason
+	case d.Verdict == record.Slower:
+		return Slower, fmt.Sprintf("%.1f %% slower than the default", 100*(1/d.Gain.Mid-1))
+	case d.Verdict == record.Undecided:
+		return Undecided, "the interval of the gain holds 1, or reaches beyond the band"
+	case d.Gain.High < claimed.Low:
+		return Shrunk, fmt.Sprintf("gain below the claimed %.3f [%.3f, %.3f]", claimed.Mid, claimed.Low, claimed.High)
 	}
+	return Holds, ""
 }

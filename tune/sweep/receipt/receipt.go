@@ -7,14 +7,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 )
 
 // Schema is the version of a receipt file.
-const Schema = 1
+const Schema = 2
 
 // Receipt is the record of one verification of a table.
 type Receipt struct {
@@ -29,47 +31,39 @@ type Receipt struct {
 	Checks  []Check    `json:"checks"`
 }
 
-// Check is one row measured against the default under one routing. Gains are
-// times of the default over times of the row's config, with 95 % intervals.
+// Check is one row measured against the default under one routing.
 type Check struct {
-	Key       table.Key `json:"key"`
-	Tokens    int       `json:"tokens"`
-	Routing   string    `json:"routing"` // spec
-	Config    ep.Config `json:"config"`
-	Clock     string    `json:"clock"`
-	Rounds    int       `json:"rounds"`
-	AA        float64   `json:"aa"` // spread of the default against itself here
-	Gain      float64   `json:"gain"`
-	GainLo    float64   `json:"gain_lo"`
-	GainHi    float64   `json:"gain_hi"`
-	Claimed   float64   `json:"claimed"` // the row's own evidence
-	ClaimedLo float64   `json:"claimed_lo"`
-	ClaimedHi float64   `json:"claimed_hi"`
-	Verdict   Verdict   `json:"verdict"`
-	Reason    string    `json:"reason"` // of every verdict but Holds
+	Key     table.Key       `json:"key"`
+	Tokens  int             `json:"tokens"`
+	Routing string          `json:"routing"` // spec
+	Config  ep.Config       `json:"config"`
+	Clock   string          `json:"clock"`
+	Rounds  int             `json:"rounds"`
+	Band    record.Band     `json:"band"`
+	Gain    record.Interval `json:"gain"`    // the default's time over the row's, here
+	Claimed record.Interval `json:"claimed"` // the same by the row's evidence
+	Verdict record.Verdict  `json:"verdict"` // how the row compares with the default, here
+	Claim   Claim           `json:"claim"`
+	Reason  string          `json:"reason"` // of every claim that does not hold
 }
 
-// Verdict is what a check says of its row.
-type Verdict string
+// Claim says what became of a row's claim.
+type Claim string
 
 const (
-	Holds     Verdict = "holds"     // faster than the default, as claimed
-	Shrunk    Verdict = "shrunk"    // faster than the default, by less than claimed
-	Undecided Verdict = "undecided" // neither faster nor slower for certain
-	Slower    Verdict = "slower"    // the default is faster
-	Failed    Verdict = "failed"    // it does not run here, or its answer is wrong
+	Holds     Claim = "holds"     // as fast as claimed
+	Shrunk    Claim = "shrunk"    // not slower than the default, but less is gained than claimed
+	Undecided Claim = "undecided" // neither faster nor slower for certain
+	Slower    Claim = "slower"    // the default is faster
+	Failed    Claim = "failed"    // it does not run here, or its answer is wrong
 )
 
-// Worst is the gravest verdict of the receipt, Holds when it has no checks.
-func (r *Receipt) Worst() Verdict {
+// Worst is the gravest claim of the receipt, Holds when it has no checks.
+func (r *Receipt) Worst() Claim {
+	order := []Claim{Holds, Shrunk, Undecided, Slower, Failed}
 	worst := 0
-	order := []Verdict{Holds, Shrunk, Undecided, Slower, Failed}
 	for _, c := range r.Checks {
-		for i, v := range order {
-			if c.Verdict == v {
-				worst = max(worst, i)
-			}
-		}
+		worst = max(worst, slices.Index(order, c.Claim))
 	}
 	return order[worst]
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
@@ -20,7 +21,7 @@ import (
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		aa, mid, lo, hi float64
-		want            Verdict
+		want            Claim
 	}{
 		{0.005, 1.2, 1.15, 1.25, Holds},
 		{0.005, 1.05, 1.01, 1.0999, Shrunk},
@@ -30,10 +31,10 @@ func TestJudge(t *testing.T) {
 		{0.005, 0.98, 0.97, 0.999, Slower},
 		{0.02, 1.2, 1.15, 1.25, Undecided},
 	} {
-		check := Check{AA: c.aa, Claimed: 1.15, ClaimedLo: 1.1, ClaimedHi: 1.2}
-		check.judge(stat.Interval{Mid: c.mid, Lo: c.lo, Hi: c.hi}, 0.01)
-		if check.Verdict != c.want || (check.Reason == "") != (c.want == Holds) {
-			t.Errorf("%+v: %s, %q", c, check.Verdict, check.Reason)
+		d := stat.Compare(stat.Match{Gain: record.Interval{Mid: c.mid, Low: c.lo, High: c.hi}, Band: record.Band{Policy: 0.01, AA: c.aa}})
+		got, reason := claim(d, record.Interval{Mid: 1.15, Low: 1.1, High: 1.2})
+		if got != c.want || (reason == "") != (c.want == Holds) {
+			t.Errorf("%+v: %s, %q", c, got, reason)
 		}
 	}
 }
@@ -65,7 +66,7 @@ func TestPickOfBounded(t *testing.T) {
 }
 
 func TestWorstAndWriting(t *testing.T) {
-	r := Receipt{Checks: []Check{{Verdict: Holds}, {Verdict: Slower}, {Verdict: Undecided}}}
+	r := Receipt{Checks: []Check{{Claim: Holds}, {Claim: Slower}, {Claim: Undecided}}}
 	if r.Worst() != Slower || (&Receipt{}).Worst() != Holds {
 		t.Errorf("worst is %s", r.Worst())
 	}
@@ -102,7 +103,7 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 		return &table.Row{Key: table.KeyOf(problem, c), Lo: 4, Hi: 8, Config: cfg,
 			Evidence: table.Evidence{Gain: 1.5, GainLo: 1.4, GainHi: 1.6, Routings: specs, Tokens: []int{4, 6, 12}}}
 	}
-	checker := Checker{Backend: b, Policy: policy(), Seed: 1}
+	checker := NewChecker(b, policy(), 0, 1)
 	for _, c := range []struct {
 		name   string
 		row    *table.Row
@@ -121,11 +122,11 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 				t.Fatalf("%d checks, %v", len(checks), err)
 			}
 			for _, k := range checks {
-				failed := k.Verdict == Failed
+				failed := k.Claim == Failed
 				if failed != (c.reason != "") || !strings.Contains(k.Reason, c.reason) {
-					t.Errorf("%s: %q", k.Verdict, k.Reason)
+					t.Errorf("%s: %q", k.Claim, k.Reason)
 				}
-				if !failed && (k.Rounds < 4 || k.Gain <= 0 || k.Clock == "" || k.Tokens != 6) {
+				if !failed && (k.Rounds < 4 || k.Gain.Mid <= 0 || k.Clock == "" || k.Tokens != 6) {
 					t.Errorf("nothing was measured: %+v", k)
 				}
 			}
@@ -165,8 +166,8 @@ func TestWrongAnswerFails(t *testing.T) {
 	}
 	config := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), problem).With("tile_tokens", "32")
 	row := &table.Row{Key: table.KeyOf(problem, ep.Even), Lo: 8, Hi: 8, Config: config, Evidence: table.Evidence{Routings: []string{"uniform"}}}
-	checks, err := (&Checker{Backend: liar{b, config.Key()}, Policy: policy(), Seed: 1}).Row(context.Background(), row)
-	if err != nil || len(checks) != 1 || checks[0].Verdict != Failed || !strings.Contains(checks[0].Reason, "mismatch: 1 of") {
+	checks, err := NewChecker(liar{b, config.Key()}, policy(), 0, 1).Row(context.Background(), row)
+	if err != nil || len(checks) != 1 || checks[0].Claim != Failed || !strings.Contains(checks[0].Reason, "mismatch: 1 of") {
 		t.Errorf("%+v, %v", checks, err)
 	}
 }

@@ -19,6 +19,10 @@ type planner struct {
 	spaces  map[ep.Problem]enumerated
 }
 
+func newPlanner(b kernels.Backend, opts *Options) *planner {
+	return &planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts, spaces: map[ep.Problem]enumerated{}}
+}
+
 // grids are those of one op and problem: a grid a kernel. An op of which
 // --kernel names nothing keeps all its kernels.
 func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
@@ -60,7 +64,7 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 		if q.Class == kernels.Hook || q.Class == kernels.Precision && p.Precision == ep.Full {
 			values = []ep.Value{dflt.Values[q.Name]}
 		}
-		g.Axes = append(g.Axes, search.Axis{Name: q.Name, Values: values, Cost: costKind(q.Cost)})
+		g.Axes = append(g.Axes, search.Axis{Name: q.Name, Values: values})
 	}
 	rules, err := pl.opts.Space.Rules(k.Name, g.Axes, spacefile.FactsOf(pl.machine, p))
 	if err != nil {
@@ -68,47 +72,34 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 	}
 	g.Rules = append([]search.Rule{pl.legal(k, p), pl.smallEnough(k)}, rules...)
 	if p.Precision == ep.Reduced {
-		g.Rules = append(g.Rules, otherResults(k, dflt))
+		g.Rules = append(g.Rules, reducesPrecision(k, dflt))
 	}
 	return g, nil
 }
 
-// otherResults leaves out what the search for the same results has covered;
-// its winner is required of this one.
-func otherResults(k kernels.Kernel, dflt ep.Config) search.Rule {
+// reducesPrecision leaves out what the search in full precision has covered.
+// Its winner is required in the search that accepts reduced precision.
+func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	return func(c ep.Config) string {
 		if k.Changes(dflt, c) != "" {
 			return ""
 		}
-		return "the same results: searched apart"
+		return "full precision: searched apart"
 	}
-}
-
-// costKind maps the kernels' costs to the tuner's.
-func costKind(c kernels.Cost) int {
-	switch c {
-	case kernels.SMCost:
-		return search.SMs
-	case kernels.ThreadCost:
-		return search.Threads
-	case kernels.BufferCost:
-		return search.Bytes
-	}
-	return -1
 }
 
 // legal is the kernel's own check, counted by the parameter it names.
 func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	return func(c ep.Config) string {
 		if err := k.Check(pl.machine, p, c); err != nil {
-			return "kernel: " + subject(err.Error())
+			return "kernel: " + named(err.Error())
 		}
 		return ""
 	}
 }
 
-// subject is what an error message is about: its words before a colon.
-func subject(msg string) string {
+// named is what an error message is about: its words before a colon.
+func named(msg string) string {
 	var out []string
 	for part := range strings.SplitSeq(msg, ": ") {
 		if strings.ContainsAny(part, " \t") {
@@ -124,7 +115,7 @@ func subject(msg string) string {
 
 func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	return func(c ep.Config) string {
-		if pl.opts.MaxSMs > 0 && sms(k, c) > pl.opts.MaxSMs {
+		if pl.opts.MaxSMs > 0 && k.CostOf(c).SMs > pl.opts.MaxSMs {
 			return "--max-sms"
 		}
 		return ""
@@ -139,17 +130,6 @@ func (pl *planner) allowed() ep.Machine {
 		m.SMs = min(m.SMs, pl.opts.MaxSMs)
 	}
 	return m
-}
-
-// sms is what a config takes of the machine.
-func sms(k kernels.Kernel, c ep.Config) int {
-	n := 0
-	for _, q := range k.Params {
-		if q.Cost == kernels.SMCost {
-			n = max(n, c.Int(q.Name))
-		}
-	}
-	return n
 }
 
 // pairsOf are the pairs of one kernel.
@@ -193,17 +173,6 @@ func (pl *planner) beside(k kernels.Kernel, p ep.Problem, c ep.Config) ep.Config
 		}
 	}
 	return c
-}
-
-func costOf(k kernels.Kernel) func(string) int {
-	return func(name string) int {
-		for _, q := range k.Params {
-			if q.Name == name {
-				return costKind(q.Cost)
-			}
-		}
-		return -1
-	}
 }
 
 // defaultConfig is the library default of an op: that of its first kernel

@@ -1,0 +1,263 @@
+package sweep
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/table"
+)
+
+// candidates are the space of one search and what must be measured of it.
+type candidates struct {
+	space     *search.Space
+	counts    []search.Count
+	dflt      int
+	required  []int
+	roles     map[int]record.Role
+	incumbent int // row of the table in use, -1 where it has none
+	neighbour int // winner at the next smaller token count, -1 where there is none
+}
+
+// subjects lists what is searched, in order: op, dtype, token count ascending,
+// full precision before reduced, routing.
+func (pl *planner) subjects() ([]subject, error) {
+	problems := pl.problems()
+	slices.SortStableFunc(problems, func(a, b ep.Problem) int {
+		return cmp.Or(
+			slices.Index(ep.Ops(), a.Op)-slices.Index(ep.Ops(), b.Op),
+			slices.Index(ep.DTypes(), a.Dispatch)-slices.Index(ep.DTypes(), b.Dispatch),
+			a.Tokens-b.Tokens,
+			cmp.Compare(a.Precision, b.Precision))
+	})
+	var out []subject
+	for _, p := range slices.Compact(problems) {
+		if _, err := pl.defaultConfig(p); err != nil {
+			return nil, err
+		}
+		for _, d := range pl.opts.Distributions {
+			out = append(out, newSubject(p, d, pl.opts.Seed))
+		}
+	}
+	return out, nil
+}
+
+// problems are those asked for. A pair brings its halves along. Where reduced
+// precision is accepted each problem comes once more, if that leaves more to
+// choose from.
+func (pl *planner) problems() []ep.Problem {
+	out := slices.Clone(pl.opts.Problems)
+	for _, p := range pl.opts.Problems {
+		for _, half := range []ep.Op{ep.Dispatch, ep.Combine} {
+			q := p
+			q.Op = half
+			if p.Op == ep.Pair && !slices.Contains(out, q) {
+				out = append(out, q)
+			}
+		}
+	}
+	if pl.opts.Precision == ep.Reduced {
+		for _, p := range slices.Clone(out) {
+			if p.Precision = ep.Reduced; ReducesPrecision(pl.kernels, p.Op) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// ReducesPrecision reports whether a kernel of an op has a parameter of class
+// precision: then a search that accepts reduced precision has more to choose
+// from.
+func ReducesPrecision(known []kernels.Kernel, op ep.Op) bool {
+	return slices.ContainsFunc(kernels.Of(known, op), func(k kernels.Kernel) bool {
+		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Result })
+	})
+}
+
+// SpaceInfo is what a run says of a grid.
+func SpaceInfo(p ep.Problem, n search.Count) record.SpaceInfo {
+	info := record.SpaceInfo{Kernel: n.Kernel, Problem: p.Key(), Points: n.Points, Legal: n.Legal}
+	for _, r := range n.Rejected {
+		info.Rejected = append(info.Rejected, record.Rejection(r))
+	}
+	return info
+}
+
+// populate makes the space of a search with its required candidates: the
+// default, the analytic choice, what each kernel starts with, what the space
+// file names, the winners of neighbouring searches, and the row in use.
+func (s *sweeper) populate(c *searcher) error {
+	halves, err := s.enumerate(c)
+	if err != nil {
+		return err
+	}
+	dflt, err := s.lab.planner.defaultConfig(c.problem)
+	if err != nil {
+		return err
+	}
+	c.dflt, c.roles, c.incumbent, c.neighbour = c.space.Add(dflt), map[int]record.Role{}, -1, -1
+	if a, ok := s.lab.planner.analytic(c.problem); ok {
+		s.require(c, a, record.Analytic)
+	}
+	for _, cfg := range append(s.lab.planner.begins(c.problem), halves...) {
+		s.require(c, cfg, record.Candidate)
+	}
+	for _, cfg := range s.neighbours(c) {
+		c.neighbour = s.require(c, cfg, record.Candidate)
+	}
+	for _, class := range []ep.Class{ep.AllRoutings, c.class} {
+		if cfg, ok := s.incumbent(c, class); ok {
+			c.incumbent = s.require(c, cfg, record.Incumbent)
+		}
+	}
+	c.result.Legal = c.space.Len()
+	return nil
+}
+
+// begins lists what every search of a problem measures, however short of time.
+// Pairs begin with measured halves instead.
+func (pl *planner) begins(p ep.Problem) []ep.Config {
+	var out []ep.Config
+	for _, k := range kernels.Of(pl.kernels, p.Op) {
+		if p.Op != ep.Pair {
+			out = append(out, pl.starts(k, p)...)
+		}
+		out = append(out, pl.opts.Space.Candidates(k.Name)...)
+	}
+	return out
+}
+
+// starts are a kernel's own choice and the designs that it says may win. Where
+// reduced precision is accepted, each comes once more with every other value
+// of a precision parameter: a search short of time must not miss a whole
+// algorithm.
+func (pl *planner) starts(k kernels.Kernel, p ep.Problem) []ep.Config {
+	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
+	if k.Starts != nil {
+		designs = append(designs, k.Starts(pl.allowed(), p)...)
+	}
+	out := designs
+	if p.Precision == ep.Full {
+		return out
+	}
+	for _, c := range designs {
+		for _, q := range k.Params {
+			for _, v := range q.Values {
+				if q.Class == kernels.Result && v != c.Values[q.Name] {
+					out = append(out, c.With(q.Name, v))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// enumerate makes the space of a search. That of a pair is made of the best
+// halves; the best of these are returned, to be measured first.
+func (s *sweeper) enumerate(c *searcher) (first []ep.Config, err error) {
+	if c.problem.Op != ep.Pair {
+		c.space, c.counts, err = s.lab.planner.base(c.problem)
+		return nil, err
+	}
+	d, k := s.beside(c, ep.Dispatch).best(pairBest), s.beside(c, ep.Combine).best(pairBest)
+	var grids []search.Grid
+	for _, of := range s.lab.planner.pairs(c.problem, d, k) {
+		g, err := search.Listed(of.configs)
+		if err != nil {
+			return nil, err
+		}
+		grids, first = append(grids, g), append(first, of.configs[:of.begin]...)
+	}
+	c.space, c.counts, err = search.NewSpace(grids...)
+	return first, err
+}
+
+// pairBest is how many finalists of each half make the pairs.
+const pairBest = 5
+
+// best lists the fastest n configs of each kernel, finalists first, and last
+// the default. A combine can only follow a dispatch of its own family, so the
+// best of one kernel alone would not make pairs.
+func (c *searcher) best(n int) []ep.Config {
+	if c.hunt == nil {
+		return []ep.Config{c.result.Decision.Default}
+	}
+	var out []ep.Config
+	var order []int
+	for _, f := range c.finals {
+		order = append(order, f.Point)
+	}
+	order = append(order, c.hunt.Ranked(c.hunt.Measured())...)
+	count, seen := map[string]int{}, map[int]bool{c.dflt: true}
+	for _, point := range order {
+		cfg := c.space.Config(point)
+		if !seen[point] && count[cfg.Kernel] < n {
+			seen[point] = true
+			count[cfg.Kernel]++
+			out = append(out, cfg)
+		}
+	}
+	return append(out, c.result.Decision.Default)
+}
+
+// require adds a config to what must be measured and returns its point, -1 if
+// it cannot run here or reduces a precision that must be full.
+func (s *sweeper) require(c *searcher, cfg ep.Config, role record.Role) int {
+	pl := s.lab.planner
+	k, err := kernels.Find(pl.kernels, c.problem.Op, cfg.Kernel)
+	if err != nil || k.Check(pl.machine, c.problem, cfg) != nil || pl.smallEnough(k)(cfg) != "" {
+		return -1
+	}
+	if c.problem.Precision == ep.Full && k.Changes(k.DefaultConfig(pl.machine, c.problem), cfg) != "" {
+		return -1
+	}
+	i := c.space.Add(cfg)
+	if i != c.dflt && !slices.Contains(c.required, i) {
+		c.required = append(c.required, i)
+	}
+	if i != c.dflt && role != record.Candidate {
+		c.roles[i] = role
+	}
+	return i
+}
+
+// neighbours lists winners of searches before this one that differ from it in
+// one thing. First those of the same problem under other routings, in other
+// dtypes, or in full precision. Last the one at the next smaller token count
+// under the same routing: the last that can run here breaks ties.
+func (s *sweeper) neighbours(c *searcher) []ep.Config {
+	var here []ep.Config
+	var smaller *searcher
+	for _, o := range s.searches[:s.done] {
+		tokens, precision, dtype := o.problem, o.problem, o.problem
+		tokens.Tokens, tokens.MaxTokens = c.problem.Tokens, c.problem.MaxTokens
+		precision.Precision = c.problem.Precision
+		dtype.Dispatch = c.problem.Dispatch
+		sameRouting := o.routing.Spec() == c.routing.Spec()
+		switch {
+		case !o.result.OK():
+		case precision == c.problem, dtype == c.problem && sameRouting:
+			here = append(here, o.result.Decision.Config)
+		case tokens == c.problem && sameRouting && (smaller == nil || o.problem.Tokens > smaller.problem.Tokens):
+			smaller = o
+		}
+	}
+	if smaller != nil {
+		here = append(here, smaller.result.Decision.Config)
+	}
+	return here
+}
+
+// incumbent returns the row of the table in use for this search, looked up by
+// routing class. ok is false where the table has none or keeps the default.
+func (s *sweeper) incumbent(c *searcher, class ep.Class) (cfg ep.Config, ok bool) {
+	if s.opts.Incumbent == nil {
+		return cfg, false
+	}
+	a := s.opts.Incumbent.Lookup(table.KeyOf(c.problem, class), c.problem.Tokens)
+	return a.Config, !a.Config.IsDefault()
+}

@@ -1,0 +1,159 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/workloads"
+)
+
+// lab is where a command measures: a backend, the rules of measuring, and the
+// log that trials go to. Sweeps, bench, live comparisons and the verification
+// of tables all measure through one.
+type lab struct {
+	backend kernels.Backend
+	planner *planner
+	policy  measure.Policy
+	log     measure.Log
+	known   *measure.Known
+	profile measure.Profile
+	empty   map[string]float64 // reading of an empty kernel, seconds by clock
+	costs   map[costKey]kernels.Kernel
+}
+
+type costKey struct {
+	op     ep.Op
+	kernel string
+}
+
+func newLab(b kernels.Backend, pl *planner, log measure.Log) *lab {
+	return &lab{backend: b, planner: pl, policy: measure.PolicyFor(b.Machine()), log: log, costs: map[costKey]kernels.Kernel{}}
+}
+
+// cost is what a config takes, as its kernel declares.
+func (l *lab) cost(op ep.Op, c ep.Config) ep.Cost {
+	key := costKey{op, c.Kernel}
+	k, ok := l.costs[key]
+	if !ok {
+		k, _ = kernels.Find(l.planner.kernels, op, c.Kernel) // an unknown kernel declares no cost
+		l.costs[key] = k
+	}
+	return k.CostOf(c)
+}
+
+// subject is what is measured: a problem under a routing, drawn.
+type subject struct {
+	problem  ep.Problem
+	routing  workloads.Distribution
+	class    ep.Class
+	workload *workloads.Workload
+}
+
+func newSubject(p ep.Problem, d workloads.Distribution, seed uint64) subject {
+	return subject{problem: p, routing: d, class: workloads.ClassOf(d, p, seed)}
+}
+
+// draw makes the workload.
+func (s *subject) draw(seed uint64) (err error) {
+	if s.workload, err = workloads.New(s.routing, s.problem, seed); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return nil
+}
+
+// record is what the run says about the workload.
+func (s *subject) record() record.Workload {
+	w := s.workload
+	return record.Workload{
+		Problem: s.problem.Key(), Routing: w.Spec, Seed: w.Seed, Class: s.class,
+		BytesOut: w.BytesOp(s.problem.Op, workloads.Direct), BytesWire: w.BytesOp(s.problem.Op, workloads.Dedup),
+		Stats: w.Stats().Map(),
+	}
+}
+
+// result is the record of a search that has not decided yet.
+func (s *subject) newResult() record.Search {
+	return record.Search{
+		Problem: s.problem, Routing: s.routing.Spec(), Class: s.class,
+		Bytes: s.workload.BytesOp(s.problem.Op, workloads.Direct), Imbalance: s.workload.Stats().MaxMeanRank,
+	}
+}
+
+// title names the subject in progress lines and warnings.
+func (s *subject) title() string {
+	text := fmt.Sprintf("%s, %s, %d tokens, %s", s.problem.Op, s.problem.Dispatch, s.problem.Tokens, s.routing.Spec())
+	if s.problem.Precision == ep.Reduced {
+		text += ", reduced precision"
+	}
+	return text
+}
+
+// runner makes the measurer of a subject.
+func (l *lab) runner(s *subject, space *search.Space, dflt int) *measure.Runner {
+	return measure.New(measure.Setup{
+		Backend: l.backend, Workload: s.workload, Space: space, Default: dflt, Policy: l.policy, Log: l.log, Known: l.known,
+		Profile: &l.profile, Cost: func(c ep.Config) ep.Cost { return l.cost(s.problem.Op, c) },
+	})
+}
+
+// legal reports why a config cannot run a problem here.
+func (l *lab) legal(p ep.Problem, c ep.Config) error {
+	k, err := kernels.Find(l.planner.kernels, p.Op, c.Kernel)
+	if err == nil {
+		err = k.Check(l.planner.machine, p, c)
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot run %s here: %w", c.Key(), p.Op, err)
+	}
+	return nil
+}
+
+// hostBound says why launch parameters cannot matter, given the default's
+// time; "" where they can: the default takes hardly longer than an empty
+// kernel.
+func (l *lab) hostBound(r *measure.Runner) func(seconds float64) string {
+	return func(seconds float64) string {
+		if !measure.HostBound(seconds, r.Clock(), l.empty) {
+			return ""
+		}
+		return fmt.Sprintf("launch parameters cannot matter here: an empty kernel reads %.3g us, the default %.3g us",
+			1e6*l.empty[r.Clock()], 1e6*seconds)
+	}
+}
+
+// contest is a few given configs of one subject, ready to be measured side by
+// side. The first is what the others are compared with.
+type contest struct {
+	*subject
+	space  *search.Space
+	points []int
+	runner *measure.Runner
+	hunt   *search.Hunt
+}
+
+// contest makes the configs of a subject measurable. Each must be legal.
+func (l *lab) contest(s *subject, purpose string, configs ...ep.Config) (*contest, error) {
+	space, _, err := search.NewSpace()
+	if err != nil {
+		return nil, err
+	}
+	c := &contest{subject: s, space: space}
+	for _, cfg := range configs {
+		if err := l.legal(s.problem, cfg); err != nil {
+			return nil, err
+		}
+		c.points = append(c.points, space.Add(cfg))
+	}
+	c.runner = l.runner(s, space, c.points[0])
+	c.hunt = search.NewHunt(space, c.runner, search.Budget{}, c.points[0], nil, rand.New(rand.NewPCG(c.runner.Seed(purpose), 0)))
+	return c, nil
+}
+
+// close ends the contest's session and joins its error to err.
+func (c *contest) close(err error) error { return errors.Join(err, c.runner.Close()) }

@@ -1,0 +1,212 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/tune/sweep/measure"
+)
+
+// searcher is the state of one search: a subject, its candidates, and what was
+// found.
+type searcher struct {
+	subject
+	candidates
+	runner *measure.Runner
+	hunt   *search.Hunt
+	findings
+}
+
+// findings are what a search found.
+type findings struct {
+	aa      record.AA
+	finals  []search.Finalist
+	seen    map[string]sighting // by config key: what the finals and crossings say
+	result  record.Search
+	winner  search.Finalist
+	minimax ep.Config // what the group of this search loses least with
+	// uncrossed says that an interrupt kept the winners of other routings from
+	// being measured here.
+	uncrossed bool
+}
+
+// sighting is a config beside the default in the same rounds.
+type sighting struct{ config, dflt search.Finalist }
+
+// effects are the sightings as stat.Effects.
+func (f *findings) effects() stat.Effects {
+	out := stat.Effects{}
+	for key, s := range f.seen {
+		out[key] = s.config.Effect
+	}
+	return out
+}
+
+// note keeps what finalists say, if the default is among them.
+func (s *searcher) note(finals []search.Finalist) {
+	base := slices.IndexFunc(finals, func(f search.Finalist) bool { return f.Point == s.dflt })
+	if base < 0 {
+		return
+	}
+	for _, f := range finals {
+		s.seen[s.space.Config(f.Point).Key()] = sighting{f, finals[base]}
+	}
+}
+
+// search carries out one search. A default that fails is a result, not an
+// error.
+func (s *sweeper) search(ctx context.Context, c *searcher) error {
+	var err error
+	budget := s.opts.searchBudget(s.spent, s.left())
+	c.aa, err = c.runner.AA(ctx, budget.Time)
+	switch {
+	case errors.Is(err, search.ErrDefault):
+		c.fail(failure(c.runner.Failures(), c.dflt))
+		return nil
+	case errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.searches) > 1:
+		s.unopened = true // one workload of many may not fit; a second says that the machine is gone
+		c.fail(err.Error())
+		return nil
+	case err != nil:
+		return err
+	}
+	s.unopened = false
+	s.run.AA = append(s.run.AA, c.aa)
+	c.hunt = search.NewHunt(c.space, c.runner, budget, c.dflt, c.required, rand.New(rand.NewPCG(c.runner.Seed("search"), 0)))
+	err = s.explore(ctx, c)
+	if err == nil {
+		err = s.conclude(ctx, c)
+	}
+	if errors.Is(err, search.ErrDefault) || errors.Is(err, search.ErrNoFinalist) {
+		c.fail(failure(c.runner.Failures(), c.dflt))
+		return nil
+	}
+	return err
+}
+
+// explore lets the strategy search. Where launch parameters cannot matter only
+// the required candidates are measured.
+func (s *sweeper) explore(ctx context.Context, c *searcher) error {
+	if s.lab.hostBound(c.runner)(c.runner.DefaultTime()) == "" {
+		return s.plan.strategy.Search(ctx, c.hunt)
+	}
+	return c.hunt.Measure(ctx, record.StageRequired, c.hunt.Required, search.ScreenRounds)
+}
+
+// confirmation is the policy's, with no fewer rounds than the A/A test needed.
+func (s *sweeper) confirmation(c *searcher) search.Confirmation {
+	conf := s.lab.policy.Confirm
+	conf.MaxRounds = max(conf.MaxRounds, c.aa.Rounds)
+	return conf
+}
+
+// conclude measures the finalists, compares them with the oracle again, and
+// decides.
+func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
+	conf := s.confirmation(c)
+	if c.finals, err = c.hunt.Confirm(ctx, conf, record.StageFinals); err != nil {
+		return err
+	}
+	if err := s.retry(ctx, c, conf); err != nil {
+		return err
+	}
+	if err := c.recheck(ctx); err != nil {
+		return err
+	}
+	end, err := c.hunt.Conclude(ctx, c.finals, search.Ending{
+		Preference: search.Preference{
+			Band: s.lab.policy.Band, Default: c.dflt, Incumbent: c.incumbent, Neighbour: c.neighbour,
+			Cost: func(point int) ep.Cost { return s.lab.cost(c.problem.Op, c.space.Config(point)) },
+		},
+		Rounds: max(s.lab.policy.Confirm.MaxRounds/2, c.aa.Rounds), Seed: c.runner.Seed("gain"),
+		Band: record.Band{Policy: s.lab.policy.Band, AA: c.aa.Spread}, HostBound: s.lab.hostBound(c.runner),
+	})
+	if err != nil {
+		return err
+	}
+	c.result.Decision, c.result.Ties, c.winner = end.Decision, end.Ties, end.Winner
+	if c.result.Decision.Reason == "" {
+		c.result.Decision.Reason = c.flat(s.lab.policy.Band)
+	}
+	file(&c.result, c.hunt, c.runner, end.Winner, end.Default)
+	return nil
+}
+
+// retry measures failed configs that get another chance beside the finalists.
+func (s *sweeper) retry(ctx context.Context, c *searcher, conf search.Confirmation) (err error) {
+	again := s.retried(c)
+	if len(again) == 0 || c.runner.Generation > 0 {
+		return nil
+	}
+	c.runner.Generation = len(s.run.Retried)
+	live := slices.Clone(again)
+	for _, f := range c.finals {
+		live = append(live, f.Point)
+	}
+	c.hunt.Revive(again)
+	c.finals, err = c.hunt.Settle(ctx, conf, record.StageRetry, live)
+	return err
+}
+
+// retried lists the points of a search that failed and get another chance.
+func (s *sweeper) retried(c *searcher) []int {
+	var out []int
+	for point := range c.space.Len() {
+		if _, failed := c.runner.Failures()[point]; failed && slices.Contains(s.run.Retried, c.space.Config(point).Key()) {
+			out = append(out, point)
+		}
+	}
+	return out
+}
+
+// recheck compares the finalists with the oracle again, after they were timed
+// and in the process that timed them, and drops the wrong ones.
+func (c *searcher) recheck(ctx context.Context) error {
+	var points []int
+	for _, f := range c.finals {
+		points = append(points, f.Point)
+	}
+	right, err := c.runner.Recheck(ctx, record.StageRecheck, points)
+	if err != nil {
+		return err
+	}
+	c.finals = slices.DeleteFunc(c.finals, func(f search.Finalist) bool { return !right[f.Point] })
+	c.note(c.finals)
+	return nil
+}
+
+// flatShare of configs within the band of the default makes a problem flat.
+const flatShare = 0.9
+
+// flat says that launch parameters hardly matter, "" where they do.
+func (c *searcher) flat(band float64) string {
+	measured, tied := 0, 0
+	for _, i := range c.hunt.Measured() {
+		if score := c.hunt.Score(i); !math.IsInf(score, 1) {
+			measured++
+			if math.Abs(score) <= math.Log1p(band) {
+				tied++
+			}
+		}
+	}
+	if measured < 10 || float64(tied) < flatShare*float64(measured) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d configs tie with the default: launch parameters hardly matter here", tied, measured)
+}
+
+// fail records that nothing could be compared.
+func (c *searcher) fail(reason string) {
+	dflt := c.space.Config(c.dflt)
+	c.result.Decision = record.Decision{Config: dflt, Default: dflt, Challenger: dflt, Gain: record.One, ChallengerGain: record.One,
+		Verdict: record.Undecided, Cause: record.NoDefault, Reason: reason}
+	c.result.Failed = len(c.runner.Failures())
+}

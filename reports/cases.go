@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -10,12 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// ConfirmStage is the stage whose rounds were measured after the choice was
-// made, so that a candidate chosen for its luck is not flattered by it.
-const ConfirmStage = "confirm"
-
-// aaStage times the default against its twin; nobody else takes part.
-const aaStage = "aa"
+// unknown is the interval of what was not measured.
+var unknown = record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
 // Case is all that a run knows of one problem under one routing.
 type Case struct {
@@ -25,17 +22,14 @@ type Case struct {
 	Entries []*Entry         // with times first, by level; equals by key
 	AA      *record.AA       // nil when it was not measured
 	Load    *record.Workload // what the routing drew, nil when unknown
-	Outcome *record.Outcome  // what the sweep concluded, nil when it did not get there
-
-	chose    bool // Choose was asked, and answered:
-	choice   Choice
-	choiceOK bool
+	Search  *record.Search   // what the run concluded, nil when it did not get there
 }
 
 // Entry is one configuration of a case with everything measured of it.
 type Entry struct {
 	Config ep.Config
 	Key    string // Config.Key
+	Cost   ep.Cost
 	Role   record.Role
 	Status ep.Status // the first that is not ok
 	Reason string    // why it is not ok
@@ -43,7 +37,7 @@ type Entry struct {
 	Fresh  bool             // Times are from confirmation
 	Times  []float64        // seconds of each deciding round, the slowest rank's
 	rounds []roundID        // of Times
-	Median stat.Interval    // seconds
+	Median record.Interval  // seconds
 	Level  float64          // seconds, cleared of drift: see levels
 	Blocks []*record.Result // oldest first
 }
@@ -107,7 +101,7 @@ func (b *caseBuilder) add(r *record.Result) {
 	}
 	e := b.entries[id]
 	if e == nil {
-		e = &Entry{Config: r.Config, Key: key, Role: r.Role, Status: ep.OK}
+		e = &Entry{Config: r.Config, Cost: r.Cost, Key: key, Role: r.Role, Status: ep.OK}
 		b.entries[id] = e
 		b.Entries = append(b.Entries, e)
 	}
@@ -147,9 +141,9 @@ func (c *Case) finish(run *record.Run) {
 			c.AA = a
 		}
 	}
-	for i := range run.Outcomes {
-		if o := &run.Outcomes[i]; o.Problem == c.Problem && o.Routing == c.Routing {
-			c.Outcome = o
+	for i := range run.Searches {
+		if s := &run.Searches[i]; s.Problem == c.Problem && s.Routing == c.Routing {
+			c.Search = s
 		}
 	}
 	for i := range run.Workloads {
@@ -241,9 +235,29 @@ func (c *Case) Best() *Entry {
 	return first
 }
 
-// Floor is the least spread worth claiming in this case: that of the default
-// against itself, 0 when unknown.
-func (c *Case) Floor() float64 {
+// Winner is the entry of what the run decided to launch. Where it did not get
+// to decide it is the fastest so far, and nil when nothing of ours has times.
+func (c *Case) Winner() *Entry {
+	if c.Search != nil {
+		if e := c.entryOf(c.Search.Decision.Config); e != nil {
+			return e
+		}
+	}
+	return c.Best()
+}
+
+// Gain is the default's time over the winner's as the run decided it; NaN
+// where it did not.
+func (c *Case) Gain() record.Interval {
+	if c.Search == nil || !c.Search.OK() {
+		return unknown
+	}
+	return c.Search.Decision.Gain
+}
+
+// Spread is what the default differs from itself by in this case, 0 when that
+// was not measured.
+func (c *Case) Spread() float64 {
 	if c.AA == nil {
 		return 0
 	}

@@ -15,7 +15,7 @@ type trial struct {
 	routing string
 	values  string // of kernel k
 	role    record.Role
-	stage   string
+	stage   record.Stage
 	round0  int
 	micros  []float64
 	status  ep.Status
@@ -88,8 +88,8 @@ func TestChoose(t *testing.T) {
 			{"uniform", "sms=32", def, "screen", 3, times(10, 4), ""}, {"uniform", "sms=8", cand, "screen", 3, times(9, 4), ""}}, "k:sms=64", 1, 2},
 	} {
 		choice, ok := build(c.trials).Cases[0].Choose()
-		if !ok || choice.Entry.Key != c.want || choice.Ties != c.ties || math.Abs(choice.Gain.Mid-c.gain) > 1e-9 {
-			t.Errorf("%s: got %s of %d ties, gain %v; want %s of %d, gain %v", c.name, choice.Entry.Key, choice.Ties, choice.Gain.Mid, c.want, c.ties, c.gain)
+		if !ok || winner.Key != c.want || choice.Ties != c.ties || math.Abs(choice.Gain.Mid-c.gain) > 1e-9 {
+			t.Errorf("%s: got %s of %d ties, gain %v; want %s of %d, gain %v", c.name, winner.Key, choice.Ties, choice.Gain.Mid, c.want, c.ties, c.gain)
 		}
 	}
 }
@@ -105,10 +105,10 @@ func TestMedianIsOfTheSlowestRank(t *testing.T) {
 func TestOutcomeDecides(t *testing.T) {
 	l := build([]trial{{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 		{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}})
-	l.Run.Outcomes = []record.Outcome{{Problem: l.Cases[0].Problem, Routing: "uniform", Config: l.Results[2].Config, Ties: 3, Gain: 1.5, GainLo: 1.4, GainHi: 1.6}}
+	l.Run.Searches = []record.Outcome{{Problem: l.Cases[0].Problem, Routing: "uniform", Config: l.Results[2].Config, Ties: 3, Gain: 1.5, GainLo: 1.4, GainHi: 1.6}}
 	choice, _ := reports.Cases(l.Run, l.Results)[0].Choose()
-	if choice.Entry.Key != "k:sms=8" || choice.Gain.Lo != 1.4 || choice.Ties != 3 {
-		t.Errorf("got %s, %+v", choice.Entry.Key, choice)
+	if winner.Key != "k:sms=8" || choice.Gain.Low != 1.4 || choice.Ties != 3 {
+		t.Errorf("got %s, %+v", winner.Key, choice)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestParetoAndEffects(t *testing.T) {
 		{"uniform", "sms=64,threads=256", cand, "screen", 0, times(21, 3), ""},
 	})
 	p := reports.ParetoOf(l.Cases[0])
-	if len(p.Front) != 3 || p.Knee != 1 || reports.SMs(p.Front[1].Config) != 16 {
+	if len(p.Front) != 3 || p.Knee != 1 || p.Front[1].Cost.SMs != 16 {
 		t.Errorf("front of %d, knee %d", len(p.Front), p.Knee)
 	}
 	effects := reports.Effects(l.Cases)
@@ -198,7 +198,7 @@ func TestSeconds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range l.Run.Outcomes {
+	for _, x := range l.Run.Searches {
 		k, n := table.KeyOf(x.Problem, ep.AllRoutings), x.Problem.Tokens
 		choice, ok := l.Seconds(k, n, x.Routing, x.Config)
 		dflt, both := l.Seconds(k, n, x.Routing, ep.Config{})

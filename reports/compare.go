@@ -10,16 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Verdict is what a comparison of one case says.
-type Verdict string
-
-const (
-	VerdictSame      Verdict = "SAME"      // the interval lies within the band
-	VerdictFaster    Verdict = "FASTER"    // beyond the band, and not by chance
-	VerdictSlower    Verdict = "SLOWER"    // beyond the band, and not by chance
-	VerdictUndecided Verdict = "UNDECIDED" // see the reason
-)
-
 // MinRounds is how many rounds a side needs before its median is believed.
 const MinRounds = 10
 
@@ -30,7 +20,7 @@ type Compared struct {
 	Ratio   stat.Ratio // time of B over time of A
 	Cycles  float64    // the same in SM cycles, NaN when the clocks are not known
 	Band    float64    // least relative difference that is claimed
-	Verdict Verdict
+	Verdict record.Verdict
 	Reason  string // of a verdict that needs one
 	Broken  bool   // nothing in B gives right answers where A did
 }
@@ -39,9 +29,9 @@ type Compared struct {
 type Comparison struct {
 	A, B    *Loaded
 	Cells   []Compared
-	Geomean stat.Interval // of the ratios; NaN without any
-	Worst   int           // index of the greatest ratio, -1 without any
-	Notes   []string      // what differs and was allowed to
+	Geomean record.Interval // of the ratios; NaN without any
+	Worst   int             // index of the greatest ratio, -1 without any
+	Notes   []string        // what differs and was allowed to
 }
 
 // What picks the entries of a case that are compared.
@@ -56,7 +46,7 @@ const (
 // CompareOptions say what to compare and how finely.
 type CompareOptions struct {
 	What  What
-	Band  float64         // least difference worth claiming, as a fraction; TieBand when 0
+	Band  float64         // least difference that is called one, as a fraction; 0 takes the wider of the runs' own
 	Allow map[string]bool // machine, kernels, mode, clock: may differ
 }
 
@@ -75,7 +65,7 @@ func (e *NotComparable) Error() string {
 // runs differ in what o does not allow, or have no case in common.
 func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	if o.Band == 0 {
-		o.Band = TieBand
+		o.Band = max(a.Run.Band, b.Run.Band)
 	}
 	c := &Comparison{A: a, B: b, Worst: -1}
 	var refused []string
@@ -155,12 +145,12 @@ func (c *Comparison) pair(o CompareOptions) {
 	for _, ca := range c.A.Cases {
 		cb := match(ca, c.B.Cases, o.Allow["mode"])
 		if cb == nil {
-			x := Compared{Case: ca, Verdict: VerdictUndecided, Reason: "not measured in " + c.B.Name()}
+			x := Compared{Case: ca, Verdict: record.Undecided, Reason: "not measured in " + c.B.Name()}
 			x.noRatio()
 			c.Cells = append(c.Cells, x)
 			continue
 		}
-		band := max(o.Band, ca.Floor(), cb.Floor())
+		band := max(o.Band, ca.Spread(), cb.Spread())
 		for _, x := range entries(ca, cb, o.What) {
 			x.Case, x.Band = ca, band
 			x.compare(o)
@@ -199,8 +189,8 @@ func entries(a, b *Case, what What) []Compared {
 
 // shipped is the choice of a case, or its fastest peer where nothing is ours.
 func shipped(c *Case) *Entry {
-	if choice, ok := c.Choose(); ok {
-		return choice.Entry
+	if winner := c.Winner(); winner != nil {
+		return winner
 	}
 	for _, e := range c.Entries {
 		if e.OK() && e.Role == record.Peer {
@@ -237,7 +227,7 @@ func failure(e *Entry) string {
 
 func (x *Compared) noRatio() {
 	nan := math.NaN()
-	x.Ratio, x.Cycles = stat.Ratio{Interval: stat.Interval{Mid: nan, Lo: nan, Hi: nan}, StdErr: nan}, nan
+	x.Ratio, x.Cycles = stat.Ratio{Interval: record.Interval{Mid: nan, Low: nan, High: nan}, StdErr: nan}, nan
 }
 
 // compare computes the ratio, and decides what needs no statistics.
@@ -245,17 +235,17 @@ func (x *Compared) compare(o CompareOptions) {
 	x.noRatio()
 	switch {
 	case x.Broken:
-		x.Verdict, x.Reason = VerdictSlower, "B fails: "+x.Reason
+		x.Verdict, x.Reason = record.Slower, "B fails: "+x.Reason
 		return
 	case x.A == nil || x.B == nil:
-		x.Verdict, x.Reason = VerdictUndecided, "one side has no times"
+		x.Verdict, x.Reason = record.Undecided, "one side has no times"
 		return
 	case x.A.Clock != x.B.Clock && !o.Allow["clock"]:
-		x.Verdict = VerdictUndecided
+		x.Verdict = record.Undecided
 		x.Reason = fmt.Sprintf("clock: %s against %s (--allow clock compares all the same)", x.A.Clock, x.B.Clock)
 		return
 	case x.A.Median.Mid <= 0 || x.B.Median.Mid <= 0:
-		x.Verdict, x.Reason = VerdictUndecided, "a median of 0: the clock is too coarse, fold more calls"
+		x.Verdict, x.Reason = record.Undecided, "a median of 0: the clock is too coarse, fold more calls"
 		return
 	}
 	x.Ratio = stat.RatioOfMedians(positive(x.B.Times), positive(x.A.Times), 1)
@@ -263,7 +253,7 @@ func (x *Compared) compare(o CompareOptions) {
 		x.Cycles = x.Ratio.Mid * b / a
 	}
 	if n := min(len(x.A.Times), len(x.B.Times)); n < MinRounds {
-		x.Verdict, x.Reason = VerdictUndecided, fmt.Sprintf("%d rounds on one side, at least %d are needed", n, MinRounds)
+		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds on one side, at least %d are needed", n, MinRounds)
 	}
 }
 

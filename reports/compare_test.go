@@ -46,7 +46,7 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 			unsure++
 		}
 		for _, x := range c.Cells {
-			if x.Verdict == reports.VerdictSlower || x.Verdict == reports.VerdictFaster {
+			if x.Verdict == record.Slower || x.Verdict == record.Faster {
 				called++
 			}
 		}
@@ -90,7 +90,7 @@ func TestFewRoundsAreUndecided(t *testing.T) {
 	a, b := pair(1, reports.MinRounds-1, func(ep.Problem, string) float64 { return 1.5 })
 	c := compare(t, a, b)
 	for _, x := range c.Cells {
-		if x.Verdict != reports.VerdictUndecided || !strings.Contains(x.Reason, "9 rounds") {
+		if x.Verdict != record.Undecided || !strings.Contains(x.Reason, "9 rounds") {
 			t.Fatalf("%s: %s, %s", x.Case.Title(), x.Verdict, x.Reason)
 		}
 	}
@@ -104,13 +104,13 @@ func TestVerdicts(t *testing.T) {
 		name   string
 		factor float64
 		noise  float64
-		want   reports.Verdict
+		want   record.Verdict
 	}{
-		{"same", 1, 0.002, reports.VerdictSame},
-		{"slower", 1.1, 0.01, reports.VerdictSlower},
-		{"faster", 0.9, 0.01, reports.VerdictFaster},
-		{"within the band", 1.005, 0.001, reports.VerdictSame},
-		{"too noisy to tell", 1.02, 0.2, reports.VerdictUndecided},
+		{"same", 1, 0.002, record.Same},
+		{"slower", 1.1, 0.01, record.Slower},
+		{"faster", 0.9, 0.01, record.Faster},
+		{"within the band", 1.005, 0.001, record.Same},
+		{"too noisy to tell", 1.02, 0.2, record.Undecided},
 	} {
 		one, two := reportstest.Forty(1, 40, c.noise), reportstest.Forty(2, 40, c.noise)
 		two.Slow = func(ep.Problem, string) float64 { return c.factor }
@@ -119,7 +119,7 @@ func TestVerdicts(t *testing.T) {
 		got := compare(t, reload(a), reload(b))
 		for _, x := range got.Cells {
 			if x.Verdict != c.want {
-				t.Errorf("%s: %s (%.4f, %.4f to %.4f), want %s: %s", c.name, x.Verdict, x.Ratio.Mid, x.Ratio.Lo, x.Ratio.Hi, c.want, x.Reason)
+				t.Errorf("%s: %s (%.4f, %.4f to %.4f), want %s: %s", c.name, x.Verdict, x.Ratio.Mid, x.Ratio.Low, x.Ratio.High, c.want, x.Reason)
 				break
 			}
 		}
@@ -140,7 +140,7 @@ func TestNeverFinerThanAA(t *testing.T) {
 		b.Run.AA[i].Spread = 0.06
 	}
 	for _, x := range compare(t, reload(a), reload(b)).Cells {
-		if x.Verdict != reports.VerdictSame || x.Band != 0.06 {
+		if x.Verdict != record.Same || x.Band != 0.06 {
 			t.Fatalf("%s with a band of %v", x.Verdict, x.Band)
 		}
 	}
@@ -156,7 +156,7 @@ func TestClocksExplain(t *testing.T) {
 		b.Results[i].MHz = []float64{1800}
 	}
 	for _, x := range compare(t, reload(a), reload(b)).Cells {
-		if x.Verdict != reports.VerdictUndecided || !strings.Contains(x.Reason, "clocks differ") {
+		if x.Verdict != record.Undecided || !strings.Contains(x.Reason, "clocks differ") {
 			t.Fatalf("%s: %s", x.Verdict, x.Reason)
 		}
 	}
@@ -232,7 +232,7 @@ func TestLiveComparison(t *testing.T) {
 	l := build(blocks)
 	c := reports.CompareLive(l.Run, l.Results, 0.01)
 	x := c.Cells[0]
-	if x.Verdict != reports.VerdictSlower || x.Ratio.Mid < 1.065 || x.Ratio.Mid > 1.075 {
-		t.Errorf("%s, ratio %.4f (%.4f to %.4f): %s", x.Verdict, x.Ratio.Mid, x.Ratio.Lo, x.Ratio.Hi, x.Reason)
+	if x.Verdict != record.Slower || x.Ratio.Mid < 1.065 || x.Ratio.Mid > 1.075 {
+		t.Errorf("%s, ratio %.4f (%.4f to %.4f): %s", x.Verdict, x.Ratio.Mid, x.Ratio.Low, x.Ratio.High, x.Reason)
 	}
 }

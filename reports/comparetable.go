@@ -1,6 +1,10 @@
 package reports
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/tune/record"
+)
 
 // ComparisonTable prints a comparison.
 func ComparisonTable(c *Comparison) Table {
@@ -13,7 +17,7 @@ func ComparisonTable(c *Comparison) Table {
 	t.Columns = append(t.Columns, Numbers("A", "us").Dropped(3), Numbers("B", "us").Dropped(2), Numbers("ratio", "x"),
 		Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1), Numbers("cycles", "x").Dropped(4), Words("verdict"), Words("reason"))
 	for _, x := range c.Cells {
-		t.Add(append(p.Cells(x.Case), medianCell(x.A), medianCell(x.B), Float(x.Ratio.Mid, 3), Float(x.Ratio.Lo, 3), Float(x.Ratio.Hi, 3),
+		t.Add(append(p.Cells(x.Case), medianCell(x.A), medianCell(x.B), Float(x.Ratio.Mid, 3), Float(x.Ratio.Low, 3), Float(x.Ratio.High, 3),
 			Float(x.Cycles, 3), Str(string(x.Verdict)).Marked(verdictMarks[x.Verdict]), Str(x.Reason))...)
 	}
 	t.Note(p.Shared, "Ratio of medians, B over A, with its 95 % bootstrap interval; verdicts hold over all cases together (5 % false discoveries).")
@@ -24,7 +28,7 @@ func ComparisonTable(c *Comparison) Table {
 	return t
 }
 
-var verdictMarks = map[Verdict]Mark{VerdictSame: Plain, VerdictFaster: Good, VerdictSlower: Bad, VerdictUndecided: Dim}
+var verdictMarks = map[record.Verdict]Mark{record.Same: Plain, record.Faster: Good, record.Slower: Bad, record.Undecided: Dim}
 
 func medianCell(e *Entry) Cell {
 	if e == nil {
@@ -35,13 +39,13 @@ func medianCell(e *Entry) Cell {
 
 // Summary says how a comparison went in a sentence or two.
 func (c *Comparison) Summary() string {
-	counts := map[Verdict]int{}
+	counts := map[record.Verdict]int{}
 	for _, x := range c.Cells {
 		counts[x.Verdict]++
 	}
-	s := fmt.Sprintf("%d cases: %d same, %d faster, %d slower, %d undecided.", len(c.Cells), counts[VerdictSame], counts[VerdictFaster], counts[VerdictSlower], counts[VerdictUndecided])
+	s := fmt.Sprintf("%d cases: %d same, %d faster, %d slower, %d undecided.", len(c.Cells), counts[record.Same], counts[record.Faster], counts[record.Slower], counts[record.Undecided])
 	if c.Worst >= 0 {
-		s += fmt.Sprintf(" Geometric mean %.4f (%.4f to %.4f); worst %.3f: %s.", c.Geomean.Mid, c.Geomean.Lo, c.Geomean.Hi,
+		s += fmt.Sprintf(" Geometric mean %.4f (%.4f to %.4f); worst %.3f: %s.", c.Geomean.Mid, c.Geomean.Low, c.Geomean.High,
 			c.Cells[c.Worst].Ratio.Mid, c.Cells[c.Worst].Case.Title())
 	}
 	return s

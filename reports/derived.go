@@ -8,8 +8,8 @@ func DerivedTables(l *Loaded, link float64, maxFailures int) []Table {
 	if link == 0 {
 		link = Wire(l.Run.Machine)
 	}
-	all := []Table{Winners(l), EffectsTable(l.Cases)}
-	for _, r := range Regrets(l.Cases) {
+	all := []Table{WinnersOf(l), EffectsTable(l.Cases)}
+	for _, r := range l.Run.Regrets {
 		all = append(all, RegretTable(r))
 	}
 	all = append(all, ParetoTable(l.Cases), FloorTable(l, link), QuarantineTable(l.Cases, maxFailures))

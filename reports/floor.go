@@ -44,11 +44,11 @@ func FloorTable(l *Loaded, gbps float64) Table {
 	t.Columns = append(t.Columns, Numbers("floor", "us"), Numbers("median", "us"), Numbers("of floor", "%"), Numbers("GB/s", ""))
 	for _, c := range l.Cases {
 		floor := c.FloorSeconds(gbps)
-		choice, ok := c.Choose()
-		if !ok || math.IsNaN(floor) {
+		winner := c.Winner()
+		if winner == nil || math.IsNaN(floor) {
 			continue
 		}
-		mid := choice.Entry.Median.Mid
+		mid := winner.Median.Mid
 		t.Add(append(p.Cells(c), Micros(floor), Micros(mid), Percent(floor/mid), Float(float64(c.Load.BytesWire)/mid/1e9, 1))...)
 	}
 	t.Note(p.Shared, "Bytes that leave the busiest rank, each token once per rank it goes to, at "+strconv.FormatFloat(gbps, 'g', 4, 64)+" GB/s.")

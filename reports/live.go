@@ -37,12 +37,12 @@ func (x *Compared) live(c *Case) {
 		}
 	}
 	if failed := firstFailed(x.A, x.B); failed != nil {
-		x.Verdict, x.Reason = VerdictUndecided, failed.Key+": "+failure(failed)
+		x.Verdict, x.Reason = record.Undecided, failed.Key+": "+failure(failed)
 		x.Broken = failed == x.B
 		return
 	}
 	if x.A == nil || x.B == nil {
-		x.Verdict, x.Reason = VerdictUndecided, "one side has no times"
+		x.Verdict, x.Reason = record.Undecided, "one side has no times"
 		return
 	}
 	mine, theirs := common(x.B, x.A)
@@ -52,7 +52,7 @@ func (x *Compared) live(c *Case) {
 		x.Band = max(x.Band, math.Abs(math.Log(i.Mid)), i.Half())
 	}
 	if len(mine) < MinRounds {
-		x.Verdict, x.Reason = VerdictUndecided, fmt.Sprintf("%d rounds, at least %d are needed", len(mine), MinRounds)
+		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", len(mine), MinRounds)
 	}
 }
 

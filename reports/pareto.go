@@ -22,13 +22,13 @@ type Pareto struct {
 func ParetoOf(c *Case) Pareto {
 	p := Pareto{Case: c, Knee: -1}
 	for _, e := range c.Entries {
-		if e.OK() && e.Role != record.Twin && e.Role != record.Peer && SMs(e.Config) > 0 {
+		if e.OK() && e.Role != record.Twin && e.Role != record.Peer && e.Cost.SMs > 0 {
 			p.All = append(p.All, e)
 		}
 	}
 	sorted := slices.Clone(p.All)
 	slices.SortStableFunc(sorted, func(a, b *Entry) int {
-		return cmp.Or(cmp.Compare(SMs(a.Config), SMs(b.Config)), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Cost.SMs, b.Cost.SMs), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Key, b.Key))
 	})
 	fastest := math.Inf(1)
 	for _, e := range sorted {
@@ -49,11 +49,11 @@ func knee(front []*Entry) int {
 		return -1
 	}
 	first, last := front[0], front[len(front)-1]
-	x0, x1 := float64(SMs(first.Config)), float64(SMs(last.Config))
+	x0, x1 := float64(first.Cost.SMs), float64(last.Cost.SMs)
 	y0, y1 := first.Level, last.Level
 	best, at := 0.0, -1
 	for i, e := range front {
-		x := (float64(SMs(e.Config)) - x0) / (x1 - x0)
+		x := (float64(e.Cost.SMs) - x0) / (x1 - x0)
 		y := (y0 - e.Level) / (y0 - y1)
 		if d := y - x; d > best {
 			best, at = d, i
@@ -75,7 +75,7 @@ func ParetoTable(cases []*Case) Table {
 				mark = Str("knee").Marked(Good)
 			}
 			fastest := front.Front[len(front.Front)-1]
-			t.Add(append(p.Cells(c), Int(SMs(e.Config)), Micros(e.Level), Percent(e.Level/fastest.Level-1), mark, c.Short(e))...)
+			t.Add(append(p.Cells(c), Int(e.Cost.SMs), Micros(e.Level), Percent(e.Level/fastest.Level-1), mark, c.Short(e))...)
 		}
 	}
 	t.Note(p.Shared, "The fastest configuration for each number of SMs that a smaller number does not beat. Times are cleared of what all of a round share.")

@@ -104,8 +104,11 @@ func (f problemField) boring(c *Case) bool {
 }
 
 // Title names a case in one line, for headings and file names of plots.
-func (c *Case) Title() string {
-	return fmt.Sprintf("%s, %d tokens, %s", OpTitle(c.Problem.Op, c.Problem.Precision), c.Problem.Tokens, c.Routing)
+func (c *Case) Title() string { return Title(c.Problem, c.Routing) }
+
+// Title names a problem under a routing in one line.
+func Title(p ep.Problem, routing string) string {
+	return fmt.Sprintf("%s, %d tokens, %s", OpTitle(p.Op, p.Precision), p.Tokens, routing)
 }
 
 // OpTitle names an op and what of its results is accepted, where that is more

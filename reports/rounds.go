@@ -9,7 +9,7 @@ import (
 
 // roundID names a round: equal ones were measured side by side.
 type roundID struct {
-	stage string
+	stage record.Stage
 	round int
 }
 
@@ -54,10 +54,10 @@ func (c *Case) levels() {
 // there are any, else all but those of the A/A test.
 func (e *Entry) decide() {
 	for _, b := range e.Blocks {
-		e.Fresh = e.Fresh || b.Stage == ConfirmStage && len(b.Seconds) > 0
+		e.Fresh = e.Fresh || b.Stage == record.StageConfirm && len(b.Seconds) > 0
 	}
 	for _, b := range e.Blocks {
-		if e.Fresh && b.Stage != ConfirmStage || b.Stage == aaStage && len(e.Blocks) > 1 {
+		if e.Fresh && b.Stage != record.StageConfirm || b.Stage == record.StageAA && len(e.Blocks) > 1 {
 			continue
 		}
 		for i, t := range b.Rounds() {
@@ -70,10 +70,10 @@ func (e *Entry) decide() {
 
 // Ratio is the time of e over that of other in the rounds both took part in,
 // with a bootstrap interval over rounds; NaN without common rounds.
-func (e *Entry) Ratio(other *Entry) stat.Interval {
+func (e *Entry) Ratio(other *Entry) record.Interval {
 	mine, theirs := common(e, other)
 	if len(mine) == 0 {
-		return stat.Interval{Mid: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}
+		return unknown
 	}
 	return stat.MedianRatio(mine, theirs, 1)
 }

@@ -27,7 +27,7 @@ func Unknowns(t *table.Table, cases []*Case) []Unknown {
 	sets := map[[3]int]*table.Set{}
 	for _, c := range cases {
 		d := c.Default()
-		if c.Outcome == nil || d == nil || !d.OK() {
+		if c.Search == nil || d == nil || !d.OK() {
 			continue
 		}
 		p := c.Problem
@@ -35,7 +35,7 @@ func Unknowns(t *table.Table, cases []*Case) []Unknown {
 		if sets[shape] == nil {
 			sets[shape] = table.Overlay(table.Source{Name: "table", Table: without(t, shape)})
 		}
-		u := Unknown{Case: c, Answer: sets[shape].Lookup(table.KeyOf(p, c.Outcome.Class), p.Tokens), Loss: math.NaN(), Gain: math.NaN()}
+		u := Unknown{Case: c, Answer: sets[shape].Lookup(table.KeyOf(p, c.Search.Class), p.Tokens), Loss: math.NaN(), Gain: math.NaN()}
 		if e := c.entryOf(u.Answer.Config); e != nil {
 			u.Loss, u.Gain = max(0, e.Level/c.Best().Level-1), d.Level/e.Level
 		}

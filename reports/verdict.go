@@ -4,53 +4,40 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// discovery is the share of calls that may be false, over all cells of a
-// comparison.
-const discovery = 0.05
-
-// judge gives the verdicts that need all cells: chance is controlled over the
-// whole comparison.
+// judge gives the verdicts that need all cells.
 func (c *Comparison) judge() {
-	ps := make([]float64, len(c.Cells))
-	for i, x := range c.Cells {
-		ps[i] = math.NaN()
-		if x.Verdict == "" {
-			beyond := math.Abs(math.Log(x.Ratio.Mid)) - math.Log1p(x.Band)
-			ps[i] = min(1, 2*stat.UpperP(beyond, x.Ratio.StdErr))
-		}
-	}
-	sure := stat.BenjaminiHochberg(ps, discovery)
+	var open []*Compared
+	var tests []stat.Compared
 	for i := range c.Cells {
 		if x := &c.Cells[i]; x.Verdict == "" {
-			x.decide(sure[i])
-			if c.A != c.B && x.A.Key != x.B.Key && x.Reason == "" {
-				x.Reason = "config: " + x.Case.Short(x.A).Text + " in A, " + x.Case.Short(x.B).Text + " in B"
-			}
+			open, tests = append(open, x), append(tests, stat.Compared{Ratio: x.Ratio, Band: x.Band})
+		}
+	}
+	for i, v := range stat.JudgeAll(tests) {
+		x := open[i]
+		x.explain(v)
+		if c.A != c.B && x.A.Key != x.B.Key && x.Reason == "" {
+			x.Reason = "config: " + x.Case.Short(x.A).Text + " in A, " + x.Case.Short(x.B).Text + " in B"
 		}
 	}
 	c.summarise()
 }
 
-// decide gives the verdict of a cell with enough rounds; sure says that its
-// difference beyond the band is not chance.
-func (x *Compared) decide(sure bool) {
-	lo, hi := 1/(1+x.Band), 1+x.Band
+// explain sets the verdict and says why it is undecided. A difference that
+// vanishes in SM cycles is one of clocks, not of programs.
+func (x *Compared) explain(v record.Verdict) {
+	x.Verdict = v
+	differ := v == record.Faster || v == record.Slower
 	switch {
-	case sure && x.Cycles > lo && x.Cycles < hi:
-		x.Verdict = VerdictUndecided
+	case differ && x.Cycles > 1/(1+x.Band) && x.Cycles < 1+x.Band:
+		x.Verdict = record.Undecided
 		x.Reason = fmt.Sprintf("the clocks differ, %.0f against %.0f MHz: in cycles the ratio is %.3f", x.A.MHz(), x.B.MHz(), x.Cycles)
-	case sure && x.Ratio.Mid > 1:
-		x.Verdict = VerdictSlower
-	case sure:
-		x.Verdict = VerdictFaster
-	case x.Ratio.Lo > lo && x.Ratio.Hi < hi:
-		x.Verdict = VerdictSame
-	default:
-		x.Verdict = VerdictUndecided
-		x.Reason = fmt.Sprintf("%+.1f to %+.1f%% against a band of %.1f%%; %s", 100*(x.Ratio.Lo-1), 100*(x.Ratio.Hi-1), 100*x.Band, x.advice())
+	case v == record.Undecided:
+		x.Reason = fmt.Sprintf("%+.1f to %+.1f%% against a band of %.1f%%; %s", 100*(x.Ratio.Low-1), 100*(x.Ratio.High-1), 100*x.Band, x.advice())
 	}
 }
 
@@ -84,7 +71,7 @@ func (c *Comparison) summarise() {
 		}
 	}
 	mean, half := sum/float64(n), 1.96*math.Sqrt(variance)/float64(n)
-	c.Geomean = stat.Interval{Mid: math.Exp(mean), Lo: math.Exp(mean - half), Hi: math.Exp(mean + half)}
+	c.Geomean = record.Interval{Mid: math.Exp(mean), Low: math.Exp(mean - half), High: math.Exp(mean + half)}
 }
 
 // Gate is the answer of a comparison to "did anything get slower by fail or
@@ -105,9 +92,9 @@ func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cells {
 		switch {
-		case x.Broken || x.Verdict == VerdictSlower && x.Ratio.Mid >= 1+fail:
+		case x.Broken || x.Verdict == record.Slower && x.Ratio.Mid >= 1+fail:
 			g.Regressed = append(g.Regressed, i)
-		case x.Verdict == VerdictSlower || x.Verdict == VerdictFaster:
+		case x.Verdict == record.Slower || x.Verdict == record.Faster:
 		case x.resolves(fail):
 		default:
 			g.Unsure = append(g.Unsure, i)

@@ -3,55 +3,132 @@ package reports
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/tune/record"
 )
 
-// Winners lists what to ship for every case, with its gain over the default.
-func Winners(l *Loaded) Table {
-	p := ColumnsFor(l.Cases)
-	t := Table{Name: "winners", Title: "Winners: what to launch", Columns: p.Columns}
-	t.Columns = append(t.Columns,
-		Words("config"), Numbers("median", "us"), Numbers("low", "us").Dropped(5), Numbers("high", "us").Dropped(5),
-		Numbers("gain", "x"), Numbers("at least", "x").Dropped(3), Numbers("at most", "x").Dropped(3),
-		Numbers("error", "%").Dropped(6), Numbers("ties", "").Dropped(7), Numbers("rounds", "").Dropped(8), Words("clock").Dropped(9))
-	unconfirmed := 0
-	for _, c := range l.Cases {
-		choice, ok := c.Choose()
-		if !ok {
-			t.Warn("%s: nothing measured there can be trusted", c.Title())
-			continue
-		}
-		e := choice.Entry
-		if !e.Fresh {
-			unconfirmed++
-		}
-		t.Add(append(p.Cells(c), c.Short(e), Micros(e.Median.Mid), Micros(e.Median.Lo), Micros(e.Median.Hi),
-			gainCell(choice.Gain.Mid, choice.Gain, c.Floor()), Float(choice.Gain.Lo, 3), Float(choice.Gain.Hi, 3),
-			Float(100*e.maxErr(), 3), Int(choice.Ties), Int(len(e.Times)), Str(e.Clock))...)
-	}
-	t.Note(p.Shared,
-		"Median over rounds of the slowest rank, with its 95 % interval; gain is the default's time over this one's in the same rounds.",
-		"Error: the largest seen against the oracle, relative to the row's largest magnitude.")
-	t.Note(DefaultNotes(l.Cases)...)
-	if unconfirmed > 0 && unconfirmed < len(t.Rows) || unconfirmed > 0 && len(l.Results) > 0 && hasStage(l, "screen") {
-		t.Warn("%d of %d winners were not confirmed on fresh rounds; their times flatter them", unconfirmed, len(t.Rows))
-	}
-	if n := zeroTimes(l.Cases); n > 0 {
-		t.Warn("%d configurations read a time of 0 and were left out: the clock is too coarse, fold more calls", n)
-	}
-	t.Warnings = append(t.Warnings, l.Warnings...)
+// winnerColumn is one column of what a run decided, after those of the
+// problem.
+type winnerColumn struct {
+	column   Column
+	cell     func(*record.Search) Cell
+	searched bool // says something about a search, not about one measured config
+}
+
+var winnerColumns = []winnerColumn{
+	{Words("class").Dropped(8), func(s *record.Search) Cell { return Str(string(s.Class)) }, false},
+	{Words("verdict"), verdictCell, false},
+	{Words("config"), func(s *record.Search) Cell { return ConfigCell(s.Decision.Config, s.Decision.Default) }, false},
+	{Numbers("median", "us"), func(s *record.Search) Cell { return Micros(s.Times.Median) }, false},
+	{Numbers("p10", "us").Dropped(5), func(s *record.Search) Cell { return Micros(s.Times.P10) }, false},
+	{Numbers("p90", "us").Dropped(5), func(s *record.Search) Cell { return Micros(s.Times.P90) }, false},
+	{Numbers("gain", "x"), func(s *record.Search) Cell {
+		return Float(s.Decision.Gain.Mid, 3).Marked(verdictMarks[s.Decision.Verdict])
+	}, false},
+	{Numbers("low", "x").Dropped(3), func(s *record.Search) Cell { return Float(s.Decision.Gain.Low, 3) }, false},
+	{Numbers("high", "x").Dropped(3), func(s *record.Search) Cell { return Float(s.Decision.Gain.High, 3) }, false},
+	{Numbers("error", "%").Dropped(6), func(s *record.Search) Cell { return Float(100*s.MaxErr, 3) }, false},
+	{Numbers("busiest", "GB/s").Dropped(4), func(s *record.Search) Cell { return Float(float64(s.Bytes)/s.Times.Median/1e9, 3) }, false},
+	{Numbers("imbalance", "x").Dropped(6), func(s *record.Search) Cell { return Float(s.Imbalance, 2) }, false},
+	{Numbers("rounds", "").Dropped(9), func(s *record.Search) Cell { return Int(s.Decision.Rounds) }, false},
+	{Words("clock").Dropped(9), func(s *record.Search) Cell { return Str(s.Clock) }, false},
+	{Numbers("ties", "").Dropped(7), func(s *record.Search) Cell { return Int(s.Ties) }, true},
+	{Numbers("tried", "").Dropped(7), func(s *record.Search) Cell { return Int(s.Tried) }, true},
+	{Numbers("legal", "").Dropped(10), func(s *record.Search) Cell { return Int(s.Legal) }, true},
+}
+
+// Winners lists what a sweep decided to launch for every case. The terminal,
+// summary.md and the page print this one table.
+func Winners(run *record.Run) Table {
+	t := decided(run, winnerColumns)
+	t.Name, t.Title = "winners", "Winners: what to launch"
 	return t
 }
 
-// maxErr is the largest error of all comparisons with the oracle.
-func (e *Entry) maxErr() float64 {
-	worst := 0.0
-	for _, b := range e.Blocks {
-		worst = max(worst, b.MaxErr)
+// Measured lists what bench measured beside the default: Winners without what
+// speaks of a search.
+func Measured(run *record.Run) Table {
+	columns := slices.DeleteFunc(slices.Clone(winnerColumns), func(c winnerColumn) bool { return c.searched })
+	t := decided(run, columns)
+	t.Name, t.Title = "bench", "Measured beside the default"
+	return t
+}
+
+func decided(run *record.Run, columns []winnerColumn) Table {
+	cases := make([]*Case, len(run.Searches))
+	for i := range run.Searches {
+		s := &run.Searches[i]
+		cases[i] = &Case{Problem: s.Problem, Routing: s.Routing, Seed: run.Seed, Search: s}
 	}
-	return worst
+	p := ColumnsFor(cases)
+	t := Table{Columns: p.Columns}
+	for _, c := range columns {
+		t.Columns = append(t.Columns, c.column)
+	}
+	for _, c := range cases {
+		cells := p.Cells(c)
+		for _, col := range columns {
+			if !c.Search.OK() && col.column.Name != "verdict" && col.column.Name != "class" {
+				cells = append(cells, None())
+				continue
+			}
+			cells = append(cells, col.cell(c.Search))
+		}
+		t.Add(cells...)
+	}
+	t.Note(p.Shared,
+		"median, p10 and p90 over rounds of the slowest rank; gain: the default's time over this one's in the same rounds, with its 95 % interval",
+		"error: the largest seen against the oracle, relative to the row's largest magnitude; busiest: bytes of the busiest rank, one message a selection, over the slowest rank's time; imbalance: the fullest rank over the mean")
+	t.Note(defaults(run)...)
+	return t
+}
+
+// verdictCell is the verdict, or the cause where there was nothing to compare.
+func verdictCell(s *record.Search) Cell {
+	d := s.Decision
+	switch d.Cause {
+	case "":
+		return Str(string(d.Verdict)).Marked(verdictMarks[d.Verdict])
+	case record.HostBound:
+		return Str(string(d.Cause)).Marked(Dim)
+	}
+	return Str(string(d.Cause)).Marked(Bad)
+}
+
+// ConfigCell shows a config by what differs from the default. Programs get the
+// full spelling.
+func ConfigCell(c, dflt ep.Config) Cell { return Cell{Text: c.Difference(dflt), Value: c.Key()} }
+
+// defaults spells out the defaults that configs are shown against, each once.
+func defaults(run *record.Run) []string {
+	var out []string
+	for _, s := range run.Searches {
+		if note := "default: " + s.Decision.Default.Key(); !slices.Contains(out, note) {
+			out = append(out, note)
+		}
+	}
+	return out
+}
+
+// WinnersOf is Winners with what its log makes doubtful.
+func WinnersOf(l *Loaded) Table {
+	t := Winners(l.Run)
+	undecided := 0
+	for _, c := range l.Cases {
+		if c.Search == nil {
+			undecided++
+		}
+	}
+	if undecided > 0 && len(l.Run.Searches) > 0 {
+		t.Warn("%d of %d cases were measured and not decided: go on with sweep --resume", undecided, len(l.Cases))
+	}
+	if n := zeroTimes(l.Cases); n > 0 {
+		t.Warn("%d configs read a time of 0 and were left out: the clock is too coarse, fold more calls", n)
+	}
+	t.Warnings = append(t.Warnings, l.Warnings...)
+	return t
 }
 
 // zeroTimes counts the entries whose median is 0.
@@ -67,64 +144,30 @@ func zeroTimes(cases []*Case) int {
 	return n
 }
 
-func hasStage(l *Loaded, stage string) bool {
-	for i := range l.Results {
-		if l.Results[i].Stage == stage {
-			return true
-		}
-	}
-	return false
-}
-
-// gainCell marks gains that stand outside what the default varies against
-// itself.
-func gainCell(v float64, i stat.Interval, floor float64) Cell {
-	c := Float(v, 3)
-	switch {
-	case i.Lo > 1+max(floor, TieBand):
-		return c.Marked(Good)
-	case i.Hi < 1/(1+max(floor, TieBand)):
-		return c.Marked(Bad)
-	}
-	return c
-}
-
 // Headline is the run in one sentence: how much is gained where, and how sure.
 type Headline struct {
-	Cases   int     // with a choice
-	Faster  int     // whose gain stands outside the noise
-	Kept    int     // where the default stays
-	Geomean float64 // of all gains, NaN when there is no default
-	Best    float64 // greatest gain
-	BestAt  *Case
-	AA      float64 // widest A/A spread
+	Verdicts map[record.Verdict]int
+	Searches int
+	Geomean  float64 // of all gains
+	Best     *record.Search
+	AA       float64 // widest A/A spread
 }
 
 // Summarise computes the headline of a run.
-func Summarise(l *Loaded) Headline {
-	var h Headline
+func Summarise(run *record.Run) Headline {
+	h := Headline{Verdicts: map[record.Verdict]int{}, Searches: len(run.Searches)}
 	sum, n := 0.0, 0
-	for _, c := range l.Cases {
-		h.AA = max(h.AA, c.Floor())
-		choice, ok := c.Choose()
-		if !ok {
+	for i := range run.Searches {
+		s := &run.Searches[i]
+		h.Verdicts[s.Decision.Verdict]++
+		h.AA = max(h.AA, s.Decision.Band.AA)
+		if !s.OK() {
 			continue
 		}
-		h.Cases++
-		if choice.KeptDefault() {
-			h.Kept++
+		if h.Best == nil || s.Decision.Gain.Mid > h.Best.Decision.Gain.Mid {
+			h.Best = s
 		}
-		g := choice.Gain
-		if math.IsNaN(g.Mid) {
-			continue
-		}
-		if g.Lo > 1+max(c.Floor(), TieBand) {
-			h.Faster++
-		}
-		if g.Mid > h.Best {
-			h.Best, h.BestAt = g.Mid, c
-		}
-		sum, n = sum+math.Log(g.Mid), n+1
+		sum, n = sum+math.Log(s.Decision.Gain.Mid), n+1
 	}
 	h.Geomean = math.Exp(sum / float64(n))
 	return h
@@ -133,16 +176,14 @@ func Summarise(l *Loaded) Headline {
 // String says it in a sentence or two.
 func (h Headline) String() string {
 	var s string
-	switch {
-	case h.Cases == 0:
-		return "Nothing measured here can be trusted."
-	case math.IsNaN(h.Geomean):
-		s = fmt.Sprintf("%d cases were measured, none against a default.", h.Cases)
-	case h.Faster == 0 && h.Kept == h.Cases:
-		s = fmt.Sprintf("Keep the default: nothing beats it beyond the noise in any of %d cases.", h.Cases)
+	switch faster := h.Verdicts[record.Faster]; {
+	case h.Searches == 0:
+		return "Nothing was decided in this run."
+	case faster == 0:
+		s = fmt.Sprintf("Keep the default: nothing beats it beyond the noise in any of %d cases.", h.Searches)
 	default:
-		s = fmt.Sprintf("Tuning is faster than the default beyond the noise in %d of %d cases; the default stays in %d. The gain is %.3fx as a geometric mean over all, %.2fx at best (%s).",
-			h.Faster, h.Cases, h.Kept, h.Geomean, h.Best, h.BestAt.Title())
+		s = fmt.Sprintf("Tuning is faster than the default in %d of %d cases, undecided in %d; elsewhere the default stays. The gain is %.3fx as a geometric mean over all, %.2fx at best (%s).",
+			faster, h.Searches, h.Verdicts[record.Undecided], h.Geomean, h.Best.Decision.Gain.Mid, Title(h.Best.Problem, h.Best.Routing))
 	}
 	if h.AA > 0 {
 		s += fmt.Sprintf(" The default against itself varies by up to %.1f%%: smaller differences mean nothing.", 100*h.AA)

@@ -98,7 +98,7 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
 	for i := range problems {
-		if sweep.Loosens(b.Kernels(), problems[i].Op) {
+		if sweep.ReducesPrecision(b.Kernels(), problems[i].Op) {
 			problems[i].Precision = accepted
 		}
 	}
@@ -172,7 +172,7 @@ func (discard) Append([]record.Result, float64) error { return nil }
 func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
 	run := &record.Run{
 		Tool: version, Command: commandLine(cmd, "bench"), Started: time.Now().UTC(), Machine: b.Machine(),
-		ABI: sweep.ABI(b), Policy: measure.PolicyFor(b.Machine()).String(), Seed: opts.Seed,
+		ABI: sweep.ABI(b), Policy: measure.PolicyFor(b.Machine()).String(), Band: measure.PolicyFor(b.Machine()).Band, Seed: opts.Seed,
 	}
 	var log measure.Log = discard{}
 	if f.out != "" {
@@ -184,7 +184,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 		log = dir
 	}
 	stopped := sweep.Bench(cmd.Context(), b, opts, sweep.Job{Rounds: f.rounds, Log: log, Run: run}, pick)
-	if stopped != nil && len(run.Outcomes) == 0 {
+	if stopped != nil && len(run.Searches) == 0 {
 		return stopped
 	}
 	if dir, ok := log.(*record.Dir); ok {
@@ -192,39 +192,26 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 			return err
 		}
 	}
-	t := benchTable(run)
+	t := reports.Measured(run)
 	if err := f.tables.print(cmd, t); err != nil {
 		return err
 	}
 	if stopped != nil {
-		return fmt.Errorf("stopped with %d of %d cases done: %w", len(run.Outcomes), len(opts.Problems)*len(opts.Distributions), stopped)
+		return fmt.Errorf("stopped with %d of %d cases done: %w", len(run.Searches), len(opts.Problems)*len(opts.Distributions), stopped)
 	}
 	return f.verdict(cmd, run)
 }
 
-// benchTable is the winners' table without what speaks of a search: its last
-// two columns.
-func benchTable(run *record.Run) reports.Table {
-	t := winnersTable(run)
-	t.Name, t.Title = "bench", "Measured beside the default"
-	n := len(t.Columns) - 2
-	t.Columns = t.Columns[:n]
-	for i := range t.Rows {
-		t.Rows[i] = t.Rows[i][:n]
-	}
-	return t
-}
-
 // verdict turns failures into an exit code.
 func (f *benchFlags) verdict(cmd *cobra.Command, run *record.Run) error {
-	for _, o := range run.Outcomes {
-		if o.Reason != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %s\n", o.Problem.Op, o.Problem.Tokens, o.Routing, o.Reason)
+	for _, o := range run.Searches {
+		if o.Decision.Reason != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %s\n", o.Problem.Op, o.Problem.Tokens, o.Routing, o.Decision.Reason)
 		}
 	}
-	for _, o := range run.Outcomes {
-		if o.Verdict == record.Failed {
-			return withCode(exitWrong, fmt.Errorf("%s failed: %s", o.Config.Key(), o.Reason))
+	for _, o := range run.Searches {
+		if !o.OK() {
+			return withCode(exitWrong, fmt.Errorf("%s failed: %s", o.Decision.Config.Key(), o.Decision.Reason))
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ func (r *recorder) Append(block []record.Result, wall float64) error {
 }
 
 // liveBand is the least difference that a live comparison claims.
-const liveBand = reports.TieBand
+const liveBand = 0.01
 
 // contest parses the two sides.
 func contest(args []string) (x sweep.Contest, err error) {

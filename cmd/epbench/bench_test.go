@@ -27,14 +27,14 @@ func TestInterruptedBench(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, stderr.String())
 	}
 	r, _, _, err := record.ReadDir(dir)
-	if err != nil || !r.Finished.IsZero() || len(r.Outcomes) == 0 {
+	if err != nil || !r.Finished.IsZero() || len(r.Searches) == 0 {
 		t.Fatalf("%+v %v", r, err)
 	}
-	if want := fmt.Sprintf("stopped with %d of 1024 cases done", len(r.Outcomes)); !strings.Contains(stderr.String(), want) {
+	if want := fmt.Sprintf("stopped with %d of 1024 cases done", len(r.Searches)); !strings.Contains(stderr.String(), want) {
 		t.Errorf("want %q, got %s", want, stderr.String())
 	}
-	if n := strings.Count(stdout.String(), "uniform"); n != len(r.Outcomes) {
-		t.Errorf("%d cases printed, %d done", n, len(r.Outcomes))
+	if n := strings.Count(stdout.String(), "uniform"); n != len(r.Searches) {
+		t.Errorf("%d cases printed, %d done", n, len(r.Searches))
 	}
 }
 

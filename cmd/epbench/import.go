@@ -152,7 +152,7 @@ func importedTable(run *record.Run, results []record.Result) reports.Table {
 	for _, c := range cases {
 		for _, e := range c.Entries {
 			sms := reports.None()
-			if n := reports.SMs(e.Config); n > 0 {
+			if n := e.Cost.SMs; n > 0 {
 				sms = reports.Int(n)
 			}
 			t.Add(append(p.Cells(c), reports.Str(e.Config.Kernel), sms, reports.Micros(e.Median.Mid), reports.Str(e.Clock), reports.Str(strings.Join(e.Blocks[0].Warnings, "; ")))...)

@@ -111,10 +111,10 @@ func (f *sweepFlags) options(m ep.Machine) (*sweep.Options, error) {
 	}
 	o := &sweep.Options{
 		Problems: problems, Distributions: dists, Seed: f.problem.seed, Strategy: f.strategy,
-		Kernels: splitList(f.kernels), MaxSMs: f.maxSMs, ResultClass: f.precision == "reduced", Tool: version,
+		Kernels: splitList(f.kernels), MaxSMs: f.maxSMs, Tool: version,
 	}
-	if f.precision != "full" && f.precision != "reduced" {
-		return nil, usagef("--precision: unknown %q, use full or reduced", f.precision)
+	if o.Precision, err = ep.ParsePrecision(f.precision); err != nil {
+		return nil, usagef("--%w", err)
 	}
 	if f.maxSMs < 0 {
 		return nil, usagef("--max-sms: %d is below 0", f.maxSMs)

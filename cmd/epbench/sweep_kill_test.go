@@ -100,7 +100,7 @@ func checkLog(t *testing.T, dir string) {
 	type stage struct {
 		problem ep.Problem
 		routing string
-		name    string
+		name    record.Stage
 	}
 	next := map[stage]int{}
 	seen := map[string]bool{}

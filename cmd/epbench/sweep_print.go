@@ -5,7 +5,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +21,7 @@ const mostWarnings = 6
 // printOutcome prints the winners to stdout; where they lie and what to make
 // of them goes to stderr.
 func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir string) error {
-	if err := f.tables.print(cmd, winnersTable(out.Run)); err != nil {
+	if err := f.tables.print(cmd, winners(out.Run)); err != nil {
 		return err
 	}
 	stderr := cmd.ErrOrStderr()
@@ -42,73 +41,12 @@ func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir st
 	return nil
 }
 
-// winnersTable is what a sweep prints: a line per problem and routing.
-func winnersTable(run *record.Run) reports.Table {
-	n := reports.Numbers
-	t := reports.Table{
-		Name: "winners", Title: "Winners",
-		Columns: []reports.Column{
-			reports.Words("op"), reports.Words("format").Dropped(9).Keyed(), n("tokens", ""), reports.Words("routing"),
-			reports.Words("class").Dropped(8), reports.Words("verdict"), reports.Words("config"),
-			n("median", "us"), n("p10", "us").Dropped(5), n("p90", "us").Dropped(4),
-			n("gain", "x"), n("from", "x").Dropped(3), n("to", "x").Dropped(2), n("error", "%").Dropped(5),
-			n("busiest", "GB/s"), n("imbalance", "x").Dropped(6), n("tried", "").Dropped(7), n("legal", "").Dropped(10),
-		},
-	}
-	for _, o := range run.Outcomes {
-		t.Add(outcomeCells(o)...)
-	}
-	t.Notes = append(t.Notes,
-		"config: what differs from the default; --json and run.json spell it in full",
-		"median over rounds of the slowest rank, on rounds that had no part in the choice; gain: the default's time over the choice's, with its 95 % interval; error: the largest seen against the oracle, relative to the row's largest magnitude",
-		"busiest: bytes of the busiest rank, a message a selection, over the slowest rank's time; imbalance: fullest rank over the mean")
-	t.Notes = append(t.Notes, rejections(run.Spaces)...)
+// winners is what a sweep prints: what it decided, and how the spaces were cut
+// down.
+func winners(run *record.Run) reports.Table {
+	t := reports.Winners(run)
+	t.Note(rejections(run.Spaces)...)
 	return t
-}
-
-func outcomeCells(o record.Outcome) []reports.Cell {
-	config := reports.Cell{Text: changes(o.Config, o.Default), Value: o.Config.Key()}
-	verdict := reports.Str(o.Verdict)
-	switch o.Verdict {
-	case record.Faster:
-		verdict = verdict.Marked(reports.Good)
-	case record.Noisy, record.Failed:
-		verdict = verdict.Marked(reports.Bad)
-	}
-	head := []reports.Cell{
-		reports.Str(reports.OpTitle(o.Problem.Op, o.Problem.Precision)), reports.Str(string(o.Problem.Dispatch)), reports.Int(o.Problem.Tokens),
-		reports.Str(o.Routing), reports.Str(string(o.Class)), verdict,
-	}
-	if o.Verdict == record.Failed {
-		head = append(head, reports.None())
-		for len(head) < 18 {
-			head = append(head, reports.None())
-		}
-		return head
-	}
-	return append(head, config,
-		reports.Micros(o.Median), reports.Micros(o.P10), reports.Micros(o.P90),
-		reports.Float(o.Gain, 3), reports.Float(o.GainLo, 3), reports.Float(o.GainHi, 3), reports.Float(100*o.MaxErr, 3),
-		reports.Float(float64(o.Bytes)/o.Median/1e9, 3), reports.Float(o.Imbalance, 2),
-		reports.Int(o.Evaluations), reports.Int(o.Legal))
-}
-
-// changes spells a config by what differs from the default, in full where it is
-// of another kernel.
-func changes(c, dflt ep.Config) string {
-	if c.Kernel != dflt.Kernel {
-		return c.Key()
-	}
-	var out []string
-	for _, name := range c.Names() {
-		if c.Values[name] != dflt.Values[name] {
-			out = append(out, name+"="+string(c.Values[name]))
-		}
-	}
-	if len(out) == 0 {
-		return "default"
-	}
-	return strings.Join(out, " ")
 }
 
 // rejections says how many points each constraint removed, once for all
@@ -143,13 +81,13 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 		points := 0
 		for _, c := range s.Counts {
 			points += c.Points
-			spaces = append(spaces, sweep.SpaceInfo(s.Problem, c))
+			spaces = append(spaces, sweep.SpaceInfo(s.Problem(), c))
 		}
-		if s.Problem.Op == ep.Pair {
+		if s.Problem().Op == ep.Pair {
 			points = s.Legal
 		}
-		t.Add(reports.Str(string(s.Problem.Op)), reports.Str(string(s.Problem.Dispatch)), reports.Int(s.Problem.Tokens),
-			reports.Str(s.Routing), reports.Str(string(s.Class)), reports.Int(points), reports.Int(s.Legal),
+		t.Add(reports.Str(string(s.Problem().Op)), reports.Str(string(s.Problem().Dispatch)), reports.Int(s.Problem().Tokens),
+			reports.Str(s.Routing()), reports.Str(string(s.Class())), reports.Int(points), reports.Int(s.Legal),
 			reports.Int(s.Measured), reports.Int(s.Samples))
 	}
 	t.Notes = append(t.Notes, rejections(spaces)...)
@@ -176,8 +114,8 @@ func writeSummary(w io.Writer, out *sweep.Outcome, cases []*reports.Case) error 
 	if out.NoTable != "" {
 		fmt.Fprintf(w, "%s.\n\n", out.NoTable)
 	}
-	tables := []reports.Table{winnersTable(run)}
-	for _, r := range out.Regrets {
+	tables := []reports.Table{winners(run)}
+	for _, r := range run.Regrets {
 		tables = append(tables, reports.RegretTable(r))
 	}
 	if front := reports.ParetoTable(cases); len(front.Rows) > 0 {

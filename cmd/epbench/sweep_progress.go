@@ -37,22 +37,22 @@ func newProgress(stderr io.Writer) *progress {
 func (p *progress) event(e sweep.Event) {
 	title := e.Title
 	if e.Stage != "" {
-		title += ", " + e.Stage
+		title += ", " + string(e.Stage)
 	}
 	p.title.Store(title)
 	if p.bars == nil {
 		if time.Since(p.last) >= everySeconds {
 			p.last = time.Now()
-			fmt.Fprintf(p.out, "%d of %d searches done; %s\n", e.Cell, e.Cells, title)
+			fmt.Fprintf(p.out, "%d of %d searches done; %s\n", e.Done, e.All, title)
 		}
 		return
 	}
 	if p.bar == nil {
-		p.bar = p.bars.AddBar(int64(e.Cells),
+		p.bar = p.bars.AddBar(int64(e.All),
 			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d searches "), decor.AverageETA(decor.ET_STYLE_GO)),
 			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + p.title.Load().(string) })))
 	}
-	p.bar.SetCurrent(int64(e.Cell))
+	p.bar.SetCurrent(int64(e.Done))
 }
 
 // stop takes the bar off the terminal.

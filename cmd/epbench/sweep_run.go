@@ -36,7 +36,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer b.Close()
-	opts, p, err := f.plan(b)
+	p, err := f.plan(b)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 	if f.out == "" {
 		f.out = filepath.Join("epbench-runs", time.Now().Format("20060102-150405"))
 	}
-	run := newRun(b, opts, p, f.command(cmd))
+	run := newRun(b, p, f.command(cmd))
 	dir, err := record.CreateDir(f.out, run)
 	if err != nil {
 		return badInput(fmt.Errorf("--out: %w", err))
@@ -55,7 +55,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 	if run.Empty, err = emptyClock(cmd.Context(), b); err != nil {
 		return err
 	}
-	return f.sweep(cmd, b, opts, &started{dir, run, nil})
+	return f.sweep(cmd, b, p, &started{dir, run, nil})
 }
 
 func (f *sweepFlags) openBackend(cmd *cobra.Command) (kernels.Backend, error) {
@@ -66,16 +66,17 @@ func (f *sweepFlags) openBackend(cmd *cobra.Command) (kernels.Backend, error) {
 	return b, err
 }
 
-func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Options, *sweep.Plan, error) {
+func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 	opts, err := f.options(b.Machine())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p, err := sweep.MakePlan(b, opts)
-	return opts, p, badInput(err)
+	return p, badInput(err)
 }
 
-func newRun(b kernels.Backend, opts *sweep.Options, p *sweep.Plan, command []string) *record.Run {
+func newRun(b kernels.Backend, p *sweep.Plan, command []string) *record.Run {
+	opts := p.Options()
 	return &record.Run{
 		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b),
 		Space: p.Fingerprint, Policy: p.Policy.String(), Seed: opts.Seed, Strategy: opts.Strategy,
@@ -126,7 +127,7 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 		return err
 	}
 	defer b.Close()
-	opts, p, err := g.plan(b)
+	p, err := g.plan(b)
 	if err != nil {
 		return err
 	}
@@ -137,14 +138,14 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--retry: %w", err))
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "resuming %s: %d trials are already measured\n", f.resume, len(results))
-	return g.sweep(cmd, b, opts, &started{dir, run, results})
+	return g.sweep(cmd, b, p, &started{dir, run, results})
 }
 
 // sweep runs, writes and prints.
-func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, s *started) error {
+func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, s *started) error {
 	show := newProgress(cmd.ErrOrStderr())
-	opts.Progress = show.event
-	out, err := sweep.Run(cmd.Context(), b, opts, s.dir, s.run, s.results)
+	p.Options().Progress = show.event
+	out, err := sweep.Run(cmd.Context(), b, p, s.dir, s.run, s.results)
 	show.stop()
 	if errors.Is(err, context.Canceled) {
 		return f.interrupted(cmd, s.dir, out)

@@ -75,17 +75,17 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err := table.WriteFile(o.path, r); err != nil {
 		return badInput(fmt.Errorf("-o: %w", err))
 	}
-	checker := receipt.Checker{Backend: b, Policy: policy, Seed: o.seed, MaxSMs: t.Header.MaxSMs}
+	checker := receipt.NewChecker(b, policy, t.Header.MaxSMs, o.seed)
 	stopped := o.check(cmd, checker, receipt.Pick(t, o.rows), r)
 	if stopped != nil && len(r.Checks) == 0 {
 		return stopped
 	}
-	table := checkTable(r)
-	table.Notes = append(table.Notes, fmt.Sprintf("receipt %.12s in %s", r.ID, o.path))
+	checks := checkTable(r)
+	checks.Notes = append(checks.Notes, fmt.Sprintf("receipt %.12s in %s", r.ID, o.path))
 	for _, d := range t.Doubts(host) {
-		table.Warn("unverified: %s", d)
+		checks.Warn("unverified: %s", d)
 	}
-	if err := errors.Join(o.out.print(cmd, table), stopped); err != nil {
+	if err := errors.Join(o.out.print(cmd, checks), stopped); err != nil {
 		return err
 	}
 	return outcome(r.Worst())
@@ -100,7 +100,7 @@ func refusedHere(t *table.Table, h table.Host) error {
 	return t.Refusal(h, t.Rows[0].Key.Problem(0))
 }
 
-func (o *verifyOptions) check(cmd *cobra.Command, checker receipt.Checker, rows []*table.Row, r *receipt.Receipt) error {
+func (o *verifyOptions) check(cmd *cobra.Command, checker *receipt.Checker, rows []*table.Row, r *receipt.Receipt) error {
 	for i, row := range rows {
 		fmt.Fprintf(cmd.ErrOrStderr(), "row %d of %d: %s, %s tokens, %s\n", i+1, len(rows), row.Key.Op, spanText(row.Lo, row.Hi), row.Key.Routing)
 		checks, err := checker.Row(cmd.Context(), row)
@@ -118,16 +118,16 @@ func (o *verifyOptions) check(cmd *cobra.Command, checker receipt.Checker, rows 
 func checkTable(r *receipt.Receipt) reports.Table {
 	t := reports.Table{Name: "checks", Columns: append(keyColumns(), reports.Numbers("tokens", ""), reports.Words("under").Dropped(2),
 		reports.Words("config"), reports.Words("claimed"), reports.Words("measured"), reports.Numbers("a/a", "%").Dropped(1),
-		reports.Words("verdict"), reports.Words("reason"))}
-	marks := map[receipt.Verdict]reports.Mark{receipt.Holds: reports.Good, receipt.Slower: reports.Bad, receipt.Failed: reports.Bad}
+		reports.Words("claim"), reports.Words("reason"))}
+	marks := map[receipt.Claim]reports.Mark{receipt.Holds: reports.Good, receipt.Slower: reports.Bad, receipt.Failed: reports.Bad}
 	for _, c := range r.Checks {
 		measured := reports.None()
-		if c.Gain > 0 {
-			measured = reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Gain, c.GainLo, c.GainHi))
+		if c.Gain.Mid > 0 {
+			measured = reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Gain.Mid, c.Gain.Low, c.Gain.High))
 		}
 		t.Add(append(keyCells(c.Key), reports.Int(c.Tokens), reports.Str(c.Routing), reports.Str(c.Config.Key()),
-			reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Claimed, c.ClaimedLo, c.ClaimedHi)), measured,
-			reports.Float(100*c.AA, 2), reports.Str(string(c.Verdict)).Marked(marks[c.Verdict]), reports.Str(c.Reason))...)
+			reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Claimed.Mid, c.Claimed.Low, c.Claimed.High)), measured,
+			reports.Float(100*c.Band.AA, 2), reports.Str(string(c.Claim)).Marked(marks[c.Claim]), reports.Str(c.Reason))...)
 	}
 	if len(r.Checks) == 0 {
 		t.Notes = append(t.Notes, "every row keeps the default: nothing to measure")
@@ -136,7 +136,7 @@ func checkTable(r *receipt.Receipt) reports.Table {
 }
 
 // outcome is the exit code of a receipt.
-func outcome(worst receipt.Verdict) error {
+func outcome(worst receipt.Claim) error {
 	switch worst {
 	case receipt.Failed, receipt.Slower:
 		return withCode(exitWrong, fmt.Errorf("table verify: a row is worse than the default: %s", worst))

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // compare draws the second of two runs against the first. The caller has
@@ -52,14 +53,14 @@ type forest struct {
 
 // verdictStyles keep verdicts apart by marker as well as by colour.
 var verdictStyles = []struct {
-	verdict reports.Verdict
+	verdict record.Verdict
 	color   color.RGBA
 	shape   draw.GlyphDrawer
 }{
-	{reports.VerdictSame, palette[0], draw.CircleGlyph{}},
-	{reports.VerdictFaster, palette[2], draw.PyramidGlyph{}},
-	{reports.VerdictSlower, accent, draw.BoxGlyph{}},
-	{reports.VerdictUndecided, muted, draw.RingGlyph{}},
+	{record.Same, palette[0], draw.CircleGlyph{}},
+	{record.Faster, palette[2], draw.PyramidGlyph{}},
+	{record.Slower, accent, draw.BoxGlyph{}},
+	{record.Undecided, muted, draw.RingGlyph{}},
 }
 
 func (f forest) draw(c draw.Canvas) {
@@ -109,7 +110,7 @@ func (f forest) label(x reports.Compared) string {
 func (f forest) extent() (lo, hi float64) {
 	lo, hi = 1, 1
 	for _, x := range f.page {
-		for _, v := range []float64{x.Ratio.Mid, x.Ratio.Lo, x.Ratio.Hi, 1 + x.Band, 1 - x.Band} {
+		for _, v := range []float64{x.Ratio.Mid, x.Ratio.Low, x.Ratio.High, 1 + x.Band, 1 - x.Band} {
 			if finite(v) && v > 0 {
 				lo, hi = min(lo, v), max(hi, v)
 			}
@@ -154,8 +155,8 @@ func (f forest) one(c draw.Canvas, x reports.Compared, y vg.Length, tx func(floa
 			c.FillText(st, vg.Point{X: tx(1) + 4, Y: y}, elide(x.Reason, st, c.Max.X-tx(1)-8))
 			return
 		}
-		if finite(x.Ratio.Lo) {
-			c.StrokeLine2(draw.LineStyle{Color: v.color, Width: vg.Points(1.4)}, inside(x.Ratio.Lo), y, inside(x.Ratio.Hi), y)
+		if finite(x.Ratio.Low) {
+			c.StrokeLine2(draw.LineStyle{Color: v.color, Width: vg.Points(1.4)}, inside(x.Ratio.Low), y, inside(x.Ratio.High), y)
 		}
 		c.DrawGlyphNoClip(draw.GlyphStyle{Color: v.color, Radius: vg.Points(3.5), Shape: v.shape}, vg.Point{X: inside(x.Ratio.Mid), Y: y})
 	}

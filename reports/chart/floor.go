@@ -44,12 +44,12 @@ func (b *seriesBuilder) addShare(c *reports.Case, label string, floor float64) {
 	if b.index == nil {
 		b.index = map[string]int{}
 	}
-	choice, ok := c.Choose()
-	if !ok || math.IsNaN(floor) || choice.Entry.Median.Mid <= 0 {
+	winner := c.Winner()
+	if winner == nil || math.IsNaN(floor) || winner.Median.Mid <= 0 {
 		return
 	}
-	m := choice.Entry.Median
-	b.ours = b.put(b.ours, label, point{c.Problem.Tokens, 100 * floor / m.Mid, 100 * floor / m.Hi, 100 * floor / max(m.Lo, m.Mid/2)})
+	m := winner.Median
+	b.ours = b.put(b.ours, label, point{c.Problem.Tokens, 100 * floor / m.Mid, 100 * floor / m.High, 100 * floor / max(m.Low, m.Mid/2)})
 }
 
 func drawFloor(c draw.Canvas, all []series) {

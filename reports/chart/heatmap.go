@@ -63,8 +63,8 @@ func heatOf(c *reports.Case, x, y string) heat {
 		}
 		h.add([2]ep.Value{vx, vy}, e)
 	}
-	if choice, ok := c.Choose(); ok {
-		h.wins = [2]ep.Value{choice.Entry.Config.Values[x], choice.Entry.Config.Values[y]}
+	if winner := c.Winner(); winner != nil {
+		h.wins = [2]ep.Value{winner.Config.Values[x], winner.Config.Values[y]}
 	}
 	slices.SortFunc(h.xs, compareValues)
 	slices.SortFunc(h.ys, compareValues)

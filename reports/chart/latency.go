@@ -79,12 +79,12 @@ func (b *seriesBuilder) addCase(l *reports.Loaded, c *reports.Case, runs []*repo
 			b.others = b.put(b.others, peerLabel(c, e), micros(c, e))
 		}
 	}
-	choice, ok := c.Choose()
-	if !ok {
+	winner := c.Winner()
+	if winner == nil {
 		return
 	}
 	label := caseLabel(l, c, runs)
-	b.ours = b.put(b.ours, label, micros(c, choice.Entry))
+	b.ours = b.put(b.ours, label, micros(c, winner))
 	if b.first == "" {
 		b.first = label
 	}

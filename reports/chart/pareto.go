@@ -55,14 +55,14 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 		ring := draw.GlyphStyle{Color: accent, Radius: vg.Points(7), Shape: draw.RingGlyph{}}
 		p.Add(&plotter.Scatter{XYs: front[f.Knee : f.Knee+1], GlyphStyle: ring})
 		knee := f.Front[f.Knee]
-		key.add(fmt.Sprintf("knee: %d SMs, %s us", reports.SMs(knee.Config), reports.Micros(knee.Level).Text), nil, &ring)
+		key.add(fmt.Sprintf("knee: %d SMs, %s us", knee.Cost.SMs, reports.Micros(knee.Level).Text), nil, &ring)
 	}
-	if choice, ok := f.Case.Choose(); ok && reports.SMs(choice.Entry.Config) > 0 {
+	if winner := f.Case.Winner(); winner != nil && winner.Cost.SMs > 0 {
 		box := draw.GlyphStyle{Color: ink, Radius: vg.Points(6), Shape: draw.SquareGlyph{}}
-		at := pointsOf([]*reports.Entry{choice.Entry})
+		at := pointsOf([]*reports.Entry{winner})
 		at[0].Y = clamp(at[0].Y, &p.Y)
 		p.Add(&plotter.Scatter{XYs: at, GlyphStyle: box})
-		key.add(fmt.Sprintf("choice: %d SMs", reports.SMs(choice.Entry.Config)), nil, &box)
+		key.add(fmt.Sprintf("choice: %d SMs", winner.Cost.SMs), nil, &box)
 	}
 	p.Draw(key.below(c))
 }
@@ -70,7 +70,7 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 func pointsOf(entries []*reports.Entry) plotter.XYs {
 	out := make(plotter.XYs, len(entries))
 	for i, e := range entries {
-		out[i] = plotter.XY{X: float64(reports.SMs(e.Config)), Y: e.Level * 1e6}
+		out[i] = plotter.XY{X: float64(e.Cost.SMs), Y: e.Level * 1e6}
 	}
 	return out
 }
@@ -78,5 +78,5 @@ func pointsOf(entries []*reports.Entry) plotter.XYs {
 func paretoAlt(f reports.Pareto) string {
 	first, last := f.Front[0], f.Front[len(f.Front)-1]
 	return fmt.Sprintf("%s: from %s us on %d SMs to %s us on %d, %d points on the front of %d configurations.", f.Case.Title(),
-		reports.Micros(first.Level).Text, reports.SMs(first.Config), reports.Micros(last.Level).Text, reports.SMs(last.Config), len(f.Front), len(f.All))
+		reports.Micros(first.Level).Text, first.Cost.SMs, reports.Micros(last.Level).Text, last.Cost.SMs, len(f.Front), len(f.All))
 }

@@ -37,8 +37,8 @@ func samples(runs []*reports.Loaded, _ Options) []Figure {
 // times.
 func shownEntries(c *reports.Case) []*reports.Entry {
 	var out []*reports.Entry
-	if choice, ok := c.Choose(); ok {
-		out = append(out, choice.Entry)
+	if winner := c.Winner(); winner != nil {
+		out = append(out, winner)
 	}
 	for _, e := range c.Entries {
 		if (e.Role == record.Default || e.Role == record.Twin) && e.OK() && (len(out) == 0 || e != out[0]) {
@@ -76,11 +76,11 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 
 // sampleLabel says what part an entry has in its case.
 func sampleLabel(c *reports.Case, e *reports.Entry) string {
-	choice, ok := c.Choose()
+	winner := c.Winner()
 	switch {
-	case ok && choice.Entry == e && e.Role == record.Default:
+	case winner == e && e.Role == record.Default:
 		return "default, the choice"
-	case ok && choice.Entry == e:
+	case winner == e:
 		return "choice: " + e.Label()
 	}
 	return string(e.Role)
@@ -126,11 +126,11 @@ func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	p.Y.Min, p.Y.Max = max(0, 1-far*1.1), 1+far*1.1
 	p.Y.Tick.Marker = plot.TickerFunc(roundTicks)
 	mid := stat.MedianInterval(ratios)
-	if spread := cs.Floor(); spread > 0 {
-		mid.Lo, mid.Hi = 1-spread, 1+spread
+	if spread := cs.Spread(); spread > 0 {
+		mid.Low, mid.High = 1-spread, 1+spread
 		p.X.Label.Text = fmt.Sprintf("A/A spread %.2g%%", spread*100)
 	}
-	p.Add(&plotter.Polygon{XYs: []plotter.XYs{{{X: -0.8, Y: mid.Lo}, {X: 0.8, Y: mid.Lo}, {X: 0.8, Y: mid.Hi}, {X: -0.8, Y: mid.Hi}}}, Color: translucent(palette[2], 0.2)})
+	p.Add(&plotter.Polygon{XYs: []plotter.XYs{{{X: -0.8, Y: mid.Low}, {X: 0.8, Y: mid.Low}, {X: 0.8, Y: mid.High}, {X: -0.8, Y: mid.High}}}, Color: translucent(palette[2], 0.2)})
 	p.Add(&plotter.Scatter{XYs: points, GlyphStyle: draw.GlyphStyle{Color: palette[2], Radius: vg.Points(2), Shape: draw.CircleGlyph{}}})
 	p.Add(across{1, draw.LineStyle{Color: ink, Width: vg.Points(0.8)}})
 	p.Draw(c)

@@ -125,7 +125,7 @@ func tokensOf(all []series) []int {
 // micros makes a point of an entry's median.
 func micros(c *reports.Case, e *reports.Entry) point {
 	m := e.Median
-	return point{c.Problem.Tokens, m.Mid * 1e6, m.Lo * 1e6, m.Hi * 1e6}
+	return point{c.Problem.Tokens, m.Mid * 1e6, m.Low * 1e6, m.High * 1e6}
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

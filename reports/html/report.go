@@ -14,6 +14,7 @@ import (
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/chart"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 //go:embed page.html style.css table.js
@@ -87,7 +88,7 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 	main := runs[0]
 	p := &page{
 		Title: "epbench: " + main.Name(), Style: template.CSS(style), Script: template.JS(script),
-		Headline: reports.Summarise(main).String(), Facts: facts(main),
+		Headline: reports.Summarise(main.Run).String(), Facts: facts(main),
 	}
 	for _, l := range runs {
 		p.Warnings = append(p.Warnings, l.Warnings...)
@@ -105,13 +106,13 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 }
 
 func facts(l *reports.Loaded) []fact {
-	h := reports.Summarise(l)
+	h := reports.Summarise(l.Run)
 	out := []fact{
-		{fmt.Sprintf("%d of %d", h.Faster, h.Cases), "cases faster than the default, beyond the noise"},
+		{fmt.Sprintf("%d of %d", h.Verdicts[record.Faster], h.Searches), "cases faster than the default"},
 	}
-	if h.BestAt != nil {
+	if h.Best != nil {
 		out = append(out, fact{fmt.Sprintf("%.2fx", h.Geomean), "gain over the default, geometric mean"},
-			fact{fmt.Sprintf("%.2fx", h.Best), "best gain: " + h.BestAt.Title()})
+			fact{fmt.Sprintf("%.2fx", h.Best.Decision.Gain.Mid), "best gain: " + reports.Title(h.Best.Problem, h.Best.Routing)})
 	}
 	if h.AA > 0 {
 		out = append(out, fact{fmt.Sprintf("%.1f%%", 100*h.AA), "the default against itself, at most: smaller differences mean nothing"})

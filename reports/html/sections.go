@@ -53,7 +53,7 @@ func shippedTable(t *table.Table) reports.Table {
 
 func gain(e table.Evidence) reports.Cell {
 	c := reports.Float(e.Gain, 3)
-	if e.GainLo > 1+reports.TieBand {
+	if e.GainLo > 1 {
 		return c.Marked(reports.Good)
 	}
 	return c
@@ -63,7 +63,7 @@ func short(id string) string { return id[:min(len(id), 12)] }
 
 // brief is the winners without their finer columns.
 func brief(l *reports.Loaded) reports.Table {
-	t := reports.Winners(l)
+	t := reports.WinnersOf(l)
 	keep := func(c reports.Column) bool { return c.Drop == 0 || strings.HasPrefix(c.Name, "at ") }
 	out := reports.Table{Name: "ship", Title: "Winners", Notes: t.Notes, Warnings: t.Warnings}
 	for _, c := range t.Columns {
@@ -155,7 +155,7 @@ func workloadTable(l *reports.Loaded) reports.Table {
 
 func winners(d *drawer) section {
 	s := section{ID: "winners", Title: "Winners case by case"}
-	s.Tables = append(s.Tables, render(reports.Winners(d.main)))
+	s.Tables = append(s.Tables, render(reports.WinnersOf(d.main)))
 	return s
 }
 
@@ -170,7 +170,7 @@ func effects(d *drawer) section {
 
 func regret(d *drawer) section {
 	s := section{ID: "regret", Title: "One choice for every routing?"}
-	all := reports.Regrets(d.main.Cases)
+	all := d.main.Run.Regrets
 	for i, r := range all {
 		if i == perKind {
 			break

@@ -140,7 +140,7 @@ func (f Figure) result(i int, g Given) (record.Result, error) {
 	}
 	return record.Result{
 		Schema: record.Schema, Seq: i, Problem: f.Problem, Routing: routing, Config: config,
-		Role: record.Peer, Stage: "import", Status: ep.OK, Clock: f.Clock, Fold: 1,
+		Cost: ep.Cost{SMs: config.Int("sms")}, Role: record.Peer, Stage: record.StageImport, Status: ep.OK, Clock: f.Clock, Fold: 1,
 		Seconds: [][]float64{{f.Seconds}}, Warnings: []string{f.Note},
 	}, nil
 }

@@ -139,9 +139,9 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 	g.run.Workloads = append(g.run.Workloads, record.Workload{Problem: p.Key(), Routing: routing, Seed: g.Seed, Class: "even",
 		BytesOut: int64(wire * 1.5), BytesWire: int64(wire), Stats: map[string]float64{"rank_max_mean": skew}})
 	def := config(p, 32, 256, g.Chunks[0])
-	g.block(p, routing, def, block{record.Default, "aa", 0, 10})
-	g.block(p, routing, def, block{record.Twin, "aa", 0, 10})
-	g.block(p, routing, def, block{record.Default, "screen", 10, g.Rounds})
+	g.block(p, routing, def, block{record.Default, record.StageAA, 0, 10})
+	g.block(p, routing, def, block{record.Twin, record.StageAA, 0, 10})
+	g.block(p, routing, def, block{record.Default, record.StageScreen, 10, g.Rounds})
 	best, at := def, math.Inf(1)
 	for _, sms := range g.SMs {
 		for _, threads := range g.Threads {
@@ -153,14 +153,14 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 				if t := law(p, c, skew); t < at && !g.fails(c) {
 					best, at = c, t
 				}
-				g.block(p, routing, c, block{record.Candidate, "screen", 10, g.Rounds})
+				g.block(p, routing, c, block{record.Candidate, record.StageScreen, 10, g.Rounds})
 			}
 		}
 	}
 	if g.Confirm > 0 {
-		g.block(p, routing, def, block{record.Default, reports.ConfirmStage, 20, g.Confirm})
+		g.block(p, routing, def, block{record.Default, record.StageConfirm, 20, g.Confirm})
 		if best.Key() != def.Key() {
-			g.block(p, routing, best, block{record.Candidate, reports.ConfirmStage, 20, g.Confirm})
+			g.block(p, routing, best, block{record.Candidate, record.StageConfirm, 20, g.Confirm})
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (g *maker) fails(c ep.Config) bool {
 
 type block struct {
 	role   record.Role
-	stage  string
+	stage  record.Stage
 	round0 int
 	rounds int
 }

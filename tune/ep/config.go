@@ -175,3 +175,22 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+// Difference spells a config by what differs from a default: "algo=dedup
+// sms=64". It is "default" when nothing does, and the full spelling when the
+// kernels differ.
+func (c Config) Difference(dflt Config) string {
+	if c.Kernel != dflt.Kernel {
+		return c.Key()
+	}
+	var out []string
+	for _, name := range c.Names() {
+		if c.Values[name] != dflt.Values[name] {
+			out = append(out, name+"="+string(c.Values[name]))
+		}
+	}
+	if len(out) == 0 {
+		return "default"
+	}
+	return strings.Join(out, " ")
+}

@@ -13,3 +13,8 @@ const (
 	Crash    Status = "crash"    // it took its process down
 	Unstable Status = "unstable" // its times cannot be trusted
 )
+
+// Statuses lists every status.
+func Statuses() []Status {
+	return []Status{OK, Illegal, NoBuild, NoLaunch, Mismatch, Hang, Crash, Unstable}
+}

@@ -5,108 +5,121 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/epbench/epbench/tune/ep"
 )
+
+// strict refuses unknown fields; doubled ones and invalid UTF-8 are refused by
+// the library itself.
+var strict = json.RejectUnknownMembers(true)
 
 // maxShared bounds the problems and configs a decoder keeps, so that a hostile
 // log cannot grow it without end.
 const maxShared = 1 << 16
 
-// decoder reads one line at a time. encoding/json would do at a quarter of the
-// speed: logs run to hundreds of megabytes, nearly all of it numbers in
-// `seconds` and the same few problems and configs, so numbers are parsed in
-// place and equal objects decoded once.
+// decoder reads one line of trials.jsonl at a time. Logs run to hundreds of
+// megabytes, nearly all of it numbers in seconds and the same few problems and
+// configs: equal objects are decoded once, and numbers are parsed in place.
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config
 	flat     []float64 // the unused end of the block that rows are cut from
-	buf      []byte
-	pos      int
+	options  json.Options
+	schema1  json.Options
 }
 
-var errJSON = errors.New("not one JSON object")
+func newDecoder() *decoder {
+	d := &decoder{problems: map[string]ep.Problem{}, configs: map[string]ep.Config{}}
+	config := json.UnmarshalFromFunc(func(dec *jsontext.Decoder, c *ep.Config) error {
+		return shared(dec, d.configs, c, func(raw []byte) []byte { return raw }, checkConfig)
+	})
+	seconds := json.UnmarshalFromFunc(func(dec *jsontext.Decoder, out *[][]float64) error {
+		raw, err := dec.ReadValue()
+		if err == nil {
+			*out, err = d.rounds(raw)
+		}
+		return err
+	})
+	problem := func(upgrade func([]byte) []byte) *json.Unmarshalers {
+		return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *ep.Problem) error {
+			return shared(dec, d.problems, p, upgrade, ep.Problem.Validate)
+		})
+	}
+	now := problem(func(raw []byte) []byte { return raw })
+	d.options = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(now, config, seconds)))
+	d.schema1 = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(problem(upgradeProblem), config, seconds)))
+	return d
+}
 
 // decode parses one object without its newline.
 func (d *decoder) decode(line []byte, r *Result) error {
 	*r = Result{}
-	d.buf, d.pos = line, 0
-	if !d.eat('{') {
-		return errJSON
+	options := d.options
+	old := bytes.HasPrefix(line, []byte(`{"schema":1,`))
+	if old {
+		options = d.schema1
 	}
-	var seen uint64
-	for first := true; !d.eat('}'); first = false {
-		if !first && !d.eat(',') {
-			return errJSON
-		}
-		name, err := d.name()
-		if err != nil {
-			return err
-		}
-		bit, err := d.field(name, r)
-		if err != nil {
-			return fmt.Errorf("field %.40q: %w", name, err)
-		}
-		if seen&bit != 0 {
-			return fmt.Errorf("field %.40q is given twice", name)
-		}
-		seen |= bit
+	line, seconds := d.cutSeconds(line)
+	if err := plain(json.Unmarshal(line, r, options)); err != nil {
+		return err
 	}
-	if d.space(); d.pos != len(d.buf) {
-		return errJSON
+	if seconds != nil {
+		if r.Seconds != nil {
+			return errors.New(`field "/seconds" is given twice`)
+		}
+		r.Seconds = seconds
+	}
+	if old {
+		r.upgrade()
 	}
 	return r.check()
 }
 
-// field parses the value of one field and returns the field's own bit. The
-// common fields have a case; what is short goes through encoding/json.
-func (d *decoder) field(name []byte, r *Result) (bit uint64, err error) {
-	switch string(name) {
-	case "seconds":
-		r.Seconds, err = d.rounds()
-		return 1, err
-	case "problem":
-		r.Problem, err = shared(&d.problems, d.raw(), func(p ep.Problem) error { return p.Validate() })
-		return 2, err
-	case "config":
-		r.Config, err = shared(&d.configs, d.raw(), checkConfig)
-		return 4, err
+// lastSeconds is how the writer begins the last field of a line. It cannot be
+// part of a string, where the quotes would be escaped.
+var lastSeconds = []byte(`,"seconds":[[`)
+
+// cutSeconds parses the seconds at the end of a line and returns the line
+// without them; the library would walk these numbers twice, and they are nine
+// tenths of a log. Where anything is unusual it leaves the line to the library.
+func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
+	at := bytes.Index(line, lastSeconds)
+	if at < 0 || line[len(line)-1] != '}' {
+		return line, nil
 	}
-	for i, f := range shortFields {
-		if f.name == string(name) {
-			raw := d.raw()
-			if raw == nil {
-				return 0, errJSON
-			}
-			return 8 << i, f.parse(raw, r)
-		}
+	seconds, err := d.rounds(line[at+len(lastSeconds)-2 : len(line)-1])
+	if err != nil {
+		return line, nil
 	}
-	return 0, errors.New("unknown")
+	line[at] = '}' // the line is the reader's own buffer
+	return line[:at+1], seconds
 }
 
-// shared decodes raw through a cache.
-func shared[T any](cache *map[string]T, raw []byte, check func(T) error) (T, error) {
-	if v, ok := (*cache)[string(raw)]; ok {
-		return v, nil
+// shared decodes a value through a cache of the values seen before.
+func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, upgrade func([]byte) []byte, check func(T) error) error {
+	raw, err := dec.ReadValue()
+	if err != nil {
+		return err
 	}
-	var v T
-	if raw == nil {
-		return v, errJSON
+	if v, ok := cache[string(raw)]; ok {
+		*out = v
+		return nil
 	}
-	if err := unmarshalStrict(raw, &v); err != nil {
-		return v, err
+	if err := json.Unmarshal(upgrade(raw), out, strict); err != nil {
+		return err
 	}
-	if err := check(v); err != nil {
-		return v, err
+	if err := check(*out); err != nil {
+		return err
 	}
-	if *cache == nil {
-		*cache = map[string]T{}
+	if len(cache) < maxShared {
+		cache[string(raw)] = *out
 	}
-	if len(*cache) < maxShared {
-		(*cache)[string(raw)] = v
-	}
-	return v, nil
+	return nil
 }
 
 func checkConfig(c ep.Config) error {
@@ -114,17 +127,36 @@ func checkConfig(c ep.Config) error {
 	return err
 }
 
-// rounds parses [[number, ...], ...] with rows of one length.
-func (d *decoder) rounds() ([][]float64, error) {
-	if !d.eat('[') {
-		return nil, errors.New("not a list of rounds")
-	}
-	var out [][]float64
-	for !d.eat(']') {
-		if len(out) > 0 && !d.eat(',') {
-			return nil, errJSON
+// plain turns an error of the JSON library into one that names the field and
+// leaves out Go's types.
+func plain(err error) error {
+	var semantic *json.SemanticError
+	var syntactic *jsontext.SyntacticError
+	switch {
+	case errors.As(err, &semantic):
+		field := string(semantic.JSONPointer)
+		if errors.Is(err, json.ErrUnknownName) {
+			return fmt.Errorf("field %.40q: unknown", field)
 		}
-		row, err := d.row()
+		if semantic.Err != nil {
+			return fmt.Errorf("field %.40q: %w", field, plain(semantic.Err))
+		}
+		return fmt.Errorf("field %.40q: a %v does not fit", field, semantic.JSONKind)
+	case errors.As(err, &syntactic):
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return fmt.Errorf("field %.40q is given twice", string(syntactic.JSONPointer))
+		}
+		return fmt.Errorf("not one JSON object: %w", syntactic.Err)
+	}
+	return err
+}
+
+// rounds parses [[number, ...], ...] with rows of one length, and nothing else.
+func (d *decoder) rounds(raw []byte) ([][]float64, error) {
+	s := scanner{raw, 0}
+	var out [][]float64
+	for more := s.eat('['); more; more = s.eat(',') {
+		row, err := d.row(&s)
 		if err != nil {
 			return nil, err
 		}
@@ -133,166 +165,101 @@ func (d *decoder) rounds() ([][]float64, error) {
 		}
 		out = append(out, row)
 	}
+	if !s.eat(']') || s.pos != len(raw) {
+		return nil, errors.New("not a list of rounds")
+	}
 	return out, nil
 }
 
-func (d *decoder) row() ([]float64, error) {
-	if !d.eat('[') {
-		return nil, errors.New("a round is not a list of seconds")
-	}
+func (d *decoder) row(s *scanner) ([]float64, error) {
 	if cap(d.flat) < ep.MaxRanks {
 		d.flat = make([]float64, 0, 16*ep.MaxRanks)
 	}
 	row := d.flat[:0]
-	for !d.eat(']') {
-		if len(row) > 0 && !d.eat(',') {
-			return nil, errJSON
-		}
+	for more := s.eat('['); more; more = s.eat(',') {
 		if len(row) == ep.MaxRanks {
 			return nil, fmt.Errorf("a round has more than %d ranks", ep.MaxRanks)
 		}
-		v, err := d.number()
+		v, err := s.number()
 		if err != nil {
 			return nil, err
 		}
 		row = append(row, v)
 	}
+	if !s.eat(']') {
+		return nil, errors.New("a round is not a list of seconds")
+	}
 	d.flat = d.flat[len(row):len(row)]
 	return row[:len(row):len(row)], nil
 }
 
-// number parses a JSON number that is a duration: finite, not negative.
-func (d *decoder) number() (float64, error) {
-	d.space()
-	start := d.pos
-	if v, ok := d.shortNumber(); ok {
-		return v, nil
+// scanner walks text that should be lists of numbers.
+type scanner struct {
+	buf []byte
+	pos int
+}
+
+func (s *scanner) space() {
+	for s.pos < len(s.buf) && s.buf[s.pos] <= ' ' {
+		s.pos++
 	}
-	for d.pos = start; d.pos < len(d.buf) && numeric[d.buf[d.pos]]; d.pos++ {
+}
+
+func (s *scanner) eat(c byte) bool {
+	s.space()
+	if s.pos < len(s.buf) && s.buf[s.pos] == c {
+		s.pos++
+		return true
 	}
-	text := d.buf[start:d.pos]
-	v, err := strconv.ParseFloat(string(text), 64)
+	return false
+}
+
+// number parses a number that is a duration: finite, not negative. One of at
+// most 15 digits with a small exponent, as measurements are, takes one exact
+// division (Clinger 1990), which is three times as fast as strconv.
+func (s *scanner) number() (float64, error) {
+	s.space()
+	start, mantissa, digits, point, exp := s.pos, 0, 0, -1, 0
+	i := s.pos
+	for ; i < len(s.buf); i++ {
+		if c := s.buf[i] - '0'; c <= 9 {
+			mantissa = mantissa*10 + int(c)
+			digits++
+		} else if s.buf[i] == '.' {
+			point = digits
+		} else {
+			break
+		}
+	}
+	if point >= 0 {
+		exp = digits - point
+	}
+	if i+3 < len(s.buf) && s.buf[i] == 'e' && s.buf[i+1] == '-' {
+		if tens, ones := s.buf[i+2]-'0', s.buf[i+3]-'0'; tens <= 9 && ones <= 9 {
+			exp += int(tens)*10 + int(ones)
+			i += 4
+		}
+	}
+	if digits > 0 && digits <= 15 && point != 0 && exp < len(powers) && i < len(s.buf) && (s.buf[i] == ',' || s.buf[i] == ']') {
+		s.pos = i
+		return float64(mantissa) / powers[exp], nil
+	}
+	end := bytes.IndexAny(s.buf[start:], ",] \t\r\n")
+	if end < 0 {
+		end = len(s.buf) - start
+	}
+	s.pos += end
+	text := string(s.buf[start:s.pos])
+	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || text[0] < '0' || text[0] > '9' || math.IsInf(v, 0) {
 		return 0, fmt.Errorf("%.20q is no duration in seconds", text)
 	}
 	return v, nil
 }
 
-var numeric = func() (t [256]bool) {
-	for _, c := range "0123456789+-.eE" {
-		t[c] = true
-	}
-	return t
-}()
-
-// shortNumber parses a number of at most 15 digits with a small exponent,
-// where one multiplication or division is exact (Clinger 1990). It is what
-// measurements look like and three times as fast as strconv.
-func (d *decoder) shortNumber() (v float64, ok bool) {
-	var mantissa, digits, exp int
-	b, i, point := d.buf, d.pos, -1
-	for ; i < len(b); i++ {
-		if c := b[i] - '0'; c <= 9 {
-			mantissa = mantissa*10 + int(c)
-			if digits++; digits > 15 {
-				return 0, false
-			}
-		} else if b[i] == '.' && point < 0 && digits > 0 {
-			point = digits
-		} else {
-			break
-		}
-	}
-	if digits == 0 || i+4 >= len(b) { // room for e-NN and a delimiter
-		return 0, false
-	}
-	if point >= 0 {
-		exp = point - digits
-	}
-	if b[i] == 'e' {
-		tens, ones := b[i+2]-'0', b[i+3]-'0'
-		if b[i+1] != '-' || tens > 9 || ones > 9 {
-			return 0, false
-		}
-		exp -= int(tens)*10 + int(ones)
-		i += 4
-	}
-	if exp < -22 || numeric[b[i]] {
-		return 0, false
-	}
-	d.pos = i
-	return float64(mantissa) / powers[-exp], true
-}
-
 // powers are the powers of ten that a float64 holds exactly.
 var powers = [23]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
-
-// name parses a field name and its colon. Names of ours need no escapes.
-func (d *decoder) name() ([]byte, error) {
-	if !d.eat('"') {
-		return nil, errJSON
-	}
-	end := bytes.IndexByte(d.buf[d.pos:], '"')
-	if end < 0 {
-		return nil, errJSON
-	}
-	name := d.buf[d.pos : d.pos+end]
-	if d.pos += end + 1; !d.eat(':') {
-		return nil, errJSON
-	}
-	return name, nil
-}
-
-// raw returns the extent of one JSON value by its brackets and quotes, nil if
-// it has no end; whoever parses the extent checks its grammar.
-func (d *decoder) raw() []byte {
-	d.space()
-	start, depth := d.pos, 0
-	for ; d.pos < len(d.buf); d.pos++ {
-		switch d.buf[d.pos] {
-		case '"':
-			if d.skipString(); d.pos >= len(d.buf) {
-				return nil
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth == 0 {
-				return d.buf[start:d.pos]
-			}
-			depth--
-		case ',':
-			if depth == 0 {
-				return d.buf[start:d.pos]
-			}
-		}
-	}
-	return nil
-}
-
-// skipString moves to the closing quote of the string that starts at pos.
-func (d *decoder) skipString() {
-	for d.pos++; d.pos < len(d.buf) && d.buf[d.pos] != '"'; d.pos++ {
-		if d.buf[d.pos] == '\\' {
-			d.pos++
-		}
-	}
-}
-
-func (d *decoder) eat(c byte) bool {
-	if d.space(); d.pos < len(d.buf) && d.buf[d.pos] == c {
-		d.pos++
-		return true
-	}
-	return false
-}
-
-func (d *decoder) space() {
-	for d.pos < len(d.buf) && (d.buf[d.pos] == ' ' || d.buf[d.pos] == '\t' || d.buf[d.pos] == '\r') {
-		d.pos++
-	}
-}
 
 // check refuses what no writer of ours produces.
 func (r *Result) check() error {
@@ -301,9 +268,9 @@ func (r *Result) check() error {
 		return fmt.Errorf("schema: %d, this version reads %d", r.Schema, Schema)
 	case r.Problem.Op == "":
 		return errors.New(`field "problem" is missing`)
-	case !knownStatus[r.Status]:
+	case !slices.Contains(ep.Statuses(), r.Status):
 		return fmt.Errorf("status: unknown %.20q", r.Status)
-	case !knownRole[r.Role]:
+	case !slices.Contains(roles, r.Role):
 		return fmt.Errorf("role: unknown %.20q", r.Role)
 	case r.Seq < 0 || r.Block < 0 || r.Round0 < 0 || r.Fold < 0 || r.Checked < 0 || r.MaxErr < 0 || r.Wall < 0:
 		return errors.New("seq, block, round0, fold, checked, max_err and wall: below 0")
@@ -313,11 +280,4 @@ func (r *Result) check() error {
 	return nil
 }
 
-var knownStatus = map[ep.Status]bool{
-	ep.OK: true, ep.Illegal: true, ep.NoBuild: true, ep.NoLaunch: true,
-	ep.Mismatch: true, ep.Hang: true, ep.Crash: true, ep.Unstable: true,
-}
-
-var knownRole = map[Role]bool{
-	Candidate: true, Default: true, Incumbent: true, Analytic: true, Twin: true, Peer: true,
-}
+var roles = []Role{Candidate, Default, Incumbent, Analytic, Twin, Peer}

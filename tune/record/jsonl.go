@@ -2,7 +2,6 @@ package record
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,7 +68,7 @@ func appendSeconds(b []byte, rounds [][]float64) ([]byte, error) {
 // which a killed writer leaves, is skipped: see Torn.
 type Reader struct {
 	in    *bufio.Reader
-	dec   decoder
+	dec   *decoder
 	long  []byte // a line longer than the buffer of in
 	line  int
 	bytes int64 // of whole lines
@@ -78,7 +77,7 @@ type Reader struct {
 
 // NewReader reads from in.
 func NewReader(in io.Reader) *Reader {
-	return &Reader{in: bufio.NewReaderSize(in, 256<<10)}
+	return &Reader{in: bufio.NewReaderSize(in, 256<<10), dec: newDecoder()}
 }
 
 // Read fills r with the next line; io.EOF is the end. Problem and Config of
@@ -142,53 +141,4 @@ func ReadAll(in io.Reader) (results []Result, torn error, err error) {
 			return nil, nil, err
 		}
 	}
-}
-
-// unmarshalStrict is json.Unmarshal that refuses unknown and doubled fields.
-func unmarshalStrict(b []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return errors.New("something follows the JSON value")
-	}
-	return refuseDoubled(json.NewDecoder(bytes.NewReader(b)))
-}
-
-// refuseDoubled walks one JSON value that is known to be well formed.
-func refuseDoubled(dec *json.Decoder) error {
-	tok, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	if tok == json.Delim('[') {
-		for dec.More() {
-			if err := refuseDoubled(dec); err != nil {
-				return err
-			}
-		}
-	}
-	if tok == json.Delim('{') {
-		seen := map[string]bool{}
-		for dec.More() {
-			key, err := dec.Token()
-			if err != nil {
-				return err
-			}
-			name := key.(string)
-			if seen[name] {
-				return fmt.Errorf("field %q is given twice", name)
-			}
-			seen[name] = true
-			if err := refuseDoubled(dec); err != nil {
-				return err
-			}
-		}
-	}
-	if tok == json.Delim('[') || tok == json.Delim('{') {
-		_, err = dec.Token()
-	}
-	return err
 }

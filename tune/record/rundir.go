@@ -2,13 +2,15 @@ package record
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // lockFile keeps a second writer out of a run directory.
@@ -135,9 +137,7 @@ func (d *Dir) Append(block []Result, wall float64) error {
 func (d *Dir) WriteRun(run *Run) error {
 	run.Schema = Schema
 	return d.WriteFile(RunFile, func(w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(run)
+		return json.MarshalWrite(w, run, jsontext.WithIndent("  "), json.Deterministic(true))
 	})
 }
 
@@ -232,12 +232,27 @@ func readRun(path string) (*Run, error) {
 	if len(b) > maxRunFile {
 		return nil, fmt.Errorf("%s: larger than %d MiB", f.Name(), maxRunFile>>20)
 	}
-	var run Run
-	if err := unmarshalStrict(b, &run); err != nil {
+	run, err := decodeRun(b)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	if run.Schema != Schema {
-		return nil, fmt.Errorf("%s: schema %d, this version reads %d", f.Name(), run.Schema, Schema)
+	return run, nil
+}
+
+// decodeRun reads run.json of any schema this version knows.
+func decodeRun(b []byte) (*Run, error) {
+	var head struct {
+		Schema int `json:"schema"`
 	}
-	return &run, nil
+	if err := json.Unmarshal(b, &head); err != nil {
+		return nil, plain(err)
+	}
+	switch head.Schema {
+	case 1:
+		return decodeRun1(b)
+	case Schema:
+		run := &Run{}
+		return run, plain(json.Unmarshal(b, run, strict))
+	}
+	return nil, fmt.Errorf("schema %d, this version reads %d", head.Schema, Schema)
 }

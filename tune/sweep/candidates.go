@@ -74,7 +74,7 @@ func (pl *planner) problems() []ep.Problem {
 // from.
 func ReducesPrecision(known []kernels.Kernel, op ep.Op) bool {
 	return slices.ContainsFunc(kernels.Of(known, op), func(k kernels.Kernel) bool {
-		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Result })
+		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision })
 	})
 }
 
@@ -147,7 +147,7 @@ func (pl *planner) starts(k kernels.Kernel, p ep.Problem) []ep.Config {
 	for _, c := range designs {
 		for _, q := range k.Params {
 			for _, v := range q.Values {
-				if q.Class == kernels.Result && v != c.Values[q.Name] {
+				if q.Class == kernels.Precision && v != c.Values[q.Name] {
 					out = append(out, c.With(q.Name, v))
 				}
 			}

@@ -62,14 +62,14 @@ func TestCompromise(t *testing.T) {
 	last := map[string]string{} // stage, by routing
 	for _, r := range results {
 		if r.Config.Int("sms") == 62 && r.Config.Str("threads") == "256" {
-			if r.Stage == finalsStage {
+			if r.Stage == record.StageFinals {
 				t.Fatal("sms=62 came to the finals: the test shows nothing")
 			}
-			last[r.Routing] += r.Stage + " "
+			last[r.Routing] += string(r.Stage) + " "
 		}
 	}
 	for routing, stages := range last {
-		if !strings.HasSuffix(stages, crossStage+" "+recheckStage+" ") {
+		if !strings.HasSuffix(stages, string(record.StageCross+" "+record.StageRecheck+" ")) {
 			t.Errorf("%s: stages of sms=62: %s", routing, stages)
 		}
 	}

@@ -71,8 +71,8 @@ func finished(t *testing.T, got, want *Outcome) int {
 	if got == nil || got.Table == nil {
 		return 0
 	}
-	if got.Left == 0 && len(got.Run.Outcomes) < len(want.Run.Outcomes) {
-		t.Errorf("%d of %d searches finished, and none left out", len(got.Run.Outcomes), len(want.Run.Outcomes))
+	if got.Left == 0 && len(got.Run.Searches) < len(want.Run.Searches) {
+		t.Errorf("%d of %d searches finished, and none left out", len(got.Run.Searches), len(want.Run.Searches))
 	}
 	for _, r := range got.Table.Rows {
 		if a := want.Table.Lookup(r.Key, r.Lo); a.Config.Key() != r.Config.Key() {

@@ -29,6 +29,9 @@ type Plan struct {
 	strategy search.Strategy
 }
 
+// Options is what the plan was made from. Progress may still be set.
+func (p *Plan) Options() *Options { return p.opts }
+
 // Search is one planned search.
 type Search struct {
 	subject

@@ -45,12 +45,12 @@ func TestRefusedSessions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			first := out.Run.Outcomes[0]
-			if failed := first.Verdict == record.Failed; failed != (len(c.tokens) > 1) || failed && !strings.Contains(first.Reason, refusal.Error()) {
-				t.Errorf("the first search: %s, %s", first.Verdict, first.Reason)
+			first := out.Run.Searches[0].Decision
+			if failed := first.Cause == record.NoDefault; failed != (len(c.tokens) > 1) || failed && !strings.Contains(first.Reason, refusal.Error()) {
+				t.Errorf("the first search: %s, %s", first.Cause, first.Reason)
 			}
-			if len(out.Run.Outcomes) != len(c.tokens) {
-				t.Errorf("%d outcomes", len(out.Run.Outcomes))
+			if len(out.Run.Searches) != len(c.tokens) {
+				t.Errorf("%d searches", len(out.Run.Searches))
 			}
 		})
 	}

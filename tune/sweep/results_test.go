@@ -29,7 +29,7 @@ func TestBothWinners(t *testing.T) {
 		return s
 	}}
 	o := options(t, "combine,pair", []int{16}, "uniform")
-	o.ResultClass = true
+	o.Precision = ep.Reduced
 	var err error
 	// Whoever requires a config does not make it one with the same results.
 	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["combine:algo=dedup,sms=8,threads=256"]}`))
@@ -73,11 +73,11 @@ func TestShortSearches(t *testing.T) {
 		return s
 	}}
 	o := options(t, "combine", []int{16}, "uniform")
-	o.ResultClass, o.Evaluations = true, 1
+	o.Precision, o.Evaluations = ep.Reduced, 1
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
-	for _, x := range out.Run.Outcomes {
-		if any := x.Problem.Precision == ep.Reduced; any != (x.Config.Str("algo") == "dedup") {
-			t.Errorf("%s: %s", x.Problem.Key(), x.Config.Key())
+	for _, x := range out.Run.Searches {
+		if any := x.Problem.Precision == ep.Reduced; any != (x.Decision.Config.Str("algo") == "dedup") {
+			t.Errorf("%s: %s", x.Problem.Key(), x.Decision.Config.Key())
 		}
 	}
 }
@@ -92,10 +92,10 @@ func TestShortPairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := mustSweep(t, &scripted.Backend{Sigma: 0.005}, o, filepath.Join(t.TempDir(), "run"))
-	pair := out.Run.Outcomes[len(out.Run.Outcomes)-1]
+	pair := out.Run.Searches[len(out.Run.Searches)-1].Decision
 	for _, name := range []string{"dispatch.sms", "combine.sms"} {
-		if pair.Problem.Op != ep.Pair || pair.Config.Int(name) != 32 {
-			t.Errorf("%s chose %s", pair.Problem.Key(), pair.Config.Key())
+		if out.Run.Searches[len(out.Run.Searches)-1].Problem.Op != ep.Pair || pair.Config.Int(name) != 32 {
+			t.Errorf("%s chose %s", out.Run.Searches[len(out.Run.Searches)-1].Problem.Key(), pair.Config.Key())
 		}
 	}
 }
@@ -131,9 +131,9 @@ func TestPairsBesideEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
-	pair := out.Run.Outcomes[len(out.Run.Outcomes)-1]
-	if pair.Problem.Op != ep.Pair || pair.Config.Str("dispatch.threads") != "256" || pair.Config.Str("combine.threads") != "256" || pair.Gain < 1.3 {
-		t.Errorf("%s chose %s, gain %g", pair.Problem.Key(), pair.Config.Key(), pair.Gain)
+	pair := out.Run.Searches[len(out.Run.Searches)-1].Decision
+	if out.Run.Searches[len(out.Run.Searches)-1].Problem.Op != ep.Pair || pair.Config.Str("dispatch.threads") != "256" || pair.Config.Str("combine.threads") != "256" || pair.Gain.Mid < 1.3 {
+		t.Errorf("%s chose %s, gain %g", out.Run.Searches[len(out.Run.Searches)-1].Problem.Key(), pair.Config.Key(), pair.Gain.Mid)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestBoundedDefaults(t *testing.T) {
 	o.Evaluations, o.MaxSMs = 1, 20
 	b := &greedy{scripted.Backend{Sigma: 0.005, SMs: []int{8, 16, 20, 64}}}
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
-	if got := out.Run.Outcomes[0].Config; got.Int("sms") != 20 {
+	if got := out.Run.Searches[0].Decision.Config; got.Int("sms") != 20 {
 		t.Errorf("with 20 SMs the choice is %s", got.Key())
 	}
 }
@@ -173,9 +173,9 @@ func TestBoundHoldsForAll(t *testing.T) {
 				}
 			}
 		}
-		for _, x := range out.Run.Outcomes {
-			if x.Problem.Op != ep.Pair && x.Default.Int("sms") != 4 {
-				t.Errorf("%s: the default is %s", name, x.Default.Key())
+		for _, x := range out.Run.Searches {
+			if x.Problem.Op != ep.Pair && x.Decision.Default.Int("sms") != 4 {
+				t.Errorf("%s: the default is %s", name, x.Decision.Default.Key())
 			}
 		}
 	}
@@ -224,24 +224,26 @@ func (g *greedy) Kernels() []kernels.Kernel {
 	return append(ks, whole)
 }
 
-// TestFormatsTellEachOther: what won in one format is a candidate in the next.
-func TestFormatsTellEachOther(t *testing.T) {
+// TestDTypesTellEachOther: the winner in one dtype is a candidate in the next.
+func TestDTypesTellEachOther(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	fp8 := o.Problems[0]
 	fp8.Dispatch = ep.FP8
 	o.Problems = append(o.Problems, fp8)
-	b := &scripted.Backend{}
-	s := &sweeper{opts: o, planner: planner{machine: b.Machine(), kernels: b.Kernels(), opts: o}}
-	var err error
-	if s.cells, err = s.planner.cells(); err != nil || len(s.cells) != 2 {
-		t.Fatal(len(s.cells), err)
+	p, err := MakePlan(&scripted.Backend{}, o)
+	if err != nil || len(p.Searches) != 2 {
+		t.Fatal(err)
 	}
-	if s.cells[0].outcome.Config, err = ep.ParseConfig(best); err != nil {
+	s := &sweeper{opts: o}
+	for _, planned := range p.Searches {
+		s.searches = append(s.searches, &searcher{subject: planned.subject})
+	}
+	if s.searches[0].result.Decision.Config, err = ep.ParseConfig(best); err != nil {
 		t.Fatal(err)
 	}
 	s.done = 1
-	if got := s.neighbours(s.cells[1]); len(got) != 1 || got[0].Key() != best {
-		t.Errorf("the second format is told of %v", got)
+	if got := s.neighbours(s.searches[1]); len(got) != 1 || got[0].Key() != best {
+		t.Errorf("the second dtype is told of %v", got)
 	}
 }
 
@@ -261,7 +263,7 @@ func TestKernelsOwnStarts(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Evaluations = 1
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
-	if got := out.Run.Outcomes[0].Config; got.Key() != hidden.Key() {
+	if got := out.Run.Searches[0].Decision.Config; got.Key() != hidden.Key() {
 		t.Errorf("chose %s", got.Key())
 	}
 	if hurried := "1 of 1 searches ended with what every search begins with"; !strings.Contains(strings.Join(out.Run.Warnings, "\n"), hurried) {

@@ -53,7 +53,7 @@ func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (
 		}
 	}
 	defer d.Close()
-	return Run(ctx, b, o, d, run, results)
+	return Run(ctx, b, p, d, run, results)
 }
 
 func mustSweep(t *testing.T, b kernels.Backend, o *Options, dir string) *Outcome {
@@ -87,9 +87,9 @@ func TestSweepFindsTheBest(t *testing.T) {
 	if err := out.Table.Seal(); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range out.Run.Outcomes {
-		if c.Verdict != record.Faster || !strings.Contains(c.Config.Key(), "sms=32,") || c.GainLo < 1.2 {
-			t.Errorf("%s, %d tokens, %s: %s %s, gain from %.3f", c.Problem.Op, c.Problem.Tokens, c.Routing, c.Verdict, c.Config.Key(), c.GainLo)
+	for _, c := range out.Run.Searches {
+		if d := c.Decision; d.Verdict != record.Faster || !strings.Contains(d.Config.Key(), "sms=32,") || d.Gain.Low < 1.2 {
+			t.Errorf("%s, %d tokens, %s: %s %s, gain from %.3f", c.Problem.Op, c.Problem.Tokens, c.Routing, d.Verdict, d.Config.Key(), d.Gain.Low)
 		}
 	}
 	for _, r := range out.Table.Rows {
@@ -111,7 +111,7 @@ func TestSweepAgainMeasuresNothing(t *testing.T) {
 	if again.Runs != 0 || again.Opened != 0 {
 		t.Errorf("resuming a finished sweep ran %d rounds in %d sessions", again.Runs, again.Opened)
 	}
-	if !reflect.DeepEqual(first.Run.Outcomes, second.Run.Outcomes) || !reflect.DeepEqual(first.Table.Rows, second.Table.Rows) {
+	if !reflect.DeepEqual(first.Run.Searches, second.Run.Searches) || !reflect.DeepEqual(first.Table.Rows, second.Table.Rows) {
 		t.Error("resuming a finished sweep decides otherwise")
 	}
 }
@@ -180,7 +180,7 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 			c.backend.Sigma, c.backend.Truth = 0.01, quick
 			o := options(t, "dispatch", []int{16}, "uniform")
 			out := mustSweep(t, c.backend, o, dir)
-			if got := out.Run.Outcomes[0]; got.Config.Key() != best || got.Verdict != record.Faster {
+			if got := out.Run.Searches[0].Decision; got.Config.Key() != best || got.Verdict != record.Faster {
 				t.Errorf("the winner is %s (%s %s)", got.Config.Key(), got.Verdict, got.Reason)
 			}
 			_, results, _, err := record.ReadDir(dir)
@@ -195,8 +195,8 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 			}
 			healthy := &scripted.Backend{Sigma: 0.01, Truth: quick}
 			again := mustSweep(t, healthy, o, dir)
-			if healthy.Runs != 0 || again.Run.Outcomes[0].Config.Key() != best {
-				t.Errorf("resumed: %d rounds run, the winner is %s", healthy.Runs, again.Run.Outcomes[0].Config.Key())
+			if healthy.Runs != 0 || again.Run.Searches[0].Decision.Config.Key() != best {
+				t.Errorf("resumed: %d rounds run, the winner is %s", healthy.Runs, again.Run.Searches[0].Decision.Config.Key())
 			}
 		})
 	}
@@ -254,7 +254,7 @@ func TestWorkerGoneDuringConfirm(t *testing.T) {
 			if !reopens {
 				out = mustSweep(t, &scripted.Backend{Sigma: 0.01}, o, dir)
 			}
-			if got := out.Run.Outcomes[0].Config.Key(); got != best {
+			if got := out.Run.Searches[0].Decision.Config.Key(); got != best {
 				t.Errorf("the winner is %s", got)
 			}
 			noDuplicates(t, dir)
@@ -284,9 +284,9 @@ func TestNoisyMachineWritesNoTable(t *testing.T) {
 	if out.Table != nil || !strings.Contains(out.NoTable, "the default against itself varies") {
 		t.Errorf("table %v, %q", out.Table != nil, out.NoTable)
 	}
-	for _, o := range out.Run.Outcomes {
-		if o.Verdict != record.Noisy {
-			t.Errorf("verdict %s", o.Verdict)
+	for _, s := range out.Run.Searches {
+		if s.Decision.Cause != record.Noisy {
+			t.Errorf("cause %s", s.Decision.Cause)
 		}
 	}
 }
@@ -300,7 +300,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 		}
 		return nil
 	}}
-	if out := mustSweep(t, b, o, dir); out.Run.Outcomes[0].Config.Key() == best {
+	if out := mustSweep(t, b, o, dir); out.Run.Searches[0].Decision.Config.Key() == best {
 		t.Fatal("a crashing config won")
 	}
 	d, run, results, _, err := record.OpenDir(dir)
@@ -314,11 +314,16 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time from the log
-		out, err := Run(context.Background(), &scripted.Backend{Sigma: 0.01}, o, d, run, results)
+		b := &scripted.Backend{Sigma: 0.01}
+		p, err := MakePlan(b, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := out.Run.Outcomes[0].Config.Key(); got != best {
+		out, err := Run(context.Background(), b, p, d, run, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.Run.Searches[0].Decision.Config.Key(); got != best {
 			t.Errorf("the winner is %s", got)
 		}
 		d.Close()
@@ -386,13 +391,13 @@ func TestHostBoundIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	out, err := Run(context.Background(), b, o, d, run, nil)
+	out, err := Run(context.Background(), b, p, d, run, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := out.Run.Outcomes[0]
-	if c.Verdict != record.HostBound || !strings.Contains(c.Reason, "cannot matter here") || c.Config.Key() != c.Default.Key() || c.Evaluations > 3 {
-		t.Errorf("%s after %d configs: %s", c.Verdict, c.Evaluations, c.Reason)
+	c := out.Run.Searches[0].Decision
+	if tried := out.Run.Searches[0].Tried; c.Cause != record.HostBound || !strings.Contains(c.Reason, "cannot matter here") || c.Config.Key() != c.Default.Key() || tried > 3 {
+		t.Errorf("%s after %d configs: %s", c.Cause, tried, c.Reason)
 	}
 	if r := out.Table.Rows[0]; !r.Default {
 		t.Errorf("the row is %+v", r)

@@ -63,7 +63,7 @@ func randomKey(t *rapid.T) Key {
 		Dispatch: rapid.SampledFrom([]ep.DType{ep.BF16, ep.FP8}).Draw(t, "dispatch"), Combine: ep.BF16,
 		SharedExpert: rapid.Bool().Draw(t, "shared"),
 		Routing:      rapid.SampledFrom(ep.Classes()).Draw(t, "routing"),
-		Precision:      rapid.SampledFrom([]ep.Precision{ep.Full, ep.Reduced}).Draw(t, "results"),
+		Precision:    rapid.SampledFrom([]ep.Precision{ep.Full, ep.Reduced}).Draw(t, "results"),
 	}
 }
 

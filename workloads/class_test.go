@@ -11,7 +11,7 @@ func TestClass(t *testing.T) {
 	for spec, want := range map[string]ep.Class{
 		"uniform": ep.Even, "balanced": ep.Even, "local": ep.Even, "ragged:0": ep.Even, "lognormal:gini=0.1": ep.Even,
 		"lognormal:1.0": ep.Skewed, "lognormal:1.0+masked:0.5": ep.Skewed, "lognormal:1.0+ragged:0": ep.Skewed,
-		"zipf:1.0": ep.Concentrated, "khot:32:0.9": ep.Concentrated,
+		"khot:32:0.9": ep.Concentrated,
 		"hotrank:2.0": ep.HotRank, "hotrank:4.0": ep.HotRank, "all2one:3": ep.HotRank,
 		"masked:1.0": ep.AllRoutings, // no selection says anything
 	} {

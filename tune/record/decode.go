@@ -94,7 +94,7 @@ func shared[T any](cache *map[string]T, raw []byte, check func(T) error) (T, err
 	if raw == nil {
 		return v, errJSON
 	}
-	if err := unmarshalStrict(raw, &v); err != nil {
+	if err := unmarshalStrict(words1(raw), &v); err != nil {
 		return v, err
 	}
 	if err := check(v); err != nil {

@@ -233,7 +233,7 @@ func readRun(path string) (*Run, error) {
 		return nil, fmt.Errorf("%s: larger than %d MiB", f.Name(), maxRunFile>>20)
 	}
 	var run Run
-	if err := unmarshalStrict(b, &run); err != nil {
+	if err := unmarshalStrict(words1(b), &run); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	if run.Schema != Schema {

@@ -144,8 +144,8 @@ func (c *cell) complete() bool {
 func (c *cell) evidence(cfg ep.Config) table.Evidence {
 	o := c.outcome
 	e := table.Evidence{
-		Clock: o.Clock, Median: o.Median, P10: o.P10, P90: o.P90, Rounds: o.Rounds, Gain: o.Gain, GainLo: o.GainLo, GainHi: o.GainHi,
-		Candidates: o.Evaluations, Ties: o.Ties, Date: c.runner.Latest(),
+		Clock: o.Clock, Median: o.Median, P10: o.P10, P90: o.P90, Rounds: o.Rounds, Gain: o.Gain, GainLow: o.GainLo, GainHigh: o.GainHi,
+		Tried: o.Evaluations, Legal: o.Legal, Ties: o.Ties, Date: c.runner.Latest(),
 	}
 	if i, ok := c.space.Index(cfg); ok {
 		e.MaxErr = c.runner.MaxErr(i)
@@ -156,7 +156,7 @@ func (c *cell) evidence(cfg ep.Config) table.Evidence {
 	if x, ok := c.effects[cfg.Key()]; ok {
 		g := x.f.Gain(x.base, c.runner.Seed("gain"))
 		e.Median, e.P10, e.P90, e.Rounds = x.f.Median, x.f.P10, x.f.P90, x.f.Rounds
-		e.Gain, e.GainLo, e.GainHi = g.Mid, g.Lo, g.Hi
+		e.Gain, e.GainLow, e.GainHigh = g.Mid, g.Lo, g.Hi
 	}
 	return e
 }

@@ -61,7 +61,7 @@ func (c *Checker) Row(ctx context.Context, r *table.Row) ([]Check, error) {
 	for _, spec := range specs {
 		check := Check{
 			Key: r.Key, Tokens: tokensOf(r), Routing: spec, Config: r.Config,
-			Claimed: r.Evidence.Gain, ClaimedLo: r.Evidence.GainLo, ClaimedHi: r.Evidence.GainHi,
+			Claimed: r.Evidence.Gain, ClaimedLo: r.Evidence.GainLow, ClaimedHi: r.Evidence.GainHigh,
 		}
 		if err := c.measure(ctx, &check); err != nil {
 			return out, err

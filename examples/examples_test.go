@@ -29,7 +29,7 @@ func sealed(t *testing.T) *table.Table {
 	keep := row(ep.Even, 1, 8, "1")
 	keep.Default, keep.Config = true, ep.Config{}
 	tab := &table.Table{Schema: table.Schema, Rows: []table.Row{keep, row(ep.Even, 9, 64, "2"), row(ep.Skewed, 1, 64, "3"), row(ep.AllRoutings, 1, 64, "4")},
-		Header: table.Header{Created: day, ABI: "abi", Machine: ep.Machine{Backend: "cpu", SMs: 2}, Relax: []string{"routing"}}}
+		Header: table.Header{Created: day, ABI: "abi", Machine: ep.Machine{Backend: "cpu", SMs: 2}, Fallback: []string{"routing"}}}
 	if err := tab.Seal(); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func sealed(t *testing.T) *table.Table {
 const want = `1 tokens, even: default (kept)
 16 tokens, even: direct:blocks=2 (exact)
 16 tokens, skewed: direct:blocks=3 (exact)
-64 tokens, hot-rank: direct:blocks=4 (relaxed)
+64 tokens, hot-rank: direct:blocks=4 (fallback)
 4000 tokens, even: default (uncovered)
 `
 

@@ -26,7 +26,7 @@ var problemFields = []problemField{
 	{Numbers("top-k", ""), func(c *Case) Cell { return Int(c.Problem.TopK) }, "top-%s"},
 	{Words("shared expert"), func(c *Case) Cell { return Bool(c.Problem.SharedExpert) }, "shared expert: %s"},
 	{Words("skip a2a"), func(c *Case) Cell { return Bool(c.Problem.SkipA2A) }, "skip a2a: %s"},
-	{Words("results"), func(c *Case) Cell { return Str(c.Problem.Precision.String()) }, "%s results"},
+	{Words("precision"), func(c *Case) Cell { return Str(c.Problem.Precision.String()) }, "%s precision"},
 	{Words("routing"), func(c *Case) Cell { return Str(c.Routing) }, "%s routing"},
 	{Numbers("tokens", ""), func(c *Case) Cell { return Int(c.Problem.Tokens) }, "%s tokens a rank"},
 	{Numbers("max tokens", ""), func(c *Case) Cell { return Int(c.Problem.MaxTokens) }, "room for %s tokens a rank"},
@@ -95,7 +95,7 @@ func (f problemField) boring(c *Case) bool {
 		return !c.Problem.SharedExpert
 	case "skip a2a":
 		return !c.Problem.SkipA2A
-	case "results":
+	case "precision":
 		return c.Problem.Precision == ep.Full
 	case "max tokens":
 		return c.Problem.MaxTokens == max(c.Problem.Tokens, 1)

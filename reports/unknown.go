@@ -67,7 +67,7 @@ type unknownGroup struct {
 // slower than the default by more than the band.
 func UnknownTable(all []Unknown, band float64) (t Table, slower int) {
 	t = Table{Name: "unknown shapes", Title: "What the table would tell callers of shapes it has no row of, judged by recorded runs", Columns: []Column{
-		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("format").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("results").Keyed(), Numbers("tokens", "").Keyed(),
+		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("format").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("precision").Keyed(), Numbers("tokens", "").Keyed(),
 		Numbers("cases", ""), Numbers("shapes", "").Dropped(6), Numbers("told", ""), Numbers("unmeasured", "").Dropped(7),
 		Numbers("least gain", "x"), Numbers("off best", "%"), Numbers("p90", "%"), Numbers("worst", "%"), Words("worst of").Dropped(8)}}
 	for _, g := range groupUnknowns(all) {

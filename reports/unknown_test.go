@@ -15,7 +15,7 @@ import (
 // shapeTable has a row for hand-made runs' own shape and one of a neighbour's, each with
 // its choice.
 func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Table {
-	t := &table.Table{Schema: table.Schema, Header: table.Header{Relax: relax}}
+	t := &table.Table{Schema: table.Schema, Header: table.Header{Fallback: relax}}
 	for i, values := range []string{own, neighbour} {
 		c, err := ep.ParseConfig("k:" + values)
 		if err != nil {
@@ -90,7 +90,7 @@ func TestUnknownTableSumsUp(t *testing.T) {
 		}
 		got = append(got, strings.Join(words, " "))
 	}
-	want := "[dispatch graph bf16 8 same 64 4 4 4 1 1.50 10.0 26.0 30.0 1536/64/8 uniform dispatch graph fp8 8 same 64 1 1 1 0 0.90 20.0 20.0 20.0 3072/64/8 uniform]"
+	want := "[dispatch graph bf16 8 full 64 4 4 4 1 1.50 10.0 26.0 30.0 1536/64/8 uniform dispatch graph fp8 8 full 64 1 1 1 0 0.90 20.0 20.0 20.0 3072/64/8 uniform]"
 	if fmt.Sprint(got) != want || slower != 1 {
 		t.Errorf("%d slower, got\n%v, want\n%s", slower, got, want)
 	}

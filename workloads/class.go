@@ -1,25 +1,56 @@
 package workloads
 
 import (
+	"slices"
+
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// classSelections per expert are enough to tell the classes apart.
+// classSelections per expert, on average, are enough to tell the routing
+// classes apart.
 const classSelections = 64
 
-// ClassOf is the class of a routing, not of the few tokens of one draw: a
-// runtime classifies what it has counted over many steps. Where the routing
-// cannot be drawn longer, as from a trace, the draw itself has to do;
-// AnyRouting means that it does not fit the problem.
-func ClassOf(d Distribution, p ep.Problem, seed uint64) ep.Class {
-	long := p
-	long.Tokens = min(ep.MaxTokens, max(p.Tokens, classSelections*p.Experts/(p.Ranks*p.TopK)+1))
-	long.MaxTokens = long.Tokens
-	w, err := New(d, long, seed)
-	if err != nil {
-		if w, err = New(d, p, seed); err != nil {
-			return ep.AllRoutings
-		}
+// class names the routing class of what w was drawn from: of the distribution,
+// not of the few tokens of one draw. Tables are keyed by it, and a runtime adds
+// up its counts over many steps before it asks for a class. So steps of the
+// size of b are added up here as well, with the same experts popular in each.
+func (r *recipe) class(w *Workload, b *batch, f filler) ep.Class {
+	long := *b
+	if b.rows() == 0 { // no tokens: those of the smallest step with some
+		long.size = slices.Repeat([]int{1}, len(b.size))
 	}
-	return ep.Classify(w.TotalCounts(), p.Ranks)
+	steps := long.steps()
+	if steps == 1 {
+		return ep.Classify(w.TotalCounts(), w.Problem.Ranks)
+	}
+	long.size = slices.Clone(long.size)
+	for i := range long.size {
+		long.size[i] *= steps
+	}
+	sum := Workload{Problem: w.Problem, Ranks: r.route(&long, f)}
+	return ep.Classify(sum.TotalCounts(), w.Problem.Ranks)
+}
+
+// rows is the tokens of all ranks.
+func (s site) rows() int {
+	n := 0
+	for _, tokens := range s.size {
+		n += tokens
+	}
+	return n
+}
+
+// steps is how many steps give classSelections an expert.
+func (s site) steps() int {
+	return (classSelections*s.Experts-1)/(max(s.rows(), 1)*s.TopK) + 1
+}
+
+// ClassOf is the Class of the workload that New makes, and ep.AllRoutings
+// where New gives an error.
+func ClassOf(d Distribution, p ep.Problem, seed uint64) ep.Class {
+	w, err := New(d, p, seed)
+	if err != nil {
+		return ep.AllRoutings
+	}
+	return w.Class
 }

@@ -23,12 +23,8 @@ var powerlawKind = kind{
 // selections than experts. Quantiles replace its draws.
 func powerlaw(s site, a, span float64) []float64 {
 	if math.IsNaN(span) {
-		tokens := 0
-		for _, n := range s.size {
-			tokens += n
-		}
-		span = max(1, 0.8*float64(tokens))
-		if tokens*s.TopK <= s.Experts {
+		span = max(1, 0.8*float64(s.rows()))
+		if s.rows()*s.TopK <= s.Experts {
 			span = 200
 		}
 	}

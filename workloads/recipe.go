@@ -3,6 +3,7 @@ package workloads
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -90,59 +91,66 @@ func (r *recipe) Spec() string {
 	return strings.Join(append([]string{r.base}, r.mods...), "+")
 }
 
-// Route implements Distribution.
-func (r *recipe) Route(p ep.Problem, seed uint64) ([]Routing, error) {
-	b, err := r.batch(p, seed)
+func (r *recipe) recipe() *recipe { return r }
+
+// draw makes the routing of w's problem, and its class.
+func (r *recipe) draw(w *Workload) error {
+	b, err := r.batch(w.Problem, w.Seed)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	f, err := r.law.prepare(b.site)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r.draw(b, f)
+	w.Ranks = r.route(b, f)
+	w.Class = r.class(w, b, f)
+	return nil
+}
+
+// route draws the tokens of a batch, edits them, and gives every rank its own.
+func (r *recipe) route(b *batch, f filler) []Routing {
+	b.ranks = nil
+	for _, n := range b.size {
+		b.ranks = append(b.ranks, Routing{Tokens: n, Experts: make([]int32, n*b.TopK), Weights: make([]float32, n*b.TopK)})
+	}
+	r.fill(b, f)
 	for _, e := range r.edits {
 		e(b)
 	}
-	for len(b.ranks) < p.Ranks { // replicated tokens
+	for len(b.ranks) < b.Ranks { // replicated tokens
 		b.ranks = append(b.ranks, b.ranks[0])
 	}
-	return b.ranks, nil
+	return b.ranks
 }
 
-// batch makes the empty routing.
+// batch fits a problem: how many tokens each rank draws.
 func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
-	drawn := p.Ranks
+	ranks := p.Ranks
 	if p.SkipA2A {
-		drawn = 1 // tokens are replicated
+		ranks = 1 // tokens are replicated
 	}
 	if p.Experts-r.spare < p.TopK {
 		return nil, fmt.Errorf("eplb: r is %d of the problem's %d experts, which leaves too few for top-%d; add r to --experts", r.spare, p.Experts, p.TopK)
 	}
-	p.Experts -= r.spare
-	b := &batch{site: site{Problem: p, seed: seed, size: make([]int, drawn)}, step: r.step}
-	for i := range b.size {
-		b.size[i] = p.Tokens
+	if n := ranks * p.Tokens * p.TopK; n > maxSelections {
+		return nil, fmt.Errorf("tokens: %d ranks of %d with top-k %d are %d selections, the bound is %d; use fewer tokens",
+			ranks, p.Tokens, p.TopK, n, maxSelections)
 	}
+	size := slices.Repeat([]int{p.Tokens}, ranks)
 	if r.sizes != nil {
 		var err error
-		if b.size, err = r.sizes(p.Tokens, drawn, seed); err != nil {
+		if size, err = r.sizes(p.Tokens, ranks, seed); err != nil {
 			return nil, err
 		}
 	}
-	if n := len(b.size) * p.Tokens * p.TopK; n > maxSelections {
-		return nil, fmt.Errorf("tokens: %d ranks of %d with top-k %d are %d selections, the bound is %d; use fewer tokens",
-			len(b.size), p.Tokens, p.TopK, n, maxSelections)
-	}
-	for _, n := range b.size {
-		b.ranks = append(b.ranks, Routing{Tokens: n, Experts: make([]int32, n*p.TopK), Weights: make([]float32, n*p.TopK)})
-	}
-	return b, nil
+	p.Experts -= r.spare
+	return &batch{site: site{Problem: p, seed: seed, size: size}, step: r.step}, nil
 }
 
-// draw fills ids and weights, chunks in parallel. Each chunk has streams of
+// fill draws ids and weights, chunks in parallel. Each chunk has streams of
 // its own, so that the bytes do not depend on who draws it.
-func (r *recipe) draw(b *batch, f filler) {
+func (r *recipe) fill(b *batch, f filler) {
 	var chunks []chunk
 	total := 0
 	for rank, n := range b.size {

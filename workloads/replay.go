@@ -70,18 +70,14 @@ type tape struct {
 }
 
 func fromRows(s site, name string, r *trace.Reader) (filler, error) {
-	need := 0
-	for _, n := range s.size {
-		need += n
-	}
-	t := &tape{k: s.TopK}
+	t, need := &tape{k: s.TopK}, max(s.rows(), 1)*s.steps()
 	ids, ws := make([]int32, 1024*r.TopK), []float32(nil)
 	if r.Weights {
 		ws = make([]float32, len(ids))
 	}
-	for len(t.ids) < max(need, 1)*t.k {
+	for len(t.ids) < need*t.k {
 		n, err := r.Read(ids, ws)
-		for i := range min(n, max(need, 1)-len(t.ids)/t.k) {
+		for i := range min(n, need-len(t.ids)/t.k) {
 			t.ids = append(t.ids, ids[i*r.TopK:][:t.k]...)
 			if ws != nil {
 				t.weights = append(t.weights, ws[i*r.TopK:][:t.k]...)

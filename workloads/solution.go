@@ -21,10 +21,7 @@ type solver interface {
 // Solve says what a target in the spec of d became on p. ok is false when
 // there is none.
 func Solve(d Distribution, p ep.Problem, seed uint64) (sol Solution, ok bool, err error) {
-	r, isRecipe := d.(*recipe)
-	if !isRecipe {
-		return Solution{}, false, nil
-	}
+	r := d.recipe()
 	law, isSolver := r.law.(solver)
 	if !isSolver {
 		return Solution{}, false, nil

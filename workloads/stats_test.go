@@ -54,8 +54,8 @@ func TestStatsByHand(t *testing.T) {
 	if got := w.BytesOp(ep.Pair, Dedup); got != 2*160+2*128 {
 		t.Errorf("a pair moves %d bytes", got)
 	}
-	if got := WireFloor(900, 450); math.Abs(got-2e-9) > 1e-20 {
-		t.Errorf("wire floor %v", got)
+	if got := WireLimit(900, 450); math.Abs(got-2e-9) > 1e-20 {
+		t.Errorf("wire limit %v", got)
 	}
 }
 

@@ -112,6 +112,6 @@ func (w *Workload) BytesOp(op ep.Op, via Via) int64 {
 	return w.BytesDispatch(via) + w.BytesCombine(via)
 }
 
-// WireFloor is the seconds that bytes take on a link of gbs gigabytes (10^9)
-// a second each way: no kernel is faster, whatever it does.
-func WireFloor(bytes int64, gbs float64) float64 { return float64(bytes) / (gbs * 1e9) }
+// WireLimit is the seconds that bytes take on a link of gbs gigabytes (10^9)
+// a second each way. No kernel is faster.
+func WireLimit(bytes int64, gbs float64) float64 { return float64(bytes) / (gbs * 1e9) }

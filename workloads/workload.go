@@ -20,6 +20,7 @@ type Workload struct {
 	Spec    string    // canonical routing spec, see Parse
 	Seed    uint64    // the same seed gives the same bytes on any machine
 	Ranks   []Routing // one a rank
+	Class   ep.Class  // what tables key it by; empty unless New made it
 }
 
 // Batch says whose tokens a rank feeds in: its own, or under skip_a2a those

@@ -18,15 +18,15 @@ import (
 
 // benchFlags are the flags of bench.
 type benchFlags struct {
-	problem problemFlags
-	tables  tableFlags
-	backend string
-	config  string
-	table   string
-	results string
-	rounds  int
-	out     string
-	abTest  abFlags
+	problem   problemFlags
+	tables    tableFlags
+	backend   string
+	config    string
+	table     string
+	precision string
+	rounds    int
+	out       string
+	abTest    abFlags
 }
 
 func newBench() *cobra.Command {
@@ -50,7 +50,7 @@ difference claimed. --fail-on makes the verdict the exit code, as in compare.`,
 	s := cmd.Flags()
 	s.StringVar(&f.config, "config", "", "configuration, kernel:name=value,name=value")
 	s.StringVar(&f.table, "table", "", "tuned table, or run directory with one, that chooses the configuration")
-	s.StringVar(&f.results, "results", "same", "results that --table may change: the same as the default's, or any")
+	s.StringVar(&f.precision, "precision", "full", "precision to accept from --table: full, or reduced")
 	s.IntVar(&f.rounds, "rounds", 50, "rounds of each configuration")
 	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: none")
 	f.abTest.bind(cmd)
@@ -93,7 +93,7 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	accepted, err := ep.ParsePrecision(f.results)
+	accepted, err := ep.ParsePrecision(f.precision)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}

@@ -47,13 +47,13 @@ func TestBenchOfIllegalRows(t *testing.T) {
 	}
 	defer b.Close()
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Dispatch: ep.BF16, Combine: ep.BF16}
-	tuned := &table.Table{Schema: table.Schema, Header: table.Header{Created: time.Now(), ABI: "abi", Machine: b.Machine(), Relax: []string{"routing", "hidden"}}}
+	tuned := &table.Table{Schema: table.Schema, Header: table.Header{Created: time.Now(), ABI: "abi", Machine: b.Machine(), Fallback: []string{"routing", "hidden"}}}
 	c, err := ep.ParseConfig("dispatch:algo=direct,blocks=99999,chunk_bytes=16384,mode=fused,stores=cached,tile_tokens=4,wait_blocks=0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	tuned.Rows = []table.Row{{Key: table.KeyOf(p, ep.AllRoutings), Lo: 1, Hi: 64, Config: c,
-		Evidence: table.Evidence{Gain: 2, GainLo: 1.9, GainHi: 2.1, Rounds: 20, Routings: []string{"uniform"}, Tokens: []int{1}}}}
+		Evidence: table.Evidence{Gain: 2, GainLow: 1.9, GainHigh: 2.1, Rounds: 20, Routings: []string{"uniform"}, Tokens: []int{1}}}}
 	if err := tuned.Seal(); err != nil {
 		t.Fatal(err)
 	}

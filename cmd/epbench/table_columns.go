@@ -29,7 +29,7 @@ func keyCells(k table.Key) []reports.Cell {
 		extras = append(extras, "skip-a2a")
 	}
 	if k.Precision == ep.Reduced {
-		extras = append(extras, "any-results")
+		extras = append(extras, "reduced")
 	}
 	return []reports.Cell{
 		reports.Str(string(k.Op)), reports.Str(string(k.Mode)), reports.Str(string(k.Dispatch)),
@@ -70,7 +70,7 @@ func gainCells(r *table.Row) []reports.Cell {
 		return []reports.Cell{reports.None(), reports.None(), reports.None()}
 	}
 	e := r.Evidence
-	return []reports.Cell{reports.Float(e.Gain, 3), reports.Float(e.GainLo, 3), reports.Float(e.GainHi, 3)}
+	return []reports.Cell{reports.Float(e.Gain, 3), reports.Float(e.GainLow, 3), reports.Float(e.GainHigh, 3)}
 }
 
 // gainText is a row's gain over the default with its interval.
@@ -79,7 +79,7 @@ func gainText(r *table.Row) string {
 		return ""
 	}
 	e := r.Evidence
-	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Gain, e.GainLo, e.GainHi)
+	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 }
 
 // evidenceText is why a row says what it says, in one cell.
@@ -89,7 +89,7 @@ func evidenceText(r *table.Row) string {
 	}
 	e := r.Evidence
 	tokens := strings.Trim(fmt.Sprint(e.Tokens), "[]")
-	text := fmt.Sprintf("gain %s, measured at %s tokens, %d rounds, %d candidates, %d ties", gainText(r), tokens, e.Rounds, e.Candidates, e.Ties)
+	text := fmt.Sprintf("gain %s, measured at %s tokens, %d rounds, %d tried, %d ties", gainText(r), tokens, e.Rounds, e.Tried, e.Ties)
 	if !e.Complete {
 		text += ", space not exhausted"
 	}

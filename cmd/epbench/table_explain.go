@@ -85,42 +85,42 @@ func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanatio
 // none does.
 func (e *explanation) shorten() {
 	if e.Answer.Row != nil {
-		e.Rungs = slices.DeleteFunc(e.Rungs, func(r table.Rung) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
+		e.Rows = slices.DeleteFunc(e.Rows, func(r table.ExplainedRow) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
 	}
-	e.more = len(e.Rungs) > rungsShown
-	e.Rungs = e.Rungs[:min(len(e.Rungs), rungsShown)]
+	e.more = len(e.Rows) > rungsShown
+	e.Rows = e.Rows[:min(len(e.Rows), rungsShown)]
 }
 
 // shows reports whether two explanations look alike.
 func (e explanation) shows(other explanation) bool {
-	return e.more == other.more && slices.EqualFunc(e.Rungs, other.Rungs, func(a, b table.Rung) bool {
-		return a.Row == b.Row && a.Verdict == b.Verdict
+	return e.more == other.more && slices.EqualFunc(e.Rows, other.Rows, func(a, b table.ExplainedRow) bool {
+		return a.Row == b.Row && a.Note == b.Note
 	})
 }
 
 func (q *query) addRungs(t *reports.Table, set *table.Set, x explanation) {
-	add := func(rung reports.Cell, r table.Rung, choice string) {
-		c := reports.Str(r.Verdict)
-		if r.Verdict == answers {
+	add := func(rung reports.Cell, r table.ExplainedRow, choice string) {
+		c := reports.Str(r.Note)
+		if r.Note == answers {
 			c = c.Marked(reports.Good)
 		}
 		t.Add(reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(spanText(x.lo, x.hi)),
 			rung, reports.Str(choice), reports.Str(givesUp(r.Differs, r.Row)), c,
 			reports.Str(evidenceText(r.Row)), reports.Str(r.Source))
 	}
-	for i, r := range x.Rungs {
+	for i, r := range x.Rows {
 		if bad := q.illegal(r, x.Explanation); bad != "" {
-			r.Verdict = "illegal here, so default: " + bad
+			r.Note = "illegal here, so default: " + bad
 		}
 		add(reports.Int(i+1), r, choiceText(r.Row))
 	}
-	rung, last := reports.Int(len(x.Rungs)+1), table.Rung{Verdict: "not reached"}
+	rung, last := reports.Int(len(x.Rows)+1), table.ExplainedRow{Note: "not reached"}
 	if x.more {
-		add(rung, table.Rung{Verdict: "more rows, further behind: --all"}, "")
+		add(rung, table.ExplainedRow{Note: "more rows, further behind: --all"}, "")
 		rung = reports.None()
 	}
 	if x.Answer.Row == nil {
-		last.Verdict = answers
+		last.Note = answers
 		q.note(missText(set, x.Key, x.Tokens))
 	}
 	add(rung, last, "default")
@@ -140,8 +140,8 @@ func givesUp(differs []string, row *table.Row) string {
 const answers = "answers"
 
 // illegal says why the row that answers cannot run on the host.
-func (q *query) illegal(r table.Rung, x table.Explanation) string {
-	if r.Verdict != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
+func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
+	if r.Note != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""
 	}
 	p := x.Key.Problem(min(r.Row.Hi, q.maxTokens))

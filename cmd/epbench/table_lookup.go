@@ -51,8 +51,8 @@ func (q *query) answers() reports.Table {
 			switch {
 			case a.Row == nil:
 				q.note(missText(set, k, n))
-			case a.Reason == table.Relaxed:
-				q.note("relaxed: another problem's row answers, and the gain is what was measured there")
+			case a.Reason == table.Fallback:
+				q.note("fallback: another problem's row answers, and the gain is what was measured there")
 			}
 		}
 	}

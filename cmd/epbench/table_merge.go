@@ -54,9 +54,9 @@ evidence of both. What look-ups may give up is OLD's.`,
 			t := decisionTable(decisions)
 			t.Notes = append(t.Notes, fmt.Sprintf("%d rows of %s and %d of %s became %d in %s (band %g %%)",
 				len(old.Rows), args[0], len(newcomer.Rows), args[1], len(merged.Rows), path, 100*band))
-			if !slices.Equal(old.Header.Relax, newcomer.Header.Relax) {
+			if !slices.Equal(old.Header.Fallback, newcomer.Header.Fallback) {
 				t.Notes = append(t.Notes, fmt.Sprintf("look-ups give up what %s says: %s; not what %s does: %s",
-					args[0], strings.Join(old.Header.Relax, ", "), args[1], strings.Join(newcomer.Header.Relax, ", ")))
+					args[0], strings.Join(old.Header.Fallback, ", "), args[1], strings.Join(newcomer.Header.Fallback, ", ")))
 			}
 			return out.print(cmd, t)
 		},

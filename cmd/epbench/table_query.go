@@ -15,10 +15,10 @@ import (
 // queryFlags are the flags of commands that ask tables something.
 type queryFlags struct {
 	sourceFlags
-	problem problemFlags
-	machine string
-	backend string
-	results string
+	problem   problemFlags
+	machine   string
+	backend   string
+	precision string
 }
 
 func (f *queryFlags) bind(cmd *cobra.Command) {
@@ -27,7 +27,7 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVar(&f.machine, "machine", "", "machine to ask for: table (its own; default with --table), host, or a JSON file with one (run.json, table.json)")
 	s.StringVar(&f.backend, "backend", "auto", "backend that identifies --machine host")
-	s.StringVar(&f.results, "results", "same", "results to accept: the same as the default's, or any")
+	s.StringVar(&f.precision, "precision", "full", "precision to accept: full, or reduced")
 	routing := s.Lookup("routing")
 	routing.Usage = "routing classes (" + tableClasses() + ") or specs to classify, comma-separated"
 	routing.DefValue, f.problem.routing = string(ep.AllRoutings), string(ep.AllRoutings)
@@ -75,7 +75,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	accepted, err := ep.ParsePrecision(f.results)
+	accepted, err := ep.ParsePrecision(f.precision)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
@@ -125,7 +125,7 @@ func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 		out = append(out, c)
 	}
 	if len(out) == 0 {
-		return nil, usagef("--routing: empty; try any")
+		return nil, usagef("--routing: empty; try all")
 	}
 	return out, nil
 }

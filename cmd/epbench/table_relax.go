@@ -32,7 +32,7 @@ of another machine or other kernels.`,
 				return err
 			}
 			if cmd.Flags().Changed("give-up") {
-				if t, err = curate.Relax(t, splitList(order)); err != nil {
+				if t, err = curate.SetFallback(t, splitList(order)); err != nil {
 					return usagef("--give-up: %w", err)
 				}
 			}
@@ -43,7 +43,7 @@ of another machine or other kernels.`,
 		},
 	}
 	s := cmd.Flags()
-	s.StringVar(&order, "give-up", "", "fields that look-ups may give up, in this order: some of "+strings.Join(table.Relaxable(), ", ")+"; default: the table's own")
+	s.StringVar(&order, "give-up", "", "fields that look-ups may give up, in this order: some of "+strings.Join(table.FallbackFields(), ", ")+"; default: the table's own")
 	s.StringVarP(&path, "out", "o", "", "file to write")
 	bindBand(cmd, &band)
 	out.bind(cmd)
@@ -62,8 +62,8 @@ func relaxAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path stri
 		}
 	}
 	order := "look-ups give up nothing"
-	if len(t.Header.Relax) > 0 {
-		order = "look-ups give up, in this order: " + strings.Join(t.Header.Relax, ", ")
+	if len(t.Header.Fallback) > 0 {
+		order = "look-ups give up, in this order: " + strings.Join(t.Header.Fallback, ", ")
 	}
 	if path != "" {
 		if err := table.WriteFile(path, t); err != nil {

@@ -58,7 +58,7 @@ func addHeader(t *reports.Table, s table.Source) {
 	h := s.Table.Header
 	t.Add(reports.Str(s.Name), reports.Str(s.Table.ID[:12]), reports.Int(len(s.Table.Rows)), reports.Str(h.Machine.Name),
 		reports.Str(h.Machine.Key()), reports.Str(h.ABI), reports.Str(h.Created.Format(time.RFC3339)),
-		reports.Float(100*h.AA, 2), reports.Str(strings.Join(h.Relax, " ")), reports.Str(boundText(h)), reports.Str(h.Machine.Driver),
+		reports.Float(100*h.AA, 2), reports.Str(strings.Join(h.Fallback, " ")), reports.Str(boundText(h)), reports.Str(h.Machine.Driver),
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
 }
 

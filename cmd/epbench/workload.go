@@ -25,16 +25,17 @@ func newWorkload() *cobra.Command {
 	var o workloadOptions
 	cmd := &cobra.Command{
 		Use:   "workload",
-		Short: "Show what a routing draws: skew, traffic and the wire's floor",
-		Long: `Draw each routing for each token count and print what it drew: how uneven it is
-and what has to cross the wire. --list explains the routings there are.`,
+		Short: "Show what a routing draws: skew, traffic and the wire limit",
+		Long: `Draw each routing for each token count. Print how uneven it is, the routing class
+that tables are keyed by, and the bytes that cross the wire. --list explains the
+routings there are.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.problem.bind(cmd)
 	o.tables.bind(cmd)
 	s := cmd.Flags()
-	s.Float64Var(&o.link, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire floor")
+	s.Float64Var(&o.link, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire limit")
 	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each")
 	s.BoolVar(&o.list, "list", false, "explain the distributions and modifiers of --routing")
 	s.IntVar(&o.steps, "steps", 0, "follow a drifting routing over this many steps")

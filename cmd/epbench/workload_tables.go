@@ -5,13 +5,12 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
-// routingTables gathers what workload prints.
+// routingTables collects what workload prints.
 type routingTables struct {
-	link     float64
+	link     float64 // GB/s of a rank's link each way; 0 for no wire limits
 	skew     reports.Table
 	wire     reports.Table
 	matrices []reports.Table
@@ -29,35 +28,35 @@ func newRoutingTables(link float64) routingTables {
 			n("selections", "").Dropped(9), reports.Words("class"),
 		},
 		Notes: []string{
-			"tokens: per rank, of the fullest; expert, rank, pair: largest load over the mean, of experts, ranks, and (expert, source rank)",
-			"ranks: distinct ranks a token visits; effective: 2^entropy experts; top20: selections of the most popular fifth; class: what tables key by",
+			"tokens: per rank, of the fullest; expert, rank, pair: the largest load of an expert, a rank, an (expert, source rank), over the mean",
+			"ranks: distinct ranks a token visits; effective: 2^entropy experts; top20: share of the most popular fifth of the experts",
+			"class: the routing class that tables are keyed by; a property of the routing, found by drawing enough tokens",
 		},
 	}
 	t.wire = reports.Table{
 		Name: "wire", Title: "What the busiest rank moves",
 		Columns: []reports.Column{
-			reports.Words("routing"), n("tokens", ""), reports.Words("format"), n("message", "B").Dropped(3),
+			reports.Words("routing"), n("tokens", ""), reports.Words("dtype"), n("message", "B").Dropped(3),
 			n("dispatch", "MB"), n("dispatch dedup", "MB"), n("combine", "MB"), n("combine dedup", "MB"),
 		},
-		Notes: []string{"more of sent and received, what stays on the rank not counted; a message a selected expert, or dedup: a distinct rank"},
+		Notes: []string{
+			"the larger of sent and received bytes, without those that stay on the rank",
+			"a token is sent once to each selected expert; dedup: once to each rank that has some of them",
+		},
 	}
 	if link > 0 {
-		t.wire.Columns = append(t.wire.Columns, n("dispatch floor", "us"), n("combine floor", "us"))
-		t.wire.Notes = append(t.wire.Notes, fmt.Sprintf("floor: the dedup bytes at %g GB/s, below which no kernel gets", link))
+		t.wire.Columns = append(t.wire.Columns, n("dispatch limit", "us"), n("combine limit", "us"))
+		t.wire.Notes = append(t.wire.Notes, fmt.Sprintf("limit: the wire limit, the time that the dedup bytes take at %g GB/s; no kernel is faster", link))
 	}
 	return t
 }
 
-// add measures one workload.
+// add measures one workload. The first table does not depend on the dtype, so
+// it takes the workloads of the first dtype alone.
 func (t *routingTables) add(w *workloads.Workload) {
 	p := w.Problem
-	if p.Dispatch == t.format(p) {
-		s := w.Stats()
-		t.skew.Add(reports.Str(w.Spec), reports.Int(p.Tokens), reports.Float(s.Gini, 3), reports.Float(s.CV, 3),
-			reports.Float(s.MaxMeanExpert, 2), reports.Float(s.MaxMeanRank, 2), reports.Float(s.MaxMeanPair, 2),
-			reports.Float(s.DistinctRanks, 2), reports.Percent(s.LocalShare), reports.Float(s.Entropy, 2),
-			reports.Float(s.EffectiveExperts, 1), reports.Percent(s.Top20Share), reports.Int(int(s.Selections)),
-			reports.Str(string(ep.Classify(w.TotalCounts(), p.Ranks))))
+	if len(t.wire.Rows) == 0 || t.wire.Rows[0][2].Text == string(p.Dispatch) {
+		t.addSkew(w)
 	}
 	message := workloads.MessageBytes(p.Dispatch, p.Hidden, p.TopK)
 	dispatch, combine := w.BytesDispatch(workloads.Dedup), w.BytesCombine(workloads.Dedup)
@@ -67,18 +66,19 @@ func (t *routingTables) add(w *workloads.Workload) {
 		megabytes(w.BytesCombine(workloads.Direct)), megabytes(combine),
 	}
 	if t.link > 0 {
-		row = append(row, reports.Micros(workloads.WireFloor(dispatch, t.link)), reports.Micros(workloads.WireFloor(combine, t.link)))
+		row = append(row, reports.Micros(workloads.WireLimit(dispatch, t.link)), reports.Micros(workloads.WireLimit(combine, t.link)))
 	}
 	t.wire.Add(row...)
 	t.matrices = append(t.matrices, matrixTable(w, message, len(t.matrices)))
 }
 
-// format is the first format seen: skew does not depend on it.
-func (t *routingTables) format(p ep.Problem) ep.DType {
-	if len(t.wire.Rows) == 0 {
-		return p.Dispatch
-	}
-	return ep.DType(t.wire.Rows[0][2].Text)
+func (t *routingTables) addSkew(w *workloads.Workload) {
+	s := w.Stats()
+	t.skew.Add(reports.Str(w.Spec), reports.Int(w.Problem.Tokens), reports.Float(s.Gini, 3), reports.Float(s.CV, 3),
+		reports.Float(s.MaxMeanExpert, 2), reports.Float(s.MaxMeanRank, 2), reports.Float(s.MaxMeanPair, 2),
+		reports.Float(s.DistinctRanks, 2), reports.Percent(s.LocalShare), reports.Float(s.Entropy, 2),
+		reports.Float(s.EffectiveExperts, 1), reports.Percent(s.Top20Share), reports.Int(int(s.Selections)),
+		reports.Str(string(w.Class)))
 }
 
 func (t *routingTables) solved(spec string, s workloads.Solution) {
@@ -100,7 +100,7 @@ func matrixTable(w *workloads.Workload, message, number int) reports.Table {
 	p := w.Problem
 	t := reports.Table{
 		Name:    fmt.Sprintf("matrix-%d", number),
-		Title:   fmt.Sprintf("Dispatch of %s, %d tokens, %s: MB from rank (row) to rank, a message a selected expert", w.Spec, p.Tokens, p.Dispatch),
+		Title:   fmt.Sprintf("Dispatch of %s, %d tokens, %s: MB from rank (row) to rank, a message for each selected expert", w.Spec, p.Tokens, p.Dispatch),
 		Columns: []reports.Column{reports.Words("from")},
 	}
 	for r := range p.Ranks {

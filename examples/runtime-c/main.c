@@ -10,8 +10,8 @@
 
 enum { MAX_TOKENS = 4096, EXPERTS = 32, RANKS = 4 };
 
-static const char *const routing_names[] = {"even", "skewed", "concentrated", "hot-rank", "any"};
-static const char *const reason_names[] = {"exact", "relaxed", "kept", "uncovered", "refused"};
+static const char *const routing_names[] = {"even", "skewed", "concentrated", "hot-rank", "all"};
+static const char *const reason_names[] = {"exact", "fallback", "kept", "uncovered", "refused"};
 
 /* The table worked out once: 80 KiB for 4096 token counts and five classes. */
 static uint32_t cells[TUNED_CELLS(MAX_TOKENS)];
@@ -25,7 +25,7 @@ static void step(const tuned_plan *plan, int32_t tokens, const int64_t *counts) 
 int main(int argc, char **argv) {
   /* The model and how it is spread: the preset demo on four ranks. */
   const tuned_problem problem = {TUNED_OP_DISPATCH, TUNED_MODE_EAGER, RANKS, 1, 512, EXPERTS, 4,
-                                 TUNED_FORMAT_BF16, TUNED_FORMAT_BF16, 0, 0, TUNED_RESULTS_SAME};
+                                 TUNED_DTYPE_BF16, TUNED_DTYPE_BF16, 0, 0, TUNED_PRECISION_FULL};
   int64_t even[EXPERTS], hot[EXPERTS], skewed[EXPERTS];
   tuned_plan plan;
   /* A real process asks its driver and its kernels who they are; without

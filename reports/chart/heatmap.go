@@ -199,7 +199,11 @@ func (h heat) alt(c *reports.Case) string {
 }
 
 func caseSlug(c *reports.Case) string {
-	return slug(string(c.Problem.Op), string(c.Problem.Dispatch), fmt.Sprintf("t%d", c.Problem.Tokens), c.Routing, string(c.Problem.Precision))
+	precision := ""
+	if c.Problem.Precision != ep.Full {
+		precision = c.Problem.Precision.String()
+	}
+	return slug(string(c.Problem.Op), string(c.Problem.Dispatch), fmt.Sprintf("t%d", c.Problem.Tokens), c.Routing, precision)
 }
 
 func caseTitle(what string, c *reports.Case) string {

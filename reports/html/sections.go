@@ -45,7 +45,7 @@ func shippedTable(t *table.Table) reports.Table {
 		}
 		e := r.Evidence
 		out.Add(reports.Str(reports.OpTitle(r.Key.Op, r.Key.Precision)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)), reports.Int(r.Lo), reports.Int(r.Hi),
-			reports.Str(label), reports.Micros(e.Median), gain(e), reports.Float(e.GainLo, 3), reports.Float(e.GainHi, 3),
+			reports.Str(label), reports.Micros(e.Median), gain(e), reports.Float(e.GainLow, 3), reports.Float(e.GainHigh, 3),
 			reports.Float(100*e.MaxErr, 3))
 	}
 	return out
@@ -53,7 +53,7 @@ func shippedTable(t *table.Table) reports.Table {
 
 func gain(e table.Evidence) reports.Cell {
 	c := reports.Float(e.Gain, 3)
-	if e.GainLo > 1 {
+	if e.GainLow > 1 {
 		return c.Marked(reports.Good)
 	}
 	return c

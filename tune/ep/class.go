@@ -14,11 +14,12 @@ const (
 	HotRank      Class = "hot-rank"     // one rank has nearly twice its share or more
 )
 
-// AnyRouting is the class of minimax-regret rows: the choice for a routing
-// nobody has classified.
-const AllRoutings Class = "any"
+// AllRoutings is the class of rows that serve every routing: the config whose
+// largest regret over the measured routings is smallest. Look-ups ask for it
+// when the routing is not known.
+const AllRoutings Class = "all"
 
-// Classes lists every class in the order tables print them, AnyRouting last.
+// Classes lists every class in the order tables print them, AllRoutings last.
 func Classes() []Class { return []Class{Even, Skewed, Concentrated, HotRank, AllRoutings} }
 
 // ParseClass reads a class name.
@@ -98,7 +99,7 @@ func (s Skew) Class(ranks int) Class {
 }
 
 // Classify names the routing behind live counts of selections per expert
-// [experts], experts laid out over ranks in equal blocks. AnyRouting means
+// [experts], experts laid out over ranks in equal blocks. AllRoutings means
 // the counts say nothing. Sum the counts over enough steps: below about 16
 // selections an expert only strong skew can be told from chance.
 func Classify(counts []int64, ranks int) Class {
@@ -109,7 +110,7 @@ func Classify(counts []int64, ranks int) Class {
 	return s.Class(ranks)
 }
 
-// Index is the place of c in Classes; a word that is no class is AnyRouting.
+// Index is the place of c in Classes; a word that is no class is AllRoutings.
 func (c Class) Index() int {
 	switch c {
 	case Even:

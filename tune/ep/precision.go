@@ -2,30 +2,50 @@ package ep
 
 import "fmt"
 
-// Results says which results a caller accepts from a config, compared with
-// those of the library's default.
-type Precision string
+// Precision says how closely a config's output must follow the float64 oracle.
+// A caller states it in the Problem; a lookup never answers a caller who needs
+// Full with a config of Reduced.
+type Precision int
 
+// The zero value is Full, so that a Problem that does not say is on the safe side.
 const (
-	Full    Precision = ""    // the very bits, in the memory and with the determinism of the default
-	Reduced Precision = "any" // also those of parameters of class result, within the operation's tolerance
+	Full    Precision = iota // error no larger than the default config's, and the same bits in every run
+	Reduced                  // partial sums may travel as BF16
 )
 
-// ParseResults reads same or any.
+var precisionWords = []string{"full", "reduced"}
+
+// Precisions lists both precisions, Full first.
+func Precisions() []Precision { return []Precision{Full, Reduced} }
+
+// ParsePrecision reads "full" or "reduced".
 func ParsePrecision(s string) (Precision, error) {
-	switch s {
-	case "same", "":
-		return Full, nil
-	case "any":
-		return Reduced, nil
+	for i, w := range precisionWords {
+		if s == w {
+			return Precision(i), nil
+		}
 	}
-	return "", fmt.Errorf("results: unknown %q, use same or any", s)
+	return Full, fmt.Errorf("precision: unknown %q, use full or reduced", s)
 }
 
-// String is same or any.
-func (r Precision) String() string {
-	if r == Full {
-		return "same"
+// String is "full" or "reduced".
+func (p Precision) String() string {
+	if p != Full && p != Reduced {
+		return fmt.Sprintf("Precision(%d)", int(p))
 	}
-	return string(r)
+	return precisionWords[p]
+}
+
+// MarshalText writes the word, so that files and messages never hold the number.
+func (p Precision) MarshalText() ([]byte, error) {
+	if p != Full && p != Reduced {
+		return nil, fmt.Errorf("precision: %d is neither ep.Full nor ep.Reduced", int(p))
+	}
+	return []byte(p.String()), nil
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (p *Precision) UnmarshalText(b []byte) (err error) {
+	*p, err = ParsePrecision(string(b))
+	return err
 }

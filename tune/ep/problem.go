@@ -32,9 +32,9 @@ type Problem struct {
 	SharedExpert bool  `json:"shared_expert"` // each token also visits an expert of its own rank
 	SkipA2A      bool  `json:"skip_a2a"`      // tokens are replicated, every rank keeps its local share
 
-	// Results is what the caller accepts; it bounds which configs may be
-	// chosen and changes nothing of what is moved.
-	Precision Precision `json:"results,omitempty"`
+	// Precision is what the caller accepts. It bounds which configs may be
+	// chosen; the tokens that move are the same.
+	Precision Precision `json:"precision"`
 }
 
 // LocalExperts is the number of experts one rank holds.
@@ -84,7 +84,7 @@ func (p Problem) validateNames() error {
 		return fmt.Errorf("combine: %q, only bf16 travels back", p.Combine)
 	}
 	if p.Precision != Full && p.Precision != Reduced {
-		return fmt.Errorf("results: unknown %q, use any or leave it out", string(p.Precision))
+		return fmt.Errorf("precision: %d is neither ep.Full nor ep.Reduced", int(p.Precision))
 	}
 	return p.Dispatch.checkHidden(p.Hidden)
 }
@@ -118,14 +118,14 @@ func divisors(n int) string {
 func (p Problem) Key() string {
 	key := fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d tokens=%d max=%d dispatch=%s combine=%s shared=%d skip=%d",
 		p.Op, p.Mode, p.Ranks, p.Nodes, p.Hidden, p.Experts, p.TopK, p.Tokens, p.MaxTokens,
-		p.Dispatch, p.Combine, Bit(p.SharedExpert), Bit(p.SkipA2A))
+		p.Dispatch, p.Combine, bit(p.SharedExpert), bit(p.SkipA2A))
 	if p.Precision != Full {
-		key += " results=" + p.Precision.String()
+		key += " precision=" + p.Precision.String()
 	}
 	return key
 }
 
-func Bit(b bool) int {
+func bit(b bool) int {
 	if b {
 		return 1
 	}

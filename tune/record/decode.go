@@ -52,7 +52,7 @@ func newDecoder() *decoder {
 	}
 	now := problem(func(raw []byte) []byte { return raw })
 	d.options = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(now, config, seconds)))
-	d.schema1 = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(problem(upgradeProblem), config, seconds)))
+	d.schema1 = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(problem(words1), config, seconds)))
 	return d
 }
 

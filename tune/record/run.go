@@ -20,6 +20,7 @@ const (
 // was quiet enough to believe it.
 type Run struct {
 	Schema    int                `json:"schema"`
+	Read      int                `json:"-"`       // schema of the file that this was read from, 0 for a new run
 	Tool      string             `json:"tool"`    // version of epbench
 	Command   []string           `json:"command"` // as typed
 	Started   time.Time          `json:"started"`

@@ -67,6 +67,9 @@ func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err er
 	if run, err = readRun(path); err != nil {
 		return nil, nil, nil, 0, err
 	}
+	if run.Read != Schema {
+		return nil, nil, nil, 0, fmt.Errorf("%s: %w", path, errSchema1)
+	}
 	if d.log, err = os.OpenFile(filepath.Join(path, TrialsFile), os.O_CREATE|os.O_RDWR, 0o666); err != nil {
 		return nil, nil, nil, 0, err
 	}
@@ -251,7 +254,7 @@ func decodeRun(b []byte) (*Run, error) {
 	case 1:
 		return decodeRun1(b)
 	case Schema:
-		run := &Run{}
+		run := &Run{Read: Schema}
 		return run, plain(json.Unmarshal(b, run, strict))
 	}
 	return nil, fmt.Errorf("schema %d, this version reads %d", head.Schema, Schema)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -17,14 +16,16 @@ import (
 // decisions, regret and costs were recorded. Such runs are read, never gone on
 // with.
 
-// upgradeProblem spells a problem of schema 1 as schema 2 does.
-func upgradeProblem(raw []byte) []byte {
-	return bytes.Replace(raw, []byte(`"results":"any"`), []byte(`"precision":"reduced"`), 1)
-}
-
-// upgradeKey does the same to a problem's key.
-func upgradeKey(key string) string {
-	return strings.Replace(key, " results=any", " precision=reduced", 1)
+// words1 spells what schema 1 called results, and the class any, as schema 2
+// does.
+func words1(b []byte) []byte {
+	for _, w := range [][2]string{
+		{`"results":"any"`, `"precision":"reduced"`}, {`"results": "any"`, `"precision": "reduced"`},
+		{` results=any"`, ` precision=reduced"`}, {`"class": "any"`, `"class": "all"`},
+	} {
+		b = bytes.ReplaceAll(b, []byte(w[0]), []byte(w[1]))
+	}
+	return b
 }
 
 // upgrade completes a trial of schema 1.
@@ -87,33 +88,12 @@ var errSchema1 = errors.New("written by an epbench of schema 1, whose runs can b
 
 // decodeRun1 reads run.json of schema 1.
 func decodeRun1(b []byte) (*Run, error) {
-	problem := json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *ep.Problem) error {
-		raw, err := dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		var compact bytes.Buffer
-		if err := (*jsontext.Value)(&raw).Compact(); err != nil {
-			return err
-		}
-		compact.Write(raw)
-		return json.Unmarshal(upgradeProblem(compact.Bytes()), p, strict)
-	})
 	var old run1
-	if err := json.Unmarshal(b, &old, strict, json.WithUnmarshalers(problem)); err != nil {
+	if err := json.Unmarshal(words1(b), &old, strict); err != nil {
 		return nil, plain(err)
 	}
 	run := &old.Run
-	run.Schema, run.Band = Schema, bandOf(run.Policy)
-	for i := range run.AA {
-		run.AA[i].Problem = upgradeKey(run.AA[i].Problem)
-	}
-	for i := range run.Spaces {
-		run.Spaces[i].Problem = upgradeKey(run.Spaces[i].Problem)
-	}
-	for i := range run.Workloads {
-		run.Workloads[i].Problem = upgradeKey(run.Workloads[i].Problem)
-	}
+	run.Schema, run.Read, run.Band = Schema, 1, bandOf(run.Policy)
 	for _, o := range old.Outcomes {
 		run.Searches = append(run.Searches, o.search(run.Band))
 	}

@@ -49,7 +49,7 @@ func (p pick) at(tokens int, there group) pick {
 		}
 		if i == 0 || e.Gain < p.evidence.Gain {
 			p.evidence.Median, p.evidence.P10, p.evidence.P90, p.evidence.Rounds = e.Median, e.P10, e.P90, e.Rounds
-			p.evidence.Gain, p.evidence.GainLo, p.evidence.GainHi = e.Gain, e.GainLo, e.GainHi
+			p.evidence.Gain, p.evidence.GainLow, p.evidence.GainHigh = e.Gain, e.GainLow, e.GainHigh
 		}
 	}
 	return p

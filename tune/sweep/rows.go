@@ -152,14 +152,14 @@ func (c *searcher) complete() bool {
 // evidence is what a search says about a config.
 func (c *searcher) evidence(cfg ep.Config) table.Evidence {
 	r := &c.result
-	e := table.Evidence{Clock: r.Clock, Candidates: r.Tried, Ties: r.Ties, Date: c.runner.Latest()}
+	e := table.Evidence{Clock: r.Clock, Tried: r.Tried, Legal: r.Legal, Ties: r.Ties, Date: c.runner.Latest()}
 	times, gain := r.Times, r.Decision.Gain
 	e.Rounds = r.Decision.Rounds
 	if x, ok := c.seen[cfg.Key()]; ok && cfg.Key() != r.Decision.Config.Key() {
 		times, gain, e.Rounds = x.config.Times, x.config.Gain(x.dflt, c.runner.Seed("gain")), x.config.Rounds
 	}
 	e.Median, e.P10, e.P90 = times.Median, times.P10, times.P90
-	e.Gain, e.GainLo, e.GainHi = gain.Mid, gain.Low, gain.High
+	e.Gain, e.GainLow, e.GainHigh = gain.Mid, gain.Low, gain.High
 	if i, ok := c.space.Index(cfg); ok {
 		e.MaxErr = c.runner.MaxErr(i)
 	}

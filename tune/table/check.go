@@ -40,7 +40,7 @@ func (t *Table) Validate() error {
 
 func (t *Table) checkSchema() error {
 	if t.Schema != Schema {
-		return fmt.Errorf("%d, this build reads %d; write the table again with a matching epbench", t.Schema, Schema)
+		return fmt.Errorf("%d, this build reads 1 and %d; use the epbench that wrote the table", t.Schema, Schema)
 	}
 	return nil
 }
@@ -52,12 +52,12 @@ func (h Header) Validate() error {
 	if h.MaxSMs < 0 {
 		return fmt.Errorf("max_sms: %d is below 0, which is no bound", h.MaxSMs)
 	}
-	for i, f := range h.Relax {
-		if slices.Contains(h.Relax[:i], f) {
-			return fmt.Errorf("relax: %s is listed twice", f)
+	for i, f := range h.Fallback {
+		if slices.Contains(h.Fallback[:i], f) {
+			return fmt.Errorf("fallback: %s is listed twice", f)
 		}
-		if !slices.Contains(Relaxable(), f) {
-			return fmt.Errorf("relax: %q may not be given up, use some of %s", f, strings.Join(Relaxable(), ", "))
+		if !slices.Contains(FallbackFields(), f) {
+			return fmt.Errorf("fallback: %q may not differ, use some of %s", f, strings.Join(FallbackFields(), ", "))
 		}
 	}
 	return nil
@@ -83,8 +83,8 @@ func (e Evidence) Validate() error {
 		v    float64
 	}{
 		{"median", e.Median}, {"p10", e.P10}, {"p90", e.P90}, {"gain", e.Gain},
-		{"gain_lo", e.GainLo}, {"gain_hi", e.GainHi}, {"regret", e.Regret},
-		{"max_err", e.MaxErr}, {"rounds", float64(e.Rounds)}, {"candidates", float64(e.Candidates)}, {"ties", float64(e.Ties)},
+		{"gain_low", e.GainLow}, {"gain_high", e.GainHigh}, {"regret", e.Regret},
+		{"max_err", e.MaxErr}, {"rounds", float64(e.Rounds)}, {"tried", float64(e.Tried)}, {"legal", float64(e.Legal)}, {"ties", float64(e.Ties)},
 	} {
 		if f.v < 0 || math.IsNaN(f.v) || math.IsInf(f.v, 0) {
 			return fmt.Errorf("%s: %g is not a number from 0 up", f.name, f.v)

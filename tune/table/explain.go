@@ -8,50 +8,50 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Explanation is the decision ladder behind one answer.
+// Explanation says how one answer came about.
 type Explanation struct {
 	Key    Key
 	Tokens int
 	Answer Answer
-	Rungs  []Rung
+	Rows   []ExplainedRow // every row that could answer the key, best first
 }
 
-// Rung is a row that the lookup looked at, best first, with what became of it.
-type Rung struct {
-	Source  string
-	Row     *Row
-	Differs []string // fields that had to be given up for it
-	Verdict string   // answers, or why it does not
+// ExplainedRow is a row that could answer, and why it does or does not.
+type ExplainedRow struct {
+	Source  string   // name of its table's source
+	Row     *Row     // with its evidence
+	Differs []string // fields in which it differs from the key
+	Note    string   // "answers", or why it does not
 }
 
 // Explain tells how Lookup comes to its answer. Rows that differ in a field
-// that is never given up are not on the ladder; Nearest names those.
+// that must match are left out; Nearest names those.
 func (s *Set) Explain(k Key, tokens int) Explanation {
 	x := Explanation{Key: k, Tokens: tokens, Answer: s.Lookup(k, tokens)}
 	query := k.Vector()
 	won := ""
-	for _, e := range s.ladder(query) {
+	for _, e := range s.matches(query) {
 		a := s.answer(e, query)
-		r := Rung{Source: a.Source, Row: a.Row, Differs: a.Differs}
+		r := ExplainedRow{Source: a.Source, Row: a.Row, Differs: a.Differs}
 		switch {
 		case tokens < a.Row.Lo || tokens > a.Row.Hi:
-			r.Verdict = fmt.Sprintf("covers tokens %d to %d only", a.Row.Lo, a.Row.Hi)
+			r.Note = fmt.Sprintf("covers tokens %d to %d only", a.Row.Lo, a.Row.Hi)
 		case won != "":
-			r.Verdict = "behind " + won
+			r.Note = "behind " + won
 		default:
-			r.Verdict = "answers"
-			won = rungName(a)
+			r.Note = "answers"
+			won = rowName(a)
 		}
-		x.Rungs = append(x.Rungs, r)
+		x.Rows = append(x.Rows, r)
 	}
 	return x
 }
 
-func rungName(a Answer) string {
+func rowName(a Answer) string {
 	if len(a.Differs) == 0 {
 		return "an exact row"
 	}
-	return "a row that gives up " + strings.Join(a.Differs, ", ")
+	return "a row that differs in " + strings.Join(a.Differs, ", ")
 }
 
 // Nearest says why no row answers a key at a token count: what the closest row
@@ -82,10 +82,10 @@ func difference(src *Source, row int, have, want [KeyFields]int) (text string, f
 	var parts []string
 	values := src.Table.Rows[row].Key.Words()
 	for f := range have {
-		if have[f] == want[f] || slices.Contains(src.relax, f) && (f != routingField || src.Table.Rows[row].Key.Routing == ep.AllRoutings) {
+		if have[f] == want[f] || slices.Contains(src.fallback, f) && (f != routingField || src.Table.Rows[row].Key.Routing == ep.AllRoutings) {
 			continue
 		}
-		if f == resultsField && have[f] < want[f] {
+		if f == precisionField && have[f] < want[f] {
 			continue
 		}
 		if parts == nil {

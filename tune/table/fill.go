@@ -24,7 +24,11 @@ const optional = ",omitempty"
 func (l *loader) names(t reflect.Type) []string {
 	if _, known := l.fields[t]; !known {
 		for i := range t.NumField() {
-			l.fields[t] = append(l.fields[t], t.Field(i).Tag.Get("json"))
+			if name := t.Field(i).Tag.Get("json"); name != "-" {
+				l.fields[t] = append(l.fields[t], name)
+			} else {
+				l.fields[t] = append(l.fields[t], optional)
+			}
 		}
 	}
 	return l.fields[t]
@@ -39,6 +43,8 @@ func (l *loader) value(v reflect.Value) error {
 		return l.time(p)
 	case *ep.Value:
 		return l.param(p)
+	case *ep.Precision:
+		return l.precision(p)
 	case *map[string]ep.Value:
 		return l.params(p)
 	}
@@ -158,7 +164,7 @@ func (l *loader) list(v reflect.Value) error {
 	if err := l.expect('['); err != nil {
 		return err
 	}
-	rows := v.Type() == reflect.TypeFor[[]Row]()
+	rows := v.Type() == reflect.TypeFor[[]Row]() || v.Type() == reflect.TypeFor[[]row1]()
 	n := (len(l.data)-l.pos)/minRow + 1
 	if !rows {
 		n = l.scalars()
@@ -289,4 +295,16 @@ func (l *loader) params(p *map[string]ep.Value) error {
 		}
 	}
 	return nil
+}
+
+func (l *loader) precision(p *ep.Precision) error {
+	l.peek()
+	start := l.pos
+	s, err := l.text()
+	if err == nil {
+		if err = p.UnmarshalText([]byte(s)); err != nil {
+			err = l.failf(start, "%w", err)
+		}
+	}
+	return err
 }

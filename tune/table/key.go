@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Key is what a row must match exactly, unless the table's relax order lets a
-// field go.
+// Key is what a row must match exactly, unless the table's fallback order lets a
+// field differ.
 type Key struct {
 	Op           ep.Op    `json:"op"`
 	Mode         ep.Mode  `json:"mode"`
@@ -23,9 +23,9 @@ type Key struct {
 	Combine      ep.DType `json:"combine"`
 	SharedExpert bool     `json:"shared_expert"`
 	SkipA2A      bool     `json:"skip_a2a"`
-	Routing      ep.Class `json:"routing"` // routing class, or AnyRouting for the minimax-regret row
+	Routing      ep.Class `json:"routing"` // routing class, AllRoutings for the row that serves every class
 
-	Precision ep.Precision `json:"results,omitempty"` // what a caller accepts who may be told this
+	Precision ep.Precision `json:"precision"` // what a caller must accept to get this row
 }
 
 // KeyOf is the key of a problem under a routing class: everything but the
@@ -53,12 +53,13 @@ func (k Key) Problem(tokens int) ep.Problem {
 // Fields lists the JSON names of a Key's fields in the order of Vector.
 func Fields() []string {
 	return []string{"op", "mode", "ranks", "nodes", "hidden", "experts", "top_k",
-		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "results"}
+		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "precision"}
 }
 
-// Relaxable lists the fields a table may declare that a lookup gives up. The
-// others decide what is computed or over which hardware and are never crossed.
-func Relaxable() []string {
+// FallbackFields lists the fields that a table may let differ when no row matches
+// exactly. The others decide what is computed or on which hardware: a row that
+// differs in one of them never answers.
+func FallbackFields() []string {
 	return []string{"mode", "hidden", "experts", "top_k", "shared_expert", "routing"}
 }
 
@@ -66,15 +67,15 @@ func Relaxable() []string {
 const KeyFields = 13
 
 // Vector is the key as ordinals, one a field: numbers as they are, names by
-// their place in Ops, Modes, Formats and Classes (-1 when unknown), booleans
-// and any results as 0 and 1. Two keys are equal when their vectors are.
+// their place in Ops, Modes, DTypes, Classes and Precisions (-1 when unknown),
+// booleans as 0 and 1. Two keys are equal when their vectors are.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
 		slices.Index(ep.Ops(), k.Op), slices.Index(ep.Modes(), k.Mode),
 		k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK,
 		slices.Index(ep.DTypes(), k.Dispatch), slices.Index(ep.DTypes(), k.Combine),
-		ep.Bit(k.SharedExpert), ep.Bit(k.SkipA2A), slices.Index(ep.Classes(), k.Routing),
-		ep.Bit(k.Precision != ep.Full),
+		bit(k.SharedExpert), bit(k.SkipA2A), slices.Index(ep.Classes(), k.Routing),
+		slices.Index(ep.Precisions(), k.Precision),
 	}
 }
 
@@ -82,19 +83,19 @@ func (k Key) Vector() [KeyFields]int {
 func (k Key) Words() []string {
 	return []string{string(k.Op), string(k.Mode), strconv.Itoa(k.Ranks), strconv.Itoa(k.Nodes),
 		strconv.Itoa(k.Hidden), strconv.Itoa(k.Experts), strconv.Itoa(k.TopK),
-		string(k.Dispatch), string(k.Combine), strconv.Itoa(ep.Bit(k.SharedExpert)), strconv.Itoa(ep.Bit(k.SkipA2A)),
+		string(k.Dispatch), string(k.Combine), strconv.Itoa(bit(k.SharedExpert)), strconv.Itoa(bit(k.SkipA2A)),
 		string(k.Routing), k.Precision.String()}
 }
 
 // String is the canonical spelling field=value, in the order of Fields, without
-// results where they are the same.
+// precision where it is full.
 func (k Key) String() string {
 	words := k.Words()
 	for i, f := range Fields() {
 		words[i] = f + "=" + words[i]
 	}
 	if k.Precision == ep.Full {
-		words = words[:resultsField]
+		words = words[:precisionField]
 	}
 	return strings.Join(words, " ")
 }
@@ -114,4 +115,11 @@ func compareKeys(a, b Key) int {
 
 func compareRows(a, b Row) int {
 	return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Lo, b.Lo))
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

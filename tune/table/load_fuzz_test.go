@@ -18,10 +18,10 @@ func FuzzLoad(f *testing.F) {
 	f.Add(good)
 	f.Add(good[:len(good)/2])
 	f.Add(bytes.Replace(good, []byte(`"lo":0`), []byte(`"lo":-0`), 1))
-	f.Add(bytes.Replace(good, []byte(`"relax":["routing"`), []byte(`"relax":["route"`), 1))
-	f.Add([]byte(`{"schema":1,"id":"","header":{},"rows":[` + strings.Repeat("{},", 100) + `]}`))
+	f.Add(bytes.Replace(good, []byte(`"fallback":["routing"`), []byte(`"fallback":["route"`), 1))
+	f.Add([]byte(`{"schema":2,"id":"","header":{},"rows":[` + strings.Repeat("{},", 100) + `]}`))
 	f.Add([]byte(strings.Repeat("[", 1000)))
-	f.Add([]byte("{\"schema\": 1,\n\"rows\": [" + strings.Repeat(`{"evidence":{"tokens":[1,1,1,1,1,1,1,1]`, 50)))
+	f.Add([]byte("{\"schema\": 2,\n\"rows\": [" + strings.Repeat(`{"evidence":{"tokens":[1,1,1,1,1,1,1,1]`, 50)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var tab *Table
 		var err error
@@ -52,7 +52,7 @@ func allocated(f func()) uint64 {
 // TestLoadMemoryIsBounded feeds Load files that ask for as much memory a byte
 // as their author could think of.
 func TestLoadMemoryIsBounded(t *testing.T) {
-	head := `{"schema":1,"id":"","header":` + headerJSON(t) + `,"rows":[`
+	head := `{"schema":2,"id":"","header":` + headerJSON(t) + `,"rows":[`
 	for name, body := range map[string]string{
 		"empty rows":     strings.Repeat("{},", 1<<18),
 		"open rows":      strings.Repeat("{", 1<<19),

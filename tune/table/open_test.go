@@ -45,7 +45,7 @@ func TestOpenLayers(t *testing.T) {
 func TestOpenLeavesOutBadTables(t *testing.T) {
 	dir := t.TempDir()
 	writeTable(t, filepath.Join(dir, "good.json"), testRow(ep.Even, 0, 99, 64))
-	if err := os.WriteFile(filepath.Join(dir, "bad.json"), []byte("{\n\"schema\": 1"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "bad.json"), []byte("{\n\"schema\": 2"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	set, err := Open(Locations{System: dir, User: filepath.Join(dir, "absent")})

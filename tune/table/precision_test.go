@@ -6,10 +6,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestResultsAreAcceptedOneWay: who accepts any results gets the row made for
-// that, or else the one for the same results as if it had been asked for; who
-// does not never gets a row for any.
-func TestResultsAreAcceptedOneWay(t *testing.T) {
+// TestReducedPrecisionIsAcceptedOneWay: a caller of reduced precision gets the
+// row of reduced precision, or else the one of full precision as an exact
+// answer. A caller of full precision never gets a row of reduced.
+func TestReducedPrecisionIsAcceptedOneWay(t *testing.T) {
 	same, loose := testRow(ep.Even, 0, 64, 128), testRow(ep.Even, 8, 64, 512)
 	loose.Key.Precision = ep.Reduced
 	tab := testTable(same, loose)
@@ -27,7 +27,7 @@ func TestResultsAreAcceptedOneWay(t *testing.T) {
 		resolved := *tab.Resolve(testHost, p).Lookup(c.tokens, ep.Even)
 		for name, a := range map[string]Answer{"looked up": tab.Lookup(k, c.tokens), "resolved": resolved} {
 			if a.Config.Int("threads") != c.threads || a.Reason != Exact || a.Differs != nil {
-				t.Errorf("%s results at %d tokens, %s: %+v, want %d threads", c.accepts, c.tokens, name, a, c.threads)
+				t.Errorf("%s precision at %d tokens, %s: %+v, want %d threads", c.accepts, c.tokens, name, a, c.threads)
 			}
 		}
 	}
@@ -36,17 +36,19 @@ func TestResultsAreAcceptedOneWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := only.Lookup(same.Key, 8); a.Row != nil || a.Reason != Uncovered {
-		t.Errorf("a row for any results answered: %+v", a)
+		t.Errorf("a row of reduced precision answered: %+v", a)
 	}
 }
 
-func TestParseResults(t *testing.T) {
-	for text, want := range map[string]ep.Precision{"same": ep.Full, "": ep.Full, "any": ep.Reduced} {
+func TestParsePrecision(t *testing.T) {
+	for text, want := range map[string]ep.Precision{"full": ep.Full, "reduced": ep.Reduced} {
 		if got, err := ep.ParsePrecision(text); got != want || err != nil {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
-	if _, err := ep.ParsePrecision("some"); err == nil {
-		t.Error("some passed")
+	for _, text := range []string{"", "any", "same"} {
+		if _, err := ep.ParsePrecision(text); err == nil {
+			t.Errorf("%q passed", text)
+		}
 	}
 }

@@ -28,10 +28,10 @@ func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 		r.ids = append(r.ids, src.Table.ID)
 	}
 	classes := ep.Classes()
-	ladders := make([][]entry, len(classes))
+	matching := make([][]entry, len(classes))
 	for i, c := range classes {
-		ladders[i] = usable.ladder(KeyOf(p, c).Vector())
-		for _, e := range ladders[i] {
+		matching[i] = usable.matches(KeyOf(p, c).Vector())
+		for _, e := range matching[i] {
 			hi := min(usable.sources[e.source].Table.Rows[e.row].Hi, p.MaxTokens)
 			r.span = max(r.span, hi+1)
 		}
@@ -39,7 +39,7 @@ func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	r.cells = make([]uint32, len(classes)*r.span)
 	next := make([]int32, r.span+1)
 	for i, c := range classes {
-		r.paint(usable, h, KeyOf(p, c), painter{r.cells[i*r.span : (i+1)*r.span], next}, ladders[i])
+		r.paint(usable, h, KeyOf(p, c), painter{r.cells[i*r.span : (i+1)*r.span], next}, matching[i])
 	}
 	return r
 }
@@ -49,11 +49,11 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
-// paint fills the cells of one class from its ladder, best rows first.
-func (r *Resolved) paint(s *Set, h Host, k Key, p painter, ladder []entry) {
+// paint fills the cells of one class from the rows that match, best first.
+func (r *Resolved) paint(s *Set, h Host, k Key, p painter, rows []entry) {
 	p.reset()
 	query := k.Vector()
-	for _, e := range ladder {
+	for _, e := range rows {
 		row := &s.sources[e.source].Table.Rows[e.row]
 		if p.fill(row.Lo, row.Hi, uint32(len(r.answers))) {
 			a := s.answer(e, query)

@@ -21,7 +21,7 @@ var testHost = Host{Machine: testMachine, ABI: "abi1"}
 // gaps, default rows, minimax rows, a relax order.
 func randomTable(t *rapid.T) *Table {
 	tab := testTable()
-	tab.Header.Relax = rapid.Permutation(Relaxable()).Draw(t, "relax")[:rapid.IntRange(0, len(Relaxable())).Draw(t, "relaxed")]
+	tab.Header.Fallback = rapid.Permutation(FallbackFields()).Draw(t, "relax")[:rapid.IntRange(0, len(FallbackFields())).Draw(t, "relaxed")]
 	for range rapid.IntRange(0, 12).Draw(t, "keys") {
 		k := randomKey(t)
 		if len(tab.Rows) > 0 && compareKeysIn(tab.Rows, k) {

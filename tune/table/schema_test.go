@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-const schemaFile = "../../docs/schema/table.v1.json"
+const schemaFile = "../../docs/schema/table.v2.json"
 
 // enums are the named values; everything else follows from the types.
 var enums = map[reflect.Type][]any{
@@ -23,7 +23,7 @@ var enums = map[reflect.Type][]any{
 	reflect.TypeFor[ep.DType](): anys(ep.DTypes()),
 	reflect.TypeFor[ep.Class](): anys(ep.Classes()),
 
-	reflect.TypeFor[ep.Precision](): {ep.Reduced},
+	reflect.TypeFor[ep.Precision](): {"full", "reduced"},
 }
 
 func anys[T any](values []T) []any {
@@ -50,11 +50,11 @@ func tableSchema(t *testing.T) []byte {
 			return nil
 		},
 	}
-	if err := r.AddGoComments("github.com/epbench/epbench/tune/plan", "./"); err != nil {
+	if err := r.AddGoComments("github.com/epbench/epbench/tune/table", "./"); err != nil {
 		t.Fatal(err)
 	}
 	s := r.Reflect(&Table{})
-	s.Title = "epbench tuned table, schema 1"
+	s.Title = "epbench tuned table, schema 2"
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -95,9 +95,9 @@ func TestSchemaJudgesAsLoadDoes(t *testing.T) {
 	good := string(encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128), keep)))
 	for _, e := range []struct{ old, new string }{
 		{"", ""}, {`"lo":0,`, ``}, {`"lo":0`, `"lo":0,"low":1`}, {`"lo":0`, `"lo":0.5`}, {`"routing":"even"`, `"routing":"odd"`},
-		{`"threads":128`, `"threads":"A B"`}, {`"relax":["routing"`, `"relax":null,"x":["routing"`}, {`"op":"dispatch"`, `"op":"send"`},
-		{`"routing":"even"`, `"routing":"even","results":"any"`}, {`"routing":"even"`, `"routing":"even","results":"same"`},
-		{`"routing":"even"`, `"routing":"even","results":""`},
+		{`"threads":128`, `"threads":"A B"`}, {`"fallback":["routing"`, `"fallback":null,"x":["routing"`}, {`"op":"dispatch"`, `"op":"send"`},
+		{`"precision":"full"`, `"precision":"reduced"`}, {`"precision":"full"`, `"precision":"same"`},
+		{`,"precision":"full"`, ``},
 	} {
 		text := strings.Replace(good, e.old, e.new, 1)
 		v, err := validate.UnmarshalJSON(strings.NewReader(text))

@@ -15,7 +15,7 @@ type Source struct {
 
 	vectors  [][KeyFields]int // of the rows' keys
 	places   []int32          // of the rows among all of the set, see Set.order
-	relax    []int            // the table's relax order as places in a Vector
+	fallback []int            // the table's fallback order as places in a Vector
 	verified bool
 }
 
@@ -42,9 +42,9 @@ func (s *Source) index() {
 	for i, r := range s.Table.Rows {
 		s.vectors[i] = r.Key.Vector()
 	}
-	s.relax = nil
-	for _, f := range s.Table.Header.Relax {
-		s.relax = append(s.relax, slices.Index(Fields(), f))
+	s.fallback = nil
+	for _, f := range s.Table.Header.Fallback {
+		s.fallback = append(s.fallback, slices.Index(Fields(), f))
 	}
 	s.verified = !s.Table.Header.Edited
 }
@@ -152,7 +152,7 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 // rows. A process that asks often resolves once and uses Resolved.Lookup.
 func (s *Set) Lookup(k Key, tokens int) Answer {
 	query := k.Vector()
-	for _, e := range s.ladder(query) {
+	for _, e := range s.matches(query) {
 		if r := s.sources[e.source].Table.Rows[e.row]; r.Lo <= tokens && tokens <= r.Hi {
 			return s.answer(e, query)
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Schema is the version of the table format this package writes and the only
-// one it reads.
-const Schema = 1
+// Schema is the version of the table format that this package writes. It reads
+// schema 1 too.
+const Schema = 2
 
 // Table is the shipped artefact: tuned configurations with the evidence for
 // each, valid on one kind of machine and for one build of the kernels.
@@ -30,7 +30,7 @@ type Header struct {
 	Policy   string     `json:"policy"`    // measurement policy, canonical spelling
 	AA       float64    `json:"aa"`        // spread of the default against itself, as a ratio minus one
 	TrialLog string     `json:"trial_log"` // sha256 of trials.jsonl
-	Relax    []string   `json:"relax"`     // key fields a lookup may give up, in this order
+	Fallback []string   `json:"fallback"`  // key fields that may differ when no row matches exactly, in this order
 	Edited   bool       `json:"edited"`    // loaded although its hash did not match
 
 	// MaxSMs is what no config of the table exceeds, the default that its gains are
@@ -42,7 +42,7 @@ type Header struct {
 // are bounded such a row spells it out: a runtime's default knows no bound.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
-	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLo == 1 && e.GainHi == 1
+	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
 }
 
 // Row is one tuned answer for an interval of token counts.
@@ -62,21 +62,24 @@ func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(
 // Evidence is why a row says what it says. Times are seconds of one call, max
 // over ranks per round, then the median over rounds.
 type Evidence struct {
-	Clock      string    `json:"clock"`      // chain, span, event or wall
-	Median     float64   `json:"median"`     // of the chosen config
-	P10        float64   `json:"p10"`        // of the chosen config
-	P90        float64   `json:"p90"`        // of the chosen config
-	Rounds     int       `json:"rounds"`     // fresh confirmation rounds behind the median
-	Gain       float64   `json:"gain"`       // time of default / time of config, 1 when equal
-	GainLo     float64   `json:"gain_lo"`    // 95 % bootstrap interval of Gain
-	GainHi     float64   `json:"gain_hi"`    //
-	Candidates int       `json:"candidates"` // measured
-	Ties       int       `json:"ties"`       // within the tie band of the fastest
-	Regret     float64   `json:"regret"`     // worst loss over routings, minimax rows only
-	Routings   []string  `json:"routings"`   // routing specs measured
-	Tokens     []int     `json:"tokens"`     // token counts measured, ends of the interval included
-	Complete   bool      `json:"complete"`   // the whole legal space was covered
-	Date       time.Time `json:"date"`       // when it was measured
+	Clock    string    `json:"clock"`     // chain, span, event or wall
+	Median   float64   `json:"median"`    // of the chosen config
+	P10      float64   `json:"p10"`       // of the chosen config
+	P90      float64   `json:"p90"`       // of the chosen config
+	Rounds   int       `json:"rounds"`    // fresh confirmation rounds behind the median
+	Gain     float64   `json:"gain"`      // time of default / time of config, 1 when equal
+	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % bootstrap interval
+	GainHigh float64   `json:"gain_high"` // upper end
+	Tried    int       `json:"tried"`     // configs measured
+	Ties     int       `json:"ties"`      // within the tie band of the fastest
+	Regret   float64   `json:"regret"`    // worst loss over routings, minimax rows only
+	Routings []string  `json:"routings"`  // routing specs measured
+	Tokens   []int     `json:"tokens"`    // token counts measured, ends of the interval included
+	Complete bool      `json:"complete"`  // the whole legal space was covered
+	Date     time.Time `json:"date"`      // when it was measured
+
+	// Legal is the number of legal points in the search space; 0 is unknown.
+	Legal int `json:"legal,omitempty"`
 
 	// MaxErr is the largest error seen against the oracle, relative to the
 	// row's largest magnitude, as a ratio.

@@ -23,7 +23,7 @@ func testRow(routing ep.Class, lo, hi, threads int) Row {
 	c := ep.Config{Kernel: "direct"}.With("threads", ep.Value(strconv.Itoa(threads)))
 	return Row{Key: testKey(routing), Lo: lo, Hi: hi, Config: c.With("mode", "fused"),
 		Evidence: Evidence{Clock: "chain", Median: 25e-6, P10: 24e-6, P90: 27e-6, Rounds: 50,
-			Gain: 1.1, GainLo: 1.08, GainHi: 1.12, Candidates: 40, Ties: 2,
+			Gain: 1.1, GainLow: 1.08, GainHigh: 1.12, Tried: 40, Ties: 2,
 			Routings: []string{"uniform"}, Tokens: slices.Compact([]int{lo, hi}), Complete: true,
 			Date: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}}
 }
@@ -31,7 +31,7 @@ func testRow(routing ep.Class, lo, hi, threads int) Row {
 func testTable(rows ...Row) *Table {
 	return &Table{Schema: Schema, Rows: rows, Header: Header{Tool: "test", ABI: "abi1", Space: "space1",
 		Created: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), Machine: testMachine, Policy: "race", AA: 0.004,
-		TrialLog: "log1", Relax: []string{"routing", "hidden"}}}
+		TrialLog: "log1", Fallback: []string{"routing", "hidden"}}}
 }
 
 func encodeTable(t testing.TB, tab *Table) []byte {
@@ -66,7 +66,7 @@ func TestWriteReadWriteIsByteIdentical(t *testing.T) {
 func TestLoadNamesLineAndField(t *testing.T) {
 	good := string(encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.Even, 9, 64, 512))))
 	for _, c := range []struct{ name, old, new, want string }{
-		{"schema", `"schema": 1`, `"schema": 2`, `line 2: schema: 2, this build reads 1`},
+		{"schema", `"schema": 2`, `"schema": 3`, `line 2: schema: 3, this build reads 1 and 2`},
 		{"unknown", `"lo":0`, `"low":0`, `line 6: rows[0]: unknown field "low"`},
 		{"twice", `"lo":0`, `"lo":0,"lo":0`, `line 6: rows[0]: field "lo" is given twice`},
 		{"missing", `"lo":0,`, ``, `line 6: rows[0]: field "lo" is missing`},
@@ -80,7 +80,7 @@ func TestLoadNamesLineAndField(t *testing.T) {
 		{"deep", `"routings":["uniform"]`, `"routings":` + strings.Repeat("[", 100000), `rows[0].evidence.routings[0]: '[' stands where '"' should`},
 		{"bool", `"complete":true`, `"complete":1`, `rows[0].evidence.complete: "1" is neither true nor false`},
 		{"control", `"name":"NVIDIA H200"`, `"name":"\u001b[31m"`, `line 4: header.machine.name: "\x1b[31m" is not printable text`},
-		{"relax", `"relax":["routing"`, `"relax":["ranks"`, `line 4: header: relax: "ranks" may not be given up`},
+		{"fallback", `"fallback":["routing"`, `"fallback":["ranks"`, `line 4: header: fallback: "ranks" may not differ`},
 		{"op", `"op":"dispatch"`, `"op":"send"`, `line 6: rows[0].key: op: unknown "send", use one of dispatch, combine, pair`},
 		{"class", `"routing":"even"`, `"routing":"odd"`, `line 6: rows[0].key: routing: unknown "odd", use one of even`},
 		{"ranks", `"ranks":8`, `"ranks":7`, `rows[0].key: experts: 256 does not divide by 7 ranks`},

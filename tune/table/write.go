@@ -56,7 +56,7 @@ func (t *Table) hash() (string, error) {
 func (t *Table) encode(w io.Writer, id string) error {
 	e := &encoder{w: w}
 	header := t.Header
-	header.Relax = filled(header.Relax)
+	header.Fallback = filled(header.Fallback)
 	e.text("{\n\"schema\": ")
 	e.json(t.Schema)
 	e.text(",\n\"id\": ")
@@ -70,7 +70,7 @@ func (t *Table) encode(w io.Writer, id string) error {
 		if r.Config.Values == nil {
 			r.Config.Values = map[string]ep.Value{}
 		}
-		e.text([]string{",\n", "\n"}[ep.Bit(i == 0)])
+		e.text([]string{",\n", "\n"}[bit(i == 0)])
 		e.json(r)
 	}
 	e.text("\n]\n}\n")

@@ -78,7 +78,7 @@ func newCheck(r *table.Row, tokens int, got record.Search) Check {
 	check := Check{
 		Key: r.Key, Tokens: tokens, Routing: got.Routing, Config: r.Config, Clock: got.Clock,
 		Rounds: d.Rounds, Band: d.Band, Gain: d.Gain, Verdict: d.Verdict,
-		Claimed: record.Interval{Mid: e.Gain, Low: e.GainLo, High: e.GainHi},
+		Claimed: record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh},
 	}
 	check.Claim, check.Reason = claim(d, check.Claimed)
 	return check

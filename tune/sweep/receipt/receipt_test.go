@@ -58,7 +58,7 @@ func TestPickSpreadsOverRowsThatLeaveTheDefault(t *testing.T) {
 // TestPickOfBounded: below a bound of SMs the default is spelled out, and is no more
 // to be checked against itself than elsewhere.
 func TestPickOfBounded(t *testing.T) {
-	same := table.Evidence{Gain: 1, GainLo: 1, GainHi: 1}
+	same := table.Evidence{Gain: 1, GainLow: 1, GainHigh: 1}
 	tab := &table.Table{Header: table.Header{MaxSMs: 24}, Rows: []table.Row{{Lo: 1, Evidence: same}, {Lo: 2}}}
 	if got := Pick(tab, 0); len(got) != 1 || got[0].Lo != 2 {
 		t.Errorf("picked %d rows", len(got))
@@ -101,7 +101,7 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 	config := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), problem).With("tile_tokens", "32")
 	row := func(c ep.Class, cfg ep.Config, specs ...string) *table.Row {
 		return &table.Row{Key: table.KeyOf(problem, c), Lo: 4, Hi: 8, Config: cfg,
-			Evidence: table.Evidence{Gain: 1.5, GainLo: 1.4, GainHi: 1.6, Routings: specs, Tokens: []int{4, 6, 12}}}
+			Evidence: table.Evidence{Gain: 1.5, GainLow: 1.4, GainHigh: 1.6, Routings: specs, Tokens: []int{4, 6, 12}}}
 	}
 	checker := NewChecker(b, policy(), 0, 1)
 	for _, c := range []struct {

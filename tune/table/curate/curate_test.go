@@ -26,7 +26,7 @@ func row(c ep.Class, lo, hi, threads int) table.Row {
 	return table.Row{Key: key(c), Lo: lo, Hi: hi,
 		Config: ep.Config{Kernel: "direct"}.With("threads", ep.Value(strconv.Itoa(threads))),
 		Evidence: table.Evidence{Clock: "chain", Median: 25e-6, P10: 24e-6, P90: 27e-6, Rounds: 50,
-			Gain: 1.1, GainLo: 1.08, GainHi: 1.12, Candidates: 40, Ties: 2,
+			Gain: 1.1, GainLow: 1.08, GainHigh: 1.12, Tried: 40, Ties: 2,
 			Routings: []string{"uniform", "zipf:1.0"}, Tokens: measured(lo, hi), Complete: true, Date: day}}
 }
 
@@ -53,7 +53,7 @@ func randomTable(t *rapid.T, name string) *table.Table {
 			lo := at + rapid.IntRange(0, 6).Draw(t, name+" gap")
 			r := row(c, lo, lo+rapid.IntRange(0, 12).Draw(t, name+" length"), 128*rapid.IntRange(1, 2).Draw(t, name+" threads"))
 			r.Evidence.Gain = rapid.SampledFrom([]float64{1.02, 1.1, 1.2}).Draw(t, name+" gain")
-			r.Evidence.GainLo, r.Evidence.GainHi = r.Evidence.Gain-0.01, r.Evidence.Gain+0.01
+			r.Evidence.GainLow, r.Evidence.GainHigh = r.Evidence.Gain-0.01, r.Evidence.Gain+0.01
 			r.Evidence.Date = day.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, name+" date")) * time.Hour)
 			tab.Rows = append(tab.Rows, r)
 			at = r.Hi + 1
@@ -170,7 +170,7 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 	at := func(n, lo, hi, threads int, gain float64) table.Row {
 		r := row(ep.Even, lo, hi, threads)
 		r.Evidence.Tokens = []int{n}
-		r.Evidence.Gain, r.Evidence.GainLo, r.Evidence.GainHi = gain, gain-0.01, gain+0.01
+		r.Evidence.Gain, r.Evidence.GainLow, r.Evidence.GainHigh = gain, gain-0.01, gain+0.01
 		return r
 	}
 	old := sealed(at(1, 1, 11, 128, 2), at(128, 12, 1024, 256, 2), at(8192, 1025, 8192, 512, 2))
@@ -198,7 +198,7 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	old, fresh := row(ep.Even, 9, 128, 128), row(ep.Even, 64, 256, 512)
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
-	fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = 1.5, 1.49, 1.51
+	fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 1.5, 1.49, 1.51
 	first := row(ep.Even, 0, 8, 128)
 	m, decisions, err := Merge(sealed(first, old), sealed(fresh), Rule{Band: 0.01})
 	if err != nil {
@@ -230,7 +230,7 @@ func TestIncumbentRule(t *testing.T) {
 		{"worse", 1.05, 1.04, 1.06, Stays},
 	} {
 		fresh := row(ep.Even, 0, 64, 512)
-		fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = c.gain, c.lo, c.hi
+		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = c.gain, c.lo, c.hi
 		m, d, err := Merge(sealed(row(ep.Even, 0, 64, 128)), sealed(fresh), Rule{Band: 0.01})
 		if err != nil || len(d) != 1 || d[0].Outcome != c.want {
 			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
@@ -260,9 +260,9 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		{"no routings", nil, map[int]float64{128: 20, 512: 10}, Stays},
 	} {
 		fresh := row(ep.AllRoutings, 64, 64, 512)
-		fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings
+		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings
 		if c.seconds == nil {
-			fresh.Evidence.Gain, fresh.Evidence.GainLo, fresh.Evidence.GainHi = 1.3, 1.28, 1.32
+			fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 1.3, 1.28, 1.32
 		}
 		rule := Rule{Band: 0.01, Measured: func(k table.Key, tokens int, routing string, cfg ep.Config) (float64, bool) {
 			s, ok := c.seconds[cfg.Int("threads")]
@@ -294,22 +294,22 @@ func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
 
 // TestRelaxIsTheIncumbents: rows that are laid in change nothing of what look-ups give up.
 func TestRelaxIsTheIncumbents(t *testing.T) {
-	old, err := Relax(sealed(row(ep.Even, 1, 8, 128)), []string{"top_k", "hidden"})
+	old, err := SetFallback(sealed(row(ep.Even, 1, 8, 128)), []string{"top_k", "hidden"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := key(ep.Even)
 	k.Hidden++
-	if a := old.Lookup(k, 4); a.Reason != table.Relaxed {
+	if a := old.Lookup(k, 4); a.Reason != table.Fallback {
 		t.Errorf("another hidden size is answered %s", a.Reason)
 	}
 	late := sealed(row(ep.Even, 16, 16, 128))
 	late.Header.Created = old.Header.Created.Add(time.Hour)
 	merged, _, err := Merge(old, late, Rule{Band: 0.01})
-	if err != nil || !slices.Equal(merged.Header.Relax, old.Header.Relax) {
+	if err != nil || !slices.Equal(merged.Header.Fallback, old.Header.Fallback) {
 		t.Errorf("%v %v", merged, err)
 	}
-	if _, err := Relax(old, []string{"ranks"}); err == nil || !strings.Contains(err.Error(), "use some of") {
+	if _, err := SetFallback(old, []string{"ranks"}); err == nil || !strings.Contains(err.Error(), "use some of") {
 		t.Errorf("ranks may be given up: %v", err)
 	}
 }
@@ -346,7 +346,7 @@ func TestLint(t *testing.T) {
 	bounded.Header.MaxSMs = 24
 	for i := range bounded.Rows {
 		e := &bounded.Rows[i].Evidence
-		e.Gain, e.GainLo, e.GainHi = 1, 1, 1 // the default of a bound, spelled out
+		e.Gain, e.GainLow, e.GainHigh = 1, 1, 1 // the default of a bound, spelled out
 	}
 	if f := Lint(bounded, nil, 0.01); len(f) > 0 {
 		t.Errorf("a bounded table that keeps the default has findings: %v", f)
@@ -363,11 +363,11 @@ func TestLint(t *testing.T) {
 		edit func(*table.Table)
 		want string
 	}{
-		{"no win", first(func(r *table.Row) { r.Evidence.GainLo = 0.99 }), "0 error gain: gain 1.100 [0.990, 1.120] does not exclude 1"},
-		{"minimax that loses somewhere", func(t *table.Table) { t.Rows[1].Evidence.GainLo = 0.9 }, "1 warning worst: under its worst routing the gain is 1.100 [0.900"},
+		{"no win", first(func(r *table.Row) { r.Evidence.GainLow = 0.99 }), "0 error gain: gain 1.100 [0.990, 1.120] does not exclude 1"},
+		{"minimax that loses somewhere", func(t *table.Table) { t.Rows[1].Evidence.GainLow = 0.9 }, "1 warning worst: under its worst routing the gain is 1.100 [0.900"},
 		{"noise", func(t *table.Table) { t.Header.AA = 0.2 }, "0 warning spread: gain 1.100 is within the run's largest A/A spread of 20.00 %"},
 		{"loud machine", func(t *table.Table) { t.Header.AA = 0.02 }, "-1 error aa: the default differs from itself by 2.00 %"},
-		{"crossed", first(func(r *table.Row) { r.Evidence.GainHi = 1.09 }), "0 error interval: gain 1.1000 lies outside"},
+		{"crossed", first(func(r *table.Row) { r.Evidence.GainHigh = 1.09 }), "0 error interval: gain 1.1000 lies outside"},
 		{"median", first(func(r *table.Row) { r.Evidence.P10 = 1 }), "0 error interval: median"},
 		{"ties", first(func(r *table.Row) { r.Evidence.Ties = 41 }), "0 error interval: 41 ties among 40 candidates"},
 		{"unmeasured", first(func(r *table.Row) { r.Evidence.Rounds = 0 }), "0 error measured: no confirmation rounds"},

@@ -89,8 +89,8 @@ func lintHeader(h table.Header, band float64) []Finding {
 // unsupportedGain refuses a row that leaves the default without proof that it
 // is faster.
 func unsupportedGain(h table.Header, r table.Row, _ float64) string {
-	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing != ep.AllRoutings && e.GainLo <= 1 {
-		return fmt.Sprintf("gain %.3f [%.3f, %.3f] does not exclude 1: keep the default", e.Gain, e.GainLo, e.GainHi)
+	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing != ep.AllRoutings && e.GainLow <= 1 {
+		return fmt.Sprintf("gain %.3f [%.3f, %.3f] does not exclude 1: keep the default", e.Gain, e.GainLow, e.GainHigh)
 	}
 	return ""
 }
@@ -107,8 +107,8 @@ func withinSpread(h table.Header, r table.Row, _ float64) string {
 // losesSomewhere tells of a minimax row that need not beat the default under
 // every routing: it is the least bad over all, and its gain is the least.
 func losesSomewhere(h table.Header, r table.Row, _ float64) string {
-	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing == ep.AllRoutings && e.GainLo <= 1 {
-		return fmt.Sprintf("under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLo, e.GainHi)
+	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing == ep.AllRoutings && e.GainLow <= 1 {
+		return fmt.Sprintf("under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 	}
 	return ""
 }
@@ -116,12 +116,12 @@ func losesSomewhere(h table.Header, r table.Row, _ float64) string {
 func crossedInterval(_ table.Header, r table.Row, _ float64) string {
 	e := r.Evidence
 	switch {
-	case e.GainLo > e.Gain || e.Gain > e.GainHi:
-		return fmt.Sprintf("gain %.4f lies outside its interval [%.4f, %.4f]", e.Gain, e.GainLo, e.GainHi)
+	case e.GainLow > e.Gain || e.Gain > e.GainHigh:
+		return fmt.Sprintf("gain %.4f lies outside its interval [%.4f, %.4f]", e.Gain, e.GainLow, e.GainHigh)
 	case e.P10 > e.Median || e.Median > e.P90:
 		return fmt.Sprintf("median %g lies outside p10 %g and p90 %g", e.Median, e.P10, e.P90)
-	case e.Ties > e.Candidates:
-		return fmt.Sprintf("%d ties among %d candidates", e.Ties, e.Candidates)
+	case e.Ties > e.Tried:
+		return fmt.Sprintf("%d ties among %d candidates", e.Ties, e.Tried)
 	}
 	return ""
 }
@@ -162,7 +162,7 @@ func oneRouting(_ table.Header, r table.Row, _ float64) string {
 
 func incomplete(_ table.Header, r table.Row, _ float64) string {
 	if !r.Evidence.Complete {
-		return fmt.Sprintf("%d candidates, not the whole legal space", r.Evidence.Candidates)
+		return fmt.Sprintf("%d candidates, not the whole legal space", r.Evidence.Tried)
 	}
 	return ""
 }

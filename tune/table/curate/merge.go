@@ -153,7 +153,7 @@ func mergeHeaders(a, b table.Header) table.Header {
 	out.Space = union(late.Space, early.Space)
 	out.Policy = union(late.Policy, early.Policy)
 	out.TrialLog = union(late.TrialLog, early.TrialLog)
-	out.Relax = a.Relax
+	out.Fallback = a.Fallback
 	out.AA = max(a.AA, b.AA)
 	out.Edited = a.Edited || b.Edited
 	return out

@@ -31,7 +31,7 @@ func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 		return !tie
 	}
 	n, o := newcomer.Evidence, old.Evidence
-	return n.Gain > o.Gain*(1+r.Band) && n.GainLo > o.GainHi
+	return n.Gain > o.Gain*(1+r.Band) && n.GainLow > o.GainHigh
 }
 
 // covers reports whether a row was measured under all routings that another was.

@@ -33,7 +33,7 @@ func rowWords(r table.Row) []string {
 	}
 	return []string{strconv.Itoa(r.Lo), strconv.Itoa(r.Hi), strconv.FormatBool(r.Default), r.Config.Key(),
 		e.Clock, number(e.Median), number(e.P10), number(e.P90), strconv.Itoa(e.Rounds),
-		number(e.Gain), number(e.GainLo), number(e.GainHi), strconv.Itoa(e.Candidates), strconv.Itoa(e.Ties),
+		number(e.Gain), number(e.GainLow), number(e.GainHigh), strconv.Itoa(e.Tried), strconv.Itoa(e.Ties),
 		number(e.Regret), strings.Join(e.Routings, " "), strings.Join(tokens, " "),
 		strconv.FormatBool(e.Complete), e.Date.UTC().Format(time.RFC3339)}
 }

@@ -1,6 +1,6 @@
 // Package export writes tuned tables in the languages production is written
-// in. Every look-up it writes gives the same answers as tune/plan: the same
-// ladder, the same total order, the same reasons.
+// in. Every look-up it writes gives the same answers as tune/table: the same
+// rows in the same order of preference, with the same reasons.
 package export
 
 import (
@@ -33,7 +33,7 @@ type Exporter struct {
 
 // Exporters lists every format; a new one is one file and one line here.
 var Exporters = []Exporter{
-	{"go", ".go", "a Go file with the table embedded beside it, looked up through tune/plan", exportGo},
+	{"go", ".go", "a Go file with the table embedded beside it, looked up through tune/table", exportGo},
 	{"c", ".h", "a C99 header: static tables and inline look-ups, no dependencies", exportC},
 	{"python", ".py", "a Python 3.8 module, standard library only", exportPython},
 	{"csv", ".csv", "one line a row, for spreadsheets", exportCSV},
@@ -60,10 +60,10 @@ type view struct {
 	Upper      string
 	Table      *table.Table
 	MachineKey string
-	Relax      []int // places in Fields
+	Fallback   []int // places in Fields
 	Routing    int   // place of routing in Fields
-	Results    int   // place of results in Fields
-	Minimax    int   // ordinal of AnyRouting
+	Precision  int   // place of precision in Fields
+	Minimax    int   // ordinal of AllRoutings
 	Fields     []string
 	Lists      []list
 	Classes    []ep.Class
@@ -92,19 +92,19 @@ func newView(t *table.Table, base string) view {
 	name := identifier(base)
 	v := view{
 		Name: name, Upper: strings.ToUpper(name), Table: t, MachineKey: t.Header.Machine.Key(),
-		Routing: slices.Index(table.Fields(), "routing"), Results: slices.Index(table.Fields(), "results"),
+		Routing: slices.Index(table.Fields(), "routing"), Precision: slices.Index(table.Fields(), "precision"),
 		Minimax: slices.Index(ep.Classes(), ep.AllRoutings),
 		Fields:  table.Fields(), Classes: ep.Classes(),
 		Lists: []list{
 			{"op", words(ep.Ops())}, {"mode", words(ep.Modes())},
-			{"format", words(ep.DTypes())}, {"routing", words(ep.Classes())},
-			{"results", []string{ep.Full.String(), ep.Reduced.String()}},
+			{"dtype", words(ep.DTypes())}, {"routing", words(ep.Classes())},
+			{"precision", []string{ep.Full.String(), ep.Reduced.String()}},
 		},
 		Configs: []ep.Config{{}},
 		Bounds:  bounds{ep.EvenShare, ep.EvenHottest, ep.ConcentratedShare, ep.HotRankHottest},
 	}
-	for _, f := range t.Header.Relax {
-		v.Relax = append(v.Relax, slices.Index(table.Fields(), f))
+	for _, f := range t.Header.Fallback {
+		v.Fallback = append(v.Fallback, slices.Index(table.Fields(), f))
 	}
 	numbers := map[string]int{ep.Config{}.Key(): 0}
 	for _, r := range t.Rows {

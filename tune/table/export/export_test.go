@@ -28,7 +28,7 @@ func TestIdentifier(t *testing.T) {
 // too loud to tune gets, and must still build.
 func TestEveryExportTakesAnEmptyTable(t *testing.T) {
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 1)))
-	tab.Rows, tab.Header.Relax = nil, nil
+	tab.Rows, tab.Header.Fallback = nil, nil
 	if err := tab.Seal(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestCSVHasEveryRow(t *testing.T) {
 // TestGoExportBuildsAndAnswers builds the exported package in a module of its
 // own, as production would.
 func TestGoExportBuildsAndAnswers(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ import (
 	"fmt"
 
 	"example.com/serve"
-	"github.com/epbench/epbench/tune/plan"
+	"github.com/epbench/epbench/tune/table"
 )
 
 func main() {
@@ -87,7 +87,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	host := plan.Host{Machine: t.Header.Machine, ABI: tuned.ABI}
+	host := table.Host{Machine: t.Header.Machine, ABI: tuned.ABI}
 	r, err := tuned.Resolve(host, t.Rows[0].Key.Problem(64))
 	if err != nil {
 		panic(err)

@@ -46,7 +46,7 @@ func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 	t.Helper()
 	tab := &table.Table{Schema: table.Schema, Header: table.Header{
 		Tool: "test", ABI: `a"b\c??/`, Machine: ep.Machine{Backend: "cuda", Name: "*/ \" é", PCIID: "10de:2335", SMs: 132, GPUs: 8},
-		Relax: []string{"routing", "hidden", "shared_expert", "top_k"}}}
+		Fallback: []string{"routing", "hidden", "shared_expert", "top_k"}}}
 	seen := map[table.Key]bool{}
 	for len(seen) < 120 {
 		k := drawKey(rng)
@@ -134,7 +134,7 @@ func problemWords(k table.Key) string {
 }
 
 func reasonIndex(r table.Reason) int {
-	return slices.Index([]table.Reason{table.Exact, table.Relaxed, table.Kept, table.Uncovered, table.Refused}, r)
+	return slices.Index([]table.Reason{table.Exact, table.Fallback, table.Kept, table.Uncovered, table.Refused}, r)
 }
 
 // goAnswers answers with tune/plan, directly and resolved, in the parity

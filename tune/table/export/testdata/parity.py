@@ -4,9 +4,9 @@ import sys
 
 import tuned
 
-NAMED = {"op": tuned.OPS, "mode": tuned.MODES, "dispatch": tuned.FORMATS, "combine": tuned.FORMATS,
-         "results": tuned.RESULTS}
-REASONS = (tuned.EXACT, tuned.RELAXED, tuned.KEPT, tuned.UNCOVERED, tuned.REFUSED)
+NAMED = {"op": tuned.OPS, "mode": tuned.MODES, "dispatch": tuned.DTYPES, "combine": tuned.DTYPES,
+         "precision": tuned.PRECISIONS}
+REASONS = (tuned.EXACT, tuned.FALLBACK, tuned.KEPT, tuned.UNCOVERED, tuned.REFUSED)
 
 
 def parity(words):

@@ -12,7 +12,7 @@ type Reason string
 
 const (
 	Exact     Reason = "exact"     // a row matches every field and covers the tokens
-	Relaxed   Reason = "relaxed"   // a row matches after giving up fields the table allows to
+	Fallback  Reason = "fallback"  // a row matches but for fields that the table lets differ
 	Kept      Reason = "kept"      // a row says that the default is at least as good
 	Uncovered Reason = "uncovered" // no row covers this: default
 	Refused   Reason = "refused"   // no table may be used here: default
@@ -30,33 +30,33 @@ type Answer struct {
 	Row      *Row      `json:"row"`      // the row that answered, with its evidence; nil without one
 }
 
-// entry is a row on the ladder of one query: how far down it stands.
+// entry is a row that may answer a query, and how far from it it is.
 type entry struct {
 	source, row int32
-	step        int32                      // 0 exact, else 1 + the last relaxed field it needs
-	distance    [relaxableFields + 1]int32 // by how much it differs, in relax order, then in results
-	place       int32                      // in the order that breaks ties, see Set.order
+	step        int32                     // 0 exact, else 1 + the last field of the fallback order that differs
+	distance    [fallbackFields + 1]int32 // by how much it differs, in fallback order, then in precision
+	place       int32                     // in the order that breaks ties, see Set.order
 }
 
-// relaxableFields is the number of fields in Relaxable.
-const relaxableFields = 6
+// fallbackFields is the number of fields in FallbackFields.
+const fallbackFields = 6
 
 // match places a row key under a query. ok is false when a field differs that
 // the table does not give up. Routing is given up only for the minimax row: a
 // row tuned for another known skew is evidence of nothing. Who accepts any
 // results also takes a row for the same results, after one of the kind asked
 // for, and has given up nothing by that; never the other way round.
-func match(row, query *[KeyFields]int, relax []int, minimax int) (e entry, ok bool) {
+func match(row, query *[KeyFields]int, fallback []int, minimax int) (e entry, ok bool) {
 	for field, have := range row {
 		want := query[field]
 		if have == want {
 			continue
 		}
-		if field == resultsField && have < want {
-			e.distance[relaxableFields] = 1
+		if field == precisionField && have < want {
+			e.distance[fallbackFields] = 1
 			continue
 		}
-		place := slices.Index(relax, field)
+		place := slices.Index(fallback, field)
 		if place < 0 || field == routingField && have != minimax {
 			return entry{}, false
 		}
@@ -67,21 +67,21 @@ func match(row, query *[KeyFields]int, relax []int, minimax int) (e entry, ok bo
 }
 
 const (
-	routingField = 11
-	resultsField = 12
+	routingField   = 11
+	precisionField = 12
 )
 
-// ladder lists the rows that may answer a key, best first: fewest fields given
+// matches lists the rows that may answer a key, best first: fewest fields given
 // up in the declared order, then nearest in them and in results, then the smaller key, then
 // the upper source. The order is total, so every rank and every exported
 // look-up finds the same row.
-func (s *Set) ladder(query [KeyFields]int) []entry {
+func (s *Set) matches(query [KeyFields]int) []entry {
 	var out []entry
 	minimax := slices.Index(ep.Classes(), ep.AllRoutings)
 	for i := range s.sources {
 		src := &s.sources[i]
 		for j := range src.vectors {
-			if e, ok := match(&src.vectors[j], &query, src.relax, minimax); ok {
+			if e, ok := match(&src.vectors[j], &query, src.fallback, minimax); ok {
 				e.source, e.row, e.place = int32(i), int32(j), src.places[j]
 				out = append(out, e)
 			}
@@ -120,9 +120,9 @@ func (s *Set) answer(e entry, query [KeyFields]int) Answer {
 	row := &src.Table.Rows[e.row]
 	a := Answer{Config: row.Config, Reason: Exact, Verified: src.verified, Source: src.Name, Row: row}
 	for field, want := range query {
-		if field != resultsField && src.vectors[e.row][field] != want {
+		if field != precisionField && src.vectors[e.row][field] != want {
 			a.Differs = append(a.Differs, Fields()[field])
-			a.Reason = Relaxed
+			a.Reason = Fallback
 		}
 	}
 	if row.Default {

@@ -11,17 +11,18 @@ import (
 // array is an n-dimensional array in row-major order, streamed.
 type array struct {
 	name  string
-	dtype dtype
+	elem  elem
 	shape []int
 	open  func() (io.ReadCloser, error) // its bytes
 
-	tokensFirst bool // of three axes of ids the first is tokens, not layers
+	tokensFirst bool // three axes of ids are [tokens, layers, top-k], see Options
 }
 
-// maxElements bounds an array: a petabyte is a typing error or an attack.
+// maxElements bounds an array. A larger one is a mistake or an attack.
 const maxElements = 1 << 46
 
-// elements is the number of elements. It refuses shapes without any sense.
+// elements is the number of elements of a shape. A negative or too large one is
+// an error.
 func elements(shape []int) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {
@@ -42,7 +43,7 @@ var (
 	weightNames = []string{"topk_weights", "weights"}
 )
 
-// kindOf decides what an array holds.
+// kindOf decides what an array holds: by the option, by its name, by its shape.
 func (a *array) kindOf(o Options) Kind {
 	switch {
 	case o.Kind != "":
@@ -57,8 +58,9 @@ func (a *array) kindOf(o Options) Kind {
 	return IDs
 }
 
-// pick finds the arrays to read in an archive: those named o.Array, or the
-// first known name. Recorders split a trace over arrays of one name.
+// pick finds the arrays to read in an archive: those called o.Array, or those
+// with the first known name. There are several of one name where a recorder
+// split a trace.
 func pick(all []*array, o Options) (main, weights []*array, err error) {
 	want := append(slices.Clone(countNames), idNames...)
 	switch {
@@ -112,7 +114,7 @@ func names(all []*array) string {
 	return strings.Join(out, ", ")
 }
 
-// fromArrays makes a reader of arrays that follow each other.
+// fromArrays makes a Reader of arrays that continue each other.
 func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	for _, a := range append(slices.Clone(main), weights...) {
 		if _, err := elements(a.shape); err != nil {
@@ -128,8 +130,8 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 		return nil, err
 	}
 	for _, a := range main {
-		if a.dtype.kind == 'f' {
-			return nil, fmt.Errorf("ids are of type %s; save them as integers", a.dtype)
+		if a.elem.kind == 'f' {
+			return nil, fmt.Errorf("ids are of type %s; save them as integers", a.elem)
 		}
 	}
 	r := &Reader{Kind: IDs, TopK: ids.k, Rows: ids.rows}

@@ -24,25 +24,26 @@ func countReader(parts []*array, o Options) (*Reader, error) {
 			return nil, fmt.Errorf("shape %v: experts were %d before", a.shape, experts)
 		}
 		experts = e
-		layers := 1
-		if nd > 1 {
-			layers = a.shape[nd-2]
-		}
+		_, layers := a.stepsLayers()
 		if err := checkLayer(layers, o.Layer); err != nil {
 			return nil, err
 		}
 	}
-	return &Reader{Kind: Counts, counts: func() ([]int64, error) { return sumCounts(parts, max(o.Layer, 0), experts) }}, nil
+	return &Reader{Kind: Counts, counts: func() ([]int64, error) {
+		sum := make([]int64, experts)
+		for _, a := range parts {
+			if err := a.addCounts(sum, max(o.Layer, 0)); err != nil {
+				return nil, err
+			}
+		}
+		return sum, nil
+	}}, nil
 }
 
-func sumCounts(parts []*array, layer, experts int) ([]int64, error) {
-	sum := make([]int64, experts)
-	for _, a := range parts {
-		if err := a.addCounts(sum, layer); err != nil {
-			return nil, err
-		}
-	}
-	return sum, nil
+// stepsLayers is the sizes of the axes before the experts, 1 where missing.
+func (a *array) stepsLayers() (steps, layers int) {
+	shape := append([]int{1, 1}, a.shape...)
+	return shape[len(shape)-3], shape[len(shape)-2]
 }
 
 func (a *array) addCounts(sum []int64, layer int) error {
@@ -51,15 +52,9 @@ func (a *array) addCounts(sum []int64, layer int) error {
 		return err
 	}
 	defer in.Close()
-	steps, layers := 1, 1
-	if nd := len(a.shape); nd > 1 {
-		layers = a.shape[nd-2]
-		if nd > 2 {
-			steps = a.shape[0]
-		}
-	}
+	steps, layers := a.stepsLayers()
 	buf := bufio.NewReaderSize(in, 1<<20)
-	row := make([]byte, len(sum)*a.dtype.size)
+	row := make([]byte, len(sum)*a.elem.size)
 	for i := range steps * layers {
 		if _, err := io.ReadFull(buf, row); err != nil {
 			return truncated(err, int64(steps*layers-i))
@@ -67,15 +62,15 @@ func (a *array) addCounts(sum []int64, layer int) error {
 		if i%layers != layer {
 			continue
 		}
-		if err := a.dtype.add(sum, row); err != nil {
+		if err := a.elem.add(sum, row); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add adds a row of counts. A recorder may store them as floats.
-func (d dtype) add(sum []int64, row []byte) error {
+// add adds a row of counts to sum. Some recorders store counts as floats.
+func (d elem) add(sum []int64, row []byte) error {
 	for e := range sum {
 		v := d.float(row[e*d.size:])
 		if !(v >= 0 && v <= 1<<53) || v != math.Trunc(v) {
@@ -88,5 +83,5 @@ func (d dtype) add(sum []int64, row []byte) error {
 	return nil
 }
 
-// maxCount keeps sums over MaxExperts experts within int64.
+// maxCount is chosen so that MaxExperts counts add up within int64.
 const maxCount = 1 << 46

@@ -1,108 +1,149 @@
 package trace
 
 import (
-	"bufio"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// openCSV reads a column an id, without a header; or with a header in which
-// columns that begin with w are weights. A header with a column count, as
-// SGLang's recorder once wrote (layer_id, expert_id, count), makes it counts.
+// openCSV reads a token a line, a column an id. A header is optional; with one,
+// columns whose names begin with w are weights. A header with a column count
+// (layer_id, expert_id, count: SGLang's recorder once wrote these) makes the
+// file counts.
+//
+// encoding/csv was not taken: it keeps a whole quoted field in memory, however
+// long, and numbers need no quotes.
 func openCSV(path string, o Options) (*Reader, error) {
-	f, err := os.Open(path)
+	return openText(path, func(l *lines, first string) (*Reader, error) {
+		head := fields(first)
+		if slices.Contains(head, "count") {
+			return csvCounts(l, head, o)
+		}
+		if o.Kind == Counts {
+			return nil, errCountsHeader
+		}
+		ids := len(head)
+		if _, err := strconv.ParseFloat(head[0], 64); err != nil { // a header
+			if w := slices.IndexFunc(head, func(s string) bool { return strings.HasPrefix(s, "w") }); w >= 0 {
+				ids = w
+			}
+			if first, err = l.next(); err != nil {
+				return nil, noRows(err)
+			}
+		}
+		return l.tokens(first, func(text string) ([]int32, []float32, error) { return parseRow(fields(text), ids, len(head)) })
+	})
+}
+
+// openText opens a file, reads its first line and makes a Reader. Unless the
+// Reader closes the file, openText does.
+func openText(path string, read func(l *lines, first string) (*Reader, error)) (*Reader, error) {
+	l, err := openLines(path)
 	if err != nil {
 		return nil, err
 	}
-	cr := csv.NewReader(&guard{r: bufio.NewReaderSize(f, 1<<20)})
-	cr.ReuseRecord = true
-	first, err := cr.Read()
-	if err != nil {
-		f.Close()
-		return nil, csvError(err)
+	var r *Reader
+	first, err := l.next()
+	if err == nil {
+		r, err = read(l, first)
 	}
-	head := slices.Clone(first)
-	if i := slices.Index(head, "count"); i >= 0 {
-		defer f.Close()
-		return csvCounts(cr, head, o)
+	if r == nil || r.close == nil {
+		l.f.Close()
 	}
-	if o.Kind == Counts {
-		f.Close()
-		return nil, errors.New("counts need a header: expert_id,count or layer_id,expert_id,count")
-	}
-	l := &lines{f: f}
-	ids, pending := len(head), first
-	if _, err := strconv.ParseFloat(strings.TrimSpace(head[0]), 64); err != nil {
-		if ids = slices.IndexFunc(head, func(s string) bool { return strings.HasPrefix(s, "w") }); ids < 0 {
-			ids = len(head)
-		}
-		pending = nil
-	}
-	l.parse = func() ([]int32, []float32, error) {
-		rec := pending
-		if pending = nil; rec == nil {
-			var err error
-			if rec, err = cr.Read(); err != nil {
-				return nil, nil, csvError(err)
-			}
-		}
-		line, _ := cr.FieldPos(0)
-		return parseRow(rec, ids, line)
-	}
-	return l.reader()
+	return r, noRows(err)
 }
 
-func csvError(err error) error {
+func noRows(err error) error {
 	if err == io.EOF {
-		return err
+		return errors.New("no rows")
 	}
-	return fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "\n", " "))
+	return err
 }
 
-func parseRow(rec []string, ids, line int) ([]int32, []float32, error) {
-	out := make([]int32, ids)
-	for i := range out {
-		v, err := strconv.ParseInt(strings.TrimSpace(rec[i]), 10, 32)
-		if err != nil {
-			return nil, nil, fmt.Errorf("line %d: %.20q is not an expert id", line, rec[i])
+// fields splits a line at its commas and takes quotes off.
+func fields(text string) []string {
+	out := strings.Split(text, ",")
+	for i, f := range out {
+		if f = strings.TrimSpace(f); len(f) > 1 && f[0] == '"' && f[len(f)-1] == '"' {
+			f = f[1 : len(f)-1]
 		}
-		out[i] = int32(v)
+		out[i] = f
 	}
-	if ids == len(rec) {
-		return out, nil, nil
+	return out
+}
+
+func parseRow(row []string, ids, columns int) ([]int32, []float32, error) {
+	if len(row) != columns {
+		return nil, nil, fmt.Errorf("%d fields, the first line has %d", len(row), columns)
 	}
-	ws := make([]float32, len(rec)-ids)
-	for i := range ws {
-		v, err := strconv.ParseFloat(strings.TrimSpace(rec[ids+i]), 32)
+	out, ws := make([]int32, ids), []float32(nil)
+	for i, s := range row {
+		if i < ids {
+			v, err := strconv.ParseInt(s, 10, 32)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%.20q is not an expert id", s)
+			}
+			out[i] = int32(v)
+			continue
+		}
+		v, err := strconv.ParseFloat(s, 32)
 		if err != nil || !goodWeight(v) {
-			return nil, nil, fmt.Errorf("line %d: %.20q is not a weight", line, rec[ids+i])
+			return nil, nil, fmt.Errorf("%.20q is not a weight", s)
 		}
-		ws[i] = float32(v)
+		ws = append(ws, float32(v))
 	}
 	return out, ws, nil
 }
 
-// guard refuses lines that encoding/csv would keep in memory whole.
-type guard struct {
-	r    io.Reader
-	line int
-}
+var errCountsHeader = errors.New("counts need a header: expert_id,count or layer_id,expert_id,count")
 
-func (g *guard) Read(p []byte) (int, error) {
-	n, err := g.r.Read(p)
-	for _, c := range p[:n] {
-		if g.line++; c == '\n' {
-			g.line = 0
-		}
-		if g.line > maxLine {
-			return 0, fmt.Errorf("a line is longer than %d bytes", maxLine)
-		}
+// csvCounts reads a number for each layer and expert, the whole file.
+func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
+	layer, expert, count := slices.Index(head, "layer_id"), slices.Index(head, "expert_id"), slices.Index(head, "count")
+	if expert < 0 {
+		return nil, errCountsHeader
 	}
-	return n, err
+	sum := map[[2]int]int64{} // by layer and expert; no larger than the file
+	layers, experts := 0, 0
+	for {
+		text, err := l.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		row := fields(text)
+		if len(row) != len(head) {
+			return nil, fmt.Errorf("line %d: %d fields, the first line has %d", l.number, len(row), len(head))
+		}
+		at := [2]int{}
+		if layer >= 0 {
+			if at[0], err = strconv.Atoi(row[layer]); err != nil || at[0] < 0 || at[0] > 10_000 {
+				return nil, fmt.Errorf("line %d: layer %.20q is outside 0 to 10000", l.number, row[layer])
+			}
+		}
+		if at[1], err = strconv.Atoi(row[expert]); err != nil || at[1] < 0 || at[1] >= MaxExperts {
+			return nil, fmt.Errorf("line %d: expert %.20q is outside 0 to %d", l.number, row[expert], MaxExperts-1)
+		}
+		n, err := strconv.ParseInt(row[count], 10, 64)
+		if err != nil || n < 0 || n > maxCount {
+			return nil, fmt.Errorf("line %d: %.20q is not a count", l.number, row[count])
+		}
+		if sum[at] += n; sum[at] > maxCount {
+			return nil, fmt.Errorf("line %d: expert %d: more than %d visits", l.number, at[1], int64(maxCount))
+		}
+		layers, experts = max(layers, at[0]+1), max(experts, at[1]+1)
+	}
+	if experts == 0 {
+		return nil, io.EOF
+	}
+	out := make([]int64, experts)
+	for e := range out {
+		out[e] = sum[[2]int{max(o.Layer, 0), e}]
+	}
+	return &Reader{Kind: Counts, counts: func() ([]int64, error) { return out, nil }}, checkLayer(layers, o.Layer)
 }

@@ -10,11 +10,12 @@ import (
 	"math"
 	"os"
 	"slices"
+	"unicode"
 )
 
-// maxJSON bounds a JSON file, which is read whole: 100 layers of 512 experts
-// over 100 steps have 40 MB.
-const maxJSON = 256 << 20
+// maxJSON bounds a JSON file, which is read whole and may take 9 times its size
+// in memory. 100 layers of 512 experts over 100 steps have 40 MB.
+const maxJSON = 128 << 20
 
 // openJSON reads counts as nested arrays, or an object with such arrays under
 // the names that recorders give them: {"logical_count": [[...], ...]}.
@@ -42,8 +43,8 @@ func openJSON(path string, o Options) (*Reader, error) {
 	return fromArrays(main, nil, o)
 }
 
-// jsonArrays reads the arrays of an object in the order of their names, or
-// the one array that the file is.
+// jsonArrays reads the known arrays of an object, or the one array that the
+// file consists of.
 func jsonArrays(text []byte) ([]*array, error) {
 	if len(text) == 0 || text[0] != '{' {
 		a, err := jsonArray(text)
@@ -65,88 +66,65 @@ func jsonArrays(text []byte) ([]*array, error) {
 		a.name = name
 		all = append(all, a)
 	}
-	return all, nil // pick goes by name, so their order does not matter
+	return all, nil // in any order: pick goes by name
 }
 
-// jsonArray flattens up to three levels of arrays of numbers.
+// jsonArray reads up to three levels of arrays of whole numbers.
 func jsonArray(text []byte) (*array, error) {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	j := &flattener{dec: dec}
-	t, err := dec.Token()
-	if err == nil && t != json.Delim('[') {
-		err = errors.New("write an array of counts, or an object with one named logical_count")
-	}
-	if err == nil {
-		err = j.level(0)
-	}
-	if err == nil {
-		if _, end := dec.Token(); end != io.EOF {
-			err = errors.New("text after the array")
+	depth := 0
+	for _, c := range text {
+		if c == '[' {
+			depth++
+		} else if !unicode.IsSpace(rune(c)) {
+			break
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%.120s", err)
+	steps := [][][]float64{{nil}}
+	var target any
+	switch depth {
+	case 1:
+		target = &steps[0][0]
+	case 2:
+		target = &steps[0]
+	case 3:
+		target = &steps
+	default:
+		return nil, errors.New("write one to three levels of arrays of counts, or an object with such an array named logical_count")
+	}
+	if bytes.Contains(text, []byte("null")) {
+		return nil, errors.New("null in the place of a number")
+	}
+	if err := json.Unmarshal(text, target); err != nil {
+		return nil, fmt.Errorf("not %d levels of arrays of numbers: %.80s", depth, err)
+	}
+	return flatten(steps, depth)
+}
+
+// flatten puts numbers side by side; arrays of one level must be of one length.
+func flatten(steps [][][]float64, depth int) (*array, error) {
+	if len(steps) == 0 || len(steps[0]) == 0 {
+		return nil, errors.New("an array is empty")
+	}
+	shape := []int{len(steps), len(steps[0]), len(steps[0][0])}
+	var data []byte
+	for _, layers := range steps {
+		if len(layers) != shape[1] {
+			return nil, fmt.Errorf("arrays of %d and of %d elements side by side", shape[1], len(layers))
+		}
+		for _, row := range layers {
+			if len(row) != shape[2] {
+				return nil, fmt.Errorf("arrays of %d and of %d elements side by side", shape[2], len(row))
+			}
+			for _, v := range row {
+				if v != math.Trunc(v) || math.Abs(v) > 1<<53 {
+					return nil, fmt.Errorf("%v is not a whole number", v)
+				}
+				data = binary.LittleEndian.AppendUint64(data, uint64(int64(v)))
+			}
+		}
 	}
 	return &array{
-		dtype: dtype{kind: 'i', size: 8}, shape: j.shape,
-		open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(j.data)), nil },
+		elem: elem{kind: 'i', size: 8}, shape: shape[3-depth:],
+		open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
 	}, nil
-}
-
-type flattener struct {
-	dec   *json.Decoder
-	shape []int // -1 while the first array of a level is open
-	leaf  int   // level of the numbers plus one, 0 before the first
-	data  []byte
-}
-
-// level reads the array whose bracket has been read.
-func (j *flattener) level(depth int) error {
-	if depth == 3 {
-		return errors.New("more than three levels of arrays")
-	}
-	if j.leaf > 0 && depth >= j.leaf {
-		return errors.New("an array in the place of numbers")
-	}
-	if len(j.shape) == depth {
-		j.shape = append(j.shape, -1)
-	}
-	n := 0
-	for ; j.dec.More(); n++ {
-		t, err := j.dec.Token()
-		if err != nil {
-			return err
-		}
-		if t == json.Delim('[') {
-			err = j.level(depth + 1)
-		} else {
-			err = j.number(t, depth)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if _, err := j.dec.Token(); err != nil {
-		return err
-	}
-	if j.shape[depth] >= 0 && j.shape[depth] != n {
-		return fmt.Errorf("arrays of %d and of %d elements side by side", j.shape[depth], n)
-	}
-	j.shape[depth] = n
-	return nil
-}
-
-func (j *flattener) number(t json.Token, depth int) error {
-	num, ok := t.(json.Number)
-	if !ok || j.leaf > 0 && j.leaf != depth+1 {
-		return fmt.Errorf("%v is not a number in the place of others", t)
-	}
-	v, err := num.Float64()
-	if err != nil || v != math.Trunc(v) || math.Abs(v) > 1<<53 {
-		return fmt.Errorf("%.20s is not a whole number", num)
-	}
-	j.leaf = depth + 1
-	j.data = binary.LittleEndian.AppendUint64(j.data, uint64(int64(v)))
-	return nil
 }

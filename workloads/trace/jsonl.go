@@ -1,53 +1,26 @@
 package trace
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 )
 
 // openJSONL reads a token a line: an array of ids, or an object with topk_ids
-// and maybe topk_weights. Other keys are left alone: recorders add their own.
+// and, optionally, topk_weights. Other keys are ignored, because recorders add
+// their own.
 func openJSONL(path string, _ Options) (*Reader, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	sc := bufio.NewScanner(f)
-	sc.Buffer(make([]byte, 4096), maxLine)
-	line := 0
-	l := &lines{f: f}
-	l.parse = func() ([]int32, []float32, error) {
-		for sc.Scan() {
-			line++
-			if text := strings.TrimSpace(sc.Text()); text != "" {
-				ids, ws, err := parseJSONRow(text)
-				if err != nil {
-					return nil, nil, fmt.Errorf("line %d: %w", line, err)
-				}
-				return ids, ws, nil
-			}
-		}
-		if errors.Is(sc.Err(), bufio.ErrTooLong) {
-			return nil, nil, fmt.Errorf("line %d: longer than %d bytes", line+1, maxLine)
-		}
-		if sc.Err() != nil {
-			return nil, nil, sc.Err()
-		}
-		return nil, nil, io.EOF
-	}
-	return l.reader()
+	return openText(path, func(l *lines, first string) (*Reader, error) { return l.tokens(first, parseJSONRow) })
+}
+
+// jsonRow is a token.
+type jsonRow struct {
+	IDs     []int32   `json:"topk_ids"`
+	Weights []float32 `json:"topk_weights,omitempty"`
 }
 
 func parseJSONRow(text string) ([]int32, []float32, error) {
-	var row struct {
-		IDs     []int32   `json:"topk_ids"`
-		Weights []float32 `json:"topk_weights"`
-	}
+	var row jsonRow
 	var target any = &row
 	if text[0] == '[' {
 		target = &row.IDs

@@ -11,8 +11,12 @@ import (
 	"strings"
 )
 
-// The .npy format, versions 1 to 3: numpy/lib/format.py. A magic word, two
-// bytes of version, the header's length, and the header: a Python dict.
+// The .npy format, versions 1 to 3 (numpy/lib/format.py): a magic word, two
+// bytes of version, the header's length, and the header, a Python dict.
+//
+// github.com/sbinet/npyio v0.6.0 was tried and not taken. It reads neither
+// float16 nor version 3. It panics on a header without a newline, or with its
+// keys in another order. It allocates as much as the header's length claims.
 const npyMagic = "\x93NUMPY"
 
 // maxHeader bounds the header. NumPy itself refuses above 10,000 by default.
@@ -41,31 +45,21 @@ func openNPY(path string, o Options) (*Reader, error) {
 	}
 	if n, err := elements(a.shape); err != nil {
 		return nil, err
-	} else if want := start + n*int64(a.dtype.size); info.Mode().IsRegular() && info.Size() < want {
-		return nil, fmt.Errorf("truncated: %d bytes, shape %v of %s needs %d", info.Size(), a.shape, a.dtype, want)
+	} else if want := start + n*int64(a.elem.size); info.Mode().IsRegular() && info.Size() < want {
+		return nil, fmt.Errorf("truncated: %d bytes, shape %v of %s needs %d", info.Size(), a.shape, a.elem, want)
 	}
-	a.open = func() (io.ReadCloser, error) { return openAt(path, start) }
+	a.open = after(start, func() (io.ReadCloser, error) { return os.Open(path) })
 	return fromArrays([]*array{a}, nil, o)
 }
 
-func openAt(path string, start int64) (io.ReadCloser, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := io.CopyN(io.Discard, f, start); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// npyHeader reads the header and says how long it is.
-func npyHeader(r io.Reader) (*array, int64, error) {
+// npyHeader reads the header. The array's bytes begin at start.
+func npyHeader(r io.Reader) (a *array, start int64, err error) {
 	var pre [12]byte
 	if _, err := io.ReadFull(r, pre[:10]); err != nil || string(pre[:6]) != npyMagic {
 		return nil, 0, errors.New("not a .npy file: the magic word is missing")
 	}
-	length, start := int64(binary.LittleEndian.Uint16(pre[8:])), int64(10)
+	length := int64(binary.LittleEndian.Uint16(pre[8:]))
+	start = 10
 	switch pre[6] {
 	case 1:
 	case 2, 3:
@@ -83,7 +77,7 @@ func npyHeader(r io.Reader) (*array, int64, error) {
 	if _, err := io.ReadFull(r, text); err != nil {
 		return nil, 0, errors.New(".npy header: truncated")
 	}
-	a, err := parseHeader(strings.TrimSpace(string(text)))
+	a, err = parseHeader(strings.TrimSpace(string(text)))
 	if err != nil {
 		return nil, 0, fmt.Errorf(".npy header: %w", err)
 	}
@@ -100,9 +94,9 @@ func parseHeader(s string) (*array, error) {
 	case fortran == nil || shape == nil:
 		return nil, errors.New("fortran_order or shape is missing")
 	}
-	a := &array{dtype: dtype{kind: descr[2][0], big: descr[1] == ">"}}
-	a.dtype.size, _ = strconv.Atoi(descr[3])
-	if descr[2] == "b" || !a.dtype.valid() {
+	a := &array{elem: elem{kind: descr[2][0], big: descr[1] == ">"}}
+	a.elem.size, _ = strconv.Atoi(descr[3])
+	if descr[2] == "b" || !a.elem.valid() {
 		return nil, fmt.Errorf("type %s%s; save integers, for example a.astype('int32')", descr[2], descr[3])
 	}
 	for _, d := range strings.Split(shape[1], ",") {
@@ -124,8 +118,8 @@ func parseHeader(s string) (*array, error) {
 	return a, nil
 }
 
-// writeNPYHeader writes a version 1 header of a fixed length, so that it can
-// be written again when the number of rows is known.
+// writeNPYHeader writes a version 1 header. Its length is fixed, so that it can
+// be overwritten once the number of rows is known.
 func writeNPYHeader(w io.Writer, descr string, rows int64, k int) error {
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }", descr, rows, k)
 	head := append([]byte(npyMagic), 1, 0, 118, 0)

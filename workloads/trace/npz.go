@@ -2,16 +2,16 @@ package trace
 
 import (
 	"archive/zip"
+	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
 // maxMembers bounds an archive's directory.
 const maxMembers = 1 << 16
 
-// openNPZ reads a .npz: a zip of .npy members, ids or counts by name and
-// weights beside them.
+// openNPZ reads a .npz: a zip of .npy members. The members' names tell ids,
+// counts and weights apart.
 func openNPZ(path string, o Options) (*Reader, error) {
 	z, err := openZip(path)
 	if err != nil {
@@ -46,7 +46,7 @@ func openZip(path string) (*zip.ReadCloser, error) {
 	return z, nil
 }
 
-// fromArchive makes the reader that owns z.
+// fromArchive makes a Reader that closes z.
 func fromArchive(z *zip.ReadCloser, all []*array, o Options) (*Reader, error) {
 	main, weights, err := pick(all, o)
 	var r *Reader
@@ -57,12 +57,12 @@ func fromArchive(z *zip.ReadCloser, all []*array, o Options) (*Reader, error) {
 		z.Close()
 		return nil, err
 	}
-	inner := r.close
+	arrays := r.close
 	r.close = func() error {
-		if inner != nil {
-			inner()
+		if arrays == nil {
+			return z.Close()
 		}
-		return z.Close()
+		return errors.Join(arrays(), z.Close())
 	}
 	return r, nil
 }
@@ -77,12 +77,6 @@ func npzMember(m *zip.File) (*array, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.open = func() (io.ReadCloser, error) {
-		in, err := m.Open()
-		if err != nil {
-			return nil, err
-		}
-		return in, skip(in, start)
-	}
+	a.open = after(start, m.Open)
 	return a, nil
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// opener is how a format is read.
+// opener reads files of one extension.
 type opener func(path string, o Options) (*Reader, error)
 
 // formats are the files that Open reads, by extension.
@@ -43,8 +43,7 @@ func Open(path string, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// at puts the path before an error that does not have it, but leaves the end
-// of the trace as it is.
+// at puts the path before an error that lacks it. io.EOF stays io.EOF.
 func at(path string, err error) error {
 	var pe *fs.PathError
 	if err == nil || err == io.EOF || errors.As(err, &pe) {

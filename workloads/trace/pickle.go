@@ -8,8 +8,12 @@ import (
 )
 
 // The part of Python's pickle that torch.save uses (protocol 2): containers,
-// numbers, strings, and calls. No call is made: those that rebuild a tensor
-// are understood, any other gives an opaque value.
+// numbers, strings, and calls. Nothing is ever called. A call that rebuilds a
+// tensor gives a tensor, any other call gives an opaque value.
+//
+// github.com/nlpodyssey/gopickle v0.2.0 was tried and not taken: it allocates
+// whatever length the file claims for a string, 2 GB for one of 12 bytes, and
+// panics on longer ones.
 
 type (
 	pdict  struct{ keys, values []any }
@@ -26,7 +30,8 @@ type tensor struct {
 	shape, stride []int
 }
 
-// contiguous tells row-major tensors; axes of one element may have any stride.
+// contiguous reports whether the elements lie in row-major order without gaps.
+// The stride of an axis with one element does not matter.
 func (t *tensor) contiguous() bool {
 	want := 1
 	for i := len(t.shape) - 1; i >= 0; i-- {
@@ -47,8 +52,8 @@ type machine struct {
 	memo  map[uint32]any
 }
 
-// unpickle runs a pickle. Hostile ones panic inside, on a bound or a type;
-// that is the error.
+// unpickle runs a pickle. A malformed one panics inside, on an index or a type;
+// the panic becomes the error.
 func unpickle(in []byte) (v any, err error) {
 	m := &machine{in: in, memo: map[uint32]any{}}
 	defer func() {
@@ -138,8 +143,8 @@ func init() {
 		0x94: func(m *machine) { m.memo[uint32(len(m.memo))] = m.top() },
 		'h':  func(m *machine) { m.recall(uint32(m.take(1)[0])) },
 		'j':  func(m *machine) { m.recall(m.u32()) },
-		's':  func(m *machine) { m.setItems([]any{m.pop(), m.pop()}, true) },
-		'u':  func(m *machine) { m.setItems(m.popMark(), false) },
+		's':  func(m *machine) { value := m.pop(); m.setItems([]any{m.pop(), value}) },
+		'u':  func(m *machine) { m.setItems(m.popMark()) },
 		'a':  func(m *machine) { m.extend([]any{m.pop()}) },
 		'e':  func(m *machine) { m.extend(m.popMark()) },
 		'c':  func(m *machine) { module := m.line(); m.push(global{module + "." + m.line()}) },
@@ -180,16 +185,12 @@ func (m *machine) recall(key uint32) {
 	m.push(v)
 }
 
-// setItems adds key, value, key, value to the dict below; reversed when they
-// come from the stack one by one. Dict-like objects of other classes lose them.
-func (m *machine) setItems(kv []any, reversed bool) {
+// setItems adds key, value, key, value to the dict on top of the stack. An
+// opaque object there takes none.
+func (m *machine) setItems(kv []any) {
 	d, ok := m.top().(*pdict)
 	for i := 0; ok && i < len(kv); i += 2 {
-		k, v := kv[i], kv[i+1]
-		if reversed {
-			k, v = v, k
-		}
-		d.keys, d.values = append(d.keys, k), append(d.values, v)
+		d.keys, d.values = append(d.keys, kv[i]), append(d.values, kv[i+1])
 	}
 }
 
@@ -199,7 +200,7 @@ func (m *machine) extend(items []any) {
 	}
 }
 
-// call pushes what a function would return.
+// call pushes what stands for the result of a call.
 func (m *machine) call(f any, args []any) {
 	g, _ := f.(global)
 	switch g.name {

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// A .pt file of torch.save is a zip: NAME/data.pkl is a pickle of the object,
-// NAME/data/KEY the bytes of each storage, NAME/byteorder how they are stored.
-// This is what SGLang's expert distribution recorder writes: a dict with
-// logical_count [steps, layers, experts], or with records that each hold
-// topk_ids_of_layer [layers, tokens, top-k] or global_physical_count
-// [layers, experts].
+// A .pt file of torch.save is a zip. NAME/data.pkl is a pickle of the object,
+// NAME/data/KEY holds the bytes of a storage, NAME/byteorder their byte order.
+//
+// SGLang's expert distribution recorder writes such files. The object is a dict
+// with logical_count [steps, layers, experts], or with a list of records. A
+// record holds topk_ids_of_layer [layers, tokens, top-k] or
+// global_physical_count [layers, experts].
 
-// maxPickle bounds the pickle, a few hundred bytes a record, and maxValues the
-// values in it.
+// maxPickle bounds the bytes of the pickle, of which a record takes a few
+// hundred. maxValues bounds the values that are looked at.
 const (
 	maxPickle = 64 << 20
 	maxValues = 1 << 22
@@ -85,15 +86,16 @@ func readMember(f *zip.File, most int64) ([]byte, error) {
 	return b, err
 }
 
-// ptFile gathers the tensors of an object.
+// ptFile collects the tensors of an object.
 type ptFile struct {
 	members map[string]*zip.File
 	big     bool
 	found   []*array
-	budget  int // values still to be visited: a pickle can refer to one list many times
+	budget  int // values still to be visited; a pickle can refer to one list many times
 }
 
-// collect walks dicts and lists. A tensor's name is the key it was last under.
+// collect walks dicts and lists. A tensor is named after the last dict key on
+// the way to it.
 func (p *ptFile) collect(name string, v any, depth int) error {
 	if p.budget--; depth > 16 || p.budget < 0 {
 		return errors.New("data.pkl: nested too deeply")
@@ -124,7 +126,7 @@ func (p *ptFile) collect(name string, v any, depth int) error {
 }
 
 // storages are torch's storage classes.
-var storages = map[string]dtype{
+var storages = map[string]elem{
 	"ByteStorage":     {kind: 'u', size: 1},
 	"CharStorage":     {kind: 'i', size: 1},
 	"ShortStorage":    {kind: 'i', size: 2},
@@ -154,11 +156,5 @@ func (p *ptFile) array(name string, t *tensor) (*array, error) {
 	if f == nil || t.offset < 0 || t.offset > maxElements || uint64(start+n*int64(d.size)) > f.UncompressedSize64 {
 		return nil, fmt.Errorf("truncated: storage %.20q does not hold shape %v at %d", t.key, t.shape, t.offset)
 	}
-	return &array{name: name, dtype: d, shape: t.shape, open: func() (io.ReadCloser, error) {
-		in, err := f.Open()
-		if err != nil {
-			return nil, err
-		}
-		return in, skip(in, start)
-	}}, nil
+	return &array{name: name, elem: d, shape: t.shape, open: after(start, f.Open)}, nil
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 )
 
-// rows streams the rows of one layer of arrays that follow each other:
-// [tokens, k], [layers, tokens, k] (SGLang) or [tokens, layers, k] (vLLM's
-// routed_experts).
+// rows streams one layer of arrays, part after part. A part is [tokens, k],
+// [layers, tokens, k] (SGLang) or [tokens, layers, k] (vLLM's routed_experts).
 type rows struct {
 	parts []*array
 	layer int
@@ -63,7 +61,7 @@ func (a *array) tokens() int64 {
 	return int64(a.shape[0])
 }
 
-// checkLayer wants a choice where there is one.
+// checkLayer asks for a layer where there are several.
 func checkLayer(layers, layer int) error {
 	switch {
 	case layer < 0 && layers != 1:
@@ -74,7 +72,7 @@ func checkLayer(layers, layer int) error {
 	return nil
 }
 
-// read fills ids or weights, whichever is not nil, with whole rows.
+// read fills ids or weights, the one that is not nil, with whole rows.
 func (r *rows) read(ids []int32, weights []float32) (int, error) {
 	for r.left == 0 {
 		if err := r.advance(); err != nil {
@@ -83,7 +81,7 @@ func (r *rows) read(ids []int32, weights []float32) (int, error) {
 	}
 	a := r.parts[r.part-1]
 	n := int(min(int64(max(len(ids), len(weights))/r.k), r.left))
-	size := r.k * a.dtype.size
+	size := r.k * a.elem.size
 	if cap(r.raw) < n*size {
 		r.raw = make([]byte, n*size)
 	}
@@ -92,11 +90,11 @@ func (r *rows) read(ids []int32, weights []float32) (int, error) {
 		return 0, err
 	}
 	if ids != nil {
-		a.dtype.int32s(ids[:n*r.k], raw)
+		a.elem.int32s(ids[:n*r.k], raw)
 	}
 	for i := range weights[:min(len(weights), n*r.k)] {
-		w := a.dtype.float(raw[i*a.dtype.size:])
-		if !(w >= 0) || math.IsInf(w, 1) {
+		w := a.elem.float(raw[i*a.elem.size:])
+		if !goodWeight(w) {
 			return 0, fmt.Errorf("weight %v is not a number of at least 0", w)
 		}
 		weights[i] = float32(w)
@@ -105,27 +103,28 @@ func (r *rows) read(ids []int32, weights []float32) (int, error) {
 	return n, nil
 }
 
-// fill reads the bytes of rows, stepping over other layers between them.
+// fill reads the bytes of rows and skips the other layers between them.
 func (r *rows) fill(a *array, raw []byte, size int) error {
 	if len(a.shape) < 3 || !a.tokensFirst {
 		_, err := io.ReadFull(r.buf, raw)
 		return truncated(err, r.left)
 	}
 	for ; len(raw) > 0; raw = raw[size:] {
-		if err := skip(r.buf, int64(r.pick()*size)); err != nil {
-			return truncated(err, r.left)
+		err := skip(r.buf, int64(r.pick()*size))
+		if err == nil {
+			_, err = io.ReadFull(r.buf, raw[:size])
 		}
-		if _, err := io.ReadFull(r.buf, raw[:size]); err != nil {
-			return truncated(err, r.left)
+		if err == nil {
+			err = skip(r.buf, int64((a.layers()-1-r.pick())*size))
 		}
-		if err := skip(r.buf, int64((a.layers()-1-r.pick())*size)); err != nil {
+		if err != nil {
 			return truncated(err, r.left)
 		}
 	}
 	return nil
 }
 
-// pick is the layer to read, the only one unless chosen.
+// pick is the layer to read: the chosen one, or the only one.
 func (r *rows) pick() int { return max(r.layer, 0) }
 
 // advance opens the next part at the chosen layer.
@@ -148,7 +147,7 @@ func (r *rows) advance() error {
 	r.in, r.buf = in, bufio.NewReaderSize(in, 1<<20)
 	r.left = a.tokens()
 	if len(a.shape) == 3 && !a.tokensFirst {
-		return truncated(skip(r.buf, int64(r.pick())*r.left*int64(r.k*a.dtype.size)), r.left)
+		return truncated(skip(r.buf, int64(r.pick())*r.left*int64(r.k*a.elem.size)), r.left)
 	}
 	return nil
 }
@@ -167,7 +166,21 @@ func skip(r io.Reader, n int64) error {
 	return err
 }
 
-// truncated words the end of the data before the end of the array.
+// after makes an opener that skips the first bytes.
+func after(start int64, open func() (io.ReadCloser, error)) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) {
+		in, err := open()
+		if err != nil {
+			return nil, err
+		}
+		if err := skip(in, start); err != nil {
+			return nil, errors.Join(err, in.Close())
+		}
+		return in, nil
+	}
+}
+
+// truncated explains data that end before the array does.
 func truncated(err error, left int64) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("truncated: the data ends within the last %d rows that the header promises", left)

@@ -1,63 +1,96 @@
 package trace
 
 import (
+	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"strings"
 )
 
-// maxLine bounds a line of text: 32 ids with weights have below 1 KB.
+// maxLine bounds a line of text: 32 ids with weights take less than 1 KB.
 const maxLine = 1 << 16
 
-// lines is a text file that is read row by row. The first row is parsed ahead
-// to learn the shape.
+// lines reads a text file line by line, blank lines left out.
 type lines struct {
 	f       *os.File
-	parse   func() (ids []int32, weights []float32, err error)
-	ids     []int32
-	weights []float32
-	err     error // of the row ahead
+	scanner *bufio.Scanner
+	number  int // of the line last read, from 1
 }
 
-// reader makes a Reader of rows that all look like the first.
-func (l *lines) reader() (*Reader, error) {
-	l.ahead()
-	if l.err != nil {
-		l.f.Close()
-		if l.err == io.EOF {
-			l.err = errors.New("no rows")
+func openLines(path string) (*lines, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &lines{f: f, scanner: bufio.NewScanner(f)}
+	l.scanner.Buffer(make([]byte, 4096), maxLine)
+	return l, nil
+}
+
+// next is the next line; the error after the last is io.EOF.
+func (l *lines) next() (string, error) {
+	for l.scanner.Scan() {
+		l.number++
+		if text := strings.TrimSpace(l.scanner.Text()); text != "" {
+			return text, nil
 		}
-		return nil, l.err
 	}
-	k, weights := len(l.ids), l.weights != nil
-	if k > MaxTopK || weights && len(l.weights) != k {
-		l.f.Close()
-		return nil, fmt.Errorf("row 0: %d ids and %d weights, use 1 to %d and as many weights or none", k, len(l.weights), MaxTopK)
+	if errors.Is(l.scanner.Err(), bufio.ErrTooLong) {
+		return "", fmt.Errorf("line %d: longer than %d bytes", l.number+1, maxLine)
 	}
-	r := &Reader{Kind: IDs, TopK: k, Rows: -1, Weights: weights, close: l.f.Close}
-	row := 0
-	r.next = func(ids []int32, ws []float32) (n int, err error) {
-		for ; n < len(ids)/k; n++ {
-			if l.err != nil {
-				return n, l.err
+	return "", cmp.Or(l.scanner.Err(), io.EOF)
+}
+
+// rowParser reads the ids of one token, and its weights or nil.
+type rowParser func(text string) (ids []int32, weights []float32, err error)
+
+// tokens makes a Reader of lines that hold a token each. The line `first` has
+// been read already; every other line must have as many ids and weights.
+func (l *lines) tokens(first string, parse rowParser) (*Reader, error) {
+	ids, weights, err := parse(first)
+	if err != nil {
+		return nil, fmt.Errorf("line %d: %w", l.number, err)
+	}
+	k, weighted := len(ids), weights != nil
+	if k > MaxTopK || weighted && len(weights) != k {
+		return nil, fmt.Errorf("line %d: %d ids and %d weights, use 1 to %d ids and as many weights, or none", l.number, k, len(weights), MaxTopK)
+	}
+	r := &Reader{Kind: IDs, TopK: k, Rows: -1, Weights: weighted, close: l.f.Close}
+	r.next = func(dst []int32, ws []float32) (n int, err error) {
+		for ; n < len(dst)/k; n++ {
+			if ids == nil {
+				if ids, weights, err = l.token(parse, k, weighted); err != nil {
+					return n, err
+				}
 			}
-			if len(l.ids) != k || weights != (l.weights != nil) || weights && len(l.weights) != k {
-				return n, fmt.Errorf("row %d: %d ids and %d weights, row 0 has %d", row, len(l.ids), len(l.weights), k)
-			}
-			copy(ids[n*k:], l.ids)
+			copy(dst[n*k:], ids)
 			if ws != nil {
-				copy(ws[n*k:], l.weights)
+				copy(ws[n*k:], weights)
 			}
-			row++
-			l.ahead()
+			ids = nil
 		}
 		return n, nil
 	}
 	return r, nil
 }
 
-func (l *lines) ahead() { l.ids, l.weights, l.err = l.parse() }
+func (l *lines) token(parse rowParser, k int, weighted bool) ([]int32, []float32, error) {
+	text, err := l.next()
+	if err != nil {
+		return nil, nil, err
+	}
+	ids, weights, err := parse(text)
+	if err == nil && (len(ids) != k || weighted != (weights != nil) || weighted && len(weights) != k) {
+		err = fmt.Errorf("%d ids and %d weights, the first token has %d ids", len(ids), len(weights), k)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("line %d: %w", l.number, err)
+	}
+	return ids, weights, nil
+}
 
 func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }

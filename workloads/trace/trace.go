@@ -1,6 +1,6 @@
-// Package trace reads and writes recorded routing: the experts that tokens
-// visited, token by token, or how often each expert was visited. Files may be
-// larger than memory, and are not trusted.
+// Package trace reads and writes recorded routing: which experts each token
+// selected, or how often each expert was selected. Files may be larger than
+// memory. They are not trusted: a bad one gives an error, in bounded memory.
 package trace
 
 import (
@@ -13,11 +13,11 @@ import (
 type Kind string
 
 const (
-	IDs    Kind = "ids"    // the expert ids of every token, [tokens, top-k]
-	Counts Kind = "counts" // how often every expert was visited, [experts]
+	IDs    Kind = "ids"    // the expert ids of each token, [tokens, top-k]
+	Counts Kind = "counts" // how often each expert was selected, [experts]
 )
 
-// Bounds of what is read: those of the problems a trace can be replayed on.
+// Bounds of what is read. A problem has the same ones (ep.MaxTopK, ep.MaxExperts).
 const (
 	MaxTopK    = 32
 	MaxExperts = 65536
@@ -38,18 +38,18 @@ type Options struct {
 type Reader struct {
 	Kind    Kind
 	TopK    int   // ids of a row; 0 for counts
-	Rows    int64 // tokens; -1 where only reading on will tell
+	Rows    int64 // tokens; -1 where the file does not say
 	Weights bool  // rows have router weights
 
-	// next fills ids, and weights where there are any, with whole rows. It
-	// returns how many, with io.EOF when there are no more.
+	// next fills ids and weights with whole rows and returns their number.
+	// After the last row the error is io.EOF.
 	next   func(ids []int32, weights []float32) (int, error)
 	counts func() ([]int64, error)
 	close  func() error
 	path   string
-	guess  string  // how to say so if the kind, taken from the shape, is wrong
+	guess  string  // appended to errors: what to do if the kind was guessed wrong
 	row    int64   // of the next Read
-	seen   []int64 // [expert]: last row it was in, plus one
+	seen   []int64 // [expert]: the last row it was in, plus one
 }
 
 // Close closes the file.
@@ -60,10 +60,10 @@ func (r *Reader) Close() error {
 	return r.close()
 }
 
-// Read fills ids [n*TopK] with the next rows and returns their number. Ids are
-// distinct within a row, below MaxExperts, or -1 where masked. weights is
-// filled alongside when it is not nil and the trace has weights. At the end
-// the error is io.EOF.
+// Read fills ids [n*TopK] with the next rows and returns their number n. Ids are
+// distinct within a row and below MaxExperts, or -1 where masked. weights
+// [n*TopK] is filled too if it is not nil and the trace has weights. After the
+// last row the error is io.EOF.
 func (r *Reader) Read(ids []int32, weights []float32) (int, error) {
 	if r.Kind != IDs {
 		return 0, errors.New("the trace has counts, not ids")
@@ -76,7 +76,7 @@ func (r *Reader) Read(ids []int32, weights []float32) (int, error) {
 	return n, at(r.path, err)
 }
 
-// check refuses ids outside the bounds and twice in a row.
+// check refuses ids that are outside the bounds or twice in one row.
 func (r *Reader) check(ids []int32) error {
 	if r.seen == nil {
 		r.seen = make([]int64, MaxExperts)
@@ -100,7 +100,7 @@ func (r *Reader) check(ids []int32) error {
 	return nil
 }
 
-// ReadCounts is how often each expert was visited.
+// ReadCounts is how often each expert was selected, [experts].
 func (r *Reader) ReadCounts() ([]int64, error) {
 	if r.Kind != Counts {
 		return nil, errors.New("the trace has ids, not counts")
@@ -109,12 +109,12 @@ func (r *Reader) ReadCounts() ([]int64, error) {
 	return c, at(r.path, err)
 }
 
-// Summary is what reading a whole trace tells.
+// Summary is what Scan found in a trace.
 type Summary struct {
 	Kind    Kind
 	Rows    int64 // tokens; 0 for counts
 	TopK    int   // 0 for counts
-	Masked  int64
+	Masked  int64 // selections that are -1
 	Weights bool
 	Counts  []int64 // [highest id + 1]
 }

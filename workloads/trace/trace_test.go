@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -272,6 +273,37 @@ func TestTruncationIsSaid(t *testing.T) {
 			if _, err := scan(path, Options{Layer: 0}); err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), f) {
 				t.Errorf("%s cut to %d bytes: %v", f, cut, err)
 			}
+		}
+	}
+}
+
+// Numbers may be quoted, lines may end in CR LF, and a header may name weights.
+func TestCSVSpellings(t *testing.T) {
+	path := write(t, t.TempDir(), "q.csv", "\"e0\",\"e1\",\"w0\",\"w1\"\r\n\"3\", 5,0.75,\"0.25\"\r\n\r\n1,2,1,0\r\n")
+	ids, ws, err := readAll(t, path, one)
+	if err != nil || !slices.Equal(ids, []int32{3, 5, 1, 2}) || !slices.Equal(ws, []float32{0.75, 0.25, 1, 0}) {
+		t.Errorf("%v, %v, %v", ids, ws, err)
+	}
+}
+
+// half agrees with IEEE 754's definition of binary16.
+func TestHalf(t *testing.T) {
+	for h := range 1 << 16 {
+		exp, frac := h>>10&31, float64(h&1023)
+		want := math.Ldexp(1024+frac, exp-25)
+		switch {
+		case exp == 0:
+			want = math.Ldexp(frac, -24)
+		case exp == 31 && frac == 0:
+			want = math.Inf(1)
+		case exp == 31:
+			want = math.NaN()
+		}
+		if h>>15 == 1 {
+			want = -want
+		}
+		if got := half(uint16(h)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Fatalf("%#x: %v, want %v", h, got, want)
 		}
 	}
 }

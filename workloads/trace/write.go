@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bufio"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ import (
 type Writer interface {
 	// Write appends rows: ids [n*k] and weights [n*k] or nil.
 	Write(ids []int32, weights []float32) error
-	// Close ends the file. A Writer that was not closed left no usable file.
+	// Close completes the file. Without it the file is not usable.
 	Close() error
 }
 
@@ -42,7 +43,7 @@ func Create(path string, k int, weights bool) (Writer, error) {
 	return w, nil
 }
 
-// npyWriter writes the header twice: the second time it knows the rows.
+// npyWriter writes the header twice, the second time with the number of rows.
 type npyWriter struct {
 	f     *os.File
 	buf   *bufio.Writer
@@ -66,7 +67,7 @@ func (w *npyWriter) Write(ids []int32, _ []float32) error {
 	return nil
 }
 
-// word appends four bytes; bufio keeps an error until Flush.
+// word appends four bytes. An error shows in Flush.
 func (w *npyWriter) word(v uint32) {
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], v)
@@ -87,7 +88,8 @@ func (w *npyWriter) finish() error {
 	return writeNPYHeader(w.f, w.descr, w.rows, w.k)
 }
 
-// npzWriter keeps the arrays in temporary files until their sizes are known.
+// npzWriter writes the arrays to temporary files, because a zip member must be
+// complete before the next begins.
 type npzWriter struct {
 	out  *os.File
 	ids  *npyWriter
@@ -107,7 +109,7 @@ func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
 	return z, err
 }
 
-// array makes a temporary file beside the output, where there is room for it.
+// array makes a temporary file in the folder of the output.
 func (z *npzWriter) array(f *os.File, descr string, k int) (*npyWriter, error) {
 	t, err := os.CreateTemp(filepath.Dir(f.Name()), ".epbench-*")
 	if err != nil {
@@ -185,8 +187,12 @@ func (w *textWriter) Close() error { return errors.Join(w.buf.Flush(), w.f.Close
 
 func createCSV(f *os.File, k int, weights bool) (Writer, error) {
 	w := &textWriter{f: f, buf: bufio.NewWriter(f), k: k, line: csvLine}
+	prefixes := []string{"e", "w"}
+	if !weights {
+		prefixes = prefixes[:1]
+	}
 	var head []string
-	for _, prefix := range []string{"e", "w"}[:1+btoi(weights)] {
+	for _, prefix := range prefixes {
 		for i := range k {
 			head = append(head, prefix+strconv.Itoa(i))
 		}
@@ -195,32 +201,14 @@ func createCSV(f *os.File, k int, weights bool) (Writer, error) {
 	return w, err
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func csvLine(b []byte, ids []int32, weights []float32) []byte {
-	b = list(b, ids, weights)
-	return append(b, '\n')
-}
-
-// list writes ids and weights with commas between.
-func list(b []byte, ids []int32, weights []float32) []byte {
-	for i, e := range ids {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(e), 10)
+	for _, e := range ids {
+		b = append(strconv.AppendInt(b, int64(e), 10), ',')
 	}
-	for i, v := range weights {
-		if i > 0 || len(ids) > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendFloat(b, float64(v), 'g', -1, 32)
+	for _, v := range weights {
+		b = append(strconv.AppendFloat(b, float64(v), 'g', -1, 32), ',')
 	}
+	b[len(b)-1] = '\n'
 	return b
 }
 
@@ -229,20 +217,15 @@ func createJSONL(f *os.File, k int, _ bool) (Writer, error) {
 }
 
 func jsonLine(b []byte, ids []int32, weights []float32) []byte {
-	b = list(append(b, `{"topk_ids":[`...), ids, nil)
-	if weights != nil {
-		b = list(append(b, `],"topk_weights":[`...), nil, weights)
-	}
-	return append(b, "]}\n"...)
+	row, _ := json.Marshal(jsonRow{ids, weights}) // integers and finite numbers
+	return append(append(b, row...), '\n')
 }
 
 // WriteCounts writes counts as CSV with the header expert_id,count.
 func WriteCounts(w io.Writer, counts []int64) error {
 	b := []byte("expert_id,count\n")
 	for e, n := range counts {
-		b = strconv.AppendInt(b, int64(e), 10)
-		b = strconv.AppendInt(append(b, ','), n, 10)
-		b = append(b, '\n')
+		b = fmt.Appendf(b, "%d,%d\n", e, n)
 	}
 	_, err := w.Write(b)
 	return err

@@ -6,19 +6,19 @@ import (
 	"math"
 )
 
-// dtype is the type of an array's elements.
-type dtype struct {
+// elem is the type of an array's elements, as NumPy and torch name it.
+type elem struct {
 	kind byte // i, u, f, or b for bfloat16
 	size int  // bytes
 	big  bool // big-endian
 }
 
-func (d dtype) String() string {
+func (d elem) String() string {
 	return fmt.Sprintf("%c%d", d.kind, d.size)
 }
 
-// valid tells the types that are read.
-func (d dtype) valid() bool {
+// valid reports whether the type is read.
+func (d elem) valid() bool {
 	switch d.kind {
 	case 'i', 'u':
 		return d.size == 1 || d.size == 2 || d.size == 4 || d.size == 8
@@ -30,17 +30,17 @@ func (d dtype) valid() bool {
 	return false
 }
 
-func (d dtype) order() binary.ByteOrder {
+func (d elem) order() binary.ByteOrder {
 	if d.big {
 		return binary.BigEndian
 	}
 	return binary.LittleEndian
 }
 
-// int32s decodes integers. Ids that do not fit become math.MinInt32, which no
-// check accepts. The common types have loops of their own: a trace is read at
-// the speed of the disk.
-func (d dtype) int32s(dst []int32, b []byte) {
+// int32s decodes integers. An id that does not fit becomes math.MinInt32, which
+// no check accepts. The common types have loops of their own, so that a trace
+// is read as fast as the disk gives it.
+func (d elem) int32s(dst []int32, b []byte) {
 	switch {
 	case d.kind == 'i' && d.size == 4 && !d.big:
 		for i := range dst {
@@ -64,8 +64,8 @@ func narrow(v int64) int32 {
 	return int32(v)
 }
 
-// int decodes one integer; unsigned ones above its range become negative.
-func (d dtype) int(b []byte) int64 {
+// int decodes one integer. A uint64 above the range of int64 becomes negative.
+func (d elem) int(b []byte) int64 {
 	u := d.bits(b)
 	if d.kind == 'u' {
 		return int64(u)
@@ -74,7 +74,7 @@ func (d dtype) int(b []byte) int64 {
 	return int64(u<<shift) >> shift
 }
 
-func (d dtype) bits(b []byte) uint64 {
+func (d elem) bits(b []byte) uint64 {
 	switch d.size {
 	case 1:
 		return uint64(b[0])
@@ -87,7 +87,7 @@ func (d dtype) bits(b []byte) uint64 {
 }
 
 // float decodes one element of any type.
-func (d dtype) float(b []byte) float64 {
+func (d elem) float(b []byte) float64 {
 	u := d.bits(b)
 	switch {
 	case d.kind == 'i' || d.kind == 'u':
@@ -102,22 +102,12 @@ func (d dtype) float(b []byte) float64 {
 	return math.Float64frombits(u)
 }
 
-// half is the value of an IEEE binary16.
+// half is the value of an IEEE binary16: its bits moved to where binary32 has
+// them, and the difference of the exponents' biases, 127 - 15, made good.
 func half(h uint16) float64 {
-	exp, frac := int(h>>10&31), float64(h&1023)
-	v := math.Ldexp(frac, -24)
-	switch exp {
-	case 31:
-		v = math.Inf(1)
-		if frac != 0 {
-			v = math.NaN()
-		}
-	case 0:
-	default:
-		v = math.Ldexp(1024+frac, exp-25)
+	bits := uint32(h&0x8000)<<16 | uint32(h&0x7fff)<<13
+	if h&0x7c00 == 0x7c00 { // infinite or not a number
+		bits |= 0x7f800000
 	}
-	if h>>15 == 1 {
-		return -v
-	}
-	return v
+	return float64(math.Float32frombits(bits) * 0x1p112)
 }

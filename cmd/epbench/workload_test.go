@@ -56,7 +56,7 @@ func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := cellOf(t, said.skew, "class"), string(plan.Searches[0].Class); got != want {
+		if got, want := cellOf(t, said.skew, "class"), string(plan.Searches[0].Class()); got != want {
 			t.Fatalf("%s, %s tokens: workload says %s, sweep %s", f.routing, f.tokens, got, want)
 		}
 		seen[w.Class] = true

@@ -196,12 +196,28 @@ func (e *emulated) object(source string, defines []string) string {
 
 // launchLine spells a launch for the harness.
 func launchLine(l launch) string {
-	s := fmt.Sprintf("launch %s %d %d %d sms=%d wait_sms=%d count_sms=%d tile_tokens=%d chunk_bytes=%d",
-		l.entry, l.grid, l.block, l.shared, l.params.sms, l.params.waitSMs, l.params.countSMs, l.params.tileTokens, l.params.chunkBytes)
-	for i, v := range l.params.tune {
-		s += fmt.Sprintf(" tune[%d]=%d", i, v)
+	return fmt.Sprintf("launch %s %d %d %d sms=%d wait_sms=%d count_sms=%d tile_tokens=%d chunk_bytes=%d %s",
+		l.entry, l.grid, l.block, l.shared, l.params.sms, l.params.waitSMs, l.params.countSMs, l.params.tileTokens, l.params.chunkBytes, ownFields(l.params.own))
+}
+
+// ownFields spells a kernel's own launch parameters for the harness.
+func ownFields(own any) string {
+	switch v := own.(type) {
+	case nil:
+		return ""
+	case combineParams:
+		return fmt.Sprintf("own.combine.rotate=%d", bit(v.rotate))
+	case dispatchLLParams:
+		return fmt.Sprintf("own.dispatch_ll.receivers=%d own.dispatch_ll.pause_ns=%d", v.receivers, v.pauseNs)
+	case litmusMemcpyParams:
+		return fmt.Sprintf("own.litmus_memcpy.cases=%d own.litmus_memcpy.step=%d own.litmus_memcpy.cell_bytes=%d own.litmus_memcpy.peer=%d",
+			v.cases, v.step, v.cellBytes, v.peer)
+	case litmusScanParams:
+		return fmt.Sprintf("own.litmus_scan.sizes=%d", v.sizes)
+	case litmusPassParams:
+		return fmt.Sprintf("own.litmus_pass.scope=%d own.litmus_pass.rounds=%d", v.scope, v.rounds)
 	}
-	return s
+	panic(fmt.Sprintf("launch parameters of an unknown kernel: %T", own))
 }
 
 // wipe is the statement that fills a part of each rank's own heap with ones

@@ -77,11 +77,18 @@ type launch struct {
 	params launchParams
 }
 
-// launchParams are the launch-bound fields of EpArgs.
+// launchParams are the launch-bound fields of EpArgs, by the names they have
+// there.
 type launchParams struct {
 	sms, waitSMs, countSMs, tileTokens, chunkBytes int
-	tune                                           [8]int // EpArgs.tune, meaning the family's own
+	own                                            any // combineParams, dispatchLLParams, a litmus's, or nil
 }
+
+// combineParams is EpArgs.own.combine.
+type combineParams struct{ rotate bool }
+
+// dispatchLLParams is EpArgs.own.dispatch_ll.
+type dispatchLLParams struct{ receivers, pauseNs int }
 
 // families lists every kernel this backend has. The first of an op carries
 // the library default.

@@ -133,7 +133,9 @@ func epLaunches(entry string, p ep.Problem, c ep.Config) []launch {
 		sms: c.Int("sms"), waitSMs: c.Int("wait_sms"), countSMs: c.Int("count_sms"),
 		tileTokens: c.Int("tile_tokens"), chunkBytes: c.Int("chunk_bytes"),
 	}
-	l.params.tune[0] = c.Int("rotate")
+	if c.Kernel == "combine" {
+		l.params.own = combineParams{rotate: c.Int("rotate") == 1}
+	}
 	if c.Str("mode") == "fused" {
 		return []launch{l}
 	}

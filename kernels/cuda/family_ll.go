@@ -46,7 +46,7 @@ func dispatchLL() family {
 		compare:  inOrder,
 		launches: func(_ ep.Machine, _ ep.Problem, c ep.Config) []launch {
 			l := fastLaunch("dispatch_ll", c)
-			l.params.tune = [8]int{c.Int("receivers"), c.Int("pause")}
+			l.params.own = dispatchLLParams{receivers: c.Int("receivers"), pauseNs: c.Int("pause")}
 			return []launch{l}
 		},
 	}

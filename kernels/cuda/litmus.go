@@ -11,7 +11,7 @@ import (
 // litmus is a small kernel of native/kernels/ep/litmus.cuh that shows one
 // device primitive to be right. It runs on all ranks at once, in the emulator
 // and on GPUs alike, with EpArgs holding ranks, heap, one region, counters,
-// deadline and tune.
+// deadline and its own launch parameters.
 type litmus struct {
 	name    string
 	launch  launch
@@ -21,25 +21,43 @@ type litmus struct {
 	check   func(areas [][]byte, me int) error // judges a rank's region afterwards; nil has nothing to see
 }
 
+// The launch parameters of a litmus are a member of EpArgs.own.
+type (
+	litmusMemcpyParams struct{ cases, step, cellBytes, peer int }
+	litmusScanParams   struct{ sizes int }
+	litmusPassParams   struct {
+		scope  litmusScope
+		rounds int
+	}
+)
+
+// litmusScope is who passes messages to whom: EP_LITMUS_BLOCK and those that
+// follow it.
+type litmusScope int
+
+const (
+	withinBlock litmusScope = iota
+	betweenBlocks
+	betweenRanks
+)
+
 const litmusSource = "ep/litmus.cuh"
 
 // litmuses lists them. rounds is how often signals and messages are passed.
 func litmuses(rounds int) []litmus {
 	return []litmus{
 		litmusMemcpy(61, 7, 1),
-		{name: "block_prefix_sum", launch: litmusLaunch("ep_litmus_scan", 4, 128, 1024), checks: 1024},
-		litmusPass("message passing in a block", 0, rounds),
-		litmusPass("message passing between blocks", 1, rounds),
-		litmusPass("message passing between ranks", 2, rounds),
+		{name: "block_prefix_sum", launch: litmusLaunch("ep_litmus_scan", 4, 128, litmusScanParams{sizes: 1024}), checks: 1024},
+		litmusPass("message passing in a block", withinBlock, rounds),
+		litmusPass("message passing between blocks", betweenBlocks, rounds),
+		litmusPass("message passing between ranks", betweenRanks, rounds),
 		litmusSignal(2, rounds),
 		litmusCodec(),
 	}
 }
 
-func litmusLaunch(entry string, grid, block int, tune ...int) launch {
-	l := launch{entry: entry, grid: grid, block: block}
-	copy(l.params.tune[:], tune)
-	return l
+func litmusLaunch(entry string, grid, block int, own any) launch {
+	return launch{entry: entry, grid: grid, block: block, params: launchParams{own: own}}
 }
 
 // litmusMemcpy copies sizes from 16 bytes up in steps, to every alignment
@@ -49,7 +67,7 @@ func litmusMemcpy(cases, step, peer int) litmus {
 	source := func(i int) byte { return byte(i*7 + i>>8*13 + 1) }
 	return litmus{
 		name:   "block_memcpy",
-		launch: litmusLaunch("ep_litmus_memcpy", 4, 96, cases, step, cell, peer),
+		launch: litmusLaunch("ep_litmus_memcpy", 4, 96, litmusMemcpyParams{cases, step, cell, peer}),
 		area:   int64(2 * cases * cell),
 		prepare: func(area []byte) {
 			for i := range cases * cell {
@@ -83,8 +101,8 @@ func checkCells(area []byte, cases, step, cell int, source func(int) byte) error
 	return nil
 }
 
-func litmusPass(name string, scope, rounds int) litmus {
-	return litmus{name: name, launch: litmusLaunch("ep_litmus_pass", 2, 64, scope, rounds), area: 1024, checks: rounds}
+func litmusPass(name string, scope litmusScope, rounds int) litmus {
+	return litmus{name: name, launch: litmusLaunch("ep_litmus_pass", 2, 64, litmusPassParams{scope, rounds}), area: 1024, checks: rounds}
 }
 
 // litmusSignal passes 32 words and a signal from each block to the same block
@@ -92,7 +110,7 @@ func litmusPass(name string, scope, rounds int) litmus {
 func litmusSignal(blocks, rounds int) litmus {
 	return litmus{
 		name:   "ep_signal_completion",
-		launch: litmusLaunch("ep_litmus_signal", blocks, 64, 0, rounds),
+		launch: litmusLaunch("ep_litmus_signal", blocks, 64, litmusPassParams{rounds: rounds}),
 		area:   int64(1024 * blocks),
 		checks: 33 * blocks * rounds,
 		prepare: func(area []byte) {
@@ -108,7 +126,7 @@ func litmusSignal(blocks, rounds int) litmus {
 func litmusCodec() litmus {
 	return litmus{
 		name:   "codecs",
-		launch: litmusLaunch("ep_litmus_codec", 2, 128),
+		launch: litmusLaunch("ep_litmus_codec", 2, 128, nil),
 		area:   4 << 16,
 		check: func(areas [][]byte, me int) error {
 			for i := range 1 << 16 {

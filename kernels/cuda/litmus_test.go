@@ -101,7 +101,7 @@ func TestEPLayout(t *testing.T) {
 	direct, dedup := messagesEP(p)
 	ends := map[string]int64{}
 	for algo, message := range []int64{direct, dedup} {
-		l := litmus{launch: litmusLaunch("ep_litmus_layout", 1, 32), area: 4096}
+		l := litmus{launch: litmusLaunch("ep_litmus_layout", 1, 32, nil), area: 4096}
 		areas, _, err := runLitmus(t, emulator, l, define("EP_ALGO", algo))
 		if err != nil {
 			t.Fatal(err)

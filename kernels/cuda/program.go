@@ -229,8 +229,27 @@ func (w *writer) toState(args *C.EpArgs, f family, p ep.Problem, op ep.Op) {
 func setParams(args *C.EpArgs, p launchParams) {
 	args.sms, args.wait_sms, args.count_sms = C.int32_t(p.sms), C.int32_t(p.waitSMs), C.int32_t(p.countSMs)
 	args.tile_tokens, args.chunk_bytes = C.int32_t(p.tileTokens), C.int32_t(p.chunkBytes)
-	for i, v := range p.tune {
-		args.tune[i] = C.int32_t(v)
+	setOwn(unsafe.Pointer(&args.own), p.own)
+}
+
+// setOwn fills the member of the union EpArgs.own that a kernel reads. cgo
+// shows a union as bytes.
+func setOwn(at unsafe.Pointer, own any) {
+	switch v := own.(type) {
+	case nil:
+	case combineParams:
+		*(*C.EpCombineParams)(at) = C.EpCombineParams{rotate: C.int32_t(bit(v.rotate))}
+	case dispatchLLParams:
+		*(*C.EpDispatchLLParams)(at) = C.EpDispatchLLParams{receivers: C.int32_t(v.receivers), pause_ns: C.int32_t(v.pauseNs)}
+	case litmusMemcpyParams:
+		*(*C.EpLitmusMemcpyParams)(at) = C.EpLitmusMemcpyParams{cases: C.int32_t(v.cases), step: C.int32_t(v.step),
+			cell_bytes: C.int32_t(v.cellBytes), peer: C.int32_t(v.peer)}
+	case litmusScanParams:
+		*(*C.EpLitmusScanParams)(at) = C.EpLitmusScanParams{sizes: C.int32_t(v.sizes)}
+	case litmusPassParams:
+		*(*C.EpLitmusPassParams)(at) = C.EpLitmusPassParams{scope: C.int32_t(v.scope), rounds: C.int32_t(v.rounds)}
+	default:
+		panic(fmt.Sprintf("launch parameters of an unknown kernel: %T", own))
 	}
 }
 

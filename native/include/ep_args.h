@@ -19,7 +19,7 @@ typedef long long int64_t;
 
 #define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
 #define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
-#define EP_TUNE_WORDS 8   /* launch-bound values of a family's own */
+#define EP_OWN_WORDS 8    /* room for the launch parameters that one kernel alone has */
 #define EP_READY_FLAG 1024
 
 /* values of the format and epilogue macros */
@@ -62,6 +62,38 @@ typedef struct EpControl {
   uint32_t replay;                /* rounds since the batch began */
   uint32_t rest[30];
 } EpControl;
+
+/* Launch parameters that one kernel has and no other: members of EpArgs.own.
+ * They share their words, because a launch is of one kernel. */
+typedef struct EpCombineParams {
+  int32_t rotate; /* 1: a rank serves itself first, then the next ranks; 0: all serve rank 0 first */
+} EpCombineParams;
+
+typedef struct EpDispatchLLParams {
+  int32_t receivers; /* warps of a block that never send, so that early tokens are copied while others leave; 0: none */
+  int32_t pause_ns;  /* between two looks of such a warp at one part of a message: leaves L2 to the senders */
+} EpDispatchLLParams;
+
+/* The small kernels of ep/litmus.cuh. */
+typedef struct EpLitmusMemcpyParams {
+  int32_t cases;      /* copies, of different sizes */
+  int32_t step;       /* 16-byte vectors by which one copy is longer than the one before */
+  int32_t cell_bytes; /* distance of two sources, and of two destinations */
+  int32_t peer;       /* rank that is written to */
+} EpLitmusMemcpyParams;
+
+typedef struct EpLitmusScanParams {
+  int32_t sizes; /* arrays of 1 to so many values are scanned */
+} EpLitmusScanParams;
+
+typedef struct EpLitmusPassParams {
+  int32_t scope;  /* who passes to whom: EP_LITMUS_BLOCK, EP_LITMUS_GPU or EP_LITMUS_SYSTEM */
+  int32_t rounds; /* messages passed */
+} EpLitmusPassParams;
+
+#define EP_LITMUS_BLOCK 0  /* two warps of one block */
+#define EP_LITMUS_GPU 1    /* the first two blocks of a rank */
+#define EP_LITMUS_SYSTEM 2 /* each rank to the next */
 
 typedef struct EpArgs {
   /* who */
@@ -121,7 +153,14 @@ typedef struct EpArgs {
   int32_t drop_signal; /* fault drills: this rank never signals expert drop_signal - 1 */
   int32_t skip_a2a;       /* 1: keep local experts only, send nothing */
   int32_t allreduce_size; /* ranks that share a replicated batch, for the shared expert's slice */
-  int32_t tune[EP_TUNE_WORDS];
+  union {
+    EpCombineParams combine;
+    EpDispatchLLParams dispatch_ll;
+    EpLitmusMemcpyParams litmus_memcpy;
+    EpLitmusScanParams litmus_scan;
+    EpLitmusPassParams litmus_pass; /* and the signal litmus, which has no scope */
+    int32_t words[EP_OWN_WORDS];
+  } own;
 
   /* the session's own kernels only */
   EpControl *control[EP_MAX_RANKS];

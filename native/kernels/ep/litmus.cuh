@@ -4,7 +4,8 @@
  *   counters[1]  violations seen, 0 when all is well
  *   counters[2]  checks made, so that "none failed" cannot mean "none ran"
  *
- * and tune[] as arguments. Region 0 is a work area, the same on every rank.
+ * Their arguments are the litmus members of EpArgs.own. Region 0 is a work
+ * area, the same on every rank.
  */
 #include "ep/signal.cuh"
 
@@ -24,24 +25,25 @@ EP_DEVICE void litmus_report(const EpArgs &a, bool right) {
   if (!right) red_add_relaxed_gpu(ep_counter(a, EP_LITMUS_WRONG), 1);
 }
 
-/* block_memcpy: case n of tune[0] copies 16 + 16*n*tune[1] bytes from the
- * start of its source cell (tune[2] bytes each) to 16*(n%8) behind the start
- * of its cell at rank tune[3]. The host checks bytes and guards. */
+/* block_memcpy: case n copies 16 + 16*n*step bytes from the start of its
+ * source cell to 16*(n%8) bytes behind the start of its destination cell at
+ * the peer. The host checks the bytes and those around them. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
-  const uint64_t cell = static_cast<uint64_t>(a.tune[2]), cases = static_cast<uint64_t>(a.tune[0]);
+  const EpLitmusMemcpyParams &p = a.own.litmus_memcpy;
+  const uint64_t cell = static_cast<uint64_t>(p.cell_bytes), cases = static_cast<uint64_t>(p.cases);
   for (uint64_t n = blockIdx.x; n < cases; n += gridDim.x) {
     const uint8_t *from = a.heap[a.rank] + a.region[0] + n * cell;
-    uint8_t *to = a.heap[a.tune[3]] + a.region[0] + (cases + n) * cell + 16 * (n % 8);
-    const uint32_t bytes = static_cast<uint32_t>(16 + 16 * n * static_cast<uint64_t>(a.tune[1]));
+    uint8_t *to = a.heap[p.peer] + a.region[0] + (cases + n) * cell + 16 * (n % 8);
+    const uint32_t bytes = static_cast<uint32_t>(16 + 16 * n * static_cast<uint64_t>(p.step));
     block_memcpy<EP_IN_FLIGHT>(to, from, bytes, threadIdx.x, blockDim.x);
   }
 }
 
-/* block_scan, and with it block_prefix_sum: sizes 1 to tune[0] (at most 1024)
- * over values that depend on the size, against a running sum. */
+/* block_scan, and with it block_prefix_sum: 1 to `sizes` values (at most 1024)
+ * that depend on their number, against a running sum. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
   __shared__ uint32_t counts[1024];
-  for (uint32_t n = 1 + blockIdx.x; n <= static_cast<uint32_t>(a.tune[0]); n += gridDim.x) {
+  for (uint32_t n = 1 + blockIdx.x; n <= static_cast<uint32_t>(a.own.litmus_scan.sizes); n += gridDim.x) {
     auto value = [n](uint32_t i) { return (i * 2654435761u ^ n * 40503u) & 0xffffu; };
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) counts[i] = value(i);
     __syncthreads();
@@ -56,25 +58,23 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Message passing, tune[1] rounds. One thread writes eight words and then a
+/* Message passing. One thread writes eight words and then a
  * flag with release order, another waits for the flag with acquire order and
- * must see the words; an answer the same way ends the round. tune[0] is the
- * scope: 0 within a block, 1 between the first two blocks, 2 from each rank to
- * the next. */
+ * must see the words; an answer the same way ends the round. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
-  const int32_t scope = a.tune[0];
-  const uint32_t rounds = static_cast<uint32_t>(a.tune[1]);
+  const int32_t scope = a.own.litmus_pass.scope;
+  const uint32_t rounds = static_cast<uint32_t>(a.own.litmus_pass.rounds);
   const bool writer = threadIdx.x == 0 && blockIdx.x == 0;
-  const bool reader = scope == 1 ? threadIdx.x == 0 && blockIdx.x == 1 : threadIdx.x == 32 && blockIdx.x == 0;
+  const bool reader = scope == EP_LITMUS_GPU ? threadIdx.x == 0 && blockIdx.x == 1 : threadIdx.x == 32 && blockIdx.x == 0;
   if (!writer && !reader) return;
-  const int32_t box = writer && scope == 2 ? (a.rank + 1) % a.ranks : a.rank;
+  const int32_t box = writer && scope == EP_LITMUS_SYSTEM ? (a.rank + 1) % a.ranks : a.rank;
   uint32_t *words = reinterpret_cast<uint32_t *>(a.heap[box] + a.region[0]);
   uint32_t *flag = words + 32, *answer = words + 64;
   auto load = [scope](const uint32_t *p) {
-    return scope == 0 ? ld_acquire_cta(p) : scope == 1 ? ld_acquire_gpu(p) : ld_acquire_sys(p);
+    return scope == EP_LITMUS_BLOCK ? ld_acquire_cta(p) : scope == EP_LITMUS_GPU ? ld_acquire_gpu(p) : ld_acquire_sys(p);
   };
   auto store = [scope](uint32_t *p, uint32_t v) {
-    scope == 0 ? st_release_cta(p, v) : scope == 1 ? st_release_gpu(p, v) : st_release_sys(p, v);
+    scope == EP_LITMUS_BLOCK ? st_release_cta(p, v) : scope == EP_LITMUS_GPU ? st_release_gpu(p, v) : st_release_sys(p, v);
   };
   for (uint32_t r = 1; r <= rounds; r++) {
     EpSpin spin;
@@ -93,7 +93,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* ep_signal_completion: tune[1] generations. Each block's warp 0 writes 32
+/* ep_signal_completion. In each round each block's warp 0 writes 32
  * words to the next rank, all lanes one each, and signals; warp 1 awaits the
  * previous rank's signal, checks, puts the sentinel back and answers. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
@@ -101,7 +101,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
   const int32_t next = (a.rank + 1) % a.ranks, previous = (a.rank + a.ranks - 1) % a.ranks;
   const uint32_t lane = lane_id();
   uint64_t *answer = reinterpret_cast<uint64_t *>(a.heap[a.rank] + box + 512);
-  for (uint64_t g = 1; g <= static_cast<uint64_t>(a.tune[1]); g++) {
+  for (uint64_t g = 1; g <= static_cast<uint64_t>(a.own.litmus_pass.rounds); g++) {
     bool ok = true;
     if (warp_id() == 0) {
       reinterpret_cast<uint32_t *>(a.heap[next] + box)[lane] = static_cast<uint32_t>(g * 32 + lane);

@@ -71,22 +71,22 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 		if err := f.check(m, p, cfg); err != nil {
 			return nil, err
 		}
-		out.calls[op] = &call{family: f, config: cfg, launches: f.launches(m, p, cfg)}
+		out.calls[op] = &call{family: f, config: cfg, launches: f.launches(p, cfg)}
 	}
 	d, k := out.calls[ep.Dispatch], out.calls[ep.Combine]
-	if k != nil && d.family.state != k.family.state {
+	if k != nil && d.family.state.name != k.family.state.name {
 		return nil, fmt.Errorf("combine: %s reads the %s state, which %s does not leave",
-			k.config.Kernel, k.family.state, d.config.Kernel)
+			k.config.Kernel, k.family.state.name, d.config.Kernel)
 	}
 	return out, nil
 }
 
 // state is the state that the candidate's calls work on.
-func (c *candidate) state() family { return c.calls[ep.Dispatch].family }
+func (c *candidate) state() state { return c.calls[ep.Dispatch].family.state }
 
 // variant is the binary that a call needs.
 func (k *call) variant(m ep.Machine, p ep.Problem) (variant, error) {
-	return newVariant(k.family.source, p, k.family.defines(m, p, k.config))
+	return newVariant(k.family.source, p, k.family.defines(k.config))
 }
 
 // candidateVariants are the binaries that a config will need.

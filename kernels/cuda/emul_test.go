@@ -45,7 +45,7 @@ type emulated struct {
 	tools  *emul.Tools
 	w      *workloads.Workload
 	oracle *ref.Oracle
-	state  family // any family of the state
+	state  state
 	heap   heap
 	arena  string
 	mem    []byte   // [rank][heap], what the file holds between jobs
@@ -63,13 +63,13 @@ func onCPU() ep.Machine { return ep.Machine{Backend: "cuda", Arch: "sm_90", SMs:
 
 // emulate lays a workload out for the families of a state. inputScale is
 // NVFP4's global scale.
-func emulate(t *testing.T, w *workloads.Workload, state family, inputScale float32) *emulated {
+func emulate(t *testing.T, w *workloads.Workload, of state, inputScale float32) *emulated {
 	t.Helper()
 	p := w.Problem
 	p.Op = ep.Pair
-	parts := append(problemParts(p), stateParts(state, p)...)
+	parts := append(problemParts(p), stateParts(of, p)...)
 	parts = append(parts, region{"fault", 64, 0})
-	e := &emulated{t: t, tools: need(t, emulTools), w: w, oracle: ref.New(w, inputScale), state: state, heap: newHeap(parts),
+	e := &emulated{t: t, tools: need(t, emulTools), w: w, oracle: ref.New(w, inputScale), state: of, heap: newHeap(parts),
 		arena: filepath.Join(t.TempDir(), "arena"), global: inputScale}
 	e.reset()
 	return e
@@ -136,7 +136,7 @@ func (e *emulated) fieldParts() map[string]string {
 	return map[string]string{"x": partX, "topk_ids": partIDs, "weights": partWeights, "input_scales": partInputScale,
 		"bias": partBias, "out": partOut, "out_scales": partScales, "row_offsets": partRowOffsets, "expert_ids": partExpertIDs,
 		"src_info": partSrcInfo, "scale_offsets": partScaleOffsets, "y": partY, "combined": partCombined,
-		"counters": e.state.state + ".counters", "round_base": e.state.state + ".rounds", "fault": "fault"}
+		"counters": e.state.part("counters"), "round_base": e.state.part("rounds"), "fault": "fault"}
 }
 
 // arguments set every field of every rank's EpArgs.
@@ -159,7 +159,7 @@ func (e *emulated) arguments() []string {
 			add("ptr %d heap[%d] %d", r, q, int64(q)*e.heap.bytes)
 		}
 		for i, g := range e.state.regions(p) {
-			add("set %d region[%d] %d", r, i, e.heap.offset[e.state.state+"."+g.name])
+			add("set %d region[%d] %d", r, i, e.heap.offset[e.state.part(g.name)])
 		}
 	}
 	return append(s, e.extra...)
@@ -171,8 +171,8 @@ func (e *emulated) call(f family, c ep.Config) []string {
 	if err := f.kernel.Check(onCPU(), e.w.Problem, c); err != nil {
 		e.t.Fatal(err)
 	}
-	s := []string{e.object(f.source, f.defines(onCPU(), e.w.Problem, c))}
-	for _, l := range f.launches(onCPU(), e.w.Problem, c) {
+	s := []string{e.object(f.source, f.defines(c))}
+	for _, l := range f.launches(e.w.Problem, c) {
 		s = append(s, launchLine(l))
 	}
 	return s
@@ -206,16 +206,15 @@ func ownFields(own any) string {
 	case nil:
 		return ""
 	case combineParams:
-		return fmt.Sprintf("own.combine.rotate=%d", bit(v.rotate))
+		return fmt.Sprintf("rotate=%d", bit(v.rotate))
 	case dispatchLLParams:
-		return fmt.Sprintf("own.dispatch_ll.receivers=%d own.dispatch_ll.pause_ns=%d", v.receivers, v.pauseNs)
+		return fmt.Sprintf("receivers=%d pause_ns=%d", v.receivers, v.pauseNs)
 	case litmusMemcpyParams:
-		return fmt.Sprintf("own.litmus_memcpy.cases=%d own.litmus_memcpy.step=%d own.litmus_memcpy.cell_bytes=%d own.litmus_memcpy.peer=%d",
-			v.cases, v.step, v.cellBytes, v.peer)
+		return fmt.Sprintf("cases=%d step=%d cell_bytes=%d peer=%d", v.cases, v.step, v.cellBytes, v.peer)
 	case litmusScanParams:
-		return fmt.Sprintf("own.litmus_scan.sizes=%d", v.sizes)
+		return fmt.Sprintf("sizes=%d", v.sizes)
 	case litmusPassParams:
-		return fmt.Sprintf("own.litmus_pass.scope=%d own.litmus_pass.rounds=%d", v.scope, v.rounds)
+		return fmt.Sprintf("scope=%d rounds=%d", v.scope, v.rounds)
 	}
 	panic(fmt.Sprintf("launch parameters of an unknown kernel: %T", own))
 }

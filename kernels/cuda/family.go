@@ -11,54 +11,61 @@ import (
 )
 
 // family is one kernel of one op: what is swept, and how a config becomes
-// device code and launches. All functions are pure. A family lives in a file
-// of its own, family_NAME.go, and is one line of families.
+// device code and launches. All functions are pure. A family has a file of
+// its own, family_NAME.go, and one line in families.
 type family struct {
 	kernel kernels.Kernel
 
 	// source is the file under native/kernels that holds the entry points,
 	// such as "ep/dispatch.cuh". Includes are spelled from native/kernels or
 	// native/include ("common/ptx.cuh", "ep_args.h"), never relative to the
-	// including file, and never name a CUDA header: the GPU host has none.
+	// including file. They never name a CUDA header, which a GPU host lacks.
 	// Entries are EP_ENTRY(threads, 1) name(const __grid_constant__ EpArgs a):
 	// a plain EpArgs passed on by reference is copied to the stack first.
 	source string
 
-	// state names the memory that the family's calls work on: regions,
-	// counters and the two call numbers behind EpArgs.round. A dispatch and
-	// the combines that return its tokens share one state; regions and
-	// counters must be the same functions for all families of a state.
-	state string
+	// state is the memory that the calls work on. A dispatch and the combines
+	// that return its tokens share one.
+	state state
 
-	// defines are the -D options of the compile-bound tuple, spelled
+	// defines are the -D options of the compile-bound parameters, spelled
 	// NAME=VALUE, besides those of problemDefines. Equal source and defines
 	// share one device binary, so leave out what an entry does not read.
-	defines func(ep.Machine, ep.Problem, ep.Config) []string
-
-	// regions are the state's parts of the symmetric heap, in the order of
-	// its device-side enum (index into EpArgs.region). Each starts on a
-	// 256-byte boundary at the same offset on every rank.
-	regions func(ep.Problem) []region
-
-	// counters is the number of int32 words behind EpArgs.counters,
-	// including word 0, the abort word.
-	counters func(ep.Problem) int
+	defines func(ep.Config) []string
 
 	// launches are the kernels of one call, in order, on every rank.
-	launches func(ep.Machine, ep.Problem, ep.Config) []launch
+	launches func(ep.Problem, ep.Config) []launch
 
-	// dispatch is the dispatch config that a combine follows when it is
-	// timed or verified alone: of the same state. Nil on dispatch families.
+	// dispatch is the dispatch config that runs before a combine that is
+	// timed or verified alone; it uses the same state. Nil on dispatch families.
 	dispatch func(ep.Machine, ep.Problem, ep.Config) ep.Config
 
-	// compare says how far the family's answers may be from the oracle's.
-	// Nil demands the oracle's bytes of dispatch and its bound of combine.
-	compare func(ep.Problem, ep.Config) ref.Compare
+	// compare says how far the output may be from the oracle's. Nil demands
+	// the oracle's bytes of dispatch and its bound of combine.
+	compare func(ep.Config) ref.Compare
 
-	// consumes says that a call uses up what dispatch left, so that timing
-	// it alone needs an untimed dispatch before every call. Combines only.
+	// consumes says that a combine uses up what dispatch left, so that timing
+	// it alone needs an untimed dispatch before every call.
 	consumes bool
 }
+
+// state is memory that calls leave for each other: regions of the symmetric
+// heap, counters, and two call numbers behind EpArgs.round, one an op.
+type state struct {
+	name string
+
+	// regions are in the order of the state's device-side enum (index into
+	// EpArgs.region). Each starts on a 256-byte boundary, at the same offset
+	// on every rank.
+	regions func(ep.Problem) []region
+
+	// counters is the number of int32 words behind EpArgs.counters, with
+	// word 0, the abort word.
+	counters func(ep.Problem) int
+}
+
+// part is the name of a part of the state's memory in the heap.
+func (s state) part(name string) string { return s.name + "." + name }
 
 // region is a part of the symmetric heap.
 type region struct {
@@ -84,14 +91,15 @@ type launchParams struct {
 	own                                            any // combineParams, dispatchLLParams, a litmus's, or nil
 }
 
-// combineParams is EpArgs.own.combine.
-type combineParams struct{ rotate bool }
+// combineParams and dispatchLLParams are the launch parameters that only one
+// kernel has.
+type (
+	combineParams    struct{ rotate bool }
+	dispatchLLParams struct{ receivers, pauseNs int }
+)
 
-// dispatchLLParams is EpArgs.own.dispatch_ll.
-type dispatchLLParams struct{ receivers, pauseNs int }
-
-// families lists every kernel this backend has. The first of an op carries
-// the library default.
+// families lists every kernel of this backend. The first of an op carries the
+// default that every gain is measured against.
 func families() []family {
 	return []family{
 		dispatchEP(),

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,10 +12,10 @@ import (
 )
 
 // epState is the memory of the ep kernels, native/kernels/ep.
-const epState = "ep"
+var epState = state{"ep", regionsEP, countersEP}
 
-// dispatchEP is the library default: dispatch as MAX ep_comm does it, with
-// its launch constants as defaults and as parameters.
+// dispatchEP is dispatch as MAX ep_comm does it; MAX's launch constants are
+// the defaults of its parameters.
 func dispatchEP() family {
 	return family{
 		kernel: kernels.Kernel{
@@ -22,14 +23,11 @@ func dispatchEP() family {
 			Op:   ep.Dispatch,
 			Doc:  "Tokens are staged, copied to every destination and counted; counts travel last and release the receivers.",
 			Params: append(epParams(),
-				kernels.Param{Name: "count_sms", Doc: "blocks that count tokens and signal; the others send", Unit: "SMs",
-					Values: values("2", "8", "16"), Default: "8", Binding: kernels.Launch, Class: kernels.Speed},
-				kernels.Param{Name: "tile_tokens", Doc: "received tokens that a block claims at a time", Unit: "tokens",
-					Values: values("16", "32", "128"), Default: "128", Binding: kernels.Launch, Class: kernels.Speed},
-				kernels.Param{Name: "chunk_bytes", Doc: "bytes of a message that one warp sends; 0: all of it", Unit: "bytes",
-					Values: values("0", "1024", "4096"), Default: "0", Binding: kernels.Launch, Class: kernels.Speed},
-				kernels.Param{Name: "algo", Doc: "direct: one message for each expert; dedup: one for each distinct rank, expanded there",
-					Values: values("direct", "dedup"), Default: "direct", Binding: kernels.Compile, Class: kernels.Speed},
+				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and signal; the others send", "SMs", "8", "2", "8", "16"),
+				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
+				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp sends; 0: all of it", "bytes", "0", "0", "1024", "4096"),
+				speedParam(kernels.Compile, "algo", "direct: one message for each expert; dedup: one for each distinct rank, expanded there",
+					"", "direct", "direct", "dedup"),
 				copyParam(), inFlightParam("4"),
 			),
 			Check:   checkDispatchEP,
@@ -38,15 +36,11 @@ func dispatchEP() family {
 		source:   "ep/dispatch.cuh",
 		state:    epState,
 		defines:  definesEP,
-		regions:  regionsEP,
-		counters: countersEP,
-		launches: func(_ ep.Machine, p ep.Problem, c ep.Config) []launch {
-			return epLaunches("ep_dispatch", p, c)
-		},
+		launches: func(p ep.Problem, c ep.Config) []launch { return launchesEP("ep_dispatch", p, c) },
 	}
 }
 
-// combineEP is the library default: combine as MAX ep_comm does it.
+// combineEP is combine as MAX ep_comm does it.
 func combineEP() family {
 	return family{
 		kernel: kernels.Kernel{
@@ -54,30 +48,30 @@ func combineEP() family {
 			Op:   ep.Combine,
 			Doc:  "Rows go back to a place of their own and are counted; a waiting block releases the blocks that sum them.",
 			Params: append(epParams(),
-				kernels.Param{Name: "wait_sms", Doc: "blocks that wait for all senders; the others sum", Unit: "SMs",
-					Values: values("1", "2"), Default: "1", Binding: kernels.Launch, Class: kernels.Speed},
-				kernels.Param{Name: "chunk_bytes", Doc: "bytes of a row that one warp sums at a time", Unit: "bytes",
-					Values: values("512", "1024", "2048"), Default: "512", Binding: kernels.Launch, Class: kernels.Speed},
-				kernels.Param{Name: "rows", Doc: "rows that a block sends at a time", Unit: "tokens",
-					Values: values("1", "2", "4"), Default: "1", Binding: kernels.Compile, Class: kernels.Speed},
-				kernels.Param{Name: "rotate", Doc: "1: each rank serves itself first, then the next; 0: all serve rank 0 first",
-					Values: values("0", "1"), Default: "0", Binding: kernels.Launch, Class: kernels.Speed},
+				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
+				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),
+				speedParam(kernels.Compile, "rows", "rows that a block sends at a time", "tokens", "1", "1", "2", "4"),
+				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "0", "0", "1"),
 				algoParam("direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup"),
 				kernels.Param{Name: "epilogue", Doc: "what is done to each finished value: none, scale or bias",
-					Values: values("none", "scale", "bias"), Default: "none", Binding: kernels.Compile, Class: kernels.Hook},
+					Values: []ep.Value{"none", "scale", "bias"}, Default: "none", Binding: kernels.Compile, Class: kernels.Hook},
 				copyParam(), inFlightParam("8"),
 			),
 			Check:   checkCombineEP,
 			Default: defaultCombineEP,
 			Pairs:   pairsEP,
 		},
-		source:   "ep/combine.cuh",
-		state:    epState,
-		defines:  definesEP,
-		regions:  regionsEP,
-		counters: countersEP,
-		launches: func(_ ep.Machine, p ep.Problem, c ep.Config) []launch {
-			return epLaunches("ep_combine", p, c)
+		source: "ep/combine.cuh",
+		state:  epState,
+		defines: func(c ep.Config) []string {
+			return append(definesEP(c), defineInt("EP_ROWS", c, "rows"), define("EP_EPILOGUE", epilogues[c.Str("epilogue")]))
+		},
+		launches: func(p ep.Problem, c ep.Config) []launch {
+			of := launchesEP("ep_combine", p, c)
+			for i := range of {
+				of[i].params.own = combineParams{rotate: c.Int("rotate") == 1}
+			}
+			return of
 		},
 		compare: preReduced,
 		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
@@ -89,53 +83,41 @@ func combineEP() family {
 // epParams are what both halves declare. The default of pdl is MAX's for a
 // fused kernel.
 func epParams() []kernels.Param {
-	pdl := pdlParam()
-	pdl.Default = "1"
 	return []kernels.Param{
 		threadsParam("256", "512", "1024"),
 		smsParam("32", "64", "132"),
-		{Name: "mode", Doc: "fused: send and receive in one kernel; split: in two", Values: values("fused", "split"),
-			Default: "fused", Binding: kernels.Launch, Class: kernels.Speed},
-		pdl,
+		speedParam(kernels.Launch, "mode", "fused: send and receive in one kernel; split: in two", "", "fused", "fused", "split"),
+		pdlParam("1"),
 	}
 }
 
 func inFlightParam(def ep.Value) kernels.Param {
-	return kernels.Param{Name: "in_flight", Doc: "16-byte loads that a lane has outstanding", Unit: "",
-		Values: values("2", "4", "8"), Default: def, Binding: kernels.Compile, Class: kernels.Speed}
+	return speedParam(kernels.Compile, "in_flight", "16-byte loads that a lane has outstanding", "", def, "2", "4", "8")
 }
 
 func copyParam() kernels.Param {
-	return kernels.Param{Name: "copy", Doc: "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)",
-		Values: values("vector", "bulk"), Default: "vector", Binding: kernels.Compile, Class: kernels.Speed}
+	return speedParam(kernels.Compile, "copy", "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)",
+		"", "vector", "vector", "bulk")
 }
 
-// definesEP serves both families; a word that one does not declare is left
-// out.
-func definesEP(_ ep.Machine, _ ep.Problem, c ep.Config) []string {
-	out := []string{
-		define("EP_THREADS", c.Int("threads")),
-		define("EP_ALGO", bit(c.Str("algo") == "dedup")),
-		define("EP_IN_FLIGHT", c.Int("in_flight")),
-		define("EP_COPY", bit(c.Str("copy") == "bulk")),
+func definesEP(c ep.Config) []string {
+	return []string{
+		defineInt("EP_THREADS", c, "threads"),
+		define("EP_ALGO", bit(isDedup(c))),
+		defineInt("EP_IN_FLIGHT", c, "in_flight"),
+		define("EP_COPY", bit(isBulk(c))),
 	}
-	if c.Kernel == "combine" {
-		out = append(out, define("EP_ROWS", c.Int("rows")), define("EP_EPILOGUE", epilogues[c.Str("epilogue")]))
-	}
-	return out
 }
 
-// epLaunches are entry for a fused call, entry_async and entry_wait for a
+func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
+
+// launchesEP are entry for a fused call, entry_async and entry_wait for a
 // split one, both on the same grid.
-func epLaunches(entry string, p ep.Problem, c ep.Config) []launch {
-	l := launch{entry: entry, grid: c.Int("sms"), block: c.Int("threads"), shared: sharedEP(p, c), pdl: c.Int("pdl") == 1}
-	l.params = launchParams{
-		sms: c.Int("sms"), waitSMs: c.Int("wait_sms"), countSMs: c.Int("count_sms"),
-		tileTokens: c.Int("tile_tokens"), chunkBytes: c.Int("chunk_bytes"),
-	}
-	if c.Kernel == "combine" {
-		l.params.own = combineParams{rotate: c.Int("rotate") == 1}
-	}
+func launchesEP(entry string, p ep.Problem, c ep.Config) []launch {
+	l := launchOf(entry, c)
+	l.shared = sharedEP(p, c)
+	l.params.waitSMs, l.params.countSMs = c.Int("wait_sms"), c.Int("count_sms")
+	l.params.tileTokens, l.params.chunkBytes = c.Int("tile_tokens"), c.Int("chunk_bytes")
 	if c.Str("mode") == "fused" {
 		return []launch{l}
 	}
@@ -149,24 +131,22 @@ func epLaunches(entry string, p ep.Problem, c ep.Config) []launch {
 func sharedEP(p ep.Problem, c ep.Config) int {
 	direct, dedup := messagesEP(p)
 	switch {
-	case c.Str("copy") != "bulk":
+	case !isBulk(c):
 		return 0
 	case c.Kernel == "combine":
 		return 8 * 2 * p.Hidden
-	case c.Str("algo") == "dedup":
+	case isDedup(c):
 		return int(3 * dedup)
 	}
 	return int(3 * direct)
 }
 
-// monitorsEP is MAX's number of counting blocks: a warp for each expert.
-func monitorsEP(p ep.Problem, threads int) int { return max(1, (p.Experts*warp+threads-1)/threads) }
-
 func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
 	sms := max(2, maxBlocks(m, p))
+	counting := max(1, (p.Experts*warp+maxThreads-1)/maxThreads) // a warp for each expert, as in MAX
 	return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{
 		"threads": "1024", "sms": number(sms), "mode": "fused", "pdl": "1",
-		"count_sms": number(min(monitorsEP(p, maxThreads), sms-1)), "tile_tokens": "128", "chunk_bytes": "0",
+		"count_sms": number(min(counting, sms-1)), "tile_tokens": "128", "chunk_bytes": "0",
 		"algo": "direct", "copy": "vector", "in_flight": "4",
 	}}
 }
@@ -185,38 +165,20 @@ func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
-
 func checkDispatchEP(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := checkEP(m, p, c); err != nil {
-		return err
-	}
-	if err := checkRange(c, "count_sms", 1, c.Int("sms")-1); err != nil {
-		return err
-	}
-	if err := checkRange(c, "tile_tokens", 1, ep.MaxTokens); err != nil {
-		return err
-	}
-	return checkChunk(c, 0)
+	return cmp.Or(checkEP(m, p, c),
+		checkRange(c, "count_sms", 1, c.Int("sms")-1),
+		checkRange(c, "tile_tokens", 1, ep.MaxTokens),
+		checkChunk(c, 0))
 }
 
 func checkCombineEP(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := checkEP(m, p, c); err != nil {
-		return err
-	}
-	if err := checkRange(c, "wait_sms", 1, c.Int("sms")-1); err != nil {
-		return err
-	}
-	if err := checkRange(c, "rows", 1, 8); err != nil {
-		return err
-	}
-	if err := checkSwitch(c, "rotate"); err != nil {
-		return err
-	}
-	if err := checkWord(c, "epilogue", "none", "scale", "bias"); err != nil {
-		return err
-	}
-	return checkChunk(c, 16)
+	return cmp.Or(checkEP(m, p, c),
+		checkRange(c, "wait_sms", 1, c.Int("sms")-1),
+		checkRange(c, "rows", 1, 8),
+		checkSwitch(c, "rotate"),
+		checkWord(c, "epilogue", "none", "scale", "bias"),
+		checkChunk(c, 16))
 }
 
 // checkEP is what both halves ask for.
@@ -224,36 +186,21 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkProblem(m, p); err != nil {
 		return err
 	}
-	if err := checkThreads(c, "threads", warp, maxThreads); err != nil {
-		return err
-	}
-	if err := checkSMs(m, p, c, "sms", 2); err != nil {
-		return err
-	}
-	if err := checkRange(c, "sms", 2, maxBlocksEP); err != nil {
-		return err
-	}
-	if err := checkWord(c, "mode", "fused", "split"); err != nil {
-		return err
-	}
-	if err := checkSwitch(c, "pdl"); err != nil {
-		return err
-	}
-	if err := checkWord(c, "in_flight", "1", "2", "4", "8"); err != nil {
-		return err
-	}
-	if p.SkipA2A && c.Str("algo") == "dedup" {
+	if p.SkipA2A && isDedup(c) {
 		return fmt.Errorf("algo: dedup has nothing to save under skip-a2a, where nothing is sent; use direct")
 	}
-	if err := checkWord(c, "algo", "direct", "dedup"); err != nil {
-		return err
+	if p.Dispatch == ep.NVFP4 && p.Hidden%32 != 0 {
+		return fmt.Errorf("hidden: %d is not a multiple of 32, one 16-byte vector of e2m1; the nearest is %d", p.Hidden, (p.Hidden+31)/32*32)
 	}
-	if p.Dispatch == ep.NVFP4 {
-		if err := checkHiddenTile(p, 32, "one 16-byte vector of e2m1"); err != nil {
-			return err
-		}
-	}
-	return checkCopy(m, p, c)
+	return cmp.Or(
+		checkThreads(c, warp),
+		checkSMs(m, p, c, 2),
+		checkRange(c, "sms", 2, maxBlocksEP),
+		checkWord(c, "mode", "fused", "split"),
+		checkSwitch(c, "pdl"),
+		checkWord(c, "in_flight", "1", "2", "4", "8"),
+		checkWord(c, "algo", "direct", "dedup"),
+		checkCopy(m, p, c))
 }
 
 // sharedLimit is what a block may have of an SM's shared memory from sm_90
@@ -261,13 +208,13 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 const sharedLimit = 227<<10 - 20<<10
 
 func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := checkWord(c, "copy", "vector", "bulk"); err != nil || c.Str("copy") == "vector" {
-		return err
+	if !isBulk(c) {
+		return checkWord(c, "copy", "vector", "bulk")
 	}
 	if before90(m.Arch) {
 		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
 	}
-	if c.Kernel == "combine" && c.Str("algo") == "dedup" {
+	if c.Kernel == "combine" && isDedup(c) {
 		return fmt.Errorf("copy: bulk moves rows as they are and dedup sums them; use vector")
 	}
 	if n := sharedEP(p, c); n > sharedLimit {
@@ -293,7 +240,7 @@ func checkChunk(c ep.Config, least int) error {
 // pairsEP: partial sums need the rows of a token side by side, which only a
 // dedup dispatch notes.
 func pairsEP(dispatch, combine ep.Config) error {
-	if combine.Str("algo") == "dedup" && dispatch.Str("algo") != "dedup" {
+	if isDedup(combine) && !isDedup(dispatch) {
 		return fmt.Errorf("combine.algo: dedup sums by message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))
 	}
 	return nil

@@ -54,12 +54,12 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 					t.Fatalf("%s: default leaves out %s", c.Key(), q.Name)
 				}
 			}
-			for _, l := range f.launches(m, p, c) {
+			for _, l := range f.launches(p, c) {
 				if l.grid > m.SMs || l.params.waitSMs >= l.grid || l.params.countSMs >= l.grid {
 					t.Fatalf("%s: launch %+v", c.Key(), l)
 				}
 			}
-			for _, r := range f.regions(p) {
+			for _, r := range f.state.regions(p) {
 				if r.bytes <= 0 {
 					t.Fatalf("region %s has %d bytes", r.name, r.bytes)
 				}

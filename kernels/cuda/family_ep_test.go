@@ -55,7 +55,7 @@ type epPair struct {
 func (c epCase) prepare(t *testing.T) epPair {
 	t.Helper()
 	p := c.problem()
-	e := emulate(t, emulWorkload(p, c.tokens, c.hot, c.masked, 3), dispatchEP(), c.scale())
+	e := emulate(t, emulWorkload(p, c.tokens, c.hot, c.masked, 3), epState, c.scale())
 	x := epPair{emulated: e}
 	x.dc, x.cc = c.configs(p)
 	x.dispatch, x.combine = e.call(dispatchEP(), x.dc), e.call(combineEP(), x.cc)
@@ -78,9 +78,9 @@ func (e epPair) compare() ref.Compare {
 // before. Only a direct combine leaves the dispatch slots alone, and nobody
 // writes the combine slots before this rank has dispatched.
 func (e epPair) round() [][]string {
-	calls := [][]string{e.wipe(epState + ".return"), e.wipe(partCombined), e.wipe(partOut), e.dispatch}
+	calls := [][]string{e.wipe(epState.part("return")), e.wipe(partCombined), e.wipe(partOut), e.dispatch}
 	if e.cc.Str("algo") == "direct" {
-		calls = append(calls, e.wipe(epState+".recv"))
+		calls = append(calls, e.wipe(epState.part("recv")))
 	}
 	return append(calls, e.experts(), e.combine)
 }
@@ -102,18 +102,18 @@ func (e epPair) checkCounters() {
 	p := e.w.Problem
 	pair, prefix := 40+2*p.Experts, 40+4*p.Experts
 	for r := range p.Ranks {
-		for i, v := range words[int32](e.part(r, epState+".counters")) {
+		for i, v := range words[int32](e.part(r, epState.part("counters"))) {
 			messages := i >= 24 && i < 32 // dedup: dispatch leaves them for combine
 			if v != 0 && !messages && (i < pair || i >= prefix+p.Experts) && !e.isCursor(i) {
 				e.t.Fatalf("rank %d: counter %d is %d after the call, want 0", r, i, v)
 			}
 		}
 		for _, name := range []string{"counts", "return_counts"} {
-			if b := e.part(r, epState+"."+name); !bytes.Equal(b, bytes.Repeat([]byte{0xff}, len(b))) {
+			if b := e.part(r, epState.part(name)); !bytes.Equal(b, bytes.Repeat([]byte{0xff}, len(b))) {
 				e.t.Fatalf("rank %d: %s are % x after the call, want all ones", r, name, b)
 			}
 		}
-		e.checkPairs(r, words[int32](e.part(r, epState+".counters"))[pair:])
+		e.checkPairs(r, words[int32](e.part(r, epState.part("counters")))[pair:])
 	}
 }
 
@@ -270,7 +270,7 @@ func TestEPBadSourceIsSkipped(t *testing.T) {
 	for r := range e.w.Problem.Ranks {
 		for _, p := range e.heap.parts {
 			at := e.at(r, p.name)
-			written := p.name == partCombined || strings.HasPrefix(p.name, epState)
+			written := p.name == partCombined || strings.HasPrefix(p.name, epState.name)
 			if !written && !bytes.Equal(e.mem[at:at+p.bytes], before[at:at+p.bytes]) {
 				t.Errorf("rank %d: combine wrote to %s", r, p.name)
 			}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
@@ -8,15 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// finalState is the memory of the final-placement kernels, native/kernels/final.
-const finalState = "final"
+// finalState is the memory of the final-placement kernels,
+// native/kernels/final; their counters are FinCounter of final/layout.cuh.
+var finalState = state{"final", regionsFinal, func(ep.Problem) int { return 5 }}
 
-// Bounds of final/layout.cuh.
-const (
-	finalFP8Hidden = 128 * 128 // one lane keeps four scales for the burst
-)
+// finalFP8Hidden bounds hidden: a lane keeps four scales for the burst.
+const finalFP8Hidden = 128 * 128
 
-// dispatchFinal is the prefill dispatch: counts first, then each token
+// dispatchFinal is the dispatch for prefill: counts first, then each token
 // straight to its row of the output.
 func dispatchFinal() family {
 	return family{
@@ -25,12 +25,13 @@ func dispatchFinal() family {
 			Op:   ep.Dispatch,
 			Doc:  "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
 			Params: []kernels.Param{
-				dispatchAlgoParam(),
+				// Unlike combine's algo this one changes no output bit.
+				speedParam(kernels.Compile, "algo", "dedup: one message for each distinct rank of a token; direct: one for each expert", "", "dedup", "dedup", "direct"),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "68", "84", "100"),
 				threadsParam("512", "768", "1024"),
-				{Name: "scales", Doc: "when FP8 scales go to the output: row (with their row) or tile (32 rows together, once all are here)",
-					Values: values("row", "tile"), Default: "row", Binding: kernels.Compile, Class: kernels.Speed},
+				speedParam(kernels.Compile, "scales", "when FP8 scales go to the output: row (with their row) or tile (32 rows together, once all are here)",
+					"", "row", "row", "tile"),
 			},
 			Check:   checkDispatchFinal,
 			Default: defaultDispatchFinal,
@@ -38,17 +39,15 @@ func dispatchFinal() family {
 		},
 		source: "final/dispatch.cuh",
 		state:  finalState,
-		defines: func(m ep.Machine, p ep.Problem, c ep.Config) []string {
-			return append(definesFinal(m, p, c), define("EP_SCALES", bit(c.Str("scales") == "tile")))
+		defines: func(c ep.Config) []string {
+			return append(definesFast(c), define("EP_SCALES", bit(c.Str("scales") == "tile")))
 		},
-		regions:  regionsFinal,
-		counters: countersFinal,
 		compare:  inOrder,
-		launches: launchFinal("dispatch_final"),
+		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesFinal("dispatch_final", c, 0) },
 	}
 }
 
-// combineFinal is the prefill combine.
+// combineFinal is the combine for prefill.
 func combineFinal() family {
 	return family{
 		kernel: kernels.Kernel{
@@ -60,8 +59,8 @@ func combineFinal() family {
 				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
 				waitParam("sums what arrived", "0", "3", "5", "8", "9", "10", "16", "24", "32", "48"),
 				threadsParam("384", "512", "768", "1024"),
-				{Name: "in_flight", Doc: "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them",
-					Values: values("0", "4", "8", "12"), Default: "0", Binding: kernels.Compile, Class: kernels.Speed},
+				speedParam(kernels.Compile, "in_flight", "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them",
+					"", "0", "0", "4", "8", "12"),
 			},
 			Check:   checkCombineFinal,
 			Default: defaultCombineFinal,
@@ -69,56 +68,45 @@ func combineFinal() family {
 		},
 		source: "final/combine.cuh",
 		state:  finalState,
-		defines: func(m ep.Machine, p ep.Problem, c ep.Config) []string {
-			return append(definesFinal(m, p, c), define("EP_IN_FLIGHT", c.Int("in_flight")))
+		defines: func(c ep.Config) []string {
+			return append(definesFast(c), defineInt("EP_IN_FLIGHT", c, "in_flight"))
 		},
-		regions:  regionsFinal,
-		counters: countersFinal,
-		launches: func(m ep.Machine, p ep.Problem, c ep.Config) []launch {
-			of := launchFinal("combine_final")(m, p, c)
-			of[0].shared = ringBytes(c)
-			return of
-		},
-		compare: preReduced,
-		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config {
-			return defaultDispatchFinal(m, p)
-		},
+		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesFinal("combine_final", c, ringBytes(c)) },
+		compare:  preReduced,
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) },
 	}
-}
-
-// dispatchAlgoParam changes no output bit, unlike combine's.
-func dispatchAlgoParam() kernels.Param {
-	return kernels.Param{Name: "algo", Doc: "dedup: one message for each distinct rank of a token; direct: one for each expert",
-		Values: values("dedup", "direct"), Default: "dedup", Binding: kernels.Compile, Class: kernels.Speed}
 }
 
 func waitParam(does string, sweep ...ep.Value) kernels.Param {
-	return kernels.Param{Name: "wait_sms", Doc: "of sms, blocks that send nothing: each " + does + "; 0: every block first sends, then does that",
-		Unit: "SMs", Values: sweep, Default: sweep[0], Binding: kernels.Launch, Class: kernels.Speed}
+	return speedParam(kernels.Launch, "wait_sms", "of sms, blocks that send nothing: each "+does+"; 0: every block first sends, then does that",
+		"SMs", sweep[0], sweep...)
+}
+
+// definesFast serves combine_ll too.
+func definesFast(c ep.Config) []string {
+	return []string{defineInt("EP_THREADS", c, "threads"), define("EP_DIRECT", bit(c.Str("algo") == "direct"))}
+}
+
+func launchesFinal(entry string, c ep.Config, shared int) []launch {
+	l := launchOf(entry, c)
+	l.shared, l.params.waitSMs = shared, c.Int("wait_sms")
+	return []launch{l}
 }
 
 func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := checkFast(m, p, c); err != nil {
-		return err
-	}
-	sms, wait := c.Int("sms"), c.Int("wait_sms")
-	switch {
-	case wait < 0 || wait >= sms:
-		return fmt.Errorf("wait_sms: %s of %d blocks leave none to send; use 0 to %d", c.Str("wait_sms"), sms, sms-1)
-	case p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden:
+	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
 		return fmt.Errorf("hidden: %d is more than %d, whose scales one warp holds; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
 	}
-	return checkWord(c, "algo", "direct", "dedup")
+	return cmp.Or(checkFast(m, p, c),
+		checkRange(c, "wait_sms", 0, c.Int("sms")-1), // one block at least sends
+		checkWord(c, "algo", "direct", "dedup"))
 }
 
 func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := checkFinal(m, p, c); err != nil {
-		return err
-	}
 	if c.Str("scales") != "row" && p.Dispatch != ep.FP8 {
-		return fmt.Errorf("scales: %s of %s are none; use row", c.Str("scales"), p.Dispatch)
+		return cmp.Or(checkFinal(m, p, c), fmt.Errorf("scales: %s has none to place by %s; use row", p.Dispatch, c.Str("scales")))
 	}
-	return checkWord(c, "scales", "row", "tile")
+	return cmp.Or(checkFinal(m, p, c), checkWord(c, "scales", "row", "tile"))
 }
 
 // ringShared is what a block's ring may take: less than the 163 KiB that
@@ -129,10 +117,7 @@ const ringShared = 160 << 10
 func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
 
 func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := checkFinal(m, p, c); err != nil {
-		return err
-	}
-	if err := checkRange(c, "in_flight", 0, 32); err != nil {
+	if err := cmp.Or(checkFinal(m, p, c), checkRange(c, "in_flight", 0, 32)); err != nil {
 		return err
 	}
 	if c.Int("in_flight")%4 != 0 {
@@ -145,18 +130,6 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-func definesFinal(_ ep.Machine, _ ep.Problem, c ep.Config) []string {
-	return []string{define("EP_THREADS", c.Int("threads")), define("EP_DIRECT", bit(c.Str("algo") == "direct"))}
-}
-
-func launchFinal(entry string) func(ep.Machine, ep.Problem, ep.Config) []launch {
-	return func(_ ep.Machine, _ ep.Problem, c ep.Config) []launch {
-		l := fastLaunch(entry, c)
-		l.params.waitSMs = c.Int("wait_sms")
-		return []launch{l}
-	}
-}
-
 // defaultDispatchFinal has five of eight SMs complete what arrives: on 4 H200
 // within 4 % of the best split from 1,024 tokens on.
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
@@ -166,13 +139,15 @@ func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// fewSMs is where an SM's own loads and stores are the limit and not the link.
+// fewSMs is the number of SMs below which their own loads and stores are the
+// limit, and not the link.
 const fewSMs = 32
 
-// startsDispatchFinal are its other splits of the SMs: three of four complete
-// where most rows meet on one rank, fewer of few SMs, each with FP8 scales by
-// tiles too. Tiles take half the time where most rows meet, save few SMs a third,
-// and cost 2 to 5 % where rows are spread.
+// startsDispatchFinal are other splits of the SMs: more blocks that complete,
+// for routings where most rows meet on one rank; fewer of them, where there are
+// few SMs. Each comes with FP8 scales by tiles too. Tiles take half the time
+// where most rows meet and save a third on few SMs; where rows are spread they
+// cost 2 to 5 %.
 func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinal(m, p), fastSMs(m, p)
 	splits := []ep.Config{own, own.With("wait_sms", number(sms*3/4))}
@@ -188,8 +163,9 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return out
 }
 
-// defaultCombineFinal takes half the GPU, since more SMs only crowd the link where
-// every rank sends alike, and sums in top-k order: the bits of the specification.
+// defaultCombineFinal takes half the GPU: where every rank sends alike, more
+// SMs only crowd the link. It sums in top-k order: the bits of the
+// specification.
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
@@ -198,8 +174,9 @@ func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsCombineFinal are all SMs, for ranks that read and sum more than they send,
-// and for few SMs what keeps more loads in flight, with summing SMs and without.
+// startsCombineFinal are all SMs, for ranks that read and sum more than they
+// send. On few SMs they are also the configs that keep more loads in flight,
+// with summing blocks and without.
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	sms := fastSMs(m, p)
 	all := defaultCombineFinal(m, p).With("sms", number(sms)).With("wait_sms", number(sms*3/8))
@@ -209,9 +186,6 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	deep := all.With("threads", "1024").With("in_flight", "8")
 	return []ep.Config{all, deep, deep.With("wait_sms", "0")}
 }
-
-// countersFinal is FinCounter of final/layout.cuh.
-func countersFinal(ep.Problem) int { return 5 }
 
 // regionsFinal is FinRegion of final/layout.cuh.
 func regionsFinal(p ep.Problem) []region {

@@ -50,7 +50,7 @@ func TestLowLatencyCarriesSentinels(t *testing.T) {
 					allNaN(t, e.part(r, partCombined)[:g.Tokens*q.p.Hidden*2])
 				}
 				for _, name := range []string{"slots", "return"} {
-					for i, b := range e.part(1, llState+"."+name) {
+					for i, b := range e.part(1, llState.part(name)) {
 						if b != 0xff {
 							t.Fatalf("%s: byte %d is %#x after the calls, not empty", name, i, b)
 						}

@@ -40,7 +40,7 @@ type fastPair struct {
 
 func (q fastCase) prepare(t *testing.T, d, c family) fastPair {
 	t.Helper()
-	e := emulate(t, emulWorkload(q.p, q.tokens, q.hot, q.masked, 7), d, 1)
+	e := emulate(t, emulWorkload(q.p, q.tokens, q.hot, q.masked, 7), d.state, 1)
 	return fastPair{e, d, c, overDefault(t, d, q.p, q.dispatch), overDefault(t, c, q.p, q.combine)}
 }
 
@@ -113,7 +113,7 @@ func TestFastKernelsGiveUp(t *testing.T) {
 		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128", combine: "sms=2"}, dispatchLL(), combineLL()},
 		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128,wait_sms=1", combine: "sms=2,wait_sms=1"}, dispatchFinal(), combineFinal()},
 	} {
-		t.Run(q.d.state, func(t *testing.T) {
+		t.Run(q.d.state.name, func(t *testing.T) {
 			t.Parallel()
 			e := q.prepare(t, q.d, q.c)
 			e.extra = append(e.extra, "set 1 drop_signal 3", "set * deadline_ns 300000000")
@@ -146,8 +146,8 @@ func TestFastLegality(t *testing.T) {
 		{dispatchLL(), p, "sms=133", "sms: 133"},
 		{dispatchLL(), p, "sms=0", "sms: 0"},
 		{dispatchLL(), p, "threads=100", "threads: 100"},
-		{dispatchLL(), p, "send=768", "send: 768"},
-		{dispatchLL(), p, "part=0", "part: 0"},
+		{dispatchLL(), p, "send=768", "send: \"768\""},
+		{dispatchLL(), p, "part=0", "part: \"0\""},
 		{dispatchLL(), p, "threads=64,receivers=2", "receivers: 2"},
 		{dispatchLL(), p, "early=1,receivers=8", "receivers: 8"},
 		{dispatchLL(), p, "receivers=0,pause=250", "pause: 250"},
@@ -158,7 +158,7 @@ func TestFastLegality(t *testing.T) {
 		{combineFinal(), p, "wait_sms=-1", "wait_sms: -1"},
 		{combineFinal(), p, "in_flight=6", "in_flight: 6"},
 		{combineFinal(), p, "threads=1024,in_flight=16", "in_flight: 16"},
-		{dispatchLL(), change(func(q *ep.Problem) { q.Dispatch = ep.NVFP4 }), "", "format: dispatch_ll"},
+		{dispatchLL(), change(func(q *ep.Problem) { q.Dispatch = ep.NVFP4 }), "", "dtype: dispatch_ll"},
 		{combineLL(), change(func(q *ep.Problem) { q.SharedExpert = true }), "", "shared-expert:"},
 		{combineFinal(), change(func(q *ep.Problem) { q.SkipA2A = true }), "", "skip-a2a:"},
 		{dispatchFinal(), change(func(q *ep.Problem) { q.Hidden = 32768 }), "", "hidden: 32768"},
@@ -219,7 +219,7 @@ func TestFastKernelsRace(t *testing.T) {
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
 			dispatchFinal(), combineFinal()},
 	} {
-		t.Run(q.d.state, func(t *testing.T) {
+		t.Run(q.d.state.name, func(t *testing.T) {
 			t.Parallel()
 			e := q.prepare(t, q.d, q.c)
 			e.tools = need(t, raceTools)

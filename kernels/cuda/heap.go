@@ -118,13 +118,13 @@ func isOutput(name string) bool {
 }
 
 // stateParts are the memory of a state: call numbers, counters and regions.
-func stateParts(f family, p ep.Problem) []region {
+func stateParts(s state, p ep.Problem) []region {
 	parts := []region{
-		{f.state + ".rounds", 8, 0},
-		{f.state + ".counters", int64(max(f.counters(p), 1)) * 4, 0},
+		{s.part("rounds"), 8, 0},
+		{s.part("counters"), int64(max(s.counters(p), 1)) * 4, 0},
 	}
-	for _, r := range f.regions(p) {
-		r.name = f.state + "." + r.name
+	for _, r := range s.regions(p) {
+		r.name = s.part(r.name)
 		parts = append(parts, r)
 	}
 	return parts

@@ -1,15 +1,9 @@
 package cuda
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"io/fs"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/native"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -54,21 +48,15 @@ func pairsWithin(f family, all []family) func(dispatch, combine ep.Config) error
 		if err != nil {
 			return err
 		}
-		if d.state != f.state {
+		if d.state.name != f.state.name {
 			return fmt.Errorf("combine: %s reads the %s state, which %s does not leave; pair it with a kernel that does",
-				f.kernel.Name, f.state, dispatch.Kernel)
+				f.kernel.Name, f.state.name, dispatch.Kernel)
 		}
 		if f.kernel.Pairs == nil {
 			return nil
 		}
 		return f.kernel.Pairs(dispatch, combine)
 	}
-}
-
-// preReduced is how a combine with algo direct or dedup is judged: dedup
-// rounds the partial sum of each rank.
-func preReduced(_ ep.Problem, c ep.Config) ref.Compare {
-	return ref.Compare{PreReduced: c.Str("algo") == "dedup"}
 }
 
 func findFamily(all []family, name string) (family, error) {
@@ -78,24 +66,4 @@ func findFamily(all []family, name string) (family, error) {
 		}
 	}
 	return family{}, fmt.Errorf("kernel: the CUDA backend has none called %q", name)
-}
-
-// ABI identifies the kernels: a hash over every device source and every
-// parameter list. A table made under another ABI does not apply.
-func ABI() string {
-	h := sha256.New()
-	// An embedded file system lists its files in a fixed order and cannot fail.
-	_ = fs.WalkDir(native.Sources, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := native.Sources.ReadFile(path)
-		fmt.Fprintf(h, "%s %d\n%s", path, len(text), text)
-		return err
-	})
-	for _, f := range families() {
-		params, _ := json.Marshal(f.kernel.Params) // plain strings only
-		fmt.Fprintf(h, "%s %s %s\n", f.kernel.Name, f.kernel.Op, params)
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

@@ -40,68 +40,20 @@ func checkProblem(m ep.Machine, p ep.Problem) error {
 	return nil
 }
 
-// checkHiddenTile refuses a hidden size that a kernel's work unit does not
-// tile; unit says what the unit is.
-func checkHiddenTile(p ep.Problem, multiple int, unit string) error {
-	if p.Hidden%multiple != 0 {
-		return fmt.Errorf("hidden: %d is not a multiple of %d, %s; the nearest is %d",
-			p.Hidden, multiple, unit, (p.Hidden+multiple-1)/multiple*multiple)
-	}
-	return nil
-}
-
-// checkThreads wants c's parameter name to be a whole number of warps within
-// lo and hi.
-func checkThreads(c ep.Config, name string, lo, hi int) error {
-	n := c.Int(name)
-	if n < lo || n > min(hi, maxThreads) || n%warp != 0 {
-		return fmt.Errorf("%s: %s is not a multiple of %d from %d to %d", name, c.Values[name], warp, lo, min(hi, maxThreads))
-	}
-	return nil
-}
-
-// checkRange wants c's parameter name to be a number from lo to hi.
-func checkRange(c ep.Config, name string, lo, hi int) error {
-	n, ok := c.Values[name].Int()
-	if !ok || n < lo || n > hi {
-		return fmt.Errorf("%s: %s is not a number from %d to %d", name, c.Values[name], lo, hi)
-	}
-	return nil
-}
-
-// checkSMs wants c's parameter name, a number of blocks, to be at least lo
-// and at most what is resident at once.
-func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, name string, lo int) error {
-	hi := maxBlocks(m, p)
-	n := c.Int(name)
-	if n > hi {
-		return fmt.Errorf("%s: %d blocks cannot all be resident: %d SMs for each rank, one block an SM", name, n, hi)
-	}
-	if n < lo {
-		return fmt.Errorf("%s: %s is below %d, the fewest blocks that hold every role", name, c.Values[name], lo)
-	}
-	return nil
-}
-
-// maxBlocks is how many blocks of a spinning grid one rank may launch: one an
-// SM, since blocks that wait for each other must all be resident and one of
-// any size always fits. Two small ones would fit as well, but how many is known
-// to the compiler only; a session still checks the true occupancy. Where ranks
-// share a GPU each has half of an equal share: a call launched early (pdl) sits
-// beside the one it follows, and must not take the SMs that a peer still needs
-// to begin that one.
+// maxBlocks is how many blocks one rank may launch: one an SM. Blocks that wait
+// for each other must all be resident, and one block an SM always fits. How
+// many small ones fit is known to the compiler only; a session checks that.
+//
+// Where ranks share a GPU, each has half of an equal share. A call launched
+// early (pdl) is resident together with the call before it, and must leave
+// the SMs on which a peer still has to begin that one.
 func maxBlocks(m ep.Machine, p ep.Problem) int {
-	if n := sharing(m, p); n > 1 {
-		return m.SMs / (2 * n)
+	gpus := max(m.GPUs, 1)
+	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU
+		return m.SMs / (2 * ranks)
 	}
 	return m.SMs
 }
 
-// sharing is the number of ranks on the fullest GPU.
-func sharing(m ep.Machine, p ep.Problem) int {
-	gpus := max(m.GPUs, 1)
-	return (p.Ranks + gpus - 1) / gpus
-}
-
-// layout is one token in the problem's dispatch format.
+// layout is one token in the problem's dispatch dtype.
 func layout(p ep.Problem) formats.Layout { return formats.Of(p.Dispatch, p.Hidden) }

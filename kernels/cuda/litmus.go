@@ -21,7 +21,7 @@ type litmus struct {
 	check   func(areas [][]byte, me int) error // judges a rank's region afterwards; nil has nothing to see
 }
 
-// The launch parameters of a litmus are a member of EpArgs.own.
+// The launch parameters of a litmus, by the names they have in EpArgs.
 type (
 	litmusMemcpyParams struct{ cases, step, cellBytes, peer int }
 	litmusScanParams   struct{ sizes int }

@@ -2,7 +2,18 @@
 
 package cuda
 
-// #include "ep_shim.h"
+/*
+#include "ep_shim.h"
+
+// cgo shows an anonymous union as bytes, so that C sets its members.
+static void set_combine(EpArgs *a, int32_t rotate) { a->rotate = rotate; }
+static void set_dispatch_ll(EpArgs *a, int32_t receivers, int32_t pause_ns) { a->receivers = receivers, a->pause_ns = pause_ns; }
+static void set_litmus_memcpy(EpArgs *a, int32_t cases, int32_t step, int32_t cell_bytes, int32_t peer) {
+  a->cases = cases, a->step = step, a->cell_bytes = cell_bytes, a->peer = peer;
+}
+static void set_litmus_scan(EpArgs *a, int32_t sizes) { a->sizes = sizes; }
+static void set_litmus_pass(EpArgs *a, int32_t scope, int32_t rounds) { a->scope = scope, a->rounds = rounds; }
+*/
 import "C"
 
 import (
@@ -200,7 +211,7 @@ func (w *writer) call(st step, args C.EpArgs) {
 		w.support("ep_empty", args, 0)
 		return
 	}
-	w.toState(&args, k.family, w.extra.problem, st.op)
+	w.toState(&args, k.family.state, w.extra.problem, st.op)
 	args.round = C.uint32_t(st.n + 1)
 	if d := w.extra.drill; d.Rank == w.rank {
 		args.delay_ns, args.drop_signal = C.int32_t(d.Delay.Nanoseconds()), C.int32_t(d.Drop)
@@ -216,38 +227,35 @@ func (w *writer) call(st step, args C.EpArgs) {
 	}
 }
 
-// toState points args at the memory of a family's state and at the call
-// number of an op.
-func (w *writer) toState(args *C.EpArgs, f family, p ep.Problem, op ep.Op) {
-	point(&args.counters, w.rig.at(w.rank, f.state+".counters"))
-	point(&args.round_base, w.rig.at(w.rank, f.state+".rounds")+cu.DevicePtr(4*opIndex(op)))
-	for i, region := range f.regions(p) {
-		args.region[i] = C.uint64_t(w.rig.heap.offset[f.state+"."+region.name])
+// toState points args at the memory of a state and at its call number of an op.
+func (w *writer) toState(args *C.EpArgs, s state, p ep.Problem, op ep.Op) {
+	point(&args.counters, w.rig.at(w.rank, s.part("counters")))
+	point(&args.round_base, w.rig.at(w.rank, s.part("rounds"))+cu.DevicePtr(4*opIndex(op)))
+	for i, region := range s.regions(p) {
+		args.region[i] = C.uint64_t(w.rig.heap.offset[s.part(region.name)])
 	}
 }
 
 func setParams(args *C.EpArgs, p launchParams) {
 	args.sms, args.wait_sms, args.count_sms = C.int32_t(p.sms), C.int32_t(p.waitSMs), C.int32_t(p.countSMs)
 	args.tile_tokens, args.chunk_bytes = C.int32_t(p.tileTokens), C.int32_t(p.chunkBytes)
-	setOwn(unsafe.Pointer(&args.own), p.own)
+	setOwn(args, p.own)
 }
 
-// setOwn fills the member of the union EpArgs.own that a kernel reads. cgo
-// shows a union as bytes.
-func setOwn(at unsafe.Pointer, own any) {
+// setOwn sets the launch parameters that one kernel alone has.
+func setOwn(args *C.EpArgs, own any) {
 	switch v := own.(type) {
 	case nil:
 	case combineParams:
-		*(*C.EpCombineParams)(at) = C.EpCombineParams{rotate: C.int32_t(bit(v.rotate))}
+		C.set_combine(args, C.int32_t(bit(v.rotate)))
 	case dispatchLLParams:
-		*(*C.EpDispatchLLParams)(at) = C.EpDispatchLLParams{receivers: C.int32_t(v.receivers), pause_ns: C.int32_t(v.pauseNs)}
+		C.set_dispatch_ll(args, C.int32_t(v.receivers), C.int32_t(v.pauseNs))
 	case litmusMemcpyParams:
-		*(*C.EpLitmusMemcpyParams)(at) = C.EpLitmusMemcpyParams{cases: C.int32_t(v.cases), step: C.int32_t(v.step),
-			cell_bytes: C.int32_t(v.cellBytes), peer: C.int32_t(v.peer)}
+		C.set_litmus_memcpy(args, C.int32_t(v.cases), C.int32_t(v.step), C.int32_t(v.cellBytes), C.int32_t(v.peer))
 	case litmusScanParams:
-		*(*C.EpLitmusScanParams)(at) = C.EpLitmusScanParams{sizes: C.int32_t(v.sizes)}
+		C.set_litmus_scan(args, C.int32_t(v.sizes))
 	case litmusPassParams:
-		*(*C.EpLitmusPassParams)(at) = C.EpLitmusPassParams{scope: C.int32_t(v.scope), rounds: C.int32_t(v.rounds)}
+		C.set_litmus_pass(args, C.int32_t(v.scope), C.int32_t(v.rounds))
 	default:
 		panic(fmt.Sprintf("launch parameters of an unknown kernel: %T", own))
 	}
@@ -261,7 +269,7 @@ func (w *writer) finish(s *schedule) {
 			continue
 		}
 		args := w.base
-		w.toState(&args, k.family, w.extra.problem, op)
+		w.toState(&args, k.family.state, w.extra.problem, op)
 		w.support("ep_advance", args, s.calls[op])
 	}
 	w.support("ep_next_round", w.base, 0)

@@ -49,13 +49,9 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	return nil
 }
 
-// litmusFamily lets a litmus run by the machinery of calls.
-func litmusFamily(l litmus) family {
-	return family{
-		state:    "litmus",
-		regions:  func(ep.Problem) []region { return []region{{"area", l.area, 0}} },
-		counters: func(ep.Problem) int { return 16 },
-	}
+// litmusState lets a litmus run by the machinery of calls.
+func litmusState(l litmus) state {
+	return state{"litmus", func(ep.Problem) []region { return []region{{"area", l.area, 0}} }, func(ep.Problem) int { return 16 }}
 }
 
 // litmus runs l once on all ranks and judges what it left.
@@ -66,9 +62,9 @@ func (b *Backend) litmus(ctx context.Context, l litmus, ranks int) error {
 		return err
 	}
 	defer r.close()
-	f := litmusFamily(l)
+	memory := litmusState(l)
 	r.refill = func() error { return prepareLitmus(r, l) }
-	if err := r.allocate(append(rigParts(), stateParts(f, p)...)); err != nil {
+	if err := r.allocate(append(rigParts(), stateParts(memory, p)...)); err != nil {
 		return err
 	}
 	v, err := newVariant(litmusSource, p, nil)
@@ -86,7 +82,7 @@ func (b *Backend) litmus(ctx context.Context, l litmus, ranks int) error {
 	if err := checkResident(r, l.launch, entries); err != nil {
 		return err
 	}
-	c := &call{family: f, launches: []launch{l.launch}, entries: [][]cu.Function{entries}, module: m}
+	c := &call{family: family{state: memory}, launches: []launch{l.launch}, entries: [][]cu.Function{entries}, module: m}
 	prog, err := newProgram(r, proof(ep.Dispatch), map[ep.Op]*call{ep.Dispatch: c}, r.args, extras{problem: p})
 	if err != nil {
 		return err

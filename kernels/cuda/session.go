@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -30,7 +31,7 @@ type session struct {
 	inputs     []inputs
 	oracle     *ref.Oracle
 	fetched    []*output // of the last proof, by rank; nil once something else has run
-	states     []family  // one family of each state that has memory
+	states     []state   // those that have memory
 	proven     []*proven // by rank
 	candidates map[string]*candidate
 	expert     []cu.Function
@@ -111,19 +112,17 @@ func (s *session) loadExpert() ([]cu.Function, error) {
 
 // join gives a state its memory. One allocation holds everything, so another
 // state means a new heap, and graphs that point into the old one must go.
-func (s *session) join(f family) error {
-	for _, have := range s.states {
-		if have.state == f.state {
-			return nil
-		}
+func (s *session) join(of state) error {
+	if slices.ContainsFunc(s.states, func(have state) bool { return have.name == of.name }) {
+		return nil
 	}
 	parts := append(rigParts(), problemParts(s.problem)...)
-	states := append(s.states[:len(s.states):len(s.states)], f)
+	states := append(s.states[:len(s.states):len(s.states)], of)
 	for _, st := range states {
 		parts = append(parts, stateParts(st, s.problem)...)
 	}
-	if n := len(f.regions(s.problem)); n > C.EP_MAX_REGIONS {
-		return kernels.Failf(ep.Illegal, "%s: %d regions, EpArgs holds %d", f.state, n, C.EP_MAX_REGIONS)
+	if n := len(of.regions(s.problem)); n > C.EP_MAX_REGIONS {
+		return kernels.Failf(ep.Illegal, "%s: %d regions, EpArgs holds %d", of.name, n, C.EP_MAX_REGIONS)
 	}
 	s.fetched = nil
 	for _, c := range s.candidates {
@@ -138,7 +137,7 @@ func (s *session) join(f family) error {
 
 // args are the fields of EpArgs common to a rank's kernels, for candidates of
 // a state.
-func (s *session) args(f family) func(rank int) C.EpArgs {
+func (s *session) args(of state) func(rank int) C.EpArgs {
 	return func(rank int) C.EpArgs {
 		a := s.rig.args(rank)
 		p := s.problem
@@ -159,7 +158,7 @@ func (s *session) args(f family) func(rank int) C.EpArgs {
 		point(&a.scale_offsets, at(partScaleOffsets))
 		point(&a.y, at(partY))
 		point(&a.combined, at(partCombined))
-		point(&a.counters, at(f.state+".counters"))
+		point(&a.counters, at(of.part("counters")))
 		if p.SkipA2A {
 			a.skip_a2a, a.allreduce_size = 1, C.int32_t(p.Ranks)
 		}

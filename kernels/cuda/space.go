@@ -56,7 +56,7 @@ func variants(f family, m ep.Machine, p ep.Problem) ([]compiled, error) {
 		if f.check(m, p, c) != nil {
 			continue
 		}
-		v, err := newVariant(f.source, p, f.defines(m, p, c))
+		v, err := newVariant(f.source, p, f.defines(c))
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"runtime"
@@ -49,7 +50,8 @@ func defaultSpace(t *testing.T) []compiled {
 }
 
 // TestVariants compiles the default space for every architecture without a
-// GPU, prints what each kernel takes, and fails when a default spills.
+// GPU, prints what each kernel takes and a digest of its binary (see
+// sameBinaries), and fails when a default spills.
 func TestVariants(t *testing.T) {
 	t.Setenv(CacheEnv, "off")
 	space := defaultSpace(t)
@@ -98,8 +100,8 @@ func compileOne(t *testing.T, c *compiler, x compiled) string {
 				t.Errorf("%s spills %d bytes at default parameters %s", u.Entry, u.SpillStore+u.SpillLoad, x.config.Key())
 			}
 		}
-		fmt.Fprintf(&out, "%-22s %3d registers, %4d bytes spilled, %4d stack%s  %s\n",
-			u.Entry, u.Registers, u.SpillStore+u.SpillLoad, u.Stack, mark, strings.Join(x.variant.defines, " "))
+		fmt.Fprintf(&out, "%-22s %3d registers, %4d bytes spilled, %4d stack, binary %.6x%s  %s\n",
+			u.Entry, u.Registers, u.SpillStore+u.SpillLoad, u.Stack, sha256.Sum256(b.cubin), mark, strings.Join(x.variant.defines, " "))
 	}
 	return out.String()
 }

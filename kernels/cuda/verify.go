@@ -116,7 +116,7 @@ func (s *session) judge(k *candidate, rank int) (kernels.Verdict, error) {
 func (s *session) compare(k *call) ref.Compare {
 	var c ref.Compare
 	if k.family.compare != nil {
-		c = k.family.compare(s.problem, k.config)
+		c = k.family.compare(k.config)
 	}
 	c.MaxRows = max(judgedElements/s.problem.Hidden, 1)
 	return c

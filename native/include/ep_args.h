@@ -19,7 +19,6 @@ typedef long long int64_t;
 
 #define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
 #define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
-#define EP_OWN_WORDS 8    /* room for the launch parameters that one kernel alone has */
 #define EP_READY_FLAG 1024
 
 /* values of the format and epilogue macros */
@@ -30,6 +29,11 @@ typedef long long int64_t;
 #define EP_EPILOGUE_NONE 0
 #define EP_EPILOGUE_SCALE 1 /* times epilogue_scale */
 #define EP_EPILOGUE_BIAS 2  /* plus bias[column] */
+
+/* Who passes messages to whom in ep_litmus_pass. */
+#define EP_LITMUS_BLOCK 0  /* two warps of one block */
+#define EP_LITMUS_GPU 1    /* the first two blocks of a rank */
+#define EP_LITMUS_SYSTEM 2 /* each rank to the next */
 
 /* What a spin that passed its deadline saw. Host-mapped, one per rank;
  * `set` is written last. */
@@ -62,38 +66,6 @@ typedef struct EpControl {
   uint32_t replay;                /* rounds since the batch began */
   uint32_t rest[30];
 } EpControl;
-
-/* Launch parameters that one kernel has and no other: members of EpArgs.own.
- * They share their words, because a launch is of one kernel. */
-typedef struct EpCombineParams {
-  int32_t rotate; /* 1: a rank serves itself first, then the next ranks; 0: all serve rank 0 first */
-} EpCombineParams;
-
-typedef struct EpDispatchLLParams {
-  int32_t receivers; /* warps of a block that never send, so that early tokens are copied while others leave; 0: none */
-  int32_t pause_ns;  /* between two looks of such a warp at one part of a message: leaves L2 to the senders */
-} EpDispatchLLParams;
-
-/* The small kernels of ep/litmus.cuh. */
-typedef struct EpLitmusMemcpyParams {
-  int32_t cases;      /* copies, of different sizes */
-  int32_t step;       /* 16-byte vectors by which one copy is longer than the one before */
-  int32_t cell_bytes; /* distance of two sources, and of two destinations */
-  int32_t peer;       /* rank that is written to */
-} EpLitmusMemcpyParams;
-
-typedef struct EpLitmusScanParams {
-  int32_t sizes; /* arrays of 1 to so many values are scanned */
-} EpLitmusScanParams;
-
-typedef struct EpLitmusPassParams {
-  int32_t scope;  /* who passes to whom: EP_LITMUS_BLOCK, EP_LITMUS_GPU or EP_LITMUS_SYSTEM */
-  int32_t rounds; /* messages passed */
-} EpLitmusPassParams;
-
-#define EP_LITMUS_BLOCK 0  /* two warps of one block */
-#define EP_LITMUS_GPU 1    /* the first two blocks of a rank */
-#define EP_LITMUS_SYSTEM 2 /* each rank to the next */
 
 typedef struct EpArgs {
   /* who */
@@ -153,14 +125,24 @@ typedef struct EpArgs {
   int32_t drop_signal; /* fault drills: this rank never signals expert drop_signal - 1 */
   int32_t skip_a2a;       /* 1: keep local experts only, send nothing */
   int32_t allreduce_size; /* ranks that share a replicated batch, for the shared expert's slice */
+
+  /* Launch parameters that one kernel alone has. A launch is of one kernel, so
+   * they share words. */
   union {
-    EpCombineParams combine;
-    EpDispatchLLParams dispatch_ll;
-    EpLitmusMemcpyParams litmus_memcpy;
-    EpLitmusScanParams litmus_scan;
-    EpLitmusPassParams litmus_pass; /* and the signal litmus, which has no scope */
-    int32_t words[EP_OWN_WORDS];
-  } own;
+    int32_t rotate;    /* combine. 1: a rank serves itself first, then the next ranks; 0: all serve rank 0 first */
+    int32_t receivers; /* dispatch_ll: warps of a block that never send, so that early tokens are copied while others leave */
+    int32_t cases;     /* ep_litmus_memcpy: copies made, each of another size */
+    int32_t sizes;     /* ep_litmus_scan: arrays of 1 to so many values are scanned */
+    int32_t scope;     /* ep_litmus_pass: EP_LITMUS_BLOCK, _GPU or _SYSTEM */
+  };
+  union {
+    int32_t pause_ns; /* dispatch_ll: between two looks of a receiver at one part of a message; leaves L2 to the senders */
+    int32_t step;     /* ep_litmus_memcpy: 16-byte vectors by which a copy is longer than the one before */
+    int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: messages passed */
+  };
+  int32_t cell_bytes; /* ep_litmus_memcpy: from one source to the next, and from one destination to the next */
+  int32_t peer;       /* ep_litmus_memcpy: rank that is written to */
+  int32_t spare[4];
 
   /* the session's own kernels only */
   EpControl *control[EP_MAX_RANKS];

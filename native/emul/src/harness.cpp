@@ -59,7 +59,7 @@ struct Arguments {
   EpSiluArgs silu;
 };
 
-#define FIELD(name) {#name, {offsetof(Arguments, ep.name), sizeof(static_cast<EpArgs *>(nullptr)->name), 1}}
+#define FIELD(name) {#name, {offsetof(Arguments, ep.name), sizeof(EpArgs::name), 1}}
 #define ARRAY(name)                                                                                     \
   {                                                                                                     \
 #name, { offsetof(Arguments, ep.name), sizeof(EpArgs::name[0]), sizeof(EpArgs::name) / sizeof(EpArgs::name[0]) } \
@@ -72,10 +72,8 @@ const std::map<std::string, Field> fields = {
     FIELD(bias), FIELD(epilogue_scale), FIELD(counters), FIELD(round), FIELD(round_base), FIELD(deadline_ns),
     FIELD(fault), FIELD(span), FIELD(sms), FIELD(wait_sms), FIELD(count_sms), FIELD(tile_tokens),
     FIELD(chunk_bytes), FIELD(delay_ns), FIELD(drop_signal), FIELD(skip_a2a), FIELD(allreduce_size),
-    FIELD(own.combine.rotate), FIELD(own.dispatch_ll.receivers), FIELD(own.dispatch_ll.pause_ns),
-    FIELD(own.litmus_memcpy.cases), FIELD(own.litmus_memcpy.step), FIELD(own.litmus_memcpy.cell_bytes),
-    FIELD(own.litmus_memcpy.peer), FIELD(own.litmus_scan.sizes), FIELD(own.litmus_pass.scope),
-    FIELD(own.litmus_pass.rounds),
+    FIELD(rotate), FIELD(receivers), FIELD(pause_ns), FIELD(cases), FIELD(step), FIELD(cell_bytes), FIELD(peer),
+    FIELD(sizes), FIELD(scope), FIELD(rounds),
     SILU(in), SILU(out), SILU(scales), SILU(row_offsets), SILU(input_scales), SILU(scale_offsets), SILU(max_rows),
     SILU(groups), SILU(limit), SILU(alpha),
 };

@@ -19,7 +19,7 @@ struct EpPair {
 
 EP_DEVICE EpPair ep_pair(const EpArgs &a, uint32_t index) {
   uint32_t source = index / EP_LOCAL_EXPERTS;
-  if (a.own.combine.rotate) source = (source + static_cast<uint32_t>(a.rank)) % EP_SOURCES;
+  if (a.rotate) source = (source + static_cast<uint32_t>(a.rank)) % EP_SOURCES;
   const uint32_t local = index % EP_LOCAL_EXPERTS;
   const int32_t *pair = ep_counter(a, EP_PAIR + 2 * recv_count_layout(local, source));
   const int64_t end = pair[0] - EP_READY_FLAG;
@@ -214,7 +214,7 @@ EP_DEVICE void ep_send_sums(const EpArgs &a) {
   const uint32_t me = blockIdx.x + warp_id() * gridDim.x;
   const uint32_t chunks = ep_row_chunks(a);
   for (uint32_t turn = 0; turn < EP_RANKS; turn++) {
-    const uint32_t source = (turn + (a.own.combine.rotate ? static_cast<uint32_t>(a.rank) : 0)) % EP_RANKS;
+    const uint32_t source = (turn + (a.rotate ? static_cast<uint32_t>(a.rank) : 0)) % EP_RANKS;
     const uint32_t all = static_cast<uint32_t>(*ep_counter(a, EP_MESSAGES + source)) * chunks;
     uint32_t done = 0;
     for (uint32_t u = me; u < all; u += warps, done++) ep_return_sum(a, source, u / chunks, u % chunks);

@@ -4,8 +4,8 @@
  *   counters[1]  violations seen, 0 when all is well
  *   counters[2]  checks made, so that "none failed" cannot mean "none ran"
  *
- * Their arguments are the litmus members of EpArgs.own. Region 0 is a work
- * area, the same on every rank.
+ * Their launch parameters have names of their own in EpArgs. Region 0 is a
+ * work area, the same on every rank.
  */
 #include "ep/signal.cuh"
 
@@ -29,12 +29,11 @@ EP_DEVICE void litmus_report(const EpArgs &a, bool right) {
  * source cell to 16*(n%8) bytes behind the start of its destination cell at
  * the peer. The host checks the bytes and those around them. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
-  const EpLitmusMemcpyParams &p = a.own.litmus_memcpy;
-  const uint64_t cell = static_cast<uint64_t>(p.cell_bytes), cases = static_cast<uint64_t>(p.cases);
+  const uint64_t cell = static_cast<uint64_t>(a.cell_bytes), cases = static_cast<uint64_t>(a.cases);
   for (uint64_t n = blockIdx.x; n < cases; n += gridDim.x) {
     const uint8_t *from = a.heap[a.rank] + a.region[0] + n * cell;
-    uint8_t *to = a.heap[p.peer] + a.region[0] + (cases + n) * cell + 16 * (n % 8);
-    const uint32_t bytes = static_cast<uint32_t>(16 + 16 * n * static_cast<uint64_t>(p.step));
+    uint8_t *to = a.heap[a.peer] + a.region[0] + (cases + n) * cell + 16 * (n % 8);
+    const uint32_t bytes = static_cast<uint32_t>(16 + 16 * n * static_cast<uint64_t>(a.step));
     block_memcpy<EP_IN_FLIGHT>(to, from, bytes, threadIdx.x, blockDim.x);
   }
 }
@@ -43,7 +42,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
  * that depend on their number, against a running sum. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
   __shared__ uint32_t counts[1024];
-  for (uint32_t n = 1 + blockIdx.x; n <= static_cast<uint32_t>(a.own.litmus_scan.sizes); n += gridDim.x) {
+  for (uint32_t n = 1 + blockIdx.x; n <= static_cast<uint32_t>(a.sizes); n += gridDim.x) {
     auto value = [n](uint32_t i) { return (i * 2654435761u ^ n * 40503u) & 0xffffu; };
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) counts[i] = value(i);
     __syncthreads();
@@ -62,8 +61,8 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
  * flag with release order, another waits for the flag with acquire order and
  * must see the words; an answer the same way ends the round. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
-  const int32_t scope = a.own.litmus_pass.scope;
-  const uint32_t rounds = static_cast<uint32_t>(a.own.litmus_pass.rounds);
+  const int32_t scope = a.scope;
+  const uint32_t rounds = static_cast<uint32_t>(a.rounds);
   const bool writer = threadIdx.x == 0 && blockIdx.x == 0;
   const bool reader = scope == EP_LITMUS_GPU ? threadIdx.x == 0 && blockIdx.x == 1 : threadIdx.x == 32 && blockIdx.x == 0;
   if (!writer && !reader) return;
@@ -101,7 +100,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
   const int32_t next = (a.rank + 1) % a.ranks, previous = (a.rank + a.ranks - 1) % a.ranks;
   const uint32_t lane = lane_id();
   uint64_t *answer = reinterpret_cast<uint64_t *>(a.heap[a.rank] + box + 512);
-  for (uint64_t g = 1; g <= static_cast<uint64_t>(a.own.litmus_pass.rounds); g++) {
+  for (uint64_t g = 1; g <= static_cast<uint64_t>(a.rounds); g++) {
     bool ok = true;
     if (warp_id() == 0) {
       reinterpret_cast<uint32_t *>(a.heap[next] + box)[lane] = static_cast<uint32_t>(g * 32 + lane);

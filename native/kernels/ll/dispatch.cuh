@@ -155,7 +155,7 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
  * ones. Returns how many warps of the block send data. */
 EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * LL_UNITS;
-  uint32_t receivers = min(static_cast<uint32_t>(a.own.dispatch_ll.receivers), c.warps - 1);
+  uint32_t receivers = min(static_cast<uint32_t>(a.receivers), c.warps - 1);
   return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
 }
 
@@ -292,7 +292,7 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
       return false;
     }
     if (!ll_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, p.here)) return false;
-    if (a.own.dispatch_ll.pause_ns > 0) sleep_ns(static_cast<uint32_t>(a.own.dispatch_ll.pause_ns));
+    if (a.pause_ns > 0) sleep_ns(static_cast<uint32_t>(a.pause_ns));
   }
 }
 
@@ -372,6 +372,6 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll(const __grid_constant__ EpArgs a) {
   ll_dispatch_async(a, c, s, senders);
   ep_span_stage(a, EP_STAGE_SENT);
   if (c.warp == 0) ll_clear_headers(a, c);
-  ll_dispatch_wait(a, c, s, a.own.dispatch_ll.receivers > 0 ? senders : 0);
+  ll_dispatch_wait(a, c, s, a.receivers > 0 ? senders : 0);
   ep_span_end(a);
 }

@@ -59,22 +59,26 @@ func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err er
 	if d, err = lockDir(path); err != nil {
 		return nil, nil, nil, 0, err
 	}
-	defer func() {
-		if err != nil {
-			d.Close()
-		}
-	}()
-	if run, err = readRun(path); err != nil {
+	if run, results, cut, err = d.reopen(); err != nil {
+		d.Close()
 		return nil, nil, nil, 0, err
+	}
+	return d, run, results, cut, nil
+}
+
+// reopen reads run.json and opens the log behind its last whole block.
+func (d *Dir) reopen() (run *Run, results []Result, cut int64, err error) {
+	if run, err = readRun(d.path); err != nil {
+		return nil, nil, 0, err
 	}
 	if run.Read != Schema {
-		return nil, nil, nil, 0, fmt.Errorf("%s: %w", path, errSchema1)
+		return nil, nil, 0, fmt.Errorf("%s: %w", d.path, errSchema1)
 	}
-	if d.log, err = os.OpenFile(filepath.Join(path, TrialsFile), os.O_CREATE|os.O_RDWR, 0o666); err != nil {
-		return nil, nil, nil, 0, err
+	if d.log, err = os.OpenFile(filepath.Join(d.path, TrialsFile), os.O_CREATE|os.O_RDWR, 0o666); err != nil {
+		return nil, nil, 0, err
 	}
 	results, cut, err = d.rewind()
-	return d, run, results, cut, err
+	return run, results, cut, err
 }
 
 // rewind reads the log and truncates it to its last whole block.

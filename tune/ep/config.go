@@ -162,8 +162,14 @@ func Split(c Config) (dispatch, combine Config, err error) {
 	return dispatch, combine, nil
 }
 
+// MaxParams bounds the parameters of one config.
+const MaxParams = 64
+
 // Validate reports whether c can be spelled by Key.
 func (c Config) Validate() error {
+	if len(c.Values) > MaxParams {
+		return fmt.Errorf("values: %d parameters, at most %d", len(c.Values), MaxParams)
+	}
 	if c.IsDefault() {
 		if len(c.Values) > 0 {
 			return fmt.Errorf("values: the default config has none")

@@ -5,47 +5,45 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
 
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// checked is a part of a table that knows its own bounds. The error starts
-// with the name of the field.
-type checked interface{ Validate() error }
-
-// Validate reports the first thing wrong with a table: a value out of bounds
-// or two rows that cover the same tokens of the same key.
+// Validate reports the first thing wrong with a table: a field out of bounds, or
+// two rows that cover the same tokens of the same key. The error begins with the
+// field's path, such as rows[3].key.ranks.
 func (t *Table) Validate() error {
-	if err := t.checkSchema(); err != nil {
-		return fmt.Errorf("schema: %w", err)
+	if t.Schema != Schema {
+		return fmt.Errorf("schema: %d, this build reads 1 and %d; use the epbench that wrote the table", t.Schema, Schema)
 	}
 	if err := t.Header.Validate(); err != nil {
 		return fmt.Errorf("header.%w", err)
 	}
 	for i, r := range t.Rows {
-		for _, part := range []struct {
-			name string
-			checked
-		}{{"key.", r.Key}, {"config.", r.Config}, {"evidence.", r.Evidence}, {"", r}} {
-			if err := part.Validate(); err != nil {
-				return fmt.Errorf("rows[%d].%s%w", i, part.name, err)
-			}
+		if err := r.Validate(); err != nil {
+			return fmt.Errorf("rows[%d].%w", i, err)
 		}
 	}
-	if a, b, ok := t.overlap(); ok {
-		return overlapError(t.Rows, a, b)
-	}
-	return nil
+	return t.overlap()
 }
 
-func (t *Table) checkSchema() error {
-	if t.Schema != Schema {
-		return fmt.Errorf("%d, this build reads 1 and %d; use the epbench that wrote the table", t.Schema, Schema)
-	}
-	return nil
-}
-
+// Validate reports the first field of a header that cannot be.
 func (h Header) Validate() error {
+	m := h.Machine
+	for _, f := range []struct{ name, text string }{
+		{"tool", h.Tool}, {"abi", h.ABI}, {"space", h.Space}, {"policy", h.Policy}, {"trial_log", h.TrialLog},
+		{"machine.backend", m.Backend}, {"machine.name", m.Name}, {"machine.pci_id", m.PCIID}, {"machine.arch", m.Arch},
+		{"machine.link", m.Link}, {"machine.driver", m.Driver}, {"machine.cuda", m.CUDA},
+	} {
+		if err := checkText(f.name, f.text); err != nil {
+			return err
+		}
+	}
+	if err := m.Validate(); err != nil {
+		return fmt.Errorf("machine.%w", err)
+	}
 	if h.AA < 0 {
 		return fmt.Errorf("aa: %g is negative", h.AA)
 	}
@@ -60,10 +58,17 @@ func (h Header) Validate() error {
 			return fmt.Errorf("fallback: %q may not differ, use some of %s", f, strings.Join(FallbackFields(), ", "))
 		}
 	}
-	return nil
+	return checkTime("created", h.Created)
 }
 
+// Validate reports the first field of a row that cannot be.
 func (r Row) Validate() error {
+	if err := r.Key.Validate(); err != nil {
+		return fmt.Errorf("key.%w", err)
+	}
+	if err := r.Config.Validate(); err != nil {
+		return fmt.Errorf("config.%w", err)
+	}
 	switch {
 	case r.Lo < 0:
 		return fmt.Errorf("lo: %d is negative", r.Lo)
@@ -74,17 +79,22 @@ func (r Row) Validate() error {
 	case r.Config.IsDefault() && !r.Default:
 		return fmt.Errorf("config: has no kernel; a row that keeps the default says \"default\": true")
 	}
+	if err := r.Evidence.Validate(); err != nil {
+		return fmt.Errorf("evidence.%w", err)
+	}
 	return nil
 }
 
+// Validate reports the first field of the evidence that cannot be.
 func (e Evidence) Validate() error {
 	for _, f := range []struct {
 		name string
 		v    float64
 	}{
-		{"median", e.Median}, {"p10", e.P10}, {"p90", e.P90}, {"gain", e.Gain},
-		{"gain_low", e.GainLow}, {"gain_high", e.GainHigh}, {"regret", e.Regret},
-		{"max_err", e.MaxErr}, {"rounds", float64(e.Rounds)}, {"tried", float64(e.Tried)}, {"legal", float64(e.Legal)}, {"ties", float64(e.Ties)},
+		{"median", e.Median}, {"p10", e.P10}, {"p90", e.P90},
+		{"gain", e.Gain}, {"gain_low", e.GainLow}, {"gain_high", e.GainHigh},
+		{"regret", e.Regret}, {"max_err", e.MaxErr}, {"rounds", float64(e.Rounds)},
+		{"tried", float64(e.Tried)}, {"legal", float64(e.Legal)}, {"ties", float64(e.Ties)},
 	} {
 		if f.v < 0 || math.IsNaN(f.v) || math.IsInf(f.v, 0) {
 			return fmt.Errorf("%s: %g is not a number from 0 up", f.name, f.v)
@@ -95,27 +105,48 @@ func (e Evidence) Validate() error {
 			return fmt.Errorf("tokens: must rise from 0 to %d, %d does not", ep.MaxTokens, n)
 		}
 	}
+	for _, s := range e.Routings {
+		if err := checkText("routings", s); err != nil {
+			return err
+		}
+	}
+	if err := checkText("clock", e.Clock); err != nil {
+		return err
+	}
+	return checkTime("date", e.Date)
+}
+
+// checkText refuses text that does not print as it is: labels of a table end up on
+// terminals.
+func checkText(field, s string) error {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return fmt.Errorf("%s: %.40q is not printable text", field, s)
+	}
 	return nil
 }
 
-// overlap finds two rows that cover the same tokens of the same key. It does
-// not disturb the order of the rows.
-func (t *Table) overlap() (a, b int, found bool) {
+func checkTime(field string, at time.Time) error {
+	if at.Location() != time.UTC || at.Nanosecond() != 0 {
+		return fmt.Errorf("%s: %s is not in UTC and whole seconds, like 2026-01-31T12:00:00Z", field, at.Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// overlap refuses two rows that cover the same tokens of the same key. The order
+// of the rows stays as it is.
+func (t *Table) overlap() error {
 	order := make([]int, len(t.Rows))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return compareRows(t.Rows[i], t.Rows[j]) })
 	for i := 1; i < len(order); i++ {
-		p, q := t.Rows[order[i-1]], t.Rows[order[i]]
-		if p.Key == q.Key && q.Lo <= p.Hi {
-			return min(order[i-1], order[i]), max(order[i-1], order[i]), true
+		a, b := min(order[i-1], order[i]), max(order[i-1], order[i])
+		p, q := t.Rows[a], t.Rows[b]
+		if p.Key == q.Key && p.Lo <= q.Hi && q.Lo <= p.Hi {
+			return fmt.Errorf("rows[%d].lo: tokens %d to %d overlap rows[%d], which covers %d to %d of the same key",
+				b, q.Lo, q.Hi, a, p.Lo, p.Hi)
 		}
 	}
-	return 0, 0, false
-}
-
-func overlapError(rows []Row, a, b int) error {
-	return fmt.Errorf("rows[%d].lo: tokens %d to %d overlap rows[%d], which covers %d to %d of the same key",
-		b, rows[b].Lo, rows[b].Hi, a, rows[a].Lo, rows[a].Hi)
+	return nil
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep/strictjson"
 )
 
 // MaxTableBytes bounds the size of a table file; 10,000 rows take about 8 MB.
@@ -52,42 +54,50 @@ func parse(r io.Reader) (t *Table, hash string, err error) {
 	if len(data) > MaxTableBytes {
 		return nil, "", fmt.Errorf("the file is larger than %d MiB; split the table by op or ranks", MaxTableBytes>>20)
 	}
-	l := loader{scanner: scanner{data: data}, fields: map[reflect.Type][]string{}}
-	old := schemaOf(data) == 1
-	if old {
-		t, err = l.table1()
-	} else {
-		t = &Table{}
-		err = l.value(reflect.ValueOf(t).Elem())
+	text, schema := data, schemaOf(data)
+	if schema == 1 {
+		text = upgrade1(data)
+	}
+	t = &Table{Schema: schema}
+	if schema == 0 || schema == 1 || schema == Schema { // of another, nothing else can be judged
+		err = strictjson.Unmarshal(text, t)
+	}
+	if err == nil {
+		err = locate(text, t.Validate())
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	if l.peek() != 0 || l.pos < len(data) {
-		return nil, "", l.failf(l.pos, "something follows the table")
-	}
-	if a, b, found := t.overlap(); found {
-		return nil, "", l.failf(l.rows[b], "%w", overlapError(t.Rows, a, b))
-	}
 	slices.SortStableFunc(t.Rows, compareRows)
-	if !old {
+	if schema != 1 {
 		hash, err = t.hash()
 	} else if hash = hash1(data, t.ID); hash == t.ID {
-		err = t.Seal() // gives it the id of what it says in this schema
+		err = t.Seal() // the id of what it says in this schema
 		hash = t.ID
 	}
 	return t, hash, err
 }
 
+// locate adds the line to a complaint that begins with a path.
+func locate(data []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	path, _, _ := strings.Cut(err.Error(), ":")
+	return fmt.Errorf("line %d: %w", strictjson.Line(data, path), err)
+}
+
 // schemaOf is the value of a file's first field if that is its schema, else 0.
-func schemaOf(data []byte) (n float64) {
+func schemaOf(data []byte) int {
 	dec := json.NewDecoder(bytes.NewReader(data[:min(len(data), 256)]))
 	for i := range 3 {
 		tok, err := dec.Token()
 		if err != nil || i == 1 && tok != "schema" {
 			return 0
 		}
-		n, _ = tok.(float64)
+		if n, ok := tok.(float64); ok && i == 2 {
+			return int(n)
+		}
 	}
-	return n
+	return 0
 }

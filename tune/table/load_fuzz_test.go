@@ -11,7 +11,7 @@ import (
 
 // allowance is what a load may allocate beside 16 times its input: readers,
 // caches and one error message.
-const allowance = 32 << 10
+const allowance = 64 << 10
 
 func FuzzLoad(f *testing.F) {
 	good := encodeTable(f, testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.AllRoutings, 9, 64, 512)))
@@ -77,6 +77,29 @@ func TestLoadMemoryIsBounded(t *testing.T) {
 				t.Errorf("%d bytes allocated %d, %.1f times", len(data), spent, float64(spent)/float64(len(data)))
 			}
 		})
+	}
+}
+
+// TestLoadOfLongListsIsBounded: lists that are complete are refused only after
+// they were read, and what is allocated on the way is mostly garbage by then.
+func TestLoadOfLongListsIsBounded(t *testing.T) {
+	good := string(encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128))))
+	for _, c := range []struct{ old, new string }{
+		{`"tokens":[0,8]`, `"tokens":[` + strings.Repeat("1,", 1<<19) + `1]`},
+		{`"routings":["uniform"]`, `"routings":[` + strings.Repeat(`"",`, 1<<19) + `""]`},
+		{`"fallback":["routing","hidden"]`, `"fallback":[` + strings.Repeat(`"",`, 1<<19) + `""]`},
+		{`"threads":128`, manyValues(250) + `"threads":128`},
+	} {
+		data := []byte(strings.Replace(good, c.old, c.new, 1))
+		var err error
+		spent := allocated(func() { _, err = Load(bytes.NewReader(data)) })
+		t.Logf("%.1f times the input: %.100v", float64(spent)/float64(len(data)), err)
+		if err == nil || len(data) < len(good)+1000 {
+			t.Errorf("%d bytes load", len(data))
+		}
+		if spent > uint64(40*len(data)+allowance) {
+			t.Errorf("%d bytes allocated %d", len(data), spent)
+		}
 	}
 }
 

@@ -2,18 +2,15 @@ package workloads
 
 var balancedKind = kind{
 	name: "balanced", doc: "random, yet every expert is visited equally often to within one over all ranks",
-	build: func(_ args, r *recipe) error { r.law = balanced{}; return nil },
+	build: func(_ args, r *recipe) error { r.law = balanced; return nil },
 }
 
-type balanced struct{}
+func balanced(s site) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
 
-func (balanced) prepare(s site) (filler, error) {
-	return dealer{experts: s.Experts, seed: s.seed}, nil
-}
-
-// dealer deals a shuffled pack of all experts round the tokens of all ranks,
-// and shuffles anew only when pack and token end together: a token that takes
-// its cards from the end and the beginning of one shuffle has no card twice.
+// dealer deals the experts like cards to the tokens of all ranks in order. At
+// the end of the pack it starts again with the same order, and shuffles only
+// where the pack and a token end together. So a token that gets the last cards
+// and the first ones never gets a card twice.
 type dealer struct {
 	experts int
 	seed    uint64
@@ -42,14 +39,12 @@ func gcd(a, b int) int {
 
 var roundrobinKind = kind{
 	name: "roundrobin", doc: "selection i of all ranks' tokens in order goes to expert i mod experts",
-	build: func(_ args, r *recipe) error { r.law = roundrobin{}; return nil },
+	build: func(_ args, r *recipe) error { r.law = roundrobin; return nil },
 }
 
-type roundrobin struct{}
+func roundrobin(s site) (filler, error) { return counter(s.Experts), nil }
 
-func (roundrobin) prepare(s site) (filler, error) { return counter(s.Experts), nil }
-
-// counter is the number of experts it counts up to.
+// counter counts through this many experts, again and again.
 type counter int
 
 func (n counter) fill(_ *rng, c chunk) {

@@ -9,7 +9,7 @@ func (w *Workload) ExpertCounts(source int) []int64 {
 }
 
 // TotalCounts is how many rows each expert receives from all ranks, [experts].
-// It is what plan.Classify takes.
+// ep.Classify takes it.
 func (w *Workload) TotalCounts() []int64 {
 	n := make([]int64, w.Problem.Experts)
 	for rank := range w.Ranks {
@@ -18,8 +18,8 @@ func (w *Workload) TotalCounts() []int64 {
 	return n
 }
 
-// visits calls f with every selection of a rank that makes a row. Under
-// SkipA2A tokens are replicated and a rank serves its own experts only.
+// visits calls f with every selection of a rank that an expert receives as a row.
+// With SkipA2A tokens are replicated, and a rank serves its own experts only.
 func (w *Workload) visits(rank int, f func(token int, expert int32)) {
 	lo, hi := int32(0), int32(w.Problem.Experts)
 	if w.Problem.SkipA2A {

@@ -8,18 +8,19 @@ var dirichletKind = kind{
 	params: []param{{name: "alpha", min: 0.02, max: 1000, def: 1}},
 	aims:   []string{"effective", "gini", "maxmean"},
 	build: func(a args, r *recipe) error {
-		f := family{load: dirichlet, param: param{name: "alpha", min: 0.02, max: 1000}, x: a.v[0], aim: a.aim, fixed: true}
-		if a.aim != "" { // alpha spans decades: bisect its logarithm
+		f := a.family(dirichlet)
+		f.fixed = true
+		if a.aim != "" { // alpha spans decades, so its logarithm is bisected
 			f.load = func(s site, x float64) ([]float64, error) { return dirichlet(s, exp(x)) }
 			f.param.min, f.param.max, f.show = ln(0.02), ln(1000), exp
 		}
-		r.law = f
+		f.law(r)
 		return nil
 	},
 }
 
-// dirichlet is n gamma variates up to their sum. The seed draws the same
-// random numbers for every alpha, so that solving for alpha sees no noise.
+// dirichlet draws a gamma variate for each expert. Every alpha uses the same
+// random numbers, so that the statistic to be solved for is smooth in alpha.
 func dirichlet(s site, alpha float64) ([]float64, error) {
 	load := make([]float64, s.Experts)
 	for e := range load {
@@ -29,8 +30,8 @@ func dirichlet(s site, alpha float64) ([]float64, error) {
 }
 
 // gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26,
-// 2000), below 1 boosted by u^(1/alpha). Zero is kept off: somebody has to be
-// the least wanted.
+// 2000); for alpha below 1 it draws for alpha+1 and multiplies by u^(1/alpha).
+// The result is never 0: shares are divided by it.
 func gamma(r *rng, alpha float64) float64 {
 	boost := 1.0
 	if alpha < 1 {

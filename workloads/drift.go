@@ -21,7 +21,7 @@ var driftKind = kind{
 	},
 }
 
-// drift renames experts. At step 0 nobody has moved.
+// drift renames experts. At step 0 every expert has its own name.
 func drift(b *batch, h float64, step int) {
 	name := moved(b.Experts, h, step, b.seed)
 	parallel(len(b.ranks), func(rank int) {
@@ -33,9 +33,9 @@ func drift(b *batch, h float64, step int) {
 	})
 }
 
-// moved is who has the place of each expert after some steps: at every step
-// each place is exchanged with another with a chance such that half of the
-// places are as they were after h steps, but for returns.
+// moved is the expert that has the popularity of each expert after some steps.
+// At every step each expert exchanges its popularity with another, with a chance
+// such that after h steps half of the experts have not exchanged theirs.
 func moved(n int, h float64, step int, seed uint64) []int32 {
 	name := newIdentity(n)
 	if n < 2 {
@@ -54,8 +54,9 @@ func moved(n int, h float64, step int, seed uint64) []int32 {
 	return name
 }
 
-// exchange solves (1-c) e^-c = keep: a place stays when it neither starts an
-// exchange nor is picked by one of the n others, a Poisson count of mean c.
+// exchange solves (1-c) e^-c = keep for the chance c: an expert keeps its
+// popularity when it starts no exchange, and none of the others picks it (a
+// Poisson count of mean c).
 func exchange(keep float64) float64 {
 	lo, hi := 0.0, 1.0
 	for range 50 {
@@ -68,9 +69,10 @@ func exchange(keep float64) float64 {
 	return lo
 }
 
-// Sequence yields the workloads of steps 0 to n-1 of a routing whose popular
-// experts move with half-life h, in steps. Each step draws its tokens anew;
-// its Spec has the modifier drift, so that a step can be made again alone.
+// Sequence yields the workloads of steps 0 to n-1 of a routing. After every h
+// steps half of the experts have handed their popularity to others. Each step
+// draws other tokens. Its Spec has the modifier drift, so one step can be drawn
+// again alone.
 func Sequence(spec string, h float64, n int, p ep.Problem, seed uint64) iter.Seq2[*Workload, error] {
 	return func(yield func(*Workload, error) bool) {
 		for step := range n {

@@ -16,10 +16,11 @@ var eplbKind = kind{
 	},
 }
 
-// rebalance renames the experts of a drawn batch, of which there are r fewer
-// than the problem has, to the slots of a placement made for the loads of that
-// very batch: the best case of a balancer, which in life sees the past. A replicated expert's selections take its slots in turn
-// by chance. Without groups, so on one node.
+// rebalance maps the experts of a drawn batch to slots, which are the problem's
+// experts and r more than were drawn. The placement is made for the loads of this
+// very batch. That is the best case: a balancer in production knows past loads
+// only. A selection of a replicated expert takes one of its slots at random.
+// Expert groups are ignored, as within one node.
 func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {
@@ -46,14 +47,14 @@ func rebalance(b *batch, spare int) {
 	})
 }
 
-// replica is an expert that one slot will hold.
+// replica is a copy of an expert; a slot holds one.
 type replica struct {
 	expert int
 	load   float64 // its part of the expert's load
 }
 
-// replicate gives each redundant slot to the expert whose replicas then carry
-// most.
+// replicate gives the spare slots out one by one, each to the expert whose
+// replicas carry the largest load at that moment.
 func replicate(load []int64, spare int) []replica {
 	copies := make([]int, len(load))
 	for e := range copies {
@@ -77,9 +78,9 @@ func replicate(load []int64, spare int) []replica {
 	return out
 }
 
-// pack puts the replicas, heaviest first, onto the rank with the least load
-// that has a slot free, each rank holding equally many. It returns the slots
-// of every expert.
+// pack puts each replica, heaviest first, onto the least loaded rank that has a
+// free slot. All ranks have equally many slots. It returns the slots of each
+// expert.
 func pack(rs []replica, ranks int) [][]int32 {
 	slices.SortStableFunc(rs, func(a, b replica) int { return cmp.Compare(b.load, a.load) })
 	experts := 0

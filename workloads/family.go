@@ -5,42 +5,56 @@ import (
 	"math"
 )
 
-// family is a law given by how often each expert is wanted: loads by
-// popularity, which the seed hands out to experts. Sets of experts then have
-// exactly these shares, see poisson.
+// family is a law with one parameter, x, which says how unequally experts are
+// wanted. The law gives loads by popularity; the seed decides which expert has
+// which.
 type family struct {
-	load  func(s site, x float64) ([]float64, error) // [experts] relative loads, any order
-	param param                                      // what x is
-	x     float64                                    // its value, or the target of aim
-	aim   string                                     // statistic to solve x for
-	fixed bool                                       // load is by expert id, not by popularity
-	show  func(x float64) float64                    // x as people write it, where it is solved in another scale
+	load  func(s site, x float64) ([]float64, error) // [experts] relative loads, in any order
+	param param                                      // of x
+	x     float64                                    // value of x, or of the statistic aim
+	aim   string                                     // statistic that x is solved for; "" where x is given
+	urn   bool                                       // loads are weights of draws one by one, not shares; see urn, poisson
+	fixed bool                                       // load[e] is of expert e: nothing is left to the seed
+	show  func(x float64) float64                    // x as people write it, where it is solved on another scale
 }
+
+// law makes a recipe draw from f.
+func (f family) law(r *recipe) { r.law, r.family = f.prepare, &f }
 
 func (f family) prepare(s site) (filler, error) {
 	x, err := f.solve(s)
 	if err != nil {
 		return nil, err
 	}
-	share, err := f.shares(s, x)
+	load, err := f.load(s, x)
 	if err != nil {
 		return nil, err
 	}
-	if !f.fixed {
-		share = scatter(share, s.seed)
+	if !f.urn {
+		load = shares(load, s.TopK)
 	}
-	return eachToken(newPoisson(share, s.TopK).draw), nil
+	if !f.fixed {
+		load = scatter(load, s.seed)
+	}
+	if f.urn {
+		return eachToken(newUrn(load).draw), nil
+	}
+	return eachToken(newPoisson(load, s.TopK).draw), nil
 }
 
+// shares is how often a token selects each expert, [experts], with sum top-k.
 func (f family) shares(s site, x float64) ([]float64, error) {
 	load, err := f.load(s, x)
 	if err != nil {
 		return nil, err
 	}
+	if f.urn {
+		return newUrn(load).shares(s.TopK), nil
+	}
 	return shares(load, s.TopK), nil
 }
 
-// solve finds x.
+// solve is x, found for the target where there is one.
 func (f family) solve(s site) (float64, error) {
 	if f.aim == "" {
 		return f.x, nil
@@ -48,7 +62,7 @@ func (f family) solve(s site) (float64, error) {
 	return solve(f.aim, f.x, f.param, func(x float64) ([]float64, error) { return f.shares(s, x) })
 }
 
-// scatter hands values by popularity to experts.
+// scatter gives the j-th value to the j-th expert of a random order.
 func scatter(v []float64, seed uint64) []float64 {
 	out := make([]float64, len(v))
 	for j, e := range newRNG(seed, streamHot).perm(len(v)) {
@@ -57,9 +71,9 @@ func scatter(v []float64, seed uint64) []float64 {
 	return out
 }
 
-// solve finds the value of p at which a statistic of the expected shares is
-// target, the largest where there are several. The error says what the
-// statistic can reach.
+// solve finds the value of p at which a statistic of the expected shares has
+// the target value, and the largest such value where there are several. The
+// error says which values the statistic can have.
 func solve(name string, target float64, p param, share func(x float64) ([]float64, error)) (float64, error) {
 	const steps = 16
 	of, low, high := findAim(name).of, math.Inf(1), math.Inf(-1)
@@ -80,10 +94,10 @@ func solve(name string, target float64, p param, share func(x float64) ([]float6
 		hi, atHi = lo, atLo
 		low, high = min(low, atLo), max(high, atLo)
 	}
-	return 0, fmt.Errorf("%s: %v is out of reach here, %.3g to %.3g is not", name, target, low, high)
+	return 0, fmt.Errorf("%s: %v is out of reach here; use %.3g to %.3g", name, target, low, high)
 }
 
-// bisect finds where at is target to 1e-4, between lo and hi.
+// bisect finds an x between lo and hi where at(x) is target, to 1e-4.
 func bisect(target, lo, hi float64, rising bool, at func(x float64) (float64, error)) (float64, error) {
 	for range 40 {
 		mid := (lo + hi) / 2

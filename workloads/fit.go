@@ -12,15 +12,15 @@ import (
 type Fit struct {
 	Spec string
 	// Distance is the total variation between the sorted shares of experts,
-	// recorded and expected: the part of the selections, 0 to 1, that would
-	// have to go elsewhere.
+	// recorded and expected. It is the part of the selections, 0 to 1, that
+	// would have to go to another expert.
 	Distance float64
 }
 
-// FitCounts fits every parametric distribution to the loads of experts, nearest
-// first. What order the experts have, and so how ranks are loaded, is not
-// fitted: the seed decides it. noise is the distance that a perfect fit would
-// show because the recording is finite.
+// FitCounts fits every parametric distribution to the loads of experts
+// [experts], nearest first. Loads are sorted before: which expert is popular,
+// and so how loaded the ranks are, is not fitted. noise is the distance of a
+// perfect fit, which is not 0 because the recording is finite.
 func FitCounts(counts []int64, topK int) (fits []Fit, noise float64, err error) {
 	sum := int64(0)
 	for _, n := range counts {
@@ -86,7 +86,7 @@ func (f fitter) powerlaw() (Fit, error) {
 	return Fit{"powerlaw:" + round(a) + ":" + round(math.Exp(logSpan)), d}, nil
 }
 
-// dirichlet compares with the mean of sorted draws.
+// dirichlet compares with the mean of 16 sorted draws.
 func (f fitter) dirichlet() (Fit, error) {
 	alpha, d := minimum(math.Log(0.02), math.Log(1000), func(logAlpha float64) float64 {
 		mean := make([]float64, len(f.want))
@@ -103,8 +103,8 @@ func (f fitter) dirichlet() (Fit, error) {
 	return Fit{"dirichlet:" + round(math.Exp(alpha)), d}, nil
 }
 
-// khot takes as f what the k largest have, for every k up to 64 and in steps of a
-// sixty-fourth from there.
+// khot tries every k up to 64 and then steps of k/64. f is the share that the k
+// largest loads have.
 func (f fitter) khot() (Fit, error) {
 	best := Fit{Distance: math.Inf(1)}
 	top, n, next := 0.0, len(f.want), 1
@@ -144,7 +144,7 @@ func (f fitter) site() site {
 	return s
 }
 
-// distance is from loads, compare from shares.
+// distance compares with relative loads, compare with shares.
 func (f fitter) distance(load []float64) float64 { return f.compare(shares(load, f.k)) }
 
 func (f fitter) compare(share []float64) float64 {

@@ -2,12 +2,12 @@ package workloads
 
 import "sync"
 
-// gateBits is the resolution of a logit: one of 2^gateBits equally likely ones.
+// gateBits is the resolution of a logit, which has 2^gateBits equally likely values.
 const gateBits = 12
 
-// gate turns router logits into weights. Logits are standard normal and
-// descend over the top-k, as routers emit them; weights are normalised over
-// the token. It holds the gate's value at every logit.
+// gate turns router logits into weights. It is the table of its values at every
+// logit. Logits are standard normal and descend over the top-k, as routers emit
+// them. Weights are normalised over the token.
 type gate func() []float32
 
 // The two gates in use: softmax over the selected logits (Mixtral, Qwen), and
@@ -65,7 +65,7 @@ func descend(w []float32) {
 	}
 }
 
-// normalise makes the weights of a token sum to 1; an all-zero token stays.
+// normalise makes the weights of a token sum to 1. Weights that are all 0 stay.
 func normalise(w []float32) {
 	var sum float32
 	for _, v := range w {

@@ -14,7 +14,7 @@ var groupedKind = kind{
 		if t > g {
 			return fmt.Errorf("t: %d is above g, %d", t, g)
 		}
-		r.law = grouped{g, t}
+		r.law = grouped{g, t}.prepare
 		return nil
 	},
 }
@@ -32,8 +32,8 @@ func (g grouped) prepare(s site) (filler, error) {
 	return limited{grouped: g, size: size}, nil
 }
 
-// limited draws every score, as the router does: which groups win and how
-// many experts each contributes depend on each other.
+// limited draws every score, as the router does. No shortcut is known: which
+// groups win and how many experts each gives depend on each other.
 type limited struct {
 	grouped
 	size int // experts of a group
@@ -53,7 +53,7 @@ func (l limited) fill(r *rng, c chunk) {
 	}
 }
 
-// scores fills s from a stream of its own that starts at seed.
+// scores fills s from a random stream of its own that starts at seed.
 func scores(seed rng, s []uint32) {
 	at := mix(uint64(seed))
 	for len(s) >= 2 {
@@ -66,18 +66,18 @@ func scores(seed rng, s []uint32) {
 	}
 }
 
-// topTwo is the sum of the two largest scores, plus one to be above none.
+// topTwo is the sum of the two largest scores plus one, so that it is never 0.
 func topTwo(s []uint32) uint64 {
 	var a, b uint32       // a >= b
-	for _, v := range s { // without branches, which scores would mislead
+	for _, v := range s { // no branches: random scores defeat branch prediction
 		b = max(b, min(a, v))
 		a = max(a, v)
 	}
 	return uint64(a) + uint64(b) + 1
 }
 
-// choose fills ids with the top scores of the best groups, descending. It
-// zeroes the groups it takes from best; top is scratch.
+// choose fills ids with the top scores of the best groups, descending. It sets
+// best to 0 for the groups it takes; top is scratch.
 func (l limited) choose(score []uint32, best []uint64, top []uint32, ids []int32) {
 	n := 0
 	for range l.take {

@@ -8,7 +8,7 @@ var hotrankKind = kind{
 	params: []param{{name: "r", min: 0, max: 1024, def: 2}},
 	build: func(a args, r *recipe) error {
 		ratio := a.v[0]
-		r.law = family{load: func(s site, _ float64) ([]float64, error) { return hotrank(s, ratio) }, fixed: true}
+		family{load: func(s site, _ float64) ([]float64, error) { return hotrank(s, ratio) }, fixed: true}.law(r)
 		return nil
 	},
 }

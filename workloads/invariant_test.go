@@ -53,7 +53,7 @@ func checkTokens(t *rapid.T, w *Workload, rt Routing) {
 			switch {
 			case e == -1 && weight == 0:
 				masked++
-			case e < 0 || int(e) >= w.Problem.Experts || contains(ids[:j], e) || !(weight > 0):
+			case e < 0 || int(e) >= w.Problem.Experts || slices.Contains(ids[:j], e) || !(weight > 0):
 				t.Fatalf("token %d: experts %v, weights %v", i/k, ids, rt.Weights[i:i+k])
 			}
 			sum += float64(weight)

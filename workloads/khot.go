@@ -11,7 +11,7 @@ var khotKind = kind{
 	},
 	build: func(a args, r *recipe) error {
 		k, f := a.int(0), a.v[1]
-		r.law = family{load: func(s site, _ float64) ([]float64, error) { return khot(s, k, f) }}
+		family{load: func(s site, _ float64) ([]float64, error) { return khot(s, k, f) }}.law(r)
 		return nil
 	},
 }

@@ -82,7 +82,7 @@ func TestShares(t *testing.T) {
 	for _, spec := range []string{"khot:32:0.9", "one:0.9", "hotrank:2.0", "powerlaw:1.01", "lognormal:0.5", "dirichlet:0.3", "lognormal:3.0"} {
 		r := mustParse(t, spec).(*recipe)
 		b, _ := r.batch(v3(tokens), 7)
-		f := r.law.(family)
+		f := r.family
 		share, err := f.shares(b.site, f.x)
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func TestGroupedIsGroupLimitedTopK(t *testing.T) {
 			return s[size-1] + s[size-2]
 		}, groups, take)
 		ref := naive(o, func(e int) float64 {
-			if !contains(best, int32(e/size)) {
+			if !slices.Contains(best, int32(e/size)) {
 				return -1
 			}
 			return score[e]
@@ -255,10 +255,9 @@ func pattern(ids []int32, size int) int {
 // as in an even draw of sets under one share for all.
 func TestPairs(t *testing.T) {
 	const experts, k, tokens = 12, 4, 60000
-	u := &uniform{}
-	f, _ := u.prepare(site{Problem: shape(1, experts, k, tokens)})
+	f, _ := uniform(site{Problem: shape(1, experts, k, tokens)})
 	even := newPoisson(shares(twoLevels(experts, 0, 0, 1), k), k)
-	deal, _ := balanced{}.prepare(site{Problem: shape(1, experts, k, tokens)})
+	deal, _ := balanced(site{Problem: shape(1, experts, k, tokens)})
 	for what, fill := range map[string]filler{"uniform": f, "even shares": eachToken(even.draw), "balanced": deal} {
 		ids := make([]int32, tokens*k)
 		fill.fill(newRNG(5), chunk{k: k, ids: ids})

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// The measures of a load, from counts or from expected shares. An empty load
-// is even. Sums run over the load in a fixed order and without fused
-// operations: targets are solved on them.
+// Measures of a load, which may be counts or expected shares. A load of zeros
+// counts as even. Targets are solved on these measures, so sums run in a fixed
+// order and without fused operations.
 
 // gini is the Gini coefficient: 0 for an even load, (n-1)/n when one holds all.
 func gini(load []float64) float64 {
@@ -69,8 +69,8 @@ func variation(load []float64) float64 {
 	return math.Sqrt(max(0, float64(sq*n)/float64(sum*sum)-1))
 }
 
-// top20 is the share of the fifth of the experts that has the largest loads,
-// of one expert where there are fewer than five.
+// top20 is the share of the fifth of the experts with the largest loads. With
+// fewer than five experts it is the share of one.
 func top20(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
 	sum, top := 0.0, 0.0

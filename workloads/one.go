@@ -8,7 +8,7 @@ var oneKind = kind{
 	params: []param{{name: "f", min: 0, max: 1, def: 0.9}},
 	build: func(a args, r *recipe) error {
 		f := a.v[0]
-		r.law = family{load: func(s site, _ float64) ([]float64, error) { return one(s, f) }}
+		family{load: func(s site, _ float64) ([]float64, error) { return one(s, f) }}.law(r)
 		return nil
 	},
 }

@@ -1,9 +1,9 @@
 package workloads
 
-// Token fills dst with the BF16 bits of one token's hidden vector. The values
-// depend on seed, rank, token and column alone, so that every backend and the
-// oracle can make them without sharing memory: sign and mantissa random,
-// magnitude in [2^-3, 2). Replicated tokens (SkipA2A) are the same on all ranks.
+// Token fills dst with the BF16 bits of one token's hidden vector: random sign and
+// mantissa, magnitude in [2^-3, 2). The values depend on seed, rank, token and
+// column alone, so every backend and the oracle make them without sharing memory.
+// Replicated tokens (SkipA2A) are the same on all ranks.
 func (w *Workload) Token(rank, token int, dst []uint16) {
 	if w.Problem.SkipA2A {
 		rank = 0
@@ -26,9 +26,9 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ExpertGain is what stands in for an expert's MLP between dispatch and
-// combine: the expert multiplies each received value by it and rounds to BF16.
-// Distinct gains make a row that went to the wrong expert visible in the sum.
+// ExpertGain stands in for an expert's MLP between dispatch and combine: the
+// expert multiplies each received value by it and rounds to BF16. Gains differ,
+// so that a row that went to the wrong expert shows in the sum.
 func ExpertGain(expert int) float32 { return (32 + float32(expert%64)) / 64 }
 
 // SharedGain is the gain of the shared expert.

@@ -2,16 +2,14 @@ package workloads
 
 import "fmt"
 
-// placed laws pick evenly from the experts of certain ranks.
+// The laws of this file pick evenly from the experts of some of the ranks.
 
 var localKind = kind{
 	name: "local", doc: "every token stays on its own rank: nothing crosses the wire, the lower bound",
-	build: func(_ args, r *recipe) error { r.law = local{}; return nil },
+	build: func(_ args, r *recipe) error { r.law = local; return nil },
 }
 
-type local struct{}
-
-func (local) prepare(s site) (filler, error) {
+func local(s site) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {
 		return nil, fmt.Errorf("local: top-%d distinct experts do not fit the %d of a rank; use fewer ranks or a smaller top-k", s.TopK, n)
@@ -21,19 +19,17 @@ func (local) prepare(s site) (filler, error) {
 
 var remoteKind = kind{
 	name: "remote", doc: "no token stays on its own rank",
-	build: func(_ args, r *recipe) error { r.law = remote{}; return nil },
+	build: func(_ args, r *recipe) error { r.law = remote; return nil },
 }
 
-type remote struct{}
-
-func (remote) prepare(s site) (filler, error) {
+func remote(s site) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > s.Experts-n {
 		return nil, fmt.Errorf("remote: top-%d distinct experts do not fit the %d of other ranks; use more ranks or a smaller top-k", s.TopK, s.Experts-n)
 	}
 	return eachToken(func(r *rng, rank int, dst []int32) {
 		subset(r, 0, s.Experts-n, dst)
-		for i, e := range dst { // numbered as if the own rank were not there
+		for i, e := range dst { // drawn as if this rank had no experts: step over them
 			if int(e) >= rank*n {
 				dst[i] += int32(n)
 			}
@@ -44,7 +40,7 @@ func (remote) prepare(s site) (filler, error) {
 var all2oneKind = kind{
 	name: "all2one", doc: "every token visits the experts of one rank",
 	params: []param{{name: "rank", min: 0, max: 1023, def: 0, whole: true}},
-	build:  func(a args, r *recipe) error { r.law = all2one(a.int(0)); return nil },
+	build:  func(a args, r *recipe) error { r.law = all2one(a.int(0)).prepare; return nil },
 }
 
 type all2one int

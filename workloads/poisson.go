@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// poisson draws sets of exactly k experts in which expert e appears with a
-// given probability share[e], and which are as random as that allows:
+// poisson draws sets of exactly k experts. Expert e is in a set with probability
+// share[e]; in all else the sets are as random as that allows. This is
 // conditional Poisson sampling (Chen, Dempster and Liu, Biometrika 81, 1994).
-// Drawing one after another by weight, as urn does, cannot give chosen shares;
-// systematic sampling can, but pairs experts up in patterns.
+// Two other ways were not taken: drawing one by one by weight, as urn does,
+// cannot give chosen shares; systematic sampling can, but the same experts then
+// meet again and again.
 type poisson struct {
 	k      int
 	always []int32     // share 1: in every set
@@ -17,9 +18,8 @@ type poisson struct {
 	tail   [][]float64 // [j][i]: sum over j-subsets of order[i:] of the product of their odds
 }
 
-// certain is the share from which an expert counts as always chosen, never the
-// one below which it counts as not: their odds would no longer be numbers one
-// can add to others.
+// An expert with a share of certain or more is always chosen, one below never
+// is not chosen at all. Odds of such shares would be lost in rounding.
 const (
 	certain = 1 - 1e-9
 	never   = 1e-12
@@ -39,7 +39,7 @@ func newPoisson(share []float64, k int) *poisson {
 		}
 	}
 	switch left := k - len(p.always); {
-	case left >= len(want): // rounding left nobody out
+	case left >= len(want): // rounding left no choice
 		p.always, p.order = append(p.always, p.order...), nil
 	case left > 0:
 		p.tail = tails(calibrate(want, left), left)
@@ -47,10 +47,9 @@ func newPoisson(share []float64, k int) *poisson {
 	return p
 }
 
-// calibrate finds odds whose sets of k have the shares want. Each round
-// multiplies an expert's odds by how far its share is off, in odds. Where few
-// experts share few places they answer for each other and a full step
-// overshoots: half steps converge there.
+// calibrate finds the odds with which sets of k have the shares want. Each round
+// multiplies an expert's odds by the ratio of wanted to present odds. With few
+// experts and few places a full step overshoots; half steps converge there.
 func calibrate(want []float64, k int) []float64 {
 	odds := make([]float64, len(want))
 	for i, s := range want {
@@ -117,8 +116,8 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	n := copy(dst, p.always)
 	at := 0
 	for j := p.k - n; j > 0; j-- {
-		// Nobody of order[at:i] is chosen with probability t[i]/t[at], so
-		// the next one is where that falls below a uniform number.
+		// With probability t[i]/t[at] none of order[at:i] is chosen. So the next
+		// expert is where that falls below a uniform random number.
 		t := p.tail[j]
 		cut := float64(r.float() * t[at])
 		at += firstBelow(t[at+1:len(t)-j+1], cut)
@@ -128,8 +127,8 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	shuffle(r, dst)
 }
 
-// firstBelow is the first index of the descending s whose value is below cut,
-// or the last index when rounding leaves none.
+// firstBelow is the first index of the descending s with a value below cut, or
+// the last index where rounding leaves none.
 func firstBelow(s []float64, cut float64) int {
 	lo, hi := 0, len(s)-1
 	for lo < hi {
@@ -143,9 +142,9 @@ func firstBelow(s []float64, cut float64) int {
 	return lo
 }
 
-// shares scales loads to sum to k with none above 1: what a hot expert cannot
-// take, because a token visits it at most once, goes to the others in
-// proportion.
+// shares scales loads so that they sum to k and none is above 1, because a token
+// selects an expert at most once. What is cut off goes to the other experts in
+// proportion to their loads.
 func shares(load []float64, k int) []float64 {
 	out := slices.Clone(load)
 	full := make([]bool, len(load))

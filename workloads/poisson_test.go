@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -34,7 +35,7 @@ func TestPoissonShares(t *testing.T) {
 		for range n {
 			p.draw(r, 0, dst)
 			for i, e := range dst {
-				if contains(dst[:i], e) {
+				if slices.Contains(dst[:i], e) {
 					t.Fatalf("%v: duplicate in %v", c.load, dst)
 				}
 				got[e] += 1.0 / n

@@ -2,11 +2,11 @@ package workloads
 
 import "math"
 
-// The functions below decide expert ids and so must give the same bits on
-// every machine. math.Exp is assembly on some, and a Go compiler may fuse
-// x*y+z on arm64; an explicit conversion of the product forbids that. Their
-// accuracy of a few ulp is beside the point. A test disassembles the arm64
-// build and finds no fused instruction in this package.
+// Expert ids depend on the functions below, so they must give the same bits on
+// every machine. math.Exp does not: on some machines it is assembly. And on arm64
+// a Go compiler may fuse x*y+z, unless the product is converted to float64. A
+// test disassembles the arm64 build and finds no fused instruction in this
+// package. The functions are exact to a few ulp, which is enough here.
 
 // ln is the natural logarithm of a positive, finite x.
 func ln(x float64) float64 {

@@ -12,15 +12,14 @@ var powerlawKind = kind{
 	aims: []string{"gini", "maxmean", "effective"},
 	build: func(a args, r *recipe) error {
 		span := a.v[1]
-		load := func(s site, x float64) ([]float64, error) { return powerlaw(s, x, span), nil }
-		r.law = family{load: load, param: param{name: "a", max: 8}, x: a.v[0], aim: a.aim}
+		a.family(func(s site, x float64) ([]float64, error) { return powerlaw(s, x, span), nil }).law(r)
 		return nil
 	},
 }
 
 // powerlaw follows aiconfigurator, which draws the loads of experts from this
-// density and takes 1 to 0.8 of the tokens, or 0.01 to 2 where there are fewer
-// selections than experts. Quantiles replace its draws.
+// density between 1 and 0.8 of the tokens, or between 0.01 and 2 where there are
+// fewer selections than experts. Quantiles stand in for its random draws.
 func powerlaw(s site, a, span float64) []float64 {
 	if math.IsNaN(span) {
 		span = max(1, 0.8*float64(s.rows()))

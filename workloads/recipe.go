@@ -18,12 +18,9 @@ const maxSelections = 1 << 28
 // parallel work. Part of what a seed means: changing it changes every routing.
 const chunkTokens = 512
 
-// law is the part of a distribution that decides experts.
-type law interface {
-	// prepare fits the law to a problem. The error names the field of the
-	// problem, or the argument of the law, that does not fit.
-	prepare(s site) (filler, error)
-}
+// law decides experts. Called with a problem it gives what draws them. The error
+// names the field of the problem, or the argument of the law, that does not fit.
+type law func(s site) (filler, error)
 
 // site is where a law is applied.
 type site struct {
@@ -35,8 +32,7 @@ type site struct {
 // filler draws experts; safe for concurrent use.
 type filler interface{ fill(r *rng, c chunk) }
 
-// weigher is a filler that has something to say about weights: w is [tokens, k]
-// of a filled chunk.
+// weigher is a filler that changes drawn weights, [tokens, k] of a filled chunk.
 type weigher interface{ weigh(c chunk, w []float32) }
 
 // chunk is a run of tokens of one rank.
@@ -59,30 +55,31 @@ func (f eachToken) fill(r *rng, c chunk) {
 
 // recipe is a parsed spec: how to draw, then what to do with what was drawn.
 type recipe struct {
-	base  string   // canonical spelling of the distribution
-	mods  []string // of the modifiers, in canonical order
-	law   law
-	gate  gate
-	sizes func(most, ranks int, seed uint64) ([]int, error) // nil: all ranks have the most
-	edits []edit                                            // in the order of modifiers
-	spare int                                               // experts of the problem that are replicas of others
-	step  uint64                                            // of a sequence; draws anew but keeps who is hot
+	base   string   // canonical spelling of the distribution
+	mods   []string // of the modifiers, in canonical order
+	law    law
+	family *family // that the law is of, or nil
+	gate   gate
+	sizes  func(most, ranks int, seed uint64) ([]int, error) // tokens of each rank; nil: all ranks have the most
+	edits  []edit                                            // in the order of modifiers
+	spare  int                                               // experts of the problem that are replicas of others
+	step   uint64                                            // of a sequence: other tokens, the same popular experts
 }
 
 // edit changes a drawn batch in place.
 type edit func(b *batch)
 
-// batch is a routing being made. Where tokens are replicated it has one rank.
+// batch is a routing in the making. Where tokens are replicated it has one rank.
 type batch struct {
 	site
 	step  uint64
 	ranks []Routing
 }
 
-// orUniform makes a modifier that stands alone modify uniform.
+// orUniform gives a modifier without a distribution the uniform one.
 func (r *recipe) orUniform() {
 	if r.law == nil {
-		r.law = uniform{}
+		r.law = uniform
 	}
 }
 
@@ -99,7 +96,7 @@ func (r *recipe) draw(w *Workload) error {
 	if err != nil {
 		return err
 	}
-	f, err := r.law.prepare(b.site)
+	f, err := r.law(b.site)
 	if err != nil {
 		return err
 	}
@@ -148,8 +145,8 @@ func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 	return &batch{site: site{Problem: p, seed: seed, size: size}, step: r.step}, nil
 }
 
-// fill draws ids and weights, chunks in parallel. Each chunk has streams of
-// its own, so that the bytes do not depend on who draws it.
+// fill draws ids and weights, chunks in parallel. Each chunk has random streams
+// of its own, so that the bytes do not depend on the number of threads.
 func (r *recipe) fill(b *batch, f filler) {
 	var chunks []chunk
 	total := 0

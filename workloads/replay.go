@@ -7,18 +7,19 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// replay takes a recorded routing. The rule that fits it to a problem: tokens
-// of all ranks in order take the rows of the trace in order, from its first,
-// and again from its first when it ends; a larger top-k is cut to the
-// problem's, its weights normalised anew; experts keep their ids, so they lie
-// on the ranks in equal blocks whatever the number of ranks. Counts have no
-// rows: sets of experts are drawn with the recorded shares.
+// replay is the file of a recorded routing. It is fitted to a problem so:
+//   - The tokens of all ranks, in order, take the rows of the trace, in order.
+//     After the last row the first one follows.
+//   - A top-k larger than the problem's is cut, and its weights are normalised
+//     again.
+//   - Experts keep their ids, so they lie on the ranks in equal blocks.
+//   - Counts have no rows. Sets of experts are drawn with the recorded shares.
 type replay string
 
 var traceKind = kind{
 	name: "trace", file: true,
 	doc:   "replays a recorded routing, FILE.npy .npz .pt .csv .jsonl .json; see docs/workloads.md for the rule",
-	build: func(a args, r *recipe) error { r.law = replay(a.file); return nil },
+	build: func(a args, r *recipe) error { r.law = replay(a.file).prepare; return nil },
 }
 
 func (f replay) prepare(s site) (filler, error) {
@@ -62,7 +63,7 @@ func tooFewExperts(name string, e, experts int) error {
 	return fmt.Errorf("%s: visits expert %d, the problem has %d; raise --experts or choose the --model it was recorded with", name, e, experts)
 }
 
-// tape is the part of a trace that a problem needs.
+// tape is the rows of a trace that a problem needs.
 type tape struct {
 	k       int
 	ids     []int32   // [rows, k]
@@ -108,8 +109,7 @@ func (t *tape) fill(_ *rng, c chunk) {
 	}
 }
 
-// weigh puts the recorded weights in the place of drawn ones, and none on
-// masked entries.
+// weigh replaces the drawn weights by the recorded ones. Masked entries weigh 0.
 func (t *tape) weigh(c chunk, w []float32) {
 	for i := 0; i < len(w); i += t.k {
 		if t.weights != nil {

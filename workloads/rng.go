@@ -2,12 +2,12 @@ package workloads
 
 import "math/bits"
 
-// rng is SplitMix64. Its own ten lines rather than math/rand/v2, because the
-// bytes of a workload are a contract: they may not move with a Go release, and
-// the whole state must be made from (seed, rank, chunk) in one step.
+// rng is SplitMix64. math/rand/v2 was not taken: the bytes of a workload must not
+// change with a Go release, and a state is made from (seed, rank, chunk) in one
+// step here.
 type rng uint64
 
-// The streams of a workload, one a purpose.
+// The random streams of a workload, one for each purpose.
 const (
 	streamHot     = iota + 1 // which experts are popular, and how much
 	streamIDs                // experts of a chunk
@@ -15,8 +15,8 @@ const (
 	streamDeal               // shuffles of balanced
 	streamSizes              // tokens of ragged ranks
 	streamMask               // masked entries of a rank
-	streamDrift              // who hands over popularity
-	streamReplica            // replicas taken on a rank
+	streamDrift              // experts that exchange their popularity
+	streamReplica            // which replica a selection takes
 )
 
 // newRNG starts an independent stream for each sequence of keys.
@@ -35,7 +35,7 @@ func (r *rng) next() uint64 {
 	return x
 }
 
-// below is uniform in [0, n) but for a bias of n/2^64.
+// below is uniform in [0, n), with a bias of n/2^64.
 func (r *rng) below(n int) int {
 	hi, _ := bits.Mul64(r.next(), uint64(n))
 	return int(hi)

@@ -1,60 +1,35 @@
 package workloads
 
-import (
-	"github.com/epbench/epbench/tune/ep"
-)
+import "github.com/epbench/epbench/tune/ep"
 
 // Solution is a parameter that was solved for a target.
 type Solution struct {
 	Param    string  // sigma
 	Value    float64 // of the parameter
 	Aim      string  // gini
-	Target   float64 // of the statistic
-	Expected float64 // statistic of the expected loads; what a draw has is in Stats
+	Target   float64 // value of the statistic that was asked for
+	Expected float64 // value for the expected loads; Stats has that of a draw
 }
 
-// solver is a law whose parameter may be solved.
-type solver interface {
-	solution(s site) (Solution, error)
-}
-
-// Solve says what a target in the spec of d became on p. ok is false when
-// there is none.
+// Solve says which value of its parameter d takes on p. ok is false where the
+// spec of d has no target.
 func Solve(d Distribution, p ep.Problem, seed uint64) (sol Solution, ok bool, err error) {
 	r := d.recipe()
-	law, isSolver := r.law.(solver)
-	if !isSolver {
+	f := r.family
+	if f == nil || f.aim == "" {
 		return Solution{}, false, nil
 	}
 	b, err := r.batch(p, seed)
 	if err != nil {
 		return Solution{}, false, err
 	}
-	sol, err = law.solution(b.site)
-	return sol, err == nil && sol.Aim != "", err
-}
-
-func (f family) solution(s site) (Solution, error) {
-	if f.aim == "" {
-		return Solution{}, nil
-	}
-	x, err := f.solve(s)
+	x, err := f.solve(b.site)
 	if err != nil {
-		return Solution{}, err
+		return Solution{}, false, err
 	}
-	share, err := f.shares(s, x)
-	value := x
+	share, err := f.shares(b.site, x)
 	if f.show != nil {
-		value = f.show(x)
+		x = f.show(x)
 	}
-	return Solution{f.param.name, value, f.aim, f.x, findAim(f.aim).of(share)}, err
-}
-
-func (z zipf) solution(s site) (Solution, error) {
-	if z.aim == "" {
-		return Solution{}, nil
-	}
-	a, err := z.solve(s)
-	share := newUrn(zipfWeights(s.Experts, a)).shares(s.TopK)
-	return Solution{"a", a, z.aim, z.a, findAim(z.aim).of(share)}, err
+	return Solution{f.param.name, x, f.aim, f.x, findAim(f.aim).of(share)}, err == nil, err
 }

@@ -27,22 +27,28 @@ type param struct {
 	min, max float64
 	def      float64
 	whole    bool // an integer
-	open     bool // when left out, decided by the problem
+	open     bool // the problem decides where it is left out
 }
 
 // args are the numbers of one item of a spec.
 type args struct {
-	v    []float64 // one a parameter; NaN where open and left out
-	aim  string    // statistic to solve v[0] for, which then is its target
-	file string
+	v     []float64 // one for each parameter; NaN where open and left out
+	first param     // of v[0]
+	aim   string    // statistic to solve v[0] for; v[0] is its target then
+	file  string
 }
 
 func (a args) int(i int) int { return int(a.v[i]) }
 
+// family is a law whose parameter is the first argument.
+func (a args) family(load func(s site, x float64) ([]float64, error)) family {
+	return family{load: load, param: a.first, x: a.v[0], aim: a.aim}
+}
+
 // Parse reads name[:arg[:arg]][+modifier[:arg]]..., the spelling of --routing.
-// Arguments left out take their defaults; statistic=value in place of the
-// first solves it for that value. Errors name the argument and its bound, or
-// the nearest known name.
+// Arguments left out take their defaults. statistic=value in place of the first
+// argument solves for it. Errors name the argument and its bound, or the nearest
+// known name.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return nil, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)
@@ -66,7 +72,7 @@ func Parse(spec string) (Distribution, error) {
 	return r, nil
 }
 
-// modify applies modifiers in canonical order, whatever order they came in.
+// modify applies modifiers in canonical order, in whatever order they stand.
 func (r *recipe) modify(base string, parts []string) error {
 	known := modifiers()
 	given := make([]*item, len(known))
@@ -88,7 +94,7 @@ func (r *recipe) modify(base string, parts []string) error {
 		if err := it.build(r); err != nil {
 			return err
 		}
-		if it.name != "softmax" { // the default goes without saying
+		if it.name != "softmax" { // the default is not spelled
 			r.mods = append(r.mods, it.spell())
 		}
 	}
@@ -137,6 +143,9 @@ func (k kind) parse(s string, given bool) (args, error) {
 		return args{file: s}, nil
 	}
 	a := args{v: make([]float64, len(k.params))}
+	if len(k.params) > 0 {
+		a.first = k.params[0]
+	}
 	for i, p := range k.params {
 		a.v[i] = p.def
 		if p.open {
@@ -199,8 +208,8 @@ func (it item) spell() string {
 	return b.String()
 }
 
-// format writes real numbers with a decimal point, so that they are seen to
-// be real, and otherwise as short as reads back exactly.
+// format is the shortest spelling that reads back exactly. A real number has a
+// decimal point, even when it is whole.
 func (p param) format(v float64) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if !p.whole && !strings.Contains(s, ".") {

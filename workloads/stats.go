@@ -1,45 +1,34 @@
 package workloads
 
-// Stats measures what a routing drew. Experts are those of the problem, so
-// replicas of one expert (+eplb) count one by one. An empty routing is even.
+import (
+	"encoding/json"
+	"errors"
+)
+
+// Stats measures a drawn routing. Replicas of one expert (+eplb) count as experts
+// of their own. A routing without selections has the values of an even one.
 type Stats struct {
-	Tokens           int64   `json:"tokens"`            // over all ranks; replicated ones once
-	Selections       int64   `json:"selections"`        // not masked
-	Masked           int64   `json:"masked"`            // selections
+	Tokens           int64   `json:"tokens"`            // of all ranks; a replicated token counts once
+	Selections       int64   `json:"selections"`        // without the masked ones
+	Masked           int64   `json:"masked"`            // masked selections
 	Gini             float64 `json:"gini"`              // of the expert loads, 0 even to (n-1)/n
 	CV               float64 `json:"cv"`                // standard deviation over mean of the expert loads
 	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest expert load over the mean
 	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest load of a rank's experts over the mean
-	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest load of an (expert, source rank) over the mean: what slots are sized for
-	DistinctRanks    float64 `json:"distinct_ranks"`    // ranks a token visits, its own included; mean
-	LocalShare       float64 `json:"local_share"`       // of the selections, those that stay on their rank
+	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest load of an (expert, source rank) over the mean; receive slots are sized for it
+	DistinctRanks    float64 `json:"distinct_ranks"`    // mean number of ranks that a token visits, its own included
+	LocalShare       float64 `json:"local_share"`       // share of the selections that stay on their rank
 	Entropy          float64 `json:"entropy"`           // of the expert loads, bits
 	EffectiveExperts float64 `json:"effective_experts"` // 2^entropy
-	Top20Share       float64 `json:"top20_share"`       // of the selections, those of the most popular fifth of the experts
-}
-
-// Stat is one statistic by its JSON name.
-type Stat struct {
-	Name  string
-	Value float64
-}
-
-// List gives the statistics in the order of the fields.
-func (s Stats) List() []Stat {
-	return []Stat{
-		{"tokens", float64(s.Tokens)}, {"selections", float64(s.Selections)}, {"masked", float64(s.Masked)},
-		{"gini", s.Gini}, {"cv", s.CV}, {"max_mean_expert", s.MaxMeanExpert},
-		{"max_mean_rank", s.MaxMeanRank}, {"max_mean_pair", s.MaxMeanPair},
-		{"distinct_ranks", s.DistinctRanks}, {"local_share", s.LocalShare},
-		{"entropy", s.Entropy}, {"effective_experts", s.EffectiveExperts}, {"top20_share", s.Top20Share},
-	}
+	Top20Share       float64 `json:"top20_share"`       // share of the selections of the most popular fifth of the experts
 }
 
 // Map gives the statistics by their JSON names.
 func (s Stats) Map() map[string]float64 {
+	text, err := json.Marshal(s)
 	m := map[string]float64{}
-	for _, st := range s.List() {
-		m[st.Name] = st.Value
+	if err = errors.Join(err, json.Unmarshal(text, &m)); err != nil {
+		panic("workloads: a statistic is not a finite number: " + err.Error())
 	}
 	return m
 }
@@ -54,7 +43,7 @@ func (w *Workload) Stats() Stats {
 			pair = max(pair, n)
 		}
 	}
-	s := measure(total, w.Problem.Ranks)
+	s := MeasureCounts(total, w.Problem.Ranks)
 	s.MaxMeanPair = 1
 	var active int64
 	s.Tokens, active, s.Masked = w.tally()
@@ -70,11 +59,9 @@ func (w *Workload) Stats() Stats {
 	return s
 }
 
-// MeasureCounts gives the statistics that follow from expert loads alone,
-// experts laid out over ranks in equal blocks.
-func MeasureCounts(counts []int64, ranks int) Stats { return measure(counts, ranks) }
-
-func measure(counts []int64, ranks int) Stats {
+// MeasureCounts gives the statistics that follow from the loads of experts
+// [experts] alone. Experts lie on the ranks in equal blocks.
+func MeasureCounts(counts []int64, ranks int) Stats {
 	load := floats(counts)
 	s := Stats{
 		Gini: gini(load), CV: variation(load), MaxMeanExpert: maxMean(load),
@@ -88,8 +75,8 @@ func measure(counts []int64, ranks int) Stats {
 	return s
 }
 
-// tally counts the tokens, those with a selection and the masked selections of
-// all ranks, replicated tokens once.
+// tally counts tokens, tokens with a selection (active), and masked selections,
+// over all ranks. Replicated tokens count once.
 func (w *Workload) tally() (tokens, active, masked int64) {
 	ranks := w.Ranks
 	if w.Problem.SkipA2A {
@@ -113,7 +100,8 @@ func (w *Workload) tally() (tokens, active, masked int64) {
 	return tokens, active, masked
 }
 
-// spread counts visits of tokens to ranks, and selections that stay.
+// spread counts the visits of tokens to ranks, and the selections that stay on
+// their rank.
 func (w *Workload) spread() (visits, stay int64) {
 	direct, dedup := w.Rows(Direct), w.Rows(Dedup)
 	for r := range direct {

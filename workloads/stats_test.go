@@ -41,6 +41,9 @@ func TestStatsByHand(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
+	if got, want := len(s.Map()), reflect.TypeFor[Stats]().NumField(); got != want {
+		t.Errorf("%d statistics in the map, %d fields", got, want)
+	}
 	if got := w.Rows(Direct); !reflect.DeepEqual(got, Matrix{{3, 2}, {1, 1}}) {
 		t.Errorf("messages a selection: %v", got)
 	}
@@ -56,22 +59,6 @@ func TestStatsByHand(t *testing.T) {
 	}
 	if got := WireLimit(900, 450); math.Abs(got-2e-9) > 1e-20 {
 		t.Errorf("wire limit %v", got)
-	}
-}
-
-// List has every field of Stats under its JSON name.
-func TestStatsList(t *testing.T) {
-	var tags []string
-	for i := range reflect.TypeFor[Stats]().NumField() {
-		tags = append(tags, reflect.TypeFor[Stats]().Field(i).Tag.Get("json"))
-	}
-	for i, s := range (Stats{}).List() {
-		if i >= len(tags) || s.Name != tags[i] {
-			t.Errorf("statistic %d is %s, the fields are %v", i, s.Name, tags)
-		}
-	}
-	if len((Stats{}).List()) != len(tags) {
-		t.Errorf("%d of %d statistics listed", len((Stats{}).List()), len(tags))
 	}
 }
 
@@ -120,9 +107,9 @@ func TestTrafficAddsUp(t *testing.T) {
 			}
 		}
 		s := w.Stats()
-		for _, st := range s.List() {
-			if math.IsNaN(st.Value) || st.Value < 0 {
-				t.Fatalf("%s is %v", st.Name, st.Value)
+		for name, v := range s.Map() {
+			if math.IsNaN(v) || v < 0 {
+				t.Fatalf("%s is %v", name, v)
 			}
 		}
 		if s.DistinctRanks > 8 || s.Gini >= 1 || s.EffectiveExperts > 288.0001 || s.MaxMeanPair < s.MaxMeanExpert/8 {

@@ -1,22 +1,20 @@
 package workloads
 
-import (
-	"github.com/epbench/epbench/tune/ep"
-)
+import "github.com/epbench/epbench/tune/ep"
 
 // Via says what one message carries.
 type Via string
 
 const (
 	Direct Via = "direct" // a token to one selected expert
-	Dedup  Via = "dedup"  // a token to one rank, for all its experts there
+	Dedup  Via = "dedup"  // a token to one rank, for all its selected experts there
 )
 
 // Matrix counts from source rank (row) to destination rank (column).
 type Matrix [][]int64
 
-// Rows is how many messages dispatch sends from each rank to each, those that
-// stay on their rank on the diagonal. Combine is the transpose.
+// Rows is how many messages dispatch sends from each rank to each, [ranks, ranks].
+// The diagonal is what stays on its rank. Combine sends the transpose.
 func (w *Workload) Rows(via Via) Matrix {
 	n := w.Problem.Ranks
 	local := int32(w.Problem.LocalExperts())
@@ -49,8 +47,9 @@ func (m Matrix) Bytes(message int) Matrix {
 	return out
 }
 
-// Busiest is the most that any rank sends or receives, what stays on its rank
-// not counted. A link moves both directions at once, so not their sum.
+// Busiest is the most that any rank sends or receives. It is the larger of both
+// and not their sum, because a link moves both directions at once. What stays on
+// its rank does not count.
 func (m Matrix) Busiest() int64 {
 	var most int64
 	for r := range m {
@@ -66,12 +65,12 @@ func (m Matrix) Busiest() int64 {
 	return most
 }
 
-// MessageBytes is the size of a dispatch message: payload and scales, the
-// int32 index of the token, and top-k uint16 expert ids, each padded to 16
-// bytes. (The message layout of MAX ep_comm.)
-func MessageBytes(f ep.DType, hidden, topK int) int {
+// MessageBytes is the bytes of a dispatch message in the layout of MAX ep_comm:
+// payload, scales, the int32 index of the token, and top-k uint16 expert ids,
+// each padded to 16 bytes.
+func MessageBytes(d ep.DType, hidden, topK int) int {
 	var payload, scales int
-	switch f {
+	switch d {
 	case ep.BF16:
 		payload = 2 * hidden
 	case ep.FP8:
@@ -84,19 +83,20 @@ func MessageBytes(f ep.DType, hidden, topK int) int {
 	return pad16(payload) + pad16(scales) + 16 + pad16(2*topK)
 }
 
-// CombineBytes is the size of a combine message: one BF16 row, no header.
+// CombineBytes is the bytes of a combine message: one BF16 row, no header.
 func CombineBytes(hidden int) int { return 2 * hidden }
 
 func pad16(n int) int { return (n + 15) &^ 15 }
 
-// BytesDispatch is what the busiest rank moves over its link in a dispatch.
+// BytesDispatch is the bytes that the busiest rank moves over its link in a
+// dispatch.
 func (w *Workload) BytesDispatch(via Via) int64 {
 	p := w.Problem
 	return w.Rows(via).Bytes(MessageBytes(p.Dispatch, p.Hidden, p.TopK)).Busiest()
 }
 
-// BytesCombine is what the busiest rank moves over its link in a combine. With
-// Dedup a rank adds up what its experts made of a token before sending it back.
+// BytesCombine is the bytes that the busiest rank moves over its link in a
+// combine. With Dedup a rank first adds up the outputs of its experts for a token.
 func (w *Workload) BytesCombine(via Via) int64 {
 	return w.Rows(via).Bytes(CombineBytes(w.Problem.Hidden)).Busiest()
 }

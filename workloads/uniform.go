@@ -1,18 +1,17 @@
 package workloads
 
-// uniform gives every set of top-k experts the same chance.
-type uniform struct{}
+import "slices"
 
 var uniformKind = kind{
 	name: "uniform", doc: "top-k of independent random scores: every set of experts is equally likely",
-	build: func(_ args, r *recipe) error { r.law = uniform{}; return nil },
+	build: func(_ args, r *recipe) error { r.law = uniform; return nil },
 }
 
-func (uniform) prepare(s site) (filler, error) {
+func uniform(s site) (filler, error) {
 	return eachToken(func(r *rng, _ int, dst []int32) { subset(r, 0, s.Experts, dst) }), nil
 }
 
-// subset fills dst with distinct members of [lo, hi), every ordered choice
+// subset fills dst with distinct members of [lo, hi). Every ordered choice is
 // equally likely. hi-lo must be at least len(dst).
 func subset(r *rng, lo, hi int, dst []int32) {
 	if 2*len(dst) > hi-lo {
@@ -21,15 +20,15 @@ func subset(r *rng, lo, hi int, dst []int32) {
 	}
 	for i := range dst {
 		e := int32(lo + r.below(hi-lo))
-		for contains(dst[:i], e) {
+		for slices.Contains(dst[:i], e) {
 			e = int32(lo + r.below(hi-lo))
 		}
 		dst[i] = e
 	}
 }
 
-// crowded is subset where drawing again would take long: the first steps of a
-// Fisher-Yates shuffle. hi-lo is below 2*len(dst).
+// crowded is subset for hi-lo below 2*len(dst), where drawing again after each
+// repetition would take long: the first steps of a Fisher-Yates shuffle.
 func crowded(r *rng, lo, hi int, dst []int32) {
 	var all [64]int32
 	n := hi - lo
@@ -41,13 +40,4 @@ func crowded(r *rng, lo, hi int, dst []int32) {
 		all[i], all[j] = all[j], all[i]
 		dst[i] = all[i]
 	}
-}
-
-func contains(s []int32, e int32) bool {
-	for _, v := range s {
-		if v == e {
-			return true
-		}
-	}
-	return false
 }

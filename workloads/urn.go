@@ -13,13 +13,13 @@ type urn struct {
 	weight []uint64
 	start  []uint64 // sums of the weights before
 	total  uint64
-	keep   []uint64 // Walker's alias table (Vose 1991): keep a column at x below keep,
-	alias  []int32  // else take its alias
+	keep   []uint64 // Walker's alias table (Vose 1991): a random x below keep[i] takes i,
+	alias  []int32  // any other takes alias[i]
 }
 
-// patience is how many draws of already drawn experts lead to a search among
-// the rest. Both ways have the same law: a refused draw says nothing about the
-// experts that remain.
+// patience is how many repetitions in a row are drawn before the search among the
+// experts that remain begins. It does not change the law: a repetition says
+// nothing about which of them comes next.
 const patience = 3
 
 // newUrn takes positive weights; the least is 2^-40 of the largest.
@@ -71,7 +71,7 @@ func (u *urn) build() {
 func (u *urn) draw(r *rng, _ int, dst []int32) {
 	for i := range dst {
 		e := u.one(r)
-		for tries := 0; contains(dst[:i], e); tries++ {
+		for tries := 0; slices.Contains(dst[:i], e); tries++ {
 			if tries == patience {
 				e = u.rest(r, dst[:i])
 				break
@@ -90,8 +90,9 @@ func (u *urn) one(r *rng) int32 {
 	return u.alias[i]
 }
 
-// rest draws from the experts not in drawn: a point on the line of all weights,
-// moved on past each drawn expert that lies before it.
+// rest draws from the experts that are not in drawn. It takes a random point of
+// their weights laid end to end, and moves it on by the weight of each drawn
+// expert that comes before it.
 func (u *urn) rest(r *rng, drawn []int32) int32 {
 	var sorted [32]int32
 	d := sorted[:copy(sorted[:], drawn)]
@@ -113,10 +114,10 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 	return int32(i)
 }
 
-// shares estimates how often each expert is among k. It draws, but counts
-// chances instead of outcomes: each step adds to every expert not yet drawn
-// its chance of being next (Rao-Blackwell), which leaves little noise. Only
-// for experts that are mostly drawn outcomes have less.
+// shares estimates how often each expert is among k. It draws tokens and adds up
+// chances, which have less noise than outcomes (Rao-Blackwell): at each step,
+// every expert not yet drawn adds its chance of being next. For experts that are
+// drawn more often than not, outcomes have less noise and are counted instead.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)

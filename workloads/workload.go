@@ -1,12 +1,15 @@
-// Package workloads makes routings: which experts each token of each rank
-// visits, with what weight, and what that means for the wire.
+// Package workloads draws routings: which experts each token of each rank
+// selects, and with which weights. It measures how uneven a routing is and how
+// many bytes it sends, and knows the shapes of models.
+//
+// Parse reads the spelling of a routing, such as zipf:1.0. New draws it for a
+// problem. The same spelling, problem and seed give the same bytes on every
+// machine.
 package workloads
 
-import (
-	"github.com/epbench/epbench/tune/ep"
-)
+import "github.com/epbench/epbench/tune/ep"
 
-// Routing is what the router of one rank decided.
+// Routing is the selections of one rank's tokens.
 type Routing struct {
 	Tokens  int       // rows
 	Experts []int32   // [Tokens, TopK] distinct global expert ids, -1 where masked
@@ -23,8 +26,8 @@ type Workload struct {
 	Class   ep.Class  // what tables key it by; empty unless New made it
 }
 
-// Batch says whose tokens a rank feeds in: its own, or under skip_a2a those
-// of rank 0, which every rank holds a copy of.
+// Batch is the rank whose tokens a rank feeds in: its own, or with SkipA2A
+// rank 0, whose tokens every rank has a copy of.
 func (w *Workload) Batch(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0
@@ -32,8 +35,8 @@ func (w *Workload) Batch(rank int) int {
 	return rank
 }
 
-// SharedSlice is the range of its batch for which a rank runs the shared
-// expert: everything, or under skip_a2a its part of the replicated batch.
+// SharedSlice is the tokens of its batch for which a rank runs the shared expert:
+// all of them, or with SkipA2A its part of the replicated batch.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
 	n := w.Ranks[w.Batch(rank)].Tokens
 	if !w.Problem.SkipA2A {

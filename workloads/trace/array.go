@@ -15,7 +15,8 @@ type array struct {
 	shape []int
 	open  func() (io.ReadCloser, error) // its bytes
 
-	tokensFirst bool // three axes of ids are [tokens, layers, top-k], see Options
+	rows, layers, k int  // sizes of the axes, see findAxes
+	rowsFirst       bool // [rows, layers, k], not [layers, rows, k]
 }
 
 // maxElements bounds an array. A larger one is a mistake or an attack.
@@ -116,53 +117,46 @@ func names(all []*array) string {
 
 // fromArrays makes a Reader of arrays that continue each other.
 func fromArrays(main, weights []*array, o Options) (*Reader, error) {
-	for _, a := range append(slices.Clone(main), weights...) {
-		if _, err := elements(a.shape); err != nil {
-			return nil, err
-		}
-		a.tokensFirst = o.TokensFirst || a.name == "routed_experts"
-	}
-	if main[0].kindOf(o) == Counts {
-		return countReader(main, o)
-	}
-	ids, err := newRows(main, o)
+	kind, tokensFirst := main[0].kindOf(o), o.TokensFirst || main[0].name == "routed_experts"
+	ids, err := newRows(main, kind, o, tokensFirst)
 	if err != nil {
 		return nil, err
 	}
+	if kind == Counts {
+		return &Reader{Kind: Counts, counts: ids.sum}, nil
+	}
 	for _, a := range main {
-		if a.elem.kind == 'f' {
+		if a.elem.kind == 'f' || a.elem.kind == 'b' {
 			return nil, fmt.Errorf("ids are of type %s; save them as integers", a.elem)
 		}
 	}
-	r := &Reader{Kind: IDs, TopK: ids.k, Rows: ids.rows}
+	r := &Reader{Kind: IDs, TopK: ids.k, close: ids.close}
 	if o.Kind == "" && !slices.Contains(idNames, main[0].name) {
 		r.guess = "; if these are counts, epbench workload import FILE --kind counts"
 	}
 	r.next = func(dst []int32, _ []float32) (int, error) { return ids.read(dst, nil) }
-	r.close = ids.close
 	if weights == nil {
 		return r, nil
 	}
-	w, err := newRows(weights, o)
+	w, err := newRows(weights, IDs, o, tokensFirst)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
-	if w.k != ids.k || w.rows != ids.rows {
-		return nil, fmt.Errorf("weights are %d x %d, ids %d x %d", w.rows, w.k, ids.rows, ids.k)
+	if w.k != ids.k || w.count != ids.count {
+		return nil, fmt.Errorf("weights are %d x %d, ids %d x %d", w.count, w.k, ids.count, ids.k)
 	}
 	r.Weights = true
-	r.next = func(dst []int32, ws []float32) (int, error) { return readBoth(ids, w, dst, ws) }
-	r.close = func() error { return errors.Join(ids.close(), w.close()) }
-	return r, nil
-}
-
-func readBoth(ids, w *rows, dst []int32, ws []float32) (int, error) {
-	n, err := ids.read(dst, nil)
-	if ws == nil || n == 0 {
+	r.next = func(dst []int32, ws []float32) (int, error) {
+		n, err := ids.read(dst, nil)
+		for done := 0; ws != nil && done < n; {
+			m, bad := w.read(nil, ws[done*w.k:n*w.k])
+			if bad != nil {
+				return 0, fmt.Errorf("weights: %w", bad)
+			}
+			done += m
+		}
 		return n, err
 	}
-	if m, bad := w.read(nil, ws[:n*w.k]); m != n {
-		return 0, fmt.Errorf("weights: %w", bad)
-	}
-	return n, err
+	r.close = func() error { return errors.Join(ids.close(), w.close()) }
+	return r, nil
 }

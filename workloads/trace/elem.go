@@ -111,3 +111,20 @@ func half(h uint16) float64 {
 	}
 	return float64(math.Float32frombits(bits) * 0x1p112)
 }
+
+// maxCount is chosen so that MaxExperts counts add up within int64.
+const maxCount = 1 << 46
+
+// add adds a row of counts to sum. Some recorders store counts as floats.
+func (d elem) add(sum []int64, row []byte) error {
+	for e := range sum {
+		v := d.float(row[e*d.size:])
+		if !(v >= 0 && v <= 1<<53) || v != math.Trunc(v) {
+			return fmt.Errorf("expert %d: %v is not a count", e, v)
+		}
+		if sum[e] += int64(v); sum[e] > maxCount {
+			return fmt.Errorf("expert %d: more than %d visits", e, int64(maxCount))
+		}
+	}
+	return nil
+}

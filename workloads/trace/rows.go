@@ -5,60 +5,67 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
-// rows streams one layer of arrays, part after part. A part is [tokens, k],
-// [layers, tokens, k] (SGLang) or [tokens, layers, k] (vLLM's routed_experts).
+// rows streams one layer of arrays, part after part.
 type rows struct {
 	parts []*array
 	layer int
-	k     int
-	rows  int64
+	k     int   // elements of a row
+	count int64 // rows of all parts
 
-	part int           // being read
+	part int           // being read, from 1
 	in   io.ReadCloser // nil between parts
 	buf  *bufio.Reader
 	left int64 // rows of this part
 	raw  []byte
 }
 
-func newRows(parts []*array, o Options) (*rows, error) {
-	r := &rows{parts: parts, layer: o.Layer}
+func newRows(parts []*array, kind Kind, o Options, tokensFirst bool) (*rows, error) {
+	r := &rows{parts: parts, layer: max(o.Layer, 0)}
 	for i, a := range parts {
-		nd := len(a.shape)
-		if nd != 2 && nd != 3 {
-			return nil, fmt.Errorf("shape %v: ids are [tokens, top-k] or have an axis of layers before", a.shape)
-		}
-		k := a.shape[nd-1]
-		if k < 1 || k > MaxTopK {
-			return nil, fmt.Errorf("shape %v: top-k is outside 1 to %d", a.shape, MaxTopK)
-		}
-		if i > 0 && k != r.k {
-			return nil, fmt.Errorf("shape %v: top-k was %d before", a.shape, r.k)
-		}
-		if err := checkLayer(a.layers(), o.Layer); err != nil {
+		if _, err := elements(a.shape); err != nil {
 			return nil, err
 		}
-		r.k, r.rows = k, r.rows+a.tokens()
+		if err := a.findAxes(kind, tokensFirst); err != nil {
+			return nil, fmt.Errorf("shape %v: %w", a.shape, err)
+		}
+		if i > 0 && a.k != r.k {
+			return nil, fmt.Errorf("shape %v: rows had %d elements before", a.shape, r.k)
+		}
+		if err := checkLayer(a.layers, o.Layer); err != nil {
+			return nil, err
+		}
+		r.k, r.count = a.k, r.count+int64(a.rows)
 	}
 	return r, nil
 }
 
-func (a *array) layers() int {
-	switch {
-	case len(a.shape) < 3:
-		return 1
-	case a.tokensFirst:
-		return a.shape[1]
+// findAxes says what the axes of an array are. Ids are [tokens, top-k],
+// [layers, tokens, top-k] (SGLang) or [tokens, layers, top-k] (vLLM). Counts are
+// [experts], [layers, experts] or [steps, layers, experts]; a row is a step.
+func (a *array) findAxes(kind Kind, tokensFirst bool) error {
+	s, most, what := a.shape, MaxTopK, "top-k"
+	switch n := len(s); {
+	case kind == Counts && n > 0 && n < 4:
+		s, most, what = append([]int{1, 1}, s...)[n-1:], MaxExperts, "experts"
+		tokensFirst = true
+	case kind == Counts:
+		return errors.New("counts are [experts], [layers, experts] or [steps, layers, experts]")
+	case n == 2:
+		s, tokensFirst = []int{1, s[0], s[1]}, false
+	case n != 3:
+		return errors.New("ids are [tokens, top-k] or have a third axis of layers")
 	}
-	return a.shape[0]
-}
-
-func (a *array) tokens() int64 {
-	if len(a.shape) == 3 && !a.tokensFirst {
-		return int64(a.shape[1])
+	if a.k = s[2]; a.k < 1 || a.k > most {
+		return fmt.Errorf("%s is outside 1 to %d", what, most)
 	}
-	return int64(a.shape[0])
+	a.layers, a.rows, a.rowsFirst = s[0], s[1], tokensFirst
+	if tokensFirst {
+		a.layers, a.rows = a.rows, a.layers
+	}
+	return nil
 }
 
 // checkLayer asks for a layer where there are several.
@@ -74,58 +81,86 @@ func checkLayer(layers, layer int) error {
 
 // read fills ids or weights, the one that is not nil, with whole rows.
 func (r *rows) read(ids []int32, weights []float32) (int, error) {
-	for r.left == 0 {
-		if err := r.advance(); err != nil {
-			return 0, err
-		}
-	}
-	a := r.parts[r.part-1]
-	n := int(min(int64(max(len(ids), len(weights))/r.k), r.left))
-	size := r.k * a.elem.size
-	if cap(r.raw) < n*size {
-		r.raw = make([]byte, n*size)
-	}
-	raw := r.raw[:n*size]
-	if err := r.fill(a, raw, size); err != nil {
+	n, elem, err := r.next(max(len(ids), len(weights)) / r.k)
+	if err != nil {
 		return 0, err
 	}
 	if ids != nil {
-		a.elem.int32s(ids[:n*r.k], raw)
+		elem.int32s(ids[:n*r.k], r.raw)
 	}
 	for i := range weights[:min(len(weights), n*r.k)] {
-		w := a.elem.float(raw[i*a.elem.size:])
+		w := elem.float(r.raw[i*elem.size:])
 		if !goodWeight(w) {
 			return 0, fmt.Errorf("weight %v is not a number of at least 0", w)
 		}
 		weights[i] = float32(w)
 	}
-	r.left -= int64(n)
 	return n, nil
 }
 
-// fill reads the bytes of rows and skips the other layers between them.
-func (r *rows) fill(a *array, raw []byte, size int) error {
-	if len(a.shape) < 3 || !a.tokensFirst {
-		_, err := io.ReadFull(r.buf, raw)
-		return truncated(err, r.left)
+func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }
+
+// sum adds up the rows of counts.
+func (r *rows) sum() ([]int64, error) {
+	sum := make([]int64, r.k)
+	for {
+		_, elem, err := r.next(1)
+		if err == nil {
+			err = elem.add(sum, r.raw)
+		}
+		if err == io.EOF {
+			return sum, nil
+		}
+		if err != nil {
+			r.close()
+			return nil, err
+		}
 	}
-	for ; len(raw) > 0; raw = raw[size:] {
-		err := skip(r.buf, int64(r.pick()*size))
+}
+
+// next reads the bytes of n rows into r.raw, or of as many as the part has left.
+func (r *rows) next(n int) (int, elem, error) {
+	for r.left == 0 {
+		if err := r.advance(); err != nil {
+			return 0, elem{}, err
+		}
+	}
+	a := r.parts[r.part-1]
+	n = int(min(int64(n), r.left))
+	if size := n * a.rowBytes(); cap(r.raw) < size {
+		r.raw = make([]byte, size)
+	}
+	r.raw = r.raw[:n*a.rowBytes()]
+	err := r.fill(a, r.raw)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("truncated: the data ends within the last %d rows that the header promises", r.left)
+	}
+	r.left -= int64(n)
+	return n, a.elem, err
+}
+
+func (a *array) rowBytes() int { return a.k * a.elem.size }
+
+// fill reads the bytes of rows and skips the other layers between them.
+func (r *rows) fill(a *array, raw []byte) error {
+	if !a.rowsFirst || a.layers == 1 {
+		_, err := io.ReadFull(r.buf, raw)
+		return err
+	}
+	for size := a.rowBytes(); len(raw) > 0; raw = raw[size:] {
+		err := skip(r.buf, int64(r.layer*size))
 		if err == nil {
 			_, err = io.ReadFull(r.buf, raw[:size])
 		}
 		if err == nil {
-			err = skip(r.buf, int64((a.layers()-1-r.pick())*size))
+			err = skip(r.buf, int64((a.layers-1-r.layer)*size))
 		}
 		if err != nil {
-			return truncated(err, r.left)
+			return err
 		}
 	}
 	return nil
 }
-
-// pick is the layer to read: the chosen one, or the only one.
-func (r *rows) pick() int { return max(r.layer, 0) }
 
 // advance opens the next part at the chosen layer.
 func (r *rows) advance() error {
@@ -137,17 +172,19 @@ func (r *rows) advance() error {
 	}
 	a := r.parts[r.part]
 	r.part++
-	if a.tokens() == 0 {
+	if a.rows == 0 {
 		return nil
 	}
 	in, err := a.open()
 	if err != nil {
 		return err
 	}
-	r.in, r.buf = in, bufio.NewReaderSize(in, 1<<20)
-	r.left = a.tokens()
-	if len(a.shape) == 3 && !a.tokensFirst {
-		return truncated(skip(r.buf, int64(r.pick())*r.left*int64(r.k*a.elem.size)), r.left)
+	r.in, r.buf, r.left = in, bufio.NewReaderSize(in, 1<<20), int64(a.rows)
+	if a.rowsFirst {
+		return nil
+	}
+	if err := skip(r.buf, int64(r.layer)*r.left*int64(a.rowBytes())); err != nil {
+		return errors.New("truncated: the data ends before the layer")
 	}
 	return nil
 }
@@ -174,16 +211,9 @@ func after(start int64, open func() (io.ReadCloser, error)) func() (io.ReadClose
 			return nil, err
 		}
 		if err := skip(in, start); err != nil {
-			return nil, errors.Join(err, in.Close())
+			in.Close()
+			return nil, err
 		}
 		return in, nil
 	}
-}
-
-// truncated explains data that end before the array does.
-func truncated(err error, left int64) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("truncated: the data ends within the last %d rows that the header promises", left)
-	}
-	return err
 }

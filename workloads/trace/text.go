@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strings"
 )
@@ -59,7 +58,7 @@ func (l *lines) tokens(first string, parse rowParser) (*Reader, error) {
 	if k > MaxTopK || weighted && len(weights) != k {
 		return nil, fmt.Errorf("line %d: %d ids and %d weights, use 1 to %d ids and as many weights, or none", l.number, k, len(weights), MaxTopK)
 	}
-	r := &Reader{Kind: IDs, TopK: k, Rows: -1, Weights: weighted, close: l.f.Close}
+	r := &Reader{Kind: IDs, TopK: k, Weights: weighted, close: l.f.Close}
 	r.next = func(dst []int32, ws []float32) (n int, err error) {
 		for ; n < len(dst)/k; n++ {
 			if ids == nil {
@@ -92,5 +91,3 @@ func (l *lines) token(parse rowParser, k int, weighted bool) ([]int32, []float32
 	}
 	return ids, weights, nil
 }
-
-func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }

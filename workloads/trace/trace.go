@@ -37,9 +37,8 @@ type Options struct {
 // Reader streams one trace. Read is for ids, ReadCounts for counts.
 type Reader struct {
 	Kind    Kind
-	TopK    int   // ids of a row; 0 for counts
-	Rows    int64 // tokens; -1 where the file does not say
-	Weights bool  // rows have router weights
+	TopK    int  // ids of a row; 0 for counts
+	Weights bool // rows have router weights
 
 	// next fills ids and weights with whole rows and returns their number.
 	// After the last row the error is io.EOF.

@@ -1,7 +1,9 @@
 package trace
 
 import (
+	"archive/zip"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -305,5 +307,32 @@ func TestHalf(t *testing.T) {
 		if got := half(uint16(h)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Fatalf("%#x: %v, want %v", h, got, want)
 		}
+	}
+}
+
+// Weights beside vLLM's routed_experts have the same axes.
+func TestWeightsFollowIDs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.npz")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := zip.NewWriter(f)
+	for name, text := range map[string]string{ // [2 tokens, 2 layers, top-2]
+		"routed_experts.npy": npy("|u1", "2, 2, 2") + "\x01\x02\x03\x04\x05\x06\x07\x08",
+		"topk_weights.npy":   npy("|u1", "2, 2, 2") + "\x11\x12\x13\x14\x15\x16\x17\x18",
+	} {
+		m, err := z.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(m, text)
+	}
+	if err := errors.Join(z.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ids, ws, err := readAll(t, path, Options{Layer: 1})
+	if err != nil || !slices.Equal(ids, []int32{3, 4, 7, 8}) || !slices.Equal(ws, []float32{0x13, 0x14, 0x17, 0x18}) {
+		t.Errorf("%v, %v, %v", ids, ws, err)
 	}
 }

@@ -30,12 +30,12 @@ fuzz: ## every fuzz target for FUZZTIME
 
 bench: ## the CPU backend beside plain copy, look-up in Go and C, routing generation
 	$(GO) test -run NONE -bench 'AgainstCopy|Parameters' -benchtime 1x ./kernels/cpu
-	$(GO) test -run NONE -bench 'Resolve|Lookup' ./tune/plan
-	$(GO) test -run NONE -bench HotPath ./tune/export
+	$(GO) test -run NONE -bench 'Resolve|Lookup' ./tune/table
+	$(GO) test -run NONE -bench HotPath ./tune/table/export
 	$(GO) test -run NONE -bench Route ./workloads
 
 golden: ## rewrite expected outputs; review the diff
-	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/plan/...
+	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/...
 
 tables: build ## the embedded GPU tables, merged again from their runs, are the same
 	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \

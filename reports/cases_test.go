@@ -2,6 +2,7 @@ package reports_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/reports"
@@ -34,7 +35,7 @@ func build(trials []trial) *reports.Loaded {
 		if tr.status == "" {
 			tr.status = ep.OK
 		}
-		r := record.Result{Schema: record.Schema, Seq: i, Problem: p, Routing: tr.routing, Seed: 1, Config: c, Role: tr.role, Stage: tr.stage,
+		r := record.Result{Schema: record.Schema, Seq: i, Problem: p, Routing: tr.routing, Seed: 1, Config: c, Cost: ep.Cost{SMs: c.Int("sms"), Threads: c.Int("threads")}, Role: tr.role, Stage: tr.stage,
 			Round0: tr.round0, Status: tr.status, Clock: "chain"}
 		if tr.status != ep.OK {
 			r.Reason = "because"
@@ -60,36 +61,34 @@ const (
 	cand = record.Candidate
 )
 
-func TestChoose(t *testing.T) {
+// Without a decision the fastest so far stands in for the winner.
+func TestFastestSoFar(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		trials []trial
 		want   string
-		ties   int
-		gain   float64
 	}{
-		{"the fastest wins", []trial{
+		{"the fastest", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
-			{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}}, "k:sms=64", 1, 2},
-		{"a tie goes to fewer SMs", []trial{
-			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
-			{"uniform", "sms=8", cand, "screen", 0, times(10.05, 3), ""}}, "k:sms=8", 2, 20 / 10.05},
-		{"the default stays in a tie", []trial{
-			{"uniform", "sms=32", def, "screen", 0, times(10.05, 3), ""}, {"uniform", "sms=8", cand, "screen", 0, times(10, 3), ""}}, "k:sms=32", 2, 1},
-		{"only what was confirmed can win", []trial{
+			{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}}, "k:sms=64"},
+		{"only what was confirmed", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 			{"uniform", "sms=8", cand, "screen", 0, times(5, 3), ""},
-			{"uniform", "sms=32", def, "confirm", 3, times(20, 9), ""}, {"uniform", "sms=64", cand, "confirm", 3, times(11, 9), ""}}, "k:sms=64", 1, 20.0 / 11},
+			{"uniform", "sms=32", def, "confirm", 3, times(20, 9), ""}, {"uniform", "sms=64", cand, "confirm", 3, times(11, 9), ""}}, "k:sms=64"},
 		{"what failed once is out", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
-			{"uniform", "sms=64", cand, "recheck", 3, nil, ep.Mismatch}, {"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}}, "k:sms=8", 1, 20.0 / 12},
+			{"uniform", "sms=64", cand, "recheck", 3, nil, ep.Mismatch}, {"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}}, "k:sms=8"},
 		{"drift is taken out", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
-			{"uniform", "sms=32", def, "screen", 3, times(10, 4), ""}, {"uniform", "sms=8", cand, "screen", 3, times(9, 4), ""}}, "k:sms=64", 1, 2},
+			{"uniform", "sms=32", def, "screen", 3, times(10, 4), ""}, {"uniform", "sms=8", cand, "screen", 3, times(9, 4), ""}}, "k:sms=64"},
+		{"nothing has times", []trial{{"uniform", "sms=32", def, "screen", 0, nil, ep.Crash}}, ""},
 	} {
-		choice, ok := build(c.trials).Cases[0].Choose()
-		if !ok || winner.Key != c.want || choice.Ties != c.ties || math.Abs(choice.Gain.Mid-c.gain) > 1e-9 {
-			t.Errorf("%s: got %s of %d ties, gain %v; want %s of %d, gain %v", c.name, winner.Key, choice.Ties, choice.Gain.Mid, c.want, c.ties, c.gain)
+		got := ""
+		if w := build(c.trials).Cases[0].Winner(); w != nil {
+			got = w.Key
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
 }
@@ -102,32 +101,53 @@ func TestMedianIsOfTheSlowestRank(t *testing.T) {
 	}
 }
 
-func TestOutcomeDecides(t *testing.T) {
+// What the run decided is the winner, its gain and its line in the table of
+// winners, whatever the log would say.
+func TestDecisionDecides(t *testing.T) {
 	l := build([]trial{{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 		{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}})
-	l.Run.Searches = []record.Outcome{{Problem: l.Cases[0].Problem, Routing: "uniform", Config: l.Results[2].Config, Ties: 3, Gain: 1.5, GainLo: 1.4, GainHi: 1.6}}
-	choice, _ := reports.Cases(l.Run, l.Results)[0].Choose()
-	if winner.Key != "k:sms=8" || choice.Gain.Low != 1.4 || choice.Ties != 3 {
-		t.Errorf("got %s, %+v", winner.Key, choice)
+	gain := record.Interval{Mid: 1.5, Low: 1.4, High: 1.6}
+	dflt, won := l.Results[0].Config, l.Results[2].Config
+	l.Run.Searches = []record.Search{{Problem: l.Cases[0].Problem, Routing: "uniform", Ties: 3, Times: record.Times{Median: 13e-6},
+		Decision: record.Decision{Config: won, Default: dflt, Gain: gain, Challenger: won, ChallengerGain: gain, Verdict: record.Faster}}}
+	l = reload(l)
+	if c := l.Cases[0]; c.Winner().Key != "k:sms=8" || c.Gain() != gain {
+		t.Errorf("got %s, %+v", c.Winner().Key, c.Gain())
+	}
+	line := map[string]any{}
+	table := reports.Winners(l.Run)
+	for i, c := range table.Columns {
+		line[c.Name] = table.Rows[0][i].Value
+	}
+	for name, want := range map[string]any{"config": "k:sms=8", "verdict": "faster", "median": 13.0, "gain": 1.5, "low": 1.4, "high": 1.6, "ties": 3} {
+		if line[name] != want {
+			t.Errorf("%s: %v, want %v", name, line[name], want)
+		}
 	}
 }
 
-func TestRegret(t *testing.T) {
-	l := build([]trial{
-		{"uniform", "sms=8", def, "screen", 0, times(10, 3), ""}, {"uniform", "sms=16", cand, "screen", 0, times(12, 3), ""}, {"uniform", "sms=32", cand, "screen", 0, times(20, 3), ""},
-		{"zipf:1.0", "sms=8", def, "screen", 0, times(30, 3), ""}, {"zipf:1.0", "sms=16", cand, "screen", 0, times(22, 3), ""}, {"zipf:1.0", "sms=32", cand, "screen", 0, times(20, 3), ""},
+// The matrix is printed as the run recorded it.
+func TestRegretTable(t *testing.T) {
+	nan := record.Loss(math.NaN())
+	table := reports.RegretTable(record.Regret{
+		Problem: build([]trial{{"uniform", "sms=8", def, "screen", 0, times(10, 3), ""}}).Cases[0].Problem, Routings: []string{"uniform", "zipf:1.0"},
+		Rows: []record.RegretRow{
+			{Routing: "uniform", Loss: []record.Loss{0, nan}, Worst: nan},
+			{Routing: "zipf:1.0", Loss: []record.Loss{1, 0}, Worst: 1},
+			{Routing: "all", Config: ep.Config{Kernel: "k", Values: map[string]ep.Value{"sms": "16"}}, Loss: []record.Loss{0.2, 0.1}, Worst: 0.2},
+		},
 	})
-	r := reports.Regrets(l.Cases)[0]
-	want := [][]float64{{0, 0.5}, {1, 0}, {0.2, 0.1}}
-	for i, row := range want {
-		for j, v := range row {
-			if math.Abs(r.Loss[i][j]-v) > 1e-9 {
-				t.Errorf("row %s under %s: %v, want %v", r.Shipped[i], r.Routings[j], r.Loss[i][j], v)
-			}
+	for i, want := range []string{"uniform 0.0 - -", "zipf:1.0 100.0 0.0 100.0", "all 20.0 10.0 20.0"} {
+		var got []string
+		for _, c := range table.Rows[i] {
+			got = append(got, c.Text)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("row %d: %q, want %q", i, strings.Join(got, " "), want)
 		}
 	}
-	if r.Minimax != 2 || r.Keys[2] != "k:sms=16" || math.Abs(r.Worst(2)-0.2) > 1e-9 {
-		t.Errorf("minimax is row %d, %s", r.Minimax, r.Keys[r.Minimax])
+	if !strings.Contains(strings.Join(table.Notes, " "), "k:sms=16") {
+		t.Errorf("the minimax config is not named in %q", table.Notes)
 	}
 }
 
@@ -191,8 +211,8 @@ func TestWireAndFloor(t *testing.T) {
 	}
 }
 
-// TestSeconds: a run knows what its choices and its defaults took, and nothing of
-// what it did not measure.
+// TestSeconds: a run knows what its winners and its defaults took, and says
+// nothing about what it did not measure.
 func TestSeconds(t *testing.T) {
 	l, err := reports.Load("../testdata/runs/cpu-sweep")
 	if err != nil {
@@ -200,15 +220,15 @@ func TestSeconds(t *testing.T) {
 	}
 	for _, x := range l.Run.Searches {
 		k, n := table.KeyOf(x.Problem, ep.AllRoutings), x.Problem.Tokens
-		choice, ok := l.Seconds(k, n, x.Routing, x.Config)
+		won, ok := l.Seconds(k, n, x.Routing, x.Decision.Config)
 		dflt, both := l.Seconds(k, n, x.Routing, ep.Config{})
-		if spelled, _ := l.Seconds(k, n, x.Routing, x.Default); !ok || !both || spelled != dflt || choice > dflt*1.1 {
-			t.Errorf("%s under %s: choice %g, default %g, spelled %g", x.Problem.Key(), x.Routing, choice, dflt, spelled)
+		if spelled, _ := l.Seconds(k, n, x.Routing, x.Decision.Default); !ok || !both || spelled != dflt || won > dflt*1.1 {
+			t.Errorf("%s under %s: winner %g, default %g, spelled %g", x.Problem.Key(), x.Routing, won, dflt, spelled)
 		}
 		for name, found := range map[string]bool{
-			"tokens":  second(l.Seconds(k, n+1, x.Routing, x.Config)),
-			"routing": second(l.Seconds(k, n, "zipf:9", x.Config)),
-			"config":  second(l.Seconds(k, n, x.Routing, x.Config.With("threads", "7"))),
+			"tokens":  second(l.Seconds(k, n+1, x.Routing, x.Decision.Config)),
+			"routing": second(l.Seconds(k, n, "zipf:9", x.Decision.Config)),
+			"config":  second(l.Seconds(k, n, x.Routing, x.Decision.Config.With("threads", "7"))),
 		} {
 			if found {
 				t.Errorf("%s: %s of which nothing was measured has a time", x.Problem.Key(), name)

@@ -38,7 +38,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 	if all := reports.Unknowns(shapeTable(p, "sms=16", "sms=32", "hidden"), l.Cases); len(all) != 0 {
 		t.Errorf("a case without a conclusion was judged: %v", all)
 	}
-	l.Cases[0].Outcome = &record.Outcome{Class: ep.Even}
+	l.Cases[0].Search = &record.Search{Class: ep.Even}
 	for _, c := range []struct {
 		neighbour  string
 		relax      string

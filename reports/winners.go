@@ -144,49 +144,65 @@ func zeroTimes(cases []*Case) int {
 	return n
 }
 
-// Headline is the run in one sentence: how much is gained where, and how sure.
+// Headline is a run in one sentence: how much is gained where, and how sure.
 type Headline struct {
-	Verdicts map[record.Verdict]int
 	Searches int
-	Geomean  float64 // of all gains
-	Best     *record.Search
-	AA       float64 // widest A/A spread
+	Verdicts map[record.Verdict]int
+	Noisy    int            // searches that the machine was too noisy to decide
+	Failed   int            // searches that compared nothing
+	Geomean  float64        // of the gains
+	Best     *record.Search // the one with the largest gain, nil when all failed
+	AA       float64        // the largest A/A spread
 }
 
 // Summarise computes the headline of a run.
 func Summarise(run *record.Run) Headline {
 	h := Headline{Verdicts: map[record.Verdict]int{}, Searches: len(run.Searches)}
-	sum, n := 0.0, 0
+	sum := 0.0
 	for i := range run.Searches {
 		s := &run.Searches[i]
-		h.Verdicts[s.Decision.Verdict]++
 		h.AA = max(h.AA, s.Decision.Band.AA)
 		if !s.OK() {
+			h.Failed++
 			continue
 		}
+		if s.Decision.Cause == record.Noisy {
+			h.Noisy++
+		}
+		h.Verdicts[s.Decision.Verdict]++
 		if h.Best == nil || s.Decision.Gain.Mid > h.Best.Decision.Gain.Mid {
 			h.Best = s
 		}
-		sum, n = sum+math.Log(s.Decision.Gain.Mid), n+1
+		sum += math.Log(s.Decision.Gain.Mid)
 	}
-	h.Geomean = math.Exp(sum / float64(n))
+	h.Geomean = math.Exp(sum / float64(h.Searches-h.Failed))
 	return h
 }
 
-// String says it in a sentence or two.
+// String says it in a few sentences.
 func (h Headline) String() string {
 	var s string
 	switch faster := h.Verdicts[record.Faster]; {
 	case h.Searches == 0:
 		return "Nothing was decided in this run."
+	case h.Best == nil:
+		return fmt.Sprintf("The default ran in none of %d cases: nothing could be compared.", h.Searches)
 	case faster == 0:
-		s = fmt.Sprintf("Keep the default: nothing beats it beyond the noise in any of %d cases.", h.Searches)
+		s = fmt.Sprintf("Keep the default: no config is faster in any of %d cases.", h.Searches)
 	default:
-		s = fmt.Sprintf("Tuning is faster than the default in %d of %d cases, undecided in %d; elsewhere the default stays. The gain is %.3fx as a geometric mean over all, %.2fx at best (%s).",
-			faster, h.Searches, h.Verdicts[record.Undecided], h.Geomean, h.Best.Decision.Gain.Mid, Title(h.Best.Problem, h.Best.Routing))
+		s = fmt.Sprintf("A config is faster than the default in %d of %d cases; elsewhere the default stays. The gain is %.3fx as a geometric mean over all cases, %.2fx at best (%s).",
+			faster, h.Searches, h.Geomean, h.Best.Decision.Gain.Mid, Title(h.Best.Problem, h.Best.Routing))
+	}
+	for _, open := range []struct {
+		n    int
+		what string
+	}{{h.Verdicts[record.Undecided] - h.Noisy, "undecided"}, {h.Noisy, "too noisy to decide"}, {h.Failed, "without a default that runs"}} {
+		if open.n > 0 {
+			s += fmt.Sprintf(" Cases %s: %d.", open.what, open.n)
+		}
 	}
 	if h.AA > 0 {
-		s += fmt.Sprintf(" The default against itself varies by up to %.1f%%: smaller differences mean nothing.", 100*h.AA)
+		s += fmt.Sprintf(" The default differs from itself by up to %.1f %%: smaller differences mean nothing.", 100*h.AA)
 	}
 	return s
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/epbench/epbench/reports/html"
 	"github.com/epbench/epbench/reports/reportstest"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 func page(t *testing.T, runs ...*reports.Loaded) string {
@@ -90,9 +91,12 @@ func TestPageOfPoorRuns(t *testing.T) {
 	for i := range results {
 		results[i].Status, results[i].Reason, results[i].Seconds = ep.Crash, "the worker died", nil
 	}
-	run.AA, run.Workloads, run.Finished = nil, nil, time.Time{}
+	run.AA, run.Workloads, run.Regrets, run.Finished = nil, nil, nil, time.Time{}
+	for i := range run.Searches {
+		run.Searches[i].Decision.Cause = record.NoDefault
+	}
 	got := page(t, &reports.Loaded{Path: "dead", Run: run, Results: results, Cases: reports.Cases(run, results)})
-	for _, want := range []string{"Nothing measured here can be trusted", "the worker died", "interrupted or still runs"} {
+	for _, want := range []string{"The default ran in none of 16 cases", "the worker died", "interrupted or still runs"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 )
 
 // Spec says how large a synthetic run is and what it is like.
@@ -41,7 +43,7 @@ func Small() Spec {
 	}
 }
 
-// Ties is a run without noise: tokens of 0, configurations that tie exactly,
+// Ties is a run without noise: tokens of 0, configs that tie exactly,
 // and times of 0.
 func Ties() Spec {
 	return Spec{
@@ -50,7 +52,7 @@ func Ties() Spec {
 	}
 }
 
-// Forty is a run of forty cases with nothing but confirmed choices, for
+// Forty is a run of forty cases with nothing but confirmed winners, for
 // comparisons.
 func Forty(seed uint64, rounds int, noise float64) Spec {
 	s := Spec{Seed: seed, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
@@ -102,7 +104,7 @@ func (s Spec) Make() (*record.Run, []record.Result) {
 		Schema: record.Schema, Tool: "synthetic", Command: []string{"synthetic"}, Started: epoch, Finished: epoch.Add(time.Minute),
 		Machine: ep.Machine{Backend: "cuda", Name: "synthetic, not measured", PCIID: "10de:2335", Arch: "sm_90", SMs: 132,
 			Memory: 139 << 30, GPUs: ranks, Link: "nv18", Driver: "0", CUDA: "0"},
-		ABI: "synthetic", Space: "synthetic", Policy: "synthetic", Seed: s.Seed, Strategy: "race",
+		ABI: "synthetic", Space: "synthetic", Policy: "synthetic", Band: 0.01, Seed: s.Seed, Strategy: "race",
 		Empty: map[string]float64{"chain": 1.1e-6}, Warnings: []string{"synthetic: drawn from a formula, not measured"},
 	}
 	for _, op := range s.Ops {
@@ -110,6 +112,9 @@ func (s Spec) Make() (*record.Run, []record.Result) {
 			for _, tokens := range s.Tokens {
 				g.addCase(problem(op, tokens), routing)
 			}
+		}
+		for _, tokens := range s.Tokens {
+			g.cross(problem(op, tokens))
 		}
 	}
 	return g.run, g.results
@@ -127,42 +132,130 @@ type maker struct {
 	rng     *rand.Rand
 	run     *record.Run
 	results []record.Result
+	cases   []*synthetic
+}
+
+// synthetic is one case that was drawn, with what its rounds decide.
+type synthetic struct {
+	problem ep.Problem
+	routing string
+	dflt    ep.Config
+	search  record.Search
+	effects stat.Effects
+}
+
+// skewOf is the load of the fullest rank over the mean, and what tables call it.
+func skewOf(routing string) (float64, ep.Class) {
+	if routing == "uniform" {
+		return 1, ep.Even
+	}
+	return 1.7, ep.Skewed
 }
 
 func (g *maker) addCase(p ep.Problem, routing string) {
-	skew := 1.0
-	if routing != "uniform" {
-		skew = 1.7
-	}
+	skew, class := skewOf(routing)
 	wire := float64(p.Tokens) * 4.633 * 14336 * skew
 	g.run.AA = append(g.run.AA, record.AA{Problem: p.Key(), Routing: routing, Ratio: 1, Spread: g.Noise / 4, Rounds: 30})
-	g.run.Workloads = append(g.run.Workloads, record.Workload{Problem: p.Key(), Routing: routing, Seed: g.Seed, Class: "even",
+	g.run.Workloads = append(g.run.Workloads, record.Workload{Problem: p.Key(), Routing: routing, Seed: g.Seed, Class: class,
 		BytesOut: int64(wire * 1.5), BytesWire: int64(wire), Stats: map[string]float64{"rank_max_mean": skew}})
-	def := config(p, 32, 256, g.Chunks[0])
-	g.block(p, routing, def, block{record.Default, record.StageAA, 0, 10})
-	g.block(p, routing, def, block{record.Twin, record.StageAA, 0, 10})
-	g.block(p, routing, def, block{record.Default, record.StageScreen, 10, g.Rounds})
-	best, at := def, math.Inf(1)
+	c := &synthetic{problem: p, routing: routing, dflt: config(p, 32, 256, g.Chunks[0]), search: record.Search{
+		Problem: p, Routing: routing, Class: class, Clock: "chain", Ties: 1, Bytes: int64(wire * 1.5), Imbalance: skew}}
+	g.block(c, c.dflt, block{record.Default, record.StageAA, 0, 10})
+	g.block(c, c.dflt, block{record.Twin, record.StageAA, 0, 10})
+	g.block(c, c.dflt, block{record.Default, record.StageScreen, 10, g.Rounds})
+	best := g.screen(c)
+	if g.Confirm > 0 {
+		g.decide(c, best)
+		g.cases = append(g.cases, c)
+	}
+}
+
+// screen draws every candidate and returns the fastest that has times, which
+// the formula knows.
+func (g *maker) screen(c *synthetic) ep.Config {
+	skew, _ := skewOf(c.routing)
+	best, at := c.dflt, math.Inf(1)
 	for _, sms := range g.SMs {
 		for _, threads := range g.Threads {
 			for _, chunk := range g.Chunks {
-				c := config(p, sms, threads, chunk)
-				if c.Key() == def.Key() {
+				cfg := config(c.problem, sms, threads, chunk)
+				c.search.Tried++
+				if cfg.Key() == c.dflt.Key() {
 					continue
 				}
-				if t := law(p, c, skew); t < at && !g.fails(c) {
-					best, at = c, t
+				if g.fails(cfg) {
+					c.search.Failed++
+				} else if t := law(c.problem, cfg, skew); t < at && !g.zero(cfg) {
+					best, at = cfg, t
 				}
-				g.block(p, routing, c, block{record.Candidate, record.StageScreen, 10, g.Rounds})
+				g.block(c, cfg, block{record.Candidate, record.StageScreen, 10, g.Rounds})
 			}
 		}
 	}
-	if g.Confirm > 0 {
-		g.block(p, routing, def, block{record.Default, record.StageConfirm, 20, g.Confirm})
-		if best.Key() != def.Key() {
-			g.block(p, routing, best, block{record.Candidate, record.StageConfirm, 20, g.Confirm})
+	c.search.Legal = c.search.Tried
+	return best
+}
+
+// decide measures a challenger against the default and lets the rule of the
+// sweep say what won.
+func (g *maker) decide(c *synthetic, challenger ep.Config) {
+	dflt := g.block(c, c.dflt, block{record.Default, record.StageConfirm, 20, g.Confirm})
+	rounds, gain := dflt, record.One
+	if challenger.Key() != c.dflt.Key() {
+		rounds = g.block(c, challenger, block{record.Candidate, record.StageConfirm, 20, g.Confirm})
+		gain = stat.MedianRatio(logs(dflt), logs(rounds), g.Seed)
+	}
+	c.search.Decision = stat.Decide(stat.Match{Config: challenger, Default: c.dflt, Gain: gain, Rounds: g.Confirm,
+		Band: record.Band{Policy: g.run.Band, AA: g.Noise / 4}})
+	c.search.Times, c.search.DefaultTime = times(rounds), times(dflt)
+	if c.search.Decision.KeepsDefault() {
+		c.search.Times = c.search.DefaultTime
+	}
+	c.effects = stat.Effects{c.dflt.Key(): 0, challenger.Key(): -math.Log(gain.Mid)}
+	g.run.Searches = append(g.run.Searches, c.search)
+}
+
+// cross measures the winners of a problem's other routings under each routing,
+// and records the matrix of what they lose.
+func (g *maker) cross(p ep.Problem) {
+	group := slices.DeleteFunc(slices.Clone(g.cases), func(c *synthetic) bool { return c.problem != p })
+	if len(group) < 2 {
+		return
+	}
+	configs := []ep.Config{group[0].dflt}
+	keys := []string{group[0].dflt.Key()}
+	for _, c := range group {
+		if w := c.search.Decision.Config; !slices.Contains(keys, w.Key()) {
+			configs, keys = append(configs, w), append(keys, w.Key())
 		}
 	}
+	var tuned []stat.Tuned
+	var under []stat.Effects
+	for _, c := range group {
+		dflt := g.block(c, c.dflt, block{record.Default, record.StageCross, 50, g.Confirm})
+		for _, cfg := range configs {
+			if _, seen := c.effects[cfg.Key()]; !seen {
+				rounds := g.block(c, cfg, block{record.Candidate, record.StageCross, 50, g.Confirm})
+				c.effects[cfg.Key()] = math.Log(stat.MedianRatio(logs(rounds), logs(dflt), g.Seed).Mid)
+			}
+		}
+		under = append(under, c.effects)
+		tuned = append(tuned, stat.Tuned{Routing: c.routing, Config: c.search.Decision.Config, Effects: c.effects})
+	}
+	at, _ := stat.Minimax(under, keys, g.run.Band)
+	g.run.Regrets = append(g.run.Regrets, stat.NewRegret(p, tuned, configs[at]))
+}
+
+func times(rounds []float64) record.Times {
+	return record.Times{Median: stat.Median(rounds), P10: stat.Quantile(rounds, 0.1), P90: stat.Quantile(rounds, 0.9)}
+}
+
+func logs(xs []float64) []float64 {
+	out := make([]float64, len(xs))
+	for i, x := range xs {
+		out[i] = math.Log(x)
+	}
+	return out
 }
 
 func config(p ep.Problem, sms, threads, chunk int) ep.Config {
@@ -193,6 +286,9 @@ func (g *maker) fails(c ep.Config) bool {
 	return g.Failures && c.Int("threads") == 1024 && c.Int("sms") >= 64
 }
 
+// zero says that the clock is too coarse for a candidate.
+func (g *maker) zero(c ep.Config) bool { return g.Zero && c.Int("sms") == 4 }
+
 type block struct {
 	role   record.Role
 	stage  record.Stage
@@ -200,30 +296,28 @@ type block struct {
 	rounds int
 }
 
-func (g *maker) block(p ep.Problem, routing string, c ep.Config, b block) {
-	r := record.Result{Schema: record.Schema, Seq: len(g.results), Time: epoch, Problem: p, Routing: routing, Seed: g.Seed,
-		Config: c, Role: b.role, Stage: b.stage, Status: ep.OK, Clock: "chain", Fold: 8, Round0: b.round0, End: true}
+// block draws one block of rounds and returns the seconds of each round.
+func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
+	r := record.Result{Schema: record.Schema, Seq: len(g.results), Time: epoch, Problem: of.problem, Routing: of.routing, Seed: g.Seed,
+		Config: c, Cost: ep.Cost{SMs: c.Int("sms"), Threads: c.Int("threads"), Bytes: c.Int("chunk")}, Role: b.role, Stage: b.stage, Status: ep.OK, Clock: "chain", Fold: 8, Round0: b.round0, End: true}
 	if g.fails(c) {
 		r.Status, r.Reason = ep.Hang, "rank 3 waited 2.0 s for expert 17 of rank 5 in phase wait"
 		if c.Int("sms") > 64 {
 			r.Status, r.Reason = ep.NoLaunch, "132 blocks of 1024 threads cannot be resident at once: at most 96 are"
 		}
 		g.results = append(g.results, r)
-		return
+		return nil
 	}
-	skew := 1.0
-	if routing != "uniform" {
-		skew = 1.7
-	}
-	t := law(p, c, skew)
+	skew, _ := skewOf(of.routing)
+	t := law(of.problem, c, skew)
 	if g.Noise == 0 {
-		t = math.Round(t*1e7) / 1e7 // a coarse clock: many configurations tie
+		t = math.Round(t*1e7) / 1e7 // a coarse clock: many configs tie
 	}
-	if g.Zero && c.Int("sms") == 4 {
+	if g.zero(c) {
 		t = 0
 	}
 	if g.Slow != nil {
-		t *= g.Slow(p, routing)
+		t *= g.Slow(of.problem, of.routing)
 	}
 	for range b.rounds {
 		slow := g.rng.IntN(ranks)
@@ -239,4 +333,5 @@ func (g *maker) block(p ep.Problem, routing string, c ep.Config, b block) {
 		r.Seconds = append(r.Seconds, row)
 	}
 	g.results = append(g.results, r)
+	return r.Rounds()
 }

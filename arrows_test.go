@@ -19,14 +19,16 @@ const module = "github.com/epbench/epbench/"
 var arrows = map[string]string{
 	// The vocabulary, and what production links: the standard library only.
 	"tune/ep":             "",
-	"tune/ep/strictjson":  "", // how every file of ours is read
-	"tune/table":          "tune/ep tune/ep/strictjson",
+	"tune/table":          "tune/ep tune/table/internal/strictjson",
 	"tune/table/embedded": "",
 	"tune/table/curate":   "tune/ep tune/table",
 	"tune/table/export":   "tune/ep tune/table",
 
+	// How a table file is read.
+	"tune/table/internal/strictjson": "",
+
 	// What a run leaves on disk, and the one place that judges it.
-	"tune/record": "tune/ep tune/ep/strictjson",
+	"tune/record": "tune/ep",
 	"tune/stat":   "tune/ep tune/record",
 
 	// Search measures nothing.

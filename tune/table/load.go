@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/tune/ep/strictjson"
+	"github.com/epbench/epbench/tune/table/internal/strictjson"
 )
 
 // MaxTableBytes bounds the size of a table file; 10,000 rows take about 8 MB.

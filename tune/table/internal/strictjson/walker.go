@@ -45,7 +45,7 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*shape) *shape {
 	s := &shape{typ: t, kind: t.Kind(), elem: anything, custom: p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler)}
 	known[t] = s
 	switch s.kind {
-	case reflect.Slice, reflect.Array, reflect.Map, reflect.Pointer:
+	case reflect.Slice, reflect.Map:
 		s.elem = shapeOf(t.Elem(), known)
 	case reflect.Struct:
 		for i := range t.NumField() {
@@ -76,13 +76,10 @@ var errEnd = errors.New("the end")
 func (w *walker) value(s *shape) error {
 	c := w.peek()
 	w.at = w.pos
-	if s.kind == reflect.Pointer && c != 'n' {
-		s = s.elem
-	}
 	switch {
 	case c == 0:
 		return errEnd
-	case c == 'n' && s.kind != reflect.Pointer && s.kind != reflect.Interface:
+	case c == 'n' && s != anything:
 		return errors.New("null where a value is needed")
 	case s.custom:
 		return w.custom(s)

@@ -4,7 +4,7 @@
 //   - a field that the struct does not have, in exactly the spelling of its tag
 //   - a field that is given twice
 //   - a field that is missing and not tagged omitempty or omitzero
-//   - null for anything but a pointer or an interface
+//   - null
 //
 // A complaint is one line that names the line of the file and the field. The
 // refusals come before any value is made, so that memory stays within a small
@@ -24,26 +24,9 @@ import (
 	"strings"
 )
 
-// Error is a complaint about one place of a file.
-type Error struct {
-	Line  int    // from 1
-	Field string // path such as rows[3].key.ranks; empty for the whole value
-	Err   error
-}
-
-// Error is "line 6: rows[3].key.ranks: what is wrong".
-func (e *Error) Error() string {
-	if e.Field == "" {
-		return fmt.Sprintf("line %d: %v", e.Line, e.Err)
-	}
-	return fmt.Sprintf("line %d: %s: %v", e.Line, e.Field, e.Err)
-}
-
-// Unwrap is the complaint without its place.
-func (e *Error) Unwrap() error { return e.Err }
-
 // Unmarshal reads one JSON value into v, a pointer, and refuses anything behind it.
-// Structs must not embed others and have at most 64 fields. The error is an *Error.
+// Structs must not embed others and have at most 64 fields. The error reads like
+// "line 6: rows[3].key.ranks: what is wrong".
 func Unmarshal(data []byte, v any) error {
 	s := shapeOf(reflect.TypeOf(v).Elem(), map[reflect.Type]*shape{})
 	w := walker{data: data}
@@ -66,7 +49,10 @@ func Unmarshal(data []byte, v any) error {
 		w.at = len(w.data)
 	}
 	path := strings.Trim(strconv.Quote(string(w.path)), `"`) // as a terminal can show it
-	return &Error{Line: line(data, w.at), Field: fmt.Sprintf("%.80s", path), Err: plain(err)}
+	if path != "" {
+		path = fmt.Sprintf("%.80s: ", path)
+	}
+	return fmt.Errorf("line %d: %s%w", line(data, w.at), path, plain(err))
 }
 
 // before is the part of data before the place that encoding/json complains of. What

@@ -1,7 +1,7 @@
 package workloads
 
 var balancedKind = kind{
-	name: "balanced", doc: "random, yet every expert is visited equally often to within one over all ranks",
+	name: "balanced", doc: "random, but every expert is selected equally often over all ranks, to within one",
 	build: func(_ args, r *recipe) error { r.law = balanced; return nil },
 }
 

@@ -4,7 +4,7 @@ package workloads
 // [experts].
 func (w *Workload) ExpertCounts(source int) []int64 {
 	n := make([]int64, w.Problem.Experts)
-	w.visits(source, func(_ int, e int32) { n[e]++ })
+	w.selections(source, func(_ int, e int32) { n[e]++ })
 	return n
 }
 
@@ -13,14 +13,14 @@ func (w *Workload) ExpertCounts(source int) []int64 {
 func (w *Workload) TotalCounts() []int64 {
 	n := make([]int64, w.Problem.Experts)
 	for rank := range w.Ranks {
-		w.visits(rank, func(_ int, e int32) { n[e]++ })
+		w.selections(rank, func(_ int, e int32) { n[e]++ })
 	}
 	return n
 }
 
-// visits calls f with every selection of a rank that an expert receives as a row.
+// selections calls f with every selection of a rank that an expert receives as a row.
 // With SkipA2A tokens are replicated, and a rank serves its own experts only.
-func (w *Workload) visits(rank int, f func(token int, expert int32)) {
+func (w *Workload) selections(rank int, f func(token int, expert int32)) {
 	lo, hi := int32(0), int32(w.Problem.Experts)
 	if w.Problem.SkipA2A {
 		n := int32(w.Problem.LocalExperts())

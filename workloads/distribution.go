@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Distribution decides which experts tokens visit. Parse makes it.
+// Distribution decides which experts tokens select. Parse makes it.
 type Distribution interface {
 	// Spec is the canonical spelling, which Parse reads back.
 	Spec() string

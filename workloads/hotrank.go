@@ -4,7 +4,7 @@ import "fmt"
 
 var hotrankKind = kind{
 	name:   "hotrank",
-	doc:    "rank 0 is visited r times as often as the mean rank (DeepEP's hot rank ratio)",
+	doc:    "rank 0 gets r times the selections of the mean rank (DeepEP's hot rank ratio)",
 	params: []param{{name: "r", min: 0, max: 1024, def: 2}},
 	build: func(a args, r *recipe) error {
 		ratio := a.v[0]

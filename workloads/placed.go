@@ -38,7 +38,7 @@ func remote(s site) (filler, error) {
 }
 
 var all2oneKind = kind{
-	name: "all2one", doc: "every token visits the experts of one rank",
+	name: "all2one", doc: "every token selects experts of one rank",
 	params: []param{{name: "rank", min: 0, max: 1023, def: 0, whole: true}},
 	build:  func(a args, r *recipe) error { r.law = all2one(a.int(0)).prepare; return nil },
 }

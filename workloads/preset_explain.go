@@ -2,43 +2,44 @@ package workloads
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// RankCounts lists the rank counts up to most that the routed experts divide
-// by.
-func (p Preset) RankCounts(most int) []int {
-	var out []int
-	for n := 1; n <= min(most, p.Experts); n++ {
+// RankCounts lists the rank counts up to 256 that divide the routed experts, as
+// 1, 2, 4.
+func (p Preset) RankCounts() string {
+	var out []string
+	for n := 1; n <= min(256, p.Experts); n++ {
 		if p.Experts%n == 0 {
-			out = append(out, n)
+			out = append(out, strconv.Itoa(n))
 		}
 	}
-	return out
+	return strings.Join(out, ", ")
 }
 
-// Problem is the preset's shape on a number of ranks; op, tokens and modes are
-// the caller's.
+// Problem is the preset's shape on a number of ranks. The caller sets the op, the
+// tokens and the mode.
 func (p Preset) Problem(ranks int) ep.Problem {
 	return ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: ranks, Nodes: 1, Hidden: p.WireHidden,
 		Experts: p.Experts, TopK: p.TopK, MaxTokens: 1, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// Hazards says what about the shape breaks common assumptions, one sentence
-// each, with the way out.
+// Hazards is what about the shape breaks common assumptions, a sentence each,
+// with the way out.
 func (p Preset) Hazards() []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if p.WireHidden != p.Hidden {
-		add("experts work in a latent: %d elements of a token travel, not %d", p.WireHidden, p.Hidden)
+		add("experts work in a latent space: %d elements of a token travel, not %d", p.WireHidden, p.Hidden)
 	}
-	for _, f := range ep.DTypes() {
+	for _, d := range ep.DTypes() {
 		q := p.Problem(1)
-		q.Dispatch = f
+		q.Dispatch = d
 		if err := q.Validate(); err != nil {
-			add("no %s: %v", f, err)
+			add("no %s: %v", d, err)
 		}
 	}
 	if p.TopK > 8 {
@@ -50,17 +51,13 @@ func (p Preset) Hazards() []string {
 			p.ZeroExperts, 100*share, share)
 	}
 	if p.Experts%64 != 0 {
-		add("%d experts do not divide by 64 ranks; by %s they do", p.Experts, join(p.RankCounts(256)))
+		add("%d experts do not divide by 64 ranks; use %s", p.Experts, p.RankCounts())
 	}
 	if p.Experts == 8 {
 		add("8 ranks hold one expert each: the worst case of low-latency kernels, which signal by expert")
 	}
 	if p.Source == "memory" {
-		add("some figures are second hand: verify them before quoting")
+		add("some figures are from memory: verify them before quoting")
 	}
 	return out
-}
-
-func join(ns []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ns), " ", ", "), "[]")
 }

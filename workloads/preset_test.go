@@ -36,9 +36,9 @@ func TestPresetHazards(t *testing.T) {
 		"kimi-k3":          "3584 elements of a token travel, not 7168",
 		"nemotron-3-super": "top-22 is more than the 8",
 		"longcat-flash":    "+masked:0.333",
-		"glm-4.5":          "160 experts do not divide by 64 ranks; by 1, 2, 4, 5, 8, 10, 16, 20, 32, 40, 80, 160 they do",
+		"glm-4.5":          "160 experts do not divide by 64 ranks; use 1, 2, 4, 5, 8, 10, 16, 20, 32, 40, 80, 160",
 		"mixtral-8x7b":     "one expert each",
-		"gemma-4-26b-a4b":  "second hand",
+		"gemma-4-26b-a4b":  "from memory",
 		"demo":             "",
 	} {
 		p, err := FindPreset(name)

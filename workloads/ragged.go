@@ -11,7 +11,7 @@ import (
 // and a modifier of any other.
 var raggedKind = kind{
 	name: "ragged",
-	doc:  "tokens per rank differ: one rank has min, one max, the others between; max is the problem's token count unless given",
+	doc:  "tokens per rank differ: one rank has min, one has max, the others lie between; max is the problem's token count unless given",
 	params: []param{
 		{name: "min", min: 0, max: ep.MaxTokens, def: 0, whole: true},
 		{name: "max", min: 0, max: ep.MaxTokens, whole: true, open: true},

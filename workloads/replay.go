@@ -42,7 +42,7 @@ func (f replay) prepare(s site) (filler, error) {
 }
 
 func fromCounts(s site, name string, counts []int64) (filler, error) {
-	load, visited := make([]float64, s.Experts), 0
+	load, selected := make([]float64, s.Experts), 0
 	for e, n := range counts {
 		if n == 0 {
 			continue
@@ -51,16 +51,16 @@ func fromCounts(s site, name string, counts []int64) (filler, error) {
 			return nil, tooFewExperts(name, e, s.Experts)
 		}
 		load[e] = float64(n)
-		visited++
+		selected++
 	}
-	if visited < s.TopK {
-		return nil, fmt.Errorf("%s: %d experts were visited, top-%d needs as many", name, visited, s.TopK)
+	if selected < s.TopK {
+		return nil, fmt.Errorf("%s: %d experts were selected, top-%d needs as many", name, selected, s.TopK)
 	}
 	return eachToken(newPoisson(shares(load, s.TopK), s.TopK).draw), nil
 }
 
 func tooFewExperts(name string, e, experts int) error {
-	return fmt.Errorf("%s: visits expert %d, the problem has %d; raise --experts or choose the --model it was recorded with", name, e, experts)
+	return fmt.Errorf("%s: has expert %d, the problem has %d experts; raise --experts or choose the --model it was recorded with", name, e, experts)
 }
 
 // tape is the rows of a trace that a problem needs.

@@ -22,7 +22,7 @@ func (w *Workload) Rows(via Via) Matrix {
 	for src := range m {
 		row := make([]int64, n)
 		last := make([]int, n) // the token that last went there, plus one
-		w.visits(src, func(t int, e int32) {
+		w.selections(src, func(t int, e int32) {
 			dst := e / local
 			if via == Dedup && last[dst] == t+1 {
 				return

@@ -24,17 +24,17 @@ func newPresets() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "presets [NAME...]",
 		Short: "List the model shapes that --model knows, or explain some",
-		Long: `List the model shapes that --model knows. With names, explain each: what of its
-shape breaks common assumptions, and which rank counts its experts divide by.
+		Long: `List the model shapes that --model knows. With names, explain each: what about its
+shape breaks common assumptions, and which rank counts divide its experts.
 
-Presets of your own are a YAML list of entries such as
+Your own presets are a YAML list of entries such as
   - {name: mine, hidden: 4096, experts: 64, top_k: 6}
-and are given as --model FILE.yaml:mine, or listed with --file.`,
+Use one with --model FILE.yaml:mine, list them with --file.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.tables.bind(cmd)
-	cmd.Flags().StringVar(&o.match, "match", "", "only presets whose name or alias has this in it")
-	cmd.Flags().IntVar(&o.ranks, "ranks", 0, "only presets whose experts divide by this many ranks")
+	cmd.Flags().StringVar(&o.match, "match", "", "only presets whose name or alias contains this")
+	cmd.Flags().IntVar(&o.ranks, "ranks", 0, "only presets whose experts divide by this number of ranks")
 	cmd.Flags().StringVar(&o.file, "file", "", "list the presets of this YAML file instead")
 	return cmd
 }
@@ -70,18 +70,19 @@ func (o *presetsOptions) choose(names []string) ([]workloads.Preset, error) {
 		}
 		ps = append(ps, p)
 	}
-	if len(names) == 0 {
+	switch {
+	case len(names) > 0:
+	case o.file == "":
 		ps = workloads.Presets()
-		if o.file != "" {
-			var err error
-			if ps, err = workloads.LoadPresets(o.file); err != nil {
-				return nil, fmt.Errorf("--file: %w", err)
-			}
+	default:
+		var err error
+		if ps, err = workloads.LoadPresets(o.file); err != nil {
+			return nil, fmt.Errorf("--file: %w", err)
 		}
 	}
-	ps = slices.DeleteFunc(ps, func(p workloads.Preset) bool { return !o.passes(p) })
-	if len(ps) == 0 {
-		return nil, fmt.Errorf("--match, --ranks: no preset passes; without them there are %d", len(workloads.Presets()))
+	all := len(ps)
+	if ps = slices.DeleteFunc(ps, func(p workloads.Preset) bool { return !o.passes(p) }); len(ps) == 0 {
+		return nil, fmt.Errorf("--match, --ranks: no preset passes; without them there are %d", all)
 	}
 	return ps, nil
 }
@@ -105,8 +106,8 @@ func presetTable(ps []workloads.Preset) reports.Table {
 			reports.Words("source").Dropped(8),
 		},
 		Notes: []string{
-			"wire: elements of a token that travel; groups: g/t of group-limited routing; layers: all (leading dense ones)",
-			"source: config, card, checked against the parameter count, or memory; epbench presets NAME explains one",
+			"wire: elements of a token that travel; groups: g/t, a token selects experts in t of g groups; layers: all (leading dense ones)",
+			"source: config, card, checked (against the parameter count), or memory; epbench presets NAME explains one",
 		},
 	}
 	for _, p := range ps {
@@ -134,29 +135,36 @@ func presetLayers(p workloads.Preset) string {
 	return fmt.Sprintf("%d (%d)", p.Layers, p.DenseLayers)
 }
 
-// explainPreset is a table of facts, its hazards as notes.
+// explainPreset is a preset field by field. Its hazards are the notes.
 func explainPreset(p workloads.Preset) reports.Table {
-	t := reports.Table{
-		Name: strings.ReplaceAll(p.Name, ".", "-"), Title: p.Name,
-		Columns: []reports.Column{reports.Words("field"), reports.Words("value")},
-		Notes:   p.Hazards(),
-	}
-	add := func(field string, value any) { t.Add(reports.Str(field), reports.Str(fmt.Sprint(value))) }
+	t := newFacts(strings.ReplaceAll(p.Name, ".", "-"), p.Name)
+	t.Notes = p.Hazards()
 	if p.Aliases != nil {
-		add("aliases", strings.Join(p.Aliases, ", "))
+		t.add("aliases", "%s", strings.Join(p.Aliases, ", "))
 	}
-	add("hidden", fmt.Sprintf("%d, %d on the wire", p.Hidden, p.WireHidden))
-	add("intermediate", p.Intermediate)
-	add("experts", fmt.Sprintf("%d routed, %d shared", p.Experts, p.Shared))
-	add("topk", p.TopK)
+	t.add("hidden", "%d, %d on the wire", p.Hidden, p.WireHidden)
+	t.add("intermediate", "%d", p.Intermediate)
+	t.add("experts", "%d routed, %d shared", p.Experts, p.Shared)
+	t.add("topk", "%d", p.TopK)
 	if p.Groups > 1 {
-		add("groups", fmt.Sprintf("%d of %d groups; --routing grouped:%d:%d", p.GroupTopK, p.Groups, p.Groups, p.GroupTopK))
+		t.add("groups", "%d of %d groups; --routing grouped:%d:%d", p.GroupTopK, p.Groups, p.Groups, p.GroupTopK)
 	}
-	add("layers", presetLayers(p))
-	add("ranks", strings.Trim(strings.ReplaceAll(fmt.Sprint(p.RankCounts(256)), " ", ", "), "[]"))
-	add("source", p.Source)
+	t.add("layers", "%s", presetLayers(p))
+	t.add("ranks", "%s", p.RankCounts())
+	t.add("source", "%s", p.Source)
 	if p.Note != "" {
-		add("note", p.Note)
+		t.add("note", "%s", p.Note)
 	}
-	return t
+	return t.Table
+}
+
+// facts is a table of fields and their values.
+type facts struct{ reports.Table }
+
+func newFacts(name, title string) facts {
+	return facts{reports.Table{Name: name, Title: title, Columns: []reports.Column{reports.Words("field"), reports.Words("value")}}}
+}
+
+func (t *facts) add(field, format string, args ...any) {
+	t.Add(reports.Str(field), reports.Str(fmt.Sprintf(format, args...)))
 }

@@ -120,7 +120,11 @@ func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 			if bad != nil {
 				return nil, usagef("--routing: %q is neither a class (%s) nor a routing: %w", word, tableClasses(), bad)
 			}
-			c = workloads.ClassOf(d, p, f.problem.seed)
+			w, bad := workloads.New(d, p, f.problem.seed)
+			if bad != nil {
+				return nil, badInput(fmt.Errorf("--%w", bad))
+			}
+			c = w.Class
 		}
 		out = append(out, c)
 	}

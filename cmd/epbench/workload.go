@@ -38,8 +38,8 @@ routings there are.`,
 	s.Float64Var(&o.link, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire limit")
 	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each")
 	s.BoolVar(&o.list, "list", false, "explain the distributions and modifiers of --routing")
-	s.IntVar(&o.steps, "steps", 0, "follow a drifting routing over this many steps")
-	s.Float64Var(&o.half, "half-life", 16, "steps in which half of the hot experts move, for --steps")
+	s.IntVar(&o.steps, "steps", 0, "follow a drifting routing for this many steps")
+	s.Float64Var(&o.half, "half-life", 16, "steps in which half of the experts hand on their popularity, for --steps")
 	cmd.AddCommand(newWorkloadImport(), newWorkloadExport(), newWorkloadFit())
 	return cmd
 }
@@ -73,7 +73,7 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	return o.tables.print(cmd, t.tables(o.matrix)...)
 }
 
-// draw adds one routing on one problem, at every step asked for.
+// draw adds one routing for one problem, or each of its steps.
 func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.Problem) error {
 	if o.steps > 0 {
 		for w, err := range workloads.Sequence(d.Spec(), o.half, o.steps, p, o.problem.seed) {
@@ -96,8 +96,8 @@ func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.
 	return err
 }
 
-// drawProblems are the problems of commands that only draw: the operation
-// makes no difference to them.
+// drawProblems are the problems of commands that only draw. A routing is the same
+// for every operation, so one is enough.
 func drawProblems(f *problemFlags) ([]ep.Problem, error) {
 	f.ops = string(ep.Dispatch)
 	return f.problems(ep.Machine{Backend: "cpu"})

@@ -20,9 +20,10 @@ func newWorkloadExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export -o FILE",
 		Short: "Write a drawn routing as .npy, .npz, .csv or .jsonl",
-		Long: `Draw one routing and write its top-k ids, tokens of all ranks in order, -1 where
-masked: .npy holds ids as int32 [tokens, top-k]; .npz topk_ids and topk_weights;
-.csv and .jsonl ids and weights. --routing trace:FILE replays it.`,
+		Long: `Draw one routing and write the expert ids of each token, for the tokens of all
+ranks in order; -1 is masked. A .npy holds ids as int32 [tokens, top-k], a .npz
+topk_ids and topk_weights, a .csv or .jsonl ids and weights. --routing trace:FILE
+replays the file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -47,7 +48,7 @@ func (o *exportOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	if len(problems) != 1 || len(dists) != 1 {
-		return usagef("--tokens, --dtype, --routing: a file holds one routing, these are %d", len(problems)*len(dists))
+		return usagef("--tokens, --dtype, --routing: a file holds one routing, these give %d", len(problems)*len(dists))
 	}
 	w, err := workloads.New(dists[0], problems[0], o.problem.seed)
 	if err != nil {
@@ -65,7 +66,7 @@ func (o *exportOptions) run(cmd *cobra.Command) error {
 	return err
 }
 
-// drawn streams a workload's tokens, ranks in order, to a trace.
+// drawn writes the tokens of a workload to a trace, rank by rank.
 func drawn(w *workloads.Workload, out trace.Writer) error {
 	for _, rt := range w.Ranks {
 		if err := out.Write(rt.Experts, rt.Weights); err != nil {

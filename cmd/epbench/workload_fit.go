@@ -27,24 +27,15 @@ func newWorkloadFit() *cobra.Command {
 	}
 	o.trace.bind(cmd)
 	o.tables.bind(cmd)
-	cmd.Flags().IntVar(&o.topK, "topk", 0, "experts per token, needed for counts, which do not tell")
-	cmd.Flags().IntVar(&o.experts, "experts", 0, "routed experts; default: the highest id visited + 1")
+	cmd.Flags().IntVar(&o.topK, "topk", 0, "experts per token; counts need it, because they do not tell")
+	cmd.Flags().IntVar(&o.experts, "experts", 0, "routed experts; default: the highest id + 1")
 	return cmd
 }
 
 func (o *fitOptions) run(cmd *cobra.Command, file string) error {
-	opts, err := o.trace.options()
+	s, err := o.trace.scan(file, func(r *trace.Reader) (trace.Summary, error) { return r.Scan(nil) })
 	if err != nil {
 		return err
-	}
-	r, err := trace.Open(file, opts)
-	if err != nil {
-		return badInput(err)
-	}
-	defer r.Close()
-	s, err := r.Scan(nil)
-	if err != nil {
-		return badInput(err)
 	}
 	counts, topK, err := o.shape(s)
 	if err != nil {
@@ -57,19 +48,20 @@ func (o *fitOptions) run(cmd *cobra.Command, file string) error {
 	return o.tables.print(cmd, fitTable(fits, noise))
 }
 
-// shape completes what the trace does not tell.
+// shape is the counts and the top-k, with the flags filling in what the trace does
+// not tell.
 func (o *fitOptions) shape(s trace.Summary) ([]int64, int, error) {
 	counts, topK := s.Counts, s.TopK
 	if s.Kind == trace.Counts {
 		if topK = o.topK; topK < 1 || topK > trace.MaxTopK {
-			return nil, 0, fmt.Errorf("--topk: %d is outside 1 to %d; counts do not tell how many experts a token visits", topK, trace.MaxTopK)
+			return nil, 0, fmt.Errorf("--topk: %d is outside 1 to %d; counts do not tell how many experts a token selects", topK, trace.MaxTopK)
 		}
 	}
 	if o.experts == 0 {
 		return counts, topK, nil
 	}
 	if o.experts < len(counts) || o.experts > trace.MaxExperts {
-		return nil, 0, fmt.Errorf("--experts: %d is outside %d, the highest id visited + 1, to %d", o.experts, len(counts), trace.MaxExperts)
+		return nil, 0, fmt.Errorf("--experts: %d is outside %d, the highest id + 1, to %d", o.experts, len(counts), trace.MaxExperts)
 	}
 	return append(counts, make([]int64, o.experts-len(counts))...), topK, nil
 }
@@ -79,15 +71,15 @@ func fitTable(fits []workloads.Fit, noise float64) reports.Table {
 		Name: "fit", Title: "Distributions, nearest first",
 		Columns: []reports.Column{reports.Words("routing"), reports.Numbers("distance", "%")},
 		Notes: []string{
-			"distance: selections that would have to go to another expert for the sorted loads to agree",
-			fmt.Sprintf("a perfect fit would show %.2f %%, the noise of a recording of this length", 100*noise),
+			"distance: the share of the selections that would have to go to another expert to make the sorted loads equal",
+			fmt.Sprintf("a perfect fit would have a distance of %.2f %%, because the recording is finite", 100*noise),
 		},
 	}
 	for _, f := range fits {
 		t.Add(reports.Str(f.Spec), reports.Float(100*f.Distance, 2))
 	}
 	if fits[0].Distance > 0.1 {
-		t.Warn("no distribution is near; replay the trace itself with --routing trace:FILE")
+		t.Warn("no distribution is near; replay the recording itself with --routing trace:FILE")
 	}
 	return t
 }

@@ -5,43 +5,46 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 	"github.com/epbench/epbench/workloads/trace"
 )
 
 // traceFlags say what to read of a file.
 type traceFlags struct {
-	kind  string
-	layer int
-	opts  trace.Options
+	kind string
+	opts trace.Options
 }
 
 func (f *traceFlags) bind(cmd *cobra.Command) {
 	s := cmd.Flags()
-	s.IntVar(&f.layer, "layer", -1, "layer to read, of a file that has several")
-	s.StringVar(&f.kind, "kind", "", "ids or counts; default: by the name of the array, else by its shape")
-	s.StringVar(&f.opts.Array, "array", "", "array to read, of a .npz, .pt or .json with several")
-	s.BoolVar(&f.opts.TokensFirst, "tokens-first", false, "three axes are tokens, layers, top-k (vLLM), not layers, tokens, top-k (SGLang)")
+	s.IntVar(&f.opts.Layer, "layer", -1, "layer to read, where a file has several")
+	s.StringVar(&f.kind, "kind", "", "ids or counts; default: told by the array's name, else by its shape")
+	s.StringVar(&f.opts.Array, "array", "", "array to read, where a .npz, .pt or .json has several")
+	s.BoolVar(&f.opts.TokensFirst, "tokens-first", false, "three axes are [tokens, layers, top-k] (vLLM), not [layers, tokens, top-k] (SGLang)")
 }
 
-// options checks the flags.
-func (f *traceFlags) options() (trace.Options, error) {
-	o := f.opts
-	switch o.Kind = trace.Kind(f.kind); o.Kind {
+// scan opens a file and hands it to read.
+func (f *traceFlags) scan(file string, read func(*trace.Reader) (trace.Summary, error)) (trace.Summary, error) {
+	switch f.opts.Kind = trace.Kind(f.kind); f.opts.Kind {
 	case "", trace.IDs, trace.Counts:
 	default:
-		return o, usagef("--kind: unknown %q, use ids or counts", f.kind)
+		return trace.Summary{}, usagef("--kind: unknown %q, use ids or counts", f.kind)
 	}
-	if f.layer < -1 {
-		return o, usagef("--layer: %d is below 0", f.layer)
+	if f.opts.Layer < -1 {
+		return trace.Summary{}, usagef("--layer: %d is below 0", f.opts.Layer)
 	}
-	o.Layer = f.layer
-	return o, nil
+	r, err := trace.Open(file, f.opts)
+	if err != nil {
+		return trace.Summary{}, badInput(err)
+	}
+	defer r.Close()
+	s, err := read(r)
+	return s, badInput(err)
 }
 
 type importOptions struct {
@@ -56,57 +59,47 @@ func newWorkloadImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Check a recorded routing, measure it, and write it as a trace",
-		Long: `Read a recorded routing, however large: top-k ids (and weights) as .npy, .npz,
-.csv or .jsonl, or the dumps of SGLang's and vLLM's expert recorders as .pt, .npz,
-.npy, .json or .csv. Print what it holds. With -o write one layer of it as a
-trace for --routing trace:FILE: ids as .npy, .npz, .csv or .jsonl, counts as .csv.`,
+		Long: `Read a recorded routing of any size: top-k ids (and weights) as .npy, .npz, .csv
+or .jsonl, or what the expert recorders of SGLang and vLLM dump as .pt, .npz, .npy,
+.json or .csv. Print what it holds. With -o, write one layer of it for --routing
+trace:FILE: ids as .npy, .npz, .csv or .jsonl, counts as .csv.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	o.trace.bind(cmd)
 	o.tables.bind(cmd)
-	cmd.Flags().IntVar(&o.ranks, "ranks", 8, "ranks to lay the experts over, for the load of ranks")
+	cmd.Flags().IntVar(&o.ranks, "ranks", 8, "ranks that share the experts, for the load of ranks")
 	cmd.Flags().StringVarP(&o.out, "out", "o", "", "file to write")
 	return cmd
 }
 
 func (o *importOptions) run(cmd *cobra.Command, file string) error {
-	opts, err := o.trace.options()
+	if o.ranks < 1 || o.ranks > ep.MaxRanks {
+		return usagef("--ranks: %d is outside 1 to %d", o.ranks, ep.MaxRanks)
+	}
+	if same(file, o.out) {
+		return usagef("-o: %s is the file being read", o.out)
+	}
+	s, err := o.trace.scan(file, o.write)
 	if err != nil {
 		return err
-	}
-	if o.ranks < 1 || o.ranks > 1024 {
-		return usagef("--ranks: %d is outside 1 to 1024", o.ranks)
-	}
-	r, err := trace.Open(file, opts)
-	if err != nil {
-		return badInput(err)
-	}
-	defer r.Close()
-	var s trace.Summary
-	if o.out == "" {
-		s, err = r.Scan(nil)
-	} else {
-		s, err = convert(r, file, o.out)
-	}
-	if err != nil {
-		return badInput(err)
 	}
 	return o.tables.print(cmd, o.summary(file, s))
 }
 
-// convert writes what it scans. A file that could not be completed is removed.
-func convert(r *trace.Reader, in, out string) (trace.Summary, error) {
-	if same(in, out) {
-		return trace.Summary{}, fmt.Errorf("-o: %s is the file being read", out)
+// write writes what it scans to the file of -o, where there is one. A file that
+// could not be completed is removed.
+func (o *importOptions) write(r *trace.Reader) (s trace.Summary, err error) {
+	switch {
+	case o.out == "":
+		return r.Scan(nil)
+	case r.Kind == trace.Counts:
+		s, err = writeCounts(r, o.out)
+	default:
+		s, err = writeIDs(r, o.out)
 	}
-	write := writeIDs
-	if r.Kind == trace.Counts {
-		write = writeCounts
-	}
-	s, err := write(r, out)
 	if err != nil {
-		os.Remove(out)
+		os.Remove(o.out)
 	}
 	return s, err
 }
@@ -135,6 +128,7 @@ func writeCounts(r *trace.Reader, out string) (trace.Summary, error) {
 	return s, errors.Join(err, f.Close())
 }
 
+// same reports whether two names are of one file.
 func same(a, b string) bool {
 	ia, errA := os.Stat(a)
 	ib, errB := os.Stat(b)
@@ -142,29 +136,25 @@ func same(a, b string) bool {
 }
 
 func (o *importOptions) summary(file string, s trace.Summary) reports.Table {
-	t := reports.Table{
-		Name: "trace", Title: filepath.Base(file),
-		Columns: []reports.Column{reports.Words("field"), reports.Words("value")},
-	}
-	add := func(field, value string) { t.Add(reports.Str(field), reports.Str(value)) }
-	add("kind", string(s.Kind))
+	t := newFacts("trace", filepath.Base(file))
+	t.add("kind", "%s", s.Kind)
 	if s.Kind == trace.IDs {
-		add("tokens", strconv.FormatInt(s.Rows, 10))
-		add("topk", strconv.Itoa(s.TopK))
-		add("masked", strconv.FormatInt(s.Masked, 10))
-		add("weights", reports.Bool(s.Weights).Text)
+		t.add("tokens", "%d", s.Rows)
+		t.add("topk", "%d", s.TopK)
+		t.add("masked", "%d", s.Masked)
+		t.add("weights", "%s", reports.Bool(s.Weights).Text)
 	}
-	add("experts", fmt.Sprintf("%d (highest id visited + 1)", len(s.Counts)))
+	t.add("experts", "%d (highest id + 1)", len(s.Counts))
 	counts := s.Counts
 	for len(counts)%o.ranks != 0 || len(counts) == 0 {
 		counts = append(counts, 0)
 	}
 	m := workloads.MeasureCounts(counts, o.ranks)
-	add("selections", strconv.FormatInt(m.Selections, 10))
-	add("gini", fmt.Sprintf("%.4f", m.Gini))
-	add("max/mean expert", fmt.Sprintf("%.3f", m.MaxMeanExpert))
-	add(fmt.Sprintf("max/mean of %d ranks", o.ranks), fmt.Sprintf("%.3f", m.MaxMeanRank))
-	add("effective experts", fmt.Sprintf("%.1f", m.EffectiveExperts))
-	add("top20", fmt.Sprintf("%.1f %%", 100*m.Top20Share))
-	return t
+	t.add("selections", "%d", m.Selections)
+	t.add("gini", "%.4f", m.Gini)
+	t.add("max/mean expert", "%.3f", m.MaxMeanExpert)
+	t.add(fmt.Sprintf("max/mean of %d ranks", o.ranks), "%.3f", m.MaxMeanRank)
+	t.add("effective experts", "%.1f", m.EffectiveExperts)
+	t.add("top20", "%.1f %%", 100*m.Top20Share)
+	return t.Table
 }

@@ -134,7 +134,7 @@ func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 			return nil, fmt.Errorf("line %d: %.20q is not a count", l.number, row[count])
 		}
 		if sum[at] += n; sum[at] > maxCount {
-			return nil, fmt.Errorf("line %d: expert %d: more than %d visits", l.number, at[1], int64(maxCount))
+			return nil, fmt.Errorf("line %d: expert %d: more than %d selections", l.number, at[1], int64(maxCount))
 		}
 		layers, experts = max(layers, at[0]+1), max(experts, at[1]+1)
 	}

@@ -123,7 +123,7 @@ func (d elem) add(sum []int64, row []byte) error {
 			return fmt.Errorf("expert %d: %v is not a count", e, v)
 		}
 		if sum[e] += int64(v); sum[e] > maxCount {
-			return fmt.Errorf("expert %d: more than %d visits", e, int64(maxCount))
+			return fmt.Errorf("expert %d: more than %d selections", e, int64(maxCount))
 		}
 	}
 	return nil

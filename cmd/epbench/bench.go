@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +46,7 @@ difference claimed. --fail-on makes the verdict the exit code, as in compare.`,
 	f.tables.bind(cmd)
 	addBackendFlag(cmd, &f.backend)
 	s := cmd.Flags()
-	s.StringVar(&f.config, "config", "", "configuration, kernel:name=value,name=value")
+	s.StringVar(&f.config, "config", "", "config to measure: "+configUsage)
 	s.StringVar(&f.table, "table", "", "tuned table, or run directory with one, that chooses the configuration")
 	s.StringVar(&f.precision, "precision", "full", "precision to accept from --table: full, or reduced")
 	s.IntVar(&f.rounds, "rounds", 50, "rounds of each configuration")
@@ -75,19 +73,18 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	if f.abTest.on {
 		return f.ab(cmd, b, args)
 	}
-	pick, err := f.picker(b)
+	opts, err := f.options(b)
 	if err != nil {
 		return err
 	}
-	opts, err := f.options(b)
+	pick, err := f.picker(b, opts)
 	if err != nil {
 		return err
 	}
 	return f.measure(cmd, b, opts, pick)
 }
 
-// options are the problems to measure: with --config those of the ops that
-// have its kernel.
+// options are the problems to measure, under the precision that was accepted.
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	problems, err := f.problem.problems(b.Machine())
 	if err != nil {
@@ -102,48 +99,28 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 			problems[i].Precision = accepted
 		}
 	}
-	if f.config != "" {
-		c, _ := ep.ParseConfig(f.config) // picker has refused what does not parse
-		problems = slices.DeleteFunc(problems, func(p ep.Problem) bool {
-			_, err := kernels.Find(b.Kernels(), p.Op, c.Kernel)
-			return err != nil
-		})
-		if len(problems) == 0 {
-			return nil, usagef("--config: no kernel of %s is called %q here", f.problem.ops, c.Kernel)
-		}
-		accept(b, problems, c)
-	}
 	dists, err := f.problem.distributions()
 	return &sweep.Options{Problems: problems, Distributions: dists, Seed: f.problem.seed, Tool: version}, err
 }
 
-// accept files problems under any results where one of the configs that somebody spelled
-// out changes them.
-func accept(b kernels.Backend, problems []ep.Problem, configs ...ep.Config) {
-	for i, p := range problems {
-		for _, c := range configs {
-			k, err := kernels.Find(b.Kernels(), p.Op, c.Kernel)
-			if err == nil && k.Changes(k.DefaultConfig(b.Machine(), p), c) != "" {
-				problems[i].Precision = ep.Reduced
-			}
-		}
-	}
-}
-
-// picker is where configs come from.
-func (f *benchFlags) picker(b kernels.Backend) (sweep.Picker, error) {
+// picker is where configs come from. With --config only the problems stay
+// whose op it is of.
+func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picker, error) {
 	switch {
 	case f.config != "" && f.table != "":
 		return nil, usagef("--config and --table: give one of them")
 	case f.config != "":
-		c, err := ep.ParseConfig(f.config)
-		if err != nil {
-			return nil, usagef("--config: %w", err)
-		}
-		return func(ep.Problem, ep.Class) (ep.Config, string, error) { return c, "", nil }, nil
-	case f.table == "":
-		return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
+		kept, configs, err := readConfigs("--config", b, opts.Problems, f.config)
+		opts.Problems = kept
+		return func(p ep.Problem, _ ep.Class) (ep.Config, string, error) { return configs[p][0], "", nil }, err
+	case f.table != "":
+		return f.fromTable(b)
 	}
+	return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
+}
+
+// fromTable picks what a runtime on this machine would be told.
+func (f *benchFlags) fromTable(b kernels.Backend) (sweep.Picker, error) {
 	t, err := loadTable(f.table, false)
 	if err != nil {
 		return nil, fmt.Errorf("--table: %w", err)
@@ -170,10 +147,7 @@ type discard struct{}
 func (discard) Append([]record.Result, float64) error { return nil }
 
 func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
-	run := &record.Run{
-		Tool: version, Command: commandLine(cmd, "bench"), Started: time.Now().UTC(), Machine: b.Machine(),
-		ABI: sweep.ABI(b), Policy: measure.PolicyFor(b.Machine()).String(), Band: measure.PolicyFor(b.Machine()).Band, Seed: opts.Seed,
-	}
+	run := newRun(b, opts, commandLine(cmd, "bench"))
 	var log measure.Log = discard{}
 	if f.out != "" {
 		dir, err := record.CreateDir(f.out, run)

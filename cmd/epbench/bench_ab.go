@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +20,7 @@ type abFlags struct {
 }
 
 func (f *abFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.on, "ab", false, "compare two configurations live: bench --ab CONFIG_A CONFIG_B")
+	cmd.Flags().BoolVar(&f.on, "ab", false, "compare two configs live: bench --ab A B")
 	cmd.Flags().StringVar(&f.failOn, "fail-on", "", "with --ab, slow-down of B that fails, such as 3%")
 }
 
@@ -30,9 +28,9 @@ func (f *abFlags) bind(cmd *cobra.Command) {
 func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	switch {
 	case f.on && len(args) != 2:
-		return usagef("--ab: give two configurations, kernel:name=value,name=value each")
+		return usagef("--ab: give two configs, each as %s", configUsage)
 	case !f.on && len(args) > 0:
-		return usagef("%q: bench takes no argument without --ab; a configuration is --config", args[0])
+		return usagef("%q: bench takes no argument without --ab; a config is --config", args[0])
 	}
 	return nil
 }
@@ -48,31 +46,8 @@ func (r *recorder) Append(block []record.Result, wall float64) error {
 	return r.Log.Append(block, wall)
 }
 
-// liveBand is the least difference that a live comparison claims.
-const liveBand = 0.01
-
-// contest parses the two sides.
-func contest(args []string) (x sweep.Contest, err error) {
-	for i, to := range []*ep.Config{&x.A, &x.B} {
-		if *to, err = ep.ParseConfig(args[i]); err != nil {
-			return x, usagef("--ab: %w", err)
-		}
-		if to.IsDefault() {
-			return x, usagef("--ab: spell both configurations out; epbench backends --kernels lists them")
-		}
-	}
-	if x.A.Key() == x.B.Key() {
-		return x, usagef("--ab: both are %s; every run measures A against itself anyway", x.A.Key())
-	}
-	return x, nil
-}
-
-// ab measures two configurations live and judges B against A.
+// ab measures two configs live and judges B against A.
 func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) error {
-	x, err := contest(args)
-	if err != nil {
-		return err
-	}
 	gate := compareFlags{failOn: f.abTest.failOn, undecided: "fail"}
 	fail, err := gate.threshold()
 	if err != nil {
@@ -82,32 +57,31 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 	if err != nil {
 		return err
 	}
-	opts.Problems = slices.DeleteFunc(opts.Problems, func(p ep.Problem) bool {
-		_, errA := kernels.Find(b.Kernels(), p.Op, x.A.Kernel)
-		_, errB := kernels.Find(b.Kernels(), p.Op, x.B.Kernel)
-		return errA != nil || errB != nil
-	})
-	if len(opts.Problems) == 0 {
-		return usagef("--ab: no op of %s has both %q and %q here", f.problem.ops, x.A.Kernel, x.B.Kernel)
+	var configs map[ep.Problem][]ep.Config
+	if opts.Problems, configs, err = readConfigs("--ab", b, opts.Problems, args...); err != nil {
+		return err
 	}
-	accept(b, opts.Problems, x.A, x.B)
-	c, err := f.measureAB(cmd, b, opts, x)
+	for _, p := range opts.Problems {
+		if x := configs[p]; x[0].Key() == x[1].Key() {
+			return usagef("--ab: both are %s; every run measures A against itself anyway", x[0].Key())
+		}
+	}
+	c, err := f.measureAB(cmd, b, opts, func(p ep.Problem) sweep.Contest { return sweep.Contest{A: configs[p][0], B: configs[p][1]} })
 	if err != nil {
 		return err
 	}
+	x := configs[opts.Problems[0]]
 	t := reports.ComparisonTable(c)
-	t.Title = fmt.Sprintf("B %s against A %s, in the same rounds", x.B.Key(), x.A.Key())
+	t.Title = fmt.Sprintf("B (%s) against A (%s), in the same rounds", x[1].ID(), x[0].ID())
+	t.Note("B differs from A by "+x[1].Difference(x[0]), "A: "+x[0].Key())
 	if err := f.tables.print(cmd, t); err != nil || fail == 0 {
 		return err
 	}
 	return gate.gate(cmd, c, fail)
 }
 
-func (f *benchFlags) measureAB(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, x sweep.Contest) (*reports.Comparison, error) {
-	run := &record.Run{
-		Tool: version, Command: commandLine(cmd, "bench", x.A.Key(), x.B.Key()), Started: time.Now().UTC(), Machine: b.Machine(),
-		ABI: sweep.ABI(b), Policy: measure.PolicyFor(b.Machine()).String(), Seed: opts.Seed,
-	}
+func (f *benchFlags) measureAB(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, of func(ep.Problem) sweep.Contest) (*reports.Comparison, error) {
+	run := newRun(b, opts, commandLine(cmd, "bench", cmd.Flags().Args()...))
 	log := &recorder{Log: discard{}}
 	if f.out != "" {
 		dir, err := record.CreateDir(f.out, run)
@@ -118,7 +92,7 @@ func (f *benchFlags) measureAB(cmd *cobra.Command, b kernels.Backend, opts *swee
 		log.Log = dir
 	}
 	rounds := f.rounds + f.rounds%2 // an even number keeps the order balanced
-	if err := sweep.AB(cmd.Context(), b, opts, sweep.Job{Rounds: rounds, Log: log, Run: run}, x); err != nil {
+	if err := sweep.AB(cmd.Context(), b, opts, sweep.Job{Rounds: rounds, Log: log, Run: run}, of); err != nil {
 		return nil, err
 	}
 	if dir, ok := log.Log.(*record.Dir); ok {
@@ -126,5 +100,5 @@ func (f *benchFlags) measureAB(cmd *cobra.Command, b kernels.Backend, opts *swee
 			return nil, err
 		}
 	}
-	return reports.CompareLive(run, log.results, liveBand), nil
+	return reports.CompareLive(run, log.results, run.Band), nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/epbench/epbench/reports/html"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
+	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -46,7 +47,8 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 	if f.out == "" {
 		f.out = filepath.Join("epbench-runs", time.Now().Format("20060102-150405"))
 	}
-	run := newRun(b, p, f.command(cmd))
+	run := newRun(b, p.Options(), f.command(cmd))
+	run.Space = p.Fingerprint
 	dir, err := record.CreateDir(f.out, run)
 	if err != nil {
 		return badInput(fmt.Errorf("--out: %w", err))
@@ -75,11 +77,12 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 	return p, badInput(err)
 }
 
-func newRun(b kernels.Backend, p *sweep.Plan, command []string) *record.Run {
-	opts := p.Options()
+// newRun is the record of a run that begins now.
+func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Run {
+	policy := measure.PolicyFor(b.Machine())
 	return &record.Run{
 		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b),
-		Space: p.Fingerprint, Policy: p.Policy.String(), Seed: opts.Seed, Strategy: opts.Strategy,
+		Policy: policy.String(), Band: policy.Band, Seed: opts.Seed, Strategy: opts.Strategy,
 	}
 }
 

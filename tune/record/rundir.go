@@ -68,7 +68,7 @@ func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err er
 
 // reopen reads run.json and opens the log behind its last whole block.
 func (d *Dir) reopen() (run *Run, results []Result, cut int64, err error) {
-	if run, err = readRun(d.path); err != nil {
+	if run, err = ReadRun(d.path); err != nil {
 		return nil, nil, 0, err
 	}
 	if run.Read != Schema {
@@ -205,7 +205,7 @@ func lockDir(path string) (*Dir, error) {
 // ReadDir reads a run directory, finished or not, without locking it. A torn
 // last line is a warning.
 func ReadDir(path string) (run *Run, results []Result, warnings []error, err error) {
-	if run, err = readRun(path); err != nil {
+	if run, err = ReadRun(path); err != nil {
 		return nil, nil, nil, err
 	}
 	f, err := os.Open(filepath.Join(path, TrialsFile))
@@ -226,7 +226,8 @@ func ReadDir(path string) (run *Run, results []Result, warnings []error, err err
 // maxRunFile bounds run.json.
 const maxRunFile = 64 << 20
 
-func readRun(path string) (*Run, error) {
+// ReadRun reads the run.json of a run directory, and nothing else of it.
+func ReadRun(path string) (*Run, error) {
 	f, err := os.Open(filepath.Join(path, RunFile))
 	if err != nil {
 		return nil, err

@@ -12,12 +12,13 @@ import (
 // Contest is two configs to be measured side by side.
 type Contest struct{ A, B ep.Config }
 
-// AB times both configs of a contest, and A against itself, on every problem
-// and routing. Each round has all three in an order that is random and
+// AB times both configs of a problem's contest, and A against itself, on every
+// problem and routing. Each round has all three in an order that is random and
 // balanced. In the log A has the role of the default.
-func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, x Contest) error {
+func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, of func(ep.Problem) Contest) error {
 	l := newLab(b, newPlanner(b, opts), job.Log)
 	return eachSubject(opts, job.Run, func(s *subject) (err error) {
+		x := of(s.problem)
 		c, err := l.contest(s, "ab", x.A, x.B)
 		if err != nil {
 			return err

@@ -175,24 +175,10 @@ func (pl *planner) beside(k kernels.Kernel, p ep.Problem, c ep.Config) ep.Config
 	return c
 }
 
-// defaultConfig is the library default of an op: that of its first kernel
-// that can run the problem, on as many SMs as a config may take.
+// defaultConfig is the library default of an op, on as many SMs as a config
+// may take.
 func (pl *planner) defaultConfig(p ep.Problem) (ep.Config, error) {
-	var first error
-	for _, k := range kernels.Of(pl.kernels, p.Op) {
-		c := k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)
-		err := k.Check(pl.machine, p, c)
-		if err == nil {
-			return c, nil
-		}
-		if first == nil {
-			first = fmt.Errorf("--op %s: the default of %s cannot run here: %w", p.Op, k.Name, err)
-		}
-	}
-	if first == nil {
-		first = fmt.Errorf("--op: this backend has no %s kernel", p.Op)
-	}
-	return ep.Config{}, first
+	return kernels.Default(pl.kernels, pl.machine, p, pl.opts.MaxSMs)
 }
 
 // analytic is what a model without measurements would take: as many SMs as

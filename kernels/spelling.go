@@ -1,0 +1,176 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Default is the library default of an op: that of its first kernel that can
+// run the problem, on at most maxSMs SMs (0 is no bound).
+func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, error) {
+	var first error
+	for _, k := range Of(all, p.Op) {
+		c := k.DefaultWithin(m, p, maxSMs)
+		err := k.Check(m, p, c)
+		if err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = fmt.Errorf("--op %s: the default of %s cannot run here: %w", p.Op, k.Name, err)
+		}
+	}
+	if first == nil {
+		first = fmt.Errorf("--op: this backend has no %s kernel", p.Op)
+	}
+	return ep.Config{}, first
+}
+
+// ParseConfig reads a config of a problem's op as people spell it: "default",
+// its id, what differs from the default (algo=dedup sms=64), or kernel:
+// followed by that. Names are separated by spaces or commas. A parameter that
+// is left out has its default.
+func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config, error) {
+	kernel, values, full := strings.Cut(s, ":")
+	switch {
+	case ep.IsID(s):
+		return byID(all, m, p, s)
+	case !full && s != "default" && !strings.Contains(s, "="):
+		return ep.Config{}, fmt.Errorf("%.60q is no config: write an id (d7f2), what differs from the default (algo=dedup sms=64), kernel:name=value,name=value, or RUN#ROW", s)
+	case !full:
+		dflt, err := Default(all, m, p, 0)
+		if err != nil || s == "default" {
+			return dflt, err
+		}
+		kernel, values = dflt.Kernel, s
+	}
+	k, err := Find(all, p.Op, kernel)
+	if err != nil {
+		return ep.Config{}, err
+	}
+	names := strings.FieldsFunc(values, func(r rune) bool { return r == ' ' || r == ',' })
+	c, err := ep.ParseConfig(kernel + ":" + strings.Join(names, ","))
+	if err != nil {
+		return ep.Config{}, err
+	}
+	return k.complete(m, p, c)
+}
+
+// complete gives c the default of each parameter that it leaves out. All names
+// and values that the kernel does not know are named in one error.
+func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, error) {
+	var unknown, wrong []string
+	for _, name := range c.Names() {
+		at := slices.IndexFunc(k.Params, func(q Param) bool { return q.Name == name })
+		if at < 0 {
+			unknown = append(unknown, name)
+		} else if bad := k.Params[at].refuse(c.Values[name]); bad != "" {
+			wrong = append(wrong, bad)
+		}
+	}
+	if unknown != nil {
+		wrong = append(wrong, fmt.Sprintf("%s has no parameter %s; it has %s", k.Name, strings.Join(unknown, ", "),
+			join(k.Params, func(q Param) string { return q.Name })))
+	}
+	if wrong != nil {
+		return ep.Config{}, errors.New(strings.Join(wrong, "; "))
+	}
+	out := k.DefaultConfig(m, p)
+	for name, v := range c.Values {
+		out = out.With(name, v)
+	}
+	return out, nil
+}
+
+// refuse says what is wrong with a value by its kind alone: a word that the
+// parameter does not know, a word where all its values are numbers. Bounds are
+// for Check, which knows machine and problem.
+func (q Param) refuse(v ep.Value) string {
+	numbers := 0
+	for _, known := range q.Values {
+		if _, ok := known.Int(); ok {
+			numbers++
+		}
+	}
+	_, number := v.Int()
+	switch {
+	case numbers == 0 && len(q.Values) > 0 && !slices.Contains(q.Values, v):
+		return fmt.Sprintf("%s: unknown %q, use one of %s", q.Name, v, join(q.Values, func(v ep.Value) string { return string(v) }))
+	case numbers == len(q.Values) && numbers > 0 && !number:
+		return fmt.Sprintf("%s: %q is no number", q.Name, v)
+	}
+	return ""
+}
+
+func join[T any](of []T, spell func(T) string) string {
+	out := make([]string, len(of))
+	for i, v := range of {
+		out[i] = spell(v)
+	}
+	return strings.Join(out, ", ")
+}
+
+// byID finds the config that has an id among the declared values of an op's
+// kernels, parameters without a choice at their defaults.
+func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error) {
+	if p.Op == ep.Pair {
+		return pairByID(all, m, p, id)
+	}
+	var found []ep.Config
+	for _, k := range Of(all, p.Op) {
+		dflt := k.DefaultConfig(m, p)
+		each(ep.Config{Kernel: k.Name, Values: maps.Clone(dflt.Values)}, k.Params, func(c ep.Config) {
+			if c.HasID(id) {
+				found = append(found, ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)})
+			}
+		})
+	}
+	switch len(found) {
+	case 0:
+		return ep.Config{}, fmt.Errorf("no %s config here has the id %s; spell it kernel:name=value,name=value", p.Op, id)
+	case 1:
+		return found[0], nil
+	}
+	return ep.Config{}, fmt.Errorf("%d configs have the id %s; use one of %s", len(found), id,
+		join(found, func(c ep.Config) string { return c.LongID() + " (" + c.Key() + ")" }))
+}
+
+// each visits every combination of the declared values of params, and of the
+// values that c has. c is changed in place.
+func each(c ep.Config, params []Param, visit func(ep.Config)) {
+	if len(params) == 0 {
+		visit(c)
+		return
+	}
+	q := params[0]
+	own := c.Values[q.Name]
+	values := q.Values
+	if !slices.Contains(values, own) {
+		values = append(slices.Clip(values), own)
+	}
+	for _, v := range values {
+		c.Values[q.Name] = v
+		each(c, params[1:], visit)
+	}
+	c.Values[q.Name] = own
+}
+
+func pairByID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error) {
+	var half [2]ep.Config
+	ids := strings.Split(id, "+")
+	if len(ids) != 2 {
+		return ep.Config{}, fmt.Errorf("the id of a pair is that of its halves, d7f2+a1b3, not %s", id)
+	}
+	for i, op := range []ep.Op{ep.Dispatch, ep.Combine} {
+		p.Op = op
+		var err error
+		if half[i], err = byID(all, m, p, ids[i]); err != nil {
+			return ep.Config{}, err
+		}
+	}
+	return ep.Join(half[0], half[1]), nil
+}

@@ -69,7 +69,7 @@ var arrows = map[string]string{
 	"reports/chart":       "tune/ep tune/record tune/stat reports workloads",
 	"reports/html":        "tune/ep tune/table tune/record reports reports/chart",
 	"reports/peers":       "tune/ep tune/record kernels/formats",
-	"reports/reportstest": "tune/ep tune/record reports",
+	"reports/reportstest": "tune/ep tune/record tune/stat reports",
 
 	"examples/runtime": "tune/ep tune/table tune/table/embedded",
 	"docs/workloads":   "",

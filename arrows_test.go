@@ -37,8 +37,9 @@ var arrows = map[string]string{
 	"tune/search/spacefile": "tune/ep tune/search",
 
 	// Routing and kernels know the vocabulary. A backend opens a workload,
-	// hence the arrow from kernels to workloads.
-	"workloads":              "tune/ep workloads/trace",
+	// hence the arrow from kernels to workloads. A workload counts the bytes
+	// that it sends, hence kernels/formats, the one place with a message's size.
+	"workloads":              "tune/ep workloads/trace kernels/formats",
 	"workloads/trace":        "",
 	"kernels":                "tune/ep workloads",
 	"kernels/formats":        "tune/ep",

@@ -9,40 +9,39 @@ import (
 // counts as even. Targets are solved on these measures, so sums run in a fixed
 // order and without fused operations.
 
-// gini is the Gini coefficient: 0 for an even load, (n-1)/n when one holds all.
+func total(load []float64) float64 {
+	sum := 0.0
+	for _, v := range load {
+		sum += v
+	}
+	return sum
+}
+
+// gini is the Gini coefficient: 0 for an even load, (n-1)/n when one has all.
 func gini(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
-	n := float64(len(s))
-	sum, ranked := 0.0, 0.0
-	for i, v := range s {
-		sum += v
-		ranked += float64(float64(i+1) * v)
-	}
+	n, sum, ranked := float64(len(s)), total(s), 0.0
 	if sum == 0 {
 		return 0
+	}
+	for i, v := range s {
+		ranked += float64(float64(i+1) * v)
 	}
 	return float64(2*ranked)/float64(n*sum) - (n+1)/n
 }
 
 // maxMean is the largest load over the mean.
 func maxMean(load []float64) float64 {
-	sum, top := 0.0, 0.0
-	for _, v := range load {
-		sum += v
-		top = max(top, v)
-	}
+	sum := total(load)
 	if sum == 0 {
 		return 1
 	}
-	return float64(top*float64(len(load))) / sum
+	return float64(slices.Max(load)*float64(len(load))) / sum
 }
 
 // entropy is Shannon's, in nats.
 func entropy(load []float64) float64 {
-	sum := 0.0
-	for _, v := range load {
-		sum += v
-	}
+	sum := total(load)
 	if sum == 0 {
 		return ln(float64(len(load)))
 	}
@@ -57,31 +56,23 @@ func entropy(load []float64) float64 {
 
 // variation is the coefficient of variation: standard deviation over mean.
 func variation(load []float64) float64 {
-	sum, sq := 0.0, 0.0
-	for _, v := range load {
-		sum += v
-		sq += float64(v * v)
-	}
+	sum, sq := total(load), 0.0
 	if sum == 0 {
 		return 0
 	}
-	n := float64(len(load))
-	return math.Sqrt(max(0, float64(sq*n)/float64(sum*sum)-1))
+	for _, v := range load {
+		sq += float64(v * v)
+	}
+	return math.Sqrt(max(0, float64(sq*float64(len(load)))/float64(sum*sum)-1))
 }
 
 // top20 is the share of the fifth of the experts with the largest loads. With
 // fewer than five experts it is the share of one.
 func top20(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
-	sum, top := 0.0, 0.0
-	for i, v := range s {
-		sum += v
-		if len(s)-i <= max(1, len(s)/5) {
-			top += v
-		}
-	}
+	sum := total(s)
 	if sum == 0 {
 		return 0.2
 	}
-	return top / sum
+	return total(s[len(s)-max(1, len(s)/5):]) / sum
 }

@@ -1,6 +1,9 @@
 package workloads
 
-import "github.com/epbench/epbench/tune/ep"
+import (
+	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // Via says what one message carries.
 type Via string
@@ -65,28 +68,11 @@ func (m Matrix) Busiest() int64 {
 	return most
 }
 
-// MessageBytes is the bytes of a dispatch message in the layout of MAX ep_comm:
-// payload, scales, the int32 index of the token, and top-k uint16 expert ids,
-// each padded to 16 bytes.
-func MessageBytes(d ep.DType, hidden, topK int) int {
-	var payload, scales int
-	switch d {
-	case ep.BF16:
-		payload = 2 * hidden
-	case ep.FP8:
-		payload, scales = hidden, 4*((hidden+127)/128)
-	case ep.MXFP4:
-		payload, scales = (hidden+1)/2, (hidden+31)/32
-	case ep.NVFP4:
-		payload, scales = (hidden+1)/2, (hidden+15)/16
-	}
-	return pad16(payload) + pad16(scales) + 16 + pad16(2*topK)
-}
+// MessageBytes is the bytes of a dispatch message in the layout of MAX ep_comm.
+func MessageBytes(d ep.DType, hidden, topK int) int { return formats.Of(d, hidden).Message(topK).Bytes }
 
 // CombineBytes is the bytes of a combine message: one BF16 row, no header.
 func CombineBytes(hidden int) int { return 2 * hidden }
-
-func pad16(n int) int { return (n + 15) &^ 15 }
 
 // BytesDispatch is the bytes that the busiest rank moves over its link in a
 // dispatch.

@@ -43,11 +43,12 @@ func Create(path string, k int, weights bool) (Writer, error) {
 	return w, nil
 }
 
-// npyWriter writes the header twice, the second time with the number of rows.
+// npyWriter writes ids or weights. It writes the header twice, the second time
+// with the number of rows.
 type npyWriter struct {
 	f     *os.File
 	buf   *bufio.Writer
-	descr string
+	descr string // <i4: ids; <f4: weights
 	k     int
 	rows  int64
 }
@@ -59,24 +60,28 @@ func newNPY(f *os.File, descr string, k int) (*npyWriter, error) {
 	return w, writeNPYHeader(w.buf, descr, 0, k)
 }
 
-func (w *npyWriter) Write(ids []int32, _ []float32) error {
+// Write leaves errors to Flush, as bufio does.
+func (w *npyWriter) Write(ids []int32, weights []float32) error {
 	w.rows += int64(len(ids) / w.k)
+	if w.descr == "<f4" {
+		for _, v := range weights {
+			w.word(math.Float32bits(v))
+		}
+		return nil
+	}
 	for _, e := range ids {
 		w.word(uint32(e))
 	}
 	return nil
 }
 
-// word appends four bytes. An error shows in Flush.
 func (w *npyWriter) word(v uint32) {
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], v)
 	w.buf.Write(b[:])
 }
 
-func (w *npyWriter) Close() error {
-	return errors.Join(w.finish(), w.f.Close())
-}
+func (w *npyWriter) Close() error { return errors.Join(w.finish(), w.f.Close()) }
 
 func (w *npyWriter) finish() error {
 	if err := w.buf.Flush(); err != nil {
@@ -88,65 +93,60 @@ func (w *npyWriter) finish() error {
 	return writeNPYHeader(w.f, w.descr, w.rows, w.k)
 }
 
-// npzWriter writes the arrays to temporary files, because a zip member must be
-// complete before the next begins.
+// npzWriter writes each array to a temporary file in the folder of the output,
+// because a zip member must be complete before the next begins.
 type npzWriter struct {
-	out  *os.File
-	ids  *npyWriter
-	w    *npyWriter // nil without weights
-	temp []*os.File
+	out    *os.File
+	arrays []*npyWriter // ids, then weights where there are any
 }
 
 func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
 	z := &npzWriter{out: f}
-	var err error
-	if z.ids, err = z.array(f, "<i4", k); err == nil && weights {
-		z.w, err = z.array(f, "<f4", k)
+	descrs := []string{"<i4", "<f4"}
+	if !weights {
+		descrs = descrs[:1]
 	}
-	if err != nil {
-		z.drop()
-	}
-	return z, err
-}
-
-// array makes a temporary file in the folder of the output.
-func (z *npzWriter) array(f *os.File, descr string, k int) (*npyWriter, error) {
-	t, err := os.CreateTemp(filepath.Dir(f.Name()), ".epbench-*")
-	if err != nil {
-		return nil, err
-	}
-	z.temp = append(z.temp, t)
-	return newNPY(t, descr, k)
-}
-
-func (z *npzWriter) Write(ids []int32, weights []float32) error {
-	if z.w != nil {
-		z.w.rows += int64(len(ids) / z.w.k)
-		for _, v := range weights {
-			z.w.word(math.Float32bits(v))
+	for _, descr := range descrs {
+		temp, err := os.CreateTemp(filepath.Dir(f.Name()), ".epbench-*")
+		if err != nil {
+			z.drop()
+			return nil, err
+		}
+		a, err := newNPY(temp, descr, k)
+		z.arrays = append(z.arrays, a)
+		if err != nil {
+			z.drop()
+			return nil, err
 		}
 	}
-	return z.ids.Write(ids, nil)
+	return z, nil
+}
+
+func (z *npzWriter) Write(ids []int32, weights []float32) (err error) {
+	for _, a := range z.arrays {
+		err = errors.Join(err, a.Write(ids, weights))
+	}
+	return err
 }
 
 func (z *npzWriter) Close() error {
 	zw := zip.NewWriter(z.out)
-	err := z.member(zw, "topk_ids.npy", z.ids)
-	if z.w != nil {
-		err = errors.Join(err, z.member(zw, "topk_weights.npy", z.w))
+	var err error
+	for i, a := range z.arrays {
+		err = errors.Join(err, z.member(zw, []string{"topk_ids.npy", "topk_weights.npy"}[i], a))
 	}
 	z.drop()
 	return errors.Join(err, zw.Close(), z.out.Close())
 }
 
 func (z *npzWriter) drop() {
-	for _, t := range z.temp {
-		t.Close()
-		os.Remove(t.Name())
+	for _, a := range z.arrays {
+		a.f.Close()
+		os.Remove(a.f.Name())
 	}
 }
 
-// member stores uncompressed, as numpy.savez does.
+// member stores an array uncompressed, as numpy.savez does.
 func (z *npzWriter) member(zw *zip.Writer, name string, a *npyWriter) error {
 	if err := a.finish(); err != nil {
 		return err

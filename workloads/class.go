@@ -10,13 +10,13 @@ import (
 // classes apart.
 const classSelections = 64
 
-// class names the routing class of what w was drawn from: of the distribution,
-// not of the few tokens of one draw. Tables are keyed by it, and a runtime adds
-// up its counts over many steps before it asks for a class. So steps of the
-// size of b are added up here as well, with the same experts popular in each.
+// class names the routing class of the distribution that w was drawn from. Tables
+// are keyed by it, and a runtime adds up its counts over many steps before it
+// asks for a class. The few tokens of one draw cannot tell it, so class adds up
+// steps of the size of b, drawn at once, with the same experts popular in all.
 func (r *recipe) class(w *Workload, b *batch, f filler) ep.Class {
 	long := *b
-	if b.rows() == 0 { // no tokens: those of the smallest step with some
+	if b.rows() == 0 { // a step without tokens tells nothing; take the smallest with some
 		long.size = slices.Repeat([]int{1}, len(b.size))
 	}
 	steps := long.steps()

@@ -16,11 +16,11 @@ var eplbKind = kind{
 	},
 }
 
-// rebalance maps the experts of a drawn batch to slots, which are the problem's
-// experts and r more than were drawn. The placement is made for the loads of this
-// very batch. That is the best case: a balancer in production knows past loads
-// only. A selection of a replicated expert takes one of its slots at random.
-// Expert groups are ignored, as within one node.
+// rebalance maps the experts of a drawn batch to slots. A slot is an expert of the
+// problem; there are r more slots than drawn experts. The placement is made for
+// the loads of this very batch. That is the best case: a balancer in production
+// knows past loads only. A selection of a replicated expert takes one of its slots
+// at random. Expert groups are ignored, as within one node.
 func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,13 +96,10 @@ func bindBand(cmd *cobra.Command, band *float64) {
 	cmd.Flags().Float64Var(band, "band", 0, "relative difference that does not matter; default: the table's own, else 0.01")
 }
 
-// bandOf is --band, else what the table's measurement policy names, else 1 %.
+// bandOf is --band, else the table's own, else 1 %.
 func bandOf(cmd *cobra.Command, band float64, h table.Header) float64 {
 	if cmd.Flags().Changed("band") {
 		return band
 	}
-	if own, ok := curate.PolicyBand(h.Policy); ok {
-		return own
-	}
-	return 0.01
+	return cmp.Or(h.Band, 0.01)
 }

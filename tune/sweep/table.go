@@ -50,7 +50,7 @@ func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 		Schema: table.Schema,
 		Header: table.Header{
 			Tool: s.opts.Tool, Created: time.Now(), ABI: s.run.ABI, Space: s.run.Space, Machine: s.run.Machine,
-			Policy: s.run.Policy, AA: spread, TrialLog: log, Fallback: []string{"routing"}, MaxSMs: s.opts.MaxSMs,
+			Policy: s.run.Policy, Band: s.run.Band, AA: spread, TrialLog: log, Fallback: []string{"routing"}, MaxSMs: s.opts.MaxSMs,
 		},
 		Rows: rows,
 	}, "", nil

@@ -47,6 +47,9 @@ func (h Header) Validate() error {
 	if h.AA < 0 {
 		return fmt.Errorf("aa: %g is negative", h.AA)
 	}
+	if h.Band < 0 {
+		return fmt.Errorf("band: %g is negative", h.Band)
+	}
 	if h.MaxSMs < 0 {
 		return fmt.Errorf("max_sms: %d is below 0, which is no bound", h.MaxSMs)
 	}

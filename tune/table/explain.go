@@ -13,97 +13,87 @@ type Explanation struct {
 	Key    Key
 	Tokens int
 	Answer Answer
-	Rows   []ExplainedRow // every row that could answer the key, best first
+	Rows   []ExplainedRow // every row that may answer the key, best first
 }
 
-// ExplainedRow is a row that could answer, and why it does or does not.
+// ExplainedRow is a row that may answer, and why it does or does not.
 type ExplainedRow struct {
-	Source  string   // name of its table's source
+	Source  string   // name of its table
 	Row     *Row     // with its evidence
 	Differs []string // fields in which it differs from the key
 	Note    string   // "answers", or why it does not
 }
 
-// Explain tells how Lookup comes to its answer. Rows that differ in a field
-// that must match are left out; Nearest names those.
+// Explain tells how Lookup comes to its answer. Rows that differ in a field that
+// must match are left out; Nearest names those.
 func (s *Set) Explain(k Key, tokens int) Explanation {
 	x := Explanation{Key: k, Tokens: tokens, Answer: s.Lookup(k, tokens)}
 	query := k.Vector()
-	won := ""
-	for _, e := range s.matches(query) {
-		a := s.answer(e, query)
+	for _, m := range s.matches(query) {
+		a := s.answer(m, query)
 		r := ExplainedRow{Source: a.Source, Row: a.Row, Differs: a.Differs}
 		switch {
-		case tokens < a.Row.Lo || tokens > a.Row.Hi:
+		case !a.Row.covers(tokens):
 			r.Note = fmt.Sprintf("covers tokens %d to %d only", a.Row.Lo, a.Row.Hi)
-		case won != "":
-			r.Note = "behind " + won
-		default:
+		case a.Row == x.Answer.Row:
 			r.Note = "answers"
-			won = rowName(a)
+		case len(x.Answer.Differs) == 0:
+			r.Note = "behind an exact row"
+		default:
+			r.Note = "behind a row that differs in " + strings.Join(x.Answer.Differs, ", ")
 		}
 		x.Rows = append(x.Rows, r)
 	}
 	return x
 }
 
-func rowName(a Answer) string {
-	if len(a.Differs) == 0 {
-		return "an exact row"
-	}
-	return "a row that differs in " + strings.Join(a.Differs, ", ")
-}
-
-// Nearest says why no row answers a key at a token count: what the closest row
-// differs in or covers. Of rows equally close it is the one whose differences
-// stand later in Fields: another op is further than other results. It is ""
-// when there are no rows.
+// Nearest says why no row answers a key at a token count: in which fields that must
+// match the closest row differs, or which tokens the rows cover. Of two rows that
+// differ in as many fields, the closer one differs in later ones of Fields: another
+// op is further away than another precision. It is "" when there are no rows.
 func (s *Set) Nearest(k Key, tokens int) string {
-	best, least, latest := "", 0, 0
 	query := k.Vector()
-	for i := range s.sources {
-		src := &s.sources[i]
-		for j, v := range src.vectors {
-			text, fields, first := difference(src, j, v, query)
-			if row := src.Table.Rows[j]; fields == 0 {
-				text = fmt.Sprintf("rows for this key cover %s tokens, not %d", s.coverage(row.Key), tokens)
-			}
-			if best == "" || fields < least || fields == least && first > latest {
-				best, least, latest = text, fields, first
-			}
+	var best *indexedRow
+	var least []int
+	for _, r := range s.usable() {
+		blocking := s.blocking(r, query)
+		if best == nil || len(blocking) < len(least) || len(blocking) == len(least) && slices.Compare(blocking, least) > 0 {
+			best, least = r, blocking
 		}
 	}
-	return best
+	if best == nil {
+		return ""
+	}
+	if len(least) == 0 {
+		return fmt.Sprintf("rows for this key cover %s tokens, not %d", s.coverage(best.row.Key), tokens)
+	}
+	var parts []string
+	for _, f := range least {
+		parts = append(parts, Fields()[f]+"="+best.row.Key.Words()[f])
+	}
+	return "the nearest row has " + strings.Join(parts, " ")
 }
 
-// difference describes the fields that keep a row from matching, counts them
-// and gives the place of the first.
-func difference(src *Source, row int, have, want [KeyFields]int) (text string, fields, first int) {
-	var parts []string
-	values := src.Table.Rows[row].Key.Words()
-	for f := range have {
-		if have[f] == want[f] || slices.Contains(src.fallback, f) && (f != routingField || src.Table.Rows[row].Key.Routing == ep.AllRoutings) {
-			continue
+// blocking lists the fields that keep a row from answering, as places in Fields.
+func (s *Set) blocking(r *indexedRow, query [KeyFields]int) []int {
+	var out []int
+	fallback := s.sources[r.source].fallback
+	for f, have := range r.key {
+		mayDiffer := slices.Contains(fallback, f) && (f != routingField || r.row.Key.Routing == ep.AllRoutings) ||
+			f == precisionField && have < query[f]
+		if have != query[f] && !mayDiffer {
+			out = append(out, f)
 		}
-		if f == precisionField && have[f] < want[f] {
-			continue
-		}
-		if parts == nil {
-			first = f
-		}
-		parts = append(parts, Fields()[f]+"="+values[f])
 	}
-	return "the nearest row has " + strings.Join(parts, " "), len(parts), first
+	return out
 }
 
 // coverage is the union of the token intervals of a key's rows, as text.
 func (s *Set) coverage(k Key) string {
 	var spans [][2]int
-	for _, src := range s.sources {
-		for _, r := range src.Table.Rows {
-			if r.Key == k {
-				spans = append(spans, [2]int{r.Lo, r.Hi})
-			}
+	for _, r := range s.usable() {
+		if r.row.Key == k {
+			spans = append(spans, [2]int{r.row.Lo, r.row.Hi})
 		}
 	}
 	slices.SortFunc(spans, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })

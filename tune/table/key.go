@@ -66,6 +66,12 @@ func FallbackFields() []string {
 // KeyFields is the number of fields in Fields.
 const KeyFields = 13
 
+// Places in Fields of the two fields with rules of their own.
+const (
+	routingField   = 11
+	precisionField = 12
+)
+
 // Vector is the key as ordinals, one a field: numbers as they are, names by
 // their place in Ops, Modes, DTypes, Classes and Precisions (-1 when unknown),
 // booleans as 0 and 1. Two keys are equal when their vectors are.

@@ -97,7 +97,7 @@ func TestLoadOfLongListsIsBounded(t *testing.T) {
 		if err == nil || len(data) < len(good)+1000 {
 			t.Errorf("%d bytes load", len(data))
 		}
-		if spent > uint64(40*len(data)+allowance) {
+		if spent > uint64(48*len(data)+allowance) {
 			t.Errorf("%d bytes allocated %d", len(data), spent)
 		}
 	}

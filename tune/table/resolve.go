@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Resolved is a Set worked out for one host and problem: an array over token
-// counts and routing classes. It never changes and is safe to share.
+// Resolved is a Set worked out for one host and problem: an array over token counts
+// and routing classes. It never changes and is safe to share.
 type Resolved struct {
 	problem ep.Problem
 	span    int      // token counts 0 to span-1 have cells
@@ -17,29 +17,28 @@ type Resolved struct {
 	notes   []string
 }
 
-// Resolve works out the answer for every token count up to p.MaxTokens and
-// every routing class. Do it once. p.Tokens is not looked at: ranks with
-// different numbers of tokens resolve alike.
+// Resolve works out the answer for every token count up to p.MaxTokens and every
+// routing class. Do it once. p.Tokens is not looked at, so that ranks with different
+// numbers of tokens resolve alike.
 func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	p.Tokens = 0
 	usable, notes := s.For(h, p)
 	r := &Resolved{problem: p, notes: notes, answers: []Answer{{Reason: usable.silence(KeyOf(p, ep.AllRoutings))}}}
-	for _, src := range usable.sources {
+	for _, src := range usable.Sources() {
 		r.ids = append(r.ids, src.Table.ID)
 	}
 	classes := ep.Classes()
-	matching := make([][]entry, len(classes))
+	rows := make([][]match, len(classes))
 	for i, c := range classes {
-		matching[i] = usable.matches(KeyOf(p, c).Vector())
-		for _, e := range matching[i] {
-			hi := min(usable.sources[e.source].Table.Rows[e.row].Hi, p.MaxTokens)
-			r.span = max(r.span, hi+1)
+		rows[i] = usable.matches(KeyOf(p, c).Vector())
+		for _, m := range rows[i] {
+			r.span = max(r.span, min(usable.rows[m.place].row.Hi, p.MaxTokens)+1)
 		}
 	}
 	r.cells = make([]uint32, len(classes)*r.span)
 	next := make([]int32, r.span+1)
 	for i, c := range classes {
-		r.paint(usable, h, KeyOf(p, c), painter{r.cells[i*r.span : (i+1)*r.span], next}, matching[i])
+		r.paint(usable, h, KeyOf(p, c), painter{r.cells[i*r.span : (i+1)*r.span], next}, rows[i])
 	}
 	return r
 }
@@ -50,27 +49,28 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 }
 
 // paint fills the cells of one class from the rows that match, best first.
-func (r *Resolved) paint(s *Set, h Host, k Key, p painter, rows []entry) {
+func (r *Resolved) paint(s *Set, h Host, k Key, p painter, rows []match) {
 	p.reset()
 	query := k.Vector()
-	for _, e := range rows {
-		row := &s.sources[e.source].Table.Rows[e.row]
-		if p.fill(row.Lo, row.Hi, uint32(len(r.answers))) {
-			a := s.answer(e, query)
-			if h.Check != nil && !a.Config.IsDefault() {
-				q := k.Problem(min(row.Hi, r.problem.MaxTokens))
-				q.MaxTokens = r.problem.MaxTokens
-				if h.Check(h.Machine, q, a.Config) != nil {
-					a.Config, a.Reason = ep.Config{}, Illegal
-				}
-			}
-			r.answers = append(r.answers, a)
+	for _, m := range rows {
+		row := s.rows[m.place].row
+		if !p.fill(row.Lo, row.Hi, uint32(len(r.answers))) {
+			continue
 		}
+		a := s.answer(m, query)
+		if h.Check != nil && !a.Config.IsDefault() {
+			q := k.Problem(min(row.Hi, r.problem.MaxTokens))
+			q.MaxTokens = r.problem.MaxTokens
+			if h.Check(h.Machine, q, a.Config) != nil {
+				a.Config, a.Reason = ep.Config{}, Illegal
+			}
+		}
+		r.answers = append(r.answers, a)
 	}
 }
 
-// painter fills cells once each. next[i] leads to the first free cell at or
-// after i, so that overlapping intervals cost no more than their free cells.
+// painter fills each cell once. next[i] leads to the first free cell from i on, so
+// that an interval costs no more than its free cells.
 type painter struct {
 	cells []uint32
 	next  []int32
@@ -90,7 +90,7 @@ func (p painter) free(i int32) int32 {
 	return i
 }
 
-// fill gives the free cells of lo to hi a value and says if there were any.
+// fill gives the free cells of lo to hi a value and reports whether there were any.
 func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	end := int32(min(hi, len(p.cells)-1))
 	if lo > int(end) {

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
+	"strconv"
 	"strings"
+
+	"github.com/epbench/epbench/tune/table/internal/strictjson"
 )
 
 // words1 spells a table of schema 1 in schema 2, which has other names for some
@@ -26,8 +30,18 @@ var words1 = strings.NewReplacer(
 	`"results":"any"}`, `"precision":"reduced"}`,
 )
 
-// upgrade1 is a table of schema 1 as schema 2, line by line.
-func upgrade1(data []byte) []byte { return []byte(words1.Replace(string(data))) }
+// read1 reads a table of schema 1 and gives its text in schema 2, line by line.
+func read1(data []byte, t *Table) ([]byte, error) {
+	text := []byte(words1.Replace(string(data)))
+	err := strictjson.Unmarshal(text, t)
+	if m := band1.FindStringSubmatch(t.Header.Policy); m != nil {
+		t.Header.Band, _ = strconv.ParseFloat(m[1], 64) // stays 0, unknown, for what is no number
+	}
+	return text, err
+}
+
+// band1 finds the band in the words of a policy: schema 1 had it nowhere else.
+var band1 = regexp.MustCompile(`\bband=([0-9.]+)`)
 
 // hash1 is the id of a table of schema 1: the sha256 of its bytes with an empty id.
 func hash1(data []byte, id string) string {

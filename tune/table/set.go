@@ -1,7 +1,9 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -10,64 +12,83 @@ import (
 
 // Source is one table of a Set and where it came from.
 type Source struct {
-	Name  string // path, or the layer's name for embedded tables
+	Name  string // path of the file, for messages
 	Table *Table
 
-	vectors  [][KeyFields]int // of the rows' keys
-	places   []int32          // of the rows among all of the set, see Set.order
-	fallback []int            // the table's fallback order as places in a Vector
-	verified bool
+	fallback []int // the table's fallback fields, as places in Fields
+	refused  bool  // the table may not be used on the host of the Set
+	verified bool  // nothing is in doubt about it there
 }
 
-// Set is an overlay of tables, lowest first: where two rows cover the same
-// tokens of the same key the upper one answers. A Set never changes; to reload,
-// build another at a point where all ranks do.
+// Set is several tables laid over each other, the lowest first. Where two rows
+// cover the same tokens of the same key, the row of the upper table answers. A Set
+// never changes, so that a step of one rank and a step of another see the same. To
+// reload, build another Set at a point where all ranks do.
 type Set struct {
 	sources  []Source
+	rows     []indexedRow // of all sources, in the order that breaks ties
 	warnings []error
 }
 
-// Overlay makes a Set of tables, the lowest layer first.
+// indexedRow is a row with its key as numbers.
+type indexedRow struct {
+	row    *Row
+	key    [KeyFields]int
+	source int
+}
+
+// Overlay makes a Set of tables, the lowest first.
 func Overlay(sources ...Source) *Set {
 	s := &Set{sources: slices.Clone(sources)}
 	for i := range s.sources {
-		s.sources[i].index()
+		src := &s.sources[i]
+		src.fallback, src.verified = nil, !src.Table.Header.Edited
+		for _, f := range src.Table.Header.Fallback {
+			src.fallback = append(src.fallback, slices.Index(Fields(), f))
+		}
+		for j := range src.Table.Rows {
+			row := &src.Table.Rows[j]
+			s.rows = append(s.rows, indexedRow{row, row.Key.Vector(), i})
+		}
 	}
-	s.order()
+	slices.SortFunc(s.rows, func(a, b indexedRow) int {
+		return cmp.Or(slices.Compare(a.key[:], b.key[:]), cmp.Compare(b.source, a.source), cmp.Compare(a.row.Lo, b.row.Lo))
+	})
 	return s
 }
 
-func (s *Source) index() {
-	s.vectors = make([][KeyFields]int, len(s.Table.Rows))
-	for i, r := range s.Table.Rows {
-		s.vectors[i] = r.Key.Vector()
-	}
-	s.fallback = nil
-	for _, f := range s.Table.Header.Fallback {
-		s.fallback = append(s.fallback, slices.Index(Fields(), f))
-	}
-	s.verified = !s.Table.Header.Edited
+// Sources lists the tables that may be used, the lowest first.
+func (s *Set) Sources() []Source {
+	return slices.DeleteFunc(slices.Clone(s.sources), func(src Source) bool { return src.refused })
 }
 
-// Sources lists the tables, the lowest layer first.
-func (s *Set) Sources() []Source { return s.sources }
-
-// Warnings lists tables that were found and could not be used.
+// Warnings lists tables that Open found and could not read.
 func (s *Set) Warnings() []error { return s.warnings }
 
-// Host is where a lookup runs.
+// usable goes through the rows of the tables that may be used.
+func (s *Set) usable() iter.Seq2[int, *indexedRow] {
+	return func(yield func(int, *indexedRow) bool) {
+		for i := range s.rows {
+			if !s.sources[s.rows[i].source].refused && !yield(i, &s.rows[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Host is where a look-up runs.
 type Host struct {
 	Machine ep.Machine
-	// ABI of the kernels linked here, to be compared with the table's. An
-	// empty one means unknown, which leaves every answer unverified.
+	// ABI is the hash of the kernels linked here. Empty means unknown, which
+	// leaves every answer unverified.
 	ABI string
-	// Check says whether a config can run; nil trusts the table.
+	// Check says whether a config can run here; nil trusts the table.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
-// Refusal says why a table may not be used on this host for a problem, nil if
-// it may. Refused are another machine, other kernels, and rank counts or
-// formats that the table has no row for.
+// Refusal says why a table may not be used on this host for a problem; nil means
+// that it may. Refused are a table of another machine, a table of other kernels,
+// and a table without a row for the problem's rank count and dtypes.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got {
@@ -76,27 +97,27 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 	if h.ABI != "" && h.ABI != head.ABI {
 		return fmt.Errorf("abi: the table is for kernels %.12s, these are %.12s; tune again", head.ABI, h.ABI)
 	}
-	ranks, formats := t.speaksOf(KeyOf(p, ep.AllRoutings))
+	ranks, dtypes := t.knows(KeyOf(p, ep.AllRoutings))
 	if !ranks {
-		return fmt.Errorf("ranks: the table has no row for %d ranks, and a choice never crosses rank counts", p.Ranks)
+		return fmt.Errorf("ranks: the table has no row for %d ranks, and no answer crosses rank counts", p.Ranks)
 	}
-	if !formats {
-		return fmt.Errorf("dispatch: the table has no row for %s, and a choice never crosses formats", p.Dispatch)
+	if !dtypes {
+		return fmt.Errorf("dispatch: the table has no row for %s, and no answer crosses dtypes", p.Dispatch)
 	}
 	return nil
 }
 
-// speaksOf reports whether any row has the ranks and the formats of a key.
-func (t *Table) speaksOf(k Key) (ranks, formats bool) {
+// knows reports whether any row has the ranks, and whether any has the dtypes, of a key.
+func (t *Table) knows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks
-		formats = formats || r.Key.Dispatch == k.Dispatch && r.Key.Combine == k.Combine
+		dtypes = dtypes || r.Key.Dispatch == k.Dispatch && r.Key.Combine == k.Combine
 	}
-	return ranks, formats
+	return ranks, dtypes
 }
 
-// Doubts lists why a table that may be used here is not verified for here:
-// another driver or CUDA, unknown kernels, or an edit by hand.
+// Doubts lists what keeps a table that may be used here from being verified here:
+// another driver or CUDA version, unknown kernels, an edit by hand.
 func (t *Table) Doubts(h Host) []string {
 	var out []string
 	head := t.Header
@@ -111,7 +132,7 @@ func (t *Table) Doubts(h Host) []string {
 		{"cuda", minor(head.Machine.CUDA), minor(h.Machine.CUDA)},
 	} {
 		if f.table != f.host {
-			out = append(out, fmt.Sprintf("%s %s, measured under %s", f.name, orUnknown(f.host), orUnknown(f.table)))
+			out = append(out, fmt.Sprintf("%s %s, measured under %s", f.name, cmp.Or(f.host, "unknown"), cmp.Or(f.table, "unknown")))
 		}
 	}
 	return out
@@ -123,19 +144,15 @@ func minor(version string) string {
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
-}
-
-// For narrows the set to the tables that may be used on a host for a problem.
-// Notes say what was refused and what is unverified, one line a table.
+// For narrows the set to the tables that may be used on a host for a problem. The
+// notes say what was refused and what is unverified, one line a table.
 func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
-	usable = &Set{warnings: s.warnings}
-	for _, src := range s.sources {
+	narrow := *s
+	narrow.sources = slices.Clone(s.sources)
+	for i := range narrow.sources {
+		src := &narrow.sources[i]
 		if err := src.Table.Refusal(h, p); err != nil {
+			src.refused = true
 			notes = append(notes, fmt.Sprintf("%s: refused: %v", src.Name, err))
 			continue
 		}
@@ -143,35 +160,6 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 		if src.verified = len(doubts) == 0; !src.verified {
 			notes = append(notes, fmt.Sprintf("%s: unverified: %s", src.Name, strings.Join(doubts, ", ")))
 		}
-		usable.sources = append(usable.sources, src)
 	}
-	return usable, notes
-}
-
-// Lookup answers one question without preparation, for tools; it walks all
-// rows. A process that asks often resolves once and uses Resolved.Lookup.
-func (s *Set) Lookup(k Key, tokens int) Answer {
-	query := k.Vector()
-	for _, e := range s.matches(query) {
-		if r := s.sources[e.source].Table.Rows[e.row]; r.Lo <= tokens && tokens <= r.Hi {
-			return s.answer(e, query)
-		}
-	}
-	return Answer{Reason: s.silence(k)}
-}
-
-// silence is the reason of an answer without a row: Refused when no table has
-// a row for the ranks and the formats, which are never crossed.
-func (s *Set) silence(k Key) Reason {
-	for _, src := range s.sources {
-		if ranks, formats := src.Table.speaksOf(k); ranks && formats {
-			return Uncovered
-		}
-	}
-	return Refused
-}
-
-// Lookup answers from one table, as Set.Lookup does.
-func (t *Table) Lookup(k Key, tokens int) Answer {
-	return Overlay(Source{Table: t}).Lookup(k, tokens)
+	return &narrow, notes
 }

@@ -11,8 +11,8 @@ import (
 // schema 1 too.
 const Schema = 2
 
-// Table is the shipped artefact: tuned configurations with the evidence for
-// each, valid on one kind of machine and for one build of the kernels.
+// Table holds tuned configs with the evidence for each. It is valid on one kind of
+// machine and for one build of the kernels, which its header names.
 type Table struct {
 	Schema int    `json:"schema"`
 	ID     string `json:"id"` // sha256 of the canonical JSON with this field empty
@@ -26,62 +26,69 @@ type Header struct {
 	Created  time.Time  `json:"created"`   // UTC, whole seconds
 	ABI      string     `json:"abi"`       // hash of the kernels' sources and parameter lists
 	Space    string     `json:"space"`     // fingerprint of the search space
-	Machine  ep.Machine `json:"machine"`   // hardware the evidence was measured on
-	Policy   string     `json:"policy"`    // measurement policy, canonical spelling
-	AA       float64    `json:"aa"`        // spread of the default against itself, as a ratio minus one
+	Machine  ep.Machine `json:"machine"`   // hardware that the evidence was measured on
+	Policy   string     `json:"policy"`    // how it was measured, in words
+	AA       float64    `json:"aa"`        // A/A spread: what the default differs from itself by, as a ratio minus one
 	TrialLog string     `json:"trial_log"` // sha256 of trials.jsonl
 	Fallback []string   `json:"fallback"`  // key fields that may differ when no row matches exactly, in this order
 	Edited   bool       `json:"edited"`    // loaded although its hash did not match
 
-	// MaxSMs is what no config of the table exceeds, the default that its gains are
-	// over included; 0 is no bound.
+	// Band is the least difference of times that the policy calls one, as a ratio
+	// minus one; 0 is unknown.
+	Band float64 `json:"band,omitempty"`
+
+	// MaxSMs is the most SMs that a config of the table takes, the default that its
+	// gains are over included; 0 is no bound.
 	MaxSMs int `json:"max_sms,omitempty"`
 }
 
-// IsDefault reports whether a row of the table says what the default is. Where SMs
-// are bounded such a row spells it out: a runtime's default knows no bound.
+// IsDefault reports whether a row launches what the default would. Under a bound on
+// SMs such a row spells the config out, because a runtime's own default knows no
+// bound; its gain is exactly 1 then.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
 }
 
-// Row is one tuned answer for an interval of token counts.
+// Row is one answer: the config for a key and an interval of token counts.
 type Row struct {
 	Key      Key       `json:"key"`
 	Lo       int       `json:"lo"`      // smallest token count covered
 	Hi       int       `json:"hi"`      // largest, inclusive
-	Config   ep.Config `json:"config"`  // the default config where the default won
-	Default  bool      `json:"default"` // the default is at least as good: use it, knowingly
+	Config   ep.Config `json:"config"`  // the zero Config where the default won
+	Default  bool      `json:"default"` // the default was measured and is at least as fast
 	Evidence Evidence  `json:"evidence"`
 }
 
-// Midpoint is the last token count of a row measured at a where the next is
+// Midpoint is the last token count of a row measured at a where the next row was
 // measured at b: the geometric mean, rounded down.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
-// Evidence is why a row says what it says. Times are seconds of one call, max
-// over ranks per round, then the median over rounds.
+// Evidence is why a row says what it says. Times are seconds of one call: the
+// slowest rank of each round, then the median over rounds. Where a row was measured
+// at several token counts or routings, the times and the gain are those of the one
+// that gains least.
 type Evidence struct {
 	Clock    string    `json:"clock"`     // chain, span, event or wall
-	Median   float64   `json:"median"`    // of the chosen config
-	P10      float64   `json:"p10"`       // of the chosen config
-	P90      float64   `json:"p90"`       // of the chosen config
-	Rounds   int       `json:"rounds"`    // fresh confirmation rounds behind the median
-	Gain     float64   `json:"gain"`      // time of default / time of config, 1 when equal
+	Median   float64   `json:"median"`    // of the row's config
+	P10      float64   `json:"p10"`       // tenth percentile
+	P90      float64   `json:"p90"`       // ninetieth percentile
+	Rounds   int       `json:"rounds"`    // fresh rounds behind the median, of no round of the search
+	Gain     float64   `json:"gain"`      // the default's time over the config's, 1 when equal
 	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % bootstrap interval
 	GainHigh float64   `json:"gain_high"` // upper end
 	Tried    int       `json:"tried"`     // configs measured
-	Ties     int       `json:"ties"`      // within the tie band of the fastest
-	Regret   float64   `json:"regret"`    // worst loss over routings, minimax rows only
-	Routings []string  `json:"routings"`  // routing specs measured
-	Tokens   []int     `json:"tokens"`    // token counts measured, ends of the interval included
-	Complete bool      `json:"complete"`  // the whole legal space was covered
-	Date     time.Time `json:"date"`      // when it was measured
+	Ties     int       `json:"ties"`      // of those, within the band of the fastest
+	Regret   float64   `json:"regret"`    // of a row for all routings: its largest loss to the best config of a routing, as a ratio minus one
+	Routings []string  `json:"routings"`  // routings measured
+	Tokens   []int     `json:"tokens"`    // token counts measured, rising
+	Complete bool      `json:"complete"`  // every legal point of the space was measured
+	Date     time.Time `json:"date"`      // when it was measured, UTC, whole seconds
 
-	// Legal is the number of legal points in the search space; 0 is unknown.
+	// Legal is the number of legal points of the search space; 0 is unknown.
 	Legal int `json:"legal,omitempty"`
 
-	// MaxErr is the largest error seen against the oracle, relative to the
-	// row's largest magnitude, as a ratio.
+	// MaxErr is the largest error seen against the oracle over the row's largest
+	// magnitude.
 	MaxErr float64 `json:"max_err,omitempty"`
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Seal brings a table into canonical form: rows sorted by key and tokens,
-// times in UTC and whole seconds, and the ID set to the content's hash.
+// Seal brings a table into canonical form: rows sorted by key and tokens, times in
+// UTC and whole seconds, and the ID set to the content's hash.
 func (t *Table) Seal() error {
 	t.Header.Created = t.Header.Created.UTC().Truncate(time.Second)
 	for i := range t.Rows {
@@ -32,119 +32,71 @@ func (t *Table) Seal() error {
 	return err
 }
 
-// WriteTo seals the table and writes its canonical JSON: the header on one
-// line and each row on one, so that a diff shows rows. A table that Load would
-// refuse is an error before anything is written.
+// WriteTo seals the table and writes its canonical JSON: the header on one line and
+// each row on one, so that a diff shows rows. A table that Load would refuse is an
+// error before anything is written.
 func (t *Table) WriteTo(w io.Writer) (int64, error) {
 	if err := t.Seal(); err != nil {
 		return 0, err
 	}
-	counted := &countWriter{w: w}
-	err := t.encode(counted, t.ID)
-	return counted.n, err
+	text, err := t.encode(t.ID)
+	if err != nil {
+		return 0, err
+	}
+	n, err := w.Write(text)
+	return int64(n), err
 }
 
 // hash is the sha256, in hex, of the canonical JSON with an empty id.
 func (t *Table) hash() (string, error) {
-	h := sha256.New()
-	if err := t.encode(h, ""); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	text, err := t.encode("")
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
 }
 
-func (t *Table) encode(w io.Writer, id string) error {
-	e := &encoder{w: w}
+// encode is the canonical JSON. No list or map in it is null.
+func (t *Table) encode(id string) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
 	header := t.Header
-	header.Fallback = filled(header.Fallback)
-	e.text("{\n\"schema\": ")
-	e.json(t.Schema)
-	e.text(",\n\"id\": ")
-	e.json(id)
-	e.text(",\n\"header\": ")
-	e.json(header)
-	e.text(",\n\"rows\": [")
+	header.Fallback = append([]string{}, header.Fallback...)
+	fmt.Fprintf(&b, "{\n\"schema\": %d,\n\"id\": %q,\n\"header\": ", t.Schema, id)
+	err := enc.Encode(header)
+	b.Truncate(b.Len() - 1) // the new line that Encode adds
+	b.WriteString(",\n\"rows\": [\n")
 	for i, r := range t.Rows {
-		r.Evidence.Routings = filled(r.Evidence.Routings)
-		r.Evidence.Tokens = filled(r.Evidence.Tokens)
+		r.Evidence.Routings = append([]string{}, r.Evidence.Routings...)
+		r.Evidence.Tokens = append([]int{}, r.Evidence.Tokens...)
 		if r.Config.Values == nil {
 			r.Config.Values = map[string]ep.Value{}
 		}
-		e.text([]string{",\n", "\n"}[bit(i == 0)])
-		e.json(r)
+		err = errors.Join(err, enc.Encode(r))
+		if i < len(t.Rows)-1 {
+			b.Truncate(b.Len() - 1)
+			b.WriteString(",\n")
+		}
 	}
-	e.text("\n]\n}\n")
-	return e.err
+	b.WriteString("]\n}\n")
+	return b.Bytes(), err
 }
 
-// filled keeps a nil slice from being written as null.
-func filled[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
-}
-
-// encoder writes JSON values one after another and remembers the first error.
-type encoder struct {
-	w   io.Writer
-	buf bytes.Buffer
-	err error
-}
-
-func (e *encoder) text(s string) {
-	if e.err == nil {
-		_, e.err = io.WriteString(e.w, s)
-	}
-}
-
-func (e *encoder) json(v any) {
-	if e.err != nil {
-		return
-	}
-	e.buf.Reset()
-	enc := json.NewEncoder(&e.buf)
-	enc.SetEscapeHTML(false)
-	if e.err = enc.Encode(v); e.err == nil {
-		_, e.err = e.w.Write(bytes.TrimSuffix(e.buf.Bytes(), []byte("\n")))
-	}
-}
-
-type countWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countWriter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	c.n += int64(n)
-	return n, err
-}
-
-// WriteFile writes content to path so that a reader sees the old file or the
-// new one and never a part: a temporary file beside it, synced, then renamed.
-func WriteFile(path string, content io.WriterTo) (err error) {
+// WriteFile writes content to path so that a reader sees the old file or the new
+// one and never a part: a temporary file beside it, synced, then renamed.
+func WriteFile(path string, content io.WriterTo) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, errors.Unwrap(err)) // the temporary name helps nobody
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = content.WriteTo(f); err != nil {
-		return err
+	_, err = content.WriteTo(f)
+	if err == nil {
+		err = errors.Join(f.Chmod(0o644), f.Sync())
 	}
-	if err = f.Chmod(0o644); err != nil {
-		return err
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err = f.Sync(); err != nil {
-		return err
+	if err != nil {
+		_ = os.Remove(f.Name())
 	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return err
 }

@@ -3,8 +3,6 @@ package curate
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
@@ -202,16 +200,4 @@ func holes(t *table.Table) []Finding {
 		}
 	}
 	return out
-}
-
-// PolicyBand reads the tie band out of a measurement policy's spelling, its
-// word band=0.01. ok is false when the policy names none.
-func PolicyBand(policy string) (band float64, ok bool) {
-	for word := range strings.FieldsSeq(policy) {
-		if text, found := strings.CutPrefix(word, "band="); found {
-			band, err := strconv.ParseFloat(text, 64)
-			return band, err == nil && band >= 0
-		}
-	}
-	return 0, false
 }

@@ -154,7 +154,7 @@ func mergeHeaders(a, b table.Header) table.Header {
 	out.Policy = union(late.Policy, early.Policy)
 	out.TrialLog = union(late.TrialLog, early.TrialLog)
 	out.Fallback = a.Fallback
-	out.AA = max(a.AA, b.AA)
+	out.AA, out.Band = max(a.AA, b.AA), max(a.Band, b.Band)
 	out.Edited = a.Edited || b.Edited
 	return out
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,12 @@ replays the file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if strings.Contains(err.Error(), "--format") {
+			err = fmt.Errorf("%w; use --dtype for what a token travels as", err)
+		}
+		return badInput(err)
+	})
 	o.problem.bind(cmd)
 	cmd.Flags().StringVarP(&o.out, "out", "o", "", "file to write")
 	cmd.Flags().Lookup("tokens").DefValue = "64"

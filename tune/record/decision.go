@@ -1,6 +1,10 @@
 package record
 
-import "github.com/epbench/epbench/tune/ep"
+import (
+	"github.com/go-json-experiment/json"
+
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // Verdict says how one config compares with another: with the default, unless
 // the text beside it names another.
@@ -16,11 +20,32 @@ const (
 // Verdicts lists every verdict in the order that tables count them.
 func Verdicts() []Verdict { return []Verdict{Faster, Same, Slower, Undecided} }
 
-// Interval is an estimate with its 95 % interval.
+// Interval is an estimate with its 95 % interval. Its ends are NaN where one
+// round was all there was; JSON spells that null.
 type Interval struct {
 	Mid  float64 `json:"mid"`
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
+}
+
+// interval is how JSON spells an Interval.
+type interval struct {
+	Mid  Loss `json:"mid"`
+	Low  Loss `json:"low"`
+	High Loss `json:"high"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (i Interval) MarshalJSON() ([]byte, error) {
+	return json.Marshal(interval{Loss(i.Mid), Loss(i.Low), Loss(i.High)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *Interval) UnmarshalJSON(b []byte) error {
+	var x interval
+	err := json.Unmarshal(b, &x, strict)
+	*i = Interval{float64(x.Mid), float64(x.Low), float64(x.High)}
+	return err
 }
 
 // One is the interval of a ratio of something to itself.

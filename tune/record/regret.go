@@ -1,8 +1,9 @@
 package record
 
 import (
-	"encoding/json"
 	"math"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/epbench/epbench/tune/ep"
 )

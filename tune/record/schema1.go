@@ -116,6 +116,9 @@ func bandOf(policy string) float64 {
 // challenger that lost.
 func (o outcome1) search(band float64) Search {
 	gain := Interval{Mid: o.Gain, Low: o.GainLo, High: o.GainHi}
+	if o.Config.IsDefault() { // nothing was measured
+		o.Config, gain = o.Default, One
+	}
 	d := Decision{
 		Config: o.Config, Default: o.Default, Gain: gain, Challenger: o.Config, ChallengerGain: gain,
 		Band: Band{Policy: band, AA: o.AA}, Reason: o.Reason, Rounds: o.Rounds, Verdict: Same,
@@ -133,6 +136,9 @@ func (o outcome1) search(band float64) Search {
 		d.Cause, d.Verdict = Noisy, Undecided
 	case "failed":
 		d.Cause, d.Verdict = NoDefault, Undecided
+		if o.Config.Key() != o.Default.Key() { // of bench, which was asked for it
+			d.Cause = Failed
+		}
 	}
 	return Search{
 		Problem: o.Problem, Routing: o.Routing, Class: o.Class, Decision: d, Clock: o.Clock, MaxErr: o.MaxErr,

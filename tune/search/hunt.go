@@ -140,6 +140,9 @@ func (h *Hunt) measured(point int) bool {
 	return ok
 }
 
+// Failed reports whether a point failed, and was not revived since.
+func (h *Hunt) Failed(point int) bool { return h.dead[point] }
+
 // Fresh reports whether a point can still be tried.
 func (h *Hunt) Fresh(point int) bool { return !h.measured(point) }
 

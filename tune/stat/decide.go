@@ -54,6 +54,12 @@ func Compare(m Match) record.Decision {
 	return d
 }
 
+// Fail is the decision where a config that was needed failed.
+func Fail(m Match, cause record.Cause, reason string) record.Decision {
+	return record.Decision{Config: m.Config, Default: m.Default, Gain: m.Gain, Challenger: m.Config, ChallengerGain: m.Gain,
+		Band: m.Band, Verdict: record.Undecided, Cause: cause, Reason: reason}
+}
+
 // Decide decides a search whose finals proposed m.Config: it wins when it is
 // faster than the default on fresh rounds, else the default stays. The finals
 // may have been lucky, and what is not faster is not worth departing from the

@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -64,8 +65,7 @@ func eachSubject(opts *Options, run *record.Run, do func(*subject) error) error 
 	return nil
 }
 
-// bench measures one config against the default and compares both with the
-// oracle again afterwards.
+// bench measures one config against the default. A zero config is the default.
 func (l *lab) bench(ctx context.Context, s *subject, cfg ep.Config, rounds int) (result record.Search, err error) {
 	dflt, err := l.planner.defaultConfig(s.problem)
 	if err != nil {
@@ -79,35 +79,44 @@ func (l *lab) bench(ctx context.Context, s *subject, cfg ep.Config, rounds int) 
 		return result, err
 	}
 	defer func() { err = c.close(err) }()
-	result, err = l.match(ctx, c, record.StageBench, rounds, record.Band{Policy: l.policy.Band})
-	if err != nil || !result.OK() {
-		return result, err
-	}
-	_, err = c.runner.Recheck(ctx, record.StageRecheck, c.points)
-	return result, err
+	return l.match(ctx, c, record.StageBench, rounds, record.Band{Policy: l.policy.Band})
 }
 
-// match measures the second config of a contest against the first and says
-// how they compare. A config that fails is a decision with the cause failed.
+// match measures the second config of a contest against the first, compares
+// both with the oracle again, and says how they compare. A config that fails,
+// or is wrong after it was timed, is a decision with a cause.
 func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds int, band record.Band) (record.Search, error) {
-	result := c.newResult()
-	dflt, cfg := c.space.Config(c.points[0]), c.space.Config(c.points[1])
-	win, base, err := c.hunt.Duel(ctx, stage, c.points[1], rounds)
+	result, m := c.newResult(), c.match(band)
+	cfg, dflt, err := c.hunt.Duel(ctx, stage, c.points[1], rounds)
+	if err == nil && cfg.Rounds > 0 { // a config that hung is not run again
+		_, err = c.runner.Recheck(ctx, record.StageRecheck, slices.Compact(slices.Clone(c.points)))
+	}
 	if err != nil && !errors.Is(err, search.ErrDefault) {
 		return result, err
 	}
-	if failed := c.runner.Failures(); err != nil || failed[c.points[1]] != nil {
-		result.Decision = record.Decision{Config: cfg, Default: dflt, Challenger: cfg, Band: band, Verdict: record.Undecided,
-			Cause: record.NoDefault, Reason: failure(failed, c.points[0])}
-		if f := failed[c.points[1]]; f != nil {
-			result.Decision.Cause, result.Decision.Reason = record.Failed, f.Error()
-		}
-		result.Failed = len(failed)
+	result.Failed = len(c.runner.Failures())
+	if cause, reason := c.failure(err); cause != "" {
+		result.Decision = stat.Fail(m, cause, reason)
 		return result, nil
 	}
-	result.Decision = stat.Compare(stat.Match{Config: cfg, Default: dflt, Gain: win.Gain(base, c.runner.Seed("gain")), Rounds: win.Rounds, Band: band})
-	file(&result, c.hunt, c.runner, win, base)
+	m.Gain, m.Rounds = cfg.Gain(dflt, c.runner.Seed("gain")), cfg.Rounds
+	result.Decision = stat.Compare(m)
+	file(&result, c.hunt, c.runner, cfg, dflt)
 	return result, nil
+}
+
+// failure says whether a config of a contest failed, and why. err is what the
+// rounds ended with.
+func (c *contest) failure(err error) (record.Cause, string) {
+	failed := c.runner.Failures()
+	dflt, cfg := c.points[0], c.points[1]
+	switch {
+	case cfg != dflt && failed[cfg] != nil:
+		return record.Failed, failed[cfg].Error()
+	case err != nil || failed[dflt] != nil:
+		return record.NoDefault, failure(failed, dflt)
+	}
+	return "", ""
 }
 
 // file writes what was measured of the winner and the default.
@@ -116,12 +125,12 @@ func file(s *record.Search, h *search.Hunt, r *measure.Runner, win, dflt search.
 	s.MaxErr, s.Tried, s.Failed = r.MaxErr(win.Point), h.Tried(), len(r.Failures())
 }
 
-// failure is why the default did not run, under its own label or its twin's.
+// failure is why the default failed, under its own label or its twin's.
 func failure(failed map[int]*kernels.Failure, dflt int) string {
 	for _, point := range []int{dflt, search.Twin} {
 		if f := failed[point]; f != nil {
-			return "the default did not run: " + f.Error()
+			return "the default failed: " + f.Error()
 		}
 	}
-	return "the default did not run"
+	return "the default failed"
 }

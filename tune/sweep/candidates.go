@@ -107,7 +107,9 @@ func (s *sweeper) populate(c *searcher) error {
 		s.require(c, cfg, record.Candidate)
 	}
 	for _, cfg := range s.neighbours(c) {
-		c.neighbour = s.require(c, cfg, record.Candidate)
+		if point := s.require(c, cfg, record.Candidate); point >= 0 {
+			c.neighbour = point
+		}
 	}
 	for _, class := range []ep.Class{ep.AllRoutings, c.class} {
 		if cfg, ok := s.incumbent(c, class); ok {
@@ -195,7 +197,7 @@ func (c *searcher) best(n int) []ep.Config {
 	count, seen := map[string]int{}, map[int]bool{c.dflt: true}
 	for _, point := range order {
 		cfg := c.space.Config(point)
-		if !seen[point] && count[cfg.Kernel] < n {
+		if !seen[point] && !c.hunt.Failed(point) && count[cfg.Kernel] < n {
 			seen[point] = true
 			count[cfg.Kernel]++
 			out = append(out, cfg)
@@ -241,15 +243,24 @@ func (s *sweeper) neighbours(c *searcher) []ep.Config {
 		switch {
 		case !o.result.OK():
 		case precision == c.problem, dtype == c.problem && sameRouting:
-			here = append(here, o.result.Decision.Config)
+			here = append(here, o.proposal())
 		case tokens == c.problem && sameRouting && (smaller == nil || o.problem.Tokens > smaller.problem.Tokens):
 			smaller = o
 		}
 	}
 	if smaller != nil {
-		here = append(here, smaller.result.Decision.Config)
+		here = append(here, smaller.proposal())
 	}
 	return here
+}
+
+// proposal is what a search tells later ones: its config, or the challenger
+// where the machine was too noisy to decide.
+func (c *searcher) proposal() ep.Config {
+	if c.result.Decision.Cause == record.Noisy {
+		return c.result.Decision.Challenger
+	}
+	return c.result.Decision.Config
 }
 
 // incumbent returns the row of the table in use for this search, looked up by

@@ -3,6 +3,7 @@ package sweep
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -38,7 +39,6 @@ func (s *sweeper) groups() []group {
 // group's minimax config and records the matrix. Once ctx is cancelled nothing
 // is measured, and groups that lack something have no matrix.
 func (s *sweeper) crossAll(ctx context.Context) error {
-	s.run.Regrets = nil
 	for _, family := range s.families() {
 		var before ep.Config
 		for _, g := range family {
@@ -67,6 +67,9 @@ func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) err
 		configs = append(configs, compromise)
 		if err := s.crossEach(ctx, g, configs[len(configs)-1:]); err != nil || !g.crossed() {
 			return err
+		}
+		for _, c := range g {
+			c.compromise = compromise
 		}
 	}
 	best, _ := s.minimax(g, configs, before)
@@ -178,6 +181,9 @@ func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) e
 	var live, missing []int
 	for _, cfg := range configs {
 		point := c.space.Add(cfg)
+		if slices.Contains(live, point) {
+			continue
+		}
 		live = append(live, point)
 		if _, seen := c.seen[cfg.Key()]; !seen {
 			missing = append(missing, point)
@@ -191,24 +197,27 @@ func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) e
 	}
 	before := c.runner.Spent()
 	finals, err := s.crossBlock(ctx, c, live, missing)
+	if s.reopened(c, err) {
+		finals, err = s.crossBlock(ctx, c, live, missing)
+	}
 	s.spent += c.runner.Spent() - before
 	if closed := c.runner.Close(); err == nil {
 		err = closed
 	}
-	if c.uncrossed = err != nil && ctx.Err() != nil; c.uncrossed {
+	switch c.uncrossed = err != nil && ctx.Err() != nil; {
+	case c.uncrossed, errors.Is(err, search.ErrDefault): // what was new stays unmeasured
 		return nil
+	case err != nil:
+		return err
 	}
 	c.note(finals)
-	return err
+	return nil
 }
 
 // crossBlock times configs beside each other and drops those of the new ones
 // whose answers are wrong afterwards.
 func (s *sweeper) crossBlock(ctx context.Context, c *searcher, live, missing []int) ([]search.Finalist, error) {
 	finals, err := c.hunt.Settle(ctx, s.confirmation(c), record.StageCross, live)
-	if s.reopened(c, err) {
-		finals, err = c.hunt.Settle(ctx, s.confirmation(c), record.StageCross, live)
-	}
 	if err != nil {
 		return nil, err
 	}

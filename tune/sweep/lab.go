@@ -9,6 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/workloads"
 )
@@ -153,6 +154,11 @@ func (l *lab) contest(s *subject, purpose string, configs ...ep.Config) (*contes
 	c.runner = l.runner(s, space, c.points[0])
 	c.hunt = search.NewHunt(space, c.runner, search.Budget{}, c.points[0], nil, rand.New(rand.NewPCG(c.runner.Seed(purpose), 0)))
 	return c, nil
+}
+
+// match is the second config of a contest beside the first, not yet measured.
+func (c *contest) match(band record.Band) stat.Match {
+	return stat.Match{Config: c.space.Config(c.points[1]), Default: c.space.Config(c.points[0]), Band: band}
 }
 
 // close ends the contest's session and joins its error to err.

@@ -9,6 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/workloads"
 )
@@ -39,15 +40,15 @@ func (unlogged) Append([]record.Result, float64) error { return nil }
 func (m *Matcher) Match(ctx context.Context, p ep.Problem, routing string, cfg ep.Config) (result record.Search, err error) {
 	c, err := m.contest(p, routing, cfg)
 	if err != nil {
-		return record.Search{Problem: p, Routing: routing, Decision: record.Decision{
-			Config: cfg, Challenger: cfg, Verdict: record.Undecided, Cause: record.Failed, Reason: err.Error()}}, nil
+		return record.Search{Problem: p, Routing: routing, Decision: stat.Fail(stat.Match{Config: cfg}, record.Failed, err.Error())}, nil
 	}
 	defer func() { err = c.close(err) }()
 	aa, err := c.runner.AA(ctx, 0)
 	band := record.Band{Policy: m.lab.policy.Band, AA: aa.Spread}
 	if errors.Is(err, search.ErrDefault) {
 		result = c.newResult()
-		result.Decision = record.Decision{Config: cfg, Challenger: cfg, Band: band, Verdict: record.Undecided, Cause: record.NoDefault, Reason: "the default does not run here"}
+		_, reason := c.failure(err)
+		result.Decision = stat.Fail(c.match(band), record.NoDefault, reason)
 		return result, nil
 	}
 	if err != nil {

@@ -64,7 +64,7 @@ func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side 
 	}
 	for _, near := range low.searches {
 		c, err := s.refined(ctx, near, tokens, low.config, high.config)
-		if err != nil {
+		if err != nil || c.uncrossed {
 			return 0, nil, err
 		}
 		there = append(there, c)

@@ -118,7 +118,11 @@ func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (cfg ep.Conf
 	case class == ep.AllRoutings:
 		return g[0].minimax, stat.Worst(g.effects(), g[0].minimax.Key())
 	}
-	return s.minimax(g, g.winners(), before)
+	configs := g.winners()
+	if compromise := g[0].compromise; !compromise.IsDefault() {
+		configs = append(configs, compromise)
+	}
+	return s.minimax(g, configs, before)
 }
 
 // pick chooses for the searches of one token count.

@@ -32,7 +32,9 @@ type findings struct {
 	seen    map[string]sighting // by config key: what the finals and crossings say
 	result  record.Search
 	winner  search.Finalist
-	minimax ep.Config // what the group of this search loses least with
+	// Of the group of this search: the config that loses least in the worst
+	// case, and the compromise, zero where none was measured.
+	minimax, compromise ep.Config
 	// uncrossed says that an interrupt kept the winners of other routings from
 	// being measured here.
 	uncrossed bool
@@ -65,28 +67,28 @@ func (s *searcher) note(finals []search.Finalist) {
 // error.
 func (s *sweeper) search(ctx context.Context, c *searcher) error {
 	var err error
+	c.hunt, c.finals, c.seen = nil, nil, map[string]sighting{}
 	budget := s.opts.searchBudget(s.spent, s.left())
 	c.aa, err = c.runner.AA(ctx, budget.Time)
 	switch {
 	case errors.Is(err, search.ErrDefault):
-		c.fail(failure(c.runner.Failures(), c.dflt))
+		s.fail(c, failure(c.runner.Failures(), c.dflt))
 		return nil
 	case errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.searches) > 1:
 		s.unopened = true // one workload of many may not fit; a second says that the machine is gone
-		c.fail(err.Error())
+		s.fail(c, err.Error())
 		return nil
 	case err != nil:
 		return err
 	}
 	s.unopened = false
-	s.run.AA = append(s.run.AA, c.aa)
 	c.hunt = search.NewHunt(c.space, c.runner, budget, c.dflt, c.required, rand.New(rand.NewPCG(c.runner.Seed("search"), 0)))
 	err = s.explore(ctx, c)
 	if err == nil {
 		err = s.conclude(ctx, c)
 	}
 	if errors.Is(err, search.ErrDefault) || errors.Is(err, search.ErrNoFinalist) {
-		c.fail(failure(c.runner.Failures(), c.dflt))
+		s.fail(c, failure(c.runner.Failures(), c.dflt))
 		return nil
 	}
 	return err
@@ -168,7 +170,8 @@ func (s *sweeper) retried(c *searcher) []int {
 }
 
 // recheck compares the finalists with the oracle again, after they were timed
-// and in the process that timed them, and drops the wrong ones.
+// and in the process that timed them, and drops the wrong ones. A default that
+// is wrong ends the search.
 func (c *searcher) recheck(ctx context.Context) error {
 	var points []int
 	for _, f := range c.finals {
@@ -177,6 +180,9 @@ func (c *searcher) recheck(ctx context.Context) error {
 	right, err := c.runner.Recheck(ctx, record.StageRecheck, points)
 	if err != nil {
 		return err
+	}
+	if !right[c.dflt] {
+		return search.ErrDefault
 	}
 	c.finals = slices.DeleteFunc(c.finals, func(f search.Finalist) bool { return !right[f.Point] })
 	c.note(c.finals)
@@ -204,9 +210,9 @@ func (c *searcher) flat(band float64) string {
 }
 
 // fail records that nothing could be compared.
-func (c *searcher) fail(reason string) {
+func (s *sweeper) fail(c *searcher, reason string) {
 	dflt := c.space.Config(c.dflt)
-	c.result.Decision = record.Decision{Config: dflt, Default: dflt, Challenger: dflt, Gain: record.One, ChallengerGain: record.One,
-		Verdict: record.Undecided, Cause: record.NoDefault, Reason: reason}
+	band := record.Band{Policy: s.lab.policy.Band, AA: c.aa.Spread}
+	c.result.Decision = stat.Fail(stat.Match{Config: dflt, Default: dflt, Gain: record.One, Band: band}, record.NoDefault, reason)
 	c.result.Failed = len(c.runner.Failures())
 }

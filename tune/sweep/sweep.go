@@ -78,7 +78,8 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	s := &sweeper{plan: p, opts: p.opts, lab: newLab(b, p.planner, dir), dir: dir, run: run, between: map[string]*searcher{}}
 	s.lab.known, s.lab.empty = known, run.Empty
 	run.Band = p.Policy.Band
-	run.AA, run.Spaces, run.Workloads, run.Searches, run.Warnings = nil, nil, nil, nil, nil
+	run.AA, run.Spaces, run.Workloads, run.Searches, run.Regrets, run.Warnings = nil, nil, nil, nil, nil, nil
+	run.Finished = time.Time{}
 	for _, planned := range p.Searches {
 		s.searches = append(s.searches, &searcher{subject: planned.subject})
 	}
@@ -113,7 +114,7 @@ func (s *sweeper) start(c *searcher) error {
 	if err := c.draw(s.opts.Seed); err != nil {
 		return err
 	}
-	c.result, c.seen = c.newResult(), map[string]sighting{}
+	c.result = c.newResult()
 	if err := s.populate(c); err != nil {
 		return err
 	}
@@ -156,6 +157,9 @@ func (s *sweeper) finish(c *searcher, err error) error {
 		return err
 	}
 	s.done++
+	if c.hunt != nil {
+		s.run.AA = append(s.run.AA, c.aa)
+	}
 	s.run.Searches = append(s.run.Searches, c.result)
 	s.report(c, "", &c.result)
 	return s.dir.WriteRun(s.run)
@@ -215,7 +219,7 @@ func (s *sweeper) warn() {
 func (s *sweeper) hurried() int {
 	n := 0
 	for _, c := range s.searches {
-		if c.hunt == nil || c.result.Decision.Cause == record.HostBound {
+		if c.hunt == nil || s.lab.hostBound(c.runner)(c.runner.DefaultTime()) != "" {
 			continue
 		}
 		if measured := len(c.hunt.Measured()); measured <= len(c.required)+1 && measured < c.space.Len() {

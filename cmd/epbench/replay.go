@@ -12,6 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/search/replay"
+	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
 // replayFlags are the flags of replay.
@@ -45,17 +46,17 @@ is the time reported.`,
 	s.StringVar(&f.budgets, "budget", "0", "distinct configs a search may measure, list or range; 0: all")
 	s.IntVar(&f.replays, "replays", 150, "landscapes, each tuned twice")
 	s.Float64Var(&f.noise, "noise", 0.02, "relative noise of a sample, for --synthetic")
-	s.Float64Var(&f.band, "band", 0.01, "tie band, relative")
+	s.Float64Var(&f.band, "band", 0, "least relative difference that counts; 0: that of RUN's machine, 0.01 with --synthetic")
 	s.Uint64Var(&f.seed, "seed", 1, "seed of landscapes, noise and searches")
 	return cmd
 }
 
 func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
-	draw, title, err := f.source(args)
+	draw, protocol, title, err := f.source(args)
 	if err != nil {
 		return err
 	}
-	studies, err := f.studies()
+	studies, err := f.studies(protocol)
 	if err != nil {
 		return err
 	}
@@ -92,35 +93,38 @@ func budgetCell(n int) reports.Cell {
 	return reports.Int(n)
 }
 
-// source is where landscapes come from.
-func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, title string, err error) {
+// source is where landscapes come from, and the protocol of searches there.
+func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.noise < 0 || f.noise > 1 || f.band < 0 || f.band > 1 {
-		return nil, "", usagef("--noise %v and --band %v must lie within 0 to 1", f.noise, f.band)
+		return nil, p, "", usagef("--noise %v and --band %v must lie within 0 to 1", f.noise, f.band)
 	}
 	if f.synthetic != (len(args) == 0) {
-		return nil, "", usagef("replay: give either a run directory or --synthetic")
+		return nil, p, "", usagef("replay: give either a run directory or --synthetic")
 	}
 	if f.synthetic {
 		return func(i int) *replay.Model { return replay.Synthetic(replay.SyntheticNoise(f.noise), f.seed+uint64(i)) },
-			fmt.Sprintf("Synthetic landscapes, %.3g %% noise, %d replays", 100*f.noise, f.replays), nil
+			search.OnGPU(), fmt.Sprintf("Synthetic landscapes, %.3g %% noise, %d replays", 100*f.noise, f.replays), nil
 	}
-	_, results, _, err := record.ReadDir(args[0])
+	run, results, _, err := record.ReadDir(args[0])
 	if err != nil {
-		return nil, "", badInput(err)
+		return nil, p, "", badInput(err)
 	}
 	models, err := replay.FromTrials(results)
 	if err != nil {
-		return nil, "", badInput(err)
+		return nil, p, "", badInput(err)
 	}
 	if len(models) == 0 {
-		return nil, "", badInput(errors.New(args[0] + ": no search measured enough configs to replay"))
+		return nil, p, "", badInput(errors.New(args[0] + ": no search measured enough configs to replay"))
 	}
 	return func(i int) *replay.Model { return models[i%len(models)].Model },
-		fmt.Sprintf("%s: %d recorded searches, %d replays", args[0], len(models), f.replays), nil
+		measure.PolicyFor(run.Machine).Protocol, fmt.Sprintf("%s: %d recorded searches, %d replays", args[0], len(models), f.replays), nil
 }
 
 // studies is every strategy at every budget.
-func (f *replayFlags) studies() ([]replay.Study, error) {
+func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
+	if f.band > 0 {
+		p.Band = f.band
+	}
 	if f.replays < 1 || f.replays > 100_000 {
 		return nil, usagef("--replays: %d is outside 1 to 100000", f.replays)
 	}
@@ -138,7 +142,7 @@ func (f *replayFlags) studies() ([]replay.Study, error) {
 			return nil, usagef("--%w", err)
 		}
 		for _, b := range budgets {
-			out = append(out, replay.Study{Strategy: name, Budget: b, Replays: f.replays, Confirm: replay.Usual(f.band), Seed: f.seed})
+			out = append(out, replay.Study{Strategy: name, Budget: b, Replays: f.replays, Protocol: p, Seed: f.seed})
 		}
 	}
 	return out, nil

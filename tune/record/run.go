@@ -44,11 +44,12 @@ type Run struct {
 
 // AA is the default measured against itself.
 type AA struct {
-	Problem string  `json:"problem"` // plan.Problem.Key
+	Problem string  `json:"problem"` // ep.Problem.Key
 	Routing string  `json:"routing"`
 	Ratio   float64 `json:"ratio"`  // median of twin / default
-	Spread  float64 `json:"spread"` // half width of its 95 % interval: the least effect worth claiming
+	Spread  float64 `json:"spread"` // half the width of its 95 % interval, or its distance from 1 where that is more
 	Rounds  int     `json:"rounds"`
+	Default float64 `json:"default"` // the default's median, seconds
 }
 
 // SpaceInfo says how a kernel's space was cut down to legal points.

@@ -11,30 +11,31 @@ import (
 
 // Preference orders points that tie on time.
 type Preference struct {
-	Band      float64           // relative difference in time that counts as a tie
-	Incumbent int               // what a table says today, -1 if nothing
+	Incumbent int               // row of the table in use, -1 where it has none
 	Default   int               // the library default
-	Neighbour int               // what won at the next smaller token count, -1 if nothing
+	Neighbour int               // winner at the next smaller token count, -1 where there is none
 	Cost      func(int) ep.Cost // of a point
 }
 
-// Choose picks from finalists, which are sorted fastest first. What lies within
-// the band of the fastest ties with it. Among ties the incumbent stays, then
-// the default, then the neighbour's winner; then the cheapest wins of those
-// that are within the band beyond their standard error, then the lowest index. The fastest of a tie is the
-// luckiest, and would be another one tomorrow.
-func (p Preference) Choose(fs []Finalist) (winner int, ties []int) {
+// Choose picks from finalists, which are sorted fastest first. Finalists within
+// the band of the fastest tie with it. Of these it takes the incumbent, else
+// the default, else the neighbour, else the cheapest. The cheapest must be
+// within the band by more than the standard error of its difference. Equal
+// costs go to the lower index. To take the fastest was not an option: the
+// fastest of a tie is the luckiest, and would be another one tomorrow.
+// winner and ties are indices of fs; winner is -1 where fs is empty.
+func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil
 	}
 	var sure []int
 	for i, f := range fs {
 		over := f.Effect - fs[0].Effect
-		if over > math.Log1p(p.Band) {
+		if over > math.Log1p(band) {
 			break
 		}
 		ties = append(ties, i)
-		if i == 0 || p.rank(f.Point) < 3 || over+fs[0].doubt(f) <= math.Log1p(p.Band) {
+		if i == 0 || p.rank(f.Point) < 3 || over+fs[0].doubt(f) <= math.Log1p(band) {
 			sure = append(sure, i)
 		}
 	}

@@ -31,13 +31,13 @@ func TestChoose(t *testing.T) {
 		{"the incumbent before the default", Preference{Incumbent: 1, Default: 3, Neighbour: 2}, 1, 4},
 		{"an incumbent beaten by the band", Preference{Incumbent: 5, Default: 9, Neighbour: -1}, 4, 4},
 	} {
-		c.p.Band, c.p.Cost = 0.01, cost
-		win, ties := c.p.Choose(fs)
+		c.p.Cost = cost
+		win, ties := c.p.Choose(fs, 0.01)
 		if fs[win].Point != c.want || len(ties) != c.ties {
 			t.Errorf("%s: chose %d of %d ties, want %d of %d", c.name, fs[win].Point, len(ties), c.want, c.ties)
 		}
 	}
-	if win, ties := (Preference{}).Choose(nil); win != -1 || ties != nil {
+	if win, ties := (Preference{}).Choose(nil, 0.01); win != -1 || ties != nil {
 		t.Error("something was chosen of nothing")
 	}
 }

@@ -13,9 +13,9 @@ import (
 // replays end the same way.
 type Ending struct {
 	Preference Preference
-	Rounds     int         // of the confirmation
-	Band       record.Band // of the machine and the policy
-	Seed       uint64      // of the interval of the gain
+	Protocol   Protocol
+	AA         record.AA // of this search
+	Seed       uint64    // of the interval of the gain
 
 	// HostBound says why launch parameters cannot matter, given the default's
 	// median in seconds; "" where they can. Nil never says so.
@@ -40,8 +40,8 @@ var ErrNoFinalist = errors.New("no finalist is left")
 func (h *Hunt) Conclude(ctx context.Context, finals []Finalist, e Ending) (Conclusion, error) {
 	finals = slices.Clone(finals)
 	for len(finals) > 0 {
-		at, ties := e.Preference.Choose(finals)
-		win, dflt, err := h.Duel(ctx, record.StageConfirm, finals[at].Point, e.Rounds)
+		at, ties := e.Preference.Choose(finals, e.Protocol.Band)
+		win, dflt, err := h.Duel(ctx, record.StageConfirm, finals[at].Point, e.Protocol.confirming(e.AA))
 		if errors.Is(err, ErrDefault) {
 			break
 		}
@@ -59,7 +59,7 @@ func (h *Hunt) Conclude(ctx context.Context, finals []Finalist, e Ending) (Concl
 func (h *Hunt) decide(win, dflt Finalist, ties int, e Ending) Conclusion {
 	m := stat.Match{
 		Config: h.Space.Config(win.Point), Default: h.Space.Config(dflt.Point),
-		Gain: win.Gain(dflt, e.Seed), Rounds: win.Rounds, Band: e.Band,
+		Gain: win.Gain(dflt, e.Seed), Rounds: win.Rounds, Band: record.Band{Policy: e.Protocol.Band, AA: e.AA.Spread},
 	}
 	if e.HostBound != nil {
 		m.HostBound = e.HostBound(dflt.Median)

@@ -11,14 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Confirmation is how the end of every search measures its finalists.
-type Confirmation struct {
-	Finalists int     // at most, required points aside
-	MinRounds int     // before anything is decided
-	MaxRounds int     // after which what is open stays undecided
-	Band      float64 // relative difference that does not matter
-}
-
 // step is how many rounds are measured between two decisions.
 const step = 10
 
@@ -38,34 +30,34 @@ type Finalist struct {
 // Confirm measures the best points, the required ones and any extra ones on
 // fresh samples only, and returns those that lived, fastest first. Points that
 // are clearly outside the band drop out early; the default stays.
-func (h *Hunt) Confirm(ctx context.Context, c Confirmation, stage record.Stage, extra ...int) ([]Finalist, error) {
-	live := h.finalists(c)
+func (h *Hunt) Confirm(ctx context.Context, p Protocol, stage record.Stage, extra ...int) ([]Finalist, error) {
+	live := h.finalists(p)
 	for _, i := range extra {
 		if !slices.Contains(live, i) {
 			live = append(live, i)
 		}
 	}
-	return h.Settle(ctx, c, stage, live)
+	return h.Settle(ctx, p, stage, live)
 }
 
 // Settle is Confirm for given points.
-func (h *Hunt) Settle(ctx context.Context, c Confirmation, stage record.Stage, live []int) ([]Finalist, error) {
+func (h *Hunt) Settle(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {
 	f := NewHunt(h.Space, h.eval, Budget{}, h.Default, live, h.Rand)
 	for _, i := range live {
 		f.dead[i] = h.dead[i]
 	}
 	defer func() { h.spent += f.spent }()
-	for done := 0; done < c.MaxRounds; {
-		n := min(step, c.MaxRounds-done)
+	for done := 0; done < p.MaxRounds; {
+		n := min(step, p.MaxRounds-done)
 		if done == 0 {
-			n = min(c.MinRounds, c.MaxRounds)
+			n = min(p.MinRounds, p.MaxRounds)
 		}
 		if err := f.Measure(ctx, stage, live, n); err != nil {
 			return nil, err
 		}
 		done += n
 		var open bool
-		if live, open = f.undecided(live, c.Band); !open || h.outOfTime() {
+		if live, open = f.undecided(live, p.Band); !open || h.outOfTime() {
 			break
 		}
 	}
@@ -76,12 +68,12 @@ func (h *Hunt) Settle(ctx context.Context, c Confirmation, stage record.Stage, l
 }
 
 // finalists are the points to confirm, fewer when time is short.
-func (h *Hunt) finalists(c Confirmation) []int {
-	n := c.Finalists
+func (h *Hunt) finalists(p Protocol) []int {
+	n := p.Finalists
 	if h.Timed() && h.spent > 0 {
-		left := h.budget.Time - h.eval.(Spender).Spent()
-		each := time.Duration(float64(h.eval.(Spender).Spent()) / float64(h.spent))
-		n = max(3, min(n, int(left/max(each*time.Duration(c.MinRounds), 1))))
+		left := h.budget.Time - spent(h.eval)
+		each := time.Duration(float64(spent(h.eval)) / float64(h.spent))
+		n = max(3, min(n, int(left/max(each*time.Duration(p.MinRounds), 1))))
 	}
 	return h.Keep(h.Measured(), n)
 }
@@ -110,7 +102,7 @@ func (h *Hunt) Duel(ctx context.Context, stage record.Stage, chosen, rounds int)
 }
 
 func (h *Hunt) outOfTime() bool {
-	return h.Timed() && h.eval.(Spender).Spent() > h.budget.Time
+	return h.Timed() && spent(h.eval) > h.budget.Time
 }
 
 // undecided drops what is clearly slower than the best, and reports whether

@@ -35,6 +35,14 @@ type Evaluator interface {
 // far. It must be reproducible: resumed searches decide by it again.
 type Spender interface{ Spent() time.Duration }
 
+// spent is what an evaluator has cost so far, 0 where it does not know.
+func spent(e Evaluator) time.Duration {
+	if s, ok := e.(Spender); ok {
+		return s.Spent()
+	}
+	return 0
+}
+
 // Budget bounds a search. Zero fields do not bound.
 type Budget struct {
 	Evaluations int           // distinct points, required ones included
@@ -178,7 +186,7 @@ func (h *Hunt) searchTime() time.Duration {
 	if !h.Timed() {
 		return math.MaxInt64
 	}
-	return time.Duration(searchShare*float64(h.budget.Time)) - h.eval.(Spender).Spent()
+	return time.Duration(searchShare*float64(h.budget.Time)) - spent(h.eval)
 }
 
 // Afford bounds rounds of n points by the time that strategies, or with all
@@ -187,7 +195,7 @@ func (h *Hunt) afford(n, rounds int, left time.Duration) int {
 	if !h.Timed() || h.spent == 0 {
 		return rounds
 	}
-	each := float64(h.eval.(Spender).Spent()) / float64(h.spent)
+	each := float64(spent(h.eval)) / float64(h.spent)
 	return max(1, min(rounds, int(float64(left)/(each*float64(max(n, 1))))))
 }
 

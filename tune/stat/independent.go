@@ -56,41 +56,17 @@ func RatioOfMedians(a, b []float64, seed uint64) Ratio {
 	if len(a) < 2 || len(b) < 2 {
 		return out
 	}
-	la, lb := logs(a), logs(b)
-	slices.Sort(la)
-	slices.Sort(lb)
+	la, lb := slices.Sorted(slices.Values(logs(a))), slices.Sorted(slices.Values(logs(b)))
+	drawA, drawB := newResampler(la), newResampler(lb)
 	rng := rand.New(rand.NewPCG(seed, uint64(len(a))<<32|uint64(len(b))))
 	stats := make([]float64, resamples)
-	counts := make([]int32, max(len(a), len(b)))
 	for k := range stats {
-		stats[k] = resampledMedian(la, counts, rng) - resampledMedian(lb, counts, rng)
+		stats[k] = drawA.median(rng) - drawB.median(rng)
 	}
 	slices.Sort(stats)
 	out.Low, out.High = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
 	out.StdErr = math.Hypot(deviation(stats), math.Hypot(StdErr(la), StdErr(lb))) / math.Sqrt2
 	return out
-}
-
-// resampledMedian draws len(sorted) values with replacement and returns their
-// median. Counting how often each was drawn, and walking to the middle, takes
-// a tenth of the time of sorting the draws.
-func resampledMedian(sorted []float64, counts []int32, rng *rand.Rand) float64 {
-	n := len(sorted)
-	counts = counts[:n]
-	clear(counts)
-	for range n {
-		counts[rng.IntN(n)]++
-	}
-	lower, seen := -1, 0
-	for i, c := range counts {
-		if seen += int(c); lower < 0 && seen > (n-1)/2 {
-			lower = i
-		}
-		if seen > n/2 {
-			return (sorted[lower] + sorted[i]) / 2
-		}
-	}
-	return sorted[n-1]
 }
 
 func deviation(xs []float64) float64 {

@@ -93,17 +93,17 @@ func TestUpperP(t *testing.T) {
 // Counting draws gives the medians that sorting them would.
 func TestResampledMedianIsTheMedian(t *testing.T) {
 	for n := 1; n < 12; n++ {
-		sorted := make([]float64, n)
-		for i := range sorted {
-			sorted[i] = float64(i * i)
+		values := make([]float64, n)
+		for i := range values {
+			values[i] = float64(i * i * 7 % 12)
 		}
 		draw, count := rand.New(rand.NewPCG(3, uint64(n))), rand.New(rand.NewPCG(3, uint64(n)))
 		for range 50 {
 			xs := make([]float64, n)
 			for i := range xs {
-				xs[i] = sorted[draw.IntN(n)]
+				xs[i] = values[draw.IntN(n)]
 			}
-			if got, want := resampledMedian(sorted, make([]int32, n), count), Median(xs); got != want {
+			if got, want := newResampler(values).median(count), Median(xs); got != want {
 				t.Fatalf("n=%d: %v, want %v", n, got, want)
 			}
 		}

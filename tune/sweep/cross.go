@@ -217,7 +217,7 @@ func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) e
 // crossBlock times configs beside each other and drops those of the new ones
 // whose answers are wrong afterwards.
 func (s *sweeper) crossBlock(ctx context.Context, c *searcher, live, missing []int) ([]search.Finalist, error) {
-	finals, err := c.hunt.Settle(ctx, s.confirmation(c), record.StageCross, live)
+	finals, err := c.hunt.Settle(ctx, s.protocol(c), record.StageCross, live)
 	if err != nil {
 		return nil, err
 	}

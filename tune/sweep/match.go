@@ -54,7 +54,7 @@ func (m *Matcher) Match(ctx context.Context, p ep.Problem, routing string, cfg e
 	if err != nil {
 		return result, err
 	}
-	return m.lab.match(ctx, c, record.StageVerify, max(m.lab.policy.Confirm.MaxRounds, aa.Rounds), band)
+	return m.lab.match(ctx, c, record.StageVerify, max(m.lab.policy.MaxRounds, aa.Rounds), band)
 }
 
 // contest draws the routing and puts the config beside the default.

@@ -90,7 +90,7 @@ func (s *Search) estimate(opts *Options, p measure.Policy) {
 	if opts.Evaluations > 0 {
 		s.Measured = min(s.Measured, opts.Evaluations)
 	}
-	s.Samples = search.RaceSamples(s.Measured) + min(s.Measured, p.Confirm.Finalists)*p.Confirm.MaxRounds
+	s.Samples = search.RaceSamples(s.Measured) + min(s.Measured, p.Finalists)*p.MaxRounds
 }
 
 // checkOptions refuses parameters and kernels that nothing has, and what the

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/search/replay"
 	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep/scripted"
@@ -33,7 +34,7 @@ func TestRecordedRunReplays(t *testing.T) {
 	if s := stat.Spread(m.Noise.Residuals); s < 0.01 || s > 0.03 {
 		t.Errorf("the noise is %.3f, want 0.02", s)
 	}
-	r, err := replay.Study{Strategy: "race", Replays: 20, Confirm: replay.Usual(0.01), Seed: 1}.Run(context.Background(), func(int) *replay.Model { return m })
+	r, err := replay.Study{Strategy: "race", Replays: 20, Protocol: search.OnGPU(), Seed: 1}.Run(context.Background(), func(int) *replay.Model { return m })
 	if err != nil || r.Regret > 0.01 || r.Flips > 0.2 {
 		t.Errorf("%+v, %v", r, err)
 	}

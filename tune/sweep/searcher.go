@@ -27,11 +27,11 @@ type searcher struct {
 
 // findings are what a search found.
 type findings struct {
-	aa      record.AA
-	finals  []search.Finalist
-	seen    map[string]sighting // by config key: what the finals and crossings say
-	result  record.Search
-	winner  search.Finalist
+	aa     record.AA
+	finals []search.Finalist
+	seen   map[string]sighting // by config key: what the finals and crossings say
+	result record.Search
+	winner search.Finalist
 	// Of the group of this search: the config that loses least in the worst
 	// case, and the compromise, zero where none was measured.
 	minimax, compromise ep.Config
@@ -97,27 +97,22 @@ func (s *sweeper) search(ctx context.Context, c *searcher) error {
 // explore lets the strategy search. Where launch parameters cannot matter only
 // the required candidates are measured.
 func (s *sweeper) explore(ctx context.Context, c *searcher) error {
-	if s.lab.hostBound(c.runner)(c.runner.DefaultTime()) == "" {
+	if s.lab.hostBound(c.runner)(c.aa.Default) == "" {
 		return s.plan.strategy.Search(ctx, c.hunt)
 	}
 	return c.hunt.Measure(ctx, record.StageRequired, c.hunt.Required, search.ScreenRounds)
 }
 
-// confirmation is the policy's, with no fewer rounds than the A/A test needed.
-func (s *sweeper) confirmation(c *searcher) search.Confirmation {
-	conf := s.lab.policy.Confirm
-	conf.MaxRounds = max(conf.MaxRounds, c.aa.Rounds)
-	return conf
-}
+// protocol is the policy's, with no fewer rounds than the A/A test needed.
+func (s *sweeper) protocol(c *searcher) search.Protocol { return s.lab.policy.After(c.aa) }
 
 // conclude measures the finalists, compares them with the oracle again, and
 // decides.
 func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
-	conf := s.confirmation(c)
-	if c.finals, err = c.hunt.Confirm(ctx, conf, record.StageFinals); err != nil {
+	if c.finals, err = c.hunt.Confirm(ctx, s.protocol(c), record.StageFinals); err != nil {
 		return err
 	}
-	if err := s.retry(ctx, c, conf); err != nil {
+	if err := s.retry(ctx, c); err != nil {
 		return err
 	}
 	if err := c.recheck(ctx); err != nil {
@@ -125,11 +120,10 @@ func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
 	}
 	end, err := c.hunt.Conclude(ctx, c.finals, search.Ending{
 		Preference: search.Preference{
-			Band: s.lab.policy.Band, Default: c.dflt, Incumbent: c.incumbent, Neighbour: c.neighbour,
+			Default: c.dflt, Incumbent: c.incumbent, Neighbour: c.neighbour,
 			Cost: func(point int) ep.Cost { return s.lab.cost(c.problem.Op, c.space.Config(point)) },
 		},
-		Rounds: max(s.lab.policy.Confirm.MaxRounds/2, c.aa.Rounds), Seed: c.runner.Seed("gain"),
-		Band: record.Band{Policy: s.lab.policy.Band, AA: c.aa.Spread}, HostBound: s.lab.hostBound(c.runner),
+		Protocol: s.protocol(c), AA: c.aa, Seed: c.runner.Seed("gain"), HostBound: s.lab.hostBound(c.runner),
 	})
 	if err != nil {
 		return err
@@ -143,7 +137,7 @@ func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
 }
 
 // retry measures failed configs that get another chance beside the finalists.
-func (s *sweeper) retry(ctx context.Context, c *searcher, conf search.Confirmation) (err error) {
+func (s *sweeper) retry(ctx context.Context, c *searcher) (err error) {
 	again := s.retried(c)
 	if len(again) == 0 || c.runner.Generation > 0 {
 		return nil
@@ -154,7 +148,7 @@ func (s *sweeper) retry(ctx context.Context, c *searcher, conf search.Confirmati
 		live = append(live, f.Point)
 	}
 	c.hunt.Revive(again)
-	c.finals, err = c.hunt.Settle(ctx, conf, record.StageRetry, live)
+	c.finals, err = c.hunt.Settle(ctx, s.protocol(c), record.StageRetry, live)
 	return err
 }
 

@@ -219,7 +219,7 @@ func (s *sweeper) warn() {
 func (s *sweeper) hurried() int {
 	n := 0
 	for _, c := range s.searches {
-		if c.hunt == nil || s.lab.hostBound(c.runner)(c.runner.DefaultTime()) != "" {
+		if c.hunt == nil || s.lab.hostBound(c.runner)(c.aa.Default) != "" {
 			continue
 		}
 		if measured := len(c.hunt.Measured()); measured <= len(c.required)+1 && measured < c.space.Len() {

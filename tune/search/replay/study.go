@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -16,7 +17,7 @@ type Study struct {
 	Strategy string
 	Budget   int // evaluations, 0 for no bound
 	Replays  int
-	Confirm  search.Confirmation
+	Protocol search.Protocol
 	Seed     uint64
 }
 
@@ -36,11 +37,12 @@ type Report struct {
 }
 
 // Run replays searches on models, which draw is asked for by number. Each is
-// tuned twice on machines of different noise; the second time the first
+// tuned twice on machines of different noise. In the second search the first
 // winner is the incumbent.
 func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	out := Report{Strategy: s.Strategy, Budget: s.Budget, Replays: s.Replays}
 	var regrets []float64
+	n := float64(s.Replays)
 	for i := range s.Replays {
 		m := draw(i)
 		seed := s.Seed + uint64(2*i)
@@ -52,13 +54,17 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 		if err != nil {
 			return out, err
 		}
-		best := minTruth(m.Truth)
-		regrets = append(regrets, m.Truth[first.point]/best-1)
-		n := float64(s.Replays)
-		out.Regret += (m.Truth[first.point]/best - 1) / n
-		out.Bias += (first.reported/m.Truth[first.point] + again.reported/m.Truth[again.point] - 2) / (2 * n)
-		out.Flips += share(again.point != first.point, n)
-		out.FalseFaster += share(first.claims && m.Truth[first.point] >= m.Truth[m.Default], n)
+		if again.point != first.point {
+			out.Flips += 1 / n
+		}
+		for _, x := range []tuned{first, again} {
+			out.Bias += (x.reported/m.Truth[x.point] - 1) / (2 * n)
+			if x.claims && m.Truth[x.point] >= m.Truth[m.Default] {
+				out.FalseFaster += 1 / (2 * n)
+			}
+		}
+		regrets = append(regrets, m.Truth[first.point]/m.best()-1)
+		out.Regret += regrets[i] / n
 		out.Evaluations += float64(first.evaluations) / n
 		out.Samples += float64(first.samples) / n
 		out.MaxSamples = max(out.MaxSamples, first.samples)
@@ -67,24 +73,12 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	return out, nil
 }
 
-func share(yes bool, n float64) float64 {
-	if yes {
-		return 1 / n
-	}
-	return 0
+// best is the least true time.
+func (m *Model) best() float64 {
+	return slices.Min(slices.DeleteFunc(slices.Clone(m.Truth), math.IsNaN))
 }
 
-func minTruth(xs []float64) float64 {
-	best := math.Inf(1)
-	for _, x := range xs {
-		if x < best { // NaN is never less
-			best = x
-		}
-	}
-	return best
-}
-
-// tuned is the outcome of one search.
+// tuned is how one search ended.
 type tuned struct {
 	point       int
 	reported    float64 // seconds
@@ -103,7 +97,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 		required = append(required[:len(required):len(required)], incumbent)
 	}
 	machine := m.Machine(seed)
-	aa, err := s.aa().Measure(ctx, machine, m.Default, seed)
+	aa, err := s.Protocol.AA(ctx, machine, m.Default, seed, 0)
 	if err != nil {
 		return tuned{}, err
 	}
@@ -112,27 +106,18 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	if err := strategy.Search(ctx, h); err != nil {
 		return tuned{}, err
 	}
-	fs, err := h.Confirm(ctx, s.Confirm, record.StageFinals)
+	protocol := s.Protocol.After(aa)
+	finals, err := h.Confirm(ctx, protocol, record.StageFinals)
 	if err != nil {
 		return tuned{}, err
 	}
-	end, err := h.Conclude(ctx, fs, search.Ending{
-		Preference: search.Preference{Band: s.Confirm.Band, Default: m.Default, Incumbent: incumbent, Neighbour: -1, Cost: func(i int) ep.Cost { return m.Costs[i] }},
-		Rounds:     s.Confirm.MaxRounds / 2, Seed: seed, Band: record.Band{Policy: s.Confirm.Band, AA: aa.Spread},
+	end, err := h.Conclude(ctx, finals, search.Ending{
+		Preference: search.Preference{Default: m.Default, Incumbent: incumbent, Neighbour: -1, Cost: func(i int) ep.Cost { return m.Costs[i] }},
+		Protocol:   protocol, AA: aa, Seed: seed,
 	})
 	if err != nil {
 		return tuned{}, err
 	}
 	claims := end.Decision.Verdict == record.Faster
 	return tuned{end.Winner.Point, end.Winner.Median, claims, h.Tried(), h.Samples()}, nil
-}
-
-// aa is how a sweep on a GPU measures the default against itself.
-func (s Study) aa() search.AA {
-	return search.AA{Band: s.Confirm.Band, Rounds: 20, MaxRounds: 200}
-}
-
-// Usual is the confirmation of a sweep on a GPU with a given tie band.
-func Usual(band float64) search.Confirmation {
-	return search.Confirmation{Finalists: 24, MinRounds: 10, MaxRounds: 50, Band: band}
 }

@@ -59,7 +59,6 @@ type Runner struct {
 	fold    int
 	clock   string
 	mhz     [][]float64
-	aa      search.AAResult
 	spent   float64   // seconds of all blocks, recorded ones included
 	latest  time.Time // end of the last block
 }

@@ -86,7 +86,7 @@ func TestWorstAndWriting(t *testing.T) {
 // fast they are.
 func policy() measure.Policy {
 	p := measure.PolicyFor(ep.Machine{Backend: "cpu"})
-	p.Band, p.AARounds, p.MaxAA, p.MinSample, p.Confirm.MaxRounds = 1, 2, 2, 0, 4
+	p.Band, p.AARounds, p.MaxAA, p.MinSample, p.MaxRounds = 1, 2, 2, 0, 4
 	return p
 }
 

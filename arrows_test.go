@@ -42,11 +42,11 @@ var arrows = map[string]string{
 	"workloads":              "tune/ep workloads/trace kernels/formats",
 	"workloads/trace":        "",
 	"kernels":                "tune/ep workloads",
-	"kernels/formats":        "tune/ep",
-	"kernels/ref":            "tune/ep workloads kernels kernels/formats",
-	"kernels/cpu":            "tune/ep workloads kernels kernels/formats kernels/ref kernels/cpu/vec kernels/internal/drill",
+	"kernels/dtype":          "tune/ep",
+	"kernels/ref":            "tune/ep workloads kernels kernels/dtype",
+	"kernels/cpu":            "tune/ep workloads kernels kernels/dtype kernels/ref kernels/cpu/vec kernels/internal/drill",
 	"kernels/cpu/vec":        "",
-	"kernels/cuda":           "tune/ep workloads kernels kernels/formats kernels/ref native",
+	"kernels/cuda":           "tune/ep workloads kernels kernels/dtype kernels/ref native",
 	"kernels/cuda/nvrtc":     "",
 	"kernels/worker":         "tune/ep workloads kernels kernels/ref",
 	"kernels/conform":        "tune/ep workloads kernels",
@@ -64,12 +64,12 @@ var arrows = map[string]string{
 	// Reports read records and tables and never import what searches or
 	// measures. Comparing two runs is judging them, hence tune/stat. The picture
 	// of imbalance draws a recorded routing again, hence workloads. Bandwidths
-	// of other benchmarks need the size of a message, hence kernels/formats.
+	// of other benchmarks need the size of a message, hence kernels/dtype.
 	"reports":             "tune/ep tune/table tune/record tune/stat",
 	"reports/text":        "reports",
 	"reports/chart":       "tune/ep tune/record tune/stat reports workloads",
 	"reports/html":        "tune/ep tune/table tune/record reports reports/chart",
-	"reports/peers":       "tune/ep tune/record kernels/formats",
+	"reports/peers":       "tune/ep tune/record kernels/dtype",
 	"reports/reportstest": "tune/ep tune/record tune/stat reports",
 
 	"examples/runtime": "tune/ep tune/table tune/table/embedded",

@@ -106,7 +106,7 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 		return slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(c.Tags, tag) })
 	})
 	if len(kept) == 0 {
-		return nil, usagef("--only: no case of this level has %s; write axis=value as the table does, for instance ranks=4,format=fp8", f.only)
+		return nil, usagef("--only: no case of this level has %s; write axis=value as the table does, for instance ranks=4,dtype=fp8", f.only)
 	}
 	var part, parts int
 	_, err := fmt.Sscanf(f.part, "%d/%d", &part, &parts)

@@ -11,7 +11,7 @@ import (
 // Axes are the values whose combinations conformance covers.
 type Axes struct {
 	Ops      []ep.Op
-	Formats  []ep.DType
+	DTypes   []ep.DType
 	Ranks    []int
 	Local    []int // experts of a rank
 	TopK     []int
@@ -25,13 +25,13 @@ type Axes struct {
 // many as the embedded backend has.
 func AxesFor(m ep.Machine) Axes {
 	a := Axes{
-		Ops:     ep.Ops(),
-		Formats: ep.DTypes(),
-		Ranks:   []int{1, 2, 3, 4, 8, 16},
-		Local:   []int{1, 2, 7, 32},
-		TopK:    []int{1, 2, 4, 8, 16},
-		Hidden:  []int{256, 512, 2048, 2880, 4096, 7168},
-		Tokens:  []int{1, 24},
+		Ops:    ep.Ops(),
+		DTypes: ep.DTypes(),
+		Ranks:  []int{1, 2, 3, 4, 8, 16},
+		Local:  []int{1, 2, 7, 32},
+		TopK:   []int{1, 2, 4, 8, 16},
+		Hidden: []int{256, 512, 2048, 2880, 4096, 7168},
+		Tokens: []int{1, 24},
 		Routings: []string{
 			"uniform", "balanced", "zipf:1.0", "hotrank:2", "local", "remote", "one", "masked:0.3",
 			"ragged", "ragged:1+masked:0.5", "grouped", "khot", "all2one", "roundrobin",
@@ -70,7 +70,7 @@ type axis struct {
 func (a Axes) list() []axis {
 	return []axis{
 		axisOf("op", a.Ops, func(c *Case, v ep.Op) { c.Problem.Op = v }),
-		axisOf("format", a.Formats, func(c *Case, v ep.DType) { c.Problem.Dispatch = v }),
+		axisOf("dtype", a.DTypes, func(c *Case, v ep.DType) { c.Problem.Dispatch = v }),
 		axisOf("ranks", a.Ranks, func(c *Case, v int) { c.Problem.Ranks = v }),
 		axisOf("local-experts", a.Local, func(c *Case, v int) { c.Problem.Experts = v * c.Problem.Ranks }),
 		axisOf("topk", a.TopK, func(c *Case, v int) { c.Problem.TopK = v }),

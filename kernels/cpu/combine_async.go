@@ -1,20 +1,8 @@
 package cpu
 
 import (
-	"slices"
-
 	"github.com/epbench/epbench/kernels/internal/drill"
 )
-
-// combineStages is the program of one combine.
-func combineStages(l launch) []stage {
-	if l.split {
-		return []stage{{l, (*worker).combineAsync}, {l, (*worker).combineWait}}
-	}
-	return []stage{{l, func(w *worker, l launch, set int) bool {
-		return w.combineAsync(l, set) && w.combineWait(l, set)
-	}}}
-}
 
 // combineAsync writes the experts' rows back to where their tokens came from.
 func (w *worker) combineAsync(l launch, set int) bool {
@@ -29,7 +17,7 @@ func (w *worker) combineAsync(l launch, set int) bool {
 	return true
 }
 
-// back says who a source is and as which source it knows this rank.
+// back is the rank behind a source, and which source this rank is to it.
 func (w *worker) back(source int) (peer *rank, me int) {
 	if w.s.SkipA2A {
 		return w.r, 0
@@ -37,45 +25,28 @@ func (w *worker) back(source int) (peer *rank, me int) {
 	return w.s.ranks[source], w.r.id
 }
 
-// returnRows copies every row to slot (token, k) at its rank, by tiles of
-// rows and chunks of columns.
+// returnRows copies every row to slot (token, k) at its rank.
 func (w *worker) returnRows(l launch, set int) {
-	s, r := &w.s.shape, w.r
-	chunks := (s.rowBytes + l.chunk - 1) / l.chunk
-	rows := r.rowsTo[len(r.rowsTo)-1]
-	for units := (rows + l.tile - 1) / l.tile * chunks; ; {
-		u := int(r.send.Add(1)) - 1
-		if u >= units {
-			return
+	for rows, bytes := range l.claim(&w.r.send, w.r.rowsTo[len(w.r.rowsTo)-1], w.s.rowBytes, l.chunk) {
+		for pair, i := range segments(w.r.rowsTo, rows) {
+			if w.r.rowsTo[pair]+i > 0 || !w.drilled(drill.DropToken) {
+				w.returnRow(l, set, pair, w.r.pairRow[pair]+i, bytes)
+			}
 		}
-		lo, off := u/chunks*l.tile, u%chunks*l.chunk
-		w.returnTile(l, set, span{lo, min(l.tile, rows-lo)}, off)
 	}
 }
 
-func (w *worker) returnTile(l launch, set int, rows span, off int) {
+func (w *worker) returnRow(l launch, set, pair, row int, bytes span) {
 	s, r := &w.s.shape, w.r
-	n := min(l.chunk, s.rowBytes-off)
-	pair, _ := slices.BinarySearch(r.rowsTo, rows.start+1)
-	pair--
-	for at := rows.start; at < rows.start+rows.count; at++ {
-		for at >= r.rowsTo[pair+1] {
-			pair++
-		}
-		if at == 0 && w.drilled(drill.DropToken) {
-			continue
-		}
-		row := r.pairRow[pair] + at - r.rowsTo[pair]
-		token, k := int(r.srcInfo[2*row]), int(r.srcInfo[2*row+1])
-		// src_info is data from elsewhere: never let it choose an address
-		// outside the buffer.
-		if token < 0 || token >= s.MaxTokens || k < 0 || k >= s.TopK {
-			continue
-		}
-		peer, _ := w.back(pair % s.sources)
-		slot := peer.returns[set].rows[(token*s.TopK+k)*s.rowBytes+off:][:n]
-		l.write(slot, octets(r.y)[row*s.rowBytes+off:][:n])
+	token, k := int(r.srcInfo[2*row]), int(r.srcInfo[2*row+1])
+	// What dispatch left in src_info may be wrong: it must not choose an
+	// address outside the buffer.
+	if token < 0 || token >= s.MaxTokens || k < 0 || k >= s.TopK {
+		return
 	}
+	peer, _ := w.back(pair % s.sources)
+	slot := peer.returns[set].rows[(token*s.TopK+k)*s.rowBytes+bytes.start:][:bytes.count]
+	l.write(slot, octets(r.y)[row*s.rowBytes+bytes.start:][:bytes.count])
 }
 
 // signalCombine tells every rank how many rows came back from each expert.

@@ -7,17 +7,7 @@ import (
 
 // combineWait waits until all rows are back and sums them.
 func (w *worker) combineWait(l launch, set int) bool {
-	if w.id < l.pollers() && !w.pollCombine(l, set) {
-		return false
-	}
-	if w.id < l.waitBlocks {
-		return true
-	}
-	if !w.awaitReady("combine_wait") {
-		return false
-	}
-	w.reduce(l, set)
-	return true
+	return w.wait(l, set, "combine_wait", (*worker).pollCombine, (*worker).reduce)
 }
 
 func (w *worker) pollCombine(l launch, set int) bool {
@@ -45,20 +35,11 @@ func (w *worker) pollCombine(l launch, set int) bool {
 	return true
 }
 
-// reduce sums the rows of each token, by tiles of tokens and chunks of
-// columns.
+// reduce sums the rows of each token.
 func (w *worker) reduce(l launch, set int) {
-	s, r := &w.s.shape, w.r
-	step := l.chunk / 2
-	chunks := (s.Hidden + step - 1) / step
-	for units := (r.tokens + l.tile - 1) / l.tile * chunks; ; {
-		u := int(r.move.Add(1)) - 1
-		if u >= units {
-			return
-		}
-		lo, off := u/chunks*l.tile, u%chunks*step
-		for t := lo; t < min(lo+l.tile, r.tokens); t++ {
-			w.reduceToken(l, set, t, span{off, min(step, s.Hidden-off)})
+	for tokens, columns := range l.claim(&w.r.move, w.r.tokens, w.s.Hidden, l.chunk/2) {
+		for t := tokens.start; t < tokens.start+tokens.count; t++ {
+			w.reduceToken(l, set, t, columns)
 		}
 	}
 }

@@ -75,8 +75,8 @@ func TestCheckNamesTheBound(t *testing.T) {
 		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("tile_tokens", "0") }, "tile_tokens: 0 is outside 1 to"},
 		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("mode", "both") }, `mode: "both", use fused or split`},
 		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("algo", "2") }, `algo: "2", use direct or dedup`},
-		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("sms", "2") }, "8 parameters, dispatch takes 7"},
-		{func(_ *ep.Problem, c *ep.Config) { c.Values = nil }, "blocks: missing"},
+		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("sms", "2") }, "sms: dispatch has no such parameter"},
+		{func(_ *ep.Problem, c *ep.Config) { c.Values = nil }, "blocks: not set"},
 	} {
 		q, d := p, c
 		bad.change(&q, &d)

@@ -1,11 +1,11 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -28,8 +28,8 @@ const (
 	storesStream = "stream"
 )
 
-// Kernels lists the kernels of this backend, opened or not: the first of an op
-// carries the library default.
+// Kernels lists the kernels of this backend. The first of an op carries the
+// default that every gain is measured against.
 func Kernels() []kernels.Kernel {
 	dispatch := kernels.Kernel{
 		Name:    "dispatch",
@@ -51,8 +51,9 @@ func Kernels() []kernels.Kernel {
 	return []kernels.Kernel{dispatch, combine}
 }
 
-// params declares what both kernels take. De-duplicating dispatch delivers
-// the same rows, de-duplicating combine rounds partial sums: algoClass.
+// params declares the parameters of both kernels. Their algo differs in class:
+// a de-duplicating dispatch delivers the same rows, a de-duplicating combine
+// rounds partial sums.
 func params(algoClass kernels.Class) []kernels.Param {
 	launch := func(name, doc, unit string, cost kernels.Cost, values ...ep.Value) kernels.Param {
 		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],
@@ -74,22 +75,16 @@ func params(algoClass kernels.Class) []kernels.Param {
 }
 
 // check is the legality of a config of either kernel.
-func check(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := checkProblem(p); err != nil {
-		return err
-	}
-	for _, q := range params(kernels.Speed) {
-		if _, ok := c.Values[q.Name]; !ok {
-			return fmt.Errorf("%s: missing", q.Name)
-		}
-	}
-	if n := len(params(kernels.Speed)); len(c.Values) != n {
-		return fmt.Errorf("config: %d parameters, %s takes %d", len(c.Values), c.Kernel, n)
-	}
-	if err := checkNumbers(c); err != nil {
-		return err
-	}
-	return checkWords(c)
+func check(_ ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkProblem(p),
+		kernels.CheckNames(c, params(kernels.Speed)),
+		kernels.CheckRange(c, "blocks", 1, maxBlocks),
+		kernels.CheckRange(c, "wait_blocks", 0, c.Int("blocks")-1),
+		kernels.CheckMultiple(c, "chunk_bytes", dtype.Align, dtype.Align, maxChunk, "one 16-byte vector"),
+		kernels.CheckRange(c, "tile_tokens", 1, maxTile),
+		kernels.CheckWord(c, "mode", modeFused, modeSplit),
+		kernels.CheckWord(c, "algo", algoDirect, algoDedup),
+		kernels.CheckWord(c, "stores", storesCached, storesStream))
 }
 
 func checkProblem(p ep.Problem) error {
@@ -100,51 +95,14 @@ func checkProblem(p ep.Problem) error {
 		return fmt.Errorf("nodes: %d, cpu is one node", p.Nodes)
 	case p.Mode != ep.Eager:
 		return fmt.Errorf("mode: %q, cpu knows %q only", p.Mode, ep.Eager)
-	case p.Experts > formats.NoExpert:
-		return fmt.Errorf("experts: %d is above %d, what a message can name", p.Experts, formats.NoExpert)
+	case p.Experts > dtype.NoExpert:
+		return fmt.Errorf("experts: %d is above %d, what a message can name", p.Experts, dtype.NoExpert)
 	}
 	return nil
 }
 
-func checkNumbers(c ep.Config) error {
-	for _, f := range []struct {
-		name     string
-		min, max int
-	}{
-		{"blocks", 1, maxBlocks},
-		{"wait_blocks", 0, c.Int("blocks") - 1},
-		{"chunk_bytes", formats.Align, maxChunk},
-		{"tile_tokens", 1, maxTile},
-	} {
-		n, ok := c.Values[f.name].Int()
-		if !ok || n < f.min || n > f.max {
-			return fmt.Errorf("%s: %s is outside %d to %d", f.name, c.Values[f.name], f.min, f.max)
-		}
-	}
-	if n := c.Int("chunk_bytes"); n%formats.Align != 0 {
-		return fmt.Errorf("chunk_bytes: %d is not a multiple of %d", n, formats.Align)
-	}
-	return nil
-}
-
-func checkWords(c ep.Config) error {
-	for _, f := range []struct {
-		name  string
-		words []string
-	}{
-		{"mode", []string{modeFused, modeSplit}},
-		{"algo", []string{algoDirect, algoDedup}},
-		{"stores", []string{storesCached, storesStream}},
-	} {
-		if !slices.Contains(f.words, c.Str(f.name)) {
-			return fmt.Errorf("%s: %q, use %s or %s", f.name, c.Str(f.name), f.words[0], f.words[1])
-		}
-	}
-	return nil
-}
-
-// pairs: summing at the experts' rank needs the weights and the row map that
-// only a de-duplicating dispatch carries there.
+// pairs: to sum at the experts' rank, combine needs the router weights and the
+// rows of each message, which only a de-duplicating dispatch leaves there.
 func pairs(dispatch, combine ep.Config) error {
 	if combine.Str("algo") == algoDedup && dispatch.Str("algo") != algoDedup {
 		return fmt.Errorf("combine.algo: dedup needs dispatch.algo=dedup, which carries the router weights")
@@ -152,12 +110,12 @@ func pairs(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom is the size in bytes of what a rank receives from which the
-// caches no longer hold it until it is read.
+// streamFrom is the number of received bytes above which the caches no longer
+// hold them until they are read.
 const streamFrom = 8 << 20
 
-// defaults uses every hardware thread, by as few workers a rank as that
-// takes, and streams what the caches cannot hold.
+// defaults uses every hardware thread with as few workers a rank as that takes,
+// and streams rows that the caches cannot hold.
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {
 	return func(m ep.Machine, p ep.Problem) ep.Config {
 		c := ep.Config{Kernel: name, Values: map[string]ep.Value{}}

@@ -3,7 +3,6 @@ package cpu
 import (
 	"encoding/binary"
 	"math"
-	"slices"
 
 	"github.com/epbench/epbench/kernels/internal/drill"
 )
@@ -11,20 +10,9 @@ import (
 // expand copies each de-duplicated message to the rows of all its experts
 // here, and keeps what combine needs to sum them again.
 func (w *worker) expand(l launch, set int) {
-	r := w.r
-	total := r.messages[len(r.messages)-1]
-	for {
-		lo := int(r.move.Add(int64(l.tile))) - l.tile
-		if lo >= total {
-			return
-		}
-		source, _ := slices.BinarySearch(r.messages, lo+1)
-		source--
-		for at := lo; at < min(lo+l.tile, total); at++ {
-			for at >= r.messages[source+1] {
-				source++
-			}
-			w.expandMessage(l, set, source, at-r.messages[source])
+	for messages := range l.claim(&w.r.move, w.r.messages[w.s.sources], 1, 1) {
+		for source, i := range segments(w.r.messages, messages) {
+			w.expandMessage(l, set, source, i)
 		}
 	}
 }
@@ -46,14 +34,14 @@ func (w *worker) expandMessage(l launch, set, source, i int) {
 		row := r.pairRow[pair] + int(r.cursor[pair].Add(1)) - 1
 		rows[k] = int32(row)
 		r.msgWeight[index*s.TopK+k] = math.Float32frombits(binary.LittleEndian.Uint32(message[s.weights+4*k:]))
-		r.placeScales(s, s.groups-s.local+e, row, message[s.layout.ScaleOffset():])
+		r.placeScales(s, s.groups-s.local+e, row, message[s.encoding.ScaleOffset():])
 		r.srcInfo[2*row], r.srcInfo[2*row+1] = token, int32(k)
 	}
-	for off := 0; off < s.layout.Payload; off += l.chunk {
-		end := min(off+l.chunk, s.layout.Payload)
+	for off := 0; off < s.encoding.Payload; off += l.chunk {
+		end := min(off+l.chunk, s.encoding.Payload)
 		for _, row := range rows {
 			if row >= 0 {
-				l.write(r.out[int(row)*s.layout.Payload+off:][:end-off], message[off:end])
+				l.write(r.out[int(row)*s.encoding.Payload+off:][:end-off], message[off:end])
 			}
 		}
 	}
@@ -62,23 +50,9 @@ func (w *worker) expandMessage(l launch, set, source, i int) {
 // returnPartials sums the rows of each message's experts here, by router
 // weight and in top-k order, into the token's slot at its rank.
 func (w *worker) returnPartials(l launch, set int) {
-	s, r := &w.s.shape, w.r
-	total := r.messages[len(r.messages)-1]
-	step := l.chunk / 2
-	chunks := (s.Hidden + step - 1) / step
-	for units := (total + l.tile - 1) / l.tile * chunks; ; {
-		u := int(r.send.Add(1)) - 1
-		if u >= units {
-			return
-		}
-		lo, off := u/chunks*l.tile, u%chunks*step
-		source, _ := slices.BinarySearch(r.messages, lo+1)
-		source--
-		for at := lo; at < min(lo+l.tile, total); at++ {
-			for at >= r.messages[source+1] {
-				source++
-			}
-			w.returnPartial(set, source, at-r.messages[source], span{off, min(step, s.Hidden-off)})
+	for messages, columns := range l.claim(&w.r.send, w.r.messages[w.s.sources], w.s.Hidden, l.chunk/2) {
+		for source, i := range segments(w.r.messages, messages) {
+			w.returnPartial(set, source, i, columns)
 		}
 	}
 }

@@ -8,30 +8,13 @@ import (
 	"github.com/epbench/epbench/kernels/internal/drill"
 )
 
-// dispatchStages is the program of one dispatch.
-func dispatchStages(l launch) []stage {
-	if l.split {
-		return []stage{{l, (*worker).dispatchAsync}, {l, (*worker).dispatchWait}}
-	}
-	return []stage{{l, func(w *worker, l launch, set int) bool {
-		return w.dispatchAsync(l, set) && w.dispatchWait(l, set)
-	}}}
-}
-
-// dispatchAsync writes this rank's tokens into its peers' slots; whoever
-// finishes last signals how many there were.
+// dispatchAsync writes this rank's tokens into its peers' slots; the last
+// worker to finish signals how many there were.
 func (w *worker) dispatchAsync(l launch, set int) bool {
-	r := w.r
-	for {
-		lo := int(r.send.Add(int64(l.tile))) - l.tile
-		if lo >= r.tokens {
-			break
-		}
-		for t := lo; t < min(lo+l.tile, r.tokens); t++ {
-			w.sendToken(l, set, t)
-		}
+	for t := range l.claimRows(&w.r.send, w.r.tokens) {
+		w.sendToken(l, set, t)
 	}
-	if r.sent.Add(1) == int64(l.blocks) {
+	if w.r.sent.Add(1) == int64(l.blocks) {
 		w.signalDispatch(l, set)
 	}
 	return true
@@ -44,7 +27,7 @@ func (w *worker) sendToken(l launch, set, token int) {
 	if l.dedup {
 		w.addressRanks(set, token)
 	} else {
-		tail = tail[:w.s.header.Bytes-w.s.layout.TokenBytes()]
+		tail = tail[:w.s.header.Bytes-w.s.encoding.TokenBytes()]
 		w.addressExperts(set, token)
 	}
 	if token == 0 && w.drilled(drill.DropToken) {
@@ -57,7 +40,7 @@ func (w *worker) sendToken(l launch, set, token int) {
 		}
 	}
 	for _, slot := range w.targets {
-		copy(slot[w.s.layout.TokenBytes():], tail)
+		copy(slot[w.s.encoding.TokenBytes():], tail)
 	}
 	if i := token - w.r.shared.start; w.s.SharedExpert && i >= 0 && i < w.r.shared.count {
 		w.placeShared(l, i, token, payload)
@@ -73,18 +56,18 @@ func (w *worker) compose(token int) (payload, tail []byte) {
 		from = 1 - token
 	}
 	x := r.x[from*s.Hidden : (from+1)*s.Hidden]
-	payload, tail = w.message[:s.layout.TokenBytes()], w.message[s.layout.TokenBytes():]
-	if s.layout.Group == 0 {
+	payload, tail = w.message[:s.encoding.TokenBytes()], w.message[s.encoding.TokenBytes():]
+	if s.encoding.Group == 0 {
 		payload = octets(x)
 	} else {
-		quantize(s.layout, x, payload[:s.layout.Payload], payload[s.layout.ScaleOffset():])
+		quantize(s.encoding, x, payload[:s.encoding.Payload], payload[s.encoding.ScaleOffset():])
 	}
 	binary.LittleEndian.PutUint32(tail, uint32(token))
 	ids := tail[s.header.IDs-s.header.SrcInfo:]
 	gates := tail[s.weights-s.header.SrcInfo:]
 	for k := range s.TopK {
 		e, gate := r.experts[token*s.TopK+k], r.gates[token*s.TopK+k]
-		binary.LittleEndian.PutUint16(ids[2*k:], uint16(e)) // -1 becomes formats.NoExpert
+		binary.LittleEndian.PutUint16(ids[2*k:], uint16(e)) // -1 becomes dtype.NoExpert
 		binary.LittleEndian.PutUint32(gates[4*k:], math.Float32bits(gate))
 	}
 	return payload, tail
@@ -126,8 +109,8 @@ func (w *worker) addressRanks(set, token int) {
 	}
 }
 
-// route says where an expert lives and as which source it knows this rank.
-// Under skip_a2a a rank serves itself alone.
+// route is the rank of an expert, and which source this rank is to it. Under
+// skip_a2a a rank serves itself alone.
 func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	if expert < 0 {
 		return nil, 0, false

@@ -72,7 +72,7 @@ func residentBytes(w *workloads.Workload) int64 {
 			}
 		}
 	}
-	perRow := int64(sets*s.header.Bytes + s.layout.Payload)
+	perRow := int64(sets*s.header.Bytes + s.encoding.Payload)
 	if s.Op != ep.Dispatch {
 		perRow += int64((sets + 1) * s.rowBytes)
 	}

@@ -3,7 +3,7 @@ package cpu
 import (
 	"sync/atomic"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -59,8 +59,6 @@ type rank struct {
 	progress
 }
 
-type span struct{ start, count int }
-
 // arrivals is what dispatch learned about the rows it received, and what
 // combine needs to return them.
 type arrivals struct {
@@ -113,8 +111,8 @@ func newRank(w *workloads.Workload, s shape, id int, a *arena) (*rank, error) {
 
 	alloc := allocator{a: a}
 	r.x = halves(alloc.bytes(r.tokens * s.rowBytes))
-	r.out = alloc.bytes(s.maxRows * s.layout.Payload)
-	r.scales = alloc.bytes(formats.OutputScaleBytes(s.layout, s.groups, s.maxRows))
+	r.out = alloc.bytes(s.maxRows * s.encoding.Payload)
+	r.scales = alloc.bytes(dtype.OutputScaleBytes(s.encoding, s.groups, s.maxRows))
 	for i := range sets {
 		r.inbox[i].counts, r.inbox[i].arrived = words(pairs), words(s.sources)
 		r.returns[i].counts, r.returns[i].arrived = words(pairs), words(s.sources)

@@ -1,15 +1,15 @@
 package cpu
 
 import (
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // placeScales stores one row's scales where the format wants them: FP8
 // transposed, NVFP4 in tiles of 128 rows by 4 scales.
 func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
-	l := &s.layout
-	switch l.Format {
+	l := &s.encoding
+	switch l.DType {
 	case ep.FP8:
 		for g := range l.Scales {
 			copy(r.scales[(g*s.maxRows+row)*4:][:4], scales[4*g:])
@@ -28,9 +28,9 @@ func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 // four follow 512 bytes on.
 func (r *rank) scaleRow(s *shape, group, row int) int {
 	start := int(r.offsets[group])
-	block := start/formats.ScaleBlockRows + int(r.blocks[group])
+	block := start/dtype.ScaleBlockRows + int(r.blocks[group])
 	i := row - start
-	columns := (s.layout.Scales + 3) / 4
+	columns := (s.encoding.Scales + 3) / 4
 	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
 }
 
@@ -38,10 +38,10 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 // end of its last block. Rows of the shared expert may already be in theirs,
 // so that only the rest is touched.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
-	if s.layout.Format != ep.NVFP4 || rows%formats.ScaleBlockRows == 0 {
+	if s.encoding.DType != ep.NVFP4 || rows%dtype.ScaleBlockRows == 0 {
 		return
 	}
-	columns := (s.layout.Scales + 3) / 4
+	columns := (s.encoding.Scales + 3) / 4
 	last := r.scales[(block+rows/128)*columns*512:][:columns*512]
 	if !shared {
 		clear(last)
@@ -58,18 +58,18 @@ func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 // group, whose rows need no count to be known.
 func (w *worker) placeShared(l launch, i, token int, payload []byte) {
 	s, r := &w.s.shape, w.r
-	l.write(r.out[i*s.layout.Payload:][:s.layout.Payload], payload[:s.layout.Payload])
-	if s.layout.Group > 0 {
-		r.placeScales(s, 0, i, payload[s.layout.ScaleOffset():])
+	l.write(r.out[i*s.encoding.Payload:][:s.encoding.Payload], payload[:s.encoding.Payload])
+	if s.encoding.Group > 0 {
+		r.placeScales(s, 0, i, payload[s.encoding.ScaleOffset():])
 	}
 	r.srcInfo[2*i], r.srcInfo[2*i+1] = int32(token), -1
 }
 
 // scalesOf gathers one row's scales again.
 func (r *rank) scalesOf(s *shape, group, row int, dst []byte) {
-	l := &s.layout
+	l := &s.encoding
 	for g := 0; g < l.Scales; g++ {
-		switch l.Format {
+		switch l.DType {
 		case ep.FP8:
 			copy(dst[4*g:4*g+4], r.scales[(g*s.maxRows+row)*4:])
 		case ep.MXFP4:

@@ -23,7 +23,7 @@ type Session struct {
 	ranks    []*rank
 	workers  [][]*worker // [rank][id]
 	ready    map[string]bool
-	returned bool // dispatch has left rows for combine, see setUp
+	returned bool // setUp has left rows for combine
 }
 
 func open(b *Backend, w *workloads.Workload) (*Session, error) {
@@ -66,14 +66,9 @@ func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if err := k.Check(s.backend.machine, s.Problem, c); err != nil {
 		return kernels.Failf(ep.Illegal, "%v", err)
 	}
-	program, err := s.program(c)
+	program, err := s.program(ctx, c)
 	if err != nil {
 		return err
-	}
-	if s.Op == ep.Combine {
-		if err := s.setUp(ctx); err != nil {
-			return err
-		}
 	}
 	if _, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: sets}, drill.None); err != nil {
 		return err
@@ -82,10 +77,9 @@ func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	return nil
 }
 
-// program allocates the buffers of a config's algorithms and lists its
-// stages.
-func (s *Session) program(c ep.Config) ([]stage, error) {
-	var out []stage
+// program lists the stages of a config. It allocates the buffers of the config's
+// algorithms and runs the dispatch that a combine alone needs.
+func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	d, k, err := s.halves(c)
 	if err != nil {
 		return nil, err
@@ -98,17 +92,23 @@ func (s *Session) program(c ep.Config) ([]stage, error) {
 			err = errors.Join(err, r.needReturns(s.shape, k.dedup, &s.arena))
 		}
 	}
+	if err != nil {
+		return nil, err
+	}
+	var out []stage
 	if d != nil {
-		out = append(out, dispatchStages(*d)...)
+		out = dispatchStages(*d)
+	} else if err := s.setUp(ctx); err != nil {
+		return nil, err
 	}
 	if k != nil {
 		out = append(out, combineStages(*k)...)
 	}
-	return out, err
+	return out, nil
 }
 
-// halves decodes a config into what it says of dispatch and of combine, nil
-// where it says nothing.
+// halves decodes a config into its dispatch and its combine, nil where it has
+// none.
 func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	if s.Op != ep.Pair {
 		l := decode(c)
@@ -125,9 +125,9 @@ func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	return &d, &k, nil
 }
 
-// setUp runs the dispatch that combine needs before it and lets the experts
-// make their rows of it. It de-duplicates, since what that leaves serves
-// every algorithm of combine.
+// setUp runs the dispatch that a combine alone needs before it, and the experts
+// on what it delivered. It de-duplicates, since what that leaves serves every
+// algorithm of combine.
 func (s *Session) setUp(ctx context.Context) error {
 	if s.returned {
 		return nil
@@ -152,14 +152,9 @@ func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	if spec.Rounds < 1 || spec.Fold < 1 {
 		return kernels.Rounds{}, fmt.Errorf("cpu: %d rounds of %d calls, both must be at least 1", spec.Rounds, spec.Fold)
 	}
-	program, err := s.program(c)
+	program, err := s.program(ctx, c)
 	if err != nil {
 		return kernels.Rounds{}, err
-	}
-	if s.Op == ep.Combine {
-		if err := s.setUp(ctx); err != nil {
-			return kernels.Rounds{}, err
-		}
 	}
 	j, err := s.start(ctx, program, spec, s.backend.faulty(c))
 	if err != nil {
@@ -212,24 +207,19 @@ func (s *Session) staff(blocks int) {
 	}
 }
 
-// actAsExperts makes y of what dispatch delivered, as a stage of a program.
+// actAsExperts is the stage that stands in for the experts: it computes y from
+// what dispatch delivered.
 func (w *worker) actAsExperts(l launch, _ int) bool {
 	s, r := &w.s.shape, w.r
-	scales := make([]byte, s.layout.Scales*s.layout.ScaleBytes)
-	end := int(r.offsets[s.groups])
-	for {
-		lo := int(r.move.Add(int64(l.tile))) - l.tile
-		if lo >= end {
-			return true
+	scales := make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)
+	for row := range l.claimRows(&r.move, int(r.offsets[s.groups])) {
+		g, _ := slices.BinarySearch(r.offsets, uint32(row)+1)
+		gain := workloads.SharedGain
+		if e := g - 1 - (s.groups - s.local); e >= 0 {
+			gain = workloads.ExpertGain(r.id*s.local + e)
 		}
-		for row := lo; row < min(lo+l.tile, end); row++ {
-			g, _ := slices.BinarySearch(r.offsets, uint32(row)+1)
-			gain := workloads.SharedGain
-			if e := g - 1 - (s.groups - s.local); e >= 0 {
-				gain = workloads.ExpertGain(r.id*s.local + e)
-			}
-			r.scalesOf(s, g-1, row, scales)
-			applyGain(s.layout, r.out[row*s.layout.Payload:][:s.layout.Payload], scales, gain, r.y[row*s.Hidden:][:s.Hidden])
-		}
+		r.scalesOf(s, g-1, row, scales)
+		applyGain(s.encoding, r.out[row*s.encoding.Payload:][:s.encoding.Payload], scales, gain, r.y[row*s.Hidden:][:s.Hidden])
 	}
+	return true
 }

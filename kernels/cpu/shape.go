@@ -1,15 +1,15 @@
 package cpu
 
 import (
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // shape holds the sizes that all ranks share.
 type shape struct {
 	ep.Problem
-	layout   formats.Layout
-	header   formats.Header
+	encoding dtype.Encoding
+	header   dtype.Header
 	local    int // experts of a rank
 	sources  int // ranks that send to one rank
 	groups   int // row groups of the output
@@ -20,15 +20,15 @@ type shape struct {
 }
 
 func shapeOf(p ep.Problem) shape {
-	l := formats.Of(p.Dispatch, p.Hidden)
+	l := dtype.Of(p.Dispatch, p.Hidden)
 	h := l.Message(p.TopK)
 	s := shape{
-		Problem: p, layout: l, header: h,
+		Problem: p, encoding: l, header: h,
 		local: p.LocalExperts(), sources: p.Ranks,
-		groups: formats.Groups(p), maxRows: formats.MaxRows(p),
+		groups: dtype.Groups(p), maxRows: dtype.MaxRows(p),
 		rowBytes: 2 * p.Hidden,
 		weights:  h.Bytes,
-		dedup:    h.Bytes + (4*p.TopK+formats.Align-1)/formats.Align*formats.Align,
+		dedup:    h.Bytes + (4*p.TopK+dtype.Align-1)/dtype.Align*dtype.Align,
 	}
 	if p.SkipA2A {
 		s.sources = 1

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,22 @@ type job struct {
 type stage struct {
 	launch launch
 	body   func(w *worker, l launch, set int) bool // false: the job has failed
+}
+
+// stages is the program of one op: one launch that sends and then waits, or two.
+func stages(l launch, async, wait func(*worker, launch, int) bool) []stage {
+	if l.split {
+		return []stage{{l, async}, {l, wait}}
+	}
+	return []stage{{l, func(w *worker, l launch, set int) bool { return async(w, l, set) && wait(w, l, set) }}}
+}
+
+func dispatchStages(l launch) []stage {
+	return stages(l, (*worker).dispatchAsync, (*worker).dispatchWait)
+}
+
+func combineStages(l launch) []stage {
+	return stages(l, (*worker).combineAsync, (*worker).combineWait)
 }
 
 func newJob(program []stage, ranks int, spec kernels.RunSpec, deadline time.Duration) *job {
@@ -169,11 +186,11 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 // a signal between ranks that both run takes.
 const polls = 256
 
-// await polls until ready. Cores are fewer than workers, so every miss yields
-// to whoever is awaited, and after some misses the worker sleeps until the
-// next signal. After patience deadlines it fails the job with what hang says:
-// waits on other ranks have a patience of 1 and waits on one's own rank 2, so
-// that the cause is named and not its consequence.
+// await polls until ready. There are fewer cores than workers, so that every miss
+// yields, and after some misses the worker sleeps until the next signal. After
+// patience deadlines it fails the job with what hang returns. Waits for other
+// ranks have a patience of 1 and waits for the own rank 2, so that the failure
+// names the cause and not its consequence.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	for range polls {
 		if ready() {
@@ -207,13 +224,11 @@ func (w *worker) announce() {
 func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {
 	var got uint64
 	ok := w.await(func() bool { got = word.Load(); return got != sentinel }, func() *kernels.Failure {
-		what := kernels.Failf(ep.Hang, "rank %d waited %v in %s for expert %d from rank %d",
-			w.r.id, w.job.deadline, phase, expert, source)
-		if expert < 0 {
-			what = kernels.Failf(ep.Hang, "rank %d waited %v in %s for messages from rank %d",
-				w.r.id, w.job.deadline, phase, source)
+		what := "messages"
+		if expert >= 0 {
+			what = fmt.Sprintf("expert %d", expert)
 		}
-		return what
+		return kernels.Failf(ep.Hang, "rank %d waited %v in %s for %s from rank %d", w.r.id, w.job.deadline, phase, what, source)
 	}, 1)
 	if ok {
 		word.Store(sentinel)
@@ -221,9 +236,20 @@ func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source in
 	return int64(got), ok
 }
 
-// awaitReady waits until the pollers of the own rank have all counts.
-func (w *worker) awaitReady(phase string) bool {
-	return w.await(w.r.ready.Load, func() *kernels.Failure {
+// wait is the second half of an op: some workers poll for counts, and those
+// that do not only wait do the work once all counts are there.
+func (w *worker) wait(l launch, set int, phase string, poll func(*worker, launch, int) bool, work func(*worker, launch, int)) bool {
+	if w.id < l.pollers() && !poll(w, l, set) {
+		return false
+	}
+	if w.id < l.waitBlocks {
+		return true
+	}
+	ok := w.await(w.r.ready.Load, func() *kernels.Failure {
 		return kernels.Failf(ep.Hang, "rank %d worker %d waited in %s for its rank's pollers", w.r.id, w.id, phase)
 	}, 2)
+	if ok {
+		work(w, l, set)
+	}
+	return ok
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -103,7 +103,7 @@ func (r *rank) poison(s shape, arrivals []int) {
 	for _, n := range arrivals {
 		rows += n
 	}
-	written := min(rows+r.shared.count+formats.RowPad(s.Dispatch)*s.groups, s.maxRows)
+	written := min(rows+r.shared.count+dtype.RowPad(s.Dispatch)*s.groups, s.maxRows)
 	for i := range sets {
 		in, back := &r.inbox[i], &r.returns[i]
 		for pair, n := range arrivals {
@@ -115,7 +115,7 @@ func (r *rank) poison(s shape, arrivals []int) {
 		fill(back.rows[:min(len(back.rows), r.tokens*s.TopK*s.rowBytes)])
 		fill(back.partials)
 	}
-	fill(r.out[:written*s.layout.Payload])
+	fill(r.out[:written*s.encoding.Payload])
 	fill(r.scales)
 	fill(octets(r.y)[:min(2*len(r.y), written*s.rowBytes)])
 	fill(octets(r.combined))
@@ -135,7 +135,7 @@ func fill(b []byte) {
 }
 
 func (s *Session) checkDispatch(r *rank) kernels.Verdict {
-	return s.oracle.CheckDispatch(r.id, s.delivered(r), ref.Compare{MaxRows: sample(s.layout.Payload)})
+	return s.oracle.CheckDispatch(r.id, s.delivered(r), ref.Compare{MaxRows: sample(s.encoding.Payload)})
 }
 
 // delivered is what dispatch left on a rank.
@@ -143,9 +143,9 @@ func (s *Session) delivered(r *rank) ref.Output {
 	out := ref.Output{
 		RowOffsets: r.offsets, ExpertIDs: r.ids, SrcInfo: r.srcInfo,
 		MaxRows: s.maxRows, Scales: r.scales,
-		Payload: ref.Flat(r.out, s.layout.Payload),
+		Payload: ref.Flat(r.out, s.encoding.Payload),
 	}
-	if s.layout.Format == ep.NVFP4 {
+	if s.encoding.DType == ep.NVFP4 {
 		out.ScaleOffsets = r.blocks
 	}
 	return out

@@ -4,12 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
-
-	"github.com/epbench/epbench/native"
 )
 
 // sameBinaries gives these sources the name of the build that tables were
@@ -38,27 +37,27 @@ func ABI() string {
 	return h
 }
 
-// sourceHash covers what decides the compiled code: every device source
-// without comments and white space, and of every parameter the name, binding,
-// class, default and values. What a parameter's documentation says is left
-// out.
+// sourceHash covers what decides the compiled code: the device sources of all
+// families, without comments and white space, and of every parameter the name,
+// binding, class, default and values. Device sources that no family includes
+// are left out, and so is what a parameter's documentation says.
 var sourceHash = sync.OnceValue(func() string {
 	h := sha256.New()
-	// An embedded file system lists its files in a fixed order and cannot fail.
-	_ = fs.WalkDir(native.Sources, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := native.Sources.ReadFile(path)
-		code := codeOnly(string(text))
-		fmt.Fprintf(h, "%s %d\n%s", path, len(code), code)
-		return err
-	})
+	sources := map[string]string{}
 	for _, f := range families() {
 		fmt.Fprintf(h, "kernel %s %s\n", f.kernel.Name, f.kernel.Op)
 		for _, q := range f.kernel.Params {
 			fmt.Fprintf(h, "%s %s %s %q %q\n", q.Name, q.Binding, q.Class, q.Default, q.Values)
 		}
+		texts, err := closure(f.source)
+		if err != nil {
+			panic(err) // the sources are embedded
+		}
+		maps.Copy(sources, texts)
+	}
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		code := codeOnly(sources[name])
+		fmt.Fprintf(h, "%s %d\n%s", name, len(code), code)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 })

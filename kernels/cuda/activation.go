@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -17,7 +17,7 @@ import (
 type activation struct {
 	entry  string
 	source string
-	format ep.DType
+	dtype  ep.DType
 	tile   int // D must be a multiple of it
 	how    ref.Activation
 }
@@ -27,12 +27,12 @@ type activation struct {
 func activations() []activation {
 	clamp := &ref.Clamp{Limit: 7, Alpha: 1.702}
 	return []activation{
-		{entry: "fused_silu", source: "silu/silu.cuh", format: ep.BF16, tile: 8},
-		{entry: "fused_silu_fp8", source: "silu/silu.cuh", format: ep.FP8, tile: 128},
-		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", format: ep.MXFP4, tile: 32},
-		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", format: ep.MXFP4, tile: 32, how: ref.Activation{Clamp: clamp}},
-		{entry: "fused_silu_nvfp4", source: "silu/nvfp4.cuh", format: ep.NVFP4, tile: 64},
-		{entry: "fused_silu_nvfp4_interleaved", source: "silu/nvfp4.cuh", format: ep.NVFP4, tile: 64, how: ref.Activation{Interleaved: true}},
+		{entry: "fused_silu", source: "silu/silu.cuh", dtype: ep.BF16, tile: 8},
+		{entry: "fused_silu_fp8", source: "silu/silu.cuh", dtype: ep.FP8, tile: 128},
+		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", dtype: ep.MXFP4, tile: 32},
+		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", dtype: ep.MXFP4, tile: 32, how: ref.Activation{Clamp: clamp}},
+		{entry: "fused_silu_nvfp4", source: "silu/nvfp4.cuh", dtype: ep.NVFP4, tile: 64},
+		{entry: "fused_silu_nvfp4_interleaved", source: "silu/nvfp4.cuh", dtype: ep.NVFP4, tile: 64, how: ref.Activation{Interleaved: true}},
 	}
 }
 
@@ -64,16 +64,16 @@ type activated struct {
 // newActivated lays out a call: rows of each group, inputs by value(row,
 // column) and poisoned outputs.
 func newActivated(a activation, columns, maxRows int, rows []int, value func(row, column int) float32) *activated {
-	l := formats.Of(a.format, columns)
+	l := dtype.Of(a.dtype, columns)
 	x := &activated{columns: columns, maxRows: maxRows, rowOffsets: []uint32{0}, in: make([]uint16, maxRows*2*columns),
-		out: make([]byte, maxRows*l.Payload), scales: make([]byte, formats.OutputScaleBytes(l, len(rows), maxRows)), poison: 0xa5}
+		out: make([]byte, maxRows*l.Payload), scales: make([]byte, dtype.OutputScaleBytes(l, len(rows), maxRows)), poison: 0xa5}
 	blocks := 0
 	for g, n := range rows {
 		start := x.rowOffsets[g]
 		x.rowOffsets = append(x.rowOffsets, start+uint32(n))
-		x.scaleOffsets = append(x.scaleOffsets, uint32(blocks)-start/formats.ScaleBlockRows)
+		x.scaleOffsets = append(x.scaleOffsets, uint32(blocks)-start/dtype.ScaleBlockRows)
 		x.inputScales = append(x.inputScales, 0.5*float32(g+1))
-		blocks += (n + formats.ScaleBlockRows - 1) / formats.ScaleBlockRows
+		blocks += (n + dtype.ScaleBlockRows - 1) / dtype.ScaleBlockRows
 	}
 	for i := range x.in {
 		x.in[i] = ref.BF16(value(i/(2*columns), i%(2*columns)))
@@ -89,15 +89,15 @@ func newActivated(a activation, columns, maxRows int, rows []int, value func(row
 // codes or one code of a smaller format and nearly all of them equal, rows
 // beyond the last offset untouched.
 func (x *activated) check(a activation) error {
-	l := formats.Of(a.format, x.columns)
+	l := dtype.Of(a.dtype, x.columns)
 	tally := activationTally{}
 	last := 0
 	for g := range x.inputScales {
-		first := int(x.rowOffsets[g]/formats.ScaleBlockRows + x.scaleOffsets[g])
+		first := int(x.rowOffsets[g]/dtype.ScaleBlockRows + x.scaleOffsets[g])
 		start, end := int(x.rowOffsets[g]), int(x.rowOffsets[g+1])
 		for row := start; row < end; row++ {
 			z := ref.Narrow(a.how.Row(x.in[row*2*x.columns : (row+1)*2*x.columns]))
-			want := ref.Quantize(a.format, z, x.inputScales[g])
+			want := ref.Quantize(a.dtype, z, x.inputScales[g])
 			got := ref.Row{Payload: x.out[row*l.Payload : (row+1)*l.Payload], Scales: x.rowScales(l, row, row-start, first)}
 			if err := tally.row(l, want, got); err != nil {
 				return fmt.Errorf("group %d row %d: %w", g, row, err)
@@ -116,7 +116,7 @@ func (x *activated) check(a activation) error {
 	return tally.verdict()
 }
 
-func (x *activated) rowScales(l formats.Layout, row, inGroup, first int) []byte {
+func (x *activated) rowScales(l dtype.Encoding, row, inGroup, first int) []byte {
 	var out []byte
 	for g := range l.Scales {
 		at := ref.ScaleAt(l, g, row, inGroup, first, x.maxRows)
@@ -127,11 +127,11 @@ func (x *activated) rowScales(l formats.Layout, row, inGroup, first int) []byte 
 
 // checkPadding wants zeros in the scales behind the last row of a group's
 // last block of 128 (NVFP4 only).
-func (x *activated) checkPadding(l formats.Layout, group, rows, first int) error {
-	if l.Format != ep.NVFP4 {
+func (x *activated) checkPadding(l dtype.Encoding, group, rows, first int) error {
+	if l.DType != ep.NVFP4 {
 		return nil
 	}
-	for i := rows; i%formats.ScaleBlockRows != 0; i++ {
+	for i := rows; i%dtype.ScaleBlockRows != 0; i++ {
 		if s := x.rowScales(l, 0, i, first); !bytes.Equal(s, make([]byte, len(s))) {
 			return fmt.Errorf("group %d: scales of padding row %d are % x, want zeros", group, i, s)
 		}
@@ -142,9 +142,9 @@ func (x *activated) checkPadding(l formats.Layout, group, rows, first int) error
 // activationTally counts what was equal and what was merely near.
 type activationTally struct{ values, off int }
 
-func (t *activationTally) row(l formats.Layout, want, got ref.Row) error {
+func (t *activationTally) row(l dtype.Encoding, want, got ref.Row) error {
 	for i := 0; i < len(want.Scales); i += max(1, l.ScaleBytes) {
-		if !nearScale(l.Format, want.Scales[i:], got.Scales[i:]) {
+		if !nearScale(l.DType, want.Scales[i:], got.Scales[i:]) {
 			return fmt.Errorf("scale %d is % x, want % x", i/l.ScaleBytes, got.Scales[i:i+l.ScaleBytes], want.Scales[i:i+l.ScaleBytes])
 		}
 	}
@@ -152,13 +152,13 @@ func (t *activationTally) row(l formats.Layout, want, got ref.Row) error {
 		w, g := codeAt(l, want.Payload, c), codeAt(l, got.Payload, c)
 		t.values++
 		d := max(w-g, g-w)
-		if l.Format == ep.BF16 && max(w, -w) < vanishing && max(g, -g) < vanishing {
+		if l.DType == ep.BF16 && max(w, -w) < vanishing && max(g, -g) < vanishing {
 			d = 0
 		}
 		if d > 0 {
 			t.off++
 		}
-		if allowed := map[ep.DType]int{ep.BF16: 2}[l.Format]; d > max(allowed, 1) {
+		if allowed := map[ep.DType]int{ep.BF16: 2}[l.DType]; d > max(allowed, 1) {
 			return fmt.Errorf("column %d has code %d, want %d", c, g, w)
 		}
 	}
@@ -195,9 +195,9 @@ func nearScale(f ep.DType, want, got []byte) bool {
 
 // codeAt is the element in column c as an integer that counts codes: the sign
 // moves it below zero.
-func codeAt(l formats.Layout, payload []byte, c int) int {
+func codeAt(l dtype.Encoding, payload []byte, c int) int {
 	code, sign := int(payload[c/2]>>(c%2*4))&15, 8
-	switch l.Format {
+	switch l.DType {
 	case ep.BF16:
 		code, sign = int(binary.LittleEndian.Uint16(payload[2*c:])), 0x8000
 	case ep.FP8:

@@ -101,7 +101,7 @@ func TestInterleavedEqualsPlain(t *testing.T) {
 	emulator := need(t, emulTools)
 	byEntry := map[string]activation{}
 	for _, a := range activations() {
-		if a.format == ep.NVFP4 {
+		if a.dtype == ep.NVFP4 {
 			byEntry[a.entry] = a
 		}
 	}

@@ -43,7 +43,7 @@ func TestLoopback(t *testing.T) {
 // through.
 func smallAxes() *conform.Axes {
 	return &conform.Axes{
-		Ops: ep.Ops(), Formats: ep.DTypes(),
+		Ops: ep.Ops(), DTypes: ep.DTypes(),
 		Ranks: []int{1, 2}, Local: []int{1, 3}, TopK: []int{1, 4}, Hidden: []int{256, 512},
 		Tokens: []int{0, 1, 5}, Capacity: 5, Routings: []string{"uniform", "ragged"},
 	}
@@ -71,15 +71,15 @@ const racedSMs = 16
 // get through TestSanitize in minutes.
 func TestRaces(t *testing.T) {
 	for _, of := range []struct {
-		op     ep.Op
-		format ep.DType
-		ranks  int
+		op    ep.Op
+		dtype ep.DType
+		ranks int
 	}{
 		{ep.Dispatch, ep.BF16, 1}, {ep.Dispatch, ep.FP8, 2}, {ep.Dispatch, ep.NVFP4, 2},
 		{ep.Combine, ep.BF16, 1}, {ep.Combine, ep.BF16, 2},
 	} {
 		p := drillProblem(of.op, ep.Graph, of.ranks)
-		p.Dispatch = of.format
+		p.Dispatch = of.dtype
 		b, s := openSession(t, Options{Loopback: true, Deadline: time.Minute, sms: racedSMs}, p)
 		for _, k := range kernels.Of(b.Kernels(), of.op) {
 			proveOnce(t, s, paths(b, k, s.problem))

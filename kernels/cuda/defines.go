@@ -16,7 +16,7 @@ import (
 //	EP_EXPERTS        routed experts over all ranks
 //	EP_RANKS          ranks
 //	EP_LOCAL_EXPERTS  experts of one rank
-//	EP_FORMAT         EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
+//	EP_DTYPE         EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
 //	EP_SHARED         1 when a shared expert is fused
 //	EP_SKIP_A2A       1 when tokens are replicated and nothing is sent
 func problemDefines(p ep.Problem) []string {
@@ -26,7 +26,7 @@ func problemDefines(p ep.Problem) []string {
 		define("EP_EXPERTS", p.Experts),
 		define("EP_RANKS", p.Ranks),
 		define("EP_LOCAL_EXPERTS", p.LocalExperts()),
-		define("EP_FORMAT", slices.Index(ep.DTypes(), p.Dispatch)),
+		define("EP_DTYPE", slices.Index(ep.DTypes(), p.Dispatch)),
 		define("EP_SHARED", bit(p.SharedExpert)),
 		define("EP_SKIP_A2A", bit(p.SkipA2A)),
 	}

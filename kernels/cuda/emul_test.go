@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/native/emul"
 	"github.com/epbench/epbench/tune/ep"
@@ -145,7 +145,7 @@ func (e *emulated) arguments() []string {
 	var s []string
 	add := func(format string, args ...any) { s = append(s, fmt.Sprintf(format, args...)) }
 	add("ranks %d", p.Ranks)
-	for field, v := range map[string]int{"ranks": p.Ranks, "max_tokens": p.MaxTokens, "max_rows": formats.MaxRows(p),
+	for field, v := range map[string]int{"ranks": p.Ranks, "max_tokens": p.MaxTokens, "max_rows": dtype.MaxRows(p),
 		"deadline_ns": int(emulPatience), "skip_a2a": bit(p.SkipA2A), "allreduce_size": p.Ranks} {
 		add("set * %s %d", field, v)
 	}
@@ -313,9 +313,9 @@ func (e *emulated) checkDispatch(c ref.Compare) {
 			RowOffsets: words[uint32](e.part(r, partRowOffsets)),
 			ExpertIDs:  words[int32](e.part(r, partExpertIDs)),
 			SrcInfo:    words[int32](e.part(r, partSrcInfo)),
-			MaxRows:    formats.MaxRows(p),
+			MaxRows:    dtype.MaxRows(p),
 			Scales:     e.part(r, partScales),
-			Payload:    ref.Flat(e.part(r, partOut), layout(p).Payload),
+			Payload:    ref.Flat(e.part(r, partOut), encodingOf(p).Payload),
 		}
 		if p.Dispatch == ep.NVFP4 {
 			out.ScaleOffsets = words[uint32](e.part(r, partScaleOffsets))

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -167,17 +167,17 @@ func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
 
 func checkDispatchEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkEP(m, p, c),
-		checkRange(c, "count_sms", 1, c.Int("sms")-1),
-		checkRange(c, "tile_tokens", 1, ep.MaxTokens),
+		kernels.CheckRange(c, "count_sms", 1, c.Int("sms")-1),
+		kernels.CheckRange(c, "tile_tokens", 1, ep.MaxTokens),
 		checkChunk(c, 0))
 }
 
 func checkCombineEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkEP(m, p, c),
-		checkRange(c, "wait_sms", 1, c.Int("sms")-1),
-		checkRange(c, "rows", 1, 8),
+		kernels.CheckRange(c, "wait_sms", 1, c.Int("sms")-1),
+		kernels.CheckRange(c, "rows", 1, 8),
 		checkSwitch(c, "rotate"),
-		checkWord(c, "epilogue", "none", "scale", "bias"),
+		kernels.CheckWord(c, "epilogue", "none", "scale", "bias"),
 		checkChunk(c, 16))
 }
 
@@ -195,11 +195,11 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(
 		checkThreads(c, warp),
 		checkSMs(m, p, c, 2),
-		checkRange(c, "sms", 2, maxBlocksEP),
-		checkWord(c, "mode", "fused", "split"),
+		kernels.CheckRange(c, "sms", 2, maxBlocksEP),
+		kernels.CheckWord(c, "mode", "fused", "split"),
 		checkSwitch(c, "pdl"),
-		checkWord(c, "in_flight", "1", "2", "4", "8"),
-		checkWord(c, "algo", "direct", "dedup"),
+		kernels.CheckWord(c, "in_flight", "1", "2", "4", "8"),
+		kernels.CheckWord(c, "algo", "direct", "dedup"),
 		checkCopy(m, p, c))
 }
 
@@ -209,7 +209,7 @@ const sharedLimit = 227<<10 - 20<<10
 
 func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if !isBulk(c) {
-		return checkWord(c, "copy", "vector", "bulk")
+		return kernels.CheckWord(c, "copy", "vector", "bulk")
 	}
 	if before90(m.Arch) {
 		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
@@ -229,12 +229,8 @@ func before90(arch string) bool {
 	return err == nil && n < 90
 }
 
-// checkChunk wants whole 16-byte vectors; 0 where least is 0.
 func checkChunk(c ep.Config, least int) error {
-	if n := c.Int("chunk_bytes"); n%16 != 0 {
-		return fmt.Errorf("chunk_bytes: %d is not a multiple of 16, one vector", n)
-	}
-	return checkRange(c, "chunk_bytes", least, 1<<20)
+	return kernels.CheckMultiple(c, "chunk_bytes", 16, least, 1<<20, "one vector")
 }
 
 // pairsEP: partial sums need the rows of a token side by side, which only a
@@ -273,8 +269,8 @@ func regionsEP(p ep.Problem) []region {
 // messagesEP is the size of a message of either algorithm: dedup carries the
 // router weights too.
 func messagesEP(p ep.Problem) (direct, dedup int64) {
-	direct = int64(formats.Of(p.Dispatch, p.Hidden).Message(p.TopK).Bytes)
-	return direct, direct + int64(4*p.TopK+formats.Align-1)/formats.Align*formats.Align
+	direct = int64(dtype.Of(p.Dispatch, p.Hidden).Message(p.TopK).Bytes)
+	return direct, direct + int64(4*p.TopK+dtype.Align-1)/dtype.Align*dtype.Align
 }
 
 // countersEP is EpCounter of ep/layout.cuh.

@@ -34,7 +34,7 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 			Hidden:       32 * rapid.IntRange(1, 512).Draw(t, "hidden/32"),
 			TopK:         rapid.IntRange(1, 16).Draw(t, "topk"),
 			MaxTokens:    rapid.IntRange(1, 1<<16).Draw(t, "tokens"),
-			Dispatch:     rapid.SampledFrom(ep.DTypes()).Draw(t, "format"),
+			Dispatch:     rapid.SampledFrom(ep.DTypes()).Draw(t, "dtype"),
 			SharedExpert: rapid.Bool().Draw(t, "shared"),
 			SkipA2A:      rapid.Bool().Draw(t, "skip"),
 		}
@@ -69,7 +69,7 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 }
 
 func TestEPRefusals(t *testing.T) {
-	base := epCase{format: ep.FP8, ranks: 2, experts: 8, topK: 2, hidden: 256, max: 8}
+	base := epCase{dtype: ep.FP8, ranks: 2, experts: 8, topK: 2, hidden: 256, max: 8}
 	for _, c := range []struct {
 		problem func(*ep.Problem)
 		machine func(*ep.Machine)

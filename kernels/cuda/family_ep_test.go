@@ -16,7 +16,7 @@ import (
 // every role a block of its own.
 type epCase struct {
 	name    string
-	format  ep.DType
+	dtype   ep.DType
 	ranks   int
 	experts int
 	topK    int
@@ -34,7 +34,7 @@ type epCase struct {
 
 func (c epCase) problem() ep.Problem {
 	return ep.Problem{Op: ep.Pair, Mode: ep.Graph, Ranks: c.ranks, Nodes: 1, Hidden: c.hidden, Experts: c.experts,
-		TopK: c.topK, Tokens: c.max, MaxTokens: c.max, Dispatch: c.format, Combine: ep.BF16,
+		TopK: c.topK, Tokens: c.max, MaxTokens: c.max, Dispatch: c.dtype, Combine: ep.BF16,
 		SharedExpert: c.shared, SkipA2A: c.skip}
 }
 
@@ -64,7 +64,7 @@ func (c epCase) prepare(t *testing.T) epPair {
 
 // scale is a global input scale other than 1 where it matters.
 func (c epCase) scale() float32 {
-	if c.format == ep.NVFP4 {
+	if c.dtype == ep.NVFP4 {
 		return 0.5
 	}
 	return 1
@@ -143,29 +143,29 @@ func (e epPair) checkPairs(rank int, got []int32) {
 }
 
 var epCases = []epCase{
-	{name: "bulk", format: ep.BF16, ranks: 2, experts: 8, topK: 4, hidden: 1024, tokens: []int{25, 5}, max: 25, shared: true,
+	{name: "bulk", dtype: ep.BF16, ranks: 2, experts: 8, topK: 4, hidden: 1024, tokens: []int{25, 5}, max: 25, shared: true,
 		conf: []string{"copy", "bulk"}},
-	{name: "bulk dispatch, dedup", format: ep.NVFP4, ranks: 2, experts: 8, topK: 4, hidden: 160, tokens: []int{25, 5}, max: 25,
+	{name: "bulk dispatch, dedup", dtype: ep.NVFP4, ranks: 2, experts: 8, topK: 4, hidden: 160, tokens: []int{25, 5}, max: 25,
 		conf: []string{"algo", "dedup"}, dconf: []string{"copy", "bulk", "mode", "split"}},
-	{name: "bf16", format: ep.BF16, ranks: 2, experts: 8, topK: 2, hidden: 256, tokens: []int{8, 5}, max: 8},
-	{name: "fp8 split", format: ep.FP8, ranks: 4, experts: 16, topK: 4, hidden: 256, tokens: []int{7, 0, 3, 1}, max: 7,
+	{name: "bf16", dtype: ep.BF16, ranks: 2, experts: 8, topK: 2, hidden: 256, tokens: []int{8, 5}, max: 8},
+	{name: "fp8 split", dtype: ep.FP8, ranks: 4, experts: 16, topK: 4, hidden: 256, tokens: []int{7, 0, 3, 1}, max: 7,
 		masked: 0.2, conf: []string{"mode", "split", "pdl", "0"}, dconf: []string{"chunk_bytes", "64"}, cconf: []string{"rotate", "1", "rows", "2"}},
-	{name: "mxfp4 one hot expert, many blocks", format: ep.MXFP4, ranks: 2, experts: 4, topK: 2, hidden: 192, tokens: []int{40, 17}, max: 40,
+	{name: "mxfp4 one hot expert, many blocks", dtype: ep.MXFP4, ranks: 2, experts: 4, topK: 2, hidden: 192, tokens: []int{40, 17}, max: 40,
 		hot: 1, dconf: []string{"sms", "7", "tile_tokens", "4", "threads", "32"}, cconf: []string{"wait_sms", "2"}},
-	{name: "nvfp4 shared", format: ep.NVFP4, ranks: 2, experts: 6, topK: 3, hidden: 128, tokens: []int{9, 4}, max: 9, shared: true},
-	{name: "fp8 shared split", format: ep.FP8, ranks: 2, experts: 4, topK: 2, hidden: 128, tokens: []int{5, 0}, max: 6, shared: true,
+	{name: "nvfp4 shared", dtype: ep.NVFP4, ranks: 2, experts: 6, topK: 3, hidden: 128, tokens: []int{9, 4}, max: 9, shared: true},
+	{name: "fp8 shared split", dtype: ep.FP8, ranks: 2, experts: 4, topK: 2, hidden: 128, tokens: []int{5, 0}, max: 6, shared: true,
 		conf: []string{"mode", "split"}},
-	{name: "one rank", format: ep.BF16, ranks: 1, experts: 3, topK: 3, hidden: 264, tokens: []int{6}, max: 6, dconf: []string{"count_sms", "2"}},
-	{name: "eight ranks, top 8", format: ep.BF16, ranks: 8, experts: 64, topK: 8, hidden: 64, tokens: []int{3, 1, 0, 2}, max: 3,
+	{name: "one rank", dtype: ep.BF16, ranks: 1, experts: 3, topK: 3, hidden: 264, tokens: []int{6}, max: 6, dconf: []string{"count_sms", "2"}},
+	{name: "eight ranks, top 8", dtype: ep.BF16, ranks: 8, experts: 64, topK: 8, hidden: 64, tokens: []int{3, 1, 0, 2}, max: 3,
 		conf: []string{"sms", "2"}, cconf: []string{"chunk_bytes", "32"}},
-	{name: "dedup", format: ep.BF16, ranks: 2, experts: 8, topK: 4, hidden: 256, tokens: []int{8, 5}, max: 8, conf: []string{"algo", "dedup"}},
-	{name: "dedup fp8 split masked", format: ep.FP8, ranks: 4, experts: 16, topK: 6, hidden: 256, tokens: []int{7, 0, 3, 9}, max: 9, masked: 0.3,
+	{name: "dedup", dtype: ep.BF16, ranks: 2, experts: 8, topK: 4, hidden: 256, tokens: []int{8, 5}, max: 8, conf: []string{"algo", "dedup"}},
+	{name: "dedup fp8 split masked", dtype: ep.FP8, ranks: 4, experts: 16, topK: 6, hidden: 256, tokens: []int{7, 0, 3, 9}, max: 9, masked: 0.3,
 		conf: []string{"algo", "dedup", "mode", "split"}, dconf: []string{"tile_tokens", "2", "chunk_bytes", "128"}, cconf: []string{"rotate", "1", "chunk_bytes", "64"}},
-	{name: "dedup nvfp4 shared", format: ep.NVFP4, ranks: 2, experts: 6, topK: 3, hidden: 128, tokens: []int{9, 4}, max: 9, shared: true,
+	{name: "dedup nvfp4 shared", dtype: ep.NVFP4, ranks: 2, experts: 6, topK: 3, hidden: 128, tokens: []int{9, 4}, max: 9, shared: true,
 		conf: []string{"algo", "dedup"}},
-	{name: "direct after dedup", format: ep.MXFP4, ranks: 2, experts: 8, topK: 3, hidden: 64, tokens: []int{9, 4}, max: 9, dconf: []string{"algo", "dedup"}},
-	{name: "skip", format: ep.FP8, ranks: 2, experts: 8, topK: 2, hidden: 128, tokens: []int{7}, max: 8, skip: true},
-	{name: "skip shared split", format: ep.BF16, ranks: 4, experts: 8, topK: 3, hidden: 64, tokens: []int{7}, max: 8, skip: true, shared: true,
+	{name: "direct after dedup", dtype: ep.MXFP4, ranks: 2, experts: 8, topK: 3, hidden: 64, tokens: []int{9, 4}, max: 9, dconf: []string{"algo", "dedup"}},
+	{name: "skip", dtype: ep.FP8, ranks: 2, experts: 8, topK: 2, hidden: 128, tokens: []int{7}, max: 8, skip: true},
+	{name: "skip shared split", dtype: ep.BF16, ranks: 4, experts: 8, topK: 3, hidden: 64, tokens: []int{7}, max: 8, skip: true, shared: true,
 		conf: []string{"mode", "split"}},
 }
 
@@ -194,7 +194,7 @@ func TestEPEmulated(t *testing.T) {
 
 // A thousand pairs on one set of buffers.
 func TestEPThousandPairs(t *testing.T) {
-	c := epCase{format: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{3, 2}, max: 3,
+	c := epCase{dtype: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{3, 2}, max: 3,
 		conf: []string{"sms", "2", "threads", "32"}}
 	e := c.prepare(t)
 	e.run(1000, e.round()...)
@@ -207,7 +207,7 @@ func TestEPRaceFree(t *testing.T) {
 	for _, algo := range []string{"direct", "dedup"} {
 		t.Run(algo, func(t *testing.T) {
 			t.Parallel()
-			c := epCase{format: ep.FP8, ranks: 2, experts: 4, topK: 2, hidden: 128, tokens: []int{4, 3}, max: 4, shared: true,
+			c := epCase{dtype: ep.FP8, ranks: 2, experts: 4, topK: 2, hidden: 128, tokens: []int{4, 3}, max: 4, shared: true,
 				conf: []string{"sms", "3", "threads", "64", "algo", algo}}
 			e := c.prepare(t)
 			e.tools = detector
@@ -234,7 +234,7 @@ func TestEPFaultDrills(t *testing.T) {
 	} {
 		t.Run(drill.name, func(t *testing.T) {
 			t.Parallel()
-			c := epCase{format: ep.BF16, ranks: 2, experts: 8, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4, conf: []string{"algo", drill.algo}}
+			c := epCase{dtype: ep.BF16, ranks: 2, experts: 8, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4, conf: []string{"algo", drill.algo}}
 			e := c.prepare(t)
 			e.run(2, e.dispatch, e.experts(), e.combine)
 			e.check()
@@ -257,7 +257,7 @@ func TestEPFaultDrills(t *testing.T) {
 
 // A row whose source is out of range is not sent anywhere.
 func TestEPBadSourceIsSkipped(t *testing.T) {
-	c := epCase{format: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4}
+	c := epCase{dtype: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4}
 	e := c.prepare(t)
 	e.run(1, e.dispatch, e.experts())
 	for i, bad := range []int32{-1, 4, 1 << 30} {
@@ -280,7 +280,7 @@ func TestEPBadSourceIsSkipped(t *testing.T) {
 
 // Without router weights combine keeps every row: [token, k, hidden].
 func TestEPWithoutWeights(t *testing.T) {
-	c := epCase{format: ep.BF16, ranks: 2, experts: 6, topK: 3, hidden: 64, tokens: []int{4, 3}, max: 4, masked: 0.2}
+	c := epCase{dtype: ep.BF16, ranks: 2, experts: 6, topK: 3, hidden: 64, tokens: []int{4, 3}, max: 4, masked: 0.2}
 	e := c.prepare(t)
 	e.run(1, e.dispatch, e.experts())
 	e.extra = []string{"set * weights 0"}
@@ -303,7 +303,7 @@ func TestEPWithoutWeights(t *testing.T) {
 // The hook sees each finished value exactly once, after the shared expert.
 func TestEPEpilogue(t *testing.T) {
 	for _, hook := range []string{"scale", "bias"} {
-		c := epCase{format: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{5}, max: 5, shared: true,
+		c := epCase{dtype: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{5}, max: 5, shared: true,
 			cconf: []string{"epilogue", hook}}
 		e := c.prepare(t)
 		e.extra = []string{"fset * epilogue_scale 2"}
@@ -326,7 +326,7 @@ func TestEPEpilogue(t *testing.T) {
 
 // copy_shared_expert_outputs moves the first rows and nothing else.
 func TestEPCopySharedOutputs(t *testing.T) {
-	c := epCase{format: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{3}, max: 5}
+	c := epCase{dtype: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{3}, max: 5}
 	e := c.prepare(t)
 	for i := range e.part(0, partY) {
 		e.part(0, partY)[i] = byte(i * 11)

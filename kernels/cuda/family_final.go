@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -98,15 +98,15 @@ func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 		return fmt.Errorf("hidden: %d is more than %d, whose scales one warp holds; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
 	}
 	return cmp.Or(checkFast(m, p, c),
-		checkRange(c, "wait_sms", 0, c.Int("sms")-1), // one block at least sends
-		checkWord(c, "algo", "direct", "dedup"))
+		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // one block at least sends
+		kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
 func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if c.Str("scales") != "row" && p.Dispatch != ep.FP8 {
 		return cmp.Or(checkFinal(m, p, c), fmt.Errorf("scales: %s has none to place by %s; use row", p.Dispatch, c.Str("scales")))
 	}
-	return cmp.Or(checkFinal(m, p, c), checkWord(c, "scales", "row", "tile"))
+	return cmp.Or(checkFinal(m, p, c), kernels.CheckWord(c, "scales", "row", "tile"))
 }
 
 // ringShared is what a block's ring may take: less than the 163 KiB that
@@ -117,11 +117,8 @@ const ringShared = 160 << 10
 func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
 
 func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := cmp.Or(checkFinal(m, p, c), checkRange(c, "in_flight", 0, 32)); err != nil {
+	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors of a step")); err != nil {
 		return err
-	}
-	if c.Int("in_flight")%4 != 0 {
-		return fmt.Errorf("in_flight: %s is not a multiple of 4, the vectors of a step", c.Str("in_flight"))
 	}
 	if n := ringBytes(c); n > ringShared {
 		return fmt.Errorf("in_flight: %s of %s threads take %d bytes of shared memory, more than %d; use %d",
@@ -190,10 +187,10 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 // regionsFinal is FinRegion of final/layout.cuh.
 func regionsFinal(p ep.Problem) []region {
 	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
-	l := formats.Of(p.Dispatch, p.Hidden)
+	l := dtype.Of(p.Dispatch, p.Hidden)
 	slots, rows := max(r, k), int64(0)
 	if p.Dispatch == ep.FP8 {
-		rows = int64(formats.MaxRows(p))
+		rows = int64(dtype.MaxRows(p))
 	}
 	return []region{
 		{"counts", 2 * r * (e + 1) * 8, 0},

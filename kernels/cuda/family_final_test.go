@@ -41,7 +41,7 @@ func TestStartsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := onCPU()
 		m.SMs = rapid.IntRange(1, 160).Draw(t, "sms")
-		p := pairProblem(rapid.SampledFrom([]ep.DType{ep.BF16, ep.FP8}).Draw(t, "format"), 4, 512, 64, 8, 4)
+		p := pairProblem(rapid.SampledFrom([]ep.DType{ep.BF16, ep.FP8}).Draw(t, "dtype"), 4, 512, 64, 8, 4)
 		p.Tokens = rapid.IntRange(0, 128).Draw(t, "tokens")
 		p.MaxTokens = 128
 		for _, k := range []kernels.Kernel{dispatchFinal().kernel, combineFinal().kernel, combineLL().kernel} {

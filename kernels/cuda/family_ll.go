@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -79,8 +79,8 @@ func combineLL() family {
 
 func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(checkFast(m, p, c),
-		checkRange(c, "receivers", 0, c.Int("threads")/warp-1), // one warp at least sends
-		checkRange(c, "pause", 0, 100_000)); err != nil {
+		kernels.CheckRange(c, "receivers", 0, c.Int("threads")/warp-1), // one warp at least sends
+		kernels.CheckRange(c, "pause", 0, 100_000)); err != nil {
 		return err
 	}
 	if c.Int("receivers") == 0 && c.Int("pause") > 0 {
@@ -89,12 +89,12 @@ func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if c.Int("early") == 1 && c.Int("receivers") > 0 {
 		return fmt.Errorf("receivers: %s with early=1, where all warps wait for the offsets together; use 0", c.Str("receivers"))
 	}
-	return cmp.Or(checkWord(c, "send", "512", "1024", "2048"), checkWord(c, "part", "512", "1024", "2048"),
+	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"),
 		checkSwitch(c, "early"), checkSwitch(c, "pdl"))
 }
 
 func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFast(m, p, c), checkSwitch(c, "pdl"), checkWord(c, "algo", "direct", "dedup"))
+	return cmp.Or(checkFast(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
 // besideLL launches one half of a pair while the other still runs. On 4 H200
@@ -140,7 +140,7 @@ func startsCombineLL(m ep.Machine, p ep.Problem) []ep.Config {
 // regionsLL is LlRegion of ll/layout.cuh.
 func regionsLL(p ep.Problem) []region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	l := formats.Of(p.Dispatch, p.Hidden)
+	l := dtype.Of(p.Dispatch, p.Hidden)
 	return []region{
 		{"counts", 3 * r * int64(p.LocalExperts()+1) * 8, 0},
 		{"headers", 3 * r * t * k * 8, 0xff},

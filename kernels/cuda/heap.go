@@ -3,7 +3,7 @@ package cuda
 import (
 	"fmt"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -80,9 +80,9 @@ func rigParts() []region {
 // problemParts are the inputs and outputs of a problem. Outputs are poisoned
 // with ones: NaN in every float format, an impossible offset in an index.
 func problemParts(p ep.Problem) []region {
-	rows := int64(formats.MaxRows(p))
-	groups := int64(formats.Groups(p))
-	l := layout(p)
+	rows := int64(dtype.MaxRows(p))
+	groups := int64(dtype.Groups(p))
+	l := encodingOf(p)
 	tokens, hidden, topK := int64(p.MaxTokens), int64(p.Hidden), int64(p.TopK)
 	parts := []region{
 		{partX, tokens * hidden * 2, 0},
@@ -91,7 +91,7 @@ func problemParts(p ep.Problem) []region {
 		{partInputScale, 4, 0},
 		{partBias, hidden * 2, 0},
 		{partOut, rows * int64(l.Payload), 0xff},
-		{partScales, int64(formats.OutputScaleBytes(l, int(groups), int(rows))), 0xff},
+		{partScales, int64(dtype.OutputScaleBytes(l, int(groups), int(rows))), 0xff},
 		{partRowOffsets, (groups + 1) * 4, 0xff},
 		{partExpertIDs, groups * 4, 0xff},
 		{partSrcInfo, rows * 8, 0xff},

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Kernels lists what the CUDA backend can sweep, with legality, for planning
-// on hosts without a GPU.
+// Kernels lists the CUDA kernels with their legality. It needs no GPU, so that
+// a host without one can plan.
 func Kernels() []kernels.Kernel {
 	all := families()
 	out := make([]kernels.Kernel, len(all))
@@ -22,26 +22,17 @@ func Kernels() []kernels.Kernel {
 	return out
 }
 
-// check is the family's legality, once c is known to set exactly the declared
+// check is the family's legality. A config must set exactly the declared
 // parameters.
 func (f family) check(m ep.Machine, p ep.Problem, c ep.Config) error {
-	known := map[string]bool{}
-	for _, q := range f.kernel.Params {
-		known[q.Name] = true
-		if _, ok := c.Values[q.Name]; !ok {
-			return fmt.Errorf("%s: not set, %s takes %s", q.Name, f.kernel.Name, q.Doc)
-		}
-	}
-	for _, name := range c.Names() {
-		if !known[name] {
-			return fmt.Errorf("%s: %s has no such parameter", name, f.kernel.Name)
-		}
+	if err := kernels.CheckNames(c, f.kernel.Params); err != nil {
+		return err
 	}
 	return f.kernel.Check(m, p, c)
 }
 
-// pairsWithin lets a combine follow only dispatches that leave their tokens
-// in the state it reads, and what the family itself asks for besides.
+// pairsWithin lets a combine follow only dispatches of the same state, and adds
+// what the family itself asks for.
 func pairsWithin(f family, all []family) func(dispatch, combine ep.Config) error {
 	return func(dispatch, combine ep.Config) error {
 		d, err := findFamily(all, dispatch.Kernel)

@@ -3,7 +3,7 @@ package cuda
 import (
 	"fmt"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -55,5 +55,5 @@ func maxBlocks(m ep.Machine, p ep.Problem) int {
 	return m.SMs
 }
 
-// layout is one token in the problem's dispatch dtype.
-func layout(p ep.Problem) formats.Layout { return formats.Of(p.Dispatch, p.Hidden) }
+// encodingOf is one token in the problem's dispatch dtype.
+func encodingOf(p ep.Problem) dtype.Encoding { return dtype.Of(p.Dispatch, p.Hidden) }

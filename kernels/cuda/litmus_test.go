@@ -107,8 +107,8 @@ func TestEPLayout(t *testing.T) {
 			t.Fatal(err)
 		}
 		word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(areas[0][8*i:])) }
-		for i, want := range []int64{message, int64(countersEP(p)), int64(layout(p).ScaleOffset()), int64(layout(p).TokenBytes()),
-			int64(layout(p).Message(p.TopK).IDs)} {
+		for i, want := range []int64{message, int64(countersEP(p)), int64(encodingOf(p).ScaleOffset()), int64(encodingOf(p).TokenBytes()),
+			int64(encodingOf(p).Message(p.TopK).IDs)} {
 			if word(i) != want {
 				t.Errorf("algo %d: size %d is %d on the device, %d in Go", algo, i, word(i), want)
 			}

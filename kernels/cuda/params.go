@@ -3,8 +3,6 @@ package cuda
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
@@ -89,20 +87,9 @@ func defineInt(name string, c ep.Config, param string) string { return define(na
 
 func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
 
-// checkThreads wants threads to be a whole number of warps, from lo up.
+// checkThreads wants whole warps, at least lo threads.
 func checkThreads(c ep.Config, lo int) error {
-	if n := c.Int("threads"); n < lo || n > maxThreads || n%warp != 0 {
-		return fmt.Errorf("threads: %s is not a multiple of %d from %d to %d", c.Values["threads"], warp, lo, maxThreads)
-	}
-	return nil
-}
-
-// checkRange wants a parameter to be a number from lo to hi.
-func checkRange(c ep.Config, name string, lo, hi int) error {
-	if n, ok := c.Values[name].Int(); !ok || n < lo || n > hi {
-		return fmt.Errorf("%s: %s is not a number from %d to %d", name, c.Values[name], lo, hi)
-	}
-	return nil
+	return kernels.CheckMultiple(c, "threads", warp, lo, maxThreads, "a warp")
 }
 
 // checkSMs wants sms, a number of blocks, to be at least lo and at most what
@@ -118,11 +105,4 @@ func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 	return nil
 }
 
-func checkSwitch(c ep.Config, name string) error { return checkWord(c, name, "0", "1") }
-
-func checkWord(c ep.Config, name string, known ...string) error {
-	if !slices.Contains(known, c.Str(name)) {
-		return fmt.Errorf("%s: %q is not one of %s", name, c.Str(name), strings.Join(known, ", "))
-	}
-	return nil
-}
+func checkSwitch(c ep.Config, name string) error { return kernels.CheckWord(c, name, "0", "1") }

@@ -16,7 +16,7 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
@@ -142,7 +142,7 @@ func (s *session) args(of state) func(rank int) C.EpArgs {
 		a := s.rig.args(rank)
 		p := s.problem
 		a.tokens = C.int32_t(s.workload.Ranks[s.workload.Batch(rank)].Tokens)
-		a.max_tokens, a.max_rows = C.int32_t(p.MaxTokens), C.int64_t(formats.MaxRows(p))
+		a.max_tokens, a.max_rows = C.int32_t(p.MaxTokens), C.int64_t(dtype.MaxRows(p))
 		at := func(part string) cu.DevicePtr { return s.rig.at(rank, part) }
 		point(&a.x, at(partX))
 		point(&a.topk_ids, at(partIDs))

@@ -109,7 +109,7 @@ func TestSessionGather(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, drillProblem(ep.Dispatch, ep.Graph, 2))
 	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
 	runConfig(t, b, s, k, k.DefaultConfig(b.Machine(), s.problem))
-	rowBytes := layout(s.problem).Payload
+	rowBytes := encodingOf(s.problem).Payload
 	for _, rows := range [][]int{{0}, {5, 1, 3}, {}, {7, 7, 0, 2, 9}} {
 		got, err := s.rig.gatherRows(1, partOut, rows, rowBytes)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"math"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -144,11 +144,11 @@ func (s *session) dispatched(rank int) (*output, error) {
 // fetch brings indices and scales whole, rows as they are asked for when they
 // are many.
 func (s *session) fetch(rank int) (*output, error) {
-	l := s.oracle.Format()
+	l := s.oracle.Encoding()
 	want := s.oracle.Dispatch(rank).RowOffsets
 	rows := int(want[len(want)-1])
-	groups := formats.Groups(s.problem)
-	out := &output{Output: ref.Output{MaxRows: formats.MaxRows(s.problem)}}
+	groups := dtype.Groups(s.problem)
+	out := &output{Output: ref.Output{MaxRows: dtype.MaxRows(s.problem)}}
 	var err error
 	fetch := func(f func() error) {
 		if err == nil {
@@ -168,7 +168,7 @@ func (s *session) fetch(rank int) (*output, error) {
 		return err
 	})
 	fetch(func() (err error) {
-		if l.Format != ep.NVFP4 {
+		if l.DType != ep.NVFP4 {
 			return nil
 		}
 		out.ScaleOffsets, err = download[uint32](s.rig, rank, partScaleOffsets, 0, groups)
@@ -182,9 +182,9 @@ func (s *session) fetch(rank int) (*output, error) {
 // fetchScales fetches the whole scale output; of FP8, where each group of 128
 // columns has room for every row there could be, as far as there are rows.
 func (s *session) fetchScales(out *output, rank, rows, groups int) (err error) {
-	l := s.oracle.Format()
-	if l.Format != ep.FP8 || rows == 0 {
-		out.Scales, err = download[byte](s.rig, rank, partScales, 0, formats.OutputScaleBytes(l, groups, out.MaxRows))
+	l := s.oracle.Encoding()
+	if l.DType != ep.FP8 || rows == 0 {
+		out.Scales, err = download[byte](s.rig, rank, partScales, 0, dtype.OutputScaleBytes(l, groups, out.MaxRows))
 		return err
 	}
 	offsets := make([]int, l.Scales)

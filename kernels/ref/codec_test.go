@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -101,7 +101,7 @@ func TestQuantizeGroups(t *testing.T) {
 		ramp[i] = float32(i-64) / 64 * 6
 	}
 	for _, c := range []struct {
-		format ep.DType
+		dtype  ep.DType
 		global float32
 		x      []float32
 		scale  float32 // what the first group's elements are multiplied by again
@@ -115,19 +115,19 @@ func TestQuantizeGroups(t *testing.T) {
 		{ep.NVFP4, 0.5, ramp, 1},
 		{ep.NVFP4, 1, make([]float32, 128), 0},
 	} {
-		row := Quantize(c.format, c.x, c.global)
-		back := Dequantize(c.format, row, len(c.x), c.global)
+		row := Quantize(c.dtype, c.x, c.global)
+		back := Dequantize(c.dtype, row, len(c.x), c.global)
 		if c.x[0] == 0 {
 			for i, v := range back {
 				if v != 0 {
-					t.Fatalf("%s: zero %d came back as %g", c.format, i, v)
+					t.Fatalf("%s: zero %d came back as %g", c.dtype, i, v)
 				}
 			}
 		} else if back[0] != -6 {
-			t.Errorf("%s with global scale %g: the largest magnitude, -6, came back as %g", c.format, c.global, back[0])
+			t.Errorf("%s with global scale %g: the largest magnitude, -6, came back as %g", c.dtype, c.global, back[0])
 		}
-		if got := scaleOf(c.format, row, c.global); got != c.scale {
-			t.Errorf("%s with global scale %g: scale %g, want %g", c.format, c.global, got, c.scale)
+		if got := scaleOf(c.dtype, row, c.global); got != c.scale {
+			t.Errorf("%s with global scale %g: scale %g, want %g", c.dtype, c.global, got, c.scale)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func TestQuantizationError(t *testing.T) {
 func TestScaleLayouts(t *testing.T) {
 	const rows, maxRows = 256, 256
 	for _, f := range []ep.DType{ep.FP8, ep.MXFP4, ep.NVFP4} {
-		l := formats.Of(f, 512)
+		l := dtype.Of(f, 512)
 		seen := map[int]bool{}
 		for r := range rows {
 			for g := range l.Scales {
@@ -176,14 +176,14 @@ func TestScaleLayouts(t *testing.T) {
 			}
 		}
 	}
-	if got := ScaleAt(formats.Of(ep.FP8, 512), 3, 5, 0, 0, 100); got != (3*100+5)*4 {
+	if got := ScaleAt(dtype.Of(ep.FP8, 512), 3, 5, 0, 0, 100); got != (3*100+5)*4 {
 		t.Errorf("fp8: %d", got)
 	}
-	if got := ScaleAt(formats.Of(ep.MXFP4, 512), 3, 5, 0, 0, 100); got != 5*16+3 {
+	if got := ScaleAt(dtype.Of(ep.MXFP4, 512), 3, 5, 0, 0, 100); got != 5*16+3 {
 		t.Errorf("mxfp4: %d", got)
 	}
 	// Row 200 of a group whose first block is 2: block 3, row 72 of it.
-	if got := ScaleAt(formats.Of(ep.NVFP4, 512), 9, 0, 200, 2, 0); got != 3*8*512+2*512+8*16+2*4+1 {
+	if got := ScaleAt(dtype.Of(ep.NVFP4, 512), 9, 0, 200, 2, 0); got != 3*8*512+2*512+8*16+2*4+1 {
 		t.Errorf("nvfp4: %d", got)
 	}
 }

@@ -54,13 +54,13 @@ func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 
 // widened is the current row in BF16.
 func (r *rowCheck) widened() ([]uint16, error) {
-	l := r.o.Format()
+	l := r.o.Encoding()
 	row := Row{r.got.Payload(r.row), r.scales(l)}
 	if len(row.Payload) != l.Payload || len(row.Scales) != l.Scales*l.ScaleBytes {
 		return nil, fmt.Errorf("row %d is cut short", r.row)
 	}
 	out := make([]uint16, l.Hidden)
-	for c, x := range Dequantize(l.Format, row, l.Hidden, r.o.global) {
+	for c, x := range Dequantize(l.DType, row, l.Hidden, r.o.global) {
 		out[c] = BF16(x)
 	}
 	return out, nil

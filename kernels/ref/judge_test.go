@@ -35,7 +35,7 @@ func realRows(d Delivery) []int {
 func TestVerdictOfAnySplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := tiny(func(p *ep.Problem) {
-			p.Dispatch = rapid.SampledFrom(ep.DTypes()).Draw(t, "format")
+			p.Dispatch = rapid.SampledFrom(ep.DTypes()).Draw(t, "dtype")
 			p.SharedExpert = rapid.Bool().Draw(t, "shared")
 		})
 		o := New(w, 1)

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -18,7 +18,7 @@ type Row struct {
 // Quantize converts one token from float32. global is NVFP4's global input
 // scale and ignored by the other formats.
 func Quantize(f ep.DType, x []float32, global float32) Row {
-	l := formats.Of(f, len(x))
+	l := dtype.Of(f, len(x))
 	row := Row{make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)}
 	if f == ep.BF16 {
 		for i, v := range x {
@@ -84,7 +84,7 @@ func amax(x []float32) float32 {
 // Dequantize converts a token of hidden elements back.
 func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	out := make([]float32, hidden)
-	l := formats.Of(f, hidden)
+	l := dtype.Of(f, hidden)
 	if f == ep.BF16 {
 		for i := range out {
 			out[i] = BF16ToFloat(binary.LittleEndian.Uint16(row.Payload[2*i:]))
@@ -120,15 +120,15 @@ func factor(f ep.DType, b []byte, global float32) float32 {
 // firstBlock the group's first block of 128 scale rows; maxRows is the row
 // capacity of the output. FP8 stores [scale, row], MXFP4 [row, scale] and
 // NVFP4 [row/128][scale/4][row%32][row%128/32][scale%4].
-func ScaleAt(l formats.Layout, g, row, inGroup, firstBlock, maxRows int) int {
-	switch l.Format {
+func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
+	switch l.DType {
 	case ep.FP8:
 		return (g*maxRows + row) * l.ScaleBytes
 	case ep.MXFP4:
 		return row*l.Scales + g
 	}
 	columns := (l.Scales + 3) / 4
-	block := firstBlock + inGroup/formats.ScaleBlockRows
-	r := inGroup % formats.ScaleBlockRows
+	block := firstBlock + inGroup/dtype.ScaleBlockRows
+	r := inGroup % dtype.ScaleBlockRows
 	return (((block*columns+g/4)*32+r%32)*4+r/32)*4 + g%4
 }

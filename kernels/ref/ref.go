@@ -33,7 +33,7 @@ package ref
 import (
 	"sync"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -126,7 +126,7 @@ func (o *Oracle) deliver(rank int) Delivery {
 	for e, items := range byExpert {
 		groups = append(groups, Group{rank*local + e, sources, items})
 	}
-	return layout(groups, formats.RowPad(p.Dispatch))
+	return layout(groups, dtype.RowPad(p.Dispatch))
 }
 
 func (o *Oracle) sharedGroup(rank int) Group {
@@ -144,8 +144,8 @@ func layout(groups []Group, pad int) Delivery {
 	for i, g := range groups {
 		n := g.Rows()
 		d.RowOffsets[i+1] = d.RowOffsets[i] + uint32((n+pad-1)/pad*pad)
-		d.ScaleOffsets = append(d.ScaleOffsets, uint32(blocks)-d.RowOffsets[i]/formats.ScaleBlockRows)
-		blocks += (n + formats.ScaleBlockRows - 1) / formats.ScaleBlockRows
+		d.ScaleOffsets = append(d.ScaleOffsets, uint32(blocks)-d.RowOffsets[i]/dtype.ScaleBlockRows)
+		blocks += (n + dtype.ScaleBlockRows - 1) / dtype.ScaleBlockRows
 	}
 	return d
 }
@@ -192,8 +192,8 @@ func applyGain(x []float32, gain float32, y []uint16) {
 }
 
 // Format is the layout of a delivered token.
-func (o *Oracle) Format() formats.Layout {
-	return formats.Of(o.w.Problem.Dispatch, o.w.Problem.Hidden)
+func (o *Oracle) Encoding() dtype.Encoding {
+	return dtype.Of(o.w.Problem.Dispatch, o.w.Problem.Hidden)
 }
 
 // Problem is what the workload was drawn for.

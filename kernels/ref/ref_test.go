@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -89,7 +89,7 @@ func TestBoundsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := tiny(func(p *ep.Problem) {
 			p.SharedExpert = rapid.Bool().Draw(t, "shared")
-			p.Dispatch = rapid.SampledFrom(ep.DTypes()).Draw(t, "format")
+			p.Dispatch = rapid.SampledFrom(ep.DTypes()).Draw(t, "dtype")
 			p.Experts, p.TopK = 16, 4
 		})
 		w.Seed = rapid.Uint64().Draw(t, "seed")
@@ -113,13 +113,13 @@ func TestBoundsHold(t *testing.T) {
 
 // faithful is the output that the oracle itself asks for, in any format.
 func faithful(o *Oracle, rank int) Output {
-	p, l := o.Problem(), o.Format()
+	p, l := o.Problem(), o.Encoding()
 	d := o.Dispatch(rank)
-	n := formats.MaxRows(p)
+	n := dtype.MaxRows(p)
 	buf := make([]byte, n*l.Payload)
 	out := Output{
 		RowOffsets: slices.Clone(d.RowOffsets), SrcInfo: make([]int32, 2*n), ScaleOffsets: slices.Clone(d.ScaleOffsets),
-		MaxRows: n, Scales: make([]byte, formats.OutputScaleBytes(l, formats.Groups(p), n)), Payload: Flat(buf, l.Payload),
+		MaxRows: n, Scales: make([]byte, dtype.OutputScaleBytes(l, dtype.Groups(p), n)), Payload: Flat(buf, l.Payload),
 	}
 	for i, g := range d.Groups {
 		out.ExpertIDs = append(out.ExpertIDs, int32(i))

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -128,7 +128,7 @@ func (p *pickedRow) where() string {
 
 // contents judges elements and scales of the row.
 func (p *pickedRow) contents(o *Oracle, out Output, c Compare) {
-	l := o.Format()
+	l := o.Encoding()
 	want := o.Token(p.source, p.item.Token)
 	got := Row{p.payload, scalesAt(l, out, p.row, p.inGroup, p.block)}
 	if len(got.Payload) != l.Payload || len(got.Scales) != len(want.Scales) {
@@ -146,11 +146,11 @@ func (p *pickedRow) contents(o *Oracle, out Output, c Compare) {
 }
 
 // scales gathers the current row's scales, nil where the output is too short.
-func (r *rowCheck) scales(l formats.Layout) []byte {
+func (r *rowCheck) scales(l dtype.Encoding) []byte {
 	return scalesAt(l, r.got, r.row, r.inGroup, r.firstBlock)
 }
 
-func scalesAt(l formats.Layout, got Output, row, inGroup, firstBlock int) []byte {
+func scalesAt(l dtype.Encoding, got Output, row, inGroup, firstBlock int) []byte {
 	out := make([]byte, 0, l.Scales*l.ScaleBytes)
 	for g := range l.Scales {
 		at := ScaleAt(l, g, row, inGroup, firstBlock, got.MaxRows)
@@ -166,12 +166,12 @@ func scalesAt(l formats.Layout, got Output, row, inGroup, firstBlock int) []byte
 // the scales of a group's last block with zeros, and nobody promises the
 // rest.
 func (r *rowCheck) padding() {
-	l := r.o.Format()
-	if l.Format != ep.NVFP4 {
+	l := r.o.Encoding()
+	if l.DType != ep.NVFP4 {
 		return
 	}
 	r.j.place++
-	for ; r.inGroup%formats.ScaleBlockRows != 0; r.inGroup++ {
+	for ; r.inGroup%dtype.ScaleBlockRows != 0; r.inGroup++ {
 		for g, s := range r.scales(l) {
 			if s != 0 {
 				r.j.wrong("%s: scale %d of padding row %d is %#02x, want 0", r.expert(), g, r.inGroup, s)
@@ -197,16 +197,16 @@ func (o *Oracle) rowError(want, got Row) float64 {
 
 // difference names the first scale or element that is more than steps codes
 // off, "" if there is none.
-func difference(l formats.Layout, want, got Row, steps int) string {
+func difference(l dtype.Encoding, want, got Row, steps int) string {
 	for g := range l.Scales {
-		if !scaleNear(l.Format, want.Scales[g*l.ScaleBytes:], got.Scales[g*l.ScaleBytes:], steps) {
+		if !scaleNear(l.DType, want.Scales[g*l.ScaleBytes:], got.Scales[g*l.ScaleBytes:], steps) {
 			n := l.ScaleBytes
 			return fmt.Sprintf("scale %d: want %x, got %x", g, want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n])
 		}
 	}
 	for c := range l.Hidden {
 		a, b := code(l, want.Payload, c), code(l, got.Payload, c)
-		if a != b && (l.Format == ep.BF16 || distance(a, b, signBit(l.Format)) > steps) {
+		if a != b && (l.DType == ep.BF16 || distance(a, b, signBit(l.DType)) > steps) {
 			return fmt.Sprintf("column %d: want code %#02x, got %#02x", c, a, b)
 		}
 	}
@@ -228,8 +228,8 @@ func scaleNear(f ep.DType, want, got []byte, steps int) bool {
 }
 
 // code is the element in column c as an integer.
-func code(l formats.Layout, payload []byte, c int) int {
-	switch l.Format {
+func code(l dtype.Encoding, payload []byte, c int) int {
+	switch l.DType {
 	case ep.BF16:
 		return int(binary.LittleEndian.Uint16(payload[2*c:]))
 	case ep.FP8:

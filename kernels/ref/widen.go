@@ -32,10 +32,10 @@ func (o *Oracle) widen(s Sum, rank, token, steps int) {
 // uncertain is the magnitude of a delivered element, and how far one code up
 // or down of it and of its scale moves it.
 func (o *Oracle) uncertain(row Row, c int) (x, off float64) {
-	l := o.Format()
+	l := o.Encoding()
 	decode, top := E2M1ToFloat, 7
 	scale, scaleStep := 0., 0.
-	switch l.Format {
+	switch l.DType {
 	case ep.FP8:
 		decode, top = E4M3ToFloat, 0x7e
 		scale = float64(math.Float32frombits(binary.LittleEndian.Uint32(row.Scales[c/l.Group*4:])))
@@ -46,7 +46,7 @@ func (o *Oracle) uncertain(row Row, c int) (x, off float64) {
 		scale = float64(E4M3ToFloat(row.Scales[c/l.Group])) / float64(o.global)
 		scaleStep = 1. / 8
 	}
-	at := code(l, row.Payload, c) &^ signBit(l.Format)
+	at := code(l, row.Payload, c) &^ signBit(l.DType)
 	v := float64(decode(byte(at)))
 	step := float64(decode(byte(min(at+1, top)))) - v
 	if at > 0 {

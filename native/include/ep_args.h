@@ -1,7 +1,7 @@
 /* The one struct that crosses from host to device: every kernel takes an
  * EpArgs by value. Plain C, so that the shim, NVRTC and a host compiler read
- * the same file. All sizes that the compiler should know (hidden, top-k,
- * experts, ranks, format) come as -D macros instead: see kernels/cuda/family.go.
+ * the same file. Sizes that the compiler should know (hidden, top-k,
+ * experts, ranks, dtype) come as -D macros instead: see kernels/cuda/defines.go.
  */
 #ifndef EP_ARGS_H
 #define EP_ARGS_H
@@ -21,7 +21,7 @@ typedef long long int64_t;
 #define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
 #define EP_READY_FLAG 1024
 
-/* values of the format and epilogue macros */
+/* values of the macros EP_DTYPE and EP_EPILOGUE */
 #define EP_BF16 0
 #define EP_FP8 1
 #define EP_MXFP4 2
@@ -87,7 +87,7 @@ typedef struct EpArgs {
   /* dispatch outputs; all lie on the symmetric heap, so that a kernel that
    * places rows itself finds a peer's at heap[peer] + (out - heap[rank]) */
   uint8_t *out;          /* [max_rows, payload bytes of one row] */
-  uint8_t *out_scales;   /* by format: fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
+  uint8_t *out_scales;   /* by dtype: fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
   uint32_t *row_offsets; /* [groups + 1], groups = local experts, + 1 first when a shared expert is fused */
   int32_t *expert_ids;   /* [groups] */
   int32_t *src_info;     /* [max_rows, 2]: token on its rank, top-k position */
@@ -154,7 +154,7 @@ typedef struct EpArgs {
 /* Arguments of the activation kernels. D is EP_COLS. */
 typedef struct EpSiluArgs {
   const uint16_t *in;            /* [rows, 2 D] BF16: gate then up, or interleaved */
-  uint8_t *out;                  /* [rows, D] in the output format */
+  uint8_t *out;                  /* [rows, D] in the output dtype */
   uint8_t *scales;               /* as EpArgs.out_scales, with D for hidden */
   const uint32_t *row_offsets;   /* [groups + 1]; the last entry is the number of valid rows */
   const float *input_scales;     /* [groups], nvfp4 only */

@@ -16,11 +16,13 @@ void ep_describe(int result, char text[EP_TEXT_BYTES]) {
   snprintf(text, EP_TEXT_BYTES, "%s (%s)", name ? name : "unknown CUDA error", words ? words : "no description");
 }
 
-/* Before Go and the driver start. Eager loading, because loading a kernel
- * while another GPU spins waits for that GPU; as many hardware queues as ranks
- * may share a GPU, because two ranks in one queue wait for each other. A host
- * without a usable driver is told so here, in one line on stderr: cu would
- * print to stdout, which belongs to the protocol. */
+/* Runs before Go and the driver start.
+ * - Eager loading: a kernel that is loaded while another GPU spins waits for that
+ *   GPU.
+ * - As many hardware queues as ranks may share a GPU: two ranks in one queue wait
+ *   for each other.
+ * - Without a usable driver it ends the process with one line on stderr; cu would
+ *   print to stdout, which belongs to the protocol. */
 __attribute__((constructor)) static void ep_start(void) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
@@ -39,7 +41,7 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   CUresult r = CUDA_SUCCESS;
   int most = 0;
   size_t stack = 0;
-  /* Only ever raised: configs that share a binary may differ in what they need. */
+  /* Only raised, never lowered: configs that share a binary need different sizes. */
   r = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
   if (r == CUDA_SUCCESS && (int)shared > most)
     r = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);

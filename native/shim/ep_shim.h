@@ -1,10 +1,10 @@
-/* What Go needs of the CUDA driver beyond gorgonia.org/cu: extended launches,
- * function attributes, graphs, host-mapped memory, and batches of rounds that
- * cost one cgo call however long they are.
+/* What gorgonia.org/cu lacks of the CUDA driver: extended launches, function
+ * attributes, graphs, host-mapped memory, and batches of rounds that cost one
+ * cgo call however long they are.
  *
- * A rank's round is a list of steps. Go decides the steps; this file only puts
- * them on the rank's stream, directly or through a captured graph, so that the
- * two ways cannot differ. Handles of the driver travel as integers.
+ * A rank's round is a list of steps, which Go writes. This file puts them on the
+ * rank's stream, directly or through a captured graph; both use the same list.
+ * Handles of the driver travel as integers.
  */
 #ifndef EP_SHIM_H
 #define EP_SHIM_H
@@ -60,7 +60,7 @@ typedef struct EpBatch {
   int32_t count;
   int32_t rounds;
   int32_t window;     /* rounds queued before any is waited for */
-  int32_t bad_rank;   /* whom text speaks of */
+  int32_t bad_rank;   /* rank that text is about */
   int32_t stop;       /* set by another thread: begin no further window */
   uint64_t row_bytes; /* readings of a rank and round */
   uint8_t *rows;      /* [ranks, rounds, row_bytes] */
@@ -75,7 +75,7 @@ typedef enum EpEnd {
   EP_END_REFUSED, /* the driver refused a launch; all that ran has ended */
   EP_END_BROKEN,  /* the context is lost */
   EP_END_STUCK,   /* a kernel or the driver did not come back in time */
-  EP_END_STOPPED  /* as asked; rounds are missing */
+  EP_END_STOPPED  /* stop was set; the later rounds are missing */
 } EpEnd;
 
 typedef struct EpFunction {
@@ -85,16 +85,16 @@ typedef struct EpFunction {
   int32_t max_threads; /* of a block */
 } EpFunction;
 
-/* Readies a function of the current context for launches with this block and
- * dynamic shared memory, now rather than in the first launch, and tells what
- * it takes. Returns 0 or a CUresult. */
+/* Prepares a function of the current context for launches with this block and
+ * dynamic shared memory, so that the first launch does not have to, and fills
+ * in what it takes. Returns 0 or a CUresult. */
 int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *out);
 
 /* Zeroed memory that host and devices share. Returns 0 or a CUresult. */
 int ep_host_alloc(size_t bytes, void **host, uint64_t *device);
 int ep_host_free(void *host);
 
-/* Makes, and gives back, the rank's graph from its steps. */
+/* Makes the rank's graph from its steps; frees it. */
 int ep_capture(EpRank *rank);
 int ep_release(EpRank *rank);
 

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -63,7 +63,7 @@ func payload(p ep.Problem) float64 {
 	if p.Op == ep.Combine {
 		return 2 * float64(p.Hidden)
 	}
-	l := formats.Of(p.Dispatch, p.Hidden)
+	l := dtype.Of(p.Dispatch, p.Hidden)
 	return float64(l.Payload + l.Scales*l.ScaleBytes)
 }
 

@@ -7,9 +7,9 @@
 
 #include "common/check.cuh"
 
-/* Leaves on every rank within about a flag's flight time of each other, once
- * all ranks have come here equally often. Ranks number their alignments
- * themselves, so a graph that aligns can be replayed. */
+/* The start barrier over ranks. All ranks leave it within about the time that
+ * one flag takes between them. Each rank numbers its alignments itself, so that
+ * a graph with alignments can be replayed. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   EpControl *mine = a.control[a.rank];
   uint32_t tag = mine->epoch + 1;
@@ -54,7 +54,7 @@ EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) a.control[a.rank]->replay++;
 }
 
-/* What every clock reads for nothing. */
+/* The empty kernel: what a clock reads for it is the clock's own share. */
 EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_span_stage(a, EP_STAGE); /* past every stage at once */

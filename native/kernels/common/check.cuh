@@ -1,14 +1,14 @@
-/* Bounded waiting. No loop of ours waits without a deadline: the first spin of
- * a rank that passes it records what it waited for in host-mapped memory, and
- * the abort word makes every other spin of that rank leave at once.
+/* Bounded waiting. Every loop that waits has a deadline. The first spin of a
+ * rank that passes it records in host-mapped memory what it waited for, and
+ * sets the abort word, on which every other spin of that rank leaves at once.
  */
 #ifndef EP_CHECK_CUH
 #define EP_CHECK_CUH
 
 #include "common/ptx.cuh"
 
-/* Word 0 of EpArgs.counters in every family. Not zero once a spin gave up;
- * the host zeroes all counters before the rank is used again. */
+/* The abort word: word 0 of EpArgs.counters in every family, not zero once a
+ * spin gave up. The host zeroes all counters before the rank is used again. */
 #define EP_COUNTER_ABORT 0
 
 struct EpWait {
@@ -52,8 +52,8 @@ struct EpSpin {
     if ((++polls & 63u) != 0) return true;
     uint64_t now = globaltimer();
     if (start == 0) start = now;
-    /* Blocks that wait for their own rank are twice as patient: the record
-     * then names what the rank itself was waiting for. */
+    /* A block that waits for its own rank waits twice as long. So the block
+     * that waits for a peer gives up first, and the record names the peer. */
     if (now - start > (w.source < 0 ? 2 : 1) * a.deadline_ns) {
       ep_fault(a, w, want, got);
       return false;

@@ -1,6 +1,6 @@
 /* Stands in for the experts' MLP between dispatch and combine when a session
  * verifies: y = bf16(dequantize(x) * gain of the row's expert), the same
- * single-precision products as the oracle, whatever the format.
+ * single-precision products as the oracle's, for every dtype.
  *
  * Any grid, any block.
  */
@@ -50,16 +50,16 @@ struct ExpertRow {
 };
 
 EP_DEVICE float expert_value(const EpArgs &a, const ExpertRow &at, int32_t column) {
-#if EP_FORMAT == EP_BF16
+#if EP_DTYPE == EP_BF16
   const uint16_t *x = reinterpret_cast<const uint16_t *>(a.out);
   return __uint_as_float(static_cast<uint32_t>(x[at.row * EP_HIDDEN + column]) << 16);
-#elif EP_FORMAT == EP_FP8
+#elif EP_DTYPE == EP_FP8
   const float *scales = reinterpret_cast<const float *>(a.out_scales);
   return expert_e4m3(a.out[at.row * EP_HIDDEN + column]) * scales[column / 128 * a.max_rows + at.row];
 #else
   uint32_t pair = a.out[at.row * (EP_HIDDEN / 2) + column / 2];
   float v = expert_e2m1(column & 1 ? pair >> 4 : pair & 15u);
-#if EP_FORMAT == EP_MXFP4
+#if EP_DTYPE == EP_MXFP4
   return v * expert_e8m0(a.out_scales[at.row * (EP_HIDDEN / 32) + column / 32]);
 #else
   const int64_t columns = (EP_HIDDEN / 16 + 3) / 4;
@@ -90,7 +90,7 @@ EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     int32_t group = expert_group(a, row);
     ExpertRow at = {row, static_cast<int32_t>(row - static_cast<int64_t>(a.row_offsets[group])), 0};
-#if EP_FORMAT == EP_NVFP4
+#if EP_DTYPE == EP_NVFP4
     at.first_block = static_cast<int32_t>(a.row_offsets[group] / 128u + a.scale_offsets[group]);
     if (at.first_block < 0 || at.first_block + at.in_group / 128 >= (a.max_rows + EP_GROUPS * 128) / 128) continue;
 #endif

@@ -4,7 +4,7 @@
 #ifndef EP_FP8_CUH
 #define EP_FP8_CUH
 
-#include "common/formats.cuh"
+#include "common/dtypes.cuh"
 
 EP_DEVICE uint32_t fp8_amax_bits(uint32_t bits, uint32_t word) {
   uint32_t hi = word & 0x7fff0000u, lo = word << 16 & 0x7fff0000u;

@@ -1,5 +1,5 @@
 /* One lane's share of a token on its way into a message: 16 bytes of payload
- * and, in every eighth lane of FP8, the scale of its group. EP_FORMAT is BF16
+ * and, in every eighth lane of FP8, the scale of its group. EP_DTYPE is BF16
  * or FP8. */
 #ifndef EP_MESSAGE_CUH
 #define EP_MESSAGE_CUH
@@ -11,7 +11,7 @@ struct EpVector {
   uint32_t scale;
 };
 
-#if EP_FORMAT == EP_FP8
+#if EP_DTYPE == EP_FP8
 /* Two vectors of BF16 become one of e4m3. */
 struct EpSource {
   uint4 lo, hi;

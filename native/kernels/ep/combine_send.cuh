@@ -1,8 +1,8 @@
 /* First half of combine: experts' rows go back to their tokens.
  *
- * Direct: row by row, to [token][k]. Dedup: all rows of one token on this
+ * Direct: each row goes to [token][k]. Dedup: all rows of one token on this
  * rank are weighted and summed first, and one row goes to [token][rank].
- * Neither uses up what dispatch left, so combine may run again on it.
+ * Neither changes what dispatch left, so that combine can run on it again.
  */
 #ifndef EP_COMBINE_SEND_CUH
 #define EP_COMBINE_SEND_CUH
@@ -30,8 +30,8 @@ EP_DEVICE int32_t ep_source_rank(const EpArgs &a, uint32_t source) {
   return EP_SKIP_A2A ? a.rank : static_cast<int32_t>(source);
 }
 
-/* Where a row goes at its token's rank; null when its src_info is no place
- * there. A stale row must never become an address in somebody's memory. */
+/* The slot of a row on its token's rank; null when src_info names no slot. A
+ * stale src_info must never become an address in a peer's memory. */
 EP_DEVICE uint8_t *ep_return_slot(const EpArgs &a, int64_t row, int32_t rank) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return nullptr;
@@ -193,7 +193,8 @@ EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, ui
   }
 }
 
-/* Counts a warp's chunks for a source; who completes them signals. */
+/* Counts the chunks that a warp sent to a source. The warp that completes them
+ * signals. */
 EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done, uint32_t all) {
   if (done == 0 && all != 0) return;
   __syncwarp();

@@ -30,8 +30,7 @@ static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   return true;
 }
 
-/* A reducing block waits for its own word, so that none polls what others
- * poll. */
+/* Each reducing block polls a word of its own. */
 EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   return ep_block_wait([&] {
     int32_t *go = ep_counter(a, EP_GO + block);
@@ -64,7 +63,7 @@ EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
   return t;
 }
 
-/* The hook that sees each finished vector of eight BF16 values once. */
+/* The epilogue, applied once to each finished vector of eight BF16 values. */
 EP_DEVICE uint4 ep_epilogue(const EpArgs &a, uint4 v, uint32_t vector) {
   if (EP_EPILOGUE == EP_EPILOGUE_NONE) return v;
   float x[8], b[8];
@@ -133,8 +132,8 @@ static __device__ void reduce_and_copy_to_output(const EpArgs &a) {
     ep_reduce_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks));
 }
 
-/* The first n rows of input, block by block: what is left of combine for a
- * shared expert that nobody fused. */
+/* Copies the first `tokens` rows of y to the output: all that combine has to do
+ * for a shared expert that is not fused. */
 static __device__ void copy_shared_expert_outputs(const EpArgs &a) {
   for (int64_t row = blockIdx.x; row < a.tokens; row += gridDim.x)
     block_memcpy<EP_IN_FLIGHT>(a.combined + row * EP_HIDDEN, a.y + row * EP_HIDDEN,

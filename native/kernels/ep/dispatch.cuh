@@ -5,8 +5,8 @@
  * -> ready flag -> copying blocks. Hence all blocks of a grid must be
  * resident, and both halves of a split call use the same grid.
  *
- * A buffer set may be used again once a combine followed on all ranks; a loop
- * of dispatches alone needs a barrier over ranks between calls.
+ * The buffers may be used again after a combine on all ranks. Dispatches without
+ * a combine between them need a barrier over ranks between calls.
  */
 #include "ep/dispatch_expand.cuh"
 

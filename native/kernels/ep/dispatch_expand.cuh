@@ -58,12 +58,12 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
   }
   const uint32_t owners = __ballot_sync(EP_FULL_WARP, row >= 0);
   ep_spread_payload(a, message, row, owners);
-  for (uint32_t todo = EP_FORMAT == EP_BF16 ? 0 : owners; todo != 0; todo &= todo - 1) {
+  for (uint32_t todo = EP_DTYPE == EP_BF16 ? 0 : owners; todo != 0; todo &= todo - 1) {
     const int k = __ffs(todo) - 1;
     const int64_t to = __shfl_sync(EP_FULL_WARP, row, k);
     const uint32_t group = __shfl_sync(EP_FULL_WARP, local, k) + EP_SHARED;
     const EpRow r = {to, static_cast<uint32_t>(to - a.row_offsets[group]), ep_first_block(a, group)};
-    ep_store_scales<EP_FORMAT, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
+    ep_store_scales<EP_DTYPE, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
   }
 }
 
@@ -86,7 +86,7 @@ EP_DEVICE EpMessageTile ep_find_tile(const EpArgs &a, uint32_t tile) {
 
 /* NVFP4: zeroes the scales behind each group's last row. */
 EP_DEVICE void ep_zero_group_tails(const EpArgs &a, uint32_t block, uint32_t blocks) {
-  if (EP_FORMAT != EP_NVFP4) return;
+  if (EP_DTYPE != EP_NVFP4) return;
   const uint32_t warps = blocks * warps_in_block();
   for (uint32_t local = block * warps_in_block() + warp_id(); local < EP_LOCAL_EXPERTS; local += warps) {
     const uint32_t group = local + EP_SHARED;

@@ -68,7 +68,7 @@ EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
 /* Stages one token as a message in this rank's send buffer. No barrier. */
 EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) {
   const float global = a.input_scales != nullptr ? a.input_scales[0] : 1.0f;
-  ep_quantize_token<EP_FORMAT, EP_HIDDEN>(a.x + token * EP_HIDDEN, message, global);
+  ep_quantize_token<EP_DTYPE, EP_HIDDEN>(a.x + token * EP_HIDDEN, message, global);
   const uint32_t k = threadIdx.x;
   if (k == 0) *reinterpret_cast<int32_t *>(message + EP_TOKEN_BYTES) = static_cast<int32_t>(token);
   if (k >= EP_TOPK) return;
@@ -94,9 +94,9 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
   }
 }
 
-/* Tokens block, block + blocks, ... of this rank. One barrier a token; warps
- * without a copy run ahead to stage the next, which is why the destinations
- * are kept twice. */
+/* Sends tokens block, block + blocks, ... of this rank, with one barrier a
+ * token. Warps without a copy run ahead and stage the next token, so that there
+ * are two sets of destinations. */
 static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpDestination to[2][EP_TOPK];
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -222,8 +222,9 @@ EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
             ep_word(a, rank, EP_D_RANK, EP_RANKS + a.rank), ep_round(a));
 }
 
-/* Monitor blocks: a warp for each destination, in turns when there are fewer
- * warps. What can be told at once comes before what has to be waited for. */
+/* Monitor blocks: one warp for each destination, several destinations a warp
+ * where there are fewer warps. Counts that can be sent at once come before
+ * those that wait for copies. */
 static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t warps = blocks * warps_in_block();
   const uint32_t experts = EP_SKIP_A2A ? EP_LOCAL_EXPERTS : EP_EXPERTS;

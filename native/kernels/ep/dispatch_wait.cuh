@@ -41,7 +41,7 @@ EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
   return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
 }
 
-/* pad_expert_offsets: the format's rule for where groups start. Writes
+/* Groups start where the dtype's padding allows. Writes
  * row_offsets, expert_ids and, NVFP4 only, scale_offsets. */
 EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   for (uint32_t g = threadIdx.x; g < EP_GROUPS; g += blockDim.x) {
@@ -53,12 +53,12 @@ EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   }
   __syncthreads();
   block_scan(o.group_rows, EP_GROUPS);
-  if (EP_FORMAT == EP_NVFP4) block_scan(o.group_blocks, EP_GROUPS);
+  if (EP_DTYPE == EP_NVFP4) block_scan(o.group_blocks, EP_GROUPS);
   for (uint32_t g = threadIdx.x; g < EP_GROUPS; g += blockDim.x) {
     const uint32_t start = g > 0 ? o.group_rows[g - 1] : 0;
     a.row_offsets[g + 1] = o.group_rows[g];
     a.expert_ids[g] = static_cast<int32_t>(g);
-    if (EP_FORMAT == EP_NVFP4) a.scale_offsets[g] = (g > 0 ? o.group_blocks[g - 1] : 0) - start / EP_SCALE_ROWS;
+    if (EP_DTYPE == EP_NVFP4) a.scale_offsets[g] = (g > 0 ? o.group_blocks[g - 1] : 0) - start / EP_SCALE_ROWS;
   }
   if (threadIdx.x == 0) a.row_offsets[0] = 0;
 }
@@ -79,8 +79,8 @@ EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   }
 }
 
-/* What combine reads, {EP_READY_FLAG + end row, rows} per pair; and the count
- * words go back to "not arrived". */
+/* Writes what combine reads, {EP_READY_FLAG + end row, rows} of each pair, and
+ * sets the count words back to "not arrived". */
 EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
@@ -128,13 +128,13 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
 EP_DEVICE uint32_t ep_tile_rows(const EpArgs &a) { return static_cast<uint32_t>(a.tile_tokens); }
 
 EP_DEVICE uint32_t ep_first_block(const EpArgs &a, uint32_t group) {
-  return EP_FORMAT == EP_NVFP4 ? a.row_offsets[group] / EP_SCALE_ROWS + a.scale_offsets[group] : 0;
+  return EP_DTYPE == EP_NVFP4 ? a.row_offsets[group] / EP_SCALE_ROWS + a.scale_offsets[group] : 0;
 }
 
 /* A warp copies elements and scales of one message to one row. */
 EP_DEVICE void ep_place_row(const EpArgs &a, const uint8_t *message, EpRow r) {
   warp_memcpy<EP_IN_FLIGHT>(a.out + r.row * EP_PAYLOAD_BYTES, message, EP_PAYLOAD_BYTES);
-  ep_store_scales<EP_FORMAT, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
+  ep_store_scales<EP_DTYPE, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
 }
 
 /* Direct: records where a row came from. The lane whose id names this expert
@@ -148,7 +148,7 @@ EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t r
 
 /* Rows of a group including those whose scales must be zeroed. */
 EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) {
-  return EP_FORMAT == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows;
+  return EP_DTYPE == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows;
 }
 
 /* Copies rows [from, to) of a local expert: position -> source by its
@@ -174,11 +174,11 @@ EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint
   }
 }
 
-/* Copies what is unclaimed of one local expert, a tile at a time. The prefixes
- * are read where they are used and not handed round in shared memory: with two
- * `if (thread 0)` in a row before the barrier, ptxas 13.0 joins the branches,
- * takes the warp for converged and leaves out the reconvergence, and the
- * barrier then lets lanes 1 to 31 pass before thread 0 has written. */
+/* Claims tiles of one local expert and copies them, until none is left. Each
+ * thread reads the prefixes itself. Thread 0 could hand them round in shared
+ * memory, but with two `if (thread 0)` in a row before the barrier ptxas 13.0
+ * joins the branches and leaves out the reconvergence: the barrier then lets
+ * lanes 1 to 31 pass before thread 0 has written. */
 EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   __shared__ uint32_t claimed;
   const int32_t *prefix = ep_counter(a, EP_PREFIX + local * EP_SOURCES);
@@ -193,8 +193,8 @@ EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   }
 }
 
-/* Which copying block serves which expert: block mod experts, and experts in
- * turns when there are more of them than blocks. */
+/* Block b copies for expert b mod experts; where there are fewer blocks than
+ * experts, each block takes several experts in turn. */
 EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (blocks >= EP_LOCAL_EXPERTS) {
     ep_copy_expert(a, block % EP_LOCAL_EXPERTS);

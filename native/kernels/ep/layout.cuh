@@ -1,16 +1,16 @@
-/* Where everything of the ep family lies: messages, receive slots, count
- * words, counters. The sizes are mirrored by kernels/cuda/family_ep.go, whose
- * test compares the two through the emulator. All offsets are 64-bit: the
- * combine slots of 20,000 tokens already pass 2^31 bytes.
+/* The memory of the ep kernels: messages, receive slots, count words, counters.
+ * kernels/cuda/family_ep.go computes the same sizes, and a test compares the
+ * two through the emulator. All offsets are 64-bit: the combine slots of 20,000
+ * tokens already pass 2^31 bytes.
  *
- * Written E experts in total, L of them on each of R ranks, T the capacity in
- * tokens of a rank, K top-k.
+ * Letters: E experts in total, L of them on each of R ranks; T tokens that a
+ * rank has room for; K top-k.
  */
 #ifndef EP_LAYOUT_CUH
 #define EP_LAYOUT_CUH
 
 #include "common/check.cuh"
-#include "common/formats.cuh"
+#include "common/dtypes.cuh"
 
 /* EP_ALGO: one message per expert, or one per rank that the receiver expands. */
 #define EP_DIRECT 0
@@ -56,10 +56,10 @@ enum EpRegion {
 /* A message: token as quantized, then its index on its rank (int32, padded),
  * the K global expert ids (uint16, padded) and, dedup only, the K router
  * weights (float32, padded). All copies of a token are equal. */
-constexpr uint32_t EP_PAYLOAD_BYTES = ep_payload(EP_FORMAT, EP_HIDDEN);
+constexpr uint32_t EP_PAYLOAD_BYTES = ep_payload(EP_DTYPE, EP_HIDDEN);
 constexpr uint32_t EP_SCALES_AT = ep_up(EP_PAYLOAD_BYTES, 16);
 constexpr uint32_t EP_TOKEN_BYTES =
-    EP_SCALES_AT + ep_up(ep_scales(EP_FORMAT, EP_HIDDEN) * ep_scale_bytes(EP_FORMAT), 16);
+    EP_SCALES_AT + ep_up(ep_scales(EP_DTYPE, EP_HIDDEN) * ep_scale_bytes(EP_DTYPE), 16);
 constexpr uint32_t EP_IDS_AT = EP_TOKEN_BYTES + 16;
 constexpr uint32_t EP_WEIGHTS_AT = EP_IDS_AT + ep_up(2 * EP_TOPK, 16);
 constexpr uint32_t EP_MSG_BYTES = EP_ALGO == EP_DEDUP ? EP_WEIGHTS_AT + ep_up(4 * EP_TOPK, 16) : EP_WEIGHTS_AT;
@@ -89,7 +89,7 @@ enum EpCounter {
   EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of an expert up to and with a source */
   EP_TILE = EP_PREFIX + EP_EXPERTS,         /* [E] next tile of a local expert */
   EP_CURSOR = EP_TILE + EP_EXPERTS,         /* [E] dedup: rows given out in a pair */
-  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] combine: EP_READY_FLAG per waiting block that is through */
+  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] combine: EP_READY_FLAG for each waiting block that has seen all senders */
   EP_COUNTERS = EP_GO + 512,
 };
 
@@ -97,7 +97,7 @@ EP_DEVICE uint8_t *ep_region(const EpArgs &a, int rank, EpRegion region) { retur
 
 EP_DEVICE int32_t *ep_counter(const EpArgs &a, uint32_t word) { return a.counters + word; }
 
-/* Offset of a token's staged message; rows of nothing else live in send. */
+/* Offset of a token's staged message in its region. */
 EP_DEVICE uint64_t send_buf_layout(uint64_t token) { return token * EP_MSG_BYTES; }
 
 /* Offset of a dispatch receive slot. Under dedup a message is for all experts
@@ -124,7 +124,8 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* Call number, equal on all ranks; tags words that several blocks read. */
+/* Number of this call, equal on all ranks. Words that several blocks poll hold
+ * it, so that nobody has to reset them. */
 EP_DEVICE uint32_t ep_round(const EpArgs &a) {
   return a.round + (a.round_base != nullptr ? *a.round_base : 0);
 }

@@ -12,7 +12,8 @@
 #ifndef EP_THREADS
 #define EP_THREADS 1024
 #endif
-/* 0 leaves out the fence that the signal needs, to see that somebody notices. */
+/* 0 leaves out the fence that the signal needs: a test sees that the race
+ * detector notices. */
 #ifndef EP_LITMUS_FENCE
 #define EP_LITMUS_FENCE 1
 #endif
@@ -57,9 +58,9 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Message passing. One thread writes eight words and then a
- * flag with release order, another waits for the flag with acquire order and
- * must see the words; an answer the same way ends the round. */
+/* Message passing. One thread writes eight words and then a flag, with release
+ * order. Another waits for the flag with acquire order, and must see the words.
+ * Its answer, sent the same way, ends the round. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
   const int32_t scope = a.scope;
   const uint32_t rounds = static_cast<uint32_t>(a.rounds);
@@ -92,9 +93,9 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* ep_signal_completion. In each round each block's warp 0 writes 32
- * words to the next rank, all lanes one each, and signals; warp 1 awaits the
- * previous rank's signal, checks, puts the sentinel back and answers. */
+/* ep_signal_completion. In each round warp 0 of each block writes 32 words to
+ * the next rank, one a lane, and signals. Warp 1 awaits the previous rank's
+ * signal, checks the words, puts the sentinel back and answers. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
   const uint64_t box = a.region[0] + blockIdx.x * 1024ull;
   const int32_t next = (a.rank + 1) % a.ranks, previous = (a.rank + a.ranks - 1) % a.ranks;

@@ -20,8 +20,8 @@ static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
 /* ---- sending ---- */
 
-/* Return slots are used again in every call: a rank that began this call has
- * read those of the last one. Every sending warp looks for itself. */
+/* Return slots are used again in every call. A rank that began this call has
+ * read those of the last one. Every sending warp checks that itself. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   const uint32_t *p = fin_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -34,7 +34,8 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   }
 }
 
-/* One release a message: batching them leaves reducers idle. */
+/* Releases each message by itself; releasing several together leaves the blocks
+ * that sum idle. */
 EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
   fin_send_terms(a, c, r, here);
   __syncwarp();
@@ -44,16 +45,16 @@ EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinRetu
   st_relaxed_sys(fin_flag(a, r.source, r.token, EP_DIRECT ? c.lane : a.rank), c.number);
 }
 
-/* Dynamic tickets: a static deal leaves a partly filled last round. While one
- * message is sent, the next one's rows come to L2 and the ticket after that
- * is drawn. */
+/* Messages are given out by ticket; dealt out in advance, the last round of them
+ * is only partly filled. While one message is sent, the rows of the next come
+ * to L2 and the ticket after that is drawn. */
 EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, c.lane < EP_RANKS ? fin_tokens(a)[c.lane] : 0), all = most * EP_RANKS;
   if (!fin_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  /* Two at once: drawn one by one, the second could be the smaller, and would
-   * be lost when the first lies behind the end. */
+  /* Two tickets at once. Of two drawn one after the other the second could be the
+   * smaller, and its message would be lost when the first is past the end. */
   uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
   uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
   FinReturn r = fin_load_return(a, c, i, all);

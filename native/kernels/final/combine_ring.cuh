@@ -1,6 +1,6 @@
 /* Sending a message of combine_final with its loads waiting in shared memory,
  * a ring of steps for each warp. In registers a lane holds four vectors, and
- * the compiler spends them before it loads the next: 25 GB/s an SM. */
+ * the compiler uses them up before it loads the next ones: 25 GB/s an SM. */
 #ifndef EP_FINAL_COMBINE_RING_CUH
 #define EP_FINAL_COMBINE_RING_CUH
 
@@ -41,8 +41,8 @@ EP_DEVICE void fin_store(uint8_t *slot, uint32_t column, uint4 data) {
   if (fin_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), data);
 }
 
-/* What becomes of one step once it is there: added up, and sent with the last
- * row; or sent as it is. */
+/* Handles one step that has arrived. A sum adds it, and is sent with the last
+ * row; a raw row is sent as it is. */
 EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn &r, FinWalk w, const uint4 (&data)[FIN_WIDTH],
                              float (&acc)[FIN_WIDTH][8]) {
   int k = __ffs(w.left) - 1;

@@ -1,6 +1,6 @@
-/* First half of dispatch_final: from the routing of all ranks to the output
- * row of each token, without atomics on global memory and in the same order in
- * every run. Each sending block owns a run of consecutive tokens.
+/* First half of dispatch_final: the output row of each token, from the routing
+ * of all ranks. The order is the same in every run, and there are no atomics on
+ * global memory. Each sending block owns a run of consecutive tokens.
  */
 #ifndef EP_FINAL_COUNT_CUH
 #define EP_FINAL_COUNT_CUH
@@ -68,9 +68,9 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* base becomes the rows of earlier blocks, from their ids: the last block looks
- * at all of them. Handing counts from block to block instead took 2 to 4 us
- * longer up to 1,024 tokens and was no faster at 4,096. */
+/* Sets base to the rows of earlier blocks, counted from their ids; the last
+ * block reads the ids of all. Passing counts from block to block instead took 2
+ * to 4 us longer up to 1,024 tokens, and was no faster at 4,096. */
 EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = fin_block_tokens(a, c).begin * EP_TOPK;
   for (uint32_t j = threadIdx.x; j < end; j += blockDim.x * EP_IDS) {
@@ -82,8 +82,8 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
   __syncthreads();
 }
 
-/* The last sending block knows this rank's totals: every rank gets all. The
- * fences here and in fin_wait_count order what earlier calls read of the
+/* The last sending block knows this rank's totals, and sends them to every rank.
+ * The fences here and in fin_wait_count order what earlier calls read from the
  * output and the scales before what peers will write there. */
 EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s) {
   fence_acq_rel_sys();
@@ -162,7 +162,7 @@ EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) 
   }
 }
 
-/* base becomes output rows, for every expert of every rank. */
+/* Turns base into output rows, for every expert of every rank. */
 EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS], all = 0, before = 0;
@@ -185,9 +185,9 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) 
   __syncthreads();
 }
 
-/* A block that only receives needs the token counts, and how many rows there
- * will be. It waits for all counts, so that one that never comes is what a hang
- * is put down to, and not the tokens that nobody sends for want of it. */
+/* A block that only receives needs the token counts and the number of rows. It
+ * waits for every expert's count all the same. When one never comes, its sender
+ * sends no tokens either, and the fault record should name the count. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];

@@ -10,7 +10,7 @@
 
 /* ---- sending ---- */
 
-static const uint32_t FIN_STEP = EP_FORMAT == EP_FP8 ? 2 : 4; /* vectors of a lane converted together: four loads */
+static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4; /* vectors of a lane converted together: four loads */
 static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight when rows are copied */
 
 EP_DEVICE bool fin_inside(uint32_t vector) { return FIN_VECTORS % (32 * FIN_STEP) == 0 || vector < FIN_VECTORS; }
@@ -143,8 +143,8 @@ EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, u
   }
 }
 
-/* Everything that is left to do for one token of one source, whose data is
- * there; empties the header. */
+/* Completes one token of one source: waits for its header, copies its row to the
+ * other experts here, places scales, and empties the header. */
 EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   uint64_t *header = fin_words(a, a.rank, FIN_HEADERS, m.source, m.token);
   uint64_t word = FIN_NOWHERE;
@@ -171,8 +171,8 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   return true;
 }
 
-/* Each lane watches the header of a message of its own, and the warp completes
- * whichever come: tokens arrive in clumps and out of order. */
+/* Tokens arrive in clumps and out of order. Each lane polls the header of another
+ * message, and the warp completes those that have come. */
 EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
   uint32_t step = fin_receiving_warps(c), all = fin_messages(c, s);
   uint32_t i = fin_receiver(c) + c.lane * step;

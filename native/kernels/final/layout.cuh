@@ -1,9 +1,9 @@
-/* The final-placement kernels, for large batches: what lies where.
+/* The memory of the final-placement kernels, for large batches.
  *
- * Dispatch exchanges all counts first, so that every sender knows the row of
- * the ragged output at which each of its tokens belongs, and stores it there:
- * no receive buffer, no copy but for the second and later experts of a rank.
- * A header, stored after a fence behind the data, says that a token is there.
+ * Dispatch exchanges all counts first. Every sender then knows the output row of
+ * each of its tokens, and stores it there: there is no receive buffer, and the
+ * receiver copies only rows of a token's second and later experts on the rank.
+ * A header, stored after the data and a fence, says that a token is there.
  *
  * Why no barrier is needed between calls: nothing is stored on a rank before
  * its counts (dispatch) or its start word (combine) of the same call came.
@@ -12,7 +12,7 @@
 #define EP_FINAL_LAYOUT_CUH
 
 #include "common/check.cuh"
-#include "common/formats.cuh"
+#include "common/dtypes.cuh"
 
 /* Regions of the state, in the order of family_final.go. R ranks, T =
  * max_tokens, K top-k, E experts, H hidden; "own" is written by its own rank
@@ -39,9 +39,9 @@ enum FinCounter {
 static const uint64_t FIN_EMPTY = ~0ull;
 static const uint32_t FIN_NOWHERE = 0xfffffffeu;
 
-static const uint32_t FIN_PAYLOAD = ep_payload(EP_FORMAT, EP_HIDDEN);
+static const uint32_t FIN_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
 static const uint32_t FIN_VECTORS = FIN_PAYLOAD / 16;
-static const uint32_t FIN_GROUPS = ep_scales(EP_FORMAT, EP_HIDDEN);
+static const uint32_t FIN_GROUPS = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t FIN_SCALE_BYTES = ep_up(FIN_GROUPS * 4, 16);
 static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 
@@ -49,7 +49,7 @@ static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 struct FinCall {
   uint32_t number; /* 1, 2, 3, ... */
   uint32_t warp, lane, warps; /* of this thread; of the block */
-  uint32_t block, senders, receivers; /* blocks by role; a block is both when receivers is 0 */
+  uint32_t block, senders, receivers; /* blocks by role; with 0 receivers every block has both roles */
 };
 
 EP_DEVICE FinCall fin_call(const EpArgs &a) {
@@ -104,8 +104,8 @@ EP_DEVICE uint8_t *fin_return(const EpArgs &a, int owner, uint32_t token, uint32
   return fin_at(a, owner, FIN_RETURN) + (static_cast<uint64_t>(token) * FIN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 
-/* EpSpin::again for a whole warp: lanes may read clock and abort word at
- * different moments, but must leave a loop of collectives together. */
+/* EpSpin::again for a whole warp. Lanes read the clock and the abort word at
+ * different moments, but must leave a loop with collectives together. */
 EP_DEVICE bool fin_again(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }

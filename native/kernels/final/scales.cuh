@@ -1,13 +1,15 @@
-/* Scales of dispatch_final: row by row on the way, [group][row] in the output,
- * where a row has four bytes in each of many lines.
+/* Scales of dispatch_final. They travel row by row, and lie in the output as
+ * [group][row]: the scales of one row are four bytes in each of many lines.
  *
  * Compile-time: EP_SCALES, when they go to the output:
- * 0 row: with their row, four bytes a group, at once;
+ * 0 row: with their row, four bytes a group;
  * 1 tile: once all rows are here, 32 rows together, a line of 128 bytes a group.
- * Sectors that leave L2 before their other rows came cost a read and a write of
- * memory, and each store of four bytes takes an SM as long as one of 512. What
- * gained less or nothing: telling L2 to keep those sectors longest
- * (evict_last), and four rows together by who completes the last of them.
+ *
+ * Row has two costs. A sector that leaves L2 before its other rows have come is
+ * read from memory and written again. And a store of four bytes takes an SM as
+ * long as one of 512. Two other remedies gained less or nothing: asking L2 to
+ * keep those sectors longest (evict_last), and placing four rows together when
+ * the last of them comes.
  */
 #ifndef EP_FINAL_SCALES_CUH
 #define EP_FINAL_SCALES_CUH
@@ -23,7 +25,7 @@ struct FinMessage {
 
 static const int FIN_LANE_SCALES = (FIN_GROUPS + 31) / 32;
 struct FinScales {
-  uint32_t bits[FIN_LANE_SCALES + 1]; /* one too many, for formats without scales */
+  uint32_t bits[FIN_LANE_SCALES + 1]; /* one too many, for dtypes without scales */
 };
 EP_DEVICE FinScales fin_load_scales(const EpArgs &a, const FinCall &c, FinMessage m) {
   const uint32_t *in = reinterpret_cast<const uint32_t *>(fin_scales(a, a.rank, m.source, m.token));
@@ -44,7 +46,7 @@ EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScal
 
 /* ---- tiles ---- */
 
-/* Says where a row came from; plain, since fin_meet is in between. */
+/* Notes where a row came from. A plain store: fin_meet stands before the reads. */
 EP_DEVICE void fin_note_origin(const EpArgs &a, FinMessage m, uint32_t row) {
   fin_origins(a)[row] = m.source * static_cast<uint32_t>(a.max_tokens) + m.token;
 }

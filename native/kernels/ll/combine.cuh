@@ -26,10 +26,10 @@ EP_DEVICE void ll_announce(const EpArgs &a, const LlCall &c) {
   st_release_sys(ll_started(a, c.lane) + a.rank, c.number);
 }
 
-/* Return slots are in two sets by call number. Those of this call were last
- * used two calls ago, and a rank that began the previous call has emptied
- * them. The words are long there in a steady state, so this costs one load
- * beside the others of a warp, and spares a barrier between calls. */
+/* Return slots have two sets, by call number. Those of this call were last used
+ * two calls ago, and a rank that began the previous call has emptied them. In a
+ * steady state the words have long arrived, so that this costs a warp one more
+ * load, and spares a barrier between calls. */
 EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
   const uint32_t *p = ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -62,9 +62,9 @@ EP_DEVICE uint64_t ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit
   return valid ? ll_route(a, r.source, r.token)[c.lane] : LL_NOWHERE;
 }
 
-/* Up to LL_ROWS rows of y at this lane's column, the top-k positions taken
- * from `left`. In place of missing ones the first is loaded again, to be
- * left out later: no branch between loads. */
+/* Up to LL_ROWS rows of y at this lane's column, of the top-k positions in
+ * `left`. Where there are fewer, the first is loaded again and not used, so
+ * that no branch stands between the loads. */
 struct LlRows {
   uint4 data[LL_ROWS];
   float weight[LL_ROWS];
@@ -159,7 +159,8 @@ EP_DEVICE bool ll_lacks(const LlBatch &b, uint32_t i, uint4 data) {
   return (ll_largest(data) == LL_SENTINEL) & ((b.used >> i & 1u) != 0);
 }
 
-/* Whom a warp waits for: the first slot that the first lane in `missing` lacks. */
+/* Which expert or rank a warp waits for: that of the first slot that the first
+ * lane in `missing` lacks. */
 EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4 (&data)[LL_BATCH], int32_t id) {
   uint32_t slot = b.first;
 #pragma unroll

@@ -109,7 +109,7 @@ EP_DEVICE bool ll_inside(uint32_t vector) {
 
 EP_DEVICE EpVector ll_convert(const EpSource &s) {
   EpVector v = ep_convert(s);
-  if (EP_FORMAT == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast never is a sentinel */
+  if (EP_DTYPE == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast never is a sentinel */
   return v;
 }
 
@@ -151,14 +151,15 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   }
 }
 
-/* Headers from the top warps and counts beside them, data from the bottom
- * ones. Returns how many warps of the block send data. */
+/* How many warps of the block send data, from the bottom up. */
 EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * LL_UNITS;
   uint32_t receivers = min(static_cast<uint32_t>(a.receivers), c.warps - 1);
   return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
 }
 
+/* The top warps send headers, those below them in the last block the counts,
+ * the bottom ones data. */
 EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t senders) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   uint32_t counters = min(LL_COUNT_WARPS, c.warps - 1), top = c.warps - 1;
@@ -169,8 +170,8 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
   for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u);
 }
 
-/* The previous call's headers make room for the next call's. Only as many as
- * that call used, which its counts still tell. One warp of each block. */
+/* Clears the headers of the previous call, for the call after this one. The
+ * previous call's counts still say how many it used. One warp of each block. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ll_counts(a, a.rank, c.number - 1, c.lane)[EP_LOCAL_EXPERTS]);
@@ -219,8 +220,9 @@ EP_DEVICE void ll_offsets(const EpArgs &a, LlShared &s, uint32_t lane, bool publ
   if (publish && lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
 }
 
-/* Every block reads all counts and makes its own offsets: cheaper than handing
- * them over inside the GPU. Warps from `first` on do it, the others wait. */
+/* Every block reads all counts and computes the offsets itself, which is cheaper
+ * than passing them from one block to the others. Warps from `first` on do it,
+ * the others wait. */
 EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
   if (c.warp < first) {
     while (ld_acquire_cta(&s.ready) == 0) spin_pause();
@@ -262,9 +264,9 @@ EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
   return p;
 }
 
-/* Reads header, count and data of a part together, again and again until all
- * are there: looking at one after the other would pay the latency of each.
- * False when the token does not exist, has nothing here, or never came. */
+/* Polls header, count and data of a part together, since one after the other
+ * would cost the latency of each. False when the token does not exist, has no
+ * expert here, or never came. */
 EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
   const uint64_t *header = ll_header(a, a.rank, c.number, p.source, p.token) + c.lane;

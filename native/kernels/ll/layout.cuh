@@ -1,10 +1,9 @@
-/* The low-latency kernels: what lies where on the symmetric heap.
+/* The memory of the low-latency kernels on the symmetric heap.
  *
- * Data is polled, never flagged: a receiver looks at the data words themselves
- * until none of them is all ones, and puts all ones back when it has read
- * them. That needs no fence and saves 2.5 to 3 us a call over data + fence +
- * flag on NVLink. Only 32-bit words (64-bit for headers and counts) have to
- * arrive whole.
+ * There are no flags. A receiver polls the data words themselves until none of
+ * them is all ones, and writes all ones back once it has read them. That needs
+ * no fence, and saves 2.5 to 3 us a call on NVLink over data, fence and flag.
+ * Only single words must arrive whole: 32 bits, 64 for headers and counts.
  *
  * Why no barrier is needed between calls: a call of dispatch ends only when
  * the counts of every rank have arrived, and a rank sends them only after all
@@ -14,9 +13,9 @@
 #define EP_LL_LAYOUT_CUH
 
 #include "common/check.cuh"
-#include "common/formats.cuh"
+#include "common/dtypes.cuh"
 
-/* Regions of the state, in the order of ll.go. R ranks, T = max_tokens, K
+/* Regions of the state, in the order of family_ll.go. R ranks, T = max_tokens, K
  * top-k, H hidden; "own" is written by its own rank alone. */
 enum LlRegion {
   LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | rows; the last word counts tokens. Zeroed */
@@ -36,8 +35,8 @@ static const uint32_t LL_NOWHERE = 0xfffffffeu;
 static const uint32_t LL_PLACE_BITS = 20;
 
 /* One token on the wire. */
-static const uint32_t LL_PAYLOAD = ep_payload(EP_FORMAT, EP_HIDDEN);
-static const uint32_t LL_SCALES = ep_scales(EP_FORMAT, EP_HIDDEN);
+static const uint32_t LL_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
+static const uint32_t LL_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t LL_SLOT_BYTES = ep_up(LL_PAYLOAD + LL_SCALES * 4, 16);
 static const uint32_t LL_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector a lane */
@@ -65,8 +64,9 @@ EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) {
   return a.heap[rank] + a.region[region];
 }
 
-/* Counts and headers come in three sets: a fast peer may be writing those of
- * the next call while the previous call's headers are cleared, by their count. */
+/* Counts and headers have three sets, by call number: this call uses one, a fast
+ * peer may already write the next, and this rank clears the headers of the call
+ * before, whose counts say how many there are. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
 }
@@ -100,8 +100,8 @@ EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t
   return ll_at(a, owner, LL_RETURN) + (at * LL_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 
-/* EpSpin::again for a whole warp: lanes may read clock and abort word at
- * different moments, but must leave a loop of collectives together. */
+/* EpSpin::again for a whole warp. Lanes read the clock and the abort word at
+ * different moments, but must leave a loop with collectives together. */
 EP_DEVICE bool ll_again(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }
@@ -110,8 +110,9 @@ EP_DEVICE bool ll_again(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, 
 
 EP_DEVICE uint4 ll_sentinels() { return make_uint4(LL_SENTINEL, LL_SENTINEL, LL_SENTINEL, LL_SENTINEL); }
 
-/* The sentinel is the largest word: a set of words is there when its largest
- * is another. One running maximum takes no branch and one register. */
+/* The sentinel is the largest word, so that a set of words is there when its
+ * largest is not the sentinel. A running maximum takes one register and no
+ * branch. */
 EP_DEVICE uint32_t ll_largest(uint4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
 
 /* Two BF16 NaNs with every bit set become two canonical ones. */

@@ -1,7 +1,6 @@
-/* SwiGLU on the rows that dispatch delivered and the experts' first product
- * widened: z = gate/(1+exp(-gate)) * up in float32. How many rows are valid is
- * read on the device, from the last row offset, since the host never learns
- * it; rows beyond are not touched.
+/* SwiGLU between the experts' two products: z = gate/(1+exp(-gate)) * up in
+ * float32. The host does not know how many rows are valid: the kernel reads it
+ * from the last row offset, and touches no row beyond.
  *
  *   EP_COLS         D, the columns of the output
  *   EP_INTERLEAVED  1: columns gate0, up0, gate1, up1, ...; 0: all gates, then all ups
@@ -10,7 +9,7 @@
 #ifndef EP_ACTIVATE_CUH
 #define EP_ACTIVATE_CUH
 
-#include "common/formats.cuh"
+#include "common/dtypes.cuh"
 
 #ifndef EP_CLAMP
 #define EP_CLAMP 0
@@ -46,7 +45,7 @@ EP_DEVICE void silu8(const EpSiluArgs &a, int64_t row, uint32_t c, float (&z)[8]
   }
 }
 
-/* Rows that hold anything, never more than the buffers do. */
+/* Valid rows, at most as many as the buffers hold. */
 EP_DEVICE int64_t silu_rows(const EpSiluArgs &a) {
   return min(static_cast<int64_t>(a.row_offsets[a.groups]), a.max_rows);
 }
@@ -66,11 +65,11 @@ EP_DEVICE void silu_each_piece(uint32_t block, uint32_t blocks, int64_t rows, Bo
 }
 
 /* Activates and quantizes the eight values of a lane; zeros beyond the row. */
-template <int format, bool interleaved>
+template <int dtype, bool interleaved>
 EP_DEVICE EpQuantized silu_quantize(const EpSiluArgs &a, int64_t row, uint32_t c, float global) {
   float z[8] = {};
   if (c < EP_COLS) silu8<interleaved>(a, row, c, z);
-  return ep_quantize8<format>(z, global);
+  return ep_quantize8<dtype>(z, global);
 }
 
 #endif

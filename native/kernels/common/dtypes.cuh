@@ -1,5 +1,5 @@
-/* Token formats: sizes, and quantization in software that agrees bit for bit
- * with the oracle. EP_FORMAT picks one for the whole translation unit.
+/* Dtypes of tokens: sizes, and quantization in software that agrees bit for bit
+ * with the oracle. EP_DTYPE picks one for the whole translation unit.
  *
  *   BF16   copy
  *   FP8    e4m3, s = max(amax, 1e-4)/448 per 128 elements in float32, q = e4m3(x/s) (DeepEP's recipe)
@@ -8,31 +8,31 @@
  *
  * FP4 is rounded by comparison on every chip, so that all give the same bits.
  */
-#ifndef EP_FORMATS_CUH
-#define EP_FORMATS_CUH
+#ifndef EP_DTYPES_CUH
+#define EP_DTYPES_CUH
 
 #include "common/block.cuh"
 
-#ifndef EP_FORMAT
-#define EP_FORMAT EP_BF16
+#ifndef EP_DTYPE
+#define EP_DTYPE EP_BF16
 #endif
 
 __host__ __device__ constexpr uint32_t ep_up(uint32_t n, uint32_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* Elements that share a scale. */
-__host__ __device__ constexpr uint32_t ep_group(int format) {
-  return format == EP_FP8 ? 128 : format == EP_MXFP4 ? 32 : format == EP_NVFP4 ? 16 : 0;
+__host__ __device__ constexpr uint32_t ep_group(int dtype) {
+  return dtype == EP_FP8 ? 128 : dtype == EP_MXFP4 ? 32 : dtype == EP_NVFP4 ? 16 : 0;
 }
-__host__ __device__ constexpr uint32_t ep_payload(int format, uint32_t columns) {
-  return format == EP_BF16 ? 2 * columns : format == EP_FP8 ? columns : columns / 2;
+__host__ __device__ constexpr uint32_t ep_payload(int dtype, uint32_t columns) {
+  return dtype == EP_BF16 ? 2 * columns : dtype == EP_FP8 ? columns : columns / 2;
 }
-__host__ __device__ constexpr uint32_t ep_scales(int format, uint32_t columns) {
-  return format == EP_BF16 ? 0 : columns / ep_group(format);
+__host__ __device__ constexpr uint32_t ep_scales(int dtype, uint32_t columns) {
+  return dtype == EP_BF16 ? 0 : columns / ep_group(dtype);
 }
-__host__ __device__ constexpr uint32_t ep_scale_bytes(int format) { return format == EP_BF16 ? 0 : format == EP_FP8 ? 4 : 1; }
+__host__ __device__ constexpr uint32_t ep_scale_bytes(int dtype) { return dtype == EP_BF16 ? 0 : dtype == EP_FP8 ? 4 : 1; }
 
 /* Rows that a group of the ragged output is rounded up to. */
-constexpr uint32_t EP_ROW_PAD = EP_FORMAT == EP_FP8 ? 4 : 1;
+constexpr uint32_t EP_ROW_PAD = EP_DTYPE == EP_FP8 ? 4 : 1;
 /* Height of a tile of NVFP4's five-dimensional scales. */
 constexpr uint32_t EP_SCALE_ROWS = 128;
 
@@ -78,7 +78,7 @@ EP_DEVICE uint4 bf16_pack(const float (&x)[8]) {
   return make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7]));
 }
 
-/* ---- the small formats ---- */
+/* ---- FP8 and FP4 ---- */
 
 /* Nearest of 0, .5, 1, 1.5, 2, 3, 4, 6; ties to the even code; saturates. */
 EP_DEVICE uint32_t e2m1(float x) {
@@ -145,11 +145,11 @@ struct EpQuantized {
 
 /* Quantizes eight elements of this lane, whose group lies in neighbouring
  * lanes. All 32 lanes call it. global: NVFP4's input scale. */
-template <int format>
+template <int dtype>
 EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
   EpQuantized q = {{0, 0}, 0};
-  const float amax = lanes_max<format == EP_FP8 ? 16 : format == EP_MXFP4 ? 4 : 2>(amax8(x));
-  if constexpr (format == EP_FP8) {
+  const float amax = lanes_max<dtype == EP_FP8 ? 16 : dtype == EP_MXFP4 ? 4 : 2>(amax8(x));
+  if constexpr (dtype == EP_FP8) {
     const float s = __fdiv_rn(fmaxf(amax, 1e-4f), 448.0f);
     q.scale = __float_as_uint(s);
     float y[8];
@@ -157,7 +157,7 @@ EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
     for (int i = 0; i < 8; i++) y[i] = __fdiv_rn(x[i], s);
     q.payload.x = cvt_e4m3x2(y[1], y[0]) | cvt_e4m3x2(y[3], y[2]) << 16;
     q.payload.y = cvt_e4m3x2(y[5], y[4]) | cvt_e4m3x2(y[7], y[6]) << 16;
-  } else if constexpr (format == EP_MXFP4) {
+  } else if constexpr (dtype == EP_MXFP4) {
     q.scale = e8m0_even(amax);
     q.payload.x = e2m1_pack(x, e8m0_inverse(q.scale));
   } else {
@@ -171,23 +171,23 @@ EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
 
 /* Writes a token of `columns` BF16 elements as [payload, padded to 16][scales].
  * The block's threads share the work; no barrier. */
-template <int format, uint32_t columns>
+template <int dtype, uint32_t columns>
 EP_DEVICE void ep_quantize_token(const uint16_t *x, uint8_t *slot, float global) {
   constexpr uint32_t items = columns / 8;
   const uint4 *in = reinterpret_cast<const uint4 *>(x);
-  if constexpr (format == EP_BF16) {
+  if constexpr (dtype == EP_BF16) {
     for (uint32_t i = threadIdx.x; i < items; i += blockDim.x) reinterpret_cast<uint4 *>(slot)[i] = ld_readonly(in + i);
     return;
   } else {
-    constexpr uint32_t lanes = ep_group(format) / 8;
-    uint8_t *scales = slot + ep_up(ep_payload(format, columns), 16);
+    constexpr uint32_t lanes = ep_group(dtype) / 8;
+    uint8_t *scales = slot + ep_up(ep_payload(dtype, columns), 16);
     for (uint32_t base = warp_id() * 32; base < items; base += blockDim.x) {
       const uint32_t i = base + lane_id();
       float e[8] = {};
       if (i < items) bf16_unpack(ld_readonly(in + i), e);
-      const EpQuantized q = ep_quantize8<format>(e, global);
+      const EpQuantized q = ep_quantize8<dtype>(e, global);
       if (i >= items) continue;
-      if constexpr (format == EP_FP8) {
+      if constexpr (dtype == EP_FP8) {
         reinterpret_cast<uint2 *>(slot)[i] = q.payload;
         if (i % lanes == 0) reinterpret_cast<uint32_t *>(scales)[i / lanes] = q.scale;
       } else {
@@ -218,15 +218,15 @@ EP_DEVICE uint64_t ep_nvfp4_atom(EpRow r, uint32_t column) {
 }
 
 /* Copies a row's scales from a message to the output; the calling warp. */
-template <int format, uint32_t columns>
+template <int dtype, uint32_t columns>
 EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int64_t max_rows) {
-  constexpr uint32_t n = ep_scales(format, columns);
-  if constexpr (format == EP_FP8) {
+  constexpr uint32_t n = ep_scales(dtype, columns);
+  if constexpr (dtype == EP_FP8) {
     for (uint32_t g = lane_id(); g < n; g += 32)
       reinterpret_cast<uint32_t *>(out)[g * max_rows + r.row] = reinterpret_cast<const uint32_t *>(scales)[g];
-  } else if constexpr (format == EP_MXFP4) {
+  } else if constexpr (dtype == EP_MXFP4) {
     for (uint32_t g = lane_id(); g < n; g += 32) out[r.row * n + g] = scales[g];
-  } else if constexpr (format == EP_NVFP4) {
+  } else if constexpr (dtype == EP_NVFP4) {
     /* the message pads scales to 16 bytes, so whole atoms can be read */
     for (uint32_t c = lane_id(); c < (n + 3) / 4; c += 32)
       *reinterpret_cast<uint32_t *>(out + ep_nvfp4_atom<columns>(r, c)) =

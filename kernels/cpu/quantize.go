@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -12,12 +12,12 @@ import (
 const inputScale = 1
 
 // quantize converts one BF16 token into elements and scales.
-func quantize(l formats.Layout, x []uint16, payload, scales []byte) {
+func quantize(l dtype.Encoding, x []uint16, payload, scales []byte) {
 	for g := range l.Scales {
 		group := x[g*l.Group : (g+1)*l.Group]
 		out := payload[g*l.Group*l.Payload/l.Hidden:]
 		m := math.Float32frombits(uint32(largest(group)) << 16)
-		switch l.Format {
+		switch l.DType {
 		case ep.FP8:
 			s := max(m, 1e-4) / 448
 			binary.LittleEndian.PutUint32(scales[4*g:], math.Float32bits(s))
@@ -143,10 +143,10 @@ func narrow(x float32) uint16 {
 }
 
 // applyGain writes what an expert with this gain makes of a delivered token.
-func applyGain(l formats.Layout, payload, scales []byte, gain float32, y []uint16) {
+func applyGain(l dtype.Encoding, payload, scales []byte, gain float32, y []uint16) {
 	for c := range y {
 		var x float32
-		switch l.Format {
+		switch l.DType {
 		case ep.FP8:
 			x = fromE4M3(payload[c]) * math.Float32frombits(binary.LittleEndian.Uint32(scales[c/l.Group*4:]))
 		case ep.MXFP4:

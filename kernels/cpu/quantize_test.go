@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -41,7 +41,7 @@ func TestQuantizeEqualsOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	x, wide := make([]uint16, 2048), make([]float32, 2048)
 	for _, f := range []ep.DType{ep.FP8, ep.MXFP4, ep.NVFP4} {
-		l := formats.Of(f, len(x))
+		l := dtype.Of(f, len(x))
 		payload, scales := make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)
 		for round := range 200 {
 			fillFinite(rng, x, round)
@@ -82,7 +82,7 @@ func TestApplyGainEqualsOracle(t *testing.T) {
 	for _, f := range ep.DTypes() {
 		row := ref.Quantize(f, wide, inputScale)
 		got := make([]uint16, len(x))
-		applyGain(formats.Of(f, len(x)), row.Payload, row.Scales, 0.703125, got)
+		applyGain(dtype.Of(f, len(x)), row.Payload, row.Scales, 0.703125, got)
 		for i, v := range ref.Dequantize(f, row, len(x), inputScale) {
 			if want := ref.BF16(v * 0.703125); got[i] != want {
 				t.Fatalf("%s column %d: %#x, want %#x", f, i, got[i], want)

@@ -1,7 +1,7 @@
 // Package formats gives the sizes of token formats on the wire and in the
 // outputs of dispatch: facts that the oracle, every backend and the planner
 // of memory need to agree on. It holds no arithmetic on values.
-package formats
+package dtype
 
 import (
 	"github.com/epbench/epbench/tune/ep"
@@ -15,9 +15,9 @@ const Align = 16
 // layout; each group's scales start on such a tile.
 const ScaleBlockRows = 128
 
-// Layout is what one token looks like in a format.
-type Layout struct {
-	Format     ep.DType
+// Encoding is what one token looks like in a format.
+type Encoding struct {
+	DType      ep.DType
 	Hidden     int // elements
 	Group      int // elements that share a scale, 0 for BF16
 	Payload    int // bytes of the elements
@@ -26,8 +26,8 @@ type Layout struct {
 }
 
 // Of lays out one token of hidden elements.
-func Of(f ep.DType, hidden int) Layout {
-	l := Layout{Format: f, Hidden: hidden}
+func Of(f ep.DType, hidden int) Encoding {
+	l := Encoding{DType: f, Hidden: hidden}
 	switch f {
 	case ep.FP8:
 		l.Group, l.Payload, l.ScaleBytes = 128, hidden, 4
@@ -44,11 +44,11 @@ func Of(f ep.DType, hidden int) Layout {
 }
 
 // ScaleOffset is where the scales start in a message: behind the elements.
-func (l Layout) ScaleOffset() int { return up(l.Payload, Align) }
+func (l Encoding) ScaleOffset() int { return up(l.Payload, Align) }
 
 // TokenBytes is the part of a message that depends on the format: elements
 // and scales, each padded.
-func (l Layout) TokenBytes() int {
+func (l Encoding) TokenBytes() int {
 	return up(l.Payload, Align) + up(l.Scales*l.ScaleBytes, Align)
 }
 
@@ -61,7 +61,7 @@ type Header struct{ SrcInfo, IDs, Bytes int } // offsets from the message's star
 const NoExpert = 0xffff
 
 // Message is the layout of a dispatch message.
-func (l Layout) Message(topK int) Header {
+func (l Encoding) Message(topK int) Header {
 	src := l.TokenBytes()
 	ids := src + up(4, Align)
 	return Header{SrcInfo: src, IDs: ids, Bytes: ids + up(2*topK, Align)}
@@ -102,8 +102,8 @@ func MaxRows(p ep.Problem) int {
 // OutputScaleBytes is the size of one rank's scale output for maxRows rows:
 // FP8 [hidden/128, maxRows] float32, MXFP4 [maxRows, hidden/32], NVFP4
 // [blocks, ceil(hidden/64), 32, 4, 4] where every group may waste a block.
-func OutputScaleBytes(l Layout, groups, maxRows int) int {
-	if l.Format == ep.NVFP4 {
+func OutputScaleBytes(l Encoding, groups, maxRows int) int {
+	if l.DType == ep.NVFP4 {
 		blocks := (maxRows + groups*ScaleBlockRows) / ScaleBlockRows
 		return blocks * ScaleBlockRows * up(l.Scales, 4)
 	}

@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"errors"
-	"fmt"
 
 	"gorgonia.org/cu"
 
@@ -28,10 +27,12 @@ type candidate struct {
 	programs map[timing]*program
 }
 
-// opConfigs says which config each op of a candidate runs with. A combine
+// ops are those of a candidate, in the order they run.
+var ops = []ep.Op{ep.Dispatch, ep.Combine}
+
+// opConfigs is the config that each op of a candidate runs with. A combine
 // alone follows the dispatch that its family names.
 func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
-	all := families()
 	switch p.Op {
 	case ep.Dispatch:
 		return map[ep.Op]ep.Config{ep.Dispatch: c}, nil
@@ -39,49 +40,42 @@ func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, er
 		d, k, err := ep.Split(c)
 		return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k}, err
 	}
-	f, err := findFamily(all, c.Kernel)
+	f, err := findFamily(families(), c.Kernel)
 	if err != nil {
 		return nil, err
-	}
-	if f.dispatch == nil {
-		return nil, fmt.Errorf("kernel: %s is no combine kernel", c.Kernel)
 	}
 	return map[ep.Op]ep.Config{ep.Dispatch: f.dispatch(m, p, c), ep.Combine: c}, nil
 }
 
-// newCandidate finds families and launches; it touches no GPU.
+// newCandidate finds families and launches; it touches no GPU. The error says
+// why the config is illegal.
 func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
+	k, err := kernels.Find(Kernels(), p.Op, c.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.Check(m, p, c); err != nil {
+		return nil, err
+	}
 	configs, err := opConfigs(m, p, c)
 	if err != nil {
 		return nil, err
 	}
 	out := &candidate{config: c, calls: map[ep.Op]*call{}, programs: map[timing]*program{}}
-	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
-		cfg, ok := configs[op]
-		if !ok {
-			continue
-		}
+	for op, cfg := range configs {
 		f, err := findFamily(families(), cfg.Kernel)
 		if err != nil {
 			return nil, err
 		}
-		if f.kernel.Op != op {
-			return nil, fmt.Errorf("kernel: %s is no %s kernel", cfg.Kernel, op)
-		}
 		if err := f.check(m, p, cfg); err != nil {
-			return nil, err
+			return nil, err // of the dispatch before a combine
 		}
 		out.calls[op] = &call{family: f, config: cfg, launches: f.launches(p, cfg)}
-	}
-	d, k := out.calls[ep.Dispatch], out.calls[ep.Combine]
-	if k != nil && d.family.state.name != k.family.state.name {
-		return nil, fmt.Errorf("combine: %s reads the %s state, which %s does not leave",
-			k.config.Kernel, k.family.state.name, d.config.Kernel)
 	}
 	return out, nil
 }
 
-// state is the state that the candidate's calls work on.
+// state is the memory that the candidate's calls work on.
 func (c *candidate) state() state { return c.calls[ep.Dispatch].family.state }
 
 // variant is the binary that a call needs.
@@ -96,7 +90,7 @@ func candidateVariants(m ep.Machine, p ep.Problem, c ep.Config) ([]variant, erro
 		return nil, err
 	}
 	var out []variant
-	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
+	for _, op := range ops {
 		if k.calls[op] == nil {
 			continue
 		}
@@ -109,10 +103,10 @@ func candidateVariants(m ep.Machine, p ep.Problem, c ep.Config) ([]variant, erro
 	return out, nil
 }
 
-// load compiles and loads the candidate's binaries and readies every launch
-// on every GPU that has a rank.
+// load compiles and loads the candidate's binaries, and prepares every launch on
+// every GPU that has a rank.
 func (c *candidate) load(m ep.Machine, p ep.Problem, r *rig) error {
-	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
+	for _, op := range ops {
 		k := c.calls[op]
 		if k == nil {
 			continue
@@ -138,8 +132,8 @@ func (c *candidate) load(m ep.Machine, p ep.Problem, r *rig) error {
 	return nil
 }
 
-// checkResident readies a launch and refuses it when its blocks cannot all be
-// on the GPU together with those of the other ranks there.
+// checkResident prepares a launch. It refuses one whose blocks cannot all be
+// resident beside those of the other ranks on the same GPU.
 func checkResident(r *rig, l launch, entries []cu.Function) error {
 	ranks := map[*gpu]int{}
 	for _, s := range r.seats {
@@ -169,7 +163,7 @@ func checkResident(r *rig, l launch, entries []cu.Function) error {
 	return nil
 }
 
-// asFailure makes a plain error about a config the verdict on it.
+// asFailure turns a plain error about a config into a Failure of it.
 func asFailure(s ep.Status, err error) error {
 	var f *kernels.Failure
 	if err == nil || errors.As(err, &f) {

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -23,8 +24,8 @@ type gpu struct {
 	shared  int // dynamic shared memory a block may ask for, bytes
 
 	mu      sync.Mutex
-	arenas  []*arena
-	staging [][]byte // host memory that nobody uses
+	arenas  pool[*arena]
+	staging pool[[]byte] // of the host
 }
 
 // do runs f with the GPU's context current on its thread.
@@ -37,7 +38,7 @@ func (g *gpu) do(f func() error) error {
 	return f()
 }
 
-// node is every GPU of this host, and what has been loaded on them.
+// node is all GPUs of this host, and the modules loaded on them.
 type node struct {
 	gpus     []*gpu
 	apart    map[[2]int]error // pairs that cannot address each other, and why
@@ -46,7 +47,7 @@ type node struct {
 	modules  map[string]*module // by variant
 }
 
-// openNode takes every GPU; all that runs there is compiled with defines.
+// openNode takes every GPU. Every variant gets these defines besides its own.
 func openNode(defines []string) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
@@ -199,12 +200,7 @@ func sideBySide(n int, f func(i int) error) error {
 		wg.Go(func() { errs[i] = f(i) })
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // unload drops the module where it was loaded.

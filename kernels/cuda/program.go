@@ -263,7 +263,7 @@ func setOwn(args *C.EpArgs, own any) {
 
 // finish counts the round's calls and moves on to the next row of stamps.
 func (w *writer) finish(s *schedule) {
-	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
+	for _, op := range ops {
 		k := w.calls[op]
 		if k == nil || s.calls[op] == 0 {
 			continue

@@ -158,7 +158,7 @@ func TestCompileAhead(t *testing.T) {
 		t.Skip(err)
 	}
 	q := newQueue(c)
-	q.idle = 1
+	q.slots = make(chan struct{}, 1)
 	v := variant{source: "common/align.cuh"}
 	q.add(v)
 	q.add(v)
@@ -167,13 +167,18 @@ func TestCompileAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := c.load(key); !ok || len(q.waiting) != 0 || q.idle != 1 {
-		t.Errorf("in the cache: %v; %d waiting, %d idle", ok, len(q.waiting), q.idle)
+	if _, ok := c.load(key); !ok || len(q.seen) != 1 || len(q.slots) != 0 {
+		t.Errorf("in the cache: %v; %d asked for, %d compiling", ok, len(q.seen), len(q.slots))
 	}
-	q.idle = 0
-	q.add(variant{source: "common/expert.cuh"})
+	q.slots <- struct{}{} // the next one has to wait
+	dropped := variant{source: litmusSource}
+	q.add(dropped)
+	q.closed.Store(true)
+	<-q.slots
 	q.close()
-	if len(q.waiting) != 0 {
-		t.Error("something waits after closing")
+	if key, err := dropped.key(c.arch, "nvrtc "+c.library.Version()); err != nil {
+		t.Error(err)
+	} else if _, ok := c.load(key); ok {
+		t.Error("closing did not drop what had not begun")
 	}
 }

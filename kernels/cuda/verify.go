@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,30 +16,24 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// judgedElements bounds the elements of a rank whose contents are compared in
-// one verification; more rows than that are sampled.
+// judgedElements bounds the elements of a rank that are compared in one
+// verification; of more, rows are sampled.
 const judgedElements = 16 << 20
 
-// feedRows are compared of the dispatch before a combine that is judged by
-// itself: that the combine had something to read.
+// feedRows is how many rows of the dispatch before a combine are compared: enough
+// to see that the combine had something to read.
 const feedRows = 64
 
 // upload brings the inputs to every rank.
 func (s *session) upload() error {
 	return sideBySide(len(s.rig.seats), func(rank int) error {
 		in := s.inputs[rank]
-		for _, err := range []error{
+		return cmp.Or(
 			upload(s.rig, rank, partX, in.x),
 			upload(s.rig, rank, partIDs, in.ids),
 			upload(s.rig, rank, partWeights, in.weights),
 			upload(s.rig, rank, partInputScale, []float32{s.backend.options.InputScale}),
-			upload(s.rig, rank, partBias, makeBias(s.problem.Hidden)),
-		} {
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+			upload(s.rig, rank, partBias, makeBias(s.problem.Hidden)))
 	})
 }
 
@@ -107,7 +102,7 @@ func (s *session) judge(k *candidate, rank int) (kernels.Verdict, error) {
 	}
 	w, err := s.judgeCombine(c, rank)
 	if s.problem.Op == ep.Combine && v.OK() {
-		return w, err // the dispatch before it is not what was asked about
+		return w, err // the rows of the dispatch before it do not count
 	}
 	return ref.Merge(v, w), err
 }
@@ -122,14 +117,14 @@ func (s *session) compare(k *call) ref.Compare {
 	return c
 }
 
-// output is a rank's dispatch output; rows that have to be fetched one by one
-// leave the first error here.
+// output is a rank's dispatch output. err is the first error of rows that were
+// downloaded as they were asked for.
 type output struct {
 	ref.Output
 	err error
 }
 
-// dispatched is what the last proof left of dispatch on a rank, fetched once.
+// dispatched is what dispatch left on a rank in the last proof, downloaded once.
 func (s *session) dispatched(rank int) (*output, error) {
 	if have := s.fetched[rank]; have != nil {
 		return have, nil
@@ -141,51 +136,38 @@ func (s *session) dispatched(rank int) (*output, error) {
 	return out, err
 }
 
-// fetch brings indices and scales whole, rows as they are asked for when they
-// are many.
+// fetch downloads indices and scales as a whole, and many rows only as they are
+// asked for.
 func (s *session) fetch(rank int) (*output, error) {
 	l := s.oracle.Encoding()
 	want := s.oracle.Dispatch(rank).RowOffsets
 	rows := int(want[len(want)-1])
 	groups := dtype.Groups(s.problem)
 	out := &output{Output: ref.Output{MaxRows: dtype.MaxRows(s.problem)}}
-	var err error
-	fetch := func(f func() error) {
-		if err == nil {
-			err = f()
-		}
+	err := cmp.Or(
+		fetchPart(s.rig, rank, partRowOffsets, groups+1, &out.RowOffsets),
+		fetchPart(s.rig, rank, partExpertIDs, groups, &out.ExpertIDs),
+		fetchPart(s.rig, rank, partSrcInfo, 2*rows, &out.SrcInfo),
+		s.fetchScales(out, rank, rows, groups),
+		s.fetchRows(out, rank, rows, l.Payload))
+	if l.DType == ep.NVFP4 && err == nil {
+		err = fetchPart(s.rig, rank, partScaleOffsets, groups, &out.ScaleOffsets)
 	}
-	fetch(func() (err error) {
-		out.RowOffsets, err = download[uint32](s.rig, rank, partRowOffsets, 0, groups+1)
-		return err
-	})
-	fetch(func() (err error) {
-		out.ExpertIDs, err = download[int32](s.rig, rank, partExpertIDs, 0, groups)
-		return err
-	})
-	fetch(func() (err error) {
-		out.SrcInfo, err = download[int32](s.rig, rank, partSrcInfo, 0, 2*rows)
-		return err
-	})
-	fetch(func() (err error) {
-		if l.DType != ep.NVFP4 {
-			return nil
-		}
-		out.ScaleOffsets, err = download[uint32](s.rig, rank, partScaleOffsets, 0, groups)
-		return err
-	})
-	fetch(func() error { return s.fetchScales(out, rank, rows, groups) })
-	fetch(func() error { return s.fetchRows(out, rank, rows, l.Payload) })
 	return out, err
 }
 
-// fetchScales fetches the whole scale output; of FP8, where each group of 128
-// columns has room for every row there could be, as far as there are rows.
+// fetchPart downloads the first n elements of a part.
+func fetchPart[T any](r *rig, rank int, part string, n int, to *[]T) (err error) {
+	*to, err = download[T](r, rank, part, 0, n)
+	return err
+}
+
+// fetchScales downloads the whole scale output. FP8 has room for every possible
+// row in each group of 128 columns: of it only the rows there are.
 func (s *session) fetchScales(out *output, rank, rows, groups int) (err error) {
 	l := s.oracle.Encoding()
 	if l.DType != ep.FP8 || rows == 0 {
-		out.Scales, err = download[byte](s.rig, rank, partScales, 0, dtype.OutputScaleBytes(l, groups, out.MaxRows))
-		return err
+		return fetchPart(s.rig, rank, partScales, dtype.OutputScaleBytes(l, groups, out.MaxRows), &out.Scales)
 	}
 	offsets := make([]int, l.Scales)
 	for g := range offsets {
@@ -196,19 +178,20 @@ func (s *session) fetchScales(out *output, rank, rows, groups int) (err error) {
 	return err
 }
 
-// fetchRows fetches all rows at once when few.
+// fetchRows downloads all rows at once when they are few.
 func (s *session) fetchRows(out *output, rank, rows, rowBytes int) error {
 	if rows*s.problem.Hidden > judgedElements {
 		s.fetchSampled(out, rank, rowBytes)
 		return nil
 	}
-	all, err := download[byte](s.rig, rank, partOut, 0, rows*rowBytes)
+	var all []byte
+	err := fetchPart(s.rig, rank, partOut, rows*rowBytes, &all)
 	out.Payload = ref.Flat(all, rowBytes)
 	return err
 }
 
-// fetchSampled fetches the rows that are to be compared together, and others
-// when they are asked for.
+// fetchSampled downloads the rows to be compared together, and others as they
+// are asked for.
 func (s *session) fetchSampled(out *output, rank, rowBytes int) {
 	note := func(err error) {
 		if err != nil && out.err == nil {
@@ -233,8 +216,8 @@ func (s *session) fetchSampled(out *output, rank, rowBytes int) {
 	}
 }
 
-// judgeEpilogue is CheckCombine behind an output hook: the bound of the sum,
-// through the hook, and one rounding more for a bias.
+// judgeEpilogue is CheckCombine for a combine with an epilogue, which is applied
+// to the sum and to its bound; a bias rounds once more.
 func judgeEpilogue(o *ref.Oracle, rank, tokens int, hook string, got func(int) []uint16, c ref.Compare) kernels.Verdict {
 	v := kernels.Verdict{}
 	bias := makeBias(o.Problem().Hidden)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/epbench/epbench/native"
 	"github.com/epbench/epbench/tune/ep"
@@ -21,25 +22,43 @@ type variant struct {
 	defines []string // NAME=VALUE
 }
 
-// newVariant keeps of the problem's macros those that the source or what it
-// includes speaks of, so that problems that differ elsewhere share a binary.
+// newVariant keeps those of the problem's macros that the code of the source,
+// or of what it includes, mentions. Problems that differ elsewhere then share a
+// binary.
 func newVariant(source string, p ep.Problem, own []string) (variant, error) {
 	v := variant{source: source}
-	headers, err := closure(source)
+	code, err := codeOf(source)
 	if err != nil {
 		return v, err
 	}
 	for _, d := range problemDefines(p) {
-		name, _, _ := strings.Cut(d, "=")
-		for _, text := range headers {
-			if strings.Contains(text, name) {
-				v.defines = append(v.defines, d)
-				break
-			}
+		if name, _, _ := strings.Cut(d, "="); strings.Contains(code, name) {
+			v.defines = append(v.defines, d)
 		}
 	}
 	v.defines = append(v.defines, own...)
 	return v, nil
+}
+
+// codes remembers codeOf: a space asks for a few sources a thousand times.
+var codes sync.Map
+
+// codeOf is the code of a device source and of all that it includes, without
+// comments.
+func codeOf(source string) (string, error) {
+	if code, ok := codes.Load(source); ok {
+		return code.(string), nil
+	}
+	texts, err := closure(source)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		fmt.Fprintf(&out, "%s\n%s\n", name, codeOnly(texts[name]))
+	}
+	codes.Store(source, out.String())
+	return out.String(), nil
 }
 
 // text is the translation unit: the macros stand in options.

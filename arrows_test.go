@@ -38,8 +38,8 @@ var arrows = map[string]string{
 
 	// Routing and kernels know the vocabulary. A backend opens a workload,
 	// hence the arrow from kernels to workloads. A workload counts the bytes
-	// that it sends, hence kernels/formats, the one place with a message's size.
-	"workloads":              "tune/ep workloads/trace kernels/formats",
+	// that it sends, hence kernels/dtype, the one place with a message's size.
+	"workloads":              "tune/ep workloads/trace kernels/dtype",
 	"workloads/trace":        "",
 	"kernels":                "tune/ep workloads",
 	"kernels/dtype":          "tune/ep",

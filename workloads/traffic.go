@@ -1,7 +1,7 @@
 package workloads
 
 import (
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -69,7 +69,7 @@ func (m Matrix) Busiest() int64 {
 }
 
 // MessageBytes is the bytes of a dispatch message in the layout of MAX ep_comm.
-func MessageBytes(d ep.DType, hidden, topK int) int { return formats.Of(d, hidden).Message(topK).Bytes }
+func MessageBytes(d ep.DType, hidden, topK int) int { return dtype.Of(d, hidden).Message(topK).Bytes }
 
 // CombineBytes is the bytes of a combine message: one BF16 row, no header.
 func CombineBytes(hidden int) int { return 2 * hidden }

@@ -68,11 +68,11 @@ evidence of both. What look-ups may give up is OLD's.`,
 	return cmd
 }
 
-func decisionTable(decisions []curate.Decision) reports.Table {
+func decisionTable(decisions []curate.Overlap) reports.Table {
 	t := reports.Table{Name: "decisions", Columns: append(keyColumns(), reports.Words("tokens"), reports.Words("outcome"),
 		reports.Words("old"), reports.Words("new"), reports.Words("old evidence").Dropped(2), reports.Words("new evidence").Dropped(1))}
 	for _, d := range decisions {
-		t.Add(append(keyCells(d.Key), reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Outcome)),
+		t.Add(append(keyCells(d.Key), reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Effect)),
 			reports.Str(choiceText(d.Old)), reports.Str(choiceText(d.New)),
 			reports.Str(evidenceText(d.Old)), reports.Str(evidenceText(d.New)))...)
 	}

@@ -2,11 +2,11 @@ package ep
 
 import "math"
 
-// Class is a routing class: what a table keys skew by. See Classify.
+// Class is a routing class: how uneven a routing is, as tables key it. Classify
+// finds it.
 type Class string
 
-// The classes, by two measures of a routing: the effective share of its
-// experts and the load of its hottest rank (Skew).
+// The classes of a known routing. Skew has the two measures behind them.
 const (
 	Even         Class = "even"         // experts and ranks about equally loaded
 	Skewed       Class = "skewed"       // some experts hot, ranks still near each other
@@ -14,22 +14,25 @@ const (
 	HotRank      Class = "hot-rank"     // one rank has nearly twice its share or more
 )
 
-// AllRoutings is the class of rows that serve every routing: the config whose
-// largest regret over the measured routings is smallest. Look-ups ask for it
-// when the routing is not known.
+// AllRoutings is the class to ask for when the routing is not known. The row of this
+// class has the config whose largest regret over the measured routings is smallest.
 const AllRoutings Class = "all"
 
-// Classes lists every class in the order tables print them, AllRoutings last.
-func Classes() []Class { return []Class{Even, Skewed, Concentrated, HotRank, AllRoutings} }
+var knownRoutings = [...]Class{Even, Skewed, Concentrated, HotRank}
+
+// Classes lists every class in the order that tables print them, AllRoutings last.
+func Classes() []Class {
+	return append(knownRoutings[:len(knownRoutings):len(knownRoutings)], AllRoutings)
+}
 
 // ParseClass reads a class name.
 func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
 
-// The bounds between classes. An even load keeps the coefficient of variation
-// over experts under 0.58 (share = 1/(1+cv^2)), a concentrated one is above 2.
-// A rank that is meant to get twice its share is hot in every draw, so the
-// bound is below 2. With two ranks it is half way from an equal split to one
-// rank doing everything.
+// The bounds between classes. With cv the coefficient of variation of the load over
+// experts, the share is 1/(1+cv^2): an even routing has a cv below 0.58, a
+// concentrated one a cv above 2. The bound of a hot rank is below 2 so that a routing
+// that sends a rank twice its share is above it in every draw. With two ranks the
+// bound is 1.5, half way between an equal split and one rank that does everything.
 const (
 	EvenShare         = 0.75 // least Share of an even routing
 	EvenHottest       = 1.25 // Hottest of an even routing stays below
@@ -48,11 +51,11 @@ type Skew struct {
 	Hottest float64
 }
 
-// MeasureSkew measures per-expert selection counts, experts laid out over
-// ranks in equal blocks. Both measures are taken three standard deviations of
-// a fair draw towards even: what chance explains is not skew. ok is false when
-// nothing was counted or the experts do not divide by the ranks. Negative
-// counts are taken as zero.
+// MeasureSkew measures how often each expert was selected: counts [experts], rank 0's
+// experts first, as many on each rank. It takes three standard deviations of an even
+// routing off both measures, so that chance does not look like skew. ok is false when
+// nothing was counted or the experts do not divide by the ranks. A negative count is
+// taken as zero.
 func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	if ranks < 1 || len(counts) == 0 || len(counts)%ranks != 0 {
 		return Skew{}, false
@@ -98,10 +101,10 @@ func (s Skew) Class(ranks int) Class {
 	return Even
 }
 
-// Classify names the routing behind live counts of selections per expert
-// [experts], experts laid out over ranks in equal blocks. AllRoutings means
-// the counts say nothing. Sum the counts over enough steps: below about 16
-// selections an expert only strong skew can be told from chance.
+// Classify names the routing behind counts [experts] of how often each expert was
+// selected, rank 0's experts first, as many on each rank. It is AllRoutings when the
+// counts say nothing. Sum the counts over enough steps: below about 16 selections an
+// expert only strong skew can be told from chance.
 func Classify(counts []int64, ranks int) Class {
 	s, ok := MeasureSkew(counts, ranks)
 	if !ok {
@@ -110,17 +113,13 @@ func Classify(counts []int64, ranks int) Class {
 	return s.Class(ranks)
 }
 
-// Index is the place of c in Classes; a word that is no class is AllRoutings.
+// Index is the place of c in Classes; a word that is no class counts as AllRoutings.
+// Look-ups call it at every step, hence no slice is made.
 func (c Class) Index() int {
-	switch c {
-	case Even:
-		return 0
-	case Skewed:
-		return 1
-	case Concentrated:
-		return 2
-	case HotRank:
-		return 3
+	for i, known := range knownRoutings {
+		if c == known {
+			return i
+		}
 	}
-	return 4
+	return len(knownRoutings)
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Value is a parameter's value: a decimal integer or a lower-case word. In
-// JSON integers are numbers.
+// Value is the value of a parameter: a decimal integer or a lower-case word. In JSON
+// an integer is a number.
 type Value string
 
 // Int is the value as a number; ok is false for words.
@@ -44,14 +44,15 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Config is one choice of how to launch: a kernel and a value for each of its
-// parameters. The zero Config means the library's own default.
+// Config says how to launch: a kernel and a value for each of its parameters. The
+// zero Config stands for the default, what a caller without a table launches.
 type Config struct {
 	Kernel string           `json:"kernel"`
 	Values map[string]Value `json:"values"`
 }
 
-// IsDefault reports whether c leaves the choice to the library.
+// IsDefault reports whether c is the zero Config. A config that spells out the
+// default's parameters is not.
 func (c Config) IsDefault() bool { return c.Kernel == "" }
 
 // Int returns a parameter as a number, 0 when it is absent or a word.
@@ -76,9 +77,8 @@ func (c Config) With(name string, v Value) Config {
 // Names lists the parameters of c, sorted.
 func (c Config) Names() []string { return slices.Sorted(maps.Keys(c.Values)) }
 
-// Key is the canonical spelling kernel:name=value,name=value with sorted
-// names; ParseConfig(c.Key()) gives c back. The default config's key is
-// "default".
+// Key is the full spelling kernel:name=value,name=value with sorted names, and
+// "default" for the zero Config. ParseConfig reads it back.
 func (c Config) Key() string {
 	if c.IsDefault() {
 		return "default"
@@ -117,20 +117,11 @@ func ParseConfig(s string) (Config, error) {
 }
 
 func validWord(s string) bool {
-	if s == "" || len(s) > 64 {
-		return false
-	}
-	for _, r := range s {
-		ok := r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("_.+-", r)
-		if !ok {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_.+-") == ""
 }
 
-// Join makes the config of a pair from its two halves: kernel "d+c", values
-// under "dispatch." and "combine.".
+// Join makes the config of a pair: kernel "d+c", the values of dispatch under
+// "dispatch.name", those of combine under "combine.name".
 func Join(dispatch, combine Config) Config {
 	c := Config{Kernel: dispatch.Kernel + "+" + combine.Kernel, Values: map[string]Value{}}
 	for n, v := range dispatch.Values {
@@ -142,7 +133,7 @@ func Join(dispatch, combine Config) Config {
 	return c
 }
 
-// Split undoes Join. The error says what in c is no pair.
+// Split undoes Join. The error says why c is no pair.
 func Split(c Config) (dispatch, combine Config, err error) {
 	d, k, ok := strings.Cut(c.Kernel, "+")
 	if !ok {
@@ -165,7 +156,7 @@ func Split(c Config) (dispatch, combine Config, err error) {
 // MaxParams bounds the parameters of one config.
 const MaxParams = 64
 
-// Validate reports whether c can be spelled by Key.
+// Validate refuses a config that its Key would not spell so that ParseConfig reads it.
 func (c Config) Validate() error {
 	if len(c.Values) > MaxParams {
 		return fmt.Errorf("values: %d parameters, at most %d", len(c.Values), MaxParams)

@@ -2,9 +2,8 @@ package ep
 
 import "fmt"
 
-// Machine identifies hardware by what decides which config is fastest. Name
-// is a label and takes no part in identity: marketing names change between
-// drivers and hide differences.
+// Machine identifies hardware by what decides which config is fastest. The name is a
+// label only: marketing names change between drivers and hide differences.
 type Machine struct {
 	Backend string `json:"backend"`      // cpu, cuda or the name an external worker gives
 	Name    string `json:"name"`         // label
@@ -14,17 +13,17 @@ type Machine struct {
 	Memory  int64  `json:"memory_bytes"` // of one GPU, of the host on cpu
 	GPUs    int    `json:"gpus"`         // devices present, 0 on cpu
 	Link    string `json:"link"`         // fingerprint of how the GPUs are joined
-	Driver  string `json:"driver"`       // soft: a mismatch marks a table unverified
-	CUDA    string `json:"cuda"`         // soft
+	Driver  string `json:"driver"`       // not in Key; another one makes answers unverified
+	CUDA    string `json:"cuda"`         // as Driver
 }
 
-// Key is the hard identity: a table tuned under another key is refused.
-// Memory is rounded to GiB, since drivers reserve different amounts of it.
+// Key identifies the machine to tables: a table of another key is refused. Memory is
+// rounded down to GiB, because drivers reserve different amounts of it.
 func (m Machine) Key() string {
 	return fmt.Sprintf("%s/%s/%s/sms=%d/mem=%dg/link=%s", m.Backend, m.PCIID, m.Arch, m.SMs, m.Memory>>30, m.Link)
 }
 
-// Validate reports the first field that cannot be.
+// Validate refuses a machine without a backend or with a negative count.
 func (m Machine) Validate() error {
 	if m.Backend == "" {
 		return fmt.Errorf("backend: is empty")

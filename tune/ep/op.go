@@ -5,37 +5,35 @@ import (
 	"strings"
 )
 
-// Op is what is timed.
+// Op is the operation that is timed.
 type Op string
 
-// The operations of expert-parallel communication. Pair is one dispatch
-// followed by one combine, timed together.
 const (
-	Dispatch Op = "dispatch"
-	Combine  Op = "combine"
-	Pair     Op = "pair"
+	Dispatch Op = "dispatch" // tokens travel to the ranks of their experts
+	Combine  Op = "combine"  // the experts' outputs travel back and are summed
+	Pair     Op = "pair"     // one dispatch and one combine, timed together
 )
 
-// Ops lists every operation in the order tables print them.
+// Ops lists every operation in the order that tables print them.
 func Ops() []Op { return []Op{Dispatch, Combine, Pair} }
 
-// Mode says how rounds are issued; times of two modes are never compared.
+// Mode says how rounds are issued. Times of two modes are never compared.
 type Mode string
 
 const (
 	Graph Mode = "graph" // replay of a captured graph, the default on GPUs
 	Eager Mode = "eager" // one launch per call; the only mode of the CPU backend
-	Cold  Mode = "cold"  // graph with caches overwritten and a barrier before each round
+	Cold  Mode = "cold"  // as graph, with caches overwritten and a barrier before each round
 )
 
 // Modes lists every mode.
 func Modes() []Mode { return []Mode{Graph, Eager, Cold} }
 
-// Format is how token payloads travel.
+// DType is what a token travels as.
 type DType string
 
 const (
-	BF16  DType = "bf16"
+	BF16  DType = "bf16"  // no scales
 	FP8   DType = "fp8"   // e4m3, one float32 scale per 128 elements
 	MXFP4 DType = "mxfp4" // e2m1, one e8m0 scale per 32 elements
 	NVFP4 DType = "nvfp4" // e2m1, one e4m3 scale per 16 elements and a global scale

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Bounds of a Problem. Experts is bounded by the uint16 ids of the message
-// header, TopK by one warp holding one id a lane.
+// Bounds of a Problem. Messages carry expert ids as uint16, which bounds Experts. A
+// warp holds the ids of one token, one a lane, which bounds TopK.
 const (
 	MaxRanks   = 1024
 	MaxExperts = 65536
@@ -15,22 +15,21 @@ const (
 	MaxTokens  = 1 << 20
 )
 
-// Problem is one point of the workload space: what has to be moved, before
-// any choice of how. Counts are per rank unless the field says otherwise.
+// Problem says what is moved, before any choice of how.
 type Problem struct {
 	Op           Op    `json:"op"`
 	Mode         Mode  `json:"mode"`
-	Ranks        int   `json:"ranks"`         // GPUs taking part
+	Ranks        int   `json:"ranks"`         // GPUs that take part
 	Nodes        int   `json:"nodes"`         // hosts they are spread over
-	Hidden       int   `json:"hidden"`        // elements of one token on the wire
+	Hidden       int   `json:"hidden"`        // elements of one token
 	Experts      int   `json:"experts"`       // routed experts over all ranks
-	TopK         int   `json:"top_k"`         // distinct experts of one token
+	TopK         int   `json:"top_k"`         // experts that one token selects, all distinct
 	Tokens       int   `json:"tokens"`        // tokens on the fullest rank
-	MaxTokens    int   `json:"max_tokens"`    // capacity the buffers are sized for
-	Dispatch     DType `json:"dispatch"`      // payload on the way out
-	Combine      DType `json:"combine"`       // payload on the way back; BF16 only
-	SharedExpert bool  `json:"shared_expert"` // each token also visits an expert of its own rank
-	SkipA2A      bool  `json:"skip_a2a"`      // tokens are replicated, every rank keeps its local share
+	MaxTokens    int   `json:"max_tokens"`    // tokens of one rank that the buffers hold
+	Dispatch     DType `json:"dispatch"`      // what a token travels as
+	Combine      DType `json:"combine"`       // what an expert's output travels back as; BF16 only
+	SharedExpert bool  `json:"shared_expert"` // each token also goes to an expert of its own rank
+	SkipA2A      bool  `json:"skip_a2a"`      // every rank has all tokens already and keeps those of its experts
 
 	// Precision is what the caller accepts. It bounds which configs may be
 	// chosen; the tokens that move are the same.
@@ -40,8 +39,8 @@ type Problem struct {
 // LocalExperts is the number of experts one rank holds.
 func (p Problem) LocalExperts() int { return p.Experts / p.Ranks }
 
-// Validate checks every field against its bound. The error names the field,
-// the bound and a way out.
+// Validate checks every field against its bound. The error names the field, the bound
+// and the way out.
 func (p Problem) Validate() error {
 	for _, f := range []struct {
 		name     string
@@ -89,8 +88,8 @@ func (p Problem) validateNames() error {
 	return p.Dispatch.checkHidden(p.Hidden)
 }
 
-// checkHidden refuses a hidden size that the format's scale groups or 16-byte
-// vectors cannot tile.
+// checkHidden refuses a hidden size that is no multiple of the dtype's scale groups or
+// of 16 bytes.
 func (f DType) checkHidden(hidden int) error {
 	group := map[DType]int{BF16: 8, FP8: 128, MXFP4: 32, NVFP4: 16}[f]
 	if hidden%group == 0 {
@@ -114,7 +113,7 @@ func divisors(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// Key is the canonical spelling: two problems are equal when their keys are.
+// Key is the problem as one line of text. Two problems are equal when their keys are.
 func (p Problem) Key() string {
 	key := fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d tokens=%d max=%d dispatch=%s combine=%s shared=%d skip=%d",
 		p.Op, p.Mode, p.Ranks, p.Nodes, p.Hidden, p.Experts, p.TopK, p.Tokens, p.MaxTokens,

@@ -1,5 +1,3 @@
-// Package tune searches: spaces of legal configurations, strategies that walk
-// them, budgets, and the choice of a winner. It knows plan and stat only.
 package ep
 
 import (
@@ -9,14 +7,13 @@ import (
 	"strings"
 )
 
-// maxInts bounds the length of a list of integers: longer ones are typing
-// errors.
+// maxInts bounds a list of integers: a longer one is a typing error.
 const maxInts = 100_000
 
-// ParseInts reads the range grammar that every flag and file shares: a comma-
-// separated list of terms, each a number, lo:hi (step 1), lo:hi:step, or
-// lo:hi:xN (multiplied by N each time; hi is included only when hit). The
-// result is sorted and without duplicates.
+// ParseInts reads the list of integers that every flag and file takes: terms with
+// commas between them, each a number, lo:hi (every integer), lo:hi:step, or lo:hi:xN
+// (lo, lo*N, lo*N*N and so on). hi itself is included where a step reaches it. The
+// result is sorted and has no value twice.
 func ParseInts(s string) ([]int, error) {
 	var out []int
 	for term := range strings.SplitSeq(s, ",") {

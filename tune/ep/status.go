@@ -1,11 +1,11 @@
 package ep
 
-// Status is how a trial ended.
+// Status is how the measurement of a config ended.
 type Status string
 
 const (
-	OK       Status = "ok"
-	Illegal  Status = "illegal"  // Check refused it
+	OK       Status = "ok"       // it was measured and its answer is right
+	Illegal  Status = "illegal"  // the kernel's Check refused it
 	NoBuild  Status = "compile"  // it does not compile
 	NoLaunch Status = "launch"   // it does not load or start
 	Mismatch Status = "mismatch" // its answer is wrong

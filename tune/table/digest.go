@@ -8,13 +8,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Digest fingerprints what one rank would do: the tables behind it and every
-// answer. Ranks exchange it before the first launch.
+// Digest is a fingerprint of what one rank would launch. Ranks exchange digests before
+// the first launch.
 type Digest [sha256.Size]byte
 
-// Digest is the same on two ranks only if they resolved the same problem from
-// the same tables to the same answers. Sources and verification are left out:
-// the same table may lie elsewhere on another host.
+// Digest is the same on two ranks only if they resolved the same problem from the same
+// tables to the same answers. File names are left out, because another host may have
+// the table elsewhere, and so is whether answers are verified.
 func (r *Resolved) Digest() Digest {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n", r.problem.Key(), r.ids)
@@ -27,11 +27,10 @@ func (r *Resolved) Digest() Digest {
 	return Digest(h.Sum(nil))
 }
 
-// Agree is the rule that keeps ranks in step: given the digests gathered from
-// all ranks it returns r if they are all one, and otherwise a Resolved that
-// answers the default to everything. Every rank sees the same digests, so all
-// decide alike and none has to wait for another. Fewer digests than ranks
-// count as disagreement.
+// Agree keeps ranks in step. Given the digests of all ranks, it returns r if they are
+// equal, and otherwise a Resolved that answers the default to everything. All ranks see
+// the same digests and so decide alike, without a second exchange. Fewer digests than
+// ranks count as a difference.
 func (r *Resolved) Agree(all []Digest) *Resolved {
 	mine := r.Digest()
 	if len(all) == r.problem.Ranks && !slices.ContainsFunc(all, func(d Digest) bool { return d != mine }) {

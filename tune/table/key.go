@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Key is what a row must match exactly, unless the table's fallback order lets a
-// field differ.
+// Key says what a row is for: everything of a problem but its token counts, which rows
+// cover by intervals, and a routing class.
 type Key struct {
 	Op           ep.Op    `json:"op"`
 	Mode         ep.Mode  `json:"mode"`
@@ -23,13 +23,12 @@ type Key struct {
 	Combine      ep.DType `json:"combine"`
 	SharedExpert bool     `json:"shared_expert"`
 	SkipA2A      bool     `json:"skip_a2a"`
-	Routing      ep.Class `json:"routing"` // routing class, AllRoutings for the row that serves every class
+	Routing      ep.Class `json:"routing"` // AllRoutings for the row that serves every class
 
-	Precision ep.Precision `json:"precision"` // what a caller must accept to get this row
+	Precision ep.Precision `json:"precision"` // a caller who needs Full gets no row of Reduced
 }
 
-// KeyOf is the key of a problem under a routing class: everything but the
-// token counts, which rows cover by intervals.
+// KeyOf is the key of a problem under a routing class.
 func KeyOf(p ep.Problem, c ep.Class) Key {
 	return Key{
 		Op: p.Op, Mode: p.Mode, Ranks: p.Ranks, Nodes: p.Nodes,
@@ -39,7 +38,7 @@ func KeyOf(p ep.Problem, c ep.Class) Key {
 	}
 }
 
-// Problem is the problem of k with a token count, buffers sized for it.
+// Problem is the problem of k with a token count, and buffers of that size.
 func (k Key) Problem(tokens int) ep.Problem {
 	return ep.Problem{
 		Op: k.Op, Mode: k.Mode, Ranks: k.Ranks, Nodes: k.Nodes,
@@ -72,9 +71,9 @@ const (
 	precisionField = 12
 )
 
-// Vector is the key as ordinals, one a field: numbers as they are, names by
-// their place in Ops, Modes, DTypes, Classes and Precisions (-1 when unknown),
-// booleans as 0 and 1. Two keys are equal when their vectors are.
+// Vector is the key as numbers, in the order of Fields: numbers as they are, names by
+// their place in ep.Ops, ep.Modes, ep.DTypes, ep.Classes and ep.Precisions (-1 when
+// unknown), booleans as 0 and 1. Two keys are equal when their vectors are.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
 		slices.Index(ep.Ops(), k.Op), slices.Index(ep.Modes(), k.Mode),
@@ -85,7 +84,7 @@ func (k Key) Vector() [KeyFields]int {
 	}
 }
 
-// Words is the key as text, one word a field in the order of Fields.
+// Words is the key as text, in the order of Fields.
 func (k Key) Words() []string {
 	return []string{string(k.Op), string(k.Mode), strconv.Itoa(k.Ranks), strconv.Itoa(k.Nodes),
 		strconv.Itoa(k.Hidden), strconv.Itoa(k.Experts), strconv.Itoa(k.TopK),
@@ -93,8 +92,8 @@ func (k Key) Words() []string {
 		string(k.Routing), k.Precision.String()}
 }
 
-// String is the canonical spelling field=value, in the order of Fields, without
-// precision where it is full.
+// String spells the key as field=value words, in the order of Fields. Precision is
+// left out where it is full.
 func (k Key) String() string {
 	words := k.Words()
 	for i, f := range Fields() {
@@ -106,6 +105,7 @@ func (k Key) String() string {
 	return strings.Join(words, " ")
 }
 
+// Validate refuses a key of a problem that cannot be, or of no routing class.
 func (k Key) Validate() error {
 	if err := k.Problem(0).Validate(); err != nil {
 		return err

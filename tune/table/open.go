@@ -12,18 +12,18 @@ import (
 // SystemDir is where an administrator puts tables for every user of a host.
 const SystemDir = "/etc/epbench/tables"
 
-// Locations says where Open looks, from the lowest layer to the highest.
+// Locations says where Open looks for tables, from the lowest layer to the highest.
 // Zero fields are skipped.
 type Locations struct {
 	Embedded    fs.FS  // *.json at its root, compiled into the program
 	System      string // directory of *.json
 	User        string // directory of *.json
-	File        string // one table, the last word
+	File        string // one table, above all others
 	AllowEdited bool   // take tables whose content does not match their id, marked
 }
 
-// DefaultLocations are the system's and the user's table directories, for a
-// program to add its embedded tables and its own file to.
+// DefaultLocations are the directories of the system and of the user. A program adds
+// its embedded tables and its own file.
 func DefaultLocations() Locations {
 	l := Locations{System: SystemDir}
 	if dir, err := os.UserConfigDir(); err == nil {
@@ -32,9 +32,9 @@ func DefaultLocations() Locations {
 	return l
 }
 
-// Open reads every table of l. The file must be good; a bad table in a
-// directory is left out and told in Warnings, so that one broken file cannot
-// keep a server from starting.
+// Open reads every table of l. The file must be good. A bad table in a directory is
+// left out and listed in Warnings, so that one broken file cannot keep a server from
+// starting.
 func Open(l Locations) (*Set, error) {
 	var sources []Source
 	var warnings []error
@@ -89,7 +89,7 @@ func openDir(name string, fsys fs.FS, allowEdited bool) (found []Source, bad []e
 	return found, bad
 }
 
-// LoadFile reads one table from a file; errors start with its path.
+// LoadFile reads one table from a file. Errors start with its path.
 func LoadFile(name string, allowEdited bool) (*Table, error) {
 	t, err := loadFrom(os.DirFS(filepath.Dir(name)), filepath.Base(name), allowEdited)
 	if err != nil {

@@ -102,9 +102,8 @@ func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	return filled
 }
 
-// Lookup is the hot path: the answer for a step's token count on the fullest
-// rank and its routing class, by one array index. It allocates nothing. The
-// answer is shared; do not change it.
+// Lookup answers a step from the token count of its fullest rank and its routing class.
+// It is one array index and allocates nothing. The answer is shared: do not change it.
 func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
 	if uint(tokens) >= uint(r.span) {
 		return &r.answers[0]
@@ -115,7 +114,7 @@ func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
 // Problem is what was resolved.
 func (r *Resolved) Problem() ep.Problem { return r.problem }
 
-// Notes say which tables were refused and which are unverified, and why.
+// Notes say which tables were refused and which are not verified, and why.
 func (r *Resolved) Notes() []string { return r.notes }
 
 // Run is a stretch of token counts with one answer.

@@ -73,7 +73,7 @@ func encoded(t *rapid.T, tab *table.Table) string {
 	return b.String()
 }
 
-func merged(t *rapid.T, a, b *table.Table) (*table.Table, []Decision) {
+func merged(t *rapid.T, a, b *table.Table) (*table.Table, []Overlap) {
 	m, d, err := Merge(a, b, Rule{Band: 0.01})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")
 		for _, d := range Diff(a, b) {
-			if d.Kind == Choice {
+			if d.Kind == Config {
 				return
 			}
 		}
@@ -184,7 +184,7 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 		got = append(got, fmt.Sprintf("%d-%d %d", r.Lo, r.Hi, r.Config.Int("threads")))
 	}
 	for _, d := range decisions {
-		got = append(got, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Outcome))
+		got = append(got, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Effect))
 	}
 	want := "1-2 128, 3-32 640, 33-724 256, 725-5792 768, 5793-8192 512, " +
 		"1-2 stays, 3-11 nearer, 12-32 nearer, 33-181 stays, 182-724 stays, 725-1024 nearer, 1025-5792 nearer, 5793-8192 stays"
@@ -206,7 +206,7 @@ func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	}
 	var said []string
 	for _, d := range decisions {
-		said = append(said, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Outcome))
+		said = append(said, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Effect))
 	}
 	if got := strings.Join(said, ", "); got != "23-128 replaced" {
 		t.Errorf("decisions: %s", got)
@@ -222,7 +222,7 @@ func TestIncumbentRule(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		gain, lo, hi float64
-		want         Outcome
+		want         Effect
 	}{
 		{"clearly better", 1.2, 1.18, 1.22, Replaced},
 		{"better within the band", 1.105, 1.1045, 1.1055, Stays},
@@ -232,7 +232,7 @@ func TestIncumbentRule(t *testing.T) {
 		fresh := row(ep.Even, 0, 64, 512)
 		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = c.gain, c.lo, c.hi
 		m, d, err := Merge(sealed(row(ep.Even, 0, 64, 128)), sealed(fresh), Rule{Band: 0.01})
-		if err != nil || len(d) != 1 || d[0].Outcome != c.want {
+		if err != nil || len(d) != 1 || d[0].Effect != c.want {
 			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
 			continue
 		}
@@ -250,7 +250,7 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		name     string
 		routings []string
 		seconds  map[int]float64 // by threads; the incumbent has 128
-		want     Outcome
+		want     Effect
 	}{
 		{"slower under one", all, map[int]float64{128: 20, 512: 10}, Replaced},
 		{"as fast", all, map[int]float64{128: 10.05, 512: 10}, Stays},
@@ -272,7 +272,7 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 			return s, ok && k == key(ep.AllRoutings) && tokens == 64
 		}}
 		_, d, err := Merge(sealed(row(ep.AllRoutings, 64, 64, 128)), sealed(fresh), rule)
-		if err != nil || len(d) != 1 || d[0].Outcome != c.want {
+		if err != nil || len(d) != 1 || d[0].Effect != c.want {
 			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
 		}
 	}
@@ -323,7 +323,7 @@ func TestDiffNamesStretches(t *testing.T) {
 	for _, d := range Diff(a, b) {
 		got = append(got, fmt.Sprintf("%s %d-%d %s", d.Key.Routing, d.Lo, d.Hi, d.Kind))
 	}
-	want := "even 0-31 removed, even 32-40 choice, even 41-64 added, skewed 0-8 evidence"
+	want := "even 0-31 removed, even 32-40 config, even 41-64 added, skewed 0-8 evidence"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
 	}
@@ -369,17 +369,17 @@ func TestLint(t *testing.T) {
 		{"loud machine", func(t *table.Table) { t.Header.AA = 0.02 }, "-1 error aa: the default differs from itself by 2.00 %"},
 		{"crossed", first(func(r *table.Row) { r.Evidence.GainHigh = 1.09 }), "0 error interval: gain 1.1000 lies outside"},
 		{"median", first(func(r *table.Row) { r.Evidence.P10 = 1 }), "0 error interval: median"},
-		{"ties", first(func(r *table.Row) { r.Evidence.Ties = 41 }), "0 error interval: 41 ties among 40 candidates"},
-		{"unmeasured", first(func(r *table.Row) { r.Evidence.Rounds = 0 }), "0 error measured: no confirmation rounds"},
+		{"ties", first(func(r *table.Row) { r.Evidence.Ties = 41 }), "0 error interval: 41 ties among 40 configs tried"},
+		{"unmeasured", first(func(r *table.Row) { r.Evidence.Rounds = 0 }), "0 error measured: no rounds"},
 		{"elsewhere", first(func(r *table.Row) { r.Evidence.Tokens = []int{65} }), "0 error measured: no token count of 0 to 64 was measured"},
 		{"ends", first(func(r *table.Row) { r.Evidence.Tokens = []int{0, 32} }), "0 warning ends: its end at 64 tokens"},
 		{"few", first(func(r *table.Row) { r.Evidence.Rounds = 9 }), "0 warning rounds: 9 rounds"},
-		{"minimax", func(t *table.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, "1 warning minimax: it stands for any routing and rests on 1"},
-		{"incomplete", first(func(r *table.Row) { r.Evidence.Complete = false }), "0 warning complete: 40 candidates"},
+		{"minimax", func(t *table.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, "1 warning minimax: it is for all routings and was measured under 1"},
+		{"incomplete", first(func(r *table.Row) { r.Evidence.Complete = false }), "0 warning complete: 40 configs tried"},
 		{"illegal", first(func(r *table.Row) { r.Config = r.Config.With("threads", "2048") }), "0 error legal: at 0 tokens: threads: 2048 is above 1024"},
 		{"edited", func(t *table.Table) { t.Header.Edited = true }, "-1 error edited: "},
 		{"no abi", func(t *table.Table) { t.Header.ABI = "" }, "-1 warning abi: "},
-		{"no minimax", func(t *table.Table) { t.Rows = t.Rows[:1] }, "0 warning hole: no minimax row"},
+		{"no minimax", func(t *table.Table) { t.Rows = t.Rows[:1] }, "0 warning hole: no row for all routings"},
 		{"hole", func(t *table.Table) {
 			t.Rows = []table.Row{row(ep.AllRoutings, 0, 8, 128), row(ep.AllRoutings, 16, 64, 128)}
 		}, "1 warning hole: tokens 9 to 15 before it have no row"},

@@ -9,14 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Kind is how two tables differ over a stretch of tokens.
+// Kind is how two tables differ over a stretch of token counts.
 type Kind string
 
 const (
 	Added    Kind = "added"    // only the second table has a row
-	Removed  Kind = "removed"  // only the first has
-	Choice   Kind = "choice"   // they choose different configs
-	Evidence Kind = "evidence" // same config, other evidence
+	Removed  Kind = "removed"  // only the first table has one
+	Config   Kind = "config"   // they have different configs
+	Evidence Kind = "evidence" // the same config on other evidence
 )
 
 // Difference is one stretch of token counts on which two tables differ.
@@ -28,7 +28,7 @@ type Difference struct {
 	A, B *table.Row
 }
 
-// Diff lists what differs between two tables, by key and tokens.
+// Diff lists the stretches on which two tables differ, by key and tokens.
 func Diff(a, b *table.Table) []Difference {
 	var out []Difference
 	for _, g := range groups(a, b) {
@@ -48,19 +48,20 @@ func (s segment) kind() Kind {
 		return Added
 	case s.b == nil:
 		return Removed
-	case !sameChoice(s.a, s.b):
-		return Choice
+	case !sameConfig(s.a, s.b):
+		return Config
 	case !reflect.DeepEqual(s.a.Evidence, s.b.Evidence):
 		return Evidence
 	}
 	return ""
 }
 
-// HeaderDiff lists the header fields that differ, as "field: a, b" lines.
+// HeaderDiff lists the header fields that differ, one line "field: a, b" each.
 func HeaderDiff(a, b table.Header) []string {
 	var out []string
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range x.NumField() {
+		name, _, _ := strings.Cut(x.Type().Field(i).Tag.Get("json"), ",")
 		p, q := fmt.Sprint(x.Field(i)), fmt.Sprint(y.Field(i))
 		if p == q {
 			continue
@@ -69,20 +70,20 @@ func HeaderDiff(a, b table.Header) []string {
 		if strings.Contains(text, listSeparator) {
 			text = listDiff(strings.Split(p, listSeparator), strings.Split(q, listSeparator))
 		}
-		out = append(out, x.Type().Field(i).Tag.Get("json")+": "+text)
+		out = append(out, name+": "+text)
 	}
 	return out
 }
 
-// listDiff names what only one of two lists has: merged tables have the hashes of many
-// runs in common.
+// listDiff names what only one of two lists has. Merged tables have the hashes of many
+// runs in common, which are only counted.
 func listDiff(a, b []string) string {
-	onlyA, onlyB := less(a, b), less(b, a)
+	onlyA, onlyB := without(a, b), without(b, a)
 	return fmt.Sprintf("%d in both, only a: %s; only b: %s", len(a)-len(onlyA), someOf(onlyA), someOf(onlyB))
 }
 
-// less is what of a list another does not have.
-func less(list, other []string) []string {
+// without is the part of a list that another list does not have.
+func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 

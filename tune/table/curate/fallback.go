@@ -6,8 +6,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Relax is a table whose look-ups may give up these fields, in this order, before they
-// answer with the default. An error names a field that may not be given up.
+// SetFallback is a copy of a table with other fallback fields: the key fields that may
+// differ when no row matches exactly, in this order. An error names a field that must
+// match.
 func SetFallback(t *table.Table, fields []string) (*table.Table, error) {
 	out := *t
 	out.Header.Fallback = slices.Clone(fields)

@@ -24,20 +24,19 @@ type Finding struct {
 	Text     string
 }
 
-// Legality says whether a config can run; nil means nothing is known of the
-// table's kernels and legality is not judged.
+// Legality says whether a config can run. A nil Legality judges nothing: the table's
+// kernels are not known here.
 type Legality func(ep.Machine, ep.Problem, ep.Config) error
 
-// minRounds is the least number of confirmation rounds whose bootstrap
-// interval means anything.
+// minRounds is the least number of rounds whose bootstrap interval means anything.
 const minRounds = 10
 
-// rowRules lists what is asked of each row; a new rule is one line here.
+// rowRules lists what is asked of each row. A new rule is one line here.
 var rowRules = []struct {
 	name     string
 	severity Severity
-	// fault is "" when the row is fine.
-	fault func(table.Header, table.Row, float64) string
+	// fault says what is wrong with a row; "" is nothing.
+	fault func(table.Header, table.Row) string
 }{
 	{"gain", Bad, unsupportedGain},
 	{"spread", Note, withinSpread},
@@ -50,14 +49,14 @@ var rowRules = []struct {
 	{"complete", Note, incomplete},
 }
 
-// Lint lists what is wrong with a table, rows in order. band is the relative
-// difference that does not matter. Overlaps, crossed intervals and broken
-// hashes never come here: plan.Load refuses them.
+// Lint lists what is wrong with a table, rows in order. band is the relative difference
+// that does not matter. Rows that overlap and a wrong id never come here: table.Load
+// refuses them.
 func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	out := lintHeader(t.Header, band)
 	for i, r := range t.Rows {
 		for _, rule := range rowRules {
-			if fault := rule.fault(t.Header, r, band); fault != "" {
+			if fault := rule.fault(t.Header, r); fault != "" {
 				out = append(out, Finding{i, rule.severity, rule.name, fault})
 			}
 		}
@@ -84,34 +83,35 @@ func lintHeader(h table.Header, band float64) []Finding {
 	return out
 }
 
-// unsupportedGain refuses a row that leaves the default without proof that it
+// unsupportedGain refuses a row that leaves the default without proof that its config
 // is faster.
-func unsupportedGain(h table.Header, r table.Row, _ float64) string {
+func unsupportedGain(h table.Header, r table.Row) string {
 	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing != ep.AllRoutings && e.GainLow <= 1 {
 		return fmt.Sprintf("gain %.3f [%.3f, %.3f] does not exclude 1: keep the default", e.Gain, e.GainLow, e.GainHigh)
 	}
 	return ""
 }
 
-// withinSpread tells of a gain below the largest A/A spread of the run. The
-// row's own search may have been quieter, so this alone condemns nothing.
-func withinSpread(h table.Header, r table.Row, _ float64) string {
+// withinSpread warns of a gain below the run's A/A spread. That spread is the largest
+// of all searches, and the row's own search may have been quieter, hence no error.
+func withinSpread(h table.Header, r table.Row) string {
 	if !h.IsDefault(r) && r.Evidence.Gain < 1+h.AA {
 		return fmt.Sprintf("gain %.3f is within the run's largest A/A spread of %.2f %%", r.Evidence.Gain, 100*h.AA)
 	}
 	return ""
 }
 
-// losesSomewhere tells of a minimax row that need not beat the default under
-// every routing: it is the least bad over all, and its gain is the least.
-func losesSomewhere(h table.Header, r table.Row, _ float64) string {
+// losesSomewhere warns of a row for all routings that is not faster than the default
+// under each. No error: such a row has the smallest regret, and its gain is that of its
+// worst routing.
+func losesSomewhere(h table.Header, r table.Row) string {
 	if e := r.Evidence; !h.IsDefault(r) && r.Key.Routing == ep.AllRoutings && e.GainLow <= 1 {
 		return fmt.Sprintf("under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 	}
 	return ""
 }
 
-func crossedInterval(_ table.Header, r table.Row, _ float64) string {
+func crossedInterval(_ table.Header, r table.Row) string {
 	e := r.Evidence
 	switch {
 	case e.GainLow > e.Gain || e.Gain > e.GainHigh:
@@ -119,15 +119,15 @@ func crossedInterval(_ table.Header, r table.Row, _ float64) string {
 	case e.P10 > e.Median || e.Median > e.P90:
 		return fmt.Sprintf("median %g lies outside p10 %g and p90 %g", e.Median, e.P10, e.P90)
 	case e.Ties > e.Tried:
-		return fmt.Sprintf("%d ties among %d candidates", e.Ties, e.Tried)
+		return fmt.Sprintf("%d ties among %d configs tried", e.Ties, e.Tried)
 	}
 	return ""
 }
 
-func unmeasured(_ table.Header, r table.Row, _ float64) string {
+func unmeasured(_ table.Header, r table.Row) string {
 	e := r.Evidence
 	if e.Rounds == 0 || e.Median == 0 || e.Clock == "" {
-		return "no confirmation rounds behind it"
+		return "no rounds behind it"
 	}
 	if !slices.ContainsFunc(e.Tokens, func(n int) bool { return r.Lo <= n && n <= r.Hi }) {
 		return fmt.Sprintf("no token count of %d to %d was measured", r.Lo, r.Hi)
@@ -135,7 +135,7 @@ func unmeasured(_ table.Header, r table.Row, _ float64) string {
 	return ""
 }
 
-func guessedEnds(_ table.Header, r table.Row, _ float64) string {
+func guessedEnds(_ table.Header, r table.Row) string {
 	for _, end := range []int{r.Lo, r.Hi} {
 		if !slices.Contains(r.Evidence.Tokens, end) {
 			return fmt.Sprintf("its end at %d tokens was not measured", end)
@@ -144,28 +144,28 @@ func guessedEnds(_ table.Header, r table.Row, _ float64) string {
 	return ""
 }
 
-func fewRounds(_ table.Header, r table.Row, _ float64) string {
+func fewRounds(_ table.Header, r table.Row) string {
 	if n := r.Evidence.Rounds; n > 0 && n < minRounds {
 		return fmt.Sprintf("%d rounds, below %d an interval means little", n, minRounds)
 	}
 	return ""
 }
 
-func oneRouting(_ table.Header, r table.Row, _ float64) string {
+func oneRouting(_ table.Header, r table.Row) string {
 	if n := len(r.Evidence.Routings); r.Key.Routing == ep.AllRoutings && n < 2 {
-		return fmt.Sprintf("it stands for any routing and rests on %d", n)
+		return fmt.Sprintf("it is for all routings and was measured under %d", n)
 	}
 	return ""
 }
 
-func incomplete(_ table.Header, r table.Row, _ float64) string {
+func incomplete(_ table.Header, r table.Row) string {
 	if !r.Evidence.Complete {
-		return fmt.Sprintf("%d candidates, not the whole legal space", r.Evidence.Tried)
+		return fmt.Sprintf("%d configs tried, not the whole legal space", r.Evidence.Tried)
 	}
 	return ""
 }
 
-// illegal asks the kernel at both ends of the interval.
+// illegal asks the kernel at both ends of a row.
 func illegal(m ep.Machine, r table.Row, legal Legality) string {
 	if legal == nil || r.Config.IsDefault() {
 		return ""
@@ -178,8 +178,8 @@ func illegal(m ep.Machine, r table.Row, legal Legality) string {
 	return ""
 }
 
-// holes finds token counts between the rows of a key, and keys whose unknown
-// routings fall through to the default for want of a minimax row.
+// holes finds token counts between the rows of a key, and keys without a row for all
+// routings: there an unknown routing gets the default.
 func holes(t *table.Table) []Finding {
 	var out []Finding
 	minimax := map[table.Key]bool{}
@@ -196,7 +196,7 @@ func holes(t *table.Table) []Finding {
 		k := r.Key
 		if k.Routing = ep.AllRoutings; !minimax[k] {
 			minimax[k] = true
-			out = append(out, Finding{i, Note, "hole", "no minimax row for its key: an unknown routing takes the default"})
+			out = append(out, Finding{i, Note, "hole", "no row for all routings beside it: an unknown routing gets the default"})
 		}
 	}
 	return out

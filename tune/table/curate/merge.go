@@ -9,27 +9,28 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Outcome is what merging did with a stretch of tokens that both tables cover.
-type Outcome string
+// Effect is what a merge did to the incumbent's row.
+type Effect string
 
 const (
-	Stays     Outcome = "stays"     // the incumbent was not beaten
-	Replaced  Outcome = "replaced"  // the newcomer beat it by more than the band
-	Refreshed Outcome = "refreshed" // same choice, later evidence
-	Nearer    Outcome = "nearer"    // the incumbent was not measured at the nearest token count
+	Stays     Effect = "stays"     // the newcomer did not beat it
+	Replaced  Effect = "replaced"  // the newcomer beat it by more than the band
+	Refreshed Effect = "refreshed" // same config, later evidence
+	Nearer    Effect = "nearer"    // it was measured further away than another row, which took its place
 )
 
-// Decision shows old and new evidence for one stretch and what came of it.
-type Decision struct {
+// Overlap is a stretch of token counts for which the incumbent had a row and the
+// newcomer had something to say, with both rows and what came of it.
+type Overlap struct {
 	Key      table.Key
 	Lo       int
 	Hi       int // inclusive
-	Outcome  Outcome
+	Effect   Effect
 	Old, New *table.Row
 }
 
-// Comparable says why two tables cannot be merged, nil if they can: they must
-// be of one machine and kernel build.
+// Comparable says why two tables cannot be merged; nil means that they can. They must
+// be of one machine, one kernel build and one bound on SMs.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
@@ -42,38 +43,40 @@ func Comparable(a, b table.Header) error {
 	return nil
 }
 
-// Merge lays a newcomer's rows into an incumbent table. At each token count that
-// either was measured at, the row of that table has it; where both were and choose
-// differently, the incumbent stays unless the rule prefers the newcomer. Keeping
-// whichever number is best was not taken: over many merges it collects lucky draws.
-// Between two such token counts the row of the nearer one holds, as far as either
-// table says anything. What look-ups may give up stays the incumbent's affair. Neither
-// table is changed.
-func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Decision, error) {
+// Merge lays a newcomer's rows into an incumbent table, and lists what came of every
+// stretch that both cover. It changes neither table.
+//
+// At a token count that one table was measured at, that table's row holds. Where both
+// were measured and their configs differ, the incumbent stays unless the rule prefers
+// the newcomer. Taking the better number was not done: over many merges that collects
+// lucky draws. Between two measured token counts the row of the nearer one holds, by
+// ratio, and only where one of the tables has a row at all. The fallback fields stay
+// the incumbent's.
+func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
 	}
 	out := &table.Table{Schema: table.Schema, Header: mergeHeaders(old.Header, newcomer.Header)}
-	var decisions []Decision
+	var overlaps []Overlap
 	for _, g := range groups(old, newcomer) {
 		points := g.points(rule)
 		for _, s := range g.cut(ends(points)...) {
-			row, near := s.heir(points)
+			row, near := s.winner(points)
 			out.Rows = appendRow(out.Rows, *row, s.lo, s.hi)
-			decisions = appendDecision(decisions, s.decision(row, near))
+			overlaps = appendOverlap(overlaps, s.overlap(row, near))
 		}
 	}
-	return out, decisions, out.Seal()
+	return out, overlaps, out.Seal()
 }
 
-// choose picks the row of a token count at which the rows of a segment were measured.
+// choose picks between the rows of a segment at a token count that both were measured at.
 func (s segment) choose(tokens int, rule Rule) *table.Row {
 	switch {
 	case s.a == nil:
 		return s.b
 	case s.b == nil:
 		return s.a
-	case sameChoice(s.a, s.b):
+	case sameConfig(s.a, s.b):
 		if compareEvidence(s.a.Evidence, s.b.Evidence) >= 0 {
 			return s.a
 		}
@@ -84,54 +87,58 @@ func (s segment) choose(tokens int, rule Rule) *table.Row {
 	return s.a
 }
 
-// decision says what came of a segment; its outcome is "" where nothing competed.
-func (s segment) decision(row *table.Row, near *point) Decision {
-	d := Decision{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
+// overlap says what became of a segment. Its effect is "" where the tables do not meet.
+func (s segment) overlap(row *table.Row, near *point) Overlap {
+	o := Overlap{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
 	switch {
 	case s.a == nil:
-	case !sameChoice(s.a, row):
-		d.New, d.Outcome = row, Replaced // by the newcomer's row here, or by the one beside it
+	case !sameConfig(s.a, row):
+		o.New, o.Effect = row, Replaced // by the newcomer's row here, or by the one beside it
 		if !measuredAt(s.a, near.tokens) {
-			d.Outcome = Nearer
+			o.Effect = Nearer
 		}
 	case s.b == nil:
-	case !sameChoice(s.a, s.b):
-		d.Outcome = Stays
+	case !sameConfig(s.a, s.b):
+		o.Effect = Stays
 	case row == s.b:
-		d.Outcome = Refreshed
+		o.Effect = Refreshed
 	}
-	return d
+	return o
 }
 
-// appendDecision adds a decision, or lengthens the last one when it only goes on.
-func appendDecision(all []Decision, d Decision) []Decision {
-	if d.Outcome == "" {
+// appendOverlap adds an overlap, or lengthens the last one where it goes on.
+func appendOverlap(all []Overlap, o Overlap) []Overlap {
+	if o.Effect == "" {
 		return all
 	}
-	if n := len(all) - 1; n >= 0 {
+	if n := len(all) - 1; n >= 0 && all[n].Hi+1 == o.Lo {
 		last := all[n]
-		last.Lo, last.Hi = d.Lo, d.Hi
-		if last == d && all[n].Hi+1 == d.Lo {
-			all[n].Hi = d.Hi
+		last.Lo, last.Hi = o.Lo, o.Hi
+		if last == o {
+			all[n].Hi = o.Hi
 			return all
 		}
 	}
-	return append(all, d)
+	return append(all, o)
 }
 
-// compareEvidence orders evidence for one choice: later, then more rounds,
-// then by content, so that the order of merging does not matter.
+// compareEvidence orders evidence for one config: later first, then more rounds, then
+// by content, so that the order of merging does not matter.
 func compareEvidence(a, b table.Evidence) int {
 	return cmp.Or(a.Date.Compare(b.Date), cmp.Compare(a.Rounds, b.Rounds),
 		cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 }
 
-// appendRow adds a row for a segment, or lengthens the last one when the
-// segment only continues it.
+// sameRow reports whether two rows of one key say the same on the same evidence.
+func sameRow(a, b *table.Row) bool {
+	return sameConfig(a, b) && compareEvidence(a.Evidence, b.Evidence) == 0
+}
+
+// appendRow adds a row for a segment, or lengthens the last row where it goes on.
 func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	if n := len(rows) - 1; n >= 0 {
 		last := &rows[n]
-		if last.Key == r.Key && last.Hi+1 == lo && sameChoice(last, &r) && compareEvidence(last.Evidence, r.Evidence) == 0 {
+		if last.Key == r.Key && last.Hi+1 == lo && sameRow(last, &r) {
 			last.Hi = hi
 			return rows
 		}
@@ -140,19 +147,17 @@ func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	return append(rows, r)
 }
 
-// mergeHeaders takes the later table's description of the machine, a's relax order
-// and the union of what both were made from; the least effect worth claiming is the
-// larger.
+// mergeHeaders describes a merged table: the later table's machine, the union of what
+// both were made from, the larger A/A spread and band, the fallback fields of a.
 func mergeHeaders(a, b table.Header) table.Header {
-	late, early := a, b
+	out, early := a, b
 	if cmp.Or(a.Created.Compare(b.Created), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))) < 0 {
-		late, early = b, a
+		out, early = b, a
 	}
-	out := late
-	out.Tool = union(late.Tool, early.Tool)
-	out.Space = union(late.Space, early.Space)
-	out.Policy = union(late.Policy, early.Policy)
-	out.TrialLog = union(late.TrialLog, early.TrialLog)
+	out.Tool = union(out.Tool, early.Tool)
+	out.Space = union(out.Space, early.Space)
+	out.Policy = union(out.Policy, early.Policy)
+	out.TrialLog = union(out.TrialLog, early.TrialLog)
 	out.Fallback = a.Fallback
 	out.AA, out.Band = max(a.AA, b.AA), max(a.Band, b.Band)
 	out.Edited = a.Edited || b.Edited
@@ -162,14 +167,10 @@ func mergeHeaders(a, b table.Header) table.Header {
 // listSeparator stands between what a merged table was made from.
 const listSeparator = " + "
 
-// union joins two such lists without repeats, sorted.
+// union joins two such lists, sorted and without repeats.
 func union(a, b string) string {
-	var parts []string
-	for _, p := range append(strings.Split(a, listSeparator), strings.Split(b, listSeparator)...) {
-		if p != "" {
-			parts = append(parts, p)
-		}
-	}
+	parts := append(strings.Split(a, listSeparator), strings.Split(b, listSeparator)...)
 	slices.Sort(parts)
-	return strings.Join(slices.Compact(parts), listSeparator)
+	parts = slices.DeleteFunc(slices.Compact(parts), func(p string) bool { return p == "" })
+	return strings.Join(parts, listSeparator)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// point is a token count that a row of either table was measured at, with the
-// row that has it after a merge.
+// point is a token count that a row of either table was measured at, with the row that
+// holds there after a merge.
 type point struct {
 	tokens int
 	row    *table.Row
 }
 
-// points lists a key's measured token counts in order.
+// points lists the measured token counts of a key in order.
 func (g group) points(rule Rule) []point {
 	var out []point
 	for _, s := range g.cut() {
@@ -49,8 +49,8 @@ func measuredAt(r *table.Row, tokens int) bool {
 	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
 }
 
-// ends lists where the nearest of the points changes: at each, and halfway
-// between two, as a sweep sets the ends of its rows.
+// ends lists the token counts at which another point becomes the nearest: each point,
+// and the midpoints between them, where a sweep ends its rows too.
 func ends(points []point) []int {
 	var out []int
 	for i, p := range points {
@@ -62,10 +62,11 @@ func ends(points []point) []int {
 	return out
 }
 
-// heir is the row for a segment cut at the ends of points: that of the nearest
-// point, or of the one on its other side where only the table of that one has
-// its row here. near is nil where nothing was measured.
-func (s segment) heir(points []point) (row *table.Row, near *point) {
+// winner is the row that holds in a segment cut at the ends of points, and the point
+// that it comes from: the nearest point, or the one on the other side where that one's
+// row is in this segment and the nearest one's is not. The point is nil where nothing
+// was measured; then the incumbent's row holds.
+func (s segment) winner(points []point) (row *table.Row, from *point) {
 	next := sort.Search(len(points), func(i int) bool { return points[i].tokens > s.lo })
 	switch {
 	case len(points) == 0 && s.a != nil:
@@ -87,10 +88,7 @@ func (s segment) heir(points []point) (row *table.Row, near *point) {
 	return near.row, near
 }
 
-// has reports whether a table says here what a row says, on the same evidence.
+// has reports whether one of the tables says in this segment what a row says.
 func (s segment) has(r *table.Row) bool {
-	same := func(o *table.Row) bool {
-		return o != nil && sameChoice(o, r) && compareEvidence(o.Evidence, r.Evidence) == 0
-	}
-	return same(s.a) || same(s.b)
+	return s.a != nil && sameRow(s.a, r) || s.b != nil && sameRow(s.b, r)
 }

@@ -1,5 +1,6 @@
-// Package curate keeps tuned tables: what two of them disagree on, how one is
-// merged into another, and which rows do not hold what they claim.
+// Package curate keeps tuned tables: in what two of them differ (Diff), how one is laid
+// into another (Merge), which rows do not hold what they claim (Lint), and which key
+// fields may differ when no row matches (SetFallback).
 package curate
 
 import (
@@ -8,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// segment is a stretch of token counts of one key over which neither of two
-// tables changes its row. A nil row is a table that says nothing there.
+// segment is a stretch of token counts of one key in which neither of two tables
+// changes its row. A nil row means that the table has none there.
 type segment struct {
 	key  table.Key
 	lo   int
@@ -20,25 +21,20 @@ type segment struct {
 // group is the rows of two tables for one key.
 type group struct {
 	key  table.Key
-	a, b []*table.Row
+	rows [2][]*table.Row // of the first table and of the second
 }
 
 // groups lists the keys of two tables in canonical order.
 func groups(a, b *table.Table) []group {
 	byKey := map[table.Key]*group{}
-	at := func(k table.Key) *group {
-		if byKey[k] == nil {
-			byKey[k] = &group{key: k}
+	for side, t := range []*table.Table{a, b} {
+		for i := range t.Rows {
+			k := t.Rows[i].Key
+			if byKey[k] == nil {
+				byKey[k] = &group{key: k}
+			}
+			byKey[k].rows[side] = append(byKey[k].rows[side], &t.Rows[i])
 		}
-		return byKey[k]
-	}
-	for i := range a.Rows {
-		g := at(a.Rows[i].Key)
-		g.a = append(g.a, &a.Rows[i])
-	}
-	for i := range b.Rows {
-		g := at(b.Rows[i].Key)
-		g.b = append(g.b, &b.Rows[i])
 	}
 	out := make([]group, 0, len(byKey))
 	for _, g := range byKey {
@@ -51,19 +47,17 @@ func groups(a, b *table.Table) []group {
 	return out
 }
 
-// cut lists the segments of a key, cut also where one of starts begins one.
+// cut lists the segments of a key. A token count in starts begins a segment too.
 func (g group) cut(starts ...int) []segment {
-	for _, rows := range [][]*table.Row{g.a, g.b} {
-		for _, r := range rows {
-			starts = append(starts, r.Lo, r.Hi+1)
-		}
+	for _, r := range slices.Concat(g.rows[0], g.rows[1]) {
+		starts = append(starts, r.Lo, r.Hi+1)
 	}
 	slices.Sort(starts)
 	starts = slices.Compact(starts)
 	var out []segment
 	for i := range len(starts) - 1 {
 		s := segment{key: g.key, lo: starts[i], hi: starts[i+1] - 1}
-		s.a, s.b = covering(g.a, s.lo), covering(g.b, s.lo)
+		s.a, s.b = covering(g.rows[0], s.lo), covering(g.rows[1], s.lo)
 		if s.a != nil || s.b != nil {
 			out = append(out, s)
 		}
@@ -80,7 +74,7 @@ func covering(rows []*table.Row, tokens int) *table.Row {
 	return nil
 }
 
-// sameChoice reports whether two rows tell a runtime to do the same.
-func sameChoice(a, b *table.Row) bool {
+// sameConfig reports whether two rows make a runtime launch the same.
+func sameConfig(a, b *table.Row) bool {
 	return a.Config.Key() == b.Config.Key() && a.Default == b.Default
 }

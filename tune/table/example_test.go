@@ -1,0 +1,97 @@
+package table_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+var machine = ep.Machine{Backend: "cuda", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 8}
+
+// problem is what the examples ask for; ranks never cross.
+var problem = ep.Problem{
+	Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1,
+	Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 4096,
+	Dispatch: ep.FP8, Combine: ep.BF16,
+}
+
+// tuned is a table as a sweep writes it, with two rows.
+func tuned() *table.Table {
+	row := func(class ep.Class, lo, hi int, sms ep.Value) table.Row {
+		return table.Row{Key: table.KeyOf(problem, class), Lo: lo, Hi: hi, Config: ep.Config{Kernel: "dispatch"}.With("sms", sms)}
+	}
+	t := &table.Table{
+		Schema: table.Schema,
+		Header: table.Header{ABI: "d294d935a5ee", Created: time.Now(), Machine: machine, Fallback: []string{"routing", "hidden"}},
+		Rows:   []table.Row{row(ep.Even, 1, 64, "16"), row(ep.AllRoutings, 1, 512, "64")},
+	}
+	if err := t.Seal(); err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// What a serving process does, with one rank's view of the all-gather.
+func Example() {
+	set := table.Overlay(table.Source{Name: "tuned.json", Table: tuned()}) // or table.Open
+	host := table.Host{Machine: machine, ABI: "d294d935a5ee"}
+	resolved := set.Resolve(host, problem) // once
+
+	digests := make([]table.Digest, problem.Ranks)
+	for rank := range digests {
+		digests[rank] = resolved.Digest() // all ranks hold the same table
+	}
+	resolved = resolved.Agree(digests)
+
+	for _, step := range []struct {
+		tokens int
+		class  ep.Class
+	}{{16, ep.Even}, {16, ep.HotRank}, {1000, ep.Even}} {
+		answer := resolved.Lookup(step.tokens, step.class) // at every step
+		fmt.Println(step.tokens, step.class, answer.Config.Key(), answer.Reason, answer.Differs)
+	}
+	// Output:
+	// 16 even dispatch:sms=16 exact []
+	// 16 hot-rank dispatch:sms=64 fallback [routing]
+	// 1000 even default uncovered []
+}
+
+// A table is refused, as a whole, on another machine and for other kernels.
+func ExampleTable_Refusal() {
+	t := tuned()
+	fmt.Println(t.Refusal(table.Host{Machine: machine, ABI: "d294d935a5ee"}, problem))
+	fmt.Println(t.Refusal(table.Host{Machine: machine, ABI: "0123456789ab"}, problem))
+	fewer := problem
+	fewer.Ranks = 4
+	fmt.Println(t.Refusal(table.Host{Machine: machine}, fewer))
+	// Output:
+	// <nil>
+	// abi: the table is for kernels d294d935a5ee, these are 0123456789ab; tune again
+	// ranks: the table has no row for 4 ranks, and no answer crosses rank counts
+}
+
+// Explain lists the rows that could answer and says why they do or do not.
+func ExampleSet_Explain() {
+	set := table.Overlay(table.Source{Table: tuned()})
+	for _, r := range set.Explain(table.KeyOf(problem, ep.Even), 100).Rows {
+		fmt.Printf("%s: %s\n", r.Row.Config.Key(), r.Note)
+	}
+	// Output:
+	// dispatch:sms=16: covers tokens 1 to 64 only
+	// dispatch:sms=64: answers
+}
+
+// A file that cannot be read is refused with its line and field.
+func ExampleLoad() {
+	var text strings.Builder
+	if _, err := tuned().WriteTo(&text); err != nil {
+		panic(err)
+	}
+	_, err := table.Load(strings.NewReader(strings.Replace(text.String(), `"ranks":8`, `"ranks":7`, 1)))
+	fmt.Println(err)
+	// Output:
+	// line 6: rows[0].key.experts: 256 does not divide by 7 ranks; rank counts that do: 1, 2, 4, 8, 16, 32, 64
+}

@@ -19,16 +19,16 @@ SKEWED = [600 if e % 4 == 0 else 60 for e in range(32)]
 
 
 def main(machine_key=tuned.MACHINE_KEY, abi=tuned.ABI):
-    """A real process asks its driver and its kernels who they are; without
-    arguments this one pretends to be the machine the table was tuned on."""
+    """A real process passes its own machine key and kernel hash. Without arguments
+    this one passes those of the table, so that it runs anywhere."""
     why = tuned.refusal(machine_key, abi)
     if why:
         print("the table is refused, everything is default:", why)
         return
-    plan = tuned.resolve(PROBLEM, max_tokens=4096)
+    resolved = tuned.resolve(PROBLEM, max_tokens=4096)
     for tokens, counts in ((1, EVEN), (16, EVEN), (16, SKEWED), (64, HOT), (4000, EVEN)):
         routing = tuned.classify(counts, PROBLEM["ranks"])
-        answer = plan.lookup(tokens, routing)
+        answer = resolved.lookup(tokens, routing)
         print("%d tokens, %s: %s (%s)" % (tokens, routing, answer.config.key, answer.reason))
 
 

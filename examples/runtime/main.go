@@ -1,6 +1,5 @@
-// Command runtime does with a tuned table what a serving process does: open
-// it, resolve it once, agree on it with the other ranks, and ask it at every
-// step.
+// Command runtime does with a tuned table what a serving process does: it opens the
+// table, resolves it once, agrees on it with the other ranks, and asks it at every step.
 //
 //	epbench sweep -o run
 //	go run ./examples/runtime run/table.json
@@ -62,17 +61,17 @@ func serveRank(rank int, set *table.Set, ranks *group) {
 	}
 }
 
-// host says where this process runs. A real one asks its driver and its own
-// kernels; this one pretends to be the machine that the table was tuned on, so
-// that the example answers everywhere.
+// host says where this process runs. A real process asks its driver and its own
+// kernels. This one names the machine and kernels of the table, so that it runs
+// anywhere.
 func host(set *table.Set) table.Host {
 	sources := set.Sources()
 	top := sources[len(sources)-1].Table.Header
 	return table.Host{Machine: top.Machine, ABI: top.ABI}
 }
 
-// step is what a scheduler knows before a launch: the tokens on the fullest
-// rank and how often each expert was chosen lately.
+// step is what a scheduler knows before a launch: the tokens of the fullest rank and
+// how often each expert was selected lately.
 type step struct {
 	tokens int
 	counts []int64

@@ -3,7 +3,7 @@
 // library only, knows no kernel and does no input or output, so that a serving
 // process can link it together with package table.
 //
-// A [Problem] says what is moved, before any choice of how: the operation ([Op]), how
+// A [Problem] says what is moved, and nothing of how: the operation ([Op]), how
 // rounds are issued ([Mode]), the ranks, the model's hidden size, experts and top-k,
 // the tokens of the fullest rank, the [DType] that a token travels as, and the
 // [Precision] that the caller needs. A Problem is comparable: use it as a map key, or

@@ -18,8 +18,8 @@ var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 const idLength = 4
 
 // ID is a short name of a config: the first characters of a hash of its Key.
-// The id of a pair is that of both halves, joined by "+". The default config,
-// which leaves the choice to the library, is "default".
+// The id of a pair is that of both halves, joined by "+". The zero
+// Config is "default".
 func (c Config) ID() string {
 	if c.IsDefault() {
 		return c.Key()

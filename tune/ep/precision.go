@@ -2,9 +2,8 @@ package ep
 
 import "fmt"
 
-// Precision says how closely a config's output must follow the float64 oracle.
-// A caller states it in the Problem; a lookup never answers a caller who needs
-// Full with a config of Reduced.
+// Precision says how exact a config's output is. A caller states in the Problem what it
+// needs: no look-up gives a config of Reduced to a problem of Full.
 type Precision int
 
 // The zero value is Full, so that a Problem that does not say is on the safe side.

@@ -15,7 +15,7 @@ const (
 	MaxTokens  = 1 << 20
 )
 
-// Problem says what is moved, before any choice of how.
+// Problem says what is moved, and nothing of how.
 type Problem struct {
 	Op           Op    `json:"op"`
 	Mode         Mode  `json:"mode"`

@@ -374,7 +374,7 @@ func TestLint(t *testing.T) {
 		{"elsewhere", first(func(r *table.Row) { r.Evidence.Tokens = []int{65} }), "0 error measured: no token count of 0 to 64 was measured"},
 		{"ends", first(func(r *table.Row) { r.Evidence.Tokens = []int{0, 32} }), "0 warning ends: its end at 64 tokens"},
 		{"few", first(func(r *table.Row) { r.Evidence.Rounds = 9 }), "0 warning rounds: 9 rounds"},
-		{"minimax", func(t *table.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, "1 warning minimax: it is for all routings and was measured under 1"},
+		{"minimax", func(t *table.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, "1 warning routings: it is for all routings and was measured under 1"},
 		{"incomplete", first(func(r *table.Row) { r.Evidence.Complete = false }), "0 warning complete: 40 configs tried"},
 		{"illegal", first(func(r *table.Row) { r.Config = r.Config.With("threads", "2048") }), "0 error legal: at 0 tokens: threads: 2048 is above 1024"},
 		{"edited", func(t *table.Table) { t.Header.Edited = true }, "-1 error edited: "},

@@ -45,7 +45,7 @@ var rowRules = []struct {
 	{"measured", Bad, unmeasured},
 	{"ends", Note, guessedEnds},
 	{"rounds", Note, fewRounds},
-	{"minimax", Note, oneRouting},
+	{"routings", Note, oneRouting},
 	{"complete", Note, incomplete},
 }
 
@@ -182,9 +182,9 @@ func illegal(m ep.Machine, r table.Row, legal Legality) string {
 // routings: there an unknown routing gets the default.
 func holes(t *table.Table) []Finding {
 	var out []Finding
-	minimax := map[table.Key]bool{}
+	served := map[table.Key]bool{}
 	for _, r := range t.Rows {
-		minimax[r.Key] = true
+		served[r.Key] = true
 	}
 	for i := 1; i < len(t.Rows); i++ {
 		p, q := t.Rows[i-1], t.Rows[i]
@@ -194,8 +194,8 @@ func holes(t *table.Table) []Finding {
 	}
 	for i, r := range t.Rows {
 		k := r.Key
-		if k.Routing = ep.AllRoutings; !minimax[k] {
-			minimax[k] = true
+		if k.Routing = ep.AllRoutings; !served[k] {
+			served[k] = true
 			out = append(out, Finding{i, Note, "hole", "no row for all routings beside it: an unknown routing gets the default"})
 		}
 	}

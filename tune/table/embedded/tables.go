@@ -1,6 +1,6 @@
-// Package tables carries the tuned tables of machines that were measured,
-// compiled into the program. It is apart from tune/plan so that a runtime
-// that brings its own table carries no other.
+// Package embedded carries the tuned tables of the machines that were measured, compiled
+// into the program. It is apart from package table so that a program with a table of its
+// own carries no other.
 package embedded
 
 import (
@@ -11,7 +11,7 @@ import (
 //go:embed data
 var data embed.FS
 
-// FS holds the embedded tables as *.json at its root, for plan.Locations.
+// FS holds the embedded tables as *.json at its root, for table.Locations.
 func FS() fs.FS {
 	sub, err := fs.Sub(data, "data")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportC writes one self-contained header. Names carry the output's name as
-// prefix, so that two tables can live in one program.
+// exportC writes one header that needs nothing else. Its names begin with the output's
+// name, so that two tables can live in one program.
 func exportC(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.h.tmpl", template.FuncMap{
 		"c": cString, "upper": cConstant, "join": joinInts,
@@ -21,20 +21,12 @@ func exportC(t *table.Table, base string) ([]File, error) {
 			return "0, 0"
 		},
 		"value": func(c ep.Config, name string) ep.Value { return c.Values[name] },
-		"bit":   bit,
 	}, newView(t, base))
 	return []File{{base + ".h", src}}, err
 }
 
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// cString quotes bytes for C. Octal escapes end after three digits, unlike
-// hexadecimal ones, and '?' is escaped against trigraphs.
+// cString quotes bytes for C. Escapes are octal, which end after three digits where
+// hexadecimal ones do not, and '?' is escaped because of trigraphs.
 func cString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -52,15 +44,7 @@ func cConstant(word string) string {
 	return strings.ToUpper(strings.ReplaceAll(word, "-", "_"))
 }
 
-func joinInts(ns any) string {
-	var parts []string
-	switch ns := ns.(type) {
-	case []int:
-		for _, n := range ns {
-			parts = append(parts, fmt.Sprint(n))
-		}
-	case [table.KeyFields]int:
-		return joinInts(ns[:])
-	}
-	return strings.Join(parts, ", ")
+// joinInts spells the numbers of a key with commas between them.
+func joinInts(key [table.KeyFields]int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(key), " ", ", "), "[]")
 }

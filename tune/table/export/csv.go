@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"encoding/csv"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -10,13 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportCSV writes a line a row: the key, the interval, the choice and the
-// evidence. Times are seconds of one call.
+// exportCSV writes a line a row: the key, the interval, the config and the evidence.
+// Times are seconds of one call.
 func exportCSV(t *table.Table, base string) ([]File, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	header := append(table.Fields(), "lo", "hi", "default", "config", "clock", "median_s", "p10_s", "p90_s",
-		"rounds", "gain", "gain_lo", "gain_hi", "candidates", "ties", "regret", "routings", "tokens", "complete", "date")
+		"rounds", "gain", "gain_low", "gain_high", "tried", "ties", "regret", "routings", "tokens", "complete", "date")
 	w.Write(header)
 	for _, r := range t.Rows {
 		w.Write(append(r.Key.Words(), rowWords(r)...))
@@ -27,14 +28,10 @@ func exportCSV(t *table.Table, base string) ([]File, error) {
 
 func rowWords(r table.Row) []string {
 	e := r.Evidence
-	var tokens []string
-	for _, n := range e.Tokens {
-		tokens = append(tokens, strconv.Itoa(n))
-	}
 	return []string{strconv.Itoa(r.Lo), strconv.Itoa(r.Hi), strconv.FormatBool(r.Default), r.Config.Key(),
 		e.Clock, number(e.Median), number(e.P10), number(e.P90), strconv.Itoa(e.Rounds),
 		number(e.Gain), number(e.GainLow), number(e.GainHigh), strconv.Itoa(e.Tried), strconv.Itoa(e.Ties),
-		number(e.Regret), strings.Join(e.Routings, " "), strings.Join(tokens, " "),
+		number(e.Regret), strings.Join(e.Routings, " "), strings.Trim(fmt.Sprint(e.Tokens), "[]"),
 		strconv.FormatBool(e.Complete), e.Date.UTC().Format(time.RFC3339)}
 }
 

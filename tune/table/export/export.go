@@ -1,6 +1,5 @@
-// Package export writes tuned tables in the languages production is written
-// in. Every look-up it writes gives the same answers as tune/table: the same
-// rows in the same order of preference, with the same reasons.
+// Package export writes tuned tables in the languages of production. Every look-up that
+// it writes answers as package table does: the same row, for the same reason.
 package export
 
 import (
@@ -22,8 +21,8 @@ type File struct {
 	Data []byte
 }
 
-// Exporter is one format. Files gets a sealed table and the name of the
-// output without directory or extension; its first file is the main one.
+// Exporter writes one language. Files gets a sealed table and the name of the output
+// without directory or extension; the first file that it makes is the main one.
 type Exporter struct {
 	Name  string // value of --format
 	Ext   string // extension of the main file
@@ -31,9 +30,9 @@ type Exporter struct {
 	Files func(t *table.Table, base string) ([]File, error)
 }
 
-// Exporters lists every format; a new one is one file and one line here.
+// Exporters lists every language. A new one is one file and one line here.
 var Exporters = []Exporter{
-	{"go", ".go", "a Go file with the table embedded beside it, looked up through tune/table", exportGo},
+	{"go", ".go", "a Go file with the table embedded beside it, looked up by package table", exportGo},
 	{"c", ".h", "a C99 header: static tables and inline look-ups, no dependencies", exportC},
 	{"python", ".py", "a Python 3.8 module, standard library only", exportPython},
 	{"csv", ".csv", "one line a row, for spreadsheets", exportCSV},
@@ -54,7 +53,7 @@ func Find(name string) (Exporter, error) {
 //go:embed templates
 var templates embed.FS
 
-// view is a table as the templates see it: keys as ordinals, configs numbered.
+// view is a table as the templates see it: keys and configs are numbers.
 type view struct {
 	Name       string // identifier made of the output's name
 	Upper      string
@@ -85,7 +84,7 @@ type viewRow struct {
 	Default bool
 }
 
-// bounds are the limits between routing classes, see plan.Classify.
+// bounds are the limits between routing classes, see ep.Classify.
 type bounds struct{ EvenShare, EvenHottest, ConcentratedShare, HotRankHottest float64 }
 
 func newView(t *table.Table, base string) view {
@@ -126,8 +125,8 @@ func words[T ~string](values []T) []string {
 	return out
 }
 
-// identifier makes a lower-case name of letters, digits and underscores that
-// is no keyword of Go.
+// identifier makes a name of lower-case letters, digits and underscores that is no
+// keyword of Go.
 func identifier(base string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

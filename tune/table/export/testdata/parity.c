@@ -15,12 +15,12 @@ static void fail(const char *what, int tokens, int routing) {
   exit(1);
 }
 
-static void answer(const tuned_problem *p, const tuned_plan *plan) {
+static void answer(const tuned_problem *p, const tuned_resolved *resolved) {
   int tokens, routing;
   while (scanf("%d", &tokens) == 1 && tokens != -1) {
     if (scanf("%d", &routing) != 1) exit(1);
     tuned_answer a = tuned_search(p, tokens, routing);
-    tuned_choice c = tuned_lookup(plan, tokens, routing);
+    tuned_hit c = tuned_lookup(resolved, tokens, routing);
     if (tokens <= 4096 && (c.row != a.row || c.reason != a.reason || c.config != a.config))
       fail("resolved and direct look-up differ", tokens, routing);
     printf("%s %" PRId32 " %" PRId32 " %" PRIu32 "\n", a.config->key, a.reason, a.row, a.differs);
@@ -33,9 +33,9 @@ static int parity(void) {
     for (int i = 0; i < 12; i++)
       if (scanf("%" SCNd32, &f[i]) != 1) return i != 0;
     tuned_problem p = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11]};
-    tuned_plan plan;
-    tuned_resolve(&plan, cells, &p, 4096);
-    answer(&p, &plan);
+    tuned_resolved resolved;
+    tuned_resolve(&resolved, cells, &p, 4096);
+    answer(&p, &resolved);
   }
 }
 
@@ -58,15 +58,15 @@ static int bench(void) {
   for (int i = 0; i < 12; i++)
     if (scanf("%" SCNd32, &f[i]) != 1) return 1;
   tuned_problem p = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11]};
-  tuned_plan plan;
-  tuned_resolve(&plan, cells, &p, 4096);
+  tuned_resolved resolved;
+  tuned_resolve(&resolved, cells, &p, 4096);
   double best = 1e9;
   for (int run = 0; run < 7; run++) {
     const int n = 10 * 1000 * 1000;
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
     for (int i = 0; i < n; i++) {
-      tuned_choice c = tuned_lookup(&plan, (i * 37) & 4095, i % TUNED_CLASSES);
+      tuned_hit c = tuned_lookup(&resolved, (i * 37) & 4095, i % TUNED_CLASSES);
       __asm__ volatile("" : : "r"(c.config->count), "r"(c.row), "r"(c.reason));
     }
     clock_gettime(CLOCK_MONOTONIC, &b);

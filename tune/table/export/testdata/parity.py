@@ -17,11 +17,11 @@ def parity(words):
             if n is None:
                 return
             problem[field] = NAMED[field][int(n)] if field in NAMED else int(n)
-        plan = tuned.resolve(problem, 4096)
+        resolved = tuned.resolve(problem, 4096)
         for tokens in iter(lambda: int(next(words)), -1):
             routing = tuned.ROUTINGS[int(next(words))]
-            a = tuned.search(problem, tokens, routing) if tokens % 16 == 0 or tokens > 4096 else plan.lookup(tokens, routing)
-            if tokens <= 4096 and plan.lookup(tokens, routing) != a:
+            a = tuned.search(problem, tokens, routing) if tokens % 16 == 0 or tokens > 4096 else resolved.lookup(tokens, routing)
+            if tokens <= 4096 and resolved.lookup(tokens, routing) != a:
                 sys.exit("resolved and direct look-up differ at %d tokens, %s" % (tokens, routing))
             differs = sum(1 << tuned.FIELDS.index(f) for f in a.differs)
             print(a.config.key, REASONS.index(a.reason), a.row, differs)

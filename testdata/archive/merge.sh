@@ -20,7 +20,7 @@ merge() {
 	done
 }
 
-# relax TABLE: what no row matches is answered by a row for another routing or shape.
+# relax TABLE: where no row matches, the row of another routing class or shape answers.
 relax() {
 	"$epbench" table relax "$1" --give-up routing,top_k,experts,hidden -o next.json
 	mv next.json "$1"

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/pkg/twwarp"
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"github.com/olekukonko/tablewriter/renderer"
 	"github.com/olekukonko/tablewriter/tw"
@@ -18,8 +20,9 @@ import (
 )
 
 // Renderer prints tables that fit a terminal of width columns; 0 means any
-// width. Cells are wrapped first, then columns left out (and named below the
-// table), and what still does not fit is continued in further panels.
+// width. Columns of words are wrapped first. Then columns are left out, which
+// a line below the table names. What still does not fit goes into further
+// panels.
 func Renderer(width int) reports.Renderer {
 	// The library would guess from the locale; the same table must have the
 	// same bytes everywhere.
@@ -39,94 +42,103 @@ func Renderer(width int) reports.Renderer {
 
 func print(w io.Writer, t reports.Table, width int) error {
 	var b strings.Builder
-	if t.Title != "" {
-		b.WriteString(wrapped(clean(t.Title), width))
+	say := func(line string) {
+		for _, part := range wrap(line, width) {
+			b.WriteString(part + "\n")
+		}
 	}
-	grid, dropped := fit(t, width)
-	for i, panel := range grid.panels(width) {
+	if t.Title != "" {
+		say(t.Title)
+	}
+	g := newGrid(t)
+	dropped := g.fit(width)
+	heads, dropped := g.heads(dropped)
+	for i, columns := range g.panels(width) {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		if err := draw(&b, panel, width); err != nil {
+		if err := g.print(&b, columns, heads, say); err != nil {
 			return err
 		}
 	}
 	if len(dropped) > 0 {
-		b.WriteString(wrapped("not shown at this width: "+strings.Join(dropped, ", "), width))
+		say("not shown at this width: " + strings.Join(dropped, ", "))
 	}
 	for _, n := range t.Notes {
-		b.WriteString(wrapped(clean(n), width))
+		say(n)
 	}
 	for _, n := range t.Warnings {
-		b.WriteString(wrapped("warning: "+clean(n), width))
+		say("warning: " + n)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// draw hands finished cells to the table library; all wrapping is done.
-func draw(w io.Writer, g grid, width int) error {
-	align := make([]tw.Align, len(g.columns))
-	for i, c := range g.columns {
-		align[i] = tw.AlignLeft
-		if c.Align == reports.Right {
-			align[i] = tw.AlignRight
+// print draws some columns. Rows that share a head stand below it.
+func (g *grid) print(b *strings.Builder, columns []int, heads []string, say func(string)) error {
+	from := 0
+	for to := 1; to <= len(g.rows); to++ {
+		if to < len(g.rows) && (heads == nil || heads[to] == heads[from]) {
+			continue
 		}
+		lines, err := g.draw(columns, g.rows[from:to])
+		if err != nil {
+			return err
+		}
+		header := 1 + slices.IndexFunc(lines, func(line string) bool { return strings.Trim(line, plain.Symbols.Row()) == "\n" })
+		if from == 0 {
+			b.WriteString(strings.Join(lines[:header], ""))
+		}
+		if heads != nil {
+			b.WriteByte('\n')
+			say(heads[from] + ":")
+		}
+		b.WriteString(strings.Join(lines[header:], ""))
+		from = to
 	}
-	cell := tw.CellConfig{
-		Formatting: tw.CellFormatting{AutoWrap: tw.WrapNone, AutoFormat: tw.Off},
-		Alignment:  tw.CellAlignment{PerColumn: align},
-		Padding:    tw.CellPadding{Global: tw.Padding{Right: strings.Repeat(" ", gap), Overwrite: true}},
-	}
-	var lines trimmer
-	out := tablewriter.NewTable(&lines,
-		tablewriter.WithConfig(tablewriter.Config{Header: cell, Row: cell}),
-		tablewriter.WithTrimSpace(tw.Off),
-		tablewriter.WithRenderer(renderer.NewBlueprint(plain)))
-	out.Header(g.header)
-	if err := out.Bulk(g.rows); err != nil {
-		return err
-	}
-	if err := out.Render(); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, g.headed(lines.String(), width))
-	return err
+	return nil
 }
 
-// headed puts the heads of rows between the lines of a drawn grid. The table
-// library draws nothing of a grid without columns, and no row of blanks.
-func (g grid) headed(drawn string, width int) string {
-	if !slices.ContainsFunc(g.heads, func(head string) bool { return head != "" }) {
-		return drawn
+// draw lets the table library draw some rows with the header, as lines.
+func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
+	pick := func(cells []string) []string {
+		out := make([]string, len(columns))
+		for i, c := range columns {
+			out[i] = breakWords(cells[c], g.widths[c])
+		}
+		return out
 	}
-	lines, at := strings.SplitAfter(drawn, "\n"), 1+height(g.header) // the rule
-	all := at
-	for _, r := range g.rows {
-		all += height(r)
-	}
-	if all != len(lines)-1 {
-		return drawn
+	widths := tw.Mapper[int, int]{}
+	cell := tw.CellConfig{Formatting: tw.CellFormatting{AutoWrap: tw.WrapNormal, AutoFormat: tw.Off}}
+	for i, c := range columns {
+		pad, align := tw.Padding{Right: strings.Repeat(" ", gap), Overwrite: true}, tw.AlignLeft
+		if i == len(columns)-1 {
+			pad.Right = ""
+		}
+		if g.columns[c].Align == reports.Right {
+			align = tw.AlignRight
+		}
+		widths[i] = g.widths[c] + len(pad.Right)
+		cell.Padding.PerColumn = append(cell.Padding.PerColumn, pad)
+		cell.Alignment.PerColumn = append(cell.Alignment.PerColumn, align)
 	}
 	var b strings.Builder
-	b.WriteString(strings.Join(lines[:at], ""))
-	for i, r := range g.rows {
-		if head := g.heads[i]; i == 0 || head != g.heads[i-1] {
-			b.WriteString("\n" + wrapped(head+":", width))
+	out := tablewriter.NewTable(&b, tablewriter.WithConfig(tablewriter.Config{Header: cell, Row: cell}),
+		tablewriter.WithColumnWidths(widths), tablewriter.WithRenderer(renderer.NewBlueprint(plain)))
+	out.Header(pick(g.header))
+	for _, r := range rows {
+		if err := out.Append(pick(r)); err != nil {
+			return nil, err
 		}
-		b.WriteString(strings.Join(lines[at:at+height(r)], ""))
-		at += height(r)
 	}
-	return b.String()
-}
-
-// height is the number of lines that cells take beside each other.
-func height(cells []string) int {
-	n := 1
-	for _, c := range cells {
-		n = max(n, 1+strings.Count(c, "\n"))
+	if err := out.Render(); err != nil {
+		return nil, err
 	}
-	return n
+	var lines []string
+	for line := range strings.Lines(b.String()) {
+		lines = append(lines, strings.TrimRight(line, " \n")+"\n")
+	}
+	return lines, nil
 }
 
 // plain is a table without borders and with one rule under its header.
@@ -139,19 +151,51 @@ var plain = tw.Rendition{
 	},
 }
 
-// trimmer drops the last column's padding from lines and from the rule.
-type trimmer struct{ strings.Builder }
-
-func (t *trimmer) String() string {
-	lines := strings.Split(t.Builder.String(), "\n")
-	rule := strings.Repeat(plain.Symbols.Row(), gap)
-	for i, l := range lines {
-		if strings.Trim(l, plain.Symbols.Row()) == "" {
-			l = strings.TrimSuffix(l, rule)
-		}
-		lines[i] = strings.TrimRight(l, " ")
+// wrap breaks a text into lines of at most width.
+func wrap(s string, width int) []string {
+	if s = clean(s); width == 0 {
+		return []string{s}
 	}
-	return strings.Join(lines, "\n")
+	lines, _ := twwarp.WrapString(breakWords(s, width), width)
+	return lines
+}
+
+// breakWords puts blanks into words longer than width, which the library would
+// not wrap: after the last separator that fits, else anywhere.
+func breakWords(s string, width int) string {
+	if twwidth.Width(s) <= width {
+		return s
+	}
+	var out []string
+	for line := range strings.SplitSeq(s, "\n") {
+		var words []string
+		for _, word := range strings.Fields(line) {
+			for twwidth.Width(word) > width {
+				at := cut(word, width)
+				words, word = append(words, word[:at]), word[at:]
+			}
+			words = append(words, word)
+		}
+		out = append(out, strings.Join(words, " "))
+	}
+	return strings.Join(out, "\n")
+}
+
+// cut is where a word longer than width is broken.
+func cut(word string, width int) int {
+	at, w := 0, 0
+	for i, r := range word {
+		if w += twwidth.Width(string(r)); w > width {
+			if at == 0 {
+				at = max(i, utf8.RuneLen(r))
+			}
+			break
+		}
+		if strings.ContainsRune(",:/+;", r) {
+			at = i + 1
+		}
+	}
+	return at
 }
 
 // clean keeps text that came out of files and foreign processes from moving

@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// WriteBench writes every deciding round as one result of Go's benchmark
-// format (https://golang.org/design/14313-benchmark-format), so that benchstat
-// compares our runs. The case is the name, the configuration a sub-name.
+// WriteBench writes every deciding round as a result in Go's benchmark format
+// (https://golang.org/design/14313-benchmark-format), for benchstat. The case is
+// the name, the config a sub-name.
 func WriteBench(w io.Writer, l *Loaded) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine
@@ -23,10 +23,10 @@ func WriteBench(w io.Writer, l *Loaded) error {
 	}
 	for _, c := range l.Cases {
 		p := c.Problem
-		prefix := fmt.Sprintf("%s/mode=%s/format=%s/ranks=%d/hidden=%d/experts=%d/topk=%d/routing=%s/tokens=%d", title(string(p.Op)), p.Mode, p.Dispatch, p.Ranks,
+		prefix := fmt.Sprintf("%s/mode=%s/dtype=%s/ranks=%d/hidden=%d/experts=%d/topk=%d/routing=%s/tokens=%d", title(string(p.Op)), p.Mode, p.Dispatch, p.Ranks,
 			p.Hidden, p.Experts, p.TopK, benchWord(c.Routing), p.Tokens)
 		if p.Precision == ep.Reduced {
-			prefix += "/results=any"
+			prefix += "/precision=reduced"
 		}
 		for _, e := range c.Entries {
 			if !e.OK() {
@@ -49,10 +49,13 @@ func bench(key, value string) benchfmt.Config {
 }
 
 func (e *Entry) benchLabel() string {
-	if e.Role == record.Default || e.Role == record.Twin {
+	switch e.Role {
+	case record.Default, record.Twin:
 		return string(e.Role)
+	case record.Peer:
+		return e.Config.Kernel
 	}
-	return e.Label()
+	return e.Key
 }
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -14,18 +13,18 @@ import (
 // unknown is the interval of what was not measured.
 var unknown = record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
-// Case is all that a run knows of one problem under one routing.
+// Case is what a run holds about one problem under one routing.
 type Case struct {
 	Problem ep.Problem
 	Routing string
 	Seed    uint64
-	Entries []*Entry         // with times first, by level; equals by key
+	Entries []*Entry         // those with times first, by level, then by key
 	AA      *record.AA       // nil when it was not measured
 	Load    *record.Workload // what the routing drew, nil when unknown
-	Search  *record.Search   // what the run concluded, nil when it did not get there
+	Search  *record.Search   // what the run decided, nil when it did not come to that
 }
 
-// Entry is one configuration of a case with everything measured of it.
+// Entry is one config of a case with all that was measured of it.
 type Entry struct {
 	Config ep.Config
 	Key    string // Config.Key
@@ -34,11 +33,11 @@ type Entry struct {
 	Status ep.Status // the first that is not ok
 	Reason string    // why it is not ok
 	Clock  string
-	Fresh  bool             // Times are from confirmation
+	Fresh  bool             // Times are from the confirmation
 	Times  []float64        // seconds of each deciding round, the slowest rank's
 	rounds []roundID        // of Times
-	Median record.Interval  // seconds
-	Level  float64          // seconds, cleared of drift: see levels
+	Median record.Interval  // seconds; of winner and default as the run recorded it
+	Level  float64          // seconds, drift removed: see levels
 	Blocks []*record.Result // oldest first
 }
 
@@ -49,9 +48,24 @@ type caseID struct {
 	seed    uint64
 }
 
-// Cases sorts a log into cases, in the order of op, format, shape, routing and
-// tokens; routings come in the order of their first appearance.
+// Cases sorts a log into the cases that were searched, benched or imported, by
+// op, dtype, shape, routing and tokens. Routings keep the order in which they
+// first appear.
 func Cases(run *record.Run, results []record.Result) []*Case {
+	return slices.DeleteFunc(allCases(run, results), (*Case).between)
+}
+
+// between reports whether a case is a token count between two searches, where
+// a sweep measured nothing but the winners of both.
+func (c *Case) between() bool {
+	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
+		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {
+			return b.Stage != record.StageCross && b.Stage != record.StageRecheck
+		})
+	})
+}
+
+func allCases(run *record.Run, results []record.Result) []*Case {
 	byID := map[caseID]*caseBuilder{}
 	routings := map[string]int{}
 	var cases []*Case
@@ -120,21 +134,25 @@ func (b *caseBuilder) add(r *record.Result) {
 // finish computes what follows from the blocks.
 func (c *Case) finish(run *record.Run) {
 	for _, e := range c.Entries {
-		e.decide()
+		e.sumUp()
 	}
+	c.find(run)
 	c.levels()
 	slices.SortStableFunc(c.Entries, func(a, b *Entry) int {
-		if a.OK() != b.OK() {
-			if a.OK() {
-				return -1
-			}
+		switch {
+		case a.OK() && !b.OK():
+			return -1
+		case !a.OK() && b.OK():
 			return 1
+		case a.OK():
+			return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Key, b.Key))
 		}
-		if !a.OK() {
-			return cmp.Compare(a.Key, b.Key)
-		}
-		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Key, b.Key))
+		return cmp.Compare(a.Key, b.Key)
 	})
+}
+
+// find looks up what run.json says about the case.
+func (c *Case) find(run *record.Run) {
 	key := c.Problem.Key()
 	for i := range run.AA {
 		if a := &run.AA[i]; a.Problem == key && a.Routing == c.Routing {
@@ -151,63 +169,55 @@ func (c *Case) finish(run *record.Run) {
 			c.Load = w
 		}
 	}
+	if c.Search != nil && c.Search.OK() {
+		c.recorded(c.Search.Decision.Default, c.Search.DefaultTime)
+		c.recorded(c.Search.Decision.Config, c.Search.Times)
+	}
 }
 
-// OK reports whether the entry has times and nothing of it failed. A median
-// of 0 is no time: its clock was too coarse.
+// recorded gives the entry of a config the median that the run recorded. A
+// confirmation that began anew leaves more rounds in the log than it counts.
+func (c *Case) recorded(cfg ep.Config, t record.Times) {
+	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
+		e.Median.Mid = t.Median
+		e.Median.Low, e.Median.High = min(e.Median.Low, t.Median), max(e.Median.High, t.Median)
+	}
+}
+
+// OK reports whether the entry has times and never failed. A median of 0 is no
+// time: the clock was too coarse.
 func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 
 // P is the p-quantile of the deciding rounds in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 
-// Label is what tables and plots call the entry.
-func (e *Entry) Label() string {
-	switch {
-	case e.Role == record.Twin:
-		return "twin"
-	case e.Role == record.Peer:
+// Label names the entry within its case: by role, by peer, or by what differs
+// from the default.
+func (c *Case) Label(e *Entry) string {
+	switch e.Role {
+	case record.Twin, record.Default:
+		return string(e.Role)
+	case record.Peer:
 		return e.Config.Kernel
-	case e.Config.IsDefault():
-		return "default"
 	}
-	return e.Key
+	return e.Config.Difference(c.dflt())
 }
 
-// Short is a cell for the entry's configuration: what differs from the case's
-// default where the kernel is the same. Programs get the whole key.
-func (c *Case) Short(e *Entry) Cell {
-	cell := Str(e.Key)
-	d := c.Default()
-	switch {
-	case e.Role == record.Default || d != nil && e.Key == d.Key:
-		cell.Text = "default"
-	case d != nil && d.Config.Kernel == e.Config.Kernel && len(d.Config.Values) == len(e.Config.Values):
-		var differ []string
-		for _, n := range e.Config.Names() {
-			if e.Config.Values[n] != d.Config.Values[n] {
-				differ = append(differ, n+"="+string(e.Config.Values[n]))
-			}
-		}
-		cell.Text = strings.Join(differ, ",")
+// dflt is the default's config, the zero Config when it is not known.
+func (c *Case) dflt() ep.Config {
+	if c.Search != nil {
+		return c.Search.Decision.Default
 	}
-	return cell
+	if d := c.Default(); d != nil {
+		return d.Config
+	}
+	return ep.Config{}
 }
 
-// DefaultNotes spells out the defaults that Short leaves out, one sentence for
-// each kernel.
-func DefaultNotes(cases []*Case) []string {
-	var out []string
-	for _, c := range cases {
-		if d := c.Default(); d != nil {
-			if s := "default: " + d.Key; !slices.Contains(out, s) {
-				out = append(out, s)
-			}
-		}
-	}
-	return out
-}
+// Cell shows the entry's config by its Label. Programs get the full spelling.
+func (c *Case) Cell(e *Entry) Cell { return Cell{Text: c.Label(e), Value: e.Key} }
 
-// Default is the library's own choice, nil when it was not measured.
+// Default is the entry of the default, nil when it was not measured.
 func (c *Case) Default() *Entry {
 	for _, e := range c.Entries {
 		if e.Role == record.Default {
@@ -217,26 +227,28 @@ func (c *Case) Default() *Entry {
 	return nil
 }
 
-// Best is the fastest entry of ours that can be trusted, nil when there is
-// none. Where anything was confirmed only what was confirmed can be best.
+// Best is the fastest entry of ours, nil when none has times. Where any was
+// confirmed, only confirmed ones count.
 func (c *Case) Best() *Entry {
 	var first *Entry
 	for _, e := range c.Entries {
-		if !e.OK() || e.Role == record.Twin || e.Role == record.Peer {
-			continue
-		}
-		if e.Fresh {
+		switch {
+		case !e.timed():
+		case e.Fresh:
 			return e
-		}
-		if first == nil {
+		case first == nil:
 			first = e
 		}
 	}
 	return first
 }
 
-// Winner is the entry of what the run decided to launch. Where it did not get
-// to decide it is the fastest so far, and nil when nothing of ours has times.
+// timed reports whether an entry of ours has times of its own: a twin's are
+// the default's.
+func (e *Entry) timed() bool { return e.OK() && e.Role != record.Twin && e.Role != record.Peer }
+
+// Winner is the entry of the config that the run decided for. Before it has
+// decided it is the fastest so far, nil when none has times.
 func (c *Case) Winner() *Entry {
 	if c.Search != nil {
 		if e := c.entryOf(c.Search.Decision.Config); e != nil {
@@ -246,17 +258,7 @@ func (c *Case) Winner() *Entry {
 	return c.Best()
 }
 
-// Gain is the default's time over the winner's as the run decided it; NaN
-// where it did not.
-func (c *Case) Gain() record.Interval {
-	if c.Search == nil || !c.Search.OK() {
-		return unknown
-	}
-	return c.Search.Decision.Gain
-}
-
-// Spread is what the default differs from itself by in this case, 0 when that
-// was not measured.
+// Spread is the A/A spread of the case, 0 when it was not measured.
 func (c *Case) Spread() float64 {
 	if c.AA == nil {
 		return 0

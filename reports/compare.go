@@ -13,34 +13,34 @@ import (
 // MinRounds is how many rounds a side needs before its median is believed.
 const MinRounds = 10
 
-// Compared is one case on both sides.
+// Compared is one case, or one config of a case, in both runs.
 type Compared struct {
 	Case    *Case // of A
 	A, B    *Entry
-	Ratio   stat.Ratio // time of B over time of A
-	Cycles  float64    // the same in SM cycles, NaN when the clocks are not known
-	Band    float64    // least relative difference that is claimed
+	Ratio   stat.Ratio // time of B over time of A, NaN where one is missing
+	Cycles  float64    // the same in SM cycles, NaN where the clocks are not known
+	Band    float64    // least difference that is called one
 	Verdict record.Verdict
 	Reason  string // of a verdict that needs one
-	Broken  bool   // nothing in B gives right answers where A did
+	Broken  bool   // A gives right answers and B does not
 }
 
-// Comparison is a whole comparison.
+// Comparison is run B against run A.
 type Comparison struct {
 	A, B    *Loaded
 	Cells   []Compared
 	Geomean record.Interval // of the ratios; NaN without any
-	Worst   int             // index of the greatest ratio, -1 without any
-	Notes   []string        // what differs and was allowed to
+	Worst   int             // index of the largest ratio, -1 without any
+	Notes   []string        // what differs between the runs and was allowed to
 }
 
-// What picks the entries of a case that are compared.
+// What says which entries of a case are compared.
 type What string
 
 const (
-	OfChoice  What = "choice"  // what each side says to ship
-	OfDefault What = "default" // the library default of each side
-	OfConfigs What = "configs" // every configuration that both timed
+	OfWinner  What = "winner"  // the winner of each run
+	OfDefault What = "default" // the default of each run
+	OfConfigs What = "configs" // every config that both runs timed
 )
 
 // CompareOptions say what to compare and how finely.
@@ -50,7 +50,7 @@ type CompareOptions struct {
 	Allow map[string]bool // machine, kernels, mode, clock: may differ
 }
 
-// NotComparable says what keeps two runs apart.
+// NotComparable says why two runs cannot be compared.
 type NotComparable struct{ Differences []string }
 
 func (e *NotComparable) Error() string {
@@ -80,14 +80,14 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 		return nil, &NotComparable{refused}
 	}
 	c.pair(o)
-	if !slices.ContainsFunc(c.Cells, func(x Compared) bool { return x.A != nil && x.B != nil || x.Broken }) {
+	if !slices.ContainsFunc(c.Cells, func(x Compared) bool { return x.A != nil && x.B != nil }) {
 		return nil, &NotComparable{[]string{"no case was measured on both sides" + modeHint(a, b, o)}}
 	}
 	c.judge()
 	return c, nil
 }
 
-// difference is one thing that makes two runs unlike.
+// difference is something in which two runs differ.
 type difference struct{ what, a, b string }
 
 func (d difference) String() string { return fmt.Sprintf("%s: %s against %s", d.what, d.a, d.b) }
@@ -105,7 +105,7 @@ func differences(a, b *Loaded) []difference {
 	return out
 }
 
-// modeHint explains an empty comparison when the mode is all that differs.
+// modeHint explains an empty comparison where only the mode differs.
 func modeHint(a, b *Loaded, o CompareOptions) string {
 	if o.Allow["mode"] {
 		return ""
@@ -118,8 +118,8 @@ func modeHint(a, b *Loaded, o CompareOptions) string {
 	return ""
 }
 
-// match finds the case of the same problem and routing, of the same seed if
-// there is one.
+// match finds the case of the same problem and routing, if possible of the
+// same seed.
 func match(c *Case, cases []*Case, anyMode bool) *Case {
 	var found *Case
 	for _, x := range cases {
@@ -150,9 +150,8 @@ func (c *Comparison) pair(o CompareOptions) {
 			c.Cells = append(c.Cells, x)
 			continue
 		}
-		band := max(o.Band, ca.Spread(), cb.Spread())
-		for _, x := range entries(ca, cb, o.What) {
-			x.Case, x.Band = ca, band
+		for _, pair := range entries(ca, cb, o.What) {
+			x := Compared{Case: ca, A: pair[0], B: pair[1], Band: max(o.Band, ca.Spread(), cb.Spread())}
 			x.compare(o)
 			c.Cells = append(c.Cells, x)
 		}
@@ -164,43 +163,37 @@ func (c *Comparison) pair(o CompareOptions) {
 	}
 }
 
-// entries pairs what a case has on both sides.
-func entries(a, b *Case, what What) []Compared {
+// entries pairs what a case has in both runs.
+func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	switch what {
 	case OfDefault:
-		ea, eb := a.Default(), b.Default()
-		return []Compared{{A: trusted(ea), B: trusted(eb), Broken: broke(ea, eb), Reason: failure(eb)}}
+		return [][2]*Entry{{a.Default(), b.Default()}}
 	case OfConfigs:
-		var out []Compared
-		for _, ea := range a.Entries {
-			eb := b.find(ea)
-			if ea.OK() && eb != nil && ea.Role != record.Twin {
-				out = append(out, Compared{A: ea, B: trusted(eb), Broken: broke(ea, eb), Reason: failure(eb)})
+		for _, e := range a.Entries {
+			if same := b.counterpart(e); same != nil && e.OK() && e.Role != record.Twin {
+				pairs = append(pairs, [2]*Entry{e, same})
 			}
 		}
-		return out
+		return pairs
 	}
-	x := Compared{A: shipped(a), B: shipped(b)}
-	if x.A != nil && x.B == nil && len(b.Entries) > 0 {
-		x.Broken, x.Reason = true, failure(b.Entries[0])
-	}
-	return []Compared{x}
+	return [][2]*Entry{{a.shipped(), b.shipped()}}
 }
 
-// shipped is the choice of a case, or its fastest peer where nothing is ours.
-func shipped(c *Case) *Entry {
-	if winner := c.Winner(); winner != nil {
-		return winner
+// shipped is the winner of a case, else its fastest peer, else what failed.
+func (c *Case) shipped() *Entry {
+	if w := c.Winner(); w != nil || len(c.Entries) == 0 {
+		return w
 	}
 	for _, e := range c.Entries {
 		if e.OK() && e.Role == record.Peer {
 			return e
 		}
 	}
-	return nil
+	return c.Entries[0]
 }
 
-func (c *Case) find(e *Entry) *Entry {
+// counterpart is the entry of the same config as another case's.
+func (c *Case) counterpart(e *Entry) *Entry {
 	for _, x := range c.Entries {
 		if x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer) {
 			return x
@@ -209,52 +202,54 @@ func (c *Case) find(e *Entry) *Entry {
 	return nil
 }
 
-func trusted(e *Entry) *Entry {
-	if e == nil || !e.OK() {
-		return nil
-	}
-	return e
-}
-
-func broke(a, b *Entry) bool { return trusted(a) != nil && b != nil && b.Status != ep.OK }
-
-func failure(e *Entry) string {
-	if e == nil || e.Status == ep.OK {
-		return ""
-	}
-	return string(e.Status) + ": " + e.Reason
-}
-
 func (x *Compared) noRatio() {
-	nan := math.NaN()
-	x.Ratio, x.Cycles = stat.Ratio{Interval: record.Interval{Mid: nan, Low: nan, High: nan}, StdErr: nan}, nan
+	x.Ratio, x.Cycles = stat.Ratio{Interval: unknown, StdErr: math.NaN()}, math.NaN()
 }
 
-// compare computes the ratio, and decides what needs no statistics.
-func (x *Compared) compare(o CompareOptions) {
+// open decides what needs no statistics, and reports whether the rest is to be
+// judged.
+func (x *Compared) open() bool {
 	x.noRatio()
+	x.Verdict = record.Undecided
 	switch {
-	case x.Broken:
-		x.Verdict, x.Reason = record.Slower, "B fails: "+x.Reason
+	case x.B != nil && x.B.Status != ep.OK && x.A != nil && x.A.OK():
+		x.Verdict, x.Broken, x.Reason = record.Slower, true, "B fails: "+x.B.failure()
+	case x.A != nil && x.A.Status != ep.OK:
+		x.Reason = "A fails: " + x.A.failure()
+	case x.A == nil || x.B == nil || len(x.A.Times) == 0 || len(x.B.Times) == 0:
+		x.Reason = "one side has no times"
+	case !x.A.OK() || !x.B.OK():
+		x.Reason = "a median of 0: the clock is too coarse, fold more calls"
+	default:
+		x.Verdict = ""
+	}
+	return x.Verdict == ""
+}
+
+func (e *Entry) failure() string { return string(e.Status) + ": " + e.Reason }
+
+// enough leaves a cell undecided that has too few rounds.
+func (x *Compared) enough(rounds int) {
+	if rounds < MinRounds {
+		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", rounds, MinRounds)
+	}
+}
+
+// compare computes the ratio of two runs' medians.
+func (x *Compared) compare(o CompareOptions) {
+	if !x.open() {
 		return
-	case x.A == nil || x.B == nil:
-		x.Verdict, x.Reason = record.Undecided, "one side has no times"
-		return
-	case x.A.Clock != x.B.Clock && !o.Allow["clock"]:
+	}
+	if x.A.Clock != x.B.Clock && !o.Allow["clock"] {
 		x.Verdict = record.Undecided
 		x.Reason = fmt.Sprintf("clock: %s against %s (--allow clock compares all the same)", x.A.Clock, x.B.Clock)
-		return
-	case x.A.Median.Mid <= 0 || x.B.Median.Mid <= 0:
-		x.Verdict, x.Reason = record.Undecided, "a median of 0: the clock is too coarse, fold more calls"
 		return
 	}
 	x.Ratio = stat.RatioOfMedians(positive(x.B.Times), positive(x.A.Times), 1)
 	if a, b := x.A.MHz(), x.B.MHz(); a > 0 && b > 0 {
 		x.Cycles = x.Ratio.Mid * b / a
 	}
-	if n := min(len(x.A.Times), len(x.B.Times)); n < MinRounds {
-		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds on one side, at least %d are needed", n, MinRounds)
-	}
+	x.enough(min(len(x.A.Times), len(x.B.Times)))
 }
 
 func positive(xs []float64) []float64 {

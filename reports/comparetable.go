@@ -20,7 +20,7 @@ func ComparisonTable(c *Comparison) Table {
 		t.Add(append(p.Cells(x.Case), medianCell(x.A), medianCell(x.B), Float(x.Ratio.Mid, 3), Float(x.Ratio.Low, 3), Float(x.Ratio.High, 3),
 			Float(x.Cycles, 3), Str(string(x.Verdict)).Marked(verdictMarks[x.Verdict]), Str(x.Reason))...)
 	}
-	t.Note(p.Shared, "Ratio of medians, B over A, with its 95 % bootstrap interval; verdicts hold over all cases together (5 % false discoveries).")
+	t.Note(p.Shared, "ratio: median of B over median of A; low, high: its 95 % bootstrap interval; of the differences called in all cases together at most 5 % are chance")
 	t.Note(c.Summary())
 	for _, n := range c.Notes {
 		t.Warn("%s", n)

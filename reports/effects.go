@@ -8,21 +8,20 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Effect is what one value of one parameter does, over the cases of a run.
+// Effect is what one value of one parameter costs, over the cases of a run.
 type Effect struct {
 	Kernel string
 	Param  string
 	Value  ep.Value
 	Best   float64 // geometric mean over cases: best time with it over best time of the kernel
 	Worst  float64 // the same in the case where it hurts most
-	Median float64 // median over all its configurations: time over best time of the kernel
-	Wins   int     // cases in which the kernel's fastest configuration has it
+	Median float64 // median over all configs with it: time over best time of the kernel
+	Wins   int     // cases in which the kernel's fastest config has it
 	Cases  int     // cases in which it was timed
-	Points int     // configurations with it that were timed
+	Points int     // configs with it that were timed
 }
 
 // Effects computes the effect of every value that has an alternative. A kernel
@@ -32,7 +31,7 @@ func Effects(cases []*Case) []Effect {
 	for _, c := range cases {
 		byKernel := map[string][]*Entry{}
 		for _, e := range c.Entries {
-			if e.OK() && e.Role != record.Twin && e.Role != record.Peer && e.Level > 0 {
+			if e.timed() && e.Level > 0 {
 				byKernel[e.Config.Kernel] = append(byKernel[e.Config.Kernel], e)
 			}
 		}
@@ -125,7 +124,7 @@ func EffectsTable(cases []*Case) Table {
 			Words("kernel"), Words("parameter"), Numbers("value", ""), Numbers("best with it", "%"), Numbers("worst case", "%"),
 			Numbers("typical", "%").Dropped(2), Numbers("wins", ""), Numbers("cases", "").Dropped(1), Numbers("configs", "").Dropped(3),
 		},
-		Notes: []string{"Over the fastest configuration of the same kernel in the same case: the best configuration with the value (mean over cases, and where it hurts most), and the median of all with it."},
+		Notes: []string{"Time lost against the kernel's fastest config in the same case. best with it: by the best config that has the value, mean over cases; worst case: where that is largest; typical: median over all configs that have it."},
 	}
 	for _, e := range Effects(cases) {
 		t.Add(Str(e.Kernel), Str(e.Param), valueCell(e.Value), Percent(e.Best-1), Percent(e.Worst-1), Percent(e.Median-1),

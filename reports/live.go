@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/epbench/epbench/tune/record"
@@ -9,14 +8,13 @@ import (
 )
 
 // CompareLive judges a live comparison: in each case the candidate (B) against
-// the entry in the role of the default (A), round by round, with a band no
-// finer than A against its twin in the same rounds.
+// the entry in the role of the default (A), by ratios within rounds. The band
+// is at least what A differs from its twin by.
 func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
 	c := &Comparison{A: l, B: l, Worst: -1}
 	for _, cs := range l.Cases {
 		x := Compared{Case: cs, Band: band}
-		x.noRatio()
 		x.live(cs)
 		c.Cells = append(c.Cells, x)
 	}
@@ -36,13 +34,7 @@ func (x *Compared) live(c *Case) {
 			x.B = e
 		}
 	}
-	if failed := firstFailed(x.A, x.B); failed != nil {
-		x.Verdict, x.Reason = record.Undecided, failed.Key+": "+failure(failed)
-		x.Broken = failed == x.B
-		return
-	}
-	if x.A == nil || x.B == nil {
-		x.Verdict, x.Reason = record.Undecided, "one side has no times"
+	if !x.open() {
 		return
 	}
 	mine, theirs := common(x.B, x.A)
@@ -51,18 +43,7 @@ func (x *Compared) live(c *Case) {
 		i := twin.Ratio(x.A)
 		x.Band = max(x.Band, math.Abs(math.Log(i.Mid)), i.Half())
 	}
-	if len(mine) < MinRounds {
-		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", len(mine), MinRounds)
-	}
-}
-
-func firstFailed(entries ...*Entry) *Entry {
-	for _, e := range entries {
-		if e != nil && !e.OK() {
-			return e
-		}
-	}
-	return nil
+	x.enough(len(mine))
 }
 
 // pairedErr is the standard error of the median log ratio.

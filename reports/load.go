@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -18,11 +19,12 @@ type Loaded struct {
 	Results  []record.Result
 	Cases    []*Case
 	Table    *table.Table // nil when the run wrote none
-	Warnings []string     // what of the directory could not be used
+	Warnings []string     // files and lines that could not be used
+	between  []*Case      // token counts between the searches
 }
 
-// Load reads a run directory. An error means that it holds nothing usable;
-// a damaged part beside a usable one becomes a warning that names it.
+// Load reads a run directory. A damaged file beside usable ones becomes a
+// warning; an error means that nothing is usable.
 func Load(path string) (*Loaded, error) {
 	run, results, warnings, err := record.ReadDir(path)
 	if err != nil {
@@ -31,7 +33,14 @@ func Load(path string) (*Loaded, error) {
 	if len(results) == 0 {
 		return nil, fmt.Errorf("%s: %s is empty: nothing was measured", path, record.TrialsFile)
 	}
-	l := &Loaded{Path: path, Run: run, Results: results, Cases: Cases(run, results)}
+	l := &Loaded{Path: path, Run: run, Results: results}
+	for _, c := range allCases(run, results) {
+		if c.between() {
+			l.between = append(l.between, c)
+		} else {
+			l.Cases = append(l.Cases, c)
+		}
+	}
 	for _, w := range warnings {
 		l.Warnings = append(l.Warnings, w.Error())
 	}
@@ -45,11 +54,23 @@ func Load(path string) (*Loaded, error) {
 // Name is what plots and tables call the run.
 func (l *Loaded) Name() string { return filepath.Base(filepath.Clean(l.Path)) }
 
-// Seconds is what a config took in the run at a token count of k, cleared of drift,
-// under a routing; ok is false where it was not measured or failed. The default
-// config stands for the library's own choice.
+// Keep drops the other cases, with what the run says about them. A regret
+// matrix stays whole where one of its cases stays.
+func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
+	run := *l.Run
+	run.Searches = slices.DeleteFunc(slices.Clone(run.Searches), func(s record.Search) bool { return !keep(s.Problem, s.Routing) })
+	run.Regrets = slices.DeleteFunc(slices.Clone(run.Regrets), func(r record.Regret) bool {
+		return !slices.ContainsFunc(r.Routings, func(routing string) bool { return keep(r.Problem, routing) })
+	})
+	l.Run = &run
+	l.Cases = slices.DeleteFunc(l.Cases, func(c *Case) bool { return !keep(c.Problem, c.Routing) })
+}
+
+// Seconds is the time of a config in the run, drift removed, for a key, a token
+// count and a routing; ok is false where it was not measured or failed. The
+// zero Config asks for the default.
 func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config) (seconds float64, ok bool) {
-	for _, c := range l.Cases {
+	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
 			continue
 		}
@@ -60,11 +81,10 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 	return 0, false
 }
 
-// entryOf is what a case measured of a config, nil where it did not or that failed.
+// entryOf is a config's entry, nil where it was not measured or failed.
 func (c *Case) entryOf(cfg ep.Config) *Entry {
 	for _, e := range c.Entries {
-		own := e.Key == cfg.Key() || cfg.IsDefault() && e.Role == record.Default
-		if own && e.OK() && e.Role != record.Twin && e.Role != record.Peer {
+		if e.timed() && (e.Key == cfg.Key() || cfg.IsDefault() && e.Role == record.Default) {
 			return e
 		}
 	}

@@ -4,25 +4,23 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/epbench/epbench/tune/record"
 )
 
-// Pareto is latency against SMs for one case: the SMs a configuration leaves
-// are the model's own.
+// Pareto is time against SMs for one case. SMs that a config does not take are
+// left to the model.
 type Pareto struct {
 	Case  *Case
-	All   []*Entry // that were timed and say how many SMs they take
-	Front []*Entry // not beaten on both, by SMs
-	Knee  int      // index into Front of the best trade, -1 when the front has fewer than three points
+	All   []*Entry // those with times and a known number of SMs
+	Front []*Entry // those that nothing beats with as few SMs, by SMs
+	Knee  int      // index into Front of the best trade, -1 when it has fewer than three points
 }
 
-// ParetoOf computes the front of a case; it is empty when no entry says how
-// many SMs it takes.
+// ParetoOf computes the front of a case. It is empty where no number of SMs is
+// known.
 func ParetoOf(c *Case) Pareto {
 	p := Pareto{Case: c, Knee: -1}
 	for _, e := range c.Entries {
-		if e.OK() && e.Role != record.Twin && e.Role != record.Peer && e.Cost.SMs > 0 {
+		if e.timed() && e.Cost.SMs > 0 {
 			p.All = append(p.All, e)
 		}
 	}
@@ -65,7 +63,7 @@ func knee(front []*Entry) int {
 // ParetoTable prints the fronts of all cases that have one.
 func ParetoTable(cases []*Case) Table {
 	p := ColumnsFor(cases)
-	t := Table{Name: "pareto", Title: "Pareto front: latency against SMs", Columns: p.Columns}
+	t := Table{Name: "pareto", Title: "Pareto front: time against SMs", Columns: p.Columns}
 	t.Columns = append(t.Columns, Numbers("SMs", ""), Numbers("time", "us"), Numbers("over fastest", "%"), Words("knee"), Words("config").Dropped(1))
 	for _, c := range cases {
 		front := ParetoOf(c)
@@ -75,10 +73,10 @@ func ParetoTable(cases []*Case) Table {
 				mark = Str("knee").Marked(Good)
 			}
 			fastest := front.Front[len(front.Front)-1]
-			t.Add(append(p.Cells(c), Int(e.Cost.SMs), Micros(e.Level), Percent(e.Level/fastest.Level-1), mark, c.Short(e))...)
+			t.Add(append(p.Cells(c), Int(e.Cost.SMs), Micros(e.Level), Percent(e.Level/fastest.Level-1), mark, c.Cell(e))...)
 		}
 	}
-	t.Note(p.Shared, "The fastest configuration for each number of SMs that a smaller number does not beat. Times are cleared of what all of a round share.")
+	t.Note(p.Shared, "The fastest config with at most so many SMs. time: drift between rounds removed, so it differs a little from the median.")
 	t.Note(DefaultNotes(cases)...)
 	return t
 }

@@ -2,7 +2,6 @@ package reports
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -18,7 +17,7 @@ type problemField struct {
 var problemFields = []problemField{
 	{Words("op"), func(c *Case) Cell { return Str(string(c.Problem.Op)) }, "%s"},
 	{Words("mode"), func(c *Case) Cell { return Str(string(c.Problem.Mode)) }, "%s mode"},
-	{Words("format"), func(c *Case) Cell { return Str(string(c.Problem.Dispatch)) }, "%s dispatch"},
+	{Words("dtype"), func(c *Case) Cell { return Str(string(c.Problem.Dispatch)) }, "%s dispatch"},
 	{Numbers("ranks", ""), func(c *Case) Cell { return Int(c.Problem.Ranks) }, "%s ranks"},
 	{Numbers("nodes", ""), func(c *Case) Cell { return Int(c.Problem.Nodes) }, "%s nodes"},
 	{Numbers("hidden", ""), func(c *Case) Cell { return Int(c.Problem.Hidden) }, "hidden %s"},
@@ -33,9 +32,9 @@ var problemFields = []problemField{
 	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s"},
 }
 
-// ProblemColumns splits the fields of cases into columns, for those in which
-// the cases differ, and a sentence for those that all share. Op and tokens are
-// always columns.
+// ProblemColumns are the fields of some cases. A field in which they differ is
+// a column; the others are one sentence. Op, routing and tokens are always
+// columns.
 type ProblemColumns struct {
 	Columns []Column
 	Shared  string // "hidden 7168, 256 experts, top-8, ..."
@@ -69,7 +68,8 @@ func (p ProblemColumns) Cells(c *Case) []Cell {
 	return out
 }
 
-// varies leaves out max-tokens that merely follow the token count.
+// varies reports whether the cases differ in a field. The room for tokens does
+// not count where it is the token count.
 func (f problemField) varies(cases []*Case) bool {
 	follow := f.column.Name == "max tokens"
 	for _, c := range cases {
@@ -86,7 +86,7 @@ func (f problemField) varies(cases []*Case) bool {
 	return false
 }
 
-// boring fields are at the value everybody expects.
+// boring reports whether a field has the value that goes without saying.
 func (f problemField) boring(c *Case) bool {
 	switch f.column.Name {
 	case "nodes":
@@ -111,27 +111,10 @@ func Title(p ep.Problem, routing string) string {
 	return fmt.Sprintf("%s, %d tokens, %s", OpTitle(p.Op, p.Precision), p.Tokens, routing)
 }
 
-// OpTitle names an op and what of its results is accepted, where that is more
-// than the same.
-func OpTitle(op ep.Op, r ep.Precision) string {
-	if r == ep.Reduced {
-		return string(op) + " (any results)"
+// OpTitle names an op, and its precision where that is not full.
+func OpTitle(op ep.Op, p ep.Precision) string {
+	if p == ep.Reduced {
+		return string(op) + " (reduced precision)"
 	}
 	return string(op)
-}
-
-// Shape names what a problem moves, without op, tokens and routing.
-func Shape(p ep.Problem) string {
-	s := "hidden " + strconv.Itoa(p.Hidden) + ", " + strconv.Itoa(p.Experts) + " experts, top-" + strconv.Itoa(p.TopK) +
-		", " + strconv.Itoa(p.Ranks) + " ranks, " + string(p.Dispatch) + " dispatch"
-	if p.SharedExpert {
-		s += ", shared expert"
-	}
-	if p.SkipA2A {
-		s += ", skip a2a"
-	}
-	if p.Precision == ep.Reduced {
-		s += ", any results"
-	}
-	return s
 }

@@ -1,31 +1,63 @@
 package reports
 
 import (
-	"fmt"
-	"strings"
+	"slices"
 
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RegretTable prints one matrix.
-func RegretTable(r record.Regret) Table {
-	t := Table{
-		Name:    fmt.Sprintf("regret-%s-%d", r.Problem.Op, r.Problem.Tokens),
-		Title:   fmt.Sprintf("Regret: %s, %d tokens, %s", r.Problem.Op, r.Problem.Tokens, Shape(r.Problem)),
-		Columns: []Column{Words("tuned for")},
-		Notes:   []string{"Time lost by launching the row's config under the column's routing; - failed or was not measured there."},
+// RegretTable prints the regret matrices that a run recorded, one below the
+// other: a row for each routing's winner and one for the minimax config.
+func RegretTable(run *record.Run) Table {
+	var cases []*Case
+	var routings []string
+	for _, r := range run.Regrets {
+		for _, row := range r.Rows {
+			cases = append(cases, &Case{Problem: r.Problem, Routing: row.Routing, Seed: run.Seed})
+		}
+		for _, name := range r.Routings {
+			if !slices.Contains(routings, name) {
+				routings = append(routings, name)
+			}
+		}
 	}
-	for _, name := range r.Routings {
+	p := ColumnsFor(cases)
+	t := Table{Name: "regret", Title: "Regret: what each winner loses under every routing", Columns: p.Columns}
+	t.Columns[slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == "routing" })].Name = "winner of"
+	t.Columns = append(t.Columns, Words("config"))
+	for _, name := range append(routings, "worst") {
 		t.Columns = append(t.Columns, Numbers(name, "%"))
 	}
-	t.Columns = append(t.Columns, Numbers("worst", "%"))
-	for _, row := range r.Rows {
-		cells := []Cell{Str(row.Routing)}
-		for _, l := range append(row.Loss, row.Worst) {
-			cells = append(cells, Percent(float64(l)))
+	for _, r := range run.Regrets {
+		for _, row := range r.Rows {
+			cells := append(p.Cells(cases[0]), ConfigCell(row.Config, defaultOf(run, r.Problem)))
+			for _, name := range routings {
+				cells = append(cells, lossCell(row, slices.Index(r.Routings, name)))
+			}
+			t.Add(append(cells, Percent(float64(row.Worst)))...)
+			cases = cases[1:]
 		}
-		t.Add(cells...)
 	}
-	t.Note("all, the config that loses least in the worst case: " + strings.ReplaceAll(r.Minimax().Config.Key(), ",", ", "))
+	t.Note(p.Shared, "Per cent that a call takes longer than with the best config measured under the column's routing; -: the config was not measured there, or failed.",
+		"all: the minimax config, which loses least in the worst case. The table's rows for all routings have it.")
+	t.Note(defaults(run)...)
 	return t
+}
+
+func lossCell(row record.RegretRow, at int) Cell {
+	if at < 0 {
+		return None()
+	}
+	return Percent(float64(row.Loss[at]))
+}
+
+// defaultOf is the default that a run compared with on a problem.
+func defaultOf(run *record.Run, p ep.Problem) ep.Config {
+	for _, s := range run.Searches {
+		if s.Problem == p {
+			return s.Decision.Default
+		}
+	}
+	return ep.Config{}
 }

@@ -7,23 +7,22 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// roundID names a round: equal ones were measured side by side.
+// roundID names a round. Entries with the same one were measured side by side.
 type roundID struct {
 	stage record.Stage
 	round int
 }
 
-// levels makes entries comparable that were measured at different times: what
-// all entries of a round share goes to the round (stat.Polish), what is left
-// is set against the default's median. Without a default it is the plain
-// median.
+// levels makes entries comparable that were measured at different times. What
+// all entries of a round share is taken out (stat.Polish); the rest is scaled to
+// the default's median. Without a default the level is the median.
 func (c *Case) levels() {
 	var obs []stat.Obs
 	index := map[roundID]int{}
 	base := -1
 	for i, e := range c.Entries {
 		e.Level = e.Median.Mid
-		if !e.OK() || e.Role == record.Twin || e.Role == record.Peer {
+		if !e.timed() {
 			continue
 		}
 		if e.Role == record.Default {
@@ -50,9 +49,9 @@ func (c *Case) levels() {
 	}
 }
 
-// decide picks the rounds that speak for an entry: those of confirmation where
+// sumUp picks the deciding rounds of an entry: those of the confirmation where
 // there are any, else all but those of the A/A test.
-func (e *Entry) decide() {
+func (e *Entry) sumUp() {
 	for _, b := range e.Blocks {
 		e.Fresh = e.Fresh || b.Stage == record.StageConfirm && len(b.Seconds) > 0
 	}
@@ -68,8 +67,8 @@ func (e *Entry) decide() {
 	e.Median = stat.MedianInterval(e.Times)
 }
 
-// Ratio is the time of e over that of other in the rounds both took part in,
-// with a bootstrap interval over rounds; NaN without common rounds.
+// Ratio is the time of e over the time of other in the rounds that have both,
+// with a bootstrap interval over rounds; NaN without such rounds.
 func (e *Entry) Ratio(other *Entry) record.Interval {
 	mine, theirs := common(e, other)
 	if len(mine) == 0 {
@@ -79,8 +78,7 @@ func (e *Entry) Ratio(other *Entry) record.Interval {
 }
 
 // common returns the logarithms of both entries' times in the rounds they
-// share. When one was confirmed and the other was not they share none of the
-// deciding rounds, and all rounds are searched.
+// share: their deciding rounds, or all rounds where only one was confirmed.
 func common(a, b *Entry) (la, lb []float64) {
 	la, lb = matched(a.Times, a.rounds, b.Times, b.rounds)
 	if len(la) > 0 {
@@ -104,7 +102,7 @@ func matched(at []float64, ar []roundID, bt []float64, br []roundID) (la, lb []f
 	return la, lb
 }
 
-// Ratios are the times of e over those of other in the rounds they share.
+// Ratios are the times of e over the times of other, in the rounds they share.
 func (e *Entry) Ratios(other *Entry) []float64 {
 	mine, theirs := common(e, other)
 	for i := range mine {

@@ -7,15 +7,15 @@ import (
 	"strconv"
 )
 
-// Table is what every command prints, before anybody chose how: text, CSV,
-// JSON, Markdown and the HTML report are renderings of it.
+// Table is what a command prints. Text, CSV, JSON, Markdown and the HTML page
+// are renderings of it.
 type Table struct {
 	Name     string   // lower-case word, unique among the tables of one command
 	Title    string   // one line, may be empty
 	Columns  []Column //
 	Rows     [][]Cell // [row][column]
-	Notes    []string // what a reader needs to understand the numbers
-	Warnings []string // why not to trust some of them
+	Notes    []string // what the columns mean
+	Warnings []string // why some numbers cannot be trusted
 }
 
 // Column describes one column. Names are unique within a table.
@@ -23,12 +23,11 @@ type Column struct {
 	Name  string // lower-case words
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
-	// Drop orders the columns a narrow terminal does without: the greatest
-	// goes first, equals go together, 0 never goes. Other renderings keep
-	// all of them.
+	// Drop orders the columns that a narrow terminal leaves out: the largest
+	// first, equal ones together, 0 never. Other renderings show all columns.
 	Drop int
-	// Key columns tell rows apart. Where a narrow terminal does without one
-	// whose values differ, they head the rows they hold for.
+	// Key marks a column that tells rows apart. Where a terminal leaves it out
+	// and its values differ, rows are grouped under its values.
 	Key bool
 }
 
@@ -40,8 +39,8 @@ const (
 	Right
 )
 
-// Mark is emphasis a rendering may show; it never carries information that
-// the text lacks.
+// Mark is emphasis that a rendering may show. It says nothing that the text
+// does not say.
 type Mark int
 
 const (
@@ -54,7 +53,7 @@ const (
 // Cell is one value: a string, bool, int, float64, or nil where there is none.
 type Cell struct {
 	Text  string // for people
-	Value any    // for programs, in the column's unit and full precision
+	Value any    // for programs, in the column's unit, numbers to six figures
 	Mark  Mark
 }
 
@@ -64,13 +63,13 @@ func Words(name string) Column { return Column{Name: name} }
 // Numbers declares a right-aligned column with a unit, which may be empty.
 func Numbers(name, unit string) Column { return Column{Name: name, Unit: unit, Align: Right} }
 
-// Dropped returns c with its place in the order of columns that go first.
+// Dropped returns c with its Drop.
 func (c Column) Dropped(order int) Column {
 	c.Drop = order
 	return c
 }
 
-// Keyed returns c as one that tells rows apart.
+// Keyed returns c as a key column.
 func (c Column) Keyed() Column {
 	c.Key = true
 	return c
@@ -126,15 +125,17 @@ func Bool(b bool) Cell {
 	return Cell{Text: "no", Value: false}
 }
 
-// Float prints v with a fixed number of decimals.
+// Float prints v with a fixed number of decimals. Programs get six figures:
+// more than any clock resolves, and none of binary arithmetic's.
 func Float(v float64, decimals int) Cell {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return None()
 	}
-	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: v}
+	value, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64) // its own spelling
+	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: value}
 }
 
-// Micros shows seconds in a column of unit us with about four figures.
+// Micros shows seconds in a column of unit us, with about four figures.
 func Micros(seconds float64) Cell {
 	us := seconds * 1e6
 	switch abs := math.Abs(us); {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// judge gives the verdicts that need all cells.
+// judge gives the verdicts that are made over all cells together.
 func (c *Comparison) judge() {
 	var open []*Compared
 	var tests []stat.Compared
@@ -21,14 +21,14 @@ func (c *Comparison) judge() {
 		x := open[i]
 		x.explain(v)
 		if c.A != c.B && x.A.Key != x.B.Key && x.Reason == "" {
-			x.Reason = "config: " + x.Case.Short(x.A).Text + " in A, " + x.Case.Short(x.B).Text + " in B"
+			x.Reason = "config: " + x.Case.Label(x.A) + " in A, " + x.Case.Label(x.B) + " in B"
 		}
 	}
 	c.summarise()
 }
 
-// explain sets the verdict and says why it is undecided. A difference that
-// vanishes in SM cycles is one of clocks, not of programs.
+// explain sets the verdict and says why it is undecided. A difference that is
+// gone when counted in SM cycles comes from the clocks, not from the program.
 func (x *Compared) explain(v record.Verdict) {
 	x.Verdict = v
 	differ := v == record.Faster || v == record.Slower
@@ -41,11 +41,11 @@ func (x *Compared) explain(v record.Verdict) {
 	}
 }
 
-// maxAdvice is the number of rounds beyond which waiting is no advice.
+// maxAdvice is the number of rounds beyond which more rounds are no advice.
 const maxAdvice = 5000
 
-// advice estimates the rounds after which the interval is as wide as half the
-// band: its width falls with their square root.
+// advice estimates the rounds that make the interval half as wide as the band.
+// Its width falls with the square root of the rounds.
 func (x *Compared) advice() string {
 	n := float64(min(len(x.A.Times), len(x.B.Times)))
 	times := 2 * 1.96 * x.Ratio.StdErr / math.Log1p(x.Band)
@@ -74,20 +74,19 @@ func (c *Comparison) summarise() {
 	c.Geomean = record.Interval{Mid: math.Exp(mean), Low: math.Exp(mean - half), High: math.Exp(mean + half)}
 }
 
-// Gate is the answer of a comparison to "did anything get slower by fail or
-// more?".
+// Gate says which cells of a comparison became slower by a threshold or more.
 type Gate struct {
 	Regressed []int // cells that did
 	Unsure    []int // cells that may have
 }
 
-// Gate judges the cells against a threshold, a fraction such as 0.03. A cell
-// has regressed when it is SLOWER and its ratio reaches the threshold. It is
-// unsure when its measurement could not have told: too few rounds, an interval
-// wider than the threshold to either side, or a ratio that reaches the
-// threshold without being sure. It is not asked to exclude the threshold: one
-// interval in many reaches far by chance, and a gate that cries undecided on
-// identical programs is soon switched off.
+// Gate judges the cells against a threshold, a fraction such as 0.03. A cell has
+// regressed when its verdict is slower and its ratio reaches the threshold. It
+// is unsure when a slow-down could have stayed hidden: too few rounds, an
+// interval wider than the threshold, or a ratio that reaches the threshold with
+// no verdict. To ask that every interval exclude the threshold was tried: of
+// many intervals some reach far by chance, and the gate said "undecided" about
+// identical programs.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cells {

@@ -9,18 +9,18 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// winnerColumn is one column of what a run decided, after those of the
-// problem.
+// winnerColumn is a column of the table of decisions.
 type winnerColumn struct {
 	column   Column
 	cell     func(*record.Search) Cell
-	searched bool // says something about a search, not about one measured config
+	searched bool // only searches have it; bench, which measures one config, has not
 }
 
 var winnerColumns = []winnerColumn{
 	{Words("class").Dropped(8), func(s *record.Search) Cell { return Str(string(s.Class)) }, false},
 	{Words("verdict"), verdictCell, false},
 	{Words("config"), func(s *record.Search) Cell { return ConfigCell(s.Decision.Config, s.Decision.Default) }, false},
+	{Words("id").Dropped(2), func(s *record.Search) Cell { return Str(s.Decision.Config.ID()) }, false},
 	{Numbers("median", "us"), func(s *record.Search) Cell { return Micros(s.Times.Median) }, false},
 	{Numbers("p10", "us").Dropped(5), func(s *record.Search) Cell { return Micros(s.Times.P10) }, false},
 	{Numbers("p90", "us").Dropped(5), func(s *record.Search) Cell { return Micros(s.Times.P90) }, false},
@@ -39,16 +39,16 @@ var winnerColumns = []winnerColumn{
 	{Numbers("legal", "").Dropped(10), func(s *record.Search) Cell { return Int(s.Legal) }, true},
 }
 
-// Winners lists what a sweep decided to launch for every case. The terminal,
-// summary.md and the page print this one table.
+// Winners lists the decisions of a sweep. Terminal, summary.md and page print
+// this one table.
 func Winners(run *record.Run) Table {
 	t := decided(run, winnerColumns)
 	t.Name, t.Title = "winners", "Winners: what to launch"
 	return t
 }
 
-// Measured lists what bench measured beside the default: Winners without what
-// speaks of a search.
+// Measured lists the decisions of bench: Winners without the columns of a
+// search.
 func Measured(run *record.Run) Table {
 	columns := slices.DeleteFunc(slices.Clone(winnerColumns), func(c winnerColumn) bool { return c.searched })
 	t := decided(run, columns)
@@ -79,8 +79,8 @@ func decided(run *record.Run, columns []winnerColumn) Table {
 		t.Add(cells...)
 	}
 	t.Note(p.Shared,
-		"median, p10 and p90 over rounds of the slowest rank; gain: the default's time over this one's in the same rounds, with its 95 % interval",
-		"error: the largest seen against the oracle, relative to the row's largest magnitude; busiest: bytes of the busiest rank, one message a selection, over the slowest rank's time; imbalance: the fullest rank over the mean")
+		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval",
+		"error: the largest against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, a message a selection, over the median; imbalance: the fullest rank over the mean")
 	t.Note(defaults(run)...)
 	return t
 }
@@ -103,16 +103,35 @@ func ConfigCell(c, dflt ep.Config) Cell { return Cell{Text: c.Difference(dflt), 
 
 // defaults spells out the defaults that configs are shown against, each once.
 func defaults(run *record.Run) []string {
-	var out []string
+	var all []ep.Config
 	for _, s := range run.Searches {
-		if note := "default: " + s.Decision.Default.Key(); !slices.Contains(out, note) {
+		all = append(all, s.Decision.Default)
+	}
+	return spelled(all)
+}
+
+// DefaultNotes is defaults for cases, of which some may not be decided.
+func DefaultNotes(cases []*Case) []string {
+	var all []ep.Config
+	for _, c := range cases {
+		if d := c.dflt(); !d.IsDefault() {
+			all = append(all, d)
+		}
+	}
+	return spelled(all)
+}
+
+func spelled(defaults []ep.Config) []string {
+	var out []string
+	for _, d := range defaults {
+		if note := "default: " + d.Key(); !slices.Contains(out, note) {
 			out = append(out, note)
 		}
 	}
 	return out
 }
 
-// WinnersOf is Winners with what its log makes doubtful.
+// WinnersOf is Winners with warnings about what the log lacks.
 func WinnersOf(l *Loaded) Table {
 	t := Winners(l.Run)
 	undecided := 0
@@ -122,7 +141,7 @@ func WinnersOf(l *Loaded) Table {
 		}
 	}
 	if undecided > 0 && len(l.Run.Searches) > 0 {
-		t.Warn("%d of %d cases were measured and not decided: go on with sweep --resume", undecided, len(l.Cases))
+		t.Warn("%d of %d cases were not decided: go on with sweep --resume", undecided, len(l.Cases))
 	}
 	if n := zeroTimes(l.Cases); n > 0 {
 		t.Warn("%d configs read a time of 0 and were left out: the clock is too coarse, fold more calls", n)
@@ -131,7 +150,7 @@ func WinnersOf(l *Loaded) Table {
 	return t
 }
 
-// zeroTimes counts the entries whose median is 0.
+// zeroTimes counts the configs whose median is 0.
 func zeroTimes(cases []*Case) int {
 	n := 0
 	for _, c := range cases {

@@ -50,7 +50,7 @@ see; bench --ab measures two configurations side by side.`,
 // bindOptions registers the flags that plot has too.
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	s := cmd.Flags()
-	s.StringVar(&f.what, "of", string(reports.OfChoice), "what to compare: choice (what each run ships), default, or configs (all that both timed)")
+	s.StringVar(&f.what, "of", string(reports.OfWinner), "what to compare: winner (of each run), default, or configs (all that both timed)")
 	s.StringVar(&f.band, "band", "1%", "differences below this count as none; the A/A spread raises it")
 	s.StringVar(&f.allow, "allow", "", "compare although these differ: machine, kernels, mode, clock")
 	s.StringVar(&f.failOn, "fail-on", "", "slow-down that fails, such as 3%")
@@ -59,9 +59,9 @@ func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 func (f *compareFlags) options() (reports.CompareOptions, error) {
 	o := reports.CompareOptions{What: reports.What(f.what), Allow: map[string]bool{}}
 	switch o.What {
-	case reports.OfChoice, reports.OfDefault, reports.OfConfigs:
+	case reports.OfWinner, reports.OfDefault, reports.OfConfigs:
 	default:
-		return o, usagef("--of: unknown %q, use one of choice, default, configs", f.what)
+		return o, usagef("--of: unknown %q, use one of winner, default, configs", f.what)
 	}
 	for _, name := range splitList(f.allow) {
 		if !strings.Contains(" machine kernels mode clock ", " "+name+" ") {

@@ -39,7 +39,7 @@ func newPlot() *cobra.Command {
 	s.StringVarP(&f.out, "out", "o", "", "directory for the pictures; default: plots/ of the first run")
 	s.StringVar(&f.format, "format", "svg", "file format: "+strings.Join(chart.Formats(), ", "))
 	s.IntVar(&f.limit, "limit", 24, "pictures of one kind at most; 0: all")
-	s.Float64Var(&f.options.Wire, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire floor; default: by the machine's link")
+	s.Float64Var(&f.options.Wire, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
 	s.StringVar(&f.options.X, "x", "", "parameter on a heatmap's x axis; default: SMs")
 	s.StringVar(&f.options.Y, "y", "", "parameter on a heatmap's y axis; default: threads")
 	f.filter.bind(cmd)
@@ -49,7 +49,7 @@ func newPlot() *cobra.Command {
 
 func plotHelp() string {
 	var b strings.Builder
-	b.WriteString("Draw run directories, one file a picture. With several runs, latency and floor put\nthem into one picture; imported runs of peers lie beside ours.\n\nKinds:\n")
+	b.WriteString("Draw run directories, one file a picture. With several runs, latency and wire put\nthem into one picture; imported runs of peers lie beside ours.\n\nKinds:\n")
 	for _, k := range chart.Kinds {
 		fmt.Fprintf(&b, "  %-10s %s\n", k.Name, k.Doc)
 	}
@@ -138,7 +138,7 @@ var whyEmpty = map[string]string{
 	"heatmap":   ": it needs two parameters with several values each (--x, --y)",
 	"pareto":    ": no kernel of the run says how many SMs it takes",
 	"regret":    ": it needs a problem measured under two routings",
-	"floor":     ": the link's speed is not known; give --link GB/s",
+	"wire":      ": the link's speed is not known; give --link GB/s",
 	"imbalance": ": no routing of the run can be drawn again here",
 	"compare":   ": it takes two comparable runs",
 }

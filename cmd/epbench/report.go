@@ -33,7 +33,7 @@ func newReport() *cobra.Command {
 		Use:   "report RUN...",
 		Short: "Tables on the terminal and one self-contained HTML page",
 		Long: `Print the tables of a run (winners, effects of each parameter, regret between
-routings, Pareto fronts, wire floor, quarantine) and write the HTML page, which
+routings, Pareto fronts, wire limit, failures) and write the HTML page, which
 opens from disk and needs no network. Further runs, such as imported ones of
 peers, stand beside the first in the page's pictures.
 
@@ -46,9 +46,9 @@ benchstat.`,
 	s := cmd.Flags()
 	s.Lookup("format").Usage += ", or " + benchFormat
 	s.StringVarP(&f.out, "out", "o", "", "file for the HTML page; default: report.html of the first run")
-	s.StringVar(&f.only, "only", "", "tables to print, comma-separated, by name or its first word; default: all")
+	s.StringVar(&f.only, "only", "", "tables to print, comma-separated: "+strings.Join(tableNames, ", ")+"; default: all")
 	s.BoolVar(&f.noHTML, "no-html", false, "print tables only")
-	s.Float64Var(&f.link, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire floor; default: by the machine's link")
+	s.Float64Var(&f.link, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
 	f.filter.bind(cmd)
 	return cmd
 }
@@ -98,7 +98,7 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) error {
 	return nil
 }
 
-// maxPrinted bounds the quarantine list on a terminal; files get all of it.
+// maxPrinted bounds the list of failures on a terminal; files get all of it.
 const maxPrinted = 40
 
 func (f *reportFlags) print(cmd *cobra.Command, l *reports.Loaded) error {
@@ -116,18 +116,17 @@ func (f *reportFlags) print(cmd *cobra.Command, l *reports.Loaded) error {
 	return f.tables.print(cmd, tables...)
 }
 
-// tableNames are the first words of what DerivedTables makes.
-var tableNames = []string{"winners", "effects", "regret", "pareto", "floor", "quarantine"}
+// tableNames are the names of what DerivedTables makes.
+var tableNames = []string{"winners", "effects", "regret", "pareto", "wire", "failed"}
 
 func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
 	var out []reports.Table
 	for _, want := range splitList(f.only) {
-		first, _, _ := strings.Cut(want, "-")
-		if !slices.Contains(tableNames, first) {
+		if !slices.Contains(tableNames, want) {
 			return nil, usagef("--only: unknown %q, use one of %s", want, strings.Join(tableNames, ", "))
 		}
 		for _, t := range tables {
-			if t.Name == want || strings.HasPrefix(t.Name, want+"-") {
+			if t.Name == want {
 				out = append(out, t)
 			}
 		}

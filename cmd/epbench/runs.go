@@ -71,10 +71,9 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 		return err
 	}
 	ops, routings := splitList(f.ops), splitList(f.routing)
-	l.Cases = slices.DeleteFunc(l.Cases, func(c *reports.Case) bool {
-		return len(ops) > 0 && !slices.Contains(ops, string(c.Problem.Op)) ||
-			len(tokens) > 0 && !slices.Contains(tokens, c.Problem.Tokens) ||
-			len(routings) > 0 && !slices.Contains(routings, c.Routing)
+	l.Keep(func(p ep.Problem, routing string) bool {
+		return (ops == nil || slices.Contains(ops, string(p.Op))) && (tokens == nil || slices.Contains(tokens, p.Tokens)) &&
+			(routings == nil || slices.Contains(routings, routing))
 	})
 	if len(l.Cases) == 0 {
 		return usagef("--op, --tokens, --routing: %s has no such case", l.Path)

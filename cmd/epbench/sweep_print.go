@@ -115,11 +115,10 @@ func writeSummary(w io.Writer, out *sweep.Outcome, cases []*reports.Case) error 
 		fmt.Fprintf(w, "%s.\n\n", out.NoTable)
 	}
 	tables := []reports.Table{winners(run)}
-	for _, r := range run.Regrets {
-		tables = append(tables, reports.RegretTable(r))
-	}
-	if front := reports.ParetoTable(cases); len(front.Rows) > 0 {
-		tables = append(tables, front)
+	for _, t := range []reports.Table{reports.RegretTable(run), reports.ParetoTable(cases)} {
+		if len(t.Rows) > 0 {
+			tables = append(tables, t)
+		}
 	}
 	if err := reports.WriteMarkdown(w, tables...); err != nil {
 		return err

@@ -41,10 +41,10 @@ func recorded(t *testing.T) map[string]*reports.Loaded {
 // included, and the runs that must have one.
 var axisWords = map[string]struct{ words, runs []string }{
 	"latency":   {[]string{"tokens per rank", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
-	"heatmap":   {[]string{"(%)", "frame: the choice"}, []string{"failures", "ties", "large", "cpu-sweep"}},
+	"heatmap":   {[]string{"(%)", "frame: the winner"}, []string{"failures", "ties", "large", "cpu-sweep"}},
 	"pareto":    {[]string{"SMs taken", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
-	"regret":    {[]string{"tuned for", "run under", "(%)"}, []string{"failures", "ties", "large", "cpu-sweep"}},
-	"floor":     {[]string{"tokens per rank", "of the wire floor (%)"}, []string{"failures", "large"}},
+	"regret":    {[]string{"winner of", "launched under", "(%)"}, []string{"failures", "ties", "large", "cpu-sweep"}},
+	"wire":      {[]string{"tokens per rank", "of the wire limit (%)"}, []string{"failures", "large"}},
 	"imbalance": {[]string{"tokens received", "from rank", "to rank"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"samples":   {[]string{"round", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"compare":   {[]string{"ratio (1: as fast; more: slower)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
@@ -192,7 +192,7 @@ func TestPeersBesideOurs(t *testing.T) {
 	results := []record.Result{{Problem: p, Routing: "uniform", Config: ep.Config{Kernel: "deepep-ll"}, Role: record.Peer, Stage: "import",
 		Status: "ok", Clock: "span", Seconds: [][]float64{{12e-6}}}}
 	m := &reports.Loaded{Path: "peers", Run: peer, Results: results, Cases: reports.Cases(peer, results)}
-	figures := latency([]*reports.Loaded{l, m}, Options{})
+	figures := latency.figures([]*reports.Loaded{l, m}, Options{})
 	if len(figures) != 2 {
 		t.Fatalf("%d figures, want dispatch and combine", len(figures))
 	}

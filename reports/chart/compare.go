@@ -41,7 +41,7 @@ func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 			Width: 6.8 * vg.Inch, Height: vg.Length(1.5+0.22*float64(len(page))) * vg.Inch, draw: f.draw,
 		})
 	}
-	return distinct(out)
+	return out
 }
 
 // forest is a ratio with its interval for every case, one below the other.
@@ -100,7 +100,7 @@ func (f forest) limit() draw.LineStyle {
 func (f forest) label(x reports.Compared) string {
 	s := x.Case.Title()
 	if x.A != nil && x.B != nil && x.A.Key == x.B.Key && len(f.page) > 1 && f.page[0].Case == f.page[1].Case {
-		s += ", " + x.A.Label()
+		s += ", " + x.Case.Label(x.A)
 	}
 	return s
 }

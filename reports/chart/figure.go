@@ -1,11 +1,12 @@
-// Package chart draws run directories with gonum/plot. Every kind of picture
-// is one file with one line in Kinds; all share the theme, which keeps series
-// apart by marker and dash as well as by colour, so that grey prints work.
+// Package chart draws run directories with gonum/plot. A kind of picture is one
+// file and one line in Kinds. Series differ in marker and dash as well as in
+// colour, so that grey prints work.
 package chart
 
 import (
 	"bytes"
 	"fmt"
+	"html"
 	"io"
 	"strings"
 
@@ -18,11 +19,11 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// Figure is one picture, not yet drawn in any format.
+// Figure is one picture, before a file format is chosen.
 type Figure struct {
 	Name   string // file name without its ending: latency-dispatch-bf16
 	Title  string // one line, drawn above the picture
-	Alt    string // what the picture shows, for those who cannot see it
+	Alt    string // the picture in words, with the values that count; SVG files hold it as their description
 	Width  vg.Length
 	Height vg.Length
 	draw   func(draw.Canvas)
@@ -45,26 +46,95 @@ func (f Figure) Write(w io.Writer, format string) error {
 	if _, err := c.WriteTo(&b); err != nil {
 		return err
 	}
+	out := b.String()
 	if format == "svg" {
-		b = *bytes.NewBuffer(portable(b.Bytes()))
+		out = f.described(out)
 	}
-	_, err = w.Write(b.Bytes())
+	_, err = io.WriteString(w, out)
 	return err
 }
 
-// portable names fonts that every browser has after the one that the text was
-// measured with; their digits and letters have the same widths.
-func portable(svg []byte) []byte {
-	return bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))
+// described is an SVG with the picture in words. Beside the font that its text
+// was measured with it names fonts of the same widths that every browser has.
+func (f Figure) described(svg string) string {
+	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
+	at := strings.Index(svg, "<svg ")
+	at += 1 + strings.IndexByte(svg[at:], '>')
+	return svg[:at] + "\n<desc>" + html.EscapeString(f.Alt) + "</desc>" + svg[at:]
 }
 
 // Kind is one kind of picture.
 type Kind struct {
 	Name string
 	Doc  string
-	// Draw makes the kind's figures of the runs, none when they have nothing
-	// to show.
-	Draw func(runs []*reports.Loaded, o Options) []Figure
+	draw func(runs []*reports.Loaded, o Options) []Figure
+}
+
+// Draw makes the kind's figures of the runs, none where there is nothing to
+// show.
+func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
+	figures := k.draw(runs, o)
+	seen := map[string]int{} // cases may differ in what the file name leaves out
+	for i := range figures {
+		name := figures[i].Name
+		if seen[name]++; seen[name] > 1 {
+			figures[i].Name = fmt.Sprintf("%s-%d", name, seen[name])
+		}
+	}
+	return figures
+}
+
+// perCase is a kind with a figure for every case, or none where draw returns
+// nil.
+func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func([]*reports.Loaded, Options) []Figure {
+	return func(runs []*reports.Loaded, o Options) (out []Figure) {
+		for _, l := range runs {
+			for _, c := range l.Cases {
+				if f := draw(c, o); f != nil {
+					p := c.Problem
+					f.Name = slug(name, problemSlug(p), c.Routing)
+					f.Title = fmt.Sprintf("%s: %s %s, %d tokens, %s", title, reports.OpTitle(p.Op, p.Precision), p.Dispatch, p.Tokens, c.Routing)
+					out = append(out, *f)
+				}
+			}
+		}
+		return out
+	}
+}
+
+// groupKind is a kind with a figure for every group of problems: lines over
+// token counts.
+type groupKind struct {
+	name, title string
+	height      vg.Length // inches
+	add         func(*seriesBuilder, *reports.Loaded, *reports.Case)
+	draw        func(draw.Canvas, []series)
+	words       func(series) string // the values of a line
+}
+
+func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
+	for _, g := range groups(runs) {
+		b := seriesBuilder{runs: runs, options: o}
+		for _, l := range runs {
+			for _, c := range l.Cases {
+				if groupOf(c.Problem) == g {
+					k.add(&b, l, c)
+				}
+			}
+		}
+		all := b.finish()
+		if len(all) == 0 {
+			continue
+		}
+		f := Figure{Name: slug(k.name, g.slug()), Title: g.title(k.title), Width: 6.4 * vg.Inch, Height: k.height * vg.Inch,
+			draw: func(c draw.Canvas) { k.draw(c, all) }}
+		f.Alt = f.Title + ". "
+		for _, s := range all {
+			f.Alt += s.label + ": " + k.words(s) + ". "
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // Options are what the runs do not say.
@@ -79,14 +149,14 @@ type Options struct {
 
 // Kinds lists every kind in the order help prints them.
 var Kinds = []Kind{
-	{"latency", "time against tokens, one line per routing or peer, with the wire floor", latency},
-	{"heatmap", "time over threads and SMs, winner marked, failures apart", heatmap},
-	{"pareto", "time against SMs, front and knee", pareto},
-	{"regret", "what one routing's choice costs under another", regret},
-	{"floor", "per cent of the wire floor reached", floor},
+	{"latency", "time against tokens, a line for each routing or peer, with the wire limit", latency.figures},
+	{"heatmap", "time over two parameters, the winner framed, failures crossed", perCase("heatmap", "Time over the fastest (%)", heatmap)},
+	{"pareto", "time against SMs: front, knee and winner", perCase("pareto", "Time against SMs", pareto)},
+	{"regret", "what one routing's winner loses under another", regret},
+	{"wire", "per cent of the wire limit reached", wire.figures},
 	{"imbalance", "load of experts and ranks, traffic between ranks", imbalance},
-	{"samples", "every round, and the default against itself", samples},
-	{"compare", "ratio of two runs per case, with intervals", compare},
+	{"samples", "every round, and the default against itself", perCase("samples", "Every round", samples)},
+	{"compare", "ratio of two runs in each case, with intervals", compare},
 }
 
 // FindKind looks a kind up by name.

@@ -15,30 +15,20 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// heatmap draws, for every case, the best time over two parameters.
-func heatmap(runs []*reports.Loaded, o Options) []Figure {
-	var out []Figure
-	for _, l := range runs {
-		for _, c := range l.Cases {
-			x, y := axesOf(c, o)
-			if x == "" || y == "" {
-				continue
-			}
-			h := heatOf(c, x, y)
-			if len(h.xs) < 2 && len(h.ys) < 2 || h.timed == 0 {
-				continue
-			}
-			out = append(out, Figure{
-				Name: slug("heatmap", caseSlug(c)), Title: caseTitle("Time over the fastest (%)", c), Alt: h.alt(c),
-				Width: 6.4 * vg.Inch, Height: vg.Length(1.7+0.3*float64(min(len(h.ys), 14))) * vg.Inch,
-				draw: h.draw,
-			})
-		}
+// heatmap draws the best time of a case over two parameters.
+func heatmap(c *reports.Case, o Options) *Figure {
+	x, y := axesOf(c, o)
+	if x == "" || y == "" {
+		return nil
 	}
-	return distinct(out)
+	h := heatOf(c, x, y)
+	if len(h.xs) < 2 && len(h.ys) < 2 || h.timed == 0 {
+		return nil
+	}
+	return &Figure{Alt: h.alt(c), Width: 6.4 * vg.Inch, Height: vg.Length(1.7+0.3*float64(min(len(h.ys), 14))) * vg.Inch, draw: h.draw}
 }
 
-// heat is the best time for each pair of values, over all other parameters.
+// heat is the best time for each pair of values of two parameters.
 type heat struct {
 	x, y   string // parameters
 	xs, ys []ep.Value
@@ -50,8 +40,8 @@ type heat struct {
 
 // spot is one pair of values.
 type spot struct {
-	seconds float64   // NaN when nothing there has times
-	status  ep.Status // of the first failure, when nothing there has times
+	seconds float64   // NaN where nothing has times
+	status  ep.Status // of the first failure there
 }
 
 func heatOf(c *reports.Case, x, y string) heat {
@@ -101,7 +91,7 @@ func compareValues(a, b ep.Value) int {
 	return strings.Compare(string(a), string(b))
 }
 
-// darkest is the loss at the dark end of the scale: beyond it nobody launches.
+// darkest is the loss at the dark end of the scale.
 const darkest = 1.0
 
 func (h heat) draw(c draw.Canvas) {
@@ -125,7 +115,7 @@ func (h heat) draw(c draw.Canvas) {
 	}
 	note := words(tickSize, muted)
 	note.YAlign = draw.YBottom
-	c.FillText(note, c.Min, elide(fmt.Sprintf("best of all other parameters; fastest %s us; frame: the choice; crossed: failed", reports.Micros(h.best).Text), note, c.Max.X-c.Min.X))
+	c.FillText(note, c.Min, elide(fmt.Sprintf("best of all other parameters; fastest %s us; frame: the winner; crossed: failed", reports.Micros(h.best).Text), note, c.Max.X-c.Min.X))
 	matrix(draw.Crop(c, 0, 0, 1.6*tickSize, 0), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
 }
 
@@ -150,7 +140,7 @@ func wordsOf(vs []ep.Value) []string {
 }
 
 // axesOf picks the parameters of a heatmap: those asked for, else SMs and
-// threads, else the two numbers with the most values.
+// threads, else those with the most values.
 func axesOf(c *reports.Case, o Options) (x, y string) {
 	counts := map[string]map[ep.Value]bool{}
 	for _, e := range c.Entries {
@@ -174,7 +164,7 @@ func axesOf(c *reports.Case, o Options) (x, y string) {
 	return x, y
 }
 
-// rank puts the parameters that everybody asks about first.
+// rank puts SMs and threads first.
 func rank(name string) int {
 	for i, suffix := range []string{"sms", "blocks", "threads"} {
 		if name == suffix || strings.HasSuffix(name, "."+suffix) {
@@ -194,19 +184,15 @@ func pick(names []string, want, taken string) string {
 }
 
 func (h heat) alt(c *reports.Case) string {
-	return fmt.Sprintf("Heat map for %s: %s against %s, %d combinations timed, fastest %s us, the choice has %s=%s and %s=%s.",
+	return fmt.Sprintf("Heat map for %s: %s against %s, %d combinations timed, fastest %s us, the winner has %s=%s and %s=%s.",
 		c.Title(), h.y, h.x, h.timed, reports.Micros(h.best).Text, h.x, h.wins[0], h.y, h.wins[1])
 }
 
-func caseSlug(c *reports.Case) string {
+// problemSlug names a problem in a file name.
+func problemSlug(p ep.Problem) string {
 	precision := ""
-	if c.Problem.Precision != ep.Full {
-		precision = c.Problem.Precision.String()
+	if p.Precision != ep.Full {
+		precision = p.Precision.String()
 	}
-	return slug(string(c.Problem.Op), string(c.Problem.Dispatch), fmt.Sprintf("t%d", c.Problem.Tokens), c.Routing, precision)
-}
-
-func caseTitle(what string, c *reports.Case) string {
-	p := c.Problem
-	return fmt.Sprintf("%s: %s %s, %d tokens, %s", what, reports.OpTitle(p.Op, p.Precision), p.Dispatch, p.Tokens, c.Routing)
+	return slug(string(p.Op), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens), precision)
 }

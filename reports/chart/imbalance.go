@@ -30,7 +30,7 @@ func imbalance(_ []*reports.Loaded, o Options) []Figure {
 			Width: 6.8 * vg.Inch, Height: 3.6 * vg.Inch, draw: l.draw,
 		})
 	}
-	return distinct(out)
+	return out
 }
 
 func (l Load) draw(c draw.Canvas) {

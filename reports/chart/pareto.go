@@ -10,22 +10,13 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// pareto draws time against SMs for every case.
-func pareto(runs []*reports.Loaded, _ Options) []Figure {
-	var out []Figure
-	for _, l := range runs {
-		for _, c := range l.Cases {
-			front := reports.ParetoOf(c)
-			if len(front.Front) == 0 {
-				continue
-			}
-			out = append(out, Figure{
-				Name: slug("pareto", caseSlug(c)), Title: caseTitle("Time against SMs", c), Alt: paretoAlt(front),
-				Width: 6.4 * vg.Inch, Height: 3.8 * vg.Inch, draw: func(dc draw.Canvas) { drawPareto(dc, front) },
-			})
-		}
+// pareto draws time against SMs.
+func pareto(c *reports.Case, _ Options) *Figure {
+	front := reports.ParetoOf(c)
+	if len(front.Front) == 0 {
+		return nil
 	}
-	return distinct(out)
+	return &Figure{Alt: paretoAlt(front), Width: 6.4 * vg.Inch, Height: 3.8 * vg.Inch, draw: func(dc draw.Canvas) { drawPareto(dc, front) }}
 }
 
 func drawPareto(c draw.Canvas, f reports.Pareto) {
@@ -46,7 +37,7 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 	var key legend
 	cloud := draw.GlyphStyle{Color: faded(muted, 0.45), Radius: vg.Points(1.8), Shape: draw.CircleGlyph{}}
 	p.Add(&plotter.Scatter{XYs: all, GlyphStyle: cloud})
-	key.add("configurations", nil, &cloud)
+	key.add("configs", nil, &cloud)
 	st := styleOf(0)
 	line, mark := st.line(), st.mark()
 	p.Add(&plotter.Line{XYs: front, LineStyle: line, StepStyle: plotter.PostStep}, &plotter.Scatter{XYs: front, GlyphStyle: mark})
@@ -62,7 +53,7 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 		at := pointsOf([]*reports.Entry{winner})
 		at[0].Y = clamp(at[0].Y, &p.Y)
 		p.Add(&plotter.Scatter{XYs: at, GlyphStyle: box})
-		key.add(fmt.Sprintf("choice: %d SMs", winner.Cost.SMs), nil, &box)
+		key.add(fmt.Sprintf("winner: %d SMs", winner.Cost.SMs), nil, &box)
 	}
 	p.Draw(key.below(c))
 }
@@ -77,6 +68,10 @@ func pointsOf(entries []*reports.Entry) plotter.XYs {
 
 func paretoAlt(f reports.Pareto) string {
 	first, last := f.Front[0], f.Front[len(f.Front)-1]
-	return fmt.Sprintf("%s: from %s us on %d SMs to %s us on %d, %d points on the front of %d configurations.", f.Case.Title(),
+	s := fmt.Sprintf("%s: from %s us on %d SMs to %s us on %d, %d points on the front of %d configs.", f.Case.Title(),
 		reports.Micros(first.Level).Text, first.Cost.SMs, reports.Micros(last.Level).Text, last.Cost.SMs, len(f.Front), len(f.All))
+	if w := f.Case.Winner(); w != nil {
+		s += fmt.Sprintf(" The winner is %s, %d SMs.", f.Case.Label(w), w.Cost.SMs)
+	}
+	return s
 }

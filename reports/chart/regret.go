@@ -12,25 +12,25 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// regret draws a matrix for every problem measured under several routings.
+// regret draws each regret matrix that the runs recorded.
 func regret(runs []*reports.Loaded, _ Options) []Figure {
 	var out []Figure
 	for _, l := range runs {
 		for _, r := range l.Run.Regrets {
 			p := r.Problem
 			out = append(out, Figure{
-				Name:  slug("regret", string(p.Op), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens)),
-				Title: fmt.Sprintf("Time lost (%%): %s %s, %d tokens, tuned for one routing, run under another", p.Op, p.Dispatch, p.Tokens),
+				Name:  slug("regret", problemSlug(p)),
+				Title: fmt.Sprintf("Regret (%%): %s %s, %d tokens", reports.OpTitle(p.Op, p.Precision), p.Dispatch, p.Tokens),
 				Alt:   regretAlt(r),
 				Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.34*float64(len(r.Rows))) * vg.Inch,
 				draw: func(c draw.Canvas) { drawRegret(c, r) },
 			})
 		}
 	}
-	return distinct(out)
+	return out
 }
 
-// worstShade is the loss at the dark end of the scale.
+// worstShade is the loss at the dark end of the scale of regret.
 const worstShade = 0.25
 
 func drawRegret(c draw.Canvas, r record.Regret) {
@@ -41,7 +41,7 @@ func drawRegret(c draw.Canvas, r record.Regret) {
 			v := float64(l)
 			q := cell{col: j, row: rows - 1 - i, value: math.NaN(), crossed: math.IsNaN(v), boxed: i == j}
 			if !math.IsNaN(v) {
-				q.value, q.text = math.Sqrt(min(v, worstShade)/worstShade), lossText(v)
+				q.value, q.text = math.Sqrt(min(v, worstShade)/worstShade), reports.Percent(v).Text
 			}
 			m.list = append(m.list, q)
 		}
@@ -50,20 +50,22 @@ func drawRegret(c draw.Canvas, r record.Regret) {
 	for _, row := range r.Rows {
 		label := row.Routing
 		if w := float64(row.Worst); !math.IsNaN(w) {
-			label += " (worst " + lossText(w) + ")"
+			label += " (worst " + reports.Percent(w).Text + ")"
 		}
 		labels = append(labels, label)
 	}
 	slices.Reverse(labels)
-	matrix(c, m, axisNames{"run under", r.Routings}, axisNames{"tuned for", labels})
+	matrix(c, m, axisNames{"launched under", r.Routings}, axisNames{"winner of", labels})
 }
 
 func regretAlt(r record.Regret) string {
-	s := fmt.Sprintf("Regret for %s, %d tokens. ", r.Problem.Op, r.Problem.Tokens)
+	s := fmt.Sprintf("Regret of %s, %d tokens, in per cent. ", reports.OpTitle(r.Problem.Op, r.Problem.Precision), r.Problem.Tokens)
 	for _, row := range r.Rows {
-		if w := float64(row.Worst); !math.IsNaN(w) {
-			s += fmt.Sprintf("Tuned for %s: at worst %.1f%% lost. ", row.Routing, 100*w)
+		s += fmt.Sprintf("Winner of %s (%s): ", row.Routing, row.Config.ID())
+		for i, l := range row.Loss {
+			s += fmt.Sprintf("%s under %s, ", reports.Percent(float64(l)).Text, r.Routings[i])
 		}
+		s += "worst " + reports.Percent(float64(row.Worst)).Text + ". "
 	}
 	return s
 }

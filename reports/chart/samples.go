@@ -14,27 +14,17 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// samples draws, for every case, each round of the choice, the default and its
-// twin, and the default against itself.
-func samples(runs []*reports.Loaded, _ Options) []Figure {
-	var out []Figure
-	for _, l := range runs {
-		for _, c := range l.Cases {
-			shown := shownEntries(c)
-			if len(shown) == 0 {
-				continue
-			}
-			out = append(out, Figure{
-				Name: slug("samples", caseSlug(c)), Title: caseTitle("Every round", c), Alt: samplesAlt(c, shown),
-				Width: 6.8 * vg.Inch, Height: 3.6 * vg.Inch, draw: func(dc draw.Canvas) { drawSamples(dc, c, shown) },
-			})
-		}
+// samples draws each round of the winner, the default and its twin, and beside
+// them the default against itself.
+func samples(c *reports.Case, _ Options) *Figure {
+	shown := shownEntries(c)
+	if len(shown) == 0 {
+		return nil
 	}
-	return distinct(out)
+	return &Figure{Alt: samplesAlt(c, shown), Width: 6.8 * vg.Inch, Height: 3.6 * vg.Inch, draw: func(dc draw.Canvas) { drawSamples(dc, c, shown) }}
 }
 
-// shownEntries are the choice, the default and the twin, as far as they have
-// times.
+// shownEntries are those of winner, default and twin that have times.
 func shownEntries(c *reports.Case) []*reports.Entry {
 	var out []*reports.Entry
 	if winner := c.Winner(); winner != nil {
@@ -74,16 +64,12 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 	p.Draw(main)
 }
 
-// sampleLabel says what part an entry has in its case.
+// sampleLabel names an entry and says whether it is the winner.
 func sampleLabel(c *reports.Case, e *reports.Entry) string {
-	winner := c.Winner()
-	switch {
-	case winner == e && e.Role == record.Default:
-		return "default, the choice"
-	case winner == e:
-		return "choice: " + e.Label()
+	if e == c.Winner() {
+		return "winner: " + c.Label(e)
 	}
-	return string(e.Role)
+	return c.Label(e)
 }
 
 // across draws a median over the whole width.
@@ -111,7 +97,7 @@ func twinRatios(c *reports.Case) []float64 {
 	return nil
 }
 
-// drawTwin draws the default against itself: what is left is noise.
+// drawTwin draws the rounds' ratios of the default to itself, which are noise.
 func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	p := newPlot("A/A", "twin / default")
 	points := plotter.XYs{}
@@ -139,7 +125,7 @@ func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 func samplesAlt(c *reports.Case, shown []*reports.Entry) string {
 	s := c.Title() + ". "
 	for _, e := range shown {
-		s += fmt.Sprintf("%s: median %s us over %d rounds. ", e.Label(), reports.Micros(e.Median.Mid).Text, len(e.Times))
+		s += fmt.Sprintf("%s: median %s us over %d rounds. ", sampleLabel(c, e), reports.Micros(e.Median.Mid).Text, len(e.Times))
 	}
 	if c.AA != nil {
 		s += fmt.Sprintf("The default against itself varies by %.2g%%.", 100*c.AA.Spread)

@@ -47,8 +47,8 @@ func (s series) addTo(p *plot.Plot) {
 	}
 }
 
-// errorBars draws the interval of each point as a thin line, which a grey
-// print keeps where bands of several series lie over each other.
+// errorBars draws the interval of each point as a thin line. Bands of several
+// series that lie over each other cannot be told apart on a grey print.
 type errorBars struct {
 	points []point
 	line   draw.LineStyle
@@ -65,28 +65,27 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// group is one picture's worth of problems: all that may share a line.
+// group is the problems of one picture: all that may share a line.
 type group struct {
 	op                         ep.Op
-	format                     ep.DType // of dispatch; empty for combine, which travels as BF16
+	dtype                      ep.DType // of dispatch; empty for combine, which travels as BF16
 	ranks, nodes, hidden       int
 	experts, topK              int
 	sharedExpert, skipAllToAll bool
 }
 
-// groupOf leaves the mode out: peers are measured eagerly, ours from a graph,
-// and the label says which.
+// groupOf leaves the mode out. Peers are measured eagerly and ours from a graph;
+// the label says which.
 func groupOf(p ep.Problem) group {
-	g := group{op: p.Op, format: p.Dispatch, ranks: p.Ranks, nodes: p.Nodes, hidden: p.Hidden, experts: p.Experts,
+	g := group{op: p.Op, dtype: p.Dispatch, ranks: p.Ranks, nodes: p.Nodes, hidden: p.Hidden, experts: p.Experts,
 		topK: p.TopK, sharedExpert: p.SharedExpert, skipAllToAll: p.SkipA2A}
 	if p.Op == ep.Combine {
-		g.format = ""
+		g.dtype = ""
 	}
 	return g
 }
 
-// groups lists the groups of runs in the order of their cases; the first run
-// of ours decides the order, so that peers fall into its pictures.
+// groups lists the groups of runs in the order of their cases.
 func groups(runs []*reports.Loaded) []group {
 	var out []group
 	seen := map[group]bool{}

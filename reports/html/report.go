@@ -1,6 +1,5 @@
-// Package html writes a run as one page that needs nothing else: styles,
-// script and pictures are inside, so that it opens from a disk, a mail or an
-// archive and asks no network for anything.
+// Package html writes a run as one page. Styles, script and pictures are inside,
+// so that it opens from a disk or a mail without a network.
 package html
 
 import (
@@ -57,8 +56,8 @@ type figure struct {
 	Caption string
 }
 
-// Write writes the page for runs; the first of them that measured something
-// is what the page is about, others stand beside it in the pictures.
+// Write writes the page of the first run. Other runs stand beside it in the
+// pictures.
 func Write(w io.Writer, runs []*reports.Loaded, o Options) error {
 	p, err := build(runs, o)
 	if err != nil {
@@ -115,7 +114,7 @@ func facts(l *reports.Loaded) []fact {
 			fact{fmt.Sprintf("%.2fx", h.Best.Decision.Gain.Mid), "best gain: " + reports.Title(h.Best.Problem, h.Best.Routing)})
 	}
 	if h.AA > 0 {
-		out = append(out, fact{fmt.Sprintf("%.1f%%", 100*h.AA), "the default against itself, at most: smaller differences mean nothing"})
+		out = append(out, fact{fmt.Sprintf("%.1f%%", 100*h.AA), "largest A/A spread: smaller differences mean nothing"})
 	}
 	tried, failed := 0, 0
 	for _, c := range l.Cases {
@@ -126,7 +125,7 @@ func facts(l *reports.Loaded) []fact {
 			}
 		}
 	}
-	return append(out, fact{fmt.Sprintf("%d", tried), fmt.Sprintf("configurations tried over all cases, %d of them failed", failed)})
+	return append(out, fact{fmt.Sprintf("%d", tried), fmt.Sprintf("configs tried over all cases, %d of them failed", failed)})
 }
 
 // drawer makes the pictures of the sections.
@@ -141,8 +140,8 @@ type drawer struct {
 // perKind is how many pictures of one kind a page holds.
 const perKind = 6
 
-// draw adds the figures of a kind to a section; of too many, some spread over
-// all of them.
+// draw adds the figures of a kind to a section, at most perKind of them, spread
+// over all.
 func (d *drawer) draw(s *section, kind string, runs ...*reports.Loaded) {
 	k, err := chart.FindKind(kind)
 	if err != nil {
@@ -176,8 +175,8 @@ func spread(figures []chart.Figure, n int) []chart.Figure {
 	return out
 }
 
-// inline makes a picture part of the page: it scales with the page, its text
-// follows the page's colours, and it says in words what it shows.
+// inline makes a picture part of the page: it scales with the page and takes
+// its colours.
 func inline(svg string, f chart.Figure) template.HTML {
 	_, svg, _ = strings.Cut(svg, "<svg ")
 	_, svg, _ = strings.Cut(svg, ">")
@@ -185,6 +184,7 @@ func inline(svg string, f chart.Figure) template.HTML {
 		svg = strings.ReplaceAll(svg, spelled, "var(--"+role+")")
 	}
 	svg = strings.ReplaceAll(svg, "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;font-variant:normal;font-weight:normal;font-style:normal;", "")
+	_, svg, _ = strings.Cut(svg, "</desc>")
 	head := fmt.Sprintf(`<svg role="img" aria-label="%s" viewBox="0 0 %.5g %.5g">`, template.HTMLEscapeString(f.Alt), f.Width.Points(), f.Height.Points())
 	return template.HTML(head + svg)
 }

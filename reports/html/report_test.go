@@ -38,7 +38,7 @@ func TestPage(t *testing.T) {
 		t.Error("two pages of one run differ")
 	}
 	last := -1
-	for _, id := range []string{"ship", "latency", "machine", "workloads", "winners", "effects", "regret", "pareto", "space", "noise", "failures", "trials", "method"} {
+	for _, id := range []string{"launch", "latency", "machine", "workloads", "winners", "effects", "regret", "pareto", "space", "noise", "failures", "trials", "method"} {
 		at := strings.Index(got, `<section id="`+id+`"`)
 		if at <= last {
 			t.Errorf("section %s is missing or out of order", id)

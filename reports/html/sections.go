@@ -8,85 +8,67 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 )
 
-// sections are the parts of the page in their order; one that has nothing to
-// say is left out.
+// sections are the parts of the page in order. Empty ones are left out.
 var sections = []func(*drawer) section{
-	ship, latency, machine, workload, winners, effects, regret, sms, space, noise, failures, trials, method,
+	launch, latency, machine, workload, winners, effects, regret, sms, space, noise, failures, trials, method,
 }
 
-// ship is what a reader came for.
-func ship(d *drawer) section {
-	s := section{ID: "ship", Title: "What to ship"}
-	if d.main.Table != nil && len(d.main.Table.Rows) > 0 {
-		s.Text = append(s.Text, "The tuned table of this run, as a lookup answers. Gain is the time of the default over that of the row, with its 95 % interval.")
-		s.Tables = append(s.Tables, render(shippedTable(d.main.Table)))
+// launch is the table, what most readers open the page for.
+func launch(d *drawer) section {
+	s := section{ID: "launch", Title: "What to launch"}
+	if d.main.Table == nil || len(d.main.Table.Rows) == 0 {
+		s.Text = append(s.Text, "The run wrote no table. Its winners are below.")
 		return s
 	}
-	s.Text = append(s.Text, "The run wrote no table; these are its winners case by case.")
-	s.Tables = append(s.Tables, render(brief(d.main)))
+	s.Text = append(s.Text, "The tuned table of this run. A look-up takes the row of its op, routing class and token count; a caller that does not know its class takes the row for all.")
+	s.Tables = append(s.Tables, render(rowTable(d.main)))
 	return s
 }
 
-// shippedTable prints the rows of a tuned table.
-func shippedTable(t *table.Table) reports.Table {
-	out := reports.Table{Name: "shipped", Title: "Tuned table " + short(t.ID), Columns: []reports.Column{
-		reports.Words("op"), reports.Words("format"), reports.Words("routing"), reports.Numbers("from", "tokens"), reports.Numbers("to", "tokens"),
-		reports.Words("config"), reports.Numbers("median", "us"), reports.Numbers("gain", "x"), reports.Numbers("at least", "x"), reports.Numbers("at most", "x"),
-		reports.Numbers("error", "%"),
+// rowTable prints the rows of a run's table.
+func rowTable(l *reports.Loaded) reports.Table {
+	out := reports.Table{Name: "rows", Title: "Tuned table " + l.Table.ID[:min(len(l.Table.ID), 12)], Columns: []reports.Column{
+		reports.Words("op"), reports.Words("dtype"), reports.Words("class"), reports.Numbers("from", "tokens"), reports.Numbers("to", "tokens"),
+		reports.Words("config"), reports.Words("id"), reports.Numbers("median", "us"), reports.Numbers("gain", "x"), reports.Numbers("low", "x"),
+		reports.Numbers("high", "x"), reports.Numbers("regret", "%"), reports.Numbers("error", "%"),
 	}}
-	for _, r := range t.Rows {
-		label := r.Config.Key()
+	for _, r := range l.Table.Rows {
+		dflt, e := defaultOf(l.Run, r), r.Evidence
+		config := r.Config
 		if r.Default {
-			label = "default"
+			config = dflt
 		}
-		e := r.Evidence
-		out.Add(reports.Str(reports.OpTitle(r.Key.Op, r.Key.Precision)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)), reports.Int(r.Lo), reports.Int(r.Hi),
-			reports.Str(label), reports.Micros(e.Median), gain(e), reports.Float(e.GainLow, 3), reports.Float(e.GainHigh, 3),
-			reports.Float(100*e.MaxErr, 3))
+		gain := reports.Float(e.Gain, 3)
+		if e.GainLow > 1 {
+			gain = gain.Marked(reports.Good)
+		}
+		out.Add(reports.Str(reports.OpTitle(r.Key.Op, r.Key.Precision)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)),
+			reports.Int(r.Lo), reports.Int(r.Hi), reports.ConfigCell(config, dflt), reports.Str(config.ID()), reports.Micros(e.Median), gain,
+			reports.Float(e.GainLow, 3), reports.Float(e.GainHigh, 3), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))
 	}
+	out.Note("gain: the default's time over the config's, where it gains least among the row's token counts; low, high: its 95 % interval; regret: what the config loses at most under the routings of the row; error: the largest against the oracle, relative to the row's largest value")
 	return out
 }
 
-func gain(e table.Evidence) reports.Cell {
-	c := reports.Float(e.Gain, 3)
-	if e.GainLow > 1 {
-		return c.Marked(reports.Good)
-	}
-	return c
-}
-
-func short(id string) string { return id[:min(len(id), 12)] }
-
-// brief is the winners without their finer columns.
-func brief(l *reports.Loaded) reports.Table {
-	t := reports.WinnersOf(l)
-	keep := func(c reports.Column) bool { return c.Drop == 0 || strings.HasPrefix(c.Name, "at ") }
-	out := reports.Table{Name: "ship", Title: "Winners", Notes: t.Notes, Warnings: t.Warnings}
-	for _, c := range t.Columns {
-		if keep(c) {
-			out.Columns = append(out.Columns, c)
+// defaultOf is the default that a row of a run's table was compared with.
+func defaultOf(run *record.Run, r table.Row) ep.Config {
+	for _, s := range run.Searches {
+		if table.KeyOf(s.Problem, r.Key.Routing) == r.Key {
+			return s.Decision.Default
 		}
 	}
-	for _, row := range t.Rows {
-		var cells []reports.Cell
-		for i, c := range row {
-			if keep(t.Columns[i]) {
-				cells = append(cells, c)
-			}
-		}
-		out.Add(cells...)
-	}
-	return out
+	return ep.Config{}
 }
 
 func latency(d *drawer) section {
 	s := section{ID: "latency", Title: "Time against tokens"}
 	d.draw(&s, "latency", d.runs...)
-	d.draw(&s, "floor", d.runs...)
+	d.draw(&s, "wire", d.runs...)
 	return s
 }
 
@@ -103,9 +85,9 @@ func machine(d *drawer) section {
 	return section{ID: "machine", Title: "Machine", Lists: []pairs{list}}
 }
 
-// workload lists what the routings drew.
+// workload shows what the routings drew.
 func workload(d *drawer) section {
-	s := section{ID: "workloads", Title: "Workloads and their imbalance"}
+	s := section{ID: "workloads", Title: "What each routing draws"}
 	if len(d.main.Run.Workloads) > 0 {
 		s.Tables = append(s.Tables, render(workloadTable(d.main)))
 	}
@@ -114,7 +96,7 @@ func workload(d *drawer) section {
 	return s
 }
 
-// shownStats are the statistics worth a column, by their JSON names.
+// shownStats are the statistics that have a column, by JSON name.
 var shownStats = []struct {
 	name   string
 	column reports.Column
@@ -134,7 +116,7 @@ func workloadTable(l *reports.Loaded) reports.Table {
 		}
 	}
 	p := reports.ColumnsFor(cases)
-	t := reports.Table{Name: "workloads", Title: "What each routing draws", Columns: append(p.Columns, reports.Words("class"), reports.Numbers("wire", "kB"))}
+	t := reports.Table{Name: "workloads", Title: "Load of experts and ranks", Columns: append(p.Columns, reports.Words("class"), reports.Numbers("wire", "kB"))}
 	for _, s := range shownStats {
 		t.Columns = append(t.Columns, s.column)
 	}
@@ -149,18 +131,18 @@ func workloadTable(l *reports.Loaded) reports.Table {
 		}
 		t.Add(row...)
 	}
-	t.Note(p.Shared, "wire: bytes of the busiest rank, each token once per rank it goes to.")
+	t.Note(p.Shared, "wire: bytes of the busiest rank, each token once to each rank that needs it")
 	return t
 }
 
 func winners(d *drawer) section {
-	s := section{ID: "winners", Title: "Winners case by case"}
+	s := section{ID: "winners", Title: "Winners"}
 	s.Tables = append(s.Tables, render(reports.WinnersOf(d.main)))
 	return s
 }
 
 func effects(d *drawer) section {
-	s := section{ID: "effects", Title: "What each parameter does"}
+	s := section{ID: "effects", Title: "What each parameter costs"}
 	if t := reports.EffectsTable(d.main.Cases); len(t.Rows) > 0 {
 		s.Tables = append(s.Tables, render(t))
 	}
@@ -169,15 +151,9 @@ func effects(d *drawer) section {
 }
 
 func regret(d *drawer) section {
-	s := section{ID: "regret", Title: "One choice for every routing?"}
-	all := d.main.Run.Regrets
-	for i, r := range all {
-		if i == perKind {
-			break
-		}
-		s.Tables = append(s.Tables, render(reports.RegretTable(r)))
-	}
-	if len(all) > 0 {
+	s := section{ID: "regret", Title: "One config for every routing?"}
+	if len(d.main.Run.Regrets) > 0 {
+		s.Tables = append(s.Tables, render(reports.RegretTable(d.main.Run)))
 		d.draw(&s, "regret", d.main)
 	}
 	return s
@@ -192,13 +168,13 @@ func sms(d *drawer) section {
 	return s
 }
 
-// space says how the search space was cut down.
+// space says how many points the rules of the space left.
 func space(d *drawer) section {
 	s := section{ID: "space", Title: "Search space"}
 	if len(d.main.Run.Spaces) == 0 {
 		return s
 	}
-	t := reports.Table{Name: "space", Title: "Points of the space and why some were refused", Columns: []reports.Column{
+	t := reports.Table{Name: "space", Title: "Points of the space, and the rules that refused some", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("problem"), reports.Numbers("points", ""), reports.Numbers("legal", ""), reports.Words("refused by"),
 	}}
 	for _, i := range d.main.Run.Spaces {
@@ -213,7 +189,7 @@ func space(d *drawer) section {
 }
 
 func noise(d *drawer) section {
-	s := section{ID: "noise", Title: "How noisy it was"}
+	s := section{ID: "noise", Title: "Noise"}
 	d.draw(&s, "samples", d.main)
 	return s
 }
@@ -222,8 +198,8 @@ func noise(d *drawer) section {
 const maxFailures = 500
 
 func failures(d *drawer) section {
-	s := section{ID: "failures", Title: "Failures and their reasons"}
-	t := reports.QuarantineTable(d.main.Cases, maxFailures)
+	s := section{ID: "failures", Title: "Failed configs"}
+	t := reports.FailedTable(d.main.Cases, maxFailures)
 	if len(t.Rows) == 0 {
 		s.Text = append(s.Text, "Nothing failed.")
 		return s
@@ -232,13 +208,13 @@ func failures(d *drawer) section {
 	return s
 }
 
-// maxTrials bounds the table of everything tried, which is most of the page.
+// maxTrials bounds the table of all configs, the largest part of the page.
 const maxTrials = 5000
 
 func trials(d *drawer) section {
-	s := section{ID: "trials", Title: "Everything that was timed"}
+	s := section{ID: "trials", Title: "Every config that was timed"}
 	p := reports.ColumnsFor(d.main.Cases)
-	t := reports.Table{Name: "trials", Title: "Every configuration that has times", Columns: append(p.Columns,
+	t := reports.Table{Name: "trials", Title: "Configs with times, fastest first", Columns: append(p.Columns,
 		reports.Words("config"), reports.Words("role"), reports.Numbers("median", "us"), reports.Numbers("p10", "us"), reports.Numbers("p90", "us"), reports.Numbers("rounds", ""))}
 	perCase, left := maxTrials/max(1, len(d.main.Cases)), 0
 	for _, c := range d.main.Cases {
@@ -250,24 +226,24 @@ func trials(d *drawer) section {
 				left++
 				continue
 			}
-			t.Add(append(p.Cells(c), c.Short(e), reports.Str(string(e.Role)), reports.Micros(e.Median.Mid), reports.Micros(e.P(0.1)), reports.Micros(e.P(0.9)), reports.Int(len(e.Times)))...)
+			t.Add(append(p.Cells(c), c.Cell(e), reports.Str(string(e.Role)), reports.Micros(e.Median.Mid), reports.Micros(e.P(0.1)), reports.Micros(e.P(0.9)), reports.Int(len(e.Times)))...)
 		}
 	}
 	t.Note(p.Shared)
 	t.Note(reports.DefaultNotes(d.main.Cases)...)
 	if left > 0 {
-		t.Note(fmt.Sprintf("The %d fastest of each case are here; %d more are in %s.", perCase, left, record.TrialsFile))
+		t.Note(fmt.Sprintf("The %d fastest of each case; %d more are in %s.", perCase, left, record.TrialsFile))
 	}
 	s.Tables = append(s.Tables, render(t))
 	return s
 }
 
-// method says what the numbers mean and how to get them again.
+// method says how the numbers came about, and the command that made them.
 func method(d *drawer) section {
 	r := d.main.Run
-	s := section{ID: "method", Title: "Method, and how to reproduce", Text: []string{
-		"A sample is one collective round: all ranks start aligned, each times itself on its device, and the round counts as long as its slowest rank. A time is the median over rounds, with a distribution-free 95 % interval.",
-		"Candidates are measured side by side in random order, the default in every round, and compared by ratios within a round, so that drift cancels. What was chosen is measured again on fresh rounds. Every candidate is checked against an oracle before its times count.",
+	s := section{ID: "method", Title: "Method and command", Text: []string{
+		"A sample is one collective round. All ranks start together and each is timed on its device; the slowest rank's time counts. A time is the median over rounds, with a distribution-free 95 % interval.",
+		"Candidates are measured side by side in random order, the default in every round, and compared by ratios within rounds, so that drift cancels. Every answer is compared with the oracle before and after timing. The best candidate is measured against the default once more on fresh rounds: times and gains come from those.",
 	}}
 	list := pairs{{"command", strings.Join(r.Command, " ")}, {"version", r.Tool}, {"strategy", r.Strategy}, {"policy", r.Policy}, {"seed", fmt.Sprint(r.Seed)},
 		{"space", r.Space}, {"kernels", r.ABI}, {"machine key", r.Machine.Key()}, {"started", r.Started.UTC().Format("2006-01-02 15:04:05 MST")}}

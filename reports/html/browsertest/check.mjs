@@ -115,10 +115,10 @@ async function keyboard(page) {
   need(await page.evaluate(() => document.activeElement.closest("th").hasAttribute("aria-sort")), "Enter does not sort");
 }
 
-// What to ship comes before everything else, and every picture says in words
+// What to launch comes before everything else, and every picture says in words
 // what it shows.
 async function reading(page) {
-  need((await page.locator("main section").first().getAttribute("id")) === "ship", "the first section is not what to ship");
+  need((await page.locator("main section").first().getAttribute("id")) === "launch", "the first section is not what to launch");
   need((await page.locator("h1").count()) === 1, "there is not one h1");
   const silent = await page.locator("figure svg").evaluateAll((all) => all.filter((s) => !s.getAttribute("aria-label")).length);
   need(silent === 0, `${silent} pictures say nothing`);

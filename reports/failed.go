@@ -8,16 +8,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure is one configuration that failed, in all the cases it failed in the
-// same way.
+// Failure is a config that failed, with the cases in which it failed the same
+// way.
 type Failure struct {
 	Status ep.Status
 	Reason string
-	Key    string
+	Entry  *Entry // in the first of Cases
 	Cases  []*Case
 }
 
-// Failures lists what failed and why, the gravest status first.
+// Failures lists what failed and why, the worst status first.
 func Failures(cases []*Case) []Failure {
 	type id struct {
 		status      ep.Status
@@ -35,26 +35,26 @@ func Failures(cases []*Case) []Failure {
 			if !ok {
 				i = len(out)
 				index[k] = i
-				out = append(out, Failure{Status: e.Status, Reason: e.Reason, Key: e.Key})
+				out = append(out, Failure{Status: e.Status, Reason: e.Reason, Entry: e})
 			}
 			out[i].Cases = append(out[i].Cases, c)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(slices.Index(gravity, a.Status), slices.Index(gravity, b.Status)), strings.Compare(a.Reason, b.Reason), strings.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(slices.Index(gravity, a.Status), slices.Index(gravity, b.Status)), strings.Compare(a.Reason, b.Reason), strings.Compare(a.Entry.Key, b.Entry.Key))
 	})
 	return out
 }
 
-// gravity orders statuses by how much they should worry.
+// gravity orders statuses, the one to worry about most first.
 var gravity = []ep.Status{
 	ep.Mismatch, ep.Hang, ep.Crash, ep.NoLaunch, ep.NoBuild, ep.Unstable, ep.Illegal,
 }
 
-// QuarantineTable prints what failed, at most limit rows; 0 means all.
-func QuarantineTable(cases []*Case, limit int) Table {
+// FailedTable prints what failed, at most limit rows; 0 means all.
+func FailedTable(cases []*Case, limit int) Table {
 	t := Table{
-		Name: "quarantine", Title: "Quarantine: what failed, and why",
+		Name: "failed", Title: "Failed: configs that did not run or gave wrong answers",
 		Columns: []Column{Words("status"), Words("config"), Numbers("cases", ""), Words("reason")},
 	}
 	all := Failures(cases)
@@ -67,7 +67,7 @@ func QuarantineTable(cases []*Case, limit int) Table {
 		if f.Status == ep.Illegal {
 			mark = Dim
 		}
-		t.Add(Str(string(f.Status)).Marked(mark), Str(f.Key), Int(len(f.Cases)), Str(f.Reason))
+		t.Add(Str(string(f.Status)).Marked(mark), f.Cases[0].Cell(f.Entry), Int(len(f.Cases)), Str(f.Reason))
 	}
 	return t
 }

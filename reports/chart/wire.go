@@ -1,0 +1,53 @@
+package chart
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/epbench/epbench/reports"
+)
+
+// wire draws how close each winner comes to the wire limit.
+var wire = groupKind{"wire", "Per cent of the wire limit", 3.6, (*seriesBuilder).addShare, drawWire, func(s series) string {
+	best := 0.0
+	for _, q := range s.points {
+		best = max(best, q.mid)
+	}
+	return fmt.Sprintf("at most %.1f %%", best)
+}}
+
+// addShare adds the winner of a case in per cent of its wire limit.
+func (b *seriesBuilder) addShare(l *reports.Loaded, c *reports.Case) {
+	limit := c.WireLimit(b.options.wire(l))
+	winner := c.Winner()
+	if winner == nil || math.IsNaN(limit) || winner.Median.Mid <= 0 {
+		return
+	}
+	m := winner.Median
+	b.ours = put(b.ours, b.label(l, c), point{c.Problem.Tokens, 100 * limit / m.Mid, 100 * limit / m.High, 100 * limit / max(m.Low, m.Mid/2)})
+}
+
+func drawWire(c draw.Canvas, all []series) {
+	p := newPlot("tokens per rank", "of the wire limit (%)")
+	logTokens(&p.X, tokensOf(all))
+	top := 100.0
+	for _, v := range times(all) {
+		top = max(top, v)
+	}
+	fromZero(&p.Y, top)
+	key := addAll(p, all)
+	limit := draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{1, 2}}
+	p.Add(level(p.Plot, 100, limit))
+	key.add("wire limit: each token once to each rank, at the link's nominal speed", &limit, nil)
+	p.Draw(key.below(c))
+}
+
+// level is a line across the plot.
+func level(p *plot.Plot, y float64, st draw.LineStyle) *plotter.Line {
+	return &plotter.Line{XYs: plotter.XYs{{X: p.X.Min, Y: y}, {X: p.X.Max, Y: y}}, LineStyle: st}
+}

@@ -1,0 +1,56 @@
+package reports
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// linkGBps is what one NVLink carries one way, by the architecture that has
+// it: NVLink 3 and 4 on Ampere and Hopper, NVLink 5 on Blackwell (vendor data
+// sheets).
+var linkGBps = map[string]float64{"sm_80": 25, "sm_90": 25, "sm_100": 50, "sm_103": 50}
+
+// Wire is the nominal speed of one rank's link in GB/s each way, 0 where it is
+// not known: the number of NVLinks, from a fingerprint such as nv18, times the
+// rate of each.
+func Wire(m ep.Machine) float64 {
+	rate := linkGBps[strings.TrimSuffix(m.Arch, "a")]
+	for _, word := range strings.FieldsFunc(strings.ToLower(m.Link), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') }) {
+		digits, ok := strings.CutPrefix(word, "nv")
+		if n, err := strconv.Atoi(digits); ok && err == nil {
+			return rate * float64(n)
+		}
+	}
+	return 0
+}
+
+// WireLimit is the time in seconds that the bytes of the case's busiest rank
+// take at gbps (1e9 bytes a second), with each token sent once to each rank that
+// needs it; NaN where bytes or speed are not known.
+func (c *Case) WireLimit(gbps float64) float64 {
+	if c.Load == nil || c.Load.BytesWire <= 0 || !(gbps > 0) {
+		return math.NaN()
+	}
+	return float64(c.Load.BytesWire) / (gbps * 1e9)
+}
+
+// WireTable prints how close each winner comes to the wire limit.
+func WireTable(l *Loaded, gbps float64) Table {
+	p := ColumnsFor(l.Cases)
+	t := Table{Name: "wire", Title: "Wire limit: how close each winner comes", Columns: p.Columns}
+	t.Columns = append(t.Columns, Numbers("wire limit", "us"), Numbers("median", "us"), Numbers("of the wire limit", "%"), Numbers("speed", "GB/s"))
+	for _, c := range l.Cases {
+		limit := c.WireLimit(gbps)
+		winner := c.Winner()
+		if winner == nil || math.IsNaN(limit) {
+			continue
+		}
+		mid := winner.Median.Mid
+		t.Add(append(p.Cells(c), Micros(limit), Micros(mid), Percent(limit/mid), Float(float64(c.Load.BytesWire)/mid/1e9, 1))...)
+	}
+	t.Note(p.Shared, "wire limit: the time of the busiest rank's bytes, each token once to each rank that needs it, at "+strconv.FormatFloat(gbps, 'g', 4, 64)+" GB/s.")
+	return t
+}

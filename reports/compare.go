@@ -10,7 +10,10 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// MinRounds is how many rounds a side needs before its median is believed.
+// defaultBand is the band of runs that recorded none, such as imported ones.
+const defaultBand = 0.01
+
+// MinRounds is how many rounds a run needs before its median is believed.
 const MinRounds = 10
 
 // Compared is one case, or one config of a case, in both runs.
@@ -46,7 +49,7 @@ const (
 // CompareOptions say what to compare and how finely.
 type CompareOptions struct {
 	What  What
-	Band  float64         // least difference that is called one, as a fraction; 0 takes the wider of the runs' own
+	Band  float64         // least difference that is called one, as a fraction; 0 takes the wider band of the two runs
 	Allow map[string]bool // machine, kernels, mode, clock: may differ
 }
 
@@ -66,6 +69,9 @@ func (e *NotComparable) Error() string {
 func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	if o.Band == 0 {
 		o.Band = max(a.Run.Band, b.Run.Band)
+	}
+	if o.Band == 0 {
+		o.Band = defaultBand
 	}
 	c := &Comparison{A: a, B: b, Worst: -1}
 	var refused []string

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -108,7 +109,15 @@ func (c *Case) Title() string { return Title(c.Problem, c.Routing) }
 
 // Title names a problem under a routing in one line.
 func Title(p ep.Problem, routing string) string {
-	return fmt.Sprintf("%s, %d tokens, %s", OpTitle(p.Op, p.Precision), p.Tokens, routing)
+	return OpTitle(p.Op, p.Precision) + ", " + Tokens(p.Tokens) + ", " + routing
+}
+
+// Tokens spells a token count.
+func Tokens(n int) string {
+	if n == 1 {
+		return "1 token"
+	}
+	return strconv.Itoa(n) + " tokens"
 }
 
 // OpTitle names an op, and its precision where that is not full.

@@ -135,16 +135,18 @@ func Float(v float64, decimals int) Cell {
 	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: value}
 }
 
-// Micros shows seconds in a column of unit us, with about four figures.
-func Micros(seconds float64) Cell {
-	us := seconds * 1e6
-	switch abs := math.Abs(us); {
+// Micros shows seconds in a column of unit us.
+func Micros(seconds float64) Cell { return Figures(seconds * 1e6) }
+
+// Figures prints v with about four figures.
+func Figures(v float64) Cell {
+	switch abs := math.Abs(v); {
 	case abs < 100:
-		return Float(us, 2)
+		return Float(v, 2)
 	case abs < 10_000:
-		return Float(us, 1)
+		return Float(v, 1)
 	}
-	return Float(us, 0)
+	return Float(v, 0)
 }
 
 // Percent shows a fraction in a column of unit %.

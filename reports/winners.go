@@ -19,16 +19,16 @@ type winnerColumn struct {
 var winnerColumns = []winnerColumn{
 	{Words("class").Dropped(8), func(s *record.Search) Cell { return Str(string(s.Class)) }, false},
 	{Words("verdict"), verdictCell, false},
-	{Words("config"), func(s *record.Search) Cell { return ConfigCell(s.Decision.Config, s.Decision.Default) }, false},
-	{Words("id").Dropped(2), func(s *record.Search) Cell { return Str(s.Decision.Config.ID()) }, false},
-	{Numbers("median", "us"), func(s *record.Search) Cell { return Micros(s.Times.Median) }, false},
-	{Numbers("p10", "us").Dropped(5), func(s *record.Search) Cell { return Micros(s.Times.P10) }, false},
-	{Numbers("p90", "us").Dropped(5), func(s *record.Search) Cell { return Micros(s.Times.P90) }, false},
 	{Numbers("gain", "x"), func(s *record.Search) Cell {
 		return Float(s.Decision.Gain.Mid, 3).Marked(verdictMarks[s.Decision.Verdict])
 	}, false},
 	{Numbers("low", "x").Dropped(3), func(s *record.Search) Cell { return Float(s.Decision.Gain.Low, 3) }, false},
 	{Numbers("high", "x").Dropped(3), func(s *record.Search) Cell { return Float(s.Decision.Gain.High, 3) }, false},
+	{Numbers("median", "us"), func(s *record.Search) Cell { return Micros(s.Times.Median) }, false},
+	{Numbers("p10", "us").Dropped(5), func(s *record.Search) Cell { return Micros(s.Times.P10) }, false},
+	{Numbers("p90", "us").Dropped(5), func(s *record.Search) Cell { return Micros(s.Times.P90) }, false},
+	{Words("id").Dropped(2), func(s *record.Search) Cell { return Str(s.Decision.Config.ID()) }, false},
+	{Words("config"), func(s *record.Search) Cell { return ConfigCell(s.Decision.Config, s.Decision.Default) }, false},
 	{Numbers("error", "%").Dropped(6), func(s *record.Search) Cell { return Float(100*s.MaxErr, 3) }, false},
 	{Numbers("busiest", "GB/s").Dropped(4), func(s *record.Search) Cell { return Float(float64(s.Bytes)/s.Times.Median/1e9, 3) }, false},
 	{Numbers("imbalance", "x").Dropped(6), func(s *record.Search) Cell { return Float(s.Imbalance, 2) }, false},
@@ -209,7 +209,7 @@ func (h Headline) String() string {
 	case faster == 0:
 		s = fmt.Sprintf("Keep the default: no config is faster in any of %d cases.", h.Searches)
 	default:
-		s = fmt.Sprintf("A config is faster than the default in %d of %d cases; elsewhere the default stays. The gain is %.3fx as a geometric mean over all cases, %.2fx at best (%s).",
+		s = fmt.Sprintf("A config is faster than the default in %d of %d cases. The gain over all cases is %.2fx (geometric mean), %.2fx at best (%s).",
 			faster, h.Searches, h.Geomean, h.Best.Decision.Gain.Mid, Title(h.Best.Problem, h.Best.Routing))
 	}
 	for _, open := range []struct {

@@ -51,7 +51,7 @@ see; bench --ab measures two configurations side by side.`,
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVar(&f.what, "of", string(reports.OfWinner), "what to compare: winner (of each run), default, or configs (all that both timed)")
-	s.StringVar(&f.band, "band", "1%", "differences below this count as none; the A/A spread raises it")
+	s.StringVar(&f.band, "band", "", "least difference that is called one, such as 1%; default: the wider band of the two runs; the A/A spread raises it")
 	s.StringVar(&f.allow, "allow", "", "compare although these differ: machine, kernels, mode, clock")
 	s.StringVar(&f.failOn, "fail-on", "", "slow-down that fails, such as 3%")
 }
@@ -75,15 +75,13 @@ func (f *compareFlags) options() (reports.CompareOptions, error) {
 }
 
 // threshold is --fail-on as a fraction, 0 when it was not given.
-func (f *compareFlags) threshold() (float64, error) {
-	if f.failOn == "" {
+func (f *compareFlags) threshold() (float64, error) { return percent("--fail-on", f.failOn) }
+
+// percent reads 3% or 0.03; nothing is 0.
+func percent(flag, s string) (float64, error) {
+	if s == "" {
 		return 0, nil
 	}
-	return percent("--fail-on", f.failOn)
-}
-
-// percent reads 3% or 0.03.
-func percent(flag, s string) (float64, error) {
 	digits, isPercent := strings.CutSuffix(strings.TrimSpace(s), "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	if isPercent {

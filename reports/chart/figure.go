@@ -93,7 +93,7 @@ func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func
 				if f := draw(c, o); f != nil {
 					p := c.Problem
 					f.Name = slug(name, problemSlug(p), c.Routing)
-					f.Title = fmt.Sprintf("%s: %s %s, %d tokens, %s", title, reports.OpTitle(p.Op, p.Precision), p.Dispatch, p.Tokens, c.Routing)
+					f.Title = fmt.Sprintf("%s: %s %s, %s, %s", title, reports.OpTitle(p.Op, p.Precision), p.Dispatch, reports.Tokens(p.Tokens), c.Routing)
 					out = append(out, *f)
 				}
 			}

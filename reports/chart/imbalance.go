@@ -21,7 +21,7 @@ type Load struct {
 	Traffic [][]float64 // [source][destination] tokens, one a distinct rank
 }
 
-// imbalance draws loads that the caller drew again from the runs' specs.
+// imbalance draws the loads of routings, which the caller has drawn again.
 func imbalance(_ []*reports.Loaded, o Options) []Figure {
 	var out []Figure
 	for _, l := range o.Loads {
@@ -108,7 +108,7 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// drawTraffic draws who sends how much to whom.
+// drawTraffic draws the tokens sent from each rank to each other.
 func (l Load) drawTraffic(c draw.Canvas) {
 	n := len(l.Traffic)
 	m := cells{cols: n, rows: n}
@@ -131,7 +131,7 @@ func (l Load) drawTraffic(c draw.Canvas) {
 	slices.Reverse(reversed)
 	note := words(tickSize, ink)
 	note.YAlign = draw.YTop
-	c.FillText(note, vg.Point{X: c.Min.X, Y: c.Max.Y}, "tokens sent, once per rank reached")
+	c.FillText(note, vg.Point{X: c.Min.X, Y: c.Max.Y}, "tokens sent, each once to a rank")
 	matrix(draw.Crop(c, 0, 0, 0, -1.6*tickSize), m, axisNames{"to rank", names}, axisNames{"from rank", reversed})
 }
 

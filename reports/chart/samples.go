@@ -67,7 +67,7 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 // sampleLabel names an entry and says whether it is the winner.
 func sampleLabel(c *reports.Case, e *reports.Entry) string {
 	if e == c.Winner() {
-		return "winner: " + c.Label(e)
+		return "winner " + e.Config.ID() + ": " + c.Label(e)
 	}
 	return c.Label(e)
 }

@@ -25,12 +25,12 @@ func render(t reports.Table) template.HTML {
 	for _, row := range t.Rows {
 		b.WriteString("\n<tr>")
 		for i, c := range row {
-			fmt.Fprintf(&b, "<td%s>%s", class(t.Columns[i].Align, c.Mark), strings.ReplaceAll(esc(c.Text), ",", ",<wbr>"))
+			fmt.Fprintf(&b, "<td%s>%s", class(t.Columns[i].Align, c.Mark), breakable(c.Text))
 		}
 	}
 	b.WriteString("</table></div>")
 	for _, n := range t.Notes {
-		fmt.Fprintf(&b, `<p class="note">%s</p>`, esc(n))
+		fmt.Fprintf(&b, `<p class="note">%s</p>`, breakable(n))
 	}
 	for _, n := range t.Warnings {
 		fmt.Fprintf(&b, `<p class="warning">Warning: %s</p>`, esc(n))
@@ -52,5 +52,8 @@ func class(a reports.Align, m reports.Mark) string {
 	}
 	return ` class="` + strings.Join(words, " ") + `"`
 }
+
+// breakable lets a browser break config keys after their commas.
+func breakable(s string) string { return strings.ReplaceAll(esc(s), ",", ",<wbr>") }
 
 func esc(s string) string { return template.HTMLEscapeString(s) }

@@ -34,8 +34,8 @@ func launch(d *drawer) section {
 func rowTable(l *reports.Loaded) reports.Table {
 	out := reports.Table{Name: "rows", Title: "Tuned table " + l.Table.ID[:min(len(l.Table.ID), 12)], Columns: []reports.Column{
 		reports.Words("op"), reports.Words("dtype"), reports.Words("class"), reports.Numbers("from", "tokens"), reports.Numbers("to", "tokens"),
-		reports.Words("config"), reports.Words("id"), reports.Numbers("median", "us"), reports.Numbers("gain", "x"), reports.Numbers("low", "x"),
-		reports.Numbers("high", "x"), reports.Numbers("regret", "%"), reports.Numbers("error", "%"),
+		reports.Numbers("gain", "x"), reports.Numbers("low", "x"), reports.Numbers("high", "x"), reports.Numbers("median", "us"),
+		reports.Words("id"), reports.Words("config"), reports.Numbers("regret", "%"), reports.Numbers("error", "%"),
 	}}
 	for _, r := range l.Table.Rows {
 		dflt, e := defaultOf(l.Run, r), r.Evidence
@@ -48,8 +48,8 @@ func rowTable(l *reports.Loaded) reports.Table {
 			gain = gain.Marked(reports.Good)
 		}
 		out.Add(reports.Str(reports.OpTitle(r.Key.Op, r.Key.Precision)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)),
-			reports.Int(r.Lo), reports.Int(r.Hi), reports.ConfigCell(config, dflt), reports.Str(config.ID()), reports.Micros(e.Median), gain,
-			reports.Float(e.GainLow, 3), reports.Float(e.GainHigh, 3), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))
+			reports.Int(r.Lo), reports.Int(r.Hi), gain, reports.Float(e.GainLow, 3), reports.Float(e.GainHigh, 3), reports.Micros(e.Median),
+			reports.Str(config.ID()), reports.ConfigCell(config, dflt), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))
 	}
 	out.Note("gain: the default's time over the config's, where it gains least among the row's token counts; low, high: its 95 % interval; regret: what the config loses at most under the routings of the row; error: the largest against the oracle, relative to the row's largest value")
 	return out
@@ -121,7 +121,7 @@ func workloadTable(l *reports.Loaded) reports.Table {
 		t.Columns = append(t.Columns, s.column)
 	}
 	for _, c := range cases {
-		row := append(p.Cells(c), reports.Str(string(c.Load.Class)), reports.Float(float64(c.Load.BytesWire)/1e3, 1))
+		row := append(p.Cells(c), reports.Str(string(c.Load.Class)), reports.Figures(float64(c.Load.BytesWire)/1e3))
 		for _, s := range shownStats {
 			v, ok := c.Load.Stats[s.name]
 			if !ok {

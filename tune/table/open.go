@@ -79,37 +79,34 @@ func openDir(name string, fsys fs.FS, allowEdited bool) (found []Source, bad []e
 			continue
 		}
 		full := path.Join(name, e.Name())
-		t, err := loadFrom(fsys, e.Name(), allowEdited)
-		if err != nil {
-			bad = append(bad, fmt.Errorf("%s: %w", full, err))
-			continue
+		if t, err := loadFrom(fsys, e.Name(), full, allowEdited); err != nil {
+			bad = append(bad, err)
+		} else {
+			found = append(found, Source{Name: full, Table: t})
 		}
-		found = append(found, Source{Name: full, Table: t})
 	}
 	return found, bad
 }
 
 // LoadFile reads one table from a file. Errors start with its path.
 func LoadFile(name string, allowEdited bool) (*Table, error) {
-	t, err := loadFrom(os.DirFS(filepath.Dir(name)), filepath.Base(name), allowEdited)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return t, nil
+	return loadFrom(os.DirFS(filepath.Dir(name)), filepath.Base(name), name, allowEdited)
 }
 
-func loadFrom(fsys fs.FS, name string, allowEdited bool) (*Table, error) {
+// loadFrom reads the table called name of a directory; full is its path in errors.
+func loadFrom(fsys fs.FS, name, full string, allowEdited bool) (*Table, error) {
+	var t *Table
 	f, err := fsys.Open(name)
+	if err == nil {
+		defer f.Close()
+		t, err = load(f, allowEdited)
+	}
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err // full is the path to name
+	}
 	if err != nil {
-		var pe *fs.PathError
-		if errors.As(err, &pe) {
-			err = pe.Err
-		}
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", full, err)
 	}
-	defer f.Close()
-	if allowEdited {
-		return LoadEdited(f)
-	}
-	return Load(f)
+	return t, nil
 }

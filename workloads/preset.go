@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Preset is the shape of a model's expert layers. Widths are in elements.
@@ -69,7 +71,7 @@ func findPreset(ps []Preset, name, where string) (Preset, error) {
 		}
 		names = append(append(names, p.Name), p.Aliases...)
 	}
-	return Preset{}, fmt.Errorf("unknown preset %.60q, did you mean %s? %s lists %d", name, nearest(name, names), where, len(ps))
+	return Preset{}, fmt.Errorf("unknown preset %.60q%s; %s lists %d", name, ep.DidYouMean(name, names, ""), where, len(ps))
 }
 
 func cutYAML(s string) (file, name string, ok bool) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // maxSpec bounds the length of a spec: longer ones are typing errors.
@@ -111,7 +113,7 @@ func parseItem(s string, known []kind) (item, error) {
 	name, rest, given := strings.Cut(s, ":")
 	i := slices.IndexFunc(known, func(k kind) bool { return k.name == name })
 	if i < 0 {
-		return item{}, fmt.Errorf("unknown name %.40q, did you mean %s?", name, nearest(name, kindNames(known)))
+		return item{}, fmt.Errorf("unknown name %.40q%s", name, ep.DidYouMean(name, kindNames(known), "; epbench workload --list explains the names"))
 	}
 	a, err := known[i].parse(rest, given)
 	if err != nil {

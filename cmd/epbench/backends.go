@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu"
@@ -69,7 +70,9 @@ func knownKernels(backend string) []kernels.Kernel {
 
 // addBackendFlag registers --backend.
 func addBackendFlag(cmd *cobra.Command, spec *string) {
-	cmd.Flags().StringVar(spec, "backend", "auto", "auto, cpu, cuda or exec:COMMAND; see epbench backends")
+	flags(cmd, forBackend, func(s *pflag.FlagSet) {
+		s.StringVar(spec, "backend", "auto", "`WHICH`: auto, cpu, cuda or exec:COMMAND; see epbench backends")
+	})
 }
 
 // openBackend opens what --backend names. The note says what was chosen and

@@ -11,7 +11,7 @@ func newBackends() *cobra.Command {
 	var out tableFlags
 	cmd := &cobra.Command{
 		Use:   "backends",
-		Short: "What can run kernels here, and what is missing for the rest",
+		Short: "List what can run kernels here, and what is missing for the rest",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t := reports.Table{Name: "backends", Columns: []reports.Column{

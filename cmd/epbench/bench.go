@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
@@ -30,28 +31,34 @@ type benchFlags struct {
 func newBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure one configuration, or the tuned one, beside the default",
-		Long: `Verify and time one configuration beside the library default, in interleaved
-rounds: the one given by --config, the one --table chooses, else the default
-alone.
+		Use:   "bench [--ab A B]",
+		Short: "Measure one config, or the tuned one, beside the default",
+		Long: `Check and time one config beside the default, in the same rounds: the config of
+--config, the one that --table says, else the default alone.
 
-With --ab, compare two configurations live instead: B against A in the same
-rounds, in balanced random order, with A's spread against itself as the least
-difference claimed. --fail-on makes the verdict the exit code, as in compare.`,
+With --ab compare two configs instead: B against A in the same rounds, in
+balanced random order. The least difference that counts is the band. --fail-on
+makes the verdict the exit code, as in compare.`,
+		Example: `  epbench bench --model deepseek-v3 --tokens 128 --table run
+  epbench bench --op dispatch --tokens 64 --config "algo=dedup blocks=2"
+  epbench bench --op dispatch --tokens 64 --ab default blocks=2 --fail-on 3%`,
 		Args: f.abTest.args,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.problem.bind(cmd)
-	f.tables.bind(cmd)
+	flags(cmd, forSearch, func(s *pflag.FlagSet) {
+		s.StringVar(&f.config, "config", "", "`CONFIG` to measure: "+configUsage)
+		s.StringVar(&f.table, "table", "", "`TABLE`, or run with one, that says the config")
+		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept from --table: full or reduced")
+		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
+		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
+		s.StringVar(&f.abTest.failOn, "fail-on", "", "with --ab: exit 3 where B is slower by this `SHARE`, such as 3%")
+	})
 	addBackendFlag(cmd, &f.backend)
-	s := cmd.Flags()
-	s.StringVar(&f.config, "config", "", "config to measure: "+configUsage)
-	s.StringVar(&f.table, "table", "", "tuned table, or run directory with one, that chooses the configuration")
-	s.StringVar(&f.precision, "precision", "full", "precision to accept from --table: full, or reduced")
-	s.IntVar(&f.rounds, "rounds", 50, "rounds of each configuration")
-	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: none")
-	f.abTest.bind(cmd)
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&f.out, "out", "o", "", "`RUN` directory to write; default: none")
+	})
+	f.tables.bind(cmd)
 	return cmd
 }
 

@@ -19,11 +19,6 @@ type abFlags struct {
 	failOn string
 }
 
-func (f *abFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.on, "ab", false, "compare two configs live: bench --ab A B")
-	cmd.Flags().StringVar(&f.failOn, "fail-on", "", "with --ab, slow-down of B that fails, such as 3%")
-}
-
 // args says how many arguments bench takes.
 func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	switch {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 )
@@ -28,32 +29,38 @@ func newCompare() *cobra.Command {
 		Use:   "compare A B",
 		Short: "Judge run B against run A, case by case, and gate on it",
 		Long: `Judge run B against run A. Each case gets the ratio of medians, B over A, with a
-95 % bootstrap interval and a verdict: SAME, FASTER, SLOWER, or UNDECIDED with
-its reason. Nothing finer than either side's A/A spread is claimed, and chance
-is controlled over all cases together.
+95 % bootstrap interval and a verdict: same, faster, slower, or undecided with
+its reason. No difference below either side's A/A spread counts, and chance is
+controlled over all cases together.
 
 With --fail-on the exit code is the answer: 0 nothing regressed, 3 something
-did, 4 some case is too short or too noisy to tell, 5 the runs are not comparable. Without it
-the code is 0 whatever the verdicts, 5 when not comparable.
+did, 4 some case is too short or too noisy to tell, 5 the runs are not comparable.
+Without it the code is 0 whatever the verdicts, 5 when not comparable.
 
 Two sessions on a machine that others use differ for reasons that no statistics
-see; bench --ab measures two configurations side by side.`,
+see. bench --ab measures two configs side by side.`,
+		Example: `  epbench compare before after
+  epbench compare before after --fail-on 3%
+  epbench compare h100 h200 --allow machine --of default`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.tables.bind(cmd)
 	f.bindOptions(cmd)
-	cmd.Flags().StringVar(&f.undecided, "undecided", "fail", "what an undecided gate does: fail (exit 4) or warn (exit 0)")
+	flags(cmd, forSearch, func(s *pflag.FlagSet) {
+		s.StringVar(&f.undecided, "undecided", "fail", "`WHAT` an undecided gate does: fail (exit 4) or warn (exit 0)")
+	})
+	f.tables.bind(cmd)
 	return cmd
 }
 
 // bindOptions registers the flags that plot has too.
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
-	s := cmd.Flags()
-	s.StringVar(&f.what, "of", string(reports.OfWinner), "what to compare: winner (of each run), default, or configs (all that both timed)")
-	s.StringVar(&f.band, "band", "", "least difference that is called one, such as 1%; default: the wider band of the two runs; the A/A spread raises it")
-	s.StringVar(&f.allow, "allow", "", "compare although these differ: machine, kernels, mode, clock")
-	s.StringVar(&f.failOn, "fail-on", "", "slow-down that fails, such as 3%")
+	flags(cmd, forSearch, func(s *pflag.FlagSet) {
+		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHAT` to compare: winner (what each run decided), default, or configs (all that both timed)")
+		s.StringVar(&f.band, "band", "", "`SHARE` below which a difference does not count, such as 1%; default: the wider band of the two runs; the A/A spread raises it")
+		s.StringVar(&f.allow, "allow", "", "compare although these `THINGS` differ: machine, kernels, mode, clock")
+		s.StringVar(&f.failOn, "fail-on", "", "`SHARE` by which a case may be slower, such as 3%")
+	})
 }
 
 func (f *compareFlags) options() (reports.CompareOptions, error) {

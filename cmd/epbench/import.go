@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/peers"
@@ -31,23 +32,29 @@ func newImport() *cobra.Command {
 		Use:   "import FILE...",
 		Short: "Turn what other benchmarks print into a run beside ours",
 		Long:  importHelp(),
-		Args:  cobra.MinimumNArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		Example: `  epbench import deepep.log -o peers
+  epbench import figures.csv --map tokens=bs,us=latency --ranks 8 --hidden 7168
+  nccl-tests ... | epbench import - --from nccl --label nccl`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		s.StringVar(&f.from, "from", "auto", "`FORMAT` of the files; auto asks each")
+		s.StringVar(&f.mapping, "map", "", "csv: our field by the file's column, `FIELD=COLUMN`,...")
+		s.StringVar(&f.given.Definition, "definition", "", "`HOW` a bandwidth column was computed, see above")
+		s.StringVar(&f.given.Label, "label", "", "`NAME` to show for the figures")
+		s.StringVar(&f.machine, "machine", "unknown", "`NAME` of the machine that the figures are from, a label")
+		s.StringVar(&f.given.Routing, "routing", "uniform", "`ROUTING` that the figures are from")
+		s.IntVar(&f.given.Ranks, "ranks", 0, "`N` ranks, where a file does not say")
+		s.IntVar(&f.given.Hidden, "hidden", 0, "hidden size, `N` elements, where a file does not say")
+		s.IntVar(&f.given.Experts, "experts", 0, "`N` experts over all ranks, where a file does not say")
+		s.IntVar(&f.given.TopK, "topk", 0, "`N` experts per token, where a file does not say")
+		s.IntVar(&f.given.Tokens, "tokens", 0, "`N` tokens per rank, where a file does not say")
+	})
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&f.out, "out", "o", "", "`RUN` directory to write, for plot and compare; default: print only")
+	})
 	f.tables.bind(cmd)
-	s := cmd.Flags()
-	s.StringVar(&f.from, "from", "auto", "format of the files; auto asks each")
-	s.StringVarP(&f.out, "out", "o", "", "run directory to write, for plot and compare; default: print only")
-	s.StringVar(&f.mapping, "map", "", "csv: our field by the file's column, field=column,...")
-	s.StringVar(&f.given.Definition, "definition", "", "how a bandwidth column was computed, see above")
-	s.StringVar(&f.given.Label, "label", "", "name to show for the figures")
-	s.StringVar(&f.machine, "machine", "unknown", "machine the figures are of, as a label")
-	s.StringVar(&f.given.Routing, "routing", "uniform", "routing the figures are of")
-	s.IntVar(&f.given.Ranks, "ranks", 0, "ranks, where a file does not say")
-	s.IntVar(&f.given.Hidden, "hidden", 0, "hidden size in elements, where a file does not say")
-	s.IntVar(&f.given.Experts, "experts", 0, "experts over all ranks, where a file does not say")
-	s.IntVar(&f.given.TopK, "topk", 0, "experts per token, where a file does not say")
-	s.IntVar(&f.given.Tokens, "tokens", 0, "tokens per rank, where a file does not say")
 	return cmd
 }
 

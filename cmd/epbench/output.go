@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/text"
@@ -35,11 +36,14 @@ func fixed(r reports.Renderer) func(int) reports.Renderer {
 	return func(int) reports.Renderer { return r }
 }
 
-// bind registers --format, --json and --width.
-func (f *tableFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.format, "format", "text", "how to print tables: "+strings.Join(tableFormatNames(), ", "))
-	cmd.Flags().BoolVar(&f.json, "json", false, "print tables as JSON")
-	cmd.Flags().IntVar(&f.width, "width", 0, "columns of text tables; default: the terminal's, any when piped")
+// bind registers --format, --json and --width. others are formats that the
+// command knows besides.
+func (f *tableFlags) bind(cmd *cobra.Command, others ...string) {
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVar(&f.format, "format", "text", "`HOW` to print: "+strings.Join(append(tableFormatNames(), others...), ", "))
+		s.BoolVar(&f.json, "json", false, "the same as --format json")
+		s.IntVar(&f.width, "width", 0, "`COLUMNS` of text; default: the terminal's, any when piped")
+	})
 }
 
 func tableFormatNames() []string {
@@ -80,6 +84,11 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	r, err := f.renderer(cmd)
 	if err != nil {
 		return err
+	}
+	if !f.forPrograms() {
+		for i, t := range tables {
+			tables[i] = gathered(t)
+		}
 	}
 	if err := r(cmd.OutOrStdout(), tables...); err != nil {
 		return fmt.Errorf("standard output: %w", err)

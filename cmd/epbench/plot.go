@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/chart"
@@ -31,18 +32,22 @@ func newPlot() *cobra.Command {
 		Use:   "plot RUN...",
 		Short: "Draw run directories",
 		Long:  plotHelp(),
-		Args:  cobra.MinimumNArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		Example: `  epbench plot run
+  epbench plot run --kind regret,pareto --op dispatch --tokens 128
+  epbench plot run peers --kind latency --format png -o pictures`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	s := cmd.Flags()
-	s.StringVar(&f.kind, "kind", "latency", "kinds of pictures, comma-separated, or all")
-	s.StringVarP(&f.out, "out", "o", "", "directory for the pictures; default: plots/ of the first run")
-	s.StringVar(&f.format, "format", "svg", "file format: "+strings.Join(chart.Formats(), ", "))
-	s.IntVar(&f.limit, "limit", 24, "pictures of one kind at most; 0: all")
-	s.Float64Var(&f.options.Wire, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
-	s.StringVar(&f.options.X, "x", "", "parameter on a heatmap's x axis; default: SMs")
-	s.StringVar(&f.options.Y, "y", "", "parameter on a heatmap's y axis; default: threads")
-	f.filter.bind(cmd)
+	flags(cmd, forProblem, f.filter.bind)
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVar(&f.kind, "kind", "latency", "`KINDS` of pictures, comma-separated, or all")
+		s.StringVarP(&f.out, "out", "o", "", "`DIRECTORY` for the pictures; default: plots/ of the first run")
+		s.StringVar(&f.format, "format", "svg", "file `FORMAT`: "+strings.Join(chart.Formats(), ", "))
+		s.IntVar(&f.limit, "limit", 24, "`N` pictures of one kind at most; 0: all")
+		s.Float64Var(&f.options.Wire, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
+		s.StringVar(&f.options.X, "x", "", "`PARAMETER` on a heatmap's x axis; default: SMs")
+		s.StringVar(&f.options.Y, "y", "", "`PARAMETER` on a heatmap's y axis; default: threads")
+	})
 	f.compare.bindOptions(cmd)
 	return cmd
 }

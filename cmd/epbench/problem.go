@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
@@ -30,24 +33,33 @@ type problemFlags struct {
 	skipA2A   bool
 }
 
-// bind registers the flags with their defaults: the preset demo.
-func (f *problemFlags) bind(cmd *cobra.Command) {
-	s := cmd.Flags()
-	s.StringVar(&f.model, "model", "demo", "model preset; see epbench presets")
-	s.IntVar(&f.hidden, "hidden", 0, "hidden size in elements, instead of the preset's")
-	s.IntVar(&f.topK, "topk", 0, "experts per token, instead of the preset's")
-	s.IntVar(&f.experts, "experts", 0, "routed experts over all ranks, instead of the preset's")
-	s.IntVar(&f.ranks, "ranks", 0, "ranks (GPUs); default: all GPUs, 4 on cpu")
-	s.IntVar(&f.nodes, "nodes", 1, "hosts the ranks are spread over")
-	s.StringVar(&f.tokens, "tokens", "1,16,64", "tokens per rank: list or range, 1,8,128 or 1:4096:x2")
-	s.IntVar(&f.maxTokens, "max-tokens", 0, "capacity per rank; default: the token count")
-	s.StringVar(&f.ops, "op", "dispatch,combine,pair", "operations")
-	s.StringVar(&f.dtypes, "dtype", "bf16", "what dispatched tokens travel as: bf16, fp8, mxfp4, nvfp4")
-	s.StringVar(&f.mode, "mode", "", "how rounds are issued: graph, eager or cold; default: the backend's own")
-	s.StringVar(&f.routing, "routing", "uniform,zipf:1.0", "routings: name[:arg[:arg]][+modifier], comma-separated")
-	s.Uint64Var(&f.seed, "seed", 1, "seed of routing and payload")
-	s.BoolVar(&f.shared, "shared-expert", false, "fuse the shared expert into both operations")
-	s.BoolVar(&f.skipA2A, "skip-a2a", false, "tokens are replicated; every rank keeps its local share")
+// bind registers the flags with their defaults, the preset demo, without those
+// that make no difference to the command.
+func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
+	all := pflag.NewFlagSet(forProblem, pflag.ContinueOnError)
+	all.StringVar(&f.model, "model", "demo", "model `PRESET`; see epbench presets")
+	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS` to tune: some of dispatch, combine, pair")
+	all.StringVar(&f.tokens, "tokens", "1,16,64", "tokens per rank: list or `RANGE`, 1,8,128 or 1:4096:x2")
+	all.StringVar(&f.routing, "routing", "uniform,zipf:1.0", "`ROUTINGS`, comma-separated; epbench workload --list explains them")
+	all.StringVar(&f.dtypes, "dtype", "bf16", "`DTYPES` that dispatched tokens travel as: bf16, fp8, mxfp4, nvfp4")
+	all.IntVar(&f.ranks, "ranks", 0, "ranks, `N` GPUs; default: all GPUs, 4 on cpu")
+	all.IntVar(&f.nodes, "nodes", 1, "`N` hosts that the ranks are spread over")
+	all.IntVar(&f.hidden, "hidden", 0, "hidden size, `N` elements; default: the preset's")
+	all.IntVar(&f.experts, "experts", 0, "`N` routed experts over all ranks; default: the preset's")
+	all.IntVar(&f.topK, "topk", 0, "`N` experts per token; default: the preset's")
+	all.IntVar(&f.maxTokens, "max-tokens", 0, "`N` tokens per rank that buffers are made for; default: --tokens")
+	all.StringVar(&f.mode, "mode", "", "`HOW` rounds are issued: graph, eager or cold; default: the backend's own")
+	all.BoolVar(&f.shared, "shared-expert", false, "every token visits a shared expert of its own rank too")
+	all.BoolVar(&f.skipA2A, "skip-a2a", false, "all ranks have the same tokens; each keeps its local share")
+	all.Uint64Var(&f.seed, "seed", 1, "`SEED` of routing and payload")
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		s.SortFlags, all.SortFlags = false, false
+		all.VisitAll(func(g *pflag.Flag) {
+			if !slices.Contains(without, g.Name) {
+				s.AddFlag(g)
+			}
+		})
+	})
 }
 
 // problems expands the flags for a machine, in the order op, dtype, tokens.
@@ -57,9 +69,9 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	if err != nil {
 		return nil, badInput(err)
 	}
-	tokens, err := ep.ParseInts(f.tokens)
+	tokens, err := f.counts()
 	if err != nil {
-		return nil, usagef("--tokens: %w", err)
+		return nil, err
 	}
 	var out []ep.Problem
 	for _, op := range splitList(f.ops) {
@@ -72,11 +84,7 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 				if p.Dispatch, err = ep.ParseDType(dtype); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
 				}
-				p.Tokens = n
-				p.MaxTokens = f.maxTokens
-				if p.MaxTokens == 0 {
-					p.MaxTokens = max(n, 1)
-				}
+				p.Tokens, p.MaxTokens = n, cmp.Or(f.maxTokens, max(n, 1))
 				if err := p.Validate(); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
 				}
@@ -88,6 +96,23 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 		return nil, usagef("--op, --dtype and --tokens: nothing to do")
 	}
 	return out, nil
+}
+
+// counts reads --tokens.
+func (f *problemFlags) counts() ([]int, error) {
+	tokens, err := ep.ParseInts(f.tokens)
+	if err != nil {
+		return nil, usagef("--tokens: %w", err)
+	}
+	for _, n := range tokens {
+		if n < 0 || n > ep.MaxTokens {
+			return nil, usagef("--tokens: %d is outside 0 to %d", n, ep.MaxTokens)
+		}
+		if f.maxTokens > 0 && n > f.maxTokens {
+			return nil, usagef("--tokens: %d is above --max-tokens %d", n, f.maxTokens)
+		}
+	}
+	return tokens, nil
 }
 
 // base is the problem without op, dtype and tokens.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
@@ -32,22 +33,26 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [RUN]",
 		Short: "Run search strategies against recorded trials, without hardware",
-		Long: `Draw the true times and the noise from the trials of a run directory, or from the
-synthetic landscape of docs/search.md, and tune many times: how much slower than
-the best is the winner, how often does tuning again choose another, how far off
-is the time reported.`,
+		Long: `Draw true times and noise from the trials of a run, or from the synthetic
+landscapes of docs/search.md, and tune many times. The table says how much slower
+than the best the winner is, how often tuning again chooses another, and how far
+the reported time is off.`,
+		Example: `  epbench replay run --strategy all --budget 25,50,100
+  epbench replay --synthetic --replays 20
+  epbench replay run --strategy coord --seed 7 --format csv`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
+	flags(cmd, forSearch, func(s *pflag.FlagSet) {
+		s.BoolVar(&f.synthetic, "synthetic", false, "a new synthetic landscape of 320 configs for every replay, instead of RUN")
+		s.StringVar(&f.strategies, "strategy", "race", "`STRATEGIES`, comma-separated, or all: "+strings.Join(search.StrategyNames(), ", "))
+		s.StringVar(&f.budgets, "budget", "0", "distinct configs that a search may measure, list or `RANGE`; 0: all")
+		s.IntVar(&f.replays, "replays", 150, "`N` landscapes, each tuned twice")
+		s.Float64Var(&f.noise, "noise", 0.02, "relative `NOISE` of a sample, for --synthetic")
+		s.Float64Var(&f.band, "band", 0, "`SHARE` below which a difference does not count; 0: that of RUN's machine, 0.01 with --synthetic")
+		s.Uint64Var(&f.seed, "seed", 1, "`SEED` of landscapes, noise and searches")
+	})
 	f.tables.bind(cmd)
-	s := cmd.Flags()
-	s.BoolVar(&f.synthetic, "synthetic", false, "a new synthetic landscape of 320 configs for every replay, instead of RUN")
-	s.StringVar(&f.strategies, "strategy", "race", "strategies, comma-separated, or all: "+strings.Join(search.StrategyNames(), ", "))
-	s.StringVar(&f.budgets, "budget", "0", "distinct configs a search may measure, list or range; 0: all")
-	s.IntVar(&f.replays, "replays", 150, "landscapes, each tuned twice")
-	s.Float64Var(&f.noise, "noise", 0.02, "relative noise of a sample, for --synthetic")
-	s.Float64Var(&f.band, "band", 0, "least relative difference that counts; 0: that of RUN's machine, 0.01 with --synthetic")
-	s.Uint64Var(&f.seed, "seed", 1, "seed of landscapes, noise and searches")
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/html"
@@ -39,17 +40,20 @@ peers, stand beside the first in the page's pictures.
 
 --format benchfmt prints every round in Go's benchmark format instead, for
 benchstat.`,
+		Example: `  epbench report run
+  epbench report run --only winners,regret --no-html
+  epbench report run peers -o page.html`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.tables.bind(cmd)
-	s := cmd.Flags()
-	s.Lookup("format").Usage += ", or " + benchFormat
-	s.StringVarP(&f.out, "out", "o", "", "file for the HTML page; default: report.html of the first run")
-	s.StringVar(&f.only, "only", "", "tables to print, comma-separated: "+strings.Join(tableNames, ", ")+"; default: all")
-	s.BoolVar(&f.noHTML, "no-html", false, "print tables only")
-	s.Float64Var(&f.link, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
-	f.filter.bind(cmd)
+	flags(cmd, forProblem, f.filter.bind)
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&f.out, "out", "o", "", "`FILE` for the HTML page; default: report.html of the first run")
+		s.StringVar(&f.only, "only", "", "`TABLES` to print, comma-separated: "+strings.Join(tableNames, ", "))
+		s.BoolVar(&f.noHTML, "no-html", false, "print tables only")
+		s.Float64Var(&f.link, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
+	})
+	f.tables.bind(cmd, benchFormat)
 	return cmd
 }
 

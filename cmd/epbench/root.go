@@ -1,43 +1,60 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
-// commands lists every subcommand in the order help prints them.
-var commands = []func() *cobra.Command{
-	newSweep,
-	newBench,
-	newReplay,
-	newPlot,
-	newReport,
-	newCompare,
-	newImport,
-	newVerify,
-	newWorkload,
-	newPresets,
-	newTable,
-	newBackends,
-	newVersion,
+// commandGroups lists every command under the heading that help prints it by.
+var commandGroups = []struct {
+	heading string
+	make    []func() *cobra.Command
+}{
+	{"Tune:", []func() *cobra.Command{newSweep, newBench, newVerify}},
+	{"Read what was measured:", []func() *cobra.Command{newReport, newPlot, newCompare, newReplay, newImport}},
+	{"Ship it:", []func() *cobra.Command{newTable}},
+	{"Know what is there:", []func() *cobra.Command{newBackends, newPresets, newWorkload, newTerms, newVersion}},
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "epbench",
-		Short:         "Tune expert-parallel dispatch and combine, honestly",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
-		RunE:          needSubcommand,
+		Use:   "epbench",
+		Short: "Tune expert-parallel dispatch and combine",
+		Long: `Find the launch parameters with which Mixture-of-Experts dispatch and combine run
+fastest on this machine, check every answer, and ship them as a table.`,
+		Example: `  epbench sweep                      # try it: any machine, less than a minute
+  epbench sweep --model deepseek-v3 --tokens 1,8,128 -o run
+  epbench table lookup --table run --tokens 128`,
+		DisableFlagsInUseLine: true,
+		SilenceErrors:         true,
+		SilenceUsage:          true,
+		Args:                  cobra.ArbitraryArgs,
+		RunE:                  needSubcommand,
+		Version:               versionText(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badInput(err) })
-	for _, c := range commands {
-		root.AddCommand(c())
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(usageTemplate)
+	for _, g := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: g.heading, Title: g.heading})
+		for _, make := range g.make {
+			c := make()
+			c.GroupID = g.heading
+			root.AddCommand(c)
+		}
 	}
+	last := commandGroups[len(commandGroups)-1].heading
+	root.SetHelpCommandGroupID(last)
+	root.SetCompletionCommandGroupID(last)
 	argsAreInput(root)
 	return root
 }
@@ -48,12 +65,11 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	hint := "see " + cmd.CommandPath() + " --help"
-	cmd.SuggestionsMinimumDistance = 3
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = "did you mean " + near[0] + "?"
+	var known []string
+	for _, c := range cmd.Commands() {
+		known = append(known, c.Name())
 	}
-	return usagef("unknown command %q; %s", args[0], hint)
+	return usagef("unknown command %q%s", args[0], ep.DidYouMean(args[0], known, "; see "+cmd.CommandPath()+" --help"))
 }
 
 // argsAreInput makes wrong positional arguments exit as usage errors on every
@@ -66,3 +82,101 @@ func argsAreInput(cmd *cobra.Command) {
 		argsAreInput(c)
 	}
 }
+
+// flagError says in plain words what pflag says in Go's.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1:
+		name := unknown.GetSpecifiedName()
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		hint := "; see " + cmd.CommandPath() + " --help"
+		if near := ep.Nearest(name, known); near != "" {
+			hint = "; did you mean --" + near + "?"
+		}
+		return usagef("unknown flag --%s%s", name, hint)
+	case errors.As(err, &invalid):
+		return usagef("--%s: %q is no %s", invalid.GetFlag().Name, invalid.GetValue(), kindOf(invalid.GetFlag()))
+	}
+	return badInput(err)
+}
+
+// kindOf names what a flag takes.
+func kindOf(f *pflag.Flag) string {
+	kinds := map[string]string{"int": "whole number", "uint64": "whole number of 0 or more", "float64": "number",
+		"bool": "yes or no (true or false)", "intSlice": "list of whole numbers"}
+	if kind, ok := kinds[f.Value.Type()]; ok {
+		return kind
+	}
+	return f.Value.Type()
+}
+
+// headingKey is the annotation of a flag with its heading.
+const headingKey = "epbench_heading"
+
+// Headings of flags, in the order that help prints them.
+const (
+	forProblem = "Problem"
+	forSearch  = "Search"
+	forTables  = "Tables"
+	forBackend = "Backend"
+	forOutput  = "Output"
+)
+
+// flags registers what bind defines, under a heading of the help text.
+func flags(cmd *cobra.Command, heading string, bind func(s *pflag.FlagSet)) {
+	s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
+	bind(s)
+	s.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{headingKey: {heading}} })
+	cmd.Flags().SortFlags = false
+	cmd.Flags().AddFlagSet(s)
+}
+
+// helpWidth is how wide help is printed: what fits everywhere.
+const helpWidth = 80
+
+// flagHelp lists the flags of a command under their headings.
+func flagHelp(cmd *cobra.Command) string {
+	var out strings.Builder
+	for _, heading := range []string{forProblem, forSearch, forTables, forBackend, forOutput, ""} {
+		s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
+		s.SortFlags = false
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if of := f.Annotations[headingKey]; len(of) == 1 && of[0] == heading || of == nil && heading == "" {
+				s.AddFlag(f)
+			}
+		})
+		if !s.HasAvailableFlags() {
+			continue
+		}
+		if heading == "" {
+			heading = "Other"
+		}
+		fmt.Fprintf(&out, "\n%s:\n%s", heading, s.FlagUsagesWrapped(helpWidth))
+	}
+	return out.String()
+}
+
+func init() {
+	cobra.EnableCommandSorting = false // the groups are in the order of use
+	cobra.AddTemplateFunc("flagHelp", flagHelp)
+}
+
+// usageTemplate is cobra's with flags under headings.
+const usageTemplate = `Usage:
+  {{.UseLine}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{$cmds := .Commands}}{{if .HasAvailableSubCommands}}{{range $group := .Groups}}
+
+{{.Title}}{{range $cmds}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if eq (len .Groups) 0}}
+
+Commands:{{range $cmds}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}
+{{flagHelp .}}{{if .HasAvailableSubCommands}}
+{{.CommandPath}} COMMAND --help explains a command; epbench help terms, the words.
+{{end}}`

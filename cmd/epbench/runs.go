@@ -57,10 +57,10 @@ type runFilter struct {
 	routing string
 }
 
-func (f *runFilter) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.ops, "op", "", "only these operations")
-	cmd.Flags().StringVar(&f.tokens, "tokens", "", "only these token counts: list or range")
-	cmd.Flags().StringVar(&f.routing, "routing", "", "only these routings, as the run spells them")
+func (f *runFilter) bind(s *pflag.FlagSet) {
+	s.StringVar(&f.ops, "op", "", "only these `OPS`")
+	s.StringVar(&f.tokens, "tokens", "", "only these token counts: list or `RANGE`")
+	s.StringVar(&f.routing, "routing", "", "only these `ROUTINGS`, as the run spells them")
 }
 
 // apply drops the other cases of a run. Naming what it does not have is an

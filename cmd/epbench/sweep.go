@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/search/spacefile"
 	"github.com/epbench/epbench/tune/sweep"
-	"github.com/epbench/epbench/tune/table"
 )
 
 // sweepFlags are the flags of sweep.
@@ -43,13 +43,16 @@ func newSweep() *cobra.Command {
 	var f sweepFlags
 	cmd := &cobra.Command{
 		Use:   "sweep",
-		Short: "Search launch parameters, verify and measure, write a tuned table",
+		Short: "Search launch parameters, check and measure, write a tuned table",
 		Long: `Search the legal launch parameters of dispatch, combine and pair for every token
 count and routing. Every answer is compared with the oracle before and after it
 is timed. The run directory holds every trial, the tuned table and a report.
 
 Without flags it sweeps the preset demo on the best backend here, in less than a
-minute on two cores. Ctrl-C keeps what was measured: go on with --resume DIR.`,
+minute on two cores. Ctrl-C keeps what was measured: go on with --resume RUN.`,
+		Example: `  epbench sweep --model deepseek-v3 --tokens 1,8,128 --dtype fp8 -o run
+  epbench sweep --op dispatch --tokens 64 --param blocks=1:8 --budget 2m
+  epbench sweep --model qwen3-30b-a3b --tokens 1:4096:x4 --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -59,22 +62,25 @@ minute on two cores. Ctrl-C keeps what was measured: go on with --resume DIR.`,
 
 func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.problem.bind(cmd)
-	f.tables.bind(cmd)
+	flags(cmd, forSearch, func(s *pflag.FlagSet) {
+		s.StringVar(&f.budget, "budget", "", "`BOUND`: configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, none elsewhere")
+		s.StringVar(&f.precision, "precision", "full", "`WHICH`: full, or reduced to search a second time with the parameters that round what travels")
+		s.StringVar(&f.table, "table", "", "`TABLE` in use today: its rows stay unless something is faster by the band")
+		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs (workers of a rank on cpu) at most, for the default too; 0: no bound")
+		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` to search, comma-separated; default: all of the backend")
+		s.StringVar(&f.space, "space", "", "YAML `FILE` with values, constraints and required candidates")
+		s.StringVar(&f.strategy, "strategy", "race", "`STRATEGY`: "+strings.Join(search.StrategyNames(), ", "))
+		s.StringArrayVar(&f.retry, "retry", nil, "with --resume: give a failed `CONFIG` another chance; repeatable")
+	})
 	addBackendFlag(cmd, &f.backend)
-	s := cmd.Flags()
-	s.StringVar(&f.strategy, "strategy", "race", "search strategy: "+strings.Join(search.StrategyNames(), ", "))
-	s.StringVar(&f.budget, "budget", "", "configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, no bound elsewhere")
-	s.StringArrayVar(&f.params, "param", nil, "values of a parameter instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
-	s.StringVar(&f.space, "space", "", "YAML file with values, constraints and required candidates")
-	s.StringVar(&f.kernels, "kernel", "", "kernels to search, comma-separated; default: all of the backend")
-	s.IntVar(&f.maxSMs, "max-sms", 0, "most SMs (workers of a rank on cpu) a config may take, the default too; 0: no bound")
-	s.StringVar(&f.precision, "precision", "full", "full, or reduced: search a second time with the parameters that round what travels")
-	s.StringVar(&f.table, "table", "", "table in use today: its rows stay unless beaten by the tie band")
-	s.StringVarP(&f.out, "out", "o", "", "run directory to write; default: epbench-runs/TIME")
-	s.StringVar(&f.resume, "resume", "", "continue this run directory with its own flags")
-	s.StringArrayVar(&f.retry, "retry", nil, "with --resume: give a quarantined config (kernel:name=value,...) another chance; repeatable")
-	s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and the least time it takes; measure nothing")
-	s.BoolVar(&f.profile, "profile", false, "print where the time went")
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&f.out, "out", "o", "", "`RUN` directory to write; default: epbench-runs/TIME")
+		s.StringVar(&f.resume, "resume", "", "go on with this `RUN`, with its own flags")
+		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and the least time it takes; measure nothing")
+		s.BoolVar(&f.profile, "profile", false, "print where the time went")
+	})
+	f.tables.bind(cmd)
 }
 
 // command is the command line that --resume parses again.
@@ -183,7 +189,7 @@ func (f *sweepFlags) readFiles(o *sweep.Options) error {
 		}
 	}
 	if f.table != "" {
-		t, err := table.LoadFile(f.table, false)
+		t, err := loadTable(f.table, false)
 		if err != nil {
 			return badInput(fmt.Errorf("--table: %w", err))
 		}

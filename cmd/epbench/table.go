@@ -2,10 +2,14 @@ package main
 
 import (
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/embedded"
@@ -19,7 +23,7 @@ var tableCommands = []func() *cobra.Command{
 	newTableExplain,
 	newTableDiff,
 	newTableMerge,
-	newTableRelax,
+	newTableFallback,
 	newTableLint,
 	newTableVerify,
 	newTableExport,
@@ -28,9 +32,13 @@ var tableCommands = []func() *cobra.Command{
 func newTable() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Read, compare, check and ship tuned tables",
-		Args:  cobra.ArbitraryArgs,
-		RunE:  needSubcommand,
+		Short: "Show, ask, compare, check and export tuned tables",
+		Example: `  epbench table show --table run
+  epbench table lookup --table run --tokens 64 --routing skewed
+  epbench table export --table run --format c -o tuned.h`,
+		Args:                  cobra.ArbitraryArgs,
+		RunE:                  needSubcommand,
+		DisableFlagsInUseLine: true,
 	}
 	for _, c := range tableCommands {
 		cmd.AddCommand(c())
@@ -48,17 +56,20 @@ type sourceFlags struct {
 
 // bind registers the flags of commands that read a set of tables.
 func (f *sourceFlags) bind(cmd *cobra.Command) {
-	f.bindFile(cmd)
-	s := cmd.Flags()
-	s.BoolVar(&f.embedded, "embedded", false, "only the tables compiled into this program")
-	s.BoolVar(&f.layers, "layers", false, "put --table on top of the embedded, system and user tables")
+	f.bindFile(cmd, "default: the compiled-in, system and user tables")
+	flags(cmd, forTables, func(s *pflag.FlagSet) {
+		s.BoolVar(&f.embedded, "embedded", false, "only the tables compiled into this program")
+		s.BoolVar(&f.layers, "layers", false, "put --table on top of the compiled-in, system and user tables")
+	})
 }
 
-// bindFile registers the flags of commands that read one table.
-func (f *sourceFlags) bindFile(cmd *cobra.Command) {
-	s := cmd.Flags()
-	s.StringVar(&f.file, "table", "", "table, or run directory with one; default: the embedded, system and user tables")
-	s.BoolVar(&f.allowEdited, "allow-edited", false, "take a table that was changed after it was written, and mark it")
+// bindFile registers the flags of commands that read one table, and says what
+// they read without --table.
+func (f *sourceFlags) bindFile(cmd *cobra.Command, otherwise string) {
+	flags(cmd, forTables, func(s *pflag.FlagSet) {
+		s.StringVar(&f.file, "table", "", "`TABLE`: a table.json, a run with one, or the name of a compiled-in one; "+otherwise)
+		s.BoolVar(&f.allowEdited, "allow-edited", false, "take a table that was changed after it was written, and mark it")
+	})
 }
 
 // open reads the tables.
@@ -66,36 +77,82 @@ func (f *sourceFlags) open() (*table.Set, error) {
 	if f.embedded && (f.layers || f.file != "") {
 		return nil, usagef("--embedded: shows the compiled-in tables alone; leave out --table and --layers")
 	}
-	if f.file != "" && !f.layers {
-		t, err := f.load()
-		if err != nil {
-			return nil, err
-		}
-		return table.Overlay(table.Source{Name: tablePath(f.file), Table: t}), nil
-	}
 	l := table.Locations{}
 	if !f.embedded {
 		l = table.DefaultLocations()
 	}
 	l.Embedded, l.AllowEdited = embedded.FS(), f.allowEdited
-	if f.file != "" {
-		l.File = tablePath(f.file)
+	if f.file == "" {
+		set, err := table.Open(l)
+		return set, badInput(err)
+	}
+	t, err := loadTable(f.file, f.allowEdited)
+	if err != nil {
+		return nil, err
+	}
+	top := table.Source{Name: tablePath(f.file), Table: t}
+	if !f.layers {
+		return table.Overlay(top), nil
 	}
 	set, err := table.Open(l)
-	return set, badInput(err)
-}
-
-// load reads the one table of --table.
-func (f *sourceFlags) load() (*table.Table, error) {
-	if f.file == "" {
-		return nil, usagef("--table: which table? name a table.json or a run directory")
+	if err != nil {
+		return nil, badInput(err)
 	}
-	return loadTable(f.file, f.allowEdited)
+	return table.Overlay(append(set.Sources(), top)...), nil
 }
 
-func loadTable(path string, allowEdited bool) (*table.Table, error) {
-	t, err := table.LoadFile(tablePath(path), allowEdited)
-	return t, badInput(err)
+// load reads one table: that of --table, else the only one there is.
+func (f *sourceFlags) load() (*table.Table, error) {
+	set, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	sources := set.Sources()
+	if len(sources) == 1 {
+		return sources[0].Table, nil
+	}
+	return nil, usagef("--table: which table? name a table.json or a run%s", orOneOf(sources))
+}
+
+// orOneOf names the tables that --table knows by name.
+func orOneOf(sources []table.Source) string {
+	out := ""
+	for _, s := range sources {
+		out += ", or " + sourceName(s)
+	}
+	return out
+}
+
+// sourceName is what --table calls a source: the bare name of a compiled-in
+// table, the path of another.
+func sourceName(s table.Source) string {
+	if name, ok := strings.CutPrefix(s.Name, "embedded/"); ok {
+		return strings.TrimSuffix(name, path.Ext(name))
+	}
+	return s.Name
+}
+
+// loadTable reads a table by its path, its run, or the name of a compiled-in one.
+func loadTable(name string, allowEdited bool) (*table.Table, error) {
+	t, err := table.LoadFile(tablePath(name), allowEdited)
+	if err == nil || strings.ContainsAny(name, "/.") {
+		return t, badInput(err)
+	}
+	if _, missing := os.Stat(name); missing == nil {
+		return t, badInput(err)
+	}
+	set, bad := table.Open(table.Locations{Embedded: embedded.FS()})
+	if bad != nil {
+		return nil, bad
+	}
+	var known []string
+	for _, s := range set.Sources() {
+		if known = append(known, sourceName(s)); sourceName(s) == name {
+			return s.Table, nil
+		}
+	}
+	return nil, usagef("%s: no such file, and no compiled-in table has that name%s", name,
+		ep.DidYouMean(name, known, "; there are "+strings.Join(known, ", ")))
 }
 
 // tablePath is the table of a run directory, or the file itself.

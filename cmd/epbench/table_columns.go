@@ -2,21 +2,24 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/workloads"
 )
 
-// keyColumns are the columns of a row's key; what rarely differs goes first
-// when the terminal is narrow.
+// keyColumns are the columns of a row's key. On a narrow terminal those go
+// first that rarely differ.
 func keyColumns() []reports.Column {
+	n := func(name string, order int) reports.Column { return reports.Numbers(name, "").Dropped(order).Keyed() }
+	w := func(name string, order int) reports.Column { return reports.Words(name).Dropped(order).Keyed() }
 	return []reports.Column{
-		reports.Words("op"), reports.Words("mode").Dropped(9).Keyed(), reports.Words("format").Dropped(3).Keyed(),
-		reports.Numbers("ranks", "").Dropped(5).Keyed(), reports.Numbers("nodes", "").Dropped(10).Keyed(),
-		reports.Numbers("hidden", "").Dropped(6).Keyed(), reports.Numbers("experts", "").Dropped(7).Keyed(),
-		reports.Numbers("topk", "").Dropped(8).Keyed(), reports.Words("extras").Dropped(4).Keyed(), reports.Words("routing"),
+		reports.Words("op"), w("mode", 17), w("dtype", 11), n("ranks", 13), n("nodes", 18), w("model", 12),
+		n("hidden", 14), n("experts", 15), n("topk", 16), w("extras", 12), reports.Words("routing"),
 	}
 }
 
@@ -32,10 +35,21 @@ func keyCells(k table.Key) []reports.Cell {
 		extras = append(extras, "reduced")
 	}
 	return []reports.Cell{
-		reports.Str(string(k.Op)), reports.Str(string(k.Mode)), reports.Str(string(k.Dispatch)),
-		reports.Int(k.Ranks), reports.Int(k.Nodes), reports.Int(k.Hidden), reports.Int(k.Experts),
-		reports.Int(k.TopK), reports.Str(strings.Join(extras, " ")), reports.Str(string(k.Routing)),
+		reports.Str(string(k.Op)), reports.Str(string(k.Mode)), reports.Str(string(k.Dispatch)), reports.Int(k.Ranks),
+		reports.Int(k.Nodes), reports.Str(modelOf(k)), reports.Int(k.Hidden), reports.Int(k.Experts), reports.Int(k.TopK),
+		reports.Str(strings.Join(extras, " ")), reports.Str(string(k.Routing)),
 	}
+}
+
+// modelOf names the presets that have the shape of a key.
+func modelOf(k table.Key) string {
+	var out []string
+	for _, p := range workloads.Presets() {
+		if p.WireHidden == k.Hidden && p.Experts == k.Experts && p.TopK == k.TopK {
+			out = append(out, p.Name)
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 // spanText is a stretch of token counts.
@@ -46,23 +60,41 @@ func spanText(lo, hi int) string {
 	return fmt.Sprintf("%d-%d", lo, hi)
 }
 
-// choiceText is what a row tells a runtime to do.
-func choiceText(r *table.Row) string {
-	switch {
-	case r == nil:
-		return ""
-	case r.Default && r.Config.IsDefault():
-		return "default"
-	case r.Default:
-		return "default (" + r.Config.Key() + ")"
+// configColumns are the id of a config and how it differs from the default. A
+// narrow terminal keeps the id.
+func configColumns() []reports.Column {
+	return []reports.Column{reports.Words("id"), reports.Words("config").Dropped(10)}
+}
+
+// configCells are what a row tells a runtime to launch.
+func configCells(h table.Header, r *table.Row) []reports.Cell {
+	if r == nil {
+		return []reports.Cell{reports.None(), reports.None()}
 	}
-	return r.Config.Key()
+	cells := spelled(h, r.Key, r.Hi, r.Config)
+	if r.Default {
+		cells[1] = reports.Str("default")
+	}
+	return cells
+}
+
+// spelled is a config of a table as id and difference. The zero config is the
+// default of the key.
+func spelled(h table.Header, k table.Key, tokens int, c ep.Config) []reports.Cell {
+	dflt, err := kernels.Default(knownKernels(h.Machine.Backend), h.Machine, k.Problem(tokens), h.MaxSMs)
+	switch {
+	case !c.IsDefault():
+		return []reports.Cell{reports.Str(c.ID()), reports.ConfigCell(c, dflt)}
+	case err != nil:
+		return []reports.Cell{reports.None(), reports.Str("default")}
+	}
+	return []reports.Cell{reports.Str(dflt.ID()), {Text: "default", Value: "default"}}
 }
 
 // gainColumns are the gain over the default and its 95 % interval, as sweep
 // prints them.
 func gainColumns() []reports.Column {
-	return []reports.Column{reports.Numbers("gain", "x"), reports.Numbers("from", "x").Dropped(3), reports.Numbers("to", "x").Dropped(2)}
+	return []reports.Column{reports.Numbers("gain", "x"), reports.Numbers("low", "x"), reports.Numbers("high", "x")}
 }
 
 func gainCells(r *table.Row) []reports.Cell {
@@ -99,6 +131,28 @@ func evidenceText(r *table.Row) string {
 	return text
 }
 
+// gathered moves key columns in which all rows agree to a note, for people.
+func gathered(t reports.Table) reports.Table {
+	var shared []string
+	for i := len(t.Columns) - 1; i >= 0 && len(t.Rows) > 0; i-- {
+		c, text := t.Columns[i], t.Rows[0][i].Text
+		if !c.Key || slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[i].Text != text }) {
+			continue
+		}
+		if text != "" {
+			shared = append(shared, c.Name+" "+text)
+		}
+		t.Columns = slices.Delete(slices.Clone(t.Columns), i, i+1)
+		for j, r := range t.Rows {
+			t.Rows[j] = slices.Delete(slices.Clone(r), i, i+1)
+		}
+	}
+	if slices.Reverse(shared); len(shared) > 0 {
+		t.Notes = append([]string{"all: " + strings.Join(shared, ", ")}, t.Notes...)
+	}
+	return t
+}
+
 // sweepCommand is what would tune a key at a token count.
 func sweepCommand(k table.Key, tokens int) string {
 	c := fmt.Sprintf("epbench sweep --op %s --mode %s --ranks %d --nodes %d --hidden %d --experts %d --topk %d --dtype %s --tokens %d",
@@ -113,4 +167,13 @@ func sweepCommand(k table.Key, tokens int) string {
 		c += " --precision reduced"
 	}
 	return c
+}
+
+// configCell is a row's config in one cell: the difference with the id.
+func configCell(h table.Header, r *table.Row) reports.Cell {
+	if r == nil {
+		return reports.None()
+	}
+	c := configCells(h, r)
+	return reports.Cell{Text: c[1].Text + " (" + c[0].Text + ")", Value: c[1].Value}
 }

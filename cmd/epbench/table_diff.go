@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/table/curate"
@@ -12,8 +13,11 @@ func newTableDiff() *cobra.Command {
 	var allowEdited bool
 	cmd := &cobra.Command{
 		Use:   "diff A B",
-		Short: "Show where two tables choose differently, token by token",
-		Args:  cobra.ExactArgs(2),
+		Short: "Show where two tables answer differently, token by token",
+		Example: `  epbench table diff old.json new.json
+  epbench table diff old.json run
+  epbench table diff h200x4 run --format csv`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := loadTable(args[0], allowEdited)
 			if err != nil {
@@ -27,16 +31,18 @@ func newTableDiff() *cobra.Command {
 				reports.Words("a"), reports.Words("b"), reports.Words("gain a").Dropped(2), reports.Words("gain b").Dropped(1))}
 			for _, d := range curate.Diff(a, b) {
 				t.Add(append(keyCells(d.Key), reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Kind)),
-					reports.Str(choiceText(d.A)), reports.Str(choiceText(d.B)), reports.Str(gainText(d.A)), reports.Str(gainText(d.B)))...)
+					configCell(a.Header, d.A), configCell(b.Header, d.B), reports.Str(gainText(d.A)), reports.Str(gainText(d.B)))...)
 			}
 			t.Notes = curate.HeaderDiff(a.Header, b.Header)
 			if len(t.Rows) == 0 {
-				t.Notes = append(t.Notes, "the rows are the same")
+				t.Note("the rows are the same")
 			}
 			return out.print(cmd, t)
 		},
 	}
-	cmd.Flags().BoolVar(&allowEdited, "allow-edited", false, "take tables that were changed after they were written")
+	flags(cmd, forTables, func(s *pflag.FlagSet) {
+		s.BoolVar(&allowEdited, "allow-edited", false, "take tables that were changed after they were written")
+	})
 	out.bind(cmd)
 	return cmd
 }

@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -16,55 +18,58 @@ func newTableExplain() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Print the decision ladder behind the answers",
-		Long: `For every stretch of token counts print the rows that were looked at, best first:
-which one answers, what the others lost to, and the evidence of each. The last
-rung is always the default. With --all, also the rungs behind the first few, and
-rows that cover other token counts only where another answers.`,
-		Example: "  epbench table explain --table RUN --op dispatch --tokens 1:4096",
-		Args:    cobra.NoArgs,
+		Short: "Print the rows behind an answer, best first, and what each lost to",
+		Long: `Print for every stretch of token counts the rows that may answer, best first:
+which one answers, what the others lost to, and the evidence of each. The default
+comes last. Without --all only the first few are printed, and rows that cover other
+token counts only where no row answers.`,
+		Example: `  epbench table explain --table run --op dispatch --tokens 1:4096
+  epbench table explain --embedded --machine table --model deepseek-v3 --tokens 64
+  epbench table explain --table run --tokens 64 --config d7f2 --all`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := ask.open(cmd)
 			if err != nil {
 				return err
 			}
-			return out.print(cmd, q.ladder(all))
+			return out.print(cmd, q.explain(all))
 		},
 	}
 	ask.bind(cmd)
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.BoolVar(&all, "all", false, "print every row") })
 	out.bind(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "show every rung")
 	return cmd
 }
 
-// rungsShown are enough to see what the answer had to beat.
-const rungsShown = 3
+// explainedRows are enough to see what the answer had to beat.
+const explainedRows = 3
 
-// ladder explains every key over the token counts asked for.
-func (q *query) ladder(all bool) reports.Table {
-	t := reports.Table{Name: "ladder", Columns: []reports.Column{
-		reports.Words("op"), reports.Words("format").Dropped(2).Keyed(), reports.Words("routing"), reports.Words("tokens"),
-		reports.Numbers("rung", ""), reports.Words("choice"), reports.Words("gives up"), reports.Words("verdict"),
-		reports.Words("evidence").Dropped(1), reports.Words("source").Dropped(3),
-	}}
+// explain lists the rows behind every key over the token counts asked for.
+func (q *query) explain(all bool) reports.Table {
+	t := reports.Table{Name: "explain", Columns: append(append([]reports.Column{
+		reports.Words("op"), reports.Words("dtype").Dropped(3).Keyed(), reports.Words("routing").Keyed(), reports.Words("tokens"),
+		reports.Numbers("place", "")}, configColumns()...), reports.Words("differs in"), reports.Words("result"),
+		reports.Words("evidence").Dropped(1), reports.Words("source").Dropped(20)),
+	}
 	for _, k := range q.keys {
 		set := q.narrow(k)
 		for _, e := range explained(set, k, q.tokens, all) {
-			q.addRungs(&t, set, e)
+			q.addRows(&t, set, e)
 		}
 	}
 	t.Notes = q.notes
 	return t
 }
 
-// explanation is what is shown of the ladder of a stretch of token counts.
+// explanation is what is printed about a stretch of token counts.
 type explanation struct {
 	table.Explanation
 	lo, hi int // both included
 	more   bool
 }
 
-// explained explains ascending token counts; stretches of which the same is shown are one.
+// explained explains ascending token counts. Neighbouring stretches that look
+// alike become one.
 func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanation {
 	var out []explanation
 	for _, s := range stretches(set, tokens) {
@@ -81,14 +86,14 @@ func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanatio
 	return out
 }
 
-// shorten keeps the first rungs of rows that cover the token count, of any rows where
-// none does.
+// shorten keeps the first rows that cover the token count, or the first of all
+// where none does.
 func (e *explanation) shorten() {
 	if e.Answer.Row != nil {
 		e.Rows = slices.DeleteFunc(e.Rows, func(r table.ExplainedRow) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
 	}
-	e.more = len(e.Rows) > rungsShown
-	e.Rows = e.Rows[:min(len(e.Rows), rungsShown)]
+	e.more = len(e.Rows) > explainedRows
+	e.Rows = e.Rows[:min(len(e.Rows), explainedRows)]
 }
 
 // shows reports whether two explanations look alike.
@@ -98,37 +103,43 @@ func (e explanation) shows(other explanation) bool {
 	})
 }
 
-func (q *query) addRungs(t *reports.Table, set *table.Set, x explanation) {
-	add := func(rung reports.Cell, r table.ExplainedRow, choice string) {
+func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
+	add := func(place reports.Cell, r table.ExplainedRow, config []reports.Cell) {
 		c := reports.Str(r.Note)
 		if r.Note == answers {
 			c = c.Marked(reports.Good)
 		}
-		t.Add(reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(spanText(x.lo, x.hi)),
-			rung, reports.Str(choice), reports.Str(givesUp(r.Differs, r.Row)), c,
-			reports.Str(evidenceText(r.Row)), reports.Str(r.Source))
+		cells := []reports.Cell{reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(spanText(x.lo, x.hi)), place}
+		t.Add(append(append(cells, config...), reports.Str(differsIn(r.Differs, r.Row)), c, reports.Str(evidenceText(r.Row)), reports.Str(r.Source))...)
 	}
 	for i, r := range x.Rows {
+		h := q.header(&table.Answer{Source: r.Source})
+		if !q.isConfig(h, r.Row.Key, r.Row.Hi, r.Row.Config) {
+			continue
+		}
 		if bad := q.illegal(r, x.Explanation); bad != "" {
 			r.Note = "illegal here, so default: " + bad
 		}
-		add(reports.Int(i+1), r, choiceText(r.Row))
+		add(reports.Int(i+1), r, configCells(h, r.Row))
 	}
-	rung, last := reports.Int(len(x.Rows)+1), table.ExplainedRow{Note: "not reached"}
+	if q.config != "" {
+		return
+	}
+	place, last := reports.Int(len(x.Rows)+1), table.ExplainedRow{Note: "not reached"}
 	if x.more {
-		add(rung, table.ExplainedRow{Note: "more rows, further behind: --all"}, "")
-		rung = reports.None()
+		add(place, table.ExplainedRow{Note: "more rows, further behind: --all"}, configCells(table.Header{}, nil))
+		place = reports.None()
 	}
 	if x.Answer.Row == nil {
 		last.Note = answers
 		q.note(missText(set, x.Key, x.Tokens))
 	}
-	add(rung, last, "default")
+	add(place, last, spelled(q.header(&x.Answer), x.Key, x.Tokens, ep.Config{}))
 }
 
-// givesUp names the fields in which a row differs from what was asked, and what it has
-// there.
-func givesUp(differs []string, row *table.Row) string {
+// differsIn names the fields in which a row differs from what was asked, with
+// the row's values.
+func differsIn(differs []string, row *table.Row) string {
 	var out []string
 	for _, f := range differs {
 		out = append(out, f+"="+row.Key.Words()[slices.Index(table.Fields(), f)])
@@ -136,7 +147,7 @@ func givesUp(differs []string, row *table.Row) string {
 	return strings.Join(out, " ")
 }
 
-// answers is the verdict of the rung that a look-up takes.
+// answers is the result of the row that a look-up takes.
 const answers = "answers"
 
 // illegal says why the row that answers cannot run on the host.
@@ -152,8 +163,8 @@ func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	return ""
 }
 
-// stretches groups ascending token counts between which no row begins or ends;
-// all of a stretch have one ladder.
+// stretches groups ascending token counts between which no row begins or ends:
+// the same rows may answer all of a stretch.
 func stretches(set *table.Set, tokens []int) [][2]int {
 	var breaks []int
 	for _, s := range set.Sources() {

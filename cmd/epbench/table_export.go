@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/export"
@@ -17,11 +18,13 @@ func newTableExport() *cobra.Command {
 	var from sourceFlags
 	var format, path string
 	cmd := &cobra.Command{
-		Use:     "export",
-		Short:   "Write a table for production: " + exportNames(),
-		Long:    "Write a table in the language of the runtime that will use it.\n\n" + exportDocs(),
-		Example: "  epbench table export --table RUN --format c -o tuned.h",
-		Args:    cobra.NoArgs,
+		Use:   "export",
+		Short: "Write a table for production: " + exportNames(),
+		Long:  "Write a table in the language of the runtime that will use it.\n\n" + exportDocs(),
+		Example: `  epbench table export --table run --format c -o tuned.h
+  epbench table export --table h200x4 --format python -o tuned.py
+  epbench table export --table run --format csv`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := export.Find(format)
 			if err != nil {
@@ -41,9 +44,11 @@ func newTableExport() *cobra.Command {
 			return writeExport(cmd, path, files)
 		},
 	}
-	from.bindFile(cmd)
-	cmd.Flags().StringVar(&format, "format", "go", "language: "+exportNames())
-	cmd.Flags().StringVarP(&path, "out", "o", "", "main file to write; default: standard output")
+	from.bindFile(cmd, "default: the only one there is")
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVar(&format, "format", "go", "`LANGUAGE`: "+exportNames())
+		s.StringVarP(&path, "out", "o", "", "main `FILE` to write; default: standard output")
+	})
 	return cmd
 }
 

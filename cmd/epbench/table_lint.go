@@ -5,59 +5,92 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/curate"
 )
 
+// lintFlags are the flags of table lint.
+type lintFlags struct {
+	from sourceFlags
+	out  tableFlags
+	band float64
+	all  bool
+}
+
 func newTableLint() *cobra.Command {
-	var from sourceFlags
-	var out tableFlags
-	var band float64
-	var all bool
+	var f lintFlags
 	cmd := &cobra.Command{
 		Use:   "lint",
 		Short: "Find rows that are illegal, unsupported or leave holes",
-		Long: `Check a table before shipping it. Errors end with exit code 3, warnings with 0.
+		Long: `Check tables before they are shipped. Errors end with exit code 3, warnings with 0.
 Overlaps, crossed intervals and edits are refused on reading, with exit code 2. Of
 warnings that many rows share a few are printed, with their number; programs (csv,
 json) get all.`,
+		Example: `  epbench table lint --table run
+  epbench table lint --table table.json --all
+  epbench table lint --embedded`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := from.load()
-			if err != nil {
-				return err
-			}
-			legal := curate.Legality(legality(t.Header.Machine))
-			findings := curate.Lint(t, legal, bandOf(cmd, band, t.Header))
-			shown, more := findings, []string(nil)
-			if !all && !out.forPrograms() {
-				shown, more = firstWarnings(findings)
-			}
-			table, errors := findingTable(t, shown)
-			table.Notes = append(more, fmt.Sprintf("%d rows: %d errors, %d warnings", len(t.Rows), errors, len(findings)-errors))
-			if legal == nil {
-				table.Warn("the kernels of backend %s are not known here: legality was not checked", t.Header.Machine.Backend)
-			}
-			if err := out.print(cmd, table); err != nil || errors == 0 {
-				return err
-			}
-			return withCode(exitWrong, fmt.Errorf("%s: %d errors", tablePath(from.file), errors))
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	from.bindFile(cmd)
-	bindBand(cmd, &band)
-	cmd.Flags().BoolVar(&all, "all", false, "print every warning")
-	out.bind(cmd)
+	f.from.bind(cmd)
+	flags(cmd, forTables, func(s *pflag.FlagSet) { bindBand(s, &f.band) })
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.BoolVar(&f.all, "all", false, "print every warning") })
+	f.out.bind(cmd)
 	return cmd
 }
 
-// warningsShown of a rule are printed.
+func (f *lintFlags) run(cmd *cobra.Command) error {
+	set, err := f.from.open()
+	if err != nil {
+		return err
+	}
+	out := findingTable()
+	bad := 0
+	for _, w := range set.Warnings() {
+		out.Warn("%v", w)
+	}
+	for _, s := range set.Sources() {
+		bad += f.lint(&out, bandOf(cmd, f.band, s.Table.Header), s)
+	}
+	if err := f.out.print(cmd, out); err != nil || bad == 0 {
+		return err
+	}
+	return withCode(exitWrong, fmt.Errorf("%d errors", bad))
+}
+
+// lint adds the findings about one table and counts the errors among them.
+func (f *lintFlags) lint(out *reports.Table, band float64, s table.Source) int {
+	legal := curate.Legality(legality(s.Table.Header.Machine))
+	findings := curate.Lint(s.Table, legal, band)
+	errors := 0
+	for _, x := range findings {
+		if x.Severity == curate.Bad {
+			errors++
+		}
+	}
+	shown, more := findings, []string(nil)
+	if !f.all && !f.out.forPrograms() {
+		shown, more = firstWarnings(findings)
+	}
+	for _, x := range shown {
+		out.Add(findingCells(s, x)...)
+	}
+	out.Note(more...)
+	out.Note(fmt.Sprintf("%s: %d rows, %d errors, %d warnings", sourceName(s), len(s.Table.Rows), errors, len(findings)-errors))
+	if legal == nil {
+		out.Warn("the kernels of backend %s are not known here: legality was not checked", s.Table.Header.Machine.Backend)
+	}
+	return errors
+}
+
+// warningsShown are printed of each rule.
 const warningsShown = 5
 
-// firstWarnings keeps all errors and of each rule's warnings the first; more says how many
-// of which are left out, in the order in which the rules came.
+// firstWarnings keeps all errors and the first warnings of each rule. more says
+// how many warnings of which rules are left out, in the order of the rules.
 func firstWarnings(findings []curate.Finding) (shown []curate.Finding, more []string) {
 	seen := map[string]int{}
 	var full []string // rules
@@ -78,24 +111,22 @@ func firstWarnings(findings []curate.Finding) (shown []curate.Finding, more []st
 	return shown, more
 }
 
-// findingTable lists findings and counts the errors among them.
-func findingTable(t *table.Table, findings []curate.Finding) (out reports.Table, errors int) {
-	out = reports.Table{Name: "findings", Columns: append([]reports.Column{reports.Words("severity"), reports.Words("rule")},
-		append(keyColumns(), reports.Words("tokens"), reports.Words("finding"))...)}
-	for _, f := range findings {
-		severity := reports.Str(string(f.Severity))
-		if f.Severity == curate.Bad {
-			errors++
-			severity = severity.Marked(reports.Bad)
-		}
-		cells := []reports.Cell{severity, reports.Str(f.Rule)}
-		if f.Row < 0 {
-			cells = append(cells, slices.Repeat([]reports.Cell{reports.None()}, len(keyColumns())+1)...)
-		} else {
-			r := t.Rows[f.Row]
-			cells = append(append(cells, keyCells(r.Key)...), reports.Str(spanText(r.Lo, r.Hi)))
-		}
-		out.Add(append(cells, reports.Str(f.Text))...)
+func findingTable() reports.Table {
+	return reports.Table{Name: "findings", Columns: append(append([]reports.Column{reports.Words("severity"), reports.Words("rule")},
+		keyColumns()...), reports.Words("tokens"), reports.Words("finding"), reports.Words("source").Dropped(21).Keyed())}
+}
+
+func findingCells(s table.Source, f curate.Finding) []reports.Cell {
+	severity := reports.Str(string(f.Severity))
+	if f.Severity == curate.Bad {
+		severity = severity.Marked(reports.Bad)
 	}
-	return out, errors
+	cells := []reports.Cell{severity, reports.Str(f.Rule)}
+	if f.Row < 0 {
+		cells = append(cells, slices.Repeat([]reports.Cell{reports.None()}, len(keyColumns())+1)...)
+	} else {
+		r := s.Table.Rows[f.Row]
+		cells = append(append(cells, keyCells(r.Key)...), reports.Str(spanText(r.Lo, r.Hi)))
+	}
+	return append(cells, reports.Str(f.Text), reports.Str(sourceName(s)))
 }

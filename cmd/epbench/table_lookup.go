@@ -14,13 +14,14 @@ func newTableLookup() *cobra.Command {
 	var out tableFlags
 	cmd := &cobra.Command{
 		Use:   "lookup",
-		Short: "Answer what a runtime would be told",
-		Long: `Answer, for each op, format, token count and routing, which configuration a
-runtime would be told to launch, and for which reason. Outside what was measured
-the answer is that of the nearest row where the table may give up what differs, else
-default.`,
-		Example: "  epbench table lookup --table RUN --op dispatch --tokens 16 --routing skewed",
-		Args:    cobra.NoArgs,
+		Short: "Say which config a runtime would be told to launch",
+		Long: `Say for each op, dtype, token count and routing which config a runtime would be
+told to launch, and why. Outside what was measured the answer is the default, or,
+where the table has a fallback, the nearest row.`,
+		Example: `  epbench table lookup --table run --op dispatch --tokens 16 --routing skewed
+  epbench table lookup --embedded --machine table --model deepseek-v3 --tokens 128
+  epbench table lookup --table run --tokens 1:4096:x2 --config d7f2`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := ask.open(cmd)
 			if err != nil {
@@ -37,27 +38,43 @@ default.`,
 // answers looks every key and token count up as a runtime would: resolved for
 // the host, legality included.
 func (q *query) answers() reports.Table {
-	columns := append(keyColumns(), reports.Numbers("tokens", ""), reports.Words("config"), reports.Words("reason"), reports.Words("gives up"))
+	columns := append(append(keyColumns(), reports.Numbers("tokens", "")), configColumns()...)
+	columns = append(columns, reports.Words("reason"), reports.Words("differs in").Dropped(2))
 	t := reports.Table{Name: "answers", Columns: append(append(columns, gainColumns()...),
-		reports.Words("verified"), reports.Words("source").Dropped(11))}
+		reports.Words("verified").Dropped(12), reports.Words("source").Dropped(20))}
 	for _, k := range q.keys {
 		p := k.Problem(q.maxTokens)
 		set := q.narrow(k)
 		resolved := q.set.Resolve(q.host, p)
 		for _, n := range q.tokens {
 			a := resolved.Lookup(n, k.Routing)
-			cells := append(keyCells(k), reports.Int(n), reports.Str(a.Config.Key()), reports.Str(string(a.Reason)), reports.Str(givesUp(a.Differs, a.Row)))
+			if !q.isConfig(q.header(a), k, n, a.Config) {
+				continue
+			}
+			cells := append(keyCells(k), reports.Int(n))
+			cells = append(cells, spelled(q.header(a), k, n, a.Config)...)
+			cells = append(cells, reports.Str(string(a.Reason)), reports.Str(differsIn(a.Differs, a.Row)))
 			t.Add(append(append(cells, gainCells(a.Row)...), verifiedCell(a), reports.Str(a.Source))...)
 			switch {
 			case a.Row == nil:
 				q.note(missText(set, k, n))
 			case a.Reason == table.Fallback:
-				q.note("fallback: another problem's row answers, and the gain is what was measured there")
+				q.note("fallback: the row of another problem answers; its gain was measured there")
 			}
 		}
 	}
 	t.Notes = q.notes
 	return t
+}
+
+// header is that of the table an answer comes from, else the host's.
+func (q *query) header(a *table.Answer) table.Header {
+	for _, s := range q.set.Sources() {
+		if s.Name == a.Source {
+			return s.Table.Header
+		}
+	}
+	return table.Header{Machine: q.host.Machine}
 }
 
 func verifiedCell(a *table.Answer) reports.Cell {

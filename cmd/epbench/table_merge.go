@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
@@ -20,13 +21,17 @@ func newTableMerge() *cobra.Command {
 	var band float64
 	cmd := &cobra.Command{
 		Use:   "merge OLD NEW -o OUT",
-		Short: "Lay new rows into a table; the incumbent stays unless clearly beaten",
-		Long: `Write OLD with the rows of NEW. A token count that only one of them measured is that
-one's. Where both did, OLD stays unless the gain of NEW is larger by more than the
-band and their intervals are apart; or, when NEW is a run directory whose search
-measured OLD's choice too, unless that is slower there by more than the band.
-Between two, the row of the nearer one holds. Every decision is printed with the
-evidence of both. What look-ups may give up is OLD's.`,
+		Short: "Put new rows into a table; an old row stays unless clearly beaten",
+		Long: `Write OLD with the rows of NEW. A token count that only one of them measured comes
+from that one. Where both measured, OLD stays unless the gain of NEW is larger by
+more than the band and their intervals are apart. When NEW is a run whose search
+measured OLD's config too, OLD also goes where it was slower there by more than the
+band. Between two measured token counts the row of the nearer one holds. Every
+stretch that both measured is printed with the evidence of both. The fallback stays
+OLD's.`,
+		Example: `  epbench table merge table.json run -o table.json
+  epbench table merge old.json new.json -o merged.json --format csv
+  epbench table merge h200x4 run -o mine.json --band 0.02`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if path == "" {
@@ -45,35 +50,35 @@ evidence of both. What look-ups may give up is OLD's.`,
 			if err != nil {
 				return err
 			}
-			merged, decisions, err := curate.Merge(old, newcomer, curate.Rule{Band: band, Measured: measured})
+			merged, overlaps, err := curate.Merge(old, newcomer, curate.Rule{Band: band, Measured: measured})
 			if err != nil {
 				return withCode(exitNotComparable, err)
 			}
 			if err := table.WriteFile(path, merged); err != nil {
 				return badInput(fmt.Errorf("-o: %w", err))
 			}
-			t := decisionTable(decisions)
+			t := overlapTable(old.Header, newcomer.Header, overlaps)
 			t.Notes = append(t.Notes, fmt.Sprintf("%d rows of %s and %d of %s became %d in %s (band %g %%)",
 				len(old.Rows), args[0], len(newcomer.Rows), args[1], len(merged.Rows), path, 100*band))
 			if !slices.Equal(old.Header.Fallback, newcomer.Header.Fallback) {
-				t.Notes = append(t.Notes, fmt.Sprintf("look-ups give up what %s says: %s; not what %s does: %s",
-					args[0], strings.Join(old.Header.Fallback, ", "), args[1], strings.Join(newcomer.Header.Fallback, ", ")))
+				t.Notes = append(t.Notes, fmt.Sprintf("the fallback is that of %s: %s; %s has %s",
+					args[0], orNone(old.Header.Fallback), args[1], orNone(newcomer.Header.Fallback)))
 			}
 			return out.print(cmd, t)
 		},
 	}
-	cmd.Flags().StringVarP(&path, "out", "o", "", "file to write")
-	bindBand(cmd, &band)
+	flags(cmd, forTables, func(s *pflag.FlagSet) { bindBand(s, &band) })
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` to write") })
 	out.bind(cmd)
 	return cmd
 }
 
-func decisionTable(decisions []curate.Overlap) reports.Table {
-	t := reports.Table{Name: "decisions", Columns: append(keyColumns(), reports.Words("tokens"), reports.Words("outcome"),
+func overlapTable(old, newcomer table.Header, overlaps []curate.Overlap) reports.Table {
+	t := reports.Table{Name: "overlaps", Columns: append(keyColumns(), reports.Words("tokens"), reports.Words("effect"),
 		reports.Words("old"), reports.Words("new"), reports.Words("old evidence").Dropped(2), reports.Words("new evidence").Dropped(1))}
-	for _, d := range decisions {
+	for _, d := range overlaps {
 		t.Add(append(keyCells(d.Key), reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Effect)),
-			reports.Str(choiceText(d.Old)), reports.Str(choiceText(d.New)),
+			configCell(old, d.Old), configCell(newcomer, d.New),
 			reports.Str(evidenceText(d.Old)), reports.Str(evidenceText(d.New)))...)
 	}
 	return t
@@ -91,9 +96,16 @@ func measuredIn(path string) (func(k table.Key, tokens int, routing string, c ep
 	return l.Seconds, nil
 }
 
+func orNone(fields []string) string {
+	if len(fields) == 0 {
+		return "none"
+	}
+	return strings.Join(fields, ", ")
+}
+
 // bindBand registers --band.
-func bindBand(cmd *cobra.Command, band *float64) {
-	cmd.Flags().Float64Var(band, "band", 0, "relative difference that does not matter; default: the table's own, else 0.01")
+func bindBand(s *pflag.FlagSet, band *float64) {
+	s.Float64Var(band, "band", 0, "`SHARE` below which a difference does not count; default: the table's own, else 0.01")
 }
 
 // bandOf is --band, else the table's own, else 1 %.

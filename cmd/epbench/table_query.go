@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
@@ -19,19 +20,23 @@ type queryFlags struct {
 	machine   string
 	backend   string
 	precision string
+	config    string
 }
 
 func (f *queryFlags) bind(cmd *cobra.Command) {
-	f.sourceFlags.bind(cmd)
 	f.problem.bind(cmd)
-	s := cmd.Flags()
-	s.StringVar(&f.machine, "machine", "", "machine to ask for: table (its own; default with --table), host, or a JSON file with one (run.json, table.json)")
-	s.StringVar(&f.backend, "backend", "auto", "backend that identifies --machine host")
-	s.StringVar(&f.precision, "precision", "full", "precision to accept: full, or reduced")
-	routing := s.Lookup("routing")
-	routing.Usage = "routing classes (" + tableClasses() + ") or specs to classify, comma-separated"
+	routing := cmd.Flags().Lookup("routing")
+	routing.Usage = "routing classes (" + tableClasses() + ") or `ROUTINGS` to classify, comma-separated"
 	routing.DefValue, f.problem.routing = string(ep.AllRoutings), string(ep.AllRoutings)
-	s.Lookup("model").Usage += "; default: what all rows of the table agree on"
+	model := cmd.Flags().Lookup("model")
+	model.Usage, model.DefValue = "model `PRESET`; default: the shape that all rows agree on", ""
+	f.sourceFlags.bind(cmd)
+	flags(cmd, forTables, func(s *pflag.FlagSet) {
+		s.StringVar(&f.machine, "machine", "", "ask for this `MACHINE`: table (its own; the default with --table), host, or a file with one (run.json, table.json)")
+		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept: full or reduced")
+		s.StringVar(&f.config, "config", "", "print only what concerns this `CONFIG`: "+configUsage)
+	})
+	addBackendFlag(cmd, &f.backend)
 }
 
 func tableClasses() string { return strings.Join(names(ep.Classes()), ", ") }
@@ -53,6 +58,8 @@ type query struct {
 	keys      []table.Key
 	tokens    []int
 	maxTokens int // capacity of the buffers
+	config    string
+	isConfig  func(table.Header, table.Key, int, ep.Config) bool // filter of --config
 }
 
 // open reads the tables and expands the flags.
@@ -65,10 +72,15 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.adopt(cmd, set, host.Machine)
-	q := &query{set: set, host: host}
-	if q.tokens, err = ep.ParseInts(f.problem.tokens); err != nil {
-		return nil, usagef("--tokens: %w", err)
+	q := &query{set: set, host: host, config: f.config}
+	if q.isConfig, err = configFilter(f.config); err != nil {
+		return nil, err
+	}
+	if err := f.adopt(cmd, q); err != nil {
+		return nil, err
+	}
+	if q.tokens, err = f.problem.counts(); err != nil {
+		return nil, err
 	}
 	q.maxTokens = max(f.problem.maxTokens, slices.Max(q.tokens))
 	problems, err := f.problem.problems(host.Machine)
@@ -134,49 +146,80 @@ func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 	return out, nil
 }
 
-// adopt fills what the user left open from the machine's rows, where all
-// agree, so that a table of one problem needs no flags that repeat it.
-func (f *queryFlags) adopt(cmd *cobra.Command, set *table.Set, m ep.Machine) {
-	var rows []table.Row
-	for _, s := range set.Sources() {
-		if s.Table.Header.Machine.Key() == m.Key() {
-			rows = append(rows, s.Table.Rows...)
-		}
+// adopt fills what the user left open from the machine's rows where all agree,
+// so that a table of one problem needs no flags that repeat it.
+func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
+	rows := q.rowsHere()
+	if len(rows) == 0 {
+		return nil
 	}
-	open := func(flag string) bool { return len(rows) > 0 && !cmd.Flags().Changed(flag) }
+	given := func(flags ...string) bool { return slices.ContainsFunc(flags, cmd.Flags().Changed) }
 	p := &f.problem
-	model := !cmd.Flags().Changed("model")
+	if !given("model", "hidden", "experts", "topk") {
+		shapes := distinct(rows, func(k table.Key) [3]int { return [3]int{k.Hidden, k.Experts, k.TopK} })
+		if len(shapes) > 1 {
+			return usagef("--model: the rows are of %d shapes (%s); name one, or give --hidden, --experts and --topk", len(shapes), modelsOf(rows))
+		}
+		p.hidden, p.experts, p.topK = shapes[0][0], shapes[0][1], shapes[0][2]
+	}
 	for _, n := range []struct {
 		flag  string
 		field *int
 		of    func(table.Key) int
-		free  bool
 	}{
-		{"hidden", &p.hidden, func(k table.Key) int { return k.Hidden }, model},
-		{"experts", &p.experts, func(k table.Key) int { return k.Experts }, model},
-		{"topk", &p.topK, func(k table.Key) int { return k.TopK }, model},
-		{"ranks", &p.ranks, func(k table.Key) int { return k.Ranks }, true},
-		{"nodes", &p.nodes, func(k table.Key) int { return k.Nodes }, true},
+		{"ranks", &p.ranks, func(k table.Key) int { return k.Ranks }},
+		{"nodes", &p.nodes, func(k table.Key) int { return k.Nodes }},
 	} {
-		if values := distinct(rows, n.of); n.free && open(n.flag) && len(values) == 1 {
+		if values := distinct(rows, n.of); !given(n.flag) && len(values) == 1 {
 			*n.field = values[0]
 		}
 	}
-	if modes := distinct(rows, func(k table.Key) ep.Mode { return k.Mode }); open("mode") && len(modes) == 1 {
+	if modes := distinct(rows, func(k table.Key) ep.Mode { return k.Mode }); !given("mode") && len(modes) == 1 {
 		p.mode = string(modes[0])
 	}
-	if open("op") {
+	if !given("op") {
 		p.ops = strings.Join(names(distinct(rows, func(k table.Key) ep.Op { return k.Op })), ",")
 	}
-	if open("dtype") {
-		p.dtypes = strings.Join(names(distinct(rows, func(k table.Key) ep.DType { return k.Dispatch })), ",")
+	if !given("dtype") {
+		dtypes := distinct(rows, func(k table.Key) ep.DType { return k.Dispatch })
+		slices.SortFunc(dtypes, func(a, b ep.DType) int { return slices.Index(ep.DTypes(), a) - slices.Index(ep.DTypes(), b) })
+		p.dtypes = strings.Join(names(dtypes), ",")
 	}
-	if shared := distinct(rows, func(k table.Key) bool { return k.SharedExpert }); open("shared-expert") && len(shared) == 1 {
+	if shared := distinct(rows, func(k table.Key) bool { return k.SharedExpert }); !given("shared-expert") && len(shared) == 1 {
 		p.shared = shared[0]
 	}
-	if skip := distinct(rows, func(k table.Key) bool { return k.SkipA2A }); open("skip-a2a") && len(skip) == 1 {
+	if skip := distinct(rows, func(k table.Key) bool { return k.SkipA2A }); !given("skip-a2a") && len(skip) == 1 {
 		p.skipA2A = skip[0]
 	}
+	return nil
+}
+
+// rowsHere are the rows for the host's machine. Where no table is for it, a
+// note says which machines there are tables for.
+func (q *query) rowsHere() []table.Row {
+	var rows []table.Row
+	var others []string
+	for _, s := range q.set.Sources() {
+		if s.Table.Header.Machine.Key() == q.host.Machine.Key() {
+			rows = append(rows, s.Table.Rows...)
+		} else {
+			others = append(others, sourceName(s)+" ("+s.Table.Header.Machine.Name+")")
+		}
+	}
+	if len(rows) == 0 && len(others) > 0 {
+		q.note("no table is for this machine; --table NAME asks one as its own machine: " + strings.Join(others, ", "))
+	}
+	return rows
+}
+
+// modelsOf names a few of the presets that rows serve.
+func modelsOf(rows []table.Row) string {
+	models := distinct(rows, modelOf)
+	models = slices.DeleteFunc(models, func(m string) bool { return m == "" })
+	if len(models) > 4 {
+		models = append(models[:4], "...")
+	}
+	return strings.Join(models, ", ")
 }
 
 // distinct lists the values of a key field in the order of their rows.

@@ -1,81 +1,227 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/workloads"
 )
 
+// showFlags are the flags of table show.
+type showFlags struct {
+	from                              sourceFlags
+	out                               tableFlags
+	ops, model, tokens, routing, kind string
+	config                            string
+	all                               bool
+}
+
+// rowsShown are listed without being asked for; of more a summary is printed.
+const rowsShown = 60
+
 func newTableShow() *cobra.Command {
-	var from sourceFlags
-	var out tableFlags
+	var f showFlags
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "List tables and their rows",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			set, err := from.open()
-			if err != nil {
-				return err
-			}
-			heads, rows := headerTable(), rowTable()
-			for _, w := range set.Warnings() {
-				heads.Warn("%v", w)
-			}
-			for _, s := range set.Sources() {
-				addHeader(&heads, s)
-				for i := range s.Table.Rows {
-					addRow(&rows, s, &s.Table.Rows[i])
-				}
-			}
-			if len(set.Sources()) == 0 {
-				heads.Notes = append(heads.Notes, "no tables here: every look-up answers default; epbench sweep makes one")
-				return out.print(cmd, heads)
-			}
-			return out.print(cmd, heads, rows)
-		},
+		Long: `List tables and their rows, each with the config, the gain over the default and
+its 95 % interval. Where there are many rows a summary by model comes instead;
+--model, --op and the like choose some, --all prints every one.`,
+		Example: `  epbench table show --table run
+  epbench table show --embedded --model deepseek-v3 --op dispatch --tokens 128
+  epbench table show --table h200x4 --config 5kx3`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	from.bind(cmd)
-	out.bind(cmd)
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		s.StringVar(&f.model, "model", "", "only rows of this `PRESET`'s shape")
+		s.StringVar(&f.ops, "op", "", "only rows of these `OPS`")
+		s.StringVar(&f.tokens, "tokens", "", "only rows that cover one of these token counts: list or `RANGE`")
+		s.StringVar(&f.routing, "routing", "", "only rows of these routing `CLASSES`: "+tableClasses())
+		s.StringVar(&f.kind, "dtype", "", "only rows of these `DTYPES`")
+		s.StringVar(&f.config, "config", "", "only rows with this `CONFIG`: "+configUsage)
+		s.BoolVar(&f.all, "all", false, "print every row, however many")
+	})
+	f.from.bind(cmd)
+	f.out.bind(cmd)
 	return cmd
+}
+
+func (f *showFlags) run(cmd *cobra.Command) error {
+	set, err := f.from.open()
+	if err != nil {
+		return err
+	}
+	keep, err := f.filter()
+	if err != nil {
+		return err
+	}
+	heads, rows := headerTable(), rowTable()
+	for _, w := range set.Warnings() {
+		heads.Warn("%v", w)
+	}
+	var kept []*table.Row
+	for _, s := range set.Sources() {
+		addHeader(&heads, s)
+		for i := range s.Table.Rows {
+			if r := &s.Table.Rows[i]; keep(s.Table.Header, r) {
+				kept = append(kept, r)
+				addRow(&rows, s, i)
+			}
+		}
+	}
+	switch {
+	case len(set.Sources()) == 0:
+		heads.Note("no tables here: every look-up answers default; epbench sweep makes one")
+		return f.out.print(cmd, heads)
+	case len(kept) == 0:
+		return usagef("no row is like this; table show without filters says what there is")
+	case len(kept) > rowsShown && !f.all && !f.out.forPrograms():
+		rows = summaryTable(kept)
+	}
+	return f.out.print(cmd, heads, rows)
+}
+
+// filter says which rows the flags ask for.
+func (f *showFlags) filter() (func(table.Header, *table.Row) bool, error) {
+	var counts []int
+	var err error
+	if f.tokens != "" {
+		if counts, err = ep.ParseInts(f.tokens); err != nil {
+			return nil, usagef("--tokens: %w", err)
+		}
+	}
+	var shape workloads.Preset
+	if f.model != "" {
+		if shape, err = workloads.FindPreset(f.model); err != nil {
+			return nil, usagef("--model: %w", err)
+		}
+	}
+	isConfig, err := configFilter(f.config)
+	if err != nil {
+		return nil, err
+	}
+	among := func(list, word string) bool { return list == "" || slices.Contains(splitList(list), word) }
+	return func(h table.Header, r *table.Row) bool {
+		k := r.Key
+		return among(f.ops, string(k.Op)) && among(f.routing, string(k.Routing)) && among(f.kind, string(k.Dispatch)) &&
+			(f.model == "" || k.Hidden == shape.WireHidden && k.Experts == shape.Experts && k.TopK == shape.TopK) &&
+			(counts == nil || slices.ContainsFunc(counts, func(n int) bool { return r.Lo <= n && n <= r.Hi })) &&
+			isConfig(h, k, r.Hi, r.Config)
+	}, nil
+}
+
+// configFilter tells configs that have any spelling of s; "" lets all through.
+func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool, error) {
+	s, err := fromRow(s)
+	if err != nil {
+		return nil, usagef("--config: %w", err)
+	}
+	return func(h table.Header, k table.Key, tokens int, c ep.Config) bool {
+		if s == "" || s == c.Key() {
+			return true
+		}
+		known, p := knownKernels(h.Machine.Backend), k.Problem(tokens)
+		dflt, err := kernels.Default(known, h.Machine, p, h.MaxSMs)
+		if c.IsDefault() && err == nil {
+			c = dflt
+		}
+		if ep.IsID(s) {
+			return c.HasID(s)
+		}
+		want, err := kernels.ParseConfig(known, h.Machine, p, s)
+		return err == nil && want.Key() == c.Key()
+	}, nil
 }
 
 func headerTable() reports.Table {
 	return reports.Table{Name: "tables", Columns: []reports.Column{
-		reports.Words("source"), reports.Words("id"), reports.Numbers("rows", ""), reports.Words("name"),
-		reports.Words("machine").Dropped(2), reports.Words("abi").Dropped(1), reports.Words("created"),
-		reports.Numbers("a/a", "%"), reports.Words("relax"), reports.Words("max SMs").Dropped(6), reports.Words("driver").Dropped(4),
+		reports.Words("source"), reports.Words("id").Dropped(7), reports.Numbers("rows", ""), reports.Words("name"),
+		reports.Words("machine").Dropped(2), reports.Words("abi").Dropped(1), reports.Words("created").Dropped(8),
+		reports.Numbers("A/A", "%"), reports.Words("fallback"), reports.Words("max SMs").Dropped(6), reports.Words("driver").Dropped(4),
 		reports.Words("cuda").Dropped(3), reports.Words("tool").Dropped(5), reports.Words("edited"),
 	}}
 }
 
 func addHeader(t *reports.Table, s table.Source) {
 	h := s.Table.Header
-	t.Add(reports.Str(s.Name), reports.Str(s.Table.ID[:12]), reports.Int(len(s.Table.Rows)), reports.Str(h.Machine.Name),
+	bound := "any"
+	if h.MaxSMs > 0 {
+		bound = strconv.Itoa(h.MaxSMs)
+	}
+	t.Add(reports.Str(sourceName(s)), reports.Str(s.Table.ID[:12]), reports.Int(len(s.Table.Rows)), reports.Str(h.Machine.Name),
 		reports.Str(h.Machine.Key()), reports.Str(h.ABI), reports.Str(h.Created.Format(time.RFC3339)),
-		reports.Float(100*h.AA, 2), reports.Str(strings.Join(h.Fallback, " ")), reports.Str(boundText(h)), reports.Str(h.Machine.Driver),
+		reports.Float(100*h.AA, 2), reports.Str(strings.Join(h.Fallback, " ")), reports.Str(bound), reports.Str(h.Machine.Driver),
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
 }
 
-func boundText(h table.Header) string {
-	if h.MaxSMs == 0 {
-		return "any"
-	}
-	return strconv.Itoa(h.MaxSMs)
-}
-
 func rowTable() reports.Table {
-	columns := append(keyColumns(), reports.Words("tokens"), reports.Words("choice"), reports.Numbers("median", "us"))
-	return reports.Table{Name: "rows", Columns: append(append(columns, gainColumns()...),
-		reports.Numbers("rounds", "").Dropped(2), reports.Words("clock").Dropped(1), reports.Words("source").Dropped(11))}
+	columns := append([]reports.Column{reports.Numbers("row", "").Dropped(9)}, keyColumns()...)
+	columns = append(append(columns, reports.Words("tokens")), configColumns()...)
+	columns = append(append(columns, reports.Numbers("median", "us").Dropped(8)), gainColumns()...)
+	return reports.Table{Name: "rows", Columns: append(columns, reports.Numbers("rounds", "").Dropped(19),
+		reports.Words("clock").Dropped(20).Keyed(), reports.Words("source").Dropped(11).Keyed()),
+		Notes: []string{"median: of the config; gain: the default's time over it, with its 95 % interval; --config ID or TABLE#ROW names a config"}}
 }
 
-func addRow(t *reports.Table, s table.Source, r *table.Row) {
-	cells := append(keyCells(r.Key), reports.Str(spanText(r.Lo, r.Hi)), reports.Str(choiceText(r)), reports.Micros(r.Evidence.Median))
-	t.Add(append(append(cells, gainCells(r)...), reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(s.Name))...)
+func addRow(t *reports.Table, s table.Source, i int) {
+	r := &s.Table.Rows[i]
+	cells := append([]reports.Cell{reports.Int(i + 1)}, keyCells(r.Key)...)
+	cells = append(append(cells, reports.Str(spanText(r.Lo, r.Hi))), configCells(s.Table.Header, r)...)
+	cells = append(append(cells, reports.Micros(r.Evidence.Median)), gainCells(r)...)
+	t.Add(append(cells, reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(sourceName(s)))...)
+}
+
+// summaryTable counts rows by shape and rank count.
+func summaryTable(rows []*table.Row) reports.Table {
+	n := reports.Numbers
+	t := reports.Table{Name: "summary", Title: "Rows by model", Columns: []reports.Column{
+		reports.Words("model"), n("hidden", "").Dropped(1), n("experts", "").Dropped(1), n("topk", "").Dropped(1), n("ranks", ""),
+		reports.Words("dtypes"), reports.Words("tokens"), n("rows", ""), n("faster", ""), n("largest gain", "x")},
+		Notes: []string{fmt.Sprintf("%d rows; --model, --op, --tokens, --routing, --dtype and --config choose some, --all prints every one", len(rows)),
+			"faster: rows with another config than the default"}}
+	shape := func(r *table.Row) [4]int { return [4]int{r.Key.Ranks, r.Key.Hidden, r.Key.Experts, r.Key.TopK} }
+	sorted := slices.Clone(rows)
+	slices.SortStableFunc(sorted, func(a, b *table.Row) int {
+		x, y := shape(a), shape(b)
+		return cmp.Or(cmp.Compare(modelOf(a.Key), modelOf(b.Key)), slices.Compare(x[:], y[:]))
+	})
+	for len(sorted) > 0 {
+		end := slices.IndexFunc(sorted, func(r *table.Row) bool { return shape(r) != shape(sorted[0]) })
+		if end < 0 {
+			end = len(sorted)
+		}
+		t.Add(summaryCells(sorted[:end])...)
+		sorted = sorted[end:]
+	}
+	return t
+}
+
+// summaryCells sums up rows of one shape.
+func summaryCells(rows []*table.Row) []reports.Cell {
+	k := rows[0].Key
+	lo, hi, faster, gain := rows[0].Lo, rows[0].Hi, 0, 1.0
+	var dtypes []string
+	for _, r := range rows {
+		lo, hi, gain = min(lo, r.Lo), max(hi, r.Hi), max(gain, r.Evidence.Gain)
+		if !r.Default {
+			faster++
+		}
+		if d := string(r.Key.Dispatch); !slices.Contains(dtypes, d) {
+			dtypes = append(dtypes, d)
+		}
+	}
+	return []reports.Cell{reports.Str(cmp.Or(modelOf(k), fmt.Sprintf("%d/%d/%d", k.Hidden, k.Experts, k.TopK))), reports.Int(k.Hidden), reports.Int(k.Experts), reports.Int(k.TopK),
+		reports.Int(k.Ranks), reports.Str(strings.Join(dtypes, " ")), reports.Str(spanText(lo, hi)), reports.Int(len(rows)), reports.Int(faster), reports.Float(gain, 2)}
 }

@@ -39,9 +39,9 @@ func TestTableExitCodes(t *testing.T) {
 		{"verify --table edited.json --allow-edited --backend cpu -o receipt.json", exitNotComparable},
 		{"merge DEMO DEMO -o none/out.json", exitUsage},
 		{"merge DEMO DEMO", exitUsage},
-		{"relax DEMO --give-up top_k -o relaxed.json", exitDone},
-		{"relax DEMO", exitUsage},
-		{"relax ../../none.json RUN", exitUsage},
+		{"fallback DEMO --fields top_k -o wide.json", exitDone},
+		{"fallback DEMO", exitUsage},
+		{"fallback ../../none.json RUN", exitUsage},
 		{"show --embedded --table DEMO", exitUsage},
 		{"show --table edited.json", exitUsage},
 		{"show --table cut.json", exitUsage},
@@ -55,7 +55,7 @@ func TestTableExitCodes(t *testing.T) {
 		{"diff DEMO", exitUsage},
 		{"export --table DEMO --format rust", exitUsage},
 		{"export --table DEMO --format c -o none/tuned.h", exitUsage},
-		{"verify", exitUsage},
+		{"verify --backend cpu", exitNotComparable},
 		{"unknown", exitUsage},
 	} {
 		var stdout, stderr bytes.Buffer

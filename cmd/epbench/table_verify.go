@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/sweep/measure"
@@ -28,21 +30,26 @@ func newTableVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Measure rows against the default on this machine and write a receipt",
-		Long: `Measure rows of a table again, each beside the default in interleaved rounds, and
-write what came of it. Exit code 3 means that a row is slower than the default or
-wrong, 4 that one could not be decided, 5 that the table is not for this machine
-or these kernels.`,
-		Example: "  epbench table verify --table RUN --rows 3 -o receipt.json",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Long: `Measure rows of a table again, each beside the default in the same rounds, and
+write a receipt. Exit code 3 means that a row is slower than the default or wrong, 4
+that one could not be decided, 5 that the table is not for this machine or these
+kernels.`,
+		Example: `  epbench table verify --table run --rows 3
+  epbench table verify --table table.json --rows 0 -o receipt.json
+  epbench table verify --backend cuda`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.from.bindFile(cmd)
-	o.out.bind(cmd)
+	o.from.bindFile(cmd, "default: the one that is for this machine")
+	flags(cmd, forSearch, func(s *pflag.FlagSet) {
+		s.IntVar(&o.rows, "rows", 5, "`N` rows to measure, spread over those with another config than the default; 0: all")
+		s.Uint64Var(&o.seed, "seed", 1, "`SEED` of routing and payload")
+	})
 	addBackendFlag(cmd, &o.backend)
-	s := cmd.Flags()
-	s.IntVar(&o.rows, "rows", 5, "rows to measure, spread over those that leave the default; 0 for all")
-	s.StringVarP(&o.path, "out", "o", "receipt.json", "receipt to write")
-	s.Uint64Var(&o.seed, "seed", 1, "seed of routing and payload")
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&o.path, "out", "o", "receipt.json", "`FILE` for the receipt")
+	})
+	o.out.bind(cmd)
 	return cmd
 }
 
@@ -50,7 +57,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if o.rows < 0 {
 		return usagef("--rows: %d is below 0; 0 means all", o.rows)
 	}
-	t, err := o.from.load()
+	set, err := o.from.open()
 	if err != nil {
 		return err
 	}
@@ -63,7 +70,8 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), note)
 	}
 	host := hostOf(b)
-	if err := refusedHere(t, host); err != nil {
+	t, err := tableFor(set, host)
+	if err != nil {
 		return withCode(exitNotComparable, err)
 	}
 	policy := measure.PolicyFor(host.Machine)
@@ -80,7 +88,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if stopped != nil && len(r.Checks) == 0 {
 		return stopped
 	}
-	checks := checkTable(r)
+	checks := checkTable(t.Header, r)
 	checks.Notes = append(checks.Notes, fmt.Sprintf("receipt %.12s in %s", r.ID, o.path))
 	for _, d := range t.Doubts(host) {
 		checks.Warn("unverified: %s", d)
@@ -91,13 +99,21 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	return outcome(r.Worst())
 }
 
-// refusedHere says why no row of a table may be used on a host. Ranks and
-// formats are the rows' own affair here.
-func refusedHere(t *table.Table, h table.Host) error {
-	if len(t.Rows) == 0 {
-		return nil
+// tableFor is the uppermost table that may be used on a host. Ranks and dtypes
+// are for each row to say.
+func tableFor(set *table.Set, h table.Host) (*table.Table, error) {
+	err := errors.New("no table here")
+	for _, s := range slices.Backward(set.Sources()) {
+		if len(s.Table.Rows) == 0 {
+			return s.Table, nil
+		}
+		refused := s.Table.Refusal(h, s.Table.Rows[0].Key.Problem(0))
+		if refused == nil {
+			return s.Table, nil
+		}
+		err = fmt.Errorf("%s: %w", sourceName(s), refused)
 	}
-	return t.Refusal(h, t.Rows[0].Key.Problem(0))
+	return nil, err
 }
 
 func (o *verifyOptions) check(cmd *cobra.Command, checker *receipt.Checker, rows []*table.Row, r *receipt.Receipt) error {
@@ -115,9 +131,9 @@ func (o *verifyOptions) check(cmd *cobra.Command, checker *receipt.Checker, rows
 	return nil
 }
 
-func checkTable(r *receipt.Receipt) reports.Table {
-	t := reports.Table{Name: "checks", Columns: append(keyColumns(), reports.Numbers("tokens", ""), reports.Words("under").Dropped(2),
-		reports.Words("config"), reports.Words("claimed"), reports.Words("measured"), reports.Numbers("a/a", "%").Dropped(1),
+func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
+	t := reports.Table{Name: "checks", Columns: append(keyColumns(), reports.Numbers("tokens", ""), reports.Words("routing drawn").Dropped(2),
+		reports.Words("id"), reports.Words("config").Dropped(10), reports.Words("claimed"), reports.Words("measured"), reports.Numbers("A/A", "%").Dropped(1),
 		reports.Words("claim"), reports.Words("reason"))}
 	marks := map[receipt.Claim]reports.Mark{receipt.Holds: reports.Good, receipt.Slower: reports.Bad, receipt.Failed: reports.Bad}
 	for _, c := range r.Checks {
@@ -125,7 +141,8 @@ func checkTable(r *receipt.Receipt) reports.Table {
 		if c.Gain.Mid > 0 {
 			measured = reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Gain.Mid, c.Gain.Low, c.Gain.High))
 		}
-		t.Add(append(keyCells(c.Key), reports.Int(c.Tokens), reports.Str(c.Routing), reports.Str(c.Config.Key()),
+		cells := append(keyCells(c.Key), reports.Int(c.Tokens), reports.Str(c.Routing))
+		t.Add(append(append(cells, spelled(h, c.Key, c.Tokens, c.Config)...),
 			reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Claimed.Mid, c.Claimed.Low, c.Claimed.High)), measured,
 			reports.Float(100*c.Band.AA, 2), reports.Str(string(c.Claim)).Marked(marks[c.Claim]), reports.Str(c.Reason))...)
 	}

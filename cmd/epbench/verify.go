@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
@@ -26,24 +27,29 @@ func newVerify() *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Whether a backend's answers are right on this machine",
-		Long: `Runs a backend over a matrix of problems and routings and compares what it
-leaves with the oracle, before and after running back to back. Cases are
-chosen so that every value of every axis occurs (--quick), every pair of
-values of two axes (default) or every triple (--stress). A failure is said as
-soon as it is seen; after Ctrl-C the table shows what was run by then.
+		Short: "Check that a backend's answers are right on this machine",
+		Long: `Run a backend over a matrix of problems and routings, and compare its output with
+the oracle before and after running calls back to back. The cases are chosen so
+that every value of every axis occurs (--quick), every pair of values of two axes
+(default) or every triple (--stress). A failure is printed as soon as it is seen.
+After Ctrl-C the table shows what was run by then.
 
 Exit code 3: an answer was wrong.`,
+		Example: `  epbench verify --backend cuda --quick
+  epbench verify --only op=dispatch,ranks=4
+  epbench verify --stress --part 1/4`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	addBackendFlag(cmd, &f.backend)
-	cmd.Flags().BoolVar(&f.quick, "quick", false, "every value once")
-	cmd.Flags().BoolVar(&f.stress, "stress", false, "every triple of values")
+	flags(cmd, forSearch, func(s *pflag.FlagSet) {
+		s.BoolVar(&f.quick, "quick", false, "every value once")
+		s.BoolVar(&f.stress, "stress", false, "every triple of values")
+		s.StringVar(&f.only, "only", "", "run the cases that have all of these, `AXIS=VALUE`,...")
+		s.StringVar(&f.part, "part", "1/1", "run the i-th of n equal parts of the cases, `I/N`")
+		s.IntSliceVar(&f.ranks, "ranks", nil, "rank `COUNTS` of the matrix; default: those of the machine")
+	})
 	cmd.MarkFlagsMutuallyExclusive("quick", "stress")
-	cmd.Flags().StringVar(&f.only, "only", "", "run the cases that have all of these, axis=value,axis=value")
-	cmd.Flags().StringVar(&f.part, "part", "1/1", "run the i-th of n equal parts of the cases, i/n")
-	cmd.Flags().IntSliceVar(&f.ranks, "ranks", nil, "rank counts of the matrix (default those of the machine)")
+	addBackendFlag(cmd, &f.backend)
 	f.out.bind(cmd)
 	return cmd
 }

@@ -22,7 +22,7 @@ merge() {
 
 # relax TABLE: where no row matches, the row of another routing class or shape answers.
 relax() {
-	"$epbench" table relax "$1" --give-up routing,top_k,experts,hidden -o next.json
+	"$epbench" table fallback "$1" --fields routing,top_k,experts,hidden -o next.json
 	mv next.json "$1"
 }
 

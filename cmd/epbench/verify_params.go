@@ -81,5 +81,5 @@ func countsOf(of []setting, ran, failed map[setting]int) string {
 		}
 		out = append(out, text)
 	}
-	return strings.Join(out, "  ")
+	return strings.Join(out, ", ")
 }

@@ -13,10 +13,13 @@ import (
 // an integer is a number.
 type Value string
 
-// Int is the value as a number; ok is false for words.
+// Int is the value as a number. ok is false for a word, which 07 is too: a number has
+// one spelling.
 func (v Value) Int() (n int, ok bool) {
-	n, err := strconv.Atoi(string(v))
-	return n, err == nil && strconv.Itoa(n) == string(v)
+	if n, err := strconv.Atoi(string(v)); err == nil && strconv.Itoa(n) == string(v) {
+		return n, true
+	}
+	return 0, false
 }
 
 // MarshalJSON writes integers as numbers and words as strings.
@@ -167,7 +170,7 @@ func (c Config) Validate() error {
 		}
 		return nil
 	}
-	if back, err := ParseConfig(c.Key()); err != nil || back.Key() != c.Key() {
+	if back, err := ParseConfig(c.Key()); err != nil || !maps.Equal(back.Values, c.Values) {
 		return fmt.Errorf("kernel: %.60q or one of its parameter names is not a lower-case word", c.Kernel)
 	}
 	return nil

@@ -24,3 +24,59 @@ func TestHiddenRefusals(t *testing.T) {
 		}
 	}
 }
+
+var sound = Problem{Op: Pair, Mode: Cold, Ranks: 8, Nodes: 2, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 5, MaxTokens: 64,
+	Dispatch: FP8, Combine: BF16, SharedExpert: true}
+
+func TestProblemBounds(t *testing.T) {
+	for _, c := range []struct {
+		want string // "" for a problem that can be
+		edit func(*Problem)
+	}{
+		{"", func(*Problem) {}},
+		{"", func(p *Problem) { p.Ranks, p.Nodes, p.Experts = MaxRanks, MaxRanks, MaxExperts }},
+		{"", func(p *Problem) { p.Hidden, p.TopK, p.MaxTokens, p.Tokens = MaxHidden, MaxTopK, MaxTokens, MaxTokens }},
+		{"", func(p *Problem) { p.Ranks, p.Nodes, p.Experts, p.TopK, p.Tokens, p.MaxTokens = 1, 1, 1, 1, 0, 1 }},
+		{"ranks: 0 is outside 1 to 1024", func(p *Problem) { p.Ranks = 0 }},
+		{"ranks: 1025 is outside 1 to 1024", func(p *Problem) { p.Ranks = MaxRanks + 1 }},
+		{"nodes: 0 is outside 1 to 8", func(p *Problem) { p.Nodes = 0 }},
+		{"nodes: 9 is outside 1 to 8", func(p *Problem) { p.Nodes = 9 }},
+		{"nodes: 8 ranks do not divide by 3 nodes", func(p *Problem) { p.Nodes = 3 }},
+		{"hidden: 0 is outside 1 to 65536", func(p *Problem) { p.Hidden = 0 }},
+		{"experts: 65537 is outside 1 to 65536", func(p *Problem) { p.Experts = MaxExperts + 1 }},
+		{"experts: 12 does not divide by 8 ranks; rank counts that do: 1, 2, 3, 4, 6, 12", func(p *Problem) { p.Experts = 12 }},
+		{"topk: 33 is outside 1 to 32", func(p *Problem) { p.TopK = MaxTopK + 1 }},
+		{"topk: 9 is outside 1 to 8", func(p *Problem) { p.Experts, p.TopK = 8, 9 }},
+		{"max-tokens: 0 is outside 1 to 1048576", func(p *Problem) { p.MaxTokens = 0 }},
+		{"tokens: -1 is outside 0 to 64", func(p *Problem) { p.Tokens = -1 }},
+		{"tokens: 65 is outside 0 to 64", func(p *Problem) { p.Tokens = 65 }},
+		{`op: unknown "", use one of dispatch, combine, pair`, func(p *Problem) { p.Op = "" }},
+		{`mode: unknown "x", use one of graph, eager, cold`, func(p *Problem) { p.Mode = "x" }},
+		{`dtype: unknown "fp16", use one of bf16, fp8, mxfp4, nvfp4`, func(p *Problem) { p.Dispatch = "fp16" }},
+		{`combine: "fp8", only bf16 travels back`, func(p *Problem) { p.Combine = FP8 }},
+		{"precision: 7 is neither ep.Full nor ep.Reduced", func(p *Problem) { p.Precision = 7 }},
+	} {
+		p, got := sound, ""
+		c.edit(&p)
+		if err := p.Validate(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", p.Key(), got, c.want)
+		}
+	}
+}
+
+func TestProblemKey(t *testing.T) {
+	want := "op=pair mode=cold ranks=8 nodes=2 hidden=7168 experts=256 topk=8 tokens=5 max=64 dispatch=fp8 combine=bf16 shared=1 skip=0"
+	p := sound
+	if got := p.Key(); got != want {
+		t.Errorf("got %s", got)
+	}
+	if p.Precision = Reduced; p.Key() != want+" precision=reduced" {
+		t.Errorf("got %s", p.Key())
+	}
+	if p.LocalExperts() != 32 {
+		t.Errorf("%d local experts", p.LocalExperts())
+	}
+}

@@ -174,7 +174,7 @@ type Session interface {
 	// Verify runs a prepared candidate once from poisoned buffers and
 	// compares every output with the oracle. For combine it runs an untimed
 	// dispatch first.
-	Verify(context.Context, ep.Config) (Verdict, error)
+	Verify(context.Context, ep.Config) (Comparison, error)
 	// Close frees the session's memory.
 	Close() error
 }
@@ -195,7 +195,7 @@ type Rounds struct {
 }
 
 // Verdict is the outcome of a comparison with the oracle.
-type Verdict struct {
+type Comparison struct {
 	Rows   int     // rows compared
 	Wrong  int     // rows outside tolerance
 	MaxErr float64 // largest error seen, relative to the row's largest magnitude
@@ -203,7 +203,7 @@ type Verdict struct {
 }
 
 // OK reports whether every row was right, and that there were rows to judge.
-func (v Verdict) OK() bool { return v.Wrong == 0 }
+func (c Comparison) OK() bool { return c.Wrong == 0 }
 
 // Clocker is implemented by backends that can time an empty kernel; the
 // reading is stored with every run.

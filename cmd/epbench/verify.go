@@ -149,7 +149,7 @@ func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([
 func verdictOf(results []conform.Result) error {
 	wrong, failed, ran := 0, 0, 0
 	for _, r := range results {
-		ran += len(r.Outcomes)
+		ran += len(r.Trials)
 		for _, o := range r.Failed() {
 			if o.Status == ep.Mismatch {
 				wrong++

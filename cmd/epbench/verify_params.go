@@ -26,7 +26,7 @@ func parameterTable(results []conform.Result) reports.Table {
 	}}
 	ran, failed := map[setting]int{}, map[setting]int{}
 	for _, r := range results {
-		for _, o := range r.Outcomes {
+		for _, o := range r.Trials {
 			for _, s := range settings(r.Case.Problem.Op, o.Config) {
 				ran[s]++
 				if o.Status != ep.OK {

@@ -20,10 +20,10 @@ func (t *tally) add(r conform.Result) {
 	if r.Skipped != "" {
 		t.skipped++
 	}
-	for _, o := range r.Outcomes {
+	for _, o := range r.Trials {
 		t.configs++
-		t.rows += o.Verdict.Rows
-		t.maxErr = max(t.maxErr, o.Verdict.MaxErr)
+		t.rows += o.Compared.Rows
+		t.maxErr = max(t.maxErr, o.Compared.MaxErr)
 	}
 	t.failed += len(r.Failed())
 }

@@ -54,26 +54,26 @@ type Case struct {
 	Configs    int // most configs of a kernel, 0 for no limit
 }
 
-// Outcome is what became of one config of a case.
-type Outcome struct {
-	Config  ep.Config
-	Status  ep.Status
-	Verdict kernels.Verdict
-	Reason  string // why it is not OK
+// Trial is what became of one config of a case.
+type Trial struct {
+	Config   ep.Config
+	Status   ep.Status
+	Compared kernels.Comparison
+	Reason   string // why it is not OK
 }
 
 // Result is what became of a case. Skipped says why the backend's own
 // legality kept it from running, in which case there are no outcomes.
 type Result struct {
-	Case     Case
-	Skipped  string
-	Outcomes []Outcome
+	Case    Case
+	Skipped string
+	Trials  []Trial
 }
 
 // Failed lists the outcomes that are not OK.
-func (r Result) Failed() []Outcome {
-	var out []Outcome
-	for _, o := range r.Outcomes {
+func (r Result) Failed() []Trial {
+	var out []Trial
+	for _, o := range r.Trials {
 		if o.Status != ep.OK {
 			out = append(out, o)
 		}

@@ -39,7 +39,7 @@ func forewarn(b kernels.Backend, c Case) {
 
 // RunCase runs every kernel of the case's op with its candidates. The error
 // is the context's, or says that the session was lost; a wrong or failing
-// candidate is an Outcome.
+// candidate is an Trial.
 func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	res := Result{Case: c}
 	m := b.Machine()
@@ -65,7 +65,7 @@ func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 		if err != nil {
 			return res, errors.Join(fmt.Errorf("%s, %s: %w", c.Name, cfg.Key(), err), s.Close())
 		}
-		res.Outcomes = append(res.Outcomes, o)
+		res.Trials = append(res.Trials, o)
 	}
 	return res, s.Close()
 }
@@ -81,8 +81,8 @@ func configs(b kernels.Backend, c Case) []ep.Config {
 
 // runConfig verifies a config, runs it back to back on the memory as it is,
 // and verifies it again.
-func runConfig(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) (Outcome, error) {
-	o := Outcome{Config: cfg, Status: ep.OK}
+func runConfig(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) (Trial, error) {
+	o := Trial{Config: cfg, Status: ep.OK}
 	for _, step := range []func() error{
 		func() error { return s.Prepare(ctx, cfg) },
 		func() error { return o.verify(ctx, s) },
@@ -103,16 +103,16 @@ func runConfig(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) (O
 	return o, nil
 }
 
-func (o *Outcome) verify(ctx context.Context, s kernels.Session) error {
+func (o *Trial) verify(ctx context.Context, s kernels.Session) error {
 	v, err := s.Verify(ctx, o.Config)
 	if err != nil {
 		return err
 	}
-	o.Verdict.Rows += v.Rows
-	o.Verdict.Wrong += v.Wrong
-	o.Verdict.MaxErr = max(o.Verdict.MaxErr, v.MaxErr)
+	o.Compared.Rows += v.Rows
+	o.Compared.Wrong += v.Wrong
+	o.Compared.MaxErr = max(o.Compared.MaxErr, v.MaxErr)
 	if !v.OK() {
-		o.Verdict.Detail = v.Detail
+		o.Compared.Detail = v.Detail
 		return kernels.Failf(ep.Mismatch, "%s", v.Detail)
 	}
 	return nil

@@ -23,19 +23,19 @@ const verifyBytes = 8 << 20
 // Verify runs a candidate once from poisoned buffers. Dispatch must deliver
 // the oracle's bytes in every format, direct combine the bits of the in-order
 // sum, de-duplicating combine values within the oracle's bound.
-func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
+func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	if err := s.fresh(ctx, c); err != nil {
 		var f *kernels.Failure
 		if errors.As(err, &f) && f.Status == ep.Mismatch {
-			return kernels.Verdict{Wrong: 1, Detail: f.Reason}, nil
+			return kernels.Comparison{Wrong: 1, Detail: f.Reason}, nil
 		}
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
 	_, combine, err := s.halves(c)
 	if err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
-	var v kernels.Verdict
+	var v kernels.Comparison
 	for _, r := range s.ranks {
 		if s.Op != ep.Combine {
 			v = ref.Merge(v, s.checkDispatch(r))
@@ -134,7 +134,7 @@ func fill(b []byte) {
 	}
 }
 
-func (s *Session) checkDispatch(r *rank) kernels.Verdict {
+func (s *Session) checkDispatch(r *rank) kernels.Comparison {
 	return s.oracle.CheckDispatch(r.id, s.delivered(r), ref.Compare{MaxRows: sample(s.encoding.Payload)})
 }
 
@@ -162,7 +162,7 @@ func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
 	return s.oracle.Received(rank, token, k, s.delivered(s.ranks[s.oracle.Owner(rank, e)]))
 }
 
-func (s *Session) checkCombine(r *rank, dedup bool) kernels.Verdict {
+func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {
 	token := func(t int) []uint16 { return r.combined[t*s.Hidden : (t+1)*s.Hidden] }
 	return s.oracle.CheckCombine(r.id, token, ref.Compare{
 		MaxRows: sample(s.rowBytes * s.TopK), PreReduced: dedup, Bits: !dedup,

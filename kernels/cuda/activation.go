@@ -12,8 +12,8 @@ import (
 )
 
 // activation is one of the fused activation kernels of native/kernels/silu.
-// They take EpSiluArgs: input [rows, 2D] BF16, output [rows, D] in a format,
-// scales as dispatch lays them out. Any grid and block of whole warps.
+// They take EpSiluArgs: input [rows, 2D] BF16, output [rows, D] in a dtype,
+// scales as dispatch lays them out. Any grid, any block of whole warps.
 type activation struct {
 	entry  string
 	source string
@@ -86,7 +86,7 @@ func newActivated(a activation, columns, maxRows int, rows []int, value func(row
 
 // check compares a call's outputs with the oracle: scales of powers of two
 // exactly, others within one part in a million, elements within two BF16
-// codes or one code of a smaller format and nearly all of them equal, rows
+// codes or one code of a smaller dtype and nearly all of them equal, rows
 // beyond the last offset untouched.
 func (x *activated) check(a activation) error {
 	l := dtype.Of(a.dtype, x.columns)
@@ -113,7 +113,7 @@ func (x *activated) check(a activation) error {
 			return fmt.Errorf("byte %d of row %d, behind the last, was written", i%l.Payload, i/l.Payload)
 		}
 	}
-	return tally.verdict()
+	return tally.result()
 }
 
 func (x *activated) rowScales(l dtype.Encoding, row, inGroup, first int) []byte {
@@ -169,9 +169,9 @@ func (t *activationTally) row(l dtype.Encoding, want, got ref.Row) error {
 // precision, and what should be left of the gate becomes zero.
 const vanishing = (127 - 110) << 7
 
-// verdict asks for 999 of 1000 values to be equal to the last bit: the
+// result asks for 999 of 1000 values to be equal to the last bit: the
 // device's exponential may be a unit off, which seldom shows after rounding.
-func (t *activationTally) verdict() error {
+func (t *activationTally) result() error {
 	if t.values == 0 {
 		return fmt.Errorf("nothing was compared")
 	}
@@ -196,14 +196,8 @@ func nearScale(f ep.DType, want, got []byte) bool {
 // codeAt is the element in column c as an integer that counts codes: the sign
 // moves it below zero.
 func codeAt(l dtype.Encoding, payload []byte, c int) int {
-	code, sign := int(payload[c/2]>>(c%2*4))&15, 8
-	switch l.DType {
-	case ep.BF16:
-		code, sign = int(binary.LittleEndian.Uint16(payload[2*c:])), 0x8000
-	case ep.FP8:
-		code, sign = int(payload[c]), 0x80
-	}
-	if code&sign != 0 {
+	code, sign := l.Code(payload, c), map[ep.DType]int{ep.BF16: 0x8000, ep.FP8: 0x80}[l.DType]
+	if sign = max(sign, 8); code&sign != 0 {
 		return -(code &^ sign)
 	}
 	return code

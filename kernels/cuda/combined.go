@@ -9,7 +9,7 @@ import (
 )
 
 // judgeCombine compares what a combine left on a rank with the oracle.
-func (s *session) judgeCombine(c *call, rank int) (kernels.Verdict, error) {
+func (s *session) judgeCombine(c *call, rank int) (kernels.Comparison, error) {
 	compare, hook := s.compare(c), c.config.Str("epilogue")
 	if epilogues[hook] != 0 {
 		compare.MaxRows = 0
@@ -17,7 +17,7 @@ func (s *session) judgeCombine(c *call, rank int) (kernels.Verdict, error) {
 	picked := s.oracle.CombinePicks(rank, compare)
 	rows, err := s.combined(rank, picked)
 	if err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
 	at := make(map[int][]uint16, len(rows))
 	for i, t := range picked {
@@ -27,7 +27,7 @@ func (s *session) judgeCombine(c *call, rank int) (kernels.Verdict, error) {
 	if epilogues[hook] != 0 {
 		return judgeEpilogue(s.oracle, rank, len(picked), hook, row, compare), nil
 	}
-	return s.proven[rank].check(compare, rows, func() kernels.Verdict { return s.oracle.CheckCombine(rank, row, compare) }), nil
+	return s.proven[rank].check(compare, rows, func() kernels.Comparison { return s.oracle.CheckCombine(rank, row, compare) }), nil
 }
 
 // combined fetches tokens of a rank's combined output, [len(tokens)][hidden].

@@ -307,7 +307,7 @@ func (e *emulated) checkDispatch(c ref.Compare) {
 	e.t.Helper()
 	e.noFaults()
 	p := e.w.Problem
-	var v kernels.Verdict
+	var v kernels.Comparison
 	for r := range p.Ranks {
 		out := ref.Output{
 			RowOffsets: words[uint32](e.part(r, partRowOffsets)),
@@ -330,7 +330,7 @@ func (e *emulated) checkDispatch(c ref.Compare) {
 func (e *emulated) checkCombine(c ref.Compare) {
 	e.t.Helper()
 	e.noFaults()
-	var v kernels.Verdict
+	var v kernels.Comparison
 	for r := range e.w.Problem.Ranks {
 		v = ref.Merge(v, e.oracle.CheckCombine(r, func(t int) []uint16 { return e.combined(r, t) }, c))
 	}

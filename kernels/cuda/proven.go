@@ -13,8 +13,8 @@ import (
 // oracle need not work out again: summing for it in float64 took a third of a
 // sweep. A rank has its own, since ranks are judged side by side.
 type proven struct {
-	seed     maphash.Seed
-	verdicts map[provenBits]kernels.Verdict
+	seed  maphash.Seed
+	known map[provenBits]kernels.Comparison
 }
 
 type provenBits struct {
@@ -23,12 +23,12 @@ type provenBits struct {
 }
 
 func newProven() *proven {
-	return &proven{maphash.MakeSeed(), map[provenBits]kernels.Verdict{}}
+	return &proven{maphash.MakeSeed(), map[provenBits]kernels.Comparison{}}
 }
 
 // check gives the verdict on rows, from memory where the same bits were judged
 // as strictly before. What was wrong is judged again.
-func (p *proven) check(c ref.Compare, rows [][]uint16, judge func() kernels.Verdict) kernels.Verdict {
+func (p *proven) check(c ref.Compare, rows [][]uint16, judge func() kernels.Comparison) kernels.Comparison {
 	var h maphash.Hash
 	h.SetSeed(p.seed)
 	for _, row := range rows {
@@ -37,12 +37,12 @@ func (p *proven) check(c ref.Compare, rows [][]uint16, judge func() kernels.Verd
 		}
 	}
 	key := provenBits{c, h.Sum64()}
-	if v, ok := p.verdicts[key]; ok {
+	if v, ok := p.known[key]; ok {
 		return v
 	}
 	v := judge()
 	if v.OK() {
-		p.verdicts[key] = v
+		p.known[key] = v
 	}
 	return v
 }

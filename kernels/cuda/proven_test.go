@@ -11,11 +11,11 @@ import (
 // stricter comparison, and for what was wrong.
 func TestProven(t *testing.T) {
 	p, asked := newProven(), 0
-	good, bad := kernels.Verdict{Rows: 2, MaxErr: 0.25}, kernels.Verdict{Rows: 2, Wrong: 1}
+	good, bad := kernels.Comparison{Rows: 2, MaxErr: 0.25}, kernels.Comparison{Rows: 2, Wrong: 1}
 	loose, strict := ref.Compare{PreReduced: true}, ref.Compare{}
-	check := func(c ref.Compare, says kernels.Verdict, want int, rows ...[]uint16) {
+	check := func(c ref.Compare, says kernels.Comparison, want int, rows ...[]uint16) {
 		t.Helper()
-		if got := p.check(c, rows, func() kernels.Verdict { asked++; return says }); got != says || asked != want {
+		if got := p.check(c, rows, func() kernels.Comparison { asked++; return says }); got != says || asked != want {
 			t.Errorf("got %+v after %d questions, want %+v after %d", got, asked, says, want)
 		}
 	}

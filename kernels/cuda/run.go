@@ -67,7 +67,7 @@ func (s *session) attempt(p *program, run func() error) error {
 		s.again++
 		err = run()
 	}
-	return s.verdict(err)
+	return s.ended(err)
 }
 
 // program makes, or finds, what measures a candidate at a fold.

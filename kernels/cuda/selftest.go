@@ -30,12 +30,12 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	}
 	failed := 0
 	report := func(name string, err error) {
-		verdict := "ok"
+		result := "ok"
 		if err != nil {
 			failed++
-			verdict = err.Error()
+			result = err.Error()
 		}
-		fmt.Fprintf(w, "%-36s %s\n", name, verdict)
+		fmt.Fprintf(w, "%-36s %s\n", name, result)
 	}
 	for _, l := range litmuses(rounds) {
 		report(l.name, b.litmus(ctx, l, ranks))

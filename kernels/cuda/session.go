@@ -199,9 +199,9 @@ func (s *session) setRunning(p *program) {
 	s.mu.Unlock()
 }
 
-// verdict turns the end of a program into a judgement of its candidate, and
+// ended turns the error that ended a program into a Failure of its candidate, and
 // makes the rig usable again where that is possible.
-func (s *session) verdict(err error) error {
+func (s *session) ended(err error) error {
 	var refused *refusal
 	switch {
 	case errors.Is(err, errFault):

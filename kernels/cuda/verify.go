@@ -38,24 +38,24 @@ func (s *session) upload() error {
 }
 
 // Verify implements kernels.Session.
-func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
+func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	k, err := s.prepared(c)
 	if err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
 	if err := s.prove(ctx, k); err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
-	verdicts := make([]kernels.Verdict, len(s.rig.seats))
+	compared := make([]kernels.Comparison, len(s.rig.seats))
 	err = sideBySide(len(s.rig.seats), func(rank int) (err error) {
-		verdicts[rank], err = s.judge(k, rank)
+		compared[rank], err = s.judge(k, rank)
 		return err
 	})
 	if err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
-	var sum kernels.Verdict
-	for _, v := range verdicts {
+	var sum kernels.Comparison
+	for _, v := range compared {
 		sum = ref.Merge(sum, v)
 	}
 	return sum, nil
@@ -82,11 +82,11 @@ func (s *session) prove(ctx context.Context, k *candidate) error {
 }
 
 // judge compares what the candidate left on one rank with the oracle.
-func (s *session) judge(k *candidate, rank int) (kernels.Verdict, error) {
+func (s *session) judge(k *candidate, rank int) (kernels.Comparison, error) {
 	d := k.calls[ep.Dispatch]
 	got, err := s.dispatched(rank)
 	if err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
 	compare := s.compare(d)
 	if s.problem.Op == ep.Combine {
@@ -218,8 +218,8 @@ func (s *session) fetchSampled(out *output, rank, rowBytes int) {
 
 // judgeEpilogue is CheckCombine for a combine with an epilogue, which is applied
 // to the sum and to its bound; a bias rounds once more.
-func judgeEpilogue(o *ref.Oracle, rank, tokens int, hook string, got func(int) []uint16, c ref.Compare) kernels.Verdict {
-	v := kernels.Verdict{}
+func judgeEpilogue(o *ref.Oracle, rank, tokens int, hook string, got func(int) []uint16, c ref.Compare) kernels.Comparison {
+	v := kernels.Comparison{}
 	bias := makeBias(o.Problem().Hidden)
 	for t := range tokens {
 		v.Rows++

@@ -1,9 +1,11 @@
-// Package formats gives the sizes of token formats on the wire and in the
-// outputs of dispatch: facts that the oracle, every backend and the planner
-// of memory need to agree on. It holds no arithmetic on values.
+// Package dtype says how a token of each dtype is stored, in messages and in the
+// outputs of dispatch. The oracle, every backend and whoever plans memory read
+// the sizes here. It converts no values.
 package dtype
 
 import (
+	"encoding/binary"
+
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -15,7 +17,7 @@ const Align = 16
 // layout; each group's scales start on such a tile.
 const ScaleBlockRows = 128
 
-// Encoding is what one token looks like in a format.
+// Encoding is how one token of a dtype is stored.
 type Encoding struct {
 	DType      ep.DType
 	Hidden     int // elements
@@ -46,10 +48,21 @@ func Of(f ep.DType, hidden int) Encoding {
 // ScaleOffset is where the scales start in a message: behind the elements.
 func (l Encoding) ScaleOffset() int { return up(l.Payload, Align) }
 
-// TokenBytes is the part of a message that depends on the format: elements
+// TokenBytes is the part of a message that depends on the dtype: elements
 // and scales, each padded.
 func (l Encoding) TokenBytes() int {
 	return up(l.Payload, Align) + up(l.Scales*l.ScaleBytes, Align)
+}
+
+// Code is the element in column c as an unsigned integer: 16, 8 or 4 bits.
+func (l Encoding) Code(payload []byte, c int) int {
+	switch l.DType {
+	case ep.BF16:
+		return int(binary.LittleEndian.Uint16(payload[2*c:]))
+	case ep.FP8:
+		return int(payload[c])
+	}
+	return int(payload[c/2]>>(c%2*4)) & 15
 }
 
 // Header is the tail of a dispatch message: the int32 index of the token on

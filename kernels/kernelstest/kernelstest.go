@@ -83,13 +83,13 @@ func short(a conform.Axes) conform.Axes {
 func matrix(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	rows, configs, begin := 0, 0, time.Now()
 	err := conform.Run(t.Context(), b, cases, func(r conform.Result) {
-		t.Logf("%s: %d configs, %.0f s by now %s", r.Case.Name, len(r.Outcomes), time.Since(begin).Seconds(), r.Skipped)
+		t.Logf("%s: %d configs, %.0f s by now %s", r.Case.Name, len(r.Trials), time.Since(begin).Seconds(), r.Skipped)
 		for _, o := range r.Failed() {
 			t.Errorf("%s\n%s: %s: %s", r.Case.Name, o.Config.Key(), o.Status, o.Reason)
 		}
-		for _, o := range r.Outcomes {
+		for _, o := range r.Trials {
 			configs++
-			rows += o.Verdict.Rows
+			rows += o.Compared.Rows
 		}
 	})
 	if err != nil {

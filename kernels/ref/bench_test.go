@@ -33,7 +33,7 @@ func BenchmarkCheckDispatch(b *testing.B) {
 	w := prefill(b, ep.Dispatch)
 	o := New(w, 1)
 	got := faithful(o, 0)
-	c := Compare{MaxRows: sampled, CodeSteps: 1}
+	c := Compare{MaxRows: sampled}
 	for b.Loop() {
 		if v := o.CheckDispatch(0, got, c); !v.OK() || v.Rows != sampled {
 			b.Fatal(v)

@@ -2,11 +2,11 @@ package ref
 
 import "sync"
 
-// cacheBytes bounds the rows an oracle keeps: enough for 8 ranks of 4,096
-// tokens of 7 KiB, which a sweep verifies again and again.
+// cacheBytes bounds the rows that an oracle keeps: enough for 8 ranks of 4,096
+// tokens of 7 KiB, which a sweep compares again and again.
 const cacheBytes = 256 << 20
 
-// rowCache keeps quantized tokens until it is full, then nothing more.
+// rowCache keeps quantized tokens. Once it is full it takes no more.
 type rowCache struct {
 	mu   sync.RWMutex
 	rows []map[int]Row // [source][token]

@@ -7,21 +7,17 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// Compare says how strictly, and how much of, an output is judged.
+// Compare says how strictly an output is judged, and how much of it.
 type Compare struct {
-	// MaxRows is how many rows of a rank have their contents compared, drawn
+	// MaxRows is how many rows of a rank are compared element by element, drawn
 	// evenly over the output; 0 compares all. Offsets, ids and the source of
-	// every row are always checked.
+	// each row are checked for every row.
 	MaxRows int
 	// Ordered demands ascending tokens inside each segment.
 	Ordered bool
-	// CodeSteps is how far a quantized element or scale may be from the
-	// oracle's, in codes of its format; 0 demands equal bytes. For combine it
-	// widens the bound by what such elements change.
-	CodeSteps int
-	// PreReduced says that combine rounded partial sums per expert rank.
+	// PreReduced says that combine rounded the partial sum of each expert rank.
 	PreReduced bool
-	// Bits demands the bits of the in-order sum from combine.
+	// Bits demands from combine the very bits of the in-order sum.
 	Bits bool
 }
 
@@ -51,8 +47,8 @@ func Flat(buf []byte, rowBytes int) func(row int) []byte {
 	}
 }
 
-// Merge adds the verdict on another rank; the first difference stays.
-func Merge(a, b kernels.Verdict) kernels.Verdict {
+// Merge adds the comparison of another rank; the first difference stays.
+func Merge(a, b kernels.Comparison) kernels.Comparison {
 	a.Rows += b.Rows
 	a.Wrong += b.Wrong
 	a.MaxErr = max(a.MaxErr, b.MaxErr)
@@ -62,14 +58,15 @@ func Merge(a, b kernels.Verdict) kernels.Verdict {
 	return a
 }
 
-// CheckDispatch compares what dispatch left on a rank with the oracle: first
-// where rows lie, which depends on the rows before, then what is in them, on
-// all processors. The first difference is that of the lowest row either way.
-func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Verdict {
+// CheckDispatch compares what dispatch left on a rank with the oracle. It checks
+// where rows lie one after the other, since that depends on the rows before, and
+// what is in them on all processors. Either way the difference reported is that
+// of the lowest row.
+func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparison {
 	j := &judge{rank: rank}
 	d := o.Dispatch(rank)
 	if !checkIndex(j, d, got) {
-		return j.verdict()
+		return j.result()
 	}
 	r := rowCheck{o: o, j: j, got: got, c: c, pick: picker(d.rows(), c.MaxRows)}
 	for i, g := range d.Groups {
@@ -81,15 +78,15 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Verdict 
 		r.padding()
 	}
 	r.fetch()
-	spread(len(r.picked), func(i int) { r.picked[i].contents(o, got, c) })
+	spread(len(r.picked), func(i int) { r.picked[i].contents(o, got) })
 	for _, p := range r.picked {
 		j.finding(p.finding)
 	}
-	return j.verdict()
+	return j.result()
 }
 
-// checkIndex judges what positions depend on; without it rows cannot be told
-// apart.
+// checkIndex judges offsets and ids. Where they are wrong, rows cannot be told
+// apart, and nothing else is judged.
 func checkIndex(j *judge, d Delivery, got Output) bool {
 	last := int(d.RowOffsets[len(d.Groups)])
 	switch {
@@ -150,7 +147,7 @@ func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 // CheckCombine compares combined tokens of a rank with the oracle. got
 // returns the [hidden] BF16 bits of one token; it must be safe for several
 // goroutines and the bits must stay until the check is over.
-func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Verdict {
+func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Comparison {
 	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))
 	spread(len(picked), func(i int) { findings[i] = o.checkSum(rank, picked[i], got(picked[i]), c) })
@@ -160,7 +157,7 @@ func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare)
 		f.place = i
 		j.finding(f)
 	}
-	return j.verdict()
+	return j.result()
 }
 
 func (o *Oracle) checkSum(rank, token int, got []uint16, c Compare) (f finding) {
@@ -169,9 +166,6 @@ func (o *Oracle) checkSum(rank, token int, got []uint16, c Compare) (f finding) 
 		return f
 	}
 	s := o.CombineRow(rank, token, c.PreReduced)
-	if c.CodeSteps > 0 {
-		o.widen(s, rank, token, c.CodeSteps)
-	}
 	var largest, worst float64
 	bad := -1
 	for i, exact := range s.Exact {

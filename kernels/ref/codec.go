@@ -59,7 +59,7 @@ func decodeE4M3(b byte) float32 {
 	return float32(v)
 }
 
-// e2m1 lists the magnitudes of the 4-bit format in code order.
+// e2m1 lists the magnitudes of the 4-bit dtype in code order.
 var e2m1 = [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
 // E2M1 rounds to the nearest of 0, .5, 1, 1.5, 2, 3, 4 and 6 with the sign in

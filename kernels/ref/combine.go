@@ -83,9 +83,9 @@ func (o *Oracle) inSlice(rank, token int) bool {
 	return token >= start && token < start+count
 }
 
-// sumInOrder is the contract of combine: the weighted sum of y, what the
-// experts of terms return, over those that which lists. The conversions keep
-// the compiler from fusing multiply and add.
+// sumInOrder is the sum that combine promises: of the terms that which lists, in
+// that order, weight times y, which is what the experts return. The conversion
+// to float32 keeps the compiler from fusing multiply and add.
 func sumInOrder(y []float32, terms []term, which []int) uint16 {
 	var acc float32
 	for _, i := range which {

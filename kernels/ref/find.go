@@ -2,10 +2,10 @@ package ref
 
 import "fmt"
 
-// Received finds, in what dispatch left on the expert's rank, the row of one
-// selection: token and top-k position of a source rank. It returns the row's
-// hidden values dequantized and rounded to BF16. The error says why there is
-// no such row.
+// Received is the row that the expert at top-k position k of a source rank's
+// token received, as dispatch left it in got on the expert's rank: its hidden
+// values, dequantized and rounded to BF16. The error says why there is no such
+// row.
 func (o *Oracle) Received(source, token, k int, got Output) ([]uint16, error) {
 	p := o.w.Problem
 	e := int(o.w.Ranks[o.w.Batch(source)].Experts[token*p.TopK+k])

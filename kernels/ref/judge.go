@@ -16,9 +16,9 @@ type finding struct {
 	maxErr float64
 }
 
-// judge collects findings into a verdict. They may come in any order.
+// judge collects findings into a Comparison. They may come in any order.
 type judge struct {
-	kernels.Verdict
+	kernels.Comparison
 	rank  int
 	place int // of what is looked at now
 	first int // place of Detail
@@ -29,8 +29,8 @@ func (j *judge) wrong(format string, args ...any) {
 	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
 }
 
-// finding adds one; of those that are wrong the first place is described, and
-// of one place what came first.
+// finding adds one. Detail describes the wrong one with the lowest place; of two
+// at one place, the first that was added.
 func (j *judge) finding(f finding) {
 	j.MaxErr = max(j.MaxErr, f.maxErr)
 	if f.wrong == "" {
@@ -42,12 +42,12 @@ func (j *judge) finding(f finding) {
 	j.Wrong++
 }
 
-// verdict names the rank.
-func (j *judge) verdict() kernels.Verdict {
+// result is the Comparison; its detail names the rank.
+func (j *judge) result() kernels.Comparison {
 	if j.Detail != "" {
 		j.Detail = fmt.Sprintf("rank %d %s", j.rank, j.Detail)
 	}
-	return j.Verdict
+	return j.Comparison
 }
 
 // spread calls f for every i below n on all processors.

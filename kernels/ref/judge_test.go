@@ -14,7 +14,7 @@ import (
 )
 
 // checkOn judges rank 0 with a number of processors.
-func checkOn(processors int, o *Oracle, out Output) kernels.Verdict {
+func checkOn(processors int, o *Oracle, out Output) kernels.Comparison {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 	return o.CheckDispatch(0, out, Compare{})
 }
@@ -30,9 +30,9 @@ func realRows(d Delivery) []int {
 	return out
 }
 
-// TestVerdictOfAnySplit: however many processors share the rows, the verdict
+// TestSameForAnySplit: however many processors share the rows, the verdict
 // is the same and speaks of the lowest wrong row.
-func TestVerdictOfAnySplit(t *testing.T) {
+func TestSameForAnySplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := tiny(func(p *ep.Problem) {
 			p.Dispatch = rapid.SampledFrom(ep.DTypes()).Draw(t, "dtype")

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Row is one token in a format: elements in column order and scales in group
+// Row is one token in a dtype: elements in column order and scales in group
 // order, both little-endian. FP4 keeps element 2i in the low nibble of byte i.
 type Row struct {
 	Payload []byte
@@ -16,7 +16,7 @@ type Row struct {
 }
 
 // Quantize converts one token from float32. global is NVFP4's global input
-// scale and ignored by the other formats.
+// scale, which the other dtypes ignore.
 func Quantize(f ep.DType, x []float32, global float32) Row {
 	l := dtype.Of(f, len(x))
 	row := Row{make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)}
@@ -104,7 +104,7 @@ func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	return out
 }
 
-// factor is what the first scale in b stands for.
+// factor is the value of the first scale in b.
 func factor(f ep.DType, b []byte, global float32) float32 {
 	switch f {
 	case ep.FP8:

@@ -1,7 +1,7 @@
-// Package ref is the oracle: dispatch, combine, the token formats and the
-// activation kernels in plain, sequential Go, written from the specification
-// and sharing no movement code with the backends it judges. Only the checks
-// hand rows, each worked out by itself, to several processors.
+// Package ref is the oracle: dispatch, combine, the dtypes and the activation
+// kernels in plain, sequential Go. It is written from the specification, and the
+// backends that it judges move tokens with other code. Only the checks use
+// several processors, each for other rows.
 //
 // # What is computed
 //
@@ -18,16 +18,14 @@
 //
 // # Tolerance
 //
-// A dispatched row must have the oracle's bytes. Compare.CodeSteps allows
-// quantized elements and scales to be that many codes away, for hardware
-// whose division is not IEEE's.
+// A dispatched row must have the oracle's bytes.
 //
 // A combined value must lie within an a-priori bound of the float64 sum:
 // half a BF16 unit (2^-8) of each rounding's result, and (K+1)*2^-24 of the
-// sum of magnitudes for float32 arithmetic in any order, fused or not. The
-// roundings are one of the routed sum, one more with a shared expert, and
-// with Compare.PreReduced one of each expert rank's partial sum. Compare.Bits
-// asks for the very bits of the in-order sum instead.
+// sum of magnitudes for float32 arithmetic in any order, fused or not. Rounded
+// are the routed sum, with a shared expert the sum with it, and with
+// Compare.PreReduced the partial sum of each expert rank. Compare.Bits asks for
+// the very bits of the in-order sum instead.
 package ref
 
 import (
@@ -41,8 +39,8 @@ import (
 // Shared stands for the shared expert where an expert id is asked for.
 const Shared = -1
 
-// Oracle answers what dispatch and combine of one workload must produce. It
-// remembers what it worked out and is safe for several goroutines.
+// Oracle computes what dispatch and combine of one workload must produce. It keeps
+// what it has computed, and is safe for several goroutines.
 type Oracle struct {
 	w          *workloads.Workload
 	global     float32
@@ -50,8 +48,8 @@ type Oracle struct {
 	deliveries []func() Delivery // by rank
 }
 
-// New makes the oracle of a workload. inputScale is NVFP4's global input
-// scale; 1 for everybody who has none.
+// New makes the oracle of a workload. inputScale is NVFP4's global input scale, 1
+// where there is none.
 func New(w *workloads.Workload, inputScale float32) *Oracle {
 	o := &Oracle{w: w, global: inputScale, cache: newRowCache(len(w.Ranks))}
 	for rank := range w.Ranks {
@@ -191,10 +189,10 @@ func applyGain(x []float32, gain float32, y []uint16) {
 	}
 }
 
-// Format is the layout of a delivered token.
+// Encoding is how a delivered token is stored.
 func (o *Oracle) Encoding() dtype.Encoding {
 	return dtype.Of(o.w.Problem.Dispatch, o.w.Problem.Hidden)
 }
 
-// Problem is what the workload was drawn for.
+// Problem is the workload's problem.
 func (o *Oracle) Problem() ep.Problem { return o.w.Problem }

@@ -198,20 +198,14 @@ func TestOrderIsJudgedOnRequest(t *testing.T) {
 	}
 }
 
-func TestCodeStepsExcuseNeighboursOnly(t *testing.T) {
-	for f, steps := range map[ep.DType]int{ep.FP8: 1, ep.NVFP4: 1, ep.MXFP4: 1} {
+// A single wrong code is found in every dtype, and its error is measured.
+func TestOneCodeOff(t *testing.T) {
+	for _, f := range []ep.DType{ep.FP8, ep.NVFP4, ep.MXFP4} {
 		o := New(tiny(func(p *ep.Problem) { p.Dispatch = f }), 1)
 		out := faithful(o, 0)
 		out.Payload(0)[3] ^= 1
-		if v := o.CheckDispatch(0, out, Compare{}); v.OK() {
-			t.Errorf("%s: a code one off passed as equal", f)
-		}
-		if v := o.CheckDispatch(0, out, Compare{CodeSteps: steps}); !v.OK() || v.MaxErr == 0 {
-			t.Errorf("%s: a code one off: %+v", f, v)
-		}
-		out.Payload(0)[3] ^= 0x80 | 6
-		if v := o.CheckDispatch(0, out, Compare{CodeSteps: steps}); v.OK() {
-			t.Errorf("%s: a code far off passed", f)
+		if v := o.CheckDispatch(0, out, Compare{}); v.Wrong != 1 || v.MaxErr == 0 {
+			t.Errorf("%s: %+v", f, v)
 		}
 	}
 }
@@ -242,48 +236,6 @@ func TestCheckCombine(t *testing.T) {
 	}
 	if v := o.CheckCombine(0, func(int) []uint16 { return nil }, Compare{}); v.OK() {
 		t.Error("missing tokens passed")
-	}
-}
-
-// TestWidenCoversCodeSteps: a sum of elements that are one code off passes
-// when codes are excused, and the bound stays small enough to catch a row of
-// the wrong expert.
-func TestWidenCoversCodeSteps(t *testing.T) {
-	for _, f := range []ep.DType{ep.FP8, ep.MXFP4, ep.NVFP4} {
-		w := tiny(func(p *ep.Problem) { p.Dispatch = f })
-		o := New(w, 1)
-		row := o.Token(0, 0)
-		row.Payload = slices.Clone(row.Payload)
-		for i, b := range row.Payload {
-			if b&0x7f != 0x7e { // its neighbour is NaN
-				row.Payload[i] ^= 1
-			}
-		}
-		off := Dequantize(f, row, 128, 1)
-		got := make([]uint16, 128)
-		terms := o.terms(0, 0)
-		for c, v := range off {
-			var y []float32
-			for _, t := range terms {
-				y = append(y, BF16ToFloat(BF16(v*t.gain)))
-			}
-			got[c] = sumInOrder(y, terms, counting(len(terms)))
-		}
-		only := func(t int) []uint16 {
-			if t > 0 {
-				return o.CombineRow(0, t, false).Want
-			}
-			return got
-		}
-		if v := o.CheckCombine(0, only, Compare{CodeSteps: 1}); !v.OK() {
-			t.Errorf("%s: %s", f, v.Detail)
-		}
-		for c := range got {
-			got[c] = BF16(BF16ToFloat(got[c]) * 3)
-		}
-		if v := o.CheckCombine(0, only, Compare{CodeSteps: 1}); v.OK() {
-			t.Errorf("%s: a row three times as large passed", f)
-		}
 	}
 }
 

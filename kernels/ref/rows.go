@@ -2,7 +2,6 @@ package ref
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -27,9 +26,9 @@ type rowCheck struct {
 	picked     []pickedRow
 }
 
-// openItems are those of a segment that have not come yet. A mark for every
-// selection there could be: the hot rank of a skewed batch has hundreds of
-// thousands of rows, and a map takes ten times as long.
+// openItems are the items of a segment that have not been seen yet, as marks of
+// all possible selections. The hot rank of a skewed batch has hundreds of
+// thousands of rows, for which a map takes ten times as long.
 type openItems struct {
 	topK  int
 	marks []bool // [tokens, topK+1]
@@ -49,8 +48,8 @@ func (o *openItems) fill(p ep.Problem, items []Item) {
 // at is where an item is marked; the shared expert's has K = -1.
 func (o *openItems) at(it Item) int { return it.Token*(o.topK+1) + it.K + 1 }
 
-// take reports whether an item was open, and closes it. It may be anything
-// that a kernel left.
+// take reports whether an item was open, and closes it. A broken kernel may leave
+// any numbers in it.
 func (o *openItems) take(it Item) bool {
 	if it.Token < 0 || it.K < -1 || it.K >= o.topK || it.Token >= len(o.marks)/(o.topK+1) || !o.marks[o.at(it)] {
 		return false
@@ -71,8 +70,8 @@ type pickedRow struct {
 	block   int // NVFP4: the group's first block of scale rows
 }
 
-// segment judges the rows of one source rank: each expected token exactly
-// once.
+// segment judges the rows of one source rank: each expected token must be there
+// exactly once.
 func (r *rowCheck) segment(s int) {
 	items, source, name := r.group.Items[s], r.group.Sources[s], r.expert()
 	r.open.fill(r.o.w.Problem, items)
@@ -101,7 +100,7 @@ func (r *rowCheck) segment(s int) {
 	}
 }
 
-// fetch brings the elements of the rows to be compared.
+// fetch asks for the elements of the rows to be compared.
 func (r *rowCheck) fetch() {
 	if r.got.Expect != nil {
 		rows := make([]int, len(r.picked))
@@ -127,7 +126,7 @@ func (p *pickedRow) where() string {
 }
 
 // contents judges elements and scales of the row.
-func (p *pickedRow) contents(o *Oracle, out Output, c Compare) {
+func (p *pickedRow) contents(o *Oracle, out Output) {
 	l := o.Encoding()
 	want := o.Token(p.source, p.item.Token)
 	got := Row{p.payload, scalesAt(l, out, p.row, p.inGroup, p.block)}
@@ -139,9 +138,7 @@ func (p *pickedRow) contents(o *Oracle, out Output, c Compare) {
 	if bytes.Equal(got.Payload, want.Payload) && bytes.Equal(got.Scales, want.Scales) {
 		return
 	}
-	if at := difference(l, want, got, c.CodeSteps); at != "" {
-		p.wrong = p.where() + ": " + at
-	}
+	p.wrong = p.where() + ": " + difference(l, want, got)
 	p.maxErr = o.rowError(want, got)
 }
 
@@ -162,9 +159,9 @@ func scalesAt(l dtype.Encoding, got Output, row, inGroup, firstBlock int) []byte
 	return out
 }
 
-// padding judges the rows between a group and its rounded end: NVFP4 fills
-// the scales of a group's last block with zeros, and nobody promises the
-// rest.
+// padding judges the rows between a group's last row and its rounded end. NVFP4
+// must fill the scales of the group's last block with zeros; the other dtypes may
+// leave anything there.
 func (r *rowCheck) padding() {
 	l := r.o.Encoding()
 	if l.DType != ep.NVFP4 {
@@ -195,65 +192,17 @@ func (o *Oracle) rowError(want, got Row) float64 {
 	return relative(worst, largest)
 }
 
-// difference names the first scale or element that is more than steps codes
-// off, "" if there is none.
-func difference(l dtype.Encoding, want, got Row, steps int) string {
-	for g := range l.Scales {
-		if !scaleNear(l.DType, want.Scales[g*l.ScaleBytes:], got.Scales[g*l.ScaleBytes:], steps) {
-			n := l.ScaleBytes
-			return fmt.Sprintf("scale %d: want %x, got %x", g, want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n])
+// difference names the first scale or element that differs, "" if there is none.
+func difference(l dtype.Encoding, want, got Row) string {
+	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
+		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !bytes.Equal(a, b) {
+			return fmt.Sprintf("scale %d: want %x, got %x", g, a, b)
 		}
 	}
 	for c := range l.Hidden {
-		a, b := code(l, want.Payload, c), code(l, got.Payload, c)
-		if a != b && (l.DType == ep.BF16 || distance(a, b, signBit(l.DType)) > steps) {
+		if a, b := l.Code(want.Payload, c), l.Code(got.Payload, c); a != b {
 			return fmt.Sprintf("column %d: want code %#02x, got %#02x", c, a, b)
 		}
 	}
 	return ""
-}
-
-// scaleNear: powers of two are never excused, float32 scales may differ by
-// one part in a million.
-func scaleNear(f ep.DType, want, got []byte, steps int) bool {
-	switch f {
-	case ep.FP8:
-		a := float64(math.Float32frombits(binary.LittleEndian.Uint32(want)))
-		b := float64(math.Float32frombits(binary.LittleEndian.Uint32(got)))
-		return a == b || steps > 0 && math.Abs(a-b) <= 1e-6*math.Abs(a)
-	case ep.NVFP4:
-		return distance(int(want[0]), int(got[0]), 0x80) <= steps
-	}
-	return want[0] == got[0]
-}
-
-// code is the element in column c as an integer.
-func code(l dtype.Encoding, payload []byte, c int) int {
-	switch l.DType {
-	case ep.BF16:
-		return int(binary.LittleEndian.Uint16(payload[2*c:]))
-	case ep.FP8:
-		return int(payload[c])
-	}
-	return int(payload[c/2]>>(c%2*4)) & 15
-}
-
-func signBit(f ep.DType) int {
-	if f == ep.FP8 {
-		return 0x80
-	}
-	return 8
-}
-
-// distance counts codes between two sign-magnitude codes; the zeros are one.
-func distance(a, b, sign int) int {
-	d := signed(a, sign) - signed(b, sign)
-	return max(d, -d)
-}
-
-func signed(code, sign int) int {
-	if code&sign != 0 {
-		return -(code &^ sign)
-	}
-	return code
 }

@@ -64,7 +64,7 @@ func delivered(w *workloads.Workload, p Probe) bool {
 
 // checkProbes compares the probed rows with the oracle and adds what is wrong
 // with them to the worker's own verdict.
-func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Verdict) kernels.Verdict {
+func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Comparison) kernels.Comparison {
 	if len(rows) != len(probes) {
 		return blame(v, fmt.Sprintf("%d rows probed, %d came back", len(probes), len(rows)))
 	}
@@ -76,7 +76,7 @@ func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Verdict
 	return v
 }
 
-func blame(v kernels.Verdict, detail string) kernels.Verdict {
+func blame(v kernels.Comparison, detail string) kernels.Comparison {
 	v.Wrong++
 	v.Rows = max(v.Rows, v.Wrong)
 	v.Detail = detail

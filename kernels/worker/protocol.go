@@ -136,7 +136,7 @@ type Probe struct {
 	K     int `json:"k"`
 }
 
-// VerifyReply is kernels.Verdict on the wire, and the probed rows.
+// VerifyReply is kernels.Comparison on the wire, and the probed rows.
 type VerifyReply struct {
 	Rows   int        `json:"rows"`
 	Wrong  int        `json:"wrong"`

@@ -135,9 +135,9 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 	return r, nil
 }
 
-func (s *scriptedSession) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
+func (s *scriptedSession) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	if bad(c) && s.script == "lie-verify" {
-		return kernels.Verdict{Rows: 1000}, nil // all is well, whatever is in the buffers
+		return kernels.Comparison{Rows: 1000}, nil // all is well, whatever is in the buffers
 	}
 	return s.Session.Verify(ctx, c)
 }

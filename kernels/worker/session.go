@@ -113,9 +113,9 @@ func busy(w *workloads.Workload) bool {
 
 // Verify implements kernels.Session. What the worker says of itself is not
 // enough: a few rows come back and are compared here as well.
-func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
+func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	if err := s.Prepare(ctx, c); err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
 	var probes []Probe
 	if !hooked(c) {
@@ -123,9 +123,9 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, err
 	}
 	var r VerifyReply
 	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes}, &r, c, s.backend.limits.Verify); err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
-	v := kernels.Verdict{Rows: r.Rows, Wrong: r.Wrong, MaxErr: r.MaxErr, Detail: r.Detail}
+	v := kernels.Comparison{Rows: r.Rows, Wrong: r.Wrong, MaxErr: r.MaxErr, Detail: r.Detail}
 	return s.checkProbes(probes, r.Probed, v), nil
 }
 

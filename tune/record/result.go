@@ -32,7 +32,7 @@ type Result struct {
 	Seconds  [][]float64 `json:"seconds,omitempty"` // [round][rank], of one call
 	Round0   int         `json:"round0"`            // number of the first round; equal numbers were measured side by side
 	MHz      []float64   `json:"mhz,omitempty"`     // SM clock a rank
-	MaxErr   float64     `json:"max_err"`           // against the oracle, see kernels.Verdict
+	MaxErr   float64     `json:"max_err"`           // against the oracle, see kernels.Comparison
 	Checked  int         `json:"checked"`           // rows compared with the oracle, 0 when this block verified nothing
 	Wall     float64     `json:"wall"`              // seconds the whole block took, preparing and verifying included; equal on its lines
 	End      bool        `json:"end,omitempty"`     // the last line of its block: a log cut before it is cut back to the block before

@@ -149,7 +149,7 @@ func (r *Runner) samples(live []int, lines []record.Result) []search.Sample {
 func (r *Runner) Failures() map[int]*kernels.Failure { return r.failed }
 
 // MaxErr is the largest error of a point's answers against the oracle, see
-// kernels.Verdict.
+// kernels.Comparison.
 func (r *Runner) MaxErr(point int) float64 { return r.errs[point] }
 
 // Fold is the number of calls in a sample; 0 before the first.

@@ -150,7 +150,7 @@ func (l liar) Open(ctx context.Context, w *workloads.Workload) (kernels.Session,
 	return liarSession{s, l.wrong}, err
 }
 
-func (l liarSession) Verify(ctx context.Context, c ep.Config) (kernels.Verdict, error) {
+func (l liarSession) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	v, err := l.Session.Verify(ctx, c)
 	if c.Key() == l.wrong {
 		v.Wrong, v.Detail = 1, "rank 0 row 0"

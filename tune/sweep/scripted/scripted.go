@@ -147,10 +147,10 @@ func (s *session) call(c ep.Config) (Call, string) {
 	return Call{c, s.w.Problem, s.runs[key], s.checks[key], s.Runs}, key
 }
 
-func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Verdict, error) {
+func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
 	call, key := s.call(c)
 	s.checks[key]++
-	v := kernels.Verdict{Rows: 16}
+	v := kernels.Comparison{Rows: 16}
 	var err error
 	if s.OnVerify != nil {
 		v.Wrong, err = s.OnVerify(call)

@@ -185,24 +185,25 @@ type RunSpec struct {
 	Fold   int // calls averaged in one round, at least 1, so that a round outlasts the clock
 }
 
-// Rounds is what Run measured.
+// Rounds is what Run measured. The tags are those of the worker protocol.
 type Rounds struct {
-	Clock   string      // chain, span, span:STAGE, event or wall: what the seconds mean
-	Fold    int         // calls averaged in each round
-	Seconds [][]float64 // [round][rank], seconds of one call
-	MHz     []float64   // SM clock per rank after the last round, nil if unknown
-	Notes   []string    // throttling and the like
+	Clock   string      `json:"clock"`           // what the seconds mean: chain, span, span:STAGE, event or wall
+	Fold    int         `json:"fold"`            // calls averaged in each round
+	Seconds [][]float64 `json:"seconds"`         // [round][rank], of one call
+	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank after the last round, nil if unknown
+	Notes   []string    `json:"notes,omitempty"` // throttling and the like
 }
 
-// Verdict is the outcome of a comparison with the oracle.
+// Comparison is what a comparison with the oracle found. The tags are those of
+// the worker protocol.
 type Comparison struct {
-	Rows   int     // rows compared
-	Wrong  int     // rows outside tolerance
-	MaxErr float64 // largest error seen, relative to the row's largest magnitude
-	Detail string  // the first difference: rank, row, column, want, got
+	Rows   int     `json:"rows"`             // rows compared
+	Wrong  int     `json:"wrong"`            // rows outside tolerance
+	MaxErr float64 `json:"max_err"`          // largest error, relative to its row's largest magnitude
+	Detail string  `json:"detail,omitempty"` // the first difference: rank, row, column, want, got
 }
 
-// OK reports whether every row was right, and that there were rows to judge.
+// OK reports whether no row was wrong. It is true of no rows at all.
 func (c Comparison) OK() bool { return c.Wrong == 0 }
 
 // Clocker is implemented by backends that can time an empty kernel; the

@@ -228,9 +228,9 @@ class Worker:
                 self.send({"jsonrpc": "2.0", "method": "heartbeat", "params": {"doing": doing}})
 
     def hello(self, p):
-        if p["protocol"] != 1:
-            raise ValueError("client speaks protocol %s, this worker 1" % p["protocol"])
-        return {"protocol": 1, "worker": "copyworker 1", "abi": "copyworker-1",
+        if p["protocol"] != 2:
+            raise ValueError("client speaks protocol %s, this worker 2" % p["protocol"])
+        return {"protocol": 2, "worker": "copyworker 1", "abi": "copyworker-1",
                 "machine": {"backend": "copyworker", "name": "python slices", "pci_id": "", "arch": sys.platform,
                             "sms": 1, "memory_bytes": 0, "gpus": 0, "link": "", "driver": "", "cuda": ""},
                 "kernels": [{"name": op, "op": op, "doc": "Rows moved by slice assignment.",

@@ -16,8 +16,8 @@ import (
 )
 
 // Limits bound how long the client waits for an answer before it takes the
-// worker for hung. The worker's own deadline inside kernels should be well
-// below Round, since only it can say who waited for whom.
+// worker for hung. The deadline of the worker's kernels should be well below
+// Round, since only the worker can say which rank waited for which.
 type Limits struct {
 	Hello   time.Duration // start of the process included
 	Open    time.Duration // buffers and inputs
@@ -46,9 +46,9 @@ type Backend struct {
 	restarts int
 }
 
-// Open starts the worker and greets it. local, when not nil, replaces the
-// declarations of kernels that this program knows itself, whose legality is
-// Go code; the worker must then have been built from the same sources.
+// Open starts the worker and exchanges hello and welcome with it. local, when not
+// nil, replaces the worker's declarations of kernels: their legality is then Go
+// code, and the worker must have been built from the same sources.
 func Open(ctx context.Context, argv []string, limits Limits, local *Local) (*Backend, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("no worker command given; write exec:COMMAND")
@@ -78,7 +78,7 @@ func Open(ctx context.Context, argv []string, limits Limits, local *Local) (*Bac
 	return b, nil
 }
 
-// Local is what a program knows of a worker's kernels from its own sources.
+// Local are a worker's kernels, as this program declares them itself.
 type Local struct {
 	ABI     string
 	Kernels []kernels.Kernel
@@ -184,7 +184,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// restart replaces a process that is dead or must not live on.
+// restart replaces a process that has died or hangs.
 func (b *Backend) restart(ctx context.Context) error {
 	b.proc.kill()
 	b.proc.stop()

@@ -13,13 +13,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// probesPerVerify is how many rows the client looks at itself: few, since
-// each costs an oracle row and its bytes on the pipe, but chosen where the
-// worker cannot foresee it.
+// probesPerVerify is how many rows the client compares itself. They are few, since
+// each costs an oracle row and its bytes on the pipe, but the worker cannot
+// foresee which.
 const probesPerVerify = 4
 
-// chooseProbes picks rows at random, nowhere reproducible to a worker: the
-// generator is seeded by the operating system.
+// chooseProbes picks rows at random. The generator is seeded by the operating
+// system, so that a worker cannot compute the choice.
 func chooseProbes(w *workloads.Workload) []Probe {
 	var ranks []int
 	for r, rr := range w.Ranks {
@@ -44,8 +44,8 @@ func chooseProbes(w *workloads.Workload) []Probe {
 	return out
 }
 
-// hooked reports whether a config changes the output on its way out: then it
-// is not the oracle's, and only the worker's own reference knows the hook.
+// hooked reports whether a config has an epilogue. Its output is then not the
+// oracle's, and only the worker's own reference knows what it should be.
 func hooked(c ep.Config) bool {
 	for _, name := range []string{"epilogue", "combine.epilogue"} {
 		if v, ok := c.Values[name]; ok && v != "none" {
@@ -55,15 +55,15 @@ func hooked(c ep.Config) bool {
 	return false
 }
 
-// delivered reports whether the selection of a probe is one that dispatch
-// carries out: masked ones are not, nor are other ranks' under skip_a2a.
+// delivered reports whether dispatch carries out the selection of a probe: masked
+// ones it does not, nor under skip_a2a those of other ranks' experts.
 func delivered(w *workloads.Workload, p Probe) bool {
 	e := int(w.Ranks[p.Rank].Experts[p.Token*w.Problem.TopK+p.K])
 	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
 }
 
-// checkProbes compares the probed rows with the oracle and adds what is wrong
-// with them to the worker's own verdict.
+// checkProbes compares the probed rows with the oracle and adds wrong ones to the
+// worker's own comparison.
 func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Comparison) kernels.Comparison {
 	if len(rows) != len(probes) {
 		return blame(v, fmt.Sprintf("%d rows probed, %d came back", len(probes), len(rows)))
@@ -100,8 +100,8 @@ func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) str
 
 // expected is the row that a probe must show and how far off it may be. A
 // combined row may have been pre-reduced by rank. A delivered row is exact in
-// BF16; in a quantized format it may be one code away, since not every
-// machine divides as IEEE 754 says.
+// BF16; in a quantized dtype it may be one code away, since not every machine
+// divides as IEEE 754 says.
 func expected(o *ref.Oracle, w *workloads.Workload, at Probe) (want, bound []float64) {
 	if at.K < 0 {
 		s := o.CombineRow(at.Rank, at.Token, true)

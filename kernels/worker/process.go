@@ -46,8 +46,8 @@ func start(argv []string) (*process, error) {
 		ended: make(chan error, 1),
 		done:  make(chan struct{}),
 	}
-	// A group of its own, so that what the worker started dies with it and
-	// a Ctrl-C meant for us does not reach it first.
+	// A process group of its own: what the worker started dies with it, and a
+	// Ctrl-C meant for epbench does not reach it first.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stderr = p.tail
 	in, err := p.cmd.StdinPipe()
@@ -70,10 +70,10 @@ func start(argv []string) (*process, error) {
 	return p, nil
 }
 
-// reap waits for the connection to end and then for the process, in this
-// order: Wait closes the pipe, and what the worker said last must have been
-// read by then. A worker that talks no sense is killed, one that closed its
-// output has a moment to leave by itself.
+// reap waits for the connection to end and then for the process. Wait closes the
+// pipe, and by then the worker's last message must have been read. A worker that
+// sent nonsense is killed; one that closed its output has two seconds to leave by
+// itself.
 func (p *process) reap() {
 	cerr := <-p.ended
 	timer := time.AfterFunc(2*time.Second, p.kill)
@@ -162,8 +162,8 @@ func (p *process) progress() string {
 // errSilent is returned by call when the deadline passed.
 var errSilent = errors.New("no answer")
 
-// call performs one request. Heartbeats do not extend the deadline: a kernel
-// that spins for ever leaves its worker's heart beating.
+// call performs one request. Heartbeats do not extend the deadline, since a worker
+// sends them even while one of its kernels spins for ever.
 func (p *process) call(ctx context.Context, method string, params, result any, limit time.Duration) error {
 	if result == nil {
 		result = new(json.RawMessage)
@@ -201,7 +201,7 @@ func (t *tailBuffer) String() string {
 }
 
 // lineLimit fails once a line grows past limit, so that a worker that prints
-// without end cannot fill our memory.
+// without end cannot fill this program's memory.
 type lineLimit struct {
 	r     io.Reader
 	limit int

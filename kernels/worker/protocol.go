@@ -1,9 +1,9 @@
-// Package worker runs a kernels.Backend in another process. The process
-// speaks JSON-RPC 2.0, one message a line, over its standard input and output;
-// docs/worker-protocol.md is the protocol for people who write workers in
-// other languages. A worker may hang, crash or answer nonsense: the client
-// turns each into a Failure of the candidate in flight, starts a new process
-// and never runs that candidate again.
+// Package worker runs a kernels.Backend in another process. The process speaks
+// JSON-RPC 2.0, one message a line, over its standard input and output.
+// docs/worker-protocol.md describes the protocol for people who write workers in
+// other languages. When a worker hangs, crashes or answers nonsense, the client
+// reports a Failure of the candidate in flight, starts a new process, and does
+// not run that candidate again.
 package worker
 
 import (
@@ -11,8 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Protocol is the version both sides must speak.
-const Protocol = 1
+// Protocol is the version both sides must speak. Version 2 calls a parameter's
+// class precision, and says the problem's precision by full and reduced.
+const Protocol = 2
 
 // Methods of the worker.
 const (
@@ -24,14 +25,14 @@ const (
 	methodEmpty    = "empty"
 	methodClose    = "close"
 	methodShutdown = "shutdown"
-	// notifyBeat is the only message a worker sends unasked.
+	// notifyBeat is the only message that a worker sends by itself.
 	notifyBeat = "heartbeat"
-	// notifyAhead tells workers that welcomed with Ahead what to compile.
+	// notifyAhead tells a worker whose Welcome says Ahead what to compile.
 	notifyAhead = "ahead"
 )
 
-// codeFailure is the JSON-RPC error code of a verdict on a candidate; its
-// data is a failureData. Any other code means the worker itself is in trouble.
+// codeFailure is the JSON-RPC error code of a candidate's failure; its data is a
+// failureData. Any other code means that the session is lost.
 const codeFailure = -32001
 
 // Hello is the first request.
@@ -47,7 +48,7 @@ type Welcome struct {
 	ABI      string       `json:"abi"`    // hash of what the kernels are built from
 	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
-	Ahead    bool         `json:"ahead,omitempty"` // the notification ahead is of use to this worker
+	Ahead    bool         `json:"ahead,omitempty"` // the worker wants the notification ahead
 }
 
 // KernelDecl declares a kernel. Rules carry its legality; a worker may still
@@ -96,8 +97,8 @@ type Candidate struct {
 	Config  ep.Config `json:"config"`
 }
 
-// AheadParams says which configs of a problem will be prepared soon, so that
-// a worker that compiles can begin. Nothing is answered.
+// AheadParams are configs of a problem that will be prepared soon, so that a
+// worker that compiles can begin. There is no answer.
 type AheadParams struct {
 	Problem ep.Problem  `json:"problem"`
 	Configs []ep.Config `json:"configs"`
@@ -110,23 +111,14 @@ type RunParams struct {
 	Fold   int `json:"fold"`
 }
 
-// RunReply is kernels.Rounds on the wire.
-type RunReply struct {
-	Clock   string      `json:"clock"`
-	Fold    int         `json:"fold"`
-	Seconds [][]float64 `json:"seconds"` // [round][rank], of one call
-	MHz     []float64   `json:"mhz,omitempty"`
-	Notes   []string    `json:"notes,omitempty"`
-}
-
-// VerifyParams asks for a check against the oracle and for the output rows
-// the client wants to see itself.
+// VerifyParams asks for a comparison with the worker's reference, and for output
+// rows that the client compares itself.
 type VerifyParams struct {
 	Candidate
 	Probes []Probe `json:"probes,omitempty"`
 }
 
-// Probe names one output row that the client checks with its own oracle, so
+// Probe names one output row that the client compares with its own oracle, so
 // that a worker cannot merely claim to be right. For op combine and pair it is
 // the combined row of a token on its own rank; for op dispatch it is what the
 // expert at position K of the token's top-k received.
@@ -136,28 +128,24 @@ type Probe struct {
 	K     int `json:"k"`
 }
 
-// VerifyReply is kernels.Comparison on the wire, and the probed rows.
+// VerifyReply is what the worker's own comparison found, and the probed rows.
 type VerifyReply struct {
-	Rows   int        `json:"rows"`
-	Wrong  int        `json:"wrong"`
-	MaxErr float64    `json:"max_err"`
-	Detail string     `json:"detail,omitempty"`
+	kernels.Comparison
 	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes
 }
 
 // ProbeRow is the row of one probe: base64 of hidden little-endian BF16
-// values, for quantized formats the dequantized ones.
+// values, dequantized.
 type ProbeRow struct {
 	Data []byte `json:"data"`
 }
 
-// EmptyReply is what each clock reads for a kernel that does nothing, seconds.
+// EmptyReply is what each clock reads for a kernel that does nothing, in seconds.
 type EmptyReply struct {
 	Clocks map[string]float64 `json:"clocks"`
 }
 
-// Beat is the heartbeat: sent at least every second while a request is being
-// worked on, with how far each rank has come in it.
+// Beat is the heartbeat, sent at least every second during a request.
 type Beat struct {
 	Doing string `json:"doing"`           // compile, load, run, verify, ...
 	Ranks []int  `json:"ranks,omitempty"` // rounds each rank has finished

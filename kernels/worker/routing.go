@@ -3,7 +3,6 @@ package worker
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/epbench/epbench/workloads"
 )
@@ -13,8 +12,8 @@ func openParams(w *workloads.Workload) OpenParams {
 	for _, r := range w.Ranks {
 		p.Ranks = append(p.Ranks, RankRouting{
 			Tokens:  r.Tokens,
-			Experts: encodeInts(r.Experts),
-			Weights: encodeFloats(r.Weights),
+			Experts: encode(r.Experts),
+			Weights: encode(r.Weights),
 		})
 	}
 	return p
@@ -35,7 +34,7 @@ func (p OpenParams) workload() (*workloads.Workload, error) {
 			return nil, fmt.Errorf("ranks[%d]: %d tokens need %d bytes of experts and of weights, got %d and %d",
 				i, r.Tokens, 4*n, len(r.Experts), len(r.Weights))
 		}
-		rr := workloads.Routing{Tokens: r.Tokens, Experts: decodeInts(r.Experts), Weights: decodeFloats(r.Weights)}
+		rr := workloads.Routing{Tokens: r.Tokens, Experts: decode[int32](r.Experts), Weights: decode[float32](r.Weights)}
 		for j, e := range rr.Experts {
 			if e < -1 || int(e) >= p.Problem.Experts {
 				return nil, fmt.Errorf("ranks[%d].experts[%d]: %d is outside -1 to %d", i, j, e, p.Problem.Experts-1)
@@ -46,34 +45,20 @@ func (p OpenParams) workload() (*workloads.Workload, error) {
 	return w, nil
 }
 
-func encodeInts(v []int32) []byte {
-	b := make([]byte, 0, 4*len(v))
-	for _, x := range v {
-		b = binary.LittleEndian.AppendUint32(b, uint32(x))
+// encode is a slice of numbers as little-endian bytes.
+func encode[T int32 | float32](v []T) []byte {
+	b, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
+		panic(err) // numbers of fixed size always encode
 	}
 	return b
 }
 
-func decodeInts(b []byte) []int32 {
-	v := make([]int32, len(b)/4)
-	for i := range v {
-		v[i] = int32(binary.LittleEndian.Uint32(b[4*i:]))
-	}
-	return v
-}
-
-func encodeFloats(v []float32) []byte {
-	b := make([]byte, 0, 4*len(v))
-	for _, x := range v {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-	}
-	return b
-}
-
-func decodeFloats(b []byte) []float32 {
-	v := make([]float32, len(b)/4)
-	for i := range v {
-		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+// decode undoes encode. The bytes are a whole number of values.
+func decode[T int32 | float32](b []byte) []T {
+	v := make([]T, len(b)/4)
+	if _, err := binary.Decode(b, binary.LittleEndian, v); err != nil {
+		panic(err) // there are as many bytes as v takes
 	}
 	return v
 }

@@ -9,26 +9,27 @@ import (
 
 	"github.com/invopop/jsonschema"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
-const schemaFile = "../../docs/schema/worker.v1.json"
+const schemaFile = "../../docs/schema/worker.v2.json"
 
 // messages lists every message once, for the published schema.
 type messages struct {
-	Hello        Hello        `json:"hello"`
-	Welcome      Welcome      `json:"welcome"`
-	Open         OpenParams   `json:"open"`
-	Session      SessionID    `json:"session"`
-	Prepare      Candidate    `json:"prepare"`
-	Ahead        AheadParams  `json:"ahead"`
-	Run          RunParams    `json:"run"`
-	RunReply     RunReply     `json:"run_reply"`
-	Verify       VerifyParams `json:"verify"`
-	VerifyReply  VerifyReply  `json:"verify_reply"`
-	EmptyReply   EmptyReply   `json:"empty_reply"`
-	Heartbeat    Beat         `json:"heartbeat"`
-	FailureError failureData  `json:"failure_data"`
+	Hello        Hello          `json:"hello"`
+	Welcome      Welcome        `json:"welcome"`
+	Open         OpenParams     `json:"open"`
+	Session      SessionID      `json:"session"`
+	Prepare      Candidate      `json:"prepare"`
+	Ahead        AheadParams    `json:"ahead"`
+	Run          RunParams      `json:"run"`
+	RunReply     kernels.Rounds `json:"run_reply"`
+	Verify       VerifyParams   `json:"verify"`
+	VerifyReply  VerifyReply    `json:"verify_reply"`
+	EmptyReply   EmptyReply     `json:"empty_reply"`
+	Heartbeat    Beat           `json:"heartbeat"`
+	FailureError failureData    `json:"failure_data"`
 }
 
 func workerSchema(t *testing.T) []byte {
@@ -36,16 +37,19 @@ func workerSchema(t *testing.T) []byte {
 	r := jsonschema.Reflector{
 		Anonymous: true, ExpandedStruct: true,
 		Mapper: func(t reflect.Type) *jsonschema.Schema {
-			if t != reflect.TypeFor[ep.Value]() {
-				return nil
+			switch t {
+			case reflect.TypeFor[ep.Value]():
+				return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
+					{Type: "integer"}, {Type: "string", Pattern: `^[a-z0-9_.+-]{1,64}$`},
+				}}
+			case reflect.TypeFor[ep.Precision]():
+				return &jsonschema.Schema{Type: "string", Enum: []any{"full", "reduced"}}
 			}
-			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
-				{Type: "integer"}, {Type: "string", Pattern: `^[a-z0-9_.+-]{1,64}$`},
-			}}
+			return nil
 		},
 	}
 	s := r.Reflect(&messages{})
-	s.Title = "epbench worker protocol, version 1: params and results by message"
+	s.Title = "epbench worker protocol, version 2: params and results by message"
 	s.Required = nil
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

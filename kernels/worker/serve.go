@@ -62,10 +62,10 @@ type server struct {
 	next     int
 
 	mu     sync.Mutex
-	active kernels.Session // what heartbeats speak of
+	active kernels.Session // whose progress heartbeats report
 }
 
-// beating wraps a handler so that the client hears from us while it works.
+// beating wraps a handler so that heartbeats are sent while it works.
 func (s *server) beating(doing string, h jrpc2.Handler) jrpc2.Handler {
 	return func(ctx context.Context, r *jrpc2.Request) (any, error) {
 		stop := make(chan struct{})
@@ -125,7 +125,7 @@ func (s *server) open(ctx context.Context, p OpenParams) (SessionID, error) {
 	return SessionID{s.next}, nil
 }
 
-// session finds an open session and makes it the one heartbeats speak of.
+// session finds an open session; from then on heartbeats report its progress.
 func (s *server) session(id int) (kernels.Session, error) {
 	session, ok := s.sessions[id]
 	if !ok {
@@ -149,8 +149,8 @@ func (s *server) prepare(ctx context.Context, c Candidate) (struct{}, error) {
 	return struct{}{}, wireError(s.tryPrepare(ctx, session, c))
 }
 
-// tryPrepare lets legality speak first: a config that a kernel's Check
-// refuses never reaches the backend.
+// tryPrepare checks legality first, so that an illegal config never reaches the
+// backend.
 func (s *server) tryPrepare(ctx context.Context, session kernels.Session, c Candidate) error {
 	p := s.work[c.Session].Problem
 	k, err := kernels.Find(s.backend.Kernels(), p.Op, c.Config.Kernel)
@@ -170,13 +170,13 @@ func (s *server) ahead(_ context.Context, p AheadParams) error {
 	return nil
 }
 
-func (s *server) run(ctx context.Context, p RunParams) (RunReply, error) {
+func (s *server) run(ctx context.Context, p RunParams) (kernels.Rounds, error) {
 	session, err := s.session(p.Session)
 	if err != nil {
-		return RunReply{}, err
+		return kernels.Rounds{}, err
 	}
 	r, err := session.Run(ctx, p.Config, kernels.RunSpec{Rounds: p.Rounds, Fold: p.Fold})
-	return RunReply(r), wireError(err)
+	return r, wireError(err)
 }
 
 func (s *server) verify(ctx context.Context, p VerifyParams) (VerifyReply, error) {
@@ -184,11 +184,10 @@ func (s *server) verify(ctx context.Context, p VerifyParams) (VerifyReply, error
 	if err != nil {
 		return VerifyReply{}, err
 	}
-	v, err := session.Verify(ctx, p.Config)
-	if err != nil {
+	var r VerifyReply
+	if r.Comparison, err = session.Verify(ctx, p.Config); err != nil {
 		return VerifyReply{}, wireError(err)
 	}
-	r := VerifyReply{Rows: v.Rows, Wrong: v.Wrong, MaxErr: v.MaxErr, Detail: v.Detail}
 	if prober, ok := session.(Prober); ok {
 		r.Probed, err = probe(prober, p.Probes)
 	}
@@ -244,8 +243,8 @@ func (s *server) closeAll() {
 	s.backend.Close()
 }
 
-// wireError puts a Failure into the form the client recognises. Others pass
-// as they are: they end the session.
+// wireError puts a Failure into the form that the client recognises. Other errors
+// pass as they are and end the session.
 func wireError(err error) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {

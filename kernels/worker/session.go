@@ -17,8 +17,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session is one workload in the worker. When the worker is replaced it opens
-// itself again there, and prepares candidates as they are asked for.
+// session is one workload in the worker. When the worker has been replaced, the
+// session opens there again, and prepares candidates as they are asked for.
 type session struct {
 	backend  *Backend
 	workload *workloads.Workload
@@ -68,20 +68,21 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	if err := s.Prepare(ctx, c); err != nil {
 		return kernels.Rounds{}, err
 	}
-	var r RunReply
+	var r kernels.Rounds
 	limit := s.backend.limits.Round * time.Duration(1+spec.Rounds*max(spec.Fold, 1)/100)
 	begin := time.Now()
 	if err := s.call(ctx, methodRun, RunParams{Candidate{s.id, c}, spec.Rounds, spec.Fold}, &r, c, limit); err != nil {
 		return kernels.Rounds{}, err
 	}
-	if why := r.implausible(s.workload, spec, time.Since(begin)); why != "" {
+	if why := implausible(r, s.workload, spec, time.Since(begin)); why != "" {
 		return kernels.Rounds{}, s.condemn(c, kernels.Failf(ep.Unstable, "the worker's times cannot be right: %s", why))
 	}
-	return kernels.Rounds(r), nil
+	return r, nil
 }
 
-// implausible says why the times of a reply cannot be true, "" when they can.
-func (r *RunReply) implausible(w *workloads.Workload, spec kernels.RunSpec, wall time.Duration) string {
+// implausible says why the times of an answer that took wall cannot be true, ""
+// when they can.
+func implausible(r kernels.Rounds, w *workloads.Workload, spec kernels.RunSpec, wall time.Duration) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
 		return fmt.Sprintf("%d rounds of fold %d instead of %d of %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))
 	}
@@ -111,8 +112,8 @@ func busy(w *workloads.Workload) bool {
 	return slices.ContainsFunc(w.Ranks, func(r workloads.Routing) bool { return r.Tokens > 0 })
 }
 
-// Verify implements kernels.Session. What the worker says of itself is not
-// enough: a few rows come back and are compared here as well.
+// Verify implements kernels.Session. Beside the worker's own comparison, a few
+// rows come back and are compared here.
 func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return kernels.Comparison{}, err
@@ -125,8 +126,7 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes}, &r, c, s.backend.limits.Verify); err != nil {
 		return kernels.Comparison{}, err
 	}
-	v := kernels.Comparison{Rows: r.Rows, Wrong: r.Wrong, MaxErr: r.MaxErr, Detail: r.Detail}
-	return s.checkProbes(probes, r.Probed, v), nil
+	return s.checkProbes(probes, r.Probed, r.Comparison), nil
 }
 
 // Close implements kernels.Session.
@@ -139,9 +139,8 @@ func (s *session) Close() error {
 	return s.proc.call(ctx, methodClose, SessionID{s.id}, nil, s.backend.limits.Open)
 }
 
-// call performs a request about candidate c and turns whatever goes wrong
-// into a Failure of c; only a cancelled context and a worker that cannot be
-// restarted are errors of the session.
+// call performs a request about candidate c. Whatever goes wrong is a Failure of
+// c, except for a cancelled context and a worker that cannot be restarted.
 func (s *session) call(ctx context.Context, method string, params, result any, c ep.Config, limit time.Duration) error {
 	err := s.proc.call(ctx, method, params, result, limit)
 	if err == nil {
@@ -177,23 +176,15 @@ func (s *session) condemn(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	return f
 }
 
-// asFailure recovers a verdict on a candidate from an RPC error.
+// asFailure is the Failure that an RPC error carries, nil if it carries none.
 func asFailure(err error) *kernels.Failure {
 	var rpc *jrpc2.Error
 	if !errors.As(err, &rpc) || rpc.Code != codeFailure {
 		return nil
 	}
 	var d failureData
-	if json.Unmarshal(rpc.Data, &d) != nil || !knownStatus(d.Status) {
+	if json.Unmarshal(rpc.Data, &d) != nil || d.Status == ep.OK || !slices.Contains(ep.Statuses(), d.Status) {
 		d.Status = ep.Crash
 	}
 	return &kernels.Failure{Status: d.Status, Reason: rpc.Message}
-}
-
-func knownStatus(s ep.Status) bool {
-	switch s {
-	case ep.Illegal, ep.NoBuild, ep.NoLaunch, ep.Mismatch, ep.Hang, ep.Crash, ep.Unstable:
-		return true
-	}
-	return false
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure is the verdict on a candidate, not on the machine: the sweep goes
-// on without it.
+// Failure is how a candidate ended that is not ok. The machine and the session
+// are fine, and the sweep goes on without the candidate.
 type Failure struct {
 	Status ep.Status
 	Reason string

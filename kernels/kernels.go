@@ -1,6 +1,6 @@
-// Package kernels is the seam between the tuner and whatever moves tokens: a
-// Kernel declares its parameters and its legality, a Backend opens a Session
-// for one workload, a Session prepares, verifies and times candidates.
+// Package kernels is the seam between the tuner and whatever moves tokens. A
+// Kernel declares its parameters and which configs are legal. A Backend opens a
+// Session for one workload. A Session prepares, verifies and times candidates.
 package kernels
 
 import (
@@ -26,7 +26,7 @@ type Class string
 const (
 	Speed     Class = "speed"     // time only
 	Precision Class = "precision" // rounds what travels: left at its default unless the caller accepts ep.Reduced
-	Hook      Class = "hook"      // what the caller wants done, not how: verified, never swept
+	Hook      Class = "hook"      // what the caller wants done, such as an epilogue: verified, never swept
 )
 
 // Cost says which field of ep.Cost a parameter's value counts in.
@@ -57,27 +57,26 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
-	// Check reports why a config cannot run on a machine, naming parameter
-	// and bound. It is a pure function: it needs no GPU and no session.
+	// Check reports why a config cannot run on a machine; the error names
+	// parameter and bound. It is pure: it needs no GPU and no session.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
-	// Pairs reports why this combine cannot follow a dispatch: what it reads
-	// of the state that dispatch left is not there. Nil, and on dispatch
-	// kernels, any pair is legal.
+	// Pairs reports why this combine cannot follow a dispatch, because that does
+	// not leave what the combine reads. With nil it can follow any.
 	Pairs func(dispatch, combine ep.Config) error
-	// Default chooses the values used when nobody tuned. Nil means each
+	// Default chooses the config of a caller without a table. Nil means each
 	// parameter's own default.
 	Default func(ep.Machine, ep.Problem) ep.Config
-	// Starts lists configs besides the default that every search measures,
-	// however short of time: one of each design that may win by far. Nil
-	// means none.
+	// Starts lists configs that every search measures besides the default,
+	// however short its time: one of each design that may win by far. Nil means
+	// none.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// Beside is what a config may gain by in a pair, where its launch can overlap
-	// the other half's: every search of pairs measures the best halves so too.
-	// Nil means nothing.
+	// Beside changes a config for a pair, where its launch may overlap the other
+	// half's. Every search of pairs measures the best halves changed so, too.
+	// Nil changes nothing.
 	Beside func(ep.Config) ep.Config
 }
 
-// DefaultConfig is the kernel's config when nobody tuned.
+// DefaultConfig is the config of a caller without a table.
 func (k Kernel) DefaultConfig(m ep.Machine, p ep.Problem) ep.Config {
 	if k.Default != nil {
 		return k.Default(m, p)
@@ -89,9 +88,9 @@ func (k Kernel) DefaultConfig(m ep.Machine, p ep.Problem) ep.Config {
 	return c
 }
 
-// DefaultWithin is DefaultConfig where no config may take more SMs than a bound: what
-// the kernel chooses for a machine of as many, or with the most that a parameter
-// offers below the bound. A bound of 0 is none.
+// DefaultWithin is the default where a config may take at most so many SMs: what the
+// kernel chooses for a machine with that many. Where that is still too many, the
+// parameter gets its largest value within the bound. A bound of 0 is none.
 func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	if sms == 0 {
 		return k.DefaultConfig(m, p)
@@ -106,8 +105,8 @@ func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	return c
 }
 
-// within is the largest value of a parameter up to a bound, the bound itself where
-// all are larger.
+// within is the largest value of a parameter up to a bound, or the bound itself
+// where all values are larger.
 func (q Param) within(bound int) ep.Value {
 	best := -1
 	for _, v := range q.Values {
@@ -134,8 +133,8 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes names the parameter by which c gives other results than the default
-// config dflt, "" when they are the same.
+// Changes names the first parameter of class Precision that c sets otherwise than
+// the default config dflt, "" when there is none.
 func (k Kernel) Changes(dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == Precision && c.Values[q.Name] != dflt.Values[q.Name] {
@@ -149,24 +148,23 @@ func (k Kernel) Changes(dflt, c ep.Config) string {
 type Backend interface {
 	// Machine identifies the hardware; it is stamped on every result.
 	Machine() ep.Machine
-	// Kernels lists what can be swept. The first kernel of an op carries
-	// the library default that every gain is measured against.
+	// Kernels lists what can be swept. The first kernel of an op carries the
+	// default that every gain is measured against.
 	Kernels() []Kernel
-	// Open lays out buffers for one workload. An error means the workload
-	// cannot run here at all.
+	// Open lays out buffers for one workload. An error means that the workload
+	// cannot run here.
 	Open(context.Context, *workloads.Workload) (Session, error)
 	// Close gives everything back.
 	Close() error
 }
 
-// Session runs candidates over one workload. One goroutine may use it. An
-// error that is a *Failure speaks of the candidate and leaves the session
-// usable; any other error means the session is lost.
+// Session runs candidates over one workload. One goroutine may use it. An error
+// that is a *Failure is the candidate's and leaves the session usable; after any
+// other error the session is lost.
 type Session interface {
-	// Prepare makes a candidate ready: compile, allocate, load on every
-	// rank. Many candidates may be ready at once; preparing one twice is
-	// free. Everything slow and everything that could block a peer happens
-	// here, never in Run.
+	// Prepare compiles, allocates and loads a candidate on every rank. Many
+	// candidates may be ready at once; preparing one twice is free. Everything
+	// slow, and everything that could block a peer, happens here and not in Run.
 	Prepare(context.Context, ep.Config) error
 	// Run performs spec.Rounds collective rounds of a prepared candidate.
 	// All ranks are queued before any is waited on, and start aligned.
@@ -206,27 +204,27 @@ type Comparison struct {
 // OK reports whether no row was wrong. It is true of no rows at all.
 func (c Comparison) OK() bool { return c.Wrong == 0 }
 
-// Clocker is implemented by backends that can time an empty kernel; the
-// reading is stored with every run.
+// Clocker is implemented by backends that can time an empty kernel. Every run
+// stores the reading.
 type Clocker interface {
 	// Empty returns the seconds that each clock reads for a kernel that
 	// does nothing.
 	Empty(context.Context) (map[string]float64, error)
 }
 
-// Versioned is implemented by backends whose kernels can change under a
-// table: the hash covers sources and parameter lists.
+// Versioned is implemented by backends whose kernels can change while their tables
+// stay. The ABI is a hash of sources and parameter lists.
 type Versioned interface{ ABI() string }
 
-// Forewarned is implemented by backends that compile: what is compiled side by
-// side and early need not be waited for.
+// Forewarned is implemented by backends that compile, since what they compile early
+// and side by side need not be waited for.
 type Forewarned interface {
-	// Ahead says what Prepare will soon be asked for. It returns at once;
-	// what goes wrong is for Prepare to say.
+	// Ahead announces configs that Prepare will soon be asked for. It returns at
+	// once; errors are left for Prepare to return.
 	Ahead(ep.Problem, []ep.Config)
 }
 
-// Digester is implemented by sessions that can show that runs repeat bit by
+// Digester is implemented by sessions that can show whether runs repeat bit by
 // bit.
 type Digester interface {
 	// Digest runs a prepared combine or pair once from poisoned buffers and

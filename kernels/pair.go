@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// PairOf composes a dispatch and a combine kernel into one candidate for op
-// pair. Its parameters carry the prefixes of plan.Join.
+// PairOf makes one kernel for op pair of a dispatch and a combine kernel. Its
+// parameters have the prefixes of ep.Join.
 func PairOf(d, c Kernel) Kernel {
 	k := Kernel{
 		Name: d.Name + "+" + c.Name,

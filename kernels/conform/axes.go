@@ -21,8 +21,8 @@ type Axes struct {
 	Capacity int      // tokens that buffers hold
 }
 
-// AxesFor are the axes that a machine can run: ranks up to its GPUs, or as
-// many as the embedded backend has.
+// AxesFor are the axes that a machine can run: ranks up to its number of GPUs, on a
+// CPU as many as its backend takes.
 func AxesFor(m ep.Machine) Axes {
 	a := Axes{
 		Ops:    ep.Ops(),
@@ -48,8 +48,8 @@ func AxesFor(m ep.Machine) Axes {
 	return a
 }
 
-// Tags lists axis=value for every value, in the order of the axes, and what
-// marks the cases outside the covering.
+// Tags lists axis=value for every value, in the order of the axes, and the tags of
+// the cases outside the covering.
 func (a Axes) Tags() []string {
 	var out []string
 	for _, x := range a.list() {
@@ -101,8 +101,8 @@ func build(axes []axis, point []int, base ep.Problem) Case {
 	return c
 }
 
-// feasible reports whether a case is one at all: the problem valid and the
-// routing possible in it.
+// feasible reports whether a case can be run at all: its problem is valid, and its
+// routing can be drawn for it.
 func feasible(c Case) bool {
 	if c.Problem.Validate() != nil {
 		return false

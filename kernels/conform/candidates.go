@@ -9,11 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// candidates lists the configs of a kernel that a case runs: the default,
-// each value of each numeric parameter on its own, and combinations of the
-// word-valued ones (modes and algorithms, where the code paths differ), at
-// most c.Words of them. Where that is more than c.Configs, the default and
-// others drawn by the case's name stay.
+// candidates lists the configs of a kernel that a case runs: the default, each value
+// of each numeric parameter, and at most c.Words combinations of the parameters that
+// are words (modes and algorithms, which decide the path through the code). Of more
+// than c.Configs, the default stays and others are drawn by the case's name.
 func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {
@@ -35,7 +34,7 @@ func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 			continue
 		}
 		for j, v := range q.Values {
-			// Beside one of the combinations, not always beside the default.
+			// Changed in one of the combinations, not always in the default.
 			add(out[(i+j)%len(out)].With(q.Name, v))
 		}
 	}

@@ -1,6 +1,6 @@
-// Package conform judges a backend by the oracle over a matrix of problems
-// and routings, through the seam alone: what the verify command prints, and
-// what the conformance tests of every backend run.
+// Package conform compares a backend with the oracle over a matrix of problems and
+// routings. It uses a backend only through the interfaces of package kernels. The
+// verify command and the conformance tests of every backend run it.
 package conform
 
 import (
@@ -13,17 +13,17 @@ import (
 // Level is how much of the matrix is run.
 type Level string
 
-// Quick runs every value of every axis at least once, Default every pair of
-// values of two axes, Stress every triple. Quick and Default try each value of
-// each parameter in each case; Stress has cases enough to draw a few configs
-// for each.
+// Quick runs every value of every axis at least once, Default every two values of
+// two axes together, Stress every three of three. Quick and Default try each value
+// of each parameter in each case. Stress has many more cases, and draws a few
+// configs for each.
 const (
 	Quick   Level = "quick"
 	Default Level = "default"
 	Stress  Level = "stress"
 )
 
-// effort is what a level costs.
+// effort is how much a level runs.
 type effort struct {
 	strength   int // of the covering
 	iterations int // back-to-back calls between two verifications
@@ -54,7 +54,7 @@ type Case struct {
 	Configs    int // most configs of a kernel, 0 for no limit
 }
 
-// Trial is what became of one config of a case.
+// Trial is how one config of a case ended.
 type Trial struct {
 	Config   ep.Config
 	Status   ep.Status
@@ -62,15 +62,15 @@ type Trial struct {
 	Reason   string // why it is not OK
 }
 
-// Result is what became of a case. Skipped says why the backend's own
-// legality kept it from running, in which case there are no outcomes.
+// Result is the trials of a case. Skipped says why the problem is illegal for the
+// backend; then there are no trials.
 type Result struct {
 	Case    Case
 	Skipped string
 	Trials  []Trial
 }
 
-// Failed lists the outcomes that are not OK.
+// Failed lists the trials that are not OK.
 func (r Result) Failed() []Trial {
 	var out []Trial
 	for _, o := range r.Trials {
@@ -115,8 +115,8 @@ func middle(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	return p
 }
 
-// empty has no tokens at all: every rank must still signal and be done.
-// They are apart from the covering since no value shows anything there.
+// empty are cases without any token: every rank must still signal and end. They are
+// no part of the covering, because other axes do not matter in them.
 func empty(e effort, a Axes, base ep.Problem) []Case {
 	var out []Case
 	for _, op := range a.Ops {
@@ -130,8 +130,8 @@ func empty(e effort, a Axes, base ep.Problem) []Case {
 	return out
 }
 
-// endurance runs each op back to back, its memory never reset: what one call
-// leaves behind must serve the next.
+// endurance are cases that run each op back to back without resetting memory: each
+// call must leave it as the next one needs it.
 func endurance(e effort, a Axes, base ep.Problem) []Case {
 	var out []Case
 	for _, op := range a.Ops {

@@ -5,11 +5,10 @@ import "math/rand/v2"
 // tuple gives values to up to three axes; unused places are -1.
 type tuple struct{ axes, values [3]int }
 
-// covering chooses points of a space so that every combination of values of
-// any strength axes (1 to 3) occurs in one of them, as far as ok allows the
-// combination at all. The greedy construction is that of AETG (Cohen, Dalal,
-// Fredman, Patton 1997): each point is the best of several random completions
-// of a combination still missing.
+// covering chooses points of a space so that, for any strength axes (1 to 3), every
+// combination of their values occurs in a point, if ok allows it at all. The greedy
+// construction is that of AETG (Cohen, Dalal, Fredman, Patton 1997): each point is
+// the best of several random completions of a combination that is still missing.
 func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	rng := rand.New(rand.NewPCG(1, uint64(strength)))
 	sets := axisSets(len(sizes), strength)

@@ -13,8 +13,8 @@ import (
 // casesAhead is how many cases a backend that compiles knows of in advance.
 const casesAhead = 12
 
-// Run runs the cases in order and hands each result to each. The error is
-// RunCase's; results before it were handed over.
+// Run runs the cases in order and calls each with every result. It stops at the
+// first error of RunCase.
 func Run(ctx context.Context, b kernels.Backend, cases []Case, each func(Result)) error {
 	told := 0
 	for i, c := range cases {
@@ -39,7 +39,7 @@ func forewarn(b kernels.Backend, c Case) {
 
 // RunCase runs every kernel of the case's op with its candidates. The error
 // is the context's, or says that the session was lost; a wrong or failing
-// candidate is an Trial.
+// candidate is a Trial.
 func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	res := Result{Case: c}
 	m := b.Machine()
@@ -70,7 +70,8 @@ func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	return res, s.Close()
 }
 
-// configs are those of every kernel of the case's op, in the order they run.
+// configs lists the configs of every kernel of the case's op, in the order they
+// run.
 func configs(b kernels.Backend, c Case) []ep.Config {
 	var out []ep.Config
 	for _, k := range kernels.Of(b.Kernels(), c.Problem.Op) {
@@ -79,8 +80,8 @@ func configs(b kernels.Backend, c Case) []ep.Config {
 	return out
 }
 
-// runConfig verifies a config, runs it back to back on the memory as it is,
-// and verifies it again.
+// runConfig verifies a config, runs it back to back without resetting memory, and
+// verifies it again.
 func runConfig(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) (Trial, error) {
 	o := Trial{Config: cfg, Status: ep.OK}
 	for _, step := range []func() error{
@@ -144,8 +145,8 @@ func iterate(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) erro
 	return nil
 }
 
-// repeats checks that combine gives the same bits twice, where the session
-// can show it.
+// repeats checks that two combines give the same bits, where the session is a
+// Digester.
 func repeats(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) error {
 	d, ok := s.(kernels.Digester)
 	if !ok || c.Problem.Op == ep.Dispatch {

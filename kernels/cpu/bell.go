@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// bell lets workers that have polled in vain sleep until somebody signals
-// anything. Sleepers are counted before they look a last time, and ringers
-// look at the count after they have stored, so that no signal is slept
-// through.
+// bell lets workers that have polled for long sleep until any worker signals. A
+// sleeper is counted before it looks a last time, and a ringer reads the count
+// after its store, so that no signal is missed.
 type bell struct {
 	mu       sync.Mutex
 	cond     *sync.Cond

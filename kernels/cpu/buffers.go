@@ -62,7 +62,7 @@ func words(n int) []atomic.Uint64 {
 	return out
 }
 
-// rearm sets count words to the sentinel and says how many were not.
+// rearm sets count words to the sentinel and returns how many were not.
 func rearm(words []atomic.Uint64) int {
 	left := 0
 	for i := range words {
@@ -73,8 +73,8 @@ func rearm(words []atomic.Uint64) int {
 	return left
 }
 
-// rearm makes a rank fit for the next job whatever the last one did to it. It
-// reports how many count words were left signalled.
+// rearm prepares a rank for the next job, whatever the last one left. It returns
+// how many count words were still signalled.
 func (r *rank) rearm() int {
 	left := 0
 	for i := range sets {

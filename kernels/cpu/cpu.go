@@ -1,13 +1,12 @@
-// Package cpu is the embedded backend. Ranks are groups of goroutines with
-// memory of their own; dispatch and combine write messages into their peers'
-// receive slots, signal counts through atomic words that wait at a sentinel,
-// and poll for them, by the protocol that GPUs use. Nothing is modelled:
-// what is timed is memory traffic and synchronisation on this host.
+// Package cpu is the embedded backend. Ranks are groups of goroutines with memory
+// of their own. By the protocol that GPUs use, dispatch and combine write messages
+// into their peers' receive slots, signal counts through atomic words, and poll for
+// them. Nothing is modelled: the times are those of memory traffic and
+// synchronisation on this host.
 //
-// Two things differ from a GPU. Workers outnumber cores, so that every poll
-// that misses yields. And memory is cheap to reserve and dear to touch, so
-// that receive buffers have the protocol's worst-case shape and only what
-// arrives costs.
+// Two things differ from a GPU. There are more workers than cores, so that a worker
+// yields after every poll that finds nothing. And memory costs nothing until it is
+// touched, so that receive buffers have room for the worst case of the protocol.
 package cpu
 
 import (
@@ -43,8 +42,8 @@ type Option func(*Backend)
 // memory.
 func WithDeadline(d time.Duration) Option { return func(b *Backend) { b.deadline = d } }
 
-// WithFault breaks the candidates that choose picks. It exists for tests of
-// what judges backends; only packages of kernels can name a fault.
+// WithFault breaks candidates: choose returns the fault of each. It is for tests
+// that a broken backend is noticed; only packages under kernels can name a fault.
 func WithFault(choose func(ep.Config) drill.Fault) Option {
 	return func(b *Backend) { b.faulty = choose }
 }

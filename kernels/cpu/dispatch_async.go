@@ -47,8 +47,8 @@ func (w *worker) sendToken(l launch, set, token int) {
 	}
 }
 
-// compose returns a token's elements and scales, and behind them header and
-// router weights. BF16 elements are read where they lie.
+// compose returns a token's elements and scales, and the header and router weights
+// that follow them. BF16 elements are not copied.
 func (w *worker) compose(token int) (payload, tail []byte) {
 	s, r := &w.s.shape, w.r
 	from := token
@@ -122,8 +122,8 @@ func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	return w.s.ranks[owner], w.r.id, true
 }
 
-// signalDispatch publishes the counts of everything sent, zeros included, to
-// the next rank first so that not all start with the same peer.
+// signalDispatch publishes the counts of everything sent, zeros included. Each rank
+// begins with the next one, so that not all begin with the same peer.
 func (w *worker) signalDispatch(l launch, set int) {
 	s, r := &w.s.shape, w.r
 	for i := range s.sources {

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// checkWorkload refuses what would write outside a buffer or not fit into
-// memory.
+// checkWorkload refuses a workload that would write outside a buffer or not fit
+// into memory.
 func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 	p := w.Problem
 	if err := p.Validate(); err != nil {
@@ -58,9 +58,9 @@ func checkRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// residentBytes estimates what a session touches: every row once in each of
-// two receive sets, in the output and in the experts' rows, and on its way
-// back in two more sets.
+// residentBytes estimates the memory that a session touches: every row in each of
+// two receive sets, in the output, in the experts' rows, and in each of two sets on
+// its way back.
 func residentBytes(w *workloads.Workload) int64 {
 	s := shapeOf(w.Problem)
 	var rows, tokens int64
@@ -79,7 +79,8 @@ func residentBytes(w *workloads.Workload) int64 {
 	return rows*perRow + tokens*int64(3*s.rowBytes)
 }
 
-// expected is the count a drilled worker reads without waiting for it.
+// expected is the count that a worker with the fault EarlyRead takes without
+// waiting.
 func (s *Session) expected(rank, pair int) int64 {
 	var n int64
 	source := pair % s.sources

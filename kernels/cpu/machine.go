@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// machine identifies this host: what limits this backend is the number of
-// hardware threads Go may use, and memory.
+// machine identifies this host by what limits this backend: the hardware threads
+// that Go may use, and memory.
 func machine() ep.Machine {
 	return ep.Machine{
 		Backend: "cpu",

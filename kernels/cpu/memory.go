@@ -11,13 +11,13 @@ import (
 // sentinel in a count word means that nothing has arrived.
 const sentinel = ^uint64(0)
 
-// sets is how many receive buffers a rank rotates through. A rank can be one
-// call ahead of a peer, never two: its next call waits for counts that the
-// peer sends in the call before. So two sets keep it off what the peer reads.
+// sets is how many receive buffers a rank rotates through. A rank can be one call
+// ahead of a peer but not two, since each call waits for counts that the peer sends
+// in the call before. With two sets it never writes what the peer still reads.
 const sets = 2
 
-// inbox is where peers write what dispatch sends: by expert and source, or
-// de-duplicated by source alone. Allocated as far as a config needs it.
+// inbox receives what peers' dispatches send: by expert and source, or
+// de-duplicated by source alone. Only what a config needs is allocated.
 type inbox struct {
 	slots    []byte          // [local, sources, maxTokens, message]
 	counts   []atomic.Uint64 // [local, sources] rows an expert gets from a source
@@ -25,7 +25,7 @@ type inbox struct {
 	arrived  []atomic.Uint64 // [sources] de-duplicated messages
 }
 
-// returns is where peers write what combine brings back.
+// returns receives what peers' combines send back.
 type returns struct {
 	rows     []byte          // [maxTokens, topK, hidden] BF16
 	counts   []atomic.Uint64 // [local experts of the sender, sources]
@@ -59,8 +59,8 @@ type rank struct {
 	progress
 }
 
-// arrivals is what dispatch learned about the rows it received, and what
-// combine needs to return them.
+// arrivals describes the rows that dispatch received; combine reads it to return
+// them.
 type arrivals struct {
 	counts  []int64 // [local*sources] rows of each (expert, source)
 	rowsTo  []int   // [local*sources+1] rows before each pair, without padding

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// inputScale is the global scale of NVFP4: synthetic tokens need none.
+// inputScale is the global scale of NVFP4. Synthetic tokens need none.
 const inputScale = 1
 
 // quantize converts one BF16 token into elements and scales.
@@ -34,8 +34,8 @@ func quantize(l dtype.Encoding, x []uint16, payload, scales []byte) {
 	}
 }
 
-// largest is the largest magnitude of a group, as BF16 bits: without their
-// signs those order like integers.
+// largest is the largest magnitude of a group, as BF16 bits. Without the sign they
+// compare like integers.
 func largest(group []uint16) uint16 {
 	var m uint16
 	for _, b := range group {
@@ -58,8 +58,8 @@ func exponent(e int) float32 {
 	return math.Float32frombits(uint32(e) << 23)
 }
 
-// reciprocal is what NVFP4 multiplies by before rounding; groups without a
-// scale are zero.
+// reciprocal is the factor of NVFP4 before rounding, 0 for a group whose scale is
+// 0.
 func reciprocal(scale byte) float32 {
 	if scale == 0 {
 		return 0
@@ -74,8 +74,8 @@ func pack(out []byte, group []uint16, factor float32) {
 	}
 }
 
-// e4m3 rounds by adding half of the last kept bit, in integers; 2^-6 is the
-// least normal number, below it the float adder rounds to multiples of 2^-9.
+// e4m3 rounds in integers, by adding half of the last kept bit. Below 2^-6, the
+// least normal number, a float addition rounds to multiples of 2^-9.
 func e4m3(x float32) byte {
 	b := math.Float32bits(x)
 	sign := byte(b >> 24 & 0x80)
@@ -118,7 +118,7 @@ func decodeE4M3() (out [256]float32) {
 	return out
 }
 
-// e2m1 rounds like e4m3; 1 is the least normal number, below it values are
+// e2m1 rounds like e4m3. The least normal number is 1; below it values are
 // multiples of 0.5.
 func e2m1(x float32) byte {
 	b := math.Float32bits(x)
@@ -142,7 +142,7 @@ func narrow(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// applyGain writes what an expert with this gain makes of a delivered token.
+// applyGain computes the row of an expert with this gain from a delivered token.
 func applyGain(l dtype.Encoding, payload, scales []byte, gain float32, y []uint16) {
 	for c := range y {
 		var x float32

@@ -116,7 +116,7 @@ func (w *worker) loop() {
 	}
 }
 
-// drilled reports whether this worker's rank is to commit a fault.
+// drilled reports whether this worker has a built-in fault: rank 0 has them.
 func (w *worker) drilled(f drill.Fault) bool { return w.job.fault == f && w.r.id == 0 }
 
 func (w *worker) run(j *job) {
@@ -167,7 +167,8 @@ type barrier struct {
 	generation atomic.Int64
 }
 
-// meet waits for everybody at a barrier; the last to come runs last first.
+// meet waits at a barrier until all have come; the last one to come calls last
+// before the others go on.
 func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	g := b.generation.Load()
 	if b.waiting.Add(1) == b.n {
@@ -182,8 +183,8 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	}, 2)
 }
 
-// polls is how often a worker looks before it sleeps: some 50 us, longer than
-// a signal between ranks that both run takes.
+// polls is how often a worker looks before it sleeps: for some 50 us, longer than a
+// signal takes between two ranks that both run.
 const polls = 256
 
 // await polls until ready. There are fewer cores than workers, so that every miss
@@ -218,9 +219,9 @@ func (w *worker) announce() {
 	w.job.bell.ring()
 }
 
-// awaitCount polls a count word that a peer signals, takes the count and
-// arms the word again. expert is the one the count belongs to, -1 where it
-// is the source's only count.
+// awaitCount polls a count word that a peer signals, takes the count and sets the
+// word back. expert is the expert that the count is for, -1 where the source sends
+// one count only.
 func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {
 	var got uint64
 	ok := w.await(func() bool { got = word.Load(); return got != sentinel }, func() *kernels.Failure {

@@ -13,7 +13,7 @@ import (
 )
 
 // poison fills memory before a verified call. As BF16 it is a large negative
-// number, which no sum survives unnoticed.
+// number, which shows in every sum.
 const poison = 0xd5
 
 // verifyBytes is how much of each rank's output one Verify compares with the
@@ -21,8 +21,8 @@ const poison = 0xd5
 const verifyBytes = 8 << 20
 
 // Verify runs a candidate once from poisoned buffers. Dispatch must deliver
-// the oracle's bytes in every format, direct combine the bits of the in-order
-// sum, de-duplicating combine values within the oracle's bound.
+// the oracle's bytes in every dtype, direct combine the bits of the in-order sum,
+// de-duplicating combine values within the oracle's bound.
 func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	if err := s.fresh(ctx, c); err != nil {
 		var f *kernels.Failure
@@ -81,8 +81,8 @@ func (s *Session) fresh(ctx context.Context, c ep.Config) error {
 	return err
 }
 
-// arrivalsOf counts the rows of each (expert, source) of a rank, from the
-// routing and not from what a candidate said.
+// arrivalsOf counts the rows of each (expert, source) of a rank. It counts them in
+// the routing, since a candidate's own counts may be wrong.
 func (s *Session) arrivalsOf(r *rank) []int {
 	counts := make([]int, s.local*s.sources)
 	for source := range s.sources {
@@ -151,9 +151,9 @@ func (s *Session) delivered(r *rank) ref.Output {
 	return out
 }
 
-// Probe shows one output row after Verify, as hidden BF16 values: with k = -1
-// the combined row of a token on its own rank, otherwise what the expert at
-// top-k position k received of it.
+// Probe implements worker.Prober: one output row of the last Verify, as hidden BF16
+// values. With k = -1 it is the combined row of a token, otherwise what the expert
+// at top-k position k of that token received.
 func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
 	if k < 0 {
 		return s.ranks[rank].combined[token*s.Hidden : (token+1)*s.Hidden], nil
@@ -172,8 +172,8 @@ func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {
 // sample is how many rows make up verifyBytes.
 func sample(rowBytes int) int { return max(verifyBytes/rowBytes, 16) }
 
-// Digest hashes what a candidate leaves of combine on all ranks after a run
-// from poisoned buffers, so that runs can be compared bit by bit.
+// Digest hashes the combined tokens of all ranks after a run from poisoned buffers,
+// so that runs can be compared bit by bit.
 func (s *Session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	if err := s.fresh(ctx, c); err != nil {
 		return "", err

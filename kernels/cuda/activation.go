@@ -22,8 +22,7 @@ type activation struct {
 	how    ref.Activation
 }
 
-// activations lists them, each with the clamp that its variant is compiled
-// with.
+// activations lists the activation kernels; a clamp is compiled in.
 func activations() []activation {
 	clamp := &ref.Clamp{Limit: 7, Alpha: 1.702}
 	return []activation{
@@ -84,10 +83,10 @@ func newActivated(a activation, columns, maxRows int, rows []int, value func(row
 	return x
 }
 
-// check compares a call's outputs with the oracle: scales of powers of two
-// exactly, others within one part in a million, elements within two BF16
-// codes or one code of a smaller dtype and nearly all of them equal, rows
-// beyond the last offset untouched.
+// check compares a call's outputs with the oracle. Scales that are powers of two
+// must be equal, others within one part in a million. Elements may be two BF16
+// codes off, or one code of a smaller dtype, but nearly all must be equal. Rows
+// beyond the last offset must be untouched.
 func (x *activated) check(a activation) error {
 	l := dtype.Of(a.dtype, x.columns)
 	tally := activationTally{}
@@ -139,7 +138,7 @@ func (x *activated) checkPadding(l dtype.Encoding, group, rows, first int) error
 	return nil
 }
 
-// activationTally counts what was equal and what was merely near.
+// activationTally counts values, and those that are near but not equal.
 type activationTally struct{ values, off int }
 
 func (t *activationTally) row(l dtype.Encoding, want, got ref.Row) error {
@@ -166,7 +165,7 @@ func (t *activationTally) row(l dtype.Encoding, want, got ref.Row) error {
 }
 
 // vanishing is the BF16 code of 2^-110. Below it exp(-g) overflows single
-// precision, and what should be left of the gate becomes zero.
+// precision, and the gate becomes zero.
 const vanishing = (127 - 110) << 7
 
 // result asks for 999 of 1000 values to be equal to the last bit: the

@@ -37,7 +37,7 @@ type Backend struct {
 	monitor *monitor
 }
 
-// Open takes every GPU that CUDA_VISIBLE_DEVICES leaves.
+// Open takes every GPU that CUDA_VISIBLE_DEVICES shows.
 func Open(o Options) (*Backend, error) {
 	if o.Clock == "" {
 		o.Clock = clockChain
@@ -116,8 +116,8 @@ func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 	return newSession(b, w)
 }
 
-// checkPeers wants every pair of the GPUs that ranks sit on to address each
-// other, in both directions.
+// checkPeers wants every two GPUs that have ranks to address each other, in both
+// directions.
 func (b *Backend) checkPeers(ranks int) error {
 	used := min(ranks, len(b.node.gpus))
 	for i := range used {
@@ -130,7 +130,8 @@ func (b *Backend) checkPeers(ranks int) error {
 	return nil
 }
 
-// emptyFold and emptyRounds give a steady reading in a few milliseconds.
+// emptyFold calls in each of emptyRounds rounds give a steady reading in a few
+// milliseconds.
 const (
 	emptyFold   = 20
 	emptyRounds = 20

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The clocks a session can read. See docs on measurement: an empty kernel
-// reads differently on each, so times of two clocks are never compared.
+// The clocks of a session. An empty kernel reads differently on each, so that
+// times of two clocks are never compared.
 const (
 	clockChain = "chain" // what a call adds to a chain of aligned calls
 	clockSpan  = "span"  // first block's start to last block's end, in the kernel
@@ -17,12 +17,12 @@ const (
 // clocks lists them, the default first.
 var clocks = []string{clockChain, clockSpan, clockEvent}
 
-// stages are where a span may end instead of with the kernel: EP_STAGE_* of
+// stages are the places inside a kernel where a span can end: EP_STAGE_* of
 // common/check.cuh, from 1.
 var stages = []string{"ready", "sent", "arrived"}
 
-// parseClock reads chain, span, event or span:STAGE. A stage takes variants
-// of their own, compiled to read it; 0 is none.
+// parseClock reads chain, span, event or span:STAGE. Stage 0 is the whole kernel;
+// another stage needs variants that are compiled to read it.
 func parseClock(word string) (clock string, stage int, err error) {
 	clock, name, staged := strings.Cut(word, ":")
 	stage = slices.Index(stages, name) + 1
@@ -35,7 +35,7 @@ func parseClock(word string) (clock string, stage int, err error) {
 	return clock, stage, nil
 }
 
-// stageDefines compiles the reading of a stage in; none for the whole kernel.
+// stageDefines are the compile options with which a span ends at a stage.
 func stageDefines(stage int) []string {
 	if stage == 0 {
 		return nil

@@ -30,8 +30,8 @@ func (s *session) judgeCombine(c *call, rank int) (kernels.Comparison, error) {
 	return s.proven[rank].check(compare, rows, func() kernels.Comparison { return s.oracle.CheckCombine(rank, row, compare) }), nil
 }
 
-// combined fetches tokens of a rank's combined output, [len(tokens)][hidden].
-// They hold until the next time.
+// combined downloads tokens of a rank's combined output, [len(tokens)][hidden].
+// The next call overwrites them.
 func (s *session) combined(rank int, tokens []int) ([][]uint16, error) {
 	hidden := s.problem.Hidden
 	buf, err := s.rig.gatherRows(rank, partCombined, tokens, 2*hidden)

@@ -35,8 +35,8 @@ func newCompiler(arch string, defines []string) (*compiler, error) {
 	return &compiler{library: l, arch: arch, defines: defines, cache: cacheFolder()}, nil
 }
 
-// cacheFolder is where binaries are kept; a host where none can be made just
-// compiles again.
+// cacheFolder is the folder of compiled variants, "" where there is none and none
+// can be made: then everything is compiled again.
 func cacheFolder() string {
 	dir := os.Getenv(CacheEnv)
 	if dir == "off" {
@@ -109,8 +109,8 @@ func (c *compiler) load(key string) (image, bool) {
 	return image{cubin, string(log)}, err == nil && len(cubin) > 0
 }
 
-// store writes the binary before the log and each by renaming, so that load
-// finds both whole or not at all. A full disk costs only time.
+// store writes the binary before the log, and each by renaming, so that load finds
+// both complete or nothing. Where the disk is full nothing is kept.
 func (c *compiler) store(key string, b image) {
 	if c.cache == "" {
 		return

@@ -7,16 +7,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// problemDefines are the -D options that every variant gets: what the
-// compiler should know of the problem. Token counts and MaxTokens stay
-// run-time values, so that one binary serves a whole sweep of tokens.
+// problemDefines are the -D options that describe the problem to the compiler.
+// Token counts and MaxTokens are not among them, so that one binary serves all
+// token counts of a sweep.
 //
 //	EP_HIDDEN         elements of a token
 //	EP_TOPK           experts of a token
 //	EP_EXPERTS        routed experts over all ranks
 //	EP_RANKS          ranks
 //	EP_LOCAL_EXPERTS  experts of one rank
-//	EP_DTYPE         EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
+//	EP_DTYPE          EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
 //	EP_SHARED         1 when a shared expert is fused
 //	EP_SKIP_A2A       1 when tokens are replicated and nothing is sent
 func problemDefines(p ep.Problem) []string {
@@ -42,8 +42,8 @@ func bit(b bool) int {
 	return 0
 }
 
-// The values of EP_EPILOGUE, by the word a config's "epilogue" parameter
-// holds. A combine family that offers the hook declares that parameter with
-// these words and passes define("EP_EPILOGUE", epilogues[word]); the session
-// supplies bias and scale, and verifies accordingly.
+// epilogues are the values of EP_EPILOGUE, by the words of a config's parameter
+// "epilogue". A combine family with an epilogue declares that parameter with these
+// words and passes define("EP_EPILOGUE", epilogues[word]). The session supplies
+// bias and scale, and applies the epilogue to the oracle's sums.
 var epilogues = map[string]int{"": 0, "none": 0, "scale": 1, "bias": 2}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Drill is a fault built in on purpose, to see it found and reported. The
-// zero Drill does nothing.
+// Drill is a fault that is built in on purpose, to see that it is found and
+// reported. The zero Drill does nothing.
 type Drill struct {
 	Rank   int           // who misbehaves
 	Delay  time.Duration // it sleeps this long before each kernel

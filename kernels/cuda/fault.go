@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// faultRecord is what a kernel wrote when it gave up waiting: EpFault.
+// faultRecord is the EpFault that a kernel wrote when it gave up waiting.
 type faultRecord struct {
 	rank   int
 	phase  int
@@ -27,7 +27,7 @@ var phases = map[int]string{
 	5: "combine_wait",
 }
 
-// sentence says who waited for whom.
+// sentence says which rank waited for what.
 func (f faultRecord) sentence() string {
 	phase := phases[f.phase]
 	if phase == "" {
@@ -47,14 +47,13 @@ func (f faultRecord) sentence() string {
 	return b.String()
 }
 
-// neverBegan reports whether ranks waited for nothing but each other's start.
+// neverBegan reports whether all ranks that gave up waited in a start alignment.
 func neverBegan(faults []faultRecord) bool {
 	return len(faults) > 0 && !slices.ContainsFunc(faults, func(f faultRecord) bool { return phases[f.phase] != phases[1] })
 }
 
-// hangReason puts the records of all ranks into one line. Ranks that only
-// waited for their peers at the next alignment come last: the first sentence
-// is the one to look into.
+// hangReason puts the records of all ranks into one line. The first sentence names
+// the cause: ranks that waited at the next alignment for their peers come last.
 func hangReason(faults []faultRecord, deadline time.Duration) string {
 	var first, last []string
 	for _, f := range faults {

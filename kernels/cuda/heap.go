@@ -31,8 +31,8 @@ const (
 	partFlush        = "flush"
 )
 
-// flushBytes is what cold mode writes on each GPU before a call: several
-// times the L2 cache of any.
+// flushBytes is how much cold mode writes on each GPU before a call: several times
+// the L2 cache of any GPU.
 const flushBytes = 256 << 20
 
 // heap is the memory of one rank: the same parts at the same offsets on every
@@ -52,7 +52,7 @@ func newHeap(parts []region) heap {
 	return h
 }
 
-// largest names the biggest part, for the message that memory does not reach.
+// largest names the biggest part, for the message that there is too little memory.
 func (h heap) largest() string {
 	var most region
 	for _, p := range h.parts {
@@ -78,7 +78,7 @@ func rigParts() []region {
 }
 
 // problemParts are the inputs and outputs of a problem. Outputs are poisoned
-// with ones: NaN in every float format, an impossible offset in an index.
+// with ones: NaN in every float dtype, an impossible offset in an index.
 func problemParts(p ep.Problem) []region {
 	rows := int64(dtype.MaxRows(p))
 	groups := int64(dtype.Groups(p))
@@ -130,7 +130,7 @@ func stateParts(s state, p ep.Problem) []region {
 	return parts
 }
 
-// opIndex is an op's place among a state's call numbers.
+// opIndex is the place of an op's call number in a state.
 func opIndex(op ep.Op) int64 {
 	if op == ep.Combine {
 		return 1

@@ -12,7 +12,7 @@ import (
 // rounds nothing.
 const epilogueScale = 0.5
 
-// inputs is what one rank uploads before a verification.
+// inputs are what one rank uploads before a verification.
 type inputs struct {
 	x       []uint16 // [tokens, hidden]
 	ids     []int32
@@ -45,7 +45,7 @@ func makeInputs(w *workloads.Workload) []inputs {
 			})
 		}
 	}
-	_ = g.Wait() // nothing of it fails
+	_ = g.Wait() // the functions return no error
 	for rank := range out {
 		out[rank] = out[w.Batch(rank)]
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/epbench/epbench/kernels/ref"
 )
 
-// litmus is a small kernel of native/kernels/ep/litmus.cuh that shows one
-// device primitive to be right. It runs on all ranks at once, in the emulator
-// and on GPUs alike, with EpArgs holding ranks, heap, one region, counters,
-// deadline and its own launch parameters.
+// litmus is a small kernel of native/kernels/ep/litmus.cuh that tests one device
+// primitive. It runs on all ranks at once, in the emulator and on GPUs. Of EpArgs
+// it reads ranks, heap, one region, counters, deadline and launch parameters of
+// its own.
 type litmus struct {
 	name    string
 	launch  launch
@@ -43,7 +43,8 @@ const (
 
 const litmusSource = "ep/litmus.cuh"
 
-// litmuses lists them. rounds is how often signals and messages are passed.
+// litmuses lists the litmus kernels. rounds is how often messages and signals are
+// passed.
 func litmuses(rounds int) []litmus {
 	return []litmus{
 		litmusMemcpy(61, 7, 1),
@@ -60,8 +61,8 @@ func litmusLaunch(entry string, grid, block int, own any) launch {
 	return launch{entry: entry, grid: grid, block: block, params: launchParams{own: own}}
 }
 
-// litmusMemcpy copies sizes from 16 bytes up in steps, to every alignment
-// that 16-byte vectors allow within 128 bytes, into another rank's region.
+// litmusMemcpy makes copies of growing size into another rank's region, to every
+// alignment within 128 bytes that 16-byte vectors allow.
 func litmusMemcpy(cases, step, peer int) litmus {
 	cell := 16 + 16*cases*step + 256
 	source := func(i int) byte { return byte(i*7 + i>>8*13 + 1) }

@@ -43,7 +43,7 @@ func describe(n *node, m *monitor) (ep.Machine, error) {
 	}, nil
 }
 
-// pciID asks NVML, else the kernel.
+// pciID is vendor:device of a GPU, from NVML or from the operating system.
 func pciID(n *node, m *monitor) string {
 	if id := m.pciID(0); id != "" {
 		return id

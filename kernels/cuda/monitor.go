@@ -9,8 +9,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// monitor reads clocks and links through NVML. Where there is none it answers
-// that it does not know.
+// monitor reads clocks and links through NVML. Without NVML they are unknown.
 type monitor struct {
 	library nvml.Interface
 	devices []nvml.Device // by GPU; nil entries are unknown to NVML
@@ -36,8 +35,8 @@ func openMonitor(n *node) *monitor {
 	return m
 }
 
-// returnText is NVML's word for an error; its own ErrorString needs the
-// library, which may be what is missing.
+// returnText describes an NVML error. NVML's own ErrorString needs the library,
+// which may be what is missing.
 func returnText(r nvml.Return) string {
 	if r == nvml.ERROR_LIBRARY_NOT_FOUND {
 		return "libnvidia-ml.so.1 not found"
@@ -77,9 +76,9 @@ func (m *monitor) pciID(gpu int) string {
 	return fmt.Sprintf("%04x:%04x", info.PciDeviceId&0xffff, info.PciDeviceId>>16)
 }
 
-// link says how the GPUs are joined: nv and the number of active NVLinks of
-// one GPU, mixed if they differ, pcie for peers without them, none for a
-// single GPU that has none.
+// link says how the GPUs are joined: nv and the number of active NVLinks of one
+// GPU, mixed where that differs between GPUs, pcie for peers without NVLink, apart
+// where some cannot address each other, none for a single GPU without NVLink.
 func (m *monitor) link(n *node) string {
 	counts := map[int]bool{}
 	most := 0
@@ -127,8 +126,8 @@ var throttles = []struct {
 	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"},
 }
 
-// read gives the SM clock of every rank in MHz, nil if unknown, and what
-// holds clocks down.
+// read is the SM clock of every rank in MHz, nil if unknown, and why clocks are
+// held down.
 func (m *monitor) read(r *rig) (mhz []float64, notes []string) {
 	for i, s := range r.seats {
 		d := m.devices[s.gpu.index]

@@ -97,8 +97,7 @@ func openGPU(i int) (*gpu, error) {
 	return g, nil
 }
 
-// joinPeers lets every GPU address every other, and notes the pairs that
-// cannot.
+// joinPeers lets every GPU address every other, and notes the pairs that cannot.
 func (n *node) joinPeers() {
 	for _, a := range n.gpus {
 		for _, b := range n.gpus {
@@ -122,8 +121,8 @@ func (n *node) joinPeers() {
 	}
 }
 
-// arch names what to compile for. All GPUs must be of one kind: a collective
-// runs as fast as its slowest rank.
+// arch is the architecture to compile for. All GPUs must have the same: a
+// collective is as slow as its slowest rank.
 func (n *node) arch() (string, error) {
 	major, minor, err := n.gpus[0].device.ComputeCapability()
 	if err != nil {
@@ -164,8 +163,8 @@ type module struct {
 	byGPU   []cu.Module
 }
 
-// load compiles a variant unless that was done before, and loads it on every
-// GPU at once, so that no load happens while a kernel spins.
+// load compiles a variant, unless it is loaded already, and loads it on every GPU
+// at once, so that no load happens while a kernel spins.
 func (n *node) load(v variant) (*module, error) {
 	key := fmt.Sprint(v.source, v.defines)
 	if m := n.modules[key]; m != nil {
@@ -192,7 +191,8 @@ func (n *node) load(v variant) (*module, error) {
 	return m, nil
 }
 
-// sideBySide does f for every i below n and gives the first of the errors.
+// sideBySide calls f for every i below n at the same time, and returns the first
+// of the errors.
 func sideBySide(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup

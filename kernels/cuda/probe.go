@@ -4,9 +4,9 @@ package cuda
 
 import "fmt"
 
-// Probe implements worker.Prober: one output row after the last verification,
-// as hidden BF16 values. With k = -1 it is the combined row of a token on its
-// own rank, otherwise what the expert at top-k position k received of it.
+// Probe implements worker.Prober: one output row of the last verification, as
+// hidden BF16 values. With k = -1 it is the combined row of a token, otherwise
+// what the expert at top-k position k of that token received.
 func (s *session) Probe(rank, token, k int) ([]uint16, error) {
 	p := s.problem
 	if rank < 0 || rank >= len(s.rig.seats) || token < 0 || token >= s.workload.Ranks[s.workload.Batch(rank)].Tokens || k >= p.TopK {

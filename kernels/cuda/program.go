@@ -25,8 +25,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// program is a schedule made for one candidate on one rig: what the shim
-// runs, round after round.
+// program is a schedule made for one candidate on one rig. The shim runs it, round
+// after round.
 type program struct {
 	*schedule
 	rig   *rig
@@ -35,9 +35,9 @@ type program struct {
 	long  bool         // see longCall
 }
 
-// queuedSteps bounds what is queued before any is waited for. A queue that is
-// full blocks the thread that fills it, and peers wait for what it did not
-// queue.
+// queuedSteps bounds the steps that are queued before any is waited for. A full
+// queue blocks the thread that fills it, and peers would wait for the steps that
+// it could not queue.
 const queuedSteps = 512
 
 // maxFold is the longest round; its readings fit in readingWords.
@@ -61,8 +61,8 @@ type extras struct {
 	drill   Drill         // of this candidate
 }
 
-// newProgram writes the steps of every rank. args gives the fields of EpArgs
-// common to a rank's kernels.
+// newProgram writes the steps of every rank. args are the fields of EpArgs that
+// all kernels of a rank have in common.
 func newProgram(r *rig, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
 	p := &program{schedule: s, rig: r}
 	count := p.count(calls)
@@ -118,7 +118,8 @@ func (p *program) makeEvents(rank int) error {
 	})
 }
 
-// wire tells the shim where rank i runs and where its readings lie.
+// wire tells the shim the context and stream of rank i, and where its readings
+// lie.
 func (p *program) wire(i int) {
 	seat, e := p.rig.seats[i], &p.code.ranks[i]
 	e.context, e.stream = handle(seat.gpu.context), handle(seat.stream)
@@ -133,8 +134,9 @@ func (p *program) wire(i int) {
 	}
 }
 
-// window is how many rounds may be queued at once. Spans and events have room
-// for one; ranks that share a GPU share the driver's queues too.
+// window is how many rounds may be queued at once: one where the clock has room for
+// one, as spans and events have, and where ranks share a GPU and with it the
+// driver's queues.
 func (p *program) window() int {
 	if p.clock != clockChain || len(p.rig.seats) > len(p.rig.node.gpus) {
 		return 1
@@ -171,7 +173,7 @@ func (w *writer) support(entry string, args C.EpArgs, n int) {
 	w.kernel(w.rig.support[entry], 1, warp, args)
 }
 
-// write adds what one element of the schedule becomes.
+// write adds the step of one element of the schedule.
 func (w *writer) write(st step, p *program) {
 	args := w.base
 	switch st.kind {
@@ -261,7 +263,8 @@ func setOwn(args *C.EpArgs, own any) {
 	}
 }
 
-// finish counts the round's calls and moves on to the next row of stamps.
+// finish adds the steps that count the round's calls and move on to the next row
+// of stamps.
 func (w *writer) finish(s *schedule) {
 	for _, op := range ops {
 		k := w.calls[op]

@@ -8,10 +8,10 @@ import (
 	"github.com/epbench/epbench/kernels/ref"
 )
 
-// proven remembers which bits of a rank's combined tokens were found right.
-// Most candidates sum in the same order and leave the same bits, which the
-// oracle need not work out again: summing for it in float64 took a third of a
-// sweep. A rank has its own, since ranks are judged side by side.
+// proven remembers which bits of a rank's combined tokens were right. Most
+// candidates sum in the same order and leave the same bits, so that the oracle
+// need not sum again in float64, which took a third of a sweep. Each rank has its
+// own, because ranks are judged at the same time.
 type proven struct {
 	seed  maphash.Seed
 	known map[provenBits]kernels.Comparison
@@ -26,8 +26,8 @@ func newProven() *proven {
 	return &proven{maphash.MakeSeed(), map[provenBits]kernels.Comparison{}}
 }
 
-// check gives the verdict on rows, from memory where the same bits were judged
-// as strictly before. What was wrong is judged again.
+// check judges rows, unless the same bits were found right before, and as
+// strictly.
 func (p *proven) check(c ref.Compare, rows [][]uint16, judge func() kernels.Comparison) kernels.Comparison {
 	var h maphash.Hash
 	h.SetSeed(p.seed)

@@ -26,7 +26,7 @@ type seat struct {
 	staging     map[string][]byte // of gather, on the host, by part
 }
 
-// rig is a set of ranks with memory, able to run rounds.
+// rig is a set of ranks with the memory to run rounds.
 type rig struct {
 	node     *node
 	seats    []seat
@@ -115,8 +115,8 @@ func (r *rig) release() {
 	}
 }
 
-// allocate replaces the heap of every rank by one with these parts, filled
-// and with inputs. When memory does not reach, the old heap stays and the
+// allocate replaces the heap of every rank by one with these parts, and fills it,
+// inputs included. Where there is too little memory the old heap stays, and the
 // error is a Failure.
 func (r *rig) allocate(parts []region) error {
 	h := newHeap(parts)
@@ -253,10 +253,10 @@ func download[T any](r *rig, rank int, part string, first, n int) ([]T, error) {
 	return out, nil
 }
 
-// gather downloads pieces of a part, bytes long each, from these offsets. Each
-// by itself would cost ten times what its bytes do: they are queued together,
-// into memory that the GPU can write. What it returns holds until the next
-// gather of the part.
+// gather downloads pieces of a part, each of so many bytes, from these offsets. One
+// by one they would cost ten times the transfer itself; they are queued together,
+// into memory that the GPU can write. The next gather of the part overwrites the
+// result.
 func (r *rig) gather(rank int, part string, offsets []int, bytes int) ([]byte, error) {
 	s := &r.seats[rank]
 	need := len(offsets) * bytes
@@ -278,7 +278,7 @@ func (r *rig) gather(rank int, part string, offsets []int, bytes int) ([]byte, e
 	return buf, nil
 }
 
-// stage is memory of the host for a part of this seat.
+// stage is host memory into which a part is gathered.
 func (s *seat) stage(part string, need int) ([]byte, error) {
 	if len(s.staging[part]) < need {
 		buf, err := s.gpu.takeStaging(need)

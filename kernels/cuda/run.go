@@ -12,12 +12,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// warmups are rounds before the reported ones: instruction caches and TLBs
-// hold what the last candidate left. One will do where calls are so long that
-// what is left of it does not show.
+// warmups are rounds that are run first and not reported, since instruction caches
+// and TLBs hold what the last candidate left. One is enough for long calls.
 const warmups = 2
 
-// longCall is seconds of a call against which a cold start is nothing.
+// longCall is the seconds of a call from which a cold start does not show.
 const longCall = 500e-6
 
 // Run implements kernels.Session. A round or two more are run first and not
@@ -52,10 +51,10 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes}, nil
 }
 
-// attempt runs a candidate's program and judges how it ended. Where all that
-// ranks waited for was that one of them begins, that rank's work never reached
-// its GPU in time, which is no fault of the candidate: it runs once more, from
-// memory as new, and the notes of the next Run say so.
+// attempt runs a candidate's program and judges how it ended. Where the ranks that
+// gave up all waited in a start alignment, one rank's work did not reach its GPU in
+// time. That is no fault of the candidate: it runs once more, on memory filled
+// anew, and the notes of the next Run say so.
 func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)
@@ -70,7 +69,7 @@ func (s *session) attempt(p *program, run func() error) error {
 	return s.ended(err)
 }
 
-// program makes, or finds, what measures a candidate at a fold.
+// program finds or makes the program that measures a candidate at a fold.
 func (s *session) program(k *candidate, fold int) (*program, error) {
 	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold}
 	if c := k.calls[ep.Combine]; c != nil && t.op == ep.Combine {
@@ -88,13 +87,13 @@ func (s *session) program(k *candidate, fold int) (*program, error) {
 	return p, nil
 }
 
-// keptPrograms bounds the graphs that live at once: a race goes round and
-// round over its candidates, and each graph takes memory on every GPU.
+// keptPrograms bounds the graphs that exist at once, since each takes memory on
+// every GPU.
 const keptPrograms = 256
 
-// makeRoom drops all programs when there are too many. They come back as
-// candidates are run; dropping the oldest would drop, in a race, exactly the
-// one that is needed next.
+// makeRoom drops all programs when there are too many; they are made again as
+// candidates run. Dropping only the oldest would be worse: a search that goes
+// round its candidates needs exactly that one next.
 func (s *session) makeRoom() {
 	n := 0
 	for _, c := range s.candidates {
@@ -108,8 +107,8 @@ func (s *session) makeRoom() {
 	}
 }
 
-// measure runs rounds and gives the seconds of one call, [round][rank]. The
-// first time in graph mode it captures the graph.
+// measure runs rounds and returns the seconds of one call, [round][rank]. In graph
+// mode the first time captures the graph.
 func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) {
 	if p.mode != ep.Eager && p.code.ranks[0].exec == 0 {
 		if err := p.code.capture(); err != nil {
@@ -140,8 +139,8 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 	return out, nil
 }
 
-// slack is how much longer than all deadlines one window may take before the
-// GPUs are taken for stuck: work that makes progress included.
+// slack is how much longer than all deadlines together a window may take before
+// the GPUs count as stuck.
 const slack = 5 * time.Second
 
 // run performs rounds and gives the raw readings.

@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// empty is an op of the schedule only: one kernel that does nothing.
+// empty is an op that only schedules know: one kernel that does nothing.
 const empty ep.Op = "empty"
 
 // stepKind is what a step of a rank's round does.
@@ -19,7 +19,7 @@ const (
 	stepEvent                  // record event n
 	stepFlush                  // overwrite the L2 cache
 	stepClear                  // ready n span readings
-	stepExpert                 // what stands in for the experts
+	stepExpert                 // the kernel that stands in for the experts
 )
 
 // step is one element of a round; every rank performs the same steps.
@@ -57,9 +57,9 @@ type schedule struct {
 //	chain, cold or fed:    fold x (prepare, align, stamp, call, align, stamp, align, stamp)
 //	span, event:           refill, fold x (prepare, align, call with a reading around it)
 //
-// Refill is an untimed dispatch before a round of combines. The candidate that
-// ran before may have been of another family and left its own rows: combining
-// those sends next to nothing, and looks ten times as fast as it is.
+// Refill is an untimed dispatch before a round of combines. Without it the rows of
+// an earlier candidate of another family may lie there; a combine of those sends
+// next to nothing, and looks ten times as fast as it is.
 //
 // A pair is dispatch and combine with nothing between them; a chain of pairs
 // has one alignment at its end instead of one after each.
@@ -184,7 +184,7 @@ func (s *schedule) readings() {
 	}
 }
 
-// words is how many 64-bit readings a rank leaves a round.
+// words is how many 64-bit readings a rank leaves in a round.
 func (s *schedule) words() int {
 	switch s.clock {
 	case clockSpan:

@@ -19,10 +19,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// SelfTest runs what no dispatch or combine shows by itself: the device
-// primitives between ranks, and the fused activation kernels against the
-// oracle. It writes a line for each; the error says that some failed. rounds
-// is how often messages and signals are passed.
+// SelfTest tests what dispatch and combine do not test by themselves: the device
+// primitives between ranks, and the fused activation kernels against the oracle.
+// It writes a line for each; the error says that some failed. rounds is how often
+// messages and signals are passed.
 func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	ranks := max(2, min(len(b.node.gpus), maxRanks))
 	if err := b.checkPeers(ranks); err != nil {
@@ -49,7 +49,7 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	return nil
 }
 
-// litmusState lets a litmus run by the machinery of calls.
+// litmusState is the memory with which a litmus runs as a call.
 func litmusState(l litmus) state {
 	return state{"litmus", func(ep.Problem) []region { return []region{{"area", l.area, 0}} }, func(ep.Problem) int { return 16 }}
 }
@@ -151,8 +151,8 @@ func (b *Backend) activations(ctx context.Context, a activation) error {
 	return nil
 }
 
-// activationValues are normal, cut at 4, and now and then far beyond the
-// clamp and where exp overflows.
+// activationValues are normally distributed and cut at 4; a few are far beyond the
+// clamp, where exp overflows.
 func activationValues(seed uint64) func(row, column int) float32 {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	return func(row, _ int) float32 {

@@ -110,8 +110,8 @@ func (s *session) loadExpert() ([]cu.Function, error) {
 	return m.function("ep_expert")
 }
 
-// join gives a state its memory. One allocation holds everything, so another
-// state means a new heap, and graphs that point into the old one must go.
+// join gives a state its memory. One allocation holds all states, so that another
+// one means a new heap, and graphs that point into the old heap are dropped.
 func (s *session) join(of state) error {
 	if slices.ContainsFunc(s.states, func(have state) bool { return have.name == of.name }) {
 		return nil
@@ -166,7 +166,7 @@ func (s *session) args(of state) func(rank int) C.EpArgs {
 	}
 }
 
-// extrasFor are what a candidate's programs need besides its calls.
+// extrasFor is what a candidate's programs need besides its calls.
 func (s *session) extrasFor(c *candidate) extras {
 	x := extras{problem: s.problem, expert: s.expert}
 	if d := s.backend.options.Drill; strings.Contains(c.config.Key(), d.Config) {
@@ -213,8 +213,8 @@ func (s *session) ended(err error) error {
 	return err
 }
 
-// restored resets all memory after a failure. If that fails too the session
-// is lost, and the failure is still what is said.
+// restored resets all memory after a failure. Where that fails too the session is
+// lost, and the error names the failure first.
 func (s *session) restored(f *kernels.Failure) error {
 	if err := s.rig.reset(); err != nil {
 		return fmt.Errorf("%w; and resetting the buffers: %v", errors.New(f.Error()), err)

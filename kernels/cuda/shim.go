@@ -24,7 +24,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// driverError puts a CUresult of the shim into words.
+// driverError describes a CUresult of the shim.
 func driverError(what string, result C.int) error {
 	if result == 0 {
 		return nil
@@ -34,8 +34,8 @@ func driverError(what string, result C.int) error {
 	return fmt.Errorf("%s: %s", what, C.GoString(&text[0]))
 }
 
-// handle reads the driver's handle out of a wrapper of cu, which keeps it in
-// its only field without showing it.
+// handle is the driver's handle in a type of cu: its only field, which is not
+// exported.
 func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
@@ -62,8 +62,8 @@ func newFault() (host *C.EpFault, device cu.DevicePtr, err error) {
 	return (*C.EpFault)(p), cu.DevicePtr(d), nil
 }
 
-// newHost allocates memory of the host that copies from a GPU need not go
-// through the driver's own for.
+// newHost allocates pinned host memory, into which a GPU copies without going
+// through the driver's own.
 func newHost(bytes int) ([]byte, error) {
 	var p unsafe.Pointer
 	var d C.uint64_t
@@ -95,7 +95,7 @@ func readFault(f *C.EpFault) (r faultRecord, ok bool) {
 
 func clearFault(f *C.EpFault) { *f = C.EpFault{} }
 
-// code is what every rank runs in a round, in C memory.
+// code is the steps of every rank's round, in C memory.
 type code struct {
 	ranks []C.EpRank
 	steps [][]C.EpStep
@@ -153,7 +153,7 @@ func (c *code) progress() []int {
 	return out
 }
 
-// errFault says that fault records are to be read.
+// errFault says that a kernel gave up and wrote a fault record.
 var errFault = errors.New("a kernel gave up waiting")
 
 // refusal is a launch that the driver refused; nothing is running.

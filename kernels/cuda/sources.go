@@ -40,7 +40,7 @@ func newVariant(source string, p ep.Problem, own []string) (variant, error) {
 	return v, nil
 }
 
-// codes remembers codeOf: a space asks for a few sources a thousand times.
+// codes remembers codeOf, since a space asks for a few sources a thousand times.
 var codes sync.Map
 
 // codeOf is the code of a device source and of all that it includes, without
@@ -91,9 +91,9 @@ func (v variant) key(arch, compiler string) (string, error) {
 
 var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
-// closure reads a device source and everything it includes, by the names that
-// #include spells. Conditional includes are followed too, and those that only
-// a CPU emulation has are left out.
+// closure reads a device source and everything it includes, by the names in its
+// #include lines. It follows conditional includes too. Files that only the CPU
+// emulation has are left out.
 func closure(source string) (map[string]string, error) {
 	out := map[string]string{}
 	todo := []string{source}
@@ -127,8 +127,8 @@ func readSource(name string) (string, error) {
 	return "", fmt.Errorf("device source %s is in neither native/kernels nor native/include", name)
 }
 
-// archName is the compiler's name of a compute capability. From 9.0 on the
-// architecture-specific set is taken: binaries are made for the GPU at hand.
+// archName is the compiler's name of a compute capability. From 9.0 on it names the
+// architecture-specific instructions, since binaries are made for the GPU at hand.
 func archName(major, minor int) string {
 	if major >= 9 {
 		return fmt.Sprintf("sm_%d%da", major, minor)

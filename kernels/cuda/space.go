@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// compileConfigs varies the parameters of base that are compiled in: those
-// that only change speed in every combination, those that change results one
-// value at a time. Base comes first.
+// compileConfigs varies the parameters of base that are compiled in: those of class
+// speed in every combination, the others one value at a time. Base comes first.
 func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	out := []ep.Config{base}
 	for _, q := range k.Params {

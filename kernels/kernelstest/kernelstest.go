@@ -1,5 +1,5 @@
-// Package kernelstest is the conformance suite as a test: what every backend
-// must pass, and a backend broken on purpose for those who judge backends.
+// Package kernelstest is the conformance suite as a test that every backend must
+// pass. It also has a backend that is broken on purpose, to test the tests.
 package kernelstest
 
 import (
@@ -70,7 +70,7 @@ func level(t *testing.T) conform.Level {
 	}
 }
 
-// short keeps what the race detector can go through in seconds.
+// short keeps axes small enough for the race detector to run in seconds.
 func short(a conform.Axes) conform.Axes {
 	small := func(values []int, most int) []int {
 		return slices.DeleteFunc(slices.Clone(values), func(v int) bool { return v > most })

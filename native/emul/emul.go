@@ -25,8 +25,8 @@ import (
 //go:embed src
 var sources embed.FS
 
-// ErrUnavailable says that this host cannot emulate, or not with the flags
-// asked for; the error around it says why.
+// ErrUnavailable says that this host cannot emulate, or not with these flags; the
+// error that wraps it says why.
 var ErrUnavailable = errors.New("no emulation here")
 
 // Tools are a compiled emulator and the folder it lives in. Device sources
@@ -63,8 +63,8 @@ func New(flags ...string) (*Tools, error) {
 	return t, t.build("harness", t.hostArgs()...)
 }
 
-// hostArgs compile the harness. Sanitizers see device code only: fibers are
-// explained to them by fiber.cpp.
+// hostArgs compile the harness. Sanitizers check device code only; fiber.cpp tells
+// them about fibers.
 func (t *Tools) hostArgs() []string {
 	args := []string{"-O1", "-rdynamic", t.path("emul/src/harness.cpp"), t.path("emul/src/fiber.cpp"), "-ldl", "-lpthread"}
 	if slices.Contains(t.flags, "-fsanitize=thread") {
@@ -97,8 +97,8 @@ func (t *Tools) Compile(source string, defines []string) (string, error) {
 	return t.path(name), t.build(name, append(args, "-x", "c++", t.path("kernels/"+source))...)
 }
 
-// build runs the compiler and puts its output in place in one step, so that
-// an interrupted one leaves nothing that looks finished.
+// build runs the compiler and then renames its output, so that an interrupted build
+// leaves nothing that looks complete.
 func (t *Tools) build(name string, args ...string) error {
 	tmp, err := os.CreateTemp(t.dir, name+".*")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package vec holds the two loops of the CPU backend that must run at the
-// speed of memory, in vector form where there is one and in portable Go
-// everywhere. Both forms give the same bits.
+// Package vec has the loops of the CPU backend that must run at the speed of memory:
+// in vector instructions on some processors, in portable Go on all. Both give the
+// same bits.
 //
 // BF16 values are in the byte order of the machine. NaNs stay NaNs as long as
 // they carry the default payload.
@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// Sources is this package as it was compiled, for the hash of the kernels.
+// Sources are this package's files, for the hash of the kernels.
 //
 //go:embed *.go *.s
 var Sources embed.FS
@@ -25,9 +25,9 @@ func Sum(dst []uint16, rows [][]uint16, weights []float32) {
 	sumPortable(dst, rows, weights, done)
 }
 
-// Stream copies src to dst past the caches and makes it visible to whoever
-// sees a later atomic store of the caller. It is the faster copy for data
-// that nobody reads before it would have been evicted.
+// Stream copies src to dst past the caches. A reader of a later atomic store of the
+// caller sees the data. It is faster than copy for data that would be evicted from
+// the caches before it is read.
 func Stream(dst, src []byte) {
 	n := streamVector(dst, src)
 	copy(dst[n:], src[n:])

@@ -70,8 +70,8 @@ func candidates() []string {
 	return append(out, existing("/usr/local/cuda/lib64")...)
 }
 
-// existing lists the libraries of a folder, so that a path in an error is one
-// that is there.
+// existing lists the libraries of a folder that exist, so that errors name no
+// other paths.
 func existing(dir string) []string {
 	var out []string
 	for _, name := range sonames {
@@ -83,9 +83,8 @@ func existing(dir string) []string {
 	return out
 }
 
-// load opens the library; the answer is why it cannot, "" if it can. The
-// builtins beside it come first, whatever their version: the library takes
-// the one it was made with.
+// load opens the library and returns why it cannot, or "". It first loads every
+// builtins library beside it: the library then finds the one of its own version.
 func (l *Library) load(path string) string {
 	if dir := filepath.Dir(path); dir != "." {
 		builtins, _ := filepath.Glob(filepath.Join(dir, "libnvrtc-builtins.so.*")) // a fixed pattern
@@ -112,10 +111,10 @@ type Program struct {
 	Options []string          // as nvcc spells them
 }
 
-// CompileError is what the compiler said of a program that it refused.
+// CompileError is the compiler's log of a program that does not compile.
 type CompileError struct{ Log string }
 
-// Error gives the first line that speaks of an error.
+// Error is the first line of the log that mentions an error.
 func (e *CompileError) Error() string {
 	for line := range strings.SplitSeq(e.Log, "\n") {
 		if strings.Contains(line, "error") {

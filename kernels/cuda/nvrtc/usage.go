@@ -1,10 +1,9 @@
-// Package nvrtc compiles CUDA sources at run time. It loads libnvrtc when it
-// is first asked for, so that a binary that may compile starts without one,
-// and works with the library of CUDA 12 and of CUDA 13.
+// Package nvrtc compiles CUDA sources at run time. It loads libnvrtc, of CUDA 12 or
+// 13, only when something is compiled, so that a program starts without it.
 //
-// gorgonia.org/cu/nvrtc was not taken: it links one fixed libnvrtc, hands out
-// PTX only, which leaves compiling to the driver at load time, and so cannot
-// tell registers and spills on a host without a GPU.
+// gorgonia.org/cu/nvrtc was not taken. It links one fixed libnvrtc and returns PTX
+// only, which the driver compiles when it loads it: registers and spills would not
+// be known on a host without a GPU.
 package nvrtc
 
 import (
@@ -14,7 +13,7 @@ import (
 	"strings"
 )
 
-// Usage is what one kernel takes of an SM, from ptxas.
+// Usage is what one kernel takes of an SM, as ptxas says.
 type Usage struct {
 	Entry      string
 	Registers  int // a thread
@@ -24,7 +23,7 @@ type Usage struct {
 	Shared     int // static bytes a block
 }
 
-// Spills reports whether registers went to memory.
+// Spills reports whether registers are kept in memory.
 func (u Usage) Spills() bool { return u.SpillStore+u.SpillLoad > 0 }
 
 var (

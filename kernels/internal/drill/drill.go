@@ -1,6 +1,6 @@
-// Package drill names the ways in which a backend under test is broken on
-// purpose, so that checks can be seen to catch them. Being internal, it
-// cannot be reached from the command line or from other modules.
+// Package drill names the ways in which a backend is broken on purpose, to test that
+// checks notice. It is internal, so that neither the command line nor another module
+// can break a backend.
 package drill
 
 // Fault is one way to be wrong.

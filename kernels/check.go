@@ -2,10 +2,12 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
 )
 
 // Parts of many kernels' legality. Every error names the parameter, its value
@@ -52,4 +54,72 @@ func CheckWord(c ep.Config, name string, known ...string) error {
 		return fmt.Errorf("%s: %q, use %s", name, c.Str(name), strings.Join(known, " or "))
 	}
 	return nil
+}
+
+// CheckConfig finds the kernel of a config among a backend's and checks it. The
+// error is a Failure with status illegal.
+func CheckConfig(all []Kernel, m ep.Machine, p ep.Problem, c ep.Config) error {
+	k, err := Find(all, p.Op, c.Kernel)
+	if err == nil {
+		err = k.Check(m, p, c)
+	}
+	if err != nil {
+		return Failf(ep.Illegal, "%v", err)
+	}
+	return nil
+}
+
+// CheckRouting wants a rank's routing to fit the problem: the error names the
+// token and the bound.
+func CheckRouting(p ep.Problem, r workloads.Routing) error {
+	n := r.Tokens * p.TopK
+	switch {
+	case r.Tokens < 0 || r.Tokens > p.MaxTokens:
+		return fmt.Errorf("%d tokens, the buffers hold %d", r.Tokens, p.MaxTokens)
+	case len(r.Experts) != n || len(r.Weights) != n:
+		return fmt.Errorf("%d experts and %d weights for %d selections", len(r.Experts), len(r.Weights), n)
+	}
+	for i, e := range r.Experts {
+		t := i / p.TopK
+		if e < -1 || int(e) >= p.Experts {
+			return fmt.Errorf("token %d: expert %d is outside -1 to %d", t, e, p.Experts-1)
+		}
+		if e >= 0 && slices.Contains(r.Experts[t*p.TopK:i], e) {
+			return fmt.Errorf("token %d: expert %d is selected twice", t, e)
+		}
+	}
+	return nil
+}
+
+// Implausible says why rounds cannot be what spec asked of so many ranks, "" when
+// they can. A workload without any token is idle: a clock that is a difference may
+// read a little below zero for it.
+func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
+	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
+		return fmt.Sprintf("%d rounds of fold %d instead of %d of %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))
+	}
+	if r.Clock == "" {
+		return "the clock has no name"
+	}
+	for i, times := range r.Seconds {
+		if len(times) != ranks {
+			return fmt.Sprintf("round %d has times of %d ranks instead of %d", i, len(times), ranks)
+		}
+		for rank, t := range times {
+			if math.IsNaN(t) || math.IsInf(t, 0) || t <= 0 && !idle {
+				return fmt.Sprintf("round %d, rank %d took %v s", i, rank, t)
+			}
+		}
+	}
+	return ""
+}
+
+// MedianOfSlowest is the median over rounds of the slowest rank's seconds.
+func (r Rounds) MedianOfSlowest() float64 {
+	slowest := make([]float64, len(r.Seconds))
+	for i, times := range r.Seconds {
+		slowest[i] = slices.Max(times)
+	}
+	slices.Sort(slowest)
+	return slowest[len(slowest)/2]
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -123,24 +122,13 @@ func (o *Trial) verify(ctx context.Context, s kernels.Session) error {
 // came back are times.
 func iterate(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) error {
 	const rounds = 5
-	fold := max(c.Iterations/rounds, 1)
-	got, err := s.Run(ctx, cfg, kernels.RunSpec{Rounds: rounds, Fold: fold})
+	spec := kernels.RunSpec{Rounds: rounds, Fold: max(c.Iterations/rounds, 1)}
+	got, err := s.Run(ctx, cfg, spec)
 	if err != nil {
 		return err
 	}
-	if len(got.Seconds) != rounds || got.Fold != fold || got.Clock == "" {
-		return kernels.Failf(ep.Unstable, "asked for %d rounds of %d calls, got %d of %d on clock %q",
-			rounds, fold, len(got.Seconds), got.Fold, got.Clock)
-	}
-	for i, ranks := range got.Seconds {
-		if len(ranks) != c.Problem.Ranks {
-			return kernels.Failf(ep.Unstable, "round %d: %d ranks timed, want %d", i, len(ranks), c.Problem.Ranks)
-		}
-		for r, t := range ranks {
-			if !(t > 0) || math.IsInf(t, 0) {
-				return kernels.Failf(ep.Unstable, "round %d rank %d: %g seconds", i, r, t)
-			}
-		}
+	if why := got.Implausible(spec, c.Problem.Ranks, c.Problem.Tokens == 0); why != "" {
+		return kernels.Failf(ep.Unstable, "%s", why)
 	}
 	return nil
 }

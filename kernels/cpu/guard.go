@@ -3,7 +3,6 @@ package cpu
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/internal/drill"
@@ -25,35 +24,13 @@ func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 		return fmt.Errorf("workload: routing of %d ranks for a problem of %d", len(w.Ranks), p.Ranks)
 	}
 	for i, r := range w.Ranks {
-		if err := checkRouting(p, r); err != nil {
+		if err := kernels.CheckRouting(p, r); err != nil {
 			return fmt.Errorf("workload: rank %d: %w", i, err)
 		}
 	}
 	if need := residentBytes(w); m.Memory > 0 && need > m.Memory*3/4 {
 		return fmt.Errorf("tokens: this workload touches about %d GiB, three quarters of this host are %d GiB; lower --tokens, --hidden or --ranks",
 			need>>30, m.Memory*3/4>>30)
-	}
-	return nil
-}
-
-func checkRouting(p ep.Problem, r workloads.Routing) error {
-	n := r.Tokens * p.TopK
-	switch {
-	case r.Tokens < 0 || r.Tokens > p.MaxTokens:
-		return fmt.Errorf("%d tokens, the buffers hold %d", r.Tokens, p.MaxTokens)
-	case len(r.Experts) != n || len(r.Weights) != n:
-		return fmt.Errorf("%d experts and %d weights for %d selections", len(r.Experts), len(r.Weights), n)
-	}
-	for t := range r.Tokens {
-		ids := r.Experts[t*p.TopK : (t+1)*p.TopK]
-		for k, e := range ids {
-			if e < -1 || int(e) >= p.Experts {
-				return fmt.Errorf("token %d: expert %d is outside -1 to %d", t, e, p.Experts-1)
-			}
-			if e >= 0 && slices.Contains(ids[:k], e) {
-				return fmt.Errorf("token %d: expert %d is selected twice", t, e)
-			}
-		}
 	}
 	return nil
 }
@@ -106,10 +83,5 @@ func emptyRounds(ctx context.Context, b *Backend) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	var slowest []float64
-	for _, ranks := range j.seconds() {
-		slowest = append(slowest, slices.Max(ranks))
-	}
-	slices.Sort(slowest)
-	return map[string]float64{"wall": slowest[len(slowest)/2]}, nil
+	return map[string]float64{"wall": kernels.Rounds{Seconds: j.seconds()}.MedianOfSlowest()}, nil
 }

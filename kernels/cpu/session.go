@@ -59,12 +59,8 @@ func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if s.ready[c.Key()] {
 		return nil
 	}
-	k, err := kernels.Find(Kernels(), s.Op, c.Kernel)
-	if err != nil {
-		return kernels.Failf(ep.Illegal, "%v", err)
-	}
-	if err := k.Check(s.backend.machine, s.Problem, c); err != nil {
-		return kernels.Failf(ep.Illegal, "%v", err)
+	if err := kernels.CheckConfig(Kernels(), s.backend.machine, s.Problem, c); err != nil {
+		return err
 	}
 	program, err := s.program(ctx, c)
 	if err != nil {

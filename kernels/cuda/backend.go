@@ -5,7 +5,6 @@ package cuda
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -164,16 +163,7 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("empty kernel, clock %s: %w", clock, err)
 		}
-		out[clock] = medianOfSlowest(rounds)
+		out[clock] = kernels.Rounds{Seconds: rounds}.MedianOfSlowest()
 	}
 	return out, nil
-}
-
-func medianOfSlowest(rounds [][]float64) float64 {
-	worst := make([]float64, len(rounds))
-	for i, ranks := range rounds {
-		worst[i] = slices.Max(ranks)
-	}
-	slices.Sort(worst)
-	return worst[len(worst)/2]
 }

@@ -50,11 +50,7 @@ func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, er
 // newCandidate finds families and launches; it touches no GPU. The error says
 // why the config is illegal.
 func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
-	k, err := kernels.Find(Kernels(), p.Op, c.Kernel)
-	if err != nil {
-		return nil, err
-	}
-	if err := k.Check(m, p, c); err != nil {
+	if err := kernels.CheckConfig(Kernels(), m, p, c); err != nil {
 		return nil, err
 	}
 	configs, err := opConfigs(m, p, c)

@@ -77,12 +77,8 @@ func rigParts() []region {
 	}
 }
 
-// problemParts are the inputs and outputs of a problem. Outputs are poisoned
-// with ones: NaN in every float dtype, an impossible offset in an index.
+// problemParts are the inputs and outputs of a problem.
 func problemParts(p ep.Problem) []region {
-	rows := int64(dtype.MaxRows(p))
-	groups := int64(dtype.Groups(p))
-	l := encodingOf(p)
 	tokens, hidden, topK := int64(p.MaxTokens), int64(p.Hidden), int64(p.TopK)
 	parts := []region{
 		{partX, tokens * hidden * 2, 0},
@@ -90,6 +86,19 @@ func problemParts(p ep.Problem) []region {
 		{partWeights, tokens * topK * 4, 0},
 		{partInputScale, 4, 0},
 		{partBias, hidden * 2, 0},
+	}
+	if p.Mode == ep.Cold {
+		parts = append(parts, region{partFlush, flushBytes, 0})
+	}
+	return append(parts, outputParts(p)...)
+}
+
+// outputParts are what dispatch, experts and combine write. They are poisoned with
+// ones: NaN in every float dtype, an impossible offset in an index.
+func outputParts(p ep.Problem) []region {
+	rows, groups, hidden := int64(dtype.MaxRows(p)), int64(dtype.Groups(p)), int64(p.Hidden)
+	l := encodingOf(p)
+	parts := []region{
 		{partOut, rows * int64(l.Payload), 0xff},
 		{partScales, int64(dtype.OutputScaleBytes(l, int(groups), int(rows))), 0xff},
 		{partRowOffsets, (groups + 1) * 4, 0xff},
@@ -100,21 +109,9 @@ func problemParts(p ep.Problem) []region {
 	if p.Op != ep.Dispatch {
 		parts = append(parts,
 			region{partY, rows * hidden * 2, 0xff},
-			region{partCombined, tokens * topK * hidden * 2, 0xff})
-	}
-	if p.Mode == ep.Cold {
-		parts = append(parts, region{partFlush, flushBytes, 0})
+			region{partCombined, int64(p.MaxTokens*p.TopK) * hidden * 2, 0xff})
 	}
 	return parts
-}
-
-// isOutput reports whether a part is poisoned before verification.
-func isOutput(name string) bool {
-	switch name {
-	case partOut, partScales, partRowOffsets, partExpertIDs, partSrcInfo, partScaleOffsets, partY, partCombined:
-		return true
-	}
-	return false
 }
 
 // stateParts are the memory of a state: call numbers, counters and regions.

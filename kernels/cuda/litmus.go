@@ -57,6 +57,23 @@ func litmuses(rounds int) []litmus {
 	}
 }
 
+// judge looks at what l left on all ranks: the first words of their counters, and
+// their regions.
+func (l litmus) judge(areas [][]byte, counters [][]int32) error {
+	for rank, c := range counters {
+		if c[0] != 0 || c[1] != 0 || int(c[2]) != l.checks {
+			return fmt.Errorf("rank %d: gave up %d, %d violations in %d checks, want none in %d", rank, c[0], c[1], c[2], l.checks)
+		}
+		if l.check == nil {
+			continue
+		}
+		if err := l.check(areas, rank); err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+	}
+	return nil
+}
+
 func litmusLaunch(entry string, grid, block int, own any) launch {
 	return launch{entry: entry, grid: grid, block: block, params: launchParams{own: own}}
 }

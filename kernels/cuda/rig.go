@@ -174,7 +174,7 @@ func (r *rig) reset() error {
 	for i := range r.seats {
 		clearFault(r.seats[i].fault)
 	}
-	if err := r.fill(func(region) bool { return true }); err != nil {
+	if err := r.fill(r.heap.parts); err != nil {
 		return err
 	}
 	if r.refill == nil {
@@ -183,12 +183,12 @@ func (r *rig) reset() error {
 	return r.refill()
 }
 
-// fill writes the initial byte of the chosen parts on every rank and waits.
-func (r *rig) fill(chosen func(region) bool) error {
+// fill writes the initial byte of these parts on every rank and waits.
+func (r *rig) fill(parts []region) error {
 	return sideBySide(len(r.seats), func(i int) error {
 		err := r.seats[i].gpu.do(func() error {
-			for _, p := range r.heap.parts {
-				if p.bytes == 0 || !chosen(p) {
+			for _, p := range parts {
+				if p.bytes == 0 {
 					continue
 				}
 				if err := cu.MemsetD8(r.at(i, p.name), p.fill, p.bytes); err != nil {

@@ -135,7 +135,7 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 			}
 		}
 	}
-	p.long = medianOfSlowest(out) > longCall
+	p.long = kernels.Rounds{Seconds: out}.MedianOfSlowest() > longCall
 	return out, nil
 }
 

@@ -6,6 +6,7 @@ package cuda
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,30 +112,14 @@ func prepareLitmus(r *rig, l litmus) error {
 }
 
 func judgeLitmus(r *rig, l litmus) error {
-	var areas [][]byte
+	areas, counters := make([][]byte, len(r.seats)), make([][]int32, len(r.seats))
 	for rank := range r.seats {
-		area, err := download[byte](r, rank, "litmus.area", 0, int(l.area))
-		if err != nil {
+		if err := cmp.Or(fetchPart(r, rank, "litmus.area", int(l.area), &areas[rank]),
+			fetchPart(r, rank, "litmus.counters", 3, &counters[rank])); err != nil {
 			return err
 		}
-		areas = append(areas, area)
-		words, err := download[int32](r, rank, "litmus.counters", 0, 3)
-		if err != nil {
-			return err
-		}
-		if words[1] != 0 || int(words[2]) != l.checks {
-			return fmt.Errorf("rank %d: %d violations in %d checks, want none in %d", rank, words[1], words[2], l.checks)
-		}
 	}
-	for rank := range areas {
-		if l.check == nil {
-			break
-		}
-		if err := l.check(areas, rank); err != nil {
-			return fmt.Errorf("rank %d: %w", rank, err)
-		}
-	}
-	return nil
+	return l.judge(areas, counters)
 }
 
 // activations runs a on ragged groups, an empty one among them.

@@ -54,20 +54,21 @@ func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
 // newFault allocates a fault record that a GPU can write and the host can
 // read at any time.
 func newFault() (host *C.EpFault, device cu.DevicePtr, err error) {
-	var p unsafe.Pointer
+	p, d, err := allocHost(C.sizeof_EpFault)
+	return (*C.EpFault)(p), d, err
+}
+
+func allocHost(bytes int) (host unsafe.Pointer, device cu.DevicePtr, err error) {
 	var d C.uint64_t
-	if err := driverError("host-mapped memory", C.ep_host_alloc(C.sizeof_EpFault, &p, &d)); err != nil {
-		return nil, 0, err
-	}
-	return (*C.EpFault)(p), cu.DevicePtr(d), nil
+	err = driverError("pinned host memory", C.ep_host_alloc(C.size_t(bytes), &host, &d))
+	return host, cu.DevicePtr(d), err
 }
 
 // newHost allocates pinned host memory, into which a GPU copies without going
 // through the driver's own.
 func newHost(bytes int) ([]byte, error) {
-	var p unsafe.Pointer
-	var d C.uint64_t
-	if err := driverError("host memory", C.ep_host_alloc(C.size_t(bytes), &p, &d)); err != nil {
+	p, _, err := allocHost(bytes)
+	if err != nil {
 		return nil, err
 	}
 	return unsafe.Slice((*byte)(p), bytes), nil

@@ -64,7 +64,7 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 // prove runs the candidate once from poisoned outputs and fresh inputs.
 func (s *session) prove(ctx context.Context, k *candidate) error {
 	s.fetched = make([]*output, len(s.rig.seats))
-	if err := s.rig.fill(func(p region) bool { return isOutput(p.name) }); err != nil {
+	if err := s.rig.fill(outputParts(s.problem)); err != nil {
 		return err
 	}
 	if err := s.upload(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -29,16 +30,13 @@ func (p OpenParams) workload() (*workloads.Workload, error) {
 	}
 	w := &workloads.Workload{Problem: p.Problem, Spec: p.Routing, Seed: p.Seed}
 	for i, r := range p.Ranks {
-		n := r.Tokens * p.Problem.TopK
-		if r.Tokens < 0 || r.Tokens > p.Problem.MaxTokens || len(r.Experts) != 4*n || len(r.Weights) != 4*n {
+		if n := 4 * p.Problem.TopK; r.Tokens < 0 || len(r.Experts) != n*r.Tokens || len(r.Weights) != n*r.Tokens {
 			return nil, fmt.Errorf("ranks[%d]: %d tokens need %d bytes of experts and of weights, got %d and %d",
-				i, r.Tokens, 4*n, len(r.Experts), len(r.Weights))
+				i, r.Tokens, n*r.Tokens, len(r.Experts), len(r.Weights))
 		}
 		rr := workloads.Routing{Tokens: r.Tokens, Experts: decode[int32](r.Experts), Weights: decode[float32](r.Weights)}
-		for j, e := range rr.Experts {
-			if e < -1 || int(e) >= p.Problem.Experts {
-				return nil, fmt.Errorf("ranks[%d].experts[%d]: %d is outside -1 to %d", i, j, e, p.Problem.Experts-1)
-			}
+		if err := kernels.CheckRouting(p.Problem, rr); err != nil {
+			return nil, fmt.Errorf("ranks[%d]: %w", i, err)
 		}
 		w.Ranks = append(w.Ranks, rr)
 	}

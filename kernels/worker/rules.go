@@ -27,9 +27,8 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 		}
 		programs[i] = p
 	}
-	env := &ruleEnv{}
 	check := func(m ep.Machine, p ep.Problem, c ep.Config) error {
-		vars := env.of(m, p, c)
+		vars := ruleVars(m, p, c)
 		for i, r := range d.Rules {
 			ok, err := expr.Run(programs[i], vars)
 			if err != nil {
@@ -56,37 +55,28 @@ func (d KernelDecl) pairs() func(dispatch, combine ep.Config) error {
 	}
 }
 
-// ruleEnv makes what a rule sees. It remembers the fields of the last problem
-// and machine: a space is checked point by point on the same two.
-type ruleEnv struct {
-	mu       sync.Mutex
-	machine  ep.Machine
-	problem  ep.Problem
-	machineV map[string]any
-	problemV map[string]any
-}
-
-func (e *ruleEnv) of(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
-	e.mu.Lock()
-	if e.machineV == nil || e.machine != m || e.problem != p {
-		e.machine, e.problem = m, p
-		e.machineV, e.problemV = fields(m), fields(p)
-	}
-	env := map[string]any{"problem": e.problemV, "machine": e.machineV}
-	e.mu.Unlock()
+// ruleVars is what a rule sees.
+func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
+	vars := map[string]any{"problem": fields(p), "machine": fields(m)}
 	for name, v := range c.Values {
+		vars[name] = string(v)
 		if n, ok := v.Int(); ok {
-			env[name] = n
-		} else {
-			env[name] = string(v)
+			vars[name] = n
 		}
 	}
-	return env
+	return vars
 }
+
+// spelled remembers fields: a space is checked point by point on the same machine
+// and problem.
+var spelled sync.Map
 
 // fields spells a struct by its JSON names, which is what rules are written
 // in. Numbers become ints, so that % works on them.
 func fields(v any) map[string]any {
+	if known, ok := spelled.Load(v); ok {
+		return known.(map[string]any)
+	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // plain structs of strings and numbers always marshal
@@ -100,5 +90,6 @@ func fields(v any) map[string]any {
 			out[name] = int(f)
 		}
 	}
+	spelled.Store(v, out)
 	return out
 }

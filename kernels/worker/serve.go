@@ -15,7 +15,6 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/workloads"
 )
 
 // beatEvery is the time between heartbeats.
@@ -34,7 +33,7 @@ type Progresser interface{ Progress() []int }
 // Serve answers requests about a backend until shutdown or until in ends.
 // Requests are handled one at a time.
 func Serve(ctx context.Context, name string, b kernels.Backend, in io.Reader, out io.WriteCloser) error {
-	s := &server{ctx: ctx, name: name, backend: b, sessions: map[int]kernels.Session{}, work: map[int]*workloads.Workload{}}
+	s := &server{ctx: ctx, name: name, backend: b, sessions: map[int]opened{}}
 	methods := handler.Map{
 		methodHello:    handler.New(s.hello),
 		methodOpen:     s.beating("open", handler.New(s.open)),
@@ -57,21 +56,28 @@ type server struct {
 	name     string
 	backend  kernels.Backend
 	rpc      *jrpc2.Server
-	sessions map[int]kernels.Session
-	work     map[int]*workloads.Workload
+	sessions map[int]opened
 	next     int
 
 	mu     sync.Mutex
 	active kernels.Session // whose progress heartbeats report
 }
 
-// beating wraps a handler so that heartbeats are sent while it works.
+// opened is a session and its problem.
+type opened struct {
+	kernels.Session
+	problem ep.Problem
+}
+
+// beating wraps a handler so that heartbeats are sent while it works, and that a
+// Failure reaches the client as one.
 func (s *server) beating(doing string, h jrpc2.Handler) jrpc2.Handler {
 	return func(ctx context.Context, r *jrpc2.Request) (any, error) {
 		stop := make(chan struct{})
 		defer close(stop)
 		go s.beat(doing, stop)
-		return h(ctx, r)
+		result, err := h(ctx, r)
+		return result, wireError(err)
 	}
 }
 
@@ -113,26 +119,26 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 func (s *server) open(ctx context.Context, p OpenParams) (SessionID, error) {
 	w, err := p.workload()
 	if err != nil {
-		return SessionID{}, wireError(kernels.Failf(ep.Illegal, "%v", err))
+		return SessionID{}, kernels.Failf(ep.Illegal, "%v", err)
 	}
 	session, err := s.backend.Open(ctx, w)
 	if err != nil {
-		return SessionID{}, wireError(kernels.Failf(ep.Illegal, "%v", err))
+		return SessionID{}, kernels.Failf(ep.Illegal, "%v", err)
 	}
 	s.next++
-	s.sessions[s.next], s.work[s.next] = session, w
+	s.sessions[s.next] = opened{session, w.Problem}
 	s.activate(session)
 	return SessionID{s.next}, nil
 }
 
 // session finds an open session; from then on heartbeats report its progress.
-func (s *server) session(id int) (kernels.Session, error) {
-	session, ok := s.sessions[id]
+func (s *server) session(id int) (opened, error) {
+	o, ok := s.sessions[id]
 	if !ok {
-		return nil, fmt.Errorf("session %d is not open", id)
+		return o, fmt.Errorf("session %d is not open", id)
 	}
-	s.activate(session)
-	return session, nil
+	s.activate(o.Session)
+	return o, nil
 }
 
 func (s *server) activate(session kernels.Session) {
@@ -141,26 +147,17 @@ func (s *server) activate(session kernels.Session) {
 	s.mu.Unlock()
 }
 
-func (s *server) prepare(ctx context.Context, c Candidate) (struct{}, error) {
-	session, err := s.session(c.Session)
-	if err != nil {
-		return struct{}{}, err
-	}
-	return struct{}{}, wireError(s.tryPrepare(ctx, session, c))
-}
-
-// tryPrepare checks legality first, so that an illegal config never reaches the
+// prepare checks legality first, so that an illegal config never reaches the
 // backend.
-func (s *server) tryPrepare(ctx context.Context, session kernels.Session, c Candidate) error {
-	p := s.work[c.Session].Problem
-	k, err := kernels.Find(s.backend.Kernels(), p.Op, c.Config.Kernel)
-	if err != nil {
-		return kernels.Failf(ep.Illegal, "%v", err)
+func (s *server) prepare(ctx context.Context, c Candidate) (struct{}, error) {
+	o, err := s.session(c.Session)
+	if err == nil {
+		err = kernels.CheckConfig(s.backend.Kernels(), s.backend.Machine(), o.problem, c.Config)
 	}
-	if err := k.Check(s.backend.Machine(), p, c.Config); err != nil {
-		return kernels.Failf(ep.Illegal, "%v", err)
+	if err == nil {
+		err = o.Prepare(ctx, c.Config)
 	}
-	return session.Prepare(ctx, c.Config)
+	return struct{}{}, err
 }
 
 func (s *server) ahead(_ context.Context, p AheadParams) error {
@@ -175,8 +172,7 @@ func (s *server) run(ctx context.Context, p RunParams) (kernels.Rounds, error) {
 	if err != nil {
 		return kernels.Rounds{}, err
 	}
-	r, err := session.Run(ctx, p.Config, kernels.RunSpec{Rounds: p.Rounds, Fold: p.Fold})
-	return r, wireError(err)
+	return session.Run(ctx, p.Config, kernels.RunSpec{Rounds: p.Rounds, Fold: p.Fold})
 }
 
 func (s *server) verify(ctx context.Context, p VerifyParams) (VerifyReply, error) {
@@ -186,12 +182,12 @@ func (s *server) verify(ctx context.Context, p VerifyParams) (VerifyReply, error
 	}
 	var r VerifyReply
 	if r.Comparison, err = session.Verify(ctx, p.Config); err != nil {
-		return VerifyReply{}, wireError(err)
+		return VerifyReply{}, err
 	}
-	if prober, ok := session.(Prober); ok {
+	if prober, ok := session.Session.(Prober); ok {
 		r.Probed, err = probe(prober, p.Probes)
 	}
-	return r, wireError(err)
+	return r, err
 }
 
 func probe(p Prober, probes []Probe) ([]ProbeRow, error) {
@@ -225,7 +221,6 @@ func (s *server) close(_ context.Context, id SessionID) error {
 		return err
 	}
 	delete(s.sessions, id.Session)
-	delete(s.work, id.Session)
 	s.activate(nil)
 	return session.Close()
 }

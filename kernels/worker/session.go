@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -83,33 +82,18 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 // implausible says why the times of an answer that took wall cannot be true, ""
 // when they can.
 func implausible(r kernels.Rounds, w *workloads.Workload, spec kernels.RunSpec, wall time.Duration) string {
-	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
-		return fmt.Sprintf("%d rounds of fold %d instead of %d of %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))
+	idle := !slices.ContainsFunc(w.Ranks, func(r workloads.Routing) bool { return r.Tokens > 0 })
+	if why := r.Implausible(spec, w.Problem.Ranks, idle); why != "" {
+		return why
 	}
 	var total float64
-	for i, ranks := range r.Seconds {
-		if len(ranks) != w.Problem.Ranks {
-			return fmt.Sprintf("round %d has times of %d ranks instead of %d", i, len(ranks), w.Problem.Ranks)
-		}
-		slowest := 0.0
-		for rank, t := range ranks {
-			if math.IsNaN(t) || math.IsInf(t, 0) || t <= 0 && busy(w) {
-				return fmt.Sprintf("round %d, rank %d took %v s", i, rank, t)
-			}
-			slowest = max(slowest, t)
-		}
-		total += slowest * float64(r.Fold)
+	for _, times := range r.Seconds {
+		total += slices.Max(times) * float64(r.Fold)
 	}
-	if limit := wall.Seconds(); total > limit {
-		return fmt.Sprintf("rounds of %.3g s in all came back after %.3g s", total, limit)
+	if total > wall.Seconds() {
+		return fmt.Sprintf("rounds of %.3g s in all came back after %.3g s", total, wall.Seconds())
 	}
 	return ""
-}
-
-// busy reports whether a workload has any token. Without one a chain clock,
-// which is a difference, may read a little below zero.
-func busy(w *workloads.Workload) bool {
-	return slices.ContainsFunc(w.Ranks, func(r workloads.Routing) bool { return r.Tokens > 0 })
 }
 
 // Verify implements kernels.Session. Beside the worker's own comparison, a few

@@ -30,7 +30,7 @@ type MachineFacts struct {
 // ProblemFacts are problem.NAME in expressions.
 type ProblemFacts struct {
 	Op           string `expr:"op"`
-	Format       string `expr:"format"`
+	DType        string `expr:"dtype"` // of dispatched tokens
 	Ranks        int    `expr:"ranks"`
 	Nodes        int    `expr:"nodes"`
 	Hidden       int    `expr:"hidden"` // elements

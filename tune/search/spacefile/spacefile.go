@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -122,15 +124,38 @@ func Read(in io.Reader) (*File, error) {
 	return f, f.check()
 }
 
-// firstLine turns yaml's lists of complaints into one.
+// fieldNames are the fields of a space file, for the hint beside a typing error.
+var fieldNames = []string{"version", "kernels", "derived", "constraints", "required", "values", "unit", "binding", "class", "name", "value", "keep"}
+
+var unknownField = regexp.MustCompile(`field (\S+) not found in type .*`)
+
+// firstLine turns yaml's lists of complaints into one, without its Go types.
 func firstLine(err error) string {
+	text := err.Error()
 	var t *yaml.TypeError
 	if errors.As(err, &t) && len(t.Errors) > 0 {
-		return t.Errors[0]
+		text = t.Errors[0]
 	}
-	line, _, _ := bytes.Cut([]byte(err.Error()), []byte("\n"))
-	return string(line)
+	text, _, _ = strings.Cut(text, "\n")
+	if m := unknownField.FindStringSubmatch(text); m != nil {
+		hint := ep.DidYouMean(m[1], fieldNames, "; there are "+strings.Join(fieldNames, ", "))
+		text = unknownField.ReplaceAllLiteralString(text, "unknown field "+m[1]+hint)
+	}
+	return wrongKind.ReplaceAllStringFunc(text, func(whole string) string {
+		switch m := wrongKind.FindStringSubmatch(whole); {
+		case m[1] == "int":
+			return "a number belongs here"
+		case strings.HasPrefix(m[1], "[]"):
+			return "a list belongs here"
+		case strings.HasPrefix(m[1], "map") || strings.Contains(m[1], "."):
+			return "fields with values belong here"
+		}
+		return "a word belongs here"
+	})
 }
+
+// wrongKind is what yaml says about a value of the wrong kind.
+var wrongKind = regexp.MustCompile(`cannot unmarshal \S+(?: .*)? into (\S+)`)
 
 func (f *File) check() error {
 	if f.Version != 1 {

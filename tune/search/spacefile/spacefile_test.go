@@ -65,7 +65,7 @@ func TestReadRefuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "EOF"},
 		{"version: 2", "version: 2"},
-		{"version: 1\nkernel: {}", "field kernel not found"},
+		{"version: 1\nkernel: {}", "unknown field kernel; did you mean kernels"},
 		{"version: 1\nversion: 1", "already defined"},
 		{"version: 1\n---\nversion: 1", "more than one"},
 		{"version: 1\nderived: [{name: x}]", "derived[0]"},

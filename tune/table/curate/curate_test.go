@@ -218,26 +218,80 @@ func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	}
 }
 
+// TestIncumbentRule: only a gain larger by more than the band, with an interval apart,
+// takes the incumbent's place. Its gain is 2 in [1.75, 2.125].
 func TestIncumbentRule(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		gain, lo, hi float64
 		want         Effect
 	}{
-		{"clearly better", 1.2, 1.18, 1.22, Replaced},
-		{"better within the band", 1.105, 1.1045, 1.1055, Stays},
-		{"better with overlapping intervals", 1.2, 1.10, 1.3, Stays},
-		{"worse", 1.05, 1.04, 1.06, Stays},
+		{"clearly better", 2.5, 2.25, 2.75, Replaced},
+		{"better by the band", 2.25, 2.1875, 2.3125, Stays},
+		{"better by more than the band", 2.2501, 2.1875, 2.3125, Replaced},
+		{"better with intervals that touch", 2.5, 2.125, 2.75, Stays},
+		{"better with intervals that overlap", 2.5, 2, 2.75, Stays},
+		{"worse", 1.5, 1.25, 1.625, Stays},
 	} {
-		fresh := row(ep.Even, 0, 64, 512)
+		was, fresh := row(ep.Even, 0, 64, 128), row(ep.Even, 0, 64, 512)
+		was.Evidence.Gain, was.Evidence.GainLow, was.Evidence.GainHigh = 2, 1.75, 2.125
 		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = c.gain, c.lo, c.hi
-		m, d, err := Merge(sealed(row(ep.Even, 0, 64, 128)), sealed(fresh), Rule{Band: 0.01})
+		m, d, err := Merge(sealed(was), sealed(fresh), Rule{Band: 0.125})
 		if err != nil || len(d) != 1 || d[0].Effect != c.want {
 			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
 			continue
 		}
 		if won := m.Rows[0].Config.Int("threads") == 512; won != (c.want == Replaced) {
 			t.Errorf("%s: %s, yet the row is %v", c.name, c.want, m.Rows[0].Config)
+		}
+	}
+}
+
+// TestLaterEvidenceIsTaken: of one config the later evidence holds, whichever table has
+// it, and of one date that of more rounds.
+func TestLaterEvidenceIsTaken(t *testing.T) {
+	early, late, more := row(ep.Even, 0, 64, 128), row(ep.Even, 0, 64, 128), row(ep.Even, 0, 64, 128)
+	late.Evidence.Date, late.Evidence.Median = day.Add(time.Hour), 26e-6
+	more.Evidence.Rounds, more.Evidence.Median = 60, 25.5e-6
+	for _, c := range []struct {
+		old, fresh table.Row
+		want       float64
+		effects    string
+	}{{early, late, 26e-6, "[refreshed]"}, {late, early, 26e-6, "[]"}, {early, more, 25.5e-6, "[refreshed]"}, {more, early, 25.5e-6, "[]"}, {late, more, 26e-6, "[]"}} {
+		m, overlaps, err := Merge(sealed(c.old), sealed(c.fresh), Rule{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		effects := []Effect{}
+		for _, o := range overlaps {
+			effects = append(effects, o.Effect)
+		}
+		if m.Rows[0].Evidence.Median != c.want || fmt.Sprint(effects) != c.effects {
+			t.Errorf("median %g, want %g; %v, want %s", m.Rows[0].Evidence.Median, c.want, effects, c.effects)
+		}
+	}
+}
+
+func TestMergedHeader(t *testing.T) {
+	a, b := sealed(row(ep.Even, 0, 64, 128)), sealed(row(ep.Skewed, 0, 64, 128))
+	a.Header.Tool, a.Header.Space, a.Header.Policy, a.Header.TrialLog = "1", "s + t", "", "y"
+	a.Header.Machine.Driver, a.Header.Fallback, a.Header.AA, a.Header.Band = "early", []string{"hidden"}, 0.004, 0.02
+	b.Header.Tool, b.Header.Space, b.Header.Policy, b.Header.TrialLog = "2", "r + s", "", "x"
+	b.Header.Machine.Driver, b.Header.Created, b.Header.AA, b.Header.Band, b.Header.Edited = "late", day.Add(time.Hour), 0.005, 0.01, true
+	want := map[bool]string{true: "[hidden]", false: "[]"}
+	for _, aFirst := range []bool{true, false} {
+		old, fresh := a, b
+		if !aFirst {
+			old, fresh = b, a
+		}
+		m, _, err := Merge(old, fresh, Rule{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := m.Header
+		if h.Tool != "1 + 2" || h.Space != "r + s + t" || h.Policy != "" || h.TrialLog != "x + y" || h.AA != 0.005 || h.Band != 0.02 ||
+			!h.Edited || h.Machine.Driver != "late" || !h.Created.Equal(day.Add(time.Hour)) || fmt.Sprint(h.Fallback) != want[aFirst] {
+			t.Errorf("merged %+v", h)
 		}
 	}
 }
@@ -254,6 +308,8 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 	}{
 		{"slower under one", all, map[int]float64{128: 20, 512: 10}, Replaced},
 		{"as fast", all, map[int]float64{128: 10.05, 512: 10}, Stays},
+		{"slower by the band", all, map[int]float64{128: 8 * 1.25, 512: 8}, Stays},
+		{"slower by more than the band", all, map[int]float64{128: 8 * 1.26, 512: 8}, Replaced},
 		{"only its own", all, map[int]float64{512: 10}, Stays},
 		{"under fewer routings", all[:1], map[int]float64{128: 20, 512: 10}, Stays},
 		{"under fewer routings, and better there", all[:1], nil, Stays},
@@ -264,10 +320,10 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		if c.seconds == nil {
 			fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 1.3, 1.28, 1.32
 		}
-		rule := Rule{Band: 0.01, Measured: func(k table.Key, tokens int, routing string, cfg ep.Config) (float64, bool) {
+		rule := Rule{Band: 0.25, Measured: func(k table.Key, tokens int, routing string, cfg ep.Config) (float64, bool) {
 			s, ok := c.seconds[cfg.Int("threads")]
 			if routing != "hotrank:4" {
-				s = 10
+				s = 10 // all are alike but under one routing
 			}
 			return s, ok && k == key(ep.AllRoutings) && tokens == 64
 		}}

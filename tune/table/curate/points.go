@@ -49,12 +49,12 @@ func measuredAt(r *table.Row, tokens int) bool {
 	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
 }
 
-// ends lists the token counts at which another point becomes the nearest: each point,
-// and the midpoints between them, where a sweep ends its rows too.
+// ends lists the token counts from which another point is the nearest: each point, and
+// the midpoints between them, where a sweep ends its rows too.
 func ends(points []point) []int {
 	var out []int
 	for i, p := range points {
-		out = append(out, p.tokens, p.tokens+1)
+		out = append(out, p.tokens)
 		if i > 0 {
 			out = append(out, table.Midpoint(points[i-1].tokens, p.tokens)+1)
 		}
@@ -82,7 +82,7 @@ func (s segment) winner(points []point) (row *table.Row, from *point) {
 	if s.lo > table.Midpoint(near.tokens, far.tokens) {
 		near, far = far, near
 	}
-	if s.lo != near.tokens && !s.has(near.row) && s.has(far.row) {
+	if !s.has(near.row) && s.has(far.row) {
 		near = far
 	}
 	return near.row, near

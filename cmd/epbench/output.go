@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 
@@ -94,6 +95,23 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil
+}
+
+// paragraphs prints sentences, each wrapped to the width of the tables.
+func (f *tableFlags) paragraphs(cmd *cobra.Command, lines ...string) error {
+	return f.print(cmd, reports.Table{Notes: lines})
+}
+
+// programName is how the user can type this program's name.
+func programName() string {
+	self := os.Args[0]
+	if _, err := exec.LookPath("epbench"); err == nil {
+		return "epbench"
+	}
+	if strings.Contains(self, "go-build") {
+		return "go run ./cmd/epbench"
+	}
+	return self
 }
 
 // forPrograms reports whether the tables are not for people to read.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -32,11 +33,11 @@ func newReport() *cobra.Command {
 	f := &reportFlags{}
 	cmd := &cobra.Command{
 		Use:   "report RUN...",
-		Short: "Tables on the terminal and one self-contained HTML page",
-		Long: `Print the tables of a run (winners, effects of each parameter, regret between
-routings, Pareto fronts, wire limit, failures) and write the HTML page, which
-opens from disk and needs no network. Further runs, such as imported ones of
-peers, stand beside the first in the page's pictures.
+		Short: "What a run comes to, its tables, and one self-contained HTML page",
+		Long: `Print what a run comes to and write the HTML page, which opens from disk and needs
+no network. Further runs, such as imported ones of peers, stand beside the first in
+the page's pictures. --only prints tables: winners, effects of each parameter, regret
+between routings, Pareto fronts, wire limit, failures.
 
 --format benchfmt prints every round in Go's benchmark format instead, for
 benchstat.`,
@@ -49,7 +50,7 @@ benchstat.`,
 	flags(cmd, forProblem, f.filter.bind)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` for the HTML page; default: report.html of the first run")
-		s.StringVar(&f.only, "only", "", "`TABLES` to print, comma-separated: "+strings.Join(tableNames, ", "))
+		s.StringVar(&f.only, "only", "", "`TABLES` to print, comma-separated: "+strings.Join(tableNames, ", ")+", or all")
 		s.BoolVar(&f.noHTML, "no-html", false, "print tables only")
 		s.Float64Var(&f.link, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
 	})
@@ -80,50 +81,84 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		return nil
 	}
-	if err := f.print(cmd, runs[0]); err != nil {
-		return err
-	}
-	if f.noHTML {
-		return nil
-	}
-	return f.page(cmd, runs)
-}
-
-func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) error {
-	out := f.out
-	if out == "" {
-		out = filepath.Join(runs[0].Path, record.ReportFile)
-	}
-	err := record.WriteFileAtomic(out, func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) })
+	// The page comes first: where it cannot be written nothing is printed.
+	page, err := f.page(runs)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s\n", out)
+	for _, l := range runs {
+		if err := f.print(cmd, l, len(runs) > 1); err != nil {
+			return err
+		}
+	}
+	if page != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s\n", page)
+	}
 	return nil
+}
+
+// page writes the page and says where.
+func (f *reportFlags) page(runs []*reports.Loaded) (string, error) {
+	if f.noHTML {
+		return "", nil
+	}
+	out := cmp.Or(f.out, filepath.Join(runs[0].Path, record.ReportFile))
+	err := record.WriteFileAtomic(out, func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) })
+	if err != nil {
+		return "", badInput(fmt.Errorf("the page: %w; write it elsewhere with -o FILE, or leave it out with --no-html", err))
+	}
+	return out, nil
 }
 
 // maxPrinted bounds the list of failures on a terminal; files get all of it.
 const maxPrinted = 40
 
-func (f *reportFlags) print(cmd *cobra.Command, l *reports.Loaded) error {
-	limit := 0
-	if f.tables.format == "text" && !f.tables.json {
-		limit = maxPrinted
+// print prints the tables of --only. Without it people get the headline and the
+// largest gains, programs every table.
+func (f *reportFlags) print(cmd *cobra.Command, l *reports.Loaded, named bool) error {
+	limit := maxPrinted
+	if f.tables.forPrograms() {
+		limit = 0
 	}
 	tables := reports.DerivedTables(l, f.link, limit)
-	if f.only != "" {
-		var err error
-		if tables, err = f.pick(tables); err != nil {
-			return err
+	var err error
+	switch {
+	case f.only != "":
+		tables, err = f.pick(tables)
+	case !f.tables.forPrograms():
+		tables = headline(l)
+	}
+	if err != nil {
+		return err
+	}
+	if named {
+		for i := range tables {
+			tables[i].Title = strings.TrimPrefix(tables[i].Title+", "+l.Name(), ", ")
 		}
 	}
 	return f.tables.print(cmd, tables...)
+}
+
+// headline is what a run comes to, for people.
+func headline(l *reports.Loaded) []reports.Table {
+	head := reports.Table{Title: l.Run.Machine.Name, Notes: reports.Summarise(l.Run).Lines()}
+	for _, w := range reports.GatherWarnings(append(l.Run.Warnings, l.Warnings...)) {
+		head.Warn("%s", w)
+	}
+	head.Note("--only " + strings.Join(tableNames, ",") + " or all prints more")
+	if top := reports.LargestGains(l.Run); len(top.Rows) > 0 {
+		return []reports.Table{top, head}
+	}
+	return []reports.Table{head}
 }
 
 // tableNames are the names of what DerivedTables makes.
 var tableNames = []string{"winners", "effects", "regret", "pareto", "wire", "failed"}
 
 func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
+	if f.only == "all" {
+		return tables, nil
+	}
 	var out []reports.Table
 	for _, want := range splitList(f.only) {
 		if !slices.Contains(tableNames, want) {

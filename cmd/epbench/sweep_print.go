@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,32 +13,86 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
+	"github.com/epbench/epbench/tune/table"
 )
 
-// mostWarnings are printed; run.json and the summary have all.
-const mostWarnings = 6
-
-// printOutcome prints the winners to stdout; where they lie and what to make
-// of them goes to stderr.
+// printOutcome prints the winners and how the sweep ended: the headline, the
+// largest gains, why the table has as many rows as it has, and what to do next.
+// Programs get the headline as a table. Warnings go to stderr.
 func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir string) error {
-	if err := f.tables.print(cmd, winners(out.Run)); err != nil {
+	rows := 0
+	if out.Table != nil {
+		rows = len(out.Table.Rows)
+	}
+	tables := []reports.Table{winners(out.Run)}
+	if f.tables.forPrograms() {
+		tables = append([]reports.Table{reports.SummaryTable(out.Run, dir, rows)}, tables...)
+	}
+	if err := f.tables.print(cmd, tables...); err != nil {
 		return err
 	}
-	stderr := cmd.ErrOrStderr()
-	shown := min(len(out.Run.Warnings), mostWarnings)
-	for _, w := range out.Run.Warnings[:shown] {
-		fmt.Fprintln(stderr, "warning:", w)
-	}
-	if rest := len(out.Run.Warnings) - shown; rest > 0 {
-		fmt.Fprintf(stderr, "warning: %d more in %s\n", rest, filepath.Join(dir, record.RunFile))
+	for _, w := range reports.GatherWarnings(out.Run.Warnings) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 	}
 	if f.profile {
-		printProfile(stderr, out)
+		printProfile(cmd.ErrOrStderr(), out)
 	}
+	if f.tables.forPrograms() {
+		return nil
+	}
+	return f.ending(cmd, out, dir)
+}
+
+// fewSearches are read at a glance: of more the largest gains are listed again.
+const fewSearches = 12
+
+// ending is what stands last on the terminal.
+func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Outcome, dir string) error {
+	stdout := cmd.OutOrStdout()
+	fmt.Fprintln(stdout)
+	if top := reports.LargestGains(out.Run); len(out.Run.Searches) > fewSearches && len(top.Rows) > 0 {
+		if err := f.tables.print(cmd, top); err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout)
+	}
+	lines := reports.Summarise(out.Run).Lines()
 	if out.Table != nil {
-		fmt.Fprintf(stderr, "%d rows in %s\n", len(out.Table.Rows), filepath.Join(dir, record.TableFile))
+		lines = append(lines, rowsText(out.Run, out.Table))
+	}
+	if err := f.tables.paragraphs(cmd, lines...); err != nil || out.Table == nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "\nNext:")
+	tokens := 0
+	for _, s := range out.Run.Searches {
+		tokens = max(tokens, s.Problem.Tokens)
+	}
+	for _, next := range []string{"report " + dir, fmt.Sprintf("table lookup --table %s --tokens %d", dir, tokens), "table export --table " + dir + " --format c -o tuned.h"} {
+		fmt.Fprintf(stdout, "  %s %s\n", programName(), next)
 	}
 	return nil
+}
+
+// rowsText says why a table has more or fewer rows than there were cases.
+func rowsText(run *record.Run, t *table.Table) string {
+	all := 0
+	for _, r := range t.Rows {
+		if r.Key.Routing == ep.AllRoutings {
+			all++
+		}
+	}
+	without := 0
+	for _, s := range run.Searches {
+		if !s.Decision.Usable() {
+			without++
+		}
+	}
+	text := fmt.Sprintf("%d rows from %d cases: %d for one routing class, %d for every routing; neighbouring token counts with one config share a row", len(t.Rows), len(run.Searches), len(t.Rows)-all, all)
+	if without > 0 {
+		text += fmt.Sprintf("; %d cases give none, being too noisy or failed", without)
+	}
+	return text + "."
 }
 
 // winners is what a sweep prints: what it decided, and how the spaces were cut
@@ -73,7 +127,7 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	n := reports.Numbers
 	t := reports.Table{
 		Name: "plan", Title: "Plan",
-		Columns: []reports.Column{reports.Words("op"), reports.Words("format"), n("tokens", ""), reports.Words("routing"),
+		Columns: []reports.Column{reports.Words("op"), reports.Words("dtype"), n("tokens", ""), reports.Words("routing"),
 			reports.Words("class"), n("points", ""), n("legal", ""), n("measured", ""), n("samples", "")},
 	}
 	var spaces []record.SpaceInfo
@@ -110,7 +164,7 @@ func printProfile(w io.Writer, out *sweep.Outcome) {
 // writeSummary is summary.md.
 func writeSummary(w io.Writer, out *sweep.Outcome, cases []*reports.Case) error {
 	run := out.Run
-	fmt.Fprintf(w, "# epbench sweep\n\n%s (%s), %s, seed %d.\n\n", run.Machine.Name, run.Machine.Key(), run.Strategy, run.Seed)
+	fmt.Fprintf(w, "# epbench sweep\n\n%s\n\n%s (%s), %s, seed %d.\n\n", strings.Join(reports.Summarise(run).Lines(), "\n\n"), run.Machine.Name, run.Machine.Key(), run.Strategy, run.Seed)
 	if out.NoTable != "" {
 		fmt.Fprintf(w, "%s.\n\n", out.NoTable)
 	}
@@ -123,7 +177,7 @@ func writeSummary(w io.Writer, out *sweep.Outcome, cases []*reports.Case) error 
 	if err := reports.WriteMarkdown(w, tables...); err != nil {
 		return err
 	}
-	for _, warning := range run.Warnings {
+	for _, warning := range reports.GatherWarnings(run.Warnings) {
 		if _, err := fmt.Fprintf(w, "\n> warning: %s\n", warning); err != nil {
 			return err
 		}

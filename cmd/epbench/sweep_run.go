@@ -137,6 +137,11 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	if err := sweep.Continues(run, b, p); err != nil {
 		return badInput(fmt.Errorf("--resume %s: %w", f.resume, err))
 	}
+	for i, spec := range f.retry {
+		if f.retry[i], err = fromRow(spec); err != nil {
+			return badInput(fmt.Errorf("--retry: %w", err))
+		}
+	}
 	if err := sweep.Retry(run, results, f.retry); err != nil {
 		return badInput(fmt.Errorf("--retry: %w", err))
 	}

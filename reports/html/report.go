@@ -107,10 +107,10 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 func facts(l *reports.Loaded) []fact {
 	h := reports.Summarise(l.Run)
 	out := []fact{
-		{fmt.Sprintf("%d of %d", h.Verdicts[record.Faster], h.Searches), "cases faster than the default"},
+		{fmt.Sprintf("%d of %d", h.All.Verdicts[record.Faster], h.All.Searches), "cases faster than the default"},
 	}
 	if h.Best != nil {
-		out = append(out, fact{fmt.Sprintf("%.2fx", h.Geomean), "gain over the default, geometric mean"},
+		out = append(out, fact{fmt.Sprintf("%.2fx", h.All.Gain.Mid), "gain over the default, geometric mean"},
 			fact{fmt.Sprintf("%.2fx", h.Best.Decision.Gain.Mid), "best gain: " + reports.Title(h.Best.Problem, h.Best.Routing)})
 	}
 	if h.AA > 0 {

@@ -2,13 +2,13 @@ package sweep
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
-	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
 // Continues reports why a run cannot go on here: another machine, other
@@ -28,33 +28,56 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	return nil
 }
 
-// Retry records which quarantined configs get another chance.
-func Retry(run *record.Run, results []record.Result, keys []string) error {
-	failed := measure.Quarantined(results)
-	for _, key := range keys {
-		c, err := ep.ParseConfig(key)
-		if err != nil {
-			return err
+// Retry records which failed configs get another chance. Each is spelled in
+// full, by its id, or by what differs from the default of a problem it failed on.
+func Retry(run *record.Run, results []record.Result, specs []string) error {
+	failed := spellings(results)
+	for _, spec := range specs {
+		names := strings.FieldsFunc(spec, func(r rune) bool { return r == ' ' || r == ',' })
+		slices.Sort(names)
+		var found []string
+		for _, key := range slices.Sorted(maps.Keys(failed)) {
+			c, err := ep.ParseConfig(key)
+			if err == nil && (key == spec || c.HasID(spec) || slices.Contains(failed[key], strings.Join(names, " "))) {
+				found = append(found, key)
+			}
 		}
-		if _, ok := failed[c.Key()]; !ok {
-			return fmt.Errorf("%s is not quarantined in this run%s", c.Key(), quarantineHint(failed))
-		}
-		if !slices.Contains(run.Retried, c.Key()) {
-			run.Retried = append(run.Retried, c.Key())
+		switch {
+		case len(found) == 0:
+			return fmt.Errorf("%s did not fail in this run%s", spec, failedHint(failed))
+		case len(found) > 1:
+			return fmt.Errorf("%s names %d failed configs; spell one in full: %s", spec, len(found), strings.Join(found, " or "))
+		case !slices.Contains(run.Retried, found[0]):
+			run.Retried = append(run.Retried, found[0])
 		}
 	}
 	return nil
 }
 
-// quarantineHint lists what is quarantined, a few at most.
-func quarantineHint(failed map[string]string) string {
-	if len(failed) == 0 {
-		return "; nothing is"
+// spellings lists by their keys the configs that failed in a log, with the
+// differences from the defaults they were measured beside.
+func spellings(results []record.Result) map[string][]string {
+	defaults := map[ep.Problem]ep.Config{}
+	for _, r := range results {
+		if r.Role == record.Default {
+			defaults[r.Problem] = r.Config
+		}
 	}
-	var keys []string
-	for k := range failed {
-		keys = append(keys, k)
+	out := map[string][]string{}
+	for _, r := range results {
+		key := r.Config.Key()
+		if difference := r.Config.Difference(defaults[r.Problem]); r.Status != ep.OK && !slices.Contains(out[key], difference) {
+			out[key] = append(out[key], difference)
+		}
 	}
-	slices.Sort(keys)
-	return "; it has " + strings.Join(keys[:min(3, len(keys))], " and ")
+	return out
+}
+
+// failedHint lists what failed, a few at most.
+func failedHint(failed map[string][]string) string {
+	keys := slices.Sorted(maps.Keys(failed))
+	if len(keys) == 0 {
+		return "; nothing did"
+	}
+	return "; these did: " + strings.Join(keys[:min(3, len(keys))], " and ")
 }

@@ -307,11 +307,16 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Retry(run, results, []string{"dispatch:algo=direct,sms=8,threads=256"}); err == nil || !strings.Contains(err.Error(), "not quarantined") {
+	if err := Retry(run, results, []string{"dispatch:algo=direct,sms=8,threads=256"}); err == nil || !strings.Contains(err.Error(), "did not fail in this run; these did: "+best) {
 		t.Errorf("retrying a healthy config: %v", err)
 	}
-	if err := Retry(run, results, []string{best}); err != nil {
+	c, err := ep.ParseConfig(best)
+	if err != nil {
 		t.Fatal(err)
+	}
+	difference := c.Difference(results[0].Config) // the first line is the default's
+	if err := Retry(run, results, []string{best, c.ID(), difference, strings.ReplaceAll(difference, " ", ",")}); err != nil || len(run.Retried) != 1 {
+		t.Fatal(run.Retried, err)
 	}
 	for range 2 { // the second time from the log
 		b := &scripted.Backend{Sigma: 0.01}

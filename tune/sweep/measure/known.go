@@ -68,14 +68,3 @@ func (r *Runner) recorded(stage record.Stage, block int, live []int) ([]record.R
 // ErrDiverged says that a log holds other candidates than this program would
 // measure.
 var ErrDiverged = errors.New("the log holds other candidates than this version would measure; start a new run")
-
-// Quarantined lists the keys of configs that failed in a log.
-func Quarantined(results []record.Result) map[string]string {
-	out := map[string]string{}
-	for i := range results {
-		if r := &results[i]; r.Status != ep.OK {
-			out[r.Config.Key()] = string(r.Status) + ": " + r.Reason
-		}
-	}
-	return out
-}

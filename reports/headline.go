@@ -1,0 +1,207 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// Headline is a run in a few sentences: how much is gained where, and how sure
+// that is. Terminal, summary.md and page begin with it.
+type Headline struct {
+	All     Count // every search
+	Full    Count // those at full precision
+	Reduced Count // those that accept reduced precision
+	Best    *record.Search
+	AA      float64 // the largest A/A spread
+	Band    float64 // of the policy
+}
+
+// Count sums up searches.
+type Count struct {
+	Searches int
+	Verdicts map[record.Verdict]int // of those that were compared
+	Noisy    int                    // not decided: the A/A spread exceeds the band
+	Failed   int                    // not decided: nothing could be compared
+	Gain     record.Interval        // geometric mean of the gains of those that were compared
+
+	logs, variance float64
+}
+
+func (c *Count) add(s *record.Search) {
+	if c.Verdicts == nil {
+		c.Verdicts = map[record.Verdict]int{}
+	}
+	c.Searches++
+	switch d := s.Decision; {
+	case !s.OK():
+		c.Failed++
+		return
+	case d.Cause == record.Noisy:
+		c.Noisy++
+	default:
+		c.Verdicts[d.Verdict]++
+	}
+	g := s.Decision.Gain
+	c.logs += math.Log(g.Mid)
+	if half := math.Log(g.High/g.Low) / 2; half > 0 {
+		c.variance += half * half
+	}
+}
+
+// finish works out the mean gain. Its interval takes the searches as
+// independent.
+func (c *Count) finish() {
+	n := float64(c.Searches - c.Failed)
+	mid, half := c.logs/n, math.Sqrt(c.variance)/n
+	c.Gain = record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
+}
+
+// Summarise computes the headline of a run.
+func Summarise(run *record.Run) Headline {
+	h := Headline{Band: run.Band}
+	for i := range run.Searches {
+		s := &run.Searches[i]
+		h.All.add(s)
+		if s.Problem.Precision == ep.Reduced {
+			h.Reduced.add(s)
+		} else {
+			h.Full.add(s)
+		}
+		h.AA = max(h.AA, s.Decision.Band.AA)
+		if s.OK() && (h.Best == nil || s.Decision.Gain.Mid > h.Best.Decision.Gain.Mid) {
+			h.Best = s
+		}
+	}
+	for _, c := range []*Count{&h.All, &h.Full, &h.Reduced} {
+		c.finish()
+	}
+	return h
+}
+
+// Lines says it in sentences, the most important first.
+func (h Headline) Lines() []string {
+	switch {
+	case h.All.Searches == 0:
+		return []string{"Nothing was decided in this run."}
+	case h.Best == nil:
+		return []string{fmt.Sprintf("The default ran in none of %d cases: nothing could be compared.", h.All.Searches)}
+	}
+	var out []string
+	if h.All.Verdicts[record.Faster] == 0 {
+		out = append(out, fmt.Sprintf("Keep the default: no config is faster in any of %d cases.", h.All.Searches))
+	} else {
+		out = append(out, fmt.Sprintf("Faster than the default: %s; %.2fx at best (%s).", h.All, h.Best.Decision.Gain.Mid, Title(h.Best.Problem, h.Best.Routing)))
+	}
+	if h.Reduced.Searches > 0 && h.Full.Searches > 0 {
+		out = append(out, fmt.Sprintf("Full precision: %s. Reduced precision: %s.", h.Full, h.Reduced))
+	}
+	if not := h.All.notConfirmed(); not != "" {
+		out = append(out, "Not confirmed: "+not+".")
+	}
+	if h.AA > 0 {
+		out = append(out, fmt.Sprintf("A/A spread, what the default differs from itself by: %.1f %% at most; the band is %.1f %% or the spread, whichever is larger.", 100*h.AA, 100*h.Band))
+	}
+	return out
+}
+
+// String is Lines as one paragraph.
+func (h Headline) String() string { return strings.Join(h.Lines(), " ") }
+
+// String is the share that is faster and the mean gain.
+func (c Count) String() string {
+	s := fmt.Sprintf("%d of %d cases", c.Verdicts[record.Faster], c.Searches)
+	if !math.IsNaN(c.Gain.Mid) {
+		s += fmt.Sprintf(", gain %.2fx [%.2f, %.2f] over all (geometric mean)", c.Gain.Mid, c.Gain.Low, c.Gain.High)
+	}
+	return s
+}
+
+// notConfirmed counts the searches that give no verdict, by reason.
+func (c Count) notConfirmed() string {
+	var out []string
+	for _, x := range []struct {
+		n    int
+		what string
+	}{{c.Verdicts[record.Undecided], "undecided"}, {c.Noisy, "too noisy to decide"}, {c.Failed, "without a default that runs"}} {
+		if x.n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", x.n, x.what))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// SummaryTable is the headline for programs, one row.
+func SummaryTable(run *record.Run, directory string, rows int) Table {
+	h, n := Summarise(run), Numbers
+	t := Table{Name: "run", Columns: []Column{Words("directory"), Words("machine"), Words("machine key"), n("cases", ""), n("faster", ""),
+		n("same", ""), n("slower", ""), n("undecided", ""), n("noisy", ""), n("failed", ""),
+		n("gain", "x"), n("low", "x"), n("high", "x"), n("A/A", "%"), n("band", "%"), n("rows", "")}}
+	c := h.All
+	t.Add(Str(directory), Str(run.Machine.Name), Str(run.Machine.Key()), Int(c.Searches), Int(c.Verdicts[record.Faster]),
+		Int(c.Verdicts[record.Same]), Int(c.Verdicts[record.Slower]), Int(c.Verdicts[record.Undecided]), Int(c.Noisy), Int(c.Failed),
+		Float(c.Gain.Mid, 3), Float(c.Gain.Low, 3), Float(c.Gain.High, 3), Float(100*h.AA, 2), Float(100*h.Band, 2), Int(rows))
+	return t
+}
+
+// largestGains are listed at the end of a sweep.
+const largestGains = 5
+
+// LargestGains lists the searches that gain most, among those that are faster.
+func LargestGains(run *record.Run) Table {
+	var of []int
+	for i, s := range run.Searches {
+		if s.Decision.Verdict == record.Faster && s.Decision.Usable() {
+			of = append(of, i)
+		}
+	}
+	slices.SortStableFunc(of, func(a, b int) int {
+		return cmp.Compare(run.Searches[b].Decision.Gain.Mid, run.Searches[a].Decision.Gain.Mid)
+	})
+	shown := []string{"gain", "low", "high", "median", "id", "config"}
+	columns := slices.DeleteFunc(slices.Clone(winnerColumns), func(c winnerColumn) bool { return !slices.Contains(shown, c.column.Name) })
+	t := decided(run, of[:min(len(of), largestGains)], columns)
+	t.Name, t.Title, t.Notes = "largest", "The largest gains", nil
+	return t
+}
+
+// GatherWarnings puts warnings of one kind into one line with their number.
+// Warnings are of one kind when they differ in their case and in numbers only.
+func GatherWarnings(warnings []string) []string {
+	type kind struct {
+		first string
+		n     int
+	}
+	var kinds []kind
+	at := map[string]int{}
+	for _, w := range warnings {
+		title, text, ok := strings.Cut(w, ": ")
+		if !ok || !strings.Contains(title, " tokens, ") {
+			text = w
+		}
+		key := number.ReplaceAllString(text, "#")
+		i, seen := at[key]
+		if !seen {
+			i = len(kinds)
+			at[key] = i
+			kinds = append(kinds, kind{first: w})
+		}
+		kinds[i].n++
+	}
+	out := make([]string, len(kinds))
+	for i, k := range kinds {
+		out[i] = k.first
+		if k.n > 1 {
+			out[i] = fmt.Sprintf("%d cases, the first: %s", k.n, k.first)
+		}
+	}
+	return out
+}
+
+var number = regexp.MustCompile(`[-+]?[0-9]+(\.[0-9]+)?`)

@@ -20,48 +20,40 @@ func (e Effects) Loss(key string) record.Loss {
 	if !ok {
 		return record.Loss(math.NaN())
 	}
-	return record.Loss(math.Expm1(own - e.least()))
-}
-
-func (e Effects) least() float64 {
-	least := math.Inf(1)
+	least := own
 	for _, x := range e {
 		least = min(least, x)
 	}
-	return least
+	return record.Loss(math.Expm1(own - least))
 }
 
-// Worst is the largest loss of a config over routings, +Inf where it failed or
+// Worst is the largest loss of a config over routings, NaN where it failed or
 // was not measured under one of them.
-func Worst(under []Effects, key string) float64 {
-	worst := 0.0
+func Worst(under []Effects, key string) record.Loss {
+	var worst record.Loss
 	for _, e := range under {
-		l := float64(e.Loss(key))
-		if math.IsNaN(l) {
-			return math.Inf(1)
-		}
-		worst = max(worst, l)
+		worst = max(worst, e.Loss(key))
 	}
 	return worst
 }
 
 // Minimax finds the config that loses least in the worst case over routings.
 // Within the band of the least the config that comes first in keys is taken:
-// callers put what they prefer first. index is -1 when no config was measured
-// everywhere.
+// callers put what they prefer first. index is -1, and worst NaN, when no
+// config was measured everywhere.
 func Minimax(under []Effects, keys []string, band float64) (index int, worst float64) {
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)
 	for i, key := range keys {
-		losses[i] = Worst(under, key)
-		least = min(least, losses[i])
-	}
-	for i, l := range losses {
-		if !math.IsInf(l, 1) && 1+l <= (1+least)*(1+band) {
-			return i, l
+		if losses[i] = float64(Worst(under, key)); losses[i] < least { // NaN never is
+			least = losses[i]
 		}
 	}
-	return -1, math.Inf(1)
+	index = slices.IndexFunc(losses, func(l float64) bool { return 1+l <= (1+least)*(1+band) })
+	if index < 0 {
+		return -1, math.NaN()
+	}
+	return index, losses[index]
 }
 
 // Everywhere lists the keys that were measured under every routing, sorted.
@@ -85,25 +77,17 @@ type Tuned struct {
 // last row.
 func NewRegret(p ep.Problem, tuned []Tuned, minimax ep.Config) record.Regret {
 	r := record.Regret{Problem: p}
+	var under []Effects
 	for _, t := range tuned {
-		r.Routings = append(r.Routings, t.Routing)
+		r.Routings, under = append(r.Routings, t.Routing), append(under, t.Effects)
 	}
-	add := func(label string, c ep.Config) {
-		row := record.RegretRow{Routing: label, Config: c}
-		for _, t := range tuned {
-			l := t.Effects.Loss(c.Key())
-			row.Loss = append(row.Loss, l)
-			if math.IsNaN(float64(row.Worst)) || math.IsNaN(float64(l)) {
-				row.Worst = record.Loss(math.NaN())
-			} else {
-				row.Worst = max(row.Worst, l)
-			}
+	for _, t := range append(tuned[:len(tuned):len(tuned)], Tuned{Routing: string(ep.AllRoutings), Config: minimax}) {
+		key := t.Config.Key()
+		row := record.RegretRow{Routing: t.Routing, Config: t.Config, Worst: Worst(under, key)}
+		for _, e := range under {
+			row.Loss = append(row.Loss, e.Loss(key))
 		}
 		r.Rows = append(r.Rows, row)
 	}
-	for _, t := range tuned {
-		add(t.Routing, t.Config)
-	}
-	add(string(ep.AllRoutings), minimax)
 	return r
 }

@@ -147,8 +147,7 @@ func (c *searcher) searched() stat.Effects {
 
 // minimax is the config that loses least in the worst case over a group, and
 // that loss. Within the band the default is taken first, then the one from the
-// next smaller token count, then the cheapest. Where every config failed
-// somewhere it is the default.
+// next smaller token count, then the cheapest.
 func (s *sweeper) minimax(g group, configs []ep.Config, before ep.Config) (best ep.Config, loss float64) {
 	rank := func(c ep.Config) int {
 		switch c.Key() {
@@ -168,10 +167,7 @@ func (s *sweeper) minimax(g group, configs []ep.Config, before ep.Config) (best 
 		keys[i] = c.Key()
 	}
 	at, loss := stat.Minimax(g.effects(), keys, s.lab.policy.Band)
-	if at < 0 {
-		return g[0].result.Decision.Default, loss
-	}
-	return ordered[at], loss
+	return ordered[at], loss // the default at least was measured in every search
 }
 
 // cross measures those of the configs that a search has not measured, beside

@@ -45,7 +45,7 @@ func (p pick) at(tokens int, there group) pick {
 		p.evidence.Routings = append(p.evidence.Routings, c.routing.Spec())
 		p.evidence.MaxErr, p.evidence.Date = max(p.evidence.MaxErr, e.MaxErr), e.Date
 		if len(there) > 1 {
-			p.evidence.Regret = max(p.evidence.Regret, c.loss(p.config))
+			p.evidence.Regret = max(p.evidence.Regret, float64(c.effects().Loss(p.config.Key())))
 		}
 		if i == 0 || e.Gain < p.evidence.Gain {
 			p.evidence.Median, p.evidence.P10, p.evidence.P90, p.evidence.Rounds = e.Median, e.P10, e.P90, e.Rounds
@@ -81,11 +81,6 @@ func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side 
 		return 1, there, nil
 	}
 	return 0, there, nil
-}
-
-// loss is what a config loses where it was measured in a search.
-func (c *searcher) loss(cfg ep.Config) float64 {
-	return stat.Worst([]stat.Effects{c.effects()}, cfg.Key())
 }
 
 // refined measures two configs and the default at a token count between those

@@ -116,7 +116,7 @@ func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (cfg ep.Conf
 	case len(g) == 1:
 		return g[0].result.Decision.Config, 0
 	case class == ep.AllRoutings:
-		return g[0].minimax, stat.Worst(g.effects(), g[0].minimax.Key())
+		return g[0].minimax, float64(stat.Worst(g.effects(), g[0].minimax.Key()))
 	}
 	configs := g.winners()
 	if compromise := g[0].compromise; !compromise.IsDefault() {

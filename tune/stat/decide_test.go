@@ -1,0 +1,154 @@
+package stat
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+func interval(low, mid, high float64) record.Interval {
+	return record.Interval{Mid: mid, Low: low, High: high}
+}
+
+// TestJudge: both conditions of faster and slower count, and every bound
+// belongs to one verdict.
+func TestJudge(t *testing.T) {
+	const band = 0.25 // bounds 0.8 and 1.25 are exact
+	for _, c := range []struct {
+		gain record.Interval
+		want record.Verdict
+	}{
+		{interval(1.1, 1.3, 1.5), record.Faster},
+		{interval(1.1, 1.25, 1.5), record.Undecided}, // at the band
+		{interval(1, 1.3, 1.5), record.Undecided},    // the interval holds 1
+		{interval(0.9, 1.3, 1.5), record.Undecided},
+		{interval(1.1, 1.2, 1.3), record.Undecided}, // beyond 1 for certain, beyond the band perhaps
+		{interval(0.5, 0.7, 0.9), record.Slower},
+		{interval(0.5, 0.8, 0.9), record.Undecided}, // at the band
+		{interval(0.5, 0.7, 1), record.Undecided},   // the interval holds 1
+		{interval(0.5, 0.7, 1.1), record.Undecided},
+		{interval(0.8, 1, 1.25), record.Same}, // the band holds its ends
+		{interval(0.799, 1, 1.25), record.Undecided},
+		{interval(0.8, 1, 1.251), record.Undecided},
+		{interval(1.01, 1.02, 1.03), record.Same}, // a sure difference inside the band
+		{record.One, record.Same},
+		{interval(math.NaN(), 2, math.NaN()), record.Undecided}, // one round
+		{interval(math.NaN(), 0.5, math.NaN()), record.Undecided},
+	} {
+		if got := Judge(c.gain, band); got != c.want {
+			t.Errorf("%v: %s, want %s", c.gain, got, c.want)
+		}
+	}
+	if got := Judge(interval(1.001, 1.002, 1.003), 0); got != record.Faster {
+		t.Errorf("without a band: %s", got)
+	}
+}
+
+var fast, slow = config("k:a=2"), config("k:a=1")
+
+func config(key string) ep.Config {
+	c, err := ep.ParseConfig(key)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// TestDecide: what is asked for stays, what is proposed has to be faster; the
+// challenger and its gain are kept either way.
+func TestDecide(t *testing.T) {
+	quiet := record.Band{Policy: 0.01, AA: 0.005}
+	for _, c := range []struct {
+		name    string
+		gain    record.Interval
+		band    record.Band
+		bound   string
+		verdict record.Verdict
+		cause   record.Cause
+		reason  string
+		wins    bool
+	}{
+		{"faster", interval(1.1, 1.2, 1.3), quiet, "", record.Faster, "", "", true},
+		{"slower", interval(0.7, 0.8, 0.9), quiet, "", record.Slower, "", "", false},
+		{"the same", interval(0.999, 1.001, 1.003), quiet, "", record.Same, "", "", false},
+		{"undecided", interval(0.9, 1.2, 1.5), quiet, "", record.Undecided, "", "", false},
+		{"the default", record.One, quiet, "", record.Same, "", "", false},
+		{"the A/A spread is the band", interval(1.005, 1.02, 1.03), record.Band{Policy: 0.03, AA: 0.03}, "", record.Same, "", "", false},
+		{"a spread as wide as the policy's band", interval(1.1, 1.2, 1.3), record.Band{Policy: 0.01, AA: 0.01}, "", record.Faster, "", "", true},
+		{"a spread beyond it", interval(1.1, 1.2, 1.3), record.Band{Policy: 0.01, AA: 0.0101}, "", record.Undecided, record.Noisy, "varies by 1.0 %, more than the band of 1.0 %", false},
+		{"host-bound", interval(1.1, 1.2, 1.3), quiet, "an empty kernel", record.Same, record.HostBound, "an empty kernel", false},
+		{"noisy and host-bound", interval(1.1, 1.2, 1.3), record.Band{Policy: 0.01, AA: 0.2}, "an empty kernel", record.Undecided, record.Noisy, "varies by 20.0 %", false},
+	} {
+		m := Match{Config: fast, Default: slow, Gain: c.gain, Rounds: 25, Band: c.band, HostBound: c.bound}
+		for name, d := range map[string]record.Decision{"Compare": Compare(m), "Decide": Decide(m)} {
+			if d.Verdict != c.verdict || d.Cause != c.cause || !strings.Contains(d.Reason, c.reason) || (d.Reason == "") != (c.reason == "") {
+				t.Errorf("%s: %s: %s, %q, %q", c.name, name, d.Verdict, d.Cause, d.Reason)
+			}
+			want, gain := fast, c.gain
+			if name == "Decide" && !c.wins {
+				want, gain = slow, record.One
+			}
+			if d.Config.Key() != want.Key() || d.Gain != gain || d.KeepsDefault() != (want.Key() == slow.Key()) {
+				t.Errorf("%s: %s: config %s, gain %v", c.name, name, d.Config.Key(), d.Gain)
+			}
+			if d.Default.Key() != slow.Key() || d.Challenger.Key() != fast.Key() || d.ChallengerGain != c.gain || d.Rounds != 25 || d.Band != c.band {
+				t.Errorf("%s: %s forgets what was measured: %+v", c.name, name, d)
+			}
+		}
+	}
+}
+
+func TestFail(t *testing.T) {
+	d := Fail(Match{Config: fast, Default: slow, Band: record.Band{Policy: 0.1}}, record.Failed, "hang")
+	if d.Cause != record.Failed || d.Reason != "hang" || d.Verdict != record.Undecided || d.Config.Key() != fast.Key() || d.Usable() {
+		t.Errorf("%+v", d)
+	}
+}
+
+// steady is a ratio of times without noise.
+func steady(mid, se float64) Ratio {
+	return Ratio{interval(mid*math.Exp(-1.96*se), mid, mid*math.Exp(1.96*se)), se}
+}
+
+func TestJudgeAll(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ratio Ratio
+		want  record.Verdict
+	}{
+		{"twice the time", steady(2, 0.01), record.Slower},
+		{"half the time", steady(0.5, 0.01), record.Faster},
+		{"the same", steady(1, 0.001), record.Same},
+		{"surely different, inside the band", steady(1.02, 0.001), record.Same},
+		{"just inside the band, without noise", steady(1.0499, 0), record.Same},
+		{"just beyond the band, without noise", steady(1.0501, 0), record.Slower},
+		{"beyond the band, not for certain", steady(1.06, 0.02), record.Undecided},
+		{"too noisy to be the same", steady(1, 0.1), record.Undecided},
+		{"one round", Ratio{interval(math.NaN(), 2, math.NaN()), math.NaN()}, record.Undecided},
+	} {
+		if got := JudgeAll([]Compared{{c.ratio, 0.05}}); len(got) != 1 || got[0] != c.want {
+			t.Errorf("%s: %v, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestJudgeAllControlsChance: a difference that one comparison alone may claim
+// is not claimed among a hundred. Two standard errors beyond the band have
+// p = 0.046.
+func TestJudgeAllControlsChance(t *testing.T) {
+	x := Compared{steady(1.05*math.Exp(0.02), 0.01), 0.05}
+	if got := JudgeAll([]Compared{x})[0]; got != record.Slower {
+		t.Errorf("alone: %s", got)
+	}
+	all := make([]Compared, 100)
+	for i := range all {
+		all[i] = Compared{steady(1, 0.001), 0.05}
+	}
+	all[40] = x
+	if got := JudgeAll(all)[40]; got != record.Undecided {
+		t.Errorf("among a hundred: %s", got)
+	}
+}

@@ -77,6 +77,8 @@ const (
 	NoDefault Cause = "no-default" // the default does not run, so nothing can be compared with it
 )
 
+var causes = []Cause{"", HostBound, Noisy, Failed, NoDefault}
+
 // Decision is the one record of what won. stat.Decide and stat.Compare make
 // it; terminal, summary, page, plots, tables and receipts read it.
 type Decision struct {

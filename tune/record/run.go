@@ -1,6 +1,8 @@
 package record
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -40,6 +42,25 @@ type Run struct {
 	Regrets   []Regret           `json:"regrets,omitempty"`
 	Retried   []string           `json:"retried,omitempty"` // keys of quarantined configs given another chance
 	Warnings  []string           `json:"warnings,omitempty"`
+}
+
+// check refuses what no writer of ours produces and readers would trip over.
+func (r *Run) check() error {
+	for i, s := range r.Searches {
+		if err := s.Problem.Validate(); err != nil {
+			return fmt.Errorf("searches[%d].problem: %w", i, err)
+		}
+		if d := s.Decision; !slices.Contains(Verdicts(), d.Verdict) || !slices.Contains(causes, d.Cause) {
+			return fmt.Errorf("searches[%d].decision: unknown verdict %.20q or cause %.20q", i, d.Verdict, d.Cause)
+		}
+	}
+	for i, g := range r.Regrets {
+		short := func(row RegretRow) bool { return len(row.Loss) != len(g.Routings) }
+		if len(g.Rows) != len(g.Routings)+1 || slices.ContainsFunc(g.Rows, short) {
+			return fmt.Errorf("regrets[%d]: %d rows for %d routings, want a row a routing and one for all, each with a loss a routing", i, len(g.Rows), len(g.Routings))
+		}
+	}
+	return nil
 }
 
 // AA is the default measured against itself.

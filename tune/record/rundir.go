@@ -255,12 +255,18 @@ func decodeRun(b []byte) (*Run, error) {
 	if err := json.Unmarshal(b, &head); err != nil {
 		return nil, plain(err)
 	}
+	run := &Run{Read: head.Schema}
+	var err error
 	switch head.Schema {
 	case 1:
-		return decodeRun1(b)
+		err = run.decode1(b)
 	case Schema:
-		run := &Run{Read: Schema}
-		return run, plain(json.Unmarshal(b, run, strict))
+		err = plain(json.Unmarshal(b, run, strict))
+	default:
+		err = fmt.Errorf("schema %d, this version reads 1 and %d", head.Schema, Schema)
 	}
-	return nil, fmt.Errorf("schema %d, this version reads %d", head.Schema, Schema)
+	if err == nil {
+		err = run.check()
+	}
+	return run, err
 }

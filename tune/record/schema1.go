@@ -16,12 +16,11 @@ import (
 // decisions, regret and costs were recorded. Such runs are read, never gone on
 // with.
 
-// words1 spells what schema 1 called results, and the class any, as schema 2
-// does.
+// words1 spells what schema 1 called results as schema 2 does.
 func words1(b []byte) []byte {
 	for _, w := range [][2]string{
 		{`"results":"any"`, `"precision":"reduced"`}, {`"results": "any"`, `"precision": "reduced"`},
-		{` results=any"`, ` precision=reduced"`}, {`"class": "any"`, `"class": "all"`},
+		{` results=any"`, ` precision=reduced"`},
 	} {
 		b = bytes.ReplaceAll(b, []byte(w[0]), []byte(w[1]))
 	}
@@ -86,18 +85,18 @@ type outcome1 struct {
 // errSchema1 keeps an old run from being gone on with.
 var errSchema1 = errors.New("written by an epbench of schema 1, whose runs can be read but not gone on with; start a new run")
 
-// decodeRun1 reads run.json of schema 1.
-func decodeRun1(b []byte) (*Run, error) {
+// decode1 reads run.json of schema 1.
+func (r *Run) decode1(b []byte) error {
 	var old run1
 	if err := json.Unmarshal(words1(b), &old, strict); err != nil {
-		return nil, plain(err)
+		return plain(err)
 	}
-	run := &old.Run
-	run.Schema, run.Read, run.Band = Schema, 1, bandOf(run.Policy)
+	*r = old.Run
+	r.Schema, r.Read, r.Band = Schema, 1, bandOf(r.Policy)
 	for _, o := range old.Outcomes {
-		run.Searches = append(run.Searches, o.search(run.Band))
+		r.Searches = append(r.Searches, o.search(r.Band))
 	}
-	return run, nil
+	return nil
 }
 
 var bandInPolicy = regexp.MustCompile(`\bband=([0-9.e+-]+)`)
@@ -115,34 +114,47 @@ func bandOf(policy string) float64 {
 // search is an outcome as schema 2 says it. Schema 1 kept no gain of a
 // challenger that lost.
 func (o outcome1) search(band float64) Search {
-	gain := Interval{Mid: o.Gain, Low: o.GainLo, High: o.GainHi}
 	if o.Config.IsDefault() { // nothing was measured
-		o.Config, gain = o.Default, One
+		o.Config, o.Gain, o.GainLo, o.GainHi = o.Default, 1, 1, 1
 	}
+	gain := Interval{Mid: o.Gain, Low: o.GainLo, High: o.GainHi}
 	d := Decision{
 		Config: o.Config, Default: o.Default, Gain: gain, Challenger: o.Config, ChallengerGain: gain,
-		Band: Band{Policy: band, AA: o.AA}, Reason: o.Reason, Rounds: o.Rounds, Verdict: Same,
+		Band: Band{Policy: band, AA: o.AA}, Reason: o.Reason, Rounds: o.Rounds,
 	}
-	switch o.Verdict {
-	case "faster", "incumbent":
-		d.Verdict = Faster
-	case "slower":
-		d.Verdict = Slower
-	case "tie":
-		d.Verdict = Undecided
-	case "host-bound":
-		d.Cause = HostBound
-	case "noisy":
-		d.Cause, d.Verdict = Noisy, Undecided
-	case "failed":
-		d.Cause, d.Verdict = NoDefault, Undecided
-		if o.Config.Key() != o.Default.Key() { // of bench, which was asked for it
-			d.Cause = Failed
-		}
-	}
-	return Search{
+	d.Verdict, d.Cause = o.verdict()
+	s := Search{
 		Problem: o.Problem, Routing: o.Routing, Class: o.Class, Decision: d, Clock: o.Clock, MaxErr: o.MaxErr,
 		Times: Times{Median: o.Median, P10: o.P10, P90: o.P90}, DefaultTime: Times{Median: o.DefaultTime},
 		Tried: o.Evaluations, Legal: o.Legal, Ties: o.Ties, Failed: o.Quarantined, Bytes: o.Bytes, Imbalance: o.Imbalance,
 	}
+	if d.Cause == Noisy { // schema 1 named the winner of a search that decided nothing
+		s.Decision.Config, s.Decision.Gain, s.Times = o.Default, One, s.DefaultTime
+	}
+	return s
+}
+
+// verdict is what schema 2 calls an outcome of schema 1. "default" and
+// "incumbent" said which config stayed.
+func (o outcome1) verdict() (Verdict, Cause) {
+	switch o.Verdict {
+	case "default":
+		return Same, ""
+	case "faster", "incumbent":
+		return Faster, ""
+	case "slower":
+		return Slower, ""
+	case "tie":
+		return Undecided, ""
+	case "host-bound":
+		return Same, HostBound
+	case "noisy":
+		return Undecided, Noisy
+	case "failed":
+		if o.Config.Key() != o.Default.Key() { // of bench, which was asked for it
+			return Undecided, Failed
+		}
+		return Undecided, NoDefault
+	}
+	return Verdict(o.Verdict), "" // check refuses it
 }

@@ -105,8 +105,9 @@ func (h *Hunt) outOfTime() bool {
 	return h.Timed() && spent(h.eval) > h.budget.Time
 }
 
-// undecided drops what is clearly slower than the best, and reports whether
-// any comparison with the best is still open. Two standard errors decide.
+// undecided drops what is clearly slower than the best, the default aside, and
+// reports whether any comparison with the best is still open. Two standard
+// errors decide.
 func (h *Hunt) undecided(live []int, band float64) (rest []int, open bool) {
 	fs := h.cleared()
 	if len(fs) == 0 {
@@ -119,11 +120,12 @@ func (h *Hunt) undecided(live []int, band float64) (rest []int, open bool) {
 		}
 		doubt := 2 * best.doubt(f)
 		diff := f.Effect - best.Effect
-		if diff-doubt > math.Log1p(band) && f.Point != h.Default {
+		slower := diff-doubt > math.Log1p(band)
+		if slower && f.Point != h.Default {
 			continue
 		}
 		rest = append(rest, f.Point)
-		open = open || f.Point != best.Point && diff+doubt > math.Log1p(band)
+		open = open || !slower && f.Point != best.Point && diff+doubt > math.Log1p(band)
 	}
 	return rest, open
 }

@@ -1,0 +1,295 @@
+package search
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// script is an evaluator whose points take the seconds that a test says; NaN
+// fails from that round on.
+type script struct {
+	seconds func(stage record.Stage, point, round int) float64
+	asked   []string // stage, points and rounds of each call
+	round   int
+	failed  map[int]bool
+	err     error
+}
+
+func (s *script) Measure(_ context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error) {
+	s.asked = append(s.asked, fmt.Sprintf("%s %v %d", stage, live, rounds))
+	if s.err != nil {
+		return nil, s.err
+	}
+	var out []Sample
+	failed := map[int]bool{}
+	for range rounds {
+		for _, i := range live {
+			if t := s.seconds(stage, i, s.round); math.IsNaN(t) || failed[i] {
+				failed[i] = true
+			} else {
+				out = append(out, Sample{i, s.round, t})
+			}
+		}
+		s.round++
+	}
+	return out, nil
+}
+
+// hunt is a search over six points with the default at 0.
+func hunt(t *testing.T, e Evaluator, b Budget, required ...int) *Hunt {
+	t.Helper()
+	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewHunt(s, e, b, 0, required, rand.New(rand.NewPCG(1, 1)))
+}
+
+// by is seconds by point in every stage.
+func by(seconds ...float64) func(record.Stage, int, int) float64 {
+	return func(_ record.Stage, point, _ int) float64 { return seconds[max(point, 0)] }
+}
+
+// in changes what one point takes in one stage.
+func in(stage record.Stage, point int, seconds float64, other func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
+	return func(s record.Stage, p, round int) float64 {
+		if s == stage && p == point {
+			return seconds
+		}
+		return other(s, p, round)
+	}
+}
+
+var protocol = Protocol{Band: 0.01, AARounds: 10, MaxAA: 40, Finalists: 3, MinRounds: 4, MaxRounds: 12}
+
+var quietAA = record.AA{Spread: 0.001, Rounds: 10}
+
+func ending(aa record.AA) Ending {
+	return Ending{Preference: Preference{Incumbent: -1, Default: 0, Neighbour: -1, Cost: func(int) ep.Cost { return ep.Cost{} }},
+		Protocol: protocol, AA: aa, Seed: 1}
+}
+
+var nan = math.NaN()
+
+// truth: point 2 is the best, then 1, then the default.
+var truth = by(2, 1.5, 1, 3, 3, 3)
+
+func TestConclude(t *testing.T) {
+	lost := errors.New("the machine is lost")
+	for _, c := range []struct {
+		name    string
+		seconds func(record.Stage, int, int) float64
+		aa      record.AA
+		asked   string // confirmations
+		verdict record.Verdict
+		cause   record.Cause
+		config  int
+		other   int // the challenger
+		gain    float64
+		err     error
+	}{
+		{"the challenger wins", truth, quietAA, "confirm [0 2] 10", record.Faster, "", 2, 2, 2, nil},
+		{"the challenger fails, the next wins", in(record.StageConfirm, 2, nan, truth), quietAA,
+			"confirm [0 2] 10; confirm [0 1] 10", record.Faster, "", 1, 1, 2 / 1.5, nil},
+		{"all challengers fail", in(record.StageConfirm, 1, nan, in(record.StageConfirm, 2, nan, truth)), quietAA,
+			"confirm [0 2] 10; confirm [0 1] 10; confirm [0] 10", record.Same, "", 0, 0, 1, nil},
+		{"the default fails", in(record.StageConfirm, 0, nan, truth), quietAA, "confirm [0 2] 10", "", "", 0, 0, 0, ErrNoFinalist},
+		{"the finals were lucky", in(record.StageConfirm, 2, 1.99, truth), quietAA, "confirm [0 2] 10", record.Same, "", 0, 2, 2 / 1.99, nil},
+		{"the finals were wrong", in(record.StageConfirm, 2, 3, truth), quietAA, "confirm [0 2] 10", record.Slower, "", 0, 2, 2.0 / 3, nil},
+		{"no fewer rounds than A/A", truth, record.AA{Rounds: 30}, "confirm [0 2] 30", record.Faster, "", 2, 2, 2, nil},
+		{"half of the finals' rounds", truth, record.AA{Rounds: 3}, "confirm [0 2] 6", record.Faster, "", 2, 2, 2, nil},
+		{"a noisy machine", truth, record.AA{Spread: 0.02, Rounds: 10}, "confirm [0 2] 10", record.Undecided, record.Noisy, 0, 2, 2, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := &script{seconds: c.seconds}
+			h := hunt(t, e, Budget{}, 1, 2)
+			finals, err := h.Confirm(context.Background(), protocol, record.StageFinals)
+			if err != nil || len(finals) != 3 {
+				t.Fatal(finals, err)
+			}
+			before, measured := slices.Clone(finals), len(e.asked)
+			end, err := h.Conclude(context.Background(), finals, ending(c.aa))
+			if !errors.Is(err, c.err) || err != nil && c.err == nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(e.asked[measured:], "; "); got != c.asked {
+				t.Errorf("measured %s, want %s", got, c.asked)
+			}
+			if !reflect.DeepEqual(finals, before) {
+				t.Error("the caller's finalists were changed")
+			}
+			if err != nil {
+				return
+			}
+			d := end.Decision
+			if d.Verdict != c.verdict || d.Cause != c.cause || d.Config.Int("a") != c.config || d.Challenger.Int("a") != c.other || d.Default.Int("a") != 0 {
+				t.Errorf("%s %s: config %s, challenger %s", d.Verdict, d.Cause, d.Config.Key(), d.Challenger.Key())
+			}
+			if math.Abs(d.ChallengerGain.Mid/c.gain-1) > 1e-9 || d.Band != (record.Band{Policy: 0.01, AA: c.aa.Spread}) {
+				t.Errorf("gain of the challenger %v, band %v", d.ChallengerGain, d.Band)
+			}
+			if end.Winner.Point != c.config || end.Default.Point != 0 || end.Ties != 1 || math.Abs(end.Default.Median-2) > 1e-9 || d.Rounds != end.Winner.Rounds {
+				t.Errorf("winner %+v, default %+v, %d ties", end.Winner, end.Default, end.Ties)
+			}
+		})
+	}
+	e := &script{seconds: truth}
+	h := hunt(t, e, Budget{}, 1, 2)
+	if _, err := h.Conclude(context.Background(), nil, ending(quietAA)); !errors.Is(err, ErrNoFinalist) || len(e.asked) > 0 {
+		t.Errorf("without finalists: %v after %v", err, e.asked)
+	}
+	e.err = lost
+	if _, err := h.Conclude(context.Background(), []Finalist{finalist(2, -0.5)}, ending(quietAA)); !errors.Is(err, lost) {
+		t.Errorf("a lost machine: %v", err)
+	}
+}
+
+// TestConcludeMarksFailures: what failed in the confirmation is not proposed
+// again, by this search or by those that are told of it.
+func TestConcludeMarksFailures(t *testing.T) {
+	e := &script{seconds: in(record.StageConfirm, 2, nan, truth)}
+	h := hunt(t, e, Budget{}, 1, 2)
+	finals, _ := h.Confirm(context.Background(), protocol, record.StageFinals)
+	if _, err := h.Conclude(context.Background(), finals, ending(quietAA)); err != nil || !h.Failed(2) || h.Failed(1) || h.Failed(0) {
+		t.Errorf("failed: %v, %v", h.dead, err)
+	}
+	h.Revive([]int{2})
+	if h.Failed(2) {
+		t.Error("revived and still failed")
+	}
+}
+
+func TestConcludeHostBound(t *testing.T) {
+	e := &script{seconds: in(record.StageConfirm, 0, 1.9, truth)}
+	h := hunt(t, e, Budget{}, 1, 2)
+	finals, _ := h.Confirm(context.Background(), protocol, record.StageFinals)
+	x := ending(quietAA)
+	x.HostBound = func(seconds float64) string {
+		if math.Abs(seconds-1.9) < 1e-9 {
+			return "an empty kernel takes as long"
+		}
+		return ""
+	}
+	end, err := h.Conclude(context.Background(), finals, x)
+	if err != nil || end.Decision.Cause != record.HostBound || !end.Decision.KeepsDefault() || end.Winner.Point != 0 || end.Decision.Reason == "" {
+		t.Errorf("%+v, %v", end.Decision, err)
+	}
+	x.HostBound = func(float64) string { return "" }
+	if end, _ := h.Conclude(context.Background(), finals, x); end.Decision.Verdict != record.Faster {
+		t.Errorf("%+v", end.Decision)
+	}
+}
+
+func TestProtocol(t *testing.T) {
+	p := Protocol{MaxRounds: 50}
+	for _, c := range []struct{ aa, finals, confirming int }{{20, 50, 25}, {25, 50, 25}, {26, 50, 26}, {50, 50, 50}, {120, 120, 120}} {
+		aa := record.AA{Rounds: c.aa}
+		q := p.After(aa)
+		if q.MaxRounds != c.finals || p.confirming(aa) != c.confirming || q.confirming(aa) != c.confirming {
+			t.Errorf("after %d A/A rounds: %d rounds of finals, %d to confirm", c.aa, q.MaxRounds, q.confirming(aa))
+		}
+	}
+	gpu, host := OnGPU(), OnHost()
+	if gpu.Band != 0.01 || host.Band != 0.1 || gpu.MaxRounds != 50 || host.Finalists >= gpu.Finalists || gpu.AARounds >= host.AARounds {
+		t.Errorf("%+v, %+v", gpu, host)
+	}
+}
+
+// clocked is a script that knows what its samples cost.
+type clocked struct {
+	script
+	each  time.Duration // of a sample
+	first time.Duration // of the first call, besides
+	spent time.Duration
+}
+
+func (c *clocked) Spent() time.Duration { return c.spent }
+
+func (c *clocked) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error) {
+	out, err := c.script.Measure(ctx, stage, live, rounds)
+	c.spent += c.each*time.Duration(len(out)) + c.first
+	c.first = 0
+	return out, err
+}
+
+// TestAA: rounds end where the spread is well inside the band, or at a bound.
+func TestAA(t *testing.T) {
+	twin := func(ratio float64) func(record.Stage, int, int) float64 {
+		return func(_ record.Stage, point, _ int) float64 {
+			if point == Twin {
+				return 2 * ratio
+			}
+			return 2
+		}
+	}
+	p := Protocol{Band: 0.1, AARounds: 10, MaxAA: 35}
+	for _, c := range []struct {
+		name   string
+		ratio  float64
+		limit  time.Duration
+		rounds int
+	}{
+		{"quiet", 1, 0, 10},
+		{"just quiet enough", 1.0699, 0, 10},
+		{"just too noisy", 1.0701, 0, 40},
+		{"quiet below 1", 0.9301, 0, 10},
+		{"too noisy below 1", 0.9299, 0, 40},
+		{"out of time", 1.2, 20 * time.Second, 30}, // the first look is free, the second has spent 20 s, the third 40 s
+		{"time enough", 1.2, time.Hour, 40},
+	} {
+		e := &clocked{script: script{seconds: twin(c.ratio)}, each: time.Second, first: time.Hour}
+		aa, err := p.AA(context.Background(), e, 3, 1, c.limit)
+		if err != nil || aa.Rounds != c.rounds || math.Abs(aa.Ratio-c.ratio) > 1e-9 || math.Abs(aa.Spread-math.Abs(c.ratio-1)) > 1e-9 || math.Abs(aa.Default-2) > 1e-9 {
+			t.Errorf("%s: %+v, %v, want %d rounds", c.name, aa, err, c.rounds)
+		}
+		if e.asked[0] != "aa [3 -1] 10" {
+			t.Errorf("%s: asked for %s", c.name, e.asked[0])
+		}
+	}
+}
+
+// TestAASpreadIsHalfTheInterval: a twin that is as fast in the median may still
+// differ from round to round.
+func TestAASpreadIsHalfTheInterval(t *testing.T) {
+	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
+		if point == Twin && round%2 == 0 {
+			return 1.5
+		}
+		if point == Twin {
+			return 1 / 1.5
+		}
+		return 1
+	}}
+	aa, err := Protocol{Band: 0.1, AARounds: 20, MaxAA: 20}.AA(context.Background(), e, 0, 1, 0)
+	if err != nil || aa.Spread < 0.3 || math.Abs(aa.Ratio-1) > 1e-9 {
+		t.Errorf("%+v, %v", aa, err)
+	}
+}
+
+func TestAAFails(t *testing.T) {
+	p := Protocol{Band: 0.1, AARounds: 10, MaxAA: 40}
+	for name, seconds := range map[string]func(record.Stage, int, int) float64{
+		"the default fails":          by(nan),
+		"it fails in the last round": func(_ record.Stage, point, round int) float64 { return []float64{1, nan}[round/9] },
+		"only its twin fails":        func(_ record.Stage, point, _ int) float64 { return []float64{nan, 1}[point+1] },
+	} {
+		if _, err := p.AA(context.Background(), &script{seconds: seconds}, 0, 1, 0); !errors.Is(err, ErrDefault) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	lost := errors.New("lost")
+	if _, err := p.AA(context.Background(), &script{err: lost}, 0, 1, 0); !errors.Is(err, lost) {
+		t.Errorf("a lost machine: %v", err)
+	}
+}

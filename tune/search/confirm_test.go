@@ -1,0 +1,232 @@
+package search
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// wobble adds noise to what points take, the same in every test.
+func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	return func(stage record.Stage, point, round int) float64 {
+		return seconds(stage, point, round) * math.Exp(sigma*rng.NormFloat64())
+	}
+}
+
+// TestSettleRounds: the finals go on in steps until every comparison with the
+// best is closed, and what is clearly slower drops out.
+func TestSettleRounds(t *testing.T) {
+	p := Protocol{Band: 0.01, MinRounds: 4, MaxRounds: 21}
+	for _, c := range []struct {
+		name    string
+		seconds func(record.Stage, int, int) float64
+		asked   string
+	}{
+		{"clear after the first rounds", by(2, 1, 3), "x [0 1 2] 4"},
+		{"all the same", by(1, 1, 1), "x [0 1 2] 4"},
+		{"the default is clearly slower", wobble(0.001, by(2, 1, 1)), "x [0 1 2] 4"},
+		{"close to the band", wobble(0.3, by(2, 1, 1.01)), "x [0 1 2] 4; x [0 2 1] 10; x [0 2 1] 7"},
+		{"a loser drops out", wobble(0.3, by(2, 1, 1.01, 20)), "x [0 1 2 3] 4; x [0 1 2] 10; x [0 1 2] 7"},
+	} {
+		e := &script{seconds: c.seconds}
+		live := []int{0, 1, 2}
+		if strings.Contains(c.asked, "3]") {
+			live = append(live, 3)
+		}
+		fs, err := hunt(t, e, Budget{}).Settle(context.Background(), p, "x", live)
+		if err != nil || len(fs) != len(live) {
+			t.Errorf("%s: %d finalists, %v", c.name, len(fs), err)
+		}
+		if got := strings.Join(e.asked, "; "); got != c.asked {
+			t.Errorf("%s: %s, want %s", c.name, got, c.asked)
+		}
+	}
+	e := &script{seconds: by(1, 1)}
+	if _, err := hunt(t, e, Budget{}).Settle(context.Background(), Protocol{MinRounds: 9, MaxRounds: 5}, "x", []int{1}); err != nil || e.asked[0] != "x [0 1] 5" {
+		t.Errorf("fewer rounds than the first step: %v, %v", e.asked, err)
+	}
+}
+
+// TestSettleFailures: what failed before is not measured, what fails now is no
+// finalist, and the search knows of it.
+func TestSettleFailures(t *testing.T) {
+	e := &script{seconds: in("y", 3, nan, by(2, 1, 1, 1, 1, nan))}
+	h := hunt(t, e, Budget{}, 5)
+	ctx := context.Background()
+	if err := h.Measure(ctx, "x", []int{1, 5}, 3); err != nil {
+		t.Fatal(err)
+	}
+	fs, err := h.Settle(ctx, protocol, "y", []int{1, 3, 5})
+	points := []int{}
+	for _, f := range fs {
+		points = append(points, f.Point)
+	}
+	if err != nil || !slices.Equal(points, []int{1, 0}) || !h.Failed(3) || !h.Failed(5) || h.Failed(1) {
+		t.Errorf("finalists %v, failed %v, %v", points, h.dead, err)
+	}
+	if !strings.HasPrefix(e.asked[1], "y [0 1 3] ") {
+		t.Errorf("asked for %v", e.asked)
+	}
+	if h.Samples() != 3*2+2*4 { // three rounds of two, four of two
+		t.Errorf("%d samples", h.Samples())
+	}
+	e.seconds = by(nan, 1, 1)
+	if _, err := h.Settle(ctx, protocol, "z", []int{1}); !errors.Is(err, ErrDefault) {
+		t.Errorf("the default fails: %v", err)
+	}
+}
+
+// TestConfirmTakesTheBest: so many of the best, the required ones, and extras.
+func TestConfirmTakesTheBest(t *testing.T) {
+	e := &script{seconds: by(9, 5, 4, 3, 2, 1)}
+	h := hunt(t, e, Budget{}, 1)
+	ctx := context.Background()
+	if err := h.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
+		t.Fatal(err)
+	}
+	p := protocol
+	p.Finalists = 2
+	for _, c := range []struct {
+		extra []int
+		want  string
+	}{{nil, "y [0 5 4 1] 4"}, {[]int{3, 4}, "y [0 5 4 1 3] 4"}} {
+		e.asked = nil
+		if _, err := h.Confirm(ctx, p, "y", c.extra...); err != nil || e.asked[0] != c.want {
+			t.Errorf("asked for %v, want %s, %v", e.asked, c.want, err)
+		}
+	}
+}
+
+// TestConfirmInTime: a time limit leaves fewer finalists, never fewer than
+// three, and ends the rounds.
+func TestConfirmInTime(t *testing.T) {
+	for _, c := range []struct {
+		limit  time.Duration
+		points int // the default included
+		calls  int
+	}{
+		{time.Hour, 6, 2},
+		{(18 + 16) * time.Second, 5, 1}, // 18 s are spent; 16 s are time for 4 points of 4 rounds, 20 s are taken
+		{(18 + 15) * time.Second, 4, 1},
+		{18 * time.Second, 4, 1},
+		{time.Second, 4, 1},
+	} {
+		e := &clocked{script: script{seconds: by(9, 5, 4, 3, 2, 1)}, each: time.Second}
+		h := hunt(t, e, Budget{}, 1, 2, 3, 4, 5) // admitted whatever the time
+		ctx := context.Background()
+		if err := h.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
+			t.Fatal(err)
+		}
+		h.Required, h.budget.Time = []int{0}, c.limit
+		e.asked, e.seconds = nil, wobble(0.3, by(1, 1, 1, 1, 1, 1))
+		p := protocol
+		p.Finalists, p.MaxRounds = 5, 14
+		if _, err := h.Confirm(ctx, p, "y"); err != nil {
+			t.Fatal(err)
+		}
+		if points := len(strings.Fields(e.asked[0])) - 2; points != c.points || len(e.asked) != c.calls {
+			t.Errorf("%v: %v, want %d points and %d calls", c.limit, e.asked, c.points, c.calls)
+		}
+	}
+}
+
+// TestUndecided: two standard errors decide, and the default stays.
+func TestUndecided(t *testing.T) {
+	h := hunt(t, nil, Budget{})
+	add := func(point int, logs ...float64) {
+		for r, x := range logs {
+			h.obs = append(h.obs, stat.Obs{Item: h.item(point), Round: r, Log: x})
+		}
+	}
+	steady := func(x float64) []float64 { return slices.Repeat([]float64{x}, 20) }
+	add(0, steady(0)...) // the default, far behind
+	add(1, steady(-1)...)
+	add(2, steady(-1+math.Log1p(0.009))...)
+	add(3, steady(-1+math.Log1p(0.011))...)
+	rest, open := h.undecided([]int{0, 1, 2, 3}, 0.01)
+	if !slices.Equal(rest, []int{1, 2, 0}) {
+		t.Errorf("left are %v", rest)
+	}
+	if open { // the default is clearly slower
+		t.Error("something is open")
+	}
+	h.Default = 1
+	if rest, open = h.undecided([]int{1, 2, 3}, 0.01); open || !slices.Equal(rest, []int{1, 2}) {
+		t.Errorf("left are %v, open %v", rest, open)
+	}
+	if rest, _ = h.undecided([]int{2}, 0.01); !slices.Equal(rest, []int{2}) {
+		t.Errorf("of one live point %v is left", rest)
+	}
+	noisy := make([]float64, 20)
+	for i := range noisy {
+		noisy[i] = -1 + math.Log1p(0.011) + 0.02*float64(i%5-2)
+	}
+	add(4, noisy...)
+	if rest, open = h.undecided([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
+		t.Errorf("left are %v, open %v", rest, open)
+	}
+	if rest, open := hunt(t, nil, Budget{}).undecided([]int{1}, 0.01); rest != nil || open {
+		t.Errorf("of nothing %v is left, open %v", rest, open)
+	}
+}
+
+// TestGainIsOverCommonRounds: the default's time over a config's, in the rounds
+// that both were in.
+func TestGainIsOverCommonRounds(t *testing.T) {
+	dflt := Finalist{Point: 0, clear: []float64{math.Log(2), math.Log(4), math.Log(8)}, rounds: []int{0, 1, 2}}
+	f := Finalist{Point: 1, clear: []float64{math.Log(1), math.Log(2)}, rounds: []int{1, 2}}
+	if got := f.Gain(dflt, 1); math.Abs(got.Mid-4) > 1e-9 || math.Abs(got.Low-4) > 1e-9 {
+		t.Errorf("gain %v, want 4", got)
+	}
+	if got := dflt.Gain(dflt, 1); got != record.One {
+		t.Errorf("gain over itself: %v", got)
+	}
+}
+
+// TestDuelReports: times of a duel are those of its own rounds.
+func TestDuelReports(t *testing.T) {
+	e := &script{seconds: in("y", 2, 1.25, truth)}
+	h := hunt(t, e, Budget{}, 2)
+	ctx := context.Background()
+	if err := h.Measure(ctx, "x", []int{2}, 5); err != nil {
+		t.Fatal(err)
+	}
+	win, dflt, err := h.Duel(ctx, "y", 2, 8)
+	if err != nil || win.Point != 2 || win.Rounds != 8 || math.Abs(win.Median-1.25) > 1e-9 || dflt.Point != 0 || math.Abs(dflt.Median-2) > 1e-9 {
+		t.Errorf("%+v, %+v, %v", win, dflt, err)
+	}
+	if math.Abs(win.Effect-math.Log(1.25/2)) > 1e-9 || h.Samples() != 2*5+2*8 {
+		t.Errorf("effect %v, %d samples", win.Effect, h.Samples())
+	}
+	both, _, err := h.Duel(ctx, "z", 0, 8)
+	if err != nil || both.Point != 0 || both.Rounds != 8 {
+		t.Errorf("the default against itself: %+v, %v", both, err)
+	}
+}
+
+// TestFinalistsTimes: median and tails of a point's own readings, and warnings
+// about them.
+func TestFinalistsTimes(t *testing.T) {
+	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
+		if point == 1 {
+			return 1 + 0.1*float64(round) // drifts from 1 to 2
+		}
+		return 2
+	}}
+	win, _, err := hunt(t, e, Budget{}, 1).Duel(context.Background(), "x", 1, 11)
+	if err != nil || math.Abs(win.Median-1.5) > 1e-9 || math.Abs(win.P10-1.1) > 1e-9 || math.Abs(win.P90-1.9) > 1e-9 {
+		t.Errorf("%+v, %v", win, err)
+	}
+	if len(win.Warnings) != 1 || !strings.Contains(win.Warnings[0], "drift") {
+		t.Errorf("warnings %v", win.Warnings)
+	}
+}

@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	gonum "gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"github.com/epbench/epbench/tune/record"
 )
 
@@ -26,14 +29,10 @@ func MedianInterval(xs []float64) record.Interval {
 // binomialRank is the rank, from 0, of the interval's lower end: the largest k
 // with P(Binomial(n, 1/2) <= k) <= 2.5 %, or 0.
 func binomialRank(n int) int {
-	logs, _ := math.Lgamma(float64(n + 1))
-	sum, k := 0.0, 0
-	for ; k < n/2; k++ {
-		a, _ := math.Lgamma(float64(k + 1))
-		b, _ := math.Lgamma(float64(n - k + 1))
-		if sum += math.Exp(logs - a - b - float64(n)*math.Ln2); sum > 0.025 {
-			break
-		}
+	heads := distuv.Binomial{N: float64(n), P: 0.5}
+	k := 0
+	for heads.CDF(float64(k)) <= 0.025 {
+		k++
 	}
 	return max(k-1, 0)
 }
@@ -65,19 +64,8 @@ func RatioOfMedians(a, b []float64, seed uint64) Ratio {
 	}
 	slices.Sort(stats)
 	out.Low, out.High = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
-	out.StdErr = math.Hypot(deviation(stats), math.Hypot(StdErr(la), StdErr(lb))) / math.Sqrt2
+	out.StdErr = math.Hypot(gonum.StdDev(stats, nil), math.Hypot(StdErr(la), StdErr(lb))) / math.Sqrt2
 	return out
-}
-
-func deviation(xs []float64) float64 {
-	mean, sum := 0.0, 0.0
-	for _, x := range xs {
-		mean += (x - xs[0]) / float64(len(xs))
-	}
-	for _, x := range xs {
-		sum += (x - xs[0] - mean) * (x - xs[0] - mean)
-	}
-	return math.Sqrt(sum / float64(len(xs)-1))
 }
 
 func logs(xs []float64) []float64 {

@@ -3,6 +3,7 @@ package stat
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -53,14 +54,39 @@ func TestRatioOfMediansCovers(t *testing.T) {
 	}
 }
 
+// TestRatioOfMediansHasNoUnit: seconds or microseconds, the ratio is the same.
+func TestRatioOfMediansHasNoUnit(t *testing.T) {
+	a, b := []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{2, 2, 3, 3, 4, 4, 9}
+	scaled := func(xs []float64) (out []float64) {
+		for _, x := range xs {
+			out = append(out, 1e-6*x)
+		}
+		return out
+	}
+	x, y := RatioOfMedians(a, b, 3), RatioOfMedians(scaled(a), scaled(b), 3)
+	for name, d := range map[string]float64{"mid": x.Mid / y.Mid, "low": x.Low / y.Low, "high": x.High / y.High, "error": x.StdErr / y.StdErr} {
+		if math.Abs(d-1) > 1e-9 {
+			t.Errorf("%s changes by a factor of %v", name, d)
+		}
+	}
+	if !(x.Low < x.Mid && x.Mid < x.High && x.Mid == 1.5) {
+		t.Errorf("%+v", x)
+	}
+}
+
 func TestRatioOfMediansSmall(t *testing.T) {
 	r := RatioOfMedians([]float64{2}, []float64{1, 1}, 1)
 	if r.Mid != 2 || !math.IsNaN(r.Low) || !math.IsNaN(r.StdErr) {
 		t.Errorf("one value has no interval: %+v", r)
 	}
-	r = RatioOfMedians([]float64{2, 2, 2}, []float64{1, 1, 1}, 1)
-	if r.Low != 2 || r.High != 2 || r.StdErr != 0 {
-		t.Errorf("without noise: %+v", r)
+	if r = RatioOfMedians([]float64{2, 2}, []float64{1}, 1); !math.IsNaN(r.High) {
+		t.Errorf("one value has no interval: %+v", r)
+	}
+	for _, n := range []int{2, 3} {
+		r = RatioOfMedians(slices.Repeat([]float64{2}, n), slices.Repeat([]float64{1}, 5-n), 1)
+		if r.Low != 2 || r.High != 2 || r.StdErr != 0 {
+			t.Errorf("without noise: %+v", r)
+		}
 	}
 }
 
@@ -75,6 +101,12 @@ func TestBenjaminiHochberg(t *testing.T) {
 	}
 	if n != 4 {
 		t.Errorf("%d significant, want 4", n)
+	}
+	if got := BenjaminiHochberg([]float64{0.05, 0.02, 0.9}, 0.05); got[0] || got[1] || got[2] {
+		t.Errorf("no p-value of three is at its share: %v", got)
+	}
+	if got := BenjaminiHochberg([]float64{0.05}, 0.05); !got[0] {
+		t.Error("a p-value at its share is significant")
 	}
 	if len(BenjaminiHochberg(nil, 0.05)) != 0 {
 		t.Error("no tests, no calls")

@@ -29,14 +29,13 @@ func JudgeAll(all []Compared) []record.Verdict {
 	sure := BenjaminiHochberg(ps, discovery)
 	out := make([]record.Verdict, len(all))
 	for i, c := range all {
-		gain := record.Interval{Mid: 1 / c.Ratio.Mid, Low: 1 / c.Ratio.High, High: 1 / c.Ratio.Low}
-		switch v := Judge(gain, c.Band); {
+		switch {
 		case sure[i] && c.Ratio.Mid > 1:
 			out[i] = record.Slower
 		case sure[i]:
 			out[i] = record.Faster
-		case v == record.Same:
-			out[i] = v
+		case Judge(c.Ratio.Interval, c.Band) == record.Same: // whichever way the ratio is taken
+			out[i] = record.Same
 		default:
 			out[i] = record.Undecided
 		}

@@ -13,7 +13,7 @@ func TestQuantiles(t *testing.T) {
 	xs := []float64{5, 1, 4, 2, 3}
 	for _, c := range []struct{ got, want float64 }{
 		{Median(xs), 3}, {Median(xs[:4]), 3}, {Quantile(xs, 0), 1}, {Quantile(xs, 1), 5}, {Quantile(xs, 0.1), 1.4},
-		{Midmean(xs), 3}, {Midmean([]float64{1, 2, 3, 100}), 2.5}, {Spread(xs), 1.4826},
+		{Midmean(xs), 3}, {Midmean([]float64{1, 2, 3, 100}), 2.5}, {Midmean([]float64{0, 0, 1, 2, 3, 6, 99, 99}), 3}, {Spread(xs), 1.4826},
 	} {
 		if math.Abs(c.got-c.want) > 1e-12 {
 			t.Errorf("got %v, want %v", c.got, c.want)
@@ -78,6 +78,74 @@ func TestMedianRatioCovers(t *testing.T) {
 	}
 	if x, y := MedianRatio([]float64{1, 2, 3}, []float64{1, 1, 1}, 5), MedianRatio([]float64{1, 2, 3}, []float64{1, 1, 1}, 5); x != y {
 		t.Error("equal seeds give different intervals")
+	}
+}
+
+// TestPolishNeedsItsAnchor: rounds that drift and are linked by one item alone
+// come apart as they are, and items that were never read are no numbers.
+func TestPolishNeedsItsAnchor(t *testing.T) {
+	var obs []Obs
+	for round := range 12 {
+		drift := float64(round * round)
+		obs = append(obs, Obs{2, round, drift}) // the anchor
+		item := 3 + round/3
+		obs = append(obs, Obs{item, round, drift + float64(item)})
+	}
+	item, round := Polish(obs, 2)
+	for k := 3; k < 7; k++ {
+		if got := item[k] - item[2]; math.Abs(got-float64(k)) > 1e-9 {
+			t.Errorf("item %d is %v from the anchor", k, got)
+		}
+	}
+	if !math.IsNaN(item[0]) || !math.IsNaN(item[1]) || len(item) != 7 || len(round) != 12 || math.Abs(round[11]-round[0]-121) > 1e-9 {
+		t.Errorf("items %v, rounds %v", item, round)
+	}
+}
+
+func TestMedianRatioOfFew(t *testing.T) {
+	if i := MedianRatio([]float64{1}, []float64{0}, 1); i.Mid != math.E || !math.IsNaN(i.Low) || !math.IsNaN(i.High) {
+		t.Errorf("of one round: %v", i)
+	}
+	if i := MedianRatio([]float64{1, 1}, []float64{0, 0}, 1); i.Low != math.E || i.High != math.E {
+		t.Errorf("of two rounds: %v", i)
+	}
+}
+
+// TestLimitsOfWarnings: at a limit nobody is warned.
+func TestLimitsOfWarnings(t *testing.T) {
+	xs := []float64{1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3} // quartiles 2 and 3, fence at 6
+	for last, want := range map[float64]int{6: 0, 6.01: 1} {
+		if got := Outliers(append(xs, last)); got != want {
+			t.Errorf("%v beside a fence at 6: %d outliers", last, got)
+		}
+	}
+	rising := []float64{1, 1, 1, 5, 5, 5, 2, 2, 2}
+	if got := Drift(rising); got != 1 {
+		t.Errorf("from 1 to 2: drift %v", got)
+	}
+	if got := Drift(rising[:8]); got != 0 {
+		t.Errorf("below nine readings: drift %v", got)
+	}
+	if got := Drift([]float64{1, 1, 9, 1, 5, 5, 5, 2, 2, 2, 7}); got != 1 { // thirds of three
+		t.Errorf("of eleven readings: drift %v", got)
+	}
+	ten := []float64{1, 1.001, 1, 1.001, 1, 1.001, 1, 1.001, 1, 40}
+	if got := Warnings(ten); got != nil {
+		t.Errorf("one outlier in ten: %v", got)
+	}
+	if got := Warnings(ten[1:]); len(got) != 1 || !strings.Contains(got[0], "1 of 9") {
+		t.Errorf("one outlier in nine: %v", got)
+	}
+	if got := Warnings(ten[2:]); got != nil {
+		t.Errorf("one outlier in eight: %v", got)
+	}
+	for last, want := range map[float64]bool{95: false, 94.9: true} {
+		if got := ClockWarning([]float64{100, last}) != ""; got != want {
+			t.Errorf("from 100 to %v MHz: warned %v", last, got)
+		}
+	}
+	if got := ClockWarning([]float64{0, 0}); got != "" {
+		t.Errorf("a clock of 0: %q", got)
 	}
 }
 

@@ -1,0 +1,199 @@
+package sweep
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/sweep/scripted"
+)
+
+// confirming reports whether a call comes after the finalists were compared
+// with the oracle again.
+func confirming(c scripted.Call) bool { return c.Verify >= 2 }
+
+// TestFailedChallengerMakesNoPairs: what fails in the confirmation is neither
+// chosen nor a half of a pair.
+func TestFailedChallengerMakesNoPairs(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	b := &scripted.Backend{Sigma: 0.005, OnRun: func(c scripted.Call, _ []float64) error {
+		if c.Config.Key() == best && confirming(c) {
+			return kernels.Failf(ep.Crash, "signal 11")
+		}
+		return nil
+	}}
+	out := mustSweep(t, b, options(t, "pair", []int{16}, "uniform"), dir)
+	d := out.Run.Searches[0].Decision
+	if d.Config.Key() == best || d.Verdict != record.Faster || out.Run.Searches[0].Failed != 1 {
+		t.Errorf("dispatch: %s %s, %d failed", d.Verdict, d.Config.Key(), out.Run.Searches[0].Failed)
+	}
+	_, results, _, err := record.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs := 0
+	for _, r := range results {
+		if r.Problem.Op != ep.Pair {
+			continue
+		}
+		pairs++
+		if half, _, err := ep.Split(r.Config); err != nil || half.Key() == best {
+			t.Fatalf("a pair of %s, %v", r.Config.Key(), err)
+		}
+	}
+	if pairs == 0 {
+		t.Error("no pair was tried")
+	}
+}
+
+// TestWrongDefault: a default that is wrong after it was timed leaves nothing
+// to compare with.
+func TestWrongDefault(t *testing.T) {
+	b := &scripted.Backend{Sigma: 0.005, OnVerify: func(c scripted.Call) (int, error) {
+		if c.Config.Int("sms") == 8 && c.Config.Str("threads") == "256" && c.Runs > 5 {
+			return 2, nil
+		}
+		return 0, nil
+	}}
+	out := mustSweep(t, b, options(t, "dispatch", []int{16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	d := out.Run.Searches[0].Decision
+	if d.Cause != record.NoDefault || !strings.Contains(d.Reason, "mismatch: 2 of 16") || !d.KeepsDefault() || d.Band.Policy != 0.01 || d.Band.AA == 0 || out.Table != nil {
+		t.Errorf("%+v, table %v", d, out.Table != nil)
+	}
+}
+
+// TestDefaultFailsWhileCrossing: what is new to a search stays unmeasured there,
+// and the sweep ends with what it has.
+func TestDefaultFailsWhileCrossing(t *testing.T) {
+	b := compromised()
+	truth, runs := b.Truth, map[string]int{}
+	b.Truth = func(p ep.Problem, routing string, c ep.Config) float64 {
+		if c.Int("sms") == 62 && c.Str("threads") == "256" {
+			runs[routing]++
+		}
+		if c.Int("sms") == 8 && c.Str("threads") == "256" && runs[routing] > 4*11 { // of 4 ranks; a grid runs each config 11 times
+			return math.NaN()
+		}
+		return truth(p, routing, c)
+	}
+	out := mustSweep(t, b, compromiseOptions(t), filepath.Join(t.TempDir(), "run"))
+	if runs["uniform"] <= 4*11 || len(out.Table.Rows) != 3 {
+		t.Errorf("%d rows; sms=62 ran %v times", len(out.Table.Rows), runs)
+	}
+	for _, r := range out.Table.Rows {
+		if r.Config.Int("sms") == 62 {
+			t.Errorf("%s: %s", r.Key.Routing, r.Config.Key())
+		}
+	}
+}
+
+// TestCompromiseOfOneClass: routings of one class share a row, and its config
+// may be the compromise, too.
+func TestCompromiseOfOneClass(t *testing.T) {
+	b := compromised()
+	truth := b.Truth
+	b.Truth = func(p ep.Problem, routing string, c ep.Config) float64 {
+		return truth(p, map[string]string{"zipf:1.4": "uniform"}[routing], c)
+	}
+	o := options(t, "dispatch", []int{16}, "zipf:1.4", "zipf:1.5")
+	o.Strategy = "grid"
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	if len(out.Table.Rows) != 2 {
+		t.Fatalf("%d rows, want one of the class and one of all", len(out.Table.Rows))
+	}
+	for _, r := range out.Table.Rows {
+		if r.Config.Int("sms") != 62 || math.Abs(r.Evidence.Regret-0.2) > 0.03 {
+			t.Errorf("%s: %s, regret %v", r.Key.Routing, r.Config.Key(), r.Evidence.Regret)
+		}
+	}
+}
+
+// TestNothingIsComparedTwice: where a row keeps the default, the default is
+// compared with the oracle no more often at a token count between than any
+// other config.
+func TestNothingIsComparedTwice(t *testing.T) {
+	seen := map[string]int{}
+	b := &scripted.Backend{Sigma: 0.002, OnVerify: func(c scripted.Call) (int, error) {
+		if c.Problem.Tokens == 128 {
+			seen[c.Config.Key()]++
+		}
+		return 0, nil
+	}, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
+		if p.Tokens > 16 && c.Int("sms") == 32 {
+			return 50e-6
+		}
+		return 100e-6
+	}}
+	out := mustSweep(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	if len(out.Table.Rows) != 4 || !out.Table.Rows[0].Default {
+		t.Errorf("rows %v", rows(out.Table))
+	}
+	if len(seen) != 2 {
+		t.Errorf("between them were measured %v", seen)
+	}
+	for key, n := range seen {
+		if n != 2 {
+			t.Errorf("%s was compared %d times", key, n)
+		}
+	}
+}
+
+// TestNoisySearchesTellTheirChallenger: a search that decided nothing still
+// tells later ones what looked best.
+func TestNoisySearchesTellTheirChallenger(t *testing.T) {
+	dflt, fast := ep.Config{Kernel: "dispatch"}, ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "32"}}
+	for cause, want := range map[record.Cause]ep.Config{record.Noisy: fast, record.HostBound: dflt, "": dflt} {
+		c := &searcher{}
+		c.result.Decision = record.Decision{Config: dflt, Default: dflt, Challenger: fast, Cause: cause}
+		if got := c.proposal(); got.Key() != want.Key() {
+			t.Errorf("cause %q: tells of %s", cause, got.Key())
+		}
+	}
+}
+
+// prepared is a sweep whose searches have not begun.
+func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
+	t.Helper()
+	p, err := MakePlan(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &record.Run{}
+	d, err := record.CreateDir(filepath.Join(t.TempDir(), "run"), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	s, err := newSweeper(b, p, d, run, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestHalfMeasuredDecidesNothing: where an interrupt keeps one of two configs
+// from being measured at a token count between theirs, neither is preferred
+// for what was measured of the other before.
+func TestHalfMeasuredDecidesNothing(t *testing.T) {
+	b := &scripted.Backend{Sigma: 0.005}
+	s := prepared(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"))
+	ctx, cancel := context.WithCancel(context.Background())
+	at := func(tokens int, sms ep.Value) pick {
+		c := &searcher{subject: s.searches[0].subject}
+		c.problem.Tokens, c.problem.MaxTokens = tokens, tokens
+		return pick{tokens: tokens, searches: group{c}, config: ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": sms, "threads": "512"}}}
+	}
+	side, there, err := s.sideAt(ctx, 128, at(16, "16"), at(1024, "32"))
+	if err != nil || side != 1 || len(there) != 1 {
+		t.Fatalf("side %d on %d searches, %v", side, len(there), err)
+	}
+	b.OnRun = func(c scripted.Call, _ []float64) error { cancel(); return nil }
+	if _, there, err = s.sideAt(ctx, 128, at(16, "16"), at(1024, "64")); err != nil || there != nil {
+		t.Errorf("decided on %d searches, %v", len(there), err)
+	}
+}

@@ -13,17 +13,13 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// group is the searches of one problem under all its routings that a table may
-// rest on.
+// group is the finished searches of one problem under all its routings.
 type group []*searcher
 
-// groups lists the groups of the finished searches by problem, in order.
+// groups lists the groups by problem, in order.
 func (s *sweeper) groups() []group {
 	var out []group
 	for _, c := range s.searches[:s.done] {
-		if !c.result.Decision.Usable() {
-			continue
-		}
 		i := slices.IndexFunc(out, func(g group) bool { return g[0].problem == c.problem })
 		if i < 0 {
 			out = append(out, nil)
@@ -34,6 +30,11 @@ func (s *sweeper) groups() []group {
 	return out
 }
 
+// usable are the searches that a table may rest on.
+func (g group) usable() group {
+	return slices.DeleteFunc(slices.Clone(g), func(c *searcher) bool { return !c.result.Decision.Usable() })
+}
+
 // crossAll measures the winners of all routings of a problem under each of
 // them, so that regret is measured and not guessed. Then it chooses each
 // group's minimax config and records the matrix. Once ctx is cancelled nothing
@@ -42,14 +43,18 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 	for _, family := range s.families() {
 		var before ep.Config
 		for _, g := range family {
-			if len(g) > 1 {
+			if g = g.usable(); len(g) > 1 {
 				if err := s.crossGroup(ctx, g, before); err != nil {
 					return err
 				}
 			}
-			before = g[0].minimax
-			if len(g) == 1 {
+			switch len(g) {
+			case 0:
+				before = ep.Config{}
+			case 1:
 				before = g[0].result.Decision.Config
+			default:
+				before = g[0].minimax
 			}
 		}
 	}

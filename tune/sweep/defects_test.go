@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
@@ -163,7 +165,8 @@ func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := &record.Run{}
+	run := &record.Run{Finished: time.Now(), AA: make([]record.AA, 1), Searches: make([]record.Search, 1), Workloads: make([]record.Workload, 1),
+		Spaces: make([]record.SpaceInfo, 1), Warnings: []string{"old"}}
 	d, err := record.CreateDir(filepath.Join(t.TempDir(), "run"), run)
 	if err != nil {
 		t.Fatal(err)
@@ -174,6 +177,41 @@ func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// TestResumingStartsAnew: what an earlier process concluded is decided again.
+func TestResumingStartsAnew(t *testing.T) {
+	r := prepared(t, &scripted.Backend{}, options(t, "dispatch", []int{16}, "uniform")).run
+	if len(r.AA)+len(r.Searches)+len(r.Regrets)+len(r.Workloads)+len(r.Spaces)+len(r.Warnings) > 0 || !r.Finished.IsZero() || r.Band != 0.01 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestHostBoundIsNotHurried: a search that measured little because launch
+// parameters cannot matter needs no more time, even where the machine was too
+// noisy to say so.
+func TestHostBoundIsNotHurried(t *testing.T) {
+	s := prepared(t, &scripted.Backend{}, options(t, "dispatch", []int{16}, "uniform"))
+	c := s.searches[0]
+	if err := s.start(c); err != nil {
+		t.Fatal(err)
+	}
+	c.hunt = search.NewHunt(c.space, c.runner, search.Budget{}, c.dflt, c.required, nil)
+	c.result.Decision.Cause = record.Noisy
+	if _, err := c.runner.Measure(context.Background(), record.StageAA, []int{c.dflt}, 1); err != nil { // tells the clock
+		t.Fatal(err)
+	}
+	s.lab.empty = map[string]float64{"wall": 1e-5}
+	for seconds, want := range map[float64]int{1.1e-5: 0, 2e-5: 1} {
+		c.aa.Default = seconds
+		if got := s.hurried(); got != want {
+			t.Errorf("a default of %v s: %d searches were short of time", seconds, got)
+		}
+	}
+	c.hunt = nil
+	if got := s.hurried(); got != 0 {
+		t.Errorf("a search that failed was short of time")
+	}
 }
 
 // TestHalfMeasuredDecidesNothing: where an interrupt keeps one of two configs

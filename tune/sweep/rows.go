@@ -93,12 +93,13 @@ func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class)
 	return out, nil
 }
 
-// of are the searches of a group that say something about a class. After an
-// interrupt winners may not have been measured under each other's routings:
+// of are the usable searches of a group that say something about a class. After
+// an interrupt winners may not have been measured under each other's routings:
 // then the first search speaks for its own class, and nothing for all.
 func (g group) of(class ep.Class) group {
+	g = g.usable()
 	if class != ep.AllRoutings {
-		g = slices.DeleteFunc(slices.Clone(g), func(c *searcher) bool { return c.class != class })
+		g = slices.DeleteFunc(g, func(c *searcher) bool { return c.class != class })
 	}
 	switch {
 	case len(g) < 2 || g.crossed():

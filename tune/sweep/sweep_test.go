@@ -331,6 +331,9 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 		if got := out.Run.Searches[0].Decision.Config.Key(); got != best {
 			t.Errorf("the winner is %s", got)
 		}
+		if len(out.Run.AA) != 1 || len(out.Run.Searches) != 1 {
+			t.Errorf("%d A/A tests of %d searches", len(out.Run.AA), len(out.Run.Searches))
+		}
 		d.Close()
 		if d, run, results, _, err = record.OpenDir(dir); err != nil {
 			t.Fatal(err)

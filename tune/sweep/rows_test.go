@@ -1,0 +1,296 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/tune/sweep/scripted"
+	"github.com/epbench/epbench/tune/table"
+)
+
+// shares are times by token count, routing and SMs, as shares of the default's,
+// which has 8 SMs. What is not listed takes as long as the default.
+type shares map[int]map[string]map[int]float64
+
+// exact is a backend without noise that takes these shares of 100 us.
+func exact(s shares) *scripted.Backend {
+	return &scripted.Backend{SMs: []int{8, 16, 32, 64}, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
+		if share, ok := s[p.Tokens][routing][c.Int("sms")]; ok {
+			return share * 100e-6
+		}
+		return 100e-6
+	}}
+}
+
+// exactly sweeps dispatch over SMs alone, all of them.
+func exactly(t *testing.T, s shares, tokens []int, routings ...string) *Outcome {
+	t.Helper()
+	return mustSweep(t, exact(s), exactOptions(t, tokens, routings...), filepath.Join(t.TempDir(), "run"))
+}
+
+func exactOptions(t *testing.T, tokens []int, routings ...string) *Options {
+	o := options(t, "dispatch", tokens, routings...)
+	o.Strategy, o.Params = "grid", map[string][]ep.Value{"threads": {"256"}}
+	return o
+}
+
+// brief is a row in one line: class, interval, SMs, gain, regret, and where it
+// was measured.
+func brief(r table.Row) string {
+	sms := r.Config.Int("sms")
+	if r.Default {
+		sms = 8
+	}
+	e := r.Evidence
+	return fmt.Sprintf("%s %d-%d sms=%d gain=%.3f regret=%.3f %v %v", r.Key.Routing, r.Lo, r.Hi, sms, e.Gain, e.Regret, e.Tokens, e.Routings)
+}
+
+func TestRows(t *testing.T) {
+	only := func(sms int, share float64) map[string]map[int]float64 {
+		return map[string]map[int]float64{"uniform": {sms: share}}
+	}
+	for _, c := range []struct {
+		name     string
+		shares   shares
+		tokens   []int
+		routings string
+		want     []string
+	}{
+		{"one winner, the least gain is claimed", shares{8: only(32, 0.5), 16: only(32, 0.8), 17: only(32, 0.625)}, []int{8, 16, 17}, "uniform", []string{
+			"even 8-17 sms=32 gain=1.250 regret=0.000 [8 16 17] [uniform]",
+			"all 8-17 sms=32 gain=1.250 regret=0.000 [8 16 17] [uniform]",
+		}},
+		{"the default is a row", shares{}, []int{8}, "uniform", []string{
+			"even 8-8 sms=8 gain=1.000 regret=0.000 [8] [uniform]",
+			"all 8-8 sms=8 gain=1.000 regret=0.000 [8] [uniform]",
+		}},
+		{"the lower wins between", shares{16: only(32, 0.5), 32: {"uniform": {32: 0.4, 64: 0.8}}, 64: only(64, 0.5)}, []int{16, 64}, "uniform", []string{
+			"even 16-45 sms=32 gain=2.000 regret=0.000 [16 32] [uniform]",
+			"even 46-64 sms=64 gain=2.000 regret=0.000 [64] [uniform]",
+			"all 16-45 sms=32 gain=2.000 regret=0.000 [16 32] [uniform]",
+			"all 46-64 sms=64 gain=2.000 regret=0.000 [64] [uniform]",
+		}},
+		{"the higher wins between", shares{16: only(32, 0.5), 32: {"uniform": {32: 0.8, 64: 0.625}}, 64: only(64, 0.5)}, []int{16, 64}, "uniform", []string{
+			"even 16-22 sms=32 gain=2.000 regret=0.000 [16] [uniform]",
+			"even 23-64 sms=64 gain=1.600 regret=0.000 [32 64] [uniform]",
+			"all 16-22 sms=32 gain=2.000 regret=0.000 [16] [uniform]",
+			"all 23-64 sms=64 gain=1.600 regret=0.000 [32 64] [uniform]",
+		}},
+		{"a tie goes to the lower", shares{16: only(32, 0.5), 32: {"uniform": {32: 0.503, 64: 0.5}}, 64: only(64, 0.5)}, []int{16, 64}, "uniform", []string{
+			"even 16-45 sms=32 gain=1.988 regret=0.000 [16 32] [uniform]",
+			"even 46-64 sms=64 gain=2.000 regret=0.000 [64] [uniform]",
+			"all 16-45 sms=32 gain=1.988 regret=0.000 [16 32] [uniform]",
+			"all 46-64 sms=64 gain=2.000 regret=0.000 [64] [uniform]",
+		}},
+		{"a tie goes to the default above", shares{16: only(32, 0.5), 32: only(32, 0.999)}, []int{16, 64}, "uniform", []string{
+			"even 16-22 sms=32 gain=2.000 regret=0.000 [16] [uniform]",
+			"even 23-64 sms=8 gain=1.000 regret=0.000 [32 64] [uniform]",
+			"all 16-22 sms=32 gain=2.000 regret=0.000 [16] [uniform]",
+			"all 23-64 sms=8 gain=1.000 regret=0.000 [32 64] [uniform]",
+		}},
+		{"nothing lies between", shares{16: only(32, 0.5), 17: only(64, 0.5)}, []int{16, 17}, "uniform", []string{
+			"even 16-16 sms=32 gain=2.000 regret=0.000 [16] [uniform]",
+			"even 17-17 sms=64 gain=2.000 regret=0.000 [17] [uniform]",
+			"all 16-16 sms=32 gain=2.000 regret=0.000 [16] [uniform]",
+			"all 17-17 sms=64 gain=2.000 regret=0.000 [17] [uniform]",
+		}},
+		{"winners cross, the minimax config serves all", shares{16: {"uniform": {32: 0.5, 64: 0.75}, "zipf:1.5": {32: 0.8, 64: 0.64}}}, []int{16}, "uniform,zipf:1.5", []string{
+			"even 16-16 sms=32 gain=2.000 regret=0.000 [16] [uniform]",
+			"skewed 16-16 sms=64 gain=1.563 regret=0.000 [16] [zipf:1.5]",
+			"all 16-16 sms=32 gain=1.250 regret=0.250 [16] [uniform zipf:1.5]",
+		}},
+		{"a loss within the band goes to the cheaper", shares{16: {"uniform": {32: 0.5, 64: 0.549}, "zipf:1.5": {32: 0.55, 64: 0.5}}}, []int{16}, "uniform,zipf:1.5", []string{
+			"even 16-16 sms=32 gain=2.000 regret=0.000 [16] [uniform]",
+			"skewed 16-16 sms=64 gain=2.000 regret=0.000 [16] [zipf:1.5]",
+			"all 16-16 sms=32 gain=1.818 regret=0.100 [16] [uniform zipf:1.5]",
+		}},
+		{"a loss within the band goes to the config of fewer tokens", shares{
+			8:  {"uniform": {64: 0.5}, "zipf:1.5": {64: 0.5}},
+			11: {"uniform": {64: 0.6, 32: 0.5}},
+			16: {"uniform": {32: 0.5, 64: 0.549}, "zipf:1.5": {32: 0.55, 64: 0.5}},
+		}, []int{8, 16}, "uniform,zipf:1.5", []string{
+			"even 8-9 sms=64 gain=2.000 regret=0.000 [8] [uniform]",
+			"even 10-16 sms=32 gain=2.000 regret=0.000 [11 16] [uniform]",
+			"skewed 8-16 sms=64 gain=2.000 regret=0.000 [8 16] [zipf:1.5]",
+			"all 8-16 sms=64 gain=1.821 regret=0.098 [8 16] [uniform zipf:1.5]",
+		}},
+		{"two routings of one class", shares{16: {"zipf:1.4": {32: 0.5, 64: 0.75}, "zipf:1.5": {32: 0.8, 64: 0.64}}}, []int{16}, "zipf:1.4,zipf:1.5", []string{
+			"skewed 16-16 sms=32 gain=1.250 regret=0.250 [16] [zipf:1.4 zipf:1.5]",
+			"all 16-16 sms=32 gain=1.250 regret=0.250 [16] [zipf:1.4 zipf:1.5]",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := exactly(t, c.shares, c.tokens, strings.Split(c.routings, ",")...)
+			var got []string
+			for _, r := range out.Table.Rows {
+				got = append(got, brief(r))
+				if e := r.Evidence; !e.Complete || e.Tried != 4 || e.Legal != 4 || e.Clock != "wall" || e.Rounds < 4 || e.Date.IsZero() || e.Median <= 0 || e.P10 > e.Median || e.P90 < e.Median {
+					t.Errorf("%+v", e)
+				}
+				if e := r.Evidence; math.Abs(e.GainLow-e.Gain) > 1e-5 || math.Abs(e.GainHigh-e.Gain) > 1e-5 {
+					t.Errorf("without noise the gain is %v to %v", e.GainLow, e.GainHigh)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+			sameRegrets(t, out)
+		})
+	}
+}
+
+// sameRegrets checks that the row for all routings is the last one of the
+// matrix that the run records, with its worst loss.
+func sameRegrets(t *testing.T, out *Outcome) {
+	t.Helper()
+	for _, r := range out.Run.Regrets {
+		for _, row := range out.Table.Rows {
+			if row.Key.Routing != ep.AllRoutings || r.Problem.Tokens < row.Lo || row.Hi < r.Problem.Tokens || row.Default {
+				continue
+			}
+			if m := r.Minimax(); m.Config.Key() != row.Config.Key() || float64(m.Worst) > row.Evidence.Regret+1e-12 {
+				t.Errorf("%d tokens: the matrix says %s at %v, the row %s at %v", r.Problem.Tokens, m.Config.Key(), m.Worst, row.Config.Key(), row.Evidence.Regret)
+			}
+		}
+	}
+}
+
+// TestRegretsAreRecorded: each routing's winner under each, then the minimax
+// config, in the run.
+func TestRegretsAreRecorded(t *testing.T) {
+	out := exactly(t, shares{16: {"uniform": {32: 0.5, 64: 0.75}, "zipf:1.5": {32: 0.8, 64: 0.64}}}, []int{16, 32}, "uniform", "zipf:1.5")
+	if len(out.Run.Regrets) != 2 {
+		t.Fatalf("%d matrices", len(out.Run.Regrets))
+	}
+	r := out.Run.Regrets[0]
+	var got []string
+	for _, row := range r.Rows {
+		got = append(got, fmt.Sprintf("%s sms=%d %.3f worst %.3f", row.Routing, row.Config.Int("sms"), row.Loss, row.Worst))
+	}
+	want := []string{"uniform sms=32 [0.000 0.250] worst 0.250", "zipf:1.5 sms=64 [0.500 0.000] worst 0.500", "all sms=32 [0.000 0.250] worst 0.250"}
+	if r.Problem.Tokens != 16 || !slices.Equal(r.Routings, []string{"uniform", "zipf:1.5"}) || !slices.Equal(got, want) {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	for _, one := range []*Outcome{exactly(t, shares{}, []int{16}, "uniform")} {
+		if len(one.Run.Regrets) > 0 {
+			t.Error("one routing has a matrix")
+		}
+	}
+}
+
+// TestRowsSkipWhatIsNoisy: a search that decided nothing is in no row and no
+// matrix, and rows do not reach over its token count.
+func TestRowsSkipWhatIsNoisy(t *testing.T) {
+	b := exact(shares{8: {"uniform": {32: 0.5}}, 64: {"uniform": {32: 0.5}}, 16: {"uniform": {32: 0.5}}})
+	b.OnRun = func(c scripted.Call, row []float64) error {
+		if c.Problem.Tokens == 16 && c.Config.Int("sms") == 8 && c.Runs%2 == 0 {
+			for i := range row {
+				row[i] *= 1.5
+			}
+		}
+		return nil
+	}
+	out := mustSweep(t, b, exactOptions(t, []int{8, 16, 32, 48, 64}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	d := out.Run.Searches[1].Decision
+	if d.Cause != record.Noisy || !d.KeepsDefault() || d.Challenger.Int("sms") != 32 || d.Gain != record.One || out.Run.Searches[1].Times != out.Run.Searches[1].DefaultTime {
+		t.Errorf("%+v", d)
+	}
+	var got []string
+	for _, r := range out.Table.Rows[:len(out.Table.Rows)/2] {
+		got = append(got, fmt.Sprintf("%d-%d", r.Lo, r.Hi))
+	}
+	if !slices.Equal(got, []string{"8-8", "32-59", "60-64"}) || out.Table.Header.AA > 0.01 {
+		t.Errorf("rows %v, spread %v", got, out.Table.Header.AA)
+	}
+}
+
+// TestInterruptedCrossing: where winners were not measured under each other's
+// routings, each class keeps its own, nothing is said for all, and there is no
+// matrix.
+func TestInterruptedCrossing(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	o := compromiseOptions(t)
+	o.Progress = func(e Event) {
+		if e.Done == 2 {
+			cancel()
+		}
+	}
+	out, err := sweepInto(ctx, compromised(), o, filepath.Join(t.TempDir(), "run"))
+	if !errors.Is(err, context.Canceled) || out == nil || out.Left != 0 || len(out.Run.Regrets) > 0 || !out.Run.Finished.IsZero() {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if len(out.Table.Rows) != 2 || out.Table.Rows[0].Key.Routing != ep.Even || out.Table.Rows[1].Key.Routing != ep.Skewed {
+		t.Errorf("%v", rows(out.Table))
+	}
+}
+
+// TestOfClass: what speaks for a class.
+func TestOfClass(t *testing.T) {
+	search := func(class ep.Class, uncrossed bool) *searcher {
+		c := &searcher{subject: subject{class: class}}
+		c.uncrossed = uncrossed
+		return c
+	}
+	even, skewed, skewed2, lacking := search(ep.Even, false), search(ep.Skewed, false), search(ep.Skewed, false), search(ep.Skewed, true)
+	for _, c := range []struct {
+		name  string
+		g     group
+		class ep.Class
+		want  group
+	}{
+		{"all", group{even, skewed}, ep.AllRoutings, group{even, skewed}},
+		{"its own", group{even, skewed, skewed2}, ep.Skewed, group{skewed, skewed2}},
+		{"none", group{even}, ep.HotRank, nil},
+		{"all, not crossed", group{even, lacking}, ep.AllRoutings, nil},
+		{"its own, not crossed", group{even, skewed, lacking}, ep.Skewed, group{skewed}},
+		{"its own, others not crossed", group{even, lacking}, ep.Even, group{even}},
+		{"the only one, not crossed", group{lacking}, ep.AllRoutings, group{lacking}},
+	} {
+		if got := c.g.of(c.class); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %d searches, want %d", c.name, len(got), len(c.want))
+		}
+	}
+}
+
+// TestMinimaxPrefers: within the band the default, then what won at fewer
+// tokens, then fewer SMs, then fewer threads.
+func TestMinimaxPrefers(t *testing.T) {
+	s := prepared(t, &scripted.Backend{}, options(t, "dispatch", []int{16}, "uniform"))
+	c := s.searches[0]
+	c.seen = map[string]sighting{}
+	cfg := func(sms, threads ep.Value) ep.Config {
+		return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": sms, "threads": threads}}
+	}
+	dflt, wide, narrow, thin := cfg("8", "256"), cfg("64", "256"), cfg("32", "512"), cfg("32", "256")
+	c.result.Decision.Default = dflt
+	for cfg, share := range map[*ep.Config]float64{&dflt: 1.009, &wide: 1, &narrow: 1.002, &thin: 1.005} {
+		x := sighting{}
+		x.config.Effect = math.Log(share)
+		c.seen[cfg.Key()] = x
+	}
+	for _, x := range []struct {
+		configs []ep.Config
+		before  ep.Config
+		want    ep.Config
+	}{
+		{[]ep.Config{wide, narrow, thin, dflt}, wide, dflt},
+		{[]ep.Config{thin, narrow, wide}, wide, wide},
+		{[]ep.Config{wide, narrow, thin}, ep.Config{}, thin},
+		{[]ep.Config{wide, narrow}, ep.Config{}, narrow},
+		{[]ep.Config{wide}, ep.Config{}, wide},
+	} {
+		got, loss := s.minimax(group{c}, x.configs, x.before)
+		if got.Key() != x.want.Key() || loss != float64(stat.Effects(c.effects()).Loss(got.Key())) {
+			t.Errorf("of %d: %s at %v, want %s", len(x.configs), got.Key(), loss, x.want.Key())
+		}
+	}
+}

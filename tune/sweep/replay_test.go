@@ -14,6 +14,9 @@ import (
 )
 
 func TestRecordedRunReplays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second")
+	}
 	dir := filepath.Join(t.TempDir(), "run")
 	mustSweep(t, &scripted.Backend{Sigma: 0.02}, options(t, "dispatch", []int{16}, "uniform"), dir)
 	_, results, _, err := record.ReadDir(dir)

@@ -20,8 +20,8 @@ merge() {
 	done
 }
 
-# relax TABLE: where no row matches, the row of another routing class or shape answers.
-relax() {
+# fallback TABLE: where no row matches, the row of another routing class or shape answers.
+fallback() {
 	"$epbench" table fallback "$1" --fields routing,top_k,experts,hidden -o next.json
 	mv next.json "$1"
 }
@@ -40,5 +40,5 @@ merge h200x2.json $a/two-deepseek-v3 \
 	$b/two-deepseek-v3-combine-bf16 $c/two-deepseek-v3-dispatch $b/two-deepseek-v3-combine-fp8 \
 	$c/two-kimi-k2-combine $b/two-gpt-oss-120b-again $b/two-qwen3-30b-a3b-combine \
 	$b/two-qwen3-235b-a22b-combine $c/two-mixtral-8x7b-combine $c/two-same
-relax h200x4.json
-relax h200x2.json
+fallback h200x4.json
+fallback h200x2.json

@@ -18,10 +18,10 @@ import (
 var testHost = Host{Machine: testMachine, ABI: "abi1"}
 
 // randomTable draws a table with every feature: several keys, intervals with
-// gaps, default rows, minimax rows, a relax order.
+// gaps, default rows, rows for all routings, a fallback order.
 func randomTable(t *rapid.T) *Table {
 	tab := testTable()
-	tab.Header.Fallback = rapid.Permutation(FallbackFields()).Draw(t, "relax")[:rapid.IntRange(0, len(FallbackFields())).Draw(t, "relaxed")]
+	tab.Header.Fallback = rapid.Permutation(FallbackFields()).Draw(t, "fallback")[:rapid.IntRange(0, len(FallbackFields())).Draw(t, "how many")]
 	for range rapid.IntRange(0, 12).Draw(t, "keys") {
 		k := randomKey(t)
 		if len(tab.Rows) > 0 && compareKeysIn(tab.Rows, k) {

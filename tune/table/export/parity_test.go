@@ -40,7 +40,7 @@ func drawKey(rng *rand.Rand) table.Key {
 }
 
 // drawTable makes a table with every feature: intervals with gaps and single
-// token counts, default rows with and without a config, minimax rows, words
+// token counts, default rows with and without a config, rows for all routings, words
 // and numbers as values, hostile labels and a fallback order.
 func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 	t.Helper()

@@ -1,6 +1,7 @@
 package ep
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -29,6 +30,18 @@ func TestSkewClassBoundaries(t *testing.T) {
 		if got := (Skew{c.share, c.hottest}).Class(c.ranks); got != c.want {
 			t.Errorf("share %g hottest %g ranks %d: %s, want %s", c.share, c.hottest, c.ranks, got, c.want)
 		}
+	}
+}
+
+// TestMeasureSkew has the numbers worked out by hand: of 40 selections, 780 pairs, of
+// which 3*sqrt(780) may be chance.
+func TestMeasureSkew(t *testing.T) {
+	s, ok := MeasureSkew([]int64{40, 0}, 2)
+	if want := (Skew{Share: 780 / (780 - 3*math.Sqrt(780)) / 2, Hottest: (40 - 3*math.Sqrt(20)) / 20}); !ok || s != want {
+		t.Errorf("%+v, want %+v", s, want)
+	}
+	if s, ok := MeasureSkew([]int64{-5, 2, 1, 1}, 2); !ok || s != (Skew{1, 1}) {
+		t.Errorf("few and negative counts: %+v", s)
 	}
 }
 

@@ -18,7 +18,7 @@ func TestValueIsANumberOrAWordInJSON(t *testing.T) {
 			t.Errorf("%s: %q, %v", text, v, err)
 		}
 	}
-	for _, text := range []string{`7.5`, `07`, `true`, `null`, `""`, `"A"`, `"a b"`, `"é"`, `[1]`, `"` + strings.Repeat("a", 65) + `"`, `"a`} {
+	for _, text := range []string{``, `7.5`, `07`, `true`, `null`, `""`, `"A"`, `"a b"`, `"é"`, `[1]`, `"` + strings.Repeat("a", 65) + `"`, `"a`} {
 		var v Value
 		if err := v.UnmarshalJSON([]byte(text)); err == nil {
 			t.Errorf("%s is read as %q", text, v)
@@ -82,8 +82,10 @@ func TestConfigValidateRefuses(t *testing.T) {
 	for i := range MaxParams {
 		many.Values[fmt.Sprint("p", i)] = "1"
 	}
-	if err := many.Validate(); err != nil {
-		t.Errorf("%d parameters: %v", MaxParams, err)
+	for _, c := range []Config{many, {}, {Kernel: "k"}} {
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", c.Key(), err)
+		}
 	}
 	for want, c := range map[string]Config{
 		"values: 65 parameters, at most 64":         many.With("one.more", "1"),

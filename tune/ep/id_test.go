@@ -45,7 +45,7 @@ func TestIsID(t *testing.T) {
 			t.Errorf("%q passes for an id", s)
 		}
 	}
-	if !IsID("d7f2") || !IsID("d7f2+0abc") {
+	if !IsID("d7f2") || !IsID("d7f2+0abc") || !IsID(strings.Repeat("a", 26)) {
 		t.Error("an id does not pass")
 	}
 }

@@ -31,7 +31,7 @@ type Compared struct {
 // Comparison is run B against run A.
 type Comparison struct {
 	A, B    *Loaded
-	Cells   []Compared
+	Cases   []Compared
 	Geomean record.Interval // of the ratios; NaN without any
 	Worst   int             // index of the largest ratio, -1 without any
 	Notes   []string        // what differs between the runs and was allowed to
@@ -86,7 +86,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 		return nil, &NotComparable{refused}
 	}
 	c.pair(o)
-	if !slices.ContainsFunc(c.Cells, func(x Compared) bool { return x.A != nil && x.B != nil }) {
+	if !slices.ContainsFunc(c.Cases, func(x Compared) bool { return x.A != nil && x.B != nil }) {
 		return nil, &NotComparable{[]string{"no case was measured on both sides" + modeHint(a, b, o)}}
 	}
 	c.judge()
@@ -146,20 +146,20 @@ func match(c *Case, cases []*Case, anyMode bool) *Case {
 	return found
 }
 
-// pair fills the cells with what is compared, not yet judged.
+// pair fills the cases with what is compared, not yet judged.
 func (c *Comparison) pair(o CompareOptions) {
 	for _, ca := range c.A.Cases {
 		cb := match(ca, c.B.Cases, o.Allow["mode"])
 		if cb == nil {
 			x := Compared{Case: ca, Verdict: record.Undecided, Reason: "not measured in " + c.B.Name()}
 			x.noRatio()
-			c.Cells = append(c.Cells, x)
+			c.Cases = append(c.Cases, x)
 			continue
 		}
 		for _, pair := range entries(ca, cb, o.What) {
 			x := Compared{Case: ca, A: pair[0], B: pair[1], Band: max(o.Band, ca.Spread(), cb.Spread())}
 			x.compare(o)
-			c.Cells = append(c.Cells, x)
+			c.Cases = append(c.Cases, x)
 		}
 	}
 	for _, cb := range c.B.Cases {
@@ -234,7 +234,7 @@ func (x *Compared) open() bool {
 
 func (e *Entry) failure() string { return string(e.Status) + ": " + e.Reason }
 
-// enough leaves a cell undecided that has too few rounds.
+// enough makes a case with too few rounds undecided.
 func (x *Compared) enough(rounds int) {
 	if rounds < MinRounds {
 		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", rounds, MinRounds)

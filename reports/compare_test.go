@@ -45,7 +45,7 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 		if len(g.Unsure) > 0 {
 			unsure++
 		}
-		for _, x := range c.Cells {
+		for _, x := range c.Cases {
 			if x.Verdict == record.Slower || x.Verdict == record.Faster {
 				called++
 			}
@@ -71,8 +71,8 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 		c := compare(t, a, b)
 		g := c.Gate(0.03)
 		for _, i := range g.Regressed {
-			p := c.Cells[i].Case.Problem
-			if p.Op == ep.Combine && p.Tokens == 32 && c.Cells[i].Case.Routing == "zipf:1.0" {
+			p := c.Cases[i].Case.Problem
+			if p.Op == ep.Combine && p.Tokens == 32 && c.Cases[i].Case.Routing == "zipf:1.0" {
 				caught++
 			} else {
 				others++
@@ -89,13 +89,13 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 func TestFewRoundsAreUndecided(t *testing.T) {
 	a, b := pair(1, reports.MinRounds-1, func(ep.Problem, string) float64 { return 1.5 })
 	c := compare(t, a, b)
-	for _, x := range c.Cells {
+	for _, x := range c.Cases {
 		if x.Verdict != record.Undecided || !strings.Contains(x.Reason, "9 rounds") {
 			t.Fatalf("%s: %s, %s", x.Case.Title(), x.Verdict, x.Reason)
 		}
 	}
-	if g := c.Gate(0.03); len(g.Regressed) != 0 || len(g.Unsure) != len(c.Cells) {
-		t.Errorf("%d regressed, %d unsure of %d", len(g.Regressed), len(g.Unsure), len(c.Cells))
+	if g := c.Gate(0.03); len(g.Regressed) != 0 || len(g.Unsure) != len(c.Cases) {
+		t.Errorf("%d regressed, %d unsure of %d", len(g.Regressed), len(g.Unsure), len(c.Cases))
 	}
 }
 
@@ -117,7 +117,7 @@ func TestVerdicts(t *testing.T) {
 		a, b := one.Load("a"), two.Load("b")
 		a.Run.AA, b.Run.AA = nil, nil // the A/A spread is tested below
 		got := compare(t, reload(a), reload(b))
-		for _, x := range got.Cells {
+		for _, x := range got.Cases {
 			if x.Verdict != c.want {
 				t.Errorf("%s: %s (%.4f, %.4f to %.4f), want %s: %s", c.name, x.Verdict, x.Ratio.Mid, x.Ratio.Low, x.Ratio.High, c.want, x.Reason)
 				break
@@ -139,7 +139,7 @@ func TestNeverFinerThanAA(t *testing.T) {
 	for i := range b.Run.AA {
 		b.Run.AA[i].Spread = 0.06
 	}
-	for _, x := range compare(t, reload(a), reload(b)).Cells {
+	for _, x := range compare(t, reload(a), reload(b)).Cases {
 		if x.Verdict != record.Same || x.Band != 0.06 {
 			t.Fatalf("%s with a band of %v", x.Verdict, x.Band)
 		}
@@ -155,7 +155,7 @@ func TestClocksExplain(t *testing.T) {
 		a.Results[i].MHz = []float64{1980}
 		b.Results[i].MHz = []float64{1800}
 	}
-	for _, x := range compare(t, reload(a), reload(b)).Cells {
+	for _, x := range compare(t, reload(a), reload(b)).Cases {
 		if x.Verdict != record.Undecided || !strings.Contains(x.Reason, "clocks differ") {
 			t.Fatalf("%s: %s", x.Verdict, x.Reason)
 		}
@@ -209,10 +209,10 @@ func TestBrokenAndMissingCases(t *testing.T) {
 	b.Results = kept
 	c := compare(t, a, reload(b))
 	g := c.Gate(0.03)
-	if len(g.Regressed) != 1 || !c.Cells[g.Regressed[0]].Broken {
+	if len(g.Regressed) != 1 || !c.Cases[g.Regressed[0]].Broken {
 		t.Errorf("regressed: %v", g.Regressed)
 	}
-	if len(g.Unsure) != 1 || !strings.Contains(c.Cells[g.Unsure[0]].Reason, "not measured in b") {
+	if len(g.Unsure) != 1 || !strings.Contains(c.Cases[g.Unsure[0]].Reason, "not measured in b") {
 		t.Errorf("unsure: %v", g.Unsure)
 	}
 }
@@ -231,7 +231,7 @@ func TestLiveComparison(t *testing.T) {
 	}
 	l := build(blocks)
 	c := reports.CompareLive(l.Run, l.Results, 0.01)
-	x := c.Cells[0]
+	x := c.Cases[0]
 	if x.Verdict != record.Slower || x.Ratio.Mid < 1.065 || x.Ratio.Mid > 1.075 {
 		t.Errorf("%s, ratio %.4f (%.4f to %.4f): %s", x.Verdict, x.Ratio.Mid, x.Ratio.Low, x.Ratio.High, x.Reason)
 	}

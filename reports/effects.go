@@ -54,15 +54,18 @@ type paramValue struct {
 	value         ep.Value
 }
 
-// compare puts numbers in their order and words in theirs.
 func (a paramValue) compare(b paramValue) int {
-	x, xok := a.value.Int()
-	y, yok := b.value.Int()
-	numbers := 0
-	if xok && yok {
-		numbers = cmp.Compare(x, y)
+	return cmp.Or(strings.Compare(a.kernel, b.kernel), strings.Compare(a.param, b.param), CompareValues(a.value, b.value))
+}
+
+// CompareValues orders numbers by size and words by spelling.
+func CompareValues(a, b ep.Value) int {
+	x, number := a.Int()
+	y, both := b.Int()
+	if number && both {
+		return cmp.Compare(x, y)
 	}
-	return cmp.Or(strings.Compare(a.kernel, b.kernel), strings.Compare(a.param, b.param), numbers, strings.Compare(string(a.value), string(b.value)))
+	return strings.Compare(string(a), string(b))
 }
 
 func alternatives(keys []paramValue, k paramValue) bool {

@@ -16,7 +16,7 @@ func CompareLive(run *record.Run, results []record.Result, band float64) *Compar
 	for _, cs := range l.Cases {
 		x := Compared{Case: cs, Band: band}
 		x.live(cs)
-		c.Cells = append(c.Cells, x)
+		c.Cases = append(c.Cases, x)
 	}
 	c.judge()
 	return c

@@ -12,8 +12,8 @@ import (
 // Renderer writes tables in one format.
 type Renderer func(io.Writer, ...Table) error
 
-// WriteCSV writes each table with a header row of name_unit. A table that
-// follows another begins with a line "# name" after an empty one.
+// WriteCSV writes each table with a header row of name_unit. Of several tables
+// each begins with a line "# name", with an empty line between them.
 func WriteCSV(w io.Writer, tables ...Table) error {
 	for i, t := range tables {
 		if len(tables) > 1 {
@@ -67,8 +67,8 @@ func plainValue(c Cell) string {
 	return fmt.Sprint(c.Value)
 }
 
-// WriteJSON writes an array with one object a table; rows are objects whose
-// keys are name_unit, in the order of the columns.
+// WriteJSON writes an array with an object for each table. Its rows are objects
+// with the keys name_unit, in the order of the columns.
 func WriteJSON(w io.Writer, tables ...Table) error {
 	type object struct {
 		Name     string            `json:"name"`
@@ -95,7 +95,7 @@ func WriteJSON(w io.Writer, tables ...Table) error {
 	return e.Encode(out)
 }
 
-// rowObject keeps the columns' order, which a map would lose.
+// rowObject writes a row by hand: a map would lose the order of the columns.
 func rowObject(cols []Column, row []Cell) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

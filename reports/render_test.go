@@ -11,7 +11,7 @@ import (
 func rendered() reports.Table {
 	t := reports.Table{
 		Name: "sample", Title: "A | B",
-		Columns: []reports.Column{reports.Words("config"), reports.Numbers("p 90", "us"), reports.Numbers("floor", "%"), reports.Words("ok")},
+		Columns: []reports.Column{reports.Words("config"), reports.Numbers("p 90", "us"), reports.Numbers("share", "%"), reports.Words("ok")},
 		Notes:   []string{"a note"},
 	}
 	t.Add(reports.Str(`a|"b",c`), reports.Micros(1.5e-6), reports.Percent(0.251), reports.Bool(true))
@@ -27,7 +27,7 @@ func TestRenderers(t *testing.T) {
 		write reports.Renderer
 		want  string
 	}{
-		{"csv", reports.WriteCSV, "config,p_90_us,floor_percent,ok\n\"a|\"\"b\"\",c\",1.5,25.1,true\n<i>,,,false\n"},
+		{"csv", reports.WriteCSV, "config,p_90_us,share_percent,ok\n\"a|\"\"b\"\",c\",1.5,25.1,true\n<i>,,,false\n"},
 		{"json", reports.WriteJSON, `[
   {
     "name": "sample",
@@ -36,13 +36,13 @@ func TestRenderers(t *testing.T) {
       {
         "config": "a|\"b\",c",
         "p_90_us": 1.5,
-        "floor_percent": 25.1,
+        "share_percent": 25.1,
         "ok": true
       },
       {
         "config": "<i>",
         "p_90_us": null,
-        "floor_percent": null,
+        "share_percent": null,
         "ok": false
       }
     ],
@@ -57,7 +57,7 @@ func TestRenderers(t *testing.T) {
 `},
 		{"markdown", reports.WriteMarkdown, `### A | B
 
-| config | p 90 (us) | floor (%) | ok |
+| config | p 90 (us) | share (%) | ok |
 | --- | ---: | ---: | --- |
 | a\|"b",c | 1.50 | 25.1 | yes |
 | &lt;i> | - | - | no |

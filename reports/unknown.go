@@ -11,17 +11,17 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Unknown is what a table without rows of a case's shape would have answered, beside
+// Unknown is the answer of a table that has no row of a case's shape, judged by
 // what the case measured.
 type Unknown struct {
 	Case   *Case
 	Answer table.Answer
-	Loss   float64 // time of the answer over that of the case's best, less 1, at least 0; NaN where it was not measured
-	Gain   float64 // time of the default over the answer's; NaN likewise
+	Loss   float64 // time of the answer over the time of the case's best, minus 1, at least 0; NaN where it was not measured
+	Gain   float64 // time of the default over the time of the answer; NaN likewise
 }
 
-// Unknowns asks a table for each concluded case, with the rows of that case's hidden
-// size, experts and top-k left out: a caller whose shape was never swept.
+// Unknowns looks up each decided case in a table without the rows of its hidden
+// size, experts and top-k, as if its shape had never been swept.
 func Unknowns(t *table.Table, cases []*Case) []Unknown {
 	var out []Unknown
 	sets := map[[3]int]*table.Set{}
@@ -53,52 +53,52 @@ func without(t *table.Table, shape [3]int) *table.Table {
 	return &out
 }
 
-// unknownGroup is what cases of one op, format, rank count, results and token count
-// come to.
+// unknownGroup sums up the cases of one op, mode, dtype, rank count, precision and
+// token count.
 type unknownGroup struct {
-	problem          ep.Problem // without a shape
-	cases, shapes    int
-	told, unmeasured int
-	losses           []float64
-	worst, least     Unknown // by loss and by gain
+	problem              ep.Problem // without a shape
+	cases, shapes        int
+	answered, unmeasured int // by a row; of these, not measured by the run
+	losses               []float64
+	worst, least         Unknown // by loss and by gain
 }
 
-// UnknownTable sums up answers to unknown shapes, and counts the lines with one that was
-// slower than the default by more than the band.
+// UnknownTable sums up answers for unknown shapes. slower counts the lines with an
+// answer that is slower than the default by more than the band.
 func UnknownTable(all []Unknown, band float64) (t Table, slower int) {
-	t = Table{Name: "unknown shapes", Title: "What the table would tell callers of shapes it has no row of, judged by recorded runs", Columns: []Column{
-		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("format").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("precision").Keyed(), Numbers("tokens", "").Keyed(),
-		Numbers("cases", ""), Numbers("shapes", "").Dropped(6), Numbers("told", ""), Numbers("unmeasured", "").Dropped(7),
-		Numbers("least gain", "x"), Numbers("off best", "%"), Numbers("p90", "%"), Numbers("worst", "%"), Words("worst of").Dropped(8)}}
+	t = Table{Name: "unknown shapes", Title: "Answers for shapes without a row, judged by recorded runs", Columns: []Column{
+		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("dtype").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("precision").Keyed(), Numbers("tokens", "").Keyed(),
+		Numbers("cases", ""), Numbers("shapes", "").Dropped(6), Numbers("answered", ""), Numbers("unmeasured", "").Dropped(7),
+		Numbers("least gain", "x"), Numbers("median loss", "%"), Numbers("p90", "%"), Numbers("worst", "%"), Words("worst case").Dropped(8)}}
 	for _, g := range groupUnknowns(all) {
 		t.Add(g.cells()...)
 		if g.least.Gain < 1/(1+band) {
 			slower++
 		}
 	}
-	t.Notes = append(t.Notes, spreadOf(all), "each case is asked of the table without its own shape's rows; told: a row answers; unmeasured: of these, the run did not measure what it says",
-		"least gain: the default's time over the answer's; off best: the answer's time over the case's best, confirmed where any was, less 1, median")
+	t.Note(spreadOf(all), "Each case is looked up in the table without the rows of its own shape. answered: by a row; unmeasured: of these, the run has no time of the answer",
+		"least gain: the default's time over the answer's; loss: per cent that the answer takes longer than the best config of the case")
 	return t, slower
 }
 
-// spreadOf says how far what rows said is from the best.
+// spreadOf says how much the answers lose.
 func spreadOf(all []Unknown) string {
 	var losses []float64
-	told := 0
+	answered := 0
 	for _, u := range all {
 		if u.Answer.Row == nil {
 			continue
 		}
-		told++
+		answered++
 		if !math.IsNaN(u.Loss) {
 			losses = append(losses, 100*u.Loss)
 		}
 	}
 	if len(losses) == 0 {
-		return fmt.Sprintf("%d cases, %d told by rows, of which none was measured", len(all), told)
+		return fmt.Sprintf("%d cases, %d answered by a row, none of them measured", len(all), answered)
 	}
-	return fmt.Sprintf("%d cases, %d told by rows; of %d that were measured half are within %.1f %% of the best, nine in ten within %.1f %%, 99 in 100 within %.1f %%",
-		len(all), told, len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 0.99))
+	return fmt.Sprintf("%d cases, %d answered by a row; of the %d measured ones half are within %.1f %% of the best, nine in ten within %.1f %%, 99 in 100 within %.1f %%",
+		len(all), answered, len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 0.99))
 }
 
 func groupUnknowns(all []Unknown) []*unknownGroup {
@@ -132,7 +132,7 @@ func (g *unknownGroup) add(u Unknown) {
 	if u.Answer.Row == nil {
 		return
 	}
-	g.told++
+	g.answered++
 	if math.IsNaN(u.Loss) {
 		g.unmeasured++
 		return
@@ -149,7 +149,7 @@ func (g *unknownGroup) add(u Unknown) {
 func (g *unknownGroup) cells() []Cell {
 	p := g.problem
 	out := []Cell{Str(string(p.Op)), Str(string(p.Mode)), Str(string(p.Dispatch)), Int(p.Ranks), Str(p.Precision.String()), Int(p.Tokens),
-		Int(g.cases), Int(g.shapes), Int(g.told), Int(g.unmeasured)}
+		Int(g.cases), Int(g.shapes), Int(g.answered), Int(g.unmeasured)}
 	if len(g.losses) == 0 {
 		return append(out, None(), None(), None(), None(), None())
 	}

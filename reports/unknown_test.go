@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shapeTable has a row for hand-made runs' own shape and one of a neighbour's, each with
-// its choice.
+// shapeTable has a row for the shape of hand-made runs and one for a neighbour's,
+// each with a config.
 func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Table {
 	t := &table.Table{Schema: table.Schema, Header: table.Header{Fallback: relax}}
 	for i, values := range []string{own, neighbour} {
@@ -96,11 +96,11 @@ func TestUnknownTableSumsUp(t *testing.T) {
 	}
 }
 
-// TestUnknownTableOfNothingTold: what a table does not answer is no merit of it.
-func TestUnknownTableOfNothingTold(t *testing.T) {
+// TestUnknownTableWithoutAnswers: a case that no row answers counts as neither good nor bad.
+func TestUnknownTableWithoutAnswers(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch, Tokens: 64}
 	table, slower := reports.UnknownTable([]reports.Unknown{{Case: &reports.Case{Problem: p}, Loss: 0, Gain: 1}}, 0.01)
-	if slower != 0 || len(table.Rows) != 1 || table.Rows[0][10].Text != "-" || !strings.Contains(table.Notes[0], "1 cases, 0 told by rows, of which none was measured") {
+	if slower != 0 || len(table.Rows) != 1 || table.Rows[0][10].Text != "-" || !strings.Contains(table.Notes[0], "1 cases, 0 answered by a row, none of them measured") {
 		t.Errorf("%+v", table)
 	}
 }

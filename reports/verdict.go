@@ -8,12 +8,12 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// judge gives the verdicts that are made over all cells together.
+// judge gives the verdicts that are made over all cases together.
 func (c *Comparison) judge() {
 	var open []*Compared
 	var tests []stat.Compared
-	for i := range c.Cells {
-		if x := &c.Cells[i]; x.Verdict == "" {
+	for i := range c.Cases {
+		if x := &c.Cases[i]; x.Verdict == "" {
 			open, tests = append(open, x), append(tests, stat.Compared{Ratio: x.Ratio, Band: x.Band})
 		}
 	}
@@ -58,7 +58,7 @@ func (x *Compared) advice() string {
 
 func (c *Comparison) summarise() {
 	sum, variance, n := 0.0, 0.0, 0
-	for i, x := range c.Cells {
+	for i, x := range c.Cases {
 		if math.IsNaN(x.Ratio.Mid) || x.Ratio.Mid == 0 {
 			continue
 		}
@@ -66,7 +66,7 @@ func (c *Comparison) summarise() {
 		if !math.IsNaN(x.Ratio.StdErr) {
 			variance += x.Ratio.StdErr * x.Ratio.StdErr
 		}
-		if c.Worst < 0 || x.Ratio.Mid > c.Cells[c.Worst].Ratio.Mid {
+		if c.Worst < 0 || x.Ratio.Mid > c.Cases[c.Worst].Ratio.Mid {
 			c.Worst = i
 		}
 	}
@@ -74,13 +74,13 @@ func (c *Comparison) summarise() {
 	c.Geomean = record.Interval{Mid: math.Exp(mean), Low: math.Exp(mean - half), High: math.Exp(mean + half)}
 }
 
-// Gate says which cells of a comparison became slower by a threshold or more.
+// Gate says which cases of a comparison became slower by a threshold or more.
 type Gate struct {
-	Regressed []int // cells that did
-	Unsure    []int // cells that may have
+	Regressed []int // indexes of cases that did
+	Unsure    []int // of cases that may have
 }
 
-// Gate judges the cells against a threshold, a fraction such as 0.03. A cell has
+// Gate judges the cases against a threshold, a fraction such as 0.03. A case has
 // regressed when its verdict is slower and its ratio reaches the threshold. It
 // is unsure when a slow-down could have stayed hidden: too few rounds, an
 // interval wider than the threshold, or a ratio that reaches the threshold with
@@ -89,7 +89,7 @@ type Gate struct {
 // identical programs.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
-	for i, x := range c.Cells {
+	for i, x := range c.Cases {
 		switch {
 		case x.Broken || x.Verdict == record.Slower && x.Ratio.Mid >= 1+fail:
 			g.Regressed = append(g.Regressed, i)

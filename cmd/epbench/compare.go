@@ -137,12 +137,12 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
 func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison, fail float64) error {
 	g := c.Gate(fail)
 	if len(g.Regressed) > 0 {
-		return withCode(exitWrong, fmt.Errorf("%d of %d cases are slower by %.3g%% or more; first: %s", len(g.Regressed), len(c.Cells), 100*fail, describeCell(c, g.Regressed[0])))
+		return withCode(exitWrong, fmt.Errorf("%d of %d cases are slower by %.3g%% or more; first: %s", len(g.Regressed), len(c.Cases), 100*fail, describeCase(c, g.Regressed[0])))
 	}
 	if len(g.Unsure) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cells), 100*fail, describeCell(c, g.Unsure[0]))
+	err := fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*fail, describeCase(c, g.Unsure[0]))
 	if f.undecided == "warn" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", err)
 		return nil
@@ -150,8 +150,8 @@ func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison, fail floa
 	return withCode(exitUndecided, err)
 }
 
-func describeCell(c *reports.Comparison, i int) string {
-	x := c.Cells[i]
+func describeCase(c *reports.Comparison, i int) string {
+	x := c.Cases[i]
 	s := x.Case.Title()
 	if x.Ratio.Mid > 0 {
 		s += fmt.Sprintf(", ratio %.3f", x.Ratio.Mid)

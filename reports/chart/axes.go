@@ -8,11 +8,11 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// narrow is the range below which a logarithmic axis would have hardly a tick.
+// narrow is the range in which a logarithmic axis would have too few ticks.
 const narrow = 4
 
-// timeAxis fits an axis to values: linear while they are within a factor of
-// four of each other, logarithmic beyond.
+// timeAxis fits an axis to values: linear where they are within a factor of four,
+// else logarithmic.
 func timeAxis(a *plot.Axis, values []float64) {
 	lo, hi := slices.Min(values), slices.Max(values)
 	if !(lo > 0) || hi > narrow*lo {
@@ -24,9 +24,8 @@ func timeAxis(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
-// logTime makes an axis logarithmic between positive bounds that hold all of
-// values, with ticks at 1, 2 and 5. Values at or below 0 have no place on it;
-// see clamp.
+// logTime makes an axis logarithmic, over all positive values, with ticks at 1, 2
+// and 5. Values of 0 and below cannot be shown: see clamp.
 func logTime(a *plot.Axis, values []float64) {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -46,8 +45,8 @@ func logTime(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(decadeTicks)
 }
 
-// decadeTicks labels 1, 2 and 5 of every decade while there are few decades,
-// and powers of ten alone beyond.
+// decadeTicks labels 1, 2 and 5 of every decade, or powers of ten where there are
+// many decades.
 func decadeTicks(lo, hi float64) []plot.Tick {
 	if !(lo > 0) {
 		return nil
@@ -76,7 +75,7 @@ func decadeTicks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// zeroToken is where a count of 0 stands on a logarithmic axis of tokens.
+// zeroToken is the place of 0 tokens on a logarithmic axis.
 const zeroToken = 0.5
 
 // tokenX is the place of a token count on a logarithmic axis.
@@ -87,8 +86,8 @@ func tokenX(tokens int) float64 {
 	return float64(tokens)
 }
 
-// logTokens makes the X axis logarithmic with a tick at every count that was
-// measured, as far as the labels have room.
+// logTokens makes the X axis logarithmic, with a tick at every measured count and
+// labels where there is room.
 func logTokens(a *plot.Axis, counts []int) {
 	counts = slices.Compact(slices.Sorted(slices.Values(counts)))
 	if len(counts) == 0 {
@@ -114,7 +113,7 @@ func logTokens(a *plot.Axis, counts []int) {
 	a.Tick.Marker = ticks
 }
 
-// clamp moves what a logarithmic axis cannot show to its lower end.
+// clamp moves values that a logarithmic axis cannot show to its lower end.
 func clamp(v float64, a *plot.Axis) float64 {
 	if !(v > a.Min) {
 		return a.Min

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compare draws the second of two runs against the first. The caller has
-// checked that they are comparable; what is not gives no figure.
+// compare draws the second of two runs against the first. Runs that cannot be
+// compared give no figure.
 func compare(runs []*reports.Loaded, o Options) []Figure {
 	if len(runs) != 2 {
 		return nil
@@ -29,12 +29,12 @@ func compare(runs []*reports.Loaded, o Options) []Figure {
 // perFigure is how many cases one figure of a comparison holds.
 const perFigure = 40
 
-// ComparisonFigures draws a comparison that has been made; fail is the gate's
-// threshold as a fraction, 0 for none.
+// ComparisonFigures draws a comparison. fail is the gate's threshold as a
+// fraction, 0 for none.
 func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 	var out []Figure
-	for from := 0; from < len(c.Cells); from += perFigure {
-		page := c.Cells[from:min(from+perFigure, len(c.Cells))]
+	for from := 0; from < len(c.Cases); from += perFigure {
+		page := c.Cases[from:min(from+perFigure, len(c.Cases))]
 		f := forest{c, page, fail}
 		out = append(out, Figure{
 			Name: "compare", Title: fmt.Sprintf("Time of %s over time of %s", c.B.Name(), c.A.Name()), Alt: f.alt(),
@@ -44,7 +44,7 @@ func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 	return out
 }
 
-// forest is a ratio with its interval for every case, one below the other.
+// forest is the ratios of some cases with their intervals, one below the other.
 type forest struct {
 	c    *reports.Comparison
 	page []reports.Compared
@@ -105,8 +105,8 @@ func (f forest) label(x reports.Compared) string {
 	return s
 }
 
-// extent covers every interval, the band and the gate, cut at a factor of
-// four so that one broken case does not flatten the others.
+// extent covers the intervals, the band and the gate, up to a factor of four:
+// beyond, one case would flatten the others.
 func (f forest) extent() (lo, hi float64) {
 	lo, hi = 1, 1
 	for _, x := range f.page {

@@ -56,8 +56,8 @@ func heatOf(c *reports.Case, x, y string) heat {
 	if winner := c.Winner(); winner != nil {
 		h.wins = [2]ep.Value{winner.Config.Values[x], winner.Config.Values[y]}
 	}
-	slices.SortFunc(h.xs, compareValues)
-	slices.SortFunc(h.ys, compareValues)
+	slices.SortFunc(h.xs, reports.CompareValues)
+	slices.SortFunc(h.ys, reports.CompareValues)
 	return h
 }
 
@@ -80,15 +80,6 @@ func (h *heat) add(at [2]ep.Value, e *reports.Entry) {
 	case !seen:
 		h.spots[at] = spot{seconds: math.NaN(), status: e.Status}
 	}
-}
-
-func compareValues(a, b ep.Value) int {
-	x, xok := a.Int()
-	y, yok := b.Int()
-	if xok && yok {
-		return cmp.Compare(x, y)
-	}
-	return strings.Compare(string(a), string(b))
 }
 
 // darkest is the loss at the dark end of the scale.

@@ -5,8 +5,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// legend is a list of series drawn in rows below a plot, where it covers no
-// data and stays readable when the picture is narrow.
+// legend is a list of series in rows below a plot, where it covers no data.
 type legend []legendItem
 
 type legendItem struct {

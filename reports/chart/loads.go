@@ -29,9 +29,9 @@ func LoadOf(w *workloads.Workload) Load {
 	return l
 }
 
-// Loads draws the routings of runs again, each shape at its largest token
-// count. What cannot be drawn here, a trace whose file is elsewhere, is named
-// in missing.
+// Loads draws the routings of runs again, each shape at its largest token count.
+// missing names those that cannot be drawn here, such as a trace whose file is
+// elsewhere.
 func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	type id struct {
 		group   group

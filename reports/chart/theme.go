@@ -11,8 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The colours of everything that is not data. Ink lists them for whoever
-// wants to restyle a picture, as the HTML report does for dark screens.
+// The colours of what is not data.
 var (
 	ink    = color.RGBA{0x1f, 0x23, 0x28, 0xff}
 	muted  = color.RGBA{0x59, 0x63, 0x6e, 0xff}
@@ -21,13 +20,12 @@ var (
 	shaded = color.RGBA{0xee, 0xf1, 0xf4, 0xff}
 )
 
-// Ink maps the role of each colour that is not data to the way it is spelled
-// in SVG.
+// Ink spells these colours as SVG does, by role. The HTML page replaces them on
+// dark screens.
 var Ink = map[string]string{"ink": "#1F2328", "muted": "#59636E", "rule": "#D8DEE4", "paper": "#FFFFFF", "shaded": "#EEF1F4"}
 
-// palette is that of Okabe and Ito (2008), which keeps its members apart for
-// the common kinds of colour blindness; the order alternates dark and light,
-// so that neighbours differ in grey too.
+// palette is that of Okabe and Ito (2008), made for the common kinds of colour
+// blindness. Dark and light alternate, so that neighbours differ in grey too.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, // blue
 	{0xe6, 0x9f, 0x00, 0xff}, // orange
@@ -37,7 +35,7 @@ var palette = []color.RGBA{
 	{0xcc, 0x79, 0xa7, 0xff}, // purple
 }
 
-// accent marks limits, knees and what went wrong.
+// accent marks limits, knees and slower cases.
 var accent = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
 
 var dashes = [][]vg.Length{
@@ -96,8 +94,8 @@ func words(size vg.Length, c color.Color) text.Style {
 	}
 }
 
-// panel is a plot that draws the label of its Y axis itself: on a logarithmic
-// axis gonum reserves room for it above the plot.
+// panel is a plot that draws the label of its Y axis itself. gonum reserves room
+// for it above the plot when the axis is logarithmic.
 type panel struct {
 	*plot.Plot
 	side string

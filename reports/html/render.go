@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// render writes a table as HTML by hand: a template would spend most of a
-// large page's bytes and time on closing tags that HTML does not need.
+// render writes a table as HTML. A template was tried: most bytes and time of a
+// large page went into closing tags, which HTML does not need.
 func render(t reports.Table) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="table" data-name="%s"><div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,

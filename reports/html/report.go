@@ -38,18 +38,18 @@ type page struct {
 // fact is one number of the summary.
 type fact struct{ Value, Label string }
 
-// section is one heading with what belongs below it.
+// section is a heading and its contents.
 type section struct {
 	ID, Title string
 	Text      []string // paragraphs
-	Lists     []pairs
+	Lists     [][]pair
 	Tables    []template.HTML
 	Figures   []figure
 	More      string // what is left out, and how to see it
 }
 
-// pairs is a list of names and values.
-type pairs []struct{ Name, Value string }
+// pair is a name and its value.
+type pair struct{ Name, Value string }
 
 type figure struct {
 	SVG     template.HTML

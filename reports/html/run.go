@@ -10,9 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// WriteRun writes what people look at into a run directory: report.html, and
-// under plots/ the pictures of the page as SVG. Files of an earlier call are
-// replaced.
+// WriteRun writes report.html into a run directory, and the page's pictures into
+// plots/. Files of an earlier call are replaced.
 func WriteRun(dir string) error {
 	l, err := reports.Load(dir)
 	if err != nil {

@@ -74,15 +74,15 @@ func latency(d *drawer) section {
 
 func machine(d *drawer) section {
 	m := d.main.Run.Machine
-	list := pairs{
+	list := []pair{
 		{"backend", m.Backend}, {"name", m.Name}, {"GPUs", fmt.Sprint(m.GPUs)}, {"PCI id", m.PCIID}, {"architecture", m.Arch},
 		{"SMs", fmt.Sprint(m.SMs)}, {"memory", fmt.Sprintf("%.1f GiB", float64(m.Memory)/(1<<30))}, {"link", m.Link}, {"driver", m.Driver}, {"CUDA", m.CUDA},
 	}
-	list = slices.DeleteFunc(list, func(p struct{ Name, Value string }) bool { return p.Value == "" || p.Value == "0" })
+	list = slices.DeleteFunc(list, func(p pair) bool { return p.Value == "" || p.Value == "0" })
 	for _, clock := range slices.Sorted(maps.Keys(d.main.Run.Empty)) {
-		list = append(list, struct{ Name, Value string }{"empty kernel, " + clock, reports.Micros(d.main.Run.Empty[clock]).Text + " us"})
+		list = append(list, pair{"empty kernel, " + clock, reports.Micros(d.main.Run.Empty[clock]).Text + " us"})
 	}
-	return section{ID: "machine", Title: "Machine", Lists: []pairs{list}}
+	return section{ID: "machine", Title: "Machine", Lists: [][]pair{list}}
 }
 
 // workload shows what the routings drew.
@@ -245,13 +245,13 @@ func method(d *drawer) section {
 		"A sample is one collective round. All ranks start together and each is timed on its device; the slowest rank's time counts. A time is the median over rounds, with a distribution-free 95 % interval.",
 		"Candidates are measured side by side in random order, the default in every round, and compared by ratios within rounds, so that drift cancels. Every answer is compared with the oracle before and after timing. The best candidate is measured against the default once more on fresh rounds: times and gains come from those.",
 	}}
-	list := pairs{{"command", strings.Join(r.Command, " ")}, {"version", r.Tool}, {"strategy", r.Strategy}, {"policy", r.Policy}, {"seed", fmt.Sprint(r.Seed)},
+	list := []pair{{"command", strings.Join(r.Command, " ")}, {"version", r.Tool}, {"strategy", r.Strategy}, {"policy", r.Policy}, {"seed", fmt.Sprint(r.Seed)},
 		{"space", r.Space}, {"kernels", r.ABI}, {"machine key", r.Machine.Key()}, {"started", r.Started.UTC().Format("2006-01-02 15:04:05 MST")}}
 	if r.Finished.IsZero() {
-		list = append(list, struct{ Name, Value string }{"finished", "no: the sweep was interrupted or still runs"})
+		list = append(list, pair{"finished", "no: the sweep was interrupted or still runs"})
 	} else {
-		list = append(list, struct{ Name, Value string }{"took", r.Finished.Sub(r.Started).Round(1e9).String()})
+		list = append(list, pair{"took", r.Finished.Sub(r.Started).Round(1e9).String()})
 	}
-	s.Lists = []pairs{list}
+	s.Lists = [][]pair{list}
 	return s
 }

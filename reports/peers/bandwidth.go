@@ -9,17 +9,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Definition is how a project turns a time into a bandwidth: the bytes of the
-// numerator, per rank and call. Figures of two definitions are comparable
-// only after both have become times.
+// Definition is how a project computes bandwidth from a time: the bytes of the
+// numerator, per rank and call. Bandwidths of two definitions cannot be
+// compared, times can.
 type Definition struct {
 	Name  string
 	Doc   string
 	Bytes func(p ep.Problem) float64
 }
 
-// Definitions lists what is known of the peers' numerators, from their
-// benchmark sources.
+// Definitions lists the numerators of peers, from the sources of their
+// benchmarks.
 var Definitions = []Definition{
 	{"deepep-normal", "tokens received after removing repeats per rank, own rank included, times the payload", received},
 	{"deepep-ll", "one copy per token and expert, own rank included; FP8 adds scales and 16 bytes", lowLatency},
@@ -50,8 +50,7 @@ func FindDefinition(name string) (Definition, error) {
 	return Definition{}, fmt.Errorf("definition: unknown %q, use one of %s", name, strings.Join(known, ", "))
 }
 
-// Seconds is the time of one call that a bandwidth in GB/s (1e9 bytes) stands
-// for.
+// Seconds is the time of one call at a bandwidth in GB/s (1e9 bytes).
 func (d Definition) Seconds(p ep.Problem, gbps float64) float64 {
 	return d.Bytes(p) / (gbps * 1e9)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// baseline reads a collection of measured peers: an object with machine and
-// workload, and one object of microseconds by token count for each peer,
-// directly or one level down by operation. Keys end in _us; "sms" after an
-// underscore is the SM count, "fp8" and "bf16" the format.
+// baseline reads a collection of measured peers: machine, workload, and for each
+// peer an object of microseconds by token count, or one such object for each
+// operation. Keys end in _us. Of the words in a key, 24sm is the number of SMs,
+// fp8 and bf16 are the dtype.
 var baseline = Format{
 	Name: "baseline",
 	Doc:  "JSON with machine, workload and NAME_us objects of microseconds by token count",
@@ -61,12 +61,12 @@ func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
 	var flat map[string]float64
 	if json.Unmarshal(raw, &flat) == nil {
 		// One transfer without an operation of its own serves both.
-		format := baselineFormat(name)
-		d, err := baselineSeries(name, ep.Dispatch, format, flat, g)
+		dtype := baselineDType(name)
+		d, err := baselineSeries(name, ep.Dispatch, dtype, flat, g)
 		if err != nil {
 			return nil, err
 		}
-		c, err := baselineSeries(name, ep.Combine, format, flat, g)
+		c, err := baselineSeries(name, ep.Combine, dtype, flat, g)
 		return append(d, c...), err
 	}
 	var ops map[string]map[string]float64
@@ -80,7 +80,7 @@ func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		series, err := baselineSeries(name, op, baselineFormat(key), ops[key], g)
+		series, err := baselineSeries(name, op, baselineDType(key), ops[key], g)
 		if err != nil {
 			return nil, err
 		}
@@ -89,14 +89,14 @@ func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
 	return out, nil
 }
 
-func baselineFormat(key string) ep.DType {
+func baselineDType(key string) ep.DType {
 	if slices.Contains(strings.Split(key, "_"), "fp8") {
 		return ep.FP8
 	}
 	return ep.BF16
 }
 
-func baselineSeries(name string, op ep.Op, format ep.DType, times map[string]float64, g Given) ([]Figure, error) {
+func baselineSeries(name string, op ep.Op, dtype ep.DType, times map[string]float64, g Given) ([]Figure, error) {
 	kernel, sms := baselineName(name)
 	var out []Figure
 	for key, us := range times {
@@ -106,7 +106,7 @@ func baselineSeries(name string, op ep.Op, format ep.DType, times map[string]flo
 		}
 		g.Tokens = tokens
 		f := Figure{
-			Kernel: kernel, Problem: g.problem(op, format), Seconds: us * 1e-6, Clock: "event",
+			Kernel: kernel, Problem: g.problem(op, dtype), Seconds: us * 1e-6, Clock: "event",
 			Note: "as published with its collection: " + name + ", us",
 		}
 		if strings.Contains(name, "low_latency") {

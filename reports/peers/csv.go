@@ -2,17 +2,16 @@ package peers
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// csvFormat reads any table whose columns have our names, or whose names are
-// mapped to ours.
+// csvFormat reads any CSV whose columns have our names or are mapped to them.
 var csvFormat = Format{
 	Name: "csv",
 	Doc:  "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
@@ -24,8 +23,8 @@ var csvFormat = Format{
 	Read: readCSV,
 }
 
-// csvFields are the columns that are understood; us or gbps is needed.
-var csvFields = []string{"kernel", "op", "format", "mode", "ranks", "hidden", "experts", "topk", "tokens", "us", "gbps", "definition", "clock", "sms"}
+// csvFields are our names of columns; us or gbps is needed.
+var csvFields = []string{"kernel", "op", "dtype", "mode", "ranks", "hidden", "experts", "topk", "tokens", "us", "gbps", "definition", "clock", "sms"}
 
 func readCSV(data []byte, g Given) ([]Figure, []string, error) {
 	rows, err := tableRows(data)
@@ -59,18 +58,9 @@ func readCSV(data []byte, g Given) ([]Figure, []string, error) {
 }
 
 func csvRow(row map[string]string, g Given) (Figure, error) {
-	for _, f := range []struct {
-		column string
-		to     *int
-	}{{"ranks", &g.Ranks}, {"hidden", &g.Hidden}, {"experts", &g.Experts}, {"topk", &g.TopK}, {"tokens", &g.Tokens}} {
-		if row[f.column] == "" {
-			continue
-		}
-		v, err := strconv.Atoi(row[f.column])
-		if err != nil {
-			return Figure{}, fmt.Errorf("%s: %.20q is no count", f.column, row[f.column])
-		}
-		*f.to = v
+	if err := setCounts(count{"ranks", row["ranks"], &g.Ranks}, count{"hidden", row["hidden"], &g.Hidden}, count{"experts", row["experts"], &g.Experts},
+		count{"topk", row["topk"], &g.TopK}, count{"tokens", row["tokens"], &g.Tokens}); err != nil {
+		return Figure{}, err
 	}
 	if err := g.require("ranks", "hidden", "experts", "topk", "tokens"); err != nil {
 		return Figure{}, err
@@ -79,7 +69,7 @@ func csvRow(row map[string]string, g Given) (Figure, error) {
 	if err != nil {
 		return Figure{}, err
 	}
-	f := Figure{Kernel: orElse(row["kernel"], "csv"), Problem: p, Clock: orElse(row["clock"], "wall"), Values: map[string]ep.Value{}}
+	f := Figure{Kernel: cmp.Or(row["kernel"], "csv"), Problem: p, Clock: cmp.Or(row["clock"], "wall"), Values: map[string]ep.Value{}}
 	if row["sms"] != "" {
 		f.Values["sms"] = ep.Value(row["sms"])
 	}
@@ -87,16 +77,16 @@ func csvRow(row map[string]string, g Given) (Figure, error) {
 }
 
 func csvProblem(row map[string]string, g Given) (ep.Problem, error) {
-	op, err := ep.ParseOp(orElse(row["op"], "dispatch"))
+	op, err := ep.ParseOp(cmp.Or(row["op"], "dispatch"))
 	if err != nil {
 		return ep.Problem{}, err
 	}
-	format, err := ep.ParseDType(orElse(row["format"], "bf16"))
+	dtype, err := ep.ParseDType(cmp.Or(row["dtype"], "bf16"))
 	if err != nil {
 		return ep.Problem{}, err
 	}
-	p := g.problem(op, format)
-	p.Mode, err = ep.ParseMode(orElse(row["mode"], string(ep.Eager)))
+	p := g.problem(op, dtype)
+	p.Mode, err = ep.ParseMode(cmp.Or(row["mode"], string(ep.Eager)))
 	return p, err
 }
 
@@ -111,7 +101,7 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	if err != nil {
 		return fmt.Errorf("us and gbps: %w", err)
 	}
-	name := orElse(row["definition"], g.Definition)
+	name := cmp.Or(row["definition"], g.Definition)
 	if name == "" {
 		return fmt.Errorf("gbps: say how it was computed, with --definition or a column definition")
 	}
@@ -122,11 +112,4 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	f.Seconds = d.Seconds(f.Problem, gbps)
 	f.Note = fmt.Sprintf("%g GB/s turned into a time by the %s definition: %s", gbps, d.Name, d.Doc)
 	return nil
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// deepEP reads what test_intranode.py and test_low_latency.py of
-// deepseek-ai/DeepEP (V1) print, and the variants of both that put the
-// problem on the line.
+// deepEP reads the output of test_intranode.py and test_low_latency.py of
+// deepseek-ai/DeepEP (V1), and of the variants that print the problem in the
+// line.
 var deepEP = Format{
 	Name:   "deepep",
 	Doc:    "output of DeepEP's test_intranode.py or test_low_latency.py",
@@ -30,8 +30,8 @@ var (
 	pairLine   = regexp.MustCompile(`\[rank (\d+)\].*?Dispatch \+ combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
 )
 
-// deepEPReader walks the lines; the tuning lines of one operation come before
-// the line that says which operation they were of.
+// deepEPReader walks the lines. The tuning lines of an operation come before the
+// line that names the operation.
 type deepEPReader struct {
 	given    Given
 	pending  []tuned
@@ -91,22 +91,10 @@ func (d *deepEPReader) line(line string) error {
 	return d.lowLatency(line)
 }
 
-// shape takes over what a line says of the problem.
+// shape keeps what a line says about the problem.
 func (d *deepEPReader) shape(tokens, hidden, experts, topK string) error {
-	for _, f := range []struct {
-		text string
-		to   *int
-	}{{tokens, &d.given.Tokens}, {hidden, &d.given.Hidden}, {experts, &d.given.Experts}, {topK, &d.given.TopK}} {
-		if f.text == "" {
-			continue
-		}
-		v, err := strconv.Atoi(f.text)
-		if err != nil {
-			return fmt.Errorf("%.20q is no count", f.text)
-		}
-		*f.to = v
-	}
-	return nil
+	return setCounts(count{"num_tokens", tokens, &d.given.Tokens}, count{"hidden", hidden, &d.given.Hidden},
+		count{"num_experts", experts, &d.given.Experts}, count{"num_topk", topK, &d.given.TopK})
 }
 
 // best ends the tuning of one operation.
@@ -120,11 +108,11 @@ func (d *deepEPReader) best(m []string) error {
 	if err := d.given.require("ranks", "experts", "topk", "tokens", "hidden"); err != nil {
 		return err
 	}
-	format := ep.BF16
+	dtype := ep.BF16
 	if m[2] == "FP8" {
-		format = ep.FP8
+		dtype = ep.FP8
 	}
-	p := d.given.problem(ep.Op(m[1]), format)
+	p := d.given.problem(ep.Op(m[1]), dtype)
 	for _, t := range pending {
 		d.figures = append(d.figures, t.figure(p))
 	}
@@ -188,7 +176,7 @@ func (d *deepEPReader) rank(op ep.Op, gbps, us string) error {
 	return nil
 }
 
-// flushRanks makes one figure of all ranks: the slowest, as ours are.
+// flushRanks makes one figure of all ranks: the slowest one's.
 func (d *deepEPReader) flushRanks() {
 	for _, key := range d.order {
 		s := d.ranks[key]

@@ -37,7 +37,7 @@ var (
 	ncclTest   = regexp.MustCompile(`(?:starting|concluded): (\S+)`)
 )
 
-const ncclNote = "%g us of an all-to-all with equal splits, mean over iterations; no routing, no weights, so a floor for a dispatch or combine built on it"
+const ncclNote = "%g us of an all-to-all with equal splits, mean over iterations; no routing, no weights, so a lower limit for a dispatch or combine built on it"
 
 func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
 	if m := ncclTest.FindSubmatch(data); m != nil && !bytes.Contains(m[1], []byte("alltoall")) {

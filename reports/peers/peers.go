@@ -1,13 +1,14 @@
-// Package peers reads the results that other people's benchmarks print and
-// turns them into records of ours, so that plots and comparisons can show
-// them beside a run.
+// Package peers reads what the benchmarks of other libraries print and turns it
+// into records of ours, which plots and comparisons show beside a run.
 package peers
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -17,13 +18,13 @@ import (
 // MaxInput bounds what an importer reads.
 const MaxInput = 64 << 20
 
-// Given is what the user knows and a file may not say. A field the file does
-// say wins; 0 and "" mean not given.
+// Given is what the user says about a file. What the file itself says goes
+// before it; 0 and "" mean not given.
 type Given struct {
 	Ranks, Nodes, Hidden, Experts, TopK, Tokens int
 	Routing                                     string            // canonical spec; uniform when empty
 	Label                                       string            // kernel name shown for the figures, instead of the format's own
-	Columns                                     map[string]string // CSV only: our field by the file's column
+	Columns                                     map[string]string // CSV only: our name by the file's column
 	Definition                                  string            // how a bandwidth was computed, see Definitions
 }
 
@@ -31,28 +32,28 @@ type Given struct {
 type Format struct {
 	Name string
 	Doc  string
-	// Detect says whether a file looks like this format, from its start.
+	// Detect reports whether the start of a file looks like this format.
 	Detect func(head []byte) bool
-	// Read returns the figures of a file and warnings about what of it is
+	// Read returns the figures of a file, with warnings about lines that were
 	// left out. An error means that nothing is usable.
 	Read func(data []byte, g Given) ([]Figure, []string, error)
 }
 
-// Formats lists every importer in the order auto-detection asks them.
+// Formats lists every importer, in the order in which Detect is asked.
 var Formats = []Format{baseline, mori, nccl, ncclJSON, aiconfigurator, deepEP, csvFormat}
 
-// Figure is one number somebody published, as a time.
+// Figure is one published number, as a time.
 type Figure struct {
 	Kernel  string              // "deepep-ll"
 	Values  map[string]ep.Value // its launch parameters, as far as known
 	Problem ep.Problem
 	Seconds float64 // of one call
 	Clock   string  // span, event or wall
-	Note    string  // what the peer's own number was and how it became a time
+	Note    string  // the number as published, and how it became a time
 }
 
-// Read parses in by the named format; "auto" or "" asks each in turn. The
-// result carries role peer and one round of one rank each.
+// Read parses in by the named format; "auto" or "" asks each in turn. Results
+// have the role peer and one round of one rank.
 func Read(in io.Reader, format string, g Given) (results []record.Result, used string, warnings []string, err error) {
 	data, err := io.ReadAll(io.LimitReader(in, MaxInput+1))
 	if err != nil {
@@ -123,39 +124,31 @@ func (f Figure) result(i int, g Given) (record.Result, error) {
 	if !(f.Seconds > 0) || f.Seconds > 3600 {
 		return record.Result{}, fmt.Errorf("%g seconds is no time of one call", f.Seconds)
 	}
-	label := f.Kernel
-	if g.Label != "" {
-		label = g.Label
-	}
-	config := ep.Config{Kernel: label, Values: f.Values}
+	config := ep.Config{Kernel: cmp.Or(g.Label, f.Kernel), Values: f.Values}
 	if config.Values == nil {
 		config.Values = map[string]ep.Value{}
 	}
 	if _, err := ep.ParseConfig(config.Key()); err != nil {
 		return record.Result{}, err
 	}
-	routing := g.Routing
-	if routing == "" {
-		routing = "uniform"
-	}
 	return record.Result{
-		Schema: record.Schema, Seq: i, Problem: f.Problem, Routing: routing, Config: config,
+		Schema: record.Schema, Seq: i, Problem: f.Problem, Routing: cmp.Or(g.Routing, "uniform"), Config: config,
 		Cost: ep.Cost{SMs: config.Int("sms")}, Role: record.Peer, Stage: record.StageImport, Status: ep.OK, Clock: f.Clock, Fold: 1,
 		Seconds: [][]float64{{f.Seconds}}, Warnings: []string{f.Note},
 	}, nil
 }
 
-// problem fills a problem from what is given; a peer's launches are eager
-// unless its importer knows better.
-func (g Given) problem(op ep.Op, format ep.DType) ep.Problem {
+// problem fills a problem from what is given. The mode is eager, which an
+// importer may change.
+func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	return ep.Problem{
 		Op: op, Mode: ep.Eager, Ranks: g.Ranks, Nodes: max(g.Nodes, 1), Hidden: g.Hidden,
 		Experts: g.Experts, TopK: g.TopK, Tokens: g.Tokens, MaxTokens: g.Tokens,
-		Dispatch: format, Combine: ep.BF16,
+		Dispatch: dtype, Combine: ep.BF16,
 	}
 }
 
-// require names the flags without which a file cannot be placed.
+// require names the flags that are missing.
 func (g Given) require(fields ...string) error {
 	has := map[string]int{"ranks": g.Ranks, "hidden": g.Hidden, "experts": g.Experts, "topk": g.TopK, "tokens": g.Tokens}
 	var missing []string
@@ -166,6 +159,27 @@ func (g Given) require(fields ...string) error {
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the file does not say everything about its problem; give %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// count is a number in a file and the field that it sets.
+type count struct {
+	name, text string
+	to         *int
+}
+
+// setCounts parses the counts whose text is not empty.
+func setCounts(counts ...count) error {
+	for _, c := range counts {
+		if c.text == "" {
+			continue
+		}
+		v, err := strconv.Atoi(c.text)
+		if err != nil {
+			return fmt.Errorf("%s: %.20q is no count", c.name, c.text)
+		}
+		*c.to = v
 	}
 	return nil
 }

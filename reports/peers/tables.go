@@ -45,18 +45,12 @@ func readAIConfigurator(data []byte, g Given) ([]Figure, []string, error) {
 	return out, nil, nil
 }
 
-// aiRow makes a dispatch and a combine figure of one row.
+// aiRow makes the figures of one row, for dispatch and combine.
 func aiRow(row map[string]string, g Given) ([]Figure, error) {
 	nodes := 1
-	for _, f := range []struct {
-		column string
-		to     *int
-	}{{"node_num", &nodes}, {"hidden_size", &g.Hidden}, {"num_token", &g.Tokens}, {"num_topk", &g.TopK}, {"num_experts", &g.Experts}} {
-		v, err := strconv.Atoi(row[f.column])
-		if err != nil || v < 1 {
-			return nil, fmt.Errorf("%s: %.20q is no count", f.column, row[f.column])
-		}
-		*f.to = v
+	if err := setCounts(count{"node_num", row["node_num"], &nodes}, count{"hidden_size", row["hidden_size"], &g.Hidden}, count{"num_token", row["num_token"], &g.Tokens},
+		count{"num_topk", row["num_topk"], &g.TopK}, count{"num_experts", row["num_experts"], &g.Experts}); err != nil {
+		return nil, err
 	}
 	// The collector runs on hosts of eight GPUs and stores only their number.
 	g.Nodes, g.Ranks = nodes, 8*nodes
@@ -214,11 +208,11 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 
 var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8}
 
-// figure reads one rule; skipped says why it has no place here.
+// figure reads one rule; skipped says why there is no figure of it.
 func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
-	format, ok := moriTypes[r.DType]
+	dtype, ok := moriTypes[r.DType]
 	if !ok {
-		return f, fmt.Sprintf("rules of dtype %.20q left out: no format of ours has its bytes", r.DType), nil
+		return f, fmt.Sprintf("rules of dtype %.20q left out: no dtype of ours has its bytes", r.DType), nil
 	}
 	if r.TopK > 0 {
 		g.TopK = r.TopK
@@ -230,7 +224,7 @@ func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error
 	if err := g.require("experts", "topk", "ranks", "tokens", "hidden"); err != nil {
 		return f, "", err
 	}
-	p := g.problem(op, format)
+	p := g.problem(op, dtype)
 	p.Mode = ep.Graph
 	f = Figure{
 		Problem: p, Seconds: r.Latency * 1e-6, Clock: "event",

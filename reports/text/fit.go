@@ -12,8 +12,8 @@ import (
 // gap is the number of blanks between columns.
 const gap = 2
 
-// Columns of words wrap down to wrapAt before any column is left out, and down
-// to wrapMin before a table is cut into panels.
+// Columns of words wrap down to wrapAt before columns are left out, and down to
+// wrapMin before the table is cut into panels.
 const (
 	wrapAt  = 28
 	wrapMin = 14
@@ -126,8 +126,8 @@ func (g *grid) squeeze(width, least int) {
 	}
 }
 
-// heads are what key columns that were left out say about each row, nil when
-// none was. left are the other columns that were left out.
+// heads spell for each row the values of the key columns that were left out; nil
+// when none was. left are the other columns that were left out.
 func (g *grid) heads(dropped []string) (heads, left []string) {
 	var keys []int
 	for i, c := range g.columns {
@@ -158,8 +158,8 @@ func (g *grid) heads(dropped []string) (heads, left []string) {
 	return heads, slices.DeleteFunc(dropped, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// panels cuts the columns that are still too wide together into several lots,
-// each beginning with the columns of words at the left.
+// panels cuts the columns into lots that fit. Each lot begins with the columns of
+// words at the left.
 func (g *grid) panels(width int) [][]int {
 	lead := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
 	if width == 0 || g.total(g.shown) <= width || lead < 0 {

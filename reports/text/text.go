@@ -20,9 +20,8 @@ import (
 )
 
 // Renderer prints tables that fit a terminal of width columns; 0 means any
-// width. Columns of words are wrapped first. Then columns are left out, which
-// a line below the table names. What still does not fit goes into further
-// panels.
+// width. Columns of words are wrapped first. Then columns are left out, and named
+// below the table. What still does not fit is continued in further panels.
 func Renderer(width int) reports.Renderer {
 	// The library would guess from the locale; the same table must have the
 	// same bytes everywhere.

@@ -62,22 +62,22 @@ mode, uniform routing, seed 1
 // Key columns that do not fit head the rows they hold for, those of one value
 // excepted.
 func TestLeftOutKeysHeadRows(t *testing.T) {
-	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Words("format").Dropped(2).Keyed(),
+	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Words("dtype").Dropped(2).Keyed(),
 		reports.Words("extras").Dropped(1).Keyed(), reports.Numbers("ranks", "").Dropped(1).Keyed(), reports.Words("config")}}
-	for _, r := range [][3]string{{"bf16", "", "a"}, {"bf16", "", "b"}, {"fp8", "any-results", "c"}, {"fp8", "", "d"}} {
+	for _, r := range [][3]string{{"bf16", "", "a"}, {"bf16", "", "b"}, {"fp8", "reduced", "c"}, {"fp8", "", "d"}} {
 		tab.Add(reports.Str("dispatch"), reports.Str(r[0]), reports.Str(r[1]), reports.Int(4), reports.Str(r[2]+strings.Repeat("1,", 13)))
 	}
 	const want = `op        config
 ─────────────────────────────────────
 
-format bf16:
+dtype bf16:
 dispatch  a1,1,1,1,1,1,1,1,1,1,1,1,1,
 dispatch  b1,1,1,1,1,1,1,1,1,1,1,1,1,
 
-format fp8, extras any-results:
+dtype fp8, extras reduced:
 dispatch  c1,1,1,1,1,1,1,1,1,1,1,1,1,
 
-format fp8:
+dtype fp8:
 dispatch  d1,1,1,1,1,1,1,1,1,1,1,1,1,
 not shown at this width: ranks
 `

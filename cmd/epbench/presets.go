@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/workloads"
@@ -30,12 +31,17 @@ shape breaks common assumptions, and which rank counts divide its experts.
 Your own presets are a YAML list of entries such as
   - {name: mine, hidden: 4096, experts: 64, top_k: 6}
 Use one with --model FILE.yaml:mine, list them with --file.`,
+		Example: `  epbench presets
+  epbench presets deepseek-v3
+  epbench presets --match qwen --ranks 8`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.tables.bind(cmd)
-	cmd.Flags().StringVar(&o.match, "match", "", "only presets whose name or alias contains this")
-	cmd.Flags().IntVar(&o.ranks, "ranks", 0, "only presets whose experts divide by this number of ranks")
-	cmd.Flags().StringVar(&o.file, "file", "", "list the presets of this YAML file instead")
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		s.StringVar(&o.match, "match", "", "only presets whose name or alias contains `TEXT`")
+		s.IntVar(&o.ranks, "ranks", 0, "only presets whose experts divide by `N` ranks")
+		s.StringVar(&o.file, "file", "", "list the presets of this YAML `FILE` instead")
+	})
 	return cmd
 }
 

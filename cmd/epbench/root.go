@@ -2,9 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,12 +30,11 @@ fastest on this machine, check every answer, and ship them as a table.`,
 		Example: `  epbench sweep                      # try it: any machine, less than a minute
   epbench sweep --model deepseek-v3 --tokens 1,8,128 -o run
   epbench table lookup --table run --tokens 128`,
-		DisableFlagsInUseLine: true,
-		SilenceErrors:         true,
-		SilenceUsage:          true,
-		Args:                  cobra.ArbitraryArgs,
-		RunE:                  needSubcommand,
-		Version:               versionText(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          needSubcommand,
+		Version:       versionText(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
@@ -55,7 +52,7 @@ fastest on this machine, check every answer, and ship them as a table.`,
 	last := commandGroups[len(commandGroups)-1].heading
 	root.SetHelpCommandGroupID(last)
 	root.SetCompletionCommandGroupID(last)
-	argsAreInput(root)
+	prepare(root)
 	return root
 }
 
@@ -72,14 +69,16 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q%s", args[0], ep.DidYouMean(args[0], known, "; see "+cmd.CommandPath()+" --help"))
 }
 
-// argsAreInput makes wrong positional arguments exit as usage errors on every
-// command.
-func argsAreInput(cmd *cobra.Command) {
+// prepare makes wrong positional arguments exit as usage errors on every
+// command, and fits its long help.
+func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
 	}
+	cmd.Long = fitted(cmd.Long)
+	cmd.DisableFlagsInUseLine = true
 	for _, c := range cmd.Commands() {
-		argsAreInput(c)
+		prepare(c)
 	}
 }
 
@@ -95,6 +94,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		hint := "; see " + cmd.CommandPath() + " --help"
 		if near := ep.Nearest(name, known); near != "" {
 			hint = "; did you mean --" + near + "?"
+		}
+		if name == "format" && cmd.Flags().Lookup("dtype") != nil {
+			hint = "; use --dtype for what a token travels as"
 		}
 		return usagef("unknown flag --%s%s", name, hint)
 	case errors.As(err, &invalid):
@@ -112,71 +114,3 @@ func kindOf(f *pflag.Flag) string {
 	}
 	return f.Value.Type()
 }
-
-// headingKey is the annotation of a flag with its heading.
-const headingKey = "epbench_heading"
-
-// Headings of flags, in the order that help prints them.
-const (
-	forProblem = "Problem"
-	forSearch  = "Search"
-	forTables  = "Tables"
-	forBackend = "Backend"
-	forOutput  = "Output"
-)
-
-// flags registers what bind defines, under a heading of the help text.
-func flags(cmd *cobra.Command, heading string, bind func(s *pflag.FlagSet)) {
-	s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
-	bind(s)
-	s.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{headingKey: {heading}} })
-	cmd.Flags().SortFlags = false
-	cmd.Flags().AddFlagSet(s)
-}
-
-// helpWidth is how wide help is printed: what fits everywhere.
-const helpWidth = 80
-
-// flagHelp lists the flags of a command under their headings.
-func flagHelp(cmd *cobra.Command) string {
-	var out strings.Builder
-	for _, heading := range []string{forProblem, forSearch, forTables, forBackend, forOutput, ""} {
-		s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
-		s.SortFlags = false
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if of := f.Annotations[headingKey]; len(of) == 1 && of[0] == heading || of == nil && heading == "" {
-				s.AddFlag(f)
-			}
-		})
-		if !s.HasAvailableFlags() {
-			continue
-		}
-		if heading == "" {
-			heading = "Other"
-		}
-		fmt.Fprintf(&out, "\n%s:\n%s", heading, s.FlagUsagesWrapped(helpWidth))
-	}
-	return out.String()
-}
-
-func init() {
-	cobra.EnableCommandSorting = false // the groups are in the order of use
-	cobra.AddTemplateFunc("flagHelp", flagHelp)
-}
-
-// usageTemplate is cobra's with flags under headings.
-const usageTemplate = `Usage:
-  {{.UseLine}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
-
-Examples:
-{{.Example}}{{end}}{{$cmds := .Commands}}{{if .HasAvailableSubCommands}}{{range $group := .Groups}}
-
-{{.Title}}{{range $cmds}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if eq (len .Groups) 0}}
-
-Commands:{{range $cmds}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}
-{{flagHelp .}}{{if .HasAvailableSubCommands}}
-{{.CommandPath}} COMMAND --help explains a command; epbench help terms, the words.
-{{end}}`

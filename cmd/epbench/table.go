@@ -36,9 +36,8 @@ func newTable() *cobra.Command {
 		Example: `  epbench table show --table run
   epbench table lookup --table run --tokens 64 --routing skewed
   epbench table export --table run --format c -o tuned.h`,
-		Args:                  cobra.ArbitraryArgs,
-		RunE:                  needSubcommand,
-		DisableFlagsInUseLine: true,
+		Args: cobra.ArbitraryArgs,
+		RunE: needSubcommand,
 	}
 	for _, c := range tableCommands {
 		cmd.AddCommand(c())

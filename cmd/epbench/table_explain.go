@@ -24,7 +24,7 @@ which one answers, what the others lost to, and the evidence of each. The defaul
 comes last. Without --all only the first few are printed, and rows that cover other
 token counts only where no row answers.`,
 		Example: `  epbench table explain --table run --op dispatch --tokens 1:4096
-  epbench table explain --embedded --machine table --model deepseek-v3 --tokens 64
+  epbench table explain --table h200x4 --model deepseek-v3 --tokens 64
   epbench table explain --table run --tokens 64 --config d7f2 --all`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

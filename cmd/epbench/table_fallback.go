@@ -18,7 +18,7 @@ func newTableFallback() *cobra.Command {
 	var band float64
 	cmd := &cobra.Command{
 		Use:   "fallback TABLE [RUN...]",
-		Short: "Choose how a table answers problems it has no row for, and judge that by runs",
+		Short: "Choose how problems without a row are answered; judge it by runs",
 		Long: `Without a row that matches exactly a look-up answers with the default, unless the
 table has a fallback: key fields in which a row may differ. Write TABLE with
 another fallback, and judge it by recorded runs: each of their cases is asked of

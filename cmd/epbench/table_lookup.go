@@ -19,7 +19,7 @@ func newTableLookup() *cobra.Command {
 told to launch, and why. Outside what was measured the answer is the default, or,
 where the table has a fallback, the nearest row.`,
 		Example: `  epbench table lookup --table run --op dispatch --tokens 16 --routing skewed
-  epbench table lookup --embedded --machine table --model deepseek-v3 --tokens 128
+  epbench table lookup --table h200x4 --model deepseek-v3 --tokens 128
   epbench table lookup --table run --tokens 1:4096:x2 --config d7f2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

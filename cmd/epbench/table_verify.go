@@ -29,7 +29,7 @@ func newTableVerify() *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Measure rows against the default on this machine and write a receipt",
+		Short: "Measure rows against the default here and write a receipt",
 		Long: `Measure rows of a table again, each beside the default in the same rounds, and
 write a receipt. Exit code 3 means that a row is slower than the default or wrong, 4
 that one could not be decided, 5 that the table is not for this machine or these

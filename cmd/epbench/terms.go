@@ -50,23 +50,14 @@ func newTerms() *cobra.Command {
 			return err
 		},
 	}
-	cmd.SetHelpTemplate("{{.Long}}")
+	cmd.SetHelpTemplate("{{.Long}}\n")
 	return cmd
 }
 
 func termList() string {
-	const indent = 15
 	var out strings.Builder
 	for _, t := range terms {
-		line := fmt.Sprintf("%-*s", indent, t.word)
-		for word := range strings.FieldsSeq(t.meaning) {
-			if len(line)+1+len(word) > helpWidth {
-				fmt.Fprintln(&out, line)
-				line = strings.Repeat(" ", indent)
-			}
-			line += " " + word
-		}
-		fmt.Fprintln(&out, line)
+		fmt.Fprintln(&out, wrapped(fmt.Sprintf("  %-15s%s", t.word, t.meaning)))
 	}
 	return out.String()
 }

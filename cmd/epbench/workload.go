@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
@@ -29,19 +30,28 @@ func newWorkload() *cobra.Command {
 		Long: `Draw each routing for each token count. Print how uneven it is, the routing class
 that tables are keyed by, and the bytes that cross the wire. --list explains the
 routings there are.`,
+		Example: `  epbench workload --model deepseek-v3 --ranks 8 --tokens 128 --routing zipf:1.0
+  epbench workload --list
+  epbench workload --routing hotrank:4 --link 450 --matrix`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.problem.bind(cmd)
+	o.problem.bind(cmd, notDrawn...)
+	flags(cmd, forOutput, o.bind)
 	o.tables.bind(cmd)
-	s := cmd.Flags()
-	s.Float64Var(&o.link, "link", 0, "GB/s (10^9) of a rank's link each way, for the wire limit")
-	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each")
-	s.BoolVar(&o.list, "list", false, "explain the distributions and modifiers of --routing")
-	s.IntVar(&o.steps, "steps", 0, "follow a drifting routing for this many steps")
-	s.Float64Var(&o.half, "half-life", 16, "steps in which half of the experts hand on their popularity, for --steps")
 	cmd.AddCommand(newWorkloadImport(), newWorkloadExport(), newWorkloadFit())
 	return cmd
+}
+
+// notDrawn are the flags of problems that make no difference to what is drawn.
+var notDrawn = []string{"op", "mode", "nodes", "max-tokens"}
+
+func (o *workloadOptions) bind(s *pflag.FlagSet) {
+	s.Float64Var(&o.link, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit")
+	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each")
+	s.BoolVar(&o.list, "list", false, "explain the distributions and modifiers of --routing")
+	s.IntVar(&o.steps, "steps", 0, "follow a drifting routing for `N` steps")
+	s.Float64Var(&o.half, "half-life", 16, "`STEPS` in which half of the experts hand on their popularity, for --steps")
 }
 
 func (o *workloadOptions) run(cmd *cobra.Command) error {

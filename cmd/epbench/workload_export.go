@@ -3,9 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/workloads"
 	"github.com/epbench/epbench/workloads/trace"
@@ -25,17 +25,14 @@ func newWorkloadExport() *cobra.Command {
 ranks in order; -1 is masked. A .npy holds ids as int32 [tokens, top-k], a .npz
 topk_ids and topk_weights, a .csv or .jsonl ids and weights. --routing trace:FILE
 replays the file.`,
+		Example: `  epbench workload export --model deepseek-v3 --routing zipf:1.0 -o zipf.npy
+  epbench workload export --tokens 64 --routing khot:8:0.9 -o hot.csv
+  epbench workload export --experts 64 --topk 6 --tokens 128 -o drawn.npz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		if strings.Contains(err.Error(), "--format") {
-			err = fmt.Errorf("%w; use --dtype for what a token travels as", err)
-		}
-		return badInput(err)
-	})
-	o.problem.bind(cmd)
-	cmd.Flags().StringVarP(&o.out, "out", "o", "", "file to write")
+	o.problem.bind(cmd, notDrawn...)
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&o.out, "out", "o", "", "`FILE` to write") })
 	cmd.Flags().Lookup("tokens").DefValue = "64"
 	cmd.Flags().Lookup("routing").DefValue = "uniform"
 	o.problem.tokens, o.problem.routing = "64", "uniform"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/workloads"
@@ -22,13 +23,18 @@ func newWorkloadFit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit TRACE",
 		Short: "Find the distribution nearest to a recorded routing",
-		Args:  cobra.ExactArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+		Example: `  epbench workload fit topk_ids.npy
+  epbench workload fit expert_distribution.pt --layer 12
+  epbench workload fit counts.csv --topk 8 --experts 256`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
-	o.trace.bind(cmd)
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		o.trace.bind(s)
+		s.IntVar(&o.topK, "topk", 0, "`N` experts per token; counts need it, because they do not tell")
+		s.IntVar(&o.experts, "experts", 0, "`N` routed experts; default: the highest id + 1")
+	})
 	o.tables.bind(cmd)
-	cmd.Flags().IntVar(&o.topK, "topk", 0, "experts per token; counts need it, because they do not tell")
-	cmd.Flags().IntVar(&o.experts, "experts", 0, "routed experts; default: the highest id + 1")
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
@@ -20,11 +21,10 @@ type traceFlags struct {
 	opts trace.Options
 }
 
-func (f *traceFlags) bind(cmd *cobra.Command) {
-	s := cmd.Flags()
-	s.IntVar(&f.opts.Layer, "layer", -1, "layer to read, where a file has several")
-	s.StringVar(&f.kind, "kind", "", "ids or counts; default: told by the array's name, else by its shape")
-	s.StringVar(&f.opts.Array, "array", "", "array to read, where a .npz, .pt or .json has several")
+func (f *traceFlags) bind(s *pflag.FlagSet) {
+	s.IntVar(&f.opts.Layer, "layer", -1, "layer `N` to read, where a file has several")
+	s.StringVar(&f.kind, "kind", "", "`WHICH`: ids or counts; default: told by the array's name, else by its shape")
+	s.StringVar(&f.opts.Array, "array", "", "`NAME` of the array to read, where a .npz, .pt or .json has several")
 	s.BoolVar(&f.opts.TokensFirst, "tokens-first", false, "three axes are [tokens, layers, top-k] (vLLM), not [layers, tokens, top-k] (SGLang)")
 }
 
@@ -63,13 +63,18 @@ func newWorkloadImport() *cobra.Command {
 or .jsonl, or what the expert recorders of SGLang and vLLM dump as .pt, .npz, .npy,
 .json or .csv. Print what it holds. With -o, write one layer of it for --routing
 trace:FILE: ids as .npy, .npz, .csv or .jsonl, counts as .csv.`,
+		Example: `  epbench workload import topk_ids.npy
+  epbench workload import expert_distribution.pt --layer 12 -o layer12.csv
+  epbench workload import routed.npz --tokens-first --ranks 16`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
-	o.trace.bind(cmd)
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		o.trace.bind(s)
+		s.IntVar(&o.ranks, "ranks", 8, "`N` ranks that share the experts, for the load of ranks")
+	})
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&o.out, "out", "o", "", "`FILE` to write") })
 	o.tables.bind(cmd)
-	cmd.Flags().IntVar(&o.ranks, "ranks", 8, "ranks that share the experts, for the load of ranks")
-	cmd.Flags().StringVarP(&o.out, "out", "o", "", "file to write")
 	return cmd
 }
 

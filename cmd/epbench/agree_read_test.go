@@ -54,10 +54,10 @@ func textTable(t *testing.T, text, title string) []line {
 	if !found || len(lines) < 5 {
 		t.Fatalf("no table %q in\n%s", title, text)
 	}
-	names := gaps.Split(lines[0], -1) // then units, then the rule
+	names := gaps.Split(strings.TrimSpace(lines[0]), -1) // then units, then the rule
 	var rows [][]string
 	for _, l := range lines[3:] {
-		cells := gaps.Split(l, -1)
+		cells := gaps.Split(strings.TrimSpace(l), -1)
 		if len(cells) != len(names) {
 			break
 		}

@@ -67,32 +67,35 @@ type outputs struct {
 
 const winnersTitle, regretTitle = "Winners: what to launch\n", "Regret: what each winner loses under every routing\n"
 
-// readOutputs collects the outputs of a run directory. Files that it lacks,
-// since committed runs hold the measurements only, are made from it. stdout is
-// what the sweep itself printed, if it ran here.
+// readOutputs collects the outputs of a run directory. stdout is what the sweep
+// printed, if it ran here. Of a committed run the page is made anew, and the
+// summary too where it has none.
 func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	t.Helper()
 	tmp := t.TempDir()
-	file := func(name string, make func() string) string {
-		if b, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
-			return string(b)
-		}
-		return make()
+	report := func(format string) string {
+		return epbench(t, "report", dir, "--no-html", "--only", "winners,regret", "--format", format)
 	}
-	report := func(format string) string { return epbench(t, "report", dir, "--no-html", "--format", format) }
-	summary := file(record.SummaryFile, func() string { return report("markdown") })
-	page := file(record.ReportFile, func() string {
-		epbench(t, "report", dir, "-o", filepath.Join(tmp, "page.html"))
-		b, _ := os.ReadFile(filepath.Join(tmp, "page.html"))
-		return string(b)
-	})
+	summary, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
+	if err != nil {
+		summary = []byte(report("markdown"))
+	}
+	path := filepath.Join(dir, record.ReportFile)
+	if stdout == "" {
+		path = filepath.Join(tmp, record.ReportFile)
+		epbench(t, "report", dir, "-o", path)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, csv, js := report("text"), report("csv"), report("json")
 	epbench(t, "plot", dir, "--kind", "latency,heatmap,pareto,regret,samples", "--limit", "0", "-o", tmp)
 	out := outputs{pictures: pictures(t, tmp), tables: map[string]said{}}
 	for name, read := range map[string]func(title, name string) []line{
 		"terminal":   func(title, _ string) []line { return textTable(t, text, title) },
-		"summary.md": func(title, _ string) []line { return markdownTable(t, summary, title) },
-		"page":       func(_, name string) []line { return htmlTable(t, page, name) },
+		"summary.md": func(title, _ string) []line { return markdownTable(t, string(summary), title) },
+		"page":       func(_, name string) []line { return htmlTable(t, string(page), name) },
 		"csv":        func(_, name string) []line { return csvTable(t, csv, name) },
 		"json":       func(_, name string) []line { return jsonTable(t, js, name) },
 	} {
@@ -111,7 +114,7 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 		}
 	}
 	if tuned, err := table.LoadFile(filepath.Join(dir, record.TableFile), true); err == nil {
-		out.table, out.rows = tuned, htmlTable(t, page, "rows")
+		out.table, out.rows = tuned, htmlTable(t, string(page), "rows")
 	}
 	return out
 }

@@ -37,11 +37,11 @@ var ErrNoFinalist = errors.New("no finalist is left")
 // Conclude picks a challenger from the finalists, measures it against the
 // default once more, and decides. A challenger that fails in these rounds is
 // dropped and the next one is picked.
-func (h *Hunt) Conclude(ctx context.Context, finals []Finalist, e Ending) (Conclusion, error) {
+func (s *State) Conclude(ctx context.Context, finals []Finalist, e Ending) (Conclusion, error) {
 	finals = slices.Clone(finals)
 	for len(finals) > 0 {
 		at, ties := e.Preference.Choose(finals, e.Protocol.Band)
-		win, dflt, err := h.Duel(ctx, record.StageConfirm, finals[at].Point, e.Protocol.confirming(e.AA))
+		win, dflt, err := s.Duel(ctx, record.StageConfirm, finals[at].Point, e.Protocol.confirming(e.AA))
 		if errors.Is(err, ErrDefault) {
 			break
 		}
@@ -49,16 +49,16 @@ func (h *Hunt) Conclude(ctx context.Context, finals []Finalist, e Ending) (Concl
 			return Conclusion{}, err
 		}
 		if win.Rounds > 0 {
-			return h.decide(win, dflt, len(ties), e), nil
+			return s.decide(win, dflt, len(ties), e), nil
 		}
 		finals = slices.Delete(finals, at, at+1)
 	}
 	return Conclusion{}, ErrNoFinalist
 }
 
-func (h *Hunt) decide(win, dflt Finalist, ties int, e Ending) Conclusion {
+func (s *State) decide(win, dflt Finalist, ties int, e Ending) Conclusion {
 	m := stat.Match{
-		Config: h.Space.Config(win.Point), Default: h.Space.Config(dflt.Point),
+		Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point),
 		Gain: win.Gain(dflt, e.Seed), Rounds: win.Rounds, Band: record.Band{Policy: e.Protocol.Band, AA: e.AA.Spread},
 	}
 	if e.HostBound != nil {

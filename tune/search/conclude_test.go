@@ -47,13 +47,13 @@ func (s *script) Measure(_ context.Context, stage record.Stage, live []int, roun
 }
 
 // hunt is a search over six points with the default at 0.
-func hunt(t *testing.T, e Evaluator, b Budget, required ...int) *Hunt {
+func hunt(t *testing.T, e Evaluator, b Budget, required ...int) *State {
 	t.Helper()
 	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewHunt(s, e, b, 0, required, rand.New(rand.NewPCG(1, 1)))
+	return NewState(s, e, b, 0, required, rand.New(rand.NewPCG(1, 1)))
 }
 
 // by is seconds by point in every stage.
@@ -159,21 +159,21 @@ func TestConclude(t *testing.T) {
 // again, by this search or by those that are told of it.
 func TestConcludeMarksFailures(t *testing.T) {
 	e := &script{seconds: in(record.StageConfirm, 2, nan, truth)}
-	h := hunt(t, e, Budget{}, 1, 2)
-	finals, _ := h.Confirm(context.Background(), protocol, record.StageFinals)
-	if _, err := h.Conclude(context.Background(), finals, ending(quietAA)); err != nil || !h.Failed(2) || h.Failed(1) || h.Failed(0) {
-		t.Errorf("failed: %v, %v", h.dead, err)
+	s := hunt(t, e, Budget{}, 1, 2)
+	finals, _ := s.Confirm(context.Background(), protocol, record.StageFinals)
+	if _, err := s.Conclude(context.Background(), finals, ending(quietAA)); err != nil || !s.Failed(2) || s.Failed(1) || s.Failed(0) {
+		t.Errorf("failed: %v, %v", s.dead, err)
 	}
-	h.Revive([]int{2})
-	if h.Failed(2) {
+	s.Revive([]int{2})
+	if s.Failed(2) {
 		t.Error("revived and still failed")
 	}
 }
 
 func TestConcludeHostBound(t *testing.T) {
 	e := &script{seconds: in(record.StageConfirm, 0, 1.9, truth)}
-	h := hunt(t, e, Budget{}, 1, 2)
-	finals, _ := h.Confirm(context.Background(), protocol, record.StageFinals)
+	s := hunt(t, e, Budget{}, 1, 2)
+	finals, _ := s.Confirm(context.Background(), protocol, record.StageFinals)
 	x := ending(quietAA)
 	x.HostBound = func(seconds float64) string {
 		if math.Abs(seconds-1.9) < 1e-9 {
@@ -181,12 +181,12 @@ func TestConcludeHostBound(t *testing.T) {
 		}
 		return ""
 	}
-	end, err := h.Conclude(context.Background(), finals, x)
+	end, err := s.Conclude(context.Background(), finals, x)
 	if err != nil || end.Decision.Cause != record.HostBound || !end.Decision.KeepsDefault() || end.Winner.Point != 0 || end.Decision.Reason == "" {
 		t.Errorf("%+v, %v", end.Decision, err)
 	}
 	x.HostBound = func(float64) string { return "" }
-	if end, _ := h.Conclude(context.Background(), finals, x); end.Decision.Verdict != record.Faster {
+	if end, _ := s.Conclude(context.Background(), finals, x); end.Decision.Verdict != record.Faster {
 		t.Errorf("%+v", end.Decision)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// step is how many rounds are measured between two decisions.
+// step is how many rounds are measured between two looks at the finalists.
 const step = 10
 
 // Finalist is a point with what fresh samples say about it. Times are seconds
@@ -20,134 +20,115 @@ type Finalist struct {
 	Point int
 	record.Times
 	Rounds   int
-	Effect   float64 // log of its time over the default's, rounds cleared
+	Effect   float64 // logarithm of its time over the default's, cleared of its rounds
 	Warnings []string
 
-	clear  []float64 // log times less their rounds' effect, by time
+	clear  []float64 // logarithms of times less their rounds' effect, in time order
 	rounds []int     // of clear
 }
 
-// Confirm measures the best points, the required ones and any extra ones on
-// fresh samples only, and returns those that lived, fastest first. Points that
-// are clearly outside the band drop out early; the default stays.
-func (h *Hunt) Confirm(ctx context.Context, p Protocol, stage record.Stage, extra ...int) ([]Finalist, error) {
-	live := h.finalists(p)
-	for _, i := range extra {
-		if !slices.Contains(live, i) {
-			live = append(live, i)
-		}
-	}
-	return h.Settle(ctx, p, stage, live)
+// Confirm measures the best points and the required ones on fresh samples
+// only, and returns those that did not fail, fastest first. Points that are
+// clearly outside the band drop out early; the default stays.
+func (s *State) Confirm(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
+	return s.Settle(ctx, p, stage, s.finalists(p))
 }
 
 // Settle is Confirm for given points.
-func (h *Hunt) Settle(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {
-	f := NewHunt(h.Space, h.eval, Budget{}, h.Default, live, h.Rand)
+func (s *State) Settle(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {
+	f := NewState(s.Space, s.eval, Budget{}, s.Default, live, s.Rand)
 	for _, i := range live {
-		f.dead[i] = h.dead[i]
+		f.dead[i] = s.dead[i]
 	}
-	defer func() { h.spent += f.spent }()
-	for done := 0; done < p.MaxRounds; {
-		n := min(step, p.MaxRounds-done)
-		if done == 0 {
-			n = min(p.MinRounds, p.MaxRounds)
-		}
+	defer func() { s.spent += f.spent }()
+	for done, n := 0, p.MinRounds; done < p.MaxRounds; n = step {
+		n = min(n, p.MaxRounds-done)
 		if err := f.Measure(ctx, stage, live, n); err != nil {
 			return nil, err
 		}
 		done += n
 		var open bool
-		if live, open = f.undecided(live, p.Band); !open || h.outOfTime() {
+		if live, open = f.undecided(live, p.Band); !open || s.outOfTime() {
 			break
 		}
 	}
-	for i := range f.dead {
-		h.dead[i] = h.dead[i] || f.dead[i]
+	for i, dead := range f.dead {
+		s.dead[i] = s.dead[i] || dead
 	}
 	return f.summarise(), nil
 }
 
 // finalists are the points to confirm, fewer when time is short.
-func (h *Hunt) finalists(p Protocol) []int {
+func (s *State) finalists(p Protocol) []int {
 	n := p.Finalists
-	if h.Timed() && h.spent > 0 {
-		left := h.budget.Time - spent(h.eval)
-		each := time.Duration(float64(spent(h.eval)) / float64(h.spent))
-		n = max(3, min(n, int(left/max(each*time.Duration(p.MinRounds), 1))))
+	if s.Timed() && s.spent > 0 {
+		left := s.budget.Time - spent(s.eval)
+		n = max(3, min(n, int(left/max(s.each()*time.Duration(p.MinRounds), 1))))
 	}
-	return h.Keep(h.Measured(), n)
+	return s.Keep(s.Measured(), n)
 }
 
-// Duel measures the chosen point against the default once more. Having been
-// chosen makes a point look faster than it is; rounds that had no part in the
-// choice do not, so times and gains are reported from these.
-func (h *Hunt) Duel(ctx context.Context, stage record.Stage, chosen, rounds int) (winner, dflt Finalist, err error) {
-	f := NewHunt(h.Space, h.eval, Budget{}, h.Default, []int{chosen}, h.Rand)
+// Duel measures the chosen point against the default once more. A point that
+// was chosen for its times looks faster than it is. Rounds that had no part in
+// the choice do not flatter, so times and gains are reported from these.
+// winner.Rounds is 0 where the point failed.
+func (s *State) Duel(ctx context.Context, stage record.Stage, chosen, rounds int) (winner, dflt Finalist, err error) {
+	f := NewState(s.Space, s.eval, Budget{}, s.Default, []int{chosen}, s.Rand)
 	if err := f.Measure(ctx, stage, []int{chosen}, rounds); err != nil {
 		return winner, dflt, err
 	}
-	h.spent += f.spent
+	s.spent += f.spent
 	for _, x := range f.summarise() {
 		if x.Point == chosen {
 			winner = x
 		}
-		if x.Point == h.Default {
+		if x.Point == s.Default {
 			dflt = x
 		}
 	}
 	if winner.Rounds == 0 {
-		h.dead[chosen] = true
+		s.dead[chosen] = true
 	}
 	return winner, dflt, nil
 }
 
-func (h *Hunt) outOfTime() bool {
-	return h.Timed() && spent(h.eval) > h.budget.Time
-}
+func (s *State) outOfTime() bool { return s.Timed() && spent(s.eval) > s.budget.Time }
 
 // undecided drops what is clearly slower than the best, the default aside, and
 // reports whether any comparison with the best is still open. Two standard
 // errors decide.
-func (h *Hunt) undecided(live []int, band float64) (rest []int, open bool) {
-	fs := h.cleared()
-	if len(fs) == 0 {
-		return nil, false
-	}
-	best := fs[0]
-	for _, f := range fs {
-		if !slices.Contains(live, f.Point) {
-			continue
-		}
-		doubt := 2 * best.doubt(f)
-		diff := f.Effect - best.Effect
+func (s *State) undecided(live []int, band float64) (rest []int, open bool) {
+	fs := s.cleared()
+	for i, f := range fs {
+		doubt, diff := 2*fs[0].doubt(f), f.Effect-fs[0].Effect
 		slower := diff-doubt > math.Log1p(band)
-		if slower && f.Point != h.Default {
+		if !slices.Contains(live, f.Point) || slower && f.Point != s.Default {
 			continue
 		}
 		rest = append(rest, f.Point)
-		open = open || !slower && f.Point != best.Point && diff+doubt > math.Log1p(band)
+		open = open || i > 0 && !slower && diff+doubt > math.Log1p(band)
 	}
 	return rest, open
 }
 
-// cleared is every living point with its samples cleared of their rounds,
-// fastest first.
-func (h *Hunt) cleared() []Finalist {
-	_, round := stat.Polish(h.obs, h.dense[h.Default])
-	all := make([]Finalist, len(h.points))
-	for _, o := range h.obs {
+// cleared is every point that did not fail, with its samples cleared of what
+// their rounds had in common, fastest first.
+func (s *State) cleared() []Finalist {
+	_, round := stat.Polish(s.obs, s.dense[s.Default])
+	all := make([]Finalist, len(s.points))
+	for _, o := range s.obs {
 		f := &all[o.Item]
 		f.clear = append(f.clear, o.Log-round[o.Round])
 		f.rounds = append(f.rounds, o.Round)
 	}
 	var out []Finalist
 	for k, f := range all {
-		if f.Point = h.points[k]; !h.dead[f.Point] && len(f.clear) > 0 {
+		if f.Point = s.points[k]; !s.dead[f.Point] && len(f.clear) > 0 {
 			f.Effect = stat.Midmean(f.clear)
 			out = append(out, f)
 		}
 	}
-	if k, ok := h.dense[h.Default]; ok {
+	if k, ok := s.dense[s.Default]; ok {
 		base := stat.Midmean(all[k].clear)
 		for i := range out {
 			out[i].Effect -= base
@@ -160,15 +141,15 @@ func (h *Hunt) cleared() []Finalist {
 }
 
 // summarise completes the finalists.
-func (h *Hunt) summarise() []Finalist {
-	raw := make([][]float64, len(h.points))
-	for _, o := range h.obs {
+func (s *State) summarise() []Finalist {
+	raw := make([][]float64, len(s.points))
+	for _, o := range s.obs {
 		raw[o.Item] = append(raw[o.Item], math.Exp(o.Log))
 	}
-	fs := h.cleared()
+	fs := s.cleared()
 	for i := range fs {
 		f := &fs[i]
-		xs := raw[h.dense[f.Point]]
+		xs := raw[s.dense[f.Point]]
 		f.Times = record.Times{Median: stat.Median(xs), P10: stat.Quantile(xs, 0.1), P90: stat.Quantile(xs, 0.9)}
 		f.Rounds, f.Warnings = len(xs), stat.Warnings(xs)
 	}

@@ -60,49 +60,44 @@ func TestSettleRounds(t *testing.T) {
 // finalist, and the search knows of it.
 func TestSettleFailures(t *testing.T) {
 	e := &script{seconds: in("y", 3, nan, by(2, 1, 1, 1, 1, nan))}
-	h := hunt(t, e, Budget{}, 5)
+	s := hunt(t, e, Budget{}, 5)
 	ctx := context.Background()
-	if err := h.Measure(ctx, "x", []int{1, 5}, 3); err != nil {
+	if err := s.Measure(ctx, "x", []int{1, 5}, 3); err != nil {
 		t.Fatal(err)
 	}
-	fs, err := h.Settle(ctx, protocol, "y", []int{1, 3, 5})
+	fs, err := s.Settle(ctx, protocol, "y", []int{1, 3, 5})
 	points := []int{}
 	for _, f := range fs {
 		points = append(points, f.Point)
 	}
-	if err != nil || !slices.Equal(points, []int{1, 0}) || !h.Failed(3) || !h.Failed(5) || h.Failed(1) {
-		t.Errorf("finalists %v, failed %v, %v", points, h.dead, err)
+	if err != nil || !slices.Equal(points, []int{1, 0}) || !s.Failed(3) || !s.Failed(5) || s.Failed(1) {
+		t.Errorf("finalists %v, failed %v, %v", points, s.dead, err)
 	}
 	if !strings.HasPrefix(e.asked[1], "y [0 1 3] ") {
 		t.Errorf("asked for %v", e.asked)
 	}
-	if h.Samples() != 3*2+2*4 { // three rounds of two, four of two
-		t.Errorf("%d samples", h.Samples())
+	if s.Samples() != 3*2+2*4 { // three rounds of two, four of two
+		t.Errorf("%d samples", s.Samples())
 	}
 	e.seconds = by(nan, 1, 1)
-	if _, err := h.Settle(ctx, protocol, "z", []int{1}); !errors.Is(err, ErrDefault) {
+	if _, err := s.Settle(ctx, protocol, "z", []int{1}); !errors.Is(err, ErrDefault) {
 		t.Errorf("the default fails: %v", err)
 	}
 }
 
-// TestConfirmTakesTheBest: so many of the best, the required ones, and extras.
+// TestConfirmTakesTheBest: so many of the best, and the required ones.
 func TestConfirmTakesTheBest(t *testing.T) {
 	e := &script{seconds: by(9, 5, 4, 3, 2, 1)}
-	h := hunt(t, e, Budget{}, 1)
+	s := hunt(t, e, Budget{}, 1)
 	ctx := context.Background()
-	if err := h.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
+	if err := s.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
 		t.Fatal(err)
 	}
 	p := protocol
 	p.Finalists = 2
-	for _, c := range []struct {
-		extra []int
-		want  string
-	}{{nil, "y [0 5 4 1] 4"}, {[]int{3, 4}, "y [0 5 4 1 3] 4"}} {
-		e.asked = nil
-		if _, err := h.Confirm(ctx, p, "y", c.extra...); err != nil || e.asked[0] != c.want {
-			t.Errorf("asked for %v, want %s, %v", e.asked, c.want, err)
-		}
+	e.asked = nil
+	if _, err := s.Confirm(ctx, p, "y"); err != nil || e.asked[0] != "y [0 5 4 1] 4" {
+		t.Errorf("asked for %v, %v", e.asked, err)
 	}
 }
 
@@ -141,10 +136,10 @@ func TestConfirmInTime(t *testing.T) {
 
 // TestUndecided: two standard errors decide, and the default stays.
 func TestUndecided(t *testing.T) {
-	h := hunt(t, nil, Budget{})
+	s := hunt(t, nil, Budget{})
 	add := func(point int, logs ...float64) {
 		for r, x := range logs {
-			h.obs = append(h.obs, stat.Obs{Item: h.item(point), Round: r, Log: x})
+			s.obs = append(s.obs, stat.Obs{Item: s.item(point), Round: r, Log: x})
 		}
 	}
 	steady := func(x float64) []float64 { return slices.Repeat([]float64{x}, 20) }
@@ -152,18 +147,18 @@ func TestUndecided(t *testing.T) {
 	add(1, steady(-1)...)
 	add(2, steady(-1+math.Log1p(0.009))...)
 	add(3, steady(-1+math.Log1p(0.011))...)
-	rest, open := h.undecided([]int{0, 1, 2, 3}, 0.01)
+	rest, open := s.undecided([]int{0, 1, 2, 3}, 0.01)
 	if !slices.Equal(rest, []int{1, 2, 0}) {
 		t.Errorf("left are %v", rest)
 	}
 	if open { // the default is clearly slower
 		t.Error("something is open")
 	}
-	h.Default = 1
-	if rest, open = h.undecided([]int{1, 2, 3}, 0.01); open || !slices.Equal(rest, []int{1, 2}) {
+	s.Default = 1
+	if rest, open = s.undecided([]int{1, 2, 3}, 0.01); open || !slices.Equal(rest, []int{1, 2}) {
 		t.Errorf("left are %v, open %v", rest, open)
 	}
-	if rest, _ = h.undecided([]int{2}, 0.01); !slices.Equal(rest, []int{2}) {
+	if rest, _ = s.undecided([]int{2}, 0.01); !slices.Equal(rest, []int{2}) {
 		t.Errorf("of one live point %v is left", rest)
 	}
 	noisy := make([]float64, 20)
@@ -171,7 +166,7 @@ func TestUndecided(t *testing.T) {
 		noisy[i] = -1 + math.Log1p(0.011) + 0.02*float64(i%5-2)
 	}
 	add(4, noisy...)
-	if rest, open = h.undecided([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
+	if rest, open = s.undecided([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
 		t.Errorf("left are %v, open %v", rest, open)
 	}
 	if rest, open := hunt(t, nil, Budget{}).undecided([]int{1}, 0.01); rest != nil || open {
@@ -195,19 +190,19 @@ func TestGainIsOverCommonRounds(t *testing.T) {
 // TestDuelReports: times of a duel are those of its own rounds.
 func TestDuelReports(t *testing.T) {
 	e := &script{seconds: in("y", 2, 1.25, truth)}
-	h := hunt(t, e, Budget{}, 2)
+	s := hunt(t, e, Budget{}, 2)
 	ctx := context.Background()
-	if err := h.Measure(ctx, "x", []int{2}, 5); err != nil {
+	if err := s.Measure(ctx, "x", []int{2}, 5); err != nil {
 		t.Fatal(err)
 	}
-	win, dflt, err := h.Duel(ctx, "y", 2, 8)
+	win, dflt, err := s.Duel(ctx, "y", 2, 8)
 	if err != nil || win.Point != 2 || win.Rounds != 8 || math.Abs(win.Median-1.25) > 1e-9 || dflt.Point != 0 || math.Abs(dflt.Median-2) > 1e-9 {
 		t.Errorf("%+v, %+v, %v", win, dflt, err)
 	}
-	if math.Abs(win.Effect-math.Log(1.25/2)) > 1e-9 || h.Samples() != 2*5+2*8 {
-		t.Errorf("effect %v, %d samples", win.Effect, h.Samples())
+	if math.Abs(win.Effect-math.Log(1.25/2)) > 1e-9 || s.Samples() != 2*5+2*8 {
+		t.Errorf("effect %v, %d samples", win.Effect, s.Samples())
 	}
-	both, _, err := h.Duel(ctx, "z", 0, 8)
+	both, _, err := s.Duel(ctx, "z", 0, 8)
 	if err != nil || both.Point != 0 || both.Rounds != 8 {
 		t.Errorf("the default against itself: %+v, %v", both, err)
 	}

@@ -19,20 +19,20 @@ const (
 	mutation   = 0.125
 )
 
-func (ga) Search(ctx context.Context, h *Hunt) error {
-	first := h.Shuffled()
-	live := append(slices.Clone(h.Required), first[:min(herd, len(first))]...)
-	if err := h.Measure(ctx, record.StageGeneration, live, ScreenRounds); err != nil {
+func (ga) Search(ctx context.Context, s *State) error {
+	first := s.Shuffled()
+	live := append(slices.Clone(s.Required), first[:min(herd, len(first))]...)
+	if err := s.Measure(ctx, record.StageGeneration, live, ScreenRounds); err != nil {
 		return err
 	}
-	for h.Left() > 0 {
-		parents := h.Keep(h.Measured(), herd)
-		children := breed(h, parents)
+	for s.Left() > 0 {
+		parents := s.Keep(s.Measured(), herd)
+		children := breed(s, parents)
 		if len(children) == 0 {
 			return nil
 		}
 		// The best two link this generation's rounds to the last one's.
-		if err := h.Measure(ctx, record.StageGeneration, append(children, parents[:min(2, len(parents))]...), ScreenRounds); err != nil {
+		if err := s.Measure(ctx, record.StageGeneration, append(children, parents[:min(2, len(parents))]...), ScreenRounds); err != nil {
 			return err
 		}
 	}
@@ -40,12 +40,12 @@ func (ga) Search(ctx context.Context, h *Hunt) error {
 }
 
 // breed makes fresh children of parents that are ranked best first.
-func breed(h *Hunt, parents []int) []int {
+func breed(s *State, parents []int) []int {
 	var out []int
-	rest := h.Shuffled()
+	rest := s.Shuffled()
 	for range herd {
-		child, ok := h.Space.Index(cross(h, pick(h, parents), pick(h, parents)))
-		for !ok || !h.Fresh(child) || slices.Contains(out, child) {
+		child, ok := s.Space.Index(cross(s, pick(s, parents), pick(s, parents)))
+		for !ok || !s.Fresh(child) || slices.Contains(out, child) {
 			if len(rest) == 0 {
 				return out
 			}
@@ -57,22 +57,22 @@ func breed(h *Hunt, parents []int) []int {
 }
 
 // pick is the winner of a tournament.
-func pick(h *Hunt, ranked []int) ep.Config {
+func pick(s *State, ranked []int) ep.Config {
 	best := len(ranked)
 	for range tournament {
-		best = min(best, h.Rand.IntN(len(ranked)))
+		best = min(best, s.Rand.IntN(len(ranked)))
 	}
-	return h.Space.Config(ranked[best])
+	return s.Space.Config(ranked[best])
 }
 
-func cross(h *Hunt, a, b ep.Config) ep.Config {
+func cross(s *State, a, b ep.Config) ep.Config {
 	child := a
-	for _, axis := range h.Space.axes(a.Kernel) {
-		if b.Kernel == a.Kernel && h.Rand.IntN(2) == 0 {
+	for _, axis := range s.Space.axes(a.Kernel) {
+		if b.Kernel == a.Kernel && s.Rand.IntN(2) == 0 {
 			child = child.With(axis.Name, b.Values[axis.Name])
 		}
-		if h.Rand.Float64() < mutation {
-			child = child.With(axis.Name, axis.Values[h.Rand.IntN(len(axis.Values))])
+		if s.Rand.Float64() < mutation {
+			child = child.With(axis.Name, axis.Values[s.Rand.IntN(len(axis.Values))])
 		}
 	}
 	return child

@@ -9,7 +9,7 @@ type grid struct{}
 // gridRounds is what others call ten repetitions.
 const gridRounds = 10
 
-func (grid) Search(ctx context.Context, h *Hunt) error {
-	_, err := screen(ctx, h, gridRounds)
+func (grid) Search(ctx context.Context, s *State) error {
+	_, err := screen(ctx, s, gridRounds)
 	return err
 }

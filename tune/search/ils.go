@@ -15,22 +15,22 @@ type ils struct{}
 // kicks is how many parameters a jump changes.
 const kicks = 3
 
-func (ils) Search(ctx context.Context, h *Hunt) error {
-	if err := h.Measure(ctx, record.StageStart, h.Required, ScreenRounds); err != nil {
+func (ils) Search(ctx context.Context, s *State) error {
+	if err := s.Measure(ctx, record.StageStart, s.Required, ScreenRounds); err != nil {
 		return err
 	}
-	for at := h.Ranked(h.Required)[0]; h.Left() > 0; {
-		top, err := climb(ctx, h, at)
+	for at := s.Ranked(s.Required)[0]; s.Left() > 0; {
+		top, err := climb(ctx, s, at)
 		if err != nil {
 			return err
 		}
-		if best := h.Ranked(h.Measured())[0]; h.Score(best) < h.Score(top) {
+		if best := s.Ranked(s.Measured())[0]; s.Score(best) < s.Score(top) {
 			top = best
 		}
-		if at = jump(h, top); at < 0 {
+		if at = jump(s, top); at < 0 {
 			return nil
 		}
-		if err := h.Measure(ctx, record.StageJump, []int{at, top}, ScreenRounds); err != nil {
+		if err := s.Measure(ctx, record.StageJump, []int{at, top}, ScreenRounds); err != nil {
 			return err
 		}
 	}
@@ -38,16 +38,16 @@ func (ils) Search(ctx context.Context, h *Hunt) error {
 }
 
 // climb moves to the best neighbour until none is faster.
-func climb(ctx context.Context, h *Hunt, at int) (int, error) {
-	for h.Left() > 0 {
-		near := slices.DeleteFunc(h.Space.Neighbors(at), h.measured)
+func climb(ctx context.Context, s *State, at int) (int, error) {
+	for s.Left() > 0 {
+		near := slices.DeleteFunc(s.Space.Neighbors(at), s.measured)
 		if len(near) == 0 {
 			return at, nil
 		}
-		if err := h.Measure(ctx, record.StageClimb, append(near, at), ScreenRounds); err != nil {
+		if err := s.Measure(ctx, record.StageClimb, append(near, at), ScreenRounds); err != nil {
 			return at, err
 		}
-		next := h.Ranked(append(near, at))
+		next := s.Ranked(append(near, at))
 		if len(next) == 0 || next[0] == at {
 			return at, nil
 		}
@@ -58,17 +58,17 @@ func climb(ctx context.Context, h *Hunt, at int) (int, error) {
 
 // jump is a fresh point a few random steps from one, or any fresh point, or
 // -1 when there is none.
-func jump(h *Hunt, from int) int {
+func jump(s *State, from int) int {
 	at := from
 	for range kicks {
-		if near := h.Space.Neighbors(at); len(near) > 0 {
-			at = near[h.Rand.IntN(len(near))]
+		if near := s.Space.Neighbors(at); len(near) > 0 {
+			at = near[s.Rand.IntN(len(near))]
 		}
 	}
-	if h.Fresh(at) {
+	if s.Fresh(at) {
 		return at
 	}
-	if rest := h.Shuffled(); len(rest) > 0 {
+	if rest := s.Shuffled(); len(rest) > 0 {
 		return rest[0]
 	}
 	return -1

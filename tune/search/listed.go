@@ -2,7 +2,6 @@ package search
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,14 +10,33 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Listed makes a grid whose points are the given configs of one kernel, with
-// the values found in them as its axes: the space of pairs, and that of a
-// recorded run.
-func Listed(configs []ep.Config) (Grid, error) {
-	if len(configs) == 0 {
-		return Grid{}, errors.New("space: no configs")
+// SpaceOf makes a space of given configs: that of pairs, and that of a
+// recorded run. Kernels come in the order in which the configs name them.
+func SpaceOf(configs []ep.Config) (*Space, error) {
+	byKernel := map[string][]ep.Config{}
+	var kernels []string
+	for _, c := range configs {
+		if byKernel[c.Kernel] == nil {
+			kernels = append(kernels, c.Kernel)
+		}
+		byKernel[c.Kernel] = append(byKernel[c.Kernel], c)
 	}
-	g := Grid{Kernel: configs[0].Kernel}
+	var grids []Grid
+	for _, k := range kernels {
+		g, err := listed(byKernel[k])
+		if err != nil {
+			return nil, err
+		}
+		grids = append(grids, g)
+	}
+	s, _, err := NewSpace(grids...)
+	return s, err
+}
+
+// listed makes a grid whose points are the given configs of one kernel. Its
+// axes are the values found in them.
+func listed(configs []ep.Config) (Grid, error) {
+	g := Grid{Kernel: configs[0].Kernel, listed: []uint64{}}
 	values := map[string]map[ep.Value]bool{}
 	for _, c := range configs {
 		for n, v := range c.Values {

@@ -28,15 +28,15 @@ var heats = []struct {
 // so that it can stop between them.
 const chunk = 24
 
-func (race) Search(ctx context.Context, h *Hunt) error {
-	live, err := screen(ctx, h, heats[0].rounds)
+func (race) Search(ctx context.Context, s *State) error {
+	live, err := screen(ctx, s, heats[0].rounds)
 	if err != nil {
 		return err
 	}
 	for i, heat := range heats[1:] {
-		live = h.Keep(live, int(heats[i].keep*float64(len(live))+0.5))
-		rounds := h.Rounds(len(live), heat.rounds)
-		if err := h.Measure(ctx, heat.stage, live, rounds); err != nil {
+		live = s.Keep(live, int(heats[i].keep*float64(len(live))+0.5))
+		rounds := s.Rounds(len(live), heat.rounds)
+		if err := s.Measure(ctx, heat.stage, live, rounds); err != nil {
 			return err
 		}
 	}
@@ -46,24 +46,24 @@ func (race) Search(ctx context.Context, h *Hunt) error {
 // screen measures every point the budget admits, and returns them. Without a
 // time limit all share the same rounds; with one, chunks of them do, linked by
 // the default and the best seen.
-func screen(ctx context.Context, h *Hunt, rounds int) ([]int, error) {
-	fresh := h.Shuffled()
+func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
+	fresh := s.Shuffled()
 	size := len(fresh)
-	if h.Timed() {
+	if s.Timed() {
 		size = chunk
 	}
-	batch := slices.Clone(h.Required)
+	batch := slices.Clone(s.Required)
 	for {
 		n := min(size, len(fresh))
 		batch = append(batch, fresh[:n]...)
 		fresh = fresh[n:]
-		if err := h.Measure(ctx, heats[0].stage, batch, rounds); err != nil {
+		if err := s.Measure(ctx, heats[0].stage, batch, rounds); err != nil {
 			return nil, err
 		}
-		if len(fresh) == 0 || h.Left() == 0 {
-			return h.Measured(), nil
+		if len(fresh) == 0 || s.Left() == 0 {
+			return s.Measured(), nil
 		}
-		best := h.Ranked(h.Measured())
+		best := s.Ranked(s.Measured())
 		batch = slices.Clone(best[:min(2, len(best))])
 	}
 }

@@ -10,7 +10,7 @@ type random struct{}
 // of what a grid does.
 const randomRounds = 5
 
-func (random) Search(ctx context.Context, h *Hunt) error {
-	_, err := screen(ctx, h, randomRounds)
+func (random) Search(ctx context.Context, s *State) error {
+	_, err := screen(ctx, s, randomRounds)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Axis is one parameter of a grid.
+// Axis is one parameter of a grid and the values it may have.
 type Axis struct {
 	Name   string
 	Values []ep.Value
@@ -28,7 +28,7 @@ type Grid struct {
 	Axes   []Axis
 	Rules  []Rule // applied in order; the first one broken counts
 
-	listed []uint64 // instead of the product, see Listed
+	listed []uint64 // points instead of the product, see SpaceOf
 }
 
 // Rejection counts the points one constraint removed.
@@ -37,7 +37,7 @@ type Rejection struct {
 	Count int
 }
 
-// Count says how a grid was cut down.
+// Count says how the rules cut a grid down.
 type Count struct {
 	Kernel   string
 	Points   int // of the full product
@@ -45,12 +45,12 @@ type Count struct {
 	Rejected []Rejection // by count, then name
 }
 
-// maxProduct bounds the product of a grid: ten times what can be swept is a
-// typing error.
+// maxProduct bounds the product of a grid: a larger one is a typing error.
 const maxProduct = 20_000_000
 
-// Space is every valid point of one search, each with a stable index: the
-// grids in order, points in the order of their axes, then the extra configs.
+// Space is every legal config of one search. A config is a point with an index
+// that does not change: first the points of the grids, in the order of their
+// axes, then the configs that were added.
 type Space struct {
 	parts  []part
 	extra  []ep.Config
@@ -58,7 +58,7 @@ type Space struct {
 	n      int
 }
 
-// part is an enumerated grid. A point is its mixed-radix number, so that a
+// part is an enumerated grid. A point is stored as its mixed-radix number: a
 // hundred thousand of them take less than a megabyte.
 type part struct {
 	grid   Grid
@@ -152,8 +152,8 @@ func (g *Grid) reject(c ep.Config) string {
 	return ""
 }
 
-// Clone is a space that shares the grids of s; adding to one does not change
-// the other.
+// Clone is a space that shares the grids of s. Adding to one does not change the
+// other.
 func (s *Space) Clone() *Space {
 	return &Space{parts: s.parts, extra: slices.Clone(s.extra), extras: maps.Clone(s.extras), n: s.n}
 }
@@ -182,7 +182,7 @@ func (s *Space) Config(i int) ep.Config {
 			return c
 		}
 	}
-	return s.extra[i-s.gridded()]
+	return s.extra[i-(s.n-len(s.extra))]
 }
 
 // kernel numbers the kernel of point i: its grid, or one past the last for
@@ -196,30 +196,21 @@ func (s *Space) kernel(i int) int {
 	return len(s.parts)
 }
 
-// gridded is the number of points in grids.
-func (s *Space) gridded() int { return s.n - len(s.extra) }
-
 // Index finds a config.
 func (s *Space) Index(c ep.Config) (int, bool) {
 	for k := range s.parts {
-		if i, ok := s.parts[k].index(c); ok {
-			return i, true
+		p := &s.parts[k]
+		if n, ok := p.grid.number(c); ok {
+			if at, ok := slices.BinarySearch(p.points, n); ok {
+				return p.first + at, true
+			}
 		}
 	}
-	if len(s.extra) == 0 {
+	if len(s.extra) == 0 { // a key takes long to make
 		return 0, false
 	}
 	i, ok := s.extras[c.Key()]
 	return i, ok
-}
-
-func (p *part) index(c ep.Config) (int, bool) {
-	n, ok := p.grid.number(c)
-	if !ok {
-		return 0, false
-	}
-	at, ok := slices.BinarySearch(p.points, n)
-	return p.first + at, ok
 }
 
 // Neighbors lists the points that differ from i in one parameter.
@@ -228,10 +219,7 @@ func (s *Space) Neighbors(i int) []int {
 	var out []int
 	for _, a := range s.axes(c.Kernel) {
 		for _, v := range a.Values {
-			if v == c.Values[a.Name] {
-				continue
-			}
-			if j, ok := s.Index(c.With(a.Name, v)); ok {
+			if j, ok := s.Index(c.With(a.Name, v)); ok && j != i {
 				out = append(out, j)
 			}
 		}

@@ -149,11 +149,7 @@ func TestListedKeepsItsConfigs(t *testing.T) {
 		c, _ := ep.ParseConfig(key)
 		configs = append(configs, c)
 	}
-	g, err := Listed(configs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, _, err := NewSpace(g)
+	s, err := SpaceOf(append(configs, configs[0]))
 	if err != nil || s.Len() != 3 {
 		t.Fatalf("%d points, %v", s.Len(), err)
 	}
@@ -162,11 +158,18 @@ func TestListedKeepsItsConfigs(t *testing.T) {
 			t.Errorf("%s is lost", c.Key())
 		}
 	}
-	if !slices.Equal(g.Axes[0].Values, []ep.Value{"1", "2", "16"}) {
-		t.Errorf("values of a are %v", g.Axes[0].Values)
+	if a := s.axes("k")[0]; !slices.Equal(a.Values, []ep.Value{"1", "2", "16"}) {
+		t.Errorf("values of a are %v", a.Values)
 	}
 	odd, _ := ep.ParseConfig("k:a=1")
-	if _, err := Listed(append(configs, odd)); err == nil {
+	if _, err := SpaceOf(append(configs, odd)); err == nil {
 		t.Error("a config without a parameter is listed")
+	}
+	other, _ := ep.ParseConfig("l:b=1")
+	if s, err := SpaceOf([]ep.Config{other, configs[0], other}); err != nil || s.Len() != 2 || s.Config(0).Kernel != "l" || s.kernel(1) != 1 {
+		t.Errorf("two kernels: %v", err)
+	}
+	if s, err := SpaceOf(nil); err != nil || s.Len() != 0 {
+		t.Errorf("no configs: %v", err)
 	}
 }

@@ -1,3 +1,12 @@
+// Package search finds the fastest config of a space by measuring few of its
+// points. It measures nothing itself: an Evaluator does, which may be a
+// machine, a recorded run or a synthetic landscape.
+//
+// A Space holds the legal configs of one search. A Strategy decides which of
+// them to measure, and for how many rounds, through the State of the search.
+// Every search begins with the same A/A test and ends with the same finals and
+// the same confirmation, whatever the strategy: see Protocol and
+// State.Conclude.
 package search
 
 import (
@@ -7,25 +16,16 @@ import (
 )
 
 // Strategy decides what to measure next until the budget is spent or nothing
-// is left to learn. It leaves its findings in the hunt; every strategy is
-// followed by the same confirmation on fresh samples.
+// is left to learn. It leaves what it found in the state.
 type Strategy interface {
-	Search(context.Context, *Hunt) error
+	Search(context.Context, *State) error
 }
 
 // strategies are the known ones in the order help prints them.
 var strategies = []struct {
 	name string
-	doc  string
-	make func() Strategy
-}{
-	{"race", "everything 3 rounds, the best third 5 more, the best of these 10 more", func() Strategy { return race{} }},
-	{"grid", "everything 10 rounds", func() Strategy { return grid{} }},
-	{"random", "a random half of the budget twice as long", func() Strategy { return random{} }},
-	{"ils", "iterated local search over single-parameter steps", func() Strategy { return ils{} }},
-	{"ga", "genetic search: tournaments, uniform crossover, mutation", func() Strategy { return ga{} }},
-	{"coord", "one parameter after another, around again until nothing improves", func() Strategy { return coord{} }},
-}
+	Strategy
+}{{"race", race{}}, {"grid", grid{}}, {"random", random{}}, {"ils", ils{}}, {"ga", ga{}}, {"coord", coord{}}}
 
 // StrategyNames lists the known strategies.
 func StrategyNames() []string {
@@ -40,12 +40,12 @@ func StrategyNames() []string {
 func ParseStrategy(name string) (Strategy, error) {
 	for _, s := range strategies {
 		if s.name == name {
-			return s.make(), nil
+			return s.Strategy, nil
 		}
 	}
 	return nil, fmt.Errorf("strategy: unknown %q, use one of %s", name, strings.Join(StrategyNames(), ", "))
 }
 
 // ScreenRounds is how often the local strategies time a point: enough to rank
-// neighbours, confirmation does the rest.
+// neighbours. The finals do the rest.
 const ScreenRounds = 3

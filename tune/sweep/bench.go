@@ -87,7 +87,7 @@ func (l *lab) bench(ctx context.Context, s *subject, cfg ep.Config, rounds int) 
 // or is wrong after it was timed, is a decision with a cause.
 func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.match(band)
-	cfg, dflt, err := c.hunt.Duel(ctx, stage, c.points[1], rounds)
+	cfg, dflt, err := c.state.Duel(ctx, stage, c.points[1], rounds)
 	if err == nil && cfg.Rounds > 0 { // a config that hung is not run again
 		_, err = c.runner.Recheck(ctx, record.StageRecheck, slices.Compact(slices.Clone(c.points)))
 	}
@@ -101,7 +101,7 @@ func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds 
 	}
 	m.Gain, m.Rounds = cfg.Gain(dflt, c.runner.Seed("gain")), cfg.Rounds
 	result.Decision = stat.Compare(m)
-	file(&result, c.hunt, c.runner, cfg, dflt)
+	file(&result, c.state, c.runner, cfg, dflt)
 	return result, nil
 }
 
@@ -120,7 +120,7 @@ func (c *contest) failure(err error) (record.Cause, string) {
 }
 
 // file writes what was measured of the winner and the default.
-func file(s *record.Search, h *search.Hunt, r *measure.Runner, win, dflt search.Finalist) {
+func file(s *record.Search, h *search.State, r *measure.Runner, win, dflt search.Finalist) {
 	s.Clock, s.Times, s.DefaultTime = r.Clock(), win.Times, dflt.Times
 	s.MaxErr, s.Tried, s.Failed = r.MaxErr(win.Point), h.Tried(), len(r.Failures())
 }

@@ -165,16 +165,8 @@ func (s *sweeper) enumerate(c *searcher) (first []ep.Config, err error) {
 		c.space, c.counts, err = s.lab.planner.base(c.problem)
 		return nil, err
 	}
-	d, k := s.beside(c, ep.Dispatch).best(pairBest), s.beside(c, ep.Combine).best(pairBest)
-	var grids []search.Grid
-	for _, of := range s.lab.planner.pairs(c.problem, d, k) {
-		g, err := search.Listed(of.configs)
-		if err != nil {
-			return nil, err
-		}
-		grids, first = append(grids, g), append(first, of.configs[:of.begin]...)
-	}
-	c.space, c.counts, err = search.NewSpace(grids...)
+	all, first := s.lab.planner.pairs(c.problem, s.beside(c, ep.Dispatch).best(pairBest), s.beside(c, ep.Combine).best(pairBest))
+	c.space, err = search.SpaceOf(all)
 	return first, err
 }
 
@@ -185,7 +177,7 @@ const pairBest = 5
 // the default. A combine can only follow a dispatch of its own family, so the
 // best of one kernel alone would not make pairs.
 func (c *searcher) best(n int) []ep.Config {
-	if c.hunt == nil {
+	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
 	}
 	var out []ep.Config
@@ -193,11 +185,11 @@ func (c *searcher) best(n int) []ep.Config {
 	for _, f := range c.finals {
 		order = append(order, f.Point)
 	}
-	order = append(order, c.hunt.Ranked(c.hunt.Measured())...)
+	order = append(order, c.state.Ranked(c.state.Measured())...)
 	count, seen := map[string]int{}, map[int]bool{c.dflt: true}
 	for _, point := range order {
 		cfg := c.space.Config(point)
-		if !seen[point] && !c.hunt.Failed(point) && count[cfg.Kernel] < n {
+		if !seen[point] && !c.state.Failed(point) && count[cfg.Kernel] < n {
 			seen[point] = true
 			count[cfg.Kernel]++
 			out = append(out, cfg)

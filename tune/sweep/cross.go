@@ -142,8 +142,8 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 // searched is what the search itself says about each config it measured.
 func (c *searcher) searched() stat.Effects {
 	out := stat.Effects{}
-	for _, i := range c.hunt.Measured() {
-		if score := c.hunt.Score(i); !math.IsInf(score, 1) {
+	for _, i := range c.state.Measured() {
+		if score := c.state.Score(i); !math.IsInf(score, 1) {
 			out[c.space.Config(i).Key()] = score
 		}
 	}
@@ -218,7 +218,7 @@ func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) e
 // crossBlock times configs beside each other and drops those of the new ones
 // whose answers are wrong afterwards.
 func (s *sweeper) crossBlock(ctx context.Context, c *searcher, live, missing []int) ([]search.Finalist, error) {
-	finals, err := c.hunt.Settle(ctx, s.protocol(c), record.StageCross, live)
+	finals, err := c.state.Settle(ctx, s.protocol(c), record.StageCross, live)
 	if err != nil {
 		return nil, err
 	}

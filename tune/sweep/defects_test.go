@@ -196,7 +196,7 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	if err := s.start(c); err != nil {
 		t.Fatal(err)
 	}
-	c.hunt = search.NewHunt(c.space, c.runner, search.Budget{}, c.dflt, c.required, nil)
+	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, c.required, nil)
 	c.result.Decision.Cause = record.Noisy
 	if _, err := c.runner.Measure(context.Background(), record.StageAA, []int{c.dflt}, 1); err != nil { // tells the clock
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 			t.Errorf("a default of %v s: %d searches were short of time", seconds, got)
 		}
 	}
-	c.hunt = nil
+	c.state = nil
 	if got := s.hurried(); got != 0 {
 		t.Errorf("a search that failed was short of time")
 	}

@@ -135,7 +135,7 @@ type contest struct {
 	space  *search.Space
 	points []int
 	runner *measure.Runner
-	hunt   *search.Hunt
+	state  *search.State
 }
 
 // contest makes the configs of a subject measurable. Each must be legal.
@@ -152,7 +152,7 @@ func (l *lab) contest(s *subject, purpose string, configs ...ep.Config) (*contes
 		c.points = append(c.points, space.Add(cfg))
 	}
 	c.runner = l.runner(s, space, c.points[0])
-	c.hunt = search.NewHunt(space, c.runner, search.Budget{}, c.points[0], nil, rand.New(rand.NewPCG(c.runner.Seed(purpose), 0)))
+	c.state = search.NewState(space, c.runner, search.Budget{}, c.points[0], nil, rand.New(rand.NewPCG(c.runner.Seed(purpose), 0)))
 	return c, nil
 }
 

@@ -132,47 +132,32 @@ func (pl *planner) allowed() ep.Machine {
 	return m
 }
 
-// pairsOf are the pairs of one kernel.
-type pairsOf struct {
-	kernel  kernels.Kernel
-	configs []ep.Config // the best halves first
-	begin   int         // how many of the first every search measures
-}
-
-// pairs joins dispatch configs with combine configs, best first, wherever a
-// kernel runs both. The best halves are there as they were measured alone, and
-// as the kernel would have them beside each other.
-func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) []pairsOf {
-	var out []pairsOf
+// pairs joins dispatch configs with combine configs, both best first, wherever
+// a kernel runs both. first are the configs that every search begins with: the
+// best halves of each kernel as they were measured alone, and as the kernel
+// would launch them one after the other.
+func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	for _, k := range kernels.Of(pl.kernels, ep.Pair) {
-		of := pairsOf{kernel: k, begin: 1}
+		var joined []ep.Config
 		for _, d := range dispatch {
 			for _, c := range combine {
 				if j := ep.Join(d, c); j.Kernel == k.Name && k.Check(pl.machine, p, j) == nil {
-					of.configs = append(of.configs, j)
+					joined = append(joined, j)
 				}
 			}
 		}
-		if len(of.configs) == 0 {
+		if len(joined) == 0 {
 			continue
 		}
-		if beside := pl.beside(k, p, of.configs[0]); beside.Key() != of.configs[0].Key() {
-			rest := slices.DeleteFunc(of.configs[1:], func(c ep.Config) bool { return c.Key() == beside.Key() })
-			of.configs, of.begin = slices.Insert(of.configs[:1+len(rest)], 1, beside), 2
+		first = append(first, joined[0])
+		if k.Beside != nil {
+			if b := k.Beside(joined[0]); k.Check(pl.machine, p, b) == nil {
+				joined, first = append(joined, b), append(first, b)
+			}
 		}
-		out = append(out, of)
+		all = append(all, joined...)
 	}
-	return out
-}
-
-// beside is what a kernel makes of a pair, the pair itself where that is not legal.
-func (pl *planner) beside(k kernels.Kernel, p ep.Problem, c ep.Config) ep.Config {
-	if k.Beside != nil {
-		if b := k.Beside(c); k.Check(pl.machine, p, b) == nil {
-			return b
-		}
-	}
-	return c
+	return all, first
 }
 
 // defaultConfig is the library default of an op, on as many SMs as a config

@@ -121,7 +121,7 @@ func (s *sweeper) openBetween(p ep.Problem, near *searcher) (*searcher, error) {
 	}
 	c.dflt = c.space.Add(dflt)
 	c.runner = s.runner(c, func(record.Stage) { s.report(c, record.StageRefine, nil) })
-	c.hunt = search.NewHunt(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
+	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
 	s.run.Workloads = append(s.run.Workloads, c.record())
 	return c, nil
 }

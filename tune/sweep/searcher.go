@@ -21,7 +21,7 @@ type searcher struct {
 	subject
 	candidates
 	runner *measure.Runner
-	hunt   *search.Hunt
+	state  *search.State
 	findings
 }
 
@@ -67,7 +67,7 @@ func (s *searcher) note(finals []search.Finalist) {
 // error.
 func (s *sweeper) search(ctx context.Context, c *searcher) error {
 	var err error
-	c.hunt, c.finals, c.seen = nil, nil, map[string]sighting{}
+	c.state, c.finals, c.seen = nil, nil, map[string]sighting{}
 	budget := s.opts.searchBudget(s.spent, s.left())
 	c.aa, err = c.runner.AA(ctx, budget.Time)
 	switch {
@@ -82,7 +82,7 @@ func (s *sweeper) search(ctx context.Context, c *searcher) error {
 		return err
 	}
 	s.unopened = false
-	c.hunt = search.NewHunt(c.space, c.runner, budget, c.dflt, c.required, rand.New(rand.NewPCG(c.runner.Seed("search"), 0)))
+	c.state = search.NewState(c.space, c.runner, budget, c.dflt, c.required, rand.New(rand.NewPCG(c.runner.Seed("search"), 0)))
 	err = s.explore(ctx, c)
 	if err == nil {
 		err = s.conclude(ctx, c)
@@ -98,9 +98,9 @@ func (s *sweeper) search(ctx context.Context, c *searcher) error {
 // the required candidates are measured.
 func (s *sweeper) explore(ctx context.Context, c *searcher) error {
 	if s.lab.hostBound(c.runner)(c.aa.Default) == "" {
-		return s.plan.strategy.Search(ctx, c.hunt)
+		return s.plan.strategy.Search(ctx, c.state)
 	}
-	return c.hunt.Measure(ctx, record.StageRequired, c.hunt.Required, search.ScreenRounds)
+	return c.state.Measure(ctx, record.StageRequired, c.state.Required, search.ScreenRounds)
 }
 
 // protocol is the policy's, with no fewer rounds than the A/A test needed.
@@ -109,7 +109,7 @@ func (s *sweeper) protocol(c *searcher) search.Protocol { return s.lab.policy.Af
 // conclude measures the finalists, compares them with the oracle again, and
 // decides.
 func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
-	if c.finals, err = c.hunt.Confirm(ctx, s.protocol(c), record.StageFinals); err != nil {
+	if c.finals, err = c.state.Confirm(ctx, s.protocol(c), record.StageFinals); err != nil {
 		return err
 	}
 	if err := s.retry(ctx, c); err != nil {
@@ -118,7 +118,7 @@ func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
 	if err := c.recheck(ctx); err != nil {
 		return err
 	}
-	end, err := c.hunt.Conclude(ctx, c.finals, search.Ending{
+	end, err := c.state.Conclude(ctx, c.finals, search.Ending{
 		Preference: search.Preference{
 			Default: c.dflt, Incumbent: c.incumbent, Neighbour: c.neighbour,
 			Cost: func(point int) ep.Cost { return s.lab.cost(c.problem.Op, c.space.Config(point)) },
@@ -132,7 +132,7 @@ func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
 	if c.result.Decision.Reason == "" {
 		c.result.Decision.Reason = c.flat(s.lab.policy.Band)
 	}
-	file(&c.result, c.hunt, c.runner, end.Winner, end.Default)
+	file(&c.result, c.state, c.runner, end.Winner, end.Default)
 	return nil
 }
 
@@ -147,8 +147,8 @@ func (s *sweeper) retry(ctx context.Context, c *searcher) (err error) {
 	for _, f := range c.finals {
 		live = append(live, f.Point)
 	}
-	c.hunt.Revive(again)
-	c.finals, err = c.hunt.Settle(ctx, s.protocol(c), record.StageRetry, live)
+	c.state.Revive(again)
+	c.finals, err = c.state.Settle(ctx, s.protocol(c), record.StageRetry, live)
 	return err
 }
 
@@ -189,8 +189,8 @@ const flatShare = 0.9
 // flat says that launch parameters hardly matter, "" where they do.
 func (c *searcher) flat(band float64) string {
 	measured, tied := 0, 0
-	for _, i := range c.hunt.Measured() {
-		if score := c.hunt.Score(i); !math.IsInf(score, 1) {
+	for _, i := range c.state.Measured() {
+		if score := c.state.Score(i); !math.IsInf(score, 1) {
 			measured++
 			if math.Abs(score) <= math.Log1p(band) {
 				tied++

@@ -157,7 +157,7 @@ func (s *sweeper) finish(c *searcher, err error) error {
 		return err
 	}
 	s.done++
-	if c.hunt != nil {
+	if c.state != nil {
 		s.run.AA = append(s.run.AA, c.aa)
 	}
 	s.run.Searches = append(s.run.Searches, c.result)
@@ -219,10 +219,10 @@ func (s *sweeper) warn() {
 func (s *sweeper) hurried() int {
 	n := 0
 	for _, c := range s.searches {
-		if c.hunt == nil || s.lab.hostBound(c.runner)(c.aa.Default) != "" {
+		if c.state == nil || s.lab.hostBound(c.runner)(c.aa.Default) != "" {
 			continue
 		}
-		if measured := len(c.hunt.Measured()); measured <= len(c.required)+1 && measured < c.space.Len() {
+		if measured := len(c.state.Measured()); measured <= len(c.required)+1 && measured < c.space.Len() {
 			n++
 		}
 	}

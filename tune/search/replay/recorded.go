@@ -56,31 +56,12 @@ func FromTrials(results []record.Result) ([]Recorded, error) {
 
 // fromLog makes the model of one search, nil when it measured too little.
 func fromLog(log []*record.Result) (*Model, error) {
-	byKernel := map[string][]ep.Config{}
-	var kernelNames []string
-	seen := map[string]bool{}
+	var configs []ep.Config
 	for _, r := range log {
-		if key := r.Config.Key(); !seen[key] {
-			seen[key] = true
-			if byKernel[r.Config.Kernel] == nil {
-				kernelNames = append(kernelNames, r.Config.Kernel)
-			}
-			byKernel[r.Config.Kernel] = append(byKernel[r.Config.Kernel], r.Config)
-		}
+		configs = append(configs, r.Config)
 	}
-	if len(seen) < fewest {
-		return nil, nil
-	}
-	var grids []search.Grid
-	for _, k := range kernelNames {
-		g, err := search.Listed(byKernel[k])
-		if err != nil {
-			return nil, err
-		}
-		grids = append(grids, g)
-	}
-	space, _, err := search.NewSpace(grids...)
-	if err != nil {
+	space, err := search.SpaceOf(configs)
+	if err != nil || space.Len() < fewest {
 		return nil, err
 	}
 	m := &Model{Space: space, Default: -1}

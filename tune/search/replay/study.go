@@ -101,7 +101,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	if err != nil {
 		return tuned{}, err
 	}
-	h := search.NewHunt(m.Space, machine, search.Budget{Evaluations: s.Budget}, m.Default, required,
+	h := search.NewState(m.Space, machine, search.Budget{Evaluations: s.Budget}, m.Default, required,
 		rand.New(rand.NewPCG(seed, 0x68756e74)))
 	if err := strategy.Search(ctx, h); err != nil {
 		return tuned{}, err

@@ -56,7 +56,7 @@ func TestEveryStrategyFindsAValley(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, e := valley(t)
-		h := NewHunt(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+		h := NewState(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
 		if err := strategy.Search(context.Background(), h); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestBudgetBoundsEvaluations(t *testing.T) {
 		for _, n := range []int{1, 3, 10, 33} {
 			strategy, _ := ParseStrategy(name)
 			s, e := valley(t)
-			h := NewHunt(s, e, Budget{Evaluations: n}, 0, []int{7, 9}, rand.New(rand.NewPCG(2, 2)))
+			h := NewState(s, e, Budget{Evaluations: n}, 0, []int{7, 9}, rand.New(rand.NewPCG(2, 2)))
 			if err := strategy.Search(context.Background(), h); err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestShortAxesComeFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &steady{truth: slices.Repeat([]float64{1}, s.Len())}
-	h := NewHunt(s, e, Budget{Evaluations: 3}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+	h := NewState(s, e, Budget{Evaluations: 3}, 0, nil, rand.New(rand.NewPCG(1, 1)))
 	if err := (coord{}).Search(context.Background(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestShortAxesComeFirst(t *testing.T) {
 
 func TestDefaultThatFailsEndsTheSearch(t *testing.T) {
 	s, e := valley(t)
-	h := NewHunt(s, e, Budget{}, 5*8+3, nil, rand.New(rand.NewPCG(1, 1)))
+	h := NewState(s, e, Budget{}, 5*8+3, nil, rand.New(rand.NewPCG(1, 1)))
 	if err := (race{}).Search(context.Background(), h); !errors.Is(err, ErrDefault) {
 		t.Errorf("the search ends with %v", err)
 	}
@@ -117,7 +117,7 @@ func TestDefaultThatFailsEndsTheSearch(t *testing.T) {
 
 func TestScoresAreClearedOfDrift(t *testing.T) {
 	s, e := valley(t)
-	h := NewHunt(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+	h := NewState(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
 	ctx := context.Background()
 	for _, batch := range [][]int{{42}, {1}, {63}} { // hours apart
 		if err := h.Measure(ctx, "x", batch, 5); err != nil {

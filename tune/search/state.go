@@ -1,0 +1,271 @@
+package search
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// Sample is the time of one point in one round: the slowest rank's, in
+// seconds of one call.
+type Sample struct {
+	Point, Round int
+	Seconds      float64
+}
+
+// Evaluator measures points of a space side by side. A machine, a recorded run
+// and a synthetic landscape are all evaluators.
+type Evaluator interface {
+	// Measure runs rounds in each of which every live point is timed once,
+	// in an order drawn for that round. Round numbers grow over all calls.
+	// A point with fewer samples than rounds failed; it must not be asked
+	// for again. An error means that nothing can be measured any more.
+	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
+}
+
+// Spender is implemented by evaluators that know what a search has cost so
+// far. The cost must be reproducible: a resumed search decides by it again.
+type Spender interface{ Spent() time.Duration }
+
+// spent is what an evaluator has cost so far, 0 where it does not know.
+func spent(e Evaluator) time.Duration {
+	if s, ok := e.(Spender); ok {
+		return s.Spent()
+	}
+	return 0
+}
+
+// Budget bounds a search. Zero fields do not bound.
+type Budget struct {
+	Evaluations int           // distinct points, required ones included
+	Time        time.Duration // of the whole search, confirmation included
+}
+
+// State is one search in progress: what strategies see. Every measurement
+// includes the default, and every point is scored against it.
+type State struct {
+	Space    *Space
+	Rand     *rand.Rand
+	Default  int
+	Required []int // measured to the end, however slow they look; the default included
+
+	eval   Evaluator
+	budget Budget
+	obs    []stat.Obs
+	dense  map[int]int // point -> item of obs
+	points []int       // item of obs -> point
+	dead   map[int]bool
+	effect []float64 // by item; nil when stale
+	spent  int       // samples
+}
+
+// NewState prepares a search. Required points need not contain the default.
+func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *rand.Rand) *State {
+	out := &State{Space: s, Rand: rng, Default: dflt, eval: e, budget: b, dense: map[int]int{}, dead: map[int]bool{}}
+	for _, i := range append([]int{dflt}, required...) {
+		if !slices.Contains(out.Required, i) {
+			out.Required = append(out.Required, i)
+		}
+	}
+	return out
+}
+
+// ErrDefault ends a search whose default fails.
+var ErrDefault = errors.New("the default config failed: nothing can be compared with it")
+
+// Measure times live points, and the default, for some rounds. New points
+// beyond the budget are left out. Score tells what came of it.
+func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) error {
+	batch := s.admit(live)
+	if len(batch) < 2 && s.measured(s.Default) {
+		return nil
+	}
+	samples, err := s.eval.Measure(ctx, stage, batch, rounds)
+	if err != nil {
+		return err
+	}
+	s.spent += len(samples)
+	count := map[int]int{}
+	for _, x := range samples {
+		count[x.Point]++
+		s.obs = append(s.obs, stat.Obs{Item: s.item(x.Point), Round: x.Round, Log: math.Log(x.Seconds)})
+	}
+	for _, i := range batch {
+		if count[i] < rounds {
+			s.item(i)
+			s.dead[i] = true
+		}
+	}
+	s.effect = nil
+	if s.dead[s.Default] {
+		return ErrDefault
+	}
+	return nil
+}
+
+// admit leaves out what failed, what is listed twice and what exceeds the
+// budget, and puts the default in front.
+func (s *State) admit(live []int) []int {
+	batch, left := []int{s.Default}, s.Left()
+	listed := map[int]bool{s.Default: true}
+	for _, i := range live {
+		if listed[i] || s.dead[i] {
+			continue
+		}
+		listed[i] = true
+		if !s.measured(i) && !slices.Contains(s.Required, i) {
+			if left == 0 {
+				continue
+			}
+			left--
+		}
+		batch = append(batch, i)
+	}
+	return batch
+}
+
+func (s *State) item(point int) int {
+	k, ok := s.dense[point]
+	if !ok {
+		k = len(s.points)
+		s.dense[point] = k
+		s.points = append(s.points, point)
+	}
+	return k
+}
+
+func (s *State) measured(point int) bool {
+	_, ok := s.dense[point]
+	return ok
+}
+
+// Failed reports whether a point failed, and was not revived since.
+func (s *State) Failed(point int) bool { return s.dead[point] }
+
+// Fresh reports whether a point can still be tried.
+func (s *State) Fresh(point int) bool { return !s.measured(point) }
+
+// Left is how many fresh points the budget admits, required ones aside.
+func (s *State) Left() int {
+	left := s.Space.Len()
+	if n := s.budget.Evaluations; n > 0 {
+		used := len(s.points)
+		for _, i := range s.Required {
+			if !s.measured(i) {
+				used++
+			}
+		}
+		left = max(0, min(left, n-used))
+	}
+	if s.searchTime() <= 0 {
+		return 0
+	}
+	return left
+}
+
+// searchShare of a time budget goes to strategies, the rest to confirmation.
+const searchShare = 0.5
+
+// Timed reports whether the budget is bounded by time.
+func (s *State) Timed() bool {
+	_, ok := s.eval.(Spender)
+	return ok && s.budget.Time > 0
+}
+
+// searchTime is what strategies may still spend.
+func (s *State) searchTime() time.Duration {
+	if !s.Timed() {
+		return math.MaxInt64
+	}
+	return time.Duration(searchShare*float64(s.budget.Time)) - spent(s.eval)
+}
+
+// each is what a sample has cost so far, in the mean.
+func (s *State) each() time.Duration { return spent(s.eval) / time.Duration(max(s.spent, 1)) }
+
+// Rounds bounds rounds of n points by what is left of the search time. It is
+// at least 1.
+func (s *State) Rounds(n, rounds int) int {
+	if !s.Timed() || s.each() == 0 {
+		return rounds
+	}
+	return max(1, min(rounds, int(s.searchTime()/(s.each()*time.Duration(max(n, 1))))))
+}
+
+// Score is the logarithm of a point's time over the default's, cleared of what
+// its rounds had in common. It is +Inf for a point that failed or was not
+// measured.
+func (s *State) Score(point int) float64 {
+	k, ok := s.dense[point]
+	if !ok || s.dead[point] {
+		return math.Inf(1)
+	}
+	if s.effect == nil {
+		s.effect, _ = stat.Polish(s.obs, s.dense[s.Default])
+	}
+	if k >= len(s.effect) || math.IsNaN(s.effect[k]) { // it failed before its first sample
+		return math.Inf(1)
+	}
+	return s.effect[k] - s.effect[s.dense[s.Default]]
+}
+
+// Ranked lists those of the points that did not fail, fastest first. Equal
+// scores keep the order of their indices.
+func (s *State) Ranked(points []int) []int {
+	out := slices.DeleteFunc(slices.Clone(points), func(i int) bool { return math.IsInf(s.Score(i), 1) })
+	slices.SortFunc(out, func(a, b int) int {
+		return cmp.Or(cmp.Compare(s.Score(a), s.Score(b)), cmp.Compare(a, b))
+	})
+	return slices.Compact(out)
+}
+
+// Measured lists the points tried so far, in order of index.
+func (s *State) Measured() []int { return slices.Sorted(slices.Values(s.points)) }
+
+// Keep is the best n of points together with the required ones.
+func (s *State) Keep(points []int, n int) []int {
+	ranked := s.Ranked(points)
+	out := ranked[:min(n, len(ranked)):min(n, len(ranked))]
+	for _, i := range s.Required {
+		if !slices.Contains(out, i) && !s.dead[i] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Shuffled lists fresh points of the space in random order, required ones
+// aside: all of them, or as many as the budget admits. Kernels take turns, so
+// that a kernel with ten thousand points leaves some of the budget to one with
+// thirty.
+func (s *State) Shuffled() []int {
+	order := slices.DeleteFunc(s.Rand.Perm(s.Space.Len()), func(i int) bool { return s.measured(i) || slices.Contains(s.Required, i) })
+	count, turn := map[int]int{}, make(map[int]int, len(order))
+	for _, i := range order {
+		kernel := s.Space.kernel(i)
+		turn[i] = count[kernel]
+		count[kernel]++
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return turn[a] - turn[b] })
+	return order[:min(len(order), s.Left())]
+}
+
+// Revive lets failed points be measured again.
+func (s *State) Revive(points []int) {
+	for _, i := range points {
+		delete(s.dead, i)
+	}
+}
+
+// Tried is the number of distinct points measured.
+func (s *State) Tried() int { return len(s.points) }
+
+// Samples is the number of timings taken.
+func (s *State) Samples() int { return s.spent }

@@ -1,7 +1,5 @@
 package stat
 
-import "math"
-
 // Obs is one reading in a two-way layout: the logarithm of the time that Item
 // took in Round.
 type Obs struct {
@@ -27,9 +25,7 @@ func Polish(obs []Obs, anchor int) (item, round []float64) {
 			for _, k := range members {
 				buf = append(buf, obs[k].Log-rest(obs[k]))
 			}
-			if out[g] = math.NaN(); len(buf) > 0 {
-				out[g] = medianInPlace(buf)
-			}
+			out[g] = medianInPlace(buf)
 		}
 	}
 	ofItem, ofRound := func(o Obs) float64 { return item[o.Item] }, func(o Obs) float64 { return round[o.Round] }

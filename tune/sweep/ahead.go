@@ -2,10 +2,11 @@ package sweep
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/tune/search"
 )
 
 // announce tells a backend that compiles what the whole sweep may need: for
@@ -26,7 +27,7 @@ func (s *sweeper) announce() error {
 		if err != nil {
 			return err
 		}
-		b.Ahead(p, measure.Compiled(pl.kernels, p.Op, space))
+		b.Ahead(p, compiled(kernels.Of(pl.kernels, p.Op), space))
 	}
 	return nil
 }
@@ -42,6 +43,33 @@ func (s *sweeper) shapes() []ep.Problem {
 		}
 		if c.problem.Op != ep.Pair && !slices.ContainsFunc(out, same) {
 			out = append(out, c.problem)
+		}
+	}
+	return out
+}
+
+// announcedPoints bounds the points looked at for what to announce. Larger
+// spaces are looked at in steps.
+const announcedPoints = 20_000
+
+// compiled lists one config of a space for each combination of compiled-in
+// values.
+func compiled(known []kernels.Kernel, space *search.Space) []ep.Config {
+	var out []ep.Config
+	seen := map[string]bool{}
+	for i := 0; i < space.Len(); i += 1 + space.Len()/announcedPoints {
+		c := space.Config(i)
+		key := []string{c.Kernel}
+		for _, k := range known {
+			for _, q := range k.Params {
+				if k.Name == c.Kernel && q.Binding == kernels.Compile {
+					key = append(key, string(c.Values[q.Name]))
+				}
+			}
+		}
+		if binary := strings.Join(key, " "); !seen[binary] {
+			seen[binary] = true
+			out = append(out, c)
 		}
 	}
 	return out

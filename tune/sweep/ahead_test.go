@@ -4,7 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
@@ -20,10 +22,11 @@ func (b *listening) Ahead(p ep.Problem, configs []ep.Config) {
 	b.told, b.ran, b.all = append(b.told, p), b.Runs, b.all+len(configs)
 }
 
-// TestForetold: before anything is measured, each op is spoken of twice,
-// whatever the token counts: what searches begin with, here the default, then all compiled-in
-// combinations, which are 3 numbers of threads by 1 algorithm.
-func TestForetold(t *testing.T) {
+// TestAnnounced: before anything is measured, each op is announced twice,
+// whatever the token counts: first what searches begin with, here the default,
+// then all compiled-in combinations, which are 3 numbers of threads by 1
+// algorithm.
+func TestAnnounced(t *testing.T) {
 	b := &listening{Backend: scripted.Backend{Sigma: 0.01}}
 	o := options(t, "dispatch,combine,pair", []int{8, 16, 32}, "uniform", "zipf:1.0")
 	o.Evaluations = 1
@@ -35,5 +38,44 @@ func TestForetold(t *testing.T) {
 	want := []ep.Op{ep.Dispatch, ep.Combine, ep.Dispatch, ep.Combine}
 	if len(ops) != len(want) || ops[0] != want[0] || ops[1] != want[1] || ops[2] != want[2] || b.ran > 0 || b.all != 2*1+2*3 {
 		t.Errorf("told of %v and %d configs, the last after %d runs", ops, b.all, b.ran)
+	}
+}
+
+// TestContestsAreAnnounced: bench tells of both configs before it opens a
+// session.
+func TestContestsAreAnnounced(t *testing.T) {
+	b := &listening{}
+	if _, err := benched(b, options(t, "dispatch", []int{8}, "uniform"), parse(t, best), ""); err != nil || b.all != 2 || b.ran > 0 {
+		t.Errorf("told of %d configs after %d runs, %v", b.all, b.ran, err)
+	}
+}
+
+// TestCompiled: each compiled-in combination is listed once, whatever the
+// launch parameters, and none that the rules forbid.
+func TestCompiled(t *testing.T) {
+	known := []kernels.Kernel{{Name: "k", Params: []kernels.Param{
+		{Name: "threads", Binding: kernels.Launch}, {Name: "algo", Binding: kernels.Compile}, {Name: "lanes", Binding: kernels.Compile},
+	}}}
+	forbid := func(c ep.Config) string {
+		if c.Str("algo") == "dedup" && c.Int("lanes") == 4 {
+			return "lanes"
+		}
+		return ""
+	}
+	space, _, err := search.NewSpace(search.Grid{Kernel: "k", Rules: []search.Rule{forbid}, Axes: []search.Axis{
+		{Name: "threads", Values: []ep.Value{"128", "256", "512"}},
+		{Name: "algo", Values: []ep.Value{"direct", "dedup"}},
+		{Name: "lanes", Values: []ep.Value{"1", "2", "4"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	configs := compiled(known, space)
+	for _, c := range configs {
+		seen[c.Str("algo")+c.Str("lanes")]++
+	}
+	if len(configs) != 5 || len(seen) != 5 {
+		t.Errorf("%d configs, %v; want each of 5 combinations", len(configs), seen)
 	}
 }

@@ -120,7 +120,8 @@ func (s *sweeper) openBetween(p ep.Problem, near *searcher) (*searcher, error) {
 		return nil, err
 	}
 	c.dflt = c.space.Add(dflt)
-	c.runner = s.runner(c, func(record.Stage) { s.report(c, record.StageRefine, nil) })
+	c.runner = s.lab.runner(&c.subject, c.space, c.dflt)
+	c.runner.Progress = func(record.Stage) { s.report(c, record.StageRefine, nil) }
 	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
 	s.run.Workloads = append(s.run.Workloads, c.record())
 	return c, nil

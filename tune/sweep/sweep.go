@@ -118,7 +118,8 @@ func (s *sweeper) start(c *searcher) error {
 	if err := s.populate(c); err != nil {
 		return err
 	}
-	c.runner = s.runner(c, func(stage record.Stage) { s.report(c, stage, nil) })
+	c.runner = s.lab.runner(&c.subject, c.space, c.dflt)
+	c.runner.Roles, c.runner.Progress = c.roles, func(stage record.Stage) { s.report(c, stage, nil) }
 	s.run.Workloads = append(s.run.Workloads, c.record())
 	known := slices.ContainsFunc(s.run.Spaces, func(i record.SpaceInfo) bool { return i.Problem == c.problem.Key() })
 	if c.problem.Op != ep.Pair && !known {
@@ -127,13 +128,6 @@ func (s *sweeper) start(c *searcher) error {
 		}
 	}
 	return nil
-}
-
-// runner is the lab's, told that the backend knows what to compile.
-func (s *sweeper) runner(c *searcher, progress func(record.Stage)) *measure.Runner {
-	r := s.lab.runner(&c.subject, c.space, c.dflt)
-	r.Roles, r.Progress, r.Announced = c.roles, progress, true
-	return r
 }
 
 // reopened reports whether a retry elsewhere changed what a search is to

@@ -77,7 +77,6 @@ func (r *Runner) open(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: %w", ErrOpen, err)
 	}
 	r.ready = map[int]bool{}
-	r.announce()
 	return nil
 }
 

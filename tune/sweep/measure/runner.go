@@ -33,10 +33,6 @@ type Setup struct {
 	Known    *Known // what the log of an earlier run holds; may be nil
 	Profile  *Profile
 	Progress func(record.Stage) // called after each block of rounds; may be nil
-
-	// Announced says that a backend that compiles was already told what the
-	// whole sweep needs.
-	Announced bool
 }
 
 // Runner measures the points of one space on one workload. It is the evaluator

@@ -13,6 +13,8 @@ func TestHiddenRefusals(t *testing.T) {
 		{FP8, 100, "hidden: 100 is not a multiple of 128, which fp8 needs; pad it to 128"},
 		{FP8, 2880, "hidden: 2880 is not a multiple of 128, which fp8 needs; pad it to 2944 or use bf16"},
 		{NVFP4, 24, "hidden: 24 is not a multiple of 16, which nvfp4 needs; pad it to 32 or use bf16"},
+		{FP8, 127, "hidden: 127 is not a multiple of 128, which fp8 needs; pad it to 128"},
+		{FP8, 129, "hidden: 129 is not a multiple of 128, which fp8 needs; pad it to 256"},
 		{MXFP4, 64, ""},
 	} {
 		got := ""

@@ -45,3 +45,62 @@ func TestNearestSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestNearestIsTheFewestThenTheLatestFields: a row that differs in fewer fields is
+// nearer, then one that differs in later ones. Fields that may differ do not count.
+func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
+	edited := func(edit func(*Key)) Row {
+		r := testRow(ep.Even, 0, 64, 128)
+		edit(&r.Key)
+		return r
+	}
+	op := edited(func(k *Key) { k.Op = ep.Combine })
+	ranks := edited(func(k *Key) { k.Ranks = 4 })
+	both := edited(func(k *Key) { k.Op, k.Ranks = ep.Combine, 4 })
+	reduced := edited(func(k *Key) { k.Precision = ep.Reduced })
+	other := edited(func(k *Key) { k.Hidden, k.Routing = 4096, ep.HotRank })
+	all := edited(func(k *Key) { k.Hidden, k.Routing = 4096, ep.AllRoutings })
+	precise := testKey(ep.Even)
+	loose := precise
+	loose.Precision = ep.Reduced
+	for _, c := range []struct {
+		name string
+		rows []Row
+		key  Key
+		want string
+	}{
+		{"none", nil, precise, ""},
+		{"fewest", []Row{both, op}, precise, "the nearest row has op=combine"},
+		{"fewest, the other way round", []Row{op, both}, precise, "the nearest row has op=combine"},
+		{"latest", []Row{op, ranks}, precise, "the nearest row has ranks=4"},
+		{"latest, the other way round", []Row{ranks, op}, precise, "the nearest row has ranks=4"},
+		{"latest of all", []Row{ranks, reduced}, precise, "the nearest row has precision=reduced"},
+		{"full precision is not in the way", []Row{both, ranks}, loose, "the nearest row has ranks=4"},
+		{"full precision answers", []Row{testRow(ep.Even, 0, 64, 128)}, loose, "rows for this key cover 0 to 64 tokens, not 100"},
+		{"another class is in the way", []Row{other}, precise, "the nearest row has routing=hot-rank"},
+		{"all routings and hidden are not", []Row{all}, precise, "rows for this key cover 0 to 64 tokens, not 100"},
+	} {
+		tab := testTable(c.rows...)
+		if err := tab.Seal(); err != nil {
+			t.Fatal(err)
+		}
+		if got := Overlay(Source{Table: tab}).Nearest(c.key, 100); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	one := testTable(ranks)
+	set, _ := Overlay(Source{Table: one}).For(Host{Machine: ep.Machine{Backend: "cpu"}}, precise.Problem(1))
+	if got := set.Nearest(precise, 1); got != "" || len(set.Sources()) != 0 {
+		t.Errorf("a refused table has the nearest row: %q", got)
+	}
+}
+
+// TestCoverageJoinsIntervals: of one key over all tables, next to each other or not.
+func TestCoverageJoinsIntervals(t *testing.T) {
+	a := testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.Even, 10, 12, 128))
+	b := testTable(testRow(ep.Even, 2, 5, 128), testRow(ep.Even, 13, 20, 128), testRow(ep.Skewed, 30, 40, 128))
+	got := Overlay(Source{Table: a}, Source{Table: b}).coverage(testKey(ep.Even))
+	if want := "0 to 8, 10 to 20"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -114,6 +114,18 @@ func TestLoadTruncated(t *testing.T) {
 	}
 }
 
+// TestLoadBoundsTheFile reads blanks, which take no time.
+func TestLoadBoundsTheFile(t *testing.T) {
+	for size, want := range map[int]string{
+		MaxTableBytes:     "line 1: unexpected end of JSON input",
+		MaxTableBytes + 1: "the file is larger than 64 MiB; split the table by op or ranks",
+	} {
+		if _, err := Load(bytes.NewReader(bytes.Repeat([]byte(" "), size))); err == nil || err.Error() != want {
+			t.Errorf("%d bytes: %v, want %s", size, err, want)
+		}
+	}
+}
+
 func TestEditedTableIsMarked(t *testing.T) {
 	good := encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128)))
 	edited := bytes.Replace(good, []byte(`"threads":128`), []byte(`"threads":256`), 1)

@@ -5,7 +5,7 @@ import "testing"
 // TestHiddenRefusals: a refusal names a way out that is one.
 func TestHiddenRefusals(t *testing.T) {
 	for _, c := range []struct {
-		format DType
+		dtype  DType
 		hidden int
 		want   string
 	}{
@@ -18,11 +18,11 @@ func TestHiddenRefusals(t *testing.T) {
 		{MXFP4, 64, ""},
 	} {
 		got := ""
-		if err := c.format.checkHidden(c.hidden); err != nil {
+		if err := c.dtype.checkHidden(c.hidden); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
-			t.Errorf("%s %d: %q, want %q", c.format, c.hidden, got, c.want)
+			t.Errorf("%s %d: %q, want %q", c.dtype, c.hidden, got, c.want)
 		}
 	}
 }

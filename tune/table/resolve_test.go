@@ -92,7 +92,7 @@ func checkNeverCrosses(t *rapid.T, k Key, tokens int, a Answer) {
 		t.Fatalf("%d tokens are answered by a row for %d to %d", tokens, r.Lo, r.Hi)
 	}
 	if r.Key.Precision == ep.Reduced && k.Precision == ep.Full {
-		t.Fatalf("who accepts the same results only is answered by %v", r.Key)
+		t.Fatalf("a question of full precision is answered by %v", r.Key)
 	}
 	if r.Key.Routing != k.Routing && r.Key.Routing != ep.AllRoutings {
 		t.Fatalf("routing %s is answered by a row for %s", k.Routing, r.Key.Routing)
@@ -195,7 +195,7 @@ func TestHardMismatchRefuses(t *testing.T) {
 		{"link", func(h *Host, _ *ep.Problem) { h.Machine.Link = "pcie" }, "refused: machine"},
 		{"abi", func(h *Host, _ *ep.Problem) { h.ABI = "abi2" }, "refused: abi: the table is for kernels abi1, these are abi2"},
 		{"ranks", func(_ *Host, p *ep.Problem) { p.Ranks = 4 }, "refused: ranks: the table has no row for 4 ranks"},
-		{"format", func(_ *Host, p *ep.Problem) { p.Dispatch = ep.FP8 }, "refused: dispatch: the table has no row for fp8"},
+		{"dtype", func(_ *Host, p *ep.Problem) { p.Dispatch = ep.FP8 }, "refused: dispatch: the table has no row for fp8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, p := testHost, good

@@ -296,7 +296,7 @@ func TestMergedHeader(t *testing.T) {
 	}
 }
 
-// TestRunThatMeasuredBoth: a newcomer whose run has measured the incumbent's choice
+// TestRunThatMeasuredBoth: a newcomer whose run has measured the incumbent's config
 // too, under all the routings that it stands for, has decided.
 func TestRunThatMeasuredBoth(t *testing.T) {
 	all := []string{"uniform", "zipf:1.0", "hotrank:4"}
@@ -348,8 +348,8 @@ func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// TestRelaxIsTheIncumbents: rows that are laid in change nothing of what look-ups give up.
-func TestRelaxIsTheIncumbents(t *testing.T) {
+// TestFallbackIsTheIncumbents: rows that are laid in do not change the fallback fields.
+func TestFallbackIsTheIncumbents(t *testing.T) {
 	old, err := SetFallback(sealed(row(ep.Even, 1, 8, 128)), []string{"top_k", "hidden"})
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +366,7 @@ func TestRelaxIsTheIncumbents(t *testing.T) {
 		t.Errorf("%v %v", merged, err)
 	}
 	if _, err := SetFallback(old, []string{"ranks"}); err == nil || !strings.Contains(err.Error(), "use some of") {
-		t.Errorf("ranks may be given up: %v", err)
+		t.Errorf("ranks may differ: %v", err)
 	}
 }
 

@@ -15,9 +15,8 @@ import (
 // takes a fifth of it.
 const maxLine = 8 << 20
 
-// AppendJSON appends r as one line of trials.jsonl, newline included. It
-// writes what encoding/json would, with the numbers spelled as short as they
-// can be.
+// AppendJSON appends r as one line of trials.jsonl, newline included. It writes
+// what encoding/json would, with shorter numbers.
 func (r *Result) AppendJSON(b []byte) ([]byte, error) {
 	line := *r
 	line.Schema = Schema
@@ -63,9 +62,9 @@ func appendSeconds(b []byte, rounds [][]float64) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// Reader reads trials.jsonl, strictly: an unknown, doubled or ill-typed field
-// is an error that names line and field. Only a last line without its newline,
-// which a killed writer leaves, is skipped: see Torn.
+// Reader reads trials.jsonl strictly: an unknown field, one given twice or one
+// of the wrong type is an error that names line and field. A last line without
+// its newline, which a killed writer leaves, is skipped: see Torn.
 type Reader struct {
 	in    *bufio.Reader
 	dec   *decoder

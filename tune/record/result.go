@@ -1,5 +1,13 @@
-// Package reports holds the record that runs through the whole tool: sweep
-// writes it, every other command reads it.
+// Package record is what a run leaves on disk, and how it is written and read.
+//
+// A run directory holds run.json, a Run: what was asked for, where it ran and
+// what it decided; and trials.jsonl, a Result a line: what was measured. The
+// log is the truth. It is appended to in whole blocks of rounds, so that a run
+// that is killed loses one block at most and can be resumed.
+//
+// A Decision is the one record of what won. Package stat makes it; every
+// printer, picture and table reads it. Runs of schema 1, written before there
+// were decisions, are read by schema1.go alone.
 package record
 
 import (
@@ -11,8 +19,8 @@ import (
 // Schema is the version of run.json and trials.jsonl.
 const Schema = 2
 
-// Result is one line of trials.jsonl: one block of rounds of one candidate on
-// one workload, or the reason why there are none.
+// Result is one line of trials.jsonl: the rounds of one candidate in one block,
+// or the reason why there are none.
 type Result struct {
 	Schema   int         `json:"schema"`
 	Seq      int         `json:"seq"`  // position in the log, from 0
@@ -44,11 +52,11 @@ type Role string
 
 const (
 	Candidate Role = "candidate"
-	Default   Role = "default"   // the library default, in every round
-	Incumbent Role = "incumbent" // the row a table already has
-	Analytic  Role = "analytic"  // what a bandwidth model would choose
+	Default   Role = "default"   // in every round
+	Incumbent Role = "incumbent" // the row of the table in use
+	Analytic  Role = "analytic"  // what a model without measurements would choose
 	Twin      Role = "twin"      // the default under a second label, for A/A
-	Peer      Role = "peer"      // imported, measured by somebody else
+	Peer      Role = "peer"      // another library's, imported
 )
 
 // Rounds returns the seconds of each round: the slowest rank's.

@@ -18,8 +18,8 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Run is run.json: what was asked for, where it ran, and whether the machine
-// was quiet enough to believe it.
+// Run is run.json: what was asked for, where it ran, how quiet the machine was,
+// and what was decided.
 type Run struct {
 	Schema    int                `json:"schema"`
 	Read      int                `json:"-"`       // schema of the file that this was read from, 0 for a new run
@@ -40,7 +40,7 @@ type Run struct {
 	Workloads []Workload         `json:"workloads,omitempty"`
 	Searches  []Search           `json:"searches,omitempty"`
 	Regrets   []Regret           `json:"regrets,omitempty"`
-	Retried   []string           `json:"retried,omitempty"` // keys of quarantined configs given another chance
+	Retried   []string           `json:"retried,omitempty"` // keys of failed configs that got another chance
 	Warnings  []string           `json:"warnings,omitempty"`
 }
 
@@ -73,16 +73,16 @@ type AA struct {
 	Default float64 `json:"default"` // the default's median, seconds
 }
 
-// SpaceInfo says how a kernel's space was cut down to legal points.
+// SpaceInfo says how rules cut a kernel's space down to its legal points.
 type SpaceInfo struct {
 	Kernel   string      `json:"kernel"`
 	Problem  string      `json:"problem"`
 	Points   int         `json:"points"` // of the full product
 	Legal    int         `json:"legal"`
-	Rejected []Rejection `json:"rejected,omitempty"` // in the order constraints are applied
+	Rejected []Rejection `json:"rejected,omitempty"` // by count, then rule
 }
 
-// Rejection counts the points one constraint removed.
+// Rejection counts the points that one rule removed.
 type Rejection struct {
 	Rule  string `json:"rule"`
 	Count int    `json:"count"`

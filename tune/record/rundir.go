@@ -25,9 +25,9 @@ type Dir struct {
 	whole int64 // bytes of the log that are whole blocks
 }
 
-// CreateDir makes a run directory, with its parents, and opens everything
-// that will be written, so that a bad path or a full disk shows before
-// anything is measured. A directory that already holds a log is refused.
+// CreateDir makes a run directory and its parents, and opens every file that
+// will be written: a bad path or a full disk then shows before anything is
+// measured. A directory that already holds a log is refused.
 func CreateDir(path string, run *Run) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(path, PlotsDir), 0o777); err != nil {
 		return nil, err
@@ -50,8 +50,9 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	return d, nil
 }
 
-// OpenDir continues a run directory. Lines after the last whole block are cut
-// off, because rounds of a block belong together; cut says how many bytes.
+// OpenDir opens a run directory to go on with it. Lines after the last whole
+// block are cut off, because rounds of a block belong together. cut is their
+// length in bytes.
 func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err error) {
 	if _, err := os.Stat(filepath.Join(path, RunFile)); err != nil {
 		return nil, nil, nil, 0, fmt.Errorf("%s is no run directory: %w", path, err)

@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// coord tries all values of one parameter around the best point, then of the
-// next, and around again: cheap where parameters hardly interact, as the
-// dispatch and the combine side of a pair.
+// coord tries all values of one parameter at the best point, then of the next
+// parameter, and again from the first until nothing improves. It is cheap where
+// parameters hardly interact, as those of the two halves of a pair.
 type coord struct{}
 
 func (coord) Search(ctx context.Context, s *State) error {
@@ -41,9 +41,9 @@ func (coord) Search(ctx context.Context, s *State) error {
 	return nil
 }
 
-// sweepAxes goes once through the parameters of a point, those with the fewest
-// values first: they are mostly whole algorithms, which a search that ends in
-// the middle of a long axis must not miss.
+// sweepAxes goes once through the parameters of a point. Those with the fewest
+// values come first: most of them choose an algorithm, and a search that ends in
+// the middle of a long axis must not miss one.
 func sweepAxes(ctx context.Context, s *State, at int) (int, error) {
 	axes := slices.Clone(s.Space.axes(s.Space.Config(at).Kernel))
 	slices.SortStableFunc(axes, func(a, b Axis) int { return len(a.Values) - len(b.Values) })

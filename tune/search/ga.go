@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ga breeds: two parents from tournaments, each parameter from either, one in
-// eight changed at random. Children outside the space are replaced by fresh
-// random points, so that the budget is spent.
+// ga is a genetic search. A child takes each parameter from one of two parents,
+// which are winners of tournaments; one parameter in eight is changed at random.
+// A child outside the space is replaced by a fresh random point.
 type ga struct{}
 
 const (

@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ils walks greedily over points that differ in one parameter, from the best
-// required candidate; at a local optimum it jumps to a fresh random point
-// near the best and walks again.
+// ils is iterated local search: it walks from the best required candidate to
+// the best point that differs in one parameter, until none is faster. Then it
+// jumps to a fresh random point near the best and walks again.
 type ils struct{}
 
 // kicks is how many parameters a jump changes.
@@ -56,8 +56,8 @@ func climb(ctx context.Context, s *State, at int) (int, error) {
 	return at, nil
 }
 
-// jump is a fresh point a few random steps from one, or any fresh point, or
-// -1 when there is none.
+// jump is a fresh point a few random steps away, else any fresh point, -1 where
+// none is left.
 func jump(s *State, from int) int {
 	at := from
 	for range kicks {

@@ -7,13 +7,13 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// race measures everything a little and the promising more: the schedule of
-// irace and successive halving, fixed because rounds are cheap and a fixed
-// schedule resumes exactly.
+// race measures every point in a few rounds, and the best of them in more, as
+// irace and successive halving do. The schedule is fixed: rounds are cheap, and
+// a fixed schedule can be resumed exactly.
 type race struct{}
 
-// heats are the rounds of a race: how many, and which share of those that ran
-// may run the next.
+// heats are the parts of a race: the rounds of each, and the share of its
+// points that goes on to the next.
 var heats = []struct {
 	stage  record.Stage
 	rounds int
@@ -24,8 +24,7 @@ var heats = []struct {
 	{record.StageHeat2, 10, 1},
 }
 
-// chunk is how many fresh points a race under a time limit screens at a time,
-// so that it can stop between them.
+// chunk is how many fresh points are screened at a time under a time limit.
 const chunk = 24
 
 func (race) Search(ctx context.Context, s *State) error {
@@ -43,9 +42,10 @@ func (race) Search(ctx context.Context, s *State) error {
 	return nil
 }
 
-// screen measures every point the budget admits, and returns them. Without a
-// time limit all share the same rounds; with one, chunks of them do, linked by
-// the default and the best seen.
+// screen measures every point that the budget admits, and returns them. Without
+// a time limit all points are in the same rounds. With one they come in chunks,
+// so that the search can stop between them; the default and the two best points
+// so far are in every chunk, and link its rounds to those before.
 func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	fresh := s.Shuffled()
 	size := len(fresh)

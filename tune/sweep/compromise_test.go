@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
-// compromised is a backend on which each routing has thirty configs that are best, and
-// sms=62 is behind all of them under both: no finalist anywhere.
+// compromised is a backend on which each routing has thirty fast configs. sms=62
+// is slower than these under both routings, and a finalist of neither.
 func compromised() *scripted.Backend {
 	b := &scripted.Backend{Sigma: 0.002}
 	for n := range 62 {
@@ -38,9 +38,9 @@ func compromiseOptions(t *testing.T) *Options {
 	return o
 }
 
-// TestCompromise: what is best under no routing is told to callers who know nothing of
-// theirs, where each routing's own choice loses more under another. It is measured
-// beside those choices, and its answers are compared again after that.
+// TestCompromise: the row for all routings may take a config that no search chose,
+// where each winner loses more under the other routing. It is measured beside the
+// winners, and compared with the oracle again after that.
 func TestCompromise(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	out := mustSweep(t, compromised(), compromiseOptions(t), dir)
@@ -75,7 +75,8 @@ func TestCompromise(t *testing.T) {
 	}
 }
 
-// TestWrongCompromise: one that gives wrong answers after it was timed is not told.
+// TestWrongCompromise: a compromise whose answers are wrong after it was timed is in
+// no row.
 func TestWrongCompromise(t *testing.T) {
 	b := compromised()
 	b.OnVerify = func(c scripted.Call) (wrong int, err error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
-// TestInterruptedSweepGoesOn: however often it is interrupted, a sweep ends with
-// the rows of one that was not, measures nothing twice, and has a table of what
-// was finished each time.
+// TestInterruptedSweepGoesOn: however often a sweep is interrupted, it ends with
+// the rows of one that was not, and measures nothing twice. At each interrupt it
+// writes a table of the finished searches.
 func TestInterruptedSweepGoesOn(t *testing.T) {
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
 	want := mustSweep(t, &scripted.Backend{}, o, filepath.Join(t.TempDir(), "run"))
@@ -30,8 +30,8 @@ func TestInterruptedSweepGoesOn(t *testing.T) {
 	noDuplicates(t, dir)
 }
 
-// interrupted sweeps into dir, stopped after ever more Run calls and gone on with, until
-// it ends; stopped sees what there was each time.
+// interrupted sweeps into dir again and again, each time with more Run calls before
+// the interrupt, until the sweep ends. stopped is called at each interrupt.
 func interrupted(t *testing.T, backend func() *scripted.Backend, o *Options, dir string, stopped func(*Outcome)) *Outcome {
 	t.Helper()
 	for stop := 50; ; stop += 170 {

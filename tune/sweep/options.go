@@ -1,6 +1,15 @@
-// Package sweep carries out a whole tuning run: it plans spaces, searches every
-// problem under every routing, chooses across routings and token counts, and
-// writes the run directory with its table.
+// Package sweep joins what searches with what measures. MakePlan lists the
+// searches of a sweep, one for each problem and routing; Run carries them out,
+// and writes a run directory and a tuned table.
+//
+// A search measures its candidates, compares the finalists with the oracle
+// again, and decides by search.State.Conclude. When all are done, the winners of
+// each problem are measured under one another's routings (crossGroup), which
+// gives the regret matrix and the row for all routings. Rows of neighbouring
+// token counts meet where a config between them was measured (bound).
+//
+// Bench, AB and Matcher compare given configs without a search. They measure
+// through the same lab.
 package sweep
 
 import (
@@ -26,7 +35,7 @@ type Options struct {
 	Params    map[string][]ep.Value // values by parameter, instead of the kernels' own
 	Kernels   []string              // names to search, nil for all
 	MaxSMs    int                   // of a config, 0 for no bound
-	Precision ep.Precision          // Reduced also searches parameters that round what travels
+	Precision ep.Precision          // Reduced searches parameters that round what travels, too
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil
 

@@ -93,8 +93,8 @@ func (s *Search) estimate(opts *Options, p measure.Policy) {
 	s.Samples = search.RaceSamples(s.Measured) + min(s.Measured, p.Finalists)*p.MaxRounds
 }
 
-// checkOptions refuses parameters and kernels that nothing has, and what the
-// space file says against the kernels' declarations.
+// checkOptions refuses parameters and kernels that this backend does not have, and
+// a space file that does not fit its kernels.
 func (pl *planner) checkOptions() error {
 	for _, name := range slices.Sorted(maps.Keys(pl.opts.Params)) {
 		if pl.param("", name) == nil {
@@ -109,9 +109,8 @@ func (pl *planner) checkOptions() error {
 	return pl.opts.Space.Check(pl.declared)
 }
 
-// declared is the unit, binding and class that kernels declare for a
-// parameter; ok is false when the kernel, or any if kernel is empty, has no
-// such parameter.
+// declared is the unit, binding and class that a kernel declares for a parameter,
+// see spacefile.File.Check.
 func (pl *planner) declared(kernel, name string) (unit, binding, class string, ok bool) {
 	q := pl.param(kernel, name)
 	if q == nil {

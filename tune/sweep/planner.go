@@ -23,8 +23,8 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 	return &planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts, spaces: map[ep.Problem]enumerated{}}
 }
 
-// grids are those of one op and problem: a grid a kernel. An op of which
-// --kernel names nothing keeps all its kernels.
+// grids makes a grid for each kernel of a problem's op. --kernel keeps those it
+// names; an op of which it names none keeps all.
 func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 	all := kernels.Of(pl.kernels, p.Op)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
@@ -98,7 +98,7 @@ func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	}
 }
 
-// named is what an error message is about: its words before a colon.
+// named is the field that an error message begins with: its words before a colon.
 func named(msg string) string {
 	var out []string
 	for part := range strings.SplitSeq(msg, ": ") {
@@ -122,8 +122,8 @@ func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	}
 }
 
-// allowed is the machine with no more SMs than a config may take: kernels
-// choose for it what else they would choose for one beyond the bound.
+// allowed is the machine with no more SMs than --max-sms. A kernel that is asked
+// what may win there names nothing beyond the bound.
 func (pl *planner) allowed() ep.Machine {
 	m := pl.machine
 	if pl.opts.MaxSMs > 0 {

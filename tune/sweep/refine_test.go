@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
-// TestRowsClaimWhatHoldsBetween: where a row's end was measured, between two
-// searches, its gain is no more than what was seen there.
+// TestRowsClaimWhatHoldsBetween: a row that was measured at a token count between
+// two searches claims no more than its gain there.
 func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"

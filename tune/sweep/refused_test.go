@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
-// TestRefusedSessions: one workload of many that finds no session is an outcome
-// with the reason; the only one, or two in a row, end the sweep with it. Each is
-// asked for twice.
+// TestRefusedSessions: a workload of many that the backend refuses to open is a
+// search that failed, with the reason. The only workload, or two in a row, end the
+// sweep. Each session is asked for twice.
 func TestRefusedSessions(t *testing.T) {
 	refusal := errors.New("ranks: GPU 0 cannot address GPU 1")
 	for name, c := range map[string]struct {

@@ -224,8 +224,6 @@ var errGone = errors.New("the worker is gone")
 
 func TestWorkerGoneDuringConfirm(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
-	whole := mustSweep(t, &scripted.Backend{Sigma: 0.01}, o, filepath.Join(t.TempDir(), "run"))
-	_ = whole
 	for name, reopens := range map[string]bool{"and back": true, "for good": false} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
@@ -378,8 +376,8 @@ func TestNoComparisonTwice(t *testing.T) {
 	}
 }
 
-// TestSlowOpening: a session that takes all of a search's time to open does not
-// cost it the A/A rounds that a noisy default needs.
+// TestSlowOpening: the time that a session takes to open does not count against
+// the A/A test.
 func TestSlowOpening(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a second")

@@ -1,6 +1,7 @@
-// Package replay runs searches without hardware: against a synthetic
-// landscape, or one drawn from the trials of a recorded run. Strategies are
-// compared by it, and regressions in them found.
+// Package replay runs searches without hardware, on a synthetic landscape or on
+// the trials of a recorded run. A search here follows the same protocol as in a
+// sweep: A/A test, strategy, finals, confirmation. Only the comparison with the
+// oracle is missing, since nothing computes an answer.
 package replay
 
 import (

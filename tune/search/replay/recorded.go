@@ -21,8 +21,8 @@ type Recorded struct {
 const fewest = 8
 
 // FromTrials makes a model of every search in a log that measured enough
-// configs: their true times are what all rounds together say, the noise is
-// what is left. A config that failed fails again.
+// configs. Their true times are fitted to all rounds together; the noise is what
+// the fit leaves. A config that failed fails again.
 func FromTrials(results []record.Result) ([]Recorded, error) {
 	type id struct {
 		problem ep.Problem

@@ -43,7 +43,7 @@ func Synthetic(noise Noise, seed uint64) *Model {
 	for rank, t := range times(space.Len(), rng) {
 		m.Truth[order[rank]] = t
 	}
-	// What a library ships is neither good nor bad.
+	// The default is neither good nor bad.
 	m.Default = order[space.Len()/4+rng.IntN(space.Len()/4)]
 	return m
 }

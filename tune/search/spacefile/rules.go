@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// Facts are what expressions know besides the parameters, which go by their
-// own names.
+// Facts are what expressions know besides the parameters, whose names they use
+// directly.
 type Facts struct {
 	Machine MachineFacts `expr:"machine"`
 	Problem ProblemFacts `expr:"problem"`
@@ -50,10 +50,10 @@ func FactsOf(m ep.Machine, p ep.Problem) Facts {
 	}
 }
 
-// Rules compiles the constraints that apply to a kernel, into one rule that
-// names the first one broken. Expressions are typed: a parameter whose values
-// are all integers is an int, any other a string, and a comparison of the two
-// is an error here.
+// Rules compiles the constraints of a kernel into one rule, which names the first
+// constraint that a config breaks. Expressions are typed: a parameter whose
+// values are all integers is an int, any other is a string. To compare an int
+// with a string is an error here.
 func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.Rule, error) {
 	if f == nil {
 		return nil, nil
@@ -77,8 +77,8 @@ func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.R
 	return []search.Rule{e.broken}, nil
 }
 
-// appliesTo reports whether any constraint speaks of a kernel; derived values
-// of other kernels' parameters need not compile for it.
+// appliesTo reports whether any constraint applies to a kernel. Where none does,
+// derived values need not compile: they may use another kernel's parameters.
 func (f *File) appliesTo(kernel string) bool {
 	return slices.ContainsFunc(f.Constraints, func(c Constraint) bool {
 		return len(c.Kernels) == 0 || slices.Contains(c.Kernels, kernel)
@@ -157,8 +157,8 @@ func (e *scope) constrain(c Constraint) error {
 	return nil
 }
 
-// broken is the rule. An expression that fails, as by a division by zero, does
-// not keep.
+// broken is the rule. A config where an expression fails, by a division by zero
+// for example, breaks it.
 func (e *scope) broken(cfg ep.Config) string {
 	for _, a := range e.axes {
 		e.env[a.name] = a.values[cfg.Values[a.name]]

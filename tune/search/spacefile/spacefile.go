@@ -32,8 +32,8 @@ type File struct {
 	required []ep.Config
 }
 
-// Param narrows or widens one parameter. Unit, binding and class only repeat
-// the kernel's declaration: a file that thinks otherwise is refused.
+// Param gives the values of one parameter. Unit, binding and class may repeat what
+// the kernel declares; a file that says something else is refused.
 type Param struct {
 	Values  Values `yaml:"values"`
 	Unit    string `yaml:"unit"`
@@ -103,7 +103,8 @@ func ParseValues(s string) ([]ep.Value, error) {
 	return out, nil
 }
 
-// Read parses a space file strictly: unknown and doubled fields are errors.
+// Read parses a space file strictly: an unknown field, or one given twice, is an
+// error.
 func Read(in io.Reader) (*File, error) {
 	b, err := io.ReadAll(io.LimitReader(in, maxSize+1))
 	if err != nil {
@@ -197,9 +198,9 @@ func (f *File) Candidates(kernel string) []ep.Config {
 	return slices.DeleteFunc(slices.Clone(f.required), func(c ep.Config) bool { return c.Kernel != kernel })
 }
 
-// Check refuses a file that speaks of parameters nobody has, or says otherwise
-// of them than declared does: the unit, binding and class of a kernel's
-// parameter, ok being false when there is none.
+// Check refuses a file that names a parameter which its kernel does not have, or
+// repeats a declaration wrongly. declared gives the unit, binding and class of a
+// kernel's parameter; ok is false where the kernel has none of that name.
 func (f *File) Check(declared func(kernel, param string) (unit, binding, class string, ok bool)) error {
 	if f == nil {
 		return nil

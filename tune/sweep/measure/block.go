@@ -17,12 +17,11 @@ import (
 )
 
 // attempts at a block: a session may be lost once, since a worker can be
-// restarted; a machine that loses it again is lost.
+// restarted. A machine that loses it again is lost.
 const attempts = 2
 
-// fresh measures a block by measure and appends it to the log. What a lost
-// session had measured is dropped as a whole, because rounds of a block belong
-// together.
+// fresh measures a block and appends it to the log. A block whose session was
+// lost is measured again as a whole, because its rounds belong together.
 func (r *Runner) fresh(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
 	start := time.Now()
 	for range attempts {
@@ -90,8 +89,8 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 }
 
 // admit prepares a candidate, compares its answer with the oracle and warms it
-// up, once a session; the default's twin is the default. A failure of the
-// candidate goes to its line.
+// up, once a session. The default's twin is admitted with the default. A failure
+// of the candidate goes to its line.
 func (r *Runner) admit(ctx context.Context, point int, line *record.Result) error {
 	if r.ready[point] || point == search.Twin && r.ready[r.Default] {
 		return nil
@@ -133,7 +132,7 @@ func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return r.session.Run(ctx, c, spec)
 }
 
-// blame puts a failure of the candidate on its line and passes on any other.
+// blame puts a failure of the candidate on its line and returns any other error.
 func blame(err error, line *record.Result) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {
@@ -143,8 +142,9 @@ func blame(err error, line *record.Result) error {
 	return nil
 }
 
-// chooseFold decides once, by the default, how many calls one sample takes to
-// outlast the clock; all candidates of a search share it.
+// chooseFold decides once how many calls make a sample: so many that the
+// default's lasts as long as the policy asks. All candidates of a search take as
+// many.
 func (r *Runner) chooseFold(ctx context.Context) error {
 	if r.fold > 0 || !r.ready[r.Default] && !r.ready[search.Twin] {
 		return nil

@@ -1,5 +1,6 @@
-// Package measure turns candidates into verified, timed results: it joins the
-// kernels' sessions with the searches of package tune and the trial log.
+// Package measure times candidates on a backend and compares their answers with
+// the oracle. Its Runner is the search.Evaluator of hardware, and writes the
+// trial log.
 package measure
 
 import (

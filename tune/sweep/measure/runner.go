@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Log keeps blocks of results; reports.Dir is one.
+// Log keeps blocks of results. record.Dir is one.
 type Log interface {
 	Append(block []record.Result, wall float64) error
 }
@@ -64,8 +64,8 @@ func New(s Setup) *Runner {
 	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}}
 }
 
-// ErrLost is what a machine that cannot be measured on any more ends a sweep
-// with. Everything measured before is in the log.
+// ErrLost ends a sweep whose machine can no longer measure. Everything measured
+// before is in the log.
 var ErrLost = errors.New("the machine is lost")
 
 // ErrOpen says that a backend would not open a session: the workload does not
@@ -107,8 +107,8 @@ func (r *Runner) nextBlock(stage record.Stage) int {
 // Spent implements search.Spender: the wall time of all blocks.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
-// Latest is when the last block ended, here or in the run that this one goes on
-// with: UTC, whole seconds.
+// Latest is when the last block ended, a recorded one included: UTC, whole
+// seconds.
 func (r *Runner) Latest() time.Time { return r.latest }
 
 // samples flattens the lines of a block, which are in the order of live,

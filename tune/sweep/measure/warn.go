@@ -34,8 +34,8 @@ func stragglers(r *record.Result) []string {
 	return out
 }
 
-// Throttled is the warning about clocks over all blocks, "" when they held:
-// each rank is compared with itself.
+// Throttled is the warning about clocks that fell, over all blocks, "" where none
+// did. Each rank is compared with itself.
 func (r *Runner) Throttled() string {
 	for rank := 0; ; rank++ {
 		var mhz []float64

@@ -1,5 +1,5 @@
-// Package receipt measures rows of a tuned table again on the machine that is
-// to use them, and writes down what came of it.
+// Package receipt measures rows of a tuned table again, on the machine that is to
+// use them, and records what each row's claim is worth there.
 package receipt
 
 import (

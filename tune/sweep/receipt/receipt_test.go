@@ -55,8 +55,8 @@ func TestPickSpreadsOverRowsThatLeaveTheDefault(t *testing.T) {
 	}
 }
 
-// TestPickOfBounded: below a bound of SMs the default is spelled out, and is no more
-// to be checked against itself than elsewhere.
+// TestPickOfBounded: under a bound of SMs a row may spell the default out. It is not
+// checked against itself.
 func TestPickOfBounded(t *testing.T) {
 	same := table.Evidence{Gain: 1, GainLow: 1, GainHigh: 1}
 	tab := &table.Table{Header: table.Header{MaxSMs: 24}, Rows: []table.Row{{Lo: 1, Evidence: same}, {Lo: 2}}}

@@ -24,7 +24,7 @@ type Call struct {
 
 // Backend follows a script.
 type Backend struct {
-	Name  string  // of the machine's backend; the tie band depends on it
+	Name  string  // of the machine's backend
 	SMs   []int   // values of the parameter sms; default 8, 16, 32, 64
 	Sigma float64 // relative noise
 	// Truth is the seconds of a config; nil is Landscape.

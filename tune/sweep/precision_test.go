@@ -16,9 +16,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestBothWinners: where dedup is twice as fast but changes results, one sweep
-// gives a row for who accepts that and another for who does not, for combine
-// and for pairs, and the second never measured what it may not answer.
+// TestBothWinners: where dedup is twice as fast but reduces precision, one sweep
+// makes a row at full precision and another at reduced precision, for combine
+// and for pairs. Searches at full precision never measure dedup.
 func TestBothWinners(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	b := &scripted.Backend{Sigma: 0.01, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
@@ -31,7 +31,7 @@ func TestBothWinners(t *testing.T) {
 	o := options(t, "combine,pair", []int{16}, "uniform")
 	o.Precision = ep.Reduced
 	var err error
-	// Whoever requires a config does not make it one with the same results.
+	// A required config is not measured where it reduces precision.
 	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["combine:algo=dedup,sms=8,threads=256"]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -54,16 +54,16 @@ func TestBothWinners(t *testing.T) {
 	for _, r := range results {
 		seen[r.Problem.Precision]++
 		if r.Problem.Precision == ep.Full && strings.Contains(r.Config.Key(), "dedup") {
-			t.Fatalf("%s was tried where results must stay", r.Config.Key())
+			t.Fatalf("%s was tried at full precision", r.Config.Key())
 		}
 	}
 	if seen[ep.Full] == 0 || seen[ep.Reduced] == 0 {
-		t.Errorf("trials by what is accepted: %v", seen)
+		t.Errorf("trials by precision: %v", seen)
 	}
 }
 
-// TestShortSearches: a search with time for nothing but what is required still
-// tries a whole algorithm that changes results.
+// TestShortSearches: a search with time for the required candidates alone still
+// tries an algorithm that reduces precision.
 func TestShortSearches(t *testing.T) {
 	b := &scripted.Backend{Sigma: 0.005, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		s := scripted.Landscape(p, routing, c)
@@ -82,7 +82,7 @@ func TestShortSearches(t *testing.T) {
 	}
 }
 
-// TestShortPairs: likewise one of pairs tries the best halves together.
+// TestShortPairs: a search of pairs that short tries the best halves together.
 func TestShortPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "coord"
@@ -100,7 +100,7 @@ func TestShortPairs(t *testing.T) {
 	}
 }
 
-// besides has kernels whose halves of a pair gain by another number of threads.
+// besides has kernels that launch the halves of a pair with other threads.
 type besides struct{ scripted.Backend }
 
 func (b *besides) Kernels() []kernels.Kernel {
@@ -111,8 +111,8 @@ func (b *besides) Kernels() []kernels.Kernel {
 	return ks
 }
 
-// TestPairsBesideEachOther: what a kernel may gain by in a pair every search of
-// pairs measures, though neither half alone has won so.
+// TestPairsBesideEachOther: every search of pairs measures the best halves as
+// their kernel would launch them one after the other, too.
 func TestPairsBesideEachOther(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "coord"
@@ -137,8 +137,8 @@ func TestPairsBesideEachOther(t *testing.T) {
 	}
 }
 
-// TestBoundedDefaults: below the SMs of a kernel's own choice, its choice for
-// a machine of as many SMs is tried.
+// TestBoundedDefaults: under --max-sms a search tries what a kernel chooses on a
+// machine of so many SMs.
 func TestBoundedDefaults(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Evaluations, o.MaxSMs = 1, 20
@@ -149,8 +149,8 @@ func TestBoundedDefaults(t *testing.T) {
 	}
 }
 
-// TestBoundHoldsForAll: no config of a bounded sweep takes more, neither the default
-// that gains are over nor a row where it stays, which is spelled out.
+// TestBoundHoldsForAll: no config of a bounded sweep takes more SMs, the default
+// included. A row that keeps the default spells it out.
 func TestBoundHoldsForAll(t *testing.T) {
 	for name, truth := range map[string]func(ep.Problem, string, ep.Config) float64{
 		"the default stays": func(ep.Problem, string, ep.Config) float64 { return 50e-6 },
@@ -181,9 +181,9 @@ func TestBoundHoldsForAll(t *testing.T) {
 	}
 }
 
-// TestShippedRowsAreMeasured: what a table in use says for the class of a routing is
-// measured, and what it says for any.
-func TestShippedRowsAreMeasured(t *testing.T) {
+// TestIncumbentsAreMeasured: a search measures the row of the table in use for the
+// class of its routing, and the row for all routings.
+func TestIncumbentsAreMeasured(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Strategy, o.Evaluations = "coord", 1
 	row := func(c ep.Class, sms string) table.Row {
@@ -210,7 +210,7 @@ func TestShippedRowsAreMeasured(t *testing.T) {
 	}
 }
 
-// greedy has a second dispatch that by default takes the whole machine.
+// greedy has a second dispatch whose default takes the whole machine.
 type greedy struct{ scripted.Backend }
 
 func (g *greedy) Kernels() []kernels.Kernel {
@@ -247,7 +247,7 @@ func TestDTypesTellEachOther(t *testing.T) {
 	}
 }
 
-// TestKernelsOwnStarts: such a search measures the designs that a kernel names.
+// TestKernelsOwnStarts: every search measures the designs that a kernel names.
 func TestKernelsOwnStarts(t *testing.T) {
 	hidden := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "16", "threads": "1024", "algo": "direct"}}
 	b := &scripted.Backend{Sigma: 0.005,

@@ -164,7 +164,7 @@ type Backend interface {
 type Session interface {
 	// Prepare compiles, allocates and loads a candidate on every rank. Many
 	// candidates may be ready at once; preparing one twice is free. Everything
-	// slow, and everything that could block a peer, happens here and not in Run.
+	// slow, and everything that could block another rank, happens here and not in Run.
 	Prepare(context.Context, ep.Config) error
 	// Run performs spec.Rounds collective rounds of a prepared candidate.
 	// All ranks are queued before any is waited on, and start aligned.

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Default is the library default of an op: that of its first kernel that can
+// Default is the default of an op: that of its first kernel that can
 // run the problem, on at most maxSMs SMs (0 is no bound).
 func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, error) {
 	var first error

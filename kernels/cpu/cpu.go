@@ -1,6 +1,6 @@
 // Package cpu is the embedded backend. Ranks are groups of goroutines with memory
 // of their own. By the protocol that GPUs use, dispatch and combine write messages
-// into their peers' receive slots, signal counts through atomic words, and poll for
+// into other ranks' receive slots, signal counts through atomic words, and poll for
 // them. Nothing is modelled: the times are those of memory traffic and
 // synchronisation on this host.
 //

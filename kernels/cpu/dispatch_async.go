@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/kernels/internal/drill"
 )
 
-// dispatchAsync writes this rank's tokens into its peers' slots; the last
+// dispatchAsync writes this rank's tokens into all ranks' slots; the last
 // worker to finish signals how many there were.
 func (w *worker) dispatchAsync(l launch, set int) bool {
 	for t := range l.claimRows(&w.r.send, w.r.tokens) {
@@ -123,7 +123,7 @@ func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 }
 
 // signalDispatch publishes the counts of everything sent, zeros included. Each rank
-// begins with the next one, so that not all begin with the same peer.
+// begins with the next one, so that not all begin with the same one.
 func (w *worker) signalDispatch(l launch, set int) {
 	s, r := &w.s.shape, w.r
 	for i := range s.sources {

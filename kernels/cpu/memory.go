@@ -12,11 +12,11 @@ import (
 const sentinel = ^uint64(0)
 
 // sets is how many receive buffers a rank rotates through. A rank can be one call
-// ahead of a peer but not two, since each call waits for counts that the peer sends
-// in the call before. With two sets it never writes what the peer still reads.
+// ahead of another but not two, since each call waits for counts that the other sends
+// in the call before. With two sets it never writes what the other still reads.
 const sets = 2
 
-// inbox receives what peers' dispatches send: by expert and source, or
+// inbox receives what the dispatches of all ranks send: by expert and source, or
 // de-duplicated by source alone. Only what a config needs is allocated.
 type inbox struct {
 	slots    []byte          // [local, sources, maxTokens, message]
@@ -25,7 +25,7 @@ type inbox struct {
 	arrived  []atomic.Uint64 // [sources] de-duplicated messages
 }
 
-// returns receives what peers' combines send back.
+// returns receives what the combines of all ranks send back.
 type returns struct {
 	rows     []byte          // [maxTokens, topK, hidden] BF16
 	counts   []atomic.Uint64 // [local experts of the sender, sources]
@@ -33,8 +33,8 @@ type returns struct {
 	arrived  []atomic.Uint64 // [sources]
 }
 
-// rank is one rank's own memory. Peers write into inbox and returns, and into
-// nothing else.
+// rank is one rank's own memory. Other ranks write into inbox and returns, and
+// into nothing else.
 type rank struct {
 	id      int
 	tokens  int

@@ -219,7 +219,7 @@ func (w *worker) announce() {
 	w.job.bell.ring()
 }
 
-// awaitCount polls a count word that a peer signals, takes the count and sets the
+// awaitCount polls a count word that another rank signals, takes the count and sets the
 // word back. expert is the expert that the count is for, -1 where the source sends
 // one count only.
 func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {

@@ -10,13 +10,13 @@ import (
 
 // arena is memory of a GPU in which heaps are laid out, one after another. It
 // stays when its heap goes: to take tens of gigabytes from the driver, and map
-// them on every peer, takes longer than most candidates.
+// them on every other GPU, takes longer than most candidates.
 type arena struct {
 	base  cu.DevicePtr
 	bytes int64
 }
 
-// pool is memory that nobody uses.
+// pool is idle memory.
 type pool[T any] []T
 
 // take removes and returns the smallest item of at least n bytes.

@@ -24,7 +24,7 @@ type compiler struct {
 	arch    string
 	defines []string           // NAME=VALUE, of every variant
 	cache   string             // folder, "" for none
-	running singleflight.Group // by key: nobody compiles what another is about to have
+	running singleflight.Group // by key, so that a variant is compiled once
 }
 
 func newCompiler(arch string, defines []string) (*compiler, error) {

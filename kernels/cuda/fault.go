@@ -53,7 +53,7 @@ func neverBegan(faults []faultRecord) bool {
 }
 
 // hangReason puts the records of all ranks into one line. The first sentence names
-// the cause: ranks that waited at the next alignment for their peers come last.
+// the cause: ranks that waited at the next alignment for the others come last.
 func hangReason(faults []faultRecord, deadline time.Duration) string {
 	var first, last []string
 	for _, f := range faults {

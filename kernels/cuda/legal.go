@@ -46,7 +46,7 @@ func checkProblem(m ep.Machine, p ep.Problem) error {
 //
 // Where ranks share a GPU, each has half of an equal share. A call launched
 // early (pdl) is resident together with the call before it, and must leave
-// the SMs on which a peer still has to begin that one.
+// the SMs on which another rank still has to begin that one.
 func maxBlocks(m ep.Machine, p ep.Problem) int {
 	gpus := max(m.GPUs, 1)
 	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU

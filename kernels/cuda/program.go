@@ -36,7 +36,7 @@ type program struct {
 }
 
 // queuedSteps bounds the steps that are queued before any is waited for. A full
-// queue blocks the thread that fills it, and peers would wait for the steps that
+// queue blocks the thread that fills it, and other ranks would wait for the steps that
 // it could not queue.
 const queuedSteps = 512
 

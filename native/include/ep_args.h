@@ -85,7 +85,7 @@ typedef struct EpArgs {
   uint64_t region[EP_MAX_REGIONS]; /* byte offset of each region of the family */
 
   /* dispatch outputs; all lie on the symmetric heap, so that a kernel that
-   * places rows itself finds a peer's at heap[peer] + (out - heap[rank]) */
+   * places rows itself finds rank r's at heap[r] + (out - heap[rank]) */
   uint8_t *out;          /* [max_rows, payload bytes of one row] */
   uint8_t *out_scales;   /* by dtype: fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
   uint32_t *row_offsets; /* [groups + 1], groups = local experts, + 1 first when a shared expert is fused */

@@ -51,7 +51,7 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   if (r == CUDA_SUCCESS)
     r = cuOccupancyMaxActiveBlocksPerMultiprocessor(&out->blocks_per_sm, f, (int)block, shared);
   /* A launch that needs a larger stack than any before waits for the device
-   * to be idle, which a spinning peer never is. */
+   * to be idle, which a device that spins never is. */
   if (r == CUDA_SUCCESS) r = cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE);
   if (r == CUDA_SUCCESS && (size_t)out->local_bytes > stack)
     r = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, (size_t)out->local_bytes);

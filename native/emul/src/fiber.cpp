@@ -3,27 +3,24 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include <atomic>
-#include <mutex>
 #include <numeric>
 #include <vector>
 
+#include "stacks.h"
 #include "switch.h"
 
 /* With EP_EMUL_TSAN the device code is instrumented and this file is not: it
  * tells the race detector about fibers, barriers and fences instead. */
 #ifdef EP_EMUL_TSAN
 #include <sanitizer/tsan_interface.h>
-#define EMUL_FIBER_CREATE() __tsan_create_fiber(0)
 #define EMUL_FIBER_CURRENT() __tsan_get_current_fiber()
 #define EMUL_FIBER_SWITCH(f) __tsan_switch_to_fiber(f, __tsan_switch_to_fiber_no_sync)
 #define EMUL_ACQUIRE(p) __tsan_acquire(const_cast<void *>(static_cast<const void *>(p)))
 #define EMUL_RELEASE(p) __tsan_release(const_cast<void *>(static_cast<const void *>(p)))
 #else
-#define EMUL_FIBER_CREATE() nullptr
 #define EMUL_FIBER_CURRENT() nullptr
 #define EMUL_FIBER_SWITCH(f) (void)(f)
 #define EMUL_ACQUIRE(p) (void)(p)
@@ -32,8 +29,6 @@
 #define EMUL_SYNC_WITH(p) (EMUL_ACQUIRE(p), EMUL_RELEASE(p))
 
 namespace {
-
-const size_t stack_bytes = 128 << 10;
 
 /* Where a set of fibers meets. */
 struct Barrier {
@@ -80,13 +75,6 @@ struct Fiber {
 
 struct Warp {
   std::vector<Barrier *> masks; /* one barrier per lane mask ever used */
-};
-
-/* Stacks of one block, and what the race detector knows of their fibers. */
-struct Stacks {
-  size_t fibers = 0;
-  uint8_t *base = nullptr;
-  std::vector<void *> tsan;
 };
 
 struct Block {
@@ -214,35 +202,7 @@ void idle(int passes) {
   passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
 }
 
-/* They are kept from launch to launch: making them costs more than most
- * emulated kernels. */
-struct StackPool {
-  std::mutex lock;
-  std::vector<Stacks> idle;
-
-  Stacks take(size_t fibers) {
-    std::lock_guard<std::mutex> hold(lock);
-    for (size_t i = 0; i < idle.size(); i++) {
-      if (idle[i].fibers != fibers) continue;
-      Stacks s = std::move(idle[i]);
-      idle[i] = std::move(idle.back());
-      idle.pop_back();
-      return s;
-    }
-    void *p = mmap(nullptr, fibers * stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {
-      perror("emul: stacks");
-      abort();
-    }
-    Stacks s{fibers, static_cast<uint8_t *>(p), {}};
-    for (size_t i = 0; i < fibers; i++) s.tsan.push_back(EMUL_FIBER_CREATE());
-    return s;
-  }
-  void give(Stacks s) {
-    std::lock_guard<std::mutex> hold(lock);
-    idle.push_back(std::move(s));
-  }
-} pool;
+StackPool pool;
 
 void set_up(Block *b, const EmulLaunch &launch, uint32_t index) {
   uint32_t n = launch.block.x;

@@ -53,7 +53,7 @@ struct EpSpin {
     uint64_t now = globaltimer();
     if (start == 0) start = now;
     /* A block that waits for its own rank waits twice as long. So the block
-     * that waits for a peer gives up first, and the record names the peer. */
+     * that waits for another rank gives up first, and the record names it. */
     if (now - start > (w.source < 0 ? 2 : 1) * a.deadline_ns) {
       ep_fault(a, w, want, got);
       return false;
@@ -61,6 +61,12 @@ struct EpSpin {
     return !ep_aborted(a);
   }
 };
+
+/* EpSpin::again for a whole warp. Lanes read the clock and the abort word at
+ * different moments, but must leave a loop with collectives together. */
+EP_DEVICE bool ep_again_warp(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
+  return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
+}
 
 /* Fault drill: this rank is late by delay_ns. */
 EP_DEVICE void ep_drill_delay(const EpArgs &a) {

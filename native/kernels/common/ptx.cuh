@@ -189,7 +189,7 @@ EP_DEVICE void red_add_release_gpu(int32_t *p, int32_t v) {
 }
 
 /* Read-only input that no thread writes during the kernel; never use it on
- * receive buffers, whose lines a peer may have just replaced. */
+ * receive buffers, whose lines another rank may have just replaced. */
 EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -294,150 +294,6 @@ EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
 #endif
 }
 
-/* ---- bulk asynchronous copies (sm_90 and later) ----
- * bytes and both addresses are multiples of 16. */
-
-#if defined(EP_EMULATE) || EP_ARCH >= 900
-#define EP_HAS_BULK 1
-#else
-#define EP_HAS_BULK 0
-#endif
-
-EP_DEVICE uint32_t shared_address(const void *p) {
-#ifdef EP_EMULATE
-  return 0;
-#else
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-#endif
-}
-
-EP_DEVICE void mbar_init(uint64_t *bar, uint32_t arrivals) {
-#ifdef EP_EMULATE
-  emul_mbar_init(bar, arrivals);
-#elif EP_HAS_BULK
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(arrivals) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#endif
-}
-
-/* Arrives and announces bytes that copies will bring. */
-EP_DEVICE void mbar_expect(uint64_t *bar, uint32_t bytes) {
-#ifdef EP_EMULATE
-  emul_mbar_expect(bar, bytes);
-#elif EP_HAS_BULK
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-               ::"r"(shared_address(bar)), "r"(bytes) : "memory");
-#endif
-}
-
-/* Whether the phase of this parity has completed. */
-EP_DEVICE bool mbar_try(uint64_t *bar, uint32_t parity) {
-#ifdef EP_EMULATE
-  return emul_mbar_try(bar, parity);
-#elif EP_HAS_BULK
-  uint32_t done;
-  asm volatile(
-      "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-      : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
-  return done != 0;
-#else
-  return true;
-#endif
-}
-
-EP_DEVICE void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar) {
-#ifdef EP_EMULATE
-  emul_bulk_load(shared, global, bytes, bar);
-#elif EP_HAS_BULK
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-               ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(bar)) : "memory");
-#endif
-}
-
-/* Orders this thread's writes to shared memory before a bulk store reads them. */
-EP_DEVICE void fence_shared_to_bulk() {
-#if !defined(EP_EMULATE) && EP_HAS_BULK
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-}
-
-EP_DEVICE void bulk_store(void *global, const void *shared, uint32_t bytes) {
-#ifdef EP_EMULATE
-  emul_bulk_store(global, shared, bytes);
-#elif EP_HAS_BULK
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-               ::"l"(global), "r"(shared_address(shared)), "r"(bytes) : "memory");
-#endif
-}
-
-EP_DEVICE void bulk_commit() {
-#ifdef EP_EMULATE
-  emul_bulk_commit();
-#elif EP_HAS_BULK
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-#endif
-}
-
-/* Waits until shared memory may be reused: all but n groups were read. */
-template <int n>
-EP_DEVICE void bulk_wait_read() {
-#ifdef EP_EMULATE
-  emul_bulk_wait(n, false);
-#elif EP_HAS_BULK
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(n) : "memory");
-#endif
-}
-
-/* Waits until all but n groups of this thread's bulk stores are written, and
- * orders those before its later ordinary stores. */
-template <int n>
-EP_DEVICE void bulk_wait_written() {
-#ifdef EP_EMULATE
-  emul_bulk_wait(n, true);
-#elif EP_HAS_BULK
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(n) : "memory");
-  asm volatile("fence.proxy.async;" ::: "memory");
-#endif
-}
-
-/* ---- asynchronous copies of one lane: global to shared memory past the
- * registers. A lane that reads back only what it copied needs no barrier. */
-
-EP_DEVICE void cp_async16(void *shared, const void *global) {
-#ifdef EP_EMULATE
-  memcpy(shared, global, 16);
-#else
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
-#endif
-}
-
-/* Closes a group of this lane's copies; a group may be empty. */
-EP_DEVICE void cp_async_commit() {
-#ifndef EP_EMULATE
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-/* Waits until all but the n latest groups of this lane have come. */
-template <int n>
-EP_DEVICE void cp_async_wait() {
-#ifndef EP_EMULATE
-  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
-#endif
-}
-
-/* Brings memory into L2 without waiting for it; one lane asks for it all. A
- * hint: bytes a multiple of 16. */
-EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
-#if defined(EP_EMULATE)
-#elif EP_HAS_BULK
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
-#else
-  for (uint32_t at = 0; at < bytes; at += 128)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const uint8_t *>(p) + at));
-#endif
-}
-
 /* ---- e4m3: two floats to two bytes, nearest even, saturating at 448 ---- */
 
 /* e4m3 in integer arithmetic (OCP OFP8 1.0): for chips without the conversion
@@ -467,5 +323,7 @@ EP_DEVICE uint32_t cvt_e4m3x2(float hi, float lo) {
   return e4m3_soft(hi) << 8 | e4m3_soft(lo);
 #endif
 }
+
+#include "common/bulk.cuh"
 
 #endif

@@ -31,7 +31,7 @@ EP_DEVICE int32_t ep_source_rank(const EpArgs &a, uint32_t source) {
 }
 
 /* The slot of a row on its token's rank; null when src_info names no slot. A
- * stale src_info must never become an address in a peer's memory. */
+ * stale src_info must never become an address in another rank's memory. */
 EP_DEVICE uint8_t *ep_return_slot(const EpArgs &a, int64_t row, int32_t rank) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return nullptr;

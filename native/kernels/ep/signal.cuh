@@ -8,7 +8,7 @@
 
 #include "ep/layout.cuh"
 
-/* Publishes value in a peer's word, after everything that the caller wrote or
+/* Publishes value in another rank's word, after everything that the caller wrote or
  * has acquired from others. */
 EP_DEVICE void ep_signal_completion(uint64_t *word, uint64_t value) {
   fence_acq_rel_sys();
@@ -28,7 +28,7 @@ EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint
   return true;
 }
 
-/* Waits until a word that a peer writes holds value. */
+/* Waits until a word that another rank writes holds value. */
 EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what, uint64_t value) {
   EpSpin spin;
   for (;;) {

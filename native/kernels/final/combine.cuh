@@ -30,7 +30,7 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
     uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - c.number) < 0);
     __syncwarp();
     if (missing == 0) return true;
-    if (!fin_again(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number, began)) return false;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number, began)) return false;
   }
 }
 
@@ -92,7 +92,7 @@ EP_DEVICE bool fin_wait_slots(const EpArgs &a, const FinCall &c, uint32_t token,
     int slot = __ffs(missing) - 1;
     int32_t expert = EP_DIRECT ? __shfl_sync(EP_FULL_WARP, id, slot) : -1;
     int32_t source = EP_DIRECT ? expert / EP_LOCAL_EXPERTS : slot;
-    if (!fin_again(spin, a, {EP_PHASE_COMBINE_WAIT, expert, source}, c.number, seen)) return false;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_WAIT, expert, source}, c.number, seen)) return false;
   }
 }
 

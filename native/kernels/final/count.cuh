@@ -84,7 +84,7 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
 
 /* The last sending block knows this rank's totals, and sends them to every rank.
  * The fences here and in fin_wait_count order what earlier calls read from the
- * output and the scales before what peers will write there. */
+ * output and the scales before what other ranks will write there. */
 EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s) {
   fence_acq_rel_sys();
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {

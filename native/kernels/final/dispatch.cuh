@@ -150,7 +150,7 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   uint64_t word = FIN_NOWHERE;
   EpSpin spin;
   while (__any_sync(EP_FULL_WARP, (word = c.lane < EP_TOPK ? ld_relaxed_sys(header + c.lane) : FIN_NOWHERE) == FIN_EMPTY))
-    if (!fin_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(m.source)}, 1, 0)) return false;
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(m.source)}, 1, 0)) return false;
   ep_span_stage(a, EP_STAGE_ARRIVED);
   bool mine = static_cast<uint32_t>(word) != FIN_NOWHERE;
   uint32_t row = static_cast<uint32_t>(word);
@@ -186,7 +186,7 @@ EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinSha
     if (waiting == 0) return;
     if (ready == 0) {
       int32_t source = static_cast<int32_t>(__shfl_sync(EP_FULL_WARP, m.source, __ffs(waiting) - 1));
-      if (!fin_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, waiting, 0)) return;
+      if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, waiting, 0)) return;
       continue;
     }
     __syncwarp(); /* what one lane acquired, all may read */

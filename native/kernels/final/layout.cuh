@@ -104,10 +104,4 @@ EP_DEVICE uint8_t *fin_return(const EpArgs &a, int owner, uint32_t token, uint32
   return fin_at(a, owner, FIN_RETURN) + (static_cast<uint64_t>(token) * FIN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 
-/* EpSpin::again for a whole warp. Lanes read the clock and the abort word at
- * different moments, but must leave a loop with collectives together. */
-EP_DEVICE bool fin_again(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
-  return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
-}
-
 #endif

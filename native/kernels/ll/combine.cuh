@@ -37,7 +37,7 @@ EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
     uint32_t began = ld_relaxed_sys(p);
     uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - (c.number - 1)) < 0);
     if (missing == 0) return true;
-    if (!ll_again(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
   }
 }
 
@@ -184,7 +184,7 @@ EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint
     for (uint32_t i = 0; i < LL_BATCH; i++) lacks |= ll_lacks(b, i, data[i]);
     uint32_t missing = __ballot_sync(EP_FULL_WARP, lacks);
     if (missing == 0) return true;
-    if (!ll_again(spin, a, ll_missing_term(b, missing, data, id), EP_FULL_WARP, ~missing)) return false;
+    if (!ep_again_warp(spin, a, ll_missing_term(b, missing, data, id), EP_FULL_WARP, ~missing)) return false;
   }
 }
 

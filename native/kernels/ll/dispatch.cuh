@@ -293,7 +293,7 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
     } else if (__any_sync(EP_FULL_WARP, none)) {
       return false;
     }
-    if (!ll_again(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, p.here)) return false;
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, p.here)) return false;
     if (a.pause_ns > 0) sleep_ns(static_cast<uint32_t>(a.pause_ns));
   }
 }

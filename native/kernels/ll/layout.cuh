@@ -65,7 +65,7 @@ EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) {
 }
 
 /* Counts and headers have three sets, by call number: this call uses one, a fast
- * peer may already write the next, and this rank clears the headers of the call
+ * rank may already write the next, and this rank clears the headers of the call
  * before, whose counts say how many there are. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
@@ -98,12 +98,6 @@ EP_DEVICE uint32_t *ll_started(const EpArgs &a, int owner) {
 EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
   uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
   return ll_at(a, owner, LL_RETURN) + (at * LL_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
-}
-
-/* EpSpin::again for a whole warp. Lanes read the clock and the abort word at
- * different moments, but must leave a loop with collectives together. */
-EP_DEVICE bool ll_again(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
-  return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }
 
 /* ---- sentinels ---- */

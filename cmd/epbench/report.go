@@ -103,7 +103,7 @@ func (f *reportFlags) page(runs []*reports.Loaded) (string, error) {
 		return "", nil
 	}
 	out := cmp.Or(f.out, filepath.Join(runs[0].Path, record.ReportFile))
-	err := record.WriteFileAtomic(out, func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) })
+	err := record.WriteFile(out, record.Content(func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) }))
 	if err != nil {
 		return "", badInput(fmt.Errorf("the page: %w; write it elsewhere with -o FILE, or leave it out with --no-html", err))
 	}

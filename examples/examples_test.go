@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/export"
 )
@@ -83,7 +84,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 
 func TestGo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "table.json")
-	if err := table.WriteFile(path, sealed(t)); err != nil {
+	if err := record.WriteFile(path, sealed(t)); err != nil {
 		t.Fatal(err)
 	}
 	if got := output(t, exec.Command("go", "run", "./runtime", path)); got != want {

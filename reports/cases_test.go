@@ -101,6 +101,19 @@ func TestMedianIsOfTheSlowestRank(t *testing.T) {
 	}
 }
 
+// A twin is measured in the A/A test only, in as many blocks as that needs; the
+// default's time is not taken from there.
+func TestTwinOfManyBlocks(t *testing.T) {
+	c := build([]trial{{"uniform", "sms=8", def, "aa", 0, times(4, 3), ""}, {"uniform", "sms=8", record.Twin, "aa", 0, times(4, 3), ""},
+		{"uniform", "sms=8", def, "aa", 3, times(4, 3), ""}, {"uniform", "sms=8", record.Twin, "aa", 3, times(5, 3), ""},
+		{"uniform", "sms=8", def, "screen", 6, times(3, 3), ""}}).Cases[0]
+	for _, e := range c.Entries {
+		if want := map[record.Role]float64{def: 3e-6, record.Twin: 4.5e-6}[e.Role]; math.Abs(e.Median.Mid-want) > 1e-12 {
+			t.Errorf("%s: %v, want %v", e.Role, e.Median.Mid, want)
+		}
+	}
+}
+
 // What the run decided is the winner, its gain and its line in the table of
 // winners, whatever the log would say.
 func TestDecisionDecides(t *testing.T) {

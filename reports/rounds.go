@@ -50,13 +50,15 @@ func (c *Case) levels() {
 }
 
 // sumUp picks the deciding rounds of an entry: those of the confirmation where
-// there are any, else all but those of the A/A test.
+// there are any, else all but those of the A/A test. A twin has no others.
 func (e *Entry) sumUp() {
+	searched := false
 	for _, b := range e.Blocks {
 		e.Fresh = e.Fresh || b.Stage == record.StageConfirm && len(b.Seconds) > 0
+		searched = searched || b.Stage != record.StageAA
 	}
 	for _, b := range e.Blocks {
-		if e.Fresh && b.Stage != record.StageConfirm || b.Stage == record.StageAA && len(e.Blocks) > 1 {
+		if e.Fresh && b.Stage != record.StageConfirm || searched && b.Stage == record.StageAA {
 			continue
 		}
 		for i, t := range b.Rounds() {

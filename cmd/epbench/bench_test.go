@@ -58,7 +58,7 @@ func TestBenchOfIllegalRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "table.json")
-	if err := table.WriteFile(path, tuned); err != nil {
+	if err := record.WriteFile(path, tuned); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer

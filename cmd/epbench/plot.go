@@ -125,7 +125,7 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 		}
 		for _, fig := range figures {
 			path := filepath.Join(f.out, fig.Name+"."+f.format)
-			if err := record.WriteFileAtomic(path, func(w io.Writer) error { return fig.Write(w, f.format) }); err != nil {
+			if err := record.WriteFile(path, record.Content(func(w io.Writer) error { return fig.Write(w, f.format) })); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), path)

@@ -81,15 +81,22 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		return nil
 	}
-	// The page comes first: where it cannot be written nothing is printed.
+	var tables []reports.Table
+	for _, l := range runs {
+		of, err := f.tablesOf(l, len(runs) > 1)
+		if err != nil {
+			return err
+		}
+		tables = append(tables, of...)
+	}
+	// The page comes before printing: where it cannot be written nothing is
+	// printed.
 	page, err := f.page(runs)
 	if err != nil {
 		return err
 	}
-	for _, l := range runs {
-		if err := f.print(cmd, l, len(runs) > 1); err != nil {
-			return err
-		}
+	if err := f.tables.print(cmd, tables...); err != nil {
+		return err
 	}
 	if page != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s\n", page)
@@ -103,7 +110,7 @@ func (f *reportFlags) page(runs []*reports.Loaded) (string, error) {
 		return "", nil
 	}
 	out := cmp.Or(f.out, filepath.Join(runs[0].Path, record.ReportFile))
-	err := record.WriteFileAtomic(out, func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) })
+	err := record.WriteFile(out, record.Content(func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) }))
 	if err != nil {
 		return "", badInput(fmt.Errorf("the page: %w; write it elsewhere with -o FILE, or leave it out with --no-html", err))
 	}
@@ -113,9 +120,9 @@ func (f *reportFlags) page(runs []*reports.Loaded) (string, error) {
 // maxPrinted bounds the list of failures on a terminal; files get all of it.
 const maxPrinted = 40
 
-// print prints the tables of --only. Without it people get the headline and the
+// tablesOf are the tables of --only. Without it people get the headline and the
 // largest gains, programs every table.
-func (f *reportFlags) print(cmd *cobra.Command, l *reports.Loaded, named bool) error {
+func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, error) {
 	limit := maxPrinted
 	if f.tables.forPrograms() {
 		limit = 0
@@ -128,15 +135,12 @@ func (f *reportFlags) print(cmd *cobra.Command, l *reports.Loaded, named bool) e
 	case !f.tables.forPrograms():
 		tables = headline(l)
 	}
-	if err != nil {
-		return err
-	}
 	if named {
 		for i := range tables {
 			tables[i].Title = strings.TrimPrefix(tables[i].Title+", "+l.Name(), ", ")
 		}
 	}
-	return f.tables.print(cmd, tables...)
+	return tables, err
 }
 
 // headline is what a run comes to, for people.

@@ -16,7 +16,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/tune/sweep/measure"
-	"github.com/epbench/epbench/tune/table"
 )
 
 // finishers write what is derived from a finished run directory.
@@ -194,7 +193,7 @@ func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep
 // directory.
 func (f *sweepFlags) write(dir *record.Dir, out *sweep.Outcome) error {
 	if out.Table != nil {
-		if err := table.WriteFile(filepath.Join(dir.Path(), record.TableFile), out.Table); err != nil {
+		if err := record.WriteFile(filepath.Join(dir.Path(), record.TableFile), out.Table); err != nil {
 			return err
 		}
 	}
@@ -202,7 +201,7 @@ func (f *sweepFlags) write(dir *record.Dir, out *sweep.Outcome) error {
 	if err != nil {
 		return err
 	}
-	err = dir.WriteFile(record.SummaryFile, func(w io.Writer) error { return writeSummary(w, out, l.Cases) })
+	err = dir.WriteFile(record.SummaryFile, record.Content(func(w io.Writer) error { return writeSummary(w, out, l.Cases) }))
 	for _, finish := range finishers {
 		err = errors.Join(err, finish(dir.Path()))
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table/export"
 )
 
@@ -92,7 +92,7 @@ func writeExport(cmd *cobra.Command, path string, files []export.File) error {
 		if i > 0 {
 			name = filepath.Join(filepath.Dir(path), f.Name)
 		}
-		if err := table.WriteFile(name, bytes.NewReader(f.Data)); err != nil {
+		if err := record.WriteFile(name, bytes.NewReader(f.Data)); err != nil {
 			return badInput(fmt.Errorf("-o: %w", err))
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s\n", name)

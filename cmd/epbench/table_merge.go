@@ -11,6 +11,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/curate"
 )
@@ -54,7 +55,7 @@ OLD's.`,
 			if err != nil {
 				return withCode(exitNotComparable, err)
 			}
-			if err := table.WriteFile(path, merged); err != nil {
+			if err := record.WriteFile(path, merged); err != nil {
 				return badInput(fmt.Errorf("-o: %w", err))
 			}
 			t := overlapTable(old.Header, newcomer.Header, overlaps)

@@ -18,7 +18,7 @@ func WriteRun(dir string) error {
 		return err
 	}
 	runs := []*reports.Loaded{l}
-	err = record.WriteFileAtomic(filepath.Join(dir, record.ReportFile), func(w io.Writer) error { return Write(w, runs, Options{}) })
+	err = record.WriteFile(filepath.Join(dir, record.ReportFile), record.Content(func(w io.Writer) error { return Write(w, runs, Options{}) }))
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func writePlots(dir string, runs []*reports.Loaded) error {
 	o.Loads, _ = chart.Loads(runs)
 	for _, k := range chart.Kinds {
 		for _, f := range spread(k.Draw(runs, o), perKind) {
-			err := record.WriteFileAtomic(filepath.Join(plots, f.Name+".svg"), func(w io.Writer) error { return f.Write(w, "svg") })
+			err := record.WriteFile(filepath.Join(plots, f.Name+".svg"), record.Content(func(w io.Writer) error { return f.Write(w, "svg") }))
 			if err != nil {
 				return err
 			}

@@ -144,35 +144,41 @@ func (d *Dir) Append(block []Result, wall float64) error {
 // WriteRun replaces run.json.
 func (d *Dir) WriteRun(run *Run) error {
 	run.Schema = Schema
-	return d.WriteFile(RunFile, func(w io.Writer) error {
+	return d.WriteFile(RunFile, Content(func(w io.Writer) error {
 		return json.MarshalWrite(w, run, jsontext.WithIndent("  "), json.Deterministic(true))
-	})
+	}))
 }
 
-// WriteFile replaces a file of the directory atomically: a reader sees the
-// old one or the new one, whole.
-func (d *Dir) WriteFile(name string, write func(io.Writer) error) error {
-	return WriteFileAtomic(filepath.Join(d.path, name), write)
+// WriteFile replaces a file of the directory, see WriteFile.
+func (d *Dir) WriteFile(name string, content io.WriterTo) error {
+	return WriteFile(filepath.Join(d.path, name), content)
 }
 
-// WriteFileAtomic replaces the file at path with what write produces.
-func WriteFileAtomic(path string, write func(io.Writer) error) (err error) {
+// Content makes a function one that WriteFile takes.
+type Content func(io.Writer) error
+
+// WriteTo implements io.WriterTo. It does not count bytes.
+func (c Content) WriteTo(w io.Writer) (int64, error) { return 0, c(w) }
+
+// WriteFile replaces the file at path, so that a reader sees the old file or the
+// new one and never a part: a temporary file beside it, synced, then renamed.
+func WriteFile(path string, content io.WriterTo) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, errors.Unwrap(err)) // the temporary name helps nobody
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-	}()
 	w := bufio.NewWriter(f)
-	err = errors.Join(write(w), w.Flush(), f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
-		return err
+	if _, err = content.WriteTo(w); err == nil {
+		err = errors.Join(w.Flush(), f.Chmod(0o644), f.Sync())
 	}
-	return os.Rename(f.Name(), path)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // Path is where the directory lies.

@@ -66,13 +66,13 @@ func TestDirRefuses(t *testing.T) {
 	}
 }
 
-func TestWriteFileAtomicKeepsTheOldFile(t *testing.T) {
+func TestWriteFileKeepsTheOldFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write := func(text string, err error) error {
-		return WriteFileAtomic(path, func(w io.Writer) error {
+		return WriteFile(path, Content(func(w io.Writer) error {
 			io.WriteString(w, text)
 			return err
-		})
+		}))
 	}
 	if err := write("old", nil); err != nil {
 		t.Fatal(err)
@@ -83,5 +83,8 @@ func TestWriteFileAtomicKeepsTheOldFile(t *testing.T) {
 	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
 	if got, _ := os.ReadFile(path); string(got) != "old" || len(left) != 0 {
 		t.Errorf("file holds %q, left behind %v", got, left)
+	}
+	if err := WriteFile(filepath.Join(path, "below"), Content(nil)); err == nil || strings.Contains(err.Error(), ".below.") {
+		t.Errorf("a path that cannot be: %v", err)
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -79,24 +77,4 @@ func (t *Table) encode(id string) ([]byte, error) {
 	}
 	b.WriteString("]\n}\n")
 	return b.Bytes(), err
-}
-
-// WriteFile writes content to path so that a reader sees the old file or the new
-// one and never a part: a temporary file beside it, synced, then renamed.
-func WriteFile(path string, content io.WriterTo) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, errors.Unwrap(err)) // the temporary name helps nobody
-	}
-	_, err = content.WriteTo(f)
-	if err == nil {
-		err = errors.Join(f.Chmod(0o644), f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }

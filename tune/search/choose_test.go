@@ -1,6 +1,7 @@
 package search
 
 import (
+	"math"
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -39,5 +40,46 @@ func TestChoose(t *testing.T) {
 	}
 	if win, ties := (Preference{}).Choose(nil, 0.01); win != -1 || ties != nil {
 		t.Error("something was chosen of nothing")
+	}
+}
+
+// TestChooseDoubts: a cheap finalist is taken only where it ties for certain; one
+// that is preferred for what it is may be in doubt.
+func TestChooseDoubts(t *testing.T) {
+	const band = 0.01
+	noisy := func(point int, effect float64) Finalist {
+		f := Finalist{Point: point, Effect: effect}
+		for i := range 50 {
+			f.clear = append(f.clear, effect+0.1*float64(i%5-2))
+		}
+		return f
+	}
+	flat := func(point int, effect float64) Finalist {
+		return Finalist{Point: point, Effect: effect, clear: []float64{effect, effect, effect}}
+	}
+	cheap := func(i int) ep.Cost { return ep.Cost{SMs: 10 - i} } // the higher the point, the cheaper
+	edge := math.Log1p(band)
+	for _, c := range []struct {
+		name      string
+		fs        []Finalist
+		neighbour int
+		want      int // point
+		ties      int
+	}{
+		{"a cheap one in doubt", []Finalist{flat(1, 0), noisy(2, 0.005)}, -1, 1, 2},
+		{"a neighbour in doubt", []Finalist{flat(1, 0), noisy(2, 0.005)}, 2, 2, 2},
+		{"a cheap one for certain", []Finalist{flat(1, 0), flat(2, 0.005)}, -1, 2, 2},
+		{"at the band", []Finalist{flat(1, 0), flat(2, edge)}, -1, 2, 2},
+		{"beyond the band", []Finalist{flat(1, 0), flat(2, math.Nextafter(edge, 1))}, 2, 1, 1},
+		{"the fastest in doubt about itself", []Finalist{noisy(1, 0)}, -1, 1, 1},
+	} {
+		p := Preference{Incumbent: -1, Default: 9, Neighbour: c.neighbour, Cost: cheap}
+		if win, ties := p.Choose(c.fs, band); c.fs[win].Point != c.want || len(ties) != c.ties {
+			t.Errorf("%s: chose %d of %d ties, want %d of %d", c.name, c.fs[win].Point, len(ties), c.want, c.ties)
+		}
+	}
+	same := func(int) ep.Cost { return ep.Cost{} }
+	if win, _ := (Preference{Incumbent: -1, Default: 9, Neighbour: -1, Cost: same}).Choose([]Finalist{flat(5, 0), flat(3, 0.001), flat(4, 0.002)}, band); win != 1 {
+		t.Errorf("equal costs: chose %d, want the lower index", win)
 	}
 }

@@ -142,6 +142,25 @@ func TestRemovingARowChangesNoOtherAnswer(t *testing.T) {
 	})
 }
 
+// TestTheNearestNumberAnswers: of two rows whose hidden size differs the nearer one, of
+// two equally near the smaller key, and never one whose fallback field comes later.
+func TestTheNearestNumberAnswers(t *testing.T) {
+	at := func(hidden, topK, threads int) Row {
+		r := testRow(ep.AllRoutings, 0, 64, threads)
+		r.Key.Hidden, r.Key.TopK = hidden, topK
+		return r
+	}
+	tab := testTable(at(4096, 8, 128), at(8192, 8, 256), at(7168, 4, 512))
+	tab.Header.Fallback = []string{"hidden", "top_k"}
+	for hidden, want := range map[int]int{5120: 128, 6144: 128, 7040: 256, 65536: 256, 8: 128, 7168: 256} {
+		k := testKey(ep.AllRoutings)
+		k.Hidden = hidden
+		if a := tab.Lookup(k, 8); a.Config.Int("threads") != want || fmt.Sprint(a.Differs) != "[hidden]" {
+			t.Errorf("hidden %d: %d threads, %v, want %d", hidden, a.Config.Int("threads"), a.Differs, want)
+		}
+	}
+}
+
 // TestNoAnswerCrossesMachineOrKernels changes one thing of the host: every
 // answer is the default.
 func TestNoAnswerCrossesMachineOrKernels(t *testing.T) {

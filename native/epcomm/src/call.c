@@ -129,7 +129,6 @@ static void fill_in(const EpComm *c, const EpcommCall *call, const Choice *k, in
   a->counters = on_heap(c, s->counters);
   a->round = 1;
   a->round_base = on_heap(c, s->rounds[op]);
-  a->round_words = PACK_ROUND_WORDS;
 }
 
 static DrvResult launch(const EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, uint32_t shared, int early, void *args,
@@ -150,8 +149,9 @@ static DrvResult launch(const EpComm *c, DrvFunction f, uint32_t grid, uint32_t 
 static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int last, int early, DrvStream stream) {
   const PackLaunch *l = r->launch;
   memcpy(&a->sms, l->words, 5 * sizeof l->words[0]);
-  memcpy(a->tune, l->words + 5, sizeof a->tune);
-  a->round_advance = last;
+  memcpy(&a->rotate, l->words + 5, sizeof l->words[5]);
+  memcpy(&a->pause_ns, l->words + 6, sizeof l->words[6]);
+  a->stamp = last; /* see ep_number_done in common/check.cuh */
   return launch(c, r->function, l->grid, l->block, l->shared, early && (l->flags & PACK_PDL), a, stream);
 }
 

@@ -3,7 +3,7 @@
 #define EPCOMM_COMM_H
 
 #include "driver.h"
-#include "ep_args.h"
+#include "epcomm_args.h"
 #include "epcomm.h"
 #include "pack.h"
 

@@ -59,7 +59,7 @@ typedef struct PackModule {
   uint32_t name, unused;
 } PackModule;
 
-#define PACK_WORDS 13 /* EpArgs.sms to chunk_bytes, then the eight tune words */
+#define PACK_WORDS 7 /* EpArgs.sms to chunk_bytes, then the two that one kernel alone gives a meaning to */
 
 typedef struct PackLaunch {
   uint32_t module, entry, grid, block, shared, flags;

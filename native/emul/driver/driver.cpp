@@ -292,6 +292,10 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr d, const void *from, size_t n, CUstream s
   stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), from, n); });
   return CUDA_SUCCESS;
 }
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
+  stream_of(s)->add([=] { memset(reinterpret_cast<void *>(p), v, n); });
+  return CUDA_SUCCESS;
+}
 CUresult cuMemcpyDtoDAsync(CUdeviceptr d, CUdeviceptr from, size_t n, CUstream s) {
   stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(from), n); });
   return CUDA_SUCCESS;
@@ -364,6 +368,11 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, 
   stream_of(c->hStream)->add([=] { run_grid(fn, args, grid, block, shared); });
   return CUDA_SUCCESS;
 }
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                        CUstream s, void **params, void **extra) {
+  CUlaunchConfig c{gx, gy, gz, bx, by, bz, shared, s, nullptr, 0};
+  return cuLaunchKernelEx(&c, f, params, extra);
+}
 CUresult cuEventCreate(CUevent *e, unsigned) { *e = reinterpret_cast<CUevent>(new Event); return CUDA_SUCCESS; }
 CUresult cuEventDestroy(CUevent e) { delete reinterpret_cast<Event *>(e); return CUDA_SUCCESS; }
 CUresult cuEventRecordWithFlags(CUevent handle, CUstream s, unsigned flags) {
@@ -411,6 +420,10 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
   stream_of(s)->capture = std::make_shared<Capture>();
   return CUDA_SUCCESS;
 }
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
+  *status = stream_of(s)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
   std::shared_ptr<Capture> c = stream_of(s)->capture;
   if (!c) return CUDA_ERROR_ILLEGAL_STATE;
@@ -432,5 +445,9 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
   for (const Work &w : *reinterpret_cast<std::vector<Work> *>(e)) stream_of(s)->add(w);
   return CUDA_SUCCESS;
 }
+
+/* The older revision, which drivers before CUDA 12.8 have alone. */
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime_v2(ms, a, b); }
 
 } // extern "C"

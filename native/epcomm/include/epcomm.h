@@ -141,6 +141,8 @@ typedef struct EpcommCall {
   /* Combine */
   const void *y;   /* [max_rows, hidden] BF16, what the experts made of each row */
   void *combined;  /* [tokens, hidden] BF16 */
+  const void *bias;     /* [hidden] BF16, combines with epilogue=bias only */
+  float epilogue_scale; /* combines with epilogue=scale only; epbench pack chooses neither */
 } EpcommCall;
 
 /* What the pack fixes, and what this rank got. */

@@ -126,6 +126,8 @@ static void fill_in(const EpComm *c, const EpcommCall *call, const Choice *k, in
   place_outputs(c, call, k, a);
   a->y = call->y;
   a->combined = call->combined;
+  a->bias = call->bias;
+  a->epilogue_scale = call->epilogue_scale;
   a->counters = on_heap(c, s->counters);
   a->round = 1;
   a->round_base = on_heap(c, s->rounds[op]);

@@ -22,7 +22,7 @@ typedef struct DrvAttribute {
   int pad;
   union {
     char bytes[64];
-    int cooperative, early;
+    int early;
   } value;
 } DrvAttribute;
 
@@ -34,7 +34,7 @@ typedef struct DrvLaunch {
 } DrvLaunch;
 
 enum {
-  DRV_SMS = 16, DRV_BUS = 33, DRV_SLOT = 34, DRV_DOMAIN = 50, DRV_MAJOR = 75, DRV_MINOR = 76, DRV_SHARED = 97,
+  DRV_SMS = 16, DRV_MAJOR = 75, DRV_MINOR = 76,
   DRV_FUNCTION_LOCAL = 3, DRV_FUNCTION_SHARED = 8, DRV_FUNCTION_THREADS = 0,
   DRV_LIMIT_STACK = 0,
   DRV_ATTRIBUTE_EARLY = 6,

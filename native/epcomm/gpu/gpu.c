@@ -1,3 +1,5 @@
+//go:build cuda
+
 #include "gpu.h"
 
 #include <dlfcn.h>
@@ -68,6 +70,10 @@ void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream) {
   if (bytes > 0) CALL("cuMemcpyDtoDAsync_v2", (Pointer, Pointer, size_t, void *), (address(to), address(from), bytes, stream));
 }
 
+void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream) {
+  if (bytes > 0) CALL("cuMemsetD8Async", (Pointer, unsigned char, size_t, void *), (address(to), (unsigned char)byte, bytes, stream));
+}
+
 void gpu_download(void *to, const void *from, size_t bytes, GpuStream stream) {
   if (bytes > 0) CALL("cuMemcpyDtoHAsync_v2", (void *, Pointer, size_t, void *), (to, address(from), bytes, stream));
   gpu_wait(stream);
@@ -101,7 +107,36 @@ GpuEvent gpu_event(void) {
   return e;
 }
 
-void gpu_record(GpuEvent event, GpuStream stream) { CALL("cuEventRecord", (void *, void *), (event, stream)); }
+/* An ordinary record inside a capture only marks a place: an external one is a node
+ * that records again in every replay. */
+void gpu_record(GpuEvent event, GpuStream stream) {
+  int capturing = 0;
+  CALL("cuStreamIsCapturing", (void *, int *), (stream, &capturing));
+  CALL("cuEventRecordWithFlags", (void *, void *, unsigned), (event, stream, capturing ? 1 : 0));
+}
+
+void gpu_event_free(GpuEvent event) { CALL("cuEventDestroy_v2", (void *), (event)); }
+
+void *gpu_load(const void *image) {
+  void *module = NULL;
+  CALL("cuModuleLoadData", (void **, const void *), (&module, image));
+  return module;
+}
+
+void *gpu_kernel(void *module, const char *name) {
+  void *kernel = NULL;
+  CALL("cuModuleGetFunction", (void **, void *, const char *), (&kernel, module, name));
+  return kernel;
+}
+
+void gpu_unload(void *module) { CALL("cuModuleUnload", (void *), (module)); }
+
+void gpu_launch(void *kernel, unsigned grid, unsigned block, void *parameter, GpuStream stream) {
+  void *parameters[1] = {parameter};
+  CALL("cuLaunchKernel",
+       (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **),
+       (kernel, grid, 1, 1, block, 1, 1, 0, stream, parameters, NULL));
+}
 
 double gpu_seconds(GpuEvent from, GpuEvent to) {
   float ms = 0;

@@ -8,7 +8,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -96,12 +96,12 @@ func (s *session) fetch(rank int, part string, bytes int, offsets ...int64) ([]b
 const wholeRows = 32 << 20
 
 func (s *session) output(rank int) (*output, error) {
-	p, l := s.problem(), s.oracle.Format()
+	p, l := s.problem(), s.oracle.Encoding()
 	p.MaxTokens = s.capacity()
-	groups, rows := formats.Groups(p), 0
+	groups, rows := dtype.Groups(p), 0
 	want := s.oracle.Dispatch(rank).RowOffsets
 	rows = int(want[len(want)-1])
-	out := &output{Output: ref.Output{MaxRows: formats.MaxRows(p)}}
+	out := &output{Output: ref.Output{MaxRows: dtype.MaxRows(p)}}
 	part := func(name string, bytes int) []byte {
 		b, err := s.fetch(rank, name, bytes, 0)
 		if err != nil && out.err == nil {
@@ -111,12 +111,12 @@ func (s *session) output(rank int) (*output, error) {
 	}
 	out.RowOffsets, out.ExpertIDs = words[uint32](part("row_offsets", 4*(groups+1))), words[int32](part("expert_ids", 4*groups))
 	out.SrcInfo = words[int32](part("src_info", 8*rows))
-	switch l.Format {
+	switch l.DType {
 	case ep.NVFP4:
 		out.ScaleOffsets = words[uint32](part("scale_offsets", 4*groups))
 		fallthrough
 	case ep.MXFP4:
-		out.Scales = part("scales", formats.OutputScaleBytes(l, groups, out.MaxRows))
+		out.Scales = part("scales", dtype.OutputScaleBytes(l, groups, out.MaxRows))
 	case ep.FP8: // each group of columns has room for every row there could be
 		offsets := make([]int64, l.Scales)
 		for g := range offsets {

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda"
 	"github.com/epbench/epbench/kernels/cuda/pack"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
@@ -120,7 +120,7 @@ func (s *session) upload(r *ranks) error {
 		from := w.Batch(rank)
 		of := w.Ranks[from]
 		in := &inputs{
-			Tokens: of.Tokens, Fullest: max(p.Tokens, 1), Hidden: p.Hidden, TopK: p.TopK, Capacity: s.capacity(), Groups: formats.Groups(p),
+			Tokens: of.Tokens, Fullest: max(p.Tokens, 1), Hidden: p.Hidden, TopK: p.TopK, Capacity: s.capacity(), Groups: dtype.Groups(p),
 			DType: 1 + slices.Index(ep.DTypes(), p.Dispatch), Routing: 1 + s.class().Index(), Purpose: slices.Index([]ep.Op{ep.Pair, ep.Dispatch, ep.Combine}, p.Op),
 			SkipA2A: p.SkipA2A, IDs: of.Experts, Weights: of.Weights, Bias: cuda.Bias(p.Hidden), Scale: cuda.EpilogueScale, Expert: expert,
 			X: make([]uint16, of.Tokens*p.Hidden),

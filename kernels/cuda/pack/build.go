@@ -18,7 +18,7 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/kernels/cuda"
-	"github.com/epbench/epbench/kernels/formats"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -92,7 +92,7 @@ func newBuilder(r Request) *builder {
 	b.head = header{
 		Version: Version, ArgsVersion: cuda.ArgsVersion(),
 		Ranks: uint32(p.Ranks), Hidden: uint32(p.Hidden), Experts: uint32(p.Experts), TopK: uint32(p.TopK),
-		MaxTokens: uint32(p.MaxTokens), Groups: uint32(formats.Groups(p)), MaxSMs: uint32(r.MaxSMs),
+		MaxTokens: uint32(p.MaxTokens), Groups: uint32(dtype.Groups(p)), MaxSMs: uint32(r.MaxSMs),
 	}
 	copy(b.head.Magic[:], Magic)
 	arch, _ := cuda.ArchName(r.Machine) // check asked
@@ -149,12 +149,12 @@ func (b *builder) addAll(lookups []Lookup) error {
 }
 
 func dtypeOf(p ep.Problem) dtypeRecord {
-	l := formats.Of(p.Dispatch, p.Hidden)
-	rows := formats.MaxRows(p)
+	l := dtype.Of(p.Dispatch, p.Hidden)
+	rows := dtype.MaxRows(p)
 	return dtypeRecord{
-		DType: uint32(slices.Index(ep.DTypes(), p.Dispatch) + 1), RowPad: uint32(formats.RowPad(p.Dispatch)),
+		DType: uint32(slices.Index(ep.DTypes(), p.Dispatch) + 1), RowPad: uint32(dtype.RowPad(p.Dispatch)),
 		MaxRows: uint64(rows), RowBytes: uint64(l.Payload), OutBytes: uint64(rows) * uint64(l.Payload),
-		ScaleBytes: uint64(formats.OutputScaleBytes(l, formats.Groups(p), rows)),
+		ScaleBytes: uint64(dtype.OutputScaleBytes(l, dtype.Groups(p), rows)),
 		Scales:     uint32(l.Scales), ScaleSize: uint32(l.ScaleBytes),
 	}
 }
@@ -211,14 +211,14 @@ func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
 
 // config adds what one op launches.
 func (b *builder) config(v *resolver, c ep.Config, op ep.Op) (uint32, error) {
-	dtype := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
-	return b.once(fmt.Sprint("config ", dtype, c.Key()), func() (uint32, error) {
+	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
+	return b.once(fmt.Sprint("config ", index, c.Key()), func() (uint32, error) {
 		s, err := cuda.DescribeCall(v.machine(), v.at(op, v.problem.MaxTokens), c)
 		if err != nil {
 			return 0, err
 		}
 		rec := configRecord{
-			Op: uint32(slices.Index(ep.Ops(), op)), DType: dtype, State: b.state(s, dtype),
+			Op: uint32(slices.Index(ep.Ops(), op)), DType: index, State: b.state(s, index),
 			FirstLaunch: uint32(len(b.launches)), Launches: uint32(len(s.Launches)), Key: b.text(c.Key()),
 		}
 		if s.Places {
@@ -245,10 +245,10 @@ func (b *builder) launch(module uint32, l cuda.LaunchSpec) launchRecord {
 	return rec
 }
 
-func (b *builder) state(s cuda.CallSpec, dtype uint32) uint32 {
-	at, _ := b.once(fmt.Sprint("state ", dtype, s.State), func() (uint32, error) {
+func (b *builder) state(s cuda.CallSpec, index uint32) uint32 {
+	at, _ := b.once(fmt.Sprint("state ", index, s.State), func() (uint32, error) {
 		b.states = append(b.states, stateRecord{
-			DType: dtype, Name: b.text(s.State), FirstRegion: uint32(len(b.regions)),
+			DType: index, Name: b.text(s.State), FirstRegion: uint32(len(b.regions)),
 			Regions: uint32(len(s.Regions)), Counters: uint32(s.Counters),
 		})
 		for _, r := range s.Regions {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,6 +31,7 @@ type backend struct {
 	compiler *cuda.Compiler
 	dir      string // of packs made here
 	ranks    *ranks // of the last session
+	early    *queue
 }
 
 func openBackend(path string, deadline time.Duration) (*backend, error) {
@@ -55,6 +57,7 @@ func openBackend(path string, deadline time.Duration) (*backend, error) {
 	if b.compiler, err = cuda.NewCompiler(arch); err != nil {
 		return nil, err
 	}
+	b.early = newQueue(b.compiler)
 	b.dir, err = os.MkdirTemp("", "epcomm-worker-")
 	return b, err
 }
@@ -109,6 +112,81 @@ func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	return fmt.Errorf("dtype: the pack has no %s", p.Dispatch)
 }
 
+// Ahead implements kernels.Forewarned: what is compiled early lies in the cache when
+// a pack is made of it.
+func (b *backend) Ahead(p ep.Problem, configs []ep.Config) {
+	if b.pack != nil {
+		return
+	}
+	s := &session{backend: b, workload: &workloads.Workload{Problem: p}}
+	for _, c := range configs {
+		d, k, err := s.halves(c)
+		if err != nil {
+			continue // Prepare will say it
+		}
+		for op, half := range map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k} {
+			q := p
+			q.Op = op
+			if call, err := cuda.DescribeCall(b.machine, q, half); err == nil {
+				b.early.add(call.Unit)
+			}
+		}
+	}
+}
+
+// queue compiles units one after another on every processor but one.
+type queue struct {
+	mu   sync.Mutex
+	todo []cuda.Unit
+	seen map[string]bool
+	wake *sync.Cond
+	done bool
+}
+
+func newQueue(c *cuda.Compiler) *queue {
+	q := &queue{seen: map[string]bool{}}
+	q.wake = sync.NewCond(&q.mu)
+	for range max(1, runtime.NumCPU()-1) {
+		go func() {
+			for u, ok := q.next(); ok; u, ok = q.next() {
+				_, _ = c.Compile(u) // what goes wrong is for Prepare to say
+			}
+		}()
+	}
+	return q
+}
+
+func (q *queue) add(u cuda.Unit) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.seen[u.Key()] {
+		q.seen[u.Key()] = true
+		q.todo = append(q.todo, u)
+		q.wake.Signal()
+	}
+}
+
+func (q *queue) next() (cuda.Unit, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.todo) == 0 && !q.done {
+		q.wake.Wait()
+	}
+	if q.done {
+		return cuda.Unit{}, false
+	}
+	u := q.todo[0]
+	q.todo = q.todo[1:]
+	return u, true
+}
+
+func (q *queue) end() {
+	q.mu.Lock()
+	q.done = true
+	q.wake.Broadcast()
+	q.mu.Unlock()
+}
+
 // Open implements kernels.Backend.
 func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if w.Problem.Ranks > b.machine.GPUs {
@@ -140,6 +218,7 @@ func (b *backend) drop() {
 
 // Close implements kernels.Backend.
 func (b *backend) Close() error {
+	b.early.end()
 	b.drop()
 	return os.RemoveAll(b.dir)
 }

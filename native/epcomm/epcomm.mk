@@ -13,7 +13,7 @@ EPCOMM_CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=all
 EPCOMM_LIBS    = -ldl -lpthread -lm
 PREFIX        ?= /usr/local
 
-.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-wheel
+.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu epcomm-worker epcomm-wheel
 
 epcomm: $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_OUT)/epcomm.pc $(BINDIR)/epbench-compile ## libepcomm, and epbench-compile for epbench pack
 
@@ -77,3 +77,19 @@ $(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EP
 
 epcomm-test: epcomm epcomm-check $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
+
+# What native/epcomm/run-gpu.sh needs on a GPU host, in bin/: under 64 MiB.
+EPCOMM_NVRTC = $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))
+epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs and packs for native/epcomm/run-gpu.sh
+	@mkdir -p $(BINDIR)/packs
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/epbench ./cmd/epbench
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/epcomm-worker ./cmd/epcomm-worker
+	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(BINDIR)/epbench pack --embedded --model deepseek-v3 --ranks 2 --max-tokens 4096 --dtype fp8,bf16 -o $(BINDIR)/packs/dsv3.pack
+	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -o $(BINDIR)/packs/small.pack
+	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(BINDIR)/packs/other.pack
+	@du -sh $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epcomm-worker $(BINDIR)/packs $(BINDIR)/epcomm
+
+epcomm-worker: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epcomm-worker, epcomm behind the worker protocol
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epcomm-worker ./cmd/epcomm-worker
+	@$(call unresolved,$(BINDIR)/epcomm-worker)

@@ -69,15 +69,15 @@ class Check:
         most = min(self.a.most, self.ep.max_tokens)
         return [0 if r.random() < 0.1 else r.randint(0, most if r.random() < 0.3 else min(most, 16)) for _ in range(self.ranks)]
 
-    def rows(self, fullest):
-        return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.y.shape[0])
+    def rows(self, fullest, dtype):
+        return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.ep.max_rows(dtype))
 
     def step(self, mine, fullest, slot, dtype, wide, routing, api):
         """One layer: dispatch, experts, combine."""
         ids = mine.ids.long() if wide else mine.ids
         where = dict(fullest=fullest, slot=slot, dtype=dtype, routing=routing)
         view = api.dispatch(*self.first(api), mine.x, ids, mine.weights, **where)
-        reference.apply_experts(self.ep, view, dtype, self.rows(fullest), self.y)
+        reference.apply_experts(self.ep, view, dtype, self.rows(fullest, dtype), self.y)
         return view, api.combine(*self.first(api), self.y, ids, mine.weights, **where)
 
     def first(self, api):

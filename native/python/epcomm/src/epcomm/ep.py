@@ -37,6 +37,18 @@ def _bytes(address, size, device):
     return torch.as_tensor(_Memory(address, size), device=device)
 
 
+def _emulated_wait(device):
+    """What waits for the emulated driver, whose GPUs torch does not know."""
+    driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+
+    def wait():
+        driver.cuCtxSetCurrent(context)
+        driver.cuCtxSynchronize()
+
+    return wait
+
+
 def _group_gather(group):
     """An all-gather of bytes over torch.distributed."""
     import torch.distributed as dist
@@ -79,6 +91,7 @@ class EP:
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
         self._views = {}
         self._index = index
+        self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
         self.id = _register(self)
 
     def _view(self, slot, dtype):
@@ -139,6 +152,8 @@ class EP:
             self._check_rows("x", x, call.tokens)
         call.x = x.data_ptr()
         self.comm.check(getattr(lib(), "epcomm_dispatch" + half)(self.comm.handle, call, self._stream(stream)))
+        if self._settle:
+            self._settle()
         return self._view(slot, call.dtype)
 
     def combine(self, y, topk_ids, weights, *, out=None, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
@@ -154,6 +169,8 @@ class EP:
         self._check_rows("y", y, 0)
         call.y, call.combined = y.data_ptr(), out.data_ptr()
         self.comm.check(getattr(lib(), "epcomm_combine" + half)(self.comm.handle, call, self._stream(stream)))
+        if self._settle:
+            self._settle()
         return out
 
     def max_rows(self, dtype=0):

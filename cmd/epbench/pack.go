@@ -207,6 +207,9 @@ func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 // findCompiler looks beside this program, on PATH and in the environment.
 func findCompiler() (string, error) {
 	if path := os.Getenv(compilerEnv); path != "" {
+		if !isExecutable(path) {
+			return "", fmt.Errorf("%s: %s is no program; make epcomm builds bin/%s", compilerEnv, path, compilerName)
+		}
 		return path, nil
 	}
 	if self, err := os.Executable(); err == nil {

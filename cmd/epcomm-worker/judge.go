@@ -14,16 +14,16 @@ import (
 )
 
 // Verify implements kernels.Session.
-func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Verdict, error) {
+func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
 	if err := s.hold(c); err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
 	combines := s.problem().Op != ep.Dispatch
 	if _, err := s.ranks.ask(func(int) request { return request{Prove: &prove{Combine: combines}} }); err != nil {
-		return kernels.Verdict{}, s.lost(err)
+		return kernels.Comparison{}, s.lost(err)
 	}
 	s.proved = c
-	var sum kernels.Verdict
+	var sum kernels.Comparison
 	for rank := range s.problem().Ranks {
 		v, err := s.judge(c, rank)
 		if err != nil {
@@ -35,21 +35,21 @@ func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Verdict, error
 }
 
 // judge compares what one rank holds with the oracle.
-func (s *session) judge(c ep.Config, rank int) (kernels.Verdict, error) {
+func (s *session) judge(c ep.Config, rank int) (kernels.Comparison, error) {
 	d, k := c, c
 	if s.backend.pack == nil {
 		var err error
 		if d, k, err = s.halves(c); err != nil {
-			return kernels.Verdict{}, err
+			return kernels.Comparison{}, err
 		}
 	}
 	compare, err := s.compare(d)
 	if err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
 	got, err := s.output(rank)
 	if err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
 	v := s.oracle.CheckDispatch(rank, got.Output, compare)
 	if got.err != nil || s.problem().Op == ep.Dispatch {

@@ -34,7 +34,7 @@ func CompareOf(p ep.Problem, c ep.Config) (ref.Compare, error) {
 // JudgeCombine compares combined tokens of a rank, by their index, with the
 // oracle, behind the config's epilogue where it has one. fetch brings the tokens
 // that it names.
-func JudgeCombine(o *ref.Oracle, rank int, c ep.Config, compare ref.Compare, fetch func(tokens []int) ([][]uint16, error)) (kernels.Verdict, error) {
+func JudgeCombine(o *ref.Oracle, rank int, c ep.Config, compare ref.Compare, fetch func(tokens []int) ([][]uint16, error)) (kernels.Comparison, error) {
 	hook := c.Str("epilogue")
 	if epilogues[hook] != 0 {
 		compare.MaxRows = 0
@@ -42,7 +42,7 @@ func JudgeCombine(o *ref.Oracle, rank int, c ep.Config, compare ref.Compare, fet
 	picked := o.CombinePicks(rank, compare)
 	rows, err := fetch(picked)
 	if err != nil {
-		return kernels.Verdict{}, err
+		return kernels.Comparison{}, err
 	}
 	at := make(map[int][]uint16, len(rows))
 	for i, t := range picked {

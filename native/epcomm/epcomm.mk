@@ -13,7 +13,7 @@ EPCOMM_CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=all
 EPCOMM_LIBS    = -ldl -lpthread -lm
 PREFIX        ?= /usr/local
 
-.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu epcomm-worker epcomm-wheel
+.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu epcomm-worker epcomm-verify epcomm-wheel
 
 epcomm: $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_OUT)/epcomm.pc $(BINDIR)/epbench-compile ## libepcomm, and epbench-compile for epbench pack
 
@@ -75,7 +75,23 @@ $(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EP
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(EPCOMM_OUT)/other.pack
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -o $(EPCOMM_OUT)/four.pack
 
-epcomm-test: epcomm epcomm-check $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
+# The examples, as their comments say to build them.
+$(EPCOMM_OUT)/example-processes: examples/epcomm/processes.c $(EPCOMM)/gpu/gpu.c $(EPCOMM_OUT)/libepcomm.a
+	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -I$(EPCOMM)/include -I$(EPCOMM)/gpu -o $@ $^ $(EPCOMM_LIBS)
+
+$(EPCOMM_OUT)/example-threads: examples/epcomm/threads.cpp $(EPCOMM_OUT)/obj-gpu.o $(EPCOMM_OUT)/libepcomm.a
+	$(CXX) -std=c++20 -Wall -Wextra -Werror -I$(EPCOMM)/include -I$(EPCOMM)/gpu -o $@ $^ $(EPCOMM_LIBS)
+
+$(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
+	@mkdir -p $(EPCOMM_OUT)
+	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
+
+epcomm-wheel: epcomm ## a Python wheel with the library in it, in bin/
+	cp $(EPCOMM_OUT)/libepcomm.so native/python/epcomm/src/epcomm/
+	$(PIP) wheel -q --no-deps --no-build-isolation -w $(BINDIR) native/python/epcomm
+	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
+
+epcomm-test: epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 
 # What native/epcomm/run-gpu.sh needs on a GPU host, in bin/: under 64 MiB.
@@ -89,6 +105,10 @@ epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -o $(BINDIR)/packs/small.pack
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(BINDIR)/packs/other.pack
 	@du -sh $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epcomm-worker $(BINDIR)/packs $(BINDIR)/epcomm
+
+epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## the oracle over epcomm-worker on the emulated driver, some cases
+	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) EPBENCH_CUDA=$(CURDIR)/$(BINDIR)/epcomm-worker \
+	  $(BINDIR)/epbench verify --backend cuda --quick --ranks 2 --only op=combine,hidden=512
 
 epcomm-worker: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epcomm-worker, epcomm behind the worker protocol
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epcomm-worker ./cmd/epcomm-worker

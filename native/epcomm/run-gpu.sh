@@ -36,7 +36,7 @@ t=bin/epcomm/epcomm-test
 verify() {
   for dtype in fp8 bf16; do
     step 270 "verify-$dtype" '^(op|epbench|conformance)|wrong|failed' env EPBENCH_CUDA="$PWD/bin/epcomm-worker" \
-      epbench verify --backend cuda --ranks 2 --only "${AXIS:-format}=$dtype" --part "${1:-1/1}"
+      epbench verify --backend cuda --ranks 2 --only "dtype=$dtype" --part "${1:-1/1}"
     tail -40 "$out/verify-$dtype.txt"
   done
 }

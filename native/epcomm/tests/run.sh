@@ -33,4 +33,13 @@ for test in calls graphs late truncated; do
     "$out/epcomm-test-checked" "$out/test.pack" $test --calls 6 --replays 6 --most 12 --deadline 1
 done
 step "creation leaks nothing on the host" env ASAN_OPTIONS=detect_leaks=1 "$out/epcomm-test-checked" "$out/test.pack" other-pack --other "$out/other.pack"
+here=$(dirname "$0")
+step "python" env EPCOMM_PACK="$out/test.pack" EPCOMM_LIBRARY="$PWD/$out/libepcomm.so" python3 "$here/../../python/epcomm/tests/test_comm.py"
+step "example, processes" "$out/example-processes" "$out/test.pack"
+step "example, threads" "$out/example-threads" "$out/test.pack"
+if python3 -c 'import torch' 2> /dev/null; then
+  export PYTHONPATH="$here/../../python/epcomm/src" EPCOMM_LIBRARY="$PWD/$out/libepcomm.so" GLOO_SOCKET_IFNAME=lo OMP_NUM_THREADS=1
+  step "torch" python3 -m epcomm check "$out/test.pack" --spawn 2 --device cpu --calls 12 --most 24 --tokens ""
+  step "example, torch" python3 -m torch.distributed.run --standalone --nproc-per-node 2 "$here/../../../examples/epcomm/decode.py" "$out/test.pack" cpu
+fi
 exit $status

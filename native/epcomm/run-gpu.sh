@@ -3,7 +3,8 @@
 # on a host with a compiler. Every step has a time limit; the table at the end says
 # what passed. $OUT keeps what the steps printed.
 #
-#   native/epcomm/run-gpu.sh all            everything but the matrix, 8 minutes
+#   native/epcomm/run-gpu.sh all            C tests, faults, PyTorch: at most 9 minutes
+#   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench (fp8)
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/epcomm}
@@ -11,7 +12,8 @@ mkdir -p "$out"
 export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache} EPCOMM_LIBRARY=$PWD/bin/epcomm/libepcomm.so
 export PYTHONPATH=$PWD/native/python/epcomm/src GLOO_SOCKET_IFNAME=lo PATH=$PWD/bin:$PATH
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
-for d in /usr/local/cuda/lib64 $(python3 -c 'import nvidia.cuda_nvrtc as n; print(list(n.__path__)[0] + "/lib")' 2>/dev/null); do
+wheels='import glob, nvidia, os; print(*{os.path.dirname(f) for p in nvidia.__path__ for f in glob.glob(p + "/**/libnvrtc.so*", recursive=True)})'
+for d in /usr/local/cuda/lib64 $(python3 -c "$wheels" 2> /dev/null); do
   test -n "$EPBENCH_NVRTC" || { ls "$d"/libnvrtc.so* > /dev/null 2>&1 && export EPBENCH_NVRTC=$d; }
 done
 packs=bin/packs
@@ -55,17 +57,21 @@ all() {
   step 60 c-deepseek "^calls" $t $packs/dsv3.pack calls --processes --calls 12 --most 24
   step 60 c-host-time "host time" $t $packs/dsv3.pack host --processes --calls 1500
   step 60 python-decode "right" python3 -m torch.distributed.run --standalone --nproc-per-node 2 examples/epcomm/decode.py $packs/small.pack
-  step 200 python-check "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 10000 --replays 1000 --most 256 --tokens ""
-  step 100 python-times "host time" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 4 --replays 8 --json "$out/times.json"
-  grep -h "created\|host time\|device memory\|replays\|eager calls\|back to back" "$out/python-check.txt" "$out/python-times.txt"
-  step 150 speed "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$out/times.json" fp8 bf16
-  cat "$out/speed.txt"
+  step 280 python-check "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 10000 --replays 1000 --most 256 --tokens ""
+  grep -h "created\|host time\|device memory\|replays\|eager calls\|back to back" "$out/python-check.txt"
+}
+
+speed() {
+  step 200 python-times "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 4 --replays 8 --json "$out/times.json"
+  step 320 speed "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$out/times.json" "${1:-fp8}"
+  cat "$out/python-times.txt" "$out/speed.txt"
 }
 
 case ${1:-all} in
   all) all ;;
+  speed) speed "$2" ;;
   verify) verify "$2" ;;
-  *) echo "all or verify"; exit 2 ;;
+  *) echo "all, speed or verify"; exit 2 ;;
 esac
 echo
 printf '%s' "$table"

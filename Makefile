@@ -45,3 +45,4 @@ clean: ## what the other targets made
 	rm -rf $(BINDIR) gpu-bundle
 
 -include native/cuda.mk
+-include native/epcomm/epcomm.mk

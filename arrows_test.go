@@ -47,6 +47,7 @@ var arrows = map[string]string{
 	"kernels/cpu":            "tune/ep workloads kernels kernels/dtype kernels/ref kernels/cpu/vec kernels/internal/drill",
 	"kernels/cpu/vec":        "",
 	"kernels/cuda":           "tune/ep workloads kernels kernels/dtype kernels/ref native",
+	"kernels/cuda/pack":      "kernels kernels/cuda kernels/dtype tune/ep tune/table",
 	"kernels/cuda/nvrtc":     "",
 	"kernels/worker":         "tune/ep workloads kernels kernels/ref",
 	"kernels/conform":        "tune/ep workloads kernels",

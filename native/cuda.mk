@@ -10,7 +10,7 @@ GPU_BUNDLE   ?= gpu-bundle
 
 # Go cannot see changes of C files outside a package's folder: the hash in the
 # flags makes it build again.
-NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* | sha256sum | cut -c1-16)
+NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/epcomm/*/*.[ch] | sha256sum | cut -c1-16)
 cuda_env = CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include" CGO_LDFLAGS="-L$(CUDA_STUB)"
 
 .PHONY: cuda-deps cuda cuda-check cuda-variants gpu-bundle cuda-toolkit

@@ -44,6 +44,10 @@ type family struct {
 	// the oracle's bytes of dispatch and its bound of combine.
 	compare func(ep.Config) ref.Compare
 
+	// places says that peers write a call's output rows, which must then lie on
+	// the symmetric heap. Dispatches only.
+	places bool
+
 	// consumes says that a combine uses up what dispatch left, so that timing
 	// it alone needs an untimed dispatch before every call.
 	consumes bool

@@ -43,6 +43,7 @@ func dispatchFinal() family {
 			return append(definesFast(c), define("EP_SCALES", bit(c.Str("scales") == "tile")))
 		},
 		compare:  inOrder,
+		places:   true,
 		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesFinal("dispatch_final", c, 0) },
 	}
 }

@@ -17,6 +17,9 @@ typedef long long int64_t;
 #include <stdint.h>
 #endif
 
+/* Of the layout of EpArgs: a pack is refused by a library of another. */
+#define EP_ARGS_VERSION 1
+
 #define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
 #define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
 #define EP_READY_FLAG 1024
@@ -53,7 +56,8 @@ typedef enum EpPhase {
   EP_PHASE_DISPATCH_ASYNC, /* counting and sending */
   EP_PHASE_DISPATCH_WAIT,  /* waiting for tokens */
   EP_PHASE_COMBINE_ASYNC,  /* sending rows back */
-  EP_PHASE_COMBINE_WAIT    /* waiting for rows */
+  EP_PHASE_COMBINE_WAIT,   /* waiting for rows */
+  EP_PHASE_AGREE           /* comparing calls over ranks: epcomm's debug mode */
 } EpPhase;
 
 /* What the kernels around a call use: start alignment and time stamps. One
@@ -148,7 +152,7 @@ typedef struct EpArgs {
   EpControl *control[EP_MAX_RANKS];
   uint64_t *stamps; /* [replays, stamp_slots] global timer */
   int32_t stamp_slots;
-  int32_t stamp; /* slot to write, or calls to count, or spans to clear */
+  int32_t stamp; /* slot to write, or calls to count, or spans to clear; under EP_OWN_ROUNDS see ep_number_done */
 } EpArgs;
 
 /* Arguments of the activation kernels. D is EP_COLS. */

@@ -5,14 +5,18 @@
  * mean nothing.
  *
  * EMUL_GPUS and EMUL_SMS choose the machine, 2 and 4 unless set; with EMUL_PEERS
- * 0 no GPU can address another.
+ * 0 no GPU can address another; EMUL_ARCH is the compute capability, 90 unless
+ * set. Memory of a GPU can be shared with other processes (cuIpc...), and what is
+ * allocated is counted (cuMemGetInfo).
  */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,8 +24,10 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +50,13 @@ uint64_t now_ns() {
 
 using Work = std::function<void()>;
 
+/* What a capture has seen so far, of all streams that joined it, in the order of
+ * their calls: a legal order of the graph. */
+struct Capture {
+  std::vector<Work> works;
+  bool ended = false;
+};
+
 /* Work in order on a thread of its own, or a list of it while capturing. */
 class Stream {
  public:
@@ -58,7 +71,7 @@ class Stream {
   }
   void add(Work w) {
     if (capture) {
-      capture->push_back(std::move(w));
+      capture->works.push_back(std::move(w));
       return;
     }
     std::lock_guard<std::mutex> hold(lock_);
@@ -69,7 +82,7 @@ class Stream {
     std::lock_guard<std::mutex> hold(lock_);
     return queue_.empty() && !busy_;
   }
-  std::unique_ptr<std::vector<Work>> capture;
+  std::shared_ptr<Capture> capture;
 
  private:
   void loop() {
@@ -101,12 +114,48 @@ struct Function {
 
 struct Event {
   std::atomic<uint64_t> at{0};
+  std::atomic<uint64_t> recorded{0}, passed{0};
+  std::shared_ptr<Capture> capture; /* of the last record */
 };
 
 thread_local CUcontext current;
 std::atomic<uint64_t> launches;
 
-Stream *stream_of(CUstream s) { return reinterpret_cast<Stream *>(s); }
+std::mutex streams_lock;
+std::set<Stream *> streams; /* all there are */
+
+Stream *new_stream() {
+  Stream *s = new Stream;
+  std::lock_guard<std::mutex> hold(streams_lock);
+  streams.insert(s);
+  return s;
+}
+
+/* The default stream is one of each GPU's own. */
+Stream *stream_of(CUstream s) {
+  static std::mutex lock;
+  static std::map<CUcontext, Stream *> defaults;
+  if (reinterpret_cast<uintptr_t>(s) > 2) return reinterpret_cast<Stream *>(s);
+  std::lock_guard<std::mutex> hold(lock);
+  Stream *&d = defaults[current];
+  if (!d) d = new_stream();
+  return d;
+}
+
+/* Memory that another process can map: a file without a name. */
+struct Allocation {
+  int fd;
+  size_t bytes;
+};
+std::mutex memory_lock;
+std::map<CUdeviceptr, Allocation> allocations;
+std::map<CUdeviceptr, size_t> mappings; /* of other processes' allocations */
+size_t allocated;
+
+struct IpcHandle {
+  int pid, fd;
+  size_t bytes;
+};
 
 /* Every block a thread: all are resident, as our kernels demand. */
 void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, size_t shared) {
@@ -121,7 +170,13 @@ void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, siz
 
 extern "C" {
 
-CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+/* A program may have opened this library for itself alone; the modules that it
+ * loads later find the emulator's functions only in what all may see. */
+CUresult cuInit(unsigned) {
+  Dl_info self;
+  if (dladdr(reinterpret_cast<void *>(cuInit), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+  return CUDA_SUCCESS;
+}
 CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
 CUresult cuGetErrorName(CUresult r, const char **s) { *s = r == CUDA_SUCCESS ? "CUDA_SUCCESS" : "CUDA_ERROR_EMULATED"; return CUDA_SUCCESS; }
 CUresult cuGetErrorString(CUresult, const char **s) { *s = "emulated driver"; return CUDA_SUCCESS; }
@@ -136,7 +191,8 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
   switch (static_cast<int>(a)) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *v = setting("EMUL_SMS", 4); break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *v = 232448; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *v = 9; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *v = setting("EMUL_ARCH", 90) / 10; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *v = setting("EMUL_ARCH", 90) % 10; break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *v = d + 1; break;
     default: *v = 0;
   }
@@ -145,7 +201,18 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { *c = reinterpret_cast<CUcontext>(static_cast<uintptr_t>(d) + 1); return CUDA_SUCCESS; }
 CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext c) { current = c; return CUDA_SUCCESS; }
-CUresult cuCtxSynchronize(void) { return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT; }
+CUresult cuCtxGetCurrent(CUcontext *c) { *c = current; return CUDA_SUCCESS; }
+CUresult cuCtxSynchronize(void) {
+  if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+  std::set<Stream *> all;
+  {
+    std::lock_guard<std::mutex> hold(streams_lock);
+    all = streams;
+  }
+  for (Stream *s : all)
+    while (!s->idle()) std::this_thread::yield();
+  return CUDA_SUCCESS;
+}
 CUresult cuCtxGetLimit(size_t *v, CUlimit) { *v = 1024; return CUDA_SUCCESS; }
 CUresult cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { *can = setting("EMUL_PEERS", 1); return CUDA_SUCCESS; }
@@ -153,17 +220,86 @@ CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 
 /* ---- memory ---- */
 
-CUresult cuMemGetInfo(size_t *free, size_t *total) { *free = *total = size_t{4} << 30; return CUDA_SUCCESS; }
+CUresult cuMemGetInfo(size_t *free, size_t *total) {
+  std::lock_guard<std::mutex> hold(memory_lock);
+  *total = size_t{4} << 30;
+  *free = *total - allocated;
+  return CUDA_SUCCESS;
+}
 CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-  void *m = aligned_alloc(256, (n + 255) / 256 * 256);
+  n = (n + 4095) / 4096 * 4096;
+  int fd = memfd_create("emulated GPU", MFD_CLOEXEC);
+  void *m = fd >= 0 && ftruncate(fd, static_cast<off_t>(n)) == 0 ? mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  std::lock_guard<std::mutex> hold(memory_lock);
+  if (m == MAP_FAILED || allocated + n > size_t{4} << 30) {
+    if (m != MAP_FAILED) munmap(m, n);
+    if (fd >= 0) close(fd);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *p = reinterpret_cast<CUdeviceptr>(m);
-  return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  allocations[*p] = {fd, n};
+  allocated += n;
+  return CUDA_SUCCESS;
 }
-CUresult cuMemFree(CUdeviceptr p) { free(reinterpret_cast<void *>(p)); return CUDA_SUCCESS; }
+CUresult cuMemFree(CUdeviceptr p) {
+  std::lock_guard<std::mutex> hold(memory_lock);
+  auto it = allocations.find(p);
+  if (it == allocations.end()) return p ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  munmap(reinterpret_cast<void *>(p), it->second.bytes);
+  close(it->second.fd);
+  allocated -= it->second.bytes;
+  allocations.erase(it);
+  return CUDA_SUCCESS;
+}
+CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
+  std::lock_guard<std::mutex> hold(memory_lock);
+  auto it = allocations.find(p);
+  if (it == allocations.end()) return CUDA_ERROR_INVALID_VALUE;
+  IpcHandle own{getpid(), it->second.fd, it->second.bytes};
+  memset(h, 0, sizeof *h);
+  memcpy(h, &own, sizeof own);
+  return CUDA_SUCCESS;
+}
+CUresult cuIpcOpenMemHandle(CUdeviceptr *p, CUipcMemHandle h, unsigned) {
+  IpcHandle own;
+  memcpy(&own, &h, sizeof own);
+  if (own.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* as the driver does */
+  if (!setting("EMUL_PEERS", 1)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  std::string path = "/proc/" + std::to_string(own.pid) + "/fd/" + std::to_string(own.fd);
+  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return CUDA_ERROR_INVALID_VALUE;
+  void *m = mmap(nullptr, own.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (m == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::lock_guard<std::mutex> hold(memory_lock);
+  *p = reinterpret_cast<CUdeviceptr>(m);
+  mappings[*p] = own.bytes;
+  return CUDA_SUCCESS;
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
+  std::lock_guard<std::mutex> hold(memory_lock);
+  auto it = mappings.find(p);
+  if (it == mappings.end()) return CUDA_ERROR_INVALID_VALUE;
+  munmap(reinterpret_cast<void *>(p), it->second);
+  mappings.erase(it);
+  return CUDA_SUCCESS;
+}
 CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { *p = aligned_alloc(256, (n + 255) / 256 * 256); return CUDA_SUCCESS; }
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { *d = reinterpret_cast<CUdeviceptr>(p); return CUDA_SUCCESS; }
 CUresult cuMemFreeHost(void *p) { free(p); return CUDA_SUCCESS; }
+CUresult cuMemcpyHtoDAsync(CUdeviceptr d, const void *from, size_t n, CUstream s) {
+  stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), from, n); });
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
+  stream_of(s)->add([=] { memset(reinterpret_cast<void *>(p), v, n); });
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoDAsync(CUdeviceptr d, CUdeviceptr from, size_t n, CUstream s) {
+  stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(from), n); });
+  return CUDA_SUCCESS;
+}
 CUresult cuMemsetD8(CUdeviceptr p, unsigned char v, size_t n) { memset(reinterpret_cast<void *>(p), v, n); return CUDA_SUCCESS; }
 CUresult cuMemcpyHtoD(CUdeviceptr d, const void *s, size_t n) { memcpy(reinterpret_cast<void *>(d), s, n); return CUDA_SUCCESS; }
 CUresult cuMemcpyDtoH(void *d, CUdeviceptr s, size_t n) { memcpy(d, reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
@@ -209,8 +345,15 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, si
 
 /* ---- streams, launches, events, graphs ---- */
 
-CUresult cuStreamCreate(CUstream *s, unsigned) { *s = reinterpret_cast<CUstream>(new Stream); return CUDA_SUCCESS; }
-CUresult cuStreamDestroy(CUstream s) { delete stream_of(s); return CUDA_SUCCESS; }
+CUresult cuStreamCreate(CUstream *s, unsigned) { *s = reinterpret_cast<CUstream>(new_stream()); return CUDA_SUCCESS; }
+CUresult cuStreamDestroy(CUstream s) {
+  {
+    std::lock_guard<std::mutex> hold(streams_lock);
+    streams.erase(stream_of(s));
+  }
+  delete stream_of(s);
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamQuery(CUstream s) { return stream_of(s)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
 CUresult cuStreamSynchronize(CUstream s) {
   while (!stream_of(s)->idle()) std::this_thread::yield();
@@ -225,23 +368,70 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, 
   stream_of(c->hStream)->add([=] { run_grid(fn, args, grid, block, shared); });
   return CUDA_SUCCESS;
 }
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                        CUstream s, void **params, void **extra) {
+  CUlaunchConfig c{gx, gy, gz, bx, by, bz, shared, s, nullptr, 0};
+  return cuLaunchKernelEx(&c, f, params, extra);
+}
 CUresult cuEventCreate(CUevent *e, unsigned) { *e = reinterpret_cast<CUevent>(new Event); return CUDA_SUCCESS; }
 CUresult cuEventDestroy(CUevent e) { delete reinterpret_cast<Event *>(e); return CUDA_SUCCESS; }
-CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags) {
-  if (stream_of(s)->capture && flags != CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  stream_of(s)->add([=] { reinterpret_cast<Event *>(e)->at = now_ns(); });
+CUresult cuEventRecordWithFlags(CUevent handle, CUstream s, unsigned flags) {
+  Event *e = reinterpret_cast<Event *>(handle);
+  Stream *stream = stream_of(s);
+  e->capture = stream->capture && flags != CU_EVENT_RECORD_EXTERNAL ? stream->capture : nullptr;
+  if (e->capture) return CUDA_SUCCESS; /* an ordinary record inside a capture only marks a place */
+  uint64_t n = stream->capture ? 0 : ++e->recorded;
+  stream->add([=] {
+    e->at = now_ns();
+    if (n) e->passed = n;
+  });
   return CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent e, CUstream s) { return cuEventRecordWithFlags(e, s, 0); }
+CUresult cuStreamWaitEvent(CUstream s, CUevent handle, unsigned) {
+  Event *e = reinterpret_cast<Event *>(handle);
+  Stream *stream = stream_of(s);
+  if (e->capture) {
+    if (e->capture->ended) return CUDA_ERROR_INVALID_VALUE;
+    if (stream->capture && stream->capture != e->capture) return CUDA_ERROR_INVALID_VALUE;
+    stream->capture = e->capture; /* joins */
+    return CUDA_SUCCESS;
+  }
+  uint64_t n = e->recorded;
+  stream->add([=] {
+    while (e->passed < n) std::this_thread::yield();
+  });
+  return CUDA_SUCCESS;
+}
+CUresult cuEventSynchronize(CUevent handle) {
+  Event *e = reinterpret_cast<Event *>(handle);
+  while (e->passed < e->recorded) std::this_thread::yield();
+  return CUDA_SUCCESS;
+}
+CUresult cuEventQuery(CUevent handle) {
+  Event *e = reinterpret_cast<Event *>(handle);
+  return e->passed < e->recorded ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) {
   *ms = static_cast<float>(reinterpret_cast<Event *>(b)->at - reinterpret_cast<Event *>(a)->at) / 1e6f;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
-  stream_of(s)->capture = std::make_unique<std::vector<Work>>();
+  stream_of(s)->capture = std::make_shared<Capture>();
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
+  *status = stream_of(s)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
-  *g = reinterpret_cast<CUgraph>(stream_of(s)->capture.release());
+  std::shared_ptr<Capture> c = stream_of(s)->capture;
+  if (!c) return CUDA_ERROR_ILLEGAL_STATE;
+  c->ended = true;
+  *g = reinterpret_cast<CUgraph>(new std::vector<Work>(std::move(c->works)));
+  std::lock_guard<std::mutex> hold(streams_lock);
+  for (Stream *other : streams)
+    if (other->capture == c) other->capture = nullptr;
   return CUDA_SUCCESS;
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, unsigned long long) {
@@ -255,5 +445,9 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
   for (const Work &w : *reinterpret_cast<std::vector<Work> *>(e)) stream_of(s)->add(w);
   return CUDA_SUCCESS;
 }
+
+/* The older revision, which drivers before CUDA 12.8 have alone. */
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime_v2(ms, a, b); }
 
 } // extern "C"

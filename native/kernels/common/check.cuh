@@ -90,6 +90,34 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
 #define EP_STAGE EP_STAGE_END
 #endif
 
+/* The number of this call. EP_OWN_ROUNDS is for a host that cannot count its
+ * calls, because graphs are replayed in any order: behind round_base lie that
+ * many words, one for each block there may be, and only that block reads and
+ * writes it. One word for all would need a barrier over blocks before it could be
+ * advanced, or a kernel behind every call, which takes a microsecond. */
+EP_DEVICE uint32_t ep_number(const EpArgs &a) {
+#ifdef EP_OWN_ROUNDS
+  return a.round + ld_relaxed_gpu(a.round_base + blockIdx.x);
+#else
+  return a.round + *a.round_base;
+#endif
+}
+
+/* Called by the whole block at its end. Under EP_OWN_ROUNDS the last launch of a
+ * call, that with stamp 1, advances the words. Grids differ from call to call: a
+ * block also advances those of blocks that this grid does not have. */
+EP_DEVICE void ep_number_done(const EpArgs &a) {
+#ifdef EP_OWN_ROUNDS
+  if (a.stamp == 0) return;
+  uint32_t next = ld_relaxed_gpu(a.round_base + blockIdx.x) + 1;
+  __syncthreads();
+  for (uint32_t w = blockIdx.x + threadIdx.x * gridDim.x; w < EP_OWN_ROUNDS; w += blockDim.x * gridDim.x)
+    st_relaxed_gpu(a.round_base + w, next);
+#else
+  (void)a;
+#endif
+}
+
 /* In-kernel clock of the span reading: earliest start and latest end over all
  * blocks. The host sets span to {~0, 0}. */
 EP_DEVICE void ep_span_begin(const EpArgs &a) {
@@ -104,6 +132,7 @@ EP_DEVICE void ep_span_stage(const EpArgs &a, int stage) {
 }
 
 EP_DEVICE void ep_span_end(const EpArgs &a) {
+  ep_number_done(a);
   if (EP_STAGE != EP_STAGE_END || a.span == nullptr) return;
   __syncthreads();
   if (threadIdx.x == 0)

@@ -127,7 +127,11 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
 /* Number of this call, equal on all ranks. Words that several blocks poll hold
  * it, so that nobody has to reset them. */
 EP_DEVICE uint32_t ep_round(const EpArgs &a) {
+#ifdef EP_OWN_ROUNDS
+  return ep_number(a);
+#else
   return a.round + (a.round_base != nullptr ? *a.round_base : 0);
+#endif
 }
 
 /* This rank's rows of the shared expert: all its tokens, or its slice of a

@@ -54,7 +54,7 @@ struct FinCall {
 
 EP_DEVICE FinCall fin_call(const EpArgs &a) {
   uint32_t receivers = static_cast<uint32_t>(a.wait_sms);
-  return {a.round + *a.round_base, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - receivers, receivers};
+  return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - receivers, receivers};
 }
 EP_DEVICE bool fin_sends(const FinCall &c) { return c.block < c.senders; }
 EP_DEVICE bool fin_receives(const FinCall &c) { return c.receivers == 0 || c.block >= c.senders; }

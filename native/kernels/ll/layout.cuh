@@ -50,7 +50,7 @@ struct LlCall {
 };
 
 EP_DEVICE LlCall ll_call(const EpArgs &a) {
-  return {a.round + *a.round_base, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+  return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
 }
 
 /* Work is dealt to blocks first, so that a small batch uses every SM. Senders

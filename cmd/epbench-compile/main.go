@@ -1,0 +1,54 @@
+//go:build cuda || nvrtc
+
+// Command epbench-compile compiles device sources for epbench pack. epbench
+// itself is pure Go and cannot load libnvrtc. It reads one request from stdin and
+// writes one reply to stdout; see pack.Job.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/pack"
+)
+
+func main() {
+	var job pack.Job
+	if err := json.NewDecoder(os.Stdin).Decode(&job); err != nil {
+		fmt.Fprintln(os.Stderr, "epbench-compile: read the request from epbench pack on stdin:", err)
+		os.Exit(1)
+	}
+	out, err := compile(job)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(out)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "epbench-compile:", err)
+		os.Exit(1)
+	}
+}
+
+func compile(job pack.Job) (pack.Compiled, error) {
+	if have := cuda.ABI(); job.ABI != have {
+		return pack.Compiled{}, fmt.Errorf("built from other kernel sources (%.12s, epbench has %.12s); build both again", have, job.ABI)
+	}
+	c, err := cuda.NewCompiler(job.Arch)
+	if err != nil {
+		return pack.Compiled{}, err
+	}
+	out := pack.Compiled{Cubins: make([][]byte, len(job.Units))}
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	for i, u := range job.Units {
+		g.Go(func() (err error) {
+			out.Cubins[i], err = c.Compile(u)
+			return err
+		})
+	}
+	return out, g.Wait()
+}

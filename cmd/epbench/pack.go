@@ -1,0 +1,224 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/workloads"
+)
+
+// compilerName is the program that compiles device sources, compilerEnv the
+// variable that names another one.
+const (
+	compilerName = "epbench-compile"
+	compilerEnv  = "EPBENCH_COMPILE"
+)
+
+type packFlags struct {
+	sourceFlags
+	model       string
+	hidden      int
+	topK        int
+	experts     int
+	ranks       int
+	maxTokens   int
+	dtypes      string
+	precision   string
+	maxSMs      int
+	shared      bool
+	skipA2A     bool
+	anyKernels  bool
+	machineFile string
+	out         string
+}
+
+func newPack() *cobra.Command {
+	var f packFlags
+	cmd := &cobra.Command{
+		Use:   "pack",
+		Short: "Make one file of tuned rows and their compiled kernels, for epcomm",
+		Long: `Resolves tables for one problem shape and rank count, compiles the kernels that
+the rows name for the table's GPU, and writes them to one file that epcomm runs
+in production. No GPU is needed; libnvrtc is (make cuda-deps, or a CUDA
+toolkit). What no row covers is packed as the default, and the file says so.`,
+		Example: "  epbench pack --model deepseek-v3 --ranks 2 --max-tokens 4096 --dtype fp8,bf16 -o dsv3.pack\n" +
+			"  epbench pack show dsv3.pack",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return needSubcommand(cmd, args)
+			}
+			return f.run(cmd)
+		},
+	}
+	f.sourceFlags.bind(cmd)
+	s := cmd.Flags()
+	s.StringVar(&f.model, "model", "demo", "model preset; see epbench presets")
+	s.IntVar(&f.hidden, "hidden", 0, "hidden size in elements, instead of the preset's")
+	s.IntVar(&f.topK, "topk", 0, "experts per token, instead of the preset's")
+	s.IntVar(&f.experts, "experts", 0, "routed experts over all ranks, instead of the preset's")
+	s.IntVar(&f.ranks, "ranks", 0, "ranks (GPUs)")
+	s.IntVar(&f.maxTokens, "max-tokens", 0, "most tokens of a rank in one call; sizes the memory")
+	s.StringVar(&f.dtypes, "dtype", "bf16", "what tokens travel as: bf16, fp8, mxfp4, nvfp4; the first is the default of calls")
+	s.StringVar(&f.precision, "precision", "full", "full, or reduced to pack also what may round partial sums to bf16")
+	s.IntVar(&f.maxSMs, "max-sms", 0, "most SMs of a call; rows that take more give way to the default")
+	s.BoolVar(&f.shared, "shared-expert", false, "fuse the shared expert into both operations")
+	s.BoolVar(&f.skipA2A, "skip-a2a", false, "tokens are replicated; every rank keeps its local share")
+	s.BoolVar(&f.anyKernels, "other-kernels", false, "take rows that were measured with other kernels than this program's")
+	s.StringVar(&f.machineFile, "machine", "", "JSON file with the machine to pack for (run.json, table.json); default: that of the table")
+	s.StringVarP(&f.out, "out", "o", "", "file to write")
+	cmd.AddCommand(newPackShow())
+	return cmd
+}
+
+func (f *packFlags) run(cmd *cobra.Command) error {
+	if f.out == "" {
+		return usagef("-o: which file? for instance -o model.pack")
+	}
+	r, err := f.request()
+	if err != nil {
+		return err
+	}
+	program, err := findCompiler()
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(f.out)
+	if err != nil {
+		return badInput(err)
+	}
+	defer file.Close()
+	p, err := pack.Build(r, func(arch string, units []cuda.Unit) ([][]byte, error) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "compiling %d device binaries for %s\n", len(units), arch)
+		return pack.CompileWith(program, arch, units)
+	})
+	if err != nil {
+		os.Remove(f.out)
+		return err
+	}
+	if _, err := file.Write(p.Data); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	for _, n := range p.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), n)
+	}
+	n, bytes := p.Variants()
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes, %d device binaries of %d bytes, %s of device memory a rank with one call in flight, digest %.12s\n",
+		f.out, len(p.Data), n, bytes, mebibytes(p.HeapBytes(1)), p.Digest)
+	if n := uncovered(p); n > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of the pack's answers are the default because no row covers them; see epbench pack show\n", n)
+	}
+	return nil
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// uncovered counts answers that no row gave.
+func uncovered(p *pack.Pack) (n int) {
+	for _, l := range p.Lookups {
+		for _, r := range l.Runs {
+			if r.Uncovered {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// request reads the flags.
+func (f *packFlags) request() (r pack.Request, err error) {
+	preset, err := workloads.FindPreset(f.model)
+	if err != nil {
+		return r, usagef("--model: %w", err)
+	}
+	r.Problem = ep.Problem{
+		Ranks: f.ranks, Hidden: preset.WireHidden, Experts: preset.Experts, TopK: preset.TopK,
+		MaxTokens: f.maxTokens, SharedExpert: f.shared, SkipA2A: f.skipA2A,
+	}
+	for _, o := range []struct{ set, field *int }{{&f.hidden, &r.Problem.Hidden}, {&f.topK, &r.Problem.TopK}, {&f.experts, &r.Problem.Experts}} {
+		if *o.set != 0 {
+			*o.field = *o.set
+		}
+	}
+	if f.ranks < 1 || f.maxTokens < 1 {
+		return r, usagef("--ranks and --max-tokens: both are needed, for instance --ranks 2 --max-tokens 4096")
+	}
+	for _, word := range splitList(f.dtypes) {
+		d, err := ep.ParseDType(word)
+		if err != nil {
+			return r, usagef("--dtype: %w", err)
+		}
+		r.DTypes = append(r.DTypes, d)
+	}
+	if r.Reduced, err = parseReduced(f.precision); err != nil {
+		return r, err
+	}
+	r.MaxSMs = f.maxSMs
+	if r.Tables, err = f.sourceFlags.open(); err != nil {
+		return r, err
+	}
+	if r.Machine, err = f.machine(r.Tables); err != nil {
+		return r, err
+	}
+	if !f.anyKernels {
+		r.ABI = cuda.ABI()
+	}
+	return r, nil
+}
+
+func parseReduced(word string) (bool, error) {
+	switch word {
+	case "full":
+		return false, nil
+	case "reduced":
+		return true, nil
+	}
+	return false, usagef("--precision: %q is neither full nor reduced", word)
+}
+
+// machine is that of the uppermost table with rows for these ranks.
+func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
+	if f.machineFile != "" {
+		h, err := readHost(f.machineFile)
+		return h.Machine, err
+	}
+	sources := set.Sources()
+	for i := len(sources) - 1; i >= 0; i-- {
+		for _, row := range sources[i].Table.Rows {
+			if row.Key.Ranks == f.ranks && sources[i].Table.Header.Machine.Backend == "cuda" {
+				return sources[i].Table.Header.Machine, nil
+			}
+		}
+	}
+	return ep.Machine{}, usagef("--ranks: no table here has a row for %d ranks on GPUs; sweep some, or name a machine with --machine FILE to pack defaults", f.ranks)
+}
+
+// findCompiler looks beside this program, on PATH and in the environment.
+func findCompiler() (string, error) {
+	if path := os.Getenv(compilerEnv); path != "" {
+		if !isExecutable(path) {
+			return "", fmt.Errorf("%s: %s is no program; make epcomm builds bin/%s", compilerEnv, path, compilerName)
+		}
+		return path, nil
+	}
+	if self, err := os.Executable(); err == nil {
+		if path := filepath.Join(filepath.Dir(self), compilerName); isExecutable(path) {
+			return path, nil
+		}
+	}
+	if path, err := exec.LookPath(compilerName); err == nil {
+		return path, nil
+	}
+	return "", fmt.Errorf("no %s beside this program, on PATH or in %s; make epcomm builds it", compilerName, compilerEnv)
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+func newPackShow() *cobra.Command {
+	var out tableFlags
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "show FILE",
+		Short: "What a pack launches for each token count, and on which evidence",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := pack.ReadFile(args[0])
+			if err != nil {
+				return badInput(err)
+			}
+			return out.print(cmd, packFacts(p), packAnswers(p, all))
+		},
+	}
+	out.bind(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "also the look-ups made for dispatch alone and for combine alone")
+	return cmd
+}
+
+// packFacts says what a pack is.
+func packFacts(p *pack.Pack) reports.Table {
+	t := reports.Table{Name: "pack", Columns: []reports.Column{reports.Words("what"), reports.Words("value")}}
+	q := p.Shape()
+	n, bytes := p.Variants()
+	facts := [][2]string{
+		{"digest", p.Digest},
+		{"kernels", p.ABI},
+		{"for", fmt.Sprintf("%s (%s), %d SMs", p.Machine.Name, p.Arch, p.Machine.SMs)},
+		{"shape", fmt.Sprintf("hidden %d, %d experts, top-%d, %d ranks, at most %d tokens a rank", q.Hidden, q.Experts, q.TopK, q.Ranks, q.MaxTokens)},
+		{"precision", precisionWord(p.Reduced)},
+		{"tables", strings.Join(shortened(p.TableIDs), " ")},
+		{"file bytes", fmt.Sprint(len(p.Data))},
+		{"device binaries", fmt.Sprintf("%d of %d bytes", n, bytes)},
+	}
+	for _, d := range p.DTypes {
+		facts = append(facts, [2]string{"device memory of " + string(d), mebibytes(p.HeapBytes(1, d)) + " a rank and call in flight"})
+	}
+	if len(p.DTypes) > 1 {
+		facts = append(facts, [2]string{"device memory of all", mebibytes(p.HeapBytes(1)) + " a rank and call in flight"})
+	}
+	for _, f := range facts {
+		t.Add(reports.Str(f[0]), reports.Str(f[1]))
+	}
+	t.Notes = p.Notes
+	return t
+}
+
+func precisionWord(reduced bool) string {
+	if reduced {
+		return "full and reduced"
+	}
+	return "full"
+}
+
+func shortened(ids []string) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = fmt.Sprintf("%.12s", id)
+	}
+	return out
+}
+
+// packAnswers lists every run of token counts.
+func packAnswers(p *pack.Pack, all bool) reports.Table {
+	t := reports.Table{Name: "answers", Columns: []reports.Column{
+		reports.Words("dtype"), reports.Words("precision"), reports.Words("for"), reports.Words("routing"),
+		reports.Numbers("from", ""), reports.Numbers("to", ""), reports.Words("dispatch"), reports.Words("combine"), reports.Words("why"),
+	}}
+	for _, l := range p.Lookups {
+		if !all && l.Purpose != ep.Pair {
+			continue
+		}
+		precision := "full"
+		if l.Reduced {
+			precision = "reduced"
+		}
+		for _, r := range l.Runs {
+			t.Add(reports.Str(string(l.DType)), reports.Str(precision), reports.Str(string(l.Purpose)), reports.Str(string(l.Class)),
+				reports.Int(r.Lo), reports.Int(r.Hi), reports.Str(r.Dispatch), reports.Str(r.Combine), reports.Str(r.Text))
+		}
+	}
+	return t
+}

@@ -1,0 +1,238 @@
+//go:build cuda
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// backend runs calls through epcomm, one process a rank. Without a pack it makes
+// one for every candidate, so that the oracle judges every kernel as epcomm
+// launches it; with one it has a single kernel, and the pack chooses.
+type backend struct {
+	machine  ep.Machine
+	pack     *pack.Pack
+	path     string // of the pack
+	deadline time.Duration
+	compiler *cuda.Compiler
+	dir      string // of packs made here
+	ranks    *ranks // of the last session
+	early    *queue
+}
+
+func openBackend(path string, deadline time.Duration) (*backend, error) {
+	b := &backend{path: path, deadline: deadline}
+	var err error
+	if path != "" {
+		if b.pack, err = pack.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	gpus, err := cuda.Open(cuda.Options{})
+	if err != nil {
+		return nil, err
+	}
+	b.machine = gpus.Machine()
+	if err := gpus.Close(); err != nil {
+		return nil, err
+	}
+	arch, err := cuda.ArchName(b.machine)
+	if err != nil {
+		return nil, err
+	}
+	if b.compiler, err = cuda.NewCompiler(arch); err != nil {
+		return nil, err
+	}
+	b.early = newQueue(b.compiler)
+	b.dir, err = os.MkdirTemp("", "epcomm-worker-")
+	return b, err
+}
+
+// Machine implements kernels.Backend.
+func (b *backend) Machine() ep.Machine { return b.machine }
+
+// ABI implements kernels.Versioned.
+func (b *backend) ABI() string {
+	if b.pack != nil {
+		return b.pack.ABI
+	}
+	return cuda.ABI()
+}
+
+// Kernels implements kernels.Backend.
+func (b *backend) Kernels() []kernels.Kernel {
+	if b.pack == nil {
+		return cuda.Kernels()
+	}
+	doc := "What the pack " + b.pack.Digest[:12] + " launches, through epcomm."
+	return []kernels.Kernel{
+		{Name: "epcomm", Op: ep.Dispatch, Doc: doc, Check: b.fits},
+		{Name: "epcomm", Op: ep.Combine, Doc: doc, Check: b.fits},
+	}
+}
+
+// fits refuses problems that the pack was not made for.
+func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
+	q := b.pack.Shape()
+	for _, f := range []struct {
+		name       string
+		have, want int
+	}{
+		{"ranks", q.Ranks, p.Ranks}, {"hidden", q.Hidden, p.Hidden}, {"experts", q.Experts, p.Experts}, {"topk", q.TopK, p.TopK},
+	} {
+		if f.have != f.want {
+			return fmt.Errorf("%s: the pack is for %d, not %d", f.name, f.have, f.want)
+		}
+	}
+	if p.Tokens > q.MaxTokens {
+		return fmt.Errorf("tokens: %d is more than the pack's %d", p.Tokens, q.MaxTokens)
+	}
+	if p.SharedExpert != q.SharedExpert || p.SkipA2A != q.SkipA2A {
+		return fmt.Errorf("shared-expert or skip-a2a: not as in the pack")
+	}
+	for _, d := range b.pack.DTypes {
+		if d == p.Dispatch {
+			return nil
+		}
+	}
+	return fmt.Errorf("dtype: the pack has no %s", p.Dispatch)
+}
+
+// Ahead implements kernels.Forewarned: what is compiled early lies in the cache when
+// a pack is made of it.
+func (b *backend) Ahead(p ep.Problem, configs []ep.Config) {
+	if b.pack != nil {
+		return
+	}
+	s := &session{backend: b, workload: &workloads.Workload{Problem: p}}
+	for _, c := range configs {
+		d, k, err := s.halves(c)
+		if err != nil {
+			continue // Prepare will say it
+		}
+		for op, half := range map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k} {
+			q := p
+			q.Op = op
+			if call, err := cuda.DescribeCall(b.machine, q, half); err == nil {
+				b.early.add(call.Unit)
+			}
+		}
+	}
+}
+
+// queue compiles units one after another on every processor but one.
+type queue struct {
+	mu   sync.Mutex
+	todo []cuda.Unit
+	seen map[string]bool
+	wake *sync.Cond
+	done bool
+}
+
+func newQueue(c *cuda.Compiler) *queue {
+	q := &queue{seen: map[string]bool{}}
+	q.wake = sync.NewCond(&q.mu)
+	for range max(1, runtime.NumCPU()-1) {
+		go func() {
+			for u, ok := q.next(); ok; u, ok = q.next() {
+				_, _ = c.Compile(u) // what goes wrong is for Prepare to say
+			}
+		}()
+	}
+	return q
+}
+
+func (q *queue) add(u cuda.Unit) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.seen[u.Key()] {
+		q.seen[u.Key()] = true
+		q.todo = append(q.todo, u)
+		q.wake.Signal()
+	}
+}
+
+func (q *queue) next() (cuda.Unit, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.todo) == 0 && !q.done {
+		q.wake.Wait()
+	}
+	if q.done {
+		return cuda.Unit{}, false
+	}
+	u := q.todo[0]
+	q.todo = q.todo[1:]
+	return u, true
+}
+
+func (q *queue) end() {
+	q.mu.Lock()
+	q.done = true
+	q.wake.Broadcast()
+	q.mu.Unlock()
+}
+
+// Open implements kernels.Backend.
+func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
+	if w.Problem.Ranks > b.machine.GPUs {
+		return nil, fmt.Errorf("ranks: %d need as many GPUs, here are %d", w.Problem.Ranks, b.machine.GPUs)
+	}
+	return &session{backend: b, workload: w, oracle: ref.New(w, 1), packs: map[string]string{}}, nil
+}
+
+// seats starts processes for n ranks, or keeps those there are.
+func (b *backend) seats(n int) (*ranks, error) {
+	if b.ranks != nil && len(b.ranks.all) == n {
+		return b.ranks, nil
+	}
+	b.drop()
+	var err error
+	b.ranks, err = startRanks(n)
+	if err != nil {
+		b.ranks = nil
+	}
+	return b.ranks, err
+}
+
+func (b *backend) drop() {
+	if b.ranks != nil {
+		b.ranks.end()
+		b.ranks = nil
+	}
+}
+
+// Close implements kernels.Backend.
+func (b *backend) Close() error {
+	b.early.end()
+	b.drop()
+	return os.RemoveAll(b.dir)
+}
+
+// compile compiles units side by side.
+func (b *backend) compile(_ string, units []cuda.Unit) ([][]byte, error) {
+	out := make([][]byte, len(units))
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	for i, u := range units {
+		g.Go(func() (err error) {
+			out[i], err = b.compiler.Compile(u)
+			return err
+		})
+	}
+	return out, g.Wait()
+}

@@ -1,0 +1,232 @@
+//go:build cuda
+
+package main
+
+// #cgo CFLAGS: -std=gnu99 -I${SRCDIR}/../../native/include
+// #include <stdlib.h>
+// #include "ep_args.h"
+import "C"
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unsafe"
+
+	"github.com/epbench/epbench/native/epcomm"
+	"github.com/epbench/epbench/native/epcomm/gpu"
+)
+
+// rank is one process: one rank of a communicator on one GPU.
+type rank struct {
+	seat   seat
+	in     *gob.Decoder
+	out    *gob.Encoder
+	stream gpu.Stream
+	inputs inputs
+	comm   *epcomm.Comm
+	left   epcomm.Outputs // of the library
+	parts  map[string]gpu.Pointer
+	expert gpu.Kernel
+	module gpu.Module
+}
+
+// serveRank answers requests until the worker ends the conversation.
+func serveRank(in io.Reader, out io.Writer) error {
+	r := &rank{in: gob.NewDecoder(in), out: gob.NewEncoder(out), parts: map[string]gpu.Pointer{}}
+	for {
+		var q request
+		if err := r.in.Decode(&q); errors.Is(err, io.EOF) || err == nil && q.End {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		a, err := r.answer(q)
+		if err != nil {
+			a.Error = err.Error()
+			var refused *epcomm.Error
+			a.Fault = errors.As(err, &refused) && refused.Status == epcomm.Faulted
+		}
+		if err := r.out.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *rank) answer(q request) (reply, error) {
+	switch {
+	case q.Seat != nil:
+		r.seat = *q.Seat
+		gpu.Use(r.seat.Device)
+		r.stream = gpu.NewStream()
+		return reply{}, nil
+	case q.Inputs != nil:
+		r.take(*q.Inputs)
+		return reply{}, nil
+	case q.Load != nil:
+		return reply{}, r.load(*q.Load)
+	case q.Prove != nil:
+		return reply{}, r.prove(*q.Prove)
+	case q.Fetch != nil:
+		data, err := r.fetch(*q.Fetch)
+		return reply{Data: data}, err
+	case q.Run != nil:
+		times, err := r.run(*q.Run)
+		return reply{Times: times}, err
+	}
+	return reply{}, errors.New("an empty request")
+}
+
+// gather asks the worker for the bytes of all ranks.
+func (r *rank) gather(mine []byte) ([]byte, error) {
+	if err := r.out.Encode(reply{Gather: mine, Asks: true}); err != nil {
+		return nil, err
+	}
+	var q request
+	err := r.in.Decode(&q)
+	if err == nil && len(q.Gather) != r.seat.Ranks*len(mine) {
+		err = errors.New("a rank is gone")
+	}
+	return q.Gather, err
+}
+
+// take uploads new inputs, and ends the communicator of the old ones.
+func (r *rank) take(in inputs) {
+	r.unload()
+	for _, p := range r.parts {
+		gpu.Free(p)
+	}
+	clear(r.parts)
+	if r.module != nil {
+		gpu.Unload(r.module)
+		r.module, r.expert = nil, nil
+	}
+	r.inputs = in
+	hidden, capacity := int64(in.Hidden), int64(max(in.Capacity, 1))
+	for part, bytes := range map[string]int64{
+		"x": 2 * hidden * capacity, "ids": 4 * int64(in.TopK) * capacity, "weights": 4 * int64(in.TopK) * capacity,
+		"scale": 4, "bias": 2 * hidden, "combined": 2 * hidden * capacity,
+	} {
+		r.parts[part] = gpu.Alloc(bytes)
+	}
+	gpu.Upload(r.parts["x"], in.X, r.stream)
+	gpu.Upload(r.parts["ids"], in.IDs, r.stream)
+	gpu.Upload(r.parts["weights"], in.Weights, r.stream)
+	gpu.Upload(r.parts["scale"], []float32{1}, r.stream)
+	gpu.Upload(r.parts["bias"], in.Bias, r.stream)
+	if len(in.Expert) > 0 {
+		r.module = gpu.Load(in.Expert)
+		r.expert = gpu.Function(r.module, "ep_expert")
+	}
+}
+
+func (r *rank) unload() {
+	if r.comm != nil {
+		_ = r.comm.Destroy() // the process is of no other use if that fails
+		r.comm = nil
+	}
+	if y := r.parts["y"]; y != 0 {
+		gpu.Free(y)
+		delete(r.parts, "y")
+	}
+}
+
+func (r *rank) load(l load) (err error) {
+	r.unload()
+	r.comm, err = epcomm.Create(epcomm.Options{
+		Pack: l.Pack, Rank: r.seat.Rank, Ranks: r.seat.Ranks, Device: r.seat.Device,
+		Deadline: time.Duration(l.Deadline), Reduced: true, Gather: r.gather,
+	})
+	if err != nil {
+		return err
+	}
+	if r.left, err = r.comm.Outputs(0, r.inputs.DType); err != nil {
+		return err
+	}
+	r.parts["y"] = gpu.Alloc(2 * r.left.MaxRows * int64(r.inputs.Hidden))
+	return nil
+}
+
+func (r *rank) call() epcomm.Call {
+	at := func(part string) epcomm.Pointer { return epcomm.Pointer(r.parts[part]) }
+	return epcomm.Call{
+		DType: r.inputs.DType, Tokens: r.inputs.Tokens, Fullest: r.inputs.Fullest, Routing: r.inputs.Routing,
+		Purpose: r.inputs.Purpose, X: at("x"), IDs: at("ids"), Weights: at("weights"), InputScale: at("scale"),
+		Y: at("y"), Combined: at("combined"), Bias: at("bias"), Scale: r.inputs.Scale,
+	}
+}
+
+func (r *rank) onStream() epcomm.Stream { return epcomm.Stream(uintptr(r.stream)) }
+
+// prove runs one call from outputs filled with ones.
+func (r *rank) prove(p prove) error {
+	o := r.left
+	groups := int64(r.inputs.Groups)
+	for at, bytes := range map[epcomm.Pointer]int64{
+		o.Out: o.OutBytes, o.Scales: o.ScaleBytes, o.RowOffsets: 4 * (groups + 1), o.ExpertIDs: 4 * groups,
+		o.SrcInfo: 8 * o.MaxRows, o.ScaleOffsets: 4 * groups, epcomm.Pointer(r.parts["y"]): 2 * o.MaxRows * int64(r.inputs.Hidden),
+		epcomm.Pointer(r.parts["combined"]): 2 * int64(max(r.inputs.Capacity, 1)*r.inputs.Hidden),
+	} {
+		if at != 0 {
+			gpu.Fill(gpu.Pointer(at), 0xff, bytes, r.stream)
+		}
+	}
+	k := r.call()
+	err := errors.Join(r.comm.Barrier(r.onStream()), r.comm.Dispatch(k, r.onStream()))
+	if err == nil && p.Combine {
+		r.experts()
+		err = r.comm.Combine(k, r.onStream())
+	}
+	if err == nil {
+		err = r.comm.Barrier(r.onStream())
+	}
+	gpu.Wait(r.stream)
+	return r.judged(err)
+}
+
+// judged prefers what a kernel saw, and makes the communicator usable again.
+func (r *rank) judged(err error) error {
+	fault := r.comm.Fault()
+	if fault == nil && err == nil {
+		return nil
+	}
+	if fault != nil {
+		err = fault
+	}
+	return err
+}
+
+// experts puts what stands in for them on the stream.
+func (r *rank) experts() {
+	a := (*C.EpArgs)(C.calloc(1, C.sizeof_EpArgs))
+	defer C.free(unsafe.Pointer(a))
+	in, o := r.inputs, r.left
+	a.rank, a.ranks, a.max_rows = C.int32_t(r.seat.Rank), C.int32_t(r.seat.Ranks), C.int64_t(o.MaxRows)
+	for field, at := range map[unsafe.Pointer]epcomm.Pointer{
+		unsafe.Pointer(&a.out): o.Out, unsafe.Pointer(&a.out_scales): o.Scales, unsafe.Pointer(&a.row_offsets): o.RowOffsets,
+		unsafe.Pointer(&a.scale_offsets): o.ScaleOffsets, unsafe.Pointer(&a.y): epcomm.Pointer(r.parts["y"]),
+		unsafe.Pointer(&a.input_scales): epcomm.Pointer(r.parts["scale"]),
+	} {
+		*(*uintptr)(field) = uintptr(at)
+	}
+	gpu.Launch(r.expert, max(1, min(in.Fullest, 256)), 256, unsafe.Pointer(a), r.stream)
+}
+
+// fetch downloads pieces of a part.
+func (r *rank) fetch(f fetch) ([]byte, error) {
+	o := r.left
+	at := map[string]epcomm.Pointer{
+		"out": o.Out, "scales": o.Scales, "row_offsets": o.RowOffsets, "expert_ids": o.ExpertIDs, "src_info": o.SrcInfo,
+		"scale_offsets": o.ScaleOffsets, "combined": epcomm.Pointer(r.parts["combined"]),
+	}[f.Part]
+	if at == 0 {
+		return nil, fmt.Errorf("%s: this rank has no such part", f.Part)
+	}
+	out := make([]byte, 0, int64(len(f.Offsets))*f.Bytes)
+	for _, offset := range f.Offsets {
+		out = append(out, gpu.Download(gpu.Pointer(at)+gpu.Pointer(offset), f.Bytes, r.stream)...)
+	}
+	return out, nil
+}

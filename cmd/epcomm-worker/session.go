@@ -1,0 +1,185 @@
+//go:build cuda
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// session is one workload. The ranks hold one candidate at a time.
+type session struct {
+	backend  *backend
+	workload *workloads.Workload
+	oracle   *ref.Oracle
+	packs    map[string]string // file of each candidate, by its key
+	ranks    *ranks            // that have this session's inputs
+	loaded   string            // key of the candidate they hold
+	proved   ep.Config         // that left the outputs there are
+}
+
+func (s *session) problem() ep.Problem { return s.workload.Problem }
+
+// Prepare implements kernels.Session.
+func (s *session) Prepare(_ context.Context, c ep.Config) error {
+	if s.packs[c.Key()] != "" {
+		return nil
+	}
+	if s.backend.pack != nil {
+		s.packs[c.Key()] = s.backend.path
+		return nil
+	}
+	d, k, err := s.halves(c)
+	if err != nil {
+		return kernels.Failf(ep.Illegal, "%v", err)
+	}
+	p, err := pack.Build(pack.Request{
+		Problem: s.problem(), DTypes: []ep.DType{s.problem().Dispatch}, Machine: s.backend.machine, Only: &[2]ep.Config{d, k},
+	}, s.backend.compile)
+	if err != nil {
+		return kernels.Failf(ep.NoBuild, "%v", err)
+	}
+	path := filepath.Join(s.backend.dir, p.Digest+".pack")
+	if err := os.WriteFile(path, p.Data, 0o600); err != nil {
+		return err
+	}
+	s.packs[c.Key()] = path
+	return nil
+}
+
+// halves are the dispatch and the combine of a candidate.
+func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
+	m, p := s.backend.machine, s.problem()
+	switch p.Op {
+	case ep.Pair:
+		return ep.Split(c)
+	case ep.Combine:
+		d, err = cuda.FollowsDispatch(m, p, c)
+		return d, c, err
+	}
+	for _, kernel := range kernels.Of(cuda.Kernels(), ep.Combine) {
+		k = kernel.DefaultConfig(m, p)
+		if kernel.Check(m, p, k) == nil && kernel.Pairs(c, k) == nil {
+			return c, k, nil
+		}
+	}
+	return c, k, fmt.Errorf("no combine can follow %s", c.Key())
+}
+
+// hold has the ranks hold a candidate.
+func (s *session) hold(c ep.Config) error {
+	if err := s.Prepare(context.Background(), c); err != nil {
+		return err
+	}
+	r, err := s.backend.seats(s.problem().Ranks)
+	if err != nil {
+		return err
+	}
+	if r != s.ranks {
+		if err := s.upload(r); err != nil {
+			return err
+		}
+		s.ranks, s.loaded = r, ""
+	}
+	if s.loaded == c.Key() {
+		return nil
+	}
+	s.loaded = ""
+	_, err = r.ask(func(int) request {
+		return request{Load: &load{Pack: s.packs[c.Key()], Deadline: int64(s.backend.deadline)}}
+	})
+	if err == nil {
+		s.loaded = c.Key()
+	}
+	return err
+}
+
+// upload brings every rank its tokens.
+func (s *session) upload(r *ranks) error {
+	w, p := s.workload, s.problem()
+	u, err := cuda.ExpertUnit(p)
+	if err != nil {
+		return err
+	}
+	expert, err := s.backend.compiler.Compile(u)
+	if err != nil {
+		return err
+	}
+	_, err = r.ask(func(rank int) request {
+		from := w.Batch(rank)
+		of := w.Ranks[from]
+		in := &inputs{
+			Tokens: of.Tokens, Fullest: max(p.Tokens, 1), Hidden: p.Hidden, TopK: p.TopK, Capacity: s.capacity(), Groups: dtype.Groups(p),
+			DType: 1 + slices.Index(ep.DTypes(), p.Dispatch), Routing: 1 + s.class().Index(), Purpose: slices.Index([]ep.Op{ep.Pair, ep.Dispatch, ep.Combine}, p.Op),
+			SkipA2A: p.SkipA2A, IDs: of.Experts, Weights: of.Weights, Bias: cuda.Bias(p.Hidden), Scale: cuda.EpilogueScale, Expert: expert,
+			X: make([]uint16, of.Tokens*p.Hidden),
+		}
+		for t := range of.Tokens {
+			w.Token(from, t, in.X[t*p.Hidden:(t+1)*p.Hidden])
+		}
+		return request{Inputs: in}
+	})
+	return err
+}
+
+func (s *session) capacity() int {
+	if p := s.backend.pack; p != nil {
+		return p.Shape().MaxTokens
+	}
+	return s.problem().MaxTokens
+}
+
+// class is the routing class of the workload, which a pack's look-up takes.
+func (s *session) class() ep.Class {
+	counts := make([]int64, s.problem().Experts)
+	for _, r := range s.workload.Ranks {
+		for _, e := range r.Experts {
+			if e >= 0 {
+				counts[e]++
+			}
+		}
+	}
+	return ep.Classify(counts, s.problem().Ranks)
+}
+
+// Run implements kernels.Session.
+func (s *session) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	if err := s.hold(c); err != nil {
+		return kernels.Rounds{}, err
+	}
+	fold := max(spec.Fold, 1)
+	s.proved = ep.Config{}
+	all, err := s.ranks.ask(func(int) request {
+		return request{Run: &run{Op: string(s.problem().Op), Rounds: spec.Rounds, Fold: fold}}
+	})
+	if err != nil {
+		return kernels.Rounds{}, s.lost(err)
+	}
+	out := kernels.Rounds{Clock: "chain", Fold: fold, Seconds: make([][]float64, spec.Rounds)}
+	for i := range out.Seconds {
+		for _, a := range all {
+			out.Seconds[i] = append(out.Seconds[i], max(a.Times[i], 1e-9)) // below what events resolve
+		}
+	}
+	return out, nil
+}
+
+// lost forgets the candidate whose memory a failure left in pieces.
+func (s *session) lost(err error) error {
+	s.loaded = ""
+	return err
+}
+
+// Close implements kernels.Session.
+func (s *session) Close() error { return nil }

@@ -1,0 +1,68 @@
+//go:build cuda
+
+package main
+
+// What the worker and its rank processes say to each other: gob over the rank's
+// standard input and output. While a rank works on a request it may ask for the
+// bytes of all ranks; the worker answers that before the rank answers the request.
+
+// request is what the worker asks of a rank. Exactly one field is set.
+type request struct {
+	Seat   *seat
+	Inputs *inputs
+	Load   *load
+	Prove  *prove
+	Fetch  *fetch
+	Run    *run
+	Gather []byte // all ranks' bytes, for a rank that asked
+	End    bool
+}
+
+// reply answers a request. Gather asks for the bytes of all ranks instead.
+type reply struct {
+	Gather []byte
+	Asks   bool
+	Error  string
+	Fault  bool // Error is that of a wait that passed its deadline
+	Data   []byte
+	Times  []float64
+}
+
+// seat says which rank a process is.
+type seat struct{ Rank, Ranks, Device int }
+
+// inputs are a rank's tokens, and what its calls have in common.
+type inputs struct {
+	Tokens, Fullest, Hidden, TopK, Capacity, Groups int
+
+	DType, Routing, Purpose int
+	SkipA2A                 bool
+	X                       []uint16
+	IDs                     []int32
+	Weights                 []float32
+	Bias                    []uint16
+	Scale                   float32
+	Expert                  []byte // device binary that stands in for the experts
+}
+
+// load makes a communicator of a pack.
+type load struct {
+	Pack     string // path
+	Deadline int64  // nanoseconds
+}
+
+// prove runs a call once from poisoned outputs.
+type prove struct{ Combine bool }
+
+// fetch asks for pieces of one part of a rank's memory.
+type fetch struct {
+	Part    string
+	Offsets []int64
+	Bytes   int64 // of each piece
+}
+
+// run measures rounds of a call.
+type run struct {
+	Op           string
+	Rounds, Fold int
+}

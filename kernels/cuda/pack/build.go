@@ -1,0 +1,329 @@
+// Package pack makes the file that epcomm runs in production: the configs that
+// tables name for one problem shape, their kernels compiled for one architecture,
+// and the memory they work on. It needs no GPU.
+//
+// A pack is resolved once, when it is made. For every dtype, precision, purpose
+// and routing class it lists runs of token counts with a dispatch and a combine
+// that fit together. Where a table has rows for pairs, those answer. Where it has
+// rows for the halves alone and they work on different memory, the slower half
+// keeps its row and the other takes the nearest row that fits.
+package pack
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Compile gives the device binaries of units, in their order.
+type Compile func(arch string, units []cuda.Unit) ([][]byte, error)
+
+// Build makes a pack. The bytes are the same for the same request and compiler.
+func Build(r Request, compile Compile) (*Pack, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	lookups, notes, err := r.lookups()
+	if err != nil {
+		return nil, err
+	}
+	b := newBuilder(r)
+	if err := b.addAll(lookups); err != nil {
+		return nil, err
+	}
+	if err := b.compileAll(compile); err != nil {
+		return nil, err
+	}
+	b.manifest = newManifest(b, lookups, notes)
+	data, err := b.encode()
+	if err != nil {
+		return nil, err
+	}
+	return Read(data)
+}
+
+func (r Request) check() error {
+	if len(r.DTypes) == 0 {
+		return fmt.Errorf("dtype: none given; name one or more of %v", ep.DTypes())
+	}
+	for _, d := range r.DTypes {
+		p := r.resolver(d, false, ep.AllRoutings).problem
+		if err := p.Validate(); err != nil {
+			return err
+		}
+	}
+	if r.MaxSMs < 0 || r.MaxSMs == 1 {
+		return fmt.Errorf("max-sms: %d; a call takes 2 SMs at least, 0 is no bound", r.MaxSMs)
+	}
+	_, err := cuda.ArchName(r.Machine)
+	return err
+}
+
+// builder collects the records of a pack.
+type builder struct {
+	request  Request
+	head     header
+	dtypes   []dtypeRecord
+	states   []stateRecord
+	regions  []regionRecord
+	modules  []moduleRecord
+	launches []launchRecord
+	configs  []configRecord
+	plans    []planRecord
+	lookups  []lookupRecord
+	runs     []runRecord
+	strings  bytes.Buffer
+	cubins   bytes.Buffer
+	units    []cuda.Unit // by module
+	manifest manifest
+	place    map[string]uint32 // of strings, states, units, configs and plans, by kind and name
+}
+
+func newBuilder(r Request) *builder {
+	b := &builder{request: r, place: map[string]uint32{}}
+	p := r.resolver(r.DTypes[0], false, ep.AllRoutings).problem
+	b.head = header{
+		Version: Version, ArgsVersion: cuda.ArgsVersion(),
+		Ranks: uint32(p.Ranks), Hidden: uint32(p.Hidden), Experts: uint32(p.Experts), TopK: uint32(p.TopK),
+		MaxTokens: uint32(p.MaxTokens), Groups: uint32(dtype.Groups(p)), MaxSMs: uint32(r.MaxSMs),
+	}
+	copy(b.head.Magic[:], Magic)
+	arch, _ := cuda.ArchName(r.Machine) // check asked
+	copy(b.head.Arch[:], arch)
+	var n uint32
+	fmt.Sscanf(arch, "sm_%d", &n)
+	b.head.Major, b.head.Minor = n/10, n%10
+	for flag, set := range map[uint32]bool{
+		flagShared: p.SharedExpert, flagSkip: p.SkipA2A, flagReduced: r.Reduced, flagExact: arch[len(arch)-1] == 'a',
+	} {
+		if set {
+			b.head.Flags |= flag
+		}
+	}
+	abi, _ := hex.DecodeString(cuda.ABI()) // it is hex
+	copy(b.head.ABI[:], abi)
+	return b
+}
+
+// once gives the place of something that is added when it is new.
+func (b *builder) once(key string, add func() (uint32, error)) (uint32, error) {
+	if at, ok := b.place[key]; ok {
+		return at, nil
+	}
+	at, err := add()
+	if err == nil {
+		b.place[key] = at
+	}
+	return at, err
+}
+
+func (b *builder) text(s string) uint32 {
+	at, _ := b.once("text "+s, func() (uint32, error) {
+		n := uint32(b.strings.Len())
+		b.strings.WriteString(s)
+		b.strings.WriteByte(0)
+		return n, nil
+	})
+	return at
+}
+
+func (b *builder) addAll(lookups []Lookup) error {
+	align, calls := cuda.SupportUnits()
+	b.head.AlignModule, b.head.CallsModule = b.module(align), b.module(calls)
+	for _, d := range b.request.DTypes {
+		b.dtypes = append(b.dtypes, dtypeOf(b.request.resolver(d, false, ep.AllRoutings).problem))
+	}
+	for _, l := range lookups {
+		if err := b.lookup(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dtypeOf(p ep.Problem) dtypeRecord {
+	l := dtype.Of(p.Dispatch, p.Hidden)
+	rows := dtype.MaxRows(p)
+	return dtypeRecord{
+		DType: uint32(slices.Index(ep.DTypes(), p.Dispatch) + 1), RowPad: uint32(dtype.RowPad(p.Dispatch)),
+		MaxRows: uint64(rows), RowBytes: uint64(l.Payload), OutBytes: uint64(rows) * uint64(l.Payload),
+		ScaleBytes: uint64(dtype.OutputScaleBytes(l, dtype.Groups(p), rows)),
+		Scales:     uint32(l.Scales), ScaleSize: uint32(l.ScaleBytes),
+	}
+}
+
+func (b *builder) lookup(l Lookup) error {
+	rec := lookupRecord{
+		DType: uint32(slices.Index(b.request.DTypes, l.DType)), Reduced: bit(l.Reduced),
+		Purpose: uint32(slices.Index(purposeNames, l.Purpose)), Class: uint32(l.Class.Index()),
+		FirstRun: uint32(len(b.runs)), Runs: uint32(len(l.Runs)),
+	}
+	v := b.request.resolver(l.DType, l.Reduced, l.Class)
+	for _, run := range l.Runs {
+		plan, err := b.plan(v, run.Pair)
+		if err != nil {
+			return err
+		}
+		elsewhere, err := b.plan(v, run.Elsewhere)
+		if err != nil {
+			return err
+		}
+		b.runs = append(b.runs, runRecord{uint32(run.Hi), plan, elsewhere, b.text(run.Text)})
+	}
+	b.lookups = append(b.lookups, rec)
+	return nil
+}
+
+func bit(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// purposeNames are the ops by purpose.
+var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
+
+func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
+	d, err := b.config(v, p.Dispatch, ep.Dispatch)
+	if err != nil {
+		return 0, err
+	}
+	c, err := b.config(v, p.Combine, ep.Combine)
+	if err != nil {
+		return 0, err
+	}
+	if b.configs[d].State != b.configs[c].State {
+		return 0, fmt.Errorf("%s reads other memory than %s leaves", p.Combine.Key(), p.Dispatch.Key())
+	}
+	return b.once(fmt.Sprint("plan ", d, c), func() (uint32, error) {
+		b.plans = append(b.plans, planRecord{d, c})
+		return uint32(len(b.plans) - 1), nil
+	})
+}
+
+// config adds what one op launches.
+func (b *builder) config(v *resolver, c ep.Config, op ep.Op) (uint32, error) {
+	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
+	return b.once(fmt.Sprint("config ", index, c.Key()), func() (uint32, error) {
+		s, err := cuda.DescribeCall(v.machine(), v.at(op, v.problem.MaxTokens), c)
+		if err != nil {
+			return 0, err
+		}
+		rec := configRecord{
+			Op: uint32(slices.Index(ep.Ops(), op)), DType: index, State: b.state(s, index),
+			FirstLaunch: uint32(len(b.launches)), Launches: uint32(len(s.Launches)), Key: b.text(c.Key()),
+		}
+		if s.Places {
+			rec.Flags |= flagPlaces
+		}
+		module := b.module(s.Unit)
+		for _, l := range s.Launches {
+			b.launches = append(b.launches, b.launch(module, l))
+		}
+		b.configs = append(b.configs, rec)
+		return uint32(len(b.configs) - 1), nil
+	})
+}
+
+func (b *builder) launch(module uint32, l cuda.LaunchSpec) launchRecord {
+	rec := launchRecord{
+		Module: module, Entry: b.text(l.Entry), Grid: uint32(l.Grid), Block: uint32(l.Block),
+		Shared: uint32(l.Shared), Words: l.Words,
+	}
+	if l.PDL {
+		rec.Flags |= flagPDL
+	}
+	b.head.LargestGrid = max(b.head.LargestGrid, rec.Grid)
+	return rec
+}
+
+func (b *builder) state(s cuda.CallSpec, index uint32) uint32 {
+	at, _ := b.once(fmt.Sprint("state ", index, s.State), func() (uint32, error) {
+		b.states = append(b.states, stateRecord{
+			DType: index, Name: b.text(s.State), FirstRegion: uint32(len(b.regions)),
+			Regions: uint32(len(s.Regions)), Counters: uint32(s.Counters),
+		})
+		for _, r := range s.Regions {
+			b.regions = append(b.regions, regionRecord{uint64(r.Bytes), uint32(r.Fill), b.text(r.Name)})
+		}
+		return uint32(len(b.states) - 1), nil
+	})
+	return at
+}
+
+func (b *builder) module(u cuda.Unit) uint32 {
+	at, _ := b.once("unit "+u.Key(), func() (uint32, error) {
+		b.units = append(b.units, u)
+		b.modules = append(b.modules, moduleRecord{Name: b.text(u.Key())})
+		return uint32(len(b.units) - 1), nil
+	})
+	return at
+}
+
+func (b *builder) compileAll(compile Compile) error {
+	arch, err := cuda.ArchName(b.request.Machine)
+	if err != nil {
+		return err
+	}
+	cubins, err := compile(arch, b.units)
+	if err != nil {
+		return err
+	}
+	for i, c := range cubins {
+		pad(&b.cubins)
+		b.modules[i].Offset, b.modules[i].Bytes = uint64(b.cubins.Len()), uint64(len(c))
+		b.cubins.Write(c)
+	}
+	return nil
+}
+
+// pad brings a buffer to a 16-byte boundary.
+func pad(b *bytes.Buffer) { b.Write(make([]byte, (16-b.Len()%16)%16)) }
+
+// encode lays the file out.
+func (b *builder) encode() ([]byte, error) {
+	text, err := b.manifest.encode()
+	if err != nil {
+		return nil, err
+	}
+	b.head.HeaderBytes = uint32(binary.Size(b.head))
+	b.head.Evidence = sha256.Sum256([]byte(fmt.Sprintf("%q", b.manifest.TableIDs)))
+	parts := []any{b.dtypes, b.states, b.regions, b.modules, b.launches, b.configs, b.plans, b.lookups, b.runs,
+		b.strings.Bytes(), text, b.cubins.Bytes()}
+	var body bytes.Buffer
+	body.Write(make([]byte, b.head.HeaderBytes))
+	for i, part := range parts {
+		pad(&body)
+		before := body.Len()
+		if err := binary.Write(&body, binary.LittleEndian, part); err != nil {
+			return nil, err
+		}
+		stride := recordBytes[i]
+		b.head.Sections[i] = section{uint64(before), uint32((body.Len() - before) / stride), uint32(stride)}
+	}
+	b.head.FileBytes = uint64(body.Len())
+	data := body.Bytes()
+	var first bytes.Buffer
+	if err := binary.Write(&first, binary.LittleEndian, b.head); err != nil {
+		return nil, err
+	}
+	copy(data, first.Bytes())
+	sum := sha256.Sum256(data[digestFrom:])
+	copy(data[digestFrom-len(sum):], sum[:])
+	return data, nil
+}
+
+// recordBytes is the size of a record of each section.
+var recordBytes = [sections]int{
+	binary.Size(dtypeRecord{}), binary.Size(stateRecord{}), binary.Size(regionRecord{}), binary.Size(moduleRecord{}),
+	binary.Size(launchRecord{}), binary.Size(configRecord{}), binary.Size(planRecord{}), binary.Size(lookupRecord{}),
+	binary.Size(runRecord{}), 1, 1, 1,
+}

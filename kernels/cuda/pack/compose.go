@@ -1,0 +1,135 @@
+package pack
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+// pairs says whether a combine reads what a dispatch leaves, and both can run.
+func (v *resolver) pairs(d, c ep.Config, tokens int) bool {
+	return v.legal(v.machine(), v.at(ep.Pair, tokens), ep.Join(d, c)) == nil
+}
+
+// half is one op of a pair and the row behind it, nil for a default.
+type half struct {
+	config ep.Config
+	row    *table.Row
+	why    string
+}
+
+// join makes a pair of halves that leave and read different memory: one keeps its
+// row, the other takes the nearest row that fits. No such pair was measured, so
+// the sums of what the rows took decide, in proportion to tokens.
+func (v *resolver) join(tokens int, d, c half) (Run, error) {
+	dFor, dErr := v.dispatchFor(c.config, tokens)
+	cFor, cErr := v.combineFor(d.config, tokens)
+	keepC, keepD := took(dFor.row, tokens)+took(c.row, tokens), took(d.row, tokens)+took(cFor.row, tokens)
+	if keepC < keepD || cErr != nil {
+		return Run{
+			Pair: Pair{dFor.config, c.config}, Rows: rows(dFor.row, c.row),
+			Text: c.why + "; dispatch: the nearest that leaves what this combine reads: " + dFor.why,
+		}, dErr
+	}
+	return Run{
+		Pair: Pair{d.config, cFor.config}, Rows: rows(d.row, cFor.row),
+		Text: d.why + "; combine: the nearest that reads what this dispatch leaves: " + cFor.why,
+	}, nil
+}
+
+// took is what a row's config takes for a number of tokens if time grows with
+// them, seconds; without a row more than any.
+func took(r *table.Row, tokens int) float64 {
+	if r == nil || len(r.Evidence.Tokens) == 0 {
+		return math.Inf(1)
+	}
+	return r.Evidence.Median * float64(tokens) / float64(max(slices.Max(r.Evidence.Tokens), 1))
+}
+
+// nearest is an op's row whose token counts are nearest and whose config meets a
+// condition; ok is false where no row does.
+func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
+	best := math.Inf(1)
+	for _, r := range v.runs[op] {
+		a := r.Answer
+		if a.Row == nil || a.Config.IsDefault() || distance(r, tokens) >= best {
+			continue
+		}
+		if v.legal(v.machine(), v.at(op, tokens), a.Config) == nil && fits(a.Config) {
+			h, ok, best = half{a.Config, a.Row, rowText(a)}, true, distance(r, tokens)
+		}
+	}
+	return h, ok
+}
+
+// distance of a token count from a run, as a ratio's logarithm.
+func distance(r table.Run, tokens int) float64 {
+	switch {
+	case tokens < r.Lo:
+		return math.Log(float64(r.Lo) / float64(tokens))
+	case tokens > r.Hi:
+		return math.Log(float64(tokens) / float64(r.Hi))
+	}
+	return 0
+}
+
+// dispatchFor is a dispatch whose tokens a combine can return.
+func (v *resolver) dispatchFor(combine ep.Config, tokens int) (half, error) {
+	if h, ok := v.nearest(ep.Dispatch, tokens, func(d ep.Config) bool { return v.pairs(d, combine, tokens) }); ok {
+		return h, nil
+	}
+	c, err := cuda.FollowsDispatch(v.machine(), v.at(ep.Dispatch, tokens), combine)
+	return half{config: c, why: "its kernel's default"}, err
+}
+
+// combineFor is a combine that can return a dispatch's tokens.
+func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
+	fits := func(c ep.Config) bool { return v.pairs(dispatch, c, tokens) }
+	if h, ok := v.nearest(ep.Combine, tokens, fits); ok {
+		return h, nil
+	}
+	for _, k := range kernels.Of(v.all, ep.Combine) {
+		if c := k.DefaultWithin(v.machine(), v.at(ep.Combine, tokens), v.request.MaxSMs); fits(c) {
+			return half{config: c, why: "its kernel's default"}, nil
+		}
+	}
+	return half{}, fmt.Errorf("no combine can follow %s", dispatch.Key())
+}
+
+// elsewhere is what runs where the outputs do not lie on the heap: the nearest
+// dispatch whose receivers write all rows themselves.
+func (v *resolver) elsewhere(tokens int) (Pair, error) {
+	h, ok := v.nearest(ep.Dispatch, tokens, func(c ep.Config) bool {
+		places, err := v.places(c, tokens)
+		return err == nil && !places
+	})
+	if !ok {
+		c, err := v.localDefault(tokens)
+		if err != nil {
+			return Pair{}, err
+		}
+		h.config = c
+	}
+	c, err := v.combineFor(h.config, tokens)
+	return Pair{h.config, c.config}, err
+}
+
+// localDefault is the default of the last kernel whose receivers write all rows:
+// the library's own stands first and needs by far the most memory.
+func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
+	for _, k := range kernels.Of(v.all, ep.Dispatch) {
+		c := k.DefaultWithin(v.machine(), v.at(ep.Dispatch, tokens), v.request.MaxSMs)
+		if places, bad := v.places(c, tokens); bad == nil && !places {
+			out = c
+		}
+	}
+	if out.IsDefault() {
+		err = fmt.Errorf("no dispatch writes its rows itself")
+	}
+	return out, err
+}

@@ -1,0 +1,164 @@
+package pack
+
+import "github.com/epbench/epbench/kernels/cuda"
+
+// The file, all little-endian, every part on a 16-byte boundary:
+//
+//	header, then for each section its records without gaps
+//
+// Readers check every number before they use it. native/epcomm/pack.h declares
+// the same records in C.
+
+// Magic are the first bytes of a pack.
+const Magic = "EPCOMMPK"
+
+// Version of the file format.
+const Version = 1
+
+// Sections of the file, by place in header.Sections.
+const (
+	secDTypes = iota
+	secStates
+	secRegions
+	secModules
+	secLaunches
+	secConfigs
+	secPlans
+	secLookups
+	secRuns
+	secStrings
+	secManifest
+	secCubins
+	sections
+)
+
+// Flags of the header.
+const (
+	flagShared = 1 << iota
+	flagSkip
+	flagReduced
+	flagExact // the binaries run on this compute capability only
+)
+
+// Flags of a config and of a launch.
+const (
+	flagPlaces = 1
+	flagPDL    = 1
+)
+
+// Purposes of a look-up: the op whose time counts.
+const (
+	purposePair = iota
+	purposeDispatch
+	purposeCombine
+	purposes
+)
+
+type section struct {
+	Offset uint64
+	Count  uint32 // records; bytes where Stride is 1
+	Stride uint32
+}
+
+type header struct {
+	Magic       [8]byte
+	Version     uint32
+	HeaderBytes uint32
+	FileBytes   uint64
+	Digest      [32]byte // SHA-256 of all bytes behind this field
+	ABI         [32]byte // of the kernels
+	Evidence    [32]byte // SHA-256 of the ids of the tables that answered
+	Arch        [16]byte
+	ArgsVersion uint32 // EP_ARGS_VERSION
+	Major       uint32
+	Minor       uint32
+	Flags       uint32
+	Ranks       uint32
+	Hidden      uint32
+	Experts     uint32
+	TopK        uint32
+	MaxTokens   uint32
+	Groups      uint32
+	MaxSMs      uint32 // what the pack was asked to keep to, 0 for nothing
+	LargestGrid uint32
+	AlignModule uint32
+	CallsModule uint32
+	Unused      [2]uint32
+	Sections    [sections]section
+}
+
+// digestFrom is the first byte that the digest covers.
+const digestFrom = 8 + 4 + 4 + 8 + 32
+
+type dtypeRecord struct {
+	DType      uint32 // 1 + EP_BF16 and so on
+	RowPad     uint32
+	MaxRows    uint64
+	RowBytes   uint64
+	OutBytes   uint64
+	ScaleBytes uint64 // of the whole output
+	Scales     uint32 // of one row
+	ScaleSize  uint32 // bytes of one
+}
+
+type stateRecord struct {
+	DType       uint32 // index
+	Name        uint32 // string
+	FirstRegion uint32
+	Regions     uint32
+	Counters    uint32
+	Unused      uint32
+}
+
+type regionRecord struct {
+	Bytes uint64
+	Fill  uint32
+	Name  uint32
+}
+
+type moduleRecord struct {
+	Offset uint64 // in the cubin section
+	Bytes  uint64
+	Name   uint32
+	Unused uint32
+}
+
+type launchRecord struct {
+	Module uint32
+	Entry  uint32
+	Grid   uint32
+	Block  uint32
+	Shared uint32
+	Flags  uint32
+	Words  [cuda.LaunchWords]int32
+	Unused uint32
+}
+
+type configRecord struct {
+	Op          uint32 // 0 dispatch, 1 combine
+	DType       uint32
+	State       uint32
+	FirstLaunch uint32
+	Launches    uint32
+	Flags       uint32
+	Key         uint32
+	Unused      uint32
+}
+
+type planRecord struct{ Dispatch, Combine uint32 }
+
+type lookupRecord struct {
+	DType    uint32
+	Reduced  uint32
+	Purpose  uint32
+	Class    uint32 // place in ep.Classes
+	FirstRun uint32
+	Runs     uint32
+}
+
+type runRecord struct {
+	Last      uint32 // largest token count of the fullest rank that it answers
+	Plan      uint32
+	Elsewhere uint32 // plan for outputs that are not on the heap
+	Text      uint32 // why
+}

@@ -1,0 +1,95 @@
+package pack
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// manifest is the pack in words, for people and scripts. The library does not
+// read it.
+type manifest struct {
+	Problem  ep.Problem `json:"problem"` // op, dispatch and tokens are of no meaning
+	DTypes   []ep.DType `json:"dtypes"`
+	Reduced  bool       `json:"reduced"`
+	MaxSMs   int        `json:"max_sms,omitempty"`
+	Machine  ep.Machine `json:"machine"`
+	TableIDs []string   `json:"tables"` // ids of the tables whose rows answer, sorted
+	Notes    []string   `json:"notes,omitempty"`
+	Lookups  []answers  `json:"lookups"`
+}
+
+// answers is a Lookup in words.
+type answers struct {
+	DType   ep.DType `json:"dtype"`
+	Reduced bool     `json:"reduced"`
+	Purpose ep.Op    `json:"purpose"`
+	Class   ep.Class `json:"routing"`
+	Runs    []Answer `json:"runs"`
+}
+
+// Answer is what a run of token counts launches, and why.
+type Answer struct {
+	Lo        int      `json:"lo"`
+	Hi        int      `json:"hi"`
+	Dispatch  string   `json:"dispatch"` // ep.Config.Key
+	Combine   string   `json:"combine"`
+	Elsewhere string   `json:"elsewhere,omitempty"` // dispatch where outputs are not on the heap
+	Uncovered bool     `json:"uncovered,omitempty"` // no row answers: the default
+	Text      string   `json:"text"`
+	Medians   []Median `json:"rows,omitempty"`
+}
+
+// Median is the evidence of one row behind an answer.
+type Median struct {
+	Op     ep.Op   `json:"op"`
+	Median float64 `json:"median"` // seconds of one call
+	Gain   float64 `json:"gain"`
+	GainLo float64 `json:"gain_low"`
+	GainHi float64 `json:"gain_high"`
+	Rounds int     `json:"rounds"`
+	Date   string  `json:"date"`
+}
+
+func newManifest(b *builder, lookups []Lookup, notes []string) manifest {
+	r := b.request
+	m := manifest{
+		Problem: r.resolver(r.DTypes[0], false, ep.AllRoutings).problem, DTypes: r.DTypes, Reduced: r.Reduced,
+		MaxSMs: r.MaxSMs, Machine: r.Machine, Notes: notes,
+	}
+	if r.Tables != nil {
+		for _, s := range r.Tables.Sources() {
+			m.TableIDs = append(m.TableIDs, s.Table.ID)
+		}
+	}
+	slices.Sort(m.TableIDs)
+	for _, l := range lookups {
+		a := answers{DType: l.DType, Reduced: l.Reduced, Purpose: l.Purpose, Class: l.Class}
+		for _, run := range l.Runs {
+			a.Runs = append(a.Runs, run.answer())
+		}
+		m.Lookups = append(m.Lookups, a)
+	}
+	return m
+}
+
+func (r Run) answer() Answer {
+	a := Answer{
+		Lo: r.Lo, Hi: r.Hi, Dispatch: r.Pair.Dispatch.Key(), Combine: r.Pair.Combine.Key(), Text: r.Text,
+		Uncovered: len(r.Rows) == 0,
+	}
+	if e := r.Elsewhere.Dispatch.Key(); e != a.Dispatch {
+		a.Elsewhere = e
+	}
+	for _, row := range r.Rows {
+		e := row.Evidence
+		a.Medians = append(a.Medians, Median{row.Key.Op, e.Median, e.Gain, e.GainLow, e.GainHigh, e.Rounds, e.Date.Format("2006-01-02")})
+	}
+	return a
+}
+
+func (m manifest) encode() ([]byte, error) {
+	text, err := json.MarshalIndent(m, "", " ")
+	return append(text, '\n'), err
+}

@@ -1,0 +1,241 @@
+package pack
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+var machine = ep.Machine{Backend: "cuda", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 2, Link: "nv18"}
+
+var shape = ep.Problem{Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 4096, Mode: ep.Graph, Combine: ep.BF16}
+
+const (
+	dispatchLL    = "dispatch_ll:early=0,part=512,pause=0,pdl=0,receivers=8,send=512,sms=64,threads=512"
+	dispatchFinal = "dispatch_final:algo=dedup,scales=row,sms=132,threads=768,wait_sms=82"
+	combineLL     = "combine_ll:algo=direct,pdl=0,sms=64,threads=512"
+	combineDedup  = "combine_ll:algo=dedup,pdl=0,sms=64,threads=512"
+	combineFinal  = "combine_final:algo=direct,in_flight=0,sms=66,threads=768,wait_sms=33"
+)
+
+// row is evidence that a config takes so many microseconds at the upper end of its
+// tokens.
+func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
+	p := shape
+	p.Op, p.Dispatch = op, ep.BF16
+	c, err := ep.ParseConfig(config)
+	if err != nil {
+		panic(err)
+	}
+	return table.Row{Key: table.KeyOf(p, ep.Even), Lo: lo, Hi: hi, Config: c,
+		Evidence: table.Evidence{Median: us * 1e-6, Gain: 2, GainLow: 1.9, GainHigh: 2.1, Rounds: 40, Tokens: []int{hi}}}
+}
+
+// compile stands in for NVRTC: the binary is its own name.
+func compile(_ string, units []cuda.Unit) ([][]byte, error) {
+	out := make([][]byte, len(units))
+	for i, u := range units {
+		sum := sha256.Sum256([]byte(u.Key()))
+		out[i] = bytes.Repeat(sum[:], 4)
+	}
+	return out, nil
+}
+
+func build(t testing.TB, change func(*Request), rows ...table.Row) *Pack {
+	t.Helper()
+	tab := &table.Table{Header: table.Header{Machine: machine, ABI: "abi"}, ID: "table", Rows: rows}
+	r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, Tables: table.Overlay(table.Source{Name: "t", Table: tab}), ABI: "abi"}
+	if change != nil {
+		change(&r)
+	}
+	p, err := Build(r, compile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
+	t.Helper()
+	for _, a := range p.Answers(ep.BF16, false, purpose, c) {
+		if a.Lo <= tokens && tokens <= a.Hi {
+			return a
+		}
+	}
+	t.Fatalf("no answer for %s, %s, %d tokens", purpose, c, tokens)
+	return Answer{}
+}
+
+// Halves of one kind of memory are joined as they are; of two kinds, the sum of
+// what their rows took decides which half gives way.
+func TestPairsAreJoined(t *testing.T) {
+	p := build(t, nil,
+		row(ep.Dispatch, 1, 100, dispatchLL, 10), row(ep.Dispatch, 101, 4096, dispatchFinal, 100),
+		row(ep.Combine, 1, 1000, combineLL, 200), row(ep.Combine, 1001, 4096, combineFinal, 400))
+	for _, c := range []struct {
+		tokens            int
+		dispatch, combine string
+	}{
+		{50, dispatchLL, combineLL},
+		{2000, dispatchFinal, combineFinal},
+		// At 500: ll 500/100*10 + 500/1000*200 = 150, final 500/4096*(100+400) = 61.
+		{500, dispatchFinal, combineFinal},
+	} {
+		if a := said(t, p, ep.Pair, ep.Even, c.tokens); a.Dispatch != c.dispatch || a.Combine != c.combine {
+			t.Errorf("%d tokens: %s and %s, want %s and %s", c.tokens, a.Dispatch, a.Combine, c.dispatch, c.combine)
+		}
+	}
+	slow := build(t, nil,
+		row(ep.Dispatch, 1, 100, dispatchLL, 10), row(ep.Dispatch, 101, 4096, dispatchFinal, 1000),
+		row(ep.Combine, 1, 1000, combineLL, 200), row(ep.Combine, 1001, 4096, combineFinal, 4000))
+	if a := said(t, slow, ep.Pair, ep.Even, 500); a.Dispatch != dispatchLL || a.Combine != combineLL {
+		t.Errorf("final takes 610 us and ll 150, and %s with %s was joined", a.Dispatch, a.Combine)
+	}
+}
+
+func TestRowsOfPairsAnswerFirst(t *testing.T) {
+	d, _ := ep.ParseConfig(dispatchLL)
+	c, _ := ep.ParseConfig(combineLL)
+	pair := row(ep.Pair, 1, 4096, "x:y=1", 50)
+	pair.Config = ep.Join(d, c)
+	p := build(t, nil, pair, row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
+	if a := said(t, p, ep.Pair, ep.Even, 100); a.Dispatch != dispatchLL || a.Combine != combineLL {
+		t.Errorf("%s and %s, want the pair's own row", a.Dispatch, a.Combine)
+	}
+	if a := said(t, p, ep.Dispatch, ep.Even, 100); a.Dispatch != dispatchFinal || !strings.HasPrefix(a.Combine, "combine_final:") {
+		t.Errorf("dispatch alone: %s with %s", a.Dispatch, a.Combine)
+	}
+}
+
+// Rows that peers write cannot lie outside the heap: there another kernel runs.
+func TestElsewhere(t *testing.T) {
+	p := build(t, nil, row(ep.Dispatch, 1, 10, dispatchLL, 1), row(ep.Dispatch, 11, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))
+	if a := said(t, p, ep.Pair, ep.Even, 1000); a.Dispatch != dispatchFinal || a.Elsewhere != dispatchLL {
+		t.Errorf("%s, elsewhere %q, want %s and %s", a.Dispatch, a.Elsewhere, dispatchFinal, dispatchLL)
+	}
+	only := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))
+	if a := said(t, only, ep.Pair, ep.Even, 1000); !strings.HasPrefix(a.Elsewhere, "dispatch_ll:") {
+		t.Errorf("elsewhere %q, want the default of dispatch_ll", a.Elsewhere)
+	}
+}
+
+func TestUncoveredIsTheDefaultAndSaid(t *testing.T) {
+	p := build(t, nil, row(ep.Dispatch, 1, 100, dispatchLL, 1), row(ep.Combine, 1, 100, combineLL, 1))
+	a := said(t, p, ep.Pair, ep.Even, 101)
+	if !a.Uncovered || !strings.HasPrefix(a.Dispatch, "dispatch:") || !strings.Contains(a.Text, "no row covers this") {
+		t.Errorf("%+v", a)
+	}
+	if said(t, p, ep.Pair, ep.Even, 100).Uncovered {
+		t.Error("a covered count is called uncovered")
+	}
+	other := build(t, func(r *Request) { r.ABI = "other" }, row(ep.Dispatch, 1, 100, dispatchLL, 1))
+	if a := said(t, other, ep.Pair, ep.Even, 1); !a.Uncovered || len(other.Notes) == 0 {
+		t.Errorf("rows of other kernels answered: %+v, notes %q", a, other.Notes)
+	}
+}
+
+func TestMaxSMs(t *testing.T) {
+	p := build(t, func(r *Request) { r.MaxSMs = 24 }, row(ep.Dispatch, 1, 4096, dispatchLL, 1), row(ep.Combine, 1, 4096, combineLL, 1))
+	if p.head.LargestGrid > 24 {
+		t.Errorf("a call takes %d SMs of 24", p.head.LargestGrid)
+	}
+	if a := said(t, p, ep.Pair, ep.Even, 1); !strings.Contains(a.Text, "cannot run within these bounds") {
+		t.Errorf("%s", a.Text)
+	}
+}
+
+func TestPrecision(t *testing.T) {
+	reduced := row(ep.Combine, 1, 4096, combineDedup, 1)
+	reduced.Key.Precision = ep.Reduced
+	rows := []table.Row{row(ep.Dispatch, 1, 4096, dispatchLL, 1), row(ep.Combine, 1, 4096, combineLL, 2), reduced}
+	full, both := build(t, nil, rows...), build(t, func(r *Request) { r.Reduced = true }, rows...)
+	if a := said(t, full, ep.Pair, ep.Even, 8); a.Combine != combineLL {
+		t.Errorf("full: %s", a.Combine)
+	}
+	if full.Answers(ep.BF16, true, ep.Pair, ep.Even) != nil {
+		t.Error("a pack for full precision has reduced look-ups")
+	}
+	if a := both.Answers(ep.BF16, true, ep.Pair, ep.Even)[0]; a.Combine != combineDedup {
+		t.Errorf("reduced: %s", a.Combine)
+	}
+}
+
+func TestSameBytes(t *testing.T) {
+	rows := []table.Row{row(ep.Dispatch, 1, 4096, dispatchLL, 1), row(ep.Combine, 1, 4096, combineLL, 2)}
+	if a, b := build(t, nil, rows...), build(t, nil, rows...); !bytes.Equal(a.Data, b.Data) || a.Digest != b.Digest {
+		t.Error("two packs of one request differ")
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	good := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchLL, 1)).Data
+	for name, c := range map[string]struct {
+		data []byte
+		say  string
+	}{
+		"nothing":    {nil, "a header has"},
+		"truncated":  {good[:len(good)-1], "truncated"},
+		"other file": {append([]byte("ELF?"), good[4:]...), "begins with"},
+		"a bit":      {flip(good, len(good)/2), "damaged or was edited"},
+		"version":    {flip(good, 8), "format"},
+	} {
+		if _, err := Read(c.data); err == nil || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%s: %v, want %q", name, err, c.say)
+		}
+	}
+}
+
+func flip(data []byte, at int) []byte {
+	out := slices.Clone(data)
+	out[at] ^= 4
+	return out
+}
+
+func TestRequestsThatCannotBe(t *testing.T) {
+	for name, change := range map[string]func(*Request){
+		"dtype:":   func(r *Request) { r.DTypes = nil },
+		"hidden:":  func(r *Request) { r.Problem.Hidden = 7 },
+		"max-sms:": func(r *Request) { r.MaxSMs = 1 },
+		"arch:":    func(r *Request) { r.Machine.Arch = "amd64" },
+	} {
+		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine}
+		change(&r)
+		if _, err := Build(r, compile); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s %v", name, err)
+		}
+	}
+}
+
+// FuzzRead: any bytes give an error or a pack whose parts can be asked for.
+func FuzzRead(f *testing.F) {
+	good := build(f, func(r *Request) { r.Problem.MaxTokens = 8 }, row(ep.Dispatch, 1, 4096, dispatchLL, 1)).Data
+	f.Add(good)
+	f.Add(good[:300])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, d := range [][]byte{data, reseal(data)} {
+			if p, err := Read(d); err == nil {
+				p.HeapBytes(2, ep.BF16)
+				p.Answers(ep.BF16, false, ep.Pair, ep.Even)
+			}
+		}
+	})
+}
+
+// reseal gives bytes the digest they should have, so that what is behind it is read.
+func reseal(data []byte) []byte {
+	out := slices.Clone(data)
+	if len(out) > digestFrom {
+		for i, n := 0, uint64(len(out)); i < 8; i++ {
+			out[16+i] = byte(n >> (8 * i))
+		}
+		sum := sha256.Sum256(out[digestFrom:])
+		copy(out[digestFrom-32:], sum[:])
+	}
+	return out
+}

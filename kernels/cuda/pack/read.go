@@ -1,0 +1,183 @@
+package pack
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Pack is a pack that was read and found whole.
+type Pack struct {
+	Data   []byte // the file
+	Digest string // SHA-256 of its content, hex
+	ABI    string // of the kernels in it
+	Arch   string // as compiled for, such as sm_90a
+	manifest
+	head    header
+	dtypes  []dtypeRecord
+	states  []stateRecord
+	regions []regionRecord
+	modules []moduleRecord
+}
+
+// maxPackBytes bounds what ReadFile takes.
+const maxPackBytes = 1 << 30
+
+// ReadFile reads a pack from a file.
+func ReadFile(name string) (*Pack, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxPackBytes {
+		return nil, fmt.Errorf("%s: %d bytes are no pack, the largest is %d", name, info.Size(), maxPackBytes)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := Read(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// Read checks a pack's digest and reads what `epbench pack show` prints. The
+// library checks every record.
+func Read(data []byte) (*Pack, error) {
+	p := &Pack{Data: data}
+	size := binary.Size(p.head)
+	if len(data) < size {
+		return nil, fmt.Errorf("pack: %d bytes, a header has %d", len(data), size)
+	}
+	_ = binary.Read(bytes.NewReader(data), binary.LittleEndian, &p.head) // the bytes are there
+	h := p.head
+	switch sum := sha256.Sum256(data[digestFrom:]); {
+	case string(h.Magic[:]) != Magic:
+		return nil, fmt.Errorf("pack: begins with %q, not with %s", h.Magic[:], Magic)
+	case h.Version != Version || int(h.HeaderBytes) != size:
+		return nil, fmt.Errorf("pack: format %d, this program reads %d; make it again with epbench pack", h.Version, Version)
+	case h.FileBytes != uint64(len(data)):
+		return nil, fmt.Errorf("pack: %d bytes of %d; the file is truncated", len(data), h.FileBytes)
+	case sum != h.Digest:
+		return nil, fmt.Errorf("pack: the content does not match its digest; the file is damaged or was edited")
+	}
+	p.Digest, p.ABI = hex.EncodeToString(h.Digest[:]), hex.EncodeToString(h.ABI[:])
+	p.Arch = strings.TrimRight(string(h.Arch[:]), "\x00")
+	for i, into := range map[int]any{secDTypes: &p.dtypes, secStates: &p.states, secRegions: &p.regions, secModules: &p.modules} {
+		if err := p.records(i, into); err != nil {
+			return nil, err
+		}
+	}
+	text, err := p.bytes(secManifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &p.manifest); err != nil {
+		return nil, fmt.Errorf("pack: manifest: %w", err)
+	}
+	return p, nil
+}
+
+func (p *Pack) bytes(i int) ([]byte, error) {
+	s := p.head.Sections[i]
+	n := uint64(s.Count) * uint64(recordBytes[i])
+	if int(s.Stride) != recordBytes[i] || s.Offset > uint64(len(p.Data)) || n > uint64(len(p.Data))-s.Offset {
+		return nil, fmt.Errorf("pack: section %d lies outside the file", i)
+	}
+	return p.Data[s.Offset : s.Offset+n], nil
+}
+
+func (p *Pack) records(i int, into any) error {
+	b, err := p.bytes(i)
+	if err != nil {
+		return err
+	}
+	n := int(p.head.Sections[i].Count)
+	switch t := into.(type) {
+	case *[]dtypeRecord:
+		*t = make([]dtypeRecord, n)
+	case *[]stateRecord:
+		*t = make([]stateRecord, n)
+	case *[]regionRecord:
+		*t = make([]regionRecord, n)
+	case *[]moduleRecord:
+		*t = make([]moduleRecord, n)
+	}
+	return binary.Read(bytes.NewReader(b), binary.LittleEndian, into)
+}
+
+// Shape is the problem that the pack is for; Op, Dispatch and Tokens are of no
+// meaning.
+func (p *Pack) Shape() ep.Problem { return p.Problem }
+
+// Variants is the number of device binaries and their bytes.
+func (p *Pack) Variants() (n int, bytes int64) {
+	for _, m := range p.modules {
+		bytes += int64(m.Bytes)
+	}
+	return len(p.modules), bytes
+}
+
+// heapAlign is the boundary that every part of the heap starts on.
+const heapAlign = 256
+
+func aligned(n uint64) uint64 { return (n + heapAlign - 1) / heapAlign * heapAlign }
+
+// HeapBytes is the device memory of one rank with this many calls in flight and
+// these dtypes; none stands for all of the pack.
+func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
+	chosen := make([]bool, len(p.dtypes))
+	for i, d := range p.DTypes {
+		chosen[i] = len(dtypes) == 0
+		for _, want := range dtypes {
+			chosen[i] = chosen[i] || d == want
+		}
+	}
+	return int64(3*heapAlign + uint64(inFlight)*p.slotBytes(chosen))
+}
+
+// slotBytes is the memory of one call in flight, as native/epcomm/heap.c lays it
+// out.
+func (p *Pack) slotBytes(chosen []bool) uint64 {
+	var out, scales, rows, bytes uint64
+	for i, d := range p.dtypes {
+		if chosen[i] {
+			out, scales, rows = max(out, d.OutBytes), max(scales, d.ScaleBytes), max(rows, d.MaxRows)
+		}
+	}
+	h := p.head
+	groups := uint64(h.Groups)
+	for _, n := range []uint64{4 * uint64(h.MaxTokens) * uint64(h.TopK), out, scales, 4 * (groups + 1), 4 * groups, 8 * rows, 4 * groups} {
+		bytes += aligned(n)
+	}
+	for _, s := range p.states {
+		if int(s.DType) >= len(chosen) || !chosen[s.DType] || int(s.FirstRegion+s.Regions) > len(p.regions) {
+			continue
+		}
+		bytes += 2*aligned(4*cuda.RoundWords) + aligned(4*uint64(s.Counters))
+		for _, r := range p.regions[s.FirstRegion : s.FirstRegion+s.Regions] {
+			bytes += aligned(r.Bytes)
+		}
+	}
+	return bytes
+}
+
+// Answers lists what the pack says for one dtype, precision, purpose and class.
+func (p *Pack) Answers(d ep.DType, reduced bool, purpose ep.Op, c ep.Class) []Answer {
+	for _, l := range p.Lookups {
+		if l.DType == d && l.Reduced == reduced && l.Purpose == purpose && l.Class == c {
+			return l.Runs
+		}
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package pack
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+// Request says what to pack.
+type Request struct {
+	Problem ep.Problem    // shape, ranks and MaxTokens; op, dtype and Tokens are not looked at
+	DTypes  []ep.DType    // in the order that the pack lists them; the first is its default
+	Reduced bool          // also pack what callers may take that accept reduced precision
+	MaxSMs  int           // no kernel may take more SMs; 0 is no bound
+	Machine ep.Machine    // whose GPUs the binaries are for
+	Tables  *table.Set    // nil packs defaults
+	ABI     string        // kernels that the tables must have been measured with; "" takes any
+	Only    *[2]ep.Config // dispatch and combine for every call, instead of what tables say
+}
+
+// Pair is what a call and the call that returns its tokens launch.
+type Pair struct{ Dispatch, Combine ep.Config }
+
+// Run is a stretch of token counts of the fullest rank that are answered alike.
+type Run struct {
+	Lo, Hi    int
+	Pair      Pair
+	Elsewhere Pair // where the caller's outputs do not lie on the heap
+	Text      string
+	Rows      []*table.Row // behind the answer; a default has none
+}
+
+// Lookup is the runs of one dtype, precision, purpose and routing class. The
+// runs cover 1 to MaxTokens.
+type Lookup struct {
+	DType   ep.DType
+	Reduced bool
+	Purpose ep.Op // whose time counts
+	Class   ep.Class
+	Runs    []Run
+}
+
+// resolver answers for one dtype, precision and class.
+type resolver struct {
+	request Request
+	all     []kernels.Kernel
+	problem ep.Problem // with dtype and precision
+	class   ep.Class
+	runs    map[ep.Op][]table.Run
+}
+
+// Lookups works out what every call takes.
+func (r Request) lookups() (out []Lookup, notes []string, err error) {
+	said := map[string]bool{}
+	for _, d := range r.DTypes {
+		for _, reduced := range []bool{false, true} {
+			if reduced && !r.Reduced {
+				continue
+			}
+			for _, c := range ep.Classes() {
+				v := r.resolver(d, reduced, c)
+				for _, n := range v.resolve() {
+					if !said[n] {
+						said[n] = true
+						notes = append(notes, n)
+					}
+				}
+				for _, op := range []ep.Op{ep.Pair, ep.Dispatch, ep.Combine} {
+					l := Lookup{DType: d, Reduced: reduced, Purpose: op, Class: c}
+					if l.Runs, err = v.answer(op); err != nil {
+						return nil, notes, fmt.Errorf("%s %s: %w", d, op, err)
+					}
+					out = append(out, l)
+				}
+			}
+		}
+	}
+	return out, notes, nil
+}
+
+func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
+	p := r.Problem
+	p.Mode, p.Nodes, p.Combine, p.Dispatch, p.Op, p.Tokens = ep.Graph, 1, ep.BF16, d, ep.Dispatch, p.MaxTokens
+	p.Precision = ep.Full
+	if reduced {
+		p.Precision = ep.Reduced
+	}
+	return &resolver{request: r, all: cuda.Kernels(), problem: p, class: c, runs: map[ep.Op][]table.Run{}}
+}
+
+// machine is what legality is judged by.
+func (v *resolver) machine() ep.Machine {
+	m := v.request.Machine
+	m.GPUs = max(m.GPUs, v.problem.Ranks)
+	if v.request.MaxSMs > 0 {
+		m.SMs = min(m.SMs, v.request.MaxSMs)
+	}
+	return m
+}
+
+func (v *resolver) at(op ep.Op, tokens int) ep.Problem {
+	p := v.problem
+	p.Op, p.Tokens = op, tokens
+	return p
+}
+
+// legal says whether a config of an op can run.
+func (v *resolver) legal(m ep.Machine, p ep.Problem, c ep.Config) error {
+	k, err := kernels.Find(v.all, p.Op, c.Kernel)
+	if err != nil {
+		return err
+	}
+	return k.Check(m, p, c)
+}
+
+// resolve asks the tables once for every op.
+func (v *resolver) resolve() (notes []string) {
+	set := v.request.Tables
+	if set == nil || v.request.Only != nil {
+		set = table.Overlay()
+	}
+	host := table.Host{Machine: v.request.Machine, ABI: v.request.ABI}
+	host.Check = func(_ ep.Machine, p ep.Problem, c ep.Config) error { return v.legal(v.machine(), p, c) }
+	for _, op := range ep.Ops() {
+		r := set.Resolve(host, v.at(op, 0))
+		notes = append(notes, r.Notes()...)
+		v.runs[op] = r.Runs(v.class, 1, v.problem.MaxTokens)
+	}
+	return notes
+}
+
+// answer gives the runs of a purpose: the stretches between all token counts at
+// which any op's row changes.
+func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
+	var out []Run
+	for lo := 1; lo <= v.problem.MaxTokens; {
+		hi := v.problem.MaxTokens
+		for _, runs := range v.runs {
+			hi = min(hi, at(runs, lo).Hi)
+		}
+		run, err := v.stretch(purpose, lo)
+		if err != nil {
+			return nil, err
+		}
+		run.Lo, run.Hi = lo, hi
+		if n := len(out) - 1; n >= 0 && out[n].Text == run.Text && same(out[n].Pair, run.Pair) && same(out[n].Elsewhere, run.Elsewhere) {
+			out[n].Hi = hi
+		} else {
+			out = append(out, run)
+		}
+		lo = hi + 1
+	}
+	return out, nil
+}
+
+func same(a, b Pair) bool {
+	return a.Dispatch.Key() == b.Dispatch.Key() && a.Combine.Key() == b.Combine.Key()
+}
+
+// at is the run that a token count lies in; runs cover all that are asked for.
+func at(runs []table.Run, tokens int) table.Run {
+	for _, r := range runs {
+		if tokens <= r.Hi {
+			return r
+		}
+	}
+	return table.Run{Lo: tokens, Hi: math.MaxInt, Answer: &table.Answer{Reason: table.Uncovered}}
+}
+
+// stretch answers one token count.
+func (v *resolver) stretch(purpose ep.Op, tokens int) (run Run, err error) {
+	if only := v.request.Only; only != nil {
+		run = Run{Pair: Pair{only[0], only[1]}, Text: "forced"}
+	} else if purpose == ep.Pair {
+		run, err = v.pair(tokens)
+	} else {
+		run, err = v.alone(purpose, tokens)
+	}
+	if err != nil {
+		return run, err
+	}
+	run.Elsewhere = run.Pair
+	if places, err := v.places(run.Pair.Dispatch, tokens); err != nil || !places {
+		return run, err
+	}
+	run.Elsewhere, err = v.elsewhere(tokens)
+	return run, err
+}
+
+func (v *resolver) places(c ep.Config, tokens int) (bool, error) {
+	s, err := cuda.DescribeCall(v.machine(), v.at(ep.Dispatch, tokens), c)
+	return s.Places, err
+}
+
+// chosen is the config of one op's row, the default where there is none, and why.
+func (v *resolver) chosen(op ep.Op, tokens int) (ep.Config, *table.Row, string) {
+	a := at(v.runs[op], tokens).Answer
+	if a.Row == nil || a.Config.IsDefault() {
+		k := kernels.Of(v.all, op)[0]
+		c := k.DefaultWithin(v.request.Machine, v.at(op, tokens), v.request.MaxSMs)
+		return c, a.Row, "default: " + defaultReason(a)
+	}
+	return a.Config, a.Row, rowText(a)
+}
+
+func defaultReason(a *table.Answer) string {
+	switch a.Reason {
+	case table.Kept:
+		return "measured, nothing is faster"
+	case table.Illegal:
+		return "the row's config cannot run within these bounds"
+	case table.Refused:
+		return "no table is for these kernels, ranks and dtype"
+	}
+	return "no row covers this"
+}
+
+func rowText(a *table.Answer) string {
+	e := a.Row.Evidence
+	text := fmt.Sprintf("%s row for %d to %d tokens, %s: %.2f us, gain %.3f [%.3f, %.3f], %d rounds",
+		a.Row.Key.Op, a.Row.Lo, a.Row.Hi, a.Row.Key.Routing, e.Median*1e6, e.Gain, e.GainLow, e.GainHigh, e.Rounds)
+	if len(a.Differs) > 0 {
+		text += fmt.Sprintf(", measured with other %v", a.Differs)
+	}
+	return text
+}
+
+// pair takes the pair's own row, else joins those of its halves.
+func (v *resolver) pair(tokens int) (Run, error) {
+	if a := at(v.runs[ep.Pair], tokens).Answer; a.Row != nil && !a.Config.IsDefault() {
+		d, c, err := ep.Split(a.Config)
+		return Run{Pair: Pair{d, c}, Text: rowText(a), Rows: []*table.Row{a.Row}}, err
+	} else if a.Reason == table.Kept {
+		return v.withDefault(tokens, a), nil
+	}
+	d, dRow, dWhy := v.chosen(ep.Dispatch, tokens)
+	c, cRow, cWhy := v.chosen(ep.Combine, tokens)
+	run := Run{Pair: Pair{d, c}, Text: dWhy + "; " + cWhy, Rows: rows(dRow, cRow)}
+	if v.pairs(d, c, tokens) {
+		return run, nil
+	}
+	return v.join(tokens, half{d, dRow, dWhy}, half{c, cRow, cWhy})
+}
+
+// withDefault is a pair's row that says: nothing beats the default.
+func (v *resolver) withDefault(tokens int, a *table.Answer) Run {
+	m, bound := v.request.Machine, v.request.MaxSMs
+	d := kernels.Of(v.all, ep.Dispatch)[0].DefaultWithin(m, v.at(ep.Dispatch, tokens), bound)
+	c := kernels.Of(v.all, ep.Combine)[0].DefaultWithin(m, v.at(ep.Combine, tokens), bound)
+	return Run{Pair: Pair{d, c}, Text: "default: " + defaultReason(a), Rows: rows(a.Row)}
+}
+
+// alone is the best config of one op, and for the other what goes with it.
+func (v *resolver) alone(op ep.Op, tokens int) (run Run, err error) {
+	c, row, why := v.chosen(op, tokens)
+	var other half
+	run = Run{Text: why, Rows: rows(row)}
+	if op == ep.Dispatch {
+		other, err = v.combineFor(c, tokens)
+		run.Pair = Pair{c, other.config}
+		return run, err
+	}
+	other, err = v.dispatchFor(c, tokens)
+	run.Pair = Pair{other.config, c}
+	return run, err
+}
+
+func rows(all ...*table.Row) (out []*table.Row) {
+	for _, r := range all {
+		if r != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}

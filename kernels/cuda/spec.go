@@ -1,0 +1,156 @@
+package cuda
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// CallSpec is everything that one op of a config launches, as plain values: what
+// a pack stores, so that a runtime can make the same calls without this program.
+type CallSpec struct {
+	Config   ep.Config
+	Op       ep.Op
+	State    string // calls that share memory have the same state
+	Unit     Unit
+	Launches []LaunchSpec
+	Regions  []RegionSpec // of the state's heap, in the order of EpArgs.region
+	Counters int          // int32 words behind EpArgs.counters
+	Places   bool         // peers write its output rows: the outputs must lie on the heap
+}
+
+// RegionSpec is a part of a state's memory on every rank.
+type RegionSpec struct {
+	Name  string
+	Bytes int64
+	Fill  byte // written when the memory is set up, and after a fault
+}
+
+// LaunchSpec is one kernel of a call.
+type LaunchSpec struct {
+	Entry  string
+	Grid   int // blocks; all must be resident at once
+	Block  int // threads
+	Shared int // bytes of dynamic shared memory
+	PDL    bool
+	// Words are EpArgs.sms to chunk_bytes, five of them, then the two words that
+	// one kernel alone gives a meaning to.
+	Words [LaunchWords]int32
+}
+
+// LaunchWords is the number of int32 launch parameters in EpArgs.
+const LaunchWords = 5 + 2
+
+// Unit is what is compiled into one device binary. Units with the same Key are
+// the same binary.
+type Unit struct {
+	Source  string   `json:"source"`  // path under native/kernels
+	Defines []string `json:"defines"` // NAME=VALUE
+}
+
+// Key names the binary, for any architecture and compiler.
+func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
+
+// DescribeCall works out what a config of one op launches for a problem on a
+// machine. It is pure; the error says why the config is illegal there.
+func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
+	f, err := findFamily(families(), c.Kernel)
+	if err != nil {
+		return CallSpec{}, err
+	}
+	if err := f.check(m, p, c); err != nil {
+		return CallSpec{}, err
+	}
+	v, err := newVariant(f.source, p, f.defines(c))
+	if err != nil {
+		return CallSpec{}, err
+	}
+	s := CallSpec{Config: c, Op: f.kernel.Op, State: f.state.name, Unit: unitOf(v),
+		Counters: max(f.state.counters(p), 1), Places: f.places}
+	for _, l := range f.launches(p, c) {
+		s.Launches = append(s.Launches, l.spec())
+	}
+	for _, r := range f.state.regions(p) {
+		s.Regions = append(s.Regions, RegionSpec{r.name, r.bytes, r.fill})
+	}
+	return s, nil
+}
+
+func (l launch) spec() LaunchSpec {
+	p := l.params
+	s := LaunchSpec{Entry: l.entry, Grid: l.grid, Block: l.block, Shared: l.shared, PDL: l.pdl}
+	for i, n := range []int{p.sms, p.waitSMs, p.countSMs, p.tileTokens, p.chunkBytes} {
+		s.Words[i] = int32(n)
+	}
+	switch v := p.own.(type) {
+	case nil:
+	case combineParams:
+		s.Words[5] = int32(bit(v.rotate))
+	case dispatchLLParams:
+		s.Words[5], s.Words[6] = int32(v.receivers), int32(v.pauseNs)
+	default:
+		panic(fmt.Sprintf("cuda: launch parameters %T have no place in a pack", v)) // a new kernel's author sees it
+	}
+	return s
+}
+
+// FollowsDispatch is the dispatch config that a combine config follows when it is
+// looked at by itself: of the same state.
+func FollowsDispatch(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, error) {
+	f, err := findFamily(families(), combine.Kernel)
+	if err != nil {
+		return ep.Config{}, err
+	}
+	if f.dispatch == nil {
+		return ep.Config{}, fmt.Errorf("kernel: %s is no combine kernel", combine.Kernel)
+	}
+	return f.dispatch(m, p, combine), nil
+}
+
+// SupportUnits are the binaries of no op that a runtime needs: alignment over
+// ranks (entry ep_align), and what stands around epcomm's calls (ep_narrow_ids,
+// ep_agree).
+func SupportUnits() (align, calls Unit) {
+	return unitOf(variant{source: "common/align.cuh"}), unitOf(variant{source: "epcomm/calls.cuh"})
+}
+
+// ExpertUnit stands in for the experts in verifications: entry ep_expert.
+func ExpertUnit(p ep.Problem) (Unit, error) {
+	v, err := newVariant("common/expert.cuh", p, nil)
+	return unitOf(v), err
+}
+
+// RoundWords is EP_OWN_ROUNDS of packed kernels: call numbers behind round_base,
+// one a block. No grid is larger.
+const RoundWords = 512
+
+func unitOf(v variant) Unit {
+	return Unit{v.source, append(slices.Clip(v.defines), define("EP_OWN_ROUNDS", RoundWords))}
+}
+
+// ArchName is the compiler's name of the architecture of a machine, sm_90a for
+// sm_90.
+func ArchName(m ep.Machine) (string, error) {
+	var n int
+	if _, err := fmt.Sscanf(m.Arch, "sm_%d", &n); err != nil || n < 50 {
+		return "", fmt.Errorf("arch: %q is no GPU architecture such as sm_90", m.Arch)
+	}
+	return archName(n/10, n%10), nil
+}
+
+var argsVersion = regexp.MustCompile(`#define EP_ARGS_VERSION (\d+)`)
+
+// ArgsVersion is EP_ARGS_VERSION of the device sources.
+func ArgsVersion() uint32 {
+	text, err := readSource("ep_args.h")
+	m := argsVersion.FindStringSubmatch(text)
+	if err != nil || m == nil {
+		panic("cuda: ep_args.h defines no EP_ARGS_VERSION") // it is embedded
+	}
+	n, _ := strconv.Atoi(m[1]) // the pattern wants digits
+	return uint32(n)
+}

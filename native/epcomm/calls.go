@@ -1,0 +1,145 @@
+//go:build cuda
+
+package epcomm
+
+// #include "epcomm.h"
+import "C"
+
+import "unsafe"
+
+// Call is EpcommCall: one dispatch and the combine that follows it.
+type Call struct {
+	Slot       int
+	DType      int // EpcommDType, 0 for the pack's first
+	Tokens     int // of this rank
+	Fullest    int // of the fullest rank, the same on all ranks
+	Routing    int // EpcommRouting
+	Purpose    int // EpcommPurpose
+	WideIDs    bool
+	X          Pointer // [tokens, hidden] BF16
+	IDs        Pointer // [tokens, topk] int32, or int64 where WideIDs
+	Weights    Pointer // [tokens, topk] float32
+	InputScale Pointer // [1] float32, nvfp4
+	Own        Outputs // outputs of the caller's; none for the library's
+	Y          Pointer // [max_rows, hidden] BF16
+	Combined   Pointer // [tokens, hidden] BF16
+	Bias       Pointer // [hidden] BF16, of combines with an epilogue only
+	Scale      float32
+}
+
+// Outputs are where dispatch leaves rows, as EpcommOutputs.
+type Outputs struct {
+	Out, Scales, RowOffsets, ExpertIDs, SrcInfo, ScaleOffsets Pointer
+
+	MaxRows, RowBytes, OutBytes, ScaleBytes int64
+}
+
+func (p Pointer) c() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+func (k Call) c() C.EpcommCall {
+	call := C.EpcommCall{
+		slot: C.int(k.Slot), dtype: C.int(k.DType), tokens: C.int(k.Tokens), fullest: C.int(k.Fullest),
+		routing: C.int(k.Routing), purpose: C.int(k.Purpose), ids_bits: 32,
+		x: k.X.c(), topk_ids: k.IDs.c(), weights: (*C.float)(k.Weights.c()), input_scale: (*C.float)(k.InputScale.c()),
+		out: k.Own.Out.c(), out_scales: k.Own.Scales.c(), row_offsets: (*C.uint32_t)(k.Own.RowOffsets.c()),
+		expert_ids: (*C.int32_t)(k.Own.ExpertIDs.c()), src_info: (*C.int32_t)(k.Own.SrcInfo.c()),
+		scale_offsets: (*C.uint32_t)(k.Own.ScaleOffsets.c()), y: k.Y.c(), combined: k.Combined.c(),
+		bias: k.Bias.c(), epilogue_scale: C.float(k.Scale),
+	}
+	call.size = C.sizeof_EpcommCall
+	if k.WideIDs {
+		call.ids_bits = 64
+	}
+	return call
+}
+
+// Dispatch brings tokens to the ranks of their experts.
+func (c *Comm) Dispatch(k Call, s Stream) error {
+	call := k.c()
+	return c.check(C.epcomm_dispatch(c.c, &call, C.EpcommStream(Pointer(s).c())))
+}
+
+// Combine brings rows back and sums them.
+func (c *Comm) Combine(k Call, s Stream) error {
+	call := k.c()
+	return c.check(C.epcomm_combine(c.c, &call, C.EpcommStream(Pointer(s).c())))
+}
+
+// DispatchSend, DispatchRecv, CombineSend and CombineRecv are the halves of a call;
+// see epcomm.h.
+func (c *Comm) DispatchSend(k Call, s Stream) error {
+	call := k.c()
+	return c.check(C.epcomm_dispatch_send(c.c, &call, C.EpcommStream(Pointer(s).c())))
+}
+
+// DispatchRecv ends what DispatchSend began.
+func (c *Comm) DispatchRecv(k Call, s Stream) error {
+	call := k.c()
+	return c.check(C.epcomm_dispatch_recv(c.c, &call, C.EpcommStream(Pointer(s).c())))
+}
+
+// CombineSend begins a combine.
+func (c *Comm) CombineSend(k Call, s Stream) error {
+	call := k.c()
+	return c.check(C.epcomm_combine_send(c.c, &call, C.EpcommStream(Pointer(s).c())))
+}
+
+// CombineRecv ends what CombineSend began.
+func (c *Comm) CombineRecv(k Call, s Stream) error {
+	call := k.c()
+	return c.check(C.epcomm_combine_recv(c.c, &call, C.EpcommStream(Pointer(s).c())))
+}
+
+// Barrier lets no rank's stream pass before all came here.
+func (c *Comm) Barrier(s Stream) error {
+	return c.check(C.epcomm_barrier(c.c, C.EpcommStream(Pointer(s).c())))
+}
+
+// Outputs are the library's, of a slot and a dtype.
+func (c *Comm) Outputs(slot, dtype int) (Outputs, error) {
+	o := C.EpcommOutputs{size: C.sizeof_EpcommOutputs}
+	err := c.check(C.epcomm_outputs(c.c, C.int(slot), C.int(dtype), &o))
+	at := func(p unsafe.Pointer) Pointer { return Pointer(uintptr(p)) }
+	return Outputs{
+		Out: at(o.out), Scales: at(o.out_scales), RowOffsets: at(unsafe.Pointer(o.row_offsets)),
+		ExpertIDs: at(unsafe.Pointer(o.expert_ids)), SrcInfo: at(unsafe.Pointer(o.src_info)),
+		ScaleOffsets: at(unsafe.Pointer(o.scale_offsets)),
+		MaxRows:      int64(o.max_rows), RowBytes: int64(o.row_bytes), OutBytes: int64(o.out_bytes), ScaleBytes: int64(o.scale_bytes),
+	}, err
+}
+
+// Info is what a pack fixes and what this rank got.
+type Info struct {
+	Rank, Ranks, Hidden, Experts, LocalExperts, TopK, MaxTokens, Groups, LargestGrid int
+
+	HeapBytes int64
+	Digest    string
+}
+
+// Info asks the library.
+func (c *Comm) Info() Info {
+	i := C.EpcommInfo{size: C.sizeof_EpcommInfo}
+	C.epcomm_info(c.c, &i)
+	return Info{
+		Rank: int(i.rank), Ranks: int(i.ranks), Hidden: int(i.hidden), Experts: int(i.experts),
+		LocalExperts: int(i.local_experts), TopK: int(i.topk), MaxTokens: int(i.max_tokens), Groups: int(i.groups),
+		LargestGrid: int(i.largest_grid), HeapBytes: int64(i.heap_bytes), Digest: C.GoString(&i.digest[0]),
+	}
+}
+
+// Explanation says which kernels a call launches, and why.
+type Explanation struct {
+	Dispatch, Combine, Why string
+	First, Last, Plan      int
+}
+
+// Explain looks a call up without making it.
+func (c *Comm) Explain(k Call) (Explanation, error) {
+	call := k.c()
+	x := C.EpcommExplanation{size: C.sizeof_EpcommExplanation}
+	err := c.check(C.epcomm_explain(c.c, &call, &x))
+	if err != nil {
+		return Explanation{}, err
+	}
+	return Explanation{C.GoString(x.dispatch), C.GoString(x.combine), C.GoString(x.why), int(x.first), int(x.last), int(x.plan)}, nil
+}

@@ -1,0 +1,173 @@
+//go:build cuda
+
+// Package epcomm calls tuned dispatch and combine kernels from Go: the C library of
+// this folder, compiled in. A pack (epbench pack) holds the kernels. Every rank
+// creates a Comm, in a process or a goroutine of its own, and makes the same calls
+// in the same order; include/epcomm.h has the rules.
+//
+//	comm, err := epcomm.Create(epcomm.Options{Pack: "model.pack", Rank: rank, Ranks: 2, Device: rank, Gather: gather})
+//	call := epcomm.Call{Tokens: n, Fullest: most, X: x, IDs: ids, Weights: w}
+//	err = comm.Dispatch(call, stream)   // rows by expert are in comm.Outputs
+//	...                                 // experts write y
+//	call.Y, call.Combined = y, combined
+//	err = comm.Combine(call, stream)
+package epcomm
+
+/*
+#cgo CFLAGS: -std=gnu99 -O2 -D_GNU_SOURCE -I${SRCDIR}/include -I${SRCDIR}/src -I${SRCDIR}/../include
+#cgo LDFLAGS: -ldl -lpthread -lm
+#include <stdlib.h>
+#include "epcomm.h"
+
+extern int epcommGather(void *context, void *mine, void *all, size_t bytes);
+static int gather(void *context, const void *mine, void *all, size_t bytes) {
+  return epcommGather(context, (void *)mine, all, bytes);
+}
+static EpcommStatus create(EpComm **comm, EpcommOptions *o, uintptr_t handle, char *text) {
+  o->size = sizeof *o;
+  o->all_gather = gather;
+  o->context = (void *)handle;
+  return epcomm_create(comm, o, text);
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime/cgo"
+	"time"
+	"unsafe"
+)
+
+// Error is a refusal of the library: what kind, and a sentence.
+type Error struct {
+	Status Status
+	Text   string
+}
+
+func (e *Error) Error() string { return "epcomm: " + e.Status.String() + ": " + e.Text }
+
+// Status is why a call was refused.
+type Status int
+
+// The statuses, as EpcommStatus.
+const (
+	Invalid  Status = C.EPCOMM_INVALID
+	BadPack  Status = C.EPCOMM_PACK
+	Driver   Status = C.EPCOMM_DRIVER
+	Machine  Status = C.EPCOMM_MACHINE
+	Disagree Status = C.EPCOMM_DISAGREE
+	Gather   Status = C.EPCOMM_GATHER
+	Faulted  Status = C.EPCOMM_FAULT
+	Peer     Status = C.EPCOMM_PEER
+)
+
+func (s Status) String() string { return C.GoString(C.epcomm_status_name(C.EpcommStatus(s))) }
+
+// Pointer is an address on the GPU, Stream a CUstream; 0 is none and the default.
+type (
+	Pointer uintptr
+	Stream  uintptr
+)
+
+// Options are EpcommOptions; zero fields take their defaults.
+type Options struct {
+	Pack       string // path
+	Rank       int
+	Ranks      int
+	Device     int           // CUDA ordinal
+	Deadline   time.Duration // longest wait of a kernel for a peer
+	InFlight   int           // calls begun and not combined
+	Streams    int           // streams that carry calls at the same time
+	Reduced    bool          // accept reduced precision where the pack has it
+	MaxSMs     int
+	DTypes     []int // EpcommDType of those to be used, none for all
+	Routing    int   // EpcommRouting of calls that name none
+	Debug      bool
+	ExtraBytes uint64
+	// Gather brings the bytes of all ranks together, in their order. It is not
+	// needed for one rank.
+	Gather func(mine []byte) (all []byte, err error)
+}
+
+// Comm is one rank. One goroutine at a time uses it.
+type Comm struct {
+	c      *C.EpComm
+	gather cgo.Handle
+}
+
+// gatherer is what the handle of a Comm holds.
+type gatherer struct {
+	ranks int
+	f     func([]byte) ([]byte, error)
+}
+
+//export epcommGather
+func epcommGather(context, mine, all unsafe.Pointer, bytes C.size_t) C.int {
+	g := cgo.Handle(uintptr(context)).Value().(gatherer)
+	got, err := g.f(unsafe.Slice((*byte)(mine), int(bytes)))
+	if err != nil || len(got) != g.ranks*int(bytes) {
+		return 1
+	}
+	copy(unsafe.Slice((*byte)(all), len(got)), got)
+	return 0
+}
+
+// Create makes a rank. All ranks call it.
+func Create(o Options) (*Comm, error) {
+	path := C.CString(o.Pack)
+	defer C.free(unsafe.Pointer(path))
+	c := &Comm{gather: cgo.NewHandle(gatherer{o.Ranks, o.Gather})}
+	options := C.EpcommOptions{
+		pack: path, rank: C.int(o.Rank), ranks: C.int(o.Ranks), device: C.int(o.Device),
+		deadline_ns: C.uint64_t(o.Deadline), in_flight: C.int(o.InFlight), streams: C.int(o.Streams),
+		reduced: flag(o.Reduced), max_sms: C.int(o.MaxSMs), routing: C.int(o.Routing), debug: flag(o.Debug),
+		extra_bytes: C.uint64_t(o.ExtraBytes),
+	}
+	for _, d := range o.DTypes {
+		options.dtypes |= 1 << d
+	}
+	var text [C.EPCOMM_TEXT]C.char
+	if s := C.create(&c.c, &options, C.uintptr_t(c.gather), &text[0]); s != C.EPCOMM_OK {
+		c.gather.Delete()
+		return nil, &Error{Status(s), C.GoString(&text[0])}
+	}
+	return c, nil
+}
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// check puts a status into words.
+func (c *Comm) check(s C.EpcommStatus) error {
+	if s == C.EPCOMM_OK {
+		return nil
+	}
+	return &Error{Status(s), C.GoString(C.epcomm_error(c.c))}
+}
+
+// Destroy meets the other ranks and gives everything back.
+func (c *Comm) Destroy() error {
+	s := C.epcomm_destroy(c.c)
+	c.gather.Delete()
+	if s != C.EPCOMM_OK {
+		return fmt.Errorf("epcomm: the ranks did not meet to destroy: %s", Status(s))
+	}
+	return nil
+}
+
+// Abandon gives everything back without meeting ranks that are gone.
+func (c *Comm) Abandon() {
+	C.epcomm_abandon(c.c)
+	c.gather.Delete()
+}
+
+// Reset brings all ranks back after a fault.
+func (c *Comm) Reset() error { return c.check(C.epcomm_reset(c.c)) }
+
+// Fault says what a wait that was given up saw, nil if none was.
+func (c *Comm) Fault() error { return c.check(C.epcomm_fault(c.c, nil)) }

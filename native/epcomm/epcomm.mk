@@ -1,0 +1,115 @@
+# Targets for epcomm: the library, its tests, its packages. Only a C compiler is
+# needed to build it; tests on the emulated driver need `make cuda-deps` and g++.
+EPCOMM         = native/epcomm
+EPCOMM_VERSION = 0.1.0
+EPCOMM_OUT     = $(BINDIR)/epcomm
+EPCOMM_SRC     = $(wildcard $(EPCOMM)/src/*.c)
+EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c ranks.c faults.c)
+EPCOMM_HEADERS = $(wildcard $(EPCOMM)/include/*.h $(EPCOMM)/src/*.h $(EPCOMM)/tests/*.h $(EPCOMM)/gpu/*.h native/include/*.h)
+EPCOMM_FLAGS   = -std=c99 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wconversion -Werror -fvisibility=hidden -fPIC \
+  -I$(EPCOMM)/include -I$(EPCOMM)/src -Inative/include
+EPCOMM_TEST_FLAGS = $(filter-out -Wconversion,$(EPCOMM_FLAGS)) -O1 -g -I$(EPCOMM)/tests -I$(EPCOMM)/gpu
+EPCOMM_CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=all
+EPCOMM_LIBS    = -ldl -lpthread -lm
+PREFIX        ?= /usr/local
+
+.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu epcomm-worker epcomm-verify epcomm-wheel
+
+epcomm: $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_OUT)/epcomm.pc $(BINDIR)/epbench-compile ## libepcomm, and epbench-compile for epbench pack
+
+$(EPCOMM_OUT)/obj/%.o: $(EPCOMM)/src/%.c $(EPCOMM_HEADERS)
+	@mkdir -p $(EPCOMM_OUT)/obj
+	$(CC) $(EPCOMM_FLAGS) -O2 -c $< -o $@
+
+EPCOMM_OBJECTS = $(patsubst $(EPCOMM)/src/%.c,$(EPCOMM_OUT)/obj/%.o,$(EPCOMM_SRC))
+
+$(EPCOMM_OUT)/libepcomm.a: $(EPCOMM_OBJECTS)
+	rm -f $@ && $(AR) rcs $@ $^
+
+$(EPCOMM_OUT)/libepcomm.so: $(EPCOMM_OBJECTS)
+	$(CC) -shared -Wl,-soname,libepcomm.so.1 -Wl,--no-undefined -o $@ $^ $(EPCOMM_LIBS)
+	ln -sf libepcomm.so $(EPCOMM_OUT)/libepcomm.so.1
+
+$(EPCOMM_OUT)/epcomm.pc: $(EPCOMM)/epcomm.pc.in $(EPCOMM)/epcomm.mk
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(EPCOMM_VERSION)|' $< > $@
+
+# Go decides whether it is up to date.
+.PHONY: $(BINDIR)/epbench-compile
+$(BINDIR)/epbench-compile:
+	CGO_ENABLED=1 $(GO) build -trimpath -tags nvrtc -o $@ ./cmd/epbench-compile
+
+install: epcomm ## libepcomm, epcomm.h and epcomm.pc under PREFIX, /usr/local unless given
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 755 $(EPCOMM_OUT)/libepcomm.so $(DESTDIR)$(PREFIX)/lib/libepcomm.so.1
+	ln -sf libepcomm.so.1 $(DESTDIR)$(PREFIX)/lib/libepcomm.so
+	install -m 644 $(EPCOMM_OUT)/libepcomm.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 $(EPCOMM)/include/epcomm.h $(DESTDIR)$(PREFIX)/include/
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(EPCOMM_VERSION)|' $(EPCOMM)/epcomm.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/epcomm.pc
+
+$(EPCOMM_OUT)/epcomm-test: $(EPCOMM_TESTS) $(EPCOMM_HEADERS) $(EPCOMM_OUT)/libepcomm.a
+	$(CC) $(EPCOMM_TEST_FLAGS) -o $@ $(EPCOMM_TESTS) $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_LIBS)
+
+# The same with the address and undefined-behaviour sanitizers.
+$(EPCOMM_OUT)/epcomm-test-checked: $(EPCOMM_TESTS) $(EPCOMM_SRC) $(EPCOMM_HEADERS)
+	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM_TESTS) $(EPCOMM_SRC) $(EPCOMM_LIBS)
+
+# Mutates a pack, seals it again and reads it. With clang: add -fsanitize=fuzzer -DLIBFUZZER.
+$(EPCOMM_OUT)/epcomm-fuzz: $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_SRC) $(EPCOMM_HEADERS)
+	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_SRC) $(EPCOMM_LIBS)
+
+epcomm-check: ## epcomm.h is C99 and C++17; driver.h says what cuda.h says (where there is one)
+	@mkdir -p $(EPCOMM_OUT)
+	echo '#include "epcomm.h"' | $(CC) -std=c99 -pedantic-errors -Wall -Wextra -Werror -I$(EPCOMM)/include -fsyntax-only -x c -
+	echo '#include "epcomm.h"' | $(CXX) -std=c++17 -pedantic-errors -Wall -Wextra -Werror -I$(EPCOMM)/include -fsyntax-only -x c++ -
+	test -z "$(CUDA_DIR)" || $(CC) $(EPCOMM_FLAGS) -I$(CUDA_DIR)/include -fsyntax-only $(EPCOMM)/tests/driver_test.c
+
+epcomm-fuzz: $(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack ## mutated packs, under sanitizers
+	$(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack $(FUZZRUNS)
+FUZZRUNS ?= 20000
+
+EPCOMM_EMULATED = EPBENCH_NVRTC=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
+
+$(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EPCOMM)/tests/testpack.go
+	@mkdir -p $(EPCOMM_OUT)
+	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -o $@
+	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(EPCOMM_OUT)/other.pack
+	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -o $(EPCOMM_OUT)/four.pack
+
+# The examples, as their comments say to build them.
+$(EPCOMM_OUT)/example-processes: examples/epcomm/processes.c $(EPCOMM)/gpu/gpu.c $(EPCOMM_OUT)/libepcomm.a
+	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -I$(EPCOMM)/include -I$(EPCOMM)/gpu -o $@ $^ $(EPCOMM_LIBS)
+
+$(EPCOMM_OUT)/example-threads: examples/epcomm/threads.cpp $(EPCOMM_OUT)/obj-gpu.o $(EPCOMM_OUT)/libepcomm.a
+	$(CXX) -std=c++20 -Wall -Wextra -Werror -I$(EPCOMM)/include -I$(EPCOMM)/gpu -o $@ $^ $(EPCOMM_LIBS)
+
+$(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
+	@mkdir -p $(EPCOMM_OUT)
+	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
+
+epcomm-wheel: epcomm ## a Python wheel with the library in it, in bin/
+	cp $(EPCOMM_OUT)/libepcomm.so native/python/epcomm/src/epcomm/
+	$(PIP) wheel -q --no-deps --no-build-isolation -w $(BINDIR) native/python/epcomm
+	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
+
+epcomm-test: epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
+	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
+
+# What native/epcomm/run-gpu.sh needs on a GPU host, in bin/: under 64 MiB.
+EPCOMM_NVRTC = $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))
+epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs and packs for native/epcomm/run-gpu.sh
+	@mkdir -p $(BINDIR)/packs
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/epbench ./cmd/epbench
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/epcomm-worker ./cmd/epcomm-worker
+	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(BINDIR)/epbench pack --embedded --model deepseek-v3 --ranks 2 --max-tokens 4096 --dtype fp8,bf16 -o $(BINDIR)/packs/dsv3.pack
+	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -o $(BINDIR)/packs/small.pack
+	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(BINDIR)/packs/other.pack
+	@du -sh $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epcomm-worker $(BINDIR)/packs $(BINDIR)/epcomm
+
+epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## the oracle over epcomm-worker on the emulated driver, some cases
+	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) EPBENCH_CUDA=$(CURDIR)/$(BINDIR)/epcomm-worker \
+	  $(BINDIR)/epbench verify --backend cuda --quick --ranks 2 --only op=combine,hidden=512
+
+epcomm-worker: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epcomm-worker, epcomm behind the worker protocol
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epcomm-worker ./cmd/epcomm-worker
+	@$(call unresolved,$(BINDIR)/epcomm-worker)

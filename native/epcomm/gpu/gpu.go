@@ -1,0 +1,121 @@
+//go:build cuda
+
+// Package gpu is what a program needs of the CUDA driver beside epcomm: memory,
+// streams, graphs, events. A driver that refuses ends the program with a sentence.
+package gpu
+
+// #cgo CFLAGS: -std=gnu99 -O2 -D_GNU_SOURCE
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "gpu.h"
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// Pointer is an address on the GPU.
+type Pointer uintptr
+
+func (p Pointer) c() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+// Stream, Graph and Event are the driver's handles, Kernel a function of a module.
+type (
+	Stream unsafe.Pointer
+	Graph  unsafe.Pointer
+	Event  unsafe.Pointer
+	Module unsafe.Pointer
+	Kernel unsafe.Pointer
+)
+
+// Use makes a device's primary context current on this goroutine's thread, to which
+// it then stays bound.
+func Use(device int) {
+	runtime.LockOSThread()
+	C.gpu_use(C.int(device))
+}
+
+// Alloc and Free manage memory of the device.
+func Alloc(bytes int64) Pointer { return Pointer(uintptr(C.gpu_alloc(C.size_t(bytes)))) }
+
+// Free gives memory back.
+func Free(p Pointer) { C.gpu_free(p.c()) }
+
+// Upload copies to the device and waits.
+func Upload[T any](to Pointer, from []T, s Stream) {
+	if len(from) == 0 {
+		return
+	}
+	C.gpu_upload(to.c(), unsafe.Pointer(&from[0]), C.size_t(uintptr(len(from))*unsafe.Sizeof(from[0])), C.GpuStream(s))
+	Wait(s)
+}
+
+// Download copies from the device and waits.
+func Download(from Pointer, bytes int64, s Stream) []byte {
+	out := make([]byte, bytes)
+	if bytes > 0 {
+		C.gpu_download(unsafe.Pointer(&out[0]), from.c(), C.size_t(bytes), C.GpuStream(s))
+	}
+	return out
+}
+
+// Fill writes one byte everywhere.
+func Fill(p Pointer, b byte, bytes int64, s Stream) {
+	C.gpu_fill(p.c(), C.int(b), C.size_t(bytes), C.GpuStream(s))
+}
+
+// NewStream makes a stream that does not wait for the default one.
+func NewStream() Stream { return Stream(C.gpu_stream()) }
+
+// Wait waits for all that was put on a stream.
+func Wait(s Stream) { C.gpu_wait(C.GpuStream(s)) }
+
+// Capture records what f puts on a stream as a graph.
+func Capture(s Stream, f func() error) (Graph, error) {
+	C.gpu_capture(C.GpuStream(s))
+	err := f()
+	return Graph(C.gpu_captured(C.GpuStream(s))), err
+}
+
+// Replay puts a graph on a stream.
+func Replay(g Graph, s Stream) { C.gpu_replay(C.GpuGraph(g), C.GpuStream(s)) }
+
+// FreeGraph gives a graph back.
+func FreeGraph(g Graph) { C.gpu_graph_free(C.GpuGraph(g)) }
+
+// NewEvent makes an event that tells time.
+func NewEvent() Event { return Event(C.gpu_event()) }
+
+// Record marks a place of a stream, or of every replay of a graph.
+func Record(e Event, s Stream) { C.gpu_record(C.GpuEvent(e), C.GpuStream(s)) }
+
+// FreeEvent gives an event back.
+func FreeEvent(e Event) { C.gpu_event_free(C.GpuEvent(e)) }
+
+// Seconds between two events; waits for the second.
+func Seconds(from, to Event) float64 {
+	return float64(C.gpu_seconds(C.GpuEvent(from), C.GpuEvent(to)))
+}
+
+// Load loads a device binary, which must stay as it is while it loads.
+func Load(image []byte) Module {
+	p := C.CBytes(image)
+	defer C.free(p)
+	return Module(C.gpu_load(p))
+}
+
+// Function finds a kernel.
+func Function(m Module, name string) Kernel {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	return Kernel(C.gpu_kernel(unsafe.Pointer(m), c))
+}
+
+// Unload gives a module back.
+func Unload(m Module) { C.gpu_unload(unsafe.Pointer(m)) }
+
+// Launch runs a kernel whose one parameter is a struct in C memory.
+func Launch(k Kernel, grid, block int, parameter unsafe.Pointer, s Stream) {
+	C.gpu_launch(unsafe.Pointer(k), C.uint(grid), C.uint(block), parameter, C.GpuStream(s))
+}

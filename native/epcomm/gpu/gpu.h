@@ -1,0 +1,38 @@
+/* What tests, examples and the worker need of the driver beside the library. Every function
+ * ends the program with a sentence when the driver refuses. */
+#ifndef EPCOMM_GPU_H
+#define EPCOMM_GPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef void *GpuStream, *GpuGraph, *GpuEvent;
+
+void gpu_use(int device); /* its primary context becomes current on this thread */
+void *gpu_alloc(size_t bytes);
+void gpu_free(void *p);
+size_t gpu_free_bytes(void);
+void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* from must stay until the stream passed */
+void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream);
+void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);     /* on the device */
+void gpu_download(void *to, const void *from, size_t bytes, GpuStream stream); /* waits for the stream */
+GpuStream gpu_stream(void);
+void gpu_stream_free(GpuStream stream);
+void gpu_wait(GpuStream stream);
+void gpu_capture(GpuStream stream);
+GpuGraph gpu_captured(GpuStream stream); /* ready to be replayed */
+void gpu_replay(GpuGraph graph, GpuStream stream);
+void gpu_graph_free(GpuGraph graph);
+GpuEvent gpu_event(void);
+void gpu_record(GpuEvent event, GpuStream stream); /* inside a capture: in every replay */
+void gpu_event_free(GpuEvent event);
+double gpu_seconds(GpuEvent from, GpuEvent to); /* waits for `to` */
+
+
+/* Kernels of a device binary: one parameter, of any struct. */
+void *gpu_load(const void *image);
+void *gpu_kernel(void *module, const char *name);
+void gpu_unload(void *module);
+void gpu_launch(void *kernel, unsigned grid, unsigned block, void *parameter, GpuStream stream);
+
+#endif

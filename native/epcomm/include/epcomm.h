@@ -1,0 +1,251 @@
+/* epcomm: expert-parallel dispatch and combine, as epbench tuned them.
+ *
+ * A pack (epbench pack) holds the kernels and which of them a call launches. One
+ * EpComm is one rank. Create them together, then call dispatch and combine on your
+ * own streams, eagerly or inside CUDA graphs:
+ *
+ *   EpcommOptions o = {sizeof o};
+ *   o.pack = "model.pack"; o.rank = rank; o.ranks = ranks; o.device = device;
+ *   o.all_gather = my_all_gather; o.context = my_context;
+ *   EpComm *comm; char text[EPCOMM_TEXT];
+ *   if (epcomm_create(&comm, &o, text) != EPCOMM_OK) fail(text);
+ *
+ *   EpcommCall c = {sizeof c};
+ *   c.tokens = tokens; c.fullest = fullest; c.x = x; c.topk_ids = ids; c.weights = w;
+ *   epcomm_dispatch(comm, &c, stream);       rows by expert are in epcomm_outputs
+ *   ... experts write y ...
+ *   c.y = y; c.combined = combined;
+ *   epcomm_combine(comm, &c, stream);
+ *
+ * Rules:
+ * - Functions marked collective are called by all ranks.
+ * - All ranks make the same calls in the same order on each slot, and pass the same
+ *   fullest, routing, purpose and dtype. `debug` checks that.
+ * - Every dispatch is followed by its combine before the slot is used again.
+ * - One thread at a time uses an EpComm; different EpComms are independent.
+ * - Structs begin with their size and only grow: set it, and zero the rest.
+ * - Pointers are device addresses unless said otherwise. Nothing is allocated, and
+ *   the host waits for nothing, in the functions marked call path.
+ */
+#ifndef EPCOMM_H
+#define EPCOMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EPCOMM_VERSION 1
+#define EPCOMM_TEXT 512     /* bytes of a sentence, its end included */
+#define EPCOMM_MAX_RANKS 8
+#define EPCOMM_MAX_SLOTS 8
+
+#if defined(_WIN32)
+#define EPCOMM_API
+#else
+#define EPCOMM_API __attribute__((visibility("default")))
+#endif
+
+typedef struct EpComm EpComm;
+
+/* A CUstream (cudaStream_t is the same), NULL for the default one. */
+typedef void *EpcommStream;
+
+typedef enum EpcommStatus {
+  EPCOMM_OK = 0,
+  EPCOMM_INVALID = 1,  /* an argument; nothing was launched */
+  EPCOMM_PACK = 2,     /* the pack cannot be read, is damaged, or is for another library */
+  EPCOMM_DRIVER = 3,   /* no driver, or it refused something */
+  EPCOMM_MACHINE = 4,  /* this GPU cannot run the pack, or cannot reach a peer */
+  EPCOMM_DISAGREE = 5, /* ranks hold different packs or options */
+  EPCOMM_GATHER = 6,   /* the all-gather failed */
+  EPCOMM_FAULT = 7,    /* a wait passed its deadline; reset or destroy */
+  EPCOMM_PEER = 8      /* another rank could not be created; the sentence says which and why */
+} EpcommStatus;
+
+typedef enum EpcommDType {
+  EPCOMM_DTYPE_DEFAULT = 0, /* the first of the pack */
+  EPCOMM_BF16 = 1,
+  EPCOMM_FP8 = 2,           /* e4m3, a float scale for 128 elements */
+  EPCOMM_MXFP4 = 3,
+  EPCOMM_NVFP4 = 4
+} EpcommDType;
+
+/* Routing class: how uneven the routing is; see epcomm_classify. */
+typedef enum EpcommRouting {
+  EPCOMM_ROUTING_DEFAULT = 0, /* that of the options; there, the row for all routings */
+  EPCOMM_EVEN = 1,
+  EPCOMM_SKEWED = 2,
+  EPCOMM_CONCENTRATED = 3,
+  EPCOMM_HOT_RANK = 4,
+  EPCOMM_ALL_ROUTINGS = 5
+} EpcommRouting;
+
+/* Whose time counts in the choice of kernels. */
+typedef enum EpcommPurpose {
+  EPCOMM_FOR_PAIR = 0, /* dispatch and combine together */
+  EPCOMM_FOR_DISPATCH = 1,
+  EPCOMM_FOR_COMBINE = 2
+} EpcommPurpose;
+
+/* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. Host
+ * memory. Returns 0 when all ranks have all of it. */
+typedef int (*EpcommAllGather)(void *context, const void *mine, void *all, size_t bytes);
+
+typedef struct EpcommOptions {
+  size_t size;
+  const char *pack;      /* path; or */
+  const void *pack_data; /* the file in host memory, of pack_bytes */
+  size_t pack_bytes;
+  int rank, ranks;
+  int device;            /* CUDA ordinal; its primary context is used */
+  EpcommAllGather all_gather; /* not needed for one rank */
+  void *context;
+  uint64_t deadline_ns;  /* longest wait of a kernel for a peer; 0: 10 s */
+  int in_flight;         /* slots: calls begun and not combined; 0: 1 */
+  int streams;           /* streams that carry calls at the same time; 0: 1 */
+  int reduced;           /* 1: accept reduced precision where the pack has it */
+  int max_sms;           /* refuse packs whose calls take more SMs; 0: any */
+  unsigned dtypes;       /* bit 1 << EpcommDType for each to be used; 0: all of the pack */
+  int routing;           /* EpcommRouting of calls that name none */
+  int debug;             /* 1: compare every call over ranks, and check its ids */
+  uint64_t extra_bytes;  /* memory beside the library's, for outputs of your own: epcomm_extra */
+} EpcommOptions;
+
+typedef struct EpcommCall {
+  size_t size;
+  int slot;     /* 0 .. in_flight - 1 */
+  int dtype;    /* EpcommDType */
+  int tokens;   /* of this rank, 0 .. max_tokens */
+  int fullest;  /* of the fullest rank, the same on all ranks; 0: max_tokens */
+  int routing;  /* EpcommRouting, the same on all ranks */
+  int purpose;  /* EpcommPurpose, the same on all ranks */
+  int ids_bits; /* 32 or 64; 0: 32. 64 costs one small kernel a dispatch */
+  int unused;   /* 0 */
+  const void *x;            /* [tokens, hidden] BF16 */
+  const void *topk_ids;     /* [tokens, topk] global expert ids, distinct in a token, -1 where masked */
+  const float *weights;     /* [tokens, topk] router weights */
+  const float *input_scale; /* [1] NVFP4's global scale; NULL for 1 */
+  /* Outputs of dispatch, NULL for the library's. Give all that the dtype has or
+   * none, the same choice on all ranks, and the same again to combine. Within
+   * epcomm_extra at the same offset on all ranks any kernel is used; elsewhere
+   * only kernels whose receivers write the rows. */
+  void *out;               /* [max_rows, row_bytes] rows by expert */
+  void *out_scales;        /* fp8: float [hidden/128, max_rows]; mxfp4: [max_rows, hidden/32]; nvfp4: 5-D blocks */
+  uint32_t *row_offsets;   /* [groups + 1] */
+  int32_t *expert_ids;     /* [groups] local expert of each group */
+  int32_t *src_info;       /* [max_rows, 2] token on its rank, top-k position */
+  uint32_t *scale_offsets; /* [groups] nvfp4 */
+  /* Combine */
+  const void *y;   /* [max_rows, hidden] BF16, what the experts made of each row */
+  void *combined;  /* [tokens, hidden] BF16 */
+  const void *bias;     /* [hidden] BF16, combines with epilogue=bias only */
+  float epilogue_scale; /* combines with epilogue=scale only; epbench pack chooses neither */
+} EpcommCall;
+
+/* What the pack fixes, and what this rank got. */
+typedef struct EpcommInfo {
+  size_t size;
+  int rank, ranks, hidden, experts, local_experts, topk, max_tokens;
+  int groups;       /* local experts, one more before them for a fused shared expert */
+  int shared, skip_a2a, reduced;
+  int in_flight;
+  int largest_grid; /* SMs that the widest call takes */
+  unsigned dtypes;  /* bit 1 << EpcommDType */
+  int default_dtype;
+  uint64_t heap_bytes;  /* device memory of this rank */
+  char digest[65];      /* of the pack, hex */
+  char arch[16];
+} EpcommInfo;
+
+typedef struct EpcommOutputs {
+  size_t size;
+  void *out, *out_scales;
+  uint32_t *row_offsets;
+  int32_t *expert_ids, *src_info;
+  uint32_t *scale_offsets;
+  uint64_t max_rows, row_bytes, out_bytes, scale_bytes;
+  int scales, scale_bytes_each; /* of one row */
+  int row_pad;                  /* rows of each group are a multiple of it */
+} EpcommOutputs;
+
+/* What a wait that was given up saw. */
+typedef struct EpcommFault {
+  size_t size;
+  int rank;    /* who waited */
+  int phase;   /* 1 barrier, 2 dispatch sending, 3 dispatch receiving, 4 combine sending, 5 combine receiving, 6 debug mode */
+  int expert;  /* global expert waited for, -1 if none */
+  int source;  /* rank waited for, -1 if none */
+  int block;
+  uint64_t want, got;
+  char text[EPCOMM_TEXT]; /* the same as a sentence */
+} EpcommFault;
+
+/* Which kernels a call launches, and why. Strings live as long as the EpComm. */
+typedef struct EpcommExplanation {
+  size_t size;
+  const char *dispatch; /* kernel:parameter=value,... */
+  const char *combine;
+  const char *why;      /* the row that answered, or default */
+  int first, last;      /* token counts of the fullest rank that are answered alike */
+  int plan;             /* number of the choice; equal on all ranks */
+} EpcommExplanation;
+
+/* Collective. On failure *comm is NULL and text, of EPCOMM_TEXT bytes, says why.
+ * A rank that cannot be created makes all ranks fail. */
+EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
+
+/* Collective: waits for this rank's device, meets the others, frees. Use
+ * epcomm_abandon instead when ranks are gone: it frees without meeting. */
+EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
+EPCOMM_API void epcomm_abandon(EpComm *comm);
+
+/* Call path. */
+EPCOMM_API EpcommStatus epcomm_dispatch(EpComm *comm, const EpcommCall *call, EpcommStream stream);
+EPCOMM_API EpcommStatus epcomm_combine(EpComm *comm, const EpcommCall *call, EpcommStream stream);
+
+/* Call path. The halves of a call: send begins it, its outputs hold after recv, in
+ * the order of recv's stream. The two streams may differ: then what was sent runs
+ * beside the work between them. All inputs stay as they are until recv. */
+EPCOMM_API EpcommStatus epcomm_dispatch_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
+EPCOMM_API EpcommStatus epcomm_dispatch_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
+EPCOMM_API EpcommStatus epcomm_combine_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
+EPCOMM_API EpcommStatus epcomm_combine_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
+
+/* Call path. No rank's stream passes before all ranks' streams came here. */
+EPCOMM_API EpcommStatus epcomm_barrier(EpComm *comm, EpcommStream stream);
+
+/* Whether a wait was given up: EPCOMM_FAULT, with what it saw, or EPCOMM_OK. Looks
+ * at host memory only. Other ranks may know of it only by their own deadline. */
+EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
+
+/* Collective: waits for this rank's device and brings all memory back to its first
+ * state. Graphs stay valid. */
+EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
+
+EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);
+EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);
+EPCOMM_API EpcommStatus epcomm_outputs(EpComm *comm, int slot, int dtype, EpcommOutputs *out);
+
+/* The extra bytes that the options asked for: the same offsets are the same place
+ * on all ranks. NULL without any. */
+EPCOMM_API void *epcomm_extra(EpComm *comm);
+
+/* The sentence behind the last status that was not EPCOMM_OK. */
+EPCOMM_API const char *epcomm_error(EpComm *comm);
+EPCOMM_API const char *epcomm_status_name(EpcommStatus status);
+
+/* The routing class behind counts of selections an expert, in host memory, summed
+ * over all ranks and enough steps: below 16 selections an expert only strong skew
+ * can be told from chance. */
+EPCOMM_API EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks);
+
+/* Reads a pack without a GPU: EPCOMM_OK if it is whole and for this library. */
+EPCOMM_API EpcommStatus epcomm_check_pack(const void *data, size_t bytes, EpcommInfo *out, char *text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,78 @@
+#!/bin/bash
+# What epcomm must show on 2 GPUs, from the repository's root, after `make epcomm-gpu`
+# on a host with a compiler. Every step has a time limit; the table at the end says
+# what passed. $OUT keeps what the steps printed.
+#
+#   native/epcomm/run-gpu.sh all            C tests, faults, PyTorch: at most 9 minutes
+#   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench (fp8)
+#   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
+cd "$(dirname "$0")/../.." || exit 1
+out=${OUT:-/tmp/epcomm}
+mkdir -p "$out"
+export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache} EPCOMM_LIBRARY=$PWD/bin/epcomm/libepcomm.so
+export PYTHONPATH=$PWD/native/python/epcomm/src GLOO_SOCKET_IFNAME=lo PATH=$PWD/bin:$PATH
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+wheels='import glob, nvidia, os; print(*{os.path.dirname(f) for p in nvidia.__path__ for f in glob.glob(p + "/**/libnvrtc.so*", recursive=True)})'
+for d in /usr/local/cuda/lib64 $(python3 -c "$wheels" 2> /dev/null); do
+  test -n "$EPBENCH_NVRTC" || { ls "$d"/libnvrtc.so* > /dev/null 2>&1 && export EPBENCH_NVRTC=$d; }
+done
+packs=bin/packs
+table=""
+
+# step LIMIT NAME PATTERN COMMAND...: runs a command; its last line with PATTERN goes
+# into the table.
+step() {
+  limit=$1 name=$2 pattern=$3
+  shift 3
+  start=$SECONDS
+  timeout -s INT -k 10 "$limit" "$@" > "$out/$name.txt" 2>&1
+  code=$?
+  said=$(grep -E "$pattern" "$out/$name.txt" | tail -1)
+  word=ok
+  test $code = 0 || word="FAILED ($code)"
+  table+=$(printf '%-26s %-12s %4ss  %s' "$name" "$word" $((SECONDS - start)) "$said")$'\n'
+  test $code = 0 || { echo "---- $name"; tail -15 "$out/$name.txt"; }
+}
+
+t=bin/epcomm/epcomm-test
+verify() {
+  for dtype in fp8 bf16; do
+    step 270 "verify-$dtype" '^(op|epbench|conformance)|wrong|failed' env EPBENCH_CUDA="$PWD/bin/epcomm-worker" \
+      epbench verify --backend cuda --ranks 2 --only "dtype=$dtype" --part "${1:-1/1}"
+    tail -40 "$out/verify-$dtype.txt"
+  done
+}
+
+all() {
+  nvidia-smi -L
+  nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1
+  for way in "" --processes; do
+    for test in calls graphs flight outputs leak; do
+      step 60 "c-$test$way" "^$test|equal" $t $packs/small.pack $test $way --calls 400 --replays 1000 --most 24
+    done
+  done
+  for test in late never killed disagree other-pack truncated; do
+    step 40 "c-$test" "^rank 0" $t $packs/small.pack $test --processes --deadline 2 --most 12 --other $packs/other.pack
+  done
+  step 60 c-deepseek "^calls" $t $packs/dsv3.pack calls --processes --calls 12 --most 24
+  step 60 c-host-time "host time" $t $packs/dsv3.pack host --processes --calls 1500
+  step 60 python-decode "right" python3 -m torch.distributed.run --standalone --nproc-per-node 2 examples/epcomm/decode.py $packs/small.pack
+  step 280 python-check "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 10000 --replays 1000 --most 256 --tokens ""
+  grep -h "created\|host time\|device memory\|replays\|eager calls\|back to back" "$out/python-check.txt"
+}
+
+speed() {
+  step 200 python-times "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 4 --replays 8 --json "$out/times.json"
+  step 320 speed "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$out/times.json" "${1:-fp8}"
+  cat "$out/python-times.txt" "$out/speed.txt"
+}
+
+case ${1:-all} in
+  all) all ;;
+  speed) speed "$2" ;;
+  verify) verify "$2" ;;
+  *) echo "all, speed or verify"; exit 2 ;;
+esac
+echo
+printf '%s' "$table"
+! grep -q FAILED <<< "$table"

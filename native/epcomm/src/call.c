@@ -1,0 +1,278 @@
+/* The call path: look up, fill in arguments, launch. No allocation, no wait, no
+ * lock. Call numbers advance on the device (ep_number in common/check.cuh), so that
+ * a captured call can be replayed any number of times. */
+#include <string.h>
+
+#include "comm.h"
+
+enum { DISPATCH, COMBINE };
+enum { ALL_OF_IT, FIRST_HALF, SECOND_HALF };
+
+/* The arguments that every launch of this rank shares. */
+void call_prepare(EpComm *c) {
+  EpArgs *a = &c->base;
+  const PackHeader *h = c->pack.head;
+  memset(a, 0, sizeof *a);
+  a->rank = c->options.rank;
+  a->ranks = c->options.ranks;
+  a->max_tokens = (int32_t)h->max_tokens;
+  a->deadline_ns = c->options.deadline_ns;
+  a->fault = (EpFault *)(uintptr_t)c->fault_device;
+  a->skip_a2a = (h->flags & PACK_SKIP) != 0;
+  a->allreduce_size = a->skip_a2a ? a->ranks : 1;
+  for (int r = 0; r < a->ranks; r++) {
+    a->heap[r] = (uint8_t *)(uintptr_t)c->heap[r];
+    a->control[r] = (EpControl *)(void *)(a->heap[r] + c->at.control);
+  }
+  a->counters = (int32_t *)(void *)(a->heap[a->rank] + c->at.abort);
+}
+
+static void *on_heap(const EpComm *c, uint64_t at) { return c->base.heap[c->options.rank] + at; }
+
+/* What a call launches. */
+typedef struct Choice {
+  const PackRun *run;
+  uint32_t plan, first;
+  const PackDType *dtype;
+  const SlotAt *at;
+  uint32_t fullest;
+} Choice;
+
+static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
+  int most = (int)c->pack.head->max_tokens;
+  if (call == NULL || call->size < sizeof(EpcommCall)) return comm_say(c, EPCOMM_INVALID, "call: set its size");
+  if (call->slot < 0 || call->slot >= c->options.in_flight)
+    return comm_say(c, EPCOMM_INVALID, "slot: %d is outside 0 to %d, see in_flight", call->slot, c->options.in_flight - 1);
+  if (call->dtype < 0 || call->dtype > EPCOMM_NVFP4 || c->dtype_index[call->dtype] < 0)
+    return comm_say(c, EPCOMM_INVALID, "dtype: %d is not one that this EpComm was created with", call->dtype);
+  if (call->tokens < 0 || call->tokens > most)
+    return comm_say(c, EPCOMM_INVALID, "tokens: %d is outside 0 to %d, the most that the pack holds", call->tokens, most);
+  if (call->fullest != 0 && (call->fullest < call->tokens || call->fullest > most))
+    return comm_say(c, EPCOMM_INVALID, "fullest: %d is outside tokens, %d, to %d; 0 stands for %d", call->fullest, call->tokens,
+                    most, most);
+  if (call->routing < 0 || call->routing > EPCOMM_ALL_ROUTINGS || call->purpose < 0 || call->purpose > EPCOMM_FOR_COMBINE)
+    return comm_say(c, EPCOMM_INVALID, "routing or purpose: %d and %d are not known", call->routing, call->purpose);
+  return EPCOMM_OK;
+}
+
+/* Whether bytes from p on lie in what epcomm_extra gave. */
+static int in_extra(const EpComm *c, const void *p, uint64_t bytes) {
+  uint64_t from = (uint64_t)(uintptr_t)p, base = (uint64_t)(uintptr_t)on_heap(c, c->at.extra), all = c->options.extra_bytes;
+  return from >= base && from - base <= all && bytes <= all - (from - base);
+}
+
+static EpcommStatus choose(EpComm *c, const EpcommCall *call, Choice *out) {
+  EpcommStatus s = check_call(c, call);
+  if (s != EPCOMM_OK) return s;
+  uint32_t dtype = (uint32_t)c->dtype_index[call->dtype];
+  int routing = call->routing != 0 ? call->routing : c->options.routing != 0 ? c->options.routing : EPCOMM_ALL_ROUTINGS;
+  const PackLookup *l = c->lookups[dtype][call->purpose][routing - 1];
+  const PackRun *runs = &c->pack.runs[l->first_run];
+  uint32_t lo = 0, hi = l->runs - 1;
+  out->fullest = call->fullest != 0 ? (uint32_t)call->fullest : c->pack.head->max_tokens;
+  while (lo < hi) {
+    uint32_t mid = (lo + hi) / 2;
+    if (out->fullest <= runs[mid].last) hi = mid;
+    else lo = mid + 1;
+  }
+  out->run = &runs[lo];
+  out->first = lo > 0 ? runs[lo - 1].last + 1 : 1;
+  out->dtype = &c->pack.dtypes[dtype];
+  out->at = &c->at.slots[call->slot];
+  out->plan = call->out == NULL || in_extra(c, call->out, out->dtype->out_bytes) ? runs[lo].plan : runs[lo].elsewhere;
+  return EPCOMM_OK;
+}
+
+static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choice *k, int op) {
+  int scales = k->dtype->scales > 0;
+  if (call->tokens > 0 && (call->topk_ids == NULL || call->weights == NULL || (op == DISPATCH && call->x == NULL)))
+    return comm_say(c, EPCOMM_INVALID, "x, topk_ids and weights: one is NULL and there are %d tokens", call->tokens);
+  if (call->ids_bits != 0 && call->ids_bits != 32 && call->ids_bits != 64)
+    return comm_say(c, EPCOMM_INVALID, "ids_bits: %d is neither 32 nor 64", call->ids_bits);
+  if (call->out != NULL && (call->row_offsets == NULL || call->expert_ids == NULL || call->src_info == NULL ||
+                            (scales && call->out_scales == NULL) || (k->dtype->dtype == EPCOMM_NVFP4 && call->scale_offsets == NULL)))
+    return comm_say(c, EPCOMM_INVALID, "outputs: give all that the dtype has, or none");
+  if (op == COMBINE && (call->y == NULL || (call->tokens > 0 && call->combined == NULL)))
+    return comm_say(c, EPCOMM_INVALID, "y and combined: combine needs both");
+  return EPCOMM_OK;
+}
+
+static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choice *k) {
+  return call->ids_bits == 64 ? (const int32_t *)on_heap(c, k->at->ids) : (const int32_t *)call->topk_ids;
+}
+
+/* Outputs of dispatch, which combine reads too. */
+static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
+  const SlotAt *at = k->at;
+  int own = call->out != NULL;
+  a->out = own ? call->out : on_heap(c, at->out);
+  a->out_scales = own ? call->out_scales : on_heap(c, at->out_scales);
+  a->row_offsets = own ? call->row_offsets : on_heap(c, at->row_offsets);
+  a->expert_ids = own ? call->expert_ids : on_heap(c, at->expert_ids);
+  a->src_info = own ? call->src_info : on_heap(c, at->src_info);
+  a->scale_offsets = own ? call->scale_offsets : on_heap(c, at->scale_offsets);
+  a->max_rows = (int64_t)k->dtype->max_rows;
+}
+
+static void fill_in(const EpComm *c, const EpcommCall *call, const Choice *k, int op, const PackConfig *config, EpArgs *a) {
+  const StateAt *s = &k->at->states[config->state];
+  *a = c->base;
+  a->tokens = call->tokens;
+  a->x = call->x;
+  a->topk_ids = ids_of(c, call, k);
+  a->weights = call->weights;
+  a->input_scales = call->input_scale;
+  memcpy(a->region, s->region, sizeof a->region);
+  place_outputs(c, call, k, a);
+  a->y = call->y;
+  a->combined = call->combined;
+  a->bias = call->bias;
+  a->epilogue_scale = call->epilogue_scale;
+  a->counters = on_heap(c, s->counters);
+  a->round = 1;
+  a->round_base = on_heap(c, s->rounds[op]);
+}
+
+static DrvResult launch(const EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, uint32_t shared, int early, void *args,
+                        DrvStream stream) {
+  DrvAttribute attribute;
+  DrvLaunch l = {{grid, 1, 1}, {block, 1, 1}, shared, stream, &attribute, 0};
+  void *parameters[1] = {args};
+  if (early) {
+    memset(&attribute, 0, sizeof attribute);
+    attribute.id = DRV_ATTRIBUTE_EARLY;
+    attribute.value.early = 1;
+    l.count = 1;
+  }
+  return c->driver->launch(&l, f, parameters, NULL);
+}
+
+/* One launch of a config. `early` lets it begin while the kernel before it drains. */
+static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int last, int early, DrvStream stream) {
+  const PackLaunch *l = r->launch;
+  memcpy(&a->sms, l->words, 5 * sizeof l->words[0]);
+  memcpy(&a->rotate, l->words + 5, sizeof l->words[5]);
+  memcpy(&a->pause_ns, l->words + 6, sizeof l->words[6]);
+  a->stamp = last; /* see ep_number_done in common/check.cuh */
+  return launch(c, r->function, l->grid, l->block, l->shared, early && (l->flags & PACK_PDL), a, stream);
+}
+
+static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, DrvStream stream) {
+  union {
+    EpIdsArgs ids;
+    EpArgs room; /* what an emulated launch copies */
+  } a;
+  memset(&a, 0, sizeof a);
+  a.ids.wide = call->topk_ids;
+  a.ids.narrow = on_heap(c, k->at->ids);
+  a.ids.count = (int64_t)call->tokens * c->pack.head->topk;
+  a.ids.experts = (int32_t)c->pack.head->experts;
+  uint32_t grid = (uint32_t)((a.ids.count + 1023) / 1024);
+  return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
+}
+
+/* Debug mode: what is about to be called, compared over ranks on the device. */
+static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, int op, const EpArgs *like, DrvStream stream) {
+  EpArgs a = c->base;
+  a.counters = like->counters; /* a difference ends this call's waits too */
+  a.region[0] = c->at.agree;
+  a.stamp = (int32_t)((k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)op);
+  a.topk_ids = like->topk_ids;
+  a.stamp_slots = call->tokens * (int32_t)c->pack.head->topk;
+  a.count_sms = (int32_t)c->pack.head->experts;
+  return launch(c, c->agree, 1, 32, 0, 0, &a, stream);
+}
+
+static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, int op, EpArgs *a, DrvStream stream) {
+  DrvResult r = 0;
+  if (op == DISPATCH && call->ids_bits == 64) r = narrow_ids(c, call, k, stream);
+  if (r == 0 && c->options.debug) r = compare(c, call, k, op, a, stream);
+  return r;
+}
+
+/* The launches of a call, or of its halves. Kernels that send and receive at once
+ * are launched by the first half, and the second waits for them. */
+static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int op, int half, DrvStream stream) {
+  const PackPlan *plan = &c->pack.plans[k->plan];
+  const PackConfig *config = &c->pack.configs[op == DISPATCH ? plan->dispatch : plan->combine];
+  const Ready *ready = &c->ready[config->first_launch];
+  Slot *slot = &c->slots[call->slot];
+  int n = (int)config->launches, from = 0, to = n, early = 1;
+  EpArgs a;
+  DrvResult r = 0;
+  fill_in(c, call, k, op, config, &a);
+  if (half != SECOND_HALF) r = begin(c, call, k, op, &a, stream);
+  if (half == FIRST_HALF) to = 1;
+  if (half == SECOND_HALF) from = 1;
+  if (r == 0 && half == SECOND_HALF && slot->sent[op] != stream) {
+    r = c->driver->stream_wait(stream, slot->done[op], 0);
+    early = 0; /* what it follows runs on another stream */
+  }
+  for (int i = from; i < to && r == 0; i++) r = launch_ready(c, &ready[i], &a, i == n - 1, early, stream);
+  if (half == FIRST_HALF && r == 0) {
+    r = c->driver->event_record(slot->done[op], stream);
+    slot->sent[op] = stream;
+  }
+  return r;
+}
+
+static EpcommStatus faulted(EpComm *c) {
+  EpFault f;
+  memcpy(&f, (const void *)(uintptr_t)c->fault, sizeof f);
+  fault_sentence(c, &f, c->text);
+  return EPCOMM_FAULT;
+}
+
+static EpcommStatus perform(EpComm *c, const EpcommCall *call, int op, int half, DrvStream stream) {
+  Choice k;
+  DrvContext before = NULL;
+  if (c->fault->set) return faulted(c);
+  EpcommStatus s = choose(c, call, &k);
+  if (s == EPCOMM_OK) s = check_pointers(c, call, &k, op);
+  if (s != EPCOMM_OK) return s;
+  Slot *slot = &c->slots[call->slot];
+  if (op == DISPATCH && half != SECOND_HALF) slot->plan = (int)k.plan;
+  if (slot->plan != (int)k.plan)
+    return comm_say(c, EPCOMM_INVALID, "slot %d: the dispatch before took plan %d and this takes %d; pass the same dtype, fullest, "
+                    "routing, purpose and outputs", call->slot, slot->plan, (int)k.plan);
+  DrvResult r = c->driver->context_get(&before);
+  int foreign = before != c->context;
+  if (r == 0 && foreign) r = c->driver->context_set(c->context);
+  if (r == 0) r = issue(c, call, &k, op, half, stream);
+  if (foreign) c->driver->context_set(before);
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, op == DISPATCH ? "dispatch" : "combine");
+}
+
+EpcommStatus epcomm_dispatch(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, DISPATCH, ALL_OF_IT, s); }
+EpcommStatus epcomm_dispatch_send(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, DISPATCH, FIRST_HALF, s); }
+EpcommStatus epcomm_dispatch_recv(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, DISPATCH, SECOND_HALF, s); }
+EpcommStatus epcomm_combine(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, COMBINE, ALL_OF_IT, s); }
+EpcommStatus epcomm_combine_send(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, COMBINE, FIRST_HALF, s); }
+EpcommStatus epcomm_combine_recv(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, COMBINE, SECOND_HALF, s); }
+
+EpcommStatus epcomm_barrier(EpComm *c, EpcommStream stream) {
+  DrvContext before = NULL;
+  EpArgs a = c->base;
+  if (c->fault->set) return faulted(c);
+  DrvResult r = c->driver->context_get(&before);
+  int foreign = before != c->context;
+  if (r == 0 && foreign) r = c->driver->context_set(c->context);
+  if (r == 0) r = launch(c, c->align, 1, 32, 0, 0, &a, stream);
+  if (foreign) c->driver->context_set(before);
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "barrier");
+}
+
+EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *call, EpcommExplanation *out) {
+  Choice k;
+  EpcommStatus s = choose(c, call, &k);
+  if (s != EPCOMM_OK) return s;
+  const PackPlan *plan = &c->pack.plans[k.plan];
+  out->dispatch = pack_text(&c->pack, c->pack.configs[plan->dispatch].key);
+  out->combine = pack_text(&c->pack, c->pack.configs[plan->combine].key);
+  out->why = k.plan == k.run->plan ? pack_text(&c->pack, k.run->text)
+                                   : "the outputs given lie outside the heap, and the row's kernel has peers write them";
+  out->first = (int)k.first;
+  out->last = (int)k.run->last;
+  out->plan = (int)k.plan;
+  return EPCOMM_OK;
+}

@@ -1,0 +1,248 @@
+/* Creation and the end. Every rank comes to every meeting, whatever went wrong
+ * before: a rank that left early would leave the others waiting. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm.h"
+
+#define DEFAULT_DEADLINE_NS 10000000000ull
+
+static EpcommStatus check_options(EpComm *c) {
+  const EpcommOptions *o = &c->options;
+  if ((o->pack == NULL) == (o->pack_data == NULL))
+    return comm_say(c, EPCOMM_INVALID, "pack: give either a path or pack_data");
+  if (o->in_flight < 1 || o->in_flight > EPCOMM_MAX_SLOTS)
+    return comm_say(c, EPCOMM_INVALID, "in_flight: %d is outside 1 to %d", o->in_flight, EPCOMM_MAX_SLOTS);
+  if (o->streams < 1 || o->streams > o->in_flight)
+    return comm_say(c, EPCOMM_INVALID, "streams: %d is outside 1 to in_flight, %d: calls of one slot follow each other", o->streams,
+                    o->in_flight);
+  if (o->routing < 0 || o->routing > EPCOMM_ALL_ROUTINGS)
+    return comm_say(c, EPCOMM_INVALID, "routing: %d is no EpcommRouting", o->routing);
+  if (o->deadline_ns < 1000000) return comm_say(c, EPCOMM_INVALID, "deadline_ns: below 1 ms, the skew between ranks");
+  if (o->extra_bytes > (uint64_t)1 << 40) return comm_say(c, EPCOMM_INVALID, "extra_bytes: more than 1 TiB");
+  if (o->device < 0) return comm_say(c, EPCOMM_INVALID, "device: %d is no CUDA ordinal", o->device);
+  return EPCOMM_OK;
+}
+
+static EpcommStatus read_pack(EpComm *c) {
+  const EpcommOptions *o = &c->options;
+  int bad = o->pack != NULL ? pack_open(&c->pack, o->pack, c->text) : pack_read(&c->pack, o->pack_data, o->pack_bytes, c->text);
+  if (bad) return EPCOMM_PACK;
+  const PackHeader *h = c->pack.head;
+  if ((int)h->ranks != o->ranks)
+    return comm_say(c, EPCOMM_PACK, "pack: made for %u ranks, not %d", h->ranks, o->ranks);
+  if (o->max_sms > 0 && (int)h->largest_grid > o->max_sms)
+    return comm_say(c, EPCOMM_PACK, "pack: its calls take up to %u SMs, more than %d; pack with --max-sms %d", h->largest_grid,
+                    o->max_sms, o->max_sms);
+  if (pack_count(&c->pack, PACK_STATES) > COMM_STATES) return comm_say(c, EPCOMM_PACK, "pack: too many kinds of memory");
+  return EPCOMM_OK;
+}
+
+static EpcommStatus choose_dtypes(EpComm *c) {
+  unsigned had = 0;
+  for (int d = 0; d < 5; d++) c->dtype_index[d] = -1;
+  for (uint32_t i = 0; i < pack_count(&c->pack, PACK_DTYPES); i++) {
+    uint32_t d = c->pack.dtypes[i].dtype;
+    had |= 1u << d;
+    if (c->options.dtypes != 0 && !(c->options.dtypes & 1u << d)) continue;
+    c->dtype_index[d] = (int)i;
+    if (c->dtype_index[0] < 0) c->dtype_index[0] = (int)i;
+  }
+  if (c->dtype_index[0] < 0 || (c->options.dtypes & ~had & ~1u))
+    return comm_say(c, EPCOMM_PACK, "dtypes: the pack has not all of them; pack with --dtype");
+  int reduced = c->options.reduced && (c->pack.head->flags & PACK_REDUCED);
+  for (uint32_t i = 0; i < pack_count(&c->pack, PACK_LOOKUPS); i++) {
+    const PackLookup *l = &c->pack.lookups[i];
+    if ((int)l->reduced == reduced) c->lookups[l->dtype][l->purpose][l->routing] = l;
+  }
+  return EPCOMM_OK;
+}
+
+static EpcommStatus open_device(EpComm *c) {
+  const PackHeader *h = c->pack.head;
+  int count = 0, major = 0, minor = 0;
+  c->driver = driver_open(c->text);
+  if (c->driver == NULL) return EPCOMM_DRIVER;
+  const Driver *d = c->driver;
+  DrvResult r = d->device_count(&count);
+  if (r == 0 && c->options.device >= count)
+    return comm_say(c, EPCOMM_MACHINE, "device: %d, the driver sees %d GPUs; check CUDA_VISIBLE_DEVICES", c->options.device, count);
+  if (r == 0) r = d->device_get(&c->device, c->options.device);
+  if (r == 0) r = d->device_attribute(&major, DRV_MAJOR, c->device);
+  if (r == 0) r = d->device_attribute(&minor, DRV_MINOR, c->device);
+  if (r == 0) r = d->device_attribute(&c->sms, DRV_SMS, c->device);
+  if (r != 0) return comm_driver(c, r, "ask for the device");
+  int exact = (h->flags & PACK_EXACT) != 0;
+  if (major != (int)h->major || (exact ? minor != (int)h->minor : minor < (int)h->minor))
+    return comm_say(c, EPCOMM_MACHINE, "arch: the pack is for %s and GPU %d has compute capability %d.%d; pack for this machine",
+                    h->arch, c->options.device, major, minor);
+  if ((int)h->largest_grid > c->sms)
+    return comm_say(c, EPCOMM_MACHINE, "SMs: the pack's calls take up to %u and GPU %d has %d; pack with --max-sms %d",
+                    h->largest_grid, c->options.device, c->sms, c->sms);
+  r = d->context_retain(&c->context, c->device);
+  if (r == 0) r = d->context_set(c->context);
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "primary context");
+}
+
+/* What must be the same on all ranks. */
+typedef struct Terms {
+  uint8_t digest[32], abi[32];
+  int32_t ranks, in_flight, reduced, debug;
+  uint32_t dtypes, routing;
+  uint64_t extra_bytes;
+} Terms;
+
+static EpcommStatus agree(EpComm *c, EpcommStatus status) {
+  Terms mine, all[EPCOMM_MAX_RANKS];
+  const EpcommOptions *o = &c->options;
+  memset(&mine, 0, sizeof mine);
+  memset(all, 0, sizeof all);
+  if (status == EPCOMM_OK) {
+    memcpy(mine.digest, c->pack.head->digest, 32);
+    memcpy(mine.abi, c->pack.head->abi, 32);
+  }
+  mine.ranks = o->ranks;
+  mine.in_flight = o->in_flight;
+  mine.reduced = o->reduced;
+  mine.debug = o->debug;
+  mine.dtypes = o->dtypes;
+  mine.routing = (uint32_t)o->routing;
+  mine.extra_bytes = o->extra_bytes;
+  status = exchange(c, status, &mine, all, sizeof mine);
+  for (int r = 0; r < o->ranks && status == EPCOMM_OK; r++) {
+    if (memcmp(all[r].abi, mine.abi, 32) != 0)
+      status = comm_say(c, EPCOMM_DISAGREE, "rank %d has a pack of other kernels than rank %d; give all ranks one file", r, o->rank);
+    else if (memcmp(all[r].digest, mine.digest, 32) != 0)
+      status = comm_say(c, EPCOMM_DISAGREE, "rank %d has another pack than rank %d; give all ranks one file", r, o->rank);
+    else if (memcmp(&all[r], &mine, sizeof mine) != 0)
+      status = comm_say(c, EPCOMM_DISAGREE, "rank %d has other options than rank %d: ranks, in_flight, reduced, debug, dtypes, routing "
+                        "and extra_bytes must be the same", r, o->rank);
+  }
+  return status;
+}
+
+static EpcommStatus take_memory(EpComm *c) {
+  const Driver *d = c->driver;
+  void *host = NULL;
+  size_t free_bytes = 0, total = 0;
+  heap_layout(c);
+  d->memory_info(&free_bytes, &total);
+  DrvResult r = d->alloc(&c->heap[c->options.rank], (size_t)c->at.bytes);
+  if (r != 0) {
+    c->heap[c->options.rank] = 0;
+    return comm_say(c, EPCOMM_MACHINE, "memory: the heap takes %.2f GiB with %d calls in flight, GPU %d has %.2f GiB free; pack fewer "
+                    "--max-tokens or lower in_flight", (double)c->at.bytes / (1 << 30), c->options.in_flight, c->options.device,
+                    (double)free_bytes / (1 << 30));
+  }
+  r = d->host_alloc(&host, sizeof(EpFault), DRV_HOST_PORTABLE | DRV_HOST_MAPPED);
+  if (r == 0) {
+    memset(host, 0, sizeof(EpFault));
+    c->fault = host;
+    r = d->host_pointer(&c->fault_device, host, 0);
+  }
+  for (int i = 0; i < 2 * c->options.in_flight && r == 0; i++)
+    r = d->event_create(&c->slots[i / 2].done[i % 2], DRV_EVENT_NO_TIMING);
+  return r == 0 ? heap_fill(c) : comm_driver(c, r, "memory");
+}
+
+static EpcommStatus build(EpComm *c) {
+  EpcommStatus s = check_options(c);
+  if (s == EPCOMM_OK) s = read_pack(c);
+  if (s == EPCOMM_OK) s = choose_dtypes(c);
+  if (s == EPCOMM_OK) s = open_device(c);
+  s = agree(c, s);
+  if (s == EPCOMM_OK) {
+    s = take_memory(c);
+    if (s == EPCOMM_OK) s = load_kernels(c);
+    s = exchange_heaps(c, s);
+    if (s == EPCOMM_OK) call_prepare(c);
+    s = exchange(c, s, NULL, NULL, 0);
+  }
+  return s;
+}
+
+/* Gives everything back. Peers must have left this rank's heap before it goes. */
+static void take_down(EpComm *c, int meet) {
+  const Driver *d = c->driver;
+  if (d != NULL && c->context != NULL) d->context_set(c->context);
+  for (int r = 0; r < EPCOMM_MAX_RANKS; r++)
+    if (c->opened[r]) d->ipc_close(c->heap[r]);
+  if (meet) exchange(c, EPCOMM_OK, NULL, NULL, 0);
+  for (int i = 0; i < 2 * EPCOMM_MAX_SLOTS; i++)
+    if (c->slots[i / 2].done[i % 2] != NULL) d->event_destroy(c->slots[i / 2].done[i % 2]);
+  if (c->pack.data != NULL) unload_kernels(c);
+  if (c->fault != NULL) d->host_free((void *)(uintptr_t)c->fault);
+  if (d != NULL && c->heap[c->options.rank] != 0) d->free(c->heap[c->options.rank]);
+  pack_free(&c->pack);
+}
+
+static void finish(EpComm *c, DrvContext before) {
+  if (c->driver != NULL && c->context != NULL) {
+    c->driver->context_set(before);
+    c->driver->context_release(c->device);
+  }
+  free(c);
+}
+
+static EpcommOptions with_defaults(const EpcommOptions *given) {
+  EpcommOptions o;
+  memset(&o, 0, sizeof o);
+  memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+  if (o.deadline_ns == 0) o.deadline_ns = DEFAULT_DEADLINE_NS;
+  if (o.in_flight == 0) o.in_flight = 1;
+  if (o.streams == 0) o.streams = 1;
+  return o;
+}
+
+EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text) {
+  DrvContext before = NULL;
+  char none[EPCOMM_TEXT];
+  if (text == NULL) text = none;
+  *comm = NULL;
+  text[0] = 0;
+  if (options == NULL || options->size < offsetof(EpcommOptions, deadline_ns) || options->ranks < 1 ||
+      options->ranks > EPCOMM_MAX_RANKS || options->rank < 0 || options->rank >= options->ranks ||
+      (options->ranks > 1 && options->all_gather == NULL)) {
+    snprintf(text, EPCOMM_TEXT, "options: set size, rank, ranks (1 to %d) and all_gather", EPCOMM_MAX_RANKS);
+    return EPCOMM_INVALID;
+  }
+  EpComm *c = calloc(1, sizeof *c);
+  if (c == NULL) return EPCOMM_DRIVER;
+  c->options = with_defaults(options);
+  for (int i = 0; i < EPCOMM_MAX_SLOTS; i++) c->slots[i].plan = -1;
+  char ignored[EPCOMM_TEXT];
+  const Driver *d = driver_open(ignored);
+  if (d != NULL) d->context_get(&before);
+  EpcommStatus s = build(c);
+  c->options.pack = NULL; /* the caller's memory, no longer needed */
+  c->options.pack_data = NULL;
+  if (s == EPCOMM_OK) {
+    if (d != NULL) d->context_set(before);
+    *comm = c;
+    return EPCOMM_OK;
+  }
+  snprintf(text, EPCOMM_TEXT, "%s", c->text);
+  /* Ranks that failed before heaps were mapped have none of others' open, and all
+   * ranks fail alike, so all come here or none. */
+  take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER);
+  finish(c, before);
+  return s;
+}
+
+static EpcommStatus end(EpComm *c, int meet) {
+  DrvContext before = NULL;
+  EpcommStatus s = EPCOMM_OK;
+  if (c == NULL) return s;
+  c->driver->context_get(&before);
+  c->driver->context_set(c->context);
+  c->driver->context_wait(); /* nothing of this rank runs on a peer's heap any more */
+  if (meet) s = exchange(c, EPCOMM_OK, NULL, NULL, 0);
+  take_down(c, meet && s == EPCOMM_OK);
+  finish(c, before);
+  return s;
+}
+
+EpcommStatus epcomm_destroy(EpComm *c) { return end(c, 1); }
+
+void epcomm_abandon(EpComm *c) { end(c, 0); }

@@ -1,0 +1,72 @@
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "epcomm.h"
+
+static Driver driver;
+static char trouble[EPCOMM_TEXT]; /* why there is no driver, empty if there is */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* The names that the library exports, of the revision that cuda.h 12 and 13 call. */
+static const struct {
+  const char *name;
+  size_t at;
+} names[] = {
+#define NAME(field, name) {name, offsetof(Driver, field)}
+    NAME(init, "cuInit"), NAME(error_name, "cuGetErrorName"), NAME(error_string, "cuGetErrorString"),
+    NAME(device_count, "cuDeviceGetCount"), NAME(device_get, "cuDeviceGet"), NAME(device_attribute, "cuDeviceGetAttribute"),
+    NAME(can_access_peer, "cuDeviceCanAccessPeer"), NAME(context_retain, "cuDevicePrimaryCtxRetain"),
+    NAME(context_release, "cuDevicePrimaryCtxRelease_v2"), NAME(context_get, "cuCtxGetCurrent"),
+    NAME(context_set, "cuCtxSetCurrent"), NAME(context_wait, "cuCtxSynchronize"), NAME(context_get_limit, "cuCtxGetLimit"),
+    NAME(context_set_limit, "cuCtxSetLimit"), NAME(enable_peer, "cuCtxEnablePeerAccess"),
+    NAME(memory_info, "cuMemGetInfo_v2"), NAME(alloc, "cuMemAlloc_v2"), NAME(free, "cuMemFree_v2"),
+    NAME(host_alloc, "cuMemHostAlloc"), NAME(host_pointer, "cuMemHostGetDevicePointer_v2"), NAME(host_free, "cuMemFreeHost"),
+    NAME(fill, "cuMemsetD8_v2"), NAME(ipc_handle, "cuIpcGetMemHandle"), NAME(ipc_open, "cuIpcOpenMemHandle_v2"),
+    NAME(ipc_close, "cuIpcCloseMemHandle"), NAME(module_load, "cuModuleLoadData"), NAME(module_unload, "cuModuleUnload"),
+    NAME(module_function, "cuModuleGetFunction"), NAME(function_get, "cuFuncGetAttribute"),
+    NAME(function_set, "cuFuncSetAttribute"), NAME(function_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor"),
+    NAME(launch, "cuLaunchKernelEx"), NAME(event_create, "cuEventCreate"), NAME(event_destroy, "cuEventDestroy_v2"),
+    NAME(event_record, "cuEventRecord"), NAME(stream_wait, "cuStreamWaitEvent"),
+#undef NAME
+};
+
+void driver_describe(const Driver *d, DrvResult result, char text[96]) {
+  const char *name = NULL, *words = NULL;
+  d->error_name(result, &name);
+  d->error_string(result, &words);
+  snprintf(text, 96, "%s (%.60s)", name ? name : "unknown CUDA error", words ? words : "no description");
+}
+
+static void load(void) {
+  /* The soname alone: libcuda.so is the link library of a toolkit. */
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    snprintf(trouble, sizeof trouble, "no CUDA driver: %.400s", dlerror());
+    return;
+  }
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    void *f = dlsym(library, names[i].name);
+    if (f == NULL) {
+      snprintf(trouble, sizeof trouble, "the CUDA driver is too old: it has no %s; driver 525 or later is needed", names[i].name);
+      return;
+    }
+    memcpy((char *)&driver + names[i].at, &f, sizeof f);
+  }
+  DrvResult r = driver.init(0);
+  if (r != 0) {
+    char words[96];
+    driver_describe(&driver, r, words);
+    snprintf(trouble, sizeof trouble, "no usable CUDA driver: cuInit: %s", words);
+  }
+}
+
+const Driver *driver_open(char *text) {
+  pthread_once(&once, load);
+  if (trouble[0] == 0) return &driver;
+  snprintf(text, EPCOMM_TEXT, "%s", trouble);
+  return NULL;
+}

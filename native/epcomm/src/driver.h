@@ -1,0 +1,93 @@
+/* The part of the CUDA driver that the library calls, declared here so that no CUDA
+ * header is needed to build it, and found by dlopen, so that a program that links it
+ * starts on hosts without a GPU. tests/driver_test.c compares every type and number
+ * with cuda.h. */
+#ifndef EPCOMM_DRIVER_H
+#define EPCOMM_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int DrvResult;
+typedef int DrvDevice;
+typedef uint64_t DrvPointer;
+typedef void *DrvContext, *DrvModule, *DrvFunction, *DrvStream, *DrvEvent;
+
+typedef struct DrvIpcHandle {
+  char bytes[64];
+} DrvIpcHandle;
+
+typedef struct DrvAttribute {
+  int id;
+  int pad;
+  union {
+    char bytes[64];
+    int early;
+  } value;
+} DrvAttribute;
+
+typedef struct DrvLaunch {
+  unsigned grid[3], block[3], shared;
+  DrvStream stream;
+  DrvAttribute *attributes;
+  unsigned count;
+} DrvLaunch;
+
+enum {
+  DRV_SMS = 16, DRV_MAJOR = 75, DRV_MINOR = 76,
+  DRV_FUNCTION_LOCAL = 3, DRV_FUNCTION_SHARED = 8, DRV_FUNCTION_THREADS = 0,
+  DRV_LIMIT_STACK = 0,
+  DRV_ATTRIBUTE_EARLY = 6,
+  DRV_HOST_PORTABLE = 1, DRV_HOST_MAPPED = 2,
+  DRV_EVENT_NO_TIMING = 2,
+  DRV_IPC_PEER_ACCESS = 1,
+  DRV_PEER_ALREADY = 704
+};
+
+typedef struct Driver {
+  DrvResult (*init)(unsigned);
+  DrvResult (*error_name)(DrvResult, const char **);
+  DrvResult (*error_string)(DrvResult, const char **);
+  DrvResult (*device_count)(int *);
+  DrvResult (*device_get)(DrvDevice *, int);
+  DrvResult (*device_attribute)(int *, int, DrvDevice);
+  DrvResult (*can_access_peer)(int *, DrvDevice, DrvDevice);
+  DrvResult (*context_retain)(DrvContext *, DrvDevice);
+  DrvResult (*context_release)(DrvDevice);
+  DrvResult (*context_get)(DrvContext *);
+  DrvResult (*context_set)(DrvContext);
+  DrvResult (*context_wait)(void);
+  DrvResult (*context_get_limit)(size_t *, int);
+  DrvResult (*context_set_limit)(int, size_t);
+  DrvResult (*enable_peer)(DrvContext, unsigned);
+  DrvResult (*memory_info)(size_t *, size_t *);
+  DrvResult (*alloc)(DrvPointer *, size_t);
+  DrvResult (*free)(DrvPointer);
+  DrvResult (*host_alloc)(void **, size_t, unsigned);
+  DrvResult (*host_pointer)(DrvPointer *, void *, unsigned);
+  DrvResult (*host_free)(void *);
+  DrvResult (*fill)(DrvPointer, unsigned char, size_t);
+  DrvResult (*ipc_handle)(DrvIpcHandle *, DrvPointer);
+  DrvResult (*ipc_open)(DrvPointer *, DrvIpcHandle, unsigned);
+  DrvResult (*ipc_close)(DrvPointer);
+  DrvResult (*module_load)(DrvModule *, const void *);
+  DrvResult (*module_unload)(DrvModule);
+  DrvResult (*module_function)(DrvFunction *, DrvModule, const char *);
+  DrvResult (*function_get)(int *, int, DrvFunction);
+  DrvResult (*function_set)(DrvFunction, int, int);
+  DrvResult (*function_blocks)(int *, DrvFunction, int, size_t);
+  DrvResult (*launch)(const DrvLaunch *, DrvFunction, void **, void **);
+  DrvResult (*event_create)(DrvEvent *, unsigned);
+  DrvResult (*event_destroy)(DrvEvent);
+  DrvResult (*event_record)(DrvEvent, DrvStream);
+  DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
+} Driver;
+
+/* The driver, loaded and initialised once a process; NULL with a sentence, of
+ * EPCOMM_TEXT bytes. */
+const Driver *driver_open(char *text);
+
+/* The driver's words for a result. */
+void driver_describe(const Driver *driver, DrvResult result, char text[96]);
+
+#endif

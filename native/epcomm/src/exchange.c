@@ -1,0 +1,139 @@
+/* Meeting the other ranks: what they bring, and how their heaps are reached. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm.h"
+
+/* Before every message: how far the rank came. */
+typedef struct Prefix {
+  uint32_t magic, version;
+  int32_t rank, status;
+  char text[EPCOMM_TEXT];
+} Prefix;
+
+#define MAGIC 0x6d6f6345u
+
+static EpcommStatus judge(EpComm *c, const uint8_t *all, size_t each) {
+  EpcommStatus first = EPCOMM_OK;
+  for (int r = 0; r < c->options.ranks; r++) {
+    Prefix p;
+    memcpy(&p, all + (size_t)r * each, sizeof p);
+    if (p.magic != MAGIC || p.version != EPCOMM_VERSION)
+      return comm_say(c, EPCOMM_DISAGREE, "rank %d runs another version of this library, or all_gather mixes its data up", r);
+    if (p.rank != r)
+      return comm_say(c, EPCOMM_DISAGREE, "all_gather put the data of rank %d where that of rank %d belongs", (int)p.rank, r);
+    if (p.status == EPCOMM_OK || first != EPCOMM_OK) continue;
+    p.text[EPCOMM_TEXT - 1] = 0;
+    first = comm_say(c, EPCOMM_PEER, "rank %d: %.400s", r, p.text);
+  }
+  return first;
+}
+
+EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *all, size_t bytes) {
+  size_t each = sizeof(Prefix) + bytes, ranks = (size_t)c->options.ranks;
+  uint8_t *out = calloc(1, each), *in = calloc(ranks, each);
+  EpcommStatus result = status;
+  if (out == NULL || in == NULL) {
+    result = comm_say(c, EPCOMM_DRIVER, "no host memory to meet the other ranks");
+  } else {
+    Prefix p = {MAGIC, EPCOMM_VERSION, c->options.rank, (int32_t)status, {0}};
+    memcpy(p.text, c->text, sizeof p.text);
+    memcpy(out, &p, sizeof p);
+    if (bytes > 0) memcpy(out + sizeof p, mine, bytes);
+    int failed = 0;
+    if (ranks == 1) memcpy(in, out, each);
+    else failed = c->options.all_gather(c->options.context, out, in, each);
+    if (status != EPCOMM_OK) result = status; /* this rank's own words stand */
+    else if (failed) result = comm_say(c, EPCOMM_GATHER, "all_gather gave %d: a rank is gone, or the network between them", failed);
+    else result = judge(c, in, each);
+    for (size_t r = 0; r < ranks && bytes > 0; r++) memcpy((uint8_t *)all + r * bytes, in + r * each + sizeof p, bytes);
+  }
+  free(out);
+  free(in);
+  return result;
+}
+
+/* ---- heaps ---- */
+
+typedef struct HeapMessage {
+  uint64_t process[2]; /* of the rank's process: random, and its number */
+  char host[40];       /* boot id: processes with the same one share a kernel */
+  uint64_t heap, context;
+  int32_t device, pad;
+  DrvIpcHandle handle;
+} HeapMessage;
+
+static void read_line(const char *path, char *out, size_t size) {
+  FILE *f = fopen(path, "r");
+  if (f == NULL) return;
+  if (fgets(out, (int)size, f) != NULL) out[strcspn(out, "\n")] = 0;
+  fclose(f);
+}
+
+static uint64_t process_number(void) {
+  static uint64_t number;
+  uint64_t drawn = 0;
+  FILE *f = __atomic_load_n(&number, __ATOMIC_ACQUIRE) == 0 ? fopen("/dev/urandom", "rb") : NULL;
+  if (f != NULL) {
+    if (fread(&drawn, sizeof drawn, 1, f) != 1) drawn = 0;
+    fclose(f);
+  }
+  uint64_t none = 0;
+  if (drawn != 0) __atomic_compare_exchange_n(&number, &none, drawn, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return __atomic_load_n(&number, __ATOMIC_ACQUIRE);
+}
+
+static EpcommStatus open_near(EpComm *c, int rank, const HeapMessage *m) {
+  int can = 0;
+  c->heap[rank] = m->heap;
+  if (m->device == c->options.device) return EPCOMM_OK;
+  DrvResult r = c->driver->can_access_peer(&can, c->device, (DrvDevice)m->device);
+  if (r == 0 && !can)
+    return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot address GPU %d of rank %d; choose GPUs that are linked", c->options.device,
+                    (int)m->device, rank);
+  if (r == 0) r = c->driver->enable_peer((DrvContext)(uintptr_t)m->context, 0);
+  return r == 0 || r == DRV_PEER_ALREADY ? EPCOMM_OK : comm_driver(c, r, "enable peer access");
+}
+
+static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
+  DrvPointer p = 0;
+  DrvResult r = c->driver->ipc_open(&p, m->handle, DRV_IPC_PEER_ACCESS);
+  if (r != 0) {
+    char words[96];
+    driver_describe(c->driver, r, words);
+    return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot map the heap of rank %d: %s; both GPUs must be of one host, linked, and "
+                    "visible to one IPC namespace", c->options.device, rank, words);
+  }
+  c->heap[rank] = p;
+  c->opened[rank] = 1;
+  return EPCOMM_OK;
+}
+
+EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status) {
+  HeapMessage mine, all[EPCOMM_MAX_RANKS];
+  memset(&mine, 0, sizeof mine);
+  memset(all, 0, sizeof all);
+  mine.process[0] = process_number();
+  mine.process[1] = (uint64_t)getpid();
+  read_line("/proc/sys/kernel/random/boot_id", mine.host, sizeof mine.host);
+  mine.heap = c->heap[c->options.rank];
+  mine.context = (uint64_t)(uintptr_t)c->context;
+  mine.device = c->options.device;
+  if (status == EPCOMM_OK && c->options.ranks > 1) {
+    DrvResult r = c->driver->ipc_handle(&mine.handle, c->heap[c->options.rank]);
+    if (r != 0) status = comm_driver(c, r, "cuIpcGetMemHandle");
+  }
+  status = exchange(c, status, &mine, all, sizeof mine);
+  for (int r = 0; r < c->options.ranks && status == EPCOMM_OK; r++) {
+    if (r == c->options.rank) continue;
+    if (strncmp(all[r].host, mine.host, sizeof mine.host) != 0)
+      status = comm_say(c, EPCOMM_MACHINE, "rank %d is on another host; these kernels reach GPUs of one host", r);
+    else if (memcmp(all[r].process, mine.process, sizeof mine.process) == 0)
+      status = open_near(c, r, &all[r]);
+    else
+      status = open_far(c, r, &all[r]);
+  }
+  return status;
+}

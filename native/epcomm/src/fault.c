@@ -1,0 +1,93 @@
+/* Sentences, faults and the way back from them. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm.h"
+
+EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(c->text, sizeof c->text, format, args);
+  va_end(args);
+  return status;
+}
+
+EpcommStatus comm_driver(EpComm *c, DrvResult result, const char *what) {
+  char words[96];
+  driver_describe(c->driver, result, words);
+  return comm_say(c, EPCOMM_DRIVER, "%.200s: %s", what, words);
+}
+
+const char *epcomm_error(EpComm *c) { return c->text; }
+
+const char *epcomm_status_name(EpcommStatus status) {
+  static const char *const names[] = {"ok", "invalid", "pack", "driver", "machine", "disagree", "gather", "fault", "peer"};
+  return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
+}
+
+/* What debug mode compared, as call.c packs it. */
+static void describe_agree(const EpComm *c, const EpFault *f, char *text) {
+  static const char *const ops[] = {"dispatch", "combine"};
+  uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;
+  if (f->source == (int32_t)f->rank)
+    snprintf(text, EPCOMM_TEXT, "rank %u passed a top-k id that is neither -1 nor one of %llu experts", f->rank,
+             (unsigned long long)f->want);
+  else if (f->want >> 32 != f->got >> 32)
+    snprintf(text, EPCOMM_TEXT, "rank %u waited for rank %d to make call %u", f->rank, (int)f->source, (uint32_t)(f->want >> 32));
+  else
+    snprintf(text, EPCOMM_TEXT, "call %u: rank %u is at %s of plan %u for %u tokens, rank %d at %s of plan %u for %u tokens; all ranks "
+             "must pass the same fullest, routing, purpose and dtype", (uint32_t)(f->want >> 32), f->rank, ops[mine & 1],
+             mine >> 1 & 2047, (mine >> 12) + 1, (int)f->source, ops[theirs & 1], theirs >> 1 & 2047, (theirs >> 12) + 1);
+  (void)c;
+}
+
+void fault_sentence(const EpComm *c, const EpFault *f, char *text) {
+  static const char *const phases[] = {"?", "a barrier", "dispatch, sending,", "dispatch, receiving,", "combine, sending,",
+                                       "combine, receiving,", "debug mode"};
+  char expert[32] = "", source[32] = "";
+  if (f->phase == EP_PHASE_AGREE) {
+    describe_agree(c, f, text);
+    return;
+  }
+  if (f->expert >= 0) snprintf(expert, sizeof expert, " for expert %d", (int)f->expert);
+  if (f->source >= 0) snprintf(source, sizeof source, f->expert >= 0 ? " from rank %d" : " for rank %d", (int)f->source);
+  snprintf(text, EPCOMM_TEXT, "no progress within %.3g s: rank %u waited in %s%s%s (block %u wanted %lld, saw %lld)",
+           (double)c->options.deadline_ns / 1e9, f->rank, phases[f->phase < 7 ? f->phase : 0], expert, source, f->block,
+           (long long)f->want, (long long)f->got);
+}
+
+EpcommStatus epcomm_fault(EpComm *c, EpcommFault *out) {
+  EpFault f;
+  if (!c->fault->set) return EPCOMM_OK;
+  memcpy(&f, (const void *)(uintptr_t)c->fault, sizeof f);
+  fault_sentence(c, &f, c->text);
+  if (out == NULL) return EPCOMM_FAULT;
+  out->rank = (int)f.rank;
+  out->phase = (int)f.phase;
+  out->expert = f.expert;
+  out->source = f.source;
+  out->block = (int)f.block;
+  out->want = f.want;
+  out->got = f.got;
+  memcpy(out->text, c->text, sizeof out->text);
+  return EPCOMM_FAULT;
+}
+
+EpcommStatus epcomm_reset(EpComm *c) {
+  DrvContext before = NULL;
+  c->driver->context_get(&before);
+  DrvResult r = c->driver->context_set(c->context);
+  if (r == 0) r = c->driver->context_wait();
+  EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver(c, r, "wait for the device");
+  /* Nobody's kernels run any more: only then may memory that they write change. */
+  s = exchange(c, s, NULL, NULL, 0);
+  if (s == EPCOMM_OK) {
+    memset((void *)(uintptr_t)c->fault, 0, sizeof(EpFault));
+    for (int i = 0; i < EPCOMM_MAX_SLOTS; i++) c->slots[i].plan = -1;
+    s = heap_fill(c);
+    s = exchange(c, s, NULL, NULL, 0); /* nobody begins before all are done */
+  }
+  c->driver->context_set(before);
+  return s;
+}

@@ -1,0 +1,73 @@
+/* Where everything lies on the heap of a rank, and its first contents. Slot bytes
+ * are counted in Go too, for epbench pack show: kernels/cuda/pack/read.go. */
+#include <string.h>
+
+#include "comm.h"
+
+static uint64_t take(uint64_t *end, uint64_t bytes) {
+  uint64_t at = *end;
+  *end += (bytes + 255) / 256 * 256;
+  return at;
+}
+
+static int chosen(const EpComm *c, uint32_t dtype) { return c->dtype_index[c->pack.dtypes[dtype].dtype] == (int)dtype; }
+
+static void layout_state(const EpComm *c, const PackState *s, StateAt *at, uint64_t *end) {
+  for (int op = 0; op < 2; op++) at->rounds[op] = take(end, 4 * PACK_ROUND_WORDS);
+  at->counters = take(end, 4 * (uint64_t)s->counters);
+  for (uint32_t i = 0; i < s->regions; i++) at->region[i] = take(end, c->pack.regions[s->first_region + i].bytes);
+}
+
+static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
+  const PackHeader *h = c->pack.head;
+  uint64_t out = 0, scales = 0, rows = 0;
+  for (uint32_t i = 0; i < pack_count(&c->pack, PACK_DTYPES); i++) {
+    const PackDType *d = &c->pack.dtypes[i];
+    if (!chosen(c, i)) continue;
+    if (d->out_bytes > out) out = d->out_bytes;
+    if (d->scale_bytes > scales) scales = d->scale_bytes;
+    if (d->max_rows > rows) rows = d->max_rows;
+  }
+  at->ids = take(end, 4 * (uint64_t)h->max_tokens * h->topk);
+  at->out = take(end, out);
+  at->out_scales = take(end, scales);
+  at->row_offsets = take(end, 4 * ((uint64_t)h->groups + 1));
+  at->expert_ids = take(end, 4 * (uint64_t)h->groups);
+  at->src_info = take(end, 8 * rows);
+  at->scale_offsets = take(end, 4 * (uint64_t)h->groups);
+  for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES); i++)
+    if (chosen(c, c->pack.states[i].dtype)) layout_state(c, &c->pack.states[i], &at->states[i], end);
+}
+
+void heap_layout(EpComm *c) {
+  HeapAt *at = &c->at;
+  memset(at, 0, sizeof *at);
+  at->control = take(&at->bytes, sizeof(EpControl));
+  at->abort = take(&at->bytes, 4);
+  at->agree = take(&at->bytes, 2 * EP_MAX_RANKS * 8 + 4);
+  for (int i = 0; i < c->options.in_flight; i++) layout_slot(c, &at->slots[i], &at->bytes);
+  at->extra = take(&at->bytes, c->options.extra_bytes);
+}
+
+static DrvResult fill(const EpComm *c, uint64_t at, uint64_t bytes, unsigned char value) {
+  return bytes == 0 ? 0 : c->driver->fill(c->heap[c->options.rank] + at, value, (size_t)bytes);
+}
+
+static DrvResult fill_state(const EpComm *c, const PackState *s, const StateAt *at) {
+  DrvResult r = fill(c, at->rounds[0], 2 * 4 * PACK_ROUND_WORDS, 0);
+  if (r == 0) r = fill(c, at->counters, 4 * (uint64_t)s->counters, 0);
+  for (uint32_t i = 0; i < s->regions && r == 0; i++) {
+    const PackRegion *g = &c->pack.regions[s->first_region + i];
+    r = fill(c, at->region[i], g->bytes, (unsigned char)g->fill);
+  }
+  return r;
+}
+
+EpcommStatus heap_fill(EpComm *c) {
+  DrvResult r = fill(c, 0, c->at.slots[0].ids, 0); /* control, abort, agree */
+  for (int slot = 0; slot < c->options.in_flight; slot++)
+    for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES) && r == 0; i++)
+      if (chosen(c, c->pack.states[i].dtype)) r = fill_state(c, &c->pack.states[i], &c->at.slots[slot].states[i]);
+  if (r == 0) r = c->driver->context_wait();
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "fill the heap");
+}

@@ -1,0 +1,100 @@
+/* What a caller may ask, with or without a GPU. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm.h"
+
+static void describe(const Pack *p, EpcommInfo *out) {
+  const PackHeader *h = p->head;
+  out->ranks = (int)h->ranks;
+  out->hidden = (int)h->hidden;
+  out->experts = (int)h->experts;
+  out->local_experts = (int)(h->experts / h->ranks);
+  out->topk = (int)h->topk;
+  out->max_tokens = (int)h->max_tokens;
+  out->groups = (int)h->groups;
+  out->shared = (h->flags & PACK_SHARED) != 0;
+  out->skip_a2a = (h->flags & PACK_SKIP) != 0;
+  out->reduced = (h->flags & PACK_REDUCED) != 0;
+  out->largest_grid = (int)h->largest_grid;
+  out->default_dtype = (int)p->dtypes[0].dtype;
+  out->dtypes = 0;
+  for (uint32_t i = 0; i < pack_count(p, PACK_DTYPES); i++) out->dtypes |= 1u << p->dtypes[i].dtype;
+  for (int i = 0; i < 32; i++) snprintf(out->digest + 2 * i, 3, "%02x", h->digest[i]);
+  memcpy(out->arch, h->arch, sizeof out->arch);
+}
+
+EpcommStatus epcomm_info(EpComm *c, EpcommInfo *out) {
+  describe(&c->pack, out);
+  out->rank = c->options.rank;
+  out->reduced = out->reduced && c->options.reduced;
+  out->in_flight = c->options.in_flight;
+  out->default_dtype = (int)c->pack.dtypes[c->dtype_index[0]].dtype;
+  out->heap_bytes = c->at.bytes;
+  for (int d = 1; d < 5; d++)
+    if (c->dtype_index[d] < 0) out->dtypes &= ~(1u << d);
+  return EPCOMM_OK;
+}
+
+EpcommStatus epcomm_check_pack(const void *data, size_t bytes, EpcommInfo *out, char *text) {
+  Pack p;
+  char none[EPCOMM_TEXT];
+  if (pack_read(&p, data, bytes, text != NULL ? text : none) != 0) return EPCOMM_PACK;
+  if (out != NULL) {
+    out->rank = out->in_flight = 0;
+    out->heap_bytes = 0;
+    describe(&p, out);
+  }
+  pack_free(&p);
+  return EPCOMM_OK;
+}
+
+EpcommStatus epcomm_outputs(EpComm *c, int slot, int dtype, EpcommOutputs *out) {
+  if (slot < 0 || slot >= c->options.in_flight || dtype < 0 || dtype > EPCOMM_NVFP4 || c->dtype_index[dtype] < 0)
+    return comm_say(c, EPCOMM_INVALID, "slot or dtype: this EpComm has no slot %d with dtype %d", slot, dtype);
+  const PackDType *d = &c->pack.dtypes[c->dtype_index[dtype]];
+  const SlotAt *at = &c->at.slots[slot];
+  uint8_t *heap = c->base.heap[c->options.rank];
+  out->out = heap + at->out;
+  out->out_scales = d->scales > 0 ? heap + at->out_scales : NULL;
+  out->row_offsets = (uint32_t *)(void *)(heap + at->row_offsets);
+  out->expert_ids = (int32_t *)(void *)(heap + at->expert_ids);
+  out->src_info = (int32_t *)(void *)(heap + at->src_info);
+  out->scale_offsets = d->dtype == EPCOMM_NVFP4 ? (uint32_t *)(void *)(heap + at->scale_offsets) : NULL;
+  out->max_rows = d->max_rows;
+  out->row_bytes = d->row_bytes;
+  out->out_bytes = d->out_bytes;
+  out->scale_bytes = d->scale_bytes;
+  out->scales = (int)d->scales;
+  out->scale_bytes_each = (int)d->scale_size;
+  out->row_pad = (int)d->row_pad;
+  return EPCOMM_OK;
+}
+
+void *epcomm_extra(EpComm *c) {
+  return c->options.extra_bytes > 0 ? c->base.heap[c->options.rank] + c->at.extra : NULL;
+}
+
+/* As tune/ep/class.go, which says where the bounds come from: both measures are
+ * taken three standard deviations of a fair draw towards even. */
+EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks) {
+  double total = 0, pairs = 0, fullest = 0, load = 0;
+  if (counts == NULL || ranks < 1 || experts < 1 || experts % ranks != 0) return EPCOMM_ALL_ROUTINGS;
+  for (int e = 0; e < experts; e++) {
+    double n = counts[e] > 0 ? (double)counts[e] : 0;
+    total += n;
+    pairs += n * (n > 1 ? n - 1 : 0) / 2;
+    load += n;
+    if ((e + 1) % (experts / ranks) != 0) continue;
+    if (load > fullest) fullest = load;
+    load = 0;
+  }
+  if (!(total > 0)) return EPCOMM_ALL_ROUTINGS;
+  double proven = pairs - 3 * sqrt(pairs), mean = total / ranks;
+  double share = proven > 0 ? fmin(1, total * (total - 1) / 2 / proven / experts) : 1;
+  double hottest = fmax(1, (fullest - 3 * sqrt(mean)) / mean);
+  if (ranks > 1 && hottest >= fmin(1.75, (1.0 + ranks) / 2)) return EPCOMM_HOT_RANK;
+  if (share < 0.2) return EPCOMM_CONCENTRATED;
+  return share < 0.75 || hottest >= 1.25 ? EPCOMM_SKEWED : EPCOMM_EVEN;
+}

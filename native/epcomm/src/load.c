@@ -1,0 +1,93 @@
+/* Loads the kernels and readies every launch on this device, before any of them
+ * runs: a cold load beside a spinning kernel would wait for it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm.h"
+
+static EpcommStatus load_module(EpComm *c, uint32_t index) {
+  if (c->modules[index] != NULL) return EPCOMM_OK;
+  const PackModule *m = &c->pack.modules[index];
+  DrvResult r = c->driver->module_load(&c->modules[index], c->pack.cubins + m->offset);
+  if (r == 0) return EPCOMM_OK;
+  char words[96];
+  driver_describe(c->driver, r, words);
+  return comm_say(c, EPCOMM_DRIVER, "load %.120s: %s", pack_text(&c->pack, m->name), words);
+}
+
+static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunction *out) {
+  EpcommStatus s = load_module(c, module);
+  if (s != EPCOMM_OK) return s;
+  DrvResult r = c->driver->module_function(out, c->modules[module], entry);
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, entry);
+}
+
+/* Attributes that a first launch would otherwise set, waiting for the device. */
+static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *most_threads) {
+  int most = 0, local = 0;
+  size_t stack = 0;
+  DrvResult r = d->function_get(&most, DRV_FUNCTION_SHARED, f);
+  if (r == 0 && (int)shared > most) r = d->function_set(f, DRV_FUNCTION_SHARED, (int)shared);
+  if (r == 0) r = d->function_get(&local, DRV_FUNCTION_LOCAL, f);
+  if (r == 0) r = d->function_get(most_threads, DRV_FUNCTION_THREADS, f);
+  if (r == 0) r = d->context_get_limit(&stack, DRV_LIMIT_STACK);
+  if (r == 0 && (size_t)local > stack) r = d->context_set_limit(DRV_LIMIT_STACK, (size_t)local);
+  return r;
+}
+
+/* All blocks of a grid wait for each other, so all must be on the device at once,
+ * beside those of as many streams as carry calls together. */
+static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f) {
+  const char *entry = pack_text(&c->pack, l->entry);
+  int threads = 0, blocks = 0;
+  DrvResult r = ready(c->driver, f, l->shared, &threads);
+  if (r == 0) r = c->driver->function_blocks(&blocks, f, (int)l->block, l->shared);
+  if (r != 0) return comm_driver(c, r, entry);
+  if ((int)l->block > threads)
+    return comm_say(c, EPCOMM_MACHINE, "%.60s: %u threads a block, this GPU runs it with %d at most", entry, l->block, threads);
+  if ((int64_t)blocks * c->sms < (int64_t)l->grid * c->options.streams)
+    return comm_say(c, EPCOMM_MACHINE, "%.60s: %u blocks on each of %d streams cannot all be resident on %d SMs with %d an SM; pack "
+                    "with --max-sms %d", entry, l->grid, c->options.streams, c->sms, blocks, c->sms / c->options.streams);
+  return EPCOMM_OK;
+}
+
+static EpcommStatus load_config(EpComm *c, const PackConfig *config) {
+  for (uint32_t i = config->first_launch; i < config->first_launch + config->launches; i++) {
+    Ready *r = &c->ready[i];
+    r->launch = &c->pack.launches[i];
+    EpcommStatus s = find(c, r->launch->module, pack_text(&c->pack, r->launch->entry), &r->function);
+    if (s == EPCOMM_OK) s = check_resident(c, r->launch, r->function);
+    if (s != EPCOMM_OK) return s;
+  }
+  return EPCOMM_OK;
+}
+
+EpcommStatus load_kernels(EpComm *c) {
+  const PackHeader *h = c->pack.head;
+  int threads = 0;
+  c->modules = calloc(pack_count(&c->pack, PACK_MODULES), sizeof *c->modules);
+  c->ready = calloc((size_t)pack_count(&c->pack, PACK_LAUNCHES) + 1, sizeof *c->ready);
+  if (c->modules == NULL || c->ready == NULL) return comm_say(c, EPCOMM_DRIVER, "no host memory for the kernels");
+  EpcommStatus s = find(c, h->align_module, "ep_align", &c->align);
+  if (s == EPCOMM_OK) s = find(c, h->calls_module, "ep_agree", &c->agree);
+  if (s == EPCOMM_OK) s = find(c, h->calls_module, "ep_narrow_ids", &c->narrow);
+  DrvFunction around[] = {c->align, c->agree, c->narrow};
+  for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {
+    DrvResult r = ready(c->driver, around[i], 0, &threads);
+    if (r != 0) s = comm_driver(c, r, "ready a kernel");
+  }
+  for (uint32_t i = 0; i < pack_count(&c->pack, PACK_CONFIGS) && s == EPCOMM_OK; i++) {
+    const PackConfig *config = &c->pack.configs[i];
+    if (c->dtype_index[c->pack.dtypes[config->dtype].dtype] == (int)config->dtype) s = load_config(c, config);
+  }
+  return s;
+}
+
+void unload_kernels(EpComm *c) {
+  for (uint32_t i = 0; c->modules != NULL && i < pack_count(&c->pack, PACK_MODULES); i++)
+    if (c->modules[i] != NULL) c->driver->module_unload(c->modules[i]);
+  free(c->modules);
+  free(c->ready);
+  c->modules = NULL;
+  c->ready = NULL;
+}

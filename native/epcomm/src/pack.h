@@ -1,0 +1,119 @@
+/* The pack's records, as kernels/cuda/pack/format.go writes them: little-endian, in
+ * natural alignment, every section on a 16-byte boundary. */
+#ifndef EPCOMM_PACK_H
+#define EPCOMM_PACK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PACK_MAGIC "EPCOMMPK"
+#define PACK_VERSION 1
+#define PACK_DIGEST_FROM 56 /* first byte that the digest covers */
+#define PACK_ROUND_WORDS 512
+#define PACK_CLASSES 5
+#define PACK_PURPOSES 3
+
+enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8 };
+enum { PACK_PLACES = 1, PACK_PDL = 1 };
+
+enum {
+  PACK_DTYPES, PACK_STATES, PACK_REGIONS, PACK_MODULES, PACK_LAUNCHES, PACK_CONFIGS, PACK_PLANS, PACK_LOOKUPS,
+  PACK_RUNS, PACK_STRINGS, PACK_MANIFEST, PACK_CUBINS, PACK_SECTIONS
+};
+
+typedef struct PackSection {
+  uint64_t offset;
+  uint32_t count, stride;
+} PackSection;
+
+typedef struct PackHeader {
+  char magic[8];
+  uint32_t version, header_bytes;
+  uint64_t file_bytes;
+  uint8_t digest[32];
+  uint8_t abi[32], evidence[32];
+  char arch[16];
+  uint32_t args_version, major, minor, flags;
+  uint32_t ranks, hidden, experts, topk, max_tokens, groups;
+  uint32_t max_sms, largest_grid, align_module, calls_module, unused[2];
+  PackSection sections[PACK_SECTIONS];
+} PackHeader;
+
+typedef struct PackDType {
+  uint32_t dtype, row_pad;
+  uint64_t max_rows, row_bytes, out_bytes, scale_bytes;
+  uint32_t scales, scale_size;
+} PackDType;
+
+typedef struct PackState {
+  uint32_t dtype, name, first_region, regions, counters, unused;
+} PackState;
+
+typedef struct PackRegion {
+  uint64_t bytes;
+  uint32_t fill, name;
+} PackRegion;
+
+typedef struct PackModule {
+  uint64_t offset, bytes;
+  uint32_t name, unused;
+} PackModule;
+
+#define PACK_WORDS 7 /* EpArgs.sms to chunk_bytes, then the two that one kernel alone gives a meaning to */
+
+typedef struct PackLaunch {
+  uint32_t module, entry, grid, block, shared, flags;
+  int32_t words[PACK_WORDS];
+  uint32_t unused;
+} PackLaunch;
+
+typedef struct PackConfig {
+  uint32_t op, dtype, state, first_launch, launches, flags, key, unused;
+} PackConfig;
+
+typedef struct PackPlan {
+  uint32_t dispatch, combine;
+} PackPlan;
+
+typedef struct PackLookup {
+  uint32_t dtype, reduced, purpose, routing, first_run, runs;
+} PackLookup;
+
+typedef struct PackRun {
+  uint32_t last, plan, elsewhere, text;
+} PackRun;
+
+/* A pack in memory, every number in it checked. */
+typedef struct Pack {
+  uint8_t *data; /* 16-byte aligned copy of the file */
+  const PackHeader *head;
+  const PackDType *dtypes;
+  const PackState *states;
+  const PackRegion *regions;
+  const PackModule *modules;
+  const PackLaunch *launches;
+  const PackConfig *configs;
+  const PackPlan *plans;
+  const PackLookup *lookups;
+  const PackRun *runs;
+  const char *strings;
+  const uint8_t *cubins;
+} Pack;
+
+/* Both give 0, or -1 with a sentence in text, of EPCOMM_TEXT bytes; then nothing
+ * is to be freed. */
+int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
+int pack_open(Pack *pack, const char *path, char *text);
+void pack_free(Pack *pack);
+
+uint32_t pack_count(const Pack *pack, int section);
+const char *pack_text(const Pack *pack, uint32_t at);
+
+/* The run for a token count, NULL if the pack has no such look-up. dtype is an
+ * index; routing is the place of the class, 0 to 4. */
+const PackRun *pack_find(const Pack *pack, uint32_t dtype, int reduced, int purpose, int routing, uint32_t tokens,
+                         uint32_t *first);
+
+void sha256(const void *data, size_t bytes, uint8_t out[32]);
+
+#endif

@@ -1,0 +1,28 @@
+/* driver.h declares by hand what cuda.h declares: compiled, never run. */
+#include <cuda.h>
+
+#include "driver.h"
+
+#define SAME(name, condition) typedef char same_##name[(condition) ? 1 : -1]
+
+SAME(launch_size, sizeof(DrvLaunch) == sizeof(CUlaunchConfig));
+SAME(launch_stream, offsetof(DrvLaunch, stream) == offsetof(CUlaunchConfig, hStream));
+SAME(launch_attributes, offsetof(DrvLaunch, attributes) == offsetof(CUlaunchConfig, attrs));
+SAME(launch_count, offsetof(DrvLaunch, count) == offsetof(CUlaunchConfig, numAttrs));
+SAME(attribute_size, sizeof(DrvAttribute) == sizeof(CUlaunchAttribute));
+SAME(attribute_value, offsetof(DrvAttribute, value) == offsetof(CUlaunchAttribute, value));
+SAME(handle_size, sizeof(DrvIpcHandle) == sizeof(CUipcMemHandle));
+SAME(pointer_size, sizeof(DrvPointer) == sizeof(CUdeviceptr));
+SAME(early, (int)DRV_ATTRIBUTE_EARLY == (int)CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+SAME(sms, (int)DRV_SMS == (int)CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+SAME(major, (int)DRV_MAJOR == (int)CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+SAME(minor, (int)DRV_MINOR == (int)CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+SAME(local, (int)DRV_FUNCTION_LOCAL == (int)CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
+SAME(dynamic, (int)DRV_FUNCTION_SHARED == (int)CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+SAME(threads, (int)DRV_FUNCTION_THREADS == (int)CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+SAME(stack, (int)DRV_LIMIT_STACK == (int)CU_LIMIT_STACK_SIZE);
+SAME(portable, (int)DRV_HOST_PORTABLE == CU_MEMHOSTALLOC_PORTABLE);
+SAME(mapped, (int)DRV_HOST_MAPPED == CU_MEMHOSTALLOC_DEVICEMAP);
+SAME(timing, (int)DRV_EVENT_NO_TIMING == (int)CU_EVENT_DISABLE_TIMING);
+SAME(peer_access, (int)DRV_IPC_PEER_ACCESS == (int)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+SAME(already, (int)DRV_PEER_ALREADY == (int)CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);

@@ -1,0 +1,175 @@
+/* What goes wrong in production, and that every living rank is told in time. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ranks.h"
+
+static void pause_for(double seconds) { usleep((useconds_t)(seconds * 1e6)); }
+
+/* Makes a call and waits for it. */
+static EpcommStatus call_once(Moe *m, uint64_t n, int most, GpuStream stream) {
+  int tokens = moe_tokens(m, n, m->info.rank, most);
+  EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, n, most), 0);
+  moe_inputs(m, n, tokens, stream);
+  EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
+  gpu_wait(stream);
+  if (s == EPCOMM_OK) s = epcomm_combine(m->comm, &c, stream);
+  gpu_wait(stream);
+  return s != EPCOMM_OK ? s : epcomm_fault(m->comm, NULL);
+}
+
+/* Checked calls after a reset. */
+static int right_again(Moe *m, int most, GpuStream stream) {
+  for (uint64_t n = 100; n < 104; n++) {
+    int tokens = moe_tokens(m, n, m->info.rank, most);
+    EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, n, most), 0);
+    moe_inputs(m, n, tokens, stream);
+    EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
+    if (s != EPCOMM_OK) return ranks_say(m->comm, "dispatch after reset", s);
+    if (moe_experts(m, &c, n, most, stream)) return 1;
+    s = epcomm_combine(m->comm, &c, stream);
+    if (s != EPCOMM_OK) return ranks_say(m->comm, "combine after reset", s);
+    if (moe_combined(m, &c, n, stream)) return 1;
+  }
+  return 0;
+}
+
+/* The last rank does `what`; the others must be told within twice the deadline. */
+static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, const Plan *, GpuStream), int lives) {
+  EpComm *comm = ranks_create(seat, p, 1, 0, 0);
+  if (comm == NULL) return 1;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  EpcommFault f;
+  int bad = call_once(m, 1, p->most, stream) != EPCOMM_OK;
+  memset(&f, 0, sizeof f);
+  f.size = sizeof f;
+  if (seat->rank == seat->ranks - 1) {
+    what(m, p, stream);
+  } else {
+    double start = now();
+    EpcommStatus s = call_once(m, 2, p->most, stream);
+    double took = now() - start;
+    int told = s == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT && f.source == seat->ranks - 1;
+    printf("rank %d after %.2f s: %s: %s\n", seat->rank, took, epcomm_status_name(s), epcomm_error(comm));
+    bad |= !told || took > 2 * p->deadline + 3;
+    bad |= call_once(m, 3, p->most, stream) != EPCOMM_FAULT; /* later calls say it too */
+  }
+  if (lives) {
+    EpcommStatus s = epcomm_reset(comm);
+    bad |= s != EPCOMM_OK ? ranks_say(comm, "reset", s) : right_again(m, p->most, stream);
+  }
+  moe_free(m);
+  gpu_stream_free(stream);
+  if (lives) epcomm_destroy(comm);
+  else epcomm_abandon(comm);
+  return bad;
+}
+
+static void be_late(Moe *m, const Plan *p, GpuStream stream) {
+  pause_for(p->deadline + 3);
+  call_once(m, 2, p->most, stream);
+}
+
+static void never_call(Moe *m, const Plan *p, GpuStream stream) {
+  (void)m, (void)p, (void)stream;
+}
+
+/* Dies while a peer's kernels wait for it. */
+static void be_killed(Moe *m, const Plan *p, GpuStream stream) {
+  (void)m, (void)stream;
+  pause_for(p->deadline / 2);
+  raise(SIGKILL);
+}
+
+static int test_late(Seat *s, void *p) { return with_victim(s, p, be_late, 1); }
+static int test_never(Seat *s, void *p) { return with_victim(s, p, never_call, 1); }
+static int test_killed(Seat *s, void *p) { return with_victim(s, p, be_killed, 0); }
+
+/* Creation must fail on every rank, with these statuses. */
+static int refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others) {
+  EpComm *comm = NULL;
+  char text[EPCOMM_TEXT];
+  EpcommStatus want = seat->rank == seat->ranks - 1 ? victims : others, s = epcomm_create(&comm, o, text);
+  printf("rank %d: %s: %s\n", seat->rank, epcomm_status_name(s), text);
+  return s != want || comm != NULL;
+}
+
+static int is_victim(const Seat *s) { return s->rank == s->ranks - 1; }
+
+static int test_other_pack(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpcommOptions o = ranks_options(seat, p);
+  if (is_victim(seat)) o.pack = p->other;
+  return refused(seat, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
+}
+
+/* On the emulated driver: this process's GPUs are of another kind. */
+static int test_other_kind(Seat *seat, void *plan) {
+  if (is_victim(seat)) setenv("EMUL_ARCH", "80", 1);
+  EpcommOptions o = ranks_options(seat, plan);
+  return refused(seat, &o, EPCOMM_MACHINE, EPCOMM_PEER);
+}
+
+/* The pack's file with its end cut off, then with a bit turned. */
+static int test_truncated(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpcommOptions o = ranks_options(seat, p);
+  FILE *f = fopen(p->pack, "rb");
+  uint8_t *data = malloc(1 << 26);
+  size_t n = f != NULL ? fread(data, 1, 1 << 26, f) : 0;
+  if (f != NULL) fclose(f);
+  int bad = n < 1000;
+  for (int edit = 0; edit < 2 && !bad; edit++) {
+    o.pack = NULL;
+    o.pack_data = data;
+    o.pack_bytes = is_victim(seat) && !edit ? n - 100 : n;
+    if (is_victim(seat) && edit) data[n / 2] ^= 4;
+    bad = refused(seat, &o, EPCOMM_PACK, EPCOMM_PEER);
+  }
+  free(data);
+  return bad;
+}
+
+/* Debug mode: the last rank passes another fullest count, which chooses another row. */
+static int test_disagree(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpComm *comm = ranks_create(seat, p, 1, 1, 0);
+  if (comm == NULL) return 1;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  EpcommCall c = moe_call(m, 0, 0, 1, is_victim(seat) ? m->info.max_tokens : 1, 0);
+  c.routing = EPCOMM_EVEN;
+  moe_inputs(m, 1, 1, stream);
+  epcomm_dispatch(comm, &c, stream);
+  gpu_wait(stream);
+  EpcommFault f;
+  memset(&f, 0, sizeof f);
+  f.size = sizeof f;
+  int bad = epcomm_fault(comm, &f) != EPCOMM_FAULT || f.phase != 6;
+  printf("rank %d: %s\n", seat->rank, f.text);
+  bad |= epcomm_reset(comm) != EPCOMM_OK || right_again(m, p->most, stream);
+  moe_free(m);
+  gpu_stream_free(stream);
+  epcomm_destroy(comm);
+  return bad;
+}
+
+Test faults_find(const char *name, int *victim) {
+  static const struct {
+    const char *name;
+    Test test;
+    int dies;
+  } tests[] = {{"late", test_late, 0},           {"never", test_never, 0},         {"killed", test_killed, 1},
+               {"other-pack", test_other_pack, 0}, {"other-kind", test_other_kind, 0}, {"truncated", test_truncated, 0},
+               {"disagree", test_disagree, 0}};
+  for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+    if (strcmp(name, tests[i].name) != 0) continue;
+    if (tests[i].dies) *victim = LAST_RANK;
+    return tests[i].test;
+  }
+  return NULL;
+}

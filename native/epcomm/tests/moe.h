@@ -1,0 +1,45 @@
+/* A small mixture of experts for tests: inputs that every rank can work out for
+ * every rank, what stands in for the experts, and a check of all answers. */
+#ifndef EPCOMM_TESTS_MOE_H
+#define EPCOMM_TESTS_MOE_H
+
+#include "epcomm.h"
+#include "gpu.h"
+
+/* One rank's memory for calls, on host and device. */
+typedef struct Moe {
+  EpComm *comm;
+  EpcommInfo info;
+  uint16_t *x;      /* [max_tokens, hidden] */
+  int32_t *ids;     /* [max_tokens, topk] */
+  int64_t *wide;
+  float *weights;
+  uint8_t *rows;    /* what dispatch left */
+  float *scales;
+  uint16_t *y, *combined;
+  int32_t *src;
+  uint32_t *offsets;
+  void *dx, *dids, *dwide, *dweights, *dy, *dcombined; /* on the device */
+} Moe;
+
+Moe *moe_new(EpComm *comm);
+void moe_free(Moe *m);
+
+/* Tokens of a rank in call number n, 0 to most; the fullest rank's over all. */
+int moe_tokens(const Moe *m, uint64_t n, int rank, int most);
+int moe_fullest(const Moe *m, uint64_t n, int most);
+
+/* Draws and uploads the inputs of this rank. */
+void moe_inputs(Moe *m, uint64_t n, int tokens, GpuStream stream);
+
+/* A call over this rank's memory. */
+EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, int wide);
+
+/* Checks what dispatch left and writes what the experts make of it to y. 0 if it is
+ * right; else the difference is printed. `most` draws the tokens as the ranks did. */
+int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream stream);
+
+/* Checks what combine left. */
+int moe_combined(Moe *m, const EpcommCall *call, uint64_t n, GpuStream stream);
+
+#endif

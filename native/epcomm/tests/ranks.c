@@ -1,0 +1,339 @@
+/* epcomm-test: what the library promises, over threads or processes, on GPUs or on
+ * the emulated driver.
+ *
+ *   epcomm-test PACK TEST [--processes] [--loopback] [--calls N] [--replays N]
+ *               [--most TOKENS] [--deadline SECONDS] [--other PACK]
+ *
+ * calls    eager calls with token counts drawn anew for each call and rank
+ * graphs   three graphs and eager calls in any mix, every answer checked
+ * flight   two calls in flight, sent and received in halves on two streams
+ * outputs  outputs of the caller's, inside and outside the heap
+ * leak     device memory before and after
+ * host     host time of a call
+ * late, never, killed, other-pack, other-kind, truncated, disagree: see faults.c
+ */
+#include "ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
+  printf("%s: %s: %s\n", what, epcomm_status_name(status), comm != NULL ? epcomm_error(comm) : "");
+  return 1;
+}
+
+EpcommOptions ranks_options(Seat *seat, const Plan *p) {
+  EpcommOptions o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
+  o.pack = p->pack;
+  o.rank = seat->rank;
+  o.ranks = seat->ranks;
+  o.device = p->loopback ? 0 : seat->rank;
+  o.all_gather = world_gather;
+  o.context = seat;
+  o.deadline_ns = (uint64_t)(p->deadline * 1e9);
+  return o;
+}
+
+EpComm *ranks_create(Seat *seat, const Plan *p, int in_flight, int debug, uint64_t extra) {
+  EpcommOptions o = ranks_options(seat, p);
+  EpComm *comm = NULL;
+  char text[EPCOMM_TEXT];
+  o.in_flight = in_flight;
+  o.debug = debug;
+  o.extra_bytes = extra;
+  gpu_use(o.device);
+  EpcommStatus s = epcomm_create(&comm, &o, text);
+  if (s != EPCOMM_OK) printf("rank %d: create: %s: %s\n", seat->rank, epcomm_status_name(s), text);
+  return comm;
+}
+
+/* The dtypes of a pack in turn. */
+static int dtype_of(const Moe *m, uint64_t n) {
+  int have[4], count = 0;
+  for (int d = 1; d <= 4; d++)
+    if (m->info.dtypes & 1u << d) have[count++] = d;
+  return have[n % (uint64_t)count];
+}
+
+/* One call, checked. */
+static int one_call(Moe *m, uint64_t n, int slot, int most, GpuStream stream) {
+  int tokens = moe_tokens(m, n, m->info.rank, most);
+  EpcommCall c = moe_call(m, slot, dtype_of(m, n), tokens, moe_fullest(m, n, most), n % 3 == 1);
+  c.routing = (int)(n % 6);
+  moe_inputs(m, n, tokens, stream);
+  EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
+  if (s != EPCOMM_OK) return ranks_say(m->comm, "dispatch", s);
+  if (moe_experts(m, &c, n, most, stream)) return 1;
+  s = epcomm_combine(m->comm, &c, stream);
+  if (s != EPCOMM_OK) return ranks_say(m->comm, "combine", s);
+  int bad = moe_combined(m, &c, n, stream);
+  s = epcomm_fault(m->comm, NULL);
+  return s != EPCOMM_OK ? ranks_say(m->comm, "fault", s) : bad;
+}
+
+static int test_calls(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpComm *comm = ranks_create(seat, p, 2, seat->ranks > 1 && p->calls < 100, 0);
+  if (comm == NULL) return 1;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  int bad = 0;
+  for (int n = 0; n < p->calls && !bad; n++) bad = one_call(m, (uint64_t)n, n % 2, p->most, stream);
+  moe_free(m);
+  gpu_stream_free(stream);
+  epcomm_destroy(comm);
+  return bad;
+}
+
+/* A captured dispatch or combine of one token count, replayed over new inputs. */
+typedef struct Captured {
+  uint64_t n; /* draws the token counts, which a graph fixes */
+  EpcommCall call;
+  GpuGraph dispatch, combine;
+} Captured;
+
+static int capture(Moe *m, Captured *g, uint64_t n, int most, GpuStream stream) {
+  g->n = n;
+  g->call = moe_call(m, 0, dtype_of(m, n), moe_tokens(m, n, m->info.rank, most), moe_fullest(m, n, most), n % 2 == 1);
+  gpu_capture(stream);
+  EpcommStatus s = epcomm_dispatch(m->comm, &g->call, stream);
+  g->dispatch = gpu_captured(stream);
+  if (s != EPCOMM_OK) return ranks_say(m->comm, "capture dispatch", s);
+  gpu_capture(stream);
+  s = epcomm_combine(m->comm, &g->call, stream);
+  g->combine = gpu_captured(stream);
+  return s != EPCOMM_OK ? ranks_say(m->comm, "capture combine", s) : 0;
+}
+
+static int replay(Moe *m, const Captured *g, int most, GpuStream stream) {
+  moe_inputs(m, g->n, g->call.tokens, stream);
+  gpu_replay(g->dispatch, stream);
+  if (moe_experts(m, &g->call, g->n, most, stream)) return 1;
+  gpu_replay(g->combine, stream);
+  return moe_combined(m, &g->call, g->n, stream);
+}
+
+static int test_graphs(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  Captured graphs[3];
+  EpComm *comm = ranks_create(seat, p, 1, 0, 0);
+  if (comm == NULL) return 1;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  int bad = 0, counts[] = {p->most, p->most / 2 + 1, 3};
+  for (int i = 0; i < 3 && !bad; i++) bad = capture(m, &graphs[i], 1000 + 3 * (uint64_t)i, counts[i], stream);
+  for (int i = 0; i < p->replays && !bad; i++) {
+    uint64_t h = (uint64_t)i * 0x9e3779b97f4a7c15ull >> 33; /* the same on all ranks */
+    int which = (int)(h % 4);
+    bad = which < 3 ? replay(m, &graphs[which], counts[which], stream) : one_call(m, 5000 + h % 97, 0, p->most, stream);
+  }
+  for (int i = 0; i < 3; i++) {
+    gpu_graph_free(graphs[i].dispatch);
+    gpu_graph_free(graphs[i].combine);
+  }
+  moe_free(m);
+  gpu_stream_free(stream);
+  epcomm_destroy(comm);
+  return bad;
+}
+
+/* Two slots, each with its inputs; halves on two streams. */
+static int flight_round(Moe **m, uint64_t n, int most, GpuStream ours, GpuStream side) {
+  EpcommCall c[2];
+  EpcommStatus s = EPCOMM_OK;
+  for (int i = 0; i < 2; i++) {
+    uint64_t at = 2 * n + (uint64_t)i;
+    int tokens = moe_tokens(m[i], at, m[i]->info.rank, most);
+    c[i] = moe_call(m[i], i, dtype_of(m[i], n), tokens, moe_fullest(m[i], at, most), 0);
+    moe_inputs(m[i], at, tokens, side);
+    if (s == EPCOMM_OK) s = epcomm_dispatch_send(m[i]->comm, &c[i], side);
+  }
+  for (int i = 0; i < 2; i++)
+    if (s == EPCOMM_OK) s = epcomm_dispatch_recv(m[i]->comm, &c[i], ours);
+  if (s != EPCOMM_OK) return ranks_say(m[0]->comm, "dispatch in halves", s);
+  for (int i = 0; i < 2; i++)
+    if (moe_experts(m[i], &c[i], 2 * n + (uint64_t)i, most, ours)) return 1;
+  gpu_wait(ours);
+  for (int i = 0; i < 2; i++)
+    if (s == EPCOMM_OK) s = epcomm_combine_send(m[i]->comm, &c[i], side);
+  for (int i = 0; i < 2; i++)
+    if (s == EPCOMM_OK) s = epcomm_combine_recv(m[i]->comm, &c[i], ours);
+  if (s != EPCOMM_OK) return ranks_say(m[0]->comm, "combine in halves", s);
+  for (int i = 0; i < 2; i++)
+    if (moe_combined(m[i], &c[i], 2 * n + (uint64_t)i, ours)) return 1;
+  return 0;
+}
+
+static int test_flight(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpComm *comm = ranks_create(seat, p, 2, 0, 0);
+  if (comm == NULL) return 1;
+  GpuStream ours = gpu_stream(), side = gpu_stream();
+  Moe *m[2] = {moe_new(comm), moe_new(comm)};
+  int bad = 0;
+  for (int n = 0; n < p->calls && !bad; n++) bad = flight_round(m, (uint64_t)n, p->most, ours, side);
+  moe_free(m[0]);
+  moe_free(m[1]);
+  gpu_stream_free(ours);
+  gpu_stream_free(side);
+  epcomm_destroy(comm);
+  return bad;
+}
+
+/* Outputs in the extra memory, where any kernel may write, and outside the heap. */
+static int test_outputs(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpComm *comm = ranks_create(seat, p, 1, 0, 64u << 20);
+  EpcommOutputs o;
+  if (comm == NULL) return 1;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  int bad = epcomm_outputs(comm, 0, 0, &o) != EPCOMM_OK || o.out_bytes > 64u << 20;
+  uint8_t *far = gpu_alloc(o.out_bytes + 256), *scales = gpu_alloc(o.scale_bytes + 256), *small = gpu_alloc(8 * o.max_rows + 65536);
+  for (int n = 0; n < p->calls && !bad; n++) {
+    int tokens = moe_tokens(m, (uint64_t)n, seat->rank, p->most);
+    EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, (uint64_t)n, p->most), 0);
+    c.out = n % 2 ? far : epcomm_extra(comm);
+    c.out_scales = scales;
+    c.row_offsets = (uint32_t *)(void *)small;
+    c.expert_ids = (int32_t *)(void *)(small + 16384);
+    c.scale_offsets = (uint32_t *)(void *)(small + 32768);
+    c.src_info = (int32_t *)(void *)(small + 65536);
+    moe_inputs(m, (uint64_t)n, tokens, stream);
+    EpcommStatus s = epcomm_dispatch(comm, &c, stream);
+    bad = s != EPCOMM_OK ? ranks_say(comm, "dispatch", s) : moe_experts(m, &c, (uint64_t)n, p->most, stream);
+    if (!bad && (s = epcomm_combine(comm, &c, stream)) != EPCOMM_OK) bad = ranks_say(comm, "combine", s);
+    if (!bad) bad = moe_combined(m, &c, (uint64_t)n, stream);
+  }
+  gpu_free(far);
+  gpu_free(scales);
+  gpu_free(small);
+  moe_free(m);
+  gpu_stream_free(stream);
+  epcomm_destroy(comm);
+  return bad;
+}
+
+static int test_leak(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  gpu_use(p->loopback ? 0 : seat->rank);
+  size_t before = 0;
+  int there = 0;
+  for (int i = 0; i < 4; i++) {
+    EpComm *comm = ranks_create(seat, p, 2, 0, 0);
+    if (comm == NULL) return 1;
+    epcomm_destroy(comm);
+    world_gather(seat, &there, (int[8]){0}, sizeof there); /* ranks may share a device */
+    size_t after = gpu_free_bytes();
+    world_gather(seat, &there, (int[8]){0}, sizeof there);
+    if (i == 0) before = after; /* the driver keeps what a first module load took */
+    if (after == before) continue;
+    printf("rank %d: %zu bytes free after, %zu before\n", seat->rank, after, before);
+    return 1;
+  }
+  if (seat->rank == 0) printf("device memory is equal before and after\n");
+  return 0;
+}
+
+/* Host time of dispatch and combine, in batches that fit the stream's queue. */
+static int test_host(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpComm *comm = ranks_create(seat, p, 1, 0, 0);
+  if (comm == NULL) return 1;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  int tokens = m->info.max_tokens < 8 ? m->info.max_tokens : 8;
+  EpcommCall c = moe_call(m, 0, 0, tokens, tokens, 0);
+  double best[2] = {1, 1};
+  moe_inputs(m, 1, tokens, stream);
+  EpcommStatus s = EPCOMM_OK;
+  c.routing = EPCOMM_EVEN;
+  for (int batch = 0; batch * 50 < p->calls && s == EPCOMM_OK; batch++) {
+    double spent[2] = {0, 0};
+    for (int i = 0; i < 50 && s == EPCOMM_OK; i++) {
+      double t0 = now();
+      s = epcomm_dispatch(comm, &c, stream);
+      double t1 = now();
+      if (s == EPCOMM_OK) s = epcomm_combine(comm, &c, stream);
+      spent[0] += t1 - t0;
+      spent[1] += now() - t1;
+    }
+    gpu_wait(stream);
+    for (int op = 0; op < 2; op++)
+      if (spent[op] / 50 < best[op]) best[op] = spent[op] / 50;
+  }
+  if (seat->rank == 0) printf("host time of a call: dispatch %.2f us, combine %.2f us\n", best[0] * 1e6, best[1] * 1e6);
+  int bad = s != EPCOMM_OK ? ranks_say(comm, "call", s) : 0;
+  moe_free(m);
+  gpu_stream_free(stream);
+  epcomm_destroy(comm);
+  return bad;
+}
+
+static int number(const char *name, const char *text) {
+  char *end = NULL;
+  long n = text != NULL ? strtol(text, &end, 10) : 0;
+  if (text == NULL || *end != 0 || n < 0 || n > 100000000) {
+    fprintf(stderr, "%s: not a number\n", name);
+    exit(2);
+  }
+  return (int)n;
+}
+
+static Plan arguments(int argc, char **argv) {
+  Plan p = {argc > 2 ? argv[1] : NULL, NULL, 0, 0, 0, 20, 40, 16, 10, argc > 2 ? argv[2] : ""};
+  for (int i = 3; i < argc; i++) {
+    const char *name = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+    if (strcmp(name, "--processes") == 0) p.processes = 1;
+    else if (strcmp(name, "--loopback") == 0) p.loopback = 1;
+    else if (strcmp(name, "--calls") == 0) p.calls = number(name, next), i++;
+    else if (strcmp(name, "--replays") == 0) p.replays = number(name, next), i++;
+    else if (strcmp(name, "--most") == 0) p.most = number(name, next), i++;
+    else if (strcmp(name, "--deadline") == 0 && next != NULL) p.deadline = atof(next), i++;
+    else if (strcmp(name, "--other") == 0 && next != NULL) p.other = next, i++;
+    else fprintf(stderr, "unknown argument %s\n", name), exit(2);
+  }
+  return p;
+}
+
+/* The rank count is the pack's. */
+static int ranks_of(const char *path) {
+  static uint8_t data[1 << 26];
+  FILE *f = fopen(path, "rb");
+  size_t n = f != NULL ? fread(data, 1, sizeof data, f) : 0;
+  EpcommInfo info = {sizeof info, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}};
+  char text[EPCOMM_TEXT] = "cannot open";
+  if (f != NULL) fclose(f);
+  if (n > 0 && epcomm_check_pack(data, n, &info, text) == EPCOMM_OK) return info.ranks;
+  fprintf(stderr, "%s: %s\n", path, text);
+  exit(2);
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    Test test;
+  } tests[] = {{"calls", test_calls}, {"graphs", test_graphs}, {"flight", test_flight}, {"outputs", test_outputs},
+               {"leak", test_leak},   {"host", test_host}};
+  Plan p = arguments(argc, argv);
+  int victim = -1;
+  Test test = faults_find(p.test, &victim);
+  for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
+    if (strcmp(p.test, tests[i].name) == 0) test = tests[i].test;
+  if (p.pack == NULL || test == NULL) {
+    fprintf(stderr, "usage: epcomm-test PACK TEST; the tests are listed in ranks.c\n");
+    return 2;
+  }
+  p.ranks = ranks_of(p.pack);
+  if (victim == LAST_RANK) victim = p.ranks - 1;
+  double start = now();
+  int bad = world_run(p.ranks, p.processes, victim, test, &p);
+  printf("%s: %s, %d ranks as %s, %.1f s\n", p.test, bad ? "WRONG" : "right", p.ranks, p.processes ? "processes" : "threads",
+         now() - start);
+  return bad;
+}

@@ -1,0 +1,28 @@
+/* What the tests of tests/ranks.c and tests/faults.c share. */
+#ifndef EPCOMM_TESTS_RANKS_H
+#define EPCOMM_TESTS_RANKS_H
+
+#include "moe.h"
+#include "world.h"
+
+/* How the program was asked to run. */
+typedef struct Plan {
+  const char *pack, *other; /* other: a second pack, for faults */
+  int ranks, processes, loopback;
+  int calls, replays;
+  int most;                 /* tokens drawn at most */
+  double deadline;          /* seconds */
+  const char *test;
+} Plan;
+
+typedef int (*Test)(Seat *seat, void *plan);
+
+/* Creates this rank; NULL with the sentence printed. */
+EpComm *ranks_create(Seat *seat, const Plan *p, int in_flight, int debug, uint64_t extra);
+EpcommOptions ranks_options(Seat *seat, const Plan *p);
+int ranks_say(EpComm *comm, const char *what, EpcommStatus status); /* prints; gives 1 */
+
+#define LAST_RANK -2
+Test faults_find(const char *name, int *victim);
+
+#endif

@@ -1,0 +1,104 @@
+#include "world.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_RANKS 8
+#define MOST_BYTES 65536
+#define PATIENCE 20.0 /* seconds */
+
+struct World {
+  int written[MOST_RANKS], read[MOST_RANKS]; /* turns */
+  unsigned char data[MOST_RANKS][MOST_BYTES];
+};
+
+double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int await(const int *turns, int ranks, int turn) {
+  double start = now();
+  for (int r = 0; r < ranks;) {
+    if (__atomic_load_n(&turns[r], __ATOMIC_ACQUIRE) >= turn) r++;
+    else if (now() - start > PATIENCE) return 1;
+    else sched_yield();
+  }
+  return 0;
+}
+
+int world_gather(void *context, const void *mine, void *all, size_t bytes) {
+  Seat *s = context;
+  World *w = s->world;
+  if (bytes > MOST_BYTES) return 2;
+  s->turn++;
+  memcpy(w->data[s->rank], mine, bytes);
+  __atomic_store_n(&w->written[s->rank], s->turn, __ATOMIC_RELEASE);
+  if (await(w->written, s->ranks, s->turn)) return 1;
+  for (int r = 0; r < s->ranks; r++) memcpy((char *)all + (size_t)r * bytes, w->data[r], bytes);
+  __atomic_store_n(&w->read[s->rank], s->turn, __ATOMIC_RELEASE);
+  return await(w->read, s->ranks, s->turn);
+}
+
+typedef struct Job {
+  Seat seat;
+  int (*body)(Seat *, void *);
+  void *context;
+  int result;
+} Job;
+
+static void *work(void *p) {
+  Job *j = p;
+  j->result = j->body(&j->seat, j->context);
+  return NULL;
+}
+
+static int as_threads(Job *jobs, int ranks) {
+  pthread_t threads[MOST_RANKS];
+  int worst = 0;
+  for (int r = 0; r < ranks; r++) pthread_create(&threads[r], NULL, work, &jobs[r]);
+  for (int r = 0; r < ranks; r++) {
+    pthread_join(threads[r], NULL);
+    if (jobs[r].result > worst) worst = jobs[r].result;
+  }
+  return worst;
+}
+
+static int as_processes(Job *jobs, int ranks, int victim) {
+  pid_t pids[MOST_RANKS];
+  int worst = 0, status = 0;
+  for (int r = 0; r < ranks; r++) {
+    fflush(NULL);
+    pids[r] = fork();
+    if (pids[r] != 0) continue;
+    work(&jobs[r]);
+    fflush(NULL);
+    exit(jobs[r].result);
+  }
+  for (int r = 0; r < ranks; r++) {
+    waitpid(pids[r], &status, 0);
+    int result = WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+    if (r != victim && WIFSIGNALED(status)) fprintf(stderr, "rank %d ended by signal %d\n", r, WTERMSIG(status));
+    if (r != victim && result > worst) worst = result;
+  }
+  return worst;
+}
+
+int world_run(int ranks, int processes, int victim, int (*body)(Seat *, void *), void *context) {
+  Job jobs[MOST_RANKS];
+  World *w = mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (ranks < 1 || ranks > MOST_RANKS || w == MAP_FAILED) return 98;
+  memset(w, 0, sizeof *w);
+  for (int r = 0; r < ranks; r++) jobs[r] = (Job){{w, r, ranks, 0}, body, context, 0};
+  int result = processes ? as_processes(jobs, ranks, victim) : as_threads(jobs, ranks);
+  munmap(w, sizeof *w);
+  return result;
+}

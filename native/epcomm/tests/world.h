@@ -1,0 +1,27 @@
+/* Ranks for tests: threads of this process, or processes of their own, that meet
+ * in shared memory. */
+#ifndef EPCOMM_TESTS_WORLD_H
+#define EPCOMM_TESTS_WORLD_H
+
+#include <stddef.h>
+
+typedef struct World World;
+
+/* An EpcommAllGather whose context is a Seat. Gives up after a while, since a rank
+ * may have been killed. */
+typedef struct Seat {
+  World *world;
+  int rank, ranks, turn;
+} Seat;
+
+int world_gather(void *seat, const void *mine, void *all, size_t bytes);
+
+/* Runs `body` for every rank, each with its seat, until all have returned; gives the
+ * worst result, or 99 for a process that was killed and was not to be. Rank
+ * `victim` may end as it likes; -1 for none. */
+int world_run(int ranks, int processes, int victim, int (*body)(Seat *seat, void *context), void *context);
+
+/* Seconds since some moment. */
+double now(void);
+
+#endif

@@ -1,0 +1,65 @@
+/* What epcomm launches around calls: top-k ids narrowed to 32 bits, and, in
+ * its debug mode, a comparison of what ranks are about to call. */
+#ifndef EP_EPCOMM_CALLS_CUH
+#define EP_EPCOMM_CALLS_CUH
+
+#include "common/check.cuh"
+#include "epcomm_args.h"
+
+/* Any grid, any block. An id outside the experts becomes -1, masked. */
+EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
+  pdl_wait();
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count; i += step) {
+    const int64_t id = a.wide[i];
+    a.narrow[i] = id >= 0 && id < a.experts ? static_cast<int32_t>(id) : -1;
+  }
+}
+
+/* Region 0 of ep_agree on each rank. Two sets of words by call number: a rank
+ * that writes those of call n + 2 has seen this rank's word of call n + 1,
+ * hence this rank has read those of call n. */
+struct EpAgree {
+  uint64_t said[2][EP_MAX_RANKS]; /* number << 32 | what the rank is about to call, by rank */
+  uint32_t calls;                 /* compared so far */
+};
+
+/* Every id of a call must be -1 or an expert: others would become addresses. */
+EP_DEVICE bool ep_check_ids(const EpArgs &a) {
+  uint32_t bad = 0;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.stamp_slots; i += 32)
+    bad |= a.topk_ids[i] < -1 || a.topk_ids[i] >= a.count_sms;
+  if (!__any_sync(EP_FULL_WARP, bad)) return true;
+  if (threadIdx.x == 0) ep_fault(a, {EP_PHASE_AGREE, -1, a.rank}, static_cast<uint64_t>(a.count_sms), ~0ull);
+  return false;
+}
+
+/* One block of 32 threads. `stamp` says what this rank is about to call; a
+ * rank that says something else is a fault that names it. stamp_slots ids are
+ * looked at, of count_sms experts. */
+EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
+  EpAgree *mine = reinterpret_cast<EpAgree *>(a.heap[a.rank] + a.region[0]);
+  const uint32_t number = mine->calls + 1;
+  const int32_t peer = static_cast<int32_t>(threadIdx.x);
+  const bool fine = ep_check_ids(a);
+  if (fine && peer < a.ranks) {
+    const uint64_t word = static_cast<uint64_t>(number) << 32 | static_cast<uint32_t>(a.stamp);
+    EpAgree *theirs = reinterpret_cast<EpAgree *>(a.heap[peer] + a.region[0]);
+    st_relaxed_sys(&theirs->said[number & 1][a.rank], word);
+    const EpWait what = {EP_PHASE_AGREE, -1, peer};
+    EpSpin spin;
+    uint64_t seen = 0;
+    for (;;) {
+      seen = ld_relaxed_sys(&mine->said[number & 1][peer]);
+      if (seen >> 32 == number) {
+        if (seen != word) ep_fault(a, what, word, seen);
+        break;
+      }
+      if (!spin.again(a, what, word, seen)) break;
+    }
+  }
+  __syncwarp();
+  if (threadIdx.x == 0) mine->calls = number;
+}
+
+#endif

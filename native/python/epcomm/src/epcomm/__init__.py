@@ -1,0 +1,21 @@
+"""epcomm: expert-parallel dispatch and combine, as epbench tuned them.
+
+A pack (``epbench pack``) holds the kernels and which of them a call launches.
+
+``EP`` is for PyTorch: tensors in and out without copies, custom operators, CUDA
+graphs. ``Comm`` is the library itself, with addresses as integers; it needs
+nothing but Python. Errors are ``EpcommError`` with the library's sentence.
+"""
+
+from .comm import Call, Comm, EpcommError, Explanation, Fault, Info, Outputs, check_pack, classify
+
+__all__ = ["EP", "Call", "Comm", "Dispatched", "EpcommError", "Explanation", "Fault", "Info", "Outputs", "check_pack", "classify"]
+
+
+def __getattr__(name):
+    """PyTorch is imported when it is first asked for."""
+    if name in ("EP", "Dispatched"):
+        from . import ep
+
+        return getattr(ep, name)
+    raise AttributeError(f"module epcomm has no {name}")

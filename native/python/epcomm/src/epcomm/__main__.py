@@ -1,0 +1,45 @@
+"""python -m epcomm check PACK under torchrun, or with --spawn N; show PACK anywhere."""
+
+import argparse
+import sys
+
+from . import EpcommError, check_pack
+
+
+def show(path):
+    with open(path, "rb") as f:
+        i = check_pack(f.read())
+    print(f"{path}: {i.arch.decode()}, {i.ranks} ranks, hidden {i.hidden}, {i.experts} experts, top-{i.topk}, "
+          f"at most {i.max_tokens} tokens a rank, {i.largest_grid} SMs, digest {i.digest.decode()[:12]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m epcomm", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("show", help="what a pack is for").add_argument("pack")
+    check = commands.add_parser("check", help="compare a pack's answers with plain torch, and time it")
+    check.add_argument("pack")
+    check.add_argument("--spawn", type=int, default=0, help="start this many processes here, instead of torchrun")
+    check.add_argument("--device", default="cuda", help="cuda; cpu on the emulated driver")
+    check.add_argument("--calls", type=int, default=100, help="eager calls, token counts drawn anew for each call and rank")
+    check.add_argument("--replays", type=int, default=100, help="replays of three graphs, mixed with eager calls")
+    check.add_argument("--most", type=int, default=256, help="most tokens of a checked call")
+    check.add_argument("--tokens", default="1,8,32,128,1024,4096", help="token counts to time; empty for none")
+    check.add_argument("--routing", default="even", help="routing class of the timed calls")
+    check.add_argument("--rounds", type=int, default=30, help="timed replays; the median counts")
+    check.add_argument("--json", help="file for the times")
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == "show":
+            show(arguments.pack)
+            return 0
+        from . import check as checking
+
+        return checking.main(arguments)
+    except (EpcommError, OSError, ValueError) as e:
+        print(f"epcomm: {e}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""python -m epcomm check: every answer of a pack against plain torch, then times."""
+
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+
+from . import ep as operators
+from . import reference
+from .comm import DTYPES
+from .ep import EP
+
+
+def main(a):
+    if not a.spawn:
+        return run(a, int(os.environ.get("LOCAL_RANK", "0")))
+    import torch.multiprocessing as processes
+
+    with tempfile.TemporaryDirectory() as folder:
+        context = processes.spawn(_spawned, (a, os.path.join(folder, "store")), nprocs=a.spawn, join=False)
+        while not context.join():
+            pass
+    return 0
+
+
+def _spawned(rank, a, store):
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=a.spawn)
+    sys.exit(run(a, rank))
+
+
+class Check:
+    """One rank's part."""
+
+    def __init__(self, a, local_rank):
+        self.a = a
+        if a.device == "cuda":
+            torch.cuda.set_device(local_rank)
+        self.device = torch.device("cpu") if a.device == "cpu" else torch.device("cuda", local_rank)
+        start = time.perf_counter()
+        self.ep = EP(pack=a.pack, device=self.device, in_flight=2)
+        self.created = time.perf_counter() - start
+        self.rank, self.ranks = self.ep.rank, self.ep.ranks
+        self.dtypes = [d for n, d in DTYPES.items() if d in (1, 2) and self.ep.info.dtypes >> d & 1]
+        self.y = torch.zeros((max(self.ep.max_rows(d) for d in self.dtypes), self.ep.hidden), dtype=torch.bfloat16, device=self.device)
+        self.wrong = 0
+
+    def say(self, text):
+        if self.rank == 0:
+            print(text, flush=True)
+
+    def sync(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def judge(self, what, complaint):
+        if complaint:
+            self.wrong += 1
+            print(f"rank {self.rank}: {what}: {complaint}", flush=True)
+
+    def tokens(self, n):
+        """Of every rank in call n: zero now and then, small ones often."""
+        r = random.Random(n)
+        most = min(self.a.most, self.ep.max_tokens)
+        return [0 if r.random() < 0.1 else r.randint(0, most if r.random() < 0.3 else min(most, 16)) for _ in range(self.ranks)]
+
+    def rows(self, fullest, dtype):
+        return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.ep.max_rows(dtype))
+
+    def step(self, mine, fullest, slot, dtype, wide, routing, api):
+        """One layer: dispatch, experts, combine."""
+        ids = mine.ids.long() if wide else mine.ids
+        where = dict(fullest=fullest, slot=slot, dtype=dtype, routing=routing)
+        view = api.dispatch(*self.first(api), mine.x, ids, mine.weights, **where)
+        reference.apply_experts(self.ep, view, dtype, self.rows(fullest, dtype), self.y)
+        return view, api.combine(*self.first(api), self.y, ids, mine.weights, **where)
+
+    def first(self, api):
+        return (self.ep,) if api is operators else ()
+
+    def check(self, what, view, combined, dtype, everyone):
+        self.judge(what, reference.check_dispatch(self.ep, view, dtype, everyone))
+        self.judge(what, reference.check_combine(self.ep, combined, dtype, everyone[self.rank], False))
+
+    def call(self, n):
+        tokens = self.tokens(n)
+        everyone = [reference.Inputs(self.ep, n, r, t) for r, t in enumerate(tokens)]
+        dtype = self.dtypes[n % len(self.dtypes)]
+        view, combined = self.step(everyone[self.rank], max(max(tokens), 1), n % 2, dtype, n % 3 == 0, n % 6,
+                                   operators if n % 4 == 1 else self.ep)
+        self.check(f"call {n}", view, combined, dtype, everyone)
+        if self.ep.fault():
+            self.judge(f"call {n}", self.ep.fault().text.decode())
+            raise SystemExit(1)
+
+    def calls(self):
+        start = time.perf_counter()
+        for n in range(self.a.calls):
+            self.call(n)
+        self.say(f"{self.a.calls} eager calls, token counts 0 to {self.a.most} drawn for each: {time.perf_counter() - start:.1f} s")
+
+    def burst(self, calls=2000):
+        """Calls back to back with nothing between them; the last answers are checked."""
+        inputs = [[reference.Inputs(self.ep, 10**6 + n, r, t) for r, t in enumerate(self.tokens(10**6 + n))] for n in range(16)]
+        order = random.Random(1)
+        for _ in range(calls):
+            i = order.randrange(16)
+            fullest = max(max(e.x.shape[0] for e in inputs[i]), 1)
+            last = i, self.step(inputs[i][self.rank], fullest, 0, self.dtypes[0], False, 1, self.ep)
+        self.sync()
+        self.check("burst", *last[1], self.dtypes[0], inputs[last[0]])
+        self.say(f"{calls} calls back to back without a look between them")
+
+    def graphs(self):
+        """Three graphs of whole layers, replayed in any mix with eager calls."""
+        made = []
+        for i, fullest in enumerate([self.a.most, max(self.a.most // 4, 1), 1]):
+            tokens = [fullest if r == i % self.ranks else max(fullest - r, 0) for r in range(self.ranks)]
+            static = reference.Inputs(self.ep, 7 * 10**6 + i, self.rank, tokens[self.rank])
+            dtype = self.dtypes[i % len(self.dtypes)]
+            self.step(static, fullest, 0, dtype, i == 1, 1, self.ep)  # torch wants a warm-up
+            self.sync()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                view, combined = self.step(static, fullest, 0, dtype, i == 1, 1, self.ep)
+            made.append((graph, tokens, static, dtype, view, combined))
+        order = random.Random(2)
+        for n in range(self.a.replays):
+            which = order.randrange(4)
+            if which == 3:
+                self.call(2 * 10**6 + n)
+                continue
+            graph, tokens, static, dtype, view, combined = made[which]
+            everyone = [reference.Inputs(self.ep, 3 * 10**6 + n, r, t) for r, t in enumerate(tokens)]
+            mine = everyone[self.rank]
+            static.x.copy_(mine.x), static.ids.copy_(mine.ids), static.weights.copy_(mine.weights)
+            graph.replay()
+            self.check(f"replay {n}", view, combined, dtype, everyone)
+        self.say(f"{self.a.replays} replays of three graphs and eager calls, mixed")
+
+
+def _timed(c, body, n):
+    """Median seconds of a graph of n bodies."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        c.ep.barrier()
+        for _ in range(n):
+            body()
+    marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(c.a.rounds + 3)]
+    for before, after in marks:
+        c.ep.barrier()
+        before.record()
+        graph.replay()
+        after.record()
+    c.sync()
+    return sorted(b.elapsed_time(e) / 1e3 for b, e in marks[3:])[c.a.rounds // 2]
+
+
+def _chain(c, unit, fold, pair):
+    """The chain clock: what a call adds to a graph, less the barriers between."""
+    if pair:
+        return (_timed(c, unit, fold) - _timed(c, lambda: None, fold)) / fold
+
+    def with_barrier():
+        unit()
+        c.ep.barrier()
+
+    return (_timed(c, with_barrier, fold) - _timed(c, c.ep.barrier, fold)) / fold
+
+
+def times(c):
+    """Seconds of dispatch, combine and pair, the slowest rank's."""
+    out = []
+    for dtype in c.dtypes:
+        for tokens in [int(t) for t in c.a.tokens.split(",") if t]:
+            if tokens > c.ep.max_tokens:
+                continue
+            mine = reference.Inputs(c.ep, 11, c.rank, tokens)
+            mine.ids = torch.rand((tokens, c.ep.experts), device=c.device).topk(c.ep.topk, dim=1).indices.to(torch.int32)
+            combined = torch.empty((tokens, c.ep.hidden), dtype=torch.bfloat16, device=c.device)
+            for purpose, op in enumerate(("pair", "dispatch", "combine")):
+                where = dict(fullest=tokens, dtype=dtype, routing=c.a.routing, purpose=purpose)
+                d = lambda: c.ep.dispatch(mine.x, mine.ids, mine.weights, **where)
+                k = lambda: c.ep.combine(c.y, mine.ids, mine.weights, out=combined, **where)
+                d(), k(), c.ep.barrier()
+                if op == "combine":
+                    d(), c.ep.barrier()
+                unit = {"pair": lambda: (d(), k()), "dispatch": d, "combine": k}[op]
+                seconds = _chain(c, unit, max(2, min(200, int(2e-3 / (tokens * 3e-7 + 1e-5)))), op == "pair")
+                k() if op == "dispatch" else None
+                worst = [None] * c.ranks
+                dist.all_gather_object(worst, seconds)
+                name = {1: "bf16", 2: "fp8"}[dtype]
+                out.append({"op": op, "dtype": name, "tokens": tokens, "us": max(worst) * 1e6})
+                c.say(f"{op:9} {name:5} {tokens:5} tokens {max(worst) * 1e6:9.2f} us")
+    return out
+
+
+def host_time(c):
+    """Host seconds of an eager dispatch and an eager combine, best of batches."""
+    mine = reference.Inputs(c.ep, 11, c.rank, min(8, c.ep.max_tokens))
+    combined = torch.empty_like(mine.x)
+    best = [1.0, 1.0]
+    for _ in range(30):
+        spent = [0.0, 0.0]
+        for _ in range(50):
+            t0 = time.perf_counter()
+            c.ep.dispatch(mine.x, mine.ids, mine.weights, fullest=8, routing=1)
+            t1 = time.perf_counter()
+            c.ep.combine(c.y, mine.ids, mine.weights, out=combined, fullest=8, routing=1)
+            spent[0] += t1 - t0
+            spent[1] += time.perf_counter() - t1
+        c.sync()
+        best = [min(b, s / 50) for b, s in zip(best, spent)]
+    c.say(f"host time of a call from Python: dispatch {best[0] * 1e6:.2f} us, combine {best[1] * 1e6:.2f} us")
+
+
+def run(a, local_rank):
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    before = torch.cuda.mem_get_info(local_rank)[0] if a.device == "cuda" else 0
+    c = Check(a, local_rank)
+    c.say(f"created in {c.created:.2f} s, {c.ep.info.heap_bytes / 2**20:.0f} MiB of device memory a rank, two calls in flight")
+    c.calls()
+    c.burst(min(2000, 10 * a.calls))
+    out = []
+    if a.device == "cuda":
+        c.graphs()
+        host_time(c)
+        out = times(c)
+    total = [None] * c.ranks
+    dist.all_gather_object(total, c.wrong)
+    heap = c.ep.info.heap_bytes
+    c.ep.destroy()
+    c.say("every answer is right" if not sum(total) else f"{sum(total)} answers are WRONG")
+    if a.device == "cuda":
+        del c.y
+        torch.cuda.empty_cache()
+        kept = before - torch.cuda.mem_get_info(local_rank)[0]
+        c.say(f"device memory kept after destroy: {kept / 2**20:.0f} MiB of {heap / 2**20:.0f}, torch's own context included")
+    if a.json and c.rank == 0:
+        with open(a.json, "w") as f:
+            json.dump(out, f, indent=1)
+    dist.destroy_process_group()
+    return 1 if sum(total) else 0

@@ -1,0 +1,173 @@
+"""One rank of epcomm, with device addresses as integers. Needs no other package."""
+
+import ctypes
+
+from . import library
+from .library import Call, Explanation, Fault, Info, Outputs
+
+DTYPES = {"default": 0, "bf16": 1, "fp8": 2, "mxfp4": 3, "nvfp4": 4}
+ROUTINGS = {"default": 0, "even": 1, "skewed": 2, "concentrated": 3, "hot-rank": 4, "all": 5}
+PURPOSES = {"pair": 0, "dispatch": 1, "combine": 2}
+
+_lib = None
+
+
+def lib():
+    """The library, opened once."""
+    global _lib
+    if _lib is None:
+        _lib = library.load()
+    return _lib
+
+
+class EpcommError(RuntimeError):
+    """A refusal of the library. `status` is one of library.STATUSES."""
+
+    def __init__(self, status, text):
+        self.status = library.STATUSES[status] if 0 <= status < len(library.STATUSES) else str(status)
+        super().__init__(f"{self.status}: {text}")
+
+
+def word(table, value, what):
+    """The number of a word; numbers pass."""
+    if isinstance(value, int):
+        return value
+    if value not in table:
+        raise ValueError(f"{what}: {value!r} is not one of {', '.join(table)}")
+    return table[value]
+
+
+class Comm:
+    """One rank. All ranks create theirs together.
+
+    all_gather(mine: bytes) -> bytes of all ranks, in their order. Times are seconds.
+    One thread at a time uses a Comm.
+    """
+
+    def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
+                 precision="full", max_sms=0, dtypes=(), routing="all", debug=False, extra_bytes=0):
+        if precision not in ("full", "reduced"):
+            raise ValueError(f"precision: {precision!r} is neither full nor reduced")
+        self._comm = None
+        self._raised = None
+        self._gather = library.AllGather(self._bring_together(all_gather, ranks))
+        options = library.Options(
+            pack=str(pack).encode(), rank=rank, ranks=ranks, device=device, all_gather=self._gather,
+            deadline_ns=int(deadline * 1e9), in_flight=in_flight, streams=streams, reduced=precision == "reduced",
+            max_sms=max_sms, dtypes=sum(1 << word(DTYPES, d, "dtypes") for d in dtypes),
+            routing=word(ROUTINGS, routing, "routing"), debug=bool(debug), extra_bytes=extra_bytes)
+        comm, text = ctypes.c_void_p(), ctypes.create_string_buffer(library.TEXT)
+        status = lib().epcomm_create(ctypes.byref(comm), ctypes.byref(options), text)
+        if status:
+            raise EpcommError(status, text.value.decode(errors="replace")) from self._raised
+        self._comm = comm.value
+        self.info = self._info()
+
+    def _bring_together(self, all_gather, ranks):
+        def gather(_context, mine, everyone, size):
+            try:
+                got = all_gather(ctypes.string_at(mine, size))
+                if len(got) != ranks * size:
+                    raise ValueError(f"all_gather gave {len(got)} bytes of {ranks} ranks instead of {ranks * size}")
+                ctypes.memmove(everyone, got, len(got))
+                return 0
+            except BaseException as e:  # it must not pass through C
+                self._raised = e
+                return 1
+
+        return gather
+
+    def check(self, status):
+        """Raises what a status says."""
+        if status:
+            raise EpcommError(status, lib().epcomm_error(self._comm).decode(errors="replace"))
+
+    def _info(self):
+        info = Info()
+        self.check(lib().epcomm_info(self._comm, ctypes.byref(info)))
+        return info
+
+    @property
+    def handle(self):
+        """The EpComm, as an address."""
+        if self._comm is None:
+            raise EpcommError(1, "this rank was destroyed")
+        return self._comm
+
+    def dispatch(self, call, stream=0):
+        self.check(lib().epcomm_dispatch(self.handle, ctypes.byref(call), stream))
+
+    def combine(self, call, stream=0):
+        self.check(lib().epcomm_combine(self.handle, ctypes.byref(call), stream))
+
+    def dispatch_send(self, call, stream=0):
+        self.check(lib().epcomm_dispatch_send(self.handle, ctypes.byref(call), stream))
+
+    def dispatch_recv(self, call, stream=0):
+        self.check(lib().epcomm_dispatch_recv(self.handle, ctypes.byref(call), stream))
+
+    def combine_send(self, call, stream=0):
+        self.check(lib().epcomm_combine_send(self.handle, ctypes.byref(call), stream))
+
+    def combine_recv(self, call, stream=0):
+        self.check(lib().epcomm_combine_recv(self.handle, ctypes.byref(call), stream))
+
+    def barrier(self, stream=0):
+        self.check(lib().epcomm_barrier(self.handle, stream))
+
+    def outputs(self, slot=0, dtype="default"):
+        o = Outputs()
+        self.check(lib().epcomm_outputs(self.handle, slot, word(DTYPES, dtype, "dtype"), ctypes.byref(o)))
+        return o
+
+    def extra(self):
+        """Address of the extra memory, None without any."""
+        return lib().epcomm_extra(self.handle)
+
+    def explain(self, call):
+        """(dispatch, combine, why, first, last): what a call launches, and why."""
+        x = Explanation()
+        self.check(lib().epcomm_explain(self.handle, ctypes.byref(call), ctypes.byref(x)))
+        return x.dispatch.decode(), x.combine.decode(), x.why.decode(), x.first, x.last
+
+    def fault(self):
+        """What a wait that was given up saw, None if none was."""
+        f = Fault()
+        return f if lib().epcomm_fault(self.handle, ctypes.byref(f)) else None
+
+    def reset(self):
+        """Collective: brings all ranks back after a fault."""
+        self.check(lib().epcomm_reset(self.handle))
+
+    def destroy(self):
+        """Collective: gives everything back."""
+        comm, self._comm = self._comm, None
+        if comm is not None:
+            status = lib().epcomm_destroy(comm)
+            if status:
+                raise EpcommError(status, "the ranks did not meet to destroy")
+
+    def abandon(self):
+        """Gives everything back without meeting ranks that are gone."""
+        comm, self._comm = self._comm, None
+        if comm is not None:
+            lib().epcomm_abandon(comm)
+
+
+def classify(counts, ranks):
+    """The routing class behind selections an expert, summed over ranks and steps."""
+    array = (ctypes.c_int64 * len(counts))(*counts)
+    number = lib().epcomm_classify(array, len(counts), ranks)
+    return next(name for name, n in ROUTINGS.items() if n == number)
+
+
+def check_pack(data):
+    """What a pack says, from its bytes. Needs no GPU."""
+    info, text = Info(), ctypes.create_string_buffer(library.TEXT)
+    status = lib().epcomm_check_pack(data, len(data), ctypes.byref(info), text)
+    if status:
+        raise EpcommError(status, text.value.decode(errors="replace"))
+    return info
+
+
+__all__ = ["Call", "Comm", "EpcommError", "Explanation", "Fault", "Info", "Outputs", "check_pack", "classify"]

@@ -1,0 +1,254 @@
+"""epcomm for PyTorch: tensors in and out without copies, custom operators that
+torch.compile knows, capture in CUDA graphs."""
+
+import ctypes
+import typing
+
+import torch
+
+from .comm import DTYPES, PURPOSES, ROUTINGS, Call, Comm, lib, word
+
+_ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}
+
+
+class Dispatched(typing.NamedTuple):
+    """Rows by expert. Only the first row_offsets[-1] rows hold anything; the number
+    is known on the device alone."""
+
+    out: torch.Tensor          # [max_rows, hidden]; fp4: [max_rows, hidden/2] bytes
+    scales: torch.Tensor       # fp8: float32 [hidden/128, max_rows]; else bytes; empty for bf16
+    row_offsets: torch.Tensor  # int32 [groups + 1]
+    expert_ids: torch.Tensor   # int32 [groups], local expert of each group
+    src_info: torch.Tensor     # int32 [max_rows, 2]: token on its rank, top-k position
+
+
+class _Memory:
+    """Device memory that torch.as_tensor wraps."""
+
+    def __init__(self, address, size):
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
+
+
+def _bytes(address, size, device):
+    if not address or not size:
+        return torch.empty(0, dtype=torch.uint8, device=device)
+    if device.type == "cpu":  # the emulated driver's memory is the host's
+        return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=torch.uint8)
+    return torch.as_tensor(_Memory(address, size), device=device)
+
+
+def _emulated_wait(device):
+    """What waits for the emulated driver, whose GPUs torch does not know."""
+    driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+
+    def wait():
+        driver.cuCtxSetCurrent(context)
+        driver.cuCtxSynchronize()
+
+    return wait
+
+
+def _group_gather(group):
+    """An all-gather of bytes over torch.distributed."""
+    import torch.distributed as dist
+
+    def gather(mine):
+        parts = [None] * dist.get_world_size(group)
+        dist.all_gather_object(parts, mine, group=group)
+        return b"".join(parts)
+
+    return gather
+
+
+class EP:
+    """One rank of expert parallelism on one GPU.
+
+    group: a torch.distributed group, or None for the default one; or pass rank,
+    ranks and all_gather(bytes) -> bytes yourself. Other options: see Comm.
+
+    Tensors that dispatch returns are views of the library's memory: they hold until
+    the slot's next dispatch.
+    """
+
+    def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
+        if pack is None:
+            raise ValueError("pack: which file? make one with epbench pack")
+        if all_gather is None and ranks != 1:
+            import torch.distributed as dist
+
+            rank, ranks, all_gather = dist.get_rank(group), dist.get_world_size(group), _group_gather(group)
+        if device is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        self.device = torch.device(device)
+        index = self.device.index if self.device.index is not None else rank if self.device.type == "cpu" else torch.cuda.current_device()
+        if self.device.type == "cuda":
+            torch.empty(1, device=self.device)  # torch makes the context first, with its own flags
+        self.comm = Comm(pack, rank or 0, ranks, index, all_gather, **options)
+        self.info = i = self.comm.info
+        self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
+        self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
+        self._calls = [Call(slot=s) for s in range(i.in_flight)]
+        self._views = {}
+        self._index = index
+        self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
+        self.id = _register(self)
+
+    def _view(self, slot, dtype):
+        dtype = dtype or self.info.default_dtype
+        view = self._views.get((slot, dtype))
+        if view is None:
+            o = self.comm.outputs(slot, dtype)
+            b = lambda address, size: _bytes(address, size, self.device)
+            scales = b(o.out_scales, o.scale_bytes)
+            if dtype == 2:
+                scales = scales.view(torch.float32).view(o.scales, o.max_rows)
+            view = self._views[(slot, dtype)] = Dispatched(
+                b(o.out, o.out_bytes).view(_ELEMENTS[dtype]).view(o.max_rows, -1), scales,
+                b(o.row_offsets, 4 * (self.groups + 1)).view(torch.int32), b(o.expert_ids, 4 * self.groups).view(torch.int32),
+                b(o.src_info, 8 * o.max_rows).view(torch.int32).view(-1, 2))
+        return view
+
+    def _stream(self, stream):
+        if stream is not None:
+            return stream.cuda_stream
+        return 0 if self.device.type == "cpu" else torch._C._cuda_getCurrentRawStream(self._index)
+
+    def _call(self, ids, weights, fullest, slot, dtype, routing, purpose):
+        call = self._calls[slot]
+        if ids.dtype is torch.int32:
+            call.ids_bits = 32
+        elif ids.dtype is torch.int64:
+            call.ids_bits = 64
+        else:
+            raise TypeError(f"topk_ids: {ids.dtype}, give int32 or int64")
+        if weights.dtype is not torch.float32:
+            raise TypeError(f"weights: {weights.dtype}, give float32")
+        if not (ids.is_contiguous() and weights.is_contiguous()):
+            raise ValueError("topk_ids, weights: not contiguous")
+        if ids.shape != weights.shape or ids.shape[1] != self.topk:
+            raise ValueError(f"topk_ids, weights: {tuple(ids.shape)} and {tuple(weights.shape)}, want [tokens, {self.topk}]")
+        call.tokens, call.fullest = ids.shape[0], fullest
+        call.topk_ids, call.weights = ids.data_ptr(), weights.data_ptr()
+        call.dtype = DTYPES[dtype] if dtype.__class__ is str else dtype
+        call.routing = ROUTINGS[routing] if routing.__class__ is str else routing
+        call.purpose = PURPOSES[purpose] if purpose.__class__ is str else purpose
+        return call
+
+    def _check_rows(self, name, t, rows):
+        if t.dtype is not torch.bfloat16 or not t.is_contiguous() or t.shape[-1] != self.hidden or t.shape[0] < rows:
+            raise ValueError(f"{name}: {t.dtype} {tuple(t.shape)}, want contiguous bfloat16 [at least {rows}, {self.hidden}]")
+
+    def dispatch(self, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
+        """Brings tokens to the ranks of their experts.
+
+        x: bfloat16 [tokens, hidden]; topk_ids: int32 or int64 [tokens, topk], -1 where
+        masked; weights: float32 [tokens, topk]. fullest is the token count of the
+        fullest rank, the same on all ranks; 0 stands for max_tokens. half is "", "_send"
+        or "_recv".
+        """
+        call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
+        if call.tokens:
+            self._check_rows("x", x, call.tokens)
+        call.x = x.data_ptr()
+        self.comm.check(getattr(lib(), "epcomm_dispatch" + half)(self.comm.handle, call, self._stream(stream)))
+        if self._settle:
+            self._settle()
+        return self._view(slot, call.dtype)
+
+    def combine(self, y, topk_ids, weights, *, out=None, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
+        """Brings rows back, weighted and summed: bfloat16 [tokens, hidden].
+
+        y: bfloat16 [max_rows, hidden], what the experts made of each row; the other
+        arguments as they were for dispatch.
+        """
+        call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
+        if out is None:
+            out = torch.empty((call.tokens, self.hidden), dtype=torch.bfloat16, device=y.device)
+        self._check_rows("out", out, call.tokens)
+        self._check_rows("y", y, 0)
+        call.y, call.combined = y.data_ptr(), out.data_ptr()
+        self.comm.check(getattr(lib(), "epcomm_combine" + half)(self.comm.handle, call, self._stream(stream)))
+        if self._settle:
+            self._settle()
+        return out
+
+    def max_rows(self, dtype=0):
+        return self._view(0, word(DTYPES, dtype, "dtype")).out.shape[0]
+
+    def barrier(self, stream=None):
+        self.comm.barrier(self._stream(stream))
+
+    def explain(self, tokens, *, dtype=0, routing=0, purpose=0):
+        """(dispatch, combine, why, first, last) for a token count of the fullest rank."""
+        return self.comm.explain(Call(
+            fullest=tokens, dtype=word(DTYPES, dtype, "dtype"), routing=word(ROUTINGS, routing, "routing"),
+            purpose=word(PURPOSES, purpose, "purpose")))
+
+    def fault(self):
+        return self.comm.fault()
+
+    def reset(self):
+        self.comm.reset()
+
+    def destroy(self):
+        _known.pop(self.id, None)
+        self.comm.destroy()
+
+    def abandon(self):
+        _known.pop(self.id, None)
+        self.comm.abandon()
+
+
+# ---- operators: an EP travels as its number, since operators take tensors and numbers ----
+
+_known = {}
+
+
+def _register(ep):
+    number = len(_known)
+    while number in _known:
+        number += 1
+    _known[number] = ep
+    return number
+
+
+@torch.library.custom_op("epcomm::dispatch", mutates_args=("out", "scales", "row_offsets", "expert_ids", "src_info"))
+def _dispatch_op(x: torch.Tensor, topk_ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor, scales: torch.Tensor,
+                 row_offsets: torch.Tensor, expert_ids: torch.Tensor, src_info: torch.Tensor, ep: int, fullest: int, slot: int,
+                 dtype: int, routing: int, purpose: int) -> None:
+    _known[ep].dispatch(x, topk_ids, weights, fullest=fullest, slot=slot, dtype=dtype, routing=routing, purpose=purpose)
+
+
+@_dispatch_op.register_fake
+def _(x, topk_ids, weights, out, scales, row_offsets, expert_ids, src_info, ep, fullest, slot, dtype, routing, purpose):
+    return None
+
+
+@torch.library.custom_op("epcomm::combine", mutates_args=("src_info",))
+def _combine_op(y: torch.Tensor, topk_ids: torch.Tensor, weights: torch.Tensor, src_info: torch.Tensor, ep: int, fullest: int,
+                slot: int, dtype: int, routing: int, purpose: int) -> torch.Tensor:
+    return _known[ep].combine(y, topk_ids, weights, fullest=fullest, slot=slot, dtype=dtype, routing=routing, purpose=purpose)
+
+
+@_combine_op.register_fake
+def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose):
+    return y.new_empty((topk_ids.shape[0], y.shape[1]), dtype=torch.bfloat16)
+
+
+def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
+    """EP.dispatch as a custom operator, for torch.compile. The library's outputs are
+    its mutated arguments, so that what reads them stays behind it."""
+    view = ep._view(slot, word(DTYPES, dtype, "dtype"))
+    torch.ops.epcomm.dispatch(
+        x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
+        word(PURPOSES, purpose, "purpose"))
+    return view
+
+
+def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
+    """EP.combine as a custom operator. src_info ties it to its dispatch."""
+    src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
+    return torch.ops.epcomm.combine(
+        y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
+        word(PURPOSES, purpose, "purpose"))

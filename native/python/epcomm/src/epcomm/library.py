@@ -1,0 +1,112 @@
+"""libepcomm by ctypes: structs and functions as epcomm.h declares them."""
+
+import ctypes
+import os
+from ctypes import POINTER, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
+
+TEXT = 512
+
+AllGather = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)
+
+
+class _Sized(ctypes.Structure):
+    """A struct that begins with its size."""
+
+    def __init__(self, **fields):
+        super().__init__(**fields)
+        self.size = ctypes.sizeof(self)
+
+
+class Options(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("pack", c_char_p), ("pack_data", c_void_p), ("pack_bytes", c_size_t),
+        ("rank", c_int), ("ranks", c_int), ("device", c_int), ("all_gather", AllGather), ("context", c_void_p),
+        ("deadline_ns", c_uint64), ("in_flight", c_int), ("streams", c_int), ("reduced", c_int), ("max_sms", c_int),
+        ("dtypes", c_uint), ("routing", c_int), ("debug", c_int), ("extra_bytes", c_uint64),
+    ]
+
+
+class Call(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("slot", c_int), ("dtype", c_int), ("tokens", c_int), ("fullest", c_int), ("routing", c_int),
+        ("purpose", c_int), ("ids_bits", c_int), ("unused", c_int), ("x", c_void_p), ("topk_ids", c_void_p),
+        ("weights", c_void_p), ("input_scale", c_void_p), ("out", c_void_p), ("out_scales", c_void_p),
+        ("row_offsets", c_void_p), ("expert_ids", c_void_p), ("src_info", c_void_p), ("scale_offsets", c_void_p),
+        ("y", c_void_p), ("combined", c_void_p), ("bias", c_void_p), ("epilogue_scale", c_float),
+    ]
+
+
+class Info(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("rank", c_int), ("ranks", c_int), ("hidden", c_int), ("experts", c_int), ("local_experts", c_int),
+        ("topk", c_int), ("max_tokens", c_int), ("groups", c_int), ("shared", c_int), ("skip_a2a", c_int), ("reduced", c_int),
+        ("in_flight", c_int), ("largest_grid", c_int), ("dtypes", c_uint), ("default_dtype", c_int), ("heap_bytes", c_uint64),
+        ("digest", c_char * 65), ("arch", c_char * 16),
+    ]
+
+
+class Outputs(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("out", c_void_p), ("out_scales", c_void_p), ("row_offsets", c_void_p), ("expert_ids", c_void_p),
+        ("src_info", c_void_p), ("scale_offsets", c_void_p), ("max_rows", c_uint64), ("row_bytes", c_uint64),
+        ("out_bytes", c_uint64), ("scale_bytes", c_uint64), ("scales", c_int), ("scale_bytes_each", c_int), ("row_pad", c_int),
+    ]
+
+
+class Fault(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("rank", c_int), ("phase", c_int), ("expert", c_int), ("source", c_int), ("block", c_int),
+        ("want", c_uint64), ("got", c_uint64), ("text", c_char * TEXT),
+    ]
+
+
+class Explanation(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("dispatch", c_char_p), ("combine", c_char_p), ("why", c_char_p), ("first", c_int), ("last", c_int),
+        ("plan", c_int),
+    ]
+
+
+STATUSES = ("ok", "invalid", "pack", "driver", "machine", "disagree", "gather", "fault", "peer")
+
+
+def _candidates():
+    named = os.environ.get("EPCOMM_LIBRARY")
+    if named:
+        return [named]
+    beside = os.path.join(os.path.dirname(__file__), "libepcomm.so")
+    return [p for p in (beside,) if os.path.exists(p)] + ["libepcomm.so.1"]
+
+
+def load():
+    """Opens libepcomm: EPCOMM_LIBRARY, beside this file, or where the linker looks."""
+    tried = []
+    for path in _candidates():
+        try:
+            return _declare(ctypes.CDLL(path))
+        except OSError as e:
+            tried.append(str(e))
+    raise ImportError("no libepcomm: make epcomm builds it, and EPCOMM_LIBRARY may name it (" + "; ".join(tried) + ")")
+
+
+def _declare(lib):
+    comm, call, stream = c_void_p, POINTER(Call), c_void_p
+    signatures = {
+        "epcomm_create": [POINTER(c_void_p), POINTER(Options), c_char_p],
+        "epcomm_destroy": [comm], "epcomm_reset": [comm],
+        "epcomm_barrier": [comm, stream], "epcomm_fault": [comm, POINTER(Fault)],
+        "epcomm_explain": [comm, call, POINTER(Explanation)], "epcomm_info": [comm, POINTER(Info)],
+        "epcomm_outputs": [comm, c_int, c_int, POINTER(Outputs)],
+        "epcomm_classify": [POINTER(c_int64), c_int, c_int],
+        "epcomm_check_pack": [c_char_p, c_size_t, POINTER(Info), c_char_p],
+    }
+    for op in ("dispatch", "combine"):
+        for half in ("", "_send", "_recv"):
+            signatures[f"epcomm_{op}{half}"] = [comm, call, stream]
+    for name, arguments in signatures.items():
+        f = getattr(lib, name)
+        f.argtypes, f.restype = arguments, c_int
+    lib.epcomm_abandon.argtypes, lib.epcomm_abandon.restype = [comm], None
+    lib.epcomm_extra.argtypes, lib.epcomm_extra.restype = [comm], c_void_p
+    lib.epcomm_error.argtypes, lib.epcomm_error.restype = [comm], c_char_p
+    return lib

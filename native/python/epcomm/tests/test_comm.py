@@ -1,0 +1,120 @@
+"""epcomm from Python without PyTorch, on the emulated driver, whose GPU memory is
+memory of the host: EPCOMM_PACK names the test pack, EPCOMM_LIBRARY the library."""
+
+import array
+import ctypes
+import multiprocessing
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
+import epcomm  # noqa: E402
+
+PACK = os.environ["EPCOMM_PACK"]
+
+
+def pack_bytes():
+    with open(PACK, "rb") as f:
+        return f.read()
+
+
+def wait(device):
+    """For all that was put on the emulated GPU."""
+    driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+    driver.cuCtxSetCurrent(context)
+    driver.cuCtxSynchronize()
+
+
+class Gather:
+    """Brings bytes together through pipes: rank 0 hears and tells all."""
+
+    def __init__(self, rank, pipes):
+        self.rank, self.pipes = rank, pipes
+
+    def __call__(self, mine):
+        if self.rank > 0:
+            self.pipes[self.rank].send_bytes(mine)
+            return self.pipes[self.rank].recv_bytes()
+        parts = [mine] + [p.recv_bytes() for p in self.pipes[1:]]
+        for p in self.pipes[1:]:
+            p.send_bytes(b"".join(parts))
+        return b"".join(parts)
+
+
+def layer(comm, rank, tokens):
+    """Tokens of ones go to experts that change nothing, and weights sum to 1."""
+    i = comm.info
+    x = array.array("H", [0x3F80] * (tokens * i.hidden))
+    ids = array.array("q", [(t * 3 + k + rank) % i.experts for t in range(tokens) for k in range(i.topk)])
+    weights = array.array("f", [1 / i.topk] * (tokens * i.topk))
+    combined = array.array("H", [0] * (tokens * i.hidden))
+    at = lambda a: a.buffer_info()[0]
+    call = epcomm.Call(dtype=1, tokens=tokens, fullest=tokens, ids_bits=64, x=at(x), topk_ids=at(ids), weights=at(weights),
+                       y=comm.outputs(0, "bf16").out, combined=at(combined))
+    comm.dispatch(call)
+    comm.combine(call)
+    wait(rank)
+    if comm.fault():
+        return comm.fault().text.decode()
+    return "" if all(0x3F7F <= v <= 0x3F81 for v in combined) else "a combined value is not 1"
+
+
+def one_rank(rank, pipes, results):
+    try:
+        comm = epcomm.Comm(PACK, rank, 2, rank, Gather(rank, pipes), deadline=5)
+        said = layer(comm, rank, 8) or layer(comm, rank, 3)
+        comm.reset()
+        said = said or layer(comm, rank, 5)
+        comm.destroy()
+    except Exception as e:
+        said = repr(e)
+    results.put((rank, said))
+
+
+class TestComm(unittest.TestCase):
+    def test_two_processes(self):
+        here, there = multiprocessing.Pipe()
+        results = multiprocessing.Queue()
+        ranks = [multiprocessing.Process(target=one_rank, args=(0, [None, here], results)),
+                 multiprocessing.Process(target=one_rank, args=(1, [None, there], results))]
+        for r in ranks:
+            r.start()
+        said = dict(results.get(timeout=120) for _ in ranks)
+        for r in ranks:
+            r.join()
+        self.assertEqual(said, {0: "", 1: ""})
+
+    def test_refusals_are_sentences(self):
+        with self.assertRaises(epcomm.EpcommError) as refused:
+            epcomm.Comm("/no/such.pack", 0, 1, 0)
+        self.assertEqual(refused.exception.status, "pack")
+        self.assertIn("cannot open", str(refused.exception))
+        with self.assertRaises(ValueError):
+            epcomm.Comm(PACK, 0, 1, 0, precision="some")
+
+    def test_a_failing_gather_is_named(self):
+        def gather(_):
+            raise ConnectionError("the other rank left")
+
+        with self.assertRaises(epcomm.EpcommError) as refused:
+            epcomm.Comm(PACK, 0, 2, 0, gather)
+        self.assertEqual(refused.exception.status, "gather")
+        self.assertIsInstance(refused.exception.__cause__, ConnectionError)
+
+    def test_packs_are_checked(self):
+        data = pack_bytes()
+        self.assertEqual(epcomm.check_pack(data).ranks, 2)
+        for bad in (b"", data[:-1], data[:1000] + b"?" + data[1001:]):
+            with self.assertRaises(epcomm.EpcommError):
+                epcomm.check_pack(bad)
+
+    def test_classes(self):
+        self.assertEqual(epcomm.classify([100] * 8, 2), "even")
+        self.assertEqual(epcomm.classify([1000] * 4 + [0] * 4, 2), "hot-rank")
+        self.assertEqual(epcomm.classify([0] * 8, 2), "all")
+
+
+if __name__ == "__main__":
+    unittest.main()

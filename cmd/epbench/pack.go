@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/kernels/cuda"
 	"github.com/epbench/epbench/kernels/cuda/pack"
@@ -49,8 +50,9 @@ func newPack() *cobra.Command {
 the rows name for the table's GPU, and writes them to one file that epcomm runs
 in production. No GPU is needed; libnvrtc is (make cuda-deps, or a CUDA
 toolkit). What no row covers is packed as the default, and the file says so.`,
-		Example: "  epbench pack --model deepseek-v3 --ranks 2 --max-tokens 4096 --dtype fp8,bf16 -o dsv3.pack\n" +
-			"  epbench pack show dsv3.pack",
+		Example: "  epbench pack --model demo --ranks 2 --max-tokens 64 -o demo.pack\n" +
+			"  epbench pack --model glm-5 --ranks 2 --max-tokens 4096 -o glm.pack\n" +
+			"  epbench pack show demo.pack",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -60,21 +62,24 @@ toolkit). What no row covers is packed as the default, and the file says so.`,
 		},
 	}
 	f.sourceFlags.bind(cmd)
-	s := cmd.Flags()
-	s.StringVar(&f.model, "model", "demo", "model preset; see epbench presets")
-	s.IntVar(&f.hidden, "hidden", 0, "hidden size in elements, instead of the preset's")
-	s.IntVar(&f.topK, "topk", 0, "experts per token, instead of the preset's")
-	s.IntVar(&f.experts, "experts", 0, "routed experts over all ranks, instead of the preset's")
-	s.IntVar(&f.ranks, "ranks", 0, "ranks (GPUs)")
-	s.IntVar(&f.maxTokens, "max-tokens", 0, "most tokens of a rank in one call; sizes the memory")
-	s.StringVar(&f.dtypes, "dtype", "bf16", "what tokens travel as: bf16, fp8, mxfp4, nvfp4; the first is the default of calls")
-	s.StringVar(&f.precision, "precision", "full", "full, or reduced to pack also what may round partial sums to bf16")
-	s.IntVar(&f.maxSMs, "max-sms", 0, "most SMs of a call; rows that take more give way to the default")
-	s.BoolVar(&f.shared, "shared-expert", false, "fuse the shared expert into both operations")
-	s.BoolVar(&f.skipA2A, "skip-a2a", false, "tokens are replicated; every rank keeps its local share")
-	s.BoolVar(&f.anyKernels, "other-kernels", false, "take rows that were measured with other kernels than this program's")
-	s.StringVar(&f.machineFile, "machine", "", "JSON file with the machine to pack for (run.json, table.json); default: that of the table")
-	s.StringVarP(&f.out, "out", "o", "", "file to write")
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		s.StringVar(&f.model, "model", "demo", "model preset; see epbench presets")
+		s.IntVar(&f.hidden, "hidden", 0, "hidden size in elements, instead of the preset's")
+		s.IntVar(&f.topK, "topk", 0, "experts per token, instead of the preset's")
+		s.IntVar(&f.experts, "experts", 0, "routed experts over all ranks, instead of the preset's")
+		s.IntVar(&f.ranks, "ranks", 0, "ranks (GPUs)")
+		s.IntVar(&f.maxTokens, "max-tokens", 0, "most tokens of a rank in one call; sizes the memory")
+		s.StringVar(&f.dtypes, "dtype", "bf16", "what tokens travel as: bf16, fp8, mxfp4, nvfp4; the first is the default of calls")
+		s.StringVar(&f.precision, "precision", "full", "full, or reduced to pack also what may round partial sums to bf16")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "most SMs of a call; rows that take more give way to the default")
+		s.BoolVar(&f.shared, "shared-expert", false, "fuse the shared expert into both operations")
+		s.BoolVar(&f.skipA2A, "skip-a2a", false, "tokens are replicated; every rank keeps its local share")
+		s.BoolVar(&f.anyKernels, "other-kernels", false, "take rows that were measured with other kernels than this program's")
+	})
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVar(&f.machineFile, "machine", "", "JSON file with the machine to pack for (run.json, table.json); default: that of the table")
+		s.StringVarP(&f.out, "out", "o", "", "file to write")
+	})
 	cmd.AddCommand(newPackShow())
 	return cmd
 }

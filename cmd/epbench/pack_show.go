@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/kernels/cuda/pack"
 	"github.com/epbench/epbench/reports"
@@ -17,7 +18,10 @@ func newPackShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "What a pack launches for each token count, and on which evidence",
-		Args:  cobra.ExactArgs(1),
+		Example: "  epbench pack show demo.pack\n" +
+			"  epbench pack show --all demo.pack\n" +
+			"  epbench pack show demo.pack --json",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := pack.ReadFile(args[0])
 			if err != nil {
@@ -27,7 +31,9 @@ func newPackShow() *cobra.Command {
 		},
 	}
 	out.bind(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "also the look-ups made for dispatch alone and for combine alone")
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.BoolVar(&all, "all", false, "also the look-ups made for dispatch alone and for combine alone")
+	})
 	return cmd
 }
 

@@ -33,10 +33,10 @@ func TestNumPyReadsOurs(t *testing.T) {
 	}
 	script := `
 import numpy as np
-want = np.array([[3, 1], [2, -1], [0, 65535]], elem=np.int32)
+want = np.array([[3, 1], [2, -1], [0, 65535]], dtype=np.int32)
 a, z = np.load("ours.npy"), np.load("ours.npz")
-assert a.elem == np.int32 and (a == want).all(), a
-assert (z["topk_ids"] == want).all() and z["topk_weights"].elem == np.float32
+assert a.dtype == np.int32 and (a == want).all(), a
+assert (z["topk_ids"] == want).all() and z["topk_weights"].dtype == np.float32
 assert (z["topk_weights"] == np.array([[.5, .25], [.25, 0], [1, 0]])).all()
 for i, t in enumerate(["<i4", ">i4", "<i8", ">i8", "<i2"]):
     np.save(f"numpy{i}.npy", want[:2].astype(t))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/text"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // tableFlags are the flags of every command that prints tables.
@@ -93,6 +95,18 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	}
 	if err := r(cmd.OutOrStdout(), tables...); err != nil {
 		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
+
+// writeOut writes a file of -o; "-" is standard output.
+func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
+	if path == "-" {
+		_, err := content.WriteTo(cmd.OutOrStdout())
+		return err
+	}
+	if err := record.WriteFile(path, content); err != nil {
+		return badInput(fmt.Errorf("-o: %w", err))
 	}
 	return nil
 }

@@ -91,8 +91,8 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	}
 	// The page comes before printing: where it cannot be written nothing is
 	// printed.
-	page, err := f.page(runs)
-	if err != nil {
+	page, err := f.page(cmd, runs)
+	if err != nil || page == "-" {
 		return err
 	}
 	if err := f.tables.print(cmd, tables...); err != nil {
@@ -105,14 +105,14 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 }
 
 // page writes the page and says where.
-func (f *reportFlags) page(runs []*reports.Loaded) (string, error) {
+func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, error) {
 	if f.noHTML {
 		return "", nil
 	}
 	out := cmp.Or(f.out, filepath.Join(runs[0].Path, record.ReportFile))
-	err := record.WriteFile(out, record.Content(func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) }))
+	err := writeOut(cmd, out, record.Content(func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) }))
 	if err != nil {
-		return "", badInput(fmt.Errorf("the page: %w; write it elsewhere with -o FILE, or leave it out with --no-html", err))
+		return "", badInput(fmt.Errorf("%w; write the page elsewhere with -o FILE, or leave it out with --no-html", err))
 	}
 	return out, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table/export"
 )
 
@@ -38,7 +37,7 @@ func newTableExport() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if path == "" {
+			if path == "" || path == "-" {
 				return printExport(cmd.OutOrStdout(), files)
 			}
 			return writeExport(cmd, path, files)
@@ -92,8 +91,8 @@ func writeExport(cmd *cobra.Command, path string, files []export.File) error {
 		if i > 0 {
 			name = filepath.Join(filepath.Dir(path), f.Name)
 		}
-		if err := record.WriteFile(name, bytes.NewReader(f.Data)); err != nil {
-			return badInput(fmt.Errorf("-o: %w", err))
+		if err := writeOut(cmd, name, bytes.NewReader(f.Data)); err != nil {
+			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s\n", name)
 	}

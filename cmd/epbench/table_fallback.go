@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/curate"
 )
@@ -74,8 +73,8 @@ func writeAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path stri
 		order = "fallback: a row may differ in " + strings.Join(t.Header.Fallback, ", ")
 	}
 	if path != "" {
-		if err := record.WriteFile(path, t); err != nil {
-			return badInput(fmt.Errorf("-o: %w", err))
+		if err := writeOut(cmd, path, t); err != nil {
+			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s; %s\n", path, order)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/curate"
 )
@@ -55,8 +54,8 @@ OLD's.`,
 			if err != nil {
 				return withCode(exitNotComparable, err)
 			}
-			if err := record.WriteFile(path, merged); err != nil {
-				return badInput(fmt.Errorf("-o: %w", err))
+			if err := writeOut(cmd, path, merged); err != nil {
+				return err
 			}
 			t := overlapTable(old.Header, newcomer.Header, overlaps)
 			t.Notes = append(t.Notes, fmt.Sprintf("%d rows of %s and %d of %s became %d in %s (band %g %%)",

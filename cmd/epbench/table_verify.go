@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/sweep/receipt"
 	"github.com/epbench/epbench/tune/table"
@@ -81,8 +80,8 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	}
 	// Written before anything is measured, so that a bad path costs nothing,
 	// and after each row, so that an interrupt keeps the rows before it.
-	if err := record.WriteFile(o.path, r); err != nil {
-		return badInput(fmt.Errorf("-o: %w", err))
+	if err := writeOut(cmd, o.path, r); err != nil {
+		return err
 	}
 	checker := receipt.NewChecker(b, policy, t.Header.MaxSMs, o.seed)
 	stopped := o.check(cmd, checker, receipt.Pick(t, o.rows), r)
@@ -122,7 +121,7 @@ func (o *verifyOptions) check(cmd *cobra.Command, checker *receipt.Checker, rows
 		fmt.Fprintf(cmd.ErrOrStderr(), "row %d of %d: %s, %s tokens, %s\n", i+1, len(rows), row.Key.Op, spanText(row.Lo, row.Hi), row.Key.Routing)
 		checks, err := checker.Row(cmd.Context(), row)
 		r.Checks = append(r.Checks, checks...)
-		if bad := record.WriteFile(o.path, r); bad != nil {
+		if bad := writeOut(cmd, o.path, r); bad != nil {
 			return bad
 		}
 		if err != nil {

@@ -41,7 +41,7 @@ replays the file.`,
 
 func (o *exportOptions) run(cmd *cobra.Command) error {
 	if o.out == "" {
-		return usagef("-o: name a file that ends in .npy, .npz, .csv or .jsonl")
+		return usagef("-o: name a file that ends in .npy, .npz, .csv or .jsonl; - prints CSV")
 	}
 	problems, err := drawProblems(&o.problem)
 	if err != nil {
@@ -58,12 +58,15 @@ func (o *exportOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return badInput(fmt.Errorf("--%w", err))
 	}
-	out, err := trace.Create(o.out, w.Problem.TopK, true)
+	err = writeTrace(cmd, o.out, func(path string) error {
+		out, err := trace.Create(path, w.Problem.TopK, true)
+		if err != nil {
+			return fmt.Errorf("-o: %w", err)
+		}
+		return errors.Join(drawn(w, out), out.Close())
+	})
 	if err != nil {
-		return badInput(fmt.Errorf("-o: %w", err))
-	}
-	if err := errors.Join(drawn(w, out), out.Close()); err != nil {
-		return err
+		return badInput(err)
 	}
 	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s: %s, %d tokens, top-%d of %d experts\n",
 		o.out, w.Spec, w.Stats().Tokens, w.Problem.TopK, w.Problem.Experts)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -85,28 +86,58 @@ func (o *importOptions) run(cmd *cobra.Command, file string) error {
 	if same(file, o.out) {
 		return usagef("-o: %s is the file being read", o.out)
 	}
-	s, err := o.trace.scan(file, o.write)
+	s, err := o.trace.scan(file, func(r *trace.Reader) (trace.Summary, error) { return o.write(cmd, r) })
 	if err != nil {
 		return err
+	}
+	if o.out == "-" {
+		return nil
 	}
 	return o.tables.print(cmd, o.summary(file, s))
 }
 
-// write writes what it scans to the file of -o, where there is one. A file that
-// could not be completed is removed.
-func (o *importOptions) write(r *trace.Reader) (s trace.Summary, err error) {
-	switch {
-	case o.out == "":
+// write writes what it scans to the file of -o, where there is one.
+func (o *importOptions) write(cmd *cobra.Command, r *trace.Reader) (s trace.Summary, err error) {
+	if o.out == "" {
 		return r.Scan(nil)
-	case r.Kind == trace.Counts:
-		s, err = writeCounts(r, o.out)
-	default:
-		s, err = writeIDs(r, o.out)
 	}
-	if err != nil {
-		os.Remove(o.out)
-	}
+	err = writeTrace(cmd, o.out, func(path string) error {
+		if r.Kind == trace.Counts {
+			s, err = writeCounts(r, path)
+		} else {
+			s, err = writeIDs(r, path)
+		}
+		return err
+	})
 	return s, err
+}
+
+// writeTrace writes the file of -o by way of a temporary one, since some
+// formats are not written from front to back, and a failure must not cost the
+// file that was there. "-" is CSV on standard output.
+func writeTrace(cmd *cobra.Command, out string, write func(path string) error) error {
+	ext, dir := filepath.Ext(out), filepath.Dir(out)
+	if info, err := os.Stat(out); out == "-" || err == nil && !info.Mode().IsRegular() {
+		dir = ""
+	}
+	if out == "-" {
+		ext = ".csv"
+	}
+	temp, err := os.MkdirTemp(dir, ".epbench-*")
+	if err != nil {
+		return fmt.Errorf("-o: %s: %w", out, errors.Unwrap(err))
+	}
+	defer os.RemoveAll(temp)
+	path := filepath.Join(temp, "trace"+ext)
+	if err := write(path); err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), path, out))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return writeOut(cmd, out, f)
 }
 
 func writeIDs(r *trace.Reader, out string) (trace.Summary, error) {

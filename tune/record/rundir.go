@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -161,11 +162,41 @@ type Content func(io.Writer) error
 func (c Content) WriteTo(w io.Writer) (int64, error) { return 0, c(w) }
 
 // WriteFile replaces the file at path, so that a reader sees the old file or the
-// new one and never a part: a temporary file beside it, synced, then renamed.
+// new one and never a part: a temporary file beside it, synced, then renamed. A
+// link is followed. A device or a pipe is written to and not replaced.
 func WriteFile(path string, content io.WriterTo) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil { // a new file, or a link to one
+		real = path
+	}
+	if info, stat := os.Lstat(real); stat == nil && !info.Mode().IsRegular() {
+		err = writeThrough(real, content)
+	} else {
+		err = replace(real, content)
+	}
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err // the temporary name helps nobody
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func writeThrough(path string, content io.WriterTo) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = content.WriteTo(f)
+	return errors.Join(err, f.Close())
+}
+
+func replace(path string, content io.WriterTo) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, errors.Unwrap(err)) // the temporary name helps nobody
+		return err
 	}
 	w := bufio.NewWriter(f)
 	if _, err = content.WriteTo(w); err == nil {
@@ -176,9 +207,8 @@ func WriteFile(path string, content io.WriterTo) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
-		return fmt.Errorf("%s: %w", path, err)
 	}
-	return nil
+	return err
 }
 
 // Path is where the directory lies.

@@ -3,6 +3,8 @@
 package record
 
 import (
+	"io"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -52,4 +54,50 @@ func full(t *testing.T, size uint64, do func() error) error {
 	}
 	defer unix.Setrlimit(unix.RLIMIT_FSIZE, &old)
 	return do()
+}
+
+// TestWriteFileFollowsLinks: links stay links, devices stay devices, and what is
+// written to a pipe arrives.
+func TestWriteFileFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	hello := Content(func(w io.Writer) error {
+		_, err := io.WriteString(w, "hello")
+		return err
+	})
+	for name, target := range map[string]string{"link": "file", "dangling": "new", "null": "/dev/null"} {
+		if err := os.Symlink(target, at(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(at("file"), []byte("a longer text than hello"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"link", "dangling", "null"} {
+		if err := WriteFile(at(name), hello); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if info, err := os.Lstat(at(name)); err != nil || info.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s is no link any more: %v", name, err)
+		}
+	}
+	for _, name := range []string{"file", "new"} {
+		if got, err := os.ReadFile(at(name)); string(got) != "hello" {
+			t.Errorf("%s holds %q, %v", name, got, err)
+		}
+	}
+	if err := unix.Mkfifo(at("pipe"), 0o600); err != nil {
+		t.Skip(err)
+	}
+	read := make(chan string)
+	go func() {
+		got, _ := os.ReadFile(at("pipe"))
+		read <- string(got)
+	}()
+	if err := WriteFile(at("pipe"), hello); err != nil {
+		t.Error(err)
+	}
+	if got := <-read; got != "hello" {
+		t.Errorf("the pipe carried %q", got)
+	}
 }

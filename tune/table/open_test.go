@@ -16,12 +16,7 @@ func writeTable(t *testing.T, path string, rows ...Row) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	_, err := testTable(rows...).WriteTo(&b)
-	if err == nil {
-		err = os.WriteFile(path, b.Bytes(), 0o666)
-	}
-	if err != nil {
+	if err := os.WriteFile(path, encodeTable(t, testTable(rows...)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -66,5 +61,14 @@ func TestOpenLeavesOutBadTables(t *testing.T) {
 	if _, err := Open(Locations{File: filepath.Join(dir, "none.json")}); err == nil || !strings.Contains(err.Error(), "none.json: file does not exist") &&
 		!strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func TestWriteToRefusesBeforeItWrites(t *testing.T) {
+	bad := testTable(testRow(ep.Even, 0, 99, 64))
+	bad.Rows[0].Lo = 100
+	var out bytes.Buffer
+	if _, err := bad.WriteTo(&out); err == nil || !strings.Contains(err.Error(), "rows[0].lo: 100 is above hi 99") || out.Len() > 0 {
+		t.Errorf("a bad table is written, %d bytes: %v", out.Len(), err)
 	}
 }

@@ -48,6 +48,11 @@ func Load(path string) (*Loaded, error) {
 	if l.Table, err = table.LoadFile(tablePath, true); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.Warnings = append(l.Warnings, err.Error())
 	}
+	if l.Table != nil {
+		if err := record.CheckLog(path, run, l.Table.Header.TrialLog); err != nil {
+			l.Warnings = append(l.Warnings, err.Error())
+		}
+	}
 	return l, nil
 }
 

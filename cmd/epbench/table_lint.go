@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/curate"
 )
@@ -64,7 +66,7 @@ func (f *lintFlags) run(cmd *cobra.Command) error {
 // lint adds the findings about one table and counts the errors among them.
 func (f *lintFlags) lint(out *reports.Table, band float64, s table.Source) int {
 	legal := curate.Legality(legality(s.Table.Header.Machine))
-	findings := curate.Lint(s.Table, legal, band)
+	findings := append(changedLog(s), curate.Lint(s.Table, legal, band)...)
 	errors := 0
 	for _, x := range findings {
 		if x.Severity == curate.Bad {
@@ -84,6 +86,19 @@ func (f *lintFlags) lint(out *reports.Table, band float64, s table.Source) int {
 		out.Warn("the kernels of backend %s are not known here: legality was not checked", s.Table.Header.Machine.Backend)
 	}
 	return errors
+}
+
+// changedLog finds that the trials beside a table are not those it was made from.
+func changedLog(s table.Source) []curate.Finding {
+	dir := filepath.Dir(s.Name)
+	run, err := record.ReadRun(dir)
+	if err != nil || filepath.Base(s.Name) != record.TableFile {
+		return nil // a table without its run
+	}
+	if err := record.CheckLog(dir, run, s.Table.Header.TrialLog); err != nil {
+		return []curate.Finding{{Row: -1, Severity: curate.Bad, Rule: "log", Text: err.Error()}}
+	}
+	return nil
 }
 
 // warningsShown are printed of each rule.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/curate"
 )
@@ -105,13 +106,13 @@ func orNone(fields []string) string {
 
 // bindBand registers --band.
 func bindBand(s *pflag.FlagSet, band *float64) {
-	s.Float64Var(band, "band", 0, "`SHARE` below which a difference does not count; default: the table's own, else 0.01")
+	s.Float64Var(band, "band", 0, "`SHARE` below which a difference does not count; default: the table's own")
 }
 
-// bandOf is --band, else the table's own, else 1 %.
+// bandOf is --band, else the table's own, else that of its machine.
 func bandOf(cmd *cobra.Command, band float64, h table.Header) float64 {
 	if cmd.Flags().Changed("band") {
 		return band
 	}
-	return cmp.Or(h.Band, 0.01)
+	return cmp.Or(h.Band, measure.PolicyFor(h.Machine).Band)
 }

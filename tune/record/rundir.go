@@ -2,6 +2,8 @@ package record
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -258,6 +260,29 @@ func ReadDir(path string) (run *Run, results []Result, warnings []error, err err
 		warnings = append(warnings, fmt.Errorf("%s: %w", path, torn))
 	}
 	return run, results, warnings, nil
+}
+
+// HashLog is the SHA-256 of the trial log of a run directory, in hex. A table
+// holds that of the log it was made from.
+func HashLog(path string) (string, error) {
+	f, err := os.Open(filepath.Join(path, TrialsFile))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// CheckLog reports a log that changed after a table was made from it. While a
+// run is not finished its log grows, and nothing can be said.
+func CheckLog(path string, run *Run, hash string) error {
+	got, err := HashLog(path)
+	if err != nil || got == hash || run.Finished.IsZero() {
+		return err
+	}
+	return fmt.Errorf("%s: %s changed after %s was made from it: their evidence differs; sweep again", path, TrialsFile, TableFile)
 }
 
 // maxRunFile bounds run.json.

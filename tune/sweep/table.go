@@ -2,12 +2,7 @@ package sweep
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -42,7 +37,7 @@ func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	log, err := s.logHash()
+	log, err := record.HashLog(s.dir.Path())
 	if err != nil {
 		return nil, "", err
 	}
@@ -54,18 +49,6 @@ func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 		},
 		Rows: rows,
 	}, "", nil
-}
-
-// logHash is the SHA-256 of the trial log.
-func (s *sweeper) logHash() (string, error) {
-	f, err := os.Open(filepath.Join(s.dir.Path(), record.TrialsFile))
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // ABI is a backend's kernel hash, empty where it has none.

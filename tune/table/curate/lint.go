@@ -31,6 +31,13 @@ type Legality func(ep.Machine, ep.Problem, ep.Config) error
 // minRounds is the least number of rounds whose bootstrap interval means anything.
 const minRounds = 10
 
+// A row ends half way to the next one, on a logarithmic scale, where nothing was
+// measured. That is no fault; an end is far when the next measured count is.
+const farEnd = 4
+
+// fewTried is about as many configs as every search begins with.
+const fewTried = 10
+
 // linter collects findings about the row at hand.
 type linter struct {
 	header table.Header
@@ -98,14 +105,14 @@ func (l *linter) evidence(r table.Row) {
 	l.add(e.Rounds == 0 || e.Median == 0 || e.Clock == "", Bad, "measured", "no rounds behind it")
 	inside := func(n int) bool { return r.Lo <= n && n <= r.Hi }
 	l.add(!slices.ContainsFunc(e.Tokens, inside), Bad, "measured", "no token count of %d to %d was measured", r.Lo, r.Hi)
-	ends := []int{r.Lo, r.Hi}
-	if i := slices.IndexFunc(ends, func(n int) bool { return !slices.Contains(e.Tokens, n) }); i >= 0 {
-		l.add(true, Note, "ends", "its end at %d tokens was not measured", ends[i])
+	for _, end := range []int{r.Lo, r.Hi} {
+		far := !slices.ContainsFunc(e.Tokens, func(n int) bool { return max(n, end) <= farEnd*max(1, min(n, end)) })
+		l.add(far && len(e.Tokens) > 0, Note, "ends", "its end at %d tokens is more than %d times from what was measured: sweep --tokens %d", end, farEnd, end)
 	}
 	l.add(e.Rounds > 0 && e.Rounds < minRounds, Note, "rounds", "%d rounds, below %d an interval means little", e.Rounds, minRounds)
 	n := len(e.Routings)
 	l.add(r.Key.Routing == ep.AllRoutings && n < 2, Note, "routings", "it is for all routings and was measured under %d", n)
-	l.add(!e.Complete, Note, "complete", "%d configs tried, not the whole legal space", e.Tried)
+	l.add(!e.Complete && e.Tried < fewTried, Note, "tried", "%d configs tried: give the sweep more --budget", e.Tried)
 }
 
 // legal asks the kernel at both ends of a row.

@@ -44,13 +44,3 @@ func (s site) rows() int {
 func (s site) steps() int {
 	return (classSelections*s.Experts-1)/(max(s.rows(), 1)*s.TopK) + 1
 }
-
-// ClassOf is the Class of the workload that New makes, and ep.AllRoutings
-// where New gives an error.
-func ClassOf(d Distribution, p ep.Problem, seed uint64) ep.Class {
-	w, err := New(d, p, seed)
-	if err != nil {
-		return ep.AllRoutings
-	}
-	return w.Class
-}

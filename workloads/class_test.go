@@ -30,7 +30,4 @@ func TestClass(t *testing.T) {
 	if w := mustNew(t, "hotrank:2.0", p, 1); w.Class != ep.HotRank {
 		t.Errorf("replicated tokens: %s", w.Class)
 	}
-	if got := ClassOf(mustParse(t, "hotrank:9.0"), v3(1), 1); got != ep.AllRoutings {
-		t.Errorf("a routing that does not fit: %s", got)
-	}
 }

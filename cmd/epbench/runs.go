@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -71,12 +73,38 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 		return err
 	}
 	ops, routings := splitList(f.ops), splitList(f.routing)
+	if err := f.known(l, ops, routings, tokens); err != nil {
+		return err
+	}
 	l.Keep(func(p ep.Problem, routing string) bool {
 		return (ops == nil || slices.Contains(ops, string(p.Op))) && (tokens == nil || slices.Contains(tokens, p.Tokens)) &&
 			(routings == nil || slices.Contains(routings, routing))
 	})
 	if len(l.Cases) == 0 {
-		return usagef("--op, --tokens, --routing: %s has no such case", l.Path)
+		return usagef("--op, --tokens, --routing: %s has each of these, but no case with all", l.Path)
+	}
+	return nil
+}
+
+// known refuses values that no case of a run has, and says which it has.
+func (f *runFilter) known(l *reports.Loaded, ops, routings []string, tokens []int) error {
+	var has [3][]string
+	for _, c := range l.Cases {
+		for i, v := range []string{string(c.Problem.Op), c.Routing, strconv.Itoa(c.Problem.Tokens)} {
+			if !slices.Contains(has[i], v) {
+				has[i] = append(has[i], v)
+			}
+		}
+	}
+	var counts []string
+	for _, n := range tokens {
+		counts = append(counts, strconv.Itoa(n))
+	}
+	for i, asked := range [][]string{ops, routings, counts} {
+		if len(asked) > 0 && !slices.ContainsFunc(asked, func(v string) bool { return slices.Contains(has[i], v) }) {
+			flag := []string{"--op", "--routing", "--tokens"}[i]
+			return usagef("%s: %s has no case with %s; it has %s", flag, l.Path, strings.Join(asked, " or "), strings.Join(has[i], ", "))
+		}
 	}
 	return nil
 }

@@ -104,10 +104,14 @@ func winners(run *record.Run) reports.Table {
 }
 
 // rejections says how many points each constraint removed, once for all
-// problems that agree on it.
+// problems that agree on it; of many token counts it says it for a few.
 func rejections(spaces []record.SpaceInfo) []string {
+	const most = 8
 	var out []string
 	for _, s := range spaces {
+		if len(out) == most {
+			return append(out, "and so on for the other problems")
+		}
 		if len(s.Rejected) == 0 {
 			continue
 		}
@@ -122,11 +126,15 @@ func rejections(spaces []record.SpaceInfo) []string {
 	return out
 }
 
+// manySearches are summed up by --dry-run, a line for each op, dtype and routing.
+const manySearches = 60
+
 // printPlan is --dry-run.
 func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	n := reports.Numbers
 	t := reports.Table{
-		Name: "plan", Title: "Plan",
+		Name: "plan", Title: fmt.Sprintf("Plan: %d searches, about %d samples: at least %v inside kernels, and checking every candidate",
+			len(p.Searches), p.Samples, p.AtLeast.Round(100*time.Millisecond)),
 		Columns: []reports.Column{reports.Words("op"), reports.Words("dtype"), n("tokens", ""), reports.Words("routing"),
 			reports.Words("class"), n("points", ""), n("legal", ""), n("measured", ""), n("samples", "")},
 	}
@@ -144,12 +152,38 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 			reports.Str(s.Routing()), reports.Str(string(s.Class())), reports.Int(points), reports.Int(s.Legal),
 			reports.Int(s.Measured), reports.Int(s.Samples))
 	}
-	t.Notes = append(t.Notes, rejections(spaces)...)
-	t.Notes = append(t.Notes,
-		"pairs are made of the winners of their halves",
-		fmt.Sprintf("%d searches, about %d samples: at least %v inside kernels, and verifying every candidate", len(p.Searches), p.Samples, p.AtLeast.Round(100*time.Millisecond)),
-		"space "+p.Fingerprint+"; policy: "+p.Policy.String())
+	if len(t.Rows) > manySearches && !f.tables.forPrograms() {
+		t.Rows = summedUp(t.Rows)
+		t.Note("measured, samples: of all token counts; points, legal: of the last")
+	}
+	t.Note(rejections(spaces)...)
+	t.Note("pairs are made of the winners of their halves", "space "+p.Fingerprint+"; policy: "+p.Policy.String())
 	return f.tables.print(cmd, t)
+}
+
+// summedUp puts the rows of a plan that differ in tokens alone into one.
+func summedUp(rows [][]reports.Cell) [][]reports.Cell {
+	const tokens, measured, samples = 2, 7, 8
+	type key struct{ op, dtype, routing string }
+	at := map[key]int{}
+	var out [][]reports.Cell
+	for _, r := range rows {
+		k := key{r[0].Text, r[1].Text, r[3].Text}
+		i, seen := at[k]
+		if !seen {
+			at[k] = len(out)
+			out = append(out, r)
+			continue
+		}
+		sum := slices.Clone(r)
+		first, _, _ := strings.Cut(out[i][tokens].Text, "-")
+		sum[tokens] = reports.Str(first + "-" + r[tokens].Text)
+		for _, c := range []int{measured, samples} {
+			sum[c] = reports.Int(out[i][c].Value.(int) + r[c].Value.(int))
+		}
+		out[i] = sum
+	}
+	return out
 }
 
 // printProfile is --profile.

@@ -52,11 +52,14 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
-	defer dir.Close()
-	if run.Empty, err = emptyClock(cmd.Context(), b); err != nil {
-		return err
+	if run.Empty, err = emptyClock(cmd.Context(), b); err == nil {
+		err = f.sweep(cmd, b, p, &started{dir, run, nil})
 	}
-	return f.sweep(cmd, b, p, &started{dir, run, nil})
+	var coded *exitError
+	if err != nil && !errors.As(err, &coded) {
+		return errors.Join(err, dir.Discard())
+	}
+	return errors.Join(err, dir.Close())
 }
 
 func (f *sweepFlags) openBackend(cmd *cobra.Command) (kernels.Backend, error) {

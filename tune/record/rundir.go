@@ -219,6 +219,18 @@ func (d *Dir) Path() string { return d.path }
 // Results is how many lines the log has.
 func (d *Dir) Results() int { return d.seq }
 
+// Discard closes a directory in which nothing was measured and removes what
+// CreateDir made, so that the corrected command may use the same path.
+func (d *Dir) Discard() error {
+	if d.seq > 0 {
+		return d.Close()
+	}
+	for _, name := range []string{TrialsFile, RunFile, PlotsDir, lockFile, "."} {
+		os.Remove(filepath.Join(d.path, name)) // a directory goes only if it is empty
+	}
+	return d.Close()
+}
+
 // Close flushes the log to the disk and lets the next writer in.
 func (d *Dir) Close() error {
 	var err error

@@ -88,3 +88,34 @@ func TestWriteFileKeepsTheOldFile(t *testing.T) {
 		t.Errorf("a path that cannot be: %v", err)
 	}
 }
+
+// TestDiscard: a run that measured nothing leaves its path free; one that did
+// stays.
+func TestDiscard(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run")
+	for range 2 {
+		d, err := CreateDir(path, &Run{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Discard(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left behind: %v", path, err)
+		}
+	}
+	d, err := CreateDir(path, &Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Append([]Result{sample(0, 1)}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Discard(); err != nil {
+		t.Fatal(err)
+	}
+	if _, results, _, err := ReadDir(path); err != nil || len(results) != 1 {
+		t.Errorf("what was measured is gone: %d results, %v", len(results), err)
+	}
+}

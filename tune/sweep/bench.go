@@ -51,8 +51,8 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 func eachSubject(opts *Options, run *record.Run, do func(*subject) error) error {
 	for _, p := range opts.Problems {
 		for _, d := range opts.Distributions {
-			s := newSubject(p, d, opts.Seed)
-			if err := s.draw(opts.Seed); err != nil {
+			s, err := newSubject(p, d, opts.Seed)
+			if err != nil {
 				return err
 			}
 			if err := do(&s); err != nil {

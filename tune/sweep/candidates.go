@@ -39,7 +39,12 @@ func (pl *planner) subjects() ([]subject, error) {
 			return nil, err
 		}
 		for _, d := range pl.opts.Distributions {
-			out = append(out, newSubject(p, d, pl.opts.Seed))
+			s, err := newSubject(p, d, pl.opts.Seed)
+			if err != nil {
+				return nil, err
+			}
+			s.workload = nil // drawn again when its turn comes: all of them at once would be large
+			out = append(out, s)
 		}
 	}
 	return out, nil

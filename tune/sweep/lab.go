@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -56,15 +57,18 @@ type subject struct {
 	workload *workloads.Workload
 }
 
-func newSubject(p ep.Problem, d workloads.Distribution, seed uint64) subject {
-	return subject{problem: p, routing: d, class: workloads.ClassOf(d, p, seed)}
+func newSubject(p ep.Problem, d workloads.Distribution, seed uint64) (subject, error) {
+	s := subject{problem: p, routing: d}
+	err := s.draw(seed)
+	return s, err
 }
 
-// draw makes the workload.
+// draw makes the workload, and names its class where that is not known.
 func (s *subject) draw(seed uint64) (err error) {
 	if s.workload, err = workloads.New(s.routing, s.problem, seed); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
+	s.class = cmp.Or(s.class, s.workload.Class)
 	return nil
 }
 

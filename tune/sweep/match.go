@@ -63,8 +63,8 @@ func (m *Matcher) contest(p ep.Problem, routing string, cfg ep.Config) (*contest
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", routing, err)
 	}
-	s := newSubject(p, d, m.seed)
-	if err := s.draw(m.seed); err != nil {
+	s, err := newSubject(p, d, m.seed)
+	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", routing, err)
 	}
 	dflt, err := m.lab.planner.defaultConfig(p)

@@ -191,7 +191,11 @@ func TestIncumbentsAreMeasured(t *testing.T) {
 		return table.Row{Key: table.KeyOf(o.Problems[0], c), Lo: 1, Hi: 64, Config: cfg}
 	}
 	b := &scripted.Backend{Sigma: 0.005}
-	class := workloads.ClassOf(o.Distributions[0], o.Problems[0], o.Seed)
+	w, err := workloads.New(o.Distributions[0], o.Problems[0], o.Seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	class := w.Class
 	shipped := &table.Table{Schema: table.Schema, Header: table.Header{Machine: b.Machine()}, Rows: []table.Row{row(class, "16"), row(ep.AllRoutings, "32")}}
 	if err := shipped.Seal(); err != nil {
 		t.Fatal(err)
@@ -227,6 +231,7 @@ func (g *greedy) Kernels() []kernels.Kernel {
 // TestDTypesTellEachOther: the winner in one dtype is a candidate in the next.
 func TestDTypesTellEachOther(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
+	o.Problems[0].Hidden = 128 // what fp8 needs
 	fp8 := o.Problems[0]
 	fp8.Dispatch = ep.FP8
 	o.Problems = append(o.Problems, fp8)

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/kernels"
@@ -20,14 +23,11 @@ func newBackends() *cobra.Command {
 			}}
 			for _, e := range backendTable {
 				machine, names, note := describe(cmd, e)
-				usable := "yes"
-				if note != "" {
-					usable = "no"
-				}
+				usable := reports.Bool(note == "")
 				if e.onRequest {
-					usable = "on request"
+					usable.Text = "on request"
 				}
-				t.Add(reports.Str(e.name), reports.Str(usable), reports.Str(machine), reports.Str(names), reports.Str(firstNonEmpty(note, e.doc)))
+				t.Add(reports.Str(e.name), usable, reports.Str(machine), reports.Str(names), reports.Str(cmp.Or(note, e.doc)))
 			}
 			return out.print(cmd, t)
 		},
@@ -50,19 +50,9 @@ func describe(cmd *cobra.Command, e backendEntry) (machine, names, missing strin
 }
 
 func kernelNames(all []kernels.Kernel) string {
-	names := ""
-	for i, k := range all {
-		if i > 0 {
-			names += " "
-		}
-		names += k.Name
+	var out []string
+	for _, k := range all {
+		out = append(out, k.Name)
 	}
-	return names
-}
-
-func firstNonEmpty(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
+	return strings.Join(out, " ")
 }

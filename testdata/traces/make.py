@@ -105,3 +105,12 @@ with open(OUT / "sglang_counts.csv", "w") as f:
     for layer, row in enumerate(counts.sum(axis=0)):
         for expert, n in enumerate(row):
             f.write(f"{layer},{expert},{n}\n")
+
+# Redundant experts: 24 physical ones, of which expert 0 has six replicas and
+# 1 to 3 have two each. Counts are of physical experts.
+replicas = np.array(list(range(16)) + [0, 0, 0, 0, 0, 1, 2, 3])
+physical = np.arange(24)[None, None, :] + np.arange(3)[None, :, None] + 10 * np.arange(2)[:, None, None]
+torch_save({
+    "records": [{"forward_pass_id": i, "global_physical_count": Tensor(c)} for i, c in enumerate(physical)],
+    "last_physical_to_logical_map": Tensor(np.stack([np.roll(replicas, layer) for layer in range(3)])),
+}, "sglang_redundant.pt")

@@ -127,7 +127,7 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	}
 	for _, a := range main {
 		if a.elem.kind == 'f' || a.elem.kind == 'b' {
-			return nil, fmt.Errorf("ids are of type %s; save them as integers", a.elem)
+			return nil, fmt.Errorf("ids are of type %s; save them as integers%s", a.elem, a.elem.logits())
 		}
 	}
 	r := &Reader{Kind: IDs, TopK: ids.k, close: ids.close}

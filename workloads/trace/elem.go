@@ -50,6 +50,10 @@ func (d elem) int32s(dst []int32, b []byte) {
 		for i := range dst {
 			dst[i] = narrow(int64(binary.LittleEndian.Uint64(b[8*i:])))
 		}
+	case d.kind == 'u' && d.size == 8: // above int64 lies what would read as masked
+		for i := range dst {
+			dst[i] = narrow(int64(min(d.bits(b[8*i:]), math.MaxInt64)))
+		}
 	default:
 		for i := range dst {
 			dst[i] = narrow(d.int(b[i*d.size:]))
@@ -112,6 +116,15 @@ func half(h uint16) float64 {
 	return float64(math.Float32frombits(bits) * 0x1p112)
 }
 
+// logits is what to do if floats that were taken for counts or ids are the
+// router's logits.
+func (d elem) logits() string {
+	if d.kind != 'f' && d.kind != 'b' {
+		return ""
+	}
+	return "; if these are router logits, record the ids of the selected experts instead"
+}
+
 // maxCount is chosen so that MaxExperts counts add up within int64.
 const maxCount = 1 << 46
 
@@ -120,7 +133,7 @@ func (d elem) add(sum []int64, row []byte) error {
 	for e := range sum {
 		v := d.float(row[e*d.size:])
 		if !(v >= 0 && v <= 1<<53) || v != math.Trunc(v) {
-			return fmt.Errorf("expert %d: %v is not a count", e, v)
+			return fmt.Errorf("expert %d: %v is not a count%s", e, v, d.logits())
 		}
 		if sum[e] += int64(v); sum[e] > maxCount {
 			return fmt.Errorf("expert %d: more than %d selections", e, int64(maxCount))

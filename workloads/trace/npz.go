@@ -53,6 +53,9 @@ func fromArchive(z *zip.ReadCloser, all []*array, o Options) (*Reader, error) {
 	if err == nil {
 		r, err = fromArrays(main, weights, o)
 	}
+	if err == nil {
+		err = r.toLogical(main[0], all, o)
+	}
 	if err != nil {
 		z.Close()
 		return nil, err

@@ -24,11 +24,21 @@ var formats = map[string]opener{
 	".json":  openJSON,
 }
 
+// convert says how to bring formats to one that is read. Libraries for them
+// weigh more than this program.
+var convert = map[string]string{
+	".safetensors": "numpy.save(out, safetensors.numpy.load_file(path)[name])",
+	".parquet":     "numpy.save(out, numpy.stack(pandas.read_parquet(path)[column]))",
+}
+
 // Open opens a trace by its extension: .npy .npz .pt .csv .jsonl .json. Every
 // error is one line that begins with the path.
 func Open(path string, o Options) (*Reader, error) {
 	ext := strings.ToLower(filepath.Ext(path))
 	open, ok := formats[ext]
+	if how := convert[ext]; how != "" {
+		return nil, fmt.Errorf("%s: %s files are not read; save the array as .npy: %s", path, ext, how)
+	}
 	if !ok {
 		return nil, fmt.Errorf("%s: extension %.10q is unknown, use .npy, .npz, .pt, .csv, .jsonl or .json", path, ext)
 	}

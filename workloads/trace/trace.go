@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
 // Kind says what a trace records.
@@ -88,6 +89,9 @@ func (r *Reader) check(ids []int32) error {
 				if e == -1 {
 					continue
 				}
+				if e == math.MinInt32 {
+					return fmt.Errorf("row %d: an expert id beyond %d%s", stamp-1, math.MaxInt32, r.guess)
+				}
 				return fmt.Errorf("row %d: expert %d is outside 0 to %d, and only -1 is masked%s", stamp-1, e, MaxExperts-1, r.guess)
 			}
 			if r.seen[e] == stamp {
@@ -156,6 +160,9 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 		end--
 	}
 	s.Counts = counts[:end]
+	if s.Masked > 0 && end == 0 {
+		return s, at(r.path, fmt.Errorf("all %d selections are masked: nothing was recorded here", s.Masked))
+	}
 	return s, nil
 }
 

@@ -336,3 +336,36 @@ func TestWeightsFollowIDs(t *testing.T) {
 		t.Errorf("%v, %v, %v", ids, ws, err)
 	}
 }
+
+// TestReplicasAreOneExpert: counts of physical experts become counts of the
+// logical ones that the router selected.
+func TestReplicasAreOneExpert(t *testing.T) {
+	const layer = 1
+	replicas := append([]int{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0, 1, 2, 3)
+	want := make([]int64, 16)
+	for p := range 24 {
+		want[replicas[(p+24-layer)%24]] += int64(2*(p+layer) + 10) // two passes, the second 10 more
+	}
+	s, err := scan(golden+"sglang_redundant.pt", Options{Layer: layer})
+	if err != nil || !slices.Equal(s.Counts, want) {
+		t.Errorf("%v, %v, want %v", s.Counts, err, want)
+	}
+}
+
+// TestLogicalIDs: ids of replicas are mapped, masked ones stay, and an id that
+// the map lacks is an error.
+func TestLogicalIDs(t *testing.T) {
+	rows := [][]int32{{0, 4, -1}, {5, 1, 2}}
+	read := func(ids []int32, _ []float32) (int, error) {
+		copy(ids, slices.Concat(rows...))
+		return 2, io.EOF
+	}
+	ids := make([]int32, 9)
+	n, err := foldIDs(read, 3, "map", []int64{0, 1, 2, 3, 7, 9})(ids, nil)
+	if n != 2 || err != io.EOF || !slices.Equal(ids[:6], []int32{0, 7, -1, 9, 1, 2}) {
+		t.Errorf("%d rows %v, %v", n, ids, err)
+	}
+	if _, err := foldIDs(read, 3, "map", []int64{0, 1, 2})(ids, nil); err == nil || !strings.Contains(err.Error(), "physical expert 4 is outside the 3 of map") {
+		t.Errorf("an id beyond the map: %v", err)
+	}
+}

@@ -111,9 +111,6 @@ func (h Headline) Lines() []string {
 	return out
 }
 
-// String is Lines as one paragraph.
-func (h Headline) String() string { return strings.Join(h.Lines(), " ") }
-
 // String is the share that is faster and the mean gain.
 func (c Count) String() string {
 	s := fmt.Sprintf("%d of %d cases", c.Verdicts[record.Faster], c.Searches)

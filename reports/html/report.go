@@ -29,7 +29,7 @@ type page struct {
 	Title    string
 	Style    template.CSS
 	Script   template.JS
-	Headline string
+	Headline []string // the most important sentence first
 	Facts    []fact
 	Sections []section
 	Warnings []string
@@ -87,7 +87,7 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 	main := runs[0]
 	p := &page{
 		Title: "epbench: " + main.Name(), Style: template.CSS(style), Script: template.JS(script),
-		Headline: reports.Summarise(main.Run).String(), Facts: facts(main),
+		Headline: reports.Summarise(main.Run).Lines(), Facts: facts(main),
 	}
 	for _, l := range runs {
 		p.Warnings = append(p.Warnings, l.Warnings...)

@@ -21,6 +21,7 @@ type plotFlags struct {
 	out     string
 	format  string
 	limit   int
+	scale   float64
 	filter  runFilter
 	options chart.Options
 	compare compareFlags
@@ -40,9 +41,10 @@ func newPlot() *cobra.Command {
 	}
 	flags(cmd, forProblem, f.filter.bind)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVar(&f.kind, "kind", "latency", "`KINDS` of pictures, comma-separated, or all")
+		s.StringVar(&f.kind, "kind", "gain", "`KINDS` of pictures, comma-separated, or all")
 		s.StringVarP(&f.out, "out", "o", "", "`DIRECTORY` for the pictures; default: plots/ of the first run")
 		s.StringVar(&f.format, "format", "svg", "file `FORMAT`: "+strings.Join(chart.Formats(), ", "))
+		s.Float64Var(&f.scale, "scale", chart.DefaultScale, "`FACTOR` of the resolution of png, 1 to 10: 2 is about 1,200 pixels wide")
 		s.IntVar(&f.limit, "limit", 24, "`N` pictures of one kind at most; 0: all")
 		s.Float64Var(&f.options.Wire, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
 		s.StringVar(&f.options.X, "x", "", "`PARAMETER` on a heatmap's x axis; default: SMs")
@@ -69,6 +71,9 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if !slices.Contains(chart.Formats(), f.format) {
 		return usagef("--format: unknown %q, use one of %s", f.format, strings.Join(chart.Formats(), ", "))
 	}
+	if !(f.scale >= 1 && f.scale <= 10) {
+		return usagef("--scale: %v is outside 1 to 10", f.scale)
+	}
 	if f.options.Compare, err = f.compare.options(); err != nil {
 		return err
 	}
@@ -84,6 +89,13 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	}
 	for _, l := range runs {
 		if err := f.filter.apply(l); err != nil {
+			return err
+		}
+	}
+	// A run without decisions, of bench or imported, has no gain to show.
+	if !cmd.Flags().Changed("kind") && len(kinds[0].Draw(runs, f.options)) == 0 {
+		f.kind = "latency"
+		if kinds, err = f.kinds(); err != nil {
 			return err
 		}
 	}
@@ -125,7 +137,7 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 		}
 		for _, fig := range figures {
 			path := filepath.Join(f.out, fig.Name+"."+f.format)
-			if err := record.WriteFile(path, record.Content(func(w io.Writer) error { return fig.Write(w, f.format) })); err != nil {
+			if err := record.WriteFile(path, record.Content(func(w io.Writer) error { return fig.Write(w, f.format, f.scale) })); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), path)
@@ -140,6 +152,8 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 
 // whyEmpty says what a kind needs.
 var whyEmpty = map[string]string{
+	"gain":      ": the run decided nothing; --kind latency draws its times",
+	"bandwidth": ": the bytes of its routings are not known",
 	"heatmap":   ": it needs two parameters with several values each (--x, --y)",
 	"pareto":    ": no kernel of the run says how many SMs it takes",
 	"regret":    ": it needs a problem measured under two routings",

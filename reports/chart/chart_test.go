@@ -40,8 +40,10 @@ func recorded(t *testing.T) map[string]*reports.Loaded {
 // axisWords are what a picture of each kind must say on its axes, units
 // included, and the runs that must have one.
 var axisWords = map[string]struct{ words, runs []string }{
+	"gain":      {[]string{"tokens per rank", "gain over the default (x)", "1: as fast as the default"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
+	"bandwidth": {[]string{"tokens per rank", "GB/s of the busiest rank", "each token once to each rank that needs it"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"latency":   {[]string{"tokens per rank", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
-	"heatmap":   {[]string{"(%)", "frame: the winner"}, []string{"failures", "ties", "large", "cpu-sweep"}},
+	"heatmap":   {[]string{"(%)", "blank: none was measured"}, []string{"failures", "ties", "large", "cpu-sweep"}},
 	"pareto":    {[]string{"SMs taken", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"regret":    {[]string{"winner of", "launched under", "(%)"}, []string{"failures", "ties", "large", "cpu-sweep"}},
 	"wire":      {[]string{"tokens per rank", "of the wire limit (%)"}, []string{"failures", "large"}},
@@ -107,7 +109,7 @@ func checkFigure(t *testing.T, f Figure, want []string) {
 func drawn(t *testing.T, f Figure, format string) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := f.Write(&b, format); err != nil {
+	if err := f.Write(&b, format, DefaultScale); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -144,7 +146,7 @@ func colours(img image.Image) int {
 }
 
 func TestUnknownFormatAndKind(t *testing.T) {
-	if err := (Figure{Width: 10, Height: 10}).Write(io.Discard, "gif"); err == nil || !strings.Contains(err.Error(), "svg, png, pdf") {
+	if err := (Figure{Width: 10, Height: 10}).Write(io.Discard, "gif", 1); err == nil || !strings.Contains(err.Error(), "svg, png, pdf") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := FindKind("latncy"); err == nil || !strings.Contains(err.Error(), "latency") {

@@ -5,6 +5,7 @@ package chart
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"io"
@@ -12,7 +13,7 @@ import (
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	_ "gonum.org/v1/plot/vg/vgimg" // png
+	"gonum.org/v1/plot/vg/vgimg"
 	_ "gonum.org/v1/plot/vg/vgpdf" // pdf
 	_ "gonum.org/v1/plot/vg/vgsvg" // svg
 
@@ -24,6 +25,7 @@ type Figure struct {
 	Name   string // file name without its ending: latency-dispatch-bf16
 	Title  string // one line, drawn above the picture
 	Alt    string // the picture in words, with the values that count; SVG files hold it as their description
+	Source string // where the numbers are from, drawn below: machine, date, run
 	Width  vg.Length
 	Height vg.Length
 	draw   func(draw.Canvas)
@@ -32,17 +34,21 @@ type Figure struct {
 // Formats lists the file formats of Figure.Write.
 func Formats() []string { return []string{"svg", "png", "pdf"} }
 
-// Write draws the figure as svg, png or pdf.
-func (f Figure) Write(w io.Writer, format string) error {
+// DefaultScale makes PNG pictures about 1,200 pixels wide.
+const DefaultScale = 2
+
+// Write draws the figure as svg, png or pdf. A PNG has scale times 96 pixels an
+// inch; the other formats have no pixels.
+func (f Figure) Write(w io.Writer, format string, scale float64) error {
 	var b bytes.Buffer
-	c, err := draw.NewFormattedCanvas(f.Width, f.Height, format)
+	c, err := canvas(f.Width, f.Height, format, scale)
 	if err != nil {
-		return fmt.Errorf("format: unknown %q, use one of %s", format, strings.Join(Formats(), ", "))
+		return err
 	}
 	dc := draw.New(c)
 	dc.SetColor(paper)
 	dc.Fill(dc.Rectangle.Path())
-	f.draw(titled(dc, f.Title))
+	f.draw(sourced(titled(dc, f.Title), f.Source))
 	if _, err := c.WriteTo(&b); err != nil {
 		return err
 	}
@@ -52,6 +58,17 @@ func (f Figure) Write(w io.Writer, format string) error {
 	}
 	_, err = io.WriteString(w, out)
 	return err
+}
+
+func canvas(width, height vg.Length, format string, scale float64) (vg.CanvasWriterTo, error) {
+	if format == "png" {
+		return vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(int(96*scale)))}, nil
+	}
+	c, err := draw.NewFormattedCanvas(width, height, format)
+	if err != nil {
+		return nil, fmt.Errorf("format: unknown %q, use one of %s", format, strings.Join(Formats(), ", "))
+	}
+	return c, nil
 }
 
 // described is an SVG with the picture in words. Beside the font that its text
@@ -76,6 +93,9 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	figures := k.draw(runs, o)
 	seen := map[string]int{} // cases may differ in what the file name leaves out
 	for i := range figures {
+		if figures[i].Source == "" {
+			figures[i].Source = sourceOf(runs...)
+		}
 		name := figures[i].Name
 		if seen[name]++; seen[name] > 1 {
 			figures[i].Name = fmt.Sprintf("%s-%d", name, seen[name])
@@ -92,6 +112,7 @@ func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func
 			for _, c := range l.Cases {
 				if f := draw(c, o); f != nil {
 					p := c.Problem
+					f.Source = sourceOf(l)
 					f.Name = slug(name, problemSlug(p), c.Routing)
 					f.Title = fmt.Sprintf("%s: %s %s, %s, %s", title, reports.OpTitle(p.Op, p.Precision), p.Dispatch, reports.Tokens(p.Tokens), c.Routing)
 					out = append(out, *f)
@@ -137,6 +158,23 @@ func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
 	return out
 }
 
+// sourceOf says where numbers are from.
+func sourceOf(runs ...*reports.Loaded) string {
+	var out []string
+	for _, l := range runs {
+		m := l.Run.Machine
+		machine := cmp.Or(m.Name, m.Backend)
+		if m.GPUs > 1 {
+			machine = fmt.Sprintf("%d %s", m.GPUs, machine)
+		}
+		if !l.Run.Started.IsZero() {
+			machine += ", " + l.Run.Started.UTC().Format("2006-01-02")
+		}
+		out = append(out, machine+", run "+l.Name())
+	}
+	return strings.Join(out, "; ")
+}
+
 // Options are what the runs do not say.
 type Options struct {
 	Wire  float64 // GB/s that leave a rank at most; 0: by the machine's link
@@ -149,10 +187,12 @@ type Options struct {
 
 // Kinds lists every kind in the order help prints them.
 var Kinds = []Kind{
+	{"gain", "the default's time over the winner's, with its interval, a line for each routing", gain.figures},
 	{"latency", "time against tokens, a line for each routing or peer, with the wire limit", latency.figures},
 	{"heatmap", "time over two parameters, the winner framed, failures crossed", perCase("heatmap", "Time over the fastest (%)", heatmap)},
 	{"pareto", "time against SMs: front, knee and winner", perCase("pareto", "Time against SMs", pareto)},
 	{"regret", "what one routing's winner loses under another", regret},
+	{"bandwidth", "GB/s of the busiest rank, with the wire limit as the ceiling", bandwidth.figures},
 	{"wire", "per cent of the wire limit reached", wire.figures},
 	{"imbalance", "load of experts and ranks, traffic between ranks", imbalance},
 	{"samples", "every round, and the default against itself", perCase("samples", "Every round", samples)},

@@ -25,7 +25,7 @@ func heatmap(c *reports.Case, o Options) *Figure {
 	if len(h.xs) < 2 && len(h.ys) < 2 || h.timed == 0 {
 		return nil
 	}
-	return &Figure{Alt: h.alt(c), Width: 6.4 * vg.Inch, Height: vg.Length(1.7+0.3*float64(min(len(h.ys), 14))) * vg.Inch, draw: h.draw}
+	return &Figure{Alt: h.alt(c), Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.3*float64(min(len(h.ys), 14))) * vg.Inch, draw: h.draw}
 }
 
 // heat is the best time for each pair of values of two parameters.
@@ -104,10 +104,37 @@ func (h heat) draw(c draw.Canvas) {
 			m.list = append(m.list, q)
 		}
 	}
+	matrix(h.key(c), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
+}
+
+// key draws what colours, frame, crosses and blanks mean, and returns what is
+// left above it.
+func (h heat) key(c draw.Canvas) draw.Canvas {
 	note := words(tickSize, muted)
 	note.YAlign = draw.YBottom
-	c.FillText(note, c.Min, elide(fmt.Sprintf("best of all other parameters; fastest %s us; frame: the winner; crossed: failed", reports.Micros(h.best).Text), note, c.Max.X-c.Min.X))
-	matrix(draw.Crop(c, 0, 0, 1.6*tickSize, 0), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
+	c.FillText(note, c.Min, elide("crossed: every config there failed, with its status; blank: none was measured, being illegal or not tried", note, c.Max.X-c.Min.X))
+	c = draw.Crop(c, 0, 0, 1.5*tickSize, 0)
+	note.YAlign = draw.YCenter
+	y := c.Min.Y + tickSize/2
+	x := c.Min.X
+	say := func(text string) {
+		c.FillText(note, vg.Point{X: x, Y: y}, text)
+		x += note.Width(text) + 6
+	}
+	say(fmt.Sprintf("%% over the fastest, %s us, others at their best:", reports.Micros(h.best).Text))
+	const steps, width = 24, 4 * vg.Length(1)
+	say("0")
+	for i := range steps {
+		c.SetColor(shade(float64(i) / (steps - 1)))
+		c.Fill(vg.Rectangle{Min: vg.Point{X: x, Y: y - tickSize/2}, Max: vg.Point{X: x + width, Y: y + tickSize/2}}.Path())
+		x += width
+	}
+	x += 6
+	say(fmt.Sprintf("%.0f and more", 100*darkest))
+	c.StrokeLines(draw.LineStyle{Color: ink, Width: vg.Points(2)}, frame(x, y-tickSize/2, x+tickSize, y+tickSize/2))
+	x += tickSize + 4
+	say("winner")
+	return draw.Crop(c, 0, 0, 1.8*tickSize, 0)
 }
 
 // lossText prints a loss in per cent with two figures.

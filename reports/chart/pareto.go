@@ -23,6 +23,9 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 	p := newPlot("SMs taken (workers on a CPU)", "time of one call (us)")
 	all, front := pointsOf(f.All), pointsOf(f.Front)
 	var ys []float64
+	if d := f.Case.Default(); d != nil && d.OK() && d.Cost.SMs > 0 {
+		ys, p.X.Max = append(ys, d.Level*1e6), float64(d.Cost.SMs)
+	}
 	for _, q := range all {
 		ys = append(ys, q.Y)
 		p.X.Max = max(p.X.Max, q.X)
@@ -48,14 +51,21 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 		knee := f.Front[f.Knee]
 		key.add(fmt.Sprintf("knee: %d SMs, %s us", knee.Cost.SMs, reports.Micros(knee.Level).Text), nil, &ring)
 	}
-	if winner := f.Case.Winner(); winner != nil && winner.Cost.SMs > 0 {
-		box := draw.GlyphStyle{Color: ink, Radius: vg.Points(6), Shape: draw.SquareGlyph{}}
-		at := pointsOf([]*reports.Entry{winner})
-		at[0].Y = clamp(at[0].Y, &p.Y)
-		p.Add(&plotter.Scatter{XYs: at, GlyphStyle: box})
-		key.add(fmt.Sprintf("winner: %d SMs", winner.Cost.SMs), nil, &box)
-	}
+	key.marked(p, f.Case.Winner(), "winner", draw.SquareGlyph{})
+	key.marked(p, f.Case.Default(), "default", draw.TriangleGlyph{})
 	p.Draw(key.below(c))
+}
+
+// marked points at a config that says how many SMs it takes.
+func (l *legend) marked(p panel, e *reports.Entry, name string, shape draw.GlyphDrawer) {
+	if e == nil || !e.OK() || e.Cost.SMs == 0 {
+		return
+	}
+	style := draw.GlyphStyle{Color: ink, Radius: vg.Points(6), Shape: shape}
+	at := pointsOf([]*reports.Entry{e})
+	at[0].Y = clamp(at[0].Y, &p.Y)
+	p.Add(&plotter.Scatter{XYs: at, GlyphStyle: style})
+	l.add(fmt.Sprintf("%s: %d SMs, %s us", name, e.Cost.SMs, reports.Micros(e.Level).Text), nil, &style)
 }
 
 func pointsOf(entries []*reports.Entry) plotter.XYs {

@@ -165,6 +165,17 @@ func titled(c draw.Canvas, title string) draw.Canvas {
 	return draw.Crop(c, 0, 0, 0, -1.7*titleSize)
 }
 
+// sourced draws where the numbers are from and returns what is left above it.
+func sourced(c draw.Canvas, source string) draw.Canvas {
+	if source == "" {
+		return c
+	}
+	st := words(tickSize-1, muted)
+	st.YAlign = draw.YBottom
+	c.FillText(st, c.Min, elide(source, st, c.Max.X-c.Min.X))
+	return draw.Crop(c, 0, 0, 1.8*tickSize, 0)
+}
+
 // elide shortens s until it fits.
 func elide(s string, st text.Style, width vg.Length) string {
 	if st.Width(s) <= width {

@@ -12,8 +12,8 @@ import (
 // large page went into closing tags, which HTML does not need.
 func render(t reports.Table) template.HTML {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<div class="table" data-name="%s"><div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
-		esc(t.Name), esc(t.Title+", scrolls sideways"), esc(t.Title))
+	fmt.Fprintf(&b, `<div class="table" data-name="%s">%s<div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
+		esc(t.Name), hidden(t), esc(t.Title+", scrolls sideways"), esc(t.Title))
 	for _, c := range t.Columns {
 		unit := ""
 		if c.Unit != "" {
@@ -39,6 +39,27 @@ func render(t reports.Table) template.HTML {
 	return template.HTML(b.String())
 }
 
+// columnsShown are what a page of 1,280 pixels has room for.
+const columnsShown = 14
+
+// hidden keeps the columns of a wide table that a narrow terminal drops first
+// behind a box to tick.
+func hidden(t reports.Table) string {
+	var rules []string
+	for drop := 99; drop > 0 && len(t.Columns)-len(rules) > columnsShown; drop-- {
+		for i, c := range t.Columns {
+			if c.Drop == drop {
+				rules = append(rules, fmt.Sprintf(":nth-child(%d)", i+1))
+			}
+		}
+	}
+	if rules == nil {
+		return ""
+	}
+	return fmt.Sprintf(`<style>[data-name="%s"]:not(:has(.all:checked)) :is(th,td):is(%s){display:none}@media print{[data-name="%s"] .choose{display:none}}</style>`+
+		`<label class="choose"><input class="all" type="checkbox"> all %d columns</label>`, esc(t.Name), strings.Join(rules, ","), esc(t.Name), len(t.Columns))
+}
+
 func class(a reports.Align, m reports.Mark) string {
 	var words []string
 	if a == reports.Right {
@@ -53,7 +74,14 @@ func class(a reports.Align, m reports.Mark) string {
 	return ` class="` + strings.Join(words, " ") + `"`
 }
 
-// breakable lets a browser break config keys after their commas.
-func breakable(s string) string { return strings.ReplaceAll(esc(s), ",", ",<wbr>") }
+// breaks are where a browser may break config keys.
+var breaks = strings.NewReplacer(",", ",<wbr>", ":", ":<wbr>", "+", "+<wbr>", "=", "=<wbr>")
+
+func breakable(s string) string {
+	if strings.IndexByte(s, '=') < 0 { // no config: a ratio, a time, a routing
+		return esc(s)
+	}
+	return breaks.Replace(esc(s))
+}
 
 func esc(s string) string { return template.HTMLEscapeString(s) }

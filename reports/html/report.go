@@ -4,10 +4,12 @@ package html
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/epbench/epbench/reports"
@@ -143,16 +145,24 @@ const perKind = 6
 // draw adds the figures of a kind to a section, at most perKind of them, spread
 // over all.
 func (d *drawer) draw(s *section, kind string, runs ...*reports.Loaded) {
+	d.drawFirst(s, kind, "", runs...)
+}
+
+// drawFirst is draw with the figures of an op before the others.
+func (d *drawer) drawFirst(s *section, kind, op string, runs ...*reports.Loaded) {
 	k, err := chart.FindKind(kind)
 	if err != nil {
 		d.err = err
 		return
 	}
 	figures := k.Draw(runs, d.options)
+	slices.SortStableFunc(figures, func(a, b chart.Figure) int {
+		return cmp.Compare(strings.Count(b.Name, "-"+op+"-"), strings.Count(a.Name, "-"+op+"-"))
+	})
 	shown := spread(figures, perKind)
 	for _, f := range shown {
 		var b bytes.Buffer
-		if err := f.Write(&b, "svg"); err != nil {
+		if err := f.Write(&b, "svg", chart.DefaultScale); err != nil {
 			d.err = err
 			return
 		}

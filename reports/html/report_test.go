@@ -38,7 +38,7 @@ func TestPage(t *testing.T) {
 		t.Error("two pages of one run differ")
 	}
 	last := -1
-	for _, id := range []string{"launch", "latency", "machine", "workloads", "winners", "effects", "regret", "pareto", "space", "noise", "failures", "trials", "method"} {
+	for _, id := range []string{"gain", "launch", "latency", "machine", "workloads", "winners", "effects", "regret", "pareto", "space", "noise", "failures", "trials", "method"} {
 		at := strings.Index(got, `<section id="`+id+`"`)
 		if at <= last {
 			t.Errorf("section %s is missing or out of order", id)
@@ -127,7 +127,7 @@ func TestHundredThousandTrials(t *testing.T) {
 	shown, _ := usage(t)
 	for _, k := range chart.Kinds {
 		for _, f := range k.Draw([]*reports.Loaded{l}, chart.Options{}) {
-			if err := f.Write(&bytes.Buffer{}, "svg"); err != nil {
+			if err := f.Write(&bytes.Buffer{}, "svg", 1); err != nil {
 				t.Fatal(err)
 			}
 		}

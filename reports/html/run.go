@@ -34,7 +34,7 @@ func writePlots(dir string, runs []*reports.Loaded) error {
 	o.Loads, _ = chart.Loads(runs)
 	for _, k := range chart.Kinds {
 		for _, f := range spread(k.Draw(runs, o), perKind) {
-			err := record.WriteFile(filepath.Join(plots, f.Name+".svg"), record.Content(func(w io.Writer) error { return f.Write(w, "svg") }))
+			err := record.WriteFile(filepath.Join(plots, f.Name+".svg"), record.Content(func(w io.Writer) error { return f.Write(w, "svg", chart.DefaultScale) }))
 			if err != nil {
 				return err
 			}

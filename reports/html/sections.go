@@ -15,7 +15,20 @@ import (
 
 // sections are the parts of the page in order. Empty ones are left out.
 var sections = []func(*drawer) section{
-	launch, latency, machine, workload, winners, effects, regret, sms, space, noise, failures, trials, method,
+	gain, launch, latency, machine, workload, winners, effects, regret, sms, space, noise, failures, trials, method,
+}
+
+// gain is what the run is for: the pictures of its gain, the op that gained most
+// first, and the cases that gained most.
+func gain(d *drawer) section {
+	s := section{ID: "gain", Title: "What tuning gains"}
+	if best := reports.Summarise(d.main.Run).Best; best != nil {
+		d.drawFirst(&s, "gain", string(best.Problem.Op), d.runs...)
+	}
+	if t := reports.LargestGains(d.main.Run); len(t.Rows) > 0 {
+		s.Tables = append(s.Tables, render(t))
+	}
+	return s
 }
 
 // launch is the table, what most readers open the page for.

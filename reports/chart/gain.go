@@ -1,0 +1,119 @@
+package chart
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/epbench/epbench/reports"
+)
+
+// gain draws what a sweep is for: how much faster than the default each case
+// became, with the interval of its decision.
+var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, func(s series) string {
+	best := s.points[0]
+	for _, q := range s.points {
+		if q.mid > best.mid {
+			best = q
+		}
+	}
+	return fmt.Sprintf("at most %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens)
+}}
+
+// addGain adds the decision of a case: the default's time over the winner's,
+// under the same routing and in the same rounds.
+func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
+	if c.Search == nil || !c.Search.OK() {
+		return
+	}
+	g := c.Search.Decision.Gain
+	b.ours = put(b.ours, b.label(l, c), point{c.Problem.Tokens, g.Mid, orElse(g.Low, g.Mid), orElse(g.High, g.Mid)})
+}
+
+// orElse is v where it is a number.
+func orElse(v, otherwise float64) float64 {
+	if finite(v) {
+		return v
+	}
+	return otherwise
+}
+
+// linearGains are drawn on an axis of equal steps; larger ones on a logarithmic
+// one, where twice as fast looks the same everywhere.
+const linearGains = 2.5
+
+func drawGain(c draw.Canvas, all []series) {
+	p := newPlot("tokens per rank", "gain over the default (x)")
+	logTokens(&p.X, tokensOf(all))
+	values := append(times(all), 1)
+	gainAxis(&p.Y, values)
+	st := draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{1, 2}}
+	p.Add(level(p.Plot, 1, st))
+	key := addAll(p, all)
+	key.add("1: as fast as the default", &st, nil)
+	p.Draw(key.below(c))
+}
+
+func gainAxis(a *plot.Axis, values []float64) {
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for _, v := range values {
+		lo, hi = min(lo, v), max(hi, v)
+	}
+	if hi > linearGains {
+		logTime(a, values)
+		return
+	}
+	room := max(0.05, (hi-lo)*0.08)
+	a.Min, a.Max = lo-room, hi+room
+	a.Tick.Marker = plot.TickerFunc(roundTicks)
+}
+
+// bandwidth draws the bytes that the busiest rank moves in a second.
+var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string {
+	best := 0.0
+	for _, q := range s.points {
+		best = max(best, q.mid)
+	}
+	return fmt.Sprintf("at most %.1f GB/s", best)
+}}
+
+// addBandwidth adds winner and default of a case. The bytes are those of the
+// wire limit: each token once to each rank that needs it.
+func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
+	winner := c.Winner()
+	if winner == nil || winner.Median.Mid <= 0 || c.Load == nil || c.Load.BytesWire == 0 {
+		return
+	}
+	at := func(e *reports.Entry) point {
+		m, bytes := e.Median, float64(c.Load.BytesWire)/1e9
+		return point{c.Problem.Tokens, bytes / m.Mid, bytes / orElse(m.High, m.Mid), bytes / orElse(m.Low, m.Mid)}
+	}
+	label := b.label(l, c)
+	b.ours = put(b.ours, label, at(winner))
+	if d := c.Default(); d != nil && d.OK() && label == b.ours[0].label {
+		b.base.label = "default, " + label
+		b.base.points = append(b.base.points, at(d))
+	}
+	if wire := b.options.wire(l); wire > 0 {
+		b.limit.label = fmt.Sprintf("wire limit, %.4g GB/s", wire)
+		b.limit.points = append(b.limit.points, point{c.Problem.Tokens, wire, wire, wire})
+	}
+}
+
+func drawBandwidth(c draw.Canvas, all []series) {
+	p := newPlot("tokens per rank", "GB/s of the busiest rank")
+	logTokens(&p.X, tokensOf(all))
+	top := 0.0
+	for _, v := range times(all) {
+		top = max(top, v)
+	}
+	fromZero(&p.Y, top)
+	key := addAll(p, all)
+	note := words(tickSize, muted)
+	note.YAlign = draw.YBottom
+	c.FillText(note, c.Min, elide("GB/s (10^9): bytes of the busiest rank, each token once to each rank that needs it, over the slowest rank's time", note, c.Max.X-c.Min.X))
+	p.Draw(key.below(draw.Crop(c, 0, 0, 1.7*tickSize, 0)))
+}

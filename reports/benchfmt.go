@@ -12,15 +12,19 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// WriteBench writes every deciding round as a result in Go's benchmark format
+// WriteBench writes rounds in Go's benchmark format
 // (https://golang.org/design/14313-benchmark-format), for benchstat. The case is
-// the name, the config a sub-name.
-func WriteBench(w io.Writer, l *Loaded) error {
+// the name. Without all it writes the rounds that decided: config=default and
+// config=tuned of each case, so that benchstat -col /config shows the gain, and
+// two runs compare by what they ship. With all it writes every round of every
+// config, with stage, role and id, since rounds of different stages are not of
+// one distribution.
+func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine
-	config := []benchfmt.Config{
+	b := benchWriter{out: out, config: []benchfmt.Config{
 		bench("tool", l.Run.Tool), bench("machine", m.Key()), bench("gpu", m.Name), bench("abi", l.Run.ABI),
-	}
+	}}
 	for _, c := range l.Cases {
 		p := c.Problem
 		prefix := fmt.Sprintf("%s/mode=%s/dtype=%s/ranks=%d/hidden=%d/experts=%d/topk=%d/routing=%s/tokens=%d", title(string(p.Op)), p.Mode, p.Dispatch, p.Ranks,
@@ -28,34 +32,64 @@ func WriteBench(w io.Writer, l *Loaded) error {
 		if p.Precision == ep.Reduced {
 			prefix += "/precision=reduced"
 		}
-		for _, e := range c.Entries {
-			if !e.OK() {
-				continue
-			}
-			r := &benchfmt.Result{Config: config, Name: benchfmt.Name(prefix + "/config=" + benchWord(e.benchLabel())), Iters: 1}
-			for _, t := range e.Times {
-				r.Values = []benchfmt.Value{{Value: math.Round(t*1e12) / 1e3, Unit: "ns/op"}}
-				if err := out.Write(r); err != nil {
-					return err
-				}
+		if all {
+			b.every(prefix, c)
+		} else {
+			b.deciding(prefix, c)
+		}
+	}
+	return b.err
+}
+
+// benchWriter keeps the first error.
+type benchWriter struct {
+	out    *benchfmt.Writer
+	config []benchfmt.Config
+	err    error
+}
+
+func (b *benchWriter) write(name string, seconds float64) {
+	if b.err == nil {
+		b.err = b.out.Write(&benchfmt.Result{Config: b.config, Name: benchfmt.Name(name), Iters: 1,
+			Values: []benchfmt.Value{{Value: math.Round(seconds*1e12) / 1e3, Unit: "ns/op"}}})
+	}
+}
+
+// deciding writes the default and the winner, which may be the default, of a
+// case; of imported figures, the peers.
+func (b *benchWriter) deciding(prefix string, c *Case) {
+	times := func(label string, e *Entry) {
+		if e == nil || !e.OK() {
+			return
+		}
+		for _, t := range e.Times {
+			b.write(prefix+"/config="+label, t)
+		}
+	}
+	times("default", c.Default())
+	times("tuned", c.Winner())
+	for _, e := range c.Entries {
+		if e.Role == record.Peer {
+			times(benchWord(e.Config.Kernel), e)
+		}
+	}
+}
+
+func (b *benchWriter) every(prefix string, c *Case) {
+	for _, e := range c.Entries {
+		if !e.OK() {
+			continue
+		}
+		for _, block := range e.Blocks {
+			for _, seconds := range block.Rounds() {
+				b.write(fmt.Sprintf("%s/stage=%s/role=%s/config=%s", prefix, block.Stage, block.Role, e.Config.ID()), seconds)
 			}
 		}
 	}
-	return nil
 }
 
 func bench(key, value string) benchfmt.Config {
 	return benchfmt.Config{Key: key, Value: []byte(strings.Join(strings.Fields(value), " ")), File: true}
-}
-
-func (e *Entry) benchLabel() string {
-	switch e.Role {
-	case record.Default, record.Twin:
-		return string(e.Role)
-	case record.Peer:
-		return e.Config.Kernel
-	}
-	return e.Key
 }
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -39,8 +39,9 @@ no network. Further runs, such as imported ones of peers, stand beside the first
 the page's pictures. --only prints tables: winners, effects of each parameter, regret
 between routings, Pareto fronts, wire limit, failures.
 
---format benchfmt prints every round in Go's benchmark format instead, for
-benchstat.`,
+--format benchfmt prints the confirmed rounds of the default and of the winner in
+Go's benchmark format instead, for benchstat -col /config; with --only all every
+round of every config.`,
 		Example: `  epbench report run
   epbench report run --only winners,regret --no-html
   epbench report run peers -o page.html`,
@@ -75,7 +76,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	}
 	if f.tables.format == benchFormat {
 		for _, l := range runs {
-			if err := reports.WriteBench(cmd.OutOrStdout(), l); err != nil {
+			if err := reports.WriteBench(cmd.OutOrStdout(), l, f.only == "all"); err != nil {
 				return fmt.Errorf("standard output: %w", err)
 			}
 		}

@@ -131,3 +131,16 @@ func TestHeaderIsAlsoCPlusPlus(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestPythonIsTyped: the module passes the checkers that a strict project runs.
+func TestPythonIsTyped(t *testing.T) {
+	dir := exported(t, drawTable(t, rand.New(rand.NewPCG(1, 3))))
+	for _, check := range [][]string{{"mypy", "--strict", "--cache-dir=/dev/null"}, {"ruff", "check", "--no-cache", "--isolated"}} {
+		t.Run(check[0], func(t *testing.T) {
+			cmd := exec.Command(tool(t, check[0]), append(check[1:], filepath.Join(dir, "tuned.py"))...)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -135,9 +135,9 @@ func (f *benchFlags) fromTable(b kernels.Backend) (sweep.Picker, error) {
 	if t.Header.Machine.Key() != b.Machine().Key() {
 		return nil, withCode(exitNotComparable, fmt.Errorf("--table: made on %s, this is %s", t.Header.Machine.Key(), b.Machine().Key()))
 	}
-	check := legalAmong(b.Kernels())
+	set, check := table.Overlay(table.Source{Name: "table", Table: t}), legalAmong(b.Kernels())
 	return func(p ep.Problem, class ep.Class) (ep.Config, string, error) {
-		a := t.Lookup(table.KeyOf(p, class), p.Tokens)
+		a := lookupOf(set, table.Host{Machine: t.Header.Machine, ABI: t.Header.ABI}, p)(p.Tokens, class)
 		if a.Config.IsDefault() {
 			return a.Config, "table: " + string(a.Reason), nil
 		}

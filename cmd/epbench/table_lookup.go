@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -45,9 +46,9 @@ func (q *query) answers() reports.Table {
 	for _, k := range q.keys {
 		p := k.Problem(q.maxTokens)
 		set := q.narrow(k)
-		resolved := q.set.Resolve(q.host, p)
+		ask := lookupOf(q.set, q.host, p)
 		for _, n := range q.tokens {
-			a := resolved.Lookup(n, k.Routing)
+			a := ask(n, k.Routing)
 			if !q.isConfig(q.header(a), k, n, a.Config) {
 				continue
 			}
@@ -56,6 +57,8 @@ func (q *query) answers() reports.Table {
 			cells = append(cells, reports.Str(string(a.Reason)), reports.Str(differsIn(a.Differs, a.Row)))
 			t.Add(append(append(cells, gainCells(a.Row)...), verifiedCell(a), reports.Str(a.Source))...)
 			switch {
+			case a.Reason == table.Halves:
+				q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, tuned apart and never timed together")
 			case a.Row == nil:
 				q.note(missText(set, k, n))
 			case a.Reason == table.Fallback:
@@ -65,6 +68,22 @@ func (q *query) answers() reports.Table {
 	}
 	t.Notes = q.notes
 	return t
+}
+
+// lookupOf resolves a problem; a pair without a row is answered by its halves.
+func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *table.Answer {
+	own := set.Resolve(h, p)
+	if p.Op != ep.Pair {
+		return own.Lookup
+	}
+	p.Op = ep.Dispatch
+	dispatch := set.Resolve(h, p)
+	p.Op = ep.Combine
+	combine := set.Resolve(h, p)
+	return func(n int, c ep.Class) *table.Answer {
+		a := table.LookupPair(own, dispatch, combine, n, c)
+		return &a
+	}
 }
 
 // header is that of the table an answer comes from, else the host's.

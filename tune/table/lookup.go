@@ -14,6 +14,7 @@ const (
 	Exact     Reason = "exact"     // a row matches every field and covers the tokens
 	Fallback  Reason = "fallback"  // a row matches but for fields that its table lets differ
 	Kept      Reason = "kept"      // a row says that the default is at least as fast
+	Halves    Reason = "halves"    // no row covers the pair, and rows cover both of its halves, see LookupPair
 	Uncovered Reason = "uncovered" // no row covers this: default
 	Refused   Reason = "refused"   // no table may be used here: default
 	Illegal   Reason = "illegal"   // the row's config cannot run here: default

@@ -74,6 +74,7 @@ func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 		{"fewest, the other way round", []Row{op, both}, precise, "the nearest row has op=combine"},
 		{"latest", []Row{op, ranks}, precise, "the nearest row has ranks=4"},
 		{"latest, the other way round", []Row{ranks, op}, precise, "the nearest row has ranks=4"},
+		{"equally near: the smaller key", []Row{ranks, edited(func(k *Key) { k.Ranks = 2 })}, precise, "the nearest row has ranks=2"},
 		{"latest of all", []Row{ranks, reduced}, precise, "the nearest row has precision=reduced"},
 		{"full precision is not in the way", []Row{both, ranks}, loose, "the nearest row has ranks=4"},
 		{"full precision answers", []Row{testRow(ep.Even, 0, 64, 128)}, loose, "rows for this key cover 0 to 64 tokens, not 100"},

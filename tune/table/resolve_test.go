@@ -151,12 +151,12 @@ func TestResolveCoversTheEnds(t *testing.T) {
 			t.Errorf("%d tokens: %s, want %s", tokens, a.Reason, want)
 		}
 	}
-	runs := r.Runs(ep.Even, 2, 70)
+	runs := r.Runs(ep.Even, 0, 70)
 	got := ""
 	for _, run := range runs {
 		got += fmt.Sprintf("%d-%d %s ", run.Lo, run.Hi, run.Answer.Reason)
 	}
-	if want := "2-2 exact 3-3 uncovered 4-8 exact 9-9 uncovered 10-64 exact 65-70 uncovered "; got != want {
+	if want := "0-1 uncovered 2-2 exact 3-3 uncovered 4-8 exact 9-9 uncovered 10-64 exact 65-70 uncovered "; got != want {
 		t.Errorf("runs %s, want %s", got, want)
 	}
 }

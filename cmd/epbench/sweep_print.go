@@ -141,9 +141,9 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	var spaces []record.SpaceInfo
 	for _, s := range p.Searches {
 		points := 0
-		for _, c := range s.Counts {
-			points += c.Points
-			spaces = append(spaces, sweep.SpaceInfo(s.Problem(), c))
+		for _, space := range s.Spaces {
+			points += space.Points
+			spaces = append(spaces, space)
 		}
 		if s.Problem().Op == ep.Pair {
 			points = s.Legal

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // Axis is one parameter of a grid and the values it may have.
@@ -29,20 +30,6 @@ type Grid struct {
 	Rules  []Rule // applied in order; the first one broken counts
 
 	listed []uint64 // points instead of the product, see SpaceOf
-}
-
-// Rejection counts the points one constraint removed.
-type Rejection struct {
-	Rule  string
-	Count int
-}
-
-// Count says how the rules cut a grid down.
-type Count struct {
-	Kernel   string
-	Points   int // of the full product
-	Legal    int
-	Rejected []Rejection // by count, then name
 }
 
 // maxProduct bounds the product of a grid: a larger one is a typing error.
@@ -66,56 +53,57 @@ type part struct {
 	points []uint64 // ascending
 }
 
-// NewSpace enumerates grids and counts what their rules removed.
-func NewSpace(grids ...Grid) (*Space, []Count, error) {
+// NewSpace enumerates grids and says how their rules cut them down, without
+// naming a problem.
+func NewSpace(grids ...Grid) (*Space, []record.SpaceInfo, error) {
 	s := &Space{extras: map[string]int{}}
-	var counts []Count
+	var infos []record.SpaceInfo
 	for _, g := range grids {
-		p, count, err := enumerate(g)
+		p, info, err := enumerate(g)
 		if err != nil {
 			return nil, nil, err
 		}
 		p.first = s.n
 		s.n += len(p.points)
-		s.parts = append(s.parts, p)
-		counts = append(counts, count)
+		s.parts, infos = append(s.parts, p), append(infos, info)
 	}
-	return s, counts, nil
+	return s, infos, nil
 }
 
-func enumerate(g Grid) (part, Count, error) {
+func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
+	p.grid, info.Kernel = g, g.Kernel
 	if g.listed != nil {
-		return part{grid: g, points: g.listed}, Count{Kernel: g.Kernel, Points: len(g.listed), Legal: len(g.listed)}, nil
+		p.points, info.Points, info.Legal = g.listed, len(g.listed), len(g.listed)
+		return p, info, nil
 	}
-	product := 1
+	info.Points = 1
 	for _, a := range g.Axes {
 		if len(a.Values) == 0 {
-			return part{}, Count{}, fmt.Errorf("space: %s.%s has no values", g.Kernel, a.Name)
+			return p, info, fmt.Errorf("space: %s.%s has no values", g.Kernel, a.Name)
 		}
-		if product > maxProduct/len(a.Values) {
-			return part{}, Count{}, fmt.Errorf("space: %s has more than %d points; give fewer values with --param", g.Kernel, maxProduct)
+		if info.Points > maxProduct/len(a.Values) {
+			return p, info, fmt.Errorf("space: %s has more than %d points; give fewer values with --param", g.Kernel, maxProduct)
 		}
-		product *= len(a.Values)
+		info.Points *= len(a.Values)
 	}
-	p := part{grid: g}
 	rejected := map[string]int{}
 	c := ep.Config{Kernel: g.Kernel, Values: make(map[string]ep.Value, len(g.Axes))}
-	for n := range product {
-		g.fill(c, uint64(n))
+	for n := range uint64(info.Points) {
+		g.fill(c, n)
 		if rule := g.reject(c); rule != "" {
 			rejected[rule]++
 		} else {
-			p.points = append(p.points, uint64(n))
+			p.points = append(p.points, n)
 		}
 	}
-	count := Count{Kernel: g.Kernel, Points: product, Legal: len(p.points)}
+	info.Legal = len(p.points)
 	for rule, n := range rejected {
-		count.Rejected = append(count.Rejected, Rejection{rule, n})
+		info.Rejected = append(info.Rejected, record.Rejection{Rule: rule, Count: n})
 	}
-	slices.SortFunc(count.Rejected, func(a, b Rejection) int {
+	slices.SortFunc(info.Rejected, func(a, b record.Rejection) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule))
 	})
-	return p, count, nil
+	return p, info, nil
 }
 
 // fill writes point n into c, the last axis fastest.

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // ints is an axis of integers.
@@ -40,7 +41,7 @@ func TestSpaceCountsRejections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Rejection{{"odd sum", 4}, {"a too large", 3}}
+	want := []record.Rejection{{Rule: "odd sum", Count: 4}, {Rule: "a too large", Count: 3}}
 	if c := counts[0]; c.Points != 12 || c.Legal != 5 || s.Len() != 5 || !slices.Equal(c.Rejected, want) {
 		t.Errorf("counted %+v", counts)
 	}

@@ -14,7 +14,6 @@ import (
 // candidates are the space of one search and what must be measured of it.
 type candidates struct {
 	space     *search.Space
-	counts    []search.Count
 	dflt      int
 	required  []int
 	roles     map[int]record.Role
@@ -81,15 +80,6 @@ func ReducesPrecision(known []kernels.Kernel, op ep.Op) bool {
 	return slices.ContainsFunc(kernels.Of(known, op), func(k kernels.Kernel) bool {
 		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision })
 	})
-}
-
-// SpaceInfo is what a run says of a grid.
-func SpaceInfo(p ep.Problem, n search.Count) record.SpaceInfo {
-	info := record.SpaceInfo{Kernel: n.Kernel, Problem: p.Key(), Points: n.Points, Legal: n.Legal}
-	for _, r := range n.Rejected {
-		info.Rejected = append(info.Rejected, record.Rejection(r))
-	}
-	return info
 }
 
 // populate makes the space of a search with its required candidates: the
@@ -167,7 +157,7 @@ func (pl *planner) starts(k kernels.Kernel, p ep.Problem) []ep.Config {
 // halves; the best of these are returned, to be measured first.
 func (s *sweeper) enumerate(c *searcher) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
-		c.space, c.counts, err = s.lab.planner.base(c.problem)
+		c.space, _, err = s.lab.planner.base(c.problem)
 		return nil, err
 	}
 	all, first := s.lab.planner.pairs(c.problem, s.beside(c, ep.Dispatch).best(pairBest), s.beside(c, ep.Combine).best(pairBest))

@@ -182,7 +182,7 @@ func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 // TestResumingStartsAnew: what an earlier process concluded is decided again.
 func TestResumingStartsAnew(t *testing.T) {
 	r := prepared(t, &scripted.Backend{}, options(t, "dispatch", []int{16}, "uniform")).run
-	if len(r.AA)+len(r.Searches)+len(r.Regrets)+len(r.Workloads)+len(r.Spaces)+len(r.Warnings) > 0 || !r.Finished.IsZero() || r.Band != 0.01 {
+	if len(r.AA)+len(r.Searches)+len(r.Regrets)+len(r.Workloads)+len(r.Warnings) > 0 || !r.Finished.IsZero() || r.Band != 0.01 || len(r.Spaces) != 1 || r.Spaces[0].Points != 4*3 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -26,26 +26,16 @@ type lab struct {
 	known   *measure.Known
 	profile measure.Profile
 	empty   map[string]float64 // reading of an empty kernel, seconds by clock
-	costs   map[costKey]kernels.Kernel
 }
 
-type costKey struct {
-	op     ep.Op
-	kernel string
-}
-
+// newLab makes a lab. A nil log keeps nothing.
 func newLab(b kernels.Backend, pl *planner, log measure.Log) *lab {
-	return &lab{backend: b, planner: pl, policy: measure.PolicyFor(b.Machine()), log: log, costs: map[costKey]kernels.Kernel{}}
+	return &lab{backend: b, planner: pl, policy: measure.PolicyFor(b.Machine()), log: log}
 }
 
 // cost is what a config takes, as its kernel declares.
 func (l *lab) cost(op ep.Op, c ep.Config) ep.Cost {
-	key := costKey{op, c.Kernel}
-	k, ok := l.costs[key]
-	if !ok {
-		k, _ = kernels.Find(l.planner.kernels, op, c.Kernel) // an unknown kernel declares no cost
-		l.costs[key] = k
-	}
+	k, _ := kernels.Find(l.planner.kernels, op, c.Kernel) // an unknown kernel declares no cost
 	return k.CostOf(c)
 }
 

@@ -24,15 +24,10 @@ type Matcher struct {
 
 // NewMatcher makes a Matcher. maxSMs bounds the default, 0 for no bound.
 func NewMatcher(b kernels.Backend, policy measure.Policy, maxSMs int, seed uint64) *Matcher {
-	l := newLab(b, newPlanner(b, &Options{MaxSMs: maxSMs, Seed: seed}), unlogged{})
+	l := newLab(b, newPlanner(b, &Options{MaxSMs: maxSMs, Seed: seed}), nil)
 	l.policy = policy
 	return &Matcher{l, seed}
 }
-
-// unlogged drops trials: nothing resumes a match.
-type unlogged struct{}
-
-func (unlogged) Append([]record.Result, float64) error { return nil }
 
 // Match measures one config of a problem under a routing spec. What is wrong
 // with the config is a decision with the cause failed; an error means that the

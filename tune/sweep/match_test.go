@@ -137,7 +137,7 @@ func TestMatchWithinSMs(t *testing.T) {
 // benched measures one config by bench.
 func benched(b kernels.Backend, o *Options, cfg ep.Config, reason string) (*record.Run, error) {
 	run := &record.Run{}
-	return run, Bench(context.Background(), b, o, Job{Rounds: 40, Log: unlogged{}, Run: run}, func(ep.Problem, ep.Class) (ep.Config, string, error) { return cfg, reason, nil })
+	return run, Bench(context.Background(), b, o, Job{Rounds: 40, Run: run}, func(ep.Problem, ep.Class) (ep.Config, string, error) { return cfg, reason, nil })
 }
 
 func TestBench(t *testing.T) {
@@ -187,7 +187,7 @@ func TestBenchOfManyAndOfNone(t *testing.T) {
 	}
 	none := errors.New("no row")
 	run = &record.Run{}
-	err = Bench(context.Background(), b, o, Job{Rounds: 4, Log: unlogged{}, Run: run}, func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", none })
+	err = Bench(context.Background(), b, o, Job{Rounds: 4, Run: run}, func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", none })
 	if !errors.Is(err, none) || len(run.Searches) > 0 || !run.Finished.IsZero() {
 		t.Errorf("a picker that fails: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
@@ -35,7 +36,7 @@ func (p *Plan) Options() *Options { return p.opts }
 // Search is one planned search.
 type Search struct {
 	subject
-	Counts   []search.Count // none for pairs, whose space is made of winners
+	Spaces   []record.SpaceInfo // a kernel's each; none for pairs, whose space is made of winners
 	Legal    int
 	Measured int // distinct configs the budget admits
 	Samples  int
@@ -68,11 +69,11 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	for _, s := range subjects {
 		planned := Search{subject: s, Legal: pairBest * pairBest}
 		if s.problem.Op != ep.Pair {
-			space, counts, err := out.planner.base(s.problem)
+			space, infos, err := out.planner.base(s.problem)
 			if err != nil {
 				return nil, err
 			}
-			planned.Legal, planned.Counts = space.Len(), counts
+			planned.Legal, planned.Spaces = space.Len(), infos
 			fmt.Fprintln(prints, s.problem.Key(), space.Fingerprint(ABI(b)))
 		}
 		planned.estimate(opts, out.Policy)
@@ -132,11 +133,9 @@ func (pl *planner) param(kernel, name string) *kernels.Param {
 
 func (pl *planner) paramNames() []string {
 	var out []string
-	seen := map[string]bool{}
 	for _, k := range pl.kernels {
 		for _, q := range k.Params {
-			if !seen[q.Name] {
-				seen[q.Name] = true
+			if !slices.Contains(out, q.Name) {
 				out = append(out, q.Name)
 			}
 		}
@@ -146,23 +145,26 @@ func (pl *planner) paramNames() []string {
 
 // enumerated is the space of a problem before anything is added to it.
 type enumerated struct {
-	space  *search.Space
-	counts []search.Count
+	space *search.Space
+	infos []record.SpaceInfo
 }
 
 // base enumerates the grids of a problem once; the routings share it.
-func (pl *planner) base(p ep.Problem) (*search.Space, []search.Count, error) {
+func (pl *planner) base(p ep.Problem) (*search.Space, []record.SpaceInfo, error) {
 	if e, ok := pl.spaces[p]; ok {
-		return e.space.Clone(), e.counts, nil
+		return e.space.Clone(), e.infos, nil
 	}
 	grids, err := pl.grids(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	space, counts, err := search.NewSpace(grids...)
+	space, infos, err := search.NewSpace(grids...)
 	if err != nil {
 		return nil, nil, err
 	}
-	pl.spaces[p] = enumerated{space, counts}
-	return space.Clone(), counts, nil
+	for i := range infos {
+		infos[i].Problem = p.Key()
+	}
+	pl.spaces[p] = enumerated{space, infos}
+	return space.Clone(), infos, nil
 }

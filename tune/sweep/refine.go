@@ -24,35 +24,16 @@ func (s *sweeper) bound(ctx context.Context, low, high *stretch) error {
 			return err
 		}
 		if len(there) > 0 && side == 0 {
-			low.picks = append(low.picks, left.at(mid, there))
+			low.picks = append(low.picks, s.pick(there, left.config))
 			a = mid
 		} else if len(there) > 0 {
-			high.picks = slices.Insert(high.picks, 0, right.at(mid, there))
+			high.picks = slices.Insert(high.picks, 0, s.pick(there, right.config))
 			b = mid
 		}
 	}
 	low.hi = max(a, min(table.Midpoint(a, b), b-1))
 	high.lo = low.hi + 1
 	return nil
-}
-
-// at is a pick at a token count between two searches, on what was measured there.
-func (p pick) at(tokens int, there group) pick {
-	p.tokens, p.searches = tokens, there
-	p.evidence.Tokens, p.evidence.Routings = []int{tokens}, nil
-	for i, c := range there {
-		e := c.evidence(p.config)
-		p.evidence.Routings = append(p.evidence.Routings, c.routing.Spec())
-		p.evidence.MaxErr, p.evidence.Date = max(p.evidence.MaxErr, e.MaxErr), e.Date
-		if len(there) > 1 {
-			p.evidence.Regret = max(p.evidence.Regret, float64(c.effects().Loss(p.config.Key())))
-		}
-		if i == 0 || e.Gain < p.evidence.Gain {
-			p.evidence.Median, p.evidence.P10, p.evidence.P90, p.evidence.Rounds = e.Median, e.P10, e.P90, e.Rounds
-			p.evidence.Gain, p.evidence.GainLow, p.evidence.GainHigh = e.Gain, e.GainLow, e.GainHigh
-		}
-	}
-	return p
 }
 
 // sideAt measures two picks at a token count between theirs, under every
@@ -112,6 +93,7 @@ func (s *sweeper) openBetween(p ep.Problem, near *searcher) (*searcher, error) {
 		return nil, err
 	}
 	c.result = c.newResult()
+	c.result.Clock, c.result.Tried, c.result.Legal, c.result.Ties = near.result.Clock, near.result.Tried, near.result.Legal, near.result.Ties
 	dflt, err := s.lab.planner.defaultConfig(p)
 	if err != nil {
 		return nil, err
@@ -119,7 +101,7 @@ func (s *sweeper) openBetween(p ep.Problem, near *searcher) (*searcher, error) {
 	if c.space, _, err = search.NewSpace(); err != nil {
 		return nil, err
 	}
-	c.dflt = c.space.Add(dflt)
+	c.dflt, c.result.Decision.Default = c.space.Add(dflt), dflt
 	c.runner = s.lab.runner(&c.subject, c.space, c.dflt)
 	c.runner.Progress = func(record.Stage) { s.report(c, record.StageRefine, nil) }
 	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))

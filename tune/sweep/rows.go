@@ -1,11 +1,11 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -72,7 +72,7 @@ func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class)
 		if connected {
 			before = runs[len(runs)-1].picks[0].config
 		}
-		p := s.pick(g, class, before)
+		p := s.pick(g, s.choice(g, class, before))
 		if connected && p.config.Key() == before.Key() {
 			last := &runs[len(runs)-1]
 			last.picks, last.hi = append(last.picks, p), p.tokens
@@ -112,40 +112,58 @@ func (g group) of(class ep.Class) group {
 
 // choice is the config for a class: what the one search chose, the minimax
 // config that the regret matrix records, or that of the searches of one class.
-func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (cfg ep.Config, worst float64) {
+func (s *sweeper) choice(g group, class ep.Class, before ep.Config) ep.Config {
 	switch {
 	case len(g) == 1:
-		return g[0].result.Decision.Config, 0
+		return g[0].result.Decision.Config
 	case class == ep.AllRoutings:
-		return g[0].minimax, float64(stat.Worst(g.effects(), g[0].minimax.Key()))
+		return g[0].minimax
 	}
 	configs := g.winners()
 	if compromise := g[0].compromise; !compromise.IsDefault() {
 		configs = append(configs, compromise)
 	}
-	return s.minimax(g, configs, before)
+	cfg, _ := s.minimax(g, configs, before)
+	return cfg
 }
 
-// pick chooses for the searches of one token count.
-func (s *sweeper) pick(g group, class ep.Class, before ep.Config) pick {
-	cfg, worst := s.choice(g, class, before)
+// pick is a config for the token count of a group, with what the searches there
+// say about it.
+func (s *sweeper) pick(g group, cfg ep.Config) pick {
+	var all []table.Evidence
+	for _, c := range g {
+		e := c.evidence(cfg)
+		if len(g) > 1 {
+			e.Regret = float64(c.effects().Loss(cfg.Key()))
+		}
+		all = append(all, e)
+	}
 	// A caller's own default knows no bound on SMs: below a bound it is spelled out.
 	dflt := s.opts.MaxSMs == 0 && cfg.Key() == g[0].result.Decision.Default.Key()
-	p := pick{tokens: g[0].problem.Tokens, searches: g, config: cfg, dflt: dflt}
-	for i, c := range g {
-		e := c.evidence(cfg)
-		if i == 0 || e.Gain < p.evidence.Gain {
-			p.evidence = e
+	return pick{tokens: g[0].problem.Tokens, searches: g, config: cfg, dflt: dflt, evidence: joined(all)}
+}
+
+// joined is the evidence of one config from several token counts or routings:
+// times and gain where it gains least, the worst of the rest.
+func joined(all []table.Evidence) table.Evidence {
+	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
+	out.Tokens, out.Routings = nil, nil
+	for _, e := range all {
+		out.Tokens = append(out.Tokens, e.Tokens...)
+		for _, spec := range e.Routings {
+			if !slices.Contains(out.Routings, spec) {
+				out.Routings = append(out.Routings, spec)
+			}
+		}
+		out.Regret, out.MaxErr = max(out.Regret, e.Regret), max(out.MaxErr, e.MaxErr)
+		out.Complete = out.Complete && e.Complete
+		if e.Date.After(out.Date) {
+			out.Date = e.Date
 		}
 	}
-	p.evidence.Regret = worst
-	p.evidence.Routings, p.evidence.Complete = nil, true
-	for _, c := range g {
-		p.evidence.Routings = append(p.evidence.Routings, c.routing.Spec())
-		p.evidence.Complete = p.evidence.Complete && c.complete()
-	}
-	p.evidence.Tokens = []int{p.tokens}
-	return p
+	slices.Sort(out.Tokens)
+	out.Tokens = slices.Compact(out.Tokens)
+	return out
 }
 
 // complete reports whether the whole legal space was measured. Pairs are made
@@ -157,45 +175,31 @@ func (c *searcher) complete() bool {
 // evidence is what a search says about a config.
 func (c *searcher) evidence(cfg ep.Config) table.Evidence {
 	r := &c.result
-	e := table.Evidence{Clock: r.Clock, Tried: r.Tried, Legal: r.Legal, Ties: r.Ties, Date: c.runner.Latest()}
-	times, gain := r.Times, r.Decision.Gain
-	e.Rounds = r.Decision.Rounds
+	times, gain, rounds := r.Times, r.Decision.Gain, r.Decision.Rounds
 	if x, ok := c.seen[cfg.Key()]; ok && cfg.Key() != r.Decision.Config.Key() {
-		times, gain, e.Rounds = x.config.Times, x.config.Gain(x.dflt, c.runner.Seed("gain")), x.config.Rounds
+		times, gain, rounds = x.config.Times, x.config.Gain(x.dflt, c.runner.Seed("gain")), x.config.Rounds
 	}
-	e.Median, e.P10, e.P90 = times.Median, times.P10, times.P90
-	e.Gain, e.GainLow, e.GainHigh = gain.Mid, gain.Low, gain.High
+	e := table.Evidence{
+		Clock: r.Clock, Median: times.Median, P10: times.P10, P90: times.P90, Rounds: rounds,
+		Gain: gain.Mid, GainLow: gain.Low, GainHigh: gain.High, Tried: r.Tried, Legal: r.Legal, Ties: r.Ties,
+		Routings: []string{c.routing.Spec()}, Tokens: []int{c.problem.Tokens}, Complete: c.complete(), Date: c.runner.Latest(),
+	}
 	if i, ok := c.space.Index(cfg); ok {
 		e.MaxErr = c.runner.MaxErr(i)
 	}
 	return e
 }
 
-// row is a stretch as a row: the evidence of the token count that gains least.
+// row is a stretch as a row.
 func (r stretch) row(class ep.Class) table.Row {
-	least := r.picks[0]
-	for _, p := range r.picks[1:] {
-		if p.evidence.Gain < least.evidence.Gain {
-			least = p
-		}
-	}
-	e := least.evidence
-	e.Tokens, e.Routings = nil, nil
+	first := r.picks[0]
+	var all []table.Evidence
 	for _, p := range r.picks {
-		e.Tokens = append(e.Tokens, p.evidence.Tokens...)
-		e.Regret = max(e.Regret, p.evidence.Regret)
-		e.Complete = e.Complete && p.evidence.Complete
-		for _, spec := range p.evidence.Routings {
-			if !slices.Contains(e.Routings, spec) {
-				e.Routings = append(e.Routings, spec)
-			}
-		}
+		all = append(all, p.evidence)
 	}
-	slices.Sort(e.Tokens)
-	e.Tokens = slices.Compact(e.Tokens)
-	row := table.Row{Key: table.KeyOf(least.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Config: least.config, Default: least.dflt, Evidence: e}
-	if row.Default {
-		row.Config = ep.Config{}
+	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: joined(all)}
+	if !row.Default {
+		row.Config = first.config
 	}
 	return row
 }

@@ -82,6 +82,12 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	run.Finished = time.Time{}
 	for _, planned := range p.Searches {
 		s.searches = append(s.searches, &searcher{subject: planned.subject})
+		for _, space := range planned.Spaces { // routings share them
+			same := func(i record.SpaceInfo) bool { return i.Kernel == space.Kernel && i.Problem == space.Problem }
+			if !slices.ContainsFunc(run.Spaces, same) {
+				run.Spaces = append(run.Spaces, space)
+			}
+		}
 	}
 	return s, nil
 }
@@ -121,12 +127,6 @@ func (s *sweeper) start(c *searcher) error {
 	c.runner = s.lab.runner(&c.subject, c.space, c.dflt)
 	c.runner.Roles, c.runner.Progress = c.roles, func(stage record.Stage) { s.report(c, stage, nil) }
 	s.run.Workloads = append(s.run.Workloads, c.record())
-	known := slices.ContainsFunc(s.run.Spaces, func(i record.SpaceInfo) bool { return i.Problem == c.problem.Key() })
-	if c.problem.Op != ep.Pair && !known {
-		for _, n := range c.counts {
-			s.run.Spaces = append(s.run.Spaces, SpaceInfo(c.problem, n))
-		}
-	}
 	return nil
 }
 

@@ -40,7 +40,10 @@ func (r *Runner) fresh(ctx context.Context, measure func() ([]record.Result, err
 		return nil, 0, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	wall = round(time.Since(start).Seconds())
-	return lines, wall, r.Log.Append(lines, wall)
+	if r.Log != nil {
+		err = r.Log.Append(lines, wall)
+	}
+	return lines, wall, err
 }
 
 func (r *Runner) block(ctx context.Context, stage record.Stage, block int, live []int, rounds int) ([]record.Result, error) {

@@ -29,7 +29,7 @@ type Setup struct {
 	Roles    map[int]record.Role // of points that are more than candidates; may be nil
 	Cost     func(ep.Config) ep.Cost
 	Policy   Policy
-	Log      Log
+	Log      Log    // nil keeps nothing
 	Known    *Known // what the log of an earlier run holds; may be nil
 	Profile  *Profile
 	Progress func(record.Stage) // called after each block of rounds; may be nil

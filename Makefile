@@ -3,7 +3,7 @@ BINDIR ?= bin
 GO     ?= go
 FUZZTIME ?= 10s
 
-.PHONY: help build test race lint fuzz bench golden tables clean
+.PHONY: help build test race lint fuzz bench mutation golden tables clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -33,6 +33,12 @@ bench: ## the CPU backend beside plain copy, look-up in Go and C, routing genera
 	$(GO) test -run NONE -bench 'Resolve|Lookup' ./tune/table
 	$(GO) test -run NONE -bench HotPath ./tune/table/export
 	$(GO) test -run NONE -bench Route ./workloads
+
+mutation: ## mutation tests of what decides; needs gremlins v0.6.0 (github.com/go-gremlins/gremlins) on PATH
+	@for p in stat record search sweep; do \
+	  GOFLAGS='-short -vet=off' gremlins unleash --workers 1 --timeout-coefficient 20 -S lt \
+	    -E replay -E spacefile -E measure -E receipt -E scripted ./tune/$$p || exit 1; \
+	done
 
 golden: ## rewrite expected outputs; review the diff
 	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/...

@@ -13,7 +13,7 @@ import (
 type Preference struct {
 	Incumbent int               // row of the table in use, -1 where it has none
 	Default   int               // the library default
-	Neighbour int               // winner at the next smaller token count, -1 where there is none
+	Neighbour int               // winner of a neighbouring search, -1 where there is none
 	Cost      func(int) ep.Cost // of a point
 }
 

@@ -16,12 +16,13 @@ import (
 // challenger has to pass twice on separate rounds.
 func Judge(gain record.Interval, band float64) record.Verdict {
 	low, high := 1/(1+band), 1+band
-	switch {
-	case gain.Low > 1 && gain.Mid > high:
+	if gain.Low > 1 && gain.Mid > high {
 		return record.Faster
-	case gain.High < 1 && gain.Mid < low:
+	}
+	if gain.High < 1 && gain.Mid < low {
 		return record.Slower
-	case gain.Low >= low && gain.High <= high:
+	}
+	if gain.Low >= low && gain.High <= high {
 		return record.Same
 	}
 	return record.Undecided

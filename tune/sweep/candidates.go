@@ -18,7 +18,7 @@ type candidates struct {
 	required  []int
 	roles     map[int]record.Role
 	incumbent int // row of the table in use, -1 where it has none
-	neighbour int // winner at the next smaller token count, -1 where there is none
+	neighbour int // winner at the next smaller token count, else of another neighbouring search, else -1
 }
 
 // subjects lists what is searched, in order: op, dtype, token count ascending,

@@ -248,13 +248,15 @@ func TestAA(t *testing.T) {
 		{"out of time", 1.2, 20 * time.Second, 30}, // the first look is free, the second has spent 20 s, the third 40 s
 		{"time enough", 1.2, time.Hour, 40},
 	} {
-		e := &clocked{script: script{seconds: twin(c.ratio)}, each: time.Second, first: time.Hour}
-		aa, err := p.AA(context.Background(), e, 3, 1, c.limit)
-		if err != nil || aa.Rounds != c.rounds || math.Abs(aa.Ratio-c.ratio) > 1e-9 || math.Abs(aa.Spread-math.Abs(c.ratio-1)) > 1e-9 || math.Abs(aa.Default-2) > 1e-9 {
-			t.Errorf("%s: %+v, %v, want %d rounds", c.name, aa, err, c.rounds)
-		}
-		if e.asked[0] != "aa [3 -1] 10" {
-			t.Errorf("%s: asked for %s", c.name, e.asked[0])
+		for _, p.MaxAA = range []int{35, 40} { // the rounds end with a whole look
+			e := &clocked{script: script{seconds: twin(c.ratio)}, each: time.Second, first: time.Hour}
+			aa, err := p.AA(context.Background(), e, 3, 1, c.limit)
+			if err != nil || aa.Rounds != c.rounds || math.Abs(aa.Ratio-c.ratio) > 1e-9 || math.Abs(aa.Spread-math.Abs(c.ratio-1)) > 1e-9 || math.Abs(aa.Default-2) > 1e-9 {
+				t.Errorf("%s: %+v, %v, want %d rounds", c.name, aa, err, c.rounds)
+			}
+			if e.asked[0] != "aa [3 -1] 10" {
+				t.Errorf("%s: asked for %s", c.name, e.asked[0])
+			}
 		}
 	}
 }

@@ -169,6 +169,13 @@ func TestUndecided(t *testing.T) {
 	if rest, open = s.undecided([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
 		t.Errorf("left are %v, open %v", rest, open)
 	}
+	lone := hunt(t, nil, Budget{})
+	for r, x := range noisy {
+		lone.obs = append(lone.obs, stat.Obs{Item: lone.item(0), Round: r, Log: 0}, stat.Obs{Item: lone.item(1), Round: r, Log: x})
+	}
+	if rest, open = lone.undecided([]int{0, 1}, 0.01); open || !slices.Equal(rest, []int{1, 0}) {
+		t.Errorf("the best is open against itself: %v", rest)
+	}
 	if rest, open := hunt(t, nil, Budget{}).undecided([]int{1}, 0.01); rest != nil || open {
 		t.Errorf("of nothing %v is left, open %v", rest, open)
 	}

@@ -51,4 +51,5 @@ clean: ## what the other targets made
 	rm -rf $(BINDIR) gpu-bundle
 
 -include native/cuda.mk
+-include release.mk
 -include native/epcomm/epcomm.mk

@@ -21,6 +21,9 @@ var commandGroups = []struct {
 	{"Know what is there:", []func() *cobra.Command{newBackends, newPresets, newWorkload, newTerms, newVersion}},
 }
 
+// extra commands are added by files with build tags.
+var extra []func(root *cobra.Command) *cobra.Command
+
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "epbench",
@@ -48,6 +51,9 @@ fastest on this machine, check every answer, and ship them as a table.`,
 			c.GroupID = g.heading
 			root.AddCommand(c)
 		}
+	}
+	for _, make := range extra {
+		root.AddCommand(make(root))
 	}
 	last := commandGroups[len(commandGroups)-1].heading
 	root.SetHelpCommandGroupID(last)

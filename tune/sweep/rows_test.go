@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
@@ -122,6 +123,13 @@ func TestRows(t *testing.T) {
 			"even 10-16 sms=32 gain=2.000 regret=0.000 [11 16] [uniform]",
 			"skewed 8-16 sms=64 gain=2.000 regret=0.000 [8 16] [zipf:1.5]",
 			"all 8-16 sms=64 gain=1.821 regret=0.098 [8 16] [uniform zipf:1.5]",
+		}},
+		{"a class has a minimax config of its own", shares{16: {
+			"zipf:1.4": {16: 0.5, 32: 0.55, 64: 0.9}, "zipf:1.5": {16: 0.55, 32: 0.5, 64: 0.9}, "uniform": {64: 0.5},
+		}}, []int{16}, "zipf:1.4,zipf:1.5,uniform", []string{
+			"even 16-16 sms=64 gain=2.000 regret=0.000 [16] [uniform]",
+			"skewed 16-16 sms=16 gain=1.818 regret=0.100 [16] [zipf:1.4 zipf:1.5]",
+			"all 16-16 sms=64 gain=1.111 regret=0.800 [16] [zipf:1.4 zipf:1.5 uniform]",
 		}},
 		{"two routings of one class", shares{16: {"zipf:1.4": {32: 0.5, 64: 0.75}, "zipf:1.5": {32: 0.8, 64: 0.64}}}, []int{16}, "zipf:1.4,zipf:1.5", []string{
 			"skewed 16-16 sms=32 gain=1.250 regret=0.250 [16] [zipf:1.4 zipf:1.5]",
@@ -292,5 +300,97 @@ func TestMinimaxPrefers(t *testing.T) {
 		if got.Key() != x.want.Key() || loss != float64(stat.Effects(c.effects()).Loss(got.Key())) {
 			t.Errorf("of %d: %s at %v, want %s", len(x.configs), got.Key(), loss, x.want.Key())
 		}
+	}
+}
+
+// TestFlat: nine in ten of at least ten configs within the band of the default.
+func TestFlat(t *testing.T) {
+	for _, c := range []struct {
+		configs, apart int // besides the default; so many of them beyond the band
+		factor         float64
+		flat           bool
+	}{
+		{9, 0, 2, true}, {9, 1, 2, true}, {9, 2, 2, false}, {8, 0, 2, false}, {19, 2, 2, true}, {19, 3, 2, false},
+		{9, 2, 1.0099, true}, {9, 2, 1.0101, false}, {9, 2, 1 / 1.0101, false}, {9, 2, 1 / 1.0099, true},
+	} {
+		b := &scripted.Backend{SMs: []int{8}, Truth: func(_ ep.Problem, _ string, cfg ep.Config) float64 {
+			if n := cfg.Int("sms"); n > 8 && n <= 8+c.apart {
+				return c.factor * 100e-6
+			}
+			return 100e-6
+		}}
+		for n := range c.configs {
+			b.SMs = append(b.SMs, 9+n)
+		}
+		out := mustSweep(t, b, exactOptions(t, []int{16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+		reason := out.Run.Searches[0].Decision.Reason
+		want := ""
+		if c.flat {
+			tied := c.configs + 1
+			if c.factor == 2 {
+				tied -= c.apart
+			}
+			want = fmt.Sprintf("%d of %d configs tie with the default: launch parameters hardly matter here", tied, c.configs+1)
+		}
+		if reason != want || strings.Contains(strings.Join(out.Run.Warnings, ""), "hardly matter") != c.flat {
+			t.Errorf("%d of %d configs at %v: %q, want %q", c.apart, c.configs, c.factor, reason, want)
+		}
+	}
+}
+
+// TestFlatCountsWhatRan: a config that failed neither ties nor stands apart.
+func TestFlatCountsWhatRan(t *testing.T) {
+	b := &scripted.Backend{SMs: []int{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, Truth: func(ep.Problem, string, ep.Config) float64 { return 100e-6 },
+		OnRun: func(c scripted.Call, _ []float64) error {
+			if c.Config.Int("sms") == 18 {
+				return kernels.Failf(ep.NoLaunch, "too large")
+			}
+			return nil
+		}}
+	out := mustSweep(t, b, exactOptions(t, []int{16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	if got := out.Run.Searches[0].Decision.Reason; !strings.HasPrefix(got, "10 of 10 configs tie") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestCompromiseIsWorthIt: a config that no search chose is measured only where it
+// promises to lose less than every winner by more than the band.
+func TestCompromiseIsWorthIt(t *testing.T) {
+	for share, want := range map[float64]bool{0.6: true, 0.98: true, 0.9915: false, 1.1: false} {
+		b := compromised()
+		truth := b.Truth
+		b.Truth = func(p ep.Problem, routing string, c ep.Config) float64 {
+			if c.Int("sms") == 62 && c.Str("threads") == "256" {
+				return share * 100e-6
+			}
+			return truth(p, routing, c)
+		}
+		dir := filepath.Join(t.TempDir(), "run")
+		mustSweep(t, b, compromiseOptions(t), dir)
+		_, results, _, err := record.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crossed := slices.ContainsFunc(results, func(r record.Result) bool { return r.Stage == record.StageCross && r.Config.Int("sms") == 62 })
+		if crossed != want { // winners lose 100 % of 0.5 at worst, as the default does
+			t.Errorf("at %v of the default's time: measured %v", share, crossed)
+		}
+	}
+}
+
+// TestCrossingIsPaidOnce: what a sweep has spent is what its blocks took.
+func TestCrossingIsPaidOnce(t *testing.T) {
+	s := prepared(t, compromised(), compromiseOptions(t))
+	ctx := context.Background()
+	if err := s.searchAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	before := s.spent
+	if err := s.crossAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	total := s.searches[0].runner.Spent() + s.searches[1].runner.Spent()
+	if s.spent != total || s.spent <= before || before == 0 {
+		t.Errorf("spent %v before crossing, %v after, blocks took %v", before, s.spent, total)
 	}
 }

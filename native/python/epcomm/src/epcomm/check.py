@@ -144,33 +144,32 @@ class Check:
         self.say(f"{self.a.replays} replays of three graphs and eager calls, mixed")
 
 
-def _timed(c, body, n):
-    """Median seconds of a graph of n bodies."""
+def _chain(c, unit, fold, pair):
+    """The chain clock of epbench bench: seconds that a call adds to a graph of calls.
+
+    A barrier over ranks follows each call (a pair: the chain), and as many barriers
+    alone are taken off. The events are nodes of the graph: around a replay they would
+    also count the launch of the graph, which grows with its nodes.
+    """
+    marks = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(3)]
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         c.ep.barrier()
-        for _ in range(n):
-            body()
-    marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(c.a.rounds + 3)]
-    for before, after in marks:
-        c.ep.barrier()
-        before.record()
+        marks[0].record()
+        for i in range(fold):
+            unit()
+            if not pair or i == fold - 1:
+                c.ep.barrier()
+        marks[1].record()
+        for _ in range(1 if pair else fold):
+            c.ep.barrier()
+        marks[2].record()
+    seconds = []
+    for _ in range(c.a.rounds + 3):
         graph.replay()
-        after.record()
-    c.sync()
-    return sorted(b.elapsed_time(e) / 1e3 for b, e in marks[3:])[c.a.rounds // 2]
-
-
-def _chain(c, unit, fold, pair):
-    """The chain clock: what a call adds to a graph, less the barriers between."""
-    if pair:
-        return (_timed(c, unit, fold) - _timed(c, lambda: None, fold)) / fold
-
-    def with_barrier():
-        unit()
-        c.ep.barrier()
-
-    return (_timed(c, with_barrier, fold) - _timed(c, c.ep.barrier, fold)) / fold
+        c.sync()
+        seconds.append((marks[0].elapsed_time(marks[1]) - marks[1].elapsed_time(marks[2])) / 1e3 / fold)
+    return sorted(seconds[3:])[c.a.rounds // 2]
 
 
 def times(c):

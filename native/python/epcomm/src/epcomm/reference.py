@@ -20,7 +20,9 @@ class Inputs:
 def quantize_fp8(x):
     """(elements e4m3 [tokens, hidden], scales float32 [tokens, hidden/128])"""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
-    scales = groups.abs().amax(-1).clamp_min(1e-4) / 448.0
+    most = groups.abs().amax(-1).clamp_min(1e-4)
+    # On a GPU torch multiplies by 1/448 where the divisor is a number, which rounds differently.
+    scales = most / torch.full_like(most, 448.0)
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
 
 

@@ -7,12 +7,11 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/search"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
 // listening is a backend that compiles.
 type listening struct {
-	scripted.Backend
+	scripted
 	told []ep.Problem
 	ran  int // Run calls when it was last told something
 	all  int // configs
@@ -27,7 +26,7 @@ func (b *listening) Ahead(p ep.Problem, configs []ep.Config) {
 // then all compiled-in combinations, which are 3 numbers of threads by 1
 // algorithm.
 func TestAnnounced(t *testing.T) {
-	b := &listening{Backend: scripted.Backend{Sigma: 0.01}}
+	b := &listening{scripted: scripted{Sigma: 0.01}}
 	o := options(t, "dispatch,combine,pair", []int{8, 16, 32}, "uniform", "zipf:1.0")
 	o.Evaluations = 1
 	mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))

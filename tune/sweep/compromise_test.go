@@ -8,13 +8,12 @@ import (
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
 // compromised is a backend on which each routing has thirty fast configs. sms=62
 // is slower than these under both routings, and a finalist of neither.
-func compromised() *scripted.Backend {
-	b := &scripted.Backend{Sigma: 0.002}
+func compromised() *scripted {
+	b := &scripted{Sigma: 0.002}
 	for n := range 62 {
 		b.SMs = append(b.SMs, n+1)
 	}
@@ -79,7 +78,7 @@ func TestCompromise(t *testing.T) {
 // no row.
 func TestWrongCompromise(t *testing.T) {
 	b := compromised()
-	b.OnVerify = func(c scripted.Call) (wrong int, err error) {
+	b.OnVerify = func(c call) (wrong int, err error) {
 		if c.Config.Int("sms") == 62 && c.Runs > 20 {
 			return 1, nil
 		}

@@ -12,18 +12,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
 // confirming reports whether a call comes after the finalists were compared
 // with the oracle again.
-func confirming(c scripted.Call) bool { return c.Verify >= 2 }
+func confirming(c call) bool { return c.Verify >= 2 }
 
 // TestFailedChallengerMakesNoPairs: what fails in the confirmation is neither
 // chosen nor a half of a pair.
 func TestFailedChallengerMakesNoPairs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	b := &scripted.Backend{Sigma: 0.005, OnRun: func(c scripted.Call, _ []float64) error {
+	b := &scripted{Sigma: 0.005, OnRun: func(c call, _ []float64) error {
 		if c.Config.Key() == best && confirming(c) {
 			return kernels.Failf(ep.Crash, "signal 11")
 		}
@@ -56,7 +55,7 @@ func TestFailedChallengerMakesNoPairs(t *testing.T) {
 // TestWrongDefault: a default that is wrong after it was timed leaves nothing
 // to compare with.
 func TestWrongDefault(t *testing.T) {
-	b := &scripted.Backend{Sigma: 0.005, OnVerify: func(c scripted.Call) (int, error) {
+	b := &scripted{Sigma: 0.005, OnVerify: func(c call) (int, error) {
 		if c.Config.Int("sms") == 8 && c.Config.Str("threads") == "256" && c.Runs > 5 {
 			return 2, nil
 		}
@@ -120,7 +119,7 @@ func TestCompromiseOfOneClass(t *testing.T) {
 // other config.
 func TestNothingIsComparedTwice(t *testing.T) {
 	seen := map[string]int{}
-	b := &scripted.Backend{Sigma: 0.002, OnVerify: func(c scripted.Call) (int, error) {
+	b := &scripted{Sigma: 0.002, OnVerify: func(c call) (int, error) {
 		if c.Problem.Tokens == 128 {
 			seen[c.Config.Key()]++
 		}
@@ -181,7 +180,7 @@ func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 
 // TestResumingStartsAnew: what an earlier process concluded is decided again.
 func TestResumingStartsAnew(t *testing.T) {
-	r := prepared(t, &scripted.Backend{}, options(t, "dispatch", []int{16}, "uniform")).run
+	r := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform")).run
 	if len(r.AA)+len(r.Searches)+len(r.Regrets)+len(r.Workloads)+len(r.Warnings) > 0 || !r.Finished.IsZero() || r.Band != 0.01 || len(r.Spaces) != 1 || r.Spaces[0].Points != 4*3 {
 		t.Errorf("%+v", r)
 	}
@@ -191,7 +190,7 @@ func TestResumingStartsAnew(t *testing.T) {
 // parameters cannot matter needs no more time, even where the machine was too
 // noisy to say so.
 func TestHostBoundIsNotHurried(t *testing.T) {
-	s := prepared(t, &scripted.Backend{}, options(t, "dispatch", []int{16}, "uniform"))
+	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
 	if err := s.start(c); err != nil {
 		t.Fatal(err)
@@ -218,7 +217,7 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 // from being measured at a token count between theirs, neither is preferred
 // for what was measured of the other before.
 func TestHalfMeasuredDecidesNothing(t *testing.T) {
-	b := &scripted.Backend{Sigma: 0.005}
+	b := &scripted{Sigma: 0.005}
 	s := prepared(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"))
 	ctx, cancel := context.WithCancel(context.Background())
 	at := func(tokens int, sms ep.Value) pick {
@@ -230,7 +229,7 @@ func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	if err != nil || side != 1 || len(there) != 1 {
 		t.Fatalf("side %d on %d searches, %v", side, len(there), err)
 	}
-	b.OnRun = func(c scripted.Call, _ []float64) error { cancel(); return nil }
+	b.OnRun = func(c call, _ []float64) error { cancel(); return nil }
 	if _, there, err = s.sideAt(ctx, 128, at(16, "16"), at(1024, "64")); err != nil || there != nil {
 		t.Errorf("decided on %d searches, %v", len(there), err)
 	}

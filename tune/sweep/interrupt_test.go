@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
 // TestInterruptedSweepGoesOn: however often a sweep is interrupted, it ends with
@@ -17,10 +15,10 @@ import (
 // writes a table of the finished searches.
 func TestInterruptedSweepGoesOn(t *testing.T) {
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
-	want := mustSweep(t, &scripted.Backend{}, o, filepath.Join(t.TempDir(), "run"))
+	want := mustSweep(t, &scripted{}, o, filepath.Join(t.TempDir(), "run"))
 	dir := filepath.Join(t.TempDir(), "run")
 	var soFar []int
-	got := interrupted(t, func() *scripted.Backend { return &scripted.Backend{} }, o, dir, func(got *Outcome) {
+	got := interrupted(t, func() *scripted { return &scripted{} }, o, dir, func(got *Outcome) {
 		soFar = append(soFar, finished(t, got, want))
 	})
 	if first, last := soFar[0], soFar[len(soFar)-1]; first != 0 || last == 0 || !slices.IsSorted(soFar) {
@@ -32,12 +30,12 @@ func TestInterruptedSweepGoesOn(t *testing.T) {
 
 // interrupted sweeps into dir again and again, each time with more Run calls before
 // the interrupt, until the sweep ends. stopped is called at each interrupt.
-func interrupted(t *testing.T, backend func() *scripted.Backend, o *Options, dir string, stopped func(*Outcome)) *Outcome {
+func interrupted(t *testing.T, backend func() *scripted, o *Options, dir string, stopped func(*Outcome)) *Outcome {
 	t.Helper()
 	for stop := 50; ; stop += 170 {
 		ctx, cancel := context.WithCancel(context.Background())
 		b := backend()
-		b.OnRun = func(c scripted.Call, _ []float64) error {
+		b.OnRun = func(c call, _ []float64) error {
 			if c.All == stop {
 				cancel()
 			}

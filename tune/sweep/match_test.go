@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep/measure"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
 func parse(t *testing.T, key string) ep.Config {
@@ -29,36 +28,36 @@ const dfltKey = "dispatch:algo=direct,sms=8,threads=256"
 // table verify and bench makes of it.
 var matches = []struct {
 	name    string
-	backend scripted.Backend
+	backend scripted
 	config  string
 	verdict record.Verdict
 	cause   record.Cause
 	reason  string
 	noisy   bool // only the A/A test tells, which bench does not make
 }{
-	{"faster", scripted.Backend{Sigma: 0.01}, best, record.Faster, "", "", false},
-	{"slower", scripted.Backend{Sigma: 0.01, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
+	{"faster", scripted{Sigma: 0.01}, best, record.Faster, "", "", false},
+	{"slower", scripted{Sigma: 0.01, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
 		return 1e-5 * float64(c.Int("sms"))
 	}}, best, record.Slower, "", "", false},
-	{"the same", scripted.Backend{Sigma: 0.001, Truth: func(ep.Problem, string, ep.Config) float64 { return 1e-5 }}, best, record.Same, "", "", false},
-	{"the default itself", scripted.Backend{Sigma: 0.01}, dfltKey, record.Same, "", "", false},
-	{"a noisy machine", scripted.Backend{Sigma: 0.2}, best, record.Undecided, record.Noisy, "varies by", true},
-	{"wrong before", scripted.Backend{OnVerify: wrong(best, 0)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
-	{"wrong after", scripted.Backend{OnVerify: wrong(best, 1)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
-	{"hangs", scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
+	{"the same", scripted{Sigma: 0.001, Truth: func(ep.Problem, string, ep.Config) float64 { return 1e-5 }}, best, record.Same, "", "", false},
+	{"the default itself", scripted{Sigma: 0.01}, dfltKey, record.Same, "", "", false},
+	{"a noisy machine", scripted{Sigma: 0.2}, best, record.Undecided, record.Noisy, "varies by", true},
+	{"wrong before", scripted{OnVerify: wrong(best, 0)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
+	{"wrong after", scripted{OnVerify: wrong(best, 1)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
+	{"hangs", scripted{OnRun: func(c call, _ []float64) error {
 		if c.Config.Key() == best && c.Runs == 5 {
 			return kernels.Failf(ep.Hang, "rank 1 waits")
 		}
 		return nil
 	}}, best, record.Undecided, record.Failed, "hang: rank 1 waits", false},
-	{"the default is wrong before", scripted.Backend{OnVerify: wrong(dfltKey, 0)}, best, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
-	{"the default is wrong after", scripted.Backend{OnVerify: wrong(dfltKey, 1)}, best, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
-	{"only the default, wrong", scripted.Backend{OnVerify: wrong(dfltKey, 1)}, dfltKey, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
+	{"the default is wrong before", scripted{OnVerify: wrong(dfltKey, 0)}, best, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
+	{"the default is wrong after", scripted{OnVerify: wrong(dfltKey, 1)}, best, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
+	{"only the default, wrong", scripted{OnVerify: wrong(dfltKey, 1)}, dfltKey, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
 }
 
 // wrong finds rows wrong from the nth comparison of a config on.
-func wrong(key string, nth int) func(scripted.Call) (int, error) {
-	return func(c scripted.Call) (int, error) {
+func wrong(key string, nth int) func(call) (int, error) {
+	return func(c call) (int, error) {
 		if c.Config.Key() == key && c.Verify >= nth {
 			return 3, nil
 		}
@@ -103,7 +102,7 @@ func TestMatchOfWhatCannotRun(t *testing.T) {
 		{best, "zopf:1", "routing zopf:1"},
 		{best, "trace:gone.ept", "routing trace:gone.ept"},
 	} {
-		b := &scripted.Backend{}
+		b := &scripted{}
 		got, err := NewMatcher(b, measure.PolicyFor(b.Machine()), 0, 1).Match(context.Background(), p, c.routing, parse(t, c.config))
 		if d := got.Decision; err != nil || d.Cause != record.Failed || !strings.Contains(d.Reason, c.reason) || got.Routing != c.routing || b.Opened > 0 {
 			t.Errorf("%s under %s: %+v, %v", c.config, c.routing, d, err)
@@ -111,7 +110,7 @@ func TestMatchOfWhatCannotRun(t *testing.T) {
 	}
 	gone := errors.New("the worker died")
 	for name, after := range map[string]int{"in the A/A test": 30, "in the match": 100} {
-		b := &scripted.Backend{Sigma: 0.01, OnRun: func(c scripted.Call, _ []float64) error {
+		b := &scripted{Sigma: 0.01, OnRun: func(c call, _ []float64) error {
 			if c.All > after {
 				return gone
 			}
@@ -127,7 +126,7 @@ func TestMatchOfWhatCannotRun(t *testing.T) {
 // SMs than its bound.
 func TestMatchWithinSMs(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
-	b := &scripted.Backend{Sigma: 0.01, SMs: []int{2, 4, 8}}
+	b := &scripted{Sigma: 0.01, SMs: []int{2, 4, 8}}
 	got, err := NewMatcher(b, measure.PolicyFor(b.Machine()), 6, 1).Match(context.Background(), p, "uniform", parse(t, "dispatch:algo=direct,sms=2,threads=256"))
 	if err != nil || got.Decision.Default.Int("sms") != 4 {
 		t.Errorf("over %s, %v", got.Decision.Default.Key(), err)
@@ -169,7 +168,7 @@ func TestBench(t *testing.T) {
 // the default, and an illegal one is an error.
 func TestBenchOfManyAndOfNone(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{8, 16}, "uniform", "zipf:1.5")
-	b := &scripted.Backend{}
+	b := &scripted{}
 	run, err := benched(b, o, ep.Config{}, "")
 	if err != nil || len(run.Searches) != 8 || len(run.Workloads) != 8 {
 		t.Fatalf("%d searches, %v", len(run.Searches), err)
@@ -207,7 +206,7 @@ func TestAB(t *testing.T) {
 	log, run := &memory{}, &record.Run{}
 	o := options(t, "dispatch", []int{16}, "uniform")
 	x := Contest{parse(t, best), parse(t, dfltKey)}
-	if err := AB(context.Background(), &scripted.Backend{Sigma: 0.01}, o, Job{Rounds: 6, Log: log, Run: run}, func(ep.Problem) Contest { return x }); err != nil {
+	if err := AB(context.Background(), &scripted{Sigma: 0.01}, o, Job{Rounds: 6, Log: log, Run: run}, func(ep.Problem) Contest { return x }); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -222,7 +221,7 @@ func TestAB(t *testing.T) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 	x.B = parse(t, "dispatch:algo=direct,sms=99,threads=256")
-	if err := AB(context.Background(), &scripted.Backend{}, o, Job{Rounds: 6, Log: log, Run: run}, func(ep.Problem) Contest { return x }); err == nil || !strings.Contains(err.Error(), "cannot run dispatch here") {
+	if err := AB(context.Background(), &scripted{}, o, Job{Rounds: 6, Log: log, Run: run}, func(ep.Problem) Contest { return x }); err == nil || !strings.Contains(err.Error(), "cannot run dispatch here") {
 		t.Errorf("an illegal config: %v", err)
 	}
 }

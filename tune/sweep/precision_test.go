@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search/spacefile"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
@@ -21,8 +20,8 @@ import (
 // and for pairs. Searches at full precision never measure dedup.
 func TestBothWinners(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	b := &scripted.Backend{Sigma: 0.01, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
-		s := scripted.Landscape(p, routing, c)
+	b := &scripted{Sigma: 0.01, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
+		s := landscape(p, routing, c)
 		if c.Str("algo") == "dedup" || c.Str("combine.algo") == "dedup" {
 			s /= 2
 		}
@@ -65,8 +64,8 @@ func TestBothWinners(t *testing.T) {
 // TestShortSearches: a search with time for the required candidates alone still
 // tries an algorithm that reduces precision.
 func TestShortSearches(t *testing.T) {
-	b := &scripted.Backend{Sigma: 0.005, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
-		s := scripted.Landscape(p, routing, c)
+	b := &scripted{Sigma: 0.005, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
+		s := landscape(p, routing, c)
 		if c.Str("algo") == "dedup" {
 			s /= 2
 		}
@@ -91,7 +90,7 @@ func TestShortPairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := mustSweep(t, &scripted.Backend{Sigma: 0.005}, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, &scripted{Sigma: 0.005}, o, filepath.Join(t.TempDir(), "run"))
 	pair := out.Run.Searches[len(out.Run.Searches)-1].Decision
 	for _, name := range []string{"dispatch.sms", "combine.sms"} {
 		if out.Run.Searches[len(out.Run.Searches)-1].Problem.Op != ep.Pair || pair.Config.Int(name) != 32 {
@@ -101,10 +100,10 @@ func TestShortPairs(t *testing.T) {
 }
 
 // besides has kernels that launch the halves of a pair with other threads.
-type besides struct{ scripted.Backend }
+type besides struct{ scripted }
 
 func (b *besides) Kernels() []kernels.Kernel {
-	ks := b.Backend.Kernels()
+	ks := b.scripted.Kernels()
 	for i := range ks {
 		ks[i].Beside = func(c ep.Config) ep.Config { return c.With("threads", "256") }
 	}
@@ -116,7 +115,7 @@ func (b *besides) Kernels() []kernels.Kernel {
 func TestPairsBesideEachOther(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "coord"
-	b := &besides{scripted.Backend{Sigma: 0.005, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
+	b := &besides{scripted{Sigma: 0.005, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
 		s := 100e-6
 		for name, factor := range map[string]float64{"threads": 1.2, "dispatch.threads": 0.8, "combine.threads": 0.8} {
 			if c.Str(name) == "256" && c.Str(strings.Replace(name, "threads", "sms", 1)) != "8" {
@@ -142,7 +141,7 @@ func TestPairsBesideEachOther(t *testing.T) {
 func TestBoundedDefaults(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Evaluations, o.MaxSMs = 1, 20
-	b := &greedy{scripted.Backend{Sigma: 0.005, SMs: []int{8, 16, 20, 64}}}
+	b := &greedy{scripted{Sigma: 0.005, SMs: []int{8, 16, 20, 64}}}
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
 	if got := out.Run.Searches[0].Decision.Config; got.Int("sms") != 20 {
 		t.Errorf("with 20 SMs the choice is %s", got.Key())
@@ -158,7 +157,7 @@ func TestBoundHoldsForAll(t *testing.T) {
 	} {
 		o := options(t, "dispatch,combine,pair", []int{16, 64}, "uniform", "zipf:1.0")
 		o.MaxSMs = 6
-		out := mustSweep(t, &scripted.Backend{Sigma: 0.005, SMs: []int{2, 4, 8, 16}, Truth: truth}, o, filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, &scripted{Sigma: 0.005, SMs: []int{2, 4, 8, 16}, Truth: truth}, o, filepath.Join(t.TempDir(), "run"))
 		if h := out.Table.Header; h.MaxSMs != 6 || len(out.Table.Rows) == 0 {
 			t.Fatalf("%s: %d rows, bound %d", name, len(out.Table.Rows), h.MaxSMs)
 		}
@@ -190,7 +189,7 @@ func TestIncumbentsAreMeasured(t *testing.T) {
 		cfg := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": ep.Value(sms), "threads": "1024"}}
 		return table.Row{Key: table.KeyOf(o.Problems[0], c), Lo: 1, Hi: 64, Config: cfg}
 	}
-	b := &scripted.Backend{Sigma: 0.005}
+	b := &scripted{Sigma: 0.005}
 	w, err := workloads.New(o.Distributions[0], o.Problems[0], o.Seed)
 	if err != nil {
 		t.Fatal(err)
@@ -215,10 +214,10 @@ func TestIncumbentsAreMeasured(t *testing.T) {
 }
 
 // greedy has a second dispatch whose default takes the whole machine.
-type greedy struct{ scripted.Backend }
+type greedy struct{ scripted }
 
 func (g *greedy) Kernels() []kernels.Kernel {
-	ks := g.Backend.Kernels()
+	ks := g.scripted.Kernels()
 	whole := ks[0]
 	whole.Name = "dispatch_whole"
 	whole.Default = func(m ep.Machine, _ ep.Problem) ep.Config {
@@ -235,7 +234,7 @@ func TestDTypesTellEachOther(t *testing.T) {
 	fp8 := o.Problems[0]
 	fp8.Dispatch = ep.FP8
 	o.Problems = append(o.Problems, fp8)
-	p, err := MakePlan(&scripted.Backend{}, o)
+	p, err := MakePlan(&scripted{}, o)
 	if err != nil || len(p.Searches) != 2 {
 		t.Fatal(err)
 	}
@@ -255,9 +254,9 @@ func TestDTypesTellEachOther(t *testing.T) {
 // TestKernelsOwnStarts: every search measures the designs that a kernel names.
 func TestKernelsOwnStarts(t *testing.T) {
 	hidden := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "16", "threads": "1024", "algo": "direct"}}
-	b := &scripted.Backend{Sigma: 0.005,
+	b := &scripted{Sigma: 0.005,
 		Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
-			s := scripted.Landscape(p, routing, c)
+			s := landscape(p, routing, c)
 			if c.Key() == hidden.Key() {
 				s /= 4
 			}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
 // TestRowsClaimWhatHoldsBetween: a row that was measured at a token count between
@@ -19,7 +18,7 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 		"16": {16: 0.5, 128: 0.8, 1024: 0.95},
 		"32": {16: 0.9, 128: 0.9, 1024: 0.5},
 	}
-	b := &scripted.Backend{Sigma: 0.002, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
+	b := &scripted{Sigma: 0.002, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
 		s := 100e-6
 		if of, ok := share[c.Str("sms")]; ok && c.Str("threads") == "256" {
 			s *= of[p.Tokens]

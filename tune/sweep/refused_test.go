@@ -9,7 +9,6 @@ import (
 
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep/measure"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
 // TestRefusedSessions: a workload of many that the backend refuses to open is a
@@ -29,7 +28,7 @@ func TestRefusedSessions(t *testing.T) {
 		"and all the while": {[]int{8, 16, 32}, 100, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &scripted.Backend{Sigma: 0.01, OnOpen: func(opened int) error {
+			b := &scripted{Sigma: 0.01, OnOpen: func(opened int) error {
 				if opened <= c.refused {
 					return refusal
 				}

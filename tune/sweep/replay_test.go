@@ -10,7 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/search/replay"
 	"github.com/epbench/epbench/tune/stat"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 )
 
 func TestRecordedRunReplays(t *testing.T) {
@@ -18,7 +17,7 @@ func TestRecordedRunReplays(t *testing.T) {
 		t.Skip("takes a second")
 	}
 	dir := filepath.Join(t.TempDir(), "run")
-	mustSweep(t, &scripted.Backend{Sigma: 0.02}, options(t, "dispatch", []int{16}, "uniform"), dir)
+	mustSweep(t, &scripted{Sigma: 0.02}, options(t, "dispatch", []int{16}, "uniform"), dir)
 	_, results, _, err := record.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +28,7 @@ func TestRecordedRunReplays(t *testing.T) {
 	}
 	m := models[0].Model
 	for i := range m.Space.Len() {
-		want := scripted.Landscape(models[0].Problem, "", m.Space.Config(i))
+		want := landscape(models[0].Problem, "", m.Space.Config(i))
 		if math.Abs(m.Truth[i]/want-1) > 0.05 {
 			t.Errorf("%s: %.3g s in the model, %.3g in truth", m.Space.Config(i).Key(), m.Truth[i], want)
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -23,8 +22,8 @@ import (
 type shares map[int]map[string]map[int]float64
 
 // exact is a backend without noise that takes these shares of 100 us.
-func exact(s shares) *scripted.Backend {
-	return &scripted.Backend{SMs: []int{8, 16, 32, 64}, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
+func exact(s shares) *scripted {
+	return &scripted{SMs: []int{8, 16, 32, 64}, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		if share, ok := s[p.Tokens][routing][c.Int("sms")]; ok {
 			return share * 100e-6
 		}
@@ -199,7 +198,7 @@ func TestRegretsAreRecorded(t *testing.T) {
 // matrix, and rows do not reach over its token count.
 func TestRowsSkipWhatIsNoisy(t *testing.T) {
 	b := exact(shares{8: {"uniform": {32: 0.5}}, 64: {"uniform": {32: 0.5}}, 16: {"uniform": {32: 0.5}}})
-	b.OnRun = func(c scripted.Call, row []float64) error {
+	b.OnRun = func(c call, row []float64) error {
 		if c.Problem.Tokens == 16 && c.Config.Int("sms") == 8 && c.Runs%2 == 0 {
 			for i := range row {
 				row[i] *= 1.5
@@ -272,7 +271,7 @@ func TestOfClass(t *testing.T) {
 // TestMinimaxPrefers: within the band the default, then what won at fewer
 // tokens, then fewer SMs, then fewer threads.
 func TestMinimaxPrefers(t *testing.T) {
-	s := prepared(t, &scripted.Backend{}, options(t, "dispatch", []int{16}, "uniform"))
+	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
 	c.seen = map[string]sighting{}
 	cfg := func(sms, threads ep.Value) ep.Config {
@@ -313,7 +312,7 @@ func TestFlat(t *testing.T) {
 		{9, 0, 2, true}, {9, 1, 2, true}, {9, 2, 2, false}, {8, 0, 2, false}, {19, 2, 2, true}, {19, 3, 2, false},
 		{9, 2, 1.0099, true}, {9, 2, 1.0101, false}, {9, 2, 1 / 1.0101, false}, {9, 2, 1 / 1.0099, true},
 	} {
-		b := &scripted.Backend{SMs: []int{8}, Truth: func(_ ep.Problem, _ string, cfg ep.Config) float64 {
+		b := &scripted{SMs: []int{8}, Truth: func(_ ep.Problem, _ string, cfg ep.Config) float64 {
 			if n := cfg.Int("sms"); n > 8 && n <= 8+c.apart {
 				return c.factor * 100e-6
 			}
@@ -340,8 +339,8 @@ func TestFlat(t *testing.T) {
 
 // TestFlatCountsWhatRan: a config that failed neither ties nor stands apart.
 func TestFlatCountsWhatRan(t *testing.T) {
-	b := &scripted.Backend{SMs: []int{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, Truth: func(ep.Problem, string, ep.Config) float64 { return 100e-6 },
-		OnRun: func(c scripted.Call, _ []float64) error {
+	b := &scripted{SMs: []int{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, Truth: func(ep.Problem, string, ep.Config) float64 { return 100e-6 },
+		OnRun: func(c call, _ []float64) error {
 			if c.Config.Int("sms") == 18 {
 				return kernels.Failf(ep.NoLaunch, "too large")
 			}

@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep/measure"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
@@ -78,7 +77,7 @@ const best = "dispatch:algo=direct,sms=32,threads=512"
 
 func TestSweepFindsTheBest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	b := &scripted.Backend{Sigma: 0.01}
+	b := &scripted{Sigma: 0.01}
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
 	out := mustSweep(t, b, o, dir)
 	if out.Table == nil {
@@ -105,8 +104,8 @@ func TestSweepFindsTheBest(t *testing.T) {
 func TestSweepAgainMeasuresNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
-	first := mustSweep(t, &scripted.Backend{Sigma: 0.02}, o, dir)
-	again := &scripted.Backend{Sigma: 0.02}
+	first := mustSweep(t, &scripted{Sigma: 0.02}, o, dir)
+	again := &scripted{Sigma: 0.02}
 	second := mustSweep(t, again, o, dir)
 	if again.Runs != 0 || again.Opened != 0 {
 		t.Errorf("resuming a finished sweep ran %d rounds in %d sessions", again.Runs, again.Opened)
@@ -122,39 +121,39 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 		if c.Key() == fast {
 			return 0.5e-5
 		}
-		return scripted.Landscape(p, "", c)
+		return landscape(p, "", c)
 	}
 	for _, c := range []struct {
 		name    string
-		backend *scripted.Backend
+		backend *scripted
 		status  ep.Status // of the fast config
 		warning string
 	}{
-		{"hang in warm-up", &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
+		{"hang in warm-up", &scripted{OnRun: func(c call, _ []float64) error {
 			if c.Config.Key() == fast {
 				return kernels.Failf(ep.Hang, "rank 1 waited for expert 3 of rank 2")
 			}
 			return nil
 		}}, ep.Hang, ""},
-		{"crash in round 7", &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
+		{"crash in round 7", &scripted{OnRun: func(c call, _ []float64) error {
 			if c.Config.Key() == fast && c.Runs == 7 {
 				return kernels.Failf(ep.Crash, "the worker died: signal 11")
 			}
 			return nil
 		}}, ep.Crash, ""},
-		{"wrong after timing", &scripted.Backend{OnVerify: func(c scripted.Call) (int, error) {
+		{"wrong after timing", &scripted{OnVerify: func(c call) (int, error) {
 			if c.Config.Key() == fast && c.Runs > 10 {
 				return 2, nil
 			}
 			return 0, nil
 		}}, ep.Mismatch, ""},
-		{"a clock that reads nothing", &scripted.Backend{OnRun: func(c scripted.Call, row []float64) error {
+		{"a clock that reads nothing", &scripted{OnRun: func(c call, row []float64) error {
 			if c.Config.Key() == fast && c.Runs == 9 {
 				clear(row)
 			}
 			return nil
 		}}, ep.Unstable, ""},
-		{"a straggling rank", &scripted.Backend{OnRun: func(c scripted.Call, row []float64) error {
+		{"a straggling rank", &scripted{OnRun: func(c call, row []float64) error {
 			if c.Runs%20 == 7 {
 				row[2] *= 50
 			}
@@ -165,7 +164,7 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 			}
 			return nil
 		}}, ep.OK, "rank 2 held up"},
-		{"drifting clocks", &scripted.Backend{MHz: func(all int) float64 { return 1980 - float64(min(all, 800))/2 }, OnRun: func(c scripted.Call, row []float64) error {
+		{"drifting clocks", &scripted{MHz: func(all int) float64 { return 1980 - float64(min(all, 800))/2 }, OnRun: func(c call, row []float64) error {
 			for i := range row {
 				row[i] *= 1 + float64(min(c.All, 800))/3200
 				if c.Config.Key() == fast {
@@ -193,7 +192,7 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 			if c.warning != "" && !warned(out.Run, results, c.warning) {
 				t.Errorf("nobody warns of %q", c.warning)
 			}
-			healthy := &scripted.Backend{Sigma: 0.01, Truth: quick}
+			healthy := &scripted{Sigma: 0.01, Truth: quick}
 			again := mustSweep(t, healthy, o, dir)
 			if healthy.Runs != 0 || again.Run.Searches[0].Decision.Config.Key() != best {
 				t.Errorf("resumed: %d rounds run, the winner is %s", healthy.Runs, again.Run.Searches[0].Decision.Config.Key())
@@ -228,8 +227,8 @@ func TestWorkerGoneDuringConfirm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
 			gone := false
-			b := &scripted.Backend{Sigma: 0.01}
-			b.OnRun = func(c scripted.Call, _ []float64) error {
+			b := &scripted{Sigma: 0.01}
+			b.OnRun = func(c call, _ []float64) error {
 				if c.Config.Key() == best && c.Runs == 60 && !gone { // among the finals
 					gone = true
 					return errGone
@@ -250,7 +249,7 @@ func TestWorkerGoneDuringConfirm(t *testing.T) {
 				t.Fatal("the fault was not reached")
 			}
 			if !reopens {
-				out = mustSweep(t, &scripted.Backend{Sigma: 0.01}, o, dir)
+				out = mustSweep(t, &scripted{Sigma: 0.01}, o, dir)
 			}
 			if got := out.Run.Searches[0].Decision.Config.Key(); got != best {
 				t.Errorf("the winner is %s", got)
@@ -278,7 +277,7 @@ func noDuplicates(t *testing.T, dir string) {
 }
 
 func TestNoisyMachineWritesNoTable(t *testing.T) {
-	out := mustSweep(t, &scripted.Backend{Sigma: 0.3}, options(t, "dispatch", []int{1, 16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, &scripted{Sigma: 0.3}, options(t, "dispatch", []int{1, 16}, "uniform"), filepath.Join(t.TempDir(), "run"))
 	if out.Table != nil || !strings.Contains(out.NoTable, "the default against itself varies") {
 		t.Errorf("table %v, %q", out.Table != nil, out.NoTable)
 	}
@@ -292,7 +291,7 @@ func TestNoisyMachineWritesNoTable(t *testing.T) {
 func TestRetryGivesAnotherChance(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	o := options(t, "dispatch", []int{16}, "uniform")
-	b := &scripted.Backend{Sigma: 0.01, OnRun: func(c scripted.Call, _ []float64) error {
+	b := &scripted{Sigma: 0.01, OnRun: func(c call, _ []float64) error {
 		if c.Config.Key() == best {
 			return kernels.Failf(ep.Crash, "a stray cosmic ray")
 		}
@@ -317,7 +316,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 		t.Fatal(run.Retried, err)
 	}
 	for range 2 { // the second time from the log
-		b := &scripted.Backend{Sigma: 0.01}
+		b := &scripted{Sigma: 0.01}
 		p, err := MakePlan(b, o)
 		if err != nil {
 			t.Fatal(err)
@@ -347,10 +346,10 @@ func TestTimeBudgetBounds(t *testing.T) {
 		t.Skip("takes a second")
 	}
 	o := options(t, "dispatch,combine,pair", []int{1, 64}, "uniform", "zipf:1.5")
-	whole, bounded := &scripted.Backend{Sigma: 0.01}, &scripted.Backend{Sigma: 0.01}
+	whole, bounded := &scripted{Sigma: 0.01}, &scripted{Sigma: 0.01}
 	mustSweep(t, whole, o, filepath.Join(t.TempDir(), "run"))
 	o.Time = 400 * time.Millisecond
-	bounded.OnRun = func(scripted.Call, []float64) error { time.Sleep(100 * time.Microsecond); return nil }
+	bounded.OnRun = func(call, []float64) error { time.Sleep(100 * time.Microsecond); return nil }
 	out := mustSweep(t, bounded, o, filepath.Join(t.TempDir(), "run"))
 	if bounded.Runs > whole.Runs/2 {
 		t.Errorf("%d rounds within %v, %d without a bound", bounded.Runs, o.Time, whole.Runs)
@@ -364,7 +363,7 @@ func TestTimeBudgetBounds(t *testing.T) {
 // and, as a finalist, after. The default's twin is the default.
 func TestNoComparisonTwice(t *testing.T) {
 	seen := map[string]int{}
-	b := &scripted.Backend{OnVerify: func(c scripted.Call) (int, error) {
+	b := &scripted{OnVerify: func(c call) (int, error) {
 		seen[c.Config.Key()]++
 		return 0, nil
 	}}
@@ -384,7 +383,7 @@ func TestSlowOpening(t *testing.T) {
 	}
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Time = 300 * time.Millisecond
-	b := &scripted.Backend{Sigma: 0.03, OnOpen: func(int) error { time.Sleep(o.Time); return nil }}
+	b := &scripted{Sigma: 0.03, OnOpen: func(int) error { time.Sleep(o.Time); return nil }}
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
 	if aa := out.Run.AA[0]; aa.Rounds < 100 {
 		t.Errorf("%d rounds left a spread of %.4f", aa.Rounds, aa.Spread)
@@ -394,7 +393,7 @@ func TestSlowOpening(t *testing.T) {
 // TestHostBoundIsSaid: the default takes 1.6e-5 s, an empty kernel 1.5e-5 s.
 func TestHostBoundIsSaid(t *testing.T) {
 	o := options(t, "dispatch", []int{1}, "uniform")
-	b := &scripted.Backend{Sigma: 0.001}
+	b := &scripted{Sigma: 0.001}
 	dir := filepath.Join(t.TempDir(), "run")
 	p, err := MakePlan(b, o)
 	if err != nil {

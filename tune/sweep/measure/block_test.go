@@ -14,7 +14,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
-	"github.com/epbench/epbench/tune/sweep/scripted"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -33,8 +32,8 @@ func (k *kept) Append(block []record.Result, wall float64) error {
 	return k.err
 }
 
-// runner measures five configs of a scripted backend; the default is point 2.
-func runner(t *testing.T, b *scripted.Backend, spec string, seed uint64) (*Runner, *kept) {
+// runner measures five configs of a fake backend; the default is point 2.
+func runner(t *testing.T, b *fake, spec string, seed uint64) (*Runner, *kept) {
 	t.Helper()
 	d, err := workloads.Parse(spec)
 	if err != nil {
@@ -64,8 +63,8 @@ var live = []int{2, 0, 1, 3, 4}
 func orders(t *testing.T, spec string, seed uint64, stage record.Stage, rounds int) [][]int {
 	t.Helper()
 	var ran []int
-	b := &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
-		ran = append(ran, c.Config.Int("sms"))
+	b := &fake{onRun: func(c ep.Config) error {
+		ran = append(ran, c.Int("sms"))
 		return nil
 	}}
 	r, _ := runner(t, b, spec, seed)
@@ -133,7 +132,7 @@ func TestOrdersAreDrawnFromWhatIsMeasured(t *testing.T) {
 
 // TestLines: what a block leaves in the log.
 func TestLines(t *testing.T) {
-	r, log := runner(t, &scripted.Backend{}, "uniform", 1)
+	r, log := runner(t, &fake{}, "uniform", 1)
 	ctx := context.Background()
 	samples, err := r.Measure(ctx, record.StageScreen, []int{2, 0, 3, search.Twin}, 3)
 	if err != nil || len(samples) != 12 || len(log.lines) != 4 {
@@ -171,7 +170,7 @@ func TestFold(t *testing.T) {
 		seconds float64
 		fold    int
 	}{{50.1e-6, 1}, {49.9e-6, 2}, {2.1e-6, 24}, {1e-9, 100}, {1, 1}} {
-		b := &scripted.Backend{Truth: func(ep.Problem, string, ep.Config) float64 { return c.seconds }}
+		b := &fake{seconds: c.seconds}
 		r, log := runner(t, b, "uniform", 1)
 		if _, err := r.Measure(context.Background(), record.StageAA, []int{2, 0}, 2); err != nil || log.lines[1].Fold != c.fold {
 			t.Errorf("a call of %v s is folded %d times, want %d, %v", c.seconds, log.lines[1].Fold, c.fold, err)
@@ -182,8 +181,8 @@ func TestFold(t *testing.T) {
 // TestFailures: a config that fails keeps no times, and is not run again.
 func TestFailures(t *testing.T) {
 	runs := 0
-	b := &scripted.Backend{OnRun: func(c scripted.Call, _ []float64) error {
-		if c.Config.Int("sms") == 4 {
+	b := &fake{onRun: func(c ep.Config) error {
+		if c.Int("sms") == 4 {
 			if runs++; runs == 4 { // in round 2: warming up was the first
 				return kernels.Failf(ep.Hang, "rank 1 waited for rank 2")
 			}
@@ -199,11 +198,11 @@ func TestFailures(t *testing.T) {
 	if l.Status != ep.Hang || l.Reason != "rank 1 waited for rank 2" || l.Seconds != nil || r.Failures()[0] == nil || len(r.Failures()) != 1 {
 		t.Errorf("%+v, failures %v", l, r.Failures())
 	}
-	r, log = runner(t, &scripted.Backend{OnVerify: func(c scripted.Call) (int, error) {
-		if c.Config.Int("sms") == 64 {
-			return 3, nil
+	r, log = runner(t, &fake{wrong: func(c ep.Config) int {
+		if c.Int("sms") == 64 {
+			return 3
 		}
-		return 0, nil
+		return 0
 	}}, "uniform", 1)
 	if _, err := r.Measure(context.Background(), record.StageScreen, live, 2); err != nil || log.lines[4].Status != ep.Mismatch || !strings.Contains(log.lines[4].Reason, "3 of 16 rows") {
 		t.Errorf("%+v, %v", log.lines[4], err)
@@ -234,9 +233,9 @@ func TestLostSession(t *testing.T) {
 		losses int
 		want   error
 	}{{"once", 1, nil}, {"twice", 2, ErrLost}} {
-		losses := 0
-		b := &scripted.Backend{OnRun: func(call scripted.Call, _ []float64) error {
-			if call.Runs == 2 && losses < c.losses || losses == 1 && c.losses == 2 {
+		runs, losses := 0, 0
+		b := &fake{onRun: func(ep.Config) error {
+			if runs++; runs >= 20 && losses < c.losses { // in the rounds, after warming up and folding
 				losses++
 				return gone
 			}
@@ -244,18 +243,18 @@ func TestLostSession(t *testing.T) {
 		}}
 		r, log := runner(t, b, "uniform", 1)
 		samples, err := r.Measure(context.Background(), record.StageScreen, live, 4)
-		if !errors.Is(err, c.want) || c.want == nil && (err != nil || len(samples) != 20 || len(log.lines) != 5 || b.Opened != 2) {
-			t.Errorf("%s: %d samples, %d lines, %d sessions, %v", c.name, len(samples), len(log.lines), b.Opened, err)
+		if !errors.Is(err, c.want) || c.want == nil && (err != nil || len(samples) != 20 || len(log.lines) != 5 || b.opened != 2) {
+			t.Errorf("%s: %d samples, %d lines, %d sessions, %v", c.name, len(samples), len(log.lines), b.opened, err)
 		}
 	}
-	b := &scripted.Backend{OnOpen: func(int) error { return gone }}
+	b := &fake{onOpen: func() error { return gone }}
 	r, _ := runner(t, b, "uniform", 1)
 	if _, err := r.Measure(context.Background(), record.StageScreen, live, 4); !errors.Is(err, ErrOpen) || errors.Is(err, ErrLost) {
 		t.Errorf("refused at first: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	r, log := runner(t, &scripted.Backend{}, "uniform", 1)
+	r, log := runner(t, &fake{}, "uniform", 1)
 	if _, err := r.Measure(ctx, record.StageScreen, live, 4); !errors.Is(err, context.Canceled) || len(log.lines) > 0 {
 		t.Errorf("interrupted: %v, %d lines", err, len(log.lines))
 	}
@@ -264,11 +263,11 @@ func TestLostSession(t *testing.T) {
 // TestRecordedBlocks: what the log holds is not measured again, and must be
 // what would be measured.
 func TestRecordedBlocks(t *testing.T) {
-	b := &scripted.Backend{Sigma: 0.1, OnVerify: func(c scripted.Call) (int, error) {
-		if c.Config.Int("sms") == 64 {
-			return 1, nil
+	b := &fake{sigma: 0.1, wrong: func(c ep.Config) int {
+		if c.Int("sms") == 64 {
+			return 1
 		}
-		return 0, nil
+		return 0
 	}}
 	r, log := runner(t, b, "uniform", 1)
 	ctx := context.Background()
@@ -284,15 +283,15 @@ func TestRecordedBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := &scripted.Backend{}
+	again := &fake{}
 	s, _ := runner(t, again, "uniform", 1)
 	s.Known = known
 	got, err := s.Measure(ctx, record.StageScreen, live, 4)
-	if err != nil || !slices.Equal(got, want) || again.Opened > 0 {
-		t.Errorf("%d samples in %d sessions, %v", len(got), again.Opened, err)
+	if err != nil || !slices.Equal(got, want) || again.opened > 0 {
+		t.Errorf("%d samples in %d sessions, %v", len(got), again.opened, err)
 	}
-	if right, err := s.Recheck(ctx, record.StageRecheck, []int{2, 4}); err != nil || !right[2] || right[4] || again.Opened > 0 {
-		t.Errorf("rechecked in %d sessions: %v, %v", again.Opened, right, err)
+	if right, err := s.Recheck(ctx, record.StageRecheck, []int{2, 4}); err != nil || !right[2] || right[4] || again.opened > 0 {
+		t.Errorf("rechecked in %d sessions: %v, %v", again.opened, right, err)
 	}
 	if s.Spent() != r.Spent() || s.Spent() == 0 || s.Fold() != r.Fold() || s.Clock() != "wall" || s.Failures()[4] == nil {
 		t.Errorf("spent %v of %v, fold %d, clock %q, failures %v", s.Spent(), r.Spent(), s.Fold(), s.Clock(), s.Failures())
@@ -306,8 +305,8 @@ func TestRecordedBlocks(t *testing.T) {
 	}
 	s, _ = runner(t, again, "uniform", 1)
 	s.Known, s.Generation = known, 1
-	if _, err := s.Measure(ctx, record.StageScreen, []int{2, 0}, 4); err != nil || again.Opened != 1 {
-		t.Errorf("after a retry: %d sessions, %v", again.Opened, err)
+	if _, err := s.Measure(ctx, record.StageScreen, []int{2, 0}, 4); err != nil || again.opened != 1 {
+		t.Errorf("after a retry: %d sessions, %v", again.opened, err)
 	}
 	if _, err := NewKnown(append(log.lines, log.lines...)); err == nil || !strings.Contains(err.Error(), "twice") {
 		t.Errorf("a block twice: %v", err)
@@ -329,7 +328,7 @@ func TestHostBound(t *testing.T) {
 
 // TestAAShare: the A/A test takes its share of a search's time at most.
 func TestAAShare(t *testing.T) {
-	r, _ := runner(t, &scripted.Backend{Sigma: 0.5, OnRun: func(scripted.Call, []float64) error { time.Sleep(20 * time.Microsecond); return nil }}, "uniform", 1)
+	r, _ := runner(t, &fake{sigma: 0.5, onRun: func(ep.Config) error { time.Sleep(20 * time.Microsecond); return nil }}, "uniform", 1)
 	r.Policy.MaxAA = 1000
 	aa, err := r.AA(context.Background(), time.Microsecond)
 	if err != nil || aa.Rounds != 2*r.Policy.AARounds || aa.Problem != r.Workload.Problem.Key() || aa.Routing != "uniform" { // the first look is free

@@ -1,6 +1,4 @@
-// Package scripted is a backend for tests: its kernels take the times that a
-// test says, and fail where it says. Nothing but tests may import it.
-package scripted
+package sweep
 
 import (
 	"context"
@@ -13,8 +11,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Call is one request about a candidate, counted over the backend's life.
-type Call struct {
+// call is one request about a candidate, counted over the backend's life.
+type call struct {
 	Config  ep.Config
 	Problem ep.Problem
 	Runs    int // Run calls of this config on this workload before this one
@@ -22,19 +20,20 @@ type Call struct {
 	All     int // Run calls of any config before this one
 }
 
-// Backend follows a script.
-type Backend struct {
+// scripted is a backend whose kernels take the times that a test says, and fail
+// where it says.
+type scripted struct {
 	Name  string  // of the machine's backend
 	SMs   []int   // values of the parameter sms; default 8, 16, 32, 64
 	Sigma float64 // relative noise
-	// Truth is the seconds of a config; nil is Landscape.
+	// Truth is the seconds of a config; nil is landscape.
 	Truth func(ep.Problem, string, ep.Config) float64
 	// Starts is that of its dispatch.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
 	// OnRun may change the seconds of a round or fail it.
-	OnRun func(c Call, seconds []float64) error
+	OnRun func(c call, seconds []float64) error
 	// OnVerify may find rows wrong, or fail.
-	OnVerify func(Call) (wrong int, err error)
+	OnVerify func(call) (wrong int, err error)
 	// OnOpen may refuse a session.
 	OnOpen func(opened int) error
 	// MHz is the clock after a number of Run calls; nil knows none.
@@ -47,16 +46,16 @@ type Backend struct {
 	checks map[string]int
 }
 
-// Landscape has its best at sms=32 and threads=512, later with more tokens;
+// landscape has its best at sms=32 and threads=512, later with more tokens;
 // the default, sms=8 and threads=256, is 1.5 times slower.
-func Landscape(p ep.Problem, _ string, c ep.Config) float64 {
+func landscape(p ep.Problem, _ string, c ep.Config) float64 {
 	if p.Op == ep.Pair {
 		d, k, err := ep.Split(c)
 		if err != nil {
 			return math.NaN()
 		}
 		p.Op = ep.Dispatch
-		return Landscape(p, "", d) + Landscape(p, "", k)
+		return landscape(p, "", d) + landscape(p, "", k)
 	}
 	t := 1 + 0.25*math.Abs(math.Log2(float64(c.Int("sms"))/32))
 	if c.Int("threads") != 512 {
@@ -66,7 +65,7 @@ func Landscape(p ep.Problem, _ string, c ep.Config) float64 {
 }
 
 // Machine implements kernels.Backend.
-func (b *Backend) Machine() ep.Machine {
+func (b *scripted) Machine() ep.Machine {
 	name := b.Name
 	if name == "" {
 		name = "scripted"
@@ -75,10 +74,10 @@ func (b *Backend) Machine() ep.Machine {
 }
 
 // ABI implements kernels.Versioned.
-func (b *Backend) ABI() string { return "scripted-1" }
+func (b *scripted) ABI() string { return "scripted-1" }
 
 // Kernels implements kernels.Backend: a dispatch and a combine.
-func (b *Backend) Kernels() []kernels.Kernel {
+func (b *scripted) Kernels() []kernels.Kernel {
 	var out []kernels.Kernel
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		out = append(out, kernels.Kernel{
@@ -98,7 +97,7 @@ func (b *Backend) Kernels() []kernels.Kernel {
 	return out
 }
 
-func (b *Backend) params() []kernels.Param {
+func (b *scripted) params() []kernels.Param {
 	sms := kernels.Param{Name: "sms", Unit: "SMs", Default: "8", Binding: kernels.Launch, Class: kernels.Speed, Cost: kernels.SMCost,
 		Values: []ep.Value{"8", "16", "32", "64"}}
 	if b.SMs != nil {
@@ -117,7 +116,7 @@ func (b *Backend) params() []kernels.Param {
 }
 
 // Open implements kernels.Backend.
-func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+func (b *scripted) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
 	b.Opened++
 	if b.OnOpen != nil {
 		if err := b.OnOpen(b.Opened); err != nil {
@@ -132,28 +131,28 @@ func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Sess
 }
 
 // Close implements kernels.Backend.
-func (b *Backend) Close() error { return nil }
+func (b *scripted) Close() error { return nil }
 
 type session struct {
-	*Backend
+	*scripted
 	w *workloads.Workload
 }
 
 func (s *session) Close() error                             { return nil }
 func (s *session) Prepare(context.Context, ep.Config) error { return nil }
 
-func (s *session) call(c ep.Config) (Call, string) {
+func (s *session) call(c ep.Config) (call, string) {
 	key := s.w.Problem.Key() + " " + s.w.Spec + " " + c.Key()
-	return Call{c, s.w.Problem, s.runs[key], s.checks[key], s.Runs}, key
+	return call{c, s.w.Problem, s.runs[key], s.checks[key], s.Runs}, key
 }
 
 func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
-	call, key := s.call(c)
+	now, key := s.call(c)
 	s.checks[key]++
 	v := kernels.Comparison{Rows: 16}
 	var err error
 	if s.OnVerify != nil {
-		v.Wrong, err = s.OnVerify(call)
+		v.Wrong, err = s.OnVerify(now)
 	}
 	if v.Wrong > 0 {
 		v.Detail = "rank 0, row 3, column 1: want 1, got 2"
@@ -180,12 +179,12 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 }
 
 func (s *session) round(c ep.Config) ([]float64, error) {
-	call, key := s.call(c)
+	now, key := s.call(c)
 	s.runs[key]++
 	s.Runs++
 	truth := s.Truth
 	if truth == nil {
-		truth = Landscape
+		truth = landscape
 	}
 	row := make([]float64, s.w.Problem.Ranks)
 	for i := range row {
@@ -197,7 +196,7 @@ func (s *session) round(c ep.Config) ([]float64, error) {
 		row[i] *= noise
 	}
 	if s.OnRun != nil {
-		return row, s.OnRun(call, row)
+		return row, s.OnRun(now, row)
 	}
 	return row, nil
 }

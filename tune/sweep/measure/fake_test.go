@@ -1,0 +1,64 @@
+package measure
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// fake is a backend, and its own session, on which every config takes the same time.
+type fake struct {
+	kernels.Backend // what the Runner never asks for
+	seconds         float64
+	sigma           float64               // relative noise
+	onOpen          func() error          // may refuse a session
+	onRun           func(ep.Config) error // may fail a round
+	wrong           func(ep.Config) int   // rows of 16 that are wrong
+	opened          int                   // sessions
+	rng             *rand.Rand
+}
+
+func (f *fake) Machine() ep.Machine { return ep.Machine{Backend: "fake", SMs: 64, GPUs: 4} }
+
+func (f *fake) Open(ctx context.Context, _ *workloads.Workload) (kernels.Session, error) {
+	f.opened++
+	f.rng = rand.New(rand.NewPCG(1, 2))
+	if f.onOpen != nil {
+		return f, f.onOpen()
+	}
+	return f, ctx.Err()
+}
+
+func (f *fake) Close() error                             { return nil }
+func (f *fake) Prepare(context.Context, ep.Config) error { return nil }
+
+func (f *fake) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
+	v := kernels.Comparison{Rows: 16}
+	if f.wrong != nil {
+		v.Wrong = f.wrong(c)
+	}
+	return v, nil
+}
+
+// Run has one slow rank in each round.
+func (f *fake) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	out := kernels.Rounds{Clock: "wall", Fold: spec.Fold}
+	for range spec.Rounds {
+		t := f.seconds
+		if t == 0 {
+			t = 1e-5
+		}
+		t *= math.Exp(f.sigma * f.rng.NormFloat64())
+		out.Seconds = append(out.Seconds, []float64{0.9 * t, t, 0.9 * t, 0.9 * t})
+		if f.onRun != nil {
+			if err := f.onRun(c); err != nil {
+				return out, err
+			}
+		}
+	}
+	return out, ctx.Err()
+}

@@ -1,8 +1,6 @@
 package cpu
 
-import (
-	"github.com/epbench/epbench/kernels/internal/drill"
-)
+import ()
 
 // combineAsync writes the experts' rows back to where their tokens came from.
 func (w *worker) combineAsync(l launch, set int) bool {
@@ -29,7 +27,7 @@ func (w *worker) back(source int) (peer *rank, me int) {
 func (w *worker) returnRows(l launch, set int) {
 	for rows, bytes := range l.claim(&w.r.send, w.r.rowsTo[len(w.r.rowsTo)-1], w.s.rowBytes, l.chunk) {
 		for pair, i := range segments(w.r.rowsTo, rows) {
-			if w.r.rowsTo[pair]+i > 0 || !w.drilled(drill.DropToken) {
+			if w.r.rowsTo[pair]+i > 0 || !w.drilled(dropToken) {
 				w.returnRow(l, set, pair, w.r.pairRow[pair]+i, bytes)
 			}
 		}
@@ -55,7 +53,7 @@ func (w *worker) signalCombine(l launch, set int) {
 	for i := range s.sources {
 		source := (r.id + 1 + i) % s.sources
 		peer, me := w.back(source)
-		if l.dedup && w.drilled(drill.NoSignal) {
+		if l.dedup && w.drilled(noSignal) {
 			continue
 		}
 		if l.dedup {
@@ -64,7 +62,7 @@ func (w *worker) signalCombine(l launch, set int) {
 			continue
 		}
 		for e := range s.local {
-			if e == s.local-1 && w.drilled(drill.NoSignal) {
+			if e == s.local-1 && w.drilled(noSignal) {
 				continue
 			}
 			n := r.arrivals.counts[e*s.sources+source]

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"github.com/epbench/epbench/kernels/cpu/vec"
-	"github.com/epbench/epbench/kernels/internal/drill"
 )
 
 // combineWait waits until all rows are back and sums them.
@@ -17,7 +16,7 @@ func (w *worker) pollCombine(l launch, set int) bool {
 		words = r.returns[set].arrived
 	}
 	for i := w.id; i < len(words); i += l.pollers() {
-		if w.job.fault == drill.EarlyRead {
+		if w.job.fault == earlyRead {
 			words[i].Store(sentinel)
 			continue
 		}
@@ -53,7 +52,7 @@ func (w *worker) reduceToken(l launch, set, token int, columns span) {
 		w.gatherRows(set, token, columns)
 	}
 	row := token
-	if r.tokens > 1 && token < 2 && w.drilled(drill.SwapRows) {
+	if r.tokens > 1 && token < 2 && w.drilled(swapRows) {
 		row = 1 - token
 	}
 	dst := r.combined[row*s.Hidden:]

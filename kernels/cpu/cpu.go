@@ -22,7 +22,6 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu/vec"
-	"github.com/epbench/epbench/kernels/internal/drill"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -31,34 +30,16 @@ import (
 type Backend struct {
 	machine  ep.Machine
 	deadline time.Duration
-	faulty   func(ep.Config) drill.Fault
+	faulty   func(ep.Config) fault // of a candidate; only tests set it
 }
 
-// Option changes how a backend runs.
-type Option func(*Backend)
-
-// WithDeadline bounds how long a rank waits for another before the candidate
-// counts as hanging. The default, 20 s, is far above any call that fits in
-// memory.
-func WithDeadline(d time.Duration) Option { return func(b *Backend) { b.deadline = d } }
-
-// WithFault breaks candidates: choose returns the fault of each. It is for tests
-// that a broken backend is noticed; only packages under kernels can name a fault.
-func WithFault(choose func(ep.Config) drill.Fault) Option {
-	return func(b *Backend) { b.faulty = choose }
-}
+// longestWait is how long a rank waits for another before the candidate counts as
+// hanging. It is far above any call that fits in memory.
+const longestWait = 20 * time.Second
 
 // Open makes the backend; it never fails.
-func Open(options ...Option) (kernels.Backend, error) {
-	b := &Backend{
-		machine:  machine(),
-		deadline: 20 * time.Second,
-		faulty:   func(ep.Config) drill.Fault { return drill.None },
-	}
-	for _, o := range options {
-		o(b)
-	}
-	return b, nil
+func Open() (kernels.Backend, error) {
+	return &Backend{machine: machine(), deadline: longestWait, faulty: func(ep.Config) fault { return sound }}, nil
 }
 
 // Machine identifies this host.

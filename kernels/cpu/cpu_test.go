@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/internal/drill"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -34,9 +33,9 @@ func draw(t testing.TB, p ep.Problem, routing string) *workloads.Workload {
 }
 
 // session opens a uniform workload and prepares the op's default.
-func session(t *testing.T, p ep.Problem, options ...Option) (*Session, ep.Config) {
+func session(t *testing.T, p ep.Problem) (*Session, ep.Config) {
 	t.Helper()
-	b, err := Open(options...)
+	b, err := Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +238,7 @@ func TestLeftoverSignalIsFound(t *testing.T) {
 		w.r.inbox[set].counts[0].Store(3)
 		return true
 	}}
-	_, err := s.start(t.Context(), []stage{stray}, kernels.RunSpec{Rounds: 1, Fold: 1}, drill.None)
+	_, err := s.start(t.Context(), []stage{stray}, kernels.RunSpec{Rounds: 1, Fold: 1}, sound)
 	var f *kernels.Failure
 	if !errors.As(err, &f) || f.Status != ep.Mismatch {
 		t.Errorf("got %v", err)

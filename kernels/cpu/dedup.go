@@ -3,8 +3,6 @@ package cpu
 import (
 	"encoding/binary"
 	"math"
-
-	"github.com/epbench/epbench/kernels/internal/drill"
 )
 
 // expand copies each de-duplicated message to the rows of all its experts
@@ -61,7 +59,7 @@ func (w *worker) returnPartial(set, source, i int, columns span) {
 	s, r := &w.s.shape, w.r
 	index := source*s.MaxTokens + i
 	token := int(r.msgToken[index])
-	if token < 0 || token >= s.MaxTokens || i == 0 && source == 0 && w.drilled(drill.DropToken) {
+	if token < 0 || token >= s.MaxTokens || i == 0 && source == 0 && w.drilled(dropToken) {
 		return
 	}
 	w.rows, w.weights = w.rows[:0], w.weights[:0]

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/epbench/epbench/kernels/cpu/vec"
-	"github.com/epbench/epbench/kernels/internal/drill"
 )
 
 // dispatchAsync writes this rank's tokens into all ranks' slots; the last
@@ -30,7 +29,7 @@ func (w *worker) sendToken(l launch, set, token int) {
 		tail = tail[:w.s.header.Bytes-w.s.encoding.TokenBytes()]
 		w.addressExperts(set, token)
 	}
-	if token == 0 && w.drilled(drill.DropToken) {
+	if token == 0 && w.drilled(dropToken) {
 		return
 	}
 	for off := 0; off < len(payload); off += l.chunk {
@@ -52,7 +51,7 @@ func (w *worker) sendToken(l launch, set, token int) {
 func (w *worker) compose(token int) (payload, tail []byte) {
 	s, r := &w.s.shape, w.r
 	from := token
-	if r.tokens > 1 && token < 2 && w.drilled(drill.SwapRows) {
+	if r.tokens > 1 && token < 2 && w.drilled(swapRows) {
 		from = 1 - token
 	}
 	x := r.x[from*s.Hidden : (from+1)*s.Hidden]
@@ -133,7 +132,7 @@ func (w *worker) signalDispatch(l launch, set int) {
 		}
 		for e := range s.local {
 			expert := dst.id*s.local + e
-			if expert == s.Experts-1 && w.drilled(drill.NoSignal) {
+			if expert == s.Experts-1 && w.drilled(noSignal) {
 				continue
 			}
 			dst.inbox[set].counts[e*s.sources+source].Store(uint64(r.slot[expert].Load()))

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 
 	"github.com/epbench/epbench/kernels/dtype"
-	"github.com/epbench/epbench/kernels/internal/drill"
 )
 
 // dispatchWait waits for the counts of all sources and lays the rows out.
@@ -22,7 +21,7 @@ func (w *worker) pollDispatch(l launch, set int) bool {
 	s, r := &w.s.shape, w.r
 	in := &r.inbox[set]
 	for i := w.id; i < len(in.counts); i += l.pollers() {
-		if w.job.fault == drill.EarlyRead {
+		if w.job.fault == earlyRead {
 			r.arrivals.counts[i] = w.s.expected(r.id, i)
 			in.counts[i].Store(sentinel)
 			continue

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/internal/drill"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -56,7 +55,7 @@ func residentBytes(w *workloads.Workload) int64 {
 	return rows*perRow + tokens*int64(3*s.rowBytes)
 }
 
-// expected is the count that a worker with the fault EarlyRead takes without
+// expected is the count that a worker with the fault earlyRead takes without
 // waiting.
 func (s *Session) expected(rank, pair int) int64 {
 	var n int64
@@ -79,7 +78,7 @@ func emptyRounds(ctx context.Context, b *Backend) (map[string]float64, error) {
 	}
 	defer s.Close()
 	nothing := stage{launch{blocks: 1}, func(*worker, launch, int) bool { return true }}
-	j, err := s.start(ctx, []stage{nothing}, kernels.RunSpec{Rounds: 101, Fold: 10}, drill.None)
+	j, err := s.start(ctx, []stage{nothing}, kernels.RunSpec{Rounds: 101, Fold: 10}, sound)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/internal/drill"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
@@ -66,7 +65,7 @@ func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: sets}, drill.None); err != nil {
+	if _, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: sets}, sound); err != nil {
 		return err
 	}
 	s.ready[c.Key()] = true
@@ -135,7 +134,7 @@ func (s *Session) setUp(ctx context.Context) error {
 		}
 	}
 	program := append(dispatchStages(l), stage{l, (*worker).actAsExperts})
-	_, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: 1}, drill.None)
+	_, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: 1}, sound)
 	s.returned = err == nil
 	return err
 }
@@ -161,9 +160,9 @@ func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 
 // start runs a program on all ranks and waits for its end. Whatever happens,
 // the session can run another one afterwards.
-func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSpec, fault drill.Fault) (*job, error) {
+func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*job, error) {
 	j := newJob(program, s.Ranks, spec, s.backend.deadline)
-	j.fault = fault
+	j.fault = f
 	s.staff(j.blocks)
 	j.done.Add(s.Ranks * j.blocks)
 	defer context.AfterFunc(ctx, j.end)()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/internal/drill"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -35,7 +34,7 @@ type job struct {
 	rounds   int
 	fold     int
 	deadline time.Duration
-	fault    drill.Fault
+	fault    fault
 	bell     *bell
 
 	done   sync.WaitGroup
@@ -117,7 +116,7 @@ func (w *worker) loop() {
 }
 
 // drilled reports whether this worker has a built-in fault: rank 0 has them.
-func (w *worker) drilled(f drill.Fault) bool { return w.job.fault == f && w.r.id == 0 }
+func (w *worker) drilled(f fault) bool { return w.job.fault == f && w.r.id == 0 }
 
 func (w *worker) run(j *job) {
 	w.job = j
@@ -141,7 +140,7 @@ func (w *worker) run(j *job) {
 
 // call runs the program once.
 func (w *worker) call(set int) bool {
-	if w.drilled(drill.Panic) {
+	if w.drilled(panicking) {
 		panic("drill")
 	}
 	for _, st := range w.job.program {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/native/emul"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -33,9 +32,9 @@ func (m *activationArena) add(field string, data any) (offset int) {
 }
 
 // emulateActivation runs a call and puts its outputs back into x.
-func emulateActivation(t *testing.T, tools *emul.Tools, a activation, x *activated, grid int) {
+func emulateActivation(t *testing.T, tools *emulator, a activation, x *activated, grid int) {
 	t.Helper()
-	object, err := tools.Compile(a.source, a.defines(x.columns, 64))
+	object, err := tools.compile(a.source, a.defines(x.columns, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +55,7 @@ func emulateActivation(t *testing.T, tools *emul.Tools, a activation, x *activat
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := tools.Run(ctx, append(job, fmt.Sprintf("launch_silu %s %d 64 0", a.entry, grid), "run 1")); err != nil {
+	if err := tools.run(ctx, append(job, fmt.Sprintf("launch_silu %s %d 64 0", a.entry, grid), "run 1")); err != nil {
 		t.Fatal(err)
 	}
 	if m.mem, err = os.ReadFile(arena); err != nil {

@@ -58,7 +58,7 @@ func cacheFolder() string {
 // image is a compiled variant.
 type image struct {
 	cubin []byte
-	log   string // of ptxas, see nvrtc.ParseUsage
+	log   string // of ptxas
 }
 
 // compile gives the binary of a variant. A source that does not compile is

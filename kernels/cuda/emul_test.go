@@ -15,22 +15,21 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
-	"github.com/epbench/epbench/native/emul"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
 var (
-	emulTools = sync.OnceValues(func() (*emul.Tools, error) { return emul.New() })
+	emulTools = sync.OnceValues(func() (*emulator, error) { return newEmulator() })
 	// raceTools find accesses that no fence, barrier or atomic orders.
-	raceTools = sync.OnceValues(func() (*emul.Tools, error) { return emul.New("-fsanitize=thread") })
+	raceTools = sync.OnceValues(func() (*emulator, error) { return newEmulator("-fsanitize=thread") })
 )
 
 // need skips the test where emulation is not to be had.
-func need(t *testing.T, get func() (*emul.Tools, error)) *emul.Tools {
+func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	t.Helper()
 	tools, err := get()
-	if errors.Is(err, emul.ErrUnavailable) {
+	if errors.Is(err, errNoEmulator) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -42,7 +41,7 @@ func need(t *testing.T, get func() (*emul.Tools, error)) *emul.Tools {
 // running on the CPU. A file holds the memory of all ranks between jobs.
 type emulated struct {
 	t      *testing.T
-	tools  *emul.Tools
+	tools  *emulator
 	w      *workloads.Workload
 	oracle *ref.Oracle
 	state  state
@@ -187,7 +186,7 @@ func (e *emulated) experts() []string {
 
 func (e *emulated) object(source string, defines []string) string {
 	e.t.Helper()
-	object, err := e.tools.Compile(source, append(problemDefines(e.w.Problem), defines...))
+	object, err := e.tools.compile(source, append(problemDefines(e.w.Problem), defines...))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -239,7 +238,7 @@ func (e *emulated) run(n int, calls ...[]string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*emulPatience)
 	defer cancel()
-	if err := e.tools.Run(ctx, append(job, fmt.Sprintf("run %d", n))); err != nil {
+	if err := e.tools.run(ctx, append(job, fmt.Sprintf("run %d", n))); err != nil {
 		e.t.Fatal(err)
 	}
 	var err error

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/native/emul"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -17,10 +16,10 @@ const litmusRanks = 2
 
 // runLitmus runs l on a few emulated ranks and returns each rank's region and
 // counters.
-func runLitmus(t *testing.T, tools *emul.Tools, l litmus, defines ...string) (areas, counters [][]byte, err error) {
+func runLitmus(t *testing.T, tools *emulator, l litmus, defines ...string) (areas, counters [][]byte, err error) {
 	t.Helper()
 	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16}
-	object, err := tools.Compile(litmusSource, append(problemDefines(p), defines...))
+	object, err := tools.compile(litmusSource, append(problemDefines(p), defines...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +42,7 @@ func runLitmus(t *testing.T, tools *emul.Tools, l litmus, defines ...string) (ar
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*emulPatience)
 	defer cancel()
-	if err := tools.Run(ctx, append(job, launchLine(l.launch), "run 1")); err != nil {
+	if err := tools.run(ctx, append(job, launchLine(l.launch), "run 1")); err != nil {
 		return nil, nil, err
 	}
 	if mem, err = os.ReadFile(arena); err != nil {

@@ -86,17 +86,17 @@ func compileOne(t *testing.T, c *compiler, x compiled) string {
 		t.Errorf("%s %s: %v", x.variant.source, x.config.Key(), err)
 		return ""
 	}
-	usage, err := nvrtc.ParseUsage(b.log)
+	uses, err := parseUsage(b.log)
 	if err != nil {
 		t.Errorf("%s: %v", x.variant.source, err)
 		return ""
 	}
 	var out strings.Builder
-	for _, u := range usage {
+	for _, u := range uses {
 		mark := ""
 		if x.def {
 			mark = " default"
-			if u.Spills() {
+			if u.spills() {
 				t.Errorf("%s spills %d bytes at default parameters %s", u.Entry, u.SpillStore+u.SpillLoad, x.config.Key())
 			}
 		}

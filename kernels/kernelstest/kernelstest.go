@@ -1,5 +1,5 @@
 // Package kernelstest is the conformance suite as a test that every backend must
-// pass. It also has a backend that is broken on purpose, to test the tests.
+// pass.
 package kernelstest
 
 import (

@@ -1,10 +1,11 @@
-package kernelstest
+package cpu
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
@@ -18,28 +19,45 @@ func brokenCase(op ep.Op) conform.Case {
 	}}
 }
 
+// breakCPU is the backend with a fault in the candidates that pick chooses; the
+// others are sound. Hangs end after a second.
+func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
+	return &Backend{machine: machine(), deadline: time.Second, faulty: func(c ep.Config) fault {
+		if pick(c) {
+			return f
+		}
+		return sound
+	}}
+}
+
+// endings is how a candidate with each fault must end.
+var endings = map[fault]ep.Status{
+	dropToken: ep.Mismatch,
+	swapRows:  ep.Mismatch,
+	earlyRead: ep.Mismatch,
+	noSignal:  ep.Hang,
+	panicking: ep.Crash,
+}
+
 // TestFaultsAreCaught breaks each op, algorithm and mode in each way: the
 // broken candidate must end as it should, and the sound one beside it must
 // still pass.
 func TestFaultsAreCaught(t *testing.T) {
-	for fault, want := range Faults() {
+	for f, want := range endings {
 		for _, op := range ep.Ops() {
 			for _, algo := range []ep.Value{"direct", "dedup"} {
-				if raceEnabled && fault == "early-read" {
+				if raceEnabled && f == earlyRead {
 					continue // reading before the signal is a race, and reported as one
 				}
-				t.Run(fmt.Sprintf("%s/%s/%s", fault, op, algo), func(t *testing.T) { catch(t, fault, want, op, algo) })
+				t.Run(fmt.Sprintf("%s/%s/%s", f, op, algo), func(t *testing.T) { catch(t, f, want, op, algo) })
 			}
 		}
 	}
 }
 
-func catch(t *testing.T, fault string, want ep.Status, op ep.Op, algo ep.Value) {
+func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 	broken := func(c ep.Config) bool { return strings.Contains(c.Key(), "mode=split") }
-	b, err := BrokenCPU(fault, broken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := breakCPU(f, broken)
 	c := brokenCase(op)
 	w, err := c.Workload()
 	if err != nil {
@@ -49,13 +67,17 @@ func catch(t *testing.T, fault string, want ep.Status, op ep.Op, algo ep.Value) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeSession(t, s)
-	sound := kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), c.Problem)
-	bad := sound
-	for name := range sound.Values {
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	good := kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), c.Problem)
+	bad := good
+	for name := range good.Values {
 		switch name[strings.LastIndex(name, ".")+1:] {
 		case "algo":
-			sound, bad = sound.With(name, algo), bad.With(name, algo)
+			good, bad = good.With(name, algo), bad.With(name, algo)
 		case "mode":
 			bad = bad.With(name, "split")
 		}
@@ -63,7 +85,7 @@ func catch(t *testing.T, fault string, want ep.Status, op ep.Op, algo ep.Value) 
 	if got, reason := end(t, s, bad); got != want {
 		t.Errorf("the broken candidate ended as %s (%s), want %s", got, reason, want)
 	}
-	if got, reason := end(t, s, sound); got != ep.OK {
+	if got, reason := end(t, s, good); got != ep.OK {
 		t.Errorf("the sound candidate after it ended as %s (%s)", got, reason)
 	}
 }
@@ -95,10 +117,7 @@ func TestHangNamesTheCulprit(t *testing.T) {
 		ep.Dispatch: "in dispatch_wait for expert 15 from rank 0",
 		ep.Combine:  "in combine_wait for expert 3 from rank 0",
 	} {
-		b, err := BrokenCPU("no-signal", func(ep.Config) bool { return true })
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := breakCPU(noSignal, func(ep.Config) bool { return true })
 		c := brokenCase(op)
 		r, err := conform.RunCase(t.Context(), b, conform.Case{Name: "hang", Problem: c.Problem, Routing: c.Routing, Seed: 1, Iterations: 1, Words: 1})
 		if err != nil {

@@ -1,5 +1,5 @@
 //go:build !race
 
-package kernelstest
+package cpu
 
 const raceEnabled = false

@@ -1,3 +1,5 @@
+//go:build nvrtc
+
 package cuda
 
 import (

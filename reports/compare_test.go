@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/reports/reportstest"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
@@ -16,9 +15,9 @@ import (
 const noise = 0.02
 
 func pair(seed uint64, rounds int, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
-	one, two := reportstest.Forty(2*seed, rounds, noise), reportstest.Forty(2*seed+1, rounds, noise)
+	one, two := forty(2*seed, rounds, noise), forty(2*seed+1, rounds, noise)
 	two.Slow = slow
-	return one.Load("a"), two.Load("b")
+	return one.load("a"), two.load("b")
 }
 
 func compare(t *testing.T, a, b *reports.Loaded) *reports.Comparison {
@@ -112,9 +111,9 @@ func TestVerdicts(t *testing.T) {
 		{"within the band", 1.005, 0.001, record.Same},
 		{"too noisy to tell", 1.02, 0.2, record.Undecided},
 	} {
-		one, two := reportstest.Forty(1, 40, c.noise), reportstest.Forty(2, 40, c.noise)
+		one, two := forty(1, 40, c.noise), forty(2, 40, c.noise)
 		two.Slow = func(ep.Problem, string) float64 { return c.factor }
-		a, b := one.Load("a"), two.Load("b")
+		a, b := one.load("a"), two.load("b")
 		a.Run.AA, b.Run.AA = nil, nil // the A/A spread is tested below
 		got := compare(t, reload(a), reload(b))
 		for _, x := range got.Cases {
@@ -133,9 +132,9 @@ func reload(l *reports.Loaded) *reports.Loaded {
 
 // A difference below either side's A/A spread is no difference.
 func TestNeverFinerThanAA(t *testing.T) {
-	one, two := reportstest.Forty(1, 40, 0.002), reportstest.Forty(2, 40, 0.002)
+	one, two := forty(1, 40, 0.002), forty(2, 40, 0.002)
 	two.Slow = func(ep.Problem, string) float64 { return 1.04 }
-	a, b := one.Load("a"), two.Load("b")
+	a, b := one.load("a"), two.load("b")
 	for i := range b.Run.AA {
 		b.Run.AA[i].Spread = 0.06
 	}
@@ -148,9 +147,9 @@ func TestNeverFinerThanAA(t *testing.T) {
 
 // Slower in time but not in cycles is a clock, not a program.
 func TestClocksExplain(t *testing.T) {
-	one, two := reportstest.Forty(1, 40, 0.002), reportstest.Forty(2, 40, 0.002)
+	one, two := forty(1, 40, 0.002), forty(2, 40, 0.002)
 	two.Slow = func(ep.Problem, string) float64 { return 1.1 }
-	a, b := one.Load("a"), two.Load("b")
+	a, b := one.load("a"), two.load("b")
 	for i := range a.Results {
 		a.Results[i].MHz = []float64{1980}
 		b.Results[i].MHz = []float64{1800}

@@ -10,7 +10,6 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/reports/reportstest"
 	"github.com/epbench/epbench/reports/text"
 )
 
@@ -18,7 +17,7 @@ import (
 // failures and one with zeros and ties that are synthetic.
 func runs(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
-	out := map[string]*reports.Loaded{"failures": reportstest.Small().Load("failures"), "ties": reportstest.Ties().Load("ties")}
+	out := map[string]*reports.Loaded{"failures": small().load("failures"), "ties": ties().load("ties")}
 	for _, name := range []string{"cpu-sweep", "cpu-single"} {
 		l, err := reports.Load(filepath.Join("..", "testdata", "runs", name))
 		if err != nil {

@@ -8,27 +8,25 @@ import (
 	"image/color"
 	"image/png"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/reports/reportstest"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
 
-// recorded are the runs every kind is drawn of: two measured on a CPU, one
-// with failures, one with zeros and ties, one of 50,000 trials.
+// recorded are the runs every kind is drawn of: two measured on a CPU, one on
+// GPUs with 8,000 trials, and two synthetic ones, with failures and with zeros and
+// ties.
 func recorded(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
-	out := map[string]*reports.Loaded{
-		"failures": reportstest.Small().Load("failures"),
-		"ties":     reportstest.Ties().Load("ties"),
-		"large":    reportstest.Sized(50_000).Load("large"),
-	}
-	for _, name := range []string{"cpu-sweep", "cpu-single"} {
-		l, err := reports.Load(filepath.Join("..", "..", "testdata", "runs", name))
+	out := map[string]*reports.Loaded{}
+	for name, dir := range map[string]string{
+		"failures": "../testdata/runs/failures", "ties": "../testdata/runs/ties", "large": "../../testdata/runs/h200x2-deepseek-v3",
+		"cpu-sweep": "../../testdata/runs/cpu-sweep", "cpu-single": "../../testdata/runs/cpu-single",
+	} {
+		l, err := reports.Load(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +185,7 @@ func luminance(c color.RGBA) float64 {
 
 // Peers' runs join the picture of ours: same shape, another mode and clock.
 func TestPeersBesideOurs(t *testing.T) {
-	l := reportstest.Small().Load("ours")
+	l := recorded(t)["failures"]
 	p := l.Cases[0].Problem
 	p.Mode = ep.Eager
 	peer := &record.Run{}

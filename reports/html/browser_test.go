@@ -10,7 +10,6 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/html"
-	"github.com/epbench/epbench/reports/reportstest"
 )
 
 // maxPage and maxLoad are what the page of a 5,000-trial run may take.
@@ -24,7 +23,7 @@ const (
 // it fits a phone, and axe has no serious finding in light, dark and narrow.
 func TestBrowser(t *testing.T) {
 	node, chromium := browser(t)
-	l := reportstest.Sized(5000).Load("synthetic")
+	l := enlarged(t, 5000)
 	path := filepath.Join(t.TempDir(), "report.html")
 	f, err := os.Create(path)
 	if err != nil {

@@ -2,8 +2,11 @@ package html_test
 
 import (
 	"bytes"
+	"errors"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,10 +15,50 @@ import (
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/chart"
 	"github.com/epbench/epbench/reports/html"
-	"github.com/epbench/epbench/reports/reportstest"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
+
+func load(t *testing.T, dir string) *reports.Loaded {
+	t.Helper()
+	l, err := reports.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// enlarged is a synthetic run with more trials: its candidates again and again,
+// told apart by one more parameter.
+func enlarged(t *testing.T, trials int) *reports.Loaded {
+	t.Helper()
+	l := load(t, "../testdata/runs/failures")
+	candidates := slices.DeleteFunc(slices.Clone(l.Results), func(r record.Result) bool {
+		return r.Role != record.Candidate || r.Stage != record.StageScreen
+	})
+	for copies := 1; len(l.Results) < trials; copies++ {
+		for _, r := range candidates {
+			r.Config = r.Config.With("chunk", ep.Value(strconv.Itoa(64*copies)))
+			l.Results = append(l.Results, r)
+		}
+	}
+	l.Cases = reports.Cases(l.Run, l.Results)
+	return l
+}
+
+func save(t *testing.T, dir string, l *reports.Loaded) {
+	t.Helper()
+	d, err := record.CreateDir(dir, l.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block := range slices.Chunk(l.Results, 1000) {
+		err = errors.Join(err, d.Append(block, 1))
+	}
+	if err = errors.Join(err, d.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func page(t *testing.T, runs ...*reports.Loaded) string {
 	t.Helper()
@@ -29,10 +72,7 @@ func page(t *testing.T, runs ...*reports.Loaded) string {
 // The page says everything in the order a reader wants it, the same bytes
 // every time.
 func TestPage(t *testing.T) {
-	l, err := reports.Load(filepath.Join("..", "..", "testdata", "runs", "cpu-sweep"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := load(t, "../../testdata/runs/cpu-sweep")
 	got := page(t, l)
 	if got != page(t, l) {
 		t.Error("two pages of one run differ")
@@ -54,7 +94,7 @@ func TestPage(t *testing.T) {
 
 // Nothing in a page reaches out: no address, no import, no picture elsewhere.
 func TestPageNeedsNoNetwork(t *testing.T) {
-	got := page(t, reportstest.Small().Load("small"))
+	got := page(t, load(t, "../testdata/runs/failures"))
 	for _, bad := range []string{`(?i)(src|href|action|data)\s*=\s*"(?:[a-z]+:)?//`, `(?i)url\(`, `@import`, `(?i)<(iframe|object|embed|link rel="(?:style|pre))`, `fetch\(`, `XMLHttpRequest`} {
 		if m := regexp.MustCompile(bad).FindString(got); m != "" {
 			t.Errorf("found %q", m)
@@ -65,7 +105,8 @@ func TestPageNeedsNoNetwork(t *testing.T) {
 // What comes out of files and foreign processes is text, never markup.
 func TestPageEscapes(t *testing.T) {
 	const hostile = `<script>alert(1)</script>"'&`
-	l := reportstest.Small().Load("<img src=x onerror=alert(1)>")
+	l := load(t, "../testdata/runs/failures")
+	l.Path = "<img src=x onerror=alert(1)>"
 	l.Run.Machine.Name, l.Run.Command, l.Run.Warnings = hostile, []string{hostile}, []string{hostile}
 	for _, c := range l.Cases {
 		c.Routing = hostile
@@ -86,8 +127,8 @@ func TestPageEscapes(t *testing.T) {
 
 // A run that was cut short, and one in which nothing works, have pages too.
 func TestPageOfPoorRuns(t *testing.T) {
-	s := reportstest.Small()
-	run, results := s.Make()
+	l := load(t, "../testdata/runs/failures")
+	run, results := l.Run, l.Results
 	for i := range results {
 		results[i].Status, results[i].Reason, results[i].Seconds = ep.Crash, "the worker died", nil
 	}
@@ -110,14 +151,9 @@ func TestHundredThousandTrials(t *testing.T) {
 		t.Skip("large: not in short mode, not under the race detector")
 	}
 	dir := filepath.Join(t.TempDir(), "run")
-	if err := reportstest.Sized(100_000).Save(dir); err != nil {
-		t.Fatal(err)
-	}
+	save(t, dir, enlarged(t, 100_000))
 	before, _ := usage(t)
-	l, err := reports.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := load(t, dir)
 	if len(l.Results) < 99_000 {
 		t.Fatalf("%d trials", len(l.Results))
 	}

@@ -1,14 +1,16 @@
-// Package reportstest makes synthetic run directories for tests: laws of
-// scaling and noise, no measurement. What it writes says so in its machine
-// name and its warnings.
-package reportstest
+package reports_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/epbench/epbench/reports"
@@ -17,15 +19,16 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Spec says how large a synthetic run is and what it is like.
-type Spec struct {
+// spec says how large a synthetic run is and what it is like: laws of scaling
+// and noise, no measurement. The run says so in its machine name and its warnings.
+type spec struct {
 	Seed     uint64
 	Ops      []ep.Op
 	Tokens   []int
 	Routings []string
 	SMs      []int
 	Threads  []int
-	Chunks   []int                            // a third parameter, to reach a number of trials
+	Chunks   []int                            // a third parameter
 	Rounds   int                              // of every candidate in screening
 	Confirm  int                              // of the finalists, 0: no confirmation
 	Noise    float64                          // standard deviation of the logarithm of a round
@@ -34,69 +37,43 @@ type Spec struct {
 	Zero     bool                             // the clock is so coarse that the fewest SMs read 0
 }
 
-// Small is a run of a few hundred trials with everything in it.
-func Small() Spec {
-	return Spec{
+// small is a run of a few hundred trials with everything in it.
+func small() spec {
+	return spec{
 		Seed: 1, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 8, 64, 512},
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{4, 8, 16, 32, 64, 132}, Threads: []int{128, 256, 512, 1024},
 		Rounds: 3, Confirm: 30, Noise: 0.02, Failures: true,
 	}
 }
 
-// Ties is a run without noise: tokens of 0, configs that tie exactly,
+// ties is a run without noise: tokens of 0, configs that tie exactly,
 // and times of 0.
-func Ties() Spec {
-	return Spec{
+func ties() spec {
+	return spec{
 		Seed: 1, Ops: []ep.Op{ep.Dispatch}, Tokens: []int{0, 1, 64}, Routings: []string{"uniform", "zipf:1.0"},
 		SMs: []int{4, 8, 16}, Threads: []int{256, 512}, Chunks: []int{128, 256}, Rounds: 3, Confirm: 12, Zero: true,
 	}
 }
 
-// Forty is a run of forty cases with nothing but confirmed winners, for
+// forty is a run of forty cases with nothing but confirmed winners, for
 // comparisons.
-func Forty(seed uint64, rounds int, noise float64) Spec {
-	s := Spec{Seed: seed, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
+func forty(seed uint64, rounds int, noise float64) spec {
+	s := spec{Seed: seed, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{32}, Threads: []int{256}, Rounds: 1, Confirm: rounds, Noise: noise}
 	return s
 }
 
-// Load sorts a run as reports.Load does.
-func (s Spec) Load(name string) *reports.Loaded {
-	run, results := s.Make()
+// load sorts a run as reports.Load does.
+func (s spec) load(name string) *reports.Loaded {
+	run, results := s.draw()
 	return &reports.Loaded{Path: name, Run: run, Results: results, Cases: reports.Cases(run, results)}
-}
-
-// Save writes the run into a new directory.
-func (s Spec) Save(dir string) error {
-	run, results := s.Make()
-	d, err := record.CreateDir(dir, run)
-	if err != nil {
-		return err
-	}
-	for from := 0; from < len(results); from += 1000 {
-		if err := d.Append(results[from:min(from+1000, len(results))], 1); err != nil {
-			return errors.Join(err, d.Close())
-		}
-	}
-	return d.Close()
-}
-
-// Sized is a run of about n trials.
-func Sized(n int) Spec {
-	s := Small()
-	s.Confirm = 10
-	perChunk := len(s.Ops) * len(s.Tokens) * len(s.Routings) * len(s.SMs) * len(s.Threads)
-	for c := range max(1, n/perChunk) {
-		s.Chunks = append(s.Chunks, 64*(c+1))
-	}
-	return s
 }
 
 const ranks = 8
 
-// Make draws the run.
-func (s Spec) Make() (*record.Run, []record.Result) {
-	g := &maker{Spec: s, rng: rand.New(rand.NewPCG(s.Seed, 7))}
+// draw makes the run.
+func (s spec) draw() (*record.Run, []record.Result) {
+	g := &maker{spec: s, rng: rand.New(rand.NewPCG(s.Seed, 7))}
 	if len(g.Chunks) == 0 {
 		g.Chunks = []int{0}
 	}
@@ -128,7 +105,7 @@ func problem(op ep.Op, tokens int) ep.Problem {
 }
 
 type maker struct {
-	Spec
+	spec
 	rng     *rand.Rand
 	run     *record.Run
 	results []record.Result
@@ -207,7 +184,7 @@ func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	}
 	c.search.Decision = stat.Decide(stat.Match{Config: challenger, Default: c.dflt, Gain: gain, Rounds: g.Confirm,
 		Band: record.Band{Policy: g.run.Band, AA: g.Noise / 4}})
-	c.search.Times, c.search.DefaultTime = times(rounds), times(dflt)
+	c.search.Times, c.search.DefaultTime = timesOf(rounds), timesOf(dflt)
 	if c.search.Decision.KeepsDefault() {
 		c.search.Times = c.search.DefaultTime
 	}
@@ -246,7 +223,7 @@ func (g *maker) cross(p ep.Problem) {
 	g.run.Regrets = append(g.run.Regrets, stat.NewRegret(p, tuned, configs[at]))
 }
 
-func times(rounds []float64) record.Times {
+func timesOf(rounds []float64) record.Times {
 	return record.Times{Median: stat.Median(rounds), P10: stat.Quantile(rounds, 0.1), P90: stat.Quantile(rounds, 0.9)}
 }
 
@@ -334,4 +311,41 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	}
 	g.results = append(g.results, r)
 	return r.Rounds()
+}
+
+// The synthetic runs that other packages read from testdata are what the law
+// draws. EPBENCH_UPDATE=1 writes them again.
+func TestSyntheticRuns(t *testing.T) {
+	for name, s := range map[string]spec{"failures": small(), "ties": ties()} {
+		dir := filepath.Join("testdata", "runs", name)
+		run, results := s.draw()
+		if os.Getenv("EPBENCH_UPDATE") == "1" {
+			save(t, dir, run, results)
+		}
+		l, err := reports.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Read = record.Schema
+		if !reflect.DeepEqual(l.Run, run) || !reflect.DeepEqual(l.Results, results) {
+			t.Errorf("%s is not what is drawn; EPBENCH_UPDATE=1 writes it again", dir)
+		}
+	}
+}
+
+// save writes a run directory without the files that only a writer needs.
+func save(t *testing.T, dir string, run *record.Run, results []record.Result) {
+	t.Helper()
+	var log []byte
+	for i := range results {
+		var err error
+		if log, err = results[i].AppendJSON(log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	head, err := json.Marshal(run)
+	if err = errors.Join(err, os.MkdirAll(dir, 0o777), os.WriteFile(filepath.Join(dir, record.RunFile), head, 0o666),
+		os.WriteFile(filepath.Join(dir, record.TrialsFile), log, 0o666)); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -153,13 +153,3 @@ func FuzzRun(f *testing.F) {
 		}
 	})
 }
-
-func TestScreening(t *testing.T) {
-	for stage, want := range map[Stage]bool{StageScreen: true, StageHeat1: true, StageHeat2: true, StageStart: true, StageAxis: true,
-		StageRestart: true, StageClimb: true, StageJump: true, StageGeneration: true,
-		StageAA: false, StageRequired: false, StageFinals: false, StageRetry: false, StageConfirm: false, StageCross: false, StageBench: false} {
-		if stage.Screening() != want {
-			t.Errorf("%s screens: %v", stage, !want)
-		}
-	}
-}

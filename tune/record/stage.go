@@ -31,13 +31,3 @@ const (
 	StageVerify Stage = "verify" // a row of a table measured again
 	StageImport Stage = "import" // measured by another tool
 )
-
-// Screening reports whether the stage tries many candidates. Its times
-// flatter whatever is chosen for being the fastest of them.
-func (s Stage) Screening() bool {
-	switch s {
-	case StageScreen, StageHeat1, StageHeat2, StageStart, StageAxis, StageRestart, StageClimb, StageJump, StageGeneration:
-		return true
-	}
-	return false
-}

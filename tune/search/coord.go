@@ -10,9 +10,7 @@ import (
 // coord tries all values of one parameter at the best point, then of the next
 // parameter, and again from the first until nothing improves. It is cheap where
 // parameters hardly interact, as those of the two halves of a pair.
-type coord struct{}
-
-func (coord) Search(ctx context.Context, s *State) error {
+func coord(ctx context.Context, s *State) error {
 	if err := s.Measure(ctx, record.StageStart, s.Required, ScreenRounds); err != nil {
 		return err
 	}

@@ -11,15 +11,7 @@ import (
 // ga is a genetic search. A child takes each parameter from one of two parents,
 // which are winners of tournaments; one parameter in eight is changed at random.
 // A child outside the space is replaced by a fresh random point.
-type ga struct{}
-
-const (
-	herd       = 16 // members of a generation, children of the next
-	tournament = 3
-	mutation   = 0.125
-)
-
-func (ga) Search(ctx context.Context, s *State) error {
+func ga(ctx context.Context, s *State) error {
 	first := s.Shuffled()
 	live := append(slices.Clone(s.Required), first[:min(herd, len(first))]...)
 	if err := s.Measure(ctx, record.StageGeneration, live, ScreenRounds); err != nil {
@@ -38,6 +30,12 @@ func (ga) Search(ctx context.Context, s *State) error {
 	}
 	return nil
 }
+
+const (
+	herd       = 16 // members of a generation, children of the next
+	tournament = 3
+	mutation   = 0.125
+)
 
 // breed makes fresh children of parents that are ranked best first.
 func breed(s *State, parents []int) []int {

@@ -10,12 +10,7 @@ import (
 // ils is iterated local search: it walks from the best required candidate to
 // the best point that differs in one parameter, until none is faster. Then it
 // jumps to a fresh random point near the best and walks again.
-type ils struct{}
-
-// kicks is how many parameters a jump changes.
-const kicks = 3
-
-func (ils) Search(ctx context.Context, s *State) error {
+func ils(ctx context.Context, s *State) error {
 	if err := s.Measure(ctx, record.StageStart, s.Required, ScreenRounds); err != nil {
 		return err
 	}
@@ -55,6 +50,9 @@ func climb(ctx context.Context, s *State, at int) (int, error) {
 	}
 	return at, nil
 }
+
+// kicks is how many parameters a jump changes.
+const kicks = 3
 
 // jump is a fresh point a few random steps away, else any fresh point, -1 where
 // none is left.

@@ -10,7 +10,20 @@ import (
 // race measures every point in a few rounds, and the best of them in more, as
 // irace and successive halving do. The schedule is fixed: rounds are cheap, and
 // a fixed schedule can be resumed exactly.
-type race struct{}
+func race(ctx context.Context, s *State) error {
+	live, err := screen(ctx, s, heats[0].rounds)
+	if err != nil {
+		return err
+	}
+	for i, heat := range heats[1:] {
+		live = s.Keep(live, int(heats[i].keep*float64(len(live))+0.5))
+		rounds := s.Rounds(len(live), heat.rounds)
+		if err := s.Measure(ctx, heat.stage, live, rounds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // heats are the parts of a race: the rounds of each, and the share of its
 // points that goes on to the next.
@@ -27,19 +40,13 @@ var heats = []struct {
 // chunk is how many fresh points are screened at a time under a time limit.
 const chunk = 24
 
-func (race) Search(ctx context.Context, s *State) error {
-	live, err := screen(ctx, s, heats[0].rounds)
-	if err != nil {
+// flat measures the points that the budget admits, drawn at random, in as many
+// rounds each.
+func flat(rounds int) Strategy {
+	return func(ctx context.Context, s *State) error {
+		_, err := screen(ctx, s, rounds)
 		return err
 	}
-	for i, heat := range heats[1:] {
-		live = s.Keep(live, int(heats[i].keep*float64(len(live))+0.5))
-		rounds := s.Rounds(len(live), heat.rounds)
-		if err := s.Measure(ctx, heat.stage, live, rounds); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // screen measures every point that the budget admits, and returns them. Without

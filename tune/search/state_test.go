@@ -57,7 +57,7 @@ func TestEveryStrategyFindsAValley(t *testing.T) {
 		}
 		s, e := valley(t)
 		h := NewState(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
-		if err := strategy.Search(context.Background(), h); err != nil {
+		if err := strategy(context.Background(), h); err != nil {
 			t.Fatal(err)
 		}
 		fs, err := h.Confirm(context.Background(), Protocol{Finalists: 5, MinRounds: 4, MaxRounds: 8, Band: 0.01}, "finals")
@@ -76,7 +76,7 @@ func TestBudgetBoundsEvaluations(t *testing.T) {
 			strategy, _ := ParseStrategy(name)
 			s, e := valley(t)
 			h := NewState(s, e, Budget{Evaluations: n}, 0, []int{7, 9}, rand.New(rand.NewPCG(2, 2)))
-			if err := strategy.Search(context.Background(), h); err != nil {
+			if err := strategy(context.Background(), h); err != nil {
 				t.Fatal(err)
 			}
 			if got := h.Tried(); got > max(n, 3) || got < min(n, 3) {
@@ -99,7 +99,7 @@ func TestShortAxesComeFirst(t *testing.T) {
 	}
 	e := &steady{truth: slices.Repeat([]float64{1}, s.Len())}
 	h := NewState(s, e, Budget{Evaluations: 3}, 0, nil, rand.New(rand.NewPCG(1, 1)))
-	if err := (coord{}).Search(context.Background(), h); err != nil {
+	if err := coord(context.Background(), h); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(h.Measured(), func(i int) bool { return s.Config(i).Int("short") == 1 }) {
@@ -110,7 +110,7 @@ func TestShortAxesComeFirst(t *testing.T) {
 func TestDefaultThatFailsEndsTheSearch(t *testing.T) {
 	s, e := valley(t)
 	h := NewState(s, e, Budget{}, 5*8+3, nil, rand.New(rand.NewPCG(1, 1)))
-	if err := (race{}).Search(context.Background(), h); !errors.Is(err, ErrDefault) {
+	if err := race(context.Background(), h); !errors.Is(err, ErrDefault) {
 		t.Errorf("the search ends with %v", err)
 	}
 }

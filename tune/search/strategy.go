@@ -17,15 +17,15 @@ import (
 
 // Strategy decides what to measure next until the budget is spent or nothing
 // is left to learn. It leaves what it found in the state.
-type Strategy interface {
-	Search(context.Context, *State) error
-}
+type Strategy func(context.Context, *State) error
 
-// strategies are the known ones in the order help prints them.
+// strategies are the known ones in the order help prints them. grid measures every
+// point in as many rounds: what the others are compared with, and the right choice
+// for a small space with time to spare. random is what a cleverer one must beat.
 var strategies = []struct {
-	name string
-	Strategy
-}{{"race", race{}}, {"grid", grid{}}, {"random", random{}}, {"ils", ils{}}, {"ga", ga{}}, {"coord", coord{}}}
+	name   string
+	search Strategy
+}{{"race", race}, {"grid", flat(10)}, {"random", flat(5)}, {"ils", ils}, {"ga", ga}, {"coord", coord}}
 
 // StrategyNames lists the known strategies.
 func StrategyNames() []string {
@@ -40,7 +40,7 @@ func StrategyNames() []string {
 func ParseStrategy(name string) (Strategy, error) {
 	for _, s := range strategies {
 		if s.name == name {
-			return s.Strategy, nil
+			return s.search, nil
 		}
 	}
 	return nil, fmt.Errorf("strategy: unknown %q, use one of %s", name, strings.Join(StrategyNames(), ", "))

@@ -98,7 +98,7 @@ func (s *sweeper) search(ctx context.Context, c *searcher) error {
 // the required candidates are measured.
 func (s *sweeper) explore(ctx context.Context, c *searcher) error {
 	if s.lab.hostBound(c.runner)(c.aa.Default) == "" {
-		return s.plan.strategy.Search(ctx, c.state)
+		return s.plan.strategy(ctx, c.state)
 	}
 	return c.state.Measure(ctx, record.StageRequired, c.state.Required, search.ScreenRounds)
 }

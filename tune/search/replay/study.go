@@ -103,7 +103,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	}
 	h := search.NewState(m.Space, machine, search.Budget{Evaluations: s.Budget}, m.Default, required,
 		rand.New(rand.NewPCG(seed, 0x68756e74)))
-	if err := strategy.Search(ctx, h); err != nil {
+	if err := strategy(ctx, h); err != nil {
 		return tuned{}, err
 	}
 	protocol := s.Protocol.After(aa)

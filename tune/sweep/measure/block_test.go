@@ -159,8 +159,8 @@ func TestLines(t *testing.T) {
 	if _, err := r.Measure(ctx, record.StageFinals, []int{2}, 1); err != nil || log.lines[6].Block != 0 || log.lines[6].Round0 != 8 {
 		t.Errorf("another stage: %+v, %v", log.lines[6], err)
 	}
-	if r.Clock() != "wall" || r.Latest().Nanosecond() != 0 || r.Latest().IsZero() || r.Fold() < 1 {
-		t.Errorf("clock %q, latest %v, fold %d", r.Clock(), r.Latest(), r.Fold())
+	if r.Clock() != "wall" || r.Latest().Nanosecond() != 0 || r.Latest().IsZero() || r.fold < 1 {
+		t.Errorf("clock %q, latest %v, fold %d", r.Clock(), r.Latest(), r.fold)
 	}
 }
 
@@ -293,8 +293,8 @@ func TestRecordedBlocks(t *testing.T) {
 	if right, err := s.Recheck(ctx, record.StageRecheck, []int{2, 4}); err != nil || !right[2] || right[4] || again.opened > 0 {
 		t.Errorf("rechecked in %d sessions: %v, %v", again.opened, right, err)
 	}
-	if s.Spent() != r.Spent() || s.Spent() == 0 || s.Fold() != r.Fold() || s.Clock() != "wall" || s.Failures()[4] == nil {
-		t.Errorf("spent %v of %v, fold %d, clock %q, failures %v", s.Spent(), r.Spent(), s.Fold(), s.Clock(), s.Failures())
+	if s.Spent() != r.Spent() || s.Spent() == 0 || s.fold != r.fold || s.Clock() != "wall" || s.Failures()[4] == nil {
+		t.Errorf("spent %v of %v, fold %d, clock %q, failures %v", s.Spent(), r.Spent(), s.fold, s.Clock(), s.Failures())
 	}
 	for name, other := range map[string][]int{"fewer": {2, 0}, "another": {2, 0, 1, 4, 3}} {
 		s, _ := runner(t, again, "uniform", 1)

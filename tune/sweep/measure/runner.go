@@ -148,9 +148,6 @@ func (r *Runner) Failures() map[int]*kernels.Failure { return r.failed }
 // kernels.Comparison.
 func (r *Runner) MaxErr(point int) float64 { return r.errs[point] }
 
-// Fold is the number of calls in a sample; 0 before the first.
-func (r *Runner) Fold() int { return r.fold }
-
 // Clock is what the seconds mean; "" before the first sample.
 func (r *Runner) Clock() string { return r.clock }
 

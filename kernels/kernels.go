@@ -57,6 +57,7 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
+	Work   ep.Work // whose kernel it is, and what its time holds
 	// Check reports why a config cannot run on a machine; the error names
 	// parameter and bound. It is pure: it needs no GPU and no session.
 	Check func(ep.Machine, ep.Problem, ep.Config) error

@@ -53,6 +53,13 @@ var backendTable = []backendEntry{
 		missing:   nothing,
 		onRequest: true,
 	},
+	{
+		name:      "launch",
+		doc:       "launch:COMMAND starts a worker of many processes (torchrun, mpirun, sh); see docs/worker-protocol.md",
+		open:      openLaunch,
+		missing:   nothing,
+		onRequest: true,
+	},
 }
 
 func nothing() string { return "" }
@@ -71,7 +78,7 @@ func knownKernels(backend string) []kernels.Kernel {
 // addBackendFlag registers --backend.
 func addBackendFlag(cmd *cobra.Command, spec *string) {
 	flags(cmd, forBackend, func(s *pflag.FlagSet) {
-		s.StringVar(spec, "backend", "auto", "`WHICH`: auto, cpu, cuda or exec:COMMAND; see epbench backends")
+		s.StringVar(spec, "backend", "auto", "`WHICH`: auto, cpu, cuda, exec:COMMAND or launch:COMMAND; see epbench backends")
 	})
 }
 
@@ -95,7 +102,7 @@ func openBackend(ctx context.Context, spec string) (b kernels.Backend, note stri
 		}
 		return b, "", nil
 	}
-	return nil, "", usagef("--backend: unknown %q, use auto, cpu, cuda or exec:COMMAND", spec)
+	return nil, "", usagef("--backend: unknown %q, use auto, cpu, cuda, exec:COMMAND or launch:COMMAND", spec)
 }
 
 // openFirst opens the first backend that works; the embedded one always does.

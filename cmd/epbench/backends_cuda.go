@@ -31,7 +31,7 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	for option := range strings.FieldsSeq(strings.ReplaceAll(arg, ":", " ")) {
 		argv = append(argv, "--"+option)
 	}
-	b, err := worker.Open(ctx, argv, worker.DefaultLimits(), &worker.Local{ABI: cuda.ABI(), Kernels: cuda.Kernels()})
+	b, err := worker.Open(ctx, worker.Command{Argv: argv, Said: showSaid}, worker.DefaultLimits(), &worker.Local{ABI: cuda.ABI(), Kernels: cuda.Kernels()})
 	if err != nil {
 		return nil, err
 	}

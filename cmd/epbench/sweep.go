@@ -29,6 +29,7 @@ type sweepFlags struct {
 	space     string
 	kernels   string
 	maxSMs    int
+	band      string
 	precision string
 	table     string
 
@@ -68,6 +69,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 		s.StringVar(&f.table, "table", "", "`TABLE` in use today: its rows stay unless something is faster by the band")
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs (workers of a rank on cpu) at most, for the default too; 0: no bound")
+		s.StringVar(&f.band, "band", "", "`PERCENT`: least difference that counts, for a clock or a machine that cannot tell 1% apart; default: 1% with GPUs, 10% without")
 		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` to search, comma-separated; default: all of the backend")
 		s.StringVar(&f.space, "space", "", "YAML `FILE` with values, constraints and required candidates")
 		s.StringVar(&f.strategy, "strategy", "race", "`STRATEGY`: "+strings.Join(search.StrategyNames(), ", "))
@@ -122,6 +124,9 @@ func (f *sweepFlags) options(m ep.Machine) (*sweep.Options, error) {
 	if o.Precision, err = ep.ParsePrecision(f.precision); err != nil {
 		return nil, usagef("--%w", err)
 	}
+	if o.Band, err = parseBand(f.band); err != nil {
+		return nil, err
+	}
 	if f.maxSMs < 0 {
 		return nil, usagef("--max-sms: %d is below 0", f.maxSMs)
 	}
@@ -156,6 +161,21 @@ func (f *sweepFlags) setBudget(o *sweep.Options, m ep.Machine) error {
 	}
 	o.Time = d
 	return nil
+}
+
+// maxBand is the widest band: above it a table would call nearly everything equal.
+const maxBand = 0.5
+
+// parseBand reads "3%" or "3" as 0.03.
+func parseBand(s string) (float64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+	if err != nil || !(v > 0) || v/100 > maxBand {
+		return 0, usagef("--band: %q is no percentage above 0 and up to %g, as in 3%%", s, 100*maxBand)
+	}
+	return v / 100, nil
 }
 
 func parseParams(specs []string) (map[string][]ep.Value, error) {

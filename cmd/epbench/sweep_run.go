@@ -81,11 +81,22 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 
 // newRun is the record of a run that begins now.
 func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Run {
-	policy := measure.PolicyFor(b.Machine())
+	policy := measure.PolicyFor(b.Machine()).Coarser(opts.Band)
 	return &record.Run{
-		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b),
+		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b), Kernels: works(b),
 		Policy: policy.String(), Band: policy.Band, Seed: opts.Seed, Strategy: opts.Strategy,
 	}
+}
+
+// works lists the kernels of a backend that say what their times hold.
+func works(b kernels.Backend) []record.Kernel {
+	var out []record.Kernel
+	for _, k := range b.Kernels() {
+		if k.Work.Layout != "" {
+			out = append(out, record.Kernel{Name: k.Name, Op: k.Op, Work: k.Work})
+		}
+	}
+	return out
 }
 
 // emptyClock reads what the backend's clocks say of an empty kernel.

@@ -15,11 +15,21 @@ func Kernels() []kernels.Kernel {
 	for i, f := range all {
 		out[i] = f.kernel
 		out[i].Check = f.check
+		out[i].Work = Work(f.kernel.Op)
 		if f.kernel.Op == ep.Combine {
 			out[i].Pairs = pairsWithin(f, all)
 		}
 	}
 	return out
+}
+
+// Work is what the time of our kernels holds: everything between BF16 tokens and rows
+// side by side by expert, and back.
+func Work(op ep.Op) ep.Work {
+	if op == ep.Combine {
+		return ep.Work{Library: "epbench", Layout: "expert", Sum: "gated", Inside: []string{"reduction"}}
+	}
+	return ep.Work{Library: "epbench", Layout: "expert", Inside: []string{"cast", "counts", "expansion"}}
 }
 
 // check is the family's legality. A config must set exactly the declared

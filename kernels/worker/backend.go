@@ -37,7 +37,7 @@ func DefaultLimits() Limits {
 // Backend is the client side: a kernels.Backend whose sessions live in a
 // worker process that is restarted when it dies.
 type Backend struct {
-	argv     []string
+	command  Command
 	limits   Limits
 	proc     *process
 	welcome  Welcome
@@ -49,11 +49,11 @@ type Backend struct {
 // Open starts the worker and exchanges hello and welcome with it. local, when not
 // nil, replaces the worker's declarations of kernels: their legality is then Go
 // code, and the worker must have been built from the same sources.
-func Open(ctx context.Context, argv []string, limits Limits, local *Local) (*Backend, error) {
-	if len(argv) == 0 {
-		return nil, errors.New("no worker command given; write exec:COMMAND")
+func Open(ctx context.Context, c Command, limits Limits, local *Local) (*Backend, error) {
+	if len(c.Argv) == 0 {
+		return nil, errors.New("no worker command given")
 	}
-	b := &Backend{argv: argv, limits: limits, doomed: map[string]*kernels.Failure{}}
+	b := &Backend{command: c, limits: limits, doomed: map[string]*kernels.Failure{}}
 	if err := b.greet(ctx); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func Open(ctx context.Context, argv []string, limits Limits, local *Local) (*Bac
 		if local.ABI != b.welcome.ABI {
 			b.Close()
 			return nil, fmt.Errorf("%s was built from other kernel sources (%.12s, this program has %.12s); rebuild both with make cuda",
-				argv[0], b.welcome.ABI, local.ABI)
+				c.Argv[0], b.welcome.ABI, local.ABI)
 		}
 		b.kernels = local.Kernels
 		return b, nil
@@ -71,7 +71,7 @@ func Open(ctx context.Context, argv []string, limits Limits, local *Local) (*Bac
 		k, err := d.kernel()
 		if err != nil {
 			b.Close()
-			return nil, fmt.Errorf("%s: %w", argv[0], err)
+			return nil, fmt.Errorf("%s: %w", c.Argv[0], err)
 		}
 		b.kernels = append(b.kernels, k)
 	}
@@ -86,7 +86,7 @@ type Local struct {
 
 // greet starts a process and exchanges hello and welcome.
 func (b *Backend) greet(ctx context.Context) error {
-	p, err := start(b.argv)
+	p, err := start(ctx, b.command, b.limits.Hello)
 	if err != nil {
 		return err
 	}
@@ -94,11 +94,11 @@ func (b *Backend) greet(ctx context.Context) error {
 	if err := p.call(ctx, methodHello, Hello{Protocol: Protocol, Client: "epbench"}, &w, b.limits.Hello); err != nil {
 		err = explain(p, methodHello, err)
 		p.kill()
-		return fmt.Errorf("%s: %w", b.argv[0], err)
+		return fmt.Errorf("%s: %w", b.command.Argv[0], err)
 	}
 	if err := checkWelcome(w, b.welcome); err != nil {
 		p.kill()
-		return fmt.Errorf("%s: %w", b.argv[0], err)
+		return fmt.Errorf("%s: %w", b.command.Argv[0], err)
 	}
 	b.proc, b.welcome = p, w
 	return nil
@@ -178,6 +178,7 @@ func (b *Backend) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	b.proc.dismiss()
 	_ = b.proc.call(ctx, methodShutdown, nil, nil, 5*time.Second)
 	b.proc.stop()
 	b.proc = nil

@@ -25,31 +25,58 @@ const maxLine = 256 << 20
 
 // process is one run of the worker command.
 type process struct {
-	cmd    *exec.Cmd
-	client *jrpc2.Client
-	tail   *tailBuffer
-	beats  chan struct{} // one token at most: a heartbeat came
-	ended  chan error    // the connection's last words
-	done   chan struct{} // closed when the process is gone
+	cmd     *exec.Cmd
+	client  *jrpc2.Client
+	group   *group // the launched ranks, nil where the worker speaks over pipes
+	tail    *tailBuffer
+	printed *printer
+	beats   chan struct{} // one token at most: a heartbeat came
+	ended   chan error    // the connection's last words
+	done    chan struct{} // closed when the process is gone
+	wait    func() error  // for the command to end
 
 	mu   sync.Mutex
 	last Beat
 	exit error
 }
 
-// start runs the command; argv[0] is looked up on PATH.
-func start(argv []string) (*process, error) {
+// start runs the command. A launched one must connect within limit.
+func start(ctx context.Context, c Command, limit time.Duration) (*process, error) {
 	p := &process{
-		cmd:   exec.Command(argv[0], argv[1:]...),
+		cmd:   exec.Command(c.Argv[0], c.Argv[1:]...),
 		tail:  &tailBuffer{limit: stderrTail},
 		beats: make(chan struct{}, 1),
 		ended: make(chan error, 1),
 		done:  make(chan struct{}),
 	}
+	p.printed = &printer{tail: p.tail, show: c.Said}
+	p.wait = sync.OnceValue(p.cmd.Wait)
 	// A process group of its own: what the worker started dies with it, and a
 	// Ctrl-C meant for epbench does not reach it first.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stderr = p.tail
+	messages, err := p.connect(ctx, c, limit)
+	if err != nil {
+		return nil, err
+	}
+	p.client = jrpc2.NewClient(messages, &jrpc2.ClientOptions{
+		OnNotify: p.onNotify,
+		OnStop:   func(_ *jrpc2.Client, err error) { p.ended <- err },
+	})
+	go p.reap()
+	return p, nil
+}
+
+// connect starts the command and returns the channel of its messages.
+func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (channel.Channel, error) {
+	if c.Listen != "" {
+		g, err := launch(ctx, p, c.Listen, limit)
+		if err != nil {
+			return nil, err
+		}
+		zero := g.first()
+		return channel.Line(&lineLimit{r: zero.in, limit: maxLine}, zero.conn), nil
+	}
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -59,15 +86,9 @@ func start(argv []string) (*process, error) {
 		return nil, err
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
-	reader := &lineLimit{r: out, limit: maxLine}
-	p.client = jrpc2.NewClient(channel.Line(reader, in), &jrpc2.ClientOptions{
-		OnNotify: p.onNotify,
-		OnStop:   func(_ *jrpc2.Client, err error) { p.ended <- err },
-	})
-	go p.reap()
-	return p, nil
+	return tolerant{channel.Line(&lineLimit{r: out, limit: maxLine}, in), p.printed}, nil
 }
 
 // reap waits for the connection to end and then for the process. Wait closes the
@@ -77,11 +98,14 @@ func start(argv []string) (*process, error) {
 func (p *process) reap() {
 	cerr := <-p.ended
 	timer := time.AfterFunc(2*time.Second, p.kill)
+	if p.group != nil {
+		p.group.close() // the other ranks go by that
+	}
 	if cerr != nil && !errors.Is(cerr, io.EOF) {
 		p.kill()
 	}
 	defer timer.Stop()
-	err := p.cmd.Wait()
+	err := p.wait()
 	p.mu.Lock()
 	p.exit = err
 	if cerr != nil && !errors.Is(cerr, io.EOF) {
@@ -102,15 +126,29 @@ func (p *process) onNotify(r *jrpc2.Request) {
 	p.mu.Lock()
 	p.last = b
 	p.mu.Unlock()
+	if p.group != nil {
+		p.group.heard(0, b)
+	}
 	select {
 	case p.beats <- struct{}{}:
 	default:
 	}
 }
 
-// kill ends the process group without asking.
+// kill ends the process group without asking, and all ranks that it launched.
 func (p *process) kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	if p.group != nil {
+		killFamily(p.group.token)
+		p.group.close()
+	}
+}
+
+// dismiss says that the process may end by itself.
+func (p *process) dismiss() {
+	if p.group != nil {
+		p.group.dismiss()
+	}
 }
 
 // stop closes the connection and waits for the process to go.
@@ -129,18 +167,39 @@ func (p *process) obituary() string {
 	<-p.done
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	why := "worker closed the connection"
+	return p.cause() + p.printedLast()
+}
+
+// cause says why the connection ended. That of a launched command names the rank:
+// how the launcher then ended says less.
+func (p *process) cause() string {
+	if p.group != nil {
+		if t := p.group.wrong(); t != nil {
+			return t.Reason
+		}
+		return p.group.first().String() + ": is gone"
+	}
 	if p.exit != nil {
-		why = "worker died: " + p.exit.Error()
+		return "worker died: " + p.exit.Error()
 	}
+	return "worker closed the connection"
+}
+
+// printedLast is what the process printed last, ready to follow a sentence.
+func (p *process) printedLast() string {
 	if said := p.tail.String(); said != "" {
-		why += "; it printed: " + said
+		return "; it printed: " + said
 	}
-	return why
+	return ""
 }
 
 // progress says how far the ranks had come by the last heartbeat.
 func (p *process) progress() string {
+	if p.group != nil {
+		if late := p.group.late(); late != "" {
+			return late
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last.Doing == "" {
@@ -170,9 +229,19 @@ func (p *process) call(ctx context.Context, method string, params, result any, l
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errSilent)
 	defer cancel()
-	err := p.client.CallResult(ctx, method, params, result)
+	answer := make(chan error, 1)
+	go func() { answer <- p.client.CallResult(ctx, method, params, result) }()
+	var err error
+	select {
+	case err = <-answer:
+	case <-ctx.Done(): // a worker that does not read keeps the request from leaving
+		err = ctx.Err()
+	}
 	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
 		return errSilent
+	}
+	if p.group != nil && (err == nil || asFailure(err) != nil) {
+		p.group.calm()
 	}
 	return err
 }

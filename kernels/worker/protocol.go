@@ -3,7 +3,8 @@
 // docs/worker-protocol.md describes the protocol for people who write workers in
 // other languages. When a worker hangs, crashes or answers nonsense, the client
 // reports a Failure of the candidate in flight, starts a new process, and does
-// not run that candidate again.
+// not run that candidate again. A worker of many processes is launched instead: its
+// ranks connect back over TCP, and rank 0 speaks the same protocol there.
 package worker
 
 import (
@@ -27,6 +28,8 @@ const (
 	methodShutdown = "shutdown"
 	// notifyBeat is the only message that a worker sends by itself.
 	notifyBeat = "heartbeat"
+	// notifyFailed is sent by a launched rank other than 0.
+	notifyFailed = "failed"
 	// notifyAhead tells a worker whose Welcome says Ahead what to compile.
 	notifyAhead = "ahead"
 )
@@ -58,6 +61,7 @@ type KernelDecl struct {
 	Op      ep.Op           `json:"op"`
 	Doc     string          `json:"doc"`
 	Params  []kernels.Param `json:"params"`
+	Work    ep.Work         `json:"work,omitzero"`
 	Rules   []Rule          `json:"rules,omitempty"`
 	Accepts []string        `json:"accepts,omitempty"` // combine only: dispatch kernels it can follow, empty for any
 }
@@ -147,8 +151,9 @@ type EmptyReply struct {
 
 // Beat is the heartbeat, sent at least every second during a request.
 type Beat struct {
-	Doing string `json:"doing"`           // compile, load, run, verify, ...
-	Ranks []int  `json:"ranks,omitempty"` // rounds each rank has finished
+	Doing   string `json:"doing"`             // compile, load, run, verify, ...
+	Ranks   []int  `json:"ranks,omitempty"`   // rounds each rank has finished
+	Waiting bool   `json:"waiting,omitempty"` // a launched rank waits for the others
 }
 
 type failureData struct {

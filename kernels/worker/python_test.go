@@ -27,7 +27,7 @@ func openPython(t *testing.T, tee string) *Backend {
 	if tee != "" {
 		argv = []string{"sh", "-c", strings.Join(argv, " ") + " | tee " + tee}
 	}
-	b, err := Open(t.Context(), argv, DefaultLimits(), nil)
+	b, err := Open(t.Context(), Command{Argv: argv}, DefaultLimits(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

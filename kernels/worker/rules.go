@@ -19,6 +19,9 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	if _, err := ep.ParseOp(string(d.Op)); err != nil || d.Op == ep.Pair {
 		return kernels.Kernel{}, fmt.Errorf("kernel %q: op must be dispatch or combine, not %q", d.Name, d.Op)
 	}
+	if err := d.Work.Validate(); err != nil {
+		return kernels.Kernel{}, fmt.Errorf("kernel %q, work: %w", d.Name, err)
+	}
 	programs := make([]*vm.Program, len(d.Rules))
 	for i, r := range d.Rules {
 		p, err := expr.Compile(r.Expr, expr.AsBool())
@@ -40,7 +43,7 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 		}
 		return nil
 	}
-	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Check: check, Pairs: d.pairs()}, nil
+	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Check: check, Pairs: d.pairs()}, nil
 }
 
 func (d KernelDecl) pairs() func(dispatch, combine ep.Config) error {

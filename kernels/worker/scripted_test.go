@@ -22,6 +22,13 @@ import (
 const scriptEnv = "EPBENCH_TEST_WORKER"
 
 func TestMain(m *testing.M) {
+	if rank := os.Getenv(rankEnv); rank != "" {
+		if err := serveRank(rank, os.Getenv(roleEnv)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if script := os.Getenv(scriptEnv); script != "" {
 		if err := serveScript(script); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -158,7 +165,7 @@ func openScripted(t *testing.T, script string) *Backend {
 	t.Setenv(scriptEnv, script)
 	limits := DefaultLimits()
 	limits.Round, limits.Prepare = 1500*time.Millisecond, 1500*time.Millisecond
-	b, err := Open(t.Context(), []string{os.Args[0]}, limits, nil)
+	b, err := Open(t.Context(), Command{Argv: []string{os.Args[0]}}, limits, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +232,7 @@ func TestMisbehaviour(t *testing.T) {
 		{"hang-run", ep.Hang, "no answer to run", 1},
 		{"late-run", ep.Hang, "no answer to run", 1},
 		{"crash-run", ep.Crash, "illegal memory access", 1},
-		{"garbage-run", ep.Crash, "invalid", 1},
+		{"garbage-run", ep.Hang, "%PDF-1.4 not a message", 1},
 		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3", 0},
 		{"lie-time", ep.Unstable, "came back after", 0},
 		{"lie-zero", ep.Unstable, "took 0 s", 0},
@@ -265,16 +272,26 @@ func TestLiesAboutResults(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	t.Setenv(scriptEnv, "garbage-hello")
-	if _, err := Open(t.Context(), []string{os.Args[0]}, DefaultLimits(), nil); err == nil || !strings.Contains(err.Error(), "invalid") {
-		t.Errorf("garbage at hello: %v", err)
-	}
-	if _, err := Open(t.Context(), []string{"/nonexistent/worker"}, DefaultLimits(), nil); err == nil {
+	if _, err := Open(t.Context(), Command{Argv: []string{"/nonexistent/worker"}}, DefaultLimits(), nil); err == nil {
 		t.Error("a command that does not exist was started")
 	}
 	t.Setenv(scriptEnv, "honest")
-	if _, err := Open(t.Context(), []string{os.Args[0]}, DefaultLimits(), &Local{ABI: "other"}); err == nil || !strings.Contains(err.Error(), "make cuda") {
+	if _, err := Open(t.Context(), Command{Argv: []string{os.Args[0]}}, DefaultLimits(), &Local{ABI: "other"}); err == nil || !strings.Contains(err.Error(), "make cuda") {
 		t.Errorf("other sources: %v", err)
+	}
+}
+
+// TestStrayLine: what a library prints to standard output is shown, and no message.
+func TestStrayLine(t *testing.T) {
+	t.Setenv(scriptEnv, "garbage-hello")
+	var said []string
+	b, err := Open(t.Context(), Command{Argv: []string{os.Args[0]}, Said: func(s string) { said = append(said, s) }}, DefaultLimits(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if len(said) != 1 || !strings.HasPrefix(said[0], "Segmentation fault") {
+		t.Errorf("shown: %q", said)
 	}
 }
 

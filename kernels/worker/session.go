@@ -25,6 +25,7 @@ type session struct {
 	id       int
 	proc     *process // the process that id belongs to
 	prepared map[string]bool
+	verified time.Duration // the longest comparison that passed
 }
 
 func (s *session) open(ctx context.Context) error {
@@ -107,10 +108,27 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 		probes = chooseProbes(s.workload)
 	}
 	var r VerifyReply
-	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes}, &r, c, s.backend.limits.Verify); err != nil {
+	begin := time.Now()
+	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes}, &r, c, s.verifyLimit()); err != nil {
 		return kernels.Comparison{}, err
 	}
+	s.verified = max(s.verified, time.Since(begin))
 	return s.checkProbes(probes, r.Probed, r.Comparison), nil
+}
+
+// verifyLimit is the deadline of a comparison. One that hangs would eat the budget of
+// a search if it had the whole of Limits.Verify: a comparison may take ten times as
+// long as the longest that passed in this session, and before there is one, the time
+// of comparing its rows at a slow 4 MB/s; the quarter of a minute is for a busy host.
+func (s *session) verifyLimit() time.Duration {
+	const least, slow = 15 * time.Second, 4 << 20
+	limit := 10 * s.verified
+	if s.verified == 0 {
+		p := s.workload.Problem
+		bytes := p.Ranks * p.Tokens * p.TopK * p.Hidden * 2
+		limit = time.Duration(bytes/slow) * time.Second
+	}
+	return min(s.backend.limits.Verify, least+limit)
 }
 
 // Close implements kernels.Session.
@@ -142,11 +160,14 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 	f := &kernels.Failure{Status: ep.Crash}
 	if errors.Is(err, errSilent) {
 		f.Status = ep.Hang
-		err = fmt.Errorf("no answer to %s within %v (%s)", method, limit, s.proc.progress())
+		err = fmt.Errorf("no answer to %s within %v (%s)%s", method, limit.Round(time.Second), s.proc.progress(), s.proc.printedLast())
 	} else {
 		err = explain(s.proc, method, err)
 	}
 	f.Reason = err.Error()
+	if g := s.proc.group; g != nil && g.wrong() != nil {
+		f.Status = g.wrong().Status
+	}
 	s.condemn(c, f)
 	if err := s.backend.restart(ctx); err != nil {
 		return fmt.Errorf("after %v: %w", f, err)

@@ -36,6 +36,7 @@ type Run struct {
 	Strategy  string             `json:"strategy"`
 	Empty     map[string]float64 `json:"empty,omitempty"` // reading of an empty kernel, seconds by clock
 	AA        []AA               `json:"aa,omitempty"`
+	Kernels   []Kernel           `json:"kernels,omitempty"` // that there were, with what their times hold
 	Spaces    []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads []Workload         `json:"workloads,omitempty"`
 	Searches  []Search           `json:"searches,omitempty"`
@@ -61,6 +62,30 @@ func (r *Run) check() error {
 		}
 	}
 	return nil
+}
+
+// Kernel is a kernel and what its time holds.
+type Kernel struct {
+	Name string  `json:"name"`
+	Op   ep.Op   `json:"op"`
+	Work ep.Work `json:"work,omitzero"`
+}
+
+// Work is what the time of a config holds, the zero Work where the run does not say.
+func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
+	if op == ep.Pair {
+		dispatch, combine, err := ep.Split(c)
+		if err != nil {
+			return ep.Work{}
+		}
+		return r.Work(ep.Combine, combine).Pair(r.Work(ep.Dispatch, dispatch))
+	}
+	for _, k := range r.Kernels {
+		if k.Op == op && k.Name == c.Kernel {
+			return k.Work
+		}
+	}
+	return ep.Work{}
 }
 
 // AA is the default measured against itself.

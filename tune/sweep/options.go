@@ -35,6 +35,7 @@ type Options struct {
 	Params    map[string][]ep.Value // values by parameter, instead of the kernels' own
 	Kernels   []string              // names to search, nil for all
 	MaxSMs    int                   // of a config, 0 for no bound
+	Band      float64               // least difference that counts, where it is above the policy's
 	Precision ep.Precision          // Reduced searches parameters that round what travels, too
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil

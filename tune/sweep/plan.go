@@ -53,7 +53,7 @@ func (s Search) Class() ep.Class { return s.class }
 
 // MakePlan plans without touching the backend's hardware.
 func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
-	out := &Plan{Policy: measure.PolicyFor(b.Machine()), opts: opts, planner: newPlanner(b, opts)}
+	out := &Plan{Policy: measure.PolicyFor(b.Machine()).Coarser(opts.Band), opts: opts, planner: newPlanner(b, opts)}
 	var err error
 	if out.strategy, err = search.ParseStrategy(opts.Strategy); err != nil {
 		return nil, err

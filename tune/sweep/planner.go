@@ -31,6 +31,9 @@ func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 	if len(wanted) == 0 {
 		wanted = all
 	}
+	if err := equalWork(p, wanted); err != nil {
+		return nil, err
+	}
 	var out []search.Grid
 	for _, k := range wanted {
 		g, err := pl.grid(k, p)
@@ -40,6 +43,16 @@ func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 		out = append(out, g)
 	}
 	return out, nil
+}
+
+// equalWork refuses to race kernels whose times hold different things.
+func equalWork(p ep.Problem, ks []kernels.Kernel) error {
+	for _, k := range ks[1:] {
+		if a, b := ks[0].Work.Key(p.Dispatch), k.Work.Key(p.Dispatch); a != "" && b != "" && a != b {
+			return fmt.Errorf("--kernel: %s (%s) and %s (%s) do different work and cannot be compared; name one of them", ks[0].Name, a, k.Name, b)
+		}
+	}
+	return nil
 }
 
 func names(ks []kernels.Kernel) []string {

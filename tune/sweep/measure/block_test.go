@@ -75,6 +75,17 @@ func orders(t *testing.T, spec string, seed uint64, stage record.Stage, rounds i
 	return slices.Collect(slices.Chunk(ran, len(live)))
 }
 
+// TestCoarser: --band widens the policy's band and never narrows it.
+func TestCoarser(t *testing.T) {
+	p := PolicyFor(ep.Machine{GPUs: 2})
+	if p.Coarser(0) != p || p.Coarser(p.Band/2) != p {
+		t.Error("a band below the policy's changed the policy")
+	}
+	if wide := p.Coarser(0.03); wide.Band != 0.03 || !strings.Contains(wide.String(), "band=0.03") {
+		t.Errorf("%s", wide)
+	}
+}
+
 // TestEveryRoundIsBalanced: a round has every config once; the next round is
 // its reverse, so that of any two configs each comes first equally often; the
 // pair of rounds after it is drawn anew.

@@ -29,6 +29,13 @@ func PolicyFor(m ep.Machine) Policy {
 	return Policy{search.OnGPU(), 50e-6, 100, 0.3}
 }
 
+// Coarser is the policy with a wider band, for machines whose clock or noise cannot
+// tell the policy's own apart. A band of 0 changes nothing.
+func (p Policy) Coarser(band float64) Policy {
+	p.Band = max(p.Band, band)
+	return p
+}
+
 // String is the canonical spelling.
 func (p Policy) String() string {
 	return fmt.Sprintf("max over ranks, median over rounds, interleaved; band=%g sample>=%gs fold<=%d aa=%d..%d finals=%d confirm=%d..%d interval=95%%",

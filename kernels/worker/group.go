@@ -1,0 +1,195 @@
+package worker
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// silence is the time without a heartbeat after which a rank is called silent.
+// Heartbeats come every half second.
+const silence = 3 * time.Second
+
+// troubleLimit is how long rank 0 may take to answer after another rank has said
+// that it failed: usually rank 0 then waits for that rank in a collective.
+const troubleLimit = 3 * time.Second
+
+// group are the connected ranks of one launched command.
+type group struct {
+	token    string
+	listener net.Listener
+	arrived  chan struct{} // closed when rank 0 has connected
+	end      func()        // kills the command
+
+	mu      sync.Mutex
+	members map[int]*member
+	ending  bool     // the ranks may go
+	trouble *Trouble // the first thing that went wrong, with the rank's name in it
+	timer   *time.Timer
+}
+
+// member is one connected rank.
+type member struct {
+	Greeting
+	conn  net.Conn
+	in    *bufio.Reader
+	beat  Beat
+	heard time.Time
+}
+
+// Trouble says that a rank failed. A rank sends it where rank 0 cannot: that may be
+// waiting for this rank.
+type Trouble struct {
+	Status ep.Status `json:"status"`
+	Reason string    `json:"reason"`
+}
+
+func (m *member) String() string {
+	return fmt.Sprintf("rank %d of %d (host %.64s, pid %d)", m.Rank, m.Ranks, m.Host, m.PID)
+}
+
+// add refuses a rank that is there already, or of a group of another size.
+func (g *group) add(m *member) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if old := g.members[m.Rank]; old != nil {
+		return fmt.Errorf("rank: %s has connected already", old)
+	}
+	for _, other := range g.members {
+		if other.Ranks != m.Ranks {
+			return fmt.Errorf("ranks: %d, but %s", m.Ranks, other)
+		}
+	}
+	g.members[m.Rank] = m
+	return nil
+}
+
+func (g *group) first() *member {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.members[0]
+}
+
+func (g *group) meet() string { return g.first().Meet }
+
+// watch reads what a rank other than 0 sends until its connection ends.
+func (g *group) watch(m *member) {
+	lines := bufio.NewScanner(&lineLimit{r: m.in, limit: maxGreeting})
+	for lines.Scan() {
+		var n struct {
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+		}
+		if json.Unmarshal(lines.Bytes(), &n) != nil {
+			continue
+		}
+		switch n.Method {
+		case notifyBeat:
+			var b Beat
+			if json.Unmarshal(n.Params, &b) == nil {
+				g.heard(m.Rank, b)
+			}
+		case notifyFailed:
+			var t Trouble
+			if json.Unmarshal(n.Params, &t) == nil {
+				g.fail(m, t, troubleLimit)
+			}
+		}
+	}
+	g.fail(m, Trouble{ep.Crash, "is gone"}, 0)
+}
+
+func (g *group) heard(rank int, b Beat) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m := g.members[rank]; m != nil {
+		m.beat, m.heard = b, time.Now()
+	}
+}
+
+// fail notes the first trouble and ends the group after a while, unless calm is
+// called before.
+func (g *group) fail(m *member, t Trouble, after time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ending || g.trouble != nil {
+		return
+	}
+	if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
+		t.Status = ep.Crash
+	}
+	t.Reason = fmt.Sprintf("%s: %s", m, t.Reason)
+	g.trouble = &t
+	g.timer = time.AfterFunc(after, g.end)
+}
+
+// calm forgets a trouble that rank 0 has answered for.
+func (g *group) calm() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.timer != nil && g.timer.Stop() {
+		g.trouble, g.timer = nil, nil
+	}
+}
+
+// wrong is the first thing that went wrong, nil if nothing did.
+func (g *group) wrong() *Trouble {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.trouble
+}
+
+// dismiss says that ranks may go now.
+func (g *group) dismiss() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ending = true
+}
+
+// close ends all connections: ranks on other hosts end by that.
+func (g *group) close() {
+	g.listener.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ending = true
+	for _, m := range g.members {
+		m.conn.Close()
+	}
+}
+
+// late names the ranks that the others wait for, "" if it cannot be told.
+func (g *group) late() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	zero := g.members[0]
+	if zero == nil {
+		return "no rank has connected"
+	}
+	var silent, busy []string
+	for _, r := range slices.Sorted(maps.Keys(g.members)) {
+		m := g.members[r]
+		if quiet := time.Since(m.heard); quiet > silence {
+			silent = append(silent, fmt.Sprintf("%s is silent since %v", m, quiet.Round(time.Second)))
+		} else if !m.beat.Waiting {
+			busy = append(busy, fmt.Sprintf("%s is in %s", m, cmp.Or(m.beat.Doing, "nothing that it named")))
+		}
+	}
+	switch {
+	case len(silent) > 0:
+		return strings.Join(silent, ", ")
+	case len(busy) > 0 && len(busy) < len(g.members):
+		return strings.Join(busy, ", ") + " while the others wait"
+	case len(g.members) > 1 && len(g.members) < zero.Ranks:
+		return fmt.Sprintf("%d of %d ranks have connected", len(g.members), zero.Ranks)
+	}
+	return ""
+}

@@ -1,0 +1,237 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cpu"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// rankEnv says which rank of a launched group the test binary plays, roleEnv what
+// the ranks besides 0 do.
+const (
+	rankEnv = "EPBENCH_TEST_RANK"
+	roleEnv = "EPBENCH_TEST_ROLE"
+)
+
+// serveRank plays one rank: rank 0 serves the CPU backend, the others follow their
+// role.
+func serveRank(rank, role string) error {
+	c, in, err := connect(rank, os.Getenv(tokenEnv))
+	if err != nil {
+		return err
+	}
+	if rank == "0" {
+		b, err := cpu.Open()
+		if err != nil {
+			return err
+		}
+		fmt.Println("NCCL version 2.27: printed where messages might be expected")
+		return Serve(context.Background(), "launched 1", &scripted{b, os.Getenv(scriptEnv)}, in, c)
+	}
+	say := func(method string, params any) {
+		b, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
+		fmt.Fprintf(c, "%s\n", b)
+	}
+	switch role {
+	case "fail":
+		time.AfterFunc(200*time.Millisecond, func() { say(notifyFailed, Trouble{ep.NoLaunch, "no kernel image"}) })
+	case "die":
+		time.AfterFunc(200*time.Millisecond, func() { os.Exit(1) })
+	}
+	_, _ = in.ReadByte() // until epbench closes the connection
+	return nil
+}
+
+// connect greets epbench as a rank of two.
+func connect(rank, token string) (net.Conn, *bufio.Reader, error) {
+	c, err := net.Dial("tcp", os.Getenv(addressEnv))
+	if err != nil {
+		return nil, nil, err
+	}
+	fmt.Fprintf(c, `{"token":%q,"rank":%s,"ranks":2,"host":"here","pid":%d,"meet":"there"}`+"\n", token, rank, os.Getpid())
+	in := bufio.NewReader(c)
+	var a Admission
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &a)
+	}
+	if err == nil && a.Error != "" {
+		err = errors.New(a.Error)
+	}
+	return c, in, err
+}
+
+// openLaunched starts two ranks, each this binary again.
+func openLaunched(t *testing.T, script, role string) (*Backend, *[]string) {
+	t.Helper()
+	t.Setenv(scriptEnv, script)
+	t.Setenv(roleEnv, role)
+	limits := DefaultLimits()
+	limits.Hello, limits.Round = 20*time.Second, 4*time.Second
+	shell := fmt.Sprintf("%s=1 %s & %s=0 exec %[2]s", rankEnv, os.Args[0], rankEnv)
+	var said []string
+	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: func(s string) { said = append(said, s) }}, limits, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b, &said
+}
+
+func (g *group) waitFor(t *testing.T, ranks int) {
+	t.Helper()
+	for range 500 {
+		g.mu.Lock()
+		n := len(g.members)
+		g.mu.Unlock()
+		if n == ranks {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("fewer than %d ranks connected", ranks)
+}
+
+func TestLaunched(t *testing.T) {
+	b, said := openLaunched(t, "honest", "idle")
+	s := openWorkload(t, b, ep.Dispatch)
+	c := defaultOf(t, b, ep.Dispatch)
+	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
+		t.Errorf("verify: %+v, %v", v, err)
+	}
+	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 3, Fold: 1}); err != nil {
+		t.Error(err)
+	}
+	b.proc.group.waitFor(t, 2)
+	token := b.proc.group.token
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if text := strings.Join(*said, "\n"); !strings.Contains(text, "NCCL version") {
+		t.Errorf("standard output is not shown: %q", text)
+	}
+	if left := family(token); len(left) > 0 {
+		t.Errorf("processes left: %v", left)
+	}
+}
+
+// TestLaunchedTrouble: a rank other than 0 ends, fails or holds the others up. The
+// failure names it, the group is replaced, and the sweep can go on.
+func TestLaunchedTrouble(t *testing.T) {
+	for _, c := range []struct {
+		script, role string
+		status       ep.Status
+		reason       string
+	}{
+		{"hang-run", "die", ep.Crash, "rank 1 of 2 (host here, pid "},
+		{"hang-run", "fail", ep.NoLaunch, "no kernel image"},
+		{"hang-run", "idle", ep.Hang, "rank 1 of 2"},
+		{"crash-run", "idle", ep.Crash, "rank 0 of 2 (host here, pid "},
+	} {
+		t.Run(c.script+" "+c.role, func(t *testing.T) {
+			b, _ := openLaunched(t, c.script, c.role)
+			b.proc.group.waitFor(t, 2)
+			s := openWorkload(t, b, ep.Dispatch)
+			good := defaultOf(t, b, ep.Dispatch)
+			token := b.proc.group.token
+			_, err := s.Run(t.Context(), good.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1})
+			var f *kernels.Failure
+			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) {
+				t.Fatalf("got %v, want %s with %q", err, c.status, c.reason)
+			}
+			if left := family(token); len(left) > 0 {
+				t.Errorf("processes left: %v", left)
+			}
+			os.Setenv(roleEnv, "idle") // t.Setenv restores it
+			if b.proc.group.token == token {
+				t.Error("a second group has the token of the first")
+			}
+		})
+	}
+}
+
+func TestLaunchedRefusals(t *testing.T) {
+	b, _ := openLaunched(t, "honest", "idle")
+	g := b.proc.group
+	g.waitFor(t, 2)
+	t.Setenv(addressEnv, g.listener.Addr().String())
+	for _, c := range []struct{ rank, token, want string }{
+		{"1", "guess", "token"}, {"1", g.token, "connected already"}, {"7", g.token, "rank: 7 of 2"},
+	} {
+		if _, _, err := connect(c.rank, c.token); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("rank %s: %v, want %q", c.rank, err, c.want)
+		}
+	}
+	limits := DefaultLimits()
+	limits.Hello = 300 * time.Millisecond
+	for _, c := range []struct{ shell, want string }{
+		{"echo no such module >&2; exit 3", "no such module"},
+		{"sleep 60", "did not connect"},
+	} {
+		_, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", c.shell}, Listen: Loopback}, limits, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.shell, err, c.want)
+		}
+	}
+}
+
+// TestLate: a hang names the rank that is silent, or else the one that does not wait.
+func TestLate(t *testing.T) {
+	seat := func(rank int, heard time.Duration, b Beat) *member {
+		return &member{Greeting: Greeting{Rank: rank, Ranks: 3}, heard: time.Now().Add(-heard), beat: b}
+	}
+	wait := Beat{Doing: "barrier", Waiting: true}
+	for _, c := range []struct {
+		want    string
+		members []*member
+	}{
+		{"no rank has connected", nil},
+		{"rank 2 of 3 (host , pid 0) is silent since 9s", []*member{seat(0, 0, wait), seat(1, 0, Beat{Doing: "run"}), seat(2, 9*time.Second, wait)}},
+		{"rank 1 of 3 (host , pid 0) is in dispatch while the others wait", []*member{seat(0, 0, wait), seat(1, 0, Beat{Doing: "dispatch"}), seat(2, 0, wait)}},
+		{"2 of 3 ranks have connected", []*member{seat(0, 0, wait), seat(1, 0, wait)}},
+		{"", []*member{seat(0, 0, wait), seat(1, 0, wait), seat(2, 0, wait)}},
+	} {
+		g := &group{members: map[int]*member{}}
+		for _, m := range c.members {
+			g.members[m.Rank] = m
+		}
+		if got := g.late(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+// TestTwoGroups: two sweeps at once do not meet.
+func TestTwoGroups(t *testing.T) {
+	a, _ := openLaunched(t, "honest", "idle")
+	b, _ := openLaunched(t, "honest", "idle")
+	if a.proc.group.listener.Addr().String() == b.proc.group.listener.Addr().String() || a.proc.group.token == b.proc.group.token {
+		t.Error("two groups share an address or a token")
+	}
+	a.Close()
+	openWorkload(t, b, ep.Dispatch) // the second is still there
+}
+
+func TestSplit(t *testing.T) {
+	t.Setenv("EPBENCH_TEST_DIR", "/a b")
+	got, err := Split(`python3 'my worker.py' --name "x y" $EPBENCH_TEST_DIR/z`)
+	if err != nil || strings.Join(got, "|") != "python3|my worker.py|--name|x y|/a|b/z" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, bad := range []string{"", "  ", `python3 'open`} {
+		if _, err := Split(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}

@@ -27,7 +27,8 @@ cuda-arm64: cuda-toolkit $(CUDA_STUB)/arm64/libcuda.so ## the GPU worker for arm
 release: release-amd64 release-arm64 ## dist/: an archive for each architecture, and SHA256SUMS
 	cd $(DIST) && sha256sum epbench-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
 
-release-%: cuda-toolkit $(CUDA_STUB)/%/libcuda.so
+# A static pattern: make looks for no implicit rule of phony targets.
+release-amd64 release-arm64: release-%: cuda-toolkit $(CUDA_STUB)/%/libcuda.so
 	rm -rf $(DIST)/epbench-$(VERSION)-linux-$* && mkdir -p $(DIST)/epbench-$(VERSION)-linux-$*/completions
 	CGO_ENABLED=0 GOARCH=$* $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(DIST)/epbench-$(VERSION)-linux-$*/epbench ./cmd/epbench
 	$(call worker,$*,$(DIST)/epbench-$(VERSION)-linux-$*/epbench-cuda)

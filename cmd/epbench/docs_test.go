@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -80,6 +81,27 @@ func TestDocs(t *testing.T) {
 				t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
 			}
 		})
+	}
+	galleryDrawn(t, root)
+}
+
+// galleryDrawn compares the pictures of docs/gallery, of which README shows one,
+// with those that the commands of docs/gallery.md drew into gallery/.
+func galleryDrawn(t *testing.T, root string) {
+	shown, _ := filepath.Glob(filepath.Join(root, "docs", "gallery", "*.svg"))
+	for _, picture := range shown {
+		kind := strings.TrimSuffix(filepath.Base(picture), ".svg")
+		drawn, _ := filepath.Glob(filepath.Join("gallery", kind+"*.svg"))
+		want, err := os.ReadFile(picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(drawn, func(path string) bool {
+			got, err := os.ReadFile(path)
+			return err == nil && bytes.Equal(got, want)
+		}) {
+			t.Errorf("%s is none of %v: copy it from there, and look at it", picture, drawn)
+		}
 	}
 }
 

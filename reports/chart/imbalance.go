@@ -53,7 +53,7 @@ func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
 		top, sum = max(top, n), sum+n
 	}
 	mean := float64(sum) / float64(max(len(load), 1))
-	fromZero(&p.Y, float64(top)*1.1)
+	fromZero(&p.Y, float64(top)*1.35) // room for the note
 	p.X.Min, p.X.Max = -0.7, float64(len(load))-0.3
 	p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return wholeTicks(roundTicks(max(lo, 0), hi)) })
 	p.Y.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return everyOther(roundTicks(lo, hi)) })

@@ -53,7 +53,11 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 		}
 		p.Add(&plotter.Scatter{XYs: points, GlyphStyle: mark})
 		p.Add(across{e.Median.Mid * 1e6, line})
-		key.add(elide(sampleLabel(cs, e), words(tickSize, ink), 300), &line, &mark)
+		name := sampleLabel(cs, e)
+		if e == cs.Winner() {
+			name = "winner " + e.Config.ID() // its full spelling has no room; Alt has it
+		}
+		key.add(elide(name, words(tickSize, ink), 300), &line, &mark)
 	}
 	main := key.below(c)
 	if pairs := twinRatios(cs); len(pairs) > 0 {

@@ -74,8 +74,9 @@ func class(a reports.Align, m reports.Mark) string {
 	return ` class="` + strings.Join(words, " ") + `"`
 }
 
-// breaks are where a browser may break config keys.
-var breaks = strings.NewReplacer(",", ",<wbr>", ":", ":<wbr>", "+", "+<wbr>", "=", "=<wbr>")
+// breaks are where a browser may break config keys: never between a parameter and
+// its value.
+var breaks = strings.NewReplacer(",", ",<wbr>", ":", ":<wbr>", "+", "+<wbr>")
 
 func breakable(s string) string {
 	if strings.IndexByte(s, '=') < 0 { // no config: a ratio, a time, a routing

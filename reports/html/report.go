@@ -92,8 +92,7 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 		Headline: reports.Summarise(main.Run).Lines(), Facts: facts(main),
 	}
 	for _, l := range runs {
-		p.Warnings = append(p.Warnings, l.Warnings...)
-		p.Warnings = append(p.Warnings, l.Run.Warnings...)
+		p.Warnings = append(p.Warnings, reports.GatherWarnings(slices.Concat(l.Warnings, l.Run.Warnings))...)
 	}
 	d := &drawer{runs: runs, main: main, options: chart.Options{Wire: o.Link}}
 	d.options.Loads, d.missing = chart.Loads(runs)

@@ -90,6 +90,9 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
+	if strings.Contains(got, "=<wbr>") {
+		t.Error("a parameter may be torn from its value")
+	}
 }
 
 // Nothing in a page reaches out: no address, no import, no picture elsewhere.

@@ -32,23 +32,24 @@ func (m cells) DataRange() (xmin, xmax, ymin, ymax float64) {
 // Plot implements plot.Plotter.
 func (m cells) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&c)
-	for _, q := range m.list {
-		r := vg.Rectangle{
+	place := func(q cell) vg.Rectangle {
+		return vg.Rectangle{
 			Min: vg.Point{X: tx(float64(q.col) - 0.5), Y: ty(float64(q.row) - 0.5)},
 			Max: vg.Point{X: tx(float64(q.col) + 0.5), Y: ty(float64(q.row) + 0.5)},
 		}
-		q.draw(c, r)
+	}
+	for _, q := range m.list {
+		q.draw(c, place(q))
 	}
 	for _, q := range m.list {
 		if q.boxed {
-			c.StrokeLines(draw.LineStyle{Color: ink, Width: vg.Points(2)}, frame(
-				tx(float64(q.col)-0.5), ty(float64(q.row)-0.5), tx(float64(q.col)+0.5), ty(float64(q.row)+0.5)))
+			c.StrokeLines(draw.LineStyle{Color: ink, Width: vg.Points(2)}, frame(place(q)))
 		}
 	}
 }
 
-func frame(x0, y0, x1, y1 vg.Length) []vg.Point {
-	return []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}, {X: x0, Y: y0}}
+func frame(r vg.Rectangle) []vg.Point {
+	return []vg.Point{r.Min, {X: r.Max.X, Y: r.Min.Y}, r.Max, {X: r.Min.X, Y: r.Max.Y}, r.Min}
 }
 
 func (q cell) draw(c draw.Canvas, r vg.Rectangle) {
@@ -59,7 +60,7 @@ func (q cell) draw(c draw.Canvas, r vg.Rectangle) {
 	}
 	c.SetColor(fill)
 	c.Fill(r.Path())
-	c.StrokeLines(draw.LineStyle{Color: paper, Width: vg.Points(0.75)}, frame(r.Min.X, r.Min.Y, r.Max.X, r.Max.Y))
+	c.StrokeLines(draw.LineStyle{Color: paper, Width: vg.Points(0.75)}, frame(r))
 	if q.crossed {
 		hatch := draw.LineStyle{Color: muted, Width: vg.Points(0.75)}
 		c.StrokeLine2(hatch, r.Min.X, r.Min.Y, r.Max.X, r.Max.Y)

@@ -2,7 +2,7 @@ package chart
 
 import (
 	"fmt"
-	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -14,12 +14,7 @@ import (
 // gain draws what a sweep is for: how much faster than the default each case
 // became, with the interval of its decision.
 var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, func(s series) string {
-	best := s.points[0]
-	for _, q := range s.points {
-		if q.mid > best.mid {
-			best = q
-		}
-	}
+	best := s.highest()
 	return fmt.Sprintf("at most %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens)
 }}
 
@@ -46,10 +41,8 @@ func orElse(v, otherwise float64) float64 {
 const linearGains = 2.5
 
 func drawGain(c draw.Canvas, all []series) {
-	p := newPlot("tokens per rank", "gain over the default (x)")
-	logTokens(&p.X, tokensOf(all))
-	values := append(times(all), 1)
-	gainAxis(&p.Y, values)
+	p := overTokens("gain over the default (x)", all)
+	gainAxis(&p.Y, append(values(all), 1))
 	st := draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{1, 2}}
 	p.Add(level(p.Plot, 1, st))
 	key := addAll(p, all)
@@ -58,10 +51,7 @@ func drawGain(c draw.Canvas, all []series) {
 }
 
 func gainAxis(a *plot.Axis, values []float64) {
-	lo, hi := math.Inf(1), math.Inf(-1)
-	for _, v := range values {
-		lo, hi = min(lo, v), max(hi, v)
-	}
+	lo, hi := slices.Min(values), slices.Max(values)
 	if hi > linearGains {
 		logTime(a, values)
 		return
@@ -72,13 +62,7 @@ func gainAxis(a *plot.Axis, values []float64) {
 }
 
 // bandwidth draws the bytes that the busiest rank moves in a second.
-var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string {
-	best := 0.0
-	for _, q := range s.points {
-		best = max(best, q.mid)
-	}
-	return fmt.Sprintf("at most %.1f GB/s", best)
-}}
+var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("at most %.1f GB/s", s.highest().mid) }}
 
 // addBandwidth adds winner and default of a case. The bytes are those of the
 // wire limit: each token once to each rank that needs it.
@@ -93,10 +77,7 @@ func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 	}
 	label := b.label(l, c)
 	b.ours = put(b.ours, label, at(winner))
-	if d := c.Default(); d != nil && d.OK() && label == b.ours[0].label {
-		b.base.label = "default, " + label
-		b.base.points = append(b.base.points, at(d))
-	}
+	b.addDefault(c, label, at)
 	if wire := b.options.wire(l); wire > 0 {
 		b.limit.label = fmt.Sprintf("wire limit, %.4g GB/s", wire)
 		b.limit.points = append(b.limit.points, point{c.Problem.Tokens, wire, wire, wire})
@@ -104,13 +85,8 @@ func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 }
 
 func drawBandwidth(c draw.Canvas, all []series) {
-	p := newPlot("tokens per rank", "GB/s of the busiest rank")
-	logTokens(&p.X, tokensOf(all))
-	top := 0.0
-	for _, v := range times(all) {
-		top = max(top, v)
-	}
-	fromZero(&p.Y, top)
+	p := overTokens("GB/s of the busiest rank", all)
+	fromZero(&p.Y, slices.Max(values(all)))
 	key := addAll(p, all)
 	note := words(tickSize, muted)
 	note.YAlign = draw.YBottom

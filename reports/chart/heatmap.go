@@ -131,7 +131,7 @@ func (h heat) key(c draw.Canvas) draw.Canvas {
 	}
 	x += 6
 	say(fmt.Sprintf("%.0f and more", 100*darkest))
-	c.StrokeLines(draw.LineStyle{Color: ink, Width: vg.Points(2)}, frame(x, y-tickSize/2, x+tickSize, y+tickSize/2))
+	c.StrokeLines(draw.LineStyle{Color: ink, Width: vg.Points(2)}, frame(vg.Rectangle{Min: vg.Point{X: x, Y: y - tickSize/2}, Max: vg.Point{X: x + tickSize, Y: y + tickSize/2}}))
 	x += tickSize + 4
 	say("winner")
 	return draw.Crop(c, 0, 0, 1.8*tickSize, 0)

@@ -48,12 +48,8 @@ func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
 		slices.SortFunc(load, func(a, b int) int { return b - a })
 	}
 	p := newPlot(label, "tokens received")
-	top, sum := 0, 0
-	for _, n := range load {
-		top, sum = max(top, n), sum+n
-	}
-	mean := float64(sum) / float64(max(len(load), 1))
-	fromZero(&p.Y, float64(top)*1.35) // room for the note
+	top, mean := topAndMean(load)
+	fromZero(&p.Y, top*1.35) // room for the note
 	p.X.Min, p.X.Max = -0.7, float64(len(load))-0.3
 	p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return wholeTicks(roundTicks(max(lo, 0), hi)) })
 	p.Y.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return everyOther(roundTicks(lo, hi)) })
@@ -63,7 +59,14 @@ func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
 	p.Draw(c)
 	note := words(tickSize, ink)
 	note.XAlign, note.YAlign = draw.XRight, draw.YTop
-	c.FillText(note, vg.Point{X: c.Max.X, Y: c.Max.Y}, fmt.Sprintf("max/mean %.2f (dashed: mean)", ratio(float64(top), mean)))
+	c.FillText(note, vg.Point{X: c.Max.X, Y: c.Max.Y}, fmt.Sprintf("max/mean %.2f (dashed: mean)", ratio(top, mean)))
+}
+
+func topAndMean(load []int) (top, mean float64) {
+	for _, n := range load {
+		top, mean = max(top, float64(n)), mean+float64(n)
+	}
+	return top, mean / float64(max(len(load), 1))
 }
 
 func ratio(a, b float64) float64 {
@@ -136,15 +139,8 @@ func (l Load) drawTraffic(c draw.Canvas) {
 }
 
 func (l Load) alt() string {
-	share := func(load []int) (float64, int) {
-		top, sum := 0, 0
-		for _, n := range load {
-			top, sum = max(top, n), sum+n
-		}
-		return ratio(float64(top)*float64(len(load)), float64(sum)), top
-	}
-	e, most := share(l.Experts)
-	r, _ := share(l.Ranks)
-	return fmt.Sprintf("%s. The busiest of %d experts receives %d tokens, %.2f times the mean; the busiest of %d ranks %.2f times the mean.",
-		l.Title, len(l.Experts), most, e, len(l.Ranks), r)
+	most, expert := topAndMean(l.Experts)
+	top, rank := topAndMean(l.Ranks)
+	return fmt.Sprintf("%s. The busiest of %d experts receives %.0f tokens, %.2f times the mean; the busiest of %d ranks %.2f times the mean.",
+		l.Title, len(l.Experts), most, ratio(most, expert), len(l.Ranks), ratio(top, rank))
 }

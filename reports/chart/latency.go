@@ -3,7 +3,6 @@ package chart
 import (
 	"cmp"
 	"fmt"
-	"image/color"
 	"slices"
 	"strings"
 
@@ -25,9 +24,8 @@ var latency = groupKind{"latency", "Time of one call", 4.2, (*seriesBuilder).add
 }}
 
 func drawLatency(c draw.Canvas, all []series) {
-	p := newPlot("tokens per rank", "time of one call (us)")
-	logTokens(&p.X, tokensOf(all))
-	logTime(&p.Y, times(all))
+	p := overTokens("time of one call (us)", all)
+	logTime(&p.Y, values(all))
 	key := addAll(p, all)
 	p.Draw(key.below(c))
 }
@@ -67,16 +65,19 @@ func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
 		return
 	}
 	label := b.label(l, c)
-	if b.ours = put(b.ours, label, micros(c, winner)); label != b.ours[0].label {
-		return
-	}
-	if d := c.Default(); d != nil && d.OK() {
-		b.base.label = "default, " + label
-		b.base.points = append(b.base.points, micros(c, d))
-	}
-	if f := c.WireLimit(b.options.wire(l)) * 1e6; finite(f) {
+	b.ours = put(b.ours, label, micros(c, winner))
+	b.addDefault(c, label, func(d *reports.Entry) point { return micros(c, d) })
+	if f := c.WireLimit(b.options.wire(l)) * 1e6; finite(f) && label == b.ours[0].label {
 		b.limit.label = fmt.Sprintf("wire limit, %s (%.4g GB/s)", c.Routing, b.options.wire(l))
 		b.limit.points = append(b.limit.points, point{c.Problem.Tokens, f, f, f})
+	}
+}
+
+// addDefault adds the default of a case under the first routing.
+func (b *seriesBuilder) addDefault(c *reports.Case, label string, at func(*reports.Entry) point) {
+	if d := c.Default(); d != nil && d.OK() && label == b.ours[0].label {
+		b.base.label = "default, " + label
+		b.base.points = append(b.base.points, at(d))
 	}
 }
 
@@ -148,18 +149,13 @@ func peerLabel(c *reports.Case, e *reports.Entry) string {
 }
 
 func (g group) slug() string {
-	return slug(string(g.op), string(g.dtype), fmt.Sprintf("h%d-e%d-k%d-r%d", g.hidden, g.experts, g.topK, g.ranks))
+	return slug(string(g.Op), string(g.Dispatch), fmt.Sprintf("h%d-e%d-k%d-r%d", g.Hidden, g.Experts, g.TopK, g.Ranks))
 }
 
 func (g group) title(what string) string {
-	s := fmt.Sprintf("%s of %s", what, g.op)
-	if g.dtype != "" {
-		s += " " + string(g.dtype)
+	s := fmt.Sprintf("%s of %s", what, g.Op)
+	if g.Dispatch != "" {
+		s += " " + string(g.Dispatch)
 	}
-	return s + fmt.Sprintf(": hidden %d, %d experts, top-%d, %d ranks", g.hidden, g.experts, g.topK, g.ranks)
-}
-
-func rgba(l draw.LineStyle) color.RGBA {
-	r, g, b, a := l.Color.RGBA()
-	return color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), uint8(a >> 8)}
+	return s + fmt.Sprintf(": hidden %d, %d experts, top-%d, %d ranks", g.Hidden, g.Experts, g.TopK, g.Ranks)
 }

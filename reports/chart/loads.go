@@ -42,7 +42,7 @@ func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	for _, l := range ours(runs) {
 		for _, c := range l.Cases {
 			g := groupOf(c.Problem)
-			g.op, g.dtype = "", "" // the routing is the same for all
+			g.Op, g.Dispatch = "", "" // the routing is the same for all
 			k := id{g, c.Routing}
 			old := largest[k]
 			if old == nil {

@@ -1,7 +1,10 @@
 package chart
 
 import (
+	"cmp"
+	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -38,7 +41,7 @@ func (s series) addTo(p *plot.Plot) {
 		band = append(band, plotter.XY{X: tokenX(q.tokens), Y: clamp(q.lo, &p.Y)})
 	}
 	if s.mark != nil {
-		p.Add(&plotter.Polygon{XYs: []plotter.XYs{band}, Color: translucent(rgba(s.line), 0.18)})
+		p.Add(&plotter.Polygon{XYs: []plotter.XYs{band}, Color: translucent(color.RGBAModel.Convert(s.line.Color).(color.RGBA), 0.18)})
 		p.Add(errorBars{s.points, s.line})
 	}
 	p.Add(&plotter.Line{XYs: line, LineStyle: s.line})
@@ -65,24 +68,18 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// group is the problems of one picture: all that may share a line.
-type group struct {
-	op                         ep.Op
-	dtype                      ep.DType // of dispatch; empty for combine, which travels as BF16
-	ranks, nodes, hidden       int
-	experts, topK              int
-	sharedExpert, skipAllToAll bool
-}
+// group is what the problems of one picture share: all that may share a line.
+type group struct{ ep.Problem }
 
-// groupOf leaves the mode out. Peers are measured eagerly and ours from a graph;
-// the label says which.
+// groupOf leaves out the token counts, the precision, which the label says, and the
+// mode: peers are measured eagerly and ours from a graph, and the label says which.
+// A combine has no dtype: it travels as BF16.
 func groupOf(p ep.Problem) group {
-	g := group{op: p.Op, dtype: p.Dispatch, ranks: p.Ranks, nodes: p.Nodes, hidden: p.Hidden, experts: p.Experts,
-		topK: p.TopK, sharedExpert: p.SharedExpert, skipAllToAll: p.SkipA2A}
+	p.Mode, p.Tokens, p.MaxTokens, p.Combine, p.Precision = "", 0, 0, "", ep.Full
 	if p.Op == ep.Combine {
-		g.dtype = ""
+		p.Dispatch = ""
 	}
-	return g
+	return group{p}
 }
 
 // groups lists the groups of runs in the order of their cases.
@@ -100,8 +97,20 @@ func groups(runs []*reports.Loaded) []group {
 	return out
 }
 
-// times collects everything a time axis has to hold.
-func times(all []series) []float64 {
+// highest is the first of the points with the largest value.
+func (s series) highest() point {
+	return slices.MaxFunc(s.points, func(a, b point) int { return cmp.Compare(a.mid, b.mid) })
+}
+
+// overTokens is an empty plot over the token counts of series.
+func overTokens(y string, all []series) panel {
+	p := newPlot("tokens per rank", y)
+	logTokens(&p.X, tokensOf(all))
+	return p
+}
+
+// values collects everything the Y axis has to hold.
+func values(all []series) []float64 {
 	var out []float64
 	for _, s := range all {
 		for _, q := range s.points {

@@ -6,6 +6,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -130,27 +131,9 @@ func newPlot(x, y string) panel {
 		a.axis.LineStyle.Color, a.axis.Tick.LineStyle.Color = muted, muted
 		a.axis.Tick.Length = vg.Points(4)
 	}
-	p.Add(grid{})
-	return panel{p, y}
-}
-
-// grid draws rules at labelled ticks, behind the data.
-type grid struct{}
-
-// Plot implements plot.Plotter.
-func (grid) Plot(c draw.Canvas, p *plot.Plot) {
-	tx, ty := p.Transforms(&c)
 	line := draw.LineStyle{Color: rule, Width: vg.Points(0.5)}
-	for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
-		if x := tx(t.Value); !t.IsMinor() && c.ContainsX(x) {
-			c.StrokeLine2(line, x, c.Min.Y, x, c.Max.Y)
-		}
-	}
-	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
-		if y := ty(t.Value); !t.IsMinor() && c.ContainsY(y) {
-			c.StrokeLine2(line, c.Min.X, y, c.Max.X, y)
-		}
-	}
+	p.Add(&plotter.Grid{Vertical: line, Horizontal: line}) // at labelled ticks, behind the data
+	return panel{p, y}
 }
 
 // margin is the white around a figure.

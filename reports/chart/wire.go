@@ -3,6 +3,7 @@ package chart
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -13,13 +14,7 @@ import (
 )
 
 // wire draws how close each winner comes to the wire limit.
-var wire = groupKind{"wire", "Per cent of the wire limit", 3.6, (*seriesBuilder).addShare, drawWire, func(s series) string {
-	best := 0.0
-	for _, q := range s.points {
-		best = max(best, q.mid)
-	}
-	return fmt.Sprintf("at most %.1f %%", best)
-}}
+var wire = groupKind{"wire", "Per cent of the wire limit", 3.6, (*seriesBuilder).addShare, drawWire, func(s series) string { return fmt.Sprintf("at most %.1f %%", s.highest().mid) }}
 
 // addShare adds the winner of a case in per cent of its wire limit.
 func (b *seriesBuilder) addShare(l *reports.Loaded, c *reports.Case) {
@@ -33,13 +28,8 @@ func (b *seriesBuilder) addShare(l *reports.Loaded, c *reports.Case) {
 }
 
 func drawWire(c draw.Canvas, all []series) {
-	p := newPlot("tokens per rank", "of the wire limit (%)")
-	logTokens(&p.X, tokensOf(all))
-	top := 100.0
-	for _, v := range times(all) {
-		top = max(top, v)
-	}
-	fromZero(&p.Y, top)
+	p := overTokens("of the wire limit (%)", all)
+	fromZero(&p.Y, slices.Max(append(values(all), 100)))
 	key := addAll(p, all)
 	limit := draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{1, 2}}
 	p.Add(level(p.Plot, 100, limit))

@@ -35,7 +35,7 @@ type Entry struct {
 	Clock  string
 	Fresh  bool             // Times are from the confirmation
 	Times  []float64        // seconds of each deciding round, the slowest rank's
-	rounds []roundID        // of Times
+	rounds []Timed          // of Times
 	Median record.Interval  // seconds; of winner and default as the run recorded it
 	Level  float64          // seconds, drift removed: see levels
 	Blocks []*record.Result // oldest first
@@ -136,43 +136,45 @@ func (c *Case) finish(run *record.Run) {
 	for _, e := range c.Entries {
 		e.sumUp()
 	}
-	c.find(run)
+	c.lookUp(run)
 	c.levels()
-	slices.SortStableFunc(c.Entries, func(a, b *Entry) int {
-		switch {
-		case a.OK() && !b.OK():
-			return -1
-		case !a.OK() && b.OK():
-			return 1
-		case a.OK():
-			return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Key, b.Key))
+	level := func(e *Entry) float64 {
+		if e.OK() {
+			return e.Level
 		}
-		return cmp.Compare(a.Key, b.Key)
+		return math.Inf(1)
+	}
+	slices.SortStableFunc(c.Entries, func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(level(a), level(b)), cmp.Compare(a.Key, b.Key))
 	})
 }
 
-// find looks up what run.json says about the case.
-func (c *Case) find(run *record.Run) {
+// lookUp finds what run.json says about the case.
+func (c *Case) lookUp(run *record.Run) {
 	key := c.Problem.Key()
-	for i := range run.AA {
-		if a := &run.AA[i]; a.Problem == key && a.Routing == c.Routing {
-			c.AA = a
-		}
-	}
-	for i := range run.Searches {
-		if s := &run.Searches[i]; s.Problem == c.Problem && s.Routing == c.Routing {
-			c.Search = s
-		}
-	}
-	for i := range run.Workloads {
-		if w := &run.Workloads[i]; w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed {
-			c.Load = w
-		}
-	}
+	c.AA = find(run.AA, func(a record.AA) bool { return a.Problem == key && a.Routing == c.Routing })
+	c.Search = find(run.Searches, func(s record.Search) bool { return s.Problem == c.Problem && s.Routing == c.Routing })
+	c.Load = find(run.Workloads, func(w record.Workload) bool { return w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed })
 	if c.Search != nil && c.Search.OK() {
 		c.recorded(c.Search.Decision.Default, c.Search.DefaultTime)
 		c.recorded(c.Search.Decision.Config, c.Search.Times)
 	}
+}
+
+// find is the first of a list that is wanted, nil when there is none.
+func find[T any](list []T, wanted func(T) bool) *T {
+	if i := slices.IndexFunc(list, wanted); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
+// first is the first of the entries that is wanted, nil when there is none.
+func (c *Case) first(wanted func(*Entry) bool) *Entry {
+	if e := find(c.Entries, wanted); e != nil {
+		return *e
+	}
+	return nil
 }
 
 // recorded gives the entry of a config the median that the run recorded. A
@@ -219,28 +221,16 @@ func (c *Case) Cell(e *Entry) Cell { return Cell{Text: c.Label(e), Value: e.Key}
 
 // Default is the entry of the default, nil when it was not measured.
 func (c *Case) Default() *Entry {
-	for _, e := range c.Entries {
-		if e.Role == record.Default {
-			return e
-		}
-	}
-	return nil
+	return c.first(func(e *Entry) bool { return e.Role == record.Default })
 }
 
 // Best is the fastest entry of ours, nil when none has times. Where any was
 // confirmed, only confirmed ones count.
 func (c *Case) Best() *Entry {
-	var first *Entry
-	for _, e := range c.Entries {
-		switch {
-		case !e.timed():
-		case e.Fresh:
-			return e
-		case first == nil:
-			first = e
-		}
+	if e := c.first(func(e *Entry) bool { return e.timed() && e.Fresh }); e != nil {
+		return e
 	}
-	return first
+	return c.first((*Entry).timed)
 }
 
 // timed reports whether an entry of ours has times of its own: a twin's are

@@ -1,9 +1,11 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -57,29 +59,26 @@ type CompareOptions struct {
 type NotComparable struct{ Differences []string }
 
 func (e *NotComparable) Error() string {
-	s := "not comparable: " + e.Differences[0]
-	for _, d := range e.Differences[1:] {
-		s += "; " + d
-	}
-	return s
+	return "not comparable: " + strings.Join(e.Differences, "; ")
 }
 
 // Compare judges B against A case by case. It returns *NotComparable when the
 // runs differ in what o does not allow, or have no case in common.
 func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
-	if o.Band == 0 {
-		o.Band = max(a.Run.Band, b.Run.Band)
-	}
-	if o.Band == 0 {
-		o.Band = defaultBand
-	}
+	o.Band = cmp.Or(o.Band, max(a.Run.Band, b.Run.Band), defaultBand)
 	c := &Comparison{A: a, B: b, Worst: -1}
 	var refused []string
-	for _, d := range differences(a, b) {
-		if o.Allow[d.what] {
-			c.Notes = append(c.Notes, d.String())
-		} else {
-			refused = append(refused, d.String()+" (--allow "+d.what+" compares all the same)")
+	for _, d := range []struct{ what, a, b string }{
+		{"machine", a.Run.Machine.Key(), b.Run.Machine.Key()},
+		{"kernels", "ABI " + a.Run.ABI, "ABI " + b.Run.ABI},
+	} {
+		differs := fmt.Sprintf("%s: %s against %s", d.what, d.a, d.b)
+		switch {
+		case d.a == d.b:
+		case o.Allow[d.what]:
+			c.Notes = append(c.Notes, differs)
+		default:
+			refused = append(refused, differs+" (--allow "+d.what+" compares all the same)")
 		}
 	}
 	if len(refused) > 0 {
@@ -91,24 +90,6 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	}
 	c.judge()
 	return c, nil
-}
-
-// difference is something in which two runs differ.
-type difference struct{ what, a, b string }
-
-func (d difference) String() string { return fmt.Sprintf("%s: %s against %s", d.what, d.a, d.b) }
-
-func differences(a, b *Loaded) []difference {
-	var out []difference
-	for _, d := range []difference{
-		{"machine", a.Run.Machine.Key(), b.Run.Machine.Key()},
-		{"kernels", "ABI " + a.Run.ABI, "ABI " + b.Run.ABI},
-	} {
-		if d.a != d.b {
-			out = append(out, d)
-		}
-	}
-	return out
 }
 
 // modeHint explains an empty comparison where only the mode differs.
@@ -190,22 +171,17 @@ func (c *Case) shipped() *Entry {
 	if w := c.Winner(); w != nil || len(c.Entries) == 0 {
 		return w
 	}
-	for _, e := range c.Entries {
-		if e.OK() && e.Role == record.Peer {
-			return e
-		}
+	if peer := c.first(func(e *Entry) bool { return e.OK() && e.Role == record.Peer }); peer != nil {
+		return peer
 	}
 	return c.Entries[0]
 }
 
 // counterpart is the entry of the same config as another case's.
 func (c *Case) counterpart(e *Entry) *Entry {
-	for _, x := range c.Entries {
-		if x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer) {
-			return x
-		}
-	}
-	return nil
+	return c.first(func(x *Entry) bool {
+		return x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer)
+	})
 }
 
 func (x *Compared) noRatio() {

@@ -88,10 +88,8 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 
 // entryOf is a config's entry, nil where it was not measured or failed.
 func (c *Case) entryOf(cfg ep.Config) *Entry {
-	for _, e := range c.Entries {
-		if e.timed() && (e.Key == cfg.Key() || cfg.IsDefault() && e.Role == record.Default) {
-			return e
-		}
-	}
-	return nil
+	key := cfg.Key()
+	return c.first(func(e *Entry) bool {
+		return e.timed() && (e.Key == key || cfg.IsDefault() && e.Role == record.Default)
+	})
 }

@@ -9,8 +9,14 @@ import (
 
 // roundID names a round. Entries with the same one were measured side by side.
 type roundID struct {
-	stage record.Stage
-	round int
+	stage  record.Stage
+	Number int // as in Result.Round0
+}
+
+// Timed is one round of an entry.
+type Timed struct {
+	roundID
+	Seconds float64
 }
 
 // levels makes entries comparable that were measured at different times. What
@@ -28,13 +34,12 @@ func (c *Case) levels() {
 		if e.Role == record.Default {
 			base = i
 		}
-		times, rounds := e.everything()
-		for k, id := range rounds {
-			if _, ok := index[id]; !ok {
-				index[id] = len(index)
+		for _, r := range e.AllRounds() {
+			if _, ok := index[r.roundID]; !ok {
+				index[r.roundID] = len(index)
 			}
-			if times[k] > 0 {
-				obs = append(obs, stat.Obs{Item: i, Round: index[id], Log: math.Log(times[k])})
+			if r.Seconds > 0 {
+				obs = append(obs, stat.Obs{Item: i, Round: index[r.roundID], Log: math.Log(r.Seconds)})
 			}
 		}
 	}
@@ -57,14 +62,11 @@ func (e *Entry) sumUp() {
 		e.Fresh = e.Fresh || b.Stage == record.StageConfirm && len(b.Seconds) > 0
 		searched = searched || b.Stage != record.StageAA
 	}
-	for _, b := range e.Blocks {
-		if e.Fresh && b.Stage != record.StageConfirm || searched && b.Stage == record.StageAA {
+	for _, r := range e.AllRounds() {
+		if e.Fresh && r.stage != record.StageConfirm || searched && r.stage == record.StageAA {
 			continue
 		}
-		for i, t := range b.Rounds() {
-			e.Times = append(e.Times, t)
-			e.rounds = append(e.rounds, roundID{b.Stage, b.Round0 + i})
-		}
+		e.Times, e.rounds = append(e.Times, r.Seconds), append(e.rounds, r)
 	}
 	e.Median = stat.MedianInterval(e.Times)
 }
@@ -82,23 +84,20 @@ func (e *Entry) Ratio(other *Entry) record.Interval {
 // common returns the logarithms of both entries' times in the rounds they
 // share: their deciding rounds, or all rounds where only one was confirmed.
 func common(a, b *Entry) (la, lb []float64) {
-	la, lb = matched(a.Times, a.rounds, b.Times, b.rounds)
-	if len(la) > 0 {
+	if la, lb = matched(a.rounds, b.rounds); len(la) > 0 {
 		return la, lb
 	}
-	at, ar := a.everything()
-	bt, br := b.everything()
-	return matched(at, ar, bt, br)
+	return matched(a.AllRounds(), b.AllRounds())
 }
 
-func matched(at []float64, ar []roundID, bt []float64, br []roundID) (la, lb []float64) {
-	index := make(map[roundID]float64, len(br))
-	for i, id := range br {
-		index[id] = bt[i]
+func matched(a, b []Timed) (la, lb []float64) {
+	index := make(map[roundID]float64, len(b))
+	for _, r := range b {
+		index[r.roundID] = r.Seconds
 	}
-	for i, id := range ar {
-		if t, ok := index[id]; ok && t > 0 && at[i] > 0 {
-			la, lb = append(la, math.Log(at[i])), append(lb, math.Log(t))
+	for _, r := range a {
+		if t := index[r.roundID]; t > 0 && r.Seconds > 0 {
+			la, lb = append(la, math.Log(r.Seconds)), append(lb, math.Log(t))
 		}
 	}
 	return la, lb
@@ -113,28 +112,13 @@ func (e *Entry) Ratios(other *Entry) []float64 {
 	return mine
 }
 
-// Timed is one round of an entry.
-type Timed struct {
-	Number  int // as in Result.Round0
-	Seconds float64
-}
-
 // AllRounds lists every round of the entry, of all stages.
 func (e *Entry) AllRounds() []Timed {
-	times, rounds := e.everything()
-	out := make([]Timed, len(times))
-	for i := range times {
-		out[i] = Timed{rounds[i].round, times[i]}
-	}
-	return out
-}
-
-func (e *Entry) everything() (times []float64, rounds []roundID) {
+	var out []Timed
 	for _, b := range e.Blocks {
 		for i, t := range b.Rounds() {
-			times = append(times, t)
-			rounds = append(rounds, roundID{b.Stage, b.Round0 + i})
+			out = append(out, Timed{roundID{b.Stage, b.Round0 + i}, t})
 		}
 	}
-	return times, rounds
+	return out
 }

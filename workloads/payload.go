@@ -18,6 +18,22 @@ func (w *Workload) Token(rank, token int, dst []uint16) {
 	}
 }
 
+// drawnTogether is how many tokens one processor draws at a time.
+const drawnTogether = 64
+
+// Tokens are the BF16 bits of all tokens of a rank's batch, [tokens, hidden], drawn on
+// all processors.
+func (w *Workload) Tokens(rank int) []uint16 {
+	n, hidden := w.Ranks[w.Batch(rank)].Tokens, w.Problem.Hidden
+	x := make([]uint16, n*hidden)
+	parallel((n+drawnTogether-1)/drawnTogether, func(i int) {
+		for t := i * drawnTogether; t < min((i+1)*drawnTogether, n); t++ {
+			w.Token(rank, t, x[t*hidden:(t+1)*hidden])
+		}
+	})
+	return x
+}
+
 // mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15

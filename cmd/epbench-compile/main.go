@@ -9,9 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"runtime"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/epbench/epbench/kernels/cuda"
 	"github.com/epbench/epbench/kernels/cuda/pack"
@@ -41,14 +38,6 @@ func compile(job pack.Job) (pack.Compiled, error) {
 	if err != nil {
 		return pack.Compiled{}, err
 	}
-	out := pack.Compiled{Cubins: make([][]byte, len(job.Units))}
-	var g errgroup.Group
-	g.SetLimit(runtime.NumCPU())
-	for i, u := range job.Units {
-		g.Go(func() (err error) {
-			out.Cubins[i], err = c.Compile(u)
-			return err
-		})
-	}
-	return out, g.Wait()
+	cubins, err := c.CompileAll(job.Units...)
+	return pack.Compiled{Cubins: cubins}, err
 }

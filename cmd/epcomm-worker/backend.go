@@ -6,15 +6,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
-	"sync"
+	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda"
 	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
@@ -31,7 +29,7 @@ type backend struct {
 	compiler *cuda.Compiler
 	dir      string // of packs made here
 	ranks    *ranks // of the last session
-	early    *queue
+	early    *cuda.Queue
 }
 
 func openBackend(path string, deadline time.Duration) (*backend, error) {
@@ -57,7 +55,7 @@ func openBackend(path string, deadline time.Duration) (*backend, error) {
 	if b.compiler, err = cuda.NewCompiler(arch); err != nil {
 		return nil, err
 	}
-	b.early = newQueue(b.compiler)
+	b.early = cuda.NewQueue(b.compiler)
 	b.dir, err = os.MkdirTemp("", "epcomm-worker-")
 	return b, err
 }
@@ -104,12 +102,10 @@ func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	if p.SharedExpert != q.SharedExpert || p.SkipA2A != q.SkipA2A {
 		return fmt.Errorf("shared-expert or skip-a2a: not as in the pack")
 	}
-	for _, d := range b.pack.DTypes {
-		if d == p.Dispatch {
-			return nil
-		}
+	if !slices.Contains(b.pack.DTypes, p.Dispatch) {
+		return fmt.Errorf("dtype: the pack has no %s", p.Dispatch)
 	}
-	return fmt.Errorf("dtype: the pack has no %s", p.Dispatch)
+	return nil
 }
 
 // Ahead implements kernels.Forewarned: what is compiled early lies in the cache when
@@ -128,63 +124,10 @@ func (b *backend) Ahead(p ep.Problem, configs []ep.Config) {
 			q := p
 			q.Op = op
 			if call, err := cuda.DescribeCall(b.machine, q, half); err == nil {
-				b.early.add(call.Unit)
+				b.early.Add(call.Unit)
 			}
 		}
 	}
-}
-
-// queue compiles units one after another on every processor but one.
-type queue struct {
-	mu   sync.Mutex
-	todo []cuda.Unit
-	seen map[string]bool
-	wake *sync.Cond
-	done bool
-}
-
-func newQueue(c *cuda.Compiler) *queue {
-	q := &queue{seen: map[string]bool{}}
-	q.wake = sync.NewCond(&q.mu)
-	for range max(1, runtime.NumCPU()-1) {
-		go func() {
-			for u, ok := q.next(); ok; u, ok = q.next() {
-				_, _ = c.Compile(u) // what goes wrong is for Prepare to say
-			}
-		}()
-	}
-	return q
-}
-
-func (q *queue) add(u cuda.Unit) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.seen[u.Key()] {
-		q.seen[u.Key()] = true
-		q.todo = append(q.todo, u)
-		q.wake.Signal()
-	}
-}
-
-func (q *queue) next() (cuda.Unit, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.todo) == 0 && !q.done {
-		q.wake.Wait()
-	}
-	if q.done {
-		return cuda.Unit{}, false
-	}
-	u := q.todo[0]
-	q.todo = q.todo[1:]
-	return u, true
-}
-
-func (q *queue) end() {
-	q.mu.Lock()
-	q.done = true
-	q.wake.Broadcast()
-	q.mu.Unlock()
 }
 
 // Open implements kernels.Backend.
@@ -192,7 +135,11 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 	if w.Problem.Ranks > b.machine.GPUs {
 		return nil, fmt.Errorf("ranks: %d need as many GPUs, here are %d", w.Problem.Ranks, b.machine.GPUs)
 	}
-	return &session{backend: b, workload: w, oracle: ref.New(w, 1), packs: map[string]string{}}, nil
+	s := &session{backend: b, workload: w, packs: map[string]string{}}
+	p := w.Problem
+	p.MaxTokens = s.capacity()
+	s.outputs = ref.NewRemote(ref.New(w, 1), dtype.MaxRows(p), s.read)
+	return s, nil
 }
 
 // seats starts processes for n ranks, or keeps those there are.
@@ -218,21 +165,7 @@ func (b *backend) drop() {
 
 // Close implements kernels.Backend.
 func (b *backend) Close() error {
-	b.early.end()
+	b.early.Close()
 	b.drop()
 	return os.RemoveAll(b.dir)
-}
-
-// compile compiles units side by side.
-func (b *backend) compile(_ string, units []cuda.Unit) ([][]byte, error) {
-	out := make([][]byte, len(units))
-	var g errgroup.Group
-	g.SetLimit(runtime.NumCPU())
-	for i, u := range units {
-		g.Go(func() (err error) {
-			out[i], err = b.compiler.Compile(u)
-			return err
-		})
-	}
-	return out, g.Wait()
 }

@@ -8,6 +8,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/native/epcomm"
 	"github.com/epbench/epbench/native/epcomm/gpu"
 )
@@ -183,19 +185,7 @@ func (r *rank) prove(p prove) error {
 		err = r.comm.Barrier(r.onStream())
 	}
 	gpu.Wait(r.stream)
-	return r.judged(err)
-}
-
-// judged prefers what a kernel saw, and makes the communicator usable again.
-func (r *rank) judged(err error) error {
-	fault := r.comm.Fault()
-	if fault == nil && err == nil {
-		return nil
-	}
-	if fault != nil {
-		err = fault
-	}
-	return err
+	return cmp.Or(r.comm.Fault(), err) // what a kernel saw says more
 }
 
 // experts puts what stands in for them on the stream.
@@ -218,15 +208,15 @@ func (r *rank) experts() {
 func (r *rank) fetch(f fetch) ([]byte, error) {
 	o := r.left
 	at := map[string]epcomm.Pointer{
-		"out": o.Out, "scales": o.Scales, "row_offsets": o.RowOffsets, "expert_ids": o.ExpertIDs, "src_info": o.SrcInfo,
-		"scale_offsets": o.ScaleOffsets, "combined": epcomm.Pointer(r.parts["combined"]),
+		ref.PartOut: o.Out, ref.PartScales: o.Scales, ref.PartRowOffsets: o.RowOffsets, ref.PartExpertIDs: o.ExpertIDs,
+		ref.PartSrcInfo: o.SrcInfo, ref.PartScaleOffsets: o.ScaleOffsets, ref.PartCombined: epcomm.Pointer(r.parts["combined"]),
 	}[f.Part]
 	if at == 0 {
 		return nil, fmt.Errorf("%s: this rank has no such part", f.Part)
 	}
-	out := make([]byte, 0, int64(len(f.Offsets))*f.Bytes)
+	out := make([]byte, 0, len(f.Offsets)*f.Bytes)
 	for _, offset := range f.Offsets {
-		out = append(out, gpu.Download(gpu.Pointer(at)+gpu.Pointer(offset), f.Bytes, r.stream)...)
+		out = append(out, gpu.Download(gpu.Pointer(at)+gpu.Pointer(offset), int64(f.Bytes), r.stream)...)
 	}
 	return out, nil
 }

@@ -22,11 +22,10 @@ import (
 type session struct {
 	backend  *backend
 	workload *workloads.Workload
-	oracle   *ref.Oracle
+	outputs  *ref.Remote
 	packs    map[string]string // file of each candidate, by its key
 	ranks    *ranks            // that have this session's inputs
 	loaded   string            // key of the candidate they hold
-	proved   ep.Config         // that left the outputs there are
 }
 
 func (s *session) problem() ep.Problem { return s.workload.Problem }
@@ -46,7 +45,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	}
 	p, err := pack.Build(pack.Request{
 		Problem: s.problem(), DTypes: []ep.DType{s.problem().Dispatch}, Machine: s.backend.machine, Only: &[2]ep.Config{d, k},
-	}, s.backend.compile)
+	}, func(_ string, units []cuda.Unit) ([][]byte, error) { return s.backend.compiler.CompileAll(units...) })
 	if err != nil {
 		return kernels.Failf(ep.NoBuild, "%v", err)
 	}
@@ -112,21 +111,17 @@ func (s *session) upload(r *ranks) error {
 	if err != nil {
 		return err
 	}
-	expert, err := s.backend.compiler.Compile(u)
+	expert, err := s.backend.compiler.CompileAll(u)
 	if err != nil {
 		return err
 	}
 	_, err = r.ask(func(rank int) request {
-		from := w.Batch(rank)
-		of := w.Ranks[from]
+		of := w.Ranks[w.Batch(rank)]
 		in := &inputs{
 			Tokens: of.Tokens, Fullest: max(p.Tokens, 1), Hidden: p.Hidden, TopK: p.TopK, Capacity: s.capacity(), Groups: dtype.Groups(p),
-			DType: 1 + slices.Index(ep.DTypes(), p.Dispatch), Routing: 1 + s.class().Index(), Purpose: slices.Index([]ep.Op{ep.Pair, ep.Dispatch, ep.Combine}, p.Op),
-			SkipA2A: p.SkipA2A, IDs: of.Experts, Weights: of.Weights, Bias: cuda.Bias(p.Hidden), Scale: cuda.EpilogueScale, Expert: expert,
-			X: make([]uint16, of.Tokens*p.Hidden),
-		}
-		for t := range of.Tokens {
-			w.Token(from, t, in.X[t*p.Hidden:(t+1)*p.Hidden])
+			DType: 1 + slices.Index(ep.DTypes(), p.Dispatch), Routing: 1 + ep.Classify(w.TotalCounts(), p.Ranks).Index(), Purpose: slices.Index([]ep.Op{ep.Pair, ep.Dispatch, ep.Combine}, p.Op),
+			SkipA2A: p.SkipA2A, IDs: of.Experts, Weights: of.Weights, Bias: cuda.Bias(p.Hidden), Scale: cuda.EpilogueScale, Expert: expert[0],
+			X: w.Tokens(rank),
 		}
 		return request{Inputs: in}
 	})
@@ -140,26 +135,13 @@ func (s *session) capacity() int {
 	return s.problem().MaxTokens
 }
 
-// class is the routing class of the workload, which a pack's look-up takes.
-func (s *session) class() ep.Class {
-	counts := make([]int64, s.problem().Experts)
-	for _, r := range s.workload.Ranks {
-		for _, e := range r.Experts {
-			if e >= 0 {
-				counts[e]++
-			}
-		}
-	}
-	return ep.Classify(counts, s.problem().Ranks)
-}
-
 // Run implements kernels.Session.
 func (s *session) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.hold(c); err != nil {
 		return kernels.Rounds{}, err
 	}
 	fold := max(spec.Fold, 1)
-	s.proved = ep.Config{}
+	s.outputs.Forget()
 	all, err := s.ranks.ask(func(int) request {
 		return request{Run: &run{Op: string(s.problem().Op), Rounds: spec.Rounds, Fold: fold}}
 	})

@@ -57,8 +57,8 @@ type prove struct{ Combine bool }
 // fetch asks for pieces of one part of a rank's memory.
 type fetch struct {
 	Part    string
-	Offsets []int64
-	Bytes   int64 // of each piece
+	Offsets []int
+	Bytes   int // of each piece
 }
 
 // run measures rounds of a call.

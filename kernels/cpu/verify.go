@@ -158,8 +158,7 @@ func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
 	if k < 0 {
 		return s.ranks[rank].combined[token*s.Hidden : (token+1)*s.Hidden], nil
 	}
-	e := int(s.workload.Ranks[s.workload.Batch(rank)].Experts[token*s.TopK+k])
-	return s.oracle.Received(rank, token, k, s.delivered(s.ranks[s.oracle.Owner(rank, e)]))
+	return s.oracle.Received(rank, token, k, func(owner int) (ref.Output, error) { return s.delivered(s.ranks[owner]), nil })
 }
 
 func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {

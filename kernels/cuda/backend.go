@@ -91,12 +91,12 @@ func (b *Backend) Close() error {
 // Ahead implements kernels.Forewarned.
 func (b *Backend) Ahead(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
-		of, err := candidateVariants(b.machine, p, c)
+		of, err := candidateUnits(b.machine, p, c)
 		if err != nil {
 			continue // Prepare will say it
 		}
-		for _, v := range of {
-			b.node.ahead.add(v)
+		for _, u := range of {
+			b.node.ahead.Add(u)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 type call struct {
 	family   family
 	config   ep.Config
+	unit     Unit
 	launches []launch
 	entries  [][]cu.Function // [launch][GPU]
 	module   *module
@@ -66,7 +67,11 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 		if err := f.check(m, p, cfg); err != nil {
 			return nil, err // of the dispatch before a combine
 		}
-		out.calls[op] = &call{family: f, config: cfg, launches: f.launches(p, cfg)}
+		u, err := newUnit(f.source, p, f.defines(cfg))
+		if err != nil {
+			return nil, err
+		}
+		out.calls[op] = &call{family: f, config: cfg, unit: u, launches: f.launches(p, cfg)}
 	}
 	return out, nil
 }
@@ -74,44 +79,31 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 // state is the memory that the candidate's calls work on.
 func (c *candidate) state() state { return c.calls[ep.Dispatch].family.state }
 
-// variant is the binary that a call needs.
-func (k *call) variant(m ep.Machine, p ep.Problem) (variant, error) {
-	return newVariant(k.family.source, p, k.family.defines(k.config))
-}
-
-// candidateVariants are the binaries that a config will need.
-func candidateVariants(m ep.Machine, p ep.Problem, c ep.Config) ([]variant, error) {
+// candidateUnits are the binaries that a config will need.
+func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]Unit, error) {
 	k, err := newCandidate(m, p, c)
 	if err != nil {
 		return nil, err
 	}
-	var out []variant
+	var out []Unit
 	for _, op := range ops {
-		if k.calls[op] == nil {
-			continue
+		if call := k.calls[op]; call != nil {
+			out = append(out, call.unit)
 		}
-		v, err := k.calls[op].variant(m, p)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
 	}
 	return out, nil
 }
 
 // load compiles and loads the candidate's binaries, and prepares every launch on
 // every GPU that has a rank.
-func (c *candidate) load(m ep.Machine, p ep.Problem, r *rig) error {
+func (c *candidate) load(r *rig) error {
 	for _, op := range ops {
 		k := c.calls[op]
 		if k == nil {
 			continue
 		}
-		v, err := k.variant(m, p)
-		if err != nil {
-			return err
-		}
-		if k.module, err = r.node.load(v); err != nil {
+		var err error
+		if k.module, err = r.node.load(k.unit); err != nil {
 			return err
 		}
 		for _, l := range k.launches {

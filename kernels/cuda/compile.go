@@ -5,8 +5,10 @@ package cuda
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/epbench/epbench/kernels"
@@ -14,28 +16,31 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CacheEnv names the folder of compiled variants; "off" keeps none.
+// CacheEnv names the folder of compiled units; "off" keeps none.
 const CacheEnv = "EPBENCH_CACHE"
 
-// compiler turns variants into binaries and remembers them on disk. It is
-// safe for several goroutines and several processes.
-type compiler struct {
+// Compiler turns units into binaries for one architecture and remembers them on
+// disk. It needs libnvrtc and no GPU. It is safe for several goroutines and several
+// processes.
+type Compiler struct {
 	library *nvrtc.Library
 	arch    string
-	defines []string           // NAME=VALUE, of every variant
+	defines []string           // NAME=VALUE, of every unit
 	cache   string             // folder, "" for none
-	running singleflight.Group // by key, so that a variant is compiled once
+	running singleflight.Group // by key, so that a unit is compiled once
 }
 
-func newCompiler(arch string, defines []string) (*compiler, error) {
+// NewCompiler opens libnvrtc. arch is ArchName's; every unit gets these defines
+// besides its own.
+func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	l, err := nvrtc.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &compiler{library: l, arch: arch, defines: defines, cache: cacheFolder()}, nil
+	return &Compiler{library: l, arch: arch, defines: defines, cache: cacheFolder()}, nil
 }
 
-// cacheFolder is the folder of compiled variants, "" where there is none and none
+// cacheFolder is the folder of compiled units, "" where there is none and none
 // can be made: then everything is compiled again.
 func cacheFolder() string {
 	dir := os.Getenv(CacheEnv)
@@ -55,17 +60,32 @@ func cacheFolder() string {
 	return dir
 }
 
-// image is a compiled variant.
+// image is a compiled unit.
 type image struct {
 	cubin []byte
 	log   string // of ptxas
 }
 
-// compile gives the binary of a variant. A source that does not compile is
+// CompileAll gives the binaries of units, compiled side by side, in their order.
+func (c *Compiler) CompileAll(units ...Unit) ([][]byte, error) {
+	out := make([][]byte, len(units))
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	for i, u := range units {
+		g.Go(func() error {
+			b, err := c.compile(u)
+			out[i] = b.cubin
+			return err
+		})
+	}
+	return out, g.Wait()
+}
+
+// compile gives the binary of a unit. A source that does not compile is
 // the candidate's Failure.
-func (c *compiler) compile(v variant) (image, error) {
-	v.defines = slices.Concat(v.defines, c.defines)
-	key, err := v.key(c.arch, "nvrtc "+c.library.Version())
+func (c *Compiler) compile(u Unit) (image, error) {
+	u.Defines = slices.Concat(u.Defines, c.defines)
+	key, err := u.key(c.arch, "nvrtc "+c.library.Version())
 	if err != nil {
 		return image{}, kernels.Failf(ep.NoBuild, "%v", err)
 	}
@@ -73,7 +93,7 @@ func (c *compiler) compile(v variant) (image, error) {
 		if b, ok := c.load(key); ok {
 			return b, nil
 		}
-		return c.build(v, key)
+		return c.build(u, key)
 	})
 	if err != nil {
 		return image{}, err
@@ -81,22 +101,22 @@ func (c *compiler) compile(v variant) (image, error) {
 	return b.(image), nil
 }
 
-// build compiles and keeps a variant.
-func (c *compiler) build(v variant, key string) (image, error) {
-	headers, err := closure(v.source)
+// build compiles and keeps a unit.
+func (c *Compiler) build(u Unit, key string) (image, error) {
+	headers, err := closure(u.Source)
 	if err != nil {
 		return image{}, kernels.Failf(ep.NoBuild, "%v", err)
 	}
-	cubin, log, err := c.library.Compile(nvrtc.Program{Source: v.text(), Headers: headers, Options: v.options(c.arch)})
+	cubin, log, err := c.library.Compile(nvrtc.Program{Source: u.text(), Headers: headers, Options: u.options(c.arch)})
 	if err != nil {
-		return image{}, kernels.Failf(ep.NoBuild, "%s for %s: %v", v.source, c.arch, err)
+		return image{}, kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
 	}
 	b := image{cubin, log}
 	c.store(key, b)
 	return b, nil
 }
 
-func (c *compiler) load(key string) (image, bool) {
+func (c *Compiler) load(key string) (image, bool) {
 	if c.cache == "" {
 		return image{}, false
 	}
@@ -111,7 +131,7 @@ func (c *compiler) load(key string) (image, bool) {
 
 // store writes the binary before the log, and each by renaming, so that load finds
 // both complete or nothing. Where the disk is full nothing is kept.
-func (c *compiler) store(key string, b image) {
+func (c *Compiler) store(key string, b image) {
 	if c.cache == "" {
 		return
 	}

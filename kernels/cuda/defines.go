@@ -42,6 +42,19 @@ func bit(b bool) int {
 	return 0
 }
 
+// EpilogueScale is EpArgs.epilogue_scale of every verification.
+const EpilogueScale = 0.5
+
+// Bias is EpArgs.bias of every verification: BF16 values from 0.5 to just below 1,
+// different in neighbouring columns.
+func Bias(hidden int) []uint16 {
+	out := make([]uint16, hidden)
+	for i := range out {
+		out[i] = 0x3f00 | uint16(i%128)
+	}
+	return out
+}
+
 // epilogues are the values of EP_EPILOGUE, by the words of a config's parameter
 // "epilogue". A combine family with an epilogue declares that parameter with these
 // words and passes define("EP_EPILOGUE", epilogues[word]). The session supplies

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -20,14 +21,14 @@ const (
 	partWeights      = "weights"
 	partInputScale   = "input_scales"
 	partBias         = "bias"
-	partOut          = "out"
-	partScales       = "out_scales"
-	partRowOffsets   = "row_offsets"
-	partExpertIDs    = "expert_ids"
-	partSrcInfo      = "src_info"
-	partScaleOffsets = "scale_offsets"
+	partOut          = ref.PartOut
+	partScales       = ref.PartScales
+	partRowOffsets   = ref.PartRowOffsets
+	partExpertIDs    = ref.PartExpertIDs
+	partSrcInfo      = ref.PartSrcInfo
+	partScaleOffsets = ref.PartScaleOffsets
 	partY            = "y"
-	partCombined     = "combined"
+	partCombined     = ref.PartCombined
 	partFlush        = "flush"
 )
 

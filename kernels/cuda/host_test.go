@@ -169,9 +169,9 @@ func TestClosure(t *testing.T) {
 			t.Errorf("%s is not among the sources", want)
 		}
 	}
-	v, err := newVariant("common/align.cuh", variantProblem(ep.Dispatch, ep.FP8), nil)
-	if err != nil || len(v.defines) != 0 {
-		t.Errorf("alignment depends on %v (%v)", v.defines, err)
+	v, err := newUnit("common/align.cuh", variantProblem(ep.Dispatch, ep.FP8), nil)
+	if err != nil || len(v.Defines) != 0 {
+		t.Errorf("alignment depends on %v (%v)", v.Defines, err)
 	}
 	if _, err := closure("no/such.cuh"); err == nil {
 		t.Error("a source that is not there was read")

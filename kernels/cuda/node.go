@@ -42,12 +42,12 @@ func (g *gpu) do(f func() error) error {
 type node struct {
 	gpus     []*gpu
 	apart    map[[2]int]error // pairs that cannot address each other, and why
-	compiler *compiler
-	ahead    *queue
-	modules  map[string]*module // by variant
+	compiler *Compiler
+	ahead    *Queue
+	modules  map[string]*module // by unit
 }
 
-// openNode takes every GPU. Every variant gets these defines besides its own.
+// openNode takes every GPU. Every unit gets these defines besides its own.
 func openNode(defines []string) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
@@ -68,13 +68,13 @@ func openNode(defines []string) (*node, error) {
 	n.joinPeers()
 	arch, err := n.arch()
 	if err == nil {
-		n.compiler, err = newCompiler(arch, defines)
+		n.compiler, err = NewCompiler(arch, defines...)
 	}
 	if err != nil {
 		n.close()
 		return nil, err
 	}
-	n.ahead = newQueue(n.compiler)
+	n.ahead = NewQueue(n.compiler)
 	return n, nil
 }
 
@@ -144,7 +144,7 @@ func (n *node) arch() (string, error) {
 // close gives modules and contexts back.
 func (n *node) close() {
 	if n.ahead != nil {
-		n.ahead.close()
+		n.ahead.Close()
 	}
 	for _, m := range n.modules {
 		m.unload()
@@ -156,25 +156,25 @@ func (n *node) close() {
 	n.gpus = nil
 }
 
-// module is a variant loaded on every GPU.
+// module is a unit loaded on every GPU.
 type module struct {
-	variant variant
-	node    *node
-	byGPU   []cu.Module
+	unit  Unit
+	node  *node
+	byGPU []cu.Module
 }
 
-// load compiles a variant, unless it is loaded already, and loads it on every GPU
+// load compiles a unit, unless it is loaded already, and loads it on every GPU
 // at once, so that no load happens while a kernel spins.
-func (n *node) load(v variant) (*module, error) {
-	key := fmt.Sprint(v.source, v.defines)
+func (n *node) load(u Unit) (*module, error) {
+	key := u.Key()
 	if m := n.modules[key]; m != nil {
 		return m, nil
 	}
-	b, err := n.compiler.compile(v)
+	b, err := n.compiler.compile(u)
 	if err != nil {
 		return nil, err
 	}
-	m := &module{variant: v, node: n, byGPU: make([]cu.Module, len(n.gpus))}
+	m := &module{unit: u, node: n, byGPU: make([]cu.Module, len(n.gpus))}
 	err = sideBySide(len(n.gpus), func(i int) error {
 		return n.gpus[i].do(func() (err error) {
 			if m.byGPU[i], err = cu.LoadData(string(b.cubin)); err != nil {
@@ -185,7 +185,7 @@ func (n *node) load(v variant) (*module, error) {
 	})
 	if err != nil {
 		m.unload()
-		return nil, kernels.Failf(ep.NoLaunch, "%s: %v", v.source, err)
+		return nil, kernels.Failf(ep.NoLaunch, "%s: %v", u.Source, err)
 	}
 	n.modules[key] = m
 	return m, nil
@@ -223,7 +223,7 @@ func (m *module) function(entry string) ([]cu.Function, error) {
 			return err
 		})
 		if err != nil {
-			return nil, kernels.Failf(ep.NoLaunch, "%s has no entry %s: %v", m.variant.source, entry, err)
+			return nil, kernels.Failf(ep.NoLaunch, "%s has no entry %s: %v", m.unit.Source, entry, err)
 		}
 	}
 	return out, nil

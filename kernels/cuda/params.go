@@ -69,6 +69,35 @@ func inOrder(ep.Config) ref.Compare { return ref.Compare{Ordered: true} }
 // rounds the partial sum of each rank.
 func preReduced(c ep.Config) ref.Compare { return ref.Compare{PreReduced: isDedup(c)} }
 
+// JudgedElements bounds the elements of a rank that are compared in one
+// verification; of more, rows are sampled.
+const JudgedElements = 16 << 20
+
+// judged is how far a config's output may be from the oracle's, and how much of it
+// is compared: all of it behind an epilogue.
+func (f family) judged(p ep.Problem, c ep.Config) ref.Compare {
+	var out ref.Compare
+	if f.compare != nil {
+		out = f.compare(c)
+	}
+	switch c.Str("epilogue") {
+	case "scale":
+		out.Epilogue = &ref.Epilogue{Scale: EpilogueScale}
+	case "bias":
+		out.Epilogue = &ref.Epilogue{Bias: Bias(p.Hidden)}
+	default:
+		out.MaxRows = max(JudgedElements/p.Hidden, 1)
+	}
+	return out
+}
+
+// JudgedAs is how a config's output is judged by this package, for workers that run
+// the same kernels in another way.
+func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
+	f, err := findFamily(families(), c.Kernel)
+	return f.judged(p, c), err
+}
+
 func isDedup(c ep.Config) bool { return c.Str("algo") == "dedup" }
 
 // fastSMs is all of a rank's share of its GPU.

@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -13,28 +12,29 @@ import (
 // never be asked for leaves enough of them for what is.
 const manyCores = 8
 
-// queue compiles variants side by side into the cache, about in the order they
+// Queue compiles units side by side into the cache, about in the order they
 // were added, while something else goes on.
-type queue struct {
-	compiler *compiler
+type Queue struct {
+	compiler *Compiler
 	seen     map[string]bool
 	slots    chan struct{} // compilations at a time; nil compiles nothing ahead
 	closed   atomic.Bool
 	running  sync.WaitGroup
 }
 
-func newQueue(c *compiler) *queue {
-	q := &queue{compiler: c, seen: map[string]bool{}}
+// NewQueue compiles nothing on a host with few processors, or without a cache.
+func NewQueue(c *Compiler) *Queue {
+	q := &Queue{compiler: c, seen: map[string]bool{}}
 	if n := runtime.NumCPU(); n >= manyCores && c.cache != "" {
 		q.slots = make(chan struct{}, n-2)
 	}
 	return q
 }
 
-// add has a variant compiled unless that was asked for before. Errors are left
-// for load to report. One goroutine may call it.
-func (q *queue) add(v variant) {
-	key := fmt.Sprint(v)
+// Add has a unit compiled unless that was asked for before. Errors are left
+// for Prepare to report. One goroutine may call it.
+func (q *Queue) Add(u Unit) {
+	key := u.Key()
 	if q.slots == nil || q.seen[key] {
 		return
 	}
@@ -43,13 +43,13 @@ func (q *queue) add(v variant) {
 		q.slots <- struct{}{}
 		defer func() { <-q.slots }()
 		if !q.closed.Load() {
-			_, _ = q.compiler.compile(v)
+			_, _ = q.compiler.compile(u)
 		}
 	})
 }
 
-// close drops what has not begun, and waits for what has.
-func (q *queue) close() {
+// Close drops what has not begun, and waits for what has.
+func (q *Queue) Close() {
 	q.closed.Store(true)
 	q.running.Wait()
 }

@@ -57,7 +57,7 @@ func newRig(n *node, ranks int, deadline time.Duration) (*rig, error) {
 			return nil, fmt.Errorf("rank %d on GPU %d: %w", i, s.gpu.index, err)
 		}
 	}
-	m, err := n.load(variant{source: "common/align.cuh"})
+	m, err := n.load(Unit{Source: "common/align.cuh"})
 	if err == nil {
 		err = r.findSupport(m)
 	}
@@ -273,7 +273,7 @@ func (r *rig) gather(rank int, part string, offsets []int, bytes int) ([]byte, e
 		return s.stream.Synchronize()
 	})
 	if err != nil {
-		return make([]byte, need), fmt.Errorf("rank %d: download %s: %w", rank, part, err)
+		return nil, fmt.Errorf("rank %d: download %s: %w", rank, part, err)
 	}
 	return buf, nil
 }
@@ -292,15 +292,6 @@ func (s *seat) stage(part string, need int) ([]byte, error) {
 		s.staging[part] = buf
 	}
 	return s.staging[part][:need], nil
-}
-
-// gatherRows is gather for rows of rowBytes bytes that follow each other.
-func (r *rig) gatherRows(rank int, part string, rows []int, rowBytes int) ([]byte, error) {
-	offsets := make([]int, len(rows))
-	for i, row := range rows {
-		offsets[i] = row * rowBytes
-	}
-	return r.gather(rank, part, offsets, rowBytes)
 }
 
 // faults reads the records of all ranks that wrote one.

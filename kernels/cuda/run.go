@@ -30,7 +30,7 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	if fold > maxFold || spec.Rounds < 1 {
 		return kernels.Rounds{}, fmt.Errorf("run: %d rounds of fold %d are outside 1 and more rounds of fold 1 to %d", spec.Rounds, fold, maxFold)
 	}
-	s.fetched = nil
+	s.outputs.Forget()
 	p, err := s.program(k, fold)
 	if err != nil {
 		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)

@@ -68,11 +68,11 @@ func (b *Backend) litmus(ctx context.Context, l litmus, ranks int) error {
 	if err := r.allocate(append(rigParts(), stateParts(memory, p)...)); err != nil {
 		return err
 	}
-	v, err := newVariant(litmusSource, p, nil)
+	u, err := newUnit(litmusSource, p, nil)
 	if err != nil {
 		return err
 	}
-	m, err := b.node.load(v)
+	m, err := b.node.load(u)
 	if err != nil {
 		return err
 	}
@@ -114,8 +114,10 @@ func prepareLitmus(r *rig, l litmus) error {
 func judgeLitmus(r *rig, l litmus) error {
 	areas, counters := make([][]byte, len(r.seats)), make([][]int32, len(r.seats))
 	for rank := range r.seats {
-		if err := cmp.Or(fetchPart(r, rank, "litmus.area", int(l.area), &areas[rank]),
-			fetchPart(r, rank, "litmus.counters", 3, &counters[rank])); err != nil {
+		var err, cerr error
+		areas[rank], err = download[byte](r, rank, "litmus.area", 0, int(l.area))
+		counters[rank], cerr = download[int32](r, rank, "litmus.counters", 0, 3)
+		if err := cmp.Or(err, cerr); err != nil {
 			return err
 		}
 	}
@@ -168,7 +170,7 @@ func (b *Backend) activate(ctx context.Context, a activation, x *activated) erro
 	if err != nil {
 		return err
 	}
-	m, err := b.node.load(variant{a.source, a.defines(x.columns, threads)})
+	m, err := b.node.load(Unit{a.source, a.defines(x.columns, threads)})
 	if err != nil {
 		return err
 	}

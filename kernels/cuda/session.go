@@ -28,11 +28,9 @@ type session struct {
 	rig        *rig
 	workload   *workloads.Workload
 	problem    ep.Problem
-	inputs     []inputs
-	oracle     *ref.Oracle
-	fetched    []*output // of the last proof, by rank; nil once something else has run
-	states     []state   // those that have memory
-	proven     []*proven // by rank
+	tokens     [][]uint16 // by rank
+	outputs    *ref.Remote
+	states     []state // those that have memory
 	candidates map[string]*candidate
 	expert     []cu.Function
 	again      int // runs that began a second time since the last notes
@@ -48,12 +46,17 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 	}
 	s := &session{
 		backend: b, rig: r, workload: w, problem: w.Problem,
-		inputs: makeInputs(w), oracle: ref.New(w, b.options.InputScale), candidates: map[string]*candidate{},
+		candidates: map[string]*candidate{},
 	}
+	for rank := range w.Ranks {
+		if from := w.Batch(rank); from < rank {
+			s.tokens = append(s.tokens, s.tokens[from])
+		} else {
+			s.tokens = append(s.tokens, w.Tokens(rank))
+		}
+	}
+	s.outputs = ref.NewRemote(ref.New(w, b.options.InputScale), dtype.MaxRows(w.Problem), s.read)
 	r.refill = s.upload
-	for range r.seats {
-		s.proven = append(s.proven, newProven())
-	}
 	return s, nil
 }
 
@@ -86,7 +89,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	if err := s.join(k.state()); err != nil {
 		return err
 	}
-	if err := k.load(s.backend.machine, s.problem, s.rig); err != nil {
+	if err := k.load(s.rig); err != nil {
 		return asFailure(ep.NoLaunch, err)
 	}
 	if s.expert == nil && s.problem.Op != ep.Dispatch {
@@ -99,11 +102,11 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 }
 
 func (s *session) loadExpert() ([]cu.Function, error) {
-	v, err := newVariant("common/expert.cuh", s.problem, nil)
+	u, err := newUnit("common/expert.cuh", s.problem, nil)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.rig.node.load(v)
+	m, err := s.rig.node.load(u)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +127,7 @@ func (s *session) join(of state) error {
 	if n := len(of.regions(s.problem)); n > C.EP_MAX_REGIONS {
 		return kernels.Failf(ep.Illegal, "%s: %d regions, EpArgs holds %d", of.name, n, C.EP_MAX_REGIONS)
 	}
-	s.fetched = nil
+	s.outputs.Forget()
 	for _, c := range s.candidates {
 		c.drop()
 	}
@@ -149,7 +152,7 @@ func (s *session) args(of state) func(rank int) C.EpArgs {
 		point(&a.weights, at(partWeights))
 		point(&a.input_scales, at(partInputScale))
 		point(&a.bias, at(partBias))
-		a.epilogue_scale = C.float(epilogueScale)
+		a.epilogue_scale = C.float(EpilogueScale)
 		point(&a.out, at(partOut))
 		point(&a.out_scales, at(partScales))
 		point(&a.row_offsets, at(partRowOffsets))

@@ -15,29 +15,32 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// variant is one device binary: a source file and the macros it is compiled
-// with. Variants with the same key are the same binary.
-type variant struct {
-	source  string   // path under native/kernels
-	defines []string // NAME=VALUE
+// Unit is what is compiled into one device binary: a source file and the macros it
+// is compiled with. Units with the same Key are the same binary.
+type Unit struct {
+	Source  string   `json:"source"`  // path under native/kernels
+	Defines []string `json:"defines"` // NAME=VALUE
 }
 
-// newVariant keeps those of the problem's macros that the code of the source,
+// Key names the binary, for any architecture and compiler.
+func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
+
+// newUnit keeps those of the problem's macros that the code of the source,
 // or of what it includes, mentions. Problems that differ elsewhere then share a
 // binary.
-func newVariant(source string, p ep.Problem, own []string) (variant, error) {
-	v := variant{source: source}
+func newUnit(source string, p ep.Problem, own []string) (Unit, error) {
+	u := Unit{Source: source}
 	code, err := codeOf(source)
 	if err != nil {
-		return v, err
+		return u, err
 	}
 	for _, d := range problemDefines(p) {
 		if name, _, _ := strings.Cut(d, "="); strings.Contains(code, name) {
-			v.defines = append(v.defines, d)
+			u.Defines = append(u.Defines, d)
 		}
 	}
-	v.defines = append(v.defines, own...)
-	return v, nil
+	u.Defines = append(u.Defines, own...)
+	return u, nil
 }
 
 // codes remembers codeOf, since a space asks for a few sources a thousand times.
@@ -62,27 +65,27 @@ func codeOf(source string) (string, error) {
 }
 
 // text is the translation unit: the macros stand in options.
-func (v variant) text() string { return "#include \"" + v.source + "\"\n" }
+func (u Unit) text() string { return "#include \"" + u.Source + "\"\n" }
 
 // options are the compiler's for an architecture such as sm_90a. No fast
 // math: quantized bytes are compared with the oracle's, whose division is
 // IEEE's.
-func (v variant) options(arch string) []string {
+func (u Unit) options(arch string) []string {
 	out := []string{"--gpu-architecture=" + arch, "--std=c++17", "--ptxas-options=-v"}
-	for _, d := range v.defines {
+	for _, d := range u.Defines {
 		out = append(out, "-D"+d)
 	}
 	return out
 }
 
-// key names the binary of v for an architecture and a compiler.
-func (v variant) key(arch, compiler string) (string, error) {
-	headers, err := closure(v.source)
+// key names the binary of u for an architecture and a compiler.
+func (u Unit) key(arch, compiler string) (string, error) {
+	headers, err := closure(u.Source)
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
-	fmt.Fprintln(h, compiler, v.source, v.options(arch))
+	fmt.Fprintln(h, compiler, u.Source, u.options(arch))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		fmt.Fprintf(h, "%s %d\n%s", name, len(headers[name]), headers[name])
 	}

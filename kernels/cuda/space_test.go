@@ -38,10 +38,10 @@ func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 
 // compiled is one variant and the config that stands for it.
 type compiled struct {
-	family  family
-	config  ep.Config
-	variant variant
-	def     bool // of the family's default config
+	family family
+	config ep.Config
+	unit   Unit
+	def    bool // of the family's default config
 }
 
 // variants lists each distinct variant of a family's default space on a
@@ -57,7 +57,7 @@ func variants(f family, m ep.Machine, p ep.Problem) ([]compiled, error) {
 		if f.check(m, p, c) != nil {
 			continue
 		}
-		v, err := newVariant(f.source, p, f.defines(c))
+		v, err := newUnit(f.source, p, f.defines(c))
 		if err != nil {
 			return nil, err
 		}

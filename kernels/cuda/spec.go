@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -45,16 +44,6 @@ type LaunchSpec struct {
 // LaunchWords is the number of int32 launch parameters in EpArgs.
 const LaunchWords = 5 + 2
 
-// Unit is what is compiled into one device binary. Units with the same Key are
-// the same binary.
-type Unit struct {
-	Source  string   `json:"source"`  // path under native/kernels
-	Defines []string `json:"defines"` // NAME=VALUE
-}
-
-// Key names the binary, for any architecture and compiler.
-func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
-
 // DescribeCall works out what a config of one op launches for a problem on a
 // machine. It is pure; the error says why the config is illegal there.
 func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
@@ -65,11 +54,11 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 	if err := f.check(m, p, c); err != nil {
 		return CallSpec{}, err
 	}
-	v, err := newVariant(f.source, p, f.defines(c))
+	u, err := newUnit(f.source, p, f.defines(c))
 	if err != nil {
 		return CallSpec{}, err
 	}
-	s := CallSpec{Config: c, Op: f.kernel.Op, State: f.state.name, Unit: unitOf(v),
+	s := CallSpec{Config: c, Op: f.kernel.Op, State: f.state.name, Unit: u.packed(),
 		Counters: max(f.state.counters(p), 1), Places: f.places}
 	for _, l := range f.launches(p, c) {
 		s.Launches = append(s.Launches, l.spec())
@@ -115,21 +104,22 @@ func FollowsDispatch(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, 
 // ranks (entry ep_align), and what stands around epcomm's calls (ep_narrow_ids,
 // ep_agree).
 func SupportUnits() (align, calls Unit) {
-	return unitOf(variant{source: "common/align.cuh"}), unitOf(variant{source: "epcomm/calls.cuh"})
+	return Unit{Source: "common/align.cuh"}.packed(), Unit{Source: "epcomm/calls.cuh"}.packed()
 }
 
 // ExpertUnit stands in for the experts in verifications: entry ep_expert.
 func ExpertUnit(p ep.Problem) (Unit, error) {
-	v, err := newVariant("common/expert.cuh", p, nil)
-	return unitOf(v), err
+	u, err := newUnit("common/expert.cuh", p, nil)
+	return u.packed(), err
 }
 
 // RoundWords is EP_OWN_ROUNDS of packed kernels: call numbers behind round_base,
 // one a block. No grid is larger.
 const RoundWords = 512
 
-func unitOf(v variant) Unit {
-	return Unit{v.source, append(slices.Clip(v.defines), define("EP_OWN_ROUNDS", RoundWords))}
+// packed is a unit as packs have it.
+func (u Unit) packed() Unit {
+	return Unit{u.Source, append(slices.Clip(u.Defines), define("EP_OWN_ROUNDS", RoundWords))}
 }
 
 // ArchName is the compiler's name of the architecture of a machine, sm_90a for

@@ -37,14 +37,14 @@ func defaultSpace(t *testing.T) []compiled {
 		}
 	}
 	for _, a := range activations() {
-		out = append(out, compiled{variant: variant{a.source, a.defines(2048, 256)}, def: true})
+		out = append(out, compiled{unit: Unit{a.source, a.defines(2048, 256)}, def: true})
 	}
-	litmus, err := newVariant(litmusSource, variantProblem(ep.Dispatch, ep.BF16), nil)
+	litmus, err := newUnit(litmusSource, variantProblem(ep.Dispatch, ep.BF16), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []variant{litmus, {source: "common/align.cuh"}} {
-		out = append(out, compiled{variant: v, def: true})
+	for _, v := range []Unit{litmus, {Source: "common/align.cuh"}} {
+		out = append(out, compiled{unit: v, def: true})
 	}
 	return out
 }
@@ -57,7 +57,7 @@ func TestVariants(t *testing.T) {
 	space := defaultSpace(t)
 	for _, arch := range arches {
 		t.Run(arch, func(t *testing.T) {
-			c, err := newCompiler(arch, nil)
+			c, err := NewCompiler(arch)
 			if err != nil {
 				if os.Getenv(nvrtc.Env) == "" {
 					t.Skip(err)
@@ -80,15 +80,15 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-func compileOne(t *testing.T, c *compiler, x compiled) string {
-	b, err := c.compile(x.variant)
+func compileOne(t *testing.T, c *Compiler, x compiled) string {
+	b, err := c.compile(x.unit)
 	if err != nil {
-		t.Errorf("%s %s: %v", x.variant.source, x.config.Key(), err)
+		t.Errorf("%s %s: %v", x.unit.Source, x.config.Key(), err)
 		return ""
 	}
 	uses, err := parseUsage(b.log)
 	if err != nil {
-		t.Errorf("%s: %v", x.variant.source, err)
+		t.Errorf("%s: %v", x.unit.Source, err)
 		return ""
 	}
 	var out strings.Builder
@@ -101,22 +101,22 @@ func compileOne(t *testing.T, c *compiler, x compiled) string {
 			}
 		}
 		fmt.Fprintf(&out, "%-22s %3d registers, %4d bytes spilled, %4d stack, binary %.6x%s  %s\n",
-			u.Entry, u.Registers, u.SpillStore+u.SpillLoad, u.Stack, sha256.Sum256(b.cubin), mark, strings.Join(x.variant.defines, " "))
+			u.Entry, u.Registers, u.SpillStore+u.SpillLoad, u.Stack, sha256.Sum256(b.cubin), mark, strings.Join(x.unit.Defines, " "))
 	}
 	return out.String()
 }
 
 // TestCompileErrors: what the compiler says reaches the candidate's verdict.
 func TestCompileErrors(t *testing.T) {
-	c, err := newCompiler("sm_90a", nil)
+	c, err := NewCompiler("sm_90a")
 	if err != nil {
 		t.Skip(err)
 	}
-	_, err = c.compile(variant{"common/expert.cuh", []string{"EP_HIDDEN=oops"}})
+	_, err = c.compile(Unit{"common/expert.cuh", []string{"EP_HIDDEN=oops"}})
 	if err == nil || !strings.Contains(err.Error(), "error") {
 		t.Errorf("a source that does not compile gave %v", err)
 	}
-	if _, err := c.compile(variant{source: "no/such.cuh"}); err == nil {
+	if _, err := c.compile(Unit{Source: "no/such.cuh"}); err == nil {
 		t.Error("a source that is not there compiled")
 	}
 }
@@ -125,11 +125,11 @@ func TestCompileErrors(t *testing.T) {
 // truncated entry is not believed.
 func TestCompileCache(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
-	c, err := newCompiler("sm_90a", nil)
+	c, err := NewCompiler("sm_90a")
 	if err != nil {
 		t.Skip(err)
 	}
-	v := variant{source: "common/align.cuh"}
+	v := Unit{Source: "common/align.cuh"}
 	first, err := c.compile(v)
 	if err != nil {
 		t.Fatal(err)
@@ -153,15 +153,15 @@ func TestCompileCache(t *testing.T) {
 // and closing waits for what has begun.
 func TestCompileAhead(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
-	c, err := newCompiler("sm_90a", nil)
+	c, err := NewCompiler("sm_90a")
 	if err != nil {
 		t.Skip(err)
 	}
-	q := newQueue(c)
+	q := NewQueue(c)
 	q.slots = make(chan struct{}, 1)
-	v := variant{source: "common/align.cuh"}
-	q.add(v)
-	q.add(v)
+	v := Unit{Source: "common/align.cuh"}
+	q.Add(v)
+	q.Add(v)
 	q.running.Wait()
 	key, err := v.key(c.arch, "nvrtc "+c.library.Version())
 	if err != nil {
@@ -171,11 +171,11 @@ func TestCompileAhead(t *testing.T) {
 		t.Errorf("in the cache: %v; %d asked for, %d compiling", ok, len(q.seen), len(q.slots))
 	}
 	q.slots <- struct{}{} // the next one has to wait
-	dropped := variant{source: litmusSource}
-	q.add(dropped)
+	dropped := Unit{Source: litmusSource}
+	q.Add(dropped)
 	q.closed.Store(true)
 	<-q.slots
-	q.close()
+	q.Close()
 	if key, err := dropped.key(c.arch, "nvrtc "+c.library.Version()); err != nil {
 		t.Error(err)
 	} else if _, ok := c.load(key); ok {

@@ -19,6 +19,8 @@ type Compare struct {
 	PreReduced bool
 	// Bits demands from combine the very bits of the in-order sum.
 	Bits bool
+	// Epilogue is what combine does to each finished value, nil for nothing.
+	Epilogue *Epilogue
 }
 
 // Output is what dispatch left on one rank.
@@ -166,6 +168,7 @@ func (o *Oracle) checkSum(rank, token int, got []uint16, c Compare) (f finding) 
 		return f
 	}
 	s := o.CombineRow(rank, token, c.PreReduced)
+	c.Epilogue.apply(s)
 	var largest, worst float64
 	bad := -1
 	for i, exact := range s.Exact {

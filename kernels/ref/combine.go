@@ -55,6 +55,29 @@ func (o *Oracle) CombineRow(rank, token int, preReduced bool) Sum {
 	return s
 }
 
+// Epilogue is what a combine does to each finished value before it stores it: it adds
+// a bias, or multiplies by a power of two, which rounds nothing.
+type Epilogue struct {
+	Scale float64
+	Bias  []uint16 // [hidden] BF16, nil where values are scaled
+}
+
+// apply changes a sum as the epilogue does. A bias rounds once more.
+func (e *Epilogue) apply(s Sum) {
+	if e == nil {
+		return
+	}
+	for i := range s.Exact {
+		if e.Bias == nil {
+			s.Exact[i], s.Bound[i] = s.Exact[i]*e.Scale, s.Bound[i]*e.Scale
+		} else {
+			s.Exact[i] += float64(BF16ToFloat(e.Bias[i]))
+			s.Bound[i] += bf16Unit * (math.Abs(s.Exact[i]) + s.Bound[i])
+		}
+		s.Want[i] = BF16(float32(s.Exact[i]))
+	}
+}
+
 // term is one selection of a token that takes part in its sum.
 type term struct {
 	rank   int // where the expert lives

@@ -3,16 +3,20 @@ package ref
 import "fmt"
 
 // Received is the row that the expert at top-k position k of a source rank's
-// token received, as dispatch left it in got on the expert's rank: its hidden
-// values, dequantized and rounded to BF16. The error says why there is no such
-// row.
-func (o *Oracle) Received(source, token, k int, got Output) ([]uint16, error) {
+// token received: its hidden values, dequantized and rounded to BF16. delivered
+// brings what dispatch left on the expert's rank. The error says why there is no
+// such row.
+func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output, error)) ([]uint16, error) {
 	p := o.w.Problem
 	e := int(o.w.Ranks[o.w.Batch(source)].Experts[token*p.TopK+k])
 	if e < 0 {
 		return nil, fmt.Errorf("token %d of rank %d has no expert at position %d", token, source, k)
 	}
-	dst := o.Owner(source, e)
+	dst := o.owner(source, e)
+	got, err := delivered(dst)
+	if err != nil {
+		return nil, err
+	}
 	d := o.Dispatch(dst)
 	j := &judge{rank: dst}
 	if !checkIndex(j, d, got) {
@@ -27,9 +31,9 @@ func (o *Oracle) Received(source, token, k int, got Output) ([]uint16, error) {
 	return nil, fmt.Errorf("rank %d has no row for token %d, k %d of rank %d", dst, token, k, source)
 }
 
-// Owner is the rank where a selection of a source rank is carried out: the
+// owner is the rank where a selection of a source rank is carried out: the
 // expert's, or the source itself when tokens are replicated.
-func (o *Oracle) Owner(source, expert int) int {
+func (o *Oracle) owner(source, expert int) int {
 	if o.w.Problem.SkipA2A {
 		return source
 	}

@@ -1,11 +1,9 @@
-package cuda
+package ref
 
 import (
 	"hash/maphash"
-	"unsafe"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/ref"
 )
 
 // proven remembers which bits of a rank's combined tokens were right. Most
@@ -18,7 +16,7 @@ type proven struct {
 }
 
 type provenBits struct {
-	compare ref.Compare
+	compare Compare
 	hash    uint64
 }
 
@@ -28,15 +26,8 @@ func newProven() *proven {
 
 // check judges rows, unless the same bits were found right before, and as
 // strictly.
-func (p *proven) check(c ref.Compare, rows [][]uint16, judge func() kernels.Comparison) kernels.Comparison {
-	var h maphash.Hash
-	h.SetSeed(p.seed)
-	for _, row := range rows {
-		if len(row) > 0 {
-			h.Write(unsafe.Slice((*byte)(unsafe.Pointer(&row[0])), 2*len(row)))
-		}
-	}
-	key := provenBits{c, h.Sum64()}
+func (p *proven) check(c Compare, rows []byte, judge func() kernels.Comparison) kernels.Comparison {
+	key := provenBits{c, maphash.Bytes(p.seed, rows)}
 	if v, ok := p.known[key]; ok {
 		return v
 	}

@@ -1,10 +1,9 @@
-package cuda
+package ref
 
 import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/ref"
 )
 
 // The oracle is asked once for the same bits, and again for others, for a
@@ -12,18 +11,18 @@ import (
 func TestProven(t *testing.T) {
 	p, asked := newProven(), 0
 	good, bad := kernels.Comparison{Rows: 2, MaxErr: 0.25}, kernels.Comparison{Rows: 2, Wrong: 1}
-	loose, strict := ref.Compare{PreReduced: true}, ref.Compare{}
-	check := func(c ref.Compare, says kernels.Comparison, want int, rows ...[]uint16) {
+	loose, strict := Compare{PreReduced: true}, Compare{}
+	check := func(c Compare, says kernels.Comparison, want int, rows ...byte) {
 		t.Helper()
 		if got := p.check(c, rows, func() kernels.Comparison { asked++; return says }); got != says || asked != want {
 			t.Errorf("got %+v after %d questions, want %+v after %d", got, asked, says, want)
 		}
 	}
-	check(loose, good, 1, []uint16{1, 2}, []uint16{3})
-	check(loose, good, 1, []uint16{1, 2}, []uint16{3})
-	check(loose, good, 2, []uint16{1, 2}, []uint16{4})
-	check(strict, good, 3, []uint16{1, 2}, []uint16{3})
-	check(loose, bad, 4, []uint16{9, 2}, []uint16{3})
-	check(loose, bad, 5, []uint16{9, 2}, []uint16{3})
+	check(loose, good, 1, 1, 2, 3)
+	check(loose, good, 1, 1, 2, 3)
+	check(loose, good, 2, 1, 2, 4)
+	check(strict, good, 3, 1, 2, 3)
+	check(loose, bad, 4, 9, 2, 3)
+	check(loose, bad, 5, 9, 2, 3)
 	check(loose, good, 6)
 }

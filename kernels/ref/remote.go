@@ -1,0 +1,235 @@
+package ref
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Memory reads a rank's memory: pieces of a part, one after another, each of so many
+// bytes, from these byte offsets. The next read of several pieces of a part may
+// overwrite those of the last.
+type Memory func(rank int, part string, bytes int, offsets ...int) ([]byte, error)
+
+// The parts of a rank's memory that are judged, by the names of their fields in
+// EpArgs.
+const (
+	PartOut          = "out"
+	PartScales       = "out_scales"
+	PartRowOffsets   = "row_offsets"
+	PartExpertIDs    = "expert_ids"
+	PartSrcInfo      = "src_info"
+	PartScaleOffsets = "scale_offsets"
+	PartCombined     = "combined"
+)
+
+// feedRows is how many rows of the dispatch before a combine are compared: enough
+// to see that the combine had something to read.
+const feedRows = 64
+
+// wholeElements is the size of an output that is read as a whole. Of a larger one
+// only the rows are read that are compared.
+const wholeElements = 16 << 20
+
+// Remote judges outputs that lie where this program does not address them, such as
+// on GPUs.
+type Remote struct {
+	oracle  *Oracle
+	maxRows int // row capacity that the scales are laid out for
+	whole   int // elements of an output that is read as a whole
+	read    Memory
+	proven  []*proven  // by rank
+	fetched []*fetched // by rank, of what Judge saw; nil once something else has run
+}
+
+// NewRemote judges what read brings.
+func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
+	r := &Remote{oracle: o, maxRows: maxRows, whole: wholeElements, read: read}
+	for range o.w.Ranks {
+		r.proven = append(r.proven, newProven())
+	}
+	return r
+}
+
+// Forget says that the memory no longer holds what Judge saw.
+func (r *Remote) Forget() { r.fetched = nil }
+
+// Judge compares what a dispatch, a combine or a pair left on all ranks. Before a
+// combine alone a dispatch has run; its rows count only where they are wrong.
+func (r *Remote) Judge(op ep.Op, dispatch, combine Compare) (kernels.Comparison, error) {
+	ranks := len(r.oracle.w.Ranks)
+	r.fetched = make([]*fetched, ranks)
+	found, errs := make([]kernels.Comparison, ranks), make([]error, ranks)
+	spread(ranks, func(rank int) { found[rank], errs[rank] = r.judge(op, rank, dispatch, combine) })
+	if err := cmp.Or(errs...); err != nil {
+		return kernels.Comparison{}, err
+	}
+	var sum kernels.Comparison
+	for _, v := range found {
+		sum = Merge(sum, v)
+	}
+	return sum, nil
+}
+
+func (r *Remote) judge(op ep.Op, rank int, dispatch, combine Compare) (kernels.Comparison, error) {
+	if op == ep.Combine {
+		dispatch.MaxRows = feedRows
+	}
+	got, err := r.dispatched(rank)
+	if err != nil {
+		return kernels.Comparison{}, err
+	}
+	v := r.oracle.CheckDispatch(rank, got.Output, dispatch)
+	if got.err != nil || op == ep.Dispatch {
+		return v, got.err
+	}
+	w, err := r.combined(rank, combine)
+	if op == ep.Combine && v.OK() {
+		return w, err
+	}
+	return Merge(v, w), err
+}
+
+// combined compares the combined tokens of a rank.
+func (r *Remote) combined(rank int, c Compare) (kernels.Comparison, error) {
+	picked, size := r.oracle.CombinePicks(rank, c), 2*r.oracle.w.Problem.Hidden
+	rows, err := r.pieces(rank, PartCombined, size, picked)
+	if err != nil {
+		return kernels.Comparison{}, err
+	}
+	row := Flat(rows, size)
+	token := func(t int) []uint16 {
+		i, _ := slices.BinarySearch(picked, t)
+		return numbers[uint16](row(i))
+	}
+	check := func() kernels.Comparison { return r.oracle.CheckCombine(rank, token, c) }
+	if c.Epilogue != nil {
+		return check(), nil
+	}
+	return r.proven[rank].check(c, rows, check), nil
+}
+
+// fetched is a rank's dispatch output. err is the first error of rows that were read
+// as they were asked for.
+type fetched struct {
+	Output
+	err error
+}
+
+func (f *fetched) note(err error) { f.err = cmp.Or(f.err, err) }
+
+// dispatched is what dispatch left on a rank, read once.
+func (r *Remote) dispatched(rank int) (*fetched, error) {
+	if have := r.fetched[rank]; have != nil {
+		return have, nil
+	}
+	out := r.fetch(rank)
+	if out.err == nil {
+		r.fetched[rank] = out
+	}
+	return out, out.err
+}
+
+// fetch reads indices and scales as a whole, and many rows only as they are asked
+// for.
+func (r *Remote) fetch(rank int) *fetched {
+	l, d := r.oracle.Encoding(), r.oracle.Dispatch(rank)
+	groups := len(d.Groups)
+	rows := int(d.RowOffsets[groups])
+	out := &fetched{Output: Output{MaxRows: r.maxRows}}
+	part := func(name string, bytes int, offsets ...int) []byte {
+		if bytes == 0 {
+			return nil
+		}
+		b, err := r.read(rank, name, bytes, offsets...)
+		out.note(err)
+		return b
+	}
+	out.RowOffsets = numbers[uint32](part(PartRowOffsets, 4*(groups+1), 0))
+	out.ExpertIDs = numbers[int32](part(PartExpertIDs, 4*groups, 0))
+	out.SrcInfo = numbers[int32](part(PartSrcInfo, 8*rows, 0))
+	if l.DType == ep.NVFP4 {
+		out.ScaleOffsets = numbers[uint32](part(PartScaleOffsets, 4*groups, 0))
+	}
+	if l.DType == ep.FP8 { // each scale has room for all rows there could be: of it only those there are
+		offsets := make([]int, l.Scales)
+		for g := range offsets {
+			offsets[g] = g * r.maxRows * l.ScaleBytes
+		}
+		out.Scales, out.MaxRows = part(PartScales, rows*l.ScaleBytes, offsets...), rows
+	} else {
+		out.Scales = part(PartScales, dtype.OutputScaleBytes(l, groups, r.maxRows), 0)
+	}
+	if rows*l.Hidden <= r.whole {
+		out.Payload = Flat(part(PartOut, rows*l.Payload, 0), l.Payload)
+	} else {
+		r.sample(out, rank, l.Payload)
+	}
+	return out
+}
+
+// sample reads the rows to be compared together, and others as they are asked for.
+func (r *Remote) sample(out *fetched, rank, rowBytes int) {
+	known := map[int][]byte{}
+	out.Expect = func(rows []int) {
+		b, err := r.pieces(rank, PartOut, rowBytes, rows)
+		out.note(err)
+		for i, row := range rows {
+			known[row] = Flat(b, rowBytes)(i)
+		}
+	}
+	out.Payload = func(row int) []byte {
+		if b, ok := known[row]; ok {
+			return b
+		}
+		b, err := r.pieces(rank, PartOut, rowBytes, []int{row})
+		out.note(err)
+		return b
+	}
+}
+
+// pieces reads some of the rows that lie in a part, in their order.
+func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([]byte, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	offsets := make([]int, len(rows))
+	for i, row := range rows {
+		offsets[i] = row * rowBytes
+	}
+	return r.read(rank, part, rowBytes, offsets...)
+}
+
+// Probe is one output row of what Judge saw, as hidden BF16 values. With k = -1 it is
+// the combined row of a token, otherwise what the expert at top-k position k of that
+// token received.
+func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
+	w := r.oracle.w
+	if rank < 0 || rank >= len(w.Ranks) || token < 0 || token >= w.Ranks[w.Batch(rank)].Tokens || k >= w.Problem.TopK {
+		return nil, fmt.Errorf("probe: rank %d token %d k %d is not there", rank, token, k)
+	}
+	if k < 0 {
+		b, err := r.pieces(rank, PartCombined, 2*w.Problem.Hidden, []int{token})
+		return numbers[uint16](b), err
+	}
+	if r.fetched == nil {
+		return nil, errors.New("probe: nothing was verified since the last run")
+	}
+	return r.oracle.Received(rank, token, k, func(owner int) (Output, error) {
+		got, err := r.dispatched(owner)
+		return got.Output, err
+	})
+}
+
+// numbers views memory as numbers in this host's byte order, which is that of every
+// GPU's host.
+func numbers[T uint16 | uint32 | int32](b []byte) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
+}

@@ -1,0 +1,160 @@
+package ref
+
+import (
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// stored is the memory of all ranks after an exemplary call, by rank and part.
+type stored []map[string][]byte
+
+func bytesOf(v any) []byte {
+	b, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// store lays out what the oracle asks for; combined tokens are behind an epilogue.
+func store(o *Oracle, e *Epilogue) stored {
+	var out stored
+	for rank, routing := range o.w.Ranks {
+		d := faithful(o, rank)
+		m := map[string][]byte{PartRowOffsets: bytesOf(d.RowOffsets), PartExpertIDs: bytesOf(d.ExpertIDs), PartSrcInfo: bytesOf(d.SrcInfo),
+			PartScaleOffsets: bytesOf(d.ScaleOffsets), PartScales: d.Scales}
+		for row := range d.MaxRows {
+			m[PartOut] = append(m[PartOut], d.Payload(row)...)
+		}
+		for t := range routing.Tokens {
+			s := o.CombineRow(rank, t, false)
+			e.apply(s)
+			m[PartCombined] = append(m[PartCombined], bytesOf(s.Want)...)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// read is a Memory. Pieces are overwritten by the next ones of their part.
+func (s stored) read(rank int, part string, bytes int, offsets ...int) ([]byte, error) {
+	var out []byte
+	for _, at := range offsets {
+		out = append(out, s[rank][part][at:at+bytes]...)
+	}
+	return out, nil
+}
+
+func remote(o *Oracle, s stored) *Remote { return NewRemote(o, dtype.MaxRows(o.Problem()), s.read) }
+
+// TestRemote: what lies in memory is judged as what lies in Go, whether rows are
+// read as a whole or when they are asked for, and a changed byte is found.
+func TestRemote(t *testing.T) {
+	for _, f := range ep.DTypes() {
+		for _, whole := range []int{wholeElements, 0} {
+			o := New(tiny(func(p *ep.Problem) { p.Dispatch = f }), 1)
+			memory := store(o, nil)
+			r := remote(o, memory)
+			r.whole = whole
+			for _, op := range ep.Ops() {
+				if v, err := r.Judge(op, Compare{Ordered: true}, Compare{Bits: true}); err != nil || !v.OK() || v.Rows == 0 {
+					t.Fatalf("%s %s: %+v, %v", f, op, v, err)
+				}
+			}
+			for _, part := range slices.Sorted(maps.Keys(memory[1])) {
+				if f != ep.NVFP4 && part == PartScaleOffsets || f == ep.BF16 && part == PartScales {
+					continue
+				}
+				memory[1][part][0] ^= 0x40
+				if v, err := r.Judge(ep.Pair, Compare{}, Compare{}); err != nil || v.OK() || !strings.HasPrefix(v.Detail, "rank 1 ") {
+					t.Errorf("%s, damaged %s: %+v, %v", f, part, v, err)
+				}
+				memory[1][part][0] ^= 0x40
+			}
+		}
+	}
+}
+
+// TestRemoteCounts: the dispatch before a combine counts only where it is wrong.
+func TestRemoteCounts(t *testing.T) {
+	o := New(tiny(nil), 1)
+	memory := store(o, nil)
+	r := remote(o, memory)
+	if v, err := r.Judge(ep.Combine, Compare{}, Compare{}); err != nil || v.Rows != 4 {
+		t.Errorf("%+v, %v: want the 4 combined tokens", v, err)
+	}
+	if v, err := r.Judge(ep.Pair, Compare{}, Compare{}); err != nil || v.Rows != 4+7 {
+		t.Errorf("%+v, %v: want 4 combined tokens and 7 delivered rows", v, err)
+	}
+}
+
+func TestRemoteErrors(t *testing.T) {
+	o := New(tiny(nil), 1)
+	memory, broken := store(o, nil), errors.New("broken")
+	for _, part := range []string{PartOut, PartRowOffsets, PartCombined} {
+		r := NewRemote(o, dtype.MaxRows(o.Problem()), func(rank int, p string, bytes int, offsets ...int) ([]byte, error) {
+			if p == part {
+				return nil, broken
+			}
+			return memory.read(rank, p, bytes, offsets...)
+		})
+		for _, r.whole = range []int{wholeElements, 0} {
+			if _, err := r.Judge(ep.Pair, Compare{}, Compare{}); !errors.Is(err, broken) {
+				t.Errorf("%s cannot be read: %v", part, err)
+			}
+		}
+	}
+}
+
+// TestRemoteProbe shows rows of rank 0's tokens and refuses what is not there.
+func TestRemoteProbe(t *testing.T) {
+	o := New(tiny(nil), 1)
+	r := remote(o, store(o, nil))
+	if _, err := r.Probe(0, 0, 0); err == nil {
+		t.Error("a row was shown before anything was judged")
+	}
+	if _, err := r.Judge(ep.Pair, Compare{}, Compare{}); err != nil {
+		t.Fatal(err)
+	}
+	token := make([]uint16, o.Problem().Hidden)
+	o.w.Token(0, 2, token)
+	for k, want := range map[int][]uint16{-1: o.CombineRow(0, 2, false).Want, 0: token, 1: token} {
+		if got, err := r.Probe(0, 2, k); err != nil || !slices.Equal(got, want) {
+			t.Errorf("k %d: %v", k, err)
+		}
+	}
+	for _, at := range [][3]int{{2, 0, 0}, {-1, 0, 0}, {0, 3, 0}, {0, -1, -1}, {0, 0, 2}, {0, 1, 1}} {
+		if _, err := r.Probe(at[0], at[1], at[2]); err == nil {
+			t.Errorf("%v was shown", at)
+		}
+	}
+	r.Forget()
+	if _, err := r.Probe(0, 0, 0); err == nil {
+		t.Error("a row was shown after a run")
+	}
+}
+
+// TestEpilogue: finished values are judged behind what combine does to them.
+func TestEpilogue(t *testing.T) {
+	bias := make([]uint16, 128)
+	for i := range bias {
+		bias[i] = BF16(float32(i%7) + 1)
+	}
+	for name, e := range map[string]*Epilogue{"scale": {Scale: 0.5}, "bias": {Bias: bias}} {
+		o := New(tiny(nil), 1)
+		r := remote(o, store(o, e))
+		if v, err := r.Judge(ep.Combine, Compare{}, Compare{Epilogue: e}); err != nil || !v.OK() {
+			t.Errorf("%s: %+v, %v", name, v, err)
+		}
+		if v, err := r.Judge(ep.Combine, Compare{}, Compare{}); err != nil || v.Wrong != 4 {
+			t.Errorf("%s, judged as if there were none: %+v, %v", name, v, err)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	_ "gonum.org/v1/plot/vg/vgsvg" // svg
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Figure is one picture, before a file format is chosen.
@@ -201,14 +202,7 @@ var Kinds = []Kind{
 
 // FindKind looks a kind up by name.
 func FindKind(name string) (Kind, error) {
-	var names []string
-	for _, k := range Kinds {
-		if k.Name == name {
-			return k, nil
-		}
-		names = append(names, k.Name)
-	}
-	return Kind{}, fmt.Errorf("kind: unknown %q, use one of %s", name, strings.Join(names, ", "))
+	return ep.Find("kind", name, Kinds, func(k Kind) string { return k.Name })
 }
 
 // slug makes a file name of words.

@@ -1,9 +1,7 @@
 package peers
 
 import (
-	"fmt"
 	"math"
-	"strings"
 
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
@@ -40,14 +38,7 @@ var Definitions = []Definition{
 
 // FindDefinition looks a definition up by name.
 func FindDefinition(name string) (Definition, error) {
-	var known []string
-	for _, d := range Definitions {
-		if d.Name == name {
-			return d, nil
-		}
-		known = append(known, d.Name)
-	}
-	return Definition{}, fmt.Errorf("definition: unknown %q, use one of %s", name, strings.Join(known, ", "))
+	return ep.Find("definition", name, Definitions, func(d Definition) string { return d.Name })
 }
 
 // Seconds is the time of one call at a bandwidth in GB/s (1e9 bytes).

@@ -24,10 +24,18 @@ func (c Config) ID() string {
 	if c.IsDefault() {
 		return c.Key()
 	}
+	return c.id(idLength)
+}
+
+// LongID is the id with twice the characters, for configs that share the short
+// one.
+func (c Config) LongID() string { return c.id(2 * idLength) }
+
+func (c Config) id(length int) string {
 	if dispatch, combine, err := Split(c); err == nil {
-		return dispatch.ID() + "+" + combine.ID()
+		return dispatch.id(length) + "+" + combine.id(length)
 	}
-	return c.hash()[:idLength]
+	return c.hash()[:length]
 }
 
 func (c Config) hash() string {
@@ -53,13 +61,4 @@ func IsID(s string) bool {
 		}
 	}
 	return true
-}
-
-// LongID is the id with twice the characters, for configs that share the short
-// one.
-func (c Config) LongID() string {
-	if dispatch, combine, err := Split(c); err == nil {
-		return dispatch.LongID() + "+" + combine.LongID()
-	}
-	return c.hash()[:2*idLength]
 }

@@ -52,12 +52,17 @@ func ParseMode(s string) (Mode, error) { return oneOf("mode", s, Modes()) }
 func ParseDType(s string) (DType, error) { return oneOf("dtype", s, DTypes()) }
 
 func oneOf[T ~string](field, s string, known []T) (T, error) {
+	return Find(field, s, known, func(k T) string { return string(k) })
+}
+
+// Find is the known thing called name. The error names the field or flag that asked
+// for it, and what is known.
+func Find[T any](field, name string, known []T, nameOf func(T) string) (found T, err error) {
 	names := make([]string, len(known))
 	for i, k := range known {
-		if string(k) == s {
+		if names[i] = nameOf(k); names[i] == name {
 			return k, nil
 		}
-		names[i] = string(k)
 	}
-	return "", fmt.Errorf("%s: unknown %q, use one of %s", field, s, strings.Join(names, ", "))
+	return found, fmt.Errorf("%s: unknown %q, use one of %s", field, name, strings.Join(names, ", "))
 }

@@ -11,21 +11,26 @@ package search
 
 import (
 	"context"
-	"fmt"
-	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Strategy decides what to measure next until the budget is spent or nothing
 // is left to learn. It leaves what it found in the state.
 type Strategy func(context.Context, *State) error
 
+// named is a strategy with the name that flags give it.
+type named struct {
+	name   string
+	search Strategy
+}
+
+func (n named) String() string { return n.name }
+
 // strategies are the known ones in the order help prints them. grid measures every
 // point in as many rounds: what the others are compared with, and the right choice
 // for a small space with time to spare. random is what a cleverer one must beat.
-var strategies = []struct {
-	name   string
-	search Strategy
-}{{"race", race}, {"grid", flat(10)}, {"random", flat(5)}, {"ils", ils}, {"ga", ga}, {"coord", coord}}
+var strategies = []named{{"race", race}, {"grid", flat(10)}, {"random", flat(5)}, {"ils", ils}, {"ga", ga}, {"coord", coord}}
 
 // StrategyNames lists the known strategies.
 func StrategyNames() []string {
@@ -38,12 +43,8 @@ func StrategyNames() []string {
 
 // ParseStrategy finds a strategy by name.
 func ParseStrategy(name string) (Strategy, error) {
-	for _, s := range strategies {
-		if s.name == name {
-			return s.search, nil
-		}
-	}
-	return nil, fmt.Errorf("strategy: unknown %q, use one of %s", name, strings.Join(StrategyNames(), ", "))
+	found, err := ep.Find("strategy", name, strategies, named.String)
+	return found.search, err
 }
 
 // ScreenRounds is how often the local strategies time a point: enough to rank

@@ -30,13 +30,20 @@ func MedianRatio(a, b []float64, seed uint64) record.Interval {
 	}
 	draw := newResampler(diff)
 	rng := rand.New(rand.NewPCG(seed, uint64(len(diff))))
+	resample(&out, func() float64 { return draw.median(rng) })
+	return out
+}
+
+// resample sets the ends of the interval of a ratio whose logarithm is drawn again
+// and again, and returns the draws.
+func resample(i *record.Interval, draw func() float64) []float64 {
 	stats := make([]float64, resamples)
 	for k := range stats {
-		stats[k] = draw.median(rng)
+		stats[k] = draw()
 	}
 	slices.Sort(stats)
-	out.Low, out.High = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
-	return out
+	i.Low, i.High = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
+	return stats
 }
 
 // resampler draws values with replacement.

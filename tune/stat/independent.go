@@ -58,12 +58,7 @@ func RatioOfMedians(a, b []float64, seed uint64) Ratio {
 	la, lb := slices.Sorted(slices.Values(logs(a))), slices.Sorted(slices.Values(logs(b)))
 	drawA, drawB := newResampler(la), newResampler(lb)
 	rng := rand.New(rand.NewPCG(seed, uint64(len(a))<<32|uint64(len(b))))
-	stats := make([]float64, resamples)
-	for k := range stats {
-		stats[k] = drawA.median(rng) - drawB.median(rng)
-	}
-	slices.Sort(stats)
-	out.Low, out.High = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
+	stats := resample(&out.Interval, func() float64 { return drawA.median(rng) - drawB.median(rng) })
 	out.StdErr = math.Hypot(gonum.StdDev(stats, nil), math.Hypot(StdErr(la), StdErr(lb))) / math.Sqrt2
 	return out
 }

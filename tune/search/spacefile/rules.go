@@ -1,6 +1,7 @@
 package spacefile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -63,26 +64,21 @@ func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.R
 		e.axes = append(e.axes, typedAxis(a))
 		e.env[a.Name] = e.axes[len(e.axes)-1].values[a.Values[0]]
 	}
-	if err := e.derive(f.Derived, f.appliesTo(kernel)); err != nil {
+	constraints := slices.DeleteFunc(slices.Clone(f.Constraints), func(c Constraint) bool {
+		return len(c.Kernels) > 0 && !slices.Contains(c.Kernels, kernel)
+	})
+	if len(constraints) == 0 { // derived values need not compile: they may use another kernel's parameters
+		return nil, nil
+	}
+	if err := e.derive(f.Derived); err != nil {
 		return nil, err
 	}
-	for _, c := range f.Constraints {
-		if len(c.Kernels) > 0 && !slices.Contains(c.Kernels, kernel) {
-			continue
-		}
+	for _, c := range constraints {
 		if err := e.constrain(c); err != nil {
 			return nil, err
 		}
 	}
 	return []search.Rule{e.broken}, nil
-}
-
-// appliesTo reports whether any constraint applies to a kernel. Where none does,
-// derived values need not compile: they may use another kernel's parameters.
-func (f *File) appliesTo(kernel string) bool {
-	return slices.ContainsFunc(f.Constraints, func(c Constraint) bool {
-		return len(c.Kernels) == 0 || slices.Contains(c.Kernels, kernel)
-	})
 }
 
 // scope is what the expressions of one kernel see.
@@ -122,11 +118,8 @@ func typedAxis(a search.Axis) typedValues {
 	return out
 }
 
-func (e *scope) derive(ds []Derived, used bool) error {
+func (e *scope) derive(ds []Derived) error {
 	for _, d := range ds {
-		if !used {
-			return nil
-		}
 		if _, taken := e.env[d.Name]; taken {
 			return fmt.Errorf("space: derived %s: the name is taken", d.Name)
 		}
@@ -145,10 +138,7 @@ func (e *scope) derive(ds []Derived, used bool) error {
 }
 
 func (e *scope) constrain(c Constraint) error {
-	name := c.Name
-	if name == "" {
-		name = c.Keep
-	}
+	name := cmp.Or(c.Name, c.Keep)
 	code, err := expr.Compile(c.Keep, expr.Env(e.env), expr.AsBool())
 	if err != nil {
 		return fmt.Errorf("space: constraint %s: %s", name, firstLine(err))

@@ -59,9 +59,10 @@ type Constraint struct {
 type Values []ep.Value
 
 // UnmarshalYAML implements yaml.Unmarshaler.
-func (v *Values) UnmarshalYAML(n *yaml.Node) error {
+func (v *Values) UnmarshalYAML(n *yaml.Node) (err error) {
 	if n.Kind == yaml.ScalarNode {
-		return v.parse(n.Value)
+		*v, err = ParseValues(n.Value)
+		return err
 	}
 	var items []string
 	if err := n.Decode(&items); err != nil {
@@ -76,12 +77,6 @@ func (v *Values) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-func (v *Values) parse(s string) error {
-	values, err := ParseValues(s)
-	*v = values
-	return err
-}
-
 // ParseValues reads the value of --param: a range or list of integers, or a
 // comma-separated list of words.
 func ParseValues(s string) ([]ep.Value, error) {
@@ -94,8 +89,8 @@ func ParseValues(s string) ([]ep.Value, error) {
 	} else if s == "" || s[0] >= '0' && s[0] <= '9' {
 		return nil, err
 	}
-	for word := range bytes.SplitSeq([]byte(s), []byte(",")) {
-		if _, err := ep.ParseConfig("k:v=" + string(word)); err != nil {
+	for word := range strings.SplitSeq(s, ",") {
+		if _, err := ep.ParseConfig("k:v=" + word); err != nil {
 			return nil, fmt.Errorf("value %.40q: write integers, a range or lower-case words", word)
 		}
 		out = append(out, ep.Value(word))

@@ -98,10 +98,7 @@ func (r *Runner) admit(ctx context.Context, point int, line *record.Result) erro
 	if r.ready[point] || point == search.Twin && r.ready[r.Default] {
 		return nil
 	}
-	err := r.prepare(ctx, line)
-	if err == nil {
-		err = r.verify(ctx, line)
-	}
+	err := r.check(ctx, line)
 	if err == nil {
 		_, err = r.run(ctx, line.Config, kernels.RunSpec{Rounds: 1, Fold: 1})
 	}
@@ -111,13 +108,15 @@ func (r *Runner) admit(ctx context.Context, point int, line *record.Result) erro
 	return blame(err, line)
 }
 
-func (r *Runner) prepare(ctx context.Context, line *record.Result) error {
-	defer r.Profile.time(&r.Profile.Prepare)()
-	return r.session.Prepare(ctx, line.Config)
-}
-
-// verify compares with the oracle; a wrong answer is a failure.
-func (r *Runner) verify(ctx context.Context, line *record.Result) error {
+// check prepares a candidate and compares it with the oracle; a wrong answer is a
+// failure.
+func (r *Runner) check(ctx context.Context, line *record.Result) error {
+	stop := r.Profile.time(&r.Profile.Prepare)
+	err := r.session.Prepare(ctx, line.Config)
+	stop()
+	if err != nil {
+		return err
+	}
 	defer r.Profile.time(&r.Profile.Verify)()
 	v, err := r.session.Verify(ctx, line.Config)
 	if err != nil {
@@ -154,20 +153,10 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	}
 	got, err := r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 5, Fold: 1})
 	if err != nil {
-		var f *kernels.Failure
-		if errors.As(err, &f) {
-			return nil // the rounds will say so again
-		}
-		return err
+		return blame(err, &record.Result{}) // the rounds will say a failure again
 	}
-	least := math.Inf(1)
-	for _, ranks := range got.Seconds {
-		slowest := 0.0
-		for _, t := range ranks {
-			slowest = max(slowest, t)
-		}
-		least = min(least, slowest)
-	}
+	trial := record.Result{Seconds: got.Seconds}
+	least := slices.Min(append(trial.Rounds(), math.Inf(1)))
 	r.fold = int(min(max(1, math.Ceil(r.Policy.MinSample/least)), float64(r.Policy.MaxFold)))
 	return nil
 }

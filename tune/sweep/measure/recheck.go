@@ -10,15 +10,10 @@ import (
 // Recheck compares points with the oracle once more, after they were timed,
 // and reports which are still right. Like every block it is in the log.
 func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) (right map[int]bool, err error) {
-	block := r.nextBlock(stage)
-	lines, wall, err := r.recorded(stage, block, points)
-	if err == nil && lines == nil {
-		lines, wall, err = r.fresh(ctx, func() ([]record.Result, error) { return r.verifyBlock(ctx, stage, block, points) })
-	}
+	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) { return r.verifyBlock(ctx, stage, block, points) })
 	if err != nil {
 		return nil, err
 	}
-	r.spent += wall
 	r.samples(points, lines)
 	right = map[int]bool{}
 	for i, point := range points {
@@ -34,11 +29,7 @@ func (r *Runner) verifyBlock(ctx context.Context, stage record.Stage, block int,
 	lines := make([]record.Result, len(points))
 	for i, point := range points {
 		lines[i] = r.line(stage, block, point)
-		err := r.prepare(ctx, &lines[i])
-		if err == nil {
-			err = r.verify(ctx, &lines[i])
-		}
-		if err := blame(err, &lines[i]); err != nil {
+		if err := blame(r.check(ctx, &lines[i]), &lines[i]); err != nil {
 			return nil, err
 		}
 	}

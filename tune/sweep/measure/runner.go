@@ -74,24 +74,30 @@ var ErrOpen = errors.New("no session")
 
 // Measure implements search.Evaluator.
 func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]search.Sample, error) {
-	block := r.nextBlock(stage)
-	lines, wall, err := r.recorded(stage, block, live)
+	lines, err := r.next(ctx, stage, live, func(block int) ([]record.Result, error) { return r.block(ctx, stage, block, live, rounds) })
 	if err != nil {
 		return nil, err
 	}
-	if lines == nil {
-		lines, wall, err = r.fresh(ctx, func() ([]record.Result, error) { return r.block(ctx, stage, block, live, rounds) })
-		if err != nil {
-			return nil, err
-		}
-	}
-	r.spent += wall
 	samples := r.samples(live, lines)
 	r.round += rounds
 	if r.Progress != nil {
 		r.Progress(stage)
 	}
 	return samples, nil
+}
+
+// next returns the next block of a stage: the recorded one, or a measured one.
+func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, measure func(block int) ([]record.Result, error)) ([]record.Result, error) {
+	block := r.nextBlock(stage)
+	lines, wall, err := r.recorded(stage, block, points)
+	if err == nil && lines == nil {
+		lines, wall, err = r.fresh(ctx, func() ([]record.Result, error) { return measure(block) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.spent += wall
+	return lines, nil
 }
 
 // generationBlocks is more than a stage ever has.

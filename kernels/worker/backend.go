@@ -124,7 +124,7 @@ func explain(p *process, method string, err error) error {
 	var rpc *jrpc2.Error
 	switch {
 	case errors.Is(err, errSilent):
-		return fmt.Errorf("no answer to %s (%s)", method, p.progress())
+		return fmt.Errorf("no answer to %s (%s)%s", method, p.progress(), p.printedLast())
 	case errors.As(err, &rpc):
 		return fmt.Errorf("%s: %s", method, rpc.Message)
 	}

@@ -116,6 +116,12 @@ func (p *process) reap() {
 }
 
 func (p *process) onNotify(r *jrpc2.Request) {
+	if p.group != nil && r.Method() == notifyFailed {
+		var t Trouble
+		if r.UnmarshalParams(&t) == nil {
+			p.group.fail(p.group.first(), t, troubleLimit)
+		}
+	}
 	if r.Method() != notifyBeat {
 		return
 	}

@@ -28,7 +28,7 @@ const (
 	methodShutdown = "shutdown"
 	// notifyBeat is the only message that a worker sends by itself.
 	notifyBeat = "heartbeat"
-	// notifyFailed is sent by a launched rank other than 0.
+	// notifyFailed is sent by a launched rank that failed while others may wait for it.
 	notifyFailed = "failed"
 	// notifyAhead tells a worker whose Welcome says Ahead what to compile.
 	notifyAhead = "ahead"

@@ -30,6 +30,9 @@ type messages struct {
 	EmptyReply   EmptyReply     `json:"empty_reply"`
 	Heartbeat    Beat           `json:"heartbeat"`
 	FailureError failureData    `json:"failure_data"`
+	Greeting     Greeting       `json:"greeting"`
+	Admission    Admission      `json:"admission"`
+	Failed       Trouble        `json:"failed"`
 }
 
 func workerSchema(t *testing.T) []byte {

@@ -1,0 +1,78 @@
+"""A worker for a toy library: dispatch and combine through pickled lists.
+
+It shows all that a file for a library has. Run it under any launcher, three ranks here:
+
+    epbench sweep --ranks 3 --experts 9 --topk 2 --hidden 64 --tokens 4 --routing uniform \
+      --backend "launch:sh -c 'for r in 0 1 2; do RANK=$r WORLD_SIZE=3 python3 examples/workers/toy.py & done; wait'"
+
+Layout: one row a (token, destination rank). Combine adds up the ranks' rows as they are.
+"""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../native/python/workers"))
+
+from harness import Failure, Library, kernel, main, param  # noqa: E402
+from harness.payload import bf16, floats  # noqa: E402
+
+
+class Toy(Library):
+    name, version, layout = "toy", "1", "rank"
+
+    def kernels(self):
+        messages = param("messages", "Messages that a rank's rows are spread over.", [1, 2, 4])
+        rules = [('problem.dispatch == "bf16"', "the toy moves bf16 only")]
+        return [
+            kernel(self, "toy", "dispatch", "Sends rows as pickled lists.", [messages], rules, layout="rank", inside=["counts"]),
+            kernel(self, "toy", "combine", "Sends sums back.", [messages], rules, layout="rank", sum="plain", inside=["reduction"]),
+        ]
+
+    def open(self, work):
+        super().open(work)
+        self.x = [work.row(self.rank, t) for t in range(work.tokens)]
+        self.got, self.y, self.out = [], [], []
+
+    def prepare(self, half):
+        if half.values["messages"] < 1:
+            raise Failure("illegal", "messages: %d is below 1" % half.values["messages"])
+
+    def poison(self):
+        self.got, self.y = [], []
+        self.out = [b"\xcb" * (2 * self.work.hidden)] * self.work.tokens
+
+    def send(self, rows, half):
+        """All rows that the ranks send to this one; rows are (destination, source, token, row)."""
+        got, parts = [], half.values["messages"]
+        for part in range(parts):
+            for sent in self.ranks.exchange(rows[part::parts]):
+                got += [r[1:] for r in sent if r[0] == self.rank]
+        return got
+
+    def dispatch(self, half):
+        rows = [(rank, self.rank, t, row) for t, row in enumerate(self.x)
+                for rank in range(self.work.ranks) if self.work.here(self.rank, t, rank)]
+        self.got = self.send(rows, half)
+
+    def experts(self):
+        self.y = []
+        for source, token, row in self.got:
+            experts, weights = zip(*self.work.here(source, token, self.rank))
+            self.y.append((source, self.rank, token, self.local_row(row, experts, weights)))
+
+    def combine(self, half):
+        sums = [[0.0] * self.work.hidden for _ in self.x]
+        for _, token, row in sorted(self.send(self.y, half)):  # by rank, so that runs repeat
+            sums[token] = [a + b for a, b in zip(sums[token], floats(row))]
+        self.out = [bf16(s) for s in sums]
+
+    def received(self):
+        for source, token, row in self.got:
+            yield source, token, [e for e, _ in self.work.here(source, token, self.rank)], row
+
+    def combined(self, token):
+        return self.out[token]
+
+
+if __name__ == "__main__":
+    main(Toy())

@@ -1,0 +1,152 @@
+package worker
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// openToy launches three ranks of a Python file by a plain shell.
+func openToy(t *testing.T, file, drill string) (*Backend, *[]string, error) {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("no python3 here")
+	}
+	limits := DefaultLimits()
+	limits.Round = 4 * time.Second
+	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + "; for r in 0 1 2; do RANK=$r WORLD_SIZE=3 python3 " + file + " & done; wait"
+	var said []string
+	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: func(s string) { said = append(said, s) }}, limits, nil)
+	if err == nil {
+		t.Cleanup(func() { b.Close() })
+	}
+	return b, &said, err
+}
+
+// toySession opens a workload of three ranks, the last one without tokens.
+func toySession(t *testing.T, b kernels.Backend, op ep.Op) (kernels.Session, ep.Config) {
+	t.Helper()
+	d, err := workloads.Parse("zipf:1.0+masked:0.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
+		Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16}
+	w, err := workloads.New(d, p, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Open(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
+}
+
+const toyFile = "../../examples/workers/toy.py"
+
+// TestToyWorker: a library of under 100 lines, judged by the oracle in its own layout.
+func TestToyWorker(t *testing.T) {
+	b, _, err := openToy(t, toyFile, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := b.Kernels()[1].Work; w.Key(ep.BF16) != "rank plain +reduction" || w.Library != "toy" {
+		t.Errorf("work %+v", w)
+	}
+	for _, op := range ep.Ops() {
+		s, c := toySession(t, b, op)
+		if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {
+			t.Errorf("%s: %+v, %v", op, v, err)
+		}
+		if r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 3}); err != nil || len(r.Seconds) != 2 || len(r.Seconds[0]) != 3 {
+			t.Errorf("%s: %+v, %v", op, r, err)
+		}
+		s.Close()
+	}
+	s, c := toySession(t, b, ep.Dispatch)
+	var f *kernels.Failure
+	if err := s.Prepare(t.Context(), c.With("messages", "0")); !errors.As(err, &f) || f.Status != ep.Illegal {
+		t.Errorf("messages=0: %v, want illegal", err)
+	}
+	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
+		t.Errorf("after an illegal candidate: %v", err)
+	}
+}
+
+// TestToyDrills: rank 1 of three misbehaves for one candidate. The status is right, the
+// reason names the rank, no process stays, and the next candidate runs.
+func TestToyDrills(t *testing.T) {
+	for _, c := range []struct {
+		drill  string
+		status ep.Status
+		reason string
+	}{
+		{"kill", ep.Crash, "rank 1 of 3"},
+		{"hang", ep.Hang, "rank 1 of 3"},
+		{"stop", ep.Hang, "is silent since"},
+		{"raise", ep.Crash, "RuntimeError: CUDA error: invalid configuration argument"},
+	} {
+		t.Run(c.drill, func(t *testing.T) {
+			t.Parallel()
+			b, _, err := openToy(t, "testdata/drill.py", c.drill)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, good := toySession(t, b, ep.Dispatch)
+			token := b.proc.group.token
+			_, err = s.Run(t.Context(), good.With("messages", "4"), kernels.RunSpec{Rounds: 1, Fold: 1})
+			var f *kernels.Failure
+			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) || !strings.Contains(f.Reason, "rank 1 of 3") {
+				t.Fatalf("got %v, want %s with %q and the rank", err, c.status, c.reason)
+			}
+			if left := family(token); len(left) > 0 {
+				t.Errorf("processes left: %v", left)
+			}
+			if _, err := s.Run(t.Context(), good, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
+				t.Errorf("the next candidate: %v", err)
+			}
+		})
+	}
+}
+
+// TestToyLies: a wrong bit, a lost row and a lost summand are found.
+func TestToyLies(t *testing.T) {
+	for drill, op := range map[string]ep.Op{"wrong": ep.Dispatch, "lost": ep.Dispatch, "sum": ep.Combine} {
+		b, _, err := openToy(t, "testdata/drill.py", drill)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, c := toySession(t, b, op)
+		if v, err := s.Verify(t.Context(), c.With("messages", "4")); err != nil || v.OK() || v.Detail == "" {
+			t.Errorf("%s: %+v, %v", drill, v, err)
+		}
+		b.Close()
+	}
+}
+
+// TestToyPrintsAndMisses: standard output is shown and harms nothing; a rank whose
+// library is missing is named with what Python said.
+func TestToyPrintsAndMisses(t *testing.T) {
+	b, said, err := openToy(t, "testdata/drill.py", "print")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, c := toySession(t, b, ep.Dispatch)
+	if _, err := s.Run(t.Context(), c.With("messages", "4"), kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
+		t.Error(err)
+	}
+	b.Close()
+	if text := strings.Join(*said, "\n"); !strings.Contains(text, "a line on standard output") {
+		t.Errorf("shown: %q", text)
+	}
+	if _, _, err := openToy(t, "testdata/drill.py", "missing"); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") || !strings.Contains(err.Error(), "no_such_library") {
+		t.Errorf("a missing library: %v", err)
+	}
+}

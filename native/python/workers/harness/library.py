@@ -1,0 +1,106 @@
+"""What a library's file provides."""
+
+import collections
+import os
+import sys
+import time
+
+from . import payload
+
+# One half of a config: a kernel's name and a value for each of its parameters.
+Half = collections.namedtuple("Half", "kernel values")
+
+
+def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
+    """A parameter that changes time only. cost says what its value counts as when times
+    tie: 1 SMs, 2 threads, 3 bytes of buffers."""
+    return {"name": name, "doc": doc, "unit": unit, "values": list(values), "default": values[0] if default is None else default,
+            "binding": binding, "class": "speed", "cost": cost}
+
+
+def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
+    """A kernel's declaration. rules are pairs (expression, reason)."""
+    work = {"library": library.name, "version": library.version, "layout": layout, "inside": list(inside)}
+    if op == "combine":
+        work["sum"] = sum
+    return {"name": name, "op": op, "doc": doc, "params": list(params), "rules": [{"expr": e, "reason": r} for e, r in rules],
+            "accepts": list(accepts), "work": work}
+
+
+class Library:
+    """One rank's side of a library, for rows of bytes on the host. A subclass moves rows in
+    dispatch and combine; everything else has a meaning that fits most."""
+
+    name, version = "library", "0"
+    clock = "wall"
+    layout = "rank"  # rows that received() yields: one a (source rank, token), or one an expert too
+
+    def start(self, ranks):
+        """Called once; self.ranks exchanges objects with the other ranks. Import what may be
+        missing here: epbench then hears which rank lacks it."""
+        self.ranks, self.rank = ranks, ranks.rank
+
+    def kernels(self):
+        raise NotImplementedError
+
+    def machine(self):
+        return {"backend": self.name, "name": "host", "pci_id": "", "arch": sys.platform, "sms": os.cpu_count() or 1,
+                "memory_bytes": 0, "gpus": 0, "link": "", "driver": "", "cuda": ""}
+
+    def open(self, work):
+        """Buffers for one workload, a session.Work."""
+        self.work = work
+
+    def prepare(self, half):
+        """Whatever is slow. Raise Failure("illegal", ...) for what cannot run."""
+
+    def poison(self):
+        """Overwrites every output buffer."""
+
+    def dispatch(self, half):
+        raise NotImplementedError
+
+    def experts(self):
+        """Makes what combine sends of what dispatch received; outside the time."""
+
+    def combine(self, half):
+        raise NotImplementedError
+
+    def received(self):
+        """Yields (source rank, token, local experts, BF16 row) of what dispatch delivered
+        here. Layout rank has all local experts of a token in one row, in the order of its
+        top-k; the others have one expert a row."""
+        raise NotImplementedError
+
+    def combined(self, token):
+        """The BF16 row that combine made of one of this rank's tokens."""
+        raise NotImplementedError
+
+    def close(self):
+        """Frees what open allocated."""
+
+    def empty(self):
+        """Seconds that the clock reads for nothing."""
+        begin = time.perf_counter()
+        return {self.clock: time.perf_counter() - begin}
+
+    def timed(self, steps, rounds, fold):
+        """Seconds of one call in each round: fold calls on end, without what a step has not
+        to pay for. steps are (paid, function); ranks are aligned before each paid one."""
+        out = []
+        for _ in range(rounds):
+            seconds = 0.0
+            for _ in range(fold):
+                for paid, step in steps:
+                    if paid:
+                        self.ranks.barrier()
+                    begin = time.perf_counter()
+                    step()
+                    seconds += (time.perf_counter() - begin) * paid
+            out.append(seconds / fold)
+        return out
+
+    def local_row(self, row, experts, weights):
+        """What the local experts make of a row: their weighted sum, which a plain sum over
+        ranks completes."""
+        return payload.weighted([payload.expert_row(row, e) for e in experts], weights)

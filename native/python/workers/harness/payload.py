@@ -1,0 +1,59 @@
+"""Tokens and experts, as the protocol defines them, for short rows. harness.gpu has the
+same on tensors."""
+
+import struct
+
+MASK = (1 << 64) - 1
+
+
+def mix(x):
+    """SplitMix64's finaliser, with its increment."""
+    x = (x + 0x9E3779B97F4A7C15) & MASK
+    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & MASK
+    return x ^ x >> 31
+
+
+def token_row(seed, rank, token, hidden):
+    """BF16 bytes of one token."""
+    base, out = mix(seed ^ rank << 40 ^ token), []
+    for c in range(0, hidden, 4):
+        h = mix((base + c) & MASK)
+        for _ in range(min(4, hidden - c)):
+            out.append((h & 0x807F) | (124 + (h >> 8 & 3)) << 7)
+            h >>= 16
+    return struct.pack("<%dH" % hidden, *out)
+
+
+def f32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def floats(row):
+    """BF16 bytes as numbers."""
+    return [struct.unpack("<f", struct.pack("<I", u << 16))[0] for u in struct.unpack("<%dH" % (len(row) // 2), row)]
+
+
+def bf16(values):
+    """Numbers as BF16 bytes, rounded to nearest, ties to even."""
+    bits = struct.unpack("<%dI" % len(values), struct.pack("<%df" % len(values), *values))
+    return struct.pack("<%dH" % len(values), *((u + 0x7FFF + (u >> 16 & 1)) >> 16 & 0xFFFF for u in bits))
+
+
+def gain(expert):
+    """What stands in for an expert's MLP multiplies by this."""
+    return 0.5 + expert % 64 / 64
+
+
+def expert_row(row, expert):
+    """The output of one expert for a row, BF16 bytes."""
+    g = gain(expert)
+    return bf16([f32(v * g) for v in floats(row)])
+
+
+def weighted(rows, weights):
+    """The sum of BF16 rows times their weights, in float32 and rounded to BF16 once."""
+    total = [0.0] * (len(rows[0]) // 2)
+    for row, weight in zip(rows, weights):
+        total = [f32(a + f32(weight * v)) for a, v in zip(total, floats(row))]
+    return bf16(total)

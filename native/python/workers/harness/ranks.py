@@ -1,0 +1,81 @@
+"""The ranks of one worker: who this process is, and objects between processes."""
+
+import os
+import socket
+from multiprocessing.connection import Client, Listener
+
+from .protocol import Line
+
+# Rank, number of ranks and rank on this host, as launchers name them: torchrun, OpenMPI,
+# Slurm, MPICH.
+NAMES = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+)
+
+
+def seat(environ=os.environ):
+    """(rank, ranks, local rank) of this process; one rank where no launcher says."""
+    for rank, ranks, local in NAMES:
+        if rank in environ and ranks in environ:
+            return int(environ[rank]), int(environ[ranks]), int(environ.get(local, environ[rank]))
+    return 0, 1, 0
+
+
+class Ranks:
+    """All ranks, joined through rank 0. Objects are pickled; the token of the run keeps
+    strangers out. A rank that dies ends the others by way of epbench."""
+
+    def __init__(self):
+        self.rank, self.ranks, self.local_rank = seat()
+        key = os.environ["EPBENCH_TOKEN"].encode()
+        if self.rank == 0:
+            listener = Listener((self._address(), 0), backlog=self.ranks, authkey=key)
+            self.line = Line(0, self.ranks, "%s %d" % listener.address[:2])
+            links = [listener.accept() for _ in range(1, self.ranks)]
+            self.links = dict(sorted((link.recv(), link) for link in links))
+        else:
+            self.line = Line(self.rank, self.ranks)
+            host, port = self.line.meet.split()
+            self.link = Client((host, int(port)), authkey=key)
+            self.link.send(self.rank)
+
+    @staticmethod
+    def _address():
+        """The address of this host that epbench, and so the other ranks, can reach."""
+        host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.connect((host, int(port)))
+            return s.getsockname()[0]
+
+    def share(self, thing=None):
+        """Rank 0's object, on every rank."""
+        if self.rank != 0:
+            return self._waited(self.link)
+        for link in self.links.values():
+            link.send(thing)
+        return thing
+
+    def collect(self, thing):
+        """The objects of all ranks in their order, on rank 0; None elsewhere."""
+        if self.rank != 0:
+            return self.link.send(thing)
+        return [thing] + [self._waited(link) for link in self.links.values()]
+
+    def exchange(self, thing):
+        """The objects of all ranks, on every rank."""
+        return self.share(self.collect(thing))
+
+    def barrier(self):
+        self.exchange(None)
+
+    def _waited(self, link):
+        self.line.waiting = True
+        try:
+            return link.recv()
+        except EOFError:  # epbench sees it too, and names the rank that is gone
+            raise SystemExit("rank %d: another rank is gone" % self.rank) from None
+        finally:
+            self.line.waiting = False

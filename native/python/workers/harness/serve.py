@@ -1,0 +1,125 @@
+"""The main loop: every rank does what rank 0 was asked for."""
+
+import base64
+import hashlib
+import sys
+import traceback
+
+from .protocol import FAILURE, Failure
+from .ranks import Ranks
+from .session import Session, joined
+
+PROTOCOL = 2
+
+
+def main(library):
+    """Serves a library until epbench ends."""
+    ranks = Ranks()
+    try:
+        library.start(ranks)
+        worker = Worker(library, ranks)
+    except Exception as e:  # a library that is missing, mostly
+        ranks.line.notify("failed", {"status": "launch", "reason": "%s: %s" % (type(e).__name__, e)})
+        raise
+    while True:
+        request = ranks.share(ranks.line.requests.get() if ranks.rank == 0 else None)
+        method = request["method"]
+        ranks.line.doing = method
+        answers = ranks.collect(worker.act(method, request.get("params")))
+        ranks.line.doing = "idle"
+        if ranks.rank == 0 and "id" in request:
+            ranks.line.answer(request["id"], worker.reply(method, request.get("params"), answers))
+        if method == "shutdown":
+            return
+
+
+class Worker:
+    def __init__(self, library, ranks):
+        self.library, self.ranks, self.session, self.number = library, ranks, None, 0
+        self.declared = library.kernels()
+
+    def act(self, method, params):
+        """This rank's part of an answer, or why there is none."""
+        if method not in ("hello", "open", "prepare", "run", "verify", "empty", "close", "shutdown"):
+            return {"error": {"code": -32601, "message": "no method %s" % method}}
+        try:
+            return {"result": getattr(self, method)(params or {})}
+        except Failure as f:
+            return self.failed(f.status, str(f))
+        except Exception as e:
+            traceback.print_exc()
+            return self.failed("crash", "%s: %s" % (type(e).__name__, e))
+
+    def failed(self, status, reason):
+        """Tells epbench at once: the other ranks may wait for this one."""
+        self.ranks.line.notify("failed", {"status": status, "reason": reason})
+        return {"error": {"code": FAILURE, "message": "rank %d: %s" % (self.ranks.rank, reason), "data": {"status": status}}}
+
+    def hello(self, params):
+        if params["protocol"] != PROTOCOL:
+            raise Failure("crash", "epbench speaks protocol %s, this worker %d" % (params["protocol"], PROTOCOL))
+        with open(sys.modules[type(self.library).__module__].__file__, "rb") as f:
+            source = hashlib.sha256(f.read()).hexdigest()[:16]
+        name = "%s %s" % (self.library.name, self.library.version)
+        return {"protocol": PROTOCOL, "worker": name, "abi": "%s %s" % (name, source),
+                "machine": self.library.machine(), "kernels": self.declared}
+
+    def open(self, params):
+        if params["problem"]["ranks"] != self.ranks.ranks:
+            raise Failure("illegal", "ranks: the problem has %d, this worker was launched with %d" % (params["problem"]["ranks"], self.ranks.ranks))
+        self.close({})
+        self.session = self.library.session(params, self.follow) if hasattr(self.library, "session") else Session(self.library, params, self.follow)
+        self.number += 1
+        return {"session": self.number}
+
+    def follow(self, combine):
+        """The dispatch that runs before a combine that is measured alone: the defaults of
+        the first one that the combine accepts."""
+        accepts = next(k["accepts"] for k in self.declared if k["name"] == combine.kernel and k["op"] == "combine")
+        d = next(k for k in self.declared if k["op"] == "dispatch" and (not accepts or k["name"] in accepts))
+        return type(combine)(d["name"], {q["name"]: q["default"] for q in d["params"]})
+
+    def opened(self, params):
+        if self.session is None or params["session"] != self.number:
+            raise Failure("crash", "session %s is not open" % params["session"])
+        return self.session
+
+    def prepare(self, params):
+        return self.opened(params).prepare(params["config"])
+
+    def run(self, params):
+        return self.opened(params).run(params["config"], params["rounds"], max(params["fold"], 1))
+
+    def verify(self, params):
+        return self.opened(params).verify(params["config"], params.get("probes", []))
+
+    def empty(self, _):
+        return {"clocks": self.library.empty()}
+
+    def close(self, _):
+        if self.session is not None:
+            self.library.close()
+        self.session = None
+
+    def shutdown(self, _):
+        self.close({})
+
+    @staticmethod
+    def reply(method, params, answers):
+        """One answer made of those of all ranks; a failure of any rank is the answer."""
+        bad = next((a for a in answers if "error" in a), None)
+        if bad:
+            return bad
+        parts = [a["result"] for a in answers]
+        if method == "run":
+            rounds = zip(*(p["seconds"] for p in parts))
+            out = {**parts[0], "seconds": [list(r) for r in rounds]}
+            if "mhz" in parts[0]:
+                out["mhz"] = [p["mhz"] for p in parts]
+            return {"result": out}
+        if method == "verify":
+            rows = dict(row for p in parts for row in p["probed"])
+            n = len(params.get("probes", []))
+            probed = [{"data": base64.b64encode(rows.get(i, b"")).decode()} for i in range(n)]
+            return {"result": {**joined(parts), "probed": probed}}
+        return {"result": parts[0]}

@@ -1,0 +1,152 @@
+"""One workload on one rank: its routing, its rounds, and the comparison of every row."""
+
+import base64
+import struct
+
+from . import payload
+from .library import Half
+
+
+class Work:
+    """A workload as a library sees it. Expert e lives on rank e // (experts / ranks)."""
+
+    def __init__(self, params, rank):
+        self.problem = p = params["problem"]
+        self.rank, self.ranks, self.hidden, self.topk = rank, p["ranks"], p["hidden"], p["top_k"]
+        self.local = p["experts"] // p["ranks"]
+        self.seed, self.capacity = params["seed"], p["max_tokens"]
+        self.counts = [r["tokens"] for r in params["ranks"]]
+        self.tokens = self.counts[rank]
+        self.bytes = [(base64.b64decode(r["experts"]), base64.b64decode(r["weights"])) for r in params["ranks"]]
+        self.ids = [struct.unpack("<%di" % (n * self.topk), e) for n, (e, _) in zip(self.counts, self.bytes)]
+        self.weights = [struct.unpack("<%df" % (n * self.topk), w) for n, (_, w) in zip(self.counts, self.bytes)]
+
+    def choices(self, source, token):
+        """(expert, weight) of a token in the order of its top-k, masked ones left out."""
+        at = slice(token * self.topk, (token + 1) * self.topk)
+        return [(e, w) for e, w in zip(self.ids[source][at], self.weights[source][at]) if e >= 0]
+
+    def here(self, source, token, rank):
+        """Those of a token's choices that live on a rank."""
+        return [(e, w) for e, w in self.choices(source, token) if e // self.local == rank]
+
+    def row(self, source, token):
+        return payload.token_row(self.seed, source, token, self.hidden)
+
+    def expected(self, layout):
+        """(source rank, token, local experts) of every row that this rank must receive."""
+        for source, n in enumerate(self.counts):
+            for token in range(n):
+                local = tuple(e for e, _ in self.here(source, token, self.rank))
+                if layout == "rank":
+                    if local:
+                        yield source, token, local
+                else:
+                    yield from ((source, token, (e,)) for e in local)
+
+
+def halves(op, config):
+    """The dispatch and the combine of a config, None for the one it lacks."""
+    if op != "pair":
+        half = Half(config["kernel"], config["values"])
+        return (half, None) if op == "dispatch" else (None, half)
+    kernels, values = config["kernel"].split("+"), ({}, {})
+    for name, v in config["values"].items():
+        which, _, rest = name.partition(".")
+        values[which == "combine"][rest] = v
+    return Half(kernels[0], values[0]), Half(kernels[1], values[1])
+
+
+class Session:
+    def __init__(self, library, params, follow):
+        self.library, self.work, self.follow = library, Work(params, library.rank), follow
+        self.op = self.work.problem["op"]
+        library.open(self.work)
+
+    def prepare(self, config):
+        for half in self.halves(config):
+            if half:
+                self.library.prepare(half)
+        return {}
+
+    def halves(self, config):
+        dispatch, combine = halves(self.op, config)
+        if dispatch is None:  # a combine needs something to send back
+            dispatch = self.follow(combine)
+        return dispatch, combine
+
+    def steps(self, config):
+        """(paid, function) of one call."""
+        dispatch, combine = self.halves(config)
+        out = [(self.op != "combine", lambda: self.library.dispatch(dispatch))]
+        if combine:
+            out += [(False, self.library.experts), (True, lambda: self.library.combine(combine))]
+        return out
+
+    def run(self, config, rounds, fold):
+        return {"clock": self.library.clock, "fold": fold, "seconds": self.library.timed(self.steps(config), rounds, fold)}
+
+    def verify(self, config, probes):
+        """Compares every row here, and shows the probed ones that are here."""
+        self.library.poison()
+        for _, step in self.steps(config):
+            step()
+        reply = self.compare_dispatch()
+        if self.op != "dispatch":
+            reply = joined([reply, self.compare_combine()])
+        reply["probed"] = [(i, self.probe(**p)) for i, p in enumerate(probes) if self.shows(**p)]
+        return reply
+
+    def compare_dispatch(self):
+        """Rows are matched by source rank, token and experts: each exactly once, in any
+        order, with the bytes of the token."""
+        missing, wrong, detail, rows = dict.fromkeys(self.work.expected(self.library.layout)), 0, "", 0
+        for source, token, experts, row in self.library.received():
+            rows += 1
+            at = (source, token, tuple(experts))
+            if at not in missing or bytes(row) != self.work.row(source, token):
+                wrong, detail = wrong + 1, detail or "rank %d: row of token %d of rank %d for experts %s is wrong" % (
+                    self.work.rank, token, source, list(experts))
+            missing.pop(at, None)
+        if missing:
+            detail = detail or "rank %d: no row of token %d of rank %d for experts %s" % ((self.work.rank,) + tuple(next(iter(missing)))[1::-1] + (next(iter(missing))[2],))
+        return {"rows": max(rows, wrong + len(missing)), "wrong": wrong + len(missing), "max_err": 0.0, "detail": detail}
+
+    def compare_combine(self):
+        """The error of a value is bounded by three BF16 roundings of the sum of magnitudes."""
+        wrong, detail, worst = 0, "", 0.0
+        for token in range(self.work.tokens):
+            want, size = [0.0] * self.work.hidden, [0.0] * self.work.hidden
+            row = self.work.row(self.work.rank, token)
+            for e, w in self.work.choices(self.work.rank, token):
+                values = payload.floats(payload.expert_row(row, e))
+                want = [a + w * v for a, v in zip(want, values)]
+                size = [a + abs(w * v) for a, v in zip(size, values)]
+            got, scale = payload.floats(bytes(self.library.combined(token))), max(map(abs, want), default=0) or 1
+            worst = max([worst] + [abs(g - x) / scale for g, x in zip(got, want)])
+            bad = [c for c, (g, x, s) in enumerate(zip(got, want, size)) if not abs(g - x) <= 3 * s / 256]
+            if bad:
+                wrong, detail = wrong + 1, detail or "rank %d, token %d, column %d is %g, should be %g" % (
+                    self.work.rank, token, bad[0], got[bad[0]], want[bad[0]])
+        return {"rows": self.work.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
+
+    def shows(self, rank, token, k):
+        """Whether this rank has the row of a probe."""
+        if k < 0:
+            return rank == self.work.rank
+        return self.work.ids[rank][token * self.work.topk + k] // self.work.local == self.work.rank
+
+    def probe(self, rank, token, k):
+        if k < 0:
+            return bytes(self.library.combined(token))
+        expert = self.work.ids[rank][token * self.work.topk + k]
+        for source, t, experts, row in self.library.received():
+            if (source, t) == (rank, token) and expert in experts:
+                return bytes(row)
+        return b""
+
+
+def joined(parts):
+    """One comparison made of several."""
+    return {"rows": sum(p["rows"] for p in parts), "wrong": sum(p["wrong"] for p in parts),
+            "max_err": max(p["max_err"] for p in parts), "detail": next((p["detail"] for p in parts if p["detail"]), "")}

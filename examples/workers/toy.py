@@ -3,7 +3,7 @@
 It shows all that a file for a library has. Run it under any launcher, three ranks here:
 
     epbench sweep --ranks 3 --experts 9 --topk 2 --hidden 64 --tokens 4 --routing uniform \
-      --backend "launch:sh -c 'for r in 0 1 2; do RANK=$r WORLD_SIZE=3 python3 examples/workers/toy.py & done; wait'"
+      --backend "launch:examples/workers/ranks.sh 3 python3 examples/workers/toy.py"
 
 Layout: one row a (token, destination rank). Combine adds up the ranks' rows as they are.
 """
@@ -11,7 +11,7 @@ Layout: one row a (token, destination rank). Combine adds up the ranks' rows as 
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../native/python/workers"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../native/python/workers"))
 
 from harness import Failure, Library, kernel, main, param  # noqa: E402
 from harness.payload import bf16, floats  # noqa: E402

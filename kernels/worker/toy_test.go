@@ -20,7 +20,7 @@ func openToy(t *testing.T, file, drill string) (*Backend, *[]string, error) {
 	}
 	limits := DefaultLimits()
 	limits.Round = 4 * time.Second
-	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + "; for r in 0 1 2; do RANK=$r WORLD_SIZE=3 python3 " + file + " & done; wait"
+	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + "; ../../examples/workers/ranks.sh 3 python3 " + file
 	var said []string
 	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: func(s string) { said = append(said, s) }}, limits, nil)
 	if err == nil {

@@ -104,3 +104,43 @@ func TestInterruptedCompromise(t *testing.T) {
 		t.Errorf("interrupted %d times", stops)
 	}
 }
+
+// TestCrossingCorrectsARow: the search under uniform found a config slow that is the
+// fastest there, as the crossing sees it beside the winner. The class row takes it.
+func TestCrossingCorrectsARow(t *testing.T) {
+	for name, c := range map[string]struct {
+		share float64 // of the default's time, once the search under uniform is over
+		sms   int     // of the row for its class; 0: what the search chose
+	}{"faster than the winner": {0.4, 62}, "within the band": {0.498, 0}} {
+		b := compromised()
+		others, calls := b.Truth, 0
+		b.Truth = func(p ep.Problem, routing string, cfg ep.Config) float64 {
+			if cfg.Int("sms") != 62 || cfg.Str("threads") != "256" {
+				return others(p, routing, cfg)
+			}
+			if routing == "uniform" {
+				if calls++; calls <= 12*p.Ranks { // warming up and ten rounds of the grid
+					return 100e-6
+				}
+				return c.share * 100e-6
+			}
+			return 40e-6
+		}
+		out := mustSweep(t, b, compromiseOptions(t), filepath.Join(t.TempDir(), "run"))
+		if got := out.Run.Searches[0].Decision.Config.Int("sms"); got == 62 {
+			t.Fatalf("%s: the search chose sms=%d: the test shows nothing", name, got)
+		}
+		for _, r := range out.Table.Rows {
+			if r.Key.Routing != ep.Even {
+				continue
+			}
+			e := r.Evidence
+			if got := r.Config.Int("sms"); (got == 62) != (c.sms == 62) {
+				t.Errorf("%s: the row for uniform has sms=%d", name, got)
+			}
+			if c.sms == 62 && (math.Abs(e.Gain-1/0.4) > 0.05 || e.GainLow < 2.4 || len(e.Routings) != 1) {
+				t.Errorf("%s: evidence %+v", name, e)
+			}
+		}
+	}
+}

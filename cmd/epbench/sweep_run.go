@@ -18,9 +18,6 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// finishers write what is derived from a finished run directory.
-var finishers = []func(dir string) error{html.WriteRun}
-
 func (f *sweepFlags) run(cmd *cobra.Command) error {
 	if _, err := f.tables.renderer(cmd); err != nil {
 		return err
@@ -203,8 +200,7 @@ func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep
 	return withCode(exitInterrupted, fmt.Errorf("interrupted; go on with: epbench sweep --resume %s", dir.Path()))
 }
 
-// write puts the table, the summary and what the finishers make into the
-// directory.
+// write puts the table, the summary, the page and its pictures into the directory.
 func (f *sweepFlags) write(dir *record.Dir, out *sweep.Outcome) error {
 	if out.Table != nil {
 		if err := record.WriteFile(filepath.Join(dir.Path(), record.TableFile), out.Table); err != nil {
@@ -216,8 +212,5 @@ func (f *sweepFlags) write(dir *record.Dir, out *sweep.Outcome) error {
 		return err
 	}
 	err = dir.WriteFile(record.SummaryFile, record.Content(func(w io.Writer) error { return writeSummary(w, out, l.Cases) }))
-	for _, finish := range finishers {
-		err = errors.Join(err, finish(dir.Path()))
-	}
-	return err
+	return errors.Join(err, html.WriteRun(l))
 }

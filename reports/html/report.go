@@ -96,9 +96,10 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 	}
 	d := &drawer{runs: runs, main: main, options: chart.Options{Wire: o.Link}}
 	d.options.Loads, d.missing = chart.Loads(runs)
-	for _, make := range sections {
-		s := make(d)
-		if len(s.Text)+len(s.Lists)+len(s.Tables)+len(s.Figures) > 0 {
+	for _, x := range sections {
+		d.section = section{ID: x.id, Title: x.title}
+		x.fill(d)
+		if s := d.section; len(s.Text)+len(s.Lists)+len(s.Tables)+len(s.Figures) > 0 {
 			p.Sections = append(p.Sections, s)
 		}
 	}
@@ -129,8 +130,9 @@ func facts(l *reports.Loaded) []fact {
 	return append(out, fact{fmt.Sprintf("%d", tried), fmt.Sprintf("configs tried over all cases, %d of them failed", failed)})
 }
 
-// drawer makes the pictures of the sections.
+// drawer makes the sections, one after the other.
 type drawer struct {
+	section // the one at hand
 	runs    []*reports.Loaded
 	main    *reports.Loaded
 	options chart.Options
@@ -141,14 +143,12 @@ type drawer struct {
 // perKind is how many pictures of one kind a page holds.
 const perKind = 6
 
-// draw adds the figures of a kind to a section, at most perKind of them, spread
+// draw adds the figures of a kind to the section, at most perKind of them, spread
 // over all.
-func (d *drawer) draw(s *section, kind string, runs ...*reports.Loaded) {
-	d.drawFirst(s, kind, "", runs...)
-}
+func (d *drawer) draw(kind string, runs ...*reports.Loaded) { d.drawFirst(kind, "", runs...) }
 
 // drawFirst is draw with the figures of an op before the others.
-func (d *drawer) drawFirst(s *section, kind, op string, runs ...*reports.Loaded) {
+func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 	k, err := chart.FindKind(kind)
 	if err != nil {
 		d.err = err
@@ -165,10 +165,10 @@ func (d *drawer) drawFirst(s *section, kind, op string, runs ...*reports.Loaded)
 			d.err = err
 			return
 		}
-		s.Figures = append(s.Figures, figure{inline(b.String(), f), f.Title})
+		d.Figures = append(d.Figures, figure{inline(b.String(), f), f.Title})
 	}
 	if len(shown) < len(figures) {
-		s.More = fmt.Sprintf("%d more pictures: epbench plot %s --kind %s", len(figures)-len(shown), d.main.Path, kind)
+		d.More = fmt.Sprintf("%d more pictures: epbench plot %s --kind %s", len(figures)-len(shown), d.main.Path, kind)
 	}
 }
 

@@ -10,15 +10,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// WriteRun writes report.html into a run directory, and the page's pictures into
-// plots/. Files of an earlier call are replaced.
-func WriteRun(dir string) error {
-	l, err := reports.Load(dir)
-	if err != nil {
-		return err
-	}
-	runs := []*reports.Loaded{l}
-	err = record.WriteFile(filepath.Join(dir, record.ReportFile), record.Content(func(w io.Writer) error { return Write(w, runs, Options{}) }))
+// WriteRun writes report.html into the directory of a run, and the page's pictures
+// into plots/. Files of an earlier call are replaced.
+func WriteRun(l *reports.Loaded) error {
+	dir, runs := l.Path, []*reports.Loaded{l}
+	err := record.WriteFile(filepath.Join(dir, record.ReportFile), record.Content(func(w io.Writer) error { return Write(w, runs, Options{}) }))
 	if err != nil {
 		return err
 	}

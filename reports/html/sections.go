@@ -14,33 +14,64 @@ import (
 )
 
 // sections are the parts of the page in order. Empty ones are left out.
-var sections = []func(*drawer) section{
-	gain, launch, latency, machine, workload, winners, effects, regret, sms, space, noise, failures, trials, method,
+var sections = []struct {
+	id, title string
+	fill      func(*drawer)
+}{
+	{"gain", "What tuning gains", gain},
+	{"launch", "What to launch", launch},
+	{"latency", "Time against tokens", func(d *drawer) {
+		d.draw("latency", d.runs...)
+		d.draw("wire", d.runs...)
+	}},
+	{"machine", "Machine", machine},
+	{"workloads", "What each routing draws", workload},
+	{"winners", "Winners", func(d *drawer) { d.table(reports.WinnersOf(d.main)) }},
+	{"effects", "What each parameter costs", func(d *drawer) {
+		d.tableOfRows(reports.EffectsTable(d.main.Cases))
+		d.draw("heatmap", d.main)
+	}},
+	{"regret", "One config for every routing?", func(d *drawer) {
+		d.tableOfRows(reports.RegretTable(d.main.Run))
+		d.draw("regret", d.main)
+	}},
+	{"pareto", "Time against SMs", func(d *drawer) {
+		d.draw("pareto", d.main)
+		d.tableOfRows(reports.ParetoTable(d.main.Cases))
+	}},
+	{"space", "Search space", func(d *drawer) { d.tableOfRows(spaceTable(d.main.Run)) }},
+	{"noise", "Noise", func(d *drawer) { d.draw("samples", d.main) }},
+	{"failures", "Failed configs", failures},
+	{"trials", "Every config that was timed", trials},
+	{"method", "Method and command", method},
+}
+
+func (d *drawer) table(t reports.Table) { d.Tables = append(d.Tables, render(t)) }
+
+// tableOfRows leaves an empty table out.
+func (d *drawer) tableOfRows(t reports.Table) {
+	if len(t.Rows) > 0 {
+		d.table(t)
+	}
 }
 
 // gain is what the run is for: the pictures of its gain, the op that gained most
 // first, and the cases that gained most.
-func gain(d *drawer) section {
-	s := section{ID: "gain", Title: "What tuning gains"}
+func gain(d *drawer) {
 	if best := reports.Summarise(d.main.Run).Best; best != nil {
-		d.drawFirst(&s, "gain", string(best.Problem.Op), d.runs...)
+		d.drawFirst("gain", string(best.Problem.Op), d.runs...)
 	}
-	if t := reports.LargestGains(d.main.Run); len(t.Rows) > 0 {
-		s.Tables = append(s.Tables, render(t))
-	}
-	return s
+	d.tableOfRows(reports.LargestGains(d.main.Run))
 }
 
 // launch is the table, what most readers open the page for.
-func launch(d *drawer) section {
-	s := section{ID: "launch", Title: "What to launch"}
+func launch(d *drawer) {
 	if d.main.Table == nil || len(d.main.Table.Rows) == 0 {
-		s.Text = append(s.Text, "The run wrote no table. Its winners are below.")
-		return s
+		d.Text = append(d.Text, "The run wrote no table. Its winners are below.")
+		return
 	}
-	s.Text = append(s.Text, "The tuned table of this run. A look-up takes the row of its op, routing class and token count; a caller that does not know its class takes the row for all.")
-	s.Tables = append(s.Tables, render(rowTable(d.main)))
-	return s
+	d.Text = append(d.Text, "The tuned table of this run. A look-up takes the row of its op, routing class and token count; a caller that does not know its class takes the row for all.")
+	d.table(rowTable(d.main))
 }
 
 // rowTable prints the rows of a run's table.
@@ -78,14 +109,7 @@ func defaultOf(run *record.Run, r table.Row) ep.Config {
 	return ep.Config{}
 }
 
-func latency(d *drawer) section {
-	s := section{ID: "latency", Title: "Time against tokens"}
-	d.draw(&s, "latency", d.runs...)
-	d.draw(&s, "wire", d.runs...)
-	return s
-}
-
-func machine(d *drawer) section {
+func machine(d *drawer) {
 	m := d.main.Run.Machine
 	list := []pair{
 		{"backend", m.Backend}, {"name", m.Name}, {"GPUs", fmt.Sprint(m.GPUs)}, {"PCI id", m.PCIID}, {"architecture", m.Arch},
@@ -95,18 +119,16 @@ func machine(d *drawer) section {
 	for _, clock := range slices.Sorted(maps.Keys(d.main.Run.Empty)) {
 		list = append(list, pair{"empty kernel, " + clock, reports.Micros(d.main.Run.Empty[clock]).Text + " us"})
 	}
-	return section{ID: "machine", Title: "Machine", Lists: [][]pair{list}}
+	d.Lists = [][]pair{list}
 }
 
 // workload shows what the routings drew.
-func workload(d *drawer) section {
-	s := section{ID: "workloads", Title: "What each routing draws"}
+func workload(d *drawer) {
 	if len(d.main.Run.Workloads) > 0 {
-		s.Tables = append(s.Tables, render(workloadTable(d.main)))
+		d.table(workloadTable(d.main))
 	}
-	d.draw(&s, "imbalance", d.runs...)
-	s.Text = append(s.Text, d.missing...)
-	return s
+	d.draw("imbalance", d.runs...)
+	d.Text = append(d.Text, d.missing...)
 }
 
 // shownStats are the statistics that have a column, by JSON name.
@@ -148,84 +170,35 @@ func workloadTable(l *reports.Loaded) reports.Table {
 	return t
 }
 
-func winners(d *drawer) section {
-	s := section{ID: "winners", Title: "Winners"}
-	s.Tables = append(s.Tables, render(reports.WinnersOf(d.main)))
-	return s
-}
-
-func effects(d *drawer) section {
-	s := section{ID: "effects", Title: "What each parameter costs"}
-	if t := reports.EffectsTable(d.main.Cases); len(t.Rows) > 0 {
-		s.Tables = append(s.Tables, render(t))
-	}
-	d.draw(&s, "heatmap", d.main)
-	return s
-}
-
-func regret(d *drawer) section {
-	s := section{ID: "regret", Title: "One config for every routing?"}
-	if len(d.main.Run.Regrets) > 0 {
-		s.Tables = append(s.Tables, render(reports.RegretTable(d.main.Run)))
-		d.draw(&s, "regret", d.main)
-	}
-	return s
-}
-
-func sms(d *drawer) section {
-	s := section{ID: "pareto", Title: "Time against SMs"}
-	d.draw(&s, "pareto", d.main)
-	if t := reports.ParetoTable(d.main.Cases); len(t.Rows) > 0 {
-		s.Tables = append(s.Tables, render(t))
-	}
-	return s
-}
-
-// space says how many points the rules of the space left.
-func space(d *drawer) section {
-	s := section{ID: "space", Title: "Search space"}
-	if len(d.main.Run.Spaces) == 0 {
-		return s
-	}
+// spaceTable says how many points the rules of the space left.
+func spaceTable(run *record.Run) reports.Table {
 	t := reports.Table{Name: "space", Title: "Points of the space, and the rules that refused some", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("problem"), reports.Numbers("points", ""), reports.Numbers("legal", ""), reports.Words("refused by"),
 	}}
-	for _, i := range d.main.Run.Spaces {
+	for _, i := range run.Spaces {
 		var rules []string
 		for _, r := range i.Rejected {
 			rules = append(rules, fmt.Sprintf("%s: %d", r.Rule, r.Count))
 		}
 		t.Add(reports.Str(i.Kernel), reports.Str(i.Problem), reports.Int(i.Points), reports.Int(i.Legal), reports.Str(strings.Join(rules, "; ")))
 	}
-	s.Tables = append(s.Tables, render(t))
-	return s
-}
-
-func noise(d *drawer) section {
-	s := section{ID: "noise", Title: "Noise"}
-	d.draw(&s, "samples", d.main)
-	return s
+	return t
 }
 
 // maxFailures is how many failures the page lists.
 const maxFailures = 500
 
-func failures(d *drawer) section {
-	s := section{ID: "failures", Title: "Failed configs"}
+func failures(d *drawer) {
 	t := reports.FailedTable(d.main.Cases, maxFailures)
-	if len(t.Rows) == 0 {
-		s.Text = append(s.Text, "Nothing failed.")
-		return s
+	if d.tableOfRows(t); len(t.Rows) == 0 {
+		d.Text = append(d.Text, "Nothing failed.")
 	}
-	s.Tables = append(s.Tables, render(t))
-	return s
 }
 
 // maxTrials bounds the table of all configs, the largest part of the page.
 const maxTrials = 5000
 
-func trials(d *drawer) section {
-	s := section{ID: "trials", Title: "Every config that was timed"}
+func trials(d *drawer) {
 	p := reports.ColumnsFor(d.main.Cases)
 	t := reports.Table{Name: "trials", Title: "Configs with times, fastest first", Columns: append(p.Columns,
 		reports.Words("config"), reports.Words("role"), reports.Numbers("median", "us"), reports.Numbers("p10", "us"), reports.Numbers("p90", "us"), reports.Numbers("rounds", ""))}
@@ -247,17 +220,16 @@ func trials(d *drawer) section {
 	if left > 0 {
 		t.Note(fmt.Sprintf("The %d fastest of each case; %d more are in %s.", perCase, left, record.TrialsFile))
 	}
-	s.Tables = append(s.Tables, render(t))
-	return s
+	d.table(t)
 }
 
 // method says how the numbers came about, and the command that made them.
-func method(d *drawer) section {
+func method(d *drawer) {
 	r := d.main.Run
-	s := section{ID: "method", Title: "Method and command", Text: []string{
+	d.Text = []string{
 		"A sample is one collective round. All ranks start together and each is timed on its device; the slowest rank's time counts. A time is the median over rounds, with a distribution-free 95 % interval.",
 		"Candidates are measured side by side in random order, the default in every round, and compared by ratios within rounds, so that drift cancels. Every answer is compared with the oracle before and after timing. The best candidate is measured against the default once more on fresh rounds: times and gains come from those.",
-	}}
+	}
 	list := []pair{{"command", strings.Join(r.Command, " ")}, {"version", r.Tool}, {"strategy", r.Strategy}, {"policy", r.Policy}, {"seed", fmt.Sprint(r.Seed)},
 		{"space", r.Space}, {"kernels", r.ABI}, {"machine key", r.Machine.Key()}, {"started", r.Started.UTC().Format("2006-01-02 15:04:05 MST")}}
 	if r.Finished.IsZero() {
@@ -265,6 +237,5 @@ func method(d *drawer) section {
 	} else {
 		list = append(list, pair{"took", r.Finished.Sub(r.Started).Round(1e9).String()})
 	}
-	s.Lists = [][]pair{list}
-	return s
+	d.Lists = [][]pair{list}
 }

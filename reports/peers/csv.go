@@ -77,17 +77,12 @@ func csvRow(row map[string]string, g Given) (Figure, error) {
 }
 
 func csvProblem(row map[string]string, g Given) (ep.Problem, error) {
-	op, err := ep.ParseOp(cmp.Or(row["op"], "dispatch"))
-	if err != nil {
-		return ep.Problem{}, err
-	}
-	dtype, err := ep.ParseDType(cmp.Or(row["dtype"], "bf16"))
-	if err != nil {
-		return ep.Problem{}, err
-	}
+	op, wrongOp := ep.ParseOp(cmp.Or(row["op"], "dispatch"))
+	dtype, wrongDType := ep.ParseDType(cmp.Or(row["dtype"], "bf16"))
+	mode, wrongMode := ep.ParseMode(cmp.Or(row["mode"], string(ep.Eager)))
 	p := g.problem(op, dtype)
-	p.Mode, err = ep.ParseMode(cmp.Or(row["mode"], string(ep.Eager)))
-	return p, err
+	p.Mode = mode
+	return p, cmp.Or(wrongOp, wrongDType, wrongMode)
 }
 
 // setTime takes microseconds where there are any, else turns GB/s into them.

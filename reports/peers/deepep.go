@@ -2,6 +2,7 @@ package peers
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -153,11 +154,8 @@ func (d *deepEPReader) rank(op ep.Op, gbps, us string) error {
 		return err
 	}
 	bw, err := number(gbps)
-	if err != nil {
-		return err
-	}
-	t, err := number(us)
-	if err != nil {
+	t, wrong := number(us)
+	if err = cmp.Or(err, wrong); err != nil {
 		return err
 	}
 	p := d.given.problem(op, ep.FP8)

@@ -2,11 +2,11 @@ package peers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -54,49 +54,43 @@ func aiRow(row map[string]string, g Given) ([]Figure, error) {
 	}
 	// The collector runs on hosts of eight GPUs and stores only their number.
 	g.Nodes, g.Ranks = nodes, 8*nodes
+	figure := aiNormal
 	if _, ok := row["combine_avg_t_us"]; ok {
-		return aiLowLatency(row, g)
+		figure = aiLowLatency
 	}
-	return aiNormal(row, g)
-}
-
-func aiLowLatency(row map[string]string, g Given) ([]Figure, error) {
 	var out []Figure
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
-		us, err := number(row[string(op)+"_avg_t_us"])
+		f, err := figure(row, string(op))
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Figure{
-			Kernel: "deepep-ll", Problem: g.problem(op, ep.FP8), Seconds: us * 1e-6, Clock: "span",
-			Note: "kernel time, mean over calls and ranks; dispatch casts BF16 to FP8 inside",
-		})
+		f.Problem = g.problem(op, ep.FP8)
+		out = append(out, f)
 	}
 	return out, nil
 }
 
-func aiNormal(row map[string]string, g Given) ([]Figure, error) {
-	var out []Figure
-	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
-		us, err := number(row[string(op)+"_transmit_us"])
-		if err != nil {
-			return nil, err
-		}
-		notify, err := strconv.ParseFloat(row[string(op)+"_notify_us"], 64)
-		if err != nil || notify < 0 {
-			return nil, fmt.Errorf("%s_notify_us: %.20q is no time", op, row[string(op)+"_notify_us"])
-		}
-		sms := ep.Value(row[string(op)+"_sms"])
-		if _, ok := sms.Int(); !ok {
-			return nil, fmt.Errorf("%s_sms: %.20q is no count", op, sms)
-		}
-		out = append(out, Figure{
-			Kernel: "deepep-normal", Values: map[string]ep.Value{"sms": sms},
-			Problem: g.problem(op, ep.FP8), Seconds: (us + notify) * 1e-6, Clock: "event",
-			Note: "transmit plus notify, mean over calls, best chunk of its own tuning; cached handle, FP8 given already cast",
-		})
+func aiLowLatency(row map[string]string, op string) (Figure, error) {
+	us, err := number(row[op+"_avg_t_us"])
+	return Figure{Kernel: "deepep-ll", Seconds: us * 1e-6, Clock: "span",
+		Note: "kernel time, mean over calls and ranks; dispatch casts BF16 to FP8 inside"}, err
+}
+
+func aiNormal(row map[string]string, op string) (f Figure, err error) {
+	us, err := number(row[op+"_transmit_us"])
+	if err != nil {
+		return f, err
 	}
-	return out, nil
+	notify, err := strconv.ParseFloat(row[op+"_notify_us"], 64)
+	if err != nil || notify < 0 {
+		return f, fmt.Errorf("%s_notify_us: %.20q is no time", op, row[op+"_notify_us"])
+	}
+	sms := ep.Value(row[op+"_sms"])
+	if _, ok := sms.Int(); !ok {
+		return f, fmt.Errorf("%s_sms: %.20q is no count", op, sms)
+	}
+	return Figure{Kernel: "deepep-normal", Values: map[string]ep.Value{"sms": sms}, Seconds: (us + notify) * 1e-6, Clock: "event",
+		Note: "transmit plus notify, mean over calls, best chunk of its own tuning; cached handle, FP8 given already cast"}, nil
 }
 
 // tableRows reads a CSV with a header, or a JSON array of flat objects.
@@ -105,30 +99,19 @@ func tableRows(data []byte) ([]map[string]string, error) {
 		return jsonRows(data)
 	}
 	in := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
-	in.ReuseRecord = true
 	header, err := in.Read()
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
-	names := make([]string, len(header))
-	for i, h := range header {
-		names[i] = strings.TrimSpace(h)
+	records, err := in.ReadAll()
+	rows := make([]map[string]string, len(records))
+	for i, record := range records {
+		rows[i] = make(map[string]string, len(header))
+		for k, name := range header {
+			rows[i][strings.TrimSpace(name)] = strings.TrimSpace(record[k])
+		}
 	}
-	var rows []map[string]string
-	for {
-		record, err := in.Read()
-		if err == io.EOF {
-			return rows, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		row := make(map[string]string, len(names))
-		for i, n := range names {
-			row[n] = strings.TrimSpace(record[i])
-		}
-		rows = append(rows, row)
-	}
+	return rows, err
 }
 
 func jsonRows(data []byte) ([]map[string]string, error) {
@@ -214,12 +197,7 @@ func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error
 	if !ok {
 		return f, fmt.Sprintf("rules of dtype %.20q left out: no dtype of ours has its bytes", r.DType), nil
 	}
-	if r.TopK > 0 {
-		g.TopK = r.TopK
-	}
-	if r.Experts > 0 {
-		g.Experts = r.Experts
-	}
+	g.TopK, g.Experts = cmp.Or(max(r.TopK, 0), g.TopK), cmp.Or(max(r.Experts, 0), g.Experts)
 	g.Tokens, g.Hidden = r.Tokens, r.Hidden
 	if err := g.require("experts", "topk", "ranks", "tokens", "hidden"); err != nil {
 		return f, "", err

@@ -54,6 +54,7 @@ all() {
   for test in late never killed disagree other-pack truncated; do
     step 40 "c-$test" "^rank 0" $t $packs/small.pack $test --processes --deadline 2 --most 12 --other $packs/other.pack
   done
+  step 90 c-long "^calls" $t $packs/small.pack calls --processes --calls 10000 --most 24
   step 60 c-deepseek "^calls" $t $packs/dsv3.pack calls --processes --calls 12 --most 24
   step 60 c-host-time "host time" $t $packs/dsv3.pack host --processes --calls 1500
   step 60 python-decode "right" python3 -m torch.distributed.run --standalone --nproc-per-node 2 examples/epcomm/decode.py $packs/small.pack

@@ -113,13 +113,16 @@ func ExpertUnit(p ep.Problem) (Unit, error) {
 	return u.packed(), err
 }
 
-// RoundWords is EP_OWN_ROUNDS of packed kernels: call numbers behind round_base,
-// one a block. No grid is larger.
-const RoundWords = 512
+// RoundBlocks is EP_OWN_ROUNDS of packed kernels: no grid has more blocks.
+// RoundWords call numbers lie behind round_base, one for each warp.
+const (
+	RoundBlocks = 192
+	RoundWords  = 32 * RoundBlocks
+)
 
 // packed is a unit as packs have it.
 func (u Unit) packed() Unit {
-	return Unit{u.Source, append(slices.Clip(u.Defines), define("EP_OWN_ROUNDS", RoundWords))}
+	return Unit{u.Source, append(slices.Clip(u.Defines), define("EP_OWN_ROUNDS", RoundBlocks))}
 }
 
 // ArchName is the compiler's name of the architecture of a machine, sm_90a for

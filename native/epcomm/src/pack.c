@@ -54,7 +54,7 @@ static int check_shape(const PackHeader *h, char *text) {
   } bounds[] = {
       {"ranks", h->ranks, 1, EP_MAX_RANKS},     {"hidden", h->hidden, 1, 65536}, {"experts", h->experts, 1, 65536},
       {"top-k", h->topk, 1, 32},                {"max tokens", h->max_tokens, 1, 1u << 20},
-      {"groups", h->groups, 1, 65537},          {"largest grid", h->largest_grid, 1, PACK_ROUND_WORDS},
+      {"groups", h->groups, 1, 65537},          {"largest grid", h->largest_grid, 1, PACK_ROUND_BLOCKS},
       {"compute capability", h->major, 5, 99},  {"compute capability minor", h->minor, 0, 9},
   };
   for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)

@@ -9,7 +9,8 @@
 #define PACK_MAGIC "EPCOMMPK"
 #define PACK_VERSION 1
 #define PACK_DIGEST_FROM 56 /* first byte that the digest covers */
-#define PACK_ROUND_WORDS 512
+#define PACK_ROUND_BLOCKS 192 /* of the largest grid */
+#define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
 #define PACK_CLASSES 5
 #define PACK_PURPOSES 3
 

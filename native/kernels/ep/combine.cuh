@@ -25,6 +25,7 @@ EP_ENTRY(EP_THREADS, 1) ep_combine_async(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   send_tokens_back(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }
 
@@ -33,6 +34,7 @@ EP_ENTRY(EP_THREADS, 1) ep_combine_wait(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_combine_receive(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }
 
@@ -42,6 +44,7 @@ EP_ENTRY(EP_THREADS, 1) ep_combine(const __grid_constant__ EpArgs a) {
   send_tokens_back(a);
   ep_combine_receive(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }
 

@@ -36,6 +36,7 @@ EP_ENTRY(EP_THREADS, 1) ep_dispatch_async(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_dispatch_send(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }
 
@@ -44,6 +45,7 @@ EP_ENTRY(EP_THREADS, 1) ep_dispatch_wait(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_dispatch_receive(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }
 
@@ -53,5 +55,6 @@ EP_ENTRY(EP_THREADS, 1) ep_dispatch(const __grid_constant__ EpArgs a) {
   ep_dispatch_send(a);
   ep_dispatch_receive(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }

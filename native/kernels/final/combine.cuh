@@ -145,6 +145,7 @@ EP_ENTRY(EP_THREADS, 1) combine_final(const __grid_constant__ EpArgs a) {
   FinCall c = fin_call(a);
   fin_announce(a, c);
   if (fin_sends(c)) fin_combine_async(a, c);
+  EP_NUMBER_DONE(a, c.number);
   if (fin_receives(c)) fin_combine_wait(a, c);
   ep_span_end(a);
 }

@@ -217,6 +217,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final(const __grid_constant__ EpArgs a) {
   } else {
     fin_wait_tokens(a, c, s);
   }
+  EP_NUMBER_DONE(a, c.number);
   if (fin_receives(c) && !s.failed) {
     fin_dispatch_wait(a, c, s);
     if (FIN_TILES) {

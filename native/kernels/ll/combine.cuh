@@ -227,6 +227,7 @@ EP_ENTRY(EP_THREADS, 1) combine_ll(const __grid_constant__ EpArgs a) {
   LlCall c = ll_call(a);
   ll_announce(a, c);
   ll_combine_async(a, c);
+  EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   ll_combine_wait(a, c);
   ep_span_end(a);

@@ -372,6 +372,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll(const __grid_constant__ EpArgs a) {
   __syncthreads();
   uint32_t senders = ll_senders(a, c);
   ll_dispatch_async(a, c, s, senders);
+  EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   if (c.warp == 0) ll_clear_headers(a, c);
   ll_dispatch_wait(a, c, s, a.receivers > 0 ? senders : 0);

@@ -3,6 +3,7 @@
 package examples
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,7 +88,16 @@ func TestGo(t *testing.T) {
 	if err := record.WriteFile(path, sealed(t)); err != nil {
 		t.Fatal(err)
 	}
-	if got := output(t, exec.Command("go", "run", "./runtime", path)); got != want {
+	here := filepath.Join(t.TempDir(), "machine.json")
+	head := sealed(t).Header
+	text, err := json.Marshal(map[string]any{"machine": head.Machine, "abi": head.ABI})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(here, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := output(t, exec.Command("go", "run", "./runtime", path, here)); got != want {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -95,8 +105,14 @@ func TestGo(t *testing.T) {
 func TestC(t *testing.T) {
 	gcc, dir := need(t, "gcc"), exported(t, "c")
 	bin := filepath.Join(dir, "serve")
-	output(t, exec.Command(gcc, "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I", dir, "-o", bin, "runtime-c/main.c"))
-	if got := output(t, exec.Command(bin)); got != want {
+	library, err := filepath.Glob("../native/epcomm/src/*.c")
+	if err != nil || len(library) == 0 {
+		t.Fatal("native/epcomm/src: ", err)
+	}
+	build := []string{"-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-I", dir, "-I", "../native/epcomm/include",
+		"-I", "../native/epcomm/src", "-I", "../native/include", "-o", bin, "runtime-c/main.c"}
+	output(t, exec.Command(gcc, append(append(build, library...), "-ldl", "-lpthread", "-lm")...))
+	if got := output(t, exec.Command(bin, sealed(t).Header.Machine.Key(), "abi")); got != want {
 		t.Errorf("got\n%s", got)
 	}
 	if got := output(t, exec.Command(bin, "cuda/10de:2335/sm_90", "abi")); !strings.Contains(got, "refused, everything is default: machine") {
@@ -111,10 +127,10 @@ func TestPython(t *testing.T) {
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+dir, "PYTHONDONTWRITEBYTECODE=1")
 		return output(t, cmd)
 	}
-	if got := run(); got != want {
+	if got := run(sealed(t).Header.Machine.Key(), "abi"); got != want {
 		t.Errorf("got\n%s", got)
 	}
-	if got := run("cuda/10de:2335/sm_90"); !strings.Contains(got, "refused, everything is default: machine") {
+	if got := run("cuda/10de:2335/sm_90", "abi"); !strings.Contains(got, "refused, everything is default: machine") {
 		t.Errorf("on another machine it prints\n%s", got)
 	}
 }

@@ -18,7 +18,7 @@ var commandGroups = []struct {
 	{"Tune:", []func() *cobra.Command{newSweep, newBench, newVerify}},
 	{"Read what was measured:", []func() *cobra.Command{newReport, newPlot, newCompare, newReplay, newImport}},
 	{"Ship it:", []func() *cobra.Command{newTable, newPack}},
-	{"Know what is there:", []func() *cobra.Command{newBackends, newPresets, newWorkload, newTerms, newVersion}},
+	{"Know what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newVersion}},
 }
 
 // extra commands are added by files with build tags.

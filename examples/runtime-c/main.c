@@ -2,10 +2,15 @@
  *
  *   epbench sweep -o run
  *   epbench table export --table run --format c -o tuned.h
- *   gcc -O2 -I . -o serve examples/runtime-c/main.c && ./serve
+ *   gcc -O2 -I . -o serve examples/runtime-c/main.c -lepcomm && ./serve model.pack
+ *
+ * Machine and kernels are those that the driver and the pack name. MACHINE_KEY ABI in
+ * place of the pack ask for another host, as `epbench machine` prints them there.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "epcomm.h"
 #include "tuned.h"
 
 enum { MAX_TOKENS = 4096, EXPERTS = 32, RANKS = 4 };
@@ -22,15 +27,43 @@ static void step(const tuned_resolved *resolved, int32_t tokens, const int64_t *
   printf("%d tokens, %s: %s (%s)\n", (int)tokens, routing_names[routing], c.config->key, reason_names[c.reason]);
 }
 
+/* The kernels that a pack holds; ends the program if it is none. */
+static void read_pack(const char *path, EpcommInfo *info) {
+  char text[EPCOMM_TEXT] = "it cannot be read";
+  FILE *f = fopen(path, "rb");
+  long bytes = f != NULL && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+  void *data = bytes > 0 ? malloc((size_t)bytes) : NULL;
+  int whole = data != NULL && fseek(f, 0, SEEK_SET) == 0 && fread(data, 1, (size_t)bytes, f) == (size_t)bytes;
+  info->size = sizeof *info;
+  if (!whole || epcomm_check_pack(data, (size_t)bytes, info, text) != EPCOMM_OK) {
+    fprintf(stderr, "%s: %s\n", path, text);
+    exit(1);
+  }
+  free(data);
+  fclose(f);
+}
+
+/* Why the table is of no use to this process, NULL if it is. */
+static const char *refusal(int argc, char **argv) {
+  static EpcommMachine machine = {.size = sizeof machine};
+  static char text[EPCOMM_TEXT];
+  EpcommInfo info;
+  if (argc == 3) return tuned_refusal(argv[1], argv[2]);
+  read_pack(argv[1], &info);
+  return epcomm_machine(&machine, text) == EPCOMM_OK ? tuned_refusal(machine.key, info.abi) : text;
+}
+
 int main(int argc, char **argv) {
   /* The model and how it is spread: the preset demo on four ranks. */
   const tuned_problem problem = {TUNED_OP_DISPATCH, TUNED_MODE_EAGER, RANKS, 1, 512, EXPERTS, 4,
                                  TUNED_DTYPE_BF16, TUNED_DTYPE_BF16, 0, 0, TUNED_PRECISION_FULL};
   int64_t even[EXPERTS], hot[EXPERTS], skewed[EXPERTS];
   tuned_resolved resolved;
-  /* A real process passes its own machine key and kernel hash. Without arguments
-   * this one passes those of the table, so that it runs anywhere. */
-  const char *why = tuned_refusal(argc > 1 ? argv[1] : TUNED_MACHINE_KEY, argc > 2 ? argv[2] : TUNED_ABI);
+  if (argc != 2 && argc != 3) {
+    fprintf(stderr, "usage: serve PACK, or serve MACHINE_KEY ABI\n");
+    return 2;
+  }
+  const char *why = refusal(argc, argv);
   if (why != NULL) {
     printf("the table is refused, everything is default: %s\n", why);
     return 0;

@@ -2,7 +2,10 @@
 
     epbench sweep -o run
     epbench table export --table run --format python -o tuned.py
-    PYTHONPATH=. python3 examples/runtime-python/main.py
+    PYTHONPATH=. python3 examples/runtime-python/main.py model.pack
+
+Machine and kernels are those that the driver and the pack name. MACHINE_KEY ABI in
+place of the pack ask for another host, as `epbench machine` prints them there.
 """
 
 import sys
@@ -18,9 +21,17 @@ HOT = [900 if e < 8 else 20 for e in range(32)]
 SKEWED = [600 if e % 4 == 0 else 60 for e in range(32)]
 
 
-def main(machine_key=tuned.MACHINE_KEY, abi=tuned.ABI):
-    """A real process passes its own machine key and kernel hash. Without arguments
-    this one passes those of the table, so that it runs anywhere."""
+def here(pack):
+    """(machine key, kernel hash) of this process."""
+    import epcomm
+
+    with open(pack, "rb") as f:
+        abi = epcomm.check_pack(f.read()).abi.decode()
+    return epcomm.machine().key.decode(), abi
+
+
+def main(*where):
+    machine_key, abi = where if len(where) == 2 else here(*where)
     why = tuned.refusal(machine_key, abi)
     if why:
         print("the table is refused, everything is default:", why)

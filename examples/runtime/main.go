@@ -2,10 +2,15 @@
 // table, resolves it once, agrees on it with the other ranks, and asks it at every step.
 //
 //	epbench sweep -o run
-//	go run ./examples/runtime run/table.json
+//	epbench machine --json > machine.json
+//	go run ./examples/runtime run/table.json machine.json
+//
+// A program that links the kernels needs no file: epcomm.MachineKey
+// and epcomm.ReadPack of native/epcomm say the same.
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"sync"
@@ -23,17 +28,21 @@ var problem = ep.Problem{
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: runtime table.json")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: runtime table.json machine.json")
 		os.Exit(2)
 	}
-	if err := serve(os.Args[1]); err != nil {
+	if err := serve(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "runtime:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(path string) error {
+func serve(path, machine string) error {
+	here, err := host(machine)
+	if err != nil {
+		return err
+	}
 	locations := table.DefaultLocations()
 	locations.Embedded, locations.File = embedded.FS(), path
 	set, err := table.Open(locations)
@@ -42,15 +51,15 @@ func serve(path string) error {
 	}
 	ranks := newGroup(problem.Ranks)
 	for rank := range problem.Ranks {
-		ranks.Go(func() { serveRank(rank, set, ranks) })
+		ranks.Go(func() { serveRank(rank, set, here, ranks) })
 	}
 	ranks.Wait()
 	return nil
 }
 
 // serveRank is one rank's process. Rank 0 prints.
-func serveRank(rank int, set *table.Set, ranks *group) {
-	resolved := set.Resolve(host(set), problem)
+func serveRank(rank int, set *table.Set, here table.Host, ranks *group) {
+	resolved := set.Resolve(here, problem)
 	resolved = resolved.Agree(ranks.gather(rank, resolved.Digest()))
 	for _, s := range steps() {
 		class := ep.Classify(s.counts, problem.Ranks)
@@ -61,13 +70,21 @@ func serveRank(rank int, set *table.Set, ranks *group) {
 	}
 }
 
-// host says where this process runs. A real process asks its driver and its own
-// kernels. This one names the machine and kernels of the table, so that it runs
-// anywhere.
-func host(set *table.Set) table.Host {
-	sources := set.Sources()
-	top := sources[len(sources)-1].Table.Header
-	return table.Host{Machine: top.Machine, ABI: top.ABI}
+// host says where this process runs and which kernels it has, from what epbench
+// machine printed there.
+func host(path string) (table.Host, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return table.Host{}, err
+	}
+	var here struct {
+		Machine ep.Machine
+		ABI     string
+	}
+	if err := json.Unmarshal(text, &here); err != nil {
+		return table.Host{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return table.Host{Machine: here.Machine, ABI: here.ABI}, nil
 }
 
 // step is what a scheduler knows before a launch: the tokens of the fullest rank and

@@ -114,16 +114,41 @@ type Info struct {
 
 	HeapBytes int64
 	Digest    string
+	ABI       string // of the kernels: tables are bound to it
 }
 
 // Info asks the library.
 func (c *Comm) Info() Info {
 	i := C.EpcommInfo{size: C.sizeof_EpcommInfo}
 	C.epcomm_info(c.c, &i)
+	return infoOf(i)
+}
+
+// ReadPack says what a pack holds. It needs no GPU.
+func ReadPack(data []byte) (Info, error) {
+	i := C.EpcommInfo{size: C.sizeof_EpcommInfo}
+	var text [C.EPCOMM_TEXT]C.char
+	if s := C.epcomm_check_pack(unsafe.Pointer(unsafe.SliceData(data)), C.size_t(len(data)), &i, &text[0]); s != C.EPCOMM_OK {
+		return Info{}, &Error{Status(s), C.GoString(&text[0])}
+	}
+	return infoOf(i), nil
+}
+
+// MachineKey is what tables know this host's GPUs by.
+func MachineKey() (string, error) {
+	m := C.EpcommMachine{size: C.sizeof_EpcommMachine}
+	var text [C.EPCOMM_TEXT]C.char
+	if s := C.epcomm_machine(&m, &text[0]); s != C.EPCOMM_OK {
+		return "", &Error{Status(s), C.GoString(&text[0])}
+	}
+	return C.GoString(&m.key[0]), nil
+}
+
+func infoOf(i C.EpcommInfo) Info {
 	return Info{
 		Rank: int(i.rank), Ranks: int(i.ranks), Hidden: int(i.hidden), Experts: int(i.experts),
 		LocalExperts: int(i.local_experts), TopK: int(i.topk), MaxTokens: int(i.max_tokens), Groups: int(i.groups),
-		LargestGrid: int(i.largest_grid), HeapBytes: int64(i.heap_bytes), Digest: C.GoString(&i.digest[0]),
+		LargestGrid: int(i.largest_grid), HeapBytes: int64(i.heap_bytes), Digest: C.GoString(&i.digest[0]), ABI: C.GoString(&i.abi[0]),
 	}
 }
 

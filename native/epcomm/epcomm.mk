@@ -88,7 +88,7 @@ $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 
 epcomm-wheel: epcomm ## a Python wheel with the library in it, in bin/
 	cp $(EPCOMM_OUT)/libepcomm.so native/python/epcomm/src/epcomm/
-	$(PIP) wheel -q --no-deps --no-build-isolation -w $(BINDIR) native/python/epcomm
+	$(PIP) wheel -q --no-deps -w $(BINDIR) native/python/epcomm
 	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
 
 epcomm-test: epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing

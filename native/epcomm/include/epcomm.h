@@ -157,6 +157,7 @@ typedef struct EpcommInfo {
   int default_dtype;
   uint64_t heap_bytes;  /* device memory of this rank */
   char digest[65];      /* of the pack, hex */
+  char abi[65];         /* of its kernels, hex: tables are bound to it */
   char arch[16];
 } EpcommInfo;
 
@@ -241,6 +242,19 @@ EPCOMM_API const char *epcomm_status_name(EpcommStatus status);
  * over all ranks and enough steps: below 16 selections an expert only strong skew
  * can be told from chance. */
 EPCOMM_API EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks);
+
+/* The GPUs of this host, as tables name them. */
+typedef struct EpcommMachine {
+  size_t size;
+  int sms, gpus;     /* SMs of one GPU; GPUs that this process sees */
+  uint64_t memory;   /* bytes of one GPU */
+  char name[96], pci_id[16], arch[16];
+  char link[16];     /* nv18: 18 NVLinks a GPU; mixed, pcie, apart, none */
+  char key[160];     /* a table of another key does not apply: see epbench machine */
+} EpcommMachine;
+
+/* Asks the driver. Without one EPCOMM_DRIVER, and text (EPCOMM_TEXT bytes) says why. */
+EPCOMM_API EpcommStatus epcomm_machine(EpcommMachine *out, char *text);
 
 /* Reads a pack without a GPU: EPCOMM_OK if it is whole and for this library. */
 EPCOMM_API EpcommStatus epcomm_check_pack(const void *data, size_t bytes, EpcommInfo *out, char *text);

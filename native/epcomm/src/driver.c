@@ -19,6 +19,7 @@ static const struct {
 #define NAME(field, name) {name, offsetof(Driver, field)}
     NAME(init, "cuInit"), NAME(error_name, "cuGetErrorName"), NAME(error_string, "cuGetErrorString"),
     NAME(device_count, "cuDeviceGetCount"), NAME(device_get, "cuDeviceGet"), NAME(device_attribute, "cuDeviceGetAttribute"),
+    NAME(device_name, "cuDeviceGetName"), NAME(device_memory, "cuDeviceTotalMem_v2"),
     NAME(can_access_peer, "cuDeviceCanAccessPeer"), NAME(context_retain, "cuDevicePrimaryCtxRetain"),
     NAME(context_release, "cuDevicePrimaryCtxRelease_v2"), NAME(context_get, "cuCtxGetCurrent"),
     NAME(context_set, "cuCtxSetCurrent"), NAME(context_wait, "cuCtxSynchronize"), NAME(context_get_limit, "cuCtxGetLimit"),

@@ -34,7 +34,7 @@ typedef struct DrvLaunch {
 } DrvLaunch;
 
 enum {
-  DRV_SMS = 16, DRV_MAJOR = 75, DRV_MINOR = 76,
+  DRV_SMS = 16, DRV_PCI_BUS = 33, DRV_PCI_SLOT = 34, DRV_PCI_DOMAIN = 50, DRV_MAJOR = 75, DRV_MINOR = 76,
   DRV_FUNCTION_LOCAL = 3, DRV_FUNCTION_SHARED = 8, DRV_FUNCTION_THREADS = 0,
   DRV_LIMIT_STACK = 0,
   DRV_ATTRIBUTE_EARLY = 6,
@@ -51,6 +51,8 @@ typedef struct Driver {
   DrvResult (*device_count)(int *);
   DrvResult (*device_get)(DrvDevice *, int);
   DrvResult (*device_attribute)(int *, int, DrvDevice);
+  DrvResult (*device_name)(char *, int, DrvDevice);
+  DrvResult (*device_memory)(size_t *, DrvDevice);
   DrvResult (*can_access_peer)(int *, DrvDevice, DrvDevice);
   DrvResult (*context_retain)(DrvContext *, DrvDevice);
   DrvResult (*context_release)(DrvDevice);

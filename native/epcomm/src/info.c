@@ -21,7 +21,10 @@ static void describe(const Pack *p, EpcommInfo *out) {
   out->default_dtype = (int)p->dtypes[0].dtype;
   out->dtypes = 0;
   for (uint32_t i = 0; i < pack_count(p, PACK_DTYPES); i++) out->dtypes |= 1u << p->dtypes[i].dtype;
-  for (int i = 0; i < 32; i++) snprintf(out->digest + 2 * i, 3, "%02x", h->digest[i]);
+  for (int i = 0; i < 32; i++) {
+    snprintf(out->digest + 2 * i, 3, "%02x", h->digest[i]);
+    snprintf(out->abi + 2 * i, 3, "%02x", h->abi[i]);
+  }
   memcpy(out->arch, h->arch, sizeof out->arch);
 }
 

@@ -14,6 +14,8 @@ SAME(attribute_value, offsetof(DrvAttribute, value) == offsetof(CUlaunchAttribut
 SAME(handle_size, sizeof(DrvIpcHandle) == sizeof(CUipcMemHandle));
 SAME(pointer_size, sizeof(DrvPointer) == sizeof(CUdeviceptr));
 SAME(early, (int)DRV_ATTRIBUTE_EARLY == (int)CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+SAME(pci, (int)DRV_PCI_BUS == (int)CU_DEVICE_ATTRIBUTE_PCI_BUS_ID && (int)DRV_PCI_SLOT == (int)CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID &&
+              (int)DRV_PCI_DOMAIN == (int)CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
 SAME(sms, (int)DRV_SMS == (int)CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 SAME(major, (int)DRV_MAJOR == (int)CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 SAME(minor, (int)DRV_MINOR == (int)CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);

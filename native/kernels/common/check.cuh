@@ -112,16 +112,18 @@ EP_DEVICE uint32_t ep_number(const EpArgs &a) {
 /* EP_NUMBER_DONE: called by every warp of a kernel that numbers its calls, once
  * its lanes have read the number, best while the warp has nothing to wait for. Under
  * EP_OWN_ROUNDS the last launch of a call, that with stamp 1, advances the words.
- * Launches differ in blocks and warps: a warp also advances the words of those that
- * this one does not have. */
+ * Launches differ in blocks and warps: a block also advances the words of those that
+ * this launch does not have, of other blocks a whole line with each store. */
 #ifdef EP_OWN_ROUNDS
 #define EP_NUMBER_DONE(a, number) ep_number_done(a, number)
 EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {
   if (a.stamp == 0) return;
+  uint32_t warp = warp_id(), warps = warps_in_block(), lane = lane_id();
+  uint32_t next = number - a.round + 1, word = warp + lane * warps;
   __syncwarp();
-  uint32_t word = warp_id() + lane_id() * warps_in_block();
-  for (uint32_t b = blockIdx.x; word < 32 && b < EP_OWN_ROUNDS; b += gridDim.x)
-    st_relaxed_gpu(a.round_base + 32 * b + word, number - a.round + 1);
+  if (word < 32) st_relaxed_gpu(a.round_base + 32 * blockIdx.x + word, next);
+  for (uint32_t b = blockIdx.x + (1 + warp) * gridDim.x; b < EP_OWN_ROUNDS; b += warps * gridDim.x)
+    st_relaxed_gpu(a.round_base + 32 * b + lane, next);
 }
 #else
 #define EP_NUMBER_DONE(a, number)

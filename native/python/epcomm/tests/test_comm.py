@@ -110,6 +110,10 @@ class TestComm(unittest.TestCase):
             with self.assertRaises(epcomm.EpcommError):
                 epcomm.check_pack(bad)
 
+    def test_machine_and_kernels_are_named(self):
+        self.assertRegex(epcomm.machine().key.decode(), "^cuda/.*/sm_[0-9]+/sms=[0-9]+/mem=[0-9]+g/link=.")
+        self.assertRegex(epcomm.check_pack(pack_bytes()).abi.decode(), "^[0-9a-f]{64}$")
+
     def test_classes(self):
         self.assertEqual(epcomm.classify([100] * 8, 2), "even")
         self.assertEqual(epcomm.classify([1000] * 4 + [0] * 4, 2), "hot-rank")

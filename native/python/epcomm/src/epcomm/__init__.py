@@ -7,9 +7,10 @@ graphs. ``Comm`` is the library itself, with addresses as integers; it needs
 nothing but Python. Errors are ``EpcommError`` with the library's sentence.
 """
 
-from .comm import Call, Comm, EpcommError, Explanation, Fault, Info, Outputs, check_pack, classify
+from .comm import Call, Comm, EpcommError, Explanation, Fault, Info, Machine, Outputs, check_pack, classify, machine
 
-__all__ = ["EP", "Call", "Comm", "Dispatched", "EpcommError", "Explanation", "Fault", "Info", "Outputs", "check_pack", "classify"]
+__all__ = ["EP", "Call", "Comm", "Dispatched", "EpcommError", "Explanation", "Fault", "Info", "Machine", "Outputs", "check_pack",
+           "classify", "machine"]
 
 
 def __getattr__(name):

@@ -3,7 +3,7 @@
 import ctypes
 
 from . import library
-from .library import Call, Explanation, Fault, Info, Outputs
+from .library import Call, Explanation, Fault, Info, Machine, Outputs
 
 DTYPES = {"default": 0, "bf16": 1, "fp8": 2, "mxfp4": 3, "nvfp4": 4}
 ROUTINGS = {"default": 0, "even": 1, "skewed": 2, "concentrated": 3, "hot-rank": 4, "all": 5}
@@ -161,6 +161,15 @@ def classify(counts, ranks):
     return next(name for name, n in ROUTINGS.items() if n == number)
 
 
+def machine():
+    """The GPUs of this host as tables name them (``key``), from the driver."""
+    out, text = Machine(), ctypes.create_string_buffer(library.TEXT)
+    status = lib().epcomm_machine(ctypes.byref(out), text)
+    if status:
+        raise EpcommError(status, text.value.decode(errors="replace"))
+    return out
+
+
 def check_pack(data):
     """What a pack says, from its bytes. Needs no GPU."""
     info, text = Info(), ctypes.create_string_buffer(library.TEXT)
@@ -170,4 +179,4 @@ def check_pack(data):
     return info
 
 
-__all__ = ["Call", "Comm", "EpcommError", "Explanation", "Fault", "Info", "Outputs", "check_pack", "classify"]
+__all__ = ["Call", "Comm", "EpcommError", "Explanation", "Fault", "Info", "Machine", "Outputs", "check_pack", "classify", "machine"]

@@ -41,7 +41,14 @@ class Info(_Sized):
         ("size", c_size_t), ("rank", c_int), ("ranks", c_int), ("hidden", c_int), ("experts", c_int), ("local_experts", c_int),
         ("topk", c_int), ("max_tokens", c_int), ("groups", c_int), ("shared", c_int), ("skip_a2a", c_int), ("reduced", c_int),
         ("in_flight", c_int), ("largest_grid", c_int), ("dtypes", c_uint), ("default_dtype", c_int), ("heap_bytes", c_uint64),
-        ("digest", c_char * 65), ("arch", c_char * 16),
+        ("digest", c_char * 65), ("abi", c_char * 65), ("arch", c_char * 16),
+    ]
+
+
+class Machine(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("sms", c_int), ("gpus", c_int), ("memory", c_uint64), ("name", c_char * 96), ("pci_id", c_char * 16),
+        ("arch", c_char * 16), ("link", c_char * 16), ("key", c_char * 160),
     ]
 
 
@@ -98,6 +105,7 @@ def _declare(lib):
         "epcomm_explain": [comm, call, POINTER(Explanation)], "epcomm_info": [comm, POINTER(Info)],
         "epcomm_outputs": [comm, c_int, c_int, POINTER(Outputs)],
         "epcomm_classify": [POINTER(c_int64), c_int, c_int],
+        "epcomm_machine": [POINTER(Machine), c_char_p],
         "epcomm_check_pack": [c_char_p, c_size_t, POINTER(Info), c_char_p],
     }
     for op in ("dispatch", "combine"):

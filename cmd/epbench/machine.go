@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+func newMachine() *cobra.Command {
+	var sources sourceFlags
+	var backend string
+	var out tableFlags
+	cmd := &cobra.Command{
+		Use:   "machine",
+		Short: "Say what machine this is to tables, and which tables apply here",
+		Long: `Machine prints what tables know a machine by, the hash of the kernels, and for
+each compiled-in, system and user table whether it applies here. With --json it
+prints an object that --machine and the examples read.`,
+		Example: `  epbench machine
+  epbench machine --json > machine.json
+  epbench table lookup --embedded --machine machine.json --model deepseek-v3`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, note, err := openBackend(cmd.Context(), backend)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			if note != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), note)
+			}
+			set, err := sources.open()
+			if err != nil {
+				return err
+			}
+			host := hostOf(b)
+			if out.json || out.format == "json" {
+				return writeMachine(cmd, host, set)
+			}
+			return out.print(cmd, machineTable(host), appliesTable(host, set))
+		},
+	}
+	sources.bind(cmd)
+	addBackendFlag(cmd, &backend)
+	out.bind(cmd)
+	return cmd
+}
+
+// applies says whether a table may be used on a host, whatever the problem, and
+// what speaks against it.
+func applies(t *table.Table, h table.Host) (word, note string) {
+	if len(t.Rows) == 0 {
+		return "no", "it has no rows"
+	}
+	if err := t.Refusal(h, t.Rows[0].Key.Problem(0)); err != nil {
+		return "no", err.Error()
+	}
+	if doubts := t.Doubts(h); len(doubts) > 0 {
+		return "unverified", strings.Join(doubts, ", ")
+	}
+	return "yes", ""
+}
+
+func machineTable(h table.Host) reports.Table {
+	m := h.Machine
+	t := reports.Table{Name: "machine", Columns: []reports.Column{reports.Words("what"), reports.Words("value")}}
+	for _, row := range [][2]string{
+		{"name", m.Name}, {"key", m.Key()}, {"GPUs", fmt.Sprint(m.GPUs)}, {"SMs", fmt.Sprint(m.SMs)},
+		{"memory", fmt.Sprintf("%d GiB", m.Memory>>30)}, {"links", m.Link}, {"driver", m.Driver}, {"CUDA", m.CUDA},
+		{"kernels", h.ABI},
+	} {
+		t.Add(reports.Str(row[0]), reports.Str(row[1]))
+	}
+	return t
+}
+
+func appliesTable(h table.Host, set *table.Set) reports.Table {
+	t := reports.Table{Name: "tables", Columns: []reports.Column{
+		reports.Words("table"), reports.Words("rows"), reports.Words("applies"), reports.Words("why"),
+	}}
+	for _, s := range set.Sources() {
+		word, note := applies(s.Table, h)
+		t.Add(reports.Str(sourceName(s)), reports.Int(len(s.Table.Rows)), reports.Str(word), reports.Str(note))
+	}
+	return t
+}
+
+// writeMachine prints what a program wants: the machine's fields as run.json has
+// them, so that the output serves as --machine.
+func writeMachine(cmd *cobra.Command, h table.Host, set *table.Set) error {
+	type tableHere struct {
+		Name    string `json:"name"`
+		Rows    int    `json:"rows"`
+		Applies string `json:"applies"`
+		Why     string `json:"why,omitempty"`
+	}
+	doc := struct {
+		Machine ep.Machine  `json:"machine"`
+		Key     string      `json:"key"`
+		ABI     string      `json:"abi"`
+		Tables  []tableHere `json:"tables"`
+	}{h.Machine, h.Machine.Key(), h.ABI, []tableHere{}}
+	for _, s := range set.Sources() {
+		word, note := applies(s.Table, h)
+		doc.Tables = append(doc.Tables, tableHere{sourceName(s), len(s.Table.Rows), word, note})
+	}
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetIndent("", "  ")
+	return enc.Encode(doc)
+}

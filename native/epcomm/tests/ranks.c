@@ -306,7 +306,7 @@ static int ranks_of(const char *path) {
   static uint8_t data[1 << 26];
   FILE *f = fopen(path, "rb");
   size_t n = f != NULL ? fread(data, 1, sizeof data, f) : 0;
-  EpcommInfo info = {sizeof info, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}};
+  EpcommInfo info = {.size = sizeof info};
   char text[EPCOMM_TEXT] = "cannot open";
   if (f != NULL) fclose(f);
   if (n > 0 && epcomm_check_pack(data, n, &info, text) == EPCOMM_OK) return info.ranks;

@@ -57,7 +57,7 @@ var arrows = map[string]string{
 	// Sweep joins what searches with what measures.
 	"tune/sweep":         "tune/ep tune/table tune/record tune/stat tune/search tune/search/spacefile tune/sweep/measure workloads kernels",
 	"tune/sweep/measure": "tune/ep tune/record tune/stat tune/search workloads kernels",
-	"tune/sweep/receipt": "tune/ep tune/table tune/record tune/sweep tune/sweep/measure kernels",
+	"tune/sweep/receipt": "tune/ep tune/table tune/record tune/sweep",
 
 	// Reports read records and tables and never import what searches or
 	// measures. Comparing two runs is judging them, hence tune/stat. The picture

@@ -22,12 +22,15 @@ type Effect struct {
 	Wins   int     // cases in which the kernel's fastest config has it
 	Cases  int     // cases in which it was timed
 	Points int     // configs with it that were timed
+
+	logs float64   // sum over cases of the logarithms that Best is the mean of
+	all  []float64 // what Median is of
 }
 
 // Effects computes the effect of every value that has an alternative. A kernel
 // is compared with itself only.
 func Effects(cases []*Case) []Effect {
-	sums := map[paramValue]*effectSum{}
+	sums := map[paramValue]*Effect{}
 	for _, c := range cases {
 		byKernel := map[string][]*Entry{}
 		for _, e := range c.Entries {
@@ -43,7 +46,9 @@ func Effects(cases []*Case) []Effect {
 	var out []Effect
 	for _, k := range keys {
 		if alternatives(keys, k) {
-			out = append(out, sums[k].effect(k))
+			e := sums[k]
+			e.Best, e.Median, e.Points = math.Exp(e.logs/float64(e.Cases)), stat.Median(e.all), len(e.all)
+			out = append(out, *e)
 		}
 	}
 	return out
@@ -74,16 +79,8 @@ func alternatives(keys []paramValue, k paramValue) bool {
 	})
 }
 
-type effectSum struct {
-	logBest float64
-	worst   float64
-	all     []float64
-	wins    int
-	cases   int
-}
-
 // addEffects takes one case's entries of one kernel, fastest first.
-func addEffects(sums map[paramValue]*effectSum, kernel string, entries []*Entry) {
+func addEffects(sums map[paramValue]*Effect, kernel string, entries []*Entry) {
 	best := entries[0].Level
 	seen := map[paramValue]bool{}
 	for i, e := range entries {
@@ -92,7 +89,7 @@ func addEffects(sums map[paramValue]*effectSum, kernel string, entries []*Entry)
 			k := paramValue{kernel, name, v}
 			s := sums[k]
 			if s == nil {
-				s = &effectSum{}
+				s = &Effect{Kernel: kernel, Param: name, Value: v}
 				sums[k] = s
 			}
 			s.all = append(s.all, over)
@@ -101,21 +98,13 @@ func addEffects(sums map[paramValue]*effectSum, kernel string, entries []*Entry)
 			}
 			// Entries come fastest first: this is the best with the value.
 			seen[k] = true
-			s.cases++
-			s.logBest += math.Log(over)
-			s.worst = max(s.worst, over)
+			s.Cases++
+			s.logs += math.Log(over)
+			s.Worst = max(s.Worst, over)
 			if i == 0 {
-				s.wins++
+				s.Wins++
 			}
 		}
-	}
-}
-
-func (s *effectSum) effect(k paramValue) Effect {
-	return Effect{
-		Kernel: k.kernel, Param: k.param, Value: k.value,
-		Best: math.Exp(s.logBest / float64(s.cases)), Worst: s.worst, Median: stat.Median(s.all),
-		Wins: s.wins, Cases: s.cases, Points: len(s.all),
 	}
 }
 

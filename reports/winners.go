@@ -9,40 +9,43 @@ import (
 
 // winnerColumn is a column of the table of decisions.
 type winnerColumn struct {
-	column   Column
-	cell     func(*record.Search) Cell
-	searched bool // only searches have it; bench, which measures one config, has not
+	column Column
+	cell   func(*record.Search) Cell
 }
 
 // winnerColumns: on a narrow terminal the id stands for the config, and the
 // interval stays.
 var winnerColumns = []winnerColumn{
-	{Words("class").Dropped(18), func(s *record.Search) Cell { return Str(string(s.Class)) }, false},
-	{Words("verdict"), verdictCell, false},
+	{Words("class").Dropped(18), func(s *record.Search) Cell { return Str(string(s.Class)) }},
+	{Words("verdict"), verdictCell},
 	{Numbers("gain", "x"), func(s *record.Search) Cell {
 		return Float(s.Decision.Gain.Mid, 3).Marked(verdictMarks[s.Decision.Verdict])
-	}, false},
-	{Numbers("low", "x"), func(s *record.Search) Cell { return Float(s.Decision.Gain.Low, 3) }, false},
-	{Numbers("high", "x"), func(s *record.Search) Cell { return Float(s.Decision.Gain.High, 3) }, false},
-	{Numbers("median", "us").Dropped(3), func(s *record.Search) Cell { return Micros(s.Times.Median) }, false},
-	{Numbers("p10", "us").Dropped(15), func(s *record.Search) Cell { return Micros(s.Times.P10) }, false},
-	{Numbers("p90", "us").Dropped(15), func(s *record.Search) Cell { return Micros(s.Times.P90) }, false},
-	{Words("id"), func(s *record.Search) Cell { return Str(s.Decision.Config.ID()) }, false},
-	{Words("config").Dropped(13), func(s *record.Search) Cell { return ConfigCell(s.Decision.Config, s.Decision.Default) }, false},
-	{Numbers("error", "%").Dropped(16), func(s *record.Search) Cell { return Float(100*s.MaxErr, 3) }, false},
-	{Numbers("busiest", "GB/s").Dropped(14), func(s *record.Search) Cell { return Float(float64(s.Bytes)/s.Times.Median/1e9, 3) }, false},
-	{Numbers("imbalance", "x").Dropped(16), func(s *record.Search) Cell { return Float(s.Imbalance, 2) }, false},
-	{Numbers("rounds", "").Dropped(19), func(s *record.Search) Cell { return Int(s.Decision.Rounds) }, false},
-	{Words("clock").Dropped(19), func(s *record.Search) Cell { return Str(s.Clock) }, false},
-	{Numbers("ties", "").Dropped(17), func(s *record.Search) Cell { return Int(s.Ties) }, true},
-	{Numbers("tried", "").Dropped(17), func(s *record.Search) Cell { return Int(s.Tried) }, true},
-	{Numbers("legal", "").Dropped(20), func(s *record.Search) Cell { return Int(s.Legal) }, true},
+	}},
+	{Numbers("low", "x"), func(s *record.Search) Cell { return Float(s.Decision.Gain.Low, 3) }},
+	{Numbers("high", "x"), func(s *record.Search) Cell { return Float(s.Decision.Gain.High, 3) }},
+	{Numbers("median", "us").Dropped(3), func(s *record.Search) Cell { return Micros(s.Times.Median) }},
+	{Numbers("p10", "us").Dropped(15), func(s *record.Search) Cell { return Micros(s.Times.P10) }},
+	{Numbers("p90", "us").Dropped(15), func(s *record.Search) Cell { return Micros(s.Times.P90) }},
+	{Words("id"), func(s *record.Search) Cell { return Str(s.Decision.Config.ID()) }},
+	{Words("config").Dropped(13), func(s *record.Search) Cell { return ConfigCell(s.Decision.Config, s.Decision.Default) }},
+	{Numbers("error", "%").Dropped(16), func(s *record.Search) Cell { return Float(100*s.MaxErr, 3) }},
+	{Numbers("busiest", "GB/s").Dropped(14), func(s *record.Search) Cell { return Float(float64(s.Bytes)/s.Times.Median/1e9, 3) }},
+	{Numbers("imbalance", "x").Dropped(16), func(s *record.Search) Cell { return Float(s.Imbalance, 2) }},
+	{Numbers("rounds", "").Dropped(19), func(s *record.Search) Cell { return Int(s.Decision.Rounds) }},
+	{Words("clock").Dropped(19), func(s *record.Search) Cell { return Str(s.Clock) }},
+}
+
+// searchColumns are columns that only searches have: bench measures one config.
+var searchColumns = []winnerColumn{
+	{Numbers("ties", "").Dropped(17), func(s *record.Search) Cell { return Int(s.Ties) }},
+	{Numbers("tried", "").Dropped(17), func(s *record.Search) Cell { return Int(s.Tried) }},
+	{Numbers("legal", "").Dropped(20), func(s *record.Search) Cell { return Int(s.Legal) }},
 }
 
 // Winners lists the decisions of a sweep. Terminal, summary.md and page print
 // this one table.
 func Winners(run *record.Run) Table {
-	t := decided(run, everySearch(run), winnerColumns)
+	t := decided(run, everySearch(run), slices.Concat(winnerColumns, searchColumns))
 	t.Name, t.Title = "winners", "Winners: what to launch"
 	return t
 }
@@ -50,8 +53,7 @@ func Winners(run *record.Run) Table {
 // Measured lists the decisions of bench: Winners without the columns of a
 // search.
 func Measured(run *record.Run) Table {
-	columns := slices.DeleteFunc(slices.Clone(winnerColumns), func(c winnerColumn) bool { return c.searched })
-	t := decided(run, everySearch(run), columns)
+	t := decided(run, everySearch(run), winnerColumns)
 	t.Name, t.Title = "bench", "Measured beside the default"
 	return t
 }

@@ -43,7 +43,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 	if f.out == "" {
 		f.out = filepath.Join("epbench-runs", time.Now().Format("20060102-150405"))
 	}
-	run := newRun(b, p.Options(), f.command(cmd))
+	run := newRun(b, p.Options, f.command(cmd))
 	run.Space = p.Fingerprint
 	dir, err := record.CreateDir(f.out, run)
 	if err != nil {
@@ -162,7 +162,7 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 // sweep runs, writes and prints.
 func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, s *started) error {
 	show := newProgress(cmd.ErrOrStderr())
-	p.Options().Progress = show.event
+	p.Options.Progress = show.event
 	out, err := sweep.Run(cmd.Context(), b, p, s.dir, s.run, s.results)
 	show.stop()
 	if errors.Is(err, context.Canceled) {

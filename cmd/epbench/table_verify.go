@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/sweep/receipt"
 	"github.com/epbench/epbench/tune/table"
@@ -83,8 +84,8 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err := writeOut(cmd, o.path, r); err != nil {
 		return err
 	}
-	checker := receipt.NewChecker(b, policy, t.Header.MaxSMs, o.seed)
-	stopped := o.check(cmd, checker, receipt.Pick(t, o.rows), r)
+	matcher := sweep.NewMatcher(b, policy, t.Header.MaxSMs, o.seed)
+	stopped := o.check(cmd, matcher, receipt.Pick(t, o.rows), r)
 	if stopped != nil && len(r.Checks) == 0 {
 		return stopped
 	}
@@ -116,10 +117,10 @@ func tableFor(set *table.Set, h table.Host) (*table.Table, error) {
 	return nil, err
 }
 
-func (o *verifyOptions) check(cmd *cobra.Command, checker *receipt.Checker, rows []*table.Row, r *receipt.Receipt) error {
+func (o *verifyOptions) check(cmd *cobra.Command, m *sweep.Matcher, rows []*table.Row, r *receipt.Receipt) error {
 	for i, row := range rows {
 		fmt.Fprintf(cmd.ErrOrStderr(), "row %d of %d: %s, %s tokens, %s\n", i+1, len(rows), row.Key.Op, spanText(row.Lo, row.Hi), row.Key.Routing)
-		checks, err := checker.Row(cmd.Context(), row)
+		checks, err := receipt.Row(cmd.Context(), m, row)
 		r.Checks = append(r.Checks, checks...)
 		if bad := writeOut(cmd, o.path, r); bad != nil {
 			return bad

@@ -39,19 +39,15 @@ func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int)
 			sure = append(sure, i)
 		}
 	}
-	return p.prefer(sure, func(i int) int { return fs[i].Point }), ties
+	return slices.MinFunc(sure, func(i, j int) int {
+		a, b := fs[i].Point, fs[j].Point
+		return cmp.Or(cmp.Compare(p.rank(a), p.rank(b)), p.Cost(a).Compare(p.Cost(b)), cmp.Compare(a, b))
+	}), ties
 }
 
 // doubt is the standard error of the difference between two effects.
 func (f Finalist) doubt(g Finalist) float64 {
 	return math.Hypot(stat.StdErr(f.clear), stat.StdErr(g.clear))
-}
-
-// prefer picks one of ties, which point maps to points.
-func (p Preference) prefer(ties []int, point func(int) int) int {
-	return slices.MinFunc(ties, func(a, b int) int {
-		return cmp.Or(cmp.Compare(p.rank(point(a)), p.rank(point(b))), p.Cost(point(a)).Compare(p.Cost(point(b))), cmp.Compare(point(a), point(b)))
-	})
 }
 
 // rank orders points by what they are.

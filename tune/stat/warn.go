@@ -3,6 +3,7 @@ package stat
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Outliers counts the readings above the upper outer fence, three quartile
@@ -52,10 +53,10 @@ func Warnings(xs []float64) []string {
 // ClockWarning compares clocks in MHz in time order with the highest of them;
 // "" when they held.
 func ClockWarning(mhz []float64) string {
-	top, low := 0.0, math.Inf(1)
-	for _, f := range mhz {
-		top, low = max(top, f), min(low, f)
+	if len(mhz) == 0 {
+		return ""
 	}
+	top, low := slices.Max(mhz), slices.Min(mhz)
 	if top <= 0 || low >= top*(1-clockDrop) {
 		return ""
 	}

@@ -25,13 +25,11 @@ type Plan struct {
 	AtLeast     time.Duration
 	Policy      measure.Policy
 
-	opts     *Options
+	Options *Options // what the plan was made from; Progress may still be set
+
 	planner  *planner
 	strategy search.Strategy
 }
-
-// Options is what the plan was made from. Progress may still be set.
-func (p *Plan) Options() *Options { return p.opts }
 
 // Search is one planned search.
 type Search struct {
@@ -53,7 +51,7 @@ func (s Search) Class() ep.Class { return s.class }
 
 // MakePlan plans without touching the backend's hardware.
 func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
-	out := &Plan{Policy: measure.PolicyFor(b.Machine()).Coarser(opts.Band), opts: opts, planner: newPlanner(b, opts)}
+	out := &Plan{Policy: measure.PolicyFor(b.Machine()).Coarser(opts.Band), Options: opts, planner: newPlanner(b, opts)}
 	var err error
 	if out.strategy, err = search.ParseStrategy(opts.Strategy); err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	if err != nil {
 		return nil, err
 	}
-	s := &sweeper{plan: p, opts: p.opts, lab: newLab(b, p.planner, dir), dir: dir, run: run, between: map[string]*searcher{}}
+	s := &sweeper{plan: p, opts: p.Options, lab: newLab(b, p.planner, dir), dir: dir, run: run, between: map[string]*searcher{}}
 	s.lab.known, s.lab.empty = known, run.Empty
 	run.Band = p.Policy.Band
 	run.AA, run.Spaces, run.Workloads, run.Searches, run.Regrets, run.Warnings = nil, nil, nil, nil, nil, nil

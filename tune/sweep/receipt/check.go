@@ -5,24 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
-	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
 )
-
-// Checker measures rows on one backend by the protocol that tuned them.
-type Checker struct {
-	match *sweep.Matcher
-}
-
-// NewChecker makes a Checker. maxSMs is the table's bound: gains are over the
-// default on no more SMs. 0 is no bound.
-func NewChecker(b kernels.Backend, policy measure.Policy, maxSMs int, seed uint64) *Checker {
-	return &Checker{sweep.NewMatcher(b, policy, maxSMs, seed)}
-}
 
 // Pick chooses k rows to check, spread evenly over those that leave the
 // default; k of 0 takes all of them.
@@ -43,10 +30,11 @@ func Pick(t *table.Table, k int) []*table.Row {
 	return out
 }
 
-// Row checks one row: under the first routing of its evidence, a row for all
-// classes under each. An error means that the machine is lost; what is wrong
-// with the row is a claim that failed.
-func (c *Checker) Row(ctx context.Context, r *table.Row) ([]Check, error) {
+// Row checks one row by the protocol that tuned it: under the first routing of its
+// evidence, a row for all classes under each. The matcher has the table's bound on
+// SMs. An error means that the machine is lost; what is wrong with the row is a claim
+// that failed.
+func Row(ctx context.Context, m *sweep.Matcher, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
 		specs = specs[:1]
@@ -54,7 +42,7 @@ func (c *Checker) Row(ctx context.Context, r *table.Row) ([]Check, error) {
 	var out []Check
 	for _, spec := range specs {
 		tokens := tokensOf(r)
-		got, err := c.match.Match(ctx, r.Key.Problem(tokens), spec, r.Config)
+		got, err := m.Match(ctx, r.Key.Problem(tokens), spec, r.Config)
 		if err != nil {
 			return out, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
@@ -103,7 +104,7 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 		return &table.Row{Key: table.KeyOf(problem, c), Lo: 4, Hi: 8, Config: cfg,
 			Evidence: table.Evidence{Gain: 1.5, GainLow: 1.4, GainHigh: 1.6, Routings: specs, Tokens: []int{4, 6, 12}}}
 	}
-	checker := NewChecker(b, policy(), 0, 1)
+	matcher := sweep.NewMatcher(b, policy(), 0, 1)
 	for _, c := range []struct {
 		name   string
 		row    *table.Row
@@ -117,7 +118,7 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 		{"lost trace", row(ep.Even, config, "trace:gone.ept"), 1, "routing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			checks, err := checker.Row(context.Background(), c.row)
+			checks, err := Row(context.Background(), matcher, c.row)
 			if err != nil || len(checks) != c.checks {
 				t.Fatalf("%d checks, %v", len(checks), err)
 			}
@@ -166,7 +167,7 @@ func TestWrongAnswerFails(t *testing.T) {
 	}
 	config := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), problem).With("tile_tokens", "32")
 	row := &table.Row{Key: table.KeyOf(problem, ep.Even), Lo: 8, Hi: 8, Config: config, Evidence: table.Evidence{Routings: []string{"uniform"}}}
-	checks, err := NewChecker(liar{b, config.Key()}, policy(), 0, 1).Row(context.Background(), row)
+	checks, err := Row(context.Background(), sweep.NewMatcher(liar{b, config.Key()}, policy(), 0, 1), row)
 	if err != nil || len(checks) != 1 || checks[0].Claim != Failed || !strings.Contains(checks[0].Reason, "mismatch: 1 of") {
 		t.Errorf("%+v, %v", checks, err)
 	}

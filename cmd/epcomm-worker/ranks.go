@@ -4,13 +4,15 @@ package main
 
 import (
 	"encoding/gob"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -23,11 +25,10 @@ type ranks struct {
 }
 
 type process struct {
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	enc  *gob.Encoder
-	dec  *gob.Decoder
-	done chan struct{}
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	enc *gob.Encoder
+	dec *gob.Decoder
 }
 
 // startRanks starts a process for each rank, on GPUs in their order.
@@ -53,7 +54,7 @@ func startRanks(n int) (*ranks, error) {
 }
 
 func startProcess(self string) (*process, error) {
-	p := &process{cmd: exec.Command(self, "rank"), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(self, "rank")}
 	p.cmd.Stderr = os.Stderr
 	// As many hardware queues as there may be streams, and kernels loaded when they
 	// are found: a load beside a spinning kernel waits for it.
@@ -91,73 +92,41 @@ func (r *ranks) end() {
 	})
 }
 
-// meeting brings the bytes of all ranks together, time after time.
-type meeting struct {
-	mu    sync.Mutex
-	cond  *sync.Cond
-	turn  int
-	have  map[int][]byte
-	last  []byte
-	ranks int
-	gone  error
-}
-
-func newMeeting(n int) *meeting {
-	m := &meeting{ranks: n, have: map[int][]byte{}}
-	m.cond = sync.NewCond(&m.mu)
-	return m
-}
-
-func (m *meeting) meet(rank int, mine []byte) []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	turn := m.turn
-	m.have[rank] = mine
-	if len(m.have) == m.ranks {
-		m.last = nil
-		for i := range m.ranks {
-			m.last = append(m.last, m.have[i]...)
-		}
-		clear(m.have)
-		m.turn++
-		m.cond.Broadcast()
-	}
-	for m.turn == turn && m.gone == nil {
-		m.cond.Wait()
-	}
-	if m.turn == turn {
-		return nil // a rank is gone: the library is told so
-	}
-	return m.last
-}
-
-func (m *meeting) leave(err error) {
-	m.mu.Lock()
-	m.gone = err
-	m.cond.Broadcast()
-	m.mu.Unlock()
-}
-
 // ask puts a request to every rank and waits for all answers. The error is a
 // *kernels.Failure where a rank answered with one, else the ranks are lost.
 func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	out := make([]reply, len(r.all))
-	errs := make([]error, len(r.all))
-	m := newMeeting(len(r.all))
-	var wg sync.WaitGroup
-	for i, p := range r.all {
-		wg.Go(func() {
-			if out[i], errs[i] = p.converse(i, q(i), m); errs[i] != nil {
-				m.leave(errs[i])
+	asks := func(a reply) bool { return a.Asks }
+	for first := true; first || slices.ContainsFunc(out, asks); first = false {
+		var g errgroup.Group
+		for i, p := range r.all {
+			if first || out[i].Asks {
+				g.Go(func() (err error) {
+					out[i], err = p.exchange(i, q(i))
+					return err
+				})
 			}
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		r.end()
-		return nil, err
+		}
+		if err := g.Wait(); err != nil {
+			r.end()
+			return nil, err
+		}
+		together := gathered(out)
+		q = func(int) request { return together }
 	}
 	return out, worst(out)
+}
+
+// gathered answers ranks that ask for the bytes of all: with none where a rank has
+// ended its work, which tells the library so.
+func gathered(all []reply) (q request) {
+	for _, a := range all {
+		if !a.Asks {
+			return request{}
+		}
+		q.Gather = append(q.Gather, a.Gather...)
+	}
+	return q
 }
 
 // worst is the failure that explains the others: a fault names who waited.
@@ -182,20 +151,12 @@ func worst(all []reply) error {
 	return first
 }
 
-func (p *process) converse(rank int, q request, m *meeting) (reply, error) {
+func (p *process) exchange(rank int, q request) (a reply, err error) {
 	if err := p.enc.Encode(q); err != nil {
-		return reply{}, fmt.Errorf("rank %d: %w", rank, err)
+		return a, fmt.Errorf("rank %d: %w", rank, err)
 	}
-	for {
-		var a reply
-		if err := p.dec.Decode(&a); err != nil {
-			return a, fmt.Errorf("rank %d ended: %w", rank, err)
-		}
-		if !a.Asks {
-			return a, nil
-		}
-		if err := p.enc.Encode(request{Gather: m.meet(rank, a.Gather)}); err != nil {
-			return a, fmt.Errorf("rank %d: %w", rank, err)
-		}
+	if err := p.dec.Decode(&a); err != nil {
+		return a, fmt.Errorf("rank %d ended: %w", rank, err)
 	}
+	return a, nil
 }

@@ -113,25 +113,19 @@ func newBuilder(r Request) *builder {
 }
 
 // once gives the place of something that is added when it is new.
-func (b *builder) once(key string, add func() (uint32, error)) (uint32, error) {
-	if at, ok := b.place[key]; ok {
-		return at, nil
+func (b *builder) once(key string, add func() (at int)) uint32 {
+	if _, ok := b.place[key]; !ok {
+		b.place[key] = uint32(add())
 	}
-	at, err := add()
-	if err == nil {
-		b.place[key] = at
-	}
-	return at, err
+	return b.place[key]
 }
 
 func (b *builder) text(s string) uint32 {
-	at, _ := b.once("text "+s, func() (uint32, error) {
-		n := uint32(b.strings.Len())
-		b.strings.WriteString(s)
-		b.strings.WriteByte(0)
-		return n, nil
+	return b.once("text "+s, func() int {
+		n := b.strings.Len()
+		b.strings.WriteString(s + "\x00")
+		return n
 	})
-	return at
 }
 
 func (b *builder) addAll(lookups []Lookup) error {
@@ -188,7 +182,7 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// purposeNames are the ops by purpose.
+// purposeNames are the purposes of a look-up, by number: the op whose time counts.
 var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 
 func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
@@ -203,20 +197,24 @@ func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
 	if b.configs[d].State != b.configs[c].State {
 		return 0, fmt.Errorf("%s reads other memory than %s leaves", p.Combine.Key(), p.Dispatch.Key())
 	}
-	return b.once(fmt.Sprint("plan ", d, c), func() (uint32, error) {
+	return b.once(fmt.Sprint("plan ", d, c), func() int {
 		b.plans = append(b.plans, planRecord{d, c})
-		return uint32(len(b.plans) - 1), nil
-	})
+		return len(b.plans) - 1
+	}), nil
 }
 
 // config adds what one op launches.
 func (b *builder) config(v *resolver, c ep.Config, op ep.Op) (uint32, error) {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
-	return b.once(fmt.Sprint("config ", index, c.Key()), func() (uint32, error) {
-		s, err := cuda.DescribeCall(v.machine(), v.at(op, v.problem.MaxTokens), c)
-		if err != nil {
-			return 0, err
-		}
+	key := fmt.Sprint("config ", index, c.Key())
+	if at, ok := b.place[key]; ok {
+		return at, nil
+	}
+	s, err := cuda.DescribeCall(v.machine(), v.at(op, v.problem.MaxTokens), c)
+	if err != nil {
+		return 0, err
+	}
+	return b.once(key, func() int {
 		rec := configRecord{
 			Op: uint32(slices.Index(ep.Ops(), op)), DType: index, State: b.state(s, index),
 			FirstLaunch: uint32(len(b.launches)), Launches: uint32(len(s.Launches)), Key: b.text(c.Key()),
@@ -229,8 +227,8 @@ func (b *builder) config(v *resolver, c ep.Config, op ep.Op) (uint32, error) {
 			b.launches = append(b.launches, b.launch(module, l))
 		}
 		b.configs = append(b.configs, rec)
-		return uint32(len(b.configs) - 1), nil
-	})
+		return len(b.configs) - 1
+	}), nil
 }
 
 func (b *builder) launch(module uint32, l cuda.LaunchSpec) launchRecord {
@@ -246,7 +244,7 @@ func (b *builder) launch(module uint32, l cuda.LaunchSpec) launchRecord {
 }
 
 func (b *builder) state(s cuda.CallSpec, index uint32) uint32 {
-	at, _ := b.once(fmt.Sprint("state ", index, s.State), func() (uint32, error) {
+	return b.once(fmt.Sprint("state ", index, s.State), func() int {
 		b.states = append(b.states, stateRecord{
 			DType: index, Name: b.text(s.State), FirstRegion: uint32(len(b.regions)),
 			Regions: uint32(len(s.Regions)), Counters: uint32(s.Counters),
@@ -254,18 +252,16 @@ func (b *builder) state(s cuda.CallSpec, index uint32) uint32 {
 		for _, r := range s.Regions {
 			b.regions = append(b.regions, regionRecord{uint64(r.Bytes), uint32(r.Fill), b.text(r.Name)})
 		}
-		return uint32(len(b.states) - 1), nil
+		return len(b.states) - 1
 	})
-	return at
 }
 
 func (b *builder) module(u cuda.Unit) uint32 {
-	at, _ := b.once("unit "+u.Key(), func() (uint32, error) {
+	return b.once("unit "+u.Key(), func() int {
 		b.units = append(b.units, u)
 		b.modules = append(b.modules, moduleRecord{Name: b.text(u.Key())})
-		return uint32(len(b.units) - 1), nil
+		return len(b.units) - 1
 	})
-	return at
 }
 
 func (b *builder) compileAll(compile Compile) error {
@@ -311,11 +307,9 @@ func (b *builder) encode() ([]byte, error) {
 	}
 	b.head.FileBytes = uint64(body.Len())
 	data := body.Bytes()
-	var first bytes.Buffer
-	if err := binary.Write(&first, binary.LittleEndian, b.head); err != nil {
+	if _, err := binary.Encode(data, binary.LittleEndian, b.head); err != nil {
 		return nil, err
 	}
-	copy(data, first.Bytes())
 	sum := sha256.Sum256(data[digestFrom:])
 	copy(data[digestFrom-len(sum):], sum[:])
 	return data, nil

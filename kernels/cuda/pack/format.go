@@ -46,14 +46,6 @@ const (
 	flagPDL    = 1
 )
 
-// Purposes of a look-up: the op whose time counts.
-const (
-	purposePair = iota
-	purposeDispatch
-	purposeCombine
-	purposes
-)
-
 type section struct {
 	Offset uint64
 	Count  uint32 // records; bytes where Stride is 1

@@ -1,13 +1,14 @@
 package pack
 
 import (
-	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/epbench/epbench/kernels/cuda"
@@ -59,7 +60,7 @@ func Read(data []byte) (*Pack, error) {
 	if len(data) < size {
 		return nil, fmt.Errorf("pack: %d bytes, a header has %d", len(data), size)
 	}
-	_ = binary.Read(bytes.NewReader(data), binary.LittleEndian, &p.head) // the bytes are there
+	_, _ = binary.Decode(data, binary.LittleEndian, &p.head) // the bytes are there
 	h := p.head
 	switch sum := sha256.Sum256(data[digestFrom:]); {
 	case string(h.Magic[:]) != Magic:
@@ -73,13 +74,14 @@ func Read(data []byte) (*Pack, error) {
 	}
 	p.Digest, p.ABI = hex.EncodeToString(h.Digest[:]), hex.EncodeToString(h.ABI[:])
 	p.Arch = strings.TrimRight(string(h.Arch[:]), "\x00")
-	for i, into := range map[int]any{secDTypes: &p.dtypes, secStates: &p.states, secRegions: &p.regions, secModules: &p.modules} {
-		if err := p.records(i, into); err != nil {
-			return nil, err
-		}
-	}
-	text, err := p.bytes(secManifest)
-	if err != nil {
+	var errs [5]error
+	p.dtypes, errs[0] = records[dtypeRecord](p, secDTypes)
+	p.states, errs[1] = records[stateRecord](p, secStates)
+	p.regions, errs[2] = records[regionRecord](p, secRegions)
+	p.modules, errs[3] = records[moduleRecord](p, secModules)
+	var text []byte
+	text, errs[4] = p.bytes(secManifest)
+	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(text, &p.manifest); err != nil {
@@ -97,23 +99,14 @@ func (p *Pack) bytes(i int) ([]byte, error) {
 	return p.Data[s.Offset : s.Offset+n], nil
 }
 
-func (p *Pack) records(i int, into any) error {
+func records[T any](p *Pack, i int) ([]T, error) {
 	b, err := p.bytes(i)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n := int(p.head.Sections[i].Count)
-	switch t := into.(type) {
-	case *[]dtypeRecord:
-		*t = make([]dtypeRecord, n)
-	case *[]stateRecord:
-		*t = make([]stateRecord, n)
-	case *[]regionRecord:
-		*t = make([]regionRecord, n)
-	case *[]moduleRecord:
-		*t = make([]moduleRecord, n)
-	}
-	return binary.Read(bytes.NewReader(b), binary.LittleEndian, into)
+	out := make([]T, p.head.Sections[i].Count)
+	_, err = binary.Decode(b, binary.LittleEndian, out)
+	return out, err
 }
 
 // Shape is the problem that the pack is for; Op, Dispatch and Tokens are of no
@@ -138,10 +131,7 @@ func aligned(n uint64) uint64 { return (n + heapAlign - 1) / heapAlign * heapAli
 func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	chosen := make([]bool, len(p.dtypes))
 	for i, d := range p.DTypes {
-		chosen[i] = len(dtypes) == 0
-		for _, want := range dtypes {
-			chosen[i] = chosen[i] || d == want
-		}
+		chosen[i] = len(dtypes) == 0 || slices.Contains(dtypes, d)
 	}
 	return int64(3*heapAlign + uint64(inFlight)*p.slotBytes(chosen))
 }

@@ -196,15 +196,18 @@ func (v *resolver) places(c ep.Config, tokens int) (bool, error) {
 	return s.Places, err
 }
 
-// chosen is the config of one op's row, the default where there is none, and why.
-func (v *resolver) chosen(op ep.Op, tokens int) (ep.Config, *table.Row, string) {
+// chosen is one op's row, or the default where there is none.
+func (v *resolver) chosen(op ep.Op, tokens int) half {
 	a := at(v.runs[op], tokens).Answer
 	if a.Row == nil || a.Config.IsDefault() {
-		k := kernels.Of(v.all, op)[0]
-		c := k.DefaultWithin(v.request.Machine, v.at(op, tokens), v.request.MaxSMs)
-		return c, a.Row, "default: " + defaultReason(a)
+		return half{v.defaultOf(op, tokens), a.Row, "default: " + defaultReason(a)}
 	}
-	return a.Config, a.Row, rowText(a)
+	return half{a.Config, a.Row, rowText(a)}
+}
+
+// defaultOf is the default of an op's first kernel within the bound on SMs.
+func (v *resolver) defaultOf(op ep.Op, tokens int) ep.Config {
+	return kernels.Of(v.all, op)[0].DefaultWithin(v.request.Machine, v.at(op, tokens), v.request.MaxSMs)
 }
 
 func defaultReason(a *table.Answer) string {
@@ -234,38 +237,30 @@ func (v *resolver) pair(tokens int) (Run, error) {
 	if a := at(v.runs[ep.Pair], tokens).Answer; a.Row != nil && !a.Config.IsDefault() {
 		d, c, err := ep.Split(a.Config)
 		return Run{Pair: Pair{d, c}, Text: rowText(a), Rows: []*table.Row{a.Row}}, err
-	} else if a.Reason == table.Kept {
-		return v.withDefault(tokens, a), nil
+	} else if a.Reason == table.Kept { // nothing beats the default
+		return Run{
+			Pair: Pair{v.defaultOf(ep.Dispatch, tokens), v.defaultOf(ep.Combine, tokens)},
+			Text: "default: " + defaultReason(a), Rows: rows(a.Row),
+		}, nil
 	}
-	d, dRow, dWhy := v.chosen(ep.Dispatch, tokens)
-	c, cRow, cWhy := v.chosen(ep.Combine, tokens)
-	run := Run{Pair: Pair{d, c}, Text: dWhy + "; " + cWhy, Rows: rows(dRow, cRow)}
-	if v.pairs(d, c, tokens) {
-		return run, nil
+	d, c := v.chosen(ep.Dispatch, tokens), v.chosen(ep.Combine, tokens)
+	if v.pairs(d.config, c.config, tokens) {
+		return Run{Pair: Pair{d.config, c.config}, Text: d.why + "; " + c.why, Rows: rows(d.row, c.row)}, nil
 	}
-	return v.join(tokens, half{d, dRow, dWhy}, half{c, cRow, cWhy})
-}
-
-// withDefault is a pair's row that says: nothing beats the default.
-func (v *resolver) withDefault(tokens int, a *table.Answer) Run {
-	m, bound := v.request.Machine, v.request.MaxSMs
-	d := kernels.Of(v.all, ep.Dispatch)[0].DefaultWithin(m, v.at(ep.Dispatch, tokens), bound)
-	c := kernels.Of(v.all, ep.Combine)[0].DefaultWithin(m, v.at(ep.Combine, tokens), bound)
-	return Run{Pair: Pair{d, c}, Text: "default: " + defaultReason(a), Rows: rows(a.Row)}
+	return v.join(tokens, d, c)
 }
 
 // alone is the best config of one op, and for the other what goes with it.
-func (v *resolver) alone(op ep.Op, tokens int) (run Run, err error) {
-	c, row, why := v.chosen(op, tokens)
-	var other half
-	run = Run{Text: why, Rows: rows(row)}
+func (v *resolver) alone(op ep.Op, tokens int) (Run, error) {
+	h := v.chosen(op, tokens)
+	run := Run{Text: h.why, Rows: rows(h.row)}
 	if op == ep.Dispatch {
-		other, err = v.combineFor(c, tokens)
-		run.Pair = Pair{c, other.config}
+		c, err := v.combineFor(h.config, tokens)
+		run.Pair = Pair{h.config, c.config}
 		return run, err
 	}
-	other, err = v.dispatchFor(c, tokens)
-	run.Pair = Pair{other.config, c}
+	d, err := v.dispatchFor(h.config, tokens)
+	run.Pair = Pair{d.config, h.config}
 	return run, err
 }
 

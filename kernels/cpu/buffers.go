@@ -11,7 +11,7 @@ func (r *rank) needInbox(s shape, dedup bool, a *arena) error {
 	for i := range r.inbox {
 		in := &r.inbox[i]
 		if dedup && in.messages == nil {
-			in.messages = alloc.bytes(s.sources * s.MaxTokens * s.dedup)
+			in.messages = alloc.bytes(s.sources * s.MaxTokens * s.header.Dedup)
 		}
 		if !dedup && in.slots == nil {
 			in.slots = alloc.bytes(s.local * s.sources * s.MaxTokens * s.header.Bytes)

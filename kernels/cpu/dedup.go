@@ -18,7 +18,7 @@ func (w *worker) expand(l launch, set int) {
 func (w *worker) expandMessage(l launch, set, source, i int) {
 	s, r := &w.s.shape, w.r
 	index := source*s.MaxTokens + i
-	message := r.inbox[set].messages[index*s.dedup:][:s.dedup]
+	message := r.inbox[set].messages[index*s.header.Dedup:][:s.header.Dedup]
 	token := int32(binary.LittleEndian.Uint32(message[s.header.SrcInfo:]))
 	r.msgToken[index] = token
 	rows := r.msgRow[index*s.TopK : (index+1)*s.TopK]
@@ -31,7 +31,7 @@ func (w *worker) expandMessage(l launch, set, source, i int) {
 		pair := e*s.sources + source
 		row := r.pairRow[pair] + int(r.cursor[pair].Add(1)) - 1
 		rows[k] = int32(row)
-		r.msgWeight[index*s.TopK+k] = math.Float32frombits(binary.LittleEndian.Uint32(message[s.weights+4*k:]))
+		r.msgWeight[index*s.TopK+k] = math.Float32frombits(binary.LittleEndian.Uint32(message[s.header.Weights+4*k:]))
 		r.placeScales(s, s.groups-s.local+e, row, message[s.encoding.ScaleOffset():])
 		r.srcInfo[2*row], r.srcInfo[2*row+1] = token, int32(k)
 	}

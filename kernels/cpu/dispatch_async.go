@@ -63,7 +63,7 @@ func (w *worker) compose(token int) (payload, tail []byte) {
 	}
 	binary.LittleEndian.PutUint32(tail, uint32(token))
 	ids := tail[s.header.IDs-s.header.SrcInfo:]
-	gates := tail[s.weights-s.header.SrcInfo:]
+	gates := tail[s.header.Weights-s.header.SrcInfo:]
 	for k := range s.TopK {
 		e, gate := r.experts[token*s.TopK+k], r.gates[token*s.TopK+k]
 		binary.LittleEndian.PutUint16(ids[2*k:], uint16(e)) // -1 becomes dtype.NoExpert
@@ -103,8 +103,8 @@ func (w *worker) addressRanks(set, token int) {
 		}
 		seen[peer.id] = true
 		slot := int(r.mail[peer.id].Add(1)) - 1
-		at := (source*s.MaxTokens + slot) * s.dedup
-		w.targets = append(w.targets, peer.inbox[set].messages[at:at+s.dedup])
+		at := (source*s.MaxTokens + slot) * s.header.Dedup
+		w.targets = append(w.targets, peer.inbox[set].messages[at:at+s.header.Dedup])
 	}
 }
 

@@ -55,19 +55,6 @@ func residentBytes(w *workloads.Workload) int64 {
 	return rows*perRow + tokens*int64(3*s.rowBytes)
 }
 
-// expected is the count that a worker with the fault earlyRead takes without
-// waiting.
-func (s *Session) expected(rank, pair int) int64 {
-	var n int64
-	source := pair % s.sources
-	for _, e := range s.ranks[source].experts {
-		if int(e) == rank*s.local+pair/s.sources {
-			n++
-		}
-	}
-	return n
-}
-
 // emptyRounds runs a program that does nothing.
 func emptyRounds(ctx context.Context, b *Backend) (map[string]float64, error) {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 8, Experts: 2, TopK: 1,

@@ -195,7 +195,7 @@ func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSp
 func (s *Session) staff(blocks int) {
 	for i, r := range s.ranks {
 		for len(s.workers[i]) < blocks {
-			w := &worker{s: s, r: r, id: len(s.workers[i]), work: make(chan *job, 1), message: make([]byte, s.dedup)}
+			w := &worker{s: s, r: r, id: len(s.workers[i]), work: make(chan *job, 1), message: make([]byte, s.header.Dedup)}
 			s.workers[i] = append(s.workers[i], w)
 			go w.loop()
 		}

@@ -15,23 +15,15 @@ type shape struct {
 	groups   int // row groups of the output
 	maxRows  int // row capacity of the output
 	rowBytes int // of a combine message
-	weights  int // offset of the router weights in a de-duplicated message
-	dedup    int // bytes of a de-duplicated message
 }
 
 func shapeOf(p ep.Problem) shape {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	h := l.Message(p.TopK)
-	s := shape{
+	return shape{
 		Problem: p, encoding: l, header: h,
-		local: p.LocalExperts(), sources: p.Ranks,
+		local: p.LocalExperts(), sources: dtype.Sources(p),
 		groups: dtype.Groups(p), maxRows: dtype.MaxRows(p),
 		rowBytes: 2 * p.Hidden,
-		weights:  h.Bytes,
-		dedup:    h.Bytes + (4*p.TopK+dtype.Align-1)/dtype.Align*dtype.Align,
 	}
-	if p.SkipA2A {
-		s.sources = 1
-	}
-	return s
 }

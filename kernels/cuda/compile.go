@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -60,21 +61,14 @@ func cacheFolder() string {
 	return dir
 }
 
-// image is a compiled unit.
-type image struct {
-	cubin []byte
-	log   string // of ptxas
-}
-
 // CompileAll gives the binaries of units, compiled side by side, in their order.
 func (c *Compiler) CompileAll(units ...Unit) ([][]byte, error) {
 	out := make([][]byte, len(units))
 	var g errgroup.Group
 	g.SetLimit(runtime.NumCPU())
 	for i, u := range units {
-		g.Go(func() error {
-			b, err := c.compile(u)
-			out[i] = b.cubin
+		g.Go(func() (err error) {
+			out[i], err = c.compile(u)
 			return err
 		})
 	}
@@ -83,76 +77,65 @@ func (c *Compiler) CompileAll(units ...Unit) ([][]byte, error) {
 
 // compile gives the binary of a unit. A source that does not compile is
 // the candidate's Failure.
-func (c *Compiler) compile(u Unit) (image, error) {
+func (c *Compiler) compile(u Unit) ([]byte, error) {
 	u.Defines = slices.Concat(u.Defines, c.defines)
 	key, err := u.key(c.arch, "nvrtc "+c.library.Version())
 	if err != nil {
-		return image{}, kernels.Failf(ep.NoBuild, "%v", err)
+		return nil, kernels.Failf(ep.NoBuild, "%v", err)
 	}
 	b, err, _ := c.running.Do(key, func() (any, error) {
-		if b, ok := c.load(key); ok {
+		if b := c.load(key); b != nil {
 			return b, nil
 		}
-		return c.build(u, key)
+		b, _, err := c.build(u)
+		if err == nil {
+			c.store(key, b)
+		}
+		return b, err
 	})
-	if err != nil {
-		return image{}, err
-	}
-	return b.(image), nil
+	return b.([]byte), err
 }
 
-// build compiles and keeps a unit.
-func (c *Compiler) build(u Unit, key string) (image, error) {
+// build compiles a unit; log is that of ptxas.
+func (c *Compiler) build(u Unit) (cubin []byte, log string, err error) {
 	headers, err := closure(u.Source)
 	if err != nil {
-		return image{}, kernels.Failf(ep.NoBuild, "%v", err)
+		return nil, "", kernels.Failf(ep.NoBuild, "%v", err)
 	}
-	cubin, log, err := c.library.Compile(nvrtc.Program{Source: u.text(), Headers: headers, Options: u.options(c.arch)})
+	cubin, log, err = c.library.Compile(nvrtc.Program{Source: u.text(), Headers: headers, Options: u.options(c.arch)})
 	if err != nil {
-		return image{}, kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
+		return nil, "", kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
 	}
-	b := image{cubin, log}
-	c.store(key, b)
-	return b, nil
+	return cubin, log, nil
 }
 
-func (c *Compiler) load(key string) (image, bool) {
+func (c *Compiler) file(key string) string { return filepath.Join(c.cache, key+".cubin") }
+
+// load is nil where nothing is kept.
+func (c *Compiler) load(key string) []byte {
 	if c.cache == "" {
-		return image{}, false
+		return nil
 	}
-	path := filepath.Join(c.cache, key)
-	log, err := os.ReadFile(path + ".log")
-	if err != nil {
-		return image{}, false
+	b, err := os.ReadFile(c.file(key))
+	if err != nil || len(b) == 0 {
+		return nil
 	}
-	cubin, err := os.ReadFile(path + ".cubin")
-	return image{cubin, string(log)}, err == nil && len(cubin) > 0
+	return b
 }
 
-// store writes the binary before the log, and each by renaming, so that load finds
-// both complete or nothing. Where the disk is full nothing is kept.
-func (c *Compiler) store(key string, b image) {
+// store writes by renaming, so that load finds a complete binary or nothing. Where
+// the disk is full nothing is kept.
+func (c *Compiler) store(key string, b []byte) {
 	if c.cache == "" {
 		return
 	}
-	path := filepath.Join(c.cache, key)
-	if writeWhole(path+".cubin", b.cubin) == nil {
-		_ = writeWhole(path+".log", []byte(b.log))
-	}
-}
-
-func writeWhole(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	f, err := os.CreateTemp(c.cache, ".tmp-*")
 	if err != nil {
-		return err
+		return
 	}
 	defer os.Remove(f.Name()) // gone already when the rename worked
-	_, err = f.Write(data)
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	_, err = f.Write(b)
+	if errors.Join(err, f.Close()) == nil {
+		_ = os.Rename(f.Name(), c.file(key))
 	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

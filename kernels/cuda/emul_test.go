@@ -67,7 +67,7 @@ func emulate(t *testing.T, w *workloads.Workload, of state, inputScale float32) 
 	p := w.Problem
 	p.Op = ep.Pair
 	parts := append(problemParts(p), stateParts(of, p)...)
-	parts = append(parts, region{"fault", 64, 0})
+	parts = append(parts, Region{"fault", 64, 0})
 	e := &emulated{t: t, tools: need(t, emulTools), w: w, oracle: ref.New(w, inputScale), state: of, heap: newHeap(parts),
 		arena: filepath.Join(t.TempDir(), "arena"), global: inputScale}
 	e.reset()
@@ -80,7 +80,7 @@ func (e *emulated) reset() {
 	e.rounds = 0
 	for r := range e.w.Problem.Ranks {
 		for _, p := range e.heap.parts {
-			set(e.part(r, p.name), p.fill)
+			set(e.part(r, p.Name), p.Fill)
 		}
 		e.inputs(r)
 	}
@@ -100,8 +100,8 @@ func (e *emulated) at(rank int, name string) int64 {
 func (e *emulated) part(rank int, name string) []byte {
 	at := e.at(rank, name)
 	for _, p := range e.heap.parts {
-		if p.name == name {
-			return e.mem[at : at+p.bytes]
+		if p.Name == name {
+			return e.mem[at : at+p.Bytes]
 		}
 	}
 	panic(name)
@@ -158,7 +158,7 @@ func (e *emulated) arguments() []string {
 			add("ptr %d heap[%d] %d", r, q, int64(q)*e.heap.bytes)
 		}
 		for i, g := range e.state.regions(p) {
-			add("set %d region[%d] %d", r, i, e.heap.offset[e.state.part(g.name)])
+			add("set %d region[%d] %d", r, i, e.heap.offset[e.state.part(g.Name)])
 		}
 	}
 	return append(s, e.extra...)
@@ -255,10 +255,10 @@ func (e *emulated) checkGaps() {
 	e.t.Helper()
 	for r := range e.w.Problem.Ranks {
 		for _, p := range e.heap.parts {
-			end := e.at(r, p.name) + p.bytes
+			end := e.at(r, p.Name) + p.Bytes
 			for i := end; i%regionAlign != 0; i++ {
 				if e.mem[i] != 0 {
-					e.t.Fatalf("rank %d: byte %d behind the end of %s was written", r, i-end, p.name)
+					e.t.Fatalf("rank %d: byte %d behind the end of %s was written", r, i-end, p.Name)
 				}
 			}
 		}

@@ -61,7 +61,7 @@ type state struct {
 	// regions are in the order of the state's device-side enum (index into
 	// EpArgs.region). Each starts on a 256-byte boundary, at the same offset
 	// on every rank.
-	regions func(ep.Problem) []region
+	regions func(ep.Problem) []Region
 
 	// counters is the number of int32 words behind EpArgs.counters, with
 	// word 0, the abort word.
@@ -71,11 +71,11 @@ type state struct {
 // part is the name of a part of the state's memory in the heap.
 func (s state) part(name string) string { return s.name + "." + name }
 
-// region is a part of the symmetric heap.
-type region struct {
-	name  string
-	bytes int64
-	fill  byte // 0x00 or 0xff, written at set-up and after a fault
+// Region is a part of the symmetric heap, the same on every rank.
+type Region struct {
+	Name  string
+	Bytes int64
+	Fill  byte // 0x00 or 0xff, written at set-up and after a fault
 }
 
 // launch is one kernel of a call.

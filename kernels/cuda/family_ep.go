@@ -246,15 +246,12 @@ func pairsEP(dispatch, combine ep.Config) error {
 const maxBlocksEP = 512
 
 // regionsEP is EpRegion of ep/layout.cuh.
-func regionsEP(p ep.Problem) []region {
+func regionsEP(p ep.Problem) []Region {
 	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
-	sources := r
-	if p.SkipA2A {
-		sources = 1
-	}
+	sources := int64(dtype.Sources(p))
 	direct, dedup := messagesEP(p)
 	row := int64(2 * p.Hidden)
-	return []region{
+	return []Region{
 		{"send", t * dedup, 0},
 		{"recv", t * max(local*sources*direct, r*dedup), 0},
 		{"counts", local * sources * 8, 0xff},
@@ -266,11 +263,10 @@ func regionsEP(p ep.Problem) []region {
 	}
 }
 
-// messagesEP is the size of a message of either algorithm: dedup carries the
-// router weights too.
+// messagesEP is the size of a message of either algorithm.
 func messagesEP(p ep.Problem) (direct, dedup int64) {
-	direct = int64(dtype.Of(p.Dispatch, p.Hidden).Message(p.TopK).Bytes)
-	return direct, direct + int64(4*p.TopK+dtype.Align-1)/dtype.Align*dtype.Align
+	h := encodingOf(p).Message(p.TopK)
+	return int64(h.Bytes), int64(h.Dedup)
 }
 
 // countersEP is EpCounter of ep/layout.cuh.

@@ -60,8 +60,8 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 				}
 			}
 			for _, r := range f.state.regions(p) {
-				if r.bytes <= 0 {
-					t.Fatalf("region %s has %d bytes", r.name, r.bytes)
+				if r.Bytes <= 0 {
+					t.Fatalf("region %s has %d bytes", r.Name, r.Bytes)
 				}
 			}
 		}

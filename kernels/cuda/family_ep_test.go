@@ -269,10 +269,10 @@ func TestEPBadSourceIsSkipped(t *testing.T) {
 	e.noFaults()
 	for r := range e.w.Problem.Ranks {
 		for _, p := range e.heap.parts {
-			at := e.at(r, p.name)
-			written := p.name == partCombined || strings.HasPrefix(p.name, epState.name)
-			if !written && !bytes.Equal(e.mem[at:at+p.bytes], before[at:at+p.bytes]) {
-				t.Errorf("rank %d: combine wrote to %s", r, p.name)
+			at := e.at(r, p.Name)
+			written := p.Name == partCombined || strings.HasPrefix(p.Name, epState.name)
+			if !written && !bytes.Equal(e.mem[at:at+p.Bytes], before[at:at+p.Bytes]) {
+				t.Errorf("rank %d: combine wrote to %s", r, p.Name)
 			}
 		}
 	}
@@ -291,7 +291,9 @@ func TestEPWithoutWeights(t *testing.T) {
 		for i, expert := range e.w.Ranks[r].Experts {
 			copy(want, zero)
 			if expert >= 0 {
-				e.oracle.ExpertRow(r, i/c.topK, int(expert), want)
+				for j, x := range ref.Dequantize(c.dtype, e.oracle.Token(r, i/c.topK), c.hidden, 1) {
+					want[j] = ref.BF16(x * ref.Gain(int(expert)))
+				}
 			}
 			if got := e.combined(r, i); !slices.Equal(got, want) {
 				t.Fatalf("rank %d token %d k %d: %x, want %x", r, i/c.topK, i%c.topK, got, want)

@@ -186,14 +186,14 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 }
 
 // regionsFinal is FinRegion of final/layout.cuh.
-func regionsFinal(p ep.Problem) []region {
+func regionsFinal(p ep.Problem) []Region {
 	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	slots, rows := max(r, k), int64(0)
 	if p.Dispatch == ep.FP8 {
 		rows = int64(dtype.MaxRows(p))
 	}
-	return []region{
+	return []Region{
 		{"counts", 2 * r * (e + 1) * 8, 0},
 		{"places", t * k * 4, 0},
 		{"headers", r * t * k * 8, 0xff},

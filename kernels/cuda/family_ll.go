@@ -138,10 +138,10 @@ func startsCombineLL(m ep.Machine, p ep.Problem) []ep.Config {
 }
 
 // regionsLL is LlRegion of ll/layout.cuh.
-func regionsLL(p ep.Problem) []region {
+func regionsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
 	l := dtype.Of(p.Dispatch, p.Hidden)
-	return []region{
+	return []Region{
 		{"counts", 3 * r * int64(p.LocalExperts()+1) * 8, 0},
 		{"headers", 3 * r * t * k * 8, 0xff},
 		{"slots", 2 * r * t * int64(l.TokenBytes()), 0xff},

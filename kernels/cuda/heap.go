@@ -39,29 +39,29 @@ const flushBytes = 256 << 20
 // heap is the memory of one rank: the same parts at the same offsets on every
 // rank, in one allocation.
 type heap struct {
-	parts  []region
+	parts  []Region
 	offset map[string]int64
 	bytes  int64
 }
 
-func newHeap(parts []region) heap {
+func newHeap(parts []Region) heap {
 	h := heap{parts: parts, offset: map[string]int64{}}
 	for _, p := range parts {
-		h.offset[p.name] = h.bytes
-		h.bytes += (p.bytes + regionAlign - 1) / regionAlign * regionAlign
+		h.offset[p.Name] = h.bytes
+		h.bytes += (p.Bytes + regionAlign - 1) / regionAlign * regionAlign
 	}
 	return h
 }
 
 // largest names the biggest part, for the message that there is too little memory.
 func (h heap) largest() string {
-	var most region
+	var most Region
 	for _, p := range h.parts {
-		if p.bytes > most.bytes {
+		if p.Bytes > most.Bytes {
 			most = p
 		}
 	}
-	return fmt.Sprintf("%s takes %s", most.name, gib(most.bytes))
+	return fmt.Sprintf("%s takes %s", most.Name, gib(most.Bytes))
 }
 
 func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
@@ -70,8 +70,8 @@ func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
 const readingWords = 1 << 17
 
 // rigParts are what ranks need to align and to be timed.
-func rigParts() []region {
-	return []region{
+func rigParts() []Region {
+	return []Region{
 		{partControl, 256, 0},
 		{partAbort, 4, 0},
 		{partReadings, 8 * readingWords, 0},
@@ -79,9 +79,9 @@ func rigParts() []region {
 }
 
 // problemParts are the inputs and outputs of a problem.
-func problemParts(p ep.Problem) []region {
+func problemParts(p ep.Problem) []Region {
 	tokens, hidden, topK := int64(p.MaxTokens), int64(p.Hidden), int64(p.TopK)
-	parts := []region{
+	parts := []Region{
 		{partX, tokens * hidden * 2, 0},
 		{partIDs, tokens * topK * 4, 0},
 		{partWeights, tokens * topK * 4, 0},
@@ -89,17 +89,17 @@ func problemParts(p ep.Problem) []region {
 		{partBias, hidden * 2, 0},
 	}
 	if p.Mode == ep.Cold {
-		parts = append(parts, region{partFlush, flushBytes, 0})
+		parts = append(parts, Region{partFlush, flushBytes, 0})
 	}
 	return append(parts, outputParts(p)...)
 }
 
 // outputParts are what dispatch, experts and combine write. They are poisoned with
 // ones: NaN in every float dtype, an impossible offset in an index.
-func outputParts(p ep.Problem) []region {
+func outputParts(p ep.Problem) []Region {
 	rows, groups, hidden := int64(dtype.MaxRows(p)), int64(dtype.Groups(p)), int64(p.Hidden)
 	l := encodingOf(p)
-	parts := []region{
+	parts := []Region{
 		{partOut, rows * int64(l.Payload), 0xff},
 		{partScales, int64(dtype.OutputScaleBytes(l, int(groups), int(rows))), 0xff},
 		{partRowOffsets, (groups + 1) * 4, 0xff},
@@ -109,20 +109,20 @@ func outputParts(p ep.Problem) []region {
 	}
 	if p.Op != ep.Dispatch {
 		parts = append(parts,
-			region{partY, rows * hidden * 2, 0xff},
-			region{partCombined, int64(p.MaxTokens*p.TopK) * hidden * 2, 0xff})
+			Region{partY, rows * hidden * 2, 0xff},
+			Region{partCombined, int64(p.MaxTokens*p.TopK) * hidden * 2, 0xff})
 	}
 	return parts
 }
 
 // stateParts are the memory of a state: call numbers, counters and regions.
-func stateParts(s state, p ep.Problem) []region {
-	parts := []region{
+func stateParts(s state, p ep.Problem) []Region {
+	parts := []Region{
 		{s.part("rounds"), 8, 0},
 		{s.part("counters"), int64(max(s.counters(p), 1)) * 4, 0},
 	}
 	for _, r := range s.regions(p) {
-		r.name = s.part(r.name)
+		r.Name = s.part(r.Name)
 		parts = append(parts, r)
 	}
 	return parts

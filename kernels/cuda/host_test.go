@@ -14,18 +14,18 @@ import (
 func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.Int64Range(0, 1<<40), 1, 30).Draw(t, "bytes")
-		var parts []region
+		var parts []Region
 		for i, n := range sizes {
-			parts = append(parts, region{name: string(rune('a' + i)), bytes: n})
+			parts = append(parts, Region{Name: string(rune('a' + i)), Bytes: n})
 		}
 		h := newHeap(parts)
 		end := int64(0)
 		for _, p := range parts {
-			at := h.offset[p.name]
-			if at%regionAlign != 0 || at < end || at+p.bytes > h.bytes {
-				t.Fatalf("%s at %d of %d bytes, the part before ends at %d, heap %d", p.name, at, p.bytes, end, h.bytes)
+			at := h.offset[p.Name]
+			if at%regionAlign != 0 || at < end || at+p.Bytes > h.bytes {
+				t.Fatalf("%s at %d of %d bytes, the part before ends at %d, heap %d", p.Name, at, p.Bytes, end, h.bytes)
 			}
-			end = at + p.bytes
+			end = at + p.Bytes
 		}
 	})
 }
@@ -42,8 +42,8 @@ func TestStates(t *testing.T) {
 				t.Errorf("%s has %d regions, EpArgs holds 16", s.name, n)
 			}
 			for _, part := range stateParts(s, p) {
-				if part.bytes <= 0 {
-					t.Errorf("%s of %+v has %d bytes", part.name, shape, part.bytes)
+				if part.Bytes <= 0 {
+					t.Errorf("%s of %+v has %d bytes", part.Name, shape, part.Bytes)
 				}
 			}
 		}

@@ -113,8 +113,8 @@ func TestEPLayout(t *testing.T) {
 		}
 	}
 	for _, r := range regionsEP(p) {
-		if end, known := ends[r.name]; known && end != r.bytes {
-			t.Errorf("region %s has %d bytes, the last one in use ends at %d", r.name, r.bytes, end)
+		if end, known := ends[r.Name]; known && end != r.Bytes {
+			t.Errorf("region %s has %d bytes, the last one in use ends at %d", r.Name, r.Bytes, end)
 		}
 	}
 }

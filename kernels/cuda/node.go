@@ -177,7 +177,7 @@ func (n *node) load(u Unit) (*module, error) {
 	m := &module{unit: u, node: n, byGPU: make([]cu.Module, len(n.gpus))}
 	err = sideBySide(len(n.gpus), func(i int) error {
 		return n.gpus[i].do(func() (err error) {
-			if m.byGPU[i], err = cu.LoadData(string(b.cubin)); err != nil {
+			if m.byGPU[i], err = cu.LoadData(string(b)); err != nil {
 				err = fmt.Errorf("load on GPU %d: %w", i, err)
 			}
 			return err

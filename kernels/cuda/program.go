@@ -234,7 +234,7 @@ func (w *writer) toState(args *C.EpArgs, s state, p ep.Problem, op ep.Op) {
 	point(&args.counters, w.rig.at(w.rank, s.part("counters")))
 	point(&args.round_base, w.rig.at(w.rank, s.part("rounds"))+cu.DevicePtr(4*opIndex(op)))
 	for i, region := range s.regions(p) {
-		args.region[i] = C.uint64_t(w.rig.heap.offset[s.part(region.name)])
+		args.region[i] = C.uint64_t(w.rig.heap.offset[s.part(region.Name)])
 	}
 }
 

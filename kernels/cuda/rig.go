@@ -118,7 +118,7 @@ func (r *rig) release() {
 // allocate replaces the heap of every rank by one with these parts, and fills it,
 // inputs included. Where there is too little memory the old heap stays, and the
 // error is a Failure.
-func (r *rig) allocate(parts []region) error {
+func (r *rig) allocate(parts []Region) error {
 	h := newHeap(parts)
 	if err := r.checkMemory(h); err != nil {
 		return err
@@ -184,15 +184,15 @@ func (r *rig) reset() error {
 }
 
 // fill writes the initial byte of these parts on every rank and waits.
-func (r *rig) fill(parts []region) error {
+func (r *rig) fill(parts []Region) error {
 	return sideBySide(len(r.seats), func(i int) error {
 		err := r.seats[i].gpu.do(func() error {
 			for _, p := range parts {
-				if p.bytes == 0 {
+				if p.Bytes == 0 {
 					continue
 				}
-				if err := cu.MemsetD8(r.at(i, p.name), p.fill, p.bytes); err != nil {
-					return fmt.Errorf("fill %s: %w", p.name, err)
+				if err := cu.MemsetD8(r.at(i, p.Name), p.Fill, p.Bytes); err != nil {
+					return fmt.Errorf("fill %s: %w", p.Name, err)
 				}
 			}
 			return cu.Synchronize()

@@ -52,7 +52,7 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 
 // litmusState is the memory with which a litmus runs as a call.
 func litmusState(l litmus) state {
-	return state{"litmus", func(ep.Problem) []region { return []region{{"area", l.area, 0}} }, func(ep.Problem) int { return 16 }}
+	return state{"litmus", func(ep.Problem) []Region { return []Region{{"area", l.area, 0}} }, func(ep.Problem) int { return 16 }}
 }
 
 // litmus runs l once on all ranks and judges what it left.
@@ -160,9 +160,9 @@ func (b *Backend) activate(ctx context.Context, a activation, x *activated) erro
 	defer r.close()
 	groups := len(x.inputScales)
 	err = r.allocate(append(rigParts(),
-		region{"in", int64(2 * len(x.in)), 0}, region{"out", int64(len(x.out)), x.poison},
-		region{"scales", int64(len(x.scales)), x.poison}, region{"offsets", int64(4 * (groups + 1)), 0},
-		region{"input_scales", int64(4 * groups), 0}, region{"scale_offsets", int64(4 * groups), 0}))
+		Region{"in", int64(2 * len(x.in)), 0}, Region{"out", int64(len(x.out)), x.poison},
+		Region{"scales", int64(len(x.scales)), x.poison}, Region{"offsets", int64(4 * (groups + 1)), 0},
+		Region{"input_scales", int64(4 * groups), 0}, Region{"scale_offsets", int64(4 * groups), 0}))
 	if err == nil {
 		err = errors.Join(upload(r, 0, "in", x.in), upload(r, 0, "offsets", x.rowOffsets),
 			upload(r, 0, "input_scales", x.inputScales), upload(r, 0, "scale_offsets", x.scaleOffsets))

@@ -17,16 +17,9 @@ type CallSpec struct {
 	State    string // calls that share memory have the same state
 	Unit     Unit
 	Launches []LaunchSpec
-	Regions  []RegionSpec // of the state's heap, in the order of EpArgs.region
-	Counters int          // int32 words behind EpArgs.counters
-	Places   bool         // peers write its output rows: the outputs must lie on the heap
-}
-
-// RegionSpec is a part of a state's memory on every rank.
-type RegionSpec struct {
-	Name  string
-	Bytes int64
-	Fill  byte // written when the memory is set up, and after a fault
+	Regions  []Region // of the state's heap, in the order of EpArgs.region
+	Counters int      // int32 words behind EpArgs.counters
+	Places   bool     // peers write its output rows: the outputs must lie on the heap
 }
 
 // LaunchSpec is one kernel of a call.
@@ -59,12 +52,9 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 		return CallSpec{}, err
 	}
 	s := CallSpec{Config: c, Op: f.kernel.Op, State: f.state.name, Unit: u.packed(),
-		Counters: max(f.state.counters(p), 1), Places: f.places}
+		Counters: max(f.state.counters(p), 1), Places: f.places, Regions: f.state.regions(p)}
 	for _, l := range f.launches(p, c) {
 		s.Launches = append(s.Launches, l.spec())
-	}
-	for _, r := range f.state.regions(p) {
-		s.Regions = append(s.Regions, RegionSpec{r.name, r.bytes, r.fill})
 	}
 	return s, nil
 }

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -81,12 +82,12 @@ func TestVariants(t *testing.T) {
 }
 
 func compileOne(t *testing.T, c *Compiler, x compiled) string {
-	b, err := c.compile(x.unit)
+	cubin, log, err := c.build(x.unit)
 	if err != nil {
 		t.Errorf("%s %s: %v", x.unit.Source, x.config.Key(), err)
 		return ""
 	}
-	uses, err := parseUsage(b.log)
+	uses, err := parseUsage(log)
 	if err != nil {
 		t.Errorf("%s: %v", x.unit.Source, err)
 		return ""
@@ -101,7 +102,7 @@ func compileOne(t *testing.T, c *Compiler, x compiled) string {
 			}
 		}
 		fmt.Fprintf(&out, "%-22s %3d registers, %4d bytes spilled, %4d stack, binary %.6x%s  %s\n",
-			u.Entry, u.Registers, u.SpillStore+u.SpillLoad, u.Stack, sha256.Sum256(b.cubin), mark, strings.Join(x.unit.Defines, " "))
+			u.Entry, u.Registers, u.SpillStore+u.SpillLoad, u.Stack, sha256.Sum256(cubin), mark, strings.Join(x.unit.Defines, " "))
 	}
 	return out.String()
 }
@@ -138,13 +139,13 @@ func TestCompileCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, ok := c.load(key); !ok || string(b.cubin) != string(first.cubin) || b.log != first.log {
+	if !bytes.Equal(c.load(key), first) {
 		t.Error("the cache does not hold what was compiled")
 	}
 	if err := os.Truncate(c.cache+"/"+key+".cubin", 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := c.load(key); ok {
+	if c.load(key) != nil {
 		t.Error("an empty binary was believed")
 	}
 }
@@ -167,8 +168,8 @@ func TestCompileAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := c.load(key); !ok || len(q.seen) != 1 || len(q.slots) != 0 {
-		t.Errorf("in the cache: %v; %d asked for, %d compiling", ok, len(q.seen), len(q.slots))
+	if b := c.load(key); b == nil || len(q.seen) != 1 || len(q.slots) != 0 {
+		t.Errorf("%d bytes in the cache; %d asked for, %d compiling", len(b), len(q.seen), len(q.slots))
 	}
 	q.slots <- struct{}{} // the next one has to wait
 	dropped := Unit{Source: litmusSource}
@@ -178,7 +179,7 @@ func TestCompileAhead(t *testing.T) {
 	q.Close()
 	if key, err := dropped.key(c.arch, "nvrtc "+c.library.Version()); err != nil {
 		t.Error(err)
-	} else if _, ok := c.load(key); ok {
+	} else if c.load(key) != nil {
 		t.Error("closing did not drop what had not begun")
 	}
 }

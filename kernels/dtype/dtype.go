@@ -67,8 +67,14 @@ func (l Encoding) Code(payload []byte, c int) int {
 
 // Header is the tail of a dispatch message: the int32 index of the token on
 // its rank, then topK uint16 global expert ids, each part padded. A masked
-// position holds NoExpert.
-type Header struct{ SrcInfo, IDs, Bytes int } // offsets from the message's start; size of the whole message
+// position holds NoExpert. A message for all experts of a rank goes on with topK
+// float32 router weights. SrcInfo and IDs are offsets from the message's start.
+type Header struct {
+	SrcInfo, IDs int
+	Weights      int // offset in a message for a rank
+	Bytes        int // of a message for one expert
+	Dedup        int // bytes of a message for a rank
+}
 
 // NoExpert marks a masked top-k position in a message.
 const NoExpert = 0xffff
@@ -77,7 +83,8 @@ const NoExpert = 0xffff
 func (l Encoding) Message(topK int) Header {
 	src := l.TokenBytes()
 	ids := src + up(4, Align)
-	return Header{SrcInfo: src, IDs: ids, Bytes: ids + up(2*topK, Align)}
+	bytes := ids + up(2*topK, Align)
+	return Header{SrcInfo: src, IDs: ids, Weights: bytes, Bytes: bytes, Dedup: bytes + up(4*topK, Align)}
 }
 
 // RowPad is the number of rows that every group of the ragged output is
@@ -98,13 +105,18 @@ func Groups(p ep.Problem) int {
 	return p.LocalExperts()
 }
 
+// Sources is the number of ranks whose tokens a rank receives: with SkipA2A they are
+// replicated, and a rank serves itself alone.
+func Sources(p ep.Problem) int {
+	if p.SkipA2A {
+		return 1
+	}
+	return p.Ranks
+}
+
 // MaxRows bounds the rows of one rank's dispatch output, padding included.
 func MaxRows(p ep.Problem) int {
-	sources := p.Ranks
-	if p.SkipA2A {
-		sources = 1
-	}
-	rows := p.MaxTokens * sources * min(p.LocalExperts(), p.TopK)
+	rows := p.MaxTokens * Sources(p) * min(p.LocalExperts(), p.TopK)
 	if p.SharedExpert {
 		rows += p.MaxTokens
 	}

@@ -32,7 +32,6 @@ import (
 	"sync"
 
 	"github.com/epbench/epbench/kernels/dtype"
-	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -169,12 +168,6 @@ func (o *Oracle) Token(source, token int) Row {
 	})
 }
 
-// ExpertRow writes what an expert (or Shared) makes of a token into y.
-func (o *Oracle) ExpertRow(source, token, expert int, y []uint16) {
-	p := o.w.Problem
-	applyGain(Dequantize(p.Dispatch, o.Token(source, token), p.Hidden, o.global), Gain(expert), y)
-}
-
 // Gain is the factor of an expert, or of Shared.
 func Gain(expert int) float32 {
 	if expert == Shared {
@@ -183,16 +176,7 @@ func Gain(expert int) float32 {
 	return workloads.ExpertGain(expert)
 }
 
-func applyGain(x []float32, gain float32, y []uint16) {
-	for i, v := range x {
-		y[i] = BF16(v * gain)
-	}
-}
-
 // Encoding is how a delivered token is stored.
 func (o *Oracle) Encoding() dtype.Encoding {
 	return dtype.Of(o.w.Problem.Dispatch, o.w.Problem.Hidden)
 }
-
-// Problem is the workload's problem.
-func (o *Oracle) Problem() ep.Problem { return o.w.Problem }

@@ -113,7 +113,7 @@ func TestBoundsHold(t *testing.T) {
 
 // faithful is the output that the oracle itself asks for, in any format.
 func faithful(o *Oracle, rank int) Output {
-	p, l := o.Problem(), o.Encoding()
+	p, l := o.w.Problem, o.Encoding()
 	d := o.Dispatch(rank)
 	n := dtype.MaxRows(p)
 	buf := make([]byte, n*l.Payload)

@@ -52,7 +52,7 @@ func (s stored) read(rank int, part string, bytes int, offsets ...int) ([]byte, 
 	return out, nil
 }
 
-func remote(o *Oracle, s stored) *Remote { return NewRemote(o, dtype.MaxRows(o.Problem()), s.read) }
+func remote(o *Oracle, s stored) *Remote { return NewRemote(o, dtype.MaxRows(o.w.Problem), s.read) }
 
 // TestRemote: what lies in memory is judged as what lies in Go, whether rows are
 // read as a whole or when they are asked for, and a changed byte is found.
@@ -99,7 +99,7 @@ func TestRemoteErrors(t *testing.T) {
 	o := New(tiny(nil), 1)
 	memory, broken := store(o, nil), errors.New("broken")
 	for _, part := range []string{PartOut, PartRowOffsets, PartCombined} {
-		r := NewRemote(o, dtype.MaxRows(o.Problem()), func(rank int, p string, bytes int, offsets ...int) ([]byte, error) {
+		r := NewRemote(o, dtype.MaxRows(o.w.Problem), func(rank int, p string, bytes int, offsets ...int) ([]byte, error) {
 			if p == part {
 				return nil, broken
 			}
@@ -123,7 +123,7 @@ func TestRemoteProbe(t *testing.T) {
 	if _, err := r.Judge(ep.Pair, Compare{}, Compare{}); err != nil {
 		t.Fatal(err)
 	}
-	token := make([]uint16, o.Problem().Hidden)
+	token := make([]uint16, o.w.Problem.Hidden)
 	o.w.Token(0, 2, token)
 	for k, want := range map[int][]uint16{-1: o.CombineRow(0, 2, false).Want, 0: token, 1: token} {
 		if got, err := r.Probe(0, 2, k); err != nil || !slices.Equal(got, want) {

@@ -17,9 +17,10 @@ test: ## every test that needs no GPU
 race: ## the tests of the concurrent packages under the race detector
 	$(GO) test -race -short ./kernels/... ./tune/... ./reports/... ./workloads/...
 
-lint: ## formatting, vet, module file
+lint: ## formatting, vet with the man pages' tag too, module file
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags man ./cmd/epbench
 	$(GO) mod tidy -diff
 
 fuzz: ## every fuzz target for FUZZTIME

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// steps are the commands by which make would make targets.
+func steps(t *testing.T, targets ...string) string {
+	t.Helper()
+	out, err := exec.Command("make", append([]string{"-n", "-B", "-C", "../.."}, targets...)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("make %v: %v\n%s", targets, err, out)
+	}
+	return string(out)
+}
+
+// TestRelease: both archives hold both programs, man pages and completions.
+func TestRelease(t *testing.T) {
+	made := steps(t, "release", "VERSION=v1")
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, part := range []string{"/epbench ", "/epbench-cuda ", "/man/man1", "/completions/epbench.", ".tar.gz "} {
+			if !strings.Contains(made, "dist/epbench-v1-linux-"+arch+part) {
+				t.Errorf("make release: no step makes %s for %s", part, arch)
+			}
+		}
+	}
+}
+
+// TestDockerfile checks the steps of the Dockerfile, which nothing here builds:
+// its make targets exist, they make what it copies, and its Go is go.mod's.
+func TestDockerfile(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	docker, made := read("Dockerfile"), ""
+	targets := regexp.MustCompile(`(?m)^RUN make (.*)$`).FindAllStringSubmatch(docker, -1)
+	if len(targets) == 0 {
+		t.Fatal("the Dockerfile makes nothing")
+	}
+	for _, m := range targets {
+		arg, _, _ := strings.Cut(m[1], " PIP=")
+		made += steps(t, strings.Fields(arg)...)
+	}
+	for path := range strings.FieldsSeq(regexp.MustCompile(`(?m)^COPY --from=build (.*) `).FindStringSubmatch(docker)[1]) {
+		if file := strings.TrimPrefix(path, "/src/"); !strings.Contains(made, "-o "+file) {
+			t.Errorf("COPY --from=build %s: no step makes it", path)
+		}
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read("go.mod"))[1]
+	if !strings.Contains(docker, "FROM golang:"+version+"-") {
+		t.Errorf("the Dockerfile builds with another Go than %s, which go.mod asks for", version)
+	}
+}

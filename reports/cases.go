@@ -216,8 +216,14 @@ func (c *Case) dflt() ep.Config {
 	return ep.Config{}
 }
 
-// Cell shows the entry's config by its Label. Programs get the full spelling.
-func (c *Case) Cell(e *Entry) Cell { return Cell{Text: c.Label(e), Value: e.Key} }
+// Cells are an entry under ConfigColumns. A peer has no id.
+func (c *Case) Cells(e *Entry) []Cell {
+	id := Str(e.Config.ID())
+	if e.Role == record.Peer {
+		id = None()
+	}
+	return []Cell{id, {Text: c.Label(e), Value: e.Key}}
+}
 
 // Default is the entry of the default, nil when it was not measured.
 func (c *Case) Default() *Entry {

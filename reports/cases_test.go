@@ -152,7 +152,7 @@ func TestRegretTable(t *testing.T) {
 			{Routing: "all", Config: config("16"), Loss: []record.Loss{0.2, 0.1}, Worst: 0.2},
 		}}},
 	})
-	for i, want := range []string{"dispatch uniform 64 default 0.0 - -", "dispatch zipf:1.0 64 sms=32 100.0 0.0 100.0", "dispatch all 64 sms=16 20.0 10.0 20.0"} {
+	for i, want := range []string{"dispatch uniform 64 vavz default 0.0 - -", "dispatch zipf:1.0 64 mx7a sms=32 100.0 0.0 100.0", "dispatch all 64 2bg0 sms=16 20.0 10.0 20.0"} {
 		var got []string
 		for _, c := range table.Rows[i] {
 			got = append(got, c.Text)

@@ -55,7 +55,7 @@ var gravity = []ep.Status{
 func FailedTable(cases []*Case, limit int) Table {
 	t := Table{
 		Name: "failed", Title: "Failed: configs that did not run or gave wrong answers",
-		Columns: []Column{Words("status"), Words("config"), Numbers("cases", ""), Words("reason")},
+		Columns: slices.Concat([]Column{Words("status")}, ConfigColumns(), []Column{Numbers("cases", ""), Words("reason")}),
 	}
 	all := Failures(cases)
 	for i, f := range all {
@@ -67,7 +67,7 @@ func FailedTable(cases []*Case, limit int) Table {
 		if f.Status == ep.Illegal {
 			mark = Dim
 		}
-		t.Add(Str(string(f.Status)).Marked(mark), f.Cases[0].Cell(f.Entry), Int(len(f.Cases)), Str(f.Reason))
+		t.Add(slices.Concat([]Cell{Str(string(f.Status)).Marked(mark)}, f.Cases[0].Cells(f.Entry), []Cell{Int(len(f.Cases)), Str(f.Reason)})...)
 	}
 	return t
 }

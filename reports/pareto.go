@@ -64,7 +64,8 @@ func knee(front []*Entry) int {
 func ParetoTable(cases []*Case) Table {
 	p := ColumnsFor(cases)
 	t := Table{Name: "pareto", Title: "Pareto front: time against SMs", Columns: p.Columns}
-	t.Columns = append(t.Columns, Numbers("SMs", ""), Numbers("time", "us"), Numbers("over fastest", "%"), Words("knee"), Words("config").Dropped(1))
+	t.Columns = append(t.Columns, Numbers("SMs", ""), Numbers("time", "us"), Numbers("over fastest", "%"), Words("knee"))
+	t.Columns = append(t.Columns, ConfigColumns()...)
 	for _, c := range cases {
 		front := ParetoOf(c)
 		for i, e := range front.Front {
@@ -73,7 +74,8 @@ func ParetoTable(cases []*Case) Table {
 				mark = Str("knee").Marked(Good)
 			}
 			fastest := front.Front[len(front.Front)-1]
-			t.Add(append(p.Cells(c), Int(e.Cost.SMs), Micros(e.Level), Percent(e.Level/fastest.Level-1), mark, c.Cell(e))...)
+			cells := append(p.Cells(c), Int(e.Cost.SMs), Micros(e.Level), Percent(e.Level/fastest.Level-1), mark)
+			t.Add(append(cells, c.Cells(e)...)...)
 		}
 	}
 	t.Note(p.Shared, "The fastest config with at most so many SMs. time: drift between rounds removed, so it differs a little from the median.")

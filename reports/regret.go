@@ -25,13 +25,13 @@ func RegretTable(run *record.Run) Table {
 	p := ColumnsFor(cases)
 	t := Table{Name: "regret", Title: "Regret: what each winner loses under every routing", Columns: p.Columns}
 	t.Columns[slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == "routing" })].Name = "winner of"
-	t.Columns = append(t.Columns, Words("config"))
+	t.Columns = append(t.Columns, ConfigColumns()...)
 	for _, name := range append(routings, "worst") {
 		t.Columns = append(t.Columns, Numbers(name, "%"))
 	}
 	for _, r := range run.Regrets {
 		for _, row := range r.Rows {
-			cells := append(p.Cells(cases[0]), ConfigCell(row.Config, defaultOf(run, r.Problem)))
+			cells := append(p.Cells(cases[0]), ConfigCells(row.Config, defaultOf(run, r.Problem))...)
 			for _, name := range routings {
 				cells = append(cells, lossCell(row, slices.Index(r.Routings, name)))
 			}

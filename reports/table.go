@@ -135,6 +135,15 @@ func Float(v float64, decimals int) Cell {
 	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: value}
 }
 
+// Gain shows a gain over the default with four figures: three decimals of one
+// below 10.
+func Gain(v float64) Cell {
+	if v >= 10 {
+		return Float(v, 2)
+	}
+	return Float(v, 3)
+}
+
 // Micros shows seconds in a column of unit us.
 func Micros(seconds float64) Cell { return Figures(seconds * 1e6) }
 

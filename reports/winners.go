@@ -2,6 +2,7 @@ package reports
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -17,17 +18,17 @@ type winnerColumn struct {
 // interval stays.
 var winnerColumns = []winnerColumn{
 	{Words("class").Dropped(18), func(s *record.Search) Cell { return Str(string(s.Class)) }},
-	{Words("verdict"), verdictCell},
+	{Words("verdict").Dropped(1), verdictCell},
 	{Numbers("gain", "x"), func(s *record.Search) Cell {
-		return Float(s.Decision.Gain.Mid, 3).Marked(verdictMarks[s.Decision.Verdict])
+		return Gain(s.Decision.Gain.Mid).Marked(verdictMarks[s.Decision.Verdict])
 	}},
-	{Numbers("low", "x"), func(s *record.Search) Cell { return Float(s.Decision.Gain.Low, 3) }},
-	{Numbers("high", "x"), func(s *record.Search) Cell { return Float(s.Decision.Gain.High, 3) }},
+	{Numbers("low", "x"), func(s *record.Search) Cell { return Gain(s.Decision.Gain.Low) }},
+	{Numbers("high", "x"), func(s *record.Search) Cell { return Gain(s.Decision.Gain.High) }},
 	{Numbers("median", "us").Dropped(3), func(s *record.Search) Cell { return Micros(s.Times.Median) }},
 	{Numbers("p10", "us").Dropped(15), func(s *record.Search) Cell { return Micros(s.Times.P10) }},
 	{Numbers("p90", "us").Dropped(15), func(s *record.Search) Cell { return Micros(s.Times.P90) }},
-	{Words("id"), func(s *record.Search) Cell { return Str(s.Decision.Config.ID()) }},
-	{Words("config").Dropped(13), func(s *record.Search) Cell { return ConfigCell(s.Decision.Config, s.Decision.Default) }},
+	{ConfigColumns()[0], func(s *record.Search) Cell { return ConfigCells(s.Decision.Config, s.Decision.Default)[0] }},
+	{ConfigColumns()[1], func(s *record.Search) Cell { return ConfigCells(s.Decision.Config, s.Decision.Default)[1] }},
 	{Numbers("error", "%").Dropped(16), func(s *record.Search) Cell { return Float(100*s.MaxErr, 3) }},
 	{Numbers("busiest", "GB/s").Dropped(14), func(s *record.Search) Cell { return Float(float64(s.Bytes)/s.Times.Median/1e9, 3) }},
 	{Numbers("imbalance", "x").Dropped(16), func(s *record.Search) Cell { return Float(s.Imbalance, 2) }},
@@ -74,7 +75,7 @@ func decided(run *record.Run, of []int, columns []winnerColumn) Table {
 		cases[i] = &Case{Problem: s.Problem, Routing: s.Routing, Seed: run.Seed, Search: s}
 	}
 	p := ColumnsFor(cases)
-	t := Table{Columns: append([]Column{Numbers("row", "").Dropped(12)}, p.Columns...)}
+	t := Table{Columns: append([]Column{Numbers("row", "").Dropped(9)}, p.Columns...)}
 	for _, c := range columns {
 		t.Columns = append(t.Columns, c.column)
 	}
@@ -108,9 +109,14 @@ func verdictCell(s *record.Search) Cell {
 	return Str(string(d.Cause)).Marked(Bad)
 }
 
-// ConfigCell shows a config by what differs from the default. Programs get the
-// full spelling.
-func ConfigCell(c, dflt ep.Config) Cell { return Cell{Text: c.Difference(dflt), Value: c.Key()} }
+// ConfigColumns are a config's id, which narrow terminals keep, and what differs
+// from the default.
+func ConfigColumns() []Column { return []Column{Words("id"), Words("config").Dropped(10)} }
+
+// ConfigCells show a config under ConfigColumns. Programs get the full spelling.
+func ConfigCells(c, dflt ep.Config) []Cell {
+	return []Cell{Str(c.ID()), {Text: c.Difference(dflt), Value: c.Key()}}
+}
 
 // defaults spells out the defaults that configs are shown against, each once.
 func defaults(run *record.Run) []string {
@@ -135,6 +141,9 @@ func DefaultNotes(cases []*Case) []string {
 func spelled(defaults []ep.Config) []string {
 	var out []string
 	for _, d := range defaults {
+		if strings.Contains(d.Kernel, "+") && len(out) > 1 {
+			continue // a pair's default is the two before it
+		}
 		if note := "default: " + d.Key(); !slices.Contains(out, note) {
 			out = append(out, note)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -62,10 +63,7 @@ func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	if f.width < 0 || f.width > 0 && f.width < 40 {
 		return nil, usagef("--width: %d is outside 40 and up; 0 means the terminal's", f.width)
 	}
-	width := f.width
-	if width == 0 {
-		width = terminalWidth(cmd)
-	}
+	width := cmp.Or(f.width, terminalWidth(cmd))
 	format := f.format
 	if f.json {
 		format = "json"
@@ -114,6 +112,11 @@ func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 // paragraphs prints sentences, each wrapped to the width of the tables.
 func (f *tableFlags) paragraphs(cmd *cobra.Command, lines ...string) error {
 	return f.print(cmd, reports.Table{Notes: lines})
+}
+
+// warn prints warnings to standard error, as wide as the tables.
+func (f *tableFlags) warn(cmd *cobra.Command, warnings []string) {
+	text.Renderer(cmp.Or(f.width, terminalWidth(cmd)))(cmd.ErrOrStderr(), reports.Table{Warnings: warnings})
 }
 
 // programName is how the user can type this program's name.

@@ -31,9 +31,7 @@ func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir st
 	if err := f.tables.print(cmd, tables...); err != nil {
 		return err
 	}
-	for _, w := range reports.GatherWarnings(out.Run.Warnings) {
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
-	}
+	f.tables.warn(cmd, reports.GatherWarnings(out.Run.Warnings))
 	if f.profile {
 		printProfile(cmd.ErrOrStderr(), out)
 	}

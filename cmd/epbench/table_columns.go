@@ -60,12 +60,6 @@ func spanText(lo, hi int) string {
 	return fmt.Sprintf("%d-%d", lo, hi)
 }
 
-// configColumns are the id of a config and how it differs from the default. A
-// narrow terminal keeps the id.
-func configColumns() []reports.Column {
-	return []reports.Column{reports.Words("id"), reports.Words("config").Dropped(10)}
-}
-
 // configCells are what a row tells a runtime to launch.
 func configCells(h table.Header, r *table.Row) []reports.Cell {
 	if r == nil {
@@ -84,7 +78,7 @@ func spelled(h table.Header, k table.Key, tokens int, c ep.Config) []reports.Cel
 	dflt, err := kernels.Default(knownKernels(h.Machine.Backend), h.Machine, k.Problem(tokens), h.MaxSMs)
 	switch {
 	case !c.IsDefault():
-		return []reports.Cell{reports.Str(c.ID()), reports.ConfigCell(c, dflt)}
+		return reports.ConfigCells(c, dflt)
 	case err != nil:
 		return []reports.Cell{reports.None(), reports.Str("default")}
 	}
@@ -102,7 +96,7 @@ func gainCells(r *table.Row) []reports.Cell {
 		return []reports.Cell{reports.None(), reports.None(), reports.None()}
 	}
 	e := r.Evidence
-	return []reports.Cell{reports.Float(e.Gain, 3), reports.Float(e.GainLow, 3), reports.Float(e.GainHigh, 3)}
+	return []reports.Cell{reports.Gain(e.Gain), reports.Gain(e.GainLow), reports.Gain(e.GainHigh)}
 }
 
 // gainText is a row's gain over the default with its interval.
@@ -114,14 +108,14 @@ func gainText(r *table.Row) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 }
 
-// evidenceText is why a row says what it says, in one cell.
+// evidenceText is why a row says what it says, beside its gain.
 func evidenceText(r *table.Row) string {
 	if r == nil {
 		return ""
 	}
 	e := r.Evidence
 	tokens := strings.Trim(fmt.Sprint(e.Tokens), "[]")
-	text := fmt.Sprintf("gain %s, measured at %s tokens, %d rounds, %d tried, %d ties", gainText(r), tokens, e.Rounds, e.Tried, e.Ties)
+	text := fmt.Sprintf("measured at %s tokens, %d rounds, %d tried, %d ties", tokens, e.Rounds, e.Tried, e.Ties)
 	if !e.Complete {
 		text += ", space not exhausted"
 	}
@@ -131,12 +125,13 @@ func evidenceText(r *table.Row) string {
 	return text
 }
 
-// gathered moves key columns in which all rows agree to a note, for people.
+// gathered moves key columns in which all rows agree to a note, for people, and
+// leaves out columns that say nothing.
 func gathered(t reports.Table) reports.Table {
 	var shared []string
 	for i := len(t.Columns) - 1; i >= 0 && len(t.Rows) > 0; i-- {
 		c, text := t.Columns[i], t.Rows[0][i].Text
-		if !c.Key || slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[i].Text != text }) {
+		if !c.Key && text != "" || slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[i].Text != text }) {
 			continue
 		}
 		if text != "" {
@@ -153,27 +148,11 @@ func gathered(t reports.Table) reports.Table {
 	return t
 }
 
-// sweepCommand is what would tune a key at a token count.
-func sweepCommand(k table.Key, tokens int) string {
-	c := fmt.Sprintf("epbench sweep --op %s --mode %s --ranks %d --nodes %d --hidden %d --experts %d --topk %d --dtype %s --tokens %d",
-		k.Op, k.Mode, k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK, k.Dispatch, tokens)
-	if k.SharedExpert {
-		c += " --shared-expert"
-	}
-	if k.SkipA2A {
-		c += " --skip-a2a"
-	}
-	if k.Precision == ep.Reduced {
-		c += " --precision reduced"
-	}
-	return c
+// sideColumns are a row that stands beside another one.
+func sideColumns(side string) []reports.Column {
+	return []reports.Column{reports.Words(side), reports.Words("config " + side).Dropped(10), reports.Words("gain " + side)}
 }
 
-// configCell is a row's config in one cell: the difference with the id.
-func configCell(h table.Header, r *table.Row) reports.Cell {
-	if r == nil {
-		return reports.None()
-	}
-	c := configCells(h, r)
-	return reports.Cell{Text: c[1].Text + " (" + c[0].Text + ")", Value: c[1].Value}
+func sideCells(h table.Header, r *table.Row) []reports.Cell {
+	return append(configCells(h, r), reports.Str(gainText(r)))
 }

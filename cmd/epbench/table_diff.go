@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -27,11 +29,11 @@ func newTableDiff() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := reports.Table{Name: "differences", Columns: append(keyColumns(), reports.Words("tokens"), reports.Words("kind"),
-				reports.Words("a"), reports.Words("b"), reports.Words("gain a").Dropped(2), reports.Words("gain b").Dropped(1))}
+			t := reports.Table{Name: "differences", Columns: slices.Concat(keyColumns(),
+				[]reports.Column{reports.Words("tokens"), reports.Words("kind").Dropped(2)}, sideColumns("a"), sideColumns("b"))}
 			for _, d := range curate.Diff(a, b) {
-				t.Add(append(keyCells(d.Key), reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Kind)),
-					configCell(a.Header, d.A), configCell(b.Header, d.B), reports.Str(gainText(d.A)), reports.Str(gainText(d.B)))...)
+				t.Add(slices.Concat(keyCells(d.Key), []reports.Cell{reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Kind))},
+					sideCells(a.Header, d.A), sideCells(b.Header, d.B))...)
 			}
 			t.Notes = curate.HeaderDiff(a.Header, b.Header)
 			if len(t.Rows) == 0 {

@@ -46,10 +46,10 @@ const explainedRows = 3
 
 // explain lists the rows behind every key over the token counts asked for.
 func (q *query) explain(all bool) reports.Table {
-	t := reports.Table{Name: "explain", Columns: append(append([]reports.Column{
+	t := reports.Table{Name: "explain", Columns: slices.Concat([]reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(3).Keyed(), reports.Words("routing").Keyed(), reports.Words("tokens"),
-		reports.Numbers("place", "")}, configColumns()...), reports.Words("differs in"), reports.Words("result"),
-		reports.Words("evidence").Dropped(1), reports.Words("source").Dropped(20)),
+		reports.Numbers("place", "")}, reports.ConfigColumns(), gainColumns(), []reports.Column{reports.Words("differs in").Dropped(2),
+		reports.Words("result"), reports.Words("evidence").Dropped(1), reports.Words("source").Dropped(20)}),
 	}
 	for _, k := range q.keys {
 		set := q.narrow(k)
@@ -57,7 +57,7 @@ func (q *query) explain(all bool) reports.Table {
 			q.addRows(&t, set, e)
 		}
 	}
-	t.Notes = q.notes
+	t.Notes = q.explained()
 	return t
 }
 
@@ -110,7 +110,7 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 			c = c.Marked(reports.Good)
 		}
 		cells := []reports.Cell{reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(spanText(x.lo, x.hi)), place}
-		t.Add(append(append(cells, config...), reports.Str(differsIn(r.Differs, r.Row)), c, reports.Str(evidenceText(r.Row)), reports.Str(r.Source))...)
+		t.Add(slices.Concat(cells, config, gainCells(r.Row), []reports.Cell{reports.Str(differsIn(r.Differs, r.Row)), c, reports.Str(evidenceText(r.Row)), reports.Str(r.Source)})...)
 	}
 	for i, r := range x.Rows {
 		h := q.header(&table.Answer{Source: r.Source})
@@ -132,7 +132,7 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 	}
 	if x.Answer.Row == nil {
 		last.Note = answers
-		q.note(missText(set, x.Key, x.Tokens))
+		q.missed(set, x.Key, x.Tokens)
 	}
 	add(place, last, spelled(q.header(&x.Answer), x.Key, x.Tokens, ep.Config{}))
 }

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +43,7 @@ where the table has a fallback, the nearest row.`,
 // answers looks every key and token count up as a runtime would: resolved for
 // the host, legality included.
 func (q *query) answers() reports.Table {
-	columns := append(append(keyColumns(), reports.Numbers("tokens", "")), configColumns()...)
+	columns := append(append(keyColumns(), reports.Numbers("tokens", "")), reports.ConfigColumns()...)
 	columns = append(columns, reports.Words("reason"), reports.Words("differs in").Dropped(2))
 	t := reports.Table{Name: "answers", Columns: append(append(columns, gainColumns()...),
 		reports.Words("verified").Dropped(12), reports.Words("source").Dropped(20))}
@@ -60,13 +64,13 @@ func (q *query) answers() reports.Table {
 			case a.Reason == table.Halves:
 				q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, tuned apart and never timed together")
 			case a.Row == nil:
-				q.note(missText(set, k, n))
+				q.missed(set, k, n)
 			case a.Reason == table.Fallback:
 				q.note("fallback: the row of another problem answers; its gain was measured there")
 			}
 		}
 	}
-	t.Notes = q.notes
+	t.Notes = q.explained()
 	return t
 }
 
@@ -103,11 +107,53 @@ func verifiedCell(a *table.Answer) reports.Cell {
 	return reports.Bool(a.Verified)
 }
 
-// missText says why a question has no row and which command would tune it.
-func missText(set *table.Set, k table.Key, tokens int) string {
-	why := set.Nearest(k, tokens)
-	if why == "" {
-		why = "no table may be used here"
+// A miss is a question without a row. Those with one reason are one note.
+type miss struct {
+	why, command        string // command but for the lists
+	ops, dtypes, tokens []string
+}
+
+// missed keeps a question that no row of set answers.
+func (q *query) missed(set *table.Set, k table.Key, tokens int) {
+	m := miss{why: cmp.Or(set.Nearest(k, tokens), "no table may be used here"), command: sweepFlagsOf(k)}
+	at := slices.IndexFunc(q.misses, func(x miss) bool { return x.why == m.why && x.command == m.command })
+	if at < 0 {
+		at, q.misses = len(q.misses), append(q.misses, m)
 	}
-	return fmt.Sprintf("%s, %d tokens: default: %s; tune it: %s", k.Op, tokens, why, sweepCommand(k, tokens))
+	x := &q.misses[at]
+	x.ops, x.dtypes, x.tokens = with(x.ops, k.Op), with(x.dtypes, k.Dispatch), with(x.tokens, strconv.Itoa(tokens))
+}
+
+// with appends a word to a list that lacks it.
+func with[T ~string](list []string, word T) []string {
+	if slices.Contains(list, string(word)) {
+		return list
+	}
+	return append(list, string(word))
+}
+
+// explained is the notes, with which command would tune what has no row.
+func (q *query) explained() []string {
+	notes := slices.Clone(q.notes)
+	for _, m := range q.misses {
+		notes = append(notes, fmt.Sprintf("%s, %s tokens: default: %s; tune it: epbench sweep --op %s%s --dtype %s --tokens %s", strings.Join(m.ops, ", "),
+			strings.Join(m.tokens, ", "), m.why, strings.Join(m.ops, ","), m.command, strings.Join(m.dtypes, ","), strings.Join(m.tokens, ",")))
+	}
+	return notes
+}
+
+// sweepFlagsOf are the flags of sweep that say a key, without op, dtype and
+// tokens.
+func sweepFlagsOf(k table.Key) string {
+	c := fmt.Sprintf(" --mode %s --ranks %d --nodes %d --hidden %d --experts %d --topk %d", k.Mode, k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK)
+	if k.SharedExpert {
+		c += " --shared-expert"
+	}
+	if k.SkipA2A {
+		c += " --skip-a2a"
+	}
+	if k.Precision == ep.Reduced {
+		c += " --precision reduced"
+	}
+	return c
 }

@@ -75,12 +75,13 @@ OLD's.`,
 }
 
 func overlapTable(old, newcomer table.Header, overlaps []curate.Overlap) reports.Table {
-	t := reports.Table{Name: "overlaps", Columns: append(keyColumns(), reports.Words("tokens"), reports.Words("effect"),
-		reports.Words("old"), reports.Words("new"), reports.Words("old evidence").Dropped(2), reports.Words("new evidence").Dropped(1))}
+	t := reports.Table{Name: "overlaps", Columns: slices.Concat(keyColumns(), []reports.Column{reports.Words("tokens"), reports.Words("effect")},
+		sideColumns("old"), sideColumns("new"), []reports.Column{reports.Words("evidence old").Dropped(3), reports.Words("evidence new").Dropped(2)})}
+	t.Columns[slices.IndexFunc(t.Columns, func(c reports.Column) bool { return c.Name == "gain old" })].Drop = 1
 	for _, d := range overlaps {
-		t.Add(append(keyCells(d.Key), reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Effect)),
-			configCell(old, d.Old), configCell(newcomer, d.New),
-			reports.Str(evidenceText(d.Old)), reports.Str(evidenceText(d.New)))...)
+		t.Add(slices.Concat(keyCells(d.Key), []reports.Cell{reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Effect))},
+			sideCells(old, d.Old), sideCells(newcomer, d.New),
+			[]reports.Cell{reports.Str(evidenceText(d.Old)), reports.Str(evidenceText(d.New))})...)
 	}
 	return t
 }

@@ -54,7 +54,8 @@ func names[T ~string](values []T) []string {
 type query struct {
 	set       *table.Set
 	host      table.Host
-	notes     []string // refused and unverified tables, misses
+	notes     []string // refused and unverified tables
+	misses    []miss   // what has no row
 	keys      []table.Key
 	tokens    []int
 	maxTokens int // capacity of the buffers
@@ -150,12 +151,15 @@ func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 // so that a table of one problem needs no flags that repeat it.
 func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	rows := q.rowsHere()
+	given := func(flags ...string) bool { return slices.ContainsFunc(flags, cmd.Flags().Changed) }
+	p, shaped := &f.problem, given("model", "hidden", "experts", "topk")
 	if len(rows) == 0 {
+		if !shaped {
+			q.note("no --model and no row to take one from: asked about the preset " + p.model)
+		}
 		return nil
 	}
-	given := func(flags ...string) bool { return slices.ContainsFunc(flags, cmd.Flags().Changed) }
-	p := &f.problem
-	if !given("model", "hidden", "experts", "topk") {
+	if !shaped {
 		shapes := distinct(rows, func(k table.Key) [3]int { return [3]int{k.Hidden, k.Experts, k.TopK} })
 		if len(shapes) > 1 {
 			return usagef("--model: the rows are of %d shapes (%s); name one, or give --hidden, --experts and --topk", len(shapes), modelsOf(rows))

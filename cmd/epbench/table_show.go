@@ -168,7 +168,7 @@ func addHeader(t *reports.Table, s table.Source) {
 
 func rowTable() reports.Table {
 	columns := append([]reports.Column{reports.Numbers("row", "").Dropped(9)}, keyColumns()...)
-	columns = append(append(columns, reports.Words("tokens")), configColumns()...)
+	columns = append(append(columns, reports.Words("tokens")), reports.ConfigColumns()...)
 	columns = append(append(columns, reports.Numbers("median", "us").Dropped(8)), gainColumns()...)
 	return reports.Table{Name: "rows", Columns: append(columns, reports.Numbers("rounds", "").Dropped(19),
 		reports.Words("clock").Dropped(20).Keyed(), reports.Words("source").Dropped(11).Keyed()),

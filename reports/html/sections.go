@@ -79,21 +79,21 @@ func rowTable(l *reports.Loaded) reports.Table {
 	out := reports.Table{Name: "rows", Title: "Tuned table " + l.Table.ID[:min(len(l.Table.ID), 12)], Columns: []reports.Column{
 		reports.Words("op"), reports.Words("dtype"), reports.Words("class"), reports.Numbers("from", "tokens"), reports.Numbers("to", "tokens"),
 		reports.Numbers("gain", "x"), reports.Numbers("low", "x"), reports.Numbers("high", "x"), reports.Numbers("median", "us"),
-		reports.Words("id"), reports.Words("config"), reports.Numbers("regret", "%"), reports.Numbers("error", "%"),
 	}}
+	out.Columns = append(append(out.Columns, reports.ConfigColumns()...), reports.Numbers("regret", "%"), reports.Numbers("error", "%"))
 	for _, r := range l.Table.Rows {
 		dflt, e := defaultOf(l.Run, r), r.Evidence
 		config := r.Config
 		if r.Default {
 			config = dflt
 		}
-		gain := reports.Float(e.Gain, 3)
+		gain := reports.Gain(e.Gain)
 		if e.GainLow > 1 {
 			gain = gain.Marked(reports.Good)
 		}
-		out.Add(reports.Str(reports.OpTitle(r.Key.Op, r.Key.Precision)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)),
-			reports.Int(r.Lo), reports.Int(r.Hi), gain, reports.Float(e.GainLow, 3), reports.Float(e.GainHigh, 3), reports.Micros(e.Median),
-			reports.Str(config.ID()), reports.ConfigCell(config, dflt), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))
+		cells := []reports.Cell{reports.Str(reports.OpTitle(r.Key.Op, r.Key.Precision)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)),
+			reports.Int(r.Lo), reports.Int(r.Hi), gain, reports.Gain(e.GainLow), reports.Gain(e.GainHigh), reports.Micros(e.Median)}
+		out.Add(append(append(cells, reports.ConfigCells(config, dflt)...), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))...)
 	}
 	out.Note("gain: the default's time over the config's, where it gains least among the row's token counts; low, high: its 95 % interval; regret: what the config loses at most under the routings of the row; error: the largest against the oracle, relative to the row's largest value")
 	return out
@@ -200,8 +200,8 @@ const maxTrials = 5000
 
 func trials(d *drawer) {
 	p := reports.ColumnsFor(d.main.Cases)
-	t := reports.Table{Name: "trials", Title: "Configs with times, fastest first", Columns: append(p.Columns,
-		reports.Words("config"), reports.Words("role"), reports.Numbers("median", "us"), reports.Numbers("p10", "us"), reports.Numbers("p90", "us"), reports.Numbers("rounds", ""))}
+	t := reports.Table{Name: "trials", Title: "Configs with times, fastest first", Columns: append(append(p.Columns, reports.ConfigColumns()...),
+		reports.Words("role"), reports.Numbers("median", "us"), reports.Numbers("p10", "us"), reports.Numbers("p90", "us"), reports.Numbers("rounds", ""))}
 	perCase, left := maxTrials/max(1, len(d.main.Cases)), 0
 	for _, c := range d.main.Cases {
 		for i, e := range c.Entries {
@@ -212,7 +212,7 @@ func trials(d *drawer) {
 				left++
 				continue
 			}
-			t.Add(append(p.Cells(c), c.Cell(e), reports.Str(string(e.Role)), reports.Micros(e.Median.Mid), reports.Micros(e.P(0.1)), reports.Micros(e.P(0.9)), reports.Int(len(e.Times)))...)
+			t.Add(append(append(p.Cells(c), c.Cells(e)...), reports.Str(string(e.Role)), reports.Micros(e.Median.Mid), reports.Micros(e.P(0.1)), reports.Micros(e.P(0.9)), reports.Int(len(e.Times)))...)
 		}
 	}
 	t.Note(p.Shared)

@@ -124,7 +124,13 @@ func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	var b strings.Builder
 	out := tablewriter.NewTable(&b, tablewriter.WithConfig(tablewriter.Config{Header: cell, Row: cell}),
 		tablewriter.WithColumnWidths(widths), tablewriter.WithRenderer(renderer.NewBlueprint(plain)))
-	out.Header(pick(g.header))
+	header := pick(g.header)
+	if !slices.ContainsFunc(columns, func(c int) bool { return g.columns[c].Unit != "" }) {
+		for i := range header {
+			header[i], _, _ = strings.Cut(header[i], "\n") // no empty line of units
+		}
+	}
+	out.Header(header)
 	for _, r := range rows {
 		if err := out.Append(pick(r)); err != nil {
 			return nil, err

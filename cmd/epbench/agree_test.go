@@ -190,7 +190,12 @@ func mutants(out outputs) []mutant {
 		}
 		return append(slices.Clone(names), more...)
 	}
-	last := func(r *record.Run) *record.RegretRow { return &r.Regrets[0].Rows[len(r.Regrets[0].Rows)-1] }
+	// Of all problems: a noisy one may have no row for all routings.
+	minimax := func(r *record.Run, change func(*record.RegretRow)) {
+		for _, x := range r.Regrets {
+			change(&x.Rows[len(x.Rows)-1])
+		}
+	}
 	return []mutant{
 		{"winner", func(_ *record.Run, s *record.Search) { s.Decision.Config = other }, with(tables, "heatmap", "pareto", "samples", "table.json"), false},
 		{"gain", func(_ *record.Run, s *record.Search) { s.Decision.Gain.Mid *= 0.998 }, with(tables, "table.json"), false},
@@ -199,8 +204,8 @@ func mutants(out outputs) []mutant {
 		{"time", func(_ *record.Run, s *record.Search) { s.Times.Median *= 1.01 }, with(tables, "latency", "samples"), false},
 		{"regret", func(r *record.Run, _ *record.Search) { r.Regrets[0].Rows[0].Loss[1] += 0.002 }, with(matrices, "regret"), true},
 		{"worst regret", func(r *record.Run, _ *record.Search) { r.Regrets[0].Rows[1].Worst += 0.002 }, with(matrices, "regret"), true},
-		{"minimax config", func(r *record.Run, _ *record.Search) { last(r).Config = other }, with(matrices, "regret", "table.json"), true},
-		{"minimax loss", func(r *record.Run, _ *record.Search) { last(r).Worst += 0.5 }, with(matrices, "regret", "table.json"), true},
+		{"minimax config", func(r *record.Run, _ *record.Search) { minimax(r, func(x *record.RegretRow) { x.Config = other }) }, with(matrices, "regret", "table.json"), true},
+		{"minimax loss", func(r *record.Run, _ *record.Search) { minimax(r, func(x *record.RegretRow) { x.Worst += 0.5 }) }, with(matrices, "regret", "table.json"), true},
 	}
 }
 

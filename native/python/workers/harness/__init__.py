@@ -6,8 +6,9 @@ every rank acts on it, and rank 0 answers for all. docs/worker-protocol.md is th
 protocol. Everything here needs the standard library alone; harness.gpu needs torch.
 """
 
-from .library import Half, Library, kernel, param
+from .library import Library, kernel, param
 from .protocol import Failure
 from .serve import main
+from .session import Half
 
 __all__ = ["Failure", "Half", "Library", "kernel", "main", "param"]

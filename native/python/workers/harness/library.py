@@ -1,15 +1,11 @@
 """What a library's file provides."""
 
-import collections
 import os
 import sys
 import time
 
 from . import payload
-
-# One half of a config: a kernel's name and a value for each of its parameters.
-Half = collections.namedtuple("Half", "kernel values")
-
+from .session import Half, Session
 
 def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
     """A parameter that changes time only. cost says what its value counts as when times
@@ -54,6 +50,9 @@ class Library:
     def prepare(self, half):
         """Whatever is slow. Raise Failure("illegal", ...) for what cannot run."""
 
+    def pair(self, dispatch, combine):
+        """Raise Failure("illegal", ...) for a combine that cannot follow a dispatch."""
+
     def poison(self):
         """Overwrites every output buffer."""
 
@@ -84,9 +83,19 @@ class Library:
         begin = time.perf_counter()
         return {self.clock: time.perf_counter() - begin}
 
-    def timed(self, steps, rounds, fold):
+    def session(self, params, follow):
+        """What judges a workload's answers."""
+        return Session(self, params, follow)
+
+    def follow(self, combine, dispatch):
+        """The dispatch that runs before a combine that is measured alone; the defaults of
+        the first that it accepts are given."""
+        return dispatch
+
+    def timed(self, name, steps, rounds, fold):
         """Seconds of one call in each round: fold calls on end, without what a step has not
-        to pay for. steps are (paid, function); ranks are aligned before each paid one."""
+        to pay for. steps are (paid, function), the same whenever name is the same; ranks
+        are aligned before each paid one."""
         out = []
         for _ in range(rounds):
             seconds = 0.0

@@ -32,7 +32,7 @@ class Ranks:
         self.rank, self.ranks, self.local_rank = seat()
         key = os.environ["EPBENCH_TOKEN"].encode()
         if self.rank == 0:
-            listener = Listener((self._address(), 0), backlog=self.ranks, authkey=key)
+            listener = Listener((self.address(), 0), backlog=self.ranks, authkey=key)
             self.line = Line(0, self.ranks, "%s %d" % listener.address[:2])
             links = [listener.accept() for _ in range(1, self.ranks)]
             self.links = dict(sorted((link.recv(), link) for link in links))
@@ -43,7 +43,7 @@ class Ranks:
             self.link.send(self.rank)
 
     @staticmethod
-    def _address():
+    def address():
         """The address of this host that epbench, and so the other ranks, can reach."""
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:

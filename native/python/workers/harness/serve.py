@@ -7,7 +7,7 @@ import traceback
 
 from .protocol import FAILURE, Failure
 from .ranks import Ranks
-from .session import Session, joined
+from .session import Half, joined
 
 PROTOCOL = 2
 
@@ -68,16 +68,15 @@ class Worker:
         if params["problem"]["ranks"] != self.ranks.ranks:
             raise Failure("illegal", "ranks: the problem has %d, this worker was launched with %d" % (params["problem"]["ranks"], self.ranks.ranks))
         self.close({})
-        self.session = self.library.session(params, self.follow) if hasattr(self.library, "session") else Session(self.library, params, self.follow)
+        self.session = self.library.session(params, self.follow)
         self.number += 1
         return {"session": self.number}
 
     def follow(self, combine):
-        """The dispatch that runs before a combine that is measured alone: the defaults of
-        the first one that the combine accepts."""
+        """The dispatch that runs before a combine that is measured alone."""
         accepts = next(k["accepts"] for k in self.declared if k["name"] == combine.kernel and k["op"] == "combine")
         d = next(k for k in self.declared if k["op"] == "dispatch" and (not accepts or k["name"] in accepts))
-        return type(combine)(d["name"], {q["name"]: q["default"] for q in d["params"]})
+        return self.library.follow(combine, Half(d["name"], {q["name"]: q["default"] for q in d["params"]}))
 
     def opened(self, params):
         if self.session is None or params["session"] != self.number:

@@ -1,10 +1,14 @@
 """One workload on one rank: its routing, its rounds, and the comparison of every row."""
 
 import base64
+import collections
+import json
 import struct
 
 from . import payload
-from .library import Half
+
+# One half of a config: a kernel's name and a value for each of its parameters.
+Half = collections.namedtuple("Half", "kernel values")
 
 
 class Work:
@@ -64,9 +68,12 @@ class Session:
         library.open(self.work)
 
     def prepare(self, config):
-        for half in self.halves(config):
+        dispatch, combine = self.halves(config)
+        for half in (dispatch, combine):
             if half:
                 self.library.prepare(half)
+        if combine:
+            self.library.pair(dispatch, combine)
         return {}
 
     def halves(self, config):
@@ -84,12 +91,14 @@ class Session:
         return out
 
     def run(self, config, rounds, fold):
-        return {"clock": self.library.clock, "fold": fold, "seconds": self.library.timed(self.steps(config), rounds, fold)}
+        name = json.dumps(config, sort_keys=True)
+        return {"clock": self.library.clock, "fold": fold, "seconds": self.library.timed(name, self.steps(config), rounds, fold)}
 
     def verify(self, config, probes):
         """Compares every row here, and shows the probed ones that are here."""
         self.library.poison()
         for _, step in self.steps(config):
+            self.library.ranks.barrier()
             step()
         reply = self.compare_dispatch()
         if self.op != "dispatch":

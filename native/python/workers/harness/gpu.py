@@ -1,0 +1,301 @@
+"""Libraries that move PyTorch tensors: payload, clocks and comparison on the GPU.
+
+EPBENCH_DEVICE=cpu runs the same without a GPU, over gloo and the host's clock, to test a
+library's bookkeeping.
+"""
+
+import os
+import socket
+import subprocess
+
+import torch
+import torch.distributed as dist
+
+from .library import Library
+from .protocol import Failure
+from .session import Session
+
+GROUP = 128  # values that share one scale in fp8
+LEAST_CALLS = 20  # in one sample, so that the events around it cost less than 1 % of it
+SLEEP = 200_000  # GPU clocks, about 100 us: the host queues a whole round meanwhile
+
+
+def signed(x):
+    return x - (1 << 64) if x >> 63 else x
+
+
+def mix(x):
+    """payload.mix on int64 tensors, which wrap as uint64 does."""
+    x = x + signed(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> 30 & (1 << 34) - 1)) * signed(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> 27 & (1 << 37) - 1)) * signed(0x94D049BB133111EB)
+    return x ^ (x >> 31 & (1 << 33) - 1)
+
+
+def tokens(seed, rank, count, hidden, device):
+    """BF16 [count, hidden]: the tokens of a rank."""
+    t = torch.arange(count, dtype=torch.int64, device=device)
+    c = torch.arange(0, hidden, 4, dtype=torch.int64, device=device)
+    h = mix(mix(t ^ signed((seed ^ rank << 40) & (1 << 64) - 1))[:, None] + c)
+    lanes = torch.stack([h >> s & 0xFFFF for s in (0, 16, 32, 48)], -1).view(count, -1)[:, :hidden]
+    bits = (lanes & 0x807F) | (124 + (lanes >> 8 & 3)) << 7
+    return bits.to(torch.int16).view(torch.bfloat16)
+
+
+def gain(experts):
+    """float32: what each expert multiplies by."""
+    return 0.5 + (experts % 64).float() / 64
+
+
+def quantized(x):
+    """x as fp8 [n, hidden] and its scales float32 [n, hidden / 128]."""
+    groups = x.float().view(x.shape[0], -1, GROUP)
+    scales = groups.abs().amax(-1).clamp(min=1e-10) / 448
+    return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
+
+
+def dequantized(q, scales):
+    groups = q.float().view(q.shape[0], -1, GROUP) * scales[..., None].float()
+    return groups.view(q.shape).to(torch.bfloat16)
+
+
+class GPULibrary(Library):
+    """One rank on one GPU. received() and combined() become tensors: rows() gives
+    (source, token, expert or None, BF16 rows), out the combined tokens."""
+
+    clock, arch = "chain", ""
+
+    def start(self, ranks):
+        super().start(ranks)
+        os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+        cpu = os.environ.get("EPBENCH_DEVICE") == "cpu"
+        self.device = torch.device("cpu") if cpu else torch.device("cuda", ranks.local_rank)
+        if cpu:
+            self.clock = "wall"
+        else:
+            torch.cuda.set_device(self.device)
+        store = dist.TCPStore(*self._store(), ranks.ranks, is_master=ranks.rank == 0)
+        dist.init_process_group("gloo" if cpu else "nccl", store=store, rank=ranks.rank, world_size=ranks.ranks)
+        self.group = dist.group.WORLD
+        self.flag, self.graphs, self.pool = torch.zeros(1, device=self.device), {}, None
+
+    def _store(self):
+        """Host and port of a store, chosen by rank 0."""
+        with socket.socket() as s:
+            s.bind(("", 0))
+            port = s.getsockname()[1]
+        return self.ranks.share((self.ranks.address(), port) if self.rank == 0 else None)
+
+    def machine(self):
+        if self.device.type == "cpu":
+            return super().machine()
+        p = torch.cuda.get_device_properties(self.device)
+        ask = ["nvidia-smi", "--query-gpu=pci.device_id,driver_version", "--format=csv,noheader", "-i", "0"]
+        pci, driver = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=30).stdout.strip().split(", ")
+        n = torch.cuda.device_count()
+        joined = n > 1 and torch.cuda.can_device_access_peer(0, 1)
+        return {"backend": self.name, "name": p.name, "pci_id": ("%s:%s" % (pci[6:], pci[2:6])).lower(), "arch": "sm_%d%d" % (p.major, p.minor),
+                "sms": p.multi_processor_count, "memory_bytes": p.total_memory, "gpus": n, "link": "peer" if joined else "none",
+                "driver": driver, "cuda": torch.version.cuda or ""}
+
+    def open(self, work):
+        super().open(work)
+        fit = [self._of(work, r) for r in range(work.ranks)]
+        self.all_ids, self.all_weights = [i for i, _ in fit], [w for _, w in fit]
+        self.ids, self.weights = fit[self.rank]
+        self.x = tokens(work.seed, self.rank, work.tokens, work.hidden, self.device)
+        self.fp8 = work.problem["dispatch"] == "fp8"
+        if self.fp8:
+            self.q, self.scales = quantized(self.x)
+        self.out, self.kept = torch.zeros_like(self.x), None
+
+    def _of(self, work, rank):
+        ids, weights = (torch.frombuffer(bytearray(b or b"\0\0\0\0"), dtype=t)[:work.counts[rank] * work.topk].view(-1, work.topk).to(self.device)
+                        for b, t in zip(work.bytes[rank], (torch.int32, torch.float32)))
+        return ids.long(), weights.contiguous()
+
+    def seen(self, rank):
+        """BF16 tokens of a rank as an expert sees them; the last rank's are kept."""
+        if self.kept is None or self.kept[0] != rank:
+            self.kept = (rank, self._seen(rank))
+        return self.kept[1]
+
+    def _seen(self, rank):
+        x = tokens(self.work.seed, rank, self.work.counts[rank], self.work.hidden, self.device)
+        return dequantized(*quantized(x)) if self.fp8 else x
+
+    def session(self, params, follow):
+        return GPUSession(self, params, follow)
+
+    def close(self):
+        self.graphs, self.pool = {}, None
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+
+    def rows(self):
+        raise NotImplementedError
+
+    def rank_experts(self, rows, experts, weights):
+        """Layout rank: what the experts of this rank make of each row together. experts are
+        [n, k], -1 where they live elsewhere."""
+        y = torch.zeros(rows.shape, device=self.device)
+        for k in range(experts.shape[1]):
+            e = experts[:, k]
+            here = (e >= 0).float() * weights[:, k].masked_fill(e < 0, 0)
+            y += here[:, None] * (rows.float() * gain(e)[:, None]).to(torch.bfloat16).float()
+        return y.to(torch.bfloat16)
+
+    def settle(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    # --- clocks ---
+
+    def empty(self):
+        if self.device.type == "cpu":
+            return super().empty()
+        return {self.clock: sorted(self._between(lambda: None) for _ in range(20))[10]}
+
+    def timed(self, name, steps, rounds, fold):
+        if self.device.type == "cpu":
+            return super().timed(name, steps, rounds, fold)
+        calls, paid = fold * -(-LEAST_CALLS // fold), [step for paid, step in steps if paid]
+        apart = [self.between] if self.between and len(paid) == 1 else []
+        if (name, calls) not in self.graphs:
+            for _, step in steps:  # what the paid steps read: handles, the experts' rows
+                step()
+            self.graphs[name, calls] = self._chain(paid + apart, calls), apart and self._chain(apart, calls), list(vars(self).values())
+        go, rest, _ = self.graphs[name, calls]
+        out = []
+        for _ in range(rounds):
+            self.ranks.barrier()
+            self.before_round()
+            seconds = self._between(go) - (self._between(rest) if rest else 0)
+            out.append(max(seconds / calls, 1e-9))
+        return out
+
+    # A method that runs after each call of a half measured alone, where a library cannot
+    # take the same half twice on end; what it costs is measured and taken off.
+    between = None
+
+    def before_round(self):
+        """Called before each measured round, outside the time."""
+
+    def _chain(self, paid, calls):
+        """What runs calls on end: a CUDA graph of them, or the calls themselves where the
+        host takes part."""
+        def run():
+            for _ in range(calls):
+                for step in paid:
+                    step()
+
+        if self.clock != "chain":
+            return run
+        graph = torch.cuda.CUDAGraph()
+        self.settle()
+        self.ranks.barrier()
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            run()
+        self.pool = self.pool or graph.pool()
+        self.settle()
+        self.ranks.barrier()
+        return graph.replay
+
+    def _between(self, go):
+        """Seconds between two events around go. The ranks begin together: an all-reduce
+        comes first, and a sleep before it lets the host queue everything."""
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(SLEEP)
+        dist.all_reduce(self.flag)
+        begin.record()
+        go()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e-3
+
+
+class GPUSession(Session):
+    """Judges tensors."""
+
+    def prepare(self, config):
+        if self.work.problem["dispatch"] not in ("bf16", "fp8"):
+            raise Failure("illegal", "dispatch: this worker moves bf16 and fp8, not %s" % self.work.problem["dispatch"])
+        return super().prepare(config)
+
+    def verify(self, config, probes):
+        self.library.before_round()
+        reply = super().verify(config, probes)
+        self.library.settle()
+        return reply
+
+    def keys(self, source, token, expert):
+        """One number a row."""
+        at = source.long() * self.work.capacity + token.long()
+        return at if expert is None else at * self.work.problem["experts"] + expert.long()
+
+    def expected(self, by_expert):
+        """The keys of all rows that this rank must receive."""
+        keys = []
+        for source, ids in enumerate(self.library.all_ids):
+            here = (ids >= 0) & (ids // self.work.local == self.work.rank)
+            token = torch.arange(len(ids), device=ids.device)[:, None].expand_as(ids)
+            if by_expert:
+                keys.append(self.keys(torch.full_like(token[here], source), token[here], ids[here]))
+            else:
+                keys.append(self.keys(torch.full_like(token[:, 0], source), token[:, 0], None)[here.any(1)])
+        return torch.cat(keys).sort().values
+
+    def compare_dispatch(self):
+        source, token, expert, rows = self.library.rows()
+        got, want = self.keys(source, token, expert), self.expected(expert is not None)
+        wrong, detail = 0, ""
+        if not torch.equal(got.sort().values, want):
+            wrong = max(1, abs(len(got) - len(want)))
+            detail = "rank %d: %d rows received, %d expected, or others than these" % (self.work.rank, len(got), len(want))
+        for r in range(self.work.ranks):
+            mine = (source == r).nonzero()[:, 0]
+            for part in mine.split(1024):
+                want_rows = self.library.seen(r)[token[part].long().clamp(0, max(self.work.counts[r] - 1, 0))].float()
+                off = (rows[part].float() - want_rows).abs() > want_rows.abs() * (0.125 if self.library.fp8 else 0)
+                bad = off.any(1)
+                if bad.any():
+                    i = part[bad.nonzero()[0, 0]]
+                    wrong += int(bad.sum())
+                    detail = detail or "rank %d: the row of token %d of rank %d is wrong" % (self.work.rank, int(token[i]), r)
+        return {"rows": max(len(got), wrong), "wrong": wrong, "max_err": 0.0, "detail": detail}
+
+    def compare_combine(self):
+        lib, wrong, worst, detail = self.library, 0, 0.0, ""
+        x = lib.seen(self.work.rank)
+        for part in torch.arange(self.work.tokens, device=lib.device).split(512):
+            want = torch.zeros(len(part), self.work.hidden, device=lib.device)
+            size = torch.zeros_like(want)
+            for k in range(self.work.topk):
+                e, w = lib.ids[part, k], lib.weights[part, k]
+                row = (x[part].float() * gain(e)[:, None]).to(torch.bfloat16).float() * (w * (e >= 0))[:, None]
+                want, size = want + row, size + row.abs()
+            error = (lib.out[part].float() - want).abs()
+            worst = max(worst, float((error.amax(1) / want.abs().amax(1).clamp(min=1e-30)).amax()))
+            bad = ~(error <= 3 * size / 256).all(1)
+            if bad.any():
+                i = int(bad.nonzero()[0, 0])
+                wrong += int(bad.sum())
+                detail = detail or "rank %d, token %d: the sum is off by %g" % (self.work.rank, int(part[i]), float(error[i].amax()))
+        return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, 1e30), "detail": detail}
+
+    def probe(self, rank, token, k):
+        if k < 0:
+            return packed(self.library.out[token])
+        expert = int(self.library.all_ids[rank][token, k])
+        source, tokens_, experts, rows = self.library.rows()
+        hit = (source == rank) & (tokens_ == token)
+        if experts is not None:
+            hit &= experts == expert
+        found = hit.nonzero()
+        return packed(rows[found[0, 0]]) if len(found) else b""
+
+
+def packed(row):
+    """BF16 values as little-endian bytes."""
+    return row.to(torch.bfloat16).contiguous().view(torch.int16).cpu().numpy().tobytes()

@@ -1,0 +1,171 @@
+"""DeepEP V1 on one host: the normal kernels, and the low-latency ones.
+
+Mode own takes no parameters and passes no config: it shows DeepEP's own maps, those of a
+shim (EPBENCH_DEEPEP_SHIM names the module) or an SGLang JSON (EPBENCH_DEEPEP_CONFIG).
+Normal: one row a (token, rank), packed; combine adds up ranks. The call includes its layout
+kernel and its exchange of counts; num_worst_tokens spares the host's wait for them, so that
+calls fit into a CUDA graph. FP8 tokens come in cast already.
+Low latency: [local experts, ranks x max_tokens, hidden] with counts; casts inside; combine
+weights by the gate. It has no parameter for speed; max_tokens sizes its messages.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import os
+import pathlib
+
+import torch
+from harness import Failure, Half, kernel, param
+from harness.gpu import GPULibrary, dequantized, gain
+
+# Send chunks of DeepEP's own maps, (dispatch, combine) by ranks; other counts have none.
+OWN = {2: (24, 10), 4: (6, 9), 8: (6, 4)}
+SMS = [8, 12, 16, 20, 24, 32, 48, 64]
+LL_HIDDEN = (2048, 2560, 4096, 5120, 6144, 7168, 8192)
+NVL_BYTES = 1 << 30
+
+
+class Library(GPULibrary):
+    name = "deepep"
+
+    def __init__(self, mode="normal"):
+        self.low_latency, self.own = mode == "ll", mode == "own"
+
+    def start(self, ranks):
+        super().start(ranks)
+        import deep_ep
+
+        if self.own and os.environ.get("EPBENCH_DEEPEP_SHIM"):
+            importlib.import_module(os.environ["EPBENCH_DEEPEP_SHIM"]).register()
+        self.deep_ep, self.buffer, self.shape = deep_ep, None, None
+        try:
+            self.version = importlib.metadata.version("deep_ep")
+        except importlib.metadata.PackageNotFoundError:
+            self.version = "1"
+
+    def kernels(self):
+        rules = [("!problem.shared_expert && !problem.skip_a2a", "no shared expert, no skip_a2a"),
+                 ('problem.dispatch == "bf16" || problem.dispatch == "fp8"', "bf16 and fp8 only")]
+        if self.low_latency:
+            rules += [("problem.hidden in [%s]" % ", ".join(map(str, LL_HIDDEN)), "hidden: the low-latency kernels are compiled for a few"),
+                      ("problem.top_k <= 9", "topk: at most 9"), ("problem.max_tokens <= 1024", "max-tokens: at most 1024")]
+            return [kernel(self, "deepep-ll", "dispatch", "low_latency_dispatch", (), rules, layout="masked", inside=["cast", "counts", "expansion"]),
+                    kernel(self, "deepep-ll", "combine", "low_latency_combine", (), rules, layout="masked", sum="gated", inside=["reduction", "copy"])]
+        own = OWN.get(self.ranks.ranks, (6, 4))
+
+        def params(chunks, default):
+            if self.own:
+                return []
+            return [param("sms", "SMs; the same for dispatch and combine.", SMS, 20, "SMs", cost=1),
+                    param("send", "NVLink chunk: tokens sent at a time.", chunks, default, "tokens"),
+                    param("recv", "Tokens that a channel's buffer holds.", [256], 256, "tokens", cost=3)]
+
+        rules += [] if self.own else [("send < recv", "send: must be below recv"), ("sms % 2 == 0", "sms: must be even")]
+        return [kernel(self, "deepep-normal", "dispatch", "get_dispatch_layout and dispatch", params([4, 6, 8, 12, 16, 20, 24, 32], own[0]), rules,
+                       layout="rank", inside=["counts"]),
+                kernel(self, "deepep-normal", "combine", "combine", params([1, 2, 4, 6, 8, 9, 10, 12, 16], own[1]), rules,
+                       layout="rank", sum="plain", inside=["reduction"])]
+
+    def follow(self, combine, dispatch):
+        if self.low_latency or self.own:
+            return dispatch
+        return Half(dispatch.kernel, {**dispatch.values, "sms": combine.values["sms"]})
+
+    def pair(self, dispatch, combine):
+        if not self.low_latency and not self.own and dispatch.values["sms"] != combine.values["sms"]:
+            raise Failure("illegal", "sms: %d for dispatch and %d for combine; DeepEP's handle needs one number" % (
+                dispatch.values["sms"], combine.values["sms"]))
+
+    def open(self, work):
+        super().open(work)
+        self.experts_all, self.worst = work.problem["experts"], work.ranks * work.capacity
+        if self.low_latency:
+            self.open_low_latency(work)
+        elif self.buffer is None:
+            self.buffer = self.deep_ep.Buffer(self.group, NVL_BYTES, 0)
+        shape = (work.local, self.worst) if self.low_latency else (self.worst,)
+        self.y = torch.zeros(*shape, work.hidden, dtype=torch.bfloat16, device=self.device)
+
+    def open_low_latency(self, work):
+        """NVSHMEM starts once a process, so that the first shape bounds the others."""
+        shape = (work.capacity, work.hidden, self.experts_all)
+        if self.buffer is None:
+            hint = self.deep_ep.Buffer.get_low_latency_rdma_size_hint(work.capacity, work.hidden, work.ranks, self.experts_all)
+            self.buffer = self.deep_ep.Buffer(self.group, 0, hint, low_latency_mode=True, num_qps_per_rank=work.local)
+            self.shape = shape
+        if shape != self.shape:
+            raise Failure("illegal", "max-tokens, hidden, experts: %s, but the buffers were made for %s; give --max-tokens, one model a sweep" % (shape, self.shape))
+
+    def config(self, half, which):
+        """A Config, or None for what DeepEP takes by itself."""
+        if self.own:
+            path = os.environ.get("EPBENCH_DEEPEP_CONFIG")
+            return self.deep_ep.Config(**json.loads(pathlib.Path(path).read_text())[which]) if path else None
+        v = half.values
+        return self.deep_ep.Config(v["sms"], v["send"], v["recv"])
+
+    def poison(self):
+        self.out.fill_(float("nan"))
+        self.y.fill_(float("nan"))
+
+    def before_round(self):
+        if self.low_latency:  # either buffer may be next: graphs fix the order that they were captured in
+            self.buffer.clean_low_latency_buffer(*self.shape)
+
+    def dispatch(self, half):
+        if self.low_latency:
+            self.got, self.counts, self.handle, _, _ = self.buffer.low_latency_dispatch(
+                self.x, self.ids, self.work.capacity, self.experts_all, use_fp8=self.fp8)
+            return
+        per_rank, _, per_expert, there, _ = self.buffer.get_dispatch_layout(self.ids, self.experts_all)
+        self.got, self.got_ids, self.got_weights, _, self.handle, _ = self.buffer.dispatch(
+            (self.q, self.scales) if self.fp8 else self.x, num_tokens_per_rank=per_rank, is_token_in_rank=there, num_tokens_per_expert=per_expert,
+            topk_idx=self.ids, topk_weights=self.weights, num_worst_tokens=self.worst, config=self.config(half, "normal_dispatch"))
+
+    def combine(self, half):
+        if self.low_latency:
+            self.buffer.low_latency_combine(self.y, self.ids, self.weights, self.handle, out=self.out)
+        else:
+            self.out = self.buffer.combine(self.y, self.handle, config=self.config(half, "normal_combine"))[0]
+
+    def values(self, rows=slice(None)):
+        """Received rows as BF16; some of them for the low-latency layout."""
+        if not self.fp8:
+            return self.got[rows]
+        q, scales = self.got[0][rows], self.got[1][rows]
+        return dequantized(q.reshape(-1, self.work.hidden), scales.reshape(-1, scales.shape[-1])).view(q.shape)
+
+    def experts(self):
+        first = self.rank * self.work.local
+        if not self.low_latency:
+            ids = torch.where(self.got_ids >= 0, self.got_ids + first, -1)
+            self.y.copy_(self.rank_experts(torch.nan_to_num(self.values()), ids, torch.nan_to_num(self.got_weights)))
+            return
+        for e in range(self.work.local):
+            self.y[e] = (torch.nan_to_num(self.values(e)).float() * float(gain(torch.tensor(first + e)))).to(torch.bfloat16)
+
+    def rows(self):
+        if self.low_latency:
+            return self.masked_rows()
+        ends = self.handle[0][:, self.rank].tolist()  # of each source rank's rows
+        sizes = torch.tensor([b - a for a, b in zip([0] + ends, ends)], device=self.device)
+        source = torch.arange(self.work.ranks, device=self.device).repeat_interleave(sizes)
+        n = len(source)
+        return source, self.handle[3][:n].long(), None, self.values()[:n]
+
+    def masked_rows(self):
+        """A local expert's rows of one source rank lie together: begin and count are the halves of an int64."""
+        parts, first = [], self.rank * self.work.local
+        where = self.handle[1].tolist()
+        for e in range(self.work.local):
+            rows = self.values(e)
+            for source, packed in enumerate(where[e]):
+                begin, count = packed >> 32, packed & 0xFFFFFFFF
+                if count:
+                    token = self.handle[0][e, begin:begin + count].long()
+                    parts.append((torch.full_like(token, source), token, torch.full_like(token, first + e), rows[begin:begin + count]))
+        if not parts:
+            none = torch.zeros(0, dtype=torch.int64, device=self.device)
+            return none, none, none, torch.zeros(0, self.work.hidden, dtype=torch.bfloat16, device=self.device)
+        return tuple(torch.cat(column) for column in zip(*parts))

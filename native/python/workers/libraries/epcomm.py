@@ -1,0 +1,77 @@
+"""Ours: epcomm runs the kernels of a pack, chosen by the pack's own look-up.
+
+Rows side by side by expert; the cast, the counts and the sums by the gate are inside.
+PYTHONPATH has the epcomm package, EPCOMM_LIBRARY its shared library.
+"""
+
+import torch
+from harness import Failure, kernel
+from harness.gpu import GPULibrary, dequantized, gain
+
+
+class Library(GPULibrary):
+    name = "epcomm"
+
+    def __init__(self, pack):
+        self.pack = pack
+
+    def start(self, ranks):
+        super().start(ranks)
+        import epcomm
+
+        self.ep = epcomm.EP(pack=self.pack, device=self.device)
+        self.version = epcomm.__version__ if hasattr(epcomm, "__version__") else "1"
+
+    def kernels(self):
+        i = self.ep.info
+        rules = [("problem.%s == %d" % f, "%s: the pack is for %d" % f) for f in
+                 (("hidden", i.hidden), ("experts", i.experts), ("top_k", i.topk), ("ranks", i.ranks))]
+        rules.append(("problem.tokens <= %d" % i.max_tokens, "tokens: the pack holds %d" % i.max_tokens))
+        return [kernel(self, "epcomm", "dispatch", "epcomm_dispatch", (), rules, layout="expert", inside=["cast", "counts", "expansion"]),
+                kernel(self, "epcomm", "combine", "epcomm_combine", (), rules, layout="expert", sum="gated", inside=["reduction"])]
+
+    def open(self, work):
+        super().open(work)
+        if work.tokens > self.ep.max_tokens:
+            raise Failure("illegal", "tokens: %d is more than the pack's %d" % (work.tokens, self.ep.max_tokens))
+        self.where = {"fullest": max(work.counts), "dtype": work.problem["dispatch"], "purpose": work.problem["op"]}
+        self.y = torch.zeros(self.ep.max_rows(self.where["dtype"]), work.hidden, dtype=torch.bfloat16, device=self.device)
+
+    def poison(self):
+        self.out.fill_(float("nan"))
+        self.y.fill_(float("nan"))
+
+    def dispatch(self, half):
+        self.view = self.ep.dispatch(self.x, self.ids, self.weights, **self.where)
+
+    def combine(self, half):
+        self.ep.combine(self.y, self.ids, self.weights, out=self.out, **self.where)
+
+    def between(self):
+        self.ep.barrier()
+
+    def values(self, at):
+        """BF16 values of rows."""
+        q = self.view.out[at]
+        return dequantized(q, self.view.scales[:, at].t().contiguous()) if self.fp8 else q
+
+    def experts(self):
+        """Every row up to the last group's end, padding too."""
+        n = int(self.view.row_offsets[-1])
+        at = torch.arange(n, device=self.device)
+        group = torch.searchsorted(self.view.row_offsets[1:].contiguous(), at.int(), right=True)
+        experts = self.rank * self.work.local + self.view.expert_ids.long()[group]
+        self.y[:n] = (torch.nan_to_num(self.values(at)).float() * gain(experts)[:, None]).to(torch.bfloat16)
+
+    def rows(self):
+        """src_info has a row's token; its rank follows from the order of rows: within an
+        expert's group by source rank, groups padded to what the dtype needs."""
+        first = self.rank * self.work.local
+        mine = torch.arange(first, first + self.work.local, device=self.device)
+        counts = torch.stack([(ids.reshape(-1, 1) == mine).sum(0) for ids in self.all_ids], 1)  # [local experts, ranks]
+        sizes = counts.flatten()
+        segment = torch.repeat_interleave(torch.arange(len(sizes), device=self.device), sizes)
+        inside = torch.arange(len(segment), device=self.device) - (sizes.cumsum(0) - sizes)[segment]
+        starts = self.view.row_offsets.long()[:self.work.local, None] + counts.cumsum(1) - counts
+        at = starts.flatten()[segment] + inside
+        return segment % self.work.ranks, self.view.src_info[at, 0].long(), first + segment // self.work.ranks, self.values(at)

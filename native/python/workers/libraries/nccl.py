@@ -1,0 +1,122 @@
+"""NCCL's all-to-all by PyTorch, as engines without a dispatch library use it.
+
+Kernel nccl sends max_tokens rows to every rank, so that nobody needs counts and the whole
+call fits into a CUDA graph. Kernel nccl-counts exchanges counts and sends what there is:
+the host waits for them, and the clock is that of events around the calls.
+"""
+
+import torch
+import torch.distributed as dist
+from harness import kernel, param
+from harness.gpu import GPULibrary
+
+CTAS = [0, 4, 8, 16, 32]  # of one collective at most; 0 is NCCL's own choice
+
+
+class Library(GPULibrary):
+    name = "nccl"
+
+    def __init__(self, mode="padded"):
+        self.padded = mode == "padded"
+        if not self.padded:
+            self.clock = "event"
+
+    def start(self, ranks):
+        super().start(ranks)
+        self.version = ".".join(map(str, torch.cuda.nccl.version())) if self.device.type == "cuda" else "gloo"
+        self.groups = {0: self.group}
+
+    def kernels(self):
+        ctas = param("ctas", "CTAs of one collective at most, NCCL's maxCTAs; 0: its own choice.", CTAS, unit="SMs", binding="session", cost=1)
+        rules = [("!problem.shared_expert && !problem.skip_a2a", "no shared expert, no skip_a2a"),
+                 ('problem.dispatch == "bf16"', "bf16 only: fp8 is a second all-to-all of scales")]
+        name, inside = ("nccl", ["counts"]) if self.padded else ("nccl-counts", ["counts", "host"])
+        return [kernel(self, name, "dispatch", "Gathers rows by rank, one all-to-all of rows, ids and weights each.", [ctas], rules, layout="rank", inside=inside),
+                kernel(self, name, "combine", "One all-to-all back, rows of ranks added up.", [ctas], rules, layout="rank", sum="plain", inside=["reduction"] + inside[1:])]
+
+    def prepare(self, half):
+        ctas = half.values["ctas"]
+        if ctas not in self.groups:
+            options = dist.ProcessGroupNCCL.Options()
+            options.config.max_ctas = ctas
+            self.groups[ctas] = dist.new_group(pg_options=options)
+            dist.all_reduce(self.flag, group=self.groups[ctas])  # communicators are made at their first use
+
+    def open(self, work):
+        super().open(work)
+        self.first = self.rank * work.local
+        self.cap, self.rows_there = work.capacity, work.ranks * work.capacity
+        self.send = torch.zeros(self.rows_there, work.hidden, dtype=torch.bfloat16, device=self.device)
+        self.send_meta = torch.zeros(self.rows_there, 1 + 2 * work.topk, device=self.device)
+        self.got, self.meta = torch.zeros_like(self.send), torch.zeros_like(self.send_meta)
+        self.y, self.back = torch.zeros_like(self.send), torch.zeros_like(self.send)
+
+    def poison(self):
+        for t in (self.got, self.back, self.out):
+            t.fill_(float("nan"))
+        self.meta.fill_(-1)
+
+    def plan(self):
+        """slot [tokens, ranks]: the place of a token among the rows for a rank, -1 for none."""
+        owner = torch.where(self.ids >= 0, self.ids // self.work.local, -1)
+        there = (owner[:, :, None] == torch.arange(self.work.ranks, device=self.device)).any(1)
+        return torch.where(there, there.cumsum(0) - 1, -1), there
+
+    def exchange(self, out, rows, group, sizes=None):
+        """All-to-all of rows; sizes are (received, sent) rows of each rank."""
+        if sizes is None:
+            dist.all_to_all_single(out, rows, group=group)
+        else:
+            got, sent = sizes
+            dist.all_to_all_single(out[:sum(got)], rows[:sum(sent)], got, sent, group=group)
+
+    def dispatch(self, half):
+        group, n = self.groups[half.values["ctas"]], self.work.tokens
+        slot, there = self.plan()
+        start = torch.arange(self.work.ranks, device=self.device) * self.cap
+        self.sizes = None
+        if not self.padded:
+            sent = there.sum(0)
+            got = torch.empty_like(sent)
+            dist.all_to_all_single(got, sent, group=group)
+            self.sizes = (got.tolist(), sent.tolist())
+            start = sent.cumsum(0) - sent
+        # Rows that go nowhere are written to a spare place past the end of the table.
+        at = torch.where(there, slot + start, self.rows_there)
+        token = torch.zeros(self.rows_there + 1, dtype=torch.int64, device=self.device)
+        token.scatter_(0, at.reshape(-1), torch.arange(n, device=self.device).repeat_interleave(self.work.ranks))
+        used = torch.zeros(self.rows_there + 1, device=self.device).scatter_(0, at.reshape(-1), 1.0)[:-1]
+        self.at, token = at, token[:-1]
+        meta = torch.cat([torch.arange(n, device=self.device)[:, None].float(), self.ids.float(), self.weights], 1)
+        if n:
+            torch.index_select(self.x, 0, token, out=self.send)
+            self.send_meta.copy_(torch.where(used[:, None] > 0, meta[token], -1.0))
+        else:
+            self.send_meta.fill_(-1)
+        self.exchange(self.got, self.send, group, self.sizes)
+        self.exchange(self.meta, self.send_meta, group, self.sizes)
+
+    def experts(self):
+        k = self.work.topk
+        ids = self.meta[:, 1:1 + k].long()
+        ids = torch.where((ids >= self.first) & (ids < self.first + self.work.local) & (self.meta[:, :1] >= 0), ids, -1)
+        self.y.copy_(self.rank_experts(torch.nan_to_num(self.got), ids, self.meta[:, 1 + k:]))
+
+    def combine(self, half):
+        sizes = self.sizes and self.sizes[::-1]
+        self.exchange(self.back, self.y, self.groups[half.values["ctas"]], sizes)
+        total = torch.zeros(self.out.shape, device=self.device)
+        for r in range(self.work.ranks):
+            here = self.at[:, r] < self.rows_there
+            rows = self.back[self.at[:, r].clamp(max=self.rows_there - 1)].float()
+            total += torch.where(here[:, None], rows, 0.0)
+        self.out.copy_(total)
+
+    def rows(self):
+        if self.sizes is None:
+            source = torch.arange(self.work.ranks, device=self.device).repeat_interleave(self.cap)
+        else:
+            source = torch.repeat_interleave(torch.tensor(self.sizes[0], device=self.device))
+        meta = self.meta[:len(source)]
+        used = (meta[:, 0] >= 0).nonzero()[:, 0]
+        return source[used], meta[used, 0].long(), None, self.got[used]

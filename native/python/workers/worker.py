@@ -1,0 +1,22 @@
+"""A worker of one process a rank for a library that PyTorch code calls:
+
+    epbench sweep --backend "launch:torchrun --nproc-per-node 2 native/python/workers/worker.py deepep" ...
+
+worker.py LIBRARY [MODE], one of:
+    deepep [normal|ll|own]  DeepEP V1
+    nccl [padded|counts]    all-to-all of PyTorch
+    epcomm PACK             ours, as epbench pack wrote it
+"""
+
+import importlib
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from harness import main  # noqa: E402
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or not sys.argv[1].isidentifier():
+        sys.exit(__doc__)
+    main(importlib.import_module("libraries." + sys.argv[1]).Library(*sys.argv[2:]))

@@ -121,7 +121,7 @@ func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p sea
 	if len(models) == 0 {
 		return nil, p, "", badInput(errors.New(args[0] + ": no search measured enough configs to replay"))
 	}
-	return func(i int) *replay.Model { return models[i%len(models)].Model },
+	return func(i int) *replay.Model { return models[i%len(models)] },
 		measure.PolicyFor(run.Machine).Protocol, fmt.Sprintf("%s: %d recorded searches, %d replays", args[0], len(models), f.replays), nil
 }
 

@@ -45,7 +45,3 @@ type RegretRow struct {
 	Loss    []Loss    `json:"loss"`  // [routing]
 	Worst   Loss      `json:"worst"` // the largest, NaN where one is NaN
 }
-
-// Minimax is the row of the config that loses least in the worst case: the
-// last one.
-func (r *Regret) Minimax() RegretRow { return r.Rows[len(r.Rows)-1] }

@@ -40,8 +40,7 @@ type Options struct {
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil
 
-	Tool     string   // version of epbench
-	Command  []string // as it can be typed again
+	Tool     string // version of epbench
 	Progress func(Event)
 }
 
@@ -50,7 +49,6 @@ type Event struct {
 	Done, All int // searches
 	Title     string
 	Stage     record.Stage
-	Search    *record.Search // when one ended
 }
 
 // searchBudget is the budget of one search when left are to be done. A share

@@ -103,7 +103,7 @@ func (s *sweeper) openBetween(p ep.Problem, near *searcher) (*searcher, error) {
 	}
 	c.dflt, c.result.Decision.Default = c.space.Add(dflt), dflt
 	c.runner = s.lab.runner(&c.subject, c.space, c.dflt)
-	c.runner.Progress = func(record.Stage) { s.report(c, record.StageRefine, nil) }
+	c.runner.Progress = func(record.Stage) { s.report(c, record.StageRefine) }
 	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
 	s.run.Workloads = append(s.run.Workloads, c.record())
 	return c, nil

@@ -26,9 +26,9 @@ func TestRecordedRunReplays(t *testing.T) {
 	if err != nil || len(models) != 1 {
 		t.Fatalf("%d models, %v", len(models), err)
 	}
-	m := models[0].Model
+	m := models[0]
 	for i := range m.Space.Len() {
-		want := landscape(models[0].Problem, "", m.Space.Config(i))
+		want := landscape(results[0].Problem, "", m.Space.Config(i))
 		if math.Abs(m.Truth[i]/want-1) > 0.05 {
 			t.Errorf("%s: %.3g s in the model, %.3g in truth", m.Space.Config(i).Key(), m.Truth[i], want)
 		}

@@ -164,7 +164,7 @@ func sameRegrets(t *testing.T, out *Outcome) {
 			if row.Key.Routing != ep.AllRoutings || r.Problem.Tokens < row.Lo || row.Hi < r.Problem.Tokens || row.Default {
 				continue
 			}
-			if m := r.Minimax(); m.Config.Key() != row.Config.Key() || float64(m.Worst) > row.Evidence.Regret+1e-12 {
+			if m := r.Rows[len(r.Rows)-1]; m.Config.Key() != row.Config.Key() || float64(m.Worst) > row.Evidence.Regret+1e-12 {
 				t.Errorf("%d tokens: the matrix says %s at %v, the row %s at %v", r.Problem.Tokens, m.Config.Key(), m.Worst, row.Config.Key(), row.Evidence.Regret)
 			}
 		}

@@ -103,7 +103,7 @@ func (s *sweeper) searchAll(ctx context.Context) error {
 		if err := s.start(c); err != nil {
 			return err
 		}
-		s.report(c, "", nil)
+		s.report(c, "")
 		err := s.search(ctx, c)
 		if s.reopened(c, err) {
 			err = s.search(ctx, c)
@@ -125,7 +125,7 @@ func (s *sweeper) start(c *searcher) error {
 		return err
 	}
 	c.runner = s.lab.runner(&c.subject, c.space, c.dflt)
-	c.runner.Roles, c.runner.Progress = c.roles, func(stage record.Stage) { s.report(c, stage, nil) }
+	c.runner.Roles, c.runner.Progress = c.roles, func(stage record.Stage) { s.report(c, stage) }
 	s.run.Workloads = append(s.run.Workloads, c.record())
 	return nil
 }
@@ -155,13 +155,13 @@ func (s *sweeper) finish(c *searcher, err error) error {
 		s.run.AA = append(s.run.AA, c.aa)
 	}
 	s.run.Searches = append(s.run.Searches, c.result)
-	s.report(c, "", &c.result)
+	s.report(c, "")
 	return s.dir.WriteRun(s.run)
 }
 
-func (s *sweeper) report(c *searcher, stage record.Stage, result *record.Search) {
+func (s *sweeper) report(c *searcher, stage record.Stage) {
 	if s.opts.Progress != nil {
-		s.opts.Progress(Event{s.done, len(s.searches), c.title(), stage, result})
+		s.opts.Progress(Event{s.done, len(s.searches), c.title(), stage})
 	}
 }
 

@@ -10,20 +10,13 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Recorded is a search of a run as a model.
-type Recorded struct {
-	Problem ep.Problem
-	Routing string
-	Model   *Model
-}
-
 // fewest configs make a search worth replaying.
 const fewest = 8
 
 // FromTrials makes a model of every search in a log that measured enough
 // configs. Their true times are fitted to all rounds together; the noise is what
 // the fit leaves. A config that failed fails again.
-func FromTrials(results []record.Result) ([]Recorded, error) {
+func FromTrials(results []record.Result) ([]*Model, error) {
 	type id struct {
 		problem ep.Problem
 		routing string
@@ -41,14 +34,14 @@ func FromTrials(results []record.Result) ([]Recorded, error) {
 		}
 		logs[k] = append(logs[k], r)
 	}
-	var out []Recorded
+	var out []*Model
 	for _, k := range order {
 		m, err := fromLog(logs[k])
 		if err != nil {
 			return nil, fmt.Errorf("%s under %s: %w", k.problem.Key(), k.routing, err)
 		}
 		if m != nil {
-			out = append(out, Recorded{k.problem, k.routing, m})
+			out = append(out, m)
 		}
 	}
 	return out, nil

@@ -7,12 +7,7 @@ import (
 )
 
 // Distribution decides which experts tokens select. Parse makes it.
-type Distribution interface {
-	// Spec is the canonical spelling, which Parse reads back.
-	Spec() string
-
-	recipe() *recipe
-}
+type Distribution struct{ *recipe }
 
 // New draws a workload; the same arguments give the same bytes. The error
 // names the field of p, or the argument of d, that does not fit the other.
@@ -20,7 +15,7 @@ func New(d Distribution, p ep.Problem, seed uint64) (*Workload, error) {
 	err := p.Validate()
 	w := &Workload{Problem: p, Spec: d.Spec(), Seed: seed}
 	if err == nil {
-		err = d.recipe().draw(w)
+		err = d.draw(w)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", w.Spec, err)

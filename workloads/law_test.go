@@ -80,7 +80,7 @@ func must(load []float64, _ error) []float64 { return load }
 func TestShares(t *testing.T) {
 	const tokens = 4096
 	for _, spec := range []string{"khot:32:0.9", "one:0.9", "hotrank:2.0", "powerlaw:1.01", "lognormal:0.5", "dirichlet:0.3", "lognormal:3.0"} {
-		r := mustParse(t, spec).(*recipe)
+		r := mustParse(t, spec)
 		b, _ := r.batch(v3(tokens), 7)
 		f := r.family
 		share, err := f.shares(b.site, f.x)

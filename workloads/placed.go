@@ -9,12 +9,15 @@ var localKind = kind{
 	build: func(_ args, r *recipe) error { r.law = local; return nil },
 }
 
-func local(s site) (filler, error) {
+func local(s site) (filler, error) { return within("local", s, func(rank int) int { return rank }) }
+
+// within gives the tokens of each rank experts of one rank.
+func within(law string, s site, of func(rank int) int) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {
-		return nil, fmt.Errorf("local: top-%d distinct experts do not fit the %d of a rank; use fewer ranks or a smaller top-k", s.TopK, n)
+		return nil, fmt.Errorf("%s: top-%d distinct experts do not fit the %d of a rank; use fewer ranks or a smaller top-k", law, s.TopK, n)
 	}
-	return eachToken(func(r *rng, rank int, dst []int32) { subset(r, rank*n, rank*n+n, dst) }), nil
+	return eachToken(func(r *rng, rank int, dst []int32) { subset(r, of(rank)*n, of(rank)*n+n, dst) }), nil
 }
 
 var remoteKind = kind{
@@ -46,12 +49,8 @@ var all2oneKind = kind{
 type all2one int
 
 func (a all2one) prepare(s site) (filler, error) {
-	n := s.LocalExperts()
-	switch {
-	case int(a) >= s.Ranks:
+	if int(a) >= s.Ranks {
 		return nil, fmt.Errorf("all2one: rank is %d, the problem has %d ranks", int(a), s.Ranks)
-	case s.TopK > n:
-		return nil, fmt.Errorf("all2one: top-%d distinct experts do not fit the %d of a rank; use fewer ranks or a smaller top-k", s.TopK, n)
 	}
-	return eachToken(func(r *rng, _ int, dst []int32) { subset(r, int(a)*n, int(a)*n+n, dst) }), nil
+	return within("all2one", s, func(int) int { return int(a) })
 }

@@ -83,12 +83,10 @@ func (r *recipe) orUniform() {
 	}
 }
 
-// Spec implements Distribution.
+// Spec is the canonical spelling, which Parse reads back.
 func (r *recipe) Spec() string {
 	return strings.Join(append([]string{r.base}, r.mods...), "+")
 }
-
-func (r *recipe) recipe() *recipe { return r }
 
 // draw makes the routing of w's problem, and its class.
 func (r *recipe) draw(w *Workload) error {

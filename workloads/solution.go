@@ -14,12 +14,11 @@ type Solution struct {
 // Solve says which value of its parameter d takes on p. ok is false where the
 // spec of d has no target.
 func Solve(d Distribution, p ep.Problem, seed uint64) (sol Solution, ok bool, err error) {
-	r := d.recipe()
-	f := r.family
+	f := d.family
 	if f == nil || f.aim == "" {
 		return Solution{}, false, nil
 	}
-	b, err := r.batch(p, seed)
+	b, err := d.batch(p, seed)
 	if err != nil {
 		return Solution{}, false, err
 	}

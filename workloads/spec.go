@@ -53,25 +53,22 @@ func (a args) family(load func(s site, x float64) ([]float64, error)) family {
 // known name.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
-		return nil, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)
+		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)
 	}
-	base, rest, _ := strings.Cut(spec, "+")
 	r := &recipe{gate: softmax}
+	base, rest, modified := strings.Cut(spec, "+")
 	first, err := parseItem(base, kinds())
 	if err == nil {
 		r.base = first.spell()
 		err = first.build(r)
 	}
+	if err == nil && modified {
+		err = r.modify(first.name, strings.Split(rest, "+"))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", spec, err)
+		return Distribution{}, fmt.Errorf("%q: %w", spec, err)
 	}
-	if rest == "" && !strings.HasSuffix(spec, "+") {
-		return r, nil
-	}
-	if err := r.modify(first.name, strings.Split(rest, "+")); err != nil {
-		return nil, fmt.Errorf("%q: %w", spec, err)
-	}
-	return r, nil
+	return Distribution{r}, nil
 }
 
 // modify applies modifiers in canonical order, in whatever order they stand.

@@ -97,8 +97,7 @@ func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 		c.Iterations, c.Words, c.Configs = e.iterations, e.words, e.configs
 		out = append(out, c)
 	}
-	out = append(out, empty(e, a, base)...)
-	return append(out, endurance(e, a, base)...)
+	return append(out, special(e, a, base)...)
 }
 
 // Tags of the cases beside the covering.
@@ -115,30 +114,20 @@ func middle(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	return p
 }
 
-// empty are cases without any token: every rank must still signal and end. They are
-// no part of the covering, because other axes do not matter in them.
-func empty(e effort, a Axes, base ep.Problem) []Case {
-	var out []Case
+// special are, for each op, a case without any token, in which every rank must still
+// signal and end, and one of many calls back to back without resetting memory: each
+// must leave it as the next one needs it. They are no part of the covering, because
+// other axes do not matter in them.
+func special(e effort, a Axes, base ep.Problem) []Case {
+	var empty, endurance []Case
 	for _, op := range a.Ops {
-		p := middle(op, a, base)
-		p.Tokens = 0
-		out = append(out, Case{
-			Name: fmt.Sprintf("no tokens, %s", op), Tags: []string{tagEmpty, "op=" + string(op)},
-			Problem: p, Routing: "uniform", Seed: 1, Iterations: e.iterations, Words: e.words,
-		})
+		c := Case{Problem: middle(op, a, base), Routing: "uniform", Seed: 1}
+		c.Name, c.Tags = fmt.Sprintf("%s, %d calls back to back", op, e.endurance), []string{tagEndurance, "op=" + string(op)}
+		c.Iterations, c.Words = e.endurance, 4
+		endurance = append(endurance, c)
+		c.Name, c.Tags = fmt.Sprintf("no tokens, %s", op), []string{tagEmpty, "op=" + string(op)}
+		c.Iterations, c.Words, c.Problem.Tokens = e.iterations, e.words, 0
+		empty = append(empty, c)
 	}
-	return out
-}
-
-// endurance are cases that run each op back to back without resetting memory: each
-// call must leave it as the next one needs it.
-func endurance(e effort, a Axes, base ep.Problem) []Case {
-	var out []Case
-	for _, op := range a.Ops {
-		out = append(out, Case{
-			Name: fmt.Sprintf("%s, %d calls back to back", op, e.endurance), Tags: []string{tagEndurance, "op=" + string(op)},
-			Problem: middle(op, a, base), Routing: "uniform", Seed: 1, Iterations: e.endurance, Words: 4,
-		})
-	}
-	return out
+	return append(empty, endurance...)
 }

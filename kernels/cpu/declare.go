@@ -118,10 +118,7 @@ const streamFrom = 8 << 20
 // and streams rows that the caches cannot hold.
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {
 	return func(m ep.Machine, p ep.Problem) ep.Config {
-		c := ep.Config{Kernel: name, Values: map[string]ep.Value{}}
-		for _, q := range params(kernels.Speed) {
-			c.Values[q.Name] = q.Default
-		}
+		c := kernels.Kernel{Name: name, Params: params(kernels.Speed)}.DefaultConfig(m, p)
 		if p.Ranks < m.SMs {
 			c = c.With("blocks", "2")
 		}

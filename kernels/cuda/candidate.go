@@ -41,11 +41,8 @@ func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, er
 		d, k, err := ep.Split(c)
 		return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k}, err
 	}
-	f, err := findFamily(families(), c.Kernel)
-	if err != nil {
-		return nil, err
-	}
-	return map[ep.Op]ep.Config{ep.Dispatch: f.dispatch(m, p, c), ep.Combine: c}, nil
+	d, err := FollowsDispatch(m, p, c)
+	return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: c}, err
 }
 
 // newCandidate finds families and launches; it touches no GPU. The error says

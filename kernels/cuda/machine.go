@@ -15,16 +15,12 @@ import (
 
 // describe identifies the GPUs, which are all of one kind.
 func describe(n *node, m *monitor) (ep.Machine, error) {
-	first := n.gpus[0].device
-	name, err := first.Name()
+	first := n.gpus[0]
+	name, err := first.device.Name()
 	if err != nil {
 		return ep.Machine{}, err
 	}
-	memory, err := first.TotalMem()
-	if err != nil {
-		return ep.Machine{}, err
-	}
-	major, minor, err := first.ComputeCapability()
+	memory, err := first.device.TotalMem()
 	if err != nil {
 		return ep.Machine{}, err
 	}
@@ -33,8 +29,8 @@ func describe(n *node, m *monitor) (ep.Machine, error) {
 		Backend: "cuda",
 		Name:    name,
 		PCIID:   pciID(n, m),
-		Arch:    fmt.Sprintf("sm_%d%d", major, minor),
-		SMs:     n.gpus[0].sms,
+		Arch:    fmt.Sprintf("sm_%d%d", first.major, first.minor),
+		SMs:     first.sms,
 		Memory:  memory,
 		GPUs:    len(n.gpus),
 		Link:    m.link(n),

@@ -20,6 +20,8 @@ type gpu struct {
 	index   int
 	device  cu.Device
 	context cu.CUContext
+	major   int // compute capability
+	minor   int
 	sms     int
 	shared  int // dynamic shared memory a block may ask for, bytes
 
@@ -84,6 +86,9 @@ func openGPU(i int) (*gpu, error) {
 		return nil, err
 	}
 	g := &gpu{index: i, device: device}
+	if g.major, g.minor, err = device.ComputeCapability(); err != nil {
+		return nil, err
+	}
 	if g.sms, err = device.Attribute(cu.MultiprocessorCount); err != nil {
 		return nil, err
 	}
@@ -124,21 +129,14 @@ func (n *node) joinPeers() {
 // arch is the architecture to compile for. All GPUs must have the same: a
 // collective is as slow as its slowest rank.
 func (n *node) arch() (string, error) {
-	major, minor, err := n.gpus[0].device.ComputeCapability()
-	if err != nil {
-		return "", err
-	}
-	for _, g := range n.gpus[1:] {
-		a, b, err := g.device.ComputeCapability()
-		if err != nil {
-			return "", err
-		}
-		if a != major || b != minor {
+	first := n.gpus[0]
+	for _, g := range n.gpus {
+		if g.major != first.major || g.minor != first.minor {
 			return "", fmt.Errorf("GPU 0 is sm_%d%d and GPU %d sm_%d%d; choose GPUs of one kind with CUDA_VISIBLE_DEVICES",
-				major, minor, g.index, a, b)
+				first.major, first.minor, g.index, g.major, g.minor)
 		}
 	}
-	return archName(major, minor), nil
+	return archName(first.major, first.minor), nil
 }
 
 // close gives modules and contexts back.

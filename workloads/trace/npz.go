@@ -13,61 +13,61 @@ const maxMembers = 1 << 16
 // openNPZ reads a .npz: a zip of .npy members. The members' names tell ids,
 // counts and weights apart.
 func openNPZ(path string, o Options) (*Reader, error) {
-	z, err := openZip(path)
-	if err != nil {
-		return nil, err
-	}
-	var all []*array
-	for _, m := range z.File {
-		name, ok := strings.CutSuffix(m.Name, ".npy")
-		if !ok {
-			continue
+	return openArchive(path, o, func(z *zip.Reader) (all []*array, err error) {
+		for _, m := range z.File {
+			name, ok := strings.CutSuffix(m.Name, ".npy")
+			if !ok {
+				continue
+			}
+			a, err := npzMember(m)
+			if err != nil {
+				return nil, fmt.Errorf("%.40q: %w", m.Name, err)
+			}
+			a.name = name
+			all = append(all, a)
 		}
-		a, err := npzMember(m)
-		if err != nil {
-			z.Close()
-			return nil, fmt.Errorf("%.40q: %w", m.Name, err)
-		}
-		a.name = name
-		all = append(all, a)
-	}
-	return fromArchive(z, all, o)
+		return all, nil
+	})
 }
 
-func openZip(path string) (*zip.ReadCloser, error) {
+// openArchive makes a Reader, which closes the zip, of some of the arrays in it.
+func openArchive(path string, o Options, arrays func(z *zip.Reader) ([]*array, error)) (*Reader, error) {
 	z, err := zip.OpenReader(path)
 	if err != nil {
 		return nil, err
 	}
-	if len(z.File) > maxMembers {
-		z.Close()
-		return nil, fmt.Errorf("%d members, the bound is %d", len(z.File), maxMembers)
-	}
-	return z, nil
-}
-
-// fromArchive makes a Reader that closes z.
-func fromArchive(z *zip.ReadCloser, all []*array, o Options) (*Reader, error) {
-	main, weights, err := pick(all, o)
 	var r *Reader
-	if err == nil {
-		r, err = fromArrays(main, weights, o)
-	}
-	if err == nil {
-		err = r.toLogical(main[0], all, o)
+	if len(z.File) > maxMembers {
+		err = fmt.Errorf("%d members, the bound is %d", len(z.File), maxMembers)
+	} else if all, bad := arrays(&z.Reader); bad != nil {
+		err = bad
+	} else {
+		r, err = fromArchive(all, o)
 	}
 	if err != nil {
 		z.Close()
 		return nil, err
 	}
-	arrays := r.close
+	inner := r.close
 	r.close = func() error {
-		if arrays == nil {
+		if inner == nil {
 			return z.Close()
 		}
-		return errors.Join(arrays(), z.Close())
+		return errors.Join(inner(), z.Close())
 	}
 	return r, nil
+}
+
+func fromArchive(all []*array, o Options) (*Reader, error) {
+	main, weights, err := pick(all, o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := fromArrays(main, weights, o)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.toLogical(main[0], all, o)
 }
 
 func npzMember(m *zip.File) (*array, error) {

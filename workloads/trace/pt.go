@@ -25,19 +25,11 @@ const (
 )
 
 func openPT(path string, o Options) (*Reader, error) {
-	z, err := openZip(path)
+	r, err := openArchive(path, o, ptArrays)
 	if errors.Is(err, zip.ErrFormat) {
 		return nil, errors.New("not a zip: save with torch.save of PyTorch 1.6 or later")
 	}
-	if err != nil {
-		return nil, err
-	}
-	all, err := ptArrays(&z.Reader)
-	if err != nil {
-		z.Close()
-		return nil, err
-	}
-	return fromArchive(z, all, o)
+	return r, err
 }
 
 func ptArrays(z *zip.Reader) ([]*array, error) {

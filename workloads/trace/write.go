@@ -87,10 +87,7 @@ func (w *npyWriter) finish() error {
 	if err := w.buf.Flush(); err != nil {
 		return err
 	}
-	if _, err := w.f.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	return writeNPYHeader(w.f, w.descr, w.rows, w.k)
+	return writeNPYHeader(io.NewOffsetWriter(w.f, 0), w.descr, w.rows, w.k)
 }
 
 // npzWriter writes each array to a temporary file in the folder of the output,

@@ -82,6 +82,15 @@ func addBackendFlag(cmd *cobra.Command, spec *string) {
 	})
 }
 
+// backendOf opens what --backend names for a command, and says what was chosen.
+func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
+	b, note, err := openBackend(cmd.Context(), spec)
+	if note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	return b, err
+}
+
 // openBackend opens what --backend names. The note says what was chosen and
 // why; it belongs on stderr.
 func openBackend(ctx context.Context, spec string) (b kernels.Backend, note string, err error) {

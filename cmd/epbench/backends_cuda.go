@@ -38,24 +38,27 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	return b, nil
 }
 
-// findWorker looks beside this program, on PATH and in the environment.
-func findWorker() (string, error) {
-	if path := os.Getenv(workerEnv); path != "" {
-		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("%s: %w", workerEnv, err)
+// findProgram looks beside this program, on PATH and in the environment. target
+// is what makes it.
+func findProgram(name, env, target string) (string, error) {
+	if path := os.Getenv(env); path != "" {
+		if !isExecutable(path) {
+			return "", fmt.Errorf("%s: %s is no program; make %s builds bin/%s", env, path, target, name)
 		}
 		return path, nil
 	}
 	if self, err := os.Executable(); err == nil {
-		if path := filepath.Join(filepath.Dir(self), workerName); isExecutable(path) {
+		if path := filepath.Join(filepath.Dir(self), name); isExecutable(path) {
 			return path, nil
 		}
 	}
-	if path, err := exec.LookPath(workerName); err == nil {
+	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
-	return "", fmt.Errorf("no %s beside this program, on PATH or in %s; make cuda builds it", workerName, workerEnv)
+	return "", fmt.Errorf("no %s beside this program, on PATH or in %s; make %s builds it", name, env, target)
 }
+
+func findWorker() (string, error) { return findProgram(workerName, workerEnv, "cuda") }
 
 func isExecutable(path string) bool {
 	info, err := os.Stat(path)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
-	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -69,10 +69,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	if f.rounds < 1 || f.rounds > 100_000 {
 		return usagef("--rounds: %d is outside 1 to 100000", f.rounds)
 	}
-	b, note, err := openBackend(cmd.Context(), f.backend)
-	if note != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), note)
-	}
+	b, err := backendOf(cmd, f.backend)
 	if err != nil {
 		return err
 	}
@@ -148,30 +145,42 @@ func (f *benchFlags) fromTable(b kernels.Backend) (sweep.Picker, error) {
 	}, nil
 }
 
-// discard is a log that keeps nothing.
-type discard struct{}
+// recorder keeps results, in a run directory too where there is one.
+type recorder struct {
+	dir     *record.Dir
+	results []record.Result
+}
 
-func (discard) Append([]record.Result, float64) error { return nil }
+func (r *recorder) Append(block []record.Result, wall float64) error {
+	r.results = append(r.results, block...)
+	if r.dir == nil {
+		return nil
+	}
+	return r.dir.Append(block, wall)
+}
+
+// recorded measures by a job and writes the run directory, if one was asked for.
+// What was measured before an error stays.
+func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, measure func(sweep.Job) error) (*record.Run, []record.Result, error) {
+	run, log := newRun(b, opts, commandLine(cmd, "bench", cmd.Flags().Args()...)), &recorder{}
+	if f.out != "" {
+		var err error
+		if log.dir, err = record.CreateDir(f.out, run); err != nil {
+			return nil, nil, badInput(fmt.Errorf("--out: %w", err))
+		}
+		defer log.dir.Close()
+	}
+	err := measure(sweep.Job{Rounds: f.rounds, Log: log, Run: run})
+	if log.dir != nil && (err == nil || len(run.Searches) > 0) {
+		err = errors.Join(err, log.dir.WriteRun(run))
+	}
+	return run, log.results, err
+}
 
 func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
-	run := newRun(b, opts, commandLine(cmd, "bench"))
-	var log measure.Log = discard{}
-	if f.out != "" {
-		dir, err := record.CreateDir(f.out, run)
-		if err != nil {
-			return badInput(fmt.Errorf("--out: %w", err))
-		}
-		defer dir.Close()
-		log = dir
-	}
-	stopped := sweep.Bench(cmd.Context(), b, opts, sweep.Job{Rounds: f.rounds, Log: log, Run: run}, pick)
-	if stopped != nil && len(run.Searches) == 0 {
+	run, _, stopped := f.recorded(cmd, b, opts, func(j sweep.Job) error { return sweep.Bench(cmd.Context(), b, opts, j, pick) })
+	if stopped != nil && (run == nil || len(run.Searches) == 0) {
 		return stopped
-	}
-	if dir, ok := log.(*record.Dir); ok {
-		if err := dir.WriteRun(run); err != nil {
-			return err
-		}
 	}
 	t := reports.Measured(run)
 	if err := f.tables.print(cmd, t); err != nil {

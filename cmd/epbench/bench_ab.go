@@ -8,9 +8,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
-	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
 // abFlags are what bench --ab adds to bench.
@@ -28,17 +26,6 @@ func (f *abFlags) args(_ *cobra.Command, args []string) error {
 		return usagef("%q: bench takes no argument without --ab; a config is --config", args[0])
 	}
 	return nil
-}
-
-// recorder keeps a run's results and hands them on.
-type recorder struct {
-	measure.Log
-	results []record.Result
-}
-
-func (r *recorder) Append(block []record.Result, wall float64) error {
-	r.results = append(r.results, block...)
-	return r.Log.Append(block, wall)
 }
 
 // ab measures two configs live and judges B against A.
@@ -61,10 +48,15 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 			return usagef("--ab: both are %s; every run measures A against itself anyway", x[0].Key())
 		}
 	}
-	c, err := f.measureAB(cmd, b, opts, func(p ep.Problem) sweep.Contest { return sweep.Contest{A: configs[p][0], B: configs[p][1]} })
+	of := func(p ep.Problem) sweep.Contest { return sweep.Contest{A: configs[p][0], B: configs[p][1]} }
+	run, results, err := f.recorded(cmd, b, opts, func(j sweep.Job) error {
+		j.Rounds += j.Rounds % 2 // an even number keeps the order balanced
+		return sweep.AB(cmd.Context(), b, opts, j, of)
+	})
 	if err != nil {
 		return err
 	}
+	c := reports.CompareLive(run, results, run.Band)
 	x := configs[opts.Problems[0]]
 	t := reports.ComparisonTable(c)
 	t.Title = fmt.Sprintf("B (%s) against A (%s), in the same rounds", x[1].ID(), x[0].ID())
@@ -73,27 +65,4 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 		return err
 	}
 	return gate.gate(cmd, c, fail)
-}
-
-func (f *benchFlags) measureAB(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, of func(ep.Problem) sweep.Contest) (*reports.Comparison, error) {
-	run := newRun(b, opts, commandLine(cmd, "bench", cmd.Flags().Args()...))
-	log := &recorder{Log: discard{}}
-	if f.out != "" {
-		dir, err := record.CreateDir(f.out, run)
-		if err != nil {
-			return nil, badInput(fmt.Errorf("--out: %w", err))
-		}
-		defer dir.Close()
-		log.Log = dir
-	}
-	rounds := f.rounds + f.rounds%2 // an even number keeps the order balanced
-	if err := sweep.AB(cmd.Context(), b, opts, sweep.Job{Rounds: rounds, Log: log, Run: run}, of); err != nil {
-		return nil, err
-	}
-	if dir, ok := log.Log.(*record.Dir); ok {
-		if err := dir.WriteRun(run); err != nil {
-			return nil, err
-		}
-	}
-	return reports.CompareLive(run, log.results, run.Band), nil
 }

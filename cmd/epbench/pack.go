@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,7 +11,6 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/pack"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
-	"github.com/epbench/epbench/workloads"
 )
 
 // compilerName is the program that compiles device sources, compilerEnv the
@@ -25,17 +22,9 @@ const (
 
 type packFlags struct {
 	sourceFlags
-	model       string
-	hidden      int
-	topK        int
-	experts     int
-	ranks       int
-	maxTokens   int
-	dtypes      string
+	problem     problemFlags
 	precision   string
 	maxSMs      int
-	shared      bool
-	skipA2A     bool
 	anyKernels  bool
 	machineFile string
 	out         string
@@ -62,23 +51,17 @@ toolkit). What no row covers is packed as the default, and the file says so.`,
 		},
 	}
 	f.sourceFlags.bind(cmd)
-	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.model, "model", "demo", "model preset; see epbench presets")
-		s.IntVar(&f.hidden, "hidden", 0, "hidden size in elements, instead of the preset's")
-		s.IntVar(&f.topK, "topk", 0, "experts per token, instead of the preset's")
-		s.IntVar(&f.experts, "experts", 0, "routed experts over all ranks, instead of the preset's")
-		s.IntVar(&f.ranks, "ranks", 0, "ranks (GPUs)")
-		s.IntVar(&f.maxTokens, "max-tokens", 0, "most tokens of a rank in one call; sizes the memory")
-		s.StringVar(&f.dtypes, "dtype", "bf16", "what tokens travel as: bf16, fp8, mxfp4, nvfp4; the first is the default of calls")
-		s.StringVar(&f.precision, "precision", "full", "full, or reduced to pack also what may round partial sums to bf16")
-		s.IntVar(&f.maxSMs, "max-sms", 0, "most SMs of a call; rows that take more give way to the default")
-		s.BoolVar(&f.shared, "shared-expert", false, "fuse the shared expert into both operations")
-		s.BoolVar(&f.skipA2A, "skip-a2a", false, "tokens are replicated; every rank keeps its local share")
+	f.problem.bind(cmd, "op", "tokens", "routing", "mode", "nodes", "seed")
+	cmd.Flags().Lookup("max-tokens").Usage = "most tokens of a rank in one call, `N`; sizes the memory"
+	cmd.Flags().Lookup("ranks").Usage = "ranks, `N` GPUs"
+	flags(cmd, forTables, func(s *pflag.FlagSet) {
+		s.StringVar(&f.precision, "precision", "full", "`WHICH`: full, or reduced to pack also what may round partial sums to bf16")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs of a call at most; rows that take more give way to the default")
 		s.BoolVar(&f.anyKernels, "other-kernels", false, "take rows that were measured with other kernels than this program's")
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVar(&f.machineFile, "machine", "", "JSON file with the machine to pack for (run.json, table.json); default: that of the table")
-		s.StringVarP(&f.out, "out", "o", "", "file to write")
+		s.StringVar(&f.machineFile, "machine", "", "JSON `FILE` with the machine to pack for (run.json, table.json); default: that of the table")
+		s.StringVarP(&f.out, "out", "o", "", "`FILE` to write")
 	})
 	cmd.AddCommand(newPackShow())
 	return cmd
@@ -92,7 +75,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	program, err := findCompiler()
+	program, err := findProgram(compilerName, compilerEnv, "epcomm")
 	if err != nil {
 		return err
 	}
@@ -143,33 +126,29 @@ func uncovered(p *pack.Pack) (n int) {
 
 // request reads the flags.
 func (f *packFlags) request() (r pack.Request, err error) {
-	preset, err := workloads.FindPreset(f.model)
-	if err != nil {
-		return r, usagef("--model: %w", err)
-	}
-	r.Problem = ep.Problem{
-		Ranks: f.ranks, Hidden: preset.WireHidden, Experts: preset.Experts, TopK: preset.TopK,
-		MaxTokens: f.maxTokens, SharedExpert: f.shared, SkipA2A: f.skipA2A,
-	}
-	for _, o := range []struct{ set, field *int }{{&f.hidden, &r.Problem.Hidden}, {&f.topK, &r.Problem.TopK}, {&f.experts, &r.Problem.Experts}} {
-		if *o.set != 0 {
-			*o.field = *o.set
-		}
-	}
-	if f.ranks < 1 || f.maxTokens < 1 {
+	if f.problem.ranks < 1 || f.problem.maxTokens < 1 {
 		return r, usagef("--ranks and --max-tokens: both are needed, for instance --ranks 2 --max-tokens 4096")
 	}
-	for _, word := range splitList(f.dtypes) {
+	p, err := f.problem.base(ep.Machine{})
+	if err != nil {
+		return r, badInput(err)
+	}
+	r.Problem = ep.Problem{
+		Ranks: p.Ranks, Hidden: p.Hidden, Experts: p.Experts, TopK: p.TopK,
+		MaxTokens: f.problem.maxTokens, SharedExpert: p.SharedExpert, SkipA2A: p.SkipA2A,
+	}
+	for _, word := range splitList(f.problem.dtypes) {
 		d, err := ep.ParseDType(word)
 		if err != nil {
-			return r, usagef("--dtype: %w", err)
+			return r, usagef("--%w", err)
 		}
 		r.DTypes = append(r.DTypes, d)
 	}
-	if r.Reduced, err = parseReduced(f.precision); err != nil {
-		return r, err
+	accepted, err := ep.ParsePrecision(f.precision)
+	if err != nil {
+		return r, usagef("--%w", err)
 	}
-	r.MaxSMs = f.maxSMs
+	r.Reduced, r.MaxSMs = accepted == ep.Reduced, f.maxSMs
 	if r.Tables, err = f.sourceFlags.open(); err != nil {
 		return r, err
 	}
@@ -182,16 +161,6 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	return r, nil
 }
 
-func parseReduced(word string) (bool, error) {
-	switch word {
-	case "full":
-		return false, nil
-	case "reduced":
-		return true, nil
-	}
-	return false, usagef("--precision: %q is neither full nor reduced", word)
-}
-
 // machine is that of the uppermost table with rows for these ranks.
 func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	if f.machineFile != "" {
@@ -201,29 +170,10 @@ func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	sources := set.Sources()
 	for i := len(sources) - 1; i >= 0; i-- {
 		for _, row := range sources[i].Table.Rows {
-			if row.Key.Ranks == f.ranks && sources[i].Table.Header.Machine.Backend == "cuda" {
+			if row.Key.Ranks == f.problem.ranks && sources[i].Table.Header.Machine.Backend == "cuda" {
 				return sources[i].Table.Header.Machine, nil
 			}
 		}
 	}
-	return ep.Machine{}, usagef("--ranks: no table here has a row for %d ranks on GPUs; sweep some, or name a machine with --machine FILE to pack defaults", f.ranks)
-}
-
-// findCompiler looks beside this program, on PATH and in the environment.
-func findCompiler() (string, error) {
-	if path := os.Getenv(compilerEnv); path != "" {
-		if !isExecutable(path) {
-			return "", fmt.Errorf("%s: %s is no program; make epcomm builds bin/%s", compilerEnv, path, compilerName)
-		}
-		return path, nil
-	}
-	if self, err := os.Executable(); err == nil {
-		if path := filepath.Join(filepath.Dir(self), compilerName); isExecutable(path) {
-			return path, nil
-		}
-	}
-	if path, err := exec.LookPath(compilerName); err == nil {
-		return path, nil
-	}
-	return "", fmt.Errorf("no %s beside this program, on PATH or in %s; make epcomm builds it", compilerName, compilerEnv)
+	return ep.Machine{}, usagef("--ranks: no table here has a row for %d ranks on GPUs; sweep some, or name a machine with --machine FILE to pack defaults", f.problem.ranks)
 }

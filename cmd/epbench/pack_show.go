@@ -39,45 +39,28 @@ func newPackShow() *cobra.Command {
 
 // packFacts says what a pack is.
 func packFacts(p *pack.Pack) reports.Table {
-	t := reports.Table{Name: "pack", Columns: []reports.Column{reports.Words("what"), reports.Words("value")}}
-	q := p.Shape()
+	t, q := newFacts("pack", ""), p.Shape()
 	n, bytes := p.Variants()
-	facts := [][2]string{
-		{"digest", p.Digest},
-		{"kernels", p.ABI},
-		{"for", fmt.Sprintf("%s (%s), %d SMs", p.Machine.Name, p.Arch, p.Machine.SMs)},
-		{"shape", fmt.Sprintf("hidden %d, %d experts, top-%d, %d ranks, at most %d tokens a rank", q.Hidden, q.Experts, q.TopK, q.Ranks, q.MaxTokens)},
-		{"precision", precisionWord(p.Reduced)},
-		{"tables", strings.Join(shortened(p.TableIDs), " ")},
-		{"file bytes", fmt.Sprint(len(p.Data))},
-		{"device binaries", fmt.Sprintf("%d of %d bytes", n, bytes)},
+	precision := "full"
+	if p.Reduced {
+		precision = "full and reduced"
 	}
+	t.add("digest", "%s", p.Digest)
+	t.add("kernels", "%s", p.ABI)
+	t.add("for", "%s (%s), %d SMs", p.Machine.Name, p.Arch, p.Machine.SMs)
+	t.add("shape", "hidden %d, %d experts, top-%d, %d ranks, at most %d tokens a rank", q.Hidden, q.Experts, q.TopK, q.Ranks, q.MaxTokens)
+	t.add("precision", "%s", precision)
+	t.add("tables", "%s", strings.Trim(fmt.Sprintf("%.12s", p.TableIDs), "[]"))
+	t.add("file bytes", "%d", len(p.Data))
+	t.add("device binaries", "%d of %d bytes", n, bytes)
 	for _, d := range p.DTypes {
-		facts = append(facts, [2]string{"device memory of " + string(d), mebibytes(p.HeapBytes(1, d)) + " a rank and call in flight"})
+		t.add("device memory of "+string(d), "%s a rank and call in flight", mebibytes(p.HeapBytes(1, d)))
 	}
 	if len(p.DTypes) > 1 {
-		facts = append(facts, [2]string{"device memory of all", mebibytes(p.HeapBytes(1)) + " a rank and call in flight"})
-	}
-	for _, f := range facts {
-		t.Add(reports.Str(f[0]), reports.Str(f[1]))
+		t.add("device memory of all", "%s a rank and call in flight", mebibytes(p.HeapBytes(1)))
 	}
 	t.Notes = p.Notes
-	return t
-}
-
-func precisionWord(reduced bool) string {
-	if reduced {
-		return "full and reduced"
-	}
-	return "full"
-}
-
-func shortened(ids []string) []string {
-	out := make([]string, len(ids))
-	for i, id := range ids {
-		out[i] = fmt.Sprintf("%.12s", id)
-	}
-	return out
+	return t.Table
 }
 
 // packAnswers lists every run of token counts.

@@ -130,9 +130,6 @@ func (f *sweepFlags) options(m ep.Machine) (*sweep.Options, error) {
 	if f.maxSMs < 0 {
 		return nil, usagef("--max-sms: %d is below 0", f.maxSMs)
 	}
-	if _, err := search.ParseStrategy(f.strategy); err != nil {
-		return nil, usagef("--%w", err)
-	}
 	if err := f.setBudget(o, m); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 	if len(f.retry) > 0 {
 		return usagef("--retry: needs --resume DIR, the run whose config was quarantined")
 	}
-	b, err := f.openBackend(cmd)
+	b, err := backendOf(cmd, f.backend)
 	if err != nil {
 		return err
 	}
@@ -57,14 +57,6 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return errors.Join(err, dir.Discard())
 	}
 	return errors.Join(err, dir.Close())
-}
-
-func (f *sweepFlags) openBackend(cmd *cobra.Command) (kernels.Backend, error) {
-	b, note, err := openBackend(cmd.Context(), f.backend)
-	if note != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), note)
-	}
-	return b, err
 }
 
 func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
@@ -135,7 +127,7 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--resume %s: %w", f.resume, err))
 	}
 	g.tables, g.profile, g.resume = f.tables, f.profile, f.resume
-	b, err := g.openBackend(cmd)
+	b, err := backendOf(cmd, g.backend)
 	if err != nil {
 		return err
 	}

@@ -43,14 +43,11 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 }
 
 func (f *queryFlags) thisHost(cmd *cobra.Command) (table.Host, error) {
-	b, note, err := openBackend(cmd.Context(), f.backend)
+	b, err := backendOf(cmd, f.backend)
 	if err != nil {
 		return table.Host{}, err
 	}
 	defer b.Close()
-	if note != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), note)
-	}
 	return hostOf(b), nil
 }
 

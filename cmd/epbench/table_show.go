@@ -20,11 +20,11 @@ import (
 
 // showFlags are the flags of table show.
 type showFlags struct {
-	from                              sourceFlags
-	out                               tableFlags
-	ops, model, tokens, routing, kind string
-	config                            string
-	all                               bool
+	from                sourceFlags
+	out                 tableFlags
+	filter              runFilter
+	model, kind, config string
+	all                 bool
 }
 
 // rowsShown are listed without being asked for; of more a summary is printed.
@@ -46,9 +46,8 @@ its 95 % interval. Where there are many rows a summary by model comes instead;
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		s.StringVar(&f.model, "model", "", "only rows of this `PRESET`'s shape")
-		s.StringVar(&f.ops, "op", "", "only rows of these `OPS`")
-		s.StringVar(&f.tokens, "tokens", "", "only rows that cover one of these token counts: list or `RANGE`")
-		s.StringVar(&f.routing, "routing", "", "only rows of these routing `CLASSES`: "+tableClasses())
+		f.filter.bind(s)
+		s.Lookup("routing").Usage = "only rows of these routing `CLASSES`: " + tableClasses()
 		s.StringVar(&f.kind, "dtype", "", "only rows of these `DTYPES`")
 		s.StringVar(&f.config, "config", "", "only rows with this `CONFIG`: "+configUsage)
 		s.BoolVar(&f.all, "all", false, "print every row, however many")
@@ -63,7 +62,7 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	keep, err := f.filter()
+	keep, err := f.keep()
 	if err != nil {
 		return err
 	}
@@ -93,14 +92,11 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 	return f.out.print(cmd, heads, rows)
 }
 
-// filter says which rows the flags ask for.
-func (f *showFlags) filter() (func(table.Header, *table.Row) bool, error) {
-	var counts []int
-	var err error
-	if f.tokens != "" {
-		if counts, err = ep.ParseInts(f.tokens); err != nil {
-			return nil, usagef("--tokens: %w", err)
-		}
+// keep says which rows the flags ask for.
+func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
+	counts, err := f.filter.counts()
+	if err != nil {
+		return nil, err
 	}
 	var shape workloads.Preset
 	if f.model != "" {
@@ -115,7 +111,7 @@ func (f *showFlags) filter() (func(table.Header, *table.Row) bool, error) {
 	among := func(list, word string) bool { return list == "" || slices.Contains(splitList(list), word) }
 	return func(h table.Header, r *table.Row) bool {
 		k := r.Key
-		return among(f.ops, string(k.Op)) && among(f.routing, string(k.Routing)) && among(f.kind, string(k.Dispatch)) &&
+		return among(f.filter.ops, string(k.Op)) && among(f.filter.routing, string(k.Routing)) && among(f.kind, string(k.Dispatch)) &&
 			(f.model == "" || k.Hidden == shape.WireHidden && k.Experts == shape.Experts && k.TopK == shape.TopK) &&
 			(counts == nil || slices.ContainsFunc(counts, func(n int) bool { return r.Lo <= n && n <= r.Hi })) &&
 			isConfig(h, k, r.Hi, r.Config)

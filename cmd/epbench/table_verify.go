@@ -62,14 +62,11 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	b, note, err := openBackend(cmd.Context(), o.backend)
+	b, err := backendOf(cmd, o.backend)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	if note != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), note)
-	}
 	host := hostOf(b)
 	t, err := tableFor(set, host)
 	if err != nil {

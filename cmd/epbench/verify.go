@@ -68,14 +68,11 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	if _, err := f.out.renderer(cmd); err != nil {
 		return err
 	}
-	b, note, err := openBackend(cmd.Context(), f.backend)
+	b, err := backendOf(cmd, f.backend)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	if note != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), note)
-	}
 	axes := conform.AxesFor(b.Machine())
 	if len(f.ranks) > 0 {
 		if least := slices.Min(f.ranks); least < 1 {

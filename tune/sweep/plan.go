@@ -54,7 +54,7 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	out := &Plan{Policy: measure.PolicyFor(b.Machine()).Coarser(opts.Band), Options: opts, planner: newPlanner(b, opts)}
 	var err error
 	if out.strategy, err = search.ParseStrategy(opts.Strategy); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--%w", err)
 	}
 	if err := out.planner.checkOptions(); err != nil {
 		return nil, err

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -65,18 +63,6 @@ func emulateActivation(t *testing.T, tools *emulator, a activation, x *activated
 	copy(x.scales, m.mem[scales:])
 }
 
-// activationInput draws values up to 4, and now and then ones far beyond the
-// clamp and where exp overflows.
-func activationInput(seed uint64) func(row, column int) float32 {
-	rng := rand.New(rand.NewPCG(seed, 2))
-	return func(row, _ int) float32 {
-		if row%7 == 3 && rng.IntN(20) == 0 {
-			return float32(rng.NormFloat64() * 100)
-		}
-		return float32(math.Max(-4, math.Min(4, rng.NormFloat64()*2)))
-	}
-}
-
 func TestActivationsEmulated(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, a := range activations() {
@@ -84,7 +70,7 @@ func TestActivationsEmulated(t *testing.T) {
 			t.Parallel()
 			for i, rows := range [][]int{{5, 0, 3, 0}, {0}, {130, 1}} {
 				columns := a.tile * 5
-				x := newActivated(a, columns, 140, rows, activationInput(uint64(i)))
+				x := newActivated(a, columns, 140, rows, activationValues(uint64(i)))
 				emulateActivation(t, emulator, a, x, 3)
 				if err := x.check(a); err != nil && !(rows[0] == 0 && len(rows) == 1) {
 					t.Errorf("rows %v: %v", rows, err)
@@ -106,8 +92,8 @@ func TestInterleavedEqualsPlain(t *testing.T) {
 	}
 	const columns, rows = 192, 9
 	plain, mixed := byEntry["fused_silu_nvfp4"], byEntry["fused_silu_nvfp4_interleaved"]
-	x := newActivated(plain, columns, rows, []int{4, 5}, activationInput(5))
-	y := newActivated(mixed, columns, rows, []int{4, 5}, activationInput(5))
+	x := newActivated(plain, columns, rows, []int{4, 5}, activationValues(5))
+	y := newActivated(mixed, columns, rows, []int{4, 5}, activationValues(5))
 	for r := range rows {
 		for c := range columns {
 			in := x.in[r*2*columns:]

@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"math/rand/v2"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -136,18 +134,6 @@ func (b *Backend) activations(ctx context.Context, a activation) error {
 		}
 	}
 	return nil
-}
-
-// activationValues are normally distributed and cut at 4; a few are far beyond the
-// clamp, where exp overflows.
-func activationValues(seed uint64) func(row, column int) float32 {
-	rng := rand.New(rand.NewPCG(seed, 2))
-	return func(row, _ int) float32 {
-		if row%7 == 3 && rng.IntN(20) == 0 {
-			return float32(rng.NormFloat64() * 100)
-		}
-		return float32(math.Max(-4, math.Min(4, rng.NormFloat64()*2)))
-	}
 }
 
 // activate runs one call on GPU 0 and puts its outputs back into x.

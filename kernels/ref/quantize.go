@@ -132,3 +132,17 @@ func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	r := inGroup % dtype.ScaleBlockRows
 	return (((block*columns+g/4)*32+r%32)*4+r/32)*4 + g%4
 }
+
+// ScalesOf gathers a row's scales from a rank's scale output, nil where that is too
+// short. The other arguments are those of ScaleAt.
+func ScalesOf(l dtype.Encoding, scales []byte, row, inGroup, firstBlock, maxRows int) []byte {
+	out := make([]byte, 0, l.Scales*l.ScaleBytes)
+	for g := range l.Scales {
+		at := ScaleAt(l, g, row, inGroup, firstBlock, maxRows)
+		if at+l.ScaleBytes > len(scales) {
+			return nil
+		}
+		out = append(out, scales[at:at+l.ScaleBytes]...)
+	}
+	return out
+}

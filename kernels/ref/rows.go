@@ -129,7 +129,7 @@ func (p *pickedRow) where() string {
 func (p *pickedRow) contents(o *Oracle, out Output) {
 	l := o.Encoding()
 	want := o.Token(p.source, p.item.Token)
-	got := Row{p.payload, scalesAt(l, out, p.row, p.inGroup, p.block)}
+	got := Row{p.payload, ScalesOf(l, out.Scales, p.row, p.inGroup, p.block, out.MaxRows)}
 	if len(got.Payload) != l.Payload || len(got.Scales) != len(want.Scales) {
 		p.wrong = fmt.Sprintf("%s: %d payload and %d scale bytes, want %d and %d",
 			p.where(), len(got.Payload), len(got.Scales), l.Payload, len(want.Scales))
@@ -142,21 +142,9 @@ func (p *pickedRow) contents(o *Oracle, out Output) {
 	p.maxErr = o.rowError(want, got)
 }
 
-// scales gathers the current row's scales, nil where the output is too short.
+// scales are those of the current row.
 func (r *rowCheck) scales(l dtype.Encoding) []byte {
-	return scalesAt(l, r.got, r.row, r.inGroup, r.firstBlock)
-}
-
-func scalesAt(l dtype.Encoding, got Output, row, inGroup, firstBlock int) []byte {
-	out := make([]byte, 0, l.Scales*l.ScaleBytes)
-	for g := range l.Scales {
-		at := ScaleAt(l, g, row, inGroup, firstBlock, got.MaxRows)
-		if at+l.ScaleBytes > len(got.Scales) {
-			return nil
-		}
-		out = append(out, got.Scales[at:at+l.ScaleBytes]...)
-	}
-	return out
+	return ScalesOf(l, r.got.Scales, r.row, r.inGroup, r.firstBlock, r.got.MaxRows)
 }
 
 // padding judges the rows between a group's last row and its rounded end. NVFP4

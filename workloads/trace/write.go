@@ -53,14 +53,15 @@ type npyWriter struct {
 	rows  int64
 }
 
-func createNPY(f *os.File, k int, _ bool) (Writer, error) { return newNPY(f, "<i4", k) }
+func createNPY(f *os.File, k int, _ bool) (Writer, error) { return newNPY(f, "<i4", k), nil }
 
-func newNPY(f *os.File, descr string, k int) (*npyWriter, error) {
+// newNPY leaves errors to Flush, as bufio does, and so does Write.
+func newNPY(f *os.File, descr string, k int) *npyWriter {
 	w := &npyWriter{f: f, buf: bufio.NewWriterSize(f, 1<<18), descr: descr, k: k}
-	return w, writeNPYHeader(w.buf, descr, 0, k)
+	_ = writeNPYHeader(w.buf, descr, 0, k)
+	return w
 }
 
-// Write leaves errors to Flush, as bufio does.
 func (w *npyWriter) Write(ids []int32, weights []float32) error {
 	w.rows += int64(len(ids) / w.k)
 	if w.descr == "<f4" {
@@ -109,12 +110,7 @@ func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
 			z.drop()
 			return nil, err
 		}
-		a, err := newNPY(temp, descr, k)
-		z.arrays = append(z.arrays, a)
-		if err != nil {
-			z.drop()
-			return nil, err
-		}
+		z.arrays = append(z.arrays, newNPY(temp, descr, k))
 	}
 	return z, nil
 }

@@ -123,7 +123,7 @@ func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error
 	var found []ep.Config
 	for _, k := range Of(all, p.Op) {
 		dflt := k.DefaultConfig(m, p)
-		each(ep.Config{Kernel: k.Name, Values: maps.Clone(dflt.Values)}, k.Params, func(c ep.Config) {
+		Each(dflt, k.Params, func(c ep.Config) {
 			if c.HasID(id) {
 				found = append(found, ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)})
 			}
@@ -139,8 +139,12 @@ func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error
 		join(found, func(c ep.Config) string { return c.LongID() + " (" + c.Key() + ")" }))
 }
 
-// each visits every combination of the declared values of params, and of the
-// values that c has. c is changed in place.
+// Each visits c with every combination of the declared values of params, and of the
+// values that c has. What is visited changes afterwards: copy what is to be kept.
+func Each(c ep.Config, params []Param, visit func(ep.Config)) {
+	each(ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}, params, visit)
+}
+
 func each(c ep.Config, params []Param, visit func(ep.Config)) {
 	if len(params) == 0 {
 		visit(c)

@@ -3,6 +3,7 @@ package conform
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
@@ -50,19 +51,11 @@ func isWord(q kernels.Param) bool {
 }
 
 func wordCombinations(k kernels.Kernel, base ep.Config) []ep.Config {
-	out := []ep.Config{base}
-	for _, q := range k.Params {
-		if !isWord(q) {
-			continue
-		}
-		var next []ep.Config
-		for _, cfg := range out {
-			for _, v := range q.Values {
-				next = append(next, cfg.With(q.Name, v))
-			}
-		}
-		out = next
-	}
+	words := slices.DeleteFunc(slices.Clone(k.Params), func(q kernels.Param) bool { return !isWord(q) })
+	var out []ep.Config
+	kernels.Each(base, words, func(c ep.Config) {
+		out = append(out, ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)})
+	})
 	return out
 }
 

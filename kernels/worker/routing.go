@@ -44,7 +44,7 @@ func (p OpenParams) workload() (*workloads.Workload, error) {
 }
 
 // encode is a slice of numbers as little-endian bytes.
-func encode[T int32 | float32](v []T) []byte {
+func encode[T int32 | float32 | uint16](v []T) []byte {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {
 		panic(err) // numbers of fixed size always encode

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -197,11 +196,7 @@ func probe(p Prober, probes []Probe) ([]ProbeRow, error) {
 		if err != nil {
 			return nil, err
 		}
-		b := make([]byte, 0, 2*len(row))
-		for _, x := range row {
-			b = binary.LittleEndian.AppendUint16(b, x)
-		}
-		rows = append(rows, ProbeRow{Data: b})
+		rows = append(rows, ProbeRow{encode(row)})
 	}
 	return rows, nil
 }

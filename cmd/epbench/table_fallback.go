@@ -37,7 +37,8 @@ code 5: a run is of another machine or other kernels.`,
 				return err
 			}
 			if cmd.Flags().Changed("fields") {
-				if t, err = curate.SetFallback(t, splitList(fields)); err != nil {
+				t.Header.Fallback = splitList(fields)
+				if err := t.Seal(); err != nil {
 					return usagef("--fields: %w", err)
 				}
 			}

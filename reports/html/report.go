@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -196,4 +198,33 @@ func inline(svg string, f chart.Figure) template.HTML {
 	_, svg, _ = strings.Cut(svg, "</desc>")
 	head := fmt.Sprintf(`<svg role="img" aria-label="%s" viewBox="0 0 %.5g %.5g">`, template.HTMLEscapeString(f.Alt), f.Width.Points(), f.Height.Points())
 	return template.HTML(head + svg)
+}
+
+// WriteRun writes report.html into the directory of a run, and the page's pictures
+// into plots/. Files of an earlier call are replaced.
+func WriteRun(l *reports.Loaded) error {
+	dir, runs := l.Path, []*reports.Loaded{l}
+	err := record.WriteFile(filepath.Join(dir, record.ReportFile), record.Content(func(w io.Writer) error { return Write(w, runs, Options{}) }))
+	if err != nil {
+		return err
+	}
+	return writePlots(dir, runs)
+}
+
+func writePlots(dir string, runs []*reports.Loaded) error {
+	plots := filepath.Join(dir, record.PlotsDir)
+	if err := os.MkdirAll(plots, 0o777); err != nil {
+		return err
+	}
+	var o chart.Options
+	o.Loads, _ = chart.Loads(runs)
+	for _, k := range chart.Kinds {
+		for _, f := range spread(k.Draw(runs, o), perKind) {
+			err := record.WriteFile(filepath.Join(plots, f.Name+".svg"), record.Content(func(w io.Writer) error { return f.Write(w, "svg", chart.DefaultScale) }))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/workloads"
 )
 
 // Job is a measurement without a search: how many rounds of each config, and
@@ -133,4 +135,82 @@ func failure(failed map[int]*kernels.Failure, dflt int) string {
 		}
 	}
 	return "the default failed"
+}
+
+// Contest is two configs to be measured side by side.
+type Contest struct{ A, B ep.Config }
+
+// AB times both configs of a problem's contest, and A against itself, on every
+// problem and routing. Each round has all three in an order that is random and
+// balanced. In the log A has the role of the default.
+func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, of func(ep.Problem) Contest) error {
+	l := newLab(b, newPlanner(b, opts), job.Log)
+	return eachSubject(opts, job.Run, func(s *subject) (err error) {
+		x := of(s.problem)
+		c, err := l.contest(s, "ab", x.A, x.B)
+		if err != nil {
+			return err
+		}
+		defer func() { err = c.close(err) }()
+		if _, err := c.runner.Measure(ctx, record.StageAB, append(c.points, search.Twin), job.Rounds); err != nil {
+			return err
+		}
+		_, err = c.runner.Recheck(ctx, record.StageRecheck, c.points)
+		return err
+	})
+}
+
+// Matcher measures single configs against the default by the protocol of a
+// search's end: answers compared with the oracle, an A/A test, interleaved
+// rounds. Nothing is logged.
+type Matcher struct {
+	lab  *lab
+	seed uint64
+}
+
+// NewMatcher makes a Matcher. maxSMs bounds the default, 0 for no bound.
+func NewMatcher(b kernels.Backend, policy measure.Policy, maxSMs int, seed uint64) *Matcher {
+	l := newLab(b, newPlanner(b, &Options{MaxSMs: maxSMs, Seed: seed}), nil)
+	l.policy = policy
+	return &Matcher{l, seed}
+}
+
+// Match measures one config of a problem under a routing spec. What is wrong
+// with the config is a decision with the cause failed; an error means that the
+// machine is lost.
+func (m *Matcher) Match(ctx context.Context, p ep.Problem, routing string, cfg ep.Config) (result record.Search, err error) {
+	c, err := m.contest(p, routing, cfg)
+	if err != nil {
+		return record.Search{Problem: p, Routing: routing, Decision: stat.Fail(stat.Match{Config: cfg}, record.Failed, err.Error())}, nil
+	}
+	defer func() { err = c.close(err) }()
+	aa, err := c.runner.AA(ctx, 0)
+	band := record.Band{Policy: m.lab.policy.Band, AA: aa.Spread}
+	if errors.Is(err, search.ErrDefault) {
+		result = c.newResult()
+		_, reason := c.failure(err)
+		result.Decision = stat.Fail(c.match(band), record.NoDefault, reason)
+		return result, nil
+	}
+	if err != nil {
+		return result, err
+	}
+	return m.lab.match(ctx, c, record.StageVerify, max(m.lab.policy.MaxRounds, aa.Rounds), band)
+}
+
+// contest draws the routing and puts the config beside the default.
+func (m *Matcher) contest(p ep.Problem, routing string, cfg ep.Config) (*contest, error) {
+	d, err := workloads.Parse(routing)
+	if err != nil {
+		return nil, fmt.Errorf("routing %s: %w", routing, err)
+	}
+	s, err := newSubject(p, d, m.seed)
+	if err != nil {
+		return nil, fmt.Errorf("routing %s: %w", routing, err)
+	}
+	dflt, err := m.lab.planner.defaultConfig(p)
+	if err != nil {
+		return nil, err
+	}
+	return m.lab.contest(&s, "verify", dflt, cfg)
 }

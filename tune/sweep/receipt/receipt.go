@@ -3,15 +3,18 @@
 package receipt
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -85,4 +88,82 @@ func (r *Receipt) WriteTo(w io.Writer) (int64, error) {
 	}
 	n, err := w.Write(append(text, '\n'))
 	return int64(n), err
+}
+
+// Pick chooses k rows to check, spread evenly over those that leave the
+// default; k of 0 takes all of them.
+func Pick(t *table.Table, k int) []*table.Row {
+	var all []*table.Row
+	for i := range t.Rows {
+		if !t.Header.IsDefault(t.Rows[i]) {
+			all = append(all, &t.Rows[i])
+		}
+	}
+	if k == 0 || k >= len(all) {
+		return all
+	}
+	out := make([]*table.Row, k)
+	for i := range out {
+		out[i] = all[(2*i+1)*len(all)/(2*k)]
+	}
+	return out
+}
+
+// Row checks one row by the protocol that tuned it: under the first routing of its
+// evidence, a row for all classes under each. The matcher has the table's bound on
+// SMs. An error means that the machine is lost; what is wrong with the row is a claim
+// that failed.
+func Row(ctx context.Context, m *sweep.Matcher, r *table.Row) ([]Check, error) {
+	specs := r.Evidence.Routings
+	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
+		specs = specs[:1]
+	}
+	var out []Check
+	for _, spec := range specs {
+		tokens := tokensOf(r)
+		got, err := m.Match(ctx, r.Key.Problem(tokens), spec, r.Config)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, newCheck(r, tokens, got))
+	}
+	return out, nil
+}
+
+// tokensOf is the largest token count that the row was measured at.
+func tokensOf(r *table.Row) int {
+	for _, n := range slices.Backward(r.Evidence.Tokens) {
+		if r.Lo <= n && n <= r.Hi {
+			return n
+		}
+	}
+	return r.Hi
+}
+
+func newCheck(r *table.Row, tokens int, got record.Search) Check {
+	e, d := r.Evidence, got.Decision
+	check := Check{
+		Key: r.Key, Tokens: tokens, Routing: got.Routing, Config: r.Config, Clock: got.Clock,
+		Rounds: d.Rounds, Band: d.Band, Gain: d.Gain, Verdict: d.Verdict,
+		Claimed: record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh},
+	}
+	check.Claim, check.Reason = claim(d, check.Claimed)
+	return check
+}
+
+// claim says what a decision makes of a claimed gain.
+func claim(d record.Decision, claimed record.Interval) (c Claim, reason string) {
+	switch {
+	case d.Cause == record.Failed:
+		return Failed, d.Reason
+	case d.Cause == record.Noisy, d.Cause == record.NoDefault:
+		return Undecided, d.Reason
+	case d.Verdict == record.Slower:
+		return Slower, fmt.Sprintf("%.1f %% slower than the default", 100*(1/d.Gain.Mid-1))
+	case d.Verdict == record.Undecided:
+		return Undecided, "the interval of the gain holds 1, or reaches beyond the band"
+	case d.Gain.High < claimed.Low:
+		return Shrunk, fmt.Sprintf("gain below the claimed %.3f [%.3f, %.3f]", claimed.Mid, claimed.Low, claimed.High)
+	}
+	return Holds, ""
 }

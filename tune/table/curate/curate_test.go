@@ -350,10 +350,8 @@ func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
 
 // TestFallbackIsTheIncumbents: rows that are laid in do not change the fallback fields.
 func TestFallbackIsTheIncumbents(t *testing.T) {
-	old, err := SetFallback(sealed(row(ep.Even, 1, 8, 128)), []string{"top_k", "hidden"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := sealed(row(ep.Even, 1, 8, 128))
+	old.Header.Fallback = []string{"top_k", "hidden"}
 	k := key(ep.Even)
 	k.Hidden++
 	if a := old.Lookup(k, 4); a.Reason != table.Fallback {
@@ -365,7 +363,8 @@ func TestFallbackIsTheIncumbents(t *testing.T) {
 	if err != nil || !slices.Equal(merged.Header.Fallback, old.Header.Fallback) {
 		t.Errorf("%v %v", merged, err)
 	}
-	if _, err := SetFallback(old, []string{"ranks"}); err == nil || !strings.Contains(err.Error(), "use some of") {
+	old.Header.Fallback = []string{"ranks"}
+	if err := old.Seal(); err == nil || !strings.Contains(err.Error(), "use some of") {
 		t.Errorf("ranks may differ: %v", err)
 	}
 }

@@ -1,6 +1,5 @@
 // Package curate keeps tuned tables: in what two of them differ (Diff), how one is laid
-// into another (Merge), which rows do not hold what they claim (Lint), and which key
-// fields may differ when no row matches (SetFallback).
+// into another (Merge), and which rows do not hold what they claim (Lint).
 package curate
 
 import (

@@ -63,11 +63,12 @@ var arrows = map[string]string{
 	// measures. Comparing two runs is judging them, hence tune/stat. The picture
 	// of imbalance draws a recorded routing again, hence workloads. Bandwidths
 	// of other benchmarks need the size of a message, hence kernels/dtype.
-	"reports":       "tune/ep tune/table tune/record tune/stat",
-	"reports/text":  "reports",
-	"reports/chart": "tune/ep tune/record tune/stat reports workloads",
-	"reports/html":  "tune/ep tune/table tune/record reports reports/chart",
-	"reports/peers": "tune/ep tune/record kernels/dtype",
+	"reports":         "tune/ep tune/table tune/record tune/stat",
+	"reports/text":    "reports",
+	"reports/chart":   "tune/ep tune/record tune/stat reports workloads",
+	"reports/html":    "tune/ep tune/table tune/record reports reports/chart",
+	"reports/engines": "reports tune/ep tune/table",
+	"reports/peers":   "tune/ep tune/record kernels/dtype",
 
 	"examples/runtime": "tune/ep tune/table tune/table/embedded",
 	"docs/workloads":   "",

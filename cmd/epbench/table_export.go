@@ -4,30 +4,41 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/engines"
 	"github.com/epbench/epbench/tune/table/export"
 )
 
 func newTableExport() *cobra.Command {
 	var from sourceFlags
-	var format, path string
+	var format, path, mix string
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write a table for production: " + exportNames(),
-		Long:  "Write a table in the language of the runtime that will use it.\n\n" + exportDocs(),
+		Long:  exportDocs(),
 		Example: `  epbench table export --table run --format c -o tuned.h
   epbench table export --table h200x4 --format python -o tuned.py
-  epbench table export --table run --format csv`,
+  epbench table export --table run --format csv
+  epbench table export --table deepep-run --format sglang --mix 128=3,4096=1 -o deepep.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if e, ok := engines.Find(format); ok {
+				return exportEngine(cmd, e, from.file, mix, path)
+			}
+			if mix != "" {
+				return usagef("--mix: only for the formats of engines: %s", engineNames())
+			}
 			e, err := export.Find(format)
 			if err != nil {
-				return usagef("--format: %w", err)
+				return usagef("--format: %w, %s", err, engineNames())
 			}
 			t, err := from.load()
 			if err != nil {
@@ -45,7 +56,8 @@ func newTableExport() *cobra.Command {
 	}
 	from.bindFile(cmd, "default: the only one there is")
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVar(&format, "format", "go", "`LANGUAGE`: "+exportNames())
+		s.StringVar(&format, "format", "go", "`FORMAT`: "+exportNames()+", "+engineNames())
+		s.StringVar(&mix, "mix", "", "formats of engines: `TOKENS=WEIGHT`,... that the one config serves; default: all of the run, equally often")
 		s.StringVarP(&path, "out", "o", "", "main `FILE` to write; default: standard output")
 	})
 	return cmd
@@ -59,10 +71,69 @@ func exportNames() string {
 	return strings.Join(names, ", ")
 }
 
+func engineNames() string {
+	var names []string
+	for _, e := range engines.Exporters {
+		names = append(names, e.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// exportEngine writes what an engine reads of another library's run, and says on
+// standard error what the one config loses where.
+func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string) error {
+	if run == "" {
+		return usagef("--table: name the run directory that measured the library")
+	}
+	l, err := reports.Load(run)
+	if err != nil {
+		return badInput(fmt.Errorf("--table: %s needs the run directory, with its trials: %w", e.Name, err))
+	}
+	in := engines.Input{Run: l}
+	if in.Mix, err = parseMix(mix); err != nil {
+		return err
+	}
+	out, err := e.Write(in)
+	if err != nil {
+		return badInput(fmt.Errorf("--format %s: %w", e.Name, err))
+	}
+	for _, n := range out.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), n)
+	}
+	if path == "" || path == "-" {
+		_, err := cmd.OutOrStdout().Write(out.Data)
+		return err
+	}
+	return writeExport(cmd, path, []export.File{{Name: filepath.Base(path), Data: out.Data}})
+}
+
+// parseMix reads 128=3,4096: weights by token count, 1 where none is given.
+func parseMix(s string) (map[int]float64, error) {
+	out := map[int]float64{}
+	for _, word := range splitList(s) {
+		tokens, weight, given := strings.Cut(word, "=")
+		n, err := strconv.Atoi(tokens)
+		w := 1.0
+		if err == nil && given {
+			w, err = strconv.ParseFloat(weight, 64)
+		}
+		if err != nil || n < 0 || !(w > 0) || math.IsInf(w, 0) {
+			return nil, usagef("--mix: %q is not tokens=weight, as in 128=3", word)
+		}
+		out[n] = w
+	}
+	return out, nil
+}
+
 func exportDocs() string {
 	var b strings.Builder
+	b.WriteString("Write a table in the language of the runtime that will use it.\n\n")
 	for _, e := range export.Exporters {
 		fmt.Fprintf(&b, "  %-7s %s\n", e.Name, e.Doc)
+	}
+	b.WriteString("\nFor engines that call other libraries, from the run directory (--table RUN) that\nmeasured the library:\n")
+	for _, e := range engines.Exporters {
+		fmt.Fprintf(&b, "  %-14s %s\n", e.Name, e.Doc)
 	}
 	return b.String()
 }

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/epbench/epbench/reports"
+)
+
+func newTableChoose() *cobra.Command {
+	var out tableFlags
+	var filter runFilter
+	cmd := &cobra.Command{
+		Use:   "choose RUN...",
+		Short: "Say which of several libraries is fastest, from which token count on",
+		Long: `Compare what several libraries came to, each tuned in a run of its own on the same
+machine. Only equal work is compared: the same layout, the same sum, the same parts
+inside the time, the same clock. Runs of different machines are refused.`,
+		Example: `  epbench table choose dsv3-deepep dsv3-nccl dsv3-epbench
+  epbench table choose dsv3-* --op pair --routing uniform,hotrank`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			runs, err := loadRuns(cmd, paths)
+			if err != nil {
+				return err
+			}
+			for _, l := range runs {
+				if err := filter.apply(l); err != nil {
+					return err
+				}
+			}
+			choices, err := reports.Choose(runs)
+			if err != nil {
+				return withCode(exitNotComparable, err)
+			}
+			if len(choices) == 0 {
+				return usagef("these runs have no config that ran")
+			}
+			return out.print(cmd, reports.ChoiceTable(choices))
+		},
+	}
+	flags(cmd, forProblem, func(s *pflag.FlagSet) { filter.bind(s) })
+	out.bind(cmd)
+	return cmd
+}

@@ -1,0 +1,198 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// Offer is what one library needs for a case, as its run tuned it.
+type Offer struct {
+	Library string // with its version, where the run says it
+	Work    string // ep.Work.Key, "" where the run does not say what its times hold
+	Run     *Loaded
+	Case    *Case
+	Entry   *Entry // the run's winner
+}
+
+// Choice compares the libraries that do the same work in one case. The times are of
+// different runs, one after the other on the same machine.
+type Choice struct {
+	Problem ep.Problem // without MaxTokens, which each library's buffers set
+	Routing string
+	Work    string // what every offer does, and the clock that read it
+	Offers  []Offer
+	Gain    record.Interval // the second offer's time over the first's; NaN with one offer
+	Band    float64         // the widest of the runs
+}
+
+// Decided reports whether the first offer is faster by more than the band.
+func (c Choice) Decided() bool {
+	return len(c.Offers) > 1 && c.Gain.Low > 1 && c.Gain.Mid > 1+c.Band
+}
+
+// Choose puts the winners of runs side by side: a choice for each problem, routing,
+// work and clock, in the order of the cases, offers fastest first. It refuses runs of
+// different machines.
+func Choose(runs []*Loaded) ([]Choice, error) {
+	if err := sameHardware(runs); err != nil {
+		return nil, err
+	}
+	index := map[string]int{}
+	var out []Choice
+	for _, l := range runs {
+		for _, c := range l.Cases {
+			o, ok := offer(l, c)
+			if !ok {
+				continue
+			}
+			p := c.Problem
+			p.MaxTokens = 0
+			choice := Choice{Problem: p, Routing: c.Routing, Work: strings.TrimSpace(o.Work + ", " + o.Entry.Clock)}
+			key := p.Key() + "|" + c.Routing + "|" + choice.Work
+			if o.Work == "" { // unknown work is compared with nothing
+				key += "|" + l.Path
+			}
+			i, known := index[key]
+			if !known {
+				i = len(out)
+				index[key] = i
+				out = append(out, choice)
+			}
+			out[i].Offers = append(out[i].Offers, o)
+		}
+	}
+	for i := range out {
+		out[i].decide()
+	}
+	slices.SortStableFunc(out, func(a, b Choice) int {
+		return cmp.Or(compareShape(a.Problem, b.Problem), cmp.Compare(a.Routing, b.Routing), cmp.Compare(a.Work, b.Work), cmp.Compare(a.Problem.Tokens, b.Problem.Tokens))
+	})
+	return out, nil
+}
+
+func offer(l *Loaded, c *Case) (Offer, bool) {
+	e := c.Winner()
+	if e == nil || !e.OK() {
+		return Offer{}, false
+	}
+	w := l.Run.Work(c.Problem.Op, e.Config)
+	return Offer{Library: cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), l.Name()), Work: w.Key(c.Problem.Dispatch), Run: l, Case: c, Entry: e}, true
+}
+
+func (c *Choice) decide() {
+	slices.SortStableFunc(c.Offers, func(a, b Offer) int { return cmp.Compare(a.Entry.Median.Mid, b.Entry.Median.Mid) })
+	for _, o := range c.Offers {
+		c.Band = max(c.Band, o.Run.Run.Band, o.Case.Spread())
+	}
+	c.Gain = unknown
+	if len(c.Offers) > 1 {
+		c.Gain = stat.RatioOfMedians(c.Offers[1].Entry.Times, c.Offers[0].Entry.Times, 1).Interval
+	}
+}
+
+// sameHardware compares what decides speed and does not depend on the worker that
+// names it.
+func sameHardware(runs []*Loaded) error {
+	what := func(l *Loaded) string {
+		m := l.Run.Machine
+		return fmt.Sprintf("%s %s, %d SMs", m.PCIID, m.Arch, m.SMs)
+	}
+	for _, l := range runs[1:] {
+		if a, b := what(runs[0]), what(l); a != b {
+			return fmt.Errorf("%s was measured on %s, %s on %s", runs[0].Path, a, l.Path, b)
+		}
+	}
+	return nil
+}
+
+// ChoiceTable prints choices, a row a case and kind of work.
+func ChoiceTable(choices []Choice) Table {
+	var cases []*Case
+	for _, c := range choices {
+		p := c.Problem
+		p.MaxTokens = max(p.Tokens, 1)
+		cases = append(cases, &Case{Problem: p, Routing: c.Routing, Seed: c.Offers[0].Case.Seed})
+	}
+	p := ColumnsFor(cases)
+	t := Table{Name: "choices", Title: "Which library is fastest, where their work is the same", Columns: append(p.Columns,
+		Words("work").Keyed(), Words("library"), Words("config").Dropped(2), Numbers("time", "us"), Numbers("its gain", "x").Dropped(3),
+		Words("next"), Numbers("next time", "us"), Numbers("faster by", "x"), Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1), Words("verdict"))}
+	for i, c := range choices {
+		t.Add(append(p.Cells(cases[i]), c.cells()...)...)
+	}
+	t.Note(p.Shared, "work: layout, sum, and what is inside the time; clock. Times of different work are not compared",
+		"its gain: over the library's own default, in its own run; faster by: the next library's time over the first's, from runs one after the other, with a 95 % interval")
+	for _, s := range crossings(choices) {
+		t.Note(s)
+	}
+	return t
+}
+
+func (c Choice) cells() []Cell {
+	first := c.Offers[0]
+	gain := None()
+	if s := first.Case.Search; s != nil && s.OK() {
+		gain = Gain(s.Decision.Gain.Mid)
+	}
+	out := []Cell{Str(c.Work), Str(first.Library), Cell{Text: first.Case.Label(first.Entry), Value: first.Entry.Key}, Micros(first.Entry.Median.Mid), gain}
+	if len(c.Offers) == 1 {
+		return append(out, None(), None(), None(), None(), None(), Str("alone"))
+	}
+	verdict := Str("same")
+	if c.Decided() {
+		verdict = Str("faster").Marked(Good)
+	}
+	second := c.Offers[1]
+	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
+}
+
+// crossings says from which token count on which library is taken, a sentence for each
+// op, routing and kind of work. A library stays while the others are no faster by the
+// band.
+func crossings(choices []Choice) []string {
+	var out []string
+	for len(choices) > 0 {
+		n := slices.IndexFunc(choices, func(c Choice) bool { return c.line() != choices[0].line() })
+		if n < 0 {
+			n = len(choices)
+		}
+		if s := crossing(choices[:n]); s != "" {
+			out = append(out, s)
+		}
+		choices = choices[n:]
+	}
+	return out
+}
+
+// line is what the choices of one sentence share.
+func (c Choice) line() string {
+	p := c.Problem
+	p.Tokens = 0
+	return p.Key() + c.Routing + c.Work
+}
+
+func crossing(line []Choice) string {
+	var steps []string
+	current := ""
+	for _, c := range line {
+		if len(c.Offers) < 2 {
+			continue
+		}
+		name, kept := c.Offers[0].Library, slices.ContainsFunc(c.Offers, func(o Offer) bool { return o.Library == current })
+		if name == current || kept && !c.Decided() {
+			continue
+		}
+		current = name
+		steps = append(steps, fmt.Sprintf("from %s on %s", Tokens(c.Problem.Tokens), name))
+	}
+	if len(steps) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, %s (%s): %s", line[0].Problem.Op, line[0].Routing, line[0].Work, strings.Join(steps, ", "))
+}

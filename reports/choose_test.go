@@ -1,0 +1,80 @@
+package reports
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// libraryRun is a run of one library: times in us by token count.
+func libraryRun(name, layout string, times map[int]float64, pci string) *Loaded {
+	run := &record.Run{Machine: ep.Machine{Backend: name, PCIID: pci, Arch: "sm_90", SMs: 132, GPUs: 2}, Band: 0.01,
+		Kernels: []record.Kernel{{Name: name, Op: ep.Dispatch, Work: ep.Work{Library: name, Version: "1", Layout: layout, Inside: []string{"counts"}}}}}
+	var results []record.Result
+	for _, tokens := range []int{1, 128, 4096} {
+		us, ok := times[tokens]
+		if !ok {
+			continue
+		}
+		r := record.Result{Routing: "uniform", Seed: 1, Config: ep.Config{Kernel: name, Values: map[string]ep.Value{}}, Role: record.Default,
+			Stage: record.StageConfirm, Status: ep.OK, Clock: "chain", Fold: 1,
+			Problem: ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+				Tokens: tokens, MaxTokens: 128 * len(name), Dispatch: ep.BF16, Combine: ep.BF16}}
+		for i := range 20 {
+			r.Seconds = append(r.Seconds, []float64{us * (1 + float64(i%5)/1000) * 1e-6, us * 1e-6})
+		}
+		results = append(results, r)
+	}
+	return &Loaded{Path: name, Run: run, Results: results, Cases: Cases(run, results)}
+}
+
+func TestChoose(t *testing.T) {
+	all := []*Loaded{
+		libraryRun("deepep", "rank", map[int]float64{1: 20, 128: 30, 4096: 340}, "10de:2335"),
+		libraryRun("flashinfer", "rank", map[int]float64{1: 8, 128: 30.1, 4096: 170}, "10de:2335"),
+		libraryRun("nccl", "rank", map[int]float64{1: 9}, "10de:2335"),
+		libraryRun("epcomm", "expert", map[int]float64{1: 4, 128: 9, 4096: 206}, "10de:2335"),
+	}
+	choices, err := Choose(all)
+	if err != nil || len(choices) != 6 {
+		t.Fatalf("%d choices, %v; want three token counts of two layouts", len(choices), err)
+	}
+	want := map[string]string{ // by layout and tokens: libraries, fastest first
+		"expert 1": "epcomm", "expert 128": "epcomm", "expert 4096": "epcomm",
+		"rank 1": "flashinfer nccl deepep", "rank 128": "deepep flashinfer", "rank 4096": "flashinfer deepep",
+	}
+	for _, c := range choices {
+		var names []string
+		for _, o := range c.Offers {
+			names = append(names, strings.TrimSuffix(o.Library, " 1"))
+		}
+		layout, _, _ := strings.Cut(c.Work, " ")
+		if got := strings.Join(names, " "); got != want[layout+" "+Int(c.Problem.Tokens).Text] {
+			t.Errorf("%s, %d tokens: %s", c.Work, c.Problem.Tokens, got)
+		}
+		if decided := layout == "rank" && c.Problem.Tokens != 128; c.Decided() != decided {
+			t.Errorf("%s, %d tokens: decided %v, gain %+v", c.Work, c.Problem.Tokens, c.Decided(), c.Gain)
+		}
+	}
+	// At 128 tokens the other library is within the band: nobody changes for that.
+	notes := strings.Join(ChoiceTable(choices).Notes, "\n")
+	if want := "(rank +counts, chain): from 1 token on flashinfer 1"; !strings.Contains(notes, want) || strings.Contains(notes, "on deepep") {
+		t.Errorf("notes\n%s\nwant %q and no change", notes, want)
+	}
+	if _, err := Choose(append(all, libraryRun("other", "rank", map[int]float64{1: 1}, "10de:2330"))); err == nil {
+		t.Error("runs of two machines were compared")
+	}
+}
+
+// TestChooseUnknownWork: a run that does not say what its times hold is compared with
+// nothing.
+func TestChooseUnknownWork(t *testing.T) {
+	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
+	a.Run.Kernels, b.Run.Kernels = nil, nil
+	choices, err := Choose([]*Loaded{a, b})
+	if err != nil || len(choices) != 2 || len(choices[0].Offers) != 1 {
+		t.Errorf("%+v, %v", choices, err)
+	}
+}

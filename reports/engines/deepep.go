@@ -1,0 +1,105 @@
+package engines
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+// normal is the kernel of DeepEP's worker whose parameters these exports hold.
+const normal = "deepep-normal"
+
+// sameSMs: DeepEP's handle, made by dispatch and read by combine, is laid out by SMs.
+func sameSMs(dispatch, combine ep.Config) bool { return dispatch.Int("sms") == combine.Int("sms") }
+
+// deepEPConfig is DeepEP's Config by the names of its constructor.
+type deepEPConfig struct {
+	SMs  int `json:"num_sms"`
+	Send int `json:"num_max_nvl_chunked_send_tokens"`
+	Recv int `json:"num_max_nvl_chunked_recv_tokens"`
+}
+
+func deepEPOf(c ep.Config) deepEPConfig {
+	return deepEPConfig{c.Int("sms"), c.Int("send"), c.Int("recv")}
+}
+
+// writeSGLang writes the JSON of --deepep-config. SGLang has one config for all token
+// counts, in normal mode only.
+func writeSGLang(in Input) (Output, error) {
+	all, err := spots(in, normal)
+	if err != nil {
+		return Output{}, err
+	}
+	best, err := choose(all, sameSMs)
+	if err != nil {
+		return Output{}, err
+	}
+	data, err := json.MarshalIndent(map[string]deepEPConfig{"normal_dispatch": deepEPOf(best.dispatch), "normal_combine": deepEPOf(best.combine)}, "", "  ")
+	return Output{append(data, '\n'), best.losses(all)}, err
+}
+
+// writeMegatron writes the one number that Megatron-LM takes.
+func writeMegatron(in Input) (Output, error) {
+	all, err := spots(in, normal)
+	if err != nil {
+		return Output{}, err
+	}
+	best, err := choose(all, sameSMs)
+	if err != nil {
+		return Output{}, err
+	}
+	return Output{fmt.Appendf(nil, "--moe-flex-dispatcher-num-sms %d\n", best.dispatch.Int("sms")),
+		append(best.losses(all), "Megatron-LM takes the SMs only; these losses are with the chunk sizes that go with them")}, nil
+}
+
+//go:embed shim.py.tmpl
+var shimText string
+
+var shim = template.Must(template.New("shim.py.tmpl").Parse(shimText))
+
+// shimRow is the config for token counts up to Hi.
+type shimRow struct {
+	Hi                int
+	Dispatch, Combine deepEPConfig
+}
+
+// writeShim writes the look-up by token count. Rows meet in the middle of the measured
+// counts, as those of a table do.
+func writeShim(in Input) (Output, error) {
+	all, err := spots(in, normal)
+	if err != nil {
+		return Output{}, err
+	}
+	var rows []shimRow
+	var notes []string
+	for at := 0; at < len(all); {
+		n := at
+		for n < len(all) && all[n].tokens == all[at].tokens {
+			n++
+		}
+		best, err := choose(all[at:n], sameSMs)
+		if err != nil {
+			return Output{}, fmt.Errorf("%d tokens: %w", all[at].tokens, err)
+		}
+		notes = append(notes, best.losses(all[at:n])...)
+		if len(rows) > 0 {
+			rows[len(rows)-1].Hi = table.Midpoint(all[at-1].tokens, all[at].tokens)
+		}
+		rows = append(rows, shimRow{all[n-1].tokens, deepEPOf(best.dispatch), deepEPOf(best.combine)})
+		at = n
+	}
+	m, run := in.Run.Run.Machine, in.Run.Run
+	ranks := in.Run.Cases[slices.IndexFunc(in.Run.Cases, func(c *reports.Case) bool { return len(timesOf(c, normal)) > 0 })].Problem.Ranks
+	var b strings.Builder
+	err = shim.Execute(&b, map[string]any{"Rows": rows, "Ranks": ranks, "Machine": strings.Join(strings.Fields(m.Name), " "), "Date": run.Started.UTC().Format("2006-01-02"),
+		"Tool": cmp.Or(run.Tool, "unknown")})
+	return Output{[]byte(b.String()), notes}, err
+}

@@ -1,0 +1,183 @@
+package engines
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// deepEPRun is a run in which SMs 20 win at 128 tokens and SMs 24 at 4,096, and in
+// which the fastest dispatch and the fastest combine have different SMs.
+func deepEPRun() *reports.Loaded {
+	run := &record.Run{Tool: "test", Machine: ep.Machine{Backend: "deepep", Name: "GPU", SMs: 132},
+		Kernels: []record.Kernel{{Name: normal, Op: ep.Dispatch, Work: ep.Work{Library: "deepep"}}, {Name: normal, Op: ep.Combine, Work: ep.Work{Library: "deepep"}}}}
+	us := map[string]float64{ // op, tokens, sms, send
+		"dispatch 128 20 8": 20, "dispatch 128 20 24": 25, "dispatch 128 24 8": 30, "dispatch 128 24 24": 19,
+		"combine 128 20 8": 20, "combine 128 20 24": 26, "combine 128 24 8": 30, "combine 128 24 24": 31,
+		"dispatch 4096 20 8": 400, "dispatch 4096 20 24": 390, "dispatch 4096 24 8": 300, "dispatch 4096 24 24": 350,
+		"combine 4096 20 8": 400, "combine 4096 20 24": 410, "combine 4096 24 8": 310, "combine 4096 24 24": 300,
+	}
+	var results []record.Result
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
+		for _, tokens := range []int{128, 4096} {
+			for _, sms := range []int{20, 24} {
+				for _, send := range []int{8, 24} {
+					c := ep.Config{Kernel: normal}.With("sms", ep.Value(fmt.Sprint(sms))).With("send", ep.Value(fmt.Sprint(send))).With("recv", "256")
+					r := record.Result{Routing: "uniform", Seed: 1, Config: c, Role: record.Candidate, Stage: record.StageConfirm, Status: ep.OK, Clock: "chain",
+						Problem: ep.Problem{Op: op, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, Tokens: tokens, MaxTokens: 4096, Dispatch: ep.BF16, Combine: ep.BF16}}
+					for range 6 {
+						r.Seconds = append(r.Seconds, []float64{us[fmt.Sprintf("%s %d %d %d", op, tokens, sms, send)] * 1e-6})
+					}
+					results = append(results, r)
+				}
+			}
+		}
+	}
+	return &reports.Loaded{Path: "run", Run: run, Results: results, Cases: reports.Cases(run, results)}
+}
+
+func write(t *testing.T, format string, mix map[int]float64) Output {
+	t.Helper()
+	e, ok := Find(format)
+	if !ok {
+		t.Fatalf("no format %s", format)
+	}
+	out, err := e.Write(Input{deepEPRun(), mix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestSGLang: one number of SMs, the best for the mix, and the loss at each count.
+func TestSGLang(t *testing.T) {
+	for _, c := range []struct {
+		mix  map[int]float64
+		sms  int
+		note string
+	}{
+		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // 19+30 for 20+20, and 350+310 for 300+300
+		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 400+400 for 300+300, once in four
+		{map[int]float64{128: 1}, 20, "128 tokens, uniform: 0.0 %"},
+	} {
+		out := write(t, "sglang", c.mix)
+		var got map[string]map[string]int
+		if err := json.Unmarshal(out.Data, &got); err != nil {
+			t.Fatal(err)
+		}
+		d, k := got["normal_dispatch"], got["normal_combine"]
+		if len(got) != 2 || len(d) != 3 || d["num_sms"] != c.sms || k["num_sms"] != c.sms || d["num_max_nvl_chunked_recv_tokens"] != 256 {
+			t.Errorf("mix %v: %s", c.mix, out.Data)
+		}
+		if notes := strings.Join(out.Notes, "\n"); !strings.Contains(notes, c.note) {
+			t.Errorf("mix %v: notes %q, want %q", c.mix, notes, c.note)
+		}
+	}
+	if out := write(t, "megatron", map[int]float64{4096: 1}); string(out.Data) != "--moe-flex-dispatcher-num-sms 24\n" {
+		t.Errorf("megatron: %s", out.Data)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	e, _ := Find("sglang")
+	if _, err := e.Write(Input{deepEPRun(), map[int]float64{64: 1}}); err == nil || !strings.Contains(err.Error(), "64 tokens") {
+		t.Errorf("a token count that was not measured: %v", err)
+	}
+	f, _ := Find("flashinfer-env")
+	if _, err := f.Write(Input{Run: deepEPRun()}); err == nil || !strings.Contains(err.Error(), "no dispatch and combine of kernel flashinfer") {
+		t.Errorf("another library's run: %v", err)
+	}
+}
+
+// TestShim loads the module beside a stand-in for deep_ep that has its methods.
+func TestShim(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"shim.py": write(t, "deepep-shim", nil).Data, "try.py": []byte(shimTry)} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(python, "-B", "try.py")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+const shimTry = `
+import shim
+
+class Config(tuple):
+    def __new__(cls, *args):
+        return super().__new__(cls, args)
+
+class Buffer:
+    num_sms = 20
+    @staticmethod
+    def set_num_sms(n): Buffer.num_sms = n
+    @staticmethod
+    def get_dispatch_config(n): return "own", n
+    @staticmethod
+    def get_combine_config(n): return "own", n
+    def get_dispatch_layout(self, topk_idx, num_experts): return num_experts
+    def dispatch(self, x, config=None): return self.get_dispatch_config(2) if config is None else config
+
+class Rows:
+    def __init__(self, n): self.shape = (n, 8)
+
+class deep_ep: pass
+deep_ep.Buffer, deep_ep.Config = Buffer, Config
+shim.register(deep_ep)
+shim.register(deep_ep)
+b = Buffer()
+assert Buffer.get_dispatch_config(2) == (24, 8, 256), Buffer.get_dispatch_config(2)
+assert b.dispatch(Rows(100)) == (20, 8, 256)
+assert Buffer.get_combine_config(2) == (20, 8, 256)
+assert b.get_dispatch_layout(Rows(4096), 256) == 256
+assert Buffer.get_combine_config(2) == (24, 24, 256)
+assert b.dispatch((Rows(724), None)) == (20, 8, 256) and b.dispatch(Rows(725)) == (24, 8, 256)
+assert b.dispatch(Rows(1), config="mine") == "mine"
+assert Buffer.get_dispatch_config(8) == ("own", 8)
+Buffer.set_num_sms(32)
+assert Buffer.get_dispatch_config(2)[0] == 20 and Buffer.num_sms == 32
+`
+
+// TestAIConfigurator reads the rows back.
+func TestAIConfigurator(t *testing.T) {
+	out := write(t, "aiconfigurator", nil)
+	file, err := parquet.OpenFile(bytes.NewReader(out.Data), int64(len(out.Data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range file.Schema().Fields() {
+		names = append(names, f.Name())
+	}
+	const header = "framework,version,device,op_name,kernel_source,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency"
+	if got := strings.Join(names, ","); got != header {
+		t.Errorf("columns %s", got)
+	}
+	rows, err := parquet.Read[a2aRow](bytes.NewReader(out.Data), int64(len(out.Data)))
+	if err != nil || len(rows) != 8 {
+		t.Fatalf("%d rows, %v; want two ops, counts and SMs each", len(rows), err)
+	}
+	r := rows[2]
+	if r.CommBackend != "deepep_ht" || r.Phase != "dispatch" || r.Tokens != 4096 || r.SMs != 24 || r.CommDType != "default" || fmt.Sprintf("%.1f", r.Latency) != "300.0" {
+		t.Errorf("%+v", r)
+	}
+}

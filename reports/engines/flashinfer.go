@@ -1,0 +1,24 @@
+package engines
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// oneSided is the kernel of FlashInfer's worker.
+const oneSided = "flashinfer"
+
+// writeFlashInfer writes the two variables that FlashInfer reads once a process.
+func writeFlashInfer(in Input) (Output, error) {
+	all, err := spots(in, oneSided)
+	if err != nil {
+		return Output{}, err
+	}
+	best, err := choose(all, func(ep.Config, ep.Config) bool { return true })
+	if err != nil {
+		return Output{}, err
+	}
+	return Output{fmt.Appendf(nil, "export TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE=%d\nexport TLLM_MOE_A2A_COMBINE_BLOCK_SIZE=%d\n",
+		best.dispatch.Int("threads"), best.combine.Int("threads")), best.losses(all)}, nil
+}

@@ -26,8 +26,7 @@ func newTableExport() *cobra.Command {
 		Long:  exportDocs(),
 		Example: `  epbench table export --table run --format c -o tuned.h
   epbench table export --table h200x4 --format python -o tuned.py
-  epbench table export --table run --format csv
-  epbench table export --table deepep-run --format sglang --mix 128=3,4096=1 -o deepep.json`,
+  epbench table export --table deepep-run --format sglang --mix 128=3,4096`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if e, ok := engines.Find(format); ok {

@@ -18,29 +18,27 @@ type Failure struct {
 }
 
 // Failures lists what failed and why, the worst status first.
-func Failures(cases []*Case) []Failure {
+func Failures(cases []*Case) []*Failure {
 	type id struct {
 		status      ep.Status
 		reason, key string
 	}
-	index := map[id]int{}
-	var out []Failure
+	known := map[id]*Failure{}
+	var out []*Failure
 	for _, c := range cases {
 		for _, e := range c.Entries {
 			if e.Status == ep.OK {
 				continue
 			}
 			k := id{e.Status, e.Reason, e.Key}
-			i, ok := index[k]
-			if !ok {
-				i = len(out)
-				index[k] = i
-				out = append(out, Failure{Status: e.Status, Reason: e.Reason, Entry: e})
+			if known[k] == nil {
+				known[k] = &Failure{Status: e.Status, Reason: e.Reason, Entry: e}
+				out = append(out, known[k])
 			}
-			out[i].Cases = append(out[i].Cases, c)
+			known[k].Cases = append(known[k].Cases, c)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Failure) int {
+	slices.SortStableFunc(out, func(a, b *Failure) int {
 		return cmp.Or(cmp.Compare(slices.Index(gravity, a.Status), slices.Index(gravity, b.Status)), strings.Compare(a.Reason, b.Reason), strings.Compare(a.Entry.Key, b.Entry.Key))
 	})
 	return out

@@ -171,31 +171,23 @@ func LargestGains(run *record.Run) Table {
 // GatherWarnings puts warnings of one kind into one line with their number.
 // Warnings are of one kind when they differ in their case and in numbers only.
 func GatherWarnings(warnings []string) []string {
-	type kind struct {
-		first string
-		n     int
-	}
-	var kinds []kind
-	at := map[string]int{}
+	var kinds []string
+	first, count := map[string]string{}, map[string]int{}
 	for _, w := range warnings {
 		title, text, ok := strings.Cut(w, ": ")
 		if !ok || !strings.Contains(title, " tokens, ") {
 			text = w
 		}
-		key := number.ReplaceAllString(text, "#")
-		i, seen := at[key]
-		if !seen {
-			i = len(kinds)
-			at[key] = i
-			kinds = append(kinds, kind{first: w})
+		kind := number.ReplaceAllString(text, "#")
+		if count[kind]++; count[kind] == 1 {
+			kinds, first[kind] = append(kinds, kind), w
 		}
-		kinds[i].n++
 	}
 	out := make([]string, len(kinds))
-	for i, k := range kinds {
-		out[i] = k.first
-		if k.n > 1 {
-			out[i] = fmt.Sprintf("%d cases, the first: %s", k.n, k.first)
+	for i, kind := range kinds {
+		out[i] = first[kind]
+		if n := count[kind]; n > 1 {
+			out[i] = fmt.Sprintf("%d cases, the first: %s", n, first[kind])
 		}
 	}
 	return out

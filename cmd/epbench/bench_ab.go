@@ -48,10 +48,9 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 			return usagef("--ab: both are %s; every run measures A against itself anyway", x[0].Key())
 		}
 	}
-	of := func(p ep.Problem) sweep.Contest { return sweep.Contest{A: configs[p][0], B: configs[p][1]} }
 	run, results, err := f.recorded(cmd, b, opts, func(j sweep.Job) error {
 		j.Rounds += j.Rounds % 2 // an even number keeps the order balanced
-		return sweep.AB(cmd.Context(), b, opts, j, of)
+		return sweep.AB(cmd.Context(), b, opts, j, configs)
 	})
 	if err != nil {
 		return err

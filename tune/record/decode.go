@@ -30,13 +30,16 @@ type decoder struct {
 	configs  map[string]ep.Config
 	flat     []float64 // the unused end of the block that rows are cut from
 	options  json.Options
-	schema1  json.Options
+	old      bool // the line at hand is of schema 1
 }
 
 func newDecoder() *decoder {
 	d := &decoder{problems: map[string]ep.Problem{}, configs: map[string]ep.Config{}}
+	problem := json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *ep.Problem) error {
+		return shared(dec, d.problems, p, d.old, ep.Problem.Validate)
+	})
 	config := json.UnmarshalFromFunc(func(dec *jsontext.Decoder, c *ep.Config) error {
-		return shared(dec, d.configs, c, func(raw []byte) []byte { return raw }, checkConfig)
+		return shared(dec, d.configs, c, false, checkConfig)
 	})
 	seconds := json.UnmarshalFromFunc(func(dec *jsontext.Decoder, out *[][]float64) error {
 		raw, err := dec.ReadValue()
@@ -45,27 +48,16 @@ func newDecoder() *decoder {
 		}
 		return err
 	})
-	problem := func(upgrade func([]byte) []byte) *json.Unmarshalers {
-		return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *ep.Problem) error {
-			return shared(dec, d.problems, p, upgrade, ep.Problem.Validate)
-		})
-	}
-	now := problem(func(raw []byte) []byte { return raw })
-	d.options = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(now, config, seconds)))
-	d.schema1 = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(problem(words1), config, seconds)))
+	d.options = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(problem, config, seconds)))
 	return d
 }
 
 // decode parses one object without its newline.
 func (d *decoder) decode(line []byte, r *Result) error {
 	*r = Result{}
-	options := d.options
-	old := bytes.HasPrefix(line, []byte(`{"schema":1,`))
-	if old {
-		options = d.schema1
-	}
+	d.old = bytes.HasPrefix(line, []byte(`{"schema":1,`))
 	line, seconds := d.cutSeconds(line)
-	if err := plain(json.Unmarshal(line, r, options)); err != nil {
+	if err := plain(json.Unmarshal(line, r, d.options)); err != nil {
 		return err
 	}
 	if seconds != nil {
@@ -74,7 +66,7 @@ func (d *decoder) decode(line []byte, r *Result) error {
 		}
 		r.Seconds = seconds
 	}
-	if old {
+	if d.old {
 		r.upgrade()
 	}
 	return r.check()
@@ -100,8 +92,9 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	return line[:at+1], seconds
 }
 
-// shared decodes a value through a cache of the values seen before.
-func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, upgrade func([]byte) []byte, check func(T) error) error {
+// shared decodes a value through a cache of the values seen before. An old one is
+// in the words of schema 1.
+func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, old bool, check func(T) error) error {
 	raw, err := dec.ReadValue()
 	if err != nil {
 		return err
@@ -110,7 +103,11 @@ func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, upgrade fu
 		*out = v
 		return nil
 	}
-	if err := json.Unmarshal(upgrade(raw), out, strict); err != nil {
+	now := []byte(raw)
+	if old {
+		now = words1(raw)
+	}
+	if err := json.Unmarshal(now, out, strict); err != nil {
 		return err
 	}
 	if err := check(*out); err != nil {

@@ -137,17 +137,13 @@ func failure(failed map[int]*kernels.Failure, dflt int) string {
 	return "the default failed"
 }
 
-// Contest is two configs to be measured side by side.
-type Contest struct{ A, B ep.Config }
-
-// AB times both configs of a problem's contest, and A against itself, on every
+// AB times the two configs of each problem, and the first against itself, on every
 // problem and routing. Each round has all three in an order that is random and
-// balanced. In the log A has the role of the default.
-func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, of func(ep.Problem) Contest) error {
+// balanced. In the log the first has the role of the default.
+func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newLab(b, newPlanner(b, opts), job.Log)
 	return eachSubject(opts, job.Run, func(s *subject) (err error) {
-		x := of(s.problem)
-		c, err := l.contest(s, "ab", x.A, x.B)
+		c, err := l.contest(s, "ab", configs[s.problem]...)
 		if err != nil {
 			return err
 		}

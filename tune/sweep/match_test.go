@@ -205,8 +205,8 @@ func (m *memory) Append(block []record.Result, _ float64) error {
 func TestAB(t *testing.T) {
 	log, run := &memory{}, &record.Run{}
 	o := options(t, "dispatch", []int{16}, "uniform")
-	x := Contest{parse(t, best), parse(t, dfltKey)}
-	if err := AB(context.Background(), &scripted{Sigma: 0.01}, o, Job{Rounds: 6, Log: log, Run: run}, func(ep.Problem) Contest { return x }); err != nil {
+	configs := map[ep.Problem][]ep.Config{o.Problems[0]: {parse(t, best), parse(t, dfltKey)}}
+	if err := AB(context.Background(), &scripted{Sigma: 0.01}, o, Job{Rounds: 6, Log: log, Run: run}, configs); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -220,8 +220,8 @@ func TestAB(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(run.Workloads) != 1 || run.Finished.IsZero() {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
-	x.B = parse(t, "dispatch:algo=direct,sms=99,threads=256")
-	if err := AB(context.Background(), &scripted{}, o, Job{Rounds: 6, Log: log, Run: run}, func(ep.Problem) Contest { return x }); err == nil || !strings.Contains(err.Error(), "cannot run dispatch here") {
+	configs[o.Problems[0]][1] = parse(t, "dispatch:algo=direct,sms=99,threads=256")
+	if err := AB(context.Background(), &scripted{}, o, Job{Rounds: 6, Log: log, Run: run}, configs); err == nil || !strings.Contains(err.Error(), "cannot run dispatch here") {
 		t.Errorf("an illegal config: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/epbench/epbench/tune/table"
@@ -173,4 +174,90 @@ func union(a, b string) string {
 	slices.Sort(parts)
 	parts = slices.DeleteFunc(slices.Compact(parts), func(p string) bool { return p == "" })
 	return strings.Join(parts, listSeparator)
+}
+
+// point is a token count that a row of either table was measured at, with the row that
+// holds there after a merge.
+type point struct {
+	tokens int
+	row    *table.Row
+}
+
+// points lists the measured token counts of a key in order.
+func (g group) points(rule Rule) []point {
+	var out []point
+	for _, s := range g.cut() {
+		for _, n := range s.measured() {
+			there := s
+			if !measuredAt(s.a, n) {
+				there.a = nil
+			}
+			if !measuredAt(s.b, n) {
+				there.b = nil
+			}
+			out = append(out, point{n, there.choose(n, rule)})
+		}
+	}
+	return out
+}
+
+// measured lists the token counts of a segment that its rows were measured at.
+func (s segment) measured() []int {
+	var out []int
+	for _, r := range []*table.Row{s.a, s.b} {
+		if r != nil {
+			out = append(out, r.Evidence.Tokens...)
+		}
+	}
+	out = slices.DeleteFunc(out, func(n int) bool { return n < s.lo || n > s.hi })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func measuredAt(r *table.Row, tokens int) bool {
+	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
+}
+
+// ends lists the token counts from which another point is the nearest: each point, and
+// the midpoints between them, where a sweep ends its rows too.
+func ends(points []point) []int {
+	var out []int
+	for i, p := range points {
+		out = append(out, p.tokens)
+		if i > 0 {
+			out = append(out, table.Midpoint(points[i-1].tokens, p.tokens)+1)
+		}
+	}
+	return out
+}
+
+// winner is the row that holds in a segment cut at the ends of points, and the point
+// that it comes from: the nearest point, or the one on the other side where that one's
+// row is in this segment and the nearest one's is not. The point is nil where nothing
+// was measured; then the incumbent's row holds.
+func (s segment) winner(points []point) (row *table.Row, from *point) {
+	next := sort.Search(len(points), func(i int) bool { return points[i].tokens > s.lo })
+	switch {
+	case len(points) == 0 && s.a != nil:
+		return s.a, nil
+	case len(points) == 0:
+		return s.b, nil
+	case next == 0:
+		return points[0].row, &points[0]
+	case next == len(points):
+		return points[next-1].row, &points[next-1]
+	}
+	near, far := &points[next-1], &points[next]
+	if s.lo > table.Midpoint(near.tokens, far.tokens) {
+		near, far = far, near
+	}
+	if !s.has(near.row) && s.has(far.row) {
+		near = far
+	}
+	return near.row, near
+}
+
+// has reports whether one of the tables says in this segment what a row says.
+func (s segment) has(r *table.Row) bool {
+	return s.a != nil && sameRow(s.a, r) || s.b != nil && sameRow(s.b, r)
 }

@@ -32,6 +32,9 @@ func compare(t *testing.T, a, b *reports.Loaded) *reports.Comparison {
 // 200 pairs of runs of the same program: the gate at 3 % fails at most one in
 // a hundred, and calls none of the 8,000 cases slower or faster.
 func TestGateOnIdenticalPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
+	}
 	const pairs = 200
 	failed, unsure, called := 0, 0, 0
 	for seed := range uint64(pairs) {
@@ -58,6 +61,9 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 
 // One case of forty made 5 % slower is caught with 30 rounds, and it alone.
 func TestGateCatchesAPlantedSlowdown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
+	}
 	const pairs = 200
 	caught, others := 0, 0
 	for seed := range uint64(pairs) {

@@ -24,6 +24,9 @@ func synthetic(i int) *Model { return Synthetic(SyntheticNoise(0.02), uint64(i))
 
 // TestRaceReachesItsTargets: the targets are those of docs/search.md.
 func TestRaceReachesItsTargets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
+	}
 	t.Parallel()
 	r := study(t, Study{Strategy: "race", Replays: 60, Seed: 1}, synthetic)
 	if r.Regret > 0.0035 || r.Flips > 0.40 || r.MaxSamples > 8000 || math.Abs(r.Bias) > 0.002 {

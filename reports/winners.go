@@ -144,7 +144,8 @@ func spelled(defaults []ep.Config) []string {
 		if strings.Contains(d.Kernel, "+") && len(out) > 1 {
 			continue // a pair's default is the two before it
 		}
-		if note := "default: " + d.Key(); !slices.Contains(out, note) {
+		// With blanks, at which a line may break.
+		if note := "default of " + d.Kernel + ": " + d.Difference(ep.Config{Kernel: d.Kernel}); !slices.Contains(out, note) {
 			out = append(out, note)
 		}
 	}

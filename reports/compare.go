@@ -260,7 +260,7 @@ func ComparisonTable(c *Comparison) Table {
 	p := ColumnsFor(cases)
 	t := Table{Name: "compare", Title: fmt.Sprintf("%s (B) against %s (A)", c.B.Name(), c.A.Name()), Columns: p.Columns}
 	t.Columns = append(t.Columns, Numbers("A", "us").Dropped(3), Numbers("B", "us").Dropped(2), Numbers("ratio", "x"),
-		Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1), Numbers("cycles", "x").Dropped(4), Words("verdict"), Words("reason"))
+		Numbers("low", "x"), Numbers("high", "x"), Numbers("cycles", "x").Dropped(4), Words("verdict"), Words("reason"))
 	for _, x := range c.Cases {
 		t.Add(append(p.Cells(x.Case), medianCell(x.A), medianCell(x.B), Float(x.Ratio.Mid, 3), Float(x.Ratio.Low, 3), Float(x.Ratio.High, 3),
 			Float(x.Cycles, 3), Str(string(x.Verdict)).Marked(verdictMarks[x.Verdict]), Str(x.Reason))...)

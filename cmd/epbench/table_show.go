@@ -85,11 +85,26 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 		heads.Note("no tables here: every look-up answers default; epbench sweep makes one")
 		return f.out.print(cmd, heads)
 	case len(kept) == 0:
-		return usagef("no row is like this; table show without filters says what there is")
+		return usagef("no row is like this; %s", whatThereIs(set))
 	case len(kept) > rowsShown && !f.all && !f.out.forPrograms():
 		rows = summaryTable(kept)
 	}
 	return f.out.print(cmd, heads, rows)
+}
+
+// whatThereIs says which rows a set has.
+func whatThereIs(set *table.Set) string {
+	var rows []table.Row
+	for _, s := range set.Sources() {
+		rows = append(rows, s.Table.Rows...)
+	}
+	out := fmt.Sprintf("there are rows of op %s, dtype %s, routing %s", strings.Join(names(distinct(rows, func(k table.Key) ep.Op { return k.Op })), ", "),
+		strings.Join(names(distinct(rows, func(k table.Key) ep.DType { return k.Dispatch })), ", "),
+		strings.Join(names(distinct(rows, func(k table.Key) ep.Class { return k.Routing })), ", "))
+	if models := modelsOf(rows); models != "" {
+		out += ", model " + models
+	}
+	return out
 }
 
 // keep says which rows the flags ask for.

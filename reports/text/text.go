@@ -60,7 +60,7 @@ func print(w io.Writer, t reports.Table, width int) error {
 			return err
 		}
 	}
-	if len(dropped) > 0 {
+	if len(dropped) > 0 && len(t.Rows) > 0 {
 		say("not shown at this width: " + strings.Join(dropped, ", "))
 	}
 	for _, n := range t.Notes {

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,24 +14,25 @@ type problemField struct {
 	column Column
 	cell   func(*Case) Cell
 	phrase string // the field in a sentence, %s being the value
+	usual  string // value that goes without saying
 }
 
 var problemFields = []problemField{
-	{Words("op"), func(c *Case) Cell { return Str(string(c.Problem.Op)) }, "%s"},
-	{Words("mode"), func(c *Case) Cell { return Str(string(c.Problem.Mode)) }, "%s mode"},
-	{Words("dtype"), func(c *Case) Cell { return Str(string(c.Problem.Dispatch)) }, "%s dispatch"},
-	{Numbers("ranks", ""), func(c *Case) Cell { return Int(c.Problem.Ranks) }, "%s ranks"},
-	{Numbers("nodes", ""), func(c *Case) Cell { return Int(c.Problem.Nodes) }, "%s nodes"},
-	{Numbers("hidden", ""), func(c *Case) Cell { return Int(c.Problem.Hidden) }, "hidden %s"},
-	{Numbers("experts", ""), func(c *Case) Cell { return Int(c.Problem.Experts) }, "%s experts"},
-	{Numbers("top-k", ""), func(c *Case) Cell { return Int(c.Problem.TopK) }, "top-%s"},
-	{Words("shared expert"), func(c *Case) Cell { return Bool(c.Problem.SharedExpert) }, "shared expert: %s"},
-	{Words("skip a2a"), func(c *Case) Cell { return Bool(c.Problem.SkipA2A) }, "skip a2a: %s"},
-	{Words("precision"), func(c *Case) Cell { return Str(c.Problem.Precision.String()) }, "%s precision"},
-	{Words("routing"), func(c *Case) Cell { return Str(c.Routing) }, "%s routing"},
-	{Numbers("tokens", ""), func(c *Case) Cell { return Int(c.Problem.Tokens) }, "%s tokens a rank"},
-	{Numbers("max tokens", ""), func(c *Case) Cell { return Int(c.Problem.MaxTokens) }, "room for %s tokens a rank"},
-	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s"},
+	{Words("op"), func(c *Case) Cell { return Str(string(c.Problem.Op)) }, "%s", ""},
+	{Words("mode"), func(c *Case) Cell { return Str(string(c.Problem.Mode)) }, "%s mode", ""},
+	{Words("dtype"), func(c *Case) Cell { return Str(string(c.Problem.Dispatch)) }, "%s dispatch", ""},
+	{Numbers("ranks", ""), func(c *Case) Cell { return Int(c.Problem.Ranks) }, "%s ranks", ""},
+	{Numbers("nodes", ""), func(c *Case) Cell { return Int(c.Problem.Nodes) }, "%s nodes", "1"},
+	{Numbers("hidden", ""), func(c *Case) Cell { return Int(c.Problem.Hidden) }, "hidden %s", ""},
+	{Numbers("experts", ""), func(c *Case) Cell { return Int(c.Problem.Experts) }, "%s experts", ""},
+	{Numbers("top-k", ""), func(c *Case) Cell { return Int(c.Problem.TopK) }, "top-%s", ""},
+	{Words("shared expert"), func(c *Case) Cell { return Bool(c.Problem.SharedExpert) }, "shared expert: %s", "no"},
+	{Words("skip a2a"), func(c *Case) Cell { return Bool(c.Problem.SkipA2A) }, "skip a2a: %s", "no"},
+	{Words("precision"), func(c *Case) Cell { return Str(c.Problem.Precision.String()) }, "%s precision", "full"},
+	{Words("routing"), func(c *Case) Cell { return Str(c.Routing) }, "%s routing", ""},
+	{Numbers("tokens", ""), func(c *Case) Cell { return Int(c.Problem.Tokens) }, "%s tokens a rank", ""},
+	{Numbers("max tokens", ""), func(c *Case) Cell { return Int(c.Problem.MaxTokens) }, "room for %s tokens a rank", ""},
+	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s", ""},
 }
 
 // ProblemColumns are the fields of some cases. A field in which they differ is
@@ -72,36 +74,18 @@ func (p ProblemColumns) Cells(c *Case) []Cell {
 // varies reports whether the cases differ in a field. The room for tokens does
 // not count where it is the token count.
 func (f problemField) varies(cases []*Case) bool {
-	follow := f.column.Name == "max tokens"
-	for _, c := range cases {
-		follow = follow && c.Problem.MaxTokens == max(c.Problem.Tokens, 1)
-	}
-	if follow {
+	if f.column.Name == "max tokens" && !slices.ContainsFunc(cases, (*Case).roomy) {
 		return false
 	}
-	for _, c := range cases {
-		if f.cell(c).Text != f.cell(cases[0]).Text {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cases, func(c *Case) bool { return f.cell(c).Text != f.cell(cases[0]).Text })
 }
+
+// roomy reports whether there is room for more tokens than the case has.
+func (c *Case) roomy() bool { return c.Problem.MaxTokens != max(c.Problem.Tokens, 1) }
 
 // boring reports whether a field has the value that goes without saying.
 func (f problemField) boring(c *Case) bool {
-	switch f.column.Name {
-	case "nodes":
-		return c.Problem.Nodes == 1
-	case "shared expert":
-		return !c.Problem.SharedExpert
-	case "skip a2a":
-		return !c.Problem.SkipA2A
-	case "precision":
-		return c.Problem.Precision == ep.Full
-	case "max tokens":
-		return c.Problem.MaxTokens == max(c.Problem.Tokens, 1)
-	}
-	return false
+	return f.cell(c).Text == f.usual || f.column.Name == "max tokens" && !c.roomy()
 }
 
 // Title names a case in one line, for headings and file names of plots.

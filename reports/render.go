@@ -17,7 +17,7 @@ type Renderer func(io.Writer, ...Table) error
 func WriteCSV(w io.Writer, tables ...Table) error {
 	for i, t := range tables {
 		if len(tables) > 1 {
-			if err := writeSeparator(w, i, t.Name); err != nil {
+			if _, err := fmt.Fprintf(w, "%s# %s\n", strings.Repeat("\n", min(i, 1)), t.Name); err != nil {
 				return err
 			}
 		}
@@ -39,15 +39,6 @@ func WriteCSV(w io.Writer, tables ...Table) error {
 		}
 	}
 	return nil
-}
-
-func writeSeparator(w io.Writer, i int, name string) error {
-	line := "# " + name + "\n"
-	if i > 0 {
-		line = "\n" + line
-	}
-	_, err := io.WriteString(w, line)
-	return err
 }
 
 // columnKey is a column's name for programs: p90_us.

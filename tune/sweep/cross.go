@@ -18,14 +18,18 @@ type group []*searcher
 
 // groups lists the groups by problem, in order.
 func (s *sweeper) groups() []group {
-	var out []group
-	for _, c := range s.searches[:s.done] {
-		i := slices.IndexFunc(out, func(g group) bool { return g[0].problem == c.problem })
+	return gather[group](s.searches[:s.done], func(a, b *searcher) bool { return a.problem == b.problem })
+}
+
+// gather puts together what is alike, in the order of the first of each kind.
+func gather[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
+	var out []G
+	for _, x := range list {
+		i := slices.IndexFunc(out, func(g G) bool { return alike(g[0], x) })
 		if i < 0 {
-			out = append(out, nil)
-			i = len(out) - 1
+			out, i = append(out, nil), len(out)
 		}
-		out[i] = append(out[i], c)
+		out[i] = append(out[i], x)
 	}
 	return out
 }

@@ -45,20 +45,12 @@ func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
 
 // families lists the groups of each shape by token count.
 func (s *sweeper) families() [][]group {
-	var out [][]group
-	shape := func(p ep.Problem) ep.Problem {
+	shape := func(g group) ep.Problem {
+		p := g[0].problem
 		p.Tokens, p.MaxTokens = 0, 0
 		return p
 	}
-	for _, g := range s.groups() {
-		i := slices.IndexFunc(out, func(f []group) bool { return shape(f[0][0].problem) == shape(g[0].problem) })
-		if i < 0 {
-			out = append(out, nil)
-			i = len(out) - 1
-		}
-		out[i] = append(out[i], g)
-	}
-	return out
+	return gather[[]group](s.groups(), func(a, b group) bool { return shape(a) == shape(b) })
 }
 
 // classRows makes the rows of one class: a pick for each token count, equal

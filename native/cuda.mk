@@ -13,7 +13,7 @@ GPU_BUNDLE   ?= gpu-bundle
 NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/epcomm/*/*.[ch] | sha256sum | cut -c1-16)
 cuda_env = CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include" CGO_LDFLAGS="-L$(CUDA_STUB)"
 
-.PHONY: cuda-deps cuda cuda-check cuda-variants gpu-bundle cuda-toolkit
+.PHONY: cuda-deps cuda cuda-check cuda-variants gpu-bundle peers-gpu cuda-toolkit
 
 cuda-deps: ## CUDA headers and NVRTC from Python wheels into .cuda
 	mkdir -p $(CUDA_LOCAL)/wheels $(CUDA_LOCAL)/wheels12
@@ -66,6 +66,13 @@ gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: prog
 	test "$(NVRTC)" = 0 || cp -L $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))/libnvrtc*.so.* $(GPU_BUNDLE)/
 	chmod +x $(GPU_BUNDLE)/*.sh
 	@du -sh $(GPU_BUNDLE)
+
+peers-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs for native/python/workers/run-gpu.sh, packed
+	@mkdir -p $(BINDIR)/peers-gpu
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/peers-gpu/epbench ./cmd/epbench
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/peers-gpu/epbench-cuda ./cmd/epbench-cuda
+	tar -C $(BINDIR)/peers-gpu -cJf $(BINDIR)/peers-gpu.tar.xz epbench epbench-cuda
+	@du -sh $(BINDIR)/peers-gpu.tar.xz
 
 # The worker on an emulated driver: everything but the hardware.
 EMULATED = $(CUDA_LOCAL)/emulated

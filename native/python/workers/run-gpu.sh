@@ -1,18 +1,20 @@
 #!/bin/bash
 # Peers and our kernels on the GPUs of one host, from the repository's root, after
-# `make gpu-bundle` or with bin/epbench and bin/epbench-cuda built. Nothing is fetched:
-# PEERS (default .peers) holds DeepEP v1.2.1 as DeepEP/. $OUT keeps what was measured.
+# `make peers-gpu`, which leaves bin/peers-gpu.tar.xz. Nothing is fetched: PEERS (default
+# .peers) holds DeepEP v1.2.1 as DeepEP/. $OUT keeps what was measured.
 #
 #   run-gpu.sh build          builds DeepEP into $SITE; one to three minutes
 #   run-gpu.sh drill          every worker, one small search each: does it run?
 #   run-gpu.sh sweep          all libraries, both models: at most 8 minutes
 #   run-gpu.sh exports RUN    a run's exports, loaded by DeepEP and timed again
 #
-# MODELS, TOKENS, LL_TOKENS, ROUTING, OPS, SECONDS_EACH and LIBRARIES narrow a sweep.
+# MODELS, TOKENS, LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH and LIBRARIES narrow
+# a sweep.
 cd "$(dirname "$0")/../../.." || exit 1
 peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site} out=${OUT:-/tmp/peers-out}
 ranks=${RANKS:-2}
 mkdir -p "$out" "$site"
+test -x bin/epbench || tar -xJf bin/peers-gpu.tar.xz -C bin || exit 1
 export PYTHONPATH=$site:$PYTHONPATH PATH=$PWD/bin:$PATH EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 # NVLink multicast stays off. The low-latency kernels start NVSHMEM: one host, no network.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 NCCL_DEBUG=WARN
@@ -46,7 +48,7 @@ one() {
   shift 2
   start=$SECONDS
   rm -rf "${out:?}/$name"
-  timeout -s INT -k 10 "$limit" epbench sweep -o "$out/$name" --ranks "$ranks" "$@" > "$out/$name.txt" 2>&1
+  timeout -s INT -k 10 "$limit" epbench sweep -o "$out/$name" --ranks "$ranks" --band "${BAND:-2%}" "$@" > "$out/$name.txt" 2>&1
   code=$?
   word=ok
   test $code = 0 || test $code = 4 || word="FAILED ($code)"

@@ -155,7 +155,7 @@ class GPULibrary(Library):
     def empty(self):
         if self.device.type == "cpu":
             return super().empty()
-        return {self.clock: sorted(self._between(lambda: None) for _ in range(20))[10]}
+        return {self.clock: sorted(self._between(lambda: None) for _ in range(20))[10] / LEAST_CALLS}
 
     def timed(self, name, steps, rounds, fold):
         if self.device.type == "cpu":

@@ -150,19 +150,24 @@ func (f *importFlags) readFile(cmd *cobra.Command, name string) ([]record.Result
 	return results, nil
 }
 
+// values are a config's parameters without its kernel.
+func values(c ep.Config) reports.Cell {
+	_, text, _ := strings.Cut(c.Key(), ":")
+	if text == "" {
+		return reports.None()
+	}
+	return reports.Str(text)
+}
+
 // importedTable lists what was read, with what each figure was.
 func importedTable(run *record.Run, results []record.Result) reports.Table {
 	cases := reports.Cases(run, results)
 	p := reports.ColumnsFor(cases)
 	t := reports.Table{Name: "imported", Title: "Imported figures, as times", Columns: append(p.Columns,
-		reports.Words("peer"), reports.Numbers("SMs", "").Dropped(2), reports.Numbers("time", "us"), reports.Words("clock").Dropped(1), reports.Words("what it was"))}
+		reports.Words("peer"), reports.Words("config").Dropped(2), reports.Numbers("time", "us"), reports.Words("clock").Dropped(1), reports.Words("what it was"))}
 	for _, c := range cases {
 		for _, e := range c.Entries {
-			sms := reports.None()
-			if n := e.Cost.SMs; n > 0 {
-				sms = reports.Int(n)
-			}
-			t.Add(append(p.Cells(c), reports.Str(e.Config.Kernel), sms, reports.Micros(e.Median.Mid), reports.Str(e.Clock), reports.Str(strings.Join(e.Blocks[0].Warnings, "; ")))...)
+			t.Add(append(p.Cells(c), reports.Str(e.Config.Kernel), values(e.Config), reports.Micros(e.Median.Mid), reports.Str(e.Clock), reports.Str(strings.Join(e.Blocks[0].Warnings, "; ")))...)
 		}
 	}
 	t.Note(p.Shared)

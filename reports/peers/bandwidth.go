@@ -31,6 +31,7 @@ var Definitions = []Definition{
 	{"mori-physical", "as mori, times (ranks-1)/ranks", func(p ep.Problem) float64 {
 		return received(p) * float64(p.Ranks-1) / float64(p.Ranks)
 	}},
+	{"mori-ll", "tokens times top-k times the payload", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
 	{"pplx", "tokens times top-k times the payload, over send and receive", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
 	{"collectivex", "logical payload after removing repeats per rank", received},
 	{"aws", "logical payload per token and expert", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},

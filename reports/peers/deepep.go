@@ -27,8 +27,10 @@ var (
 	tuneLine   = regexp.MustCompile(`\[tuning\] SMs (\d+), NVL chunk (\d+|default)(, RDMA chunk)?.*?([\d.]+) GB/s \(NVL\)(?:,?\s*(?:avg_t:|t:)?\s*([\d.]+) us)?`)
 	bestLine   = regexp.MustCompile(`\[tuning\] Best (dispatch|combine)(?: \((FP8|BF16)\))?: SMs (\d+), NVL chunk (\d+)(, RDMA chunk)?`)
 	llShape    = regexp.MustCompile(`num_tokens=(\d+), hidden=(\d+), num_experts=(\d+), num_topk=(\d+)`)
-	llLine     = regexp.MustCompile(`\[rank (\d+)\].*?Dispatch bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us \| Combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
-	pairLine   = regexp.MustCompile(`\[rank (\d+)\].*?Dispatch \+ combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
+	llLine     = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us \| Combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
+	pairLine   = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch \+ combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
+	splitLine  = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us *\| *Combine send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us`)
+	rankWord   = regexp.MustCompile(`\[rank (\d+) *\]`)
 )
 
 // deepEPReader walks the lines. The tuning lines of an operation come before the
@@ -55,6 +57,9 @@ type llSum struct {
 }
 
 func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {
+	if g.Ranks == 0 {
+		g.Ranks = ranksOf(data)
+	}
 	d := deepEPReader{given: g, ranks: map[string]*llSum{}}
 	for line := range strings.Lines(string(data)) {
 		if err := d.line(line); err != nil {
@@ -66,6 +71,18 @@ func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {
 		return nil, nil, errors.New("no [tuning] Best line and no [rank N] Dispatch bandwidth line with a figure in it")
 	}
 	return d.figures, d.warnings, nil
+}
+
+// ranksOf is one more than the highest rank that a log names, 0 where it names none:
+// every rank prints its figures.
+func ranksOf(data []byte) int {
+	n := 0
+	for _, m := range rankWord.FindAllSubmatch(data, -1) {
+		if r, err := strconv.Atoi(string(m[1])); err == nil {
+			n = max(n, r+1)
+		}
+	}
+	return n
 }
 
 func (d *deepEPReader) line(line string) error {
@@ -135,43 +152,77 @@ func (t tuned) figure(p ep.Problem) Figure {
 	return f
 }
 
+// lowLatency reads the figures of one line. Ranks write at the same time, so that a line
+// may hold those of several.
 func (d *deepEPReader) lowLatency(line string) error {
-	if m := llLine.FindStringSubmatch(line); m != nil {
-		if err := d.rank(ep.Dispatch, m[2], m[3]); err != nil {
-			return err
-		}
-		return d.rank(ep.Combine, m[4], m[5])
+	var err error
+	for _, m := range llLine.FindAllStringSubmatch(line, -1) {
+		err = cmp.Or(err, d.rank(ep.Dispatch, m[2], m[3]), d.rank(ep.Combine, m[4], m[5]))
 	}
-	if m := pairLine.FindStringSubmatch(line); m != nil {
-		return d.rank(ep.Pair, m[2], m[3])
+	for _, m := range pairLine.FindAllStringSubmatch(line, -1) {
+		err = cmp.Or(err, d.rank(ep.Pair, m[2], m[3]))
 	}
-	return nil
+	for _, m := range splitLine.FindAllStringSubmatch(line, -1) {
+		err = cmp.Or(err, d.split(ep.Dispatch, m[2:4]), d.split(ep.Combine, m[4:6]))
+	}
+	return err
 }
 
 // rank adds one rank's figure.
 func (d *deepEPReader) rank(op ep.Op, gbps, us string) error {
-	if err := d.given.require("ranks", "experts", "topk", "tokens", "hidden"); err != nil {
-		return err
-	}
 	bw, err := number(gbps)
 	t, wrong := number(us)
 	if err = cmp.Or(err, wrong); err != nil {
 		return err
 	}
-	p := d.given.problem(op, ep.FP8)
-	s := d.ranks[p.Key()]
-	if s == nil {
-		s = &llSum{fig: Figure{Kernel: "deepep-ll", Problem: p, Clock: "span"}}
-		if op == ep.Pair {
-			s.fig.Clock = "event"
-		}
-		d.ranks[p.Key()] = s
-		d.order = append(d.order, p.Key())
+	s, err := d.sum("deepep-ll", op)
+	if err != nil {
+		return err
 	}
-	s.count++
 	s.gbps += bw
 	s.fig.Seconds = max(s.fig.Seconds, t*1e-6)
 	return nil
+}
+
+// split adds one rank's kernels for sending and receiving, as they run when the caller
+// computes between them; forks print their sum.
+func (d *deepEPReader) split(op ep.Op, us []string) error {
+	total := 0.0
+	for _, text := range us {
+		if text == "" {
+			continue
+		}
+		t, err := number(text)
+		if err != nil {
+			return err
+		}
+		total += t
+	}
+	s, err := d.sum("deepep-ll-hook", op)
+	if err == nil {
+		s.fig.Seconds = max(s.fig.Seconds, total*1e-6)
+	}
+	return err
+}
+
+// sum is where the figures of all ranks of a kernel come together.
+func (d *deepEPReader) sum(kernel string, op ep.Op) (*llSum, error) {
+	if err := d.given.require("ranks", "experts", "topk", "tokens", "hidden"); err != nil {
+		return nil, err
+	}
+	p := d.given.problem(op, ep.FP8)
+	key := kernel + p.Key()
+	s := d.ranks[key]
+	if s == nil {
+		s = &llSum{fig: Figure{Kernel: kernel, Problem: p, Clock: "span"}}
+		if op == ep.Pair {
+			s.fig.Clock = "event"
+		}
+		d.ranks[key] = s
+		d.order = append(d.order, key)
+	}
+	s.count++
+	return s, nil
 }
 
 // flushRanks makes one figure of all ranks: the slowest one's.
@@ -180,6 +231,9 @@ func (d *deepEPReader) flushRanks() {
 		s := d.ranks[key]
 		s.fig.Note = fmt.Sprintf("%.2f GB/s by the deepep-ll definition; kernel time, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside",
 			s.gbps/float64(s.count), s.count)
+		if s.gbps == 0 {
+			s.fig.Note = fmt.Sprintf("kernel times of sending and of receiving together, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside", s.count)
+		}
 		if s.fig.Problem.Op == ep.Pair {
 			s.fig.Note = fmt.Sprintf("%.2f GB/s over both halves; mean time between events, slowest of %d ranks", s.gbps/float64(s.count), s.count)
 		}

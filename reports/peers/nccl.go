@@ -2,6 +2,7 @@ package peers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,26 +35,32 @@ var ncclJSON = Format{
 var (
 	ncclHeader = regexp.MustCompile(`(?m)^#\s+size\s+count\s+type\s+redop`)
 	ncclRank   = regexp.MustCompile(`(?m)^#\s+Rank\s+\d+ `)
-	ncclTest   = regexp.MustCompile(`(?:starting|concluded): (\S+)`)
+	ncclTest   = regexp.MustCompile(`(?:starting|concluded): (\S+)|(?:^|[\s/])(\w+_perf)(?:_mpi)?\b`)
 )
 
 const ncclNote = "%g us of an all-to-all with equal splits, mean over iterations; no routing, no weights, so a lower limit for a dispatch or combine built on it"
 
 func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
-	if m := ncclTest.FindSubmatch(data); m != nil && !bytes.Contains(m[1], []byte("alltoall")) {
-		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf moves what a dispatch moves", m[1])
-	}
 	if g.Ranks == 0 {
 		g.Ranks = len(ncclRank.FindAll(data, -1))
 	}
 	c := ncclRows{given: g}
 	var header []string
+	test := "" // whose rows come, as far as the file says
 	for line := range strings.Lines(string(data)) {
+		if m := ncclTest.FindStringSubmatch(line); m != nil {
+			if test = cmp.Or(m[1], m[2]); !strings.Contains(test, "alltoall") {
+				c.other(test)
+			}
+		}
 		if ncclHeader.MatchString(line) {
 			header = strings.Fields(strings.TrimPrefix(line, "#"))
 			continue
 		}
 		if header == nil || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if test != "" && !strings.Contains(test, "alltoall") {
 			continue
 		}
 		if err := c.row(header, strings.Fields(line)); err != nil {
@@ -67,7 +74,18 @@ func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
 // come first.
 func (c *ncclRows) row(header, f []string) error {
 	at, bad := slices.Index(header, "time"), slices.IndexFunc(header, func(h string) bool { return h == "#wrong" || h == "error" })
-	if len(f) == 0 || len(f) <= max(at, bad) || at < 0 || bad < 0 {
+	if at < 0 || bad < 0 {
+		return nil
+	}
+	// An all-to-all reduces nothing: some versions leave redop, and root, blank.
+	if blank := len(header) - len(f); blank > 0 && blank <= at-slices.Index(header, "redop") {
+		at, bad = at-blank, bad-blank
+	}
+	if len(f) <= max(at, bad) {
+		return nil
+	}
+	if redop := f[min(3, len(f)-1)]; slices.Contains([]string{"sum", "prod", "max", "min", "avg", "mulsum"}, redop) {
+		c.other("a reduction (" + redop + ")")
 		return nil
 	}
 	size, err := strconv.ParseInt(f[0], 10, 64)
@@ -127,10 +145,18 @@ func readNCCLJSON(data []byte, g Given) ([]Figure, []string, error) {
 // part included, which is tokens x top-k rows of BF16.
 type ncclRows struct {
 	given   Given
-	rows    int // seen
-	odd     int // sizes that are no whole number of tokens
-	wrong   int // sizes with wrong elements
+	rows    int      // seen
+	odd     int      // sizes that are no whole number of tokens
+	wrong   int      // sizes with wrong elements
+	others  []string // tests whose rows were left out
 	figures []Figure
+}
+
+// other notes a test that moves something else.
+func (c *ncclRows) other(test string) {
+	if !slices.Contains(c.others, test) {
+		c.others = append(c.others, test)
+	}
 }
 
 func (c *ncclRows) add(size int64, us float64, wrong string) {
@@ -155,6 +181,9 @@ func (c *ncclRows) add(size int64, us float64, wrong string) {
 }
 
 func (c *ncclRows) done() ([]Figure, []string, error) {
+	if len(c.others) > 0 && c.rows == 0 {
+		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf moves what a dispatch moves", strings.Join(c.others, ", "))
+	}
 	if err := c.given.require("ranks", "hidden", "topk", "experts"); err != nil {
 		return nil, nil, err
 	}
@@ -168,6 +197,9 @@ func (c *ncclRows) done() ([]Figure, []string, error) {
 	}
 	if c.wrong > 0 {
 		warnings = append(warnings, fmt.Sprintf("%d of %d sizes had wrong elements and were left out", c.wrong, c.rows))
+	}
+	if len(c.others) > 0 {
+		warnings = append(warnings, fmt.Sprintf("rows of %s left out: only alltoall_perf moves what a dispatch moves", strings.Join(c.others, ", ")))
 	}
 	if len(c.figures) == 0 {
 		return nil, nil, errors.New(strings.Join(warnings, "; "))

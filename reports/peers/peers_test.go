@@ -1,12 +1,15 @@
 package peers
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -52,6 +55,25 @@ func TestReadEveryFormat(t *testing.T) {
 			"pair fp8 128 tokens 8 ranks: deepep-ll: 116.60 us (event)",
 			"dispatch fp8 128 tokens 8 ranks: deepep-ll: 35.44 us (span)",
 			"combine fp8 128 tokens 8 ranks: deepep-ll: 67.92 us (span)",
+			"dispatch fp8 128 tokens 8 ranks: deepep-ll-hook: 25.40 us (span)",
+			"combine fp8 128 tokens 8 ranks: deepep-ll-hook: 52.00 us (span)",
+		}, ""},
+		{"deepep-ll-crowded.txt", "deepep", Given{}, []string{ // two ranks on one line; ranks counted from the log
+			"dispatch fp8 128 tokens 2 ranks: deepep-ll: 35.44 us (span)",
+			"combine fp8 128 tokens 2 ranks: deepep-ll: 67.92 us (span)",
+			"dispatch fp8 128 tokens 2 ranks: deepep-ll-hook: 26.40 us (span)",
+			"combine fp8 128 tokens 2 ranks: deepep-ll-hook: 52.00 us (span)",
+		}, ""},
+		{"nccl-blank.txt", "nccl", Given{Hidden: 7168, Experts: 256, TopK: 8}, []string{
+			"dispatch bf16 1 tokens 2 ranks: nccl-alltoall: 36.01 us (event)", "combine bf16 1 tokens 2 ranks: nccl-alltoall: 36.01 us (event)",
+			"dispatch bf16 2 tokens 2 ranks: nccl-alltoall: 37.01 us (event)", "combine bf16 2 tokens 2 ranks: nccl-alltoall: 37.01 us (event)",
+		}, "rows of all_gather_perf left out"},
+		{"mori-ep16.json", "mori", Given{Experts: 256, TopK: 8}, []string{
+			"dispatch fp8 4096 tokens 16 ranks: mori-internodev1-mi308x:sms=32,warps=8 2527.35 us (event)",
+		}, "neither a latency nor a bandwidth of all bytes"},
+		{"mori-ep4.json", "mori", Given{Experts: 256, TopK: 8}, []string{
+			"dispatch fp8 64 tokens 4 ranks: mori-intranode-mi300x:sms=72,warps=8 34.20 us (event)",
+			"combine bf16 64 tokens 4 ranks: mori-intranode-mi300x:sms=64,warps=16,zero_copy=yes 45.12 us (event)",
 		}, ""},
 		{"nccl.txt", "nccl", Given{Hidden: 7168, Experts: 256, TopK: 8, Ranks: 8}, []string{
 			"dispatch bf16 1 tokens 8 ranks: nccl-alltoall: 36.01 us (event)", "combine bf16 1 tokens 8 ranks: nccl-alltoall: 36.01 us (event)",
@@ -95,6 +117,60 @@ func TestReadEveryFormat(t *testing.T) {
 		}
 		if all := strings.Join(warnings, "; "); c.warning == "" && all != "" || !strings.Contains(all, c.warning) {
 			t.Errorf("%s: warnings %q, want %q", c.file, all, c.warning)
+		}
+	}
+}
+
+// TestReadParquet: aiconfigurator's own files.
+func TestReadParquet(t *testing.T) {
+	type row struct {
+		Framework string  `parquet:"framework"`
+		Backend   string  `parquet:"comm_backend"`
+		Phase     string  `parquet:"phase"`
+		DType     string  `parquet:"comm_dtype"`
+		Ranks     int64   `parquet:"ep_size"`
+		Nodes     int64   `parquet:"node_num"`
+		Hidden    int64   `parquet:"hidden_size"`
+		TopK      int64   `parquet:"topk"`
+		Experts   int64   `parquet:"num_experts"`
+		Tokens    int64   `parquet:"num_tokens"`
+		SMs       *int64  `parquet:"sms,optional"`
+		Latency   float64 `parquet:"latency"`
+	}
+	sms := int64(24)
+	var file bytes.Buffer
+	if err := parquet.Write(&file, []row{
+		{"SGLang", "deepep_ht", "dispatch", "default", 8, 1, 7168, 8, 256, 4096, &sms, 850},
+		{"TRTLLM", "NVLinkTwoSided", "prepare", "default", 8, 1, 7168, 8, 256, 128, nil, 5},
+		{"SGLang", "deepep_ll", "combine", "default", 8, 1, 7168, 8, 256, 128, nil, 67.5},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	results, used, _, err := Read(&file, "auto", Given{})
+	if err != nil || used != "aiconfigurator" || len(results) != 2 {
+		t.Fatalf("%d results by %s, %v", len(results), used, err)
+	}
+	for i, want := range []string{
+		"dispatch bf16 4096 tokens 8 ranks: deepep-ht:sms=24 850.00 us (event)", "combine bf16 128 tokens 8 ranks: deepep-ll: 67.50 us (event)",
+	} {
+		if got := line(results[i]); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if _, _, _, err := Read(strings.NewReader("PAR1 and no more"), "auto", Given{}); err == nil {
+		t.Error("a broken file was read")
+	}
+}
+
+// TestOtherCollectives: a table of another collective is refused.
+func TestOtherCollectives(t *testing.T) {
+	data, err := os.ReadFile("testdata/nccl-reduce.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(data), "# ./build/all_gather_perf -b 8\n" + strings.Replace(string(data), " sum", "none", 1)} {
+		if _, _, _, err := Read(strings.NewReader(text), "auto", v3); err == nil || !strings.Contains(err.Error(), "only alltoall_perf") {
+			t.Errorf("%v", err)
 		}
 	}
 }
@@ -176,10 +252,10 @@ func TestHostileInput(t *testing.T) {
 		{"nonsense", "hello\n", "auto", "no known format"},
 		{"unknown format", "x", "nvshmem", "unknown format"},
 		{"no shape", "[tuning] SMs 24, NVL chunk 4: 300.00 GB/s (NVL), 500.00 us\n[tuning] Best combine: SMs 24, NVL chunk 4: 300.00 GB/s (NVL), t: 500.00 us\n", "auto", "give --ranks"},
-		{"a figure of 0", "[rank 0] Dispatch bandwidth: 0.00 GB/s, avg_t=0.00 us | Combine bandwidth: 1.00 GB/s, avg_t=1.00 us\n", "auto", "give --ranks"},
+		{"a figure of 0", "[rank 0] Dispatch bandwidth: 0.00 GB/s, avg_t=0.00 us | Combine bandwidth: 1.00 GB/s, avg_t=1.00 us\n", "auto", "no positive number"},
 		{"another collective", "# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong\n", "auto", "only alltoall_perf"},
 		{"truncated JSON", `{"nccl_version":1,"results":[{"size":1`, "auto", "unexpected end"},
-		{"parquet", "PAR1\x00\x00", "auto", "CSV first"},
+		{"parquet", "PAR1\x00\x00", "auto", "parquet"},
 		{"huge", strings.Repeat("x", MaxInput+1), "auto", "larger than"},
 		{"bad count", "node_num,hidden_size,num_token,num_topk,num_experts,combine_avg_t_us,dispatch_avg_t_us\n1,x,1,1,1,1,1\n", "auto", "hidden_size"},
 		{"ragged CSV", "tokens,us\n1,2,3\n", "auto", "wrong number of fields"},

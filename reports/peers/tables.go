@@ -7,8 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -18,25 +22,26 @@ import (
 // rows as a JSON array of objects.
 var aiconfigurator = Format{
 	Name: "aiconfigurator",
-	Doc:  "deepep_ll or deepep_normal table of aiconfigurator, CSV or JSON rows",
+	Doc:  "moe_a2a, deepep_ll or deepep_normal table of aiconfigurator: Parquet, CSV or JSON rows",
 	Detect: func(head []byte) bool {
-		return bytes.Contains(head, []byte("combine_avg_t_us")) || bytes.Contains(head, []byte("combine_transmit_us")) ||
+		return bytes.Contains(head, []byte("comm_backend")) || bytes.Contains(head, []byte("combine_avg_t_us")) || bytes.Contains(head, []byte("combine_transmit_us")) ||
 			bytes.HasPrefix(head, []byte("PAR1"))
 	},
 	Read: readAIConfigurator,
 }
 
 func readAIConfigurator(data []byte, g Given) ([]Figure, []string, error) {
-	if bytes.HasPrefix(data, []byte("PAR1")) {
-		return nil, nil, errors.New("Parquet is not read; export the table as CSV first, for example with duckdb -csv")
-	}
 	rows, err := tableRows(data)
 	if err != nil {
 		return nil, nil, err
 	}
 	var out []Figure
 	for i, row := range rows {
-		figures, err := aiRow(row, g)
+		read := aiRow
+		if _, ok := row["comm_backend"]; ok {
+			read = a2aRow
+		}
+		figures, err := read(row, g)
 		if err != nil {
 			return nil, nil, fmt.Errorf("row %d: %w", i+1, err)
 		}
@@ -93,8 +98,77 @@ func aiNormal(row map[string]string, op string) (f Figure, err error) {
 		Note: "transmit plus notify, mean over calls, best chunk of its own tuning; cached handle, FP8 given already cast"}, nil
 }
 
-// tableRows reads a CSV with a header, or a JSON array of flat objects.
+// a2aRow is a row of the table that serves all libraries. Its latency is microseconds.
+func a2aRow(row map[string]string, g Given) ([]Figure, error) {
+	if err := setCounts(count{"ep_size", row["ep_size"], &g.Ranks}, count{"node_num", row["node_num"], &g.Nodes}, count{"hidden_size", row["hidden_size"], &g.Hidden},
+		count{"num_tokens", row["num_tokens"], &g.Tokens}, count{"topk", row["topk"], &g.TopK}, count{"num_experts", row["num_experts"], &g.Experts}); err != nil {
+		return nil, err
+	}
+	op, err := ep.ParseOp(row["phase"])
+	if err != nil {
+		return nil, nil // phases such as prepare have no counterpart
+	}
+	us, err := number(row["latency"])
+	if err != nil {
+		return nil, fmt.Errorf("latency: %w", err)
+	}
+	dtype := ep.BF16
+	if strings.HasPrefix(row["comm_dtype"], "fp8") {
+		dtype = ep.FP8
+	}
+	f := Figure{Kernel: strings.ToLower(strings.ReplaceAll(row["comm_backend"], "_", "-")), Problem: g.problem(op, dtype), Seconds: us * 1e-6, Clock: "event",
+		Note: fmt.Sprintf("of %s %s, comm_dtype %s", row["framework"], row["version"], row["comm_dtype"])}
+	if sms := ep.Value(row["sms"]); sms != "" && sms != "0" {
+		f.Values = map[string]ep.Value{"sms": sms}
+	}
+	return []Figure{f}, nil
+}
+
+// parquetRows reads a flat Parquet file. The library panics on some damaged ones.
+func parquetRows(data []byte) (rows []map[string]string, err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			rows, err = nil, fmt.Errorf("damaged Parquet file: %v", what)
+		}
+	}()
+	file, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, err
+	}
+	if n := file.NumRows(); n > maxRows {
+		return nil, fmt.Errorf("%d rows, at most %d are read", n, maxRows)
+	}
+	columns := file.Schema().Columns()
+	in := parquet.NewReader(file)
+	defer in.Close()
+	for block := make([]parquet.Row, 256); ; {
+		n, err := in.ReadRows(block)
+		for _, r := range block[:n] {
+			row := make(map[string]string, len(columns))
+			for _, v := range r {
+				if !v.IsNull() {
+					row[strings.Join(columns[v.Column()], ".")] = v.String()
+				}
+			}
+			rows = append(rows, row)
+		}
+		if err == io.EOF {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// maxRows bounds a Parquet file, whose rows take far more memory than its bytes.
+const maxRows = 1 << 20
+
+// tableRows reads Parquet, a CSV with a header, or a JSON array of flat objects.
 func tableRows(data []byte) ([]map[string]string, error) {
+	if bytes.HasPrefix(data, []byte("PAR1")) {
+		return parquetRows(data)
+	}
 	if firstByte(data) == '[' {
 		return jsonRows(data)
 	}
@@ -136,7 +210,7 @@ var mori = Format{
 	Name: "mori",
 	Doc:  "tuning_configs JSON of Mori",
 	Detect: func(head []byte) bool {
-		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"ep_size"`)) && bytes.Contains(head, []byte(`"rules"`))
+		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"ep_size"`)) && (bytes.Contains(head, []byte(`"rules"`)) || bytes.Contains(head, []byte(`"dispatch_rules"`)))
 	},
 	Read: readMori,
 }
@@ -150,6 +224,8 @@ type moriRule struct {
 	Blocks    int     `json:"block_num"`
 	Warps     int     `json:"warp_per_block"`
 	Bandwidth float64 `json:"bandwidth_gbps"`
+	Selection float64 `json:"ll_bandwidth_gbps"` // of several hosts: bytes of every selection
+	ZeroCopy  bool    `json:"zero_copy"`
 	Latency   float64 `json:"latency_us"`
 }
 
@@ -160,19 +236,28 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 		Ranks  int        `json:"ep_size"`
 		Phase  string     `json:"phase"`
 		Rules  []moriRule `json:"rules"`
+
+		// Older files hold both phases.
+		Dispatch []moriRule `json:"dispatch_rules"`
+		Combine  []moriRule `json:"combine_rules"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return nil, nil, err
+	}
+	if doc.Phase == "" {
+		doc.Phase = string(ep.Dispatch)
 	}
 	op, err := ep.ParseOp(doc.Phase)
 	if err != nil {
 		return nil, nil, fmt.Errorf("phase: %w", err)
 	}
-	g.Ranks = doc.Ranks
+	g.Ranks, g.Nodes = doc.Ranks, max(1, doc.Ranks/8) // hosts of eight GPUs
+	ops := slices.Repeat([]ep.Op{op}, len(doc.Rules))
+	ops = append(append(ops, slices.Repeat([]ep.Op{ep.Dispatch}, len(doc.Dispatch))...), slices.Repeat([]ep.Op{ep.Combine}, len(doc.Combine))...)
 	var out []Figure
 	var warnings []string
-	for i, rule := range doc.Rules {
-		f, skipped, err := rule.figure(op, g)
+	for i, rule := range slices.Concat(doc.Rules, doc.Dispatch, doc.Combine) {
+		f, skipped, err := rule.figure(ops[i], g)
 		if err != nil {
 			return nil, nil, fmt.Errorf("rule %d: %w", i, err)
 		}
@@ -189,7 +274,8 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 	return out, warnings, nil
 }
 
-var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8}
+var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8,
+	"fp8_e4m3_fnuz": ep.FP8, "fp8_e4m3_fn": ep.FP8}
 
 // figure reads one rule; skipped says why there is no figure of it.
 func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
@@ -209,10 +295,21 @@ func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error
 		Values: map[string]ep.Value{"sms": ep.Value(strconv.Itoa(r.Blocks)), "warps": ep.Value(strconv.Itoa(r.Warps))},
 		Note:   fmt.Sprintf("%.2f GB/s by the mori definition; best of its own sweep, graph replay; sms are blocks", r.Bandwidth),
 	}
-	if r.Latency == 0 && r.Bandwidth > 0 {
-		d, _ := FindDefinition("mori")
-		f.Seconds = d.Seconds(p, r.Bandwidth)
-		f.Note = fmt.Sprintf("%.2f GB/s turned into a time by the mori definition with uniform routing", r.Bandwidth)
+	if r.ZeroCopy {
+		f.Values["zero_copy"] = "yes"
+	}
+	if r.Latency == 0 {
+		// Of several hosts, bandwidth_gbps counts what crosses them only.
+		name, gbps := "mori", r.Bandwidth
+		if p.Nodes > 1 {
+			name, gbps = "mori-ll", r.Selection
+		}
+		if gbps <= 0 {
+			return f, "rules with neither a latency nor a bandwidth of all bytes left out", nil
+		}
+		d, _ := FindDefinition(name)
+		f.Seconds = d.Seconds(p, gbps)
+		f.Note = fmt.Sprintf("%.2f GB/s turned into a time by the %s definition with uniform routing", gbps, name)
 	}
 	return f, "", nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 )
 
 // Headline is a run in a few sentences: how much is gained where, and how sure
@@ -31,7 +32,7 @@ type Count struct {
 	Failed   int                    // not decided: nothing could be compared
 	Gain     record.Interval        // geometric mean of the gains of those that were compared
 
-	logs, variance float64
+	logs, halves []float64 // of the gains
 }
 
 func (c *Count) add(s *record.Search) {
@@ -49,18 +50,10 @@ func (c *Count) add(s *record.Search) {
 		c.Verdicts[d.Verdict]++
 	}
 	g := s.Decision.Gain
-	c.logs += math.Log(g.Mid)
+	c.logs = append(c.logs, math.Log(g.Mid))
 	if half := math.Log(g.High/g.Low) / 2; half > 0 {
-		c.variance += half * half
+		c.halves = append(c.halves, half)
 	}
-}
-
-// finish works out the mean gain. Its interval takes the searches as
-// independent.
-func (c *Count) finish() {
-	n := float64(c.Searches - c.Failed)
-	mid, half := c.logs/n, math.Sqrt(c.variance)/n
-	c.Gain = record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
 // Summarise computes the headline of a run.
@@ -80,7 +73,7 @@ func Summarise(run *record.Run) Headline {
 		}
 	}
 	for _, c := range []*Count{&h.All, &h.Full, &h.Reduced} {
-		c.finish()
+		c.Gain = stat.GeoMean(c.logs, c.halves)
 	}
 	return h
 }

@@ -57,21 +57,20 @@ func (x *Compared) advice() string {
 }
 
 func (c *Comparison) summarise() {
-	sum, variance, n := 0.0, 0.0, 0
+	var logs, halves []float64
 	for i, x := range c.Cases {
 		if math.IsNaN(x.Ratio.Mid) || x.Ratio.Mid == 0 {
 			continue
 		}
-		sum, n = sum+math.Log(x.Ratio.Mid), n+1
+		logs = append(logs, math.Log(x.Ratio.Mid))
 		if !math.IsNaN(x.Ratio.StdErr) {
-			variance += x.Ratio.StdErr * x.Ratio.StdErr
+			halves = append(halves, 1.96*x.Ratio.StdErr)
 		}
 		if c.Worst < 0 || x.Ratio.Mid > c.Cases[c.Worst].Ratio.Mid {
 			c.Worst = i
 		}
 	}
-	mean, half := sum/float64(n), 1.96*math.Sqrt(variance)/float64(n)
-	c.Geomean = record.Interval{Mid: math.Exp(mean), Low: math.Exp(mean - half), High: math.Exp(mean + half)}
+	c.Geomean = stat.GeoMean(logs, halves)
 }
 
 // Gate says which cases of a comparison became slower by a threshold or more.

@@ -85,11 +85,9 @@ func groupOf(p ep.Problem) group {
 // groups lists the groups of runs in the order of their cases.
 func groups(runs []*reports.Loaded) []group {
 	var out []group
-	seen := map[group]bool{}
 	for _, l := range runs {
 		for _, c := range l.Cases {
-			if g := groupOf(c.Problem); !seen[g] {
-				seen[g] = true
+			if g := groupOf(c.Problem); !slices.Contains(out, g) {
 				out = append(out, g)
 			}
 		}

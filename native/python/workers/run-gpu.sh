@@ -5,11 +5,11 @@
 #
 #   run-gpu.sh build          builds DeepEP into $SITE; one to three minutes
 #   run-gpu.sh drill          every worker, one small search each: does it run?
-#   run-gpu.sh sweep          all libraries, both models: at most 8 minutes
+#   run-gpu.sh sweep          all libraries, one model: about 6 minutes
 #   run-gpu.sh exports RUN    a run's exports, loaded by DeepEP and timed again
 #
-# MODELS, TOKENS, LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH and LIBRARIES narrow
-# a sweep.
+# MODELS, TOKENS, LL_TOKENS, SKEW_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH,
+# SKEW_SECONDS and LIBRARIES change what a sweep does.
 cd "$(dirname "$0")/../../.." || exit 1
 peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site} out=${OUT:-/tmp/peers-out}
 ranks=${RANKS:-2}
@@ -76,18 +76,22 @@ drill() {
   done
 }
 
+# sweep tunes every library under uniform routing, then searches skewed ones shortly.
 sweep() {
-  for model in ${MODELS:-deepseek-v3 qwen3-30b-a3b}; do
+  for model in ${MODELS:-deepseek-v3}; do
     for l in ${LIBRARIES:-deepep nccl epbench deepep-ll}; do
-      tokens=${TOKENS:-8,128,1024,4096} most=4096
-      test "$l" != deepep-ll || { tokens=${LL_TOKENS:-8,128} most=128; }
-      one $((${SECONDS_EACH:-48} + 40)) "$model-$l" --backend "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $most \
-        --routing "${ROUTING:-uniform,zipf:1.0,hotrank}" --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-48}s"
+      tokens=${TOKENS:-8,128,1024,4096} most=4096 skewed=${SKEW_TOKENS:-128,4096}
+      test "$l" != deepep-ll || { tokens=${LL_TOKENS:-1,8,32,128} most=128 skewed=128; }
+      one $((${SECONDS_EACH:-45} + 40)) "$model-$l" --backend "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $most \
+        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-45}s"
+      test "${SKEW_SECONDS:-18}" = 0 ||
+        one $((${SKEW_SECONDS:-18} + 40)) "$model-$l-skew" --backend "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $most \
+          --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-18}s"
     done
     runs=$(ls -d "$out/$model"-*/ 2> /dev/null)
     epbench table choose $runs 2>&1 | tee "$out/$model-choose.txt"
   done
-  tar -C "$out" -czf "$out/runs.tgz" $(cd "$out" && ls -d */) && ls -la "$out/runs.tgz"
+  tar -C "$out" -czf "$out/runs.tgz" $(cd "$out" && ls -d ./*/) && ls -la "$out/runs.tgz"
 }
 
 # exports RUN: what the run's exports give, timed again beside what the table says.

@@ -17,6 +17,8 @@ from .session import Session
 
 GROUP = 128  # values that share one scale in fp8
 LEAST_CALLS = 20  # in one sample, so that the events around it cost less than 1 % of it
+MANY_TOKENS = 1024  # of a rank: calls take so long that LONG_CALLS of them will do
+LONG_CALLS = 4
 SLEEP = 200_000  # GPU clocks, about 100 us: the host queues a whole round meanwhile
 
 
@@ -55,13 +57,13 @@ def quantized(x):
 
 
 def dequantized(q, scales):
-    groups = q.float().view(q.shape[0], -1, GROUP) * scales[..., None].float()
-    return groups.view(q.shape).to(torch.bfloat16)
+    """float32: rounded to BF16 here, an expert's row would be rounded twice."""
+    return (q.float().view(q.shape[0], -1, GROUP) * scales[..., None].float()).view(q.shape)
 
 
 class GPULibrary(Library):
     """One rank on one GPU. received() and combined() become tensors: rows() gives
-    (source, token, expert or None, BF16 rows), out the combined tokens."""
+    (source, token, expert or None, rows), out the combined tokens."""
 
     clock, arch = "chain", ""
 
@@ -115,7 +117,7 @@ class GPULibrary(Library):
         return ids.long(), weights.contiguous()
 
     def seen(self, rank):
-        """BF16 tokens of a rank as an expert sees them; the last rank's are kept."""
+        """Tokens of a rank as an expert sees them; the last rank's are kept."""
         if self.kept is None or self.kept[0] != rank:
             self.kept = (rank, self._seen(rank))
         return self.kept[1]
@@ -160,7 +162,8 @@ class GPULibrary(Library):
     def timed(self, name, steps, rounds, fold):
         if self.device.type == "cpu":
             return super().timed(name, steps, rounds, fold)
-        calls, paid = fold * -(-LEAST_CALLS // fold), [step for paid, step in steps if paid]
+        least = LONG_CALLS if max(self.work.counts) >= MANY_TOKENS else LEAST_CALLS
+        calls, paid = fold * -(-least // fold), [step for paid, step in steps if paid]
         apart = [self.between] if self.between and len(paid) == 1 else []
         if (name, calls) not in self.graphs:
             for _, step in steps:  # what the paid steps read: handles, the experts' rows

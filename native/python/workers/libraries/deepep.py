@@ -130,7 +130,7 @@ class Library(GPULibrary):
             self.out = self.buffer.combine(self.y, self.handle, config=self.config(half, "normal_combine"))[0]
 
     def values(self, rows=slice(None)):
-        """Received rows as BF16; some of them for the low-latency layout."""
+        """Received rows, dequantized; some of them for the low-latency layout."""
         if not self.fp8:
             return self.got[rows]
         q, scales = self.got[0][rows], self.got[1][rows]

@@ -51,7 +51,7 @@ class Library(GPULibrary):
         self.ep.barrier()
 
     def values(self, at):
-        """BF16 values of rows."""
+        """Rows, dequantized."""
         q = self.view.out[at]
         return dequantized(q, self.view.scales[:, at].t().contiguous()) if self.fp8 else q
 

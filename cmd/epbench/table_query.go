@@ -166,35 +166,29 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 		}
 		p.hidden, p.experts, p.topK = shapes[0][0], shapes[0][1], shapes[0][2]
 	}
-	for _, n := range []struct {
-		flag  string
-		field *int
-		of    func(table.Key) int
-	}{
-		{"ranks", &p.ranks, func(k table.Key) int { return k.Ranks }},
-		{"nodes", &p.nodes, func(k table.Key) int { return k.Nodes }},
-	} {
-		if values := distinct(rows, n.of); !given(n.flag) && len(values) == 1 {
-			*n.field = values[0]
+	set := func(flag, value string) {
+		if !given(flag) {
+			cmd.Flags().Lookup(flag).Value.Set(value) // a value of a row that was read fits its flag
 		}
 	}
-	if modes := distinct(rows, func(k table.Key) ep.Mode { return k.Mode }); !given("mode") && len(modes) == 1 {
-		p.mode = string(modes[0])
+	for _, n := range []struct {
+		flag string
+		of   func(table.Key) any
+	}{
+		{"ranks", func(k table.Key) any { return k.Ranks }},
+		{"nodes", func(k table.Key) any { return k.Nodes }},
+		{"mode", func(k table.Key) any { return k.Mode }},
+		{"shared-expert", func(k table.Key) any { return k.SharedExpert }},
+		{"skip-a2a", func(k table.Key) any { return k.SkipA2A }},
+	} {
+		if values := distinct(rows, n.of); len(values) == 1 {
+			set(n.flag, fmt.Sprint(values[0]))
+		}
 	}
-	if !given("op") {
-		p.ops = strings.Join(names(distinct(rows, func(k table.Key) ep.Op { return k.Op })), ",")
-	}
-	if !given("dtype") {
-		dtypes := distinct(rows, func(k table.Key) ep.DType { return k.Dispatch })
-		slices.SortFunc(dtypes, func(a, b ep.DType) int { return slices.Index(ep.DTypes(), a) - slices.Index(ep.DTypes(), b) })
-		p.dtypes = strings.Join(names(dtypes), ",")
-	}
-	if shared := distinct(rows, func(k table.Key) bool { return k.SharedExpert }); !given("shared-expert") && len(shared) == 1 {
-		p.shared = shared[0]
-	}
-	if skip := distinct(rows, func(k table.Key) bool { return k.SkipA2A }); !given("skip-a2a") && len(skip) == 1 {
-		p.skipA2A = skip[0]
-	}
+	set("op", strings.Join(names(distinct(rows, func(k table.Key) ep.Op { return k.Op })), ","))
+	dtypes := distinct(rows, func(k table.Key) ep.DType { return k.Dispatch })
+	slices.SortFunc(dtypes, func(a, b ep.DType) int { return slices.Index(ep.DTypes(), a) - slices.Index(ep.DTypes(), b) })
+	set("dtype", strings.Join(names(dtypes), ","))
 	return nil
 }
 

@@ -134,7 +134,7 @@ func gathered(t reports.Table) reports.Table {
 		if !c.Key && text != "" || slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[i].Text != text }) {
 			continue
 		}
-		if text != "" {
+		if text != "" && text != reports.None().Text {
 			shared = append(shared, c.Name+" "+text)
 		}
 		t.Columns = slices.Delete(slices.Clone(t.Columns), i, i+1)

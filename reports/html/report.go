@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -205,15 +206,8 @@ func inline(svg string, f chart.Figure) template.HTML {
 func WriteRun(l *reports.Loaded) error {
 	dir, runs := l.Path, []*reports.Loaded{l}
 	err := record.WriteFile(filepath.Join(dir, record.ReportFile), record.Content(func(w io.Writer) error { return Write(w, runs, Options{}) }))
-	if err != nil {
-		return err
-	}
-	return writePlots(dir, runs)
-}
-
-func writePlots(dir string, runs []*reports.Loaded) error {
 	plots := filepath.Join(dir, record.PlotsDir)
-	if err := os.MkdirAll(plots, 0o777); err != nil {
+	if err = errors.Join(err, os.MkdirAll(plots, 0o777)); err != nil {
 		return err
 	}
 	var o chart.Options

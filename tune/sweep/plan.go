@@ -158,8 +158,12 @@ func (pl *planner) checkOptions() error {
 			return fmt.Errorf("--param: no kernel has a parameter %q; known: %s", name, strings.Join(pl.paramNames(), ", "))
 		}
 	}
+	var known []string
+	for _, k := range pl.kernels {
+		known = append(known, k.Name)
+	}
 	for _, name := range pl.opts.Kernels {
-		if known := names(pl.kernels); !slices.Contains(known, name) {
+		if !slices.Contains(known, name) {
 			return fmt.Errorf("--kernel: no kernel is called %q; known: %s", name, strings.Join(known, ", "))
 		}
 	}

@@ -55,14 +55,6 @@ func equalWork(p ep.Problem, ks []kernels.Kernel) error {
 	return nil
 }
 
-func names(ks []kernels.Kernel) []string {
-	var out []string
-	for _, k := range ks {
-		out = append(out, k.Name)
-	}
-	return out
-}
-
 func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 	g := search.Grid{Kernel: k.Name}
 	dflt := k.DefaultConfig(pl.machine, p)

@@ -32,19 +32,22 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 // full, by its id, or by what differs from the default of a problem it failed on.
 func Retry(run *record.Run, results []record.Result, specs []string) error {
 	failed := spellings(results)
+	keys := slices.Sorted(maps.Keys(failed))
 	for _, spec := range specs {
 		names := strings.FieldsFunc(spec, func(r rune) bool { return r == ' ' || r == ',' })
 		slices.Sort(names)
 		var found []string
-		for _, key := range slices.Sorted(maps.Keys(failed)) {
+		for _, key := range keys {
 			c, err := ep.ParseConfig(key)
 			if err == nil && (key == spec || c.HasID(spec) || slices.Contains(failed[key], strings.Join(names, " "))) {
 				found = append(found, key)
 			}
 		}
 		switch {
+		case len(keys) == 0:
+			return fmt.Errorf("%s did not fail in this run; nothing did", spec)
 		case len(found) == 0:
-			return fmt.Errorf("%s did not fail in this run%s", spec, failedHint(failed))
+			return fmt.Errorf("%s did not fail in this run; these did: %s", spec, strings.Join(keys[:min(3, len(keys))], " and "))
 		case len(found) > 1:
 			return fmt.Errorf("%s names %d failed configs; spell one in full: %s", spec, len(found), strings.Join(found, " or "))
 		case !slices.Contains(run.Retried, found[0]):
@@ -71,13 +74,4 @@ func spellings(results []record.Result) map[string][]string {
 		}
 	}
 	return out
-}
-
-// failedHint lists what failed, a few at most.
-func failedHint(failed map[string][]string) string {
-	keys := slices.Sorted(maps.Keys(failed))
-	if len(keys) == 0 {
-		return "; nothing did"
-	}
-	return "; these did: " + strings.Join(keys[:min(3, len(keys))], " and ")
 }

@@ -13,7 +13,7 @@ import (
 // name, so that two tables can live in one program.
 func exportC(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.h.tmpl", template.FuncMap{
-		"c": cString, "upper": cConstant, "join": joinInts,
+		"c": cString, "upper": func(word string) string { return strings.ToUpper(strings.ReplaceAll(word, "-", "_")) }, "join": joinInts,
 		"number": func(v ep.Value) string {
 			if n, ok := v.Int(); ok {
 				return fmt.Sprintf("INT64_C(%d), 1", n)
@@ -38,10 +38,6 @@ func cString(s string) string {
 		}
 	}
 	return b.String() + `"`
-}
-
-func cConstant(word string) string {
-	return strings.ToUpper(strings.ReplaceAll(word, "-", "_"))
 }
 
 // joinInts spells the numbers of a key with commas between them.

@@ -328,7 +328,7 @@ func decodeRun(b []byte) (*Run, error) {
 		Schema int `json:"schema"`
 	}
 	if err := json.Unmarshal(b, &head); err != nil {
-		return nil, plain(err)
+		return nil, fmt.Errorf("%w; without it the trials cannot be read: sweep again into another directory", plain(err))
 	}
 	run := &Run{Read: head.Schema}
 	var err error

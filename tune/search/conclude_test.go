@@ -26,6 +26,8 @@ type script struct {
 	err     error
 }
 
+func (s *script) Spent() time.Duration { return 0 }
+
 func (s *script) Measure(_ context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error) {
 	s.asked = append(s.asked, fmt.Sprintf("%s %v %d", stage, live, rounds))
 	if s.err != nil {

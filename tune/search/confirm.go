@@ -62,7 +62,7 @@ func (s *State) Settle(ctx context.Context, p Protocol, stage record.Stage, live
 func (s *State) finalists(p Protocol) []int {
 	n := p.Finalists
 	if s.Timed() && s.spent > 0 {
-		left := s.budget.Time - spent(s.eval)
+		left := s.budget.Time - s.eval.Spent()
 		n = max(3, min(n, int(left/max(s.each()*time.Duration(p.MinRounds), 1))))
 	}
 	return s.Keep(s.Measured(), n)
@@ -92,7 +92,7 @@ func (s *State) Duel(ctx context.Context, stage record.Stage, chosen, rounds int
 	return winner, dflt, nil
 }
 
-func (s *State) outOfTime() bool { return s.Timed() && spent(s.eval) > s.budget.Time }
+func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
 // undecided drops what is clearly slower than the best, the default aside, and
 // reports whether any comparison with the best is still open. Two standard

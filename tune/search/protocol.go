@@ -70,9 +70,9 @@ func (p Protocol) AA(ctx context.Context, e Evaluator, dflt int, seed uint64, li
 		ratio := stat.MedianRatio(twin, base, seed)
 		out = record.AA{Ratio: ratio.Mid, Spread: max(ratio.Half(), math.Abs(ratio.Mid-1)), Rounds: len(base), Default: math.Exp(stat.Median(base))}
 		if first == 0 {
-			first = spent(e)
+			first = e.Spent()
 		}
-		if out.Spread <= quiet*p.Band || limit > 0 && spent(e)-first > limit {
+		if out.Spread <= quiet*p.Band || limit > 0 && e.Spent()-first > limit {
 			break
 		}
 	}

@@ -28,18 +28,10 @@ type Evaluator interface {
 	// A point with fewer samples than rounds failed; it must not be asked
 	// for again. An error means that nothing can be measured any more.
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
-}
 
-// Spender is implemented by evaluators that know what a search has cost so
-// far. The cost must be reproducible: a resumed search decides by it again.
-type Spender interface{ Spent() time.Duration }
-
-// spent is what an evaluator has cost so far, 0 where it does not know.
-func spent(e Evaluator) time.Duration {
-	if s, ok := e.(Spender); ok {
-		return s.Spent()
-	}
-	return 0
+	// Spent is what the search has cost so far. It must be reproducible: a
+	// resumed search decides by it again.
+	Spent() time.Duration
 }
 
 // Budget bounds a search. Zero fields do not bound.
@@ -174,21 +166,18 @@ func (s *State) Left() int {
 const searchShare = 0.5
 
 // Timed reports whether the budget is bounded by time.
-func (s *State) Timed() bool {
-	_, ok := s.eval.(Spender)
-	return ok && s.budget.Time > 0
-}
+func (s *State) Timed() bool { return s.budget.Time > 0 }
 
 // searchTime is what strategies may still spend.
 func (s *State) searchTime() time.Duration {
 	if !s.Timed() {
 		return math.MaxInt64
 	}
-	return time.Duration(searchShare*float64(s.budget.Time)) - spent(s.eval)
+	return time.Duration(searchShare*float64(s.budget.Time)) - s.eval.Spent()
 }
 
 // each is what a sample has cost so far, in the mean.
-func (s *State) each() time.Duration { return spent(s.eval) / time.Duration(max(s.spent, 1)) }
+func (s *State) each() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
 
 // Rounds bounds rounds of n points by what is left of the search time. It is
 // at least 1.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/epbench/epbench/tune/record"
 )
@@ -17,6 +18,8 @@ type steady struct {
 	round int
 	calls int
 }
+
+func (s *steady) Spent() time.Duration { return 0 }
 
 func (s *steady) Measure(_ context.Context, _ record.Stage, live []int, rounds int) ([]Sample, error) {
 	s.calls++

@@ -8,6 +8,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"time"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -51,6 +52,9 @@ func (m *Model) Machine(seed uint64) search.Evaluator {
 	e.drift = m.Noise.Drift * e.rng.NormFloat64()
 	return e
 }
+
+// Spent is 0: replays are bounded by configs, not by time.
+func (e *machine) Spent() time.Duration { return 0 }
 
 func (e *machine) Measure(ctx context.Context, _ record.Stage, live []int, rounds int) ([]search.Sample, error) {
 	out := make([]search.Sample, 0, len(live)*rounds)

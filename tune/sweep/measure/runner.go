@@ -110,7 +110,7 @@ func (r *Runner) nextBlock(stage record.Stage) int {
 	return n
 }
 
-// Spent implements search.Spender: the wall time of all blocks.
+// Spent implements search.Evaluator: the wall time of all blocks.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
 // Latest is when the last block ended, a recorded one included: UTC, whole

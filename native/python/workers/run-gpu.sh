@@ -23,6 +23,8 @@ wheels='import glob, nvidia, os; print(*{os.path.dirname(f) for p in nvidia.__pa
 for d in /usr/local/cuda/lib64 $(python3 -c "$wheels" 2> /dev/null); do
   test -n "$EPBENCH_NVRTC" || { ls "$d"/libnvrtc.so* > /dev/null 2>&1 && export EPBENCH_NVRTC=$d; }
 done
+# FlashInfer takes part where it can be imported; it compiles its kernel at first use.
+fi=$(python3 -c 'import flashinfer; print("flashinfer")' 2> /dev/null)
 worker="launch:python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py"
 
 build() {
@@ -61,6 +63,7 @@ library() {
   case $1 in
     deepep) echo "$worker deepep" ;;
     deepep-ll) echo "$worker deepep ll" ;;
+    flashinfer) echo "$worker flashinfer" ;;
     nccl) echo "$worker nccl" ;;
     nccl-counts) echo "$worker nccl counts" ;;
     epbench) echo cuda ;;
@@ -69,7 +72,7 @@ library() {
 }
 
 drill() {
-  for l in ${LIBRARIES:-epbench nccl deepep deepep-ll nccl-counts}; do
+  for l in ${LIBRARIES:-epbench nccl deepep $fi deepep-ll nccl-counts}; do
     one 100 "drill-$l" --backend "$(library "$l")" --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 \
       --routing zipf:1.0 --op dispatch,combine,pair --budget 12s
     grep -A6 '^row' "$out/drill-$l.txt"
@@ -79,7 +82,7 @@ drill() {
 # sweep tunes every library under uniform routing, then searches skewed ones shortly.
 sweep() {
   for model in ${MODELS:-deepseek-v3}; do
-    for l in ${LIBRARIES:-deepep nccl epbench deepep-ll}; do
+    for l in ${LIBRARIES:-deepep nccl $fi epbench deepep-ll}; do
       tokens=${TOKENS:-8,128,1024,4096} most=4096 skewed=${SKEW_TOKENS:-128,4096}
       test "$l" != deepep-ll || { tokens=${LL_TOKENS:-1,8,32,128} most=128 skewed=128; }
       one $((${SECONDS_EACH:-45} + 40)) "$model-$l" --backend "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $most \

@@ -5,6 +5,7 @@
 worker.py LIBRARY [MODE], one of:
     deepep [normal|ll|own]  DeepEP V1
     nccl [padded|counts]    all-to-all of PyTorch
+    flashinfer              its one-sided all-to-all
     epcomm PACK             ours, as epbench pack wrote it
 """
 

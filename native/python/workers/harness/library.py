@@ -29,6 +29,7 @@ class Library:
 
     name, version = "library", "0"
     clock = "wall"
+    strict = False  # dispatch and combine must take turns, even where one is measured alone
     layout = "rank"  # rows that received() yields: one a (source rank, token), or one an expert too
 
     def start(self, ranks):
@@ -83,14 +84,18 @@ class Library:
         begin = time.perf_counter()
         return {self.clock: time.perf_counter() - begin}
 
-    def session(self, params, follow):
+    def session(self, params, worker):
         """What judges a workload's answers."""
-        return Session(self, params, follow)
+        return Session(self, params, worker)
 
     def follow(self, combine, dispatch):
         """The dispatch that runs before a combine that is measured alone; the defaults of
         the first that it accepts are given."""
         return dispatch
+
+    def clock_of(self, steps):
+        """What the seconds of timed(steps) mean."""
+        return self.clock
 
     def timed(self, name, steps, rounds, fold):
         """Seconds of one call in each round: fold calls on end, without what a step has not

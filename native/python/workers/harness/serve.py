@@ -68,15 +68,17 @@ class Worker:
         if params["problem"]["ranks"] != self.ranks.ranks:
             raise Failure("illegal", "ranks: the problem has %d, this worker was launched with %d" % (params["problem"]["ranks"], self.ranks.ranks))
         self.close({})
-        self.session = self.library.session(params, self.follow)
+        self.session = self.library.session(params, self)
         self.number += 1
         return {"session": self.number}
 
-    def follow(self, combine):
-        """The dispatch that runs before a combine that is measured alone."""
-        accepts = next(k["accepts"] for k in self.declared if k["name"] == combine.kernel and k["op"] == "combine")
-        d = next(k for k in self.declared if k["op"] == "dispatch" and (not accepts or k["name"] in accepts))
-        return self.library.follow(combine, Half(d["name"], {q["name"]: q["default"] for q in d["params"]}))
+    def default(self, op, beside):
+        """A half with default values that can run beside a kernel: what has to run where the
+        other half is measured alone."""
+        accepts = {k["name"]: k["accepts"] for k in self.declared if k["op"] == "combine"}
+        fits = lambda d, c: not accepts[c] or d in accepts[c]
+        k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], beside) if op == "dispatch" else fits(beside, k["name"])))
+        return Half(k["name"], {q["name"]: q["default"] for q in k["params"]})
 
     def opened(self, params):
         if self.session is None or params["session"] != self.number:

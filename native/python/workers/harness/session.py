@@ -62,8 +62,8 @@ def halves(op, config):
 
 
 class Session:
-    def __init__(self, library, params, follow):
-        self.library, self.work, self.follow = library, Work(params, library.rank), follow
+    def __init__(self, library, params, worker):
+        self.library, self.work, self.worker = library, Work(params, library.rank), worker
         self.op = self.work.problem["op"]
         library.open(self.work)
 
@@ -79,20 +79,23 @@ class Session:
     def halves(self, config):
         dispatch, combine = halves(self.op, config)
         if dispatch is None:  # a combine needs something to send back
-            dispatch = self.follow(combine)
+            dispatch = self.library.follow(combine, self.worker.default("dispatch", combine.kernel))
         return dispatch, combine
 
     def steps(self, config):
         """(paid, function) of one call."""
         dispatch, combine = self.halves(config)
         out = [(self.op != "combine", lambda: self.library.dispatch(dispatch))]
+        paid = combine is not None
+        if combine is None and self.library.strict:
+            combine = self.worker.default("combine", dispatch.kernel)
         if combine:
-            out += [(False, self.library.experts), (True, lambda: self.library.combine(combine))]
+            out += [(False, self.library.experts), (paid, lambda: self.library.combine(combine))]
         return out
 
     def run(self, config, rounds, fold):
         name = json.dumps(config, sort_keys=True)
-        return {"clock": self.library.clock, "fold": fold, "seconds": self.library.timed(name, self.steps(config), rounds, fold)}
+        return {"clock": self.library.clock_of(self.steps(config)), "fold": fold, "seconds": self.library.timed(name, self.steps(config), rounds, fold)}
 
     def verify(self, config, probes):
         """Compares every row here, and shows the probed ones that are here."""

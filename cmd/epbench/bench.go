@@ -90,7 +90,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 
 // options are the problems to measure, under the precision that was accepted.
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
-	problems, err := f.problem.problems(b.Machine())
+	o, err := f.problem.options(b.Machine())
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +98,12 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	if err != nil {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
-	for i := range problems {
-		if sweep.ReducesPrecision(b.Kernels(), problems[i].Op) {
-			problems[i].Precision = accepted
+	for i, p := range o.Problems {
+		if sweep.ReducesPrecision(b.Kernels(), p.Op) {
+			o.Problems[i].Precision = accepted
 		}
 	}
-	dists, err := f.problem.distributions()
-	return &sweep.Options{Problems: problems, Distributions: dists, Seed: f.problem.seed, Tool: version}, err
+	return o, nil
 }
 
 // picker is where configs come from. With --config only the problems stay

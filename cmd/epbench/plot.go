@@ -83,14 +83,9 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.out == "" {
 		f.out = filepath.Join(paths[0], record.PlotsDir)
 	}
-	runs, err := loadRuns(cmd, paths)
+	runs, err := f.filter.load(cmd, paths)
 	if err != nil {
 		return err
-	}
-	for _, l := range runs {
-		if err := f.filter.apply(l); err != nil {
-			return err
-		}
 	}
 	// A run without decisions, of bench or imported, has no gain to show.
 	if !cmd.Flags().Changed("kind") && len(kinds[0].Draw(runs, f.options)) == 0 {

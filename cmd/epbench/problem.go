@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -96,6 +97,16 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 		return nil, usagef("--op, --dtype and --tokens: nothing to do")
 	}
 	return out, nil
+}
+
+// options are the problems and routings of the flags as a sweep takes them.
+func (f *problemFlags) options(m ep.Machine) (*sweep.Options, error) {
+	problems, err := f.problems(m)
+	if err != nil {
+		return nil, err
+	}
+	dists, err := f.distributions()
+	return &sweep.Options{Problems: problems, Distributions: dists, Seed: f.seed, Tool: version}, err
 }
 
 // counts reads --tokens.

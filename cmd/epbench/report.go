@@ -65,14 +65,9 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 			return err
 		}
 	}
-	runs, err := loadRuns(cmd, paths)
+	runs, err := f.filter.load(cmd, paths)
 	if err != nil {
 		return err
-	}
-	for _, l := range runs {
-		if err := f.filter.apply(l); err != nil {
-			return err
-		}
 	}
 	if f.tables.format == benchFormat {
 		for _, l := range runs {

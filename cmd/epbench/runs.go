@@ -65,6 +65,17 @@ func (f *runFilter) bind(s *pflag.FlagSet) {
 	s.StringVar(&f.routing, "routing", "", "only these `ROUTINGS`, as the run spells them")
 }
 
+// load reads runs and drops their other cases.
+func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
+	runs, err := loadRuns(cmd, paths)
+	for _, l := range runs {
+		if err == nil {
+			err = f.apply(l)
+		}
+	}
+	return runs, err
+}
+
 // apply drops the other cases of a run. Naming what it does not have is an
 // error: the picture would silently be empty.
 func (f *runFilter) apply(l *reports.Loaded) error {

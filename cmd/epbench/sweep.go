@@ -109,18 +109,11 @@ const cpuBudget = 30 * time.Second
 
 // options turns the flags into what to sweep on a machine.
 func (f *sweepFlags) options(m ep.Machine) (*sweep.Options, error) {
-	problems, err := f.problem.problems(m)
+	o, err := f.problem.options(m)
 	if err != nil {
 		return nil, err
 	}
-	dists, err := f.problem.distributions()
-	if err != nil {
-		return nil, err
-	}
-	o := &sweep.Options{
-		Problems: problems, Distributions: dists, Seed: f.problem.seed, Strategy: f.strategy,
-		Kernels: splitList(f.kernels), MaxSMs: f.maxSMs, Tool: version,
-	}
+	o.Strategy, o.Kernels, o.MaxSMs = f.strategy, splitList(f.kernels), f.maxSMs
 	if o.Precision, err = ep.ParsePrecision(f.precision); err != nil {
 		return nil, usagef("--%w", err)
 	}

@@ -21,14 +21,9 @@ inside the time, the same clock. Runs of different machines are refused.`,
   epbench table choose dsv3-* --format markdown`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			runs, err := loadRuns(cmd, paths)
+			runs, err := filter.load(cmd, paths)
 			if err != nil {
 				return err
-			}
-			for _, l := range runs {
-				if err := filter.apply(l); err != nil {
-					return err
-				}
 			}
 			choices, err := reports.Choose(runs)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -64,17 +65,13 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	if o.steps < 0 || o.steps > 10_001 {
 		return usagef("--steps: %d is outside 0 to 10001", o.steps)
 	}
-	problems, err := drawProblems(&o.problem)
-	if err != nil {
-		return err
-	}
-	dists, err := o.problem.distributions()
+	w, err := drawOptions(&o.problem)
 	if err != nil {
 		return err
 	}
 	t := newRoutingTables(o.link)
-	for _, d := range dists {
-		for _, p := range problems {
+	for _, d := range w.Distributions {
+		for _, p := range w.Problems {
 			if err := o.draw(&t, d, p); err != nil {
 				return badInput(fmt.Errorf("--%w", err))
 			}
@@ -106,11 +103,11 @@ func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.
 	return err
 }
 
-// drawProblems are the problems of commands that only draw. A routing is the same
-// for every operation, so one is enough.
-func drawProblems(f *problemFlags) ([]ep.Problem, error) {
+// drawOptions are the problems and routings to draw; a routing is the same for
+// every op.
+func drawOptions(f *problemFlags) (*sweep.Options, error) {
 	f.ops = string(ep.Dispatch)
-	return f.problems(ep.Machine{Backend: "cpu"})
+	return f.options(ep.Machine{Backend: "cpu"})
 }
 
 func kindTable(name string, kinds []workloads.Kind) reports.Table {

@@ -43,18 +43,14 @@ func (o *exportOptions) run(cmd *cobra.Command) error {
 	if o.out == "" {
 		return usagef("-o: name a file that ends in .npy, .npz, .csv or .jsonl; - prints CSV")
 	}
-	problems, err := drawProblems(&o.problem)
+	draw, err := drawOptions(&o.problem)
 	if err != nil {
 		return err
 	}
-	dists, err := o.problem.distributions()
-	if err != nil {
-		return err
+	if n := len(draw.Problems) * len(draw.Distributions); n != 1 {
+		return usagef("--tokens, --dtype, --routing: a file holds one routing, these give %d", n)
 	}
-	if len(problems) != 1 || len(dists) != 1 {
-		return usagef("--tokens, --dtype, --routing: a file holds one routing, these give %d", len(problems)*len(dists))
-	}
-	w, err := workloads.New(dists[0], problems[0], o.problem.seed)
+	w, err := workloads.New(draw.Distributions[0], draw.Problems[0], draw.Seed)
 	if err != nil {
 		return badInput(fmt.Errorf("--%w", err))
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -222,7 +223,7 @@ func (s *scanner) number() (float64, error) {
 		if c := s.buf[i] - '0'; c <= 9 {
 			mantissa = mantissa*10 + int(c)
 			digits++
-		} else if s.buf[i] == '.' {
+		} else if s.buf[i] == '.' && point < 0 {
 			point = digits
 		} else {
 			break
@@ -248,7 +249,7 @@ func (s *scanner) number() (float64, error) {
 	s.pos += end
 	text := string(s.buf[start:s.pos])
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || text[0] < '0' || text[0] > '9' || math.IsInf(v, 0) {
+	if err != nil || text[0] < '0' || text[0] > '9' || strings.ContainsAny(text, "xX") || math.IsInf(v, 0) {
 		return 0, fmt.Errorf("%.20q is no duration in seconds", text)
 	}
 	return v, nil

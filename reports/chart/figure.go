@@ -139,7 +139,7 @@ func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
 		b := seriesBuilder{runs: runs, options: o}
 		for _, l := range runs {
 			for _, c := range l.Cases {
-				if groupOf(c.Problem) == g {
+				if g.has(l, c) {
 					k.add(&b, l, c)
 				}
 			}

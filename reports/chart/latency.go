@@ -149,13 +149,16 @@ func peerLabel(c *reports.Case, e *reports.Entry) string {
 }
 
 func (g group) slug() string {
-	return slug(string(g.Op), string(g.Dispatch), fmt.Sprintf("h%d-e%d-k%d-r%d", g.Hidden, g.Experts, g.TopK, g.Ranks))
+	return slug(string(g.Op), string(g.Dispatch), fmt.Sprintf("h%d-e%d-k%d-r%d", g.Hidden, g.Experts, g.TopK, g.Ranks), g.work)
 }
 
 func (g group) title(what string) string {
 	s := fmt.Sprintf("%s of %s", what, g.Op)
 	if g.Dispatch != "" {
 		s += " " + string(g.Dispatch)
+	}
+	if g.work != "" {
+		s += " (" + g.work + ")"
 	}
 	return s + fmt.Sprintf(": hidden %d, %d experts, top-%d, %d ranks", g.Hidden, g.Experts, g.TopK, g.Ranks)
 }

@@ -69,7 +69,10 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // group is what the problems of one picture share: all that may share a line.
-type group struct{ ep.Problem }
+type group struct {
+	ep.Problem
+	work string // of libraries whose times hold different things; "" where all hold the same
+}
 
 // groupOf leaves out the token counts, the precision, which the label says, and the
 // mode: peers are measured eagerly and ours from a graph, and the label says which.
@@ -79,20 +82,55 @@ func groupOf(p ep.Problem) group {
 	if p.Op == ep.Combine {
 		p.Dispatch = ""
 	}
-	return group{p}
+	return group{Problem: p}
 }
 
-// groups lists the groups of runs in the order of their cases.
+// workOf is what the time of a case's winner holds, "" where the run does not say.
+func workOf(l *reports.Loaded, c *reports.Case) string {
+	w := c.Winner()
+	if w == nil {
+		return ""
+	}
+	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem.Dispatch)
+}
+
+// has reports whether a case belongs into the picture. Imported figures, whose work is
+// not known, belong into each.
+func (g group) has(l *reports.Loaded, c *reports.Case) bool {
+	if groupOf(c.Problem).Problem != g.Problem {
+		return false
+	}
+	w := workOf(l, c)
+	return g.work == "" || w == "" || w == g.work
+}
+
+// groups lists the groups of runs in the order of their cases. Where libraries do
+// different work, each kind has a picture of its own.
 func groups(runs []*reports.Loaded) []group {
 	var out []group
+	works := map[group][]string{}
 	for _, l := range runs {
 		for _, c := range l.Cases {
-			if g := groupOf(c.Problem); !slices.Contains(out, g) {
+			g := groupOf(c.Problem)
+			if !slices.Contains(out, g) {
 				out = append(out, g)
+			}
+			if w := workOf(l, c); w != "" && !slices.Contains(works[g], w) {
+				works[g] = append(works[g], w)
 			}
 		}
 	}
-	return out
+	var split []group
+	for _, g := range out {
+		if len(works[g]) < 2 {
+			split = append(split, g)
+			continue
+		}
+		for _, w := range works[g] {
+			split = append(split, group{g.Problem, w})
+		}
+	}
+	return split
 }
 
 // highest is the first of the points with the largest value.

@@ -18,7 +18,7 @@ test -x bin/epbench || tar -xJf bin/peers-gpu.tar.xz -C bin || exit 1
 export PYTHONPATH=$site:$PYTHONPATH PATH=$PWD/bin:$PATH EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 # NVLink multicast stays off. The low-latency kernels start NVSHMEM: one host, no network.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 NCCL_DEBUG=WARN
-export NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo GLOO_SOCKET_IFNAME=lo NVSHMEM_SYMMETRIC_SIZE=2G
+export NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo GLOO_SOCKET_IFNAME=lo
 wheels='import glob, nvidia, os; print(*{os.path.dirname(f) for p in nvidia.__path__ for f in glob.glob(p + "/**/libnvrtc.so*", recursive=True)})'
 for d in /usr/local/cuda/lib64 $(python3 -c "$wheels" 2> /dev/null); do
   test -n "$EPBENCH_NVRTC" || { ls "$d"/libnvrtc.so* > /dev/null 2>&1 && export EPBENCH_NVRTC=$d; }

@@ -27,14 +27,11 @@ prints an object that --machine and the examples read.`,
   epbench table lookup --embedded --machine machine.json --model deepseek-v3`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, note, err := openBackend(cmd.Context(), backend)
+			b, err := backendOf(cmd, backend)
 			if err != nil {
 				return err
 			}
 			defer b.Close()
-			if note != "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), note)
-			}
 			set, err := sources.open()
 			if err != nil {
 				return err
@@ -75,7 +72,9 @@ func machineTable(h table.Host) reports.Table {
 		{"memory", fmt.Sprintf("%d GiB", m.Memory>>30)}, {"links", m.Link}, {"driver", m.Driver}, {"CUDA", m.CUDA},
 		{"kernels", h.ABI},
 	} {
-		t.Add(reports.Str(row[0]), reports.Str(row[1]))
+		if row[1] != "" {
+			t.Add(reports.Str(row[0]), reports.Str(row[1]))
+		}
 	}
 	return t
 }

@@ -3,7 +3,9 @@ package worker
 import (
 	"bufio"
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -23,11 +25,16 @@ const silence = 3 * time.Second
 // that it failed: usually rank 0 then waits for that rank in a collective.
 const troubleLimit = 3 * time.Second
 
+// maxNotice bounds a message of a rank other than 0. The reason of a failure may hold a
+// compiler's whole output.
+const maxNotice = 1 << 20
+
 // group are the connected ranks of one launched command.
 type group struct {
 	token    string
 	listener net.Listener
 	arrived  chan struct{} // closed when rank 0 has connected
+	closed   chan struct{} // closed by close
 	end      func()        // kills the command
 
 	mu      sync.Mutex
@@ -35,6 +42,13 @@ type group struct {
 	ending  bool     // the ranks may go
 	trouble *Trouble // the first thing that went wrong, with the rank's name in it
 	timer   *time.Timer
+}
+
+func newGroup(l net.Listener, end func()) *group {
+	return &group{
+		token: rand.Text(), listener: l, arrived: make(chan struct{}), closed: make(chan struct{}),
+		end: end, members: map[int]*member{},
+	}
 }
 
 // member is one connected rank.
@@ -57,10 +71,16 @@ func (m *member) String() string {
 	return fmt.Sprintf("rank %d of %d (host %.64s, pid %d)", m.Rank, m.Ranks, m.Host, m.PID)
 }
 
-// add refuses a rank that is there already, or of a group of another size.
+// add refuses a rank that is there already, of a group of another size, or too late
+// for close to end its connection.
 func (g *group) add(m *member) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	select {
+	case <-g.closed:
+		return errors.New("the run has ended")
+	default:
+	}
 	if old := g.members[m.Rank]; old != nil {
 		return fmt.Errorf("rank: %s has connected already", old)
 	}
@@ -79,11 +99,10 @@ func (g *group) first() *member {
 	return g.members[0]
 }
 
-func (g *group) meet() string { return g.first().Meet }
-
 // watch reads what a rank other than 0 sends until its connection ends.
 func (g *group) watch(m *member) {
-	lines := bufio.NewScanner(&lineLimit{r: m.in, limit: maxGreeting})
+	lines := bufio.NewScanner(m.in)
+	lines.Buffer(nil, maxNotice)
 	for lines.Scan() {
 		var n struct {
 			Method string          `json:"method"`
@@ -116,28 +135,42 @@ func (g *group) heard(rank int, b Beat) {
 	}
 }
 
-// fail notes the first trouble and ends the group after a while, unless calm is
-// called before.
+// fail notes the first trouble and ends the group: after a while, unless calm is
+// called before, or at once where after is 0.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending || g.trouble != nil {
+	if g.ending || g.trouble != nil && after > 0 {
 		return
 	}
-	if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
-		t.Status = ep.Crash
+	if g.trouble == nil {
+		if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
+			t.Status = ep.Crash
+		}
+		t.Reason = fmt.Sprintf("%s: %s", m, t.Reason)
+		g.trouble = &t
 	}
-	t.Reason = fmt.Sprintf("%s: %s", m, t.Reason)
-	g.trouble = &t
+	g.stopTimer()
+	if after == 0 {
+		go g.end()
+		return
+	}
 	g.timer = time.AfterFunc(after, g.end)
+}
+
+// stopTimer reports whether the end was due and is now put off. The caller holds mu.
+func (g *group) stopTimer() bool {
+	stopped := g.timer != nil && g.timer.Stop()
+	g.timer = nil
+	return stopped
 }
 
 // calm forgets a trouble that rank 0 has answered for.
 func (g *group) calm() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.timer != nil && g.timer.Stop() {
-		g.trouble, g.timer = nil, nil
+	if g.stopTimer() {
+		g.trouble = nil
 	}
 }
 
@@ -160,7 +193,14 @@ func (g *group) close() {
 	g.listener.Close()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	select {
+	case <-g.closed:
+		return
+	default:
+	}
+	close(g.closed)
 	g.ending = true
+	g.stopTimer()
 	for _, m := range g.members {
 		m.conn.Close()
 	}

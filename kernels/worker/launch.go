@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -75,7 +74,7 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", at, err)
 	}
-	g := &group{token: rand.Text(), listener: l, arrived: make(chan struct{}), members: map[int]*member{}, end: p.kill}
+	g := newGroup(l, p.kill)
 	p.group = g
 	p.cmd.Env = append(os.Environ(), addressEnv+"="+address, tokenEnv+"="+g.token)
 	p.cmd.Stdout = &lineWriter{to: p.printed}
@@ -144,14 +143,26 @@ func (g *group) greet(c net.Conn) {
 		err = json.NewEncoder(c).Encode(Admission{Meet: m.Meet})
 		_ = c.SetDeadline(time.Time{})
 		close(g.arrived)
+	} else if !g.zeroArrived() {
+		return
 	} else {
-		<-g.arrived // the deadline of await, not greetLimit, bounds this: end closes the connection
 		_ = c.SetDeadline(time.Time{})
-		err = json.NewEncoder(c).Encode(Admission{Meet: g.meet()})
+		err = json.NewEncoder(c).Encode(Admission{Meet: g.first().Meet})
 		go g.watch(m)
 	}
 	if err != nil {
 		c.Close() // seen by who reads
+	}
+}
+
+// zeroArrived waits for rank 0, false if the group is closed first. The deadline of
+// await bounds this, not greetLimit.
+func (g *group) zeroArrived() bool {
+	select {
+	case <-g.arrived:
+		return true
+	case <-g.closed:
+		return false
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,11 +20,30 @@ import (
 )
 
 // rankEnv says which rank of a launched group the test binary plays, roleEnv what
-// the ranks besides 0 do.
+// the ranks besides 0 do. markEnv is a file that rank 0 makes when its run hangs.
 const (
 	rankEnv = "EPBENCH_TEST_RANK"
 	roleEnv = "EPBENCH_TEST_ROLE"
+	markEnv = "EPBENCH_TEST_MARK"
 )
+
+// setMark names the file that tells of a run that hangs.
+func setMark(t *testing.T) string {
+	t.Helper()
+	mark := filepath.Join(t.TempDir(), "hangs")
+	t.Setenv(markEnv, mark)
+	return mark
+}
+
+// awaitFile returns when a file is there, or after a minute.
+func awaitFile(name string) {
+	for range 6000 {
+		if _, err := os.Stat(name); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
 
 // serveRank plays one rank: rank 0 serves the CPU backend, the others follow their
 // role.
@@ -45,9 +66,15 @@ func serveRank(rank, role string) error {
 	}
 	switch role {
 	case "fail":
-		time.AfterFunc(200*time.Millisecond, func() { say(notifyFailed, Trouble{ep.NoLaunch, "no kernel image"}) })
+		go func() {
+			awaitFile(os.Getenv(markEnv))
+			say(notifyFailed, Trouble{ep.NoLaunch, "no kernel image" + strings.Repeat(" of what the compiler printed", 10_000)})
+		}()
 	case "die":
-		time.AfterFunc(200*time.Millisecond, func() { os.Exit(1) })
+		go func() {
+			awaitFile(os.Getenv(markEnv))
+			os.Exit(1)
+		}()
 	}
 	_, _ = in.ReadByte() // until epbench closes the connection
 	return nil
@@ -78,7 +105,7 @@ func openLaunched(t *testing.T, script, role string) (*Backend, *[]string) {
 	t.Setenv(scriptEnv, script)
 	t.Setenv(roleEnv, role)
 	limits := DefaultLimits()
-	limits.Hello, limits.Round = 20*time.Second, 4*time.Second
+	limits.Hello, limits.Round = time.Minute, time.Minute
 	shell := fmt.Sprintf("%s=1 %s & %s=0 exec %[2]s", rankEnv, os.Args[0], rankEnv)
 	var said []string
 	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: func(s string) { said = append(said, s) }}, limits, nil)
@@ -91,7 +118,7 @@ func openLaunched(t *testing.T, script, role string) (*Backend, *[]string) {
 
 func (g *group) waitFor(t *testing.T, ranks int) {
 	t.Helper()
-	for range 500 {
+	for range 6000 {
 		g.mu.Lock()
 		n := len(g.members)
 		g.mu.Unlock()
@@ -140,7 +167,11 @@ func TestLaunchedTrouble(t *testing.T) {
 		{"crash-run", "idle", ep.Crash, "rank 0 of 2 (host here, pid "},
 	} {
 		t.Run(c.script+" "+c.role, func(t *testing.T) {
+			setMark(t)
 			b, _ := openLaunched(t, c.script, c.role)
+			if c.status == ep.Hang {
+				b.limits.Round = 4 * time.Second // longer than silence
+			}
 			b.proc.group.waitFor(t, 2)
 			s := openWorkload(t, b, ep.Dispatch)
 			good := defaultOf(t, b, ep.Dispatch)
@@ -174,15 +205,75 @@ func TestLaunchedRefusals(t *testing.T) {
 		}
 	}
 	limits := DefaultLimits()
-	limits.Hello = 300 * time.Millisecond
-	for _, c := range []struct{ shell, want string }{
-		{"echo no such module >&2; exit 3", "no such module"},
-		{"sleep 60", "did not connect"},
+	for _, c := range []struct {
+		shell, want string
+		hello       time.Duration
+	}{
+		{"echo no such module >&2; exit 3", "no such module", time.Minute},
+		{"sleep 600", "did not connect", 300 * time.Millisecond},
 	} {
+		limits.Hello = c.hello
 		_, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", c.shell}, Listen: Loopback}, limits, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.shell, err, c.want)
 		}
+	}
+}
+
+// fakeGroup has no launched command; ended is closed at its end.
+func fakeGroup(t *testing.T) (g *group, ended chan struct{}) {
+	t.Helper()
+	l, address, err := listen(Loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(addressEnv, address)
+	ended = make(chan struct{})
+	g = newGroup(l, sync.OnceFunc(func() { close(ended) }))
+	t.Cleanup(g.close)
+	go g.accept()
+	return g, ended
+}
+
+// TestClosedGroup: a group whose rank 0 never came lets the others go, and admits nobody
+// afterwards.
+func TestClosedGroup(t *testing.T) {
+	g, _ := fakeGroup(t)
+	greeted := make(chan error, 1)
+	go func() {
+		_, _, err := connect("1", g.token)
+		greeted <- err
+	}()
+	g.waitFor(t, 1)
+	waited := make(chan bool, 1)
+	go func() { waited <- g.zeroArrived() }()
+	g.close()
+	if <-waited {
+		t.Error("rank 0 is said to have arrived")
+	}
+	if err := <-greeted; err == nil {
+		t.Error("rank 1 was admitted without rank 0")
+	}
+	if err := g.add(&member{Greeting: Greeting{Rank: 0, Ranks: 2}}); err == nil {
+		t.Error("a rank was added to a closed group: nobody closes its connection")
+	}
+}
+
+// TestCalm: an answer of rank 0 excuses a rank that failed, not one that is gone.
+func TestCalm(t *testing.T) {
+	g, ended := fakeGroup(t)
+	m := &member{Greeting: Greeting{Rank: 1, Ranks: 2}}
+	g.fail(m, Trouble{ep.Illegal, "sms: 3"}, time.Hour)
+	g.calm()
+	if g.wrong() != nil {
+		t.Errorf("not excused: %+v", g.wrong())
+	}
+	g.fail(m, Trouble{ep.NoLaunch, "no kernel image"}, time.Hour)
+	g.fail(m, Trouble{ep.Crash, "is gone"}, 0)
+	g.calm()
+	<-ended
+	if w := g.wrong(); w == nil || w.Status != ep.NoLaunch {
+		t.Errorf("a rank that is gone: %+v, want its first words", w)
 	}
 }
 

@@ -121,6 +121,9 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 	}
 	switch s.script {
 	case "hang-run":
+		if mark := os.Getenv(markEnv); mark != "" {
+			_ = os.WriteFile(mark, nil, 0o600) // who waits for it says what is wrong
+		}
 		time.Sleep(time.Hour)
 	case "late-run":
 		time.Sleep(2 * time.Second)
@@ -164,7 +167,7 @@ func openScripted(t *testing.T, script string) *Backend {
 	t.Helper()
 	t.Setenv(scriptEnv, script)
 	limits := DefaultLimits()
-	limits.Round, limits.Prepare = 1500*time.Millisecond, 1500*time.Millisecond
+	limits.Round, limits.Prepare = 20*time.Second, 20*time.Second
 	b, err := Open(t.Context(), Command{Argv: []string{os.Args[0]}}, limits, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +245,12 @@ func TestMisbehaviour(t *testing.T) {
 			b := openScripted(t, c.script)
 			s := openWorkload(t, b, ep.Dispatch)
 			good := defaultOf(t, b, ep.Dispatch)
+			long := b.limits
+			if c.status == ep.Hang && c.restarts > 0 { // short for what hangs alone: others share this machine
+				b.limits.Round, b.limits.Prepare = 1500*time.Millisecond, 1500*time.Millisecond
+			}
 			_, err := s.Run(t.Context(), good.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1})
+			b.limits = long
 			var f *kernels.Failure
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) {
 				t.Fatalf("got %v, want %s with %q", err, c.status, c.reason)
@@ -297,11 +305,16 @@ func TestStrayLine(t *testing.T) {
 
 // TestKilledWorker is kill -9 in mid-round.
 func TestKilledWorker(t *testing.T) {
+	mark := setMark(t)
 	b := openScripted(t, "hang-run")
 	b.limits.Round = time.Minute
 	s := openWorkload(t, b, ep.Dispatch)
 	c := defaultOf(t, b, ep.Dispatch)
-	time.AfterFunc(300*time.Millisecond, b.proc.kill)
+	kill := b.proc.kill
+	go func() {
+		awaitFile(mark)
+		kill()
+	}()
 	_, err := s.Run(t.Context(), c.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1})
 	var f *kernels.Failure
 	if !errors.As(err, &f) || f.Status != ep.Crash || !strings.Contains(f.Reason, "killed") {

@@ -19,7 +19,7 @@ func openToy(t *testing.T, file, drill string) (*Backend, *[]string, error) {
 		t.Skip("no python3 here")
 	}
 	limits := DefaultLimits()
-	limits.Round = 4 * time.Second
+	limits.Round = time.Minute
 	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + "; ../../examples/workers/ranks.sh 3 python3 " + file
 	var said []string
 	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: func(s string) { said = append(said, s) }}, limits, nil)
@@ -101,11 +101,15 @@ func TestToyDrills(t *testing.T) {
 			}
 			s, good := toySession(t, b, ep.Dispatch)
 			token := b.proc.group.token
+			if c.status == ep.Hang {
+				b.limits.Round = 5 * time.Second // longer than silence
+			}
 			_, err = s.Run(t.Context(), good.With("messages", "4"), kernels.RunSpec{Rounds: 1, Fold: 1})
 			var f *kernels.Failure
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) || !strings.Contains(f.Reason, "rank 1 of 3") {
 				t.Fatalf("got %v, want %s with %q and the rank", err, c.status, c.reason)
 			}
+			b.limits.Round = time.Minute
 			if left := family(token); len(left) > 0 {
 				t.Errorf("processes left: %v", left)
 			}

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -100,15 +101,20 @@ func spots(in Input, kernel string) ([]spot, error) {
 			out[i].combine = times
 		}
 	}
-	for n := range in.Mix {
-		if !slices.ContainsFunc(out, func(s spot) bool { return s.tokens == n }) {
-			return nil, fmt.Errorf("--mix: the run has no %s with %s", kernel, reports.Tokens(n))
-		}
-	}
-	out = slices.DeleteFunc(out, func(s spot) bool { return len(s.dispatch) == 0 || len(s.combine) == 0 })
+	return whole(out, in.Mix, kernel)
+}
+
+// whole are the spots with both halves, by token count. Each count of a mix must have one.
+func whole(all []spot, mix map[int]float64, kernel string) ([]spot, error) {
+	out := slices.DeleteFunc(all, func(s spot) bool { return len(s.dispatch) == 0 || len(s.combine) == 0 })
 	slices.SortStableFunc(out, func(a, b spot) int { return cmp.Compare(a.tokens, b.tokens) })
-	if len(out) == 0 {
+	if len(out) == 0 && len(mix) == 0 {
 		return nil, fmt.Errorf("the run has no dispatch and combine of kernel %s for the same tokens and routing; measure it with its worker: sweep --op dispatch,combine", kernel)
+	}
+	for _, n := range slices.Sorted(maps.Keys(mix)) {
+		if !slices.ContainsFunc(out, func(s spot) bool { return s.tokens == n }) {
+			return nil, fmt.Errorf("--mix: the run has no dispatch and combine of kernel %s with %s", kernel, reports.Tokens(n))
+		}
 	}
 	return out, nil
 }

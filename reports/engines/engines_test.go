@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,6 +94,11 @@ func TestRefusals(t *testing.T) {
 	e, _ := Find("sglang")
 	if _, err := e.Write(Input{deepEPRun(), map[int]float64{64: 1}}); err == nil || !strings.Contains(err.Error(), "64 tokens") {
 		t.Errorf("a token count that was not measured: %v", err)
+	}
+	half := deepEPRun()
+	half.Cases = slices.DeleteFunc(half.Cases, func(c *reports.Case) bool { return c.Problem.Op == ep.Combine && c.Problem.Tokens == 4096 })
+	if _, err := e.Write(Input{half, map[int]float64{128: 3, 4096: 1, 8192: 1}}); err == nil || !strings.Contains(err.Error(), "4096 tokens") {
+		t.Errorf("a token count of the mix without a combine: %v", err)
 	}
 	f, _ := Find("flashinfer-env")
 	if _, err := f.Write(Input{Run: deepEPRun()}); err == nil || !strings.Contains(err.Error(), "no dispatch and combine of kernel flashinfer") {

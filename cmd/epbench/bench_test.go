@@ -19,8 +19,7 @@ import (
 // written.
 func TestInterruptedBench(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	ctx, cancel := context.WithCancel(context.Background())
-	defer time.AfterFunc(700*time.Millisecond, cancel).Stop()
+	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`) // the case of one token is done
 	var stdout, stderr bytes.Buffer
 	args := []string{"bench", "--backend=cpu", "--op=dispatch,combine", "--tokens=1:512", "--routing=uniform", "--rounds=5", "-o", dir}
 	if code := run(ctx, args, &stdout, &stderr); code != exitInterrupted {

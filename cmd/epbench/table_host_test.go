@@ -25,10 +25,10 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 		t.Error(err)
 	}
 	if err := legal(b.Machine(), p, dedup); err == nil || !strings.HasPrefix(err.Error(), "algo: dedup changes results") {
-		t.Errorf("for the same results: %v", err)
+		t.Errorf("in full precision: %v", err)
 	}
 	p.Precision = ep.Reduced
 	if err := legal(b.Machine(), p, dedup); err != nil {
-		t.Errorf("for any results: %v", err)
+		t.Errorf("in reduced precision: %v", err)
 	}
 }

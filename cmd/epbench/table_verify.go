@@ -94,7 +94,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err := errors.Join(o.out.print(cmd, checks), stopped); err != nil {
 		return err
 	}
-	return outcome(r.Worst())
+	return claimCode(r.Worst())
 }
 
 // tableFor is the uppermost table that may be used on a host. Ranks and dtypes
@@ -150,8 +150,8 @@ func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
 	return t
 }
 
-// outcome is the exit code of a receipt.
-func outcome(worst receipt.Claim) error {
+// claimCode is the exit code of a receipt, by its worst claim.
+func claimCode(worst receipt.Claim) error {
 	switch worst {
 	case receipt.Failed, receipt.Slower:
 		return withCode(exitWrong, fmt.Errorf("table verify: a row is worse than the default: %s", worst))

@@ -6,7 +6,7 @@ import "github.com/epbench/epbench/kernels/cuda"
 //
 //	header, then for each section its records without gaps
 //
-// Readers check every number before they use it. native/epcomm/pack.h declares
+// Readers check every number before they use it. native/epcomm/src/pack.h declares
 // the same records in C.
 
 // Magic are the first bytes of a pack.

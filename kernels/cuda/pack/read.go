@@ -136,8 +136,8 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	return int64(3*heapAlign + uint64(inFlight)*p.slotBytes(chosen))
 }
 
-// slotBytes is the memory of one call in flight, as native/epcomm/heap.c lays it
-// out.
+// slotBytes is the memory of one call in flight, as native/epcomm/src/heap.c lays
+// it out.
 func (p *Pack) slotBytes(chosen []bool) uint64 {
 	var out, scales, rows, bytes uint64
 	for i, d := range p.dtypes {

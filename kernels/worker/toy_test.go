@@ -120,6 +120,40 @@ func TestToyDrills(t *testing.T) {
 	}
 }
 
+// TestLostLink: a rank that finds another one gone ends, however the connection broke. It
+// is not the one that failed.
+func TestLostLink(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	const program = `
+import sys, types
+sys.path.insert(0, "../../native/python/workers")
+from harness.ranks import Ranks
+
+class Link:
+    def __init__(self, error): self.error = error
+    def recv(self): raise self.error
+    def send(self, thing): raise self.error
+
+for error in (EOFError(), ConnectionResetError(), BrokenPipeError()):
+    for rank in (0, 1):
+        r = Ranks.__new__(Ranks)
+        r.rank, r.link, r.links, r.line = rank, Link(error), {1: Link(error)}, types.SimpleNamespace(waiting=False)
+        for call in (r.share, r.collect):
+            try:
+                call(None)
+            except SystemExit as e:
+                assert "another rank is gone" in str(e), e
+            else:
+                raise AssertionError((error, rank, call))
+`
+	if out, err := exec.Command(python, "-B", "-c", program).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestToyLies: a wrong bit, a lost row and a lost summand are found.
 func TestToyLies(t *testing.T) {
 	for drill, op := range map[string]ep.Op{"wrong": ep.Dispatch, "lost": ep.Dispatch, "sum": ep.Combine} {

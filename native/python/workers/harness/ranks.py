@@ -1,5 +1,6 @@
 """The ranks of one worker: who this process is, and objects between processes."""
 
+import contextlib
 import os
 import socket
 from multiprocessing.connection import Client, Listener
@@ -54,14 +55,16 @@ class Ranks:
         """Rank 0's object, on every rank."""
         if self.rank != 0:
             return self._waited(self.link)
-        for link in self.links.values():
-            link.send(thing)
+        with self._gone():
+            for link in self.links.values():
+                link.send(thing)
         return thing
 
     def collect(self, thing):
         """The objects of all ranks in their order, on rank 0; None elsewhere."""
         if self.rank != 0:
-            return self.link.send(thing)
+            with self._gone():
+                return self.link.send(thing)
         return [thing] + [self._waited(link) for link in self.links.values()]
 
     def exchange(self, thing):
@@ -74,8 +77,16 @@ class Ranks:
     def _waited(self, link):
         self.line.waiting = True
         try:
-            return link.recv()
-        except EOFError:  # epbench sees it too, and names the rank that is gone
-            raise SystemExit("rank %d: another rank is gone" % self.rank) from None
+            with self._gone():
+                return link.recv()
         finally:
             self.line.waiting = False
+
+    @contextlib.contextmanager
+    def _gone(self):
+        """Ends this rank where another one is gone. That is no failure of this rank: epbench
+        sees it too, and names the rank that is gone."""
+        try:
+            yield
+        except (EOFError, OSError):  # an OSError where the other left something unread
+            raise SystemExit("rank %d: another rank is gone" % self.rank) from None

@@ -25,10 +25,11 @@ type ranks struct {
 }
 
 type process struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	enc *gob.Encoder
-	dec *gob.Decoder
+	rank int
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	enc  *gob.Encoder
+	dec  *gob.Decoder
 }
 
 // startRanks starts a process for each rank, on GPUs in their order.
@@ -39,7 +40,7 @@ func startRanks(n int) (*ranks, error) {
 	}
 	r := &ranks{}
 	for i := range n {
-		p, err := startProcess(self)
+		p, err := startProcess(self, i)
 		if err != nil {
 			r.end()
 			return nil, fmt.Errorf("rank %d: %w", i, err)
@@ -53,8 +54,8 @@ func startRanks(n int) (*ranks, error) {
 	return r, err
 }
 
-func startProcess(self string) (*process, error) {
-	p := &process{cmd: exec.Command(self, "rank")}
+func startProcess(self string, rank int) (*process, error) {
+	p := &process{rank: rank, cmd: exec.Command(self, "rank")}
 	p.cmd.Stderr = os.Stderr
 	// As many hardware queues as there may be streams, and kernels loaded when they
 	// are found: a load beside a spinning kernel waits for it.
@@ -102,7 +103,7 @@ func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 		for i, p := range r.all {
 			if first || out[i].Asks {
 				g.Go(func() (err error) {
-					out[i], err = p.exchange(i, q(i))
+					out[i], err = p.exchange(q(p.rank))
 					return err
 				})
 			}
@@ -114,7 +115,7 @@ func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 		together := gathered(out)
 		q = func(int) request { return together }
 	}
-	return out, worst(out)
+	return out, r.worst(out)
 }
 
 // gathered answers ranks that ask for the bytes of all: with none where a rank has
@@ -130,7 +131,7 @@ func gathered(all []reply) (q request) {
 }
 
 // worst is the failure that explains the others: a fault names who waited.
-func worst(all []reply) error {
+func (r *ranks) worst(all []reply) error {
 	var first error
 	for i, a := range all {
 		if a.Error == "" {
@@ -140,7 +141,7 @@ func worst(all []reply) error {
 		if a.Fault {
 			status = ep.Hang
 		}
-		f := kernels.Failf(status, "rank %d: %s", i, a.Error)
+		f := kernels.Failf(status, "rank %d: %s", r.all[i].rank, a.Error)
 		if a.Fault {
 			return f
 		}
@@ -151,12 +152,12 @@ func worst(all []reply) error {
 	return first
 }
 
-func (p *process) exchange(rank int, q request) (a reply, err error) {
+func (p *process) exchange(q request) (a reply, err error) {
 	if err := p.enc.Encode(q); err != nil {
-		return a, fmt.Errorf("rank %d: %w", rank, err)
+		return a, fmt.Errorf("rank %d: %w", p.rank, err)
 	}
 	if err := p.dec.Decode(&a); err != nil {
-		return a, fmt.Errorf("rank %d ended: %w", rank, err)
+		return a, fmt.Errorf("rank %d ended: %w", p.rank, err)
 	}
 	return a, nil
 }

@@ -44,7 +44,7 @@ build() {
 }
 
 table=""
-# sweep LIMIT NAME ARGS...: one run directory, $out/NAME
+# one LIMIT NAME ARGS...: a sweep of LIMIT seconds at most into one run directory, $out/NAME
 one() {
   limit=$1 name=$2
   shift 2
@@ -58,7 +58,7 @@ one() {
   test "$word" = ok || { echo "---- $name"; tail -15 "$out/$name.txt"; }
 }
 
-# args LIBRARY: the backend and what its kernels can run.
+# library NAME: its backend.
 library() {
   case $1 in
     deepep) echo "$worker deepep" ;;
@@ -79,7 +79,7 @@ drill() {
   done
 }
 
-# sweep tunes every library under uniform routing, then searches skewed ones shortly.
+# sweep tunes every library under uniform routing, then for a shorter time under skewed ones.
 sweep() {
   for model in ${MODELS:-deepseek-v3}; do
     for l in ${LIBRARIES:-deepep nccl $fi epbench deepep-ll}; do

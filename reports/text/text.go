@@ -100,13 +100,6 @@ func (g *grid) print(b *strings.Builder, columns []int, heads []string, say func
 
 // draw lets the table library draw some rows with the header, as lines.
 func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
-	pick := func(cells []string) []string {
-		out := make([]string, len(columns))
-		for i, c := range columns {
-			out[i] = breakWords(cells[c], g.widths[c])
-		}
-		return out
-	}
 	widths := tw.Mapper[int, int]{}
 	cell := tw.CellConfig{Formatting: tw.CellFormatting{AutoWrap: tw.WrapNormal, AutoFormat: tw.Off}}
 	for i, c := range columns {
@@ -124,7 +117,7 @@ func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	var b strings.Builder
 	out := tablewriter.NewTable(&b, tablewriter.WithConfig(tablewriter.Config{Header: cell, Row: cell}),
 		tablewriter.WithColumnWidths(widths), tablewriter.WithRenderer(renderer.NewBlueprint(plain)))
-	header := pick(g.header)
+	header := g.pick(columns, g.header)
 	if !slices.ContainsFunc(columns, func(c int) bool { return g.columns[c].Unit != "" }) {
 		for i := range header {
 			header[i], _, _ = strings.Cut(header[i], "\n") // no empty line of units
@@ -132,7 +125,7 @@ func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	}
 	out.Header(header)
 	for _, r := range rows {
-		if err := out.Append(pick(r)); err != nil {
+		if err := out.Append(g.pick(columns, r)); err != nil {
 			return nil, err
 		}
 	}
@@ -144,6 +137,15 @@ func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 		lines = append(lines, strings.TrimRight(line, " \n")+"\n")
 	}
 	return lines, nil
+}
+
+// pick takes the cells of some columns, broken to their widths.
+func (g *grid) pick(columns []int, cells []string) []string {
+	out := make([]string, len(columns))
+	for i, c := range columns {
+		out[i] = breakWords(cells[c], g.widths[c])
+	}
+	return out
 }
 
 // plain is a table without borders and with one rule under its header.

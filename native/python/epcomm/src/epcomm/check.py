@@ -1,6 +1,7 @@
 """python -m epcomm check: every answer of a pack against plain torch, then times."""
 
 import json
+import math
 import os
 import random
 import sys
@@ -144,7 +145,10 @@ class Check:
         self.say(f"{self.a.replays} replays of three graphs and eager calls, mixed")
 
 
-def _chain(c, unit, fold, pair):
+MIN_SAMPLE = 20e-6  # seconds of a chain, as epbench bench folds calls
+
+
+def _chain(c, unit, fold, pair, rounds):
     """The chain clock of epbench bench: seconds that a call adds to a graph of calls.
 
     A barrier over ranks follows each call (a pair: the chain), and as many barriers
@@ -165,11 +169,24 @@ def _chain(c, unit, fold, pair):
             c.ep.barrier()
         marks[2].record()
     seconds = []
-    for _ in range(c.a.rounds + 3):
+    for _ in range(rounds + 3):
         graph.replay()
         c.sync()
         seconds.append((marks[0].elapsed_time(marks[1]) - marks[1].elapsed_time(marks[2])) / 1e3 / fold)
-    return sorted(seconds[3:])[c.a.rounds // 2]
+    return sorted(seconds[3:])[rounds // 2]
+
+
+def _slowest(c, seconds):
+    every = [None] * c.ranks
+    dist.all_gather_object(every, seconds)
+    return max(every)
+
+
+def _measure(c, unit, pair):
+    """Seconds of a call on the slowest rank. A chain is as long as bench makes it: ranks
+    that start together drift apart over a long chain of pairs, and wait for each other."""
+    once = max(_slowest(c, _chain(c, unit, 2, pair, 5)), 1e-6)
+    return _slowest(c, _chain(c, unit, math.ceil(MIN_SAMPLE / once), pair, c.a.rounds))
 
 
 def times(c):
@@ -190,13 +207,11 @@ def times(c):
                 if op == "combine":
                     d(), c.ep.barrier()
                 unit = {"pair": lambda: (d(), k()), "dispatch": d, "combine": k}[op]
-                seconds = _chain(c, unit, max(2, min(200, int(2e-3 / (tokens * 3e-7 + 1e-5)))), op == "pair")
+                seconds = _measure(c, unit, op == "pair")
                 k() if op == "dispatch" else None
-                worst = [None] * c.ranks
-                dist.all_gather_object(worst, seconds)
                 name = {1: "bf16", 2: "fp8"}[dtype]
-                out.append({"op": op, "dtype": name, "tokens": tokens, "us": max(worst) * 1e6})
-                c.say(f"{op:9} {name:5} {tokens:5} tokens {max(worst) * 1e6:9.2f} us")
+                out.append({"op": op, "dtype": name, "tokens": tokens, "us": seconds * 1e6})
+                c.say(f"{op:9} {name:5} {tokens:5} tokens {seconds * 1e6:9.2f} us")
     return out
 
 

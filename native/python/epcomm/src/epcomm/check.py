@@ -145,9 +145,6 @@ class Check:
         self.say(f"{self.a.replays} replays of three graphs and eager calls, mixed")
 
 
-MIN_SAMPLE = 20e-6  # seconds of a chain, as epbench bench folds calls
-
-
 def _chain(c, unit, fold, pair, rounds):
     """The chain clock of epbench bench: seconds that a call adds to a graph of calls.
 
@@ -183,10 +180,12 @@ def _slowest(c, seconds):
 
 
 def _measure(c, unit, pair):
-    """Seconds of a call on the slowest rank. A chain is as long as bench makes it: ranks
-    that start together drift apart over a long chain of pairs, and wait for each other."""
-    once = max(_slowest(c, _chain(c, unit, 2, pair, 5)), 1e-6)
-    return _slowest(c, _chain(c, unit, math.ceil(MIN_SAMPLE / once), pair, c.a.rounds))
+    """Seconds of a call on the slowest rank. A chain has two pairs, as in bench: ranks that
+    start together drift apart over a long chain of pairs, and then wait for each other."""
+    if pair:
+        return _slowest(c, _chain(c, unit, 2, True, c.a.rounds))
+    once = max(_slowest(c, _chain(c, unit, 2, False, 5)), 1e-6)
+    return _slowest(c, _chain(c, unit, math.ceil(5e-5 / once), False, c.a.rounds))
 
 
 def times(c):

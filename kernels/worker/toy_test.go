@@ -154,9 +154,9 @@ for error in (EOFError(), ConnectionResetError(), BrokenPipeError()):
 	}
 }
 
-// TestToyLies: a wrong bit, a lost row and a lost summand are found.
+// TestToyLies: a wrong bit, a lost row, a lost summand and an infinite one are found.
 func TestToyLies(t *testing.T) {
-	for drill, op := range map[string]ep.Op{"wrong": ep.Dispatch, "lost": ep.Dispatch, "sum": ep.Combine} {
+	for drill, op := range map[string]ep.Op{"wrong": ep.Dispatch, "lost": ep.Dispatch, "sum": ep.Combine, "infinite": ep.Combine} {
 		b, _, err := openToy(t, "testdata/drill.py", drill)
 		if err != nil {
 			t.Fatal(err)

@@ -43,6 +43,11 @@ class Drill(toy.Toy):
         if DRILL == "sum" and self.rank == 1:
             self.y = self.y[1:]
 
+    def combine(self, half):
+        super().combine(half)
+        if DRILL == "infinite" and self.rank == 1:
+            self.out[0] = b"\x80\x7f" * self.work.hidden
+
 
 if __name__ == "__main__":
     toy.main(Drill())

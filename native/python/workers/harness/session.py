@@ -140,7 +140,8 @@ class Session:
             if bad:
                 wrong, detail = wrong + 1, detail or "rank %d, token %d, column %d is %g, should be %g" % (
                     self.work.rank, token, bad[0], got[bad[0]], want[bad[0]])
-        return {"rows": self.work.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
+        # JSON has no infinity.
+        return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, 1e30), "detail": detail}
 
     def shows(self, rank, token, k):
         """Whether this rank has the row of a probe."""

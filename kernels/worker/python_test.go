@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,11 +18,7 @@ import (
 // records what it says.
 func openPython(t *testing.T, tee string) *Backend {
 	t.Helper()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 here")
-	}
-	argv := []string{python, "../../examples/workers/copyworker.py"}
+	argv := []string{python(t), "../../examples/workers/copyworker.py"}
 	if tee != "" {
 		argv = []string{"sh", "-c", strings.Join(argv, " ") + " | tee " + tee}
 	}

@@ -2,7 +2,9 @@ package worker
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,15 +14,35 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
+// python is an interpreter. It looks at all Python files that the tests run: go test
+// cannot see another process read them, and would take an old result for a new file.
+func python(t *testing.T) string {
+	t.Helper()
+	found, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	for _, dir := range []string{"../../native/python/workers/harness", "../../examples/workers", "testdata"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.py"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no Python files in %s: %v", dir, err)
+		}
+		for _, f := range files {
+			if _, err := os.Stat(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return found
+}
+
 // openToy launches three ranks of a Python file by a plain shell.
 func openToy(t *testing.T, file, drill string) (*Backend, *[]string, error) {
 	t.Helper()
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("no python3 here")
-	}
+	interpreter := python(t)
 	limits := DefaultLimits()
 	limits.Round = time.Minute
-	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + "; ../../examples/workers/ranks.sh 3 python3 " + file
+	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + "; ../../examples/workers/ranks.sh 3 " + interpreter + " " + file
 	var said []string
 	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: func(s string) { said = append(said, s) }}, limits, nil)
 	if err == nil {
@@ -123,10 +145,6 @@ func TestToyDrills(t *testing.T) {
 // TestLostLink: a rank that finds another one gone ends, however the connection broke. It
 // is not the one that failed.
 func TestLostLink(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 here")
-	}
 	const program = `
 import sys, types
 sys.path.insert(0, "../../native/python/workers")
@@ -149,7 +167,7 @@ for error in (EOFError(), ConnectionResetError(), BrokenPipeError()):
             else:
                 raise AssertionError((error, rank, call))
 `
-	if out, err := exec.Command(python, "-B", "-c", program).CombinedOutput(); err != nil {
+	if out, err := exec.Command(python(t), "-B", "-c", program).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

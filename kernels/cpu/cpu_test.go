@@ -160,7 +160,7 @@ func TestClosingFreesWorkers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 100 {
+	for range 1000 {
 		if runtime.NumGoroutine() <= before {
 			return
 		}

@@ -33,7 +33,7 @@ func TestSlowOpening(t *testing.T) {
 		t.Skip("takes a second")
 	}
 	o := options(t, "dispatch", []int{16}, "uniform")
-	o.Time = 300 * time.Millisecond
+	o.Time = time.Second
 	b := &scripted{Sigma: 0.03, OnOpen: func(int) error { time.Sleep(o.Time); return nil }}
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
 	if aa := out.Run.AA[0]; aa.Rounds < 100 {

@@ -267,12 +267,15 @@ EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *call, EpcommExplanation
   EpcommStatus s = choose(c, call, &k);
   if (s != EPCOMM_OK) return s;
   const PackPlan *plan = &c->pack.plans[k.plan];
-  out->dispatch = pack_text(&c->pack, c->pack.configs[plan->dispatch].key);
-  out->combine = pack_text(&c->pack, c->pack.configs[plan->combine].key);
-  out->why = k.plan == k.run->plan ? pack_text(&c->pack, k.run->text)
-                                   : "the outputs given lie outside the heap, and the row's kernel has peers write them";
-  out->first = (int)k.first;
-  out->last = (int)k.run->last;
-  out->plan = (int)k.plan;
+  EpcommExplanation said = {
+    .dispatch = pack_text(&c->pack, c->pack.configs[plan->dispatch].key),
+    .combine = pack_text(&c->pack, c->pack.configs[plan->combine].key),
+    .why = k.plan == k.run->plan ? pack_text(&c->pack, k.run->text)
+                                 : "the outputs given lie outside the heap, and the row's kernel has peers write them",
+    .first = (int)k.first,
+    .last = (int)k.run->last,
+    .plan = (int)k.plan,
+  };
+  comm_give(out, &said, sizeof said);
   return EPCOMM_OK;
 }

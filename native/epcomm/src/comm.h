@@ -70,6 +70,10 @@ EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) _
 /* The same for a result of the driver. */
 EpcommStatus comm_driver(EpComm *c, DrvResult result, const char *what);
 
+/* Fills a struct of a caller, whose header may be older: `size`, its first member, says
+ * how much of it there is, and stays. */
+void comm_give(void *out, const void *whole, size_t bytes);
+
 /* heap.c */
 void heap_layout(EpComm *c);
 EpcommStatus heap_fill(EpComm *c);

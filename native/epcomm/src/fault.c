@@ -63,14 +63,17 @@ EpcommStatus epcomm_fault(EpComm *c, EpcommFault *out) {
   memcpy(&f, (const void *)(uintptr_t)c->fault, sizeof f);
   fault_sentence(c, &f, c->text);
   if (out == NULL) return EPCOMM_FAULT;
-  out->rank = (int)f.rank;
-  out->phase = (int)f.phase;
-  out->expert = f.expert;
-  out->source = f.source;
-  out->block = (int)f.block;
-  out->want = f.want;
-  out->got = f.got;
-  memcpy(out->text, c->text, sizeof out->text);
+  EpcommFault seen = {
+    .rank = (int)f.rank,
+    .phase = (int)f.phase,
+    .expert = f.expert,
+    .source = f.source,
+    .block = (int)f.block,
+    .want = f.want,
+    .got = f.got,
+  };
+  memcpy(seen.text, c->text, sizeof seen.text);
+  comm_give(out, &seen, sizeof seen);
   return EPCOMM_FAULT;
 }
 

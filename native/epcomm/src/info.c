@@ -28,27 +28,34 @@ static void describe(const Pack *p, EpcommInfo *out) {
   memcpy(out->arch, h->arch, sizeof out->arch);
 }
 
+void comm_give(void *out, const void *whole, size_t bytes) {
+  size_t known;
+  memcpy(&known, out, sizeof known);
+  if (known > bytes) known = bytes;
+  if (known > sizeof known) memcpy((char *)out + sizeof known, (const char *)whole + sizeof known, known - sizeof known);
+}
+
 EpcommStatus epcomm_info(EpComm *c, EpcommInfo *out) {
-  describe(&c->pack, out);
-  out->rank = c->options.rank;
-  out->reduced = out->reduced && c->options.reduced;
-  out->in_flight = c->options.in_flight;
-  out->default_dtype = (int)c->pack.dtypes[c->dtype_index[0]].dtype;
-  out->heap_bytes = c->at.bytes;
+  EpcommInfo i = {.size = sizeof i};
+  describe(&c->pack, &i);
+  i.rank = c->options.rank;
+  i.reduced = i.reduced && c->options.reduced;
+  i.in_flight = c->options.in_flight;
+  i.default_dtype = (int)c->pack.dtypes[c->dtype_index[0]].dtype;
+  i.heap_bytes = c->at.bytes;
   for (int d = 1; d < 5; d++)
-    if (c->dtype_index[d] < 0) out->dtypes &= ~(1u << d);
+    if (c->dtype_index[d] < 0) i.dtypes &= ~(1u << d);
+  comm_give(out, &i, sizeof i);
   return EPCOMM_OK;
 }
 
 EpcommStatus epcomm_check_pack(const void *data, size_t bytes, EpcommInfo *out, char *text) {
   Pack p;
   char none[EPCOMM_TEXT];
+  EpcommInfo i = {.size = sizeof i};
   if (pack_read(&p, data, bytes, text != NULL ? text : none) != 0) return EPCOMM_PACK;
-  if (out != NULL) {
-    out->rank = out->in_flight = 0;
-    out->heap_bytes = 0;
-    describe(&p, out);
-  }
+  describe(&p, &i);
+  if (out != NULL) comm_give(out, &i, sizeof i);
   pack_free(&p);
   return EPCOMM_OK;
 }
@@ -59,19 +66,22 @@ EpcommStatus epcomm_outputs(EpComm *c, int slot, int dtype, EpcommOutputs *out) 
   const PackDType *d = &c->pack.dtypes[c->dtype_index[dtype]];
   const SlotAt *at = &c->at.slots[slot];
   uint8_t *heap = c->base.heap[c->options.rank];
-  out->out = heap + at->out;
-  out->out_scales = d->scales > 0 ? heap + at->out_scales : NULL;
-  out->row_offsets = (uint32_t *)(void *)(heap + at->row_offsets);
-  out->expert_ids = (int32_t *)(void *)(heap + at->expert_ids);
-  out->src_info = (int32_t *)(void *)(heap + at->src_info);
-  out->scale_offsets = d->dtype == EPCOMM_NVFP4 ? (uint32_t *)(void *)(heap + at->scale_offsets) : NULL;
-  out->max_rows = d->max_rows;
-  out->row_bytes = d->row_bytes;
-  out->out_bytes = d->out_bytes;
-  out->scale_bytes = d->scale_bytes;
-  out->scales = (int)d->scales;
-  out->scale_bytes_each = (int)d->scale_size;
-  out->row_pad = (int)d->row_pad;
+  EpcommOutputs o = {
+    .out = heap + at->out,
+    .out_scales = d->scales > 0 ? heap + at->out_scales : NULL,
+    .row_offsets = (uint32_t *)(void *)(heap + at->row_offsets),
+    .expert_ids = (int32_t *)(void *)(heap + at->expert_ids),
+    .src_info = (int32_t *)(void *)(heap + at->src_info),
+    .scale_offsets = d->dtype == EPCOMM_NVFP4 ? (uint32_t *)(void *)(heap + at->scale_offsets) : NULL,
+    .max_rows = d->max_rows,
+    .row_bytes = d->row_bytes,
+    .out_bytes = d->out_bytes,
+    .scale_bytes = d->scale_bytes,
+    .scales = (int)d->scales,
+    .scale_bytes_each = (int)d->scale_size,
+    .row_pad = (int)d->row_pad,
+  };
+  comm_give(out, &o, sizeof o);
   return EPCOMM_OK;
 }
 

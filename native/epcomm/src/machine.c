@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "driver.h"
-#include "epcomm.h"
+#include "comm.h"
 
 enum { NVLINKS_MOST = 18, MOST_GPUS = 64 };
 
@@ -101,12 +100,13 @@ static DrvResult ask_driver(const Driver *d, EpcommMachine *m) {
 
 EpcommStatus epcomm_machine(EpcommMachine *out, char *text) {
   char none[EPCOMM_TEXT], words[96];
+  EpcommMachine m = {.size = sizeof m};
   Nvml nvml;
   NvmlPci pci;
   if (text == NULL) text = none;
   const Driver *d = driver_open(text);
   if (d == NULL) return EPCOMM_DRIVER;
-  DrvResult r = ask_driver(d, out);
+  DrvResult r = ask_driver(d, &m);
   if (r != 0) {
     driver_describe(d, r, words);
     snprintf(text, EPCOMM_TEXT, "machine: the driver does not describe GPU 0: %s", words);
@@ -114,12 +114,12 @@ EpcommStatus epcomm_machine(EpcommMachine *out, char *text) {
   }
   int known = nvml_open(&nvml);
   void *first = known ? nvml_device(&nvml, d, 0) : NULL;
-  out->pci_id[0] = 0;
   if (first != NULL && nvml.pci(first, &pci) == 0)
-    snprintf(out->pci_id, sizeof out->pci_id, "%04x:%04x", pci.pci_device & 0xffff, pci.pci_device >> 16);
-  name_link(&nvml, known, d, out);
+    snprintf(m.pci_id, sizeof m.pci_id, "%04x:%04x", pci.pci_device & 0xffff, pci.pci_device >> 16);
+  name_link(&nvml, known, d, &m);
   if (known) nvml.shutdown();
-  snprintf(out->key, sizeof out->key, "cuda/%s/%s/sms=%d/mem=%llug/link=%s", out->pci_id, out->arch, out->sms,
-           (unsigned long long)(out->memory >> 30), out->link);
+  snprintf(m.key, sizeof m.key, "cuda/%s/%s/sms=%d/mem=%llug/link=%s", m.pci_id, m.arch, m.sms,
+           (unsigned long long)(m.memory >> 30), m.link);
+  comm_give(out, &m, sizeof m);
   return EPCOMM_OK;
 }

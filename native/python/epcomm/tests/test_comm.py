@@ -110,6 +110,15 @@ class TestComm(unittest.TestCase):
             with self.assertRaises(epcomm.EpcommError):
                 epcomm.check_pack(bad)
 
+    def test_a_struct_of_an_older_header_is_not_overrun(self):
+        class Old(ctypes.Structure):
+            _fields_ = [("size", ctypes.c_size_t), ("rank", ctypes.c_int), ("ranks", ctypes.c_int), ("behind", ctypes.c_char * 512)]
+
+        old = Old(size=Old.behind.offset, behind=b"x" * 511)
+        data = pack_bytes()
+        status = epcomm.comm.lib().epcomm_check_pack(data, len(data), ctypes.cast(ctypes.byref(old), ctypes.POINTER(epcomm.Info)), None)
+        self.assertEqual((status, old.size, old.ranks, old.behind), (0, Old.behind.offset, 2, b"x" * 511))
+
     def test_machine_and_kernels_are_named(self):
         self.assertRegex(epcomm.machine().key.decode(), "^cuda/.*/sm_[0-9]+/sms=[0-9]+/mem=[0-9]+g/link=.")
         self.assertRegex(epcomm.check_pack(pack_bytes()).abi.decode(), "^[0-9a-f]{64}$")

@@ -216,35 +216,7 @@ func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) e
 		return err
 	}
 	c.note(finals)
-	if i, ok := c.space.Index(c.result.Decision.Config); ok && slices.ContainsFunc(finals, at(i)) {
-		c.crossing = finals
-	}
 	return nil
-}
-
-// at finds the finalist at a point.
-func at(point int) func(search.Finalist) bool {
-	return func(f search.Finalist) bool { return f.Point == point }
-}
-
-// chosen is what a search answers its class with: its own config, unless the
-// crossing saw the winner of another routing faster here, by the rule that decides
-// every comparison. A search may have missed that config, or dropped it early.
-func (c *searcher) chosen() ep.Config {
-	best := c.result.Decision.Config
-	point, _ := c.space.Index(best)
-	own := slices.IndexFunc(c.crossing, at(point))
-	most := 0.0
-	for i, f := range c.crossing {
-		if i == own {
-			continue
-		}
-		gain := f.Gain(c.crossing[own], c.runner.Seed("gain"))
-		if stat.Judge(gain, c.result.Decision.Band.Width()) == record.Faster && gain.Mid > most {
-			best, most = c.space.Config(f.Point), gain.Mid
-		}
-	}
-	return best
 }
 
 // crossBlock times configs beside each other and drops those of the new ones

@@ -106,12 +106,12 @@ func (g group) of(class ep.Class) group {
 	return g[:1]
 }
 
-// choice is the config for a class: what serves the one search best, the minimax
+// choice is the config for a class: what the one search chose, the minimax
 // config that the regret matrix records, or that of the searches of one class.
 func (s *sweeper) choice(g group, class ep.Class, before ep.Config) ep.Config {
 	switch {
 	case len(g) == 1:
-		return g[0].chosen()
+		return g[0].result.Decision.Config
 	case class == ep.AllRoutings:
 		return g[0].minimax
 	}

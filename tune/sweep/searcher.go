@@ -27,12 +27,11 @@ type searcher struct {
 
 // findings are what a search found.
 type findings struct {
-	aa       record.AA
-	finals   []search.Finalist
-	seen     map[string]sighting // by config key: what the finals and crossings say
-	result   record.Search
-	winner   search.Finalist
-	crossing []search.Finalist // the winners of the group beside each other, in fresh rounds
+	aa     record.AA
+	finals []search.Finalist
+	seen   map[string]sighting // by config key: what the finals and crossings say
+	result record.Search
+	winner search.Finalist
 	// Of the group of this search: the config that loses least in the worst
 	// case, and the compromise, zero where none was measured.
 	minimax, compromise ep.Config

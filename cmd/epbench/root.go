@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -79,7 +81,17 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 // command, and fits its long help.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err == nil || !strings.Contains(err.Error(), "arg(s)") { // cobra's words for a wrong count alone are replaced
+				return badInput(err)
+			}
+			given := "nothing was given"
+			if len(args) > 0 {
+				given = fmt.Sprintf("given: %.200q", args)
+			}
+			return usagef("usage: %s; %s", cmd.UseLine(), given)
+		}
 	}
 	cmd.Long = fitted(cmd.Long)
 	cmd.DisableFlagsInUseLine = true

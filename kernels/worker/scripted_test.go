@@ -178,12 +178,16 @@ func openScripted(t *testing.T, script string) *Backend {
 
 func openWorkload(t *testing.T, b kernels.Backend, op ep.Op) kernels.Session {
 	t.Helper()
-	d, err := workloads.Parse("uniform")
+	return openProblem(t, b, ep.Problem{Op: op, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
+		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}, "uniform")
+}
+
+func openProblem(t *testing.T, b kernels.Backend, p ep.Problem, routing string) kernels.Session {
+	t.Helper()
+	d, err := workloads.Parse(routing)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := ep.Problem{Op: op, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
-		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
 	w, err := workloads.New(d, p, 7)
 	if err != nil {
 		t.Fatal(err)

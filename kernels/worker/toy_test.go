@@ -11,7 +11,6 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/workloads"
 )
 
 // python is an interpreter. It looks at all Python files that the tests run: go test
@@ -54,21 +53,9 @@ func openToy(t *testing.T, file, drill string) (*Backend, *[]string, error) {
 // toySession opens a workload of three ranks, the last one without tokens.
 func toySession(t *testing.T, b kernels.Backend, op ep.Op) (kernels.Session, ep.Config) {
 	t.Helper()
-	d, err := workloads.Parse("zipf:1.0+masked:0.2")
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
 		Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16}
-	w, err := workloads.New(d, p, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := b.Open(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
+	return openProblem(t, b, p, "zipf:1.0+masked:0.2"), kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
 }
 
 const toyFile = "../../examples/workers/toy.py"

@@ -31,14 +31,18 @@ func deepEPOf(c ep.Config) deepEPConfig {
 	return deepEPConfig{c.Int("sms"), c.Int("send"), c.Int("recv")}
 }
 
+// oneForAll is the config of normal mode that loses least over all token counts.
+func oneForAll(in Input) (best pick, all []spot, err error) {
+	if all, err = spots(in, normal); err == nil {
+		best, err = choose(all, sameSMs)
+	}
+	return best, all, err
+}
+
 // writeSGLang writes the JSON of --deepep-config. SGLang has one config for all token
 // counts, in normal mode only.
 func writeSGLang(in Input) (Output, error) {
-	all, err := spots(in, normal)
-	if err != nil {
-		return Output{}, err
-	}
-	best, err := choose(all, sameSMs)
+	best, all, err := oneForAll(in)
 	if err != nil {
 		return Output{}, err
 	}
@@ -48,11 +52,7 @@ func writeSGLang(in Input) (Output, error) {
 
 // writeMegatron writes the one number that Megatron-LM takes.
 func writeMegatron(in Input) (Output, error) {
-	all, err := spots(in, normal)
-	if err != nil {
-		return Output{}, err
-	}
-	best, err := choose(all, sameSMs)
+	best, all, err := oneForAll(in)
 	if err != nil {
 		return Output{}, err
 	}

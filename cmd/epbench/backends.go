@@ -82,7 +82,7 @@ func addBackendFlag(cmd *cobra.Command, spec *string) {
 	})
 }
 
-// backendOf opens what --backend names for a command, and says what was chosen.
+// backendOf opens the backend that --backend names. It prints which one auto chose.
 func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {

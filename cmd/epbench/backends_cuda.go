@@ -38,8 +38,8 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	return b, nil
 }
 
-// findProgram looks beside this program, on PATH and in the environment. target
-// is what makes it.
+// findProgram looks beside this program, on PATH and in the environment. Its error
+// names target, the make target that builds the program.
 func findProgram(name, env, target string) (string, error) {
 	if path := os.Getenv(env); path != "" {
 		if !isExecutable(path) {

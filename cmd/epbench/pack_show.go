@@ -37,7 +37,7 @@ func newPackShow() *cobra.Command {
 	return cmd
 }
 
-// packFacts says what a pack is.
+// packFacts lists a pack's shape, GPU, kernels and sizes.
 func packFacts(p *pack.Pack) reports.Table {
 	t, q := newFacts("pack", ""), p.Shape()
 	n, bytes := p.Variants()

@@ -108,7 +108,7 @@ func gainText(r *table.Row) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 }
 
-// evidenceText is why a row says what it says, beside its gain.
+// evidenceText is a row's evidence without its gain, which has a column.
 func evidenceText(r *table.Row) string {
 	if r == nil {
 		return ""

@@ -6,7 +6,7 @@ package main
 // standard input and output. While a rank works on a request it may ask for the
 // bytes of all ranks; the worker answers that before the rank answers the request.
 
-// request is what the worker asks of a rank. Exactly one field is set.
+// request is a message from the worker to a rank. Exactly one field is set.
 type request struct {
 	Seat   *seat
 	Inputs *inputs

@@ -23,8 +23,8 @@ func Kernels() []kernels.Kernel {
 	return out
 }
 
-// Work is what the time of our kernels holds: everything between BF16 tokens and rows
-// side by side by expert, and back.
+// Work declares what the times of our kernels include. Dispatch begins with BF16 tokens
+// and ends with rows in the order of their experts. Combine is the way back.
 func Work(op ep.Op) ep.Work {
 	if op == ep.Combine {
 		return ep.Work{Library: "epbench", Layout: "expert", Sum: "gated", Inside: []string{"reduction"}}

@@ -42,8 +42,8 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	}, nil
 }
 
-// took is what a row's config takes for a number of tokens if time grows with
-// them, seconds; without a row more than any.
+// took estimates a row's time at a number of tokens, in seconds: it takes time to be
+// proportional to tokens. Without a row it is infinite.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
@@ -101,8 +101,8 @@ func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 	return half{}, fmt.Errorf("no combine can follow %s", dispatch.Key())
 }
 
-// elsewhere is what runs where the outputs do not lie on the heap: the nearest
-// dispatch whose receivers write all rows themselves.
+// elsewhere is the pair for outputs outside the heap: the nearest dispatch whose
+// receivers write all rows themselves.
 func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	h, ok := v.nearest(ep.Dispatch, tokens, func(c ep.Config) bool {
 		places, err := v.places(c, tokens)

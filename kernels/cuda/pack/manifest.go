@@ -29,7 +29,7 @@ type answers struct {
 	Runs    []Answer `json:"runs"`
 }
 
-// Answer is what a run of token counts launches, and why.
+// Answer names the configs that a range of token counts launches, and the reason.
 type Answer struct {
 	Lo        int      `json:"lo"`
 	Hi        int      `json:"hi"`

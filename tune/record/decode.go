@@ -58,8 +58,24 @@ func (d *decoder) decode(line []byte, r *Result) error {
 	*r = Result{}
 	d.old = bytes.HasPrefix(line, []byte(`{"schema":1,`))
 	line, seconds := d.cutSeconds(line)
+	var problem, config bool
+	var p ep.Problem
+	var c ep.Config
+	if !d.old {
+		line, problem = cut(line, `,"problem":`, "}", d.problems, &p)
+		line, config = cut(line, `,"config":`, "}}", d.configs, &c)
+	}
 	if err := plain(json.Unmarshal(line, r, d.options)); err != nil {
 		return err
+	}
+	if problem && r.Problem.Op != "" || config && r.Config.Kernel != "" {
+		return errors.New(`field "/problem" or "/config" is given twice`)
+	}
+	if problem {
+		r.Problem = p
+	}
+	if config {
+		r.Config = c
 	}
 	if seconds != nil {
 		if r.Seconds != nil {
@@ -91,6 +107,26 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	}
 	line[at] = '}' // the line is the reader's own buffer
 	return line[:at+1], seconds
+}
+
+// cut takes an object of a known text out of a line; the library would walk it before
+// it could be looked up. Quotes within strings are escaped, so that the name is that of
+// a field. What is not known stays for the library.
+func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
+	at := bytes.Index(line, []byte(name))
+	if at < 0 {
+		return line, false
+	}
+	from := at + len(name)
+	n := bytes.Index(line[from:], []byte(end))
+	if n < 0 {
+		return line, false
+	}
+	to := from + n + len(end)
+	if *out, found = known[string(line[from:to])]; !found {
+		return line, false
+	}
+	return append(line[:at], line[to:]...), true // the line is the reader's own buffer
 }
 
 // shared decodes a value through a cache of the values seen before. An old one is

@@ -145,3 +145,31 @@ func TestBadLineIsNamed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A known problem or config is cut out of its line. It still counts as given.
+func TestKnownObjectsCountOnce(t *testing.T) {
+	line := string(bytes.TrimSuffix(encode(t, sample(0, 1)), []byte("\n")))
+	for _, name := range []string{"problem", "config"} {
+		d := newDecoder()
+		var first, again Result
+		if err := d.decode([]byte(line), &first); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.decode([]byte(line), &again); err != nil || again.Problem != first.Problem || again.Config.Key() != first.Config.Key() {
+			t.Fatalf("the same line again: %v, %v", again, err)
+		}
+		at := strings.Index(line, `,"`+name+`":`)
+		end := map[string]string{"problem": "}", "config": "}}"}[name]
+		object := line[at : at+strings.Index(line[at:], end)+len(end)]
+		for what, bad := range map[string]string{
+			"the known one twice":    strings.Replace(line, object, object+object, 1),
+			"another beside it":      strings.Replace(line, object, object+strings.Replace(object, "4", "2", 1), 1),
+			"the known one unnamed":  strings.Replace(line, `"`+name+`"`, `"nothing"`, 1),
+			"the known one cut open": strings.Replace(line, object, object[:len(object)-1], 1),
+		} {
+			if err := d.decode([]byte(bad), &again); err == nil {
+				t.Errorf("%s, %s: accepted", name, what)
+			}
+		}
+	}
+}

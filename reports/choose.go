@@ -21,13 +21,14 @@ type Offer struct {
 }
 
 // Choice compares the libraries that do the same work in one case. The times are of
-// different runs, one after the other on the same machine.
+// different runs on the same machine, which took turns or came one after the other.
 type Choice struct {
 	Problem ep.Problem // without MaxTokens, which each library's buffers set
 	Routing string
 	Work    string // what every offer does, and the clock that read it
 	Offers  []Offer
 	Gain    record.Interval // the second offer's time over the first's; NaN with one offer
+	Turns   bool            // the two took turns, so that Gain compares round by round
 	Band    float64         // the widest of the runs
 }
 
@@ -91,8 +92,15 @@ func (c *Choice) decide() {
 		c.Band = max(c.Band, o.Run.Run.Band, o.Case.Spread())
 	}
 	c.Gain = unknown
-	if len(c.Offers) > 1 {
-		c.Gain = stat.RatioOfMedians(c.Offers[1].Entry.Times, c.Offers[0].Entry.Times, 1).Interval
+	if len(c.Offers) < 2 {
+		return
+	}
+	a, b := c.Offers[0], c.Offers[1]
+	c.Turns = a.Run.Run.Turns != "" && a.Run.Run.Turns == b.Run.Run.Turns
+	if c.Turns {
+		c.Gain = b.Entry.Ratio(a.Entry)
+	} else {
+		c.Gain = stat.RatioOfMedians(b.Entry.Times, a.Entry.Times, 1).Interval
 	}
 }
 
@@ -127,11 +135,32 @@ func ChoiceTable(choices []Choice) Table {
 		t.Add(append(p.Cells(cases[i]), c.cells()...)...)
 	}
 	t.Note(p.Shared, "work: layout, sum, and what is inside the time; clock. Times of different work are not compared",
-		"its gain: over the library's own default, in its own run; faster by: the next library's time over the first's, from runs one after the other, with a 95 % interval")
+		"its gain: over the library's own default, in its own run; faster by: the next library's time over the first's, with a 95 % interval")
+	t.Note(howCompared(choices))
 	for _, s := range crossings(choices) {
 		t.Note(s)
 	}
 	return t
+}
+
+// howCompared says whether the libraries were measured in turns.
+func howCompared(choices []Choice) string {
+	compared, turns := 0, 0
+	for _, c := range choices {
+		if len(c.Offers) > 1 {
+			compared++
+		}
+		if c.Turns {
+			turns++
+		}
+	}
+	switch turns {
+	case 0:
+		return "the runs came one after the other: a few per cent may be the machine's drift; epbench interleave measures without it"
+	case compared:
+		return "the libraries took turns, round by round: a drift of the machine hits all alike"
+	}
+	return fmt.Sprintf("%d of %d comparisons are of libraries that took turns; the other runs came one after the other", turns, compared)
 }
 
 func (c Choice) cells() []Cell {

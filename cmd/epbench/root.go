@@ -17,7 +17,7 @@ var commandGroups = []struct {
 	heading string
 	make    []func() *cobra.Command
 }{
-	{"Tune:", []func() *cobra.Command{newSweep, newBench, newVerify}},
+	{"Tune:", []func() *cobra.Command{newSweep, newBench, newInterleave, newVerify}},
 	{"Read what was measured:", []func() *cobra.Command{newReport, newPlot, newCompare, newReplay, newImport}},
 	{"Ship it:", []func() *cobra.Command{newTable, newPack}},
 	{"Know what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newVersion}},

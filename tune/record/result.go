@@ -98,6 +98,7 @@ const (
 const (
 	StageBench  Stage = "bench"  // one config against the default
 	StageAB     Stage = "ab"     // two configs side by side
+	StageTurns  Stage = "turns"  // configs of several libraries, one library after the other in each round
 	StageVerify Stage = "verify" // a row of a table measured again
 	StageImport Stage = "import" // measured by another tool
 )

@@ -34,6 +34,7 @@ type Run struct {
 	Band      float64            `json:"band"`   // the policy's: relative differences below it do not matter
 	Seed      uint64             `json:"seed"`
 	Strategy  string             `json:"strategy"`
+	Turns     string             `json:"turns,omitempty"` // the same in runs whose rounds took turns: equal rounds are side by side
 	Empty     map[string]float64 `json:"empty,omitempty"` // reading of an empty kernel, seconds by clock
 	AA        []AA               `json:"aa,omitempty"`
 	Kernels   []Kernel           `json:"kernels,omitempty"` // that there were, with what their times hold

@@ -1,20 +1,29 @@
 #!/bin/bash
 # Peers and our kernels on the GPUs of one host, from the repository's root, after
 # `make peers-gpu`, which leaves bin/peers-gpu.tar.xz. Nothing is fetched: PEERS (default
-# .peers) holds DeepEP v1.2.1 as DeepEP/. $OUT keeps what was measured.
+# .peers) holds DeepEP v1.2.1 as DeepEP/, and flashinfer/ where peers-flashinfer.sh put it.
 #
-#   run-gpu.sh build          builds DeepEP into $SITE; one to three minutes
+#   run-gpu.sh build          builds DeepEP and FlashInfer's kernel; one to three minutes
 #   run-gpu.sh drill          every worker, one small search each: does it run?
-#   run-gpu.sh sweep          all libraries, one model: about 6 minutes
-#   run-gpu.sh exports RUN    a run's exports, loaded by DeepEP and timed again
+#   run-gpu.sh sweep          all libraries, one model: about 7 minutes
+#   run-gpu.sh turns          what the sweep's runs chose, once more in turns: 2 minutes
+#   run-gpu.sh exports        DeepEP's exports, loaded by DeepEP and timed again
+#
+# Several of these may be given: run-gpu.sh turns exports. WORK (default /tmp/peers-work)
+# keeps the runs from one command to the next; OUT gets them as runs.tgz after each run,
+# with the tables. On a machine without them, runs.tgz in PEERS is unpacked first. LIMIT
+# (default 570) is when the script stops starting things, in seconds.
 #
 # MODELS, TOKENS, LL_TOKENS, SKEW_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH,
-# SKEW_SECONDS and LIBRARIES change what a sweep does.
+# SKEW_SECONDS, TURNS and LIBRARIES change what a sweep does.
 cd "$(dirname "$0")/../../.." || exit 1
-peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site} out=${OUT:-/tmp/peers-out}
+peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site} work=${WORK:-/tmp/peers-work} out=${OUT:-/tmp/peers-out}
+limit=${LIMIT:-570}
 ranks=${RANKS:-2}
-mkdir -p "$out" "$site"
-test -x bin/epbench || tar -xJf bin/peers-gpu.tar.xz -C bin || exit 1
+mkdir -p "$out" "$work" "$site"
+test -n "$(ls -A "$work")" || ! test -f "$peers/runs.tgz" || tar -C "$work" -xzf "$peers/runs.tgz"
+test -d "$site/flashinfer" || ! test -d "$peers/flashinfer" || cp -r "$peers/flashinfer/." "$site"
+test ! -f bin/peers-gpu.tar.xz || python3 -m tarfile -e bin/peers-gpu.tar.xz bin || exit 1
 export PYTHONPATH=$site:$PYTHONPATH PATH=$PWD/bin:$PATH EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 # NVLink multicast stays off. The low-latency kernels start NVSHMEM: one host, no network.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 NCCL_DEBUG=WARN
@@ -23,39 +32,54 @@ wheels='import glob, nvidia, os; print(*{os.path.dirname(f) for p in nvidia.__pa
 for d in /usr/local/cuda/lib64 $(python3 -c "$wheels" 2> /dev/null); do
   test -n "$EPBENCH_NVRTC" || { ls "$d"/libnvrtc.so* > /dev/null 2>&1 && export EPBENCH_NVRTC=$d; }
 done
-# FlashInfer takes part where it can be imported; it compiles its kernel at first use.
-fi=$(python3 -c 'import flashinfer; print("flashinfer")' 2> /dev/null)
+# FlashInfer takes part where it can be imported.
+fi=$(python3 -c 'from flashinfer.comm import trtllm_moe_alltoall; print("flashinfer")' 2> "$work/flashinfer-import.txt")
+export FLASHINFER_CUDA_ARCH_LIST=${FLASHINFER_CUDA_ARCH_LIST:-9.0a}
 worker="launch:python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py"
 
 build() {
   cuda=${CUDA_HOME:-/usr/local/cuda}
+  # A worker that compiled at its start would miss the deadline for its first answer.
+  test -z "$fi" || timeout 500 python3 -c 'from flashinfer.jit.comm import gen_moe_alltoall_module as g; g("legacy").build_and_load(); print("FlashInfer compiled")' > "$work/build-flashinfer.txt" 2>&1 &
   rm -rf /tmp/DeepEP && cp -r "$peers/DeepEP" /tmp/DeepEP && cd /tmp/DeepEP || exit 1
   # Without InfiniBand there are no queue pairs: the low-latency kernels assert some, and
   # the buffer asks NVSHMEM for a transport that is not there.
   sed -i '/EP_DEVICE_ASSERT(ibgda_get_state()->num_rc_per_pe >= num_local_experts);/d' csrc/kernels/internode_ll.cu
   sed -i "s/os.environ\['NVSHMEM_IB_ENABLE_IBGDA'\] = '1'/os.environ['NVSHMEM_IB_ENABLE_IBGDA'] = '0'/" deep_ep/buffer.py
   CPATH=$cuda/include/cccl:$CPATH CUDA_HOME=$cuda TORCH_CUDA_ARCH_LIST=9.0 MAX_JOBS=16 \
-    timeout 500 python3 setup.py -q build --build-lib "$site" > "$out/build.txt" 2>&1
+    timeout 500 python3 setup.py -q build --build-lib "$site" > "$work/build.txt" 2>&1
   code=$?
-  tail -3 "$out/build.txt"
+  tail -3 "$work/build.txt"
   cd - > /dev/null || exit 1
   python3 -c 'import torch, deep_ep; print("DeepEP", deep_ep.__file__)' || code=1
+  wait
+  tail -3 "${fi:+$work/build-flashinfer.txt}" "$work/flashinfer-import.txt" 2> /dev/null
   return $code
 }
 
 table=""
-# one LIMIT NAME ARGS...: a sweep of LIMIT seconds at most into one run directory, $out/NAME
+# one LIMIT NAME COMMAND...: a command of LIMIT seconds at most, its output in NAME.txt
 one() {
-  limit=$1 name=$2
+  most=$1 name=$2 start=$SECONDS
   shift 2
-  start=$SECONDS
-  rm -rf "${out:?}/$name"
-  timeout -s INT -k 10 "$limit" epbench sweep -o "$out/$name" --ranks "$ranks" --band "${BAND:-2%}" "$@" > "$out/$name.txt" 2>&1
-  code=$?
-  word=ok
+  if [ $((limit - SECONDS)) -lt 25 ]; then
+    table+=$(printf '%-28s %s' "$name" "FAILED: no time left")$'\n'
+    return 1
+  fi
+  rm -rf "${work:?}/$name"
+  timeout -s INT -k 10 $((most < limit - SECONDS ? most : limit - SECONDS)) "$@" > "$work/$name.txt" 2>&1
+  code=$? word=ok
   test $code = 0 || test $code = 4 || word="FAILED ($code)"
   table+=$(printf '%-28s %-12s %4ss' "$name" "$word" $((SECONDS - start)))$'\n'
-  test "$word" = ok || { echo "---- $name"; tail -15 "$out/$name.txt"; }
+  test "$word" = ok || { echo "---- $name"; tail -15 "$work/$name.txt"; }
+  tar -C "$work" -czf "$out/runs.tgz" . # what is cut off later has left this behind
+}
+
+# tuned LIMIT NAME BACKEND ARGS...: a sweep into the run directory $work/NAME
+tuned() {
+  most=$1 name=$2 backend=$3
+  shift 3
+  one "$most" "$name" epbench sweep -o "$work/$name" --ranks "$ranks" --band "${BAND:-2%}" --backend "$backend" "$@"
 }
 
 # library NAME: its backend.
@@ -73,9 +97,9 @@ library() {
 
 drill() {
   for l in ${LIBRARIES:-epbench nccl deepep $fi deepep-ll nccl-counts}; do
-    one 100 "drill-$l" --backend "$(library "$l")" --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 \
+    tuned 80 "drill-$l" "$(library "$l")" --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 \
       --routing zipf:1.0 --op dispatch,combine,pair --budget 12s
-    grep -A6 '^row' "$out/drill-$l.txt"
+    grep -A6 '^row' "$work/drill-$l.txt"
   done
 }
 
@@ -83,39 +107,65 @@ drill() {
 sweep() {
   for model in ${MODELS:-deepseek-v3}; do
     for l in ${LIBRARIES:-deepep nccl $fi epbench deepep-ll}; do
-      tokens=${TOKENS:-8,128,1024,4096} most=4096 skewed=${SKEW_TOKENS:-128,4096}
-      test "$l" != deepep-ll || { tokens=${LL_TOKENS:-1,8,32,128} most=128 skewed=128; }
-      one $((${SECONDS_EACH:-45} + 40)) "$model-$l" --backend "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $most \
+      tokens=${TOKENS:-8,128,1024,4096} max=4096 skewed=${SKEW_TOKENS:-128,4096}
+      test "$l" != deepep-ll || { tokens=${LL_TOKENS:-1,8,32,128} max=128 skewed=128; }
+      tuned $((${SECONDS_EACH:-45} + 30)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
         --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-45}s"
-      test "${SKEW_SECONDS:-18}" = 0 ||
-        one $((${SKEW_SECONDS:-18} + 40)) "$model-$l-skew" --backend "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $most \
-          --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-18}s"
+      test "${SKEW_SECONDS:-15}" = 0 ||
+        tuned $((${SKEW_SECONDS:-15} + 30)) "$model-$l-skew" "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $max \
+          --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-15}s"
     done
-    runs=$(ls -d "$out/$model"-*/ 2> /dev/null)
-    epbench table choose $runs 2>&1 | tee "$out/$model-choose.txt"
+    choose "$model" $(runs "$model")
   done
-  tar -C "$out" -czf "$out/runs.tgz" $(cd "$out" && ls -d ./*/) && ls -la "$out/runs.tgz"
 }
 
-# exports RUN: what the run's exports give, timed again beside what the table says.
+# runs MODEL: its run directories, those of turns left out.
+runs() {
+  for l in deepep nccl flashinfer epbench deepep-ll; do
+    for d in "$work/$1-$l" "$work/$1-$l-skew"; do
+      test ! -s "$d/trials.jsonl" || echo "$d"
+    done
+  done
+}
+
+# choose NAME RUNS...: the table of the libraries, on the screen and in files.
+choose() {
+  name=$1
+  shift
+  epbench table choose "$@" 2>&1 | tee "$out/$name-choose.txt"
+  epbench table choose --format csv "$@" > "$out/$name-choose.csv"
+}
+
+# turns measures what the sweeps chose again, all libraries in turns.
+turns() {
+  for model in ${MODELS:-deepseek-v3}; do
+    one 400 "$model-turns" epbench interleave $(runs "$model") -o "$work/$model-turns" --turns "${TURNS:-40}"
+    choose "$model-turns" "$work/$model-turns"/*/
+  done
+}
+
+# exports: DeepEP with the JSON and with the shim of its sweep, in turns with that sweep.
 exports() {
-  epbench table export --table "$1" --format sglang -o "$out/deepep.json" && cat "$out/deepep.json"
-  epbench table export --table "$1" --format deepep-shim -o "$out/epbench_deepep.py"
-  model=$(basename "$1" | sed 's/-deepep$//')
-  for way in "EPBENCH_DEEPEP_CONFIG=$out/deepep.json" "EPBENCH_DEEPEP_SHIM=epbench_deepep"; do
-    env PYTHONPATH="$out:$PYTHONPATH" "$way" timeout 120 epbench bench --backend "$worker deepep own" --ranks "$ranks" --model "$model" \
-      --tokens "${TOKENS:-128,1024,4096}" --max-tokens 4096 --routing uniform --op dispatch,combine --dtype "${DTYPE:-bf16}"
+  for model in ${MODELS:-deepseek-v3}; do
+    from=$work/$model-deepep
+    epbench table export --table "$from" --format sglang -o "$work/$model.json" && cat "$work/$model.json"
+    epbench table export --table "$from" --format deepep-shim -o "$work/epbench_deepep.py"
+    for way in "json EPBENCH_DEEPEP_CONFIG=$work/$model.json" "shim EPBENCH_DEEPEP_SHIM=epbench_deepep" "defaults NONE=1"; do
+      tuned 60 "$model-own-${way%% *}" "launch:env PYTHONPATH=$work:$PYTHONPATH ${way#* } ${worker#launch:} deepep own" --model "$model" \
+        --tokens "${TOKENS:-8,128,1024,4096}" --max-tokens 4096 --routing uniform --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget 20s
+    done
+    one 200 "$model-exports" epbench interleave "$from" "$work/$model-own"-{json,shim,defaults} --op dispatch,combine -o "$work/$model-exports" --turns "${TURNS:-40}"
+    choose "$model-exports" "$work/$model-exports"/*/
   done
 }
 
-command=${1:-sweep}
-shift
-case $command in
-  build | drill | sweep) $command ;;
-  exports) exports "$1" ;;
-  *) echo "build, drill, sweep or exports RUN"; exit 2 ;;
-esac
-code=$?
+for command in "${@:-sweep}"; do
+  case $command in
+    build | drill | sweep | turns | exports) $command || table+="$command FAILED"$'\n' ;;
+    *) echo "build, drill, sweep, turns or exports, not $command"; exit 2 ;;
+  esac
+done
+tar -C "$work" -czf "$out/runs.tgz" . && ls -la "$out/runs.tgz"
 echo
 printf '%s' "$table"
-test $code = 0 && ! grep -q FAILED <<< "$table"
+! grep -q FAILED <<< "$table"

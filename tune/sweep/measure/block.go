@@ -134,6 +134,14 @@ func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return r.session.Run(ctx, c, spec)
 }
 
+// Warm runs the default once where it is ready, without recording it: another process
+// had the machine. A failure shows again in the rounds.
+func (r *Runner) Warm(ctx context.Context) {
+	if r.session != nil && r.ready[r.Default] {
+		_, _ = r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
+	}
+}
+
 // blame puts a failure of the candidate on its line and returns any other error.
 func blame(err error, line *record.Result) error {
 	var f *kernels.Failure

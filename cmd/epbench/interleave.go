@@ -1,0 +1,210 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/sweep"
+)
+
+// interleaveFlags are the flags of interleave.
+type interleaveFlags struct {
+	filter runFilter
+	turns  int
+	out    string
+	tables tableFlags
+}
+
+func newInterleave() *cobra.Command {
+	var f interleaveFlags
+	cmd := &cobra.Command{
+		Use:   "interleave RUN...",
+		Short: "Measure what several runs chose once more, in alternating turns",
+		Long: `Take what each sweep chose, with its default, and measure all of them in alternating
+turns: a round of each run's library, then the next turn in another order. A drift of
+the machine then hits all libraries alike. The backends of all runs are started and
+stay; one of them runs at a time. -o gets a run directory for each of the sweeps.`,
+		Example: `  epbench interleave dsv3-deepep dsv3-nccl -o dsv3-turns
+  epbench interleave dsv3-* --op pair --turns 100 -o dsv3-pairs
+  epbench table choose dsv3-turns/*`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, paths []string) error { return f.run(cmd, paths) },
+	}
+	flags(cmd, forProblem, func(s *pflag.FlagSet) { f.filter.bind(s) })
+	flags(cmd, forSearch, func(s *pflag.FlagSet) {
+		s.IntVar(&f.turns, "turns", 40, "`N` turns: rounds of each config")
+	})
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&f.out, "out", "o", "", "`DIR` for the new run directories, named as the old ones; required")
+	})
+	f.tables.bind(cmd)
+	return cmd
+}
+
+func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
+	if f.turns < 2 || f.turns > 100_000 {
+		return usagef("--turns: %d is outside 2 to 100000", f.turns)
+	}
+	if f.out == "" {
+		return usagef("-o: give the directory for the new runs")
+	}
+	runs, err := f.filter.load(cmd, paths)
+	if err != nil {
+		return err
+	}
+	t := &turntable{flags: f, sides: map[string]*openSide{}, id: time.Now().UTC().Format(time.RFC3339Nano)}
+	defer t.close()
+	heats, err := t.heats(cmd, runs)
+	if err != nil {
+		return err
+	}
+	err = sweep.Interleave(cmd.Context(), heats, func(h sweep.Heat) {
+		p := h.Entrants[0].Problem
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %d in turns\n", p.Op, p.Tokens, h.Routing, len(h.Entrants))
+	})
+	if err = errors.Join(err, t.write()); err != nil {
+		return err
+	}
+	return f.print(cmd, t)
+}
+
+// print compares what the new run directories hold.
+func (f *interleaveFlags) print(cmd *cobra.Command, t *turntable) error {
+	runs, err := loadRuns(cmd, t.paths())
+	if err != nil {
+		return err
+	}
+	choices, err := reports.Choose(runs)
+	if err != nil {
+		return withCode(exitNotComparable, err)
+	}
+	if err := f.tables.print(cmd, reports.ChoiceTable(choices)); err != nil {
+		return err
+	}
+	for _, s := range t.list {
+		for _, o := range s.Job.Run.Searches {
+			if !o.OK() {
+				return withCode(exitWrong, fmt.Errorf("%s: %s, %d tokens, %s failed: %s", s.path, o.Problem.Op, o.Problem.Tokens, o.Routing, o.Decision.Reason))
+			}
+		}
+	}
+	return nil
+}
+
+// turntable holds what takes turns: a backend for each command line, so that two sweeps
+// of one library share its processes.
+type turntable struct {
+	flags *interleaveFlags
+	id    string
+	sides map[string]*openSide // by --backend
+	list  []*openSide
+}
+
+type openSide struct {
+	*sweep.Side
+	path string
+	dir  *record.Dir
+}
+
+// heats groups the cases of all runs by what is asked of a library.
+func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Heat, error) {
+	var out []sweep.Heat
+	index := map[string]int{}
+	for _, l := range runs {
+		s, err := t.side(cmd, l)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Path, err)
+		}
+		for _, c := range l.Cases {
+			w, d := c.Winner(), c.Default()
+			if w == nil || d == nil || !w.OK() || !d.OK() {
+				continue
+			}
+			key := fmt.Sprint(withoutBuffers(c.Problem).Key(), c.Routing, c.Seed)
+			i, known := index[key]
+			if !known {
+				i, out = len(out), append(out, sweep.Heat{Routing: c.Routing, Seed: c.Seed})
+				index[key] = i
+			}
+			if slices.ContainsFunc(out[i].Entrants, func(e sweep.Entrant) bool { return e.Side == s.Side }) {
+				return nil, usagef("%s: %s, %d tokens, %s is in another run of the same backend; give one of them", l.Path, c.Problem.Op, c.Problem.Tokens, c.Routing)
+			}
+			out[i].Entrants = append(out[i].Entrants, sweep.Entrant{Side: s.Side, Problem: c.Problem, Config: w.Config, Default: d.Config})
+		}
+	}
+	if len(out) == 0 {
+		return nil, usagef("these runs have no config that ran")
+	}
+	return out, nil
+}
+
+// withoutBuffers is a problem without MaxTokens, which each library's buffers set.
+func withoutBuffers(p ep.Problem) ep.Problem {
+	p.MaxTokens = 0
+	return p
+}
+
+// side starts a run's backend again, once for all runs that have the same.
+func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded) (*openSide, error) {
+	old, err := resumed(l.Run.Command)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	if s := t.sides[old.backend]; s != nil {
+		return s, nil
+	}
+	b, err := backendOf(cmd, old.backend)
+	if err != nil {
+		return nil, err
+	}
+	s := &openSide{Side: &sweep.Side{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed}}, path: filepath.Join(t.flags.out, l.Name())}
+	t.sides[old.backend], t.list = s, append(t.list, s)
+	if b.Machine().Key() != l.Run.Machine.Key() || sweep.ABI(b) != l.Run.ABI {
+		return nil, withCode(exitNotComparable, fmt.Errorf("measured on %s with kernels %s; here is %s with %s", l.Run.Machine.Key(), l.Run.ABI, b.Machine().Key(), sweep.ABI(b)))
+	}
+	if s.Options.Band, err = parseBand(old.band); err != nil {
+		return nil, err
+	}
+	run := newRun(b, s.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
+	run.Turns = t.id
+	if s.dir, err = record.CreateDir(s.path, run); err != nil {
+		return nil, badInput(fmt.Errorf("--out: %w", err))
+	}
+	s.Job = sweep.Job{Rounds: t.flags.turns, Log: s.dir, Run: run}
+	return s, nil
+}
+
+func (t *turntable) paths() []string {
+	var out []string
+	for _, s := range t.list {
+		out = append(out, s.path)
+	}
+	return out
+}
+
+// write completes the run directories with what was measured.
+func (t *turntable) write() error {
+	var err error
+	for _, s := range t.list {
+		err = errors.Join(err, s.dir.WriteRun(s.Job.Run))
+	}
+	return err
+}
+
+func (t *turntable) close() {
+	for _, s := range t.list {
+		s.Backend.Close() // its results are written; what a worker says at its end changes nothing
+		if s.dir != nil {
+			s.dir.Close()
+		}
+	}
+}

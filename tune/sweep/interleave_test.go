@@ -1,0 +1,134 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// drifting is a side whose times rise with every round that any side runs. Its config
+// takes us; its default twice as long.
+func drifting(t *testing.T, clock *int, us float64) (*Side, *memory) {
+	b := &scripted{Sigma: 0.001, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
+		if c.Key() == dfltKey {
+			return 2e-6 * us
+		}
+		return 1e-6 * us
+	}}
+	b.OnRun = func(_ call, seconds []float64) error {
+		*clock++
+		for i := range seconds {
+			seconds[i] *= 1 + float64(*clock)/200
+		}
+		return nil
+	}
+	log := &memory{}
+	return &Side{Backend: b, Options: &Options{Seed: 1}, Job: Job{Rounds: 30, Log: log, Run: &record.Run{}}}, log
+}
+
+func entrants(t *testing.T, sides ...*Side) Heat {
+	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
+	h := Heat{Routing: "uniform", Seed: 1}
+	for _, s := range sides {
+		h.Entrants = append(h.Entrants, Entrant{Side: s, Problem: p, Config: parse(t, best), Default: parse(t, dfltKey)})
+	}
+	return h
+}
+
+// roundTimes are a config's times by round.
+func roundTimes(log *memory, key string) map[int]float64 {
+	out := map[int]float64{}
+	for _, l := range log.lines {
+		if l.Stage == record.StageTurns && l.Config.Key() == key {
+			for k, s := range l.Rounds() {
+				out[l.Round0+k] = s
+			}
+		}
+	}
+	return out
+}
+
+// TestInterleaveUnderDrift: the machine becomes several times slower meanwhile. Rounds of
+// one number were measured close together, so their ratio is that of the configs.
+func TestInterleaveUnderDrift(t *testing.T) {
+	clock := 0
+	a, logA := drifting(t, &clock, 10)
+	b, logB := drifting(t, &clock, 11)
+	if err := Interleave(context.Background(), []Heat{entrants(t, a, b)}, func(Heat) {}); err != nil {
+		t.Fatal(err)
+	}
+	fast, slow := roundTimes(logA, best), roundTimes(logB, best)
+	if len(fast) != 30 || len(slow) != 30 || fast[29] < 1.5*fast[0] {
+		t.Fatalf("%d and %d rounds, drift %g; want 30 and a drift", len(fast), len(slow), fast[29]/fast[0])
+	}
+	var la, lb []float64
+	for r := range 30 {
+		la, lb = append(la, math.Log(slow[r])), append(lb, math.Log(fast[r]))
+	}
+	if g := stat.MedianRatio(la, lb, 1); g.Low > 1.1 || g.High < 1.1 || g.High-g.Low > 0.05 {
+		t.Errorf("the slower one takes %+v times as long, want 1.1", g)
+	}
+	for _, s := range []*Side{a, b} {
+		got := s.Job.Run.Searches
+		if len(got) != 1 || got[0].Decision.Verdict != record.Faster || got[0].Decision.Rounds != 30 || math.Abs(got[0].Decision.Gain.Mid-2) > 0.05 || got[0].Times.Median == 0 {
+			t.Errorf("%+v", got)
+		}
+		if s.Job.Run.Finished.IsZero() || len(s.Job.Run.Workloads) != 1 {
+			t.Errorf("run is not finished: %+v", s.Job.Run)
+		}
+	}
+}
+
+// TestInterleaveLosesOne: a side that fails is recorded, and the other has all its rounds.
+func TestInterleaveLosesOne(t *testing.T) {
+	faults := map[string]func(*scripted){
+		"hang: rank 1 waits": func(b *scripted) {
+			b.OnRun = func(c call, _ []float64) error {
+				if c.Config.Key() == best && c.Runs == 9 {
+					return kernels.Failf(ep.Hang, "rank 1 waits")
+				}
+				return nil
+			}
+		},
+		"mismatch: 3 of 16":     func(b *scripted) { b.OnVerify = wrong(best, 1) },
+		"no session: no memory": func(b *scripted) { b.OnOpen = func(int) error { return errors.New("no memory") } },
+	}
+	for reason, fault := range faults {
+		clock := 0
+		a, log := drifting(t, &clock, 10)
+		b, _ := drifting(t, &clock, 11)
+		fault(b.Backend.(*scripted))
+		if err := Interleave(context.Background(), []Heat{entrants(t, b, a)}, func(Heat) {}); err != nil {
+			t.Fatal(err)
+		}
+		bad, good := b.Job.Run.Searches, a.Job.Run.Searches
+		if len(bad) != 1 || bad[0].OK() || !strings.Contains(bad[0].Decision.Reason, reason) {
+			t.Errorf("%s: %+v", reason, bad)
+		}
+		if len(good) != 1 || !good[0].OK() || len(roundTimes(log, best)) != 30 {
+			t.Errorf("%s: the other side has %d rounds, %+v", reason, len(roundTimes(log, best)), good)
+		}
+	}
+}
+
+// TestInterleaveDefaultAlone: a side that keeps its default runs it once a turn.
+func TestInterleaveDefaultAlone(t *testing.T) {
+	clock := 0
+	a, log := drifting(t, &clock, 10)
+	h := entrants(t, a)
+	h.Entrants[0].Config = h.Entrants[0].Default
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := Interleave(ctx, []Heat{h}, func(Heat) { cancel() }); err != nil || len(roundTimes(log, dfltKey)) != 30 || a.Job.Run.Searches[0].Decision.Gain != record.One {
+		t.Errorf("%v, %d rounds, %+v", err, len(roundTimes(log, dfltKey)), a.Job.Run.Searches)
+	}
+	if err := Interleave(ctx, []Heat{h}, func(Heat) {}); !errors.Is(err, context.Canceled) || len(a.Job.Run.Searches) != 1 {
+		t.Errorf("after a cancellation: %v, %d searches", err, len(a.Job.Run.Searches))
+	}
+}

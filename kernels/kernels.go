@@ -214,8 +214,8 @@ type Clocker interface {
 }
 
 // Versioned is implemented by backends whose kernels can change while their tables
-// stay. The ABI is a hash of sources and parameter lists.
-type Versioned interface{ ABI() string }
+// stay.
+type Versioned interface{ ABI() ep.ABI }
 
 // Forewarned is implemented by backends that compile, since what they compile early
 // and side by side need not be waited for.

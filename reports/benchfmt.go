@@ -23,7 +23,7 @@ func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine
 	b := benchWriter{out: out, config: []benchfmt.Config{
-		bench("tool", l.Run.Tool), bench("machine", m.Key()), bench("gpu", m.Name), bench("abi", l.Run.ABI),
+		bench("tool", l.Run.Tool), bench("machine", m.Key()), bench("gpu", m.Name), bench("abi", string(l.Run.ABI)),
 	}}
 	for _, c := range l.Cases {
 		p := c.Problem

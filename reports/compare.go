@@ -70,8 +70,11 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	var refused []string
 	for _, d := range []struct{ what, a, b string }{
 		{"machine", a.Run.Machine.Key(), b.Run.Machine.Key()},
-		{"kernels", "ABI " + a.Run.ABI, "ABI " + b.Run.ABI},
+		{"kernels", "ABI " + a.Run.ABI.Short(), "ABI " + b.Run.ABI.Short()},
 	} {
+		if d.what == "kernels" && len(a.Run.ABI.Changed(b.Run.ABI)) == 0 {
+			continue // what both were built with is the same
+		}
 		differs := fmt.Sprintf("%s: %s against %s", d.what, d.a, d.b)
 		switch {
 		case d.a == d.b:

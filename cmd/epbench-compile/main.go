@@ -32,7 +32,7 @@ func main() {
 
 func compile(job pack.Job) (pack.Compiled, error) {
 	if have := cuda.ABI(); job.ABI != have {
-		return pack.Compiled{}, fmt.Errorf("built from other kernel sources (%.12s, epbench has %.12s); build both again", have, job.ABI)
+		return pack.Compiled{}, fmt.Errorf("built from other kernel sources (%s, epbench has %s); build both again", have.Short(), job.ABI.Short())
 	}
 	c, err := cuda.NewCompiler(job.Arch)
 	if err != nil {

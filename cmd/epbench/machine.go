@@ -58,6 +58,9 @@ func applies(t *table.Table, h table.Host) (word, note string) {
 	if err := t.Refusal(h, t.Rows[0].Key.Problem(0)); err != nil {
 		return "no", err.Error()
 	}
+	if n := t.Others(h); n > 0 {
+		return "partly", fmt.Sprintf("%d of %d rows are of other builds of their kernels", n, len(t.Rows))
+	}
 	if doubts := t.Doubts(h); len(doubts) > 0 {
 		return "unverified", strings.Join(doubts, ", ")
 	}
@@ -70,7 +73,7 @@ func machineTable(h table.Host) reports.Table {
 	for _, row := range [][2]string{
 		{"name", m.Name}, {"key", m.Key()}, {"GPUs", fmt.Sprint(m.GPUs)}, {"SMs", fmt.Sprint(m.SMs)},
 		{"memory", fmt.Sprintf("%d GiB", m.Memory>>30)}, {"links", m.Link}, {"driver", m.Driver}, {"CUDA", m.CUDA},
-		{"kernels", h.ABI},
+		{"kernels", string(h.ABI)},
 	} {
 		if row[1] != "" {
 			t.Add(reports.Str(row[0]), reports.Str(row[1]))
@@ -102,7 +105,7 @@ func writeMachine(cmd *cobra.Command, h table.Host, set *table.Set) error {
 	doc := struct {
 		Machine ep.Machine  `json:"machine"`
 		Key     string      `json:"key"`
-		ABI     string      `json:"abi"`
+		ABI     ep.ABI      `json:"abi"`
 		Tables  []tableHere `json:"tables"`
 	}{h.Machine, h.Machine.Key(), h.ABI, []tableHere{}}
 	for _, s := range set.Sources() {

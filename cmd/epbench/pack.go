@@ -155,9 +155,7 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	if r.Machine, err = f.machine(r.Tables); err != nil {
 		return r, err
 	}
-	if !f.anyKernels {
-		r.ABI = cuda.ABI()
-	}
+	r.ABI, r.Other = cuda.ABI(), f.anyKernels
 	return r, nil
 }
 

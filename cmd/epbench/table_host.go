@@ -79,7 +79,7 @@ func readHost(path string) (table.Host, error) {
 	}
 	type named struct {
 		Machine ep.Machine `json:"machine"`
-		ABI     string     `json:"abi"`
+		ABI     ep.ABI     `json:"abi"`
 	}
 	var doc struct {
 		named

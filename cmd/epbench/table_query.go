@@ -21,6 +21,7 @@ type queryFlags struct {
 	backend   string
 	precision string
 	config    string
+	other     bool
 }
 
 func (f *queryFlags) bind(cmd *cobra.Command) {
@@ -35,6 +36,7 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 		s.StringVar(&f.machine, "machine", "", "ask for this `MACHINE`: table (its own; the default with --table), host, or a file with one (run.json, table.json)")
 		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept: full or reduced")
 		s.StringVar(&f.config, "config", "", "print only what concerns this `CONFIG`: "+configUsage)
+		s.BoolVar(&f.other, "other-kernels", false, "also take rows of other builds of their kernels, behind all others and marked")
 	})
 	addBackendFlag(cmd, &f.backend)
 }
@@ -73,6 +75,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
+	host.OtherKernels = f.other
 	q := &query{set: set, host: host, config: f.config}
 	if q.isConfig, err = configFilter(f.config); err != nil {
 		return nil, err

@@ -172,7 +172,7 @@ func addHeader(t *reports.Table, s table.Source) {
 		bound = strconv.Itoa(h.MaxSMs)
 	}
 	t.Add(reports.Str(sourceName(s)), reports.Str(s.Table.ID[:12]), reports.Int(len(s.Table.Rows)), reports.Str(h.Machine.Name),
-		reports.Str(h.Machine.Key()), reports.Str(h.ABI), reports.Str(h.Created.Format(time.RFC3339)),
+		reports.Str(h.Machine.Key()), reports.Str(h.ABI.Short()), reports.Str(h.Created.Format(time.RFC3339)),
 		reports.Float(100*h.AA, 2), reports.Str(strings.Join(h.Fallback, " ")), reports.Str(bound), reports.Str(h.Machine.Driver),
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
 }

@@ -26,6 +26,16 @@ type verifyOptions struct {
 	seed    uint64
 }
 
+// ownRows is a table without the rows of other builds of their kernels than this host's.
+func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
+	own := *t
+	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Runs(t.Header, r) })
+	if n := len(t.Rows) - len(own.Rows); n > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d rows are of other builds of their kernels: not measured\n", n, len(t.Rows))
+	}
+	return &own
+}
+
 func newTableVerify() *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
@@ -82,7 +92,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	matcher := sweep.NewMatcher(b, policy, t.Header.MaxSMs, o.seed)
-	stopped := o.check(cmd, matcher, receipt.Pick(t, o.rows), r)
+	stopped := o.check(cmd, matcher, receipt.Pick(ownRows(cmd, t, host), o.rows), r)
 	if stopped != nil && len(r.Checks) == 0 {
 		return stopped
 	}

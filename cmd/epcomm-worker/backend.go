@@ -64,9 +64,9 @@ func openBackend(path string, deadline time.Duration) (*backend, error) {
 func (b *backend) Machine() ep.Machine { return b.machine }
 
 // ABI implements kernels.Versioned.
-func (b *backend) ABI() string {
+func (b *backend) ABI() ep.ABI {
 	if b.pack != nil {
-		return b.pack.ABI
+		return ep.ABI(b.pack.Digest) // what its one kernel launches
 	}
 	return cuda.ABI()
 }

@@ -50,7 +50,7 @@ static const char *refusal(int argc, char **argv) {
   EpcommInfo info;
   if (argc == 3) return tuned_refusal(argv[1], argv[2]);
   read_pack(argv[1], &info);
-  return epcomm_machine(&machine, text) == EPCOMM_OK ? tuned_refusal(machine.key, info.abi) : text;
+  return epcomm_machine(&machine, text) == EPCOMM_OK ? tuned_refusal(machine.key, info.kernels) : text;
 }
 
 int main(int argc, char **argv) {

@@ -22,11 +22,11 @@ SKEWED = [600 if e % 4 == 0 else 60 for e in range(32)]
 
 
 def here(pack):
-    """(machine key, kernel hash) of this process."""
+    """(machine key, builds of the kernels) of this process."""
     import epcomm
 
     with open(pack, "rb") as f:
-        abi = epcomm.check_pack(f.read()).abi.decode()
+        abi = epcomm.check_pack(f.read()).kernels.decode()
     return epcomm.machine().key.decode(), abi
 
 

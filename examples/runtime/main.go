@@ -79,7 +79,7 @@ func host(path string) (table.Host, error) {
 	}
 	var here struct {
 		Machine ep.Machine
-		ABI     string
+		ABI     ep.ABI
 	}
 	if err := json.Unmarshal(text, &here); err != nil {
 		return table.Host{}, fmt.Errorf("%s: %w", path, err)

@@ -67,7 +67,7 @@ func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Sess
 var sources embed.FS
 
 // ABI is a hash of the sources and the parameter lists: 16 hex digits.
-func (b *Backend) ABI() string {
+func (b *Backend) ABI() ep.ABI {
 	h := sha256.New()
 	for _, tree := range []embed.FS{sources, vec.Sources} {
 		names, _ := fs.Glob(tree, "*")
@@ -82,7 +82,7 @@ func (b *Backend) ABI() string {
 		text, _ := json.Marshal(k.Params)
 		fmt.Fprintf(h, "%s %s\n", k.Name, text)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	return ep.ABI(hex.EncodeToString(h.Sum(nil)[:8]))
 }
 
 // Empty times the rounds of a program that does nothing on two ranks: start

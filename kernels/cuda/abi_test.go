@@ -1,6 +1,10 @@
 package cuda
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // What an ABI must not mind, and what it must.
 func TestCodeOnly(t *testing.T) {
@@ -31,18 +35,37 @@ func TestCodeOnly(t *testing.T) {
 	}
 }
 
-// The name of today's build is its own hash or that of an older build of the
-// same binaries. An entry that names other sources serves nobody.
+// An entry of sameBinaries that names other sources serves nobody.
 func TestSameBinaries(t *testing.T) {
+	today := map[string]bool{}
+	for _, f := range families() {
+		today[f.sourceHash()] = true
+	}
 	for h, name := range sameBinaries {
-		if h != sourceHash() {
-			t.Errorf("sameBinaries[%.12s] is of other sources: delete it, or prove anew that %.12s gives the same binaries as %.12s", h, sourceHash(), name)
-		}
-		if ABI() != name || len(name) != 64 {
-			t.Errorf("ABI is %s, want %s", ABI(), name)
+		if !today[h] {
+			t.Errorf("sameBinaries[%s] is of no kernel's sources: delete it, or prove anew that they give the binaries of %s", h, name)
 		}
 	}
-	if len(sameBinaries) == 0 && ABI() != sourceHash() {
-		t.Errorf("ABI is %s, want the sources' own %s", ABI(), sourceHash())
+}
+
+// Every kernel has a word of its own, and the build that tables were first measured
+// with names the kernels that there were.
+func TestABINamesEveryKernel(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range families() {
+		word := ABI().Of(f.kernel.Name)
+		if len(word) != 16 || seen[word] {
+			t.Errorf("%s: %q is no word of its own", f.kernel.Name, word)
+		}
+		seen[word] = true
+	}
+	const first = ep.ABI("d294d935a5eed5afb3e2ed0ca8a3790381cb43ebab11ba520e232508de20f421")
+	for _, name := range []string{"combine", "combine_final", "combine_ll", "dispatch", "dispatch_final", "dispatch_ll"} {
+		if len(first.Of(name)) != 16 {
+			t.Errorf("%s: the first build has no word for it", name)
+		}
+	}
+	if got := first.Changed(ABI()); len(got) > 0 {
+		t.Logf("rows of the first build answer callers of --other-kernels alone for %v", got)
 	}
 }

@@ -79,7 +79,7 @@ func (b *Backend) Machine() ep.Machine { return b.machine }
 func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }
 
 // ABI implements kernels.Versioned.
-func (b *Backend) ABI() string { return ABI() }
+func (b *Backend) ABI() ep.ABI { return ABI() }
 
 // Close implements kernels.Backend.
 func (b *Backend) Close() error {

@@ -61,8 +61,8 @@ func Open(ctx context.Context, c Command, limits Limits, local *Local) (*Backend
 	if local != nil {
 		if local.ABI != b.welcome.ABI {
 			b.Close()
-			return nil, fmt.Errorf("%s was built from other kernel sources (%.12s, this program has %.12s); rebuild both with make cuda",
-				c.Argv[0], b.welcome.ABI, local.ABI)
+			return nil, fmt.Errorf("%s was built from other kernel sources (%s, this program has %s); rebuild both with make cuda",
+				c.Argv[0], b.welcome.ABI.Short(), local.ABI.Short())
 		}
 		b.kernels = local.Kernels
 		return b, nil
@@ -80,7 +80,7 @@ func Open(ctx context.Context, c Command, limits Limits, local *Local) (*Backend
 
 // Local are a worker's kernels, as this program declares them itself.
 type Local struct {
-	ABI     string
+	ABI     ep.ABI
 	Kernels []kernels.Kernel
 }
 
@@ -140,7 +140,7 @@ func (b *Backend) Machine() ep.Machine { return b.welcome.Machine }
 func (b *Backend) Kernels() []kernels.Kernel { return slices.Clone(b.kernels) }
 
 // ABI implements kernels.Versioned.
-func (b *Backend) ABI() string { return b.welcome.ABI }
+func (b *Backend) ABI() ep.ABI { return b.welcome.ABI }
 
 // Restarts counts how often the worker had to be started again.
 func (b *Backend) Restarts() int { return b.restarts }

@@ -48,7 +48,7 @@ type Hello struct {
 type Welcome struct {
 	Protocol int          `json:"protocol"`
 	Worker   string       `json:"worker"` // name and version
-	ABI      string       `json:"abi"`    // hash of what the kernels are built from
+	ABI      ep.ABI       `json:"abi"`    // of what the kernels are built from
 	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
 	Ahead    bool         `json:"ahead,omitempty"` // the worker wants the notification ahead

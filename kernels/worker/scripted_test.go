@@ -89,7 +89,7 @@ type scripted struct {
 	script string
 }
 
-func (b *scripted) ABI() string { return "scripted" }
+func (b *scripted) ABI() ep.ABI { return "scripted" }
 
 func (b *scripted) Empty(ctx context.Context) (map[string]float64, error) {
 	return b.Backend.(kernels.Clocker).Empty(ctx)

@@ -5,7 +5,11 @@ package epcomm
 // #include "epcomm.h"
 import "C"
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // Call is EpcommCall: one dispatch and the combine that follows it.
 type Call struct {
@@ -114,7 +118,7 @@ type Info struct {
 
 	HeapBytes int64
 	Digest    string
-	ABI       string // of the kernels: tables are bound to it
+	ABI       ep.ABI // of the kernels: rows of tables are bound to it
 }
 
 // Info asks the library.
@@ -148,7 +152,7 @@ func infoOf(i C.EpcommInfo) Info {
 	return Info{
 		Rank: int(i.rank), Ranks: int(i.ranks), Hidden: int(i.hidden), Experts: int(i.experts),
 		LocalExperts: int(i.local_experts), TopK: int(i.topk), MaxTokens: int(i.max_tokens), Groups: int(i.groups),
-		LargestGrid: int(i.largest_grid), HeapBytes: int64(i.heap_bytes), Digest: C.GoString(&i.digest[0]), ABI: C.GoString(&i.abi[0]),
+		LargestGrid: int(i.largest_grid), HeapBytes: int64(i.heap_bytes), Digest: C.GoString(&i.digest[0]), ABI: ep.ABI(C.GoString(&i.kernels[0])),
 	}
 }
 

@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 		}
 		last = at
 	}
-	for _, want := range []string{"epbench sweep --backend=cpu", l.Run.Machine.Key(), l.Run.ABI, "zipf:1.0"} {
+	for _, want := range []string{"epbench sweep --backend=cpu", l.Run.Machine.Key(), string(l.Run.ABI), "zipf:1.0"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -231,7 +231,7 @@ func method(d *drawer) {
 		"Candidates are measured side by side in random order, the default in every round, and compared by ratios within rounds, so that drift cancels. Every answer is compared with the oracle before and after timing. The best candidate is measured against the default once more on fresh rounds: times and gains come from those.",
 	}
 	list := []pair{{"command", strings.Join(r.Command, " ")}, {"version", r.Tool}, {"strategy", r.Strategy}, {"policy", r.Policy}, {"seed", fmt.Sprint(r.Seed)},
-		{"space", r.Space}, {"kernels", r.ABI}, {"machine key", r.Machine.Key()}, {"started", r.Started.UTC().Format("2006-01-02 15:04:05 MST")}}
+		{"space", r.Space}, {"kernels", string(r.ABI)}, {"machine key", r.Machine.Key()}, {"started", r.Started.UTC().Format("2006-01-02 15:04:05 MST")}}
 	if r.Finished.IsZero() {
 		list = append(list, pair{"finished", "no: the sweep was interrupted or still runs"})
 	} else {

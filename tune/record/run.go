@@ -28,7 +28,7 @@ type Run struct {
 	Started   time.Time          `json:"started"`
 	Finished  time.Time          `json:"finished"` // zero while running
 	Machine   ep.Machine         `json:"machine"`
-	ABI       string             `json:"abi"`    // of the kernels
+	ABI       ep.ABI             `json:"abi"`    // of the kernels
 	Space     string             `json:"space"`  // fingerprint
 	Policy    string             `json:"policy"` // measurement policy, canonical
 	Band      float64            `json:"band"`   // the policy's: relative differences below it do not matter

@@ -225,12 +225,11 @@ func (s *Space) axes(kernel string) []Axis {
 }
 
 // Fingerprint identifies the space, and the build of the kernels it is for:
-// the first 16 hex digits of a SHA-256 over axes, points and abi.
-func (s *Space) Fingerprint(abi string) string {
+// the first 16 hex digits of a SHA-256 over axes, points and the words of its kernels.
+func (s *Space) Fingerprint(abi ep.ABI) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "abi %q\n", abi)
 	for _, p := range s.parts {
-		fmt.Fprintf(h, "kernel %q\n", p.grid.Kernel)
+		fmt.Fprintf(h, "kernel %q %q\n", p.grid.Kernel, abi.Of(p.grid.Kernel))
 		for _, a := range p.grid.Axes {
 			fmt.Fprintf(h, "axis %q %q\n", a.Name, a.Values)
 		}

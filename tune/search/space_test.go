@@ -119,7 +119,7 @@ func differing(a, b ep.Config) int {
 
 func TestFingerprintSeesEverything(t *testing.T) {
 	base := Grid{Kernel: "k", Axes: []Axis{ints("a", 1, 2, 3), ints("b", 1, 2)}}
-	print := func(abi string, change func(*Grid)) string {
+	print := func(abi ep.ABI, change func(*Grid)) string {
 		g := Grid{Kernel: base.Kernel, Axes: slices.Clone(base.Axes)}
 		change(&g)
 		s, _, err := NewSpace(g)

@@ -15,9 +15,13 @@ import (
 // kernels, another space or policy would mix numbers that do not compare.
 func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
+	was, is := run.ABI.Short(), ABI(b).Short()
+	if run.ABI != "" && len(run.ABI.Changed(ABI(b))) == 0 {
+		was = is // at most there are kernels that the run did not know
+	}
 	for _, f := range []struct{ what, was, is, way string }{
 		{"machine", run.Machine.Key(), m.Key(), "resume it there"},
-		{"kernels (ABI)", run.ABI, ABI(b), "resume it with the epbench that started it"},
+		{"kernels (ABI)", was, is, "resume it with the epbench that started it"},
 		{"search space", run.Space, p.Fingerprint, "resume it with the epbench that started it"},
 		{"measurement policy", run.Policy, p.Policy.String(), "resume it with the epbench that started it"},
 	} {

@@ -19,6 +19,7 @@ type pick struct {
 	searches group
 	config   ep.Config
 	dflt     bool
+	build    ep.ABI // of the config's kernels
 	evidence table.Evidence
 }
 
@@ -136,7 +137,7 @@ func (s *sweeper) pick(g group, cfg ep.Config) pick {
 	}
 	// A caller's own default knows no bound on SMs: below a bound it is spelled out.
 	dflt := s.opts.MaxSMs == 0 && cfg.Key() == g[0].result.Decision.Default.Key()
-	return pick{tokens: g[0].problem.Tokens, searches: g, config: cfg, dflt: dflt, evidence: joined(all)}
+	return pick{tokens: g[0].problem.Tokens, searches: g, config: cfg, dflt: dflt, build: s.run.ABI.For(cfg), evidence: joined(all)}
 }
 
 // joined is the evidence of one config from several token counts or routings:
@@ -193,7 +194,7 @@ func (r stretch) row(class ep.Class) table.Row {
 	for _, p := range r.picks {
 		all = append(all, p.evidence)
 	}
-	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: joined(all)}
+	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: joined(all), ABI: first.build}
 	if !row.Default {
 		row.Config = first.config
 	}
@@ -241,8 +242,8 @@ func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 	}, "", nil
 }
 
-// ABI is a backend's kernel hash, empty where it has none.
-func ABI(b kernels.Backend) string {
+// ABI is the build of a backend's kernels, empty where it names none.
+func ABI(b kernels.Backend) ep.ABI {
 	if v, ok := b.(kernels.Versioned); ok {
 		return v.ABI()
 	}

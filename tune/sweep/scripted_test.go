@@ -74,7 +74,7 @@ func (b *scripted) Machine() ep.Machine {
 }
 
 // ABI implements kernels.Versioned.
-func (b *scripted) ABI() string { return "scripted-1" }
+func (b *scripted) ABI() ep.ABI { return "scripted-1" }
 
 // Kernels implements kernels.Backend: a dispatch and a combine.
 func (b *scripted) Kernels() []kernels.Kernel {

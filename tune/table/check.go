@@ -33,7 +33,7 @@ func (t *Table) Validate() error {
 func (h Header) Validate() error {
 	m := h.Machine
 	for _, f := range []struct{ name, text string }{
-		{"tool", h.Tool}, {"abi", h.ABI}, {"space", h.Space}, {"policy", h.Policy}, {"trial_log", h.TrialLog},
+		{"tool", h.Tool}, {"abi", string(h.ABI)}, {"space", h.Space}, {"policy", h.Policy}, {"trial_log", h.TrialLog},
 		{"machine.backend", m.Backend}, {"machine.name", m.Name}, {"machine.pci_id", m.PCIID}, {"machine.arch", m.Arch},
 		{"machine.link", m.Link}, {"machine.driver", m.Driver}, {"machine.cuda", m.CUDA},
 	} {
@@ -81,6 +81,9 @@ func (r Row) Validate() error {
 		return fmt.Errorf("lo: %d is above hi %d", r.Lo, r.Hi)
 	case r.Config.IsDefault() && !r.Default:
 		return fmt.Errorf("config: has no kernel; a row that keeps the default says \"default\": true")
+	}
+	if err := checkText("abi", string(r.ABI)); err != nil {
+		return err
 	}
 	if err := r.Evidence.Validate(); err != nil {
 		return fmt.Errorf("evidence.%w", err)

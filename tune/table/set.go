@@ -35,6 +35,7 @@ type indexedRow struct {
 	row    *Row
 	key    [KeyFields]int
 	source int
+	other  bool // of another build of its kernels than the host's
 }
 
 // Overlay makes a Set of tables, the lowest first.
@@ -48,7 +49,7 @@ func Overlay(sources ...Source) *Set {
 		}
 		for j := range src.Table.Rows {
 			row := &src.Table.Rows[j]
-			s.rows = append(s.rows, indexedRow{row, row.Key.Vector(), i})
+			s.rows = append(s.rows, indexedRow{row: row, key: row.Key.Vector(), source: i})
 		}
 	}
 	slices.SortFunc(s.rows, func(a, b indexedRow) int {
@@ -79,23 +80,27 @@ func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 // Host is where a look-up runs.
 type Host struct {
 	Machine ep.Machine
-	// ABI is the hash of the kernels linked here. Empty means unknown, which
+	// ABI is the build of the kernels linked here. Empty means unknown, which
 	// leaves every answer unverified.
-	ABI string
+	ABI ep.ABI
+	// OtherKernels also takes rows of other builds of the kernels. They answer behind
+	// all rows of this build, and the answer says so.
+	OtherKernels bool
 	// Check says whether a config can run here; nil trusts the table.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
 // Refusal says why a table may not be used on this host for a problem; nil means
-// that it may. Refused are a table of another machine, a table of other kernels,
-// and a table without a row for the problem's rank count and dtypes.
+// that it may. Refused are a table of another machine, a table whose rows are all of
+// other builds of their kernels, unless the host takes these, and a table without a row
+// for the problem's rank count and dtypes.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got {
 		return fmt.Errorf("machine: the table is for %s, this is %s", want, got)
 	}
-	if h.ABI != "" && h.ABI != head.ABI {
-		return fmt.Errorf("abi: the table is for kernels %.12s, these are %.12s; tune again", head.ABI, h.ABI)
+	if !h.OtherKernels && len(t.Rows) > 0 && !slices.ContainsFunc(t.Rows, func(r Row) bool { return h.Runs(head, r) }) {
+		return fmt.Errorf("abi: the table is for kernels %s, these are %s; tune again", head.ABI.Short(), h.ABI.Short())
 	}
 	ranks, dtypes := t.knows(KeyOf(p, ep.AllRoutings))
 	if !ranks {
@@ -105,6 +110,23 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 		return fmt.Errorf("dispatch: the table has no row for %s, and no answer crosses dtypes", p.Dispatch)
 	}
 	return nil
+}
+
+// Runs reports whether the kernels of a row are those linked here, as far as is known.
+// A row that keeps the default launches no kernel of its own: it need not name one.
+func (h Host) Runs(head Header, r Row) bool {
+	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
+}
+
+// Others counts the rows of a table that rest on other builds of their kernels than the
+// host's.
+func (t *Table) Others(h Host) (n int) {
+	for _, r := range t.Rows {
+		if !h.Runs(t.Header, r) {
+			n++
+		}
+	}
+	return n
 }
 
 // knows reports whether any row has the ranks, and whether any has the dtypes, of a key.
@@ -144,8 +166,8 @@ func minor(version string) string {
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// For narrows the set to the tables that may be used on a host for a problem. The
-// notes say what was refused and what is unverified, one line a table.
+// For narrows the set to the rows that may be used on a host for a problem. The notes
+// say what was refused, what is of other kernels and what is unverified.
 func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	narrow := *s
 	narrow.sources = slices.Clone(s.sources)
@@ -160,6 +182,27 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 		if src.verified = len(doubts) == 0; !src.verified {
 			notes = append(notes, fmt.Sprintf("%s: unverified: %s", src.Name, strings.Join(doubts, ", ")))
 		}
+		if n := src.Table.Others(h); n > 0 {
+			notes = append(notes, fmt.Sprintf("%s: %d of %d rows are of other builds of their kernels: %s", src.Name, n, len(src.Table.Rows), othersAnswer(h)))
+		}
 	}
+	narrow.rows = narrow.build(h)
 	return &narrow, notes
+}
+
+func othersAnswer(h Host) string {
+	if h.OtherKernels {
+		return "they answer where no other row does"
+	}
+	return "they do not answer"
+}
+
+// build marks the rows of other builds than a host's, and drops them where the host
+// does not take them.
+func (s *Set) build(h Host) []indexedRow {
+	out := slices.Clone(s.rows)
+	for i := range out {
+		out[i].other = !h.Runs(s.sources[out[i].source].Table.Header, *out[i].row)
+	}
+	return slices.DeleteFunc(out, func(r indexedRow) bool { return r.other && !h.OtherKernels })
 }

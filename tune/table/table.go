@@ -12,7 +12,7 @@ import (
 const Schema = 2
 
 // Table holds tuned configs with the evidence for each. It is valid on one kind of
-// machine and for one build of the kernels, which its header names.
+// machine. Each row names the build of its kernels.
 type Table struct {
 	Schema int    `json:"schema"`
 	ID     string `json:"id"` // sha256 of the canonical JSON with this field empty
@@ -24,7 +24,7 @@ type Table struct {
 type Header struct {
 	Tool     string     `json:"tool"`      // version of epbench that wrote it
 	Created  time.Time  `json:"created"`   // UTC, whole seconds
-	ABI      string     `json:"abi"`       // hash of the kernels' sources and parameter lists
+	ABI      ep.ABI     `json:"abi"`       // latest build of every kernel that a row may name
 	Space    string     `json:"space"`     // fingerprint of the search space
 	Machine  ep.Machine `json:"machine"`   // hardware that the evidence was measured on
 	Policy   string     `json:"policy"`    // how it was measured, in words
@@ -58,6 +58,18 @@ type Row struct {
 	Config   ep.Config `json:"config"`  // the zero Config where the default won
 	Default  bool      `json:"default"` // the default was measured and is at least as fast
 	Evidence Evidence  `json:"evidence"`
+
+	// ABI is the build of the kernels that the row rests on: of its config, or of the
+	// default where that won. Empty means what the header says.
+	ABI ep.ABI `json:"abi,omitempty"`
+}
+
+// Build is the build of the kernels that a row rests on.
+func (h Header) Build(r Row) ep.ABI {
+	if r.ABI != "" {
+		return r.ABI
+	}
+	return h.ABI.For(r.Config)
 }
 
 // Midpoint is the last token count of a row measured at a where the next row was

@@ -13,7 +13,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -107,8 +106,6 @@ func newBuilder(r Request) *builder {
 			b.head.Flags |= flag
 		}
 	}
-	abi, _ := hex.DecodeString(cuda.ABI()) // it is hex
-	copy(b.head.ABI[:], abi)
 	return b
 }
 
@@ -139,6 +136,8 @@ func (b *builder) addAll(lookups []Lookup) error {
 			return err
 		}
 	}
+	abi := string(cuda.ABI())
+	b.head.Kernels, b.head.ABI = b.text(abi), sha256.Sum256([]byte(abi))
 	return nil
 }
 

@@ -58,7 +58,7 @@ type header struct {
 	HeaderBytes uint32
 	FileBytes   uint64
 	Digest      [32]byte // SHA-256 of all bytes behind this field
-	ABI         [32]byte // of the kernels
+	ABI         [32]byte // SHA-256 of the builds of its kernels, spelled as in Kernels
 	Evidence    [32]byte // SHA-256 of the ids of the tables that answered
 	Arch        [16]byte
 	ArgsVersion uint32 // EP_ARGS_VERSION
@@ -75,7 +75,8 @@ type header struct {
 	LargestGrid uint32
 	AlignModule uint32
 	CallsModule uint32
-	Unused      [2]uint32
+	Kernels     uint32 // string: the build of every kernel, see ep.ABI; 0 where only ABI says it
+	Unused      uint32
 	Sections    [sections]section
 }
 

@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Job asks the program epbench-compile for device binaries.
 type Job struct {
-	ABI   string      `json:"abi"` // of the asking program's sources; the other's must be the same
+	ABI   ep.ABI      `json:"abi"` // of the asking program's sources; the other's must be the same
 	Arch  string      `json:"arch"`
 	Units []cuda.Unit `json:"units"`
 }

@@ -19,7 +19,7 @@ import (
 type Pack struct {
 	Data   []byte // the file
 	Digest string // SHA-256 of its content, hex
-	ABI    string // of the kernels in it
+	ABI    ep.ABI // of the kernels in it
 	Arch   string // as compiled for, such as sm_90a
 	manifest
 	head    header
@@ -72,15 +72,16 @@ func Read(data []byte) (*Pack, error) {
 	case sum != h.Digest:
 		return nil, fmt.Errorf("pack: the content does not match its digest; the file is damaged or was edited")
 	}
-	p.Digest, p.ABI = hex.EncodeToString(h.Digest[:]), hex.EncodeToString(h.ABI[:])
+	p.Digest = hex.EncodeToString(h.Digest[:])
 	p.Arch = strings.TrimRight(string(h.Arch[:]), "\x00")
-	var errs [5]error
+	var errs [6]error
 	p.dtypes, errs[0] = records[dtypeRecord](p, secDTypes)
 	p.states, errs[1] = records[stateRecord](p, secStates)
 	p.regions, errs[2] = records[regionRecord](p, secRegions)
 	p.modules, errs[3] = records[moduleRecord](p, secModules)
 	var text []byte
 	text, errs[4] = p.bytes(secManifest)
+	p.ABI, errs[5] = p.abi()
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -88,6 +89,24 @@ func Read(data []byte) (*Pack, error) {
 		return nil, fmt.Errorf("pack: manifest: %w", err)
 	}
 	return p, nil
+}
+
+// abi is the build of the kernels. Packs of before every kernel had a word of its own
+// hold one hash for all.
+func (p *Pack) abi() (ep.ABI, error) {
+	if p.head.Kernels == 0 {
+		return ep.ABI(hex.EncodeToString(p.head.ABI[:])), nil
+	}
+	text, err := p.bytes(secStrings)
+	if err != nil {
+		return "", err
+	}
+	at := min(uint64(p.head.Kernels), uint64(len(text)))
+	word, _, ok := strings.Cut(string(text[at:]), "\x00")
+	if !ok {
+		return "", fmt.Errorf("pack: the names of its kernels have no end")
+	}
+	return ep.ABI(word), nil
 }
 
 func (p *Pack) bytes(i int) ([]byte, error) {

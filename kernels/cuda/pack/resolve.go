@@ -18,7 +18,8 @@ type Request struct {
 	MaxSMs  int           // no kernel may take more SMs; 0 is no bound
 	Machine ep.Machine    // whose GPUs the binaries are for
 	Tables  *table.Set    // nil packs defaults
-	ABI     string        // kernels that the tables must have been measured with; "" takes any
+	ABI     ep.ABI        // of the kernels that are packed
+	Other   bool          // also take rows of other builds of them
 	Only    *[2]ep.Config // dispatch and combine for every call, instead of what tables say
 }
 
@@ -123,7 +124,7 @@ func (v *resolver) resolve() (notes []string) {
 	if set == nil || v.request.Only != nil {
 		set = table.Overlay()
 	}
-	host := table.Host{Machine: v.request.Machine, ABI: v.request.ABI}
+	host := table.Host{Machine: v.request.Machine, ABI: v.request.ABI, OtherKernels: v.request.Other}
 	host.Check = func(_ ep.Machine, p ep.Problem, c ep.Config) error { return v.legal(v.machine(), p, c) }
 	for _, op := range ep.Ops() {
 		r := set.Resolve(host, v.at(op, 0))
@@ -228,6 +229,9 @@ func rowText(a *table.Answer) string {
 		a.Row.Key.Op, a.Row.Lo, a.Row.Hi, a.Row.Key.Routing, e.Median*1e6, e.Gain, e.GainLow, e.GainHigh, e.Rounds)
 	if len(a.Differs) > 0 {
 		text += fmt.Sprintf(", measured with other %v", a.Differs)
+	}
+	if a.OtherKernels {
+		text += ", measured with another build of the kernel"
 	}
 	return text
 }

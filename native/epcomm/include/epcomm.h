@@ -157,8 +157,9 @@ typedef struct EpcommInfo {
   int default_dtype;
   uint64_t heap_bytes;  /* device memory of this rank */
   char digest[65];      /* of the pack, hex */
-  char abi[65];         /* of its kernels, hex: tables are bound to it */
+  char abi[65];         /* hash of the builds of all kernels, hex */
   char arch[16];
+  char kernels[1024];   /* kernel=build,...: what an exported table's refusal wants to know */
 } EpcommInfo;
 
 typedef struct EpcommOutputs {

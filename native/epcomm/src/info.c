@@ -26,6 +26,7 @@ static void describe(const Pack *p, EpcommInfo *out) {
     snprintf(out->abi + 2 * i, 3, "%02x", h->abi[i]);
   }
   memcpy(out->arch, h->arch, sizeof out->arch);
+  snprintf(out->kernels, sizeof out->kernels, "%s", h->kernels != 0 ? pack_text(p, h->kernels) : out->abi);
 }
 
 void comm_give(void *out, const void *whole, size_t bytes) {

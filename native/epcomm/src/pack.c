@@ -61,6 +61,7 @@ static int check_shape(const PackHeader *h, char *text) {
     if (bounds[i].value < bounds[i].least || bounds[i].value > bounds[i].most)
       return refuse(text, "pack: %s is %u, outside %u to %u", bounds[i].name, bounds[i].value, bounds[i].least, bounds[i].most);
   if (h->experts % h->ranks != 0) return refuse(text, "pack: %u experts do not divide by %u ranks", h->experts, h->ranks);
+  if (h->kernels >= h->sections[PACK_STRINGS].count) return refuse(text, "pack: the names of its kernels lie outside the file");
   if (memchr(h->arch, 0, sizeof h->arch) == NULL) return refuse(text, "pack: the architecture's name has no end");
   return 0;
 }

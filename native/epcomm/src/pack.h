@@ -36,7 +36,7 @@ typedef struct PackHeader {
   char arch[16];
   uint32_t args_version, major, minor, flags;
   uint32_t ranks, hidden, experts, topk, max_tokens, groups;
-  uint32_t max_sms, largest_grid, align_module, calls_module, unused[2];
+  uint32_t max_sms, largest_grid, align_module, calls_module, kernels, unused;
   PackSection sections[PACK_SECTIONS];
 } PackHeader;
 

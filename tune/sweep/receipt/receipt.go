@@ -29,7 +29,7 @@ type Receipt struct {
 	Tool    string     `json:"tool"`
 	Created time.Time  `json:"created"` // UTC
 	Machine ep.Machine `json:"machine"` // that measured
-	ABI     string     `json:"abi"`     // of its kernels
+	ABI     ep.ABI     `json:"abi"`     // of its kernels
 	Policy  string     `json:"policy"`  // how it measured
 	Checks  []Check    `json:"checks"`
 }

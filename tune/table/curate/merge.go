@@ -32,13 +32,14 @@ type Overlap struct {
 }
 
 // Comparable says why two tables cannot be merged; nil means that they can. They must
-// be of one machine, one kernel build and one bound on SMs.
+// be of one machine and one bound on SMs, and of one build where one hash stands for
+// all kernels. Where every kernel has its own, rows of several builds lie side by side.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
 		return fmt.Errorf("machine: %s and %s; a table serves one machine, ship both side by side", a.Machine.Key(), b.Machine.Key())
-	case a.ABI != b.ABI:
-		return fmt.Errorf("abi: %.12s and %.12s; tune both with one build", a.ABI, b.ABI)
+	case slices.Contains(a.ABI.Changed(b.ABI), ep.AllKernels) || (a.ABI == "") != (b.ABI == ""):
+		return fmt.Errorf("abi: %s and %s; tune both with one build", a.ABI.Short(), b.ABI.Short())
 	case a.MaxSMs != b.MaxSMs:
 		return fmt.Errorf("max_sms: %d and %d; their gains are over other defaults, ship both side by side", a.MaxSMs, b.MaxSMs)
 	}
@@ -52,13 +53,16 @@ func Comparable(a, b table.Header) error {
 // were measured and their configs differ, the incumbent stays unless the rule prefers
 // the newcomer. Taking the better number was not done: over many merges that collects
 // lucky draws. Between two measured token counts the row of the nearer one holds, by
-// ratio, and only where one of the tables has a row at all. The fallback fields stay
-// the incumbent's.
+// ratio, and only where one of the tables has a row at all. A row gives way to one of a
+// later build of its kernels that was measured at the same token count. The fallback
+// fields stay the incumbent's.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
 	}
+	old, newcomer = stated(old), stated(newcomer)
 	out := &table.Table{Schema: table.Schema, Header: mergeHeaders(old.Header, newcomer.Header)}
+	rule.builds = out.Header.ABI
 	var overlaps []Overlap
 	for _, g := range groups(old, newcomer) {
 		points := g.points(rule)
@@ -71,6 +75,16 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	return out, overlaps, out.Seal()
 }
 
+// stated is a table whose rows all name the build of their kernels.
+func stated(t *table.Table) *table.Table {
+	out := *t
+	out.Rows = slices.Clone(t.Rows)
+	for i, r := range out.Rows {
+		out.Rows[i].ABI = t.Header.Build(r)
+	}
+	return &out
+}
+
 // choose picks between the rows of a segment at a token count that both were measured at.
 func (s segment) choose(tokens int, rule Rule) *table.Row {
 	switch {
@@ -78,6 +92,11 @@ func (s segment) choose(tokens int, rule Rule) *table.Row {
 		return s.b
 	case s.b == nil:
 		return s.a
+	case rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI):
+		if rule.builds.Serves(s.a.ABI) {
+			return s.a
+		}
+		return s.b
 	case sameConfig(s.a, s.b):
 		if compareEvidence(s.a.Evidence, s.b.Evidence) >= 0 {
 			return s.a
@@ -133,7 +152,7 @@ func compareEvidence(a, b table.Evidence) int {
 
 // sameRow reports whether two rows of one key say the same on the same evidence.
 func sameRow(a, b *table.Row) bool {
-	return sameConfig(a, b) && compareEvidence(a.Evidence, b.Evidence) == 0
+	return sameConfig(a, b) && a.ABI == b.ABI && compareEvidence(a.Evidence, b.Evidence) == 0
 }
 
 // appendRow adds a row for a segment, or lengthens the last row where it goes on.
@@ -160,7 +179,7 @@ func mergeHeaders(a, b table.Header) table.Header {
 	out.Space = union(out.Space, early.Space)
 	out.Policy = union(out.Policy, early.Policy)
 	out.TrialLog = union(out.TrialLog, early.TrialLog)
-	out.Fallback = a.Fallback
+	out.Fallback, out.ABI = a.Fallback, early.ABI.Overlay(out.ABI)
 	out.AA, out.Band = max(a.AA, b.AA), max(a.Band, b.Band)
 	out.Edited = a.Edited || b.Edited
 	return out
@@ -271,6 +290,8 @@ type Rule struct {
 	// Measured is the time of a config in the newcomer's run, in seconds. Nil means
 	// that only the newcomer's table is known.
 	Measured func(k table.Key, tokens int, routing string, c ep.Config) (seconds float64, ok bool)
+
+	builds ep.ABI // of the merged table: the later build of every kernel
 }
 
 // prefers reports whether the newcomer's row takes the incumbent's place at a token

@@ -59,6 +59,7 @@ type view struct {
 	Upper      string
 	Table      *table.Table
 	MachineKey string
+	ABI        ep.ABI // builds of the kernels that rows name
 	Fallback   []int // places in Fields
 	Routing    int   // place of routing in Fields
 	Precision  int   // place of precision in Fields
@@ -106,7 +107,12 @@ func newView(t *table.Table, base string) view {
 		v.Fallback = append(v.Fallback, slices.Index(table.Fields(), f))
 	}
 	numbers := map[string]int{ep.Config{}.Key(): 0}
+	var kernels []string
 	for _, r := range t.Rows {
+		if !t.Header.ABI.Serves(t.Header.Build(r)) {
+			continue // of a build that the header's has replaced: no caller has both
+		}
+		kernels = append(kernels, strings.Split(r.Config.Kernel, "+")...)
 		k := r.Config.Key()
 		if _, known := numbers[k]; !known {
 			numbers[k] = len(v.Configs)
@@ -114,6 +120,7 @@ func newView(t *table.Table, base string) view {
 		}
 		v.Rows = append(v.Rows, viewRow{r.Key.Vector(), r.Lo, r.Hi, numbers[k], r.Default})
 	}
+	v.ABI = t.Header.ABI.Part(kernels...)
 	return v
 }
 

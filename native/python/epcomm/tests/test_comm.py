@@ -121,7 +121,7 @@ class TestComm(unittest.TestCase):
 
     def test_machine_and_kernels_are_named(self):
         self.assertRegex(epcomm.machine().key.decode(), "^cuda/.*/sm_[0-9]+/sms=[0-9]+/mem=[0-9]+g/link=.")
-        self.assertRegex(epcomm.check_pack(pack_bytes()).abi.decode(), "^[0-9a-f]{64}$")
+        self.assertRegex(epcomm.check_pack(pack_bytes()).kernels.decode(), "^combine[a-z_]*=[0-9a-f]{16},")
 
     def test_classes(self):
         self.assertEqual(epcomm.classify([100] * 8, 2), "even")

@@ -41,7 +41,7 @@ class Info(_Sized):
         ("size", c_size_t), ("rank", c_int), ("ranks", c_int), ("hidden", c_int), ("experts", c_int), ("local_experts", c_int),
         ("topk", c_int), ("max_tokens", c_int), ("groups", c_int), ("shared", c_int), ("skip_a2a", c_int), ("reduced", c_int),
         ("in_flight", c_int), ("largest_grid", c_int), ("dtypes", c_uint), ("default_dtype", c_int), ("heap_bytes", c_uint64),
-        ("digest", c_char * 65), ("abi", c_char * 65), ("arch", c_char * 16),
+        ("digest", c_char * 65), ("abi", c_char * 65), ("arch", c_char * 16), ("kernels", c_char * 1024),
     ]
 
 

@@ -1,0 +1,145 @@
+package ep
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ABI names the build of kernels that a table row, a run or a pack is bound to. It
+// spells a word for each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=9c0d".
+// A change of one kernel then leaves what was measured with the others valid. A
+// backend whose kernels change together gives one word without a name; it stands for
+// every kernel. "" is an unknown build.
+type ABI string
+
+// NewABI spells the words of kernels, which are keyed by name.
+func NewABI(words map[string]string) ABI {
+	var out []string
+	for _, kernel := range slices.Sorted(maps.Keys(words)) {
+		out = append(out, kernel+"="+words[kernel])
+	}
+	return ABI(strings.Join(out, ","))
+}
+
+// list gives the words by kernel, nil where one word stands for every kernel.
+func (a ABI) list() map[string]string {
+	if known, ok := wholeBuilds[a]; ok {
+		return known
+	}
+	out := map[string]string{}
+	for _, part := range strings.Split(string(a), ",") {
+		kernel, word, ok := strings.Cut(part, "=")
+		if !ok || kernel == "" || word == "" || strings.ContainsAny(part, " ") {
+			return nil
+		}
+		out[kernel] = word
+	}
+	return out
+}
+
+// Short is an ABI for people: how many kernels it names and a hash of their words, or
+// the beginning of its one word.
+func (a ABI) Short() string {
+	if list := a.list(); list != nil && len(list) > 1 {
+		sum := sha256.Sum256([]byte(NewABI(list)))
+		return fmt.Sprintf("%d kernels, %x", len(list), sum[:6])
+	}
+	return fmt.Sprintf("%.36s", string(a))
+}
+
+// Of is the word of one kernel, "" where the ABI does not name it.
+func (a ABI) Of(kernel string) string {
+	if list := a.list(); list != nil {
+		return list[kernel]
+	}
+	return string(a)
+}
+
+// For is the part of an ABI that a config is bound to: its kernel, or both kernels of
+// a pair. It is empty for a config without a kernel and for kernels that the ABI does
+// not name.
+func (a ABI) For(c Config) ABI { return a.Part(strings.Split(c.Kernel, "+")...) }
+
+// Part is the part of an ABI that is about some kernels.
+func (a ABI) Part(kernels ...string) ABI {
+	list := a.list()
+	if list == nil {
+		return a
+	}
+	words := map[string]string{}
+	for _, kernel := range kernels {
+		if word, ok := list[kernel]; ok {
+			words[kernel] = word
+		}
+	}
+	return NewABI(words)
+}
+
+// AllKernels stands for every kernel in a list of them.
+const AllKernels = "all kernels"
+
+// Changed lists the kernels for which two ABIs have different words, sorted. A kernel
+// that only one of them names has not changed. Where either is one word for every
+// kernel, Changed lists AllKernels if the two differ, and nothing if one of them is
+// unknown.
+func (a ABI) Changed(b ABI) []string {
+	x, y := a.list(), b.list()
+	switch {
+	case a == b || a == "" || b == "":
+		return nil
+	case x == nil || y == nil:
+		return []string{AllKernels}
+	}
+	var out []string
+	for kernel, word := range x {
+		if other, ok := y[kernel]; ok && other != word {
+			out = append(out, kernel)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Serves reports whether kernels of build a may launch what was measured with build
+// row, which is some kernels' part of an ABI: each must be there, and the same. No
+// kernels can always be served.
+func (a ABI) Serves(row ABI) bool {
+	if row == "" {
+		return true
+	}
+	need := row.list()
+	if need == nil {
+		return row == a
+	}
+	for kernel, word := range need {
+		if a.Of(kernel) != word {
+			return false
+		}
+	}
+	return true
+}
+
+// Overlay is b with the words of a for kernels that b does not name. Where either is
+// one word for every kernel, it is b.
+func (a ABI) Overlay(b ABI) ABI {
+	x, y := a.list(), b.list()
+	if x == nil || y == nil {
+		return b
+	}
+	out := maps.Clone(x)
+	maps.Copy(out, y)
+	return NewABI(out)
+}
+
+// wholeBuilds are builds that were recorded before every kernel had a word of its own:
+// one hash over all kernels stood for these. The entry never changes, whatever
+// becomes of the kernels.
+var wholeBuilds = map[ABI]map[string]string{
+	"d294d935a5eed5afb3e2ed0ca8a3790381cb43ebab11ba520e232508de20f421": {
+		"combine": "4918d0c5331f1a28", "combine_final": "af3539eb1870eba3", "combine_ll": "fb906969f6f0bec3",
+		"dispatch": "dd2e2c9c54ff62e1", "dispatch_final": "007e8fbc7ad8de3c", "dispatch_ll": "7370039ed47227d3",
+	},
+}

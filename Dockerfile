@@ -7,10 +7,10 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN make cuda-deps PIP="python3 -m pip"
-RUN make build cuda
+RUN make build cuda bin/epbench-compile
 
 FROM debian:bookworm-slim
-COPY --from=build /src/bin/epbench /src/bin/epbench-cuda /usr/local/bin/
+COPY --from=build /src/bin/epbench /src/bin/epbench-cuda /src/bin/epbench-compile /usr/local/bin/
 COPY --from=build /src/.cuda/lib64/ /usr/local/lib/epbench/
 ENV EPBENCH_NVRTC=/usr/local/lib/epbench
 ENTRYPOINT ["epbench"]

@@ -14,15 +14,16 @@ $(CUDA_STUB)/%/libcuda.so: $(CUDA_STUB)/libcuda.so
 	mkdir -p $(@D)
 	$(call cc,$*) -shared -fPIC -fno-builtin -Wl,-soname,libcuda.so.1 -o $@ $(CUDA_STUB)/stub.c
 
-# worker builds the GPU worker: architecture, file. The linker's remarks on
-# libraries of this host that it skips are left out.
-worker = CGO_ENABLED=1 GOARCH=$(1) CC=$(call cc,$(1)) \
+# gpu_program builds a program in C and Go: architecture, file, tag, package. The
+# linker's remarks on libraries of this host that it skips are left out.
+gpu_program = CGO_ENABLED=1 GOARCH=$(1) CC=$(call cc,$(1)) \
   CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(CUDA_DIR)/include" \
   CGO_LDFLAGS="-L$(CUDA_STUB)/$(1) -Wl,--no-warn-search-mismatch" \
-  $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(2) ./cmd/epbench-cuda
+  $(GO) build -tags $(3) -trimpath -ldflags '-s -w' -o $(2) $(4)
 
-cuda-arm64: cuda-toolkit $(CUDA_STUB)/arm64/libcuda.so ## the GPU worker for arm64 hosts
-	$(call worker,arm64,$(BINDIR)/arm64/epbench-cuda)
+cuda-arm64: cuda-toolkit $(CUDA_STUB)/arm64/libcuda.so ## the GPU programs for arm64 hosts
+	$(call gpu_program,arm64,$(BINDIR)/arm64/epbench-cuda,cuda,./cmd/epbench-cuda)
+	$(call gpu_program,arm64,$(BINDIR)/arm64/epbench-compile,nvrtc,./cmd/epbench-compile)
 
 release: release-amd64 release-arm64 ## dist/: an archive for each architecture, and SHA256SUMS
 	cd $(DIST) && sha256sum epbench-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
@@ -31,7 +32,8 @@ release: release-amd64 release-arm64 ## dist/: an archive for each architecture,
 release-amd64 release-arm64: release-%: cuda-toolkit $(CUDA_STUB)/%/libcuda.so
 	rm -rf $(DIST)/epbench-$(VERSION)-linux-$* && mkdir -p $(DIST)/epbench-$(VERSION)-linux-$*/completions
 	CGO_ENABLED=0 GOARCH=$* $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(DIST)/epbench-$(VERSION)-linux-$*/epbench ./cmd/epbench
-	$(call worker,$*,$(DIST)/epbench-$(VERSION)-linux-$*/epbench-cuda)
+	$(call gpu_program,$*,$(DIST)/epbench-$(VERSION)-linux-$*/epbench-cuda,cuda,./cmd/epbench-cuda)
+	$(call gpu_program,$*,$(DIST)/epbench-$(VERSION)-linux-$*/epbench-compile,nvrtc,./cmd/epbench-compile)
 	CGO_ENABLED=0 $(GO) run -tags man ./cmd/epbench man $(DIST)/epbench-$(VERSION)-linux-$*/man/man1
 	for s in bash zsh fish; do CGO_ENABLED=0 $(GO) run -tags man ./cmd/epbench completion $$s > $(DIST)/epbench-$(VERSION)-linux-$*/completions/epbench.$$s || exit 1; done
 	cp LICENSE README.md docs/host.md $(DIST)/epbench-$(VERSION)-linux-$*/

@@ -29,6 +29,9 @@ type Column struct {
 	// Key marks a column that tells rows apart. Where a terminal leaves it out
 	// and its values differ, rows are grouped under its values.
 	Key bool
+	// Spells names the column whose values this one spells out: configs behind
+	// ids. Where a terminal leaves it out, a few values stand below the table.
+	Spells string
 }
 
 // Align is which side a column's cells keep to.
@@ -72,6 +75,12 @@ func (c Column) Dropped(order int) Column {
 // Keyed returns c as a key column.
 func (c Column) Keyed() Column {
 	c.Key = true
+	return c
+}
+
+// Spelling marks a column that spells out the values of another one.
+func (c Column) Spelling(name string) Column {
+	c.Spells = name
 	return c
 }
 

@@ -111,7 +111,9 @@ func verdictCell(s *record.Search) Cell {
 
 // ConfigColumns are a config's id, which narrow terminals keep, and what differs
 // from the default.
-func ConfigColumns() []Column { return []Column{Words("id"), Words("config").Dropped(10)} }
+func ConfigColumns() []Column {
+	return []Column{Words("id"), Words("config").Dropped(10).Spelling("id")}
+}
 
 // ConfigCells show a config under ConfigColumns. Programs get the full spelling.
 func ConfigCells(c, dflt ep.Config) []Cell {

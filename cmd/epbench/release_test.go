@@ -18,11 +18,11 @@ func steps(t *testing.T, targets ...string) string {
 	return string(out)
 }
 
-// TestRelease: both archives hold both programs, man pages and completions.
+// TestRelease: both archives hold the three programs, man pages and completions.
 func TestRelease(t *testing.T) {
 	made := steps(t, "release", "VERSION=v1")
 	for _, arch := range []string{"amd64", "arm64"} {
-		for _, part := range []string{"/epbench ", "/epbench-cuda ", "/man/man1", "/completions/epbench.", ".tar.gz "} {
+		for _, part := range []string{"/epbench ", "/epbench-cuda ", "/epbench-compile ", "/man/man1", "/completions/epbench.", ".tar.gz "} {
 			if !strings.Contains(made, "dist/epbench-v1-linux-"+arch+part) {
 				t.Errorf("make release: no step makes %s for %s", part, arch)
 			}

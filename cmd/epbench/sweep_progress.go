@@ -20,14 +20,18 @@ type progress struct {
 	bars  *mpb.Progress // nil off a terminal
 	bar   *mpb.Bar
 	title atomic.Value // string; the bar is drawn by another goroutine
+	start time.Time
 	last  time.Time
 }
+
+// A bar narrower than leastBar says nothing; the title takes its room.
+const leastBar = 10
 
 // everySeconds between two plain lines.
 const everySeconds = 5 * time.Second
 
 func newProgress(stderr io.Writer) *progress {
-	p := &progress{out: stderr, last: time.Now()}
+	p := &progress{out: stderr, start: time.Now(), last: time.Now()}
 	if f, ok := stderr.(*os.File); ok && windowWidth(f) > 0 {
 		p.bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(32))
 	}
@@ -48,11 +52,35 @@ func (p *progress) event(e sweep.Event) {
 		return
 	}
 	if p.bar == nil {
-		p.bar = p.bars.AddBar(int64(e.All),
-			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d searches "), decor.AverageETA(decor.ET_STYLE_GO)),
+		p.bar = p.bars.New(int64(e.All), roomyBar{},
+			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d searches"), decor.Any(p.left)),
 			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + p.title.Load().(string) })))
 	}
 	p.bar.SetCurrent(int64(e.Done))
+}
+
+// roomyBar is a bar that is drawn where there is room for one.
+type roomyBar struct{}
+
+// Build makes the bar.
+func (roomyBar) Build() mpb.BarFiller {
+	bar := mpb.BarStyle().Build()
+	return mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
+		if s.AvailableWidth < leastBar {
+			return nil
+		}
+		return bar.Fill(w, s)
+	})
+}
+
+// left estimates the time to the end from the searches that are done.
+func (p *progress) left(s decor.Statistics) string {
+	if s.Current == 0 || s.Current == s.Total {
+		return ""
+	}
+	spent := time.Since(p.start)
+	left := time.Duration(float64(spent) / float64(s.Current) * float64(s.Total-s.Current))
+	return fmt.Sprintf(", %v left", left.Round(time.Second))
 }
 
 // stop takes the bar off the terminal.

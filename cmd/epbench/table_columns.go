@@ -143,7 +143,7 @@ func gathered(t reports.Table) reports.Table {
 		}
 	}
 	if slices.Reverse(shared); len(shared) > 0 {
-		t.Notes = append([]string{"all: " + strings.Join(shared, ", ")}, t.Notes...)
+		t.Notes = append([]string{"in every row: " + strings.Join(shared, ", ")}, t.Notes...)
 	}
 	return t
 }

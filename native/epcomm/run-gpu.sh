@@ -4,7 +4,7 @@
 # what passed. $OUT keeps what the steps printed.
 #
 #   native/epcomm/run-gpu.sh all            C tests, faults, PyTorch: at most 9 minutes
-#   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench (fp8)
+#   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench, 5 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/epcomm}
@@ -63,9 +63,13 @@ all() {
 }
 
 speed() {
-  step 200 python-times "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 4 --replays 8 --json "$out/times.json"
-  step 320 speed "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$out/times.json" "${1:-fp8}"
-  cat "$out/python-times.txt" "$out/speed.txt"
+  for n in 1 2 3; do
+    step 100 "python-times-$n" "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 4 --replays 8 --json "$out/times-$n.json"
+  done
+  for dtype in ${1:-fp8 bf16}; do
+    step 320 "speed-$dtype" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$dtype" "$out"/times-[123].json
+    cat "$out/speed-$dtype.txt"
+  done
 }
 
 case ${1:-all} in

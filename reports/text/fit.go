@@ -69,6 +69,28 @@ func (g *grid) total(columns []int) int {
 	return sum
 }
 
+// fold hides columns in which all rows agree, where the grid is too wide. same
+// says their values. The first column stays.
+func (g *grid) fold(width int) (same []string) {
+	if g.squeeze(width, wrapAt); width == 0 || len(g.rows) < 2 || g.total(g.shown) <= width {
+		g.unsqueeze()
+		return nil
+	}
+	g.shown = slices.DeleteFunc(g.shown, func(c int) bool {
+		value := g.rows[0][c]
+		differs := func(r []string) bool { return r[c] != value }
+		if c == 0 || g.columns[c].Spells != "" || slices.ContainsFunc(g.rows, differs) {
+			return false
+		}
+		if value != "" && value != reports.None().Text {
+			same = append(same, g.columns[c].Name+" "+value+g.columns[c].Unit)
+		}
+		return true
+	})
+	g.unsqueeze()
+	return same
+}
+
 // fit chooses columns and their widths; dropped names what is left out.
 func (g *grid) fit(width int) (dropped []string) {
 	if width == 0 {
@@ -156,6 +178,38 @@ func (g *grid) heads(dropped []string) (heads, left []string) {
 		heads = append(heads, strings.Join(says, ", "))
 	}
 	return heads, slices.DeleteFunc(dropped, func(name string) bool { return slices.Contains(names, name) })
+}
+
+// mostSpelled is how many values are spelled out below a table.
+const mostSpelled = 8
+
+// spellings are lines that spell out what a shown column names, for columns that
+// were left out. left are the other columns that were left out.
+func (g *grid) spellings(dropped []string) (lines, left []string) {
+	for _, name := range dropped {
+		said := g.spell(name)
+		if len(said) == 0 || len(said) > mostSpelled {
+			left = append(left, name)
+			continue
+		}
+		lines = append(lines, said...)
+	}
+	return lines, left
+}
+
+// spell lists the values of one column, each once, behind what names it.
+func (g *grid) spell(name string) (lines []string) {
+	c := slices.IndexFunc(g.columns, func(c reports.Column) bool { return c.Name == name })
+	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].Spells != "" && g.columns[s].Name == g.columns[c].Spells })
+	if by < 0 {
+		return nil
+	}
+	for _, r := range g.rows {
+		if line := r[g.shown[by]] + ": " + r[c]; r[c] != "" && r[c] != reports.None().Text && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // panels cuts the columns into lots that fit. Each lot begins with the columns of

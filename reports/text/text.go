@@ -20,8 +20,9 @@ import (
 )
 
 // Renderer prints tables that fit a terminal of width columns; 0 means any
-// width. Columns of words are wrapped first. Then columns are left out, and named
-// below the table. What still does not fit is continued in further panels.
+// width. Columns of words are wrapped first. Then columns with one value go to a
+// line below the table. Then columns are left out, and named there. What still does
+// not fit is continued in further panels.
 func Renderer(width int) reports.Renderer {
 	// The library would guess from the locale; the same table must have the
 	// same bytes everywhere.
@@ -50,8 +51,10 @@ func print(w io.Writer, t reports.Table, width int) error {
 		say(t.Title)
 	}
 	g := newGrid(t)
+	same := g.fold(width)
 	dropped := g.fit(width)
 	heads, dropped := g.heads(dropped)
+	spelled, dropped := g.spellings(dropped)
 	for i, columns := range g.panels(width) {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -59,6 +62,12 @@ func print(w io.Writer, t reports.Table, width int) error {
 		if err := g.print(&b, columns, heads, say); err != nil {
 			return err
 		}
+	}
+	if len(same) > 0 {
+		say("in every row: " + strings.Join(same, ", "))
+	}
+	for _, line := range spelled {
+		say(line)
 	}
 	if len(dropped) > 0 && len(t.Rows) > 0 {
 		say("not shown at this width: " + strings.Join(dropped, ", "))

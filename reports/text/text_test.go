@@ -79,7 +79,7 @@ dispatch  c1,1,1,1,1,1,1,1,1,1,1,1,1,
 
 dtype fp8:
 dispatch  d1,1,1,1,1,1,1,1,1,1,1,1,1,
-not shown at this width: ranks
+in every row: ranks 4
 `
 	var b strings.Builder
 	if err := Renderer(40)(&b, tab); err != nil {

@@ -150,19 +150,22 @@ def _chain(c, unit, fold, pair, rounds):
 
     A barrier over ranks follows each call (a pair: the chain), and as many barriers
     alone are taken off. The events are nodes of the graph: around a replay they would
-    also count the launch of the graph, which grows with its nodes.
+    also count the launch of the graph, which grows with its nodes. A barrier follows
+    each event, so that the step from an event to a kernel, which takes longer than the
+    step between two kernels, is taken off too.
     """
     marks = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(3)]
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         c.ep.barrier()
         marks[0].record()
+        c.ep.barrier()
         for i in range(fold):
             unit()
             if not pair or i == fold - 1:
                 c.ep.barrier()
         marks[1].record()
-        for _ in range(1 if pair else fold):
+        for _ in range(2 if pair else fold + 1):
             c.ep.barrier()
         marks[2].record()
     seconds = []

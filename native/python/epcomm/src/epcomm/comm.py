@@ -25,7 +25,7 @@ class EpcommError(RuntimeError):
 
     def __init__(self, status, text):
         self.status = library.STATUSES[status] if 0 <= status < len(library.STATUSES) else str(status)
-        super().__init__(f"{self.status}: {text}")
+        super().__init__(text if text.startswith(f"{self.status}:") else f"{self.status}: {text}")
 
 
 def word(table, value, what):

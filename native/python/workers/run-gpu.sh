@@ -1,7 +1,7 @@
 #!/bin/bash
 # Peers and our kernels on the GPUs of one host, from the repository's root, after
 # `make peers-gpu`, which leaves bin/peers-gpu.tar.xz. Nothing is fetched: PEERS (default
-# .peers) holds DeepEP v1.2.1 as DeepEP/, and flashinfer/ where peers-flashinfer.sh put it.
+# .peers) holds DeepEP v1.2.1 as DeepEP/, and flashinfer/ as pack-flashinfer.py makes it.
 #
 #   run-gpu.sh build          builds DeepEP and FlashInfer's kernel; one to three minutes
 #   run-gpu.sh drill          every worker, one small search each: does it run?
@@ -34,6 +34,7 @@ for d in /usr/local/cuda/lib64 $(python3 -c "$wheels" 2> /dev/null); do
 done
 # FlashInfer takes part where it can be imported.
 fi=$(python3 -c 'from flashinfer.comm import trtllm_moe_alltoall; print("flashinfer")' 2> "$work/flashinfer-import.txt")
+export PYTHONWARNINGS=ignore::UserWarning # about what pack-flashinfer.py left out
 export FLASHINFER_CUDA_ARCH_LIST=${FLASHINFER_CUDA_ARCH_LIST:-9.0a}
 worker="launch:python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py"
 

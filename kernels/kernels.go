@@ -191,6 +191,10 @@ type Rounds struct {
 	Seconds [][]float64 `json:"seconds"`         // [round][rank], of one call
 	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank after the last round, nil if unknown
 	Notes   []string    `json:"notes,omitempty"` // throttling and the like
+
+	// Beside is what was measured where the problem names a product beside the
+	// calls. Seconds are then Beside.Seconds of the problem's objective.
+	Beside *ep.Together `json:"beside,omitempty"`
 }
 
 // Comparison is what a comparison with the oracle found. The tags are those of

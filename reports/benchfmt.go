@@ -29,6 +29,9 @@ func WriteBench(w io.Writer, l *Loaded, all bool) error {
 		p := c.Problem
 		prefix := fmt.Sprintf("%s/mode=%s/dtype=%s/ranks=%d/hidden=%d/experts=%d/topk=%d/routing=%s/tokens=%d", title(string(p.Op)), p.Mode, p.Dispatch, p.Ranks,
 			p.Hidden, p.Experts, p.TopK, benchWord(c.Routing), p.Tokens)
+		if p.Beside != "" {
+			prefix += "/objective=" + p.Objective.String() + "/beside=" + p.Beside
+		}
 		if p.Precision == ep.Reduced {
 			prefix += "/precision=reduced"
 		}

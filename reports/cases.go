@@ -95,7 +95,7 @@ func allCases(run *record.Run, results []record.Result) []*Case {
 
 // compareShape orders problems by everything but their token counts.
 func compareShape(a, b ep.Problem) int {
-	a.Tokens, a.MaxTokens, b.Tokens, b.MaxTokens = 0, 0, 0, 0
+	a, b = a.Shape(), b.Shape()
 	return cmp.Or(
 		cmp.Compare(slices.Index(ep.Ops(), a.Op), slices.Index(ep.Ops(), b.Op)),
 		cmp.Compare(slices.Index(ep.DTypes(), a.Dispatch), slices.Index(ep.DTypes(), b.Dispatch)),

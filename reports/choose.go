@@ -201,9 +201,7 @@ func crossings(choices []Choice) []string {
 
 // line is what the choices of one sentence share.
 func (c Choice) line() string {
-	p := c.Problem
-	p.Tokens = 0
-	return p.Key() + c.Routing + c.Work
+	return c.Problem.Shape().Key() + c.Routing + c.Work
 }
 
 func crossing(line []Choice) string {

@@ -29,6 +29,8 @@ var problemFields = []problemField{
 	{Words("shared expert"), func(c *Case) Cell { return Bool(c.Problem.SharedExpert) }, "shared expert: %s", "no"},
 	{Words("skip a2a"), func(c *Case) Cell { return Bool(c.Problem.SkipA2A) }, "skip a2a: %s", "no"},
 	{Words("precision"), func(c *Case) Cell { return Str(c.Problem.Precision.String()) }, "%s precision", "full"},
+	{Words("objective"), func(c *Case) Cell { return Str(c.Problem.Objective.String()) }, "objective %s", "alone"},
+	{Words("beside"), func(c *Case) Cell { return Str(c.Problem.Beside) }, "beside %s", ""},
 	{Words("routing"), func(c *Case) Cell { return Str(c.Routing) }, "%s routing", ""},
 	{Numbers("tokens", ""), func(c *Case) Cell { return Int(c.Problem.Tokens) }, "%s tokens a rank", ""},
 	{Numbers("max tokens", ""), func(c *Case) Cell { return Int(c.Problem.MaxTokens) }, "room for %s tokens a rank", ""},
@@ -93,7 +95,14 @@ func (c *Case) Title() string { return Title(c.Problem, c.Routing) }
 
 // Title names a problem under a routing in one line.
 func Title(p ep.Problem, routing string) string {
-	return OpTitle(p.Op, p.Precision) + ", " + Tokens(p.Tokens) + ", " + routing
+	title := OpTitle(p.Op, p.Precision) + ", " + Tokens(p.Tokens) + ", " + routing
+	if kind, _, _ := strings.Cut(p.Beside, ":"); kind != "" {
+		title += ", beside " + kind
+		if p.Objective == ep.Alone {
+			title += " (alone)"
+		}
+	}
+	return title
 }
 
 // Tokens spells a token count.

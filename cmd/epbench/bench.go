@@ -18,6 +18,7 @@ import (
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	problem   problemFlags
+	beside    besideFlags
 	tables    tableFlags
 	backend   string
 	config    string
@@ -46,6 +47,7 @@ makes the verdict the exit code, as in compare.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.problem.bind(cmd)
+	f.beside.bind(cmd)
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.config, "config", "", "`CONFIG` to measure: "+configUsage)
 		s.StringVar(&f.table, "table", "", "`TABLE`, or run with one, that says the config")
@@ -92,6 +94,9 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	o, err := f.problem.options(b.Machine())
 	if err != nil {
+		return nil, err
+	}
+	if err := f.beside.apply(o.Problems, f.problem.model); err != nil {
 		return nil, err
 	}
 	accepted, err := ep.ParsePrecision(f.precision)
@@ -181,8 +186,11 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	if stopped != nil && (run == nil || len(run.Searches) == 0) {
 		return stopped
 	}
-	t := reports.Measured(run)
-	if err := f.tables.print(cmd, t); err != nil {
+	tables := []reports.Table{reports.Measured(run)}
+	if t, ok := reports.BesideTable(run); ok {
+		tables = append(tables, t)
+	}
+	if err := f.tables.print(cmd, tables...); err != nil {
 		return err
 	}
 	if stopped != nil {

@@ -20,6 +20,7 @@ import (
 // sweepFlags are the flags of sweep.
 type sweepFlags struct {
 	problem problemFlags
+	beside  besideFlags
 	tables  tableFlags
 	backend string
 
@@ -63,6 +64,7 @@ minute on two cores. Ctrl-C keeps what was measured: go on with --resume RUN.`,
 
 func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.problem.bind(cmd)
+	f.beside.bind(cmd)
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.budget, "budget", "", "`BOUND`: configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, none elsewhere")
 		s.StringVar(&f.precision, "precision", "full", "`WHICH`: full, or reduced to search a second time with the parameters that round what travels")
@@ -111,6 +113,12 @@ const cpuBudget = 30 * time.Second
 func (f *sweepFlags) options(m ep.Machine) (*sweep.Options, error) {
 	o, err := f.problem.options(m)
 	if err != nil {
+		return nil, err
+	}
+	if err := f.beside.apply(o.Problems, f.problem.model); err != nil {
+		return nil, err
+	}
+	if err := f.beside.searchable(); err != nil {
 		return nil, err
 	}
 	o.Strategy, o.Kernels, o.MaxSMs = f.strategy, splitList(f.kernels), f.maxSMs

@@ -201,7 +201,8 @@ func writeSummary(w io.Writer, out *sweep.Outcome, cases []*reports.Case) error 
 		fmt.Fprintf(w, "%s.\n\n", out.NoTable)
 	}
 	tables := []reports.Table{winners(run)}
-	for _, t := range []reports.Table{reports.RegretTable(run), reports.ParetoTable(cases)} {
+	beside, _ := reports.BesideTable(run)
+	for _, t := range []reports.Table{beside, reports.RegretTable(run), reports.ParetoTable(cases)} {
 		if len(t.Rows) > 0 {
 			tables = append(tables, t)
 		}

@@ -3,6 +3,7 @@ package cpu
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
@@ -95,6 +96,8 @@ func checkProblem(p ep.Problem) error {
 		return fmt.Errorf("nodes: %d, cpu is one node", p.Nodes)
 	case p.Mode != ep.Eager:
 		return fmt.Errorf("mode: %q, cpu knows %q only", p.Mode, ep.Eager)
+	case strings.HasPrefix(p.Beside, ep.Step+":"):
+		return fmt.Errorf("beside: a step needs streams that wait for each other, which cuda has; use gemm or copy")
 	case p.Experts > dtype.NoExpert:
 		return fmt.Errorf("experts: %d is above %d, what a message can name", p.Experts, dtype.NoExpert)
 	}

@@ -22,7 +22,8 @@ type Session struct {
 	ranks    []*rank
 	workers  [][]*worker // [rank][id]
 	ready    map[string]bool
-	returned bool // setUp has left rows for combine
+	returned bool    // setUp has left rows for combine
+	beside   *beside // nil where nothing runs beside the calls
 }
 
 func open(b *Backend, w *workloads.Workload) (*Session, error) {
@@ -37,7 +38,7 @@ func open(b *Backend, w *workloads.Workload) (*Session, error) {
 		}
 		s.ranks = append(s.ranks, r)
 	}
-	s.workers = make([][]*worker, s.Ranks)
+	s.workers, s.beside = make([][]*worker, s.Ranks), newBeside(w.Problem)
 	return s, nil
 }
 
@@ -147,6 +148,9 @@ func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	if spec.Rounds < 1 || spec.Fold < 1 {
 		return kernels.Rounds{}, fmt.Errorf("cpu: %d rounds of %d calls, both must be at least 1", spec.Rounds, spec.Fold)
 	}
+	if s.beside != nil {
+		return s.runBeside(ctx, c, spec)
+	}
 	program, err := s.program(ctx, c)
 	if err != nil {
 		return kernels.Rounds{}, err
@@ -161,8 +165,15 @@ func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 // start runs a program on all ranks and waits for its end. Whatever happens,
 // the session can run another one afterwards.
 func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*job, error) {
+	return s.startWith(ctx, program, spec, f, func(*job) {}, func() {})
+}
+
+// startWith is start with something done to the job before it begins, and something
+// as soon as its workers have ended.
+func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.RunSpec, f fault, before func(*job), after func()) (*job, error) {
 	j := newJob(program, s.Ranks, spec, s.backend.deadline)
 	j.fault = f
+	before(j)
 	s.staff(j.blocks)
 	j.done.Add(s.Ranks * j.blocks)
 	defer context.AfterFunc(ctx, j.end)()
@@ -173,6 +184,8 @@ func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSp
 		}
 	}
 	j.done.Wait()
+	after()
+	j.begin() // what waits for the start of a job that failed before it
 	left := 0
 	for _, r := range s.ranks {
 		left += r.rearm()

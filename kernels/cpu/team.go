@@ -44,6 +44,8 @@ type job struct {
 	ends   [][]atomic.Int64 // [round][rank] nanoseconds after the start
 	stop   atomic.Bool
 	failed atomic.Pointer[kernels.Failure]
+	begun  chan struct{} // closed when the first round begins; may be nil
+	once   sync.Once
 }
 
 // stage is one kernel launch: its body runs on launch.blocks workers of a
@@ -83,6 +85,15 @@ func newJob(program []stage, ranks int, spec kernels.RunSpec, deadline time.Dura
 		j.ends = append(j.ends, make([]atomic.Int64, ranks))
 	}
 	return j
+}
+
+// begin lets what waits for the first round go on.
+func (j *job) begin() {
+	j.once.Do(func() {
+		if j.begun != nil {
+			close(j.begun)
+		}
+	})
 }
 
 // seconds of one call, by round and rank.
@@ -126,7 +137,7 @@ func (w *worker) run(j *job) {
 		}
 	}()
 	for round := range j.rounds {
-		if !w.meet(j.align, "align", func() { j.starts[round] = time.Now() }) {
+		if !w.meet(j.align, "align", func() { j.starts[round] = time.Now(); j.begin() }) {
 			return
 		}
 		for i := range j.fold {

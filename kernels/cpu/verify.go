@@ -24,7 +24,10 @@ const verifyBytes = 8 << 20
 // the oracle's bytes in every dtype, direct combine the bits of the in-order sum,
 // de-duplicating combine values within the oracle's bound.
 func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
-	if err := s.fresh(ctx, c); err != nil {
+	stop := s.beside.background()
+	err := s.fresh(ctx, c)
+	stop()
+	if err != nil {
 		var f *kernels.Failure
 		if errors.As(err, &f) && f.Status == ep.Mismatch {
 			return kernels.Comparison{Wrong: 1, Detail: f.Reason}, nil

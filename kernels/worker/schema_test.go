@@ -47,6 +47,8 @@ func workerSchema(t *testing.T) []byte {
 				}}
 			case reflect.TypeFor[ep.Precision]():
 				return &jsonschema.Schema{Type: "string", Enum: []any{"full", "reduced"}}
+			case reflect.TypeFor[ep.Objective]():
+				return &jsonschema.Schema{Type: "string", Enum: []any{"alone", "beside"}}
 			}
 			return nil
 		},

@@ -35,6 +35,10 @@ var sections = []struct {
 		d.tableOfRows(reports.RegretTable(d.main.Run))
 		d.draw("regret", d.main)
 	}},
+	{"beside", "What a call costs the product beside it", func(d *drawer) {
+		t, _ := reports.BesideTable(d.main.Run)
+		d.tableOfRows(t)
+	}},
 	{"pareto", "Time against SMs", func(d *drawer) {
 		d.draw("pareto", d.main)
 		d.tableOfRows(reports.ParetoTable(d.main.Cases))

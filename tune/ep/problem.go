@@ -34,6 +34,11 @@ type Problem struct {
 	// Precision is what the caller accepts. It bounds which configs may be
 	// chosen; the tokens that move are the same.
 	Precision Precision `json:"precision"`
+
+	// Beside is the product that runs while calls do, as Product spells it; "" for
+	// none. Objective is the time that is made small.
+	Beside    string    `json:"beside,omitempty"`
+	Objective Objective `json:"objective,omitzero"`
 }
 
 // LocalExperts is the number of experts one rank holds.
@@ -85,6 +90,9 @@ func (p Problem) validateNames() error {
 	if p.Precision != Full && p.Precision != Reduced {
 		return fmt.Errorf("precision: %d is neither ep.Full nor ep.Reduced", int(p.Precision))
 	}
+	if err := p.validateBeside(); err != nil {
+		return err
+	}
 	return p.Dispatch.checkHidden(p.Hidden)
 }
 
@@ -120,6 +128,9 @@ func (p Problem) Key() string {
 		p.Dispatch, p.Combine, bit(p.SharedExpert), bit(p.SkipA2A))
 	if p.Precision != Full {
 		key += " precision=" + p.Precision.String()
+	}
+	if p.Beside != "" {
+		key += " beside=" + p.Beside + " objective=" + p.Objective.String()
 	}
 	return key
 }

@@ -135,6 +135,8 @@ type Search struct {
 	Ties   int `json:"ties"`   // finalists within the band of the fastest
 	Failed int `json:"failed"` // configs that failed
 
+	Beside *BesidePair `json:"beside,omitempty"` // where a product ran beside the calls
+
 	Bytes     int64   `json:"bytes"`     // moved by the busiest rank, one message a selection
 	Imbalance float64 `json:"imbalance"` // the fullest rank's load over the mean
 }

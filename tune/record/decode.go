@@ -308,6 +308,10 @@ func (r *Result) check() error {
 		return fmt.Errorf("role: unknown %.20q", r.Role)
 	case r.Seq < 0 || r.Block < 0 || r.Round0 < 0 || r.Fold < 0 || r.Checked < 0 || r.MaxErr < 0 || r.Wall < 0:
 		return errors.New("seq, block, round0, fold, checked, max_err and wall: below 0")
+	case r.Beside != nil && len(r.Seconds) == 0:
+		return errors.New("beside: a trial without seconds has none")
+	case r.Beside != nil:
+		return r.Beside.Validate(len(r.Seconds), len(r.Seconds[0]))
 	case len(r.Seconds) > 0 && r.Status != ep.OK:
 		return fmt.Errorf("seconds: a %s trial has none", r.Status)
 	}

@@ -125,6 +125,7 @@ func (c *contest) failure(err error) (record.Cause, string) {
 func file(s *record.Search, h *search.State, r *measure.Runner, win, dflt search.Finalist) {
 	s.Clock, s.Times, s.DefaultTime = r.Clock(), win.Times, dflt.Times
 	s.MaxErr, s.Tried, s.Failed = r.MaxErr(win.Point), h.Tried(), len(r.Failures())
+	s.Beside = besidePair(r, win.Point, dflt.Point)
 }
 
 // failure is why the default failed, under its own label or its twin's.

@@ -222,8 +222,7 @@ func (s *sweeper) neighbours(c *searcher) []ep.Config {
 	var here []ep.Config
 	var smaller *searcher
 	for _, o := range s.searches[:s.done] {
-		tokens, precision, dtype := o.problem, o.problem, o.problem
-		tokens.Tokens, tokens.MaxTokens = c.problem.Tokens, c.problem.MaxTokens
+		tokens, precision, dtype := o.problem.AtTokens(c.problem.Tokens, c.problem.MaxTokens), o.problem, o.problem
 		precision.Precision = c.problem.Precision
 		dtype.Dispatch = c.problem.Dispatch
 		sameRouting := o.routing.Spec() == c.routing.Spec()

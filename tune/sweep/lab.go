@@ -86,6 +86,9 @@ func (s *subject) title() string {
 	if s.problem.Precision == ep.Reduced {
 		text += ", reduced precision"
 	}
+	if s.problem.Beside != "" {
+		text += ", beside " + s.problem.Beside
+	}
 	return text
 }
 

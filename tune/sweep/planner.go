@@ -237,10 +237,7 @@ func (s *sweeper) announce() error {
 func (s *sweeper) shapes() []ep.Problem {
 	var out []ep.Problem
 	for _, c := range s.searches {
-		same := func(p ep.Problem) bool {
-			p.Tokens, p.MaxTokens = c.problem.Tokens, c.problem.MaxTokens
-			return p == c.problem
-		}
+		same := func(p ep.Problem) bool { return p.Shape() == c.problem.Shape() }
 		if c.problem.Op != ep.Pair && !slices.ContainsFunc(out, same) {
 			out = append(out, c.problem)
 		}

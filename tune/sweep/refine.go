@@ -67,11 +67,11 @@ func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (side 
 // refined measures two configs and the default at a token count between those
 // asked for. Each is opened once; further configs are crossed into it.
 func (s *sweeper) refined(ctx context.Context, near *searcher, tokens int, configs ...ep.Config) (*searcher, error) {
-	p := near.problem
-	if p.MaxTokens == max(p.Tokens, 1) {
-		p.MaxTokens = max(tokens, 1)
+	p, room := near.problem, near.problem.MaxTokens
+	if room == max(p.Tokens, 1) {
+		room = max(tokens, 1)
 	}
-	p.Tokens = tokens
+	p = p.AtTokens(tokens, room)
 	key := p.Key() + " " + near.routing.Spec()
 	c := s.between[key]
 	if c == nil {

@@ -46,11 +46,7 @@ func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
 
 // families lists the groups of each shape by token count.
 func (s *sweeper) families() [][]group {
-	shape := func(g group) ep.Problem {
-		p := g[0].problem
-		p.Tokens, p.MaxTokens = 0, 0
-		return p
-	}
+	shape := func(g group) ep.Problem { return g[0].problem.Shape() }
 	return gather[[]group](s.groups(), func(a, b group) bool { return shape(a) == shape(b) })
 }
 

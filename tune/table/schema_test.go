@@ -24,6 +24,7 @@ var enums = map[reflect.Type][]any{
 	reflect.TypeFor[ep.Class](): anys(ep.Classes()),
 
 	reflect.TypeFor[ep.Precision](): {"full", "reduced"},
+	reflect.TypeFor[ep.Objective](): {"alone", "beside"},
 }
 
 func anys[T any](values []T) []any {

@@ -163,9 +163,12 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	if err != nil {
 		return blame(err, &record.Result{}) // the rounds will say a failure again
 	}
-	trial := record.Result{Seconds: got.Seconds}
+	trial, sample := record.Result{Seconds: got.Seconds}, r.Policy.MinSample
+	if got.Beside != nil {
+		trial.Seconds, sample = got.Beside.Call, besideSamples*sample
+	}
 	least := slices.Min(append(trial.Rounds(), math.Inf(1)))
-	r.fold = int(min(max(1, math.Ceil(r.Policy.MinSample/least)), float64(r.Policy.MaxFold)))
+	r.fold = int(min(max(1, math.Ceil(sample/least)), float64(r.Policy.MaxFold)))
 	return nil
 }
 
@@ -211,6 +214,9 @@ func take(line *record.Result, got kernels.Rounds) error {
 			return kernels.Failf(ep.Unstable, "rank %d took %v s", i, t)
 		}
 		row[i] = round(t)
+	}
+	if err := takeBeside(line, got.Beside); err != nil {
+		return err
 	}
 	line.Seconds = append(line.Seconds, row)
 	line.Clock, line.Fold, line.MHz = got.Clock, got.Fold, got.MHz

@@ -51,6 +51,7 @@ type Runner struct {
 	blocks  map[record.Stage]int // next block of each stage
 	failed  map[int]*kernels.Failure
 	errs    map[int]float64 // largest seen, see MaxErr
+	beside  map[int]*staged // what was measured beside a product, by point
 	round   int
 	fold    int
 	clock   string
@@ -61,7 +62,7 @@ type Runner struct {
 
 // New makes a Runner. Nothing is opened before the first measurement.
 func New(s Setup) *Runner {
-	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}}
+	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}, beside: map[int]*staged{}}
 }
 
 // ErrLost ends a sweep whose machine can no longer measure. Everything measured
@@ -137,6 +138,7 @@ func (r *Runner) samples(live []int, lines []record.Result) []search.Sample {
 			r.mhz = append(r.mhz, lines[i].MHz)
 		}
 		r.errs[live[i]] = max(r.errs[live[i]], lines[i].MaxErr)
+		r.keepBeside(live[i], &lines[i])
 		if len(times) > 0 {
 			delete(r.failed, live[i])
 		}

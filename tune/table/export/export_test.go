@@ -34,12 +34,12 @@ func TestEveryExportTakesAnEmptyTable(t *testing.T) {
 	}
 	dir := exported(t, tab)
 	t.Run("c", func(t *testing.T) {
-		if got := feed(t, "0 0 8 1 7168 256 8 0 0 0 0 0 16 0 -1", exec.Command(buildC(t, dir), "parity")); got[0] != "default 4 -1 0" {
+		if got := feed(t, "0 0 8 1 7168 256 8 0 0 0 0 0 0 16 0 -1", exec.Command(buildC(t, dir), "parity")); got[0] != "default 4 -1 0" {
 			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("python", func(t *testing.T) {
-		if got := feed(t, "0 0 8 1 7168 256 8 0 0 0 0 0 16 0 -1", pythonCommand(t, dir, "parity")); got[0] != "default 4 -1 0" {
+		if got := feed(t, "0 0 8 1 7168 256 8 0 0 0 0 0 0 16 0 -1", pythonCommand(t, dir, "parity")); got[0] != "default 4 -1 0" {
 			t.Errorf("got %q", got)
 		}
 	})

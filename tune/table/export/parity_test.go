@@ -36,7 +36,7 @@ func drawKey(rng *rand.Rand) table.Key {
 		Ranks: pick(rng, 4, 8), Nodes: pick(rng, 1, 1, 1, 2), Hidden: pick(rng, 2048, 4096, 7168), Experts: pick(rng, 64, 256),
 		TopK: pick(rng, 4, 8), Dispatch: pick(rng, ep.BF16, ep.FP8), Combine: ep.BF16,
 		SharedExpert: rng.IntN(4) == 0, SkipA2A: rng.IntN(8) == 0, Routing: pick(rng, ep.Classes()...),
-		Precision: pick(rng, ep.Full, ep.Full, ep.Reduced)}
+		Precision: pick(rng, ep.Full, ep.Full, ep.Reduced), Objective: pick(rng, ep.Alone, ep.Alone, ep.Beside)}
 }
 
 // drawTable makes a table with every feature: intervals with gaps and single
@@ -60,7 +60,7 @@ func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 			hi := min(lo+pick(rng, 0, 1, 7, 40, 900), ep.MaxTokens)
 			c := ep.Config{Kernel: pick(rng, "direct", "dedup")}.With("threads", ep.Value(strconv.Itoa(32*(1+rng.IntN(32)))))
 			r := table.Row{Key: k, Lo: lo, Hi: hi, Config: c.With("mode", pick[ep.Value](rng, "fused", "split"))}
-			switch rng.IntN(8) {
+			switch rng.IntN(9) {
 			case 0:
 				r.Default, r.Config = true, ep.Config{}
 			case 1:
@@ -101,6 +101,8 @@ func drawQuestions(rng *rand.Rand, tab *table.Table) [][]question {
 				k.Experts = other.Experts
 			case 7:
 				k.Precision = other.Precision
+			case 8:
+				k.Objective = other.Objective
 			}
 		}
 		for range perProblem {

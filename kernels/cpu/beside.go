@@ -1,0 +1,197 @@
+package cpu
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// beside is what a session knows of the product beside its calls. A rank's product runs
+// in a goroutine of its own, and the scheduler deals processors to it and to the
+// rank's workers as it likes: as on a GPU, nothing is set aside for either.
+type beside struct {
+	products []*product // by rank
+	share    int        // pieces that belong to one call
+}
+
+// outlasts is how many times as long as a call its share of the product takes.
+const outlasts = 2
+
+func newBeside(p ep.Problem) *beside {
+	of, ok := p.Product()
+	if !ok {
+		return nil
+	}
+	b := &beside{}
+	for range p.Ranks {
+		b.products = append(b.products, newProduct(of))
+	}
+	return b
+}
+
+// background lets the products run until the function that it returns is called.
+func (b *beside) background() (stop func()) {
+	if b == nil {
+		return func() {}
+	}
+	var ended atomic.Bool
+	done := make(chan struct{})
+	for _, p := range b.products {
+		go func() {
+			for !ended.Load() {
+				p.work(1)
+			}
+			done <- struct{}{}
+		}()
+	}
+	return func() {
+		ended.Store(true)
+		for range b.products {
+			<-done
+		}
+	}
+}
+
+// alone times n pieces on every rank.
+func (b *beside) alone(n int) []float64 {
+	start := make(chan struct{})
+	wait := race(b.products, start, n, make([]atomic.Int64, len(b.products)))
+	begin := time.Now()
+	close(start)
+	out := make([]float64, len(b.products))
+	for r, end := range wait() {
+		out[r] = end.Sub(begin).Seconds()
+	}
+	return out
+}
+
+// trial pieces tell how long a piece takes.
+const trial = 32
+
+// size decides once a session how much of the product belongs to a call, from a call
+// that takes seconds.
+func (b *beside) size(seconds float64) {
+	if b.share == 0 {
+		piece := slices.Max(b.alone(trial)) / trial
+		b.share = max(2, int(math.Ceil(outlasts*seconds/piece)))
+	}
+}
+
+// runBeside times rounds beside the product. Each round times the call alone, the
+// product alone, and both.
+func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	program, err := s.program(ctx, c)
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	b, t, f := s.beside, &ep.Together{}, s.backend.faulty(c)
+	once := kernels.RunSpec{Rounds: 1, Fold: spec.Fold}
+	for range spec.Rounds {
+		j, err := s.start(ctx, program, once, f)
+		if err != nil {
+			return kernels.Rounds{}, err
+		}
+		call := j.seconds()[0]
+		b.size(slices.Max(call))
+		product := perCall(b.alone(spec.Fold*b.share), spec.Fold)
+		round, err := s.together(ctx, c, program, once, f)
+		if err != nil {
+			return kernels.Rounds{}, err
+		}
+		round.Call, round.Product = [][]float64{call}, [][]float64{product}
+		t.Append(round)
+	}
+	t.Amount = b.products[0].amount(b.share)
+	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: t.Seconds(s.Objective), Beside: t}, nil
+}
+
+// perCall divides times by the calls of a round.
+func perCall(seconds []float64, fold int) []float64 {
+	for i := range seconds {
+		seconds[i] /= float64(fold)
+	}
+	return seconds
+}
+
+// together times both: a split config sends, then the product runs, then it receives;
+// any other runs while the product does.
+func (s *Session) together(ctx context.Context, c ep.Config, program []stage, spec kernels.RunSpec, f fault) (*ep.Together, error) {
+	if s.phased(c) {
+		return s.phases(ctx, program, spec, f)
+	}
+	return s.abreast(ctx, program, spec, f)
+}
+
+// phased reports whether every half of a config sends and receives in kernels of its
+// own.
+func (s *Session) phased(c ep.Config) bool {
+	d, k, err := s.halves(c)
+	return err == nil && (d == nil || d.split) && (k == nil || k.split)
+}
+
+// abreast runs calls and product side by side.
+func (s *Session) abreast(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.Together, error) {
+	n, begun := spec.Fold*s.beside.share, make(chan struct{})
+	done := make([]atomic.Int64, s.Ranks)
+	wait := race(s.beside.products, begun, n, done)
+	var at []int64
+	j, err := s.startWith(ctx, program, spec, f, func(j *job) { j.begun = begun }, func() {
+		for r := range done {
+			at = append(at, done[r].Load())
+		}
+	})
+	ends := wait()
+	if err != nil {
+		return nil, err
+	}
+	t := &ep.Together{Both: [][]float64{nil}, CallIn: [][]float64{j.seconds()[0]}, ProductIn: [][]float64{nil}, Done: [][]float64{nil}}
+	for r, end := range ends {
+		in := end.Sub(j.starts[0]).Seconds() / float64(spec.Fold)
+		t.ProductIn[0] = append(t.ProductIn[0], in)
+		t.Both[0] = append(t.Both[0], max(in, t.CallIn[0][r]))
+		t.Done[0] = append(t.Done[0], float64(at[r])/float64(n))
+	}
+	return t, nil
+}
+
+// phases runs the product between sending and receiving.
+func (s *Session) phases(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.Together, error) {
+	halves := len(program) / 2
+	var with []stage
+	for i, st := range program {
+		with = append(with, st)
+		if i%2 == 0 {
+			with = append(with, stage{launch{blocks: 1}, s.beside.stage(s.beside.share*(i/2+1)/halves - s.beside.share*(i/2)/halves)})
+		}
+	}
+	for _, p := range s.beside.products {
+		p.elapsed = 0
+	}
+	j, err := s.start(ctx, with, spec, f)
+	if err != nil {
+		return nil, err
+	}
+	t := &ep.Together{Both: [][]float64{j.seconds()[0]}, CallIn: [][]float64{nil}, ProductIn: [][]float64{nil}, Done: [][]float64{nil}}
+	for r, p := range s.beside.products {
+		in := p.elapsed.Seconds() / float64(spec.Fold)
+		t.ProductIn[0] = append(t.ProductIn[0], in)
+		t.CallIn[0] = append(t.CallIn[0], max(0, t.Both[0][r]-in))
+		t.Done[0] = append(t.Done[0], 1)
+	}
+	return t, nil
+}
+
+// stage is the product as a kernel between two others, on one worker.
+func (b *beside) stage(n int) func(*worker, launch, int) bool {
+	return func(w *worker, _ launch, _ int) bool {
+		p, start := b.products[w.r.id], time.Now()
+		p.work(n)
+		p.elapsed += time.Since(start)
+		return true
+	}
+}

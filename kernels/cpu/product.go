@@ -1,0 +1,118 @@
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// product is the work beside the calls of one rank: columns of the results of matrix
+// products in float32, or the copy of a buffer. It is walked in small pieces, round and
+// round, so that as much of it can be done as outlasts a call.
+type product struct {
+	of      ep.Product
+	groups  int       // whose factors are in memory
+	x       []float32 // [M, K]
+	w       []float32 // [groups, N, K]
+	out     []float32 // [M, N]
+	from    []byte    // copy: what is copied to to
+	to      []byte
+	next    int // piece
+	elapsed time.Duration
+}
+
+// pieceColumns are computed of one row in one piece; pieceBytes are copied in one.
+const (
+	pieceColumns = 16
+	pieceBytes   = 64 << 10
+)
+
+// productBytes bounds the factors of a rank, and is the buffer of a copy. Of a larger
+// product as many groups are multiplied, again and again.
+const productBytes = 32 << 20
+
+func newProduct(of ep.Product) *product {
+	p := &product{of: of}
+	if of.Kind == ep.Copy {
+		p.from, p.to = make([]byte, productBytes), make([]byte, productBytes)
+		return p
+	}
+	p.groups = max(1, min(of.Groups, productBytes/(4*of.N*of.K)))
+	p.x, p.out = make([]float32, of.M*of.K), make([]float32, of.M*of.N)
+	p.w = make([]float32, p.groups*of.N*of.K)
+	for i := range p.x {
+		p.x[i] = factor(i)
+	}
+	for i := range p.w {
+		p.w[i] = factor(i + 3)
+	}
+	return p
+}
+
+// factor is a value of a factor: small whole numbers, so that sums are exact.
+func factor(i int) float32 { return float32(i%7 - 3) }
+
+// pieces of one pass over the product.
+func (p *product) pieces() int {
+	if p.of.Kind == ep.Copy {
+		return productBytes / pieceBytes
+	}
+	return p.groups * p.of.M * ((p.of.N + pieceColumns - 1) / pieceColumns)
+}
+
+// work does n pieces, going on where the last call ended. It yields after each: a
+// worker that polls would else wait ten milliseconds for every look.
+func (p *product) work(n int) {
+	for range n {
+		p.piece(p.next)
+		p.next = (p.next + 1) % p.pieces()
+		runtime.Gosched()
+	}
+}
+
+func (p *product) piece(i int) {
+	if p.of.Kind == ep.Copy {
+		copy(p.to[i*pieceBytes:][:pieceBytes], p.from[i*pieceBytes:])
+		return
+	}
+	q := p.of
+	across := (q.N + pieceColumns - 1) / pieceColumns
+	first, row, group := i%across*pieceColumns, i/across%q.M, i/across/q.M
+	x := p.x[row*q.K:][:q.K]
+	for n := first; n < min(first+pieceColumns, q.N); n++ {
+		w := p.w[(group*q.N+n)*q.K:][:q.K]
+		var sum float32
+		for k, v := range x {
+			sum += v * w[k]
+		}
+		p.out[row*q.N+n] = sum
+	}
+}
+
+// amount says what n pieces are.
+func (p *product) amount(n int) string {
+	return fmt.Sprintf("%d of %d pieces of %s on %d experts' factors", n, p.pieces(), p.of, max(p.groups, 1))
+}
+
+// race lets every rank do n pieces of its product, in a goroutine each, from when start
+// is closed. The function that it returns waits for them all and gives the time at
+// which each rank ended.
+func race(products []*product, start <-chan struct{}, n int, done []atomic.Int64) func() []time.Time {
+	ends := make([]time.Time, len(products))
+	var all sync.WaitGroup
+	for r, p := range products {
+		all.Go(func() {
+			<-start
+			for range n {
+				p.work(1)
+				done[r].Add(1)
+			}
+			ends[r] = time.Now()
+		})
+	}
+	return func() []time.Time { all.Wait(); return ends }
+}

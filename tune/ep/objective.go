@@ -1,0 +1,50 @@
+package ep
+
+import "fmt"
+
+// Objective says which time a search makes small. A config that is fastest alone may
+// be the dearest beside a product.
+type Objective int
+
+// The zero value is Alone: a Problem that does not say has the GPU to itself.
+const (
+	Alone  Objective = iota // the time of a call, nothing beside it
+	Beside                  // the cost of a call: the time of call and product together, less the product's alone
+)
+
+var objectiveWords = []string{"alone", "beside"}
+
+// Objectives lists both objectives, Alone first.
+func Objectives() []Objective { return []Objective{Alone, Beside} }
+
+// ParseObjective reads "alone" or "beside".
+func ParseObjective(s string) (Objective, error) {
+	for i, w := range objectiveWords {
+		if s == w {
+			return Objective(i), nil
+		}
+	}
+	return Alone, fmt.Errorf("objective: unknown %q, use alone or beside", s)
+}
+
+// String is "alone" or "beside".
+func (o Objective) String() string {
+	if o != Alone && o != Beside {
+		return fmt.Sprintf("Objective(%d)", int(o))
+	}
+	return objectiveWords[o]
+}
+
+// MarshalText writes the word, so that files and messages never hold the number.
+func (o Objective) MarshalText() ([]byte, error) {
+	if o != Alone && o != Beside {
+		return nil, fmt.Errorf("objective: %d is neither ep.Alone nor ep.Beside", int(o))
+	}
+	return []byte(o.String()), nil
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (o *Objective) UnmarshalText(b []byte) (err error) {
+	*o, err = ParseObjective(string(b))
+	return err
+}

@@ -1,0 +1,185 @@
+package ep
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kinds of what runs beside a call.
+const (
+	Gemm = "gemm" // matrix products, one an expert
+	Copy = "copy" // memory traffic: a buffer is copied
+	Step = "step" // a decode step of two micro-batches: gemm for the experts, and a product of the size of attention
+)
+
+// Product is what runs beside a call, on every rank. A product of an expert is
+// [M, K] x [K, N]: M rows, accumulated in float32, result in BF16.
+type Product struct {
+	Kind    string // Gemm, Copy or Step
+	M, N, K int    // elements; zero for Copy
+	DType   DType  // of both factors: BF16 or FP8
+	Groups  int    // products of this size: the local experts
+}
+
+// MaxProduct bounds M, N and K, and MaxGroups the products of a group.
+const (
+	MaxProduct = 1 << 20
+	MaxGroups  = 4096
+)
+
+// ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step[:...] and copy. Without sizes
+// they stay zero: the model's own are meant, see Problem.WithProduct. Sizes without a
+// dtype are BF16, and without groups one product.
+func ParseProduct(s string) (Product, error) {
+	kind, sizes, sized := strings.Cut(s, ":")
+	p := Product{Kind: kind}
+	if !slices.Contains([]string{Gemm, Copy, Step}, kind) || kind == Copy && sized {
+		return p, fmt.Errorf("beside: %.60q is none of gemm[:M,N,K[,DTYPE[,GROUPS]]], step and copy", s)
+	}
+	if !sized {
+		return p, nil
+	}
+	words := strings.Split(sizes, ",")
+	if len(words) < 3 || len(words) > 5 {
+		return p, fmt.Errorf("beside: %.60q needs sizes M,N,K[,DTYPE[,GROUPS]] behind the colon", s)
+	}
+	p.DType, p.Groups = BF16, 1
+	if len(words) > 3 {
+		p.DType = DType(words[3])
+	}
+	numbers := []*int{&p.M, &p.N, &p.K}
+	if len(words) > 4 {
+		numbers, words = append(numbers, &p.Groups), slices.Delete(words, 3, 4)
+	} else {
+		words = words[:3]
+	}
+	for i, field := range numbers {
+		n, err := strconv.Atoi(words[i])
+		if err != nil {
+			return p, fmt.Errorf("beside: %.20q is no number", words[i])
+		}
+		*field = n
+	}
+	return p, p.check()
+}
+
+// check refuses sizes that no library multiplies.
+func (p Product) check() error {
+	if p.Kind == Copy {
+		return nil
+	}
+	step := 8 // a 16-byte vector of BF16
+	if p.DType == FP8 {
+		step = 16
+	} else if p.DType != BF16 {
+		return fmt.Errorf("beside: dtype %.20q, products are of bf16 or fp8", p.DType)
+	}
+	for _, f := range []struct {
+		name         string
+		v, max, step int
+	}{{"M", p.M, MaxProduct, 1}, {"N", p.N, MaxProduct, step}, {"K", p.K, MaxProduct, step}, {"groups", p.Groups, MaxGroups, 1}} {
+		if f.v < 1 || f.v > f.max {
+			return fmt.Errorf("beside: %s: %d is outside 1 to %d", f.name, f.v, f.max)
+		}
+		if f.v%f.step != 0 {
+			return fmt.Errorf("beside: %s: %d is not a multiple of %d, one 16-byte vector of %s", f.name, f.v, f.step, p.DType)
+		}
+	}
+	return nil
+}
+
+// String is the full spelling, which ParseProduct reads back.
+func (p Product) String() string {
+	if p.M == 0 {
+		return p.Kind
+	}
+	return fmt.Sprintf("%s:%d,%d,%d,%s,%d", p.Kind, p.M, p.N, p.K, p.DType, p.Groups)
+}
+
+// FLOPs is what one pass over all groups multiplies and adds.
+func (p Product) FLOPs() float64 {
+	return 2 * float64(p.M) * float64(p.N) * float64(p.K) * float64(p.Groups)
+}
+
+// WithProduct is the problem with a product beside it, and an objective. A product
+// without sizes becomes the model's own: the first product of the local experts, gate
+// and up, [M, hidden] x [hidden, 2 x intermediate]. M is the mean number of rows that
+// an expert receives, at least one, rounded up to 16 for FP8, as libraries pad it.
+func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
+	if q.Kind != Copy && q.M == 0 {
+		q.DType = BF16
+		if p.Dispatch != BF16 {
+			q.DType = FP8
+		}
+		q.M, q.N, q.K, q.Groups = p.expertRows(q.DType), 2*intermediate, p.Hidden, p.LocalExperts()
+	}
+	p.Beside, p.Objective = q.String(), o
+	return p
+}
+
+// expertRows is M of the model's own product.
+func (p Problem) expertRows(d DType) int {
+	rows := max(1, int(math.Ceil(float64(p.Ranks*p.Tokens*p.TopK)/float64(p.Experts))))
+	if d == FP8 {
+		return (rows + 15) / 16 * 16
+	}
+	return rows
+}
+
+// ownRows reports whether a product has the rows of the model's own.
+func (p Problem) ownRows(q Product) bool {
+	return q.M > 0 && q.K == p.Hidden && q.Groups == p.LocalExperts() && q.M == p.expertRows(q.DType)
+}
+
+// AtTokens is the problem at another token count, with room for so many. The rows of
+// the model's own product follow; those of another stay.
+func (p Problem) AtTokens(tokens, room int) Problem {
+	q, ok := p.Product()
+	follows := ok && p.ownRows(q)
+	p.Tokens, p.MaxTokens = tokens, room
+	if follows {
+		q.M = p.expertRows(q.DType)
+		p.Beside = q.String()
+	}
+	return p
+}
+
+// Shape is what problems at several token counts have in common: the problem at no
+// tokens.
+func (p Problem) Shape() Problem { return p.AtTokens(0, 0) }
+
+// Product is what Beside names; ok is false where nothing runs beside the calls.
+func (p Problem) Product() (q Product, ok bool) {
+	if p.Beside == "" {
+		return q, false
+	}
+	q, err := ParseProduct(p.Beside)
+	return q, err == nil
+}
+
+// validateBeside refuses a product that cannot be, and an objective that has none.
+func (p Problem) validateBeside() error {
+	if p.Objective != Alone && p.Objective != Beside {
+		return fmt.Errorf("objective: %d is neither ep.Alone nor ep.Beside", int(p.Objective))
+	}
+	if p.Beside == "" {
+		return nil // a look-up asks for rows of an objective, whatever the product was
+	}
+	q, err := ParseProduct(p.Beside)
+	switch {
+	case err != nil:
+		return err
+	case q.Kind != Copy && q.M == 0:
+		return fmt.Errorf("beside: %q has no sizes; spell them as gemm:M,N,K,DTYPE,GROUPS", p.Beside)
+	case q.String() != p.Beside:
+		return fmt.Errorf("beside: %q is not spelled in full, write %q", p.Beside, q)
+	case p.Mode == Cold:
+		return fmt.Errorf("mode: cold empties the L2 before a call, and a product fills it; use graph or eager")
+	case q.Kind == Step && p.Op != Pair:
+		return fmt.Errorf("beside: step is made of pairs; use op pair, or gemm beside %s", p.Op)
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+package stat
+
+import (
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// Beside sums up rounds beside a product. Each time is the slowest rank's of a round,
+// then the median over rounds.
+func Beside(t *ep.Together, seed uint64) record.Beside {
+	zero := make([]float64, len(t.Both))
+	of := func(rounds [][]float64) record.Interval { return MedianRatio(logs(slowest(rounds)), zero, seed) }
+	return record.Beside{
+		Call: of(t.Call), CallIn: of(t.CallIn), Product: of(t.Product), ProductIn: of(t.ProductIn),
+		Both: of(t.Both), Cost: of(t.Cost()), Done: Median(slowest(t.Done)), Amount: t.Amount,
+		Slowdown: MedianRatio(logs(slowest(t.ProductIn)), logs(slowest(t.Product)), seed),
+	}
+}
+
+// slowest is the largest of the ranks' values, by round.
+func slowest(rounds [][]float64) []float64 {
+	out := make([]float64, len(rounds))
+	for i, ranks := range rounds {
+		out[i] = slices.Max(ranks)
+	}
+	return out
+}

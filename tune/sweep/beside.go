@@ -1,0 +1,18 @@
+package sweep
+
+import (
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/tune/sweep/measure"
+)
+
+// besidePair sums up what was measured of a config and the default beside a product,
+// nil where nothing ran beside them.
+func besidePair(r *measure.Runner, config, dflt int) *record.BesidePair {
+	c, d := r.Beside(config), r.Beside(dflt)
+	if c == nil || d == nil {
+		return nil
+	}
+	seed := r.Seed("beside")
+	return &record.BesidePair{Config: stat.Beside(c, seed), Default: stat.Beside(d, seed)}
+}

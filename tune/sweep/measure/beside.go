@@ -1,0 +1,62 @@
+package measure
+
+import (
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+)
+
+// besideSamples is how many times longer the calls of a sample last beside a product:
+// a cost is the difference of two longer times, and has the noise of both.
+const besideSamples = 8
+
+// staged is what was measured of a point beside a product in one stage.
+type staged struct {
+	stage record.Stage
+	times ep.Together
+}
+
+// takeBeside adds what a round beside a product was made of. Its numbers are kept
+// whole: the cost is a small difference of them.
+func takeBeside(line *record.Result, got *ep.Together) error {
+	if want := line.Problem.Beside != ""; want != (got != nil) {
+		return kernels.Failf(ep.Unstable, "beside: the problem has %q beside the calls, and the worker's rounds do not say so; use a worker that knows products", line.Problem.Beside)
+	}
+	if got == nil {
+		return nil
+	}
+	if err := got.Validate(1, line.Problem.Ranks); err != nil {
+		return kernels.Failf(ep.Unstable, "%v", err)
+	}
+	if line.Beside == nil {
+		line.Beside = &ep.Together{}
+	}
+	line.Beside.Append(got)
+	return nil
+}
+
+// keepBeside collects a point's rounds of the latest stage that timed it.
+func (r *Runner) keepBeside(point int, line *record.Result) {
+	if line.Beside == nil {
+		return
+	}
+	s := r.beside[point]
+	if s == nil || s.stage != line.Stage {
+		s = &staged{stage: line.Stage}
+		r.beside[point] = s
+	}
+	s.times.Append(line.Beside)
+}
+
+// Beside is what the latest stage measured of a point beside a product, nil where
+// nothing ran beside it. The default's twin is the default.
+func (r *Runner) Beside(point int) *ep.Together {
+	if point == search.Twin {
+		point = r.Default
+	}
+	if s := r.beside[point]; s != nil {
+		return &s.times
+	}
+	return nil
+}

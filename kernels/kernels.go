@@ -5,6 +5,8 @@ package kernels
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -58,6 +60,8 @@ type Kernel struct {
 	Doc    string
 	Params []Param
 	Work   ep.Work // whose kernel it is, and what its time holds
+	// Layouts are those of received rows that the kernel serves; nil is expert.
+	Layouts []ep.Layout
 	// Check reports why a config cannot run on a machine; the error names
 	// parameter and bound. It is pure: it needs no GPU and no session.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
@@ -75,6 +79,27 @@ type Kernel struct {
 	// half's. Every search of pairs measures the best halves changed so, too.
 	// Nil changes nothing.
 	Beside func(ep.Config) ep.Config
+}
+
+// expertOnly are the layouts of a kernel that declares none.
+var expertOnly = []ep.Layout{ep.LayoutExpert}
+
+// Serves reports whether the kernel serves a layout.
+func (k Kernel) Serves(l ep.Layout) bool { return slices.Contains(k.served(), l) }
+
+func (k Kernel) served() []ep.Layout {
+	if k.Layouts == nil {
+		return expertOnly
+	}
+	return k.Layouts
+}
+
+// CheckLayout refuses a layout that the kernel does not serve.
+func (k Kernel) CheckLayout(l ep.Layout) error {
+	if k.Serves(l) {
+		return nil
+	}
+	return fmt.Errorf("layout: %s does not serve %s; it serves %s", k.Name, l, join(k.served(), ep.Layout.String))
 }
 
 // DefaultConfig is the config of a caller without a table.
@@ -149,8 +174,8 @@ func (k Kernel) Changes(dflt, c ep.Config) string {
 type Backend interface {
 	// Machine identifies the hardware; it is stamped on every result.
 	Machine() ep.Machine
-	// Kernels lists what can be swept. The first kernel of an op carries the
-	// default that every gain is measured against.
+	// Kernels lists what can be swept. The first kernel of an op that serves a
+	// layout carries the default that every gain is measured against.
 	Kernels() []Kernel
 	// Open lays out buffers for one workload. An error means that the workload
 	// cannot run here.

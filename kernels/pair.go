@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -14,6 +15,7 @@ func PairOf(d, c Kernel) Kernel {
 		Op:   ep.Pair,
 		Doc:  d.Doc + " Then: " + c.Doc,
 	}
+	k.Layouts = slices.DeleteFunc(ep.Layouts(), func(l ep.Layout) bool { return !d.Serves(l) || !c.Serves(l) })
 	for _, q := range d.Params {
 		q.Name = "dispatch." + q.Name
 		k.Params = append(k.Params, q)
@@ -71,6 +73,11 @@ func Of(all []Kernel, op ep.Op) []Kernel {
 		}
 	}
 	return out
+}
+
+// For lists the kernels of a problem's op that serve its layout.
+func For(all []Kernel, p ep.Problem) []Kernel {
+	return slices.DeleteFunc(Of(all, p.Op), func(k Kernel) bool { return !k.Serves(p.Layout) })
 }
 
 // Find looks a kernel up by name.

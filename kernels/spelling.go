@@ -14,7 +14,7 @@ import (
 // run the problem, on at most maxSMs SMs (0 is no bound).
 func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, error) {
 	var first error
-	for _, k := range Of(all, p.Op) {
+	for _, k := range For(all, p) {
 		c := k.DefaultWithin(m, p, maxSMs)
 		err := k.Check(m, p, c)
 		if err == nil {
@@ -25,9 +25,21 @@ func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, e
 		}
 	}
 	if first == nil {
-		first = fmt.Errorf("--op: this backend has no %s kernel", p.Op)
+		first = NoKernel(all, p)
 	}
 	return ep.Config{}, first
+}
+
+// NoKernel is the error of a problem whose op or layout no kernel serves.
+func NoKernel(all []Kernel, p ep.Problem) error {
+	of := Of(all, p.Op)
+	if len(of) == 0 {
+		return fmt.Errorf("--op: this backend has no %s kernel", p.Op)
+	}
+	served := slices.DeleteFunc(ep.Layouts(), func(l ep.Layout) bool {
+		return !slices.ContainsFunc(of, func(k Kernel) bool { return k.Serves(l) })
+	})
+	return fmt.Errorf("--layout: no %s kernel of this backend serves %s; use one of %s", p.Op, p.Layout, join(served, ep.Layout.String))
 }
 
 // ParseConfig reads a config of a problem's op as people spell it: "default",
@@ -121,7 +133,7 @@ func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error
 		return pairByID(all, m, p, id)
 	}
 	var found []ep.Config
-	for _, k := range Of(all, p.Op) {
+	for _, k := range For(all, p) {
 		dflt := k.DefaultConfig(m, p)
 		Each(dflt, k.Params, func(c ep.Config) {
 			if c.HasID(id) {

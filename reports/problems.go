@@ -31,6 +31,7 @@ var problemFields = []problemField{
 	{Words("precision"), func(c *Case) Cell { return Str(c.Problem.Precision.String()) }, "%s precision", "full"},
 	{Words("objective"), func(c *Case) Cell { return Str(c.Problem.Objective.String()) }, "objective %s", "alone"},
 	{Words("beside"), func(c *Case) Cell { return Str(c.Problem.Beside) }, "beside %s", ""},
+	{Words("layout"), func(c *Case) Cell { return Str(c.Problem.Layout.String()) }, "layout %s", "expert"},
 	{Words("routing"), func(c *Case) Cell { return Str(c.Routing) }, "%s routing", ""},
 	{Numbers("tokens", ""), func(c *Case) Cell { return Int(c.Problem.Tokens) }, "%s tokens a rank", ""},
 	{Numbers("max tokens", ""), func(c *Case) Cell { return Int(c.Problem.MaxTokens) }, "room for %s tokens a rank", ""},

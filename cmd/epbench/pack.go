@@ -135,7 +135,7 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	}
 	r.Problem = ep.Problem{
 		Ranks: p.Ranks, Hidden: p.Hidden, Experts: p.Experts, TopK: p.TopK,
-		MaxTokens: f.problem.maxTokens, SharedExpert: p.SharedExpert, SkipA2A: p.SkipA2A,
+		MaxTokens: f.problem.maxTokens, SharedExpert: p.SharedExpert, SkipA2A: p.SkipA2A, Layout: p.Layout,
 	}
 	for _, word := range splitList(f.problem.dtypes) {
 		d, err := ep.ParseDType(word)

@@ -32,6 +32,7 @@ type problemFlags struct {
 	seed      uint64
 	shared    bool
 	skipA2A   bool
+	layout    string
 }
 
 // bind registers the flags with their defaults, the preset demo, without those
@@ -52,6 +53,7 @@ func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all.StringVar(&f.mode, "mode", "", "`HOW` rounds are issued: graph, eager or cold; default: the backend's own")
 	all.BoolVar(&f.shared, "shared-expert", false, "every token visits a shared expert of its own rank too")
 	all.BoolVar(&f.skipA2A, "skip-a2a", false, "all ranks have the same tokens; each keeps its local share")
+	all.StringVar(&f.layout, "layout", "expert", "`HOW` received rows lie: expert, expert:128, masked, rank or rank:packed")
 	all.Uint64Var(&f.seed, "seed", 1, "`SEED` of routing and payload")
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		s.SortFlags, all.SortFlags = false, false
@@ -141,6 +143,9 @@ func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 		if p.Mode, err = ep.ParseMode(f.mode); err != nil {
 			return p, fmt.Errorf("--%w", err)
 		}
+	}
+	if p.Layout, err = ep.ParseLayout(f.layout); err != nil {
+		return p, fmt.Errorf("--%w", err)
 	}
 	if p.Ranks == 0 {
 		p.Ranks = defaultRanks(m)

@@ -34,6 +34,9 @@ func keyCells(k table.Key) []reports.Cell {
 	if k.Precision == ep.Reduced {
 		extras = append(extras, "reduced")
 	}
+	if k.Layout != ep.LayoutExpert {
+		extras = append(extras, k.Layout.String())
+	}
 	return []reports.Cell{
 		reports.Str(string(k.Op)), reports.Str(string(k.Mode)), reports.Str(string(k.Dispatch)), reports.Int(k.Ranks),
 		reports.Int(k.Nodes), reports.Str(modelOf(k)), reports.Int(k.Hidden), reports.Int(k.Experts), reports.Int(k.TopK),

@@ -157,5 +157,8 @@ func sweepFlagsOf(k table.Key) string {
 	if k.Precision == ep.Reduced {
 		c += " --precision reduced"
 	}
+	if k.Layout != ep.LayoutExpert {
+		c += " --layout " + k.Layout.String()
+	}
 	return c
 }

@@ -183,6 +183,7 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 		{"mode", func(k table.Key) any { return k.Mode }},
 		{"shared-expert", func(k table.Key) any { return k.SharedExpert }},
 		{"skip-a2a", func(k table.Key) any { return k.SkipA2A }},
+		{"layout", func(k table.Key) any { return k.Layout }},
 	} {
 		if values := distinct(rows, n.of); len(values) == 1 {
 			set(n.flag, fmt.Sprint(values[0]))

@@ -73,7 +73,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer b.Close()
-	axes := conform.AxesFor(b.Machine())
+	axes := conform.AxesFor(b.Machine(), b.Kernels())
 	if len(f.ranks) > 0 {
 		if least := slices.Min(f.ranks); least < 1 {
 			return usagef("--ranks: %d is below 1", least)

@@ -45,7 +45,7 @@ routings there are.`,
 }
 
 // notDrawn are the flags of problems that make no difference to what is drawn.
-var notDrawn = []string{"op", "mode", "nodes", "max-tokens"}
+var notDrawn = []string{"op", "mode", "nodes", "max-tokens", "layout"}
 
 func (o *workloadOptions) bind(s *pflag.FlagSet) {
 	s.Float64Var(&o.link, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit")

@@ -28,7 +28,7 @@ func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 	}
 	seen := map[ep.Class]bool{}
 	rapid.Check(t, func(t *rapid.T) {
-		f := problemFlags{
+		f := problemFlags{layout: "expert",
 			model: "demo", ops: "dispatch", dtypes: "bf16", nodes: 1, hidden: 256,
 			ranks:   rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "ranks"),
 			experts: rapid.SampledFrom([]int{16, 32, 64}).Draw(t, "experts"),

@@ -2,8 +2,10 @@ package conform
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -18,12 +20,14 @@ type Axes struct {
 	Hidden   []int
 	Tokens   []int    // on the fullest rank, at least 1; without any tokens there are cases of their own
 	Routings []string // specs
-	Capacity int      // tokens that buffers hold
+	Layouts  []ep.Layout
+	Capacity int // tokens that buffers hold
 }
 
-// AxesFor are the axes that a machine can run: ranks up to its number of GPUs, on a
-// CPU as many as its backend takes.
-func AxesFor(m ep.Machine) Axes {
+// AxesFor are the axes that a machine can run with these kernels: ranks up to its
+// number of GPUs, on a CPU as many as its backend takes; the layouts that a dispatch
+// serves.
+func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	a := Axes{
 		Ops:    ep.Ops(),
 		DTypes: ep.DTypes(),
@@ -38,6 +42,9 @@ func AxesFor(m ep.Machine) Axes {
 		},
 		Capacity: 24,
 	}
+	a.Layouts = slices.DeleteFunc(ep.Layouts(), func(l ep.Layout) bool {
+		return len(kernels.For(all, ep.Problem{Op: ep.Dispatch, Layout: l})) == 0
+	})
 	if m.GPUs > 0 {
 		a.Ranks = nil
 		for n := 1; n <= m.GPUs; n *= 2 {
@@ -78,6 +85,7 @@ func (a Axes) list() []axis {
 		axisOf("tokens", a.Tokens, func(c *Case, v int) { c.Problem.Tokens = v }),
 		axisOf("routing", a.Routings, func(c *Case, v string) { c.Routing = v }),
 		axisOf("shared-expert", []bool{false, true}, func(c *Case, v bool) { c.Problem.SharedExpert = v }),
+		axisOf("layout", a.Layouts, func(c *Case, v ep.Layout) { c.Problem.Layout = v }),
 		axisOf("skip-a2a", []bool{false, true}, func(c *Case, v bool) { c.Problem.SkipA2A = v }),
 	}
 }

@@ -114,20 +114,24 @@ func middle(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	return p
 }
 
-// special are, for each op, a case without any token, in which every rank must still
+// special are, for each op and layout, a case without any token, in which every rank must still
 // signal and end, and one of many calls back to back without resetting memory: each
 // must leave it as the next one needs it. They are no part of the covering, because
 // other axes do not matter in them.
 func special(e effort, a Axes, base ep.Problem) []Case {
 	var empty, endurance []Case
 	for _, op := range a.Ops {
-		c := Case{Problem: middle(op, a, base), Routing: "uniform", Seed: 1}
-		c.Name, c.Tags = fmt.Sprintf("%s, %d calls back to back", op, e.endurance), []string{tagEndurance, "op=" + string(op)}
-		c.Iterations, c.Words = e.endurance, 4
-		endurance = append(endurance, c)
-		c.Name, c.Tags = fmt.Sprintf("no tokens, %s", op), []string{tagEmpty, "op=" + string(op)}
-		c.Iterations, c.Words, c.Problem.Tokens = e.iterations, e.words, 0
-		empty = append(empty, c)
+		for _, layout := range a.Layouts {
+			c := Case{Problem: middle(op, a, base), Routing: "uniform", Seed: 1}
+			c.Problem.Layout = layout
+			of := []string{"op=" + string(op), "layout=" + layout.String()}
+			c.Name, c.Tags = fmt.Sprintf("%s, layout %s, %d calls back to back", op, layout, e.endurance), append([]string{tagEndurance}, of...)
+			c.Iterations, c.Words = e.endurance, 4
+			endurance = append(endurance, c)
+			c.Name, c.Tags = fmt.Sprintf("no tokens, %s, layout %s", op, layout), append([]string{tagEmpty}, of...)
+			c.Iterations, c.Words, c.Problem.Tokens = e.iterations, e.words, 0
+			empty = append(empty, c)
+		}
 	}
 	return append(empty, endurance...)
 }

@@ -40,7 +40,7 @@ func TestMatrixIsStable(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := func() (out []string) {
-		for _, c := range Matrix(Default, AxesFor(b.Machine()), ep.Eager) {
+		for _, c := range Matrix(Default, AxesFor(b.Machine(), b.Kernels()), ep.Eager) {
 			out = append(out, c.Name)
 		}
 		return out
@@ -53,7 +53,7 @@ func TestMatrixIsStable(t *testing.T) {
 // TestMatrixReachesEveryValue checks that each value of each axis is part of
 // the quick level: none is refused by all problems.
 func TestMatrixReachesEveryValue(t *testing.T) {
-	a := AxesFor(ep.Machine{})
+	a := AxesFor(ep.Machine{}, cpu.Kernels())
 	seen := map[string]bool{}
 	for _, c := range Matrix(Quick, a, ep.Eager) {
 		for _, tag := range c.Tags {

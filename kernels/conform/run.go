@@ -42,9 +42,9 @@ func forewarn(b kernels.Backend, c Case) {
 func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	res := Result{Case: c}
 	m := b.Machine()
-	all := kernels.Of(b.Kernels(), c.Problem.Op)
+	all := kernels.For(b.Kernels(), c.Problem)
 	if len(all) == 0 {
-		res.Skipped = fmt.Sprintf("op: no %s kernel here", c.Problem.Op)
+		res.Skipped = kernels.NoKernel(b.Kernels(), c.Problem).Error()
 		return res, nil
 	}
 	if err := all[0].Check(m, c.Problem, all[0].DefaultConfig(m, c.Problem)); err != nil {
@@ -73,7 +73,7 @@ func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 // run.
 func configs(b kernels.Backend, c Case) []ep.Config {
 	var out []ep.Config
-	for _, k := range kernels.Of(b.Kernels(), c.Problem.Op) {
+	for _, k := range kernels.For(b.Kernels(), c.Problem) {
 		out = append(out, candidates(k, b.Machine(), c)...)
 	}
 	return out

@@ -38,6 +38,7 @@ func Kernels() []kernels.Kernel {
 		Doc:     "Sends each token to its experts' ranks and lays it out by expert.",
 		Params:  params(kernels.Speed),
 		Check:   check,
+		Layouts: ep.Layouts(),
 		Default: defaults("dispatch"),
 	}
 	combine := kernels.Kernel{
@@ -47,6 +48,7 @@ func Kernels() []kernels.Kernel {
 		Params:  params(kernels.Precision),
 		Check:   check,
 		Pairs:   pairs,
+		Layouts: ep.Layouts(),
 		Default: defaults("combine"),
 	}
 	return []kernels.Kernel{dispatch, combine}
@@ -84,8 +86,16 @@ func check(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckMultiple(c, "chunk_bytes", dtype.Align, dtype.Align, maxChunk, "one 16-byte vector"),
 		kernels.CheckRange(c, "tile_tokens", 1, maxTile),
 		kernels.CheckWord(c, "mode", modeFused, modeSplit),
-		kernels.CheckWord(c, "algo", algoDirect, algoDedup),
+		checkAlgo(p, c),
 		kernels.CheckWord(c, "stores", storesCached, storesStream))
+}
+
+// checkAlgo: by rank, there is one message for each distinct rank and no other way.
+func checkAlgo(p ep.Problem, c ep.Config) error {
+	if p.Layout.ByRank() {
+		return kernels.CheckWord(c, "algo", algoDedup)
+	}
+	return kernels.CheckWord(c, "algo", algoDirect, algoDedup)
 }
 
 func checkProblem(p ep.Problem) error {
@@ -127,6 +137,9 @@ func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {
 		}
 		if p.Ranks*p.Tokens*p.TopK*p.Hidden*2 > streamFrom {
 			c = c.With("stores", storesStream)
+		}
+		if p.Layout.ByRank() {
+			c = c.With("algo", algoDedup)
 		}
 		return c
 	}

@@ -10,7 +10,11 @@ import (
 func (w *worker) expand(l launch, set int) {
 	for messages := range l.claim(&w.r.move, w.r.messages[w.s.sources], 1, 1) {
 		for source, i := range segments(w.r.messages, messages) {
-			w.expandMessage(l, set, source, i)
+			if w.s.byRank {
+				w.placeMessage(l, set, source, i)
+			} else {
+				w.expandMessage(l, set, source, i)
+			}
 		}
 	}
 }
@@ -63,8 +67,11 @@ func (w *worker) returnPartial(set, source, i int, columns span) {
 		return
 	}
 	w.rows, w.weights = w.rows[:0], w.weights[:0]
+	if s.byRank {
+		w.addRow(r.y[(r.fromRow[source]+i)*s.Hidden:], columns, 1)
+	}
 	for k := index * s.TopK; k < (index+1)*s.TopK; k++ {
-		if row := r.msgRow[k]; row >= 0 {
+		if row := r.msgRow[k]; row >= 0 && !s.byRank {
 			w.addRow(r.y[int(row)*s.Hidden:], columns, r.msgWeight[k])
 		}
 	}

@@ -10,6 +10,7 @@ import (
 // dispatchAsync writes this rank's tokens into all ranks' slots; the last
 // worker to finish signals how many there were.
 func (w *worker) dispatchAsync(l launch, set int) bool {
+	w.walk = walk{}
 	for t := range l.claimRows(&w.r.send, w.r.tokens) {
 		w.sendToken(l, set, t)
 	}
@@ -92,6 +93,9 @@ func (w *worker) addressRanks(set, token int) {
 	s, r := &w.s.shape, w.r
 	w.targets = w.targets[:0]
 	var seen [MaxRanks]bool
+	if s.byRank {
+		w.walk.to(s, r, token)
+	}
 	for _, e := range r.experts[token*s.TopK : (token+1)*s.TopK] {
 		peer, source, ok := w.route(int(e))
 		if !ok {
@@ -103,6 +107,9 @@ func (w *worker) addressRanks(set, token int) {
 		}
 		seen[peer.id] = true
 		slot := int(r.mail[peer.id].Add(1)) - 1
+		if s.byRank {
+			slot = w.walk.before[peer.id]
+		}
 		at := (source*s.MaxTokens + slot) * s.header.Dedup
 		w.targets = append(w.targets, peer.inbox[set].messages[at:at+s.header.Dedup])
 	}

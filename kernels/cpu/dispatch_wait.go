@@ -40,7 +40,11 @@ func (w *worker) pollDispatch(l launch, set int) bool {
 		r.messages[i+1] = int(n)
 	}
 	if r.polled.Add(1) == int64(l.pollers()) {
-		r.index(s, l.dedup)
+		if s.byRank {
+			r.indexByRank(s)
+		} else {
+			r.index(s, l.dedup)
+		}
 		w.announce()
 	}
 	return true
@@ -49,8 +53,11 @@ func (w *worker) pollDispatch(l launch, set int) bool {
 // index turns counts into positions: where each group and each (expert,
 // source) segment starts.
 func (r *rank) index(s *shape, dedup bool) {
-	row, block, pad := 0, 0, dtype.RowPad(s.Dispatch)
+	row, block, pad := 0, 0, dtype.RowPad(s.Problem)
 	for g := range s.groups {
+		if s.room > 0 {
+			row = g * s.room
+		}
 		start := row
 		r.ids[g], r.offsets[g], r.blocks[g] = int32(g), uint32(row), uint32(block-row/dtype.ScaleBlockRows)
 		e := g - (s.groups - s.local)
@@ -61,13 +68,21 @@ func (r *rank) index(s *shape, dedup bool) {
 			pair := e*s.sources + source
 			r.pairRow[pair] = row
 			r.rowsTo[pair+1] = r.rowsTo[pair] + int(r.arrivals.counts[pair])
+			if r.ranges != nil {
+				r.ranges[pair] = uint64(row-start)<<32 | uint64(r.arrivals.counts[pair])
+			}
 			row += int(r.arrivals.counts[pair])
+		}
+		if s.room > 0 {
+			r.offsets[g] = uint32(row - start)
 		}
 		r.clearScaleTail(s, block, row-start, e < 0)
 		block += (row - start + dtype.ScaleBlockRows - 1) / dtype.ScaleBlockRows
 		row = (row + pad - 1) / pad * pad
 	}
-	r.offsets[s.groups] = uint32(row)
+	if r.offsets[s.groups] = uint32(row); s.room > 0 {
+		r.offsets[s.groups] = uint32(r.rowsTo[len(r.rowsTo)-1])
+	}
 	for i := 0; dedup && i < s.sources; i++ {
 		r.messages[i+1] += r.messages[i]
 	}

@@ -48,12 +48,15 @@ type rank struct {
 
 	out      []byte // [maxRows, payload]
 	scales   []byte
-	offsets  []uint32 // [groups+1]
-	ids      []int32  // [groups]
-	srcInfo  []int32  // [maxRows, 2]
-	blocks   []uint32 // [groups] NVFP4 scale offsets
-	y        []uint16 // [maxRows, hidden] what the experts made of out
-	combined []uint16 // [tokens, hidden]
+	offsets  []uint32  // [groups+1]
+	ids      []int32   // [groups]
+	ranges   []uint64  // [local, sources] masked only
+	near     []int32   // [maxRows, topK] by rank only: the local expert of each position, -1 where there is none
+	nearGate []float32 // [maxRows, topK] and its weight
+	srcInfo  []int32   // [maxRows, 2]
+	blocks   []uint32  // [groups] NVFP4 scale offsets
+	y        []uint16  // [maxRows, hidden] what the experts made of out
+	combined []uint16  // [tokens, hidden]
 
 	arrivals
 	progress
@@ -65,6 +68,7 @@ type arrivals struct {
 	counts  []int64 // [local*sources] rows of each (expert, source)
 	rowsTo  []int   // [local*sources+1] rows before each pair, without padding
 	pairRow []int   // [local*sources] first output row of each pair
+	fromRow []int   // [sources] by rank: first output row of each source
 
 	messages  []int     // [sources+1] de-duplicated messages before each source
 	msgToken  []int32   // [sources, maxTokens] token index on its rank
@@ -108,6 +112,12 @@ func newRank(w *workloads.Workload, s shape, id int, a *arena) (*rank, error) {
 	r.progress.cursor = make([]atomic.Int64, pairs)
 	r.offsets, r.ids, r.blocks = make([]uint32, s.groups+1), make([]int32, s.groups), make([]uint32, s.groups)
 	r.srcInfo = make([]int32, 2*s.maxRows)
+	switch {
+	case s.byRank:
+		r.near, r.nearGate, r.fromRow = make([]int32, s.maxRows*s.TopK), make([]float32, s.maxRows*s.TopK), make([]int, s.sources)
+	case s.room > 0:
+		r.ranges = make([]uint64, pairs)
+	}
 
 	alloc := allocator{a: a}
 	r.x = halves(alloc.bytes(r.tokens * s.rowBytes))

@@ -5,14 +5,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// placeScales stores one row's scales as the dtype lays them out: FP8 transposed,
-// NVFP4 in tiles of 128 rows by 4 scales.
+// placeScales stores one row's scales as the dtype lays them out: FP8 as
+// dtype.FP8Scale says, NVFP4 in tiles of 128 rows by 4 scales.
 func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 	l := &s.encoding
 	switch l.DType {
 	case ep.FP8:
 		for g := range l.Scales {
-			copy(r.scales[(g*s.maxRows+row)*4:][:4], scales[4*g:])
+			copy(r.scales[4*dtype.FP8Scale(s.Problem, s.maxRows, row, g):][:4], scales[4*g:])
 		}
 	case ep.MXFP4:
 		copy(r.scales[row*l.Scales:][:l.Scales], scales)
@@ -71,7 +71,7 @@ func (r *rank) scalesOf(s *shape, group, row int, dst []byte) {
 	for g := 0; g < l.Scales; g++ {
 		switch l.DType {
 		case ep.FP8:
-			copy(dst[4*g:4*g+4], r.scales[(g*s.maxRows+row)*4:])
+			copy(dst[4*g:4*g+4], r.scales[4*dtype.FP8Scale(s.Problem, s.maxRows, row, g):])
 		case ep.MXFP4:
 			dst[g] = r.scales[row*l.Scales+g]
 		case ep.NVFP4:

@@ -220,6 +220,14 @@ func (s *Session) staff(blocks int) {
 func (w *worker) actAsExperts(l launch, _ int) bool {
 	s, r := &w.s.shape, w.r
 	scales := make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)
+	switch {
+	case s.byRank:
+		w.actByRank(l, scales)
+		return true
+	case s.room > 0:
+		w.actMasked(l, scales)
+		return true
+	}
 	for row := range l.claimRows(&r.move, int(r.offsets[s.groups])) {
 		g, _ := slices.BinarySearch(r.offsets, uint32(row)+1)
 		gain := workloads.SharedGain

@@ -10,11 +10,13 @@ type shape struct {
 	ep.Problem
 	encoding dtype.Encoding
 	header   dtype.Header
-	local    int // experts of a rank
-	sources  int // ranks that send to one rank
-	groups   int // row groups of the output
-	maxRows  int // row capacity of the output
-	rowBytes int // of a combine message
+	local    int  // experts of a rank
+	sources  int  // ranks that send to one rank
+	groups   int  // row groups of the output
+	maxRows  int  // row capacity of the output
+	room     int  // rows that each group has a place for, 0 where groups follow each other
+	byRank   bool // a token comes once to a rank
+	rowBytes int  // of a combine message
 }
 
 func shapeOf(p ep.Problem) shape {
@@ -23,7 +25,7 @@ func shapeOf(p ep.Problem) shape {
 	return shape{
 		Problem: p, encoding: l, header: h,
 		local: p.LocalExperts(), sources: dtype.Sources(p),
-		groups: dtype.Groups(p), maxRows: dtype.MaxRows(p),
+		groups: dtype.Groups(p), maxRows: dtype.MaxRows(p), room: dtype.Capacity(p), byRank: p.Layout.ByRank(),
 		rowBytes: 2 * p.Hidden,
 	}
 }

@@ -24,6 +24,7 @@ type worker struct {
 	targets [][]byte   // slots that the message goes to
 	rows    [][]uint16 // rows being summed
 	weights []float32
+	walk    walk
 }
 
 // job is a number of rounds of one program, run by the first blocks workers

@@ -102,11 +102,6 @@ func (s *Session) arrivalsOf(r *rank) []int {
 // poison overwrites everything that a call reads or writes, receive slots
 // included: what an earlier call left there would look right.
 func (r *rank) poison(s shape, arrivals []int) {
-	rows := 0
-	for _, n := range arrivals {
-		rows += n
-	}
-	written := min(rows+r.shared.count+dtype.RowPad(s.Dispatch)*s.groups, s.maxRows)
 	for i := range sets {
 		in, back := &r.inbox[i], &r.returns[i]
 		for pair, n := range arrivals {
@@ -118,14 +113,41 @@ func (r *rank) poison(s shape, arrivals []int) {
 		fill(back.rows[:min(len(back.rows), r.tokens*s.TopK*s.rowBytes)])
 		fill(back.partials)
 	}
-	fill(r.out[:written*s.encoding.Payload])
+	for _, rows := range written(s, r.shared.count, arrivals) {
+		fill(r.out[rows.start*s.encoding.Payload:][:rows.count*s.encoding.Payload])
+		if r.y != nil {
+			fill(octets(r.y)[rows.start*s.rowBytes:][:rows.count*s.rowBytes])
+		}
+	}
 	fill(r.scales)
-	fill(octets(r.y)[:min(2*len(r.y), written*s.rowBytes)])
 	fill(octets(r.combined))
 	clear(r.offsets)
-	for i := range min(len(r.srcInfo), 2*written) {
-		r.srcInfo[i] = -1
+	clear(r.ranges)
+	for _, index := range [][]int32{r.srcInfo, r.near} {
+		for i := range index {
+			index[i] = -2
+		}
 	}
+}
+
+// written are the rows that a call may write.
+func written(s shape, shared int, arrivals []int) []span {
+	if s.byRank {
+		return []span{{0, s.maxRows}}
+	}
+	all, rows := 0, make([]int, s.local)
+	for pair, n := range arrivals {
+		all += n
+		rows[pair/s.sources] += n
+	}
+	if s.room == 0 {
+		return []span{{0, min(all+shared+dtype.RowPad(s.Problem)*s.groups, s.maxRows)}}
+	}
+	var out []span
+	for e, n := range rows {
+		out = append(out, span{e * s.room, n})
+	}
+	return out
 }
 
 func fill(b []byte) {
@@ -151,6 +173,7 @@ func (s *Session) delivered(r *rank) ref.Output {
 	if s.encoding.DType == ep.NVFP4 {
 		out.ScaleOffsets = r.blocks
 	}
+	out.Ranges, out.Experts, out.Weights = r.ranges, r.near, r.nearGate
 	return out
 }
 
@@ -167,7 +190,7 @@ func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
 func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {
 	token := func(t int) []uint16 { return r.combined[t*s.Hidden : (t+1)*s.Hidden] }
 	return s.oracle.CheckCombine(r.id, token, ref.Compare{
-		MaxRows: sample(s.rowBytes * s.TopK), PreReduced: dedup, Bits: !dedup,
+		MaxRows: sample(s.rowBytes * s.TopK), PreReduced: dedup, Bits: !dedup || s.byRank,
 	})
 }
 

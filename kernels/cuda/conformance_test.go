@@ -33,7 +33,7 @@ func TestLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	axes := conform.AxesFor(b.Machine())
+	axes := conform.AxesFor(b.Machine(), b.Kernels())
 	b.Close()
 	axes.Ranks, axes.Local = []int{1, 2, 4, 8}, []int{1, 2, 32}
 	kernelstest.TestBackend(t, opener(Options{Loopback: true}), kernelstest.Options{Mode: ep.Graph, Axes: &axes})

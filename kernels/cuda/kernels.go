@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
@@ -35,7 +36,7 @@ func Work(op ep.Op) ep.Work {
 // check is the family's legality. A config must set exactly the declared
 // parameters.
 func (f family) check(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := kernels.CheckNames(c, f.kernel.Params); err != nil {
+	if err := cmp.Or(f.kernel.CheckLayout(p.Layout), kernels.CheckNames(c, f.kernel.Params)); err != nil {
 		return err
 	}
 	return f.kernel.Check(m, p, c)

@@ -89,16 +89,22 @@ func (l Encoding) Message(topK int) Header {
 
 // RowPad is the number of rows that every group of the ragged output is
 // rounded up to: FP8 keeps its transposed scales on 16-byte boundaries.
-func RowPad(f ep.DType) int {
-	if f == ep.FP8 {
+func RowPad(p ep.Problem) int {
+	switch {
+	case p.Layout == ep.LayoutExpert128:
+		return 128
+	case p.Layout == ep.LayoutExpert && p.Dispatch == ep.FP8:
 		return 4
 	}
 	return 1
 }
 
 // Groups is the number of row groups a rank receives: one a local expert,
-// and one before them for a fused shared expert.
+// and one before them for a fused shared expert; by rank, one a source rank.
 func Groups(p ep.Problem) int {
+	if p.Layout.ByRank() {
+		return p.Ranks
+	}
 	if p.SharedExpert {
 		return p.LocalExperts() + 1
 	}
@@ -114,14 +120,46 @@ func Sources(p ep.Problem) int {
 	return p.Ranks
 }
 
+// Capacity is the number of rows that each group has a place for, 0 where groups
+// follow each other without gaps.
+func Capacity(p ep.Problem) int {
+	switch p.Layout {
+	case ep.LayoutMasked:
+		return Sources(p) * p.MaxTokens
+	case ep.LayoutRank:
+		return p.MaxTokens
+	}
+	return 0
+}
+
 // MaxRows bounds the rows of one rank's dispatch output, padding included.
 func MaxRows(p ep.Problem) int {
+	switch p.Layout.Kind() {
+	case "masked":
+		return p.LocalExperts() * Capacity(p)
+	case "rank":
+		return p.Ranks * p.MaxTokens
+	}
 	rows := p.MaxTokens * Sources(p) * min(p.LocalExperts(), p.TopK)
 	if p.SharedExpert {
 		rows += p.MaxTokens
 	}
-	rows += (RowPad(p.Dispatch) - 1) * Groups(p)
-	return up(rows, RowPad(p.Dispatch))
+	rows += (RowPad(p) - 1) * Groups(p)
+	return up(rows, RowPad(p))
+}
+
+// FP8Scale is the place of scale g of a row among a rank's float32 scales. They lie
+// as [hidden/128, maxRows], in layout masked as [local experts, hidden/128, rows of
+// an expert], by rank as [rows, hidden/128].
+func FP8Scale(p ep.Problem, maxRows, row, g int) int {
+	groups, room := p.Hidden/128, Capacity(p)
+	switch p.Layout.Kind() {
+	case "rank":
+		return row*groups + g
+	case "masked":
+		return (row/room*groups+g)*room + row%room
+	}
+	return g*maxRows + row
 }
 
 // OutputScaleBytes is the size of one rank's scale output for maxRows rows:

@@ -39,7 +39,7 @@ func TestBackend(t *testing.T, open func() (kernels.Backend, error), o Options) 
 			t.Error(err)
 		}
 	}()
-	axes := conform.AxesFor(b.Machine())
+	axes := conform.AxesFor(b.Machine(), b.Kernels())
 	if testing.Short() {
 		axes = short(axes)
 	}
@@ -176,7 +176,11 @@ func cancelled(t *testing.T, b kernels.Backend, cases []conform.Case) {
 func openFirst(t *testing.T, b kernels.Backend, cases []conform.Case) (kernels.Session, ep.Config) {
 	t.Helper()
 	for _, c := range cases {
-		k := kernels.Of(b.Kernels(), c.Problem.Op)[0]
+		all := kernels.For(b.Kernels(), c.Problem)
+		if len(all) == 0 {
+			continue
+		}
+		k := all[0]
 		cfg := k.DefaultConfig(b.Machine(), c.Problem)
 		if c.Problem.Tokens == 0 || k.Check(b.Machine(), c.Problem, cfg) != nil {
 			continue

@@ -25,12 +25,15 @@ type Compare struct {
 
 // Output is what dispatch left on one rank.
 type Output struct {
-	RowOffsets   []uint32 // [groups+1]
-	ExpertIDs    []int32  // [groups]
-	SrcInfo      []int32  // [rows, 2]: token on its rank, top-k position; not read for shared rows
-	ScaleOffsets []uint32 // [groups], NVFP4 only
-	MaxRows      int      // row capacity that the scales are laid out for
-	Scales       []byte   // the whole scale output, nil for BF16
+	RowOffsets   []uint32  // [groups+1], see Delivery
+	ExpertIDs    []int32   // [groups], expert-major only
+	SrcInfo      []int32   // [rows, 2]: token on its rank, top-k position (by rank: source rank); not read for shared rows
+	ScaleOffsets []uint32  // [groups], NVFP4 only
+	Ranges       []uint64  // [local experts, ranks], masked only: first row of the source in the expert's block << 32 | rows
+	Experts      []int32   // [rows, top-k], by rank only: local expert, -1 where it lives elsewhere
+	Weights      []float32 // [rows, top-k], by rank only: 0 where the expert lives elsewhere
+	MaxRows      int       // row capacity that the scales are laid out for
+	Scales       []byte    // the whole scale output, nil for BF16
 	// Payload returns the elements of one row. One goroutine asks for rows,
 	// ascending; their bytes must stay until the check is over.
 	Payload func(row int) []byte
@@ -67,13 +70,12 @@ func Merge(a, b kernels.Comparison) kernels.Comparison {
 func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparison {
 	j := &judge{rank: rank}
 	d := o.Dispatch(rank)
-	if !checkIndex(j, d, got) {
+	if !o.checkIndex(j, d, got) {
 		return j.result()
 	}
 	r := rowCheck{o: o, j: j, got: got, c: c, pick: picker(d.rows(), c.MaxRows)}
 	for i, g := range d.Groups {
-		r.group, r.row, r.inGroup = g, int(d.RowOffsets[i]), 0
-		r.firstBlock = int(d.RowOffsets[i]/128 + d.ScaleOffsets[i])
+		r.enter(d, i)
 		for s := range g.Sources {
 			r.segment(s)
 		}
@@ -85,37 +87,6 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparis
 		j.finding(p.finding)
 	}
 	return j.result()
-}
-
-// checkIndex judges offsets and ids. Where they are wrong, rows cannot be told
-// apart, and nothing else is judged.
-func checkIndex(j *judge, d Delivery, got Output) bool {
-	last := int(d.RowOffsets[len(d.Groups)])
-	switch {
-	case len(got.RowOffsets) != len(d.RowOffsets):
-		j.wrong("row_offsets: %d entries, want %d", len(got.RowOffsets), len(d.RowOffsets))
-	case len(got.ExpertIDs) != len(d.Groups):
-		j.wrong("expert_ids: %d entries, want %d", len(got.ExpertIDs), len(d.Groups))
-	case len(got.SrcInfo) < 2*last:
-		j.wrong("src_info: %d rows, want %d", len(got.SrcInfo)/2, last)
-	}
-	if j.Wrong > 0 {
-		return false
-	}
-	for i, want := range d.RowOffsets {
-		if got.RowOffsets[i] != want {
-			j.wrong("row_offsets[%d]: want %d, got %d", i, want, got.RowOffsets[i])
-		}
-	}
-	for i := range d.Groups {
-		if got.ExpertIDs[i] != int32(i) {
-			j.wrong("expert_ids[%d]: want %d, got %d", i, i, got.ExpertIDs[i])
-		}
-		if got.ScaleOffsets != nil && got.ScaleOffsets[i] != d.ScaleOffsets[i] {
-			j.wrong("scale_offsets[%d]: want %d, got %d", i, d.ScaleOffsets[i], got.ScaleOffsets[i])
-		}
-	}
-	return j.Wrong == 0
 }
 
 // picker chooses at most limit of total rows, one from each of limit equal

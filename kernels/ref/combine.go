@@ -20,9 +20,11 @@ const (
 )
 
 // CombineRow sums the experts' rows for one token of a rank. With preReduced
-// each expert rank first rounds the sum of its own experts to BF16.
+// each expert rank first rounds the sum of its own experts to BF16, as it does in any
+// case where rows lie by rank.
 func (o *Oracle) CombineRow(rank, token int, preReduced bool) Sum {
 	p := o.w.Problem
+	preReduced = preReduced || p.Layout.ByRank()
 	batch := o.w.Batch(rank)
 	terms := o.terms(rank, token)
 	all, groups, y := counting(len(terms)), byRank(terms), make([]float32, len(terms))

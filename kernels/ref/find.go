@@ -19,12 +19,16 @@ func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output
 	}
 	d := o.Dispatch(dst)
 	j := &judge{rank: dst}
-	if !checkIndex(j, d, got) {
+	if !o.checkIndex(j, d, got) {
 		return nil, fmt.Errorf("%s", j.Detail)
 	}
 	r := rowCheck{o: o, j: j, got: got}
+	group := e
+	if p.Layout.ByRank() { // a group is a source, and its rows are for no single position
+		group, k = source, source
+	}
 	for i, g := range d.Groups {
-		if g.Expert == e && r.seek(d, i, source, Item{token, k}) {
+		if g.Expert == group && r.seek(d, i, source, Item{token, k}) {
 			return r.widened()
 		}
 	}
@@ -42,8 +46,7 @@ func (o *Oracle) owner(source, expert int) int {
 
 // seek moves to the row of an item within group i of a delivery.
 func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
-	r.group, r.row, r.inGroup = d.Groups[i], int(d.RowOffsets[i]), 0
-	r.firstBlock = int(d.RowOffsets[i]/128 + d.ScaleOffsets[i])
+	r.enter(d, i)
 	for s, items := range r.group.Items {
 		for range items {
 			from := r.group.Sources[s] == r.o.w.Batch(source)
@@ -59,7 +62,7 @@ func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 // widened is the current row in BF16.
 func (r *rowCheck) widened() ([]uint16, error) {
 	l := r.o.Encoding()
-	row := Row{r.got.Payload(r.row), r.scales(l)}
+	row := Row{r.got.Payload(r.row), r.scales()}
 	if len(row.Payload) != l.Payload || len(row.Scales) != l.Scales*l.ScaleBytes {
 		return nil, fmt.Errorf("row %d is cut short", r.row)
 	}

@@ -26,12 +26,21 @@
 // are the routed sum, with a shared expert the sum with it, and with
 // Compare.PreReduced the partial sum of each expert rank. Compare.Bits asks for
 // the very bits of the in-order sum instead.
+//
+// # Layouts
+//
+// With masked, the rows of each local expert lie in a block of fixed size. By rank, a
+// token comes once to each rank that has one of its experts, with the local expert
+// and weight of each top-k position beside it. Between dispatch and combine the rank
+// weights and sums its experts' rows in float32, in top-k order, and rounds to BF16;
+// combine adds those rows in the order of ranks.
 package ref
 
 import (
 	"sync"
 
 	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -58,7 +67,8 @@ func New(w *workloads.Workload, inputScale float32) *Oracle {
 }
 
 // Item is one delivered row: a token of its source rank and the top-k
-// position that selected the expert, -1 for the shared expert.
+// position that selected the expert, -1 for the shared expert and where a row is for
+// all experts of a rank.
 type Item struct{ Token, K int }
 
 // Group is the rows of one expert.
@@ -80,7 +90,9 @@ func (g Group) Rows() int {
 // Delivery is what dispatch must leave on one rank.
 type Delivery struct {
 	Groups       []Group
-	RowOffsets   []uint32 // [groups+1] first row of each group, padding included
+	First        []int    // [groups] first row of each group
+	End          int      // rows of memory that hold them
+	RowOffsets   []uint32 // [groups+1] first row of each group, padding included; where groups have a capacity, rows of each group, then of all
 	ScaleOffsets []uint32 // [groups] NVFP4: group's first scale block minus RowOffsets/128
 }
 
@@ -99,6 +111,9 @@ func (o *Oracle) Dispatch(rank int) Delivery { return o.deliveries[rank]() }
 
 func (o *Oracle) deliver(rank int) Delivery {
 	p := o.w.Problem
+	if p.Layout.ByRank() {
+		return arrange(p, o.bySource(rank))
+	}
 	var groups []Group
 	if p.SharedExpert {
 		groups = append(groups, o.sharedGroup(rank))
@@ -123,7 +138,7 @@ func (o *Oracle) deliver(rank int) Delivery {
 	for e, items := range byExpert {
 		groups = append(groups, Group{rank*local + e, sources, items})
 	}
-	return layout(groups, dtype.RowPad(p.Dispatch))
+	return arrange(p, groups)
 }
 
 func (o *Oracle) sharedGroup(rank int) Group {
@@ -135,15 +150,33 @@ func (o *Oracle) sharedGroup(rank int) Group {
 	return Group{Shared, []int{o.w.Batch(rank)}, [][]Item{items}}
 }
 
-func layout(groups []Group, pad int) Delivery {
+// arrange places groups as the problem's layout has them.
+func arrange(p ep.Problem, groups []Group) Delivery {
+	room := dtype.Capacity(p)
+	if room == 0 {
+		return follow(groups, dtype.RowPad(p))
+	}
+	d := Delivery{Groups: groups, End: room * len(groups), RowOffsets: make([]uint32, len(groups)+1)}
+	for i, g := range groups {
+		d.First = append(d.First, i*room)
+		d.RowOffsets[i] = uint32(g.Rows())
+		d.RowOffsets[len(groups)] += d.RowOffsets[i]
+	}
+	return d
+}
+
+// follow places groups one after the other, each beginning at a multiple of pad.
+func follow(groups []Group, pad int) Delivery {
 	d := Delivery{Groups: groups, RowOffsets: make([]uint32, len(groups)+1)}
 	blocks := 0
 	for i, g := range groups {
+		d.First = append(d.First, int(d.RowOffsets[i]))
 		n := g.Rows()
 		d.RowOffsets[i+1] = d.RowOffsets[i] + uint32((n+pad-1)/pad*pad)
 		d.ScaleOffsets = append(d.ScaleOffsets, uint32(blocks)-d.RowOffsets[i]/dtype.ScaleBlockRows)
 		blocks += (n + dtype.ScaleBlockRows - 1) / dtype.ScaleBlockRows
 	}
+	d.End = int(d.RowOffsets[len(groups)])
 	return d
 }
 

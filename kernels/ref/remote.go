@@ -141,7 +141,7 @@ func (r *Remote) dispatched(rank int) (*fetched, error) {
 func (r *Remote) fetch(rank int) *fetched {
 	l, d := r.oracle.Encoding(), r.oracle.Dispatch(rank)
 	groups := len(d.Groups)
-	rows := int(d.RowOffsets[groups])
+	rows, p := d.End, r.oracle.w.Problem
 	out := &fetched{Output: Output{MaxRows: r.maxRows}}
 	part := func(name string, bytes int, offsets ...int) []byte {
 		if bytes == 0 {
@@ -152,12 +152,20 @@ func (r *Remote) fetch(rank int) *fetched {
 		return b
 	}
 	out.RowOffsets = numbers[uint32](part(PartRowOffsets, 4*(groups+1), 0))
-	out.ExpertIDs = numbers[int32](part(PartExpertIDs, 4*groups, 0))
+	switch p.Layout.Kind() {
+	case "expert":
+		out.ExpertIDs = numbers[int32](part(PartExpertIDs, 4*groups, 0))
+	case "masked":
+		out.Ranges = numbers[uint64](part(PartExpertIDs, 8*groups*p.Ranks, 0))
+	case "rank":
+		out.Experts = numbers[int32](part(PartExpertIDs, 4*rows*p.TopK, 0))
+		out.Weights = numbers[float32](part(PartScaleOffsets, 4*rows*p.TopK, 0))
+	}
 	out.SrcInfo = numbers[int32](part(PartSrcInfo, 8*rows, 0))
 	if l.DType == ep.NVFP4 {
 		out.ScaleOffsets = numbers[uint32](part(PartScaleOffsets, 4*groups, 0))
 	}
-	if l.DType == ep.FP8 { // each scale has room for all rows there could be: of it only those there are
+	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // each scale has room for all rows there could be: of it only those there are
 		offsets := make([]int, l.Scales)
 		for g := range offsets {
 			offsets[g] = g * r.maxRows * l.ScaleBytes
@@ -229,7 +237,7 @@ func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 
 // numbers views memory as numbers in this host's byte order, which is that of every
 // GPU's host.
-func numbers[T uint16 | uint32 | int32](b []byte) []T {
+func numbers[T uint16 | uint32 | int32 | uint64 | float32](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }

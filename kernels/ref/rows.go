@@ -70,25 +70,43 @@ type pickedRow struct {
 	block   int // NVFP4: the group's first block of scale rows
 }
 
+// enter begins group i of a delivery.
+func (r *rowCheck) enter(d Delivery, i int) {
+	r.group, r.row, r.inGroup = d.Groups[i], d.First[i], 0
+	if d.ScaleOffsets != nil {
+		r.firstBlock = int(d.RowOffsets[i]/128 + d.ScaleOffsets[i])
+	}
+}
+
 // segment judges the rows of one source rank: each expected token must be there
 // exactly once.
 func (r *rowCheck) segment(s int) {
 	items, source, name := r.group.Items[s], r.group.Sources[s], r.expert()
+	byRank := r.o.w.Problem.Layout.ByRank()
 	r.open.fill(r.o.w.Problem, items)
 	for i := range items {
 		r.j.place++
 		it := items[i]
-		if r.group.Expert != Shared {
+		switch {
+		case byRank:
+			it.Token = int(r.got.SrcInfo[2*r.row])
+		case r.group.Expert != Shared:
 			it = Item{int(r.got.SrcInfo[2*r.row]), int(r.got.SrcInfo[2*r.row+1])}
 		}
 		switch {
 		case !r.open.take(it):
 			r.j.wrong("row %d (%s, source %d): src_info says token %d k %d, which is not expected here or came twice",
 				r.row, name, source, it.Token, it.K)
-		case r.c.Ordered && it != items[i]:
+		case (r.c.Ordered || byRank) && it != items[i]:
 			r.j.wrong("row %d (%s, source %d): token %d k %d before token %d k %d",
 				r.row, name, source, it.Token, it.K, items[i].Token, items[i].K)
-		case r.pick(r.seen):
+		default:
+			if byRank {
+				r.beside(source, it.Token)
+			}
+			if !r.pick(r.seen) {
+				break
+			}
 			r.j.Rows++
 			r.picked = append(r.picked, pickedRow{
 				finding: finding{place: r.j.place},
@@ -115,7 +133,10 @@ func (r *rowCheck) fetch() {
 }
 
 func (r *rowCheck) expert() string {
-	if r.group.Expert == Shared {
+	switch {
+	case r.o.w.Problem.Layout.ByRank():
+		return "all experts"
+	case r.group.Expert == Shared:
 		return "shared expert"
 	}
 	return fmt.Sprintf("expert %d", r.group.Expert)
@@ -129,7 +150,7 @@ func (p *pickedRow) where() string {
 func (p *pickedRow) contents(o *Oracle, out Output) {
 	l := o.Encoding()
 	want := o.Token(p.source, p.item.Token)
-	got := Row{p.payload, ScalesOf(l, out.Scales, p.row, p.inGroup, p.block, out.MaxRows)}
+	got := Row{p.payload, o.scalesAt(out, p.row, p.inGroup, p.block)}
 	if len(got.Payload) != l.Payload || len(got.Scales) != len(want.Scales) {
 		p.wrong = fmt.Sprintf("%s: %d payload and %d scale bytes, want %d and %d",
 			p.where(), len(got.Payload), len(got.Scales), l.Payload, len(want.Scales))
@@ -143,8 +164,8 @@ func (p *pickedRow) contents(o *Oracle, out Output) {
 }
 
 // scales are those of the current row.
-func (r *rowCheck) scales(l dtype.Encoding) []byte {
-	return ScalesOf(l, r.got.Scales, r.row, r.inGroup, r.firstBlock, r.got.MaxRows)
+func (r *rowCheck) scales() []byte {
+	return r.o.scalesAt(r.got, r.row, r.inGroup, r.firstBlock)
 }
 
 // padding judges the rows between a group's last row and its rounded end. NVFP4
@@ -157,7 +178,7 @@ func (r *rowCheck) padding() {
 	}
 	r.j.place++
 	for ; r.inGroup%dtype.ScaleBlockRows != 0; r.inGroup++ {
-		for g, s := range r.scales(l) {
+		for g, s := range r.scales() {
 			if s != 0 {
 				r.j.wrong("%s: scale %d of padding row %d is %#02x, want 0", r.expert(), g, r.inGroup, s)
 				return

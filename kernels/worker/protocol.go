@@ -62,6 +62,7 @@ type KernelDecl struct {
 	Doc     string          `json:"doc"`
 	Params  []kernels.Param `json:"params"`
 	Work    ep.Work         `json:"work,omitzero"`
+	Layouts []ep.Layout     `json:"layouts,omitempty"` // served, missing for expert alone
 	Rules   []Rule          `json:"rules,omitempty"`
 	Accepts []string        `json:"accepts,omitempty"` // combine only: dispatch kernels it can follow, empty for any
 }

@@ -30,7 +30,11 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 		}
 		programs[i] = p
 	}
+	layouts := kernels.Kernel{Name: d.Name, Layouts: d.Layouts}
 	check := func(m ep.Machine, p ep.Problem, c ep.Config) error {
+		if err := layouts.CheckLayout(p.Layout); err != nil {
+			return err
+		}
 		vars := ruleVars(m, p, c)
 		for i, r := range d.Rules {
 			ok, err := expr.Run(programs[i], vars)
@@ -43,7 +47,7 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 		}
 		return nil
 	}
-	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Check: check, Pairs: d.pairs()}, nil
+	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, Pairs: d.pairs()}, nil
 }
 
 func (d KernelDecl) pairs() func(dispatch, combine ep.Config) error {

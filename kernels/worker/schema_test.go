@@ -49,6 +49,12 @@ func workerSchema(t *testing.T) []byte {
 				return &jsonschema.Schema{Type: "string", Enum: []any{"full", "reduced"}}
 			case reflect.TypeFor[ep.Objective]():
 				return &jsonschema.Schema{Type: "string", Enum: []any{"alone", "beside"}}
+			case reflect.TypeFor[ep.Layout]():
+				s := &jsonschema.Schema{Type: "string"}
+				for _, l := range ep.Layouts() {
+					s.Enum = append(s.Enum, l.String())
+				}
+				return s
 			}
 			return nil
 		},

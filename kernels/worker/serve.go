@@ -110,7 +110,7 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	}
 	_, w.Ahead = s.backend.(kernels.Forewarned)
 	for _, k := range s.backend.Kernels() {
-		w.Kernels = append(w.Kernels, KernelDecl{Name: k.Name, Op: k.Op, Doc: k.Doc, Params: k.Params, Work: k.Work})
+		w.Kernels = append(w.Kernels, KernelDecl{Name: k.Name, Op: k.Op, Doc: k.Doc, Params: k.Params, Work: k.Work, Layouts: k.Layouts})
 	}
 	return w, nil
 }

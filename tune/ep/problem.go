@@ -39,6 +39,7 @@ type Problem struct {
 	// none. Objective is the time that is made small.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
+	Layout    Layout    `json:"layout,omitzero"` // how received rows lie
 }
 
 // LocalExperts is the number of experts one rank holds.
@@ -93,7 +94,33 @@ func (p Problem) validateNames() error {
 	if err := p.validateBeside(); err != nil {
 		return err
 	}
+	if err := p.validateLayout(); err != nil {
+		return err
+	}
 	return p.Dispatch.checkHidden(p.Hidden)
+}
+
+// validateLayout: only expert-major rows have a place for a shared expert, for
+// replicated tokens and for the scales of four-bit dtypes.
+func (p Problem) validateLayout() error {
+	if _, err := ParseLayout(p.Layout.String()); err != nil {
+		return err
+	}
+	if p.Layout.Kind() == "expert" {
+		return nil
+	}
+	for _, f := range []struct {
+		field string
+		bad   bool
+	}{
+		{"shared-expert", p.SharedExpert}, {"skip-a2a", p.SkipA2A},
+		{"dtype: " + string(p.Dispatch), p.Dispatch != BF16 && p.Dispatch != FP8},
+	} {
+		if f.bad {
+			return fmt.Errorf("%s: not with layout %s; use layout expert", f.field, p.Layout)
+		}
+	}
+	return nil
 }
 
 // checkHidden refuses a hidden size that is no multiple of the dtype's scale groups or
@@ -131,6 +158,9 @@ func (p Problem) Key() string {
 	}
 	if p.Beside != "" {
 		key += " beside=" + p.Beside + " objective=" + p.Objective.String()
+	}
+	if p.Layout != LayoutExpert {
+		key += " layout=" + p.Layout.String()
 	}
 	return key
 }

@@ -6,11 +6,6 @@ import (
 	"strings"
 )
 
-// Layouts lists how received rows may lie: rows of one expert side by side; a block of
-// fixed capacity for each local expert, with a count; or one row for each token and
-// rank, with its local experts beside it.
-func Layouts() []string { return []string{"expert", "masked", "rank"} }
-
 // Sums lists what a combine adds up: each expert's row times its gate weight, or the
 // rows of the ranks as they are, weighted and added over local experts by the caller.
 func Sums() []string { return []string{"gated", "plain"} }
@@ -26,7 +21,7 @@ func Parts() []string { return []string{"cast", "counts", "expansion", "reductio
 type Work struct {
 	Library string   `json:"library,omitempty"`
 	Version string   `json:"version,omitempty"`
-	Layout  string   `json:"layout,omitempty"` // one of Layouts
+	Layout  string   `json:"layout,omitempty"` // the name of one of Layouts
 	Sum     string   `json:"sum,omitempty"`    // combine only: one of Sums
 	Inside  []string `json:"inside,omitempty"` // of Parts
 }
@@ -39,8 +34,10 @@ func (w Work) Validate() error {
 		}
 		return fmt.Errorf("%s: unknown %.20q, use one of %s", field, word, strings.Join(list, ", "))
 	}
-	if err := known("layout", w.Layout, Layouts()); err != nil {
-		return err
+	if w.Layout != "" {
+		if _, err := ParseLayout(w.Layout); err != nil {
+			return err
+		}
 	}
 	if err := known("sum", w.Sum, Sums()); err != nil {
 		return err

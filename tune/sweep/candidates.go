@@ -119,7 +119,7 @@ func (s *sweeper) populate(c *searcher) error {
 // Pairs begin with measured halves instead.
 func (pl *planner) begins(p ep.Problem) []ep.Config {
 	var out []ep.Config
-	for _, k := range kernels.Of(pl.kernels, p.Op) {
+	for _, k := range kernels.For(pl.kernels, p) {
 		if p.Op != ep.Pair {
 			out = append(out, pl.starts(k, p)...)
 		}

@@ -26,10 +26,13 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 // grids makes a grid for each kernel of a problem's op. --kernel keeps those it
 // names; an op of which it names none keeps all.
 func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
-	all := kernels.Of(pl.kernels, p.Op)
+	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
 	if len(wanted) == 0 {
 		wanted = all
+	}
+	if len(all) == 0 {
+		return nil, kernels.NoKernel(pl.kernels, p)
 	}
 	if err := equalWork(p, wanted); err != nil {
 		return nil, err
@@ -142,7 +145,8 @@ func (pl *planner) allowed() ep.Machine {
 // best halves of each kernel as they were measured alone, and as the kernel
 // would launch them one after the other.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
-	for _, k := range kernels.Of(pl.kernels, ep.Pair) {
+	p.Op = ep.Pair
+	for _, k := range kernels.For(pl.kernels, p) {
 		var joined []ep.Config
 		for _, d := range dispatch {
 			for _, c := range combine {
@@ -227,7 +231,7 @@ func (s *sweeper) announce() error {
 		if err != nil {
 			return err
 		}
-		b.Ahead(p, compiled(kernels.Of(pl.kernels, p.Op), space))
+		b.Ahead(p, compiled(kernels.For(pl.kernels, p), space))
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ type Key struct {
 	// Objective is what the row makes small. A row of one objective never answers for
 	// the other. It is left out of files where it is alone.
 	Objective ep.Objective `json:"objective,omitzero"`
+	Layout    ep.Layout    `json:"layout,omitzero"` // of received rows; left out where it is expert
 }
 
 // KeyOf is the key of a problem under a routing class.
@@ -39,6 +40,7 @@ func KeyOf(p ep.Problem, c ep.Class) Key {
 		Hidden: p.Hidden, Experts: p.Experts, TopK: p.TopK,
 		Dispatch: p.Dispatch, Combine: p.Combine,
 		SharedExpert: p.SharedExpert, SkipA2A: p.SkipA2A, Routing: c, Precision: p.Precision, Objective: p.Objective,
+		Layout: p.Layout,
 	}
 }
 
@@ -49,14 +51,14 @@ func (k Key) Problem(tokens int) ep.Problem {
 		Hidden: k.Hidden, Experts: k.Experts, TopK: k.TopK,
 		Tokens: tokens, MaxTokens: max(tokens, 1),
 		Dispatch: k.Dispatch, Combine: k.Combine,
-		SharedExpert: k.SharedExpert, SkipA2A: k.SkipA2A, Precision: k.Precision, Objective: k.Objective,
+		SharedExpert: k.SharedExpert, SkipA2A: k.SkipA2A, Precision: k.Precision, Objective: k.Objective, Layout: k.Layout,
 	}
 }
 
 // Fields lists the JSON names of a Key's fields in the order of Vector.
 func Fields() []string {
 	return []string{"op", "mode", "ranks", "nodes", "hidden", "experts", "top_k",
-		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "precision", "objective"}
+		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "precision", "objective", "layout"}
 }
 
 // FallbackFields lists the fields that a table may let differ when no row matches
@@ -67,18 +69,20 @@ func FallbackFields() []string {
 }
 
 // KeyFields is the number of fields in Fields.
-const KeyFields = 14
+const KeyFields = 15
 
 // Places in Fields of the fields with rules of their own.
 const (
 	routingField   = 11
 	precisionField = 12
 	objectiveField = 13
+	layoutField    = 14
 )
 
 // Vector is the key as numbers, in the order of Fields: numbers as they are, names by
-// their place in ep.Ops, ep.Modes, ep.DTypes, ep.Classes, ep.Precisions and
-// ep.Objectives (-1 when unknown), booleans as 0 and 1. Two keys are equal when their vectors are.
+// their place in ep.Ops, ep.Modes, ep.DTypes, ep.Classes, ep.Precisions,
+// ep.Objectives and ep.Layouts (-1 when unknown), booleans as 0 and 1. Two keys are
+// equal when their vectors are.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
 		slices.Index(ep.Ops(), k.Op), slices.Index(ep.Modes(), k.Mode),
@@ -86,6 +90,7 @@ func (k Key) Vector() [KeyFields]int {
 		slices.Index(ep.DTypes(), k.Dispatch), slices.Index(ep.DTypes(), k.Combine),
 		bit(k.SharedExpert), bit(k.SkipA2A), slices.Index(ep.Classes(), k.Routing),
 		slices.Index(ep.Precisions(), k.Precision), slices.Index(ep.Objectives(), k.Objective),
+		slices.Index(ep.Layouts(), k.Layout),
 	}
 }
 
@@ -94,18 +99,22 @@ func (k Key) Words() []string {
 	return []string{string(k.Op), string(k.Mode), strconv.Itoa(k.Ranks), strconv.Itoa(k.Nodes),
 		strconv.Itoa(k.Hidden), strconv.Itoa(k.Experts), strconv.Itoa(k.TopK),
 		string(k.Dispatch), string(k.Combine), strconv.Itoa(bit(k.SharedExpert)), strconv.Itoa(bit(k.SkipA2A)),
-		string(k.Routing), k.Precision.String(), k.Objective.String()}
+		string(k.Routing), k.Precision.String(), k.Objective.String(), k.Layout.String()}
 }
 
 // String spells the key as field=value words, in the order of Fields. Precision is
-// left out where it is full, the objective where it is alone.
+// left out where it is full, the objective where it is alone, the layout where it is
+// expert.
 func (k Key) String() string {
 	words := k.Words()
 	for i, f := range Fields() {
 		words[i] = f + "=" + words[i]
 	}
+	if k.Layout == ep.LayoutExpert {
+		words = words[:layoutField]
+	}
 	if k.Objective == ep.Alone {
-		words = words[:objectiveField]
+		words = slices.Delete(words, objectiveField, objectiveField+1)
 	}
 	if k.Precision == ep.Full {
 		words = slices.Delete(words, precisionField, precisionField+1)

@@ -25,6 +25,14 @@ var enums = map[reflect.Type][]any{
 
 	reflect.TypeFor[ep.Precision](): {"full", "reduced"},
 	reflect.TypeFor[ep.Objective](): {"alone", "beside"},
+	reflect.TypeFor[ep.Layout]():    layoutNames(),
+}
+
+func layoutNames() (out []any) {
+	for _, l := range ep.Layouts() {
+		out = append(out, l.String())
+	}
+	return out
 }
 
 func anys[T any](values []T) []any {
@@ -98,7 +106,8 @@ func TestSchemaJudgesAsLoadDoes(t *testing.T) {
 		{"", ""}, {`"lo":0,`, ``}, {`"lo":0`, `"lo":0,"low":1`}, {`"lo":0`, `"lo":0.5`}, {`"routing":"even"`, `"routing":"odd"`},
 		{`"threads":128`, `"threads":"A B"`}, {`"fallback":["routing"`, `"fallback":null,"x":["routing"`}, {`"op":"dispatch"`, `"op":"send"`},
 		{`"precision":"full"`, `"precision":"reduced"`}, {`"precision":"full"`, `"precision":"same"`},
-		{`,"precision":"full"`, ``},
+		{`,"precision":"full"`, ``}, {`"precision":"full"`, `"precision":"full","layout":"rank"`},
+		{`"precision":"full"`, `"precision":"full","layout":"expert"`}, {`"precision":"full"`, `"precision":"full","layout":"ranks"`},
 	} {
 		text := strings.Replace(good, e.old, e.new, 1)
 		v, err := validate.UnmarshalJSON(strings.NewReader(text))

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
@@ -56,6 +57,9 @@ func (r Request) check() error {
 		p := r.resolver(d, false, ep.AllRoutings).problem
 		if err := p.Validate(); err != nil {
 			return err
+		}
+		if len(kernels.For(cuda.Kernels(), p)) == 0 {
+			return kernels.NoKernel(cuda.Kernels(), p)
 		}
 	}
 	if r.MaxSMs < 0 || r.MaxSMs == 1 {
@@ -145,7 +149,7 @@ func dtypeOf(p ep.Problem) dtypeRecord {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	rows := dtype.MaxRows(p)
 	return dtypeRecord{
-		DType: uint32(slices.Index(ep.DTypes(), p.Dispatch) + 1), RowPad: uint32(dtype.RowPad(p.Dispatch)),
+		DType: uint32(slices.Index(ep.DTypes(), p.Dispatch) + 1), RowPad: uint32(dtype.RowPad(p)),
 		MaxRows: uint64(rows), RowBytes: uint64(l.Payload), OutBytes: uint64(rows) * uint64(l.Payload),
 		ScaleBytes: uint64(dtype.OutputScaleBytes(l, dtype.Groups(p), rows)),
 		Scales:     uint32(l.Scales), ScaleSize: uint32(l.ScaleBytes),

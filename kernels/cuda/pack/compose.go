@@ -93,7 +93,7 @@ func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 	if h, ok := v.nearest(ep.Combine, tokens, fits); ok {
 		return h, nil
 	}
-	for _, k := range kernels.Of(v.all, ep.Combine) {
+	for _, k := range kernels.For(v.all, v.at(ep.Combine, tokens)) {
 		if c := k.DefaultWithin(v.machine(), v.at(ep.Combine, tokens), v.request.MaxSMs); fits(c) {
 			return half{config: c, why: "its kernel's default"}, nil
 		}
@@ -122,7 +122,7 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 // localDefault is the default of the last kernel whose receivers write all rows:
 // the library's own stands first and needs by far the most memory.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
-	for _, k := range kernels.Of(v.all, ep.Dispatch) {
+	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {
 		c := k.DefaultWithin(v.machine(), v.at(ep.Dispatch, tokens), v.request.MaxSMs)
 		if places, bad := v.places(c, tokens); bad == nil && !places {
 			out = c

@@ -208,7 +208,8 @@ func (v *resolver) chosen(op ep.Op, tokens int) half {
 
 // defaultOf is the default of an op's first kernel within the bound on SMs.
 func (v *resolver) defaultOf(op ep.Op, tokens int) ep.Config {
-	return kernels.Of(v.all, op)[0].DefaultWithin(v.request.Machine, v.at(op, tokens), v.request.MaxSMs)
+	p := v.at(op, tokens)
+	return kernels.For(v.all, p)[0].DefaultWithin(v.request.Machine, p, v.request.MaxSMs)
 }
 
 func defaultReason(a *table.Answer) string {

@@ -13,7 +13,7 @@ import (
 // name, so that two tables can live in one program.
 func exportC(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.h.tmpl", template.FuncMap{
-		"c": cString, "upper": func(word string) string { return strings.ToUpper(strings.ReplaceAll(word, "-", "_")) }, "join": joinInts,
+		"c": cString, "upper": upper, "join": joinInts,
 		"number": func(v ep.Value) string {
 			if n, ok := v.Int(); ok {
 				return fmt.Sprintf("INT64_C(%d), 1", n)
@@ -23,6 +23,11 @@ func exportC(t *table.Table, base string) ([]File, error) {
 		"value": func(c ep.Config, name string) ep.Value { return c.Values[name] },
 	}, newView(t, base))
 	return []File{{base + ".h", src}}, err
+}
+
+// upper makes a constant's name of a word such as hot-rank or rank:packed.
+func upper(word string) string {
+	return strings.ToUpper(strings.NewReplacer("-", "_", ":", "_").Replace(word))
 }
 
 // cString quotes bytes for C. Escapes are octal, which end after three digits where

@@ -60,10 +60,10 @@ type view struct {
 	Table      *table.Table
 	MachineKey string
 	ABI        ep.ABI // builds of the kernels that rows name
-	Fallback   []int // places in Fields
-	Routing    int   // place of routing in Fields
-	Precision  int   // place of precision in Fields
-	Minimax    int   // ordinal of AllRoutings
+	Fallback   []int  // places in Fields
+	Routing    int    // place of routing in Fields
+	Precision  int    // place of precision in Fields
+	Minimax    int    // ordinal of AllRoutings
 	Fields     []string
 	Lists      []list
 	Classes    []ep.Class
@@ -100,6 +100,7 @@ func newView(t *table.Table, base string) view {
 			{"dtype", words(ep.DTypes())}, {"routing", words(ep.Classes())},
 			{"precision", []string{ep.Full.String(), ep.Reduced.String()}},
 			{"objective", []string{ep.Alone.String(), ep.Beside.String()}},
+			{"layout", layoutNames()},
 		},
 		Configs: []ep.Config{{}},
 		Bounds:  bounds{ep.EvenShare, ep.EvenHottest, ep.ConcentratedShare, ep.HotRankHottest},
@@ -123,6 +124,13 @@ func newView(t *table.Table, base string) view {
 	}
 	v.ABI = t.Header.ABI.Part(kernels...)
 	return v
+}
+
+func layoutNames() (out []string) {
+	for _, l := range ep.Layouts() {
+		out = append(out, l.String())
+	}
+	return out
 }
 
 func words[T ~string](values []T) []string {

@@ -34,12 +34,12 @@ func TestEveryExportTakesAnEmptyTable(t *testing.T) {
 	}
 	dir := exported(t, tab)
 	t.Run("c", func(t *testing.T) {
-		if got := feed(t, "0 0 8 1 7168 256 8 0 0 0 0 0 0 16 0 -1", exec.Command(buildC(t, dir), "parity")); got[0] != "default 4 -1 0" {
+		if got := feed(t, "0 0 8 1 7168 256 8 0 0 0 0 0 0 0 16 0 -1", exec.Command(buildC(t, dir), "parity")); got[0] != "default 4 -1 0" {
 			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("python", func(t *testing.T) {
-		if got := feed(t, "0 0 8 1 7168 256 8 0 0 0 0 0 0 16 0 -1", pythonCommand(t, dir, "parity")); got[0] != "default 4 -1 0" {
+		if got := feed(t, "0 0 8 1 7168 256 8 0 0 0 0 0 0 0 16 0 -1", pythonCommand(t, dir, "parity")); got[0] != "default 4 -1 0" {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -56,7 +56,7 @@ func TestCSVHasEveryRow(t *testing.T) {
 		t.Fatalf("%d records for %d rows, %v", len(records), len(tab.Rows), err)
 	}
 	r := tab.Rows[7]
-	if got := records[8]; got[0] != string(r.Key.Op) || got[11] != string(r.Key.Routing) || got[12] != r.Key.Precision.String() || got[16] != r.Config.Key() {
+	if got := records[8]; got[0] != string(r.Key.Op) || got[11] != string(r.Key.Routing) || got[12] != r.Key.Precision.String() || got[14] != r.Key.Layout.String() || got[18] != r.Config.Key() {
 		t.Errorf("row 7 is %v, the table has %v %s", got, r.Key, r.Config.Key())
 	}
 }

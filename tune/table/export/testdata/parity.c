@@ -28,11 +28,11 @@ static void answer(const tuned_problem *p, const tuned_resolved *resolved) {
 }
 
 static int parity(void) {
-  int32_t f[13];
+  int32_t f[14];
   for (;;) {
-    for (int i = 0; i < 13; i++)
+    for (int i = 0; i < 14; i++)
       if (scanf("%" SCNd32, &f[i]) != 1) return i != 0;
-    tuned_problem p = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12]};
+    tuned_problem p = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13]};
     tuned_resolved resolved;
     tuned_resolve(&resolved, cells, &p, 4096);
     answer(&p, &resolved);
@@ -54,10 +54,10 @@ static int classify(void) {
 /* Nanoseconds of one hot look-up of the first problem on standard input, best
  * of seven runs. The token count is hidden from the optimiser. */
 static int bench(void) {
-  int32_t f[13];
-  for (int i = 0; i < 13; i++)
+  int32_t f[14];
+  for (int i = 0; i < 14; i++)
     if (scanf("%" SCNd32, &f[i]) != 1) return 1;
-  tuned_problem p = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12]};
+  tuned_problem p = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13]};
   tuned_resolved resolved;
   tuned_resolve(&resolved, cells, &p, 4096);
   double best = 1e9;

@@ -5,7 +5,7 @@ import sys
 import tuned
 
 NAMED = {"op": tuned.OPS, "mode": tuned.MODES, "dispatch": tuned.DTYPES, "combine": tuned.DTYPES,
-         "precision": tuned.PRECISIONS, "objective": tuned.OBJECTIVES}
+         "precision": tuned.PRECISIONS, "objective": tuned.OBJECTIVES, "layout": tuned.LAYOUTS}
 REASONS = (tuned.EXACT, tuned.FALLBACK, tuned.KEPT, tuned.UNCOVERED, tuned.REFUSED)
 
 

@@ -1,0 +1,137 @@
+package ref
+
+import (
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// bySource lists the tokens that a rank receives, once each, by source rank.
+func (o *Oracle) bySource(rank int) []Group {
+	p := o.w.Problem
+	var groups []Group
+	for s := range p.Ranks {
+		var items []Item
+		for t := range o.w.Ranks[s].Tokens {
+			if slices.ContainsFunc(o.selected(s, t), func(e int32) bool { return o.lives(e, rank) }) {
+				items = append(items, Item{t, -1})
+			}
+		}
+		groups = append(groups, Group{s, []int{s}, [][]Item{items}})
+	}
+	return groups
+}
+
+// selected are the experts of a token, -1 where masked.
+func (o *Oracle) selected(source, token int) []int32 {
+	k := o.w.Problem.TopK
+	return o.w.Ranks[source].Experts[token*k : (token+1)*k]
+}
+
+func (o *Oracle) lives(expert int32, rank int) bool {
+	return expert >= 0 && int(expert)/o.w.Problem.LocalExperts() == rank
+}
+
+// beside judges what stands beside a row by rank: its source, and for each top-k
+// position the local expert and its weight, or -1 and 0.
+func (r *rowCheck) beside(source, token int) {
+	p := r.o.w.Problem
+	if got := int(r.got.SrcInfo[2*r.row+1]); got != source {
+		r.j.wrong("row %d (source %d): src_info says source %d", r.row, source, got)
+		return
+	}
+	for k, e := range r.o.selected(source, token) {
+		expert, weight := int32(-1), float32(0)
+		if r.o.lives(e, r.j.rank) {
+			expert, weight = e%int32(p.LocalExperts()), r.o.w.Ranks[source].Weights[token*p.TopK+k]
+		}
+		at := r.row*p.TopK + k
+		if r.got.Experts[at] != expert || math.Float32bits(r.got.Weights[at]) != math.Float32bits(weight) {
+			r.j.wrong("row %d (source %d, token %d, k %d): want local expert %d of weight %g, got %d of %g",
+				r.row, source, token, k, expert, weight, r.got.Experts[at], r.got.Weights[at])
+			return
+		}
+	}
+}
+
+// checkIndex judges what the layout says of where rows lie. Where that is wrong, rows
+// cannot be told apart, and nothing else is judged.
+func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
+	if !checkSizes(j, o.w.Problem, d, got) {
+		return false
+	}
+	for i, want := range d.RowOffsets {
+		if got.RowOffsets[i] != want {
+			j.wrong("row_offsets[%d]: want %d, got %d", i, want, got.RowOffsets[i])
+		}
+	}
+	switch o.w.Problem.Layout.Kind() {
+	case "expert":
+		checkGroups(j, d, got)
+	case "masked":
+		checkRanges(j, d, got)
+	}
+	return j.Wrong == 0
+}
+
+func checkSizes(j *judge, p ep.Problem, d Delivery, got Output) bool {
+	beside := 0
+	if p.Layout.ByRank() {
+		beside = d.End * p.TopK
+	}
+	switch {
+	case len(got.RowOffsets) != len(d.RowOffsets):
+		j.wrong("row_offsets: %d entries, want %d", len(got.RowOffsets), len(d.RowOffsets))
+	case p.Layout.Kind() == "expert" && len(got.ExpertIDs) != len(d.Groups):
+		j.wrong("expert_ids: %d entries, want %d", len(got.ExpertIDs), len(d.Groups))
+	case p.Layout.Kind() == "masked" && len(got.Ranges) != len(d.Groups)*p.Ranks:
+		j.wrong("ranges: %d entries, want %d", len(got.Ranges), len(d.Groups)*p.Ranks)
+	case len(got.SrcInfo) < 2*d.End:
+		j.wrong("src_info: %d rows, want %d", len(got.SrcInfo)/2, d.End)
+	case len(got.Experts) < beside || len(got.Weights) < beside:
+		j.wrong("experts and weights: %d and %d, want %d", len(got.Experts), len(got.Weights), beside)
+	}
+	return j.Wrong == 0
+}
+
+func checkGroups(j *judge, d Delivery, got Output) {
+	for i := range d.Groups {
+		if got.ExpertIDs[i] != int32(i) {
+			j.wrong("expert_ids[%d]: want %d, got %d", i, i, got.ExpertIDs[i])
+		}
+		if got.ScaleOffsets != nil && got.ScaleOffsets[i] != d.ScaleOffsets[i] {
+			j.wrong("scale_offsets[%d]: want %d, got %d", i, d.ScaleOffsets[i], got.ScaleOffsets[i])
+		}
+	}
+}
+
+// checkRanges judges where in an expert's block the rows of each source rank lie.
+func checkRanges(j *judge, d Delivery, got Output) {
+	for e, g := range d.Groups {
+		first := 0
+		for s, items := range g.Items {
+			want := uint64(first)<<32 | uint64(len(items))
+			if have := got.Ranges[e*len(g.Items)+s]; have != want {
+				j.wrong("ranges[%d, %d]: want %d rows from %d on, got %d from %d", e, s, len(items), first, have&0xffffffff, have>>32)
+			}
+			first += len(items)
+		}
+	}
+}
+
+// scalesAt collects the scales of a row, as ScalesOf does for expert-major rows.
+func (o *Oracle) scalesAt(out Output, row, inGroup, block int) []byte {
+	l, p := o.Encoding(), o.w.Problem
+	if l.DType != ep.FP8 {
+		return ScalesOf(l, out.Scales, row, inGroup, block, out.MaxRows)
+	}
+	var scales []byte
+	for g := range l.Scales {
+		if at := 4 * dtype.FP8Scale(p, out.MaxRows, row, g); at+4 <= len(out.Scales) {
+			scales = append(scales, out.Scales[at:at+4]...)
+		}
+	}
+	return scales
+}

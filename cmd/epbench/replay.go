@@ -10,7 +10,6 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/search/replay"
 	"github.com/epbench/epbench/tune/sweep/measure"
@@ -20,6 +19,7 @@ import (
 type replayFlags struct {
 	tables     tableFlags
 	synthetic  bool
+	starts     string
 	strategies string
 	budgets    string
 	replays    int
@@ -31,20 +31,21 @@ type replayFlags struct {
 func newReplay() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use:   "replay [RUN]",
+		Use:   "replay [RUN...]",
 		Short: "Run search strategies against recorded trials, without hardware",
-		Long: `Draw true times and noise from the trials of a run, or from the synthetic
-landscapes of docs/search.md, and tune many times. The table says how much slower
-than the best the winner is, how often tuning again chooses another, and how far
-the reported time is off.`,
+		Long: `Draw true times and noise from the trials of runs, from recordings that replay save
+wrote, or from the synthetic landscapes of docs/search.md, and tune many times. The
+table says how much slower than the best the winner is, how often tuning again
+chooses another, and how far the reported time is off.`,
 		Example: `  epbench replay run --strategy all --budget 25,50,100
   epbench replay --synthetic --replays 20
   epbench replay run --strategy coord --seed 7 --format csv`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.BoolVar(&f.synthetic, "synthetic", false, "a new synthetic landscape of 320 configs for every replay, instead of RUN")
+		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`WHICH` configs a search begins with besides the default: "+strings.Join(names(replay.AllStarts()), ", "))
 		s.StringVar(&f.strategies, "strategy", "race", "`STRATEGIES`, comma-separated, or all: "+strings.Join(search.StrategyNames(), ", "))
 		s.StringVar(&f.budgets, "budget", "0", "distinct configs that a search may measure, list or `RANGE`; 0: all")
 		s.IntVar(&f.replays, "replays", 150, "`N` landscapes, each tuned twice")
@@ -53,6 +54,7 @@ the reported time is off.`,
 		s.Uint64Var(&f.seed, "seed", 1, "`SEED` of landscapes, noise and searches")
 	})
 	f.tables.bind(cmd)
+	cmd.AddCommand(newReplaySave())
 	return cmd
 }
 
@@ -110,11 +112,15 @@ func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p sea
 		return func(i int) *replay.Model { return replay.Synthetic(replay.SyntheticNoise(f.noise), f.seed+uint64(i)) },
 			search.OnGPU(), fmt.Sprintf("Synthetic landscapes, %.3g %% noise, %d replays", 100*f.noise, f.replays), nil
 	}
-	run, results, _, err := record.ReadDir(args[0])
+	starts, err := ep.Find("starts", f.starts, replay.AllStarts(), func(s replay.Starts) string { return string(s) })
 	if err != nil {
-		return nil, p, "", badInput(err)
+		return nil, p, "", usagef("--%w", err)
 	}
-	models, err := replay.FromTrials(results)
+	recordings, err := recordingsOf(args)
+	if err != nil {
+		return nil, p, "", err
+	}
+	models, err := replay.FromRecordings(recordings, starts)
 	if err != nil {
 		return nil, p, "", badInput(err)
 	}
@@ -122,7 +128,8 @@ func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p sea
 		return nil, p, "", badInput(errors.New(args[0] + ": no search measured enough configs to replay"))
 	}
 	return func(i int) *replay.Model { return models[i%len(models)] },
-		measure.PolicyFor(run.Machine).Protocol, fmt.Sprintf("%s: %d recorded searches, %d replays", args[0], len(models), f.replays), nil
+		measure.PolicyFor(recordings[0].Machine).Protocol,
+		fmt.Sprintf("%s: %d recorded searches, %d replays", strings.Join(args, ", "), len(models), f.replays), nil
 }
 
 // studies is every strategy at every budget.

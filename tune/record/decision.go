@@ -137,9 +137,32 @@ type Search struct {
 
 	Beside *BesidePair `json:"beside,omitempty"` // where a product ran beside the calls
 
+	// Starts are the configs that were measured in any case, the default aside, in
+	// order.
+	Starts []Start `json:"starts,omitempty"`
+
 	Bytes     int64   `json:"bytes"`     // moved by the busiest rank, one message a selection
 	Imbalance float64 `json:"imbalance"` // the fullest rank's load over the mean
 }
+
+// Start is a config that a search measures in any case, and where it comes from.
+type Start struct {
+	Config ep.Config `json:"config"`
+	From   Origin    `json:"from"`
+}
+
+// Origin says why a search begins with a config.
+type Origin string
+
+// The origins of starts.
+const (
+	FromModel     Origin = "model"     // an analytic choice
+	FromKernel    Origin = "kernel"    // a design that its kernel names
+	FromSpace     Origin = "space"     // the space file names it
+	FromHalves    Origin = "halves"    // of a pair: the best of each half
+	FromSearch    Origin = "search"    // another search chose it
+	FromIncumbent Origin = "incumbent" // the row of the table in use
+)
 
 // OK reports whether the search compared anything.
 func (s *Search) OK() bool { return s.Decision.Cause != Failed && s.Decision.Cause != NoDefault }

@@ -40,6 +40,29 @@ var heats = []struct {
 // chunk is how many fresh points are screened at a time under a time limit.
 const chunk = 24
 
+// gridRounds of every point, gridStep at a time: a block that is lost costs little, and
+// rounds in pairs turn their order around.
+const (
+	gridRounds = 10
+	gridStep   = 2
+)
+
+// grid measures every point of the space in as many rounds, side by side. Under a
+// bound it measures those that a random order puts first.
+func grid(ctx context.Context, s *State) error {
+	if s.Timed() {
+		_, err := screen(ctx, s, gridRounds)
+		return err
+	}
+	live := append(slices.Clone(s.Required), s.Shuffled()...)
+	for range gridRounds / gridStep {
+		if err := s.Measure(ctx, record.StageScreen, live, gridStep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // flat measures the points that the budget admits, drawn at random, in as many
 // rounds each.
 func flat(rounds int) Strategy {

@@ -30,7 +30,7 @@ func (n named) String() string { return n.name }
 // strategies are the known ones in the order help prints them. grid measures every
 // point in as many rounds: what the others are compared with, and the right choice
 // for a small space with time to spare. random is what a cleverer one must beat.
-var strategies = []named{{"race", race}, {"grid", flat(10)}, {"random", flat(5)}, {"ils", ils}, {"ga", ga}, {"coord", coord}}
+var strategies = []named{{"race", race}, {"grid", grid}, {"random", flat(5)}, {"ils", ils}, {"ga", ga}, {"coord", coord}}
 
 // StrategyNames lists the known strategies.
 func StrategyNames() []string {

@@ -17,8 +17,9 @@ type candidates struct {
 	dflt      int
 	required  []int
 	roles     map[int]record.Role
-	incumbent int // row of the table in use, -1 where it has none
-	neighbour int // winner at the next smaller token count, else of another neighbouring search, else -1
+	starts    []record.Start // of required
+	incumbent int            // row of the table in use, -1 where it has none
+	neighbour int            // winner at the next smaller token count, else of another neighbouring search, else -1
 }
 
 // subjects lists what is searched, in order: op, dtype, token count ascending,
@@ -96,33 +97,48 @@ func (s *sweeper) populate(c *searcher) error {
 	}
 	c.dflt, c.roles, c.incumbent, c.neighbour = c.space.Add(dflt), map[int]record.Role{}, -1, -1
 	if a, ok := s.lab.planner.analytic(c.problem); ok {
-		s.require(c, a, record.Analytic)
+		s.require(c, a, record.FromModel)
 	}
-	for _, cfg := range append(s.lab.planner.begins(c.problem), halves...) {
-		s.require(c, cfg, record.Candidate)
+	for _, cfg := range s.lab.planner.named(c.problem) {
+		s.require(c, cfg, record.FromKernel)
+	}
+	for _, cfg := range s.lab.planner.asked(c.problem) {
+		s.require(c, cfg, record.FromSpace)
+	}
+	for _, cfg := range halves {
+		s.require(c, cfg, record.FromHalves)
 	}
 	for _, cfg := range s.neighbours(c) {
-		if point := s.require(c, cfg, record.Candidate); point >= 0 {
+		if point := s.require(c, cfg, record.FromSearch); point >= 0 {
 			c.neighbour = point
 		}
 	}
 	for _, class := range []ep.Class{ep.AllRoutings, c.class} {
 		if cfg, ok := s.incumbent(c, class); ok {
-			c.incumbent = s.require(c, cfg, record.Incumbent)
+			c.incumbent = s.require(c, cfg, record.FromIncumbent)
 		}
 	}
-	c.result.Legal = c.space.Len()
+	c.result.Legal, c.result.Starts = c.space.Len(), c.starts
 	return nil
 }
 
 // begins lists what every search of a problem measures, however short of time.
 // Pairs begin with measured halves instead.
-func (pl *planner) begins(p ep.Problem) []ep.Config {
-	var out []ep.Config
+func (pl *planner) begins(p ep.Problem) []ep.Config { return append(pl.named(p), pl.asked(p)...) }
+
+// named are the designs that the kernels of an op name.
+func (pl *planner) named(p ep.Problem) (out []ep.Config) {
 	for _, k := range kernels.For(pl.kernels, p) {
 		if p.Op != ep.Pair {
 			out = append(out, pl.starts(k, p)...)
 		}
+	}
+	return out
+}
+
+// asked are the configs that the space file names.
+func (pl *planner) asked(p ep.Problem) (out []ep.Config) {
+	for _, k := range kernels.For(pl.kernels, p) {
 		out = append(out, pl.opts.Space.Candidates(k.Name)...)
 	}
 	return out
@@ -195,7 +211,7 @@ func (c *searcher) best(n int) []ep.Config {
 
 // require adds a config to what must be measured and returns its point, -1 if
 // it cannot run here or reduces a precision that must be full.
-func (s *sweeper) require(c *searcher, cfg ep.Config, role record.Role) int {
+func (s *sweeper) require(c *searcher, cfg ep.Config, from record.Origin) int {
 	pl := s.lab.planner
 	k, err := kernels.Find(pl.kernels, c.problem.Op, cfg.Kernel)
 	if err != nil || k.Check(pl.machine, c.problem, cfg) != nil || pl.smallEnough(k)(cfg) != "" {
@@ -206,13 +222,16 @@ func (s *sweeper) require(c *searcher, cfg ep.Config, role record.Role) int {
 	}
 	i := c.space.Add(cfg)
 	if i != c.dflt && !slices.Contains(c.required, i) {
-		c.required = append(c.required, i)
+		c.required, c.starts = append(c.required, i), append(c.starts, record.Start{Config: cfg, From: from})
 	}
-	if i != c.dflt && role != record.Candidate {
+	if role, ok := startRoles[from]; ok && i != c.dflt {
 		c.roles[i] = role
 	}
 	return i
 }
+
+// startRoles are the roles of starts that are more than candidates.
+var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
 // neighbours lists winners of searches before this one that differ from it in
 // one thing. First those of the same problem under other routings, in other

@@ -18,11 +18,11 @@ func TestRecordedRunReplays(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "run")
 	mustSweep(t, &scripted{Sigma: 0.02}, options(t, "dispatch", []int{16}, "uniform"), dir)
-	_, results, _, err := record.ReadDir(dir)
+	run, results, _, err := record.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	models, err := replay.FromTrials(results)
+	models, err := replay.FromRecordings(record.Recordings(run, results), replay.AsRecorded)
 	if err != nil || len(models) != 1 {
 		t.Fatalf("%d models, %v", len(models), err)
 	}

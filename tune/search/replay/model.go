@@ -17,12 +17,17 @@ import (
 
 // Model is a space whose true times are known, and the noise that hides them.
 type Model struct {
-	Space    *search.Space
-	Default  int
-	Required []int
-	Truth    []float64 // [point] seconds; NaN fails
-	Costs    []ep.Cost // [point]
-	Noise    Noise
+	Name      string // of the recording
+	Space     *search.Space
+	Default   int
+	Required  []int
+	Incumbent int    // row of the table in use, -1 where there is none
+	Neighbour int    // winner of a neighbouring search, -1 where there is none
+	HostBound string // why launch parameters cannot matter, "" where they can
+	Pace      record.Pace
+	Truth     []float64 // [point] seconds; NaN fails
+	Costs     []ep.Cost // [point]
+	Noise     Noise
 }
 
 // Noise of a reading, multiplied to the truth.
@@ -44,20 +49,29 @@ type machine struct {
 	drift float64
 	taken int
 	round int
+	seen  map[int]bool
+	spent float64 // modelled seconds
 }
 
 // Machine starts a simulated machine; equal seeds behave alike.
 func (m *Model) Machine(seed uint64) search.Evaluator {
-	e := &machine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368))}
+	e := &machine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368)), seen: map[int]bool{}}
 	e.drift = m.Noise.Drift * e.rng.NormFloat64()
 	return e
 }
 
-// Spent is 0: replays are bounded by configs, not by time.
-func (e *machine) Spent() time.Duration { return 0 }
+// Spent is what the measurements would have cost at the recorded pace.
+func (e *machine) Spent() time.Duration { return time.Duration(e.spent * float64(time.Second)) }
 
 func (e *machine) Measure(ctx context.Context, _ record.Stage, live []int, rounds int) ([]search.Sample, error) {
 	out := make([]search.Sample, 0, len(live)*rounds)
+	for _, point := range live {
+		if !e.seen[point] {
+			e.seen[point] = true
+			e.spent += e.model.Pace.Config
+		}
+	}
+	e.spent += float64(len(live)*rounds) * e.model.Pace.Sample
 	for range rounds {
 		if err := ctx.Err(); err != nil {
 			return nil, err

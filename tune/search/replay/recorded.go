@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -13,32 +12,25 @@ import (
 // fewest configs make a search worth replaying.
 const fewest = 8
 
-// FromTrials makes a model of every search in a log that measured enough
-// configs. Their true times are fitted to all rounds together; the noise is what
-// the fit leaves. A config that failed fails again.
-func FromTrials(results []record.Result) ([]*Model, error) {
-	type id struct {
-		problem ep.Problem
-		routing string
-	}
-	logs := map[id][]*record.Result{}
-	var order []id
-	for i := range results {
-		r := &results[i]
-		if r.Role == record.Peer {
-			continue
-		}
-		k := id{r.Problem, r.Routing}
-		if logs[k] == nil {
-			order = append(order, k)
-		}
-		logs[k] = append(logs[k], r)
-	}
+// Starts says which starts of a recorded search its replays begin with.
+type Starts string
+
+const (
+	NoStarts   Starts = "none"       // the default alone
+	AsRecorded Starts = "named"      // what the sweep began with, the row of a table in use aside
+	Incumbents Starts = "incumbents" // that row too
+)
+
+// AllStarts lists the values of Starts.
+func AllStarts() []Starts { return []Starts{AsRecorded, NoStarts, Incumbents} }
+
+// FromRecordings makes a model of every search that measured enough configs.
+func FromRecordings(all []*record.Recording, starts Starts) ([]*Model, error) {
 	var out []*Model
-	for _, k := range order {
-		m, err := fromLog(logs[k])
+	for _, r := range all {
+		m, err := FromRecording(r, starts)
 		if err != nil {
-			return nil, fmt.Errorf("%s under %s: %w", k.problem.Key(), k.routing, err)
+			return nil, err
 		}
 		if m != nil {
 			out = append(out, m)
@@ -47,47 +39,71 @@ func FromTrials(results []record.Result) ([]*Model, error) {
 	return out, nil
 }
 
-// fromLog makes the model of one search, nil when it measured too little.
-func fromLog(log []*record.Result) (*Model, error) {
+// FromRecording makes a model of one search, nil where it measured too little. True
+// times are fitted to all rounds together; the noise is what the fit leaves. A config
+// that failed fails again.
+func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	var configs []ep.Config
-	for _, r := range log {
-		configs = append(configs, r.Config)
+	for _, p := range r.Points {
+		configs = append(configs, p.Config)
 	}
 	space, err := search.SpaceOf(configs)
 	if err != nil || space.Len() < fewest {
 		return nil, err
 	}
-	m := &Model{Space: space, Default: -1}
-	m.fit(log)
+	m := &Model{Name: r.Name(), Space: space, Default: -1, Incumbent: -1, Neighbour: -1, Pace: r.Pace}
+	if r.Search.Decision.Cause == record.HostBound {
+		m.HostBound = r.Search.Decision.Reason
+	}
+	m.fit(r.Points)
 	if m.Default < 0 || math.IsNaN(m.Truth[m.Default]) {
 		return nil, nil
 	}
+	m.begin(r, starts)
 	return m, nil
 }
 
+// begin sets what a search of the model measures in any case.
+func (m *Model) begin(r *record.Recording, starts Starts) {
+	if starts == NoStarts {
+		return
+	}
+	for _, s := range r.Search.Starts {
+		point, ok := m.Space.Index(s.Config)
+		switch {
+		case !ok || point == m.Default || s.From == record.FromIncumbent && starts != Incumbents:
+			continue
+		case s.From == record.FromIncumbent:
+			m.Incumbent = point
+		case s.From == record.FromSearch:
+			m.Neighbour = point
+		}
+		m.Required = append(m.Required, point)
+	}
+}
+
 // fit estimates truth and noise.
-func (m *Model) fit(log []*record.Result) {
+func (m *Model) fit(points []record.Point) {
 	var obs []stat.Obs
 	rounds := map[int]int{}
 	failed := make([]bool, m.Space.Len())
 	m.Costs = make([]ep.Cost, m.Space.Len())
-	raw := 0.0
-	for _, r := range log {
-		point, _ := m.Space.Index(r.Config)
-		m.Costs[point] = r.Cost
-		if r.Role == record.Default {
+	for i := range points {
+		p := &points[i]
+		point, _ := m.Space.Index(p.Config)
+		m.Costs[point] = p.Cost
+		if p.Role == record.Default {
 			m.Default = point
 		}
-		if r.Role == record.Incumbent || r.Role == record.Analytic {
-			m.Required = append(m.Required, point)
-		}
-		failed[point] = failed[point] || r.Status != ep.OK
-		for k, t := range r.Rounds() {
-			if _, ok := rounds[r.Round0+k]; !ok {
-				rounds[r.Round0+k] = len(rounds)
+		failed[point] = p.Status != ep.OK
+		for _, stretch := range p.Rounds {
+			round0, seconds := record.TicksOf(stretch)
+			for k, t := range seconds {
+				if _, ok := rounds[round0+k]; !ok {
+					rounds[round0+k] = len(rounds)
+				}
+				obs = append(obs, stat.Obs{Item: point, Round: rounds[round0+k], Log: math.Log(t)})
 			}
-			obs = append(obs, stat.Obs{Item: point, Round: rounds[r.Round0+k], Log: math.Log(t)})
-			raw = t
 		}
 	}
 	item, round := stat.Polish(obs, m.Default)
@@ -99,7 +115,7 @@ func (m *Model) fit(log []*record.Result) {
 			m.Truth[i] = math.Exp(item[i] + level)
 		}
 	}
-	if raw > 0 {
+	if len(obs) > 0 {
 		m.Noise = noiseOf(obs, item, round)
 	}
 }

@@ -93,7 +93,9 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 		return tuned{}, err
 	}
 	required := m.Required
-	if incumbent >= 0 {
+	if incumbent < 0 {
+		incumbent = m.Incumbent
+	} else {
 		required = append(required[:len(required):len(required)], incumbent)
 	}
 	machine := m.Machine(seed)
@@ -112,8 +114,8 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 		return tuned{}, err
 	}
 	end, err := h.Conclude(ctx, finals, search.Ending{
-		Preference: search.Preference{Default: m.Default, Incumbent: incumbent, Neighbour: -1, Cost: func(i int) ep.Cost { return m.Costs[i] }},
-		Protocol:   protocol, AA: aa, Seed: seed,
+		Preference: search.Preference{Default: m.Default, Incumbent: incumbent, Neighbour: m.Neighbour, Cost: func(i int) ep.Cost { return m.Costs[i] }},
+		Protocol:   protocol, AA: aa, Seed: seed, HostBound: func(float64) string { return m.HostBound },
 	})
 	if err != nil {
 		return tuned{}, err

@@ -34,7 +34,7 @@ func Synthetic(noise Noise, seed uint64) *Model {
 	if err != nil {
 		panic(err) // the literal above is legal
 	}
-	m := &Model{Space: space, Truth: make([]float64, space.Len()), Noise: noise}
+	m := &Model{Space: space, Incumbent: -1, Neighbour: -1, Truth: make([]float64, space.Len()), Noise: noise}
 	for i := range space.Len() {
 		c := space.Config(i)
 		m.Costs = append(m.Costs, ep.Cost{SMs: c.Int("sms"), Threads: c.Int("threads"), Bytes: c.Int("chunk")})

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/epbench/epbench/tune/record"
+)
+
+// recordingsOf reads what is to be replayed: run directories, recordings, and
+// directories of recordings.
+func recordingsOf(paths []string) ([]*record.Recording, error) {
+	var out []*record.Recording
+	for _, path := range paths {
+		found, err := recordingsIn(path)
+		if err != nil {
+			return nil, badInput(err)
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+func recordingsIn(path string) ([]*record.Recording, error) {
+	if strings.HasSuffix(path, record.RecordingExt) {
+		r, err := record.ReadRecordingFile(path)
+		return []*record.Recording{r}, err
+	}
+	files, err := filepath.Glob(filepath.Join(path, "*"+record.RecordingExt))
+	if err != nil || len(files) == 0 {
+		run, results, _, err := record.ReadDir(path)
+		if err != nil {
+			return nil, err
+		}
+		return record.Recordings(run, results), nil
+	}
+	slices.Sort(files)
+	var out []*record.Recording
+	for _, f := range files {
+		r, err := record.ReadRecordingFile(f)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func newReplaySave() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "save RUN...",
+		Short: "Keep the searches of runs as small recordings",
+		Long: `Write one file for each search of the runs: every round of every config, the
+slowest rank's, without the rest of the log. A recording takes about 40 bytes for
+each config where the log takes several thousand.`,
+		Example: `  epbench replay save run -o recordings
+  epbench replay save runs/* -o recordings
+  epbench replay recordings --starts none --budget 50,100`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return usagef("-o: which directory? for instance -o recordings")
+			}
+			return saveRecordings(cmd, args, out)
+		},
+	}
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&out, "out", "o", "", "`DIR` to write the recordings to") })
+	return cmd
+}
+
+func saveRecordings(cmd *cobra.Command, runs []string, dir string) error {
+	all, err := recordingsOf(runs)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return badInput(errors.New(strings.Join(runs, ", ") + ": no search has ended there"))
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return badInput(err)
+	}
+	for _, r := range all {
+		path := filepath.Join(dir, r.Name())
+		if err := record.WriteFile(path, r); err != nil {
+			return badInput(err)
+		}
+		whole := "whole"
+		if !r.Complete() {
+			whole = "in part"
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d of %d configs, %s; a config takes %.3g s, a sample %.3g s\n",
+			path, len(r.Points), r.Search.Legal, whole, r.Pace.Config, r.Pace.Sample)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+#!/bin/sh
+# Measures whole spaces, one problem after another, and keeps each as a small recording
+# for `epbench replay`.
+#
+#   ./record-truth.sh OUT SECONDS [FIRST]     ./record-truth.sh truth 540 1
+#
+# OUT gets a recording for each search (NAME.rounds.gz, 20 to 60 KB), its run.json and
+# table.json, and truth.log. A problem is begun only if as much time is left as the
+# longest one before it took; then the script ends and prints the FIRST to go on with. A
+# problem whose recording is in OUT or in KEPT is skipped, so that the same command can
+# be given again. These variables change what is measured:
+EPBENCH=${EPBENCH:-./epbench}
+BACKEND=${BACKEND:-cuda}
+RANKS=${RANKS:-2}
+SPACE=${SPACE:-$(dirname "$0")/truth-space.yaml}
+KEPT=${KEPT:-}       # a directory of recordings of earlier calls
+PROBLEMS=${PROBLEMS:-}  # a file of lines MODEL OP DTYPE TOKENS ROUTING instead of those below
+FLAGS=${FLAGS:-}     # more flags of sweep
+
+test $# -ge 2 || { sed -n '2,5p' "$0"; exit 2; }
+out=$1
+seconds=$2
+first=${3:-1}
+mkdir -p "$out" || exit 1
+began=$(date +%s)
+longest=45
+
+# The order is the priority: what decides most about a strategy comes first. A combine
+# is searched at full precision and at reduced.
+problems() {
+  for routing in uniform zipf:1.0; do
+    for tokens in 128 1024 32 4096 1; do
+      echo "deepseek-v3 dispatch fp8 $tokens $routing"
+      echo "deepseek-v3 combine fp8 $tokens $routing"
+      echo "qwen3-235b-a22b dispatch bf16 $tokens $routing"
+      echo "qwen3-235b-a22b combine bf16 $tokens $routing"
+    done
+  done
+}
+
+# done_already MODEL OP DTYPE TOKENS ROUTING: its marker is in OUT or in KEPT.
+done_already() {
+  mark=$(echo "$*" | tr ' :' '--').run.json
+  test -f "$out/$mark" || { test -n "$KEPT" && test -f "$KEPT/$mark"; }
+}
+
+if test -n "$PROBLEMS"; then cat "$PROBLEMS"; else problems; fi >"$out/problems.txt"
+n=0
+while read -r model op dtype tokens routing; do
+  n=$((n + 1))
+  test "$n" -ge "$first" || continue
+  done_already "$model" "$op" "$dtype" "$tokens" "$routing" && continue
+  start=$(date +%s)
+  left=$((seconds - (start - began)))
+  if test "$left" -lt "$longest"; then
+    echo "$left s left: go on with FIRST=$n" | tee -a "$out/truth.log"
+    exit 0
+  fi
+  run=$(mktemp -d)
+  # shellcheck disable=SC2086
+  if "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --op "$op" --dtype "$dtype" --tokens "$tokens" \
+      --routing "$routing" --precision reduced --strategy grid --space "$SPACE" --profile $FLAGS -o "$run/run" </dev/null >"$run/said.txt" 2>&1 &&
+    "$EPBENCH" replay save "$run/run" -o "$out" >>"$run/said.txt" 2>&1
+  then
+    cp "$run/run/run.json" "$out/$mark"
+    test -f "$run/run/table.json" && cp "$run/run/table.json" "$out/${mark%.run.json}.table.json"
+    verdict=whole
+  else
+    verdict=failed
+  fi
+  took=$(($(date +%s) - start))
+  test "$took" -gt "$longest" && longest=$took
+  { echo "== $n $model $op $dtype $tokens $routing: $verdict in $took s"; grep -v '^$' "$run/said.txt" | tail -25; } >>"$out/truth.log"
+  echo "$n $model $op $dtype $tokens $routing: $verdict in $took s"
+  rm -rf "$run"
+done <"$out/problems.txt"

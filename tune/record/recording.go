@@ -1,0 +1,273 @@
+package record
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Recording is one search with every round of every point, in a small file: gzip over
+// a line of JSON for the search and one for each point. A point takes about 40 bytes
+// there, and 5 KB in a trial log. Replays read it.
+type Recording struct {
+	Schema  int        `json:"schema"`
+	Tool    string     `json:"tool"`
+	Command []string   `json:"command"`
+	Started time.Time  `json:"started"`
+	Machine ep.Machine `json:"machine"`
+	ABI     ep.ABI     `json:"abi"`
+	Policy  string     `json:"policy"`
+	Seed    uint64     `json:"seed"`
+	AA      AA         `json:"aa"`
+	Pace    Pace       `json:"pace"`
+	Search  Search     `json:"search"`
+
+	Points []Point `json:"-"` // in the order of the log
+}
+
+// RecordingExt ends the names of recordings.
+const RecordingExt = ".rounds.gz"
+
+// Pace is what measuring costs on a machine, in seconds of wall time.
+type Pace struct {
+	Config float64 `json:"config"` // one more config: prepared, compared with the oracle, warmed up
+	Sample float64 `json:"sample"` // one more sample of a config
+}
+
+// Point is one config of a recording.
+type Point struct {
+	Config ep.Config   `json:"config"`
+	Cost   ep.Cost     `json:"cost"`
+	Role   Role        `json:"role"`
+	Status ep.Status   `json:"status"`
+	Rounds [][]float64 `json:"rounds"` // stretches: number of the first round, then tenths of a nanosecond a round, the slowest rank's
+}
+
+// tick is the unit of a point's rounds, in seconds.
+const tick = 1e-10
+
+// Recordings takes the searches of a run out of its log. Rounds of other libraries are
+// left out, and so is the A/A test: rounds that hold nothing but the default say nothing
+// about noise.
+func Recordings(run *Run, results []Result) []*Recording {
+	type id struct {
+		problem ep.Problem
+		routing string
+	}
+	var out []*Recording
+	at := map[id]*Recording{}
+	for _, s := range run.Searches {
+		r := &Recording{Schema: Schema, Tool: run.Tool, Command: run.Command, Started: run.Started, Machine: run.Machine,
+			ABI: run.ABI, Policy: run.Policy, Seed: run.Seed, Search: s}
+		for _, aa := range run.AA {
+			if aa.Problem == s.Problem.Key() && aa.Routing == s.Routing {
+				r.AA = aa
+			}
+		}
+		at[id{s.Problem, s.Routing}] = r
+		out = append(out, r)
+	}
+	places := map[id]map[string]int{}
+	logs := map[id][]*Result{}
+	for i := range results {
+		line := &results[i]
+		k := id{line.Problem, line.Routing}
+		r := at[k]
+		if r == nil {
+			continue
+		}
+		logs[k] = append(logs[k], line)
+		if line.Stage == StageAA || line.Role == Twin || line.Role == Peer {
+			continue
+		}
+		if places[k] == nil {
+			places[k] = map[string]int{}
+		}
+		r.add(line, places[k])
+	}
+	for k, r := range at {
+		r.Pace = paceOf(logs[k])
+	}
+	return out
+}
+
+// add appends a line of the log to its point.
+func (r *Recording) add(line *Result, places map[string]int) {
+	key := line.Config.Key()
+	k, known := places[key]
+	if !known {
+		k = len(r.Points)
+		places[key] = k
+		r.Points = append(r.Points, Point{Config: line.Config, Cost: line.Cost, Role: line.Role, Status: ep.OK})
+	}
+	p := &r.Points[k]
+	if line.Status != ep.OK {
+		p.Status = line.Status
+	}
+	if line.Role != Candidate {
+		p.Role = line.Role
+	}
+	if times := line.Rounds(); len(times) > 0 {
+		stretch := []float64{float64(line.Round0)}
+		for _, t := range times {
+			stretch = append(stretch, math.Round(t/tick))
+		}
+		p.Rounds = append(p.Rounds, stretch)
+	}
+}
+
+// paceOf fits wall = new configs * Config + samples * Sample over the blocks of a log:
+// samples from the blocks without a new config, and configs from the rest.
+func paceOf(log []*Result) Pace {
+	var samples, wall, news, newWall, newSamples float64
+	seen := map[string]bool{}
+	for start := 0; start < len(log); {
+		end, fresh, n := start, 0.0, 0.0
+		for ; end < len(log); end++ {
+			if key := log[end].Config.Key(); !seen[key] {
+				seen[key] = true
+				fresh++
+			}
+			n += float64(len(log[end].Seconds))
+			if log[end].End {
+				break
+			}
+		}
+		switch w := log[start].Wall; {
+		case n == 0: // compared with the oracle, nothing timed
+		case fresh == 0:
+			samples, wall = samples+n, wall+w
+		default:
+			news, newWall, newSamples = news+fresh, newWall+w, newSamples+n
+		}
+		start = end + 1
+	}
+	var p Pace
+	if samples > 0 {
+		p.Sample = wall / samples
+	}
+	if news > 0 {
+		p.Config = max(0, newWall-newSamples*p.Sample) / news
+	}
+	return p
+}
+
+// Complete reports whether every legal point was measured.
+func (r *Recording) Complete() bool { return len(r.Points) >= r.Search.Legal && r.Search.Legal > 0 }
+
+// Name is a file name that says what the recording holds.
+func (r *Recording) Name() string {
+	p := r.Search.Problem
+	parts := []string{string(p.Op), fmt.Sprintf("r%d-h%d-e%d-k%d", p.Ranks, p.Hidden, p.Experts, p.TopK), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens),
+		strings.NewReplacer(":", "", ".", "", "+", "-", "=", "", "/", "-").Replace(r.Search.Routing)}
+	if p.Precision != ep.Full {
+		parts = append(parts, p.Precision.String())
+	}
+	return strings.Join(parts, "-") + RecordingExt
+}
+
+// WriteTo writes the file. It does not count bytes. Equal recordings give equal bytes.
+func (r *Recording) WriteTo(w io.Writer) (int64, error) {
+	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return 0, err
+	}
+	lines := []any{r}
+	for i := range r.Points {
+		lines = append(lines, &r.Points[i])
+	}
+	for _, line := range lines {
+		if err := json.MarshalWrite(z, line, json.Deterministic(true)); err != nil {
+			return 0, err
+		}
+		if _, err := z.Write([]byte("\n")); err != nil {
+			return 0, err
+		}
+	}
+	return 0, z.Close()
+}
+
+// Bounds of what ReadRecording takes.
+const (
+	maxRecordingLine  = 4 << 20
+	maxRecordingBytes = 512 << 20
+)
+
+// ReadRecording reads one recording strictly.
+func ReadRecording(in io.Reader) (*Recording, error) {
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, fmt.Errorf("no recording: %w", err)
+	}
+	defer z.Close()
+	lines := bufio.NewScanner(io.LimitReader(z, maxRecordingBytes))
+	lines.Buffer(nil, maxRecordingLine)
+	var r *Recording
+	for n := 1; lines.Scan(); n++ {
+		if r == nil {
+			r = &Recording{}
+			if err := json.Unmarshal(lines.Bytes(), r, strict); err != nil {
+				return nil, fmt.Errorf("line 1: %w", err)
+			}
+			continue
+		}
+		var p Point
+		if err := json.Unmarshal(lines.Bytes(), &p, strict); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if err := p.check(); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		r.Points = append(r.Points, p)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if r == nil || r.Schema != Schema {
+		return nil, errors.New("no recording of this schema: record it again")
+	}
+	return r, r.Search.Problem.Validate()
+}
+
+func (p *Point) check() error {
+	for i, stretch := range p.Rounds {
+		for k, v := range stretch {
+			if len(stretch) < 2 || v < 0 || k > 0 && v == 0 || v > 1e13 || v != math.Trunc(v) {
+				return fmt.Errorf("rounds[%d][%d]: %g is no whole number of tenths of a nanosecond", i, k, v)
+			}
+		}
+	}
+	return nil
+}
+
+// TicksOf lists the seconds of a stretch of rounds, and the number of its first round.
+func TicksOf(stretch []float64) (round0 int, seconds []float64) {
+	for _, v := range stretch[1:] {
+		seconds = append(seconds, v*tick)
+	}
+	return int(stretch[0]), seconds
+}
+
+// ReadRecordingFile reads a recording from a file.
+func ReadRecordingFile(path string) (*Recording, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := ReadRecording(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,80 @@
+package record
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// recorded is a log of two blocks: three configs are new in the first, none in the
+// second.
+func recorded() (*Run, []Result) {
+	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 8, TopK: 2, Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
+	var log []Result
+	for block := range 2 {
+		for i, role := range []Role{Default, Twin, Candidate, Candidate} {
+			r := Result{Problem: p, Routing: "uniform", Config: ep.Config{Kernel: "k"}.With("n", ep.Value('1'+rune(max(i-1, 0)))), Role: role, Status: ep.OK,
+				Seconds: [][]float64{{1e-5, 2e-5}, {3e-5, 1e-5 + float64(i)*1e-8}}, Round0: 2 * block, Wall: 0.008, End: i == 3}
+			if block == 0 {
+				r.Wall = 0.108 // 8 samples at 1 ms and 3 configs at a thirtieth of a second
+			}
+			log = append(log, r)
+		}
+	}
+	log[7].Status, log[7].Seconds = ep.Hang, nil
+	log[4].Wall = 0.006
+	return &Run{Tool: "t", Searches: []Search{{Problem: p, Routing: "uniform", Legal: 3, Decision: Decision{Verdict: Same}}}}, log
+}
+
+func TestRecordingKeepsRoundsAndPace(t *testing.T) {
+	run, log := recorded()
+	all := Recordings(run, log)
+	if len(all) != 1 || len(all[0].Points) != 3 || !all[0].Complete() {
+		t.Fatalf("%+v", all)
+	}
+	var b, again bytes.Buffer
+	if _, err := all[0].WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	all[0].WriteTo(&again)
+	if !bytes.Equal(b.Bytes(), again.Bytes()) {
+		t.Error("the same recording gives other bytes")
+	}
+	r, err := ReadRecording(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, seconds := TicksOf(r.Points[0].Rounds[1])
+	if first != 2 || len(seconds) != 2 || math.Abs(seconds[0]/2e-5-1) > 1e-9 || math.Abs(seconds[1]/3e-5-1) > 1e-9 {
+		t.Errorf("round %d, %v: want the slowest rank of rounds 2 and 3", first, seconds)
+	}
+	if r.Points[0].Role != Default || r.Points[2].Status != ep.Hang || r.Search.Problem != run.Searches[0].Problem {
+		t.Errorf("%+v", r.Points)
+	}
+	if p := r.Pace; math.Abs(p.Sample-0.001) > 1e-9 || math.Abs(p.Config-0.1/3) > 1e-9 {
+		t.Errorf("pace %+v, want 1 ms a sample and 33 ms a config", p)
+	}
+}
+
+func TestRecordingIsReadStrictly(t *testing.T) {
+	run, log := recorded()
+	r := Recordings(run, log)[0]
+	for want, change := range map[string]func(){
+		"schema":                               func() { r.Schema = 99 },
+		"line 2: rounds[0][1]: -1 is no whole": func() { r.Schema = Schema; r.Points[0].Rounds[0][1] = -1 },
+	} {
+		change()
+		var b bytes.Buffer
+		r.WriteTo(&b)
+		if _, err := ReadRecording(&b); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		r.Points[0].Rounds[0][1] = 1
+	}
+	if _, err := ReadRecording(strings.NewReader("none")); err == nil {
+		t.Error("a text is taken for a recording")
+	}
+}

@@ -20,6 +20,15 @@ type Offer struct {
 	Entry   *Entry // the run's winner
 }
 
+// Own is the time of the library's own default over that of the winner, in the same
+// rounds; unknown where the run compared nothing.
+func (o Offer) Own() record.Interval {
+	if s := o.Case.Search; s != nil && s.OK() {
+		return s.Decision.Gain
+	}
+	return unknown
+}
+
 // Choice compares the libraries that do the same work in one case. The times are of
 // different runs on the same machine, which took turns or came one after the other.
 type Choice struct {
@@ -68,6 +77,7 @@ func Choose(runs []*Loaded) ([]Choice, error) {
 			out[i].Offers = append(out[i].Offers, o)
 		}
 	}
+	nameRuns(out)
 	for i := range out {
 		out[i].decide()
 	}
@@ -75,6 +85,25 @@ func Choose(runs []*Loaded) ([]Choice, error) {
 		return cmp.Or(compareShape(a.Problem, b.Problem), cmp.Compare(a.Routing, b.Routing), cmp.Compare(a.Work, b.Work), cmp.Compare(a.Problem.Tokens, b.Problem.Tokens))
 	})
 	return out, nil
+}
+
+// nameRuns adds the run to the name of a library that two runs offer for one case.
+func nameRuns(choices []Choice) {
+	twice := map[string]bool{}
+	for _, c := range choices {
+		seen := map[string]bool{}
+		for _, o := range c.Offers {
+			twice[o.Library] = twice[o.Library] || seen[o.Library]
+			seen[o.Library] = true
+		}
+	}
+	for _, c := range choices {
+		for i, o := range c.Offers {
+			if twice[o.Library] {
+				c.Offers[i].Library += " (" + o.Run.Name() + ")"
+			}
+		}
+	}
 }
 
 func offer(l *Loaded, c *Case) (Offer, bool) {
@@ -95,13 +124,16 @@ func (c *Choice) decide() {
 	if len(c.Offers) < 2 {
 		return
 	}
-	a, b := c.Offers[0], c.Offers[1]
-	c.Turns = a.Run.Run.Turns != "" && a.Run.Run.Turns == b.Run.Run.Turns
-	if c.Turns {
-		c.Gain = b.Entry.Ratio(a.Entry)
-	} else {
-		c.Gain = stat.RatioOfMedians(b.Entry.Times, a.Entry.Times, 1).Interval
+	c.Gain, c.Turns = c.Offers[1].over(c.Offers[0])
+}
+
+// over is the time of o over that of other with its interval, round by round where their
+// runs took turns.
+func (o Offer) over(other Offer) (ratio record.Interval, turns bool) {
+	if t := o.Run.Run.Turns; t != "" && t == other.Run.Run.Turns {
+		return o.Entry.Ratio(other.Entry), true
 	}
+	return stat.RatioOfMedians(o.Entry.Times, other.Entry.Times, 1).Interval, false
 }
 
 // sameHardware compares what decides speed and does not depend on the worker that
@@ -121,26 +153,32 @@ func sameHardware(runs []*Loaded) error {
 
 // ChoiceTable prints choices, a row a case and kind of work.
 func ChoiceTable(choices []Choice) Table {
+	cases := casesOf(choices)
+	p := ColumnsFor(cases)
+	t := Table{Name: "choices", Title: "Which library is fastest, where their work is the same", Columns: append(p.Columns,
+		Words("work").Keyed(), Words("library"), Words("config").Dropped(2), Numbers("time", "us"), Numbers("its gain", "x").Dropped(3),
+		Numbers("its low", "x").Dropped(4), Numbers("its high", "x").Dropped(4), Words("next"), Numbers("next time", "us"), Numbers("faster by", "x"), Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1), Words("verdict"))}
+	for i, c := range choices {
+		t.Add(append(p.Cells(cases[i]), c.cells()...)...)
+	}
+	t.Note(p.Shared, "work: layout, sum, and what is inside the time; clock. Times of different work are not compared",
+		"its gain: over the library's own default, in the same rounds; faster by: the next library's time over the first's; low, high: 95 % intervals")
+	t.Note(howCompared(choices))
+	for _, s := range crossings(choices) {
+		t.Note(s)
+	}
+	return t
+}
+
+// casesOf are the cases of choices, without what each library sets by itself.
+func casesOf(choices []Choice) []*Case {
 	var cases []*Case
 	for _, c := range choices {
 		p := c.Problem
 		p.MaxTokens = max(p.Tokens, 1)
 		cases = append(cases, &Case{Problem: p, Routing: c.Routing, Seed: c.Offers[0].Case.Seed})
 	}
-	p := ColumnsFor(cases)
-	t := Table{Name: "choices", Title: "Which library is fastest, where their work is the same", Columns: append(p.Columns,
-		Words("work").Keyed(), Words("library"), Words("config").Dropped(2), Numbers("time", "us"), Numbers("its gain", "x").Dropped(3),
-		Words("next"), Numbers("next time", "us"), Numbers("faster by", "x"), Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1), Words("verdict"))}
-	for i, c := range choices {
-		t.Add(append(p.Cells(cases[i]), c.cells()...)...)
-	}
-	t.Note(p.Shared, "work: layout, sum, and what is inside the time; clock. Times of different work are not compared",
-		"its gain: over the library's own default, in its own run; faster by: the next library's time over the first's, with a 95 % interval")
-	t.Note(howCompared(choices))
-	for _, s := range crossings(choices) {
-		t.Note(s)
-	}
-	return t
+	return cases
 }
 
 // howCompared says whether the libraries were measured in turns.
@@ -165,11 +203,9 @@ func howCompared(choices []Choice) string {
 
 func (c Choice) cells() []Cell {
 	first := c.Offers[0]
-	gain := None()
-	if s := first.Case.Search; s != nil && s.OK() {
-		gain = Gain(s.Decision.Gain.Mid)
-	}
-	out := []Cell{Str(c.Work), Str(first.Library), Cell{Text: first.Case.Label(first.Entry), Value: first.Entry.Key}, Micros(first.Entry.Median.Mid), gain}
+	own := first.Own()
+	out := []Cell{Str(c.Work), Str(first.Library), Cell{Text: first.Case.Label(first.Entry), Value: first.Entry.Key}, Micros(first.Entry.Median.Mid),
+		Gain(own.Mid), Gain(own.Low), Gain(own.High)}
 	if len(c.Offers) == 1 {
 		return append(out, None(), None(), None(), None(), None(), Str("alone"))
 	}

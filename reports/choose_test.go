@@ -68,6 +68,69 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestChooseTurns: rounds of runs that took turns are compared one by one, so that a drift
+// that both saw does not widen the interval.
+func TestChooseTurns(t *testing.T) {
+	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{128: 11}, ""), libraryRun("nccl", "rank", map[int]float64{128: 10}, "")}
+	for _, l := range runs {
+		l.Run.Turns = "one"
+		for i := range l.Results[0].Seconds {
+			for k := range l.Results[0].Seconds[i] {
+				l.Results[0].Seconds[i][k] *= 1 + float64(i)/4
+			}
+		}
+		l.Cases = Cases(l.Run, l.Results)
+	}
+	width := func(turns string) (float64, string) {
+		runs[1].Run.Turns = turns
+		choices, err := Choose(runs)
+		if err != nil || len(choices) != 1 || choices[0].Turns != (turns == "one") {
+			t.Fatalf("%+v, %v", choices, err)
+		}
+		return choices[0].Gain.High - choices[0].Gain.Low, strings.Join(ChoiceTable(choices).Notes, "\n")
+	}
+	in, said := width("one")
+	if !strings.Contains(said, "took turns") {
+		t.Error(said)
+	}
+	after, said := width("another")
+	if !strings.Contains(said, "one after the other") {
+		t.Error(said)
+	}
+	if in > 0.01 || after < 0.3 {
+		t.Errorf("intervals %g wide in turns, %g one after the other; the drift is several-fold", in, after)
+	}
+}
+
+// TestLibraryTable: every library stands beside the fastest of the same work, with what
+// tuning it gained; two runs of one library have their names.
+func TestLibraryTable(t *testing.T) {
+	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{1: 20}, ""), libraryRun("nccl", "rank", map[int]float64{1: 10}, ""), libraryRun("deepep", "rank", map[int]float64{1: 30}, "")}
+	runs[2].Path = "defaults"
+	runs[0].Run.Searches = []record.Search{{Problem: runs[0].Cases[0].Problem, Routing: "uniform", Decision: record.Decision{Config: runs[0].Cases[0].Entries[0].Config,
+		Gain: record.Interval{Mid: 1.5, Low: 1.4, High: 1.6}, Verdict: record.Faster}}}
+	runs[0].Cases = Cases(runs[0].Run, runs[0].Results)
+	choices, err := Choose(runs)
+	if err != nil || !Several(choices) {
+		t.Fatal(err)
+	}
+	table := LibraryTable(choices)
+	var got []string
+	for _, row := range table.Rows {
+		var cells []string
+		for i, c := range row {
+			if name := table.Columns[i].Name; name == "library" || name == "to fastest" || name == "gain" || name == "low" {
+				cells = append(cells, c.Text)
+			}
+		}
+		got = append(got, strings.Join(cells, " "))
+	}
+	want := "nccl 1 1.000 - -, deepep 1 (deepep) 2.000 1.500 1.400, deepep 1 (defaults) 3.000 - -"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("%s\nwant %s", strings.Join(got, ", "), want)
+	}
+}
+
 // TestChooseUnknownWork: a run that does not say what its times hold is compared with
 // nothing.
 func TestChooseUnknownWork(t *testing.T) {

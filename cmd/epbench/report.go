@@ -36,8 +36,9 @@ func newReport() *cobra.Command {
 		Short: "What a run comes to, its tables, and one self-contained HTML page",
 		Long: `Print what a run comes to and write the HTML page, which opens from disk and needs
 no network. Further runs, such as imported ones of peers, stand beside the first in
-the page's pictures. --only prints tables: winners, effects of each parameter, regret
-between routings, Pareto fronts, wire limit, failures.
+the page's pictures; libraries that do the same work are compared in a table and a
+picture. --only prints tables: winners, effects of each parameter, regret between
+routings, Pareto fronts, wire limit, failures, libraries.
 
 --format benchfmt prints the confirmed rounds of the default and of the winner in
 Go's benchmark format instead, for benchstat -col /config; with --only all every
@@ -51,7 +52,7 @@ round of every config.`,
 	flags(cmd, forProblem, f.filter.bind)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` for the HTML page; default: report.html of the first run")
-		s.StringVar(&f.only, "only", "", "`TABLES` to print, comma-separated: "+strings.Join(tableNames, ", ")+", or all")
+		s.StringVar(&f.only, "only", "", "`TABLES` to print, comma-separated: "+strings.Join(tableNames, ", ")+", "+libraries+", or all")
 		s.BoolVar(&f.noHTML, "no-html", false, "print tables only")
 		s.Float64Var(&f.link, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
 	})
@@ -77,8 +78,14 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		return nil
 	}
-	var tables []reports.Table
+	tables, err := f.librariesOf(runs)
+	if err != nil {
+		return err
+	}
 	for _, l := range runs {
+		if f.only == libraries {
+			break
+		}
 		of, err := f.tablesOf(l, len(runs) > 1)
 		if err != nil {
 			return err
@@ -98,6 +105,28 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s\n", page)
 	}
 	return nil
+}
+
+// libraries is the table of --only that is over all runs together.
+const libraries = "libraries"
+
+// librariesOf compares the libraries of several runs, where there are any and --only does
+// not ask for something else.
+func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, error) {
+	asked := slices.Contains(splitList(f.only), libraries)
+	if !asked && f.only != "" && f.only != "all" {
+		return nil, nil
+	}
+	choices, err := reports.Choose(runs)
+	switch {
+	case err != nil && asked:
+		return nil, withCode(exitNotComparable, err)
+	case err == nil && reports.Several(choices):
+		return []reports.Table{reports.LibraryTable(choices)}, nil
+	case asked:
+		return nil, usagef("--only %s: no two of these runs are of libraries that do the same work in one case", libraries)
+	}
+	return nil, nil // runs of different machines still have tables of their own
 }
 
 // page writes the page and says where.
@@ -161,8 +190,11 @@ func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
 	}
 	var out []reports.Table
 	for _, want := range splitList(f.only) {
+		if want == libraries {
+			continue
+		}
 		if !slices.Contains(tableNames, want) {
-			return nil, usagef("--only: unknown %q, use one of %s", want, strings.Join(tableNames, ", "))
+			return nil, usagef("--only: unknown %q, use one of %s, %s", want, strings.Join(tableNames, ", "), libraries)
 		}
 		for _, t := range tables {
 			if t.Name == want {

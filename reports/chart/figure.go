@@ -197,6 +197,7 @@ var Kinds = []Kind{
 	{"wire", "per cent of the wire limit reached", wire.figures},
 	{"imbalance", "load of experts and ranks, traffic between ranks", imbalance},
 	{"samples", "every round, and the default against itself", perCase("samples", "Every round", samples)},
+	{"libraries", "time of several libraries, tuned and by default, a panel for each kind of work", libraries},
 	{"compare", "ratio of two runs in each case, with intervals", compare},
 }
 

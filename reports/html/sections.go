@@ -24,6 +24,7 @@ var sections = []struct {
 		d.draw("latency", d.runs...)
 		d.draw("wire", d.runs...)
 	}},
+	{"libraries", "Libraries side by side", libraries},
 	{"machine", "Machine", machine},
 	{"workloads", "What each routing draws", workload},
 	{"winners", "Winners", func(d *drawer) { d.table(reports.WinnersOf(d.main)) }},
@@ -66,6 +67,17 @@ func gain(d *drawer) {
 		d.drawFirst("gain", string(best.Problem.Op), d.runs...)
 	}
 	d.tableOfRows(reports.LargestGains(d.main.Run))
+}
+
+// libraries compares those of several runs, where they do the same work.
+func libraries(d *drawer) {
+	choices, err := reports.Choose(d.runs)
+	if err != nil || !reports.Several(choices) {
+		return // runs of different machines are not compared
+	}
+	d.table(reports.ChoiceTable(choices))
+	d.table(reports.LibraryTable(choices))
+	d.draw("libraries", d.runs...)
 }
 
 // launch is the table, what most readers open the page for.

@@ -1,0 +1,36 @@
+package reports
+
+import (
+	"slices"
+
+	"github.com/epbench/epbench/tune/record"
+)
+
+// LibraryTable lists what each library takes in each case, tuned and with its own default,
+// under those that do the same work: the fastest first.
+func LibraryTable(choices []Choice) Table {
+	cases := casesOf(choices)
+	p := ColumnsFor(cases)
+	t := Table{Name: "libraries", Title: "Libraries side by side, where their work is the same", Columns: append(p.Columns,
+		Words("work").Keyed(), Words("library"), Words("config").Dropped(3), Numbers("time", "us"), Numbers("to fastest", "x"), Numbers("at least", "x").Dropped(2),
+		Numbers("at most", "x").Dropped(2), Numbers("gain", "x"), Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1))}
+	for i, c := range choices {
+		for k, o := range c.Offers {
+			ratio, own := record.One, o.Own()
+			if k > 0 {
+				ratio, _ = o.over(c.Offers[0])
+			}
+			t.Add(append(p.Cells(cases[i]), Str(c.Work), Str(o.Library), Cell{Text: o.Case.Label(o.Entry), Value: o.Entry.Key}, Micros(o.Entry.Median.Mid),
+				Gain(ratio.Mid), Gain(ratio.Low), Gain(ratio.High), Gain(own.Mid), Gain(own.Low), Gain(own.High))...)
+		}
+	}
+	t.Note(p.Shared, "work: layout, sum, and what is inside the time; clock. Times of different work are not compared",
+		"to fastest: the library's time over the fastest one's of the same work, at least and at most: its 95 % interval; gain: over the library's own default in the same rounds, low, high: its 95 % interval")
+	t.Note(howCompared(choices))
+	return t
+}
+
+// Several reports whether any of the choices is one between libraries.
+func Several(choices []Choice) bool {
+	return slices.ContainsFunc(choices, func(c Choice) bool { return len(c.Offers) > 1 })
+}

@@ -49,6 +49,7 @@ class Check:
         self.rank, self.ranks = self.ep.rank, self.ep.ranks
         self.dtypes = [d for n, d in DTYPES.items() if d in (1, 2) and self.ep.info.dtypes >> d & 1]
         self.y = torch.zeros((max(self.ep.max_rows(d) for d in self.dtypes), self.ep.hidden), dtype=torch.bfloat16, device=self.device)
+        self.most = min(a.most, self.ep.max_tokens)
         self.wrong = 0
 
     def say(self, text):
@@ -67,8 +68,7 @@ class Check:
     def tokens(self, n):
         """Of every rank in call n: zero now and then, small ones often."""
         r = random.Random(n)
-        most = min(self.a.most, self.ep.max_tokens)
-        return [0 if r.random() < 0.1 else r.randint(0, most if r.random() < 0.3 else min(most, 16)) for _ in range(self.ranks)]
+        return [0 if r.random() < 0.1 else r.randint(0, self.most if r.random() < 0.3 else min(self.most, 16)) for _ in range(self.ranks)]
 
     def rows(self, fullest, dtype):
         return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.ep.max_rows(dtype))
@@ -103,7 +103,7 @@ class Check:
         start = time.perf_counter()
         for n in range(self.a.calls):
             self.call(n)
-        self.say(f"{self.a.calls} eager calls, token counts 0 to {self.a.most} drawn for each: {time.perf_counter() - start:.1f} s")
+        self.say(f"{self.a.calls} eager calls, token counts 0 to {self.most} drawn for each: {time.perf_counter() - start:.1f} s")
 
     def burst(self, calls=2000):
         """Calls back to back with nothing between them; the last answers are checked."""
@@ -120,7 +120,7 @@ class Check:
     def graphs(self):
         """Three graphs of whole layers, replayed in any mix with eager calls."""
         made = []
-        for i, fullest in enumerate([self.a.most, max(self.a.most // 4, 1), 1]):
+        for i, fullest in enumerate([self.most, max(self.most // 4, 1), 1]):
             tokens = [fullest if r == i % self.ranks else max(fullest - r, 0) for r in range(self.ranks)]
             static = reference.Inputs(self.ep, 7 * 10**6 + i, self.rank, tokens[self.rank])
             dtype = self.dtypes[i % len(self.dtypes)]

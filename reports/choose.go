@@ -32,7 +32,7 @@ func (o Offer) Own() record.Interval {
 // Choice compares the libraries that do the same work in one case. The times are of
 // different runs on the same machine, which took turns or came one after the other.
 type Choice struct {
-	Problem ep.Problem // without MaxTokens, which each library's buffers set
+	Problem ep.Problem // without MaxTokens and Layout: a library's buffers set the one, Work says the other
 	Routing string
 	Work    string // what every offer does, and the clock that read it
 	Offers  []Offer
@@ -62,7 +62,7 @@ func Choose(runs []*Loaded) ([]Choice, error) {
 				continue
 			}
 			p := c.Problem
-			p.MaxTokens = 0
+			p.MaxTokens, p.Layout = 0, ""
 			choice := Choice{Problem: p, Routing: c.Routing, Work: strings.TrimSpace(o.Work + ", " + o.Entry.Clock)}
 			key := p.Key() + "|" + c.Routing + "|" + choice.Work
 			if o.Work == "" { // unknown work is compared with nothing
@@ -112,7 +112,7 @@ func offer(l *Loaded, c *Case) (Offer, bool) {
 		return Offer{}, false
 	}
 	w := l.Run.Work(c.Problem.Op, e.Config)
-	return Offer{Library: cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), l.Name()), Work: w.Key(c.Problem.Dispatch), Run: l, Case: c, Entry: e}, true
+	return Offer{Library: cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), l.Name()), Work: w.Key(c.Problem), Run: l, Case: c, Entry: e}, true
 }
 
 func (c *Choice) decide() {

@@ -92,7 +92,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 
 // options are the problems to measure, under the precision that was accepted.
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
-	o, err := f.problem.options(b.Machine())
+	o, err := f.problem.options(b.Machine(), b.Kernels())
 	if err != nil {
 		return nil, err
 	}

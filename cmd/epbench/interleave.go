@@ -147,9 +147,9 @@ func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.H
 	return out, nil
 }
 
-// withoutBuffers is a problem without MaxTokens, which each library's buffers set.
+// withoutBuffers is a problem without what each library sets by itself.
 func withoutBuffers(p ep.Problem) ep.Problem {
-	p.MaxTokens = 0
+	p.MaxTokens, p.Layout = 0, ""
 	return p
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/workloads"
@@ -53,7 +54,7 @@ func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all.StringVar(&f.mode, "mode", "", "`HOW` rounds are issued: graph, eager or cold; default: the backend's own")
 	all.BoolVar(&f.shared, "shared-expert", false, "every token visits a shared expert of its own rank too")
 	all.BoolVar(&f.skipA2A, "skip-a2a", false, "all ranks have the same tokens; each keeps its local share")
-	all.StringVar(&f.layout, "layout", "expert", "`HOW` received rows lie: expert, expert:128, masked, rank or rank:packed")
+	all.StringVar(&f.layout, "layout", "", "`HOW` received rows lie: expert, expert:128, masked, rank or rank:packed; default: expert, or what the backend has")
 	all.Uint64Var(&f.seed, "seed", 1, "`SEED` of routing and payload")
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		s.SortFlags, all.SortFlags = false, false
@@ -101,11 +102,23 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	return out, nil
 }
 
-// options are the problems and routings of the flags as a sweep takes them.
-func (f *problemFlags) options(m ep.Machine) (*sweep.Options, error) {
+// options are the problems and routings of the flags as a sweep takes them. Where no
+// layout was asked for and no kernel has rows by expert, each problem takes the layout of
+// the first kernel of its op: a library has the one that it has.
+func (f *problemFlags) options(m ep.Machine, there []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {
 		return nil, err
+	}
+	for i, p := range problems {
+		all := kernels.Of(there, p.Op)
+		if f.layout != "" || len(kernels.For(all, p)) > 0 || len(all) == 0 || len(all[0].Layouts) == 0 {
+			continue
+		}
+		problems[i].Layout = all[0].Layouts[0]
+		if err := problems[i].Validate(); err != nil {
+			return nil, badInput(fmt.Errorf("--%w", err))
+		}
 	}
 	dists, err := f.distributions()
 	return &sweep.Options{Problems: problems, Distributions: dists, Seed: f.seed, Tool: version}, err
@@ -144,8 +157,10 @@ func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 			return p, fmt.Errorf("--%w", err)
 		}
 	}
-	if p.Layout, err = ep.ParseLayout(f.layout); err != nil {
-		return p, fmt.Errorf("--%w", err)
+	if f.layout != "" {
+		if p.Layout, err = ep.ParseLayout(f.layout); err != nil {
+			return p, fmt.Errorf("--%w", err)
+		}
 	}
 	if p.Ranks == 0 {
 		p.Ranks = defaultRanks(m)

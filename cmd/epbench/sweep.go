@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/search/spacefile"
@@ -109,9 +110,10 @@ func resumed(command []string) (*sweepFlags, error) {
 // ends within a minute.
 const cpuBudget = 30 * time.Second
 
-// options turns the flags into what to sweep on a machine.
-func (f *sweepFlags) options(m ep.Machine) (*sweep.Options, error) {
-	o, err := f.problem.options(m)
+// options turns the flags into what to sweep on a backend.
+func (f *sweepFlags) options(b kernels.Backend) (*sweep.Options, error) {
+	m := b.Machine()
+	o, err := f.problem.options(m, b.Kernels())
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 }
 
 func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
-	opts, err := f.options(b.Machine())
+	opts, err := f.options(b)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.
 // every op.
 func drawOptions(f *problemFlags) (*sweep.Options, error) {
 	f.ops = string(ep.Dispatch)
-	return f.options(ep.Machine{Backend: "cpu"})
+	return f.options(ep.Machine{Backend: "cpu"}, nil)
 }
 
 func kindTable(name string, kinds []workloads.Kind) reports.Table {

@@ -54,7 +54,7 @@ func openToy(t *testing.T, file, drill string) (*Backend, *[]string, error) {
 func toySession(t *testing.T, b kernels.Backend, op ep.Op) (kernels.Session, ep.Config) {
 	t.Helper()
 	p := ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
-		Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16}
+		Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}
 	return openProblem(t, b, p, "zipf:1.0+masked:0.2"), kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
 }
 
@@ -66,7 +66,7 @@ func TestToyWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := b.Kernels()[1].Work; w.Key(ep.BF16) != "rank plain +reduction" || w.Library != "toy" {
+	if w := b.Kernels()[1].Work; w.Key(ep.Problem{Dispatch: ep.BF16}) != "rank plain +reduction" || w.Library != "toy" {
 		t.Errorf("work %+v", w)
 	}
 	for _, op := range ep.Ops() {

@@ -180,7 +180,7 @@ func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	var order []id
 	for _, l := range ours(runs) {
 		for _, c := range l.Cases {
-			g := groupOf(c.Problem)
+			g := groupOf(c.Problem, "")
 			g.Op, g.Dispatch = "", "" // the routing is the same for all
 			k := id{g, c.Routing}
 			old := largest[k]

@@ -18,8 +18,8 @@ const panelWidth, panelHeight = 3.3 * vg.Inch, 2.7 * vg.Inch
 
 // work is a panel: libraries that do the same for one op.
 type work struct {
-	name   string
-	tuned  []series // a line for each library
+	name  string
+	tuned []series // a line for each library
 	plain []series // the default of each
 }
 

@@ -76,8 +76,11 @@ type group struct {
 
 // groupOf leaves out the token counts, the precision, which the label says, and the
 // mode: peers are measured eagerly and ours from a graph, and the label says which.
-// A combine has no dtype: it travels as BF16.
-func groupOf(p ep.Problem) group {
+// A combine has no dtype: it travels as BF16. Where the work is known it says the layout.
+func groupOf(p ep.Problem, work string) group {
+	if work != "" {
+		p.Layout = ""
+	}
 	p.Mode, p.Tokens, p.MaxTokens, p.Combine, p.Precision = "", 0, 0, "", ep.Full
 	if p.Op == ep.Combine {
 		p.Dispatch = ""
@@ -91,16 +94,16 @@ func workOf(l *reports.Loaded, c *reports.Case) string {
 	if w == nil {
 		return ""
 	}
-	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem.Dispatch)
+	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem)
 }
 
 // has reports whether a case belongs into the picture. Imported figures, whose work is
 // not known, belong into each.
 func (g group) has(l *reports.Loaded, c *reports.Case) bool {
-	if groupOf(c.Problem).Problem != g.Problem {
+	w := workOf(l, c)
+	if groupOf(c.Problem, w).Problem != g.Problem {
 		return false
 	}
-	w := workOf(l, c)
 	return g.work == "" || w == "" || w == g.work
 }
 
@@ -111,11 +114,12 @@ func groups(runs []*reports.Loaded) []group {
 	works := map[group][]string{}
 	for _, l := range runs {
 		for _, c := range l.Cases {
-			g := groupOf(c.Problem)
+			w := workOf(l, c)
+			g := groupOf(c.Problem, w)
 			if !slices.Contains(out, g) {
 				out = append(out, g)
 			}
-			if w := workOf(l, c); w != "" && !slices.Contains(works[g], w) {
+			if w != "" && !slices.Contains(works[g], w) {
 				works[g] = append(works[g], w)
 			}
 		}

@@ -66,14 +66,32 @@ func (w Work) Pair(dispatch Work) Work {
 	return out
 }
 
-// Key is the work as one line of text, for a dtype: two calls do the same when their
-// keys are equal. There is nothing to cast in BF16. It is "" where the layout is
+// Under is the work in another layout than the kernel declares it for. By rank there is
+// no expansion, and combine adds up rows as they are.
+func (w Work) Under(l Layout) Work {
+	if w.Layout == "" || l == LayoutExpert { // runs from before layouts say expert for all
+		return w
+	}
+	w.Layout = l.Kind()
+	if l.ByRank() {
+		w.Inside = slices.DeleteFunc(slices.Clone(w.Inside), func(part string) bool { return part == "expansion" })
+		if w.Sum != "" {
+			w.Sum = "plain"
+		}
+	}
+	return w
+}
+
+// Key is the work as one line of text, for a problem: two calls do the same when their
+// keys are equal. Layouts of one kind are the same here: they hold the same rows, with
+// or without gaps. There is nothing to cast in BF16. It is "" where the layout is
 // unknown.
-func (w Work) Key(dtype DType) string {
+func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""
 	}
-	words := []string{w.Layout}
+	w, dtype := w.Under(p.Layout), p.Dispatch
+	words := []string{Layout(w.Layout).Kind()}
 	if w.Sum != "" {
 		words = append(words, w.Sum)
 	}

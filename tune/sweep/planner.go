@@ -51,7 +51,7 @@ func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 // equalWork refuses to race kernels whose times hold different things.
 func equalWork(p ep.Problem, ks []kernels.Kernel) error {
 	for _, k := range ks[1:] {
-		if a, b := ks[0].Work.Key(p.Dispatch), k.Work.Key(p.Dispatch); a != "" && b != "" && a != b {
+		if a, b := ks[0].Work.Key(p), k.Work.Key(p); a != "" && b != "" && a != b {
 			return fmt.Errorf("--kernel: %s (%s) and %s (%s) do different work and cannot be compared; name one of them", ks[0].Name, a, k.Name, b)
 		}
 	}

@@ -63,9 +63,9 @@ class Library(GPULibrary):
 
         rules += [] if self.own else [("send < recv", "send: must be below recv"), ("sms % 2 == 0", "sms: must be even")]
         return [kernel(self, "deepep-normal", "dispatch", "get_dispatch_layout and dispatch", params([4, 6, 8, 12, 16, 20, 24, 32], own[0]), rules,
-                       layout="rank", inside=["counts"]),
+                       layout="rank:packed", inside=["counts"]),
                 kernel(self, "deepep-normal", "combine", "combine", params([1, 2, 4, 6, 8, 9, 10, 12, 16], own[1]), rules,
-                       layout="rank", sum="plain", inside=["reduction"])]
+                       layout="rank:packed", sum="plain", inside=["reduction"])]
 
     def follow(self, combine, dispatch):
         if self.low_latency or self.own:

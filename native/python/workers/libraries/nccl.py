@@ -31,8 +31,9 @@ class Library(GPULibrary):
         rules = [("!problem.shared_expert && !problem.skip_a2a", "no shared expert, no skip_a2a"),
                  ('problem.dispatch == "bf16"', "bf16 only: fp8 is a second all-to-all of scales")]
         name, inside = ("nccl", ["counts"]) if self.padded else ("nccl-counts", ["counts", "host"])
-        return [kernel(self, name, "dispatch", "Gathers rows by rank, one all-to-all of rows, ids and weights each.", [ctas], rules, layout="rank", inside=inside),
-                kernel(self, name, "combine", "One all-to-all back, rows of ranks added up.", [ctas], rules, layout="rank", sum="plain", inside=["reduction"] + inside[1:])]
+        layout = "rank" if self.padded else "rank:packed"
+        return [kernel(self, name, "dispatch", "Gathers rows by rank, one all-to-all of rows, ids and weights each.", [ctas], rules, layout=layout, inside=inside),
+                kernel(self, name, "combine", "One all-to-all back, rows of ranks added up.", [ctas], rules, layout=layout, sum="plain", inside=["reduction"] + inside[1:])]
 
     def prepare(self, half):
         ctas = half.values["ctas"]

@@ -56,8 +56,9 @@ func writeMegatron(in Input) (Output, error) {
 	if err != nil {
 		return Output{}, err
 	}
-	return Output{fmt.Appendf(nil, "--moe-flex-dispatcher-num-sms %d\n", best.dispatch.Int("sms")),
-		append(best.losses(all), "Megatron-LM takes the SMs only; these losses are with the chunk sizes that go with them")}, nil
+	return Output{fmt.Appendf(nil, "--moe-deepep-num-sms %d\n", best.dispatch.Int("sms")),
+		append(best.losses(all), "Megatron-LM takes the SMs only; these losses are with the chunk sizes that go with them",
+			"sources newer than megatron-core 0.16 call it --moe-flex-dispatcher-num-sms")}, nil
 }
 
 //go:embed shim.py.tmpl

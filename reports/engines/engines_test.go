@@ -85,7 +85,7 @@ func TestSGLang(t *testing.T) {
 			t.Errorf("mix %v: notes %q, want %q", c.mix, notes, c.note)
 		}
 	}
-	if out := write(t, "megatron", map[int]float64{4096: 1}); string(out.Data) != "--moe-flex-dispatcher-num-sms 24\n" {
+	if out := write(t, "megatron", map[int]float64{4096: 1}); string(out.Data) != "--moe-deepep-num-sms 24\n" {
 		t.Errorf("megatron: %s", out.Data)
 	}
 }

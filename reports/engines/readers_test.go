@@ -1,0 +1,66 @@
+package engines
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+// readers is the folder of make engine-readers.
+const readers = "../../.readers"
+
+// TestEngineReaders gives exports to the code that the engines read them with, out of the
+// engines' own wheels.
+func TestEngineReaders(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	for _, c := range []struct{ engine, format, wheel, want string }{
+		{"sglang", "sglang", "sglang", `[24, [24, 24, 256], [24, 8, 256]]`},
+		{"megatron", "megatron", "megatron_core", `["moe_deepep_num_sms", 24, ["moe_deepep_num_sms", "moe_hybridep_num_sms"]]`},
+		{"aiconfigurator", "aiconfigurator", "aiconfigurator_core", `{"dispatch": {"20": {"128": 0.02, "4096": 0.39}, "24": {"128": 0.019, "4096": 0.3}},
+			"combine": {"20": {"128": 0.02, "4096": 0.4}, "24": {"128": 0.03, "4096": 0.3}}}`},
+		{"plugin", "deepep-shim", "", `[[24, 8, 256], [24, 24, 256], "own"]`},
+	} {
+		t.Run(c.engine, func(t *testing.T) {
+			if found, _ := filepath.Glob(filepath.Join(readers, c.wheel+"-*.whl")); c.wheel != "" && len(found) == 0 {
+				t.Skip("no wheel of the engine here; make engine-readers fetches it")
+			}
+			file := filepath.Join(t.TempDir(), "export")
+			if err := os.WriteFile(file, write(t, c.format, nil).Data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.Command(python, "-B", "testdata/readers.py", c.engine, readers, file).Output()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, err.(*exec.ExitError).Stderr)
+			}
+			var got, want any
+			if err := json.Unmarshal(out, &got); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(rounded(got), want) {
+				t.Errorf("read as %s\nwant %s", out, c.want)
+			}
+		})
+	}
+}
+
+// rounded takes off what binary arithmetic adds to the numbers of a JSON value.
+func rounded(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		for k := range x {
+			x[k] = rounded(x[k])
+		}
+	case float64:
+		return float64(int(x*1e6+0.5)) / 1e6
+	}
+	return v
+}

@@ -19,6 +19,7 @@ import (
 //	EP_DTYPE          EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
 //	EP_SHARED         1 when a shared expert is fused
 //	EP_SKIP_A2A       1 when tokens are replicated and nothing is sent
+//	EP_PACKED         1 for layout rank:packed, 0 for rank in segments
 func problemDefines(p ep.Problem) []string {
 	return []string{
 		define("EP_HIDDEN", p.Hidden),
@@ -29,6 +30,7 @@ func problemDefines(p ep.Problem) []string {
 		define("EP_DTYPE", slices.Index(ep.DTypes(), p.Dispatch)),
 		define("EP_SHARED", bit(p.SharedExpert)),
 		define("EP_SKIP_A2A", bit(p.SkipA2A)),
+		define("EP_PACKED", bit(p.Layout == ep.LayoutRankPacked)),
 	}
 }
 

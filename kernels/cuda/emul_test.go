@@ -181,7 +181,7 @@ func (e *emulated) call(f family, c ep.Config) []string {
 // and combine.
 func (e *emulated) experts() []string {
 	e.t.Helper()
-	return []string{e.object("common/expert.cuh", nil), "launch ep_expert 2 64 0"}
+	return []string{e.object(expertSource(e.w.Problem), nil), "launch ep_expert 2 64 0"}
 }
 
 func (e *emulated) object(source string, defines []string) string {
@@ -312,9 +312,16 @@ func (e *emulated) checkDispatch(c ref.Compare) {
 			RowOffsets: words[uint32](e.part(r, partRowOffsets)),
 			ExpertIDs:  words[int32](e.part(r, partExpertIDs)),
 			SrcInfo:    words[int32](e.part(r, partSrcInfo)),
+			Experts:    words[int32](e.part(r, partExpertIDs)),
 			MaxRows:    dtype.MaxRows(p),
 			Scales:     e.part(r, partScales),
 			Payload:    ref.Flat(e.part(r, partOut), encodingOf(p).Payload),
+		}
+		for _, bits := range words[uint32](e.part(r, partScaleOffsets)) {
+			out.Weights = append(out.Weights, math.Float32frombits(bits))
+		}
+		for i := 0; i+1 < len(out.ExpertIDs) && p.Layout == ep.LayoutMasked; i += 2 {
+			out.Ranges = append(out.Ranges, binary.LittleEndian.Uint64(e.part(r, partExpertIDs)[4*i:]))
 		}
 		if p.Dispatch == ep.NVFP4 {
 			out.ScaleOffsets = words[uint32](e.part(r, partScaleOffsets))

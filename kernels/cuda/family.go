@@ -102,8 +102,8 @@ type (
 	dispatchLLParams struct{ receivers, pauseNs int }
 )
 
-// families lists every kernel of this backend. The first of an op carries the
-// default that every gain is measured against.
+// families lists every kernel of this backend. The first of an op that serves a layout
+// carries the default that every gain is measured against.
 func families() []family {
 	return []family{
 		dispatchEP(),
@@ -112,5 +112,7 @@ func families() []family {
 		combineLL(),
 		dispatchFinal(),
 		combineFinal(),
+		dispatchRank(),
+		combineRank(),
 	}
 }

@@ -95,17 +95,27 @@ func problemParts(p ep.Problem) []Region {
 }
 
 // outputParts are what dispatch, experts and combine write. They are poisoned with
-// ones: NaN in every float dtype, an impossible offset in an index.
+// ones: NaN in every float dtype, an impossible offset in an index. The fields of
+// EpArgs mean, by layout:
+//
+//	               expert                 masked                     rank                   rank:packed
+//	out            [max_rows]             [local, capacity]          [ranks, max_tokens]    [ranks * max_tokens]
+//	out_scales fp8 [hidden/128, max_rows] [local, hidden/128, cap.]  [rows, hidden/128]     [rows, hidden/128]
+//	row_offsets    first row of a group   rows of a group, of all    rows of a source       first row of a source
+//	expert_ids     [groups]               [local, ranks] u64 ranges  [rows, topk] local     [rows, topk] local
+//	src_info       [rows, 2] token, k     [rows, 2] token, k         [rows, 2] token, rank, then [max_tokens] for combine
+//	scale_offsets  nvfp4: [groups]        unused                     [rows, topk] weights   [rows, topk] weights
 func outputParts(p ep.Problem) []Region {
 	rows, groups, hidden := int64(dtype.MaxRows(p)), int64(dtype.Groups(p)), int64(p.Hidden)
 	l := encodingOf(p)
+	index := IndexOf(p)
 	parts := []Region{
 		{partOut, rows * int64(l.Payload), 0xff},
 		{partScales, int64(dtype.OutputScaleBytes(l, int(groups), int(rows))), 0xff},
 		{partRowOffsets, (groups + 1) * 4, 0xff},
-		{partExpertIDs, groups * 4, 0xff},
-		{partSrcInfo, rows * 8, 0xff},
-		{partScaleOffsets, groups * 4, 0xff},
+		{partExpertIDs, index.ExpertIDs, 0xff},
+		{partSrcInfo, index.SrcInfo, 0xff},
+		{partScaleOffsets, index.ScaleOffsets, 0xff},
 	}
 	if p.Op != ep.Dispatch {
 		parts = append(parts,
@@ -113,6 +123,21 @@ func outputParts(p ep.Problem) []Region {
 			Region{partCombined, int64(p.MaxTokens*p.TopK) * hidden * 2, 0xff})
 	}
 	return parts
+}
+
+// Index is the bytes of the outputs that say what a row is.
+type Index struct{ ExpertIDs, SrcInfo, ScaleOffsets int64 }
+
+// IndexOf is that of a problem's layout. native/epcomm/src/pack.c counts the same.
+func IndexOf(p ep.Problem) Index {
+	rows, groups := int64(dtype.MaxRows(p)), int64(dtype.Groups(p))
+	switch beside := rows * int64(p.TopK) * 4; p.Layout.Kind() {
+	case "masked":
+		return Index{groups * int64(p.Ranks) * 8, rows * 8, groups * 4}
+	case "rank":
+		return Index{beside, rows*8 + int64(p.MaxTokens)*4, beside}
+	}
+	return Index{groups * 4, rows * 8, groups * 4}
 }
 
 // stateParts are the memory of a state: call numbers, counters and regions.

@@ -1,12 +1,14 @@
 package cuda
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -143,6 +145,7 @@ func TestRefusals(t *testing.T) {
 func TestUnknownParameters(t *testing.T) {
 	p := variantProblem(ep.Dispatch, ep.FP8)
 	for _, k := range Kernels() {
+		p := inLayoutOf(k, p)
 		p.Op = k.Op
 		c := k.DefaultConfig(h200, p)
 		if err := k.Check(h200, p, c); err != nil {
@@ -180,6 +183,24 @@ func TestClosure(t *testing.T) {
 
 // h200 is a machine on which the whole default space is legal.
 var h200 = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
+
+// inLayoutOf is a problem in the first layout that a kernel serves.
+func inLayoutOf(k kernels.Kernel, p ep.Problem) ep.Problem {
+	if k.Layouts != nil {
+		p.Layout = k.Layouts[0]
+	}
+	return p
+}
+
+// drilledLayouts are one layout for each set of kernels.
+func drilledLayouts() (out []ep.Layout) {
+	for _, k := range kernels.Of(Kernels(), ep.Dispatch) {
+		if l := inLayoutOf(k, ep.Problem{}).Layout; !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
 
 func variantProblem(op ep.Op, f ep.DType) ep.Problem {
 	return ep.Problem{

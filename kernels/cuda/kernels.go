@@ -16,7 +16,9 @@ func Kernels() []kernels.Kernel {
 	for i, f := range all {
 		out[i] = f.kernel
 		out[i].Check = f.check
-		out[i].Work = Work(f.kernel.Op)
+		if f.kernel.Work.Library == "" {
+			out[i].Work = Work(f.kernel.Op)
+		}
 		if f.kernel.Op == ep.Combine {
 			out[i].Pairs = pairsWithin(f, all)
 		}
@@ -24,7 +26,7 @@ func Kernels() []kernels.Kernel {
 	return out
 }
 
-// Work declares what the times of our kernels include. Dispatch begins with BF16 tokens
+// Work declares what the times of our kernels for layout expert include. Dispatch begins with BF16 tokens
 // and ends with rows in the order of their experts. Combine is the way back.
 func Work(op ep.Op) ep.Work {
 	if op == ep.Combine {

@@ -102,7 +102,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 }
 
 func (s *session) loadExpert() ([]cu.Function, error) {
-	u, err := newUnit("common/expert.cuh", s.problem, nil)
+	u, err := newUnit(expertSource(s.problem), s.problem, nil)
 	if err != nil {
 		return nil, err
 	}

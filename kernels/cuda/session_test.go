@@ -66,13 +66,17 @@ func TestSession(t *testing.T) {
 					continue
 				}
 				t.Run(clock+"/"+string(mode)+"/"+string(op), func(t *testing.T) {
-					b, s := openSession(t, Options{Loopback: true, Clock: clock, Deadline: 20 * time.Second}, drillProblem(op, mode, 2))
-					all := kernels.Of(b.Kernels(), op)
-					if onEmulator() {
-						all = all[:1]
-					}
-					for _, k := range all {
-						runConfig(t, b, s, k, k.DefaultConfig(b.Machine(), s.problem))
+					for _, layout := range drilledLayouts() {
+						p := drillProblem(op, mode, 2)
+						p.Layout = layout
+						b, s := openSession(t, Options{Loopback: true, Clock: clock, Deadline: 20 * time.Second}, p)
+						all := kernels.For(b.Kernels(), p)
+						if onEmulator() {
+							all = all[:1]
+						}
+						for _, k := range all {
+							runConfig(t, b, s, k, k.DefaultConfig(b.Machine(), s.problem))
+						}
 					}
 				})
 			}
@@ -129,12 +133,16 @@ func TestSessionGather(t *testing.T) {
 func TestSessionStages(t *testing.T) {
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, stage := range stages {
-			b, s := openSession(t, Options{Loopback: true, Clock: clockSpan + ":" + stage, Deadline: 20 * time.Second}, drillProblem(op, ep.Graph, 2))
-			for _, k := range kernels.Of(b.Kernels(), op) {
-				base := k.DefaultConfig(b.Machine(), s.problem)
-				runConfig(t, b, s, k, base)
-				if _, ok := base.Values["algo"]; ok {
-					runConfig(t, b, s, k, base.With("algo", "dedup"))
+			for _, layout := range drilledLayouts() {
+				p := drillProblem(op, ep.Graph, 2)
+				p.Layout = layout
+				b, s := openSession(t, Options{Loopback: true, Clock: clockSpan + ":" + stage, Deadline: 20 * time.Second}, p)
+				for _, k := range kernels.For(b.Kernels(), p) {
+					base := k.DefaultConfig(b.Machine(), s.problem)
+					runConfig(t, b, s, k, base)
+					if _, ok := base.Values["algo"]; ok {
+						runConfig(t, b, s, k, base.With("algo", "dedup"))
+					}
 				}
 			}
 		}
@@ -145,7 +153,7 @@ func TestSessionStages(t *testing.T) {
 func TestSessionConfigs(t *testing.T) {
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		b, s := openSession(t, Options{Loopback: true, Clock: clockEvent, Deadline: 20 * time.Second}, drillProblem(op, ep.Graph, 2))
-		for _, k := range kernels.Of(b.Kernels(), op) {
+		for _, k := range kernels.For(b.Kernels(), s.problem) {
 			base := k.DefaultConfig(b.Machine(), s.problem)
 			runConfig(t, b, s, k, base)
 			for _, q := range k.Params {

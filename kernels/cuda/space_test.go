@@ -47,6 +47,7 @@ type compiled struct {
 // variants lists each distinct variant of a family's default space on a
 // problem once, the default's first; none where the default is illegal.
 func variants(f family, m ep.Machine, p ep.Problem) ([]compiled, error) {
+	p = inLayoutOf(f.kernel, p)
 	base := f.kernel.DefaultConfig(m, p)
 	if f.check(m, p, base) != nil {
 		return nil, nil

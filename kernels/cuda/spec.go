@@ -99,8 +99,16 @@ func SupportUnits() (align, calls Unit) {
 
 // ExpertUnit stands in for the experts in verifications: entry ep_expert.
 func ExpertUnit(p ep.Problem) (Unit, error) {
-	u, err := newUnit("common/expert.cuh", p, nil)
+	u, err := newUnit(expertSource(p), p, nil)
 	return u.packed(), err
+}
+
+// expertSource is the stand-in for the experts of a layout.
+func expertSource(p ep.Problem) string {
+	if p.Layout.ByRank() {
+		return "rank/expert.cuh"
+	}
+	return "common/expert.cuh"
 }
 
 // RoundBlocks is EP_OWN_ROUNDS of packed kernels: no grid has more blocks.

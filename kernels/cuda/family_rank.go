@@ -1,0 +1,148 @@
+package cuda
+
+import (
+	"cmp"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// rankState is the memory of the kernels of layout rank, native/kernels/rank. Their
+// only counter is the abort word.
+var rankState = state{"rank", regionsRank, func(ep.Problem) int { return 1 }}
+
+// byRank are the layouts that they serve.
+var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
+
+// dispatchRank sends each token once to each rank of its experts.
+func dispatchRank() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name:    "dispatch_rank",
+			Op:      ep.Dispatch,
+			Layouts: byRank,
+			Work:    ep.Work{Library: "epbench", Layout: "rank", Inside: []string{"cast", "counts"}},
+			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data and copy it to the row's place.",
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("copies what arrived to its rows", "0", "4", "8", "12", "16", "24", "32", "48", "64"),
+				threadsParam("512", "768", "1024"),
+				unitParam("message"),
+				pdlParam("0"),
+			},
+			Check:   checkRank,
+			Default: defaultDispatchRank,
+			Starts:  startsRank(defaultDispatchRank),
+			Beside:  besideLL,
+		},
+		source:   "rank/dispatch.cuh",
+		state:    rankState,
+		defines:  definesRank,
+		compare:  inOrder,
+		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesRank("dispatch_rank", c) },
+	}
+}
+
+// combineRank brings one row a (token, rank) back.
+func combineRank() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name:    "combine_rank",
+			Op:      ep.Combine,
+			Layouts: byRank,
+			Work:    ep.Work{Library: "epbench", Layout: "rank", Sum: "plain", Inside: []string{"reduction"}},
+			Doc:     "One kernel without flags: receivers poll the rows of a token and add them in the order of ranks; a rank's own rows stay where they are.",
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("adds what arrived", "0", "8", "12", "16", "24", "32", "48", "64", "88"),
+				threadsParam("512", "768", "1024"),
+				unitParam("row"),
+				pdlParam("0"),
+			},
+			Check:   checkRank,
+			Default: defaultCombineRank,
+			Starts:  startsRank(defaultCombineRank),
+			Beside:  besideLL,
+		},
+		source:   "rank/combine.cuh",
+		state:    rankState,
+		defines:  definesRank,
+		compare:  func(ep.Config) ref.Compare { return ref.Compare{Bits: true} },
+		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesRank("combine_rank", c) },
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchRank(m, p) },
+	}
+}
+
+func unitParam(of string) kernels.Param {
+	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
+}
+
+func definesRank(c ep.Config) []string {
+	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_UNIT_BYTES", c, "unit")}
+}
+
+func launchesRank(entry string, c ep.Config) []launch {
+	l := launchOf(entry, c)
+	l.params.waitSMs = c.Int("wait_sms")
+	return []launch{l}
+}
+
+func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkFast(m, p, c),
+		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // one block at least sends
+		kernels.CheckWord(c, "unit", "512", "1024", "2048"), checkSwitch(c, "pdl"))
+}
+
+// longTokens is the token count from which sending and receiving have blocks of their
+// own. Below it the warps of a block have little to send, and all receive afterwards.
+const longTokens = 256
+
+// defaultDispatchRank gives a third of the SMs of a long call to what arrives: a row is
+// converted and stored once a rank, and copied once.
+func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
+	return defaultRank("dispatch_rank", m, p, 3)
+}
+
+// defaultCombineRank gives half of them: a receiver reads two rows, writes one, and
+// empties a slot.
+func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
+	return defaultRank("combine_rank", m, p, 2)
+}
+
+func defaultRank(name string, m ep.Machine, p ep.Problem, share int) ep.Config {
+	sms := fastSMs(m, p)
+	v := map[string]ep.Value{"sms": number(sms), "wait_sms": "0", "threads": "512", "unit": "512", "pdl": "0"}
+	if p.Tokens > longTokens {
+		v["wait_sms"], v["threads"] = number(sms/share), "768"
+		if p.Op != ep.Dispatch || p.Dispatch == ep.BF16 {
+			v["unit"] = "1024" // with FP8 it spills
+		}
+	}
+	return ep.Config{Kernel: name, Values: v}
+}
+
+// startsRank are other splits of a long call's SMs, and for short ones more warps.
+func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.Problem) []ep.Config {
+	return func(m ep.Machine, p ep.Problem) []ep.Config {
+		c, sms := own(m, p), fastSMs(m, p)
+		if p.Tokens <= longTokens {
+			return []ep.Config{c.With("threads", "1024")}
+		}
+		return []ep.Config{c.With("wait_sms", number(sms/4)), c.With("wait_sms", number(sms/2)), c.With("wait_sms", number(sms*2/3)), c.With("wait_sms", "0")}
+	}
+}
+
+// regionsRank is RankRegion of rank/layout.cuh.
+func regionsRank(p ep.Problem) []Region {
+	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
+	l := dtype.Of(p.Dispatch, p.Hidden)
+	message := (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*k) + 15) / 16 * 16
+	return []Region{
+		{"counts", 2 * r * 8, 0},
+		{"slots", 2 * r * t * message, 0xff},
+		{"started", r * 4, 0},
+		{"return", 2 * t * r * int64(2*p.Hidden), 0xff},
+	}
+}

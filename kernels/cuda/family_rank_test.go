@@ -1,0 +1,42 @@
+package cuda
+
+import (
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestEmulatedRank runs the kernels of layout rank through the drill of the fast
+// kernels: calls alone and in pairs, ranks of unlike pace, another routing.
+func TestEmulatedRank(t *testing.T) {
+	for _, q := range []fastCase{
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
+		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1", 3},
+		{pairProblem(ep.FP8, 4, 1152, 16, 4, 40), []int{40, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=64,wait_sms=1,unit=1024", "sms=3,threads=64,wait_sms=1,unit=1024", 3},
+		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048", 3},
+		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64", 3},
+		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64", "sms=2,threads=64", 3},
+	} {
+		for _, layout := range byRank {
+			q.p.Layout = layout
+			t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
+				t.Parallel()
+				q.drill(q.prepare(t, dispatchRank(), combineRank()))
+			})
+		}
+	}
+}
+
+// TestRankRace: every plain access is ordered by a fence, a barrier or a kernel's end.
+func TestRankRace(t *testing.T) {
+	for _, layout := range byRank {
+		q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64", 3}
+		q.p.Layout = layout
+		t.Run(layout.String(), func(t *testing.T) {
+			t.Parallel()
+			e := q.prepare(t, dispatchRank(), combineRank())
+			e.tools = need(t, raceTools)
+			q.drill(e)
+		})
+	}
+}

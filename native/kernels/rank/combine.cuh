@@ -1,0 +1,183 @@
+/* combine_rank: brings one row a (token, rank) back, weighted and summed over local
+ * experts by the caller, and adds the rows of a token in f32 in the order of ranks.
+ * Receivers poll the rows; a rank's own rows never travel.
+ *
+ * Reads row_offsets and src_info that a dispatch_rank left on this rank, not
+ * necessarily the last: see rank_wait_started. Compile-time: EP_UNIT_BYTES, bytes
+ * of a row that a warp moves at a time.
+ */
+#include "rank/layout.cuh"
+
+static const uint32_t RANK_ROW = 2 * EP_HIDDEN;
+static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
+static const uint32_t RANK_CHUNKS = (RANK_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
+static const uint32_t RANK_BATCH = EP_RANKS < 8 ? EP_RANKS : 8; /* rows of a token polled together */
+
+EP_DEVICE bool rank_in_row(uint32_t column) { return RANK_ROW % EP_UNIT_BYTES == 0 || column < RANK_ROW; }
+EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
+  return reinterpret_cast<const uint4 *>(reinterpret_cast<const uint8_t *>(a.y) + row * RANK_ROW + column);
+}
+
+/* ---- sending ---- */
+
+/* Says that this rank began call `number`, hence has ended the call before. */
+EP_DEVICE void rank_announce(const EpArgs &a, const RankCall &c) {
+  if (c.block != 0 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
+  st_release_sys(rank_started(a, c.lane) + a.rank, c.number);
+}
+
+/* Return slots have two sets, by call number. Those of this call were last used two
+ * calls ago, and a rank that began the previous call has emptied them. In a steady
+ * state the words have long arrived. */
+EP_DEVICE bool rank_wait_started(const EpArgs &a, const RankCall &c) {
+  const uint32_t *p = rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
+  EpSpin spin;
+  for (;;) {
+    uint32_t began = ld_relaxed_sys(p);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - (c.number - 1)) < 0);
+    if (missing == 0) return true;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
+  }
+}
+
+/* Lane r: the rows that came from rank r, and the first of them. */
+struct RankRows {
+  uint32_t rows, first;
+};
+EP_DEVICE RankRows rank_rows(const EpArgs &a, uint32_t lane) {
+  if (lane >= EP_RANKS) return {0, 0};
+  uint32_t word = a.row_offsets[lane], most = static_cast<uint32_t>(a.max_tokens);
+  RankRows of = {word, lane * most};
+  if (EP_PACKED) of = {a.row_offsets[lane + 1] - word, word};
+  /* Offsets that a broken dispatch left must not lead out of y. */
+  if (of.rows > most || of.first > a.max_rows - of.rows) of = {0, 0};
+  return of;
+}
+
+/* A chunk of a row on its way. Units that follow each other go to different ranks. */
+struct RankReturn {
+  uint32_t token, source, column;
+  bool exists;
+  uint4 data[RANK_STEP];
+};
+EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32_t unit, RankRows of) {
+  const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
+  RankReturn r;
+  r.source = (static_cast<uint32_t>(a.rank) + 1 + unit % peers) % EP_RANKS;
+  uint32_t place = unit / peers / RANK_CHUNKS;
+  r.exists = place < __shfl_sync(EP_FULL_WARP, of.rows, r.source);
+  r.column = unit / peers % RANK_CHUNKS * EP_UNIT_BYTES + c.lane * 16;
+  uint64_t row = __shfl_sync(EP_FULL_WARP, of.first, r.source) + static_cast<uint64_t>(place);
+  r.token = r.exists ? static_cast<uint32_t>(a.src_info[2 * row]) : 0;
+#pragma unroll
+  for (uint32_t v = 0; v < RANK_STEP; v++) {
+    r.data[v] = make_uint4(0, 0, 0, 0);
+    if (r.exists && rank_in_row(r.column + 512 * v)) r.data[v] = ld_readonly(rank_y(a, row, r.column + 512 * v));
+  }
+  return r;
+}
+
+/* The next unit is loaded while this one leaves. */
+EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
+  if (EP_RANKS == 1) return;
+  const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
+  uint32_t unit = c.warp * c.senders + c.block, step = c.warps * c.senders;
+  RankRows of = rank_rows(a, c.lane);
+  uint32_t units = __reduce_max_sync(EP_FULL_WARP, c.lane == static_cast<uint32_t>(a.rank) ? 0 : of.rows) * RANK_CHUNKS * peers;
+  RankReturn next = rank_load_return(a, c, unit, of);
+  if (!rank_wait_started(a, c)) return;
+  ep_span_stage(a, EP_STAGE_READY);
+  for (; unit < units; unit += step) {
+    RankReturn r = next;
+    next = rank_load_return(a, c, unit + step, of);
+    /* Outputs that a broken dispatch left must not lead out of the peer's buffer. */
+    if (!r.exists || r.token >= static_cast<uint32_t>(a.max_tokens)) continue;
+    uint8_t *slot = rank_return(a, r.source, c.number, r.token, a.rank);
+#pragma unroll
+    for (uint32_t v = 0; v < RANK_STEP; v++)
+      if (rank_in_row(r.column + 512 * v)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), rank_canonical(r.data[v]));
+  }
+}
+
+/* ---- receiving ---- */
+
+/* One vector of a token's rows, those of ranks `first` on. Bit i of used: rank
+ * first + i sends one; of own: that rank is this one, and its row stands in y. */
+struct RankTerms {
+  uint8_t *slot;
+  uint32_t first, used, own;
+};
+EP_DEVICE uint4 *rank_term(const RankTerms &t, uint32_t i) {
+  bool exists = EP_RANKS % RANK_BATCH == 0 || t.first + i < EP_RANKS; /* the last batch may be short */
+  return reinterpret_cast<uint4 *>(t.slot + (exists ? i : 0) * RANK_ROW);
+}
+
+/* Polls the batch together until all of it is here. Slots that nobody fills are read
+ * as well, so that no branch stands between the loads. */
+EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data)[RANK_BATCH]) {
+  EpSpin spin;
+  for (;;) {
+    uint32_t lacks = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < RANK_BATCH; i++) data[i] = ld_relaxed_sys(rank_term(t, i));
+#pragma unroll
+    for (uint32_t i = 0; i < RANK_BATCH; i++) lacks |= rank_largest(data[i]) == RANK_SENTINEL ? 1u << i : 0;
+    lacks &= t.used & ~t.own;
+    uint32_t missing = __reduce_or_sync(EP_FULL_WARP, lacks);
+    if (missing == 0) return true;
+    int32_t source = static_cast<int32_t>(t.first) + __ffs(missing) - 1;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_WAIT, -1, source}, 1, 0)) return false;
+  }
+}
+
+/* One vector of one token: its rows are summed in the order of ranks, and their slots
+ * left empty. */
+EP_DEVICE bool rank_reduce(const EpArgs &a, const RankCall &c, uint32_t token, uint32_t used, uint64_t row, uint32_t column) {
+  bool inside = rank_in_row(column);
+  uint32_t at = inside ? column : 0;
+  uint4 mine = make_uint4(0, 0, 0, 0);
+  if (used >> a.rank & 1u) mine = ld_readonly(rank_y(a, row, at));
+  float acc[8] = {};
+  for (uint32_t first = 0; first < EP_RANKS; first += RANK_BATCH) {
+    RankTerms t = {rank_return(a, a.rank, c.number, token, first) + at, first, inside ? used >> first : 0, (1u << a.rank) >> first};
+    uint4 data[RANK_BATCH];
+    if (!rank_wait_terms(a, t, data)) return false;
+    ep_span_stage(a, EP_STAGE_ARRIVED);
+#pragma unroll
+    for (uint32_t i = 0; i < RANK_BATCH; i++) {
+      if (!(used >> (first + i) & 1u)) continue;
+      bool own = first + i == static_cast<uint32_t>(a.rank);
+      bf16_accumulate(acc, own ? mine : data[i], 1.0f);
+      if (inside && !own) st_relaxed_sys(rank_term(t, i), rank_sentinels());
+    }
+  }
+  uint8_t *out = reinterpret_cast<uint8_t *>(a.combined) + static_cast<uint64_t>(token) * RANK_ROW;
+  if (inside) *reinterpret_cast<uint4 *>(out + column) = bf16_pack(acc);
+  return true;
+}
+
+EP_DEVICE void rank_combine_wait(const EpArgs &a, const RankCall &c) {
+  uint64_t first = __shfl_sync(EP_FULL_WARP, rank_rows(a, c.lane).first, a.rank);
+  for (uint32_t u = rank_receiver(c); u < static_cast<uint32_t>(a.tokens) * RANK_CHUNKS; u += rank_receiving_warps(c)) {
+    uint32_t token = u / RANK_CHUNKS;
+    int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
+    uint32_t used = __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
+    uint64_t row = used >> a.rank & 1u ? first + static_cast<uint32_t>(rank_places(a)[token]) : 0;
+    for (uint32_t v = 0; v < RANK_STEP; v++)
+      if (!rank_reduce(a, c, token, used, row, u % RANK_CHUNKS * EP_UNIT_BYTES + v * 512 + c.lane * 16)) return;
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) combine_rank(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  RankCall c = rank_call(a);
+  rank_announce(a, c);
+  if (rank_sends(c)) rank_combine_async(a, c);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  if (rank_receives(c)) rank_combine_wait(a, c);
+  ep_span_end(a);
+}

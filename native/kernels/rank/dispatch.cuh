@@ -1,0 +1,279 @@
+/* dispatch_rank: each token once to each rank of its experts, in one kernel. See
+ * layout.cuh for the protocol.
+ *
+ * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED,
+ * see layout.cuh.
+ */
+#include "rank/tokens.cuh"
+
+static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
+static const uint32_t RANK_UNITS = (RANK_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* a message */
+
+struct RankShared {
+  RankTile tile;
+  uint32_t rows[EP_RANKS];  /* received from each source */
+  uint32_t first[EP_RANKS]; /* first row of each source */
+  uint32_t failed;
+};
+
+EP_DEVICE bool rank_inside(uint32_t vector) { return RANK_VECTORS % (32 * RANK_STEP) == 0 || vector < RANK_VECTORS; }
+EP_DEVICE bool rank_has_scale(uint32_t vector) { return RANK_SCALES > 0 && rank_inside(vector) && vector % 8 == 0; }
+
+/* The rows of the output. Peers write none of them. */
+EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(a.out + row * RANK_PAYLOAD); }
+EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vector) {
+  return reinterpret_cast<uint32_t *>(a.out_scales) + row * RANK_SCALES + vector / 8;
+}
+
+/* Word i of a message's head, at its row: the token, local experts, weights. */
+EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uint32_t i, uint32_t word) {
+  if (i == 0) {
+    a.src_info[2 * row] = static_cast<int32_t>(word);
+    a.src_info[2 * row + 1] = static_cast<int32_t>(source);
+  } else if (i <= EP_TOPK) {
+    a.expert_ids[row * EP_TOPK + i - 1] = word == RANK_ELSEWHERE ? -1 : static_cast<int32_t>(word);
+  } else {
+    a.scale_offsets[row * EP_TOPK + i - 1 - EP_TOPK] = word;
+  }
+}
+
+/* ---- sending ---- */
+
+/* Tells every rank how many rows it gets from this one. */
+EP_DEVICE void rank_signal(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
+  if (c.warp != 0 || c.lane >= EP_RANKS) return;
+  int to = static_cast<int>((static_cast<uint32_t>(a.rank) + c.lane) % EP_RANKS);
+  if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == to) return;
+  st_relaxed_sys(rank_count(a, to, c.number, a.rank), static_cast<uint64_t>(c.number) << 32 | all[to]);
+}
+
+/* The vectors of a token that a warp moves at a time, as they are in memory. */
+struct RankUnit {
+  EpSource in[RANK_STEP];
+};
+EP_DEVICE RankUnit rank_load(const EpArgs &a, uint32_t token, uint32_t first, bool exists) {
+  RankUnit u;
+  const uint16_t *x = a.x + static_cast<uint64_t>(exists ? token : 0) * EP_HIDDEN;
+#pragma unroll
+  for (uint32_t v = 0; v < RANK_STEP; v++) {
+    uint32_t vector = first + 32 * v;
+    u.in[v] = ep_load_source(x, vector, exists && vector < RANK_VECTORS);
+  }
+  return u;
+}
+
+/* Word i of the head of a token's message to a rank. */
+EP_DEVICE uint32_t rank_head(const EpArgs &a, uint32_t token, int to, uint32_t i) {
+  if (i == 0) return token;
+  uint32_t k = (i - 1) % EP_TOPK;
+  int32_t id = a.topk_ids[token * EP_TOPK + k];
+  bool there = id >= 0 && id / EP_LOCAL_EXPERTS == to;
+  if (i <= EP_TOPK) return there ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : RANK_ELSEWHERE;
+  uint32_t weight = there ? __float_as_uint(a.weights[token * EP_TOPK + k]) : 0;
+  return weight == RANK_SENTINEL ? 0x7fffffffu : weight; /* a NaN in either case */
+}
+
+/* Sends one unit of token `token`, number i of the tile, to all its ranks. Rows for
+ * this rank itself go to their places at once, where those are known. */
+EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
+  uint32_t first = unit * (32 * RANK_STEP) + c.lane;
+  EpVector out[RANK_STEP];
+#pragma unroll
+  for (uint32_t v = 0; v < RANK_STEP; v++) {
+    out[v] = ep_convert(u.in[v]);
+    if (EP_DTYPE == EP_BF16) out[v].data = rank_canonical(out[v].data); /* a saturating e4m3 cast gives no sentinel */
+  }
+  uint32_t turn = static_cast<uint32_t>(a.rank) + 1 + unit;
+  for (uint32_t j = 0; j < EP_RANKS; j++) {
+    int to = static_cast<int>((turn + j) % EP_RANKS);
+    if (!rank_goes(t, i, to)) continue;
+    uint32_t place = rank_place(t, i, to);
+    bool own = to == a.rank, direct = own && !EP_PACKED;
+    uint64_t row = static_cast<uint64_t>(a.rank) * a.max_tokens + place;
+    uint8_t *slot = rank_slot(a, to, c.number, a.rank, place);
+    uint4 *data = direct ? rank_out(a, row) : reinterpret_cast<uint4 *>(slot);
+#pragma unroll
+    for (uint32_t v = 0; v < RANK_STEP; v++) {
+      uint32_t vector = first + 32 * v;
+      if (rank_inside(vector)) st_relaxed_sys(data + vector, out[v].data);
+      if (rank_has_scale(vector)) st_relaxed_sys(direct ? rank_out_scale(a, row, vector) : rank_slot_scale(slot, vector), out[v].scale);
+    }
+    if (unit != 0) continue;
+    if (own && c.lane == 0) rank_places(a)[token] = static_cast<int32_t>(place);
+    for (uint32_t w = c.lane; w < RANK_HEAD; w += 32) {
+      uint32_t word = rank_head(a, token, to, w);
+      if (direct) {
+        rank_put_head(a, a.rank, row, w, word);
+      } else {
+        st_relaxed_sys(rank_slot_head(slot) + w, word);
+      }
+    }
+  }
+}
+
+/* Sends the tokens of a tile that are this block's. The first unit is already in
+ * registers, the next one is loaded while one leaves. */
+EP_DEVICE void rank_send_tile(const EpArgs &a, const RankCall &c, const RankTile &t, const RankRun &run, uint32_t begin, uint32_t end, RankUnit next) {
+  uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;
+  while (job < jobs) {
+    RankUnit u = next;
+    uint32_t after = job + step;
+    next = rank_load(a, begin + after / RANK_UNITS, after % RANK_UNITS * (32 * RANK_STEP) + c.lane, after < jobs);
+    rank_send(a, c, t, begin + job / RANK_UNITS, job / RANK_UNITS, job % RANK_UNITS, u);
+    job = after;
+  }
+}
+
+/* All threads of a sending block call it. The last block knows the counts first. */
+EP_DEVICE void rank_dispatch_async(const EpArgs &a, const RankCall &c, RankShared &s) {
+  RankRun run = rank_run(a, c);
+  uint32_t job = run.turn + c.warp * run.share;
+  RankUnit unit = rank_load(a, run.begin + job / RANK_UNITS, job % RANK_UNITS * (32 * RANK_STEP) + c.lane, job < (run.end - run.begin) * RANK_UNITS);
+  rank_count_tokens(a, c, 0, run.begin, s.tile.base);
+  if (c.block == c.senders - 1) {
+    if (threadIdx.x < EP_RANKS) s.tile.all[threadIdx.x] = s.tile.base[threadIdx.x];
+    rank_count_tokens(a, c, run.begin, static_cast<uint32_t>(a.tokens), s.tile.all);
+    rank_signal(a, c, s.tile.all);
+  }
+  for (uint32_t first = run.begin; first < run.end; first += blockDim.x) {
+    uint32_t end = min(first + blockDim.x, run.end);
+    if (first != run.begin) unit = rank_load(a, first + job / RANK_UNITS, job % RANK_UNITS * (32 * RANK_STEP) + c.lane, job < (end - first) * RANK_UNITS);
+    rank_place_tile(a, c, s.tile, first, end);
+    rank_send_tile(a, c, s.tile, run, first, end, unit);
+  }
+}
+
+/* ---- receiving ---- */
+
+/* Waits for the counts of all ranks, one a lane. */
+EP_DEVICE bool rank_wait_counts(const EpArgs &a, const RankCall &c, uint32_t *rows) {
+  const uint64_t *p = rank_count(a, a.rank, c.number, c.lane < EP_RANKS ? c.lane : 0);
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(p);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, v >> 32 != c.number);
+    *rows = static_cast<uint32_t>(v);
+    if (missing == 0) return true;
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, __ffs(missing) - 1}, c.number, v >> 32)) return false;
+  }
+}
+
+/* Every block reads the counts itself; the last one also writes what the output says
+ * of them. */
+EP_DEVICE void rank_index(const EpArgs &a, const RankCall &c, RankShared &s) {
+  __syncthreads();
+  if (c.warp == 0) {
+    uint32_t rows = 0;
+    bool here = rank_wait_counts(a, c, &rows);
+    if (c.lane >= EP_RANKS) rows = 0;
+    uint32_t end = warp_prefix_sum(rows), all = __shfl_sync(EP_FULL_WARP, end, 31);
+    uint32_t first = EP_PACKED ? end - rows : c.lane * static_cast<uint32_t>(a.max_tokens);
+    if (!here && c.lane == 0) s.failed = 1;
+    if (c.lane < EP_RANKS) {
+      s.rows[c.lane] = rows;
+      s.first[c.lane] = first;
+    }
+    if (here && c.block == gridDim.x - 1) {
+      if (c.lane < EP_RANKS) a.row_offsets[c.lane] = EP_PACKED ? first : rows;
+      if (c.lane == 0) a.row_offsets[EP_RANKS] = all;
+    }
+  }
+  __syncthreads();
+}
+
+/* One unit of a message, in the registers of a warp. */
+struct RankPart {
+  uint32_t source, place, unit;
+  uint4 data[RANK_STEP];
+  uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
+};
+
+/* Polls the unit until all of it is here. The first unit brings the head. */
+EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p) {
+  uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
+  uint32_t first = p.unit * (32 * RANK_STEP) + c.lane;
+  EpSpin spin;
+  for (;;) {
+    uint32_t largest = 0;
+#pragma unroll
+    for (uint32_t v = 0; v < RANK_STEP; v++) {
+      uint32_t vector = first + 32 * v;
+      p.data[v] = make_uint4(0, 0, 0, 0);
+      p.scale[v] = 0;
+      if (rank_inside(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
+      if (rank_has_scale(vector)) p.scale[v] = ld_relaxed_sys(rank_slot_scale(slot, vector));
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < RANK_HEAD_LANE; i++) {
+      p.head[i] = 0;
+      if (p.unit == 0 && i * 32 + c.lane < RANK_HEAD) p.head[i] = ld_relaxed_sys(rank_slot_head(slot) + i * 32 + c.lane);
+      largest = max(largest, p.head[i]);
+    }
+#pragma unroll
+    for (uint32_t v = 0; v < RANK_STEP; v++) largest = max(largest, max(rank_largest(p.data[v]), p.scale[v]));
+    if (__all_sync(EP_FULL_WARP, largest != RANK_SENTINEL)) return true;
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, 0)) return false;
+  }
+}
+
+/* Puts the unit into its row, and all ones back into the slot. */
+EP_DEVICE void rank_take_part(const EpArgs &a, const RankCall &c, const RankShared &s, const RankPart &p) {
+  uint64_t row = s.first[p.source] + p.place;
+  uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
+#pragma unroll
+  for (uint32_t v = 0; v < RANK_STEP; v++) {
+    uint32_t vector = p.unit * (32 * RANK_STEP) + 32 * v + c.lane;
+    if (rank_inside(vector)) {
+      rank_out(a, row)[vector] = p.data[v];
+      st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, rank_sentinels());
+    }
+    if (rank_has_scale(vector)) {
+      *rank_out_scale(a, row, vector) = p.scale[v];
+      st_relaxed_sys(rank_slot_scale(slot, vector), RANK_SENTINEL);
+    }
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < RANK_HEAD_LANE; i++) {
+    uint32_t w = i * 32 + c.lane;
+    if (p.unit != 0 || w >= RANK_HEAD) continue;
+    rank_put_head(a, p.source, row, w, p.head[i]);
+    st_relaxed_sys(rank_slot_head(slot) + w, RANK_SENTINEL);
+  }
+}
+
+/* Sources that send through slots: all but this rank where its rows need no count. */
+static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
+
+EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared &s) {
+  rank_index(a, c, s);
+  if (s.failed) return;
+  ep_span_stage(a, EP_STAGE_READY);
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < RANK_SOURCES; i++) most = max(most, s.rows[(a.rank + 1 + i) % EP_RANKS]);
+  for (uint32_t job = rank_receiver(c); RANK_SOURCES > 0 && job < most * RANK_UNITS * RANK_SOURCES; job += rank_receiving_warps(c)) {
+    RankPart p;
+    p.source = (a.rank + 1 + job % max(RANK_SOURCES, 1u)) % EP_RANKS;
+    p.unit = job / max(RANK_SOURCES, 1u) % RANK_UNITS;
+    p.place = job / max(RANK_SOURCES, 1u) / RANK_UNITS;
+    if (p.place >= s.rows[p.source]) continue;
+    if (!rank_wait_part(a, c, p)) return;
+    ep_span_stage(a, EP_STAGE_ARRIVED);
+    rank_take_part(a, c, s, p);
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) dispatch_rank(const __grid_constant__ EpArgs a) {
+  __shared__ RankShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  RankCall c = rank_call(a);
+  if (threadIdx.x == 0) s.failed = 0;
+  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
+  if (rank_sends(c)) rank_dispatch_async(a, c, s);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  if (rank_receives(c)) rank_dispatch_wait(a, c, s);
+  ep_span_end(a);
+}

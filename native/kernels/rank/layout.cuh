@@ -1,0 +1,113 @@
+/* The memory of the kernels of layout rank: one row for each token and each
+ * rank that has one of its experts.
+ *
+ * A message is the token and what the receiver's experts need to know of it. The
+ * receiver polls the words of the message until none of them is all ones, copies
+ * them to the output, and writes all ones back: there is no fence and no flag. Only
+ * single words must arrive whole: 32 bits, 64 for counts.
+ *
+ * In segments (EP_PACKED 0) a row's place depends on this rank's own tokens alone:
+ * it goes to the next place of the sender's segment. Packed (1), the receiver adds
+ * the counts of the ranks before.
+ *
+ * Why no barrier is needed between calls: a call of dispatch ends only when the
+ * counts of every rank have arrived, and a rank sends them only after all its
+ * earlier calls have ended. So no rank is ever more than one call ahead, and two
+ * sets of messages and counts are enough. Combine waits for the start words.
+ */
+#ifndef EP_RANK_LAYOUT_CUH
+#define EP_RANK_LAYOUT_CUH
+
+#include "common/check.cuh"
+#include "common/dtypes.cuh"
+
+/* Regions of the state, in the order of family_rank.go. R ranks, T = max_tokens, K
+ * top-k, H hidden. Combine reads nothing here that dispatch left: what it has to know
+ * of the rows stands in the outputs, so that calls may be combined in any order. */
+enum RankRegion {
+  RANK_COUNTS,  /* [2][R source] u64: call << 32 | rows from the source. Zeroed */
+  RANK_SLOTS,   /* [2][R source][T][RANK_SLOT_BYTES]. All ones */
+  RANK_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
+  RANK_RETURN   /* [2][T][R][H] BF16: rows on their way back. All ones */
+};
+
+static const uint32_t RANK_SENTINEL = 0xffffffffu;
+static const uint32_t RANK_ELSEWHERE = 0xfffeu; /* the expert lives on another rank */
+
+/* A message: elements, scales, then RANK_HEAD words: the token, K local experts, K
+ * weights. */
+static const uint32_t RANK_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
+static const uint32_t RANK_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
+static const uint32_t RANK_HEAD = 1 + 2 * EP_TOPK;
+static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32; /* words of a lane */
+static const uint32_t RANK_SLOT_BYTES = ep_up(RANK_PAYLOAD + (RANK_SCALES + RANK_HEAD) * 4, 16);
+static const uint32_t RANK_VECTORS = RANK_PAYLOAD / 16;
+
+/* What every function needs of the call at hand. */
+struct RankCall {
+  uint32_t number; /* 1, 2, 3, ... */
+  uint32_t warp, lane, warps;         /* of this thread; of the block */
+  uint32_t block, senders, receivers; /* blocks by role; with 0 receivers every block has both */
+};
+
+EP_DEVICE RankCall rank_call(const EpArgs &a) {
+  uint32_t receivers = static_cast<uint32_t>(a.wait_sms);
+  return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - receivers, receivers};
+}
+EP_DEVICE bool rank_sends(const RankCall &c) { return c.block < c.senders; }
+EP_DEVICE bool rank_receives(const RankCall &c) { return c.receivers == 0 || c.block >= c.senders; }
+
+/* Warps that receive, numbered across blocks first. Where a block has both roles they
+ * are taken from the top, since senders come from the bottom: with little to do they
+ * never share a warp. */
+EP_DEVICE uint32_t rank_receiver(const RankCall &c) {
+  if (c.receivers == 0) return (c.warps - 1 - c.warp) * c.senders + c.block;
+  return c.warp * c.receivers + c.block - c.senders;
+}
+EP_DEVICE uint32_t rank_receiving_warps(const RankCall &c) {
+  return (c.receivers == 0 ? c.senders : c.receivers) * c.warps;
+}
+
+EP_DEVICE uint8_t *rank_at(const EpArgs &a, int owner, RankRegion region) { return a.heap[owner] + a.region[region]; }
+
+EP_DEVICE uint64_t *rank_count(const EpArgs &a, int owner, uint32_t call, int source) {
+  return reinterpret_cast<uint64_t *>(rank_at(a, owner, RANK_COUNTS)) + (call & 1) * EP_RANKS + source;
+}
+EP_DEVICE uint8_t *rank_slot(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
+  return rank_at(a, owner, RANK_SLOTS) +
+         (static_cast<uint64_t>((call & 1) * EP_RANKS + source) * a.max_tokens + place) * RANK_SLOT_BYTES;
+}
+EP_DEVICE uint32_t *rank_slot_scale(uint8_t *slot, uint32_t vector) {
+  return reinterpret_cast<uint32_t *>(slot + RANK_PAYLOAD) + vector / 8;
+}
+EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) {
+  return reinterpret_cast<uint32_t *>(slot + RANK_PAYLOAD) + RANK_SCALES;
+}
+
+/* Behind src_info stands, for each token of this rank, its place in this rank's
+ * segment of its own output. */
+EP_DEVICE int32_t *rank_places(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
+
+EP_DEVICE uint32_t *rank_started(const EpArgs &a, int owner) {
+  return reinterpret_cast<uint32_t *>(rank_at(a, owner, RANK_STARTED));
+}
+EP_DEVICE uint8_t *rank_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t from) {
+  uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
+  return rank_at(a, owner, RANK_RETURN) + (at * EP_RANKS + from) * (2 * EP_HIDDEN);
+}
+
+/* ---- sentinels ---- */
+
+EP_DEVICE uint4 rank_sentinels() { return make_uint4(RANK_SENTINEL, RANK_SENTINEL, RANK_SENTINEL, RANK_SENTINEL); }
+
+/* The sentinel is the largest word: a set of words is there when its largest is not
+ * the sentinel. */
+EP_DEVICE uint32_t rank_largest(uint4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
+
+/* Two BF16 NaNs with every bit set become two canonical ones. */
+EP_DEVICE uint32_t rank_canonical(uint32_t w) { return w == RANK_SENTINEL ? 0x7fff7fffu : w; }
+EP_DEVICE uint4 rank_canonical(uint4 v) {
+  return make_uint4(rank_canonical(v.x), rank_canonical(v.y), rank_canonical(v.z), rank_canonical(v.w));
+}
+
+#endif

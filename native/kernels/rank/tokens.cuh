@@ -1,0 +1,89 @@
+/* Which of this rank's tokens go where: their places in the segments of all ranks, from
+ * the top-k ids alone, without atomics on global memory and the same in every run. */
+#ifndef EP_RANK_TOKENS_CUH
+#define EP_RANK_TOKENS_CUH
+
+#include "common/message.cuh"
+#include "rank/layout.cuh"
+
+/* Tokens of a run are looked at in tiles of one token a thread. Bit i of a group says
+ * that the i-th of its 32 tokens goes to the rank. */
+static const uint32_t RANK_GROUPS = EP_THREADS / 32;
+struct RankTile {
+  uint32_t goes[RANK_GROUPS][EP_RANKS];
+  uint32_t before[RANK_GROUPS][EP_RANKS]; /* earlier tokens of this rank that go there */
+  uint32_t base[EP_RANKS];                /* those before the tile */
+  uint32_t all[EP_RANKS];                 /* counting: tokens that go there */
+};
+
+/* The ranks of a token's experts, a bit each. */
+EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
+  uint32_t mask = 0;
+#pragma unroll
+  for (uint32_t k = 0; k < EP_TOPK; k++) {
+    int32_t id = a.topk_ids[token * EP_TOPK + k];
+    if (id >= 0) mask |= 1u << (id / EP_LOCAL_EXPERTS);
+  }
+  return mask;
+}
+
+/* Adds to `into` how many tokens of begin to end go to each rank. All threads of the
+ * block call it; begins and ends with a barrier. */
+EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t begin, uint32_t end, uint32_t (&into)[EP_RANKS]) {
+  __syncthreads();
+  uint32_t mine = 0;
+  for (uint32_t first = begin; first < end; first += blockDim.x) {
+    uint32_t token = first + threadIdx.x;
+    uint32_t mask = token < end ? rank_mask(a, token) : 0;
+#pragma unroll
+    for (int r = 0; r < EP_RANKS; r++) {
+      uint32_t n = __popc(__ballot_sync(EP_FULL_WARP, (mask >> r & 1u) != 0));
+      if (c.lane == static_cast<uint32_t>(r)) mine += n;
+    }
+  }
+  if (c.lane < EP_RANKS && mine != 0) atomicAdd(&into[c.lane], mine);
+  __syncthreads();
+}
+
+/* Places the tokens first to end, at most one a thread; base says what came before
+ * and moves on. Begins and ends with a barrier. */
+EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, uint32_t first, uint32_t end) {
+  uint32_t token = first + threadIdx.x;
+  uint32_t mask = token < end ? rank_mask(a, token) : 0;
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < EP_RANKS; r++) {
+    uint32_t goes = __ballot_sync(EP_FULL_WARP, (mask >> r & 1u) != 0);
+    if (c.lane == 0) t.goes[c.warp][r] = goes;
+  }
+  __syncthreads();
+  if (c.warp == 0 && c.lane < EP_RANKS) {
+    uint32_t before = t.base[c.lane];
+    for (uint32_t g = 0; g < c.warps; g++) {
+      t.before[g][c.lane] = before;
+      before += __popc(t.goes[g][c.lane]);
+    }
+    t.base[c.lane] = before;
+  }
+  __syncthreads();
+}
+
+/* Of token `i` of the tile: whether it goes to a rank, and its place there. */
+EP_DEVICE bool rank_goes(const RankTile &t, uint32_t i, int to) { return (t.goes[i / 32][to] >> (i % 32) & 1u) != 0; }
+EP_DEVICE uint32_t rank_place(const RankTile &t, uint32_t i, int to) {
+  return t.before[i / 32][to] + __popc(t.goes[i / 32][to] & ((1u << (i % 32)) - 1));
+}
+
+/* The part of this rank's tokens that a sending block has. With fewer tokens than
+ * blocks, `share` blocks share a token, each of them every share-th unit. */
+struct RankRun {
+  uint32_t begin, end, turn, share;
+};
+EP_DEVICE RankRun rank_run(const EpArgs &a, const RankCall &c) {
+  uint32_t tokens = static_cast<uint32_t>(a.tokens);
+  uint32_t share = tokens == 0 || tokens >= c.senders ? 1 : c.senders / tokens;
+  uint32_t runs = c.senders / share, each = (tokens + runs - 1) / runs, run = c.block / share;
+  return {min(run * each, tokens), min((run + 1) * each, tokens), c.block % share, share};
+}
+
+#endif

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"regexp"
 	"testing"
 
 	"github.com/invopop/jsonschema"
@@ -82,5 +83,53 @@ func TestSchemaIsPublished(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs from the types; run make golden and review", schemaFile)
+	}
+}
+
+// TestDocumentNamesEveryField: who writes a worker has the document alone.
+func TestDocumentNamesEveryField(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/worker-protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := map[string]bool{}
+	text := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(doc), "") // commands
+	for _, code := range regexp.MustCompile("`[^`]+`").FindAllString(text, -1) {
+		for _, w := range regexp.MustCompile(`[a-z0-9_]+`).FindAllString(code, -1) {
+			words[w] = true
+		}
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(workerSchema(t), &schema); err != nil {
+		t.Fatal(err)
+	}
+	delete(schema, "properties") // names of messages in the schema alone
+	n := 0
+	eachProperty(schema, func(name string) {
+		if n++; !words[name] {
+			t.Errorf("docs/worker-protocol.md does not say what %s is", name)
+		}
+	})
+	if n < 50 {
+		t.Errorf("%d properties: the schema was not read", n)
+	}
+}
+
+// eachProperty calls do for every property of a JSON schema, at any depth.
+func eachProperty(schema any, do func(name string)) {
+	switch x := schema.(type) {
+	case map[string]any:
+		for key, v := range x {
+			if props, ok := v.(map[string]any); ok && key == "properties" {
+				for name := range props {
+					do(name)
+				}
+			}
+			eachProperty(v, do)
+		}
+	case []any:
+		for _, v := range x {
+			eachProperty(v, do)
+		}
 	}
 }

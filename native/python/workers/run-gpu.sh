@@ -10,8 +10,8 @@
 #   run-gpu.sh exports        DeepEP's exports, loaded by DeepEP and timed again
 #
 # Several of these may be given: run-gpu.sh turns exports. WORK (default /tmp/peers-work)
-# keeps the runs from one command to the next; OUT gets them as runs.tgz after each run,
-# with the tables. On a machine without them, runs.tgz in PEERS is unpacked first. LIMIT
+# keeps runs, tables and pictures from one command to the next; OUT gets it as runs.tgz after
+# each run. On a machine without them, runs.tgz in PEERS is unpacked first. LIMIT
 # (default 570) is when the script stops starting things, in seconds.
 #
 # MODELS, TOKENS, LL_TOKENS, SKEW_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH,
@@ -129,12 +129,14 @@ runs() {
   done
 }
 
-# choose NAME RUNS...: the table of the libraries, on the screen and in files.
+# choose NAME RUNS...: the libraries side by side, on the screen and in files of $work.
 choose() {
   name=$1
   shift
-  epbench table choose "$@" 2>&1 | tee "$out/$name-choose.txt"
-  epbench table choose --format csv "$@" > "$out/$name-choose.csv"
+  epbench table choose "$@" 2>&1 | tee "$work/$name-choose.txt"
+  epbench report --only libraries --no-html --width 200 "$@" > "$work/$name-libraries.txt" 2>&1
+  epbench report --only libraries --no-html --format csv "$@" > "$work/$name-libraries.csv"
+  epbench plot --kind libraries -o "$work/$name-pictures" "$@" > /dev/null
 }
 
 # turns measures what the sweeps chose again, all libraries in turns.
@@ -156,7 +158,8 @@ exports() {
         --tokens "${TOKENS:-8,128,1024,4096}" --max-tokens 4096 --routing uniform --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget 20s
     done
     one 200 "$model-exports" epbench interleave "$from" "$work/$model-own"-{json,shim,defaults} --op dispatch,combine -o "$work/$model-exports" --turns "${TURNS:-40}"
-    choose "$model-exports" "$work/$model-exports"/*/
+    choose "$model-exports" "$work/$model-exports"/*/ > /dev/null
+    cat "$work/$model-exports-libraries.txt"
   done
 }
 

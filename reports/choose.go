@@ -13,11 +13,13 @@ import (
 
 // Offer is what one library needs for a case, as its run tuned it.
 type Offer struct {
-	Library string // with its version, where the run says it
+	Library string // with its version, where the run says it, and the run's name where two runs are of one library
 	Work    string // ep.Work.Key, "" where the run does not say what its times hold
 	Run     *Loaded
 	Case    *Case
 	Entry   *Entry // the run's winner
+
+	maker string // of Library, without the run's name
 }
 
 // Own is the time of the library's own default over that of the winner, in the same
@@ -112,7 +114,8 @@ func offer(l *Loaded, c *Case) (Offer, bool) {
 		return Offer{}, false
 	}
 	w := l.Run.Work(c.Problem.Op, e.Config)
-	return Offer{Library: cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), l.Name()), Work: w.Key(c.Problem), Run: l, Case: c, Entry: e}, true
+	name := cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), l.Name())
+	return Offer{Library: name, Work: w.Key(c.Problem), Run: l, Case: c, Entry: e, maker: name}, true
 }
 
 func (c *Choice) decide() {

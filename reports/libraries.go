@@ -30,7 +30,15 @@ func LibraryTable(choices []Choice) Table {
 	return t
 }
 
-// Several reports whether any of the choices is one between libraries.
+// Several reports whether any of the choices is one between runs.
 func Several(choices []Choice) bool {
 	return slices.ContainsFunc(choices, func(c Choice) bool { return len(c.Offers) > 1 })
+}
+
+// Rivals reports whether any of the choices is one between libraries: two runs of one
+// library are compared by Compare.
+func Rivals(choices []Choice) bool {
+	return slices.ContainsFunc(choices, func(c Choice) bool {
+		return slices.ContainsFunc(c.Offers, func(o Offer) bool { return o.maker != c.Offers[0].maker })
+	})
 }

@@ -155,6 +155,7 @@ var whyEmpty = map[string]string{
 	"wire":      ": the link's speed is not known; give --link GB/s",
 	"imbalance": ": no routing of the run can be drawn again here",
 	"compare":   ": it takes two comparable runs",
+	"libraries": ": it takes runs of several libraries on one machine that do the same work in one case",
 }
 
 func (f *plotFlags) loads(cmd *cobra.Command, runs []*reports.Loaded) {

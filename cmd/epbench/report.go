@@ -121,10 +121,10 @@ func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, erro
 	switch {
 	case err != nil && asked:
 		return nil, withCode(exitNotComparable, err)
-	case err == nil && reports.Several(choices):
+	case err == nil && (reports.Rivals(choices) || asked && reports.Several(choices)):
 		return []reports.Table{reports.LibraryTable(choices)}, nil
 	case asked:
-		return nil, usagef("--only %s: no two of these runs are of libraries that do the same work in one case", libraries)
+		return nil, usagef("--only %s: no two of these runs did the same work in one case", libraries)
 	}
 	return nil, nil // runs of different machines still have tables of their own
 }

@@ -72,8 +72,8 @@ func gain(d *drawer) {
 // libraries compares those of several runs, where they do the same work.
 func libraries(d *drawer) {
 	choices, err := reports.Choose(d.runs)
-	if err != nil || !reports.Several(choices) {
-		return // runs of different machines are not compared
+	if err != nil || !reports.Rivals(choices) {
+		return // nor are runs of different machines compared
 	}
 	d.table(reports.ChoiceTable(choices))
 	d.table(reports.LibraryTable(choices))

@@ -115,10 +115,19 @@ type openSide struct {
 	dir  *record.Dir
 }
 
-// heats groups the cases of all runs by what is asked of a library.
+// seat is an entrant with what its heat is found by.
+type seat struct {
+	problem ep.Problem // without what each library sets by itself
+	work    string
+	run     string
+	routing string
+	seed    uint64
+	sweep.Entrant
+}
+
+// heats starts the runs' backends and groups the cases.
 func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Heat, error) {
-	var out []sweep.Heat
-	index := map[string]int{}
+	var seats []seat
 	for _, l := range runs {
 		s, err := t.side(cmd, l)
 		if err != nil {
@@ -129,22 +138,62 @@ func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.H
 			if w == nil || d == nil || !w.OK() || !d.OK() {
 				continue
 			}
-			key := fmt.Sprint(withoutBuffers(c.Problem).Key(), c.Routing, c.Seed)
-			i, known := index[key]
-			if !known {
-				i, out = len(out), append(out, sweep.Heat{Routing: c.Routing, Seed: c.Seed})
-				index[key] = i
-			}
-			if slices.ContainsFunc(out[i].Entrants, func(e sweep.Entrant) bool { return e.Side == s.Side }) {
-				return nil, usagef("%s: %s, %d tokens, %s is in another run of the same backend; give one of them", l.Path, c.Problem.Op, c.Problem.Tokens, c.Routing)
-			}
-			out[i].Entrants = append(out[i].Entrants, sweep.Entrant{Side: s.Side, Problem: c.Problem, Config: w.Config, Default: d.Config})
+			seats = append(seats, seat{withoutBuffers(c.Problem), l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem), l.Path, c.Routing, c.Seed,
+				sweep.Entrant{Side: s.Side, Problem: c.Problem, Config: w.Config, Default: d.Config}})
 		}
 	}
-	if len(out) == 0 {
+	if len(seats) == 0 {
 		return nil, usagef("these runs have no config that ran")
 	}
+	return heatsOf(seats)
+}
+
+// heatsOf puts those into one heat who are asked for the same. A backend runs one workload
+// at a time: where it has two seats, in two layouts, heats are of equal work instead.
+func heatsOf(seats []seat) ([]sweep.Heat, error) {
+	var out []sweep.Heat
+	for _, group := range gather(seats, func(x seat) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
+		parts := [][]seat{group}
+		if twice(group) != nil {
+			parts = gather(group, func(x seat) string { return x.work })
+		}
+		for _, part := range parts {
+			if x := twice(part); x != nil {
+				return nil, usagef("%s: %s, %d tokens, %s is in another run of the same backend; give one of them", x.run, x.problem.Op, x.problem.Tokens, x.routing)
+			}
+			h := sweep.Heat{Routing: part[0].routing, Seed: part[0].seed}
+			for _, x := range part {
+				h.Entrants = append(h.Entrants, x.Entrant)
+			}
+			out = append(out, h)
+		}
+	}
 	return out, nil
+}
+
+// gather groups seats by a key, in the order in which keys appear.
+func gather(seats []seat, key func(seat) string) [][]seat {
+	index := map[string]int{}
+	var out [][]seat
+	for _, x := range seats {
+		i, known := index[key(x)]
+		if !known {
+			i, out = len(out), append(out, nil)
+			index[key(x)] = i
+		}
+		out[i] = append(out[i], x)
+	}
+	return out
+}
+
+// twice is a seat whose side has another one before it, nil without any.
+func twice(seats []seat) *seat {
+	for i := range seats {
+		if slices.ContainsFunc(seats[:i], func(x seat) bool { return x.Side == seats[i].Side }) {
+			return &seats[i]
+		}
+	}
+	return nil
 }
 
 // withoutBuffers is a problem without what each library sets by itself.

@@ -83,7 +83,7 @@ tuned() {
   one "$most" "$name" epbench sweep -o "$work/$name" --ranks "$ranks" --band "${BAND:-2%}" --backend "$backend" "$@"
 }
 
-# library NAME: its backend.
+# library NAME: its backend. epbench-LAYOUT is ours in that layout: epbench-rank:packed.
 library() {
   case $1 in
     deepep) echo "$worker deepep" ;;
@@ -91,7 +91,7 @@ library() {
     flashinfer) echo "$worker flashinfer" ;;
     nccl) echo "$worker nccl" ;;
     nccl-counts) echo "$worker nccl counts" ;;
-    epbench) echo cuda ;;
+    epbench | epbench-*) echo cuda ;;
     *) echo "unknown library $1" >&2; exit 2 ;;
   esac
 }
@@ -109,12 +109,14 @@ sweep() {
   for model in ${MODELS:-deepseek-v3}; do
     for l in ${LIBRARIES:-deepep nccl $fi epbench deepep-ll}; do
       tokens=${TOKENS:-8,128,1024,4096} max=4096 skewed=${SKEW_TOKENS:-128,4096}
-      test "$l" != deepep-ll || { tokens=${LL_TOKENS:-1,8,32,128} max=128 skewed=128; }
+      case $l in deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,32,128} max=128 skewed=128 ;; esac
+      layout=""
+      test "$l" = "${l#epbench-}" || layout="--layout ${l#epbench-}"
       tuned $((${SECONDS_EACH:-45} + 30)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
-        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-45}s"
+        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-45}s" $layout
       test "${SKEW_SECONDS:-15}" = 0 ||
         tuned $((${SKEW_SECONDS:-15} + 30)) "$model-$l-skew" "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $max \
-          --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-15}s"
+          --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-15}s" $layout
     done
     choose "$model" $(runs "$model")
   done
@@ -122,7 +124,7 @@ sweep() {
 
 # runs MODEL: its run directories, those of turns left out.
 runs() {
-  for l in deepep nccl flashinfer epbench deepep-ll; do
+  for l in deepep nccl flashinfer epbench epbench-rank epbench-rank:packed epbench-masked deepep-ll; do
     for d in "$work/$1-$l" "$work/$1-$l-skew"; do
       test ! -s "$d/trials.jsonl" || echo "$d"
     done

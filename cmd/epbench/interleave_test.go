@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/sweep"
+)
+
+// TestHeats: all libraries of a case are in one heat, whatever their work. Where one
+// backend has two layouts, a heat has those that do the same work.
+func TestHeats(t *testing.T) {
+	sides := map[string]*sweep.Side{}
+	for _, name := range []string{"deepep", "ll", "ours"} {
+		sides[name] = &sweep.Side{}
+	}
+	at := func(side, work string, tokens int) seat {
+		return seat{problem: ep.Problem{Op: ep.Dispatch, Tokens: tokens}, work: work, run: side, routing: "uniform", seed: 1, Entrant: sweep.Entrant{Side: sides[side]}}
+	}
+	for _, c := range []struct {
+		seats []seat
+		want  string
+	}{
+		{[]seat{at("deepep", "rank", 8), at("ll", "masked", 8), at("ours", "expert", 8), at("deepep", "rank", 128)}, "deepep ll ours, deepep"},
+		{[]seat{at("deepep", "rank", 8), at("ours", "expert", 8), at("ours", "rank", 8), at("ll", "masked", 8)}, "deepep ours, ours, ll"},
+		{[]seat{at("deepep", "rank", 8), at("deepep", "rank", 8)}, "deepep: dispatch, 8 tokens, uniform is in another run of the same backend; give one of them"},
+	} {
+		heats, err := heatsOf(c.seats)
+		var got []string
+		for _, h := range heats {
+			var names []string
+			for _, e := range h.Entrants {
+				i := slices.IndexFunc(c.seats, func(s seat) bool { return s.Side == e.Side })
+				names = append(names, c.seats[i].run)
+			}
+			got = append(got, strings.Join(names, " "))
+		}
+		text := strings.Join(got, ", ")
+		if err != nil {
+			text = fmt.Sprint(err)
+		}
+		if text != c.want {
+			t.Errorf("%q, want %q", text, c.want)
+		}
+	}
+}

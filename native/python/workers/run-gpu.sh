@@ -5,7 +5,7 @@
 #
 #   run-gpu.sh build          builds DeepEP and FlashInfer's kernel; one to three minutes
 #   run-gpu.sh drill          every worker, one small search each: does it run?
-#   run-gpu.sh sweep          all libraries, one model: about 7 minutes
+#   run-gpu.sh sweep          all libraries, one model: about 8 minutes
 #   run-gpu.sh turns          what the sweep's runs chose, once more in turns: 2 minutes
 #   run-gpu.sh exports        DeepEP's exports, loaded by DeepEP and timed again
 #
@@ -83,7 +83,12 @@ tuned() {
   one "$most" "$name" epbench sweep -o "$work/$name" --ranks "$ranks" --band "${BAND:-2%}" --backend "$backend" "$@"
 }
 
-# library NAME: its backend. epbench-LAYOUT is ours in that layout: epbench-rank:packed.
+# layout NAME: a flag for ours in another layout, named epbench-LAYOUT.
+layout() {
+  test "$1" = "${1#epbench-}" || echo "--layout ${1#epbench-}"
+}
+
+# library NAME: its backend.
 library() {
   case $1 in
     deepep) echo "$worker deepep" ;;
@@ -97,9 +102,9 @@ library() {
 }
 
 drill() {
-  for l in ${LIBRARIES:-epbench nccl deepep $fi deepep-ll nccl-counts}; do
-    tuned 80 "drill-$l" "$(library "$l")" --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 \
-      --routing zipf:1.0 --op dispatch,combine,pair --budget 12s
+  for l in ${LIBRARIES:-epbench epbench-rank nccl deepep $fi deepep-ll nccl-counts}; do
+    tuned 70 "drill-$l" "$(library "$l")" --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 \
+      --routing zipf:1.0 --op dispatch,combine,pair --budget 12s $(layout "$l")
     grep -A6 '^row' "$work/drill-$l.txt"
   done
 }
@@ -107,16 +112,14 @@ drill() {
 # sweep tunes every library under uniform routing, then for a shorter time under skewed ones.
 sweep() {
   for model in ${MODELS:-deepseek-v3}; do
-    for l in ${LIBRARIES:-deepep nccl $fi epbench deepep-ll}; do
+    for l in ${LIBRARIES:-deepep nccl $fi epbench epbench-rank deepep-ll}; do
       tokens=${TOKENS:-8,128,1024,4096} max=4096 skewed=${SKEW_TOKENS:-128,4096}
       case $l in deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,32,128} max=128 skewed=128 ;; esac
-      layout=""
-      test "$l" = "${l#epbench-}" || layout="--layout ${l#epbench-}"
-      tuned $((${SECONDS_EACH:-45} + 30)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
-        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-45}s" $layout
-      test "${SKEW_SECONDS:-15}" = 0 ||
-        tuned $((${SKEW_SECONDS:-15} + 30)) "$model-$l-skew" "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $max \
-          --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-15}s" $layout
+      tuned $((${SECONDS_EACH:-35} + 30)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
+        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-35}s" $(layout "$l")
+      test "${SKEW_SECONDS:-12}" = 0 ||
+        tuned $((${SKEW_SECONDS:-12} + 30)) "$model-$l-skew" "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $max \
+          --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-12}s" $(layout "$l")
     done
     choose "$model" $(runs "$model")
   done

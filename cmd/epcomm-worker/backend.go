@@ -76,10 +76,11 @@ func (b *backend) Kernels() []kernels.Kernel {
 	if b.pack == nil {
 		return cuda.Kernels()
 	}
+	served := []ep.Layout{b.pack.Shape().Layout}
 	doc := "What the pack " + b.pack.Digest[:12] + " launches, through epcomm."
 	return []kernels.Kernel{
-		{Name: "epcomm", Op: ep.Dispatch, Doc: doc, Check: b.fits},
-		{Name: "epcomm", Op: ep.Combine, Doc: doc, Check: b.fits},
+		{Name: "epcomm", Op: ep.Dispatch, Doc: doc, Check: b.fits, Layouts: served},
+		{Name: "epcomm", Op: ep.Combine, Doc: doc, Check: b.fits, Layouts: served},
 	}
 }
 
@@ -136,9 +137,9 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 		return nil, fmt.Errorf("ranks: %d need as many GPUs, here are %d", w.Problem.Ranks, b.machine.GPUs)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
-	p := w.Problem
-	p.MaxTokens = s.capacity()
-	s.outputs = ref.NewRemote(ref.New(w, 1), dtype.MaxRows(p), s.read)
+	judged := *w // as the pack lays it out
+	judged.Problem = s.capable()
+	s.outputs = ref.NewRemote(ref.New(&judged, 1), dtype.MaxRows(judged.Problem), s.read)
 	return s, nil
 }
 

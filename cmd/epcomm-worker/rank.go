@@ -166,9 +166,10 @@ func (r *rank) onStream() epcomm.Stream { return epcomm.Stream(uintptr(r.stream)
 func (r *rank) prove(p prove) error {
 	o := r.left
 	groups := int64(r.inputs.Groups)
+	index := r.inputs.Index
 	for at, bytes := range map[epcomm.Pointer]int64{
-		o.Out: o.OutBytes, o.Scales: o.ScaleBytes, o.RowOffsets: 4 * (groups + 1), o.ExpertIDs: 4 * groups,
-		o.SrcInfo: 8 * o.MaxRows, o.ScaleOffsets: 4 * groups, epcomm.Pointer(r.parts["y"]): 2 * o.MaxRows * int64(r.inputs.Hidden),
+		o.Out: o.OutBytes, o.Scales: o.ScaleBytes, o.RowOffsets: 4 * (groups + 1), o.ExpertIDs: index.ExpertIDs,
+		o.SrcInfo: index.SrcInfo, o.ScaleOffsets: index.ScaleOffsets, epcomm.Pointer(r.parts["y"]): 2 * o.MaxRows * int64(r.inputs.Hidden),
 		epcomm.Pointer(r.parts["combined"]): 2 * int64(max(r.inputs.Capacity, 1)*r.inputs.Hidden),
 	} {
 		if at != 0 {
@@ -194,8 +195,10 @@ func (r *rank) experts() {
 	defer C.free(unsafe.Pointer(a))
 	in, o := r.inputs, r.left
 	a.rank, a.ranks, a.max_rows = C.int32_t(r.seat.Rank), C.int32_t(r.seat.Ranks), C.int64_t(o.MaxRows)
+	a.max_tokens = C.int32_t(max(in.Capacity, 1))
 	for field, at := range map[unsafe.Pointer]epcomm.Pointer{
 		unsafe.Pointer(&a.out): o.Out, unsafe.Pointer(&a.out_scales): o.Scales, unsafe.Pointer(&a.row_offsets): o.RowOffsets,
+		unsafe.Pointer(&a.expert_ids):    o.ExpertIDs,
 		unsafe.Pointer(&a.scale_offsets): o.ScaleOffsets, unsafe.Pointer(&a.y): epcomm.Pointer(r.parts["y"]),
 		unsafe.Pointer(&a.input_scales): epcomm.Pointer(r.parts["scale"]),
 	} {

@@ -67,7 +67,8 @@ func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 		d, err = cuda.FollowsDispatch(m, p, c)
 		return d, c, err
 	}
-	for _, kernel := range kernels.Of(cuda.Kernels(), ep.Combine) {
+	p.Op = ep.Combine
+	for _, kernel := range kernels.For(cuda.Kernels(), p) {
 		k = kernel.DefaultConfig(m, p)
 		if kernel.Check(m, p, k) == nil && kernel.Pairs(c, k) == nil {
 			return c, k, nil
@@ -118,7 +119,7 @@ func (s *session) upload(r *ranks) error {
 	_, err = r.ask(func(rank int) request {
 		of := w.Ranks[w.Batch(rank)]
 		in := &inputs{
-			Tokens: of.Tokens, Fullest: max(p.Tokens, 1), Hidden: p.Hidden, TopK: p.TopK, Capacity: s.capacity(), Groups: dtype.Groups(p),
+			Tokens: of.Tokens, Fullest: max(p.Tokens, 1), Hidden: p.Hidden, TopK: p.TopK, Capacity: s.capacity(), Groups: dtype.Groups(p), Index: cuda.IndexOf(s.capable()),
 			DType: 1 + slices.Index(ep.DTypes(), p.Dispatch), Routing: 1 + ep.Classify(w.TotalCounts(), p.Ranks).Index(), Purpose: slices.Index([]ep.Op{ep.Pair, ep.Dispatch, ep.Combine}, p.Op),
 			SkipA2A: p.SkipA2A, IDs: of.Experts, Weights: of.Weights, Bias: cuda.Bias(p.Hidden), Scale: cuda.EpilogueScale, Expert: expert[0],
 			X: w.Tokens(rank),
@@ -126,6 +127,13 @@ func (s *session) upload(r *ranks) error {
 		return request{Inputs: in}
 	})
 	return err
+}
+
+// capable is the problem with room for as many tokens as the pack has.
+func (s *session) capable() ep.Problem {
+	p := s.problem()
+	p.MaxTokens = s.capacity()
+	return p
 }
 
 func (s *session) capacity() int {

@@ -2,6 +2,8 @@
 
 package main
 
+import "github.com/epbench/epbench/kernels/cuda"
+
 // What the worker and its rank processes say to each other: gob over the rank's
 // standard input and output. While a rank works on a request it may ask for the
 // bytes of all ranks; the worker answers that before the rank answers the request.
@@ -34,6 +36,8 @@ type seat struct{ Rank, Ranks, Device int }
 // inputs are a rank's tokens, and what its calls have in common.
 type inputs struct {
 	Tokens, Fullest, Hidden, TopK, Capacity, Groups int
+
+	Index cuda.Index // bytes of outputs
 
 	DType, Routing, Purpose int
 	SkipA2A                 bool

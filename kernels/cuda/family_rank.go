@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
@@ -30,16 +31,17 @@ func dispatchRank() family {
 				waitParam("copies what arrived to its rows", "0", "4", "8", "12", "16", "24", "32", "48", "64"),
 				threadsParam("512", "768", "1024"),
 				unitParam("message"),
+				inputParam(),
 				pdlParam("0"),
 			},
-			Check:   checkRank,
+			Check:   checkDispatchRank,
 			Default: defaultDispatchRank,
 			Starts:  startsRank(defaultDispatchRank),
 			Beside:  besideLL,
 		},
 		source:   "rank/dispatch.cuh",
 		state:    rankState,
-		defines:  definesRank,
+		defines:  definesDispatchRank,
 		compare:  inOrder,
 		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesRank("dispatch_rank", c) },
 	}
@@ -79,6 +81,18 @@ func unitParam(of string) kernels.Param {
 	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
 }
 
+// inputParam is what the caller has: no time is compared between its values, since
+// fp8 leaves the cast outside.
+func inputParam() kernels.Param {
+	q := speedParam(kernels.Compile, "input", "what a token comes as: bf16, cast to the dtype here, or fp8 with float scales [tokens, hidden/128], cast by the caller", "", "bf16", "bf16")
+	q.Class = kernels.Hook
+	return q
+}
+
+func definesDispatchRank(c ep.Config) []string {
+	return append(definesRank(c), define("EP_RAW", bit(c.Str("input") == "fp8")))
+}
+
 func definesRank(c ep.Config) []string {
 	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_UNIT_BYTES", c, "unit")}
 }
@@ -95,6 +109,13 @@ func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckWord(c, "unit", "512", "1024", "2048"), checkSwitch(c, "pdl"))
 }
 
+func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if c.Str("input") == "fp8" && p.Dispatch != ep.FP8 {
+		return fmt.Errorf("input: fp8 is no source of %s; use bf16", p.Dispatch)
+	}
+	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "input", "bf16", "fp8"))
+}
+
 // longTokens is the token count from which sending and receiving have blocks of their
 // own. Below it the warps of a block have little to send, and all receive afterwards.
 const longTokens = 256
@@ -102,7 +123,7 @@ const longTokens = 256
 // defaultDispatchRank gives a third of the SMs of a long call to what arrives: a row is
 // converted and stored once a rank, and copied once.
 func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
-	return defaultRank("dispatch_rank", m, p, 3)
+	return defaultRank("dispatch_rank", m, p, 3).With("input", "bf16")
 }
 
 // defaultCombineRank gives half of them: a receiver reads two rows, writes one, and

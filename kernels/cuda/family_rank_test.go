@@ -3,6 +3,7 @@ package cuda
 import (
 	"testing"
 
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -24,6 +25,24 @@ func TestEmulatedRank(t *testing.T) {
 				q.drill(q.prepare(t, dispatchRank(), combineRank()))
 			})
 		}
+	}
+}
+
+// TestEmulatedRankRaw: tokens that the caller cast arrive as the same bytes.
+func TestEmulatedRankRaw(t *testing.T) {
+	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6}
+	for _, layout := range byRank {
+		q.p.Layout = layout
+		e := q.prepare(t, dispatchRank(), combineRank())
+		for r := range q.p.Ranks {
+			for token := range e.w.Ranks[r].Tokens {
+				row := e.oracle.Token(r, token)
+				copy(e.part(r, partX)[token*q.p.Hidden:], row.Payload)
+				copy(e.part(r, partInputScale)[token*len(row.Scales):], row.Scales)
+			}
+		}
+		e.run(1, e.call(e.d, e.dc.With("input", "fp8")))
+		e.checkDispatch(ref.Compare{Ordered: true})
 	}
 }
 

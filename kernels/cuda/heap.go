@@ -85,7 +85,7 @@ func problemParts(p ep.Problem) []Region {
 		{partX, tokens * hidden * 2, 0},
 		{partIDs, tokens * topK * 4, 0},
 		{partWeights, tokens * topK * 4, 0},
-		{partInputScale, 4, 0},
+		{partInputScale, max(4, tokens*int64(encodingOf(p).Scales)*4), 0},
 		{partBias, hidden * 2, 0},
 	}
 	if p.Mode == ep.Cold {

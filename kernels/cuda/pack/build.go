@@ -58,8 +58,12 @@ func (r Request) check() error {
 		if err := p.Validate(); err != nil {
 			return err
 		}
-		if len(kernels.For(cuda.Kernels(), p)) == 0 {
+		all := kernels.For(cuda.Kernels(), p)
+		if len(all) == 0 {
 			return kernels.NoKernel(cuda.Kernels(), p)
+		}
+		if _, ok := all[0].DefaultConfig(r.Machine, p).Values["input"]; r.Raw && !ok {
+			return fmt.Errorf("raw: layout %s takes tokens as bf16 alone; use layout rank or rank:packed", p.Layout)
 		}
 	}
 	if r.MaxSMs < 0 || r.MaxSMs == 1 {
@@ -96,6 +100,7 @@ func newBuilder(r Request) *builder {
 		Version: Version, ArgsVersion: cuda.ArgsVersion(),
 		Ranks: uint32(p.Ranks), Hidden: uint32(p.Hidden), Experts: uint32(p.Experts), TopK: uint32(p.TopK),
 		MaxTokens: uint32(p.MaxTokens), Groups: uint32(dtype.Groups(p)), MaxSMs: uint32(r.MaxSMs),
+		Layout: uint32(slices.Index(ep.Layouts(), p.Layout)),
 	}
 	copy(b.head.Magic[:], Magic)
 	arch, _ := cuda.ArchName(r.Machine) // check asked
@@ -104,7 +109,7 @@ func newBuilder(r Request) *builder {
 	fmt.Sscanf(arch, "sm_%d", &n)
 	b.head.Major, b.head.Minor = n/10, n%10
 	for flag, set := range map[uint32]bool{
-		flagShared: p.SharedExpert, flagSkip: p.SkipA2A, flagReduced: r.Reduced, flagExact: arch[len(arch)-1] == 'a',
+		flagRaw: r.Raw, flagShared: p.SharedExpert, flagSkip: p.SkipA2A, flagReduced: r.Reduced, flagExact: arch[len(arch)-1] == 'a',
 	} {
 		if set {
 			b.head.Flags |= flag
@@ -208,6 +213,9 @@ func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
 
 // config adds what one op launches.
 func (b *builder) config(v *resolver, c ep.Config, op ep.Op) (uint32, error) {
+	if _, ok := c.Values["input"]; ok && b.request.Raw && v.problem.Dispatch == ep.FP8 {
+		c = c.With("input", "fp8")
+	}
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	key := fmt.Sprint("config ", index, c.Key())
 	if at, ok := b.place[key]; ok {

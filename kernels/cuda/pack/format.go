@@ -38,6 +38,7 @@ const (
 	flagSkip
 	flagReduced
 	flagExact // the binaries run on this compute capability only
+	flagRaw   // tokens of dtype fp8 come as fp8 with scales
 )
 
 // Flags of a config and of a launch.
@@ -76,7 +77,7 @@ type header struct {
 	AlignModule uint32
 	CallsModule uint32
 	Kernels     uint32 // string: the build of every kernel, see ep.ABI; 0 where only ABI says it
-	Unused      uint32
+	Layout      uint32 // place in ep.Layouts
 	Sections    [sections]section
 }
 

@@ -155,18 +155,29 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	return int64(3*heapAlign + uint64(inFlight)*p.slotBytes(chosen))
 }
 
+// of is the pack's problem with a dtype.
+func (p *Pack) of(d ep.DType) ep.Problem {
+	q := p.Problem
+	q.Dispatch = d
+	return q
+}
+
 // slotBytes is the memory of one call in flight, as native/epcomm/src/heap.c lays
 // it out.
 func (p *Pack) slotBytes(chosen []bool) uint64 {
-	var out, scales, rows, bytes uint64
+	var out, scales, bytes uint64
+	var index cuda.Index
 	for i, d := range p.dtypes {
 		if chosen[i] {
-			out, scales, rows = max(out, d.OutBytes), max(scales, d.ScaleBytes), max(rows, d.MaxRows)
+			out, scales = max(out, d.OutBytes), max(scales, d.ScaleBytes)
+			of := cuda.IndexOf(p.of(p.DTypes[i]))
+			index.ExpertIDs, index.SrcInfo = max(index.ExpertIDs, of.ExpertIDs), max(index.SrcInfo, of.SrcInfo)
+			index.ScaleOffsets = max(index.ScaleOffsets, of.ScaleOffsets)
 		}
 	}
 	h := p.head
-	groups := uint64(h.Groups)
-	for _, n := range []uint64{4 * uint64(h.MaxTokens) * uint64(h.TopK), out, scales, 4 * (groups + 1), 4 * groups, 8 * rows, 4 * groups} {
+	for _, n := range []uint64{4 * uint64(h.MaxTokens) * uint64(h.TopK), out, scales, 4 * (uint64(h.Groups) + 1),
+		uint64(index.ExpertIDs), uint64(index.SrcInfo), uint64(index.ScaleOffsets)} {
 		bytes += aligned(n)
 	}
 	for _, s := range p.states {

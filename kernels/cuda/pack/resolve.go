@@ -14,6 +14,7 @@ import (
 type Request struct {
 	Problem ep.Problem    // shape, ranks and MaxTokens; op, dtype and Tokens are not looked at
 	DTypes  []ep.DType    // in the order that the pack lists them; the first is its default
+	Raw     bool          // tokens of dtype fp8 come as fp8 with scales, cast by the caller
 	Reduced bool          // also pack what callers may take that accept reduced precision
 	MaxSMs  int           // no kernel may take more SMs; 0 is no bound
 	Machine ep.Machine    // whose GPUs the binaries are for

@@ -73,6 +73,30 @@ typedef enum EpcommDType {
   EPCOMM_NVFP4 = 4
 } EpcommDType;
 
+/* How received rows lie: --layout of epbench pack. R ranks, T max_tokens, E local
+ * experts, H hidden, K top-k. Layouts other than expert take bf16 and fp8.
+ *
+ *                 masked                          rank                       rank packed
+ * groups          E                               R                          R
+ * out             [E, R*T, H]                     [R, T, H]                  [R*T, H]
+ * out_scales fp8  [E, H/128, R*T]                 [R*T, H/128]               [R*T, H/128]
+ * row_offsets     [E+1] rows of each, of all      [R+1] rows of each, of all [R+1] first row of each source, rows
+ * expert_ids      [E, R] int64: first row of the  [R*T, K] local expert, -1 where it lives elsewhere
+ *                 source in the block << 32 | rows
+ * src_info        [E*R*T, 2] token, top-k place   [R*T, 2] token, source rank; then [T] for combine
+ * scale_offsets   unused                          [R*T, K] float: weight, 0 where the expert lives elsewhere
+ *
+ * By rank, y holds one row a (token, rank): weighted and summed over local experts by
+ * the caller; combine adds the rows of the ranks. It needs row_offsets and src_info as
+ * dispatch left them, and calls may be combined in any order. */
+typedef enum EpcommLayout {
+  EPCOMM_LAYOUT_EXPERT = 0,
+  EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
+  EPCOMM_LAYOUT_MASKED = 2,
+  EPCOMM_LAYOUT_RANK = 3,
+  EPCOMM_LAYOUT_RANK_PACKED = 4
+} EpcommLayout;
+
 /* Routing class: how uneven the routing is; see epcomm_classify. */
 typedef enum EpcommRouting {
   EPCOMM_ROUTING_DEFAULT = 0, /* that of the options; there, the row for all routings */
@@ -124,10 +148,10 @@ typedef struct EpcommCall {
   int purpose;  /* EpcommPurpose, the same on all ranks */
   int ids_bits; /* 32 or 64; 0: 32. 64 costs one small kernel a dispatch */
   int unused;   /* 0 */
-  const void *x;            /* [tokens, hidden] BF16 */
+  const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
   const void *topk_ids;     /* [tokens, topk] global expert ids, distinct in a token, -1 where masked */
   const float *weights;     /* [tokens, topk] router weights */
-  const float *input_scale; /* [1] NVFP4's global scale; NULL for 1 */
+  const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
   /* Outputs of dispatch, NULL for the library's. Give all that the dtype has or
    * none, the same choice on all ranks, and the same again to combine. Within
    * epcomm_extra at the same offset on all ranks any kernel is used; elsewhere
@@ -138,7 +162,7 @@ typedef struct EpcommCall {
   int32_t *expert_ids;     /* [groups] local expert of each group */
   int32_t *src_info;       /* [max_rows, 2] token on its rank, top-k position */
   uint32_t *scale_offsets; /* [groups] nvfp4 */
-  /* Combine */
+  /* Above is layout expert; see EpcommLayout for the others. Combine */
   const void *y;   /* [max_rows, hidden] BF16, what the experts made of each row */
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, combines with epilogue=bias only */
@@ -160,6 +184,8 @@ typedef struct EpcommInfo {
   char abi[65];         /* hash of the builds of all kernels, hex */
   char arch[16];
   char kernels[1024];   /* kernel=build,...: what an exported table's refusal wants to know */
+  int layout;           /* EpcommLayout */
+  int raw;              /* 1: tokens of dtype fp8 come as fp8 */
 } EpcommInfo;
 
 typedef struct EpcommOutputs {
@@ -171,6 +197,7 @@ typedef struct EpcommOutputs {
   uint64_t max_rows, row_bytes, out_bytes, scale_bytes;
   int scales, scale_bytes_each; /* of one row */
   int row_pad;                  /* rows of each group are a multiple of it */
+  uint64_t expert_ids_bytes, src_info_bytes, scale_offsets_bytes;
 } EpcommOutputs;
 
 /* What a wait that was given up saw. */

@@ -87,10 +87,13 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
   int scales = k->dtype->scales > 0;
   if (call->tokens > 0 && (call->topk_ids == NULL || call->weights == NULL || (op == DISPATCH && call->x == NULL)))
     return comm_say(c, EPCOMM_INVALID, "x, topk_ids and weights: one is NULL and there are %d tokens", call->tokens);
+  if ((c->pack.head->flags & PACK_RAW) && k->dtype->dtype == EPCOMM_FP8 && op == DISPATCH && call->tokens > 0 && call->input_scale == NULL)
+    return comm_say(c, EPCOMM_INVALID, "input_scale: this pack takes tokens as fp8 with their scales");
   if (call->ids_bits != 0 && call->ids_bits != 32 && call->ids_bits != 64)
     return comm_say(c, EPCOMM_INVALID, "ids_bits: %d is neither 32 nor 64", call->ids_bits);
   if (call->out != NULL && (call->row_offsets == NULL || call->expert_ids == NULL || call->src_info == NULL ||
-                            (scales && call->out_scales == NULL) || (k->dtype->dtype == EPCOMM_NVFP4 && call->scale_offsets == NULL)))
+                            (scales && call->out_scales == NULL) ||
+                            ((k->dtype->dtype == EPCOMM_NVFP4 || pack_by_rank(c->pack.head)) && call->scale_offsets == NULL)))
     return comm_say(c, EPCOMM_INVALID, "outputs: give all that the dtype has, or none");
   if (op == COMBINE && (call->y == NULL || (call->tokens > 0 && call->combined == NULL)))
     return comm_say(c, EPCOMM_INVALID, "y and combined: combine needs both");
@@ -232,7 +235,8 @@ static EpcommStatus perform(EpComm *c, const EpcommCall *call, int op, int half,
   if (s != EPCOMM_OK) return s;
   Slot *slot = &c->slots[call->slot];
   if (op == DISPATCH && half != SECOND_HALF) slot->plan = (int)k.plan;
-  if (slot->plan != (int)k.plan)
+  /* By rank a combine reads all it needs from the outputs: any dispatch's may follow. */
+  if (slot->plan != (int)k.plan && !pack_by_rank(c->pack.head))
     return comm_say(c, EPCOMM_INVALID, "slot %d: the dispatch before took plan %d and this takes %d; pass the same dtype, fullest, "
                     "routing, purpose and outputs", call->slot, slot->plan, (int)k.plan);
   DrvResult r = c->driver->context_get(&before);

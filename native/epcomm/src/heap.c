@@ -20,21 +20,25 @@ static void layout_state(const EpComm *c, const PackState *s, StateAt *at, uint6
 
 static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
   const PackHeader *h = c->pack.head;
-  uint64_t out = 0, scales = 0, rows = 0;
+  uint64_t out = 0, scales = 0;
+  PackIndex index = {0, 0, 0};
   for (uint32_t i = 0; i < pack_count(&c->pack, PACK_DTYPES); i++) {
     const PackDType *d = &c->pack.dtypes[i];
     if (!chosen(c, i)) continue;
     if (d->out_bytes > out) out = d->out_bytes;
     if (d->scale_bytes > scales) scales = d->scale_bytes;
-    if (d->max_rows > rows) rows = d->max_rows;
+    PackIndex of = pack_index(h, d);
+    if (of.expert_ids > index.expert_ids) index.expert_ids = of.expert_ids;
+    if (of.src_info > index.src_info) index.src_info = of.src_info;
+    if (of.scale_offsets > index.scale_offsets) index.scale_offsets = of.scale_offsets;
   }
   at->ids = take(end, 4 * (uint64_t)h->max_tokens * h->topk);
   at->out = take(end, out);
   at->out_scales = take(end, scales);
   at->row_offsets = take(end, 4 * ((uint64_t)h->groups + 1));
-  at->expert_ids = take(end, 4 * (uint64_t)h->groups);
-  at->src_info = take(end, 8 * rows);
-  at->scale_offsets = take(end, 4 * (uint64_t)h->groups);
+  at->expert_ids = take(end, index.expert_ids);
+  at->src_info = take(end, index.src_info);
+  at->scale_offsets = take(end, index.scale_offsets);
   for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES); i++)
     if (chosen(c, c->pack.states[i].dtype)) layout_state(c, &c->pack.states[i], &at->states[i], end);
 }

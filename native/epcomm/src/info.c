@@ -25,6 +25,8 @@ static void describe(const Pack *p, EpcommInfo *out) {
     snprintf(out->digest + 2 * i, 3, "%02x", h->digest[i]);
     snprintf(out->abi + 2 * i, 3, "%02x", h->abi[i]);
   }
+  out->layout = (int)h->layout;
+  out->raw = (h->flags & PACK_RAW) != 0;
   memcpy(out->arch, h->arch, sizeof out->arch);
   snprintf(out->kernels, sizeof out->kernels, "%s", h->kernels != 0 ? pack_text(p, h->kernels) : out->abi);
 }
@@ -66,6 +68,7 @@ EpcommStatus epcomm_outputs(EpComm *c, int slot, int dtype, EpcommOutputs *out) 
     return comm_say(c, EPCOMM_INVALID, "slot or dtype: this EpComm has no slot %d with dtype %d", slot, dtype);
   const PackDType *d = &c->pack.dtypes[c->dtype_index[dtype]];
   const SlotAt *at = &c->at.slots[slot];
+  PackIndex index = pack_index(c->pack.head, d);
   uint8_t *heap = c->base.heap[c->options.rank];
   EpcommOutputs o = {
     .out = heap + at->out,
@@ -73,7 +76,7 @@ EpcommStatus epcomm_outputs(EpComm *c, int slot, int dtype, EpcommOutputs *out) 
     .row_offsets = (uint32_t *)(void *)(heap + at->row_offsets),
     .expert_ids = (int32_t *)(void *)(heap + at->expert_ids),
     .src_info = (int32_t *)(void *)(heap + at->src_info),
-    .scale_offsets = d->dtype == EPCOMM_NVFP4 ? (uint32_t *)(void *)(heap + at->scale_offsets) : NULL,
+    .scale_offsets = d->dtype == EPCOMM_NVFP4 || pack_by_rank(c->pack.head) ? (uint32_t *)(void *)(heap + at->scale_offsets) : NULL,
     .max_rows = d->max_rows,
     .row_bytes = d->row_bytes,
     .out_bytes = d->out_bytes,
@@ -81,6 +84,9 @@ EpcommStatus epcomm_outputs(EpComm *c, int slot, int dtype, EpcommOutputs *out) 
     .scales = (int)d->scales,
     .scale_bytes_each = (int)d->scale_size,
     .row_pad = (int)d->row_pad,
+    .expert_ids_bytes = index.expert_ids,
+    .src_info_bytes = index.src_info,
+    .scale_offsets_bytes = index.scale_offsets,
   };
   comm_give(out, &o, sizeof o);
   return EPCOMM_OK;

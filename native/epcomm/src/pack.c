@@ -46,6 +46,16 @@ static int check_header(const PackHeader *h, size_t bytes, char *text) {
   return 0;
 }
 
+int pack_by_rank(const PackHeader *h) { return h->layout == PACK_RANK || h->layout == PACK_RANK_PACKED; }
+
+/* kernels/cuda/heap.go counts the same. */
+PackIndex pack_index(const PackHeader *h, const PackDType *d) {
+  uint64_t groups = 4 * (uint64_t)h->groups, beside = 4 * d->max_rows * h->topk;
+  if (h->layout == PACK_MASKED) return (PackIndex){2 * groups * h->ranks, 8 * d->max_rows, groups};
+  if (pack_by_rank(h)) return (PackIndex){beside, 8 * d->max_rows + 4 * (uint64_t)h->max_tokens, beside};
+  return (PackIndex){groups, 8 * d->max_rows, groups};
+}
+
 /* The largest values that kernels and the tables of this library hold. */
 static int check_shape(const PackHeader *h, char *text) {
   const struct {
@@ -55,6 +65,7 @@ static int check_shape(const PackHeader *h, char *text) {
       {"ranks", h->ranks, 1, EP_MAX_RANKS},     {"hidden", h->hidden, 1, 65536}, {"experts", h->experts, 1, 65536},
       {"top-k", h->topk, 1, 32},                {"max tokens", h->max_tokens, 1, 1u << 20},
       {"groups", h->groups, 1, 65537},          {"largest grid", h->largest_grid, 1, PACK_ROUND_BLOCKS},
+      {"layout", h->layout, 0, PACK_LAYOUTS - 1},
       {"compute capability", h->major, 5, 99},  {"compute capability minor", h->minor, 0, 9},
   };
   for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)

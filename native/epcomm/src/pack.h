@@ -14,7 +14,8 @@
 #define PACK_CLASSES 5
 #define PACK_PURPOSES 3
 
-enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8 };
+enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* as ep.Layouts */
+enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16 };
 enum { PACK_PLACES = 1, PACK_PDL = 1 };
 
 enum {
@@ -36,7 +37,7 @@ typedef struct PackHeader {
   char arch[16];
   uint32_t args_version, major, minor, flags;
   uint32_t ranks, hidden, experts, topk, max_tokens, groups;
-  uint32_t max_sms, largest_grid, align_module, calls_module, kernels, unused;
+  uint32_t max_sms, largest_grid, align_module, calls_module, kernels, layout;
   PackSection sections[PACK_SECTIONS];
 } PackHeader;
 
@@ -106,6 +107,13 @@ typedef struct Pack {
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
 void pack_free(Pack *pack);
+
+/* Bytes of the outputs that say what a row is: expert_ids, src_info, scale_offsets. */
+typedef struct PackIndex {
+  uint64_t expert_ids, src_info, scale_offsets;
+} PackIndex;
+PackIndex pack_index(const PackHeader *head, const PackDType *dtype);
+int pack_by_rank(const PackHeader *head);
 
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);

@@ -22,8 +22,15 @@ func main() {
 	ranks := flag.Int("ranks", 2, "ranks")
 	out := flag.String("o", "", "file to write")
 	tokens := flag.Int("max-tokens", 24, "capacity")
+	layout := flag.String("layout", "expert", "of received rows; packs of others than expert hold defaults")
 	flag.Parse()
-	p, err := pack.Build(request(*ranks, *tokens), func(arch string, units []cuda.Unit) ([][]byte, error) {
+	r := request(*ranks, *tokens)
+	var err error
+	if r.Problem.Layout, err = ep.ParseLayout(*layout); err != nil {
+		fmt.Fprintln(os.Stderr, "testpack:", err)
+		os.Exit(2)
+	}
+	p, err := pack.Build(r, func(arch string, units []cuda.Unit) ([][]byte, error) {
 		return pack.CompileWith(*compile, arch, units)
 	})
 	if err == nil {

@@ -2,8 +2,9 @@
  * layout.cuh for the protocol.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED,
- * see layout.cuh.
+ * see layout.cuh; EP_RAW, see source.cuh.
  */
+#include "rank/source.cuh"
 #include "rank/tokens.cuh"
 
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
@@ -49,15 +50,14 @@ EP_DEVICE void rank_signal(const EpArgs &a, const RankCall &c, const uint32_t (&
 
 /* The vectors of a token that a warp moves at a time, as they are in memory. */
 struct RankUnit {
-  EpSource in[RANK_STEP];
+  RankSource in[RANK_STEP];
 };
 EP_DEVICE RankUnit rank_load(const EpArgs &a, uint32_t token, uint32_t first, bool exists) {
   RankUnit u;
-  const uint16_t *x = a.x + static_cast<uint64_t>(exists ? token : 0) * EP_HIDDEN;
 #pragma unroll
   for (uint32_t v = 0; v < RANK_STEP; v++) {
     uint32_t vector = first + 32 * v;
-    u.in[v] = ep_load_source(x, vector, exists && vector < RANK_VECTORS);
+    u.in[v] = rank_load_source(a, token, vector, exists && vector < RANK_VECTORS);
   }
   return u;
 }
@@ -79,10 +79,7 @@ EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, 
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
 #pragma unroll
-  for (uint32_t v = 0; v < RANK_STEP; v++) {
-    out[v] = ep_convert(u.in[v]);
-    if (EP_DTYPE == EP_BF16) out[v].data = rank_canonical(out[v].data); /* a saturating e4m3 cast gives no sentinel */
-  }
+  for (uint32_t v = 0; v < RANK_STEP; v++) out[v] = rank_convert(u.in[v]);
   uint32_t turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   for (uint32_t j = 0; j < EP_RANKS; j++) {
     int to = static_cast<int>((turn + j) % EP_RANKS);

@@ -3,7 +3,7 @@
 #ifndef EP_RANK_TOKENS_CUH
 #define EP_RANK_TOKENS_CUH
 
-#include "common/message.cuh"
+#include "common/block.cuh"
 #include "rank/layout.cuh"
 
 /* Tokens of a run are looked at in tiles of one token a thread. Bit i of a group says

@@ -42,6 +42,7 @@ class Info(_Sized):
         ("topk", c_int), ("max_tokens", c_int), ("groups", c_int), ("shared", c_int), ("skip_a2a", c_int), ("reduced", c_int),
         ("in_flight", c_int), ("largest_grid", c_int), ("dtypes", c_uint), ("default_dtype", c_int), ("heap_bytes", c_uint64),
         ("digest", c_char * 65), ("abi", c_char * 65), ("arch", c_char * 16), ("kernels", c_char * 1024),
+        ("layout", c_int), ("raw", c_int),
     ]
 
 
@@ -57,6 +58,7 @@ class Outputs(_Sized):
         ("size", c_size_t), ("out", c_void_p), ("out_scales", c_void_p), ("row_offsets", c_void_p), ("expert_ids", c_void_p),
         ("src_info", c_void_p), ("scale_offsets", c_void_p), ("max_rows", c_uint64), ("row_bytes", c_uint64),
         ("out_bytes", c_uint64), ("scale_bytes", c_uint64), ("scales", c_int), ("scale_bytes_each", c_int), ("row_pad", c_int),
+        ("expert_ids_bytes", c_uint64), ("src_info_bytes", c_uint64), ("scale_offsets_bytes", c_uint64),
     ]
 
 

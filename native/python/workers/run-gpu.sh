@@ -113,10 +113,10 @@ drill() {
 sweep() {
   for model in ${MODELS:-deepseek-v3}; do
     for l in ${LIBRARIES:-deepep nccl $fi epbench epbench-rank deepep-ll}; do
-      tokens=${TOKENS:-8,128,1024,4096} max=4096 skewed=${SKEW_TOKENS:-128,4096}
+      tokens=${TOKENS:-1,8,128,1024,4096} max=4096 skewed=${SKEW_TOKENS:-128,4096}
       case $l in deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,32,128} max=128 skewed=128 ;; esac
-      tuned $((${SECONDS_EACH:-35} + 30)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
-        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-35}s" $(layout "$l")
+      tuned $((${SECONDS_EACH:-40} + 30)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
+        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-40}s" $(layout "$l")
       test "${SKEW_SECONDS:-12}" = 0 ||
         tuned $((${SKEW_SECONDS:-12} + 30)) "$model-$l-skew" "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $max \
           --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-12}s" $(layout "$l")
@@ -160,7 +160,7 @@ exports() {
     epbench table export --table "$from" --format deepep-shim -o "$work/epbench_deepep.py"
     for way in "json EPBENCH_DEEPEP_CONFIG=$work/$model.json" "shim EPBENCH_DEEPEP_SHIM=epbench_deepep" "defaults NONE=1"; do
       tuned 60 "$model-own-${way%% *}" "launch:env PYTHONPATH=$work:$PYTHONPATH ${way#* } ${worker#launch:} deepep own" --model "$model" \
-        --tokens "${TOKENS:-8,128,1024,4096}" --max-tokens 4096 --routing uniform --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget 20s
+        --tokens "${TOKENS:-1,8,128,1024,4096}" --max-tokens 4096 --routing uniform --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget 20s
     done
     one 200 "$model-exports" epbench interleave "$from" "$work/$model-own"-{json,shim,defaults} --op dispatch,combine -o "$work/$model-exports" --turns "${TURNS:-40}"
     choose "$model-exports" "$work/$model-exports"/*/ > /dev/null

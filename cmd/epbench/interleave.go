@@ -79,9 +79,14 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 
 // print compares what the new run directories hold.
 func (f *interleaveFlags) print(cmd *cobra.Command, t *turntable) error {
-	runs, err := loadRuns(cmd, t.paths())
-	if err != nil {
-		return err
+	var runs []*reports.Loaded
+	for _, s := range t.list {
+		if l, err := reports.Load(s.path); err == nil { // one that failed from the start holds nothing
+			runs = append(runs, l)
+		}
+	}
+	if len(runs) == 0 {
+		return t.failure()
 	}
 	choices, err := reports.Choose(runs)
 	if err != nil {
@@ -89,6 +94,14 @@ func (f *interleaveFlags) print(cmd *cobra.Command, t *turntable) error {
 	}
 	if err := f.tables.print(cmd, reports.ChoiceTable(choices)); err != nil {
 		return err
+	}
+	return t.failure()
+}
+
+// failure is an error where a library did not start, or a config failed.
+func (t *turntable) failure() error {
+	if len(t.missing) > 0 {
+		return errors.Join(t.missing...)
 	}
 	for _, s := range t.list {
 		for _, o := range s.Job.Run.Searches {
@@ -105,8 +118,10 @@ func (f *interleaveFlags) print(cmd *cobra.Command, t *turntable) error {
 type turntable struct {
 	flags *interleaveFlags
 	id    string
-	sides map[string]*openSide // by --backend
+	sides map[string]*openSide // by --backend; nil where it did not start
 	list  []*openSide
+
+	missing []error // why backends did not start; the others go on
 }
 
 type openSide struct {
@@ -133,6 +148,9 @@ func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.H
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.Path, err)
 		}
+		if s == nil {
+			continue
+		}
 		for _, c := range l.Cases {
 			w, d := c.Winner(), c.Default()
 			if w == nil || d == nil || !w.OK() || !d.OK() {
@@ -141,6 +159,9 @@ func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.H
 			seats = append(seats, seat{withoutBuffers(c.Problem), l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem), l.Path, c.Routing, c.Seed,
 				sweep.Entrant{Side: s.Side, Problem: c.Problem, Config: w.Config, Default: d.Config}})
 		}
+	}
+	if len(seats) == 0 && len(t.missing) > 0 {
+		return nil, errors.Join(t.missing...)
 	}
 	if len(seats) == 0 {
 		return nil, usagef("these runs have no config that ran")
@@ -202,18 +223,21 @@ func withoutBuffers(p ep.Problem) ep.Problem {
 	return p
 }
 
-// side starts a run's backend again, once for all runs that have the same.
+// side starts a run's backend again, once for all runs that have the same. It is nil where
+// that does not start.
 func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded) (*openSide, error) {
 	old, err := resumed(l.Run.Command)
 	if err != nil {
 		return nil, badInput(err)
 	}
-	if s := t.sides[old.backend]; s != nil {
+	if s, known := t.sides[old.backend]; known {
 		return s, nil
 	}
 	b, err := backendOf(cmd, old.backend)
 	if err != nil {
-		return nil, err
+		t.sides[old.backend], t.missing = nil, append(t.missing, fmt.Errorf("%s: %w", l.Path, err))
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is left out: %v\n", l.Path, err)
+		return nil, cmd.Context().Err()
 	}
 	s := &openSide{Side: &sweep.Side{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed}}, path: filepath.Join(t.flags.out, l.Name())}
 	t.sides[old.backend], t.list = s, append(t.list, s)
@@ -230,14 +254,6 @@ func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded) (*openSide, erro
 	}
 	s.Job = sweep.Job{Rounds: t.flags.turns, Log: s.dir, Run: run}
 	return s, nil
-}
-
-func (t *turntable) paths() []string {
-	var out []string
-	for _, s := range t.list {
-		out = append(out, s.path)
-	}
-	return out
 }
 
 // write completes the run directories with what was measured.

@@ -103,7 +103,7 @@ library() {
 
 drill() {
   for l in ${LIBRARIES:-epbench epbench-rank nccl deepep $fi deepep-ll nccl-counts}; do
-    tuned 70 "drill-$l" "$(library "$l")" --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 \
+    tuned 80 "drill-$l" "$(library "$l")" --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 \
       --routing zipf:1.0 --op dispatch,combine,pair --budget 12s $(layout "$l")
     grep -A6 '^row' "$work/drill-$l.txt"
   done
@@ -115,10 +115,10 @@ sweep() {
     for l in ${LIBRARIES:-deepep nccl $fi epbench epbench-rank deepep-ll}; do
       tokens=${TOKENS:-1,8,128,1024,4096} max=4096 skewed=${SKEW_TOKENS:-128,4096}
       case $l in deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,32,128} max=128 skewed=128 ;; esac
-      tuned $((${SECONDS_EACH:-40} + 30)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
+      tuned $((${SECONDS_EACH:-40} + 45)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
         --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-40}s" $(layout "$l")
       test "${SKEW_SECONDS:-12}" = 0 ||
-        tuned $((${SKEW_SECONDS:-12} + 30)) "$model-$l-skew" "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $max \
+        tuned $((${SKEW_SECONDS:-12} + 45)) "$model-$l-skew" "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $max \
           --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-12}s" $(layout "$l")
     done
     choose "$model" $(runs "$model")

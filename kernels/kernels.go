@@ -79,6 +79,9 @@ type Kernel struct {
 	// half's. Every search of pairs measures the best halves changed so, too.
 	// Nil changes nothing.
 	Beside func(ep.Config) ep.Config
+	// Phased says that it exists to send and to receive apart. A search of calls alone
+	// leaves it out unless it is named: there it does more work than its fused twin.
+	Phased bool
 }
 
 // expertOnly are the layouts of a kernel that declares none.

@@ -24,6 +24,7 @@ func PairOf(d, c Kernel) Kernel {
 		q.Name = "combine." + q.Name
 		k.Params = append(k.Params, q)
 	}
+	k.Phased = d.Phased || c.Phased
 	k.Check = func(m ep.Machine, p ep.Problem, cfg ep.Config) error {
 		dc, cc, err := ep.Split(cfg)
 		if err != nil {

@@ -84,7 +84,8 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 	$(CC) -c -fPIC -fno-builtin -w -o $(EMULATED)/weak.o $(EMULATED)/weak.c
 	$(EMUL_CXX) -I$(CUDA_DIR)/include -Wl,-soname,libcuda.so.1 -o $@ native/emul/driver/driver.cpp native/emul/src/fiber.cpp $(EMULATED)/weak.o -ldl -lpthread
 	$(EMUL_CXX) -o $(EMULATED)/libnvrtc.so.13 native/emul/driver/nvrtc.cpp
+	$(EMUL_CXX) -I$(CUDA_DIR)/include -o $(EMULATED)/libcublasLt.so.13 native/emul/driver/cublaslt.cpp $@
 
 cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver, without a GPU
-	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
+	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CUBLASLT=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
 	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout 10m -run '^Test(Session|Drill|Races)' ./kernels/cuda

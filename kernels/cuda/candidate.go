@@ -21,9 +21,21 @@ type call struct {
 	module   *module
 }
 
+// part lists the launches of a half of the call.
+func (k *call) part(h half) []int {
+	var out []int
+	for i := range k.launches {
+		if last := i == len(k.launches)-1; h == whole || last == (h == receiving) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
 // candidate is a prepared config.
 type candidate struct {
 	config   ep.Config
+	op       ep.Op
 	calls    map[ep.Op]*call
 	programs map[timing]*program
 }
@@ -55,7 +67,7 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &candidate{config: c, calls: map[ep.Op]*call{}, programs: map[timing]*program{}}
+	out := &candidate{config: c, op: p.Op, calls: map[ep.Op]*call{}, programs: map[timing]*program{}}
 	for op, cfg := range configs {
 		f, err := findFamily(families(), cfg.Kernel)
 		if err != nil {
@@ -75,6 +87,17 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 
 // state is the memory that the candidate's calls work on.
 func (c *candidate) state() state { return c.calls[ep.Dispatch].family.state }
+
+// phased reports whether every call sends and receives in kernels of its own. Beside a
+// product these hold no SMs while messages are in flight.
+func (c *candidate) phased() bool {
+	for op, k := range c.calls {
+		if len(k.launches) < 2 && (op == c.op || c.op == ep.Pair) {
+			return false
+		}
+	}
+	return true
+}
 
 // candidateUnits are the binaries that a config will need.
 func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]Unit, error) {

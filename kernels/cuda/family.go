@@ -68,6 +68,14 @@ type state struct {
 	counters func(ep.Problem) int
 }
 
+// of is the state of a micro-batch: a second one in flight has memory of its own.
+func (s state) of(lane int) state {
+	if lane > 0 {
+		s.name += "-second"
+	}
+	return s
+}
+
 // part is the name of a part of the state's memory in the heap.
 func (s state) part(name string) string { return s.name + "." + name }
 
@@ -110,6 +118,8 @@ func families() []family {
 		combineEP(),
 		dispatchLL(),
 		combineLL(),
+		dispatchLLSplit(),
+		combineLLSplit(),
 		dispatchFinal(),
 		combineFinal(),
 		dispatchRank(),

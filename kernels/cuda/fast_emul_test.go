@@ -218,8 +218,10 @@ func TestFastKernelsRace(t *testing.T) {
 			dispatchLL(), combineLL()},
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
 			dispatchFinal(), combineFinal()},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,recv_sms=1,threads=64", "sms=1,recv_sms=2,threads=64,algo=dedup", 4},
+			dispatchLLSplit(), combineLLSplit()},
 	} {
-		t.Run(q.d.state.name, func(t *testing.T) {
+		t.Run(q.d.kernel.Name, func(t *testing.T) {
 			t.Parallel()
 			e := q.prepare(t, q.d, q.c)
 			e.tools = need(t, raceTools)

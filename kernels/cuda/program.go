@@ -52,12 +52,15 @@ type writer struct {
 	extra extras
 	out   []C.EpStep
 	used  int
+	last  C.uint32_t // kind of the last step on the calls' stream
 }
 
 // extras are what steps outside a candidate's calls need.
 type extras struct {
 	problem ep.Problem
 	expert  []cu.Function // by GPU, verification only
+	beside  *products     // nil where nothing runs beside the calls
+	load    *load         // of an experiment
 	drill   Drill         // of this candidate
 }
 
@@ -91,14 +94,16 @@ func (p *program) count(calls map[ep.Op]*call) int {
 	n := 0
 	for _, st := range p.steps {
 		if st.kind == stepCall && calls[st.op] != nil {
-			n += len(calls[st.op].launches)
+			n += len(calls[st.op].part(st.half))
 		} else {
 			n++
 		}
 	}
-	for op := range p.calls {
-		if calls[op] != nil {
-			n++ // advance
+	for _, lane := range []map[ep.Op]int{p.calls, p.lanes} {
+		for op, made := range lane {
+			if calls[op] != nil && made > 0 {
+				n++ // advance
+			}
 		}
 	}
 	return n + 1 // next round
@@ -123,6 +128,9 @@ func (p *program) makeEvents(rank int) error {
 func (p *program) wire(i int) {
 	seat, e := p.rig.seats[i], &p.code.ranks[i]
 	e.context, e.stream = handle(seat.gpu.context), handle(seat.stream)
+	if s := seat.streams; s.calls != 0 {
+		e.stream, e.side, e.forked, e.joined = s.calls, s.side, s.forked, s.joined
+	}
 	e.fault = seat.fault
 	control := C.EpControl{}
 	e.replay = C.uint64_t(p.rig.at(i, partControl)) + C.uint64_t(unsafe.Offsetof(control.replay))
@@ -157,11 +165,26 @@ func (p *program) free() {
 	p.code.free()
 }
 
-// kernel adds a launch of f.
-func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpStep {
+// next adds a step on the calls' stream.
+func (w *writer) next(kind C.uint32_t) *C.EpStep {
 	s := &w.out[w.used]
 	w.used++
-	*s = C.EpStep{kind: C.EP_STEP_KERNEL, grid: C.uint32_t(grid), block: C.uint32_t(block)}
+	*s = C.EpStep{kind: kind}
+	w.last = kind
+	return s
+}
+
+// aside puts the last step on the side stream; before is what the calls' stream had
+// last.
+func (w *writer) aside(before C.uint32_t) {
+	w.out[w.used-1].flags |= C.EP_STEP_SIDE
+	w.last = before
+}
+
+// kernel adds a launch of f.
+func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpStep {
+	s := w.next(C.EP_STEP_KERNEL)
+	s.grid, s.block = C.uint32_t(grid), C.uint32_t(block)
 	s.object = handle(f[w.rig.seats[w.rank].gpu.index])
 	*(*C.EpArgs)(unsafe.Pointer(&s.args)) = args
 	return s
@@ -175,6 +198,14 @@ func (w *writer) support(entry string, args C.EpArgs, n int) {
 
 // write adds the step of one element of the schedule.
 func (w *writer) write(st step, p *program) {
+	before := w.last
+	w.writeStep(st, p)
+	if st.side {
+		w.aside(before)
+	}
+}
+
+func (w *writer) writeStep(st step, p *program) {
 	args := w.base
 	switch st.kind {
 	case stepAlign:
@@ -186,11 +217,20 @@ func (w *writer) write(st step, p *program) {
 		point(&args.span, w.rig.at(w.rank, partReadings))
 		w.support("ep_clear_spans", args, st.n)
 	case stepEvent:
-		w.out[w.used] = C.EpStep{kind: C.EP_STEP_EVENT, object: handle(p.marks[w.rank][st.n])}
-		w.used++
+		w.next(C.EP_STEP_EVENT).object = handle(p.marks[w.rank][st.n])
 	case stepFlush:
-		w.out[w.used] = C.EpStep{kind: C.EP_STEP_MEMSET, target: C.uint64_t(w.rig.at(w.rank, partFlush)), words: flushBytes / 4}
-		w.used++
+		s := w.next(C.EP_STEP_MEMSET)
+		s.target, s.words = C.uint64_t(w.rig.at(w.rank, partFlush)), flushBytes/4
+	case stepFork:
+		w.next(C.EP_STEP_FORK)
+	case stepJoin:
+		w.next(C.EP_STEP_JOIN)
+	case stepProduct:
+		w.extra.beside.write(w, st.n)
+	case stepAttention:
+		w.extra.beside.attention.write(w, 0)
+	case stepLoad:
+		w.extra.load.write(w)
 	case stepExpert:
 		w.kernel(w.extra.expert, 2*w.rig.seats[w.rank].gpu.sms, 256, args)
 	case stepCall:
@@ -213,14 +253,15 @@ func (w *writer) call(st step, args C.EpArgs) {
 		w.support("ep_empty", args, 0)
 		return
 	}
-	w.toState(&args, k.family.state, w.extra.problem, st.op)
+	w.toState(&args, k.family.state.of(st.lane), w.extra.problem, st.op)
 	args.round = C.uint32_t(st.n + 1)
 	if d := w.extra.drill; d.Rank == w.rank {
 		args.delay_ns, args.drop_signal = C.int32_t(d.Delay.Nanoseconds()), C.int32_t(d.Drop)
 	}
-	for i, l := range k.launches {
+	for _, i := range k.part(st.half) {
+		l := k.launches[i]
 		setParams(&args, l.params)
-		after := w.used > 0 && w.out[w.used-1].kind == C.EP_STEP_KERNEL
+		after := w.used > 0 && w.last == C.EP_STEP_KERNEL
 		s := w.kernel(k.entries[i], l.grid, l.block, args)
 		s.shared = C.uint32_t(l.shared)
 		if l.pdl && after { // there is nothing to overlap with but a kernel
@@ -266,14 +307,16 @@ func setOwn(args *C.EpArgs, own any) {
 // finish adds the steps that count the round's calls and move on to the next row
 // of stamps.
 func (w *writer) finish(s *schedule) {
-	for _, op := range ops {
-		k := w.calls[op]
-		if k == nil || s.calls[op] == 0 {
-			continue
+	for lane, calls := range []map[ep.Op]int{s.calls, s.lanes} {
+		for _, op := range ops {
+			k := w.calls[op]
+			if k == nil || calls[op] == 0 {
+				continue
+			}
+			args := w.base
+			w.toState(&args, k.family.state.of(lane), w.extra.problem, op)
+			w.support("ep_advance", args, calls[op])
 		}
-		args := w.base
-		w.toState(&args, k.family.state, w.extra.problem, op)
-		w.support("ep_advance", args, s.calls[op])
 	}
 	w.support("ep_next_round", w.base, 0)
 }

@@ -20,6 +20,7 @@ import (
 type seat struct {
 	gpu         *gpu
 	stream      cu.Stream
+	streams     C.EpStreams // zero where nothing runs beside the calls
 	fault       *C.EpFault
 	faultDevice cu.DevicePtr
 	arena       *arena            // of the heap, nil without one
@@ -92,6 +93,7 @@ func (r *rig) close() {
 		s := &r.seats[i]
 		_ = s.gpu.do(func() error {
 			freeFault(s.fault)
+			C.ep_streams_free(&s.streams)
 			for _, b := range s.staging {
 				s.gpu.giveStaging(b)
 			}

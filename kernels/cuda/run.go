@@ -31,7 +31,10 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 		return kernels.Rounds{}, fmt.Errorf("run: %d rounds of fold %d are outside 1 and more rounds of fold 1 to %d", spec.Rounds, fold, maxFold)
 	}
 	s.outputs.Forget()
-	p, err := s.program(k, fold)
+	if s.beside != nil {
+		return s.runBeside(ctx, k, kernels.RunSpec{Rounds: spec.Rounds, Fold: fold})
+	}
+	p, err := s.program(k, arrangement{}, fold)
 	if err != nil {
 		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
 	}
@@ -70,8 +73,8 @@ func (s *session) attempt(p *program, run func() error) error {
 }
 
 // program finds or makes the program that measures a candidate at a fold.
-func (s *session) program(k *candidate, fold int) (*program, error) {
-	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold}
+func (s *session) program(k *candidate, beside arrangement, fold int) (*program, error) {
+	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold, beside: beside}
 	if c := k.calls[ep.Combine]; c != nil && t.op == ep.Combine {
 		t.feed = c.family.consumes
 	}
@@ -110,9 +113,24 @@ func (s *session) makeRoom() {
 // measure runs rounds and returns the seconds of one call, [round][rank]. In graph
 // mode the first time captures the graph.
 func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) {
+	out := make([][]float64, rounds)
+	err := p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
+		seconds, err := p.seconds(raw)
+		out[round] = append(out[round], seconds)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.long = kernels.Rounds{Seconds: out}.MedianOfSlowest() > longCall
+	return out, nil
+}
+
+// readings runs rounds and gives those of every round and rank to take, in their order.
+func (p *program) readings(ctx context.Context, rounds int, take func(round, rank int, raw []uint64) error) error {
 	if p.mode != ep.Eager && p.code.ranks[0].exec == 0 {
 		if err := p.code.capture(); err != nil {
-			return nil, &refusal{err.Error()}
+			return &refusal{err.Error()}
 		}
 	}
 	warm := warmups
@@ -123,20 +141,17 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 	words := p.words()
 	raw, err := p.run(ctx, total, words)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := make([][]float64, rounds)
-	for i := range out {
-		out[i] = make([]float64, len(p.rig.seats))
-		for rank := range out[i] {
+	for i := range rounds {
+		for rank := range p.rig.seats {
 			at := (rank*total + warm + i) * words
-			if out[i][rank], err = p.seconds(raw[at : at+words]); err != nil {
-				return nil, &refusal{fmt.Sprintf("rank %d, round %d: %v", rank, i, err)}
+			if err := take(i, rank, raw[at:at+words]); err != nil {
+				return &refusal{fmt.Sprintf("rank %d, round %d: %v", rank, i, err)}
 			}
 		}
 	}
-	p.long = kernels.Rounds{Seconds: out}.MedianOfSlowest() > longCall
-	return out, nil
+	return nil
 }
 
 // slack is how much longer than all deadlines together a window may take before

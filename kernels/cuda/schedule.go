@@ -13,13 +13,18 @@ const empty ep.Op = "empty"
 type stepKind int
 
 const (
-	stepAlign  stepKind = iota // wait for all ranks
-	stepCall                   // call number n of op
-	stepStamp                  // time into slot n
-	stepEvent                  // record event n
-	stepFlush                  // overwrite the L2 cache
-	stepClear                  // ready n span readings
-	stepExpert                 // the kernel that stands in for the experts
+	stepAlign     stepKind = iota // wait for all ranks
+	stepCall                      // call number n of op
+	stepStamp                     // time into slot n
+	stepEvent                     // record event n
+	stepFlush                     // overwrite the L2 cache
+	stepClear                     // ready n span readings
+	stepExpert                    // the kernel that stands in for the experts
+	stepFork                      // the side stream waits for the calls' stream
+	stepJoin                      // the calls' stream waits for the side stream
+	stepProduct                   // launch n of the product
+	stepAttention                 // the product of the size of attention
+	stepLoad                      // a load of an experiment
 )
 
 // step is one element of a round; every rank performs the same steps.
@@ -28,7 +33,19 @@ type step struct {
 	op   ep.Op
 	n    int
 	span int // stepCall: which span reading it belongs to, -1 for none
+	half half
+	lane int  // stepCall: micro-batch, whose memory the call works on
+	side bool // on the side stream
 }
+
+// half is which of a call's launches a step makes.
+type half int
+
+const (
+	whole     half = iota
+	sending        // all but the last
+	receiving      // the last
+)
 
 // timing says what a round measures.
 type timing struct {
@@ -37,18 +54,23 @@ type timing struct {
 	clock string
 	fold  int  // calls in a round
 	feed  bool // a combine that needs a dispatch before each call
+
+	beside arrangement // of calls and a product; the zero value has none
 }
 
 // schedule is a round and how to read it.
 type schedule struct {
 	timing
-	steps   []step
-	slots   int           // stamps a round writes
-	spans   int           // span readings a round takes
-	events  int           // events a round records
-	calls   map[ep.Op]int // calls of each op in a round
-	apart   bool          // calls are timed one by one, not as a chain
-	current int           // span reading of the calls being added
+	steps    []step
+	slots    int           // stamps a round writes
+	spans    int           // span readings a round takes
+	events   int           // events a round records
+	calls    map[ep.Op]int // calls of each op in a round
+	lanes    map[ep.Op]int // those of them of the second micro-batch
+	sections []*section    // of a round beside a product
+	now      *section      // being added
+	apart    bool          // calls are timed one by one, not as a chain
+	current  int           // span reading of the calls being added
 }
 
 // newSchedule lays out one round:
@@ -64,9 +86,11 @@ type schedule struct {
 // A pair is dispatch and combine with nothing between them; a chain of pairs
 // has one alignment at its end instead of one after each.
 func newSchedule(t timing) *schedule {
-	s := &schedule{timing: t, calls: map[ep.Op]int{}, current: -1}
+	s := &schedule{timing: t, calls: map[ep.Op]int{}, lanes: map[ep.Op]int{}, current: -1}
 	s.apart = t.mode == ep.Cold || t.feed
 	switch {
+	case t.beside.way != noProduct:
+		s.withProduct()
 	case t.clock != clockChain:
 		s.readings()
 	case s.apart:
@@ -89,7 +113,7 @@ func (s *schedule) stamp() {
 }
 
 func (s *schedule) call(op ep.Op) {
-	s.steps = append(s.steps, step{stepCall, op, s.calls[op], s.current})
+	s.steps = append(s.steps, step{kind: stepCall, op: op, n: s.calls[op], span: s.current})
 	s.calls[op]++
 }
 
@@ -225,10 +249,14 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 }
 
 // proof is the round that a verification runs, with nothing timed. Only a
-// pair goes from dispatch to combine without an alignment.
-func proof(op ep.Op) *schedule {
+// pair goes from dispatch to combine without an alignment. With launches of a product
+// beside it, these run on the side stream from its start.
+func proof(op ep.Op, beside int) *schedule {
 	s := &schedule{timing: timing{op: op, mode: ep.Eager, fold: 1}, calls: map[ep.Op]int{}, current: -1}
 	s.align()
+	if beside > 0 {
+		s.products(beside)
+	}
 	s.call(ep.Dispatch)
 	if op == ep.Combine {
 		s.align()
@@ -238,5 +266,8 @@ func proof(op ep.Op) *schedule {
 		s.call(ep.Combine)
 	}
 	s.align()
+	if beside > 0 {
+		s.add(stepJoin, 0)
+	}
 	return s
 }

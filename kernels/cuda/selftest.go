@@ -82,7 +82,7 @@ func (b *Backend) litmus(ctx context.Context, l litmus, ranks int) error {
 		return err
 	}
 	c := &call{family: family{state: memory}, launches: []launch{l.launch}, entries: [][]cu.Function{entries}, module: m}
-	prog, err := newProgram(r, proof(ep.Dispatch), map[ep.Op]*call{ep.Dispatch: c}, r.args, extras{problem: p})
+	prog, err := newProgram(r, proof(ep.Dispatch, 0), map[ep.Op]*call{ep.Dispatch: c}, r.args, extras{problem: p})
 	if err != nil {
 		return err
 	}

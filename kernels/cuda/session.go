@@ -33,7 +33,8 @@ type session struct {
 	states     []state // those that have memory
 	candidates map[string]*candidate
 	expert     []cu.Function
-	again      int // runs that began a second time since the last notes
+	beside     *products // nil where nothing runs beside the calls
+	again      int       // runs that began a second time since the last notes
 
 	mu      sync.Mutex
 	running *program
@@ -57,6 +58,10 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 	}
 	s.outputs = ref.NewRemote(ref.New(w, b.options.InputScale), dtype.MaxRows(w.Problem), s.read)
 	r.refill = s.upload
+	if err := s.openProducts(); err != nil {
+		r.close()
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -65,6 +70,7 @@ func (s *session) Close() error {
 	for _, c := range s.candidates {
 		c.drop()
 	}
+	s.beside.close()
 	s.rig.close()
 	return nil
 }
@@ -88,6 +94,11 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	}
 	if err := s.join(k.state()); err != nil {
 		return err
+	}
+	if s.beside.isStep() {
+		if err := s.join(k.state().of(1)); err != nil {
+			return err
+		}
 	}
 	if err := k.load(s.rig); err != nil {
 		return asFailure(ep.NoLaunch, err)
@@ -171,7 +182,7 @@ func (s *session) args(of state) func(rank int) C.EpArgs {
 
 // extrasFor is what a candidate's programs need besides its calls.
 func (s *session) extrasFor(c *candidate) extras {
-	x := extras{problem: s.problem, expert: s.expert}
+	x := extras{problem: s.problem, expert: s.expert, beside: s.beside}
 	if d := s.backend.options.Drill; strings.Contains(c.config.Key(), d.Config) {
 		x.drill = d
 	}

@@ -10,6 +10,7 @@ package cuda
 #cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../native/include -I${SRCDIR}/../../native/shim
 #cgo LDFLAGS: -lcuda -lpthread
 #include "ep_shim.c"
+#include "ep_product.c"
 _Static_assert(sizeof(EpControl) == 256, "rigParts reserves 256 bytes");
 */
 import "C"

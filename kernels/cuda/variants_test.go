@@ -44,7 +44,7 @@ func defaultSpace(t *testing.T) []compiled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []Unit{litmus, {Source: "common/align.cuh"}} {
+	for _, v := range []Unit{litmus, {Source: "common/align.cuh"}, {Source: besideSource}} {
 		out = append(out, compiled{unit: v, def: true})
 	}
 	return out

@@ -63,7 +63,7 @@ func (s *session) prove(ctx context.Context, k *candidate) error {
 	if err := s.upload(); err != nil {
 		return err
 	}
-	p, err := newProgram(s.rig, proof(s.problem.Op), k.calls, s.args(k.state()), s.extrasFor(k))
+	p, err := newProgram(s.rig, proof(s.problem.Op, s.besideLaunches()), k.calls, s.args(k.state()), s.extrasFor(k))
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,5 @@
 #include "ep_shim.h"
+#include "ep_product.h"
 
 #include <cuda.h>
 #include <pthread.h>
@@ -70,6 +71,28 @@ int ep_host_alloc(size_t bytes, void **host, uint64_t *device) {
 
 int ep_host_free(void *host) { return (int)cuMemFreeHost(host); }
 
+int ep_streams(EpStreams *out) {
+  int least = 0, greatest = 0;
+  CUstream calls = NULL, side = NULL;
+  CUevent forked = NULL, joined = NULL;
+  CUresult r = cuCtxGetStreamPriorityRange(&least, &greatest);
+  if (r == CUDA_SUCCESS) r = cuStreamCreateWithPriority(&calls, CU_STREAM_NON_BLOCKING, greatest);
+  if (r == CUDA_SUCCESS) r = cuStreamCreateWithPriority(&side, CU_STREAM_NON_BLOCKING, least);
+  if (r == CUDA_SUCCESS) r = cuEventCreate(&forked, CU_EVENT_DISABLE_TIMING);
+  if (r == CUDA_SUCCESS) r = cuEventCreate(&joined, CU_EVENT_DISABLE_TIMING);
+  EpStreams s = {(uint64_t)(uintptr_t)calls, (uint64_t)(uintptr_t)side, (uint64_t)(uintptr_t)forked, (uint64_t)(uintptr_t)joined};
+  *out = s;
+  return (int)r;
+}
+
+void ep_streams_free(EpStreams *s) {
+  if (s->forked) cuEventDestroy((CUevent)(uintptr_t)s->forked);
+  if (s->joined) cuEventDestroy((CUevent)(uintptr_t)s->joined);
+  if (s->calls) cuStreamDestroy((CUstream)(uintptr_t)s->calls);
+  if (s->side) cuStreamDestroy((CUstream)(uintptr_t)s->side);
+  memset(s, 0, sizeof *s);
+}
+
 /* ---- one round ---- */
 
 static CUresult launch(const EpStep *s, CUstream stream) {
@@ -98,22 +121,37 @@ static CUresult launch(const EpStep *s, CUstream stream) {
   return cuLaunchKernelEx(&c, (CUfunction)(uintptr_t)s->object, parameters, NULL);
 }
 
-/* Puts the steps of one round on the stream, which may be capturing. */
-static CUresult issue(const EpRank *rank) {
-  CUstream stream = (CUstream)(uintptr_t)rank->stream;
-  CUresult r = CUDA_SUCCESS;
-  for (int32_t i = 0; i < rank->count && r == CUDA_SUCCESS; i++) {
-    const EpStep *s = &rank->steps[i];
-    if (s->kind == EP_STEP_MEMSET) {
-      r = cuMemsetD32Async((CUdeviceptr)s->target, s->value, (size_t)s->words, stream);
-    } else if (s->kind == EP_STEP_EVENT) {
+/* What of one stream follows waits for what was put on the other before. */
+static CUresult wait_for(CUevent mark, CUstream done, CUstream waits) {
+  CUresult r = cuEventRecord(mark, done);
+  return r == CUDA_SUCCESS ? cuStreamWaitEvent(waits, mark, 0) : r;
+}
+
+static CUresult issue_step(const EpRank *rank, const EpStep *s) {
+  CUstream main = (CUstream)(uintptr_t)rank->stream, side = (CUstream)(uintptr_t)rank->side;
+  CUstream stream = s->flags & EP_STEP_SIDE ? side : main;
+  switch (s->kind) {
+    case EP_STEP_MEMSET: return cuMemsetD32Async((CUdeviceptr)s->target, s->value, (size_t)s->words, stream);
+    case EP_STEP_COPY: return cuMemcpyDtoDAsync((CUdeviceptr)s->target, (CUdeviceptr)s->source, (size_t)s->words * 4, stream);
+    case EP_STEP_FORK: return wait_for((CUevent)(uintptr_t)rank->forked, main, side);
+    case EP_STEP_JOIN: return wait_for((CUevent)(uintptr_t)rank->joined, side, main);
+    case EP_STEP_PRODUCT:
+      return ep_product_launch((const EpProduct *)(uintptr_t)s->object, (int32_t)s->words, (uint64_t)(uintptr_t)stream) == 0
+                 ? CUDA_SUCCESS
+                 : CUDA_ERROR_LAUNCH_FAILED;
+    case EP_STEP_EVENT: {
       /* External: an ordinary record inside a capture only marks a place. */
       unsigned flags = rank->exec ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT;
-      r = cuEventRecordWithFlags((CUevent)(uintptr_t)s->object, stream, flags);
-    } else {
-      r = launch(s, stream);
+      return cuEventRecordWithFlags((CUevent)(uintptr_t)s->object, stream, flags);
     }
+    default: return launch(s, stream);
   }
+}
+
+/* Puts the steps of one round on the rank's streams, which may be capturing. */
+static CUresult issue(const EpRank *rank) {
+  CUresult r = CUDA_SUCCESS;
+  for (int32_t i = 0; i < rank->count && r == CUDA_SUCCESS; i++) r = issue_step(rank, &rank->steps[i]);
   return r;
 }
 

@@ -19,12 +19,17 @@
 typedef enum EpStepKind {
   EP_STEP_KERNEL,
   EP_STEP_MEMSET, /* words of 32 bits */
-  EP_STEP_EVENT   /* recorded so that a graph replay records it again */
+  EP_STEP_EVENT,  /* recorded so that a graph replay records it again */
+  EP_STEP_FORK,   /* the side stream waits for the stream */
+  EP_STEP_JOIN,   /* the stream waits for the side stream */
+  EP_STEP_PRODUCT, /* launch number `words` of the EpProduct in object */
+  EP_STEP_COPY    /* words of 32 bits from source to target, by a copy engine where they lie on two GPUs */
 } EpStepKind;
 
 /* EpStep.flags */
 #define EP_LAUNCH_PDL 1u         /* may start before the previous kernel ends */
 #define EP_LAUNCH_COOPERATIVE 2u /* the driver refuses what cannot be resident at once */
+#define EP_STEP_SIDE 4u          /* on the side stream */
 
 typedef struct EpStep {
   uint32_t kind; /* EpStepKind */
@@ -32,9 +37,10 @@ typedef struct EpStep {
   uint32_t grid, block; /* one-dimensional */
   uint32_t shared;      /* dynamic, bytes */
   uint32_t value;       /* memset */
-  uint64_t object;      /* CUfunction or CUevent */
-  uint64_t target;      /* memset: device address */
-  uint64_t words;       /* memset: how many */
+  uint64_t object;      /* CUfunction, CUevent or EpProduct */
+  uint64_t target;      /* memset, copy: device address */
+  uint64_t words;       /* memset, copy: how many */
+  uint64_t source;      /* copy: device address */
   union {
     EpArgs ep;
     EpSiluArgs silu;
@@ -44,6 +50,8 @@ typedef struct EpStep {
 typedef struct EpRank {
   uint64_t context; /* CUcontext */
   uint64_t stream;  /* CUstream */
+  uint64_t side;    /* CUstream of what runs beside the calls, 0 without */
+  uint64_t forked, joined; /* CUevent: the last fork and join */
   uint64_t exec;    /* CUgraphExec; 0 issues the steps one by one */
   EpStep *steps;
   volatile EpFault *fault;
@@ -93,6 +101,16 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
 /* Zeroed memory that host and devices share. Returns 0 or a CUresult. */
 int ep_host_alloc(size_t bytes, void **host, uint64_t *device);
 int ep_host_free(void *host);
+
+/* The streams of a rank beside a product, on the current context: calls have the
+ * highest priority, so that their blocks get the SMs that blocks of the product leave,
+ * and the side stream the lowest. */
+typedef struct EpStreams {
+  uint64_t calls, side;    /* CUstream */
+  uint64_t forked, joined; /* CUevent */
+} EpStreams;
+int ep_streams(EpStreams *out);
+void ep_streams_free(EpStreams *s);
 
 /* Makes the rank's graph from its steps; frees it. */
 int ep_capture(EpRank *rank);

@@ -129,7 +129,7 @@ func (pl *planner) begins(p ep.Problem) []ep.Config { return append(pl.named(p),
 // named are the designs that the kernels of an op name.
 func (pl *planner) named(p ep.Problem) (out []ep.Config) {
 	for _, k := range kernels.For(pl.kernels, p) {
-		if p.Op != ep.Pair {
+		if p.Op != ep.Pair && (!k.Phased || p.Beside != "") {
 			out = append(out, pl.starts(k, p)...)
 		}
 	}

@@ -24,12 +24,13 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 }
 
 // grids makes a grid for each kernel of a problem's op. --kernel keeps those it
-// names; an op of which it names none keeps all.
+// names; an op of which it names none keeps all, without those of split phases where
+// nothing runs beside the calls.
 func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
 	if len(wanted) == 0 {
-		wanted = all
+		wanted = slices.DeleteFunc(all, func(k kernels.Kernel) bool { return k.Phased && p.Beside == "" })
 	}
 	if len(all) == 0 {
 		return nil, kernels.NoKernel(pl.kernels, p)

@@ -346,6 +346,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, si
 /* ---- streams, launches, events, graphs ---- */
 
 CUresult cuStreamCreate(CUstream *s, unsigned) { *s = reinterpret_cast<CUstream>(new_stream()); return CUDA_SUCCESS; }
+CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int) { return cuStreamCreate(s, flags); }
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return CUDA_SUCCESS; }
 CUresult cuStreamDestroy(CUstream s) {
   {
     std::lock_guard<std::mutex> hold(streams_lock);
@@ -372,6 +374,10 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
                         CUstream s, void **params, void **extra) {
   CUlaunchConfig c{gx, gy, gz, bx, by, bz, shared, s, nullptr, 0};
   return cuLaunchKernelEx(&c, f, params, extra);
+}
+CUresult cuLaunchHostFunc(CUstream s, CUhostFn f, void *data) {
+  stream_of(s)->add([=] { f(data); });
+  return CUDA_SUCCESS;
 }
 CUresult cuEventCreate(CUevent *e, unsigned) { *e = reinterpret_cast<CUevent>(new Event); return CUDA_SUCCESS; }
 CUresult cuEventDestroy(CUevent e) { delete reinterpret_cast<Event *>(e); return CUDA_SUCCESS; }

@@ -1,0 +1,165 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// clockStamp is the clock of rounds beside a product: device time from the start of
+// both streams to the end of the last.
+const clockStamp = "stamp"
+
+// outlasts is how many times as long as a call its share of the product takes.
+const outlasts = 2
+
+// besideLaunches is how many launches of the product run beside a verification.
+func (s *session) besideLaunches() int {
+	if s.beside == nil {
+		return 0
+	}
+	return max(s.beside.share, 1)
+}
+
+// arrange is how a candidate's calls and the product are put together.
+func (s *session) arrange(k *candidate) arrangement {
+	a := arrangement{way: abreast, share: s.beside.share}
+	switch {
+	case s.beside.isStep() && k.phased():
+		a.way = stepPhases
+	case s.beside.isStep():
+		a.way = stepAbreast
+	case k.phased():
+		a.way = inPhases
+	}
+	return a
+}
+
+// runBeside measures rounds of the calls alone, the product alone, and both.
+func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunSpec) (kernels.Rounds, error) {
+	if err := s.sizeProduct(ctx, k); err != nil {
+		return kernels.Rounds{}, err
+	}
+	p, err := s.program(k, s.arrange(k), spec.Fold)
+	if err != nil {
+		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
+	}
+	t, err := s.together(ctx, p, spec.Rounds)
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	mhz, notes := s.backend.monitor.read(s.rig)
+	return kernels.Rounds{Clock: clockStamp, Fold: spec.Fold, Seconds: t.Seconds(s.problem.Objective), MHz: mhz, Notes: notes, Beside: t}, nil
+}
+
+// together runs a program's rounds.
+func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.Together, error) {
+	t := &ep.Together{Amount: s.beside.amount()}
+	for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
+		*rows = make([][]float64, rounds)
+	}
+	err := s.attempt(p, func() error {
+		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
+			if rank == 0 { // also where a run began again
+				for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
+					(*rows)[round] = nil
+				}
+			}
+			x, err := p.times(raw)
+			t.Call[round], t.Product[round] = append(t.Call[round], x.call), append(t.Product[round], x.product)
+			t.Both[round], t.Done[round] = append(t.Both[round], x.both), append(t.Done[round], x.done)
+			t.CallIn[round], t.ProductIn[round] = append(t.CallIn[round], x.callIn), append(t.ProductIn[round], x.productIn)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.long = true // products warm up with the calls
+	return t, nil
+}
+
+// sizingRounds give a steady median of what is sized.
+const sizingRounds = 5
+
+// sizeProduct decides once a session how much of the product belongs to a call, from
+// the first candidate that runs: what takes outlasts times as long, of whole launches,
+// and for a pair in phases at least two.
+func (s *session) sizeProduct(ctx context.Context, k *candidate) error {
+	b := s.beside
+	if b.share > 0 {
+		return nil
+	}
+	p, err := s.program(k, arrangement{}, 1)
+	if err != nil {
+		return asFailure(ep.NoLaunch, err)
+	}
+	var call [][]float64
+	if err := s.attempt(p, func() (err error) { call, err = p.measure(ctx, sizingRounds); return err }); err != nil {
+		return err
+	}
+	pass, err := s.pass(ctx)
+	if err != nil {
+		return err
+	}
+	want := outlasts * kernels.Rounds{Seconds: call}.MedianOfSlowest()
+	if limit := s.rig.deadline / 4; time.Duration(max(pass, want)*float64(time.Second)) > limit {
+		return kernels.Failf(ep.NoLaunch, "beside: a pass over %s takes %.3g s, and calls may wait %v for the SMs that it holds; give smaller sizes", b.of, pass, limit)
+	}
+	least := 1
+	if s.problem.Op == ep.Pair {
+		least = 2
+	}
+	batch, share := shareOf(want/pass, max(b.of.Groups, 1), b.passes(), least)
+	if b.of.Kind != ep.Copy && batch != b.batch {
+		if err := b.plan(batch); err != nil {
+			return asFailure(ep.NoLaunch, err)
+		}
+	}
+	b.share = share
+	return nil
+}
+
+// pass is how long one pass over the product takes alone, the slowest rank's median.
+func (s *session) pass(ctx context.Context) (float64, error) {
+	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: arrangement{way: onlyProduct, share: s.beside.passes()}}
+	return s.besideAlone(ctx, t, nil)
+}
+
+// besideAlone times the product by itself, or beside a load.
+func (s *session) besideAlone(ctx context.Context, t timing, l *load) (float64, error) {
+	p, err := newProgram(s.rig, newSchedule(t), nil, s.rig.args, extras{problem: s.problem, beside: s.beside, load: l})
+	if err != nil {
+		return 0, asFailure(ep.NoLaunch, err)
+	}
+	defer p.free()
+	out := kernels.Rounds{Seconds: make([][]float64, sizingRounds)}
+	err = s.attempt(p, func() error {
+		return p.readings(ctx, sizingRounds, func(round, rank int, raw []uint64) error {
+			x, err := p.times(raw)
+			if rank == 0 {
+				out.Seconds[round] = nil
+			}
+			out.Seconds[round] = append(out.Seconds[round], x.product)
+			return err
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	return out.MedianOfSlowest(), nil
+}
+
+// runOnce runs code that times nothing.
+func runOnce(c *code) error {
+	_, err := c.run(context.Background(), batch{rounds: 1, window: 1, limit: int64(time.Minute)})
+	if err != nil {
+		return fmt.Errorf("filling the factors: %w", err)
+	}
+	return nil
+}

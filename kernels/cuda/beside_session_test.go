@@ -1,0 +1,254 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// besideProblem is a drill problem with a product that an emulated GPU multiplies in
+// milliseconds.
+func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
+	p := drillProblem(op, mode, 2)
+	p.Beside, p.Objective = beside, ep.Beside
+	return p
+}
+
+const smallGemm = "gemm:3,32,64,bf16,4"
+
+// TestSessionBeside times and verifies the default, and a split config where there is
+// one, of every kernel beside every kind of product, in graphs and eagerly.
+func TestSessionBeside(t *testing.T) {
+	for _, mode := range []ep.Mode{ep.Graph, ep.Eager} {
+		for _, op := range ep.Ops() {
+			for _, beside := range []string{smallGemm, "step:3,32,64,fp8,4"} {
+				if strings.HasPrefix(beside, ep.Step) != (op == ep.Pair && mode == ep.Graph) {
+					continue
+				}
+				t.Run(string(mode)+"/"+string(op)+"/"+beside, func(t *testing.T) {
+					b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(op, mode, beside))
+					for _, k := range besideKernels(b, op) {
+						c := k.DefaultConfig(b.Machine(), s.problem)
+						runConfig(t, b, s, k, c)
+						if split := splitOf(c); split.Key() != c.Key() {
+							runConfig(t, b, s, k, split)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// besideKernels are all kernels of an op; of pairs, on an emulated GPU, those of two
+// families, one of them in split phases.
+func besideKernels(b *Backend, op ep.Op) []kernels.Kernel {
+	all := kernels.Of(b.Kernels(), op)
+	if op == ep.Pair && onEmulator() {
+		all = slices.DeleteFunc(all, func(k kernels.Kernel) bool {
+			return k.Name != "dispatch+combine" && k.Name != "dispatch_ll_split+combine_ll_split"
+		})
+	}
+	return all
+}
+
+// splitOf sets mode=split in every half that has a mode.
+func splitOf(c ep.Config) ep.Config {
+	for _, name := range c.Names() {
+		if name == "mode" || strings.HasSuffix(name, ".mode") {
+			c = c.With(name, "split")
+		}
+	}
+	return c
+}
+
+// TestSessionBesideTimes: the parts of a round fit each other, and the objective says
+// which time counts.
+func TestSessionBesideTimes(t *testing.T) {
+	for _, objective := range ep.Objectives() {
+		p := besideProblem(ep.Dispatch, ep.Graph, "copy")
+		p.Objective = objective
+		b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, p)
+		k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
+		for _, c := range []ep.Config{k.DefaultConfig(b.Machine(), p), splitOf(k.DefaultConfig(b.Machine(), p))} {
+			if err := s.Prepare(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Beside.Validate(2, 2); err != nil {
+				t.Error(err)
+			}
+			if r.Clock != clockStamp || r.Beside.Amount == "" || r.Seconds[0][0] != r.Beside.Seconds(objective)[0][0] {
+				t.Errorf("clock %s, amount %q, seconds %v of %+v", r.Clock, r.Beside.Amount, r.Seconds, r.Beside)
+			}
+		}
+	}
+}
+
+// TestSessionProducts compares every value of the results with sums in float64, of both
+// dtypes, batched and not, over launches that overlap at the end of a pass.
+func TestSessionProducts(t *testing.T) {
+	for _, spec := range []string{"gemm:5,32,48,bf16,5", "gemm:16,32,64,fp8,5"} {
+		for _, batches := range []string{"1", "0"} {
+			t.Setenv("EMUL_LT_BATCHES", batches)
+			_, s := openSession(t, Options{Loopback: true}, besideProblem(ep.Dispatch, ep.Graph, spec))
+			for _, batch := range []int{5, 2} {
+				checkProducts(t, s, batch)
+			}
+		}
+	}
+}
+
+func checkProducts(t *testing.T, s *session, batch int) {
+	t.Helper()
+	b := s.beside
+	if err := b.plan(batch); err != nil {
+		t.Fatal(err)
+	}
+	code := newCode(len(s.rig.seats), b.passes())
+	defer code.free()
+	for i, seat := range s.rig.seats {
+		w := &writer{rig: s.rig, rank: i, out: code.steps[i]}
+		for n := range b.passes() {
+			b.write(w, n)
+		}
+		code.ranks[i].context, code.ranks[i].stream, code.ranks[i].fault = handle(seat.gpu.context), handle(seat.stream), seat.fault
+	}
+	if err := runOnce(code); err != nil {
+		t.Fatal(err)
+	}
+	q := b.of
+	x, w, out, _ := b.sizes()
+	for rank := range s.rig.seats {
+		m := b.memory[rank]
+		fx, fw, got := b.factors(t, rank, m.x, x), b.factors(t, rank, m.w, w), fetch(t, s.rig, rank, m.out, out)
+		for g := range q.Groups {
+			for row := range q.M {
+				for col := range q.N {
+					want := 0.0
+					for k := range q.K {
+						want += fx[(g*q.M+row)*q.K+k] * fw[(g*q.N+col)*q.K+k]
+					}
+					at := (g*q.M+row)*q.N + col
+					have := float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(got[2*at:])) << 16))
+					if math.Abs(have-want) > 0.01*math.Abs(want)+1e-3 {
+						t.Fatalf("%s, batch %d, rank %d, group %d, row %d, column %d: %v, want %v", q, batch, rank, g, row, col, have, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// factors reads a factor and checks that its values are what fill promises.
+func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64) []float64 {
+	t.Helper()
+	raw := fetch(t, p.rig, rank, at, bytes)
+	var out []float64
+	for i := range raw {
+		switch {
+		case p.of.DType == ep.FP8:
+			v := math.Ldexp(float64(8+raw[i]&7), int(raw[i]>>3&15)-10)
+			out = append(out, math.Copysign(v, 0.5-float64(raw[i]>>7)))
+		case i%2 == 0:
+			out = append(out, float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw[i:]))<<16)))
+		}
+	}
+	seen := map[float64]bool{}
+	for _, v := range out {
+		if math.Abs(v) < 0.5 || math.Abs(v) >= 1 {
+			t.Fatalf("a factor of %s is %v", p.of, v)
+		}
+		seen[v] = true
+	}
+	if len(seen) < 8 {
+		t.Errorf("only %d different factors", len(seen))
+	}
+	return out
+}
+
+// TestSessionWithoutCublasLt: absence is said with what was tried and the way out, and a
+// copy needs no library. It runs first of the process's products, since a library once
+// open stays.
+func TestSessionWithoutCublasLt(t *testing.T) {
+	if os.Getenv("EPBENCH_TEST_NO_CUBLASLT") == "" {
+		t.Skip("in a process of its own: EPBENCH_TEST_NO_CUBLASLT=1")
+	}
+	t.Setenv("EPBENCH_CUBLASLT", t.TempDir())
+	b, err := Open(Options{Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	_, err = b.Open(t.Context(), drillWorkload(t, besideProblem(ep.Dispatch, ep.Graph, smallGemm)))
+	for _, part := range []string{"no cuBLASLt here", "EPBENCH_CUBLASLT", "--beside copy"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+	s, err := b.Open(t.Context(), drillWorkload(t, besideProblem(ep.Dispatch, ep.Graph, "copy")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
+// TestDrillBeside: beside a product a lost signal is reported as without one, in the
+// time of the deadline, and the session goes on.
+func TestDrillBeside(t *testing.T) {
+	b, s := openSession(t, Options{
+		Loopback: true, Deadline: 500 * time.Millisecond, Drill: Drill{Rank: 1, Drop: 3, Config: "mode=split"},
+	}, besideProblem(ep.Dispatch, ep.Eager, smallGemm))
+	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
+	sound := k.DefaultConfig(b.Machine(), s.problem)
+	for _, c := range []ep.Config{sound, splitOf(sound)} {
+		if err := s.Prepare(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Run(t.Context(), sound, kernels.RunSpec{Rounds: 1, Fold: 2}); err != nil {
+		t.Fatal(err)
+	}
+	for _, attempt := range []func() error{
+		func() error {
+			_, err := s.Run(t.Context(), splitOf(sound), kernels.RunSpec{Rounds: 1, Fold: 2})
+			return err
+		},
+		func() error { _, err := s.Verify(t.Context(), splitOf(sound)); return err },
+	} {
+		var f *kernels.Failure
+		if err := attempt(); !errors.As(err, &f) || f.Status != ep.Hang || !strings.Contains(f.Reason, "expert 2") {
+			t.Errorf("a lost signal gave %v, want a hang that names expert 2", err)
+		}
+		if v, err := s.Verify(t.Context(), sound); err != nil || !v.OK() {
+			t.Errorf("after the hang: %+v, %v", v, err)
+		}
+	}
+}
+
+// fetch copies memory of a rank's GPU that is no part of its heap.
+func fetch(t *testing.T, r *rig, rank int, at cu.DevicePtr, bytes int64) []byte {
+	t.Helper()
+	out := make([]byte, bytes)
+	err := r.seats[rank].gpu.do(func() error { return cu.MemcpyDtoH(unsafe.Pointer(&out[0]), at, bytes) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,36 @@
+//go:build cuda
+
+package cuda
+
+// #include "ep_shim.h"
+import "C"
+
+import "gorgonia.org/cu"
+
+// load is what an experiment puts beside the product in the place of calls.
+type load struct {
+	entry  []cu.Function // by GPU
+	sms    int
+	shared int
+	ns     int  // each block stays for so long
+	bytes  int  // that are moved, 0 for none
+	engine bool // a copy engine moves them to the next rank, and no SM is taken
+	from   func(rank int) cu.DevicePtr
+	to     func(rank int) cu.DevicePtr
+}
+
+// write adds the load on a writer's rank.
+func (l *load) write(w *writer) {
+	if l.engine {
+		s := w.next(C.EP_STEP_COPY)
+		s.source, s.target, s.words = C.uint64_t(l.from(w.rank)), C.uint64_t(l.to(w.rank)), C.uint64_t(l.bytes/4)
+		return
+	}
+	a := w.base
+	a.delay_ns, a.max_rows = C.int32_t(l.ns), C.int64_t(l.bytes/16)
+	if l.bytes > 0 {
+		point(&a.y, l.from(w.rank))
+		point(&a.out, l.to(w.rank))
+	}
+	w.kernel(l.entry, l.sms, maxThreads, a).shared = C.uint32_t(l.shared)
+}

@@ -1,0 +1,45 @@
+/* What a session puts beside calls, besides cuBLASLt's products: values for their
+ * factors, and loads that take SMs alone or memory traffic too, to tell what slows a
+ * product down. No family includes this file.
+ */
+#include "common/check.cuh"
+
+/* Scatters bits (Wellons' lowbias32), so that factors look like no pattern: the power
+ * that a product takes, and with it the clock, depend on its values. */
+EP_DEVICE uint32_t beside_bits(uint32_t x) {
+  x ^= x >> 16;
+  x *= 0x21f0aaadu;
+  x ^= x >> 15;
+  x *= 0xd35a2d97u;
+  return x ^ (x >> 15);
+}
+
+/* Fills max_rows 32-bit words of out with factors between 1/2 and 1 of either sign:
+ * BF16, or e4m3 where stamp is 1. */
+EP_ENTRY(1024, 1) beside_fill(const __grid_constant__ EpArgs a) {
+  uint32_t *out = reinterpret_cast<uint32_t *>(a.out);
+  uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < static_cast<uint64_t>(a.max_rows); i += step) {
+    uint32_t r = beside_bits(static_cast<uint32_t>(i) + a.round * 0x9e3779b9u);
+    out[i] = a.stamp == 1 ? (r & 0x87878787u) | 0x30303030u : (r & 0x807f807fu) | 0x3f003f00u;
+  }
+}
+
+/* Takes SMs and nothing else: each block stays for delay_ns. It asks for so much shared
+ * memory that nothing fits beside it on its SM. */
+EP_ENTRY(1024, 1) beside_hold(const __grid_constant__ EpArgs a) {
+  ep_drill_delay(a);
+  __syncthreads();
+}
+
+/* Takes SMs and moves memory: blocks copy 16-byte vectors from y to out, max_rows of
+ * them in all, and stay until delay_ns have passed. Both lie beyond the L2 cache. */
+EP_ENTRY(1024, 1) beside_traffic(const __grid_constant__ EpArgs a) {
+  uint64_t start = globaltimer();
+  const uint4 *from = reinterpret_cast<const uint4 *>(a.y);
+  uint4 *to = reinterpret_cast<uint4 *>(a.out);
+  uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < static_cast<uint64_t>(a.max_rows); i += step)
+    to[i] = from[i];
+  while (globaltimer() - start < static_cast<uint64_t>(a.delay_ns)) sleep_ns(200);
+}

@@ -1,0 +1,25 @@
+/* combine_ll in two kernels, as dispatch_split.cuh has dispatch_ll. The sender waits for
+ * ranks that have not begun the call before, which in a steady state all have.
+ */
+#include "ll/combine.cuh"
+
+EP_ENTRY(EP_THREADS, 1) combine_ll_send(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  ep_drill_delay(a);
+  LlCall c = ll_call(a);
+  ll_announce(a, c);
+  ll_combine_async(a, c);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) combine_ll_recv(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  LlCall c = ll_call(a);
+  EP_NUMBER_DONE(a, c.number);
+  ll_combine_wait(a, c);
+  ep_span_end(a);
+}

@@ -167,6 +167,7 @@ func ChoiceTable(choices []Choice) Table {
 	t.Note(p.Shared, "work: layout, sum, and what is inside the time; clock. Times of different work are not compared",
 		"its gain: over the library's own default, in the same rounds; faster by: the next library's time over the first's; low, high: 95 % intervals")
 	t.Note(howCompared(choices))
+	t.Note(ownGains(choices)...)
 	for _, s := range crossings(choices) {
 		t.Note(s)
 	}

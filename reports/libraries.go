@@ -1,9 +1,11 @@
 package reports
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 )
 
 // LibraryTable lists what each library takes in each case, tuned and with its own default,
@@ -27,6 +29,7 @@ func LibraryTable(choices []Choice) Table {
 	t.Note(p.Shared, "work: layout, sum, and what is inside the time; clock. Times of different work are not compared",
 		"to fastest: the library's time over the fastest one's of the same work, at least and at most: its 95 % interval; gain: over the library's own default in the same rounds, low, high: its 95 % interval")
 	t.Note(howCompared(choices))
+	t.Note(ownGains(choices)...)
 	return t
 }
 
@@ -41,4 +44,38 @@ func Rivals(choices []Choice) bool {
 	return slices.ContainsFunc(choices, func(c Choice) bool {
 		return slices.ContainsFunc(c.Offers, func(o Offer) bool { return o.maker != c.Offers[0].maker })
 	})
+}
+
+// ownGains says what tuning gains each library over its own default, a sentence for each
+// that has other configs than its default.
+func ownGains(choices []Choice) []string {
+	var names []string
+	counts, best := map[string]*Count{}, map[string]*record.Search{}
+	for _, c := range choices {
+		for _, o := range c.Offers {
+			s := o.Case.Search
+			if s == nil || !s.OK() {
+				continue
+			}
+			if counts[o.Library] == nil {
+				names, counts[o.Library] = append(names, o.Library), &Count{}
+			}
+			counts[o.Library].add(s)
+			if b := best[o.Library]; b == nil || s.Decision.Gain.Mid > b.Decision.Gain.Mid {
+				best[o.Library] = s
+			}
+		}
+	}
+	var out []string
+	for _, name := range names {
+		if b := best[name]; b.Decision.Gain.Mid > 1 {
+			out = append(out, fmt.Sprintf("tuning gains %s %s over its own default in the geometric mean (cases: %d), at most %s (%s)",
+				name, spelledGain(stat.GeoMean(counts[name].logs, counts[name].halves)), counts[name].Searches, spelledGain(b.Decision.Gain), Title(b.Problem, b.Routing)))
+		}
+	}
+	return out
+}
+
+func spelledGain(g record.Interval) string {
+	return fmt.Sprintf("%sx [%s, %s]", Gain(g.Mid).Text, Gain(g.Low).Text, Gain(g.High).Text)
 }

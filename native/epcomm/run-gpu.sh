@@ -63,8 +63,12 @@ all() {
 }
 
 speed() {
+  mkdir -p "$out/routes"
+  for n in 1 8 32 128 1024 4096; do # what bench draws, so that both do the same work
+    epbench workload export --model deepseek-v3 --ranks 2 --tokens $n --routing uniform -o "$out/routes/$n.jsonl" > /dev/null
+  done
   for n in $(seq "${PROCESSES:-3}"); do
-    step 100 "python-times-$n" "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 4 --replays 8 --json "$out/times-$n.json"
+    step 100 "python-times-$n" "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 4 --replays 8 --routes "$out/routes" --json "$out/times-$n.json"
   done
   for dtype in ${1:-fp8 bf16}; do
     step 320 "speed-$dtype" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$dtype" "$out"/times-*.json

@@ -191,6 +191,15 @@ def _measure(c, unit, pair):
     return _slowest(c, _chain(c, unit, math.ceil(5e-5 / once), False, c.a.rounds))
 
 
+def _route(c, tokens):
+    """Expert ids of this rank's tokens, int32 [tokens, top-k]."""
+    if not c.a.routes:
+        return torch.rand((tokens, c.ep.experts), device=c.device).topk(c.ep.topk, dim=1).indices.to(torch.int32)
+    with open(os.path.join(c.a.routes, f"{tokens}.jsonl")) as f:
+        every = [json.loads(line)["topk_ids"] for line in f]
+    return torch.tensor(every[c.rank * tokens:(c.rank + 1) * tokens], dtype=torch.int32, device=c.device)
+
+
 def times(c):
     """Seconds of dispatch, combine and pair, the slowest rank's."""
     out = []
@@ -199,7 +208,7 @@ def times(c):
             if tokens > c.ep.max_tokens:
                 continue
             mine = reference.Inputs(c.ep, 11, c.rank, tokens)
-            mine.ids = torch.rand((tokens, c.ep.experts), device=c.device).topk(c.ep.topk, dim=1).indices.to(torch.int32)
+            mine.ids = _route(c, tokens)
             combined = torch.empty((tokens, c.ep.hidden), dtype=torch.bfloat16, device=c.device)
             for purpose, op in enumerate(("pair", "dispatch", "combine")):
                 where = dict(fullest=tokens, dtype=dtype, routing=c.a.routing, purpose=purpose)

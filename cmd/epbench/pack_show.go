@@ -67,7 +67,9 @@ func packFacts(p *pack.Pack) reports.Table {
 func packAnswers(p *pack.Pack, all bool) reports.Table {
 	t := reports.Table{Name: "answers", Columns: []reports.Column{
 		reports.Words("dtype"), reports.Words("precision"), reports.Words("for"), reports.Words("routing"),
-		reports.Numbers("from", ""), reports.Numbers("to", ""), reports.Words("dispatch"), reports.Words("combine"), reports.Words("why"),
+		reports.Numbers("from", ""), reports.Numbers("to", ""), reports.Words("dispatch id"), reports.Words("combine id"),
+		reports.Words("dispatch").Dropped(10).Spelling("dispatch id"), reports.Words("combine").Dropped(10).Spelling("combine id"),
+		reports.Words("why").Dropped(11),
 	}}
 	for _, l := range p.Lookups {
 		if !all && l.Purpose != ep.Pair {
@@ -79,8 +81,17 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 		}
 		for _, r := range l.Runs {
 			t.Add(reports.Str(string(l.DType)), reports.Str(precision), reports.Str(string(l.Purpose)), reports.Str(string(l.Class)),
-				reports.Int(r.Lo), reports.Int(r.Hi), reports.Str(r.Dispatch), reports.Str(r.Combine), reports.Str(r.Text))
+				reports.Int(r.Lo), reports.Int(r.Hi), idCell(r.Dispatch), idCell(r.Combine), reports.Str(r.Dispatch), reports.Str(r.Combine), reports.Str(r.Text))
 		}
 	}
 	return t
+}
+
+// idCell is the id of a spelled config.
+func idCell(key string) reports.Cell {
+	c, err := ep.ParseConfig(key)
+	if err != nil {
+		return reports.None()
+	}
+	return reports.Str(c.ID())
 }

@@ -181,7 +181,7 @@ func (g *grid) heads(dropped []string) (heads, left []string) {
 }
 
 // mostSpelled is how many values are spelled out below a table.
-const mostSpelled = 8
+const mostSpelled = 16
 
 // spellings are lines that spell out what a shown column names, for columns that
 // were left out. left are the other columns that were left out.

@@ -19,6 +19,7 @@ import (
 type replayFlags struct {
 	tables     tableFlags
 	synthetic  bool
+	landscape  string
 	starts     string
 	strategies string
 	budgets    string
@@ -39,14 +40,15 @@ table says how much slower than the best the winner is, how often tuning again
 chooses another, and how far the reported time is off.`,
 		Example: `  epbench replay run --strategy all --budget 25,50,100
   epbench replay --synthetic --replays 20
-  epbench replay run --strategy coord --seed 7 --format csv`,
+  epbench replay run --strategy bayes --seed 7 --format csv`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.BoolVar(&f.synthetic, "synthetic", false, "a new synthetic landscape of 320 configs for every replay, instead of RUN")
+		s.BoolVar(&f.synthetic, "synthetic", false, "a new synthetic landscape for every replay, instead of RUN")
+		s.StringVar(&f.landscape, "landscape", "kernels", "`WHICH` with --synthetic: "+strings.Join(replay.LandscapeNames(), ", "))
 		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`WHICH` configs a search begins with besides the default: "+strings.Join(names(replay.AllStarts()), ", "))
-		s.StringVar(&f.strategies, "strategy", "race", "`STRATEGIES`, comma-separated, or all: "+strings.Join(search.StrategyNames(), ", "))
+		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, "`STRATEGIES`, comma-separated, or all: "+strings.Join(search.StrategyNames(), ", "))
 		s.StringVar(&f.budgets, "budget", "0", "distinct configs that a search may measure, list or `RANGE`; 0: all")
 		s.IntVar(&f.replays, "replays", 150, "`N` landscapes, each tuned twice")
 		s.Float64Var(&f.noise, "noise", 0.02, "relative `NOISE` of a sample, for --synthetic")
@@ -109,8 +111,12 @@ func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p sea
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")
 	}
 	if f.synthetic {
-		return func(i int) *replay.Model { return replay.Synthetic(replay.SyntheticNoise(f.noise), f.seed+uint64(i)) },
-			search.OnGPU(), fmt.Sprintf("Synthetic landscapes, %.3g %% noise, %d replays", 100*f.noise, f.replays), nil
+		draw, err := replay.ParseLandscape(f.landscape)
+		if err != nil {
+			return nil, p, "", usagef("--%w", err)
+		}
+		return func(i int) *replay.Model { return draw(replay.SyntheticNoise(f.noise), f.seed+uint64(i)) },
+			search.OnGPU(), fmt.Sprintf("Synthetic landscapes (%s), %.3g %% noise, %d replays", f.landscape, 100*f.noise, f.replays), nil
 	}
 	starts, err := ep.Find("starts", f.starts, replay.AllStarts(), func(s replay.Starts) string { return string(s) })
 	if err != nil {

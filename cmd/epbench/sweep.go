@@ -75,7 +75,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 		s.StringVar(&f.band, "band", "", "`PERCENT`: least difference that counts, for a clock or a machine that cannot tell 1% apart; default: 1% with GPUs, 10% without")
 		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` to search, comma-separated; default: all of the backend")
 		s.StringVar(&f.space, "space", "", "YAML `FILE` with values, constraints and required candidates")
-		s.StringVar(&f.strategy, "strategy", "race", "`STRATEGY`: "+strings.Join(search.StrategyNames(), ", "))
+		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY`: "+strings.Join(search.StrategyNames(), ", "))
 		s.StringArrayVar(&f.retry, "retry", nil, "with --resume: give a failed `CONFIG` another chance; repeatable")
 	})
 	addBackendFlag(cmd, &f.backend)

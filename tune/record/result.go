@@ -87,6 +87,7 @@ const (
 	StageClimb      Stage = "climb"      // the neighbours of a point
 	StageJump       Stage = "jump"       // a random point near the best
 	StageGeneration Stage = "generation" // children of a genetic search
+	StageModel      Stage = "model"      // what a model of the space expects most of
 	StageFinals     Stage = "finals"     // the best candidates on fresh rounds: the challenger is chosen from these
 	StageRetry      Stage = "retry"      // failed candidates that get another chance, beside the finalists
 	StageRecheck    Stage = "recheck"    // comparison with the oracle after timing

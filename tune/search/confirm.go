@@ -58,9 +58,19 @@ func (s *State) Settle(ctx context.Context, p Protocol, stage record.Stage, live
 	return f.summarise(), nil
 }
 
+// fewestFinalists are confirmed of any search, and one in finalEvery of the points tried:
+// 24 of 25 would be no final, and 4 of 400 would miss the best too often.
+const (
+	fewestFinalists = 5
+	finalEvery      = 8
+)
+
+// finalistsOf is how many of the points tried are worth a final.
+func finalistsOf(tried int) int { return max(fewestFinalists, tried/finalEvery) }
+
 // finalists are the points to confirm, fewer when time is short.
 func (s *State) finalists(p Protocol) []int {
-	n := p.Finalists
+	n := min(p.Finalists, finalistsOf(len(s.points)))
 	if s.Timed() && s.spent > 0 {
 		left := s.budget.Time - s.eval.Spent()
 		n = max(3, min(n, int(left/max(s.each()*time.Duration(p.MinRounds), 1))))

@@ -9,7 +9,8 @@ import (
 
 // race measures every point in a few rounds, and the best of them in more, as
 // irace and successive halving do. The schedule is fixed: rounds are cheap, and
-// a fixed schedule can be resumed exactly.
+// a fixed schedule can be resumed exactly. Under a bound it screens random points, fewer
+// than it has time for: the heats get their share.
 func race(ctx context.Context, s *State) error {
 	live, err := screen(ctx, s, heats[0].rounds)
 	if err != nil {
@@ -63,15 +64,6 @@ func grid(ctx context.Context, s *State) error {
 	return nil
 }
 
-// flat measures the points that the budget admits, drawn at random, in as many
-// rounds each.
-func flat(rounds int) Strategy {
-	return func(ctx context.Context, s *State) error {
-		_, err := screen(ctx, s, rounds)
-		return err
-	}
-}
-
 // screen measures every point that the budget admits, and returns them. Without
 // a time limit all points are in the same rounds. With one they come in chunks,
 // so that the search can stop between them; the default and the two best points
@@ -82,7 +74,7 @@ func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	if s.Timed() {
 		size = chunk
 	}
-	batch := slices.Clone(s.Required)
+	batch := slices.DeleteFunc(slices.Clone(s.Required), s.measured)
 	for {
 		n := min(size, len(fresh))
 		batch = append(batch, fresh[:n]...)
@@ -90,7 +82,7 @@ func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 		if err := s.Measure(ctx, heats[0].stage, batch, rounds); err != nil {
 			return nil, err
 		}
-		if len(fresh) == 0 || s.Left() == 0 {
+		if len(fresh) == 0 || s.Left() == 0 || s.Timed() && s.searchTime() < s.heatTime() {
 			return s.Measured(), nil
 		}
 		best := s.Ranked(s.Measured())

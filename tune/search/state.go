@@ -56,6 +56,13 @@ type State struct {
 	dead   map[int]bool
 	effect []float64 // by item; nil when stale
 	spent  int       // samples
+	pace   pace
+}
+
+// pace is what blocks with new points have cost.
+type pace struct {
+	points int
+	time   time.Duration
 }
 
 // NewState prepares a search. Required points need not contain the default.
@@ -79,9 +86,14 @@ func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rou
 	if len(batch) < 2 && s.measured(s.Default) {
 		return nil
 	}
+	before, fresh := s.eval.Spent(), len(slices.DeleteFunc(slices.Clone(batch), s.measured))
 	samples, err := s.eval.Measure(ctx, stage, batch, rounds)
 	if err != nil {
 		return err
+	}
+	if fresh > 0 {
+		s.pace.points += fresh
+		s.pace.time += s.eval.Spent() - before
 	}
 	s.spent += len(samples)
 	count := map[int]int{}
@@ -144,6 +156,27 @@ func (s *State) Failed(point int) bool { return s.dead[point] }
 // Fresh reports whether a point can still be tried.
 func (s *State) Fresh(point int) bool { return !s.measured(point) }
 
+// fresh is how many points of the space were not measured yet.
+func (s *State) fresh() int { return s.Space.Len() - len(s.points) }
+
+// heatShare is what the heats of a race take beside its screen.
+const heatShare = 0.3
+
+// heatTime is what the heats of a race over the points measured so far will take.
+func (s *State) heatTime() time.Duration {
+	return time.Duration(heatShare / (1 + heatShare) * float64(s.eval.Spent()))
+}
+
+// wholeFits reports whether the time left is enough to measure every point, at the pace
+// so far.
+func (s *State) wholeFits() bool {
+	if !s.Timed() || s.pace.points == 0 {
+		return false
+	}
+	each := s.pace.time / time.Duration(s.pace.points)
+	return time.Duration((1+heatShare)*float64(each))*time.Duration(s.fresh()) <= s.searchTime()
+}
+
 // Left is how many fresh points the budget admits, required ones aside.
 func (s *State) Left() int {
 	left := s.Space.Len()
@@ -162,8 +195,29 @@ func (s *State) Left() int {
 	return left
 }
 
-// searchShare of a time budget goes to strategies, the rest to confirmation.
-const searchShare = 0.5
+// A time budget keeps back what the finals and the confirmation take at the pace so far,
+// within these shares.
+const (
+	leastEnding = 0.1
+	mostEnding  = 0.5
+)
+
+// endingRounds are the rounds of the finals that finalists have in the mean: most drop
+// out early.
+const endingRounds = 25
+
+// ending is what is kept back of a time budget.
+func (s *State) ending() time.Duration {
+	most := mostEnding * float64(s.budget.Time)
+	if s.spent == 0 {
+		return time.Duration(most)
+	}
+	samples := time.Duration(finalistsOf(len(s.points))*endingRounds + confirmSamples)
+	return time.Duration(min(max(float64(s.each()*samples), leastEnding*float64(s.budget.Time)), most))
+}
+
+// confirmSamples are those of the challenger and the default in a usual confirmation.
+const confirmSamples = 50
 
 // Timed reports whether the budget is bounded by time.
 func (s *State) Timed() bool { return s.budget.Time > 0 }
@@ -173,7 +227,7 @@ func (s *State) searchTime() time.Duration {
 	if !s.Timed() {
 		return math.MaxInt64
 	}
-	return time.Duration(searchShare*float64(s.budget.Time)) - s.eval.Spent()
+	return s.budget.Time - s.ending() - s.eval.Spent()
 }
 
 // each is what a sample has cost so far, in the mean.

@@ -84,7 +84,7 @@ func TestShortSearches(t *testing.T) {
 // TestShortPairs: a search of pairs that short tries the best halves together.
 func TestShortPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
-	o.Evaluations, o.Strategy = 1, "coord"
+	o.Evaluations, o.Strategy = 1, "bayes"
 	var err error
 	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["dispatch:algo=direct,sms=32,threads=512", "combine:algo=direct,sms=32,threads=512"]}`))
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *besides) Kernels() []kernels.Kernel {
 // their kernel would launch them one after the other, too.
 func TestPairsBesideEachOther(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
-	o.Evaluations, o.Strategy = 1, "coord"
+	o.Evaluations, o.Strategy = 1, "bayes"
 	b := &besides{scripted{Sigma: 0.005, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
 		s := 100e-6
 		for name, factor := range map[string]float64{"threads": 1.2, "dispatch.threads": 0.8, "combine.threads": 0.8} {
@@ -184,7 +184,7 @@ func TestBoundHoldsForAll(t *testing.T) {
 // class of its routing, and the row for all routings.
 func TestIncumbentsAreMeasured(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
-	o.Strategy, o.Evaluations = "coord", 1
+	o.Strategy, o.Evaluations = "bayes", 1
 	row := func(c ep.Class, sms string) table.Row {
 		cfg := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": ep.Value(sms), "threads": "1024"}}
 		return table.Row{Key: table.KeyOf(o.Problems[0], c), Lo: 1, Hi: 64, Config: cfg}

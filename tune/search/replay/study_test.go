@@ -34,6 +34,23 @@ func TestRaceReachesItsTargets(t *testing.T) {
 	}
 }
 
+// TestDefaultStrategyReachesItsTargets: without starts, among three kernels of which the
+// default's is far behind.
+func TestDefaultStrategyReachesItsTargets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
+	}
+	for budget, most := range map[int]float64{50: 0.02, 155: 0.005} {
+		t.Run(fmt.Sprint(budget), func(t *testing.T) {
+			t.Parallel()
+			draw := func(i int) *Model { return SyntheticKernels(SyntheticNoise(0.006), uint64(i)) }
+			if r := study(t, Study{Strategy: search.DefaultStrategy, Budget: budget, Replays: 24, Seed: 1}, draw); r.Regret > most {
+				t.Errorf("regret %.4f at %d configs, want at most %.4f", r.Regret, budget, most)
+			}
+		})
+	}
+}
+
 func TestMoreBudgetIsBetter(t *testing.T) {
 	for _, name := range search.StrategyNames() {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,29 @@ func SyntheticNoise(sigma float64) Noise {
 	return Noise{Sigma: sigma, Drift: 0.01, Memory: 0.999, WarmUp: 0.015, WarmFor: 300, Spikes: 0.02, SpikeBy: 0.2}
 }
 
+// landscape is a kind of synthetic landscapes.
+type landscape struct {
+	name string
+	draw func(Noise, uint64) *Model
+}
+
+var landscapes = []landscape{{"kernels", SyntheticKernels}, {"smooth", Synthetic}}
+
+// LandscapeNames lists the kinds of synthetic landscapes.
+func LandscapeNames() []string {
+	var out []string
+	for _, l := range landscapes {
+		out = append(out, l.name)
+	}
+	return out
+}
+
+// ParseLandscape finds a kind of synthetic landscapes by name.
+func ParseLandscape(name string) (draw func(Noise, uint64) *Model, err error) {
+	found, err := ep.Find("landscape", name, landscapes, func(l landscape) string { return l.name })
+	return found.draw, err
+}
+
 // Synthetic draws a landscape of 320 configs: the best takes one unit, 27 more
 // lie within 1.2 % of it, the rest are 1.012 + exp(N(-1.2, 1)). Times are laid
 // out along a random smooth function of the parameters plus interactions, so

@@ -1,0 +1,266 @@
+package search
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/epbench/epbench/tune/record"
+)
+
+// bayes begins with wide draws from every kernel, and then measures what a Gaussian
+// process of each kernel expects most of. A kernel that is behind keeps being tried, as
+// long as its process does not rule out that it holds something better.
+func bayes(ctx context.Context, s *State) error {
+	return search(ctx, s, func() bool { return false })
+}
+
+// auto measures every point where that fits the budget, and else goes about it as bayes
+// does. Under a time limit it asks again after every batch: the first configs wait for
+// the compiler and make the rest look slow.
+func auto(ctx context.Context, s *State) error {
+	if !s.Timed() && s.Left() >= s.fresh() {
+		return race(ctx, s)
+	}
+	return search(ctx, s, s.wholeFits)
+}
+
+// search is bayes until whole says that all the rest can be measured too.
+func search(ctx context.Context, s *State, whole func() bool) error {
+	b := newBayes(s)
+	next := append(slices.Clone(s.Required), b.wide()...)
+	for stage := record.StageScreen; len(next) > 0; stage = record.StageModel {
+		if err := s.Measure(ctx, stage, next, ScreenRounds); err != nil {
+			return err
+		}
+		if whole() {
+			return race(ctx, s)
+		}
+		if next = b.wide(); len(next) == 0 {
+			next = b.next(min(batch, s.Left()))
+		}
+		if len(next) > 0 { // the best two link these rounds to the ones before
+			best := s.Ranked(s.Measured())
+			next = append(next, best[:min(2, len(best))]...)
+		}
+	}
+	return nil
+}
+
+const (
+	batch     = 4    // points that are measured side by side
+	firstMost = 48   // wide draws, at most
+	firstPart = 0.4  // of the budget that wide draws take
+	pool      = 4000 // points of a kernel that are looked at for the next batch, at most
+	sure      = 160  // of these, how many get their doubt computed
+)
+
+// bayesian is the state of the strategy.
+type bayesian struct {
+	*State
+	kernels []*modelled
+	drawn   int // wide draws so far
+}
+
+// modelled is one kernel with its process.
+type modelled struct {
+	axes    []Axis
+	points  []int
+	drawn   []int // wide draws
+	process *process
+	learned int // measured points when it last learned
+	coords  map[int][]float64
+}
+
+func newBayes(s *State) *bayesian {
+	b := &bayesian{State: s}
+	byKernel := map[string]*modelled{}
+	for i := range s.Space.Len() {
+		kernel := s.Space.Config(i).Kernel
+		k := byKernel[kernel]
+		if k == nil {
+			axes := s.Space.axes(kernel)
+			k = &modelled{axes: axes, process: newProcess(len(axes)), coords: map[int][]float64{}}
+			byKernel[kernel] = k
+			b.kernels = append(b.kernels, k)
+		}
+		k.points = append(k.points, i)
+	}
+	return b
+}
+
+// at are the coordinates of a point: the place of each value on its axis, from 0 to 1,
+// so that two values are one apart.
+func (k *modelled) at(s *Space, point int) []float64 {
+	if x, ok := k.coords[point]; ok {
+		return x
+	}
+	c := s.Config(point)
+	x := make([]float64, len(k.axes))
+	for a, axis := range k.axes {
+		if n := len(axis.Values); n > 1 {
+			x[a] = float64(slices.Index(axis.Values, c.Values[axis.Name])) / float64(n-1) * math.Sqrt(float64(n-1))
+		}
+	}
+	k.coords[point] = x
+	return x
+}
+
+// wide are the next of the first draws, none where enough were made: kernels take turns,
+// and each draw is the one of a few that is furthest from those before. Under a time
+// limit they come in chunks.
+func (b *bayesian) wide() []int {
+	n := min(firstMost, b.Left()+b.drawn)
+	if b.budget.Evaluations > 0 {
+		n = min(n, max(4*len(b.kernels), int(firstPart*float64(b.budget.Evaluations))))
+	}
+	n = min(n-b.drawn, b.Left())
+	if b.Timed() {
+		if b.drawn > 0 && b.eval.Spent() > time.Duration(firstPart*float64(b.searchTime()+b.eval.Spent())) {
+			return nil
+		}
+		n = min(n, chunk)
+	}
+	var out []int
+	for turn := 0; len(out) < n && turn < max(n, 1)*len(b.kernels); turn++ {
+		k := b.kernels[turn%len(b.kernels)]
+		if point := k.furthest(b.State); point >= 0 {
+			k.drawn = append(k.drawn, point)
+			out = append(out, point)
+		}
+	}
+	b.drawn += len(out)
+	return out
+}
+
+// tries of a wide draw.
+const tries = 12
+
+// furthest is the one of a few random fresh points that differs most from the nearest of
+// those drawn before, -1 where it found none.
+func (k *modelled) furthest(s *State) int {
+	best, most := -1, -1.0
+	for range tries {
+		point := k.points[s.Rand.IntN(len(k.points))]
+		if !s.Fresh(point) || slices.Contains(s.Required, point) || slices.Contains(k.drawn, point) {
+			continue
+		}
+		nearest := math.Inf(1)
+		for _, other := range k.drawn {
+			nearest = min(nearest, distance(k.at(s.Space, point), k.at(s.Space, other)))
+		}
+		if nearest > most {
+			best, most = point, nearest
+		}
+	}
+	return best
+}
+
+func distance(x, y []float64) float64 {
+	sum := 0.0
+	for a := range x {
+		sum += math.Abs(x[a] - y[a])
+	}
+	return sum
+}
+
+// option is a point that may be measured next.
+type option struct {
+	point  int
+	kernel *modelled
+	x      []float64
+	expect float64
+	worth  float64
+}
+
+// next are the points to measure now.
+func (b *bayesian) next(n int) []int {
+	least := math.Inf(1)
+	for _, i := range b.points {
+		least = min(least, b.Score(i))
+	}
+	var all []option
+	for _, k := range b.kernels {
+		all = append(all, k.options(b.State, least)...)
+	}
+	var out []int
+	for len(out) < n && len(all) > 0 {
+		top := slices.MaxFunc(all, func(x, y option) int { return cmp.Or(cmp.Compare(x.worth, y.worth), cmp.Compare(y.point, x.point)) })
+		out = append(out, top.point)
+		rest := all[:0]
+		for _, o := range all {
+			if o.point == top.point {
+				continue
+			}
+			if o.kernel == top.kernel { // what the new point will say of this one need not be measured twice
+				o.worth *= 1 - math.Pow(o.kernel.process.correlation(o.x, top.x), 2)
+			}
+			rest = append(rest, o)
+		}
+		all = rest
+	}
+	return out
+}
+
+// warp spreads scores near the best and presses together those far from it: which of two
+// slow points is slower does not matter.
+func warp(score, least float64) float64 { return math.Log(score - least + warpFrom) }
+
+const warpFrom = 0.5
+
+// remembered bounds the measured points that a process takes in: its cost grows with
+// their cube.
+const remembered = 160
+
+// known are the measured points of a kernel, the best first, and of many every few of the
+// slow ones.
+func (k *modelled) known(s *State) []int {
+	all := s.Ranked(slices.DeleteFunc(slices.Clone(k.points), s.Fresh))
+	if len(all) <= remembered {
+		return all
+	}
+	out := slices.Clone(all[:remembered/2])
+	rest := all[remembered/2:]
+	for i := range remembered / 2 {
+		out = append(out, rest[i*len(rest)/(remembered/2)])
+	}
+	return out
+}
+
+// options are the fresh points of a kernel with what they are worth.
+func (k *modelled) options(s *State, least float64) []option {
+	var at [][]float64
+	var y []float64
+	for _, i := range k.known(s) {
+		at, y = append(at, k.at(s.Space, i)), append(y, warp(s.Score(i), least))
+	}
+	if len(y) < 3 {
+		return nil
+	}
+	if len(y) >= k.learned+max(2, k.learned/4) {
+		k.process.learn(at, y)
+		k.learned = len(y)
+	} else {
+		k.process.fit(at, y)
+	}
+	var out []option
+	for step, i := 1+len(k.points)/pool, 0; i < len(k.points); i += step {
+		point := k.points[i]
+		if s.Fresh(point) {
+			x := k.at(s.Space, point)
+			out = append(out, option{point: point, kernel: k, x: x, expect: k.process.expect(x)})
+		}
+	}
+	slices.SortFunc(out, func(a, b option) int { return cmp.Or(cmp.Compare(a.expect, b.expect), cmp.Compare(a.point, b.point)) })
+	out = out[:min(len(out), sure)]
+	var xs [][]float64
+	for _, o := range out {
+		xs = append(xs, o.x)
+	}
+	for i, doubt := range k.process.doubts(xs) {
+		out[i].worth = improvement(math.Log(warpFrom), out[i].expect, doubt)
+	}
+	return out
+}

@@ -1,0 +1,141 @@
+package search
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// process is a Gaussian process over the points of one kernel: what the measured ones
+// say about the others. The correlation of two points is the product over axes of
+// exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2): landscapes of
+// launch parameters have kinks, which smoother correlations overshoot.
+type process struct {
+	roughness []float64 // by axis
+	nugget    float64   // variance of a score, as a share of the landscape's
+
+	at       [][]float64 // coordinates of the measured points
+	chol     mat.Cholesky
+	alpha    *mat.VecDense // R^-1 (y - mean)
+	mean     float64
+	variance float64
+}
+
+// Values that the likelihood chooses from.
+var (
+	roughnesses = []float64{0.03, 0.1, 0.3, 1, 3}
+	nuggets     = []float64{0.001, 0.01, 0.1}
+)
+
+func newProcess(axes int) *process {
+	p := &process{roughness: make([]float64, axes), nugget: 0.01}
+	for i := range p.roughness {
+		p.roughness[i] = 0.3
+	}
+	return p
+}
+
+// correlation of two points.
+func (p *process) correlation(x, y []float64) float64 {
+	sum := 0.0
+	for a, r := range p.roughness {
+		sum += r * math.Abs(x[a]-y[a])
+	}
+	return math.Exp(-sum)
+}
+
+// learn moves roughness and nugget to likelier values, one after the other and a step at
+// a time, and fits. It is called again and again as points come in, so that one pass will
+// do.
+func (p *process) learn(at [][]float64, y []float64) {
+	best := p.fit(at, y)
+	try := func(slot *float64, values []float64) {
+		keep := slices.Index(values, *slot)
+		for _, step := range []int{-1, 1} {
+			for i := keep + step; i >= 0 && i < len(values); i += step {
+				*slot = values[i]
+				l := p.fit(at, y)
+				if l <= best {
+					break
+				}
+				best, keep = l, i
+			}
+		}
+		*slot = values[keep]
+	}
+	for a := range p.roughness {
+		try(&p.roughness[a], roughnesses)
+	}
+	try(&p.nugget, nuggets)
+	p.fit(at, y)
+}
+
+// fit takes in what was measured, and returns the logarithm of its likelihood, with
+// mean and variance at their most likely values, up to a constant.
+func (p *process) fit(at [][]float64, y []float64) float64 {
+	n := len(y)
+	p.at = at
+	r := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := range i {
+			r.SetSym(i, j, p.correlation(at[i], at[j]))
+		}
+		r.SetSym(i, i, 1+p.nugget)
+	}
+	if !p.chol.Factorize(r) {
+		return math.Inf(-1)
+	}
+	ones, z, rest := mat.NewVecDense(n, nil), mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
+	for i := range n {
+		ones.SetVec(i, 1)
+	}
+	_ = p.chol.SolveVecTo(z, ones) // a condition number is no failure here: the nugget bounds it
+	p.mean = mat.Dot(z, mat.NewVecDense(n, y)) / mat.Dot(z, ones)
+	for i := range n {
+		rest.SetVec(i, y[i]-p.mean)
+	}
+	p.alpha = mat.NewVecDense(n, nil)
+	_ = p.chol.SolveVecTo(p.alpha, rest)
+	p.variance = max(mat.Dot(rest, p.alpha)/float64(n), 1e-12)
+	return -0.5 * (float64(n)*math.Log(p.variance) + p.chol.LogDet())
+}
+
+// expect is the expected score of a point.
+func (p *process) expect(x []float64) float64 {
+	sum := p.mean
+	for i, y := range p.at {
+		sum += p.correlation(x, y) * p.alpha.AtVec(i)
+	}
+	return sum
+}
+
+// doubts are the standard deviations of points' scores.
+func (p *process) doubts(xs [][]float64) []float64 {
+	n, out := len(p.at), make([]float64, len(xs))
+	if len(xs) == 0 {
+		return out
+	}
+	var inverse mat.SymDense
+	_ = p.chol.InverseTo(&inverse)
+	k, v := mat.NewDense(len(xs), n, nil), mat.NewDense(len(xs), n, nil)
+	for i, x := range xs {
+		for j, y := range p.at {
+			k.Set(i, j, p.correlation(x, y))
+		}
+	}
+	v.Mul(k, &inverse)
+	for i := range xs {
+		out[i] = math.Sqrt(p.variance * max(1-floats.Dot(k.RawRowView(i), v.RawRowView(i)), 1e-9))
+	}
+	return out
+}
+
+// improvement is by how much a point is expected to be below least, where it is
+// (Jones, Schonlau and Welch 1998).
+func improvement(least, expect, doubt float64) float64 {
+	z := (least - expect) / doubt
+	return (least-expect)*distuv.UnitNormal.CDF(z) + doubt*distuv.UnitNormal.Prob(z)
+}

@@ -101,6 +101,10 @@ type Decision struct {
 	Cause   Cause   `json:"cause,omitempty"`
 	Reason  string  `json:"reason,omitempty"` // a sentence for people: the cause, or what to know about the verdict
 	Rounds  int     `json:"rounds"`           // behind the gain
+
+	// Crossed says that the config was chosen when the winners of all routings were
+	// measured beside each other, and not by the search itself.
+	Crossed bool `json:"crossed,omitempty"`
 }
 
 // KeepsDefault reports whether the default is what to launch.

@@ -104,3 +104,45 @@ func TestInterruptedCompromise(t *testing.T) {
 		t.Errorf("interrupted %d times", stops)
 	}
 }
+
+// TestCrossingCorrectsADecision: the search under uniform found a config slow that is the
+// fastest there, as the crossing sees it beside the winner. The recorded decision takes
+// it, and so does the class row.
+func TestCrossingCorrectsADecision(t *testing.T) {
+	for name, c := range map[string]struct {
+		share float64 // of the default's time, once the search under uniform is over
+		sms   int     // of the row for its class; 0: what the search chose
+	}{"faster than the winner": {0.4, 62}, "within the band": {0.498, 0}} {
+		b := compromised()
+		others, calls := b.Truth, 0
+		b.Truth = func(p ep.Problem, routing string, cfg ep.Config) float64 {
+			if cfg.Int("sms") != 62 || cfg.Str("threads") != "256" {
+				return others(p, routing, cfg)
+			}
+			if routing == "uniform" {
+				if calls++; calls <= 12*p.Ranks { // warming up and ten rounds of the grid
+					return 100e-6
+				}
+				return c.share * 100e-6
+			}
+			return 40e-6
+		}
+		out := mustSweep(t, b, compromiseOptions(t), filepath.Join(t.TempDir(), "run"))
+		d := out.Run.Searches[0].Decision
+		if d.Crossed != (c.sms == 62) || (d.Config.Int("sms") == 62) != d.Crossed {
+			t.Fatalf("%s: decision %+v", name, d)
+		}
+		for _, r := range out.Table.Rows {
+			if r.Key.Routing != ep.Even {
+				continue
+			}
+			e := r.Evidence
+			if r.Config.Key() != d.Config.Key() || e.Gain != d.Gain.Mid {
+				t.Errorf("%s: the row for uniform has %s and gain %v, the decision %s and %v", name, r.Config.Key(), e.Gain, d.Config.Key(), d.Gain.Mid)
+			}
+			if c.sms == 62 && (math.Abs(e.Gain-1/0.4) > 0.05 || e.GainLow < 2.4 || len(e.Routings) != 1) {
+				t.Errorf("%s: evidence %+v", name, e)
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -81,6 +82,7 @@ func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) err
 			c.compromise = compromise
 		}
 	}
+	s.revise(g)
 	best, _ := s.minimax(g, configs, before)
 	var tuned []stat.Tuned
 	for _, c := range g {
@@ -216,7 +218,62 @@ func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) e
 		return err
 	}
 	c.note(finals)
+	c.crossings = append(c.crossings, finals)
 	return nil
+}
+
+// revise decides again about the searches of a group, where the crossing saw the config
+// of another one faster here than the search's own, by the rule that decides every
+// comparison. A search may have missed that config, or dropped it early. The decision
+// itself changes, so that record, table and summary say the same.
+func (s *sweeper) revise(g group) {
+	for _, c := range g {
+		win, dflt, ok := c.faster()
+		if !ok {
+			continue
+		}
+		was := c.result.Decision
+		d := stat.Decide(stat.Match{
+			Config: c.space.Config(win.Point), Default: was.Default, Gain: win.Gain(dflt, c.runner.Seed("gain")), Rounds: win.Rounds, Band: was.Band,
+		})
+		if d.KeepsDefault() {
+			continue
+		}
+		d.Crossed = true
+		d.Reason = fmt.Sprintf("measured beside the winners of other routings, %s is faster than what this search chose, %s", d.Config.Key(), was.Config.Key())
+		c.result.Decision, c.winner = d, win
+		c.result.Times, c.result.DefaultTime, c.result.MaxErr = win.Times, dflt.Times, c.runner.MaxErr(win.Point)
+		for i := range s.run.Searches {
+			if r := &s.run.Searches[i]; r.Problem == c.problem && r.Routing == c.result.Routing {
+				*r = c.result
+			}
+		}
+	}
+}
+
+// faster is the config that the crossings saw furthest ahead of a search's own, with the
+// default in the same rounds. ok is false where none is.
+func (c *searcher) faster() (win, dflt search.Finalist, ok bool) {
+	own, _ := c.space.Index(c.result.Decision.Config)
+	most := 0.0
+	for _, finals := range c.crossings {
+		mine, base := slices.IndexFunc(finals, at(own)), slices.IndexFunc(finals, at(c.dflt))
+		if mine < 0 || base < 0 {
+			continue
+		}
+		for _, f := range finals {
+			gain := f.Gain(finals[mine], c.runner.Seed("gain"))
+			if f.Point != own && stat.Judge(gain, c.result.Decision.Band.Width()) == record.Faster && gain.Mid > most {
+				win, dflt, ok, most = f, finals[base], true, gain.Mid
+			}
+		}
+	}
+	return win, dflt, ok
+}
+
+// at finds the finalist at a point.
+func at(point int) func(search.Finalist) bool {
+	return func(f search.Finalist) bool { return f.Point == point }
 }
 
 // crossBlock times configs beside each other and drops those of the new ones

@@ -32,6 +32,8 @@ type findings struct {
 	seen   map[string]sighting // by config key: what the finals and crossings say
 	result record.Search
 	winner search.Finalist
+	// crossings are the winners of the group beside each other, in fresh rounds.
+	crossings [][]search.Finalist
 	// Of the group of this search: the config that loses least in the worst
 	// case, and the compromise, zero where none was measured.
 	minimax, compromise ep.Config

@@ -159,9 +159,11 @@ func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
 	return out
 }
 
-// sourceOf says where numbers are from.
+// sourceOf says where numbers are from. Runs in a row of one machine and day are
+// listed behind it.
 func sourceOf(runs ...*reports.Loaded) string {
 	var out []string
+	last := ""
 	for _, l := range runs {
 		m := l.Run.Machine
 		machine := cmp.Or(m.Name, m.Backend)
@@ -171,7 +173,11 @@ func sourceOf(runs ...*reports.Loaded) string {
 		if !l.Run.Started.IsZero() {
 			machine += ", " + l.Run.Started.UTC().Format("2006-01-02")
 		}
-		out = append(out, machine+", run "+l.Name())
+		if len(out) > 0 && machine == last {
+			out[len(out)-1] += ", " + l.Name()
+			continue
+		}
+		out, last = append(out, machine+", run "+l.Name()), machine
 	}
 	return strings.Join(out, "; ")
 }

@@ -124,5 +124,7 @@ func families() []family {
 		combineFinal(),
 		dispatchRank(),
 		combineRank(),
+		dispatchMasked(),
+		combineMasked(),
 	}
 }

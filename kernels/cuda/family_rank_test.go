@@ -28,6 +28,25 @@ func TestEmulatedRank(t *testing.T) {
 	}
 }
 
+// TestEmulatedMasked is the same for layout masked.
+func TestEmulatedMasked(t *testing.T) {
+	for _, q := range []fastCase{
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64,algo=dedup", 6},
+		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1,algo=dedup", 3},
+		{pairProblem(ep.FP8, 4, 1152, 16, 4, 80), []int{80, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=64,wait_sms=1,unit=1024", "sms=3,threads=64,wait_sms=1,unit=1024", 3},
+		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048,algo=dedup", 3},
+		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64,algo=dedup", 3},
+		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64", "sms=2,threads=64", 3},
+	} {
+		q.p.Layout = ep.LayoutMasked
+		t.Run(q.name(), func(t *testing.T) {
+			t.Parallel()
+			q.drill(q.prepare(t, dispatchMasked(), combineMasked()))
+		})
+	}
+}
+
 // TestEmulatedRankRaw: tokens that the caller cast arrive as the same bytes.
 func TestEmulatedRankRaw(t *testing.T) {
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6}
@@ -44,6 +63,15 @@ func TestEmulatedRankRaw(t *testing.T) {
 		e.run(1, e.call(e.d, e.dc.With("input", "fp8")))
 		e.checkDispatch(ref.Compare{Ordered: true})
 	}
+}
+
+// TestMaskedRace is TestRankRace of layout masked.
+func TestMaskedRace(t *testing.T) {
+	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,algo=dedup", 3}
+	q.p.Layout = ep.LayoutMasked
+	e := q.prepare(t, dispatchMasked(), combineMasked())
+	e.tools = need(t, raceTools)
+	q.drill(e)
 }
 
 // TestRankRace: every plain access is ordered by a fence, a barrier or a kernel's end.

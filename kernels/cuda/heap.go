@@ -103,7 +103,8 @@ func problemParts(p ep.Problem) []Region {
 //	out_scales fp8 [hidden/128, max_rows] [local, hidden/128, cap.]  [rows, hidden/128]     [rows, hidden/128]
 //	row_offsets    first row of a group   rows of a group, of all    rows of a source       first row of a source
 //	expert_ids     [groups]               [local, ranks] u64 ranges  [rows, topk] local     [rows, topk] local
-//	src_info       [rows, 2] token, k     [rows, 2] token, k         [rows, 2] token, rank, then [max_tokens] for combine
+//	src_info       [rows, 2] token, k     [rows, 2] token, k, then   [rows, 2] token, rank, then [max_tokens] for combine
+//	                                      what combine needs
 //	scale_offsets  nvfp4: [groups]        unused                     [rows, topk] weights   [rows, topk] weights
 func outputParts(p ep.Problem) []Region {
 	rows, groups, hidden := int64(dtype.MaxRows(p)), int64(dtype.Groups(p)), int64(p.Hidden)
@@ -133,7 +134,8 @@ func IndexOf(p ep.Problem) Index {
 	rows, groups := int64(dtype.MaxRows(p)), int64(dtype.Groups(p))
 	switch beside := rows * int64(p.TopK) * 4; p.Layout.Kind() {
 	case "masked":
-		return Index{groups * int64(p.Ranks) * 8, rows * 8, groups * 4}
+		route := int64(p.Ranks) * (int64(p.MaxTokens)*int64(1+p.TopK) + 1) * 4
+		return Index{groups * int64(p.Ranks) * 8, rows*8 + route, groups * 4}
 	case "rank":
 		return Index{beside, rows*8 + int64(p.MaxTokens)*4, beside}
 	}

@@ -105,8 +105,11 @@ func ExpertUnit(p ep.Problem) (Unit, error) {
 
 // expertSource is the stand-in for the experts of a layout.
 func expertSource(p ep.Problem) string {
-	if p.Layout.ByRank() {
+	switch p.Layout.Kind() {
+	case "rank":
 		return "rank/expert.cuh"
+	case "masked":
+		return "masked/expert.cuh"
 	}
 	return "common/expert.cuh"
 }

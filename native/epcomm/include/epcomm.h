@@ -83,12 +83,14 @@ typedef enum EpcommDType {
  * row_offsets     [E+1] rows of each, of all      [R+1] rows of each, of all [R+1] first row of each source, rows
  * expert_ids      [E, R] int64: first row of the  [R*T, K] local expert, -1 where it lives elsewhere
  *                 source in the block << 32 | rows
- * src_info        [E*R*T, 2] token, top-k place   [R*T, 2] token, source rank; then [T] for combine
+ * src_info        [E*R*T, 2] token, top-k place;  [R*T, 2] token, source rank; then [T] for combine
+ *                 then what combine needs
  * scale_offsets   unused                          [R*T, K] float: weight, 0 where the expert lives elsewhere
  *
  * By rank, y holds one row a (token, rank): weighted and summed over local experts by
- * the caller; combine adds the rows of the ranks. It needs row_offsets and src_info as
- * dispatch left them, and calls may be combined in any order. */
+ * the caller; combine adds the rows of the ranks. In layouts other than expert it needs
+ * row_offsets and src_info as dispatch left them, of src_info_bytes in EpcommOutputs,
+ * and calls may be combined in any order. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */

@@ -235,8 +235,7 @@ static EpcommStatus perform(EpComm *c, const EpcommCall *call, int op, int half,
   if (s != EPCOMM_OK) return s;
   Slot *slot = &c->slots[call->slot];
   if (op == DISPATCH && half != SECOND_HALF) slot->plan = (int)k.plan;
-  /* By rank a combine reads all it needs from the outputs: any dispatch's may follow. */
-  if (slot->plan != (int)k.plan && !pack_by_rank(c->pack.head))
+  if (slot->plan != (int)k.plan && !pack_any_order(c->pack.head))
     return comm_say(c, EPCOMM_INVALID, "slot %d: the dispatch before took plan %d and this takes %d; pass the same dtype, fullest, "
                     "routing, purpose and outputs", call->slot, slot->plan, (int)k.plan);
   DrvResult r = c->driver->context_get(&before);

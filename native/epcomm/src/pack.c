@@ -47,11 +47,13 @@ static int check_header(const PackHeader *h, size_t bytes, char *text) {
 }
 
 int pack_by_rank(const PackHeader *h) { return h->layout == PACK_RANK || h->layout == PACK_RANK_PACKED; }
+int pack_any_order(const PackHeader *h) { return h->layout >= PACK_MASKED; }
 
 /* kernels/cuda/heap.go counts the same. */
 PackIndex pack_index(const PackHeader *h, const PackDType *d) {
   uint64_t groups = 4 * (uint64_t)h->groups, beside = 4 * d->max_rows * h->topk;
-  if (h->layout == PACK_MASKED) return (PackIndex){2 * groups * h->ranks, 8 * d->max_rows, groups};
+  uint64_t route = 4 * (uint64_t)h->ranks * ((uint64_t)h->max_tokens * (1 + h->topk) + 1);
+  if (h->layout == PACK_MASKED) return (PackIndex){2 * groups * h->ranks, 8 * d->max_rows + route, groups};
   if (pack_by_rank(h)) return (PackIndex){beside, 8 * d->max_rows + 4 * (uint64_t)h->max_tokens, beside};
   return (PackIndex){groups, 8 * d->max_rows, groups};
 }

@@ -114,6 +114,7 @@ typedef struct PackIndex {
 } PackIndex;
 PackIndex pack_index(const PackHeader *head, const PackDType *dtype);
 int pack_by_rank(const PackHeader *head);
+int pack_any_order(const PackHeader *head); /* a combine needs nothing but its dispatch's outputs */
 
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);

@@ -1,0 +1,125 @@
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// maskedState is the memory of the kernels of layout masked, native/kernels/masked.
+// Their only counter is the abort word.
+var maskedState = state{"masked", regionsMasked, func(ep.Problem) int { return 1 }}
+
+// maskedExperts bounds experts: a block counts the rows of all of them in shared
+// memory, twice, and keeps the first row of each segment of its own.
+const maskedExperts = 2048
+
+// dispatchMasked sends each token once to each rank of its experts, and the receiver
+// copies it to the block of each.
+func dispatchMasked() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name:    "dispatch_masked",
+			Op:      ep.Dispatch,
+			Layouts: []ep.Layout{ep.LayoutMasked},
+			Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
+			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data and copy it to the blocks of its experts.",
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("copies what arrived to its rows", "0", "8", "16", "32", "64", "88"),
+				threadsParam("512", "768", "1024"),
+				unitParam("message"),
+				inputParam(),
+				pdlParam("0"),
+			},
+			Check:   checkDispatchMasked,
+			Default: defaultDispatchMasked,
+			Starts:  startsRank(defaultDispatchMasked),
+			Beside:  besideLL,
+		},
+		source:   "masked/dispatch.cuh",
+		state:    maskedState,
+		defines:  definesDispatchRank,
+		compare:  inOrder,
+		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesRank("dispatch_masked", c) },
+	}
+}
+
+// combineMasked brings the experts' rows back.
+func combineMasked() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name:    "combine_masked",
+			Op:      ep.Combine,
+			Layouts: []ep.Layout{ep.LayoutMasked},
+			Work:    ep.Work{Library: "epbench", Layout: "masked", Sum: "gated", Inside: []string{"reduction"}},
+			Doc:     "One kernel without flags: receivers poll the rows. algo=dedup sends the weights ahead and sums a rank's rows before they travel.",
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("adds what arrived", "0", "8", "16", "32", "64", "88"),
+				threadsParam("512", "768", "1024"),
+				unitParam("row"),
+				pdlParam("0"),
+			},
+			Check:   checkCombineMasked,
+			Default: defaultCombineMasked,
+			Starts:  startsRank(defaultCombineMasked),
+			Beside:  besideLL,
+		},
+		source:   "masked/combine.cuh",
+		state:    maskedState,
+		defines:  func(c ep.Config) []string { return append(definesRank(c), define("EP_DIRECT", bit(!isDedup(c)))) },
+		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, PreReduced: isDedup(c)} },
+		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesRank("combine_masked", c) },
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchMasked(m, p) },
+	}
+}
+
+func checkDispatchMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if p.Experts > maskedExperts {
+		return fmt.Errorf("experts: %d are more than the %d that %s counts; use layout rank", p.Experts, maskedExperts, c.Kernel)
+	}
+	return checkDispatchRank(m, p, c)
+}
+
+func checkCombineMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if p.Experts > maskedExperts {
+		return fmt.Errorf("experts: %d are more than the %d that dispatch_masked counts; use layout rank", p.Experts, maskedExperts)
+	}
+	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
+}
+
+// defaultDispatchMasked gives half of a long call's SMs to what arrives: a row is
+// written once for each of its experts.
+func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
+	return defaultRank("dispatch_masked", m, p, 2).With("input", "bf16")
+}
+
+// defaultCombineMasked sums in top-k order: the bits of the specification.
+func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
+	return defaultRank("combine_masked", m, p, 2).With("algo", "direct")
+}
+
+// regionsMasked is RankRegion of rank/layout.cuh and MaskedRegion of
+// masked/layout.cuh.
+func regionsMasked(p ep.Problem) []Region {
+	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
+	l := dtype.Of(p.Dispatch, p.Hidden)
+	head := 1 + 2*k
+	message := (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*head + 15) / 16 * 16
+	return []Region{
+		{"counts", 2 * r * 8, 0},
+		{"slots", 2 * r * t * message, 0xff},
+		{"started", r * 4, 0},
+		{"return", 2 * t * max(r, k) * int64(2*p.Hidden), 0xff},
+		{"heads", 3 * r * t * head * 4, 0xff},
+		{"experts", 2 * r * int64(p.LocalExperts()) * 8, 0},
+		{"last", 2 * r * 4, 0},
+		{"weights", 2 * r * t * k * 8, 0},
+	}
+}

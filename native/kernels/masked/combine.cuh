@@ -1,0 +1,237 @@
+/* combine_masked: brings the experts' rows back to their tokens and sums them, times
+ * their weights. Receivers poll the rows.
+ *
+ * EP_DIRECT 1: each row travels alone and the sum is in top-k order. 0: the experts'
+ * rank sums its rows of a token in f32 and sends one BF16 row. The weights it needs
+ * are not known when tokens are dispatched, so each rank sends them at the start of
+ * this call: a word an expert, which takes no longer than the first rows do to load.
+ *
+ * Reads what stands behind src_info, of any dispatch_masked of this rank.
+ * Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time.
+ */
+#include "masked/layout.cuh"
+
+static const uint32_t MASKED_ROW = 2 * EP_HIDDEN;
+static const uint32_t MASKED_CHUNKS = (MASKED_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
+static const uint32_t MASKED_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
+static const uint32_t MASKED_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* rows summed for an output */
+static const uint32_t MASKED_BATCH = MASKED_TERMS < 8 ? MASKED_TERMS : 8; /* of them polled together */
+
+EP_DEVICE bool masked_in_row(uint32_t column) { return MASKED_ROW % EP_UNIT_BYTES == 0 || column < MASKED_ROW; }
+
+/* ---- sending ---- */
+
+/* Says that this rank began call `number`, hence has ended the call before. */
+EP_DEVICE void masked_announce(const EpArgs &a, const RankCall &c) {
+  if (c.block != 0 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
+  st_release_sys(rank_started(a, c.lane) + a.rank, c.number);
+}
+
+/* Slots and weights have two sets, by call number. Those of this call were last used
+ * two calls ago, and a rank that began the previous call is done with them. */
+EP_DEVICE bool masked_wait_started(const EpArgs &a, const RankCall &c) {
+  const uint32_t *p = rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
+  EpSpin spin;
+  for (;;) {
+    uint32_t began = ld_relaxed_sys(p);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - (c.number - 1)) < 0);
+    if (missing == 0) return true;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
+  }
+}
+
+/* Sends each weight of this rank's tokens to the rank of its expert. */
+EP_DEVICE void masked_send_weights(const EpArgs &a, const RankCall &c) {
+  uint32_t all = static_cast<uint32_t>(a.tokens) * EP_TOPK, step = c.senders * blockDim.x;
+  for (uint32_t j = c.block * blockDim.x + threadIdx.x; j < all; j += step) {
+    int32_t id = a.topk_ids[j];
+    if (id < 0) continue;
+    uint64_t word = static_cast<uint64_t>(c.number) << 32 | __float_as_uint(a.weights[j]);
+    st_relaxed_sys(masked_weight(a, id / EP_LOCAL_EXPERTS, c.number, a.rank, j / EP_TOPK) + j % EP_TOPK, word);
+  }
+}
+
+/* A chunk of what one token gets back. Lane k has the row of top-k position k, -1 for
+ * none. Units that follow each other go to different ranks. */
+struct MaskedReturn {
+  uint32_t source, token, column;
+  int32_t row;
+  bool exists;
+};
+EP_DEVICE MaskedReturn masked_return_unit(const EpArgs &a, const RankCall &c, uint32_t unit, uint32_t messages) {
+  MaskedReturn r = {};
+  r.source = (static_cast<uint32_t>(a.rank) + 1 + unit) % EP_RANKS;
+  r.column = unit / EP_RANKS % MASKED_CHUNKS * EP_UNIT_BYTES + c.lane * 16;
+  uint32_t place = unit / EP_RANKS / MASKED_CHUNKS;
+  r.exists = place < __shfl_sync(EP_FULL_WARP, messages, r.source);
+  r.row = -1;
+  if (!r.exists) return r;
+  const int32_t *route = masked_route(a, r.source, place);
+  r.token = static_cast<uint32_t>(route[0]);
+  if (c.lane < EP_TOPK) r.row = route[1 + c.lane];
+  /* What a broken dispatch left must not lead out of the buffers. */
+  if (r.token >= static_cast<uint32_t>(a.max_tokens)) r.exists = false;
+  if (r.row >= a.max_rows) r.row = -1;
+  return r;
+}
+EP_DEVICE uint4 masked_y(const EpArgs &a, int32_t row, uint32_t column) {
+  const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + static_cast<uint64_t>(row) * MASKED_ROW;
+  return ld_readonly(reinterpret_cast<const uint4 *>(y + (masked_in_row(column) ? column : 0)));
+}
+
+/* The weight of this lane's position, once its rank has sent it. */
+EP_DEVICE bool masked_wait_weight(const EpArgs &a, const RankCall &c, const MaskedReturn &r, float *weight) {
+  const uint64_t *p = masked_weight(a, a.rank, c.number, r.source, r.token) + (c.lane < EP_TOPK ? c.lane : 0);
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(p);
+    *weight = __uint_as_float(static_cast<uint32_t>(v));
+    if (__all_sync(EP_FULL_WARP, r.row < 0 || v >> 32 == c.number)) return true;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, static_cast<int32_t>(r.source)}, c.number, v >> 32)) return false;
+  }
+}
+
+/* Sums the unit's rows into one and sends it to the slot of this rank. */
+EP_DEVICE bool masked_send_sum(const EpArgs &a, const RankCall &c, const MaskedReturn &r, uint32_t here) {
+  float acc[MASKED_STEP][8] = {}, weight = 0;
+  uint4 data[MASKED_STEP];
+  bool known = false;
+  for (uint32_t left = here; left != 0; left &= left - 1) {
+    int k = __ffs(left) - 1;
+    int32_t row = __shfl_sync(EP_FULL_WARP, r.row, k);
+#pragma unroll
+    for (uint32_t v = 0; v < MASKED_STEP; v++) data[v] = masked_y(a, row, r.column + 512 * v);
+    if (!known && !masked_wait_weight(a, c, r, &weight)) return false; /* while the first row loads */
+    known = true;
+    float w = __shfl_sync(EP_FULL_WARP, weight, k);
+#pragma unroll
+    for (uint32_t v = 0; v < MASKED_STEP; v++) bf16_accumulate(acc[v], data[v], w);
+  }
+  uint8_t *slot = masked_return(a, r.source, c.number, r.token, a.rank);
+#pragma unroll
+  for (uint32_t v = 0; v < MASKED_STEP; v++)
+    if (masked_in_row(r.column + 512 * v)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), rank_canonical(bf16_pack(acc[v])));
+  return true;
+}
+
+/* Sends the unit's rows as they are, each to the slot of its top-k position. */
+EP_DEVICE void masked_send_rows(const EpArgs &a, const RankCall &c, const MaskedReturn &r, uint32_t here) {
+  for (uint32_t left = here; left != 0; left &= left - 1) {
+    int k = __ffs(left) - 1;
+    int32_t row = __shfl_sync(EP_FULL_WARP, r.row, k);
+    uint8_t *slot = masked_return(a, r.source, c.number, r.token, k);
+#pragma unroll
+    for (uint32_t v = 0; v < MASKED_STEP; v++) {
+      uint4 data = masked_y(a, row, r.column + 512 * v);
+      if (masked_in_row(r.column + 512 * v)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), rank_canonical(data));
+    }
+  }
+}
+
+/* The route of the next unit is fetched while this one's rows are. */
+EP_DEVICE void masked_combine_async(const EpArgs &a, const RankCall &c) {
+  if (!masked_wait_started(a, c)) return;
+  if (!EP_DIRECT) masked_send_weights(a, c);
+  ep_span_stage(a, EP_STAGE_READY);
+  uint32_t unit = c.warp * c.senders + c.block, step = c.warps * c.senders;
+  uint32_t messages = c.lane < EP_RANKS ? static_cast<uint32_t>(masked_messages(a)[c.lane]) : 0;
+  if (messages > static_cast<uint32_t>(a.max_tokens)) messages = 0;
+  uint32_t units = __reduce_max_sync(EP_FULL_WARP, messages) * MASKED_CHUNKS * EP_RANKS;
+  MaskedReturn next = masked_return_unit(a, c, unit, messages);
+  for (; unit < units; unit += step) {
+    MaskedReturn r = next;
+    next = masked_return_unit(a, c, unit + step, messages);
+    uint32_t here = __ballot_sync(EP_FULL_WARP, r.row >= 0);
+    if (!r.exists || here == 0) continue;
+    if (EP_DIRECT) {
+      masked_send_rows(a, c, r, here);
+    } else if (!masked_send_sum(a, c, r, here)) {
+      return;
+    }
+  }
+}
+
+/* ---- receiving ---- */
+
+/* The slots of one token that somebody fills: by rank, or by top-k position. */
+EP_DEVICE uint32_t masked_slots_used(uint32_t lane, int32_t id) {
+  if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
+  return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
+}
+
+/* Slots of one token at one column, from `first` on; bit i of used: somebody fills
+ * slot first + i. */
+struct MaskedTerms {
+  uint8_t *slot;
+  uint32_t first, used;
+};
+EP_DEVICE uint4 *masked_term(const MaskedTerms &t, uint32_t i) {
+  bool exists = MASKED_TERMS % MASKED_BATCH == 0 || t.first + i < MASKED_TERMS; /* the last batch may be short */
+  return reinterpret_cast<uint4 *>(t.slot + (exists ? i : 0) * MASKED_ROW);
+}
+
+/* Polls the batch together until all of it is here. Slots that nobody fills are read
+ * as well, so that no branch stands between the loads. */
+EP_DEVICE bool masked_wait_terms(const EpArgs &a, const MaskedTerms &t, int32_t id, uint4 (&data)[MASKED_BATCH]) {
+  EpSpin spin;
+  for (;;) {
+    uint32_t lacks = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < MASKED_BATCH; i++) data[i] = ld_relaxed_sys(masked_term(t, i));
+#pragma unroll
+    for (uint32_t i = 0; i < MASKED_BATCH; i++) lacks |= rank_largest(data[i]) == RANK_SENTINEL ? 1u << i : 0;
+    uint32_t missing = __reduce_or_sync(EP_FULL_WARP, lacks & t.used);
+    if (missing == 0) return true;
+    int32_t slot = static_cast<int32_t>(t.first) + __ffs(missing) - 1;
+    int32_t expert = EP_DIRECT ? __shfl_sync(EP_FULL_WARP, id, slot) : -1;
+    int32_t source = EP_DIRECT ? expert / EP_LOCAL_EXPERTS : slot;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_WAIT, expert, source}, 1, 0)) return false;
+  }
+}
+
+/* One vector of one token: its rows are summed in the order of slots, and their slots
+ * left empty. */
+EP_DEVICE bool masked_reduce(const EpArgs &a, const RankCall &c, uint32_t token, int32_t id, float weight, uint32_t column) {
+  uint32_t used = masked_slots_used(c.lane, id);
+  bool inside = masked_in_row(column);
+  float acc[8] = {};
+  for (uint32_t first = 0; first < MASKED_TERMS; first += MASKED_BATCH) {
+    MaskedTerms t = {masked_return(a, a.rank, c.number, token, first) + (inside ? column : 0), first, inside ? used >> first : 0};
+    uint4 data[MASKED_BATCH];
+    if (!masked_wait_terms(a, t, id, data)) return false;
+    ep_span_stage(a, EP_STAGE_ARRIVED);
+#pragma unroll
+    for (uint32_t i = 0; i < MASKED_BATCH; i++) {
+      if (first + i >= MASKED_TERMS || !(used >> (first + i) & 1u)) continue;
+      bf16_accumulate(acc, data[i], EP_DIRECT ? __shfl_sync(EP_FULL_WARP, weight, first + i) : 1.0f);
+      if (inside) st_relaxed_sys(masked_term(t, i), rank_sentinels());
+    }
+  }
+  uint8_t *out = reinterpret_cast<uint8_t *>(a.combined) + static_cast<uint64_t>(token) * MASKED_ROW;
+  if (inside) *reinterpret_cast<uint4 *>(out + column) = bf16_pack(acc);
+  return true;
+}
+
+EP_DEVICE void masked_combine_wait(const EpArgs &a, const RankCall &c) {
+  for (uint32_t u = rank_receiver(c); u < static_cast<uint32_t>(a.tokens) * MASKED_CHUNKS; u += rank_receiving_warps(c)) {
+    uint32_t token = u / MASKED_CHUNKS;
+    int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
+    float weight = EP_DIRECT && c.lane < EP_TOPK ? a.weights[token * EP_TOPK + c.lane] : 1.0f;
+    for (uint32_t v = 0; v < MASKED_STEP; v++)
+      if (!masked_reduce(a, c, token, id, weight, u % MASKED_CHUNKS * EP_UNIT_BYTES + v * 512 + c.lane * 16)) return;
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) combine_masked(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  RankCall c = rank_call(a);
+  masked_announce(a, c);
+  if (rank_sends(c)) masked_combine_async(a, c);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  if (rank_receives(c)) masked_combine_wait(a, c);
+  ep_span_end(a);
+}

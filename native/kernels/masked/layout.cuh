@@ -1,0 +1,62 @@
+/* The memory of the kernels of layout masked: a block of R*T rows for each local
+ * expert, in which the rows of one source rank stand together, in the order of ranks
+ * and tokens.
+ *
+ * Messages and the reasons why no barrier is needed are those of rank/layout.cuh. A
+ * message's head says for each top-k position which local expert it is for, and how
+ * many earlier tokens of the sender chose that expert. With the counts of all ranks
+ * that gives the row; no prefix over experts is needed.
+ */
+#ifndef EP_MASKED_LAYOUT_CUH
+#define EP_MASKED_LAYOUT_CUH
+
+#include "rank/layout.cuh"
+
+/* Regions of the state, in the order of family_masked.go. The first four are those of
+ * RankRegion; the return slots are MASKED_RETURN_SLOTS a token. */
+enum MaskedRegion {
+  MASKED_HEADS = RANK_RETURN + 1, /* [3][R source][T][RANK_HEAD] u32. All ones */
+  MASKED_EXPERTS, /* [2][R source][local experts] u64: call << 32 | rows. Zeroed */
+  MASKED_LAST,    /* [2][R source] u32: messages of a call, by its number; own. Zeroed */
+  MASKED_WEIGHTS  /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */
+};
+
+static const uint32_t MASKED_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
+static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words that combine needs of a message */
+
+EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return a.heap[rank] + a.region[region]; }
+
+/* The words of a message's head. Heads have three sets, by call number: this call uses
+ * one, a fast rank may already write the next, and this rank clears those of the call
+ * before: several warps read a head, so that none of them can. */
+EP_DEVICE uint32_t *masked_head(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
+  return reinterpret_cast<uint32_t *>(masked_at(a, owner, MASKED_HEADS)) +
+         (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + place) * RANK_HEAD;
+}
+EP_DEVICE uint64_t *masked_count(const EpArgs &a, int owner, uint32_t call, int source, uint32_t expert) {
+  return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_EXPERTS)) + ((call & 1) * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
+}
+EP_DEVICE uint32_t *masked_last(const EpArgs &a, uint32_t call) {
+  return reinterpret_cast<uint32_t *>(masked_at(a, a.rank, MASKED_LAST)) + (call & 1) * EP_RANKS;
+}
+EP_DEVICE uint64_t *masked_weight(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
+  return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_WEIGHTS)) +
+         (static_cast<uint64_t>((call & 1) * EP_RANKS + source) * a.max_tokens + token) * EP_TOPK;
+}
+EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
+  uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
+  return rank_at(a, owner, RANK_RETURN) + (at * MASKED_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
+}
+
+/* Rows that one expert has room for. */
+EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
+
+/* Behind src_info stands what combine needs, so that calls may be combined in any
+ * order: [R source][T][MASKED_ROUTE], the token and the row of each top-k position or
+ * -1; then [R source] messages. */
+EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
+  return a.src_info + 2 * a.max_rows + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
+}
+EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_RANKS, 0); }
+
+#endif

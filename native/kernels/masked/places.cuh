@@ -1,0 +1,50 @@
+/* How many earlier tokens of this rank chose the same expert: the place of a row among
+ * those of its source. From the ids alone, the same in every run. */
+#ifndef EP_MASKED_PLACES_CUH
+#define EP_MASKED_PLACES_CUH
+
+#include "common/message.cuh"
+#include "masked/layout.cuh"
+#include "rank/tokens.cuh"
+
+static const uint32_t MASKED_TILE = 32; /* tokens placed at a time */
+
+struct MaskedPlaces {
+  uint32_t before[EP_EXPERTS];         /* rows of each expert before the token at hand */
+  uint32_t all[EP_EXPERTS];            /* last block: rows of all tokens */
+  int32_t id[MASKED_TILE][EP_TOPK];
+  uint32_t place[MASKED_TILE][EP_TOPK];
+};
+
+/* Adds the rows of the tokens begin to end to `into`. Begins and ends with a barrier. */
+EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, uint32_t (&into)[EP_EXPERTS]) {
+  __syncthreads();
+  for (uint32_t j = begin * EP_TOPK + threadIdx.x; j < end * EP_TOPK; j += blockDim.x * EP_IDS) {
+    EpIds ids = ep_load_ids(a, j, blockDim.x, end * EP_TOPK);
+#pragma unroll
+    for (uint32_t i = 0; i < EP_IDS; i++)
+      if (ids.id[i] >= 0) atomicAdd(&into[ids.id[i]], 1u);
+  }
+  __syncthreads();
+}
+
+/* Places the tokens first to end, at most MASKED_TILE. One warp goes through them in
+ * order; a token's experts are distinct. Begins and ends with a barrier. */
+EP_DEVICE void masked_place_tile(const EpArgs &a, const RankCall &c, MaskedPlaces &m, uint32_t first, uint32_t end) {
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < (end - first) * EP_TOPK; i += blockDim.x)
+    m.id[i / EP_TOPK][i % EP_TOPK] = a.topk_ids[first * EP_TOPK + i];
+  __syncthreads();
+  for (uint32_t t = 0; c.warp == 0 && t < end - first; t++) {
+    int32_t id = c.lane < EP_TOPK ? m.id[t][c.lane] : -1;
+    if (id >= 0) {
+      uint32_t place = m.before[id];
+      m.place[t][c.lane] = place;
+      m.before[id] = place + 1;
+    }
+    __syncwarp();
+  }
+  __syncthreads();
+}
+
+#endif

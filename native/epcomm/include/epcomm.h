@@ -138,6 +138,7 @@ typedef struct EpcommOptions {
   int routing;           /* EpcommRouting of calls that name none */
   int debug;             /* 1: compare every call over ranks, and check its ids */
   uint64_t extra_bytes;  /* memory beside the library's, for outputs of your own: epcomm_extra */
+  int own_outputs;       /* 1: every call brings its outputs, and the library makes no room for any */
 } EpcommOptions;
 
 typedef struct EpcommCall {

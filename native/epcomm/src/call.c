@@ -95,6 +95,8 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
                             (scales && call->out_scales == NULL) ||
                             ((k->dtype->dtype == EPCOMM_NVFP4 || pack_by_rank(c->pack.head)) && call->scale_offsets == NULL)))
     return comm_say(c, EPCOMM_INVALID, "outputs: give all that the dtype has, or none");
+  if (call->out == NULL && c->options.own_outputs)
+    return comm_say(c, EPCOMM_INVALID, "outputs: this EpComm was created with own_outputs; give all that the dtype has");
   if (op == COMBINE && (call->y == NULL || (call->tokens > 0 && call->combined == NULL)))
     return comm_say(c, EPCOMM_INVALID, "y and combined: combine needs both");
   return EPCOMM_OK;

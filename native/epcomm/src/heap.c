@@ -32,6 +32,10 @@ static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
     if (of.src_info > index.src_info) index.src_info = of.src_info;
     if (of.scale_offsets > index.scale_offsets) index.scale_offsets = of.scale_offsets;
   }
+  if (c->options.own_outputs) {
+    out = scales = 0;
+    index = (PackIndex){0, 0, 0};
+  }
   at->ids = take(end, 4 * (uint64_t)h->max_tokens * h->topk);
   at->out = take(end, out);
   at->out_scales = take(end, scales);

@@ -45,7 +45,7 @@ class Comm:
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
-                 precision="full", max_sms=0, dtypes=(), routing="all", debug=False, extra_bytes=0):
+                 precision="full", max_sms=0, dtypes=(), routing="all", debug=False, extra_bytes=0, own_outputs=False):
         if precision not in ("full", "reduced"):
             raise ValueError(f"precision: {precision!r} is neither full nor reduced")
         self._comm = None
@@ -55,7 +55,8 @@ class Comm:
             pack=str(pack).encode(), rank=rank, ranks=ranks, device=device, all_gather=self._gather,
             deadline_ns=int(deadline * 1e9), in_flight=in_flight, streams=streams, reduced=precision == "reduced",
             max_sms=max_sms, dtypes=sum(1 << word(DTYPES, d, "dtypes") for d in dtypes),
-            routing=word(ROUTINGS, routing, "routing"), debug=bool(debug), extra_bytes=extra_bytes)
+            routing=word(ROUTINGS, routing, "routing"), debug=bool(debug), extra_bytes=extra_bytes,
+            own_outputs=bool(own_outputs))
         comm, text = ctypes.c_void_p(), ctypes.create_string_buffer(library.TEXT)
         status = lib().epcomm_create(ctypes.byref(comm), ctypes.byref(options), text)
         if status:

@@ -23,6 +23,7 @@ class Options(_Sized):
         ("rank", c_int), ("ranks", c_int), ("device", c_int), ("all_gather", AllGather), ("context", c_void_p),
         ("deadline_ns", c_uint64), ("in_flight", c_int), ("streams", c_int), ("reduced", c_int), ("max_sms", c_int),
         ("dtypes", c_uint), ("routing", c_int), ("debug", c_int), ("extra_bytes", c_uint64),
+        ("own_outputs", c_int),
     ]
 
 

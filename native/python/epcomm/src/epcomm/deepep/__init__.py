@@ -1,0 +1,17 @@
+"""DeepEP's interface over epcomm's kernels, for ranks of one host.
+
+``Buffer``, ``Config`` and ``EventOverlap`` have the signatures, shapes, dtypes,
+strides and return values of DeepEP V1's. What is not served raises ``NotServed``,
+which names what to use instead. docs/deepep.md says how to switch an engine.
+"""
+
+import torch
+
+from .buffer import Buffer
+from .config import Config, NotServed
+from .events import EventHandle, EventOverlap
+from .packs import use_packs
+
+topk_idx_t = torch.int64
+
+__all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "NotServed", "topk_idx_t", "use_packs"]

@@ -1,0 +1,42 @@
+"""What DeepEP calls a config. Of its numbers epcomm knows num_sms alone: it sends no
+chunks, and what else there is to tune stands in the pack."""
+
+
+class NotServed(NotImplementedError):
+    """A call that epcomm.deepep does not serve. Says what to use."""
+
+    def __init__(self, what, use):
+        super().__init__(f"epcomm.deepep does not serve {what}; {use}")
+
+
+class Config:
+    """num_sms bounds the SMs of a call; 0 is no bound. The other numbers are kept for
+    whoever reads them, and change nothing."""
+
+    def __init__(self, num_sms=20, num_max_nvl_chunked_send_tokens=6, num_max_nvl_chunked_recv_tokens=256,
+                 num_max_rdma_chunked_send_tokens=6, num_max_rdma_chunked_recv_tokens=256):
+        if num_sms < 0 or num_sms == 1:
+            raise ValueError(f"num_sms: {num_sms}; a call takes 2 SMs at least, 0 is no bound")
+        self.num_sms = num_sms
+        self.num_max_nvl_chunked_send_tokens = num_max_nvl_chunked_send_tokens
+        self.num_max_nvl_chunked_recv_tokens = num_max_nvl_chunked_recv_tokens
+        self.num_max_rdma_chunked_send_tokens = num_max_rdma_chunked_send_tokens
+        self.num_max_rdma_chunked_recv_tokens = num_max_rdma_chunked_recv_tokens
+
+    def get_nvl_buffer_size_hint(self, hidden_bytes, num_ranks):
+        """Bytes to ask Buffer for. Buffer takes memory when it first knows a shape."""
+        return 0
+
+    def get_rdma_buffer_size_hint(self, hidden_bytes, num_ranks):
+        """As get_nvl_buffer_size_hint."""
+        return 0
+
+
+MOST_RANKS = 8
+
+
+def config_for(num_ranks, num_sms):
+    """The config of DeepEP's maps; all are the same here."""
+    if not 1 <= num_ranks <= MOST_RANKS:
+        raise NotServed(f"{num_ranks} ranks", f"ranks of one host, at most {MOST_RANKS}, can use it")
+    return Config(num_sms)

@@ -1,0 +1,96 @@
+"""DeepEP's low-latency calls over layout masked."""
+
+import typing
+
+import torch
+
+from .config import NotServed
+from .link import BF16, FP8, Rows
+
+
+class Sent(typing.NamedTuple):
+    """What combine needs of a dispatch, beside DeepEP's handle."""
+
+    link: object
+    dtype: int
+    ids: torch.Tensor  # int32 [tokens, topk]
+    rows: Rows
+
+
+class Handle(tuple):
+    """DeepEP's handle: src_info [local experts, rows] int32, layout_range [local experts,
+    ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts."""
+
+    def __new__(cls, items, sent):
+        self = super().__new__(cls, items)
+        self.sent = sent
+        return self
+
+
+def sent_of(handle):
+    sent = getattr(handle, "sent", None)
+    if sent is None:
+        raise NotServed("a handle that another library made", "pass what this Buffer's low_latency_dispatch returned")
+    return sent
+
+
+def size_hint(tokens, hidden, ranks, experts):
+    """Bytes of a rank's buffers in BF16: messages and rows on their way back, two sets."""
+    return 2 * ranks * tokens * (2 * hidden + 128) + 2 * tokens * max(ranks, 16) * 2 * hidden + 8 * experts * ranks
+
+
+def rounded_fp8(x):
+    """FP8 with scales that are powers of two, float32 [tokens, hidden/128], at least as
+    large as amax/448: none of the elements saturates."""
+    groups = x.view(x.shape[0], -1, 128).float()
+    amax = groups.abs().amax(dim=2, keepdim=True).clamp(min=1e-4)
+    scales = torch.exp2(torch.ceil(torch.log2(amax / 448.0)))
+    return (groups / scales).to(torch.float8_e4m3fn).view(x.shape), scales.squeeze(2).contiguous()
+
+
+def ue8m0(scales):
+    """The exponents of scales, four groups an int32, lowest first: of [experts, groups,
+    rows] float32 makes [experts, rows, groups/4] int32, rows side by side in memory."""
+    exponents = (scales.view(torch.int32) >> 23) & 0xFF
+    e, groups, rows = exponents.shape
+    four = exponents.view(e, groups // 4, 4, rows)
+    packed = four[:, :, 0] | four[:, :, 1] << 8 | four[:, :, 2] << 16 | four[:, :, 3] << 24
+    return packed.transpose(1, 2)
+
+
+def new_rows(link, dtype):
+    """Outputs: rows [local experts, ranks * tokens, hidden] and what describes them."""
+    o, e = link.sizes(dtype), link.local_experts
+    room = o.max_rows // e
+    elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
+    offsets, src_info = link.index(dtype)
+    out = link.bytes(o.out_bytes).view(elements).view(e, room, link.hidden)
+    scales = torch.empty((e, o.scales, room), dtype=torch.float32, device=link.device)
+    ranges = torch.empty((e, link.ranks), dtype=torch.int64, device=link.device)
+    return Rows(out, scales, offsets, ranges, src_info, torch.empty(e, dtype=torch.int32, device=link.device))
+
+
+def dispatch(link, x, topk_idx, use_fp8, round_scale, use_ue8m0):
+    """(recv_x, recv_count, src_info, layout_range, sent)."""
+    dtype, scales = FP8 if use_fp8 else BF16, None
+    if use_fp8 and round_scale:
+        x, scales = rounded_fp8(x)
+    ids = topk_idx.to(torch.int32).contiguous()
+    weights = torch.zeros(ids.shape, dtype=torch.float32, device=link.device) if ids.shape[0] == 0 else ids.view(torch.float32)
+    rows = new_rows(link, dtype)
+    link.dispatch(dtype, x, scales, ids, weights, rows)
+    e, room = link.local_experts, rows.out.shape[1]
+    src_info = rows.src_info[:2 * e * room].view(e, room, 2)[:, :, 0]
+    received = rows.out
+    if use_fp8:
+        received = (rows.out, ue8m0(rows.scales) if use_ue8m0 else rows.scales.transpose(1, 2))
+    return received, rows.row_offsets[:e], src_info, rows.expert_ids, Sent(link, dtype, ids, rows)
+
+
+def combine(sent, x, topk_weights, out):
+    """Rows times their weights, summed: [tokens, hidden] bfloat16."""
+    link, tokens = sent.link, sent.ids.shape[0]
+    if out is None:
+        out = torch.empty((tokens, link.hidden), dtype=torch.bfloat16, device=link.device)
+    link.combine(sent.dtype, x.contiguous(), sent.ids, topk_weights.contiguous(), sent.rows, out)
+    return out

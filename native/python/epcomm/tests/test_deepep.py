@@ -1,0 +1,219 @@
+"""epcomm.deepep against plain PyTorch, two ranks on the emulated driver: the checks of
+DeepEP's own tests, at shapes that a CPU can run. EPBENCH_PROGRAM names epbench, which
+makes the packs."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+from epcomm import deepep  # noqa: E402
+
+RANKS, HIDDEN, EXPERTS, TOPK, TOKENS = 2, 512, 16, 4, 11
+
+
+def cast(x):
+    groups = x.view(x.shape[0], -1, 128).float()
+    scales = groups.abs().amax(dim=2, keepdim=True).clamp(1e-4) / 448
+    return (groups / scales).to(torch.float8_e4m3fn).view(x.shape), scales.squeeze(2)
+
+
+def widened(x, scales):
+    if scales.dtype is torch.int32:
+        scales = (scales.clone(memory_format=torch.contiguous_format).view(torch.uint8).to(torch.int32) << 23).view(torch.float32)
+    return (x.float().view(*x.shape[:-1], -1, 128) * scales.unsqueeze(-1)).view(x.shape).to(torch.bfloat16)
+
+
+def draw(rank, seed):
+    torch.manual_seed(seed * RANKS + rank)
+    tokens = TOKENS - rank
+    x = torch.randn((tokens, HIDDEN)).to(torch.bfloat16)
+    ids = torch.rand((tokens, EXPERTS)).topk(TOPK, dim=1)[1]
+    ids[0, 1] = -1
+    ids[-1] = -1
+    return x, ids, torch.rand((tokens, TOPK), dtype=torch.float32)
+
+
+def close(got, want, bound):
+    error = ((got.double() - want.double()).norm() / want.double().norm().clamp(min=1e-9)).item()
+    assert error < bound, f"relative error {error}"
+
+
+def gathered(t):
+    everyone = [None] * RANKS
+    dist.all_gather_object(everyone, t)
+    return everyone
+
+
+def check_normal(buffer, rank, seed):
+    x, ids, weights = draw(rank, seed)
+    everyone = gathered((x, ids, weights))
+    per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
+    local = EXPERTS // RANKS
+    for r in range(RANKS):
+        assert per_rank[r] == is_in[:, r].sum() == ((ids // local == r) & (ids >= 0)).any(dim=1).sum()
+    assert per_expert.tolist() == [(ids == e).sum().item() for e in range(EXPERTS)]
+    args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
+    for source in (x, cast(x), (cast(x)[0], cast(x)[1].T.contiguous().T)):
+        for topk in (False, True):
+            more = {"topk_idx": ids, "topk_weights": weights} if topk else {}
+            got, got_ids, got_weights, counts, handle, _ = buffer.dispatch(source, **args, **more)
+            check_rows(rank, everyone, source, got, got_ids, got_weights, counts, handle)
+            worst, worst_ids, _, none, _, _ = buffer.dispatch(source, num_worst_tokens=RANKS * TOKENS, **args, **more)
+            n = got[0].shape[0] if isinstance(got, tuple) else got.shape[0]
+            first = worst[0] if isinstance(worst, tuple) else worst
+            assert none == [] and first.shape[0] == RANKS * TOKENS
+            assert torch.equal(first[:n].view(torch.uint8), (got[0] if isinstance(got, tuple) else got).view(torch.uint8))
+            if topk:
+                assert torch.equal(worst_ids[:n], got_ids) and (worst_ids[n:] == -1).all()
+            again, *_ = buffer.dispatch(source, handle=handle)
+            assert torch.equal((again[0] if isinstance(again, tuple) else again).view(torch.uint8), first[:n].view(torch.uint8))
+            y = widened(*got) if isinstance(got, tuple) else got
+            bias = torch.ones((x.shape[0], HIDDEN), dtype=torch.bfloat16)
+            back, back_weights, _ = buffer.combine(y, handle, topk_weights=got_weights, bias=bias if topk else None)
+            sent = widened(*cast(x)) if isinstance(source, tuple) else x
+            close(back, sent.float() * is_in.sum(dim=1, keepdim=True) + topk, 5e-3)
+            if topk:
+                close(back_weights, weights.masked_fill(ids < 0, 0), 1e-6)
+
+
+def check_rows(rank, everyone, source, got, got_ids, got_weights, counts, handle):
+    """Rows stand in the order of source ranks and tokens; beside them their local experts."""
+    local, at = EXPERTS // RANKS, 0
+    rows = widened(*got) if isinstance(got, tuple) else got
+    for r, (x, ids, weights) in enumerate(everyone):
+        here = (ids // local == rank) & (ids >= 0)
+        tokens = here.any(dim=1).nonzero().flatten()
+        want = widened(*cast(x)) if isinstance(source, tuple) else x
+        assert torch.equal(rows[at:at + len(tokens)], want[tokens]), f"rows of rank {r}"
+        assert torch.equal(handle[3][at:at + len(tokens)], tokens.int())
+        if got_ids is not None:
+            assert torch.equal(got_ids[at:at + len(tokens)], torch.where(here, ids % local, -1)[tokens])
+            assert torch.equal(got_weights[at:at + len(tokens)], torch.where(here, weights, 0)[tokens])
+        at += len(tokens)
+        assert handle[0][r, rank] == at
+    assert at == rows.shape[0]
+    assert counts == [sum((ids == rank * local + e).sum().item() for _, ids, _ in everyone) for e in range(local)]
+
+
+def check_low_latency(buffer, rank, seed):
+    x, ids, weights = draw(rank, seed)
+    everyone = gathered((x, ids, weights))
+    local = EXPERTS // RANKS
+    options = [dict(use_fp8=False), dict(), dict(round_scale=True), dict(round_scale=True, use_ue8m0=True)]
+    for option in options:
+        for hook in (False, True):
+            stats = torch.zeros(local, dtype=torch.int32)
+            got, count, handle, event, finish = buffer.low_latency_dispatch(
+                x, ids, TOKENS, EXPERTS, cumulative_local_expert_recv_stats=stats, async_finish=not hook, return_recv_hook=hook, **option)
+            finish() if hook else event.current_stream_wait()
+            assert torch.equal(stats, count)
+            fp8 = option.get("use_fp8", True)
+            rows = widened(*got) if fp8 else got
+            assert rows.shape == (local, RANKS * TOKENS, HIDDEN)
+            if fp8:
+                assert got[1].stride()[1] == 1, "scales lie column by column"
+            for e in range(local):
+                check_block(rank * local + e, everyone, rows[e], count[e], handle[0][e], handle[1][e], 0.1 if fp8 else 1e-9)
+            for zero_copy in (False, True):
+                y = rows
+                if zero_copy:
+                    buffer.get_next_low_latency_combine_buffer(handle)[:] = rows
+                    y = torch.zeros_like(rows)
+                out = torch.empty((x.shape[0], HIDDEN), dtype=torch.bfloat16)
+                back, event, finish = buffer.low_latency_combine(y, ids, weights, handle, zero_copy=zero_copy, return_recv_hook=hook, out=out)
+                if hook:
+                    finish()
+                assert back is out
+                close(back, x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True), 0.06 if fp8 else 6e-3)
+
+
+def check_block(expert, everyone, rows, count, src_info, ranges, bound):
+    at = 0
+    for r, (x, ids, _) in enumerate(everyone):
+        tokens = (ids == expert).any(dim=1).nonzero().flatten()
+        assert ranges[r].item() == at << 32 | len(tokens)
+        assert torch.equal(src_info[at:at + len(tokens)], tokens.int())
+        if len(tokens):
+            close(rows[at:at + len(tokens)], x[tokens], bound)
+        at += len(tokens)
+    assert count.item() == at
+
+
+def handles_in_any_order(buffer, rank):
+    """Two dispatches, combined the other way round."""
+    sent = []
+    for seed in (5, 6):
+        x, ids, weights = draw(rank, seed)
+        per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
+        got, _, _, _, handle, _ = buffer.dispatch(x, num_tokens_per_rank=per_rank, is_token_in_rank=is_in, num_tokens_per_expert=per_expert)
+        low, _, low_handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
+        sent.append((x, ids, weights, is_in, got, handle, low, low_handle))
+    for x, ids, weights, is_in, got, handle, low, low_handle in reversed(sent):
+        close(buffer.combine(got, handle)[0], x.float() * is_in.sum(dim=1, keepdim=True), 5e-3)
+        want = x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True)
+        close(buffer.low_latency_combine(low, ids, weights, low_handle)[0], want, 6e-3)
+
+
+def refusals(buffer, rank):
+    x, ids, weights = draw(rank, 0)
+    for call, says in (
+        (lambda: buffer.low_latency_combine(None, ids, weights, (1, 2, 3, 4, 5)), "another library"),
+        (lambda: buffer.low_latency_combine(None, ids, weights, (), use_logfmt=True), "bfloat16"),
+        (lambda: buffer.get_local_buffer_tensor(torch.uint8), "get_next_low_latency_combine_buffer"),
+        (lambda: buffer.internode_dispatch(x), "call dispatch"),
+        (lambda: buffer.dispatch(x.float()), "give bfloat16"),
+        (lambda: deepep.Buffer.get_dispatch_config(16), "one host"),
+    ):
+        try:
+            call()
+        except deepep.NotServed as e:
+            assert says in str(e), e
+        else:
+            raise AssertionError(says)
+
+
+def one_rank(rank, port, results):
+    try:
+        os.environ.update(EPCOMM_MAX_TOKENS="16", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        dist.init_process_group("gloo", rank=rank, world_size=RANKS)
+        deepep.Buffer.set_num_sms(4)
+        buffer = deepep.Buffer(dist.group.WORLD, explicitly_destroy=True, device=torch.device("cpu"))
+        for seed in (1, 2):
+            check_normal(buffer, rank, seed)
+            check_low_latency(buffer, rank, seed)
+        handles_in_any_order(buffer, rank)
+        refusals(buffer, rank)
+        buffer.destroy()
+        dist.barrier()
+        results.put((rank, ""))
+    except BaseException:
+        import traceback
+
+        results.put((rank, traceback.format_exc()))
+
+
+class TestDeepEP(unittest.TestCase):
+    def test_two_ranks(self):
+        context = torch.multiprocessing.get_context("spawn")
+        results = context.Queue()
+        with tempfile.TemporaryDirectory() as cache:
+            os.environ["EPCOMM_CACHE"] = cache
+            ranks = [context.Process(target=one_rank, args=(r, 29613 + os.getpid() % 1000, results)) for r in range(RANKS)]
+            for r in ranks:
+                r.start()
+            said = dict(results.get(timeout=500) for _ in ranks)
+            for r in ranks:
+                r.join(10)
+                r.terminate()
+        for rank, why in sorted(said.items()):
+            self.assertEqual(why, "", f"rank {rank}: {why}")
+
+
+if __name__ == "__main__":
+    unittest.main()

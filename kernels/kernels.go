@@ -257,6 +257,22 @@ type Forewarned interface {
 	Ahead(ep.Problem, []ep.Config)
 }
 
+// Explainer is implemented by sessions that can tell what of a call slows a product
+// down.
+type Explainer interface {
+	// Explain measures the product of the session's problem beside a prepared
+	// candidate, and beside loads that take from it what the candidate takes, one
+	// thing at a time.
+	Explain(ctx context.Context, c ep.Config, rounds int) ([]Effect, error)
+}
+
+// Effect is the product beside one thing: seconds of the slowest rank, by round.
+type Effect struct {
+	Beside string    `json:"beside"` // what ran beside it, in words
+	Alone  []float64 `json:"alone"`
+	With   []float64 `json:"with"`
+}
+
 // Digester is implemented by sessions that can show whether runs repeat bit by
 // bit.
 type Digester interface {

@@ -18,13 +18,17 @@ func BesideTable(run *record.Run) (t Table, ok bool) {
 	p := ColumnsFor(cases)
 	t = Table{Name: "beside", Title: "What a call costs the product beside it", Columns: append(p.Columns,
 		Words("config").Keyed(), Numbers("call alone", "us"), Numbers("call beside", "us").Dropped(2),
-		Numbers("product alone", "us"), Numbers("product beside", "us").Dropped(3), Numbers("slow-down", "%"),
+		Numbers("product alone", "us"), Numbers("product beside", "us").Dropped(3), Numbers("slow-down", "%"), Numbers("both", "us"),
 		Numbers("cost", "us"), Numbers("low", "us").Dropped(1), Numbers("high", "us").Dropped(1), Numbers("done", "%").Dropped(4))}
 	for _, c := range cases {
 		d, b := c.Search.Decision, c.Search.Beside
 		t.Add(append(p.Cells(c), besideCells(d.Config.ID(), b.Config)...)...)
 		if !d.KeepsDefault() {
-			t.Add(append(p.Cells(c), besideCells("default", b.Default)...)...)
+			name := d.Default.ID()
+			if c.Search.Reference == "" {
+				name = "default"
+			}
+			t.Add(append(p.Cells(c), besideCells(name, b.Default)...)...)
 		}
 		t.Note(fmt.Sprintf("%s: a call's share of the product is %s", Title(c.Problem, c.Routing), b.Config.Amount))
 	}
@@ -34,5 +38,5 @@ func BesideTable(run *record.Run) (t Table, ok bool) {
 
 func besideCells(name string, b record.Beside) []Cell {
 	return []Cell{Str(name), Micros(b.Call.Mid), Micros(b.CallIn.Mid), Micros(b.Product.Mid), Micros(b.ProductIn.Mid),
-		Percent(b.Slowdown.Mid - 1), Micros(b.Cost.Mid), Micros(b.Cost.Low), Micros(b.Cost.High), Percent(b.Done)}
+		Percent(b.Slowdown.Mid - 1), Micros(b.Both.Mid), Micros(b.Cost.Mid), Micros(b.Cost.Low), Micros(b.Cost.High), Percent(b.Done)}
 }

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -56,6 +57,12 @@ func Winners(run *record.Run) Table {
 func Measured(run *record.Run) Table {
 	t := decided(run, everySearch(run), winnerColumns)
 	t.Name, t.Title = "bench", "Measured beside the default"
+	for _, s := range run.Searches {
+		if s.Reference != "" {
+			t.Note(fmt.Sprintf("%s: in the default's place stands %s (%s)", Title(s.Problem, s.Routing), s.Decision.Default.ID(), s.Reference),
+				s.Decision.Default.ID()+": "+s.Decision.Default.Key())
+		}
+	}
 	return t
 }
 

@@ -23,6 +23,8 @@ type benchFlags struct {
 	backend   string
 	config    string
 	table     string
+	over      string
+	explain   bool
 	precision string
 	rounds    int
 	out       string
@@ -51,7 +53,9 @@ makes the verdict the exit code, as in compare.`,
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.config, "config", "", "`CONFIG` to measure: "+configUsage)
 		s.StringVar(&f.table, "table", "", "`TABLE`, or run with one, that says the config")
+		s.StringVar(&f.over, "over", "", "`TABLE`, or run with one, whose configs take the default's place in the comparison")
 		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept from --table: full or reduced")
+		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, by loads that take SMs alone, or memory traffic too")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
 		s.StringVar(&f.abTest.failOn, "fail-on", "", "with --ab: exit 3 where B is slower by this `SHARE`, such as 3%")
@@ -122,22 +126,26 @@ func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picke
 		opts.Problems = kept
 		return func(p ep.Problem, _ ep.Class) (ep.Config, string, error) { return configs[p][0], "", nil }, err
 	case f.table != "":
-		return f.fromTable(b)
+		return fromTable(b, "--table", f.table)
 	}
 	return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
 }
 
-// fromTable picks what a runtime on this machine would be told.
-func (f *benchFlags) fromTable(b kernels.Backend) (sweep.Picker, error) {
-	t, err := loadTable(f.table, false)
+// fromTable picks what a runtime on this machine would be told. A table of one
+// objective answers for it, whatever the bench measures.
+func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
+	t, err := loadTable(path, false)
 	if err != nil {
-		return nil, fmt.Errorf("--table: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	if t.Header.Machine.Key() != b.Machine().Key() {
-		return nil, withCode(exitNotComparable, fmt.Errorf("--table: made on %s, this is %s", t.Header.Machine.Key(), b.Machine().Key()))
+		return nil, withCode(exitNotComparable, fmt.Errorf("%s: made on %s, this is %s", flag, t.Header.Machine.Key(), b.Machine().Key()))
 	}
 	set, check := table.Overlay(table.Source{Name: "table", Table: t}), legalAmong(b.Kernels())
 	return func(p ep.Problem, class ep.Class) (ep.Config, string, error) {
+		if len(t.Rows) > 0 {
+			p.Objective = t.Rows[0].Key.Objective
+		}
 		a := lookupOf(set, table.Host{Machine: t.Header.Machine, ABI: t.Header.ABI}, p)(p.Tokens, class)
 		if a.Config.IsDefault() {
 			return a.Config, "table: " + string(a.Reason), nil
@@ -182,7 +190,20 @@ func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep
 }
 
 func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
-	run, _, stopped := f.recorded(cmd, b, opts, func(j sweep.Job) error { return sweep.Bench(cmd.Context(), b, opts, j, pick) })
+	var over sweep.Picker
+	if f.over != "" {
+		var err error
+		if over, err = fromTable(b, "--over", f.over); err != nil {
+			return err
+		}
+	}
+	if f.explain {
+		return f.explained(cmd, b, opts, pick)
+	}
+	run, _, stopped := f.recorded(cmd, b, opts, func(j sweep.Job) error {
+		j.Over = over
+		return sweep.Bench(cmd.Context(), b, opts, j, pick)
+	})
 	if stopped != nil && (run == nil || len(run.Searches) == 0) {
 		return stopped
 	}

@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -128,19 +127,23 @@ func (s *session) sizeProduct(ctx context.Context, k *candidate) error {
 // pass is how long one pass over the product takes alone, the slowest rank's median.
 func (s *session) pass(ctx context.Context) (float64, error) {
 	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: arrangement{way: onlyProduct, share: s.beside.passes()}}
-	return s.besideAlone(ctx, t, nil)
+	rounds, err := s.besideRounds(ctx, t, nil, sizingRounds)
+	if err != nil {
+		return 0, err
+	}
+	return rounds.MedianOfSlowest(), nil
 }
 
-// besideAlone times the product by itself, or beside a load.
-func (s *session) besideAlone(ctx context.Context, t timing, l *load) (float64, error) {
+// besideRounds times the product by itself, or beside a load.
+func (s *session) besideRounds(ctx context.Context, t timing, l *load, rounds int) (kernels.Rounds, error) {
+	out := kernels.Rounds{Seconds: make([][]float64, rounds)}
 	p, err := newProgram(s.rig, newSchedule(t), nil, s.rig.args, extras{problem: s.problem, beside: s.beside, load: l})
 	if err != nil {
-		return 0, asFailure(ep.NoLaunch, err)
+		return out, asFailure(ep.NoLaunch, err)
 	}
 	defer p.free()
-	out := kernels.Rounds{Seconds: make([][]float64, sizingRounds)}
 	err = s.attempt(p, func() error {
-		return p.readings(ctx, sizingRounds, func(round, rank int, raw []uint64) error {
+		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
 			x, err := p.times(raw)
 			if rank == 0 {
 				out.Seconds[round] = nil
@@ -149,17 +152,11 @@ func (s *session) besideAlone(ctx context.Context, t timing, l *load) (float64, 
 			return err
 		})
 	})
-	if err != nil {
-		return 0, err
-	}
-	return out.MedianOfSlowest(), nil
+	return out, err
 }
 
 // runOnce runs code that times nothing.
 func runOnce(c *code) error {
 	_, err := c.run(context.Background(), batch{rounds: 1, window: 1, limit: int64(time.Minute)})
-	if err != nil {
-		return fmt.Errorf("filling the factors: %w", err)
-	}
-	return nil
+	return err
 }

@@ -252,3 +252,26 @@ func fetch(t *testing.T, r *rig, rank int, at cu.DevicePtr, bytes int64) []byte 
 	}
 	return out
 }
+
+// TestSessionExplain: the product beside the calls, and two experiments each on SMs and
+// bandwidth taken, with times of every round.
+func TestSessionExplain(t *testing.T) {
+	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Dispatch, ep.Graph, smallGemm))
+	c := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), s.problem)
+	if err := s.Prepare(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	effects, err := s.Explain(t.Context(), c, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, word := range []string{"the calls", "SMs: nothing, planned for", "SMs: 4 blocks", "bandwidth: a copy engine", "both: 4 blocks"} {
+		e := effects[i]
+		if !strings.HasPrefix(e.Beside, word) || len(e.Alone) != 6 || len(e.With) != 6 || !(slices.Min(e.Alone) > 0 && slices.Min(e.With) > 0) {
+			t.Errorf("effect %d: %+v, want %q and 6 rounds", i, e, word)
+		}
+	}
+	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
+		t.Errorf("after it: %+v, %v", v, err)
+	}
+}

@@ -32,5 +32,9 @@ func (l *load) write(w *writer) {
 		point(&a.y, l.from(w.rank))
 		point(&a.out, l.to(w.rank))
 	}
-	w.kernel(l.entry, l.sms, maxThreads, a).shared = C.uint32_t(l.shared)
+	threads := maxThreads
+	if l.bytes == 0 {
+		threads = warp // holds an SM as well
+	}
+	w.kernel(l.entry, l.sms, threads, a).shared = C.uint32_t(l.shared)
 }

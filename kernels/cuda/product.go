@@ -236,6 +236,25 @@ func (p *products) plan(batch int) error {
 		}
 		p.plans = append(p.plans, made)
 	}
+	return p.warm()
+}
+
+// warm runs a pass on every rank by itself, so that the library loads its kernels while
+// nothing spins: see ep_start of the shim.
+func (p *products) warm() error {
+	for i, seat := range p.rig.seats {
+		code := newCode(1, p.passes())
+		w := &writer{rig: p.rig, rank: i, out: code.steps[0]}
+		for n := range p.passes() {
+			p.write(w, n)
+		}
+		code.ranks[0].context, code.ranks[0].stream, code.ranks[0].fault = handle(seat.gpu.context), handle(seat.stream), seat.fault
+		err := runOnce(code)
+		code.free()
+		if err != nil {
+			return fmt.Errorf("rank %d: the first products: %w", i, err)
+		}
+	}
 	return nil
 }
 

@@ -24,6 +24,7 @@ const (
 	methodRun      = "run"
 	methodVerify   = "verify"
 	methodEmpty    = "empty"
+	methodExplain  = "explain"
 	methodClose    = "close"
 	methodShutdown = "shutdown"
 	// notifyBeat is the only message that a worker sends by itself.
@@ -143,6 +144,17 @@ type VerifyReply struct {
 // values, dequantized.
 type ProbeRow struct {
 	Data []byte `json:"data"`
+}
+
+// ExplainParams asks what of a prepared candidate slows the product down.
+type ExplainParams struct {
+	Candidate
+	Rounds int `json:"rounds"`
+}
+
+// ExplainReply is the product beside the candidate, and beside single loads.
+type ExplainReply struct {
+	Effects []kernels.Effect `json:"effects"`
 }
 
 // EmptyReply is what each clock reads for a kernel that does nothing, in seconds.

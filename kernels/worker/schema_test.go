@@ -29,6 +29,8 @@ type messages struct {
 	Verify       VerifyParams   `json:"verify"`
 	VerifyReply  VerifyReply    `json:"verify_reply"`
 	EmptyReply   EmptyReply     `json:"empty_reply"`
+	Explain      ExplainParams  `json:"explain"`
+	ExplainReply ExplainReply   `json:"explain_reply"`
 	Heartbeat    Beat           `json:"heartbeat"`
 	FailureError failureData    `json:"failure_data"`
 	Greeting     Greeting       `json:"greeting"`

@@ -40,6 +40,7 @@ func Serve(ctx context.Context, name string, b kernels.Backend, in io.Reader, ou
 		methodRun:      s.beating("run", handler.New(s.run)),
 		methodVerify:   s.beating("verify", handler.New(s.verify)),
 		methodEmpty:    s.beating("empty", handler.New(s.empty)),
+		methodExplain:  s.beating("explain", handler.New(s.explain)),
 		notifyAhead:    handler.New(s.ahead),
 		methodClose:    handler.New(s.close),
 		methodShutdown: handler.New(s.shutdown),
@@ -186,6 +187,19 @@ func (s *server) verify(ctx context.Context, p VerifyParams) (VerifyReply, error
 	if prober, ok := session.Session.(Prober); ok {
 		r.Probed, err = probe(prober, p.Probes)
 	}
+	return r, err
+}
+
+func (s *server) explain(ctx context.Context, p ExplainParams) (r ExplainReply, err error) {
+	session, err := s.session(p.Session)
+	if err != nil {
+		return r, err
+	}
+	e, ok := session.Session.(kernels.Explainer)
+	if !ok {
+		return r, fmt.Errorf("this worker has no loads to explain a product's slow-down with")
+	}
+	r.Effects, err = e.Explain(ctx, p.Config, p.Rounds)
 	return r, err
 }
 

@@ -80,6 +80,16 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return r, nil
 }
 
+// Explain implements kernels.Explainer.
+func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
+	if err := s.Prepare(ctx, c); err != nil {
+		return nil, err
+	}
+	var r ExplainReply
+	err := s.call(ctx, methodExplain, ExplainParams{Candidate{s.id, c}, rounds}, &r, c, s.backend.limits.Verify)
+	return r.Effects, err
+}
+
 // implausible says why the times of an answer that took wall cannot be true, ""
 // when they can.
 func implausible(r kernels.Rounds, w *workloads.Workload, spec kernels.RunSpec, wall time.Duration) string {

@@ -129,6 +129,10 @@ type Search struct {
 	Class    ep.Class   `json:"class"` // of the routing
 	Decision Decision   `json:"decision"`
 
+	// Reference says what Decision.Default is where it is not the default, such as the
+	// config of another table.
+	Reference string `json:"reference,omitempty"`
+
 	Clock       string  `json:"clock"`
 	Times       Times   `json:"times"`         // of Decision.Config
 	DefaultTime Times   `json:"default_times"` // of Decision.Default

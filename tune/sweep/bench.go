@@ -22,6 +22,7 @@ type Job struct {
 	Rounds int
 	Log    measure.Log
 	Run    *record.Run
+	Over   Picker // what the configs are compared with; nil: the default
 }
 
 // Picker chooses a config for a problem under a routing class, and says where
@@ -37,7 +38,12 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 		if err != nil {
 			return err
 		}
-		result, err := l.bench(ctx, s, cfg, job.Rounds)
+		over, reference, err := job.over(s)
+		if err != nil {
+			return err
+		}
+		result, err := l.bench(ctx, s, cfg, over, job.Rounds)
+		result.Reference = reference
 		if err != nil {
 			return err
 		}
@@ -47,6 +53,15 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 		job.Run.Searches = append(job.Run.Searches, result)
 		return nil
 	})
+}
+
+// over is what a subject's config is compared with, the zero config for the default, and
+// what that is in words, "" for the default.
+func (j Job) over(s *subject) (ep.Config, string, error) {
+	if j.Over == nil {
+		return ep.Config{}, "", nil
+	}
+	return j.Over(s.problem, s.class)
 }
 
 // eachSubject draws every problem under every routing and does do with it.
@@ -67,8 +82,8 @@ func eachSubject(opts *Options, run *record.Run, do func(*subject) error) error 
 	return nil
 }
 
-// bench measures one config against the default. A zero config is the default.
-func (l *lab) bench(ctx context.Context, s *subject, cfg ep.Config, rounds int) (result record.Search, err error) {
+// bench measures one config against another. A zero config is the default.
+func (l *lab) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds int) (result record.Search, err error) {
 	dflt, err := l.planner.defaultConfig(s.problem)
 	if err != nil {
 		return result, err
@@ -76,7 +91,10 @@ func (l *lab) bench(ctx context.Context, s *subject, cfg ep.Config, rounds int) 
 	if cfg.IsDefault() {
 		cfg = dflt
 	}
-	c, err := l.contest(s, "bench", dflt, cfg)
+	if over.IsDefault() {
+		over = dflt
+	}
+	c, err := l.contest(s, "bench", over, cfg)
 	if err != nil {
 		return result, err
 	}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/sweep"
+)
+
+// explained prints what of a call slows the product beside it down.
+func (f *benchFlags) explained(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
+	if f.beside.product == "" {
+		return usagef("--explain: needs --beside gemm")
+	}
+	all, err := sweep.Explain(cmd.Context(), b, opts, f.rounds, pick)
+	if err != nil {
+		return err
+	}
+	return f.tables.print(cmd, explainedTable(all))
+}
+
+func explainedTable(all []sweep.Explained) reports.Table {
+	t := reports.Table{Name: "explained", Title: "What slows the product down", Columns: []reports.Column{
+		reports.Words("op").Keyed(), reports.Numbers("tokens", "").Keyed(), reports.Words("routing").Keyed(), reports.Words("config").Keyed(),
+		reports.Words("beside"), reports.Numbers("alone", "us"), reports.Numbers("slow-down", "%"), reports.Numbers("low", "%"), reports.Numbers("high", "%")}}
+	for _, x := range all {
+		for _, e := range x.Effects {
+			t.Add(reports.Str(string(x.Problem.Op)), reports.Int(x.Problem.Tokens), reports.Str(x.Routing), reports.Str(x.Config.ID()), reports.Str(e.Beside),
+				reports.Micros(e.Alone), reports.Percent(e.Slowdown.Mid-1), reports.Percent(e.Slowdown.Low-1), reports.Percent(e.Slowdown.High-1))
+		}
+		t.Note(x.Config.ID() + ": " + x.Config.Key())
+	}
+	t.Note("alone: a call's share of the product, median of the slowest rank; slow-down: of medians, with its 95 % interval")
+	return t
+}

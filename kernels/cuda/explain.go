@@ -1,0 +1,213 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// explainCalls are the calls that the product of an experiment belongs to.
+const explainCalls = 8
+
+// scratchBytes is the most that a load moves on from; what is more goes round.
+const scratchBytes = 256 << 20
+
+// Explain implements kernels.Explainer. Of SMs taken there are two experiments: the
+// library plans for fewer SMs, and blocks hold as many and do nothing. Of bandwidth taken
+// there are two: a copy engine moves the call's bytes to the next rank and takes no SM,
+// and blocks on as many SMs move them. The last one takes both, so that what it adds
+// to holding is the bandwidth's.
+func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
+	if s.beside == nil || s.beside.of.Kind != ep.Gemm {
+		return nil, fmt.Errorf("beside: %q; an explanation needs gemm", s.problem.Beside)
+	}
+	k, err := s.prepared(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.sizeProduct(ctx, k); err != nil {
+		return nil, err
+	}
+	x := &experiments{session: s, rounds: max(rounds, sizingRounds)}
+	calls, err := x.calls(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	x.take(k, calls)
+	defer x.close()
+	if err := x.scratchMemory(); err != nil {
+		return nil, err
+	}
+	return x.all(ctx, calls)
+}
+
+// experiments are the loads of one candidate.
+type experiments struct {
+	*session
+	rounds  int
+	sms     int // of the candidate's largest grid
+	ns      int // that all calls take beside the product
+	bytes   int // that all calls of the busiest rank send
+	scratch []cu.DevicePtr
+	entries map[string][]cu.Function
+}
+
+// calls is the product beside the candidate itself.
+func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect, err error) {
+	p, err := x.program(k, arrangement{way: abreast, share: x.beside.share}, explainCalls)
+	if err != nil {
+		return e, asFailure(ep.NoLaunch, err)
+	}
+	t, err := x.together(ctx, p, x.rounds)
+	if err != nil {
+		return e, err
+	}
+	e = kernels.Effect{Beside: "the calls themselves", Alone: slowestOf(t.Product), With: slowestOf(t.ProductIn)}
+	in := slowestOf(t.CallIn)
+	slices.Sort(in)
+	x.ns = int(explainCalls * in[len(in)/2] * 1e9)
+	return e, nil
+}
+
+func slowestOf(rounds [][]float64) []float64 {
+	out := make([]float64, len(rounds))
+	for i, ranks := range rounds {
+		out[i] = slices.Max(ranks)
+	}
+	return out
+}
+
+// take says what the loads take: what the candidate takes.
+func (x *experiments) take(k *candidate, _ kernels.Effect) {
+	for op, call := range k.calls {
+		if op == k.op || k.op == ep.Pair {
+			for _, l := range call.launches {
+				x.sms = max(x.sms, l.grid)
+			}
+		}
+	}
+	x.bytes = int(explainCalls*x.workload.BytesOp(x.problem.Op, workloads.Dedup)) / 16 * 16
+	x.bytes = max(16, min(x.bytes, scratchBytes))
+}
+
+// scratchMemory holds what loads move and where it goes, on every rank.
+func (x *experiments) scratchMemory() error {
+	m, err := x.rig.node.load(Unit{Source: besideSource})
+	if err != nil {
+		return err
+	}
+	x.entries = map[string][]cu.Function{}
+	for _, name := range []string{"beside_hold", "beside_traffic"} {
+		if x.entries[name], err = m.function(name); err != nil {
+			return err
+		}
+	}
+	for _, seat := range x.rig.seats {
+		err := seat.gpu.do(func() error {
+			for _, name := range []string{"beside_hold", "beside_traffic"} {
+				if _, err := readyFunction(x.entries[name][seat.gpu.index], maxThreads, x.shared()); err != nil {
+					return err
+				}
+			}
+			at, err := cu.MemAlloc(2 * int64(x.bytes))
+			x.scratch = append(x.scratch, at)
+			return err
+		})
+		if err != nil {
+			return asFailure(ep.NoLaunch, err)
+		}
+	}
+	return nil
+}
+
+// shared is so much shared memory that a block has its SM for itself.
+func (x *experiments) shared() int {
+	least := x.rig.seats[0].gpu.shared
+	for _, s := range x.rig.seats {
+		least = min(least, s.gpu.shared)
+	}
+	return least
+}
+
+func (x *experiments) close() {
+	for i, at := range x.scratch {
+		_ = x.rig.seats[i].gpu.do(func() error { return cu.MemFree(at) }) // the session goes next
+	}
+}
+
+// all measures the loads behind the calls themselves.
+func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.Effect, error) {
+	near := func(rank int) cu.DevicePtr { return x.scratch[rank] }
+	behind := func(rank int) cu.DevicePtr { return x.scratch[rank] + cu.DevicePtr(x.bytes) }
+	next := func(rank int) cu.DevicePtr { return behind((rank + 1) % len(x.scratch)) }
+	hold := load{entry: x.entries["beside_hold"], sms: x.sms, shared: x.shared(), ns: x.ns, from: near, to: behind}
+	traffic := hold
+	traffic.entry, traffic.bytes = x.entries["beside_traffic"], x.bytes
+	out := []kernels.Effect{calls}
+	fewer, err := x.fewerSMs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, fewer)
+	for _, one := range []struct {
+		name string
+		load load
+	}{
+		{fmt.Sprintf("SMs: %d blocks that hold one SM each for %.1f us and touch no memory", x.sms, float64(x.ns)/1e3), hold},
+		{fmt.Sprintf("bandwidth: a copy engine moves the calls' %.2f MB to the next rank", float64(x.bytes)/1e6),
+			load{engine: true, bytes: x.bytes, from: near, to: next}},
+		{fmt.Sprintf("both: %d blocks that hold one SM each as long and move these bytes in memory", x.sms), traffic},
+	} {
+		with, err := x.product(ctx, &one.load)
+		if err != nil {
+			return nil, err
+		}
+		alone, err := x.product(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, kernels.Effect{Beside: one.name, Alone: alone, With: with})
+	}
+	return out, nil
+}
+
+// product times the calls' share of the product, beside a load or alone.
+func (x *experiments) product(ctx context.Context, l *load) ([]float64, error) {
+	a := arrangement{way: onlyProduct, share: x.beside.share, load: l != nil}
+	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}
+	rounds, err := x.besideRounds(ctx, t, l, x.rounds)
+	return slowestOf(rounds.Seconds), err
+}
+
+// fewerSMs is the product as the library plans it for the SMs that the candidate leaves.
+// A candidate that leaves none leaves one.
+func (x *experiments) fewerSMs(ctx context.Context) (e kernels.Effect, err error) {
+	b, left := x.beside, max(1, x.rig.seats[0].gpu.sms-x.sms)
+	e.Beside = fmt.Sprintf("SMs: nothing, planned for %d SMs", left)
+	if e.Alone, err = x.product(ctx, nil); err != nil {
+		return e, err
+	}
+	all := b.plans
+	b.plans = nil
+	defer func() { b.unplan(); b.plans = all }()
+	for i, m := range b.memory {
+		made, err := b.planOn(b.rig.seats[i].gpu, m, left)
+		if err != nil {
+			return e, err
+		}
+		b.plans = append(b.plans, made)
+	}
+	if err := b.warm(); err != nil {
+		return e, err
+	}
+	e.With, err = x.product(ctx, nil)
+	return e, err
+}

@@ -1,0 +1,65 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// Explained is what slows the product of one problem down beside a config.
+type Explained struct {
+	Problem ep.Problem
+	Routing string
+	Config  ep.Config
+	Effects []ExplainedEffect
+}
+
+// ExplainedEffect is the product's slow-down beside one thing.
+type ExplainedEffect struct {
+	Beside   string          // in words
+	Alone    float64         // seconds of the product alone, median
+	Slowdown record.Interval // ratio of the product beside to alone, of medians, with its 95 % interval
+}
+
+// Explain measures what slows the product down, of every problem under every routing.
+func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explained, err error) {
+	l := newLab(b, newPlanner(b, opts), nil)
+	err = eachSubject(opts, &record.Run{}, func(s *subject) error {
+		cfg, _, err := pick(s.problem, s.class)
+		if err == nil && cfg.IsDefault() {
+			cfg, err = l.planner.defaultConfig(s.problem)
+		}
+		if err != nil {
+			return err
+		}
+		e, err := l.explain(ctx, s, cfg, rounds)
+		out = append(out, e)
+		return err
+	})
+	return out, err
+}
+
+func (l *lab) explain(ctx context.Context, s *subject, cfg ep.Config, rounds int) (out Explained, err error) {
+	out = Explained{Problem: s.problem, Routing: s.routing.Spec(), Config: cfg}
+	session, err := l.backend.Open(ctx, s.workload)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, session.Close()) }()
+	e, ok := session.(kernels.Explainer)
+	if !ok {
+		return out, errors.New("--explain: this backend has no loads to tell SMs from memory traffic with; use cuda")
+	}
+	if err := session.Prepare(ctx, cfg); err != nil {
+		return out, err
+	}
+	effects, err := e.Explain(ctx, cfg, rounds)
+	for i, x := range effects {
+		out.Effects = append(out.Effects, ExplainedEffect{x.Beside, stat.Median(x.Alone), stat.RatioOfMedians(x.With, x.Alone, uint64(i)+1).Interval})
+	}
+	return out, err
+}

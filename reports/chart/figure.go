@@ -184,10 +184,11 @@ func sourceOf(runs ...*reports.Loaded) string {
 
 // Options are what the runs do not say.
 type Options struct {
-	Wire  float64 // GB/s that leave a rank at most; 0: by the machine's link
-	X, Y  string  // parameters on the axes of a heatmap; "": SMs and threads
-	Loads []Load  // of the routings, for imbalance
-	Fail  float64 // the gate's threshold in a comparison, as a fraction; 0: none
+	Wire   float64 // GB/s that leave a rank at most; 0: by the machine's link
+	X, Y   string  // parameters on the axes of a heatmap; "": SMs and threads
+	Beside bool    // pareto: time alone and cost beside a product on one sheet
+	Loads  []Load  // of the routings, for imbalance
+	Fail   float64 // the gate's threshold in a comparison, as a fraction; 0: none
 	// Compare says what a comparison compares.
 	Compare reports.CompareOptions
 }

@@ -8,10 +8,15 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 )
 
-// pareto draws time against SMs.
-func pareto(c *reports.Case, _ Options) *Figure {
+// pareto draws time against SMs; of a run beside products, where asked, alone and beside
+// on one sheet.
+func pareto(c *reports.Case, o Options) *Figure {
+	if o.Beside {
+		return paretoBeside(c)
+	}
 	front := reports.ParetoOf(c)
 	if len(front.Front) == 0 {
 		return nil
@@ -19,8 +24,16 @@ func pareto(c *reports.Case, _ Options) *Figure {
 	return &Figure{Alt: paretoAlt(front), Width: 6.4 * vg.Inch, Height: 3.8 * vg.Inch, draw: func(dc draw.Canvas) { drawPareto(dc, front) }}
 }
 
+// timeLabel names what a problem's times are.
+func timeLabel(p ep.Problem) string {
+	if p.Objective == ep.Beside {
+		return "cost of one call (us)"
+	}
+	return "time of one call (us)"
+}
+
 func drawPareto(c draw.Canvas, f reports.Pareto) {
-	p := newPlot("SMs taken (workers on a CPU)", "time of one call (us)")
+	p := newPlot("SMs taken (workers on a CPU)", timeLabel(f.Case.Problem))
 	all, front := pointsOf(f.All), pointsOf(f.Front)
 	var ys []float64
 	if d := f.Case.Default(); d != nil && d.OK() && d.Cost.SMs > 0 {

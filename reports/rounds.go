@@ -72,13 +72,13 @@ func (e *Entry) sumUp() {
 }
 
 // Ratio is the time of e over the time of other in the rounds that have both,
-// with a bootstrap interval over rounds; NaN without such rounds.
+// with its interval over rounds; NaN without such rounds.
 func (e *Entry) Ratio(other *Entry) record.Interval {
 	mine, theirs := common(e, other)
 	if len(mine) == 0 {
 		return unknown
 	}
-	return stat.MedianRatio(mine, theirs, 1)
+	return stat.MedianRatio(mine, theirs)
 }
 
 // common returns the logarithms of both entries' times in the rounds they

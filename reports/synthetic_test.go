@@ -180,7 +180,7 @@ func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	rounds, gain := dflt, record.One
 	if challenger.Key() != c.dflt.Key() {
 		rounds = g.block(c, challenger, block{record.Candidate, record.StageConfirm, 20, g.Confirm})
-		gain = stat.MedianRatio(logs(dflt), logs(rounds), g.Seed)
+		gain = stat.MedianRatio(logs(dflt), logs(rounds))
 	}
 	c.search.Decision = stat.Decide(stat.Match{Config: challenger, Default: c.dflt, Gain: gain, Rounds: g.Confirm,
 		Band: record.Band{Policy: g.run.Band, AA: g.Noise / 4}})
@@ -213,7 +213,7 @@ func (g *maker) cross(p ep.Problem) {
 		for _, cfg := range configs {
 			if _, seen := c.effects[cfg.Key()]; !seen {
 				rounds := g.block(c, cfg, block{record.Candidate, record.StageCross, 50, g.Confirm})
-				c.effects[cfg.Key()] = math.Log(stat.MedianRatio(logs(rounds), logs(dflt), g.Seed).Mid)
+				c.effects[cfg.Key()] = math.Log(stat.MedianRatio(logs(rounds), logs(dflt)).Mid)
 			}
 		}
 		under = append(under, c.effects)

@@ -18,7 +18,6 @@ type Ending struct {
 	Preference Preference
 	Protocol   Protocol
 	AA         record.AA // of this search
-	Seed       uint64    // of the interval of the gain
 
 	// HostBound says why launch parameters cannot matter, given the default's
 	// median in seconds; "" where they can. Nil never says so.
@@ -62,14 +61,18 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, e Ending) (Conc
 func (s *State) decide(win, dflt Finalist, ties int, e Ending) Conclusion {
 	m := stat.Match{
 		Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point),
-		Gain: win.Gain(dflt, e.Seed), Rounds: win.Rounds, Band: record.Band{Policy: e.Protocol.Band, AA: e.AA.Spread},
+		Gain: win.Gain(dflt), Rounds: win.Rounds, Band: record.Band{Policy: e.Protocol.Band, AA: e.AA.Spread},
 	}
 	if e.HostBound != nil {
 		m.HostBound = e.HostBound(dflt.Median)
 	}
 	out := Conclusion{Decision: stat.Decide(m), Winner: win, Default: dflt, Ties: ties}
+	correlated := stat.CorrelationWarning(win.paired(dflt))
 	if out.Decision.KeepsDefault() {
 		out.Winner = dflt
+	}
+	if correlated != "" {
+		out.Winner.Warnings = append(out.Winner.Warnings, correlated)
 	}
 	return out
 }

@@ -79,7 +79,7 @@ var quietAA = record.AA{Spread: 0.001, Rounds: 10}
 
 func ending(aa record.AA) Ending {
 	return Ending{Preference: Preference{Incumbent: -1, Default: 0, Neighbour: -1, Cost: func(int) ep.Cost { return ep.Cost{} }},
-		Protocol: protocol, AA: aa, Seed: 1}
+		Protocol: protocol, AA: aa}
 }
 
 var nan = math.NaN()
@@ -252,7 +252,7 @@ func TestAA(t *testing.T) {
 	} {
 		for _, p.MaxAA = range []int{35, 40} { // the rounds end with a whole look
 			e := &clocked{script: script{seconds: twin(c.ratio)}, each: time.Second, first: time.Hour}
-			aa, err := p.AA(context.Background(), e, 3, 1, c.limit)
+			aa, err := p.AA(context.Background(), e, 3, c.limit)
 			if err != nil || aa.Rounds != c.rounds || math.Abs(aa.Ratio-c.ratio) > 1e-9 || math.Abs(aa.Spread-math.Abs(c.ratio-1)) > 1e-9 || math.Abs(aa.Default-2) > 1e-9 {
 				t.Errorf("%s: %+v, %v, want %d rounds", c.name, aa, err, c.rounds)
 			}
@@ -275,7 +275,7 @@ func TestAASpreadIsHalfTheInterval(t *testing.T) {
 		}
 		return 1
 	}}
-	aa, err := Protocol{Band: 0.1, AARounds: 20, MaxAA: 20}.AA(context.Background(), e, 0, 1, 0)
+	aa, err := Protocol{Band: 0.1, AARounds: 20, MaxAA: 20}.AA(context.Background(), e, 0, 0)
 	if err != nil || aa.Spread < 0.3 || math.Abs(aa.Ratio-1) > 1e-9 {
 		t.Errorf("%+v, %v", aa, err)
 	}
@@ -288,12 +288,12 @@ func TestAAFails(t *testing.T) {
 		"it fails in the last round": func(_ record.Stage, point, round int) float64 { return []float64{1, nan}[round/9] },
 		"only its twin fails":        func(_ record.Stage, point, _ int) float64 { return []float64{nan, 1}[point+1] },
 	} {
-		if _, err := p.AA(context.Background(), &script{seconds: seconds}, 0, 1, 0); !errors.Is(err, ErrDefault) {
+		if _, err := p.AA(context.Background(), &script{seconds: seconds}, 0, 0); !errors.Is(err, ErrDefault) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	lost := errors.New("lost")
-	if _, err := p.AA(context.Background(), &script{err: lost}, 0, 1, 0); !errors.Is(err, lost) {
+	if _, err := p.AA(context.Background(), &script{err: lost}, 0, 0); !errors.Is(err, lost) {
 		t.Errorf("a lost machine: %v", err)
 	}
 }

@@ -167,16 +167,21 @@ func (s *State) summarise() []Finalist {
 }
 
 // Gain is the time of dflt over that of f, over the rounds that both were in,
-// with its bootstrap interval.
-func (f Finalist) Gain(dflt Finalist, seed uint64) record.Interval {
+// with its interval.
+func (f Finalist) Gain(dflt Finalist) record.Interval {
 	if f.Point == dflt.Point {
 		return record.One
 	}
-	var a, b []float64
+	return stat.MedianRatio(f.paired(dflt))
+}
+
+// paired are the logarithms of dflt's times and of f's in the rounds that both were in,
+// in time order.
+func (f Finalist) paired(dflt Finalist) (a, b []float64) {
 	for i, r := range f.rounds {
 		if k, ok := slices.BinarySearch(dflt.rounds, r); ok {
 			a, b = append(a, dflt.clear[k]), append(b, f.clear[i])
 		}
 	}
-	return stat.MedianRatio(a, b, seed)
+	return a, b
 }

@@ -186,10 +186,10 @@ func TestUndecided(t *testing.T) {
 func TestGainIsOverCommonRounds(t *testing.T) {
 	dflt := Finalist{Point: 0, clear: []float64{math.Log(2), math.Log(4), math.Log(8)}, rounds: []int{0, 1, 2}}
 	f := Finalist{Point: 1, clear: []float64{math.Log(1), math.Log(2)}, rounds: []int{1, 2}}
-	if got := f.Gain(dflt, 1); math.Abs(got.Mid-4) > 1e-9 || math.Abs(got.Low-4) > 1e-9 {
+	if got := f.Gain(dflt); math.Abs(got.Mid-4) > 1e-9 || math.Abs(got.Low-4) > 1e-9 {
 		t.Errorf("gain %v, want 4", got)
 	}
-	if got := dflt.Gain(dflt, 1); got != record.One {
+	if got := dflt.Gain(dflt); got != record.One {
 		t.Errorf("gain over itself: %v", got)
 	}
 }

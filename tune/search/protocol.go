@@ -54,7 +54,7 @@ const quiet = 0.7
 // The first rounds do not count against it: they pay for memory, compilation
 // and the check against the oracle, and more rounds are cheap after that. AA
 // returns ErrDefault when the default fails.
-func (p Protocol) AA(ctx context.Context, e Evaluator, dflt int, seed uint64, limit time.Duration) (record.AA, error) {
+func (p Protocol) AA(ctx context.Context, e Evaluator, dflt int, limit time.Duration) (record.AA, error) {
 	var out record.AA
 	var base, twin []float64
 	var first time.Duration
@@ -67,7 +67,7 @@ func (p Protocol) AA(ctx context.Context, e Evaluator, dflt int, seed uint64, li
 			return out, ErrDefault
 		}
 		base, twin = append(base, logs(samples, dflt)...), append(twin, logs(samples, Twin)...)
-		ratio := stat.MedianRatio(twin, base, seed)
+		ratio := stat.MedianRatio(twin, base)
 		out = record.AA{Ratio: ratio.Mid, Spread: max(ratio.Half(), math.Abs(ratio.Mid-1)), Rounds: len(base), Default: math.Exp(stat.Median(base))}
 		if first == 0 {
 			first = e.Spent()

@@ -17,7 +17,7 @@ func TestBeside(t *testing.T) {
 		together.Append(&ep.Together{Call: rows(1, 2), CallIn: rows(3, 2), Product: rows(100+drift, 90), ProductIn: rows(110+1.1*drift, 90),
 			Both: rows(112+drift, 90), Done: rows(0.25, 0.5), Amount: "x"})
 	}
-	b := Beside(&together, 1)
+	b := Beside(&together)
 	for name, x := range map[string][2]float64{
 		"call": {b.Call.Mid, 2}, "call in": {b.CallIn.Mid, 3}, "product": {b.Product.Mid, 140}, "both": {b.Both.Mid, 152},
 		"cost": {b.Cost.Mid, 12}, "cost's low end": {b.Cost.Low, 12}, "slow-down": {b.Slowdown.Mid, 1.1}, "done": {b.Done, 0.5},

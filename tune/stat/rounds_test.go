@@ -58,14 +58,14 @@ func TestMedianRatioCovers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	covered := 0
 	const runs, want = 300, 1.02
-	for k := range runs {
+	for range runs {
 		var a, b []float64
 		for range 60 {
 			shared := rng.NormFloat64() // a disturbance far larger than the effect
 			a = append(a, shared+math.Log(want)+0.02*rng.NormFloat64())
 			b = append(b, shared+0.02*rng.NormFloat64())
 		}
-		i := MedianRatio(a, b, uint64(k))
+		i := MedianRatio(a, b)
 		if i.Low <= want && want <= i.High {
 			covered++
 		}
@@ -75,9 +75,6 @@ func TestMedianRatioCovers(t *testing.T) {
 	}
 	if covered < runs*90/100 {
 		t.Errorf("the 95 %% interval covers the truth in %d of %d runs", covered, runs)
-	}
-	if x, y := MedianRatio([]float64{1, 2, 3}, []float64{1, 1, 1}, 5), MedianRatio([]float64{1, 2, 3}, []float64{1, 1, 1}, 5); x != y {
-		t.Error("equal seeds give different intervals")
 	}
 }
 
@@ -103,10 +100,10 @@ func TestPolishNeedsItsAnchor(t *testing.T) {
 }
 
 func TestMedianRatioOfFew(t *testing.T) {
-	if i := MedianRatio([]float64{1}, []float64{0}, 1); i.Mid != math.E || !math.IsNaN(i.Low) || !math.IsNaN(i.High) {
+	if i := MedianRatio([]float64{1}, []float64{0}); i.Mid != math.E || !math.IsNaN(i.Low) || !math.IsNaN(i.High) {
 		t.Errorf("of one round: %v", i)
 	}
-	if i := MedianRatio([]float64{1, 1}, []float64{0, 0}, 1); i.Low != math.E || i.High != math.E {
+	if i := MedianRatio([]float64{1, 1}, []float64{0, 0}); i.Low != math.E || i.High != math.E {
 		t.Errorf("of two rounds: %v", i)
 	}
 }

@@ -1,5 +1,5 @@
 // Package stat turns noisy rounds into numbers that can be defended: medians,
-// effects cleared of drift, bootstrap intervals and warnings.
+// effects cleared of drift, intervals and warnings.
 package stat
 
 import (

@@ -1,6 +1,7 @@
 package stat
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -48,6 +49,48 @@ func Warnings(xs []float64) []string {
 		out = append(out, fmt.Sprintf("drift: the last third of the rounds is %+.1f %% against the first; let the machine settle", 100*d))
 	}
 	return out
+}
+
+// Autocorrelation of a series in time order: how alike neighbours are, from -1 to 1; 0
+// below ten readings. Readings are ranked first, so that a spike counts like any other
+// reading.
+func Autocorrelation(xs []float64) float64 {
+	if len(xs) < 10 {
+		return 0
+	}
+	order := make([]int, len(xs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(xs[i], xs[j]) })
+	mean, rank := float64(len(xs)-1)/2, make([]float64, len(xs))
+	for r, i := range order {
+		rank[i] = float64(r) - mean
+	}
+	var own, next float64
+	for i, r := range rank {
+		own += r * r
+		if i > 0 {
+			next += r * rank[i-1]
+		}
+	}
+	return next / own
+}
+
+// CorrelationWarning says that the differences of paired logarithms of times resemble
+// their neighbours more than chance does in one series of forty; "" where they do not.
+// An interval takes rounds for independent: it is then too narrow, by the root of
+// (1 + r) / (1 - r) for a correlation r that dies out geometrically.
+func CorrelationWarning(a, b []float64) string {
+	diff := make([]float64, len(a))
+	for i := range a {
+		diff[i] = a[i] - b[i]
+	}
+	r := Autocorrelation(diff)
+	if r <= 2/math.Sqrt(float64(len(diff))) {
+		return ""
+	}
+	return fmt.Sprintf("correlation: neighbouring rounds differ alike (%.2f), so that the interval is too narrow by a factor of about %.1f; something periodic disturbs this machine", r, math.Sqrt((1+r)/max(1-r, 0.01)))
 }
 
 // ClockWarning compares clocks in MHz in time order with the highest of them;

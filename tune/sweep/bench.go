@@ -119,7 +119,7 @@ func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds 
 		result.Decision = stat.Fail(m, cause, reason)
 		return result, nil
 	}
-	m.Gain, m.Rounds = cfg.Gain(dflt, c.runner.Seed("gain")), cfg.Rounds
+	m.Gain, m.Rounds = cfg.Gain(dflt), cfg.Rounds
 	result.Decision = stat.Compare(m)
 	file(&result, c.state, c.runner, cfg, dflt)
 	return result, nil

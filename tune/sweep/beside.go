@@ -13,6 +13,5 @@ func besidePair(r *measure.Runner, config, dflt int) *record.BesidePair {
 	if c == nil || d == nil {
 		return nil
 	}
-	seed := r.Seed("beside")
-	return &record.BesidePair{Config: stat.Beside(c, seed), Default: stat.Beside(d, seed)}
+	return &record.BesidePair{Config: stat.Beside(c), Default: stat.Beside(d)}
 }

@@ -234,7 +234,7 @@ func (s *sweeper) revise(g group) {
 		}
 		was := c.result.Decision
 		d := stat.Decide(stat.Match{
-			Config: c.space.Config(win.Point), Default: was.Default, Gain: win.Gain(dflt, c.runner.Seed("gain")), Rounds: win.Rounds, Band: was.Band,
+			Config: c.space.Config(win.Point), Default: was.Default, Gain: win.Gain(dflt), Rounds: win.Rounds, Band: was.Band,
 		})
 		if d.KeepsDefault() {
 			continue
@@ -262,7 +262,7 @@ func (c *searcher) faster() (win, dflt search.Finalist, ok bool) {
 			continue
 		}
 		for _, f := range finals {
-			gain := f.Gain(finals[mine], c.runner.Seed("gain"))
+			gain := f.Gain(finals[mine])
 			if f.Point != own && stat.Judge(gain, c.result.Decision.Band.Width()) == record.Faster && gain.Mid > most {
 				win, dflt, ok, most = f, finals[base], true, gain.Mid
 			}

@@ -179,7 +179,7 @@ func (p *player) result() record.Search {
 	dflt, cfg := p.times[p.contest.points[0]], p.times[p.contest.points[1]]
 	m.Gain, m.Rounds = record.One, len(cfg)
 	if p.contest.points[0] != p.contest.points[1] {
-		m.Gain = stat.MedianRatio(logs(dflt), logs(cfg), r.Seed("gain"))
+		m.Gain = stat.MedianRatio(logs(dflt), logs(cfg))
 	}
 	out.Decision = stat.Compare(m)
 	out.Clock, out.Times, out.DefaultTime = r.Clock(), timesOf(cfg), timesOf(dflt)

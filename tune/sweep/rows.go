@@ -170,7 +170,7 @@ func (c *searcher) evidence(cfg ep.Config) table.Evidence {
 	r := &c.result
 	times, gain, rounds := r.Times, r.Decision.Gain, r.Decision.Rounds
 	if x, ok := c.seen[cfg.Key()]; ok && cfg.Key() != r.Decision.Config.Key() {
-		times, gain, rounds = x.config.Times, x.config.Gain(x.dflt, c.runner.Seed("gain")), x.config.Rounds
+		times, gain, rounds = x.config.Times, x.config.Gain(x.dflt), x.config.Rounds
 	}
 	e := table.Evidence{
 		Clock: r.Clock, Median: times.Median, P10: times.P10, P90: times.P90, Rounds: rounds,

@@ -125,7 +125,7 @@ func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
 			Default: c.dflt, Incumbent: c.incumbent, Neighbour: c.neighbour,
 			Cost: func(point int) ep.Cost { return s.lab.cost(c.problem.Op, c.space.Config(point)) },
 		},
-		Protocol: s.protocol(c), AA: c.aa, Seed: c.runner.Seed("gain"), HostBound: s.lab.hostBound(c.runner),
+		Protocol: s.protocol(c), AA: c.aa, HostBound: s.lab.hostBound(c.runner),
 	})
 	if err != nil {
 		return err

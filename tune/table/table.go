@@ -87,7 +87,7 @@ type Evidence struct {
 	P90      float64   `json:"p90"`       // ninetieth percentile
 	Rounds   int       `json:"rounds"`    // fresh rounds behind the median, of no round of the search
 	Gain     float64   `json:"gain"`      // the default's time over the config's, 1 when equal
-	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % bootstrap interval
+	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % interval
 	GainHigh float64   `json:"gain_high"` // upper end
 	Tried    int       `json:"tried"`     // configs measured
 	Ties     int       `json:"ties"`      // of those, within the band of the fastest

@@ -99,7 +99,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 		required = append(required[:len(required):len(required)], incumbent)
 	}
 	machine := m.Machine(seed)
-	aa, err := s.Protocol.AA(ctx, machine, m.Default, seed, 0)
+	aa, err := s.Protocol.AA(ctx, machine, m.Default, 0)
 	if err != nil {
 		return tuned{}, err
 	}
@@ -115,7 +115,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	}
 	end, err := h.Conclude(ctx, finals, search.Ending{
 		Preference: search.Preference{Default: m.Default, Incumbent: incumbent, Neighbour: m.Neighbour, Cost: func(i int) ep.Cost { return m.Costs[i] }},
-		Protocol:   protocol, AA: aa, Seed: seed, HostBound: func(float64) string { return m.HostBound },
+		Protocol:   protocol, AA: aa, HostBound: func(float64) string { return m.HostBound },
 	})
 	if err != nil {
 		return tuned{}, err

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
 )
 
@@ -81,5 +84,61 @@ func TestIdenticalKernelsAreNotFaster(t *testing.T) {
 				t.Errorf("%.1f %% of searches claim a gain over an identical default", 100*r.FalseFaster)
 			}
 		})
+	}
+}
+
+// TestFalseClaims: of 2,000 searches among configs that are all the same, with the
+// stopping rules as they are shipped (the A/A test, finals and heats look at the data and
+// stop by it), at most one in twenty claims a gain over the default.
+func TestFalseClaims(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
+	}
+	t.Parallel()
+	r := study(t, Study{Strategy: search.DefaultStrategy, Budget: 14, Replays: 1000, Seed: 7}, func(int) *Model { return alike(0.01) })
+	if r.FalseFaster > 0.05 {
+		t.Errorf("%.1f %% of 2,000 searches claim a gain over an identical default", 100*r.FalseFaster)
+	}
+}
+
+// alike is a landscape without differences.
+func alike(sigma float64) *Model {
+	m := Synthetic(SyntheticNoise(sigma), 1)
+	for k := range m.Truth {
+		m.Truth[k] = 1
+	}
+	return m
+}
+
+// TestFalseConfirmations is TestFalseClaims without the rule that a default which ties
+// stays: whatever the finals send, the A/A test and the confirmation alone must not call
+// an identical config faster more often than that.
+func TestFalseConfirmations(t *testing.T) {
+	for _, sigma := range []float64{0.005, 0.01, 0.02} {
+		m := alike(sigma)
+		const searches = 2000
+		claims := 0
+		for i := range searches {
+			machine, p := m.Machine(uint64(i)), search.OnGPU()
+			aa, err := p.AA(t.Context(), machine, m.Default, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := search.NewState(m.Space, machine, search.Budget{}, m.Default, nil, rand.New(rand.NewPCG(uint64(i), 1)))
+			end, err := h.Conclude(t.Context(), []search.Finalist{{Point: (m.Default + 1) % m.Space.Len()}}, search.Ending{
+				Preference: search.Preference{Default: m.Default, Incumbent: -1, Neighbour: -1, Cost: func(i int) ep.Cost { return m.Costs[i] }},
+				Protocol:   p.After(aa), AA: aa,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end.Decision.Verdict == record.Faster {
+				claims++
+			}
+		}
+		t.Logf("noise %g: %d of %d", sigma, claims, searches)
+		if claims > searches/20 {
+			t.Errorf("noise %g: %d of %d confirmations claim a gain over an identical default", sigma, claims, searches)
+		}
 	}
 }

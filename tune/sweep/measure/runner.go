@@ -194,7 +194,7 @@ func hash(parts ...string) uint64 {
 	return h.Sum64()
 }
 
-// Seed derives the seed of a search or a bootstrap from what it is about.
+// Seed derives the seed of a search from what it is about.
 func (r *Runner) Seed(purpose string) uint64 {
 	return r.Workload.Seed ^ hash(r.Workload.Problem.Key(), r.Workload.Spec, purpose)
 }
@@ -214,7 +214,7 @@ func (r *Runner) Close() error {
 // search.ErrDefault when the default does not run here.
 func (r *Runner) AA(ctx context.Context, limit time.Duration) (record.AA, error) {
 	share := time.Duration(r.Policy.AAShare * float64(limit))
-	aa, err := r.Policy.AA(ctx, r, r.Default, r.Seed("aa"), share)
+	aa, err := r.Policy.AA(ctx, r, r.Default, share)
 	aa.Problem, aa.Routing = r.Workload.Problem.Key(), r.Workload.Spec
 	return aa, err
 }

@@ -28,7 +28,7 @@ type Finding struct {
 // kernels are not known here.
 type Legality func(ep.Machine, ep.Problem, ep.Config) error
 
-// minRounds is the least number of rounds whose bootstrap interval means anything.
+// minRounds is the least number of rounds whose interval means anything.
 const minRounds = 10
 
 // A row ends half way to the next one, on a logarithmic scale, where nothing was

@@ -1,0 +1,81 @@
+package stat
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestIntervalsOfFewRoundsCover: an interval that says 0.95 covers the truth in 0.95 of
+// 4,000 series, to three standard errors, however few the rounds and whatever their noise.
+func TestIntervalsOfFewRoundsCover(t *testing.T) {
+	noises := map[string]func(*rand.Rand) float64{
+		"normal":    (*rand.Rand).NormFloat64,
+		"lognormal": func(r *rand.Rand) float64 { return math.Exp(r.NormFloat64()) - 1 },
+		"heavy":     func(r *rand.Rand) float64 { return r.NormFloat64() / math.Sqrt(r.ExpFloat64()) },
+	}
+	const series = 4000
+	tolerance := 3 * math.Sqrt(0.95*0.05/series)
+	for name, noise := range noises {
+		for _, n := range []int{6, 10, 13, 25, 50} {
+			t.Run(fmt.Sprint(name, n), func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(uint64(n), 1))
+				covered := 0
+				for range series {
+					a, b := make([]float64, n), make([]float64, n)
+					for i := range a {
+						a[i], b[i] = 0.01*noise(rng), 0
+					}
+					if i := MedianRatio(a, b); i.Low <= 1 && 1 <= i.High {
+						covered++
+					}
+				}
+				if share := float64(covered) / series; math.Abs(share-0.95) > tolerance+0.01 {
+					t.Errorf("covers %.3f", share)
+				}
+			})
+		}
+	}
+}
+
+// Below six rounds the interval leans on the noise being normal.
+func TestIntervalsOfAHandfulCover(t *testing.T) {
+	for n := 2; n < 6; n++ {
+		rng := rand.New(rand.NewPCG(uint64(n), 1))
+		covered := 0
+		for range 4000 {
+			xs := make([]float64, n)
+			for i := range xs {
+				xs[i] = rng.NormFloat64()
+			}
+			if i := closeInterval(xs); i.Low <= 0 && 0 <= i.High {
+				covered++
+			}
+		}
+		if share := float64(covered) / 4000; share < 0.94 {
+			t.Errorf("%d values: covers %.3f", n, share)
+		}
+	}
+}
+
+func TestCorrelationIsWarnedOf(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	warned := map[float64]int{}
+	const series = 1000
+	for _, memory := range []float64{0, 0.8} {
+		for range series {
+			a, b, x := make([]float64, 25), make([]float64, 25), 0.0
+			for i := range a {
+				x = memory*x + rng.NormFloat64()
+				a[i] = x
+			}
+			if CorrelationWarning(a, b) != "" {
+				warned[memory]++
+			}
+		}
+	}
+	if warned[0] > series/20 || warned[0.8] < series*8/10 {
+		t.Errorf("of %d series, %d independent ones and %d correlated ones are warned of", series, warned[0], warned[0.8])
+	}
+}

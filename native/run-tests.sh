@@ -58,8 +58,8 @@ each_count() {
 
 if [ "$1" = stress ]; then
   export EPBENCH_CUDA="$PWD/epbench-cuda"
-  step stress-loopback env CUDA_VISIBLE_DEVICES=0 ./epbench verify --backend cuda:loopback --stress --ranks 1,2,4,8
-  each_count stress "./epbench verify --backend cuda --stress"
+  step stress-loopback env CUDA_VISIBLE_DEVICES=0 ./epbench verify --backend cuda:loopback --stress --ranks 1,2,4,8 --all
+  each_count stress "./epbench verify --backend cuda --stress --all"
   exit $status
 fi
 

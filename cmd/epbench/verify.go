@@ -20,6 +20,7 @@ type verifyFlags struct {
 	only    string
 	part    string
 	ranks   []int
+	all     bool
 	out     tableFlags
 }
 
@@ -51,6 +52,9 @@ Exit code 3: an answer was wrong.`,
 	cmd.MarkFlagsMutuallyExclusive("quick", "stress")
 	addBackendFlag(cmd, &f.backend)
 	f.out.bind(cmd)
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.BoolVar(&f.all, "all", false, "print every value of every axis, and which parameter values ran")
+	})
 	return cmd
 }
 
@@ -91,6 +95,9 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	tables := verifyTables(title(b.Machine(), f.level()), axes.Tags(), results)
 	if len(results) < len(cases) {
 		tables[0].Warn("%d of %d cases were run", len(results), len(cases))
+	}
+	if !f.all && !f.out.forPrograms() {
+		tables = headlines(tables)
 	}
 	if err := f.out.print(cmd, tables...); err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/epbench/epbench/kernels/conform"
@@ -69,6 +70,18 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 		tables = append(tables, failures)
 	}
 	return tables
+}
+
+// headlines are what somebody reads who asks whether all is well: ops, dtypes, ranks, the
+// sum, and every value with a failure. The parameter values go.
+func headlines(tables []reports.Table) []reports.Table {
+	t := &tables[0]
+	t.Rows = slices.DeleteFunc(t.Rows, func(r []reports.Cell) bool {
+		failed := r[len(r)-1].Mark == reports.Bad
+		return !failed && !slices.Contains([]string{"op", "dtype", "ranks", "all"}, r[0].Text)
+	})
+	t.Note("--all prints every axis, and how many configs ran with each parameter value")
+	return slices.DeleteFunc(tables, func(t reports.Table) bool { return t.Name == "parameters" })
 }
 
 func tallyCells(tag string, n tally) []reports.Cell {

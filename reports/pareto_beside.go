@@ -25,7 +25,7 @@ func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 			continue
 		}
 		a, b := *e, *e
-		s := stat.Beside(t, 1)
+		s := stat.Beside(t)
 		a.Level, b.Level = s.Call.Mid, s.Cost.Mid
 		alone.Entries, cost.Entries = append(alone.Entries, &a), append(cost.Entries, &b)
 	}

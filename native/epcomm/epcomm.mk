@@ -13,7 +13,7 @@ EPCOMM_CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=all
 EPCOMM_LIBS    = -ldl -lpthread -lm
 PREFIX        ?= /usr/local
 
-.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu epcomm-worker epcomm-verify epcomm-wheel
+.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu layouts-gpu epcomm-worker epcomm-verify epcomm-wheel
 
 epcomm: $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_OUT)/epcomm.pc $(BINDIR)/epbench-compile ## libepcomm, and epbench-compile for epbench pack
 
@@ -105,6 +105,23 @@ epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -o $(BINDIR)/packs/small.pack
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(BINDIR)/packs/other.pack
 	@du -sh $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epcomm-worker $(BINDIR)/packs $(BINDIR)/epcomm
+
+# What native/epcomm/run-layouts.sh needs, in bin/: packs for the shapes of DeepEP's tests,
+# and the programs packed, which is under 64 MiB.
+LAYOUT_PACK = EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(BINDIR)/epbench pack --embedded --ranks 2 --hidden 7168 --topk 8 --dtype fp8,bf16 --precision reduced
+layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epcomm/run-layouts.sh
+	@mkdir -p $(BINDIR)/packs/layouts $(BINDIR)/layouts-gpu
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/epbench ./cmd/epbench
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
+	$(LAYOUT_PACK) --layout rank:packed --raw --max-sms 24 --experts 256 --max-tokens 4096 -o $(BINDIR)/packs/layouts/normal.pack
+	for n in 128 1024; do \
+	  $(LAYOUT_PACK) --layout masked --experts 288 --max-tokens $$n -o $(BINDIR)/packs/layouts/masked-$$n.pack || exit 1; \
+	  $(LAYOUT_PACK) --layout masked --raw --experts 288 --max-tokens $$n -o $(BINDIR)/packs/layouts/masked-raw-$$n.pack || exit 1; \
+	done
+	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epbench-compile $(BINDIR)/layouts-gpu/
+	mkdir -p $(BINDIR)/layouts-gpu/epcomm $(BINDIR)/layouts-gpu/packs && cp $(EPCOMM_OUT)/libepcomm.so $(BINDIR)/layouts-gpu/epcomm/ && cp -r $(BINDIR)/packs/layouts $(BINDIR)/layouts-gpu/packs/
+	tar -C $(BINDIR)/layouts-gpu -cJf $(BINDIR)/layouts-gpu.tar.xz .
+	@du -sh $(BINDIR)/layouts-gpu.tar.xz
 
 epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## the oracle over epcomm-worker on the emulated driver, some cases
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) EPBENCH_CUDA=$(CURDIR)/$(BINDIR)/epcomm-worker \

@@ -213,9 +213,6 @@ func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
 
 // config adds what one op launches.
 func (b *builder) config(v *resolver, c ep.Config, op ep.Op) (uint32, error) {
-	if _, ok := c.Values["input"]; ok && b.request.Raw && v.problem.Dispatch == ep.FP8 {
-		c = c.With("input", "fp8")
-	}
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	key := fmt.Sprint("config ", index, c.Key())
 	if at, ok := b.place[key]; ok {

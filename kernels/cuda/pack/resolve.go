@@ -148,6 +148,9 @@ func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 		if err != nil {
 			return nil, err
 		}
+		if hi, err = v.steady(purpose, run, lo, hi); err != nil {
+			return nil, err
+		}
 		run.Lo, run.Hi = lo, hi
 		if n := len(out) - 1; n >= 0 && out[n].Text == run.Text && same(out[n].Pair, run.Pair) && same(out[n].Elsewhere, run.Elsewhere) {
 			out[n].Hi = hi
@@ -157,6 +160,31 @@ func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 		lo = hi + 1
 	}
 	return out, nil
+}
+
+// steady is the largest token count up to hi that is answered like lo is by run: a
+// default may depend on the count, and changes once.
+func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
+	alike := func(tokens int) (bool, error) {
+		other, err := v.stretch(purpose, tokens)
+		return same(other.Pair, run.Pair) && same(other.Elsewhere, run.Elsewhere), err
+	}
+	if ok, err := alike(hi); ok || err != nil {
+		return hi, err
+	}
+	for hi-lo > 1 { // alike at lo, not at hi
+		mid := (lo + hi) / 2
+		ok, err := alike(mid)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo, nil
 }
 
 func same(a, b Pair) bool {
@@ -185,12 +213,22 @@ func (v *resolver) stretch(purpose ep.Op, tokens int) (run Run, err error) {
 	if err != nil {
 		return run, err
 	}
+	run.Pair.Dispatch = v.fed(run.Pair.Dispatch)
 	run.Elsewhere = run.Pair
 	if places, err := v.places(run.Pair.Dispatch, tokens); err != nil || !places {
 		return run, err
 	}
 	run.Elsewhere, err = v.elsewhere(tokens)
+	run.Elsewhere.Dispatch = v.fed(run.Elsewhere.Dispatch)
 	return run, err
+}
+
+// fed is a dispatch for tokens as the request's callers have them.
+func (v *resolver) fed(c ep.Config) ep.Config {
+	if _, ok := c.Values["input"]; ok && v.request.Raw && v.problem.Dispatch == ep.FP8 {
+		return c.With("input", "fp8")
+	}
+	return c
 }
 
 func (v *resolver) places(c ep.Config, tokens int) (bool, error) {

@@ -1,0 +1,25 @@
+"""deep_ep, for programs that import DeepEP by that name: put the folder above on
+PYTHONPATH. Everything is epcomm.deepep.
+
+For DeepEP's own tests: DEEPEP_SOURCE names a checkout, whose deep_ep/utils the tests of
+its main branch import; DEEPEP_TEST_SEED is added to each seed that a test sets.
+"""
+
+import os
+import sys
+import types
+
+import torch
+
+from epcomm.deepep import *  # noqa: F403
+from epcomm.deepep import EventHandle
+
+_source = os.environ.get("DEEPEP_SOURCE")
+if _source:
+    __path__.append(os.path.join(_source, "deep_ep"))
+    sys.modules["deep_ep._C"] = types.SimpleNamespace(EventHandle=EventHandle)
+
+_seed = int(os.environ.get("DEEPEP_TEST_SEED", "0"))
+if _seed:
+    _set_seed = torch.manual_seed
+    torch.manual_seed = lambda seed: _set_seed(seed + 1000 * _seed)

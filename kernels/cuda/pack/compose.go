@@ -119,13 +119,14 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault is the default of the last kernel whose receivers write all rows:
-// the library's own stands first and needs by far the most memory.
+// localDefault is the default of the second kernel whose receivers write all rows, or of
+// the only one: the library's own stands first and needs by far the most memory.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
+	found := 0
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {
 		c := k.DefaultWithin(v.machine(), v.at(ep.Dispatch, tokens), v.request.MaxSMs)
-		if places, bad := v.places(c, tokens); bad == nil && !places {
-			out = c
+		if places, bad := v.places(c, tokens); bad == nil && !places && found < 2 {
+			out, found = c, found+1
 		}
 	}
 	if out.IsDefault() {

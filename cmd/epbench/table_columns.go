@@ -111,6 +111,30 @@ func gainText(r *table.Row) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 }
 
+// triedText is how much of the space a row rests on.
+func triedText(e table.Evidence) string {
+	if e.Legal == 0 {
+		return fmt.Sprintf("%d tried", e.Tried)
+	}
+	return fmt.Sprintf("%d of %d tried", e.Tried, e.Legal)
+}
+
+// triedColumns are how many configs a row rests on, and of how many.
+func triedColumns() []reports.Column {
+	return []reports.Column{reports.Numbers("tried", "").Dropped(14), reports.Numbers("legal", "").Dropped(14)}
+}
+
+func triedCells(r *table.Row) []reports.Cell {
+	cells := []reports.Cell{reports.None(), reports.None()}
+	if r != nil {
+		cells[0] = reports.Int(r.Evidence.Tried)
+	}
+	if r != nil && r.Evidence.Legal > 0 {
+		cells[1] = reports.Int(r.Evidence.Legal)
+	}
+	return cells
+}
+
 // evidenceText is a row's evidence without its gain, which has a column.
 func evidenceText(r *table.Row) string {
 	if r == nil {
@@ -118,7 +142,7 @@ func evidenceText(r *table.Row) string {
 	}
 	e := r.Evidence
 	tokens := strings.Trim(fmt.Sprint(e.Tokens), "[]")
-	text := fmt.Sprintf("measured at %s tokens, %d rounds, %d tried, %d ties", tokens, e.Rounds, e.Tried, e.Ties)
+	text := fmt.Sprintf("measured at %s tokens, %d rounds, %s, %d ties", tokens, e.Rounds, triedText(e), e.Ties)
 	if !e.Complete {
 		text += ", space not exhausted"
 	}

@@ -45,7 +45,7 @@ where the table has a fallback, the nearest row.`,
 func (q *query) answers() reports.Table {
 	columns := append(append(keyColumns(), reports.Numbers("tokens", "")), reports.ConfigColumns()...)
 	columns = append(columns, reports.Words("reason"), reports.Words("differs in").Dropped(2))
-	t := reports.Table{Name: "answers", Columns: append(append(columns, gainColumns()...),
+	t := reports.Table{Name: "answers", Columns: append(append(append(columns, gainColumns()...), triedColumns()...),
 		reports.Words("verified").Dropped(12), reports.Words("source").Dropped(20))}
 	for _, k := range q.keys {
 		p := k.Problem(q.maxTokens)
@@ -59,7 +59,7 @@ func (q *query) answers() reports.Table {
 			cells := append(keyCells(k), reports.Int(n))
 			cells = append(cells, spelled(q.header(a), k, n, a.Config)...)
 			cells = append(cells, reports.Str(string(a.Reason)), reports.Str(differsIn(a.Differs, a.Row)))
-			t.Add(append(append(cells, gainCells(a.Row)...), verifiedCell(a), reports.Str(a.Source))...)
+			t.Add(append(append(append(cells, gainCells(a.Row)...), triedCells(a.Row)...), verifiedCell(a), reports.Str(a.Source))...)
 			switch {
 			case a.Reason == table.Halves:
 				q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, tuned apart and never timed together")

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -27,7 +28,7 @@ func (s *session) besideLaunches() int {
 
 // arrange is how a candidate's calls and the product are put together.
 func (s *session) arrange(k *candidate) arrangement {
-	a := arrangement{way: abreast, share: s.beside.share}
+	a := arrangement{way: abreast, share: s.beside.share, left: s.leaves(k)}
 	switch {
 	case s.beside.isStep() && k.phased():
 		a.way = stepPhases
@@ -36,7 +37,33 @@ func (s *session) arrange(k *candidate) arrangement {
 	case k.phased():
 		a.way = inPhases
 	}
+	if k.phased() {
+		a.left = 0 // nothing holds SMs while the product runs
+	}
 	return a
+}
+
+// leaves is how many SMs the product is planned for beside a candidate: those that the
+// calls leave, as engines tell their libraries. Where calls take more than half of the
+// GPU it is planned for all, since it is short of SMs only while they run.
+func (s *session) leaves(k *candidate) int {
+	all, taken := s.rig.seats[0].gpu.sms, k.sms()
+	if s.beside.of.Kind == ep.Copy || 2*taken > all {
+		return 0
+	}
+	return all - taken
+}
+
+// sms is the largest grid of a candidate's calls.
+func (c *candidate) sms() (most int) {
+	for op, k := range c.calls {
+		if op == c.op || c.op == ep.Pair {
+			for _, l := range k.launches {
+				most = max(most, l.grid)
+			}
+		}
+	}
+	return most
 }
 
 // runBeside measures rounds of the calls alone, the product alone, and both.
@@ -44,7 +71,16 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 	if err := s.sizeProduct(ctx, k); err != nil {
 		return kernels.Rounds{}, err
 	}
-	p, err := s.program(k, s.arrange(k), spec.Fold)
+	a := s.arrange(k)
+	for _, b := range []*products{s.beside, s.beside.attention} {
+		if b == nil {
+			continue
+		}
+		if err := b.planFor(a.left); err != nil {
+			return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
+		}
+	}
+	p, err := s.program(k, a, spec.Fold)
 	if err != nil {
 		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
 	}
@@ -59,6 +95,9 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 // together runs a program's rounds.
 func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.Together, error) {
 	t := &ep.Together{Amount: s.beside.amount()}
+	if left := p.timing.beside.left; left > 0 {
+		t.Amount += fmt.Sprintf(", planned for %d SMs beside the calls", left)
+	}
 	for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
 		*rows = make([][]float64, rounds)
 	}

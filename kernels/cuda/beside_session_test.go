@@ -5,6 +5,7 @@ package cuda
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -43,6 +44,9 @@ func TestSessionBeside(t *testing.T) {
 					for _, k := range besideKernels(b, op) {
 						c := k.DefaultConfig(b.Machine(), s.problem)
 						runConfig(t, b, s, k, c)
+						if op == ep.Dispatch {
+							checkPlanned(t, s, c.With("sms", "2"))
+						}
 						if split := splitOf(c); split.Key() != c.Key() {
 							runConfig(t, b, s, k, split)
 						}
@@ -50,6 +54,20 @@ func TestSessionBeside(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// checkPlanned: beside calls on half of the SMs the product is planned for the others.
+func checkPlanned(t *testing.T, s *session, c ep.Config) {
+	t.Helper()
+	if err := s.Prepare(t.Context(), c); err != nil {
+		t.Error(err)
+		return
+	}
+	want := fmt.Sprintf("planned for %d SMs", s.rig.seats[0].gpu.sms-2)
+	r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2})
+	if err != nil || !strings.Contains(r.Beside.Amount, want) {
+		t.Errorf("%s: %+v, %v; want %q", c.Key(), r.Beside, err, want)
 	}
 }
 
@@ -126,7 +144,7 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	for i, seat := range s.rig.seats {
 		w := &writer{rig: s.rig, rank: i, out: code.steps[i]}
 		for n := range b.passes() {
-			b.write(w, n)
+			b.write(w, n, 0)
 		}
 		code.ranks[i].context, code.ranks[i].stream, code.ranks[i].fault = handle(seat.gpu.context), handle(seat.stream), seat.fault
 	}

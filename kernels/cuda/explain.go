@@ -41,7 +41,7 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	if err != nil {
 		return nil, err
 	}
-	x.take(k, calls)
+	x.take(k)
 	defer x.close()
 	if err := x.scratchMemory(); err != nil {
 		return nil, err
@@ -62,6 +62,7 @@ type experiments struct {
 
 // calls is the product beside the candidate itself.
 func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect, err error) {
+	// Planned for all SMs, as beside the loads.
 	p, err := x.program(k, arrangement{way: abreast, share: x.beside.share}, explainCalls)
 	if err != nil {
 		return e, asFailure(ep.NoLaunch, err)
@@ -86,14 +87,8 @@ func slowestOf(rounds [][]float64) []float64 {
 }
 
 // take says what the loads take: what the candidate takes.
-func (x *experiments) take(k *candidate, _ kernels.Effect) {
-	for op, call := range k.calls {
-		if op == k.op || k.op == ep.Pair {
-			for _, l := range call.launches {
-				x.sms = max(x.sms, l.grid)
-			}
-		}
-	}
+func (x *experiments) take(k *candidate) {
+	x.sms = k.sms()
 	x.bytes = int(explainCalls*x.workload.BytesOp(x.problem.Op, workloads.Dedup)) / 16 * 16
 	x.bytes = max(16, min(x.bytes, scratchBytes))
 }
@@ -181,7 +176,12 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 
 // product times the calls' share of the product, beside a load or alone.
 func (x *experiments) product(ctx context.Context, l *load) ([]float64, error) {
-	a := arrangement{way: onlyProduct, share: x.beside.share, load: l != nil}
+	return x.planned(ctx, l, 0)
+}
+
+// planned is product as planned for so many SMs.
+func (x *experiments) planned(ctx context.Context, l *load, sms int) ([]float64, error) {
+	a := arrangement{way: onlyProduct, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}
 	rounds, err := x.besideRounds(ctx, t, l, x.rounds)
 	return slowestOf(rounds.Seconds), err
@@ -195,19 +195,9 @@ func (x *experiments) fewerSMs(ctx context.Context) (e kernels.Effect, err error
 	if e.Alone, err = x.product(ctx, nil); err != nil {
 		return e, err
 	}
-	all := b.plans
-	b.plans = nil
-	defer func() { b.unplan(); b.plans = all }()
-	for i, m := range b.memory {
-		made, err := b.planOn(b.rig.seats[i].gpu, m, left)
-		if err != nil {
-			return e, err
-		}
-		b.plans = append(b.plans, made)
-	}
-	if err := b.warm(); err != nil {
+	if err := b.planFor(left); err != nil {
 		return e, err
 	}
-	e.With, err = x.product(ctx, nil)
+	e.With, err = x.planned(ctx, nil, left)
 	return e, err
 }

@@ -26,11 +26,11 @@ import (
 type products struct {
 	rig       *rig
 	of        ep.Product
-	memory    []productMemory // by rank
-	plans     []*C.EpProduct  // by rank; none of a copy
-	batch     int             // experts of one launch
-	share     int             // launches that belong to a call, 0 before it is known
-	attention *products       // of a step: the product of the size of attention
+	memory    []productMemory        // by rank
+	plans     map[int][]*C.EpProduct // by the SMs they are made for, 0 for all, and rank; none of a copy
+	batch     int                    // experts of one launch
+	share     int                    // launches that belong to a call, 0 before it is known
+	attention *products              // of a step: the product of the size of attention
 }
 
 // productMemory is where a rank's factors and result lie.
@@ -226,27 +226,35 @@ func (p *products) fill() error {
 func (p *products) plan(batch int) error {
 	p.unplan()
 	p.batch = batch
-	if p.of.Kind == ep.Copy {
+	return p.planFor(0)
+}
+
+// planFor plans for so many SMs, 0 for all, unless that is done.
+func (p *products) planFor(sms int) error {
+	if p.of.Kind == ep.Copy || p.plans[sms] != nil {
 		return nil
 	}
+	if p.plans == nil {
+		p.plans = map[int][]*C.EpProduct{}
+	}
 	for i, m := range p.memory {
-		made, err := p.planOn(p.rig.seats[i].gpu, m, 0)
+		made, err := p.planOn(p.rig.seats[i].gpu, m, sms)
 		if err != nil {
 			return fmt.Errorf("rank %d: %w", i, err)
 		}
-		p.plans = append(p.plans, made)
+		p.plans[sms] = append(p.plans[sms], made)
 	}
-	return p.warm()
+	return p.warm(sms)
 }
 
 // warm runs a pass on every rank by itself, so that the library loads its kernels while
 // nothing spins: see ep_start of the shim.
-func (p *products) warm() error {
+func (p *products) warm(sms int) error {
 	for i, seat := range p.rig.seats {
 		code := newCode(1, p.passes())
 		w := &writer{rig: p.rig, rank: i, out: code.steps[0]}
 		for n := range p.passes() {
-			p.write(w, n)
+			p.write(w, n, sms)
 		}
 		code.ranks[0].context, code.ranks[0].stream, code.ranks[0].fault = handle(seat.gpu.context), handle(seat.stream), seat.fault
 		err := runOnce(code)
@@ -276,8 +284,10 @@ func (p *products) planOn(g *gpu, m productMemory, sms int) (made *C.EpProduct, 
 }
 
 func (p *products) unplan() {
-	for i, made := range p.plans {
-		_ = p.rig.seats[i].gpu.do(func() error { C.ep_product_free(made); return nil })
+	for _, plans := range p.plans {
+		for i, made := range plans {
+			_ = p.rig.seats[i].gpu.do(func() error { C.ep_product_free(made); return nil })
+		}
 	}
 	p.plans = nil
 }
@@ -293,8 +303,8 @@ func (p *products) passes() int {
 // isStep reports whether the products are those of decode steps; p may be nil.
 func (p *products) isStep() bool { return p != nil && p.attention != nil }
 
-// write adds launch n on a writer's rank.
-func (p *products) write(w *writer, n int) {
+// write adds launch n on a writer's rank, as planned for so many SMs.
+func (p *products) write(w *writer, n, sms int) {
 	m := p.memory[w.rank]
 	if p.of.Kind == ep.Copy {
 		s, at := w.next(C.EP_STEP_COPY), C.uint64_t(n%copyParts*copyBytes)
@@ -302,7 +312,7 @@ func (p *products) write(w *writer, n int) {
 		return
 	}
 	s := w.next(C.EP_STEP_PRODUCT)
-	s.object, s.words = C.uint64_t(uintptr(unsafe.Pointer(p.plans[w.rank]))), C.uint64_t(n)
+	s.object, s.words = C.uint64_t(uintptr(unsafe.Pointer(p.plans[sms][w.rank]))), C.uint64_t(n)
 }
 
 // close gives plans and memory back; p may be nil.
@@ -334,6 +344,6 @@ func (p *products) amount() string {
 	case p.isStep():
 		return fmt.Sprintf("a layer of two micro-batches: attention as %s and the experts as %s, twice each", p.attention.of, p.of)
 	}
-	kernelsEach := int(C.ep_product_kernels(p.plans[0]))
+	kernelsEach := int(C.ep_product_kernels(p.plans[0][0]))
 	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each", p.share, p.batch, p.of.Groups, p.of, kernelsEach)
 }

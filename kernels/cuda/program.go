@@ -226,9 +226,9 @@ func (w *writer) writeStep(st step, p *program) {
 	case stepJoin:
 		w.next(C.EP_STEP_JOIN)
 	case stepProduct:
-		w.extra.beside.write(w, st.n)
+		w.extra.beside.write(w, st.n, st.left)
 	case stepAttention:
-		w.extra.beside.attention.write(w, 0)
+		w.extra.beside.attention.write(w, 0, st.left)
 	case stepLoad:
 		w.extra.load.write(w)
 	case stepExpert:

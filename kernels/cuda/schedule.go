@@ -36,6 +36,7 @@ type step struct {
 	half half
 	lane int  // stepCall: micro-batch, whose memory the call works on
 	side bool // on the side stream
+	left int  // stepProduct, stepAttention: SMs that it is planned for, 0 for all
 }
 
 // half is which of a call's launches a step makes.
@@ -69,6 +70,7 @@ type schedule struct {
 	lanes    map[ep.Op]int // those of them of the second micro-batch
 	sections []*section    // of a round beside a product
 	now      *section      // being added
+	yielding int           // step.left of the products being added
 	apart    bool          // calls are timed one by one, not as a chain
 	current  int           // span reading of the calls being added
 }

@@ -22,6 +22,7 @@ const (
 type arrangement struct {
 	way   way
 	share int  // launches of the product for each call
+	left  int  // SMs that the product is planned for while calls run, 0 for all
 	load  bool // onlyProduct: a load runs beside it, see loads
 }
 
@@ -52,7 +53,7 @@ type course struct {
 // dispatch left gets a dispatch before each call, and a section for each.
 func (s *schedule) withProduct() {
 	if s.beside.way == onlyProduct {
-		s.now = &section{calls: s.fold}
+		s.now, s.yielding = &section{calls: s.fold}, s.beside.left
 		s.productAlone()
 		s.sections = append(s.sections, s.now)
 		return
@@ -149,7 +150,7 @@ func (s *schedule) marked(start int) course {
 	out, n := course{start: start, first: s.slots}, s.launches()
 	s.add(stepFork, 0)
 	for i := range n {
-		s.steps = append(s.steps, step{kind: stepProduct, n: i, span: -1, side: true})
+		s.steps = append(s.steps, step{kind: stepProduct, n: i, span: -1, side: true, left: s.yielding})
 		if (i+1)*marks/n > i*marks/n {
 			s.sideStamp()
 			out.share = append(out.share, float64(i+1)/float64(n))
@@ -186,7 +187,9 @@ func (s *schedule) productAlone() {
 func (s *schedule) abreast() {
 	s.ready()
 	s.now.begin = s.began()
+	s.yielding = s.beside.left
 	s.now.within = s.marked(s.now.begin)
+	s.yielding = 0
 	s.calling()
 	s.now.end = s.began()
 	s.add(stepJoin, 0)
@@ -274,11 +277,11 @@ var stepCalls = []laneOp{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {e
 // experts, attention. A pass over the experts is one share.
 func (s *schedule) stepProduct(i int, side bool) {
 	if i == 0 || i == 3 {
-		s.steps = append(s.steps, step{kind: stepAttention, span: -1, side: side})
+		s.steps = append(s.steps, step{kind: stepAttention, span: -1, side: side, left: s.yielding})
 		return
 	}
 	for n := range s.beside.share {
-		s.steps = append(s.steps, step{kind: stepProduct, n: n, span: -1, side: side})
+		s.steps = append(s.steps, step{kind: stepProduct, n: n, span: -1, side: side, left: s.yielding})
 	}
 }
 
@@ -299,6 +302,7 @@ func (s *schedule) stepProducts(start int) course {
 func (s *schedule) stepAbreast() {
 	s.align()
 	s.now.begin = s.began()
+	s.yielding = s.beside.left
 	s.add(stepFork, 0)
 	for range s.now.calls {
 		for i, c := range stepCalls {
@@ -308,6 +312,7 @@ func (s *schedule) stepAbreast() {
 			s.add(stepJoin, 0)
 		}
 	}
+	s.yielding = 0
 	s.now.end = s.began()
 	s.align()
 }

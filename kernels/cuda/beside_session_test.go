@@ -44,7 +44,7 @@ func TestSessionBeside(t *testing.T) {
 					for _, k := range besideKernels(b, op) {
 						c := k.DefaultConfig(b.Machine(), s.problem)
 						runConfig(t, b, s, k, c)
-						if op == ep.Dispatch {
+						if k.Name == "dispatch_ll" {
 							checkPlanned(t, s, c.With("sms", "2"))
 						}
 						if split := splitOf(c); split.Key() != c.Key() {

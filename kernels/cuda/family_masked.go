@@ -100,11 +100,15 @@ func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultRank("dispatch_masked", m, p, 2).With("input", "bf16")
 }
 
+// aheadTokens is the token count up to which the weights that algo=dedup sends ahead take
+// longer than the rows that it saves.
+const aheadTokens = 4
+
 // defaultCombineMasked sums in top-k order: the bits of the specification. A caller who
-// accepts reduced precision gets one row a rank: from two ranks on it moves fewer bytes.
+// accepts reduced precision gets one row a rank, which moves fewer bytes.
 func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	algo := ep.Value("direct")
-	if p.Precision == ep.Reduced {
+	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {
 		algo = "dedup"
 	}
 	return defaultRank("combine_masked", m, p, 2).With("algo", algo)

@@ -60,20 +60,29 @@ struct RankReturn {
   bool exists;
   uint4 data[RANK_STEP];
 };
-EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32_t unit, RankRows of) {
-  const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
-  RankReturn r;
-  r.source = (static_cast<uint32_t>(a.rank) + 1 + unit % peers) % EP_RANKS;
-  uint32_t place = unit / peers / RANK_CHUNKS;
-  r.exists = place < __shfl_sync(EP_FULL_WARP, of.rows, r.source);
-  r.column = unit / peers % RANK_CHUNKS * EP_UNIT_BYTES + c.lane * 16;
-  uint64_t row = __shfl_sync(EP_FULL_WARP, of.first, r.source) + static_cast<uint64_t>(place);
-  r.token = r.exists ? static_cast<uint32_t>(a.src_info[2 * row]) : 0;
+EP_DEVICE void rank_load_row(const EpArgs &a, RankReturn &r, uint64_t row, bool there) {
+  r.token = there ? static_cast<uint32_t>(a.src_info[2 * row]) : 0;
 #pragma unroll
   for (uint32_t v = 0; v < RANK_STEP; v++) {
     r.data[v] = make_uint4(0, 0, 0, 0);
-    if (r.exists && rank_in_row(r.column + 512 * v)) r.data[v] = ld_readonly(rank_y(a, row, r.column + 512 * v));
+    if (there && rank_in_row(r.column + 512 * v)) r.data[v] = ld_readonly(rank_y(a, row, r.column + 512 * v));
   }
+}
+/* In segments a row's place is known before its count: `ahead` loads it at once, and
+ * then looks whether it is there. That spares a short call a round trip to memory. */
+EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32_t unit, RankRows of, bool ahead) {
+  const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1, most = static_cast<uint32_t>(a.max_tokens);
+  uint32_t place = unit / peers / RANK_CHUNKS;
+  RankReturn r;
+  r.source = (static_cast<uint32_t>(a.rank) + 1 + unit % peers) % EP_RANKS;
+  r.column = unit / peers % RANK_CHUNKS * EP_UNIT_BYTES + c.lane * 16;
+  if (!EP_PACKED && ahead) {
+    rank_load_row(a, r, static_cast<uint64_t>(r.source) * most + place, place < most);
+    r.exists = place < __shfl_sync(EP_FULL_WARP, of.rows, r.source);
+    return r;
+  }
+  r.exists = place < __shfl_sync(EP_FULL_WARP, of.rows, r.source);
+  rank_load_row(a, r, __shfl_sync(EP_FULL_WARP, of.first, r.source) + static_cast<uint64_t>(place), r.exists);
   return r;
 }
 
@@ -83,13 +92,13 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
   const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
   uint32_t unit = c.warp * c.senders + c.block, step = c.warps * c.senders;
   RankRows of = rank_rows(a, c.lane);
+  RankReturn next = rank_load_return(a, c, unit, of, true);
   uint32_t units = __reduce_max_sync(EP_FULL_WARP, c.lane == static_cast<uint32_t>(a.rank) ? 0 : of.rows) * RANK_CHUNKS * peers;
-  RankReturn next = rank_load_return(a, c, unit, of);
   if (!rank_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
   for (; unit < units; unit += step) {
     RankReturn r = next;
-    next = rank_load_return(a, c, unit + step, of);
+    next = rank_load_return(a, c, unit + step, of, false);
     /* Outputs that a broken dispatch left must not lead out of the peer's buffer. */
     if (!r.exists || r.token >= static_cast<uint32_t>(a.max_tokens)) continue;
     uint8_t *slot = rank_return(a, r.source, c.number, r.token, a.rank);
@@ -161,8 +170,9 @@ EP_DEVICE void rank_combine_wait(const EpArgs &a, const RankCall &c) {
   for (uint32_t u = rank_receiver(c); u < static_cast<uint32_t>(a.tokens) * RANK_CHUNKS; u += rank_receiving_warps(c)) {
     uint32_t token = u / RANK_CHUNKS;
     int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
+    uint32_t place = static_cast<uint32_t>(rank_places(a)[token]);
     uint32_t used = __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
-    uint64_t row = used >> a.rank & 1u ? first + static_cast<uint32_t>(rank_places(a)[token]) : 0;
+    uint64_t row = used >> a.rank & 1u ? first + place : 0;
     for (uint32_t v = 0; v < RANK_STEP; v++)
       if (!rank_reduce(a, c, token, used, row, u % RANK_CHUNKS * EP_UNIT_BYTES + v * 512 + c.lane * 16)) return;
   }

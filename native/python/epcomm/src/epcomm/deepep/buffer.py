@@ -148,7 +148,7 @@ class Buffer:
         here, per_expert_list = self._received(counts, matrix, alignment, worst)
         rows = normal.not_empty(normal.new_rows(link, dtype, here, worst=worst > 0))
         ids = normal.ids_of(link, topk_idx, is_token_in_rank)
-        link.dispatch(dtype, x, scales, ids, normal.weights_of(link, topk_weights, x.shape[0]), rows)
+        link.dispatch(dtype, x, scales, ids, normal.weights_of(link, topk_weights, ids), rows)
         bases = torch.cat((torch.zeros_like(matrix[:1]), matrix))
         none = torch.empty(0, dtype=torch.int32, device=link.device)
         sent = normal.Sent(link, dtype, ids, rows, bases, here)
@@ -179,7 +179,7 @@ class Buffer:
     def _dispatch_again(self, sent, x, scales, dtype, worst):
         link, here = sent.link, worst or sent.received
         rows = normal.not_empty(normal.new_rows(link, dtype, here, index=(sent.rows.row_offsets, sent.rows.src_info)))
-        link.dispatch(dtype, x, scales, sent.ids, normal.weights_of(link, None, x.shape[0]), rows)
+        link.dispatch(dtype, x, scales, sent.ids, normal.weights_of(link, None, sent.ids), rows)
         return self._cut(rows, dtype, here)
 
     def combine(self, x, handle, topk_weights=None, bias=None, config=None, previous_event=None, async_finish=False,

@@ -76,7 +76,7 @@ def dispatch(link, x, topk_idx, use_fp8, round_scale, use_ue8m0):
     if use_fp8 and round_scale:
         x, scales = rounded_fp8(x)
     ids = topk_idx.to(torch.int32).contiguous()
-    weights = torch.zeros(ids.shape, dtype=torch.float32, device=link.device) if ids.shape[0] == 0 else ids.view(torch.float32)
+    weights = ids.view(torch.float32)  # not read
     rows = new_rows(link, dtype)
     link.dispatch(dtype, x, scales, ids, weights, rows)
     e, room = link.local_experts, rows.out.shape[1]

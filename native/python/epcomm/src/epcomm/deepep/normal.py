@@ -62,9 +62,11 @@ def ids_of(link, topk_idx, is_token_in_rank):
     return torch.nn.functional.pad(ids, (0, missing), value=-1).contiguous() if missing else ids.contiguous()
 
 
-def weights_of(link, topk_weights, tokens):
+def weights_of(link, topk_weights, ids):
+    """float32 [tokens, link.topk]. Without any, the bits of the ids: nobody is told what
+    arrives of them, and no kernel has to run for it."""
     if topk_weights is None:
-        return torch.zeros((tokens, link.topk), dtype=torch.float32, device=link.device)
+        return ids.view(torch.float32)
     missing = link.topk - topk_weights.shape[1]
     return torch.nn.functional.pad(topk_weights, (0, missing)).contiguous() if missing else topk_weights.contiguous()
 

@@ -97,7 +97,7 @@ func saveRecordings(cmd *cobra.Command, runs []string, dir string) error {
 			whole = "in part"
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d of %d configs, %s; a config takes %.3g s, a sample %.3g s\n",
-			path, len(r.Points), r.Search.Legal, whole, r.Pace.Config, r.Pace.Sample)
+			path, len(r.Points), r.Search.Legal, whole, r.Search.Pace.Config, r.Search.Pace.Sample)
 	}
 	return nil
 }

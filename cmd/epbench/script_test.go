@@ -12,7 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// The pace that sweeps of tests keep for --dry-run goes nowhere.
 func TestMain(m *testing.M) {
+	os.Setenv("XDG_CACHE_HOME", os.DevNull)
 	testscript.Main(m, map[string]func(){
 		"epbench": func() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
 	})
@@ -31,6 +33,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "calmly": calmly},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", data)
+			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, ".cache"))
 			return nil
 		},
 		UpdateScripts: os.Getenv("EPBENCH_UPDATE") == "1",

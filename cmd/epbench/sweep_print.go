@@ -12,6 +12,7 @@ import (
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -55,6 +56,9 @@ func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Outcome, dir string) 
 		fmt.Fprintln(stdout)
 	}
 	lines := reports.Summarise(out.Run).Lines()
+	if text := wholeText(out.Run); text != "" {
+		lines = append(lines, text)
+	}
 	if out.Table != nil {
 		lines = append(lines, rowsText(out.Run, out.Table))
 	}
@@ -128,11 +132,10 @@ func rejections(spaces []record.SpaceInfo) []string {
 const manySearches = 60
 
 // printPlan is --dry-run.
-func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
+func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, here map[ep.Op]record.Pace) error {
 	n := reports.Numbers
 	t := reports.Table{
-		Name: "plan", Title: fmt.Sprintf("Plan: %d searches, about %d samples: at least %v inside kernels, and checking every candidate",
-			len(p.Searches), p.Samples, p.AtLeast.Round(100*time.Millisecond)),
+		Name: "plan", Title: fmt.Sprintf("Plan: %d searches, about %d samples: %s", len(p.Searches), p.Samples, costText(p, here)),
 		Columns: []reports.Column{reports.Words("op"), reports.Words("dtype"), n("tokens", ""), reports.Words("routing"),
 			reports.Words("class"), n("points", ""), n("legal", ""), n("measured", ""), n("samples", "")},
 	}
@@ -157,6 +160,47 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	t.Note(rejections(spaces)...)
 	t.Note("pairs are made of the winners of their halves", "space "+p.Fingerprint+"; policy: "+p.Policy.String())
 	return f.tables.print(cmd, t)
+}
+
+// costText says how long a plan takes: from the pace of sweeps on this machine, if there
+// was one of each op.
+func costText(p *sweep.Plan, here map[ep.Op]record.Pace) string {
+	whole, known := p.Estimate(here)
+	if !known {
+		return fmt.Sprintf("at least %v inside kernels, and checking every candidate; how long that takes here is known after a sweep",
+			p.AtLeast.Round(100*time.Millisecond))
+	}
+	text := fmt.Sprintf("%v at the pace of sweeps here, compiling and checking included", whole.Round(time.Second))
+	if most := p.Options.Time; most > 0 && p.Options.Strategy == search.DefaultStrategy {
+		if whole <= most {
+			return text + fmt.Sprintf(": everything fits %v and is measured", most)
+		}
+		return text + fmt.Sprintf(", of which %v is given: searched, not measured whole", most)
+	}
+	return text
+}
+
+// wholeText says which spaces were measured whole and which were searched.
+func wholeText(run *record.Run) string {
+	whole, searched := 0, 0
+	var tried, legal int
+	for _, s := range run.Searches {
+		switch {
+		case s.Problem.Op == ep.Pair || s.As != "":
+		case s.Tried >= s.Legal:
+			whole++
+		default:
+			searched, tried, legal = searched+1, tried+s.Tried, legal+s.Legal
+		}
+	}
+	switch {
+	case searched == 0 && whole == 0:
+		return ""
+	case searched == 0:
+		return fmt.Sprintf("Measured whole: %d of %d spaces.", whole, whole)
+	}
+	return fmt.Sprintf("Measured whole: %d of %d spaces; the others were searched, %.2g %% of their configs tried.",
+		whole, whole+searched, 100*float64(tried)/float64(max(legal, 1)))
 }
 
 // summedUp puts the rows of a plan that differ in tokens alone into one.

@@ -38,7 +38,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.dryRun {
-		return f.printPlan(cmd, p)
+		return f.printPlan(cmd, p, readPaces()[b.Machine().Key()])
 	}
 	if f.out == "" {
 		f.out = filepath.Join("epbench-runs", time.Now().Format("20060102-150405"))
@@ -166,6 +166,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 	if err != nil {
 		return fmt.Errorf("%w; what was measured is in %s, go on with --resume", err, s.dir.Path())
 	}
+	rememberPace(out.Run)
 	if err := f.write(s.dir, out); err != nil {
 		return err
 	}

@@ -145,6 +145,13 @@ type Search struct {
 
 	Beside *BesidePair `json:"beside,omitempty"` // where a product ran beside the calls
 
+	// Pace is what measuring cost here.
+	Pace Pace `json:"pace,omitzero"`
+
+	// As is the dispatch dtype with which the space of a combine was searched, where that
+	// is another one: here the winner of that search was measured beside the default.
+	As ep.DType `json:"as,omitempty"`
+
 	// Starts are the configs that were measured in any case, the default aside, in
 	// order.
 	Starts []Start `json:"starts,omitempty"`

@@ -29,7 +29,6 @@ type Recording struct {
 	Policy  string     `json:"policy"`
 	Seed    uint64     `json:"seed"`
 	AA      AA         `json:"aa"`
-	Pace    Pace       `json:"pace"`
 	Search  Search     `json:"search"`
 
 	Points []Point `json:"-"` // in the order of the log
@@ -96,7 +95,9 @@ func Recordings(run *Run, results []Result) []*Recording {
 		r.add(line, places[k])
 	}
 	for k, r := range at {
-		r.Pace = paceOf(logs[k])
+		if r.Search.Pace == (Pace{}) { // a run of before searches kept it
+			r.Search.Pace = paceOf(logs[k])
+		}
 	}
 	return out
 }
@@ -126,40 +127,55 @@ func (r *Recording) add(line *Result, places map[string]int) {
 	}
 }
 
-// paceOf fits wall = new configs * Config + samples * Sample over the blocks of a log:
-// samples from the blocks without a new config, and configs from the rest.
+// Paced gathers the blocks of a search for its pace.
+type Paced struct {
+	samples, wall                float64 // of blocks without a new config
+	configs, before, beforeCount float64 // new configs, and time and samples of blocks with some
+}
+
+// Add takes in a block: configs measured for the first time, samples, seconds.
+func (p *Paced) Add(configs, samples int, wall float64) {
+	switch {
+	case samples == 0: // compared with the oracle, nothing timed
+	case configs == 0:
+		p.samples, p.wall = p.samples+float64(samples), p.wall+wall
+	default:
+		p.configs, p.before, p.beforeCount = p.configs+float64(configs), p.before+wall, p.beforeCount+float64(samples)
+	}
+}
+
+// Pace fits wall = configs * Config + samples * Sample: samples by the blocks without a
+// new config, and configs by the rest.
+func (p *Paced) Pace() (out Pace) {
+	if p.samples > 0 {
+		out.Sample = p.wall / p.samples
+	}
+	if p.configs > 0 {
+		out.Config = max(0, p.before-p.beforeCount*out.Sample) / p.configs
+	}
+	return out
+}
+
+// paceOf is the pace of a log.
 func paceOf(log []*Result) Pace {
-	var samples, wall, news, newWall, newSamples float64
+	var p Paced
 	seen := map[string]bool{}
 	for start := 0; start < len(log); {
-		end, fresh, n := start, 0.0, 0.0
+		end, fresh, n := start, 0, 0
 		for ; end < len(log); end++ {
 			if key := log[end].Config.Key(); !seen[key] {
 				seen[key] = true
 				fresh++
 			}
-			n += float64(len(log[end].Seconds))
+			n += len(log[end].Seconds)
 			if log[end].End {
 				break
 			}
 		}
-		switch w := log[start].Wall; {
-		case n == 0: // compared with the oracle, nothing timed
-		case fresh == 0:
-			samples, wall = samples+n, wall+w
-		default:
-			news, newWall, newSamples = news+fresh, newWall+w, newSamples+n
-		}
+		p.Add(fresh, n, log[start].Wall)
 		start = end + 1
 	}
-	var p Pace
-	if samples > 0 {
-		p.Sample = wall / samples
-	}
-	if news > 0 {
-		p.Config = max(0, newWall-newSamples*p.Sample) / news
-	}
-	return p
+	return p.Pace()
 }
 
 // Complete reports whether every legal point was measured.

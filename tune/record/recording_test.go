@@ -54,7 +54,7 @@ func TestRecordingKeepsRoundsAndPace(t *testing.T) {
 	if r.Points[0].Role != Default || r.Points[2].Status != ep.Hang || r.Search.Problem != run.Searches[0].Problem {
 		t.Errorf("%+v", r.Points)
 	}
-	if p := r.Pace; math.Abs(p.Sample-0.001) > 1e-9 || math.Abs(p.Config-0.1/3) > 1e-9 {
+	if p := r.Search.Pace; math.Abs(p.Sample-0.001) > 1e-9 || math.Abs(p.Config-0.1/3) > 1e-9 {
 		t.Errorf("pace %+v, want 1 ms a sample and 33 ms a config", p)
 	}
 }

@@ -142,6 +142,7 @@ func (c *contest) failure(err error) (record.Cause, string) {
 // file writes what was measured of the winner and the default.
 func file(s *record.Search, h *search.State, r *measure.Runner, win, dflt search.Finalist) {
 	s.Clock, s.Times, s.DefaultTime = r.Clock(), win.Times, dflt.Times
+	s.Pace = r.Pace()
 	s.MaxErr, s.Tried, s.Failed = r.MaxErr(win.Point), h.Tried(), len(r.Failures())
 	s.Beside = besidePair(r, win.Point, dflt.Point)
 }

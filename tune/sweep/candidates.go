@@ -191,6 +191,9 @@ func (c *searcher) best(n int) []ep.Config {
 	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
 	}
+	if c.as != nil {
+		return c.as.best(n)
+	}
 	var out []ep.Config
 	var order []int
 	for _, f := range c.finals {

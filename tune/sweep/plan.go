@@ -132,7 +132,7 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 			planned.Legal, planned.Spaces = space.Len(), infos
 			fmt.Fprintln(prints, s.problem.Key(), space.Fingerprint(ABI(b)))
 		}
-		planned.estimate(opts, out.Policy)
+		planned.estimate(opts, out.Policy, out.repeats(&planned))
 		out.Samples += planned.Samples
 		out.Searches = append(out.Searches, planned)
 	}
@@ -141,9 +141,40 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	return out, nil
 }
 
+// Estimate is the wall time of a plan at a machine's pace, by op; that of a pair is its
+// halves'. known is false where an op has none.
+func (p *Plan) Estimate(paces map[ep.Op]record.Pace) (whole time.Duration, known bool) {
+	seconds := 0.0
+	for _, s := range p.Searches {
+		pace, ok := paces[s.problem.Op]
+		if !ok {
+			return 0, false
+		}
+		ending := 2*p.Policy.AARounds + p.Policy.MaxRounds // the A/A test, and the confirmation of two
+		seconds += float64(s.Measured)*pace.Config + float64(s.Samples+ending)*pace.Sample
+	}
+	return time.Duration(seconds / searchShare * float64(time.Second)), true
+}
+
+// repeated is about as many configs as are measured of a combine whose space was searched
+// with another dispatch dtype.
+const repeated = 8
+
+// repeats reports whether a combine's space was planned already, with another dtype.
+func (p *Plan) repeats(s *Search) bool {
+	return s.problem.Op == ep.Combine && slices.ContainsFunc(p.Searches, func(o Search) bool {
+		q := o.problem
+		q.Dispatch = s.problem.Dispatch
+		return q == s.problem && o.problem != s.problem && o.Routing() == s.Routing() && o.Legal == s.Legal
+	})
+}
+
 // estimate counts what a race would take; other strategies take about as much.
-func (s *Search) estimate(opts *Options, p measure.Policy) {
+func (s *Search) estimate(opts *Options, p measure.Policy, repeats bool) {
 	s.Measured = s.Legal
+	if repeats {
+		s.Measured = min(s.Measured, repeated)
+	}
 	if opts.Evaluations > 0 {
 		s.Measured = min(s.Measured, opts.Evaluations)
 	}
@@ -201,6 +232,15 @@ func (pl *planner) paramNames() []string {
 		}
 	}
 	return out
+}
+
+// legalPoints is the size of a problem's space, 0 where it has none.
+func (pl *planner) legalPoints(p ep.Problem) int {
+	space, _, err := pl.base(p)
+	if err != nil {
+		return 0
+	}
+	return space.Len()
 }
 
 // enumerated is the space of a problem before anything is added to it.

@@ -162,6 +162,9 @@ func joined(all []table.Evidence) table.Evidence {
 // complete reports whether the whole legal space was measured. Pairs are made
 // of winners and never are.
 func (c *searcher) complete() bool {
+	if c.as != nil {
+		return c.as.complete()
+	}
 	return c.problem.Op != ep.Pair && c.result.Tried >= c.result.Legal
 }
 
@@ -176,6 +179,9 @@ func (c *searcher) evidence(cfg ep.Config) table.Evidence {
 		Clock: r.Clock, Median: times.Median, P10: times.P10, P90: times.P90, Rounds: rounds,
 		Gain: gain.Mid, GainLow: gain.Low, GainHigh: gain.High, Tried: r.Tried, Legal: r.Legal, Ties: r.Ties,
 		Routings: []string{c.routing.Spec()}, Tokens: []int{c.problem.Tokens}, Complete: c.complete(), Date: c.runner.Latest(),
+	}
+	if c.as != nil {
+		e.Tried, e.Legal = c.as.result.Tried, c.as.result.Legal
 	}
 	if i, ok := c.space.Index(cfg); ok {
 		e.MaxErr = c.runner.MaxErr(i)

@@ -28,6 +28,7 @@ type searcher struct {
 // findings are what a search found.
 type findings struct {
 	aa     record.AA
+	as     *searcher // whose space was searched instead of this one's, nil for its own
 	finals []search.Finalist
 	seen   map[string]sighting // by config key: what the finals and crossings say
 	result record.Search
@@ -96,13 +97,34 @@ func (s *sweeper) search(ctx context.Context, c *searcher) error {
 	return err
 }
 
-// explore lets the strategy search. Where launch parameters cannot matter only
-// the required candidates are measured.
+// explore lets the strategy search. Where launch parameters cannot matter, and where the
+// space of a combine was searched already, only the required candidates are measured:
+// among them is what that search chose.
 func (s *sweeper) explore(ctx context.Context, c *searcher) error {
-	if s.lab.hostBound(c.runner)(c.aa.Default) == "" {
+	if c.as = s.sameCombine(c); c.as != nil {
+		c.result.As = c.as.problem.Dispatch
+	}
+	if c.as == nil && s.lab.hostBound(c.runner)(c.aa.Default) == "" {
 		return s.plan.strategy(ctx, c.state)
 	}
 	return c.state.Measure(ctx, record.StageRequired, c.state.Required, search.ScreenRounds)
+}
+
+// sameCombine is a search before this one of the same combine behind another dispatch
+// dtype, nil where there is none. Rows travel back as BF16, whatever they came as, and
+// the spaces are the same unless a kernel refuses a dtype.
+func (s *sweeper) sameCombine(c *searcher) *searcher {
+	if c.problem.Op != ep.Combine {
+		return nil
+	}
+	for _, o := range s.searches[:s.done] {
+		p := o.problem
+		p.Dispatch = c.problem.Dispatch
+		if p == c.problem && o.routing.Spec() == c.routing.Spec() && o.as == nil && o.result.Decision.Usable() && s.lab.planner.legalPoints(o.problem) == s.lab.planner.legalPoints(c.problem) {
+			return o
+		}
+	}
+	return nil
 }
 
 // protocol is the policy's, with no fewer rounds than the A/A test needed.

@@ -213,7 +213,7 @@ func (s *sweeper) warn() {
 func (s *sweeper) hurried() int {
 	n := 0
 	for _, c := range s.searches {
-		if c.state == nil || s.lab.hostBound(c.runner)(c.aa.Default) != "" {
+		if c.state == nil || c.as != nil || s.lab.hostBound(c.runner)(c.aa.Default) != "" {
 			continue
 		}
 		if measured := len(c.state.Measured()); measured <= len(c.required)+1 && measured < c.space.Len() {

@@ -51,7 +51,7 @@ func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	if err != nil || space.Len() < fewest {
 		return nil, err
 	}
-	m := &Model{Name: r.Name(), Space: space, Default: -1, Incumbent: -1, Neighbour: -1, Pace: r.Pace}
+	m := &Model{Name: r.Name(), Space: space, Default: -1, Incumbent: -1, Neighbour: -1, Pace: r.Search.Pace}
 	if r.Search.Decision.Cause == record.HostBound {
 		m.HostBound = r.Search.Decision.Reason
 	}

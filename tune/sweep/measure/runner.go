@@ -56,13 +56,15 @@ type Runner struct {
 	fold    int
 	clock   string
 	mhz     [][]float64
+	timed   map[int]bool // points of the blocks so far
+	paced   record.Paced
 	spent   float64   // seconds of all blocks, recorded ones included
 	latest  time.Time // end of the last block
 }
 
 // New makes a Runner. Nothing is opened before the first measurement.
 func New(s Setup) *Runner {
-	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}, beside: map[int]*staged{}}
+	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}, timed: map[int]bool{}, beside: map[int]*staged{}}
 }
 
 // ErrLost ends a sweep whose machine can no longer measure. Everything measured
@@ -98,8 +100,24 @@ func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, mea
 		return nil, err
 	}
 	r.spent += wall
+	r.keepPace(points, lines, wall)
 	return lines, nil
 }
+
+func (r *Runner) keepPace(points []int, lines []record.Result, wall float64) {
+	configs, samples := 0, 0
+	for i, point := range points {
+		if !r.timed[point] {
+			r.timed[point] = true
+			configs++
+		}
+		samples += len(lines[i].Seconds)
+	}
+	r.paced.Add(configs, samples, wall)
+}
+
+// Pace is what measuring has cost so far.
+func (r *Runner) Pace() record.Pace { return r.paced.Pace() }
 
 // generationBlocks is more than a stage ever has.
 const generationBlocks = 1000

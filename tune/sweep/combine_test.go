@@ -1,0 +1,34 @@
+package sweep
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestCombineIsSearchedOnce: with the second dispatch dtype the winner of the first is
+// measured beside the default, on rounds of its own, and the row says what was tried.
+func TestCombineIsSearchedOnce(t *testing.T) {
+	o := options(t, "combine", []int{16}, "uniform")
+	o.Problems[0].Hidden = 128
+	second := o.Problems[0]
+	second.Dispatch = ep.FP8
+	o.Problems = append(o.Problems, second)
+	out := mustSweep(t, &scripted{Sigma: 0.005}, o, filepath.Join(t.TempDir(), "run"))
+	if len(out.Run.Searches) != 2 {
+		t.Fatalf("%d searches", len(out.Run.Searches))
+	}
+	first, again := out.Run.Searches[0], out.Run.Searches[1]
+	if first.As != "" || again.As != first.Problem.Dispatch || again.Tried >= first.Tried || again.Decision.Rounds == 0 {
+		t.Errorf("tried %d, then %d as %q", first.Tried, again.Tried, again.As)
+	}
+	if again.Decision.Config.Key() != first.Decision.Config.Key() {
+		t.Errorf("%s, then %s", first.Decision.Config.Key(), again.Decision.Config.Key())
+	}
+	for _, r := range out.Table.Rows {
+		if r.Evidence.Tried != first.Tried || !r.Evidence.Complete {
+			t.Errorf("the row of %s says %d of %d tried", r.Key.Dispatch, r.Evidence.Tried, r.Evidence.Legal)
+		}
+	}
+}

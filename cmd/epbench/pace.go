@@ -44,7 +44,7 @@ func rememberPace(run *record.Run) {
 		all[run.Machine.Key()] = here
 	}
 	for _, s := range run.Searches {
-		if s.Pace.Config > 0 && s.Pace.Sample > 0 {
+		if s.Pace.Sample > 0 {
 			here[s.Problem.Op] = s.Pace
 		}
 	}

@@ -14,7 +14,9 @@ import (
 
 // The pace that sweeps of tests keep for --dry-run goes nowhere.
 func TestMain(m *testing.M) {
-	os.Setenv("XDG_CACHE_HOME", os.DevNull)
+	if os.Getenv("TESTDATA") == "" { // not a command of a script, which has a place of its own
+		os.Setenv("XDG_CACHE_HOME", os.DevNull)
+	}
 	testscript.Main(m, map[string]func(){
 		"epbench": func() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -117,10 +118,7 @@ func (f *sweepFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.beside.apply(o.Problems, f.problem.model); err != nil {
-		return nil, err
-	}
-	if err := f.beside.searchable(); err != nil {
+	if err := cmp.Or(f.beside.searchable(), f.beside.apply(o.Problems, f.problem.model)); err != nil {
 		return nil, err
 	}
 	o.Strategy, o.Kernels, o.MaxSMs = f.strategy, splitList(f.kernels), f.maxSMs

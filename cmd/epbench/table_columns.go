@@ -34,6 +34,9 @@ func keyCells(k table.Key) []reports.Cell {
 	if k.Precision == ep.Reduced {
 		extras = append(extras, "reduced")
 	}
+	if k.Objective == ep.Beside {
+		extras = append(extras, "beside")
+	}
 	if k.Layout != ep.LayoutExpert {
 		extras = append(extras, k.Layout.String())
 	}

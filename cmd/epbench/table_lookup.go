@@ -157,6 +157,9 @@ func sweepFlagsOf(k table.Key) string {
 	if k.Precision == ep.Reduced {
 		c += " --precision reduced"
 	}
+	if k.Objective == ep.Beside {
+		c += " --beside gemm"
+	}
 	if k.Layout != ep.LayoutExpert {
 		c += " --layout " + k.Layout.String()
 	}

@@ -20,6 +20,7 @@ type queryFlags struct {
 	machine   string
 	backend   string
 	precision string
+	objective string
 	config    string
 	other     bool
 }
@@ -35,6 +36,7 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.StringVar(&f.machine, "machine", "", "ask for this `MACHINE`: table (its own; the default with --table), host, or a file with one (run.json, table.json)")
 		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept: full or reduced")
+		s.StringVar(&f.objective, "objective", "alone", "`WHICH` rows: alone, or beside, for calls that run while a product does")
 		s.StringVar(&f.config, "config", "", "print only what concerns this `CONFIG`: "+configUsage)
 		s.BoolVar(&f.other, "other-kernels", false, "also take rows of other builds of their kernels, behind all others and marked")
 	})
@@ -95,8 +97,12 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
+	objective, err := ep.ParseObjective(f.objective)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("--%w", err))
+	}
 	for _, p := range problems {
-		p.Precision = accepted
+		p.Precision, p.Objective = accepted, objective
 		if p.Tokens != problems[0].Tokens {
 			continue // one key for all token counts
 		}

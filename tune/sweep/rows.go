@@ -179,6 +179,7 @@ func (c *searcher) evidence(cfg ep.Config) table.Evidence {
 		Clock: r.Clock, Median: times.Median, P10: times.P10, P90: times.P90, Rounds: rounds,
 		Gain: gain.Mid, GainLow: gain.Low, GainHigh: gain.High, Tried: r.Tried, Legal: r.Legal, Ties: r.Ties,
 		Routings: []string{c.routing.Spec()}, Tokens: []int{c.problem.Tokens}, Complete: c.complete(), Date: c.runner.Latest(),
+		Beside: c.problem.Beside,
 	}
 	if c.as != nil {
 		e.Tried, e.Legal = c.as.result.Tried, c.as.result.Legal

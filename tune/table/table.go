@@ -103,4 +103,8 @@ type Evidence struct {
 	// MaxErr is the largest error seen against the oracle over the row's largest
 	// magnitude.
 	MaxErr float64 `json:"max_err,omitempty"`
+
+	// Beside is the product that ran beside the calls, see ep.Product; "" for none.
+	// The times are then costs.
+	Beside string `json:"beside,omitempty"`
 }

@@ -1,0 +1,104 @@
+package reports_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+func besideProblem() ep.Problem {
+	return ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
+		Dispatch: ep.BF16, Combine: ep.BF16, Beside: "copy", Objective: ep.Beside}
+}
+
+// besideLine is a config on so many SMs: its time alone and its cost in microseconds.
+func besideLine(config string, sms int, alone, cost float64) record.Result {
+	c, err := ep.ParseConfig(config)
+	if err != nil {
+		panic(err)
+	}
+	rows := func(us float64) [][]float64 {
+		return [][]float64{{us * 1e-6, us * 0.9e-6}, {us * 1e-6, us * 0.9e-6}, {us * 1e-6, us * 0.9e-6}}
+	}
+	t := &ep.Together{Call: rows(alone), Product: rows(100), Both: rows(100 + cost), CallIn: rows(2 * alone), ProductIn: rows(100 + cost), Done: rows(0.5e6), Amount: "x"}
+	return record.Result{Problem: besideProblem(), Routing: "uniform", Seed: 1, Config: c, Cost: ep.Cost{SMs: sms}, Role: record.Candidate,
+		Stage: record.StageFinals, Status: ep.OK, Clock: "stamp", Fold: 1, Seconds: t.Cost(), Beside: t}
+}
+
+// TestBesidePareto: both fronts are of the same configs, each by its own time, and
+// configs in split phases are told apart.
+func TestBesidePareto(t *testing.T) {
+	lines := []record.Result{besideLine("d:sms=8", 8, 40, 6), besideLine("d:sms=132", 132, 10, 30),
+		besideLine("d_split:sms=64", 64, 15, 5), besideLine("d:mode=split,sms=32", 32, 20, 8)}
+	lines[0].Role = record.Default
+	cases := reports.Cases(&record.Run{}, lines)
+	b, ok := reports.BesideParetoOf(cases[0])
+	if !ok || len(b.Alone.All) != 4 || len(b.Cost.All) != 4 || len(b.Phased) != 2 {
+		t.Fatalf("%v, %d and %d points, %d in phases", ok, len(b.Alone.All), len(b.Cost.All), len(b.Phased))
+	}
+	sms := func(p reports.Pareto) (out []int) {
+		for _, e := range p.Front {
+			out = append(out, e.Cost.SMs)
+		}
+		return out
+	}
+	if got := sms(b.Alone); !slices.Equal(got, []int{8, 32, 64, 132}) {
+		t.Errorf("front alone: %v", got)
+	}
+	if got := sms(b.Cost); !slices.Equal(got, []int{8, 64}) {
+		t.Errorf("front of costs: %v", got)
+	}
+	for i := range lines {
+		lines[i].Beside = nil
+	}
+	if _, ok := reports.BesideParetoOf(reports.Cases(&record.Run{}, lines)[0]); ok {
+		t.Error("a run without products has fronts beside them")
+	}
+}
+
+// TestBesideTable: a row for the config and one for what it is compared with, under its
+// id where that is not the default.
+func TestBesideTable(t *testing.T) {
+	config, _ := ep.ParseConfig("d:sms=64")
+	over, _ := ep.ParseConfig("d:sms=8")
+	one := func(us float64) record.Interval {
+		return record.Interval{Mid: us * 1e-6, Low: us * 0.9e-6, High: us * 1.1e-6}
+	}
+	s := record.Search{Problem: besideProblem(), Routing: "uniform", Decision: record.Decision{Config: config, Default: over},
+		Beside: &record.BesidePair{
+			Config:  record.Beside{Call: one(15), CallIn: one(20), Product: one(100), ProductIn: one(105), Both: one(105), Cost: one(5), Slowdown: record.Interval{Mid: 1.05}, Done: 0.4, Amount: "2 launches"},
+			Default: record.Beside{Call: one(40), CallIn: one(50), Product: one(100), ProductIn: one(130), Both: one(130), Cost: one(30), Slowdown: record.Interval{Mid: 1.3}, Done: 0.5}}}
+	run := &record.Run{Searches: []record.Search{s}}
+	for _, reference := range []string{"", "table: exact"} {
+		run.Searches[0].Reference = reference
+		table, ok := reports.BesideTable(run)
+		if !ok || len(table.Rows) != 2 {
+			t.Fatalf("%v, %d rows", ok, len(table.Rows))
+		}
+		text := []string{}
+		for _, c := range table.Rows[0][len(table.Rows[0])-11:] {
+			text = append(text, c.Text)
+		}
+		if got := strings.Join(text, " "); got != config.ID()+" 15.00 20.00 100.00 105.0 5.0 105.0 5.00 4.50 5.50 40.0" {
+			t.Errorf("the config's row: %s", got)
+		}
+		want := over.ID()
+		if reference == "" {
+			want = "default"
+		}
+		if got := table.Rows[1][len(table.Rows[1])-11].Text; got != want {
+			t.Errorf("the other row is of %s, want %s", got, want)
+		}
+		if !slices.ContainsFunc(table.Notes, func(n string) bool { return strings.Contains(n, "share of the product is 2 launches") }) {
+			t.Errorf("notes: %q", table.Notes)
+		}
+	}
+	run.Searches[0].Beside = nil
+	if _, ok := reports.BesideTable(run); ok {
+		t.Error("a run without products has a table of costs")
+	}
+}

@@ -1,0 +1,95 @@
+package measure
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/workloads"
+)
+
+// beside is a fake whose rounds have a product beside them.
+type beside struct {
+	fake
+	lacks bool // the worker knows no products
+	folds []int
+}
+
+func (b *beside) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	_, err := b.fake.Open(ctx, w)
+	return b, err
+}
+
+func (b *beside) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	r, err := b.fake.Run(ctx, c, spec)
+	b.folds = append(b.folds, spec.Fold)
+	if b.lacks {
+		return r, err
+	}
+	scaled := func(by float64) [][]float64 {
+		var out [][]float64
+		for _, ranks := range r.Seconds {
+			var row []float64
+			for _, s := range ranks {
+				row = append(row, by*s)
+			}
+			out = append(out, row)
+		}
+		return out
+	}
+	r.Beside = &ep.Together{Call: scaled(1), Product: scaled(10), Both: scaled(13), CallIn: scaled(2), ProductIn: scaled(12), Done: scaled(1), Amount: "x"}
+	r.Seconds = r.Beside.Cost()
+	return r, err
+}
+
+// besideRunner is runner with a product in the problem.
+func besideRunner(t *testing.T, b *beside) (*Runner, *kept) {
+	t.Helper()
+	r, log := runner(t, &b.fake, "uniform", 1)
+	r.Backend = b
+	r.Workload.Problem.Beside, r.Workload.Problem.Objective = "copy", ep.Beside
+	return r, log
+}
+
+// TestBesideIsRecorded: every line holds what its costs are made of; the Runner keeps the
+// rounds of the latest stage; a sample folds as many calls as the call alone asks for.
+func TestBesideIsRecorded(t *testing.T) {
+	b := &beside{}
+	r, log := besideRunner(t, b)
+	for _, stage := range []record.Stage{record.StageScreen, record.StageConfirm} {
+		if _, err := r.Measure(context.Background(), stage, live, 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, line := range log.lines {
+		if line.Beside == nil || line.Beside.Validate(4, 4) != nil || line.Seconds[0][1] < 2.9e-5 || line.Seconds[0][1] > 3.1e-5 {
+			t.Fatalf("%+v", line)
+		}
+	}
+	if got := r.Beside(2); got == nil || len(got.Both) != 4 || got.Amount != "x" {
+		t.Errorf("kept of the default: %+v, want the 4 rounds of the confirmation", got)
+	}
+	want := int(besideSamples * r.Policy.MinSample / 1e-5)
+	if last := b.folds[len(b.folds)-1]; last != min(want, r.Policy.MaxFold) {
+		t.Errorf("%d calls a sample, want %d", last, want)
+	}
+}
+
+// TestBesideMustBeSaid: a worker that ignores the product gives no times that count, and
+// one that has not been asked for products may not speak of them.
+func TestBesideMustBeSaid(t *testing.T) {
+	r, log := besideRunner(t, &beside{lacks: true})
+	_, _ = r.Measure(context.Background(), record.StageScreen, live, 2)
+	for _, line := range log.lines {
+		if line.Status != ep.Unstable || !strings.Contains(line.Reason, "use a worker that knows products") {
+			t.Fatalf("%s: %s", line.Status, line.Reason)
+		}
+	}
+	line := record.Result{Problem: ep.Problem{Ranks: 1}}
+	if err := takeBeside(&line, &ep.Together{}); err == nil {
+		t.Error("times beside nothing are taken")
+	}
+}

@@ -89,3 +89,5 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver, without a GPU
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CUBLASLT=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
 	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout 10m -run '^Test(Session|Drill|Races)' ./kernels/cuda
+	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_TEST_NO_CUBLASLT=1 EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
+	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -run '^TestSessionWithoutCublasLt$$' ./kernels/cuda

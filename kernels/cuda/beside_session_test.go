@@ -30,30 +30,43 @@ func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 
 const smallGemm = "gemm:3,32,64,bf16,4"
 
-// TestSessionBeside times and verifies the default, and a split config where there is
-// one, of every kernel beside every kind of product, in graphs and eagerly.
+// TestSessionBeside times and verifies kernels of every op beside every kind of product,
+// fused and in phases, in graphs and eagerly: there the streams of an emulated GPU run
+// at the same time.
 func TestSessionBeside(t *testing.T) {
-	for _, mode := range []ep.Mode{ep.Graph, ep.Eager} {
-		for _, op := range ep.Ops() {
-			for _, beside := range []string{smallGemm, "step:3,32,64,fp8,4"} {
-				if strings.HasPrefix(beside, ep.Step) != (op == ep.Pair && mode == ep.Graph) {
+	for _, c := range []struct {
+		mode    ep.Mode
+		op      ep.Op
+		beside  string
+		kernels string // of an emulated GPU; others run all
+	}{
+		{ep.Graph, ep.Dispatch, smallGemm, "dispatch dispatch_ll dispatch_ll_split"},
+		{ep.Graph, ep.Combine, smallGemm, "combine_final combine_ll_split"},
+		{ep.Graph, ep.Pair, "step:3,32,64,fp8,4", "dispatch+combine dispatch_ll_split+combine_ll_split"},
+		{ep.Eager, ep.Pair, smallGemm, "dispatch_ll+combine_ll dispatch_ll_split+combine_ll_split"},
+	} {
+		t.Run(string(c.mode)+"/"+string(c.op), func(t *testing.T) {
+			b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(c.op, c.mode, c.beside))
+			for _, k := range kernels.For(b.Kernels(), s.problem) {
+				if onEmulator() && !slices.Contains(strings.Fields(c.kernels), k.Name) {
 					continue
 				}
-				t.Run(string(mode)+"/"+string(op)+"/"+beside, func(t *testing.T) {
-					b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(op, mode, beside))
-					for _, k := range besideKernels(b, op) {
-						c := k.DefaultConfig(b.Machine(), s.problem)
-						runConfig(t, b, s, k, c)
-						if k.Name == "dispatch_ll" {
-							checkPlanned(t, s, c.With("sms", "2"))
-						}
-						if split := splitOf(c); split.Key() != c.Key() {
-							runConfig(t, b, s, k, split)
-						}
-					}
-				})
+				besideConfigs(t, b, s, k)
 			}
-		}
+		})
+	}
+}
+
+// besideConfigs runs the default of a kernel, and one with mode=split where it has one.
+func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
+	t.Helper()
+	c := k.DefaultConfig(b.Machine(), s.problem)
+	runConfig(t, b, s, k, c)
+	if k.Name == "dispatch_ll" {
+		checkPlanned(t, s, c.With("sms", "2"))
+	}
+	if split := splitOf(c); split.Key() != c.Key() && k.Op != ep.Pair {
+		runConfig(t, b, s, k, split)
 	}
 }
 
@@ -69,18 +82,6 @@ func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	if err != nil || !strings.Contains(r.Beside.Amount, want) {
 		t.Errorf("%s: %+v, %v; want %q", c.Key(), r.Beside, err, want)
 	}
-}
-
-// besideKernels are all kernels of an op; of pairs, on an emulated GPU, those of two
-// families, one of them in split phases.
-func besideKernels(b *Backend, op ep.Op) []kernels.Kernel {
-	all := kernels.Of(b.Kernels(), op)
-	if op == ep.Pair && onEmulator() {
-		all = slices.DeleteFunc(all, func(k kernels.Kernel) bool {
-			return k.Name != "dispatch+combine" && k.Name != "dispatch_ll_split+combine_ll_split"
-		})
-	}
-	return all
 }
 
 // splitOf sets mode=split in every half that has a mode.

@@ -338,10 +338,12 @@ func (s *schedule) times(r []uint64) (sum besideTimes, err error) {
 		sum.productIn += t.productIn * weight
 		sum.done += t.done * weight
 	}
-	for _, v := range []float64{sum.call, sum.product, sum.both, sum.callIn, sum.productIn} {
-		if !(v > 0) && s.beside.way != onlyProduct {
-			return sum, fmt.Errorf("time stamps are out of order: %v", r)
-		}
+	if !(sum.product > 0) {
+		return sum, fmt.Errorf("time stamps are out of order: %v", r)
+	}
+	// Differences of a rank that others kept waiting may come out below zero.
+	for _, v := range []*float64{&sum.call, &sum.both, &sum.callIn, &sum.productIn} {
+		*v = max(*v, ep.LeastCost)
 	}
 	return sum, nil
 }

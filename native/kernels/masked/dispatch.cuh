@@ -247,12 +247,12 @@ EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const RankCall &c, MaskedSh
   if (s.failed) return;
   ep_span_stage(a, EP_STAGE_READY);
   uint32_t most = 0;
-  for (int r = 0; r < EP_RANKS; r++) most = max(most, s.messages[r]);
+  for (int r = 0; r < EP_RANKS; r++) most = max(most, rank_turns(c, s.messages[r]));
   for (uint32_t job = rank_receiver(c); job < most * MASKED_UNITS * EP_RANKS; job += rank_receiving_warps(c)) {
     MaskedPart p;
     p.source = (static_cast<uint32_t>(a.rank) + job) % EP_RANKS;
     p.unit = job / EP_RANKS % MASKED_UNITS;
-    p.place = job / EP_RANKS / MASKED_UNITS;
+    p.place = rank_turn(c, job / EP_RANKS / MASKED_UNITS, s.messages[p.source]);
     if (p.place >= s.messages[p.source]) continue;
     if (!masked_wait_part(a, c, s, p)) return;
     ep_span_stage(a, EP_STAGE_ARRIVED);

@@ -246,12 +246,12 @@ EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared
   if (s.failed) return;
   ep_span_stage(a, EP_STAGE_READY);
   uint32_t most = 0;
-  for (uint32_t i = 0; i < RANK_SOURCES; i++) most = max(most, s.rows[(a.rank + 1 + i) % EP_RANKS]);
+  for (uint32_t i = 0; i < RANK_SOURCES; i++) most = max(most, rank_turns(c, s.rows[(a.rank + 1 + i) % EP_RANKS]));
   for (uint32_t job = rank_receiver(c); RANK_SOURCES > 0 && job < most * RANK_UNITS * RANK_SOURCES; job += rank_receiving_warps(c)) {
     RankPart p;
     p.source = (a.rank + 1 + job % max(RANK_SOURCES, 1u)) % EP_RANKS;
     p.unit = job / max(RANK_SOURCES, 1u) % RANK_UNITS;
-    p.place = job / max(RANK_SOURCES, 1u) / RANK_UNITS;
+    p.place = rank_turn(c, job / max(RANK_SOURCES, 1u) / RANK_UNITS, s.rows[p.source]);
     if (p.place >= s.rows[p.source]) continue;
     if (!rank_wait_part(a, c, p)) return;
     ep_span_stage(a, EP_STAGE_ARRIVED);

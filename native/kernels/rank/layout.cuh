@@ -68,6 +68,16 @@ EP_DEVICE uint32_t rank_receiving_warps(const RankCall &c) {
   return (c.receivers == 0 ? c.senders : c.receivers) * c.warps;
 }
 
+/* Messages of a source are received in the order in which its blocks come to them: all
+ * blocks' first, all blocks' second, ... Each block of a sender has a run of tokens, so
+ * that of `rows` messages about every rows/senders-th is a block's first. Message i of
+ * rank_turns in that order; `rows` or more where there is none. */
+EP_DEVICE uint32_t rank_turns(const RankCall &c, uint32_t rows) { return (rows + c.senders - 1) / c.senders * c.senders; }
+EP_DEVICE uint32_t rank_turn(const RankCall &c, uint32_t i, uint32_t rows) {
+  uint32_t each = (rows + c.senders - 1) / c.senders;
+  return i / c.senders < each ? i % c.senders * each + i / c.senders : rows;
+}
+
 EP_DEVICE uint8_t *rank_at(const EpArgs &a, int owner, RankRegion region) { return a.heap[owner] + a.region[region]; }
 
 EP_DEVICE uint64_t *rank_count(const EpArgs &a, int owner, uint32_t call, int source) {

@@ -77,7 +77,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		t.Add(reports.Str(r.Strategy), budgetCell(r.Budget), reports.Float(100*r.Regret, 2), reports.Float(100*r.RegretP95, 2),
 			reports.Float(100*r.Flips, 0), reports.Float(100*r.Bias, 2), reports.Float(100*r.FalseFaster, 1),
-			reports.Float(r.Evaluations, 0), reports.Float(r.Samples, 0), reports.Int(r.MaxSamples))
+			reports.Float(r.Evaluations, 0), reports.Float(r.Samples, 0), reports.Int(r.MaxSamples), reports.Float(100*r.Missed, 2), reports.Float(r.Seconds, 2))
 	}
 	return f.tables.print(cmd, t)
 }
@@ -87,10 +87,12 @@ func replayTable(title string) reports.Table {
 	return reports.Table{
 		Name: "replay", Title: title,
 		Columns: []reports.Column{reports.Words("strategy"), n("budget", ""), n("regret", "%"), n("p95", "%"), n("flips", "%"),
-			n("bias", "%"), n("false", "%"), n("tried", ""), n("samples", ""), n("most", "")},
+			n("bias", "%"), n("false", "%"), n("tried", ""), n("samples", ""), n("most", ""),
+			n("missed", "%"), n("wall", "s")},
 		Notes: []string{
 			"regret: true time of the winner over the true best; flips: second tunings that chose another config, the first winner being the incumbent",
 			"bias: reported over true time; false: claims of a gain over the default where there is none; most: samples of the longest search",
+			"missed: true time of the best config tried over the true best, the rule for ties aside; wall: of a search at the recorded pace, 0: unknown",
 		},
 	}
 }

@@ -34,6 +34,8 @@ type Report struct {
 	Evaluations float64 `json:"evaluations"`  // mean, distinct configs
 	Samples     float64 `json:"samples"`      // mean
 	MaxSamples  int     `json:"max_samples"`
+	Missed      float64 `json:"missed"`  // mean of true time of the best config tried / true best, minus one: regret without the rule for ties
+	Seconds     float64 `json:"seconds"` // mean wall time at the recorded pace, 0 where that is unknown
 }
 
 // Run replays searches on models, which draw is asked for by number. Each is
@@ -67,6 +69,8 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 		out.Regret += regrets[i] / n
 		out.Evaluations += float64(first.evaluations) / n
 		out.Samples += float64(first.samples) / n
+		out.Missed += (first.tried/m.best() - 1) / n
+		out.Seconds += first.seconds / n
 		out.MaxSamples = max(out.MaxSamples, first.samples)
 	}
 	out.RegretP95 = stat.Quantile(regrets, 0.95)
@@ -78,6 +82,17 @@ func (m *Model) best() float64 {
 	return slices.Min(slices.DeleteFunc(slices.Clone(m.Truth), math.IsNaN))
 }
 
+// bestOf is the least true time of some points.
+func (m *Model) bestOf(points []int) float64 {
+	best := math.Inf(1)
+	for _, i := range points {
+		if t := m.Truth[i]; t < best { // NaN never is
+			best = t
+		}
+	}
+	return best
+}
+
 // tuned is how one search ended.
 type tuned struct {
 	point       int
@@ -85,6 +100,8 @@ type tuned struct {
 	claims      bool    // that the point beats the default
 	evaluations int
 	samples     int
+	tried       float64 // true time of the best config tried
+	seconds     float64
 }
 
 func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (tuned, error) {
@@ -121,5 +138,5 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 		return tuned{}, err
 	}
 	claims := end.Decision.Verdict == record.Faster
-	return tuned{end.Winner.Point, end.Winner.Median, claims, h.Tried(), h.Samples()}, nil
+	return tuned{end.Winner.Point, end.Winner.Median, claims, h.Tried(), h.Samples(), m.bestOf(h.Measured()), machine.Spent().Seconds()}, nil
 }

@@ -92,8 +92,8 @@ func check(_ ep.Machine, p ep.Problem, c ep.Config) error {
 
 // checkAlgo: by rank, there is one message for each distinct rank and no other way.
 func checkAlgo(p ep.Problem, c ep.Config) error {
-	if p.Layout.ByRank() {
-		return kernels.CheckWord(c, "algo", algoDedup)
+	if p.Layout.ByRank() && c.Str("algo") != algoDedup {
+		return fmt.Errorf("algo: %s; with layout %s a token goes once to each rank: use %s", c.Str("algo"), p.Layout, algoDedup)
 	}
 	return kernels.CheckWord(c, "algo", algoDirect, algoDedup)
 }

@@ -56,6 +56,12 @@ func TestProblemBounds(t *testing.T) {
 		{`mode: unknown "x", use one of graph, eager, cold`, func(p *Problem) { p.Mode = "x" }},
 		{`dtype: unknown "fp16", use one of bf16, fp8, mxfp4, nvfp4`, func(p *Problem) { p.Dispatch = "fp16" }},
 		{`combine: "fp8", only bf16 travels back`, func(p *Problem) { p.Combine = FP8 }},
+		{"", func(p *Problem) { p.Layout = LayoutExpert128 }},
+		{"", func(p *Problem) { p.Layout, p.SharedExpert = LayoutRankPacked, false }},
+		{`layout: unknown "rows", use one of expert, expert:128, masked, rank, rank:packed`, func(p *Problem) { p.Layout = "rows" }},
+		{"shared-expert: not with layout rank; use layout expert", func(p *Problem) { p.Layout = LayoutRank }},
+		{"skip-a2a: not with layout masked; use layout expert", func(p *Problem) { p.Layout, p.SharedExpert, p.SkipA2A = LayoutMasked, false, true }},
+		{"dtype: mxfp4: not with layout masked; use layout expert", func(p *Problem) { p.Layout, p.SharedExpert, p.Dispatch = LayoutMasked, false, MXFP4 }},
 		{"precision: 7 is neither ep.Full nor ep.Reduced", func(p *Problem) { p.Precision = 7 }},
 	} {
 		p, got := sound, ""
@@ -76,6 +82,9 @@ func TestProblemKey(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if p.Precision = Reduced; p.Key() != want+" precision=reduced" {
+		t.Errorf("got %s", p.Key())
+	}
+	if p.Layout = LayoutRankPacked; p.Key() != want+" precision=reduced layout=rank:packed" {
 		t.Errorf("got %s", p.Key())
 	}
 	if p.LocalExperts() != 32 {

@@ -239,3 +239,38 @@ func reseal(data []byte) []byte {
 	}
 	return out
 }
+
+// TestLayoutsArePacked: a pack holds the kernels of its layout, takes fp8 tokens where it
+// was asked to, follows defaults that depend on the token count, and makes room for what
+// stands beside rows.
+func TestLayoutsArePacked(t *testing.T) {
+	for layout, kernel := range map[ep.Layout]string{ep.LayoutRank: "rank", ep.LayoutRankPacked: "rank", ep.LayoutMasked: "masked"} {
+		p := build(t, func(r *Request) {
+			r.Problem.Layout, r.DTypes, r.Raw = layout, []ep.DType{ep.FP8}, true
+		})
+		if p.Shape().Layout != layout || p.head.Layout != uint32(slices.Index(ep.Layouts(), layout)) {
+			t.Errorf("%s: the pack says %s, number %d", layout, p.Shape().Layout, p.head.Layout)
+		}
+		few, many := said(t, p, ep.Pair, ep.Even, 100), said(t, p, ep.Pair, ep.Even, 4000)
+		for _, a := range []Answer{few, many} {
+			if !strings.HasPrefix(a.Dispatch, "dispatch_"+kernel+":input=fp8") || !strings.HasPrefix(a.Combine, "combine_"+kernel+":") {
+				t.Errorf("%s: %s, %s", layout, a.Dispatch, a.Combine)
+			}
+		}
+		if few.Dispatch == many.Dispatch || few.Hi >= many.Lo {
+			t.Errorf("%s: %d and %d tokens are answered alike: %s", layout, few.Hi, many.Lo, many.Dispatch)
+		}
+		index := cuda.IndexOf(p.of(ep.FP8))
+		if n := p.HeapBytes(1, ep.FP8); n < index.ExpertIDs+index.SrcInfo+index.ScaleOffsets {
+			t.Errorf("%s: %d bytes hold no outputs of %+v", layout, n, index)
+		}
+	}
+	r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8}, Machine: machine, Raw: true}
+	if _, err := Build(r, compile); err == nil || !strings.Contains(err.Error(), "raw: layout expert takes tokens as bf16 alone") {
+		t.Errorf("layout expert with raw tokens: %v", err)
+	}
+	r.Problem.Layout, r.Raw = ep.LayoutExpert128, false
+	if _, err := Build(r, compile); err == nil || !strings.Contains(err.Error(), "no dispatch kernel of this backend serves expert:128") {
+		t.Errorf("layout expert:128: %v", err)
+	}
+}

@@ -79,8 +79,9 @@ class Lane:
 
 
 def _tensors(value):
+    """All tensors of nested tuples and lists, and of what a handle holds besides."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):
-        return [t for v in value for t in _tensors(v)]
+        return [t for v in (*value, getattr(value, "sent", None)) for t in _tensors(v)]
     return []

@@ -51,10 +51,12 @@ func request(ranks, tokens int) pack.Request {
 		p := shape
 		p.Dispatch = d
 		t.Rows = append(t.Rows,
-			row(p, ep.Dispatch, 1, 4, "dispatch_ll:early=1,part=512,pause=0,pdl=1,receivers=0,send=512,sms=3,threads=64"),
+			row(p, ep.Dispatch, 1, 2, "dispatch_ll:early=1,part=512,pause=0,pdl=1,receivers=0,send=512,sms=3,threads=64"),
+			row(p, ep.Dispatch, 3, 4, "dispatch_ll_split:part=512,pdl=0,recv_sms=2,send=512,sms=3,threads=64"),
 			row(p, ep.Dispatch, 5, 8, "dispatch_ll:early=0,part=512,pause=0,pdl=0,receivers=1,send=512,sms=4,threads=64"),
 			row(p, ep.Dispatch, 9, 16, "dispatch_final:algo=dedup,scales=row,sms=4,threads=64,wait_sms=2"),
-			row(p, ep.Combine, 1, 6, "combine_ll:algo=direct,pdl=1,sms=2,threads=64"),
+			row(p, ep.Combine, 1, 3, "combine_ll:algo=direct,pdl=1,sms=2,threads=64"),
+			row(p, ep.Combine, 4, 6, "combine_ll_split:algo=direct,pdl=1,recv_sms=3,sms=2,threads=64"),
 			row(p, ep.Combine, 7, 16, "combine_final:algo=direct,in_flight=0,sms=3,threads=64,wait_sms=1"))
 	}
 	return pack.Request{

@@ -104,10 +104,6 @@ def not_empty(rows):
     return Rows(*(some(t) for t in rows))
 
 
-def received_x(rows, dtype):
-    return (rows.out, rows.scales) if dtype == FP8 else rows.out
-
-
 def combine_weights(sent, topk_weights, is_token_in_rank, group_gather):
     """Each token's weights, summed over the ranks that have it, [tokens, topk] float32.
     They travel by the process group: a few bytes a row, and in float32."""

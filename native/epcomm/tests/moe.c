@@ -76,7 +76,7 @@ int moe_fullest(const Moe *m, uint64_t n, int most) {
 
 Moe *moe_new(EpComm *comm) {
   Moe *m = calloc(1, sizeof *m);
-  EpcommOutputs o = {sizeof o, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  EpcommOutputs o = {.size = sizeof o};
   m->comm = comm;
   m->info.size = sizeof m->info;
   epcomm_info(comm, &m->info);

@@ -24,6 +24,7 @@ type packFlags struct {
 	sourceFlags
 	problem     problemFlags
 	precision   string
+	objective   string
 	raw         bool
 	maxSMs      int
 	anyKernels  bool
@@ -57,6 +58,7 @@ toolkit). What no row covers is packed as the default, and the file says so.`,
 	cmd.Flags().Lookup("ranks").Usage = "ranks, `N` GPUs"
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.BoolVar(&f.raw, "raw", false, "tokens of dtype fp8 come as fp8 with float scales [tokens, hidden/128], cast by the caller")
+		s.StringVar(&f.objective, "objective", "alone", "`WHICH` rows: alone, or beside, for calls that run while a product does")
 		s.StringVar(&f.precision, "precision", "full", "`WHICH`: full, or reduced to pack also what may round partial sums to bf16")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs of a call at most; rows that take more give way to the default")
 		s.BoolVar(&f.anyKernels, "other-kernels", false, "take rows that were measured with other kernels than this program's")
@@ -148,6 +150,9 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	}
 	accepted, err := ep.ParsePrecision(f.precision)
 	if err != nil {
+		return r, usagef("--%w", err)
+	}
+	if r.Problem.Objective, err = ep.ParseObjective(f.objective); err != nil {
 		return r, usagef("--%w", err)
 	}
 	r.Raw = f.raw

@@ -199,8 +199,11 @@ func (s *State) Left() int {
 // within these shares.
 const (
 	leastEnding = 0.1
-	mostEnding  = 0.5
+	mostEnding  = 0.3
 )
+
+// endingFinalists are as many as any protocol confirms.
+const endingFinalists = 24
 
 // endingRounds are the rounds of the finals that finalists have in the mean: most drop
 // out early.
@@ -212,7 +215,7 @@ func (s *State) ending() time.Duration {
 	if s.spent == 0 {
 		return time.Duration(most)
 	}
-	samples := time.Duration(finalistsOf(len(s.points))*endingRounds + confirmSamples)
+	samples := time.Duration(min(finalistsOf(len(s.points)), endingFinalists)*endingRounds + confirmSamples)
 	return time.Duration(min(max(float64(s.each()*samples), leastEnding*float64(s.budget.Time)), most))
 }
 

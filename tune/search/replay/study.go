@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -15,7 +16,8 @@ import (
 // Study replays searches many times.
 type Study struct {
 	Strategy string
-	Budget   int // evaluations, 0 for no bound
+	Budget   int           // evaluations, 0 for no bound
+	Time     time.Duration // of a search at the model's pace, 0 for no bound
 	Replays  int
 	Protocol search.Protocol
 	Seed     uint64
@@ -116,11 +118,11 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 		required = append(required[:len(required):len(required)], incumbent)
 	}
 	machine := m.Machine(seed)
-	aa, err := s.Protocol.AA(ctx, machine, m.Default, 0)
+	aa, err := s.Protocol.AA(ctx, machine, m.Default, s.Time/5)
 	if err != nil {
 		return tuned{}, err
 	}
-	h := search.NewState(m.Space, machine, search.Budget{Evaluations: s.Budget}, m.Default, required,
+	h := search.NewState(m.Space, machine, search.Budget{Evaluations: s.Budget, Time: s.Time}, m.Default, required,
 		rand.New(rand.NewPCG(seed, 0x68756e74)))
 	if err := strategy(ctx, h); err != nil {
 		return tuned{}, err

@@ -14,8 +14,8 @@ DTYPES=${DTYPES:-fp8,bf16}
 # The last is a fit of real text: log-normal popularity, with the Gini coefficient
 # that DODOCO (arXiv 2605.20982) found in DeepSeek-V2-Lite and Qwen3.5.
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank:4,lognormal:gini=0.25}
-# coord where each search has only a second or two: it walks from the best start known.
-STRATEGY=${STRATEGY:-race}
+# auto measures a space whole where its share of the time is enough.
+STRATEGY=${STRATEGY:-auto}
 EPBENCH=${EPBENCH:-./epbench}
 
 test $# -ge 3 || { sed -n '2,5p' "$0"; exit 2; }

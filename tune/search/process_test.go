@@ -1,0 +1,54 @@
+package search
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestProcessLearnsWhichAxisMatters: of two axes one decides, and a process that has seen
+// 24 of 100 points orders the others by it.
+func TestProcessLearnsWhichAxisMatters(t *testing.T) {
+	truth := func(x []float64) float64 { return math.Abs(x[0]-0.6) + 0.001*x[1] }
+	rng := rand.New(rand.NewPCG(1, 1))
+	var at, rest [][]float64
+	var y []float64
+	for i := range 10 {
+		for j := range 10 {
+			x := []float64{float64(i) / 9, float64(j) / 9}
+			if rng.IntN(4) == 0 {
+				at, y = append(at, x), append(y, truth(x)+0.002*rng.NormFloat64())
+			} else {
+				rest = append(rest, x)
+			}
+		}
+	}
+	p := newProcess(2)
+	for range 3 {
+		p.learn(at, y)
+	}
+	if p.roughness[0] <= p.roughness[1] {
+		t.Errorf("roughness %v: the first axis decides", p.roughness)
+	}
+	var off, spread float64
+	for k, doubt := range p.doubts(rest) {
+		off += math.Abs(p.expect(rest[k])-truth(rest[k])) / float64(len(rest))
+		spread += doubt / float64(len(rest))
+	}
+	if off > 0.03 || spread <= 0 || spread > 0.2 {
+		t.Errorf("off by %.3f in the mean, doubts %.3f", off, spread)
+	}
+	near, far := p.doubts([][]float64{at[0]})[0], p.doubts([][]float64{{9, 9}})[0]
+	if near >= far {
+		t.Errorf("doubt %.3f where it was measured, %.3f far from all", near, far)
+	}
+}
+
+func TestImprovement(t *testing.T) {
+	if a, b := improvement(1, 0.5, 0.01), improvement(1, 0.9, 0.01); math.Abs(a-0.5) > 1e-6 || a <= b {
+		t.Errorf("sure to be 0.5 better: %v; 0.1 better: %v", a, b)
+	}
+	if a, b := improvement(1, 1.2, 0.3), improvement(1, 1.2, 0.01); a <= b || b > 1e-6 {
+		t.Errorf("expected to be worse: %v in doubt, %v for certain", a, b)
+	}
+}

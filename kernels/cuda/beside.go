@@ -146,8 +146,8 @@ func (s *session) sizeProduct(ctx context.Context, k *candidate) error {
 		return err
 	}
 	want := outlasts * kernels.Rounds{Seconds: call}.MedianOfSlowest()
-	if limit := s.rig.deadline / 4; time.Duration(max(pass, want)*float64(time.Second)) > limit {
-		return kernels.Failf(ep.NoLaunch, "beside: a pass over %s takes %.3g s, and calls may wait %v for the SMs that it holds; give smaller sizes", b.of, pass, limit)
+	if err := checkHeld(b.of, max(pass, want), s.rig.deadline); err != nil {
+		return asFailure(ep.NoLaunch, err)
 	}
 	least := 1
 	if s.problem.Op == ep.Pair {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -219,5 +220,18 @@ func TestShareOf(t *testing.T) {
 		if batch != c.batch || launches != c.launches {
 			t.Errorf("%+v: batch %d, %d launches", c, batch, launches)
 		}
+	}
+}
+
+// TestHeldSMsAreBounded: a product that calls would wait for longer than a quarter of the
+// deadline is refused, with the bound and the way out.
+func TestHeldSMsAreBounded(t *testing.T) {
+	of := ep.Product{Kind: ep.Gemm, M: 1, N: 16, K: 16, DType: ep.BF16, Groups: 1}
+	if err := checkHeld(of, 0.25, time.Second); err != nil {
+		t.Error(err)
+	}
+	err := checkHeld(of, 0.26, time.Second)
+	if err == nil || !strings.Contains(err.Error(), "wait 250ms") || !strings.Contains(err.Error(), "smaller sizes") {
+		t.Error(err)
 	}
 }

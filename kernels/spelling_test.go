@@ -18,7 +18,7 @@ var (
 // TestSpellingsOfOneConfig: every spelling that the program prints is read
 // back as the same config.
 func TestSpellingsOfOneConfig(t *testing.T) {
-	for _, op := range ep.Ops() {
+	for _, op := range ep.Exchanges() {
 		p := spellProblem
 		p.Op = op
 		dflt, err := kernels.Default(cpu.Kernels(), spellMachine, p, 0)

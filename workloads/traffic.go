@@ -87,13 +87,16 @@ func (w *Workload) BytesCombine(via Via) int64 {
 	return w.Rows(via).Bytes(CombineBytes(w.Problem.Hidden)).Busiest()
 }
 
-// BytesOp is BytesDispatch, BytesCombine, or for a pair their sum.
+// BytesOp is BytesDispatch, BytesCombine, for a pair their sum, and for an activation 0:
+// it sends nothing.
 func (w *Workload) BytesOp(op ep.Op, via Via) int64 {
 	switch op {
 	case ep.Dispatch:
 		return w.BytesDispatch(via)
 	case ep.Combine:
 		return w.BytesCombine(via)
+	case ep.Activation:
+		return 0
 	}
 	return w.BytesDispatch(via) + w.BytesCombine(via)
 }

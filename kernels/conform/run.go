@@ -146,7 +146,7 @@ func repeats(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) erro
 	}
 	second, err := d.Digest(ctx, cfg)
 	if err == nil && first != second {
-		err = kernels.Failf(ep.Mismatch, "combine gave different bits in two runs: %.12s and %.12s", first, second)
+		err = kernels.Failf(ep.Mismatch, "%s gave different bits in two runs: %.12s and %.12s", c.Problem.Op, first, second)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ func TestProductCopies(t *testing.T) {
 // other, answers stay right while the product runs, and the objective says which time
 // counts.
 func TestRunBeside(t *testing.T) {
-	for _, op := range ep.Ops() {
+	for _, op := range ep.Exchanges() {
 		for work, objective := range map[string]ep.Objective{"gemm:4,64,64,bf16,2": ep.Beside, "copy": ep.Alone} {
 			p := problem(op)
 			p.Tokens, p.MaxTokens, p.Beside, p.Objective = 4, 4, work, objective

@@ -51,7 +51,7 @@ func Kernels() []kernels.Kernel {
 		Layouts: ep.Layouts(),
 		Default: defaults("combine"),
 	}
-	return []kernels.Kernel{dispatch, combine}
+	return []kernels.Kernel{dispatch, combine, activationKernel()}
 }
 
 // params declares the parameters of both kernels. Their algo differs in class:

@@ -44,7 +44,7 @@ var endings = map[fault]ep.Status{
 // still pass.
 func TestFaultsAreCaught(t *testing.T) {
 	for f, want := range endings {
-		for _, op := range ep.Ops() {
+		for _, op := range ep.Exchanges() {
 			for _, algo := range []ep.Value{"direct", "dedup"} {
 				if raceEnabled && f == earlyRead {
 					continue // reading before the signal is a race, and reported as one

@@ -38,6 +38,9 @@ func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 // two receive sets, in the output, in the experts' rows, and in each of two sets on
 // its way back.
 func residentBytes(w *workloads.Workload) int64 {
+	if w.Problem.Op == ep.Activation {
+		return int64(w.Problem.Ranks) * w.BytesActivation()
+	}
 	s := shapeOf(w.Problem)
 	var rows, tokens int64
 	for _, r := range w.Ranks {
@@ -49,7 +52,7 @@ func residentBytes(w *workloads.Workload) int64 {
 		}
 	}
 	perRow := int64(sets*s.header.Bytes + s.encoding.Payload)
-	if s.Op != ep.Dispatch {
+	if s.combines() {
 		perRow += int64((sets + 1) * s.rowBytes)
 	}
 	return rows*perRow + tokens*int64(3*s.rowBytes)

@@ -39,6 +39,7 @@ type rank struct {
 	id      int
 	tokens  int
 	x       []uint16  // [tokens, hidden]
+	in      []uint16  // [rows, 2 hidden] of an activation: gates, then ups
 	experts []int32   // [tokens, topK]
 	gates   []float32 // [tokens, topK]
 	shared  span      // tokens whose shared expert runs here
@@ -127,12 +128,15 @@ func newRank(w *workloads.Workload, s shape, id int, a *arena) (*rank, error) {
 		r.inbox[i].counts, r.inbox[i].arrived = words(pairs), words(s.sources)
 		r.returns[i].counts, r.returns[i].arrived = words(pairs), words(s.sources)
 	}
-	if s.Op != ep.Dispatch {
+	if s.combines() {
 		r.y = halves(alloc.bytes(s.maxRows * s.rowBytes))
 		r.combined = halves(alloc.bytes(r.tokens * s.rowBytes))
 	}
 	if alloc.err != nil {
 		return nil, alloc.err
+	}
+	if s.Op == ep.Activation {
+		return r, nil
 	}
 	for t := range r.tokens {
 		w.Token(w.Batch(id), t, r.x[t*s.Hidden:(t+1)*s.Hidden])

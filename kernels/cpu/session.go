@@ -33,6 +33,9 @@ func open(b *Backend, w *workloads.Workload) (*Session, error) {
 	s := &Session{shape: shapeOf(w.Problem), backend: b, workload: w, oracle: ref.New(w, inputScale), ready: map[string]bool{}}
 	for id := range s.Ranks {
 		r, err := newRank(w, s.shape, id, &s.arena)
+		if err == nil && w.Problem.Op == ep.Activation {
+			err = s.layGates(r)
+		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("cpu: %w; lower --tokens or --ranks", err), s.arena.free())
 		}
@@ -76,6 +79,9 @@ func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 // program lists the stages of a config. It allocates the buffers of the config's
 // algorithms and runs the dispatch that a combine alone needs.
 func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
+	if s.Op == ep.Activation {
+		return activationStages(c), nil
+	}
 	d, k, err := s.halves(c)
 	if err != nil {
 		return nil, err

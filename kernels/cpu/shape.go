@@ -19,6 +19,9 @@ type shape struct {
 	rowBytes int  // of a combine message
 }
 
+// combines reports whether rows return to their tokens.
+func (s shape) combines() bool { return s.Op == ep.Combine || s.Op == ep.Pair }
+
 func shapeOf(p ep.Problem) shape {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	h := l.Message(p.TopK)

@@ -34,11 +34,17 @@ func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 		}
 		return kernels.Comparison{}, err
 	}
+	var v kernels.Comparison
+	if s.Op == ep.Activation {
+		for _, r := range s.ranks {
+			v = ref.Merge(v, s.checkActivation(r, c))
+		}
+		return v, ctx.Err()
+	}
 	_, combine, err := s.halves(c)
 	if err != nil {
-		return kernels.Comparison{}, err
+		return v, err
 	}
-	var v kernels.Comparison
 	for _, r := range s.ranks {
 		if s.Op != ep.Combine {
 			v = ref.Merge(v, s.checkDispatch(r))
@@ -55,6 +61,9 @@ func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 func (s *Session) fresh(ctx context.Context, c ep.Config) error {
 	if err := s.Prepare(ctx, c); err != nil {
 		return err
+	}
+	if s.Op == ep.Activation {
+		return s.freshActivation(ctx, c)
 	}
 	d, k, err := s.halves(c)
 	if err != nil {
@@ -197,7 +206,7 @@ func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {
 // sample is how many rows make up verifyBytes.
 func sample(rowBytes int) int { return max(verifyBytes/rowBytes, 16) }
 
-// Digest hashes the combined tokens of all ranks after a run from poisoned buffers,
+// Digest hashes the combined tokens of all ranks, or what an activation wrote, after a run from poisoned buffers,
 // so that runs can be compared bit by bit.
 func (s *Session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	if err := s.fresh(ctx, c); err != nil {
@@ -205,6 +214,11 @@ func (s *Session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	}
 	h := sha256.New()
 	for _, r := range s.ranks {
+		if s.Op == ep.Activation {
+			h.Write(r.out[:int(r.offsets[s.groups])*s.encoding.Payload])
+			h.Write(r.scales)
+			continue
+		}
 		h.Write(octets(r.combined))
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

@@ -1,207 +1,188 @@
+//go:build cuda
+
 package cuda
 
-import (
-	"bytes"
-	"encoding/binary"
-	"fmt"
-	"math"
-	"math/rand/v2"
+// #include "ep_shim.h"
+import "C"
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
 )
 
-// activation is one of the fused activation kernels of native/kernels/silu.
-// They take EpSiluArgs: input [rows, 2D] BF16, output [rows, D] in a dtype,
-// scales as dispatch lays them out. Any grid, any block of whole warps.
+// Parts of the heap that activations alone have.
+const partGates = "gates"
+
+// rotatedBytes is what the copies of a call's rows take together: several times the L2
+// cache of any GPU. Call after call works on another copy, so that rows come from
+// memory, and what is compared with the memory's speed did move through it.
+const rotatedBytes = flushBytes
+
+// maxCopies bounds the copies of a small call, whose rows then stay in the L2 cache.
+const maxCopies = 64
+
+// activation is where the rows of a session of activations lie.
 type activation struct {
-	entry  string
-	source string
-	dtype  ep.DType
-	tile   int // D must be a multiple of it
-	how    ref.Activation
+	oracle *ref.Oracle
+	rows   int // that every buffer of a rank holds, some more than there are
+	copies int
 }
 
-// activations lists the activation kernels; a clamp is compiled in.
-func activations() []activation {
-	clamp := &ref.Clamp{Limit: 7, Alpha: 1.702}
-	return []activation{
-		{entry: "fused_silu", source: "silu/silu.cuh", dtype: ep.BF16, tile: 8},
-		{entry: "fused_silu_fp8", source: "silu/silu.cuh", dtype: ep.FP8, tile: 128},
-		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", dtype: ep.MXFP4, tile: 32},
-		{entry: "fused_silu_mxfp4", source: "silu/silu.cuh", dtype: ep.MXFP4, tile: 32, how: ref.Activation{Clamp: clamp}},
-		{entry: "fused_silu_nvfp4", source: "silu/nvfp4.cuh", dtype: ep.NVFP4, tile: 64},
-		{entry: "fused_silu_nvfp4_interleaved", source: "silu/nvfp4.cuh", dtype: ep.NVFP4, tile: 64, how: ref.Activation{Interleaved: true}},
-	}
-}
-
-func (a activation) name() string {
-	if a.how.Clamp != nil {
-		return a.entry + " clamped"
-	}
-	return a.entry
-}
-
-// defines are the -D options for D columns of output and a block of threads.
-func (a activation) defines(columns, threads int) []string {
-	return []string{define("EP_COLS", columns), define("EP_THREADS", threads), define("EP_CLAMP", bit(a.how.Clamp != nil))}
-}
-
-// activated is one call's memory, everything row-major as in EpSiluArgs.
-type activated struct {
-	columns      int       // D
-	maxRows      int       // capacity of every buffer
-	rowOffsets   []uint32  // [groups+1]
-	scaleOffsets []uint32  // [groups], NVFP4
-	inputScales  []float32 // [groups], NVFP4
-	in           []uint16  // [maxRows, 2D]
-	out          []byte    // [maxRows, payload of D columns]
-	scales       []byte
-	poison       byte // what out and scales held before
-}
-
-// newActivated lays out a call: rows of each group, inputs by value(row,
-// column) and poisoned outputs.
-func newActivated(a activation, columns, maxRows int, rows []int, value func(row, column int) float32) *activated {
-	l := dtype.Of(a.dtype, columns)
-	x := &activated{columns: columns, maxRows: maxRows, rowOffsets: []uint32{0}, in: make([]uint16, maxRows*2*columns),
-		out: make([]byte, maxRows*l.Payload), scales: make([]byte, dtype.OutputScaleBytes(l, len(rows), maxRows)), poison: 0xa5}
-	blocks := 0
-	for g, n := range rows {
-		start := x.rowOffsets[g]
-		x.rowOffsets = append(x.rowOffsets, start+uint32(n))
-		x.scaleOffsets = append(x.scaleOffsets, uint32(blocks)-start/dtype.ScaleBlockRows)
-		x.inputScales = append(x.inputScales, 0.5*float32(g+1))
-		blocks += (n + dtype.ScaleBlockRows - 1) / dtype.ScaleBlockRows
-	}
-	for i := range x.in {
-		x.in[i] = ref.BF16(value(i/(2*columns), i%(2*columns)))
-	}
-	for _, b := range [][]byte{x.out, x.scales} {
-		copy(b, bytes.Repeat([]byte{x.poison}, len(b)))
-	}
-	return x
-}
-
-// activationValues are normally distributed and cut at 4; a few are far beyond the
-// clamp, where exp overflows.
-func activationValues(seed uint64) func(row, column int) float32 {
-	rng := rand.New(rand.NewPCG(seed, 2))
-	return func(row, _ int) float32 {
-		if row%7 == 3 && rng.IntN(20) == 0 {
-			return float32(rng.NormFloat64() * 100)
-		}
-		return float32(math.Max(-4, math.Min(4, rng.NormFloat64()*2)))
-	}
-}
-
-// check compares a call's outputs with the oracle. Scales that are powers of two
-// must be equal, others within one part in a million. Elements may be two BF16
-// codes off, or one code of a smaller dtype, but nearly all must be equal. Rows
-// beyond the last offset must be untouched.
-func (x *activated) check(a activation) error {
-	l := dtype.Of(a.dtype, x.columns)
-	tally := activationTally{}
-	last := 0
-	for g := range x.inputScales {
-		first := int(x.rowOffsets[g]/dtype.ScaleBlockRows + x.scaleOffsets[g])
-		start, end := int(x.rowOffsets[g]), int(x.rowOffsets[g+1])
-		for row := start; row < end; row++ {
-			z := ref.Narrow(a.how.Row(x.in[row*2*x.columns : (row+1)*2*x.columns]))
-			want := ref.Quantize(a.dtype, z, x.inputScales[g])
-			got := ref.Row{Payload: x.out[row*l.Payload : (row+1)*l.Payload], Scales: ref.ScalesOf(l, x.scales, row, row-start, first, x.maxRows)}
-			if err := tally.row(l, want, got); err != nil {
-				return fmt.Errorf("group %d row %d: %w", g, row, err)
-			}
-		}
-		if err := x.checkPadding(l, g, end-start, first); err != nil {
-			return err
-		}
-		last = end
-	}
-	for i := last * l.Payload; i < len(x.out); i++ {
-		if x.out[i] != x.poison {
-			return fmt.Errorf("byte %d of row %d, behind the last, was written", i%l.Payload, i/l.Payload)
-		}
-	}
-	return tally.result()
-}
-
-// checkPadding wants zeros in the scales behind the last row of a group's
-// last block of 128 (NVFP4 only).
-func (x *activated) checkPadding(l dtype.Encoding, group, rows, first int) error {
-	if l.DType != ep.NVFP4 {
+// openActivation is nil for other ops.
+func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
+	if w.Problem.Op != ep.Activation {
 		return nil
 	}
-	for i := rows; i%dtype.ScaleBlockRows != 0; i++ {
-		if s := ref.ScalesOf(l, x.scales, 0, i, first, x.maxRows); !bytes.Equal(s, make([]byte, len(s))) {
-			return fmt.Errorf("group %d: scales of padding row %d are % x, want zeros", group, i, s)
+	a, bytes := &activation{oracle: o}, max(w.BytesActivation(), 1)
+	for rank := range w.Ranks {
+		a.rows = max(a.rows, o.Dispatch(rank).End)
+	}
+	a.rows = (a.rows + 7) / 4 * 4 // float32 scales of fp8 lie as [columns, rows]
+	a.copies = int(max(1, min(maxCopies, (rotatedBytes+bytes-1)/bytes)))
+	return a
+}
+
+// part is the name of a copy of a part. The first has the part's own name: it is what a
+// verification runs on.
+func (a *activation) part(name string, number int) string {
+	if number %= a.copies; number > 0 {
+		return fmt.Sprintf("%s %d", name, number)
+	}
+	return name
+}
+
+// parts are inputs and outputs of a rank.
+func (a *activation) parts(p ep.Problem) []Region {
+	groups := int64(dtype.Groups(p))
+	out := []Region{
+		{partRowOffsets, (groups + 1) * 4, 0},
+		{partScaleOffsets, groups * 4, 0},
+		{partInputScale, groups * 4, 0},
+	}
+	for i := range a.copies {
+		out = append(out, Region{a.part(partGates, i), int64(a.rows) * int64(p.Hidden) * 4, 0})
+		out = append(out, a.outputs(p, i)...)
+	}
+	if p.Mode == ep.Cold {
+		out = append(out, Region{partFlush, flushBytes, 0})
+	}
+	return out
+}
+
+// outputs are what a call writes, poisoned with ones.
+func (a *activation) outputs(p ep.Problem, number int) []Region {
+	l := encodingOf(p)
+	return []Region{
+		{a.part(partOut, number), int64(a.rows * l.Payload), 0xff},
+		{a.part(partScales, number), int64(dtype.OutputScaleBytes(l, dtype.Groups(p), a.rows)), 0xff},
+	}
+}
+
+// gates are the input rows of a rank, padding between groups included.
+func (a *activation) gates(w *workloads.Workload, rank int) []uint16 {
+	n, end := 2*w.Problem.Hidden, a.oracle.Dispatch(rank).End
+	out := make([]uint16, end*n)
+	for row := range end {
+		w.Gates(rank, row, out[row*n:(row+1)*n])
+	}
+	return out
+}
+
+// uploadActivation brings the inputs to a rank.
+func (s *session) uploadActivation(rank int) error {
+	d := s.activation.oracle.Dispatch(rank)
+	scales := make([]float32, len(d.Groups))
+	for g := range scales {
+		scales[g] = workloads.ActivationScale(g)
+	}
+	for i := range s.activation.copies {
+		if err := upload(s.rig, rank, s.activation.part(partGates, i), s.tokens[rank]); err != nil {
+			return err
+		}
+	}
+	for _, err := range []error{
+		upload(s.rig, rank, partRowOffsets, d.RowOffsets),
+		upload(s.rig, rank, partScaleOffsets, d.ScaleOffsets),
+		upload(s.rig, rank, partInputScale, scales),
+	} {
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// activationTally counts values, and those that are near but not equal.
-type activationTally struct{ values, off int }
-
-func (t *activationTally) row(l dtype.Encoding, want, got ref.Row) error {
-	for i := 0; i < len(want.Scales); i += max(1, l.ScaleBytes) {
-		if !nearScale(l.DType, want.Scales[i:], got.Scales[i:]) {
-			return fmt.Errorf("scale %d is % x, want % x", i/l.ScaleBytes, got.Scales[i:i+l.ScaleBytes], want.Scales[i:i+l.ScaleBytes])
-		}
+// siluArgs are the arguments of call number n of a round. Limit and alpha are read by
+// clamped kernels alone.
+func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
+	clamp := ref.GptOss()
+	args := C.EpSiluArgs{
+		max_rows: C.int64_t(s.activation.rows), groups: C.int32_t(dtype.Groups(s.problem)),
+		limit: C.float(clamp.Limit), alpha: C.float(clamp.Alpha),
 	}
-	for c := range l.Hidden {
-		w, g := codeAt(l, want.Payload, c), codeAt(l, got.Payload, c)
-		t.values++
-		d := max(w-g, g-w)
-		if l.DType == ep.BF16 && max(w, -w) < vanishing && max(g, -g) < vanishing {
-			d = 0
-		}
-		if d > 0 {
-			t.off++
-		}
-		if allowed := map[ep.DType]int{ep.BF16: 2}[l.DType]; d > max(allowed, 1) {
-			return fmt.Errorf("column %d has code %d, want %d", c, g, w)
-		}
-	}
-	return nil
+	point(&args.in, s.rig.at(rank, s.activation.part(partGates, n)))
+	point(&args.out, s.rig.at(rank, s.activation.part(partOut, n)))
+	point(&args.scales, s.rig.at(rank, s.activation.part(partScales, n)))
+	point(&args.row_offsets, s.rig.at(rank, partRowOffsets))
+	point(&args.input_scales, s.rig.at(rank, partInputScale))
+	point(&args.scale_offsets, s.rig.at(rank, partScaleOffsets))
+	return args
 }
 
-// vanishing is the BF16 code of 2^-110. Below it exp(-g) overflows single
-// precision, and the gate becomes zero.
-const vanishing = (127 - 110) << 7
-
-// result asks for 999 of 1000 values to be equal to the last bit: the
-// device's exponential may be a unit off, which seldom shows after rounding.
-func (t *activationTally) result() error {
-	if t.values == 0 {
-		return fmt.Errorf("nothing was compared")
+// judgeActivation compares what a verification left on every rank.
+func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
+	var sum kernels.Comparison
+	for rank := range s.rig.seats {
+		v, err := s.judgeActivated(rank, ref.ActivationOf(c))
+		if err != nil {
+			return sum, err
+		}
+		sum = ref.Merge(sum, v)
 	}
-	if t.off*1000 > t.values {
-		return fmt.Errorf("%d of %d values differ by a code, more than 1 in 1000", t.off, t.values)
-	}
-	return nil
+	return sum, nil
 }
 
-func nearScale(f ep.DType, want, got []byte) bool {
-	switch f {
-	case ep.FP8:
-		w := float64(math.Float32frombits(binary.LittleEndian.Uint32(want)))
-		g := float64(math.Float32frombits(binary.LittleEndian.Uint32(got)))
-		return math.Abs(w-g) <= 1e-6*w
-	case ep.NVFP4:
-		return max(want[0], got[0])-min(want[0], got[0]) <= 1
+func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Comparison, err error) {
+	a, l, limit := s.activation, encodingOf(s.problem), max(JudgedElements/s.problem.Hidden, 1)
+	picked, end := a.oracle.ActivationPicks(rank, limit), a.oracle.Dispatch(rank).End
+	offsets, place := make([]int, len(picked)), make(map[int]int, len(picked))
+	for i, row := range picked {
+		offsets[i], place[row] = row*l.Payload, i
 	}
-	return want[0] == got[0]
+	var rows []byte
+	if len(picked) > 0 {
+		if rows, err = s.rig.gather(rank, partOut, offsets, l.Payload); err != nil {
+			return v, err
+		}
+	}
+	got := ref.Activated{MaxRows: a.rows, Poison: 0xff, Payload: func(row int) []byte { return ref.Flat(rows, l.Payload)(place[row]) }}
+	if got.Beyond, err = s.read(rank, partOut, (a.rows-end)*l.Payload, end*l.Payload); err != nil {
+		return v, err
+	}
+	if got.Scales, err = s.read(rank, partScales, dtype.OutputScaleBytes(l, dtype.Groups(s.problem), a.rows), 0); err != nil {
+		return v, err
+	}
+	return a.oracle.CheckActivation(rank, got, how, limit), nil
 }
 
-// codeAt is the element in column c as an integer that counts codes: the sign
-// moves it below zero.
-func codeAt(l dtype.Encoding, payload []byte, c int) int {
-	code, sign := l.Code(payload, c), map[ep.DType]int{ep.BF16: 0x8000, ep.FP8: 0x80}[l.DType]
-	if sign = max(sign, 8); code&sign != 0 {
-		return -(code &^ sign)
+// digestActivation hashes what a verification left on every rank.
+func (s *session) digestActivation() (string, error) {
+	h := sha256.New()
+	for rank := range s.rig.seats {
+		for _, part := range s.activation.outputs(s.problem, 0) {
+			b, err := s.read(rank, part.Name, int(part.Bytes), 0)
+			if err != nil {
+				return "", err
+			}
+			h.Write(b)
+		}
 	}
-	return code
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

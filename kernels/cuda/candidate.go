@@ -41,14 +41,14 @@ type candidate struct {
 }
 
 // ops are those of a candidate, in the order they run.
-var ops = []ep.Op{ep.Dispatch, ep.Combine}
+var ops = []ep.Op{ep.Dispatch, ep.Combine, ep.Activation}
 
 // opConfigs is the config that each op of a candidate runs with. A combine
 // alone follows the dispatch that its family names.
 func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
 	switch p.Op {
-	case ep.Dispatch:
-		return map[ep.Op]ep.Config{ep.Dispatch: c}, nil
+	case ep.Dispatch, ep.Activation:
+		return map[ep.Op]ep.Config{p.Op: c}, nil
 	case ep.Pair:
 		d, k, err := ep.Split(c)
 		return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k}, err
@@ -86,7 +86,12 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 }
 
 // state is the memory that the candidate's calls work on.
-func (c *candidate) state() state { return c.calls[ep.Dispatch].family.state }
+func (c *candidate) state() state {
+	if k := c.calls[ep.Activation]; k != nil {
+		return k.family.state
+	}
+	return c.calls[ep.Dispatch].family.state
+}
 
 // phased reports whether every call sends and receives in kernels of its own. Beside a
 // product these hold no SMs while messages are in flight.

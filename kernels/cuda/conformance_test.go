@@ -78,6 +78,7 @@ func TestRaces(t *testing.T) {
 	}{
 		{ep.Dispatch, ep.BF16, 1}, {ep.Dispatch, ep.FP8, 2}, {ep.Dispatch, ep.NVFP4, 2},
 		{ep.Combine, ep.BF16, 1}, {ep.Combine, ep.BF16, 2},
+		{ep.Activation, ep.FP8, 1}, {ep.Activation, ep.NVFP4, 1},
 	} {
 		p := drillProblem(of.op, ep.Graph, of.ranks)
 		p.Dispatch = of.dtype

@@ -126,5 +126,6 @@ func families() []family {
 		combineRank(),
 		dispatchMasked(),
 		combineMasked(),
+		fusedSilu(),
 	}
 }

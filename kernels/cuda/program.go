@@ -58,10 +58,11 @@ type writer struct {
 // extras are what steps outside a candidate's calls need.
 type extras struct {
 	problem ep.Problem
-	expert  []cu.Function // by GPU, verification only
-	beside  *products     // nil where nothing runs beside the calls
-	load    *load         // of an experiment
-	drill   Drill         // of this candidate
+	expert  []cu.Function                     // by GPU, verification only
+	beside  *products                         // nil where nothing runs beside the calls
+	load    *load                             // of an experiment
+	drill   Drill                             // of this candidate
+	silu    func(rank, call int) C.EpSiluArgs // of activations, in place of EpArgs
 }
 
 // newProgram writes the steps of every rank. args are the fields of EpArgs that
@@ -264,6 +265,9 @@ func (w *writer) call(st step, args C.EpArgs) {
 		after := w.used > 0 && w.last == C.EP_STEP_KERNEL
 		s := w.kernel(k.entries[i], l.grid, l.block, args)
 		s.shared = C.uint32_t(l.shared)
+		if st.op == ep.Activation {
+			*(*C.EpSiluArgs)(unsafe.Pointer(&s.args)) = w.extra.silu(w.rank, st.n)
+		}
 		if l.pdl && after { // there is nothing to overlap with but a kernel
 			s.flags |= C.EP_LAUNCH_PDL
 		}

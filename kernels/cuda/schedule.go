@@ -259,6 +259,11 @@ func proof(op ep.Op, beside int) *schedule {
 	if beside > 0 {
 		s.products(beside)
 	}
+	if op == ep.Activation {
+		s.call(op)
+		s.align()
+		return s
+	}
 	s.call(ep.Dispatch)
 	if op == ep.Combine {
 		s.align()

@@ -116,7 +116,7 @@ func TestAbreastCallsLast(t *testing.T) {
 
 // TestInPhases: a call in phases costs its two halves and nothing more.
 func TestInPhases(t *testing.T) {
-	for _, op := range ep.Ops() {
+	for _, op := range ep.Exchanges() {
 		s := besideSchedule(op, inPhases, 4, 2, false)
 		x, err := s.times(twoStreams(s, 1))
 		if err != nil {

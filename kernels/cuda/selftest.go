@@ -2,16 +2,12 @@
 
 package cuda
 
-// #include "ep_shim.h"
-import "C"
-
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"unsafe"
 
 	"gorgonia.org/cu"
 
@@ -19,7 +15,7 @@ import (
 )
 
 // SelfTest tests what dispatch and combine do not test by themselves: the device
-// primitives between ranks, and the fused activation kernels against the oracle.
+// primitives between ranks.
 // It writes a line for each; the error says that some failed. rounds is how often
 // messages and signals are passed.
 func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
@@ -38,9 +34,6 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	}
 	for _, l := range litmuses(rounds) {
 		report(l.name, b.litmus(ctx, l, ranks))
-	}
-	for _, a := range activations() {
-		report(a.name(), b.activations(ctx, a))
 	}
 	if failed > 0 {
 		return fmt.Errorf("self test: %d failed", failed)
@@ -120,76 +113,4 @@ func judgeLitmus(r *rig, l litmus) error {
 		}
 	}
 	return l.judge(areas, counters)
-}
-
-// activations runs a on ragged groups, an empty one among them.
-func (b *Backend) activations(ctx context.Context, a activation) error {
-	for i, rows := range [][]int{{5, 0, 3, 0}, {130, 1}, {1000, 24}} {
-		x := newActivated(a, a.tile*16, 1100, rows, activationValues(uint64(i)))
-		if err := b.activate(ctx, a, x); err != nil {
-			return err
-		}
-		if err := x.check(a); err != nil {
-			return fmt.Errorf("rows %v: %w", rows, err)
-		}
-	}
-	return nil
-}
-
-// activate runs one call on GPU 0 and puts its outputs back into x.
-func (b *Backend) activate(ctx context.Context, a activation, x *activated) error {
-	const threads = 256
-	r, err := newRig(b.node, 1, b.options.Deadline)
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	groups := len(x.inputScales)
-	err = r.allocate(append(rigParts(),
-		Region{"in", int64(2 * len(x.in)), 0}, Region{"out", int64(len(x.out)), x.poison},
-		Region{"scales", int64(len(x.scales)), x.poison}, Region{"offsets", int64(4 * (groups + 1)), 0},
-		Region{"input_scales", int64(4 * groups), 0}, Region{"scale_offsets", int64(4 * groups), 0}))
-	if err == nil {
-		err = errors.Join(upload(r, 0, "in", x.in), upload(r, 0, "offsets", x.rowOffsets),
-			upload(r, 0, "input_scales", x.inputScales), upload(r, 0, "scale_offsets", x.scaleOffsets))
-	}
-	if err != nil {
-		return err
-	}
-	m, err := b.node.load(Unit{a.source, a.defines(x.columns, threads)})
-	if err != nil {
-		return err
-	}
-	f, err := m.function(a.entry)
-	if err != nil {
-		return err
-	}
-	c := newCode(1, 1)
-	defer c.free()
-	s := &c.steps[0][0]
-	*s = C.EpStep{kind: C.EP_STEP_KERNEL, grid: C.uint32_t(b.node.gpus[0].sms), block: threads, object: handle(f[0])}
-	*(*C.EpSiluArgs)(unsafe.Pointer(&s.args)) = siluArgs(r, a, x)
-	c.ranks[0].context, c.ranks[0].stream = handle(r.seats[0].gpu.context), handle(r.seats[0].stream)
-	if _, err := c.run(ctx, batch{rounds: 1, window: 1, limit: slack.Nanoseconds()}); err != nil {
-		return err
-	}
-	if x.out, err = download[byte](r, 0, "out", 0, len(x.out)); err != nil {
-		return err
-	}
-	x.scales, err = download[byte](r, 0, "scales", 0, len(x.scales))
-	return err
-}
-
-func siluArgs(r *rig, a activation, x *activated) C.EpSiluArgs {
-	args := C.EpSiluArgs{max_rows: C.int64_t(x.maxRows), groups: C.int32_t(len(x.inputScales))}
-	point(&args.in, r.at(0, "in"))
-	point(&args.out, r.at(0, "out"))
-	point(&args.scales, r.at(0, "scales"))
-	point(&args.row_offsets, r.at(0, "offsets"))
-	point(&args.input_scales, r.at(0, "input_scales"))
-	point(&args.scale_offsets, r.at(0, "scale_offsets"))
-	if c := a.how.Clamp; c != nil {
-		args.limit, args.alpha = C.float(c.Limit), C.float(c.Alpha)
-	}
-	return args
 }

@@ -28,13 +28,14 @@ type session struct {
 	rig        *rig
 	workload   *workloads.Workload
 	problem    ep.Problem
-	tokens     [][]uint16 // by rank
+	tokens     [][]uint16 // by rank; of an activation its input rows
 	outputs    *ref.Remote
 	states     []state // those that have memory
 	candidates map[string]*candidate
 	expert     []cu.Function
-	beside     *products // nil where nothing runs beside the calls
-	again      int       // runs that began a second time since the last notes
+	beside     *products   // nil where nothing runs beside the calls
+	activation *activation // nil for other ops
+	again      int         // runs that began a second time since the last notes
 
 	mu      sync.Mutex
 	running *program
@@ -49,14 +50,20 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 		backend: b, rig: r, workload: w, problem: w.Problem,
 		candidates: map[string]*candidate{},
 	}
+	oracle := ref.New(w, b.options.InputScale)
+	s.activation = openActivation(w, oracle)
 	for rank := range w.Ranks {
+		if s.activation != nil {
+			s.tokens = append(s.tokens, s.activation.gates(w, rank))
+			continue
+		}
 		if from := w.Batch(rank); from < rank {
 			s.tokens = append(s.tokens, s.tokens[from])
 		} else {
 			s.tokens = append(s.tokens, w.Tokens(rank))
 		}
 	}
-	s.outputs = ref.NewRemote(ref.New(w, b.options.InputScale), dtype.MaxRows(w.Problem), s.read)
+	s.outputs = ref.NewRemote(oracle, dtype.MaxRows(w.Problem), s.read)
 	r.refill = s.upload
 	if err := s.openProducts(); err != nil {
 		r.close()
@@ -103,7 +110,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	if err := k.load(s.rig); err != nil {
 		return asFailure(ep.NoLaunch, err)
 	}
-	if s.expert == nil && s.problem.Op != ep.Dispatch {
+	if s.expert == nil && k.calls[ep.Combine] != nil {
 		if s.expert, err = s.loadExpert(); err != nil {
 			return asFailure(ep.NoLaunch, err)
 		}
@@ -130,7 +137,7 @@ func (s *session) join(of state) error {
 	if slices.ContainsFunc(s.states, func(have state) bool { return have.name == of.name }) {
 		return nil
 	}
-	parts := append(rigParts(), problemParts(s.problem)...)
+	parts := append(rigParts(), s.parts()...)
 	states := append(s.states[:len(s.states):len(s.states)], of)
 	for _, st := range states {
 		parts = append(parts, stateParts(st, s.problem)...)
@@ -147,6 +154,14 @@ func (s *session) join(of state) error {
 	}
 	s.states = states
 	return nil
+}
+
+// parts are the inputs and outputs of a rank.
+func (s *session) parts() []Region {
+	if s.activation != nil {
+		return s.activation.parts(s.problem)
+	}
+	return problemParts(s.problem)
 }
 
 // args are the fields of EpArgs common to a rank's kernels, for candidates of
@@ -183,6 +198,9 @@ func (s *session) args(of state) func(rank int) C.EpArgs {
 // extrasFor is what a candidate's programs need besides its calls.
 func (s *session) extrasFor(c *candidate) extras {
 	x := extras{problem: s.problem, expert: s.expert, beside: s.beside}
+	if s.activation != nil {
+		x.silu = s.siluArgs
+	}
 	if d := s.backend.options.Drill; strings.Contains(c.config.Key(), d.Config) {
 		x.drill = d
 	}

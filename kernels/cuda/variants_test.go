@@ -37,9 +37,6 @@ func defaultSpace(t *testing.T) []compiled {
 			out = append(out, of...)
 		}
 	}
-	for _, a := range activations() {
-		out = append(out, compiled{unit: Unit{a.source, a.defines(2048, 256)}, def: true})
-	}
 	litmus, err := newUnit(litmusSource, variantProblem(ep.Dispatch, ep.BF16), nil)
 	if err != nil {
 		t.Fatal(err)

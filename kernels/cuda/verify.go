@@ -17,6 +17,9 @@ import (
 // upload brings the inputs to every rank.
 func (s *session) upload() error {
 	return sideBySide(len(s.rig.seats), func(rank int) error {
+		if s.activation != nil {
+			return s.uploadActivation(rank)
+		}
 		in := s.workload.Ranks[s.workload.Batch(rank)]
 		return cmp.Or(
 			upload(s.rig, rank, partX, s.tokens[rank]),
@@ -35,6 +38,9 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	}
 	if err := s.prove(ctx, k); err != nil {
 		return kernels.Comparison{}, err
+	}
+	if s.activation != nil {
+		return s.judgeActivation(c)
 	}
 	d, combine := k.calls[ep.Dispatch], ref.Compare{}
 	if c := k.calls[ep.Combine]; c != nil {
@@ -57,7 +63,11 @@ func (s *session) Probe(rank, token, k int) ([]uint16, error) { return s.outputs
 // prove runs the candidate once from poisoned outputs and fresh inputs.
 func (s *session) prove(ctx context.Context, k *candidate) error {
 	s.outputs.Forget()
-	if err := s.rig.fill(outputParts(s.problem)); err != nil {
+	poisoned := outputParts
+	if s.activation != nil {
+		poisoned = func(p ep.Problem) []Region { return s.activation.outputs(p, 0) }
+	}
+	if err := s.rig.fill(poisoned(s.problem)); err != nil {
 		return err
 	}
 	if err := s.upload(); err != nil {
@@ -80,11 +90,14 @@ func (s *session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if k.calls[ep.Combine] == nil {
+	if s.activation == nil && k.calls[ep.Combine] == nil {
 		return "", fmt.Errorf("%s combines nothing to digest", c.Key())
 	}
 	if err := s.prove(ctx, k); err != nil {
 		return "", err
+	}
+	if s.activation != nil {
+		return s.digestActivation()
 	}
 	h := sha256.New()
 	for rank := range s.rig.seats {

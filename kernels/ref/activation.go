@@ -1,6 +1,10 @@
 package ref
 
-import "math"
+import (
+	"math"
+
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // Clamp is the clamped SwiGLU of gpt-oss: gate' = min(gate, Limit),
 // up' = clamp(up, -Limit, Limit), (up'+1) * gate' * sigmoid(Alpha*gate').
@@ -26,6 +30,18 @@ type Activation struct {
 	Interleaved bool   // columns gate0, up0, gate1, up1, ... instead of all gates, then all ups
 	Clamp       *Clamp // nil for plain SwiGLU
 }
+
+// ActivationOf is the activation that a config asks for.
+func ActivationOf(c ep.Config) Activation {
+	how := Activation{Interleaved: c.Str("columns") == "interleaved"}
+	if c.Str("clamp") == "gpt-oss" {
+		how.Clamp = GptOss()
+	}
+	return how
+}
+
+// GptOss is the clamp of gpt-oss-120b and gpt-oss-20b.
+func GptOss() *Clamp { return &Clamp{Limit: 7, Alpha: 1.702} }
 
 // Row activates one row in of 2*D BF16 values into D values.
 func (a Activation) Row(in []uint16) []float64 {

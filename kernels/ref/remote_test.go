@@ -63,7 +63,7 @@ func TestRemote(t *testing.T) {
 			memory := store(o, nil)
 			r := remote(o, memory)
 			r.whole = whole
-			for _, op := range ep.Ops() {
+			for _, op := range ep.Exchanges() {
 				if v, err := r.Judge(op, Compare{Ordered: true}, Compare{Bits: true}); err != nil || !v.OK() || v.Rows == 0 {
 					t.Fatalf("%s %s: %+v, %v", f, op, v, err)
 				}

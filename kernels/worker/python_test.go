@@ -34,7 +34,7 @@ func openPython(t *testing.T, tee string) *Backend {
 // probes included.
 func TestPythonWorker(t *testing.T) {
 	b := openPython(t, "")
-	for _, op := range ep.Ops() {
+	for _, op := range ep.Exchanges() {
 		s := openWorkload(t, b, op)
 		c := defaultOf(t, b, op)
 		if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {

@@ -69,7 +69,7 @@ func TestToyWorker(t *testing.T) {
 	if w := b.Kernels()[1].Work; w.Key(ep.Problem{Dispatch: ep.BF16}) != "rank plain +reduction" || w.Library != "toy" {
 		t.Errorf("work %+v", w)
 	}
-	for _, op := range ep.Ops() {
+	for _, op := range ep.Exchanges() {
 		s, c := toySession(t, b, op)
 		if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {
 			t.Errorf("%s: %+v, %v", op, v, err)

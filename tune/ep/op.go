@@ -12,10 +12,19 @@ const (
 	Dispatch Op = "dispatch" // tokens travel to the ranks of their experts
 	Combine  Op = "combine"  // the experts' outputs travel back and are summed
 	Pair     Op = "pair"     // one dispatch and one combine, timed together
+
+	// Activation is SwiGLU between the experts' two products, on the rows that dispatch
+	// brought. Ranks do not communicate. Hidden is then the elements of a row that comes
+	// out, the experts' intermediate size, and Dispatch the dtype of that row.
+	Activation Op = "activation"
 )
 
-// Ops lists every operation in the order that tables print them.
-func Ops() []Op { return []Op{Dispatch, Combine, Pair} }
+// Ops lists every operation in the order that tables print them. Their places are part
+// of exported tables and of packs: a new one goes to the end.
+func Ops() []Op { return append(Exchanges(), Activation) }
+
+// Exchanges lists the operations in which ranks send each other tokens.
+func Exchanges() []Op { return []Op{Dispatch, Combine, Pair} }
 
 // Mode says how rounds are issued. Times of two modes are never compared.
 type Mode string

@@ -106,6 +106,9 @@ func (p Problem) validateLayout() error {
 	if _, err := ParseLayout(p.Layout.String()); err != nil {
 		return err
 	}
+	if p.Op == Activation && p.Layout != LayoutExpert {
+		return fmt.Errorf("layout: %s with op activation, whose rows follow each other by expert; use layout expert", p.Layout)
+	}
 	if p.Layout.Kind() == "expert" {
 		return nil
 	}

@@ -52,7 +52,7 @@ func TestProblemBounds(t *testing.T) {
 		{"max-tokens: 0 is outside 1 to 1048576", func(p *Problem) { p.MaxTokens = 0 }},
 		{"tokens: -1 is outside 0 to 64", func(p *Problem) { p.Tokens = -1 }},
 		{"tokens: 65 is outside 0 to 64", func(p *Problem) { p.Tokens = 65 }},
-		{`op: unknown "", use one of dispatch, combine, pair`, func(p *Problem) { p.Op = "" }},
+		{`op: unknown "", use one of dispatch, combine, pair, activation`, func(p *Problem) { p.Op = "" }},
 		{`mode: unknown "x", use one of graph, eager, cold`, func(p *Problem) { p.Mode = "x" }},
 		{`dtype: unknown "fp16", use one of bf16, fp8, mxfp4, nvfp4`, func(p *Problem) { p.Dispatch = "fp16" }},
 		{`combine: "fp8", only bf16 travels back`, func(p *Problem) { p.Combine = FP8 }},

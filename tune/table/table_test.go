@@ -81,7 +81,7 @@ func TestLoadNamesLineAndField(t *testing.T) {
 		{"bool", `"complete":true`, `"complete":1`, `rows[0].evidence.complete: number where bool is needed`},
 		{"control", `"name":"NVIDIA H200"`, `"name":"\u001b[31m"`, `line 4: header.machine.name: "\x1b[31m" is not printable text`},
 		{"fallback", `"fallback":["routing"`, `"fallback":["ranks"`, `line 4: header.fallback: "ranks" may not differ`},
-		{"op", `"op":"dispatch"`, `"op":"send"`, `line 6: rows[0].key.op: unknown "send", use one of dispatch, combine, pair`},
+		{"op", `"op":"dispatch"`, `"op":"send"`, `line 6: rows[0].key.op: unknown "send", use one of dispatch, combine, pair, activation`},
 		{"class", `"routing":"even"`, `"routing":"odd"`, `line 6: rows[0].key.routing: unknown "odd", use one of even`},
 		{"ranks", `"ranks":8`, `"ranks":7`, `rows[0].key.experts: 256 does not divide by 7 ranks`},
 		{"param twice", `"threads":128`, `"threads":128,"threads":64`, `rows[0].config.values: field "threads" is given twice`},

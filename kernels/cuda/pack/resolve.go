@@ -127,7 +127,7 @@ func (v *resolver) resolve() (notes []string) {
 	}
 	host := table.Host{Machine: v.request.Machine, ABI: v.request.ABI, OtherKernels: v.request.Other}
 	host.Check = func(_ ep.Machine, p ep.Problem, c ep.Config) error { return v.legal(v.machine(), p, c) }
-	for _, op := range ep.Ops() {
+	for _, op := range ep.Exchanges() {
 		r := set.Resolve(host, v.at(op, 0))
 		notes = append(notes, r.Notes()...)
 		v.runs[op] = r.Runs(v.class, 1, v.problem.MaxTokens)

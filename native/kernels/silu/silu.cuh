@@ -1,43 +1,48 @@
-/* fused_silu, fused_silu_fp8, fused_silu_mxfp4: any grid, whole warps. */
+/* fused_silu, fused_silu_fp8, fused_silu_mxfp4, and through silu/nvfp4.cuh
+ * fused_silu_nvfp4: the entry of EP_DTYPE. Any grid, whole warps. */
 #include "silu/activate.cuh"
 
+#if EP_DTYPE == EP_BF16
 /* [rows, D] BF16, D a multiple of 8. */
 EP_ENTRY(EP_THREADS, 1) fused_silu(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
-  const int64_t items = silu_rows(a) * (EP_COLS / 8);
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < items; i += step) {
-    float z[8];
-    silu8<false>(a, i / (EP_COLS / 8), static_cast<uint32_t>(i % (EP_COLS / 8)) * 8, z);
-    reinterpret_cast<uint4 *>(a.out)[i] = bf16_pack(z);
-  }
-  pdl_launch();
-}
-
-#if EP_COLS % 128 == 0
-/* [rows, D] e4m3 and float32 scales [D/128, max_rows], D a multiple of 128. */
-EP_ENTRY(EP_THREADS, 1) fused_silu_fp8(const __grid_constant__ EpSiluArgs a) {
-  pdl_wait();
-  silu_each_piece(blockIdx.x, gridDim.x, silu_rows(a), [&](int64_t row, uint32_t c) {
-    const EpQuantized q = silu_quantize<EP_FP8, false>(a, row, c, 1.0f);
-    if (c >= EP_COLS) return;
-    *reinterpret_cast<uint2 *>(a.out + row * EP_COLS + c) = q.payload;
-    if (c % 128 == 0) reinterpret_cast<uint32_t *>(a.scales)[c / 128 * a.max_rows + row] = q.scale;
+  silu_each_piece(a, silu_rows(a), [&](int64_t row, uint32_t c, const float (&z)[8]) {
+    if (c < EP_COLS) *reinterpret_cast<uint4 *>(a.out + 2 * (row * EP_COLS + c)) = bf16_pack(z);
   });
   pdl_launch();
 }
-#endif
+#elif EP_DTYPE == EP_FP8
+/* The bits of ep_quantize8<EP_FP8> at a third of its instructions: see common/fp8.cuh. */
+EP_DEVICE uint2 silu_fp8(const float (&z)[8], const Fp8Scale &s) {
+  float y[8];
+#pragma unroll
+  for (int i = 0; i < 8; i++) y[i] = fp8_divide(z[i], s);
+  return make_uint2(cvt_e4m3x2(y[1], y[0]) | cvt_e4m3x2(y[3], y[2]) << 16, cvt_e4m3x2(y[5], y[4]) | cvt_e4m3x2(y[7], y[6]) << 16);
+}
 
-#if EP_COLS % 32 == 0
+/* [rows, D] e4m3 and float32 scales [D/128, max_rows], D a multiple of 128. */
+EP_ENTRY(EP_THREADS, 1) fused_silu_fp8(const __grid_constant__ EpSiluArgs a) {
+  pdl_wait();
+  silu_each_piece(a, silu_rows(a), [&](int64_t row, uint32_t c, const float (&z)[8]) {
+    const Fp8Scale s = fp8_scale(__float_as_uint(lanes_max<16>(amax8(z))));
+    if (c >= EP_COLS) return;
+    *reinterpret_cast<uint2 *>(a.out + row * EP_COLS + c) = silu_fp8(z, s);
+    if (c % 128 == 0) reinterpret_cast<float *>(a.scales)[c / 128 * a.max_rows + row] = s.scale;
+  });
+  pdl_launch();
+}
+#elif EP_DTYPE == EP_MXFP4
 /* [rows, D/2] e2m1 and e8m0 scales [rows, D/32], D a multiple of 32. */
 EP_ENTRY(EP_THREADS, 1) fused_silu_mxfp4(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
-  silu_each_piece(blockIdx.x, gridDim.x, silu_rows(a), [&](int64_t row, uint32_t c) {
-    const EpQuantized q = silu_quantize<EP_MXFP4, false>(a, row, c, 1.0f);
+  silu_each_piece(a, silu_rows(a), [&](int64_t row, uint32_t c, const float (&z)[8]) {
+    const EpQuantized q = ep_quantize8<EP_MXFP4>(z, 1.0f);
     if (c >= EP_COLS) return;
     *reinterpret_cast<uint32_t *>(a.out + (row * EP_COLS + c) / 2) = q.payload.x;
     if (c % 32 == 0) a.scales[(row * EP_COLS + c) / 32] = static_cast<uint8_t>(q.scale);
   });
   pdl_launch();
 }
+#else
+#include "silu/nvfp4.cuh"
 #endif

@@ -1,0 +1,27 @@
+package kernels
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// ActivationParams are what a caller may want of any activation kernel. They change what
+// is computed, so that a search leaves them.
+func ActivationParams() []Param {
+	return []Param{
+		{Name: "columns", Doc: "of the input: all gates, then all ups; or gate and up in turn", Values: []ep.Value{"split", "interleaved"},
+			Default: "split", Binding: Compile, Class: Hook},
+		{Name: "clamp", Doc: "none, or that of gpt-oss: gate at most 7, up within 7, then (up+1) * gate * sigmoid(1.702 * gate)",
+			Values: []ep.Value{"none", "gpt-oss"}, Default: "none", Binding: Compile, Class: Hook},
+	}
+}
+
+// CheckActivation is the legality of ActivationParams and of the problem.
+func CheckActivation(p ep.Problem, c ep.Config) error {
+	if p.Dispatch == ep.NVFP4 && p.Hidden%64 != 0 {
+		return fmt.Errorf("hidden: %d is not a multiple of 64, four scales of nvfp4; pad it to %d", p.Hidden, (p.Hidden+63)/64*64)
+	}
+	return cmp.Or(CheckWord(c, "columns", "split", "interleaved"), CheckWord(c, "clamp", "none", "gpt-oss"))
+}

@@ -1,0 +1,224 @@
+package ref
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Activated is what an activation left on one rank.
+type Activated struct {
+	MaxRows int                  // row capacity that the scales are laid out for
+	Payload func(row int) []byte // elements of one row; safe for several goroutines
+	Scales  []byte               // the whole scale output, nil for BF16
+	Beyond  []byte               // elements of the rows behind the last
+	Poison  byte                 // what Beyond held before
+}
+
+// ActivationPicks lists the rows of a rank that CheckActivation compares, ascending, at
+// most limit of them; 0 is all. Rows of padding are none.
+func (o *Oracle) ActivationPicks(rank, limit int) []int {
+	d := o.Dispatch(rank)
+	pick, n := picker(d.rows(), limit), 0
+	var out []int
+	for g, group := range d.Groups {
+		for i := range group.Rows() {
+			if pick(n) {
+				out = append(out, d.First[g]+i)
+			}
+			n++
+		}
+	}
+	return out
+}
+
+// CheckActivation compares what an activation left on a rank with the oracle. Device
+// and oracle round exp differently, which seldom shows after rounding to the dtype:
+//   - a BF16 value may be two codes off, an element of another dtype one code;
+//   - FP8 scales may differ by one part in a million, NVFP4 scales by one code; an MXFP4
+//     scale and its elements may be those of values one part in a million off;
+//   - of 1,000 values 999 must be equal.
+//
+// The scales of NVFP4's padding must be zero, and rows behind the last untouched.
+func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit int) kernels.Comparison {
+	d, l := o.Dispatch(rank), o.Encoding()
+	picked := o.ActivationPicks(rank, limit)
+	findings, off := make([]finding, len(picked)), make([]int, len(picked))
+	spread(len(picked), func(i int) { findings[i], off[i] = o.checkActivated(rank, picked[i], got, how) })
+	j, sum := &judge{rank: rank}, 0
+	for i, f := range findings {
+		j.Rows++
+		f.place = picked[i]
+		j.finding(f)
+		sum += off[i]
+	}
+	j.place = d.End
+	if sum*1000 > len(picked)*l.Hidden {
+		j.wrong("%d of %d values differ by a code, more than 1 in 1,000", sum, len(picked)*l.Hidden)
+	}
+	o.checkScalePadding(j, d, got)
+	for i, b := range got.Beyond {
+		if b != got.Poison {
+			j.wrong("byte %d of row %d, behind the last, was written", i%l.Payload, d.End+i/l.Payload)
+			break
+		}
+	}
+	return j.result()
+}
+
+// checkActivated compares one row; off counts values that are near but not equal.
+func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f finding, off int) {
+	d, l := o.Dispatch(rank), o.Encoding()
+	g := groupOf(d, row)
+	have := Row{Payload: got.Payload(row)}
+	if l.Group > 0 {
+		have.Scales = ScalesOf(l, got.Scales, row, row-d.First[g], scaleBlock(d, g), got.MaxRows)
+	}
+	if len(have.Payload) != l.Payload || len(have.Scales) != l.Scales*l.ScaleBytes {
+		f.wrong = fmt.Sprintf("row %d is cut short", row)
+		return f, 0
+	}
+	in := make([]uint16, 2*l.Hidden)
+	o.w.Gates(rank, row, in)
+	z := how.Row(in)
+	for i, nudge := range nudges(l.DType) {
+		want := Quantize(l.DType, Narrow(nudged(z, nudge)), workloads.ActivationScale(g))
+		wrong, n := nearRow(l, want, have)
+		if wrong == "" {
+			f.maxErr = activatedError(l, z, have, g)
+			return finding{maxErr: f.maxErr}, n
+		}
+		if i == 0 {
+			f.wrong = fmt.Sprintf("row %d (group %d): %s", row, g, wrong)
+		}
+	}
+	f.maxErr = activatedError(l, z, have, g)
+	return f, 0
+}
+
+// nudges are factors of a row that the oracle accepts: MXFP4 rounds its scale to a power
+// of two, where a last bit decides between two scales.
+func nudges(t ep.DType) []float64 {
+	if t == ep.MXFP4 {
+		return []float64{1, 1 + 1e-6, 1 - 1e-6}
+	}
+	return []float64{1}
+}
+
+func nudged(z []float64, by float64) []float64 {
+	if by == 1 {
+		return z
+	}
+	out := make([]float64, len(z))
+	for i, v := range z {
+		out[i] = v * by
+	}
+	return out
+}
+
+// groupOf is the group of a row.
+func groupOf(d Delivery, row int) int {
+	g := 0
+	for g+1 < len(d.Groups) && int(d.RowOffsets[g+1]) <= row {
+		g++
+	}
+	return g
+}
+
+// scaleBlock is the first block of 128 scale rows of a group.
+func scaleBlock(d Delivery, g int) int {
+	return int(d.RowOffsets[g]/dtype.ScaleBlockRows + d.ScaleOffsets[g])
+}
+
+// nearRow names the first scale or element that is too far off; off counts the elements
+// that are not equal.
+func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
+	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
+		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !nearScale(l.DType, a, b) {
+			return fmt.Sprintf("scale %d: want %x, got %x", g, a, b), 0
+		}
+	}
+	allowed := 1
+	if l.DType == ep.BF16 {
+		allowed = 2
+	}
+	for c := range l.Hidden {
+		w, g := signedCode(l, want.Payload, c), signedCode(l, got.Payload, c)
+		if l.DType == ep.BF16 && max(w, -w, g, -g) < vanishing {
+			continue
+		}
+		if w != g {
+			off++
+		}
+		if max(w-g, g-w) > allowed {
+			return fmt.Sprintf("column %d: want code %d, got %d", c, w, g), off
+		}
+	}
+	return "", off
+}
+
+// vanishing is the BF16 code of 2^-110. Below it exp(-g) overflows single precision, and
+// the gate becomes zero.
+const vanishing = (127 - 110) << 7
+
+func nearScale(t ep.DType, want, got []byte) bool {
+	switch t {
+	case ep.FP8:
+		w := float64(math.Float32frombits(binary.LittleEndian.Uint32(want)))
+		g := float64(math.Float32frombits(binary.LittleEndian.Uint32(got)))
+		return math.Abs(w-g) <= 1e-6*w
+	case ep.NVFP4:
+		return max(want[0], got[0])-min(want[0], got[0]) <= 1
+	}
+	return want[0] == got[0]
+}
+
+// signedCode is the element in column c as an integer that counts codes: the sign moves
+// it below zero.
+func signedCode(l dtype.Encoding, payload []byte, c int) int {
+	code, sign := l.Code(payload, c), 8
+	switch l.DType {
+	case ep.BF16:
+		sign = 0x8000
+	case ep.FP8:
+		sign = 0x80
+	}
+	if code&sign != 0 {
+		return -(code &^ sign)
+	}
+	return code
+}
+
+// activatedError is the largest difference from the values before any rounding, relative
+// to the row's largest magnitude.
+func activatedError(l dtype.Encoding, z []float64, got Row, group int) float64 {
+	var worst, largest float64
+	for i, v := range Dequantize(l.DType, got, l.Hidden, workloads.ActivationScale(group)) {
+		worst = max(worst, math.Abs(float64(v)-z[i]))
+		largest = max(largest, math.Abs(z[i]))
+	}
+	return relative(worst, largest)
+}
+
+// checkScalePadding wants zeros in NVFP4's scales behind the last row of each group's
+// last block of 128.
+func (o *Oracle) checkScalePadding(j *judge, d Delivery, got Activated) {
+	l := o.Encoding()
+	if l.DType != ep.NVFP4 {
+		return
+	}
+	for g, group := range d.Groups {
+		for i := group.Rows(); i%dtype.ScaleBlockRows != 0; i++ {
+			if s := ScalesOf(l, got.Scales, 0, i, scaleBlock(d, g), got.MaxRows); !bytes.Equal(s, make([]byte, len(s))) {
+				j.wrong("group %d: scales of padding row %d are % x, want zeros", g, i, s)
+				return
+			}
+		}
+	}
+}

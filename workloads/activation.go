@@ -1,0 +1,71 @@
+package workloads
+
+import (
+	"math"
+
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Gates fills dst with the BF16 bits of one input row of the activation: hidden gates,
+// then hidden ups. Signs and mantissas are random. Magnitudes lie in [2^-3, 2^5); one
+// value in 1,024 lies in [128, 256), where the exponential of a float32 overflows. The
+// values depend on seed, rank, row and column alone.
+func (w *Workload) Gates(rank, row int, dst []uint16) {
+	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(row) ^ 1<<63)
+	for c := 0; c < len(dst); c += 4 {
+		h := mix(base + uint64(c))
+		for i := c; i < min(c+4, len(dst)); i++ {
+			exponent := uint16(124 + h>>8&7)
+			if mix(h)>>54 == 0 {
+				exponent = 134
+			}
+			dst[i] = uint16(h)&0x807f | exponent<<7
+			h = h>>16 | h<<48
+		}
+	}
+}
+
+// ActivationScale is the input scale of a group of rows, which NVFP4 alone has. Scales
+// of neighbouring groups differ, so that a row that took another's shows.
+func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-2)) }
+
+// Received is the number of rows that a rank receives, those of a shared expert
+// included, without padding.
+func (w *Workload) Received(rank int) int {
+	n, local := 0, int32(w.Problem.LocalExperts())
+	count := func(_ int, e int32) {
+		if int(e/local) == rank {
+			n++
+		}
+	}
+	for source := range w.Ranks {
+		w.selections(source, count)
+	}
+	if w.Problem.SharedExpert {
+		_, shared := w.SharedSlice(rank)
+		n += shared
+	}
+	return n
+}
+
+// BytesActivation is the bytes that an activation reads and writes on the rank with the
+// most rows: 2 hidden BF16 values in, hidden elements of the dtype and their scales out.
+func (w *Workload) BytesActivation() int64 {
+	p := w.Problem
+	l := dtype.Of(p.Dispatch, p.Hidden)
+	rows := 0
+	for rank := range w.Ranks {
+		rows = max(rows, w.Received(rank))
+	}
+	return int64(rows) * int64(4*p.Hidden+l.Payload+l.Scales*l.ScaleBytes)
+}
+
+// BytesMemory is the bytes that an op reads and writes in the memory of the busiest
+// rank, 0 for ops that are judged by their link.
+func (w *Workload) BytesMemory(op ep.Op) int64 {
+	if op == ep.Activation {
+		return w.BytesActivation()
+	}
+	return 0
+}

@@ -51,7 +51,7 @@ func TestTablesGolden(t *testing.T) {
 	for name, l := range runs(t) {
 		for width, suffix := range map[int]string{80: "80", 120: "120", 0: "wide"} {
 			var b bytes.Buffer
-			if err := text.Renderer(width)(&b, reports.DerivedTables(l, 0, 40)...); err != nil {
+			if err := text.Renderer(width)(&b, reports.DerivedTables(l, reports.Speeds{}, 40)...); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.SplitSeq(b.String(), "\n") {
@@ -68,7 +68,7 @@ func TestFormatsGolden(t *testing.T) {
 	l := runs(t)["cpu-sweep"]
 	for ext, write := range map[string]reports.Renderer{"md": reports.WriteMarkdown, "csv": reports.WriteCSV, "json": reports.WriteJSON} {
 		var b bytes.Buffer
-		if err := write(&b, reports.DerivedTables(l, 0, 0)...); err != nil {
+		if err := write(&b, reports.DerivedTables(l, reports.Speeds{}, 0)...); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, "cpu-sweep."+ext, b.Bytes())

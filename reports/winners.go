@@ -100,6 +100,9 @@ func decided(run *record.Run, of []int, columns []winnerColumn) Table {
 	t.Note(p.Shared,
 		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval",
 		"error: the largest against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, a message a selection, over the median; imbalance: the fullest rank over the mean")
+	if slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Problem.Op == ep.Activation }) {
+		t.Note("busiest of an activation: bytes that it reads and writes in memory, over the median")
+	}
 	t.Note(defaults(run)...)
 	return t
 }

@@ -29,12 +29,19 @@ func Wire(m ep.Machine) float64 {
 
 // WireLimit is the time in seconds that the bytes of the case's busiest rank
 // take at gbps (1e9 bytes a second), with each token sent once to each rank that
-// needs it; NaN where bytes or speed are not known.
+// needs it; NaN where bytes or speed are not known, or nothing is sent.
 func (c *Case) WireLimit(gbps float64) float64 {
-	if c.Load == nil || c.Load.BytesWire <= 0 || !(gbps > 0) {
+	if c.Load == nil {
 		return math.NaN()
 	}
-	return float64(c.Load.BytesWire) / (gbps * 1e9)
+	return limit(c.Load.BytesWire, gbps)
+}
+
+func limit(bytes int64, gbps float64) float64 {
+	if bytes <= 0 || !(gbps > 0) {
+		return math.NaN()
+	}
+	return float64(bytes) / (gbps * 1e9)
 }
 
 // WireTable prints how close each winner comes to the wire limit.

@@ -27,8 +27,9 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 }
 
 // ActivationScale is the input scale of a group of rows, which NVFP4 alone has. Scales
-// of neighbouring groups differ, so that a row that took another's shows.
-func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-2)) }
+// of neighbouring groups differ, so that a row that took another's shows. They are small
+// enough that the largest product of Gates but one in a million does not saturate.
+func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
 // Received is the number of rows that a rank receives, those of a shared expert
 // included, without padding.

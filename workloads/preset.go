@@ -30,6 +30,16 @@ type Preset struct {
 	Note         string   `yaml:"note" json:"note,omitempty"`
 }
 
+// HiddenOf is the hidden size of an op's problems: of an activation the intermediate
+// size of one expert, 0 where the preset does not say it; of the others the elements of
+// a token between ranks.
+func (p Preset) HiddenOf(op ep.Op) int {
+	if op == ep.Activation {
+		return p.Intermediate
+	}
+	return p.WireHidden
+}
+
 //go:embed presets.yaml
 var builtin string
 

@@ -46,7 +46,7 @@ func newPlot() *cobra.Command {
 		s.StringVar(&f.format, "format", "svg", "file `FORMAT`: "+strings.Join(chart.Formats(), ", "))
 		s.Float64Var(&f.scale, "scale", chart.DefaultScale, "`FACTOR` of the resolution of png, 1 to 10: 2 is about 1,200 pixels wide")
 		s.IntVar(&f.limit, "limit", 24, "`N` pictures of one kind at most; 0: all")
-		s.Float64Var(&f.options.Wire, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
+		bindSpeeds(s, &f.options.Speeds)
 		s.BoolVar(&f.options.Beside, "beside", false, "pareto of a run beside products: time alone and cost beside on one sheet")
 		s.StringVar(&f.options.X, "x", "", "`PARAMETER` on a heatmap's x axis; default: SMs")
 		s.StringVar(&f.options.Y, "y", "", "`PARAMETER` on a heatmap's y axis; default: threads")

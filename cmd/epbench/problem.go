@@ -41,13 +41,13 @@ type problemFlags struct {
 func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all := pflag.NewFlagSet(forProblem, pflag.ContinueOnError)
 	all.StringVar(&f.model, "model", "demo", "model `PRESET`; see epbench presets")
-	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS` to tune: some of dispatch, combine, pair")
+	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS` to tune: some of dispatch, combine, pair, activation")
 	all.StringVar(&f.tokens, "tokens", "1,16,64", "tokens per rank: list or `RANGE`, 1,8,128 or 1:4096:x2")
 	all.StringVar(&f.routing, "routing", "uniform,zipf:1.0", "`ROUTINGS`, comma-separated; epbench workload --list explains them")
-	all.StringVar(&f.dtypes, "dtype", "bf16", "`DTYPES` that dispatched tokens travel as: bf16, fp8, mxfp4, nvfp4")
+	all.StringVar(&f.dtypes, "dtype", "bf16", "`DTYPES` that dispatched tokens travel as, or activated rows are stored as: bf16, fp8, mxfp4, nvfp4")
 	all.IntVar(&f.ranks, "ranks", 0, "ranks, `N` GPUs; default: all GPUs, 4 on cpu")
 	all.IntVar(&f.nodes, "nodes", 1, "`N` hosts that the ranks are spread over")
-	all.IntVar(&f.hidden, "hidden", 0, "hidden size, `N` elements; default: the preset's")
+	all.IntVar(&f.hidden, "hidden", 0, "hidden size, `N` elements; of op activation those of a row that comes out; default: the preset's")
 	all.IntVar(&f.experts, "experts", 0, "`N` routed experts over all ranks; default: the preset's")
 	all.IntVar(&f.topK, "topk", 0, "`N` experts per token; default: the preset's")
 	all.IntVar(&f.maxTokens, "max-tokens", 0, "`N` tokens per rank that buffers are made for; default: --tokens")
@@ -85,6 +85,9 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 				if p.Op, err = ep.ParseOp(op); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
 				}
+				if p.Hidden, err = f.hiddenOf(p.Op); err != nil {
+					return nil, badInput(err)
+				}
 				if p.Dispatch, err = ep.ParseDType(dtype); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
 				}
@@ -100,6 +103,19 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 		return nil, usagef("--op, --dtype and --tokens: nothing to do")
 	}
 	return out, nil
+}
+
+// hiddenOf is the hidden size of an op's problems.
+func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
+	preset, err := workloads.FindPreset(f.model)
+	if err != nil {
+		return 0, fmt.Errorf("--model: %w", err)
+	}
+	n := cmp.Or(f.hidden, preset.HiddenOf(op))
+	if n == 0 {
+		return 0, fmt.Errorf("--hidden: preset %s does not say the intermediate size of its experts, which op %s works on", preset.Name, op)
+	}
+	return n, nil
 }
 
 // options are the problems and routings of the flags as a sweep takes them. Where no

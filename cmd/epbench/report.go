@@ -22,7 +22,7 @@ type reportFlags struct {
 	out    string
 	only   string
 	noHTML bool
-	link   float64
+	speeds reports.Speeds
 	filter runFilter
 }
 
@@ -38,7 +38,7 @@ func newReport() *cobra.Command {
 no network. Further runs, such as imported ones of peers, stand beside the first in
 the page's pictures; libraries that do the same work are compared in a table and a
 picture. --only prints tables: winners, effects of each parameter, regret between
-routings, Pareto fronts, wire limit, failures, libraries.
+routings, Pareto fronts, wire and memory limits, failures, libraries.
 
 --format benchfmt prints the confirmed rounds of the default and of the winner in
 Go's benchmark format instead, for benchstat -col /config; with --only all every
@@ -54,7 +54,7 @@ round of every config.`,
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` for the HTML page; default: report.html of the first run")
 		s.StringVar(&f.only, "only", "", "`TABLES` to print, comma-separated: "+strings.Join(tableNames, ", ")+", "+libraries+", or all")
 		s.BoolVar(&f.noHTML, "no-html", false, "print tables only")
-		s.Float64Var(&f.link, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
+		bindSpeeds(s, &f.speeds)
 	})
 	f.tables.bind(cmd, benchFormat)
 	return cmd
@@ -135,7 +135,7 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, 
 		return "", nil
 	}
 	out := cmp.Or(f.out, filepath.Join(runs[0].Path, record.ReportFile))
-	err := writeOut(cmd, out, record.Content(func(w io.Writer) error { return html.Write(w, runs, html.Options{Link: f.link}) }))
+	err := writeOut(cmd, out, record.Content(func(w io.Writer) error { return html.Write(w, runs, html.Options{Speeds: f.speeds}) }))
 	if err != nil {
 		return "", badInput(fmt.Errorf("%w; write the page elsewhere with -o FILE, or leave it out with --no-html", err))
 	}
@@ -152,7 +152,7 @@ func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, 
 	if f.tables.forPrograms() {
 		limit = 0
 	}
-	tables := reports.DerivedTables(l, f.link, limit)
+	tables := reports.DerivedTables(l, f.speeds, limit)
 	var err error
 	switch {
 	case f.only != "":
@@ -182,7 +182,7 @@ func headline(l *reports.Loaded) []reports.Table {
 }
 
 // tableNames are the names of what DerivedTables makes.
-var tableNames = []string{"winners", "effects", "regret", "pareto", "wire", "failed"}
+var tableNames = []string{"winners", "effects", "regret", "pareto", "wire", "memory", "failed"}
 
 func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
 	if f.only == "all" {
@@ -206,4 +206,10 @@ func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
 		return nil, usagef("--only %s: the run has nothing for it", f.only)
 	}
 	return out, nil
+}
+
+// bindSpeeds registers the flags of what limits are worked out from.
+func bindSpeeds(set *pflag.FlagSet, s *reports.Speeds) {
+	set.Float64Var(&s.Link, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
+	set.Float64Var(&s.Memory, "memory", 0, "`GB/s` (10^9) of a GPU's memory, for the memory limit of op activation; default: by the GPU")
 }

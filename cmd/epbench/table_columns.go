@@ -51,7 +51,7 @@ func keyCells(k table.Key) []reports.Cell {
 func modelOf(k table.Key) string {
 	var out []string
 	for _, p := range workloads.Presets() {
-		if p.WireHidden == k.Hidden && p.Experts == k.Experts && p.TopK == k.TopK {
+		if p.HiddenOf(k.Op) == k.Hidden && p.Experts == k.Experts && p.TopK == k.TopK {
 			out = append(out, p.Name)
 		}
 	}

@@ -127,7 +127,7 @@ func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 	return func(h table.Header, r *table.Row) bool {
 		k := r.Key
 		return among(f.filter.ops, string(k.Op)) && among(f.filter.routing, string(k.Routing)) && among(f.kind, string(k.Dispatch)) &&
-			(f.model == "" || k.Hidden == shape.WireHidden && k.Experts == shape.Experts && k.TopK == shape.TopK) &&
+			(f.model == "" || k.Hidden == shape.HiddenOf(k.Op) && k.Experts == shape.Experts && k.TopK == shape.TopK) &&
 			(counts == nil || slices.ContainsFunc(counts, func(n int) bool { return r.Lo <= n && n <= r.Hi })) &&
 			isConfig(h, k, r.Hi, r.Config)
 	}, nil

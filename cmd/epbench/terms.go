@@ -38,6 +38,8 @@ var terms = []struct{ word, meaning string }{
 	{"recording", "one search with every round of every config in a small file, for epbench replay"},
 	{"start", "a config that a search measures in any case: what a kernel names, another search chose, or a table holds"},
 	{"regret", "what a config loses to the best one under a routing, in per cent"},
+	{"memory limit", "the time that the bytes of an activation take to and from memory, at its nominal speed: only what stays in a cache is faster"},
+	{"activation", "SwiGLU between the experts' two products, on the rows that dispatch brought; ranks do not communicate in it"},
 	{"wire limit", "the time that the busiest rank's bytes take at the link's speed: nothing is faster"},
 	{"row", "one line of a table: key, token counts, config, evidence"},
 	{"evidence", "why a row says so: samples, gain, configs tried, dates, machine"},

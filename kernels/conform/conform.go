@@ -123,7 +123,9 @@ func special(e effort, a Axes, base ep.Problem) []Case {
 	for _, op := range a.Ops {
 		for _, layout := range a.Layouts {
 			c := Case{Problem: middle(op, a, base), Routing: "uniform", Seed: 1}
-			c.Problem.Layout = layout
+			if c.Problem.Layout = layout; c.Problem.Validate() != nil {
+				continue // an op without this layout
+			}
 			of := []string{"op=" + string(op), "layout=" + layout.String()}
 			c.Name, c.Tags = fmt.Sprintf("%s, layout %s, %d calls back to back", op, layout, e.endurance), append([]string{tagEndurance}, of...)
 			c.Iterations, c.Words = e.endurance, 4

@@ -184,11 +184,11 @@ func sourceOf(runs ...*reports.Loaded) string {
 
 // Options are what the runs do not say.
 type Options struct {
-	Wire   float64 // GB/s that leave a rank at most; 0: by the machine's link
-	X, Y   string  // parameters on the axes of a heatmap; "": SMs and threads
-	Beside bool    // pareto: time alone and cost beside a product on one sheet
-	Loads  []Load  // of the routings, for imbalance
-	Fail   float64 // the gate's threshold in a comparison, as a fraction; 0: none
+	Speeds reports.Speeds // that limits are worked out from
+	X, Y   string         // parameters on the axes of a heatmap; "": SMs and threads
+	Beside bool           // pareto: time alone and cost beside a product on one sheet
+	Loads  []Load         // of the routings, for imbalance
+	Fail   float64        // the gate's threshold in a comparison, as a fraction; 0: none
 	// Compare says what a comparison compares.
 	Compare reports.CompareOptions
 }
@@ -196,12 +196,13 @@ type Options struct {
 // Kinds lists every kind in the order help prints them.
 var Kinds = []Kind{
 	{"gain", "the default's time over the winner's, with its interval, a line for each routing", gain.figures},
-	{"latency", "time against tokens, a line for each routing or peer, with the wire limit", latency.figures},
+	{"latency", "time against tokens, a line for each routing or peer, with the wire or memory limit", latency.figures},
 	{"heatmap", "time over two parameters, the winner framed, failures crossed", perCase("heatmap", "Time over the fastest (%)", heatmap)},
 	{"pareto", "time against SMs: front, knee and winner", perCase("pareto", "Time against SMs", pareto)},
 	{"regret", "what one routing's winner loses under another", regret},
-	{"bandwidth", "GB/s of the busiest rank, with the wire limit as the ceiling", bandwidth.figures},
+	{"bandwidth", "GB/s of the busiest rank, with the wire or memory limit as the ceiling", bandwidth.figures},
 	{"wire", "per cent of the wire limit reached", wire.figures},
+	{"memory", "per cent of the memory limit that op activation reached", memory.figures},
 	{"imbalance", "load of experts and ranks, traffic between ranks", imbalance},
 	{"samples", "every round, and the default against itself", perCase("samples", "Every round", samples)},
 	{"libraries", "time of several libraries, tuned and by default, a panel for each kind of work", libraries},

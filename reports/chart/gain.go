@@ -67,22 +67,22 @@ func gainAxis(a *plot.Axis, values []float64) {
 var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("at most %.1f GB/s", s.highest().mid) }}
 
 // addBandwidth adds winner and default of a case. The bytes are those of the
-// wire limit: each token once to each rank that needs it.
+// wire limit, each token once to each rank that needs it, or of the memory limit.
 func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 	winner := c.Winner()
-	if winner == nil || winner.Median.Mid <= 0 || c.Load == nil || c.Load.BytesWire == 0 {
+	if winner == nil || winner.Median.Mid <= 0 || c.Bytes() == 0 {
 		return
 	}
 	at := func(e *reports.Entry) point {
-		m, bytes := e.Median, float64(c.Load.BytesWire)/1e9
+		m, bytes := e.Median, float64(c.Bytes())/1e9
 		return point{c.Problem.Tokens, bytes / m.Mid, bytes / orElse(m.High, m.Mid), bytes / orElse(m.Low, m.Mid)}
 	}
 	label := b.label(l, c)
 	b.ours = put(b.ours, label, at(winner))
 	b.addDefault(c, label, at)
-	if wire := b.options.wire(l); wire > 0 {
-		b.limit.label = fmt.Sprintf("wire limit, %.4g GB/s", wire)
-		b.limit.points = append(b.limit.points, point{c.Problem.Tokens, wire, wire, wire})
+	if name, gbps := b.options.Speeds.Of(l.Run.Machine).LimitName(c.Problem.Op); gbps > 0 {
+		b.limit.label = fmt.Sprintf("%s, %.4g GB/s", name, gbps)
+		b.limit.points = append(b.limit.points, point{c.Problem.Tokens, gbps, gbps, gbps})
 	}
 }
 
@@ -99,9 +99,19 @@ func drawBandwidth(c draw.Canvas, all []series) {
 // wire draws how close each winner comes to the wire limit.
 var wire = groupKind{"wire", "Per cent of the wire limit", 3.6, (*seriesBuilder).addShare, drawWire, func(s series) string { return fmt.Sprintf("at most %.1f %%", s.highest().mid) }}
 
-// addShare adds the winner of a case in per cent of its wire limit.
+// memory draws how close each winner of op activation comes to the memory limit.
+var memory = groupKind{"memory", "Per cent of the memory limit", 3.6, (*seriesBuilder).addMemoryShare, drawMemory, wire.words}
+
 func (b *seriesBuilder) addShare(l *reports.Loaded, c *reports.Case) {
-	limit := c.WireLimit(b.options.wire(l))
+	b.share(l, c, c.WireLimit(b.options.Speeds.Of(l.Run.Machine).Link))
+}
+
+func (b *seriesBuilder) addMemoryShare(l *reports.Loaded, c *reports.Case) {
+	b.share(l, c, c.MemoryLimit(b.options.Speeds.Of(l.Run.Machine).Memory))
+}
+
+// share adds the winner of a case in per cent of a limit.
+func (b *seriesBuilder) share(l *reports.Loaded, c *reports.Case, limit float64) {
 	winner := c.Winner()
 	if winner == nil || math.IsNaN(limit) || winner.Median.Mid <= 0 {
 		return
@@ -111,12 +121,20 @@ func (b *seriesBuilder) addShare(l *reports.Loaded, c *reports.Case) {
 }
 
 func drawWire(c draw.Canvas, all []series) {
-	p := overTokens("of the wire limit (%)", all)
+	drawShare(c, all, "wire limit", "each token once to each rank, at the link's nominal speed")
+}
+
+func drawMemory(c draw.Canvas, all []series) {
+	drawShare(c, all, "memory limit", "rows in and out once, at the memory's nominal speed")
+}
+
+func drawShare(c draw.Canvas, all []series, name, what string) {
+	p := overTokens("of the "+name+" (%)", all)
 	fromZero(&p.Y, slices.Max(append(values(all), 100)))
 	key := addAll(p, all)
 	limit := draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{1, 2}}
 	p.Add(level(p.Plot, 100, limit))
-	key.add("wire limit: each token once to each rank, at the link's nominal speed", &limit, nil)
+	key.add(name+": "+what, &limit, nil)
 	p.Draw(key.below(c))
 }
 

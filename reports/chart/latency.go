@@ -48,7 +48,7 @@ type seriesBuilder struct {
 	ours    []series // winners, a line for each routing
 	others  []series // peers
 	base    series   // the default under the first routing
-	limit   series   // the wire limit there
+	limit   series   // the wire or memory limit there
 }
 
 // addTimes adds the times of a case.
@@ -67,8 +67,10 @@ func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
 	label := b.label(l, c)
 	b.ours = put(b.ours, label, micros(c, winner))
 	b.addDefault(c, label, func(d *reports.Entry) point { return micros(c, d) })
-	if f := c.WireLimit(b.options.wire(l)) * 1e6; finite(f) && label == b.ours[0].label {
-		b.limit.label = fmt.Sprintf("wire limit, %s (%.4g GB/s)", c.Routing, b.options.wire(l))
+	speeds := b.options.Speeds.Of(l.Run.Machine)
+	if f := c.Limit(speeds) * 1e6; finite(f) && label == b.ours[0].label {
+		name, gbps := speeds.LimitName(c.Problem.Op)
+		b.limit.label = fmt.Sprintf("%s, %s (%.4g GB/s)", name, c.Routing, gbps)
 		b.limit.points = append(b.limit.points, point{c.Problem.Tokens, f, f, f})
 	}
 }
@@ -79,14 +81,6 @@ func (b *seriesBuilder) addDefault(c *reports.Case, label string, at func(*repor
 		b.base.label = "default, " + label
 		b.base.points = append(b.base.points, at(d))
 	}
-}
-
-// wire is the speed of a rank's link in GB/s, 0 where it is not known.
-func (o Options) wire(l *reports.Loaded) float64 {
-	if o.Wire > 0 {
-		return o.Wire
-	}
-	return reports.Wire(l.Run.Machine)
 }
 
 // put adds a point to the series of a label.

@@ -26,7 +26,7 @@ var assets embed.FS
 
 // Options are what the runs do not say.
 type Options struct {
-	Link float64 // GB/s that leave a rank at most; 0: by the machine's link
+	Speeds reports.Speeds // that limits are worked out from
 }
 
 // page is what the template shows.
@@ -97,7 +97,7 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 	for _, l := range runs {
 		p.Warnings = append(p.Warnings, reports.GatherWarnings(slices.Concat(l.Warnings, l.Run.Warnings))...)
 	}
-	d := &drawer{runs: runs, main: main, options: chart.Options{Wire: o.Link}}
+	d := &drawer{runs: runs, main: main, options: chart.Options{Speeds: o.Speeds}}
 	d.options.Loads, d.missing = chart.Loads(runs)
 	for _, x := range sections {
 		d.section = section{ID: x.id, Title: x.title}

@@ -160,7 +160,7 @@ func TestHundredThousandTrials(t *testing.T) {
 	if len(l.Results) < 99_000 {
 		t.Fatalf("%d trials", len(l.Results))
 	}
-	reports.DerivedTables(l, 0, 0)
+	reports.DerivedTables(l, reports.Speeds{}, 0)
 	read, _ := usage(t)
 	size := len(page(t, l))
 	shown, _ := usage(t)

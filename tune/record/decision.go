@@ -156,7 +156,7 @@ type Search struct {
 	// order.
 	Starts []Start `json:"starts,omitempty"`
 
-	Bytes     int64   `json:"bytes"`     // moved by the busiest rank, one message a selection
+	Bytes     int64   `json:"bytes"`     // moved by the busiest rank, one message a selection; of an activation to and from memory
 	Imbalance float64 `json:"imbalance"` // the fullest rank's load over the mean
 }
 

@@ -122,5 +122,7 @@ type Workload struct {
 	Class     ep.Class           `json:"class"`
 	BytesOut  int64              `json:"bytes_out"`  // leaving the busiest rank, one message a selection
 	BytesWire int64              `json:"bytes_wire"` // the same, one message a distinct destination rank
+	// BytesMemory is what an activation reads and writes on the rank with the most rows.
+	BytesMemory int64 `json:"bytes_memory,omitempty"`
 	Stats     map[string]float64 `json:"stats"`      // see workloads.Stats, by its JSON names
 }

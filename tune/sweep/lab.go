@@ -68,7 +68,8 @@ func (s *subject) record() record.Workload {
 	return record.Workload{
 		Problem: s.problem.Key(), Routing: w.Spec, Seed: w.Seed, Class: s.class,
 		BytesOut: w.BytesOp(s.problem.Op, workloads.Direct), BytesWire: w.BytesOp(s.problem.Op, workloads.Dedup),
-		Stats: w.Stats().Map(),
+		BytesMemory: w.BytesMemory(s.problem.Op),
+		Stats:       w.Stats().Map(),
 	}
 }
 
@@ -76,7 +77,7 @@ func (s *subject) record() record.Workload {
 func (s *subject) newResult() record.Search {
 	return record.Search{
 		Problem: s.problem, Routing: s.routing.Spec(), Class: s.class,
-		Bytes: s.workload.BytesOp(s.problem.Op, workloads.Direct), Imbalance: s.workload.Stats().MaxMeanRank,
+		Bytes: s.workload.BytesOp(s.problem.Op, workloads.Direct) + s.workload.BytesMemory(s.problem.Op), Imbalance: s.workload.Stats().MaxMeanRank,
 	}
 }
 

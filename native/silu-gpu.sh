@@ -1,0 +1,33 @@
+#!/bin/sh
+# Proves and times op activation on a GPU: in about a minute, on one.
+#
+#   ./silu-gpu.sh OUT [BUDGET]     ./silu-gpu.sh silu 40s
+#
+# OUT is the run directory of the sweep, BUDGET its time. OUT/activation.txt is what is
+# printed: the winners, and how close each comes to the memory limit, at the nominal
+# speed of the GPU's memory and at MEMORY GB/s. With one rank, 32 experts and top-8 as
+# many rows come as 8 ranks of 256 experts send each other: 8 a token. These variables
+# change what is measured:
+BACKEND=${BACKEND:-cuda}
+MODEL=${MODEL:-deepseek-v3}
+EXPERTS=${EXPERTS:-32}
+TOKENS=${TOKENS:-16,512,4096}
+DTYPES=${DTYPES:-bf16,fp8,mxfp4,nvfp4}
+MEMORY=${MEMORY:-4300}
+EPBENCH=${EPBENCH:-./epbench}
+
+test $# -ge 1 || { sed -n '2,10p' "$0"; exit 2; }
+out=$1
+problem="--backend $BACKEND --op activation --model $MODEL --ranks 1 --experts $EXPERTS --routing uniform"
+
+"$EPBENCH" verify --backend "$BACKEND" --quick --ranks 1 --only op=activation || exit
+# shellcheck disable=SC2086 # the words of $problem are words
+"$EPBENCH" sweep $problem --dtype "$DTYPES" --tokens "$TOKENS" --budget "${2:-40s}" -o "$out" >"$out.txt" || exit
+mv "$out.txt" "$out/sweep.txt"
+{
+  "$EPBENCH" report "$out" --only winners,memory --no-html
+  "$EPBENCH" report "$out" --only memory --memory "$MEMORY" --no-html
+  # shellcheck disable=SC2086
+  "$EPBENCH" bench $problem --dtype nvfp4 --tokens 512 --config columns=interleaved
+} >"$out/activation.txt" || exit
+cat "$out/activation.txt"

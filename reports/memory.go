@@ -1,0 +1,94 @@
+package reports
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// memoryGBps is the nominal speed of a GPU's memory in GB/s, by PCI id, since GPUs of one
+// architecture differ in it (vendor data sheets). A kernel that only reads reaches 85 to
+// 90 per cent of it.
+var memoryGBps = map[string]float64{
+	"10de:20b0": 1555, // A100 SXM 40 GB
+	"10de:20b2": 2039, // A100 SXM 80 GB
+	"10de:20b5": 1935, // A100 PCIe 80 GB
+	"10de:2321": 3938, // H100 NVL
+	"10de:2330": 3350, // H100 SXM
+	"10de:2331": 2039, // H100 PCIe
+	"10de:2335": 4800, // H200 SXM
+	"10de:233b": 4800, // H200 NVL
+	"10de:2901": 8000, // B200
+}
+
+// Speeds are what limits are worked out from, in GB/s (1e9 bytes a second). Zero means
+// the machine's own.
+type Speeds struct {
+	Link   float64 // of a rank's link, each way
+	Memory float64 // of a GPU's memory, reads and writes together
+}
+
+// Of fills in what a machine is known to have; what is not known stays zero.
+func (s Speeds) Of(m ep.Machine) Speeds {
+	if s.Link == 0 {
+		s.Link = Wire(m)
+	}
+	if s.Memory == 0 {
+		s.Memory = memoryGBps[m.PCIID]
+	}
+	return s
+}
+
+// MemoryLimit is the time in seconds that an activation's bytes take to and from memory
+// at gbps; NaN where bytes or speed are not known, and for other ops.
+func (c *Case) MemoryLimit(gbps float64) float64 {
+	if c.Load == nil {
+		return math.NaN()
+	}
+	return limit(c.Load.BytesMemory, gbps)
+}
+
+// Limit is the case's limit: of an activation the memory's, of other ops the wire's.
+func (c *Case) Limit(s Speeds) float64 {
+	if c.Problem.Op == ep.Activation {
+		return c.MemoryLimit(s.Memory)
+	}
+	return c.WireLimit(s.Link)
+}
+
+// Bytes is what Limit counts, 0 where it is not known.
+func (c *Case) Bytes() int64 {
+	switch {
+	case c.Load == nil:
+		return 0
+	case c.Problem.Op == ep.Activation:
+		return c.Load.BytesMemory
+	}
+	return c.Load.BytesWire
+}
+
+// LimitName says what bounds an op, and the speed that belongs to it.
+func (s Speeds) LimitName(op ep.Op) (name string, gbps float64) {
+	if op == ep.Activation {
+		return "memory limit", s.Memory
+	}
+	return "wire limit", s.Link
+}
+
+// MemoryTable prints how close each winner of op activation comes to the memory limit.
+func MemoryTable(l *Loaded, gbps float64) Table {
+	p := ColumnsFor(l.Cases)
+	t := Table{Name: "memory", Title: "Memory limit: how close each winner comes", Columns: p.Columns}
+	t.Columns = append(t.Columns, Numbers("memory limit", "us"), Numbers("median", "us"), Numbers("of the memory limit", "%"), Numbers("speed", "GB/s"))
+	for _, c := range l.Cases {
+		limit, winner := c.MemoryLimit(gbps), c.Winner()
+		if winner == nil || math.IsNaN(limit) {
+			continue
+		}
+		mid := winner.Median.Mid
+		t.Add(append(p.Cells(c), Micros(limit), Micros(mid), Percent(limit/mid), Float(float64(c.Load.BytesMemory)/mid/1e9, 1))...)
+	}
+	t.Note(p.Shared, fmt.Sprintf("memory limit: the time of the bytes read and written on the rank with the most rows at %.4g GB/s. Calls take turns on copies of the rows, 256 MiB together; a small call's stay in the L2 cache.", gbps))
+	return t
+}

@@ -60,7 +60,7 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 			t.Add(tallyCells(tag, *n)...)
 		}
 	}
-	t.Note("rows compared: dispatched rows and combined tokens, each judged before and after running back to back",
+	t.Note("rows compared: dispatched and activated rows and combined tokens, each judged before and after running back to back",
 		"largest error: relative to the row's largest magnitude, 0 where bytes are equal; combine rounds to BF16, and de-duplicating combine rounds partial sums too")
 	if skipped := skips(results); skipped != "" {
 		t.Warn("%s", skipped)

@@ -1,0 +1,97 @@
+package sweep
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// phasedBackend has every dispatch of scripted a second time, in split phases.
+type phasedBackend struct{ scripted }
+
+func (b *phasedBackend) Kernels() []kernels.Kernel {
+	all := b.scripted.Kernels()
+	for _, k := range slices.Clone(all) {
+		if k.Op == ep.Dispatch {
+			k.Name, k.Phased = k.Name+"_split", true
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// TestPhasesAreSearchedBeside: kernels of split phases are in the space where something
+// runs beside the calls, or where --kernel names them.
+func TestPhasesAreSearchedBeside(t *testing.T) {
+	alone := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
+		Dispatch: ep.BF16, Combine: ep.BF16}
+	beside := alone
+	beside.Beside, beside.Objective = "copy", ep.Beside
+	for _, c := range []struct {
+		p     ep.Problem
+		named []string
+		want  []string
+	}{
+		{alone, nil, []string{"dispatch"}},
+		{beside, nil, []string{"dispatch", "dispatch_split"}},
+		{alone, []string{"dispatch_split"}, []string{"dispatch_split"}},
+	} {
+		pl := newPlanner(&phasedBackend{}, &Options{Kernels: c.named})
+		grids, err := pl.grids(c.p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, g := range grids {
+			got = append(got, g.Kernel)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s, --kernel %v: %v, want %v", c.p.Key(), c.named, got, c.want)
+		}
+		starts := slices.ContainsFunc(pl.named(c.p), func(x ep.Config) bool { return x.Kernel == "dispatch_split" })
+		if c.named == nil && starts != (c.p.Beside != "") {
+			t.Errorf("%s: begins with split phases: %v", c.p.Key(), starts)
+		}
+	}
+}
+
+// TestSweepBeside: a search beside a product makes the cost small, though no config is
+// faster alone; its rows are of the objective, span token counts, and name the product;
+// a finished sweep is not measured again.
+func TestSweepBeside(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	o := options(t, "dispatch", []int{1, 16}, "uniform")
+	for i, p := range o.Problems {
+		o.Problems[i] = p.WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.Beside)
+	}
+	out := mustSweep(t, &scripted{Sigma: 0.01}, o, dir)
+	if out.Table == nil {
+		t.Fatal(out.NoTable)
+	}
+	if err := out.Table.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range out.Run.Searches {
+		if !strings.Contains(s.Decision.Config.Key(), "sms=32,") || s.Beside == nil {
+			t.Fatalf("%s: %s, %+v", s.Problem.Key(), s.Decision.Config.Key(), s.Beside)
+		}
+		b := s.Beside.Config
+		if math.Abs(b.Call.Mid-20e-6) > 1e-9 || math.Abs(b.Cost.Mid-s.Times.Median) > 0.02*s.Times.Median || b.Amount != "scripted" {
+			t.Errorf("%+v, median %v", b, s.Times.Median)
+		}
+	}
+	for _, r := range out.Table.Rows {
+		if r.Key.Objective != ep.Beside || r.Lo != 1 || r.Hi != 16 || !strings.HasPrefix(r.Evidence.Beside, "gemm:") {
+			t.Errorf("%+v", r)
+		}
+	}
+	again := &scripted{Sigma: 0.01}
+	if mustSweep(t, again, o, dir); again.Runs != 0 {
+		t.Errorf("resuming a finished sweep ran %d rounds", again.Runs)
+	}
+}

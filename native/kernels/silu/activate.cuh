@@ -7,10 +7,9 @@
  *   EP_CLAMP        1: the clamped variant of gpt-oss, with limit and alpha of the arguments
  *   EP_IN_FLIGHT    pieces of 256 columns that a warp loads before it computes
  *
- * A call moves 4.5 to 6 bytes an element and computes about 20 instructions on it,
- * with four-bit dtypes twice as many. So it waits for memory, as long as enough loads
- * are in flight: 132 SMs need 23 KB each to cover 0.7 us at 4.3 TB/s. A warp's piece
- * is 1 KB.
+ * A call moves 4.5 to 6 bytes an element and computes 20 to 35 instructions on it. So
+ * it waits for memory, as long as enough loads are in flight: 132 SMs need 23 KB each
+ * to cover 0.7 us at 4.3 TB/s. A warp's piece is 1 KB.
  */
 #ifndef EP_ACTIVATE_CUH
 #define EP_ACTIVATE_CUH

@@ -6,7 +6,7 @@
  * Blocks take pieces of all rows and look up the group of each. With blocks
  * divided among groups, 96 groups left 36 of 132 SMs idle.
  */
-#include "silu/activate.cuh"
+#include "silu/fp4.cuh"
 
 /* Four neighbouring scales, one from every second lane of eight, as a word. */
 EP_DEVICE uint32_t silu_scale_atom(uint32_t scale) {
@@ -55,7 +55,7 @@ EP_DEVICE void silu_zero_padding(const EpSiluArgs &a) {
 EP_DEVICE void silu_nvfp4(const EpSiluArgs &a) {
   silu_each_piece(a, silu_rows(a), [&](int64_t row, uint32_t c, const float (&z)[8]) {
     const uint32_t group = silu_group(a, row);
-    const EpQuantized q = ep_quantize8<EP_NVFP4>(z, a.input_scales[group]);
+    const EpQuantized q = silu_fp4<EP_NVFP4>(z, a.input_scales[group]);
     const uint32_t atom = silu_scale_atom(q.scale);
     if (c >= EP_COLS) return;
     *reinterpret_cast<uint32_t *>(a.out + (row * EP_COLS + c) / 2) = q.payload.x;

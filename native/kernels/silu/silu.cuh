@@ -32,11 +32,13 @@ EP_ENTRY(EP_THREADS, 1) fused_silu_fp8(const __grid_constant__ EpSiluArgs a) {
   pdl_launch();
 }
 #elif EP_DTYPE == EP_MXFP4
+#include "silu/fp4.cuh"
+
 /* [rows, D/2] e2m1 and e8m0 scales [rows, D/32], D a multiple of 32. */
 EP_ENTRY(EP_THREADS, 1) fused_silu_mxfp4(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
   silu_each_piece(a, silu_rows(a), [&](int64_t row, uint32_t c, const float (&z)[8]) {
-    const EpQuantized q = ep_quantize8<EP_MXFP4>(z, 1.0f);
+    const EpQuantized q = silu_fp4<EP_MXFP4>(z, 1.0f);
     if (c >= EP_COLS) return;
     *reinterpret_cast<uint32_t *>(a.out + (row * EP_COLS + c) / 2) = q.payload.x;
     if (c % 32 == 0) a.scales[(row * EP_COLS + c) / 32] = static_cast<uint8_t>(q.scale);

@@ -1,0 +1,38 @@
+/* MXFP4 and NVFP4 of activated values: the bits of ep_quantize8, whose seven
+ * comparisons an element would take longer than memory does. */
+#ifndef EP_SILU_FP4_CUH
+#define EP_SILU_FP4_CUH
+
+#include "silu/activate.cuh"
+
+/* e2m1 rounds in integers from 1 on, by adding half of the last kept bit less one and
+ * that bit. Below 1 an addition rounds to multiples of 0.5, the last bit of a float32
+ * from 2^22 on. Both round ties to even; 6 is the largest. */
+EP_DEVICE uint32_t silu_e2m1(float x) {
+  const float a = fminf(fabsf(x), 6.0f);
+  const uint32_t b = __float_as_uint(a);
+  const uint32_t normal = (b + 0x1fffffu - 0x3f000000u + (b >> 22 & 1u)) >> 22;
+  const uint32_t small = __float_as_uint(__fadd_rn(a, 4194304.0f)) & 3u;
+  return (a < 1.0f ? small : normal) | (__float_as_uint(x) >> 28 & 8u);
+}
+
+/* Eight values of a lane, whose group lies in neighbouring lanes. All 32 lanes call it. */
+template <int dtype>
+EP_DEVICE EpQuantized silu_fp4(const float (&z)[8], float global) {
+  const float amax = lanes_max<dtype == EP_MXFP4 ? 4 : 2>(amax8(z));
+  EpQuantized q = {{0, 0}, 0};
+  float factor;
+  if constexpr (dtype == EP_MXFP4) {
+    q.scale = e8m0_even(amax);
+    factor = e8m0_inverse(q.scale);
+  } else {
+    q.scale = cvt_e4m3x2(0.0f, __fmul_rn(global, __fmul_rn(amax, 1.0f / 6.0f))) & 0xffu;
+    const float s = e4m3_decode(q.scale);
+    factor = s == 0.0f ? 0.0f : __fdiv_rn(1.0f, __fmul_rn(s, __fdiv_rn(1.0f, global)));
+  }
+#pragma unroll
+  for (int i = 0; i < 8; i++) q.payload.x |= silu_e2m1(__fmul_rn(z[i], factor)) << (4 * i);
+  return q;
+}
+
+#endif

@@ -1,0 +1,61 @@
+package workloads
+
+import (
+	"math"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+func TestActivationBytes(t *testing.T) {
+	d, err := Parse("balanced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 4, Tokens: 16, MaxTokens: 16,
+		Dispatch: ep.FP8, Combine: ep.BF16}
+	w, err := New(d, p, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := w.Received(0), w.Received(1); a+b != 2*16*4 {
+		t.Errorf("%d and %d rows, want 128 together", a, b)
+	}
+	rows := max(w.Received(0), w.Received(1))
+	if got, want := w.BytesMemory(ep.Activation), int64(rows*(2*2*256+256+2*4)); got != want {
+		t.Errorf("%d bytes, want %d", got, want)
+	}
+	if w.BytesMemory(ep.Dispatch) != 0 || w.BytesOp(ep.Activation, Direct) != 0 {
+		t.Error("a dispatch is judged by its link, and an activation sends nothing")
+	}
+	shared := *w
+	shared.Problem.SharedExpert = true
+	if got := shared.Received(0) - w.Received(0); got != 16 {
+		t.Errorf("a shared expert brings %d rows, want 16", got)
+	}
+}
+
+// Gates have what an activation can get wrong: values whose exponential overflows, and
+// values beyond every clamp. Rows and ranks differ.
+func TestGatesOfActivation(t *testing.T) {
+	w := &Workload{Seed: 1}
+	a, b, c := make([]uint16, 1<<16), make([]uint16, 1<<16), make([]uint16, 1<<16)
+	w.Gates(0, 0, a)
+	w.Gates(0, 1, b)
+	w.Gates(1, 0, c)
+	var most float64
+	least, same := math.Inf(1), 0
+	for i, bits := range a {
+		v := math.Abs(float64(math.Float32frombits(uint32(bits) << 16)))
+		most, least = max(most, v), min(least, v)
+		if bits == b[i] || bits == c[i] {
+			same++
+		}
+	}
+	if most < 128 || most >= 256 || least < 0.125 {
+		t.Errorf("magnitudes from %g to %g", least, most)
+	}
+	if same > len(a)/100 {
+		t.Errorf("%d of %d values are those of another row or rank", same, len(a))
+	}
+}

@@ -51,6 +51,7 @@ func newSweep() *cobra.Command {
 		Long: `Search the legal launch parameters of dispatch, combine and pair for every token
 count and routing. Every answer is compared with the oracle before and after it
 is timed. The run directory holds every trial, the tuned table and a report.
+--op activation takes SwiGLU between the experts' two products instead.
 
 Without flags it sweeps the preset demo on the best backend here, in less than a
 minute on two cores. Ctrl-C keeps what was measured: go on with --resume RUN.`,

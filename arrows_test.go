@@ -51,6 +51,7 @@ var arrows = map[string]string{
 	"kernels/cuda/nvrtc":  "",
 	"kernels/worker":      "tune/ep workloads kernels kernels/ref",
 	"kernels/conform":     "tune/ep workloads kernels",
+	"kernels/model":       "tune/ep workloads kernels",
 	"kernels/kernelstest": "tune/ep kernels kernels/conform",
 	"native":              "",
 
@@ -68,6 +69,7 @@ var arrows = map[string]string{
 	"reports/chart":   "tune/ep tune/record tune/stat reports workloads",
 	"reports/html":    "tune/ep tune/table tune/record reports reports/chart",
 	"reports/engines": "reports tune/ep tune/table",
+	"reports/predict": "tune/ep tune/record reports workloads kernels/dtype kernels/model",
 	"reports/peers":   "tune/ep tune/record kernels/dtype",
 
 	"examples/runtime": "tune/ep tune/table tune/table/embedded",

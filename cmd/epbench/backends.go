@@ -28,6 +28,8 @@ type backendEntry struct {
 	// onRequest entries need an argument and are no part of the automatic
 	// choice.
 	onRequest bool
+	// predicts entries measure nothing: they open for bench alone.
+	predicts bool
 }
 
 // backendTable lists the backends in the order the automatic choice tries them.
@@ -60,6 +62,14 @@ var backendTable = []backendEntry{
 		missing:   nothing,
 		onRequest: true,
 	},
+	{
+		name:      "model",
+		doc:       "model:FILE predicts for bench and measures nothing; FILE is of epbench model fit, see docs/model.md",
+		open:      openModel,
+		missing:   nothing,
+		onRequest: true,
+		predicts:  true,
+	},
 }
 
 func nothing() string { return "" }
@@ -83,7 +93,19 @@ func addBackendFlag(cmd *cobra.Command, spec *string) {
 }
 
 // backendOf opens the backend that --backend names. It prints which one auto chose.
+// A backend that predicts is refused: what is tuned, verified or recorded was measured.
 func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
+	name, _, _ := strings.Cut(spec, ":")
+	for _, e := range backendTable {
+		if e.predicts && e.name == name {
+			return nil, usagef("--backend %s: it predicts and measures nothing, so %s cannot use it; use epbench bench or epbench model plan", name, cmd.CommandPath())
+		}
+	}
+	return anyBackend(cmd, spec)
+}
+
+// anyBackend also opens a backend that predicts. Its caller marks every figure.
+func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), note)
@@ -111,7 +133,7 @@ func openBackend(ctx context.Context, spec string) (b kernels.Backend, note stri
 		}
 		return b, "", nil
 	}
-	return nil, "", usagef("--backend: unknown %q, use auto, cpu, cuda, exec:COMMAND or launch:COMMAND", spec)
+	return nil, "", usagef("--backend: unknown %q, use auto, cpu, cuda, exec:COMMAND, launch:COMMAND or model:FILE", spec)
 }
 
 // openFirst opens the first backend that works; the embedded one always does.

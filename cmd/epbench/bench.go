@@ -75,11 +75,14 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	if f.rounds < 1 || f.rounds > 100_000 {
 		return usagef("--rounds: %d is outside 1 to 100000", f.rounds)
 	}
-	b, err := backendOf(cmd, f.backend)
+	b, err := anyBackend(cmd, f.backend)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
+	if predicts(b) {
+		return f.predict(cmd, b)
+	}
 	if f.abTest.on {
 		return f.ab(cmd, b, args)
 	}

@@ -18,7 +18,7 @@ var commandGroups = []struct {
 	make    []func() *cobra.Command
 }{
 	{"Tune:", []func() *cobra.Command{newSweep, newBench, newInterleave, newVerify}},
-	{"Read what was measured:", []func() *cobra.Command{newReport, newPlot, newCompare, newReplay, newImport}},
+	{"Read what was measured:", []func() *cobra.Command{newReport, newPlot, newCompare, newReplay, newImport, newModel}},
 	{"Ship it:", []func() *cobra.Command{newTable, newPack}},
 	{"Know what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newVersion}},
 }

@@ -17,6 +17,11 @@ type Machine struct {
 	CUDA    string `json:"cuda"`         // as Driver
 }
 
+// Predicted is the backend of a machine that does not exist: its times come from a
+// model. Tables and run directories refuse them, so that no prediction is ever taken for
+// a measurement.
+const Predicted = "predicted"
+
 // Key identifies the machine to tables: a table of another key is refused. Memory is
 // rounded down to GiB, because drivers reserve different amounts of it.
 func (m Machine) Key() string {

@@ -8,7 +8,7 @@ import (
 // Bounds of a Problem. Messages carry expert ids as uint16, which bounds Experts. A
 // warp holds the ids of one token, one a lane, which bounds TopK.
 const (
-	MaxRanks   = 1024
+	MaxRanks   = 2048
 	MaxExperts = 65536
 	MaxTopK    = 32
 	MaxHidden  = 65536

@@ -48,6 +48,9 @@ type Run struct {
 
 // check refuses what no writer of ours produces and readers would trip over.
 func (r *Run) check() error {
+	if r.Machine.Backend == ep.Predicted {
+		return fmt.Errorf("machine.backend: %s: a run directory holds what was measured; epbench model plan prints predictions", r.Machine.Backend)
+	}
 	for i, s := range r.Searches {
 		if err := s.Problem.Validate(); err != nil {
 			return fmt.Errorf("searches[%d].problem: %w", i, err)

@@ -44,6 +44,9 @@ func (h Header) Validate() error {
 	if err := m.Validate(); err != nil {
 		return fmt.Errorf("machine.%w", err)
 	}
+	if m.Backend == ep.Predicted {
+		return fmt.Errorf("machine.backend: %s: a table holds what was measured; measure on the machine and sweep there", m.Backend)
+	}
 	if h.AA < 0 {
 		return fmt.Errorf("aa: %g is negative", h.AA)
 	}

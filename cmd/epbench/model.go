@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/epbench/epbench/kernels/model"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/predict"
+	"github.com/epbench/epbench/tune/record"
+)
+
+func newModel() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "model",
+		Short: "Predict times for rank and host counts that nobody here has",
+		Long: `Fit a model to recorded runs, see how far it is off on runs that it had not seen and
+beside published figures, and predict. A prediction is never a measurement: every
+table says so, and no run directory or tuned table takes one.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: needSubcommand,
+	}
+	cmd.AddCommand(newModelFit(), newModelCompare(), newModelPlan())
+	return cmd
+}
+
+// fitFlags are the flags of model fit.
+type fitFlags struct {
+	links  string
+	out    string
+	worst  int
+	leave  string
+	tables tableFlags
+}
+
+func newModelFit() *cobra.Command {
+	var f fitFlags
+	cmd := &cobra.Command{
+		Use:   "fit RUN...",
+		Short: "Fit the model to recorded GPU runs, with its error on runs left out",
+		Long: `Fit fixed costs and shares of the links to the times of run directories. Each run is
+left out once and predicted from the others; the error of those predictions is printed
+and written into the file. A directory without a run is searched for runs.`,
+		Example: `  epbench model fit testdata/runs -o model.yaml
+  epbench model fit run1 run2 --links links.yaml --worst 10`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		s.StringVar(&f.links, "links", "", "`FILE` of link facts; default: the built-in ones")
+		s.StringVar(&f.leave, "leave-out", "run", "`PART` to leave out in turn for the error: "+strings.Join(predict.PartNames(), ", "))
+	})
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&f.out, "out", "o", "", "model `FILE` to write; default: none")
+		s.IntVar(&f.worst, "worst", 0, "also print the `N` times that were predicted worst")
+	})
+	f.tables.bind(cmd)
+	return cmd
+}
+
+func (f *fitFlags) run(cmd *cobra.Command, paths []string) error {
+	if _, err := f.tables.renderer(cmd); err != nil {
+		return err
+	}
+	if f.worst < 0 {
+		return usagef("--worst: %d is below 0", f.worst)
+	}
+	if !slices.Contains(predict.PartNames(), f.leave) {
+		return usagef("--leave-out: unknown %q, use one of %s", f.leave, strings.Join(predict.PartNames(), ", "))
+	}
+	facts, err := f.facts()
+	if err != nil {
+		return badInput(fmt.Errorf("--links: %w", err))
+	}
+	rows, err := readRuns(cmd, paths)
+	if err != nil {
+		return badInput(err)
+	}
+	fitted, err := predict.Fit(facts, rows, f.leave)
+	if err != nil {
+		return badInput(err)
+	}
+	table := predict.FitTable(fitted.File)
+	for _, few := range fitted.Few {
+		table.Warn("too few to fit: %s", few)
+	}
+	tables := []reports.Table{table}
+	if f.worst > 0 {
+		tables = append(tables, predict.WorstTable(fitted.Misses, f.worst))
+	}
+	if err := f.tables.print(cmd, tables...); err != nil || f.out == "" {
+		return err
+	}
+	return writeOut(cmd, f.out, record.Content(fitted.File.Write))
+}
+
+func (f *fitFlags) facts() (*model.File, error) {
+	if f.links == "" {
+		return model.Links()
+	}
+	return model.Load(f.links)
+}
+
+// readRuns reads run directories, and those below directories without a run.
+func readRuns(cmd *cobra.Command, paths []string) ([]predict.Row, error) {
+	var r predict.Reader
+	for _, path := range paths {
+		dirs, err := runsBelow(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range dirs {
+			name, err := filepath.Rel(path, dir)
+			if err != nil || name == "." {
+				name = filepath.Base(dir)
+			}
+			if err := r.Read(dir, filepath.ToSlash(name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(r.Skipped) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "left out: %s\n", strings.Join(r.Skipped, ", "))
+	}
+	if len(r.Rows) == 0 {
+		return nil, fmt.Errorf("no recorded time of a GPU in %s", strings.Join(paths, ", "))
+	}
+	return r.Rows, nil
+}
+
+func runsBelow(path string) ([]string, error) {
+	var out []string
+	// The trailing separator follows a link to a directory.
+	err := filepath.WalkDir(path+string(filepath.Separator), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == record.RunFile {
+			out = append(out, filepath.Dir(p))
+		}
+		return err
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("%s: no run directory there", path)
+	}
+	return out, err
+}
+
+func newModelCompare() *cobra.Command {
+	var tables tableFlags
+	cmd := &cobra.Command{
+		Use:     "compare MODEL",
+		Short:   "Put published figures over several hosts beside the model's",
+		Example: `  epbench model compare model.yaml`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := model.Load(args[0])
+			if err != nil {
+				return badInput(err)
+			}
+			rows, err := predict.PublishedRows()
+			if err != nil {
+				return err
+			}
+			beside, missing, err := predict.Compare(f, rows)
+			if err != nil {
+				return badInput(err)
+			}
+			t := predict.CompareTable(beside)
+			for _, m := range missing {
+				t.Warn("%s", m)
+			}
+			return tables.print(cmd, t)
+		},
+	}
+	tables.bind(cmd)
+	return cmd
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/epbench/epbench/kernels/model"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/chart"
+	"github.com/epbench/epbench/reports/predict"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/workloads"
+)
+
+// planFlags are the flags of model plan.
+type planFlags struct {
+	models    string
+	ops       string
+	dtypes    string
+	routings  string
+	ranks     string
+	tokens    string
+	precision string
+	perHost   int
+	host      string
+	network   string
+	seed      uint64
+	out       string
+	tables    tableFlags
+}
+
+func newModelPlan() *cobra.Command {
+	var f planFlags
+	cmd := &cobra.Command{
+		Use:   "plan MODEL",
+		Short: "Predict times from a few ranks to 2,048, and what limits them",
+		Long: `Predict dispatch and combine for presets, routings and rank counts. Bytes are counted
+from the drawn routing by rank and link: the busiest ones decide. With -o draw the times
+against ranks; the marker of a point says what limits it.`,
+		Example: `  epbench model plan model.yaml --model deepseek-v3 --ranks 8:2048:x2 --routing zipf:1.0
+  epbench model plan model.yaml --model deepseek-v3,kimi-k2 --op dispatch --tokens 128,4096 -o plan.svg`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		s.StringVar(&f.models, "model", "deepseek-v3", "model `PRESETS`, comma-separated; see epbench presets")
+		s.StringVar(&f.ops, "op", "dispatch,combine", "`OPS`: some of dispatch, combine, pair")
+		s.StringVar(&f.dtypes, "dtype", "fp8", "`DTYPES` that dispatched tokens travel as: bf16, fp8")
+		s.StringVar(&f.precision, "precision", "reduced", "`WHICH`: full, or reduced to let combine send sums as BF16")
+		s.StringVar(&f.tokens, "tokens", "128", "tokens per rank: list or `RANGE`")
+		s.StringVar(&f.ranks, "ranks", "8:2048:x2", "ranks: list or `RANGE`")
+		s.IntVar(&f.perHost, "per-host", 8, "`N` ranks of one host")
+		s.StringVar(&f.routings, "routing", "uniform,zipf:1.0", "`ROUTINGS`, comma-separated; epbench workload --list explains them")
+		s.StringVar(&f.host, "link", "", "`LINK` of the file inside hosts; default: its first")
+		s.StringVar(&f.network, "network", "", "`LINK` of the file between hosts; default: its first")
+		s.Uint64Var(&f.seed, "seed", 1, "`SEED` of routing")
+	})
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&f.out, "out", "o", "", "picture `FILE` to write: .svg, .png or .pdf; default: none")
+	})
+	f.tables.bind(cmd)
+	return cmd
+}
+
+func (f *planFlags) run(cmd *cobra.Command, path string) error {
+	if _, err := f.tables.renderer(cmd); err != nil {
+		return err
+	}
+	format := strings.TrimPrefix(filepath.Ext(f.out), ".")
+	if f.out != "" && !slices.Contains(chart.Formats(), format) {
+		return usagef("--out: %s ends in none of .%s", f.out, strings.Join(chart.Formats(), ", ."))
+	}
+	file, err := model.Load(path)
+	if err != nil {
+		return badInput(err)
+	}
+	m, err := model.New(file, f.host, f.network)
+	if err != nil {
+		return usagef("--link, --network: %w", err)
+	}
+	asks, err := f.asks()
+	if err != nil {
+		return err
+	}
+	points, err := predict.Plan(m, asks)
+	if err != nil {
+		return badInput(err)
+	}
+	if err := f.tables.print(cmd, predict.PlanTable(points)); err != nil || f.out == "" {
+		return err
+	}
+	fig := f.figure(m, filepath.Base(path), points)
+	return writeOut(cmd, f.out, record.Content(func(w io.Writer) error { return fig.Write(w, format, chart.DefaultScale) }))
+}
+
+// asks expands the flags, in the order model, op, dtype, routing, tokens, ranks.
+func (f *planFlags) asks() ([]predict.Ask, error) {
+	ranks, err := ep.ParseInts(f.ranks)
+	if err != nil {
+		return nil, usagef("--ranks: %w", err)
+	}
+	tokens, err := ep.ParseInts(f.tokens)
+	if err != nil {
+		return nil, usagef("--tokens: %w", err)
+	}
+	dists, err := (&problemFlags{routing: f.routings}).distributions()
+	if err != nil {
+		return nil, err
+	}
+	problems, err := f.problems()
+	if err != nil {
+		return nil, err
+	}
+	var out []predict.Ask
+	for _, a := range problems {
+		for _, d := range dists {
+			for _, n := range tokens {
+				for _, r := range ranks {
+					a.Routing, a.Shape.Tokens, a.Shape.Ranks, a.Shape.PerHost = d, n, r, min(f.perHost, r)
+					if err := a.Shape.Validate(); err != nil {
+						return nil, badInput(fmt.Errorf("--%w", err))
+					}
+					out = append(out, a)
+				}
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, usagef("--model, --op, --dtype, --routing, --tokens and --ranks: nothing to predict")
+	}
+	return out, nil
+}
+
+// problems are the questions without routing, tokens and ranks.
+func (f *planFlags) problems() ([]predict.Ask, error) {
+	accepted, err := ep.ParsePrecision(f.precision)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("--%w", err))
+	}
+	var out []predict.Ask
+	for _, name := range splitList(f.models) {
+		preset, err := workloads.FindPreset(name)
+		if err != nil {
+			return nil, badInput(fmt.Errorf("--model: %w", err))
+		}
+		for _, op := range splitList(f.ops) {
+			for _, dtype := range splitList(f.dtypes) {
+				p := ep.Problem{Hidden: preset.WireHidden, Experts: preset.Experts, TopK: preset.TopK, Combine: ep.BF16}
+				if p.Op, err = ep.ParseOp(op); err != nil {
+					return nil, badInput(fmt.Errorf("--%w", err))
+				}
+				if p.Dispatch, err = ep.ParseDType(dtype); err != nil {
+					return nil, badInput(fmt.Errorf("--%w", err))
+				}
+				if p.Op != ep.Dispatch {
+					p.Precision = accepted
+				}
+				out = append(out, predict.Ask{Model: preset.Name, Problem: p, Seed: f.seed, Shape: model.Shape{Experts: p.Experts, TopK: p.TopK}})
+			}
+		}
+	}
+	return out, nil
+}
+
+// figure draws times against ranks. What does not vary stands in the title.
+func (f *planFlags) figure(m *model.Model, file string, points []predict.Point) chart.Figure {
+	var all []chart.Forecast
+	several := strings.Contains(f.tokens, ",") || strings.Contains(f.tokens, ":")
+	for _, p := range points {
+		op := fmt.Sprintf("%s, %s", reports.OpTitle(p.Problem.Op, p.Problem.Precision), p.Problem.Dispatch)
+		if several {
+			op += fmt.Sprintf(", %d tokens", p.Shape.Tokens)
+		}
+		all = append(all, chart.Forecast{Panel: op, Line: p.Model + ", " + p.Routing.Spec(), Ranks: p.Shape.Ranks, Micros: p.Seconds * 1e6, Limit: string(p.Limit)})
+	}
+	title := fmt.Sprintf("%d ranks a host, %s and %s", f.perHost, m.Host.Name, m.Network.Name)
+	if !several {
+		title = fmt.Sprintf("%d tokens per rank, %s", points[0].Shape.Tokens, title)
+	}
+	return chart.Predicted(title, file, all)
+}

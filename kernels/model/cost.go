@@ -1,0 +1,166 @@
+package model
+
+import (
+	"math"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Coefficients are the costs that were fitted. With them and the counts of the busiest
+// rank the seconds of a call inside one host are
+//
+//	(fixed^p + stream^p)^(1/p), p = 1 + sharpness
+//
+// where fixed grows with local experts and with each doubling of the host's ranks, and
+// stream is the time of what moves: bytes over the link at its share of the link's
+// speed, rows and bytes of the expert's rows, and the rank's own tokens, or what the
+// SMs can move where that is more. Microseconds, and megabytes of 10^6.
+type Coefficients struct {
+	Fixed     float64 `yaml:"fixed_us"`
+	Expert    float64 `yaml:"us_per_local_expert"`
+	Doubling  float64 `yaml:"us_per_doubling_of_ranks"`
+	LinkShare float64 `yaml:"link_share"` // of the link's bandwidth that the kernels reach
+	Local     float64 `yaml:"us_per_mb_of_expert_rows"`
+	Own       float64 `yaml:"us_per_mb_of_own_tokens"`
+	Row       float64 `yaml:"us_per_expert_row"`
+	SM        float64 `yaml:"us_per_mb_of_one_sm"`
+	Sharpness float64 `yaml:"sharpness"`
+}
+
+func (c *Coefficients) list() []*float64 {
+	return []*float64{&c.Fixed, &c.Expert, &c.Doubling, &c.LinkShare, &c.Local, &c.Own, &c.Row, &c.SM, &c.Sharpness}
+}
+
+// Vector is the coefficients in the order of their fields, for an optimiser.
+func (c Coefficients) Vector() []float64 {
+	var out []float64
+	for _, v := range c.list() {
+		out = append(out, *v)
+	}
+	return out
+}
+
+// FromVector is the coefficients of a Vector.
+func FromVector(x []float64) Coefficients {
+	var c Coefficients
+	for i, v := range c.list() {
+		*v = x[i]
+	}
+	return c
+}
+
+// Call is what the busiest rank does in one call. Sizes are in bytes.
+type Call struct {
+	Host         float64 // over the link inside the host
+	Network      float64 // over the network
+	Rows         float64 // rows of the fullest rank's experts
+	Expert       float64 // bytes of those rows
+	Own          float64 // bytes of a rank's own tokens, BF16
+	LocalExperts float64
+	HostRanks    float64 // ranks of one host that take part
+	SMs          float64
+	Hops         int // over the network: 1 where hosts are crossed
+	Forwards     int // inside the other host
+}
+
+// NewCall sizes the messages of a dispatch, or of a combine, under a transport.
+func NewCall(op ep.Op, p ep.Problem, s Shape, t Transport, n Traffic, sms int) Call {
+	bytes := float64(workloads.MessageBytes(p.Dispatch, p.Hidden, p.TopK))
+	if op == ep.Combine {
+		bytes = float64(workloads.CombineBytes(p.Hidden))
+	}
+	c := Call{
+		Host: n.Host * bytes, Network: n.Network * bytes, Rows: n.Rows, Expert: n.Rows * bytes,
+		LocalExperts: math.Ceil(float64(s.Experts) / float64(s.Ranks)), HostRanks: float64(s.PerHost),
+		SMs: float64(sms), Own: float64(s.Tokens) * float64(2*p.Hidden),
+	}
+	if s.Ranks > s.PerHost {
+		c.Hops = 1
+		if t == PerHost {
+			c.Forwards = 1
+		}
+	}
+	return c
+}
+
+// Then is a pair: a dispatch and the combine after it.
+func (c Call) Then(d Call) Call {
+	c.Host, c.Network, c.Rows, c.Expert = c.Host+d.Host, c.Network+d.Network, c.Rows+d.Rows, c.Expert+d.Expert
+	c.Hops, c.Forwards = c.Hops+d.Hops, c.Forwards+d.Forwards
+	return c
+}
+
+// Limit says what decides a predicted time.
+type Limit string
+
+const (
+	LimitFixed   Limit = "fixed cost"
+	LimitLatency Limit = "network latency"
+	LimitLink    Limit = "link in the host"
+	LimitMemory  Limit = "rows in memory"
+	LimitSMs     Limit = "SMs"
+	LimitNetwork Limit = "network bytes"
+)
+
+// Prediction is a predicted time and what it is made of, in seconds.
+type Prediction struct {
+	Seconds   float64
+	Limit     Limit // the largest part
+	Transport Transport
+	Fixed     float64
+	Latency   float64
+	Link      float64
+	Memory    float64
+	SMs       float64
+	Network   float64
+}
+
+// Predict is the time of a call. Bytes over the network and what happens inside a
+// host overlap; latencies do not. The network has no coefficient of its own, because
+// no run over one was recorded: its bytes take the time of the link fact.
+func Predict(c Coefficients, call Call, host, net Link) Prediction {
+	p := Prediction{
+		Fixed: c.Fixed + c.Expert*call.LocalExperts + c.Doubling*math.Log2(call.HostRanks),
+		Link:  call.Host / (host.Bandwidth.Value * 1e3 * c.LinkShare),
+	}
+	p.Memory = (c.Local*call.Expert+c.Own*call.Own)/1e6 + c.Row*call.Rows
+	p.SMs = c.SM * (call.Host + call.Expert) / 1e6 / call.SMs
+	if call.Hops > 0 {
+		p.Network = call.Network / (net.Bandwidth.Value * 1e3)
+		p.Latency = float64(call.Hops)*max(net.Latency.Value-host.Latency.Value, 0) + float64(call.Forwards)*host.Latency.Value
+	}
+	inside := norm(4, p.Link+p.Memory, p.SMs)
+	p.Seconds = 1e-6 * norm(1+c.Sharpness, p.Fixed+p.Latency, max(inside, p.Network))
+	p.limit()
+	return p.inSeconds()
+}
+
+// norm is the p-norm of two parts: their sum for p of 1, the larger for a large p.
+func norm(p, a, b float64) float64 {
+	big := max(a, b)
+	if big <= 0 {
+		return 0
+	}
+	return big * math.Pow(math.Pow(a/big, p)+math.Pow(b/big, p), 1/p)
+}
+
+// limit names the largest part.
+func (p *Prediction) limit() {
+	most := -1.0
+	for _, part := range []struct {
+		us   float64
+		name Limit
+	}{{p.Fixed, LimitFixed}, {p.Latency, LimitLatency}, {p.Link, LimitLink}, {p.Memory, LimitMemory}, {p.SMs, LimitSMs}, {p.Network, LimitNetwork}} {
+		if part.us > most {
+			most, p.Limit = part.us, part.name
+		}
+	}
+}
+
+func (p Prediction) inSeconds() Prediction {
+	for _, v := range []*float64{&p.Fixed, &p.Latency, &p.Link, &p.Memory, &p.SMs, &p.Network} {
+		*v *= 1e-6
+	}
+	return p
+}

@@ -1,0 +1,189 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Shape is what Count counts. Unlike an ep.Problem it may have more ranks than
+// experts, or a number of ranks that does not divide them.
+type Shape struct {
+	Ranks   int
+	PerHost int // ranks of one host; it divides Ranks
+	Experts int // routed
+	TopK    int
+	Tokens  int // of each rank
+}
+
+// MaxRanks is the most ranks that are counted.
+const MaxRanks = 2048
+
+// Transport says how copies of a token travel.
+type Transport string
+
+const (
+	Select  Transport = "select" // a message to each selected expert
+	PerRank Transport = "rank"   // a message to each distinct rank
+	PerHost Transport = "host"   // a message to each distinct host, to the rank of the same place there, which forwards it inside the host
+)
+
+// Transports lists them.
+func Transports() []Transport { return []Transport{Select, PerRank, PerHost} }
+
+// Index is the transport's place in Transports, -1 of an unknown one.
+func (t Transport) Index() int { return slices.Index(Transports(), t) }
+
+// Choices are the transports that an op may use. A combine of full precision sends
+// every selection: a sum that travels would have to be rounded.
+func Choices(op ep.Op, precision ep.Precision) []Transport {
+	if op == ep.Combine && precision == ep.Full {
+		return []Transport{Select}
+	}
+	return []Transport{PerRank, PerHost}
+}
+
+// Traffic counts messages of one dispatch; a combine sends them the other way. Each
+// count is of the rank that has most, of what it sends or of what it receives,
+// whichever is more: a link moves both ways at once.
+type Traffic struct {
+	Host    float64 // messages between ranks of one host
+	Network float64 // messages between hosts
+	Rows    float64 // rows of the fullest rank's experts, one a selection
+	Places  float64 // of a token, on average: selections, distinct ranks, or distinct hosts, the source's own among them
+	Drawn   int     // tokens of each rank that were drawn; fewer than Shape.Tokens where the counts were scaled up
+}
+
+// maxDrawn bounds the selections that Count draws: 128 MiB. Above it fewer tokens a
+// rank are drawn and the counts scaled, so that 2,048 ranks of any token count fit.
+// The busiest rank then seems busier than it is by the noise of the smaller draw:
+// each rank of 2,048 still gets some 8,000 rows, whose noise is about 1 %.
+const maxDrawn = 1 << 24
+
+// Validate names the field, the bound and the way out.
+func (s Shape) Validate() error {
+	for _, f := range []struct {
+		name     string
+		v        int
+		min, max int
+	}{
+		{"ranks", s.Ranks, 1, MaxRanks}, {"ranks a host", s.PerHost, 1, s.Ranks}, {"experts", s.Experts, 1, ep.MaxExperts},
+		{"topk", s.TopK, 1, min(ep.MaxTopK, s.Experts)}, {"tokens", s.Tokens, 0, ep.MaxTokens},
+	} {
+		if f.v < f.min || f.v > f.max {
+			return fmt.Errorf("%s: %d is outside %d to %d", f.name, f.v, f.min, f.max)
+		}
+	}
+	if s.Ranks%s.PerHost != 0 {
+		return fmt.Errorf("ranks: %d do not divide by %d a host", s.Ranks, s.PerHost)
+	}
+	return nil
+}
+
+// Count draws a routing and counts its messages under each transport, in the order
+// of Transports. Memory is bounded: no matrix of ranks is made.
+//
+// Where experts do not divide by the ranks each rank holds the same number of
+// experts, rounded up: experts have replicas, as many as there are places, and the
+// tokens of an expert go to its replicas in turn.
+func Count(s Shape, d workloads.Distribution, seed uint64) ([]Traffic, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	w, err := s.draw(d, seed)
+	if err != nil {
+		return nil, err
+	}
+	return countDrawn(s, w), nil
+}
+
+// Counted counts the messages of a workload that is drawn already.
+func Counted(w *workloads.Workload) []Traffic {
+	p := w.Problem
+	return countDrawn(Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}, w)
+}
+
+// draw makes a workload of all ranks' tokens. Its ranks may be fewer: a workload's
+// ranks divide its experts.
+func (s Shape) draw(d workloads.Distribution, seed uint64) (*workloads.Workload, error) {
+	ranks := gcd(s.Experts, s.Ranks)
+	each := s.Ranks / ranks
+	tokens := min(s.Tokens, max(1, maxDrawn/(s.Ranks*s.TopK)), ep.MaxTokens/each) * each
+	return workloads.New(d, ep.Problem{
+		Op: ep.Dispatch, Mode: ep.Graph, Ranks: ranks, Nodes: 1, Hidden: 128, Experts: s.Experts, TopK: s.TopK,
+		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: ep.BF16, Combine: ep.BF16,
+	}, seed)
+}
+
+func countDrawn(s Shape, w *workloads.Workload) []Traffic {
+	drawn := w.Problem.Tokens * w.Problem.Ranks / s.Ranks
+	scale := 1.0
+	if drawn > 0 {
+		scale = float64(s.Tokens) / float64(drawn)
+	}
+	place := newPlacement(s.Experts, s.Ranks)
+	tallies := make([]tally, len(Transports()))
+	for i, t := range Transports() {
+		tallies[i] = newTally(s, t)
+	}
+	var to []int
+	eachToken(s, w, func(source, token int, experts []int32) {
+		if to = place.ranks(to[:0], token, experts); len(to) == 0 {
+			return
+		}
+		for i := range tallies {
+			tallies[i].token(source, to)
+		}
+	})
+	out := make([]Traffic, len(tallies))
+	for i := range tallies {
+		out[i] = tallies[i].traffic(scale)
+		out[i].Drawn = drawn
+	}
+	return out
+}
+
+// eachToken calls visit for every token: the ranks of a workload with fewer ranks than
+// the shape stand for several ranks each.
+func eachToken(s Shape, w *workloads.Workload, visit func(source, token int, experts []int32)) {
+	each, k := s.Ranks/w.Problem.Ranks, w.Problem.TopK
+	token := 0
+	for i, r := range w.Ranks {
+		for t := range r.Tokens {
+			visit(i*each+t*each/r.Tokens, token, r.Experts[t*k:(t+1)*k])
+			token++
+		}
+	}
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// placement is where experts are.
+type placement struct {
+	experts, places int // places: slots for experts on all ranks
+	local           int // slots of one rank
+}
+
+func newPlacement(experts, ranks int) placement {
+	local := (experts + ranks - 1) / ranks
+	return placement{experts, local * ranks, local}
+}
+
+// ranks appends the rank of each selection of a token. Masked selections are left out.
+func (p placement) ranks(to []int, token int, experts []int32) []int {
+	for _, e := range experts {
+		if e < 0 {
+			continue
+		}
+		copies := (p.places-int(e)-1)/p.experts + 1
+		to = append(to, (int(e)+token%copies*p.experts)/p.local)
+	}
+	return to
+}

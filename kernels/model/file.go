@@ -1,0 +1,234 @@
+package model
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Schema is the version of a model file.
+const Schema = 1
+
+// maxFile bounds a model file in bytes.
+const maxFile = 1 << 20
+
+// File is a model: facts of links, and what was fitted on top of them.
+type File struct {
+	Schema    int      `yaml:"schema"`
+	Links     []Link   `yaml:"links"`
+	SMs       int      `yaml:"sms,omitempty"`         // of a GPU of the recorded runs
+	Recorded  []string `yaml:"recorded,omitempty"`    // runs of the fit
+	LeftOutBy string   `yaml:"left_out_by,omitempty"` // run, shape or ranks
+	LeftOut   *Error   `yaml:"left_out,omitempty"`    // error on parts that the fit had not seen
+	Families  []Family `yaml:"families,omitempty"`
+}
+
+// Link is one kind of link, one way, for one rank.
+type Link struct {
+	Name      string `yaml:"name"`
+	Reach     Reach  `yaml:"reach"`
+	Bandwidth Fact   `yaml:"gb_per_s"`   // 10^9 bytes a second, the rank's own share
+	Latency   Fact   `yaml:"latency_us"` // of one message, one way
+}
+
+// Reach says what a link joins.
+type Reach string
+
+const (
+	Host    Reach = "host"    // GPUs of one host, such as NVLink
+	Network Reach = "network" // hosts
+)
+
+// Fact is a figure with its origin.
+type Fact struct {
+	Value  float64 `yaml:"value"`
+	Source string  `yaml:"source"` // document or command
+	Date   string  `yaml:"date"`   // of the source, or when it was read
+}
+
+// Error sums up relative errors |predicted/recorded - 1|.
+type Error struct {
+	Parts  int     `yaml:"parts"`  // each left out once
+	Rows   int     `yaml:"rows"`   // recorded times in them
+	Median float64 `yaml:"median"` // as a fraction
+	P95    float64 `yaml:"p95"`
+	Worst  float64 `yaml:"worst"`
+}
+
+// Family is what one set of coefficients speaks for.
+type Family struct {
+	Design    string       `yaml:"design"` // tuned, default, or a library's kernel
+	Op        ep.Op        `yaml:"op"`
+	Dispatch  ep.DType     `yaml:"dtype"`
+	Precision string       `yaml:"precision"` // full or reduced
+	Rows      int          `yaml:"rows"`      // recorded times behind the fit
+	LeftOut   Error        `yaml:"left_out"`
+	Costs     Coefficients `yaml:"costs"`
+}
+
+//go:embed links.yaml
+var builtinLinks string
+
+// Links is the built-in facts: a model without a fit.
+func Links() (*File, error) { return Read(strings.NewReader(builtinLinks)) }
+
+// Load reads a model file.
+func Load(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, err := Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// Read reads a model. Unknown and doubled keys are errors, and so is a fact without
+// source or date.
+func Read(r io.Reader) (*File, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxFile {
+		return nil, fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	var f File
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&f); err != nil {
+		return nil, errors.New(strings.Join(strings.Fields(err.Error()), " ")) // one line
+	}
+	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one document")
+	}
+	return &f, f.check()
+}
+
+// Write writes the file as YAML.
+func (f *File) Write(w io.Writer) error {
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := e.Encode(f); err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+func (f *File) check() error {
+	if f.Schema != Schema {
+		return fmt.Errorf("schema: %d, this version reads %d", f.Schema, Schema)
+	}
+	if len(f.Links) == 0 {
+		return errors.New("links: empty; a model needs a link of reach host")
+	}
+	seen := map[string]bool{}
+	for i, l := range f.Links {
+		if err := l.check(); err != nil {
+			return fmt.Errorf("links[%d].%w", i, err)
+		}
+		if seen[l.Name] {
+			return fmt.Errorf("links[%d].name: %s is there twice", i, l.Name)
+		}
+		seen[l.Name] = true
+	}
+	for i, g := range f.Families {
+		if err := g.check(); err != nil {
+			return fmt.Errorf("families[%d].%w", i, err)
+		}
+	}
+	return nil
+}
+
+func (l Link) check() error {
+	if l.Name == "" {
+		return errors.New("name: is empty")
+	}
+	if l.Reach != Host && l.Reach != Network {
+		return fmt.Errorf("reach: %.20q, use %s or %s", l.Reach, Host, Network)
+	}
+	if err := l.Bandwidth.check(0.1, 10_000); err != nil {
+		return fmt.Errorf("gb_per_s.%w", err)
+	}
+	if err := l.Latency.check(0, 1000); err != nil {
+		return fmt.Errorf("latency_us.%w", err)
+	}
+	return nil
+}
+
+func (f Fact) check(low, high float64) error {
+	if !(f.Value >= low && f.Value <= high) {
+		return fmt.Errorf("value: %v is outside %v to %v", f.Value, low, high)
+	}
+	if f.Source == "" {
+		return errors.New("source: is empty; say which document or command gave the figure")
+	}
+	if f.Date == "" {
+		return errors.New("date: is empty; say of when the source is")
+	}
+	return nil
+}
+
+func (g Family) check() error {
+	if g.Design == "" {
+		return errors.New("design: is empty")
+	}
+	if _, err := ep.ParseOp(string(g.Op)); err != nil {
+		return err
+	}
+	if _, err := ep.ParseDType(string(g.Dispatch)); err != nil {
+		return err
+	}
+	if _, err := ep.ParsePrecision(g.Precision); err != nil {
+		return err
+	}
+	for _, v := range g.Costs.list() {
+		if math.IsNaN(*v) || *v < 0 || *v > 1e6 {
+			return fmt.Errorf("costs: %v is outside 0 to 1e6", *v)
+		}
+	}
+	if s := g.Costs.LinkShare; !(s > 0 && s <= 1) {
+		return fmt.Errorf("costs.link_share: %v is outside 0 to 1", s)
+	}
+	return nil
+}
+
+// Link finds a link by name. Of an empty name it finds the first of the reach.
+func (f *File) Link(name string, reach Reach) (Link, error) {
+	var known []string
+	for _, l := range f.Links {
+		if l.Reach == reach && (name == "" || l.Name == name) {
+			return l, nil
+		}
+		if l.Reach == reach {
+			known = append(known, l.Name)
+		}
+	}
+	if name == "" {
+		return Link{}, fmt.Errorf("links: none of reach %s", reach)
+	}
+	return Link{}, fmt.Errorf("no link %.40q of reach %s%s", name, reach, ep.DidYouMean(name, known, "; there are: "+strings.Join(known, ", ")))
+}
+
+// Family finds the coefficients of a problem, for a design.
+func (f *File) Family(design string, p ep.Problem) (*Family, error) {
+	for i := range f.Families {
+		g := &f.Families[i]
+		if g.Design == design && g.Op == p.Op && g.Dispatch == p.Dispatch && g.Precision == p.Precision.String() {
+			return g, nil
+		}
+	}
+	return nil, fmt.Errorf("nothing recorded to predict %s %s %s of %s precision from; fit a model to runs that have it", design, p.Op, p.Dispatch, p.Precision)
+}

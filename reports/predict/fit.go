@@ -1,0 +1,293 @@
+package predict
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/diff/fd"
+	"gonum.org/v1/gonum/optimize"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/epbench/epbench/kernels/model"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Shares of the host link's bandwidth that kernels can be expected to reach. A fit
+// outside says that the link fact is wrong, not that the kernels are.
+const leastShare, mostShare = 0.6, 0.99
+
+// fewRows is the least recorded times that a family is fitted to: fewer than there are
+// coefficients say nothing of them.
+const fewRows = 9
+
+// pull is how strongly a coefficient is drawn to start: one that is off by a factor of
+// ten costs what an error of 12 % of one time does. It decides only what the times leave
+// open, and keeps small families from extremes.
+const pull = 0.003
+
+// Fitted is a fit with its errors.
+type Fitted struct {
+	File   *model.File
+	Misses []Miss   // each recorded time with its prediction while its run was left out
+	Few    []string // families with too few times to fit
+}
+
+// Miss is a recorded time and what was predicted for it.
+type Miss struct {
+	Row
+	Predicted float64 // seconds
+}
+
+// Error is the relative error, negative where the prediction is too low.
+func (m Miss) Error() float64 { return m.Predicted/m.Seconds - 1 }
+
+// familyKey tells families apart.
+type familyKey struct {
+	design, precision string
+	op                ep.Op
+	dtype             ep.DType
+}
+
+func keyOf(r *Row) familyKey {
+	return familyKey{r.Design, r.Problem.Precision.String(), r.Problem.Op, r.Problem.Dispatch}
+}
+
+// Parts are what Fit may leave out in turn: each names the part that a row is of. A run
+// has neighbours of other runs with the same shape; leaving out shapes or rank counts
+// asks for more.
+var Parts = []struct {
+	Name string
+	of   func(*Row) string
+}{
+	{"run", func(r *Row) string { return r.Run }},
+	{"shape", func(r *Row) string { return fmt.Sprint(r.Problem.Hidden, r.Problem.Experts, r.Problem.TopK) }},
+	{"ranks", func(r *Row) string { return fmt.Sprint(r.Problem.Ranks) }},
+}
+
+// PartNames lists the names of Parts.
+func PartNames() []string {
+	var out []string
+	for _, p := range Parts {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// Fit fits every family of the rows, and again with each part left out in turn.
+func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
+	at := slices.Index(PartNames(), part)
+	if at < 0 {
+		return nil, fmt.Errorf("unknown part %.20q, use one of %s", part, strings.Join(PartNames(), ", "))
+	}
+	link, err := facts.Link("", model.Host)
+	if err != nil {
+		return nil, err
+	}
+	out := &Fitted{File: &model.File{Schema: model.Schema, Links: facts.Links, SMs: smsOfAll(rows)}}
+	for _, group := range families(rows) {
+		if len(group) < fewRows {
+			k := keyOf(&group[0])
+			out.Few = append(out.Few, fmt.Sprintf("%s %s %s %s: %d times", k.design, k.op, k.dtype, k.precision, len(group)))
+			continue
+		}
+		out.family(group, link, Parts[at].of)
+	}
+	if len(out.File.Families) == 0 {
+		return nil, fmt.Errorf("no family has %d recorded times; give more runs", fewRows)
+	}
+	total := sumUp(out.Misses, Parts[at].of)
+	out.File.LeftOutBy, out.File.LeftOut, out.File.Recorded = part, &total, parts(rows, Parts[0].of)
+	return out, out.checkShare(link)
+}
+
+// smsOfAll is the SMs of a whole GPU: the most that any config took.
+func smsOfAll(rows []Row) int {
+	most := 0.0
+	for _, r := range rows {
+		most = max(most, r.Call.SMs)
+	}
+	return int(most)
+}
+
+// families groups rows, largest design first by name; rows keep their order.
+func families(rows []Row) [][]Row {
+	var out [][]Row
+	at := map[familyKey]int{}
+	for _, r := range rows {
+		k := keyOf(&r)
+		i, ok := at[k]
+		if !ok {
+			i = len(out)
+			at[k], out = i, append(out, nil)
+		}
+		out[i] = append(out[i], r)
+	}
+	slices.SortFunc(out, func(a, b []Row) int {
+		x, y := keyOf(&a[0]), keyOf(&b[0])
+		return cmp.Or(cmp.Compare(y.design, x.design), cmp.Compare(slices.Index(ep.Ops(), x.op), slices.Index(ep.Ops(), y.op)),
+			cmp.Compare(x.dtype, y.dtype), cmp.Compare(x.precision, y.precision))
+	})
+	return out
+}
+
+// family fits one family and predicts each of its parts from the others.
+func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
+	whole := fit(rows, link, start())
+	var misses []Miss
+	for _, part := range parts(rows, of) {
+		var kept, left []Row
+		for _, r := range rows {
+			if of(&r) == part {
+				left = append(left, r)
+			} else {
+				kept = append(kept, r)
+			}
+		}
+		if len(kept) < fewRows {
+			continue
+		}
+		c := fit(kept, link, whole)
+		for _, r := range left {
+			misses = append(misses, Miss{r, model.Predict(c, r.Call, link, model.Link{}).Seconds})
+		}
+	}
+	k := keyOf(&rows[0])
+	f.Misses = append(f.Misses, misses...)
+	f.File.Families = append(f.File.Families, model.Family{Design: k.design, Op: k.op, Dispatch: k.dtype, Precision: k.precision,
+		Rows: len(rows), LeftOut: sumUp(misses, of), Costs: rounded(whole)})
+}
+
+// parts lists the parts that rows are of, sorted.
+func parts(rows []Row, of func(*Row) string) []string {
+	var out []string
+	for i := range rows {
+		out = append(out, of(&rows[i]))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// sumUp gives the errors of predictions.
+func sumUp(misses []Miss, of func(*Row) string) model.Error {
+	var rows []Row
+	var errs []float64
+	for _, m := range misses {
+		rows, errs = append(rows, m.Row), append(errs, math.Abs(m.Error()))
+	}
+	e := model.Error{Parts: len(parts(rows, of)), Rows: len(errs)}
+	if len(errs) == 0 {
+		return e
+	}
+	slices.Sort(errs)
+	e.Median, e.P95 = four(stat.Quantile(0.5, stat.Empirical, errs, nil)), four(stat.Quantile(0.95, stat.Empirical, errs, nil))
+	e.Worst = four(errs[len(errs)-1])
+	return e
+}
+
+// four rounds to four figures.
+func four(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	unit := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*unit) / unit
+}
+
+func rounded(c model.Coefficients) model.Coefficients {
+	x := c.Vector()
+	for i := range x {
+		x[i] = four(x[i])
+	}
+	return model.FromVector(x)
+}
+
+// start is where the optimiser begins: round figures of a GPU of the Hopper kind.
+func start() model.Coefficients {
+	return model.Coefficients{Fixed: 3, Expert: 0.005, Doubling: 0.5, LinkShare: 0.85, Local: 0.3, Own: 0.3, Row: 1e-4, SM: 20, Sharpness: 0.3}
+}
+
+// least is the smallest coefficient that the optimiser tells from none.
+const least = 1e-6
+
+// fit finds the coefficients with the least error: the sum over rows of tanh^2 of
+// log(predicted/recorded), and the pull. It treats a factor too high and too low alike, and the tanh
+// keeps one odd time from bending the rest. Coefficients are positive, hence their logs;
+// the link's share is below 1, hence its odds.
+func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficients {
+	prior := bound(start())
+	loss := func(x []float64) float64 {
+		c := free(x)
+		var sum float64
+		for i := range x {
+			sum += pull * (x[i] - prior[i]) * (x[i] - prior[i])
+		}
+		for i := range rows {
+			r := &rows[i]
+			e := math.Tanh(math.Log(model.Predict(c, r.Call, link, model.Link{}).Seconds / r.Seconds))
+			sum += e * e
+		}
+		return sum / float64(len(rows))
+	}
+	gradient := func(g, x []float64) { fd.Gradient(g, loss, x, &fd.Settings{Formula: fd.Central, Step: 1e-5}) }
+	result, err := optimize.Minimize(optimize.Problem{Func: loss, Grad: gradient}, bound(from),
+		&optimize.Settings{GradientThreshold: 1e-7, MajorIterations: 150, Converger: &optimize.FunctionConverge{Relative: 1e-6, Iterations: 8}}, &optimize.BFGS{})
+	if result == nil || err != nil && !(result.F < loss(bound(from))) {
+		return from // the line search found nothing better
+	}
+	return free(result.X)
+}
+
+const shareAt = 3 // of LinkShare in a Vector
+
+func bound(c model.Coefficients) []float64 {
+	x := c.Vector()
+	for i, v := range x {
+		if i == shareAt {
+			x[i] = math.Log(v / (1 - v))
+			continue
+		}
+		x[i] = math.Log(max(v, least))
+	}
+	return x
+}
+
+func free(x []float64) model.Coefficients {
+	y := make([]float64, len(x))
+	for i, v := range x {
+		if i == shareAt {
+			y[i] = 1 / (1 + math.Exp(-v))
+			continue
+		}
+		y[i] = math.Exp(min(max(v, math.Log(least)), 12))
+	}
+	return model.FromVector(y)
+}
+
+// checkShare finds a bandwidth that the recorded runs contradict. Our own tuned kernels
+// decide: other libraries may leave any link idle.
+func (f *Fitted) checkShare(link model.Link) error {
+	var shares []float64
+	for _, g := range f.File.Families {
+		if g.Design == Tuned {
+			shares = append(shares, g.Costs.LinkShare)
+		}
+	}
+	if len(shares) == 0 {
+		return nil
+	}
+	slices.Sort(shares)
+	mid := stat.Quantile(0.5, stat.Empirical, shares, nil)
+	if mid < leastShare || mid > mostShare {
+		return errors.New(contradicted(link, mid))
+	}
+	return nil
+}
+
+func contradicted(link model.Link, share float64) string {
+	return fmt.Sprintf("links: gb_per_s of %s: %v contradicts the recorded runs: they reach %.0f %% of it, and %.0f to %.0f %% is what kernels can; correct the fact",
+		link.Name, link.Bandwidth.Value, 100*share, 100*leastShare, 100*mostShare)
+}

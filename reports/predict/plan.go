@@ -1,0 +1,54 @@
+package predict
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/kernels/model"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Ask is one question of a plan: a model's shape, and what to vary.
+type Ask struct {
+	Model   string // label
+	Problem ep.Problem
+	Shape   model.Shape
+	Routing workloads.Distribution
+	Seed    uint64
+}
+
+// Point is a prediction of a plan.
+type Point struct {
+	Ask
+	model.Prediction
+	Drawn int // tokens of each rank that were drawn
+}
+
+// Plan predicts every question. Questions that differ only in op, dtype or precision
+// share a draw.
+func Plan(m *model.Model, asks []Ask) ([]Point, error) {
+	type drawn struct {
+		shape   model.Shape
+		routing string
+		seed    uint64
+	}
+	counts := map[drawn][]model.Traffic{}
+	var out []Point
+	for _, a := range asks {
+		key := drawn{a.Shape, a.Routing.Spec(), a.Seed}
+		n, ok := counts[key]
+		if !ok {
+			var err error
+			if n, err = model.Count(a.Shape, a.Routing, a.Seed); err != nil {
+				return nil, fmt.Errorf("%s on %d ranks: %w", a.Model, a.Shape.Ranks, err)
+			}
+			counts[key] = n
+		}
+		q, err := m.Predict(a.Problem, a.Shape, n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Point{a, q, n[0].Drawn})
+	}
+	return out, nil
+}

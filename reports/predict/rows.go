@@ -1,0 +1,143 @@
+package predict
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/epbench/epbench/kernels/model"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Row is one recorded time with what its busiest rank did.
+type Row struct {
+	Run     string
+	Design  string // see Design
+	Problem ep.Problem
+	Routing string
+	Seconds float64
+	Call    model.Call
+}
+
+// Designs of our own kernels. Those of other libraries are called by their kernels.
+const (
+	Tuned   = "tuned"   // dispatch_ll, dispatch_final and the like
+	Default = "default" // MAX's constants
+)
+
+// Design says which coefficients a config's time belongs to.
+func Design(backend string, c ep.Config) string {
+	switch {
+	case backend != "cuda":
+		return c.Kernel
+	case c.Kernel == "dispatch" || c.Kernel == "combine" || c.Kernel == "dispatch+combine":
+		return Default
+	}
+	return Tuned
+}
+
+// transportOf is how the kernels of a recorded time send. Ours send every selection back
+// where partial sums may not be rounded. DeepEP's low-latency kernels always do, both ways.
+func transportOf(design string, op ep.Op, precision ep.Precision) model.Transport {
+	ours := design == Tuned || design == Default
+	if strings.HasPrefix(design, "deepep-ll") || ours && op == ep.Combine && precision == ep.Full {
+		return model.Select
+	}
+	return model.PerRank
+}
+
+// Reader reads recorded times. The zero Reader is ready.
+type Reader struct {
+	Rows    []Row
+	Skipped []string // runs without a GPU, and why others are left out
+	seen    map[string]bool
+	counted map[string][]model.Traffic
+}
+
+// Read adds what a run decided, under a name for the run: the time of each search's config. A time that another
+// run has too, because its decisions were written again, counts once.
+func (r *Reader) Read(dir, name string) error {
+	run, err := record.ReadRun(dir)
+	if err != nil {
+		return err
+	}
+	if run.Machine.GPUs == 0 {
+		r.Skipped = append(r.Skipped, dir+": no GPU")
+		return nil
+	}
+	if r.seen == nil {
+		r.seen, r.counted = map[string]bool{}, map[string][]model.Traffic{}
+	}
+	for i := range run.Searches {
+		if err := r.add(name, run, &run.Searches[i]); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reader) add(dir string, run *record.Run, s *record.Search) error {
+	p, cfg := s.Problem, s.Decision.Config
+	key := fmt.Sprint(p.Key(), s.Routing, run.Seed, cfg.Key(), s.Times.Median)
+	if !(s.Times.Median > 0) || p.SkipA2A || p.SharedExpert || p.Beside != "" || r.seen[key] {
+		return nil
+	}
+	r.seen[key] = true
+	traffic, err := r.traffic(p, s.Routing, run.Seed)
+	if err != nil {
+		return err
+	}
+	design := Design(run.Machine.Backend, cfg)
+	r.Rows = append(r.Rows, Row{Run: dir, Design: design, Problem: p, Routing: s.Routing, Seconds: s.Times.Median,
+		Call: sized(design, p, traffic, smsOf(cfg, run.Machine.SMs))})
+	return nil
+}
+
+// sized is what the busiest rank of a problem's call does. A pair sends one way as its
+// dispatch does and the other as its combine.
+func sized(design string, p ep.Problem, traffic []model.Traffic, sms int) model.Call {
+	shape := model.Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}
+	call := func(op ep.Op) model.Call {
+		t := transportOf(design, op, p.Precision)
+		return model.NewCall(op, p, shape, t, traffic[t.Index()], sms)
+	}
+	if p.Op == ep.Pair {
+		return call(ep.Dispatch).Then(call(ep.Combine))
+	}
+	return call(p.Op)
+}
+
+// traffic counts what a routing sends; equal routings are drawn once.
+func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Traffic, error) {
+	key := fmt.Sprint(p.Ranks, p.Nodes, p.Experts, p.TopK, p.Tokens, routing, seed)
+	if t, ok := r.counted[key]; ok {
+		return t, nil
+	}
+	d, err := workloads.Parse(routing)
+	if err != nil {
+		return nil, err
+	}
+	p.Op, p.Precision = ep.Dispatch, ep.Full
+	w, err := workloads.New(d, p, seed)
+	if err != nil {
+		return nil, err
+	}
+	r.counted[key] = model.Counted(w)
+	return r.counted[key], nil
+}
+
+// smsOf is the SMs that a config takes, by its parameters called sms; where it says
+// nothing, those of the GPU.
+func smsOf(c ep.Config, all int) int {
+	most := 0
+	for name := range c.Values {
+		if name == "sms" || strings.HasSuffix(name, ".sms") {
+			most = max(most, c.Int(name))
+		}
+	}
+	if most == 0 {
+		return all
+	}
+	return most
+}

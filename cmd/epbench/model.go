@@ -23,6 +23,9 @@ func newModel() *cobra.Command {
 		Long: `Fit a model to recorded runs, see how far it is off on runs that it had not seen and
 beside published figures, and predict. A prediction is never a measurement: every
 table says so, and no run directory or tuned table takes one.`,
+		Example: `  epbench model fit testdata/runs -o model.yaml
+  epbench model compare model.yaml
+  epbench model plan model.yaml --model deepseek-v3 -o plan.svg`,
 		Args: cobra.ArbitraryArgs,
 		RunE: needSubcommand,
 	}
@@ -43,12 +46,13 @@ func newModelFit() *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
 		Use:   "fit RUN...",
-		Short: "Fit the model to recorded GPU runs, with its error on runs left out",
+		Short: "Fit the model to recorded GPU runs, with its error",
 		Long: `Fit fixed costs and shares of the links to the times of run directories. Each run is
 left out once and predicted from the others; the error of those predictions is printed
 and written into the file. A directory without a run is searched for runs.`,
 		Example: `  epbench model fit testdata/runs -o model.yaml
-  epbench model fit run1 run2 --links links.yaml --worst 10`,
+  epbench model fit run1 run2 --links links.yaml --worst 10
+  epbench model fit testdata/runs --leave-out ranks`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -154,7 +158,9 @@ func newModelCompare() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "compare MODEL",
 		Short:   "Put published figures over several hosts beside the model's",
-		Example: `  epbench model compare model.yaml`,
+		Example: `  epbench model compare model.yaml
+  epbench model compare testdata/models/h200.yaml --format markdown
+  epbench model compare model.yaml --format csv`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := model.Load(args[0])

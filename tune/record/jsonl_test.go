@@ -105,7 +105,7 @@ func TestReaderRefuses(t *testing.T) {
 		{`"seconds":[[`, `"seconds":[[-1,`, "duration"},
 		{`"seconds":[[`, `"seconds":[[1e999,`, "duration"},
 		{`"seconds":[[`, `"seconds":[["1",`, "duration"},
-		{`"seconds":[[`, `"seconds":[[` + strings.Repeat("1,", 2000), "more than"},
+		{`"seconds":[[`, `"seconds":[[` + strings.Repeat("1,", ep.MaxRanks+1), "more than"},
 		{good, `[]`, "does not fit"},
 		{good, `{}`, "schema"},
 		{good, good + "{}", "not one JSON object"},

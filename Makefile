@@ -3,7 +3,7 @@ BINDIR ?= bin
 GO     ?= go
 FUZZTIME ?= 10s
 
-.PHONY: help build test race lint fuzz bench mutation golden tables engine-readers clean
+.PHONY: help build test race lint fuzz bench mutation golden tables model engine-readers clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,10 @@ golden: ## rewrite expected outputs; review the diff
 tables: build ## the embedded GPU tables, merged again from their runs, are the same
 	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \
 	for t in h200x4 h200x2; do cmp $$out/$$t.json tune/table/embedded/data/$$t.json || exit 1; done; rm -r $$out
+
+model: build ## the model of testdata/models, fitted again to all recorded runs, is the same; minutes
+	@out=$$(mktemp -d) && for a in testdata/archive/*.tar.xz; do mkdir $$out/$$(basename $$a .tar.xz) && tar xf $$a -C $$out/$$(basename $$a .tar.xz) || exit 1; done && \
+	$(BINDIR)/epbench model fit $$out testdata/runs -o $$out/h200.yaml && cmp $$out/h200.yaml testdata/models/h200.yaml && rm -r $$out
 
 engine-readers: ## the engines' own readers for the tests of exports: three wheels, 90 MB, into .readers
 	python3 -m pip download -q --no-deps --only-binary=:all: -d .readers aiconfigurator-core==0.12.0 sglang==0.5.10 megatron-core==0.16.1

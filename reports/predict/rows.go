@@ -80,7 +80,8 @@ func (r *Reader) Read(dir, name string) error {
 func (r *Reader) add(dir string, run *record.Run, s *record.Search) error {
 	p, cfg := s.Problem, s.Decision.Config
 	key := fmt.Sprint(p.Key(), s.Routing, run.Seed, cfg.Key(), s.Times.Median)
-	if !(s.Times.Median > 0) || p.SkipA2A || p.SharedExpert || p.Beside != "" || r.seen[key] {
+	moves := p.Op == ep.Dispatch || p.Op == ep.Combine || p.Op == ep.Pair
+	if !moves || !(s.Times.Median > 0) || p.SkipA2A || p.SharedExpert || p.Beside != "" || r.seen[key] {
 		return nil
 	}
 	r.seen[key] = true

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
@@ -190,6 +191,9 @@ func (s *Session) delivered(r *rank) ref.Output {
 // values. With k = -1 it is the combined row of a token, otherwise what the expert
 // at top-k position k of that token received.
 func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
+	if s.Op == ep.Activation {
+		return nil, fmt.Errorf("probe: the rows of op activation belong to no token")
+	}
 	if k < 0 {
 		return s.ranks[rank].combined[token*s.Hidden : (token+1)*s.Hidden], nil
 	}

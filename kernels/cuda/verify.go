@@ -58,7 +58,12 @@ func (s *session) read(rank int, part string, bytes int, offsets ...int) ([]byte
 }
 
 // Probe implements worker.Prober.
-func (s *session) Probe(rank, token, k int) ([]uint16, error) { return s.outputs.Probe(rank, token, k) }
+func (s *session) Probe(rank, token, k int) ([]uint16, error) {
+	if s.activation != nil {
+		return nil, fmt.Errorf("probe: the rows of op activation belong to no token")
+	}
+	return s.outputs.Probe(rank, token, k)
+}
 
 // prove runs the candidate once from poisoned outputs and fresh inputs.
 func (s *session) prove(ctx context.Context, k *candidate) error {

@@ -19,8 +19,12 @@ import (
 const probesPerVerify = 4
 
 // chooseProbes picks rows at random. The generator is seeded by the operating
-// system, so that a worker cannot compute the choice.
+// system, so that a worker cannot compute the choice. An activation has none: a probe
+// names a token, and the rows of an activation belong to experts.
 func chooseProbes(w *workloads.Workload) []Probe {
+	if w.Problem.Op == ep.Activation {
+		return nil
+	}
 	var ranks []int
 	for r, rr := range w.Ranks {
 		if rr.Tokens > 0 {

@@ -21,8 +21,8 @@ func PlanTable(points []Point) reports.Table {
 		reports.Words("model").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision").Dropped(4), reports.Words("routing").Keyed(),
 		reports.Numbers("tokens", "").Dropped(3), reports.Numbers("ranks", ""), reports.Numbers("hosts", "").Dropped(2),
 		reports.Numbers("predicted", "us"), reports.Words("limit"), reports.Words("transport"),
-		reports.Numbers("fixed, predicted", "us").Dropped(1), reports.Numbers("latency, predicted", "us").Dropped(1), reports.Numbers("link, predicted", "us").Dropped(1),
-		reports.Numbers("memory, predicted", "us").Dropped(1), reports.Numbers("network, predicted", "us").Dropped(1),
+		reports.Numbers("predicted fixed", "us").Dropped(1), reports.Numbers("predicted latency", "us").Dropped(1), reports.Numbers("predicted link", "us").Dropped(1),
+		reports.Numbers("predicted memory", "us").Dropped(1), reports.Numbers("predicted network", "us").Dropped(1),
 	}}
 	replicas, sampled := false, false
 	for _, p := range points {

@@ -41,6 +41,7 @@ var terms = []struct{ word, meaning string }{
 	{"memory limit", "the time that the bytes of an activation take to and from memory, at its nominal speed: only what stays in a cache is faster"},
 	{"activation", "SwiGLU between the experts' two products, on the rows that dispatch brought; ranks do not communicate in it"},
 	{"wire limit", "the time that the busiest rank's bytes take at the link's speed: nothing is faster"},
+	{"predicted", "from a model of links and recorded kernels, not measured: every such figure says so, and no table takes one"},
 	{"row", "one line of a table: key, token counts, config, evidence"},
 	{"evidence", "why a row says so: samples, gain, configs tried, dates, machine"},
 	{"fallback", "how a look-up is answered where no row matches exactly: by a row that differs in fields which the table allows, else by the default"},

@@ -119,13 +119,13 @@ type Rejection struct {
 
 // Workload records what a routing drew.
 type Workload struct {
-	Problem   string             `json:"problem"`
-	Routing   string             `json:"routing"`
-	Seed      uint64             `json:"seed"`
-	Class     ep.Class           `json:"class"`
-	BytesOut  int64              `json:"bytes_out"`  // leaving the busiest rank, one message a selection
-	BytesWire int64              `json:"bytes_wire"` // the same, one message a distinct destination rank
+	Problem   string   `json:"problem"`
+	Routing   string   `json:"routing"`
+	Seed      uint64   `json:"seed"`
+	Class     ep.Class `json:"class"`
+	BytesOut  int64    `json:"bytes_out"`  // leaving the busiest rank, one message a selection
+	BytesWire int64    `json:"bytes_wire"` // the same, one message a distinct destination rank
 	// BytesMemory is what an activation reads and writes on the rank with the most rows.
-	BytesMemory int64 `json:"bytes_memory,omitempty"`
-	Stats     map[string]float64 `json:"stats"`      // see workloads.Stats, by its JSON names
+	BytesMemory int64              `json:"bytes_memory,omitempty"`
+	Stats       map[string]float64 `json:"stats"` // see workloads.Stats, by its JSON names
 }

@@ -156,12 +156,12 @@ func runsBelow(path string) ([]string, error) {
 func newModelCompare() *cobra.Command {
 	var tables tableFlags
 	cmd := &cobra.Command{
-		Use:     "compare MODEL",
-		Short:   "Put published figures over several hosts beside the model's",
+		Use:   "compare MODEL",
+		Short: "Put published figures over several hosts beside the model's",
 		Example: `  epbench model compare model.yaml
   epbench model compare testdata/models/h200.yaml --format markdown
   epbench model compare model.yaml --format csv`,
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := model.Load(args[0])
 			if err != nil {

@@ -54,9 +54,11 @@ static const char *refusal(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  /* The model and how it is spread: the preset demo on four ranks. */
-  const tuned_problem problem = {TUNED_OP_DISPATCH, TUNED_MODE_EAGER, RANKS, 1, 512, EXPERTS, 4,
-                                 TUNED_DTYPE_BF16, TUNED_DTYPE_BF16, 0, 0, TUNED_PRECISION_FULL};
+  /* The model and how it is spread: the preset demo on four ranks. Fields left out are 0:
+   * full precision, alone on the GPU, rows by expert. */
+  const tuned_problem problem = {.op = TUNED_OP_DISPATCH, .mode = TUNED_MODE_EAGER, .ranks = RANKS, .nodes = 1,
+                                 .hidden = 512, .experts = EXPERTS, .top_k = 4,
+                                 .dispatch = TUNED_DTYPE_BF16, .combine = TUNED_DTYPE_BF16};
   int64_t even[EXPERTS], hot[EXPERTS], skewed[EXPERTS];
   tuned_resolved resolved;
   if (argc != 2 && argc != 3) {

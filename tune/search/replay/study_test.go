@@ -26,11 +26,18 @@ func study(t *testing.T, s Study, draw func(int) *Model) Report {
 
 func synthetic(i int) *Model { return Synthetic(SyntheticNoise(0.02), uint64(i)) }
 
+// simulates skips a simulation on one goroutine in short runs, which the race detector
+// has: there is nothing to find for it, and it takes minutes.
+func simulates(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a simulation on one goroutine")
+	}
+}
+
 // TestRaceReachesItsTargets: the targets are those of docs/search.md.
 func TestRaceReachesItsTargets(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
-	}
+	simulates(t)
 	t.Parallel()
 	r := study(t, Study{Strategy: "race", Replays: 60, Seed: 1}, synthetic)
 	if r.Regret > 0.0035 || r.Flips > 0.40 || r.MaxSamples > 8000 || math.Abs(r.Bias) > 0.002 {
@@ -41,9 +48,7 @@ func TestRaceReachesItsTargets(t *testing.T) {
 // TestDefaultStrategyReachesItsTargets: without starts, among three kernels of which the
 // default's is far behind.
 func TestDefaultStrategyReachesItsTargets(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
-	}
+	simulates(t)
 	for budget, most := range map[int]float64{50: 0.02, 155: 0.005} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
 			t.Parallel()
@@ -56,6 +61,7 @@ func TestDefaultStrategyReachesItsTargets(t *testing.T) {
 }
 
 func TestMoreBudgetIsBetter(t *testing.T) {
+	simulates(t)
 	for _, name := range search.StrategyNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,6 +77,7 @@ func TestMoreBudgetIsBetter(t *testing.T) {
 // TestIdenticalKernelsAreNotFaster is the A/A test of the whole search: where
 // all configs are the same, a claim that one is faster is false.
 func TestIdenticalKernelsAreNotFaster(t *testing.T) {
+	simulates(t)
 	for _, sigma := range []float64{0.005, 0.01, 0.02} {
 		t.Run(fmt.Sprint(sigma), func(t *testing.T) {
 			t.Parallel()
@@ -92,9 +99,7 @@ func TestIdenticalKernelsAreNotFaster(t *testing.T) {
 // stopping rules as they are shipped (the A/A test, finals and heats look at the data and
 // stop by it), at most one in twenty claims a gain over the default.
 func TestFalseClaims(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
-	}
+	simulates(t)
 	t.Parallel()
 	r := study(t, Study{Strategy: search.DefaultStrategy, Budget: 14, Replays: 1000, Seed: 7}, func(int) *Model { return alike(0.01) })
 	if r.FalseFaster > 0.05 {
@@ -115,6 +120,7 @@ func alike(sigma float64) *Model {
 // stays: whatever the finals send, the A/A test and the confirmation alone must not call
 // an identical config faster more often than that.
 func TestFalseConfirmations(t *testing.T) {
+	simulates(t)
 	for _, sigma := range []float64{0.005, 0.01, 0.02} {
 		m := alike(sigma)
 		const searches = 2000

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ActivationParams are what a caller may want of any activation kernel. They change what
-// is computed, so that a search leaves them.
+// ActivationParams are parameters that every activation kernel has. They change the result.
+// So a search never varies them: the caller sets them.
 func ActivationParams() []Param {
 	return []Param{
 		{Name: "columns", Doc: "of the input: all gates, then all ups; or gate and up in turn", Values: []ep.Value{"split", "interleaved"},

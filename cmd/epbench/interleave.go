@@ -169,8 +169,9 @@ func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.H
 	return heatsOf(seats)
 }
 
-// heatsOf puts those into one heat who are asked for the same. A backend runs one workload
-// at a time: where it has two seats, in two layouts, heats are of equal work instead.
+// heatsOf makes a heat of the seats with one problem, routing and seed. A backend runs one
+// workload at a time. Where it has two seats in a heat, in two layouts, the heat is split
+// by equal work.
 func heatsOf(seats []seat) ([]sweep.Heat, error) {
 	var out []sweep.Heat
 	for _, group := range gather(seats, func(x seat) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
@@ -207,7 +208,7 @@ func gather(seats []seat, key func(seat) string) [][]seat {
 	return out
 }
 
-// twice is a seat whose side has another one before it, nil without any.
+// twice finds a seat whose side already has one earlier in the list; nil if there is none.
 func twice(seats []seat) *seat {
 	for i := range seats {
 		if slices.ContainsFunc(seats[:i], func(x seat) bool { return x.Side == seats[i].Side }) {

@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// paces are what measuring cost on machines where this user swept, by machine key and op.
+// paces holds the wall time that measuring took in this user's earlier sweeps, by machine
+// key and op.
 type paces map[string]map[ep.Op]record.Pace
 
 // paceFile lies in the user's cache directory: losing it costs an estimate.

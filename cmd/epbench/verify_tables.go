@@ -72,8 +72,8 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 	return tables
 }
 
-// headlines are what somebody reads who asks whether all is well: ops, dtypes, ranks, the
-// sum, and every value with a failure. The parameter values go.
+// headlines keeps the rows of ops, dtypes and ranks, the sum, and every value with a
+// failure. It drops the table of parameter values.
 func headlines(tables []reports.Table) []reports.Table {
 	t := &tables[0]
 	t.Rows = slices.DeleteFunc(t.Rows, func(r []reports.Cell) bool {

@@ -11,9 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// beside is what a session knows of the product beside its calls. A rank's product runs
-// in a goroutine of its own, and the scheduler deals processors to it and to the
-// rank's workers as it likes: as on a GPU, nothing is set aside for either.
+// beside holds the product that runs beside a session's calls. Each rank's product has a
+// goroutine of its own. The scheduler shares the processors between it and the rank's
+// workers. Neither has processors reserved, as on a GPU.
 type beside struct {
 	products []*product // by rank
 	share    int        // pieces that belong to one call

@@ -93,7 +93,7 @@ func (p *product) piece(i int) {
 	}
 }
 
-// amount says what n pieces are.
+// amount describes n pieces, for a note: how many of how many, of which product.
 func (p *product) amount(n int) string {
 	return fmt.Sprintf("%d of %d pieces of %s on %d experts' factors", n, p.pieces(), p.of, max(p.groups, 1))
 }

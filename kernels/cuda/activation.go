@@ -20,9 +20,9 @@ import (
 // Parts of the heap that activations alone have.
 const partGates = "gates"
 
-// rotatedBytes is what the copies of a call's rows take together: several times the L2
-// cache of any GPU. Call after call works on another copy, so that rows come from
-// memory, and what is compared with the memory's speed did move through it.
+// rotatedBytes is the size of all copies of a call's rows together: several times the L2
+// cache of any GPU. Each call works on the next copy. So its rows come from memory, and
+// its time can be compared with the memory's speed.
 const rotatedBytes = flushBytes
 
 // maxCopies bounds the copies of a small call, whose rows then stay in the L2 cache.
@@ -49,8 +49,8 @@ func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	return a
 }
 
-// part is the name of a copy of a part. The first has the part's own name: it is what a
-// verification runs on.
+// part names a copy of a heap part. Copy 0 has the part's own name; verification runs on
+// it.
 func (a *activation) part(name string, number int) string {
 	if number %= a.copies; number > 0 {
 		return fmt.Sprintf("%s %d", name, number)
@@ -76,7 +76,7 @@ func (a *activation) parts(p ep.Problem) []Region {
 	return out
 }
 
-// outputs are what a call writes, poisoned with ones.
+// outputs lists the regions that a call writes. They are poisoned: all bits are 1.
 func (a *activation) outputs(p ep.Problem, number int) []Region {
 	l := encodingOf(p)
 	return []Region{

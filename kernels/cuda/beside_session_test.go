@@ -197,7 +197,8 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	}
 }
 
-// factors reads a factor and checks that its values are what fill promises.
+// factors reads a factor back from a rank, as float64. It checks that the values lie
+// between 0.5 and 1 in magnitude and are of at least eight kinds.
 func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64) []float64 {
 	t.Helper()
 	raw := fetch(t, p.rig, rank, at, bytes)

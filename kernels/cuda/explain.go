@@ -86,7 +86,7 @@ func slowestOf(rounds [][]float64) []float64 {
 	return out
 }
 
-// take says what the loads take: what the candidate takes.
+// take gives the loads as many SMs and bytes as the candidate uses.
 func (x *experiments) take(k *candidate) {
 	x.sms = k.sms()
 	x.bytes = int(explainCalls*x.workload.BytesOp(x.problem.Op, workloads.Dedup)) / 16 * 16

@@ -7,6 +7,7 @@ import torch
 from . import low_latency, normal, packs
 from .config import Config, NotServed, config_for
 from .events import EventHandle, EventOverlap, Lane
+from .handle import Handle, sent_of
 from .link import FP8, Link
 
 
@@ -129,7 +130,7 @@ class Buffer:
         x, scales, dtype = normal.unpacked(x)
         if handle is not None:
             assert topk_idx is None and topk_weights is None
-            work = lambda: self._dispatch_again(normal.sent_of(handle), x, scales, dtype, num_worst_tokens)
+            work = lambda: self._dispatch_again(sent_of(handle, "dispatch"), x, scales, dtype, num_worst_tokens)
             received, event = self._lane.run(previous_event, async_finish, work, (x, scales, handle))
             return received, None, None, None, None, EventOverlap(event)
         assert num_tokens_per_rank is not None and is_token_in_rank is not None and num_tokens_per_expert is not None
@@ -152,7 +153,7 @@ class Buffer:
         bases = torch.cat((torch.zeros_like(matrix[:1]), matrix))
         none = torch.empty(0, dtype=torch.int32, device=link.device)
         sent = normal.Sent(link, dtype, ids, rows, bases, here)
-        handle = normal.Handle((matrix, none, none, rows.src_info[:2 * here].view(-1, 2)[:, 0], is_token_in_rank, none), sent)
+        handle = Handle((matrix, none, none, rows.src_info[:2 * here].view(-1, 2)[:, 0], is_token_in_rank, none), sent)
         recv_ids = recv_weights = None
         if topk_idx is not None:
             k = topk_idx.shape[1]
@@ -184,7 +185,7 @@ class Buffer:
 
     def combine(self, x, handle, topk_weights=None, bias=None, config=None, previous_event=None, async_finish=False,
                 allocate_on_comm_stream=False):
-        sent = normal.sent_of(handle)
+        sent = sent_of(handle, "dispatch")
         if x.dtype is not torch.bfloat16:
             raise NotServed(f"combine of {x.dtype}", "give bfloat16")
         x = x.contiguous()
@@ -231,7 +232,7 @@ class Buffer:
 
         said, event = self._lane.run(None, async_finish or return_recv_hook, work, (x, topk_idx, stats))
         received, count, src_info, ranges, sent = said
-        handle = low_latency.Handle((src_info, ranges, num_max_dispatch_tokens_per_rank, hidden, num_experts), sent)
+        handle = Handle((src_info, ranges, num_max_dispatch_tokens_per_rank, hidden, num_experts), sent)
         return received, count, handle, *self._finish(event, return_recv_hook, (x, topk_idx, received, count, handle))
 
     def low_latency_combine(self, x, topk_idx, topk_weights, handle, use_logfmt=False, zero_copy=False, async_finish=False,
@@ -241,7 +242,7 @@ class Buffer:
         if combine_wait_recv_cost_stats is not None:
             raise NotServed("combine_wait_recv_cost_stats", "leave it out; epbench bench times a rank's waits")
         assert not (async_finish and return_recv_hook)
-        sent = low_latency.sent_of(handle)
+        sent = sent_of(handle, "low_latency_dispatch")
         if zero_copy:
             x = self._next_combine
         work = lambda: low_latency.combine(sent, x, topk_weights, out)
@@ -251,7 +252,7 @@ class Buffer:
     def get_next_low_latency_combine_buffer(self, handle):
         """Memory for the rows of the next combine with zero_copy. A combine reads rows where
         they are, so that any tensor does as well."""
-        sent = low_latency.sent_of(handle)
+        sent = sent_of(handle, "low_latency_dispatch")
         self._next_combine = torch.empty(sent.rows.out.shape, dtype=torch.bfloat16, device=self.device)
         return self._next_combine
 

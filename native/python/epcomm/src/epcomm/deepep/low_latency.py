@@ -4,7 +4,6 @@ import typing
 
 import torch
 
-from .config import NotServed
 from .link import BF16, FP8, Rows
 
 
@@ -17,21 +16,8 @@ class Sent(typing.NamedTuple):
     rows: Rows
 
 
-class Handle(tuple):
-    """DeepEP's handle: src_info [local experts, rows] int32, layout_range [local experts,
-    ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts."""
-
-    def __new__(cls, items, sent):
-        self = super().__new__(cls, items)
-        self.sent = sent
-        return self
-
-
-def sent_of(handle):
-    sent = getattr(handle, "sent", None)
-    if sent is None:
-        raise NotServed("a handle that another library made", "pass what this Buffer's low_latency_dispatch returned")
-    return sent
+# DeepEP's handle here: src_info [local experts, rows] int32, layout_range [local experts,
+# ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts.
 
 
 def size_hint(tokens, hidden, ranks, experts):

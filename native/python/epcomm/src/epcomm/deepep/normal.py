@@ -20,22 +20,8 @@ class Sent(typing.NamedTuple):
     received: int       # rows of the output tensors
 
 
-class Handle(tuple):
-    """DeepEP's handle: rank_prefix_matrix, channel_prefix_matrix, recv_channel_prefix_matrix,
-    recv_src_idx, is_token_in_rank, send_head. The matrices of channels are empty: there are
-    none. ``sent`` is what epcomm needs."""
-
-    def __new__(cls, items, sent):
-        self = super().__new__(cls, items)
-        self.sent = sent
-        return self
-
-
-def sent_of(handle):
-    sent = getattr(handle, "sent", None)
-    if sent is None:
-        raise NotServed("a handle that another library made", "pass what this Buffer's dispatch returned")
-    return sent
+# DeepEP's handle here: rank_prefix_matrix, channel_prefix_matrix, recv_channel_prefix_matrix,
+# recv_src_idx, is_token_in_rank, send_head. The matrices of channels are empty: there are none.
 
 
 def layout(topk_idx, num_experts, ranks):

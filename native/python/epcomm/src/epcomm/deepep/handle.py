@@ -1,0 +1,20 @@
+"""The handles that dispatch returns and combine takes."""
+
+from .config import NotServed
+
+
+class Handle(tuple):
+    """DeepEP's tuple, which engines may unpack. ``sent`` is what epcomm needs beside it."""
+
+    def __new__(cls, items, sent):
+        self = super().__new__(cls, items)
+        self.sent = sent
+        return self
+
+
+def sent_of(handle, call):
+    """The ``sent`` of a handle that `call` of this Buffer returned."""
+    sent = getattr(handle, "sent", None)
+    if sent is None:
+        raise NotServed("a handle that another library made", f"pass what this Buffer's {call} returned")
+    return sent

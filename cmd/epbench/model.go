@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -147,8 +148,8 @@ func runsBelow(path string) ([]string, error) {
 		}
 		return err
 	})
-	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("%s: no run directory there", path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(out) == 0 {
+		err = fmt.Errorf("%s: no run directory there; epbench sweep -o %s makes one", path, path)
 	}
 	return out, err
 }

@@ -34,7 +34,7 @@ func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir st
 	}
 	f.tables.warn(cmd, reports.GatherWarnings(out.Run.Warnings))
 	if f.profile {
-		printProfile(cmd.ErrOrStderr(), out)
+		fmt.Fprintf(cmd.ErrOrStderr(), "profile: %v\n", out.Run.Wall)
 	}
 	if f.tables.forPrograms() {
 		return nil
@@ -62,6 +62,7 @@ func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Outcome, dir string) 
 	if out.Table != nil {
 		lines = append(lines, rowsText(out.Run, out.Table))
 	}
+	lines = append(lines, "This took "+out.Run.Wall.String()+".")
 	if err := f.tables.paragraphs(cmd, lines...); err != nil || out.Table == nil {
 		return err
 	}
@@ -226,15 +227,6 @@ func summedUp(rows [][]reports.Cell) [][]reports.Cell {
 		out[i] = sum
 	}
 	return out
-}
-
-// printProfile is --profile.
-func printProfile(w io.Writer, out *sweep.Outcome) {
-	p := out.Profile
-	rest := out.Wall - p.Kernels() - p.Prepare - p.Open
-	share := func(d time.Duration) float64 { return 100 * d.Seconds() / out.Wall.Seconds() }
-	fmt.Fprintf(w, "profile: %v in all; measured kernels %.0f %%, verifying %.0f %%, preparing %.0f %%, opening sessions %.0f %%, deciding and writing %.0f %%\n",
-		out.Wall.Round(time.Millisecond), share(p.Run), share(p.Verify), share(p.Prepare), share(p.Open), share(rest))
 }
 
 // writeSummary is summary.md.

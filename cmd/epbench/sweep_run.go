@@ -19,6 +19,7 @@ import (
 )
 
 func (f *sweepFlags) run(cmd *cobra.Command) error {
+	began := time.Now()
 	if _, err := f.tables.renderer(cmd); err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
 	if run.Empty, err = emptyClock(cmd.Context(), b); err == nil {
-		err = f.sweep(cmd, b, p, &started{dir, run, nil})
+		err = f.sweep(cmd, b, p, &started{dir, run, nil, began})
 	}
 	var coded *exitError
 	if err != nil && !errors.As(err, &coded) {
@@ -106,11 +107,13 @@ type started struct {
 	dir     *record.Dir
 	run     *record.Run
 	results []record.Result
+	began   time.Time // when the command began
 }
 
 // continueRun is --resume: the recorded flags decide, on the same machine,
 // kernels and space.
 func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
+	began := time.Now()
 	if f.out != "" || len(f.command(cmd)) > 2 {
 		return usagef("--resume: goes on with the flags recorded in %s; drop the others", filepath.Join(f.resume, record.RunFile))
 	}
@@ -148,13 +151,13 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--retry: %w", err))
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "resuming %s: %d trials are already measured\n", f.resume, len(results))
-	return g.sweep(cmd, b, p, &started{dir, run, results})
+	return g.sweep(cmd, b, p, &started{dir, run, results, began})
 }
 
 // sweep runs, writes and prints.
 func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, s *started) error {
 	show := newProgress(cmd.ErrOrStderr())
-	p.Options.Progress = show.event
+	p.Options.Progress, p.Options.Began = show.event, s.began
 	out, err := sweep.Run(cmd.Context(), b, p, s.dir, s.run, s.results)
 	show.stop()
 	if errors.Is(err, context.Canceled) {
@@ -195,6 +198,7 @@ func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep
 
 // write puts the table, the summary, the page and its pictures into the directory.
 func (f *sweepFlags) write(dir *record.Dir, out *sweep.Outcome) error {
+	start := time.Now()
 	if out.Table != nil {
 		if err := record.WriteFile(filepath.Join(dir.Path(), record.TableFile), out.Table); err != nil {
 			return err
@@ -205,5 +209,5 @@ func (f *sweepFlags) write(dir *record.Dir, out *sweep.Outcome) error {
 		return err
 	}
 	err = dir.WriteFile(record.SummaryFile, record.Content(func(w io.Writer) error { return writeSummary(w, out, l.Cases) }))
-	return errors.Join(err, html.WriteRun(l))
+	return errors.Join(err, html.WriteRun(l), out.Wrote(dir, start))
 }

@@ -107,4 +107,11 @@ func TestInterruptedSweep(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, stderr.String())
 	}
 	checkLog(t, dir)
+	after, _, _, err := record.ReadDir(dir)
+	if err != nil || before.Wall.Total <= 0 || after.Wall.Total <= before.Wall.Total || after.Wall.Measuring < before.Wall.Measuring {
+		t.Errorf("wall time of both commands %+v, of the first %+v, %v", after.Wall, before.Wall, err)
+	}
+	if s := after.Wall.String(); !strings.Contains(stdout.String(), s[:strings.Index(s, ",")]) && !strings.Contains(stderr.String(), "no table") {
+		t.Errorf("the ending does not say %q", s)
+	}
 }

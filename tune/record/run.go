@@ -44,6 +44,7 @@ type Run struct {
 	Regrets   []Regret           `json:"regrets,omitempty"`
 	Retried   []string           `json:"retried,omitempty"` // keys of failed configs that got another chance
 	Warnings  []string           `json:"warnings,omitempty"`
+	Wall      Wall               `json:"wall,omitzero"` // where the time went
 }
 
 // check refuses what no writer of ours produces and readers would trip over.

@@ -24,7 +24,7 @@ type lab struct {
 	policy  measure.Policy
 	log     measure.Log
 	known   *measure.Known
-	profile measure.Profile
+	wall    record.Wall        // where the time of this command went
 	empty   map[string]float64 // reading of an empty kernel, seconds by clock
 }
 
@@ -97,7 +97,7 @@ func (s *subject) title() string {
 func (l *lab) runner(s *subject, space *search.Space, dflt int) *measure.Runner {
 	return measure.New(measure.Setup{
 		Backend: l.backend, Workload: s.workload, Space: space, Default: dflt, Policy: l.policy, Log: l.log, Known: l.known,
-		Profile: &l.profile, Cost: func(c ep.Config) ep.Cost { return l.cost(s.problem.Op, c) },
+		Wall: &l.wall, Cost: func(c ep.Config) ep.Cost { return l.cost(s.problem.Op, c) },
 	})
 }
 

@@ -48,7 +48,8 @@ type Options struct {
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil
 
-	Tool     string // version of epbench
+	Began    time.Time // when the command began, zero for when Run does
+	Tool     string    // version of epbench
 	Progress func(Event)
 }
 

@@ -21,6 +21,7 @@ type sweeper struct {
 	lab      *lab
 	dir      *record.Dir
 	run      *record.Run
+	watch    stopwatch
 	searches []*searcher
 	done     int
 	spent    time.Duration        // by finished searches and crossings
@@ -34,8 +35,6 @@ type Outcome struct {
 	Run     *record.Run
 	Table   *table.Table // nil when nothing may be written
 	NoTable string       // why there is none
-	Profile measure.Profile
-	Wall    time.Duration
 }
 
 // Run carries out a plan in dir, which was created or reopened with run.
@@ -43,13 +42,12 @@ type Outcome struct {
 // error, everything measured on disk, and an outcome of the searches that were
 // finished by then, nil when none was.
 func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Outcome, error) {
-	start := time.Now()
 	s, err := newSweeper(b, p, dir, run, results)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.searchAll(ctx); err != nil && (ctx.Err() == nil || s.done == 0) {
-		return nil, err
+		return nil, errors.Join(err, s.writeRun()) // for the time it took
 	}
 	out := &Outcome{Run: run, Left: s.left()}
 	s.searches = s.searches[:s.done]
@@ -63,8 +61,7 @@ func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *
 	if ctx.Err() == nil {
 		run.Finished = time.Now().UTC()
 	}
-	out.Profile, out.Wall = s.lab.profile, time.Since(start)
-	if err := dir.WriteRun(run); err != nil {
+	if err := s.writeRun(); err != nil {
 		return nil, err
 	}
 	return out, ctx.Err()
@@ -77,6 +74,8 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	}
 	s := &sweeper{plan: p, opts: p.Options, lab: newLab(b, p.planner, dir), dir: dir, run: run, between: map[string]*searcher{}}
 	s.lab.known, s.lab.empty = known, run.Empty
+	s.watch = startWatch(run, p.Options.Began)
+	s.lab.wall.Starting = time.Since(s.watch.began).Seconds()
 	run.Band = p.Policy.Band
 	run.AA, run.Spaces, run.Workloads, run.Searches, run.Regrets, run.Warnings = nil, nil, nil, nil, nil, nil
 	run.Finished = time.Time{}
@@ -156,7 +155,7 @@ func (s *sweeper) finish(c *searcher, err error) error {
 	}
 	s.run.Searches = append(s.run.Searches, c.result)
 	s.report(c, "")
-	return s.dir.WriteRun(s.run)
+	return s.writeRun()
 }
 
 func (s *sweeper) report(c *searcher, stage record.Stage) {

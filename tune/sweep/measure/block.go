@@ -41,7 +41,9 @@ func (r *Runner) fresh(ctx context.Context, measure func() ([]record.Result, err
 	}
 	wall = round(time.Since(start).Seconds())
 	if r.Log != nil {
+		stop := timed(&r.Wall.Writing)
 		err = r.Log.Append(lines, wall)
+		stop()
 	}
 	return lines, wall, err
 }
@@ -73,7 +75,7 @@ func (r *Runner) open(ctx context.Context) (err error) {
 	if r.session != nil {
 		return nil
 	}
-	defer r.Profile.time(&r.Profile.Open)()
+	defer timed(&r.Wall.Opening)()
 	if r.session, err = r.Backend.Open(ctx, r.Workload); err != nil {
 		r.session = nil
 		return fmt.Errorf("%w: %w", ErrOpen, err)
@@ -111,13 +113,13 @@ func (r *Runner) admit(ctx context.Context, point int, line *record.Result) erro
 // check prepares a candidate and compares it with the oracle; a wrong answer is a
 // failure.
 func (r *Runner) check(ctx context.Context, line *record.Result) error {
-	stop := r.Profile.time(&r.Profile.Prepare)
+	stop := timed(&r.Wall.Preparing)
 	err := r.session.Prepare(ctx, line.Config)
 	stop()
 	if err != nil {
 		return err
 	}
-	defer r.Profile.time(&r.Profile.Verify)()
+	defer timed(&r.Wall.Checking)()
 	v, err := r.session.Verify(ctx, line.Config)
 	if err != nil {
 		return err
@@ -130,8 +132,20 @@ func (r *Runner) check(ctx context.Context, line *record.Result) error {
 }
 
 func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
-	defer r.Profile.time(&r.Profile.Run)()
+	defer timed(&r.Wall.Measuring)()
 	return r.session.Run(ctx, c, spec)
+}
+
+// lasted is how long the samples of an answer took: the slowest rank's time of every call.
+func lasted(got kernels.Rounds) (seconds float64) {
+	rounds := got.Seconds
+	if got.Beside != nil {
+		rounds = got.Beside.Call
+	}
+	for _, ranks := range rounds {
+		seconds += float64(max(got.Fold, 1)) * slices.Max(append(ranks, 0))
+	}
+	return seconds
 }
 
 // Warm runs the default once where it is ready, without recording it: another process
@@ -191,6 +205,9 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 			got, err := r.run(ctx, line.Config, kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
 			if err == nil {
 				err = take(line, got)
+			}
+			if err == nil {
+				r.Wall.Samples += lasted(got)
 			}
 			if err := blame(err, line); err != nil {
 				return err

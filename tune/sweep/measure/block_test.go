@@ -53,7 +53,7 @@ func runner(t *testing.T, b *fake, spec string, seed uint64) (*Runner, *kept) {
 	log := &kept{}
 	return New(Setup{
 		Backend: b, Workload: w, Space: space, Default: 2, Roles: map[int]record.Role{3: record.Incumbent}, Policy: PolicyFor(b.Machine()),
-		Log: log, Profile: &Profile{}, Cost: func(c ep.Config) ep.Cost { return ep.Cost{SMs: c.Int("sms")} },
+		Log: log, Wall: &record.Wall{}, Cost: func(c ep.Config) ep.Cost { return ep.Cost{SMs: c.Int("sms")} },
 	}), log
 }
 

@@ -29,9 +29,9 @@ type Setup struct {
 	Roles    map[int]record.Role // of points that are more than candidates; may be nil
 	Cost     func(ep.Config) ep.Cost
 	Policy   Policy
-	Log      Log    // nil keeps nothing
-	Known    *Known // what the log of an earlier run holds; may be nil
-	Profile  *Profile
+	Log      Log                // nil keeps nothing
+	Known    *Known             // what the log of an earlier run holds; may be nil
+	Wall     *record.Wall       // where the time goes
 	Progress func(record.Stage) // called after each block of rounds; may be nil
 }
 
@@ -249,19 +249,8 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	return ok && seconds <= hostFactor*reading
 }
 
-// Profile is where the wall time of a sweep went.
-type Profile struct {
-	Open    time.Duration // sessions: buffers and inputs
-	Prepare time.Duration // compiling and loading candidates
-	Verify  time.Duration // inside kernels, and comparing with the oracle
-	Run     time.Duration // inside measured kernels, warm-up included
-}
-
-// time adds what passes until the returned function is called.
-func (p *Profile) time(slot *time.Duration) func() {
+// timed adds what passes until the returned function is called to seconds.
+func timed(seconds *float64) func() {
 	start := time.Now()
-	return func() { *slot += time.Since(start) }
+	return func() { *seconds += time.Since(start).Seconds() }
 }
-
-// Kernels is the time inside measured or verifying kernels.
-func (p *Profile) Kernels() time.Duration { return p.Run + p.Verify }

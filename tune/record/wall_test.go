@@ -1,0 +1,26 @@
+package record
+
+import (
+	"math"
+	"testing"
+)
+
+// TestWall: the parts that are named and what is left make the total, and a resumed run
+// adds its own.
+func TestWall(t *testing.T) {
+	w := Wall{Total: 10, Measuring: 5, Samples: 3, Checking: 2, Preparing: 1, Opening: 0.5, Starting: 0.25, Writing: 0.25}
+	if got := w.Deciding(); math.Abs(got-1) > 1e-12 {
+		t.Errorf("deciding %v", got)
+	}
+	if got := (Wall{Total: 1, Measuring: 2}).Deciding(); got != 0 {
+		t.Errorf("deciding below 0: %v", got)
+	}
+	const want = "20s of wall time: measured kernels 50 % (samples themselves 30 %), checking answers 20 %, compiling and loading 10 %, " +
+		"opening sessions 5 %, starting 2 %, deciding 10 %, writing files 2 %"
+	if got := w.Plus(w).String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := (Wall{}).String(); got != "" {
+		t.Errorf("a run that does not say: %q", got)
+	}
+}

@@ -1,0 +1,46 @@
+package sweep
+
+import (
+	"time"
+
+	"github.com/epbench/epbench/tune/record"
+)
+
+// stopwatch knows the wall time of a sweep: that of this command, and before it that of
+// the commands that it resumes.
+type stopwatch struct {
+	began   time.Time
+	earlier record.Wall
+}
+
+// startWatch begins with what the run says already. began is when the command began, zero
+// for now.
+func startWatch(run *record.Run, began time.Time) stopwatch {
+	if began.IsZero() {
+		began = time.Now()
+	}
+	return stopwatch{began, run.Wall}
+}
+
+// wall is the wall time so far, with the parts that the lab knows.
+func (w stopwatch) wall(parts record.Wall) record.Wall {
+	parts.Total = time.Since(w.began).Seconds()
+	return w.earlier.Plus(parts)
+}
+
+// writeRun brings run.json up to date.
+func (s *sweeper) writeRun() error {
+	s.run.Wall = s.watch.wall(s.lab.wall)
+	start := time.Now()
+	err := s.dir.WriteRun(s.run)
+	s.lab.wall.Writing += time.Since(start).Seconds()
+	return err
+}
+
+// Wrote adds what was written into dir since a time, after Run, and brings run.json up
+// to date.
+func (o *Outcome) Wrote(dir *record.Dir, since time.Time) error {
+	took := time.Since(since).Seconds()
+	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})
+	return dir.WriteRun(o.Run)
+}

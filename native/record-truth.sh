@@ -8,7 +8,7 @@
 # table.json, and truth.log. A problem is begun only if as much time is left as the
 # longest one before it took; then the script ends and prints the FIRST to go on with. A
 # problem whose recording is in OUT or in KEPT is skipped, so that the same command can
-# be given again. These variables change what is measured:
+# be given again, after a kill too. These variables change what is measured:
 EPBENCH=${EPBENCH:-./epbench}
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-2}
@@ -62,8 +62,9 @@ while read -r model op dtype tokens routing; do
       --routing "$routing" --precision reduced --strategy grid --space "$SPACE" --profile $FLAGS -o "$run/run" </dev/null >"$run/said.txt" 2>&1 &&
     "$EPBENCH" replay save "$run/run" -o "$out" >>"$run/said.txt" 2>&1
   then
-    cp "$run/run/run.json" "$out/$mark"
-    test -f "$run/run/table.json" && cp "$run/run/table.json" "$out/${mark%.run.json}.table.json"
+    test ! -f "$run/run/table.json" || cp "$run/run/table.json" "$out/${mark%.run.json}.table.json"
+    # The marker comes last and by a rename: what was killed before is measured again.
+    cp "$run/run/run.json" "$out/.$mark" && mv "$out/.$mark" "$out/$mark"
     verdict=whole
   else
     verdict=failed

@@ -71,7 +71,7 @@ func TestMakeTables(t *testing.T) {
 func makeTables(t *testing.T, bin, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{filepath.Join("..", "..", "native", "make-tables.sh"), dir}, args...)...)
-	cmd.Env = append(os.Environ(), "EPBENCH="+bin, "BACKEND=cpu", "RANKS=2", "TOKENS=1", "FORMATS=bf16", "ROUTINGS=uniform")
+	cmd.Env = append(os.Environ(), "EPBENCH="+bin, "BACKEND=cpu", "RANKS=2", "TOKENS=1", "DTYPES=bf16", "ROUTINGS=uniform")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == exitUndecided && strings.Contains(string(out), "no table") {

@@ -85,7 +85,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 		s.StringVarP(&f.out, "out", "o", "", "`RUN` directory to write; default: epbench-runs/TIME")
 		s.StringVar(&f.resume, "resume", "", "go on with this `RUN`, with its own flags")
 		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and the least time it takes; measure nothing")
-		s.BoolVar(&f.profile, "profile", false, "print where the time went")
+		s.BoolVar(&f.profile, "profile", false, "print where the time went to standard error, for programs too")
 	})
 	f.tables.bind(cmd)
 }

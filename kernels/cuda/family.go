@@ -126,6 +126,8 @@ func families() []family {
 		combineRank(),
 		dispatchMasked(),
 		combineMasked(),
+		dispatchMaskedSplit(),
+		combineMaskedSplit(),
 		fusedSilu(),
 	}
 }

@@ -190,8 +190,9 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// purposeNames are the purposes of a look-up, by number: the op whose time counts.
-var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
+// purposeNames are the purposes of a look-up, by number: the op whose time counts, and
+// last what only some layouts have.
+var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
 func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
 	d, err := b.config(v, p.Dispatch, ep.Dispatch)

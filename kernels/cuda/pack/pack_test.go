@@ -289,3 +289,31 @@ func TestPackOfAnObjective(t *testing.T) {
 		}
 	}
 }
+
+// TestHalves: a pack of layout masked answers calls in halves with kernels that hold no
+// SMs between them, on the memory of its other calls; a layout where these would need
+// memory of their own does not.
+func TestHalves(t *testing.T) {
+	with := func(l ep.Layout) *Pack {
+		return build(t, func(r *Request) { r.Problem.Layout, r.DTypes, r.Raw = l, []ep.DType{ep.FP8}, l != ep.LayoutExpert })
+	}
+	p := with(ep.LayoutMasked)
+	for _, c := range ep.Classes() {
+		for _, a := range p.Answers(ep.FP8, false, Halves, c) {
+			if !strings.HasPrefix(a.Dispatch, "dispatch_masked_split:input=fp8") || !strings.HasPrefix(a.Combine, "combine_masked_split:") {
+				t.Errorf("%s: %s, %s", c, a.Dispatch, a.Combine)
+			}
+		}
+		if len(p.Answers(ep.FP8, false, Halves, c)) == 0 {
+			t.Errorf("%s: no answer", c)
+		}
+	}
+	if len(p.states) != 1 {
+		t.Errorf("%d states, the halves must share one with the whole calls", len(p.states))
+	}
+	for _, l := range []ep.Layout{ep.LayoutExpert, ep.LayoutRank} {
+		if a := with(l).Answers(ep.FP8, false, Halves, ep.Even); len(a) > 0 {
+			t.Errorf("layout %s answers %s", l, a[0].Dispatch)
+		}
+	}
+}

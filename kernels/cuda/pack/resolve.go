@@ -41,7 +41,7 @@ type Run struct {
 type Lookup struct {
 	DType   ep.DType
 	Reduced bool
-	Purpose ep.Op // whose time counts
+	Purpose ep.Op // whose time counts, or Halves
 	Class   ep.Class
 	Runs    []Run
 }
@@ -71,7 +71,7 @@ func (r Request) lookups() (out []Lookup, notes []string, err error) {
 						notes = append(notes, n)
 					}
 				}
-				for _, op := range []ep.Op{ep.Pair, ep.Dispatch, ep.Combine} {
+				for _, op := range v.purposes() {
 					l := Lookup{DType: d, Reduced: reduced, Purpose: op, Class: c}
 					if l.Runs, err = v.answer(op); err != nil {
 						return nil, notes, fmt.Errorf("%s %s: %w", d, op, err)
@@ -205,6 +205,8 @@ func at(runs []table.Run, tokens int) table.Run {
 func (v *resolver) stretch(purpose ep.Op, tokens int) (run Run, err error) {
 	if only := v.request.Only; only != nil {
 		run = Run{Pair: Pair{only[0], only[1]}, Text: "forced"}
+	} else if purpose == Halves {
+		run = v.halves(tokens)
 	} else if purpose == ep.Pair {
 		run, err = v.pair(tokens)
 	} else {

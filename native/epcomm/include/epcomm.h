@@ -113,7 +113,9 @@ typedef enum EpcommRouting {
 typedef enum EpcommPurpose {
   EPCOMM_FOR_PAIR = 0, /* dispatch and combine together */
   EPCOMM_FOR_DISPATCH = 1,
-  EPCOMM_FOR_COMBINE = 2
+  EPCOMM_FOR_COMBINE = 2,
+  EPCOMM_FOR_HALVES = 3 /* calls in halves with work between them: packs of layout masked have kernels that
+                           hold no SMs there, others answer as for the pair */
 } EpcommPurpose;
 
 /* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. Host

@@ -50,7 +50,7 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
   if (call->fullest != 0 && (call->fullest < call->tokens || call->fullest > most))
     return comm_say(c, EPCOMM_INVALID, "fullest: %d is outside tokens, %d, to %d; 0 stands for %d", call->fullest, call->tokens,
                     most, most);
-  if (call->routing < 0 || call->routing > EPCOMM_ALL_ROUTINGS || call->purpose < 0 || call->purpose > EPCOMM_FOR_COMBINE)
+  if (call->routing < 0 || call->routing > EPCOMM_ALL_ROUTINGS || call->purpose < 0 || call->purpose > EPCOMM_FOR_HALVES)
     return comm_say(c, EPCOMM_INVALID, "routing or purpose: %d and %d are not known", call->routing, call->purpose);
   return EPCOMM_OK;
 }

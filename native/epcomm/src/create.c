@@ -56,6 +56,9 @@ static EpcommStatus choose_dtypes(EpComm *c) {
     const PackLookup *l = &c->pack.lookups[i];
     if ((int)l->reduced == reduced) c->lookups[l->dtype][l->purpose][l->routing] = l;
   }
+  for (uint32_t d = 0; d < pack_count(&c->pack, PACK_DTYPES); d++)
+    for (int routing = 0; routing < PACK_CLASSES; routing++)
+      if (c->lookups[d][EPCOMM_FOR_HALVES][routing] == NULL) c->lookups[d][EPCOMM_FOR_HALVES][routing] = c->lookups[d][EPCOMM_FOR_PAIR][routing];
   return EPCOMM_OK;
 }
 

@@ -193,7 +193,7 @@ static int check_lookups(const Pack *p, char *text) {
     if (last != p->head->max_tokens) return refuse(text, "pack: look-up %u does not cover all token counts", i);
   }
   for (uint32_t d = 0; d < pack_count(p, PACK_DTYPES); d++)
-    for (int purpose = 0; purpose < PACK_PURPOSES; purpose++)
+    for (int purpose = 0; purpose < PACK_NEEDED_PURPOSES; purpose++)
       for (int routing = 0; routing < PACK_CLASSES; routing++)
         for (int reduced = 0; reduced <= ((p->head->flags & PACK_REDUCED) != 0); reduced++)
           if (pack_find(p, d, reduced, purpose, routing, 1, NULL) == NULL) return refuse(text, "pack: a look-up is missing");

@@ -12,7 +12,8 @@
 #define PACK_ROUND_BLOCKS 192 /* of the largest grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
 #define PACK_CLASSES 5
-#define PACK_PURPOSES 3
+#define PACK_PURPOSES 4 /* the last, halves, only in packs of some layouts */
+#define PACK_NEEDED_PURPOSES 3
 
 enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* as ep.Layouts */
 enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16 };

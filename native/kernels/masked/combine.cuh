@@ -222,6 +222,7 @@ EP_DEVICE void masked_combine_wait(const EpArgs &a, const RankCall &c) {
   }
 }
 
+#ifndef MASKED_HALVES
 EP_ENTRY(EP_THREADS, 1) combine_masked(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
@@ -235,3 +236,4 @@ EP_ENTRY(EP_THREADS, 1) combine_masked(const __grid_constant__ EpArgs a) {
   if (rank_receives(c)) masked_combine_wait(a, c);
   ep_span_end(a);
 }
+#endif

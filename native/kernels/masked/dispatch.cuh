@@ -260,6 +260,14 @@ EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const RankCall &c, MaskedSh
   }
 }
 
+/* The shared words at the start of a kernel. What reads them begins with a barrier. */
+EP_DEVICE void masked_begin(MaskedShared &s) {
+  if (threadIdx.x == 0) s.failed = 0;
+  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
+  for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.places.before[e] = s.places.all[e] = 0;
+}
+
+#ifndef MASKED_HALVES
 EP_ENTRY(EP_THREADS, 1) dispatch_masked(const __grid_constant__ EpArgs a) {
   __shared__ MaskedShared s;
   ep_span_begin(a);
@@ -267,9 +275,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_masked(const __grid_constant__ EpArgs a) {
   pdl_launch();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
-  if (threadIdx.x == 0) s.failed = 0;
-  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
-  for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.places.before[e] = s.places.all[e] = 0;
+  masked_begin(s);
   if (rank_sends(c)) masked_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
@@ -277,3 +283,4 @@ EP_ENTRY(EP_THREADS, 1) dispatch_masked(const __grid_constant__ EpArgs a) {
   if (rank_receives(c)) masked_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
+#endif

@@ -13,6 +13,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 from epcomm import deepep  # noqa: E402
+from epcomm.comm import PURPOSES, Call  # noqa: E402
 
 RANKS, HIDDEN, EXPERTS, TOPK, TOKENS = 2, 512, 16, 4, 11
 
@@ -146,14 +147,20 @@ def check_block(expert, everyone, rows, count, src_info, ranges, bound):
 
 
 def handles_in_any_order(buffer, rank):
-    """Two dispatches, combined the other way round."""
-    sent = []
+    """Two dispatches, combined the other way round. Of two low-latency ones on their way,
+    the second has the first received; the kernels between hold no SMs."""
+    sent, hooks = [], []
     for seed in (5, 6):
         x, ids, weights = draw(rank, seed)
         per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
         got, _, _, _, handle, _ = buffer.dispatch(x, num_tokens_per_rank=per_rank, is_token_in_rank=is_in, num_tokens_per_expert=per_expert)
-        low, _, low_handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
+        low, _, low_handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)
+        hooks.append(hook)
         sent.append((x, ids, weights, is_in, got, handle, low, low_handle))
+    for hook in hooks:
+        hook()
+    dispatch, combine, *_ = low_handle.sent.link.comm.explain(Call(tokens=1, purpose=PURPOSES["halves"], dtype=1))
+    assert dispatch.startswith("dispatch_masked_split:") and combine.startswith("combine_masked_split:"), dispatch
     for x, ids, weights, is_in, got, handle, low, low_handle in reversed(sent):
         close(buffer.combine(got, handle)[0], x.float() * is_in.sum(dim=1, keepdim=True), 5e-3)
         want = x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True)

@@ -219,21 +219,15 @@ class Buffer:
             raise ValueError("use_ue8m0: only with round_scale, scales are no powers of two without it")
         assert not (async_finish and return_recv_hook)
         assert x.shape[0] <= num_max_dispatch_tokens_per_rank, f"{x.shape[0]} tokens, at most {num_max_dispatch_tokens_per_rank}"
-        hidden, stats = x.shape[1], cumulative_local_expert_recv_stats
+        hidden, stats, later = x.shape[1], cumulative_local_expert_recv_stats, return_recv_hook
         shape = packs.Shape("masked", self.group_size, hidden, num_experts, topk_idx.shape[1], num_max_dispatch_tokens_per_rank,
                             raw=use_fp8 and round_scale, exact=True)
         link = self._link(shape)
-
-        def work():
-            said = low_latency.dispatch(link, x.contiguous(), topk_idx, use_fp8, round_scale, use_ue8m0)
-            if stats is not None:
-                stats.add_(said[1])
-            return said
-
-        said, event = self._lane.run(None, async_finish or return_recv_hook, work, (x, topk_idx, stats))
-        received, count, src_info, ranges, sent = said
+        work = lambda: low_latency.dispatch(link, x.contiguous(), topk_idx, use_fp8, round_scale, use_ue8m0, stats, later)
+        said, event = self._lane.run(None, async_finish, work, (x, topk_idx, stats))
+        received, count, src_info, ranges, sent, half = said
         handle = Handle((src_info, ranges, num_max_dispatch_tokens_per_rank, hidden, num_experts), sent)
-        return received, count, handle, *self._finish(event, return_recv_hook, (x, topk_idx, received, count, handle))
+        return received, count, handle, *self._finish(event, half, (x, topk_idx, received, count, handle))
 
     def low_latency_combine(self, x, topk_idx, topk_weights, handle, use_logfmt=False, zero_copy=False, async_finish=False,
                             return_recv_hook=False, out=None, combine_wait_recv_cost_stats=None):
@@ -245,9 +239,9 @@ class Buffer:
         sent = sent_of(handle, "low_latency_dispatch")
         if zero_copy:
             x = self._next_combine
-        work = lambda: low_latency.combine(sent, x, topk_weights, out)
-        combined, event = self._lane.run(None, async_finish or return_recv_hook, work, (x, topk_weights, handle, out))
-        return combined, *self._finish(event, return_recv_hook, (x, topk_weights, handle, combined))
+        work = lambda: low_latency.combine(sent, x, topk_weights, out, later=return_recv_hook)
+        (combined, half), event = self._lane.run(None, async_finish, work, (x, topk_weights, handle, out))
+        return combined, *self._finish(event, half, (x, topk_weights, handle, combined))
 
     def get_next_low_latency_combine_buffer(self, handle):
         """Memory for the rows of the next combine with zero_copy. A combine reads rows where
@@ -256,11 +250,10 @@ class Buffer:
         self._next_combine = torch.empty(sent.rows.out.shape, dtype=torch.bfloat16, device=self.device)
         return self._next_combine
 
-    @staticmethod
-    def _finish(event, hook, tensors):
+    def _finish(self, event, half, tensors):
         """(event, hook) as DeepEP returns them."""
-        if hook:
-            return EventOverlap(None), event.current_stream_wait
+        if half is not None:
+            return EventOverlap(None), lambda: self._lane.run(None, False, half.finish, ())[0]
         return EventOverlap(event, tensors if event is not None else None), None
 
     # ---- not served ----

@@ -37,8 +37,8 @@ class EventOverlap:
 
 
 class Lane:
-    """Orders the calls of a Buffer. A call runs on the current stream; with async_finish
-    or a hook it runs on the communication stream. Each waits for the one before, because
+    """Orders the calls of a Buffer. A call runs on the current stream, with async_finish
+    on the communication stream. Each waits for the one before, because
     they share memory."""
 
     def __init__(self, device):

@@ -4,7 +4,7 @@ import typing
 
 import torch
 
-from ..comm import Call, Comm, lib
+from ..comm import PURPOSES, Call, Comm, lib
 from ..ep import _emulated_wait
 
 BF16, FP8 = 1, 2
@@ -21,6 +21,34 @@ class Rows(typing.NamedTuple):
     scale_offsets: torch.Tensor
 
 
+class Half:
+    """A call whose messages are on their way. finish() receives them on the current stream;
+    until then the call holds no SMs, and `tensors` stay as they are. then() runs behind
+    the receiver, on its stream."""
+
+    def __init__(self, link, receive, call, tensors, then=None):
+        self._link, self._receive, self._call, self._tensors, self._then = link, receive, call, tensors, then
+        self._passed = None  # an event behind the receiver
+
+    def finish(self):
+        """Receives once; later calls let their stream wait for that."""
+        cuda = self._link.device.type == "cuda"
+        if self._tensors is None:
+            if cuda:
+                torch.cuda.current_stream().wait_event(self._passed)
+            return
+        self._link.launch(self._receive, self._call)
+        if self._then is not None:
+            self._then()
+        if cuda:
+            here = torch.cuda.current_stream()
+            for t in self._tensors:
+                t.record_stream(here)  # it may be another than they were made on
+            self._passed = torch.cuda.Event()
+            self._passed.record(here)
+        self._tensors = None
+
+
 class Link:
     """A Comm on a device, with calls on torch's current stream."""
 
@@ -33,6 +61,7 @@ class Link:
         self.local_experts, self.max_tokens, self.groups = self.info.local_experts, self.info.max_tokens, self.info.groups
         self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8)}
         self._settle = _emulated_wait(index) if device.type == "cpu" else None
+        self._sent = {}  # by op: the Half that was begun last
 
     def sizes(self, dtype):
         """EpcommOutputs of a dtype: bytes and rows."""
@@ -54,20 +83,54 @@ class Link:
                     out_scales=at(rows.scales), row_offsets=at(rows.row_offsets), expert_ids=at(rows.expert_ids),
                     src_info=at(rows.src_info), scale_offsets=at(rows.scale_offsets))
 
-    def _launch(self, f, call):
+    def launch(self, f, call):
         stream = 0 if self._settle else torch.cuda.current_stream(self.device).cuda_stream
         self.comm.check(f(self.comm.handle, call, stream))
         if self._settle:
             self._settle()
 
+    def _whole(self, op, f, call):
+        self._receive_before(op)
+        self.launch(f, call)
+
+    def _half(self, op, send, receive, call, tensors, then=None):
+        self._receive_before(op)
+        call.purpose = PURPOSES["halves"]
+        self.launch(send, call)
+        self._sent[op] = Half(self, receive, call, tensors, then)
+        return self._sent[op]
+
+    def _receive_before(self, op):
+        """A call of an op begins when the one before has been received: they share memory.
+        A caller with two of one op in flight gets the first received here."""
+        if op in self._sent:
+            self._sent.pop(op).finish()
+
+    def _dispatch_call(self, dtype, x, scales, ids, weights, rows):
+        call = self._call(dtype, ids, weights, rows)
+        call.x, call.input_scale = x.data_ptr(), scales.data_ptr() if scales is not None else None
+        return call
+
+    def _combine_call(self, dtype, y, ids, weights, rows, combined):
+        call = self._call(dtype, ids, weights, rows)
+        call.y, call.combined = y.data_ptr(), combined.data_ptr()
+        return call
+
     def dispatch(self, dtype, x, scales, ids, weights, rows):
         """x: bfloat16, or with scales float8_e4m3fn [tokens, hidden]; ids: int32 and weights:
         float32 [tokens, topk]."""
-        call = self._call(dtype, ids, weights, rows)
-        call.x, call.input_scale = x.data_ptr(), scales.data_ptr() if scales is not None else None
-        self._launch(lib().epcomm_dispatch, call)
+        self._whole("dispatch", lib().epcomm_dispatch, self._dispatch_call(dtype, x, scales, ids, weights, rows))
+
+    def send_dispatch(self, dtype, x, scales, ids, weights, rows, then):
+        """dispatch, up to where everything is on its way. Returns the Half that receives."""
+        tensors = (x, ids, *rows) if scales is None else (x, scales, ids, *rows)
+        call = self._dispatch_call(dtype, x, scales, ids, weights, rows)
+        return self._half("dispatch", lib().epcomm_dispatch_send, lib().epcomm_dispatch_recv, call, tensors, then)
 
     def combine(self, dtype, y, ids, weights, rows, combined):
-        call = self._call(dtype, ids, weights, rows)
-        call.y, call.combined = y.data_ptr(), combined.data_ptr()
-        self._launch(lib().epcomm_combine, call)
+        self._whole("combine", lib().epcomm_combine, self._combine_call(dtype, y, ids, weights, rows, combined))
+
+    def send_combine(self, dtype, y, ids, weights, rows, combined):
+        """combine, up to where every row is on its way. Returns the Half that receives."""
+        call = self._combine_call(dtype, y, ids, weights, rows, combined)
+        return self._half("combine", lib().epcomm_combine_send, lib().epcomm_combine_recv, call, (y, ids, weights, *rows, combined))

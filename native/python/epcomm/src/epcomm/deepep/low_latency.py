@@ -56,27 +56,43 @@ def new_rows(link, dtype):
     return Rows(out, scales, offsets, ranges, src_info, torch.empty(e, dtype=torch.int32, device=link.device))
 
 
-def dispatch(link, x, topk_idx, use_fp8, round_scale, use_ue8m0):
-    """(recv_x, recv_count, src_info, layout_range, sent)."""
+def dispatch(link, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
+    """(recv_x, recv_count, src_info, layout_range, sent, half). later: sends only, and half
+    receives; without it half is None. stats: rows of each local expert are added to it."""
     dtype, scales = FP8 if use_fp8 else BF16, None
     if use_fp8 and round_scale:
         x, scales = rounded_fp8(x)
     ids = topk_idx.to(torch.int32).contiguous()
     weights = ids.view(torch.float32)  # not read
     rows = new_rows(link, dtype)
-    link.dispatch(dtype, x, scales, ids, weights, rows)
     e, room = link.local_experts, rows.out.shape[1]
+    exponents = None
+    if use_ue8m0:
+        exponents = torch.empty((e, rows.scales.shape[1] // 4, room), dtype=torch.int32, device=link.device).transpose(1, 2)
+
+    def received():
+        if exponents is not None:
+            exponents.copy_(ue8m0(rows.scales))
+        if stats is not None:
+            stats.add_(rows.row_offsets[:e])
+
+    if later:
+        half = link.send_dispatch(dtype, x, scales, ids, weights, rows, received)
+    else:
+        half = link.dispatch(dtype, x, scales, ids, weights, rows)
+        received()
     src_info = rows.src_info[:2 * e * room].view(e, room, 2)[:, :, 0]
-    received = rows.out
+    out = rows.out
     if use_fp8:
-        received = (rows.out, ue8m0(rows.scales) if use_ue8m0 else rows.scales.transpose(1, 2))
-    return received, rows.row_offsets[:e], src_info, rows.expert_ids, Sent(link, dtype, ids, rows)
+        out = (rows.out, exponents if use_ue8m0 else rows.scales.transpose(1, 2))
+    return out, rows.row_offsets[:e], src_info, rows.expert_ids, Sent(link, dtype, ids, rows), half
 
 
-def combine(sent, x, topk_weights, out):
-    """Rows times their weights, summed: [tokens, hidden] bfloat16."""
+def combine(sent, x, topk_weights, out, later):
+    """Rows times their weights, summed: [tokens, hidden] bfloat16; and with `later` the Half
+    that receives them, else None."""
     link, tokens = sent.link, sent.ids.shape[0]
     if out is None:
         out = torch.empty((tokens, link.hidden), dtype=torch.bfloat16, device=link.device)
-    link.combine(sent.dtype, x.contiguous(), sent.ids, topk_weights.contiguous(), sent.rows, out)
-    return out
+    call = link.send_combine if later else link.combine
+    return out, call(sent.dtype, x.contiguous(), sent.ids, topk_weights.contiguous(), sent.rows, out)

@@ -1,0 +1,97 @@
+package cuda
+
+import (
+	"cmp"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// dispatchMaskedSplit is dispatchMasked in two kernels. They work on the same memory,
+// so that a pack of this layout holds both at little cost.
+func dispatchMaskedSplit() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name:    "dispatch_masked_split",
+			Op:      ep.Dispatch,
+			Layouts: []ep.Layout{ep.LayoutMasked},
+			Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
+			Doc:     "dispatch_masked as two kernels: one ends when everything is on its way, the other receives. Between them all SMs are free.",
+			Phased:  true,
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				recvParam(),
+				threadsParam("512", "1024"),
+				halfUnitParam("message"),
+				inputParam(),
+				pdlParam("0"),
+			},
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(checkRecv(m, p, c), checkDispatchMasked(m, p, c.With("wait_sms", "0")))
+			},
+			Default: func(m ep.Machine, p ep.Problem) ep.Config {
+				return splitOfMasked(defaultDispatchMasked(m, p), "dispatch_masked_split")
+			},
+		},
+		source:   "masked/dispatch_split.cuh",
+		state:    maskedState,
+		defines:  definesDispatchRank,
+		compare:  inOrder,
+		launches: func(_ ep.Problem, c ep.Config) []launch { return splitLaunches("dispatch_masked", c) },
+	}
+}
+
+// combineMaskedSplit is combineMasked in two kernels.
+func combineMaskedSplit() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name:    "combine_masked_split",
+			Op:      ep.Combine,
+			Layouts: []ep.Layout{ep.LayoutMasked},
+			Work:    ep.Work{Library: "epbench", Layout: "masked", Sum: "gated", Inside: []string{"reduction"}},
+			Doc:     "combine_masked as two kernels: one ends when every row is on its way, the other receives and sums. With algo=dedup the first waits for the other ranks' weights.",
+			Phased:  true,
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("16", "24", "32", "64", "132"),
+				recvParam(),
+				threadsParam("512", "1024"),
+				halfUnitParam("row"),
+				pdlParam("0"),
+			},
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(checkRecv(m, p, c), checkCombineMasked(m, p, c.With("wait_sms", "0")))
+			},
+			Default: defaultCombineMaskedSplit,
+		},
+		source:   "masked/combine_split.cuh",
+		state:    maskedState,
+		defines:  func(c ep.Config) []string { return append(definesRank(c), define("EP_DIRECT", bit(!isDedup(c)))) },
+		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, PreReduced: isDedup(c)} },
+		launches: func(_ ep.Problem, c ep.Config) []launch { return splitLaunches("combine_masked", c) },
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchMasked(m, p) },
+	}
+}
+
+// defaultCombineMaskedSplit sends rows one by one also where partial sums are accepted:
+// a sender of sums waits for the weights of ranks that come later, on SMs that the
+// caller wants for other work.
+func defaultCombineMaskedSplit(m ep.Machine, p ep.Problem) ep.Config {
+	return splitOfMasked(defaultCombineMasked(m, p).With("algo", "direct"), "combine_masked_split")
+}
+
+// splitOfMasked is a config of the fused kernel for the split one: each half has a grid
+// of its own.
+func splitOfMasked(c ep.Config, kernel string) ep.Config {
+	out := splitOfLL(c, kernel, "wait_sms")
+	return out.With("recv_sms", out.Values["sms"])
+}
+
+// halfUnitParam is unitParam with one value to search: halves have all SMs for a short
+// time, and small units spread a few tokens over them.
+func halfUnitParam(of string) kernels.Param {
+	q := unitParam(of)
+	q.Values = []ep.Value{"512"}
+	return q
+}

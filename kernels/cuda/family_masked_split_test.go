@@ -1,0 +1,48 @@
+package cuda
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestEmulatedMaskedSplit: the split pair gives the oracle's bytes on grids of different
+// sizes.
+func TestEmulatedMaskedSplit(t *testing.T) {
+	for _, q := range []fastCase{
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,recv_sms=2,threads=64", "sms=2,recv_sms=3,threads=64", 20},
+		{pairProblem(ep.BF16, 3, 264, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64,algo=dedup", 10},
+	} {
+		q.p.Layout = ep.LayoutMasked
+		t.Run(q.name(), func(t *testing.T) {
+			t.Parallel()
+			q.drill(q.prepare(t, dispatchMaskedSplit(), combineMaskedSplit()))
+		})
+	}
+}
+
+// TestMaskedSplitDefaults: a sender of the default waits for no rank that is late, and
+// both grids are bounded.
+func TestMaskedSplitDefaults(t *testing.T) {
+	p := pairProblem(ep.FP8, 8, 512, 64, 8, 300)
+	p.Layout, p.Precision = ep.LayoutMasked, ep.Reduced
+	for _, f := range []family{dispatchMaskedSplit(), combineMaskedSplit()} {
+		p.Op = f.kernel.Op
+		c := f.kernel.DefaultConfig(onCPU(), p)
+		if err := f.check(onCPU(), p, c); err != nil {
+			t.Errorf("the default: %v", err)
+		}
+		if p.Op == ep.Combine && c.Str("algo") != "direct" {
+			t.Errorf("the default sends with algo=%s, whose sender waits for weights", c.Str("algo"))
+		}
+		for _, name := range []string{"sms", "recv_sms"} {
+			if err := f.check(onCPU(), p, c.With(name, "133")); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=133: %v", name, err)
+			}
+		}
+		if l := f.launches(p, c.With("recv_sms", "7")); len(l) != 2 || l[0].params.waitSMs != 0 || l[1].grid != 7 {
+			t.Errorf("launches %+v", l)
+		}
+	}
+}

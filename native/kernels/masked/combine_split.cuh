@@ -1,0 +1,28 @@
+/* combine_masked in two kernels, as dispatch_split.cuh has dispatch_masked. With
+ * EP_DIRECT 1 the sender waits for no rank that has begun the call before, which in a
+ * steady state all have. With 0 it waits for the weights of ranks that have not begun
+ * this one, and holds its SMs meanwhile.
+ */
+#define MASKED_HALVES /* leaves combine_masked itself out */
+#include "masked/combine.cuh"
+
+EP_ENTRY(EP_THREADS, 1) combine_masked_send(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  ep_drill_delay(a);
+  RankCall c = rank_call(a);
+  masked_announce(a, c);
+  masked_combine_async(a, c);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) combine_masked_recv(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  RankCall c = rank_call(a);
+  EP_NUMBER_DONE(a, c.number);
+  masked_combine_wait(a, c);
+  ep_span_end(a);
+}

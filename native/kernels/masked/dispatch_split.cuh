@@ -1,0 +1,32 @@
+/* dispatch_masked in two kernels: one that ends when everything is on its way, and one
+ * that receives. Between them nothing of the call holds an SM. The protocol is that of
+ * dispatch_masked. Both kernels of a call have the same number, and the next call's
+ * sender starts after this call's receiver has ended.
+ */
+#define MASKED_HALVES /* leaves dispatch_masked itself out */
+#include "masked/dispatch.cuh"
+
+EP_ENTRY(EP_THREADS, 1) dispatch_masked_send(const __grid_constant__ EpArgs a) {
+  __shared__ MaskedShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  ep_drill_delay(a);
+  RankCall c = rank_call(a);
+  masked_begin(s);
+  masked_dispatch_async(a, c, s);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  masked_clear_heads(a, c);
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) dispatch_masked_recv(const __grid_constant__ EpArgs a) {
+  __shared__ MaskedShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  RankCall c = rank_call(a);
+  masked_begin(s);
+  EP_NUMBER_DONE(a, c.number);
+  masked_dispatch_wait(a, c, s);
+  ep_span_end(a);
+}

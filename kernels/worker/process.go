@@ -34,6 +34,7 @@ type process struct {
 	ended   chan error    // the connection's last words
 	done    chan struct{} // closed when the process is gone
 	wait    func() error  // for the command to end
+	timeout timeout
 
 	mu   sync.Mutex
 	last Beat
@@ -48,6 +49,8 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 		beats: make(chan struct{}, 1),
 		ended: make(chan error, 1),
 		done:  make(chan struct{}),
+
+		timeout: timed,
 	}
 	p.printed = &printer{tail: p.tail, show: c.Said}
 	p.wait = sync.OnceValue(p.cmd.Wait)
@@ -227,13 +230,21 @@ func (p *process) progress() string {
 // errSilent is returned by call when the deadline passed.
 var errSilent = errors.New("no answer")
 
+// A timeout bounds a request: its context ends with errSilent. A test that must wait for
+// heartbeats, however late they come, has one of its own.
+type timeout func(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc)
+
+func timed(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, errSilent)
+}
+
 // call performs one request. Heartbeats do not extend the deadline, since a worker
 // sends them even while one of its kernels spins for ever.
 func (p *process) call(ctx context.Context, method string, params, result any, limit time.Duration) error {
 	if result == nil {
 		result = new(json.RawMessage)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errSilent)
+	ctx, cancel := p.timeout(ctx, limit)
 	defer cancel()
 	answer := make(chan error, 1)
 	go func() { answer <- p.client.CallResult(ctx, method, params, result) }()

@@ -108,8 +108,11 @@ type scriptedSession struct {
 func bad(c ep.Config) bool { return c.Int("tile_tokens") == 13 }
 
 func (s *scriptedSession) Prepare(ctx context.Context, c ep.Config) error {
-	if bad(c) && s.script == "hang-prepare" {
+	switch {
+	case bad(c) && s.script == "hang-prepare":
 		select {}
+	case bad(c) && s.script == "garbage-run": // read before the answer to prepare, so before any limit of run
+		fmt.Println("%PDF-1.4 not a message")
 	}
 	return s.Session.Prepare(ctx, c)
 }
@@ -126,12 +129,11 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 		}
 		time.Sleep(time.Hour)
 	case "late-run":
-		time.Sleep(2 * time.Second)
+		time.Sleep(30 * time.Second)
 	case "crash-run":
 		fmt.Fprintln(os.Stderr, "CUDA error 700: an illegal memory access was encountered")
 		os.Exit(139)
 	case "garbage-run":
-		fmt.Println("%PDF-1.4 not a message")
 		time.Sleep(time.Hour)
 	case "lie-time":
 		r.Seconds[0][0] = 1e9
@@ -167,7 +169,7 @@ func openScripted(t *testing.T, script string) *Backend {
 	t.Helper()
 	t.Setenv(scriptEnv, script)
 	limits := DefaultLimits()
-	limits.Round, limits.Prepare = 20*time.Second, 20*time.Second
+	limits.Round = time.Minute
 	b, err := Open(t.Context(), Command{Argv: []string{os.Args[0]}}, limits, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -250,8 +252,11 @@ func TestMisbehaviour(t *testing.T) {
 			s := openWorkload(t, b, ep.Dispatch)
 			good := defaultOf(t, b, ep.Dispatch)
 			long := b.limits
-			if c.status == ep.Hang && c.restarts > 0 { // short for what hangs alone: others share this machine
-				b.limits.Round, b.limits.Prepare = 1500*time.Millisecond, 1500*time.Millisecond
+			switch { // short for the call that hangs alone, which no host is too slow for
+			case c.script == "hang-prepare":
+				b.limits.Prepare = 500 * time.Millisecond
+			case c.status == ep.Hang && c.restarts > 0:
+				b.limits.Round = 500 * time.Millisecond
 			}
 			_, err := s.Run(t.Context(), good.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1})
 			b.limits = long

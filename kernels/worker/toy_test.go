@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -98,7 +99,7 @@ func TestToyDrills(t *testing.T) {
 		reason string
 	}{
 		{"kill", ep.Crash, "rank 1 of 3"},
-		{"hang", ep.Hang, "rank 1 of 3"},
+		{"hang", ep.Hang, "while the others wait"},
 		{"stop", ep.Hang, "is silent since"},
 		{"raise", ep.Crash, "RuntimeError: CUDA error: invalid configuration argument"},
 	} {
@@ -110,15 +111,18 @@ func TestToyDrills(t *testing.T) {
 			}
 			s, good := toySession(t, b, ep.Dispatch)
 			token := b.proc.group.token
-			if c.status == ep.Hang {
-				b.limits.Round = 5 * time.Second // longer than silence
+			bad := good.With("messages", "4")
+			if err := s.Prepare(t.Context(), bad); err != nil {
+				t.Fatal(err)
 			}
-			_, err = s.Run(t.Context(), good.With("messages", "4"), kernels.RunSpec{Rounds: 1, Fold: 1})
+			if c.status == ep.Hang {
+				b.proc.timeout = untilLate(b.proc.group, c.reason)
+			}
+			_, err = s.Run(t.Context(), bad, kernels.RunSpec{Rounds: 1, Fold: 1})
 			var f *kernels.Failure
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) || !strings.Contains(f.Reason, "rank 1 of 3") {
 				t.Fatalf("got %v, want %s with %q and the rank", err, c.status, c.reason)
 			}
-			b.limits.Round = time.Minute
 			if left := family(token); len(left) > 0 {
 				t.Errorf("processes left: %v", left)
 			}
@@ -126,6 +130,25 @@ func TestToyDrills(t *testing.T) {
 				t.Errorf("the next candidate: %v", err)
 			}
 		})
+	}
+}
+
+// untilLate ends a request when the heartbeats show that rank 1 is late as says tells,
+// however long a busy host takes to send them, and after a minute if they never do.
+func untilLate(g *group, says string) timeout {
+	return func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+		ctx, cancel := timed(ctx, time.Minute)
+		ctx, end := context.WithCancelCause(ctx)
+		go func() {
+			for ctx.Err() == nil {
+				if late := g.late(); strings.HasPrefix(late, "rank 1 of") && strings.Contains(late, says) {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			end(errSilent)
+		}()
+		return ctx, cancel
 	}
 }
 

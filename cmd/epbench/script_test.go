@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		os.Setenv("XDG_CACHE_HOME", os.DevNull)
 	}
 	testscript.Main(m, map[string]func(){
-		"epbench": func() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
+		"epbench": func() { steadyHere(); os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
 	})
 }
 
@@ -32,7 +32,7 @@ func TestScript(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "calmly": calmly},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", data)
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, ".cache"))
@@ -59,21 +59,5 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
-	}
-}
-
-// calmly runs a command that tunes on this host, and again, twice at most,
-// when the host was too busy for a table.
-func calmly(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 1 {
-		ts.Fatalf("usage: calmly COMMAND ARGS...")
-	}
-	for try := range 3 {
-		err := ts.Exec(args[0], args[1:]...)
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitUndecided || try == 2 {
-			ts.Check(err)
-			return
-		}
 	}
 }

@@ -14,23 +14,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestFirstSweep is what a newcomer types: no flag but where to write. A row
-// of every op for three token counts and two routings, in a minute.
-func TestFirstSweep(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs a real sweep; left out with -short")
-	}
-	dir := filepath.Join(t.TempDir(), "run")
-	var stdout, stderr bytes.Buffer
-	start := time.Now()
-	code := run(context.Background(), []string{"sweep", "--backend=cpu", "--profile", "-o", dir}, &stdout, &stderr)
-	t.Logf("%v; %s", time.Since(start), lastLine(stderr.String(), "profile:"))
-	if code == exitUndecided && strings.Contains(stderr.String(), "no table") {
-		t.Skip("this machine is too busy to tune on: ", lastLine(stderr.String(), "no table"))
-	}
-	if code != exitDone {
-		t.Fatalf("exit %d: %s", code, stderr.String())
-	}
+// coversDemo reads the run of a sweep without flags: a row of every op for three token
+// counts.
+func coversDemo(t *testing.T, dir string) {
+	t.Helper()
 	l, err := reports.Load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -55,21 +42,10 @@ func TestFirstSweep(t *testing.T) {
 		}
 	}
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine, ep.Pair} { // what sweep tunes unasked
-		if len(covered[op]) < 3 && !strings.Contains(stderr.String(), "more than the band of") {
+		if len(covered[op]) < 3 {
 			t.Errorf("the table covers %d token counts of %s", len(covered[op]), op)
 		}
 	}
-}
-
-// lastLine is the last line that contains text.
-func lastLine(s, text string) string {
-	found := ""
-	for line := range strings.Lines(s) {
-		if strings.Contains(line, text) {
-			found = strings.TrimSpace(line)
-		}
-	}
-	return found
 }
 
 // cancelledAt is a context that ends when a file is there and holds text.
@@ -92,7 +68,14 @@ func cancelledAt(t *testing.T, file, text string) context.Context {
 // works.
 func TestInterruptedSweep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), "")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	runs := 0
+	useSteady(t, func() {
+		if runs++; runs == 300 { // well before its end
+			cancel()
+		}
+	})
 	var stdout, stderr bytes.Buffer
 	args := []string{"sweep", "--backend=cpu", "--op=dispatch", "--tokens=16", "--routing=uniform,zipf:1.0,local", "--budget=12", "-o", dir}
 	if code := run(ctx, args, &stdout, &stderr); code != exitInterrupted || !strings.Contains(stderr.String(), "--resume "+dir) {
@@ -103,7 +86,7 @@ func TestInterruptedSweep(t *testing.T) {
 		t.Fatalf("run.json after the interruption: finished %v, %v", before.Finished, err)
 	}
 	stderr.Reset()
-	if code := run(context.Background(), []string{"sweep", "--resume=" + dir}, &stdout, &stderr); code != exitDone && code != exitUndecided {
+	if code := run(context.Background(), []string{"sweep", "--resume=" + dir}, &stdout, &stderr); code != exitDone {
 		t.Fatalf("exit %d: %s", code, stderr.String())
 	}
 	checkLog(t, dir)

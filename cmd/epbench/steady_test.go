@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cpu"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// steadyEnv makes the program of a script measure on the steady backend.
+const steadyEnv = "EPBENCH_TEST_STEADY"
+
+// dieEnv kills the program of a test: RUNS:DELAY, after so many calls of Run and as long again.
+const dieEnv = "EPBENCH_TEST_DIE"
+
+// steady is the CPU backend with a clock of its own: calls run and are compared with the
+// oracle, and their times are a function of config, workload and round. A sweep then
+// decides the same on a busy host as on a quiet one. Accepting "undecided" as well, or
+// another try, would leave the result to chance. It is no part of the program.
+type steady struct {
+	*cpu.Backend
+	ran func() // after each call of Run
+}
+
+func (b steady) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	s, err := b.Backend.Open(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	best := 1 + (len(w.Spec)+w.Problem.Tokens)%4 // workloads differ in what suits them
+	return &steadySession{s, b, best, rand.New(rand.NewPCG(w.Seed, 1))}, nil
+}
+
+type steadySession struct {
+	kernels.Session
+	of   steady
+	best int // blocks
+	rng  *rand.Rand
+}
+
+// Run replaces the seconds by 50 us and 10 us for each block off the best number, with a
+// noise of 0.5 %.
+func (s *steadySession) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	r, err := s.Session.Run(ctx, c, spec)
+	s.of.ran()
+	if err != nil || r.Beside != nil {
+		return r, err
+	}
+	off := max(1, c.Int("blocks"), c.Int("dispatch.blocks")+c.Int("combine.blocks")) - s.best
+	for _, ranks := range r.Seconds {
+		seconds := (50e-6 + 10e-6*float64(max(off, -off))) * (1 + 0.005*s.rng.NormFloat64())
+		for i := range ranks {
+			ranks[i] = seconds
+		}
+	}
+	return r, nil
+}
+
+// steadyCPU puts the steady backend in the place of the CPU backend.
+func steadyCPU(ran func()) {
+	i := slices.IndexFunc(backendTable, func(e backendEntry) bool { return e.name == "cpu" })
+	backendTable[i].open = func(context.Context, string) (kernels.Backend, error) {
+		b, err := cpu.Open()
+		if err != nil {
+			return nil, err
+		}
+		return steady{b.(*cpu.Backend), ran}, nil
+	}
+}
+
+// useSteady lets a test measure on the steady backend.
+func useSteady(t *testing.T, ran func()) {
+	t.Helper()
+	before := slices.Clone(backendTable)
+	t.Cleanup(func() { backendTable = before })
+	steadyCPU(ran)
+}
+
+// steadyHere is useSteady for the program that a test starts.
+func steadyHere() {
+	if os.Getenv(steadyEnv) != "" {
+		steadyCPU(dying(os.Getenv(dieEnv)))
+	}
+}
+
+// dying returns what counts calls of Run and kills this program, as how says: 12:3ms.
+func dying(how string) func() {
+	runs, after, _ := strings.Cut(how, ":")
+	left, _ := strconv.Atoi(runs)
+	delay, _ := time.ParseDuration(after)
+	return func() {
+		if left--; left == 0 {
+			time.AfterFunc(delay, func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+		}
+	}
+}
+
+// TestSteady: the steady backend decides by its own clock, and by the oracle as before.
+func TestSteady(t *testing.T) {
+	runs := 0
+	useSteady(t, func() { runs++ })
+	b, _, err := openBackend(t.Context(), "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
+		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
+	d, err := workloads.Parse("uniform")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workloads.New(d, p, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Open(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := kernels.Of(b.Kernels(), p.Op)[0].DefaultConfig(b.Machine(), p).With("blocks", "4")
+	if v, err := s.Verify(t.Context(), prepared(t, s, c)); err != nil || !v.OK() || v.Rows == 0 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 3, Fold: 2})
+	if err != nil || runs != 1 || len(r.Seconds) != 3 || len(r.Seconds[2]) != 2 || math.Abs(r.Seconds[2][0]-50e-6) > 2e-6 {
+		t.Errorf("%+v, %v, %d runs", r, err, runs)
+	}
+}
+
+func prepared(t *testing.T, s kernels.Session, c ep.Config) ep.Config {
+	t.Helper()
+	if err := s.Prepare(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

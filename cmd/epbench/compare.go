@@ -38,14 +38,26 @@ did, 4 some case is too short or too noisy to tell, 5 the runs are not comparabl
 Without it the code is 0 whatever the verdicts, 5 when not comparable.
 
 Two sessions on a machine that others use differ for reasons that no statistics
-see. bench --ab measures two configs side by side.`,
+see. bench --ab measures two configs side by side.
+
+--of swapped takes runs or recordings (replay save) of the same problems, of two
+machines mostly: what the winner of each gains over the default in the other, what it
+loses to the winner there, and whether it is slower than the default. With --fail-on
+the code is 3 where one is, or loses more than SHARE.`,
 		Example: `  epbench compare before after
   epbench compare before after --fail-on 3%
-  epbench compare h100 h200 --allow machine --of default`,
+  epbench compare h100 h200 --allow machine --of default
+  epbench compare h100 h200 --of swapped`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.what == ofSwapped {
+				return f.compareSwapped(cmd, args)
+			}
+			return f.run(cmd, args)
+		},
 	}
 	f.bindOptions(cmd)
+	cmd.Flags().Lookup("of").Usage += "; swapped: the winner of each, judged in the other"
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.undecided, "undecided", "fail", "`WHAT` an undecided gate does: fail (exit 4) or warn (exit 0)")
 	})
@@ -68,7 +80,7 @@ func (f *compareFlags) options() (reports.CompareOptions, error) {
 	switch o.What {
 	case reports.OfWinner, reports.OfDefault, reports.OfConfigs:
 	default:
-		return o, usagef("--of: unknown %q, use one of winner, default, configs", f.what)
+		return o, usagef("--of: unknown %q, use one of winner, default, configs; compare also takes swapped", f.what)
 	}
 	for _, name := range splitList(f.allow) {
 		if !strings.Contains(" machine kernels mode clock ", " "+name+" ") {

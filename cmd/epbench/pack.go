@@ -28,6 +28,7 @@ type packFlags struct {
 	raw         bool
 	maxSMs      int
 	anyKernels  bool
+	anyMachine  bool
 	machineFile string
 	out         string
 }
@@ -63,6 +64,7 @@ toolkit). What no row covers is packed as the default, and the file says so.`,
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs of a call at most; rows that take more give way to the default")
 		s.BoolVar(&f.anyKernels, "other-kernels", false, "take rows that were measured with other kernels than this program's")
 	})
+	bindOtherMachines(cmd, &f.anyMachine)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&f.machineFile, "machine", "", "JSON `FILE` with the machine to pack for (run.json, table.json); default: that of the table")
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` to write")
@@ -163,7 +165,7 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	if r.Machine, err = f.machine(r.Tables); err != nil {
 		return r, err
 	}
-	r.ABI, r.Other = cuda.ABI(), f.anyKernels
+	r.ABI, r.Other, r.OtherMachines = cuda.ABI(), f.anyKernels, f.anyMachine
 	return r, nil
 }
 

@@ -65,6 +65,8 @@ func (q *query) answers() reports.Table {
 				q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, tuned apart and never timed together")
 			case a.Row == nil:
 				q.missed(set, k, n)
+			case a.OtherMachine:
+				q.note("other machine: the row was measured on other GPUs; its gain is theirs, and another config may be faster here")
 			case a.OtherKernels:
 				q.note("other kernels: the row was measured with another build of its kernel; its times are not this build's")
 			case a.Reason == table.Fallback:

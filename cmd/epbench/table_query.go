@@ -23,6 +23,7 @@ type queryFlags struct {
 	objective string
 	config    string
 	other     bool
+	akin      bool
 }
 
 func (f *queryFlags) bind(cmd *cobra.Command) {
@@ -40,7 +41,15 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 		s.StringVar(&f.config, "config", "", "print only what concerns this `CONFIG`: "+configUsage)
 		s.BoolVar(&f.other, "other-kernels", false, "also take rows of other builds of their kernels, behind all others and marked")
 	})
+	bindOtherMachines(cmd, &f.akin)
 	addBackendFlag(cmd, &f.backend)
+}
+
+// bindOtherMachines registers the flag by which a caller takes rows of another machine.
+func bindOtherMachines(cmd *cobra.Command, v *bool) {
+	flags(cmd, forTables, func(s *pflag.FlagSet) {
+		s.BoolVar(v, "other-machines", false, "also take rows of other GPUs of this architecture and link, behind all others and marked")
+	})
 }
 
 func tableClasses() string { return strings.Join(names(ep.Classes()), ", ") }
@@ -77,7 +86,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	host.OtherKernels = f.other
+	host.OtherKernels, host.OtherMachines = f.other, f.akin
 	q := &query{set: set, host: host, config: f.config}
 	if q.isConfig, err = configFilter(f.config); err != nil {
 		return nil, err
@@ -202,20 +211,25 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	return nil
 }
 
-// rowsHere are the rows for the host's machine. Where no table is for it, a
+// rowsHere are the rows for the host's machine, and those of others that it takes. Where no table is for it, a
 // note says which machines there are tables for.
 func (q *query) rowsHere() []table.Row {
 	var rows []table.Row
 	var others []string
+	akin := ""
 	for _, s := range q.set.Sources() {
-		if s.Table.Header.Machine.Key() == q.host.Machine.Key() {
+		of := s.Table.Header.Machine
+		if of.Key() == q.host.Machine.Key() || q.host.OtherMachines && q.host.Machine.Akin(of) {
 			rows = append(rows, s.Table.Rows...)
 		} else {
-			others = append(others, sourceName(s)+" ("+s.Table.Header.Machine.Name+")")
+			others = append(others, sourceName(s)+" ("+of.Name+")")
+			if q.host.Machine.Akin(of) {
+				akin = "; --other-machines takes rows of " + of.Name + ", of the same architecture and link"
+			}
 		}
 	}
 	if len(rows) == 0 && len(others) > 0 {
-		q.note("no table is for this machine; --table NAME asks one as its own machine: " + strings.Join(others, ", "))
+		q.note("no table is for this machine; --table NAME asks one as its own machine: " + strings.Join(others, ", ") + akin)
 	}
 	return rows
 }

@@ -37,6 +37,8 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 			r.Note = fmt.Sprintf("covers tokens %d to %d only", a.Row.Lo, a.Row.Hi)
 		case a.Row == x.Answer.Row:
 			r.Note = "answers"
+		case a.OtherMachine && !x.Answer.OtherMachine:
+			r.Note = "behind a row of this machine"
 		case len(x.Answer.Differs) == 0:
 			r.Note = "behind an exact row"
 		default:

@@ -31,11 +31,13 @@ type Answer struct {
 	Row      *Row      `json:"row"`      // the row that answered, with its evidence; nil without one
 
 	OtherKernels bool `json:"other_kernels,omitempty"` // the row is of another build of its kernels
+	OtherMachine bool `json:"other_machine,omitempty"` // the row was measured on another machine, see Host.OtherMachines
 }
 
 // match is a row that may answer a question, and how far from it the row is.
 type match struct {
 	place    int32                     // in Set.rows
+	akin     bool                      // of another machine
 	other    bool                      // of another build of its kernels
 	step     int32                     // 0 exact, else 1 + the last field of the fallback order that differs
 	distance [fallbackFields + 1]int32 // by how much each differs, in fallback order; last the precision
@@ -50,7 +52,7 @@ const fallbackFields = 6
 // also takes a row of full precision, behind those of reduced; such a row is still
 // an exact answer. A question of full precision never takes a row of reduced.
 func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok bool) {
-	m.other = r.other
+	m.akin, m.other = r.akin, r.other
 	for field, have := range r.key {
 		want := query[field]
 		if have == want {
@@ -70,8 +72,8 @@ func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok
 	return m, true
 }
 
-// matches lists the rows that may answer a question, best first: those of this build of
-// the kernels, then those whose differing fields come first in the fallback order, then the nearest in those
+// matches lists the rows that may answer a question, best first: those of this machine,
+// then those of this build of the kernels, then those whose differing fields come first in the fallback order, then the nearest in those
 // fields, then full precision behind reduced, then the smaller key, then the upper
 // source. No two rows are equal in this order, so that every rank and every exported
 // look-up finds the same row.
@@ -84,7 +86,7 @@ func (s *Set) matches(query [KeyFields]int) []match {
 		}
 	}
 	slices.SortFunc(out, func(a, b match) int {
-		return cmp.Or(cmp.Compare(bit(a.other), bit(b.other)), cmp.Compare(a.step, b.step), slices.Compare(a.distance[:], b.distance[:]), cmp.Compare(a.place, b.place))
+		return cmp.Or(cmp.Compare(bit(a.akin), bit(b.akin)), cmp.Compare(bit(a.other), bit(b.other)), cmp.Compare(a.step, b.step), slices.Compare(a.distance[:], b.distance[:]), cmp.Compare(a.place, b.place))
 	})
 	return out
 }
@@ -93,7 +95,7 @@ func (s *Set) matches(query [KeyFields]int) []match {
 func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	r := &s.rows[m.place]
 	src := &s.sources[r.source]
-	a := Answer{Config: r.row.Config, Reason: Exact, Verified: src.verified && !r.other, Source: src.Name, Row: r.row, OtherKernels: r.other}
+	a := Answer{Config: r.row.Config, Reason: Exact, Verified: src.verified && !r.other, Source: src.Name, Row: r.row, OtherKernels: r.other, OtherMachine: r.akin}
 	for field, want := range query {
 		if field != precisionField && r.key[field] != want {
 			a.Differs = append(a.Differs, Fields()[field])
@@ -150,7 +152,7 @@ func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answe
 		return own
 	}
 	return Answer{Config: ep.Join(d.Config, k.Config), Reason: Halves, Differs: union(d.Differs, k.Differs),
-		Verified: d.Verified && k.Verified, Source: d.Source, OtherKernels: d.OtherKernels || k.OtherKernels}
+		Verified: d.Verified && k.Verified, Source: d.Source, OtherKernels: d.OtherKernels || k.OtherKernels, OtherMachine: d.OtherMachine || k.OtherMachine}
 }
 
 // union lists the fields that are in a or b, in the order of Fields.

@@ -15,6 +15,7 @@ type Source struct {
 	Name  string // path of the file, for messages
 	Table *Table
 
+	akin     bool  // the table is of another machine, which the host takes
 	fallback []int // the table's fallback fields, as places in Fields
 	refused  bool  // the table may not be used on the host of the Set
 	verified bool  // nothing is in doubt about it there
@@ -36,6 +37,7 @@ type indexedRow struct {
 	key    [KeyFields]int
 	source int
 	other  bool // of another build of its kernels than the host's
+	akin   bool // of another machine, see Host.OtherMachines
 }
 
 // Overlay makes a Set of tables, the lowest first.
@@ -86,6 +88,10 @@ type Host struct {
 	// OtherKernels also takes rows of other builds of the kernels. They answer behind
 	// all rows of this build, and the answer says so.
 	OtherKernels bool
+	// OtherMachines also takes tables of other GPUs of the same architecture and link,
+	// see ep.Machine.Akin. Their rows answer behind all rows of this machine, and the
+	// answer says so. epbench compare --of swapped judges it by recorded runs of both.
+	OtherMachines bool
 	// Check says whether a config can run here; nil trusts the table.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
@@ -96,7 +102,7 @@ type Host struct {
 // for the problem's rank count and dtypes.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
-	if want, got := head.Machine.Key(), h.Machine.Key(); want != got {
+	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.takes(head.Machine) {
 		return fmt.Errorf("machine: the table is for %s, this is %s", want, got)
 	}
 	if !h.OtherKernels && len(t.Rows) > 0 && !slices.ContainsFunc(t.Rows, func(r Row) bool { return h.Runs(head, r) }) {
@@ -111,6 +117,9 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 	}
 	return nil
 }
+
+// takes reports whether tables of another machine may answer here.
+func (h Host) takes(other ep.Machine) bool { return h.OtherMachines && h.Machine.Akin(other) }
 
 // Runs reports whether the kernels of a row are those linked here, as far as is known.
 // A row that keeps the default launches no kernel of its own: it need not name one.
@@ -178,8 +187,11 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 			notes = append(notes, fmt.Sprintf("%s: refused: %v", src.Name, err))
 			continue
 		}
+		if src.akin = h.takes(src.Table.Header.Machine); src.akin {
+			notes = append(notes, fmt.Sprintf("%s: of another machine, %s: its rows answer where no row of this machine does", src.Name, src.Table.Header.Machine.Name))
+		}
 		doubts := src.Table.Doubts(h)
-		if src.verified = len(doubts) == 0; !src.verified {
+		if src.verified = len(doubts) == 0 && !src.akin; len(doubts) > 0 {
 			notes = append(notes, fmt.Sprintf("%s: unverified: %s", src.Name, strings.Join(doubts, ", ")))
 		}
 		if n := src.Table.Others(h); n > 0 {
@@ -202,6 +214,7 @@ func othersAnswer(h Host) string {
 func (s *Set) build(h Host) []indexedRow {
 	out := slices.Clone(s.rows)
 	for i := range out {
+		out[i].akin = s.sources[out[i].source].akin
 		out[i].other = !h.Runs(s.sources[out[i].source].Table.Header, *out[i].row)
 	}
 	return slices.DeleteFunc(out, func(r indexedRow) bool { return r.other && !h.OtherKernels })

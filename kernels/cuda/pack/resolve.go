@@ -12,16 +12,19 @@ import (
 
 // Request says what to pack.
 type Request struct {
-	Problem ep.Problem    // shape, ranks and MaxTokens; op, dtype and Tokens are not looked at
-	DTypes  []ep.DType    // in the order that the pack lists them; the first is its default
-	Raw     bool          // tokens of dtype fp8 come as fp8 with scales, cast by the caller
-	Reduced bool          // also pack what callers may take that accept reduced precision
-	MaxSMs  int           // no kernel may take more SMs; 0 is no bound
-	Machine ep.Machine    // whose GPUs the binaries are for
-	Tables  *table.Set    // nil packs defaults
-	ABI     ep.ABI        // of the kernels that are packed
-	Other   bool          // also take rows of other builds of them
-	Only    *[2]ep.Config // dispatch and combine for every call, instead of what tables say
+	Problem ep.Problem // shape, ranks and MaxTokens; op, dtype and Tokens are not looked at
+	DTypes  []ep.DType // in the order that the pack lists them; the first is its default
+	Raw     bool       // tokens of dtype fp8 come as fp8 with scales, cast by the caller
+	Reduced bool       // also pack what callers may take that accept reduced precision
+	MaxSMs  int        // no kernel may take more SMs; 0 is no bound
+	Machine ep.Machine // whose GPUs the binaries are for
+	Tables  *table.Set // nil packs defaults
+	ABI     ep.ABI     // of the kernels that are packed
+	Other   bool       // also take rows of other builds of them
+	// OtherMachines also takes rows of other GPUs of the machine's architecture and link.
+	OtherMachines bool
+
+	Only *[2]ep.Config // dispatch and combine for every call, instead of what tables say
 }
 
 // Pair is what a call and the call that returns its tokens launch.
@@ -125,7 +128,7 @@ func (v *resolver) resolve() (notes []string) {
 	if set == nil || v.request.Only != nil {
 		set = table.Overlay()
 	}
-	host := table.Host{Machine: v.request.Machine, ABI: v.request.ABI, OtherKernels: v.request.Other}
+	host := table.Host{Machine: v.request.Machine, ABI: v.request.ABI, OtherKernels: v.request.Other, OtherMachines: v.request.OtherMachines}
 	host.Check = func(_ ep.Machine, p ep.Problem, c ep.Config) error { return v.legal(v.machine(), p, c) }
 	for _, op := range ep.Exchanges() {
 		r := set.Resolve(host, v.at(op, 0))
@@ -271,6 +274,9 @@ func rowText(a *table.Answer) string {
 		a.Row.Key.Op, a.Row.Lo, a.Row.Hi, a.Row.Key.Routing, e.Median*1e6, e.Gain, e.GainLow, e.GainHigh, e.Rounds)
 	if len(a.Differs) > 0 {
 		text += fmt.Sprintf(", measured with other %v", a.Differs)
+	}
+	if a.OtherMachine {
+		text += ", measured on other GPUs"
 	}
 	if a.OtherKernels {
 		text += ", measured with another build of the kernel"

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// ofSwapped asks what the winner of each run is worth in the other.
+const ofSwapped = "swapped"
+
+// compareSwapped is compare --of swapped: both directions, from runs or recordings.
+func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
+	fail, err := f.threshold()
+	if err != nil {
+		return err
+	}
+	var sides [2][]*record.Recording
+	for i, path := range args {
+		if sides[i], err = recordingsOf([]string{path}); err != nil {
+			return err
+		}
+	}
+	var tables []reports.Table
+	regressed := 0
+	for i := range sides {
+		all := reports.Swap(sides[i], sides[1-i])
+		if len(all) == 0 {
+			return withCode(exitNotComparable, fmt.Errorf("not comparable: no problem and routing was decided in both %s and %s", args[0], args[1]))
+		}
+		t, slower := reports.SwappedTable(all, sideName(args[i], sides[i]), sideName(args[1-i], sides[1-i]))
+		if warning := kernelsDiffer(sides[0], sides[1]); warning != "" {
+			t.Warn("%s", warning)
+		}
+		tables = append(tables, t)
+		regressed += slower
+		for _, c := range all {
+			if c.Verdict != record.Slower && fail > 0 && c.Loss.Low > 1+fail {
+				regressed++
+			}
+		}
+	}
+	if err := f.tables.print(cmd, tables...); err != nil || fail == 0 || regressed == 0 {
+		return err
+	}
+	return withCode(exitWrong, fmt.Errorf("%d winners are slower than the default in the other run, or lose more than %.3g%% there", regressed, 100*fail))
+}
+
+// sideName is a path with its machine.
+func sideName(path string, all []*record.Recording) string {
+	return fmt.Sprintf("%s (%s)", path, all[0].Machine.Name)
+}
+
+// kernelsDiffer warns of runs with different builds: their times differ for more reasons
+// than the machine.
+func kernelsDiffer(a, b []*record.Recording) string {
+	if changed := a[0].ABI.Changed(b[0].ABI); len(changed) > 0 {
+		return fmt.Sprintf("kernels: built differently: %v", changed)
+	}
+	return ""
+}

@@ -1,0 +1,177 @@
+package reports
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// Swapped is the config that one machine's search chose, judged by the rounds of another
+// machine's search of the same problem and routing.
+type Swapped struct {
+	Problem ep.Problem
+	Routing string
+	Seed    uint64 // of the search that judges
+	Config  ep.Config
+	Default ep.Config // of the other machine
+
+	// Gain is the other machine's default over the config, in the same rounds there; NaN
+	// where the config has no times there.
+	Gain record.Interval
+	// Loss is the config's time over that of the other machine's own winner: the quotient
+	// of both gains over the default. Own gains come from rounds of the confirmation.
+	Loss    record.Interval
+	Rounds  int            // behind the gain, 0 where it follows from the record
+	Verdict record.Verdict // against the other machine's default
+	Reason  string         // why there is no verdict
+}
+
+// Swap judges what searches chose by searches of the same problems on another
+// machine. Searches that decided nothing, on either machine, are left out.
+func Swap(chosen, on []*record.Recording) []Swapped {
+	type id struct {
+		problem ep.Problem
+		routing string
+	}
+	at := map[id]*record.Recording{}
+	for _, r := range on {
+		if r.Search.Decision.Usable() {
+			at[id{r.Search.Problem, r.Search.Routing}] = r
+		}
+	}
+	var out []Swapped
+	for _, r := range chosen {
+		s := &r.Search
+		if there := at[id{s.Problem, s.Routing}]; there != nil && s.Decision.Usable() {
+			out = append(out, swappedTo(there, s.Decision))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Swapped) int { return compareShape(a.Problem, b.Problem) })
+	return out
+}
+
+func swappedTo(there *record.Recording, d record.Decision) Swapped {
+	own := there.Search.Decision
+	c := Swapped{Problem: there.Search.Problem, Routing: there.Search.Routing, Seed: there.Seed, Config: d.Config, Default: own.Default}
+	if d.KeepsDefault() {
+		c.Config = own.Default
+	}
+	switch {
+	case c.Config.Key() == own.Default.Key():
+		c.Gain = record.One
+	case c.Config.Key() == own.Config.Key():
+		c.Gain, c.Rounds = own.Gain, own.Rounds
+	default:
+		c.Gain, c.Rounds, c.Reason = gainIn(there, c.Config)
+	}
+	c.Loss = quotient(own.Gain, c.Gain)
+	if c.Config.Key() == own.Config.Key() {
+		c.Loss = record.One
+	}
+	if c.Verdict = stat.Judge(c.Gain, own.Band.Width()); c.Reason != "" {
+		c.Verdict = record.Undecided
+	}
+	return c
+}
+
+// fewestRounds are enough for an interval.
+const fewestRounds = 3
+
+// gainIn is a config's gain over the default in the rounds of a recording that have both.
+func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds int, reason string) {
+	none := record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
+	var mine, base map[int]float64
+	for i := range r.Points {
+		p := &r.Points[i]
+		switch {
+		case p.Config.Key() == cfg.Key() && p.Status != ep.OK:
+			return none, 0, fmt.Sprintf("its status is %s there", p.Status)
+		case p.Config.Key() == cfg.Key():
+			mine = logsOf(p)
+		case p.Config.Key() == r.Search.Decision.Default.Key():
+			base = logsOf(p)
+		}
+	}
+	if mine == nil {
+		return none, 0, "not measured there"
+	}
+	var a, b []float64
+	for _, round := range sortedRounds(mine) {
+		if t, ok := base[round]; ok {
+			a, b = append(a, t), append(b, mine[round])
+		}
+	}
+	if len(a) < fewestRounds {
+		return none, len(a), fmt.Sprintf("%d rounds beside the default there, an interval needs %d", len(a), fewestRounds)
+	}
+	return stat.MedianRatio(a, b), len(a), ""
+}
+
+// logsOf are the logarithms of a point's times by round.
+func logsOf(p *record.Point) map[int]float64 {
+	out := map[int]float64{}
+	for _, stretch := range p.Rounds {
+		round0, seconds := record.TicksOf(stretch)
+		for k, t := range seconds {
+			out[round0+k] = math.Log(t)
+		}
+	}
+	return out
+}
+
+func sortedRounds(times map[int]float64) []int {
+	out := make([]int, 0, len(times))
+	for round := range times {
+		out = append(out, round)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// quotient is a over b, both over the same third. Their errors count as independent.
+func quotient(a, b record.Interval) record.Interval {
+	mid := math.Log(a.Mid / b.Mid)
+	half := math.Hypot(math.Log(a.High/a.Low), math.Log(b.High/b.Low)) / 2
+	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
+}
+
+// SwappedTable shows what the winners of one run lose in another. slower counts
+// those that are slower than the default there.
+func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
+	cases := make([]*Case, len(all))
+	for i, c := range all {
+		cases[i] = &Case{Problem: c.Problem, Routing: c.Routing, Seed: c.Seed}
+	}
+	p := ColumnsFor(cases)
+	t = Table{Name: "swapped", Title: fmt.Sprintf("Winners of %s, in %s", from, on), Columns: append(p.Columns, ConfigColumns()...)}
+	t.Columns = append(t.Columns, Numbers("gain", "x"), Numbers("low", "x").Dropped(3), Numbers("high", "x").Dropped(4), Words("default"),
+		Numbers("loss", "%"), Numbers("loss low", "%").Dropped(1), Numbers("loss high", "%").Dropped(2), Numbers("rounds", "").Dropped(5), Words("reason"))
+	var losses []float64
+	for i, c := range all {
+		cells := append(p.Cells(cases[i]), ConfigCells(c.Config, c.Default)...)
+		t.Add(append(cells, Float(c.Gain.Mid, 3), Float(c.Gain.Low, 3), Float(c.Gain.High, 3), Str(string(c.Verdict)).Marked(verdictMarks[c.Verdict]),
+			Percent(c.Loss.Mid-1), Percent(c.Loss.Low-1), Percent(c.Loss.High-1), Int(c.Rounds), Str(c.Reason))...)
+		if c.Verdict == record.Slower {
+			slower++
+		}
+		if !math.IsNaN(c.Loss.Mid) {
+			losses = append(losses, 100*(c.Loss.Mid-1))
+		}
+	}
+	t.Note(p.Shared, "gain: the time of the default there over the config's, in the same rounds; default: slower, where the config is slower than it",
+		"loss: per cent that the config takes longer than the winner there; low, high: 95 % intervals")
+	t.Note(swappedSummary(len(all), losses, slower))
+	return t, slower
+}
+
+func swappedSummary(cases int, losses []float64, slower int) string {
+	if len(losses) == 0 {
+		return fmt.Sprintf("%d cases, none of them measured on both", cases)
+	}
+	return fmt.Sprintf("%d cases, %d measured on both: half lose at most %.1f %%, nine in ten %.1f %%, the worst %.1f %%; %d are slower than the default",
+		cases, len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 1), slower)
+}

@@ -1,0 +1,97 @@
+package reports
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// swapCase is a search of three configs: threads 64 is the default, at 10 us. times are
+// those of threads 128 and 256 in units of 1 us, 0 for one that is not measured, -1 for
+// one that failed. won is the place of the winner.
+func swapCase(tokens, won int, times ...float64) *record.Recording {
+	config := func(i int) ep.Config {
+		return ep.Config{Kernel: "k", Values: map[string]ep.Value{"threads": ep.Value(strconv.Itoa(64 << i))}}
+	}
+	all := append([]float64{10}, times...)
+	r := &record.Recording{Machine: ep.Machine{Name: "GPU"}}
+	for i, us := range all {
+		p := record.Point{Config: config(i), Role: record.Candidate, Status: ep.OK}
+		if us < 0 {
+			p.Status = ep.Mismatch
+		}
+		if us > 0 {
+			stretch := []float64{0}
+			for k := range 20 { // rounds have a drift in common, and a noise of 0.2 % of their own
+				stretch = append(stretch, math.Round(us*1e4*(1+0.1*float64(k))*(1+0.002*float64((i+k*7)%3-1))))
+			}
+			p.Rounds = [][]float64{stretch}
+		}
+		r.Points = append(r.Points, p)
+	}
+	r.Points[0].Role = record.Default
+	r.Search = record.Search{Problem: ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 8, TopK: 2, Tokens: tokens, MaxTokens: 64, Dispatch: ep.BF16, Combine: ep.BF16}, Routing: "uniform"}
+	gain := 10 / all[won]
+	r.Search.Decision = record.Decision{Config: config(won), Default: config(0), Gain: record.Interval{Mid: gain, Low: 0.999 * gain, High: 1.001 * gain}, Band: record.Band{Policy: 0.01}, Rounds: 10}
+	return r
+}
+
+func TestSwap(t *testing.T) {
+	h200 := []*record.Recording{
+		swapCase(1, 1, 8, 9),    // wins on both
+		swapCase(2, 1, 8, 9),    // another wins there
+		swapCase(4, 2, 11, 9),   // its winner is slower than the default there
+		swapCase(8, 1, 8),       // fails there
+		swapCase(16, 2, 9, 8),   // not measured there
+		swapCase(32, 0, 11, 12), // keeps the default, which loses there
+		swapCase(64, 1, 8, 9),   // no search there
+	}
+	h100 := []*record.Recording{
+		swapCase(1, 1, 5, 6), swapCase(2, 2, 8.8, 8), swapCase(4, 1, 8, 12), swapCase(8, 0, -1), swapCase(16, 1, 8), swapCase(32, 1, 8, 9),
+	}
+	noisy := swapCase(64, 1, 8, 9)
+	noisy.Search.Decision.Cause = record.Noisy
+	got := Swap(h200, append(h100, noisy))
+	if len(got) != 6 {
+		t.Fatalf("%d cases: one has no usable search there", len(got))
+	}
+	for i, want := range []struct {
+		gain, loss float64
+		verdict    record.Verdict
+		reason     string
+	}{
+		{2, 1, record.Faster, ""},
+		{10 / 8.8, 1.1, record.Faster, ""},
+		{10. / 12, 1.5, record.Slower, ""},
+		{math.NaN(), math.NaN(), record.Undecided, "mismatch"},
+		{math.NaN(), math.NaN(), record.Undecided, "not measured there"},
+		{1, 1.25, record.Same, ""},
+	} {
+		c := got[i]
+		near := func(have record.Interval, mid float64) bool {
+			return math.IsNaN(mid) && math.IsNaN(have.Mid) || math.Abs(have.Mid/mid-1) < 0.005 && have.Low <= have.Mid && have.Mid <= have.High && have.High/have.Low < 1.02
+		}
+		if !near(c.Gain, want.gain) || !near(c.Loss, want.loss) || c.Verdict != want.verdict || !strings.Contains(c.Reason, want.reason) || (want.reason == "") != (c.Reason == "") {
+			t.Errorf("%d tokens: gain %v, loss %v, %s, %q; want %+v", c.Problem.Tokens, c.Gain, c.Loss, c.Verdict, c.Reason, want)
+		}
+	}
+	table, slower := SwappedTable(got, "h200", "h100")
+	if slower != 1 || !strings.Contains(strings.Join(table.Notes, "\n"), "6 cases, 4 measured on both") {
+		t.Errorf("%d slower; %q", slower, table.Notes)
+	}
+	marked := 0
+	for _, row := range table.Rows {
+		for _, c := range row {
+			if c.Mark == Bad {
+				marked++
+			}
+		}
+	}
+	if marked != 1 {
+		t.Errorf("%d cells are marked", marked)
+	}
+}

@@ -1,0 +1,83 @@
+package export
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/table"
+)
+
+const machinesC = `#include <stdio.h>
+#include "tuned.h"
+int main(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    printf("%d%d ", tuned_refusal(argv[i], TUNED_ABI) == NULL, tuned_refusal_other_machines(argv[i], TUNED_ABI) == NULL);
+  return tuned_refusal_other_machines(TUNED_MACHINE_KEY, "none") == NULL;
+}
+`
+
+const machinesPython = `import sys, tuned
+print(*("%d%d" % (tuned.refusal(k, tuned.ABI) is None, tuned.refusal(k, tuned.ABI, other_machines=True) is None) for k in sys.argv[1:]), end=" ")
+`
+
+// TestExportsTakeTheSameMachines: C and Python refuse the machines that Go refuses, for
+// callers that take rows of other machines too.
+func TestExportsTakeTheSameMachines(t *testing.T) {
+	tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))
+	own := ep.Machine{Backend: "cuda", Name: "GPU", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, Memory: 139 << 30, GPUs: 2, Link: "nv18"}
+	tab.Header.Machine = own
+	if err := tab.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	want := ""
+	for _, change := range []func(*ep.Machine){
+		func(*ep.Machine) {},
+		func(m *ep.Machine) { m.PCIID, m.Memory = "10de:2330", 79<<30 },
+		func(m *ep.Machine) { m.SMs = 144 },
+		func(m *ep.Machine) { m.SMs = 114 },
+		func(m *ep.Machine) { m.Arch = "sm_100" },
+		func(m *ep.Machine) { m.Link = "nv12" },
+		func(m *ep.Machine) { m.Backend = "cpu" },
+		func(m *ep.Machine) { m.PCIID = "" },
+	} {
+		m := own
+		change(&m)
+		keys = append(keys, m.Key())
+		p := tab.Rows[0].Key.Problem(1)
+		for _, h := range []table.Host{{Machine: m}, {Machine: m, OtherMachines: true}} {
+			want += map[bool]string{true: "1", false: "0"}[tab.Refusal(h, p) == nil]
+		}
+		want += " "
+	}
+	if !strings.HasPrefix(want, "11 01 01 00 ") {
+		t.Fatalf("Go takes %s", want)
+	}
+	dir := exported(t, tab)
+	for name, text := range map[string]string{"main.c": machinesC, "main.py": machinesPython} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("c", func(t *testing.T) {
+		bin := filepath.Join(dir, "machines")
+		if out, err := exec.Command(tool(t, "gcc"), "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused", "-pedantic", "-o", bin, filepath.Join(dir, "main.c")).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if out, err := exec.Command(bin, keys...).Output(); err != nil || string(out) != want {
+			t.Errorf("C takes %s, Go %s: %v", out, want, err)
+		}
+	})
+	t.Run("python", func(t *testing.T) {
+		cmd := exec.Command(tool(t, "python3"), append([]string{"main.py"}, keys...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != want {
+			t.Errorf("Python takes %s, Go %s: %v", out, want, err)
+		}
+	})
+}

@@ -44,8 +44,7 @@ see. bench --ab measures two configs side by side.
 machines mostly: what the winner of each gains over the default in the other, what it
 loses to the winner there, and whether it is slower than the default. With --fail-on
 the code is 3 where one is, or loses more than SHARE.`,
-		Example: `  epbench compare before after
-  epbench compare before after --fail-on 3%
+		Example: `  epbench compare before after --fail-on 3%
   epbench compare h100 h200 --allow machine --of default
   epbench compare h100 h200 --of swapped`,
 		Args: cobra.ExactArgs(2),

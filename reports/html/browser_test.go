@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/reports/html"
 )
 
-// maxPage and maxLoad are what the page of a 5,000-trial run may take.
+// maxPage and maxLoad are what the page of a 5,000-trial run may take: bytes, and the
+// time of processors until it is drawn.
 const (
 	maxPage = 5 << 20
 	maxLoad = 2 * time.Second

@@ -15,37 +15,41 @@ const profile = mkdtempSync(join(tmpdir(), "epbench-browser-"));
 const problems = [];
 const need = (ok, what) => { if (!ok) problems.push(what); };
 
+const patience = 120_000; // of every wait: a busy host is slow
 const browser = await chromium.launchPersistentContext(profile, {
   executablePath,
   headless: true,
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
   viewport: { width: 1280, height: 900 },
+  timeout: patience,
 });
 const out = { problems, axe: {} };
 try {
   const page = await browser.newPage();
+  page.setDefaultTimeout(patience);
   page.on("console", (m) => { if (m.type() === "error" || m.type() === "warning") problems.push(`console: ${m.text()}`); });
   page.on("pageerror", (e) => problems.push(`script: ${e.message}`));
   page.on("request", (r) => { if (!r.url().startsWith("file:") && !r.url().startsWith("data:")) problems.push(`network: ${r.url()}`); });
   page.on("dialog", (d) => { problems.push(`dialog: ${d.message()}`); d.dismiss(); });
 
-  out.loadMs = Infinity; // the best of three: other programs share the machine
-  for (let i = 0; i < 3; i++) {
-    const start = Date.now();
-    await page.goto(pathToFileURL(report).href, { waitUntil: "load" });
-    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-    out.loadMs = Math.min(out.loadMs, Date.now() - start);
-  }
+  // Processor time of the page's process: other programs share the machine.
+  const tools = await browser.newCDPSession(page);
+  await tools.send("Performance.enable");
+  await page.goto(pathToFileURL(report).href, { waitUntil: "load" });
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  const { metrics } = await tools.send("Performance.getMetrics");
+  out.loadMs = Math.round(1000 * metrics.find((m) => m.name === "ProcessTime").value);
   out.rows = await page.locator("#trials tbody tr").count();
 
   await keyboard(page);
   await sorting(page);
   await filtering(page);
   await reading(page);
-  // Thousands of rows are alike, and dozens of pictures; axe looks at the first.
+  // Thousands of rows are alike, and dozens of pictures; axe looks at the first. It walks
+  // over hidden ones too, for minutes.
   await page.evaluate(() => {
-    for (const t of document.querySelectorAll("tbody")) Array.from(t.rows).slice(30).forEach((r) => { r.hidden = true; });
-    for (const f of document.querySelectorAll(".figures")) Array.from(f.children).slice(1).forEach((p) => { p.hidden = true; });
+    for (const t of document.querySelectorAll("tbody")) Array.from(t.rows).slice(30).forEach((r) => r.remove());
+    for (const f of document.querySelectorAll(".figures")) Array.from(f.children).slice(1).forEach((p) => p.remove());
   });
   for (const [name, scheme, width] of [["light", "light", 1280], ["dark", "dark", 1280], ["phone", "light", 375]]) {
     await page.setViewportSize({ width, height: width < 500 ? 812 : 900 });
@@ -89,16 +93,19 @@ async function filtering(page) {
   const rows = page.locator("#trials tbody tr");
   const all = await rows.count();
   const word = (await rows.first().locator("td").first().textContent()).trim();
-  await input.fill(word);
-  await page.waitForTimeout(250);
+  // The page filters a while after the last key, and announces the count when it has.
+  const filter = async (text) => {
+    await page.evaluate(() => { document.getElementById("status").textContent = ""; });
+    await input.fill(text);
+    await page.waitForFunction(() => document.getElementById("status").textContent.includes(" of "));
+  };
+  await filter(word);
   const shown = await rows.evaluateAll((rs) => rs.filter((r) => !r.hidden).map((r) => r.textContent));
   need(shown.length > 0 && shown.every((t) => t.toLowerCase().includes(word.toLowerCase())), `filter ${word} shows other rows`);
-  await input.fill("no such words anywhere");
-  await page.waitForTimeout(250);
+  await filter("no such words anywhere");
   need((await rows.evaluateAll((rs) => rs.filter((r) => !r.hidden).length)) === 0, "filter hides nothing");
   need((await page.locator("#status").textContent()).includes(`0 of ${all}`), "the count is not announced");
-  await input.fill("");
-  await page.waitForTimeout(250);
+  await filter("");
   need((await rows.evaluateAll((rs) => rs.filter((r) => !r.hidden).length)) === all, "clearing the filter does not bring all rows back");
 }
 

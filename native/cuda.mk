@@ -2,6 +2,7 @@
 # /usr/local/cuda, then .cuda, which `make cuda-deps` fills from Python wheels.
 CUDA_WHEELS   = 13.0
 CUDA12_WHEELS = 12.9
+NVSHMEM_WHEEL = 3.8.0
 PIP          ?= python3 -m pip
 CUDA_LOCAL    = $(CURDIR)/.cuda
 CUDA_DIR     ?= $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CUDA_LOCAL),$(if $(wildcard $(d)/include/cuda.h),$(d))))
@@ -13,9 +14,9 @@ GPU_BUNDLE   ?= gpu-bundle
 NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/epcomm/*/*.[ch] | sha256sum | cut -c1-16)
 cuda_env = CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include" CGO_LDFLAGS="-L$(CUDA_STUB)"
 
-.PHONY: cuda-deps cuda cuda-check cuda-variants gpu-bundle peers-gpu cuda-toolkit
+.PHONY: cuda-deps nvshmem-deps cuda cuda-check cuda-variants gpu-bundle peers-gpu cuda-toolkit
 
-cuda-deps: ## CUDA headers and NVRTC from Python wheels into .cuda
+cuda-deps: $(if $(filter 1,$(NVSHMEM)),nvshmem-deps) ## CUDA headers and NVRTC from Python wheels into .cuda (NVSHMEM=1: NVSHMEM and nvJitLink too, 226 MB)
 	mkdir -p $(CUDA_LOCAL)/wheels $(CUDA_LOCAL)/wheels12
 	$(PIP) download -q --no-deps -d $(CUDA_LOCAL)/wheels 'nvidia-cuda-runtime==$(CUDA_WHEELS).*' 'nvidia-cuda-nvrtc==$(CUDA_WHEELS).*'
 	$(PIP) download -q --no-deps -d $(CUDA_LOCAL)/wheels12 'nvidia-cuda-runtime-cu12==$(CUDA12_WHEELS).*'
@@ -27,6 +28,19 @@ cuda-deps: ## CUDA headers and NVRTC from Python wheels into .cuda
 	mv $(CUDA_LOCAL)/unpacked/nvidia/cuda_runtime/include $(CUDA_LOCAL)/12/include
 	mv $(CUDA_LOCAL)/unpacked/nvidia/cu13/lib/libnvrtc.so.13 $(CUDA_LOCAL)/unpacked/nvidia/cu13/lib/libnvrtc-builtins.so.$(CUDA_WHEELS) $(CUDA_LOCAL)/lib64/
 	rm -rf $(CUDA_LOCAL)/unpacked $(CUDA_LOCAL)/wheels $(CUDA_LOCAL)/wheels12
+
+# For kernels across hosts: NVSHMEM's libraries and headers, the linker of device code,
+# and the headers of CUDA that NVSHMEM's include.
+nvshmem-deps:
+	rm -rf $(CUDA_LOCAL)/nvshmem $(CUDA_LOCAL)/hosts
+	mkdir -p $(CUDA_LOCAL)/nvshmem/lib $(CUDA_LOCAL)/hosts/wheels
+	$(PIP) download -q --no-deps -d $(CUDA_LOCAL)/hosts/wheels 'nvidia-nvshmem-cu13==$(NVSHMEM_WHEEL)' 'nvidia-nvjitlink==$(CUDA_WHEELS).*' 'nvidia-cuda-cccl==$(CUDA_WHEELS).*' 'nvidia-cuda-runtime==$(CUDA_WHEELS).*'
+	for w in $(CUDA_LOCAL)/hosts/wheels/*.whl; do python3 -m zipfile -e $$w $(CUDA_LOCAL)/hosts/unpacked || exit 1; done
+	cd $(CUDA_LOCAL)/hosts/unpacked/nvidia && mv nvshmem/lib/libnvshmem_host.so.3 nvshmem/lib/libnvshmem_device.a nvshmem/lib/nvshmem_bootstrap_uid.so.3 nvshmem/lib/nvshmem_transport_*.so.* cu13/lib/libnvJitLink.so.13 $(CUDA_LOCAL)/nvshmem/lib/
+	cd $(CUDA_LOCAL)/hosts/unpacked/nvidia && mv cu13/include $(CUDA_LOCAL)/nvshmem/include && cp -r nvshmem/include/. $(CUDA_LOCAL)/nvshmem/include/
+	echo $(NVSHMEM_WHEEL) > $(CUDA_LOCAL)/nvshmem/VERSION
+	rm -rf $(CUDA_LOCAL)/hosts
+	@du -sh $(CUDA_LOCAL)/nvshmem
 
 cuda-toolkit:
 	@test -n "$(CUDA_DIR)" || { echo "no CUDA headers in CUDA_HOME, /usr/local/cuda or .cuda: run make cuda-deps, or set CUDA_HOME"; exit 1; }

@@ -22,13 +22,15 @@ var sameBinaries = map[string]string{}
 
 // ABI names the build of every kernel: tables, runs and packs are bound to the words of
 // the kernels that they launch.
-var ABI = sync.OnceValue(func() ep.ABI {
+var ABI = sync.OnceValue(func() ep.ABI { return abiOf(families()) })
+
+func abiOf(families []family) ep.ABI {
 	words := map[string]string{}
-	for _, f := range families() {
+	for _, f := range families {
 		words[f.kernel.Name] = cmp.Or(sameBinaries[f.sourceHash()], f.sourceHash())
 	}
 	return ep.NewABI(words)
-})
+}
 
 // sourceHash covers what one kernel compiles from: its device source with all that it
 // includes, without comments and white space, and the name and binding of every

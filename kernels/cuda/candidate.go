@@ -60,7 +60,7 @@ func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, er
 // newCandidate finds families and launches; it touches no GPU. The error says
 // why the config is illegal.
 func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
-	if err := kernels.CheckConfig(Kernels(), m, p, c); err != nil {
+	if err := kernels.CheckConfig(everyKernel(), m, p, c); err != nil {
 		return nil, err
 	}
 	configs, err := opConfigs(m, p, c)
@@ -69,7 +69,7 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	}
 	out := &candidate{config: c, op: p.Op, calls: map[ep.Op]*call{}, programs: map[timing]*program{}}
 	for op, cfg := range configs {
-		f, err := findFamily(families(), cfg.Kernel)
+		f, err := findFamily(everyFamily(), cfg.Kernel)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+	"github.com/epbench/epbench/kernels/cuda/shmem"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -29,6 +30,7 @@ type Compiler struct {
 	defines []string           // NAME=VALUE, of every unit
 	cache   string             // folder, "" for none
 	running singleflight.Group // by key, so that a unit is compiled once
+	network func() (*network, error)
 }
 
 // NewCompiler opens libnvrtc. arch is ArchName's; every unit gets these defines
@@ -38,7 +40,9 @@ func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Compiler{library: l, arch: arch, defines: defines, cache: cacheFolder()}, nil
+	c := &Compiler{library: l, arch: arch, defines: defines, cache: cacheFolder()}
+	c.network = onceNetwork(c)
+	return c, nil
 }
 
 // cacheFolder is the folder of compiled units, "" where there is none and none
@@ -79,7 +83,7 @@ func (c *Compiler) CompileAll(units ...Unit) ([][]byte, error) {
 // the candidate's Failure.
 func (c *Compiler) compile(u Unit) ([]byte, error) {
 	u.Defines = slices.Concat(u.Defines, c.defines)
-	key, err := u.key(c.arch, "nvrtc "+c.library.Version())
+	key, err := u.key(c.arch, c.versions(u))
 	if err != nil {
 		return nil, kernels.Failf(ep.NoBuild, "%v", err)
 	}
@@ -96,7 +100,21 @@ func (c *Compiler) compile(u Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// build compiles a unit; log is that of ptxas.
+// versions are of what makes a unit's binary.
+func (c *Compiler) versions(u Unit) string {
+	out := "nvrtc " + c.library.Version()
+	if !u.crossesHosts() {
+		return out
+	}
+	folder, err := shmem.Folder()
+	if err != nil {
+		return out // build will say it
+	}
+	name, _ := c.bridgeName(folder) // build will say it
+	return out + " " + name
+}
+
+// build compiles a unit, and links one that crosses hosts; log is that of ptxas.
 func (c *Compiler) build(u Unit) (cubin []byte, log string, err error) {
 	headers, err := closure(u.Source)
 	if err != nil {
@@ -106,7 +124,10 @@ func (c *Compiler) build(u Unit) (cubin []byte, log string, err error) {
 	if err != nil {
 		return nil, "", kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
 	}
-	return cubin, log, nil
+	if u.crossesHosts() {
+		cubin, _, err = c.linked(u, cubin)
+	}
+	return cubin, log, err
 }
 
 func (c *Compiler) file(key string) string { return filepath.Join(c.cache, key+".cubin") }

@@ -15,6 +15,7 @@ import (
 //	EP_TOPK           experts of a token
 //	EP_EXPERTS        routed experts over all ranks
 //	EP_RANKS          ranks
+//	EP_NODES          hosts
 //	EP_LOCAL_EXPERTS  experts of one rank
 //	EP_DTYPE          EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
 //	EP_SHARED         1 when a shared expert is fused
@@ -26,6 +27,7 @@ func problemDefines(p ep.Problem) []string {
 		define("EP_TOPK", p.TopK),
 		define("EP_EXPERTS", p.Experts),
 		define("EP_RANKS", p.Ranks),
+		define("EP_NODES", p.Nodes),
 		define("EP_LOCAL_EXPERTS", p.LocalExperts()),
 		define("EP_DTYPE", slices.Index(ep.DTypes(), p.Dispatch)),
 		define("EP_SHARED", bit(p.SharedExpert)),

@@ -115,7 +115,7 @@ func TestRefusals(t *testing.T) {
 		change func(*ep.Problem)
 		want   []string
 	}{
-		{func(p *ep.Problem) { p.Nodes = 2 }, []string{"nodes", "not built yet", "--nodes 1"}},
+		{func(p *ep.Problem) { p.Nodes = 2 }, []string{"nodes", "one host", "--nodes 1", "epbench-cuda rank"}},
 		{func(p *ep.Problem) { p.Ranks = 16 }, []string{"ranks", "16", "8"}},
 		{func(p *ep.Problem) { p.Ranks = 8 }, []string{"ranks", "8 GPUs", "4", "--loopback"}},
 		{func(p *ep.Problem) { p.Experts = 2048 }, []string{"experts", "1024"}},

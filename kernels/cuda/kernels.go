@@ -10,8 +10,12 @@ import (
 
 // Kernels lists the CUDA kernels with their legality. It needs no GPU, so that
 // a host without one can plan.
-func Kernels() []kernels.Kernel {
-	all := families()
+func Kernels() []kernels.Kernel { return declared(families()) }
+
+// everyKernel adds those of one process a GPU.
+func everyKernel() []kernels.Kernel { return declared(everyFamily()) }
+
+func declared(all []family) []kernels.Kernel {
 	out := make([]kernels.Kernel, len(all))
 	for i, f := range all {
 		out[i] = f.kernel

@@ -24,7 +24,7 @@ const (
 func checkProblem(m ep.Machine, p ep.Problem) error {
 	switch {
 	case p.Nodes > 1:
-		return fmt.Errorf("nodes: %d, the kernels for more than one node are not built yet; use --nodes 1", p.Nodes)
+		return fmt.Errorf("nodes: %d, and this backend drives the GPUs of one host; use --nodes 1, or --backend \"launch:... epbench-cuda rank\" (docs/multinode.md)", p.Nodes)
 	case p.Ranks > maxRanks:
 		return fmt.Errorf("ranks: %d is more than the %d GPUs that one node's kernels can address", p.Ranks, maxRanks)
 	case p.Ranks > m.GPUs && m.Link != Loopback:

@@ -80,7 +80,7 @@ func (l launch) spec() LaunchSpec {
 // FollowsDispatch is the dispatch config that a combine config follows when it is
 // looked at by itself: of the same state.
 func FollowsDispatch(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, error) {
-	f, err := findFamily(families(), combine.Kernel)
+	f, err := findFamily(everyFamily(), combine.Kernel)
 	if err != nil {
 		return ep.Config{}, err
 	}

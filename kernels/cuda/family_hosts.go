@@ -1,0 +1,213 @@
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// hostsState is the memory of the hosts kernels, native/kernels/hosts.
+var hostsState = state{"hosts", regionsHosts, countersHosts}
+
+// Bounds of what crosses hosts.
+const (
+	maxHostRanks = 64 // one block awaits them all
+	// maxHostThreads leaves each thread the 128 registers that the network's functions
+	// may take.
+	maxHostThreads = 512
+)
+
+// hostFamilies are the kernels of one process a GPU. They are no part of families: a
+// process that has all GPUs of a host cannot run them.
+func hostFamilies() []family { return []family{dispatchHosts(), combineHosts()} }
+
+// everyFamily is for look-ups by name.
+func everyFamily() []family { return append(families(), hostFamilies()...) }
+
+// dispatchHosts is dispatch over hosts, MAX's use_shmem.
+func dispatchHosts() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name: "dispatch_hosts",
+			Op:   ep.Dispatch,
+			Doc:  "Tokens are staged and put to every destination, by peer pointers inside a host and by NVSHMEM between hosts.",
+			Params: append(hostParams(),
+				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and announce; the others send", "SMs", "2", "2", "8"),
+				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
+				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp puts; 0: all of it", "bytes", "0", "0", "1024", "4096"),
+				speedParam(kernels.Compile, "route", "direct: a message to each expert; rail: one to another host, to the rank with the sender's place, which forwards it there",
+					"", "direct", "direct", "rail"),
+				speedParam(kernels.Compile, "relay_warps", "warps of a block that forward under route=rail", "", "4", "1", "4", "16"),
+				speedParam(kernels.Compile, "relay_chunk", "messages that a warp forwards in a row", "tokens", "1", "1", "4"),
+				inFlightParam("4"),
+			),
+			Check: checkDispatchHosts,
+		},
+		source: hostsFolder + "dispatch.cuh",
+		state:  hostsState,
+		defines: func(c ep.Config) []string {
+			return append(definesHosts(c), define("EP_ROUTE", bit(isRail(c))),
+				defineInt("EP_RELAY_WARPS", c, "relay_warps"), defineInt("EP_RELAY_CHUNK", c, "relay_chunk"))
+		},
+		launches: func(p ep.Problem, c ep.Config) []launch { return launchesHosts("ep_hosts_dispatch", c) },
+	}
+}
+
+// combineHosts is combine over hosts.
+func combineHosts() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name: "combine_hosts",
+			Op:   ep.Combine,
+			Doc:  "Rows are put back to a place of their own and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
+			Params: append(hostParams(),
+				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
+				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),
+				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "1", "0", "1"),
+				inFlightParam("4"),
+			),
+			Check: checkCombineHosts,
+		},
+		source:  hostsFolder + "combine.cuh",
+		state:   hostsState,
+		defines: definesHosts,
+		launches: func(p ep.Problem, c ep.Config) []launch {
+			of := launchesHosts("ep_hosts_combine", c)
+			for i := range of {
+				of[i].params.own = combineParams{rotate: c.Int("rotate") == 1}
+			}
+			return of
+		},
+		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
+			return fitted(dispatchHosts().kernel, m, p)
+		},
+	}
+}
+
+func hostParams() []kernels.Param {
+	return []kernels.Param{
+		threadsParam("128", "256", "512"),
+		smsParam("32", "64", "132"),
+		speedParam(kernels.Launch, "mode", "fused: send and receive in one kernel; split: in two", "", "fused", "fused", "split"),
+		pdlParam("1"),
+	}
+}
+
+func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
+
+func definesHosts(c ep.Config) []string {
+	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_IN_FLIGHT", c, "in_flight")}
+}
+
+func launchesHosts(entry string, c ep.Config) []launch {
+	l := launchOf(entry, c)
+	l.params.waitSMs, l.params.countSMs = c.Int("wait_sms"), c.Int("count_sms")
+	l.params.tileTokens, l.params.chunkBytes = c.Int("tile_tokens"), c.Int("chunk_bytes")
+	if c.Str("mode") == "fused" {
+		return []launch{l}
+	}
+	async, wait := l, l
+	async.entry, wait.entry = entry+"_async", entry+"_wait"
+	return []launch{async, wait}
+}
+
+// fitted is a kernel's default on a machine: with no more SMs than there are.
+func fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
+	return k.DefaultWithin(m, p, m.SMs)
+}
+
+// HostKernels lists the kernels of one process a GPU. Their defaults fit the machine,
+// since they are declared to epbench, which knows no more of them.
+func HostKernels(m ep.Machine) []kernels.Kernel {
+	var out []kernels.Kernel
+	for _, f := range hostFamilies() {
+		k := f.kernel
+		k.Check, k.Work = f.check, Work(k.Op)
+		for i, q := range k.Params {
+			k.Params[i].Default = fitted(k, m, ep.Problem{}).Values[q.Name]
+		}
+		if k.Op == ep.Combine {
+			k.Pairs = pairsWithin(f, hostFamilies())
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// HostABI names the build of HostKernels.
+func HostABI() ep.ABI { return abiOf(hostFamilies()) }
+
+func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
+	err := cmp.Or(checkHosts(m, p, c),
+		kernels.CheckRange(c, "count_sms", 1, c.Int("sms")-1),
+		kernels.CheckRange(c, "tile_tokens", 1, ep.MaxTokens),
+		checkChunk(c, 0),
+		kernels.CheckWord(c, "route", "direct", "rail"),
+		kernels.CheckRange(c, "relay_warps", 1, maxHostThreads/warp),
+		kernels.CheckRange(c, "relay_chunk", 1, 1024))
+	switch {
+	case err != nil:
+		return err
+	case isRail(c) && p.Nodes == 1:
+		return fmt.Errorf("route: rail forwards between hosts and here is one; use direct")
+	case isRail(c) && c.Int("chunk_bytes") != 0:
+		return fmt.Errorf("chunk_bytes: %d, under route=rail a message travels in one piece; use 0", c.Int("chunk_bytes"))
+	}
+	return nil
+}
+
+func checkCombineHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkHosts(m, p, c),
+		kernels.CheckRange(c, "wait_sms", 1, c.Int("sms")-1),
+		checkSwitch(c, "rotate"),
+		checkChunk(c, 16))
+}
+
+// checkHosts is what both halves ask for. One process has one rank and all SMs of its GPU.
+func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
+	switch {
+	case p.Ranks > maxHostRanks:
+		return fmt.Errorf("ranks: %d is more than the %d that the hosts kernels await", p.Ranks, maxHostRanks)
+	case p.SkipA2A:
+		return fmt.Errorf("skip-a2a: it sends nothing, so there are no hosts to cross; use --backend cuda")
+	case p.Experts > maxExperts:
+		return fmt.Errorf("experts: %d is more than the %d whose counts one block can scan", p.Experts, maxExperts)
+	case p.Hidden%8 != 0:
+		return fmt.Errorf("hidden: %d is not a multiple of 8, one 16-byte vector of bf16", p.Hidden)
+	case p.Dispatch == ep.NVFP4 && p.Hidden%32 != 0:
+		return fmt.Errorf("hidden: %d is not a multiple of 32, one 16-byte vector of e2m1; the nearest is %d", p.Hidden, (p.Hidden+31)/32*32)
+	}
+	return cmp.Or(
+		kernels.CheckMultiple(c, "threads", warp, warp, maxHostThreads, "a warp"),
+		kernels.CheckRange(c, "sms", 2, min(maxBlocksEP, max(m.SMs, 2))),
+		kernels.CheckWord(c, "mode", "fused", "split"),
+		checkSwitch(c, "pdl"),
+		kernels.CheckWord(c, "in_flight", "1", "2", "4", "8"))
+}
+
+// regionsHosts is EpHostRegion of hosts/layout.cuh.
+func regionsHosts(p ep.Problem) []Region {
+	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
+	nodes := int64(p.Nodes)
+	message, _ := messagesEP(p)
+	return []Region{
+		{"send", t * message, 0},
+		{"recv", local * int64(dtype.Sources(p)) * t * message, 0},
+		{"counts", local * r * 8, 0},
+		{"arrived", r * 8, 0},
+		{"seen", r * 8, 0},
+		{"return", t * k * int64(2*p.Hidden), 0},
+		{"returned", r * 8, 0},
+		{"return_counts", r * 8, 0},
+		{"return_seen", r * 8, 0},
+		{"relay", nodes * t * message, 0},
+		{"relay_flags", nodes * t * 8, 0},
+		{"relay_counts", nodes * 8, 0},
+	}
+}
+
+// countersHosts is EpHostCounter of hosts/layout.cuh.
+func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }

@@ -1,0 +1,74 @@
+//go:build nvrtc
+
+package cuda
+
+import (
+	"os"
+	"testing"
+
+	"github.com/epbench/epbench/kernels/cuda/shmem"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// hostsProblem is two hosts of eight ranks.
+func hostsProblem(d ep.DType) ep.Problem {
+	p := variantProblem(ep.Pair, d)
+	p.Ranks, p.Nodes, p.Experts = 16, 2, 256
+	return p
+}
+
+// TestLinkHosts compiles the kernels that cross hosts and links them to NVSHMEM, for
+// every architecture. It needs no GPU. The first link for an architecture compiles
+// NVSHMEM's headers, which takes many seconds.
+func TestLinkHosts(t *testing.T) {
+	if _, err := shmem.Folder(); err != nil {
+		if os.Getenv(shmem.Env) != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	for _, arch := range arches {
+		c, err := NewCompiler(arch)
+		if err != nil {
+			t.Skip(err)
+		}
+		for _, f := range hostFamilies() {
+			for _, route := range []ep.Value{"direct", "rail"} {
+				p, config := hostsProblem(ep.FP8), fitted(f.kernel, h200, ep.Problem{})
+				if p.Op = f.kernel.Op; p.Op == ep.Dispatch {
+					config = config.With("route", route)
+				} else if route == "rail" {
+					continue
+				}
+				if err := f.check(h200, p, config); err != nil {
+					t.Fatal(err)
+				}
+				u, err := newUnit(f.source, p, f.defines(config))
+				if err != nil {
+					t.Fatal(err)
+				}
+				linkOne(t, c, u)
+			}
+		}
+		linkOne(t, c, Unit{Source: hostsFolder + "align.cuh"})
+	}
+}
+
+func linkOne(t *testing.T, c *Compiler, u Unit) {
+	t.Helper()
+	cubin, log, err := c.build(u)
+	if err != nil {
+		t.Errorf("%s %s: %v", c.arch, u.Key(), err)
+		return
+	}
+	uses, err := parseUsage(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, use := range uses {
+		t.Logf("%s %-24s %3d registers of its own, %d bytes linked", c.arch, use.Entry, use.Registers, len(cubin))
+		if use.spills() {
+			t.Errorf("%s %s spills", c.arch, use.Entry)
+		}
+	}
+}

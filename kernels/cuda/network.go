@@ -1,0 +1,105 @@
+//go:build cuda || nvrtc
+
+package cuda
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+	"github.com/epbench/epbench/kernels/cuda/shmem"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// networkSource is the translation unit that has NVSHMEM behind it.
+const networkSource = "hosts/nvshmem.cuh"
+
+// network is what binaries that cross hosts are linked to, for one architecture.
+type network struct {
+	linker *nvrtc.Linker
+	parts  []nvrtc.Part
+}
+
+// openNetwork finds the libraries and compiles networkSource, which takes seconds: its
+// binary is kept beside those of units.
+func (c *Compiler) openNetwork() (*network, error) {
+	folder, err := shmem.Folder()
+	if err != nil {
+		return nil, err
+	}
+	linker, err := nvrtc.OpenLinker(filepath.Join(folder, "lib"))
+	if err != nil {
+		return nil, err
+	}
+	library, err := os.ReadFile(shmem.DeviceLibrary(folder))
+	if err != nil {
+		return nil, fmt.Errorf("NVSHMEM: %w", err)
+	}
+	bridge, err := c.bridge(folder)
+	if err != nil {
+		return nil, err
+	}
+	return &network{linker, []nvrtc.Part{
+		{Name: networkSource, Data: bridge}, {Name: filepath.Base(shmem.DeviceLibrary(folder)), Data: library, Library: true},
+	}}, nil
+}
+
+// bridge is the binary of networkSource: the one that lies in NVSHMEM's folder, or in
+// the cache, or a new one. Its name does not tell the compiler's version, so that it can
+// be made where the headers are and carried to a host without them.
+func (c *Compiler) bridge(folder string) ([]byte, error) {
+	name, err := c.bridgeName(folder)
+	if err != nil {
+		return nil, err
+	}
+	if b, err := os.ReadFile(filepath.Join(folder, name+".cubin")); err == nil {
+		return b, nil
+	}
+	if b := c.load(name); b != nil {
+		return b, nil
+	}
+	text, err := readSource(networkSource)
+	if err != nil {
+		return nil, err
+	}
+	include := filepath.Join(folder, "include")
+	b, _, err := c.library.Compile(nvrtc.Program{Source: text, Options: []string{
+		"--gpu-architecture=" + c.arch, "--std=c++17", "-rdc=true", "-I" + include, "-I" + filepath.Join(include, "cccl"),
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("%s for %s: %w", networkSource, c.arch, err)
+	}
+	c.store(name, b)
+	return b, nil
+}
+
+func (c *Compiler) bridgeName(folder string) (string, error) {
+	version, err := shmem.Version(folder)
+	if err != nil {
+		return "", err
+	}
+	text, err := readSource(networkSource)
+	sum := sha256.Sum256([]byte(codeOnly(text)))
+	return fmt.Sprintf("network-%s-%s-%s", version, c.arch, hex.EncodeToString(sum[:8])), err
+}
+
+// linked joins a unit's relocatable binary with the network.
+func (c *Compiler) linked(u Unit, cubin []byte) (out []byte, log string, err error) {
+	n, err := c.network()
+	if err != nil {
+		return nil, "", err
+	}
+	out, log, err = n.linker.Link(c.arch, append([]nvrtc.Part{{Name: u.Source, Data: cubin}}, n.parts...))
+	if err != nil {
+		return nil, log, kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
+	}
+	return out, log, nil
+}
+
+// onceNetwork opens a compiler's network when the first unit needs it.
+func onceNetwork(c *Compiler) func() (*network, error) { return sync.OnceValues(c.openNetwork) }

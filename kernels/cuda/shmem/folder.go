@@ -1,0 +1,44 @@
+// Package shmem loads NVSHMEM, which carries bytes between hosts: a symmetric heap over
+// all ranks, and addresses in it that a kernel can put to. The library is loaded when
+// ranks join and never linked, so that the worker runs where it is missing.
+package shmem
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Env names the folder that make cuda-deps NVSHMEM=1 fills: lib/, include/ and VERSION.
+const Env = "EPBENCH_NVSHMEM"
+
+// errMissing tells how to have it.
+var errMissing = errors.New("no NVSHMEM: run make cuda-deps NVSHMEM=1 and set " + Env + " to .cuda/nvshmem, or lay that folder beside this program as nvshmem")
+
+// Folder is where NVSHMEM's files lie: $EPBENCH_NVSHMEM, or nvshmem beside this program.
+func Folder() (string, error) {
+	var tried []string
+	if dir := os.Getenv(Env); dir != "" {
+		tried = append(tried, dir)
+	}
+	if self, err := os.Executable(); err == nil {
+		tried = append(tried, filepath.Join(filepath.Dir(self), "nvshmem"))
+	}
+	for _, dir := range tried {
+		if _, err := os.Stat(filepath.Join(dir, "VERSION")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", errMissing
+}
+
+// Version is that of the files in a folder, such as 3.8.0. Host library, device library
+// and headers must be of one version.
+func Version(folder string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(folder, "VERSION"))
+	return strings.TrimSpace(string(text)), err
+}
+
+// DeviceLibrary is the archive of device code that kernels are linked to.
+func DeviceLibrary(folder string) string { return filepath.Join(folder, "lib", "libnvshmem_device.a") }

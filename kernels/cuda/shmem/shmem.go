@@ -1,0 +1,131 @@
+//go:build cuda
+
+package shmem
+
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "loader.h"
+import "C"
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"unsafe"
+)
+
+// ID is what ranks find each other by: rank 0 makes one, and every rank joins with it.
+// 128 bytes.
+type ID [C.sizeof_EpShmemID]byte
+
+// Library is a loaded NVSHMEM. Calls that say collective are made by all ranks, in the
+// same order. The context of the rank's GPU, a primary one, must be current.
+type Library struct {
+	c      C.EpShmem
+	joined bool
+}
+
+const hostLibrary = "libnvshmem_host.so.3"
+
+// Open loads the host library of Folder. Its version must be that of the device library
+// beside it.
+func Open() (*Library, error) {
+	dir, err := Folder()
+	if err != nil {
+		return nil, err
+	}
+	want, err := Version(dir)
+	if err != nil {
+		return nil, err
+	}
+	l := &Library{}
+	path := C.CString(filepath.Join(dir, "lib", hostLibrary))
+	defer C.free(unsafe.Pointer(path))
+	if why := C.GoString(C.ep_shmem_load(&l.c, path)); why != "" {
+		return nil, fmt.Errorf("NVSHMEM: %s", why)
+	}
+	var major, minor, patch C.int
+	C.ep_shmem_version(&l.c, &major, &minor, &patch)
+	if got := fmt.Sprintf("%d.%d.%d", major, minor, patch); got != want {
+		return nil, fmt.Errorf("NVSHMEM: %s is %s and the device library %s; kernels need both of one version: run make cuda-deps NVSHMEM=1 again",
+			hostLibrary, got, want)
+	}
+	return l, nil
+}
+
+// NewID makes the id of a new group; rank 0 calls it before it joins.
+func (l *Library) NewID() (id ID, err error) {
+	var c C.EpShmemID
+	if r := C.ep_shmem_unique(&l.c, &c); r != 0 {
+		return id, fmt.Errorf("NVSHMEM: unique id: error %d; NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME chooses the network interface", int(r))
+	}
+	return *(*ID)(unsafe.Pointer(&c)), nil
+}
+
+// Join makes this process a rank of the group. Collective.
+func (l *Library) Join(id ID, rank, ranks int) error {
+	c := *(*C.EpShmemID)(unsafe.Pointer(&id))
+	if r := C.ep_shmem_join(&l.c, &c, C.int(rank), C.int(ranks)); r != 0 {
+		return fmt.Errorf("NVSHMEM: rank %d of %d could not join: error %d; NVSHMEM_DEBUG=INFO tells more%s", rank, ranks, int(r), transportHint())
+	}
+	l.joined = true
+	return nil
+}
+
+// transportHint names the variable that most first runs lack.
+func transportHint() string {
+	if devices, _ := filepath.Glob("/sys/class/infiniband/*"); len(devices) > 0 || os.Getenv("NVSHMEM_REMOTE_TRANSPORT") != "" {
+		return ""
+	}
+	return "; this host has no InfiniBand device: set NVSHMEM_REMOTE_TRANSPORT=none where all ranks are on one host"
+}
+
+// Alloc takes symmetric memory: the same address names the same place on every rank.
+// Collective, with the same bytes everywhere.
+func (l *Library) Alloc(bytes int64) (uint64, error) {
+	p := C.ep_shmem_alloc(&l.c, C.size_t(bytes))
+	if p == 0 {
+		return 0, fmt.Errorf("NVSHMEM: no %d bytes of symmetric memory; NVSHMEM_SYMMETRIC_SIZE sets how much there is", bytes)
+	}
+	return uint64(p), nil
+}
+
+// Free gives memory back. Collective.
+func (l *Library) Free(p uint64) { C.ep_shmem_free(&l.c, C.uint64_t(p)) }
+
+// Peer is where another rank's memory lies for this GPU, 0 where it cannot address it.
+func (l *Library) Peer(p uint64, rank int) uint64 {
+	return uint64(C.ep_shmem_peer(&l.c, C.uint64_t(p), C.int(rank)))
+}
+
+// AddModule readies a loaded CUmodule that puts.
+func (l *Library) AddModule(module uint64) error {
+	if r := C.ep_shmem_add_module(&l.c, C.uint64_t(module)); r != 0 {
+		return fmt.Errorf("NVSHMEM: module: error %d; host and device library must be of one version", int(r))
+	}
+	return nil
+}
+
+// Quiet waits until everything that this rank put has arrived.
+func (l *Library) Quiet() { C.ep_shmem_quiet(&l.c) }
+
+// Close leaves the group. Collective.
+func (l *Library) Close() {
+	if l.joined {
+		C.ep_shmem_finalize(&l.c)
+	}
+	l.joined = false
+}
+
+// Text spells an id for a line of text; ParseID reads it.
+func (id ID) Text() string { return hex.EncodeToString(id[:]) }
+
+// ParseID reads what Text wrote.
+func ParseID(s string) (id ID, err error) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("NVSHMEM: %.20q is no unique id", s)
+	}
+	return ID(b), nil
+}

@@ -1,0 +1,29 @@
+/* What a session puts around calls, for ranks of several hosts: common/align.cuh with
+ * its words in the table of hosts/transport.cuh.
+ */
+#include "common/align.cuh"
+#include "hosts/transport.cuh"
+
+/* The start barrier over ranks. It numbers alignments as ep_align does. */
+EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
+  EpControl *mine = a.control[0];
+  const uint32_t tag = mine->epoch + 1;
+  for (int32_t peer = static_cast<int32_t>(threadIdx.x); peer < a.ranks; peer += 32) ep_signal(a, peer, ep_aligned_at(a, a.rank), tag);
+  for (int32_t peer = static_cast<int32_t>(threadIdx.x); peer < a.ranks; peer += 32) {
+    uint64_t got;
+    if (!ep_wait(a, ep_aligned_at(a, peer), {EP_PHASE_ALIGN, -1, peer}, tag, &got)) break;
+  }
+  __syncwarp();
+  if (threadIdx.x == 0) mine->epoch = tag;
+}
+
+/* ep_stamp and ep_next_round, of this rank's own control. */
+EP_ENTRY(32, 1) ep_stamp_hosts(const __grid_constant__ EpArgs a) {
+  if (threadIdx.x != 0) return;
+  const uint64_t row = static_cast<uint64_t>(a.control[0]->replay) * static_cast<uint64_t>(a.stamp_slots);
+  a.stamps[row + static_cast<uint64_t>(a.stamp)] = globaltimer();
+}
+
+EP_ENTRY(32, 1) ep_next_round_hosts(const __grid_constant__ EpArgs a) {
+  if (threadIdx.x == 0) a.control[0]->replay++;
+}

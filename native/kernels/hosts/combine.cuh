@@ -1,0 +1,102 @@
+/* Combine over hosts, as ep/combine.cuh with algo direct: every row goes back to a place
+ * of its own, and is summed there in top-k order. Split in ep_hosts_combine_async and
+ * ep_hosts_combine_wait, or fused. It follows a dispatch of the same state.
+ */
+#include "hosts/layout.cuh"
+/* After layout.cuh: it uses the names of ep/layout.cuh. */
+#include "ep/combine_wait.cuh"
+
+#ifndef EP_THREADS
+#define EP_THREADS 512
+#endif
+
+/* Block 0 tells every rank how many rows it gets back, also where there are none: no
+ * rank may run ahead by a call. */
+EP_DEVICE void ep_announce_returns(const EpArgs &a) {
+  const uint32_t call = ep_round(a);
+  if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;
+  for (uint32_t s = threadIdx.x; s < EP_RANKS; s += blockDim.x) {
+    uint32_t rows = 0;
+    for (uint32_t local = 0; local < EP_LOCAL_EXPERTS; local++)
+      rows += static_cast<uint32_t>(ep_counter(a, EP_PAIR)[2 * recv_count_layout(local, s) + 1]);
+    ep_signal(a, static_cast<int32_t>(s), ep_host_at(a, EP_H_RETURN_COUNT, static_cast<uint64_t>(a.rank)), ep_announcement(call, rows));
+  }
+}
+
+/* Where a row goes; nowhere when src_info names no slot, see ep_return_slot. */
+EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t source) {
+  const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
+  if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return {-1, 0, 0, 0, 0};
+  return {static_cast<int32_t>(source), EP_NET_ADD,
+          a.region[EP_H_RETURN] + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k)),
+          ep_host_at(a, EP_H_RETURNED, static_cast<uint64_t>(a.rank)), 1};
+}
+
+/* Blocks take (expert, source) pairs in turn, their warps the rows of a pair. The rows
+ * may be overwritten once the kernel has ended: what the network still reads is waited for. */
+static __device__ void ep_hosts_return(const EpArgs &a) {
+  ep_drill_delay(a);
+  ep_span_stage(a, EP_STAGE_READY); /* it waits for nobody */
+  ep_announce_returns(a);
+  for (uint32_t i = blockIdx.x; i < EP_PAIRS; i += gridDim.x) {
+    const EpPair p = ep_pair(a, i);
+    for (int64_t row = p.start + warp_id(); row < p.end; row += warps_in_block()) {
+      const EpTarget t = ep_return_target(a, row, p.source);
+      if (t.rank >= 0) ep_put<EP_IN_FLIGHT>(a, t, a.y + row * EP_HIDDEN, static_cast<uint32_t>(EP_ROW_BYTES));
+    }
+  }
+  if (EP_NODES > 1) net_quiet();
+  ep_span_stage(a, EP_STAGE_SENT);
+}
+
+/* wait_for_all_arrivals: blocks 0 .. wait_sms-1 share the ranks. */
+static __device__ void ep_hosts_await_returns(const EpArgs &a) {
+  const uint32_t call = ep_round(a);
+  uint64_t *seen = ep_own_word(a, a.region[EP_H_RETURN_SEEN]);
+  bool ok = true;
+  for (uint32_t s = blockIdx.x * blockDim.x + threadIdx.x; s < EP_RANKS; s += static_cast<uint32_t>(a.wait_sms) * blockDim.x) {
+    const EpWait what = {EP_PHASE_COMBINE_WAIT, -1, static_cast<int32_t>(s)};
+    uint32_t rows = 0;
+    uint64_t got;
+    ok = ok && ep_await_announced(a, ep_host_at(a, EP_H_RETURN_COUNT, s), what, call, &rows);
+    seen[s] += rows;
+    ok = ok && ep_wait(a, ep_host_at(a, EP_H_RETURNED, s), what, seen[s], &got);
+  }
+  if (__syncthreads_or(!ok)) return;
+  ep_span_stage(a, EP_STAGE_ARRIVED);
+  for (uint32_t i = threadIdx.x; i < gridDim.x - static_cast<uint32_t>(a.wait_sms); i += blockDim.x)
+    red_add_release_gpu(ep_counter(a, EP_GO + i), EP_READY_FLAG);
+}
+
+static __device__ void ep_hosts_sum(const EpArgs &a) {
+  if (blockIdx.x < static_cast<uint32_t>(a.wait_sms)) {
+    ep_hosts_await_returns(a);
+  } else {
+    reduce_and_copy_to_output(a);
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_async(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  ep_hosts_return(a);
+  pdl_launch();
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_wait(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  ep_hosts_sum(a);
+  pdl_launch();
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_hosts_combine(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  ep_hosts_return(a);
+  ep_hosts_sum(a);
+  pdl_launch();
+  ep_span_end(a);
+}

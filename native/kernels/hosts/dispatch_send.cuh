@@ -1,0 +1,131 @@
+/* First half of dispatch over hosts: blocks that send tokens, and monitors that announce
+ * how many there are. An announcement does not wait for its tokens: arrival words tell
+ * the receiver when all are there, in whatever order the network delivers.
+ */
+#ifndef EP_HOSTS_DISPATCH_SEND_CUH
+#define EP_HOSTS_DISPATCH_SEND_CUH
+
+#include "hosts/layout.cuh"
+/* After layout.cuh: it uses the names of ep/layout.cuh. */
+#include "ep/dispatch_wait.cuh"
+
+/* Message `slot` of a source at an expert. */
+EP_DEVICE EpTarget ep_expert_target(const EpArgs &a, int32_t expert, int32_t source, int32_t slot) {
+  const uint64_t at = recv_buf_layout(static_cast<uint32_t>(expert % EP_LOCAL_EXPERTS), static_cast<uint32_t>(source),
+                                      static_cast<uint64_t>(slot), static_cast<uint64_t>(a.max_tokens));
+  return {expert / EP_LOCAL_EXPERTS, EP_NET_ADD, a.region[EP_H_RECV] + at, ep_host_at(a, EP_H_ARRIVED, static_cast<uint64_t>(source)), 1};
+}
+
+constexpr EpTarget EP_NOWHERE = {-1, 0, 0, 0, 0};
+
+/* Lane k: the target of top-k position k. */
+EP_DEVICE EpTarget ep_direct_target(const EpArgs &a, int32_t expert, uint32_t call) {
+  int32_t slot;
+  if (!ep_take_slot(a, ep_counter(a, EP_SLOTS + (call & 1u) * EP_EXPERTS + static_cast<uint32_t>(expert)), expert, &slot)) return EP_NOWHERE;
+  return ep_expert_target(a, expert, a.rank, slot);
+}
+
+/* The next place for this rank's messages on its rail at another host. */
+EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node, uint32_t call) {
+  int32_t slot;
+  if (!ep_take_slot(a, ep_counter(a, EP_RAIL_SLOTS + (call & 1u) * EP_NODES + static_cast<uint32_t>(node)), expert, &slot)) return EP_NOWHERE;
+  const uint64_t at = static_cast<uint64_t>(ep_node_of(a.rank)) * static_cast<uint64_t>(a.max_tokens) + static_cast<uint64_t>(slot);
+  return {ep_rail(a, node), EP_NET_SET, a.region[EP_H_RELAY] + at * EP_MSG_BYTES, ep_host_at(a, EP_H_RELAY_FLAG, at), call};
+}
+
+/* Warp 0: where one token goes, a lane for each top-k position. Under EP_ROUTE_RAIL only
+ * the first position that names another host has a target. */
+EP_DEVICE EpTarget ep_choose_targets(const EpArgs &a, int64_t token, uint32_t call) {
+  const uint32_t k = lane_id();
+  const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
+  const bool sends = ep_sends_to(a, expert);
+  const int32_t node = sends ? ep_node_of(expert / EP_LOCAL_EXPERTS) : -1;
+  if (EP_ROUTE == EP_ROUTE_RAIL) {
+    const uint32_t same = __match_any_sync(EP_FULL_WARP, node);
+    if (sends && node != ep_node_of(a.rank))
+      return static_cast<uint32_t>(__ffs(same)) == k + 1 ? ep_rail_target(a, expert, node, call) : EP_NOWHERE;
+  }
+  return sends ? ep_direct_target(a, expert, call) : EP_NOWHERE;
+}
+
+/* Parts of a staged message go round the warps. */
+EP_DEVICE void ep_put_copies(const EpArgs &a, const uint8_t *message, const EpTarget *to) {
+  const uint32_t parts = ep_message_parts(a);
+  const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;
+  for (uint32_t u = warp_id(); u < EP_TOPK * parts; u += warps_in_block()) {
+    EpTarget t = to[u % EP_TOPK];
+    if (t.rank < 0) continue;
+    const uint32_t at = u / EP_TOPK * part_bytes;
+    t.to += at;
+    ep_put<EP_IN_FLIGHT>(a, t, message + at, min(part_bytes, EP_MSG_BYTES - at));
+  }
+}
+
+/* Sends tokens block, block + blocks, ... of this rank, as ep_send_vectors does. */
+static __device__ void ep_put_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  __shared__ EpTarget to[2][EP_TOPK];
+  const uint32_t call = ep_round(a);
+  uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
+  uint32_t turn = 0;
+  for (int64_t t = block; t < a.tokens; t += blocks, turn ^= 1) {
+    uint8_t *message = send + send_buf_layout(static_cast<uint64_t>(t));
+    if (warp_id() == 0) {
+      const EpTarget d = ep_choose_targets(a, t, call);
+      if (lane_id() < EP_TOPK) to[turn][lane_id()] = d;
+    }
+    ep_stage_token(a, t, message);
+    __syncthreads();
+    ep_put_copies(a, message, to[turn]);
+  }
+  if (!EP_SHARED) return;
+  __syncthreads();
+  if (threadIdx.x == 0) red_add_release_gpu(ep_counter(a, EP_SHARED_READY), 1);
+}
+
+/* One warp: how many of this rank's tokens name any expert of a host. */
+EP_DEVICE uint32_t ep_count_tokens_for_node(const EpArgs &a, int32_t node) {
+  uint32_t count = 0;
+  for (int64_t t = lane_id(); t < a.tokens; t += 32) {
+    bool any = false;
+    for (uint32_t k = 0; k < EP_TOPK; k++) {
+      const int32_t e = a.topk_ids[t * EP_TOPK + k];
+      any |= e >= 0 && e < EP_EXPERTS && ep_node_of(e / EP_LOCAL_EXPERTS) == node;
+    }
+    count += any;
+  }
+  return __reduce_add_sync(EP_FULL_WARP, count);
+}
+
+/* Monitor blocks: a warp for each expert, and under EP_ROUTE_RAIL one for each host. */
+static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  const uint32_t call = ep_round(a);
+  const uint32_t items = EP_EXPERTS + (EP_ROUTE == EP_ROUTE_RAIL ? EP_NODES : 0);
+  for (uint32_t i = block * warps_in_block() + warp_id(); i < items; i += blocks * warps_in_block()) {
+    const int32_t expert = static_cast<int32_t>(i), node = expert - EP_EXPERTS;
+    if (node >= 0) {
+      const uint32_t count = node == ep_node_of(a.rank) ? 0 : ep_count_tokens_for_node(a, node);
+      if (lane_id() == 0 && node != ep_node_of(a.rank))
+        ep_signal(a, ep_rail(a, node), ep_host_at(a, EP_H_RELAY_COUNT, static_cast<uint64_t>(ep_node_of(a.rank))), ep_announcement(call, count));
+      continue;
+    }
+    const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
+    if (lane_id() != 0 || ep_drill_drops(a, expert)) continue;
+    const uint32_t pair = recv_count_layout(static_cast<uint32_t>(expert % EP_LOCAL_EXPERTS), static_cast<uint32_t>(a.rank));
+    ep_signal(a, expert / EP_LOCAL_EXPERTS, ep_host_at(a, EP_H_COUNT, pair), ep_announcement(call, count));
+  }
+}
+
+/* count_sms monitors, every other block sends. */
+static __device__ void ep_hosts_send(const EpArgs &a) {
+  const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
+  ep_drill_delay(a);
+  if (blockIdx.x == 0) ep_clear_next(a, ep_round(a));
+  if (blockIdx.x < monitors) {
+    ep_announce(a, blockIdx.x, monitors);
+  } else {
+    ep_put_tokens(a, blockIdx.x - monitors, gridDim.x - monitors);
+  }
+  ep_span_stage(a, EP_STAGE_SENT);
+}
+
+#endif

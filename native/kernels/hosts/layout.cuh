@@ -1,0 +1,78 @@
+/* The memory of the hosts kernels. They share messages, output rows and the copying half
+ * with the ep kernels; what crosses between ranks is their own. kernels/cuda/family_hosts.go
+ * computes the same sizes.
+ *
+ * Letters as in ep/layout.cuh, and N hosts of G ranks. Rank r is on host r / G.
+ */
+#ifndef EP_HOSTS_LAYOUT_CUH
+#define EP_HOSTS_LAYOUT_CUH
+
+/* The ep kernels find any rank's memory in EpArgs.heap. Here these two names mean this
+ * rank's own memory: the half of dispatch and combine that only reads what arrived is
+ * then taken from ep/ as it is. The half that writes to others is in this folder. */
+#define ep_region ep_region_of_one_host
+#define ep_word ep_word_of_one_host
+#include "ep/layout.cuh"
+#undef ep_region
+#undef ep_word
+#include "hosts/transport.cuh"
+
+EP_DEVICE uint8_t *ep_region(const EpArgs &a, int, EpRegion region) { return ep_own_heap(a) + a.region[region]; }
+
+EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t index) {
+  return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
+}
+
+/* EP_ROUTE, of dispatch: every message goes to its expert's rank, or those for another
+ * host go there once, to the rank with the sender's place (its rail), which forwards. */
+#define EP_ROUTE_DIRECT 0
+#define EP_ROUTE_RAIL 1
+#ifndef EP_ROUTE
+#define EP_ROUTE EP_ROUTE_DIRECT
+#endif
+
+constexpr int32_t EP_PER_NODE = EP_RANKS / EP_NODES;
+
+/* Indices into EpArgs.region. SEND, RECV and C_RECV are those of ep/layout.cuh. An
+ * arrival word counts parts that came from a rank since set-up. */
+enum EpHostRegion {
+  EP_H_SEND = EP_D_SEND,     /* [T, message] */
+  EP_H_RECV = EP_D_RECV,     /* [L, R, T, message] */
+  EP_H_COUNT = EP_D_COUNT,   /* [L, R] announcements: tokens of (local expert, source) */
+  EP_H_ARRIVED = EP_D_RANK,  /* [R] arrival words of dispatch */
+  EP_H_SEEN = EP_D_ROWS,     /* [R] of these, parts of earlier calls; own rank only */
+  EP_H_RETURN = EP_C_RECV,   /* [T, K, row] */
+  EP_H_RETURNED = EP_C_COUNT, /* [R] arrival words of combine */
+  EP_H_RETURN_COUNT = EP_C_RANK, /* [R] announcements: rows that a rank returns */
+  EP_H_RETURN_SEEN = 8,      /* [R] as SEEN */
+  EP_H_RELAY,                /* [N, T, message] from the same place of each host */
+  EP_H_RELAY_FLAG,           /* [N, T] call number once a message is there */
+  EP_H_RELAY_COUNT,          /* [N] announcements: messages of a host's rank */
+};
+
+/* Words of EpArgs.counters behind those of ep/layout.cuh. Each is kept twice, for calls of
+ * even and of odd number: a call sets the other one's back to zero, when nobody uses it. */
+enum EpHostCounter {
+  EP_SLOTS = EP_COUNTERS,                /* [2, E] slots given out at an expert */
+  EP_RAIL_SLOTS = EP_SLOTS + 2 * EP_EXPERTS, /* [2, N] slots given out at a host */
+  EP_RELAYED = EP_RAIL_SLOTS + 2 * EP_NODES, /* [2, E] (host of the source, expert of this host): slots of forwarded messages */
+};
+
+EP_DEVICE uint64_t ep_host_at(const EpArgs &a, EpHostRegion region, uint64_t index) { return a.region[region] + 8 * index; }
+
+EP_DEVICE int32_t ep_node_of(int32_t rank) { return rank / EP_PER_NODE; }
+
+/* The rank on host `node` that has this rank's place. */
+EP_DEVICE int32_t ep_rail(const EpArgs &a, int32_t node) { return node * EP_PER_NODE + a.rank % EP_PER_NODE; }
+
+/* Sets the counters of the next call to zero. Block 0 calls it. */
+EP_DEVICE void ep_clear_next(const EpArgs &a, uint32_t call) {
+  const uint32_t next = (call + 1) & 1u;
+  for (uint32_t i = threadIdx.x; i < EP_EXPERTS; i += blockDim.x) {
+    st_relaxed_gpu(ep_counter(a, EP_SLOTS + next * EP_EXPERTS + i), 0);
+    st_relaxed_gpu(ep_counter(a, EP_RELAYED + next * EP_EXPERTS + i), 0);
+  }
+  for (uint32_t i = threadIdx.x; i < EP_NODES; i += blockDim.x) st_relaxed_gpu(ep_counter(a, EP_RAIL_SLOTS + next * EP_NODES + i), 0);
+}
+
+#endif

@@ -1,0 +1,77 @@
+/* What crosses hosts: a put with a count, a signal, and their completion. This header
+ * declares; NVSHMEM is behind it in a translation unit of its own, hosts/nvshmem.cuh,
+ * which is compiled once for an architecture and linked to every kernel. So kernels
+ * need no header of NVSHMEM, whose compilation takes seconds, and its names for types
+ * do not meet ours.
+ *
+ * Addresses are of this rank's own symmetric heap: they name the same place in the
+ * heap of `rank`. The call of a warp is made by all its lanes with equal arguments.
+ */
+#ifndef EP_NETWORK_CUH
+#define EP_NETWORK_CUH
+
+#include "common/ptx.cuh"
+
+#ifdef EP_EMULATE
+/* In native/emul/driver/nvshmem.cpp: a network that delays and reorders. */
+extern "C" {
+void emul_net_put(void *to, const void *from, size_t bytes, uint64_t *word, uint64_t value, int add, int rank);
+void emul_net_signal(uint64_t *word, uint64_t value, int rank);
+void emul_net_quiet(void);
+}
+#else
+extern "C" {
+__device__ void ep_net_put_warp(void *to, const void *from, unsigned long long bytes, void *word, unsigned long long value, int add, int rank);
+__device__ void ep_net_signal(void *word, unsigned long long value, int rank);
+__device__ void ep_net_seen(void *word, unsigned long long value);
+__device__ void ep_net_quiet(void);
+}
+#endif
+
+/* What a put does to its word once its bytes have arrived. */
+#define EP_NET_SET 0
+#define EP_NET_ADD 1
+
+/* A warp copies bytes, and sets or adds to a word after they have arrived. It returns
+ * before that; the source must stay as it is until net_quiet, or until the other rank
+ * has answered. */
+EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *word, uint64_t value, int op, int32_t rank) {
+#ifdef EP_EMULATE
+  __syncwarp();
+  if (lane_id() == 0) emul_net_put(to, from, bytes, word, value, op, rank);
+  __syncwarp();
+#else
+  ep_net_put_warp(to, from, bytes, word, value, op, rank);
+#endif
+}
+
+/* One thread sets a word. No order with any put. */
+EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int32_t rank) {
+#ifdef EP_EMULATE
+  emul_net_signal(word, value, rank);
+#else
+  ep_net_signal(word, value, rank);
+#endif
+}
+
+/* One thread, once a word that another host writes holds value: what was put before it
+ * is then visible to this GPU. On some machines the network card's writes need an
+ * operation for that. */
+EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
+#ifndef EP_EMULATE
+  ep_net_seen(word, value);
+#endif
+}
+
+/* A warp waits until everything that it put has left its memory. */
+EP_DEVICE void net_quiet() {
+  __syncwarp();
+#ifdef EP_EMULATE
+  if (lane_id() == 0) emul_net_quiet();
+#else
+  if (lane_id() == 0) ep_net_quiet();
+#endif
+  __syncwarp();
+}
+
+#endif

@@ -1,0 +1,103 @@
+/* put, signal and wait between ranks of one or several hosts: peer pointers inside a
+ * host, hosts/network.cuh between hosts.
+ *
+ * There may be more ranks than EpArgs.heap has entries. So, under the kernels of this
+ * folder, heap[0] is this rank's own heap and heap[1] a table in it: for each rank where
+ * its heap lies for this GPU, null for a rank of another host, and then for each rank
+ * a word of the start alignment. control[0] is this rank's own.
+ *
+ * A place in another rank's heap is given by its offset, equal on all ranks.
+ */
+#ifndef EP_TRANSPORT_CUH
+#define EP_TRANSPORT_CUH
+
+#include "common/block.cuh"
+#include "common/check.cuh"
+#include "hosts/network.cuh"
+
+EP_DEVICE uint8_t *ep_own_heap(const EpArgs &a) { return a.heap[0]; }
+
+/* Where another rank's heap lies for this GPU; null across hosts. */
+EP_DEVICE uint8_t *ep_peer_heap(const EpArgs &a, int32_t rank) { return reinterpret_cast<uint8_t *const *>(a.heap[1])[rank]; }
+
+/* Offset of the word that `from` sets at a start alignment. */
+EP_DEVICE uint64_t ep_aligned_at(const EpArgs &a, int32_t from) {
+  return static_cast<uint64_t>(a.heap[1] - a.heap[0]) + 8ull * static_cast<uint64_t>(a.ranks + from);
+}
+
+EP_DEVICE uint64_t *ep_own_word(const EpArgs &a, uint64_t offset) { return reinterpret_cast<uint64_t *>(ep_own_heap(a) + offset); }
+
+/* Where bytes go on another rank, and what tells it that they are there. */
+struct EpTarget {
+  int32_t rank; /* -1: nowhere */
+  int32_t op;   /* EP_NET_ADD or EP_NET_SET */
+  uint64_t to;  /* offset of the bytes */
+  uint64_t word;
+  uint64_t value;
+};
+
+/* One warp: copies bytes (a multiple of 16) and then changes the target's word. The
+ * word never changes before its bytes are there. */
+template <int in_flight>
+EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint32_t bytes) {
+  uint8_t *peer = ep_peer_heap(a, t.rank);
+  if (peer == nullptr) {
+    net_put(ep_own_heap(a) + t.to, from, bytes, ep_own_word(a, t.word), t.value, t.op, t.rank);
+    return;
+  }
+  warp_memcpy<in_flight>(peer + t.to, from, bytes);
+  __syncwarp();
+  if (lane_id() != 0) return;
+  uint64_t *word = reinterpret_cast<uint64_t *>(peer + t.word);
+  fence_acq_rel_sys();
+  if (t.op == EP_NET_ADD) {
+    add_relaxed_sys(word, t.value);
+  } else {
+    st_relaxed_sys(word, t.value);
+  }
+}
+
+/* One thread sets another rank's word. Inside a host it publishes what the thread wrote
+ * or has acquired; across hosts it says nothing of any put. */
+EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value) {
+  uint8_t *peer = ep_peer_heap(a, rank);
+  if (peer == nullptr) {
+    net_signal(ep_own_word(a, word), value, rank);
+    return;
+  }
+  fence_acq_rel_sys();
+  st_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), value);
+}
+
+/* One thread waits until a word of its own heap, which only grows, is at least value.
+ * False once the deadline has passed: leave the kernel. The library's own waits have no
+ * deadline. */
+EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t value, uint64_t *got) {
+  uint64_t *at = ep_own_word(a, word);
+  EpSpin spin;
+  for (;;) {
+    *got = ld_relaxed_sys(at);
+    if (*got >= value) break;
+    if (!spin.again(a, what, value, *got)) return false;
+  }
+  if (what.source >= 0 && ep_peer_heap(a, what.source) == nullptr) net_seen(at, value);
+  fence_acq_rel_sys();
+  return true;
+}
+
+/* An announcement: the number of a call above, a count below. Words that hold it grow
+ * with the calls, and nobody has to reset them. */
+EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
+
+/* One thread waits for this call's announcement. A later call's means that a rank ran
+ * ahead, which no order of calls allows: it is reported and not taken for a count. */
+EP_DEVICE bool ep_await_announced(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t *count) {
+  uint64_t got;
+  if (!ep_wait(a, word, what, ep_announcement(call, 0), &got)) return false;
+  *count = static_cast<uint32_t>(got);
+  if (static_cast<uint32_t>(got >> 32) == call) return true;
+  ep_fault(a, what, ep_announcement(call, 0), got);
+  return false;
+}
+
+#endif

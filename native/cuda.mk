@@ -99,9 +99,16 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 	$(EMUL_CXX) -I$(CUDA_DIR)/include -Wl,-soname,libcuda.so.1 -o $@ native/emul/driver/driver.cpp native/emul/src/fiber.cpp $(EMULATED)/weak.o -ldl -lpthread
 	$(EMUL_CXX) -o $(EMULATED)/libnvrtc.so.13 native/emul/driver/nvrtc.cpp
 	$(EMUL_CXX) -I$(CUDA_DIR)/include -o $(EMULATED)/libcublasLt.so.13 native/emul/driver/cublaslt.cpp $@
+	mkdir -p $(EMULATED)/nvshmem/lib
+	$(EMUL_CXX) -o $(EMULATED)/nvshmem/lib/libnvshmem_host.so.3 native/emul/driver/nvshmem.cpp -ldl -lpthread
+	ln -sf libnvshmem_host.so.3 $(EMULATED)/nvshmem/lib/libnvJitLink.so.13
+	touch $(EMULATED)/nvshmem/lib/libnvshmem_device.a
+	echo $(NVSHMEM_WHEEL) > $(EMULATED)/nvshmem/VERSION
 
 cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver, without a GPU
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CUBLASLT=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
 	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout 10m -run '^Test(Session|Drill|Races)' ./kernels/cuda
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_TEST_NO_CUBLASLT=1 EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
 	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -run '^TestSessionWithoutCublasLt$$' ./kernels/cuda
+	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
+	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout 10m ./cmd/epbench-cuda

@@ -18,11 +18,16 @@ import (
 )
 
 func main() {
-	root := newRoot()
-	if err := root.Execute(); err != nil {
+	exit(newRoot().Execute())
+}
+
+// exit ends the process.
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "epbench-cuda:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 // flags are the options of every subcommand.
@@ -51,19 +56,22 @@ func newRoot() *cobra.Command {
 	p.DurationVar(&f.options.Deadline, "deadline", cuda.DefaultDeadline, "longest wait of a kernel before it gives up")
 	p.Float32Var(&f.options.InputScale, "input-scale", 1, "global input scale of nvfp4")
 	p.StringVar(&f.drill, "drill", "", "build a fault in: drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG]")
-	root.AddCommand(newInfo(f), newSelfTest(f))
+	root.AddCommand(newInfo(f), newSelfTest(f), newRank(f))
 	root.SetContext(context.Background())
 	return root
 }
 
+func (f *flags) parseDrill() (err error) {
+	if f.drill != "" {
+		f.options.Drill, err = cuda.ParseDrill(f.drill)
+	}
+	return err
+}
+
 // withBackend opens the GPUs for one command.
 func withBackend(f *flags, use func(*cuda.Backend) error) error {
-	if f.drill != "" {
-		d, err := cuda.ParseDrill(f.drill)
-		if err != nil {
-			return err
-		}
-		f.options.Drill = d
+	if err := f.parseDrill(); err != nil {
+		return err
 	}
 	b, err := cuda.Open(f.options)
 	if err != nil {

@@ -37,7 +37,10 @@ type Backend struct {
 }
 
 // Open takes every GPU that CUDA_VISIBLE_DEVICES shows.
-func Open(o Options) (*Backend, error) {
+func Open(o Options) (*Backend, error) { return open(o, -1) }
+
+// open takes the GPU of that number alone, or all where it is below 0.
+func open(o Options, only int) (*Backend, error) {
 	if o.Clock == "" {
 		o.Clock = clockChain
 	}
@@ -54,7 +57,7 @@ func Open(o Options) (*Backend, error) {
 	if o.InputScale == 0 {
 		o.InputScale = 1
 	}
-	n, err := openNode(stageDefines(stage))
+	n, err := openGPUs(stageDefines(stage), only)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ const (
 	partY            = "y"
 	partCombined     = ref.PartCombined
 	partFlush        = "flush"
+	partWorld        = "world" // the table of hosts/transport.cuh
 )
 
 // flushBytes is how much cold mode writes on each GPU before a call: several times

@@ -12,6 +12,7 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/shmem"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -47,10 +48,25 @@ type node struct {
 	compiler *Compiler
 	ahead    *Queue
 	modules  map[string]*module // by unit
+	network  *shmem.Library     // that modules which cross hosts belong to, nil without
 }
 
-// openNode takes every GPU. Every unit gets these defines besides its own.
-func openNode(defines []string) (*node, error) {
+// addModule readies a loaded module for the network.
+func (n *node) addModule(m *module) error {
+	if n.network == nil {
+		return errors.New("it crosses hosts, and this process is no rank of a launched worker; see docs/multinode.md")
+	}
+	for i, loaded := range m.byGPU {
+		if err := n.gpus[i].do(func() error { return n.network.AddModule(uint64(handle(loaded))) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openGPUs takes the GPU of that number alone, or all where it is below 0. Every unit
+// gets these defines besides its own.
+func openGPUs(defines []string, only int) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
 		return nil, fmt.Errorf("count GPUs: %w", err)
@@ -60,11 +76,15 @@ func openNode(defines []string) (*node, error) {
 	}
 	n := &node{apart: map[[2]int]error{}, modules: map[string]*module{}}
 	for i := range count {
+		if only >= 0 && i != only {
+			continue
+		}
 		g, err := openGPU(i)
 		if err != nil {
 			n.close()
 			return nil, fmt.Errorf("GPU %d: %w", i, err)
 		}
+		g.index = len(n.gpus)
 		n.gpus = append(n.gpus, g)
 	}
 	n.joinPeers()
@@ -181,6 +201,9 @@ func (n *node) load(u Unit) (*module, error) {
 			return err
 		})
 	})
+	if err == nil && u.crossesHosts() {
+		err = n.addModule(m)
+	}
 	if err != nil {
 		m.unload()
 		return nil, kernels.Failf(ep.NoLaunch, "%s: %v", u.Source, err)

@@ -256,7 +256,7 @@ func (w *writer) call(st step, args C.EpArgs) {
 	}
 	w.toState(&args, k.family.state.of(st.lane), w.extra.problem, st.op)
 	args.round = C.uint32_t(st.n + 1)
-	if d := w.extra.drill; d.Rank == w.rank {
+	if d := w.extra.drill; d.Rank == w.rig.number(w.rank) {
 		args.delay_ns, args.drop_signal = C.int32_t(d.Delay.Nanoseconds()), C.int32_t(d.Drop)
 	}
 	for _, i := range k.part(st.half) {

@@ -35,6 +35,7 @@ type rig struct {
 	support  map[string][]cu.Function // alignment and stamps, by GPU
 	deadline time.Duration
 	refill   func() error // inputs, after the heap was filled anew; may be nil
+	world    *world       // of the launched rank that this process is, nil where it has all ranks
 }
 
 // supportEntries are the kernels of common/align.cuh.
@@ -42,6 +43,18 @@ var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_adva
 
 // newRig seats ranks on GPUs in order; with more ranks than GPUs they share.
 func newRig(n *node, ranks int, deadline time.Duration) (*rig, error) {
+	r, err := seated(n, ranks, deadline)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.supported(Unit{Source: "common/align.cuh"}, ""); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// seated is a rig without support kernels.
+func seated(n *node, ranks int, deadline time.Duration) (*rig, error) {
 	r := &rig{node: n, deadline: deadline, support: map[string][]cu.Function{}}
 	for i := range ranks {
 		s := seat{gpu: n.gpus[i%len(n.gpus)]}
@@ -58,20 +71,32 @@ func newRig(n *node, ranks int, deadline time.Duration) (*rig, error) {
 			return nil, fmt.Errorf("rank %d on GPU %d: %w", i, s.gpu.index, err)
 		}
 	}
-	m, err := n.load(Unit{Source: "common/align.cuh"})
-	if err == nil {
-		err = r.findSupport(m)
-	}
-	if err != nil {
-		r.close()
-		return nil, err
-	}
 	return r, nil
 }
 
-func (r *rig) findSupport(m *module) error {
+// supported loads the support kernels; those that reach other ranks have a name with
+// a suffix where these are on other hosts.
+func (r *rig) supported(u Unit, suffix string) error {
+	m, err := r.node.load(u)
+	if err == nil {
+		err = r.findSupport(m, suffix)
+	}
+	if err != nil {
+		r.close()
+	}
+	return err
+}
+
+// crossing are the support kernels that depend on where the ranks are.
+var crossing = map[string]bool{"ep_align": true, "ep_stamp": true, "ep_next_round": true}
+
+func (r *rig) findSupport(m *module, suffix string) error {
 	for _, entry := range supportEntries {
-		fs, err := m.function(entry)
+		name := entry
+		if crossing[entry] {
+			name += suffix
+		}
+		fs, err := m.function(name)
 		if err != nil {
 			return err
 		}
@@ -110,7 +135,7 @@ func (r *rig) close() {
 func (r *rig) release() {
 	for i := range r.seats {
 		s := &r.seats[i]
-		if s.arena != nil {
+		if s.arena != nil && r.world == nil {
 			s.gpu.give(s.arena)
 		}
 		s.arena = nil
@@ -129,7 +154,7 @@ func (r *rig) allocate(parts []Region) error {
 	r.heap = h
 	err := sideBySide(len(r.seats), func(i int) (err error) {
 		s := &r.seats[i]
-		if s.arena, err = s.gpu.take(h.bytes); err != nil {
+		if s.arena, err = r.take(s.gpu, h.bytes); err != nil {
 			return fmt.Errorf("rank %d: allocate %s on GPU %d: %w", i, gib(h.bytes), s.gpu.index, err)
 		}
 		return nil
@@ -156,7 +181,7 @@ func (r *rig) checkMemory(h heap) error {
 		}
 		err := g.do(func() error {
 			free, _, err := cu.MemInfo()
-			have += free + g.idle() - memoryMargin
+			have += free + g.idle() + r.world.idle() - memoryMargin
 			return err
 		})
 		if err != nil {
@@ -177,6 +202,9 @@ func (r *rig) reset() error {
 		clearFault(r.seats[i].fault)
 	}
 	if err := r.fill(r.heap.parts); err != nil {
+		return err
+	}
+	if err := r.joinWorld(); err != nil {
 		return err
 	}
 	if r.refill == nil {
@@ -314,13 +342,16 @@ func point[T any](field **T, at cu.DevicePtr) { *(*uintptr)(unsafe.Pointer(field
 func (r *rig) args(rank int) C.EpArgs {
 	s := r.seats[rank]
 	a := C.EpArgs{
-		rank: C.int32_t(rank), ranks: C.int32_t(len(r.seats)),
+		rank: C.int32_t(r.number(rank)), ranks: C.int32_t(r.ranks()),
 		deadline_ns: C.uint64_t(r.deadline.Nanoseconds()), allreduce_size: 1,
 	}
 	point(&a.fault, s.faultDevice)
 	for i := range r.seats {
 		point(&a.control[i], r.at(i, partControl))
 		point(&a.heap[i], r.base(i))
+	}
+	if r.world != nil {
+		point(&a.heap[1], r.at(0, partWorld))
 	}
 	point(&a.counters, r.at(rank, partAbort))
 	return a

@@ -62,7 +62,7 @@ func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)
 	err := run()
-	if errors.Is(err, errFault) && neverBegan(s.rig.faults()) {
+	if errors.Is(err, errFault) && s.rig.world == nil && neverBegan(s.rig.faults()) {
 		if err := s.rig.reset(); err != nil {
 			return err
 		}

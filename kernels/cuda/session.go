@@ -46,18 +46,24 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	return sessionOn(r, b, w)
+}
+
+// sessionOn is a session of the ranks that have seats in r.
+func sessionOn(r *rig, b *Backend, w *workloads.Workload) (*session, error) {
 	s := &session{
 		backend: b, rig: r, workload: w, problem: w.Problem,
 		candidates: map[string]*candidate{},
 	}
 	oracle := ref.New(w, b.options.InputScale)
 	s.activation = openActivation(w, oracle)
-	for rank := range w.Ranks {
+	for seat := range r.seats {
+		rank := r.number(seat)
 		if s.activation != nil {
 			s.tokens = append(s.tokens, s.activation.gates(w, rank))
 			continue
 		}
-		if from := w.Batch(rank); from < rank {
+		if from := w.Batch(rank); from < rank && r.world == nil {
 			s.tokens = append(s.tokens, s.tokens[from])
 		} else {
 			s.tokens = append(s.tokens, w.Tokens(rank))
@@ -137,7 +143,7 @@ func (s *session) join(of state) error {
 	if slices.ContainsFunc(s.states, func(have state) bool { return have.name == of.name }) {
 		return nil
 	}
-	parts := append(rigParts(), s.parts()...)
+	parts := append(s.rig.parts(), s.parts()...)
 	states := append(s.states[:len(s.states):len(s.states)], of)
 	for _, st := range states {
 		parts = append(parts, stateParts(st, s.problem)...)
@@ -170,7 +176,7 @@ func (s *session) args(of state) func(rank int) C.EpArgs {
 	return func(rank int) C.EpArgs {
 		a := s.rig.args(rank)
 		p := s.problem
-		a.tokens = C.int32_t(s.workload.Ranks[s.workload.Batch(rank)].Tokens)
+		a.tokens = C.int32_t(s.workload.Ranks[s.workload.Batch(s.rig.number(rank))].Tokens)
 		a.max_tokens, a.max_rows = C.int32_t(p.MaxTokens), C.int64_t(dtype.MaxRows(p))
 		at := func(part string) cu.DevicePtr { return s.rig.at(rank, part) }
 		point(&a.x, at(partX))
@@ -238,6 +244,9 @@ func (s *session) ended(err error) error {
 	switch {
 	case errors.Is(err, errFault):
 		f := kernels.Failf(ep.Hang, "%s", hangReason(s.rig.faults(), s.rig.deadline))
+		if s.rig.world != nil {
+			return f // all ranks reset together: see crew
+		}
 		return s.restored(f)
 	case errors.As(err, &refused):
 		return s.restored(kernels.Failf(ep.NoLaunch, "%s", refused.reason))

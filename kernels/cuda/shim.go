@@ -37,7 +37,7 @@ func driverError(what string, result C.int) error {
 
 // handle is the driver's handle in a type of cu: its only field, which is not
 // exported.
-func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event](v T) C.uint64_t {
+func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
 

@@ -20,7 +20,7 @@ func (s *session) upload() error {
 		if s.activation != nil {
 			return s.uploadActivation(rank)
 		}
-		in := s.workload.Ranks[s.workload.Batch(rank)]
+		in := s.workload.Ranks[s.workload.Batch(s.rig.number(rank))]
 		return cmp.Or(
 			upload(s.rig, rank, partX, s.tokens[rank]),
 			upload(s.rig, rank, partIDs, in.Experts),

@@ -4,11 +4,12 @@
 #include "common/align.cuh"
 #include "hosts/transport.cuh"
 
-/* The start barrier over ranks. It numbers alignments as ep_align does. */
+/* The start barrier over ranks. It numbers alignments as ep_align does. A rank may begin the
+ * next one while its signal of this one is still on the way: hence words that count. */
 EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   EpControl *mine = a.control[0];
   const uint32_t tag = mine->epoch + 1;
-  for (int32_t peer = static_cast<int32_t>(threadIdx.x); peer < a.ranks; peer += 32) ep_signal(a, peer, ep_aligned_at(a, a.rank), tag);
+  for (int32_t peer = static_cast<int32_t>(threadIdx.x); peer < a.ranks; peer += 32) ep_count_up(a, peer, ep_aligned_at(a, a.rank));
   for (int32_t peer = static_cast<int32_t>(threadIdx.x); peer < a.ranks; peer += 32) {
     uint64_t got;
     if (!ep_wait(a, ep_aligned_at(a, peer), {EP_PHASE_ALIGN, -1, peer}, tag, &got)) break;

@@ -16,13 +16,13 @@
 /* In native/emul/driver/nvshmem.cpp: a network that delays and reorders. */
 extern "C" {
 void emul_net_put(void *to, const void *from, size_t bytes, uint64_t *word, uint64_t value, int add, int rank);
-void emul_net_signal(uint64_t *word, uint64_t value, int rank);
+void emul_net_signal(uint64_t *word, uint64_t value, int add, int rank);
 void emul_net_quiet(void);
 }
 #else
 extern "C" {
 __device__ void ep_net_put_warp(void *to, const void *from, unsigned long long bytes, void *word, unsigned long long value, int add, int rank);
-__device__ void ep_net_signal(void *word, unsigned long long value, int rank);
+__device__ void ep_net_signal(void *word, unsigned long long value, int add, int rank);
 __device__ void ep_net_seen(void *word, unsigned long long value);
 __device__ void ep_net_quiet(void);
 }
@@ -45,12 +45,12 @@ EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *wor
 #endif
 }
 
-/* One thread sets a word. No order with any put. */
-EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int32_t rank) {
+/* One thread sets a word or adds to it. No order with any put or other signal. */
+EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
-  emul_net_signal(word, value, rank);
+  emul_net_signal(word, value, op, rank);
 #else
-  ep_net_signal(word, value, rank);
+  ep_net_signal(word, value, op, rank);
 #endif
 }
 

@@ -31,8 +31,8 @@ EP_NETWORK ep_net_put_warp(void *to, const void *from, unsigned long long bytes,
                                   rank);
 }
 
-EP_NETWORK ep_net_signal(void *word, unsigned long long value, int rank) {
-  nvshmemx_signal_op(static_cast<uint64_t *>(word), value, NVSHMEM_SIGNAL_SET, rank);
+EP_NETWORK ep_net_signal(void *word, unsigned long long value, int add, int rank) {
+  nvshmemx_signal_op(static_cast<uint64_t *>(word), value, add ? NVSHMEM_SIGNAL_ADD : NVSHMEM_SIGNAL_SET, rank);
 }
 
 /* The condition holds already: the library's wait, which has no deadline, ends at once. */

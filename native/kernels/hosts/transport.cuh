@@ -4,7 +4,7 @@
  * There may be more ranks than EpArgs.heap has entries. So, under the kernels of this
  * folder, heap[0] is this rank's own heap and heap[1] a table in it: for each rank where
  * its heap lies for this GPU, null for a rank of another host, and then for each rank
- * a word of the start alignment. control[0] is this rank's own.
+ * a word that counts its start alignments. control[0] is this rank's own.
  *
  * A place in another rank's heap is given by its offset, equal on all ranks.
  */
@@ -62,11 +62,23 @@ EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint
 EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
-    net_signal(ep_own_word(a, word), value, rank);
+    net_signal(ep_own_word(a, word), value, EP_NET_SET, rank);
     return;
   }
   fence_acq_rel_sys();
   st_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), value);
+}
+
+/* The same, adding one. For words where two signals of a rank may be on the way: the
+ * network may deliver them in any order. */
+EP_DEVICE void ep_count_up(const EpArgs &a, int32_t rank, uint64_t word) {
+  uint8_t *peer = ep_peer_heap(a, rank);
+  if (peer == nullptr) {
+    net_signal(ep_own_word(a, word), 1, EP_NET_ADD, rank);
+    return;
+  }
+  fence_acq_rel_sys();
+  add_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), 1);
 }
 
 /* One thread waits until a word of its own heap, which only grows, is at least value.

@@ -1,0 +1,121 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"errors"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// crewSession is one workload on all ranks of a crew.
+type crewSession struct {
+	*crew
+	problem ep.Problem
+	outputs *ref.Remote
+}
+
+// Prepare implements kernels.Session. Rank 0 compiles first, so that ranks which share
+// its cache find the binary there.
+func (s *crewSession) Prepare(_ context.Context, c ep.Config) error {
+	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
+	if err != nil {
+		return asFailure(ep.Illegal, err)
+	}
+	if _, err := s.first.backend.node.compiler.CompileAll(units...); err != nil {
+		return asFailure(ep.NoBuild, err)
+	}
+	_, err = s.ask(task{Prepare: &c})
+	return err
+}
+
+// Run implements kernels.Session.
+func (s *crewSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	s.outputs.Forget()
+	all, err := s.attempt(task{Run: &runTask{c, spec.Rounds, spec.Fold}})
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	out := all[0].Rounds
+	for _, a := range all[1:] {
+		for i, times := range a.Rounds.Seconds {
+			out.Seconds[i] = append(out.Seconds[i], times...)
+		}
+		out.MHz = append(out.MHz, a.Rounds.MHz...)
+		out.Notes = append(out.Notes, a.Rounds.Notes...)
+	}
+	if len(out.MHz) != len(all) {
+		out.MHz = nil
+	}
+	return out, nil
+}
+
+// attempt performs a task that launches kernels. After a failure every rank has left its
+// kernels; then all reset, which no rank may begin before.
+func (s *crewSession) attempt(t task) ([]answer, error) {
+	all, err := s.ask(t)
+	if err == nil {
+		return all, nil
+	}
+	var f *kernels.Failure
+	if !errors.As(err, &f) {
+		return nil, err // a rank is gone
+	}
+	if _, rerr := s.ask(task{Reset: true}); rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	return nil, err
+}
+
+// Verify implements kernels.Session.
+func (s *crewSession) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
+	s.outputs.Forget()
+	if _, err := s.attempt(task{Prove: &c}); err != nil {
+		return kernels.Comparison{}, err
+	}
+	configs, err := opConfigs(s.first.backend.machine, s.problem, c)
+	if err != nil {
+		return kernels.Comparison{}, err
+	}
+	dispatch, err := JudgedAs(s.problem, configs[ep.Dispatch])
+	var combine ref.Compare
+	if k, ok := configs[ep.Combine]; ok && err == nil {
+		combine, err = JudgedAs(s.problem, k)
+	}
+	if err != nil {
+		return kernels.Comparison{}, err
+	}
+	return s.outputs.Judge(s.problem.Op, dispatch, combine)
+}
+
+// read implements ref.Memory.
+func (s *crewSession) read(rank int, part string, bytes int, offsets ...int) ([]byte, error) {
+	t := task{Read: &readTask{part, bytes, offsets}}
+	if rank == 0 {
+		a, err := s.first.perform(t)
+		return a.Data, err
+	}
+	a, err := s.links[rank-1].exchange(t)
+	if err == nil && a.Reason != "" {
+		err = errors.New(a.Reason)
+	}
+	return a.Data, err
+}
+
+// Probe implements worker.Prober.
+func (s *crewSession) Probe(rank, token, k int) ([]uint16, error) {
+	return s.outputs.Probe(rank, token, k)
+}
+
+// Close implements kernels.Session. A session that was opened later is left alone.
+func (s *crewSession) Close() error {
+	if s.opened != s {
+		return nil
+	}
+	s.opened = nil
+	_, err := s.ask(task{Close: true})
+	return err
+}

@@ -1,0 +1,170 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Seat is a launched process's place among the ranks.
+type Seat struct {
+	Rank, Ranks int
+	Local       int // rank on this host
+}
+
+// seatNames are how launchers tell a process its seat: torchrun, OpenMPI, Slurm, MPICH.
+var seatNames = [][3]string{
+	{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+	{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+	{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+}
+
+// FindSeat reads the variables of the launcher. Where none is set there is one rank.
+func FindSeat() (Seat, error) {
+	for _, names := range seatNames {
+		if os.Getenv(names[0]) == "" || os.Getenv(names[1]) == "" {
+			continue
+		}
+		local := names[2]
+		if os.Getenv(local) == "" {
+			local = names[0]
+		}
+		var n [3]int
+		for i, name := range []string{names[0], names[1], local} {
+			v, err := strconv.Atoi(os.Getenv(name))
+			if err != nil || v < 0 || v > ep.MaxRanks {
+				return Seat{}, fmt.Errorf("%s: %.40q is no number from 0 to %d", name, os.Getenv(name), ep.MaxRanks)
+			}
+			n[i] = v
+		}
+		if n[0] >= n[1] {
+			return Seat{}, fmt.Errorf("%s: %d, want less than %s, which is %d", names[0], n[0], names[1], n[1])
+		}
+		return Seat{n[0], n[1], n[2]}, nil
+	}
+	return Seat{Ranks: 1}, nil
+}
+
+// Line is a launched rank's connection to epbench.
+type Line struct {
+	Seat
+	Meet  string // what rank 0 gave
+	Token string // of the run: a secret that its ranks share
+	conn  net.Conn
+	in    *bufio.Reader
+
+	mu   sync.Mutex
+	beat Beat
+}
+
+// Join connects to the epbench that launched this process, by EPBENCH_ADDRESS and
+// EPBENCH_TOKEN. Rank 0's meet says where the other ranks reach it; host is the address
+// of this host that epbench sees. Another rank waits until rank 0 has joined.
+func Join(s Seat, meet func(host string) (string, error)) (*Line, error) {
+	address, token := os.Getenv(addressEnv), os.Getenv(tokenEnv)
+	if address == "" || token == "" {
+		return nil, fmt.Errorf("%s: not set; epbench starts this command by --backend \"launch:...\"", addressEnv)
+	}
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	l := &Line{Seat: s, Token: token, conn: c, in: bufio.NewReaderSize(c, maxGreeting)}
+	if err := l.greet(meet); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Line) greet(meet func(host string) (string, error)) error {
+	g := Greeting{Token: l.Token, Rank: l.Rank, Ranks: l.Ranks, PID: os.Getpid()}
+	g.Host, _ = os.Hostname() // a label
+	if l.Rank == 0 {
+		host, _, err := net.SplitHostPort(l.conn.LocalAddr().String())
+		if err == nil {
+			g.Meet, err = meet(host)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := json.NewEncoder(l.conn).Encode(g); err != nil {
+		return err
+	}
+	line, err := l.in.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("epbench closed the connection: %w", err)
+	}
+	var a Admission
+	if err := json.Unmarshal(line, &a); err != nil {
+		return err
+	}
+	if a.Error != "" {
+		return errors.New(a.Error)
+	}
+	l.Meet = a.Meet
+	return nil
+}
+
+// Serve answers epbench's requests about a backend; rank 0 calls it.
+func (l *Line) Serve(ctx context.Context, name string, b kernels.Backend) error {
+	return Serve(ctx, name, b, l.in, l.conn)
+}
+
+// Doing is what the next heartbeats say. Ranks other than 0 call it.
+func (l *Line) Doing(doing string, waiting bool) {
+	l.mu.Lock()
+	l.beat = Beat{Doing: doing, Waiting: waiting}
+	l.mu.Unlock()
+}
+
+// Watch sends heartbeats until epbench closes the connection: this rank is then of no
+// use. Ranks other than 0 call it.
+func (l *Line) Watch() {
+	gone := make(chan struct{})
+	go func() {
+		for {
+			if _, err := l.in.ReadByte(); err != nil {
+				close(gone)
+				return
+			}
+		}
+	}()
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-gone:
+			return
+		case <-tick.C:
+			l.mu.Lock()
+			b := l.beat
+			l.mu.Unlock()
+			l.notify(notifyBeat, b)
+		}
+	}
+}
+
+// Failed tells epbench that this rank failed where others may wait for it.
+func (l *Line) Failed(status ep.Status, reason string) {
+	l.notify(notifyFailed, Trouble{status, reason})
+}
+
+func (l *Line) notify(method string, params any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// A connection that is gone is seen by who reads.
+	_ = json.NewEncoder(l.conn).Encode(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
+}

@@ -102,6 +102,7 @@ func TestToyDrills(t *testing.T) {
 		{"hang", ep.Hang, "while the others wait"},
 		{"stop", ep.Hang, "is silent since"},
 		{"raise", ep.Crash, "RuntimeError: CUDA error: invalid configuration argument"},
+		{"captures", ep.NoLaunch, "rank 1: capturing a CUDA graph failed 2 times: RuntimeError: CUDA error: operation failed"},
 	} {
 		t.Run(c.drill, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +121,7 @@ func TestToyDrills(t *testing.T) {
 			}
 			_, err = s.Run(t.Context(), bad, kernels.RunSpec{Rounds: 1, Fold: 1})
 			var f *kernels.Failure
-			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) || !strings.Contains(f.Reason, "rank 1 of 3") {
+			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) || !strings.Contains(f.Reason, "rank 1") {
 				t.Fatalf("got %v, want %s with %q and the rank", err, c.status, c.reason)
 			}
 			if left := family(token); len(left) > 0 {
@@ -130,6 +131,24 @@ func TestToyDrills(t *testing.T) {
 				t.Errorf("the next candidate: %v", err)
 			}
 		})
+	}
+}
+
+// TestToyCaptureAgain: a capture that fails once on one rank is made again by all, in the
+// same process.
+func TestToyCaptureAgain(t *testing.T) {
+	b, _, err := openToy(t, "testdata/drill.py", "capture")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, c := toySession(t, b, ep.Dispatch)
+	for range 2 {
+		if r, err := s.Run(t.Context(), c.With("messages", "4"), kernels.RunSpec{Rounds: 2, Fold: 1}); err != nil || len(r.Seconds) != 2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if b.Restarts() != 0 {
+		t.Errorf("%d restarts", b.Restarts())
 	}
 }
 

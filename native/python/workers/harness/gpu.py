@@ -11,6 +11,7 @@ import subprocess
 import torch
 import torch.distributed as dist
 
+from .capture import Graphs
 from .library import Library
 from .protocol import Failure
 from .session import Session
@@ -79,7 +80,7 @@ class GPULibrary(Library):
         store = dist.TCPStore(*self._store(), ranks.ranks, is_master=ranks.rank == 0)
         dist.init_process_group("gloo" if cpu else "nccl", store=store, rank=ranks.rank, world_size=ranks.ranks)
         self.group = dist.group.WORLD
-        self.flag, self.graphs, self.pool = torch.zeros(1, device=self.device), {}, None
+        self.flag, self.graphs = torch.zeros(1, device=self.device), Graphs(torch.cuda, ranks)
 
     def _store(self):
         """Host and port of a store, chosen by rank 0."""
@@ -130,7 +131,7 @@ class GPULibrary(Library):
         return GPUSession(self, params, worker)
 
     def close(self):
-        self.graphs, self.pool = {}, None
+        self.graphs.forget()
         if self.device.type == "cuda":
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
@@ -167,11 +168,13 @@ class GPULibrary(Library):
         if self.alternating(steps):
             return self._alternate(name, steps, rounds, calls)
         apart = [self.between] if self.between and len(paid) == 1 else []
-        if (name, calls) not in self.graphs:
+
+        def make():
             for _, step in steps:  # what the paid steps read: handles, the experts' rows
                 step()
-            self.graphs[name, calls] = self._chain(paid + apart, calls), apart and self._chain(apart, calls), list(vars(self).values())
-        go, rest, _ = self.graphs[name, calls]
+            return self._chain(paid + apart, calls), apart and self._chain(apart, calls), list(vars(self).values())
+
+        go, rest, _ = self.graphs.get((name, calls), make)
         out = []
         for _ in range(rounds):
             self.ranks.barrier()
@@ -190,32 +193,25 @@ class GPULibrary(Library):
     def _alternate(self, name, steps, rounds, calls):
         """Both halves take turns in a graph, with events around the paid one; what two events
         on end read is taken off."""
-        if (name, calls) not in self.graphs:
+        def make():
             for _, step in steps:
                 step()
             event = lambda: torch.cuda.Event(enable_timing=True, external=True)
             marks, turn = [(event(), event(), event()) for _ in range(calls)], [s for s in steps if s[1] != self.experts]
 
-            def run(mark):
-                for paid, step in turn:
-                    if paid:
-                        mark[0].record()
-                        mark[1].record()
-                    step()
-                    if paid:
-                        mark[2].record()
-
-            graph = torch.cuda.CUDAGraph()
-            self.settle()
-            self.ranks.barrier()
-            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            def run():
                 for mark in marks:
-                    run(mark)
-            self.pool = self.pool or graph.pool()
-            self.settle()
-            self.ranks.barrier()
-            self.graphs[name, calls] = graph.replay, marks, list(vars(self).values())
-        go, marks, _ = self.graphs[name, calls]
+                    for paid, step in turn:
+                        if paid:
+                            mark[0].record()
+                            mark[1].record()
+                        step()
+                        if paid:
+                            mark[2].record()
+
+            return self.graphs.capture(run), marks, list(vars(self).values())
+
+        go, marks, _ = self.graphs.get((name, calls), make)
         out = []
         for _ in range(rounds):
             self.ranks.barrier()
@@ -240,17 +236,7 @@ class GPULibrary(Library):
                 for step in paid:
                     step()
 
-        if self.clock != "chain":
-            return run
-        graph = torch.cuda.CUDAGraph()
-        self.settle()
-        self.ranks.barrier()
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            run()
-        self.pool = self.pool or graph.pool()
-        self.settle()
-        self.ranks.barrier()
-        return graph.replay
+        return self.graphs.capture(run) if self.clock == "chain" else run
 
     def _between(self, go):
         """Seconds between two events around go. The ranks begin together: an all-reduce

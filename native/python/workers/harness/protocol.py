@@ -20,6 +20,11 @@ class Failure(Exception):
         self.status = status
 
 
+class Broken(Failure):
+    """A verdict after which this process cannot go on: it ends, and epbench starts the
+    worker again."""
+
+
 class Line:
     """One rank's connection. It ends the process when epbench ends it."""
 

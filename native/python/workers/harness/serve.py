@@ -5,7 +5,7 @@ import hashlib
 import sys
 import traceback
 
-from .protocol import FAILURE, Failure
+from .protocol import FAILURE, Broken, Failure
 from .ranks import Ranks
 from .session import Half, joined
 
@@ -44,6 +44,9 @@ class Worker:
             return {"error": {"code": -32601, "message": "no method %s" % method}}
         try:
             return {"result": getattr(self, method)(params or {})}
+        except Broken as b:
+            self.failed(b.status, str(b))
+            sys.exit(1)
         except Failure as f:
             return self.failed(f.status, str(f))
         except Exception as e:

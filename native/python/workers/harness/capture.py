@@ -1,0 +1,65 @@
+"""CUDA graphs: what all ranks capture together, and what a capture that fails leaves behind.
+
+cuda is torch.cuda, or what a test gives in its place.
+"""
+
+from .protocol import Broken
+
+ATTEMPTS = 2  # a capture may fail for a reason that is gone the second time
+
+
+class Graphs:
+    """The graphs of one process, by name. They share one pool of memory."""
+
+    def __init__(self, cuda, ranks):
+        self.cuda, self.ranks = cuda, ranks
+        self.forget()
+
+    def forget(self):
+        """Frees all graphs; each is captured again when it is asked for."""
+        self.kept, self.pool = {}, None
+
+    def get(self, name, make):
+        """What make returned for a name."""
+        if name not in self.kept:
+            self.kept[name] = make()
+        return self.kept[name]
+
+    def capture(self, run):
+        """A function that replays what run launches. Where one rank's capture fails, all
+        ranks drop theirs, make anew what it may have damaged, and try once more. Raises
+        Broken where that fails too: the process must be started again."""
+        for _ in range(ATTEMPTS):
+            self.cuda.synchronize()
+            self.ranks.barrier()
+            graph, why = self._attempt(run)
+            failed = [(rank, said) for rank, said in enumerate(self.ranks.exchange(why)) if said]
+            if not failed:
+                self.pool = self.pool or graph.pool()
+                self._settle()
+                self.ranks.barrier()
+                return graph.replay
+            del graph
+            self.forget()
+            self._settle()
+        raise Broken("launch", "rank %d: capturing a CUDA graph failed %d times: %s" % (failed[0][0], ATTEMPTS, failed[0][1]))
+
+    def _attempt(self, run):
+        """(graph, None), or (None, why there is none). torch.cuda.graph leaves its own stream
+        as the current one where ending the capture fails, and would capture on it again."""
+        stream, graph = self.cuda.current_stream(), self.cuda.CUDAGraph()
+        try:
+            with self.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+                run()
+        except Exception as e:
+            self.cuda.set_stream(stream)
+            self.cuda.graph.default_capture_stream = None
+            return None, "%s: %s" % (type(e).__name__, e)
+        return graph, None
+
+    def _settle(self):
+        """An error here means that the GPU's context is lost."""
+        try:
+            self.cuda.synchronize()
+        except Exception as e:
+            raise Broken("launch", "after capturing a CUDA graph: %s: %s" % (type(e).__name__, e)) from None

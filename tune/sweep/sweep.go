@@ -194,6 +194,7 @@ func (s *sweeper) warn() {
 		s.run.Warnings = append(s.run.Warnings,
 			fmt.Sprintf("%d of %d searches ended with what every search begins with: give --budget more", n, len(s.searches)))
 	}
+	s.run.Warnings = append(s.run.Warnings, s.edges()...)
 	for _, c := range s.searches {
 		add(c, c.result.Decision.Reason)
 	}

@@ -21,7 +21,8 @@ from harness.gpu import GPULibrary, dequantized, gain
 
 # Send chunks of DeepEP's own maps, (dispatch, combine) by ranks; other counts have none.
 OWN = {2: (24, 10), 4: (6, 9), 8: (6, 4)}
-SMS = [8, 12, 16, 20, 24, 32, 48, 64]
+# DeepEP takes any even number of SMs that the GPU has: a channel is two of them.
+SMS = [8, 12, 16, 20, 24, 32, 48, 64, 80, 96, 112, 128]
 LL_HIDDEN = (2048, 2560, 4096, 5120, 6144, 7168, 8192)
 NVL_BYTES = 1 << 30
 
@@ -57,15 +58,23 @@ class Library(GPULibrary):
         def params(chunks, default):
             if self.own:
                 return []
-            return [param("sms", "SMs; the same for dispatch and combine.", SMS, 20, "SMs", cost=1),
+            return [param("sms", "SMs; the same for dispatch and combine.", self.sms(), 20, "SMs", cost=1),
                     param("send", "NVLink chunk: tokens sent at a time.", chunks, default, "tokens"),
                     param("recv", "Tokens that a channel's buffer holds.", [256], 256, "tokens", cost=3)]
 
-        rules += [] if self.own else [("send < recv", "send: must be below recv"), ("sms % 2 == 0", "sms: must be even")]
+        # What DeepEP asserts of its NVLink buffer: rows, ids, weights and scales of a channel's tokens.
+        token = "(problem.hidden * 2 + problem.hidden / 32 + problem.top_k * 12 + 64)"
+        rules += [] if self.own else [("send < recv", "send: must be below recv"), ("sms % 2 == 0", "sms: must be even"), ("sms <= machine.sms", "sms: the GPU has fewer"),
+                                      ("sms / 2 * problem.ranks * recv * %s <= %d" % (token, NVL_BYTES), "sms, recv: the channels do not fit the NVLink buffer")]
         return [kernel(self, "deepep-normal", "dispatch", "get_dispatch_layout and dispatch", params([4, 6, 8, 12, 16, 20, 24, 32], own[0]), rules,
                        layout="rank:packed", inside=["counts"]),
                 kernel(self, "deepep-normal", "combine", "combine", params([1, 2, 4, 6, 8, 9, 10, 12, 16], own[1]), rules,
                        layout="rank:packed", sum="plain", inside=["reduction"])]
+
+    def sms(self):
+        """Numbers of SMs to search, up to all of the GPU."""
+        most = self.machine()["sms"] // 2 * 2
+        return [n for n in SMS if n < most] + [most]
 
     def follow(self, combine, dispatch):
         if self.low_latency or self.own:

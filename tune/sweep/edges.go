@@ -1,0 +1,140 @@
+package sweep
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// edge is an end of a parameter's declared values beyond which its kernel would run too.
+type edge struct {
+	kernel, param string
+	at, beyond    int // the declared end and a value beyond it
+	values        []int
+	winners       int // at the end
+}
+
+// fewestValues have an inside and two ends.
+const fewestValues = 3
+
+// edges warns of parameters whose best declared value is the last one in at least half
+// of the searches that another config than the default won: the range may end too early.
+// A range that the user gave is his own, and one that the kernel's check bounds ends
+// where it must.
+func (s *sweeper) edges() []string {
+	var found []*edge
+	won := map[string]int{} // searches by kernel
+	for _, c := range s.searches {
+		d := c.result.Decision
+		if c.problem.Op == ep.Pair || c.state == nil || c.as != nil || !d.Usable() || d.KeepsDefault() {
+			continue
+		}
+		k, err := kernels.Find(s.lab.planner.kernels, c.problem.Op, d.Config.Kernel)
+		if err != nil {
+			continue
+		}
+		won[k.Name]++
+		for _, q := range k.Params {
+			if e, ok := s.edgeOf(c, k, q); ok {
+				found = noteEdge(found, e)
+			}
+		}
+	}
+	var out []string
+	for _, e := range found {
+		if n := won[e.kernel]; 2*e.winners >= n {
+			out = append(out, e.warning(n))
+		}
+	}
+	return out
+}
+
+// edgeOf reports whether the winner of a search has an end of a parameter's values.
+func (s *sweeper) edgeOf(c *searcher, k kernels.Kernel, q kernels.Param) (e edge, ok bool) {
+	pl, cfg := s.lab.planner, c.result.Decision.Config
+	values := numbers(q.Values)
+	_, given := pl.opts.Params[q.Name]
+	if q.Class != kernels.Speed || given || pl.opts.Space.Values(k.Name, q.Name) != nil || len(values) < fewestValues || len(values) < len(q.Values) {
+		return e, false
+	}
+	last := len(values) - 1
+	at := slices.Index(values, cfg.Int(q.Name))
+	e = edge{kernel: k.Name, param: q.Name, values: values, winners: 1}
+	inside := 0
+	switch at {
+	case last:
+		e.at, e.beyond, inside = values[last], 2*values[last]-values[last-1], values[last-1]
+	case 0:
+		e.at, e.beyond, inside = values[0], below(values[0], values[1]), values[1]
+	default:
+		return e, false
+	}
+	wider := cfg.With(q.Name, ep.Value(strconv.Itoa(e.beyond)))
+	if e.beyond < 1 || pl.legal(k, c.problem)(wider) != "" || pl.smallEnough(k)(wider) != "" {
+		return e, false
+	}
+	return e, c.worse(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.lab.policy.Band)
+}
+
+// below is a value below the least two of a range, in their steps or by half.
+func below(least, next int) int {
+	if down := 2*least - next; down > 0 {
+		return down
+	}
+	return least / 2
+}
+
+// worse reports whether a config was not measured, or is slower than the winner by more
+// than the band: only then is the winner at the end for a reason.
+func (c *searcher) worse(winner, than ep.Config, band float64) bool {
+	w, known := c.space.Index(winner)
+	i, there := c.space.Index(than)
+	if !known || !there || math.IsInf(c.state.Score(i), 1) {
+		return true
+	}
+	return c.state.Score(i)-c.state.Score(w) > math.Log1p(band)
+}
+
+// numbers are the values that are integers, rising.
+func numbers(values []ep.Value) []int {
+	var out []int
+	for _, v := range values {
+		if n, ok := v.Int(); ok {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func noteEdge(found []*edge, e edge) []*edge {
+	for _, f := range found {
+		if f.kernel == e.kernel && f.param == e.param && f.at == e.at {
+			f.winners++
+			return found
+		}
+	}
+	return append(found, &e)
+}
+
+// warning names the parameter, the end and the flag that widens it.
+func (e *edge) warning(won int) string {
+	which := "largest"
+	wider := append(slices.Clone(e.values), e.beyond)
+	if e.beyond < e.at {
+		which = "least"
+	}
+	slices.SortFunc(wider, cmp.Compare)
+	var list []string
+	for _, n := range wider {
+		list = append(list, strconv.Itoa(n))
+	}
+	return fmt.Sprintf("%s of %s is %d, the %s value searched, in %d of the %d winners, and the kernel runs with %d too: search on with --param %s=%s",
+		e.param, e.kernel, e.at, which, e.winners, won, e.beyond, e.param, strings.Join(list, ","))
+}

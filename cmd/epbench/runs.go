@@ -13,6 +13,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
 )
 
 // loadRuns reads run directories and prints what of them was unusable.
@@ -62,7 +63,7 @@ type runFilter struct {
 func (f *runFilter) bind(s *pflag.FlagSet) {
 	s.StringVar(&f.ops, "op", "", "only these `OPS`")
 	s.StringVar(&f.tokens, "tokens", "", "only these token counts: list or `RANGE`")
-	s.StringVar(&f.routing, "routing", "", "only these `ROUTINGS`, as the run spells them")
+	s.StringVar(&f.routing, "routing", "", "only these `ROUTINGS`")
 }
 
 // load reads runs and drops their other cases.
@@ -83,7 +84,7 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 	if err != nil {
 		return err
 	}
-	ops, routings := splitList(f.ops), splitList(f.routing)
+	ops, routings := splitList(f.ops), spelledOut(splitList(f.routing))
 	if err := f.known(l, ops, routings, tokens); err != nil {
 		return err
 	}
@@ -95,6 +96,17 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 		return usagef("--op, --tokens, --routing: %s has each of these, but no case with all", l.Path)
 	}
 	return nil
+}
+
+// spelledOut adds to routings the spelling that runs record: hotrank:2.0 for hotrank.
+func spelledOut(routings []string) []string {
+	out := slices.Clone(routings)
+	for _, r := range routings {
+		if d, err := workloads.Parse(r); err == nil && !slices.Contains(out, d.Spec()) {
+			out = append(out, d.Spec())
+		}
+	}
+	return out
 }
 
 // known refuses values that no case of a run has, and says which it has.

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,4 +130,50 @@ func readLines(t *testing.T, file string) []map[string]any {
 		}
 	}
 	return out
+}
+
+// TestDeepEPDeclares: DeepEP's SMs go up to those of the GPU, and its channels have to fit
+// the buffer. The library's file is read beside a torch that has nothing.
+func TestDeepEPDeclares(t *testing.T) {
+	const program = `
+import json, sys, types
+sys.path.insert(0, "../../native/python/workers")
+torch = types.ModuleType("torch")
+torch.bfloat16, torch.distributed = None, types.ModuleType("torch.distributed")
+sys.modules["torch"] = torch
+sys.modules["torch.distributed"] = torch.distributed
+from libraries.deepep import Library
+l = Library()
+l.ranks, l.version, l.machine = types.SimpleNamespace(ranks=2), "1", lambda: {"sms": 132}
+print(json.dumps(l.kernels()))
+`
+	out, err := exec.Command(python(t), "-B", "-c", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared []KernelDecl
+	if err := json.Unmarshal(out, &declared); err != nil {
+		t.Fatal(err)
+	}
+	k, err := declared[0].kernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sms := k.Params[0].Values
+	if got := sms[len(sms)-1]; got != "132" || !slices.Contains(sms, "96") {
+		t.Errorf("sms %v", sms)
+	}
+	m := ep.Machine{SMs: 132}
+	p := ep.Problem{Op: ep.Dispatch, Ranks: 2, Hidden: 7168, Experts: 256, TopK: 8, Dispatch: ep.BF16, Layout: ep.LayoutRankPacked}
+	for _, c := range []struct {
+		sms    string
+		ranks  int
+		reason string
+	}{{"132", 2, ""}, {"64", 8, ""}, {"132", 8, "the channels do not fit"}, {"134", 2, "the GPU has fewer"}, {"21", 2, "must be even"}} {
+		p.Ranks = c.ranks
+		err := k.Check(m, p, k.DefaultConfig(m, p).With("sms", ep.Value(c.sms)))
+		if (err == nil) != (c.reason == "") || err != nil && !strings.Contains(err.Error(), c.reason) {
+			t.Errorf("sms=%s on %d ranks: %v, want %q", c.sms, c.ranks, err, c.reason)
+		}
+	}
 }

@@ -7,12 +7,16 @@
 #   run-gpu.sh drill          every worker, one small search each: does it run?
 #   run-gpu.sh sweep          all libraries, one model: about 8 minutes
 #   run-gpu.sh turns          what the sweep's runs chose, once more in turns: 2 minutes
+#   run-gpu.sh whole          both models, every library, every token count, uniform, zipf:1.0
+#                             and hotrank, then all in turns: about 25 minutes in calls
+#                             that end by LIMIT. The same call again goes on.
 #   run-gpu.sh exports        DeepEP's exports, loaded by DeepEP and timed again
 #
 # Several of these may be given: run-gpu.sh turns exports. WORK (default /tmp/peers-work)
 # keeps runs, tables and pictures from one command to the next; OUT gets it as runs.tgz after
 # each run. On a machine without them, runs.tgz in PEERS is unpacked first. LIMIT
-# (default 570) is when the script stops starting things, in seconds.
+# (default 570) is when the script stops starting things, in seconds. BACKENDS, lines of
+# NAME=BACKEND, adds libraries to those that LIBRARIES may name.
 #
 # MODELS, TOKENS, LL_TOKENS, SKEW_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH,
 # SKEW_SECONDS, TURNS and LIBRARIES change what a sweep does.
@@ -39,6 +43,8 @@ export FLASHINFER_CUDA_ARCH_LIST=${FLASHINFER_CUDA_ARCH_LIST:-9.0a}
 worker="launch:python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py"
 
 build() {
+  # A machine that is still warm has it.
+  python3 -c 'import torch, deep_ep' 2> /dev/null && { test -z "$fi" || test -f "$work/build-flashinfer.txt"; } && return 0
   cuda=${CUDA_HOME:-/usr/local/cuda}
   # A worker that compiled at its start would miss the deadline for its first answer.
   test -z "$fi" || timeout 500 python3 -c 'from flashinfer.jit.comm import gen_moe_alltoall_module as g; g("legacy").build_and_load(); print("FlashInfer compiled")' > "$work/build-flashinfer.txt" 2>&1 &
@@ -67,7 +73,7 @@ one() {
     table+=$(printf '%-28s %s' "$name" "FAILED: no time left")$'\n'
     return 1
   fi
-  rm -rf "${work:?}/$name"
+  test -n "$resume" || rm -rf "${work:?}/$name"
   timeout -s INT -k 10 $((most < limit - SECONDS ? most : limit - SECONDS)) "$@" > "$work/$name.txt" 2>&1
   code=$? word=ok
   test $code = 0 || test $code = 4 || word="FAILED ($code)"
@@ -83,6 +89,59 @@ tuned() {
   one "$most" "$name" epbench sweep -o "$work/$name" --ranks "$ranks" --band "${BAND:-2%}" --backend "$backend" "$@"
 }
 
+# once LIMIT NAME COMMAND...: what no earlier call has finished, if LIMIT is left. What
+# failed twice is given up: 3 says that one library of several failed, 4 that something
+# could not be decided, and both leave results.
+pending=""
+once() {
+  local needs=$1 name=$2
+  shift 2
+  test ! -e "$work/$name.done" || return 0
+  if [ $((limit - SECONDS)) -lt "$needs" ]; then
+    pending+=" $name"
+    return 1
+  fi
+  one "$needs" "$name" "$@"
+  case $code in
+    0 | 3 | 4) touch "$work/$name.done" ;;
+    *) echo "$code" >> "$work/$name.tries"
+      test "$(wc -l < "$work/$name.tries")" -ge 2 && touch "$work/$name.done" || pending+=" $name" ;;
+  esac
+}
+
+# swept SECONDS NAME BACKEND ARGS...: tuned, by once; an interrupted sweep is resumed.
+swept() {
+  local seconds=$1 name=$2 backend=$3
+  shift 3
+  if test -s "$work/$name/trials.jsonl"; then
+    resume=1 once $((seconds + 45)) "$name" epbench sweep --resume "$work/$name"
+  else
+    once $((seconds + 45)) "$name" epbench sweep -o "$work/$name" --ranks "$ranks" --band "${BAND:-2%}" --backend "$backend" --budget "${seconds}s" "$@"
+  fi
+}
+
+# whole is sweep and turns for several models, each step once over several calls.
+whole() {
+  for model in ${MODELS:-deepseek-v3 qwen3-30b-a3b}; do
+    for l in ${LIBRARIES:-deepep nccl $fi epbench epbench-rank deepep-ll}; do
+      tokens=${TOKENS:-1,8,128,1024,4096} max=${MAX_TOKENS:-4096}
+      case $l in deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,128} max=128 ;; esac
+      args="--model $model --tokens $tokens --max-tokens $max --op ${OPS:-dispatch,combine,pair} --dtype ${DTYPE:-bf16} $(layout "$l")"
+      swept "${SECONDS_EACH:-40}" "$model-$l" "$(library "$l")" $args --routing uniform
+      swept "${SKEW_SECONDS:-25}" "$model-$l-skew" "$(library "$l")" $args --routing "${ROUTING:-zipf:1.0,hotrank}"
+    done
+    test -z "$pending" || break
+    for routing in uniform $(tr ',' ' ' <<< "${ROUTING:-zipf:1.0,hotrank}"); do
+      of=$(runs "$model" | grep -e '-skew$')
+      test "$routing" != uniform || of=$(runs "$model" | grep -v -e '-skew$')
+      once "${TURN_SECONDS:-150}" "$model-turns-${routing%:*}" epbench interleave $of --routing "$routing" -o "$work/$model-turns-${routing%:*}" --turns "${TURNS:-40}"
+    done
+    test -z "$pending" || break
+    choose "$model-turns" "$work/$model-turns"-*/*/
+  done
+  test -z "$pending" || echo "to be done:$pending; give the same call again, with $out/runs.tgz in PEERS where this machine is gone"
+}
+
 # layout NAME: a flag for ours in another layout, named epbench-LAYOUT.
 layout() {
   test "$1" = "${1#epbench-}" || echo "--layout ${1#epbench-}"
@@ -90,6 +149,8 @@ layout() {
 
 # library NAME: its backend.
 library() {
+  local given
+  given=$(grep "^$1=" <<< "$BACKENDS") && { echo "${given#*=}"; return; }
   case $1 in
     deepep) echo "$worker deepep" ;;
     deepep-ll) echo "$worker deepep ll" ;;
@@ -127,7 +188,7 @@ sweep() {
 
 # runs MODEL: its run directories, those of turns left out.
 runs() {
-  for l in deepep nccl flashinfer epbench epbench-rank epbench-rank:packed epbench-masked deepep-ll; do
+  for l in deepep nccl flashinfer epbench epbench-rank epbench-rank:packed epbench-masked deepep-ll $(cut -d= -f1 <<< "$BACKENDS"); do
     for d in "$work/$1-$l" "$work/$1-$l-skew"; do
       test ! -s "$d/trials.jsonl" || echo "$d"
     done
@@ -170,8 +231,8 @@ exports() {
 
 for command in "${@:-sweep}"; do
   case $command in
-    build | drill | sweep | turns | exports) $command || table+="$command FAILED"$'\n' ;;
-    *) echo "build, drill, sweep, turns or exports, not $command"; exit 2 ;;
+    build | drill | sweep | turns | whole | exports) $command || table+="$command FAILED"$'\n' ;;
+    *) echo "build, drill, sweep, turns, whole or exports, not $command"; exit 2 ;;
   esac
 done
 tar -C "$work" -czf "$out/runs.tgz" . && ls -la "$out/runs.tgz"

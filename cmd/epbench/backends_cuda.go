@@ -72,7 +72,7 @@ func missingCUDA() string {
 	_, err := findWorker()
 	switch {
 	case len(devices) == 0 && os.Getenv(workerEnv) == "":
-		return "no NVIDIA device files (/dev/nvidia0): no GPU, or no driver loaded"
+		return "no /dev/nvidia0: no GPU, or no driver loaded"
 	case err != nil:
 		return fmt.Sprintf("%d GPUs here but %v", len(devices), err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,8 +57,11 @@ func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 // searchable refuses what only bench measures. A step is made of pairs, whose halves a
 // search would measure first, and no half is a step.
 func (f *besideFlags) searchable() error {
-	if q, err := ep.ParseProduct(f.product); err == nil && q.Kind == ep.Step {
+	switch kind, _, _ := strings.Cut(f.product, ":"); kind {
+	case "", ep.Gemm, ep.Copy:
+		return nil
+	case ep.Step:
 		return usagef("--beside: a search needs gemm or copy; measure a step with bench")
 	}
-	return nil
+	return usagef("--beside: %.60q is none of gemm[:M,N,K[,DTYPE[,GROUPS]]] and copy", f.product)
 }

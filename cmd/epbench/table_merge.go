@@ -38,32 +38,9 @@ OLD's.`,
 			if path == "" {
 				return usagef("-o: where to write the merged table?")
 			}
-			old, err := loadTable(args[0], false)
+			t, err := mergeTables(cmd, args[0], args[1], path, band)
 			if err != nil {
 				return err
-			}
-			newcomer, err := loadTable(args[1], false)
-			if err != nil {
-				return err
-			}
-			band = bandOf(cmd, band, old.Header)
-			measured, err := measuredIn(args[1])
-			if err != nil {
-				return err
-			}
-			merged, overlaps, err := curate.Merge(old, newcomer, curate.Rule{Band: band, Measured: measured})
-			if err != nil {
-				return withCode(exitNotComparable, err)
-			}
-			if err := writeOut(cmd, path, merged); err != nil {
-				return err
-			}
-			t := overlapTable(old.Header, newcomer.Header, overlaps)
-			t.Notes = append(t.Notes, fmt.Sprintf("%d rows of %s and %d of %s became %d in %s (band %g %%)",
-				len(old.Rows), args[0], len(newcomer.Rows), args[1], len(merged.Rows), path, 100*band))
-			if !slices.Equal(old.Header.Fallback, newcomer.Header.Fallback) {
-				t.Notes = append(t.Notes, fmt.Sprintf("the fallback is that of %s: %s; %s has %s",
-					args[0], orNone(old.Header.Fallback), args[1], orNone(newcomer.Header.Fallback)))
 			}
 			return out.print(cmd, t)
 		},
@@ -72,6 +49,38 @@ OLD's.`,
 	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` to write") })
 	out.bind(cmd)
 	return cmd
+}
+
+// mergeTables writes the merged table to path and tells what came of every stretch.
+func mergeTables(cmd *cobra.Command, oldPath, newPath, path string, band float64) (t reports.Table, err error) {
+	old, err := loadTable(oldPath, false)
+	if err != nil {
+		return t, err
+	}
+	newcomer, err := loadTable(newPath, false)
+	if err != nil {
+		return t, err
+	}
+	band = bandOf(cmd, band, old.Header)
+	measured, err := measuredIn(newPath)
+	if err != nil {
+		return t, err
+	}
+	merged, overlaps, err := curate.Merge(old, newcomer, curate.Rule{Band: band, Measured: measured})
+	if err != nil {
+		return t, withCode(exitNotComparable, err)
+	}
+	if err := writeOut(cmd, path, merged); err != nil {
+		return t, err
+	}
+	t = overlapTable(old.Header, newcomer.Header, overlaps)
+	t.Notes = append(t.Notes, fmt.Sprintf("%d rows of %s and %d of %s became %d in %s (band %g %%)",
+		len(old.Rows), oldPath, len(newcomer.Rows), newPath, len(merged.Rows), path, 100*band))
+	if !slices.Equal(old.Header.Fallback, newcomer.Header.Fallback) {
+		t.Notes = append(t.Notes, fmt.Sprintf("the fallback is that of %s: %s; %s has %s",
+			oldPath, orNone(old.Header.Fallback), newPath, orNone(newcomer.Header.Fallback)))
+	}
+	return t, nil
 }
 
 func overlapTable(old, newcomer table.Header, overlaps []curate.Overlap) reports.Table {

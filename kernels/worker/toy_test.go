@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,6 +88,25 @@ func TestToyWorker(t *testing.T) {
 	}
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
 		t.Errorf("after an illegal candidate: %v", err)
+	}
+}
+
+// TestToyOverIPv6: ranks find each other where epbench listens on an IPv6 address.
+func TestToyOverIPv6(t *testing.T) {
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6 here: ", err)
+	}
+	l.Close()
+	argv := []string{"../../examples/workers/ranks.sh", "3", python(t), "-B", toyFile}
+	b, err := Open(t.Context(), Command{Argv: argv, Listen: "[::1]:0"}, DefaultLimits(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, c := toySession(t, b, ep.Dispatch)
+	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
+		t.Errorf("%+v, %v", v, err)
 	}
 }
 

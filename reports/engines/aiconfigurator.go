@@ -74,7 +74,7 @@ func a2aRows(l *reports.Loaded, c *reports.Case) []a2aRow {
 	var out []a2aRow
 	for _, e := range c.Entries {
 		at := id{commBackends[e.Config.Kernel], e.Config.Int("sms")}
-		if at.backend == "" || !e.OK() || seen[at] {
+		if at.backend == "" || !e.OK() || !(e.Level > 0) || seen[at] { // NaN is no latency
 			continue
 		}
 		seen[at] = true

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -162,6 +163,19 @@ assert Buffer.get_dispatch_config(8) == ("own", 8)
 Buffer.set_num_sms(32)
 assert Buffer.get_dispatch_config(2)[0] == 20 and Buffer.num_sms == 32
 `
+
+// TestAIConfiguratorWithoutLevel: an entry whose level is not known gives way to the next
+// of its SMs.
+func TestAIConfiguratorWithoutLevel(t *testing.T) {
+	l := deepEPRun()
+	c := l.Cases[0]
+	want := c.Entries[1].Level
+	c.Entries[0].Level = math.NaN()
+	rows := a2aRows(l, c)
+	if len(rows) != 2 || rows[0].Latency != want*1e6 || math.IsNaN(rows[1].Latency) {
+		t.Errorf("%+v, want %g us first", rows, want*1e6)
+	}
+}
 
 // TestAIConfigurator reads the rows back.
 func TestAIConfigurator(t *testing.T) {

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import socket
-from multiprocessing.connection import Client, Listener
+from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 
 from .protocol import Line
 
@@ -25,6 +25,14 @@ def seat(environ=os.environ):
     return 0, 1, 0
 
 
+def dial(host, port, key):
+    """multiprocessing.connection.Client for IPv6 too."""
+    link = Connection(socket.create_connection((host, port)).detach())
+    answer_challenge(link, key)
+    deliver_challenge(link, key)
+    return link
+
+
 class Ranks:
     """All ranks, joined through rank 0. Objects are pickled; the token of the run keeps
     strangers out. A rank that dies ends the others by way of epbench."""
@@ -33,22 +41,24 @@ class Ranks:
         self.rank, self.ranks, self.local_rank = seat()
         key = os.environ["EPBENCH_TOKEN"].encode()
         if self.rank == 0:
-            listener = Listener((self.address(), 0), backlog=self.ranks, authkey=key)
+            host = self.address()
+            listener = Listener((host, 0), "AF_INET6" if ":" in host else "AF_INET", backlog=self.ranks, authkey=key)
             self.line = Line(0, self.ranks, "%s %d" % listener.address[:2])
             links = [listener.accept() for _ in range(1, self.ranks)]
             self.links = dict(sorted((link.recv(), link) for link in links))
         else:
             self.line = Line(self.rank, self.ranks)
             host, port = self.line.meet.split()
-            self.link = Client((host, int(port)), authkey=key)
+            self.link = dial(host, int(port), key)
             self.link.send(self.rank)
 
     @staticmethod
     def address():
         """The address of this host that epbench, and so the other ranks, can reach."""
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.connect((host, int(port)))
+        family, kind, _, _, there = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as s:
+            s.connect(there)
             return s.getsockname()[0]
 
     def share(self, thing=None):

@@ -32,7 +32,10 @@ func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Comparison, er
 // configs that sum by rank, and says nothing of the order of rows.
 func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err error) {
 	if p := s.backend.pack; p != nil {
-		both := ref.Compare{PreReduced: p.Reduced, MaxRows: max(cuda.JudgedElements/s.problem().Hidden, 1)}
+		both := ref.Compare{MaxRows: max(cuda.JudgedElements/s.problem().Hidden, 1)}
+		if p.Reduced {
+			both.Partial = ref.BF16Partial
+		}
 		return both, both, nil
 	}
 	d, k, err := s.halves(c)

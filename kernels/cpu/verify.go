@@ -202,9 +202,11 @@ func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
 
 func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {
 	token := func(t int) []uint16 { return r.combined[t*s.Hidden : (t+1)*s.Hidden] }
-	return s.oracle.CheckCombine(r.id, token, ref.Compare{
-		MaxRows: sample(s.rowBytes * s.TopK), PreReduced: dedup, Bits: !dedup || s.byRank,
-	})
+	c := ref.Compare{MaxRows: sample(s.rowBytes * s.TopK), Bits: !dedup || s.byRank}
+	if dedup {
+		c.Partial = ref.BF16Partial
+	}
+	return s.oracle.CheckCombine(r.id, token, c)
 }
 
 // sample is how many rows make up verifyBytes.

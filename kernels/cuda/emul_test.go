@@ -206,7 +206,7 @@ func ownFields(own any) string {
 		return ""
 	case combineParams:
 		return fmt.Sprintf("rotate=%d", bit(v.rotate))
-	case dispatchLLParams:
+	case llParams:
 		return fmt.Sprintf("receivers=%d pause_ns=%d", v.receivers, v.pauseNs)
 	case litmusMemcpyParams:
 		return fmt.Sprintf("cases=%d step=%d cell_bytes=%d peer=%d", v.cases, v.step, v.cellBytes, v.peer)

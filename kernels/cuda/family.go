@@ -100,14 +100,14 @@ type launch struct {
 // there.
 type launchParams struct {
 	sms, waitSMs, countSMs, tileTokens, chunkBytes int
-	own                                            any // combineParams, dispatchLLParams, a litmus's, or nil
+	own                                            any // combineParams, llParams, a litmus's, or nil
 }
 
-// combineParams and dispatchLLParams are the launch parameters that only one
-// kernel has.
+// combineParams and llParams are the launch parameters that only a few
+// kernels have.
 type (
-	combineParams    struct{ rotate bool }
-	dispatchLLParams struct{ receivers, pauseNs int }
+	combineParams struct{ rotate bool }
+	llParams      struct{ receivers, pauseNs int }
 )
 
 // families lists every kernel of this backend. The first of an op that serves a layout
@@ -118,10 +118,12 @@ func families() []family {
 		combineEP(),
 		dispatchLL(),
 		combineLL(),
+		combineLLPartial(),
 		dispatchLLSplit(),
 		combineLLSplit(),
 		dispatchFinal(),
 		combineFinal(),
+		combineFinalPartial(),
 		dispatchRank(),
 		combineRank(),
 		dispatchMasked(),

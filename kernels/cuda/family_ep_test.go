@@ -71,7 +71,7 @@ func (c epCase) scale() float32 {
 }
 
 func (e epPair) compare() ref.Compare {
-	return ref.Compare{Bits: true, PreReduced: e.cc.Str("algo") == "dedup"}
+	return ref.Compare{Bits: true, Partial: partialOf(e.cc)}
 }
 
 // round is a pair whose receive slots and outputs hold nothing of the pair
@@ -313,7 +313,7 @@ func TestEPEpilogue(t *testing.T) {
 		e.noFaults()
 		for token := range 5 {
 			got := e.combined(0, token)
-			for i, sum := range e.oracle.CombineRow(0, token, false).Want {
+			for i, sum := range e.oracle.CombineRow(0, token, ref.NoPartial).Want {
 				want := ref.BF16ToFloat(sum) * 2
 				if hook == "bias" {
 					want = ref.BF16ToFloat(sum) + e.bias(i)

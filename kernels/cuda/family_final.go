@@ -121,6 +121,10 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors of a step")); err != nil {
 		return err
 	}
+	return checkRing(c)
+}
+
+func checkRing(c ep.Config) error {
 	if n := ringBytes(c); n > ringShared {
 		return fmt.Errorf("in_flight: %s of %s threads take %d bytes of shared memory, more than %d; use %d",
 			c.Str("in_flight"), c.Str("threads"), n, ringShared, ringShared/16/c.Int("threads")/4*4)

@@ -44,7 +44,7 @@ func dispatchLL() family {
 		compare: inOrder,
 		launches: func(_ ep.Problem, c ep.Config) []launch {
 			l := launchOf("dispatch_ll", c)
-			l.params.own = dispatchLLParams{receivers: c.Int("receivers"), pauseNs: c.Int("pause")}
+			l.params.own = llParams{receivers: c.Int("receivers"), pauseNs: c.Int("pause")}
 			return []launch{l}
 		},
 	}

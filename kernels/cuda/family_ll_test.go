@@ -37,12 +37,15 @@ func TestLowLatencyEmulated(t *testing.T) {
 // arrive as NaNs and leave no slot dirty.
 func TestLowLatencyCarriesSentinels(t *testing.T) {
 	for _, f := range []ep.DType{ep.BF16, ep.FP8} {
-		for _, algo := range []string{"direct", "dedup"} {
-			t.Run(string(f)+algo, func(t *testing.T) {
+		for _, of := range []struct {
+			combine family
+			changes string
+		}{{combineLL(), "algo=direct"}, {combineLL(), "algo=dedup"}, {combineLLPartial(), "partial=f32"}} {
+			t.Run(string(f)+of.changes, func(t *testing.T) {
 				t.Parallel()
 				q := fastCase{p: pairProblem(f, 2, 256, 8, 2, 3), tokens: []int{3, 2},
-					dispatch: "sms=2,threads=64,receivers=0", combine: "sms=2,threads=64,algo=" + algo, pairs: 4}
-				e := q.prepare(t, dispatchLL(), combineLL())
+					dispatch: "sms=2,threads=64,receivers=0", combine: "sms=2,threads=64," + of.changes, pairs: 4}
+				e := q.prepare(t, dispatchLL(), of.combine)
 				e.poison(partX, partY)
 				e.run(q.pairs, e.call(e.d, e.dc), e.call(e.c, e.cc))
 				e.noFaults()

@@ -85,7 +85,7 @@ func (q fastCase) reroute(e fastPair) {
 func (q fastCase) drill(e fastPair) {
 	e.t.Helper()
 	ordered := ref.Compare{Ordered: true}
-	compare := ref.Compare{Bits: true, PreReduced: e.cc.Str("algo") == "dedup"}
+	compare := ref.Compare{Bits: true, Partial: partialOf(e.cc)}
 	e.run(1, e.call(e.d, e.dc), e.experts())
 	e.checkDispatch(ordered)
 	e.late()
@@ -220,8 +220,10 @@ func TestFastKernelsRace(t *testing.T) {
 			dispatchFinal(), combineFinal()},
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,recv_sms=1,threads=64", "sms=1,recv_sms=2,threads=64,algo=dedup", 4},
 			dispatchLLSplit(), combineLLSplit()},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,threads=64,early=0,receivers=1", "sms=2,threads=96,receivers=1", 4},
+			dispatchLL(), combineLLPartial()},
 	} {
-		t.Run(q.d.kernel.Name, func(t *testing.T) {
+		t.Run(q.c.kernel.Name, func(t *testing.T) {
 			t.Parallel()
 			e := q.prepare(t, q.d, q.c)
 			e.tools = need(t, raceTools)

@@ -65,9 +65,19 @@ func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 // tokens ascending inside each segment, in every run.
 func inOrder(ep.Config) ref.Compare { return ref.Compare{Ordered: true} }
 
-// preReduced is how a combine with algo direct or dedup is judged: dedup
-// rounds the partial sum of each rank.
-func preReduced(c ep.Config) ref.Compare { return ref.Compare{PreReduced: isDedup(c)} }
+// preReduced is how a combine is judged that may sum a rank's rows before they travel,
+// rounded to BF16 or not.
+func preReduced(c ep.Config) ref.Compare { return ref.Compare{Partial: partialOf(c)} }
+
+func partialOf(c ep.Config) ref.Partial {
+	switch {
+	case isDedup(c), c.Str("partial") == "bf16":
+		return ref.BF16Partial
+	case c.Str("partial") == "f32":
+		return ref.F32Partial
+	}
+	return ref.NoPartial
+}
 
 // JudgedElements bounds the elements of a rank that are compared in one
 // verification; of more, rows are sampled.

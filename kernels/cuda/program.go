@@ -295,7 +295,7 @@ func setOwn(args *C.EpArgs, own any) {
 	case nil:
 	case combineParams:
 		C.set_combine(args, C.int32_t(bit(v.rotate)))
-	case dispatchLLParams:
+	case llParams:
 		C.set_dispatch_ll(args, C.int32_t(v.receivers), C.int32_t(v.pauseNs))
 	case litmusMemcpyParams:
 		C.set_litmus_memcpy(args, C.int32_t(v.cases), C.int32_t(v.step), C.int32_t(v.cellBytes), C.int32_t(v.peer))

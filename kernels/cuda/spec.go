@@ -69,7 +69,7 @@ func (l launch) spec() LaunchSpec {
 	case nil:
 	case combineParams:
 		s.Words[5] = int32(bit(v.rotate))
-	case dispatchLLParams:
+	case llParams:
 		s.Words[5], s.Words[6] = int32(v.receivers), int32(v.pauseNs)
 	default:
 		panic(fmt.Sprintf("cuda: launch parameters %T have no place in a pack", v)) // a new kernel's author sees it

@@ -47,9 +47,9 @@ func BenchmarkCheckCombine(b *testing.B) {
 	o := New(w, 1)
 	var rows [][]uint16
 	for t := range w.Ranks[0].Tokens {
-		rows = append(rows, o.CombineRow(0, t, true).Want)
+		rows = append(rows, o.CombineRow(0, t, BF16Partial).Want)
 	}
-	c := Compare{PreReduced: true}
+	c := Compare{Partial: BF16Partial}
 	for b.Loop() {
 		if v := o.CheckCombine(0, func(t int) []uint16 { return rows[t] }, c); !v.OK() || v.Rows != len(rows) {
 			b.Fatal(v)

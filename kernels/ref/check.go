@@ -15,9 +15,9 @@ type Compare struct {
 	MaxRows int
 	// Ordered demands ascending tokens inside each segment.
 	Ordered bool
-	// PreReduced says that combine rounded the partial sum of each expert rank.
-	PreReduced bool
-	// Bits demands from combine the very bits of the in-order sum.
+	// Partial says how combine sums the rows of one expert rank.
+	Partial Partial
+	// Bits demands from combine the very bits of the sum in the order that Partial says.
 	Bits bool
 	// Epilogue is what combine does to each finished value, nil for nothing.
 	Epilogue *Epilogue
@@ -138,7 +138,7 @@ func (o *Oracle) checkSum(rank, token int, got []uint16, c Compare) (f finding) 
 		f.wrong = fmt.Sprintf("token %d: %d columns, want %d", token, len(got), o.w.Problem.Hidden)
 		return f
 	}
-	s := o.CombineRow(rank, token, c.PreReduced)
+	s := o.CombineRow(rank, token, c.Partial)
 	c.Epilogue.apply(s)
 	var largest, worst float64
 	bad := -1

@@ -19,12 +19,22 @@ const (
 	f32Unit  = 1. / (1 << 24)
 )
 
-// CombineRow sums the experts' rows for one token of a rank. With preReduced
-// each expert rank first rounds the sum of its own experts to BF16, as it does in any
-// case where rows lie by rank.
-func (o *Oracle) CombineRow(rank, token int, preReduced bool) Sum {
+// Partial says what a rank does with its experts' rows of one token before they are summed.
+type Partial int
+
+const (
+	NoPartial   Partial = iota // nothing: all rows are summed in top-k order
+	BF16Partial                // sums them in top-k order and rounds to BF16; these sums are added in the order of ranks
+	F32Partial                 // the same without rounding
+)
+
+// CombineRow sums the experts' rows for one token of a rank. Where rows lie by rank,
+// sums of a rank are BF16 in any case.
+func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 	p := o.w.Problem
-	preReduced = preReduced || p.Layout.ByRank()
+	if p.Layout.ByRank() {
+		partial = BF16Partial
+	}
 	batch := o.w.Batch(rank)
 	terms := o.terms(rank, token)
 	all, groups, y := counting(len(terms)), byRank(terms), make([]float32, len(terms))
@@ -35,14 +45,14 @@ func (o *Oracle) CombineRow(rank, token int, preReduced bool) Sum {
 		for i, t := range terms {
 			y[i] = BF16ToFloat(BF16(v * t.gain)) // as the expert returns it
 		}
-		if preReduced {
-			s.Want[c] = sumByRank(y, terms, groups)
+		if partial == NoPartial {
+			s.Want[c] = BF16(sumInOrder(y, terms, all))
 		} else {
-			s.Want[c] = sumInOrder(y, terms, all)
+			s.Want[c] = sumByRank(y, terms, groups, partial)
 		}
 		exact, magnitude, partials := exactSum(y, terms, groups)
 		bound := bf16Unit * math.Abs(exact)
-		if preReduced {
+		if partial == BF16Partial {
 			bound += bf16Unit * partials * (1 + bf16Unit)
 		}
 		if shared {
@@ -111,12 +121,12 @@ func (o *Oracle) inSlice(rank, token int) bool {
 // sumInOrder is the sum that combine promises: of the terms that which lists, in
 // that order, weight times y, which is what the experts return. The conversion
 // to float32 keeps the compiler from fusing multiply and add.
-func sumInOrder(y []float32, terms []term, which []int) uint16 {
+func sumInOrder(y []float32, terms []term, which []int) float32 {
 	var acc float32
 	for _, i := range which {
 		acc += float32(terms[i].weight * y[i])
 	}
-	return BF16(acc)
+	return acc
 }
 
 // byRank groups terms by the rank of their expert, ranks ascending, and
@@ -135,12 +145,16 @@ func byRank(terms []term) [][]int {
 	return groups
 }
 
-// sumByRank is sumInOrder with partial sums rounded by each expert rank, then
-// added in the order of ranks.
-func sumByRank(y []float32, terms []term, groups [][]int) uint16 {
+// sumByRank is sumInOrder of each expert rank, rounded if partial says so, and these
+// sums added in the order of ranks.
+func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint16 {
 	var acc float32
 	for _, g := range groups {
-		acc += BF16ToFloat(sumInOrder(y, terms, g))
+		sum := sumInOrder(y, terms, g)
+		if partial == BF16Partial {
+			sum = BF16ToFloat(BF16(sum))
+		}
+		acc += sum
 	}
 	return BF16(acc)
 }

@@ -116,8 +116,8 @@ func TestByRankKeepsOrder(t *testing.T) {
 // TestByRankSumsAreReduced: combine adds what each rank rounded.
 func TestByRankSumsAreReduced(t *testing.T) {
 	expert, byRank := New(tiny(nil), 1), New(tiny(func(p *ep.Problem) { p.Layout = ep.LayoutRank }), 1)
-	for i, want := range expert.CombineRow(0, 0, true).Want {
-		if got := byRank.CombineRow(0, 0, false).Want[i]; got != want {
+	for i, want := range expert.CombineRow(0, 0, BF16Partial).Want {
+		if got := byRank.CombineRow(0, 0, NoPartial).Want[i]; got != want {
 			t.Fatalf("column %d: %#x, want %#x", i, got, want)
 		}
 	}

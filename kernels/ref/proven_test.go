@@ -11,7 +11,7 @@ import (
 func TestProven(t *testing.T) {
 	p, asked := newProven(), 0
 	good, bad := kernels.Comparison{Rows: 2, MaxErr: 0.25}, kernels.Comparison{Rows: 2, Wrong: 1}
-	loose, strict := Compare{PreReduced: true}, Compare{}
+	loose, strict := Compare{Partial: BF16Partial}, Compare{}
 	check := func(c Compare, says kernels.Comparison, want int, rows ...byte) {
 		t.Helper()
 		if got := p.check(c, rows, func() kernels.Comparison { asked++; return says }); got != says || asked != want {

@@ -24,8 +24,8 @@
 // half a BF16 unit (2^-8) of each rounding's result, and (K+1)*2^-24 of the
 // sum of magnitudes for float32 arithmetic in any order, fused or not. Rounded
 // are the routed sum, with a shared expert the sum with it, and with
-// Compare.PreReduced the partial sum of each expert rank. Compare.Bits asks for
-// the very bits of the in-order sum instead.
+// BF16Partial the partial sum of each expert rank. Compare.Bits asks for the very bits
+// of the sum in its order instead.
 //
 // # Layouts
 //

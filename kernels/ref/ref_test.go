@@ -73,7 +73,7 @@ func TestCombineByHand(t *testing.T) {
 	o := New(w, 1)
 	x := make([]uint16, 128)
 	w.Token(0, 0, x)
-	s := o.CombineRow(0, 0, false)
+	s := o.CombineRow(0, 0, NoPartial)
 	for c, b := range x {
 		v := BF16ToFloat(b)
 		a, z := BF16ToFloat(BF16(v*0.5)), BF16ToFloat(BF16(v*(0.5+2./64)))
@@ -97,7 +97,7 @@ func TestBoundsHold(t *testing.T) {
 		gates := rapid.SliceOfN(rapid.Float32Range(-2, 2), 4, 4).Draw(t, "gates")
 		w.Ranks[0] = workloads.Routing{Tokens: 1, Experts: ids[:4], Weights: gates}
 		o := New(w, 1)
-		plain, reduced := o.CombineRow(0, 0, false), o.CombineRow(0, 0, true)
+		plain, reduced := o.CombineRow(0, 0, NoPartial), o.CombineRow(0, 0, BF16Partial)
 		for c := range plain.Exact {
 			for name, s := range map[string]Sum{"in order": plain, "by rank": reduced} {
 				if d := math.Abs(float64(BF16ToFloat(s.Want[c])) - s.Exact[c]); d > s.Bound[c] {
@@ -214,10 +214,10 @@ func TestCheckCombine(t *testing.T) {
 	o := New(tiny(nil), 1)
 	rows := make([][]uint16, 3)
 	for i := range rows {
-		rows[i] = o.CombineRow(0, i, false).Want
+		rows[i] = o.CombineRow(0, i, NoPartial).Want
 	}
 	got := func(i int) []uint16 { return rows[i] }
-	for _, c := range []Compare{{}, {Bits: true}, {PreReduced: true}, {MaxRows: 2}} {
+	for _, c := range []Compare{{}, {Bits: true}, {Partial: BF16Partial}, {MaxRows: 2}} {
 		if v := o.CheckCombine(0, got, c); !v.OK() || v.Rows == 0 {
 			t.Errorf("%+v: %+v", c, v)
 		}

@@ -34,7 +34,7 @@ func store(o *Oracle, e *Epilogue) stored {
 			m[PartOut] = append(m[PartOut], d.Payload(row)...)
 		}
 		for t := range routing.Tokens {
-			s := o.CombineRow(rank, t, false)
+			s := o.CombineRow(rank, t, NoPartial)
 			e.apply(s)
 			m[PartCombined] = append(m[PartCombined], bytesOf(s.Want)...)
 		}
@@ -125,7 +125,7 @@ func TestRemoteProbe(t *testing.T) {
 	}
 	token := make([]uint16, o.w.Problem.Hidden)
 	o.w.Token(0, 2, token)
-	for k, want := range map[int][]uint16{-1: o.CombineRow(0, 2, false).Want, 0: token, 1: token} {
+	for k, want := range map[int][]uint16{-1: o.CombineRow(0, 2, NoPartial).Want, 0: token, 1: token} {
 		if got, err := r.Probe(0, 2, k); err != nil || !slices.Equal(got, want) {
 			t.Errorf("k %d: %v", k, err)
 		}

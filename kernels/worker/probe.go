@@ -108,7 +108,7 @@ func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) str
 // divides as IEEE 754 says.
 func expected(o *ref.Oracle, w *workloads.Workload, at Probe) (want, bound []float64) {
 	if at.K < 0 {
-		s := o.CombineRow(at.Rank, at.Token, true)
+		s := o.CombineRow(at.Rank, at.Token, ref.BF16Partial)
 		return s.Exact, s.Bound
 	}
 	f := w.Problem.Dispatch

@@ -1,0 +1,141 @@
+/* Partial sums of a combine: each rank sums its rows of a token in f32, in top-k
+ * order, and sends one sum. The token's rank adds them in the order of ranks. Its own
+ * sum stays in registers: those rows are read once and pass through no slot.
+ *
+ * Compile-time: EP_PARTIAL 0: sums travel as f32, and the error is that of f32 sums;
+ * 1: as BF16, bit for bit the result of algo=dedup.
+ *
+ * An f32 sum is two rows long. It goes to the slots of the rank's first two top-k
+ * positions of the token: of each eight elements, four to one and four to the other. A
+ * rank with one row sends that row, and the receiver weights it. So one slot a top-k
+ * position is enough, and no more bytes travel than with algo=direct.
+ */
+#ifndef EP_PARTIAL_CUH
+#define EP_PARTIAL_CUH
+
+#include "common/check.cuh"
+#include "common/dtypes.cuh"
+
+static const bool EP_F32_SUMS = EP_PARTIAL == 0;
+static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors that a rank sends for one of the output */
+static const uint32_t EP_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
+/* Rows loaded together; on 2 ranks a token has four on each. */
+static const uint32_t EP_TOGETHER = EP_THREADS > 768 ? 2 : 4;
+/* Other ranks whose pieces are loaded together, fewer where registers are. */
+static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;
+static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_PEERS;
+
+/* ---- a rank's own rows ---- */
+
+/* acc = the weighted sum, at a byte column, of the rows of y at the top-k positions in
+ * `here`, in their order. Lane k of route: weight << 32 | row of position k. */
+EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uint32_t here, float (&acc)[8]) {
+  const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + column;
+#pragma unroll
+  for (int i = 0; i < 8; i++) acc[i] = 0;
+  while (here != 0) {
+    uint4 data[EP_TOGETHER];
+    uint32_t left = here;
+#pragma unroll
+    for (uint32_t i = 0; i < EP_TOGETHER; i++, left &= left - 1) {
+      uint64_t row = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(route), left != 0 ? __ffs(left) - 1 : 0);
+      if (left != 0) data[i] = ld_readonly(reinterpret_cast<const uint4 *>(y + row * (2 * EP_HIDDEN)));
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < EP_TOGETHER; i++) {
+      if (here == 0) break;
+      uint32_t weight = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(route >> 32), __ffs(here) - 1);
+      bf16_accumulate(acc, data[i], __uint_as_float(weight));
+      here &= here - 1;
+    }
+  }
+}
+
+/* ---- what a rank sends ---- */
+
+EP_DEVICE bool partial_alone(uint32_t here) { return (here & (here - 1)) == 0; }
+
+/* The slot of a piece of what a rank sends that has the top-k positions in `here`. */
+EP_DEVICE uint32_t partial_slot(uint32_t rank, uint32_t here, uint32_t piece) {
+  if (!EP_F32_SUMS) return rank;
+  uint32_t rest = here & (here - 1);
+  return __ffs(piece == 0 || rest == 0 ? here : rest) - 1;
+}
+EP_DEVICE bool partial_has(uint32_t here, uint32_t piece) { return piece == 0 ? here != 0 : !partial_alone(here); }
+
+/* A piece of a sum: eight BF16, or four f32. */
+EP_DEVICE uint4 partial_pack(const float (&sum)[8], uint32_t piece) {
+  if (!EP_F32_SUMS) return bf16_pack(sum);
+  const float *x = sum + 4 * piece;
+  return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
+}
+
+/* ---- what the token's rank adds ---- */
+
+/* One vector of an output, in the registers of a lane. */
+struct PartialSum {
+  uint8_t *slots; /* of the token, at this lane's column */
+  uint32_t rank;  /* lane k: rank of top-k position k, EP_RANKS where masked */
+  float weight;   /* lane k: of top-k position k */
+  float own[8];   /* this rank's sum */
+  float acc[8];
+};
+
+/* Other ranks are numbered from 0 on, this one left out. */
+EP_DEVICE uint32_t partial_peer(const EpArgs &a, uint32_t i) { return i + (i >= static_cast<uint32_t>(a.rank)); }
+
+/* What EP_GROUP other ranks sent, from `first` on. */
+struct PartialGroup {
+  uint32_t first;
+  uint32_t here[EP_GROUP]; /* top-k positions; none of ranks that do not exist */
+  uint4 data[EP_GROUP][EP_PIECES];
+};
+EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint32_t first) {
+  PartialGroup g = {first};
+#pragma unroll
+  for (uint32_t i = 0; i < EP_GROUP; i++)
+    g.here[i] = __ballot_sync(EP_FULL_WARP, first + i < EP_PEERS && s.rank == partial_peer(a, first + i));
+  return g;
+}
+
+/* Where a piece lies; some slot of the token where there is none. */
+EP_DEVICE uint4 *partial_at(const EpArgs &a, const PartialSum &s, const PartialGroup &g, uint32_t i, uint32_t piece) {
+  uint32_t slot = g.here[i] != 0 ? partial_slot(partial_peer(a, g.first + i), g.here[i], piece) : 0;
+  return reinterpret_cast<uint4 *>(s.slots + slot * (2 * EP_HIDDEN));
+}
+
+EP_DEVICE void partial_add(float (&acc)[8], const float (&x)[8]) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], x[i]);
+}
+
+/* Adds what one rank sent: a BF16 sum, a row, or the two halves of an f32 sum. */
+EP_DEVICE void partial_add_pieces(PartialSum &s, uint32_t here, const uint4 (&data)[EP_PIECES]) {
+  if (!EP_F32_SUMS) {
+    bf16_accumulate(s.acc, data[0], 1.0f);
+  } else if (partial_alone(here)) {
+    bf16_accumulate(s.acc, data[0], __shfl_sync(EP_FULL_WARP, s.weight, __ffs(here) - 1));
+  } else {
+    uint4 lo = data[0], hi = data[EP_PIECES - 1];
+    float x[8] = {__uint_as_float(lo.x), __uint_as_float(lo.y), __uint_as_float(lo.z), __uint_as_float(lo.w),
+                  __uint_as_float(hi.x), __uint_as_float(hi.y), __uint_as_float(hi.z), __uint_as_float(hi.w)};
+    partial_add(s.acc, x);
+  }
+}
+
+/* Adds a group's sums, and that of this rank in its turn: ranks ascending. */
+EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGroup &g) {
+#pragma unroll
+  for (uint32_t i = 0; i < EP_GROUP; i++) {
+    if (g.first + i == static_cast<uint32_t>(a.rank) && a.rank != EP_RANKS - 1) partial_add(s.acc, s.own);
+    if (g.here[i] != 0) partial_add_pieces(s, g.here[i], g.data[i]);
+  }
+}
+
+/* The finished vector: the last rank's own sum comes behind all groups. */
+EP_DEVICE uint4 partial_finish(const EpArgs &a, PartialSum &s) {
+  if (a.rank == EP_RANKS - 1) partial_add(s.acc, s.own);
+  return bf16_pack(s.acc);
+}
+
+#endif

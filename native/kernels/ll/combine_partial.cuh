@@ -1,0 +1,151 @@
+/* combine_ll_partial: combine for small batches in which only partial sums travel, see
+ * common/partial.cuh. Slots are polled as in combine_ll, whose calls it may follow.
+ */
+#define EP_DIRECT 0
+#include "common/partial.cuh"
+#include "ll/combine.cuh"
+
+struct LlPartialShared {
+  uint32_t next; /* units of this block that a warp has taken to sum */
+};
+
+/* ---- sending ---- */
+
+/* A chunk of what a token of another rank gets back. Units that follow each other
+ * go to different ranks, each rank starting behind its own number. */
+EP_DEVICE LlReturn ll_peer_unit(const EpArgs &a, uint32_t unit) {
+  LlReturn r;
+  r.source = (static_cast<uint32_t>(a.rank) + 1 + unit % EP_PEERS) % EP_RANKS;
+  r.chunk = unit / EP_PEERS % LL_CHUNKS;
+  r.token = unit / EP_PEERS / LL_CHUNKS;
+  return r;
+}
+EP_DEVICE uint64_t ll_load_peer_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  LlReturn r = ll_peer_unit(a, unit);
+  bool valid = c.lane < EP_TOPK && r.token < static_cast<uint32_t>(a.max_tokens);
+  return valid ? ll_route(a, r.source, r.token)[c.lane] : LL_NOWHERE;
+}
+
+/* Sends eight elements: those of the only row, or of the sum. All ones is a NaN in f32
+ * too, and so is what ll_canonical makes of it. */
+EP_DEVICE void ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
+  uint32_t column = ll_column(r.chunk, c.lane);
+  bool inside = ll_in_row(column);
+  auto slot = [&](uint32_t piece) {
+    return reinterpret_cast<uint4 *>(ll_return(a, r.source, c.number, r.token, partial_slot(a.rank, here, piece)) + column);
+  };
+  if (EP_F32_SUMS && partial_alone(here)) {
+    uint64_t row = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(route), __ffs(here) - 1);
+    const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + row * (2 * EP_HIDDEN) + column;
+    if (inside) st_relaxed_sys(slot(0), ll_canonical(ld_readonly(reinterpret_cast<const uint4 *>(y))));
+    return;
+  }
+  float sum[8];
+  partial_sum(a, route, inside ? column : 0, here, sum);
+#pragma unroll
+  for (uint32_t p = 0; p < EP_PIECES; p++)
+    if (inside) st_relaxed_sys(slot(p), ll_canonical(partial_pack(sum, p)));
+}
+
+/* The bottom warps of each block send; all do with receivers = 0. */
+EP_DEVICE void ll_partial_async(const EpArgs &a, const LlCall &c) {
+  uint32_t senders = c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1);
+  if (EP_RANKS == 1 || c.warp >= senders) return;
+  uint32_t unit = ll_from_bottom(c), step = senders * c.blocks;
+  uint64_t next = ll_load_peer_route(a, c, unit);
+  uint32_t tokens = c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank) ? ll_tokens(a)[c.lane] : 0;
+  if (!ll_wait_started(a, c)) return;
+  ep_span_stage(a, EP_STAGE_READY);
+  uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
+  for (; unit < most * LL_CHUNKS * EP_PEERS; unit += step) {
+    uint64_t route = next;
+    next = ll_load_peer_route(a, c, unit + step);
+    LlReturn r = ll_peer_unit(a, unit);
+    uint32_t here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != LL_NOWHERE);
+    if (here == 0 || r.token >= __shfl_sync(EP_FULL_WARP, tokens, r.source)) continue;
+    ll_send_partial(a, c, r, route, here);
+  }
+}
+
+/* ---- receiving ---- */
+
+/* Polls what the ranks of a group sent until all of it is there. Slots that nobody
+ * fills are read as well, so that no branch stands between the loads. */
+EP_DEVICE bool ll_wait_group(const EpArgs &a, const PartialSum &s, bool inside, PartialGroup &g) {
+  EpSpin spin;
+  for (;;) {
+    uint32_t lacks = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < EP_GROUP; i++)
+#pragma unroll
+      for (uint32_t p = 0; p < EP_PIECES; p++) g.data[i][p] = ld_relaxed_sys(partial_at(a, s, g, i, p));
+#pragma unroll
+    for (uint32_t i = 0; i < EP_GROUP; i++)
+#pragma unroll
+      for (uint32_t p = 0; p < EP_PIECES; p++)
+        if (inside && partial_has(g.here[i], p) && ll_largest(g.data[i][p]) == LL_SENTINEL) lacks |= 1u << i;
+    lacks = __reduce_or_sync(EP_FULL_WARP, lacks);
+    if (lacks == 0) return true;
+    int32_t source = static_cast<int32_t>(partial_peer(a, g.first + __ffs(lacks) - 1));
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_WAIT, -1, source}, 0, lacks)) return false;
+  }
+}
+
+EP_DEVICE void ll_empty_group(const EpArgs &a, const PartialSum &s, const PartialGroup &g) {
+#pragma unroll
+  for (uint32_t i = 0; i < EP_GROUP; i++)
+#pragma unroll
+    for (uint32_t p = 0; p < EP_PIECES; p++)
+      if (partial_has(g.here[i], p)) st_relaxed_sys(partial_at(a, s, g, i, p), ll_sentinels());
+}
+
+/* One chunk of one token. This rank's rows are read while those of others travel. */
+EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  uint32_t token = unit / LL_CHUNKS, column = ll_column(unit % LL_CHUNKS, c.lane), at = token * EP_TOPK + c.lane;
+  bool mine = c.lane < EP_TOPK, inside = ll_in_row(column);
+  column = inside ? column : 0;
+  PartialSum s = {};
+  s.slots = ll_return(a, a.rank, c.number, token, 0) + column;
+  uint64_t route = mine ? ll_route(a, a.rank, token)[c.lane] : LL_NOWHERE;
+  int32_t id = mine ? a.topk_ids[at] : -1;
+  s.rank = id < 0 ? EP_RANKS : static_cast<uint32_t>(id) / EP_LOCAL_EXPERTS;
+  s.weight = EP_F32_SUMS && mine ? a.weights[at] : 0.0f;
+  partial_sum(a, route, column, __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != LL_NOWHERE), s.own);
+  if (!EP_F32_SUMS) bf16_unpack(bf16_pack(s.own), s.own); /* as sums of other ranks */
+  for (uint32_t first = 0; first + 1 < EP_RANKS; first += EP_GROUP) {
+    PartialGroup g = partial_group(a, s, first);
+    if (!ll_wait_group(a, s, inside, g)) return false;
+    ep_span_stage(a, EP_STAGE_ARRIVED);
+    partial_add_group(a, s, g);
+    if (inside) ll_empty_group(a, s, g);
+  }
+  uint8_t *out = reinterpret_cast<uint8_t *>(a.combined + static_cast<uint64_t>(token) * EP_HIDDEN);
+  if (inside) *reinterpret_cast<uint4 *>(out + column) = partial_finish(a, s);
+  return true;
+}
+
+/* Warps draw the units of their block, so that those which still send take fewer. */
+EP_DEVICE void ll_partial_wait(const EpArgs &a, const LlCall &c, LlPartialShared &s) {
+  for (;;) {
+    uint32_t drawn = c.lane == 0 ? atomicAdd(&s.next, 1u) : 0;
+    uint32_t unit = __shfl_sync(EP_FULL_WARP, drawn, 0) * c.blocks + c.block;
+    if (unit >= static_cast<uint32_t>(a.tokens) * LL_CHUNKS || !ll_partial_unit(a, c, unit)) return;
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) combine_ll_partial(const __grid_constant__ EpArgs a) {
+  __shared__ LlPartialShared s;
+  ep_span_begin(a);
+  if (threadIdx.x == 0) s.next = 0;
+  __syncthreads();
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  LlCall c = ll_call(a);
+  ll_announce(a, c);
+  ll_partial_async(a, c);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  ll_partial_wait(a, c, s);
+  ep_span_end(a);
+}

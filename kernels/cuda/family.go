@@ -122,6 +122,7 @@ func families() []family {
 		dispatchLLSplit(),
 		combineLLSplit(),
 		dispatchFinal(),
+		dispatchFinalHome(),
 		combineFinal(),
 		combineFinalPartial(),
 		dispatchRank(),

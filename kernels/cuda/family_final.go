@@ -30,8 +30,7 @@ func dispatchFinal() family {
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "68", "84", "100"),
 				threadsParam("512", "768", "1024"),
-				speedParam(kernels.Compile, "scales", "when FP8 scales go to the output: row (with their row) or tile (32 rows together, once all are here)",
-					"", "row", "row", "tile"),
+				scalesParam(),
 			},
 			Check:   checkDispatchFinal,
 			Default: defaultDispatchFinal,
@@ -95,19 +94,20 @@ func launchesFinal(entry string, c ep.Config, shared int) []launch {
 }
 
 func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkFinalBlocks(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
+}
+
+// checkFinalBlocks is the legality of every final-placement kernel.
+func checkFinalBlocks(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
 		return fmt.Errorf("hidden: %d is more than %d, whose scales one warp holds; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
 	}
 	return cmp.Or(checkFast(m, p, c),
-		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // one block at least sends
-		kernels.CheckWord(c, "algo", "direct", "dedup"))
+		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1)) // one block at least sends
 }
 
 func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if c.Str("scales") != "row" && p.Dispatch != ep.FP8 {
-		return cmp.Or(checkFinal(m, p, c), fmt.Errorf("scales: %s has none to place by %s; use row", p.Dispatch, c.Str("scales")))
-	}
-	return cmp.Or(checkFinal(m, p, c), kernels.CheckWord(c, "scales", "row", "tile"))
+	return cmp.Or(checkFinal(m, p, c), checkScales(p, c))
 }
 
 // ringShared is what a block's ring may take: less than the 163 KiB that
@@ -121,10 +121,6 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors of a step")); err != nil {
 		return err
 	}
-	return checkRing(c)
-}
-
-func checkRing(c ep.Config) error {
 	if n := ringBytes(c); n > ringShared {
 		return fmt.Errorf("in_flight: %s of %s threads take %d bytes of shared memory, more than %d; use %d",
 			c.Str("in_flight"), c.Str("threads"), n, ringShared, ringShared/16/c.Int("threads")/4*4)

@@ -1,0 +1,75 @@
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// dispatchFinalHome is dispatchFinal for few ranks, where a large part of a token's rows
+// stays at home.
+func dispatchFinalHome() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name: "dispatch_final_home",
+			Op:   ep.Dispatch,
+			Doc:  "dispatch_final where the sender stores all rows that a token has on its own rank; rows of other ranks' tokens are copied. For few ranks.",
+			Params: []kernels.Param{
+				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
+				waitParam("completes what other ranks sent", "0", "2", "4", "6", "8", "12", "16", "24", "32", "48", "66", "84"),
+				threadsParam("768"),
+				scalesParam(),
+			},
+			Check:   checkDispatchFinalHome,
+			Default: defaultDispatchFinalHome,
+			Starts:  startsDispatchFinalHome,
+		},
+		source: "final/dispatch_home.cuh",
+		state:  finalState,
+		defines: func(c ep.Config) []string {
+			return []string{defineInt("EP_THREADS", c, "threads"), define("EP_SCALES", bit(c.Str("scales") == "tile"))}
+		},
+		compare:  inOrder,
+		places:   true,
+		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesFinal("dispatch_final_home", c, 0) },
+	}
+}
+
+func scalesParam() kernels.Param {
+	return speedParam(kernels.Compile, "scales", "when FP8 scales go to the output: row (with their row) or tile (32 rows together, once all are here)",
+		"", "row", "row", "tile")
+}
+
+func checkScales(p ep.Problem, c ep.Config) error {
+	if c.Str("scales") != "row" && p.Dispatch != ep.FP8 {
+		return fmt.Errorf("scales: %s has none to place by %s; use row", p.Dispatch, c.Str("scales"))
+	}
+	return kernels.CheckWord(c, "scales", "row", "tile")
+}
+
+func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkFinalBlocks(m, p, c), checkScales(p, c))
+}
+
+// defaultDispatchFinalHome halves the SMs: on 2 ranks a sender stores five rows a token
+// and a receiver three.
+func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
+	sms := fastSMs(m, p)
+	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
+		"sms": number(sms), "wait_sms": number(sms * 3 / 8), "threads": "768", "scales": "row",
+	}}
+}
+
+// startsDispatchFinalHome are other splits of the SMs, and FP8 scales by tiles.
+func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
+	own, sms := defaultDispatchFinalHome(m, p), fastSMs(m, p)
+	out := []ep.Config{own.With("wait_sms", "0"), own.With("wait_sms", number(sms/2))}
+	if p.Dispatch == ep.FP8 {
+		for _, c := range append(out, own) {
+			out = append(out, c.With("scales", "tile"))
+		}
+	}
+	return out
+}

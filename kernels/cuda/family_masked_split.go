@@ -68,7 +68,7 @@ func combineMaskedSplit() family {
 		source:   "masked/combine_split.cuh",
 		state:    maskedState,
 		defines:  func(c ep.Config) []string { return append(definesRank(c), define("EP_DIRECT", bit(!isDedup(c)))) },
-		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, PreReduced: isDedup(c)} },
+		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, Partial: partialOf(c)} },
 		launches: func(_ ep.Problem, c ep.Config) []launch { return splitLaunches("combine_masked", c) },
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchMasked(m, p) },
 	}

@@ -97,7 +97,7 @@ func (c *candidate) state() state {
 // product these hold no SMs while messages are in flight.
 func (c *candidate) phased() bool {
 	for op, k := range c.calls {
-		if len(k.launches) < 2 && (op == c.op || c.op == ep.Pair) {
+		if (len(k.launches) < 2 || k.family.together) && (op == c.op || c.op == ep.Pair) {
 			return false
 		}
 	}

@@ -48,6 +48,10 @@ type family struct {
 	// the symmetric heap. Dispatches only.
 	places bool
 
+	// together says that the first of several launches receives too: a call has no
+	// phases, and holds SMs until everything has arrived.
+	together bool
+
 	// consumes says that a combine uses up what dispatch left, so that timing
 	// it alone needs an untimed dispatch before every call.
 	consumes bool
@@ -131,6 +135,8 @@ func families() []family {
 		combineMasked(),
 		dispatchMaskedSplit(),
 		combineMaskedSplit(),
+		dispatchExpand(),
+		combineExpand(),
 		fusedSilu(),
 	}
 }

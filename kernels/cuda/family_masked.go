@@ -126,9 +126,9 @@ func regionsMasked(p ep.Problem) []Region {
 		{"slots", 2 * r * t * message, 0xff},
 		{"started", r * 4, 0},
 		{"return", 2 * t * max(r, k) * int64(2*p.Hidden), 0xff},
+		{"weights", 2 * r * t * k * 8, 0},
 		{"heads", 3 * r * t * head * 4, 0xff},
 		{"experts", 2 * r * int64(p.LocalExperts()) * 8, 0},
 		{"last", 2 * r * 4, 0},
-		{"weights", 2 * r * t * k * 8, 0},
 	}
 }

@@ -23,7 +23,7 @@ func dispatchMaskedSplit() family {
 				smsParam("16", "24", "32", "64", "132"),
 				recvParam(),
 				threadsParam("512", "1024"),
-				halfUnitParam("message"),
+				oneUnitParam("message"),
 				inputParam(),
 				pdlParam("0"),
 			},
@@ -57,7 +57,7 @@ func combineMaskedSplit() family {
 				smsParam("16", "24", "32", "64", "132"),
 				recvParam(),
 				threadsParam("512", "1024"),
-				halfUnitParam("row"),
+				oneUnitParam("row"),
 				pdlParam("0"),
 			},
 			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -86,12 +86,4 @@ func defaultCombineMaskedSplit(m ep.Machine, p ep.Problem) ep.Config {
 func splitOfMasked(c ep.Config, kernel string) ep.Config {
 	out := splitOfLL(c, kernel, "wait_sms")
 	return out.With("recv_sms", out.Values["sms"])
-}
-
-// halfUnitParam is unitParam with one value to search: halves have all SMs for a short
-// time, and small units spread a few tokens over them.
-func halfUnitParam(of string) kernels.Param {
-	q := unitParam(of)
-	q.Values = []ep.Value{"512"}
-	return q
 }

@@ -19,7 +19,8 @@ import (
 
 // arches are what the kernels must compile for. Every variant is compiled for sm_90a,
 // which tables are measured on; for the others the default and what is one parameter away
-// from it, since all variants for all of them take ten minutes.
+// from it, since all variants for all of them take ten minutes. Of kernels of layouts other
+// than expert it is the default alone.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
 // variantsFor are those of a space that an architecture is tried with.
@@ -27,7 +28,9 @@ func variantsFor(arch string, space []compiled) []compiled {
 	if arch == "sm_90a" {
 		return space
 	}
-	return slices.DeleteFunc(slices.Clone(space), func(x compiled) bool { return x.away > 1 })
+	return slices.DeleteFunc(slices.Clone(space), func(x compiled) bool {
+		return x.away > 1 || x.away > 0 && x.family.kernel.Layouts != nil
+	})
 }
 
 // defaultSpace lists each distinct variant of every family. Combine does not

@@ -15,10 +15,10 @@
 /* Regions of the state, in the order of family_masked.go. The first four are those of
  * RankRegion; the return slots are MASKED_RETURN_SLOTS a token. */
 enum MaskedRegion {
-  MASKED_HEADS = RANK_RETURN + 1, /* [3][R source][T][RANK_HEAD] u32. All ones */
+  MASKED_WEIGHTS = RANK_RETURN + 1, /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */
+  MASKED_HEADS,   /* [3][R source][T][RANK_HEAD] u32. All ones */
   MASKED_EXPERTS, /* [2][R source][local experts] u64: call << 32 | rows. Zeroed */
-  MASKED_LAST,    /* [2][R source] u32: messages of a call, by its number; own. Zeroed */
-  MASKED_WEIGHTS  /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */
+  MASKED_LAST     /* [2][R source] u32: messages of a call, by its number; own. Zeroed */
 };
 
 static const uint32_t MASKED_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
@@ -51,11 +51,18 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
 /* Rows that one expert has room for. */
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
-/* Behind src_info stands what combine needs, so that calls may be combined in any
- * order: [R source][T][MASKED_ROUTE], the token and the row of each top-k position or
- * -1; then [R source] messages. */
+/* What combine needs: [R source][T][MASKED_ROUTE], the token and the row of each top-k
+ * position or -1; then [R source] messages. It stands behind src_info, so that calls may
+ * be combined in any order, or in memory of the state where src_info has no room. */
+EP_DEVICE int32_t *masked_routes(const EpArgs &a) {
+#ifdef RANK_INNER
+  return rank_inner<int32_t>(a, INNER_ROUTES);
+#else
+  return a.src_info + 2 * a.max_rows;
+#endif
+}
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
-  return a.src_info + 2 * a.max_rows + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
+  return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
 }
 EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_RANKS, 0); }
 

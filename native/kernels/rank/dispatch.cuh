@@ -21,20 +21,20 @@ EP_DEVICE bool rank_inside(uint32_t vector) { return RANK_VECTORS % (32 * RANK_S
 EP_DEVICE bool rank_has_scale(uint32_t vector) { return RANK_SCALES > 0 && rank_inside(vector) && vector % 8 == 0; }
 
 /* The rows of the output. Peers write none of them. */
-EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(a.out + row * RANK_PAYLOAD); }
+EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(rank_left(a) + row * RANK_PAYLOAD); }
 EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vector) {
-  return reinterpret_cast<uint32_t *>(a.out_scales) + row * RANK_SCALES + vector / 8;
+  return rank_left_scales(a) + row * RANK_SCALES + vector / 8;
 }
 
 /* Word i of a message's head, at its row: the token, local experts, weights. */
 EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uint32_t i, uint32_t word) {
   if (i == 0) {
-    a.src_info[2 * row] = static_cast<int32_t>(word);
-    a.src_info[2 * row + 1] = static_cast<int32_t>(source);
+    rank_left_tokens(a)[2 * row] = static_cast<int32_t>(word);
+    rank_left_tokens(a)[2 * row + 1] = static_cast<int32_t>(source);
   } else if (i <= EP_TOPK) {
-    a.expert_ids[row * EP_TOPK + i - 1] = word == RANK_ELSEWHERE ? -1 : static_cast<int32_t>(word);
+    rank_left_experts(a)[row * EP_TOPK + i - 1] = word == RANK_ELSEWHERE ? -1 : static_cast<int32_t>(word);
   } else {
-    a.scale_offsets[row * EP_TOPK + i - 1 - EP_TOPK] = word;
+    rank_left_weights(a)[row * EP_TOPK + i - 1 - EP_TOPK] = word;
   }
 }
 
@@ -171,8 +171,8 @@ EP_DEVICE void rank_index(const EpArgs &a, const RankCall &c, RankShared &s) {
       s.first[c.lane] = first;
     }
     if (here && c.block == gridDim.x - 1) {
-      if (c.lane < EP_RANKS) a.row_offsets[c.lane] = EP_PACKED ? first : rows;
-      if (c.lane == 0) a.row_offsets[EP_RANKS] = all;
+      if (c.lane < EP_RANKS) rank_left_counts(a)[c.lane] = EP_PACKED ? first : rows;
+      if (c.lane == 0) rank_left_counts(a)[EP_RANKS] = all;
     }
   }
   __syncthreads();

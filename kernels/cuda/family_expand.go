@@ -1,0 +1,131 @@
+package cuda
+
+import (
+	"cmp"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// expandState is the memory of dispatchExpand and its combine: that of layout rank, its
+// rows included, and what combine needs of the rows by expert.
+var expandState = state{"expand", regionsExpand, func(ep.Problem) int { return 1 }}
+
+// byExpert are the layouts that rows by rank are expanded to.
+var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
+
+// dispatchExpand is dispatchRank and a kernel that makes expert-major rows of its rows:
+// what a caller of layout rank pays who needs these. The table says from where on that
+// is faster than to send them in place.
+func dispatchExpand() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name:    "dispatch_expand",
+			Op:      ep.Dispatch,
+			Layouts: byExpert,
+			Doc:     "dispatch_rank, then a kernel that copies each row to the rows of its experts. Serves expert:128 too.",
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("copies what arrived to its rows by rank", "0", "8", "16", "32", "64"),
+				threadsParam("512", "1024"),
+				oneUnitParam("message"),
+				pdlParam("0"),
+			},
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(checkRank(m, p, c), kernels.CheckRange(c, "sms", 1, mostBlocks))
+			},
+			Default: func(m ep.Machine, p ep.Problem) ep.Config { return defaultRank("dispatch_expand", m, p, 3) },
+			Starts:  startsRank(func(m ep.Machine, p ep.Problem) ep.Config { return defaultRank("dispatch_expand", m, p, 3) }),
+			Beside:  besideLL,
+		},
+		source:   "rank/expand.cuh",
+		state:    expandState,
+		defines:  func(c ep.Config) []string { return append(definesRank(c), define("EP_RAW", 0)) },
+		compare:  inOrder,
+		launches: launchesExpand,
+		together: true,
+	}
+}
+
+// combineExpand is combineMasked on the rows of dispatchExpand.
+func combineExpand() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name:    "combine_expand",
+			Op:      ep.Combine,
+			Layouts: byExpert,
+			Doc:     "combine_masked for the rows of dispatch_expand. algo=dedup sends the weights ahead and sums a rank's rows before they travel.",
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("adds what arrived", "0", "8", "16", "32", "64", "88"),
+				threadsParam("512", "1024"),
+				oneUnitParam("row"),
+				pdlParam("0"),
+			},
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
+			},
+			Default: defaultCombineExpand,
+			Starts:  startsRank(defaultCombineExpand),
+			Beside:  besideLL,
+		},
+		source: "masked/combine.cuh",
+		state:  expandState,
+		defines: func(c ep.Config) []string {
+			return append(definesRank(c), define("EP_DIRECT", bit(!isDedup(c))), define("RANK_INNER", 1))
+		},
+		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, PreReduced: isDedup(c)} },
+		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesRank("combine_masked", c) },
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config {
+			return defaultRank("dispatch_expand", m, p, 3)
+		},
+	}
+}
+
+// defaultCombineExpand is that of layout masked, whose kernel it is.
+func defaultCombineExpand(m ep.Machine, p ep.Problem) ep.Config {
+	c := defaultCombineMasked(m, p)
+	c.Kernel = "combine_expand"
+	return c
+}
+
+// launchesExpand: the second kernel takes all SMs of the call, and starts when the first
+// has ended.
+func launchesExpand(p ep.Problem, c ep.Config) []launch {
+	send := launchesRank("dispatch_rank", c)[0]
+	expand := send
+	expand.entry, expand.pdl = "rank_expand", false
+	expand.params.tileTokens = dtype.RowPad(p)
+	return []launch{send, expand}
+}
+
+// oneUnitParam is unitParam with one value to search, for kernels whose twin in another
+// layout is searched with all of them.
+func oneUnitParam(of string) kernels.Param {
+	q := unitParam(of)
+	q.Values = []ep.Value{"512"}
+	return q
+}
+
+// mostBlocks bounds the grid of a kernel whose blocks tell each other their counts.
+const mostBlocks = RoundBlocks
+
+// regionsExpand is RankRegion of rank/layout.cuh, MASKED_WEIGHTS of masked/layout.cuh,
+// then RankInner of rank/inner.cuh.
+func regionsExpand(p ep.Problem) []Region {
+	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
+	l, rows := dtype.Of(p.Dispatch, p.Hidden), r*t
+	return append(regionsMasked(p)[:5],
+		Region{"rows", rows * int64(l.Payload), 0},
+		Region{"scales", max(rows*int64(l.Scales*l.ScaleBytes), 4), 0},
+		Region{"by-source", (r + 1) * 4, 0},
+		Region{"local-experts", rows * k * 4, 0},
+		Region{"row-weights", rows * k * 4, 0},
+		Region{"tokens", rows*8 + t*4, 0},
+		Region{"slices", mostBlocks * int64(p.LocalExperts()) * 8, 0},
+		Region{"routes", rows*(1+k)*4 + r*4, 0},
+	)
+}

@@ -111,7 +111,7 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
 	for i, p := range o.Problems {
-		if sweep.ReducesPrecision(b.Kernels(), p.Op) {
+		if sweep.ReducesPrecision(b.Kernels(), p) {
 			o.Problems[i].Precision = accepted
 		}
 	}

@@ -7,12 +7,16 @@
 #   native/epcomm/run-layouts.sh deepep   DeepEP's own tests against epcomm.deepep
 #   native/epcomm/run-layouts.sh speed    a short search of every layout, then 24 SMs
 #   native/epcomm/run-layouts.sh loop     8 ranks on these GPUs, stress level
+#   native/epcomm/run-layouts.sh expand   rows by rank and an expansion against rows by expert
+#   native/epcomm/run-layouts.sh decode   58 layers in a CUDA graph, with DeepEP and with ours
 #   native/epcomm/run-layouts.sh all      verify, deepep, speed: about 4 minutes
 #
 # DEEPEP_TESTS is a folder with DeepEP's test_intranode.py, test_low_latency.py and what
 # they import, default .peers/DeepEP/tests (v1.2.1). SEEDS, TOKENS, LL_TOKENS, PART,
 # BUDGET, DTYPES and VERIFY_SECONDS change how much is run; LIMIT (default 560) is when
-# the script stops starting steps, in seconds.
+# the script stops starting steps, in seconds. `decode` takes DeepEP from SITE (default
+# /tmp/peers-site), where native/python/workers/run-gpu.sh builds it, and leaves it out
+# where there is none; DECODE_TOKENS and DECODE_ARGS change what it runs.
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/layouts} limit=${LIMIT:-560} part=${PART:-1/16}
 tests=$(cd "${DEEPEP_TESTS:-.peers/DeepEP/tests}" 2> /dev/null && pwd)
@@ -49,7 +53,7 @@ step() {
 # What is cut off by the time limit has printed its table by then: 130 is no failure of an
 # answer. A wrong answer is named in it.
 verify() {
-  for layout in rank rank:packed masked; do
+  for layout in rank rank:packed masked expert:128; do
     step "${VERIFY_SECONDS:-25}" "verify-${layout/:/-}" '^all ' epbench verify --backend cuda --stress --ranks 1,2 --only "layout=$layout" --part "$part"
     step 20 "back-to-back-${layout/:/-}" '^all ' epbench verify --backend cuda --ranks 2 --only "layout=$layout,special=back-to-back"
   done
@@ -95,12 +99,36 @@ speed() {
   done
 }
 
+# expand tunes both ways, then measures what they came to in the same rounds.
+expand() {
+  for dtype in ${DTYPES:-fp8 bf16}; do
+    set -- --dtype "$dtype" --tokens "${EXPAND_TOKENS:-1,8,32,128,1024,4096}" --op "${EXPAND_OP:-dispatch}" --layout expert
+    search "placed-$dtype" "$@" --kernel dispatch_ll,dispatch_final,combine_ll,combine_final --precision reduced
+    search "expanded-$dtype" "$@" --kernel dispatch_expand,combine_expand --precision reduced
+    step 60 "expanded-over-placed-$dtype" 'expand' epbench bench --backend cuda --model deepseek-v3 --ranks 2 --routing uniform "$@" \
+      --table "$out/expanded-$dtype" --over "$out/placed-$dtype" --precision reduced --rounds 40 --width 200
+    cat "$out/expanded-over-placed-$dtype.txt"
+  done
+}
+
+# decode leaves the shim out, so that deep_ep is DeepEP's own.
+decode() {
+  for tokens in ${DECODE_TOKENS:-32 128}; do
+    for dtype in ${DTYPES:-fp8 bf16}; do
+      step 150 "decode-$tokens-$dtype" '^epcomm ' env PYTHONPATH="${SITE:-/tmp/peers-site}:$PWD/native/python/epcomm/src" EPCOMM_DEADLINE=60 \
+        NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo python3 -m torch.distributed.run --standalone --nproc-per-node "${RANKS:-2}" \
+        native/epcomm/decode_loop.py --tokens "$tokens" --dtype "$dtype" --json "$out/decode-$tokens-$dtype.json" ${DECODE_ARGS:-}
+      grep -E ' step |differs|left out' "$out/decode-$tokens-$dtype.txt"
+    done
+  done
+}
+
 nvidia-smi -L
 for step in ${*:-all}; do
   case $step in
     all) verify; deepep; speed ;;
-    verify | deepep | speed | loop) $step ;;
-    *) echo "verify, deepep, speed, loop or all"; exit 2 ;;
+    verify | deepep | speed | loop | expand | decode) $step ;;
+    *) echo "verify, deepep, speed, loop, expand, decode or all"; exit 2 ;;
   esac
 done
 printf '%s' "$table"

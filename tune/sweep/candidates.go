@@ -66,7 +66,7 @@ func (pl *planner) problems() []ep.Problem {
 	}
 	if pl.opts.Precision == ep.Reduced {
 		for _, p := range slices.Clone(out) {
-			if p.Precision = ep.Reduced; ReducesPrecision(pl.kernels, p.Op) {
+			if p.Precision = ep.Reduced; ReducesPrecision(pl.kernels, p) {
 				out = append(out, p)
 			}
 		}
@@ -74,11 +74,11 @@ func (pl *planner) problems() []ep.Problem {
 	return out
 }
 
-// ReducesPrecision reports whether a kernel of an op has a parameter of class
-// precision: then a search that accepts reduced precision has more to choose
+// ReducesPrecision reports whether a kernel of a problem's op and layout has a parameter
+// of class precision: then a search that accepts reduced precision has more to choose
 // from.
-func ReducesPrecision(known []kernels.Kernel, op ep.Op) bool {
-	return slices.ContainsFunc(kernels.Of(known, op), func(k kernels.Kernel) bool {
+func ReducesPrecision(known []kernels.Kernel, p ep.Problem) bool {
+	return slices.ContainsFunc(kernels.For(known, p), func(k kernels.Kernel) bool {
 		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision })
 	})
 }

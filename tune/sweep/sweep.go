@@ -171,7 +171,7 @@ func (s *sweeper) left() int { return len(s.searches) - s.done }
 func (s *sweeper) beside(c *searcher, op ep.Op) *searcher {
 	p := c.problem
 	p.Op = op
-	if !ReducesPrecision(s.lab.planner.kernels, op) {
+	if !ReducesPrecision(s.lab.planner.kernels, p) {
 		p.Precision = ep.Full
 	}
 	for _, o := range s.searches {

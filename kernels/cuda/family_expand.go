@@ -77,7 +77,7 @@ func combineExpand() family {
 		defines: func(c ep.Config) []string {
 			return append(definesRank(c), define("EP_DIRECT", bit(!isDedup(c))), define("RANK_INNER", 1))
 		},
-		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, PreReduced: isDedup(c)} },
+		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, Partial: partialOf(c)} },
 		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesRank("combine_masked", c) },
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config {
 			return defaultRank("dispatch_expand", m, p, 3)

@@ -37,8 +37,15 @@ static int right_again(Moe *m, int most, GpuStream stream) {
   return 0;
 }
 
-/* The last rank does `what`; the others must be told within twice the deadline. */
-static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, const Plan *, GpuStream), int lives) {
+/* Waits for all ranks; false when one is gone. */
+static int together(Seat *seat) {
+  uint8_t mine = 0, all[64];
+  return seat->ranks <= 64 && world_gather(seat, &mine, all, 1) == 0;
+}
+
+/* The last rank does `what`; the others must be told within twice the deadline. That is
+ * time of the device, and an emulated one has less of it on a busy host. */
+static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, Seat *, const Plan *, GpuStream), int lives) {
   EpComm *comm = ranks_create(seat, p, 1, 0, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
@@ -48,14 +55,15 @@ static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, const Plan
   memset(&f, 0, sizeof f);
   f.size = sizeof f;
   if (seat->rank == seat->ranks - 1) {
-    what(m, p, stream);
+    what(m, seat, p, stream);
   } else {
     double start = now();
     EpcommStatus s = call_once(m, 2, p->most, stream);
     double took = now() - start;
     int told = s == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT && f.source == seat->ranks - 1;
     printf("rank %d after %.2f s: %s: %s\n", seat->rank, took, epcomm_status_name(s), epcomm_error(comm));
-    bad |= !told || took > 2 * p->deadline + 3;
+    bad |= !told || took > 2 * p->deadline + (getenv("EMUL_SRC") ? 60 : 3);
+    if (strcmp(p->test, "late") == 0) bad |= !together(seat);
     bad |= call_once(m, 3, p->most, stream) != EPCOMM_FAULT; /* later calls say it too */
   }
   if (lives) {
@@ -69,18 +77,19 @@ static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, const Plan
   return bad;
 }
 
-static void be_late(Moe *m, const Plan *p, GpuStream stream) {
-  pause_for(p->deadline + 3);
+/* Calls when the others have given up. */
+static void be_late(Moe *m, Seat *seat, const Plan *p, GpuStream stream) {
+  together(seat);
   call_once(m, 2, p->most, stream);
 }
 
-static void never_call(Moe *m, const Plan *p, GpuStream stream) {
-  (void)m, (void)p, (void)stream;
+static void never_call(Moe *m, Seat *seat, const Plan *p, GpuStream stream) {
+  (void)m, (void)seat, (void)p, (void)stream;
 }
 
 /* Dies while a peer's kernels wait for it. */
-static void be_killed(Moe *m, const Plan *p, GpuStream stream) {
-  (void)m, (void)stream;
+static void be_killed(Moe *m, Seat *seat, const Plan *p, GpuStream stream) {
+  (void)m, (void)seat, (void)stream;
   pause_for(p->deadline / 2);
   raise(SIGKILL);
 }

@@ -12,7 +12,7 @@
 
 #define MOST_RANKS 8
 #define MOST_BYTES 65536
-#define PATIENCE 20.0 /* seconds */
+#define PATIENCE 120.0 /* seconds; only a rank that is gone takes as long */
 
 struct World {
   int written[MOST_RANKS], read[MOST_RANKS]; /* turns */

@@ -2,6 +2,8 @@
 BINDIR ?= bin
 GO     ?= go
 FUZZTIME ?= 10s
+# Of the tests of one package: a busy host is slow, and one that hangs is found all the same.
+PATIENCE ?= 30m
 
 .PHONY: help build test race lint fuzz bench mutation golden tables model engine-readers clean
 
@@ -12,10 +14,15 @@ build: ## bin/epbench, pure Go
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BINDIR)/epbench ./cmd/epbench
 
 test: ## every test that needs no GPU
-	$(GO) test ./...
+	$(GO) test -timeout $(PATIENCE) ./...
 
+# Packages that start goroutines, in tests too, and those whose tests drive them. The race
+# detector can find nothing in the others.
+GOROUTINES = \bgo func\b|\bgo [a-z.]+[(]|[.]Go[(]|t[.]Parallel[(]
+CONCURRENT = $(sort $(dir $(shell grep -rlE '$(GOROUTINES)' --include=*.go kernels tune reports workloads)) \
+  kernels/ kernels/conform/ tune/sweep/ tune/sweep/measure/ tune/sweep/receipt/)
 race: ## the tests of the concurrent packages under the race detector
-	$(GO) test -race -short ./kernels/... ./tune/... ./reports/... ./workloads/...
+	$(GO) test -race -short -timeout $(PATIENCE) $(addprefix ./,$(CONCURRENT))
 
 lint: ## formatting, vet with the man pages' tag too, module file
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }

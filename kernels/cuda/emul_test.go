@@ -25,9 +25,14 @@ var (
 	raceTools = sync.OnceValues(func() (*emulator, error) { return newEmulator("-fsanitize=thread") })
 )
 
-// need skips the test where emulation is not to be had.
+// need skips the test where emulation is not to be had, and in short runs, which the race
+// detector has: the emulator is another process, and Go's detector does not see into it.
+// raceTools find the races of device code in runs that are not short.
 func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("emulation is left out with -short")
+	}
 	tools, err := get()
 	if errors.Is(err, errNoEmulator) {
 		t.Skip(err)

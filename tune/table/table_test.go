@@ -116,6 +116,9 @@ func TestLoadTruncated(t *testing.T) {
 
 // TestLoadBoundsTheFile reads blanks, which take no time.
 func TestLoadBoundsTheFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 128 MB, for a minute under the race detector")
+	}
 	for size, want := range map[int]string{
 		MaxTableBytes:     "line 1: unexpected end of JSON input",
 		MaxTableBytes + 1: "the file is larger than 64 MiB; split the table by op or ranks",

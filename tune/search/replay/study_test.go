@@ -153,6 +153,7 @@ func TestFalseConfirmations(t *testing.T) {
 // TestTimeIsKept: at the pace of a GPU (18 ms a config, 1 ms a sample) every strategy
 // ends within a twentieth of its time, and uses most of it unless the space is done.
 func TestTimeIsKept(t *testing.T) {
+	simulates(t)
 	for _, name := range search.StrategyNames() {
 		for _, limit := range []time.Duration{3 * time.Second, 10 * time.Second, 60 * time.Second} {
 			t.Run(name+" "+limit.String(), func(t *testing.T) {

@@ -69,7 +69,7 @@ cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## the GPU half compiles and ve
 	@if test -f $(CUDA_LOCAL)/12/include/cuda.h; then echo "headers of CUDA $(CUDA12_WHEELS)"; \
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
 
-cuda-variants: ## compiles every variant of the default space for sm_90a, and those next to the default for sm_80 and sm_100a; prints registers and a digest of each binary, fails on spills of defaults
+cuda-variants: ## compiles every variant of the default space for sm_90a, and every value of a parameter for sm_80 and sm_100a; prints registers and a digest of each binary, fails on spills of defaults
 	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout 20m -run '^Test(Variants|Compile)' -v ./kernels/cuda ./kernels/cuda/nvrtc
 
 gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh, make-tables.sh (NVRTC=0 leaves libnvrtc out)

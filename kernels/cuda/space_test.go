@@ -42,7 +42,6 @@ type compiled struct {
 	config ep.Config
 	unit   Unit
 	def    bool // of the family's default config
-	away   int  // parameters with another value than the default config
 }
 
 // variants lists each distinct variant of a family's default space on a
@@ -65,19 +64,8 @@ func variants(f family, m ep.Machine, p ep.Problem) ([]compiled, error) {
 		}
 		if key := fmt.Sprint(v); !seen[key] {
 			seen[key] = true
-			out = append(out, compiled{f, c, v, c.Key() == base.Key(), away(c, base)})
+			out = append(out, compiled{f, c, v, c.Key() == base.Key()})
 		}
 	}
 	return out, nil
-}
-
-// away counts the parameters in which two configs of a kernel differ.
-func away(a, b ep.Config) int {
-	n := 0
-	for name, v := range a.Values {
-		if v != b.Values[name] {
-			n++
-		}
-	}
-	return n
 }

@@ -4,8 +4,10 @@ package cuda
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -18,19 +20,74 @@ import (
 )
 
 // arches are what the kernels must compile for. Every variant is compiled for sm_90a,
-// which tables are measured on; for the others the default and what is one parameter away
-// from it, since all variants for all of them take ten minutes. Of kernels of layouts other
-// than expert it is the default alone.
+// which tables are measured on. All variants for all of them take ten minutes, so the
+// others get the defaults and the fewest variants that have every value of every
+// parameter between them.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
-// variantsFor are those of a space that an architecture is tried with.
+// variantsFor are those of a space that an architecture is tried with. A default begins
+// the variants of its family and format.
 func variantsFor(arch string, space []compiled) []compiled {
 	if arch == "sm_90a" {
 		return space
 	}
-	return slices.DeleteFunc(slices.Clone(space), func(x compiled) bool {
-		return x.away > 1 || x.away > 0 && x.family.kernel.Layouts != nil
-	})
+	var out []compiled
+	for len(space) > 0 {
+		n := 1 + slices.IndexFunc(space[1:], func(x compiled) bool { return x.def })
+		if n == 0 {
+			n = len(space)
+		}
+		out, space = append(out, covering(space[:n])...), space[n:]
+	}
+	return out
+}
+
+// covering takes the first variant and then, again and again, the one with the most
+// defines that none so far has.
+func covering(all []compiled) []compiled {
+	seen := map[string]bool{}
+	fresh := func(x compiled) (n int) {
+		for _, d := range x.unit.Defines {
+			if !seen[d] {
+				n++
+			}
+		}
+		return n
+	}
+	var out []compiled
+	for next := all[0]; len(out) == 0 || fresh(next) > 0; {
+		out = append(out, next)
+		for _, d := range next.unit.Defines {
+			seen[d] = true
+		}
+		next = slices.MaxFunc(all, func(a, b compiled) int { return cmp.Compare(fresh(a), fresh(b)) })
+	}
+	return out
+}
+
+// TestVariantsCover: every value that a family compiles in is among what every architecture gets.
+func TestVariantsCover(t *testing.T) {
+	space := defaultSpace(t)
+	few := variantsFor("sm_80", space)
+	values := func(list []compiled) map[string]bool {
+		out := map[string]bool{}
+		for _, x := range list {
+			for _, d := range x.unit.Defines {
+				out[x.unit.Source+" "+d] = true
+			}
+		}
+		return out
+	}
+	defaults := func(list []compiled) (n int) {
+		for _, x := range list {
+			n += bit(x.def)
+		}
+		return n
+	}
+	if !maps.Equal(values(few), values(space)) || defaults(few) != defaults(space) {
+		t.Errorf("%d of %d variants leave out a value or a default", len(few), len(space))
+	}
+	t.Logf("%d of %d variants have every value", len(few), len(space))
 }
 
 // defaultSpace lists each distinct variant of every family. Combine does not

@@ -4,7 +4,7 @@ EPCOMM         = native/epcomm
 EPCOMM_VERSION = 0.1.0
 EPCOMM_OUT     = $(BINDIR)/epcomm
 EPCOMM_SRC     = $(wildcard $(EPCOMM)/src/*.c)
-EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c ranks.c faults.c)
+EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c ranks.c faults.c chain.c)
 EPCOMM_HEADERS = $(wildcard $(EPCOMM)/include/*.h $(EPCOMM)/src/*.h $(EPCOMM)/tests/*.h $(EPCOMM)/gpu/*.h native/include/*.h)
 EPCOMM_FLAGS   = -std=c99 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wconversion -Werror -fvisibility=hidden -fPIC \
   -I$(EPCOMM)/include -I$(EPCOMM)/src -Inative/include
@@ -102,6 +102,7 @@ epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/epcomm-worker ./cmd/epcomm-worker
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(BINDIR)/epbench pack --embedded --model deepseek-v3 --ranks 2 --max-tokens 4096 --dtype fp8,bf16 -o $(BINDIR)/packs/dsv3.pack
+	for n in 4096 64; do EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(BINDIR)/epbench pack --embedded --other-kernels --model deepseek-v3 --ranks 2 --max-tokens $$n --dtype fp8 -o $(BINDIR)/packs/reach-$$n.pack || exit 1; done
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -o $(BINDIR)/packs/small.pack
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(BINDIR)/packs/other.pack
 	@du -sh $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epcomm-worker $(BINDIR)/packs $(BINDIR)/epcomm

@@ -6,6 +6,7 @@
 #   native/epcomm/run-gpu.sh all            C tests, faults, PyTorch: at most 9 minutes
 #   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench, 5 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
+#   native/epcomm/run-gpu.sh reach          why short pairs take longer than in bench, 5 minutes
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/epcomm}
 mkdir -p "$out"
@@ -76,11 +77,36 @@ speed() {
   done
 }
 
+# reach tells three causes apart, for pairs of 8 and 32 tokens in fp8. Threads against
+# processes, one pack: what imported memory costs. 4,096 tokens against 64, one program:
+# what it costs that regions lie far apart. epcomm against bench in both: the rest, such as
+# the call numbers that packed kernels read themselves (EP_OWN_ROUNDS).
+reach() {
+  for most in 4096 64; do
+    for n in 8 32; do
+      for way in threads processes; do
+        for turn in $(seq "${PROCESSES:-3}"); do
+          step 40 "reach-$most-$n-$way-$turn" "chain: pair" $t $packs/reach-$most.pack chain $(test $way = threads || echo --processes) --calls 20 --replays 60 --most $n
+        done
+      done
+      mkdir -p "$out/routes-reach"
+      epbench workload export --model deepseek-v3 --ranks 2 --tokens $n --routing uniform -o "$out/routes-reach/$n.jsonl" > /dev/null
+    done
+    for turn in $(seq "${PROCESSES:-3}"); do
+      step 60 "reach-$most-python-$turn" "every answer|WRONG" python3 -m epcomm check $packs/reach-$most.pack --spawn 2 --calls 4 --replays 8 --most 32 --tokens 8,32 --routes "$out/routes-reach" --json "$out/reach-$most-$turn.json"
+    done
+    step 120 "reach-$most-bench" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/reach-$most.pack fp8 "$out"/reach-$most-[0-9].json
+    cat "$out/reach-$most-bench.txt"
+  done
+  grep -h '^chain: ' "$out"/reach-*.txt
+}
+
 case ${1:-all} in
   all) all ;;
   speed) speed "$2" ;;
   verify) verify "$2" ;;
-  *) echo "all, speed or verify"; exit 2 ;;
+  reach) reach ;;
+  *) echo "all, speed, verify or reach"; exit 2 ;;
 esac
 echo
 printf '%s' "$table"

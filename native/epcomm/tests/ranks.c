@@ -10,6 +10,7 @@
  * outputs  outputs of the caller's, inside and outside the heap
  * leak     device memory before and after
  * host     host time of a call
+ * chain    GPU time of a call of --most tokens in graphs of --calls, the median of --replays: see chain.c
  * late, never, killed, other-pack, other-kind, truncated, disagree: see faults.c
  */
 #include "ranks.h"
@@ -319,7 +320,7 @@ int main(int argc, char **argv) {
     const char *name;
     Test test;
   } tests[] = {{"calls", test_calls}, {"graphs", test_graphs}, {"flight", test_flight}, {"outputs", test_outputs},
-               {"leak", test_leak},   {"host", test_host}};
+               {"leak", test_leak},   {"host", test_host},     {"chain", test_chain}};
   Plan p = arguments(argc, argv);
   int victim = -1;
   Test test = faults_find(p.test, &victim);

@@ -22,6 +22,8 @@ EpComm *ranks_create(Seat *seat, const Plan *p, int in_flight, int debug, uint64
 EpcommOptions ranks_options(Seat *seat, const Plan *p);
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status); /* prints; gives 1 */
 
+int test_chain(Seat *seat, void *plan); /* chain.c */
+
 #define LAST_RANK -2
 Test faults_find(const char *name, int *victim);
 

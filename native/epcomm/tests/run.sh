@@ -24,6 +24,7 @@ for way in "" --processes; do
     step "$test $way" "$out/epcomm-test" "$out/test.pack" $test $way --deadline 1 --most 12 --other "$out/other.pack"
   done
 done
+step "chain --processes" "$out/epcomm-test" "$out/test.pack" chain --processes --calls 1 --replays 1 --most 4
 step "killed --processes" "$out/epcomm-test" "$out/test.pack" killed --processes --deadline 1 --most 12
 step "other-kind --processes" "$out/epcomm-test" "$out/test.pack" other-kind --processes
 step "calls, 4 ranks" env EMUL_GPUS=4 "$out/epcomm-test" "$out/four.pack" calls --processes --calls 6 --most 24

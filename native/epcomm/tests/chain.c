@@ -1,0 +1,88 @@
+/* What a call adds to a graph of calls on the GPU, as epbench bench and
+ * cmd/epcomm-worker/clock.go read it: over threads the peers' memory is this
+ * process's own, over processes it is imported. Nothing else differs. */
+#include "ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 1000, WARM = 2 };
+
+/* Puts a round on the stream: `fold` calls between two marks, a barrier behind the chain,
+ * and that barrier alone between the last two. */
+static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, GpuEvent *mark, GpuStream stream) {
+  EpcommStatus s = epcomm_barrier(comm, stream);
+  if (s == EPCOMM_OK && strcmp(op, "combine") == 0) s = epcomm_dispatch(comm, c, stream);
+  if (s == EPCOMM_OK) s = epcomm_barrier(comm, stream);
+  gpu_record(mark[0], stream);
+  for (int i = 0; i < fold && s == EPCOMM_OK; i++) {
+    if (strcmp(op, "combine") != 0) s = epcomm_dispatch(comm, c, stream);
+    if (s == EPCOMM_OK && strcmp(op, "dispatch") != 0) s = epcomm_combine(comm, c, stream);
+    if (s == EPCOMM_OK && strcmp(op, "pair") != 0) s = epcomm_barrier(comm, stream);
+  }
+  if (s == EPCOMM_OK) s = epcomm_barrier(comm, stream);
+  gpu_record(mark[1], stream);
+  for (int i = 0; i < (strcmp(op, "pair") != 0 ? fold : 0) && s == EPCOMM_OK; i++) s = epcomm_barrier(comm, stream);
+  if (s == EPCOMM_OK) s = epcomm_barrier(comm, stream);
+  gpu_record(mark[2], stream);
+  return s;
+}
+
+static int rising(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Median seconds of a call over rounds; below 0 where the library refused. */
+static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const Plan *p, GpuStream stream) {
+  GpuEvent mark[3] = {gpu_event(), gpu_event(), gpu_event()};
+  double all[ROUNDS], median = -1;
+  int rounds = p->replays < 1 ? 1 : p->replays > ROUNDS ? ROUNDS : p->replays, fold = p->calls < 1 ? 1 : p->calls;
+  gpu_capture(stream);
+  EpcommStatus s = chain(comm, c, op, fold, mark, stream);
+  GpuGraph graph = gpu_captured(stream);
+  for (int i = 0; i < rounds + WARM && s == EPCOMM_OK; i++) {
+    gpu_replay(graph, stream);
+    gpu_wait(stream);
+    s = epcomm_fault(comm, NULL);
+    if (i >= WARM) all[i - WARM] = (gpu_seconds(mark[0], mark[1]) - gpu_seconds(mark[1], mark[2])) / fold;
+  }
+  if (s != EPCOMM_OK) {
+    ranks_say(comm, op, s);
+  } else {
+    qsort(all, (size_t)rounds, sizeof *all, rising);
+    median = all[rounds / 2];
+  }
+  gpu_graph_free(graph);
+  for (int i = 0; i < 3; i++) gpu_event_free(mark[i]);
+  return median;
+}
+
+/* Prints the slowest rank's median of each op; every rank has as many tokens as asked. */
+int test_chain(Seat *seat, void *plan) {
+  static const char *const ops[] = {"dispatch", "combine", "pair"};
+  static const int purpose[] = {EPCOMM_FOR_DISPATCH, EPCOMM_FOR_COMBINE, EPCOMM_FOR_PAIR};
+  const Plan *p = plan;
+  EpComm *comm = ranks_create(seat, p, 1, 0, 0);
+  if (comm == NULL) return 1;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  EpcommOutputs o = {.size = sizeof o};
+  int tokens = p->most < m->info.max_tokens ? p->most : m->info.max_tokens, bad = epcomm_outputs(comm, 0, 0, &o) != EPCOMM_OK;
+  gpu_fill(m->dy, 0, 2 * o.max_rows * (size_t)m->info.hidden, stream);
+  moe_inputs(m, 1, tokens, stream);
+  for (int i = 0; i < 3 && !bad; i++) {
+    EpcommCall c = moe_call(m, 0, 0, tokens, tokens, 0);
+    c.routing = EPCOMM_EVEN;
+    c.purpose = purpose[i];
+    double mine = time_of(comm, &c, ops[i], p, stream), all[EPCOMM_MAX_RANKS], most = 0;
+    bad = mine < 0 || world_gather(seat, &mine, all, sizeof mine) != 0;
+    for (int r = 0; r < seat->ranks && !bad; r++) most = all[r] > most ? all[r] : most;
+    if (seat->rank == 0 && !bad) printf("chain: %s, %d tokens, %s: %.2f us\n", ops[i], tokens, p->processes ? "processes" : "threads", most * 1e6);
+  }
+  moe_free(m);
+  gpu_stream_free(stream);
+  epcomm_destroy(comm);
+  return bad;
+}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -335,10 +336,10 @@ func TestResolveOfTenThousandRowsIsFast(t *testing.T) {
 	tab := bigTable(10_000)
 	p := testKey(ep.Even).Problem(4096)
 	best := time.Hour
-	for turn := 0; turn < 5 || turn < 25 && best > 50*time.Millisecond; turn++ { // others may use this machine
-		start := time.Now()
+	for turn := 0; turn < 5 || turn < 25 && best > 50*time.Millisecond; turn++ { // a shared cache is slower, too
+		start := processorTime(t)
 		tab.Resolve(testHost, p)
-		best = min(best, time.Since(start))
+		best = min(best, processorTime(t)-start)
 	}
 	t.Logf("10,000 rows resolve in %v", best)
 	if best > 50*time.Millisecond {
@@ -383,4 +384,15 @@ func BenchmarkLoad10000Rows(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// processorTime is what this process has used: the time on an idle machine, which that
+// on the wall is not where others run.
+func processorTime(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

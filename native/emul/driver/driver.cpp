@@ -50,6 +50,13 @@ uint64_t now_ns() {
 
 using Work = std::function<void()>;
 
+/* One look of a host thread that waits. Without rest it would take a processor from the
+ * blocks that it waits for. */
+void rest() {
+  timespec nap{0, 50'000};
+  nanosleep(&nap, nullptr);
+}
+
 /* What a capture has seen so far, of all streams that joined it, in the order of
  * their calls: a legal order of the graph. */
 struct Capture {
@@ -210,7 +217,7 @@ CUresult cuCtxSynchronize(void) {
     all = streams;
   }
   for (Stream *s : all)
-    while (!s->idle()) std::this_thread::yield();
+    while (!s->idle()) rest();
   return CUDA_SUCCESS;
 }
 CUresult cuCtxGetLimit(size_t *v, CUlimit) { *v = 1024; return CUDA_SUCCESS; }
@@ -358,7 +365,7 @@ CUresult cuStreamDestroy(CUstream s) {
 }
 CUresult cuStreamQuery(CUstream s) { return stream_of(s)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
 CUresult cuStreamSynchronize(CUstream s) {
-  while (!stream_of(s)->idle()) std::this_thread::yield();
+  while (!stream_of(s)->idle()) rest();
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **) {
@@ -405,13 +412,13 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent handle, unsigned) {
   }
   uint64_t n = e->recorded;
   stream->add([=] {
-    while (e->passed < n) std::this_thread::yield();
+    while (e->passed < n) rest();
   });
   return CUDA_SUCCESS;
 }
 CUresult cuEventSynchronize(CUevent handle) {
   Event *e = reinterpret_cast<Event *>(handle);
-  while (e->passed < e->recorded) std::this_thread::yield();
+  while (e->passed < e->recorded) rest();
   return CUDA_SUCCESS;
 }
 CUresult cuEventQuery(CUevent handle) {

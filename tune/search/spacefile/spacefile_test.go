@@ -3,6 +3,7 @@ package spacefile
 import (
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -122,7 +123,7 @@ func FuzzRead(f *testing.F) {
 }
 
 // TestPlanningAHundredThousand enumerates a space of over 100,000 valid points
-// under expressions in less than 2 s and 500 MB.
+// under expressions in less than 2 s of one processor and 500 MB.
 func TestPlanningAHundredThousand(t *testing.T) {
 	f, err := Read(strings.NewReader("version: 1\nderived: [{name: lanes, value: sms * threads / 32}]\n" +
 		"constraints: [{keep: wait < sms}, {keep: lanes <= 4096}]"))
@@ -133,11 +134,11 @@ func TestPlanningAHundredThousand(t *testing.T) {
 		{Name: "sms", Values: values(t, "2:132:2")}, {Name: "wait", Values: values(t, "0:24:2")},
 		{Name: "threads", Values: values(t, "128:1024:128")}, {Name: "chunk", Values: values(t, "1024:65536:x2")}, {Name: "tile", Values: values(t, "1:16:x2")},
 	}}
-	for attempt := 1; ; attempt++ { // others may use the machine, too
+	for attempt := 1; ; attempt++ { // a shared cache is slower, too
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		start := time.Now()
+		start := processorTime(t)
 		if g.Rules, err = f.Rules("a", g.Axes, FactsOf(machine, problem)); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +147,7 @@ func TestPlanningAHundredThousand(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Fingerprint("abi")
-		took := time.Since(start)
+		took := processorTime(t) - start
 		runtime.ReadMemStats(&after)
 		mb := (after.TotalAlloc - before.TotalAlloc) >> 20
 		t.Logf("%d of %d points in %v, %d MB allocated", s.Len(), counts[0].Points, took, mb)
@@ -158,4 +159,15 @@ func TestPlanningAHundredThousand(t *testing.T) {
 		}
 		return
 	}
+}
+
+// processorTime is what this process has used: the time on an idle machine, which that
+// on the wall is not where others run.
+func processorTime(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

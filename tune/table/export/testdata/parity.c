@@ -64,12 +64,12 @@ static int bench(void) {
   for (int run = 0; run < 7; run++) {
     const int n = 10 * 1000 * 1000;
     struct timespec a, b;
-    clock_gettime(CLOCK_MONOTONIC, &a);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
     for (int i = 0; i < n; i++) {
       tuned_hit c = tuned_lookup(&resolved, (i * 37) & 4095, i % TUNED_CLASSES);
       __asm__ volatile("" : : "r"(c.config->count), "r"(c.row), "r"(c.reason));
     }
-    clock_gettime(CLOCK_MONOTONIC, &b);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
     double ns = ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / n;
     if (ns < best) best = ns;
   }

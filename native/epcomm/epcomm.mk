@@ -115,6 +115,7 @@ layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epc
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/epbench ./cmd/epbench
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
 	$(LAYOUT_PACK) --layout rank:packed --raw --max-sms 24 --experts 256 --max-tokens 4096 -o $(BINDIR)/packs/layouts/normal.pack
+	for n in 32 128; do $(LAYOUT_PACK) --layout masked --experts 256 --max-tokens $$n -o $(BINDIR)/packs/layouts/decode-$$n.pack || exit 1; done
 	for n in 128 1024; do \
 	  $(LAYOUT_PACK) --layout masked --experts 288 --max-tokens $$n -o $(BINDIR)/packs/layouts/masked-$$n.pack || exit 1; \
 	  $(LAYOUT_PACK) --layout masked --raw --experts 288 --max-tokens $$n -o $(BINDIR)/packs/layouts/masked-raw-$$n.pack || exit 1; \
@@ -126,7 +127,7 @@ layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epc
 
 epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## the oracle over epcomm-worker on the emulated driver, some cases
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) EPBENCH_CUDA=$(CURDIR)/$(BINDIR)/epcomm-worker \
-	  $(BINDIR)/epbench verify --backend cuda --quick --ranks 2 --only op=combine,hidden=512
+	  $(BINDIR)/epbench verify --backend cuda:deadline=60s --quick --ranks 2 --only op=combine,hidden=512
 
 epcomm-worker: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epcomm-worker, epcomm behind the worker protocol
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epcomm-worker ./cmd/epcomm-worker

@@ -19,7 +19,7 @@
 # NAME=BACKEND, adds libraries to those that LIBRARIES may name.
 #
 # MODELS, TOKENS, LL_TOKENS, SKEW_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH,
-# SKEW_SECONDS, TURNS and LIBRARIES change what a sweep does.
+# SKEW_SECONDS, TURNS, LIBRARIES and SWEEP_FLAGS change what a sweep does.
 cd "$(dirname "$0")/../../.." || exit 1
 peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site} work=${WORK:-/tmp/peers-work} out=${OUT:-/tmp/peers-out}
 limit=${LIMIT:-570}
@@ -86,7 +86,7 @@ one() {
 tuned() {
   most=$1 name=$2 backend=$3
   shift 3
-  one "$most" "$name" epbench sweep -o "$work/$name" --ranks "$ranks" --band "${BAND:-2%}" --backend "$backend" "$@"
+  one "$most" "$name" epbench sweep -o "$work/$name" --ranks "$ranks" --band "${BAND:-2%}" --backend "$backend" ${SWEEP_FLAGS:-} "$@"
 }
 
 # once LIMIT NAME COMMAND...: what no earlier call has finished, if LIMIT is left. What

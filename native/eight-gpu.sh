@@ -14,9 +14,10 @@
 # they finished is not done again, so that a call that ran out of time may be given again.
 # DeepEP is built from PEERS (default .peers, see native/python/workers/run-gpu.sh); where
 # it is missing, ours are raced alone. LIMIT (default 570) is when a call stops starting
-# steps, in seconds. These variables change what is measured:
+# steps, in seconds. SLOW, for an emulated driver, stretches the limits of steps. The
+# variables below change what is measured:
 cd "$(dirname "$0")/.." || exit 1
-began=$SECONDS limit=${LIMIT:-570}
+began=$SECONDS limit=${LIMIT:-570} slow=${SLOW:-1}
 work=${WORK:-/tmp/eight-work} out=${OUT:-/tmp/eight-out} kept=${KEPT:-}
 backend=${BACKEND:-cuda} part=${PART:-1/8}
 models=${MODELS:-deepseek-v3 kimi-k2 qwen3-235b-a22b qwen3-30b-a3b gpt-oss-120b}
@@ -51,7 +52,7 @@ left() { echo $((limit - SECONDS + began)); }
 # exit status 4, undecided rows, is no failure. A step that an earlier call passed is left
 # out; where too little time is left the call says so.
 step() {
-  most=$1 name=$2 start=$SECONDS word=ok
+  most=$(($1 * slow)) name=$2 start=$SECONDS word=ok
   shift 2
   test ! -f "$work/$name.passed" || { table+=$(printf '%-26s %s' "$name" "done by an earlier call")$'\n'; return 0; }
   if test "$(left)" -lt 20; then
@@ -88,8 +89,8 @@ tuned() {
 
 # lost drops the signal of one expert; the answer must name who waited for whom.
 lost() {
-  printf '#!/bin/sh\nexec "%s" --drill drop:1:%s "$@"\n' "$EPBENCH_CUDA" "${DROP:-9}" > "$work/drilled" && chmod +x "$work/drilled"
-  EPBENCH_CUDA=$work/drilled timeout 60 epbench bench --backend "$backend" $shape --ranks "$ranks" --dtype bf16 --routing uniform --op dispatch --tokens 8 --rounds 5
+  printf '#!/bin/sh\nexec "%s" --drill drop:1:%s "$@" --deadline %s\n' "$EPBENCH_CUDA" "${DROP:-9}" "${LOST_DEADLINE:-1s}" > "$work/drilled" && chmod +x "$work/drilled"
+  EPBENCH_CUDA=$work/drilled timeout $((60 * slow)) epbench bench --backend "$backend" $shape --ranks "$ranks" --dtype bf16 --routing uniform --op dispatch --tokens 8 --rounds 5
   test $? != 0 || { echo "the lost signal went unnoticed"; return 1; }
 }
 lost_named() { lost 2>&1 | tee "$work/lost-said.txt" | grep -E "expert ${DROP:-9} from rank 1" && echo "the lost signal is named"; }
@@ -98,9 +99,12 @@ lost_named() { lost 2>&1 | tee "$work/lost-said.txt" | grep -E "expert ${DROP:-9
 killed() {
   run=$work/killed-run
   rm -rf "$run"
-  epbench sweep --backend "$backend" $shape --ranks "$ranks" --dtype bf16 --routing uniform --op dispatch --tokens 8 --strategy coord --budget "${KILLED_SECONDS:-15}s" -o "$run" &
+  epbench sweep --backend "$backend" $shape --ranks "$ranks" --dtype bf16 --routing uniform --op dispatch --tokens 8 --budget "${KILLED_SECONDS:-15}s" -o "$run" &
   sweep=$!
-  until test "$(wc -l < "$run/trials.jsonl" 2> /dev/null || echo 0)" -ge 3 || ! kill -0 $sweep 2> /dev/null; do sleep 0.2; done
+  until test -f "$run/trials.jsonl" && test "$(wc -l < "$run/trials.jsonl")" -ge 3; do
+    kill -0 $sweep 2> /dev/null || { echo "the sweep ended before its worker could be killed"; return 1; }
+    sleep 0.2
+  done
   kill -9 $(pgrep -P $sweep)
   wait $sweep
   code=$?
@@ -139,7 +143,7 @@ race() {
 
 tables() {
   test "$(left)" -gt 60 || return
-  step "$(left)" tables env RANKS="$ranks" BACKEND="$backend" TOKENS="$table_tokens" DTYPES="$dtypes" ROUTINGS="${TABLE_ROUTINGS:-uniform,zipf:1.0}" \
+  step "$(($(left) / slow))" tables env RANKS="$ranks" BACKEND="$backend" TOKENS="$table_tokens" DTYPES="$dtypes" ROUTINGS="${TABLE_ROUTINGS:-uniform,zipf:1.0}" \
     LIMIT=$(($(left) - 15)) sh native/make-tables.sh "$work/tables" "${TABLE_SECONDS:-95}s" $models
   if grep '^not finished' "$work/tables.txt"; then
     rm -f "$work/tables.passed"

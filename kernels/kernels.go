@@ -257,6 +257,17 @@ type Forewarned interface {
 	Ahead(ep.Problem, []ep.Config)
 }
 
+// Condition is one that every legal config of a kernel meets, spelled for a program that
+// has no code of it: see the rules of docs/worker-protocol.md.
+type Condition struct{ Expr, Reason string }
+
+// Conditioned is implemented by backends that serve programs which do not know their
+// kernels.
+type Conditioned interface {
+	// Conditions are those of the kernel with that name.
+	Conditions(kernel string) []Condition
+}
+
 // Explainer is implemented by sessions that can tell what of a call slows a product
 // down.
 type Explainer interface {

@@ -3,8 +3,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,48 +18,72 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// argsEnv holds the arguments of epbench-cuda, which this test binary then plays.
-const argsEnv = "EPBENCH_TEST_ARGS"
+// argsEnv holds the arguments of epbench-cuda, which this test binary then plays. Its rank
+// 1 dies once the file of dieEnv is there.
+const (
+	argsEnv = "EPBENCH_TEST_ARGS"
+	dieEnv  = "EPBENCH_TEST_DIE"
+)
 
 func TestMain(m *testing.M) {
-	if args := os.Getenv(argsEnv); args != "" {
-		root := newRoot()
-		root.SetArgs(strings.Fields(args))
-		exit(root.Execute())
+	args := os.Getenv(argsEnv)
+	if args == "" {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if os.Getenv("RANK") == "1" {
+		go dieAt(os.Getenv(dieEnv))
+	}
+	root := newRoot()
+	root.SetArgs(strings.Fields(args))
+	exit(root.Execute())
 }
 
-// launchRanks starts ranks on emulated GPUs of this host.
-func launchRanks(t *testing.T, ranks int, args string) *worker.Backend {
+func dieAt(file string) {
+	for {
+		if os.Remove(file) == nil { // the ranks that replace these do not find it
+			os.Exit(9)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// launched is a worker of several processes on emulated GPUs of this host.
+type launched struct {
+	*worker.Backend
+	die string // a file that ends rank 1
+}
+
+func launchRanks(t *testing.T, ranks int, args string) launched {
 	t.Helper()
 	if os.Getenv("EMUL_SRC") == "" {
 		t.Skip("on GPUs native/hosts-gpu.sh runs the same")
 	}
-	t.Setenv(argsEnv, args)
-	t.Setenv("EMUL_GPUS", fmt.Sprint(ranks))
+	l := launched{die: filepath.Join(t.TempDir(), "die")}
 	limits := worker.DefaultLimits()
 	limits.Hello, limits.Round = 2*time.Minute, 2*time.Minute
-	b, err := worker.Open(t.Context(), worker.Command{
-		Argv: []string{"../../examples/workers/ranks.sh", fmt.Sprint(ranks), os.Args[0]}, Listen: worker.Loopback,
-		Said: func(line string) { t.Log(line) },
+	var err error
+	l.Backend, err = worker.Open(t.Context(), worker.Command{
+		Argv: []string{"env", argsEnv + "=" + args, dieEnv + "=" + l.die, fmt.Sprintf("EMUL_GPUS=%d", ranks),
+			"../../examples/workers/ranks.sh", fmt.Sprint(ranks), os.Args[0]},
+		Listen: worker.Loopback,
+		Said:   func(line string) { t.Log(line) },
 	}, limits, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	t.Cleanup(func() { l.Backend.Close() })
+	return l
 }
 
 // hostsProblem is small enough for an emulated GPU.
-func hostsProblem(d ep.DType, ranks, nodes int) ep.Problem {
+func hostsProblem(ranks, nodes int) ep.Problem {
 	return ep.Problem{
 		Op: ep.Pair, Mode: ep.Graph, Ranks: ranks, Nodes: nodes, Hidden: 256, Experts: 4 * ranks, TopK: 3,
-		Tokens: 9, MaxTokens: 9, Dispatch: d, Combine: ep.BF16,
+		Tokens: 9, MaxTokens: 9, Dispatch: ep.FP8, Combine: ep.BF16,
 	}
 }
 
-func draw(t *testing.T, p ep.Problem) *workloads.Workload {
+func (l launched) open(t *testing.T, p ep.Problem) kernels.Session {
 	t.Helper()
 	d, err := workloads.Parse("zipf:1.0")
 	if err != nil {
@@ -66,17 +93,23 @@ func draw(t *testing.T, p ep.Problem) *workloads.Workload {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w
+	s, err := l.Open(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
-// pairOf is the default pair with these changes, on few threads.
-func pairOf(t *testing.T, b kernels.Backend, p ep.Problem, changes ...string) ep.Config {
+// pair is the default pair with these changes, on few threads, ready to run.
+func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, changes ...string) ep.Config {
 	t.Helper()
-	k := kernels.For(b.Kernels(), p)[0]
-	c := k.DefaultConfig(b.Machine(), p).With("dispatch.threads", "128").With("combine.threads", "128").With("dispatch.count_sms", "1")
-	for _, change := range changes {
+	c := kernels.For(l.Kernels(), p)[0].DefaultConfig(l.Machine(), p)
+	for _, change := range append([]string{"dispatch.threads=128", "combine.threads=128", "dispatch.count_sms=1"}, changes...) {
 		name, value, _ := strings.Cut(change, "=")
 		c = c.With(name, ep.Value(value))
+	}
+	if err := s.Prepare(t.Context(), c); err != nil {
+		t.Fatalf("%s: %v", c.Key(), err)
 	}
 	return c
 }
@@ -84,9 +117,6 @@ func pairOf(t *testing.T, b kernels.Backend, p ep.Problem, changes ...string) ep
 // right verifies and runs a config, and verifies it again on what the runs left.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
-	if err := s.Prepare(t.Context(), c); err != nil {
-		t.Fatalf("%s: %v", c.Key(), err)
-	}
 	for range 2 {
 		v, err := s.Verify(t.Context(), c)
 		if err != nil || !v.OK() || v.Rows == 0 {
@@ -100,22 +130,58 @@ func right(t *testing.T, s kernels.Session, c ep.Config) {
 }
 
 // TestRankHosts: four ranks on two hosts give the oracle's answers over a network that
-// delays and reorders, by both routes, fused and split; then a signal that is lost is
-// named within the deadline, and the ranks go on; then a rank that dies is named.
+// delays and reorders, by both routes, fused and split. A rank that dies during a call is
+// named, and the others end with it.
 func TestRankHosts(t *testing.T) {
-	b := launchRanks(t, 4, "rank --split --deadline 20s --drill drop:2:5:relay_chunk=7")
-	if got := b.Machine(); got.GPUs != 4 || !strings.HasSuffix(got.Link, "+split") || got.Backend == "cuda" {
-		t.Errorf("the machine is %+v", got)
+	t.Parallel()
+	l := launchRanks(t, 4, "rank --split --deadline 30s")
+	if m := l.Machine(); m.GPUs != 4 || !strings.HasSuffix(m.Link, "+split") || m.Backend == "cuda" {
+		t.Errorf("the machine is %+v: a table of one process would answer for it", m)
 	}
-	p := hostsProblem(ep.FP8, 4, 2)
-	s, err := b.Open(t.Context(), draw(t, p))
-	if err != nil {
+	p := hostsProblem(4, 2)
+	s := l.open(t, p)
+	right(t, s, l.pair(t, s, p, "dispatch.mode=split", "combine.mode=split"))
+	rail := l.pair(t, s, p, "dispatch.route=rail")
+	right(t, s, rail)
+
+	if err := os.WriteFile(l.die, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	right(t, s, pairOf(t, b, p, "dispatch.route=direct", "dispatch.mode=split", "combine.mode=split"))
-	right(t, s, pairOf(t, b, p, "dispatch.route=rail"))
-	lost := pairOf(t, b, p, "dispatch.relay_chunk=7")
-	if err := s.Prepare(t.Context(), lost); err != nil {
-		t.Fatal(err)
+	var f *kernels.Failure
+	_, err := s.Run(t.Context(), rail, kernels.RunSpec{Rounds: 4000, Fold: 50})
+	if !errors.As(err, &f) || f.Status != ep.Crash || !strings.Contains(f.Reason, "rank 1 of 4") {
+		t.Errorf("a rank that died gave %v, want a crash of rank 1", err)
+	}
+}
+
+// TestRankDrill: a signal that is lost between hosts is named within the deadline, and the
+// ranks go on.
+func TestRankDrill(t *testing.T) {
+	t.Parallel()
+	l := launchRanks(t, 2, "rank --split --deadline 5s --drill drop:1:2:tile_tokens=16")
+	p := hostsProblem(2, 2)
+	s := l.open(t, p)
+	lossy := l.pair(t, s, p, "dispatch.tile_tokens=16")
+	sound := l.pair(t, s, p)
+	var f *kernels.Failure
+	_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
+	if !errors.As(err, &f) || f.Status != ep.Hang || !strings.Contains(f.Reason, "expert 2 from rank 1") {
+		t.Fatalf("a lost signal gave %v, want a hang that names expert 2 of rank 1", err)
+	}
+	right(t, s, sound)
+}
+
+// TestRankTopology: ranks and hosts that were not launched are refused, with the way out.
+func TestRankTopology(t *testing.T) {
+	t.Parallel()
+	l := launchRanks(t, 2, "rank --deadline 30s")
+	for _, c := range []struct {
+		ranks, nodes int
+		want         string
+	}{{4, 1, "use --ranks 2"}, {2, 2, "--nodes 1"}} {
+		_, err := l.Open(context.Background(), &workloads.Workload{Problem: hostsProblem(c.ranks, c.nodes), Ranks: make([]workloads.Routing, c.ranks)})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d ranks on %d hosts: %v, want %q", c.ranks, c.nodes, err, c.want)
+		}
 	}
 }

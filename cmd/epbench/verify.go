@@ -20,6 +20,7 @@ type verifyFlags struct {
 	only    string
 	part    string
 	ranks   []int
+	nodes   int
 	all     bool
 	out     tableFlags
 }
@@ -48,6 +49,7 @@ Exit code 3: an answer was wrong.`,
 		s.StringVar(&f.only, "only", "", "run the cases that have all of these, `AXIS=VALUE`,...")
 		s.StringVar(&f.part, "part", "1/1", "run the i-th of n equal parts of the cases, `I/N`")
 		s.IntSliceVar(&f.ranks, "ranks", nil, "rank `COUNTS` of the matrix; default: those of the machine")
+		s.IntVar(&f.nodes, "nodes", 1, "`N` hosts that the ranks are spread over")
 	})
 	cmd.MarkFlagsMutuallyExclusive("quick", "stress")
 	addBackendFlag(cmd, &f.backend)
@@ -83,6 +85,9 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 			return usagef("--ranks: %d is below 1", least)
 		}
 		axes.Ranks = f.ranks
+	}
+	if axes.Nodes = f.nodes; axes.Nodes < 1 {
+		return usagef("--nodes: %d is below 1", f.nodes)
 	}
 	cases, err := f.filter(conform.Matrix(f.level(), axes, defaultMode(b.Machine())))
 	if err != nil {

@@ -15,6 +15,7 @@ type Axes struct {
 	Ops      []ep.Op
 	DTypes   []ep.DType
 	Ranks    []int
+	Nodes    int   // hosts that the ranks are spread over, 0 for one
 	Local    []int // experts of a rank
 	TopK     []int
 	Hidden   []int

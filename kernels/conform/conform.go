@@ -84,7 +84,7 @@ func (r Result) Failed() []Trial {
 // Matrix lists the cases of a level over axes, the same on every call.
 func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 	e := l.effort()
-	base := ep.Problem{Mode: mode, Nodes: 1, MaxTokens: a.Capacity, Combine: ep.BF16}
+	base := ep.Problem{Mode: mode, Nodes: max(a.Nodes, 1), MaxTokens: a.Capacity, Combine: ep.BF16}
 	axes := a.list()
 	sizes := make([]int, len(axes))
 	for i, x := range axes {

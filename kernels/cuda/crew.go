@@ -28,6 +28,30 @@ type crew struct {
 	opened  *crewSession
 }
 
+// Conditions implements kernels.Conditioned: checkHosts and its callers, for epbench.
+func (c *crew) Conditions(kernel string) []kernels.Condition {
+	topology := fmt.Sprintf("problem.ranks == %d && problem.nodes == %d", c.machine.GPUs, c.hosts)
+	if c.first.place.Split {
+		topology = fmt.Sprintf("problem.ranks == %d && problem.nodes %% %d == 0", c.machine.GPUs, c.hosts)
+	}
+	out := []kernels.Condition{
+		{Expr: topology, Reason: "ranks and nodes must be those that were launched"},
+		{Expr: "!problem.skip_a2a", Reason: "skip-a2a sends nothing; use --backend cuda"},
+		{Expr: fmt.Sprintf("problem.experts <= %d", maxExperts), Reason: "one block scans the counts of all experts"},
+		{Expr: "problem.hidden % 8 == 0", Reason: "16-byte vectors of bf16"},
+		{Expr: `problem.dispatch != "nvfp4" || problem.hidden % 32 == 0`, Reason: "16-byte vectors of e2m1"},
+		{Expr: fmt.Sprintf("threads %% %d == 0 && threads <= %d", warp, maxHostThreads), Reason: "whole warps, with registers for the network"},
+		{Expr: "sms >= 2 && sms <= machine.sms", Reason: "all blocks must be resident, one an SM"},
+	}
+	if kernel == combineHosts().kernel.Name {
+		return append(out, kernels.Condition{Expr: "wait_sms < sms", Reason: "the other blocks sum"})
+	}
+	return append(out,
+		kernels.Condition{Expr: "count_sms < sms", Reason: "the other blocks send"},
+		kernels.Condition{Expr: `route != "rail" || problem.nodes > 1`, Reason: "rail forwards between hosts"},
+		kernels.Condition{Expr: `route != "rail" || chunk_bytes == 0`, Reason: "a forwarded message travels in one piece"})
+}
+
 // link is the conversation with another rank.
 type link struct {
 	rank int
@@ -110,19 +134,25 @@ func (l *link) exchange(t task) (a answer, err error) {
 // worst is the failure that explains the others: waits that all ranks gave up are one
 // failure, and any other comes before them.
 func worst(all []answer, b *Backend) error {
-	var faults []faultRecord
 	for rank, a := range all {
 		if a.Status != "" && a.Status != ep.Hang {
 			return kernels.Failf(a.Status, "rank %d: %s", rank, a.Reason)
 		}
+	}
+	if faults := faultsOf(all); len(faults) > 0 {
+		return kernels.Failf(ep.Hang, "%s", hangReason(faults, b.options.Deadline))
+	}
+	return nil
+}
+
+// faultsOf are the records of all ranks.
+func faultsOf(all []answer) (out []faultRecord) {
+	for _, a := range all {
 		for _, f := range a.Faults {
-			faults = append(faults, faultRecord{f.Rank, f.Phase, f.Expert, f.Source, f.Block, f.Want, f.Got})
+			out = append(out, faultRecord{f.Rank, f.Phase, f.Expert, f.Source, f.Block, f.Want, f.Got})
 		}
 	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return kernels.Failf(ep.Hang, "%s", hangReason(faults, b.options.Deadline))
+	return out
 }
 
 // Machine implements kernels.Backend.

@@ -57,6 +57,13 @@ func (s *crewSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) 
 // kernels; then all reset, which no rank may begin before.
 func (s *crewSession) attempt(t task) ([]answer, error) {
 	all, err := s.ask(t)
+	if err != nil && neverBegan(faultsOf(all)) {
+		// One rank's work did not reach its GPU in time: no fault of the candidate.
+		if _, err := s.ask(task{Reset: true}); err != nil {
+			return nil, err
+		}
+		all, err = s.ask(t)
+	}
 	if err == nil {
 		return all, nil
 	}

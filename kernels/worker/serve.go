@@ -111,9 +111,22 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	}
 	_, w.Ahead = s.backend.(kernels.Forewarned)
 	for _, k := range s.backend.Kernels() {
-		w.Kernels = append(w.Kernels, KernelDecl{Name: k.Name, Op: k.Op, Doc: k.Doc, Params: k.Params, Work: k.Work, Layouts: k.Layouts})
+		w.Kernels = append(w.Kernels, KernelDecl{Name: k.Name, Op: k.Op, Doc: k.Doc, Params: k.Params, Work: k.Work, Layouts: k.Layouts, Rules: s.rules(k.Name)})
 	}
 	return w, nil
+}
+
+// rules are those that the backend spells for a kernel.
+func (s *server) rules(kernel string) []Rule {
+	of, ok := s.backend.(kernels.Conditioned)
+	if !ok {
+		return nil
+	}
+	var out []Rule
+	for _, c := range of.Conditions(kernel) {
+		out = append(out, Rule(c))
+	}
+	return out
 }
 
 func (s *server) open(ctx context.Context, p OpenParams) (SessionID, error) {

@@ -14,7 +14,7 @@ GPU_BUNDLE   ?= gpu-bundle
 NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/epcomm/*/*.[ch] | sha256sum | cut -c1-16)
 cuda_env = CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include" CGO_LDFLAGS="-L$(CUDA_STUB)"
 
-.PHONY: cuda-deps nvshmem-deps cuda cuda-check cuda-variants gpu-bundle peers-gpu cuda-toolkit
+.PHONY: cuda-deps nvshmem-deps cuda cuda-check cuda-variants gpu-bundle peers-gpu hosts-gpu hosts-variants cuda-toolkit
 
 cuda-deps: $(if $(filter 1,$(NVSHMEM)),nvshmem-deps) ## CUDA headers and NVRTC from Python wheels into .cuda (NVSHMEM=1: NVSHMEM and nvJitLink too, 226 MB)
 	mkdir -p $(CUDA_LOCAL)/wheels $(CUDA_LOCAL)/wheels12
@@ -72,6 +72,9 @@ cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## the GPU half compiles and ve
 cuda-variants: ## compiles every variant of the default space for sm_90a, and every value of a parameter for sm_80 and sm_100a; prints registers and a digest of each binary, fails on spills of defaults
 	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout 20m -run '^Test(Variants|Compile)' -v ./kernels/cuda ./kernels/cuda/nvrtc
 
+hosts-variants: ## compiles the kernels that cross hosts and links them to NVSHMEM, for sm_80, sm_90a and sm_100a; after make cuda-deps NVSHMEM=1
+	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem $(GO) test -tags nvrtc -count=1 -timeout 20m -run '^TestLinkHosts' -v ./kernels/cuda
+
 gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh, make-tables.sh (NVRTC=0 leaves libnvrtc out)
 	rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)
 	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda native/run-tests.sh native/make-tables.sh native/record-truth.sh native/silu-gpu.sh native/truth-space.yaml $(GPU_BUNDLE)/
@@ -87,6 +90,19 @@ peers-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs for native/python/wo
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/peers-gpu/epbench-cuda ./cmd/epbench-cuda
 	tar -C $(BINDIR)/peers-gpu -cJf $(BINDIR)/peers-gpu.tar.xz epbench epbench-cuda
 	@du -sh $(BINDIR)/peers-gpu.tar.xz
+
+# NVSHMEM for one architecture: the others' device code, 80 % of its library, is zeroed.
+HOSTS_ARCH ?= 90
+hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs and NVSHMEM for native/hosts-gpu.sh, packed; after make cuda-deps NVSHMEM=1
+	@test -f $(CUDA_LOCAL)/nvshmem/VERSION || { echo "no .cuda/nvshmem: run make cuda-deps NVSHMEM=1"; exit 1; }
+	rm -rf $(BINDIR)/hosts-gpu && mkdir -p $(BINDIR)/hosts-gpu/nvshmem/lib
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/hosts-gpu/epbench ./cmd/epbench
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/hosts-gpu/epbench-cuda ./cmd/epbench-cuda
+	cd $(CUDA_LOCAL)/nvshmem && cp -r VERSION include $(abspath $(BINDIR))/hosts-gpu/nvshmem/ && cp lib/libnvshmem_* lib/nvshmem_bootstrap_uid.so.3 $(abspath $(BINDIR))/hosts-gpu/nvshmem/lib/
+	strip --strip-unneeded $(BINDIR)/hosts-gpu/nvshmem/lib/*.so.*
+	for f in $(BINDIR)/hosts-gpu/nvshmem/lib/libnvshmem_*; do python3 native/thin-fatbin.py $$f $(HOSTS_ARCH) || exit 1; done
+	tar -C $(BINDIR)/hosts-gpu -cJf $(BINDIR)/hosts-gpu.tar.xz epbench epbench-cuda nvshmem
+	@du -sh $(BINDIR)/hosts-gpu.tar.xz
 
 # The worker on an emulated driver: everything but the hardware.
 EMULATED = $(CUDA_LOCAL)/emulated

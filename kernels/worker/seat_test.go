@@ -1,0 +1,45 @@
+package worker
+
+import (
+	"strings"
+	"testing"
+)
+
+// Every launcher tells a process its rank by names of its own.
+func TestFindSeat(t *testing.T) {
+	for _, c := range []struct {
+		env  map[string]string
+		want Seat
+		bad  string
+	}{
+		{want: Seat{Ranks: 1}},
+		{env: map[string]string{"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}, want: Seat{3, 4, 1}},
+		{env: map[string]string{"OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}, want: Seat{9, 16, 1}},
+		{env: map[string]string{"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}, want: Seat{2, 4, 0}},
+		{env: map[string]string{"PMI_RANK": "1", "PMI_SIZE": "2"}, want: Seat{1, 2, 1}},
+		{env: map[string]string{"RANK": "4", "WORLD_SIZE": "4"}, bad: "RANK: 4, want less than WORLD_SIZE"},
+		{env: map[string]string{"RANK": "one", "WORLD_SIZE": "4"}, bad: `RANK: "one"`},
+	} {
+		for _, names := range seatNames {
+			for _, name := range names {
+				t.Setenv(name, c.env[name])
+			}
+		}
+		got, err := FindSeat()
+		if c.bad != "" {
+			if err == nil || !strings.Contains(err.Error(), c.bad) {
+				t.Errorf("%v: %v, want %q", c.env, err, c.bad)
+			}
+		} else if err != nil || got != c.want {
+			t.Errorf("%v: %+v, %v, want %+v", c.env, got, err, c.want)
+		}
+	}
+}
+
+// TestJoinUnlaunched: without epbench there is nobody to join.
+func TestJoinUnlaunched(t *testing.T) {
+	t.Setenv(addressEnv, "")
+	if _, err := Join(Seat{Ranks: 1}, nil); err == nil || !strings.Contains(err.Error(), `--backend "launch:`) {
+		t.Errorf("%v", err)
+	}
+}

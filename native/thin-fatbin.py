@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Zeroes the device code of all architectures but some in a library, in place of its
+bytes, so that it compresses to a fraction: thin-fatbin.py FILE 90 [...].
+
+The driver takes the code of its own architecture and never looks at the others. Sizes,
+offsets and headers stay as they are.
+"""
+
+import struct
+import sys
+
+MAGIC = struct.pack("<I", 0xBA55ED50)  # of a container: magic, u16 version, u16 header, u64 bytes
+
+
+def elements(data, at):
+    """(architecture, start, end) of what a container at an offset holds."""
+    _, header, size = struct.unpack_from("<HHQ", data, at + 4)
+    end = at + header + size
+    at += header
+    while at + 64 <= end:
+        # u16 kind, u16, u32 header, u64 bytes, u32 compressed, u32, u16 minor, u16 major, u32 architecture
+        head, size = struct.unpack_from("<IQ", data, at + 4)
+        (arch,) = struct.unpack_from("<I", data, at + 28)
+        if head < 64 or at + head + size > end:
+            return
+        yield arch, at + head, at + head + size
+        at += head + size
+
+
+def main():
+    path, keep = sys.argv[1], {int(a) for a in sys.argv[2:]}
+    with open(path, "rb") as f:
+        data = bytearray(f.read())
+    found, zeroed, at = set(), 0, data.find(MAGIC)
+    while at >= 0:
+        for arch, start, end in elements(data, at):
+            found.add(arch)
+            if arch not in keep:
+                data[start:end] = bytes(end - start)
+                zeroed += end - start
+        at = data.find(MAGIC, at + 4)
+    if missing := keep - found:
+        sys.exit("%s: no device code for %s, it has %s" % (path, sorted(missing), sorted(found)))
+    with open(path, "wb") as f:
+        f.write(data)
+    print("%s: architectures %s, %d of %d bytes zeroed" % (path, sorted(found), zeroed, len(data)))
+
+
+main()

@@ -25,6 +25,7 @@ type Swapped struct {
 	// Loss is the config's time over that of the other machine's own winner: the quotient
 	// of both gains over the default. Own gains come from rounds of the confirmation.
 	Loss    record.Interval
+	Same    bool           // both searches chose it
 	Rounds  int            // behind the gain, 0 where it follows from the record
 	Verdict record.Verdict // against the other machine's default
 	Reason  string         // why there is no verdict
@@ -69,7 +70,7 @@ func swappedTo(there *record.Recording, d record.Decision) Swapped {
 		c.Gain, c.Rounds, c.Reason = gainIn(there, c.Config)
 	}
 	c.Loss = quotient(own.Gain, c.Gain)
-	if c.Config.Key() == own.Config.Key() {
+	if c.Same = c.Config.Key() == own.Config.Key(); c.Same {
 		c.Loss = record.One
 	}
 	if c.Verdict = stat.Judge(c.Gain, own.Band.Width()); c.Reason != "" {
@@ -151,7 +152,11 @@ func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	t.Columns = append(t.Columns, Numbers("gain", "x"), Numbers("low", "x").Dropped(3), Numbers("high", "x").Dropped(4), Words("default"),
 		Numbers("loss", "%"), Numbers("loss low", "%").Dropped(1), Numbers("loss high", "%").Dropped(2), Numbers("rounds", "").Dropped(5), Words("reason"))
 	var losses []float64
+	same := 0
 	for i, c := range all {
+		if c.Same {
+			same++
+		}
 		cells := append(p.Cells(cases[i]), ConfigCells(c.Config, c.Default)...)
 		t.Add(append(cells, Float(c.Gain.Mid, 3), Float(c.Gain.Low, 3), Float(c.Gain.High, 3), Str(string(c.Verdict)).Marked(verdictMarks[c.Verdict]),
 			Percent(c.Loss.Mid-1), Percent(c.Loss.Low-1), Percent(c.Loss.High-1), Int(c.Rounds), Str(c.Reason))...)
@@ -164,14 +169,14 @@ func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	}
 	t.Note(p.Shared, "gain: the time of the default there over the config's, in the same rounds; default: slower, where the config is slower than it",
 		"loss: per cent that the config takes longer than the winner there; low, high: 95 % intervals")
-	t.Note(swappedSummary(len(all), losses, slower))
+	t.Note(swappedSummary(len(all), same, losses, slower))
 	return t, slower
 }
 
-func swappedSummary(cases int, losses []float64, slower int) string {
+func swappedSummary(cases, same int, losses []float64, slower int) string {
 	if len(losses) == 0 {
 		return fmt.Sprintf("%d cases, none of them measured on both", cases)
 	}
-	return fmt.Sprintf("%d cases, %d measured on both: half lose at most %.1f %%, nine in ten %.1f %%, the worst %.1f %%; %d are slower than the default",
-		cases, len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 1), slower)
+	return fmt.Sprintf("%d cases, the same winner in %d; %d measured on both: half lose at most %.1f %%, nine in ten %.1f %%, the worst %.1f %%; %d are slower than the default",
+		cases, same, len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 1), slower)
 }

@@ -80,7 +80,7 @@ func TestSwap(t *testing.T) {
 		}
 	}
 	table, slower := SwappedTable(got, "h200", "h100")
-	if slower != 1 || !strings.Contains(strings.Join(table.Notes, "\n"), "6 cases, 4 measured on both") {
+	if slower != 1 || !strings.Contains(strings.Join(table.Notes, "\n"), "6 cases, the same winner in 1; 4 measured on both") {
 		t.Errorf("%d slower; %q", slower, table.Notes)
 	}
 	marked := 0

@@ -56,7 +56,7 @@ func newRoot() *cobra.Command {
 	p.DurationVar(&f.options.Deadline, "deadline", cuda.DefaultDeadline, "longest wait of a kernel before it gives up")
 	p.Float32Var(&f.options.InputScale, "input-scale", 1, "global input scale of nvfp4")
 	p.StringVar(&f.drill, "drill", "", "build a fault in: drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG]")
-	root.AddCommand(newInfo(f), newSelfTest(f), newRank(f))
+	root.AddCommand(newInfo(f), newSelfTest(f), newCopy(f), newRank(f))
 	root.SetContext(context.Background())
 	return root
 }

@@ -112,7 +112,7 @@ func defaultSpace(t *testing.T) []compiled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []Unit{litmus, {Source: "common/align.cuh"}, {Source: besideSource}} {
+	for _, v := range []Unit{litmus, {Source: "common/align.cuh"}, {Source: besideSource}, {Source: copySource}} {
 		out = append(out, compiled{unit: v, def: true})
 	}
 	return out

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Proves and times the kernels of docs/laboratory.md, section 12, on 2 GPUs in one call of
+# Proves and times the kernels of docs/laboratory.md, section 13, on 2 GPUs in one call of
 # at most 9 minutes: those with partial sums and the dispatch that stores its own rows.
 #
 #   ./speed-gpu.sh OUT     ./speed-gpu.sh speed
@@ -43,20 +43,19 @@ step() {
   printf '%-28s %4d s  %s\n' "$name" $(($(date +%s) - begin)) "$result"
 }
 
-problem="--backend $BACKEND $PROBLEM"
-# shellcheck disable=SC2086 # the words of $problem and $VERIFY are words
+# shellcheck disable=SC2086 # the words of $PROBLEM, $VERIFY and $SWEEP are words
 {
   # Right answers first: every value of every parameter, calls back to back.
   step verify-dispatch "$EPBENCH" verify --backend "$BACKEND" $VERIFY --ranks 2 --only op=dispatch,layout=expert
   step verify-combine "$EPBENCH" verify --backend "$BACKEND" $VERIFY --ranks 2 --only op=combine,layout=expert
 
   # The best of old and new kernels, in full and in reduced precision.
-  step sweep "$EPBENCH" sweep $problem --op dispatch,combine --precision reduced --kernel "$KERNELS" \
+  step sweep "$EPBENCH" sweep --backend "$BACKEND" $PROBLEM --op dispatch,combine --precision reduced --kernel "$KERNELS" \
     --tokens "$TOKENS" --routing "$ROUTINGS" --budget "$BUDGET" $SWEEP -o "$out/all"
 
   # The winners against the present rows, in the same rounds, with intervals.
   for precision in full reduced; do
-    step "race-$precision" "$EPBENCH" bench $problem --op dispatch,combine --tokens "$TOKENS" --routing "$ROUTINGS" \
+    step "race-$precision" "$EPBENCH" bench --backend "$BACKEND" $PROBLEM --op dispatch,combine --tokens "$TOKENS" --routing "$ROUTINGS" \
       --precision "$precision" --table "$out/all" --over "$PRESENT" --rounds "$ROUNDS"
   done
 
@@ -64,7 +63,7 @@ problem="--backend $BACKEND $PROBLEM"
   # at home and one away; of combine the mean of what it reads and stores, away one
   # partial sum of BF16, or of f32 two rows.
   for n in $(echo "$SMS" | tr , ' '); do
-    step "sms-$n" "$EPBENCH" sweep $problem --op dispatch,combine --precision reduced --kernel "$KERNELS" \
+    step "sms-$n" "$EPBENCH" sweep --backend "$BACKEND" $PROBLEM --op dispatch,combine --precision reduced --kernel "$KERNELS" \
       --tokens "$FEW" --routing uniform --max-sms "$n" --budget "$FEW_BUDGET" $SWEEP -o "$out/sms-$n"
   done
   step copy-dispatch "$WORKER" copy --sms "$SMS" --home $((7 * COPIED)) --away "$COPIED" --row-bytes 7392

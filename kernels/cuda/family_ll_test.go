@@ -42,6 +42,9 @@ func TestLowLatencyCarriesSentinels(t *testing.T) {
 			changes string
 		}{{combineLL(), "algo=direct"}, {combineLL(), "algo=dedup"}, {combineLLPartial(), "partial=f32"}} {
 			t.Run(string(f)+of.changes, func(t *testing.T) {
+				if f == ep.FP8 && of.combine.kernel.Name == combineLLPartial().kernel.Name {
+					t.Skip("combine does not see the dtype of dispatch")
+				}
 				t.Parallel()
 				q := fastCase{p: pairProblem(f, 2, 256, 8, 2, 3), tokens: []int{3, 2},
 					dispatch: "sms=2,threads=64,receivers=0", combine: "sms=2,threads=64," + of.changes, pairs: 4}

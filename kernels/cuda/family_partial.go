@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -85,8 +86,15 @@ func definesPartial(c ep.Config) []string {
 	return []string{defineInt("EP_THREADS", c, "threads"), define("EP_PARTIAL", bit(c.Str("partial") == "bf16"))}
 }
 
+func checkPartial(p ep.Problem, c ep.Config) error {
+	if p.Ranks < 2 {
+		return fmt.Errorf("ranks: %d has no other rank to send sums to; use the ll, final or ep kernels", p.Ranks)
+	}
+	return kernels.CheckWord(c, "partial", "f32", "bf16")
+}
+
 func checkCombineLLPartial(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFast(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "partial", "f32", "bf16"),
+	return cmp.Or(checkFast(m, p, c), checkPartial(p, c), checkSwitch(c, "pdl"),
 		kernels.CheckRange(c, "receivers", 0, c.Int("threads")/warp-1)) // one warp at least sends
 }
 
@@ -107,7 +115,7 @@ func startsCombineLLPartial(m ep.Machine, p ep.Problem) []ep.Config {
 }
 
 func checkCombineFinalPartial(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFinalBlocks(m, p, c), kernels.CheckWord(c, "partial", "f32", "bf16"))
+	return cmp.Or(checkFinalBlocks(m, p, c), checkPartial(p, c))
 }
 
 func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {

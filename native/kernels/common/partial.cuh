@@ -18,7 +18,7 @@
 
 static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors that a rank sends for one of the output */
-static const uint32_t EP_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
+static const uint32_t EP_PEERS = EP_RANKS - 1; /* 1 at least: legality wants two ranks */
 static const uint32_t EP_TOGETHER = 4; /* rows loaded together; on 2 ranks a token has four on each */
 /* Other ranks whose pieces are loaded together, fewer where registers are. */
 static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;

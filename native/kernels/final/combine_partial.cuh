@@ -68,7 +68,6 @@ EP_DEVICE void fin_send_partial(const EpArgs &a, const FinCall &c, const FinRetu
 
 /* Tickets as in fin_combine_async: two drawn at once, then one ahead. */
 EP_DEVICE void fin_partial_async(const EpArgs &a, const FinCall &c) {
-  if (EP_RANKS == 1) return;
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   bool peer = c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank);
   uint32_t all = __reduce_max_sync(EP_FULL_WARP, peer ? fin_tokens(a)[c.lane] : 0) * EP_PEERS;
@@ -106,7 +105,7 @@ EP_DEVICE void fin_partial_vector(const EpArgs &a, uint32_t token, PartialSum s,
   bool inside = column < FIN_ROW_BYTES;
   uint32_t here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != FIN_NOWHERE);
   s.slots = fin_return(a, a.rank, token, 0) + (inside ? column : 0);
-  for (uint32_t first = 0; first == 0 || first + 1 < EP_RANKS; first += EP_GROUP) {
+  for (uint32_t first = 0; first < EP_PEERS; first += EP_GROUP) {
     PartialGroup g = partial_group(a, s, first);
     fin_load_group(a, s, g);
     if (first == 0) partial_sum(a, route, inside ? column : 0, here, s.own);

@@ -50,7 +50,7 @@ EP_DEVICE void ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, uin
 /* The bottom warps of each block send; all do with receivers = 0. */
 EP_DEVICE void ll_partial_async(const EpArgs &a, const LlCall &c) {
   uint32_t senders = c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1);
-  if (EP_RANKS == 1 || c.warp >= senders) return;
+  if (c.warp >= senders) return;
   uint32_t unit = ll_from_bottom(c), step = senders * c.blocks;
   uint64_t next = ll_load_peer_route(a, c, unit);
   uint32_t tokens = c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank) ? ll_tokens(a)[c.lane] : 0;
@@ -112,7 +112,7 @@ EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) 
   s.weight = EP_F32_SUMS && mine ? a.weights[at] : 0.0f;
   partial_sum(a, route, column, __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != LL_NOWHERE), s.own);
   if (!EP_F32_SUMS) bf16_unpack(bf16_pack(s.own), s.own); /* as sums of other ranks */
-  for (uint32_t first = 0; first + 1 < EP_RANKS; first += EP_GROUP) {
+  for (uint32_t first = 0; first < EP_PEERS; first += EP_GROUP) {
     PartialGroup g = partial_group(a, s, first);
     if (!ll_wait_group(a, s, inside, g)) return false;
     ep_span_stage(a, EP_STAGE_ARRIVED);

@@ -8,11 +8,14 @@
 # sms-N (on N SMs at most). Times are of the clock chain. These variables change what is
 # measured:
 BACKEND=${BACKEND:-cuda}
-PROBLEM=${PROBLEM:---model deepseek-v3 --ranks 2 --dtype fp8}
+PROBLEM=${PROBLEM:---model deepseek-v3 --ranks 2}
+DTYPE=${DTYPE:-fp8} # dispatch_final_home is raced in BF16 too
 TOKENS=${TOKENS:-1,8,32,128,1024,4096}
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank:2}
 SMS=${SMS:-24,16,8}
 FEW=${FEW:-1024,4096}      # tokens on few SMs
+LARGE=${LARGE:-128,1024,4096} # tokens for kernels of large batches
+ALL_SMS=${ALL_SMS:-132}
 PRESENT=${PRESENT:-h200x2} # table whose rows the new ones are raced against
 BUDGET=${BUDGET:-120s}     # of the sweep over all routings
 FEW_BUDGET=${FEW_BUDGET:-25s}
@@ -50,20 +53,38 @@ step() {
   step verify-combine "$EPBENCH" verify --backend "$BACKEND" $VERIFY --ranks 2 --only op=combine,layout=expert
 
   # The best of old and new kernels, in full and in reduced precision.
-  step sweep "$EPBENCH" sweep --backend "$BACKEND" $PROBLEM --op dispatch,combine --precision reduced --kernel "$KERNELS" \
+  step sweep "$EPBENCH" sweep --backend "$BACKEND" $PROBLEM --dtype "$DTYPE" --op dispatch,combine --precision reduced --kernel "$KERNELS" \
     --tokens "$TOKENS" --routing "$ROUTINGS" --budget "$BUDGET" $SWEEP -o "$out/all"
 
   # The winners against the present rows, in the same rounds, with intervals.
   for precision in full reduced; do
-    step "race-$precision" "$EPBENCH" bench --backend "$BACKEND" $PROBLEM --op dispatch,combine --tokens "$TOKENS" --routing "$ROUTINGS" \
+    step "race-$precision" "$EPBENCH" bench --backend "$BACKEND" $PROBLEM --dtype "$DTYPE" --op dispatch,combine --tokens "$TOKENS" --routing "$ROUTINGS" \
       --precision "$precision" --table "$out/all" --over "$PRESENT" --rounds "$ROUNDS"
   done
+
+  # Every new kernel, whoever wins: as many SMs as there are.
+  variant() {
+    step "$1" "$EPBENCH" bench --backend "$BACKEND" $PROBLEM --dtype "$2" --op "$3" --precision "$4" --tokens "$5" --routing uniform \
+      --config "$6" --over "$PRESENT" --rounds "$ROUNDS"
+  }
+  all=$ALL_SMS
+  for partial in f32:full bf16:reduced; do
+    config="combine_ll_partial:partial=${partial%:*},sms=$all,pdl=0"
+    variant "ll-${partial%:*}" "$DTYPE" combine "${partial#*:}" "$TOKENS" "$config,threads=512,receivers=0"
+    variant "ll-${partial%:*}-divided" "$DTYPE" combine "${partial#*:}" "$LARGE" "$config,threads=768,receivers=12"
+    variant "final-${partial%:*}" "$DTYPE" combine "${partial#*:}" "$LARGE" \
+      "combine_final_partial:partial=${partial%:*},sms=$all,wait_sms=$((all / 2)),threads=768"
+  done
+  home="dispatch_final_home:sms=$all,wait_sms=$((all * 3 / 8)),threads=768"
+  variant home-fp8 fp8 dispatch full "$LARGE" "$home,scales=row"
+  variant home-fp8-tile fp8 dispatch full "$LARGE" "$home,scales=tile"
+  variant home-bf16 bf16 dispatch full "$LARGE" "$home,scales=row"
 
   # Few SMs, and beside each the plain copy of what a rank stores: of dispatch 7 rows a token
   # at home and one away; of combine the mean of what it reads and stores, away one
   # partial sum of BF16, or of f32 two rows.
   for n in $(echo "$SMS" | tr , ' '); do
-    step "sms-$n" "$EPBENCH" sweep --backend "$BACKEND" $PROBLEM --op dispatch,combine --precision reduced --kernel "$KERNELS" \
+    step "sms-$n" "$EPBENCH" sweep --backend "$BACKEND" $PROBLEM --dtype "$DTYPE" --op dispatch,combine --precision reduced --kernel "$KERNELS" \
       --tokens "$FEW" --routing uniform --max-sms "$n" --budget "$FEW_BUDGET" $SWEEP -o "$out/sms-$n"
   done
   step copy-dispatch "$WORKER" copy --sms "$SMS" --home $((7 * COPIED)) --away "$COPIED" --row-bytes 7392

@@ -53,6 +53,8 @@ type launched struct {
 	die string // a file that ends rank 1
 }
 
+// The clock in the arguments must not be a difference of times, which a busy host turns
+// negative.
 func launchRanks(t *testing.T, ranks int, args string) launched {
 	t.Helper()
 	if os.Getenv("EMUL_SRC") == "" {
@@ -134,7 +136,7 @@ func right(t *testing.T, s kernels.Session, c ep.Config) {
 // named, and the others end with it.
 func TestRankHosts(t *testing.T) {
 	t.Parallel()
-	l := launchRanks(t, 4, "rank --split --deadline 30s")
+	l := launchRanks(t, 4, "rank --clock event --split --deadline 30s")
 	if m := l.Machine(); m.GPUs != 4 || !strings.HasSuffix(m.Link, "+split") || m.Backend == "cuda" {
 		t.Errorf("the machine is %+v: a table of one process would answer for it", m)
 	}
@@ -158,15 +160,20 @@ func TestRankHosts(t *testing.T) {
 // ranks go on.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
-	l := launchRanks(t, 2, "rank --split --deadline 5s --drill drop:1:2:tile_tokens=16")
+	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:tile_tokens=16")
 	p := hostsProblem(2, 2)
 	s := l.open(t, p)
 	lossy := l.pair(t, s, p, "dispatch.tile_tokens=16")
 	sound := l.pair(t, s, p)
 	var f *kernels.Failure
-	_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
-	if !errors.As(err, &f) || f.Status != ep.Hang || !strings.Contains(f.Reason, "expert 2 from rank 1") {
-		t.Fatalf("a lost signal gave %v, want a hang that names expert 2 of rank 1", err)
+	for try := 1; ; try++ { // on a busy host another wait may pass the deadline first
+		_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
+		if !errors.As(err, &f) || f.Status != ep.Hang || try == 10 {
+			t.Fatalf("a lost signal gave %v, want a hang that names expert 2 of rank 1", err)
+		}
+		if strings.Contains(f.Reason, "expert 2 from rank 1") {
+			break
+		}
 	}
 	right(t, s, sound)
 }

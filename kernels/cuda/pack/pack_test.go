@@ -72,6 +72,20 @@ func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 	return Answer{}
 }
 
+// TestRowsOfOtherGPUs: a pack for other GPUs of the architecture and link has them where
+// asked for, and says so.
+func TestRowsOfOtherGPUs(t *testing.T) {
+	for _, accept := range []bool{false, true} {
+		p := build(t, func(r *Request) {
+			r.Machine.PCIID, r.OtherMachines = "10de:2330", accept
+		}, row(ep.Dispatch, 1, 4096, dispatchLL, 10))
+		a := said(t, p, ep.Dispatch, ep.Even, 8)
+		if (a.Dispatch == dispatchLL) != accept || strings.Contains(a.Text, "measured on other GPUs") != accept || a.Uncovered == accept {
+			t.Errorf("accepted %v: %+v", accept, a)
+		}
+	}
+}
+
 // Halves of one kind of memory are joined as they are; of two kinds, the sum of
 // what their rows took decides which half gives way.
 func TestPairsAreJoined(t *testing.T) {

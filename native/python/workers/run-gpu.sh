@@ -105,6 +105,7 @@ once() {
   case $code in
     0 | 3 | 4) touch "$work/$name.done" ;;
     *) echo "$code" >> "$work/$name.tries"
+      test "$resume$code" != 12 || rm -rf "${work:?}/$name" # refused, being of another machine: begun anew
       test "$(wc -l < "$work/$name.tries")" -ge 2 && touch "$work/$name.done" || pending+=" $name" ;;
   esac
 }
@@ -116,7 +117,7 @@ swept() {
   if test -s "$work/$name/trials.jsonl"; then
     resume=1 once $((seconds + 45)) "$name" epbench sweep --resume "$work/$name"
   else
-    once $((seconds + 45)) "$name" epbench sweep -o "$work/$name" --ranks "$ranks" --band "${BAND:-2%}" --backend "$backend" --budget "${seconds}s" "$@"
+    once $((seconds + 45)) "$name" epbench sweep -o "$work/$name" --ranks "$ranks" --band "${BAND:-2%}" --backend "$backend" --budget "${seconds}s" ${SWEEP_FLAGS:-} "$@"
   fi
 }
 

@@ -77,7 +77,7 @@ func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 func TestRowsOfOtherGPUs(t *testing.T) {
 	for _, accept := range []bool{false, true} {
 		p := build(t, func(r *Request) {
-			r.Machine.PCIID, r.OtherMachines = "10de:2330", accept
+			r.Machine.PCIID, r.OtherMachines, r.Problem.MaxTokens = "10de:2330", accept, 64
 		}, row(ep.Dispatch, 1, 4096, dispatchLL, 10))
 		a := said(t, p, ep.Dispatch, ep.Even, 8)
 		if (a.Dispatch == dispatchLL) != accept || strings.Contains(a.Text, "measured on other GPUs") != accept || a.Uncovered == accept {

@@ -3,10 +3,13 @@ memory of the host: EPCOMM_PACK names the test pack, EPCOMM_LIBRARY the library.
 
 import array
 import ctypes
+import importlib
 import multiprocessing
 import os
 import sys
+import types
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 import epcomm  # noqa: E402
@@ -127,6 +130,20 @@ class TestComm(unittest.TestCase):
         self.assertEqual(epcomm.classify([100] * 8, 2), "even")
         self.assertEqual(epcomm.classify([1000] * 4 + [0] * 4, 2), "hot-rank")
         self.assertEqual(epcomm.classify([0] * 8, 2), "all")
+
+
+class Packs(unittest.TestCase):
+    def test_rows_of_other_machines(self):
+        """epcomm.deepep asks for them where the environment does, and keeps such packs apart."""
+        package = types.ModuleType("epcomm.deepep")  # its own imports torch
+        package.__path__ = [os.path.join(os.path.dirname(epcomm.__file__), "deepep")]
+        with unittest.mock.patch.dict(sys.modules, {"epcomm.deepep": package}):
+            packs = importlib.import_module("epcomm.deepep.packs")
+        shape = packs.Shape("masked", 2, 7168, 288, 8, 128)
+        for said, other in (("", False), ("1", True)):
+            with unittest.mock.patch.dict(os.environ, {"EPCOMM_OTHER_MACHINES": said, "EPCOMM_CACHE": "cache"}):
+                self.assertEqual("--other-machines" in packs.command(shape, "m.json", "x.pack"), other)
+                self.assertEqual(packs.cache_folder(), os.path.join("cache", "other-machines") if other else "cache")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ In this order: the files given to use_packs; files and folders that EPCOMM_PACKS
 names, separated by colons; the cache folder, EPCOMM_CACHE or ~/.cache/epcomm. What is
 not found is made there by the program epbench (EPBENCH_PROGRAM or PATH) where NVRTC is
 to be had; that takes half a minute. A pack of a table is better than one made so, as
-that holds defaults for what no embedded table covers: make it with epbench pack.
+that holds defaults for what no embedded table covers: make it with epbench pack. With
+EPCOMM_OTHER_MACHINES=1 rows that were measured on other GPUs of this architecture and
+link count too (epbench pack --other-machines); such packs have a folder of their own.
 """
 
 import glob
@@ -40,8 +42,13 @@ def use_packs(*paths):
     _explicit.extend(str(p) for p in paths)
 
 
+def other_machines():
+    return os.environ.get("EPCOMM_OTHER_MACHINES") == "1"
+
+
 def cache_folder():
-    return os.environ.get("EPCOMM_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "epcomm")
+    folder = os.environ.get("EPCOMM_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "epcomm")
+    return os.path.join(folder, "other-machines") if other_machines() else folder
 
 
 def _files(places):
@@ -93,7 +100,7 @@ def command(shape, machine_file, path):
     program = os.environ.get("EPBENCH_PROGRAM") or shutil.which("epbench") or "epbench"
     words = [program, "pack", "--embedded", "--layout", shape.layout, "--ranks", shape.ranks, "--hidden", shape.hidden, "--experts",
              shape.experts, "--topk", shape.topk, "--max-tokens", shape.max_tokens, "--dtype", "fp8,bf16", "--max-sms", shape.max_sms,
-             "--precision", "reduced", "--machine", machine_file, "-o", path] + ["--raw"] * shape.raw
+             "--precision", "reduced", "--machine", machine_file, "-o", path] + ["--raw"] * shape.raw + ["--other-machines"] * other_machines()
     return [str(w) for w in words]
 
 

@@ -86,6 +86,9 @@ func (b *scripted) Kernels() []kernels.Kernel {
 				if n := c.Int("sms"); n < 1 || n > m.SMs {
 					return fmt.Errorf("sms: %d is outside 1 to %d", n, m.SMs)
 				}
+				if n := c.Int("threads"); n > 1024 {
+					return fmt.Errorf("threads: %d is above 1024", n)
+				}
 				if c.Int("threads") == 1024 && c.Int("sms") == 64 {
 					return fmt.Errorf("threads: 1024 does not fit beside sms=64")
 				}

@@ -53,7 +53,7 @@ step() {
 
 drill() {
   step versions sh -c "nvidia-smi -L; nvidia-smi topo -m; cat $work/nvshmem/VERSION; epbench version; epbench-cuda info"
-  step drill epbench verify --backend "$(launched 2 --split)" --quick --ranks 2 --nodes 2 --only op=pair,dtype=fp8 --all
+  step drill epbench verify --backend "$(launched 2 --split)" --quick --ranks 2 --nodes 2 --only op=dispatch --all
 }
 
 conform() {
@@ -67,13 +67,16 @@ endure() {
 }
 
 kill_() {
+  run=$out/killed-run
+  rm -rf "$run"
   (
     sleep 20
     kill -KILL "$(pgrep -n -f "^$work/epbench-cuda rank")" # the newest rank of this script
   ) &
-  step killed sh -c "! epbench verify --backend '$(launched 2 "--split --deadline 2s")' --ranks 2 --nodes 2 --only special=back-to-back --all"
-  grep -m1 "is gone" "$out/killed.txt"
-  step lost sh -c "! epbench verify --backend '$(launched 2 "--split --deadline 2s --drill drop:1:0:mode=split")' --quick --ranks 2 --nodes 2 --only op=dispatch,dtype=fp8 --all"
+  # The search goes on after the crash; what it recorded names the rank.
+  step killed sh -c "epbench sweep --backend '$(launched 2 "--split --deadline 2s")' --ranks 2 --nodes 2 --model deepseek-v3 --op pair --dtype fp8 --tokens 1024 --routing uniform --budget 45s -o '$run'; grep -o 'rank [0-9]* of 2 [^\"]*is gone' '$run/trials.jsonl'"
+  tail -1 "$out/killed.txt"
+  step lost sh -c "! epbench verify --backend '$(launched 2 "--split --deadline 2s --drill drop:1:0:mode=split")' --quick --ranks 2 --nodes 2 --only op=dispatch --all"
   grep -m1 "no progress within" "$out/lost.txt"
 }
 

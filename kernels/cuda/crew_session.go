@@ -53,13 +53,12 @@ func (s *crewSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) 
 	return out, nil
 }
 
-// attempt performs a task that launches kernels. After a failure every rank has left its
-// kernels; then all reset, which no rank may begin before.
+// attempt performs a task that launches kernels, and recovers after a failure.
 func (s *crewSession) attempt(t task) ([]answer, error) {
 	all, err := s.ask(t)
 	if err != nil && neverBegan(faultsOf(all)) {
 		// One rank's work did not reach its GPU in time: no fault of the candidate.
-		if _, err := s.ask(task{Reset: true}); err != nil {
+		if err := s.recover(); err != nil {
 			return nil, err
 		}
 		all, err = s.ask(t)
@@ -71,10 +70,21 @@ func (s *crewSession) attempt(t task) ([]answer, error) {
 	if !errors.As(err, &f) {
 		return nil, err // a rank is gone
 	}
-	if _, rerr := s.ask(task{Reset: true}); rerr != nil {
+	if rerr := s.recover(); rerr != nil {
 		return nil, errors.Join(err, rerr)
 	}
 	return nil, err
+}
+
+// recover makes the memory of all ranks usable after a failure, when every rank has left
+// its kernels. What any of them still has on its way must arrive first: a signal that
+// landed in memory filled anew would count for a call that it does not belong to.
+func (s *crewSession) recover() error {
+	if _, err := s.ask(task{Settle: true}); err != nil {
+		return err
+	}
+	_, err := s.ask(task{Reset: true})
+	return err
 }
 
 // Verify implements kernels.Session.

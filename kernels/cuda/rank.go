@@ -73,7 +73,8 @@ type task struct {
 	Run     *runTask
 	Prove   *ep.Config
 	Read    *readTask
-	Reset   bool // after a failure: memory as at set-up
+	Settle  bool // after a failure: wait for what this rank's network still carries
+	Reset   bool // then: memory as at set-up
 	Close   bool
 	End     bool
 }
@@ -160,8 +161,6 @@ func (r *Rank) do(t task) answer {
 		for _, f := range r.session.rig.faults() {
 			a.Faults = append(a.Faults, wireFault{f.rank, f.phase, f.expert, f.source, f.block, f.want, f.got})
 		}
-		// What is still on its way must not land in memory that was filled anew.
-		_ = r.backend.node.gpus[0].do(func() error { r.world.library.Quiet(); return nil })
 	}
 	return a
 }
@@ -184,6 +183,8 @@ func (r *Rank) perform(t task) (a answer, err error) {
 		err = r.prove(ctx, *t.Prove)
 	case t.Read != nil:
 		a.Data, err = r.session.read(0, t.Read.Part, t.Read.Bytes, t.Read.Offsets...)
+	case t.Settle:
+		err = r.backend.node.gpus[0].do(func() error { r.world.library.Quiet(); return nil })
 	case t.Reset:
 		err = r.session.rig.reset()
 	case t.Close:

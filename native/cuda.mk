@@ -70,7 +70,7 @@ cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## the GPU half compiles and ve
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
 
 cuda-variants: ## compiles every variant of the default space for sm_90a, and every value of a parameter for sm_80 and sm_100a; prints registers and a digest of each binary, fails on spills of defaults
-	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout 20m -run '^Test(Variants|Compile)' -v ./kernels/cuda ./kernels/cuda/nvrtc
+	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^Test(Variants|Compile)' -v ./kernels/cuda ./kernels/cuda/nvrtc
 
 hosts-variants: ## compiles the kernels that cross hosts and links them to NVSHMEM, for sm_80, sm_90a and sm_100a; after make cuda-deps NVSHMEM=1
 	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem $(GO) test -tags nvrtc -count=1 -timeout 20m -run '^TestLinkHosts' -v ./kernels/cuda
@@ -123,8 +123,8 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 
 cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver, without a GPU
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CUBLASLT=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
-	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout 10m -run '^Test(Session|Drill|Races)' ./kernels/cuda
+	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) -run '^Test(Session|Drill|Races)' ./kernels/cuda
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_TEST_NO_CUBLASLT=1 EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
-	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -run '^TestSessionWithoutCublasLt$$' ./kernels/cuda
+	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) -run '^TestSessionWithoutCublasLt$$' ./kernels/cuda
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
 	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout 10m ./cmd/epbench-cuda

@@ -21,8 +21,8 @@ test: ## every test that needs no GPU
 GOROUTINES = \bgo func\b|\bgo [a-z.]+[(]|[.]Go[(]|t[.]Parallel[(]
 CONCURRENT = $(sort $(dir $(shell grep -rlE '$(GOROUTINES)' --include=*.go kernels tune reports workloads)) \
   kernels/ kernels/conform/ tune/sweep/ tune/sweep/measure/ tune/sweep/receipt/)
-race: ## the tests of the concurrent packages under the race detector
-	$(GO) test -race -short -timeout $(PATIENCE) $(addprefix ./,$(CONCURRENT))
+race: ## the tests of the concurrent packages under the race detector (lint has vetted them)
+	$(GO) test -race -short -vet=off -timeout $(PATIENCE) $(addprefix ./,$(CONCURRENT))
 
 lint: ## formatting, vet with the man pages' tag too, module file
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -106,7 +105,9 @@ func TestBesideFaults(t *testing.T) {
 		p := problem(ep.Dispatch)
 		p.Tokens, p.MaxTokens, p.Beside, p.Objective = 4, 4, "gemm:4,64,64,bf16,2", ep.Beside
 		s, c := session(t, p)
-		s.backend.deadline = time.Second
+		if f == noSignal {
+			s.backend.deadline = hangsEnd
+		}
 		s.backend.faulty = func(ep.Config) fault { return f }
 		if got, reason := end(t, s, c); got != endings[f] {
 			t.Errorf("%s ended as %s: %s", f, got, reason)
@@ -116,7 +117,7 @@ func TestBesideFaults(t *testing.T) {
 		if !errors.As(err, &failure) || failure.Status != endings[f] {
 			t.Errorf("%s: a run ended as %v", f, err)
 		}
-		s.backend.faulty = func(ep.Config) fault { return sound }
+		s.backend.faulty, s.backend.deadline = func(ep.Config) fault { return sound }, longestWait
 		checkBeside(t, s, c)
 	}
 }

@@ -180,7 +180,7 @@ func TestCancelInMidRun(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	if d := time.Since(start); d > 10*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("ended after %v", d)
 	}
 	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {

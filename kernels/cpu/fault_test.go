@@ -19,10 +19,14 @@ func brokenCase(op ep.Op) conform.Case {
 	}}
 }
 
+// hangsEnd is the deadline of a candidate that hangs whatever the host does. What may end
+// well has the backend's own.
+const hangsEnd = time.Second
+
 // breakCPU is the backend with a fault in the candidates that pick chooses; the
-// others are sound. Hangs end after a second.
+// others are sound.
 func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
-	return &Backend{machine: machine(), deadline: time.Second, faulty: func(c ep.Config) fault {
+	return &Backend{machine: machine(), deadline: longestWait, faulty: func(c ep.Config) fault {
 		if pick(c) {
 			return f
 		}
@@ -82,9 +86,16 @@ func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 			bad = bad.With(name, "split")
 		}
 	}
+	if err := s.Prepare(t.Context(), bad); err != nil {
+		t.Fatal(err)
+	}
+	if f == noSignal {
+		b.deadline = hangsEnd
+	}
 	if got, reason := end(t, s, bad); got != want {
 		t.Errorf("the broken candidate ended as %s (%s), want %s", got, reason, want)
 	}
+	b.deadline = longestWait
 	if got, reason := end(t, s, good); got != ep.OK {
 		t.Errorf("the sound candidate after it ended as %s (%s)", got, reason)
 	}
@@ -118,6 +129,7 @@ func TestHangNamesTheCulprit(t *testing.T) {
 		ep.Combine:  "in combine_wait for expert 3 from rank 0",
 	} {
 		b := breakCPU(noSignal, func(ep.Config) bool { return true })
+		b.deadline = hangsEnd
 		c := brokenCase(op)
 		r, err := conform.RunCase(t.Context(), b, conform.Case{Name: "hang", Problem: c.Problem, Routing: c.Routing, Seed: 1, Iterations: 1, Words: 1})
 		if err != nil {

@@ -4,34 +4,11 @@ package cuda
 
 import (
 	"context"
-	"fmt"
 
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/tune/ep"
 )
-
-// CopyProbe is a plain copy of rows on every rank: what SMs can move at best. Rank r
-// copies Home rows of RowBytes within its GPU and Away rows to the next rank.
-type CopyProbe struct {
-	SMs, Home, Away, RowBytes int
-}
-
-// Check names the field that is out of bounds.
-func (p CopyProbe) Check(sms int) error {
-	switch {
-	case p.SMs < 1 || p.SMs > sms:
-		return fmt.Errorf("sms: %d, use 1 to %d", p.SMs, sms)
-	case p.RowBytes < 16 || p.RowBytes > 1<<20 || p.RowBytes%16 != 0:
-		return fmt.Errorf("row-bytes: %d, use a multiple of 16 up to %d", p.RowBytes, 1<<20)
-	case p.Home < 0 || p.Away < 0 || p.Home+p.Away < 1 || p.Home+p.Away > 1<<30:
-		return fmt.Errorf("home, away: %d and %d rows, use 1 to %d in all", p.Home, p.Away, 1<<30)
-	}
-	return nil
-}
-
-// rows is how many rows a half of the work area holds: 256 MiB, beyond every L2 cache.
-func (p CopyProbe) rows() int { return min(p.Home+p.Away, scratchBytes/p.RowBytes) }
 
 // Copy times a probe on all GPUs at once, by the clock chain: seconds of the slowest rank,
 // one for each round. A round is the mean of several copies.
@@ -48,8 +25,7 @@ func (b *Backend) Copy(ctx context.Context, p CopyProbe, rounds int) ([]float64,
 		return nil, err
 	}
 	defer r.close()
-	area := Region{"area", 2 * int64(p.rows()) * int64(p.RowBytes), 0}
-	memory := state{"copy", func(ep.Problem) []Region { return []Region{area} }, func(ep.Problem) int { return 1 }}
+	memory := p.state()
 	of := ep.Problem{Ranks: ranks, Hidden: 128, Experts: 2 * ranks, TopK: 2, Dispatch: ep.BF16}
 	if err := r.allocate(append(rigParts(), stateParts(memory, of)...)); err != nil {
 		return nil, err
@@ -76,8 +52,7 @@ func (p CopyProbe) call(r *rig, memory state) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := launch{entry: "beside_copy", grid: p.SMs, block: 512,
-		params: launchParams{own: litmusMemcpyParams{cases: p.Home, step: p.Away, cellBytes: p.RowBytes, peer: p.rows()}}}
+	l := p.launch()
 	entries, err := m.function(l.entry)
 	if err != nil {
 		return nil, err

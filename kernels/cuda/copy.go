@@ -1,0 +1,43 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// CopyProbe is a plain copy of rows on every rank: what SMs can move at best. Rank r
+// copies Home rows of RowBytes within its GPU and Away rows to the next rank.
+type CopyProbe struct {
+	SMs, Home, Away, RowBytes int
+}
+
+// Check names the field that is out of bounds.
+func (p CopyProbe) Check(sms int) error {
+	switch {
+	case p.SMs < 1 || p.SMs > sms:
+		return fmt.Errorf("sms: %d, use 1 to %d", p.SMs, sms)
+	case p.RowBytes < 16 || p.RowBytes > 1<<20 || p.RowBytes%16 != 0:
+		return fmt.Errorf("row-bytes: %d, use a multiple of 16 up to %d", p.RowBytes, 1<<20)
+	case p.Home < 0 || p.Away < 0 || p.Home+p.Away < 1 || p.Home+p.Away > 1<<30:
+		return fmt.Errorf("home, away: %d and %d rows, use 1 to %d in all", p.Home, p.Away, 1<<30)
+	}
+	return nil
+}
+
+// copyHalf is the most that a half of the work area takes, beyond every L2 cache.
+const copyHalf = 256 << 20
+
+// rows is how many rows a half of the work area holds.
+func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
+
+func (p CopyProbe) launch() launch {
+	own := litmusMemcpyParams{cases: p.Home, step: p.Away, cellBytes: p.RowBytes, peer: p.rows()}
+	return launch{entry: "beside_copy", grid: p.SMs, block: 512, params: launchParams{own: own}}
+}
+
+// state is the memory with which a copy runs as a call.
+func (p CopyProbe) state() state {
+	area := Region{"area", 2 * int64(p.rows()) * int64(p.RowBytes), 0}
+	return state{"copy", func(ep.Problem) []Region { return []Region{area} }, func(ep.Problem) int { return 1 }}
+}

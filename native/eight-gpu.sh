@@ -2,8 +2,9 @@
 # What 4 or 8 GPUs of one host must show, in three calls of under ten minutes each, from
 # the repository's root, after `make peers-gpu`:
 #
-#   native/eight-gpu.sh race      verify --stress, 1,000 calls back to back, a killed worker and
-#                                 a lost signal; DeepSeek-V3 with DeepEP beside ours, in turns
+#   native/eight-gpu.sh proof race
+#                                 verify --stress, 1,000 calls back to back, a lost signal and a
+#                                 killed worker; DeepSeek-V3 with DeepEP beside ours, in turns
 #   native/eight-gpu.sh tables    the five shapes that tables have whole, merged
 #   native/eight-gpu.sh rest      DeepSeek-V3 under four routings and within 24, 16 and 8 SMs;
 #                                 other presets at 1, 128 and 8,192 tokens; all merged, linted
@@ -27,7 +28,7 @@ table_tokens=${TABLE_TOKENS:-1,8,32,128,512,2048,8192}
 other_tokens=${OTHER_TOKENS:-1,128,8192}
 routings=${ROUTINGS:-uniform,zipf:1.0,hotrank:4,lognormal:gini=0.25}
 dtypes=${DTYPES:-fp8,bf16}
-sms=${SMS:-24 16 8}
+sms=${SMS-24 16 8}
 others=${OTHERS:-glm-5 deepseek-v4-pro minimax-m2 qwen3-next-80b-a3b qwen3.5-397b-a17b qwen3-coder-480b-a35b glm-4.5 llama-4-maverick deepseek-v4-flash minimax-m3 longcat-flash nemotron-3-super kimi-k3 step-3 step-3.7-flash ernie-4.5-300b-a47b gpt-oss-20b hunyuan-a13b mixtral-8x22b deepseek-v2}
 mkdir -p "$work" "$out" || exit 1
 test -x bin/epbench-cuda || { test -f bin/peers-gpu.tar.xz && python3 -m tarfile -e bin/peers-gpu.tar.xz bin; } || { echo "bin/epbench-cuda: make peers-gpu packs it"; exit 2; }
@@ -39,14 +40,14 @@ done
 ranks=${RANKS:-$(nvidia-smi -L | wc -l)}
 case $ranks in 2 | 4 | 8) ;; *) echo "RANKS: $ranks; 2, 4 or 8 GPUs of one host"; exit 2 ;; esac
 if test -n "$kept"; then
-  for call in race tables rest; do
+  for call in proof race tables rest; do
     ls "$kept/$call".tar.xz.* > /dev/null 2>&1 || continue
     cat "$kept/$call".tar.xz.* | tar -C "$work" -xJf - || exit 1
   done
 fi
 
-table="" failed=0
-left() { echo $((limit - SECONDS + began)); }
+table="" failed=0 reserve=0 # seconds kept for the steps that end a call
+left() { echo $((limit - SECONDS + began - reserve)); }
 
 # step LIMIT NAME COMMAND...: a command of so many seconds at most, its output in NAME.txt;
 # exit status 4, undecided rows, is no failure. A step that an earlier call passed is left
@@ -128,16 +129,14 @@ beside() {
   done
 }
 
-race() {
-  peers=${PEERS:-.peers}
-  if test -d "$peers/DeepEP"; then # compiles on the host's cores meanwhile
-    LIMIT=300 WORK=$work/build OUT=$work/race-out RANKS=$ranks native/python/workers/run-gpu.sh build > "$work/build.txt" 2>&1 &
-    building=$!
-  fi
+proof() {
   step "${VERIFY_SECONDS:-80}" verify-stress epbench verify --backend "$backend" --stress --ranks "$ranks" --part "$part"
   step 45 back-to-back epbench verify --backend "$backend" ${ENDURANCE:-} --ranks "$ranks" --only special=back-to-back,layout=expert
   step 60 lost-signal lost_named
   step 90 killed-worker killed
+}
+
+race() {
   if test -n "$building" && wait $building; then beside; else alone; fi
 }
 
@@ -167,33 +166,40 @@ merged() {
 }
 
 rest() {
+  reserve=$((80 * slow))
   tuned "${ROUTING_SECONDS:-110}" routings $shape --tokens "$tokens" --dtype "$dtypes" --routing "$routings" --op dispatch,combine,pair
   for n in $sms; do
     tuned "${SM_SECONDS:-12}" "sms-$n" $shape --tokens 1024,4096 --dtype "$dtypes" --routing uniform --op dispatch,combine --max-sms "$n" ${SM_FLAGS:-}
   done
   for model in $others; do
-    test "$(left)" -gt 90 || { table+="other presets end before $model: give this call again with KEPT=$out"$'\n'; break; }
+    test "$(left)" -gt 20 || { table+="other presets end before $model: give this call again with KEPT=$out"$'\n'; break; }
     tuned "${OTHER_SECONDS:-10}" "other-$model" --model "$model" --tokens "$other_tokens" --dtype "$dtypes" --routing uniform --op dispatch,combine,pair
   done
+  reserve=0
   rm -f "$work/merged.passed" "$work/receipt.passed" # of an earlier call's runs
   step 30 merged merged
   step "${RECEIPT_SECONDS:-60}" receipt epbench table verify --backend "$backend" --table "$work/table.json" --rows "${RECEIPT_ROWS:-16}" -o "$work/receipt.json"
 }
 
-# pack brings a call's runs into OUT: no pictures, no pages, no programs.
+# pack brings all runs so far into OUT, in place of what the calls before brought: no pictures, no pages, no programs.
 pack() {
-  rm -f "$out/$1".tar.xz.*
+  rm -f "$out"/*.tar.xz.*
   tar -C "$work" --exclude plots --exclude '*.html' --exclude build --exclude race-out --exclude drilled --exclude '*.tgz' -cf - . | xz -T0 -3 | split -b 15m -d -a 1 - "$out/$1.tar.xz."
   ls -la "$out"
 }
 
-test $# -gt 0 || { sed -n '2,11p' "$0"; exit 2; }
+test $# -gt 0 || { sed -n '2,13p' "$0"; exit 2; }
+if [[ " $* " == *" race "* ]] && test -d "${PEERS:-.peers}/DeepEP"; then # compiles on the host's cores meanwhile
+  LIMIT=300 WORK=$work/build OUT=$work/race-out RANKS=$ranks native/python/workers/run-gpu.sh build > "$work/build.txt" 2>&1 &
+  building=$!
+fi
 for call; do
   case $call in
-    race | tables | rest) ;;
-    *) echo "race, tables or rest, not $call"; exit 2 ;;
+    proof | race | tables | rest) ;;
+    *) echo "proof, race, tables or rest, not $call"; exit 2 ;;
   esac
   { date -u; nvidia-smi -L; git rev-parse HEAD; epbench machine; } > "$work/host-$call.txt" 2>&1
+  table=""
   $call
   printf '%s' "$table" | tee "$out/$call.txt"
   cat "$work/host-$call.txt" >> "$out/$call.txt"

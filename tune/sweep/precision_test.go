@@ -253,7 +253,7 @@ func TestDTypesTellEachOther(t *testing.T) {
 
 // TestKernelsOwnStarts: every search measures the designs that a kernel names.
 func TestKernelsOwnStarts(t *testing.T) {
-	hidden := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "16", "threads": "1024", "algo": "direct"}}
+	hidden := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "16", "threads": "512", "algo": "direct"}}
 	b := &scripted{Sigma: 0.005,
 		Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 			s := landscape(p, routing, c)

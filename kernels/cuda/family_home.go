@@ -3,6 +3,7 @@ package cuda
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -19,7 +20,7 @@ func dispatchFinalHome() family {
 			Params: []kernels.Param{
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what other ranks sent", "0", "2", "4", "6", "8", "12", "16", "24", "32", "48", "66", "84"),
-				threadsParam("768"),
+				threadsParam("512", "768"),
 				scalesParam(),
 			},
 			Check:   checkDispatchFinalHome,
@@ -53,21 +54,22 @@ func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFinalBlocks(m, p, c), checkScales(p, c))
 }
 
-// defaultDispatchFinalHome halves the SMs: on 2 ranks a sender stores five rows a token
-// and a receiver three.
+// defaultDispatchFinalHome has more blocks send than complete: on 2 ranks a sender stores
+// five rows a token and a receiver three.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 	sms := fastSMs(m, p)
 	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
-		"sms": number(sms), "wait_sms": number(sms * 3 / 8), "threads": "768", "scales": "row",
+		"sms": number(sms), "wait_sms": number(sms * 3 / 8), "threads": "512", "scales": "row",
 	}}
 }
 
-// startsDispatchFinalHome are other splits of the SMs, and FP8 scales by tiles.
+// startsDispatchFinalHome are larger blocks, other splits of the SMs, and FP8 scales by
+// tiles. 768 threads are not the default, because on 8 ranks they spill.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
-	own, sms := defaultDispatchFinalHome(m, p), fastSMs(m, p)
-	out := []ep.Config{own.With("wait_sms", "0"), own.With("wait_sms", number(sms/2))}
+	own, sms := defaultDispatchFinalHome(m, p).With("threads", "768"), fastSMs(m, p)
+	out := []ep.Config{own, own.With("wait_sms", "0"), own.With("wait_sms", number(sms/2))}
 	if p.Dispatch == ep.FP8 {
-		for _, c := range append(out, own) {
+		for _, c := range slices.Clone(out) {
 			out = append(out, c.With("scales", "tile"))
 		}
 	}

@@ -29,7 +29,7 @@ func dispatchExpand() family {
 			Params: []kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows by rank", "0", "8", "16", "32", "64"),
-				threadsParam("512", "1024"),
+				threadsParam("512"),
 				oneUnitParam("message"),
 				pdlParam("0"),
 			},
@@ -61,7 +61,7 @@ func combineExpand() family {
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("adds what arrived", "0", "8", "16", "32", "64", "88"),
-				threadsParam("512", "1024"),
+				threadsParam("512"),
 				oneUnitParam("row"),
 				pdlParam("0"),
 			},
@@ -103,7 +103,7 @@ func launchesExpand(p ep.Problem, c ep.Config) []launch {
 }
 
 // oneUnitParam is unitParam with one value to search, for kernels whose twin in another
-// layout is searched with all of them.
+// layout is searched with all of them; so are their threads. Starts names others.
 func oneUnitParam(of string) kernels.Param {
 	q := unitParam(of)
 	q.Values = []ep.Value{"512"}

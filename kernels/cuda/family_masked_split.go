@@ -22,7 +22,7 @@ func dispatchMaskedSplit() family {
 			Params: []kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				recvParam(),
-				threadsParam("512", "1024"),
+				threadsParam("512"),
 				oneUnitParam("message"),
 				inputParam(),
 				pdlParam("0"),
@@ -56,7 +56,7 @@ func combineMaskedSplit() family {
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				smsParam("16", "24", "32", "64", "132"),
 				recvParam(),
-				threadsParam("512", "1024"),
+				threadsParam("512"),
 				oneUnitParam("row"),
 				pdlParam("0"),
 			},

@@ -75,6 +75,10 @@ var arrows = map[string]string{
 
 	"examples/runtime": "tune/ep tune/table tune/table/embedded",
 	"docs/workloads":   "",
+
+	// What tests share.
+	"internal/processor": "",
+
 	"examples":         "",
 }
 

@@ -2,12 +2,12 @@ package model
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/epbench/epbench/internal/processor"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -122,12 +122,12 @@ func TestManyRanksAreFast(t *testing.T) {
 		t.Skip("draws 16 million selections")
 	}
 	s := Shape{Ranks: 2048, PerHost: 8, Experts: 256, TopK: 8, Tokens: 4096}
-	start := processorTime(t)
+	start := processor.Time(t)
 	n, err := Count(s, parse(t, "uniform"), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := processorTime(t) - start; took > time.Minute {
+	if took := processor.Time(t) - start; took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 	mean := float64(s.Tokens * s.TopK)
@@ -154,15 +154,4 @@ func TestShapeNamesTheField(t *testing.T) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}
-}
-
-// processorTime is what this process has used: the time on an idle machine, which that
-// on the wall is not where others run.
-func processorTime(t testing.TB) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

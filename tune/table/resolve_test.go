@@ -7,12 +7,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/epbench/epbench/internal/processor"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -337,9 +337,9 @@ func TestResolveOfTenThousandRowsIsFast(t *testing.T) {
 	p := testKey(ep.Even).Problem(4096)
 	best := time.Hour
 	for turn := 0; turn < 5 || turn < 25 && best > 50*time.Millisecond; turn++ { // a shared cache is slower, too
-		start := processorTime(t)
+		start := processor.Time(t)
 		tab.Resolve(testHost, p)
-		best = min(best, processorTime(t)-start)
+		best = min(best, processor.Time(t)-start)
 	}
 	t.Logf("10,000 rows resolve in %v", best)
 	if best > 50*time.Millisecond {
@@ -384,15 +384,4 @@ func BenchmarkLoad10000Rows(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// processorTime is what this process has used: the time on an idle machine, which that
-// on the wall is not where others run.
-func processorTime(t testing.TB) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -3,10 +3,10 @@ package spacefile
 import (
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/epbench/epbench/internal/processor"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/search"
 )
@@ -138,7 +138,7 @@ func TestPlanningAHundredThousand(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		start := processorTime(t)
+		start := processor.Time(t)
 		if g.Rules, err = f.Rules("a", g.Axes, FactsOf(machine, problem)); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestPlanningAHundredThousand(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Fingerprint("abi")
-		took := processorTime(t) - start
+		took := processor.Time(t) - start
 		runtime.ReadMemStats(&after)
 		mb := (after.TotalAlloc - before.TotalAlloc) >> 20
 		t.Logf("%d of %d points in %v, %d MB allocated", s.Len(), counts[0].Points, took, mb)
@@ -159,15 +159,4 @@ func TestPlanningAHundredThousand(t *testing.T) {
 		}
 		return
 	}
-}
-
-// processorTime is what this process has used: the time on an idle machine, which that
-// on the wall is not where others run.
-func processorTime(t testing.TB) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -10,10 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
+	"github.com/epbench/epbench/internal/processor"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -356,22 +355,11 @@ var (
 func goNanoseconds(t testing.TB, r *table.Resolved) float64 {
 	const n = 10_000_000
 	classes := ep.Classes()
-	start := processorTime(t)
+	start := processor.Time(t)
 	for i := range n {
 		a := r.Lookup((i*37)&4095, classes[i%len(classes)])
 		counter += len(a.Differs)
 		sink = a
 	}
-	return float64((processorTime(t) - start).Nanoseconds()) / n
-}
-
-// processorTime is what this process has used: the time on an idle machine, which that
-// on the wall is not where others run.
-func processorTime(t testing.TB) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return float64((processor.Time(t) - start).Nanoseconds()) / n
 }

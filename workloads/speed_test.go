@@ -1,11 +1,10 @@
-//go:build linux || darwin
-
 package workloads
 
 import (
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/epbench/epbench/internal/processor"
 )
 
 // TestSpeed holds the promise of docs/workloads.md: 8 ranks x 8192 tokens x
@@ -21,9 +20,9 @@ func TestSpeed(t *testing.T) {
 		for _, spec := range specs {
 			best := time.Hour
 			for range 8 {
-				start := processorTime(t)
+				start := processor.Time(t)
 				mustNew(t, spec, v3(8192), 1)
-				if best = min(best, (processorTime(t)-start)/cores); best < bound {
+				if best = min(best, (processor.Time(t)-start)/cores); best < bound {
 					break
 				}
 			}
@@ -34,12 +33,4 @@ func TestSpeed(t *testing.T) {
 	}
 	check(closed, 100*time.Millisecond)
 	check(solved, 400*time.Millisecond)
-}
-
-func processorTime(t *testing.T) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

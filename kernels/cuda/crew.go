@@ -18,8 +18,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// crew is all ranks as rank 0 leads them: a backend whose sessions have every rank do its
-// part of each request.
+// crew is the backend of all ranks, led by rank 0: each request to one of its sessions
+// goes to every rank.
 type crew struct {
 	first   *Rank
 	links   []*link // of rank 1, 2, ...
@@ -28,7 +28,9 @@ type crew struct {
 	opened  *crewSession
 }
 
-// Conditions implements kernels.Conditioned: checkHosts and its callers, for epbench.
+// Conditions implements kernels.Conditioned. It repeats the rules of checkTopology,
+// checkHosts, checkDispatchHosts and checkCombineHosts as expressions, because epbench
+// has no code of these kernels. Prepare checks again and refuses what these let pass.
 func (c *crew) Conditions(kernel string) []kernels.Condition {
 	topology := fmt.Sprintf("problem.ranks == %d && problem.nodes == %d", c.machine.GPUs, c.hosts)
 	if c.first.place.Split {
@@ -77,9 +79,9 @@ func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	return c, nil
 }
 
-// joined is the machine that all ranks are: that of rank 0, with all GPUs and the network
-// between hosts in the fingerprint of its links, so that no table answers for another
-// topology.
+// joined describes all ranks as one machine, and says on how many hosts they are: rank
+// 0's, with the number of all GPUs. The fingerprint of its links holds the network between
+// hosts, so that no table answers for another topology.
 func joined(all []answer, split bool) (ep.Machine, int, error) {
 	m, hosts := all[0].Facts.Machine, 1
 	for rank, a := range all[1:] {
@@ -131,8 +133,8 @@ func (l *link) exchange(t task) (a answer, err error) {
 	return a, nil
 }
 
-// worst is the failure that explains the others: waits that all ranks gave up are one
-// failure, and any other comes before them.
+// worst is the failure that explains the others: the waits that ranks gave up are one
+// failure, and any other failure comes before them.
 func worst(all []answer, b *Backend) error {
 	for rank, a := range all {
 		if a.Status != "" && a.Status != ep.Hang {
@@ -141,6 +143,11 @@ func worst(all []answer, b *Backend) error {
 	}
 	if faults := faultsOf(all); len(faults) > 0 {
 		return kernels.Failf(ep.Hang, "%s", hangReason(faults, b.options.Deadline))
+	}
+	for rank, a := range all { // a hang whose record could not be read is a failure too
+		if a.Status != "" {
+			return kernels.Failf(a.Status, "rank %d: %s", rank, a.Reason)
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package cuda
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
@@ -16,6 +17,7 @@ type crewSession struct {
 	*crew
 	problem ep.Problem
 	outputs *ref.Remote
+	again   int // runs that began again and are not in the notes yet
 }
 
 // Prepare implements kernels.Session. Rank 0 compiles first, so that ranks which share
@@ -50,17 +52,23 @@ func (s *crewSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) 
 	if len(out.MHz) != len(all) {
 		out.MHz = nil
 	}
+	if s.again > 0 {
+		out.Notes = append(out.Notes, beganAgain(s.again, s.first.backend.options.Deadline))
+		s.again = 0
+	}
 	return out, nil
 }
 
-// attempt performs a task that launches kernels, and recovers after a failure.
+// attempt performs a task that launches kernels, and recovers after a failure. Where
+// every rank that gave up waited in a start alignment the task is done once more, as in
+// session.attempt.
 func (s *crewSession) attempt(t task) ([]answer, error) {
 	all, err := s.ask(t)
 	if err != nil && neverBegan(faultsOf(all)) {
-		// One rank's work did not reach its GPU in time: no fault of the candidate.
 		if err := s.recover(); err != nil {
 			return nil, err
 		}
+		s.again++
 		all, err = s.ask(t)
 	}
 	if err == nil {
@@ -77,7 +85,7 @@ func (s *crewSession) attempt(t task) ([]answer, error) {
 }
 
 // recover makes the memory of all ranks usable after a failure, when every rank has left
-// its kernels. What any of them still has on its way must arrive first: a signal that
+// its kernels. The ranks first wait for every put that is still on its way: a signal that
 // landed in memory filled anew would count for a call that it does not belong to.
 func (s *crewSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
@@ -117,7 +125,7 @@ func (s *crewSession) read(rank int, part string, bytes int, offsets ...int) ([]
 	}
 	a, err := s.links[rank-1].exchange(t)
 	if err == nil && a.Reason != "" {
-		err = errors.New(a.Reason)
+		err = fmt.Errorf("rank %d: %s", rank, a.Reason)
 	}
 	return a.Data, err
 }

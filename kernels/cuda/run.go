@@ -48,10 +48,15 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	}
 	mhz, notes := s.backend.monitor.read(s.rig)
 	if s.again > 0 {
-		notes = append(notes, fmt.Sprintf("%d runs began again: a rank's work did not reach its GPU within %v", s.again, s.rig.deadline))
+		notes = append(notes, beganAgain(s.again, s.rig.deadline))
 		s.again = 0
 	}
 	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes}, nil
+}
+
+// beganAgain is the note of runs that were repeated, see attempt.
+func beganAgain(runs int, deadline time.Duration) string {
+	return fmt.Sprintf("%d runs began again: a rank's work did not reach its GPU within %v", runs, deadline)
 }
 
 // attempt runs a candidate's program and judges how it ended. Where the ranks that

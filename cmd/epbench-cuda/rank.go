@@ -130,11 +130,11 @@ type hail struct {
 	Rank  int    `json:"rank"`
 }
 
-// gatherLimit bounds the wait for the other ranks' connections.
+// gatherLimit bounds the wait for the connections between rank 0 and the others.
 const gatherLimit = 2 * time.Minute
 
-// gather accepts the connections of all other ranks, in any order. One without the run's
-// token is closed.
+// gather accepts the connections of all other ranks, in any order. A connection without
+// the run's token, or of a rank that has joined already, is closed.
 func (r *member) gather() ([]io.ReadWriter, error) {
 	defer r.listener.Close()
 	links, missing := make([]io.ReadWriter, r.seat.Ranks-1), r.seat.Ranks-1
@@ -142,7 +142,8 @@ func (r *member) gather() ([]io.ReadWriter, error) {
 	for missing > 0 {
 		c, err := r.listener.Accept()
 		if err != nil {
-			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0: %w", missing, r.seat.Ranks, err)
+			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0 within %v: %w; every host must reach %s; EPBENCH_LISTEN chooses the network",
+				missing, r.seat.Ranks, gatherLimit, err, r.listener.Addr())
 		}
 		rank, err := r.admit(c)
 		if err != nil || links[rank-1] != nil {
@@ -177,7 +178,8 @@ func (r *member) admit(c net.Conn) (int, error) {
 	return h.Rank, c.SetReadDeadline(time.Time{})
 }
 
-// readLine reads up to a line's end and no byte further: what follows belongs to others.
+// readLine reads up to a line's end and no byte further: the bytes behind it are the first
+// of the conversation that Lead and Follow hold.
 func readLine(c io.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for one := make([]byte, 1); len(line) < limit; line = append(line, one[0]) {
@@ -198,9 +200,9 @@ func (r *member) meet() (net.Conn, error) {
 	if r.id, err = shmem.ParseID(id); err != nil {
 		return nil, err
 	}
-	c, err := net.Dial("tcp", address)
+	c, err := net.DialTimeout("tcp", address, gatherLimit)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("rank %d: connect to rank 0: %w; every host must reach its address, see EPBENCH_LISTEN in docs/multinode.md", r.seat.Rank, err)
 	}
 	return c, json.NewEncoder(c).Encode(hail{r.line.Token, r.seat.Rank})
 }

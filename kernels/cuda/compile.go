@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
@@ -27,10 +28,10 @@ const CacheEnv = "EPBENCH_CACHE"
 type Compiler struct {
 	library *nvrtc.Library
 	arch    string
-	defines []string           // NAME=VALUE, of every unit
-	cache   string             // folder, "" for none
-	running singleflight.Group // by key, so that a unit is compiled once
-	network func() (*network, error)
+	defines []string                 // NAME=VALUE, of every unit
+	cache   string                   // folder, "" for none
+	running singleflight.Group       // by key, so that a unit is compiled once
+	network func() (*network, error) // opened when the first unit needs it
 }
 
 // NewCompiler opens libnvrtc. arch is ArchName's; every unit gets these defines
@@ -41,7 +42,7 @@ func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 		return nil, err
 	}
 	c := &Compiler{library: l, arch: arch, defines: defines, cache: cacheFolder()}
-	c.network = onceNetwork(c)
+	c.network = sync.OnceValues(c.openNetwork)
 	return c, nil
 }
 
@@ -100,7 +101,8 @@ func (c *Compiler) compile(u Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions are of what makes a unit's binary.
+// versions names what a unit's binary depends on besides its text: the compiler, and of
+// a unit that crosses hosts the bridge to NVSHMEM. Its errors come back from build.
 func (c *Compiler) versions(u Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.crossesHosts() {
@@ -108,13 +110,14 @@ func (c *Compiler) versions(u Unit) string {
 	}
 	folder, err := shmem.Folder()
 	if err != nil {
-		return out // build will say it
+		return out
 	}
-	name, _ := c.bridgeName(folder) // build will say it
+	name, _ := c.bridgeName(folder)
 	return out + " " + name
 }
 
-// build compiles a unit, and links one that crosses hosts; log is that of ptxas.
+// build compiles a unit, and links one that crosses hosts. log is what ptxas said of the
+// compilation; the linker's log is dropped.
 func (c *Compiler) build(u Unit) (cubin []byte, log string, err error) {
 	headers, err := closure(u.Source)
 	if err != nil {
@@ -125,7 +128,7 @@ func (c *Compiler) build(u Unit) (cubin []byte, log string, err error) {
 		return nil, "", kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
 	}
 	if u.crossesHosts() {
-		cubin, _, err = c.linked(u, cubin)
+		cubin, err = c.linked(u, cubin)
 	}
 	return cubin, log, err
 }

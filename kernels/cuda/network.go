@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
@@ -19,7 +18,8 @@ import (
 // networkSource is the translation unit that has NVSHMEM behind it.
 const networkSource = "hosts/nvshmem.cuh"
 
-// network is what binaries that cross hosts are linked to, for one architecture.
+// network has the linker and the parts that a binary which crosses hosts is linked to,
+// for one architecture.
 type network struct {
 	linker *nvrtc.Linker
 	parts  []nvrtc.Part
@@ -50,7 +50,7 @@ func (c *Compiler) openNetwork() (*network, error) {
 }
 
 // bridge is the binary of networkSource: the one that lies in NVSHMEM's folder, or in
-// the cache, or a new one. Its name does not tell the compiler's version, so that it can
+// the cache, or a new one. The compiler's version is no part of its name, so that it can
 // be made where the headers are and carried to a host without them.
 func (c *Compiler) bridge(folder string) ([]byte, error) {
 	name, err := c.bridgeName(folder)
@@ -89,17 +89,14 @@ func (c *Compiler) bridgeName(folder string) (string, error) {
 }
 
 // linked joins a unit's relocatable binary with the network.
-func (c *Compiler) linked(u Unit, cubin []byte) (out []byte, log string, err error) {
+func (c *Compiler) linked(u Unit, cubin []byte) ([]byte, error) {
 	n, err := c.network()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	out, log, err = n.linker.Link(c.arch, append([]nvrtc.Part{{Name: u.Source, Data: cubin}}, n.parts...))
+	out, _, err := n.linker.Link(c.arch, append([]nvrtc.Part{{Name: u.Source, Data: cubin}}, n.parts...))
 	if err != nil {
-		return nil, log, kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
+		return nil, kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
 	}
-	return out, log, nil
+	return out, nil
 }
-
-// onceNetwork opens a compiler's network when the first unit needs it.
-func onceNetwork(c *Compiler) func() (*network, error) { return sync.OnceValues(c.openNetwork) }

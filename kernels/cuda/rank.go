@@ -65,7 +65,7 @@ func ChooseGPU(local int, loopback bool) (int, error) {
 	return local % n, nil
 }
 
-// task is what rank 0 asks every rank to do. Exactly one field is set.
+// task is one request of rank 0 to every rank. Exactly one field is set.
 type task struct {
 	Facts   bool
 	Open    *workloads.Workload
@@ -230,14 +230,15 @@ func (r *Rank) Close() {
 // devices is where the operating system lists network devices that NVSHMEM may use.
 const devices = "/sys/class/infiniband"
 
-// facts tell the host of this rank, its GPU, and the network between hosts: how many
-// devices, and the rate of each.
+// facts tell the host of this rank, its GPU, and its network devices. Hosts that cannot
+// tell their names count as one; NVSHMEM then says which memory it cannot reach.
 func (r *Rank) facts() facts {
-	host, _ := os.Hostname() // "" is one host more
+	host, _ := os.Hostname()
 	return facts{Host: host, Machine: r.backend.machine, Network: networkOf(devices)}
 }
 
-// networkOf spells the devices of a folder such as "8x400G"; "none" where there are none.
+// networkOf spells the devices of a folder such as "8x400G": how many have a port 1, and
+// the rate of the first. "none" where there are none.
 func networkOf(folder string) string {
 	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate")) // a fixed pattern
 	if len(found) == 0 {

@@ -23,7 +23,6 @@ const char *ep_shmem_load(EpShmem *s, const char *path) {
   *(void **)&s->set = symbol(s->library, "nvshmemx_set_attr_uniqueid_args", &missing);
   *(void **)&s->init = symbol(s->library, "nvshmemx_hostlib_init_attr", &missing);
   *(void **)&s->status = symbol(s->library, "nvshmemx_init_status", &missing);
-  *(void **)&s->finalize = symbol(s->library, "nvshmemx_hostlib_finalize", &missing);
   *(void **)&s->alloc = symbol(s->library, "nvshmem_malloc", &missing);
   *(void **)&s->free = symbol(s->library, "nvshmem_free", &missing);
   *(void **)&s->peer = symbol(s->library, "nvshmem_ptr", &missing);
@@ -64,4 +63,3 @@ void ep_shmem_free(const EpShmem *s, uint64_t p) { s->free((void *)(uintptr_t)p)
 uint64_t ep_shmem_peer(const EpShmem *s, uint64_t p, int rank) { return (uint64_t)(uintptr_t)s->peer((void *)(uintptr_t)p, rank); }
 int ep_shmem_add_module(const EpShmem *s, uint64_t module) { return s->add_module((void *)(uintptr_t)module); }
 void ep_shmem_quiet(const EpShmem *s) { s->quiet(); }
-void ep_shmem_finalize(const EpShmem *s) { s->finalize(); }

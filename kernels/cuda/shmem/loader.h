@@ -37,7 +37,6 @@ typedef struct EpShmem {
   int (*set)(int rank, int ranks, const EpShmemID *id, EpShmemInit *init);
   int (*init)(unsigned flags, EpShmemInit *init);
   int (*status)(void);
-  void (*finalize)(void);
   void *(*alloc)(size_t bytes);
   void (*free)(void *p);
   void *(*peer)(const void *p, int rank);
@@ -60,6 +59,5 @@ void ep_shmem_free(const EpShmem *s, uint64_t p);
 uint64_t ep_shmem_peer(const EpShmem *s, uint64_t p, int rank);
 int ep_shmem_add_module(const EpShmem *s, uint64_t module);
 void ep_shmem_quiet(const EpShmem *s);
-void ep_shmem_finalize(const EpShmem *s);
 
 #endif

@@ -15,16 +15,15 @@ import (
 	"unsafe"
 )
 
-// ID is what ranks find each other by: rank 0 makes one, and every rank joins with it.
-// 128 bytes.
+// ID names a group of ranks: rank 0 makes one, and every rank joins with it. 128 bytes.
 type ID [C.sizeof_EpShmemID]byte
 
 // Library is a loaded NVSHMEM. Calls that say collective are made by all ranks, in the
 // same order. The context of the rank's GPU, a primary one, must be current.
-type Library struct {
-	c      C.EpShmem
-	joined bool
-}
+//
+// A process ends without leaving the group: NVSHMEM's finalize is collective, and would
+// wait for a rank that has died.
+type Library struct{ c C.EpShmem }
 
 const hostLibrary = "libnvshmem_host.so.3"
 
@@ -69,7 +68,6 @@ func (l *Library) Join(id ID, rank, ranks int) error {
 	if r := C.ep_shmem_join(&l.c, &c, C.int(rank), C.int(ranks)); r != 0 {
 		return fmt.Errorf("NVSHMEM: rank %d of %d could not join: error %d; NVSHMEM_DEBUG=INFO tells more%s", rank, ranks, int(r), transportHint())
 	}
-	l.joined = true
 	return nil
 }
 
@@ -109,14 +107,6 @@ func (l *Library) AddModule(module uint64) error {
 
 // Quiet waits until everything that this rank put has arrived.
 func (l *Library) Quiet() { C.ep_shmem_quiet(&l.c) }
-
-// Close leaves the group. Collective.
-func (l *Library) Close() {
-	if l.joined {
-		C.ep_shmem_finalize(&l.c)
-	}
-	l.joined = false
-}
 
 // Text spells an id for a line of text; ParseID reads it.
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }

@@ -1,18 +1,20 @@
 package pack
 
 import (
+	"fmt"
+
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Halves is the purpose of calls whose halves are made apart, with other work between
-// them: nothing of the call may hold SMs there.
+// Halves is the purpose of calls whose halves are made apart. The caller has other work
+// for the SMs between them, so that the call may hold none there.
 const Halves ep.Op = "halves"
 
-// purposes are those that a layout's packs answer. Halves is among them where kernels in
+// purposes lists what a pack of the layout answers. Halves is among them where kernels in
 // two phases work on the memory of the layout's first kernels: then they cost a few
-// device binaries. Elsewhere they would need a second set of buffers, and a caller who
-// wants them packs the rows of objective beside.
+// device binaries. Elsewhere they would need a second set of buffers: such a caller packs
+// the rows of objective beside.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {
@@ -21,18 +23,21 @@ func (v *resolver) purposes() []ep.Op {
 	return out
 }
 
-// halves is the pair's own row where both its kernels have two phases, else the
-// defaults of such kernels: searches of calls alone leave them out.
-func (v *resolver) halves(tokens int) Run {
+// halves is what the pair answers where both its kernels have two phases, else the
+// defaults of such kernels: a search whose objective is the call alone leaves them out.
+func (v *resolver) halves(tokens int) (Run, error) {
 	if run, err := v.pair(tokens); err == nil && v.isPhased(run.Pair.Dispatch) && v.isPhased(run.Pair.Combine) {
-		return run
+		return run, nil
 	}
-	p, _ := v.phased(tokens) // purposes asked
-	return Run{Pair: p, Text: "default: two phases are measured beside a product alone"}
+	p, ok := v.phased(tokens)
+	if !ok {
+		return Run{}, fmt.Errorf("tokens: %d have no kernels in two phases that go together, as %d have; pack with --max-tokens %d", tokens, v.problem.Tokens, tokens)
+	}
+	return Run{Pair: p, Text: "default: kernels in two phases are searched only beside a product"}, nil
 }
 
-// phased are the defaults of the first kernels in two phases, if they read and leave
-// what the layout's first kernels do.
+// phased is the pair of defaults of the first kernels in two phases. ok says that they
+// work on the memory of the layout's first kernels.
 func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	d, c := v.firstPhased(ep.Dispatch, tokens), v.firstPhased(ep.Combine, tokens)
 	if d.IsDefault() || c.IsDefault() {

@@ -209,7 +209,7 @@ func (v *resolver) stretch(purpose ep.Op, tokens int) (run Run, err error) {
 	if only := v.request.Only; only != nil {
 		run = Run{Pair: Pair{only[0], only[1]}, Text: "forced"}
 	} else if purpose == Halves {
-		run = v.halves(tokens)
+		run, err = v.halves(tokens)
 	} else if purpose == ep.Pair {
 		run, err = v.pair(tokens)
 	} else {

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -22,8 +23,8 @@ type Swapped struct {
 	// Gain is the other machine's default over the config, in the same rounds there; NaN
 	// where the config has no times there.
 	Gain record.Interval
-	// Loss is the config's time over that of the other machine's own winner: the quotient
-	// of both gains over the default. Own gains come from rounds of the confirmation.
+	// Loss is the config's time over that of the other machine's winner: the winner's gain
+	// over the default by Gain. The winner's gain comes from the rounds that confirmed it.
 	Loss    record.Interval
 	Same    bool           // both searches chose it
 	Rounds  int            // behind the gain, 0 where it follows from the record
@@ -51,7 +52,9 @@ func Swap(chosen, on []*record.Recording) []Swapped {
 			out = append(out, swappedTo(there, s.Decision))
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Swapped) int { return compareShape(a.Problem, b.Problem) })
+	slices.SortStableFunc(out, func(a, b Swapped) int {
+		return cmp.Or(compareShape(a.Problem, b.Problem), cmp.Compare(a.Routing, b.Routing), cmp.Compare(a.Problem.Tokens, b.Problem.Tokens))
+	})
 	return out
 }
 
@@ -79,7 +82,7 @@ func swappedTo(there *record.Recording, d record.Decision) Swapped {
 	return c
 }
 
-// fewestRounds are enough for an interval.
+// fewestRounds is the least number of rounds that an interval is made from.
 const fewestRounds = 3
 
 // gainIn is a config's gain over the default in the rounds of a recording that have both.
@@ -133,7 +136,7 @@ func sortedRounds(times map[int]float64) []int {
 	return out
 }
 
-// quotient is a over b, both over the same third. Their errors count as independent.
+// quotient is a over b, two ratios to the same time. Their errors count as independent.
 func quotient(a, b record.Interval) record.Interval {
 	mid := math.Log(a.Mid / b.Mid)
 	half := math.Hypot(math.Log(a.High/a.Low), math.Log(b.High/b.Low)) / 2

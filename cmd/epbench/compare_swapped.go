@@ -9,11 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ofSwapped asks what the winner of each run is worth in the other.
+// ofSwapped is the value of --of that judges the winner of each run in the other.
 const ofSwapped = "swapped"
 
 // compareSwapped is compare --of swapped: both directions, from runs or recordings.
 func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
+	if err := noOtherFlags(cmd); err != nil {
+		return err
+	}
 	fail, err := f.threshold()
 	if err != nil {
 		return err
@@ -31,22 +34,38 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 		if len(all) == 0 {
 			return withCode(exitNotComparable, fmt.Errorf("not comparable: no problem and routing was decided in both %s and %s", args[0], args[1]))
 		}
-		t, slower := reports.SwappedTable(all, sideName(args[i], sides[i]), sideName(args[1-i], sides[1-i]))
+		t, _ := reports.SwappedTable(all, sideName(args[i], sides[i]), sideName(args[1-i], sides[1-i]))
 		if warning := kernelsDiffer(sides[0], sides[1]); warning != "" {
 			t.Warn("%s", warning)
 		}
 		tables = append(tables, t)
-		regressed += slower
-		for _, c := range all {
-			if c.Verdict != record.Slower && fail > 0 && c.Loss.Low > 1+fail {
-				regressed++
-			}
-		}
+		regressed += losers(all, fail)
 	}
 	if err := f.tables.print(cmd, tables...); err != nil || fail == 0 || regressed == 0 {
 		return err
 	}
 	return withCode(exitWrong, fmt.Errorf("%d winners are slower than the default in the other run, or lose more than %.3g%% there", regressed, 100*fail))
+}
+
+// noOtherFlags refuses flags of compare that this comparison would pass over.
+func noOtherFlags(cmd *cobra.Command) error {
+	for _, name := range []string{"allow", "band", "undecided"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s: has no effect with --of swapped, which takes any two machines and each run's own band; drop it", name)
+		}
+	}
+	return nil
+}
+
+// losers counts the winners that are slower than the default in the other run, or surely
+// lose more than a share to the winner there.
+func losers(all []reports.Swapped, share float64) (n int) {
+	for _, c := range all {
+		if c.Verdict == record.Slower || c.Loss.Low > 1+share {
+			n++
+		}
+	}
+	return n
 }
 
 // sideName is a path with its machine.

@@ -22,15 +22,15 @@ const (
 
 type packFlags struct {
 	sourceFlags
-	problem     problemFlags
-	precision   string
-	objective   string
-	raw         bool
-	maxSMs      int
-	anyKernels  bool
-	anyMachine  bool
-	machineFile string
-	out         string
+	problem       problemFlags
+	precision     string
+	objective     string
+	raw           bool
+	maxSMs        int
+	otherKernels  bool
+	otherMachines bool
+	machineFile   string
+	out           string
 }
 
 func newPack() *cobra.Command {
@@ -62,9 +62,9 @@ toolkit). What no row covers is packed as the default, and the file says so.`,
 		s.StringVar(&f.objective, "objective", "alone", "`WHICH` rows: alone, or beside, for calls that run while a product does")
 		s.StringVar(&f.precision, "precision", "full", "`WHICH`: full, or reduced to pack also what may round partial sums to bf16")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs of a call at most; rows that take more give way to the default")
-		s.BoolVar(&f.anyKernels, "other-kernels", false, "take rows that were measured with other kernels than this program's")
+		s.BoolVar(&f.otherKernels, "other-kernels", false, "take rows that were measured with other kernels than this program's")
 	})
-	bindOtherMachines(cmd, &f.anyMachine)
+	bindOtherMachines(cmd, &f.otherMachines)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&f.machineFile, "machine", "", "JSON `FILE` with the machine to pack for (run.json, table.json); default: that of the table")
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` to write")
@@ -165,7 +165,7 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	if r.Machine, err = f.machine(r.Tables); err != nil {
 		return r, err
 	}
-	r.ABI, r.Other, r.OtherMachines = cuda.ABI(), f.anyKernels, f.anyMachine
+	r.ABI, r.Other, r.OtherMachines = cuda.ABI(), f.otherKernels, f.otherMachines
 	return r, nil
 }
 

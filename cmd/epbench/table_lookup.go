@@ -60,22 +60,32 @@ func (q *query) answers() reports.Table {
 			cells = append(cells, spelled(q.header(a), k, n, a.Config)...)
 			cells = append(cells, reports.Str(string(a.Reason)), reports.Str(differsIn(a.Differs, a.Row)))
 			t.Add(append(append(append(cells, gainCells(a.Row)...), triedCells(a.Row)...), verifiedCell(a), reports.Str(a.Source))...)
-			switch {
-			case a.Reason == table.Halves:
-				q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, tuned apart and never timed together")
-			case a.Row == nil:
+			if a.Row == nil && a.Reason != table.Halves {
 				q.missed(set, k, n)
-			case a.OtherMachine:
-				q.note("other machine: the row was measured on other GPUs; its gain is theirs, and another config may be faster here")
-			case a.OtherKernels:
-				q.note("other kernels: the row was measured with another build of its kernel; its times are not this build's")
-			case a.Reason == table.Fallback:
-				q.note("fallback: the row of another problem answers; its gain was measured there")
+			} else {
+				q.qualify(a)
 			}
 		}
 	}
 	t.Notes = q.explained()
 	return t
+}
+
+// qualify notes everything by which an answer is less than a row of this problem, machine
+// and build.
+func (q *query) qualify(a *table.Answer) {
+	if a.Reason == table.Halves {
+		q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, tuned apart and never timed together")
+	}
+	if a.OtherMachine {
+		q.note("other machine: the row was measured on other GPUs; its gain is theirs, and another config may be faster here")
+	}
+	if a.OtherKernels {
+		q.note("other kernels: the row was measured with another build of its kernel; its times are not this build's")
+	}
+	if a.Reason == table.Fallback {
+		q.note("fallback: the row of another problem answers; its gain was measured there")
+	}
 }
 
 // lookupOf resolves a problem; a pair without a row is answered by its halves.

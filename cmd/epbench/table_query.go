@@ -16,14 +16,14 @@ import (
 // queryFlags are the flags of commands that ask tables something.
 type queryFlags struct {
 	sourceFlags
-	problem   problemFlags
-	machine   string
-	backend   string
-	precision string
-	objective string
-	config    string
-	other     bool
-	akin      bool
+	problem       problemFlags
+	machine       string
+	backend       string
+	precision     string
+	objective     string
+	config        string
+	otherKernels  bool
+	otherMachines bool
 }
 
 func (f *queryFlags) bind(cmd *cobra.Command) {
@@ -39,9 +39,9 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept: full or reduced")
 		s.StringVar(&f.objective, "objective", "alone", "`WHICH` rows: alone, or beside, for calls that run while a product does")
 		s.StringVar(&f.config, "config", "", "print only what concerns this `CONFIG`: "+configUsage)
-		s.BoolVar(&f.other, "other-kernels", false, "also take rows of other builds of their kernels, behind all others and marked")
+		s.BoolVar(&f.otherKernels, "other-kernels", false, "also take rows of other builds of their kernels, behind all others and marked")
 	})
-	bindOtherMachines(cmd, &f.akin)
+	bindOtherMachines(cmd, &f.otherMachines)
 	addBackendFlag(cmd, &f.backend)
 }
 
@@ -86,7 +86,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	host.OtherKernels, host.OtherMachines = f.other, f.akin
+	host.OtherKernels, host.OtherMachines = f.otherKernels, f.otherMachines
 	q := &query{set: set, host: host, config: f.config}
 	if q.isConfig, err = configFilter(f.config); err != nil {
 		return nil, err
@@ -211,15 +211,15 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	return nil
 }
 
-// rowsHere are the rows for the host's machine, and those of others that it takes. Where no table is for it, a
-// note says which machines there are tables for.
+// rowsHere are the rows for the host's machine, and those of other machines that it
+// takes. Where there are none, a note says which machines there are tables for.
 func (q *query) rowsHere() []table.Row {
 	var rows []table.Row
 	var others []string
 	akin := ""
 	for _, s := range q.set.Sources() {
 		of := s.Table.Header.Machine
-		if of.Key() == q.host.Machine.Key() || q.host.OtherMachines && q.host.Machine.Akin(of) {
+		if of.Key() == q.host.Machine.Key() || q.host.Takes(of) {
 			rows = append(rows, s.Table.Rows...)
 		} else {
 			others = append(others, sourceName(s)+" ("+of.Name+")")

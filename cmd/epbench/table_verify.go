@@ -18,13 +18,13 @@ import (
 
 // verifyOptions are the flags of table verify.
 type verifyOptions struct {
-	from    sourceFlags
-	out     tableFlags
-	backend string
-	path    string
-	rows    int
-	seed    uint64
-	akin    bool
+	from          sourceFlags
+	out           tableFlags
+	backend       string
+	path          string
+	rows          int
+	seed          uint64
+	otherMachines bool
 }
 
 // ownRows is a table without the rows of other builds of their kernels than this host's.
@@ -57,7 +57,7 @@ kernels.`,
 		s.IntVar(&o.rows, "rows", 5, "`N` rows to measure, spread over those with another config than the default; 0: all")
 		s.Uint64Var(&o.seed, "seed", 1, "`SEED` of routing and payload")
 	})
-	bindOtherMachines(cmd, &o.akin)
+	bindOtherMachines(cmd, &o.otherMachines)
 	addBackendFlag(cmd, &o.backend)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&o.path, "out", "o", "receipt.json", "`FILE` for the receipt")
@@ -80,7 +80,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	}
 	defer b.Close()
 	host := hostOf(b)
-	host.OtherMachines = o.akin
+	host.OtherMachines = o.otherMachines
 	t, err := tableFor(set, host)
 	if err != nil {
 		return withCode(exitNotComparable, err)

@@ -73,10 +73,10 @@ func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok
 }
 
 // matches lists the rows that may answer a question, best first: those of this machine,
-// then those of this build of the kernels, then those whose differing fields come first in the fallback order, then the nearest in those
-// fields, then full precision behind reduced, then the smaller key, then the upper
-// source. No two rows are equal in this order, so that every rank and every exported
-// look-up finds the same row.
+// then those of this build of the kernels, then those whose differing fields come first
+// in the fallback order, then the nearest in those fields, then full precision behind
+// reduced, then the smaller key, then the upper source. No two rows are equal in this
+// order, so that every rank and every exported look-up finds the same row.
 func (s *Set) matches(query [KeyFields]int) []match {
 	var out []match
 	for i, r := range s.usable() {

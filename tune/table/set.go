@@ -102,7 +102,7 @@ type Host struct {
 // for the problem's rank count and dtypes.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
-	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.takes(head.Machine) {
+	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.Takes(head.Machine) {
 		return fmt.Errorf("machine: the table is for %s, this is %s", want, got)
 	}
 	if !h.OtherKernels && len(t.Rows) > 0 && !slices.ContainsFunc(t.Rows, func(r Row) bool { return h.Runs(head, r) }) {
@@ -118,8 +118,8 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 	return nil
 }
 
-// takes reports whether tables of another machine may answer here.
-func (h Host) takes(other ep.Machine) bool { return h.OtherMachines && h.Machine.Akin(other) }
+// Takes reports whether tables of another machine may answer here.
+func (h Host) Takes(other ep.Machine) bool { return h.OtherMachines && h.Machine.Akin(other) }
 
 // Runs reports whether the kernels of a row are those linked here, as far as is known.
 // A row that keeps the default launches no kernel of its own: it need not name one.
@@ -187,7 +187,7 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 			notes = append(notes, fmt.Sprintf("%s: refused: %v", src.Name, err))
 			continue
 		}
-		if src.akin = h.takes(src.Table.Header.Machine); src.akin {
+		if src.akin = h.Takes(src.Table.Header.Machine); src.akin {
 			notes = append(notes, fmt.Sprintf("%s: of another machine, %s: its rows answer where no row of this machine does", src.Name, src.Table.Header.Machine.Name))
 		}
 		doubts := src.Table.Doubts(h)

@@ -38,7 +38,7 @@ fi
 bounded() {
   if test -z "$LIMIT"; then "$EPBENCH" "$@"; return; fi
   seconds=$((LIMIT - 20 - $(date +%s) + began))
-  test "$seconds" -gt 0 || return 130
+  test "$seconds" -gt 0 || { echo "$1: no time left within LIMIT=$LIMIT; give the same command again" >&2; return 130; }
   timeout -s INT -k 15 "$seconds" "$EPBENCH" "$@"
 }
 

@@ -62,7 +62,7 @@ step() {
       --precision "$precision" --table "$out/all" --over "$PRESENT" --rounds "$ROUNDS"
   done
 
-  # Every new kernel, whoever wins: as many SMs as there are.
+  # Every new kernel on all SMs, also those that did not win the sweep.
   variant() {
     step "$1" "$EPBENCH" bench --backend "$BACKEND" $PROBLEM --dtype "$2" --op "$3" --precision "$4" --tokens "$5" --routing uniform \
       --config "$6" --over "$PRESENT" --rounds "$ROUNDS"

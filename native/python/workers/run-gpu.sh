@@ -105,7 +105,7 @@ once() {
   case $code in
     0 | 3 | 4) touch "$work/$name.done" ;;
     *) echo "$code" >> "$work/$name.tries"
-      test "$resume$code" != 12 || rm -rf "${work:?}/$name" # refused, being of another machine: begun anew
+      if test -n "$resume" && test "$code" = 2; then rm -rf "${work:?}/$name"; fi # a run of another machine is refused: begin anew
       test "$(wc -l < "$work/$name.tries")" -ge 2 && touch "$work/$name.done" || pending+=" $name" ;;
   esac
 }

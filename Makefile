@@ -2,7 +2,8 @@
 BINDIR ?= bin
 GO     ?= go
 FUZZTIME ?= 10s
-# Of the tests of one package: a busy host is slow, and one that hangs is found all the same.
+# Time limit of one package's tests: long, since a busy host is slow. A test that hangs is
+# found all the same.
 PATIENCE ?= 30m
 
 .PHONY: help build test race lint fuzz bench mutation golden tables model engine-readers clean

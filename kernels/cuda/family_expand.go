@@ -16,9 +16,9 @@ var expandState = state{"expand", regionsExpand, func(ep.Problem) int { return 1
 // byExpert are the layouts that rows by rank are expanded to.
 var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
 
-// dispatchExpand is dispatchRank and a kernel that makes expert-major rows of its rows:
-// what a caller of layout rank pays who needs these. The table says from where on that
-// is faster than to send them in place.
+// dispatchExpand is dispatchRank and a kernel that makes expert-major rows of its rows, as
+// a caller of layout rank needs that computes by expert. The table says at which token
+// counts that is faster than to send rows to their place at once.
 func dispatchExpand() family {
 	return family{
 		kernel: kernels.Kernel{
@@ -102,8 +102,9 @@ func launchesExpand(p ep.Problem, c ep.Config) []launch {
 	return []launch{send, expand}
 }
 
-// oneUnitParam is unitParam with one value to search, for kernels whose twin in another
-// layout is searched with all of them; so are their threads. Starts names others.
+// oneUnitParam is unitParam with a single value in the default space. It is for kernels
+// that share device code with one of another layout, which is searched with every value;
+// their threads have a single value too. Starts adds configs with others.
 func oneUnitParam(of string) kernels.Param {
 	q := unitParam(of)
 	q.Values = []ep.Value{"512"}

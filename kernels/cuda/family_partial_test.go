@@ -43,7 +43,7 @@ func TestPartialLegality(t *testing.T) {
 	}
 }
 
-// The caller who needs full precision gets f32 sums, not BF16 ones.
+// A caller that needs full precision gets f32 sums, not BF16 ones.
 func TestPartialPrecision(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 7168, 256, 8, 128)
 	f := combineLLPartial()

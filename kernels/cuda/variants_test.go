@@ -26,7 +26,7 @@ import (
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
 // variantsFor are those of a space that an architecture is tried with. A default begins
-// the variants of its family and format.
+// the variants of its family and dtype.
 func variantsFor(arch string, space []compiled) []compiled {
 	if arch == "sm_90a" {
 		return space

@@ -165,6 +165,6 @@ func (l *Line) Failed(status ep.Status, reason string) {
 func (l *Line) notify(method string, params any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A connection that is gone is seen by who reads.
+	// Where the connection is gone, Watch or Serve ends: they read from it.
 	_ = json.NewEncoder(l.conn).Encode(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
 }

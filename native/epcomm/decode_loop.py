@@ -142,9 +142,9 @@ class Model:
 
     def parts(self, library):
         """The functions that are timed, by name."""
-        rows, scales, _ = library.dispatch(self.x, self.ids[0], self.weights[0])
+        rows, scales, handle = library.dispatch(self.x, self.ids[0], self.weights[0])
         made = self.run_experts(rows, scales)
-        library.combine(made, self.ids[0], self.weights[0], _)
+        library.combine(made, self.ids[0], self.weights[0], handle)
         kept, kept_scales = rows.clone(), None if scales is None else scales.clone()
         back = torch.zeros_like(self.x)
 
@@ -184,7 +184,7 @@ def captured(work, cuda):
 
 
 def seconds(work, replays, cuda):
-    """Of one run of work, the mean of some that follow each other."""
+    """Seconds of one run of work: the mean of `replays` runs without a pause."""
     dist.barrier()
     if not cuda:
         start = time.perf_counter()
@@ -240,7 +240,7 @@ def measure(libraries, model, a, cuda):
 
 
 def summary(times, layers):
-    """Of one library: milliseconds a step with intervals, and what communication is of it."""
+    """One library's milliseconds a step and the share of communication, with intervals."""
     out = {part: [1e3 * v for v in interval(values)] for part, values in times.items()}
     spent = [s - c for s, c in zip(times["step"], times["compute"])]
     out["communication"] = [1e3 * v for v in interval(spent)]

@@ -37,7 +37,8 @@ func (w Wall) Plus(o Wall) Wall {
 	return w
 }
 
-// String is one sentence, with the parts in per cent of the total, the largest concern first.
+// String is one sentence with the parts in per cent of the total, in the order of a
+// candidate's life. It is empty for a run that does not say.
 func (w Wall) String() string {
 	if w.Total <= 0 {
 		return ""

@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -20,13 +19,13 @@ type edge struct {
 	winners       int // at the end
 }
 
-// fewestValues have an inside and two ends.
+// fewestValues is the least number of values that have an inside and two ends.
 const fewestValues = 3
 
 // edges warns of parameters whose best declared value is the last one in at least half
 // of the searches that another config than the default won: the range may end too early.
-// A range that the user gave is his own, and one that the kernel's check bounds ends
-// where it must.
+// Ranges that the user gave, and ranges that end where the kernel's check does, are left
+// out.
 func (s *sweeper) edges() []string {
 	var found []*edge
 	won := map[string]int{} // searches by kernel
@@ -90,8 +89,8 @@ func below(least, next int) int {
 	return least / 2
 }
 
-// worse reports whether a config was not measured, or is slower than the winner by more
-// than the band: only then is the winner at the end for a reason.
+// worse reports whether a config is slower than the winner by more than the band. One that
+// was not measured counts as slower: nothing shows that the values level off.
 func (c *searcher) worse(winner, than ep.Config, band float64) bool {
 	w, known := c.space.Index(winner)
 	i, there := c.space.Index(than)
@@ -130,7 +129,7 @@ func (e *edge) warning(won int) string {
 	if e.beyond < e.at {
 		which = "least"
 	}
-	slices.SortFunc(wider, cmp.Compare)
+	slices.Sort(wider)
 	var list []string
 	for _, n := range wider {
 		list = append(list, strconv.Itoa(n))

@@ -143,7 +143,7 @@ func lasted(got kernels.Rounds) (seconds float64) {
 		rounds = got.Beside.Call
 	}
 	for _, ranks := range rounds {
-		seconds += float64(max(got.Fold, 1)) * slices.Max(append(ranks, 0))
+		seconds += float64(max(got.Fold, 1)) * slices.Max(append([]float64{0}, ranks...))
 	}
 	return seconds
 }

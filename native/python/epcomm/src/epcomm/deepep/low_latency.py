@@ -76,10 +76,11 @@ def dispatch(link, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
         if stats is not None:
             stats.add_(rows.row_offsets[:e])
 
+    half = None
     if later:
         half = link.send_dispatch(dtype, x, scales, ids, weights, rows, received)
     else:
-        half = link.dispatch(dtype, x, scales, ids, weights, rows)
+        link.dispatch(dtype, x, scales, ids, weights, rows)
         received()
     src_info = rows.src_info[:2 * e * room].view(e, room, 2)[:, :, 0]
     out = rows.out
@@ -94,5 +95,8 @@ def combine(sent, x, topk_weights, out, later):
     link, tokens = sent.link, sent.ids.shape[0]
     if out is None:
         out = torch.empty((tokens, link.hidden), dtype=torch.bfloat16, device=link.device)
-    call = link.send_combine if later else link.combine
-    return out, call(sent.dtype, x.contiguous(), sent.ids, topk_weights.contiguous(), sent.rows, out)
+    given = (sent.dtype, x.contiguous(), sent.ids, topk_weights.contiguous(), sent.rows, out)
+    if later:
+        return out, link.send_combine(*given)
+    link.combine(*given)
+    return out, None

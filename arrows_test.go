@@ -77,9 +77,9 @@ var arrows = map[string]string{
 	"docs/workloads":   "",
 
 	// What tests share.
-	"internal/processor": "",
+	"tune/processor": "",
 
-	"examples":         "",
+	"examples": "",
 }
 
 // Commands join everything.

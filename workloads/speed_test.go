@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/internal/processor"
+	"github.com/epbench/epbench/tune/processor"
 )
 
 // TestSpeed holds the promise of docs/workloads.md: 8 ranks x 8192 tokens x

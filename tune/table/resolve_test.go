@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/epbench/epbench/internal/processor"
+	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/ep"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/internal/processor"
+	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/search"
 )

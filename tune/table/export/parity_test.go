@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/internal/processor"
+	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )

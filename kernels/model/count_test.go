@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/workloads"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/processor"
 )
 
 var testHost = Host{Machine: testMachine, ABI: "abi1"}

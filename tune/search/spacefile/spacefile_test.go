@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/search"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/table"
 )
 

@@ -88,9 +88,10 @@ typedef enum EpcommDType {
  * scale_offsets   unused                          [R*T, K] float: weight, 0 where the expert lives elsewhere
  *
  * By rank, y holds one row a (token, rank): weighted and summed over local experts by
- * the caller; combine adds the rows of the ranks. In layouts other than expert it needs
+ * the caller; combine adds the rows of the ranks. In layouts masked and rank it needs
  * row_offsets and src_info as dispatch left them, of src_info_bytes in EpcommOutputs,
- * and calls may be combined in any order. */
+ * and calls may be combined in any order. In the others combine returns the tokens of
+ * its slot's last dispatch. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -242,7 +243,9 @@ EPCOMM_API EpcommStatus epcomm_combine(EpComm *comm, const EpcommCall *call, Epc
 
 /* Call path. The halves of a call: send begins it, its outputs hold after recv, in
  * the order of recv's stream. The two streams may differ: then what was sent runs
- * beside the work between them. All inputs stay as they are until recv. */
+ * beside the work between them. All inputs stay as they are until recv, which takes the
+ * same EpcommCall. The next call of the slot begins behind recv: where it is sent on
+ * another stream, let that one wait for recv's. */
 EPCOMM_API EpcommStatus epcomm_dispatch_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_dispatch_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);

@@ -27,6 +27,10 @@ void call_prepare(EpComm *c) {
   a->counters = (int32_t *)(void *)(a->heap[a->rank] + c->at.abort);
 }
 
+void comm_forget_calls(EpComm *c) {
+  for (int i = 0; i < EPCOMM_MAX_SLOTS; i++) c->slots[i].plan = c->slots[i].begun[DISPATCH] = c->slots[i].begun[COMBINE] = -1;
+}
+
 static void *on_heap(const EpComm *c, uint64_t at) { return c->base.heap[c->options.rank] + at; }
 
 /* What a call launches. */
@@ -217,7 +221,9 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int o
   if (half == FIRST_HALF && r == 0) {
     r = c->driver->event_record(slot->done[op], stream);
     slot->sent[op] = stream;
+    slot->begun[op] = (int)k->plan;
   }
+  if (half == SECOND_HALF && r == 0) slot->begun[op] = -1;
   return r;
 }
 
@@ -226,6 +232,15 @@ static EpcommStatus faulted(EpComm *c) {
   memcpy(&f, (const void *)(uintptr_t)c->fault, sizeof f);
   fault_sentence(c, &f, c->text);
   return EPCOMM_FAULT;
+}
+
+/* A plan may send and receive in one kernel, or in two. A recv of the other kind would
+ * leave messages behind, or wait for some that never come. */
+static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
+  if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
+  if (begun == plan) return EPCOMM_OK;
+  return comm_say(c, EPCOMM_INVALID, "slot %d: the send took plan %d and this recv takes %d; pass the same dtype, fullest, routing, "
+                  "purpose and outputs", call->slot, begun, plan);
 }
 
 static EpcommStatus perform(EpComm *c, const EpcommCall *call, int op, int half, DrvStream stream) {
@@ -240,6 +255,8 @@ static EpcommStatus perform(EpComm *c, const EpcommCall *call, int op, int half,
   if (slot->plan != (int)k.plan && !pack_any_order(c->pack.head))
     return comm_say(c, EPCOMM_INVALID, "slot %d: the dispatch before took plan %d and this takes %d; pass the same dtype, fullest, "
                     "routing, purpose and outputs", call->slot, slot->plan, (int)k.plan);
+  if (half == SECOND_HALF) s = check_begun(c, call, slot->begun[op], (int)k.plan);
+  if (s != EPCOMM_OK) return s;
   DrvResult r = c->driver->context_get(&before);
   int foreign = before != c->context;
   if (r == 0 && foreign) r = c->driver->context_set(c->context);

@@ -36,6 +36,7 @@ typedef struct Ready {
 /* What the host remembers of a slot. */
 typedef struct Slot {
   int plan;             /* of the last dispatch, -1 for none */
+  int begun[2];         /* plan of the send that waits for its recv, by op, -1 for none */
   const int32_t *ids;   /* as the kernels read them */
   DrvStream sent[2];    /* stream of the last send, by op */
   DrvEvent done[2];     /* recorded behind it */
@@ -91,6 +92,7 @@ EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
 
 /* call.c */
 void call_prepare(EpComm *c);
+void comm_forget_calls(EpComm *c); /* as if none had been made */
 
 /* fault.c */
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);

@@ -213,7 +213,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
   EpComm *c = calloc(1, sizeof *c);
   if (c == NULL) return EPCOMM_DRIVER;
   c->options = with_defaults(options);
-  for (int i = 0; i < EPCOMM_MAX_SLOTS; i++) c->slots[i].plan = -1;
+  comm_forget_calls(c);
   char ignored[EPCOMM_TEXT];
   const Driver *d = driver_open(ignored);
   if (d != NULL) d->context_get(&before);

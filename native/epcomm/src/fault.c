@@ -87,7 +87,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
   s = exchange(c, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
     memset((void *)(uintptr_t)c->fault, 0, sizeof(EpFault));
-    for (int i = 0; i < EPCOMM_MAX_SLOTS; i++) c->slots[i].plan = -1;
+    comm_forget_calls(c);
     s = heap_fill(c);
     s = exchange(c, s, NULL, NULL, 0); /* nobody begins before all are done */
   }

@@ -13,7 +13,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 from epcomm import deepep  # noqa: E402
-from epcomm.comm import PURPOSES, Call  # noqa: E402
+from epcomm.comm import PURPOSES, Call, EpcommError, lib  # noqa: E402
 
 RANKS, HIDDEN, EXPERTS, TOPK, TOKENS = 2, 512, 16, 4, 11
 
@@ -167,6 +167,30 @@ def handles_in_any_order(buffer, rank):
         close(buffer.low_latency_combine(low, ids, weights, low_handle)[0], want, 6e-3)
 
 
+def uneven(buffer, rank):
+    """A rank with so few tokens that, alone, its rows would travel one by one."""
+    x, ids, weights = (t[:3] if rank == 1 else t for t in draw(rank, 7))
+    got, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
+    back = buffer.low_latency_combine(got, ids, weights, handle)[0]
+    close(back, x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True), 6e-3)
+
+
+def mixed_halves(buffer, rank):
+    """A recv of other kernels than the send's is refused, and so is one without a send."""
+    x, ids, weights = draw(rank, 8)
+    _, _, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)
+    link = handle.sent.link
+    call = link._sent["dispatch"]._call
+    for purpose, says in (("pair", "the send took plan"), ("halves", None), ("halves", "recv without a send")):
+        call.purpose = PURPOSES[purpose]
+        try:
+            hook() if says is None else link.launch(lib().epcomm_dispatch_recv, call)
+        except EpcommError as e:
+            assert says is not None and says in str(e), e
+        else:
+            assert says is None, says
+
+
 def refusals(buffer, rank):
     x, ids, weights = draw(rank, 0)
     for call, says in (
@@ -195,6 +219,8 @@ def one_rank(rank, port, results):
             check_normal(buffer, rank, seed)
             check_low_latency(buffer, rank, seed)
         handles_in_any_order(buffer, rank)
+        uneven(buffer, rank)
+        mixed_halves(buffer, rank)
         refusals(buffer, rank)
         buffer.destroy()
         dist.barrier()

@@ -6,6 +6,7 @@ import torch
 
 from ..comm import PURPOSES, Call, Comm, lib
 from ..ep import _emulated_wait
+from .packs import LAYOUTS
 
 BF16, FP8 = 1, 2
 
@@ -113,6 +114,10 @@ class Link:
 
     def _combine_call(self, dtype, y, ids, weights, rows, combined):
         call = self._call(dtype, ids, weights, rows)
+        if LAYOUTS[self.info.layout] == "masked":
+            # Whether rows or sums of them travel depends on it, and must be the same on ranks
+            # with other token counts: 0 is the pack's capacity.
+            call.fullest = 0
         call.y, call.combined = y.data_ptr(), combined.data_ptr()
         return call
 

@@ -21,7 +21,8 @@ type crewSession struct {
 }
 
 // Prepare implements kernels.Session. Rank 0 compiles first, so that ranks which share
-// its cache find the binary there.
+// its cache find the binary there. Memory is taken by all ranks together: a rank that
+// lacks it has to say so before, since the others would wait for it without a deadline.
 func (s *crewSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
@@ -29,6 +30,9 @@ func (s *crewSession) Prepare(_ context.Context, c ep.Config) error {
 	}
 	if _, err := s.first.backend.node.compiler.CompileAll(units...); err != nil {
 		return asFailure(ep.NoBuild, err)
+	}
+	if _, err := s.ask(task{Fits: &c}); err != nil {
+		return err
 	}
 	_, err = s.ask(task{Prepare: &c})
 	return err

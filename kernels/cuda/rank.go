@@ -69,6 +69,7 @@ func ChooseGPU(local int, loopback bool) (int, error) {
 type task struct {
 	Facts   bool
 	Open    *workloads.Workload
+	Fits    *ep.Config // before Prepare: whether its memory can be had here
 	Prepare *ep.Config
 	Run     *runTask
 	Prove   *ep.Config
@@ -136,7 +137,7 @@ func (t task) name() string {
 	switch {
 	case t.Open != nil:
 		return "open"
-	case t.Prepare != nil:
+	case t.Fits != nil, t.Prepare != nil:
 		return "prepare"
 	case t.Run != nil:
 		return "run"
@@ -175,6 +176,8 @@ func (r *Rank) perform(t task) (a answer, err error) {
 		a.Facts = r.facts()
 	case t.Open != nil:
 		err = r.open(t.Open)
+	case t.Fits != nil:
+		err = r.session.fits(*t.Fits)
 	case t.Prepare != nil:
 		err = r.session.Prepare(ctx, *t.Prepare)
 	case t.Run != nil:

@@ -144,11 +144,14 @@ func (r *rig) release() {
 
 // allocate replaces the heap of every rank by one with these parts, and fills it,
 // inputs included. Where there is too little memory the old heap stays, and the
-// error is a Failure.
+// error is a Failure. Ranks of several processes have checked that before, all of them:
+// one that refused here would leave the others waiting.
 func (r *rig) allocate(parts []Region) error {
 	h := newHeap(parts)
-	if err := r.checkMemory(h); err != nil {
-		return err
+	if r.world == nil {
+		if err := r.checkMemory(h); err != nil {
+			return err
+		}
 	}
 	r.release()
 	r.heap = h

@@ -137,16 +137,37 @@ func (s *session) loadExpert() ([]cu.Function, error) {
 	return m.function("ep_expert")
 }
 
+// fits is an error where the memory that a config needs cannot be had. It takes none.
+func (s *session) fits(c ep.Config) error {
+	k, err := newCandidate(s.backend.machine, s.problem, c)
+	if err != nil {
+		return asFailure(ep.Illegal, err)
+	}
+	if s.has(k.state()) {
+		return nil
+	}
+	return s.rig.checkMemory(newHeap(s.partsWith(k.state())))
+}
+
+// has reports whether a state has memory.
+func (s *session) has(of state) bool {
+	return slices.ContainsFunc(s.states, func(have state) bool { return have.name == of.name })
+}
+
+// partsWith are all parts of the heap once a state has joined.
+func (s *session) partsWith(of state) []Region {
+	parts := append(s.rig.parts(), s.parts()...)
+	for _, st := range append(s.states[:len(s.states):len(s.states)], of) {
+		parts = append(parts, stateParts(st, s.problem)...)
+	}
+	return parts
+}
+
 // join gives a state its memory. One allocation holds all states, so that another
 // one means a new heap, and graphs that point into the old heap are dropped.
 func (s *session) join(of state) error {
-	if slices.ContainsFunc(s.states, func(have state) bool { return have.name == of.name }) {
+	if s.has(of) {
 		return nil
-	}
-	parts := append(s.rig.parts(), s.parts()...)
-	states := append(s.states[:len(s.states):len(s.states)], of)
-	for _, st := range states {
-		parts = append(parts, stateParts(st, s.problem)...)
 	}
 	if n := len(of.regions(s.problem)); n > C.EP_MAX_REGIONS {
 		return kernels.Failf(ep.Illegal, "%s: %d regions, EpArgs holds %d", of.name, n, C.EP_MAX_REGIONS)
@@ -155,10 +176,10 @@ func (s *session) join(of state) error {
 	for _, c := range s.candidates {
 		c.drop()
 	}
-	if err := s.rig.allocate(parts); err != nil {
+	if err := s.rig.allocate(s.partsWith(of)); err != nil {
 		return err
 	}
-	s.states = states
+	s.states = append(s.states, of)
 	return nil
 }
 

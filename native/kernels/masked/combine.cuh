@@ -10,6 +10,7 @@
  * Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time.
  */
 #include "masked/layout.cuh"
+#include "rank/started.cuh"
 
 static const uint32_t MASKED_ROW = 2 * EP_HIDDEN;
 static const uint32_t MASKED_CHUNKS = (MASKED_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
@@ -20,25 +21,6 @@ static const uint32_t MASKED_BATCH = MASKED_TERMS < 8 ? MASKED_TERMS : 8; /* of 
 EP_DEVICE bool masked_in_row(uint32_t column) { return MASKED_ROW % EP_UNIT_BYTES == 0 || column < MASKED_ROW; }
 
 /* ---- sending ---- */
-
-/* Says that this rank began call `number`, hence has ended the call before. */
-EP_DEVICE void masked_announce(const EpArgs &a, const RankCall &c) {
-  if (c.block != 0 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
-  st_release_sys(rank_started(a, c.lane) + a.rank, c.number);
-}
-
-/* Slots and weights have two sets, by call number. Those of this call were last used
- * two calls ago, and a rank that began the previous call is done with them. */
-EP_DEVICE bool masked_wait_started(const EpArgs &a, const RankCall &c) {
-  const uint32_t *p = rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
-  EpSpin spin;
-  for (;;) {
-    uint32_t began = ld_relaxed_sys(p);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - (c.number - 1)) < 0);
-    if (missing == 0) return true;
-    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
-  }
-}
 
 /* Sends each weight of this rank's tokens to the rank of its expert. */
 EP_DEVICE void masked_send_weights(const EpArgs &a, const RankCall &c) {
@@ -130,7 +112,7 @@ EP_DEVICE void masked_send_rows(const EpArgs &a, const RankCall &c, const Masked
 
 /* The route of the next unit is fetched while this one's rows are. */
 EP_DEVICE void masked_combine_async(const EpArgs &a, const RankCall &c) {
-  if (!masked_wait_started(a, c)) return;
+  if (!rank_wait_started(a, c)) return;
   if (!EP_DIRECT) masked_send_weights(a, c);
   ep_span_stage(a, EP_STAGE_READY);
   uint32_t unit = c.warp * c.senders + c.block, step = c.warps * c.senders;
@@ -229,7 +211,7 @@ EP_ENTRY(EP_THREADS, 1) combine_masked(const __grid_constant__ EpArgs a) {
   pdl_launch();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
-  masked_announce(a, c);
+  rank_announce(a, c);
   if (rank_sends(c)) masked_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);

@@ -1,7 +1,7 @@
-/* combine_masked in two kernels, as dispatch_split.cuh has dispatch_masked. With
- * EP_DIRECT 1 the sender waits for no rank that has begun the call before, which in a
- * steady state all have. With 0 it waits for the weights of ranks that have not begun
- * this one, and holds its SMs meanwhile.
+/* combine_masked in two kernels, as dispatch_split.cuh has dispatch_masked. The sender
+ * waits until every rank has begun the call before, which in a steady state all have.
+ * With EP_DIRECT 0 it also waits for the weights of this call. A rank sends them when it
+ * begins the call; until the last has, the sender holds its SMs.
  */
 #define MASKED_HALVES /* leaves combine_masked itself out */
 #include "masked/combine.cuh"
@@ -11,7 +11,7 @@ EP_ENTRY(EP_THREADS, 1) combine_masked_send(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
-  masked_announce(a, c);
+  rank_announce(a, c);
   masked_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);

@@ -6,7 +6,7 @@
  * necessarily the last: see rank_wait_started. Compile-time: EP_UNIT_BYTES, bytes
  * of a row that a warp moves at a time.
  */
-#include "rank/layout.cuh"
+#include "rank/started.cuh"
 
 static const uint32_t RANK_ROW = 2 * EP_HIDDEN;
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
@@ -19,26 +19,6 @@ EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
 }
 
 /* ---- sending ---- */
-
-/* Says that this rank began call `number`, hence has ended the call before. */
-EP_DEVICE void rank_announce(const EpArgs &a, const RankCall &c) {
-  if (c.block != 0 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
-  st_release_sys(rank_started(a, c.lane) + a.rank, c.number);
-}
-
-/* Return slots have two sets, by call number. Those of this call were last used two
- * calls ago, and a rank that began the previous call has emptied them. In a steady
- * state the words have long arrived. */
-EP_DEVICE bool rank_wait_started(const EpArgs &a, const RankCall &c) {
-  const uint32_t *p = rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
-  EpSpin spin;
-  for (;;) {
-    uint32_t began = ld_relaxed_sys(p);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - (c.number - 1)) < 0);
-    if (missing == 0) return true;
-    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
-  }
-}
 
 /* Lane r: the rows that came from rank r, and the first of them. */
 struct RankRows {

@@ -29,7 +29,8 @@ struct ExpandSlice {
   uint32_t number, blocks, begin, end;
 };
 
-/* Begins and ends with a barrier. Counts that a broken dispatch left give no rows. */
+/* The first to touch the shared words; ends with a barrier. Counts that a broken dispatch
+ * left give no rows. */
 EP_DEVICE ExpandSlice expand_slice(const EpArgs &a, ExpandShared &s) {
   if (threadIdx.x == 0) {
     s.failed = s.first[0] = 0;

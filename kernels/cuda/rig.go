@@ -177,7 +177,7 @@ func (r *rig) checkMemory(h heap) error {
 		for _, s := range r.seats {
 			if s.gpu == g {
 				want += h.bytes
-				if s.arena != nil {
+				if s.arena != nil && r.world == nil { // idle counts that of a world
 					have += s.arena.bytes
 				}
 			}

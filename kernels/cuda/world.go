@@ -82,7 +82,7 @@ func (w *world) take(g *gpu, n int64) (*arena, error) {
 	return w.heap, err
 }
 
-// idle is how many bytes a new heap finds in place of the old one.
+// idle is how many bytes a new heap finds in place of the old one, in use or not.
 func (w *world) idle() int64 {
 	if w == nil || w.heap == nil {
 		return 0

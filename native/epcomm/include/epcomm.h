@@ -156,7 +156,7 @@ typedef struct EpcommCall {
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
   const void *topk_ids;     /* [tokens, topk] global expert ids, distinct in a token, -1 where masked */
-  const float *weights;     /* [tokens, topk] router weights */
+  const float *weights;     /* [tokens, topk] router weights; in layout expert the same to dispatch and combine */
   const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
   /* Outputs of dispatch, NULL for the library's. Give all that the dtype has or
    * none, the same choice on all ranks, and the same again to combine. Within

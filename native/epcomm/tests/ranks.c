@@ -163,6 +163,8 @@ static int flight_round(Moe **m, uint64_t n, int most, GpuStream ours, GpuStream
   for (int i = 0; i < 2; i++)
     if (s == EPCOMM_OK) s = epcomm_combine_recv(m[i]->comm, &c[i], ours);
   if (s != EPCOMM_OK) return ranks_say(m[0]->comm, "combine in halves", s);
+  s = epcomm_combine_recv(m[0]->comm, &c[0], ours);
+  if (s != EPCOMM_INVALID) return ranks_say(m[0]->comm, "a recv without a send", s);
   for (int i = 0; i < 2; i++)
     if (moe_combined(m[i], &c[i], 2 * n + (uint64_t)i, ours)) return 1;
   return 0;

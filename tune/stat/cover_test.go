@@ -79,3 +79,26 @@ func TestCorrelationIsWarnedOf(t *testing.T) {
 		t.Errorf("of %d series, %d independent ones and %d correlated ones are warned of", series, warned[0], warned[0.8])
 	}
 }
+
+// TestEqualReadingsAreNoTrend: the default against itself differs by nothing in every
+// round, and a coarse clock repeats a few values.
+func TestEqualReadingsAreNoTrend(t *testing.T) {
+	same := make([]float64, 40)
+	if r := Autocorrelation(same); r != 0 {
+		t.Errorf("a constant series: %.2f", r)
+	}
+	rng, warned := rand.New(rand.NewPCG(4, 1)), 0
+	const series = 1000
+	for range series {
+		coarse := make([]float64, 40)
+		for i := range coarse {
+			coarse[i] = float64(rng.IntN(3))
+		}
+		if CorrelationWarning(coarse, same) != "" {
+			warned++
+		}
+	}
+	if warned > series/20 {
+		t.Errorf("of %d series of three values %d are warned of", series, warned)
+	}
+}

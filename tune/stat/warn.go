@@ -1,10 +1,10 @@
 package stat
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 )
 
 // Outliers counts the readings above the upper outer fence, three quartile
@@ -52,21 +52,13 @@ func Warnings(xs []float64) []string {
 }
 
 // Autocorrelation of a series in time order: how alike neighbours are, from -1 to 1; 0
-// below ten readings. Readings are ranked first, so that a spike counts like any other
-// reading.
+// below ten readings and for a constant series. Readings are ranked first, so that a
+// spike counts like any other reading.
 func Autocorrelation(xs []float64) float64 {
 	if len(xs) < 10 {
 		return 0
 	}
-	order := make([]int, len(xs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(xs[i], xs[j]) })
-	mean, rank := float64(len(xs)-1)/2, make([]float64, len(xs))
-	for r, i := range order {
-		rank[i] = float64(r) - mean
-	}
+	rank := centredRanks(xs)
 	var own, next float64
 	for i, r := range rank {
 		own += r * r
@@ -74,7 +66,22 @@ func Autocorrelation(xs []float64) float64 {
 			next += r * rank[i-1]
 		}
 	}
+	if own == 0 {
+		return 0
+	}
 	return next / own
+}
+
+// centredRanks are the ranks of a series, of mean 0. Equal readings share the mean of
+// their ranks: in order of time they would look like a trend.
+func centredRanks(xs []float64) []float64 {
+	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
+	for i, x := range xs {
+		below := sort.SearchFloat64s(sorted, x)
+		upTo := sort.Search(len(sorted), func(k int) bool { return sorted[k] > x })
+		ranks[i] = float64(below+upTo-len(xs)) / 2
+	}
+	return ranks
 }
 
 // CorrelationWarning says that the differences of paired logarithms of times resemble

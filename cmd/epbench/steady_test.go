@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,6 +85,18 @@ func useSteady(t *testing.T, ran func()) {
 	before := slices.Clone(backendTable)
 	t.Cleanup(func() { backendTable = before })
 	steadyCPU(ran)
+}
+
+// useSteadyPython gives workers in Python, which are processes of their own, a clock on
+// which every step takes 50 us. Python reads sitecustomize.py before the worker.
+func useSteadyPython(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) * 50e-6\n"
+	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(clock), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", dir)
 }
 
 // steadyHere is useSteady for the program that a test starts.

@@ -116,8 +116,8 @@ func (c *Compiler) versions(u Unit) string {
 	return out + " " + name
 }
 
-// build compiles a unit, and links one that crosses hosts. log is what ptxas said of the
-// compilation; the linker's log is dropped.
+// build compiles a unit. It links a unit that crosses hosts to NVSHMEM. log holds the
+// messages of ptxas; those of the linker are dropped.
 func (c *Compiler) build(u Unit) (cubin []byte, log string, err error) {
 	headers, err := closure(u.Source)
 	if err != nil {

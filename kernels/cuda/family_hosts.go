@@ -166,7 +166,8 @@ func checkCombineHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 		checkChunk(c, 16))
 }
 
-// checkHosts is what both halves ask for. One process has one rank and all SMs of its GPU.
+// checkHosts checks what dispatch and combine have in common. A process has one rank, and
+// that rank all SMs of its GPU.
 func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Ranks > maxHostRanks:

@@ -107,7 +107,7 @@ type wireFault struct {
 	Want, Got                          uint64
 }
 
-// facts are what ranks tell each other of their hosts.
+// facts describe a rank's host. Each rank sends them to rank 0.
 type facts struct {
 	Host    string
 	Machine ep.Machine

@@ -19,10 +19,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// arches are what the kernels must compile for. Every variant is compiled for sm_90a,
-// which tables are measured on. All variants for all of them take ten minutes, so the
-// others get the defaults and the fewest variants that have every value of every
-// parameter between them.
+// arches lists the architectures that every kernel must compile for. Tables are measured on
+// sm_90a, so every variant is compiled for it. To do the same for the others would take ten
+// minutes: they get the defaults, and the fewest variants that cover every parameter value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
 // variantsFor are those of a space that an architecture is tried with. A default begins

@@ -47,7 +47,7 @@ func (r *rig) ranks() int {
 	return len(r.seats)
 }
 
-// parts are what ranks need to align and to be timed.
+// parts lists the memory that start alignment and timing need.
 func (r *rig) parts() []Region {
 	if r.world == nil {
 		return rigParts()

@@ -19,7 +19,7 @@ const (
 	f32Unit  = 1. / (1 << 24)
 )
 
-// Partial says what a rank does with its experts' rows of one token before they are summed.
+// Partial tells how a rank sends its experts' rows of one token: each by itself, or as one sum.
 type Partial int
 
 const (

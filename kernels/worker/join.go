@@ -123,7 +123,7 @@ func (l *Line) Serve(ctx context.Context, name string, b kernels.Backend) error 
 	return Serve(ctx, name, b, l.in, l.conn)
 }
 
-// Doing is what the next heartbeats say. Ranks other than 0 call it.
+// Doing sets the text of the next heartbeats. Ranks other than 0 call it.
 func (l *Line) Doing(doing string, waiting bool) {
 	l.mu.Lock()
 	l.beat = Beat{Doing: doing, Waiting: waiting}

@@ -23,8 +23,8 @@ func (v *resolver) purposes() []ep.Op {
 	return out
 }
 
-// halves is what the pair answers where both its kernels have two phases, else the
-// defaults of such kernels: a search whose objective is the call alone leaves them out.
+// halves returns the pair's run if both its kernels have two phases. Otherwise it returns
+// the defaults of kernels in two phases: a search for the fastest call alone has no rows of them.
 func (v *resolver) halves(tokens int) (Run, error) {
 	if run, err := v.pair(tokens); err == nil && v.isPhased(run.Pair.Dispatch) && v.isPhased(run.Pair.Combine) {
 		return run, nil

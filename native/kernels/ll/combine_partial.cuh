@@ -26,8 +26,8 @@ EP_DEVICE uint64_t ll_load_peer_route(const EpArgs &a, const LlCall &c, uint32_t
   return valid ? ll_route(a, r.source, r.token)[c.lane] : LL_NOWHERE;
 }
 
-/* Sends eight elements: those of the only row, or of the sum. All ones is a NaN in f32
- * too, and so is what ll_canonical makes of it. */
+/* Sends eight elements: those of the only row, or of the sum. An empty slot is all ones.
+ * In f32 that is a NaN too, and ll_canonical turns such a sum into another NaN. */
 EP_DEVICE void ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   bool inside = ll_in_row(column);

@@ -304,7 +304,10 @@ const maxRunFile = 64 << 20
 // ReadRun reads the run.json of a run directory, and nothing else of it.
 func ReadRun(path string) (*Run, error) {
 	f, err := os.Open(filepath.Join(path, RunFile))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil, fmt.Errorf("%s is a file and no run directory; give the directory that epbench sweep -o made", path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is no run directory: %w; epbench sweep -o %s makes one", path, err, path)
 	}
 	if err != nil {

@@ -34,10 +34,12 @@ func compile(job pack.Job) (pack.Compiled, error) {
 	if have := cuda.ABI(); job.ABI != have {
 		return pack.Compiled{}, fmt.Errorf("built from other kernel sources (%s, epbench has %s); build both again", have.Short(), job.ABI.Short())
 	}
+	if have := cuda.HostABI(); job.Hosts != have {
+		return pack.Compiled{}, fmt.Errorf("built from other sources of the kernels that cross hosts (%s, epbench has %s); build both again", have.Short(), job.Hosts.Short())
+	}
 	c, err := cuda.NewCompiler(job.Arch)
 	if err != nil {
 		return pack.Compiled{}, err
 	}
-	cubins, err := c.CompileAll(job.Units...)
-	return pack.Compiled{Cubins: cubins}, err
+	return pack.CompileOn(c, job.Units)
 }

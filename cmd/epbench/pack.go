@@ -41,7 +41,9 @@ func newPack() *cobra.Command {
 		Long: `Resolves tables for one problem shape and rank count, compiles the kernels that
 the rows name for the table's GPU, and writes them to one file that epcomm runs
 in production. No GPU is needed; libnvrtc is (make cuda-deps, or a CUDA
-toolkit). What no row covers is packed as the default, and the file says so.`,
+toolkit). What no row covers is packed as the default, and the file says so.
+With --nodes the kernels cross hosts, and are linked to NVSHMEM's device library
+(make cuda-deps NVSHMEM=1); its host library of the same version runs them.`,
 		Example: "  epbench pack --model demo --ranks 2 --max-tokens 64 -o demo.pack\n" +
 			"  epbench pack --model glm-5 --ranks 2 --max-tokens 4096 -o glm.pack\n" +
 			"  epbench pack show demo.pack",
@@ -54,7 +56,7 @@ toolkit). What no row covers is packed as the default, and the file says so.`,
 		},
 	}
 	f.sourceFlags.bind(cmd)
-	f.problem.bind(cmd, "op", "tokens", "routing", "mode", "nodes", "seed")
+	f.problem.bind(cmd, "op", "tokens", "routing", "mode", "seed")
 	cmd.Flags().Lookup("max-tokens").Usage = "most tokens of a rank in one call, `N`; sizes the memory"
 	cmd.Flags().Lookup("ranks").Usage = "ranks, `N` GPUs"
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
@@ -90,7 +92,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 		return badInput(err)
 	}
 	defer file.Close()
-	p, err := pack.Build(r, func(arch string, units []cuda.Unit) ([][]byte, error) {
+	p, err := pack.Build(r, func(arch string, units []cuda.Unit) (pack.Compiled, error) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "compiling %d device binaries for %s\n", len(units), arch)
 		return pack.CompileWith(program, arch, units)
 	})
@@ -135,12 +137,15 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	if f.problem.ranks < 1 || f.problem.maxTokens < 1 {
 		return r, usagef("--ranks and --max-tokens: both are needed, for instance --ranks 2 --max-tokens 4096")
 	}
+	if n := f.problem.nodes; n < 1 || f.problem.ranks%n != 0 {
+		return r, usagef("--nodes: %d ranks do not divide by %d nodes; every node has as many ranks", f.problem.ranks, n)
+	}
 	p, err := f.problem.base(ep.Machine{})
 	if err != nil {
 		return r, badInput(err)
 	}
 	r.Problem = ep.Problem{
-		Ranks: p.Ranks, Hidden: p.Hidden, Experts: p.Experts, TopK: p.TopK,
+		Ranks: p.Ranks, Nodes: p.Nodes, Hidden: p.Hidden, Experts: p.Experts, TopK: p.TopK,
 		MaxTokens: f.problem.maxTokens, SharedExpert: p.SharedExpert, SkipA2A: p.SkipA2A, Layout: p.Layout,
 	}
 	for _, word := range splitList(f.problem.dtypes) {
@@ -165,23 +170,29 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	if r.Machine, err = f.machine(r.Tables); err != nil {
 		return r, err
 	}
-	r.ABI, r.Other, r.OtherMachines = cuda.ABI(), f.otherKernels, f.otherMachines
+	r.ABI, r.Other, r.OtherMachines = cuda.ABIOver(p.Nodes), f.otherKernels, f.otherMachines
 	return r, nil
 }
 
-// machine is that of the uppermost table with rows for these ranks.
+// machine is that of the uppermost table with rows for these ranks and nodes.
 func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	if f.machineFile != "" {
 		h, err := readHost(f.machineFile)
 		return h.Machine, err
 	}
-	sources := set.Sources()
+	sources, backend, nodes := set.Sources(), "cuda", f.problem.nodes
+	if nodes > 1 {
+		backend = "cuda-hosts"
+	}
 	for i := len(sources) - 1; i >= 0; i-- {
 		for _, row := range sources[i].Table.Rows {
-			if row.Key.Ranks == f.problem.ranks && sources[i].Table.Header.Machine.Backend == "cuda" {
+			if row.Key.Ranks == f.problem.ranks && row.Key.Nodes == nodes && sources[i].Table.Header.Machine.Backend == backend {
 				return sources[i].Table.Header.Machine, nil
 			}
 		}
+	}
+	if nodes > 1 {
+		return ep.Machine{}, usagef("--nodes: no table here has a row for %d ranks on %d nodes; sweep some as docs/multinode.md says and give the run with --table, or name a machine with --machine FILE to pack defaults", f.problem.ranks, nodes)
 	}
 	return ep.Machine{}, usagef("--ranks: no table here has a row for %d ranks on GPUs; sweep some, or name a machine with --machine FILE to pack defaults", f.problem.ranks)
 }

@@ -49,6 +49,9 @@ func packFacts(p *pack.Pack) reports.Table {
 	t.add("kernels", "%s", p.ABI)
 	t.add("for", "%s (%s), %d SMs", p.Machine.Name, p.Arch, p.Machine.SMs)
 	t.add("shape", "hidden %d, %d experts, top-%d, %d ranks, at most %d tokens a rank", q.Hidden, q.Experts, q.TopK, q.Ranks, q.MaxTokens)
+	if n := p.Network; n != nil {
+		t.add("nodes", "%d, of %d ranks each; NVSHMEM %s, %s of symmetric memory a rank with one call in flight", q.Nodes, q.Ranks/q.Nodes, n.Version, mebibytes(n.HeapBytes))
+	}
 	t.add("precision", "%s", precision)
 	t.add("tables", "%s", strings.Trim(fmt.Sprintf("%.12s", p.TableIDs), "[]"))
 	t.add("file bytes", "%d", len(p.Data))

@@ -45,7 +45,9 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	}
 	p, err := pack.Build(pack.Request{
 		Problem: s.problem(), DTypes: []ep.DType{s.problem().Dispatch}, Machine: s.backend.machine, Only: &[2]ep.Config{d, k},
-	}, func(_ string, units []cuda.Unit) ([][]byte, error) { return s.backend.compiler.CompileAll(units...) })
+	}, func(_ string, units []cuda.Unit) (pack.Compiled, error) {
+		return pack.CompileOn(s.backend.compiler, units)
+	})
 	if err != nil {
 		return kernels.Failf(ep.NoBuild, "%v", err)
 	}

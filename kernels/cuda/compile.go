@@ -105,7 +105,7 @@ func (c *Compiler) compile(u Unit) ([]byte, error) {
 // a unit that crosses hosts the bridge to NVSHMEM. Its errors come back from build.
 func (c *Compiler) versions(u Unit) string {
 	out := "nvrtc " + c.library.Version()
-	if !u.crossesHosts() {
+	if !u.CrossesHosts() {
 		return out
 	}
 	folder, err := shmem.Folder()
@@ -127,7 +127,7 @@ func (c *Compiler) build(u Unit) (cubin []byte, log string, err error) {
 	if err != nil {
 		return nil, "", kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
 	}
-	if u.crossesHosts() {
+	if u.CrossesHosts() {
 		cubin, err = c.linked(u, cubin)
 	}
 	return cubin, log, err

@@ -27,6 +27,30 @@ func hostFamilies() []family { return []family{dispatchHosts(), combineHosts()} 
 // everyFamily is for look-ups by name.
 func everyFamily() []family { return append(families(), hostFamilies()...) }
 
+// familiesOver are the families that serve ranks on so many nodes.
+func familiesOver(nodes int) []family {
+	if nodes > 1 {
+		return hostFamilies()
+	}
+	return families()
+}
+
+// KernelsOver lists the kernels of a pack for ranks on so many nodes.
+func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
+	if nodes > 1 {
+		return HostKernels(m)
+	}
+	return Kernels()
+}
+
+// ABIOver names the build of KernelsOver.
+func ABIOver(nodes int) ep.ABI {
+	if nodes > 1 {
+		return HostABI()
+	}
+	return ABI()
+}
+
 // dispatchHosts is dispatch over hosts, MAX's use_shmem.
 func dispatchHosts() family {
 	return family{

@@ -78,6 +78,16 @@ func (c *Compiler) bridge(folder string) ([]byte, error) {
 	return b, nil
 }
 
+// NetworkVersion is that of the NVSHMEM that units which cross hosts are linked to, such
+// as 3.8.0. A program that runs them needs the host library of the same version.
+func (c *Compiler) NetworkVersion() (string, error) {
+	folder, err := shmem.Folder()
+	if err != nil {
+		return "", err
+	}
+	return shmem.Version(folder)
+}
+
 func (c *Compiler) bridgeName(folder string) (string, error) {
 	version, err := shmem.Version(folder)
 	if err != nil {

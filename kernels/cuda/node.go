@@ -201,7 +201,7 @@ func (n *node) load(u Unit) (*module, error) {
 			return err
 		})
 	})
-	if err == nil && u.crossesHosts() {
+	if err == nil && u.CrossesHosts() {
 		err = n.addModule(m)
 	}
 	if err != nil {

@@ -72,7 +72,7 @@ func (u Unit) text() string { return "#include \"" + u.Source + "\"\n" }
 // IEEE's.
 func (u Unit) options(arch string) []string {
 	out := []string{"--gpu-architecture=" + arch, "--std=c++17", "--ptxas-options=-v"}
-	if u.crossesHosts() {
+	if u.CrossesHosts() {
 		out = append(out, "-rdc=true")
 	}
 	for _, d := range u.Defines {
@@ -84,9 +84,9 @@ func (u Unit) options(arch string) []string {
 // hostsFolder holds the sources of kernels that cross hosts.
 const hostsFolder = "hosts/"
 
-// crossesHosts reports whether the unit calls hosts/network.cuh: it is then compiled
+// CrossesHosts reports whether the unit calls hosts/network.cuh: it is then compiled
 // to a relocatable binary and linked to NVSHMEM.
-func (u Unit) crossesHosts() bool { return strings.HasPrefix(u.Source, hostsFolder) }
+func (u Unit) CrossesHosts() bool { return strings.HasPrefix(u.Source, hostsFolder) }
 
 // key names the binary of u for an architecture and a compiler.
 func (u Unit) key(arch, compiler string) (string, error) {

@@ -40,7 +40,7 @@ const LaunchWords = 5 + 2
 // DescribeCall works out what a config of one op launches for a problem on a
 // machine. It is pure; the error says why the config is illegal there.
 func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
-	f, err := findFamily(families(), c.Kernel)
+	f, err := findFamily(familiesOver(p.Nodes), c.Kernel)
 	if err != nil {
 		return CallSpec{}, err
 	}
@@ -92,8 +92,13 @@ func FollowsDispatch(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, 
 
 // SupportUnits are the binaries of no op that a runtime needs: alignment over
 // ranks (entry ep_align), and what stands around epcomm's calls (ep_narrow_ids,
-// ep_agree).
-func SupportUnits() (align, calls Unit) {
+// ep_agree). Over several nodes both are one binary, and the entries that reach other
+// ranks are ep_align_hosts and ep_agree_hosts.
+func SupportUnits(nodes int) (align, calls Unit) {
+	if nodes > 1 {
+		all := Unit{Source: hostsFolder + "calls.cuh"}.packed()
+		return all, all
+	}
 	return Unit{Source: "common/align.cuh"}.packed(), Unit{Source: "epcomm/calls.cuh"}.packed()
 }
 

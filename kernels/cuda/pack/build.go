@@ -23,7 +23,7 @@ import (
 )
 
 // Compile gives the device binaries of units, in their order.
-type Compile func(arch string, units []cuda.Unit) ([][]byte, error)
+type Compile func(arch string, units []cuda.Unit) (Compiled, error)
 
 // Build makes a pack. The bytes are the same for the same request and compiler.
 func Build(r Request, compile Compile) (*Pack, error) {
@@ -58,9 +58,10 @@ func (r Request) check() error {
 		if err := p.Validate(); err != nil {
 			return err
 		}
-		all := kernels.For(cuda.Kernels(), p)
+		declared := cuda.KernelsOver(p.Nodes, r.Machine)
+		all := kernels.For(declared, p)
 		if len(all) == 0 {
-			return kernels.NoKernel(cuda.Kernels(), p)
+			return kernels.NoKernel(declared, p)
 		}
 		if _, ok := all[0].DefaultConfig(r.Machine, p).Values["input"]; r.Raw && !ok {
 			return fmt.Errorf("raw: layout %s takes tokens as bf16 alone; use layout rank or rank:packed", p.Layout)
@@ -77,6 +78,7 @@ func (r Request) check() error {
 type builder struct {
 	request  Request
 	head     header
+	hosts    hostsHeader // of several nodes
 	dtypes   []dtypeRecord
 	states   []stateRecord
 	regions  []regionRecord
@@ -96,6 +98,7 @@ type builder struct {
 func newBuilder(r Request) *builder {
 	b := &builder{request: r, place: map[string]uint32{}}
 	p := r.resolver(r.DTypes[0], false, ep.AllRoutings).problem
+	b.hosts.Nodes = uint32(p.Nodes)
 	b.head = header{
 		Version: Version, ArgsVersion: cuda.ArgsVersion(),
 		Ranks: uint32(p.Ranks), Hidden: uint32(p.Hidden), Experts: uint32(p.Experts), TopK: uint32(p.TopK),
@@ -135,7 +138,7 @@ func (b *builder) text(s string) uint32 {
 }
 
 func (b *builder) addAll(lookups []Lookup) error {
-	align, calls := cuda.SupportUnits()
+	align, calls := cuda.SupportUnits(int(b.hosts.Nodes))
 	b.head.AlignModule, b.head.CallsModule = b.module(align), b.module(calls)
 	for _, d := range b.request.DTypes {
 		b.dtypes = append(b.dtypes, dtypeOf(b.request.resolver(d, false, ep.AllRoutings).problem))
@@ -145,7 +148,7 @@ func (b *builder) addAll(lookups []Lookup) error {
 			return err
 		}
 	}
-	abi := string(cuda.ABI())
+	abi := string(cuda.ABIOver(int(b.hosts.Nodes)))
 	b.head.Kernels, b.head.ABI = b.text(abi), sha256.Sum256([]byte(abi))
 	return nil
 }
@@ -268,7 +271,7 @@ func (b *builder) state(s cuda.CallSpec, index uint32) uint32 {
 func (b *builder) module(u cuda.Unit) uint32 {
 	return b.once("unit "+u.Key(), func() int {
 		b.units = append(b.units, u)
-		b.modules = append(b.modules, moduleRecord{Name: b.text(u.Key())})
+		b.modules = append(b.modules, moduleRecord{Name: b.text(u.Key()), Flags: flagNetwork * bit(u.CrossesHosts())})
 		return len(b.units) - 1
 	})
 }
@@ -278,14 +281,30 @@ func (b *builder) compileAll(compile Compile) error {
 	if err != nil {
 		return err
 	}
-	cubins, err := compile(arch, b.units)
+	made, err := compile(arch, b.units)
 	if err != nil {
 		return err
 	}
-	for i, c := range cubins {
+	if b.severalNodes() {
+		if err := b.linkedTo(made.Network); err != nil {
+			return err
+		}
+	}
+	for i, c := range made.Cubins {
 		pad(&b.cubins)
 		b.modules[i].Offset, b.modules[i].Bytes = uint64(b.cubins.Len()), uint64(len(c))
 		b.cubins.Write(c)
+	}
+	return nil
+}
+
+func (b *builder) severalNodes() bool { return b.hosts.Nodes > 1 }
+
+// linkedTo notes the version of the network, spelled such as 3.8.0.
+func (b *builder) linkedTo(version string) error {
+	v := &b.hosts.Network
+	if n, err := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n != 3 {
+		return fmt.Errorf("NVSHMEM: %q is no version such as 3.8.0 (%v); run make cuda-deps NVSHMEM=1 again", version, err)
 	}
 	return nil
 }
@@ -300,6 +319,9 @@ func (b *builder) encode() ([]byte, error) {
 		return nil, err
 	}
 	b.head.HeaderBytes = uint32(binary.Size(b.head))
+	if b.severalNodes() {
+		b.head.HeaderBytes += uint32(binary.Size(b.hosts))
+	}
 	b.head.Evidence = sha256.Sum256([]byte(fmt.Sprintf("%q", b.manifest.TableIDs)))
 	parts := []any{b.dtypes, b.states, b.regions, b.modules, b.launches, b.configs, b.plans, b.lookups, b.runs,
 		b.strings.Bytes(), text, b.cubins.Bytes()}
@@ -316,7 +338,11 @@ func (b *builder) encode() ([]byte, error) {
 	}
 	b.head.FileBytes = uint64(body.Len())
 	data := body.Bytes()
-	if _, err := binary.Encode(data, binary.LittleEndian, b.head); err != nil {
+	at, err := binary.Encode(data, binary.LittleEndian, b.head)
+	if err == nil && b.severalNodes() {
+		_, err = binary.Encode(data[at:], binary.LittleEndian, b.hosts)
+	}
+	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(data[digestFrom:])

@@ -41,10 +41,11 @@ const (
 	flagRaw   // tokens of dtype fp8 come as fp8 with scales
 )
 
-// Flags of a config and of a launch.
+// Flags of a config, of a launch and of a module.
 const (
-	flagPlaces = 1
-	flagPDL    = 1
+	flagPlaces  = 1
+	flagPDL     = 1
+	flagNetwork = 1 // linked to the network's device library, which must be told of it
 )
 
 type section struct {
@@ -81,6 +82,13 @@ type header struct {
 	Sections    [sections]section
 }
 
+// hostsHeader follows the header of a pack for ranks on several nodes; HeaderBytes counts
+// it. Packs of one host have none, so that libraries of before it read them.
+type hostsHeader struct {
+	Nodes   uint32
+	Network [3]uint32 // version of NVSHMEM that the binaries are linked to
+}
+
 // digestFrom is the first byte that the digest covers.
 const digestFrom = 8 + 4 + 4 + 8 + 32
 
@@ -114,7 +122,7 @@ type moduleRecord struct {
 	Offset uint64 // in the cubin section
 	Bytes  uint64
 	Name   uint32
-	Unused uint32
+	Flags  uint32
 }
 
 type launchRecord struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/epbench/epbench/kernels/cuda"
@@ -13,35 +14,53 @@ import (
 
 // Job asks the program epbench-compile for device binaries.
 type Job struct {
-	ABI   ep.ABI      `json:"abi"` // of the asking program's sources; the other's must be the same
+	ABI   ep.ABI      `json:"abi"`   // of the asking program's sources; the other's must be the same
+	Hosts ep.ABI      `json:"hosts"` // the same of the kernels that cross hosts
 	Arch  string      `json:"arch"`
 	Units []cuda.Unit `json:"units"`
 }
 
 // Compiled answers a Job, in its order.
 type Compiled struct {
-	Cubins [][]byte `json:"cubins"`
+	Cubins  [][]byte `json:"cubins"`
+	Network string   `json:"network,omitempty"` // version of the NVSHMEM that units which cross hosts are linked to
 }
 
 // CompileWith runs a program that answers Jobs.
-func CompileWith(program, arch string, units []cuda.Unit) ([][]byte, error) {
-	ask, err := json.Marshal(Job{cuda.ABI(), arch, units})
+func CompileWith(program, arch string, units []cuda.Unit) (out Compiled, err error) {
+	ask, err := json.Marshal(Job{cuda.ABI(), cuda.HostABI(), arch, units})
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	var said bytes.Buffer
 	cmd := exec.Command(program)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(ask), &said
 	reply, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(said.String()))
+		return out, fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(said.String()))
 	}
-	var out Compiled
 	if err := json.Unmarshal(reply, &out); err != nil {
-		return nil, fmt.Errorf("%s: %w", program, err)
+		return out, fmt.Errorf("%s: %w", program, err)
 	}
 	if len(out.Cubins) != len(units) {
-		return nil, fmt.Errorf("%s: %d binaries for %d units", program, len(out.Cubins), len(units))
+		return out, fmt.Errorf("%s: %d binaries for %d units", program, len(out.Cubins), len(units))
 	}
-	return out.Cubins, nil
+	return out, nil
+}
+
+// compiler is a *cuda.Compiler, which this package cannot name: it needs libnvrtc.
+type compiler interface {
+	CompileAll(units ...cuda.Unit) ([][]byte, error)
+	NetworkVersion() (string, error)
+}
+
+// CompileOn has a compiler of this process answer.
+func CompileOn(c compiler, units []cuda.Unit) (out Compiled, err error) {
+	if slices.ContainsFunc(units, cuda.Unit.CrossesHosts) {
+		if out.Network, err = c.NetworkVersion(); err != nil {
+			return out, err
+		}
+	}
+	out.Cubins, err = c.CompileAll(units...)
+	return out, err
 }

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -17,7 +18,17 @@ type manifest struct {
 	Machine  ep.Machine `json:"machine"`
 	TableIDs []string   `json:"tables"` // ids of the tables whose rows answer, sorted
 	Notes    []string   `json:"notes,omitempty"`
+	Network  *Network   `json:"network,omitempty"` // nil on one host
 	Lookups  []answers  `json:"lookups"`
+}
+
+// Network is what ranks on several nodes set up before the first call.
+type Network struct {
+	Library string   `json:"library"` // nvshmem
+	Version string   `json:"version"` // of its host library: that of the device library in the binaries
+	Modules []string `json:"modules"` // binaries that the library is told of once they are loaded
+	// HeapBytes is the symmetric memory of a rank with one call in flight and all dtypes.
+	HeapBytes int64 `json:"heap_bytes"`
 }
 
 // answers is a Lookup in words.
@@ -64,6 +75,7 @@ func newManifest(b *builder, lookups []Lookup, notes []string) manifest {
 		}
 	}
 	slices.Sort(m.TableIDs)
+	m.Network = b.network()
 	for _, l := range lookups {
 		a := answers{DType: l.DType, Reduced: l.Reduced, Purpose: l.Purpose, Class: l.Class}
 		for _, run := range l.Runs {
@@ -87,6 +99,24 @@ func (r Run) answer() Answer {
 		a.Medians = append(a.Medians, Median{row.Key.Op, e.Median, e.Gain, e.GainLow, e.GainHigh, e.Rounds, e.Date.Format("2006-01-02")})
 	}
 	return a
+}
+
+// network is what the pack asks of the network, nil on one host.
+func (b *builder) network() *Network {
+	if !b.severalNodes() {
+		return nil
+	}
+	v := b.hosts.Network
+	n := &Network{Library: "nvshmem", Version: fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2])}
+	for i, u := range b.units {
+		if b.modules[i].Flags&flagNetwork != 0 {
+			n.Modules = append(n.Modules, u.Key())
+		}
+	}
+	sizes := Pack{head: b.head, dtypes: b.dtypes, states: b.states, regions: b.regions}
+	sizes.DTypes, sizes.Problem = b.request.DTypes, b.request.resolver(b.request.DTypes[0], false, ep.AllRoutings).problem
+	n.HeapBytes = sizes.HeapBytes(1)
+	return n
 }
 
 func (m manifest) encode() ([]byte, error) {

@@ -23,6 +23,7 @@ type Pack struct {
 	Arch   string // as compiled for, such as sm_90a
 	manifest
 	head    header
+	hosts   hostsHeader // zero on one host
 	dtypes  []dtypeRecord
 	states  []stateRecord
 	regions []regionRecord
@@ -65,12 +66,17 @@ func Read(data []byte) (*Pack, error) {
 	switch sum := sha256.Sum256(data[digestFrom:]); {
 	case string(h.Magic[:]) != Magic:
 		return nil, fmt.Errorf("pack: begins with %q, not with %s", h.Magic[:], Magic)
-	case h.Version != Version || int(h.HeaderBytes) != size:
+	case h.Version != Version || int(h.HeaderBytes) != size && int(h.HeaderBytes) != size+binary.Size(p.hosts):
 		return nil, fmt.Errorf("pack: format %d, this program reads %d; make it again with epbench pack", h.Version, Version)
 	case h.FileBytes != uint64(len(data)):
 		return nil, fmt.Errorf("pack: %d bytes of %d; the file is truncated", len(data), h.FileBytes)
 	case sum != h.Digest:
 		return nil, fmt.Errorf("pack: the content does not match its digest; the file is damaged or was edited")
+	}
+	if int(h.HeaderBytes) > size {
+		if _, err := binary.Decode(data[size:], binary.LittleEndian, &p.hosts); err != nil {
+			return nil, fmt.Errorf("pack: %d bytes end within the header", len(data))
+		}
 	}
 	p.Digest = hex.EncodeToString(h.Digest[:])
 	p.Arch = strings.TrimRight(string(h.Arch[:]), "\x00")
@@ -152,7 +158,17 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	for i, d := range p.DTypes {
 		chosen[i] = len(dtypes) == 0 || slices.Contains(dtypes, d)
 	}
-	return int64(3*heapAlign + uint64(inFlight)*p.slotBytes(chosen))
+	return int64(p.aroundBytes() + uint64(inFlight)*p.slotBytes(chosen))
+}
+
+// aroundBytes is the memory beside the slots: control, the abort word, what debug mode
+// compares, and over several nodes the table of the ranks' heaps.
+func (p *Pack) aroundBytes() uint64 {
+	bytes := 2*heapAlign + aligned(16*max(uint64(p.Problem.Ranks), 8)+8)
+	if p.Problem.Nodes > 1 {
+		bytes += aligned(16 * uint64(p.Problem.Ranks))
+	}
+	return bytes
 }
 
 // of is the pack's problem with a dtype.
@@ -165,18 +181,21 @@ func (p *Pack) of(d ep.DType) ep.Problem {
 // slotBytes is the memory of one call in flight, as native/epcomm/src/heap.c lays
 // it out.
 func (p *Pack) slotBytes(chosen []bool) uint64 {
-	var out, scales, bytes uint64
+	var out, scales, y, bytes uint64
 	var index cuda.Index
+	h := p.head
 	for i, d := range p.dtypes {
 		if chosen[i] {
 			out, scales = max(out, d.OutBytes), max(scales, d.ScaleBytes)
+			if p.Problem.Nodes > 1 { // the network reads what the experts made
+				y = max(y, d.MaxRows*uint64(h.Hidden)*2)
+			}
 			of := cuda.IndexOf(p.of(p.DTypes[i]))
 			index.ExpertIDs, index.SrcInfo = max(index.ExpertIDs, of.ExpertIDs), max(index.SrcInfo, of.SrcInfo)
 			index.ScaleOffsets = max(index.ScaleOffsets, of.ScaleOffsets)
 		}
 	}
-	h := p.head
-	for _, n := range []uint64{4 * uint64(h.MaxTokens) * uint64(h.TopK), out, scales, 4 * (uint64(h.Groups) + 1),
+	for _, n := range []uint64{4 * uint64(h.MaxTokens) * uint64(h.TopK), out, scales, y, 4 * (uint64(h.Groups) + 1),
 		uint64(index.ExpertIDs), uint64(index.SrcInfo), uint64(index.ScaleOffsets)} {
 		bytes += aligned(n)
 	}

@@ -12,7 +12,7 @@ import (
 
 // Request says what to pack.
 type Request struct {
-	Problem ep.Problem // shape, ranks and MaxTokens; op, dtype and Tokens are not looked at
+	Problem ep.Problem // shape, ranks, nodes (0: one) and MaxTokens; op, dtype and Tokens are not looked at
 	DTypes  []ep.DType // in the order that the pack lists them; the first is its default
 	Raw     bool       // tokens of dtype fp8 come as fp8 with scales, cast by the caller
 	Reduced bool       // also pack what callers may take that accept reduced precision
@@ -89,12 +89,12 @@ func (r Request) lookups() (out []Lookup, notes []string, err error) {
 
 func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
 	p := r.Problem
-	p.Mode, p.Nodes, p.Combine, p.Dispatch, p.Op, p.Tokens = ep.Graph, 1, ep.BF16, d, ep.Dispatch, p.MaxTokens
+	p.Mode, p.Nodes, p.Combine, p.Dispatch, p.Op, p.Tokens = ep.Graph, max(p.Nodes, 1), ep.BF16, d, ep.Dispatch, p.MaxTokens
 	p.Precision = ep.Full
 	if reduced {
 		p.Precision = ep.Reduced
 	}
-	return &resolver{request: r, all: cuda.Kernels(), problem: p, class: c, runs: map[ep.Op][]table.Run{}}
+	return &resolver{request: r, all: cuda.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}}
 }
 
 // machine is what legality is judged by.

@@ -2,9 +2,19 @@
 
 package shmem
 
-// #cgo LDFLAGS: -ldl
-// #include <stdlib.h>
-// #include "loader.h"
+/*
+#cgo CFLAGS: -I${SRCDIR}/../../../native/include
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "ep_nvshmem.h"
+
+static void version(const EpShmem *s, int *major, int *minor, int *patch) { s->version(major, minor, patch); }
+static uint64_t alloc(const EpShmem *s, size_t bytes) { return (uint64_t)(uintptr_t)s->alloc(bytes); }
+static void give(const EpShmem *s, uint64_t p) { s->free((void *)(uintptr_t)p); }
+static uint64_t peer(const EpShmem *s, uint64_t p, int rank) { return (uint64_t)(uintptr_t)s->peer((void *)(uintptr_t)p, rank); }
+static int add_module(const EpShmem *s, uint64_t module) { return s->add_module((void *)(uintptr_t)module); }
+static void quiet(const EpShmem *s) { s->quiet(); }
+*/
 import "C"
 
 import (
@@ -25,7 +35,7 @@ type ID [C.sizeof_EpShmemID]byte
 // wait for a rank that has died.
 type Library struct{ c C.EpShmem }
 
-const hostLibrary = "libnvshmem_host.so.3"
+const hostLibrary = C.EP_SHMEM_LIBRARY
 
 // Open loads the host library of Folder. Its version must be that of the device library
 // beside it.
@@ -41,11 +51,12 @@ func Open() (*Library, error) {
 	l := &Library{}
 	path := C.CString(filepath.Join(dir, "lib", hostLibrary))
 	defer C.free(unsafe.Pointer(path))
-	if why := C.GoString(C.ep_shmem_load(&l.c, path)); why != "" {
-		return nil, fmt.Errorf("NVSHMEM: %s", why)
+	var why [512]C.char
+	if C.ep_shmem_load(&l.c, path, &why[0], C.size_t(len(why))) != 0 {
+		return nil, fmt.Errorf("NVSHMEM: %s", C.GoString(&why[0]))
 	}
 	var major, minor, patch C.int
-	C.ep_shmem_version(&l.c, &major, &minor, &patch)
+	C.version(&l.c, &major, &minor, &patch)
 	if got := fmt.Sprintf("%d.%d.%d", major, minor, patch); got != want {
 		return nil, fmt.Errorf("NVSHMEM: %s is %s and the device library %s; kernels need both of one version: run make cuda-deps NVSHMEM=1 again",
 			hostLibrary, got, want)
@@ -82,7 +93,7 @@ func transportHint() string {
 // Alloc takes symmetric memory: the same address names the same place on every rank.
 // Collective, with the same bytes everywhere.
 func (l *Library) Alloc(bytes int64) (uint64, error) {
-	p := C.ep_shmem_alloc(&l.c, C.size_t(bytes))
+	p := C.alloc(&l.c, C.size_t(bytes))
 	if p == 0 {
 		return 0, fmt.Errorf("NVSHMEM: no %d bytes of symmetric memory; NVSHMEM_SYMMETRIC_SIZE sets how much there is", bytes)
 	}
@@ -90,23 +101,23 @@ func (l *Library) Alloc(bytes int64) (uint64, error) {
 }
 
 // Free gives memory back. Collective.
-func (l *Library) Free(p uint64) { C.ep_shmem_free(&l.c, C.uint64_t(p)) }
+func (l *Library) Free(p uint64) { C.give(&l.c, C.uint64_t(p)) }
 
 // Peer is where another rank's memory lies for this GPU, 0 where it cannot address it.
 func (l *Library) Peer(p uint64, rank int) uint64 {
-	return uint64(C.ep_shmem_peer(&l.c, C.uint64_t(p), C.int(rank)))
+	return uint64(C.peer(&l.c, C.uint64_t(p), C.int(rank)))
 }
 
 // AddModule readies a loaded CUmodule that puts.
 func (l *Library) AddModule(module uint64) error {
-	if r := C.ep_shmem_add_module(&l.c, C.uint64_t(module)); r != 0 {
+	if r := C.add_module(&l.c, C.uint64_t(module)); r != 0 {
 		return fmt.Errorf("NVSHMEM: module: error %d; host and device library must be of one version", int(r))
 	}
 	return nil
 }
 
 // Quiet waits until everything that this rank put has arrived.
-func (l *Library) Quiet() { C.ep_shmem_quiet(&l.c) }
+func (l *Library) Quiet() { C.quiet(&l.c) }
 
 // Text spells an id for a line of text; ParseID reads it.
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }

@@ -199,6 +199,7 @@ void nvshmem_free(void *p) {
 }
 void *nvshmem_ptr(const void *p, int rank) { return there(p, rank); }
 int nvshmemx_cumodule_init(void *) { return 0; }
+int nvshmemx_cumodule_finalize(void *) { return 0; }
 void nvshmem_quiet(void) { emul_net_quiet(); }
 
 /* ---- libnvJitLink: the first input is complete, since an emulated module finds the

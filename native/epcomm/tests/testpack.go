@@ -30,7 +30,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testpack:", err)
 		os.Exit(2)
 	}
-	p, err := pack.Build(r, func(arch string, units []cuda.Unit) ([][]byte, error) {
+	p, err := pack.Build(r, func(arch string, units []cuda.Unit) (pack.Compiled, error) {
 		return pack.CompileWith(*compile, arch, units)
 	})
 	if err == nil {

@@ -81,6 +81,7 @@ EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_async(const __grid_constant__ EpArgs a)
   ep_span_begin(a);
   ep_hosts_return(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }
 
@@ -89,6 +90,7 @@ EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_wait(const __grid_constant__ EpArgs a) 
   ep_span_begin(a);
   ep_hosts_sum(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }
 
@@ -98,5 +100,6 @@ EP_ENTRY(EP_THREADS, 1) ep_hosts_combine(const __grid_constant__ EpArgs a) {
   ep_hosts_return(a);
   ep_hosts_sum(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }

@@ -136,6 +136,7 @@ EP_ENTRY(EP_THREADS, 1) ep_hosts_dispatch_async(const __grid_constant__ EpArgs a
   ep_span_begin(a);
   ep_hosts_send(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }
 
@@ -144,6 +145,7 @@ EP_ENTRY(EP_THREADS, 1) ep_hosts_dispatch_wait(const __grid_constant__ EpArgs a)
   ep_span_begin(a);
   ep_hosts_receive(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }
 
@@ -153,5 +155,6 @@ EP_ENTRY(EP_THREADS, 1) ep_hosts_dispatch(const __grid_constant__ EpArgs a) {
   ep_hosts_send(a);
   ep_hosts_receive(a);
   pdl_launch();
+  EP_NUMBER_DONE(a, ep_number(a));
   ep_span_end(a);
 }

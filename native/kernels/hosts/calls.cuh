@@ -1,0 +1,29 @@
+/* What epcomm launches around calls, for ranks of several hosts: one binary for all of
+ * it, since each one that crosses hosts has NVSHMEM's device library in it. Debug mode
+ * compares calls as ep_agree does, over the network's words.
+ */
+#include "epcomm/calls.cuh"
+#include "hosts/align.cuh"
+
+/* Region 0 of each rank: [2, ranks] words by call number and rank, as EpAgree.said, and
+ * then the number of calls compared so far. */
+EP_DEVICE uint64_t ep_said_at(const EpArgs &a, uint32_t number, int32_t from) {
+  return a.region[0] + 8ull * ((number & 1u) * static_cast<uint64_t>(a.ranks) + static_cast<uint64_t>(from));
+}
+
+/* One block of 32 threads, with the arguments of ep_agree. */
+EP_ENTRY(32, 1) ep_agree_hosts(const __grid_constant__ EpArgs a) {
+  uint64_t *calls = ep_own_word(a, a.region[0] + 16ull * static_cast<uint64_t>(a.ranks));
+  const uint32_t number = static_cast<uint32_t>(*calls) + 1;
+  const uint64_t word = static_cast<uint64_t>(number) << 32 | static_cast<uint32_t>(a.stamp);
+  const int32_t first = ep_check_ids(a) ? static_cast<int32_t>(threadIdx.x) : a.ranks;
+  for (int32_t peer = first; peer < a.ranks; peer += 32) ep_signal(a, peer, ep_said_at(a, number, a.rank), word);
+  for (int32_t peer = first; peer < a.ranks; peer += 32) {
+    const EpWait what = {EP_PHASE_AGREE, -1, peer};
+    uint64_t seen;
+    if (!ep_wait(a, ep_said_at(a, number, peer), what, static_cast<uint64_t>(number) << 32, &seen)) break;
+    if (seen != word) ep_fault(a, what, word, seen);
+  }
+  __syncwarp();
+  if (threadIdx.x == 0) *calls = number;
+}

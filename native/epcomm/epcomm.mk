@@ -4,7 +4,7 @@ EPCOMM         = native/epcomm
 EPCOMM_VERSION = 0.1.0
 EPCOMM_OUT     = $(BINDIR)/epcomm
 EPCOMM_SRC     = $(wildcard $(EPCOMM)/src/*.c)
-EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c ranks.c faults.c chain.c)
+EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c ranks.c faults.c chain.c nodes.c)
 EPCOMM_HEADERS = $(wildcard $(EPCOMM)/include/*.h $(EPCOMM)/src/*.h $(EPCOMM)/tests/*.h $(EPCOMM)/gpu/*.h native/include/*.h)
 EPCOMM_FLAGS   = -std=c99 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wconversion -Werror -fvisibility=hidden -fPIC \
   -I$(EPCOMM)/include -I$(EPCOMM)/src -Inative/include
@@ -65,15 +65,17 @@ epcomm-check: ## epcomm.h is C99 and C++17; driver.h says what cuda.h says (wher
 
 epcomm-fuzz: $(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack ## mutated packs, under sanitizers
 	$(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack $(FUZZRUNS)
+	$(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/nodes.pack $$(($(FUZZRUNS) / 8))
 FUZZRUNS ?= 20000
 
-EPCOMM_EMULATED = EPBENCH_NVRTC=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
+EPCOMM_EMULATED = EPBENCH_NVRTC=$(EMULATED) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
 
 $(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EPCOMM)/tests/testpack.go
 	@mkdir -p $(EPCOMM_OUT)
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -o $@
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(EPCOMM_OUT)/other.pack
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -o $(EPCOMM_OUT)/four.pack
+	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -nodes 2 -o $(EPCOMM_OUT)/nodes.pack
 
 # The examples, as their comments say to build them.
 $(EPCOMM_OUT)/example-processes: examples/epcomm/processes.c $(EPCOMM)/gpu/gpu.c $(EPCOMM_OUT)/libepcomm.a

@@ -84,7 +84,7 @@ static inline int ep_shmem_load(EpShmem *s, const char *path, char *text, size_t
   ep_shmem_find(s->library, "nvshmemx_cumodule_finalize", &s->drop_module, &missing);
   ep_shmem_find(s->library, "nvshmem_quiet", &s->quiet, &missing);
   if (missing == NULL) return 0;
-  snprintf(text, bytes, "%s has no %s", path, missing);
+  snprintf(text, bytes, "%.100s has no %s", path, missing);
   return -1;
 }
 

@@ -1,7 +1,8 @@
 /* A libnvshmem_host for the emulated driver: ranks are processes of this host, and
  * between them lies a network that delays and reorders. It keeps what a network keeps: a
  * word changes after the bytes that were put with it, and everything arrives once.
- * EMUL_NET_US is the longest delay of an operation, 300 unless set.
+ * EMUL_NET_US is the longest delay of an operation, 300 unless set. EMUL_NVSHMEM is the
+ * version that it calls itself, 3.8.0 unless set.
  */
 #include <fcntl.h>
 #include <dlfcn.h>
@@ -78,9 +79,10 @@ struct Operation {
   std::chrono::steady_clock::time_point due;
 };
 
-std::mutex lock;
-std::condition_variable wake, calm;
-std::vector<Operation> flying;
+/* Never destroyed: at a program's end the network still runs. */
+std::mutex &lock = *new std::mutex;
+std::condition_variable &wake = *new std::condition_variable, &calm = *new std::condition_variable;
+std::vector<Operation> &flying = *new std::vector<Operation>;
 size_t busy;
 std::mt19937_64 chance;
 
@@ -154,7 +156,10 @@ void emul_net_quiet(void) {
 
 /* ---- NVSHMEM's host interface, as far as kernels/cuda/shmem calls it ---- */
 
-void nvshmemx_vendor_get_version_info(int *major, int *minor, int *patch) { *major = 3; *minor = 8; *patch = 0; }
+void nvshmemx_vendor_get_version_info(int *major, int *minor, int *patch) {
+  const char *other = getenv("EMUL_NVSHMEM");
+  sscanf(other ? other : "3.8.0", "%d.%d.%d", major, minor, patch);
+}
 int nvshmemx_get_uniqueid(char *id) {
   snprintf(id + 4, 120, "/dev/shm/epbench-emul-%d-%08x", getpid(), static_cast<unsigned>(std::random_device()()));
   return 0;

@@ -24,6 +24,9 @@
  * - Every dispatch is followed by its combine before the slot is used again.
  * - One thread at a time uses an EpComm; different EpComms are independent.
  * - Structs begin with their size and only grow: set it, and zero the rest.
+ * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each is then
+ *   a process of its own, in which EpComms are created and destroyed in the same order
+ *   on all ranks; y lies in the library's memory. See docs/multinode.md.
  * - Pointers are device addresses unless said otherwise. Nothing is allocated, and
  *   the host waits for nothing, in the functions marked call path.
  */
@@ -39,7 +42,7 @@ extern "C" {
 
 #define EPCOMM_VERSION 1
 #define EPCOMM_TEXT 512     /* bytes of a sentence, its end included */
-#define EPCOMM_MAX_RANKS 8
+#define EPCOMM_MAX_RANKS 64 /* over hosts; 8 on one */
 #define EPCOMM_MAX_SLOTS 8
 
 #if defined(_WIN32)
@@ -62,7 +65,8 @@ typedef enum EpcommStatus {
   EPCOMM_DISAGREE = 5, /* ranks hold different packs or options */
   EPCOMM_GATHER = 6,   /* the all-gather failed */
   EPCOMM_FAULT = 7,    /* a wait passed its deadline; reset or destroy */
-  EPCOMM_PEER = 8      /* another rank could not be created; the sentence says which and why */
+  EPCOMM_PEER = 8,     /* another rank could not be created; the sentence says which and why */
+  EPCOMM_NETWORK = 9   /* NVSHMEM is missing, of another version, or refused something */
 } EpcommStatus;
 
 typedef enum EpcommDType {
@@ -142,6 +146,8 @@ typedef struct EpcommOptions {
   int debug;             /* 1: compare every call over ranks, and check its ids */
   uint64_t extra_bytes;  /* memory beside the library's, for outputs of your own: epcomm_extra */
   int own_outputs;       /* 1: every call brings its outputs, and the library makes no room for any */
+  const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or where the linker looks */
+  int nodes;             /* that the ranks are spread over, rank r on r / (ranks / nodes); 0: 1 */
 } EpcommOptions;
 
 typedef struct EpcommCall {
@@ -169,7 +175,8 @@ typedef struct EpcommCall {
   int32_t *src_info;       /* [max_rows, 2] token on its rank, top-k position */
   uint32_t *scale_offsets; /* [groups] nvfp4 */
   /* Above is layout expert; see EpcommLayout for the others. Combine */
-  const void *y;   /* [max_rows, hidden] BF16, what the experts made of each row */
+  const void *y;   /* [max_rows, hidden] BF16, what the experts made of each row. Over nodes in EpcommOutputs.y
+                      or in epcomm_extra, since the network reads it */
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, combines with epilogue=bias only */
   float epilogue_scale; /* combines with epilogue=scale only; epbench pack chooses neither */
@@ -192,6 +199,8 @@ typedef struct EpcommInfo {
   char kernels[1024];   /* kernel=build,...: what an exported table's refusal wants to know */
   int layout;           /* EpcommLayout */
   int raw;              /* 1: tokens of dtype fp8 come as fp8 */
+  int nodes;            /* 1 for packs of one host */
+  char nvshmem[16];     /* version that a pack of several nodes needs, else empty */
 } EpcommInfo;
 
 typedef struct EpcommOutputs {
@@ -204,6 +213,7 @@ typedef struct EpcommOutputs {
   int scales, scale_bytes_each; /* of one row */
   int row_pad;                  /* rows of each group are a multiple of it */
   uint64_t expert_ids_bytes, src_info_bytes, scale_offsets_bytes;
+  void *y;                      /* over nodes: room for [max_rows, hidden] BF16 that combine may take; else NULL */
 } EpcommOutputs;
 
 /* What a wait that was given up saw. */
@@ -233,7 +243,9 @@ typedef struct EpcommExplanation {
 EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
 
 /* Collective: waits for this rank's device, meets the others, frees. Use
- * epcomm_abandon instead when ranks are gone: it frees without meeting. */
+ * epcomm_abandon instead when ranks are gone: it frees without meeting. Over nodes it
+ * cannot free the heap, since NVSHMEM frees only on all ranks together: the heap goes with
+ * the process, which cannot create another EpComm over nodes. */
 EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
 EPCOMM_API void epcomm_abandon(EpComm *comm);
 
@@ -259,7 +271,7 @@ EPCOMM_API EpcommStatus epcomm_barrier(EpComm *comm, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 
 /* Collective: waits for this rank's device and brings all memory back to its first
- * state. Graphs stay valid. */
+ * state. Graphs stay valid. Over nodes it also waits for the network, without a deadline. */
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
 EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);

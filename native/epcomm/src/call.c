@@ -20,18 +20,23 @@ void call_prepare(EpComm *c) {
   a->fault = (EpFault *)(uintptr_t)c->fault_device;
   a->skip_a2a = (h->flags & PACK_SKIP) != 0;
   a->allreduce_size = a->skip_a2a ? a->ranks : 1;
-  for (int r = 0; r < a->ranks; r++) {
+  for (int r = 0; r < a->ranks && c->nodes == 1; r++) {
     a->heap[r] = (uint8_t *)(uintptr_t)c->heap[r];
     a->control[r] = (EpControl *)(void *)(a->heap[r] + c->at.control);
   }
-  a->counters = (int32_t *)(void *)(a->heap[a->rank] + c->at.abort);
+  if (c->nodes > 1) { /* see hosts/transport.cuh */
+    a->heap[0] = comm_heap(c);
+    a->heap[1] = comm_heap(c) + c->at.world;
+    a->control[0] = (EpControl *)(void *)(comm_heap(c) + c->at.control);
+  }
+  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort);
 }
 
 void comm_forget_calls(EpComm *c) {
   for (int i = 0; i < EPCOMM_MAX_SLOTS; i++) c->slots[i].plan = c->slots[i].begun[DISPATCH] = c->slots[i].begun[COMBINE] = -1;
 }
 
-static void *on_heap(const EpComm *c, uint64_t at) { return c->base.heap[c->options.rank] + at; }
+static void *on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
 /* What a call launches. */
 typedef struct Choice {
@@ -58,6 +63,8 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
     return comm_say(c, EPCOMM_INVALID, "routing or purpose: %d and %d are not known", call->routing, call->purpose);
   return EPCOMM_OK;
 }
+
+uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
 /* Whether bytes from p on lie in what epcomm_extra gave. */
 static int in_extra(const EpComm *c, const void *p, uint64_t bytes) {
@@ -103,6 +110,9 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
     return comm_say(c, EPCOMM_INVALID, "outputs: this EpComm was created with own_outputs; give all that the dtype has");
   if (op == COMBINE && (call->y == NULL || (call->tokens > 0 && call->combined == NULL)))
     return comm_say(c, EPCOMM_INVALID, "y and combined: combine needs both");
+  if (op == COMBINE && c->nodes > 1 && (uint64_t)(uintptr_t)call->y - (uint64_t)(uintptr_t)comm_heap(c) >= c->at.bytes)
+    return comm_say(c, EPCOMM_INVALID, "y: over nodes the network reads it from the library's memory; use y of epcomm_outputs, or "
+                    "epcomm_extra");
   return EPCOMM_OK;
 }
 

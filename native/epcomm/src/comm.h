@@ -19,11 +19,13 @@ typedef struct StateAt {
 typedef struct SlotAt {
   uint64_t ids; /* [max_tokens, topk] int32, narrowed */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
+  uint64_t y; /* over nodes: the network reads it */
   StateAt states[COMM_STATES];
 } SlotAt;
 
 typedef struct HeapAt {
   uint64_t control, abort, agree, extra, bytes;
+  uint64_t world; /* over nodes: the table of hosts/transport.cuh */
   SlotAt slots[EPCOMM_MAX_SLOTS];
 } HeapAt;
 
@@ -47,6 +49,7 @@ typedef struct EpSource EpSource;
 struct EpComm {
   EpcommOptions options;
   Pack pack;
+  int nodes; /* of the pack */
   const Driver *driver;
   DrvDevice device;
   DrvContext context;
@@ -57,7 +60,7 @@ struct EpComm {
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
   int dtype_index[5];  /* by EpcommDType, -1 where the pack has none or it was not chosen */
   HeapAt at;
-  DrvPointer heap[EPCOMM_MAX_RANKS];
+  DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
   int opened[EPCOMM_MAX_RANKS]; /* 1: by an IPC handle, to be closed */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
@@ -71,9 +74,15 @@ EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) _
 /* The same for a result of the driver. */
 EpcommStatus comm_driver(EpComm *c, DrvResult result, const char *what);
 
+/* This rank's own heap. */
+uint8_t *comm_heap(const EpComm *c);
+
 /* Fills a struct of a caller, whose header may be older: `size`, its first member, says
  * how much of it there is, and stays. */
 void comm_give(void *out, const void *whole, size_t bytes);
+
+/* create.c: the status of a heap for which a GPU has too little memory. */
+EpcommStatus comm_no_room(EpComm *c, uint64_t free_bytes);
 
 /* heap.c */
 void heap_layout(EpComm *c);
@@ -89,6 +98,25 @@ void unload_kernels(EpComm *c);
 EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *all, size_t bytes);
 /* Lets this rank address the heaps of the others. */
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
+
+/* Where a rank runs. */
+typedef struct Place {
+  uint64_t process[2]; /* random, and its number */
+  char host[40];       /* boot id: processes with the same one share a kernel */
+} Place;
+Place comm_place(void);
+
+/* network.c: ranks on several nodes. Opening is local; joining and taking or giving the
+ * heap are collective, and every rank brings the status that it has so far. */
+EpcommStatus network_open(EpComm *c);
+EpcommStatus network_join(EpComm *c);
+EpcommStatus network_take(EpComm *c, EpcommStatus status);
+void network_give(EpComm *c);     /* all ranks have met */
+void network_abandon(EpComm *c);  /* they will not */
+EpcommStatus network_module(EpComm *c, DrvModule module);
+void network_drop(DrvModule module);
+EpcommStatus network_table(EpComm *c); /* writes where this node's heaps lie */
+void network_settle(void);             /* waits for what this rank has put */
 
 /* call.c */
 void call_prepare(EpComm *c);

@@ -21,8 +21,19 @@ static EpcommStatus check_options(EpComm *c) {
     return comm_say(c, EPCOMM_INVALID, "routing: %d is no EpcommRouting", o->routing);
   if (o->deadline_ns < 1000000) return comm_say(c, EPCOMM_INVALID, "deadline_ns: below 1 ms, the skew between ranks");
   if (o->extra_bytes > (uint64_t)1 << 40) return comm_say(c, EPCOMM_INVALID, "extra_bytes: more than 1 TiB");
+  if (o->nodes < 1 || o->ranks % o->nodes != 0)
+    return comm_say(c, EPCOMM_INVALID, "nodes: %d ranks do not divide by %d nodes; every node has as many ranks", o->ranks, o->nodes);
   if (o->device < 0) return comm_say(c, EPCOMM_INVALID, "device: %d is no CUDA ordinal", o->device);
   return EPCOMM_OK;
+}
+
+static EpcommStatus check_nodes(EpComm *c) {
+  int asked = c->options.nodes;
+  c->nodes = (int)pack_nodes(&c->pack);
+  if (c->nodes == asked) return EPCOMM_OK;
+  if (c->nodes == 1) return comm_say(c, EPCOMM_PACK, "pack: made for one host, and nodes is %d; pack with --nodes %d", asked, asked);
+  return comm_say(c, EPCOMM_PACK, "pack: made for %d nodes, and nodes is %d; create with nodes %d, or pack with --nodes %d", c->nodes,
+                  asked, c->nodes, asked);
 }
 
 static EpcommStatus read_pack(EpComm *c) {
@@ -36,7 +47,7 @@ static EpcommStatus read_pack(EpComm *c) {
     return comm_say(c, EPCOMM_PACK, "pack: its calls take up to %u SMs, more than %d; pack with --max-sms %d", h->largest_grid,
                     o->max_sms, o->max_sms);
   if (pack_count(&c->pack, PACK_STATES) > COMM_STATES) return comm_say(c, EPCOMM_PACK, "pack: too many kinds of memory");
-  return EPCOMM_OK;
+  return check_nodes(c);
 }
 
 static EpcommStatus choose_dtypes(EpComm *c) {
@@ -125,20 +136,25 @@ static EpcommStatus agree(EpComm *c, EpcommStatus status) {
   return status;
 }
 
-static EpcommStatus take_memory(EpComm *c) {
+EpcommStatus comm_no_room(EpComm *c, uint64_t free_bytes) {
+  return comm_say(c, EPCOMM_MACHINE, "memory: the heap takes %.2f GiB with %d calls in flight, GPU %d has %.2f GiB free; pack fewer "
+                  "--max-tokens or lower in_flight", (double)c->at.bytes / (1 << 30), c->options.in_flight, c->options.device,
+                  (double)free_bytes / (1 << 30));
+}
+
+static EpcommStatus take_heap(EpComm *c) {
+  size_t free_bytes = 0, total = 0;
+  c->driver->memory_info(&free_bytes, &total);
+  if (c->driver->alloc(&c->heap[c->options.rank], (size_t)c->at.bytes) == 0) return EPCOMM_OK;
+  c->heap[c->options.rank] = 0;
+  return comm_no_room(c, free_bytes);
+}
+
+/* The fault record and the events of slots. */
+static EpcommStatus take_records(EpComm *c) {
   const Driver *d = c->driver;
   void *host = NULL;
-  size_t free_bytes = 0, total = 0;
-  heap_layout(c);
-  d->memory_info(&free_bytes, &total);
-  DrvResult r = d->alloc(&c->heap[c->options.rank], (size_t)c->at.bytes);
-  if (r != 0) {
-    c->heap[c->options.rank] = 0;
-    return comm_say(c, EPCOMM_MACHINE, "memory: the heap takes %.2f GiB with %d calls in flight, GPU %d has %.2f GiB free; pack fewer "
-                    "--max-tokens or lower in_flight", (double)c->at.bytes / (1 << 30), c->options.in_flight, c->options.device,
-                    (double)free_bytes / (1 << 30));
-  }
-  r = d->host_alloc(&host, sizeof(EpFault), DRV_HOST_PORTABLE | DRV_HOST_MAPPED);
+  DrvResult r = d->host_alloc(&host, sizeof(EpFault), DRV_HOST_PORTABLE | DRV_HOST_MAPPED);
   if (r == 0) {
     memset(host, 0, sizeof(EpFault));
     c->fault = host;
@@ -146,7 +162,15 @@ static EpcommStatus take_memory(EpComm *c) {
   }
   for (int i = 0; i < 2 * c->options.in_flight && r == 0; i++)
     r = d->event_create(&c->slots[i / 2].done[i % 2], DRV_EVENT_NO_TIMING);
-  return r == 0 ? heap_fill(c) : comm_driver(c, r, "memory");
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "memory");
+}
+
+static EpcommStatus take_memory(EpComm *c) {
+  heap_layout(c);
+  EpcommStatus s = take_records(c);
+  if (c->nodes > 1) s = network_take(c, s);
+  else if (s == EPCOMM_OK) s = take_heap(c);
+  return s == EPCOMM_OK ? heap_fill(c) : s;
 }
 
 static EpcommStatus build(EpComm *c) {
@@ -154,11 +178,13 @@ static EpcommStatus build(EpComm *c) {
   if (s == EPCOMM_OK) s = read_pack(c);
   if (s == EPCOMM_OK) s = choose_dtypes(c);
   if (s == EPCOMM_OK) s = open_device(c);
+  if (s == EPCOMM_OK && c->nodes > 1) s = network_open(c);
   s = agree(c, s);
+  if (s == EPCOMM_OK && c->nodes > 1) s = network_join(c);
   if (s == EPCOMM_OK) {
     s = take_memory(c);
     if (s == EPCOMM_OK) s = load_kernels(c);
-    s = exchange_heaps(c, s);
+    s = c->nodes > 1 ? exchange(c, s, NULL, NULL, 0) : exchange_heaps(c, s);
     if (s == EPCOMM_OK) call_prepare(c);
     s = exchange(c, s, NULL, NULL, 0);
   }
@@ -171,12 +197,13 @@ static void take_down(EpComm *c, int meet) {
   if (d != NULL && c->context != NULL) d->context_set(c->context);
   for (int r = 0; r < EPCOMM_MAX_RANKS; r++)
     if (c->opened[r]) d->ipc_close(c->heap[r]);
-  if (meet) exchange(c, EPCOMM_OK, NULL, NULL, 0);
+  int met = meet && exchange(c, EPCOMM_OK, NULL, NULL, 0) == EPCOMM_OK;
   for (int i = 0; i < 2 * EPCOMM_MAX_SLOTS; i++)
     if (c->slots[i / 2].done[i % 2] != NULL) d->event_destroy(c->slots[i / 2].done[i % 2]);
   if (c->pack.data != NULL) unload_kernels(c);
   if (c->fault != NULL) d->host_free((void *)(uintptr_t)c->fault);
-  if (d != NULL && c->heap[c->options.rank] != 0) d->free(c->heap[c->options.rank]);
+  if (c->nodes > 1) met ? network_give(c) : network_abandon(c);
+  else if (d != NULL && c->heap[c->options.rank] != 0) d->free(c->heap[c->options.rank]);
   pack_free(&c->pack);
 }
 
@@ -195,6 +222,7 @@ static EpcommOptions with_defaults(const EpcommOptions *given) {
   if (o.deadline_ns == 0) o.deadline_ns = DEFAULT_DEADLINE_NS;
   if (o.in_flight == 0) o.in_flight = 1;
   if (o.streams == 0) o.streams = 1;
+  if (o.nodes == 0) o.nodes = 1;
   return o;
 }
 
@@ -220,6 +248,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
   EpcommStatus s = build(c);
   c->options.pack = NULL; /* the caller's memory, no longer needed */
   c->options.pack_data = NULL;
+  c->options.nvshmem = NULL;
   if (s == EPCOMM_OK) {
     if (d != NULL) d->context_set(before);
     *comm = c;

@@ -26,7 +26,7 @@ static const struct {
     NAME(context_set_limit, "cuCtxSetLimit"), NAME(enable_peer, "cuCtxEnablePeerAccess"),
     NAME(memory_info, "cuMemGetInfo_v2"), NAME(alloc, "cuMemAlloc_v2"), NAME(free, "cuMemFree_v2"),
     NAME(host_alloc, "cuMemHostAlloc"), NAME(host_pointer, "cuMemHostGetDevicePointer_v2"), NAME(host_free, "cuMemFreeHost"),
-    NAME(fill, "cuMemsetD8_v2"), NAME(ipc_handle, "cuIpcGetMemHandle"), NAME(ipc_open, "cuIpcOpenMemHandle_v2"),
+    NAME(fill, "cuMemsetD8_v2"), NAME(upload, "cuMemcpyHtoD_v2"), NAME(ipc_handle, "cuIpcGetMemHandle"), NAME(ipc_open, "cuIpcOpenMemHandle_v2"),
     NAME(ipc_close, "cuIpcCloseMemHandle"), NAME(module_load, "cuModuleLoadData"), NAME(module_unload, "cuModuleUnload"),
     NAME(module_function, "cuModuleGetFunction"), NAME(function_get, "cuFuncGetAttribute"),
     NAME(function_set, "cuFuncSetAttribute"), NAME(function_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor"),

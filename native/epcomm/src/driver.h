@@ -69,6 +69,7 @@ typedef struct Driver {
   DrvResult (*host_pointer)(DrvPointer *, void *, unsigned);
   DrvResult (*host_free)(void *);
   DrvResult (*fill)(DrvPointer, unsigned char, size_t);
+  DrvResult (*upload)(DrvPointer, const void *, size_t);
   DrvResult (*ipc_handle)(DrvIpcHandle *, DrvPointer);
   DrvResult (*ipc_open)(DrvPointer *, DrvIpcHandle, unsigned);
   DrvResult (*ipc_close)(DrvPointer);

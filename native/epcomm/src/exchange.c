@@ -58,8 +58,7 @@ EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *al
 /* ---- heaps ---- */
 
 typedef struct HeapMessage {
-  uint64_t process[2]; /* of the rank's process: random, and its number */
-  char host[40];       /* boot id: processes with the same one share a kernel */
+  Place place;
   uint64_t heap, context;
   int32_t device, pad;
   DrvIpcHandle handle;
@@ -83,6 +82,15 @@ static uint64_t process_number(void) {
   uint64_t none = 0;
   if (drawn != 0) __atomic_compare_exchange_n(&number, &none, drawn, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return __atomic_load_n(&number, __ATOMIC_ACQUIRE);
+}
+
+Place comm_place(void) {
+  Place p;
+  memset(&p, 0, sizeof p);
+  p.process[0] = process_number();
+  p.process[1] = (uint64_t)getpid();
+  read_line("/proc/sys/kernel/random/boot_id", p.host, sizeof p.host);
+  return p;
 }
 
 static EpcommStatus open_near(EpComm *c, int rank, const HeapMessage *m) {
@@ -115,9 +123,7 @@ EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status) {
   HeapMessage mine, all[EPCOMM_MAX_RANKS];
   memset(&mine, 0, sizeof mine);
   memset(all, 0, sizeof all);
-  mine.process[0] = process_number();
-  mine.process[1] = (uint64_t)getpid();
-  read_line("/proc/sys/kernel/random/boot_id", mine.host, sizeof mine.host);
+  mine.place = comm_place();
   mine.heap = c->heap[c->options.rank];
   mine.context = (uint64_t)(uintptr_t)c->context;
   mine.device = c->options.device;
@@ -128,9 +134,9 @@ EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status) {
   status = exchange(c, status, &mine, all, sizeof mine);
   for (int r = 0; r < c->options.ranks && status == EPCOMM_OK; r++) {
     if (r == c->options.rank) continue;
-    if (strncmp(all[r].host, mine.host, sizeof mine.host) != 0)
-      status = comm_say(c, EPCOMM_MACHINE, "rank %d is on another host; these kernels reach GPUs of one host", r);
-    else if (memcmp(all[r].process, mine.process, sizeof mine.process) == 0)
+    if (strncmp(all[r].place.host, mine.place.host, sizeof mine.place.host) != 0)
+      status = comm_say(c, EPCOMM_MACHINE, "rank %d is on another host; these kernels reach GPUs of one host: pack with --nodes", r);
+    else if (memcmp(all[r].place.process, mine.place.process, sizeof mine.place.process) == 0)
       status = open_near(c, r, &all[r]);
     else
       status = open_far(c, r, &all[r]);

@@ -22,7 +22,7 @@ EpcommStatus comm_driver(EpComm *c, DrvResult result, const char *what) {
 const char *epcomm_error(EpComm *c) { return c->text; }
 
 const char *epcomm_status_name(EpcommStatus status) {
-  static const char *const names[] = {"ok", "invalid", "pack", "driver", "machine", "disagree", "gather", "fault", "peer"};
+  static const char *const names[] = {"ok", "invalid", "pack", "driver", "machine", "disagree", "gather", "fault", "peer", "network"};
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
@@ -83,6 +83,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
   DrvResult r = c->driver->context_set(c->context);
   if (r == 0) r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver(c, r, "wait for the device");
+  if (c->nodes > 1 && s == EPCOMM_OK) network_settle();
   /* Nobody's kernels run any more: only then may memory that they write change. */
   s = exchange(c, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {

@@ -20,13 +20,14 @@ static void layout_state(const EpComm *c, const PackState *s, StateAt *at, uint6
 
 static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
   const PackHeader *h = c->pack.head;
-  uint64_t out = 0, scales = 0;
+  uint64_t out = 0, scales = 0, rows = 0;
   PackIndex index = {0, 0, 0};
   for (uint32_t i = 0; i < pack_count(&c->pack, PACK_DTYPES); i++) {
     const PackDType *d = &c->pack.dtypes[i];
     if (!chosen(c, i)) continue;
     if (d->out_bytes > out) out = d->out_bytes;
     if (d->scale_bytes > scales) scales = d->scale_bytes;
+    if (d->max_rows > rows) rows = d->max_rows;
     PackIndex of = pack_index(h, d);
     if (of.expert_ids > index.expert_ids) index.expert_ids = of.expert_ids;
     if (of.src_info > index.src_info) index.src_info = of.src_info;
@@ -43,16 +44,19 @@ static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
   at->expert_ids = take(end, index.expert_ids);
   at->src_info = take(end, index.src_info);
   at->scale_offsets = take(end, index.scale_offsets);
+  if (c->nodes > 1) at->y = take(end, c->options.own_outputs ? 0 : 2 * rows * h->hidden);
   for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES); i++)
     if (chosen(c, c->pack.states[i].dtype)) layout_state(c, &c->pack.states[i], &at->states[i], end);
 }
 
 void heap_layout(EpComm *c) {
   HeapAt *at = &c->at;
+  uint64_t ranks = (uint64_t)c->options.ranks;
   memset(at, 0, sizeof *at);
   at->control = take(&at->bytes, sizeof(EpControl));
   at->abort = take(&at->bytes, 4);
-  at->agree = take(&at->bytes, 2 * EP_MAX_RANKS * 8 + 4);
+  at->agree = take(&at->bytes, 16 * (ranks > EP_MAX_RANKS ? ranks : EP_MAX_RANKS) + 8);
+  if (c->nodes > 1) at->world = take(&at->bytes, 16 * ranks);
   for (int i = 0; i < c->options.in_flight; i++) layout_slot(c, &at->slots[i], &at->bytes);
   at->extra = take(&at->bytes, c->options.extra_bytes);
 }
@@ -72,10 +76,11 @@ static DrvResult fill_state(const EpComm *c, const PackState *s, const StateAt *
 }
 
 EpcommStatus heap_fill(EpComm *c) {
-  DrvResult r = fill(c, 0, c->at.slots[0].ids, 0); /* control, abort, agree */
+  DrvResult r = fill(c, 0, c->at.slots[0].ids, 0); /* control, abort, agree, world */
   for (int slot = 0; slot < c->options.in_flight; slot++)
     for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES) && r == 0; i++)
       if (chosen(c, c->pack.states[i].dtype)) r = fill_state(c, &c->pack.states[i], &c->at.slots[slot].states[i]);
   if (r == 0) r = c->driver->context_wait();
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "fill the heap");
+  if (r != 0) return comm_driver(c, r, "fill the heap");
+  return c->nodes > 1 ? network_table(c) : EPCOMM_OK;
 }

@@ -27,6 +27,10 @@ static void describe(const Pack *p, EpcommInfo *out) {
   }
   out->layout = (int)h->layout;
   out->raw = (h->flags & PACK_RAW) != 0;
+  out->nodes = (int)pack_nodes(p);
+  if (p->hosts != NULL)
+    snprintf(out->nvshmem, sizeof out->nvshmem, "%u.%u.%u", p->hosts->network[0] % 1000, p->hosts->network[1] % 1000,
+             p->hosts->network[2] % 1000);
   memcpy(out->arch, h->arch, sizeof out->arch);
   snprintf(out->kernels, sizeof out->kernels, "%s", h->kernels != 0 ? pack_text(p, h->kernels) : out->abi);
 }
@@ -69,7 +73,7 @@ EpcommStatus epcomm_outputs(EpComm *c, int slot, int dtype, EpcommOutputs *out) 
   const PackDType *d = &c->pack.dtypes[c->dtype_index[dtype]];
   const SlotAt *at = &c->at.slots[slot];
   PackIndex index = pack_index(c->pack.head, d);
-  uint8_t *heap = c->base.heap[c->options.rank];
+  uint8_t *heap = comm_heap(c);
   EpcommOutputs o = {
     .out = heap + at->out,
     .out_scales = d->scales > 0 ? heap + at->out_scales : NULL,
@@ -87,13 +91,14 @@ EpcommStatus epcomm_outputs(EpComm *c, int slot, int dtype, EpcommOutputs *out) 
     .expert_ids_bytes = index.expert_ids,
     .src_info_bytes = index.src_info,
     .scale_offsets_bytes = index.scale_offsets,
+    .y = c->nodes > 1 && !c->options.own_outputs ? heap + at->y : NULL,
   };
   comm_give(out, &o, sizeof o);
   return EPCOMM_OK;
 }
 
 void *epcomm_extra(EpComm *c) {
-  return c->options.extra_bytes > 0 ? c->base.heap[c->options.rank] + c->at.extra : NULL;
+  return c->options.extra_bytes > 0 ? comm_heap(c) + c->at.extra : NULL;
 }
 
 /* As tune/ep/class.go, which says where the bounds come from: both measures are

@@ -9,7 +9,7 @@ static EpcommStatus load_module(EpComm *c, uint32_t index) {
   if (c->modules[index] != NULL) return EPCOMM_OK;
   const PackModule *m = &c->pack.modules[index];
   DrvResult r = c->driver->module_load(&c->modules[index], c->pack.cubins + m->offset);
-  if (r == 0) return EPCOMM_OK;
+  if (r == 0) return m->flags & PACK_NETWORK ? network_module(c, c->modules[index]) : EPCOMM_OK;
   char words[96];
   driver_describe(c->driver, r, words);
   return comm_say(c, EPCOMM_DRIVER, "load %.120s: %s", pack_text(&c->pack, m->name), words);
@@ -68,8 +68,8 @@ EpcommStatus load_kernels(EpComm *c) {
   c->modules = calloc(pack_count(&c->pack, PACK_MODULES), sizeof *c->modules);
   c->ready = calloc((size_t)pack_count(&c->pack, PACK_LAUNCHES) + 1, sizeof *c->ready);
   if (c->modules == NULL || c->ready == NULL) return comm_say(c, EPCOMM_DRIVER, "no host memory for the kernels");
-  EpcommStatus s = find(c, h->align_module, "ep_align", &c->align);
-  if (s == EPCOMM_OK) s = find(c, h->calls_module, "ep_agree", &c->agree);
+  EpcommStatus s = find(c, h->align_module, c->nodes > 1 ? "ep_align_hosts" : "ep_align", &c->align);
+  if (s == EPCOMM_OK) s = find(c, h->calls_module, c->nodes > 1 ? "ep_agree_hosts" : "ep_agree", &c->agree);
   if (s == EPCOMM_OK) s = find(c, h->calls_module, "ep_narrow_ids", &c->narrow);
   DrvFunction around[] = {c->align, c->agree, c->narrow};
   for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {
@@ -84,8 +84,11 @@ EpcommStatus load_kernels(EpComm *c) {
 }
 
 void unload_kernels(EpComm *c) {
-  for (uint32_t i = 0; c->modules != NULL && i < pack_count(&c->pack, PACK_MODULES); i++)
-    if (c->modules[i] != NULL) c->driver->module_unload(c->modules[i]);
+  for (uint32_t i = 0; c->modules != NULL && i < pack_count(&c->pack, PACK_MODULES); i++) {
+    if (c->modules[i] == NULL) continue;
+    if (c->pack.modules[i].flags & PACK_NETWORK) network_drop(c->modules[i]);
+    c->driver->module_unload(c->modules[i]);
+  }
   free(c->modules);
   free(c->ready);
   c->modules = NULL;

@@ -21,6 +21,8 @@ static int refuse(char *text, const char *format, ...) {
   return -1;
 }
 
+uint32_t pack_nodes(const Pack *pack) { return pack->hosts != NULL ? pack->hosts->nodes : 1; }
+
 uint32_t pack_count(const Pack *pack, int section) { return pack->head->sections[section].count; }
 
 const char *pack_text(const Pack *pack, uint32_t at) { return pack->strings + at; }
@@ -31,7 +33,8 @@ static int check_header(const PackHeader *h, size_t bytes, char *text) {
   if (*(const uint8_t *)&order != 1) return refuse(text, "pack: written little-endian, this machine is not");
   if (bytes < sizeof *h || memcmp(h->magic, PACK_MAGIC, 8) != 0)
     return refuse(text, "pack: does not begin with %s; make one with epbench pack", PACK_MAGIC);
-  if (h->version != PACK_VERSION || h->header_bytes != sizeof *h)
+  if (h->version != PACK_VERSION || (h->header_bytes != sizeof *h && h->header_bytes != sizeof *h + sizeof(PackHosts)) ||
+      bytes < h->header_bytes)
     return refuse(text, "pack: format %u, this library reads %d; make it again with the epbench of this library", h->version,
                   PACK_VERSION);
   if (h->file_bytes != bytes)
@@ -59,12 +62,15 @@ PackIndex pack_index(const PackHeader *h, const PackDType *d) {
 }
 
 /* The largest values that kernels and the tables of this library hold. */
-static int check_shape(const PackHeader *h, char *text) {
+static int check_shape(const Pack *p, char *text) {
+  const PackHeader *h = p->head;
   const struct {
     const char *name;
     uint32_t value, least, most;
   } bounds[] = {
-      {"ranks", h->ranks, 1, EP_MAX_RANKS},     {"hidden", h->hidden, 1, 65536}, {"experts", h->experts, 1, 65536},
+      {"ranks", h->ranks, 1, p->hosts != NULL ? PACK_MOST_RANKS : EP_MAX_RANKS},
+      {"nodes", pack_nodes(p), p->hosts != NULL ? 2 : 1, h->ranks},
+      {"hidden", h->hidden, 1, 65536},          {"experts", h->experts, 1, 65536},
       {"top-k", h->topk, 1, 32},                {"max tokens", h->max_tokens, 1, 1u << 20},
       {"groups", h->groups, 1, 65537},          {"largest grid", h->largest_grid, 1, PACK_ROUND_BLOCKS},
       {"layout", h->layout, 0, PACK_LAYOUTS - 1},
@@ -74,6 +80,7 @@ static int check_shape(const PackHeader *h, char *text) {
     if (bounds[i].value < bounds[i].least || bounds[i].value > bounds[i].most)
       return refuse(text, "pack: %s is %u, outside %u to %u", bounds[i].name, bounds[i].value, bounds[i].least, bounds[i].most);
   if (h->experts % h->ranks != 0) return refuse(text, "pack: %u experts do not divide by %u ranks", h->experts, h->ranks);
+  if (h->ranks % pack_nodes(p) != 0) return refuse(text, "pack: %u ranks do not divide by %u nodes", h->ranks, pack_nodes(p));
   if (h->kernels >= h->sections[PACK_STRINGS].count) return refuse(text, "pack: the names of its kernels lie outside the file");
   if (memchr(h->arch, 0, sizeof h->arch) == NULL) return refuse(text, "pack: the architecture's name has no end");
   return 0;
@@ -86,7 +93,7 @@ static int check_sections(const PackHeader *h, size_t bytes, char *text) {
   for (int i = 0; i < PACK_SECTIONS; i++) {
     const PackSection *s = &h->sections[i];
     uint64_t size = (uint64_t)s->count * strides[i];
-    if (s->stride != strides[i] || s->offset % 16 != 0 || s->offset < sizeof *h || s->offset > bytes || size > bytes - s->offset)
+    if (s->stride != strides[i] || s->offset % 16 != 0 || s->offset < h->header_bytes || s->offset > bytes || size > bytes - s->offset)
       return refuse(text, "pack: section %d lies outside the file", i);
   }
   return 0;
@@ -140,8 +147,9 @@ static int check_code(const Pack *p, char *text) {
   uint32_t cubins = pack_count(p, PACK_CUBINS);
   for (uint32_t i = 0; i < pack_count(p, PACK_MODULES); i++) {
     const PackModule *m = &p->modules[i];
-    if (m->offset > cubins || m->bytes > cubins - m->offset || m->bytes < 64 || m->offset % 16 != 0 || !string_ok(p, m->name))
-      return refuse(text, "pack: device binary %u lies outside the file", i);
+    if (m->offset > cubins || m->bytes > cubins - m->offset || m->bytes < 64 || m->offset % 16 != 0 || !string_ok(p, m->name) ||
+        m->flags > (p->hosts != NULL ? PACK_NETWORK : 0))
+      return refuse(text, "pack: device binary %u lies outside the file, or is of another kind", i);
   }
   for (uint32_t i = 0; i < pack_count(p, PACK_LAUNCHES); i++) {
     const PackLaunch *l = &p->launches[i];
@@ -202,8 +210,9 @@ static int check_lookups(const Pack *p, char *text) {
 
 static int check_all(Pack *p, size_t bytes, char *text) {
   p->head = (const PackHeader *)(const void *)p->data;
-  if (check_header(p->head, bytes, text) != 0 || check_shape(p->head, text) != 0 || check_sections(p->head, bytes, text) != 0)
-    return -1;
+  if (check_header(p->head, bytes, text) != 0) return -1;
+  if (p->head->header_bytes > sizeof *p->head) p->hosts = (const PackHosts *)(const void *)(p->head + 1);
+  if (check_shape(p, text) != 0 || check_sections(p->head, bytes, text) != 0) return -1;
   place_sections(p);
   uint32_t n = pack_count(p, PACK_STRINGS);
   if (n == 0 || p->strings[n - 1] != 0) return refuse(text, "pack: the last string has no end");

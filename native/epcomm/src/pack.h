@@ -12,12 +12,13 @@
 #define PACK_ROUND_BLOCKS 192 /* of the largest grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
 #define PACK_CLASSES 5
+#define PACK_MOST_RANKS 64 /* over nodes; EP_MAX_RANKS on one host */
 #define PACK_PURPOSES 4 /* the last, halves, only in packs of some layouts */
 #define PACK_NEEDED_PURPOSES 3
 
 enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* as ep.Layouts */
 enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16 };
-enum { PACK_PLACES = 1, PACK_PDL = 1 };
+enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* of a config, a launch, a module */
 
 enum {
   PACK_DTYPES, PACK_STATES, PACK_REGIONS, PACK_MODULES, PACK_LAUNCHES, PACK_CONFIGS, PACK_PLANS, PACK_LOOKUPS,
@@ -42,6 +43,12 @@ typedef struct PackHeader {
   PackSection sections[PACK_SECTIONS];
 } PackHeader;
 
+/* Behind the header of packs for several nodes, and counted in its header_bytes. */
+typedef struct PackHosts {
+  uint32_t nodes;
+  uint32_t network[3]; /* version of NVSHMEM that binaries with PACK_NETWORK are linked to */
+} PackHosts;
+
 typedef struct PackDType {
   uint32_t dtype, row_pad;
   uint64_t max_rows, row_bytes, out_bytes, scale_bytes;
@@ -59,7 +66,7 @@ typedef struct PackRegion {
 
 typedef struct PackModule {
   uint64_t offset, bytes;
-  uint32_t name, unused;
+  uint32_t name, flags;
 } PackModule;
 
 #define PACK_WORDS 7 /* EpArgs.sms to chunk_bytes, then the two that one kernel alone gives a meaning to */
@@ -90,6 +97,7 @@ typedef struct PackRun {
 typedef struct Pack {
   uint8_t *data; /* 16-byte aligned copy of the file */
   const PackHeader *head;
+  const PackHosts *hosts; /* NULL on one host */
   const PackDType *dtypes;
   const PackState *states;
   const PackRegion *regions;
@@ -117,6 +125,7 @@ PackIndex pack_index(const PackHeader *head, const PackDType *dtype);
 int pack_by_rank(const PackHeader *head);
 int pack_any_order(const PackHeader *head); /* a combine needs nothing but its dispatch's outputs */
 
+uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);
 

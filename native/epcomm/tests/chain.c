@@ -70,7 +70,7 @@ int test_chain(Seat *seat, void *plan) {
   Moe *m = moe_new(comm);
   EpcommOutputs o = {.size = sizeof o};
   int tokens = p->most < m->info.max_tokens ? p->most : m->info.max_tokens, bad = epcomm_outputs(comm, 0, 0, &o) != EPCOMM_OK;
-  gpu_fill(m->dy, 0, 2 * o.max_rows * (size_t)m->info.hidden, stream);
+  gpu_fill(moe_y(m, 0), 0, 2 * o.max_rows * (size_t)m->info.hidden, stream);
   moe_inputs(m, 1, tokens, stream);
   for (int i = 0; i < 3 && !bad; i++) {
     EpcommCall c = moe_call(m, 0, 0, tokens, tokens, 0);

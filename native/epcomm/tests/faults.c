@@ -21,17 +21,17 @@ static EpcommStatus call_once(Moe *m, uint64_t n, int most, GpuStream stream) {
   return s != EPCOMM_OK ? s : epcomm_fault(m->comm, NULL);
 }
 
-/* Checked calls after a reset. */
-static int right_again(Moe *m, int most, GpuStream stream) {
+/* Checked calls, also after a reset. */
+int ranks_right(Moe *m, int most, GpuStream stream) {
   for (uint64_t n = 100; n < 104; n++) {
     int tokens = moe_tokens(m, n, m->info.rank, most);
     EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, n, most), 0);
     moe_inputs(m, n, tokens, stream);
     EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
-    if (s != EPCOMM_OK) return ranks_say(m->comm, "dispatch after reset", s);
+    if (s != EPCOMM_OK) return ranks_say(m->comm, "dispatch", s);
     if (moe_experts(m, &c, n, most, stream)) return 1;
     s = epcomm_combine(m->comm, &c, stream);
-    if (s != EPCOMM_OK) return ranks_say(m->comm, "combine after reset", s);
+    if (s != EPCOMM_OK) return ranks_say(m->comm, "combine", s);
     if (moe_combined(m, &c, n, stream)) return 1;
   }
   return 0;
@@ -68,7 +68,7 @@ static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, Seat *, co
   }
   if (lives) {
     EpcommStatus s = epcomm_reset(comm);
-    bad |= s != EPCOMM_OK ? ranks_say(comm, "reset", s) : right_again(m, p->most, stream);
+    bad |= s != EPCOMM_OK ? ranks_say(comm, "reset", s) : ranks_right(m, p->most, stream);
   }
   moe_free(m);
   gpu_stream_free(stream);
@@ -99,7 +99,7 @@ static int test_never(Seat *s, void *p) { return with_victim(s, p, never_call, 1
 static int test_killed(Seat *s, void *p) { return with_victim(s, p, be_killed, 0); }
 
 /* Creation must fail on every rank, with these statuses. */
-static int refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others) {
+int ranks_refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   EpcommStatus want = seat->rank == seat->ranks - 1 ? victims : others, s = epcomm_create(&comm, o, text);
@@ -107,20 +107,20 @@ static int refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, Epc
   return s != want || comm != NULL;
 }
 
-static int is_victim(const Seat *s) { return s->rank == s->ranks - 1; }
+int ranks_is_last(const Seat *s) { return s->rank == s->ranks - 1; }
 
 static int test_other_pack(Seat *seat, void *plan) {
   const Plan *p = plan;
   EpcommOptions o = ranks_options(seat, p);
-  if (is_victim(seat)) o.pack = p->other;
-  return refused(seat, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
+  if (ranks_is_last(seat)) o.pack = p->other;
+  return ranks_refused(seat, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
 }
 
 /* On the emulated driver: this process's GPUs are of another kind. */
 static int test_other_kind(Seat *seat, void *plan) {
-  if (is_victim(seat)) setenv("EMUL_ARCH", "80", 1);
+  if (ranks_is_last(seat)) setenv("EMUL_ARCH", "80", 1);
   EpcommOptions o = ranks_options(seat, plan);
-  return refused(seat, &o, EPCOMM_MACHINE, EPCOMM_PEER);
+  return ranks_refused(seat, &o, EPCOMM_MACHINE, EPCOMM_PEER);
 }
 
 /* The pack's file with its end cut off, then with a bit turned. */
@@ -135,9 +135,9 @@ static int test_truncated(Seat *seat, void *plan) {
   for (int edit = 0; edit < 2 && !bad; edit++) {
     o.pack = NULL;
     o.pack_data = data;
-    o.pack_bytes = is_victim(seat) && !edit ? n - 100 : n;
-    if (is_victim(seat) && edit) data[n / 2] ^= 4;
-    bad = refused(seat, &o, EPCOMM_PACK, EPCOMM_PEER);
+    o.pack_bytes = ranks_is_last(seat) && !edit ? n - 100 : n;
+    if (ranks_is_last(seat) && edit) data[n / 2] ^= 4;
+    bad = ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PEER);
   }
   free(data);
   return bad;
@@ -150,7 +150,7 @@ static int test_disagree(Seat *seat, void *plan) {
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
-  EpcommCall c = moe_call(m, 0, 0, 1, is_victim(seat) ? m->info.max_tokens : 1, 0);
+  EpcommCall c = moe_call(m, 0, 0, 1, ranks_is_last(seat) ? m->info.max_tokens : 1, 0);
   c.routing = EPCOMM_EVEN;
   moe_inputs(m, 1, 1, stream);
   epcomm_dispatch(comm, &c, stream);
@@ -160,7 +160,7 @@ static int test_disagree(Seat *seat, void *plan) {
   f.size = sizeof f;
   int bad = epcomm_fault(comm, &f) != EPCOMM_FAULT || f.phase != 6;
   printf("rank %d: %s\n", seat->rank, f.text);
-  bad |= epcomm_reset(comm) != EPCOMM_OK || right_again(m, p->most, stream);
+  bad |= epcomm_reset(comm) != EPCOMM_OK || ranks_right(m, p->most, stream);
   moe_free(m);
   gpu_stream_free(stream);
   epcomm_destroy(comm);

@@ -133,6 +133,12 @@ void moe_inputs(Moe *m, uint64_t n, int tokens, GpuStream stream) {
   gpu_upload(m->dweights, m->weights, 4 * picks, stream);
 }
 
+void *moe_y(const Moe *m, int slot) {
+  EpcommOutputs o = {.size = sizeof o};
+  epcomm_outputs(m->comm, slot, 0, &o);
+  return o.y != NULL ? o.y : m->dy;
+}
+
 EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, int wide) {
   EpcommCall c;
   memset(&c, 0, sizeof c);
@@ -145,7 +151,7 @@ EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, 
   c.x = m->dx;
   c.topk_ids = wide ? m->dwide : m->dids;
   c.weights = m->dweights;
-  c.y = m->dy;
+  c.y = moe_y(m, slot);
   c.combined = m->dcombined;
   return c;
 }
@@ -231,7 +237,7 @@ int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream 
   if (l.o.scale_bytes > 0) gpu_download(m->scales, own ? call->out_scales : l.o.out_scales, l.o.scale_bytes, stream);
   for (int e = 0; e < m->info.local_experts; e++)
     if (wrong_group(m, &l, n, most, e)) return 1;
-  gpu_upload(m->dy, m->y, 2 * rows * (size_t)m->info.hidden, stream);
+  gpu_upload((void *)(uintptr_t)call->y, m->y, 2 * rows * (size_t)m->info.hidden, stream);
   return 0;
 }
 

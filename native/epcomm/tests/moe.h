@@ -32,6 +32,9 @@ int moe_fullest(const Moe *m, uint64_t n, int most);
 /* Draws and uploads the inputs of this rank. */
 void moe_inputs(Moe *m, uint64_t n, int tokens, GpuStream stream);
 
+/* Where the experts' rows of a slot go: over nodes into the library's memory. */
+void *moe_y(const Moe *m, int slot);
+
 /* A call over this rank's memory. */
 EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, int wide);
 

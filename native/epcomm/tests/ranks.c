@@ -12,6 +12,7 @@
  * host     host time of a call
  * chain    GPU time of a call of --most tokens in graphs of --calls, the median of --replays: see chain.c
  * late, never, killed, other-pack, other-kind, truncated, disagree: see faults.c
+ * nodes, refusals: packs of several nodes: see nodes.c
  */
 #include "ranks.h"
 
@@ -31,6 +32,7 @@ EpcommOptions ranks_options(Seat *seat, const Plan *p) {
   o.pack = p->pack;
   o.rank = seat->rank;
   o.ranks = seat->ranks;
+  o.nodes = p->nodes;
   o.device = p->loopback ? 0 : seat->rank;
   o.all_gather = world_gather;
   o.context = seat;
@@ -289,7 +291,7 @@ static int number(const char *name, const char *text) {
 }
 
 static Plan arguments(int argc, char **argv) {
-  Plan p = {argc > 2 ? argv[1] : NULL, NULL, 0, 0, 0, 20, 40, 16, 10, argc > 2 ? argv[2] : ""};
+  Plan p = {.pack = argc > 2 ? argv[1] : NULL, .calls = 20, .replays = 40, .most = 16, .deadline = 10, .test = argc > 2 ? argv[2] : ""};
   for (int i = 3; i < argc; i++) {
     const char *name = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(name, "--processes") == 0) p.processes = 1;
@@ -304,15 +306,15 @@ static Plan arguments(int argc, char **argv) {
   return p;
 }
 
-/* The rank count is the pack's. */
-static int ranks_of(const char *path) {
+/* Ranks and nodes are the pack's. */
+static EpcommInfo info_of(const char *path) {
   static uint8_t data[1 << 26];
   FILE *f = fopen(path, "rb");
   size_t n = f != NULL ? fread(data, 1, sizeof data, f) : 0;
   EpcommInfo info = {.size = sizeof info};
   char text[EPCOMM_TEXT] = "cannot open";
   if (f != NULL) fclose(f);
-  if (n > 0 && epcomm_check_pack(data, n, &info, text) == EPCOMM_OK) return info.ranks;
+  if (n > 0 && epcomm_check_pack(data, n, &info, text) == EPCOMM_OK) return info;
   fprintf(stderr, "%s: %s\n", path, text);
   exit(2);
 }
@@ -322,7 +324,8 @@ int main(int argc, char **argv) {
     const char *name;
     Test test;
   } tests[] = {{"calls", test_calls}, {"graphs", test_graphs}, {"flight", test_flight}, {"outputs", test_outputs},
-               {"leak", test_leak},   {"host", test_host},     {"chain", test_chain}};
+               {"leak", test_leak},   {"host", test_host},     {"chain", test_chain},
+               {"nodes", test_nodes}, {"refusals", test_refusals}};
   Plan p = arguments(argc, argv);
   int victim = -1;
   Test test = faults_find(p.test, &victim);
@@ -332,11 +335,13 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: epcomm-test PACK TEST; the tests are listed in ranks.c\n");
     return 2;
   }
-  p.ranks = ranks_of(p.pack);
+  EpcommInfo info = info_of(p.pack);
+  p.ranks = info.ranks;
+  p.nodes = info.nodes;
   if (victim == LAST_RANK) victim = p.ranks - 1;
   double start = now();
   int bad = world_run(p.ranks, p.processes, victim, test, &p);
-  printf("%s: %s, %d ranks as %s, %.1f s\n", p.test, bad ? "WRONG" : "right", p.ranks, p.processes ? "processes" : "threads",
-         now() - start);
+  printf("%s: %s, %d ranks on %d nodes as %s, %.1f s\n", p.test, bad ? "WRONG" : "right", p.ranks, p.nodes,
+         p.processes ? "processes" : "threads", now() - start);
   return bad;
 }

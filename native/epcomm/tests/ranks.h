@@ -8,7 +8,7 @@
 /* How the program was asked to run. */
 typedef struct Plan {
   const char *pack, *other; /* other: a second pack, for faults */
-  int ranks, processes, loopback;
+  int ranks, nodes, processes, loopback;
   int calls, replays;
   int most;                 /* tokens drawn at most */
   double deadline;          /* seconds */
@@ -23,6 +23,13 @@ EpcommOptions ranks_options(Seat *seat, const Plan *p);
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status); /* prints; gives 1 */
 
 int test_chain(Seat *seat, void *plan); /* chain.c */
+int test_nodes(Seat *seat, void *plan); /* nodes.c */
+int test_refusals(Seat *seat, void *plan);
+
+/* faults.c. Creation must fail: on the last rank with `victims`, on the others with `others`. */
+int ranks_refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others);
+int ranks_right(Moe *m, int most, GpuStream stream); /* checked calls */
+int ranks_is_last(const Seat *seat);
 
 #define LAST_RANK -2
 Test faults_find(const char *name, int *victim);

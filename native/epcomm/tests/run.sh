@@ -28,11 +28,20 @@ step "chain --processes" "$out/epcomm-test" "$out/test.pack" chain --processes -
 step "killed --processes" "$out/epcomm-test" "$out/test.pack" killed --processes --deadline 1 --most 12
 step "other-kind --processes" "$out/epcomm-test" "$out/test.pack" other-kind --processes
 step "calls, 4 ranks" env EMUL_GPUS=4 "$out/epcomm-test" "$out/four.pack" calls --processes --calls 6 --most 24
+# 4 ranks on 2 nodes: processes on one host, and NVSHMEM's stand-in between the nodes.
+for test in calls graphs flight nodes refusals; do
+  step "$test, 2 nodes" env EMUL_GPUS=4 "$out/epcomm-test" "$out/nodes.pack" $test --processes --calls 40 --replays 40 --most 24 --other "$out/four.pack"
+done
+for test in never killed; do
+  step "$test, 2 nodes" env EMUL_GPUS=4 "$out/epcomm-test" "$out/nodes.pack" $test --processes --deadline 2 --most 12
+done
 # The emulator switches stacks, which leak detection and stack checks do not follow.
 for test in calls graphs late truncated; do
   step "$test, sanitizers" env ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 \
     "$out/epcomm-test-checked" "$out/test.pack" $test --calls 6 --replays 6 --most 12 --deadline 1
 done
+step "nodes, sanitizers" env EMUL_GPUS=4 ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 \
+  "$out/epcomm-test-checked" "$out/nodes.pack" nodes --processes --most 12
 step "creation leaks nothing on the host" env ASAN_OPTIONS=detect_leaks=1 "$out/epcomm-test-checked" "$out/test.pack" other-pack --other "$out/other.pack"
 here=$(dirname "$0")
 step "python" env EPCOMM_PACK="$out/test.pack" EPCOMM_LIBRARY="$PWD/$out/libepcomm.so" python3 "$here/../../python/epcomm/tests/test_comm.py"

@@ -20,11 +20,15 @@ import (
 func main() {
 	compile := flag.String("compile", "bin/epbench-compile", "the program epbench-compile")
 	ranks := flag.Int("ranks", 2, "ranks")
+	nodes := flag.Int("nodes", 1, "hosts that they are spread over; packs of several hold fp8 alone")
 	out := flag.String("o", "", "file to write")
 	tokens := flag.Int("max-tokens", 24, "capacity")
 	layout := flag.String("layout", "expert", "of received rows; packs of others than expert hold defaults")
 	flag.Parse()
 	r := request(*ranks, *tokens)
+	if *nodes > 1 {
+		r = overNodes(*ranks, *nodes, *tokens)
+	}
 	var err error
 	if r.Problem.Layout, err = ep.ParseLayout(*layout); err != nil {
 		fmt.Fprintln(os.Stderr, "testpack:", err)
@@ -62,6 +66,38 @@ func request(ranks, tokens int) pack.Request {
 	return pack.Request{
 		Problem: shape, DTypes: []ep.DType{ep.BF16, ep.FP8}, Machine: m,
 		Tables: table.Overlay(table.Source{Name: "test", Table: t}), ABI: "test",
+	}
+}
+
+// overNodes are rows of both routes, fused and split.
+func overNodes(ranks, nodes, tokens int) pack.Request {
+	m := ep.Machine{Backend: "cuda-hosts", PCIID: "emulated", Arch: "sm_90", SMs: 4, GPUs: ranks}
+	p := ep.Problem{Ranks: ranks, Nodes: nodes, Hidden: 256, Experts: 4 * ranks, TopK: 3, MaxTokens: tokens, Mode: ep.Graph, Combine: ep.BF16, Dispatch: ep.FP8}
+	dispatch := func(route, mode string, sms int) string {
+		return fmt.Sprintf("dispatch_hosts:chunk_bytes=0,count_sms=1,in_flight=4,mode=%s,pdl=1,relay_chunk=1,relay_warps=2,route=%s,sms=%d,threads=64,tile_tokens=16", mode, route, sms)
+	}
+	combine := func(mode string, sms int) string {
+		return fmt.Sprintf("combine_hosts:chunk_bytes=512,in_flight=4,mode=%s,pdl=0,rotate=1,sms=%d,threads=64,wait_sms=1", mode, sms)
+	}
+	t := &table.Table{Header: table.Header{Machine: m, ABI: "test"}, Rows: []table.Row{
+		row(p, ep.Dispatch, 1, 3, dispatch("direct", "fused", 4)),
+		row(p, ep.Dispatch, 4, 6, dispatch("rail", "split", 3)),
+		row(p, ep.Dispatch, 7, 10, dispatch("direct", "split", 4)),
+		row(p, ep.Dispatch, 11, tokens, dispatch("rail", "fused", 4)),
+		row(p, ep.Combine, 1, 5, combine("fused", 3)),
+		row(p, ep.Combine, 6, tokens, combine("split", 4)),
+	}}
+	for _, r := range t.Rows { // defaults have more threads than an emulated GPU runs in time
+		for _, class := range ep.Classes() {
+			q := p
+			q.Op = r.Key.Op
+			if r.Key = table.KeyOf(q, class); class != ep.Even {
+				t.Rows = append(t.Rows, r)
+			}
+		}
+	}
+	return pack.Request{
+		Problem: p, DTypes: []ep.DType{ep.FP8}, Machine: m, Tables: table.Overlay(table.Source{Name: "test", Table: t}), ABI: "test",
 	}
 }
 

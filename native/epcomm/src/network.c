@@ -1,0 +1,185 @@
+/* Ranks on several nodes: NVSHMEM joins them, holds their heaps, and is told of every
+ * module that puts. It is loaded, never linked.
+ *
+ * A process joins once and stays until it ends: NVSHMEM's finalize is collective and would
+ * wait for a rank that has died. For the same reason the heap is given back only after
+ * all ranks have met. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "comm.h"
+#include "ep_nvshmem.h"
+
+/* The group of this process: one for all its EpComms. */
+static struct {
+  EpShmem library; /* .library is NULL until it is loaded */
+  EpShmemID id;
+  int rank, ranks;
+  int joined;
+  int lost;       /* a rank of the group is gone */
+  uint64_t spare; /* bytes of GPU memory that NVSHMEM keeps from heaps given back */
+} group;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+
+/* Where the library may lie: what the caller or the environment names, else by its name. */
+static void library_path(const EpComm *c, char *path, size_t bytes) {
+  const char *folder = c->options.nvshmem != NULL ? c->options.nvshmem : getenv(EP_SHMEM_FOLDER);
+  if (folder == NULL || folder[0] == 0) snprintf(path, bytes, "%s", EP_SHMEM_LIBRARY);
+  else snprintf(path, bytes, "%s/lib/%s", folder, EP_SHMEM_LIBRARY);
+}
+
+static EpcommStatus load(EpComm *c) {
+  const uint32_t *want = c->pack.hosts->network;
+  char path[300], why[160];
+  if (group.library.library != NULL) return EPCOMM_OK;
+  library_path(c, path, sizeof path);
+  if (ep_shmem_load(&group.library, path, why, sizeof why) == 0) return EPCOMM_OK;
+  group.library.library = NULL;
+  return comm_say(c, EPCOMM_NETWORK, "no NVSHMEM (%s): pip install nvidia-nvshmem-cu13==%u.%u.%u, or make cuda-deps NVSHMEM=1, and name "
+                  "the folder with its lib/ in options.nvshmem or %s", why, want[0], want[1], want[2], EP_SHMEM_FOLDER);
+}
+
+static EpcommStatus check_version(EpComm *c) {
+  const uint32_t *want = c->pack.hosts->network;
+  int have[3] = {0, 0, 0};
+  group.library.version(&have[0], &have[1], &have[2]);
+  if (have[0] == (int)want[0] && have[1] == (int)want[1] && have[2] == (int)want[2]) return EPCOMM_OK;
+  return comm_say(c, EPCOMM_NETWORK, "NVSHMEM %d.%d.%d is here and the pack's kernels are linked to %u.%u.%u: pip install "
+                  "nvidia-nvshmem-cu13==%u.%u.%u, or pack again with this one", have[0], have[1], have[2], want[0], want[1], want[2],
+                  want[0], want[1], want[2]);
+}
+
+EpcommStatus network_open(EpComm *c) {
+  pthread_mutex_lock(&loading);
+  EpcommStatus s = load(c);
+  if (s == EPCOMM_OK) s = check_version(c);
+  pthread_mutex_unlock(&loading);
+  if (s != EPCOMM_OK || !group.joined) return s;
+  if (group.lost)
+    return comm_say(c, EPCOMM_NETWORK, "NVSHMEM: ranks of this process's group are gone, and no process joins two groups; start all "
+                    "ranks again");
+  if (group.rank == c->options.rank && group.ranks == c->options.ranks) return EPCOMM_OK;
+  return comm_say(c, EPCOMM_NETWORK, "NVSHMEM: this process has joined as rank %d of %d and cannot be rank %d of %d", group.rank,
+                  group.ranks, c->options.rank, c->options.ranks);
+}
+
+/* What ranks tell each other before they join. */
+typedef struct Hello {
+  Place place;
+  EpShmemID id; /* of the group joined; rank 0's of a new one where none is */
+  int32_t joined, pad;
+} Hello;
+
+/* The same outcome on every rank, since all see the same. */
+static EpcommStatus check_hello(EpComm *c, const Hello *all) {
+  int ranks = c->options.ranks, each = ranks / c->nodes;
+  for (int b = 0; b < ranks; b++) {
+    int a = b / each * each; /* first rank of the node */
+    if (strncmp(all[a].place.host, all[b].place.host, sizeof all[a].place.host) != 0)
+      return comm_say(c, EPCOMM_MACHINE, "ranks %d and %d are on different hosts, and %d nodes of %d ranks put them on one: rank r "
+                      "belongs on node r / %d", a, b, c->nodes, each, each);
+    for (int p = 0; p < b; p++)
+      if (memcmp(all[p].place.process, all[b].place.process, sizeof all[p].place.process) == 0)
+        return comm_say(c, EPCOMM_INVALID, "ranks %d and %d are of one process; over nodes each rank is a process of its own", p, b);
+    if (all[b].joined != all[0].joined || (all[0].joined && memcmp(&all[b].id, &all[0].id, sizeof all[b].id) != 0))
+      return comm_say(c, EPCOMM_NETWORK, "NVSHMEM: ranks 0 and %d are of different groups; start all ranks again", b);
+  }
+  return EPCOMM_OK;
+}
+
+static EpcommStatus enter(EpComm *c, const EpShmemID *id) {
+  int rank = c->options.rank, ranks = c->options.ranks, r = ep_shmem_join(&group.library, id, rank, ranks);
+  if (r != 0)
+    return comm_say(c, EPCOMM_NETWORK, "NVSHMEM: rank %d of %d could not join: error %d; NVSHMEM_DEBUG=INFO tells more; without "
+                    "InfiniBand set NVSHMEM_REMOTE_TRANSPORT=none where all ranks are on one host", rank, ranks, r);
+  group.id = *id;
+  group.rank = rank;
+  group.ranks = ranks;
+  group.joined = 1;
+  return EPCOMM_OK;
+}
+
+EpcommStatus network_join(EpComm *c) {
+  Hello mine, all[EPCOMM_MAX_RANKS];
+  EpcommStatus s = EPCOMM_OK;
+  memset(&mine, 0, sizeof mine);
+  memset(all, 0, sizeof all);
+  mine.place = comm_place();
+  mine.joined = group.joined;
+  mine.id = group.id;
+  if (!group.joined && c->options.rank == 0 && ep_shmem_unique(&group.library, &mine.id) != 0)
+    s = comm_say(c, EPCOMM_NETWORK, "NVSHMEM: no unique id; NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME chooses the network interface");
+  s = exchange(c, s, &mine, all, sizeof mine);
+  if (s == EPCOMM_OK) s = check_hello(c, all);
+  if (s != EPCOMM_OK) return s;
+  if (!group.joined) s = enter(c, &all[0].id);
+  return exchange(c, s, NULL, NULL, 0);
+}
+
+/* NVSHMEM would wait for a rank that has no room, so ask before. */
+static EpcommStatus check_room(EpComm *c) {
+  size_t free_bytes = 0, total = 0;
+  DrvResult r = c->driver->memory_info(&free_bytes, &total);
+  if (r != 0) return comm_driver(c, r, "memory");
+  return free_bytes + group.spare >= c->at.bytes ? EPCOMM_OK : comm_no_room(c, free_bytes + group.spare);
+}
+
+static EpcommStatus find_peers(EpComm *c) {
+  int each = c->options.ranks / c->nodes, first = c->options.rank / each * each;
+  void *own = comm_heap(c);
+  for (int r = first; r < first + each; r++) {
+    c->heap[r] = (DrvPointer)(uintptr_t)group.library.peer(own, r);
+    if (c->heap[r] == 0)
+      return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot address the heap of rank %d, which %d nodes put on its host; pack and create with "
+                      "more nodes", c->options.device, r, c->nodes);
+  }
+  return EPCOMM_OK;
+}
+
+/* Where the heap was taken on some ranks only, nobody can give it back: it goes with the
+ * process. */
+EpcommStatus network_take(EpComm *c, EpcommStatus s) {
+  DrvPointer *own = &c->heap[c->options.rank];
+  if (s == EPCOMM_OK) s = check_room(c);
+  s = exchange(c, s, NULL, NULL, 0);
+  if (s != EPCOMM_OK) return s;
+  *own = (DrvPointer)(uintptr_t)group.library.alloc((size_t)c->at.bytes);
+  if (*own == 0)
+    s = comm_say(c, EPCOMM_NETWORK, "NVSHMEM: no %llu bytes of symmetric memory; NVSHMEM_SYMMETRIC_SIZE sets how much there is",
+                 (unsigned long long)c->at.bytes);
+  s = exchange(c, s, NULL, NULL, 0);
+  if (s != EPCOMM_OK) {
+    *own = 0;
+    return s;
+  }
+  group.spare = group.spare > c->at.bytes ? group.spare - c->at.bytes : 0;
+  return find_peers(c);
+}
+
+void network_give(EpComm *c) {
+  DrvPointer own = c->heap[c->options.rank];
+  if (own == 0) return;
+  group.library.free((void *)(uintptr_t)own);
+  group.spare += c->at.bytes;
+}
+
+void network_abandon(EpComm *c) {
+  (void)c;
+  if (group.joined) group.lost = 1;
+}
+
+EpcommStatus network_module(EpComm *c, DrvModule module) {
+  int r = group.library.add_module(module);
+  return r == 0 ? EPCOMM_OK : comm_say(c, EPCOMM_NETWORK, "NVSHMEM: error %d when a module was made known to it", r);
+}
+
+void network_drop(DrvModule module) { group.library.drop_module(module); }
+
+EpcommStatus network_table(EpComm *c) {
+  uint64_t table[EPCOMM_MAX_RANKS];
+  for (int r = 0; r < c->options.ranks; r++) table[r] = c->heap[r];
+  DrvResult r = c->driver->upload(c->heap[c->options.rank] + c->at.world, table, sizeof *table * (size_t)c->options.ranks);
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "upload the table of heaps");
+}
+
+void network_settle(void) { group.library.quiet(); }

@@ -1,0 +1,68 @@
+/* Ranks on several nodes: what creation refuses, and what one process may do in turn. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ranks.h"
+
+/* What the last rank, or all, give instead of the right options. --other is a pack of one
+ * host for as many ranks. EMUL_NVSHMEM is the version of the emulated library. */
+int test_refusals(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpcommOptions right = ranks_options(seat, p), o = right;
+  o.nodes = 1;
+  int bad = ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PACK);
+  o.nodes = ranks_is_last(seat) ? 1 : right.nodes;
+  bad |= ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PEER);
+  o.nodes = seat->ranks - 1; /* 4 ranks do not divide by 3 */
+  if (seat->ranks > 2) bad |= ranks_refused(seat, &o, EPCOMM_INVALID, EPCOMM_INVALID);
+  o = right;
+  o.size = offsetof(EpcommOptions, nvshmem); /* a caller whose header knows no nodes */
+  bad |= ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PACK);
+  o = right;
+  o.pack = p->other;
+  if (p->other != NULL) bad |= ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PACK);
+  o = right;
+  if (ranks_is_last(seat)) o.nvshmem = "/no/such/folder";
+  bad |= ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_PEER);
+  if (getenv("EMUL_SRC") == NULL) return bad;
+  if (ranks_is_last(seat)) setenv("EMUL_NVSHMEM", "3.4.5", 1);
+  bad |= ranks_refused(seat, &right, EPCOMM_NETWORK, EPCOMM_PEER);
+  if (ranks_is_last(seat)) setenv("EMUL_NVSHMEM", "3.8.0", 1);
+  return bad;
+}
+
+/* Rows that the network cannot read are refused, and the call can be made again. */
+static int y_elsewhere(Moe *m, int most, GpuStream stream) {
+  int tokens = moe_tokens(m, 1, m->info.rank, most);
+  EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, 1, most), 0);
+  moe_inputs(m, 1, tokens, stream);
+  EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
+  if (s != EPCOMM_OK) return ranks_say(m->comm, "dispatch", s);
+  if (moe_experts(m, &c, 1, most, stream)) return 1;
+  c.y = m->dy;
+  s = epcomm_combine(m->comm, &c, stream);
+  if (s != EPCOMM_INVALID) return ranks_say(m->comm, "combine of rows outside the heap", s);
+  c.y = moe_y(m, 0);
+  s = epcomm_combine(m->comm, &c, stream);
+  return s != EPCOMM_OK ? ranks_say(m->comm, "combine", s) : moe_combined(m, &c, 1, stream);
+}
+
+/* Two EpComms at a time, then another after they are gone: a process joins once. */
+int test_nodes(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  int bad = 0;
+  GpuStream stream = NULL;
+  for (int turn = 0; turn < 2 && !bad; turn++) {
+    EpComm *comm[2] = {ranks_create(seat, p, 1, 1, 0), ranks_create(seat, p, 1, 0, 1 << 20)};
+    if (comm[0] == NULL || comm[1] == NULL) return 1;
+    if (stream == NULL) stream = gpu_stream();
+    for (int i = 0; i < 2 && !bad; i++) {
+      Moe *m = moe_new(comm[i]);
+      bad = y_elsewhere(m, p->most, stream) || ranks_right(m, p->most, stream);
+      moe_free(m);
+    }
+    for (int i = 0; i < 2; i++) bad |= epcomm_destroy(comm[i]) != EPCOMM_OK;
+  }
+  gpu_stream_free(stream);
+  return bad;
+}

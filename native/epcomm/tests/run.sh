@@ -44,7 +44,7 @@ step "nodes, sanitizers" env EMUL_GPUS=4 ASAN_OPTIONS=detect_leaks=0:detect_stac
   "$out/epcomm-test-checked" "$out/nodes.pack" nodes --processes --most 12
 step "creation leaks nothing on the host" env ASAN_OPTIONS=detect_leaks=1 "$out/epcomm-test-checked" "$out/test.pack" other-pack --other "$out/other.pack"
 here=$(dirname "$0")
-step "python" env EPCOMM_PACK="$out/test.pack" EPCOMM_LIBRARY="$PWD/$out/libepcomm.so" python3 "$here/../../python/epcomm/tests/test_comm.py"
+step "python" env EMUL_GPUS=4 EPCOMM_PACK="$out/test.pack" EPCOMM_NODES_PACK="$out/nodes.pack" EPCOMM_LIBRARY="$PWD/$out/libepcomm.so" python3 "$here/../../python/epcomm/tests/test_comm.py"
 step "example, processes" "$out/example-processes" "$out/test.pack"
 step "example, threads" "$out/example-threads" "$out/test.pack"
 if python3 -c 'import torch' 2> /dev/null; then

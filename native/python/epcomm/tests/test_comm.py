@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 import epcomm  # noqa: E402
 
 PACK = os.environ["EPCOMM_PACK"]
+NODES_PACK = os.environ.get("EPCOMM_NODES_PACK")  # of 4 ranks on 2 nodes
 
 
 def pack_bytes():
@@ -74,6 +75,62 @@ def one_rank(rank, pipes, results):
     except Exception as e:
         said = repr(e)
     results.put((rank, said))
+
+
+def one_of_nodes(rank, pipes, results):
+    """A call of fp8 ones over nodes. The experts write into the library's memory: it is the
+    host's here."""
+    try:
+        with unittest.mock.patch.dict(os.environ, {"LOCAL_WORLD_SIZE": "2"}):
+            comm = epcomm.Comm(NODES_PACK, rank, 4, rank, Gather(rank, pipes), deadline=60)
+        i, o, tokens = comm.info, comm.outputs(), 5
+        if (i.nodes, i.nvshmem) != (2, b"3.8.0"):
+            raise ValueError(f"{i.nodes} nodes, NVSHMEM {i.nvshmem}")
+        x, weights = array.array("H", [0x3F80] * (tokens * i.hidden)), array.array("f", [1 / i.topk] * (tokens * i.topk))
+        ids = array.array("i", [(t * 3 + 5 * k + rank) % i.experts for t in range(tokens) for k in range(i.topk)])
+        combined = array.array("H", [0] * (tokens * i.hidden))
+        at = lambda a: a.buffer_info()[0]
+        call = epcomm.Call(tokens=tokens, fullest=tokens, x=at(x), topk_ids=at(ids), weights=at(weights), y=o.y, combined=at(combined))
+        comm.dispatch(call)
+        wait(rank)
+        rows = array.array("H", [0x3F80] * (o.max_rows * i.hidden))
+        ctypes.memmove(o.y, at(rows), 2 * len(rows))
+        comm.combine(call)
+        wait(rank)
+        said = comm.fault().text.decode() if comm.fault() else ""
+        said = said or ("" if all(0x3F7F <= v <= 0x3F81 for v in combined) else "a combined value is not 1")
+        comm.destroy()
+    except Exception as e:
+        said = repr(e)
+    results.put((rank, said))
+
+
+class TestNodes(unittest.TestCase):
+    def test_nodes_of_a_job(self):
+        for environment, ranks, want in (({}, 2, 1), ({"LOCAL_WORLD_SIZE": "8"}, 16, 2), ({"LOCAL_WORLD_SIZE": "8"}, 4, 1)):
+            with unittest.mock.patch.dict(os.environ, environment):
+                self.assertEqual(epcomm.comm.nodes_of(PACK, ranks), want)
+        self.assertEqual(epcomm.comm.nodes_of("/no/such.pack", 2), 1)
+
+    def test_a_pack_of_one_host_is_refused(self):
+        with self.assertRaises(epcomm.EpcommError) as refused:
+            epcomm.Comm(PACK, 0, 2, 0, lambda mine: mine * 2, nodes=2)
+        self.assertEqual(refused.exception.status, "pack")
+        self.assertIn("made for one host, and nodes is 2", str(refused.exception))
+
+    @unittest.skipUnless(NODES_PACK, "EPCOMM_NODES_PACK names no pack")
+    def test_four_processes_on_two_nodes(self):
+        self.assertEqual(epcomm.comm.nodes_of(NODES_PACK, 4), 2)
+        ends, results = [multiprocessing.Pipe() for _ in range(3)], multiprocessing.Queue()
+        ranks = [multiprocessing.Process(target=one_of_nodes, args=(0, [None] + [here for here, _ in ends], results))]
+        ranks += [multiprocessing.Process(target=one_of_nodes, args=(r + 1, [None] * (r + 1) + [there], results))
+                  for r, (_, there) in enumerate(ends)]
+        for r in ranks:
+            r.start()
+        said = dict(results.get(timeout=300) for _ in ranks)
+        for r in ranks:
+            r.join()
+        self.assertEqual(said, {r: "" for r in range(4)})
 
 
 class TestComm(unittest.TestCase):

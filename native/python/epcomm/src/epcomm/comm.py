@@ -1,6 +1,7 @@
 """One rank of epcomm, with device addresses as integers. Needs no other package."""
 
 import ctypes
+import os
 
 from . import library
 from .library import Call, Explanation, Fault, Info, Machine, Outputs
@@ -37,15 +38,30 @@ def word(table, value, what):
     return table[value]
 
 
+def nodes_of(pack, ranks):
+    """Hosts that a job's ranks are spread over: torchrun says how many ranks a host has.
+    Without torchrun the pack says for how many hosts it was made."""
+    local = int(os.environ.get("LOCAL_WORLD_SIZE") or 0)
+    if local > 0:
+        return max(1, ranks // local)
+    try:
+        with open(pack, "rb") as f:
+            return check_pack(f.read()).nodes
+    except (OSError, EpcommError):
+        return 1  # the library says what is wrong with the pack, on all ranks
+
+
 class Comm:
     """One rank. All ranks create theirs together.
 
     all_gather(mine: bytes) -> bytes of all ranks, in their order. Times are seconds.
-    One thread at a time uses a Comm.
+    nodes: hosts that the ranks are spread over, by default as nodes_of says; nvshmem: the
+    folder with its lib/, by default EPBENCH_NVSHMEM. One thread at a time uses a Comm.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
-                 precision="full", max_sms=0, dtypes=(), routing="all", debug=False, extra_bytes=0, own_outputs=False):
+                 precision="full", max_sms=0, dtypes=(), routing="all", debug=False, extra_bytes=0, own_outputs=False,
+                 nodes=None, nvshmem=None):
         if precision not in ("full", "reduced"):
             raise ValueError(f"precision: {precision!r} is neither full nor reduced")
         self._comm = None
@@ -56,7 +72,8 @@ class Comm:
             deadline_ns=int(deadline * 1e9), in_flight=in_flight, streams=streams, reduced=precision == "reduced",
             max_sms=max_sms, dtypes=sum(1 << word(DTYPES, d, "dtypes") for d in dtypes),
             routing=word(ROUTINGS, routing, "routing"), debug=bool(debug), extra_bytes=extra_bytes,
-            own_outputs=bool(own_outputs))
+            own_outputs=bool(own_outputs), nvshmem=str(nvshmem).encode() if nvshmem else None,
+            nodes=nodes_of(pack, ranks) if nodes is None else nodes)
         comm, text = ctypes.c_void_p(), ctypes.create_string_buffer(library.TEXT)
         status = lib().epcomm_create(ctypes.byref(comm), ctypes.byref(options), text)
         if status:
@@ -180,4 +197,4 @@ def check_pack(data):
     return info
 
 
-__all__ = ["Call", "Comm", "EpcommError", "Explanation", "Fault", "Info", "Machine", "Outputs", "check_pack", "classify", "machine"]
+__all__ = ["Call", "Comm", "EpcommError", "Explanation", "Fault", "Info", "Machine", "Outputs", "check_pack", "classify", "machine", "nodes_of"]

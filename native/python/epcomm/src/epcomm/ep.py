@@ -65,7 +65,7 @@ class EP:
     """One rank of expert parallelism on one GPU.
 
     group: a torch.distributed group, or None for the default one; or pass rank,
-    ranks and all_gather(bytes) -> bytes yourself. Other options: see Comm.
+    ranks and all_gather(bytes) -> bytes yourself. Other options, such as nodes: see Comm.
 
     Tensors that dispatch returns are views of the library's memory: they hold until
     the slot's next dispatch.
@@ -89,7 +89,7 @@ class EP:
         self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
         self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
-        self._views = {}
+        self._views, self._rows = {}, {}
         self._index = index
         self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
         self.id = _register(self)
@@ -159,19 +159,39 @@ class EP:
     def combine(self, y, topk_ids, weights, *, out=None, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
         """Brings rows back, weighted and summed: bfloat16 [tokens, hidden].
 
-        y: bfloat16 [max_rows, hidden], what the experts made of each row; the other
-        arguments as they were for dispatch.
+        y: bfloat16 [max_rows, hidden], what the experts made of each row; over nodes it is
+        copied to self.y(slot) unless it lies there. The other arguments as they were for
+        dispatch.
         """
         call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
         if out is None:
             out = torch.empty((call.tokens, self.hidden), dtype=torch.bfloat16, device=y.device)
         self._check_rows("out", out, call.tokens)
         self._check_rows("y", y, 0)
+        y = self._readable(y, slot, half)
         call.y, call.combined = y.data_ptr(), out.data_ptr()
         self.comm.check(getattr(lib(), "epcomm_combine" + half)(self.comm.handle, call, self._stream(stream)))
         if self._settle:
             self._settle()
         return out
+
+    def y(self, slot=0):
+        """bfloat16 [max_rows, hidden] in the library's memory, over nodes. Experts that write
+        there spare combine a copy: the network reads no other memory. None on one host."""
+        view = self._rows.get(slot)
+        if view is None and self.info.nodes > 1:
+            address, rows = self.comm.outputs(slot).y, max(self.max_rows(d) for d in range(1, 5) if self.info.dtypes >> d & 1)
+            view = self._rows[slot] = _bytes(address, 2 * rows * self.hidden, self.device).view(torch.bfloat16).view(rows, self.hidden)
+        return view
+
+    def _readable(self, y, slot, half):
+        """y where combine can read it. What was sent is not copied again."""
+        room = self.y(slot)
+        if room is None or room.data_ptr() <= y.data_ptr() < room.data_ptr() + 2 * room.numel():
+            return y
+        if half != "_recv":
+            room[:y.shape[0]].copy_(y)
+        return room
 
     def max_rows(self, dtype=0):
         return self._view(0, word(DTYPES, dtype, "dtype")).out.shape[0]

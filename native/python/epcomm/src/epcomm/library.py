@@ -23,7 +23,7 @@ class Options(_Sized):
         ("rank", c_int), ("ranks", c_int), ("device", c_int), ("all_gather", AllGather), ("context", c_void_p),
         ("deadline_ns", c_uint64), ("in_flight", c_int), ("streams", c_int), ("reduced", c_int), ("max_sms", c_int),
         ("dtypes", c_uint), ("routing", c_int), ("debug", c_int), ("extra_bytes", c_uint64),
-        ("own_outputs", c_int),
+        ("own_outputs", c_int), ("nvshmem", c_char_p), ("nodes", c_int),
     ]
 
 
@@ -43,7 +43,7 @@ class Info(_Sized):
         ("topk", c_int), ("max_tokens", c_int), ("groups", c_int), ("shared", c_int), ("skip_a2a", c_int), ("reduced", c_int),
         ("in_flight", c_int), ("largest_grid", c_int), ("dtypes", c_uint), ("default_dtype", c_int), ("heap_bytes", c_uint64),
         ("digest", c_char * 65), ("abi", c_char * 65), ("arch", c_char * 16), ("kernels", c_char * 1024),
-        ("layout", c_int), ("raw", c_int),
+        ("layout", c_int), ("raw", c_int), ("nodes", c_int), ("nvshmem", c_char * 16),
     ]
 
 
@@ -60,6 +60,7 @@ class Outputs(_Sized):
         ("src_info", c_void_p), ("scale_offsets", c_void_p), ("max_rows", c_uint64), ("row_bytes", c_uint64),
         ("out_bytes", c_uint64), ("scale_bytes", c_uint64), ("scales", c_int), ("scale_bytes_each", c_int), ("row_pad", c_int),
         ("expert_ids_bytes", c_uint64), ("src_info_bytes", c_uint64), ("scale_offsets_bytes", c_uint64),
+        ("y", c_void_p),
     ]
 
 
@@ -77,7 +78,7 @@ class Explanation(_Sized):
     ]
 
 
-STATUSES = ("ok", "invalid", "pack", "driver", "machine", "disagree", "gather", "fault", "peer")
+STATUSES = ("ok", "invalid", "pack", "driver", "machine", "disagree", "gather", "fault", "peer", "network")
 
 
 def _candidates():

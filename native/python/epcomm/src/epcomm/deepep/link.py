@@ -56,7 +56,7 @@ class Link:
     def __init__(self, pack, rank, ranks, device, all_gather, deadline):
         self.device = device
         index = device.index if device.index is not None else rank
-        self.comm = Comm(pack, rank, ranks, index, all_gather, deadline=deadline, own_outputs=True, precision="reduced")
+        self.comm = Comm(pack, rank, ranks, index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced")
         self.info = self.comm.info
         self.rank, self.ranks, self.hidden, self.topk = rank, ranks, self.info.hidden, self.info.topk
         self.local_experts, self.max_tokens, self.groups = self.info.local_experts, self.info.max_tokens, self.info.groups

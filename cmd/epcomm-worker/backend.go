@@ -25,6 +25,7 @@ type backend struct {
 	machine  ep.Machine
 	pack     *pack.Pack
 	path     string // of the pack
+	nodes    int
 	deadline time.Duration
 	compiler *cuda.Compiler
 	dir      string // of packs made here
@@ -32,19 +33,23 @@ type backend struct {
 	early    *cuda.Queue
 }
 
-func openBackend(path string, deadline time.Duration) (*backend, error) {
-	b := &backend{path: path, deadline: deadline}
+func openBackend(path string, nodes int, deadline time.Duration) (*backend, error) {
+	b := &backend{path: path, nodes: nodes, deadline: deadline}
 	var err error
 	if path != "" {
 		if b.pack, err = pack.ReadFile(path); err != nil {
 			return nil, err
 		}
+		b.nodes = max(b.pack.Shape().Nodes, 1)
 	}
 	gpus, err := cuda.Open(cuda.Options{})
 	if err != nil {
 		return nil, err
 	}
 	b.machine = gpus.Machine()
+	if b.nodes > 1 { // as the ranks of epbench-cuda rank --split
+		b.machine.Backend, b.machine.Link = "cuda-hosts", b.machine.Link+"+split"
+	}
 	if err := gpus.Close(); err != nil {
 		return nil, err
 	}
@@ -68,13 +73,13 @@ func (b *backend) ABI() ep.ABI {
 	if b.pack != nil {
 		return ep.ABI(b.pack.Digest) // what its one kernel launches
 	}
-	return cuda.ABI()
+	return cuda.ABIOver(b.nodes)
 }
 
 // Kernels implements kernels.Backend.
 func (b *backend) Kernels() []kernels.Kernel {
 	if b.pack == nil {
-		return cuda.Kernels()
+		return cuda.KernelsOver(b.nodes, b.machine)
 	}
 	served := []ep.Layout{b.pack.Shape().Layout}
 	doc := "What the pack " + b.pack.Digest[:12] + " launches, through epcomm."
@@ -84,6 +89,18 @@ func (b *backend) Kernels() []kernels.Kernel {
 	}
 }
 
+// Conditions implements kernels.Conditioned for kernels that epbench has no code of.
+func (b *backend) Conditions(kernel string) []kernels.Condition {
+	topology := fmt.Sprintf("problem.nodes == %d", b.nodes)
+	switch {
+	case b.pack != nil:
+		return []kernels.Condition{{Expr: topology, Reason: "the pack is for other nodes"}}
+	case b.nodes > 1:
+		return cuda.HostConditions(kernel, topology)
+	}
+	return nil // of one host: epbench has the code
+}
+
 // fits refuses problems that the pack was not made for.
 func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	q := b.pack.Shape()
@@ -91,7 +108,7 @@ func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 		name       string
 		have, want int
 	}{
-		{"ranks", q.Ranks, p.Ranks}, {"hidden", q.Hidden, p.Hidden}, {"experts", q.Experts, p.Experts}, {"topk", q.TopK, p.TopK},
+		{"ranks", q.Ranks, p.Ranks}, {"nodes", b.nodes, p.Nodes}, {"hidden", q.Hidden, p.Hidden}, {"experts", q.Experts, p.Experts}, {"topk", q.TopK, p.TopK},
 	} {
 		if f.have != f.want {
 			return fmt.Errorf("%s: the pack is for %d, not %d", f.name, f.have, f.want)
@@ -135,6 +152,9 @@ func (b *backend) Ahead(p ep.Problem, configs []ep.Config) {
 func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if w.Problem.Ranks > b.machine.GPUs {
 		return nil, fmt.Errorf("ranks: %d need as many GPUs, here are %d", w.Problem.Ranks, b.machine.GPUs)
+	}
+	if w.Problem.Nodes != b.nodes {
+		return nil, fmt.Errorf("nodes: %d, and this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
 	judged := *w // as the pack lays it out

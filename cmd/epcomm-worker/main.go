@@ -5,6 +5,7 @@
 //
 //	EPBENCH_CUDA=bin/epcomm-worker epbench verify --backend cuda
 //	epbench bench --backend "exec:bin/epcomm-worker --pack model.pack" ...
+//	epbench verify --backend "exec:bin/epcomm-worker --nodes 2" --ranks 2 --nodes 2
 //
 // Without --pack it makes a pack of every candidate. With one, the pack's own
 // look-up chooses.
@@ -30,6 +31,7 @@ func main() {
 func newRoot() *cobra.Command {
 	var path string
 	var deadline time.Duration
+	var nodes int
 	root := &cobra.Command{
 		Use:           "epcomm-worker",
 		Short:         "Serve the worker protocol on stdin and stdout",
@@ -37,7 +39,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := openBackend(path, deadline)
+			b, err := openBackend(path, nodes, deadline)
 			if err != nil {
 				return err
 			}
@@ -45,6 +47,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.Flags().StringVar(&path, "pack", "", "pack to run; without one, a pack is made of every candidate")
+	root.Flags().IntVar(&nodes, "nodes", 1, "so many hosts, of which the GPUs of this one play the parts: kernels that cross hosts, over NVSHMEM; a pack says it itself")
 	root.Flags().DurationVar(&deadline, "deadline", 2*time.Second, "longest wait of a kernel before it gives up")
 	root.AddCommand(&cobra.Command{
 		Use:   "rank",

@@ -138,7 +138,7 @@ func (r *rank) unload() {
 func (r *rank) load(l load) (err error) {
 	r.unload()
 	r.comm, err = epcomm.Create(epcomm.Options{
-		Pack: l.Pack, Rank: r.seat.Rank, Ranks: r.seat.Ranks, Device: r.seat.Device,
+		Pack: l.Pack, Nodes: l.Nodes, Rank: r.seat.Rank, Ranks: r.seat.Ranks, Device: r.seat.Device,
 		Deadline: time.Duration(l.Deadline), Reduced: true, Gather: r.gather,
 	})
 	if err != nil {
@@ -147,7 +147,9 @@ func (r *rank) load(l load) (err error) {
 	if r.left, err = r.comm.Outputs(0, r.inputs.DType); err != nil {
 		return err
 	}
-	r.parts["y"] = gpu.Alloc(2 * r.left.MaxRows * int64(r.inputs.Hidden))
+	if r.left.Y == 0 { // over nodes the library has room for them
+		r.parts["y"] = gpu.Alloc(2 * r.left.MaxRows * int64(r.inputs.Hidden))
+	}
 	return nil
 }
 
@@ -156,9 +158,12 @@ func (r *rank) call() epcomm.Call {
 	return epcomm.Call{
 		DType: r.inputs.DType, Tokens: r.inputs.Tokens, Fullest: r.inputs.Fullest, Routing: r.inputs.Routing,
 		Purpose: r.inputs.Purpose, X: at("x"), IDs: at("ids"), Weights: at("weights"), InputScale: at("scale"),
-		Y: at("y"), Combined: at("combined"), Bias: at("bias"), Scale: r.inputs.Scale,
+		Y: r.rows(), Combined: at("combined"), Bias: at("bias"), Scale: r.inputs.Scale,
 	}
 }
+
+// rows are where the experts write.
+func (r *rank) rows() epcomm.Pointer { return max(r.left.Y, epcomm.Pointer(r.parts["y"])) }
 
 func (r *rank) onStream() epcomm.Stream { return epcomm.Stream(uintptr(r.stream)) }
 
@@ -169,7 +174,7 @@ func (r *rank) prove(p prove) error {
 	index := r.inputs.Index
 	for at, bytes := range map[epcomm.Pointer]int64{
 		o.Out: o.OutBytes, o.Scales: o.ScaleBytes, o.RowOffsets: 4 * (groups + 1), o.ExpertIDs: index.ExpertIDs,
-		o.SrcInfo: index.SrcInfo, o.ScaleOffsets: index.ScaleOffsets, epcomm.Pointer(r.parts["y"]): 2 * o.MaxRows * int64(r.inputs.Hidden),
+		o.SrcInfo: index.SrcInfo, o.ScaleOffsets: index.ScaleOffsets, r.rows(): 2 * o.MaxRows * int64(r.inputs.Hidden),
 		epcomm.Pointer(r.parts["combined"]): 2 * int64(max(r.inputs.Capacity, 1)*r.inputs.Hidden),
 	} {
 		if at != 0 {
@@ -199,7 +204,7 @@ func (r *rank) experts() {
 	for field, at := range map[unsafe.Pointer]epcomm.Pointer{
 		unsafe.Pointer(&a.out): o.Out, unsafe.Pointer(&a.out_scales): o.Scales, unsafe.Pointer(&a.row_offsets): o.RowOffsets,
 		unsafe.Pointer(&a.expert_ids):    o.ExpertIDs,
-		unsafe.Pointer(&a.scale_offsets): o.ScaleOffsets, unsafe.Pointer(&a.y): epcomm.Pointer(r.parts["y"]),
+		unsafe.Pointer(&a.scale_offsets): o.ScaleOffsets, unsafe.Pointer(&a.y): r.rows(),
 		unsafe.Pointer(&a.input_scales): epcomm.Pointer(r.parts["scale"]),
 	} {
 		*(*uintptr)(field) = uintptr(at)

@@ -70,7 +70,7 @@ func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 		return d, c, err
 	}
 	p.Op = ep.Combine
-	for _, kernel := range kernels.For(cuda.Kernels(), p) {
+	for _, kernel := range kernels.For(cuda.KernelsOver(p.Nodes, m), p) {
 		k = kernel.DefaultConfig(m, p)
 		if kernel.Check(m, p, k) == nil && kernel.Pairs(c, k) == nil {
 			return c, k, nil
@@ -99,7 +99,7 @@ func (s *session) hold(c ep.Config) error {
 	}
 	s.loaded = ""
 	_, err = r.ask(func(int) request {
-		return request{Load: &load{Pack: s.packs[c.Key()], Deadline: int64(s.backend.deadline)}}
+		return request{Load: &load{Pack: s.packs[c.Key()], Nodes: s.backend.nodes, Deadline: int64(s.backend.deadline)}}
 	})
 	if err == nil {
 		s.loaded = c.Key()

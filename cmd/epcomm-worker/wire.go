@@ -52,7 +52,8 @@ type inputs struct {
 // load makes a communicator of a pack.
 type load struct {
 	Pack     string // path
-	Deadline int64  // nanoseconds
+	Nodes    int
+	Deadline int64 // nanoseconds
 }
 
 // prove runs a call once from poisoned outputs.

@@ -36,6 +36,12 @@ func (c *crew) Conditions(kernel string) []kernels.Condition {
 	if c.first.place.Split {
 		topology = fmt.Sprintf("problem.ranks == %d && problem.nodes %% %d == 0", c.machine.GPUs, c.hosts)
 	}
+	return HostConditions(kernel, topology)
+}
+
+// HostConditions are the rules of a kernel of HostKernels; topology is that of ranks and
+// nodes.
+func HostConditions(kernel, topology string) []kernels.Condition {
 	out := []kernels.Condition{
 		{Expr: topology, Reason: "ranks and nodes must be those that were launched"},
 		{Expr: "!problem.skip_a2a", Reason: "skip-a2a sends nothing; use --backend cuda"},

@@ -25,7 +25,7 @@ type Call struct {
 	Weights    Pointer // [tokens, topk] float32
 	InputScale Pointer // [1] float32, nvfp4
 	Own        Outputs // outputs of the caller's; none for the library's
-	Y          Pointer // [max_rows, hidden] BF16
+	Y          Pointer // [max_rows, hidden] BF16; over nodes in Outputs.Y or the extra memory
 	Combined   Pointer // [tokens, hidden] BF16
 	Bias       Pointer // [hidden] BF16, of combines with an epilogue only
 	Scale      float32
@@ -34,6 +34,8 @@ type Call struct {
 // Outputs are where dispatch leaves rows, as EpcommOutputs.
 type Outputs struct {
 	Out, Scales, RowOffsets, ExpertIDs, SrcInfo, ScaleOffsets Pointer
+
+	Y Pointer // over nodes: room for what the experts make; 0 on one host
 
 	MaxRows, RowBytes, OutBytes, ScaleBytes int64
 }
@@ -107,14 +109,14 @@ func (c *Comm) Outputs(slot, dtype int) (Outputs, error) {
 	return Outputs{
 		Out: at(o.out), Scales: at(o.out_scales), RowOffsets: at(unsafe.Pointer(o.row_offsets)),
 		ExpertIDs: at(unsafe.Pointer(o.expert_ids)), SrcInfo: at(unsafe.Pointer(o.src_info)),
-		ScaleOffsets: at(unsafe.Pointer(o.scale_offsets)),
-		MaxRows:      int64(o.max_rows), RowBytes: int64(o.row_bytes), OutBytes: int64(o.out_bytes), ScaleBytes: int64(o.scale_bytes),
+		ScaleOffsets: at(unsafe.Pointer(o.scale_offsets)), Y: at(o.y),
+		MaxRows: int64(o.max_rows), RowBytes: int64(o.row_bytes), OutBytes: int64(o.out_bytes), ScaleBytes: int64(o.scale_bytes),
 	}, err
 }
 
 // Info is what a pack fixes and what this rank got.
 type Info struct {
-	Rank, Ranks, Hidden, Experts, LocalExperts, TopK, MaxTokens, Groups, LargestGrid int
+	Rank, Ranks, Nodes, Hidden, Experts, LocalExperts, TopK, MaxTokens, Groups, LargestGrid int
 
 	HeapBytes int64
 	Digest    string
@@ -150,7 +152,7 @@ func MachineKey() (string, error) {
 
 func infoOf(i C.EpcommInfo) Info {
 	return Info{
-		Rank: int(i.rank), Ranks: int(i.ranks), Hidden: int(i.hidden), Experts: int(i.experts),
+		Rank: int(i.rank), Ranks: int(i.ranks), Nodes: int(i.nodes), Hidden: int(i.hidden), Experts: int(i.experts),
 		LocalExperts: int(i.local_experts), TopK: int(i.topk), MaxTokens: int(i.max_tokens), Groups: int(i.groups),
 		LargestGrid: int(i.largest_grid), HeapBytes: int64(i.heap_bytes), Digest: C.GoString(&i.digest[0]), ABI: ep.ABI(C.GoString(&i.kernels[0])),
 	}

@@ -60,6 +60,7 @@ const (
 	Gather   Status = C.EPCOMM_GATHER
 	Faulted  Status = C.EPCOMM_FAULT
 	Peer     Status = C.EPCOMM_PEER
+	Network  Status = C.EPCOMM_NETWORK
 )
 
 func (s Status) String() string { return C.GoString(C.epcomm_status_name(C.EpcommStatus(s))) }
@@ -85,6 +86,8 @@ type Options struct {
 	Routing    int   // EpcommRouting of calls that name none
 	Debug      bool
 	ExtraBytes uint64
+	Nodes      int    // hosts that the ranks are spread over, 0 for one; then each rank is a process of its own
+	NVSHMEM    string // folder with its lib/, needed over nodes; "" is EPBENCH_NVSHMEM
 	// Gather brings the bytes of all ranks together, in their order. It is not
 	// needed for one rank.
 	Gather func(mine []byte) (all []byte, err error)
@@ -122,7 +125,11 @@ func Create(o Options) (*Comm, error) {
 		pack: path, rank: C.int(o.Rank), ranks: C.int(o.Ranks), device: C.int(o.Device),
 		deadline_ns: C.uint64_t(o.Deadline), in_flight: C.int(o.InFlight), streams: C.int(o.Streams),
 		reduced: flag(o.Reduced), max_sms: C.int(o.MaxSMs), routing: C.int(o.Routing), debug: flag(o.Debug),
-		extra_bytes: C.uint64_t(o.ExtraBytes),
+		extra_bytes: C.uint64_t(o.ExtraBytes), nodes: C.int(o.Nodes),
+	}
+	if o.NVSHMEM != "" {
+		options.nvshmem = C.CString(o.NVSHMEM)
+		defer C.free(unsafe.Pointer(options.nvshmem))
 	}
 	for _, d := range o.DTypes {
 		options.dtypes |= 1 << d

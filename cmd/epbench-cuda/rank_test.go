@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,15 +103,25 @@ func (l launched) open(t *testing.T, p ep.Problem) kernels.Session {
 	return s
 }
 
-// pair is the default pair with these changes, on few threads, ready to run.
-func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, changes ...string) ep.Config {
+// Pairs of kernels.
+const (
+	hostsPair = "dispatch_hosts+combine_hosts"
+	llPair    = "dispatch_ll_hosts+combine_ll_hosts"
+)
+
+// pair is the default of a pair of kernels with these changes, on few threads, ready to run.
+func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, pair string, changes ...string) ep.Config {
 	t.Helper()
-	c := kernels.For(l.Kernels(), p)[0].DefaultConfig(l.Machine(), p)
-	for _, change := range append([]string{"dispatch.threads=128", "combine.threads=128", "dispatch.count_sms=1"}, changes...) {
+	k, err := kernels.Find(l.Kernels(), ep.Pair, pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := k.DefaultConfig(l.Machine(), p)
+	for _, change := range append([]string{"dispatch.threads=128", "combine.threads=128"}, changes...) {
 		name, value, _ := strings.Cut(change, "=")
 		c = c.With(name, ep.Value(value))
 	}
-	if err := s.Prepare(t.Context(), c); err != nil {
+	if err := cmp.Or(k.Check(l.Machine(), p, c), s.Prepare(t.Context(), c)); err != nil {
 		t.Fatalf("%s: %v", c.Key(), err)
 	}
 	return c
@@ -142,9 +153,12 @@ func TestRankHosts(t *testing.T) {
 	}
 	p := hostsProblem(4, 2)
 	s := l.open(t, p)
-	right(t, s, l.pair(t, s, p, "dispatch.mode=split", "combine.mode=split"))
-	rail := l.pair(t, s, p, "dispatch.route=rail")
+	right(t, s, l.pair(t, s, p, hostsPair, "dispatch.mode=split", "combine.mode=split"))
+	right(t, s, l.pair(t, s, p, llPair))
+	right(t, s, l.pair(t, s, p, llPair, "dispatch.mode=split", "combine.mode=split"))
+	rail := l.pair(t, s, p, hostsPair, "dispatch.route=rail")
 	right(t, s, rail)
+	refuseMixed(t, l, p)
 
 	if err := os.WriteFile(l.die, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -156,26 +170,43 @@ func TestRankHosts(t *testing.T) {
 	}
 }
 
+// refuseMixed wants epbench to know that a combine reads what its own dispatch leaves.
+func refuseMixed(t *testing.T, l launched, p ep.Problem) {
+	t.Helper()
+	k, err := kernels.Find(l.Kernels(), ep.Pair, "dispatch_ll_hosts+combine_hosts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Check(l.Machine(), p, k.DefaultConfig(l.Machine(), p)); err == nil || !strings.Contains(err.Error(), "cannot follow") {
+		t.Errorf("%s: %v, want a refusal", k.Name, err)
+	}
+}
+
 // TestRankDrill: a signal that is lost between hosts is named within the deadline, and the
-// ranks go on.
+// ranks go on. The low-latency kernels send the counts of a rank by one put: then the
+// rank is named and no expert.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
-	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:tile_tokens=16")
+	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")
 	p := hostsProblem(2, 2)
 	s := l.open(t, p)
-	lossy := l.pair(t, s, p, "dispatch.tile_tokens=16")
-	sound := l.pair(t, s, p)
-	var f *kernels.Failure
-	for try := 1; ; try++ { // on a busy host another wait may pass the deadline first
-		_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
-		if !errors.As(err, &f) || f.Status != ep.Hang || try == 10 {
-			t.Fatalf("a lost signal gave %v, want a hang that names expert 2 of rank 1", err)
+	for _, c := range []struct{ pair, names string }{
+		{hostsPair, "expert 2 from rank 1"},
+		{llPair, "rank 0 waited in dispatch_wait for rank 1"},
+	} {
+		lossy := l.pair(t, s, p, c.pair, "dispatch.threads=96")
+		for try := 1; ; try++ { // on a busy host another wait may pass the deadline first
+			var f *kernels.Failure
+			_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
+			if !errors.As(err, &f) || f.Status != ep.Hang || try == 10 {
+				t.Fatalf("%s: a lost signal gave %v, want a hang that names %s", c.pair, err, c.names)
+			}
+			if strings.Contains(f.Reason, c.names) {
+				break
+			}
 		}
-		if strings.Contains(f.Reason, "expert 2 from rank 1") {
-			break
-		}
+		right(t, s, l.pair(t, s, p, c.pair))
 	}
-	right(t, s, sound)
 }
 
 // TestRankTopology: ranks and hosts that were not launched are refused, with the way out.

@@ -29,8 +29,7 @@ type crew struct {
 }
 
 // Conditions implements kernels.Conditioned. It repeats the rules of checkTopology,
-// checkHosts, checkDispatchHosts and checkCombineHosts as expressions, because epbench
-// has no code of these kernels. Prepare checks again and refuses what these let pass.
+// checkHosts and of each kernel as expressions, because epbench has no code of them. Prepare checks again and refuses what these let pass.
 func (c *crew) Conditions(kernel string) []kernels.Condition {
 	topology := fmt.Sprintf("problem.ranks == %d && problem.nodes == %d", c.machine.GPUs, c.hosts)
 	if c.first.place.Split {
@@ -51,13 +50,16 @@ func HostConditions(kernel, topology string) []kernels.Condition {
 		{Expr: fmt.Sprintf("threads %% %d == 0 && threads <= %d", warp, maxHostThreads), Reason: "whole warps, with registers for the network"},
 		{Expr: "sms >= 2 && sms <= machine.sms", Reason: "all blocks must be resident, one an SM"},
 	}
-	if kernel == combineHosts().kernel.Name {
+	switch kernel {
+	case combineHosts().kernel.Name:
 		return append(out, kernels.Condition{Expr: "wait_sms < sms", Reason: "the other blocks sum"})
+	case dispatchHosts().kernel.Name:
+		return append(out,
+			kernels.Condition{Expr: "count_sms < sms", Reason: "the other blocks send"},
+			kernels.Condition{Expr: `route != "rail" || problem.nodes > 1`, Reason: "rail forwards between hosts"},
+			kernels.Condition{Expr: `route != "rail" || chunk_bytes == 0`, Reason: "a forwarded message travels in one piece"})
 	}
-	return append(out,
-		kernels.Condition{Expr: "count_sms < sms", Reason: "the other blocks send"},
-		kernels.Condition{Expr: `route != "rail" || problem.nodes > 1`, Reason: "rail forwards between hosts"},
-		kernels.Condition{Expr: `route != "rail" || chunk_bytes == 0`, Reason: "a forwarded message travels in one piece"})
+	return append(out, conditionsHostsLL()...)
 }
 
 // link is the conversation with another rank.

@@ -22,7 +22,9 @@ const (
 
 // hostFamilies are the kernels of one process a GPU. They are no part of families: a
 // process that has all GPUs of a host cannot run them.
-func hostFamilies() []family { return []family{dispatchHosts(), combineHosts()} }
+func hostFamilies() []family {
+	return []family{dispatchHosts(), combineHosts(), dispatchHostsLL(), combineHostsLL()}
+}
 
 // everyFamily is for look-ups by name.
 func everyFamily() []family { return append(families(), hostFamilies()...) }
@@ -165,7 +167,7 @@ func HostKernels(m ep.Machine) []kernels.Kernel {
 func HostABI() ep.ABI { return abiOf(hostFamilies()) }
 
 func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
-	err := cmp.Or(checkHosts(m, p, c),
+	err := cmp.Or(checkHosts(m, p, c), checkInFlight(c),
 		kernels.CheckRange(c, "count_sms", 1, c.Int("sms")-1),
 		kernels.CheckRange(c, "tile_tokens", 1, ep.MaxTokens),
 		checkChunk(c, 0),
@@ -184,7 +186,7 @@ func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 func checkCombineHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkHosts(m, p, c),
+	return cmp.Or(checkHosts(m, p, c), checkInFlight(c),
 		kernels.CheckRange(c, "wait_sms", 1, c.Int("sms")-1),
 		checkSwitch(c, "rotate"),
 		checkChunk(c, 16))
@@ -209,9 +211,10 @@ func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckMultiple(c, "threads", warp, warp, maxHostThreads, "a warp"),
 		kernels.CheckRange(c, "sms", 2, min(maxBlocksEP, max(m.SMs, 2))),
 		kernels.CheckWord(c, "mode", "fused", "split"),
-		checkSwitch(c, "pdl"),
-		kernels.CheckWord(c, "in_flight", "1", "2", "4", "8"))
+		checkSwitch(c, "pdl"))
 }
+
+func checkInFlight(c ep.Config) error { return kernels.CheckWord(c, "in_flight", "1", "2", "4", "8") }
 
 // regionsHosts is EpHostRegion of hosts/layout.cuh.
 func regionsHosts(p ep.Problem) []Region {

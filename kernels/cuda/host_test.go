@@ -39,7 +39,7 @@ func TestStates(t *testing.T) {
 			Op: ep.Pair, Mode: ep.Graph, Ranks: shape.ranks, Nodes: 1, Hidden: shape.hidden,
 			Experts: shape.ranks * shape.local, TopK: shape.topK, Tokens: 128, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16,
 		}
-		for _, s := range []state{epState, llState, finalState, hostsState} {
+		for _, s := range []state{epState, llState, finalState, hostsState, hostsLLState} {
 			if n := len(s.regions(p)); n > 16 {
 				t.Errorf("%s has %d regions, EpArgs holds 16", s.name, n)
 			}

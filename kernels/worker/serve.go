@@ -110,10 +110,26 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 		w.ABI = v.ABI()
 	}
 	_, w.Ahead = s.backend.(kernels.Forewarned)
-	for _, k := range s.backend.Kernels() {
-		w.Kernels = append(w.Kernels, KernelDecl{Name: k.Name, Op: k.Op, Doc: k.Doc, Params: k.Params, Work: k.Work, Layouts: k.Layouts, Rules: s.rules(k.Name)})
+	all := s.backend.Kernels()
+	for _, k := range all {
+		w.Kernels = append(w.Kernels, KernelDecl{Name: k.Name, Op: k.Op, Doc: k.Doc, Params: k.Params, Work: k.Work,
+			Layouts: k.Layouts, Rules: s.rules(k.Name), Accepts: accepts(all, k)})
 	}
 	return w, nil
+}
+
+// accepts names the dispatch kernels that a combine can follow, nil where it can follow
+// any. What their parameters have to do with it Prepare says.
+func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
+	if k.Pairs == nil {
+		return nil
+	}
+	for _, d := range kernels.Of(all, ep.Dispatch) {
+		if k.Pairs(ep.Config{Kernel: d.Name}, ep.Config{Kernel: k.Name}) == nil {
+			names = append(names, d.Name)
+		}
+	}
+	return names
 }
 
 // rules are those that the backend spells for a kernel.

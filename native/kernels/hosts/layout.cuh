@@ -2,7 +2,7 @@
  * with the ep kernels; what crosses between ranks is their own. kernels/cuda/family_hosts.go
  * computes the same sizes.
  *
- * Letters as in ep/layout.cuh, and N hosts of G ranks. Rank r is on host r / G.
+ * Letters as in ep/layout.cuh, and N hosts.
  */
 #ifndef EP_HOSTS_LAYOUT_CUH
 #define EP_HOSTS_LAYOUT_CUH
@@ -15,6 +15,7 @@
 #include "ep/layout.cuh"
 #undef ep_region
 #undef ep_word
+#include "hosts/topology.cuh"
 #include "hosts/transport.cuh"
 
 EP_DEVICE uint8_t *ep_region(const EpArgs &a, int, EpRegion region) { return ep_own_heap(a) + a.region[region]; }
@@ -30,8 +31,6 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
 #ifndef EP_ROUTE
 #define EP_ROUTE EP_ROUTE_DIRECT
 #endif
-
-constexpr int32_t EP_PER_NODE = EP_RANKS / EP_NODES;
 
 /* Indices into EpArgs.region. SEND, RECV and C_RECV are those of ep/layout.cuh. An
  * arrival word counts parts that came from a rank since set-up. */
@@ -59,11 +58,6 @@ enum EpHostCounter {
 };
 
 EP_DEVICE uint64_t ep_host_at(const EpArgs &a, EpHostRegion region, uint64_t index) { return a.region[region] + 8 * index; }
-
-EP_DEVICE int32_t ep_node_of(int32_t rank) { return rank / EP_PER_NODE; }
-
-/* The rank on host `node` that has this rank's place. */
-EP_DEVICE int32_t ep_rail(const EpArgs &a, int32_t node) { return node * EP_PER_NODE + a.rank % EP_PER_NODE; }
 
 /* Sets the counters of the next call to zero. Block 0 calls it. */
 EP_DEVICE void ep_clear_next(const EpArgs &a, uint32_t call) {

@@ -1,0 +1,220 @@
+/* combine_ll_hosts: combine_ll over hosts with algo direct. Every row returns to a place of
+ * its own and is summed there in top-k order. It reads the route that dispatch_ll_hosts
+ * left, and a call may follow another without a dispatch between them. Fused in
+ * ll_hosts_combine, or split in ll_hosts_combine_async and ll_hosts_combine_wait.
+ */
+#include "hosts/ll_layout.cuh"
+
+static const uint32_t LH_CHUNKS = (LH_ROW + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* a row */
+static const uint32_t LH_TOGETHER = 4; /* rows loaded together by a sender */
+static const uint32_t LH_BATCH = EP_TOPK < 8 ? EP_TOPK : 8; /* rows polled together by a receiver */
+static const uint32_t LH_FAR_RANKS = EP_RANKS - EP_PER_NODE;
+
+/* Byte offset in a row of this lane's vector of a chunk. */
+EP_DEVICE uint32_t lh_column(uint32_t chunk) { return chunk * LL_WARP_BYTES + lane_id() * 16; }
+EP_DEVICE bool lh_in_row(uint32_t column) { return LH_ROW % LL_WARP_BYTES == 0 || column < LH_ROW; }
+
+/* ---- sending ---- */
+
+/* Says that this rank began a call, hence has ended the one before, and waits until every
+ * rank began the call before. Such a rank has emptied the set of places that this call
+ * fills. In a steady state the words have long arrived. */
+static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
+  if (c.block == 0)
+    for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
+      ep_count_up(a, rank, lh_started(a, a.rank));
+  bool ok = true;
+  uint64_t got;
+  for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
+    ok = ok && ep_wait(a, lh_started(a, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, c.number - 1, &got);
+  if (__syncthreads_or(!ok)) return false;
+  ep_span_stage(a, EP_STAGE_READY);
+  return true;
+}
+
+/* One unit of sending: a message of dispatch whose rows go back, by the network all of
+ * them, inside the host a chunk. Units that follow each other go to different ranks, each
+ * rank starting behind its own number. */
+struct LhReturn {
+  uint32_t source, message, chunk;
+};
+EP_DEVICE LhReturn lh_far_unit(const EpArgs &a, uint32_t unit) {
+  const uint32_t ranks = LH_FAR_RANKS > 0 ? LH_FAR_RANKS : 1, place = static_cast<uint32_t>(a.rank % EP_PER_NODE);
+  const uint32_t next_host = static_cast<uint32_t>((ep_node_of(a.rank) + 1) * EP_PER_NODE);
+  return {(next_host + (place + unit) % ranks) % EP_RANKS, unit / ranks, 0};
+}
+EP_DEVICE LhReturn lh_near_unit(const EpArgs &a, uint32_t unit) {
+  const uint32_t place = (static_cast<uint32_t>(a.rank) + 1 + unit) % EP_PER_NODE;
+  return {static_cast<uint32_t>(ep_node_of(a.rank) * EP_PER_NODE) + place, unit / EP_PER_NODE / LH_CHUNKS, unit / EP_PER_NODE % LH_CHUNKS};
+}
+
+/* Lane k: the row of top-k position k, LL_NOWHERE if it is not here; lane EP_TOPK: the
+ * token. */
+EP_DEVICE uint32_t lh_rows_of(const EpArgs &a, const LhReturn &r) {
+  return lane_id() < LH_HEAD ? static_cast<uint32_t>(lh_route(a, r.source, r.message)[lane_id()]) : LL_NOWHERE;
+}
+EP_DEVICE uint32_t lh_here(uint32_t rows) { return __ballot_sync(EP_FULL_WARP, lane_id() < EP_TOPK && rows != LL_NOWHERE); }
+
+EP_DEVICE void lh_put_rows(const EpArgs &a, const LlCall &c, const LhReturn &r) {
+  const uint32_t rows = lh_rows_of(a, r), token = __shfl_sync(EP_FULL_WARP, rows, EP_TOPK);
+  for (uint32_t left = lh_here(rows); left != 0; left &= left - 1) {
+    const uint32_t k = __ffs(left) - 1;
+    const uint64_t row = __shfl_sync(EP_FULL_WARP, rows, k);
+    net_put(ep_own_heap(a) + lh_return(a, c.number, token, k), a.y + row * EP_HIDDEN, LH_ROW,
+            ep_own_word(a, lh_return_flag(a, c.number, token, k)), c.number, EP_NET_SET, static_cast<int32_t>(r.source));
+  }
+}
+
+/* A chunk of each row of a message, loaded without a branch between them. */
+EP_DEVICE void lh_store_rows(const EpArgs &a, const LlCall &c, const LhReturn &r) {
+  const uint32_t rows = lh_rows_of(a, r), token = __shfl_sync(EP_FULL_WARP, rows, EP_TOPK), column = lh_column(r.chunk);
+  const bool inside = lh_in_row(column);
+  const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + (inside ? column : 0);
+  uint8_t *peer = ep_peer_heap(a, static_cast<int32_t>(r.source)) + column;
+  for (uint32_t left = lh_here(rows); left != 0;) {
+    uint4 data[LH_TOGETHER];
+    uint32_t k[LH_TOGETHER], some = left;
+#pragma unroll
+    for (uint32_t i = 0; i < LH_TOGETHER; i++) {
+      k[i] = left != 0 ? __ffs(left) - 1 : EP_TOPK;
+      const uint64_t row = __shfl_sync(EP_FULL_WARP, rows, __ffs(left != 0 ? left : some) - 1);
+      data[i] = ld_readonly(reinterpret_cast<const uint4 *>(y + row * LH_ROW));
+      left &= left - 1;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < LH_TOGETHER; i++)
+      if (k[i] < EP_TOPK && inside) st_relaxed_sys(reinterpret_cast<uint4 *>(peer + lh_return(a, c.number, token, k[i])), ll_canonical(data[i]));
+  }
+}
+
+/* The largest number of messages from a rank of this host, or from another's. */
+EP_DEVICE uint32_t lh_most_messages(const EpArgs &a, bool near) {
+  uint32_t most = 0;
+  for (uint32_t s = lane_id(); s < EP_RANKS; s += 32)
+    if (ep_is_near(a, static_cast<int32_t>(s)) == near) most = max(most, lh_messages(a)[s]);
+  return __reduce_max_sync(EP_FULL_WARP, most);
+}
+
+/* What has the longer way goes first. */
+static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
+  ep_drill_delay(a);
+  if (!lh_begin(a, c)) return false;
+  const uint32_t far = lh_most_messages(a, false) * LH_FAR_RANKS, near = lh_most_messages(a, true) * LH_CHUNKS * EP_PER_NODE;
+  for (uint32_t unit = ll_from_bottom(c); unit < far + near; unit += ll_all_warps(c)) {
+    const LhReturn r = unit < far ? lh_far_unit(a, unit) : lh_near_unit(a, unit - far);
+    if (r.message >= lh_messages(a)[r.source]) continue;
+    if (unit < far) {
+      lh_put_rows(a, c, r);
+    } else {
+      lh_store_rows(a, c, r);
+    }
+  }
+  ep_span_stage(a, EP_STAGE_SENT);
+  return true;
+}
+
+/* ---- receiving ---- */
+
+/* Positions of one token from `first` on, at one column. */
+struct LhBatch {
+  uint8_t *places;           /* of `first` */
+  uint32_t first, used, near; /* bit i: a row comes to position first + i; it comes by stores */
+};
+EP_DEVICE uint4 *lh_term(const LhBatch &b, uint32_t i) {
+  const bool exists = EP_TOPK % LH_BATCH == 0 || b.first + i < EP_TOPK; /* the last batch may be short */
+  return reinterpret_cast<uint4 *>(b.places + (exists ? i : 0) * LH_ROW);
+}
+
+/* Waits until the rows of other hosts are here, a lane for each. */
+EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id) {
+  bool ok = true;
+  uint64_t got;
+  if (id >= 0 && !ep_is_near(a, lh_owner(id)))
+    ok = ep_wait(a, lh_return_flag(a, c.number, token, c.lane), {EP_PHASE_COMBINE_WAIT, id, lh_owner(id)}, c.number, &got);
+  __syncwarp(); /* what one lane has acquired holds for all */
+  return __all_sync(EP_FULL_WARP, ok);
+}
+
+/* Polls a batch together until the near rows are complete. Places that nobody fills are
+ * read as well, so that no branch stands between the loads. */
+EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uint4 (&data)[LH_BATCH]) {
+  EpSpin spin;
+  for (;;) {
+    uint32_t lacks = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < LH_BATCH; i++) data[i] = ld_relaxed_sys(lh_term(b, i));
+#pragma unroll
+    for (uint32_t i = 0; i < LH_BATCH; i++) lacks |= static_cast<uint32_t>(ll_largest(data[i]) == LL_SENTINEL) << i;
+    lacks = __reduce_or_sync(EP_FULL_WARP, lacks & b.near);
+    if (lacks == 0) return true;
+    const int32_t expert = __shfl_sync(EP_FULL_WARP, id, b.first + __ffs(lacks) - 1);
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_WAIT, expert, lh_owner(expert)}, 0, lacks)) return false;
+  }
+}
+
+/* One chunk of one token: waits for its rows, sums them in top-k order, and leaves all
+ * their places empty: the next call may fill them in the other way. */
+EP_DEVICE bool lh_sum_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  const uint32_t token = unit / LH_CHUNKS, column = lh_column(unit % LH_CHUNKS), at = token * EP_TOPK + c.lane;
+  const int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
+  const float weight = c.lane < EP_TOPK ? a.weights[at] : 0.0f;
+  if (!lh_await_far(a, c, token, id)) return false;
+  const uint32_t used = __ballot_sync(EP_FULL_WARP, id >= 0), near = __ballot_sync(EP_FULL_WARP, id >= 0 && ep_is_near(a, lh_owner(id)));
+  const bool inside = lh_in_row(column);
+  float acc[8] = {};
+  for (uint32_t first = 0; first < EP_TOPK; first += LH_BATCH) {
+    const LhBatch b = {ep_own_heap(a) + lh_return(a, c.number, token, first) + (inside ? column : 0), first, used >> first, inside ? near >> first : 0};
+    uint4 data[LH_BATCH];
+    if (!lh_await_batch(a, b, id, data)) return false;
+    ep_span_stage(a, EP_STAGE_ARRIVED);
+#pragma unroll
+    for (uint32_t i = 0; i < LH_BATCH; i++) {
+      if (!(b.used >> i & 1u)) continue;
+      bf16_accumulate(acc, data[i], __shfl_sync(EP_FULL_WARP, weight, first + i));
+      if (inside) st_relaxed_sys(lh_term(b, i), ll_sentinels());
+    }
+  }
+  uint8_t *out = reinterpret_cast<uint8_t *>(a.combined + static_cast<uint64_t>(token) * EP_HIDDEN);
+  if (inside) *reinterpret_cast<uint4 *>(out + column) = bf16_pack(acc);
+  return true;
+}
+
+static __device__ void lh_combine_wait(const EpArgs &a, const LlCall &c) {
+  for (uint32_t u = ll_from_top(c); u < static_cast<uint32_t>(a.tokens) * LH_CHUNKS; u += ll_all_warps(c))
+    if (!lh_sum_unit(a, c, u)) return;
+}
+
+EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_async(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  const LlCall c = ll_call(a);
+  if (lh_combine_send(a, c) && LH_FAR_RANKS > 0) net_quiet();
+  pdl_launch();
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_wait(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  const LlCall c = ll_call(a);
+  lh_combine_wait(a, c);
+  pdl_launch();
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_end(a);
+}
+
+/* The rows may be overwritten once the kernel has ended. What the network still reads is
+ * waited for behind the sums: it has mostly left by then. */
+EP_ENTRY(EP_THREADS, 1) ll_hosts_combine(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  const LlCall c = ll_call(a);
+  if (lh_combine_send(a, c)) {
+    lh_combine_wait(a, c);
+    if (LH_FAR_RANKS > 0) net_quiet();
+  }
+  pdl_launch();
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_end(a);
+}

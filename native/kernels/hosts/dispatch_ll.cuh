@@ -1,0 +1,224 @@
+/* dispatch_ll_hosts: dispatch_ll over hosts, see ll_layout.cuh for the protocol. Fused in
+ * ll_hosts_dispatch, or split in ll_hosts_dispatch_async and ll_hosts_dispatch_wait.
+ *
+ * Compile-time: EP_PART_BYTES, message bytes of one receiving warp.
+ */
+#include "hosts/dispatch_ll_send.cuh"
+
+static const uint32_t LH_PART = EP_PART_BYTES / LL_WARP_BYTES; /* vectors of a lane */
+static const uint32_t LH_PARTS = (LH_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART);
+
+/* ---- counts ---- */
+
+struct LhArrived {
+  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment */
+  uint32_t messages[EP_RANKS];
+};
+
+/* One thread for each source. */
+EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
+  bool ok = true;
+  for (uint32_t source = threadIdx.x; source < EP_RANKS; source += blockDim.x) {
+    const int32_t rank = static_cast<int32_t>(source);
+    uint64_t got;
+    if (ok && !ep_is_near(a, rank)) ok = ep_wait(a, lh_count_flag(a, c.number, source), {EP_PHASE_DISPATCH_WAIT, -1, rank}, c.number, &got);
+  }
+  return __syncthreads_or(!ok) == 0;
+}
+
+/* Polls a count until it is of this call; that of a far source is here already. */
+EP_DEVICE bool lh_await_count(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t word, uint32_t *count) {
+  const uint64_t *at = ep_own_word(a, lh_counts(a, c.number, source)) + word;
+  const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
+  EpSpin spin;
+  for (;;) {
+    const uint64_t v = ld_relaxed_sys(at);
+    *count = static_cast<uint32_t>(v);
+    if (v >> 32 == c.number) return true;
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)}, c.number, v >> 32)) return false;
+  }
+}
+
+/* Turns counts into the first row of every (source, expert) segment, as ll_offsets. One
+ * warp; `publish` also writes the ragged output's index. */
+EP_DEVICE void lh_offsets(const EpArgs &a, LhArrived &s, bool publish) {
+  uint32_t start = 0;
+  for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
+    const uint32_t e = first + lane_id();
+    uint32_t total = 0;
+    for (int r = 0; r < EP_RANKS; r++) total += e < EP_LOCAL_EXPERTS ? s.rows[r][e] : 0;
+    const uint32_t padded = ceil_div(total, EP_ROW_PAD) * EP_ROW_PAD, end = warp_prefix_sum(padded);
+    uint32_t row = start + end - padded;
+    start += __shfl_sync(EP_FULL_WARP, end, 31);
+    if (e >= EP_LOCAL_EXPERTS) continue;
+    if (publish) {
+      a.row_offsets[e] = row;
+      a.expert_ids[e] = static_cast<int32_t>(e);
+    }
+    for (int r = 0; r < EP_RANKS; r++) {
+      const uint32_t rows = s.rows[r][e];
+      s.rows[r][e] = row;
+      row += rows;
+    }
+  }
+  if (publish && lane_id() == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
+}
+
+/* Every block reads all counts itself, as in ll/dispatch.cuh. */
+static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
+  if (!lh_await_far_counts(a, c)) return false;
+  bool ok = true;
+  for (uint32_t i = threadIdx.x; i < EP_RANKS * LL_COUNT_WORDS; i += blockDim.x) {
+    const uint32_t source = i / LL_COUNT_WORDS, word = i % LL_COUNT_WORDS;
+    uint32_t count = 0;
+    ok = ok && lh_await_count(a, c, source, word, &count);
+    *(word < EP_LOCAL_EXPERTS ? &s.rows[source][word] : &s.messages[source]) = count;
+  }
+  if (__syncthreads_or(!ok)) return false;
+  if (c.warp == 0) lh_offsets(a, s, c.block == 0);
+  for (uint32_t source = threadIdx.x; source < EP_RANKS && c.block == 0; source += blockDim.x) lh_messages(a)[source] = s.messages[source];
+  __syncthreads();
+  ep_span_stage(a, EP_STAGE_READY);
+  return true;
+}
+
+/* ---- messages ---- */
+
+/* One part of a message, in the registers of a warp. */
+struct LhPart {
+  uint32_t source, message, first; /* first: this lane's first vector */
+  uint64_t head;                   /* lane k: header word k */
+  uint4 data[LH_PART];
+  uint32_t scale[LH_PART];
+};
+
+EP_DEVICE LhPart lh_part(uint32_t job) {
+  LhPart p;
+  p.source = job % EP_RANKS;
+  p.message = job / EP_RANKS / LH_PARTS;
+  p.first = job / EP_RANKS % LH_PARTS * (32 * LH_PART) + lane_id();
+  return p;
+}
+
+/* The largest word says whether all are there: only a sentinel is all ones. */
+EP_DEVICE uint32_t lh_load(LhPart &p, uint8_t *slot) {
+  uint32_t largest = 0;
+#pragma unroll
+  for (uint32_t v = 0; v < LH_PART; v++) {
+    const uint32_t vector = p.first + 32 * v;
+    p.data[v] = make_uint4(0, 0, 0, 0);
+    p.scale[v] = 0;
+    if (lh_inside<LH_PART>(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
+    if (lh_has_scale<LH_PART>(vector)) p.scale[v] = ld_relaxed_sys(lh_scale(slot, vector));
+  }
+#pragma unroll
+  for (uint32_t v = 0; v < LH_PART; v++) largest = max(largest, max(ll_largest(p.data[v]), p.scale[v]));
+  return largest;
+}
+
+/* Polls header and data together, since one after the other would cost the latency of
+ * each; then leaves the slot as it was. */
+EP_DEVICE bool lh_take_near(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
+  const uint64_t *header = ep_own_word(a, lh_header(a, c.number, p.source, p.message)) + c.lane;
+  EpSpin spin;
+  for (;;) {
+    p.head = c.lane < LH_HEAD ? ld_relaxed_sys(header) : 0;
+    const uint32_t largest = lh_load(p, slot);
+    const uint32_t missing = __ballot_sync(EP_FULL_WARP, p.head == ~0ull || largest == LL_SENTINEL);
+    if (missing == 0) break;
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 0, missing)) return false;
+  }
+#pragma unroll
+  for (uint32_t v = 0; v < LH_PART; v++) {
+    const uint32_t vector = p.first + 32 * v;
+    if (lh_inside<LH_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ll_sentinels());
+    if (lh_has_scale<LH_PART>(vector)) st_relaxed_sys(lh_scale(slot, vector), LL_SENTINEL);
+  }
+  return true;
+}
+
+/* Nothing of a far message is looked at before the word that its put sets. */
+EP_DEVICE bool lh_take_far(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
+  bool ok = true;
+  uint64_t got;
+  if (c.lane == 0)
+    ok = ep_wait(a, lh_flag(a, c.number, p.source, p.message), {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, c.number, &got);
+  __syncwarp(); /* what lane 0 has acquired holds for all */
+  if (!__all_sync(EP_FULL_WARP, ok)) return false;
+  const uint64_t *header = reinterpret_cast<const uint64_t *>(slot + LH_HEAD_AT);
+  p.head = c.lane < LH_HEAD ? ld_relaxed_sys(header + c.lane) : 0;
+  lh_load(p, slot);
+  return true;
+}
+
+/* Puts a part into the row of each of its experts here. Its first part notes where the
+ * rows came from, and leaves them for combine. */
+EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s, const LhPart &p) {
+  const uint32_t place = static_cast<uint32_t>(p.head);
+  const int32_t expert = c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
+  const bool mine = lh_owner(expert) == a.rank;
+  const uint32_t row = mine ? s.rows[p.source][expert % EP_LOCAL_EXPERTS] + (place & ((1u << LL_PLACE_BITS) - 1)) : LL_NOWHERE;
+  for (uint32_t left = __ballot_sync(EP_FULL_WARP, mine); left != 0; left &= left - 1) {
+    const uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
+    uint4 *out = reinterpret_cast<uint4 *>(a.out + to * LL_PAYLOAD);
+    uint32_t *scales = reinterpret_cast<uint32_t *>(a.out_scales) + to;
+#pragma unroll
+    for (uint32_t v = 0; v < LH_PART; v++) {
+      const uint32_t vector = p.first + 32 * v;
+      if (lh_inside<LH_PART>(vector)) out[vector] = p.data[v];
+      if (lh_has_scale<LH_PART>(vector)) scales[vector / 8 * a.max_rows] = p.scale[v];
+    }
+  }
+  const uint32_t token = __shfl_sync(EP_FULL_WARP, place, EP_TOPK);
+  if (p.first != c.lane || c.lane >= LH_HEAD) return;
+  lh_route(a, p.source, p.message)[c.lane] = c.lane < EP_TOPK ? p.head >> 32 << 32 | row : p.head;
+  if (!mine) return;
+  a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(token);
+  a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
+}
+
+static __device__ void lh_dispatch_wait(const EpArgs &a, const LlCall &c) {
+  __shared__ LhArrived s;
+  if (!lh_await_counts(a, c, s)) return;
+  uint32_t most = 0;
+  for (int r = 0; r < EP_RANKS; r++) most = max(most, s.messages[r]);
+  for (uint32_t job = ll_from_top(c); job < most * EP_RANKS * LH_PARTS; job += ll_all_warps(c)) {
+    LhPart p = lh_part(job);
+    if (p.message >= s.messages[p.source]) continue;
+    uint8_t *slot = ep_own_heap(a) + lh_slot(a, c.number, p.source, p.message);
+    if (!(ep_is_near(a, static_cast<int32_t>(p.source)) ? lh_take_near(a, c, p, slot) : lh_take_far(a, c, p, slot))) return;
+    ep_span_stage(a, EP_STAGE_ARRIVED);
+    lh_copy_part(a, c, s, p);
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_async(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  const LlCall c = ll_call(a);
+  lh_dispatch_send(a, c);
+  pdl_launch();
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_wait(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  const LlCall c = ll_call(a);
+  lh_dispatch_wait(a, c);
+  pdl_launch();
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  const LlCall c = ll_call(a);
+  lh_dispatch_send(a, c);
+  lh_dispatch_wait(a, c);
+  pdl_launch();
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_end(a);
+}

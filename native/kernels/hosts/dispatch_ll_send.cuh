@@ -1,0 +1,208 @@
+/* First half of dispatch_ll_hosts: a block sends a token at a time, to near ranks by stores
+ * and to far ranks by a put each, and the last block tells every rank how much there is.
+ */
+#ifndef EP_DISPATCH_LL_SEND_CUH
+#define EP_DISPATCH_LL_SEND_CUH
+
+#include "common/message.cuh"
+#include "hosts/ll_layout.cuh"
+
+/* Lane k: the expert of top-k position k, -1 where there is none. */
+EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
+  return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
+}
+
+/* Whether this lane holds the first of the warp's equal values, which begins a message. */
+EP_DEVICE bool lh_first(int32_t owner) {
+  return static_cast<uint32_t>(__ffs(__match_any_sync(EP_FULL_WARP, owner))) == lane_id() + 1;
+}
+
+/* ---- counts ---- */
+
+struct LhCounted {
+  uint32_t rows[EP_EXPERTS]; /* for an expert */
+  uint32_t messages[EP_RANKS];
+};
+
+static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
+  for (uint32_t i = threadIdx.x; i < EP_EXPERTS; i += blockDim.x) s.rows[i] = 0;
+  for (uint32_t i = threadIdx.x; i < EP_RANKS; i += blockDim.x) s.messages[i] = 0;
+  __syncthreads();
+#pragma unroll 4
+  for (uint32_t t = warp_id(); t < static_cast<uint32_t>(a.tokens); t += warps_in_block()) {
+    const int32_t id = lh_id(a, t), owner = lh_owner(id);
+    const bool first = lh_first(owner);
+    if (id < 0) continue;
+    atomicAdd(&s.rows[id], 1u);
+    if (first) atomicAdd(&s.messages[owner], 1u);
+  }
+  __syncthreads();
+}
+
+/* Tells every rank how many rows each of its experts gets, and how many messages. A near
+ * rank polls these words. A far one gets them by one put, which the drill leaves out. */
+static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
+  __shared__ LhCounted s;
+  lh_count_all(a, s);
+  for (uint32_t i = threadIdx.x; i < EP_RANKS * LH_COUNT_WORDS; i += blockDim.x) {
+    const uint32_t owner = i / LH_COUNT_WORDS, word = i % LH_COUNT_WORDS, expert = owner * EP_LOCAL_EXPERTS + word;
+    const bool rows = word < EP_LOCAL_EXPERTS, near = ep_is_near(a, static_cast<int32_t>(owner));
+    const uint64_t value = static_cast<uint64_t>(c.number) << 32 | (rows ? s.rows[expert] : s.messages[owner]);
+    if (near && rows && ep_drill_drops(a, static_cast<int32_t>(expert))) continue;
+    uint8_t *to = near ? ep_peer_heap(a, static_cast<int32_t>(owner)) + lh_counts(a, c.number, static_cast<uint32_t>(a.rank))
+                       : ep_own_heap(a) + lh_count_send(a, c.number, owner);
+    st_relaxed_sys(reinterpret_cast<uint64_t *>(to) + word, value);
+  }
+  __syncthreads();
+  fence_acq_rel_sys(); /* the network reads what the whole block wrote */
+  for (int32_t owner = static_cast<int32_t>(c.warp); owner < EP_RANKS; owner += static_cast<int32_t>(c.warps)) {
+    if (ep_is_near(a, owner) || a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner) continue;
+    net_put(ep_own_heap(a) + lh_counts(a, c.number, static_cast<uint32_t>(a.rank)),
+            ep_own_heap(a) + lh_count_send(a, c.number, static_cast<uint32_t>(owner)), 8 * LH_COUNT_WORDS,
+            ep_own_word(a, lh_count_flag(a, c.number, static_cast<uint32_t>(a.rank))), c.number, EP_NET_SET, owner);
+  }
+}
+
+/* ---- tokens ---- */
+
+/* Lane k: what goes out for top-k position k, and in lane EP_TOPK the header's last word. */
+struct LhTarget {
+  int32_t rank;     /* of the message that this position begins, -1 for none */
+  uint32_t message; /* its number */
+  uint64_t head;    /* header word */
+};
+
+/* Of each position: how many earlier tokens have the same expert, or any of its rank. */
+struct LhEarlier {
+  uint32_t rows[EP_TOPK], messages[EP_TOPK];
+};
+
+/* Numbers without atomics over blocks: rows keep the order of tokens, in every run. */
+static __device__ void lh_count_earlier(const EpArgs &a, LhEarlier &s, uint32_t token, int32_t id) {
+  if (threadIdx.x < EP_TOPK) s.rows[threadIdx.x] = s.messages[threadIdx.x] = 0;
+  __syncthreads();
+  const int32_t owner = lh_owner(id);
+  uint32_t rows = 0, messages = 0;
+#pragma unroll 4
+  for (uint32_t t = warp_id(); t < token; t += warps_in_block()) {
+    const int32_t other = lh_id(a, t), others = lh_owner(other);
+    bool row = false, message = false;
+#pragma unroll
+    for (uint32_t k = 0; k < EP_TOPK; k++) {
+      row |= __shfl_sync(EP_FULL_WARP, other, k) == id;
+      message |= __shfl_sync(EP_FULL_WARP, others, k) == owner;
+    }
+    rows += row;
+    messages += message;
+  }
+  if (lane_id() < EP_TOPK && messages > 0) {
+    atomicAdd(&s.rows[lane_id()], rows);
+    atomicAdd(&s.messages[lane_id()], messages);
+  }
+  __syncthreads();
+}
+
+/* The whole block calls it; every warp gets the same. */
+EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
+  const uint32_t k = lane_id();
+  const int32_t id = lh_id(a, token), owner = lh_owner(id);
+  lh_count_earlier(a, s, token, id);
+  const bool first = lh_first(owner);
+  if (k >= EP_TOPK) return {-1, 0, token};
+  const uint64_t weight = __float_as_uint(a.weights[token * EP_TOPK + k]);
+  const uint32_t place = id < 0 ? LL_NOWHERE : static_cast<uint32_t>(id) << LL_PLACE_BITS | s.rows[k];
+  return {first ? owner : -1, s.messages[k], weight << 32 | place};
+}
+
+/* The bits of `begun`: positions whose message goes to a near rank, or to a far one. */
+EP_DEVICE uint32_t lh_begun(const EpArgs &a, const LhTarget &t, bool near) {
+  return __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank) == near);
+}
+
+EP_DEVICE int32_t lh_rank_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.rank, position); }
+EP_DEVICE uint32_t lh_message_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.message, position); }
+
+/* One warp. */
+EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near) {
+  uint64_t *staged = ep_own_word(a, lh_send(a, c.number, token) + LH_HEAD_AT);
+  if (c.lane < LH_HEAD) staged[c.lane] = t.head;
+  for (; near != 0; near &= near - 1) {
+    const uint32_t k = __ffs(near) - 1, message = lh_message_at(t, k);
+    uint8_t *peer = ep_peer_heap(a, lh_rank_at(t, k));
+    uint64_t *to = reinterpret_cast<uint64_t *>(peer + lh_header(a, c.number, static_cast<uint32_t>(a.rank), message));
+    if (c.lane < LH_HEAD) st_relaxed_sys(to + c.lane, t.head);
+  }
+}
+
+EP_DEVICE void lh_store(uint8_t *slot, uint32_t vector, const EpVector &v) {
+  if (lh_inside<1>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, v.data);
+  if (lh_has_scale<1>(vector)) st_relaxed_sys(lh_scale(slot, vector), v.scale);
+}
+
+/* The whole block: a vector a thread, to every near rank and, for the network, to LH_SEND. */
+EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near, bool far) {
+  const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
+  for (uint32_t first = 32 * c.warp; first < LH_VECTORS; first += blockDim.x) {
+    const uint32_t vector = first + c.lane;
+    EpVector v = ep_convert(ep_load_source(row, vector, lh_inside<1>(vector)));
+    if (EP_DTYPE == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast never is a sentinel */
+    for (uint32_t todo = near; todo != 0; todo &= todo - 1) {
+      const uint32_t k = __ffs(todo) - 1, message = lh_message_at(t, k);
+      uint8_t *peer = ep_peer_heap(a, lh_rank_at(t, k));
+      lh_store(peer + lh_slot(a, c.number, static_cast<uint32_t>(a.rank), message), vector, v);
+    }
+    if (far) lh_store(ep_own_heap(a) + lh_send(a, c.number, token), vector, v);
+  }
+}
+
+/* Warps take the far ranks in turn. */
+EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t far) {
+  if (far == 0) return;
+  fence_acq_rel_sys(); /* the network reads what the whole block wrote */
+  for (uint32_t turn = 0; far != 0; far &= far - 1, turn++) {
+    if (turn % c.warps != c.warp) continue;
+    const uint32_t k = __ffs(far) - 1, message = lh_message_at(t, k), me = static_cast<uint32_t>(a.rank);
+    net_put(ep_own_heap(a) + lh_slot(a, c.number, me, message), ep_own_heap(a) + lh_send(a, c.number, token), LH_MESSAGE,
+            ep_own_word(a, lh_flag(a, c.number, me, message)), c.number, EP_NET_SET, lh_rank_at(t, k));
+  }
+}
+
+/* All blocks but the last. What LH_SEND held two calls ago has left: its receivers have
+ * ended that call, see ll_layout.cuh. */
+static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
+  __shared__ LhEarlier s;
+  for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
+    const LhTarget t = lh_target(a, s, token);
+    const uint32_t near = lh_begun(a, t, true), far = lh_begun(a, t, false);
+    if (c.warp == c.warps - 1) lh_send_header(a, c, t, token, near);
+    lh_send_vectors(a, c, t, token, near, far != 0);
+    __syncthreads();
+    lh_put_messages(a, c, t, token, far);
+  }
+}
+
+/* Clears the near headers of the previous call, for the call after this one. The previous
+ * call's counts still say how many it used. */
+static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
+  const uint32_t before = c.number - 1;
+  const uint32_t first = static_cast<uint32_t>(ep_node_of(a.rank) * EP_PER_NODE);
+  for (uint32_t source = first; source < first + EP_PER_NODE; source++) {
+    const uint32_t used = static_cast<uint32_t>(ep_own_word(a, lh_counts(a, before, source))[EP_LOCAL_EXPERTS]) * LH_HEAD;
+    uint64_t *words = ep_own_word(a, lh_header(a, before, source, 0));
+    for (uint32_t i = c.block * blockDim.x + threadIdx.x; i < used; i += c.blocks * blockDim.x)
+      st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
+  }
+}
+
+static __device__ void lh_dispatch_send(const EpArgs &a, const LlCall &c) {
+  ep_drill_delay(a);
+  if (c.block == c.blocks - 1) {
+    lh_announce(a, c);
+  } else {
+    lh_send_tokens(a, c);
+  }
+  ep_span_stage(a, EP_STAGE_SENT);
+  lh_clear_headers(a, c);
+}
+
+#endif

@@ -1,0 +1,118 @@
+/* The memory of the low-latency kernels over hosts. kernels/cuda/family_hosts_ll.go computes
+ * the same sizes.
+ *
+ * Inside a host everything is as in ll/layout.cuh: peers store the words, and a receiver
+ * polls the words themselves until none is all ones. Between hosts that is not allowed,
+ * since a network may deliver the parts of a put in any order. There a message is one put,
+ * and its receiver waits for the word that the put sets after its bytes. Each message has
+ * a word of its own, so that no order between messages is asked of the network either.
+ *
+ * A token is one message to each rank that has any of its experts. The messages from one
+ * rank to another are numbered from 0 in the order of their tokens.
+ *
+ * Calls follow each other without a barrier, for the reason in ll/layout.cuh: a call of
+ * dispatch ends when the counts of every rank are here, and a rank sends its counts after
+ * its earlier calls have ended. So no rank is more than one call ahead, and what it then
+ * writes lies in another set. Words that puts set hold the call's number. Every set has
+ * its own, since two puts of one rank may arrive in either order.
+ */
+#ifndef EP_LL_HOSTS_LAYOUT_CUH
+#define EP_LL_HOSTS_LAYOUT_CUH
+
+/* Sizes, calls and sentinels are those of ll/layout.cuh. Its regions are not. */
+#define ll_at ll_at_of_one_host
+#include "ll/layout.cuh"
+#undef ll_at
+#include "hosts/topology.cuh"
+#include "hosts/transport.cuh"
+
+/* Indices into EpArgs.region. R ranks, T = max_tokens, K top-k, H hidden; "near" is of this
+ * host, "far" of another; "own" is used by its own rank alone. */
+enum LhRegion {
+  LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | rows of a local expert, then messages. Zeroed */
+  LH_COUNT_FLAG,  /* [3][R source] u64: call number once a far source's counts are here. Zeroed */
+  LH_COUNT_SEND,  /* [3][R][LH_COUNT_WORDS] u64: counts on their way to a far rank; own */
+  LH_HEADERS,     /* [3][R source][T][LH_HEAD] u64: headers of near sources. All ones */
+  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: near: elements, scales, all ones between calls; far: whole messages */
+  LH_FLAG,        /* [2][R source][T] u64: call number once a far source's message is here. Zeroed */
+  LH_SEND,        /* [2][T][LH_MESSAGE]: tokens on their way to far ranks; own */
+  LH_ROUTE,       /* [R source][T message][LH_HEAD] u64: weight << 32 | row of the output or LL_NOWHERE, then the token; own */
+  LH_MESSAGES,    /* [R source] u32: messages of the last dispatch; own */
+  LH_STARTED,     /* [R] u64: how many calls of combine a rank has begun. Zeroed */
+  LH_RETURN,      /* [2][T][K][H] BF16: rows by top-k position. All ones between calls */
+  LH_RETURN_FLAG, /* [2][T][K] u64: call number once a far row is here. Zeroed */
+};
+
+/* Words of a header: for each top-k position weight << 32 | expert << 20 | position among
+ * this source's rows of the expert, LL_NOWHERE below where it is masked; then the token's
+ * number. A warp reads it, a word a lane. */
+static const uint32_t LH_HEAD = EP_TOPK + 1;
+static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES; /* in a far message */
+static const uint32_t LH_MESSAGE = LL_SLOT_BYTES + ep_up(8 * LH_HEAD, 16);
+/* Rows of each local expert, then messages; a put is a multiple of 16 bytes. */
+static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS, 2);
+static const uint32_t LH_ROW = 2 * EP_HIDDEN; /* bytes */
+static const uint32_t LH_VECTORS = LL_PAYLOAD / 16; /* of a token */
+
+/* ---- offsets in any rank's heap ---- */
+
+EP_DEVICE uint64_t lh_counts(const EpArgs &a, uint32_t call, uint32_t rank) {
+  return a.region[LH_COUNTS] + 8ull * (call % 3 * EP_RANKS + rank) * LH_COUNT_WORDS;
+}
+EP_DEVICE uint64_t lh_count_flag(const EpArgs &a, uint32_t call, uint32_t rank) {
+  return a.region[LH_COUNT_FLAG] + 8ull * (call % 3 * EP_RANKS + rank);
+}
+EP_DEVICE uint64_t lh_count_send(const EpArgs &a, uint32_t call, uint32_t rank) {
+  return a.region[LH_COUNT_SEND] + 8ull * (call % 3 * EP_RANKS + rank) * LH_COUNT_WORDS;
+}
+/* Index of a source's message in a set. */
+EP_DEVICE uint64_t lh_message(const EpArgs &a, uint32_t set, uint32_t source, uint32_t message) {
+  return static_cast<uint64_t>(set * EP_RANKS + source) * static_cast<uint64_t>(a.max_tokens) + message;
+}
+EP_DEVICE uint64_t lh_header(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
+  return a.region[LH_HEADERS] + 8ull * LH_HEAD * lh_message(a, call % 3, source, message);
+}
+EP_DEVICE uint64_t lh_slot(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
+  return a.region[LH_SLOTS] + lh_message(a, call & 1, source, message) * LH_MESSAGE;
+}
+EP_DEVICE uint64_t lh_flag(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
+  return a.region[LH_FLAG] + 8 * lh_message(a, call & 1, source, message);
+}
+EP_DEVICE uint64_t lh_send(const EpArgs &a, uint32_t call, uint32_t token) {
+  return a.region[LH_SEND] + (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * LH_MESSAGE;
+}
+EP_DEVICE uint64_t lh_started(const EpArgs &a, int32_t rank) { return a.region[LH_STARTED] + 8ull * static_cast<uint64_t>(rank); }
+/* Index of a returned row. */
+EP_DEVICE uint64_t lh_place(const EpArgs &a, uint32_t call, uint32_t token, uint32_t k) {
+  return (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * EP_TOPK + k;
+}
+EP_DEVICE uint64_t lh_return(const EpArgs &a, uint32_t call, uint32_t token, uint32_t k) {
+  return a.region[LH_RETURN] + lh_place(a, call, token, k) * LH_ROW;
+}
+EP_DEVICE uint64_t lh_return_flag(const EpArgs &a, uint32_t call, uint32_t token, uint32_t k) {
+  return a.region[LH_RETURN_FLAG] + 8 * lh_place(a, call, token, k);
+}
+
+/* ---- memory of this rank alone ---- */
+
+EP_DEVICE uint64_t *lh_route(const EpArgs &a, uint32_t source, uint32_t message) {
+  return ep_own_word(a, a.region[LH_ROUTE]) + LH_HEAD * lh_message(a, 0, source, message);
+}
+EP_DEVICE uint32_t *lh_messages(const EpArgs &a) { return reinterpret_cast<uint32_t *>(ep_own_heap(a) + a.region[LH_MESSAGES]); }
+
+/* Whether vectors of a warp that moves n a lane all belong to a token. */
+template <uint32_t n>
+EP_DEVICE bool lh_inside(uint32_t vector) {
+  return LH_VECTORS % (32 * n) == 0 || vector < LH_VECTORS;
+}
+/* Whether this lane carries a scale beside its vector. */
+template <uint32_t n>
+EP_DEVICE bool lh_has_scale(uint32_t vector) {
+  return LL_SCALES > 0 && lh_inside<n>(vector) && vector % 8 == 0;
+}
+EP_DEVICE uint32_t *lh_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + LL_PAYLOAD) + vector / 8; }
+
+/* The rank of an expert, -1 of a masked position. */
+EP_DEVICE int32_t lh_owner(int32_t expert) { return expert < 0 ? -1 : expert / EP_LOCAL_EXPERTS; }
+
+#endif

@@ -125,7 +125,8 @@ func explain(p *process, method string, err error) error {
 	switch {
 	case errors.Is(err, errSilent):
 		return fmt.Errorf("no answer to %s (%s)%s", method, p.progress(), p.printedLast())
-	case errors.As(err, &rpc):
+	// A connection that a dying rank has reset is an RPC error too.
+	case errors.As(err, &rpc) && (p.group == nil || !p.client.IsStopped()):
 		return fmt.Errorf("%s: %s", method, rpc.Message)
 	}
 	// A client whose connection ended answers "context canceled".

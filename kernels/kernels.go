@@ -257,6 +257,12 @@ type Forewarned interface {
 	Ahead(ep.Problem, []ep.Config)
 }
 
+// Accompanied is implemented by backends that run products beside calls.
+type Accompanied interface {
+	// Beside lists the kinds of ep.Product that they run.
+	Beside() []string
+}
+
 // Condition is one that every legal config of a kernel meets, spelled for a program that
 // has no code of it: see the rules of docs/worker-protocol.md.
 type Condition struct{ Expr, Reason string }

@@ -91,6 +91,9 @@ func (b *Backend) Close() error {
 	return nil
 }
 
+// Beside implements kernels.Accompanied.
+func (b *Backend) Beside() []string { return []string{ep.Gemm, ep.Copy, ep.Step} }
+
 // Ahead implements kernels.Forewarned.
 func (b *Backend) Ahead(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {

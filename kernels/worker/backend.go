@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/creachadair/jrpc2"
@@ -163,8 +164,27 @@ func (b *Backend) Ahead(p ep.Problem, configs []ep.Config) {
 	}
 }
 
+// Beside implements kernels.Accompanied.
+func (b *Backend) Beside() []string { return b.welcome.Beside }
+
+// checkBeside refuses a product that the worker has not announced. Its rounds would say
+// nothing of it.
+func (b *Backend) checkBeside(p ep.Problem) error {
+	of, ok := p.Product()
+	switch {
+	case !ok || slices.Contains(b.welcome.Beside, of.Kind):
+		return nil
+	case len(b.welcome.Beside) == 0:
+		return fmt.Errorf("beside: %s runs no products beside its calls; leave --beside out", b.welcome.Worker)
+	}
+	return fmt.Errorf("beside: %s runs no %s beside its calls; use %s", b.welcome.Worker, of.Kind, strings.Join(b.welcome.Beside, " or "))
+}
+
 // Open implements kernels.Backend.
 func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	if err := b.checkBeside(w.Problem); err != nil {
+		return nil, err
+	}
 	s := &session{backend: b, workload: w, oracle: ref.New(w, 1), prepared: map[string]bool{}}
 	if err := s.open(ctx); err != nil {
 		return nil, err

@@ -52,7 +52,8 @@ type Welcome struct {
 	ABI      ep.ABI       `json:"abi"`    // of what the kernels are built from
 	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
-	Ahead    bool         `json:"ahead,omitempty"` // the worker wants the notification ahead
+	Ahead    bool         `json:"ahead,omitempty"`  // the worker wants the notification ahead
+	Beside   []string     `json:"beside,omitempty"` // kinds of ep.Product that it runs beside calls, none where it lacks
 }
 
 // KernelDecl declares a kernel. Rules carry its legality; a worker may still

@@ -186,6 +186,16 @@ func openWorkload(t *testing.T, b kernels.Backend, op ep.Op) kernels.Session {
 
 func openProblem(t *testing.T, b kernels.Backend, p ep.Problem, routing string) kernels.Session {
 	t.Helper()
+	s, err := b.Open(t.Context(), drawn(t, p, routing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// drawn is a problem's workload under a routing.
+func drawn(t *testing.T, p ep.Problem, routing string) *workloads.Workload {
+	t.Helper()
 	d, err := workloads.Parse(routing)
 	if err != nil {
 		t.Fatal(err)
@@ -194,11 +204,7 @@ func openProblem(t *testing.T, b kernels.Backend, p ep.Problem, routing string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.Open(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return w
 }
 
 func defaultOf(t *testing.T, b kernels.Backend, op ep.Op) ep.Config {

@@ -110,6 +110,9 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 		w.ABI = v.ABI()
 	}
 	_, w.Ahead = s.backend.(kernels.Forewarned)
+	if a, ok := s.backend.(kernels.Accompanied); ok {
+		w.Beside = a.Beside()
+	}
 	all := s.backend.Kernels()
 	for _, k := range all {
 		w.Kernels = append(w.Kernels, KernelDecl{Name: k.Name, Op: k.Op, Doc: k.Doc, Params: k.Params, Work: k.Work,

@@ -12,9 +12,10 @@ import torch
 import torch.distributed as dist
 
 from .capture import Graphs
-from .library import Library
+from .gpu_beside import GPUBeside
 from .protocol import Failure
 from .session import Session
+from .streams import Streams
 
 GROUP = 128  # values that share one scale in fp8
 LEAST_CALLS = 20  # in one sample, so that the events around it cost less than 1 % of it
@@ -62,7 +63,7 @@ def dequantized(q, scales):
     return (q.float().view(q.shape[0], -1, GROUP) * scales[..., None].float()).view(q.shape)
 
 
-class GPULibrary(Library):
+class GPULibrary(GPUBeside):
     """One rank on one GPU. received() and combined() become tensors: rows() gives
     (source, token, expert or None, rows), out the combined tokens."""
 
@@ -81,6 +82,8 @@ class GPULibrary(Library):
         dist.init_process_group("gloo" if cpu else "nccl", store=store, rank=ranks.rank, world_size=ranks.ranks)
         self.group = dist.group.WORLD
         self.flag, self.graphs = torch.zeros(1, device=self.device), Graphs(torch.cuda, ranks)
+        self.streams = None if cpu else Streams(torch.cuda)
+        self.beside, self.beside_clock = self.besides(), "wall" if cpu else "stamp"
 
     def _store(self):
         """Host and port of a store, chosen by rank 0."""
@@ -100,6 +103,10 @@ class GPULibrary(Library):
         return {"backend": self.name, "name": p.name, "pci_id": ("%s:%s" % (pci[6:], pci[2:6])).lower(), "arch": "sm_%d%d" % (p.major, p.minor),
                 "sms": p.multi_processor_count, "memory_bytes": p.total_memory, "gpus": n, "link": "peer" if joined else "none",
                 "driver": driver, "cuda": torch.version.cuda or ""}
+
+    def multiprocessors(self):
+        """SMs of this rank's GPU, 0 without one."""
+        return torch.cuda.get_device_properties(self.device).multi_processor_count if self.device.type == "cuda" else 0
 
     def open(self, work):
         super().open(work)
@@ -163,8 +170,7 @@ class GPULibrary(Library):
     def timed(self, name, steps, rounds, fold):
         if self.device.type == "cpu":
             return super().timed(name, steps, rounds, fold)
-        least = LONG_CALLS if max(self.work.counts) >= MANY_TOKENS else LEAST_CALLS
-        calls, paid = fold * -(-least // fold), [step for paid, step in steps if paid]
+        calls, paid = self.calls_of(fold), [step for paid, step in steps if paid]
         if self.alternating(steps):
             return self._alternate(name, steps, rounds, calls)
         apart = [self.between] if self.between and len(paid) == 1 else []
@@ -182,6 +188,11 @@ class GPULibrary(Library):
             seconds = self._between(go) - (self._between(rest) if rest else 0)
             out.append(max(seconds / calls, 1e-9))
         return out
+
+    def calls_of(self, fold):
+        """Calls of a round: enough, and a multiple of fold."""
+        least = LONG_CALLS if max(self.work.counts) >= MANY_TOKENS else LEAST_CALLS
+        return fold * -(-least // fold)
 
     def alternating(self, steps):
         """Whether a half is measured that may not run twice on end."""
@@ -238,11 +249,11 @@ class GPULibrary(Library):
 
         return self.graphs.capture(run) if self.clock == "chain" else run
 
-    def _between(self, go):
+    def _between(self, go, sleep=SLEEP):
         """Seconds between two events around go. The ranks begin together: an all-reduce
         comes first, and a sleep before it lets the host queue everything."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(SLEEP)
+        torch.cuda._sleep(sleep)
         dist.all_reduce(self.flag)
         begin.record()
         go()

@@ -1,10 +1,12 @@
 """What a library's file provides."""
 
+import contextlib
 import os
 import sys
 import time
 
 from . import payload
+from .beside import HostProduct, Running, host_launches, host_round
 from .session import Half, Session
 
 def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
@@ -32,6 +34,9 @@ class Library:
     clock = "wall"
     strict = False  # dispatch and combine must take turns, even where one is measured alone
     layout = "rank"  # rows that received() yields: one a (source rank, token), or one an expert too
+    beside = ("gemm", "copy")  # what may run beside calls; () where halves have to take turns
+    beside_clock = "wall"
+    held = ()  # attributes that a dispatch leaves for its combine, one set for each micro-batch of a step
 
     def start(self, ranks):
         """Called once; self.ranks exchanges objects with the other ranks. Import what may be
@@ -54,6 +59,22 @@ class Library:
 
     def pair(self, dispatch, combine):
         """Raise Failure("illegal", ...) for a combine that cannot follow a dispatch."""
+
+    def phases(self, op, half):
+        """(send, receive) of a dispatch or combine that does them apart, so that a product
+        runs between them, or None."""
+        return None
+
+    def taken(self, half):
+        """SMs that a half takes, 0 where it is unknown."""
+        return 0
+
+    def lane(self, n):
+        """Makes micro-batch n of a step the current one: what its dispatch left comes back."""
+        if n != self.micro_batch:
+            self.lanes[self.micro_batch] = {name: getattr(self, name, None) for name in self.held}
+            vars(self).update(self.lanes.get(n, {}))
+            self.micro_batch = n
 
     def poison(self):
         """Overwrites every output buffer."""
@@ -114,6 +135,37 @@ class Library:
                     seconds += (time.perf_counter() - begin) * paid
             out.append(seconds / fold)
         return out
+
+    # --- beside a product ---
+
+    def product(self, size):
+        """What multiplies or copies beside calls, of a beside.Size."""
+        return HostProduct(size)
+
+    def product_alone(self, beside, rounds):
+        """Seconds of the product's trial by itself."""
+        return [host_launches(beside.product, beside.product.trial) for _ in range(rounds)]
+
+    def beside_rounds(self, plan, rounds, fold):
+        """Readings of rounds by the names of beside.FIELDS, seconds of one call."""
+        return [host_round(self, plan, fold) for _ in range(rounds)]
+
+    def planned_for(self, plan):
+        """What is to be said of how the product is planned beside the calls."""
+        return ""
+
+    @contextlib.contextmanager
+    def accompanied(self, beside):
+        """The product runs meanwhile; beside may be None. What it gives is called before each
+        step."""
+        running = beside and Running(beside.product)
+        if running:
+            running.start()
+        try:
+            yield lambda: None
+        finally:
+            if running:
+                running.stop()
 
     def local_row(self, row, experts, weights):
         """What the local experts make of a row: their weighted sum, which a plain sum over

@@ -5,11 +5,17 @@ import hashlib
 import sys
 import traceback
 
+from .beside import FIELDS
 from .protocol import FAILURE, Broken, Failure
 from .ranks import Ranks
 from .session import Half, joined
 
 PROTOCOL = 2
+
+
+def by_round(ranks):
+    """[round][rank] of what each rank has by round."""
+    return [list(r) for r in zip(*ranks)]
 
 
 def main(library):
@@ -40,7 +46,7 @@ class Worker:
 
     def act(self, method, params):
         """This rank's part of an answer, or why there is none."""
-        if method not in ("hello", "open", "prepare", "run", "verify", "empty", "close", "shutdown"):
+        if method not in ("hello", "open", "prepare", "run", "verify", "empty", "explain", "close", "shutdown"):
             return {"error": {"code": -32601, "message": "no method %s" % method}}
         try:
             return {"result": getattr(self, method)(params or {})}
@@ -65,11 +71,14 @@ class Worker:
             source = hashlib.sha256(f.read()).hexdigest()[:16]
         name = "%s %s" % (self.library.name, self.library.version)
         return {"protocol": PROTOCOL, "worker": name, "abi": "%s %s" % (name, source),
-                "machine": self.library.machine(), "kernels": self.declared}
+                "machine": self.library.machine(), "kernels": self.declared, "beside": list(self.library.beside)}
 
     def open(self, params):
         if params["problem"]["ranks"] != self.ranks.ranks:
             raise Failure("illegal", "ranks: the problem has %d, this worker was launched with %d" % (params["problem"]["ranks"], self.ranks.ranks))
+        kind = params["problem"].get("beside", "").partition(":")[0]
+        if kind and kind not in self.library.beside:
+            raise Failure("illegal", "beside: %s runs no %s beside its calls" % (self.library.name, kind))
         self.close({})
         self.session = self.library.session(params, self)
         self.number += 1
@@ -97,6 +106,9 @@ class Worker:
     def verify(self, params):
         return self.opened(params).verify(params["config"], params.get("probes", []))
 
+    def explain(self, _):
+        raise Failure("illegal", "explain: this worker has no loads that tell what slows a product down")
+
     def empty(self, _):
         return {"clocks": self.library.empty()}
 
@@ -116,8 +128,9 @@ class Worker:
             return bad
         parts = [a["result"] for a in answers]
         if method == "run":
-            rounds = zip(*(p["seconds"] for p in parts))
-            out = {**parts[0], "seconds": [list(r) for r in rounds]}
+            out = {**parts[0], "seconds": by_round(p["seconds"] for p in parts)}
+            if "beside" in out:
+                out["beside"] = {**out["beside"], **{name: by_round(p["beside"][name] for p in parts) for name in FIELDS}}
             if "mhz" in parts[0]:
                 out["mhz"] = [p["mhz"] for p in parts]
             return {"result": out}

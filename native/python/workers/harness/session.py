@@ -6,6 +6,7 @@ import json
 import struct
 
 from . import payload
+from .beside import SIZING, Beside, Part, Plan
 
 # One half of a config: a kernel's name and a value for each of its parameters.
 Half = collections.namedtuple("Half", "kernel values")
@@ -65,7 +66,9 @@ class Session:
     def __init__(self, library, params, worker):
         self.library, self.work, self.worker = library, Work(params, library.rank), worker
         self.op = self.work.problem["op"]
+        library.lanes, library.micro_batch = {}, 0
         library.open(self.work)
+        self.beside = Beside(library, self.work.problem) if self.work.problem.get("beside") else None
 
     def prepare(self, config):
         dispatch, combine = self.halves(config)
@@ -93,16 +96,61 @@ class Session:
             out += [(False, self.library.experts), (paid, lambda: self.library.combine(combine))]
         return out
 
+    def parts(self, config):
+        """The paid halves of a call in order; of a step those of both micro-batches, whose
+        calls alternate."""
+        dispatch, combine = self.halves(config)
+        lanes = (0, 1) if self.beside.step else (0,)
+        return [self.part(op, half, lane) for op, half in (("dispatch", dispatch), ("combine", combine))
+                if self.op in (op, "pair") for lane in lanes]
+
+    def part(self, op, half, lane):
+        """One half on a micro-batch."""
+        def on(function):
+            def run():
+                self.library.lane(lane)
+                function()
+            return run
+
+        call, phases = getattr(self.library, op), self.library.phases(op, half)
+        return Part(on(lambda: call(half)), phases and tuple(map(on, phases)))
+
+    def plan(self, name, config):
+        parts = self.parts(config)
+        steps = [(True, p.whole) for p in parts] if self.beside.step else self.steps(config)
+        halves = [h for h, paid in zip(self.halves(config), (self.op != "combine", self.op != "dispatch")) if paid]
+        return Plan(name, steps, parts, self.beside, max(map(self.library.taken, halves)))
+
     def run(self, config, rounds, fold):
         name = json.dumps(config, sort_keys=True)
+        if self.beside:
+            return self.run_beside(self.plan(name, config), rounds, fold)
         return {"clock": self.library.clock_of(self.steps(config)), "fold": fold, "seconds": self.library.timed(name, self.steps(config), rounds, fold)}
 
+    def run_beside(self, plan, rounds, fold):
+        """Rounds of the calls alone, the product alone, and both."""
+        if not self.beside.share:
+            self.beside.take(self.slowest(self.library.timed(plan.name, plan.steps, SIZING, 1)),
+                             self.slowest(self.library.product_alone(self.beside, SIZING)))
+        rows = self.library.beside_rounds(plan, rounds, fold)
+        reply = self.beside.rounds(rows)
+        reply["beside"]["amount"] += self.library.planned_for(plan)
+        return {"clock": self.library.beside_clock, "fold": fold, **reply}
+
+    def slowest(self, seconds):
+        """The median over rounds of the slowest rank's seconds, the same on all ranks."""
+        rounds = sorted(map(max, zip(*self.library.ranks.exchange(seconds))))
+        return rounds[len(rounds) // 2]
+
     def verify(self, config, probes):
-        """Compares every row here, and shows the probed ones that are here."""
+        """Compares every row here, and shows the probed ones that are here. Where the problem
+        has a product, it runs meanwhile."""
         self.library.poison()
-        for _, step in self.steps(config):
-            self.library.ranks.barrier()
-            step()
+        with self.library.accompanied(self.beside) as again:
+            for _, step in self.steps(config):
+                self.library.ranks.barrier()
+                again()
+                step()
         reply = self.compare_dispatch()
         if self.op != "dispatch":
             reply = joined([reply, self.compare_combine()])

@@ -6,7 +6,9 @@ Normal: one row a (token, rank), packed; combine adds up ranks. The call include
 kernel and its exchange of counts; num_worst_tokens spares the host's wait for them, so that
 calls fit into a CUDA graph. FP8 tokens come in cast already.
 Low latency: [local experts, ranks x max_tokens, hidden] with counts; casts inside; combine
-weights by the gate. It has no parameter for speed; max_tokens sizes its messages.
+weights by the gate. max_tokens sizes its messages. Its one parameter is hook, which is for
+products beside calls: DeepEP then sends, and receives in a second kernel, when the hook is
+called. Both are on the caller's stream; without it one kernel is on DeepEP's own.
 """
 
 import importlib
@@ -29,6 +31,7 @@ NVL_BYTES = 1 << 30
 
 class Library(GPULibrary):
     name = "deepep"
+    held = ("got", "counts", "handle", "got_ids", "got_weights")
 
     def __init__(self, mode="normal"):
         self.low_latency, self.own = mode == "ll", mode == "own"
@@ -51,8 +54,9 @@ class Library(GPULibrary):
         if self.low_latency:
             rules += [("problem.hidden in [%s]" % ", ".join(map(str, LL_HIDDEN)), "hidden: the low-latency kernels are compiled for a few"),
                       ("problem.top_k <= 9", "topk: at most 9"), ("problem.max_tokens <= 1024", "max-tokens: at most 1024")]
-            return [kernel(self, "deepep-ll", "dispatch", "low_latency_dispatch", (), rules, layout="masked", inside=["cast", "counts", "expansion"]),
-                    kernel(self, "deepep-ll", "combine", "low_latency_combine", (), rules, layout="masked", sum="gated", inside=["reduction", "copy"])]
+            hook = param("hook", "1: send and receive are kernels of their own, and nothing holds SMs in between.", [0, 1])
+            return [kernel(self, "deepep-ll", "dispatch", "low_latency_dispatch", [hook], rules, layout="masked", inside=["cast", "counts", "expansion"]),
+                    kernel(self, "deepep-ll", "combine", "low_latency_combine", [hook], rules, layout="masked", sum="gated", inside=["reduction", "copy"])]
         own = OWN.get(self.ranks.ranks, (6, 4))
 
         def params(chunks, default):
@@ -122,10 +126,33 @@ class Library(GPULibrary):
         if self.low_latency:  # either buffer may be next: graphs fix the order that they were captured in
             self.buffer.clean_low_latency_buffer(*self.shape)
 
+    def phases(self, op, half):
+        if not self.low_latency or not half.values["hook"]:
+            return None
+        send = self.send_dispatch if op == "dispatch" else self.send_combine
+        return lambda: send(True), lambda: self.receive()
+
+    def taken(self, half):
+        """The low-latency kernels take a warp group an expert: as many SMs as there are
+        experts, or the fewest that have as many groups each."""
+        if self.low_latency:
+            return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
+        return 0 if self.own else half.values["sms"]
+
+    def send_dispatch(self, hook):
+        """The whole dispatch, or with hook its sending half."""
+        self.got, self.counts, self.handle, _, self.receive = self.buffer.low_latency_dispatch(
+            self.x, self.ids, self.work.capacity, self.experts_all, use_fp8=self.fp8, return_recv_hook=hook)
+
+    def send_combine(self, hook):
+        _, _, self.receive = self.buffer.low_latency_combine(
+            self.y, self.ids, self.weights, self.handle, return_recv_hook=hook, out=self.out)
+
     def dispatch(self, half):
         if self.low_latency:
-            self.got, self.counts, self.handle, _, _ = self.buffer.low_latency_dispatch(
-                self.x, self.ids, self.work.capacity, self.experts_all, use_fp8=self.fp8)
+            self.send_dispatch(bool(half.values["hook"]))
+            if half.values["hook"]:
+                self.receive()
             return
         per_rank, _, per_expert, there, _ = self.buffer.get_dispatch_layout(self.ids, self.experts_all)
         self.got, self.got_ids, self.got_weights, _, self.handle, _ = self.buffer.dispatch(
@@ -134,7 +161,9 @@ class Library(GPULibrary):
 
     def combine(self, half):
         if self.low_latency:
-            self.buffer.low_latency_combine(self.y, self.ids, self.weights, self.handle, out=self.out)
+            self.send_combine(bool(half.values["hook"]))
+            if half.values["hook"]:
+                self.receive()
         else:
             self.out = self.buffer.combine(self.y, self.handle, config=self.config(half, "normal_combine"))[0]
 

@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// tick is what every reading of a worker's clock adds to it after tickPython.
+const tick = 50e-6
+
+// tickPython gives workers in Python a clock that counts its readings. Python reads
+// sitecustomize.py before the worker.
+func tickPython(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) * 50e-6\n"
+	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(clock), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", dir)
+}
+
+// besideSession opens the workload of toySession beside a product.
+func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o ep.Objective) (kernels.Session, ep.Config) {
+	t.Helper()
+	q, err := ep.ParseProduct(product)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
+		Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}.WithProduct(q, 8, o)
+	return openProblem(t, b, p, "zipf:1.0+masked:0.2"), kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
+}
+
+// TestToyBeside: a worker in Python verifies and times beside a product in another
+// thread. On a clock of readings a call takes one tick, and so does the product alone.
+func TestToyBeside(t *testing.T) {
+	tickPython(t)
+	b, _, err := openToy(t, toyFile, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		op      ep.Op
+		product string
+		halves  float64
+	}{{ep.Dispatch, "gemm", 1}, {ep.Combine, "copy", 1}, {ep.Pair, "gemm:4,32,64,fp8,3", 2}} {
+		s, cfg := besideSession(t, b, c.op, c.product, ep.Beside)
+		if v, err := s.Verify(t.Context(), cfg); err != nil || !v.OK() || v.Rows == 0 {
+			t.Errorf("%s: %+v, %v", c.op, v, err)
+		}
+		r, err := s.Run(t.Context(), cfg, kernels.RunSpec{Rounds: 2, Fold: 3})
+		if err != nil {
+			t.Fatalf("%s: %v", c.op, err)
+		}
+		if r.Beside == nil || r.Beside.Validate(2, 3) != nil || r.Beside.Amount == "" {
+			t.Fatalf("%s: %+v", c.op, r.Beside)
+		}
+		for rank := range 3 {
+			near(t, string(c.op)+" alone", r.Beside.Call[1][rank], c.halves*tick)
+			near(t, string(c.op)+": product alone", r.Beside.Product[1][rank], tick/3)
+			near(t, string(c.op)+": seconds", r.Seconds[1][rank], r.Beside.Cost()[1][rank])
+			if both := r.Beside.Both[1][rank]; both < r.Beside.CallIn[1][rank] || both < r.Beside.ProductIn[1][rank] {
+				t.Errorf("%s: both take %g, less than one of them: %+v", c.op, both, r.Beside)
+			}
+		}
+		s.Close()
+	}
+}
+
+// TestToyInPhases: the product runs between the halves of a call that sends and receives
+// apart. The clock is read four times: around the whole and around the product.
+func TestToyInPhases(t *testing.T) {
+	tickPython(t)
+	b, _, err := openToy(t, "testdata/split.py", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, cfg := besideSession(t, b, ep.Pair, "gemm", ep.Alone)
+	r, err := s.Run(t.Context(), cfg, kernels.RunSpec{Rounds: 1, Fold: 2})
+	if err != nil || r.Beside == nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for rank := range 3 {
+		near(t, "both", r.Beside.Both[0][rank], 6*tick)
+		near(t, "the halves", r.Beside.CallIn[0][rank], 4*tick)
+		near(t, "the product between them", r.Beside.ProductIn[0][rank], 2*tick)
+		near(t, "done", r.Beside.Done[0][rank], 1)
+		near(t, "seconds of objective alone", r.Seconds[0][rank], r.Beside.Call[0][rank])
+	}
+}
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-9 {
+		t.Errorf("%s: %g, want %g", what, got, want)
+	}
+}
+
+// TestBesideRefused: a worker that offers no products is not asked for them, nor for one
+// of a kind that it lacks.
+func TestBesideRefused(t *testing.T) {
+	none, _, err := openToy(t, "testdata/split.py", "none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, _, err := openToy(t, toyFile, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		b             *Backend
+		product, says string
+	}{
+		{none, "gemm", "beside: toy 1 runs no products beside its calls; leave --beside out"},
+		{some, "step", "beside: toy 1 runs no step beside its calls; use gemm or copy"},
+		{openPython(t, ""), "copy", "runs no products beside its calls"},
+	} {
+		q, err := ep.ParseProduct(c.product)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := drawn(t, ep.Problem{Op: ep.Pair, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
+			Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}.WithProduct(q, 8, ep.Beside), "uniform")
+		if _, err := c.b.Open(t.Context(), w); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", c.product, err, c.says)
+		}
+	}
+}
+
+// TestStreams: what a round on two streams of a GPU reads, where the times of all launches
+// are known.
+func TestStreams(t *testing.T) {
+	command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/streams.py")
+	command.WaitDelay = 30 * time.Second
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

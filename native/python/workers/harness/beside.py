@@ -1,0 +1,215 @@
+"""What runs beside the calls of a workload: which product, how much of it belongs to a
+call, and what a round of both is made of. docs/overlap.md says what the times mean;
+kernels/cuda measures them in the same way. Nothing here needs more than the standard
+library: HostProduct multiplies in Python."""
+
+import collections
+import math
+import operator
+import threading
+import time
+
+from .protocol import Failure
+
+FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
+OUTLASTS = 2  # a call's share of the product takes so many times as long as the call
+LEAST_BATCH = 8  # experts of one launch, where there are so many: fewer leave SMs idle
+LEAST = 100e-9  # seconds that a shorter time counts as: most are differences
+HELD = 0.25  # seconds that a pass and a share may take: calls may wait so long for SMs
+SIZING = 5  # rounds of what the size of a share follows from
+HOST_TRIAL = 32  # launches that tell how long one takes on the host
+HOST_COLUMNS = 16  # of the result, in one launch on the host
+HOST_BYTES = 1 << 22  # of one factor on the host at most
+
+# Size is a product as the problem spells it: M, N and K of one expert's, and the experts.
+Size = collections.namedtuple("Size", "kind m n k dtype groups")
+
+# Part is a half of a call. whole performs it; phases are its two functions, send and
+# receive, or None where one kernel does both.
+Part = collections.namedtuple("Part", "whole phases")
+
+# Plan is what rounds beside a product need: the steps of a call, as timed takes them, its
+# parts in order, the Beside of the session, and the SMs that a call takes, 0 for unknown.
+Plan = collections.namedtuple("Plan", "name steps parts beside taken")
+
+
+def size_of(text):
+    """Reads gemm:M,N,K,DTYPE,GROUPS, step:... or copy, as a problem spells them."""
+    kind, _, sizes = text.partition(":")
+    if kind == "copy":
+        return Size(kind, 0, 0, 0, "", 1)
+    m, n, k, dtype, groups = sizes.split(",")
+    return Size(kind, int(m), int(n), int(k), dtype, int(groups))
+
+
+def attention_of(problem, size):
+    """Of a step: the product in the place of attention, whose projections have about
+    4 x hidden x hidden weights."""
+    rows = max(problem["tokens"], 1)
+    if size.dtype == "fp8":
+        rows = (rows + 15) // 16 * 16
+    return Size("gemm", rows, 4 * problem["hidden"], problem["hidden"], size.dtype, 1)
+
+
+def share_of(share, groups, passes, least):
+    """(experts of one launch, launches) that make up a share of passes: whole passes where
+    it is one or more, else as many experts as it takes. passes are the launches of a pass
+    as it was timed. The same rule as shareOf of kernels/cuda."""
+    if passes > 1 or groups == 1:  # copies, or one product
+        return groups, max(least, math.ceil(share * passes))
+    if share >= 1:
+        return groups, max(least, math.ceil(share))
+    want = math.ceil(share * groups)
+    batch = min(groups, max(want // least, min(LEAST_BATCH, groups)))
+    return batch, max(least, -(-want // batch))
+
+
+class HostProduct:
+    """A product in Python, in launches of a few columns. Its factors repeat where the whole
+    would not fit into HOST_BYTES."""
+
+    trial = HOST_TRIAL
+
+    def __init__(self, size):
+        self.size = size
+        if size.kind == "copy":
+            self.source, self.to, self.launches = bytes(HOST_BYTES), bytearray(HOST_BYTES), 4
+            return
+        self.rows = max(1, min(size.n * size.groups, HOST_BYTES // (8 * size.k)))
+        self.x = [float(i % 7 - 3) for i in range(size.k)]
+        self.w = [[float((i + j) % 7 - 3) for i in range(size.k)] for j in range(self.rows)]
+        self.across = -(-size.n // HOST_COLUMNS)
+        self.launches = size.groups * size.m * self.across
+
+    def launch(self, i):
+        """Launch number i, of as many as a pass has, round and round."""
+        if self.size.kind == "copy":
+            part = HOST_BYTES // self.launches
+            at = slice(i % self.launches * part, (i % self.launches + 1) * part)
+            self.to[at] = self.source[at]
+        else:
+            first = i * HOST_COLUMNS
+            self.out = [sum(map(operator.mul, self.x, self.w[(first + c) % self.rows])) for c in range(HOST_COLUMNS)]
+        time.sleep(0)  # lets the calls' thread have the interpreter
+
+    def take(self, share, least):
+        """How many launches are a share, which is given in those of the trial."""
+        return max(least, 2, math.ceil(share * self.trial))
+
+    def amount(self, share):
+        return "%d of %d pieces of %s, in Python" % (share, self.launches, spelled(self.size))
+
+
+class Beside:
+    """A session's product, and how many of its launches belong to a call: 0 before that is
+    known. A step has a second product, attention, and a whole pass of the first."""
+
+    def __init__(self, library, problem):
+        size = size_of(problem["beside"])
+        self.text, self.objective = problem["beside"], problem.get("objective", "alone")
+        self.step, self.pair = size.kind == "step", problem["op"] == "pair"
+        self.product = library.product(size)
+        self.attention = library.product(attention_of(problem, size)) if self.step else None
+        self.share = self.product.launches if self.step else 0
+
+    def take(self, call, trial):
+        """Decides the share, of a call's seconds and those of the product's trial."""
+        if max(OUTLASTS * call, trial) > HELD:
+            raise Failure("launch", "beside: %s takes %.3g s and the call %.3g s, and a call may wait %.2g s for the SMs that a product holds; give smaller sizes or fewer groups" % (
+                self.text, trial, call, HELD))
+        self.share = self.product.take(OUTLASTS * call / trial, 2 if self.pair else 1)
+
+    def amount(self):
+        if self.step:
+            return "a layer of two micro-batches: attention as %s and the experts as %s, twice each" % (spelled(self.attention.size), self.text)
+        return self.product.amount(self.share)
+
+    def rounds(self, rows):
+        """What a run answers: the readings of this rank by round, and their seconds."""
+        for row in rows:
+            for name in ("call", "both", "call_in", "product_in"):
+                row[name] = max(row[name], LEAST)
+        together = {name: [row[name] for row in rows] for name in FIELDS}
+        cost = [max(row["both"] - row["product"], LEAST) for row in rows]
+        return {"seconds": cost if self.objective == "beside" else together["call"], "beside": {**together, "amount": self.amount()}}
+
+
+def spelled(size):
+    return size.kind if size.kind == "copy" else "%s:%d,%d,%d,%s,%d" % size
+
+
+class Running(threading.Thread):
+    """A product's launches in a thread of their own: n of them, or until stop."""
+
+    def __init__(self, product, n=math.inf):
+        super().__init__(daemon=True)
+        self.product, self.n, self.done, self.error = product, n, 0, None
+
+    def run(self):
+        try:
+            while self.done < self.n:
+                self.product.launch(self.done)
+                self.done += 1
+        except Exception as e:
+            self.error = e
+        self.end = time.perf_counter()
+
+    def finish(self):
+        self.join()
+        if self.error:
+            raise self.error
+
+    def stop(self):
+        self.n = 0
+        self.finish()
+
+
+def host_launches(product, n):
+    """Seconds of n launches by themselves."""
+    begin = time.perf_counter()
+    for i in range(n):
+        product.launch(i)
+    return time.perf_counter() - begin
+
+
+def host_round(library, plan, fold):
+    """One round on the host's clock, seconds of a call."""
+    call = library.timed(plan.name, plan.steps, 1, fold)[0]
+    library.ranks.barrier()
+    product = host_launches(plan.beside.product, fold * plan.beside.share) / fold
+    library.ranks.barrier()
+    both = _phases if all(p.phases for p in plan.parts) else _abreast
+    return {"call": call, "product": product, **both(library, plan, fold)}
+
+
+def _abreast(library, plan, fold):
+    """Calls in this thread and the product in another. Waiting for the ranks before each
+    call is no part of the calls' time, and the product goes on meanwhile."""
+    running = Running(plan.beside.product, fold * plan.beside.share)
+    begin = time.perf_counter()
+    running.start()
+    call = library.timed(plan.name, plan.steps, 1, fold)[0]
+    done = running.done / running.n
+    running.finish()
+    product = (running.end - begin) / fold
+    return {"both": max(call, product), "call_in": call, "product_in": product, "done": done}
+
+
+def _phases(library, plan, fold):
+    """Each half sends, then its part of the product runs, then it receives."""
+    both = inside = 0.0
+    share, n = plan.beside.share, len(plan.parts)
+    for _ in range(fold):
+        parts = enumerate(plan.parts)
+        for paid, step in plan.steps:
+            if not paid:
+                step()
+                continue
+            i, part = next(parts)
+            library.ranks.barrier()
+            begin = time.perf_counter()
+            part.phases[0]()
+            product = host_launches(plan.beside.product, share * (i + 1) // n - share * i // n)
+            part.phases[1]()
+            both, inside = both + time.perf_counter() - begin, inside + product
+    return {"both": both / fold, "call_in": (both - inside) / fold, "product_in": inside / fold, "done": 1.0}

@@ -1,0 +1,124 @@
+"""A GPU's calls beside PyTorch's products: what GPULibrary does of it."""
+
+import contextlib
+
+import torch
+
+from .library import Library
+from .product import TorchProduct, can_plan
+from .protocol import Failure
+from .streams import Round, seconds
+
+SLEEP = 2_000_000  # GPU clocks, about 1 ms: a graph with a product has many kernels to queue
+VERIFIED = 4  # passes of the product beside each step of a verification
+
+
+class GPUBeside(Library):
+    """Without a GPU everything is as in Library, with a product of PyTorch."""
+
+    def besides(self):
+        """Kinds of product that this library can run beside its calls."""
+        if self.device.type == "cpu":
+            return () if self.strict else Library.beside
+        # Rounds are graphs of calls on end. Halves that take turns are none, nor calls
+        # that the host takes part in.
+        if self.strict or self.between or self.clock != "chain":
+            return ()
+        return Library.beside + (("step",) if self.held else ())
+
+    def product(self, size):
+        try:
+            made = TorchProduct(size, self.device, self.rank + 1)
+        except torch.cuda.OutOfMemoryError as e:
+            raise Failure("launch", "beside: no room for %s: %s" % (size.kind, e)) from None
+        self.warm(made, 0)
+        return made
+
+    def warm(self, product, taken):
+        """Runs a pass by itself, so that no kernel is loaded while a call spins."""
+        if self.device.type == "cuda":
+            with torch.cuda.stream(self.streams.side), product.planned(taken):
+                for i in range(product.launches):
+                    product.launch(i)
+            torch.cuda.synchronize()
+
+    def carved(self, plan):
+        """SMs that the product leaves to calls: as engines tell their libraries, where calls
+        take at most half of the GPU and run at the same time."""
+        apart = all(p.phases for p in plan.parts) or plan.beside.product.size.kind == "copy"
+        return 0 if apart or 2 * plan.taken > self.multiprocessors() else plan.taken
+
+    def planned_for(self, plan):
+        taken = self.carved(plan)
+        if not taken:
+            return ""
+        if not can_plan():
+            return ", planned for all SMs: this PyTorch plans for no fewer"
+        return ", planned for %d SMs beside the calls" % (self.multiprocessors() - taken)
+
+    def product_alone(self, beside, rounds):
+        if self.device.type == "cpu":
+            return super().product_alone(beside, rounds)
+        begin, end = self.streams.event(), self.streams.event()
+
+        def run():
+            begin.record()
+            for i in range(beside.product.trial):
+                beside.product.launch(i)
+            end.record()
+
+        go = self.graphs.capture(run)
+        return [self.replayed(go, lambda: seconds(begin, end)) for _ in range(rounds)]
+
+    def replayed(self, go, read):
+        """What read says after a round that all ranks begin together."""
+        self.ranks.barrier()
+        self.before_round()
+        self._between(go, SLEEP)
+        torch.cuda.synchronize()
+        return read()
+
+    def beside_rounds(self, plan, rounds, fold):
+        if self.device.type == "cpu":
+            return super().beside_rounds(plan, rounds, fold)
+        calls = self.calls_of(fold)
+        layout = Round(self.streams, plan, calls)
+        alone = self.graphs.get(("product", calls), lambda: self.captured(*layout.product(), plan, 0))
+        both = self.graphs.get((plan.name, calls, "beside"), lambda: self.captured(*layout.both(), plan, self.carved(plan)))
+        return [{"call": self.timed(plan.name, plan.steps, 1, fold)[0], **self.replayed(*alone[:2]), **self.replayed(*both[:2])}
+                for _ in range(rounds)]
+
+    def captured(self, run, read, plan, taken):
+        """What runs and reads a round's graph. The steps run once by themselves first: they
+        leave what the graph reads. So does the graph, whose first launch uploads it."""
+        self.warm(plan.beside.product, taken)
+        self.ranks.barrier()
+        self.before_round()
+        for _, step in plan.steps:
+            step()
+        self.settle()
+        with plan.beside.product.planned(taken):
+            go = self.graphs.capture(run)
+        self.replayed(go, lambda: None)
+        return go, read, list(vars(self).values())
+
+    @contextlib.contextmanager
+    def accompanied(self, beside):
+        if self.device.type == "cpu" or not beside:
+            with super().accompanied(beside) as again:
+                yield again
+            return
+
+        def run():
+            for i in range(VERIFIED * beside.product.trial):
+                beside.product.launch(i)
+
+        # The host queues one graph in less time than it runs, and then the step.
+        go = self.graphs.get("accompanied", lambda: self.graphs.capture(run))
+
+        def again():
+            with torch.cuda.stream(self.streams.side):
+                go()
+
+        yield again
+        self.settle()

@@ -1,0 +1,103 @@
+"""A product by PyTorch: cuBLASLt's, with the factors and sizes that kernels/cuda takes."""
+
+import contextlib
+
+import torch
+
+from .beside import share_of, spelled
+
+COPY_BYTES, COPY_PARTS = 64 << 20, 4  # of one launch, and launches of a pass
+
+# The bits that all factors have, and those that are drawn: values between 1/2 and 1 of
+# either sign. The power that a product takes, and with it the clock, depend on them.
+BITS = {"bf16": (0x807F807F, 0x3F003F00), "fp8": (0x87878787, 0x30303030)}
+DTYPES = {"bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
+
+
+def filled(shape, dtype, device, seed):
+    """A factor."""
+    drawn, always = BITS[dtype]
+    x = torch.empty(shape, dtype=DTYPES[dtype], device=device)
+    words = x.view(-1).view(torch.int32)
+    words.random_(-(1 << 31), 1 << 31, generator=torch.Generator(device).manual_seed(seed))
+    words.bitwise_and_(drawn - (1 << 32)).bitwise_or_(always)
+    return x
+
+
+def can_plan():
+    """Whether this PyTorch plans products for fewer SMs."""
+    return hasattr(torch._C, "_set_sm_carveout_experimental")
+
+
+class TorchProduct:
+    """[M, K] x [K, N] for each of some experts, accumulated in float32, in BF16. BF16 experts
+    are one kernel a launch; e4m3 is multiplied expert by expert, without scales and without
+    fast accumulation. On the CPU, for tests, e4m3 is multiplied as BF16."""
+
+    def __init__(self, size, device, seed=1):
+        self.size, self.device, self.batch = size, device, max(size.groups, 1)
+        if size.kind == "copy":
+            self.x = torch.ones(COPY_PARTS, COPY_BYTES, dtype=torch.uint8, device=device)
+            self.out = torch.empty_like(self.x)
+            return
+        g, m, n, k = self.batch, size.m, size.n, size.k
+        self.x, self.w = filled((g, m, k), size.dtype, device, 2 * seed), filled((g, n, k), size.dtype, device, 2 * seed + 1)
+        self.out = torch.empty(g, m, n, dtype=torch.bfloat16, device=device)
+        self.one = torch.ones((), device=device)
+        if device.type == "cuda" and size.dtype == "bf16":
+            torch.backends.cuda.preferred_blas_library("cublaslt")  # plans for fewer SMs, as kernels/cuda does
+
+    @property
+    def launches(self):
+        """Of one pass over all experts."""
+        return COPY_PARTS if self.size.kind == "copy" else -(-self.size.groups // self.batch)
+
+    @property
+    def trial(self):
+        return self.launches
+
+    def take(self, share, least):
+        """Splits a share of passes into launches, and returns how many they are."""
+        self.batch, launches = share_of(share, max(self.size.groups, 1), self.launches, least)
+        return launches
+
+    def launch(self, i):
+        if self.size.kind == "copy":
+            self.out[i % COPY_PARTS].copy_(self.x[i % COPY_PARTS])
+            return
+        # The last launch of a pass overlaps the one before.
+        first = min(i % self.launches * self.batch, self.size.groups - self.batch)
+        experts = slice(first, first + self.batch)
+        if self.size.dtype == "bf16":
+            torch.bmm(self.x[experts], self.w[experts].transpose(1, 2), out=self.out[experts])
+            return
+        for e in range(first, first + self.batch):
+            self.multiply(e)
+
+    def multiply(self, e):
+        """One expert of e4m3."""
+        if self.device.type == "cpu":
+            torch.mm(self.x[e].to(torch.bfloat16), self.w[e].t().to(torch.bfloat16), out=self.out[e])
+        else:
+            torch._scaled_mm(self.x[e], self.w[e].t(), self.one, self.one, out_dtype=torch.bfloat16, out=self.out[e])
+
+    @contextlib.contextmanager
+    def planned(self, taken):
+        """What is launched inside is planned for the SMs that calls leave, where they take
+        some and PyTorch can."""
+        if not taken or self.size.kind == "copy" or not can_plan():
+            yield
+            return
+        torch._C._set_sm_carveout_experimental(taken)
+        try:
+            yield
+        finally:
+            torch._C._set_sm_carveout_experimental(None)
+
+    def amount(self, share):
+        if self.size.kind == "copy":
+            return "%d copies of %d MiB" % (share, COPY_BYTES >> 20)
+        kernels = 1 if self.size.dtype == "bf16" else self.batch
+        where = " on the CPU, in BF16" if self.device.type == "cpu" else ""
+        return "%d launches of %d of the %d products of %s, %d kernels each, by PyTorch %s%s" % (
+            share, self.batch, self.size.groups, spelled(self.size), kernels, torch.__version__, where)

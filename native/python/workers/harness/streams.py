@@ -1,0 +1,199 @@
+"""Rounds of calls beside a product on two streams of a GPU, to be captured as CUDA graphs.
+
+cuda is torch.cuda, or what a test gives in its place. Calls are on a stream of high
+priority and the product on one of low priority, as kernels/cuda has them: PyTorch
+instantiates graphs with the priorities that their kernels were captured with.
+"""
+
+MARKS = 4  # readings of a product's progress
+STEP_ATTENTION = (0, 3)  # calls of a step beside which attention runs; beside the others experts
+
+
+class Streams:
+    """The two streams of one process."""
+
+    def __init__(self, cuda):
+        self.cuda, self.calls, self.side = cuda, cuda.Stream(priority=-1), cuda.Stream(priority=0)
+
+    def event(self):
+        """One that a graph records when it is replayed."""
+        return self.cuda.Event(enable_timing=True, external=True)
+
+    def fork(self):
+        now = self.cuda.current_stream()
+        self.calls.wait_stream(now)
+        self.side.wait_stream(now)
+
+    def join(self):
+        now = self.cuda.current_stream()
+        now.wait_stream(self.calls)
+        now.wait_stream(self.side)
+
+    def meet(self):
+        """Each of the two waits for the other."""
+        self.calls.wait_stream(self.side)
+        self.side.wait_stream(self.calls)
+
+
+class Course:
+    """Launches of a product, with events behind some: its progress."""
+
+    def __init__(self, launches, marks, event):
+        self.launches, n = launches, len(launches)
+        self.marks = {i: event() for i in range(n) if (i + 1) * marks // n > i * marks // n}
+
+    def run(self):
+        for i, launch in enumerate(self.launches):
+            launch()
+            if i in self.marks:
+                self.marks[i].record()
+
+    def seconds(self, begin):
+        """From an event to the last launch's end."""
+        return seconds(begin, self.marks[len(self.launches) - 1])
+
+    def done_at(self, begin, at):
+        """The share that was done so many seconds after begin, from the marks around it."""
+        before, share = 0.0, 0.0
+        for i, mark in self.marks.items():
+            when, done = seconds(begin, mark), (i + 1) / len(self.launches)
+            if at < when:
+                return share + (done - share) * max(at - before, 0.0) / (when - before)
+            before, share = when, done
+        return 1.0
+
+
+def seconds(begin, end):
+    return begin.elapsed_time(end) * 1e-3
+
+
+class Round:
+    """The graphs of a round: each method returns what to capture, and what reads the events
+    after a replay. calls are the calls of a round; times are of one call, or of a layer
+    where the product is a step's."""
+
+    def __init__(self, streams, plan, calls):
+        self.streams, self.plan, self.calls = streams, plan, calls
+        self.beside, self.event = plan.beside, streams.event
+
+    def launches(self):
+        """All launches of the product in a round, and how often their progress is read."""
+        product, share = self.beside.product, self.beside.share
+        if self.beside.step:
+            return [x for _ in range(self.calls) for i in range(len(self.plan.parts)) for x in self.step_product(i)], 1
+        return [lambda i=i: product.launch(i) for i in range(self.calls * share)], MARKS
+
+    def step_product(self, i):
+        """What a step computes beside its call i."""
+        product, attention = self.beside.product, self.beside.attention
+        if i in STEP_ATTENTION:
+            return [lambda: attention.launch(0)]
+        return [lambda n=n: product.launch(n) for n in range(self.beside.share)]
+
+    def product(self):
+        """The product alone."""
+        begin, course = self.event(), Course(*self.launches(), self.event)
+
+        def run():
+            begin.record()
+            self.streams.fork()
+            with self.streams.cuda.stream(self.streams.side):
+                course.run()
+            self.streams.join()
+
+        return run, lambda: {"product": course.seconds(begin) / self.calls}
+
+    def both(self):
+        if all(p.phases for p in self.plan.parts):
+            return self.phases()
+        return self.step_abreast() if self.beside.step else self.abreast()
+
+    def abreast(self):
+        """Calls on their stream while the product runs on the other."""
+        begin, end, course = self.event(), self.event(), Course(*self.launches(), self.event)
+
+        def run():
+            begin.record()
+            self.streams.fork()
+            with self.streams.cuda.stream(self.streams.side):
+                course.run()
+            with self.streams.cuda.stream(self.streams.calls):
+                for _ in range(self.calls):
+                    for part in self.plan.parts:
+                        part.whole()
+                end.record()
+            self.streams.join()
+
+        def read():
+            call, product = seconds(begin, end), course.seconds(begin)
+            return {"both": max(call, product) / self.calls, "call_in": call / self.calls, "product_in": product / self.calls,
+                    "done": course.done_at(begin, call)}
+
+        return run, read
+
+    def step_abreast(self):
+        """A product of one micro-batch beside a call of the other, then both streams wait
+        for each other."""
+        begin, end, cuda = self.event(), self.event(), self.streams.cuda
+
+        def run():
+            begin.record()
+            self.streams.fork()
+            for _ in range(self.calls):
+                for i, part in enumerate(self.plan.parts):
+                    with cuda.stream(self.streams.side):
+                        for launch in self.step_product(i):
+                            launch()
+                    with cuda.stream(self.streams.calls):
+                        part.whole()
+                    self.streams.meet()
+            with cuda.stream(self.streams.calls):
+                end.record()
+            self.streams.join()
+
+        def read():
+            both = seconds(begin, end) / self.calls
+            return {"both": both, "call_in": both, "product_in": both, "done": 1.0}
+
+        return run, read
+
+    def phases(self):
+        """Send, product, receive, on one stream. One more call has events around every part:
+        in the chain they would cost as much as some parts."""
+        begin, end = self.event(), self.event()
+        halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
+
+        def run():
+            begin.record()
+            for _ in range(self.calls):
+                self.unit(lambda i, n: None)
+            end.record()
+            self.unit(lambda i, n: halves[i][n].record())
+
+        def read():
+            return {"both": seconds(begin, end) / self.calls, "done": 1.0,
+                    "call_in": sum(seconds(h[0], h[1]) + seconds(h[2], h[3]) for h in halves),
+                    "product_in": sum(seconds(h[1], h[2]) for h in halves)}
+
+        return run, read
+
+    def unit(self, around):
+        """A call in phases. around is told the part and the place: before sending, before
+        and behind the product, behind receiving."""
+        for i, part in enumerate(self.plan.parts):
+            send, receive = part.phases
+            around(i, 0)
+            send()
+            around(i, 1)
+            for launch in self.between(i):
+                launch()
+            around(i, 2)
+            receive()
+            around(i, 3)
+
+    def between(self, i):
+        """The launches of a call's product that belong to part i."""
+        if self.beside.step:
+            return self.step_product(i)
+        share, n, product = self.beside.share, len(self.plan.parts), self.beside.product
+        return [lambda k=k: product.launch(k) for k in range(share * i // n, share * (i + 1) // n)]

@@ -1,25 +1,21 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
 
 // BesideTable lists what a run measured beside products: of each search the config and
 // the default. ok is false where nothing ran beside the calls.
 func BesideTable(run *record.Run) (t Table, ok bool) {
-	var cases []*Case
-	for i := range run.Searches {
-		if s := &run.Searches[i]; s.Beside != nil {
-			cases = append(cases, &Case{Problem: s.Problem, Routing: s.Routing, Seed: run.Seed, Search: s})
-		}
-	}
+	cases := besideCases(run)
 	p := ColumnsFor(cases)
-	t = Table{Name: "beside", Title: "What a call costs the product beside it", Columns: append(p.Columns,
-		Words("config").Keyed(), Numbers("call alone", "us"), Numbers("call beside", "us").Dropped(2),
-		Numbers("product alone", "us"), Numbers("product beside", "us").Dropped(3), Numbers("slow-down", "%"), Numbers("both", "us"),
-		Numbers("cost", "us"), Numbers("low", "us").Dropped(1), Numbers("high", "us").Dropped(1), Numbers("done", "%").Dropped(4))}
+	t = Table{Name: "beside", Title: "What a call costs the product beside it", Columns: append(p.Columns, besideColumns()...)}
 	for _, c := range cases {
 		d, b := c.Search.Decision, c.Search.Beside
 		t.Add(append(p.Cells(c), besideCells(d.Config.ID(), b.Config)...)...)
@@ -32,8 +28,102 @@ func BesideTable(run *record.Run) (t Table, ok bool) {
 		}
 		t.Note(fmt.Sprintf("%s: a call's share of the product is %s", Title(c.Problem, c.Routing), b.Config.Amount))
 	}
-	t.Note(p.Shared, "cost: the time of call and product together, less the product's alone, with its 95 % interval; done: share of the product that was done when the last call ended")
+	t.Note(p.Shared, besideExplained)
 	return t, len(cases) > 0
+}
+
+// besideCases are the searches of a run that had a product.
+func besideCases(run *record.Run) (cases []*Case) {
+	for i := range run.Searches {
+		if s := &run.Searches[i]; s.Beside != nil {
+			cases = append(cases, &Case{Problem: s.Problem, Routing: s.Routing, Seed: run.Seed, Search: s})
+		}
+	}
+	return cases
+}
+
+// BesideTables is BesideTable of several runs in one: a case's rows of all libraries
+// behind each other. Their calls may hold other work, and each library's share of the
+// product follows from its own calls; notes say both.
+func BesideTables(runs []*record.Run) (t Table, ok bool) {
+	var rows []besideRow
+	for _, run := range runs {
+		for _, c := range besideCases(run) {
+			rows = append(rows, besideRowsOf(run, c)...)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b besideRow) int {
+		x, y := a.problem, b.problem
+		return cmp.Or(compareShape(x, y), cmp.Compare(a.routing, b.routing), cmp.Compare(x.Tokens, y.Tokens))
+	})
+	cases := make([]*Case, len(rows))
+	for i, r := range rows {
+		cases[i] = &Case{Problem: r.problem, Routing: r.routing, Seed: r.seed}
+	}
+	p := ColumnsFor(cases)
+	t = Table{Name: "beside", Title: "What a call costs the product beside it, by library", Columns: append(append(p.Columns, Words("library"), Words("kernels")), besideColumns()...)}
+	for i, r := range rows {
+		t.Add(append(append(p.Cells(cases[i]), Str(r.library), Str(r.config.Kernel)), r.cells...)...)
+	}
+	t.Note(besideNotes(rows)...)
+	t.Note(p.Shared, besideExplained)
+	return t, len(rows) > 0
+}
+
+// besideRow is what one config of a library costs.
+type besideRow struct {
+	problem ep.Problem
+	routing string
+	seed    uint64
+	library string
+	config  ep.Config
+	work    string
+	amount  string
+	cells   []Cell
+}
+
+// besideRowsOf are a search's config and what it was compared with.
+func besideRowsOf(run *record.Run, c *Case) []besideRow {
+	d, b, p := c.Search.Decision, c.Search.Beside, c.Problem
+	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // what a library sets by itself tells no cases apart
+	row := func(cfg ep.Config, of record.Beside) besideRow {
+		w := run.Work(p.Op, cfg)
+		return besideRow{p, c.Routing, c.Seed, cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), run.Machine.Backend), cfg, w.Key(p), b.Config.Amount, besideCells(cfg.ID(), of)}
+	}
+	if d.KeepsDefault() {
+		return []besideRow{row(d.Config, b.Config)}
+	}
+	return []besideRow{row(d.Config, b.Config), row(d.Default, b.Default)}
+}
+
+// besideNotes spell the configs, what calls hold, and the shares of the product.
+func besideNotes(rows []besideRow) []string {
+	var out []string
+	for _, spell := range []func(besideRow) string{
+		func(r besideRow) string { return r.config.ID() + ": " + r.config.Key() },
+		func(r besideRow) string {
+			return fmt.Sprintf("a call of %s, %s: %s", r.library, r.problem.Op, cmp.Or(r.work, "the run does not say what it holds"))
+		},
+		func(r besideRow) string {
+			return fmt.Sprintf("%s, %s: a call's share of the product is %s", Title(r.problem, r.routing), r.library, r.amount)
+		},
+	} {
+		for _, r := range rows {
+			if s := spell(r); !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+const besideExplained = "cost: the time of call and product together, less the product's alone, with its 95 % interval; done: share of the product that was done when the last call ended"
+
+// besideColumns are those of besideCells.
+func besideColumns() []Column {
+	return []Column{Words("config").Keyed(), Numbers("call alone", "us"), Numbers("call beside", "us").Dropped(2),
+		Numbers("product alone", "us"), Numbers("product beside", "us").Dropped(3), Numbers("slow-down", "%"), Numbers("both", "us"),
+		Numbers("cost", "us"), Numbers("low", "us").Dropped(1), Numbers("high", "us").Dropped(1), Numbers("done", "%").Dropped(4)}
 }
 
 func besideCells(name string, b record.Beside) []Cell {

@@ -102,3 +102,42 @@ func TestBesideTable(t *testing.T) {
 		t.Error("a run without products has a table of costs")
 	}
 }
+
+// TestBesideTables: libraries stand under each other in each case, whatever layout and
+// room they need, with the name of each and what its calls hold.
+func TestBesideTables(t *testing.T) {
+	run := func(library, kernel string, layout ep.Layout, tokens ...int) *record.Run {
+		r := &record.Run{Kernels: []record.Kernel{{Name: kernel, Op: ep.Dispatch, Work: ep.Work{Library: library, Layout: "rank", Inside: []string{"counts"}}}}}
+		for _, n := range tokens {
+			p := besideProblem().AtTokens(n, 128)
+			p.Layout = layout
+			c := ep.Config{Kernel: kernel, Values: map[string]ep.Value{"sms": "24"}}
+			r.Searches = append(r.Searches, record.Search{Problem: p, Routing: "uniform", Decision: record.Decision{Config: c, Default: c.With("sms", "20")},
+				Beside: &record.BesidePair{Config: record.Beside{Amount: library + "'s share"}}})
+		}
+		return r
+	}
+	table, ok := reports.BesideTables([]*record.Run{run("ours", "d", "", 32, 128), run("deepep", "deepep-ll", ep.LayoutMasked, 32)})
+	if !ok || len(table.Rows) != 6 {
+		t.Fatalf("%v, %d rows", ok, len(table.Rows))
+	}
+	column := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == "library" })
+	var libraries []string
+	for _, r := range table.Rows {
+		libraries = append(libraries, r[column].Text)
+	}
+	if want := []string{"ours", "ours", "deepep", "deepep", "ours", "ours"}; !slices.Equal(libraries, want) {
+		t.Errorf("libraries %q, want %q", libraries, want)
+	}
+	if slices.ContainsFunc(table.Columns, func(c reports.Column) bool { return c.Name == "layout" || c.Name == "max tokens" }) {
+		t.Error("what a library sets by itself is a column")
+	}
+	for _, want := range []string{": deepep-ll:sms=20", "a call of deepep, dispatch: rank", "deepep: a call's share of the product is deepep's share"} {
+		if !slices.ContainsFunc(table.Notes, func(n string) bool { return strings.Contains(n, want) }) {
+			t.Errorf("notes lack %q: %q", want, table.Notes)
+		}
+	}
+	if _, ok := reports.BesideTables([]*record.Run{{}}); ok {
+		t.Error("runs without products have a table of costs")
+	}
+}

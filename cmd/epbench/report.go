@@ -52,7 +52,7 @@ round of every config.`,
 	flags(cmd, forProblem, f.filter.bind)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` for the HTML page; default: report.html of the first run")
-		s.StringVar(&f.only, "only", "", "`TABLES` to print, comma-separated: "+strings.Join(tableNames, ", ")+", "+libraries+", or all")
+		s.StringVar(&f.only, "only", "", "`TABLES` to print, comma-separated: "+strings.Join(tableNames, ", ")+", "+libraries+", "+beside+", or all")
 		s.BoolVar(&f.noHTML, "no-html", false, "print tables only")
 		bindSpeeds(s, &f.speeds)
 	})
@@ -78,12 +78,12 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		return nil
 	}
-	tables, err := f.librariesOf(runs)
+	tables, err := f.tablesOver(runs)
 	if err != nil {
 		return err
 	}
 	for _, l := range runs {
-		if f.only == libraries {
+		if f.only != "" && !slices.ContainsFunc(splitList(f.only), func(s string) bool { return s != libraries && s != beside }) {
 			break
 		}
 		of, err := f.tablesOf(l, len(runs) > 1)
@@ -107,8 +107,28 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// libraries is the table of --only that is over all runs together.
-const libraries = "libraries"
+// libraries and beside are the tables of --only that are over all runs together.
+const (
+	libraries = "libraries"
+	beside    = "beside"
+)
+
+// tablesOver are the tables over all runs together.
+func (f *reportFlags) tablesOver(runs []*reports.Loaded) ([]reports.Table, error) {
+	tables, err := f.librariesOf(runs)
+	if err != nil || !slices.Contains(splitList(f.only), beside) {
+		return tables, err
+	}
+	var of []*record.Run
+	for _, l := range runs {
+		of = append(of, l.Run)
+	}
+	t, ok := reports.BesideTables(of)
+	if !ok {
+		return nil, usagef("--only %s: nothing ran beside the calls of these runs", beside)
+	}
+	return append(tables, t), nil
+}
 
 // librariesOf compares the libraries of several runs, where there are any and --only does
 // not ask for something else.
@@ -190,11 +210,11 @@ func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
 	}
 	var out []reports.Table
 	for _, want := range splitList(f.only) {
-		if want == libraries {
+		if want == libraries || want == beside {
 			continue
 		}
 		if !slices.Contains(tableNames, want) {
-			return nil, usagef("--only: unknown %q, use one of %s, %s", want, strings.Join(tableNames, ", "), libraries)
+			return nil, usagef("--only: unknown %q, use one of %s, %s, %s", want, strings.Join(tableNames, ", "), libraries, beside)
 		}
 		for _, t := range tables {
 			if t.Name == want {

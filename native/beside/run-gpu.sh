@@ -1,13 +1,21 @@
 #!/bin/bash
 # What communication costs the compute beside it, on 2 GPUs in one call of at most five
-# minutes. From the repository's root, after `make build cuda` on a host with a compiler;
-# the GPU host needs cuBLASLt of a toolkit or a wheel. $OUT keeps runs and texts.
+# minutes, or eight with DeepEP. From the repository's root, after `make build cuda` on a
+# host with a compiler; the GPU host needs cuBLASLt of a toolkit or a wheel. $OUT keeps
+# runs and texts. DeepEP takes part where PEERS (default .peers) has DeepEP v1.2.1 as
+# DeepEP/: `all` builds it in the background, see native/python/workers/run-gpu.sh.
 #
 #   native/beside/run-gpu.sh all                     both models
 #   native/beside/run-gpu.sh model NAME [TOKENS]     one model: searches, what the wrong config costs
 #   native/beside/run-gpu.sh step NAME [TOKENS]      decode steps, from the searches of `model`
 #   native/beside/run-gpu.sh explain NAME [TOKENS]   why the product slows down
+#   native/beside/run-gpu.sh deepep NAME [TOKENS]    DeepEP beside the same products, and a table
+#                                                    of it and ours, from the runs of `model`
+#   native/beside/run-gpu.sh deepep-step NAME [TOKENS]  its low latency in decode steps
 cd "$(dirname "$0")/../.." || exit 1
+# Programs that came packed, unless newer ones lie there.
+test ! -f bin/peers-gpu.tar.xz || test bin/epbench -nt bin/peers-gpu.tar.xz ||
+  { python3 -m tarfile -e bin/peers-gpu.tar.xz bin && touch bin/epbench bin/epbench-cuda; } || exit 1
 out=${OUT:-/tmp/epbench-beside}
 mkdir -p "$out"
 export PATH=$PWD/bin:$PATH EPBENCH_CACHE=${EPBENCH_CACHE:-$out/cache}
@@ -56,9 +64,10 @@ model() {
   step $((seconds + 40)) "$name.alone" $search --budget ${seconds}s -o "$out/$name-alone"
   step $((2 * seconds + 60)) "$name.beside" $search --budget $((2 * seconds))s --beside gemm -o "$out/$name-beside"
   step $((seconds + 60)) "$name.split" $search --budget ${seconds}s --beside gemm --kernel dispatch_ll_split,combine_ll_split -o "$out/$name-split"
-  step 60 "$name.beside-for-alone" $compare --beside gemm --table "$out/$name-beside"
+  rm -rf "${out:?}/$name-beside-for-alone" "$out/$name-plain-split-for-alone"
+  step 60 "$name.beside-for-alone" $compare --beside gemm --table "$out/$name-beside" -o "$out/$name-beside-for-alone"
   step 60 "$name.split-for-alone" $compare --beside gemm --table "$out/$name-split"
-  step 60 "$name.plain-split-for-alone" $compare --beside gemm --op pair --config "$split"
+  step 60 "$name.plain-split-for-alone" $compare --beside gemm --op pair --config "$split" -o "$out/$name-plain-split-for-alone"
   step 40 "$name.alone-where-alone" $compare --table "$out/$name-beside"
   step 20 "$name.pareto" epbench plot "$out/$name-beside" --kind pareto --beside -o "$out/plots-$name"
 }
@@ -79,18 +88,85 @@ explain() {
   step 60 "$1.explain" epbench bench $common --op dispatch --beside gemm --rounds 20 --table "$out/$1-alone" --explain
 }
 
+# The workers of DeepEP, one process a GPU. NVLink multicast stays off; the low-latency
+# kernels start NVSHMEM: one host, no network.
+peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site}
+export PYTHONPATH=$site:$PYTHONPATH NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 NCCL_DEBUG=WARN
+export NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo GLOO_SOCKET_IFNAME=lo
+deepep="launch:${WORKER:-python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py} deepep"
+
+# build_deepep starts a build that leaves the machine to what is measured meanwhile.
+building=""
+build_deepep() {
+  test -z "$building$WORKER" || return 0
+  OUT=$out/peers PEERS=$peers SITE=$site nice -n 19 native/python/workers/run-gpu.sh build > "$out/build-deepep.txt" 2>&1 &
+  building=$!
+}
+
+# has_deepep waits for the build and says whether it came to something.
+has_deepep() {
+  test -z "$WORKER" || return 0
+  build_deepep
+  wait "$building"
+  python3 -c 'import torch, deep_ep' 2> "$out/import-deepep.txt" && return 0
+  table+="DeepEP: not built, see $out/build-deepep.txt"$'\n'
+  tail -5 "$out/build-deepep.txt" "$out/import-deepep.txt"
+  return 1
+}
+
+# those CONDITION LIST: what of a comma-separated list meets a condition of awk.
+those() { tr ',' '\n' <<< "$2" | awk "$1" | paste -sd,; }
+
+# deepep_bench LIMIT NAME MODEL TOKENS MODE ARGS...: its worker in a mode, pairs.
+deepep_bench() {
+  local limit=$1 name=$2 model=$3 tokens=$4 mode=$5
+  shift 5
+  rm -rf "${out:?}/$name"
+  step "$limit" "$name" epbench bench --backend "$deepep $mode" --ranks "$ranks" --model "$model" --tokens "$tokens" \
+    --dtype "$dtype" --routing uniform --op pair --rounds "${DEEPEP_ROUNDS:-30}" $EXTRA -o "$out/$name" "$@"
+}
+
+# The normal kernels with 24 SMs, as engines set them, and with DeepEP's own 20; the
+# low-latency ones with hooks, and fused. The normal kernels are for many tokens.
+deepep() {
+  local name=$1 tokens=${2:-32,128,1024,4096} few many runs="" run
+  has_deepep || return 1
+  few=$(those '$1 <= 128' "$tokens") many=$(those '$1 > 32' "$tokens")
+  test -z "$few" || deepep_bench 75 "$name-deepep-ll" "$name" "$few" ll --layout masked --max-tokens 128 --beside gemm --config "dispatch.hook=1 combine.hook=1"
+  test -z "$many" || deepep_bench 90 "$name-deepep" "$name" "$many" normal \
+    --layout rank:packed --beside gemm --config "dispatch.sms=24 combine.sms=24"
+  for run in "$out/$name-beside-for-alone" "$out/$name-plain-split-for-alone" "$out/$name-deepep" "$out/$name-deepep-ll"; do
+    test ! -s "$run/trials.jsonl" || runs+=" $run"
+  done
+  step 20 "$name.libraries-beside" epbench report --only beside --no-html --op pair --width 220 $runs
+}
+
+deepep_steps() {
+  has_deepep || return 1
+  deepep_bench 75 "$1-deepep-ll-step" "$1" "${2:-32,128}" ll --layout masked --max-tokens 128 --beside step --config "dispatch.hook=1 combine.hook=1"
+}
+
 case ${1:-all} in
   all)
     nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader
+    test ! -d "$peers/DeepEP" || build_deepep
     for m in deepseek-v3 qwen3-30b-a3b; do
       model $m
       steps $m
       explain $m
+    done
+    for m in deepseek-v3 qwen3-30b-a3b; do
+      test -z "$building" || deepep $m
+    done
+    for m in deepseek-v3 qwen3-30b-a3b; do
+      test -z "$building" || deepep_steps $m
     done ;;
   model) model "$2" "$3" ;;
   step) steps "$2" "$3" ;;
   explain) explain "$2" "$3" ;;
-  *) echo "all, model, step or explain"; exit 2 ;;
+  deepep) deepep "$2" "$3" ;;
+  deepep-step) deepep_steps "$2" "$3" ;;
+  *) echo "all, model, step, explain, deepep or deepep-step"; exit 2 ;;
 esac
 echo
 printf '%s' "$table"

@@ -27,7 +27,9 @@ ranks=${RANKS:-2}
 mkdir -p "$out" "$work" "$site"
 test -n "$(ls -A "$work")" || ! test -f "$peers/runs.tgz" || tar -C "$work" -xzf "$peers/runs.tgz"
 test -d "$site/flashinfer" || ! test -d "$peers/flashinfer" || cp -r "$peers/flashinfer/." "$site"
-test ! -f bin/peers-gpu.tar.xz || python3 -m tarfile -e bin/peers-gpu.tar.xz bin || exit 1
+# Newer programs stay: somebody may be running them.
+test ! -f bin/peers-gpu.tar.xz || test bin/epbench -nt bin/peers-gpu.tar.xz ||
+  { python3 -m tarfile -e bin/peers-gpu.tar.xz bin && touch bin/epbench bin/epbench-cuda; } || exit 1
 export PYTHONPATH=$site:$PYTHONPATH PATH=$PWD/bin:$PATH EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 # NVLink multicast stays off. The low-latency kernels start NVSHMEM: one host, no network.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 NCCL_DEBUG=WARN

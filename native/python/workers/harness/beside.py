@@ -15,7 +15,7 @@ FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
 OUTLASTS = 2  # a call's share of the product takes so many times as long as the call
 LEAST_BATCH = 8  # experts of one launch, where there are so many: fewer leave SMs idle
 LEAST = 100e-9  # seconds that a shorter time counts as: most are differences
-HELD = 0.25  # seconds that a pass and a share may take: calls may wait so long for SMs
+HELD = 0.25  # seconds that a product may hold SMs, which calls wait for: a pass and a share
 SIZING = 5  # rounds of what the size of a share follows from
 HOST_TRIAL = 32  # launches that tell how long one takes on the host
 HOST_COLUMNS = 16  # of the result, in one launch on the host
@@ -68,7 +68,7 @@ class HostProduct:
     """A product in Python, in launches of a few columns. Its factors repeat where the whole
     would not fit into HOST_BYTES."""
 
-    trial = HOST_TRIAL
+    trial, held = HOST_TRIAL, math.inf  # it holds no SMs
 
     def __init__(self, size):
         self.size = size
@@ -114,9 +114,9 @@ class Beside:
 
     def take(self, call, trial):
         """Decides the share, of a call's seconds and those of the product's trial."""
-        if max(OUTLASTS * call, trial) > HELD:
-            raise Failure("launch", "beside: %s takes %.3g s and the call %.3g s, and a call may wait %.2g s for the SMs that a product holds; give smaller sizes or fewer groups" % (
-                self.text, trial, call, HELD))
+        if max(OUTLASTS * call, trial) > self.product.held:
+            raise Failure("launch", "beside: %s takes %.3g s and the call %.3g s; calls may wait %g s for the SMs of a product: give smaller sizes or fewer groups" % (
+                self.text, trial, call, self.product.held))
         self.share = self.product.take(OUTLASTS * call / trial, 2 if self.pair else 1)
 
     def amount(self):

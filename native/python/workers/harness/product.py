@@ -1,10 +1,11 @@
 """A product by PyTorch: cuBLASLt's, with the factors and sizes that kernels/cuda takes."""
 
 import contextlib
+import math
 
 import torch
 
-from .beside import share_of, spelled
+from .beside import HELD, share_of, spelled
 
 COPY_BYTES, COPY_PARTS = 64 << 20, 4  # of one launch, and launches of a pass
 
@@ -36,6 +37,7 @@ class TorchProduct:
 
     def __init__(self, size, device, seed=1):
         self.size, self.device, self.batch = size, device, max(size.groups, 1)
+        self.held = HELD if device.type == "cuda" else math.inf
         if size.kind == "copy":
             self.x = torch.ones(COPY_PARTS, COPY_BYTES, dtype=torch.uint8, device=device)
             self.out = torch.empty_like(self.x)

@@ -167,7 +167,9 @@ int ep_capture(EpRank *rank) {
   rank->exec = 0;
   CUresult end = cuStreamEndCapture(stream, &graph); /* also after a failure, or the stream stays unusable */
   if (r == CUDA_SUCCESS) r = end;
-  if (r == CUDA_SUCCESS) r = cuGraphInstantiateWithFlags(&exec, graph, 0);
+  /* With a side stream, kernels keep the priorities of their streams: by default all of a
+   * graph's run with that of the stream that it is launched into. */
+  if (r == CUDA_SUCCESS) r = cuGraphInstantiateWithFlags(&exec, graph, rank->side ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
   if (graph != NULL) cuGraphDestroy(graph);
   if (r != CUDA_SUCCESS) return (int)r;
   rank->exec = (uint64_t)(uintptr_t)exec;

@@ -38,7 +38,8 @@ func newReport() *cobra.Command {
 no network. Further runs, such as imported ones of peers, stand beside the first in
 the page's pictures; libraries that do the same work are compared in a table and a
 picture. --only prints tables: winners, effects of each parameter, regret between
-routings, Pareto fronts, wire and memory limits, failures, libraries.
+routings, Pareto fronts, wire and memory limits, failures, libraries, costs beside a
+product.
 
 --format benchfmt prints the confirmed rounds of the default and of the winner in
 Go's benchmark format instead, for benchstat -col /config; with --only all every

@@ -110,7 +110,7 @@ has_deepep() {
   wait "$building"
   python3 -c 'import torch, deep_ep' 2> "$out/import-deepep.txt" && return 0
   table+="DeepEP: not built, see $out/build-deepep.txt"$'\n'
-  tail -5 "$out/build-deepep.txt" "$out/import-deepep.txt"
+  tail -n 5 "$out/build-deepep.txt" "$out/import-deepep.txt"
   return 1
 }
 

@@ -91,7 +91,8 @@ class GPUBeside(Library):
     def captured(self, run, read, plan, taken):
         """What runs and reads a round's graph. The steps run once by themselves first: they
         leave what the graph reads. So does the graph, whose first launch uploads it."""
-        self.warm(plan.beside.product, taken)
+        for product in filter(None, (plan.beside.product, plan.beside.attention)):
+            self.warm(product, taken)
         self.ranks.barrier()
         self.before_round()
         for _, step in plan.steps:

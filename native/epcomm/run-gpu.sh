@@ -6,7 +6,7 @@
 #   native/epcomm/run-gpu.sh all            C tests, faults, PyTorch: at most 9 minutes
 #   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench, 5 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
-#   native/epcomm/run-gpu.sh reach          why short pairs take longer than in bench, 5 minutes
+#   native/epcomm/run-gpu.sh reach          why short pairs take longer than in bench, 5 minutes (MOST=4096: half)
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/epcomm}
 mkdir -p "$out"
@@ -82,7 +82,7 @@ speed() {
 # what it costs that regions lie far apart. epcomm against bench in both: the rest, such as
 # the call numbers that packed kernels read themselves (EP_OWN_ROUNDS).
 reach() {
-  for most in 4096 64; do
+  for most in ${MOST:-4096 64}; do
     for n in 8 32; do
       for way in threads processes; do
         for turn in $(seq "${PROCESSES:-3}"); do

@@ -6,7 +6,7 @@
 #   native/epcomm/run-gpu.sh all            C tests, faults, PyTorch: at most 9 minutes
 #   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench, 5 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
-#   native/epcomm/run-gpu.sh reach          why short pairs take longer than in bench, 5 minutes (MOST=4096: half)
+#   native/epcomm/run-gpu.sh graphs         what PyTorch's captures cost later kernels, 20 seconds
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/epcomm}
 mkdir -p "$out"
@@ -63,50 +63,43 @@ all() {
   grep -h "created\|host time\|device memory\|replays\|eager calls\|back to back" "$out/python-check.txt"
 }
 
-speed() {
+# times PACK TURN DTYPES TOKENS: what calls take from PyTorch, a process for each dtype and
+# token count, since one that captured four graphs starts every kernel later.
+times() {
   mkdir -p "$out/routes"
-  for n in 1 8 32 128 1024 4096; do # what bench draws, so that both do the same work
-    epbench workload export --model deepseek-v3 --ranks 2 --tokens $n --routing uniform -o "$out/routes/$n.jsonl" > /dev/null
+  for n in $4; do # what bench draws, so that both do the same work
+    test -f "$out/routes/$n.jsonl" || epbench workload export --model deepseek-v3 --ranks 2 --tokens $n --routing uniform -o "$out/routes/$n.jsonl" > /dev/null
+    for dtype in $3; do
+      step 60 "times-$2-$dtype-$n" "^pair" python3 -m epcomm check "$1" --spawn 2 --calls 0 --replays 0 --dtypes $dtype --tokens $n --routes "$out/routes" --json "$out/times-$2-$dtype-$n.json"
+    done
   done
-  for n in $(seq "${PROCESSES:-3}"); do
-    step 100 "python-times-$n" "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 4 --replays 8 --routes "$out/routes" --json "$out/times-$n.json"
+}
+
+speed() {
+  for turn in $(seq "${PROCESSES:-3}"); do
+    times $packs/dsv3.pack $turn "${1:-fp8 bf16}" "${TOKENS:-1 8 32 128 1024 4096}"
   done
   for dtype in ${1:-fp8 bf16}; do
-    step 320 "speed-$dtype" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$dtype" "$out"/times-*.json
+    step 320 "speed-$dtype" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$dtype" "$out"/times-[0-9]*-$dtype-*.json
     cat "$out/speed-$dtype.txt"
   done
 }
 
-# reach tells three causes apart, for pairs of 8 and 32 tokens in fp8. Threads against
-# processes, one pack: what imported memory costs. 4,096 tokens against 64, one program:
-# what it costs that regions lie far apart. epcomm against bench in both: the rest, such as
-# the call numbers that packed kernels read themselves (EP_OWN_ROUNDS).
-reach() {
-  for most in ${MOST:-4096 64}; do
-    for n in 8 32; do
-      for way in threads processes; do
-        for turn in $(seq "${PROCESSES:-3}"); do
-          step 40 "reach-$most-$n-$way-$turn" "chain: pair" $t $packs/reach-$most.pack chain $(test $way = threads || echo --processes) --calls 20 --replays 60 --most $n
-        done
-      done
-      mkdir -p "$out/routes-reach"
-      epbench workload export --model deepseek-v3 --ranks 2 --tokens $n --routing uniform -o "$out/routes-reach/$n.jsonl" > /dev/null
-    done
-    for turn in $(seq "${PROCESSES:-3}"); do
-      step 60 "reach-$most-python-$turn" "every answer|WRONG" python3 -m epcomm check $packs/reach-$most.pack --spawn 2 --calls 4 --replays 8 --most 32 --tokens 8,32 --routes "$out/routes-reach" --json "$out/reach-$most-$turn.json"
-    done
-    step 120 "reach-$most-bench" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/reach-$most.pack fp8 "$out"/reach-$most-[0-9].json
-    cat "$out/reach-$most-bench.txt"
+# graphs: what PyTorch's own captures cost every kernel after them, and the same pair from C.
+graphs() {
+  for way in threads processes; do
+    step 40 "c-chain-$way" "chain: pair" $t $packs/dsv3.pack chain $(test $way = threads || echo --processes) --calls 8 --replays 200 --most 8
   done
-  grep -h '^chain: ' "$out"/reach-*.txt
+  step 60 fourth-graph "PyTorch, 6" python3 native/epcomm/fourth_graph.py $packs/dsv3.pack 8
+  cat "$out/fourth-graph.txt"
 }
 
 case ${1:-all} in
   all) all ;;
   speed) speed "$2" ;;
   verify) verify "$2" ;;
-  reach) reach ;;
-  *) echo "all, speed, verify or reach"; exit 2 ;;
+  graphs) graphs ;;
+  *) echo "all, speed, verify or graphs"; exit 2 ;;
 esac
 echo
 printf '%s' "$table"

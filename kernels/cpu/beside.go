@@ -73,18 +73,36 @@ func (b *beside) alone(n int) []float64 {
 // trial pieces tell how long a piece takes.
 const trial = 32
 
-// size decides once a session how much of the product belongs to a call, from a call
-// that takes seconds.
-func (b *beside) size(seconds float64) {
-	if b.share == 0 {
-		piece := slices.Max(b.alone(trial)) / trial
-		b.share = max(2, int(math.Ceil(outlasts*seconds/piece)))
+// size decides once a session how much of the product belongs to a call: what takes
+// outlasts times as long as the problem's default config.
+func (s *Session) size(ctx context.Context) error {
+	b := s.beside
+	if b.share > 0 {
+		return nil
 	}
+	c, err := kernels.Default(Kernels(), s.backend.machine, s.Problem, 0)
+	if err != nil {
+		return err
+	}
+	program, err := s.program(ctx, c)
+	if err != nil {
+		return err
+	}
+	j, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: 1}, sound)
+	if err != nil {
+		return err
+	}
+	piece := slices.Max(b.alone(trial)) / trial
+	b.share = max(2, int(math.Ceil(outlasts*slices.Max(j.seconds()[0])/piece)))
+	return nil
 }
 
 // runBeside times rounds beside the product. Each round times the call alone, the
 // product alone, and both.
 func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	if err := s.size(ctx); err != nil {
+		return kernels.Rounds{}, err
+	}
 	program, err := s.program(ctx, c)
 	if err != nil {
 		return kernels.Rounds{}, err
@@ -97,7 +115,6 @@ func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSp
 			return kernels.Rounds{}, err
 		}
 		call := j.seconds()[0]
-		b.size(slices.Max(call))
 		product := perCall(b.alone(spec.Fold*b.share), spec.Fold)
 		round, err := s.together(ctx, c, program, once, f)
 		if err != nil {

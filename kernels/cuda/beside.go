@@ -68,7 +68,7 @@ func (c *candidate) sms() (most int) {
 
 // runBeside measures rounds of the calls alone, the product alone, and both.
 func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunSpec) (kernels.Rounds, error) {
-	if err := s.sizeProduct(ctx, k); err != nil {
+	if err := s.sizeProduct(ctx); err != nil {
 		return kernels.Rounds{}, err
 	}
 	a := s.arrange(k)
@@ -125,17 +125,18 @@ func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.Tog
 // sizingRounds give a steady median of what is sized.
 const sizingRounds = 5
 
-// sizeProduct decides once a session how much of the product belongs to a call, from
-// the first candidate that runs: what takes outlasts times as long, of whole launches,
-// and for a pair in phases at least two.
-func (s *session) sizeProduct(ctx context.Context, k *candidate) error {
+// sizeProduct decides once a session how much of the product belongs to a call: what
+// takes outlasts times as long as the problem's default config, of whole launches, and for
+// a pair in phases at least two. Any other config would make costs depend on which one a
+// session runs first.
+func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
 		return nil
 	}
-	p, err := s.program(k, arrangement{}, 1)
+	p, err := s.defaultProgram(ctx)
 	if err != nil {
-		return asFailure(ep.NoLaunch, err)
+		return err
 	}
 	var call [][]float64
 	if err := s.attempt(p, func() (err error) { call, err = p.measure(ctx, sizingRounds); return err }); err != nil {
@@ -161,6 +162,26 @@ func (s *session) sizeProduct(ctx context.Context, k *candidate) error {
 	}
 	b.share = share
 	return nil
+}
+
+// defaultProgram runs calls of the problem's default config by themselves.
+func (s *session) defaultProgram(ctx context.Context) (*program, error) {
+	c, err := kernels.Default(everyKernel(), s.backend.machine, s.problem, 0)
+	if err != nil {
+		return nil, asFailure(ep.Illegal, err)
+	}
+	if err := s.Prepare(ctx, c); err != nil {
+		return nil, err
+	}
+	k, err := s.prepared(c)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.program(k, arrangement{}, 1)
+	if err != nil {
+		return nil, asFailure(ep.NoLaunch, err)
+	}
+	return p, nil
 }
 
 // pass is how long one pass over the product takes alone, the slowest rank's median.

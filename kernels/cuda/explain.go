@@ -33,7 +33,7 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	if err != nil {
 		return nil, err
 	}
-	if err := s.sizeProduct(ctx, k); err != nil {
+	if err := s.sizeProduct(ctx); err != nil {
 		return nil, err
 	}
 	x := &experiments{session: s, rounds: max(rounds, sizingRounds)}

@@ -126,12 +126,13 @@ func (s *sweeper) populate(c *searcher) error {
 // Pairs begin with measured halves instead.
 func (pl *planner) begins(p ep.Problem) []ep.Config { return append(pl.named(p), pl.asked(p)...) }
 
-// named are the designs that the kernels of an op name.
+// named are the designs that the searched kernels of an op name.
 func (pl *planner) named(p ep.Problem) (out []ep.Config) {
-	for _, k := range kernels.For(pl.kernels, p) {
-		if p.Op != ep.Pair && (!k.Phased || p.Beside != "") {
-			out = append(out, pl.starts(k, p)...)
-		}
+	if p.Op == ep.Pair {
+		return nil
+	}
+	for _, k := range pl.searched(p) {
+		out = append(out, pl.starts(k, p)...)
 	}
 	return out
 }
@@ -144,12 +145,21 @@ func (pl *planner) asked(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
+// fewSMs are SMs that a kernel's default also begins with beside a product: what is best
+// there may take few, and what kernels name is best alone.
+var fewSMs = []int{16, 32}
+
 // starts are a kernel's own choice and the designs that it says may win. Where
 // reduced precision is accepted, each comes once more with every other value
 // of a precision parameter: a search short of time must not miss a whole
 // algorithm.
 func (pl *planner) starts(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
+	for _, sms := range fewSMs {
+		if p.Objective == ep.Beside && (pl.opts.MaxSMs == 0 || sms < pl.opts.MaxSMs) {
+			designs = append(designs, k.DefaultWithin(pl.machine, p, sms))
+		}
+	}
 	if k.Starts != nil {
 		designs = append(designs, k.Starts(pl.allowed(), p)...)
 	}

@@ -23,16 +23,22 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 	return &planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts, spaces: map[ep.Problem]enumerated{}}
 }
 
-// grids makes a grid for each kernel of a problem's op. --kernel keeps those it
-// names; an op of which it names none keeps all, without those of split phases where
-// nothing runs beside the calls.
-func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
+// searched are the kernels of a problem's op that a search draws from. --kernel keeps
+// those it names; an op of which it names none keeps all, without those of split phases
+// where nothing runs beside the calls.
+func (pl *planner) searched(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
 	if len(wanted) == 0 {
 		wanted = slices.DeleteFunc(all, func(k kernels.Kernel) bool { return k.Phased && p.Beside == "" })
 	}
-	if len(all) == 0 {
+	return wanted
+}
+
+// grids makes a grid for each kernel that a search draws from.
+func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
+	wanted := pl.searched(p)
+	if len(wanted) == 0 {
 		return nil, kernels.NoKernel(pl.kernels, p)
 	}
 	if err := equalWork(p, wanted); err != nil {

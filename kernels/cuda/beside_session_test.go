@@ -296,24 +296,34 @@ func fetch(t *testing.T, r *rig, rank int, at cu.DevicePtr, bytes int64) []byte 
 }
 
 // TestSessionExplain: the product beside the calls, and two experiments each on SMs and
-// bandwidth taken, with times of every round.
+// bandwidth taken, with times of every round. Nothing is planned for the SMs that a config
+// on all of them leaves.
 func TestSessionExplain(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Dispatch, ep.Graph, smallGemm))
-	c := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), s.problem)
+	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
+	c := k.DefaultConfig(b.Machine(), s.problem)
+	checkEffects(t, s, c, "the calls", "SMs: 4 blocks", "bandwidth: a copy engine", "both: 4 blocks")
+	few := k.DefaultWithin(b.Machine(), s.problem, 2)
+	checkEffects(t, s, few, "the calls", "SMs: nothing, planned for 2 SMs", "SMs: 2 blocks", "bandwidth: a copy engine", "both: 2 blocks")
+	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
+		t.Errorf("after it: %+v, %v", v, err)
+	}
+}
+
+// checkEffects explains a config and looks for effects by their first words.
+func checkEffects(t *testing.T, s *session, c ep.Config, words ...string) {
+	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	effects, err := s.Explain(t.Context(), c, 6)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(effects) != len(words) {
+		t.Fatalf("%s: %d effects, %v; want %d", c.Key(), len(effects), err, len(words))
 	}
-	for i, word := range []string{"the calls", "SMs: nothing, planned for", "SMs: 4 blocks", "bandwidth: a copy engine", "both: 4 blocks"} {
+	for i, word := range words {
 		e := effects[i]
 		if !strings.HasPrefix(e.Beside, word) || len(e.Alone) != 6 || len(e.With) != 6 || !(slices.Min(e.Alone) > 0 && slices.Min(e.With) > 0) {
 			t.Errorf("effect %d: %+v, want %q and 6 rounds", i, e, word)
 		}
-	}
-	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
-		t.Errorf("after it: %+v, %v", v, err)
 	}
 }

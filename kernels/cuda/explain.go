@@ -21,7 +21,8 @@ const explainCalls = 8
 const scratchBytes = 256 << 20
 
 // Explain implements kernels.Explainer. Of SMs taken there are two experiments: the
-// library plans for fewer SMs, and blocks hold as many and do nothing. Of bandwidth taken
+// library plans for those that are left, where they are a quarter of the GPU or more, and
+// blocks hold as many and do nothing. Of bandwidth taken
 // there are two: a copy engine moves the call's bytes to the next rank and takes no SM,
 // and blocks on as many SMs move them. The last one takes both, so that what it adds
 // to holding is the bandwidth's.
@@ -147,11 +148,13 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	traffic := hold
 	traffic.entry, traffic.bytes = x.entries["beside_traffic"], x.bytes
 	out := []kernels.Effect{calls}
-	fewer, err := x.fewerSMs(ctx)
-	if err != nil {
-		return nil, err
+	if all := x.rig.seats[0].gpu.sms; 4*(all-x.sms) >= all {
+		fewer, err := x.fewerSMs(ctx, all-x.sms)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, fewer)
 	}
-	out = append(out, fewer)
 	for _, one := range []struct {
 		name string
 		load load
@@ -188,14 +191,12 @@ func (x *experiments) planned(ctx context.Context, l *load, sms int) ([]float64,
 }
 
 // fewerSMs is the product as the library plans it for the SMs that the candidate leaves.
-// A candidate that leaves none leaves one.
-func (x *experiments) fewerSMs(ctx context.Context) (e kernels.Effect, err error) {
-	b, left := x.beside, max(1, x.rig.seats[0].gpu.sms-x.sms)
+func (x *experiments) fewerSMs(ctx context.Context, left int) (e kernels.Effect, err error) {
 	e.Beside = fmt.Sprintf("SMs: nothing, planned for %d SMs", left)
 	if e.Alone, err = x.product(ctx, nil); err != nil {
 		return e, err
 	}
-	if err := b.planFor(left); err != nil {
+	if err := x.beside.planFor(left); err != nil {
 		return e, err
 	}
 	e.With, err = x.planned(ctx, nil, left)

@@ -101,7 +101,13 @@ hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs and NVSHMEM for nati
 	cd $(CUDA_LOCAL)/nvshmem && cp -r VERSION include $(abspath $(BINDIR))/hosts-gpu/nvshmem/ && cp lib/libnvshmem_* lib/nvshmem_bootstrap_uid.so.3 $(abspath $(BINDIR))/hosts-gpu/nvshmem/lib/
 	strip --strip-unneeded $(BINDIR)/hosts-gpu/nvshmem/lib/*.so.*
 	for f in $(BINDIR)/hosts-gpu/nvshmem/lib/libnvshmem_*; do python3 native/thin-fatbin.py $$f $(HOSTS_ARCH) || exit 1; done
-	tar -C $(BINDIR)/hosts-gpu -cJf $(BINDIR)/hosts-gpu.tar.xz epbench epbench-cuda nvshmem
+	$(MAKE) epcomm $(EPCOMM_OUT)/epcomm-test
+	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/hosts-gpu/epcomm-worker ./cmd/epcomm-worker
+	CGO_ENABLED=1 $(GO) build -trimpath -tags nvrtc -ldflags '-s -w' -o $(BINDIR)/hosts-gpu/epbench-compile ./cmd/epbench-compile
+	strip -o $(BINDIR)/hosts-gpu/epcomm-test $(EPCOMM_OUT)/epcomm-test
+	for n in 2 4; do EPBENCH_NVRTC=$(EPCOMM_NVRTC) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem \
+	  $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/hosts-gpu/epbench-compile -ranks $$n -nodes 2 -o $(BINDIR)/hosts-gpu/nodes-$$n.pack || exit 1; done
+	tar -C $(BINDIR)/hosts-gpu -cJf $(BINDIR)/hosts-gpu.tar.xz .
 	@du -sh $(BINDIR)/hosts-gpu.tar.xz
 
 # The worker on an emulated driver: everything but the hardware.

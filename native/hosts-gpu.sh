@@ -8,6 +8,7 @@
 #   hosts-gpu.sh endure       1,000 calls back to back, fp8 and bf16, both routes
 #   hosts-gpu.sh kill         a rank killed in mid-call, and a lost signal: who is named, and when
 #   hosts-gpu.sh four         4 processes on 2 GPUs, 2 hosts of 2: forwarding
+#   hosts-gpu.sh epcomm       packs: epcomm's own tests, the oracle over them, a pack for DeepSeek-V3
 #   hosts-gpu.sh times        the same kernels by NVSHMEM and by peer pointers, and the one-process kernels
 #
 # Several may be given. Results go to OUT (default /tmp/hosts-out), one file a step. LIMIT
@@ -86,6 +87,30 @@ four() {
   step four epbench verify --backend "$(launched 4 "--split --loopback --deadline 20s")" --quick --ranks 4 --nodes 2 --only op=pair --all
 }
 
+# tested NAME PACK TEST FLAGS...: one of epcomm's tests, a process a rank.
+tested() {
+  name=$1 pack=$2 test=$3
+  shift 3
+  step "$name" timeout -k 5 90 epcomm-test "$work/$pack.pack" "$test" --processes --most 24 "$@"
+  tail -1 "$out/$name.txt"
+}
+
+epcomm() {
+  for test in calls graphs flight outputs nodes leak refusals; do
+    tested "epcomm-$test" nodes-2 $test --calls 400 --replays 400
+  done
+  for test in late never disagree killed; do
+    tested "epcomm-$test" nodes-2 $test --deadline 2
+    grep "^rank 0" "$out/epcomm-$test.txt"
+  done
+  tested epcomm-endure nodes-2 calls --calls 2000
+  tested epcomm-four nodes-4 calls --gpus 2 --calls 40 --deadline 20
+  step epcomm-oracle timeout -k 5 200 epbench verify --backend "exec:$work/epcomm-worker --nodes 2" --quick --ranks 2 --nodes 2 --only op=pair --all
+  step epcomm-pack sh -c "epbench machine --json > '$work/machine.json' && EPBENCH_COMPILE='$work/epbench-compile' epbench pack --machine '$work/machine.json' --model deepseek-v3 --ranks 2 --nodes 2 --max-tokens 128 --dtype fp8 -o '$work/dsv3.pack'"
+  step epcomm-times timeout -k 5 90 epbench bench --backend "exec:$work/epcomm-worker --pack $work/dsv3.pack" --model deepseek-v3 --ranks 2 --nodes 2 --max-tokens 128 --op dispatch,combine,pair --dtype fp8 --routing uniform --tokens 8,128
+  cat "$out/epcomm-pack.txt" "$out/epcomm-times.txt"
+}
+
 times() {
   shape="--ranks 2 --model deepseek-v3 --op dispatch,combine,pair --routing uniform --tokens ${TOKENS:-8,128,1024,4096}"
   for dtype in fp8 bf16; do
@@ -97,10 +122,10 @@ times() {
   cat "$out"/times-*.txt
 }
 
-test $# -gt 0 || set -- drill conform endure kill four times
+test $# -gt 0 || set -- drill conform endure kill four epcomm times
 for what in "$@"; do
   case $what in
-    drill | conform | endure | four | times) $what ;;
+    drill | conform | endure | four | epcomm | times) $what ;;
     kill) kill_ ;;
     *) echo "unknown: $what"; exit 2 ;;
   esac

@@ -1,8 +1,10 @@
 /* epcomm-test: what the library promises, over threads or processes, on GPUs or on
  * the emulated driver.
  *
- *   epcomm-test PACK TEST [--processes] [--loopback] [--calls N] [--replays N]
+ *   epcomm-test PACK TEST [--processes] [--gpus N] [--calls N] [--replays N]
  *               [--most TOKENS] [--deadline SECONDS] [--other PACK]
+ *
+ * Ranks and nodes are the pack's; with --gpus ranks share so many GPUs in turn.
  *
  * calls    eager calls with token counts drawn anew for each call and rank
  * graphs   three graphs and eager calls in any mix, every answer checked
@@ -25,6 +27,8 @@ int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
   return 1;
 }
 
+int ranks_device(const Seat *seat, const Plan *p) { return p->gpus > 0 ? seat->rank % p->gpus : seat->rank; }
+
 EpcommOptions ranks_options(Seat *seat, const Plan *p) {
   EpcommOptions o;
   memset(&o, 0, sizeof o);
@@ -33,7 +37,7 @@ EpcommOptions ranks_options(Seat *seat, const Plan *p) {
   o.rank = seat->rank;
   o.ranks = seat->ranks;
   o.nodes = p->nodes;
-  o.device = p->loopback ? 0 : seat->rank;
+  o.device = ranks_device(seat, p);
   o.all_gather = world_gather;
   o.context = seat;
   o.deadline_ns = (uint64_t)(p->deadline * 1e9);
@@ -226,7 +230,7 @@ static int test_outputs(Seat *seat, void *plan) {
 
 static int test_leak(Seat *seat, void *plan) {
   const Plan *p = plan;
-  gpu_use(p->loopback ? 0 : seat->rank);
+  gpu_use(ranks_device(seat, p));
   size_t before = 0;
   int there = 0;
   for (int i = 0; i < 4; i++) {
@@ -295,7 +299,7 @@ static Plan arguments(int argc, char **argv) {
   for (int i = 3; i < argc; i++) {
     const char *name = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(name, "--processes") == 0) p.processes = 1;
-    else if (strcmp(name, "--loopback") == 0) p.loopback = 1;
+    else if (strcmp(name, "--gpus") == 0) p.gpus = number(name, next), i++;
     else if (strcmp(name, "--calls") == 0) p.calls = number(name, next), i++;
     else if (strcmp(name, "--replays") == 0) p.replays = number(name, next), i++;
     else if (strcmp(name, "--most") == 0) p.most = number(name, next), i++;

@@ -8,7 +8,8 @@
 /* How the program was asked to run. */
 typedef struct Plan {
   const char *pack, *other; /* other: a second pack, for faults */
-  int ranks, nodes, processes, loopback;
+  int ranks, nodes, processes;
+  int gpus;                 /* that ranks share in turn; 0: one each */
   int calls, replays;
   int most;                 /* tokens drawn at most */
   double deadline;          /* seconds */
@@ -19,6 +20,7 @@ typedef int (*Test)(Seat *seat, void *plan);
 
 /* Creates this rank; NULL with the sentence printed. */
 EpComm *ranks_create(Seat *seat, const Plan *p, int in_flight, int debug, uint64_t extra);
+int ranks_device(const Seat *seat, const Plan *p);
 EpcommOptions ranks_options(Seat *seat, const Plan *p);
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status); /* prints; gives 1 */
 

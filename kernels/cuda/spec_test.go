@@ -26,3 +26,22 @@ func TestPackedKernelsCountTheirCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestHostKernelsHaveAPlaceInPacks: what every kernel that crosses hosts launches can be
+// written down, and another number of nodes is refused.
+func TestHostKernelsHaveAPlaceInPacks(t *testing.T) {
+	m := ep.Machine{Arch: "sm_90", SMs: 132, GPUs: 16}
+	p := ep.Problem{Ranks: 16, Nodes: 2, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}
+	for _, k := range KernelsOver(2, m) {
+		p.Op = k.Op
+		s, err := DescribeCall(m, p, k.DefaultConfig(m, p))
+		if err != nil || len(s.Launches) == 0 || !s.Unit.CrossesHosts() {
+			t.Errorf("%s: %+v, %v", k.Name, s, err)
+		}
+		one := p
+		one.Nodes = 1
+		if _, err := DescribeCall(m, one, k.DefaultConfig(m, p)); err == nil {
+			t.Errorf("%s is packed for one host, whose library calls kernels otherwise", k.Name)
+		}
+	}
+}

@@ -69,7 +69,7 @@ func request(ranks, tokens int) pack.Request {
 	}
 }
 
-// overNodes are rows of both routes, fused and split.
+// overNodes are rows of both kinds of kernels and both routes, fused and split.
 func overNodes(ranks, nodes, tokens int) pack.Request {
 	m := ep.Machine{Backend: "cuda-hosts", PCIID: "emulated", Arch: "sm_90", SMs: 4, GPUs: ranks}
 	p := ep.Problem{Ranks: ranks, Nodes: nodes, Hidden: 256, Experts: 4 * ranks, TopK: 3, MaxTokens: tokens, Mode: ep.Graph, Combine: ep.BF16, Dispatch: ep.FP8}
@@ -80,12 +80,16 @@ func overNodes(ranks, nodes, tokens int) pack.Request {
 		return fmt.Sprintf("combine_hosts:chunk_bytes=512,in_flight=4,mode=%s,pdl=0,rotate=1,sms=%d,threads=64,wait_sms=1", mode, sms)
 	}
 	t := &table.Table{Header: table.Header{Machine: m, ABI: "test"}, Rows: []table.Row{
-		row(p, ep.Dispatch, 1, 3, dispatch("direct", "fused", 4)),
+		row(p, ep.Dispatch, 1, 2, "dispatch_ll_hosts:mode=fused,part=512,pdl=1,sms=3,threads=64"),
+		row(p, ep.Dispatch, 3, 3, "dispatch_ll_hosts:mode=split,part=512,pdl=0,sms=4,threads=64"),
 		row(p, ep.Dispatch, 4, 6, dispatch("rail", "split", 3)),
-		row(p, ep.Dispatch, 7, 10, dispatch("direct", "split", 4)),
+		row(p, ep.Dispatch, 7, 8, dispatch("direct", "fused", 4)),
+		row(p, ep.Dispatch, 9, 10, dispatch("direct", "split", 4)),
 		row(p, ep.Dispatch, 11, tokens, dispatch("rail", "fused", 4)),
-		row(p, ep.Combine, 1, 5, combine("fused", 3)),
-		row(p, ep.Combine, 6, tokens, combine("split", 4)),
+		row(p, ep.Combine, 1, 2, "combine_ll_hosts:mode=split,pdl=1,sms=3,threads=64"),
+		row(p, ep.Combine, 3, 3, "combine_ll_hosts:mode=fused,pdl=0,sms=2,threads=64"),
+		row(p, ep.Combine, 4, 7, combine("fused", 3)),
+		row(p, ep.Combine, 8, tokens, combine("split", 4)),
 	}}
 	for _, r := range t.Rows { // defaults have more threads than an emulated GPU runs in time
 		for _, class := range ep.Classes() {

@@ -3,6 +3,7 @@
  * process's own, over processes it is imported. Nothing else differs. */
 #include "ranks.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +35,11 @@ static int rising(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Median seconds of a call over rounds; below 0 where the library refused. */
+/* Median seconds of a call over rounds; NAN where the library refused. It is a difference
+ * of times, which a busy host may turn negative. */
 static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const Plan *p, GpuStream stream) {
   GpuEvent mark[3] = {gpu_event(), gpu_event(), gpu_event()};
-  double all[ROUNDS], median = -1;
+  double all[ROUNDS], median = NAN;
   int rounds = p->replays < 1 ? 1 : p->replays > ROUNDS ? ROUNDS : p->replays, fold = p->calls < 1 ? 1 : p->calls;
   gpu_capture(stream);
   EpcommStatus s = chain(comm, c, op, fold, mark, stream);
@@ -77,7 +79,7 @@ int test_chain(Seat *seat, void *plan) {
     c.routing = EPCOMM_EVEN;
     c.purpose = purpose[i];
     double mine = time_of(comm, &c, ops[i], p, stream), all[EPCOMM_MAX_RANKS], most = 0;
-    bad = mine < 0 || world_gather(seat, &mine, all, sizeof mine) != 0;
+    bad = isnan(mine) || world_gather(seat, &mine, all, sizeof mine) != 0;
     for (int r = 0; r < seat->ranks && !bad; r++) most = all[r] > most ? all[r] : most;
     if (seat->rank == 0 && !bad) printf("chain: %s, %d tokens, %s: %.2f us\n", ops[i], tokens, p->processes ? "processes" : "threads", most * 1e6);
   }

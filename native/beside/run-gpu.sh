@@ -108,10 +108,22 @@ has_deepep() {
   test -z "$WORKER" || return 0
   build_deepep
   wait "$building"
-  python3 -c 'import torch, deep_ep' 2> "$out/import-deepep.txt" && return 0
+  python3 -c 'import torch, deep_ep' 2> "$out/import-deepep.txt" && { same_products; return 0; }
   table+="DeepEP: not built, see $out/build-deepep.txt"$'\n'
   tail -n 5 "$out/build-deepep.txt" "$out/import-deepep.txt"
   return 1
+}
+
+# same_products builds the code that plans and launches our products for DeepEP's worker,
+# once. Where that fails its products are PyTorch's: FP8 experts are then a kernel each.
+same_products() {
+  test -z "$EPBENCH_PRODUCT$WORKER" || return 0
+  export EPBENCH_PRODUCT=$out/libproduct.so
+  { cc -O2 -shared -fPIC -o "$EPBENCH_PRODUCT" native/shim/ep_product.c -ldl &&
+    PYTHONPATH=native/python/workers:$PYTHONPATH timeout 60 python3 -m harness.lt; } > "$out/product.txt" 2>&1 && return 0
+  EPBENCH_PRODUCT=""
+  table+="DeepEP beside PyTorch's products: ours failed, see $out/product.txt"$'\n'
+  tail -n 5 "$out/product.txt"
 }
 
 # those CONDITION LIST: what of a comma-separated list meets a condition of awk.

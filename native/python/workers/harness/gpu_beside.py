@@ -1,11 +1,13 @@
 """A GPU's calls beside PyTorch's products: what GPULibrary does of it."""
 
 import contextlib
+import os
 
 import torch
 
 from .library import Library
-from .product import TorchProduct, can_plan
+from .lt import LtProduct
+from .product import TorchProduct
 from .protocol import Failure
 from .streams import Round, seconds
 
@@ -27,8 +29,9 @@ class GPUBeside(Library):
         return Library.beside + (("step",) if self.held else ())
 
     def product(self, size):
+        ours = os.environ.get("EPBENCH_PRODUCT") and size.kind != "copy"
         try:
-            made = TorchProduct(size, self.device, self.rank + 1)
+            made = (LtProduct if ours else TorchProduct)(size, self.device, self.rank + 1)
         except torch.cuda.OutOfMemoryError as e:
             raise Failure("launch", "beside: no room for %s: %s" % (size.kind, e)) from None
         self.warm(made, 0)
@@ -52,7 +55,7 @@ class GPUBeside(Library):
         taken = self.carved(plan)
         if not taken:
             return ""
-        if not can_plan():
+        if not plan.beside.product.plans_for_fewer:
             return ", planned for all SMs: this PyTorch plans for no fewer"
         return ", planned for %d SMs beside the calls" % (self.multiprocessors() - taken)
 

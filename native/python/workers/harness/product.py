@@ -25,15 +25,12 @@ def filled(shape, dtype, device, seed):
     return x
 
 
-def can_plan():
-    """Whether this PyTorch plans products for fewer SMs."""
-    return hasattr(torch._C, "_set_sm_carveout_experimental")
-
-
 class TorchProduct:
     """[M, K] x [K, N] for each of some experts, accumulated in float32, in BF16. BF16 experts
     are one kernel a launch; e4m3 is multiplied expert by expert, without scales and without
     fast accumulation. On the CPU, for tests, e4m3 is multiplied as BF16."""
+
+    plans_for_fewer = hasattr(torch._C, "_set_sm_carveout_experimental")  # SMs than the GPU has
 
     def __init__(self, size, device, seed=1):
         self.size, self.device, self.batch = size, device, max(size.groups, 1)
@@ -87,7 +84,7 @@ class TorchProduct:
     def planned(self, taken):
         """What is launched inside is planned for the SMs that calls leave, where they take
         some and PyTorch can."""
-        if not taken or self.size.kind == "copy" or not can_plan():
+        if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return
         torch._C._set_sm_carveout_experimental(taken)

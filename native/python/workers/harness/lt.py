@@ -1,0 +1,120 @@
+"""Products as kernels/cuda plans and launches them, by the same code: native/shim/ep_product.c
+as a shared library, which EPBENCH_PRODUCT names:
+
+    cc -O2 -shared -fPIC -o libproduct.so native/shim/ep_product.c -ldl
+
+cuBLASLt is that of EPBENCH_CUBLASLT, a file or its folder, or the one that PyTorch loaded.
+`python3 -m harness.lt` compares a few products with PyTorch's own on the first GPU.
+"""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import sys
+
+import torch
+
+from .beside import Size, spelled
+from .product import TorchProduct
+from .protocol import Failure
+
+NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
+WORKSPACE = 32 << 20  # bytes, what NVIDIA recommends for sm_90
+
+
+class Spec(ctypes.Structure):
+    """EpProductSpec of ep_product.h."""
+
+    _fields_ = [(name, ctypes.c_int32) for name in ("m", "n", "k", "fp8", "groups", "batch", "sms")] + \
+               [(name, ctypes.c_uint64) for name in ("x", "w", "out", "workspace", "workspace_bytes")]
+
+
+def opened(path):
+    """The shared library, with cuBLASLt open in it."""
+    lib, text, tried = ctypes.CDLL(path), ctypes.create_string_buffer(512), []
+    lib.ep_product_make.argtypes = [ctypes.POINTER(Spec), ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p]
+    lib.ep_product_launch.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint64]
+    lib.ep_product_kernels.argtypes = lib.ep_product_free.argtypes = [ctypes.c_void_p]
+    at = os.environ.get("EPBENCH_CUBLASLT", "")
+    for name in [at] if pathlib.Path(at).is_file() else [os.path.join(at, n) for n in NAMES] + list(NAMES):
+        if lib.ep_product_open(name.encode(), text) == 0:
+            return lib
+        tried.append(text.value.decode())
+    raise Failure("launch", "beside: no cuBLASLt here (%s); name its folder in EPBENCH_CUBLASLT" % "; ".join(tried))
+
+
+class LtProduct(TorchProduct):
+    """A TorchProduct whose launches are ep_product's: all experts of a launch in one kernel,
+    where cuBLASLt takes batches."""
+
+    plans_for_fewer = True
+
+    def __init__(self, size, device, seed=1):
+        super().__init__(size, device, seed)
+        self.lib, self.plans, self.left = opened(os.environ["EPBENCH_PRODUCT"]), {}, 0
+        self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
+        self.plan()
+
+    def plan(self):
+        """The plan for as many SMs as are left at the moment, 0 for all."""
+        if self.left not in self.plans:
+            s, made, text = self.size, ctypes.c_void_p(), ctypes.create_string_buffer(512)
+            spec = Spec(s.m, s.n, s.k, int(s.dtype == "fp8"), s.groups, self.batch, self.left,
+                        *(t.data_ptr() for t in (self.x, self.w, self.out, self.workspace)), WORKSPACE)
+            if self.lib.ep_product_make(ctypes.byref(spec), ctypes.byref(made), text):
+                raise Failure("launch", "beside: " + text.value.decode())
+            self.plans[self.left] = made
+        return self.plans[self.left]
+
+    def drop(self):
+        for made in self.plans.values():
+            self.lib.ep_product_free(made)
+        self.plans = {}
+
+    def take(self, share, least):
+        launches = super().take(share, least)
+        self.drop()  # they were of another batch
+        self.plan()
+        return launches
+
+    def launch(self, i):
+        status = self.lib.ep_product_launch(self.plan(), i, torch.cuda.current_stream().cuda_stream)
+        if status:
+            raise Failure("launch", "beside: cuBLASLt refuses to launch %s: status %d" % (spelled(self.size), status))
+
+    @contextlib.contextmanager
+    def planned(self, taken):
+        self.left = taken and torch.cuda.get_device_properties(self.device).multi_processor_count - taken
+        try:
+            yield
+        finally:
+            self.left = 0
+
+    def amount(self, share):
+        return "%d launches of %d of the %d products of %s, %d kernels each" % (
+            share, self.batch, self.size.groups, spelled(self.size), self.lib.ep_product_kernels(self.plan()))
+
+
+def compare(device):
+    """Products of both dtypes, whole and in parts, beside PyTorch's in float32."""
+    for dtype in ("bf16", "fp8"):
+        p = LtProduct(Size("gemm", 16, 256, 512, dtype, 12), device)
+        want = torch.bmm(p.x.float(), p.w.float().transpose(1, 2))
+        for share, taken in ((None, 0), (0.5, 0), (0.5, 24)):
+            if share:
+                p.batch = p.size.groups
+                p.take(share, 1)
+            p.out.zero_()
+            with p.planned(taken):
+                for i in range(p.launches):
+                    p.launch(i)
+            torch.cuda.synchronize()
+            worst = float((p.out.float() - want).abs().max() / want.abs().max())
+            print("%s, launches of %d, %d SMs taken: off by %.2g; %s" % (dtype, p.batch, taken, worst, p.amount(p.launches)))
+            if not worst < 0.01:
+                sys.exit("a product is wrong")
+
+
+if __name__ == "__main__":
+    compare(torch.device("cuda", 0))

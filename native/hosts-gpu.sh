@@ -96,7 +96,7 @@ tested() {
 }
 
 epcomm() {
-  for test in calls graphs flight outputs nodes leak refusals; do
+  for test in calls graphs flight outputs nodes leak refusals left; do
     tested "epcomm-$test" nodes-2 $test --calls 400 --replays 400
   done
   for test in late never disagree killed; do

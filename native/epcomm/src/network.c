@@ -179,6 +179,7 @@ EpcommStatus network_table(EpComm *c) {
   uint64_t table[EPCOMM_MAX_RANKS];
   for (int r = 0; r < c->options.ranks; r++) table[r] = c->heap[r];
   DrvResult r = c->driver->upload(c->heap[c->options.rank] + c->at.world, table, sizeof *table * (size_t)c->options.ranks);
+  if (r == 0) r = c->driver->context_wait(); /* a copy of pageable memory may return early */
   return r == 0 ? EPCOMM_OK : comm_driver(c, r, "upload the table of heaps");
 }
 

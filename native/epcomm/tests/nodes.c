@@ -31,6 +31,35 @@ int test_refusals(Seat *seat, void *plan) {
   return bad;
 }
 
+static int broken;
+
+/* The caller's network, until it breaks. */
+static int breaking_gather(void *seat, const void *mine, void *all, size_t bytes) {
+  return broken ? 1 : world_gather(seat, mine, all, bytes);
+}
+
+/* Ranks that cannot meet end without NVSHMEM, which would wait for all of them; the
+ * process has then left its group for good. */
+int test_left(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpcommOptions o = ranks_options(seat, p);
+  EpComm *comm = NULL;
+  char text[EPCOMM_TEXT];
+  o.all_gather = breaking_gather;
+  gpu_use(o.device);
+  EpcommStatus s = epcomm_create(&comm, &o, text);
+  if (s != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text) > 0;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  int bad = ranks_right(m, p->most, stream);
+  moe_free(m);
+  gpu_stream_free(stream);
+  broken = 1;
+  bad |= epcomm_destroy(comm) != EPCOMM_GATHER;
+  broken = 0;
+  return bad | ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
+}
+
 /* Rows that the network cannot read are refused, and the call can be made again. */
 static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   int tokens = moe_tokens(m, 1, m->info.rank, most);

@@ -139,7 +139,8 @@ func TestDeepEPDeclares(t *testing.T) {
 import json, sys, types
 sys.path.insert(0, "../../native/python/workers")
 torch = types.ModuleType("torch")
-torch.bfloat16, torch.distributed = None, types.ModuleType("torch.distributed")
+torch.distributed = types.ModuleType("torch.distributed")
+torch.__getattr__ = lambda name: None
 sys.modules["torch"] = torch
 sys.modules["torch.distributed"] = torch.distributed
 from libraries.deepep import Library

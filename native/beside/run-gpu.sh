@@ -104,11 +104,16 @@ build_deepep() {
 }
 
 # has_deepep waits for the build and says whether it came to something.
+ready=$WORKER
 has_deepep() {
-  test -z "$WORKER" || return 0
+  test -z "$ready" || return 0
   build_deepep
   wait "$building"
-  python3 -c 'import torch, deep_ep' 2> "$out/import-deepep.txt" && { same_products; return 0; }
+  if python3 -c 'import torch, deep_ep' 2> "$out/import-deepep.txt"; then
+    ready=yes
+    same_products
+    return 0
+  fi
   table+="DeepEP: not built, see $out/build-deepep.txt"$'\n'
   tail -n 5 "$out/build-deepep.txt" "$out/import-deepep.txt"
   return 1
@@ -117,7 +122,7 @@ has_deepep() {
 # same_products builds the code that plans and launches our products for DeepEP's worker,
 # once. Where that fails its products are PyTorch's: FP8 experts are then a kernel each.
 same_products() {
-  test -z "$EPBENCH_PRODUCT$WORKER" || return 0
+  test -z "$EPBENCH_PRODUCT" || return 0
   export EPBENCH_PRODUCT=$out/libproduct.so
   { cc -O2 -shared -fPIC -o "$EPBENCH_PRODUCT" native/shim/ep_product.c -ldl &&
     PYTHONPATH=native/python/workers:$PYTHONPATH timeout 60 python3 -m harness.lt; } > "$out/product.txt" 2>&1 && return 0

@@ -123,6 +123,7 @@ func families() []family {
 		dispatchLL(),
 		combineLL(),
 		combineLLPartial(),
+		dispatchLLIDs(),
 		dispatchLLSplit(),
 		combineLLSplit(),
 		dispatchFinal(),

@@ -102,24 +102,26 @@ func (q fastCase) drill(e fastPair) {
 	e.checkCombine(compare)
 }
 
-// A count that never comes ends in a sentence that names its expert and rank,
-// on whoever waits for it, and in no other trouble.
+// A count that never comes ends in a sentence that names its rank, and its expert
+// where counts are of experts, on whoever waits for it, and in no other trouble.
 func TestFastKernelsGiveUp(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 256, 8, 2, 5)
 	for _, q := range []struct {
 		fastCase
 		d, c family
+		want string
 	}{
-		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128", combine: "sms=2"}, dispatchLL(), combineLL()},
-		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128,wait_sms=1", combine: "sms=2,wait_sms=1"}, dispatchFinal(), combineFinal()},
+		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128", combine: "sms=2"}, dispatchLL(), combineLL(), "expert 2 source 1"},
+		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128", combine: "sms=2"}, dispatchLLIDs(), combineLL(), "expert -1 source 1"},
+		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128,wait_sms=1", combine: "sms=2,wait_sms=1"}, dispatchFinal(), combineFinal(), "expert 2 source 1"},
 	} {
-		t.Run(q.d.state.name, func(t *testing.T) {
+		t.Run(q.d.kernel.Name, func(t *testing.T) {
 			t.Parallel()
 			e := q.prepare(t, q.d, q.c)
 			e.extra = append(e.extra, "set 1 drop_signal 3", "set * deadline_ns 300000000")
 			e.run(1, e.call(e.d, e.dc))
-			if f := e.faultOf(0); !strings.Contains(f, "expert 2 source 1") {
-				t.Errorf("rank 0 says %q, want it to wait for expert 2 of rank 1", f)
+			if f := e.faultOf(0); !strings.Contains(f, q.want) {
+				t.Errorf("rank 0 says %q, want %q", f, q.want)
 			}
 		})
 	}

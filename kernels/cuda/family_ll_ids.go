@@ -1,0 +1,78 @@
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// dispatchLLIDs is dispatchLL whose receivers count. It is a kernel of its own, since
+// dispatchLL's rows are tied to its source.
+func dispatchLLIDs() family {
+	return family{
+		kernel: kernels.Kernel{
+			Name: "dispatch_ll_ids",
+			Op:   ep.Dispatch,
+			Doc:  "dispatch_ll where no sender counts: ids and data leave at once, and each receiving block counts the ids that arrive. For small batches.",
+			Params: []kernels.Param{
+				smsParam("16", "32", "64", "132"),
+				threadsParam("512", "1024"),
+				speedParam(kernels.Compile, "send", "message bytes one sending warp converts and stores", "bytes", "512", "512", "1024"),
+				speedParam(kernels.Compile, "part", "message bytes one receiving warp waits for and copies", "bytes", "512", "512", "1024"),
+				pdlParam("0"),
+			},
+			Check:   checkDispatchLLIDs,
+			Default: defaultDispatchLLIDs,
+			Starts:  startsDispatchLLIDs,
+			Beside:  besideLL,
+		},
+		source: "ll/dispatch_ids.cuh",
+		state:  llState,
+		defines: func(c ep.Config) []string {
+			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part")}
+		},
+		compare: inOrder,
+		launches: func(p ep.Problem, c ep.Config) []launch {
+			l := launchOf("dispatch_ll_ids", c)
+			l.shared = markBytes(p)
+			l.params.own = llParams{receivers: c.Int("threads") / warp / 2} // the others gather headers and copy
+			return []launch{l}
+		},
+	}
+}
+
+// marksShared is what the marks of a block may take. The chip with the least, sm_80, gives
+// 163 KiB to a block, and the block's counts take up to 9.
+const marksShared = 128 << 10
+
+// markBytes is the shared memory in which a block marks which tokens have which experts:
+// a bit for each expert and token that there may be.
+func markBytes(p ep.Problem) int { return (p.MaxTokens + 31) / 32 * 4 * p.Experts }
+
+func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if err := checkFast(m, p, c); err != nil {
+		return err
+	}
+	if n := markBytes(p); n > marksShared {
+		return fmt.Errorf("max-tokens: %d with %d experts take %d bytes of shared memory, more than %d; use at most %d, or dispatch_ll",
+			p.MaxTokens, p.Experts, n, marksShared, marksShared/4/p.Experts*32)
+	}
+	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkSwitch(c, "pdl"))
+}
+
+// defaultDispatchLLIDs takes parts as dispatchLL does.
+func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
+	c := splitOfLL(defaultDispatchLL(m, p), "dispatch_ll_ids", "receivers", "pause", "early")
+	return c.With("threads", "512")
+}
+
+// startsDispatchLLIDs is 1,024 threads above 32 tokens, dispatchLL's default. They are not
+// this one's, because on sm_100a they spill.
+func startsDispatchLLIDs(m ep.Machine, p ep.Problem) []ep.Config {
+	if p.Tokens <= 32 {
+		return nil
+	}
+	return []ep.Config{defaultDispatchLLIDs(m, p).With("threads", "1024")}
+}

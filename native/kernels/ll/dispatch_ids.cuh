@@ -1,0 +1,309 @@
+/* dispatch_ll_ids: dispatch_ll in which no sender counts. A header says at once which
+ * expert a row is for; each block that copies rows reads the headers of all tokens,
+ * counts them, and finds the row itself. On the way from ids to rows there is no
+ * count, no second look at the ids and no barrier at the sender.
+ *
+ * Memory, messages and polling are those of dispatch_ll (layout.cuh), with two
+ * differences. A header word is weight << 32 | local expert << LL_PLACE_BITS, without
+ * the position. Of the count words only the last one of a source, its tokens, is sent.
+ *
+ * Why each reuse is safe. Call n uses set n % 3 of counts and headers, n & 1 of slots.
+ * - A rank ends call n only when its last block has the token count of every rank, and
+ *   a rank sends that count after its call n - 1 has ended. So while a rank is in call
+ *   n, the others are in n - 1 (still receiving), n or n + 1.
+ * - Headers: a fast rank in n + 1 writes set (n + 1) % 3, which held call n - 2. Its
+ *   owner cleared it in call n - 1, which has ended, and reads and clears the two other
+ *   sets in call n.
+ * - Counts: the same sets. A word has the number of its call, so that an old one is
+ *   never taken for a new one. Call n reads those of n - 1 to know what to clear, as
+ *   dispatch_ll does; the two may follow each other on one state.
+ * - Slots: a fast rank writes the set of call n - 1. The warp that read a part emptied
+ *   it before that call ended.
+ * - Shared memory: rows and marks are cleared before the first __syncthreads, changed
+ *   by atomics of the gathering warps, and read by others behind `ready`, which is
+ *   released after the last change.
+ */
+#define EP_EARLY 1
+#include "ll/dispatch.cuh"
+
+static const uint32_t LL_HEADS = 4;                           /* header words that a lane polls together */
+static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
+static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK;    /* header words of one token of each source */
+static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
+
+/* The warps of a block that read the headers: those right above the senders, and only
+ * as many as the words need. More would ask L2 for the same few lines at once. */
+struct LlGather {
+  uint32_t first, warps;
+};
+EP_DEVICE LlGather ll_gatherers(const EpArgs &a, const LlCall &c, uint32_t senders) {
+  uint32_t wanted = ceil_div(static_cast<uint32_t>(a.tokens) * LL_HEADS_TOKEN, LL_HEADS_WARP);
+  return {senders, min(max(wanted, 1u), c.warps - senders)};
+}
+EP_DEVICE bool ll_gathers(const LlCall &c, const LlGather &g) { return c.warp >= g.first && c.warp < g.first + g.warps; }
+EP_DEVICE void ll_gather_sync(const LlGather &g) {
+  if (g.warps > 1) {
+    bar_sync(LL_BAR_OFFSETS, g.warps * 32);
+  } else {
+    __syncwarp();
+  }
+}
+
+/* Marks, in dynamic shared memory: [max_tokens / 32][R source][local experts], bit t %
+ * 32 of word t / 32 says that token t has a row of that expert. The position of a row in
+ * its segment is the number of marks below its own. */
+EP_DEVICE uint32_t ll_mark_words(int32_t tokens) { return ceil_div(static_cast<uint32_t>(tokens), 32) * EP_EXPERTS; }
+EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
+  return (token / 32 * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
+}
+
+/* Clears what the block counts in, for as many tokens as this rank has. */
+EP_DEVICE void ll_ids_begin(const EpArgs &a, LlShared &s, uint32_t *marks) {
+  for (uint32_t i = threadIdx.x; i < EP_EXPERTS; i += blockDim.x) s.rows[i / EP_LOCAL_EXPERTS][i % EP_LOCAL_EXPERTS] = 0;
+  for (uint32_t i = threadIdx.x; i < ll_mark_words(a.tokens); i += blockDim.x) marks[i] = 0;
+  if (threadIdx.x == 0) s.failed = s.ready = 0;
+  __syncthreads();
+}
+
+/* ---- sending ---- */
+
+/* Tells every rank how many tokens come. A dropped expert's rank is not told. */
+EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
+  if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
+  if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == static_cast<int32_t>(c.lane)) return;
+  st_relaxed_sys(ll_counts(a, c.lane, c.number, a.rank) + EP_LOCAL_EXPERTS,
+                 static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
+}
+
+/* A token's header to all ranks, this one last. */
+EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token) {
+  for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
+    uint32_t k = i % EP_TOPK;
+    int32_t to = static_cast<int32_t>((static_cast<uint32_t>(a.rank) + 1 + i / EP_TOPK) % EP_RANKS);
+    int32_t id = a.topk_ids[token * EP_TOPK + k];
+    uint64_t weight = __float_as_uint(a.weights[token * EP_TOPK + k]);
+    uint32_t place = static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS;
+    bool there = id >= 0 && id / EP_LOCAL_EXPERTS == to;
+    st_relaxed_sys(ll_header(a, to, c.number, a.rank, token) + k, weight << 32 | (there ? place : LL_NOWHERE));
+  }
+}
+
+/* The top warps send headers, the bottom ones data. */
+EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders) {
+  uint32_t tokens = static_cast<uint32_t>(a.tokens);
+  ll_send_tokens(a, c);
+  for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) ll_send_ids(a, c, t);
+  if (c.warp >= senders) return;
+  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u);
+}
+
+/* ---- counting what arrives ---- */
+
+/* Whether the block must see the headers: it has a part to copy, or writes the index. */
+EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
+  return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
+}
+
+/* What a gathering warp knows of this call. */
+struct LlArrivals {
+  uint32_t tokens; /* lane r: those of rank r, modulo ranks */
+  uint32_t end;    /* tokens of each source whose headers this block reads */
+};
+
+/* Header words are numbered by token, then source, then top-k position, so that all
+ * sources' first tokens are read first. */
+struct LlHeads {
+  uint32_t first; /* word of lane 0 */
+  uint64_t word[LL_HEADS];
+};
+EP_DEVICE uint32_t ll_head_token(uint32_t w) { return w / LL_HEADS_TOKEN; }
+EP_DEVICE uint32_t ll_head_source(uint32_t w) { return w / EP_TOPK % EP_RANKS; }
+
+/* 1 + a rank of which a header is missing, 0 if none is. */
+EP_DEVICE uint32_t ll_missing_head(const LlCall &c, const LlArrivals &n, const LlHeads &h) {
+  uint32_t missing = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < LL_HEADS; i++) {
+    uint32_t w = h.first + 32 * i + c.lane, source = ll_head_source(w), token = ll_head_token(w);
+    uint32_t sent = min(__shfl_sync(EP_FULL_WARP, n.tokens, source), n.end);
+    if (token < sent && h.word[i] == ~0ull) missing = 1 + source;
+  }
+  return __reduce_max_sync(EP_FULL_WARP, missing);
+}
+
+/* Polls the token counts of all ranks and some headers together. Until the counts are
+ * here, the others are taken to have as many tokens as this rank. Words of tokens that
+ * do not exist stay all ones. */
+EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
+  const uint32_t of = c.lane % EP_RANKS;
+  const uint64_t *counts = ll_counts(a, a.rank, c.number, of) + EP_LOCAL_EXPERTS;
+  EpSpin spin;
+  for (;;) {
+    uint64_t count = ld_relaxed_sys(counts);
+#pragma unroll
+    for (uint32_t i = 0; i < LL_HEADS; i++) {
+      uint32_t w = h.first + 32 * i + c.lane, token = ll_head_token(w);
+      h.word[i] = ~0ull;
+      if (token < n.end) h.word[i] = ld_relaxed_sys(ll_header(a, a.rank, c.number, ll_head_source(w), token) + w % EP_TOPK);
+    }
+    uint32_t missing = __reduce_max_sync(EP_FULL_WARP, count >> 32 == c.number ? 0u : 1 + of);
+    if (missing == 0) {
+      n.tokens = static_cast<uint32_t>(count);
+      uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
+      n.end = ll_needs_ids(c, most) ? most : 0;
+      missing = ll_missing_head(c, n, h);
+    }
+    if (missing == 0) return true;
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(missing) - 1}, c.number, count >> 32)) return false;
+  }
+}
+
+/* Counts and marks the rows that are for this rank. */
+EP_DEVICE void ll_mark_heads(const LlCall &c, LlShared &s, uint32_t *marks, const LlHeads &h) {
+#pragma unroll
+  for (uint32_t i = 0; i < LL_HEADS; i++) {
+    uint32_t place = static_cast<uint32_t>(h.word[i]);
+    if (place >= LL_NOWHERE) continue; /* elsewhere, masked, or no such token */
+    uint32_t w = h.first + 32 * i + c.lane, source = ll_head_source(w), token = ll_head_token(w), expert = place >> LL_PLACE_BITS;
+    atomicAdd(&s.rows[source][expert], 1u);
+    atomicOr(&marks[ll_mark(source, token, expert)], 1u << token % 32);
+  }
+}
+
+/* All gathering warps call it, and pass the same barriers also where a header never
+ * came. A rank with more tokens than this one needs marks that are not yet clear. */
+EP_DEVICE void ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
+  uint32_t own = static_cast<uint32_t>(a.tokens), warp = c.warp - g.first;
+  LlArrivals n = {0, ll_needs_ids(c, own) ? own : 0};
+  LlHeads h;
+  h.first = warp * LL_HEADS_WARP;
+  bool here = ll_wait_heads(a, c, n, h);
+  if (ll_mark_words(a.max_tokens) > ll_mark_words(a.tokens)) {
+    uint32_t end = here ? ll_mark_words(static_cast<int32_t>(n.end)) : 0;
+    for (uint32_t i = ll_mark_words(a.tokens) + warp * 32 + c.lane; i < end; i += g.warps * 32) marks[i] = 0;
+    ll_gather_sync(g);
+  }
+  while (here) {
+    ll_mark_heads(c, s, marks, h);
+    h.first += g.warps * LL_HEADS_WARP;
+    if (h.first >= n.end * LL_HEADS_TOKEN) break;
+    here = ll_wait_heads(a, c, n, h);
+  }
+  if (!here) s.failed = 1;
+  if (warp == 0 && c.lane < EP_RANKS) s.tokens[c.lane] = n.tokens;
+  ll_gather_sync(g);
+}
+
+/* Rows of a local expert with those that fill its segment up. */
+EP_DEVICE uint32_t ll_padded_rows(const LlShared &s, uint32_t expert) {
+  uint32_t rows = 0;
+  for (int r = 0; r < EP_RANKS; r++) rows += expert < EP_LOCAL_EXPERTS ? s.rows[r][expert] : 0;
+  return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD;
+}
+
+/* Turns counts into the first row of every (source, expert) segment. One warp, each
+ * lane with neighbouring experts, so that one sum over lanes is enough. */
+EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
+  uint32_t rows = 0;
+#pragma unroll 4
+  for (uint32_t i = 0; i < LL_LANE_EXPERTS; i++) rows += ll_padded_rows(s, lane * LL_LANE_EXPERTS + i);
+  uint32_t row = warp_prefix_sum(rows) - rows;
+#pragma unroll 4
+  for (uint32_t i = 0; i < LL_LANE_EXPERTS; i++) {
+    uint32_t e = lane * LL_LANE_EXPERTS + i, next = row + ll_padded_rows(s, e);
+    if (e >= EP_LOCAL_EXPERTS) break;
+    if (publish) {
+      a.row_offsets[e] = row;
+      a.expert_ids[e] = static_cast<int32_t>(e);
+    }
+    for (int r = 0; r < EP_RANKS; r++) {
+      uint32_t count = s.rows[r][e];
+      s.rows[r][e] = row;
+      row += count;
+    }
+    row = next;
+  }
+  if (!publish) return;
+  if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = row;
+  if (lane < EP_RANKS) ll_tokens(a)[lane] = s.tokens[lane];
+}
+
+/* The last block, which has the least to copy, writes the index of the output. */
+EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
+  ll_gather(a, c, s, marks, g);
+  if (c.warp != g.first) return;
+  if (!s.failed) ll_place_segments(a, s, c.lane, c.block == c.blocks - 1);
+  __syncwarp();
+  if (c.lane == 0) st_release_cta(&s.ready, 1u);
+}
+
+/* ---- receiving ---- */
+
+/* Waits until the block knows where rows go. False when it never will. */
+EP_DEVICE bool ll_wait_ready(const EpArgs &a, const LlShared &s) {
+  EpSpin spin;
+  while (!__all_sync(EP_FULL_WARP, ld_acquire_cta(&s.ready) != 0))
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, -1}, 1, 0)) return false;
+  return !s.failed;
+}
+
+/* Adds the position of each of a part's rows to its header word, where dispatch_ll's
+ * senders have put it. */
+EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart &p) {
+  if (!(p.here >> c.lane & 1u)) return;
+  uint32_t expert = static_cast<uint32_t>(p.head) >> LL_PLACE_BITS;
+  uint32_t position = __popc(marks[ll_mark(p.source, p.token, expert)] & ((1u << p.token % 32) - 1));
+  for (uint32_t t = 0; t < p.token / 32 * 32; t += 32) position += __popc(marks[ll_mark(p.source, t, expert)]);
+  p.head += position;
+}
+
+/* A warp that gathers does that first. Any other takes the data of its first part while
+ * headers arrive, if this rank has such a token too. */
+EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
+  const uint32_t per_token = EP_RANKS * LL_PARTS;
+  uint32_t job = ll_from_top(c);
+  LlPart p = ll_part(job, c.lane);
+  bool early = false, here = false;
+  if (ll_gathers(c, g)) {
+    ll_gather_and_place(a, c, s, marks, g);
+  } else if (p.token < static_cast<uint32_t>(a.tokens)) {
+    early = true;
+    here = ll_wait_part(a, c, p);
+  }
+  if (!ll_wait_ready(a, s)) return;
+  ep_span_stage(a, EP_STAGE_READY);
+  uint32_t tokens = 0;
+  for (int r = 0; r < EP_RANKS; r++) tokens = max(tokens, s.tokens[r]);
+  for (; job < tokens * per_token; job += ll_all_warps(c), early = false) {
+    if (!early) {
+      p = ll_part(job, c.lane);
+      here = ll_wait_part(a, c, p);
+    }
+    ep_span_stage(a, EP_STAGE_ARRIVED);
+    if (here) {
+      ll_find_positions(c, marks, p);
+      ll_copy_part(a, c, s, p);
+    } else if (p.token < s.tokens[p.source]) {
+      ll_route_nowhere(a, c, p);
+    }
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) dispatch_ll_ids(const __grid_constant__ EpArgs a) {
+  __shared__ LlShared s;
+  EP_DYNAMIC_SHARED(shared);
+  uint32_t *marks = reinterpret_cast<uint32_t *>(shared);
+  ep_span_begin(a);
+  ll_ids_begin(a, s, marks);
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  LlCall c = ll_call(a);
+  uint32_t senders = ll_senders(a, c);
+  ll_ids_async(a, c, senders);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  if (c.warp == 0) ll_clear_headers(a, c);
+  ll_ids_wait(a, c, s, marks, ll_gatherers(a, c, senders));
+  ep_span_end(a);
+}

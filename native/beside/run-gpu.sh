@@ -55,20 +55,18 @@ count() { tr ',' '\n' <<< "$1" | wc -l; }
 
 # Three searches: alone, beside the model's products, and there of split phases only.
 # Then what each costs in the place of another, in the same rounds.
-split="dispatch_ll_split+combine_ll_split:dispatch.pdl=0"
 model() {
   local name=$1 tokens=${2:-32,128,1024,4096} common seconds search compare
   common=$(shape "$name" "$tokens") seconds=$(($(count "$tokens") * each))
   search="epbench sweep $common --op pair --band $band"
-  compare="epbench bench $common --op pair,dispatch,combine --rounds $rounds --over $out/$name-alone"
+  compare="epbench bench $common --rounds $rounds --over $out/$name-alone"
   step $((seconds + 40)) "$name.alone" $search --budget ${seconds}s -o "$out/$name-alone"
   step $((2 * seconds + 60)) "$name.beside" $search --budget $((2 * seconds))s --beside gemm -o "$out/$name-beside"
   step $((seconds + 60)) "$name.split" $search --budget ${seconds}s --beside gemm --kernel dispatch_ll_split,combine_ll_split -o "$out/$name-split"
-  rm -rf "${out:?}/$name-beside-for-alone" "$out/$name-plain-split-for-alone"
-  step 60 "$name.beside-for-alone" $compare --beside gemm --table "$out/$name-beside" -o "$out/$name-beside-for-alone"
-  step 60 "$name.split-for-alone" $compare --beside gemm --table "$out/$name-split"
-  step 60 "$name.plain-split-for-alone" $compare --beside gemm --op pair --config "$split" -o "$out/$name-plain-split-for-alone"
-  step 40 "$name.alone-where-alone" $compare --table "$out/$name-beside"
+  rm -rf "${out:?}/$name-beside-for-alone" "$out/$name-split-for-alone"
+  step 60 "$name.beside-for-alone" $compare --op pair,dispatch,combine --beside gemm --table "$out/$name-beside" -o "$out/$name-beside-for-alone"
+  step 60 "$name.split-for-alone" $compare --op pair --beside gemm --table "$out/$name-split" -o "$out/$name-split-for-alone"
+  step 40 "$name.alone-where-alone" $compare --op pair --table "$out/$name-beside"
   step 20 "$name.pareto" epbench plot "$out/$name-beside" --kind pareto --beside -o "$out/plots-$name"
 }
 
@@ -79,13 +77,15 @@ steps() {
   common=$(shape "$1" "${2:-32,128}")
   compare="epbench bench $common --op pair --beside step --rounds $rounds --over $out/$1-alone"
   step 60 "$1.step.beside-for-alone" $compare --table "$out/$1-beside"
-  step 60 "$1.step.split-for-alone" $compare --config "$split"
+  step 60 "$1.step.split-for-alone" $compare --table "$out/$1-split"
 }
 
+# On all SMs as the table has it, and on few, where the product runs at the same time.
 explain() {
   local common
-  common=$(shape "$1" "${2:-128,4096}")
-  step 60 "$1.explain" epbench bench $common --op dispatch --beside gemm --rounds 20 --table "$out/$1-alone" --explain
+  common="$(shape "$1" "${2:-128,4096}") --op dispatch --beside gemm --rounds 20 --explain"
+  step 60 "$1.explain" epbench bench $common --table "$out/$1-alone"
+  step 60 "$1.explain-few" epbench bench $common --config dispatch_ll:sms=32
 }
 
 # The workers of DeepEP, one process a GPU. NVLink multicast stays off; the low-latency
@@ -152,7 +152,7 @@ deepep() {
   test -z "$few" || deepep_bench 75 "$name-deepep-ll" "$name" "$few" ll --layout masked --max-tokens 128 --beside gemm --config "dispatch.hook=1 combine.hook=1"
   test -z "$many" || deepep_bench 90 "$name-deepep" "$name" "$many" normal \
     --layout rank:packed --beside gemm --config "dispatch.sms=24 combine.sms=24"
-  for run in "$out/$name-beside-for-alone" "$out/$name-plain-split-for-alone" "$out/$name-deepep" "$out/$name-deepep-ll"; do
+  for run in "$out/$name-beside-for-alone" "$out/$name-split-for-alone" "$out/$name-deepep" "$out/$name-deepep-ll"; do
     test ! -s "$run/trials.jsonl" || runs+=" $run"
   done
   step 20 "$name.libraries-beside" epbench report --only beside --no-html --op pair --width 220 $runs

@@ -23,7 +23,7 @@ func fusedSilu() family {
 			Params: append([]kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				threadsParam("256", "512", "1024"),
-				speedParam(kernels.Compile, "in_flight", "pieces of 256 columns that a warp loads before it computes", "pieces", "1", "1", "2", "4"),
+				speedParam(kernels.Compile, "in_flight", "pieces of 256 columns whose loads are on their way while a warp computes another", "pieces", "1", "1", "2", "4"),
 				pdlParam("0"),
 			}, kernels.ActivationParams()...),
 			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {

@@ -28,7 +28,7 @@ EP_DEVICE EpQuantized silu_fp4(const float (&z)[8], float global) {
   } else {
     q.scale = cvt_e4m3x2(0.0f, __fmul_rn(global, __fmul_rn(amax, 1.0f / 6.0f))) & 0xffu;
     const float s = e4m3_decode(q.scale);
-    factor = s == 0.0f ? 0.0f : __fdiv_rn(1.0f, __fmul_rn(s, __fdiv_rn(1.0f, global)));
+    factor = s == 0.0f ? 0.0f : __frcp_rn(__fmul_rn(s, __frcp_rn(global)));
   }
 #pragma unroll
   for (int i = 0; i < 8; i++) q.payload.x |= silu_e2m1(__fmul_rn(z[i], factor)) << (4 * i);

@@ -53,7 +53,7 @@ EP_DEVICE void silu_zero_padding(const EpSiluArgs &a) {
 }
 
 EP_DEVICE void silu_nvfp4(const EpSiluArgs &a) {
-  silu_each_piece(a, silu_rows(a), [&](int64_t row, uint32_t c, const float (&z)[8]) {
+  silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
     const uint32_t group = silu_group(a, row);
     const EpQuantized q = silu_fp4<EP_NVFP4>(z, a.input_scales[group]);
     const uint32_t atom = silu_scale_atom(q.scale);

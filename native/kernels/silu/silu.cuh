@@ -6,7 +6,7 @@
 /* [rows, D] BF16, D a multiple of 8. */
 EP_ENTRY(EP_THREADS, 1) fused_silu(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
-  silu_each_piece(a, silu_rows(a), [&](int64_t row, uint32_t c, const float (&z)[8]) {
+  silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
     if (c < EP_COLS) *reinterpret_cast<uint4 *>(a.out + 2 * (row * EP_COLS + c)) = bf16_pack(z);
   });
   pdl_launch();
@@ -23,7 +23,7 @@ EP_DEVICE uint2 silu_fp8(const float (&z)[8], const Fp8Scale &s) {
 /* [rows, D] e4m3 and float32 scales [D/128, max_rows], D a multiple of 128. */
 EP_ENTRY(EP_THREADS, 1) fused_silu_fp8(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
-  silu_each_piece(a, silu_rows(a), [&](int64_t row, uint32_t c, const float (&z)[8]) {
+  silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
     const Fp8Scale s = fp8_scale(__float_as_uint(lanes_max<16>(amax8(z))));
     if (c >= EP_COLS) return;
     *reinterpret_cast<uint2 *>(a.out + row * EP_COLS + c) = silu_fp8(z, s);
@@ -37,7 +37,7 @@ EP_ENTRY(EP_THREADS, 1) fused_silu_fp8(const __grid_constant__ EpSiluArgs a) {
 /* [rows, D/2] e2m1 and e8m0 scales [rows, D/32], D a multiple of 32. */
 EP_ENTRY(EP_THREADS, 1) fused_silu_mxfp4(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
-  silu_each_piece(a, silu_rows(a), [&](int64_t row, uint32_t c, const float (&z)[8]) {
+  silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
     const EpQuantized q = silu_fp4<EP_MXFP4>(z, 1.0f);
     if (c >= EP_COLS) return;
     *reinterpret_cast<uint32_t *>(a.out + (row * EP_COLS + c) / 2) = q.payload.x;

@@ -78,7 +78,7 @@ class TorchProduct:
         if self.device.type == "cpu":
             torch.mm(self.x[e].to(torch.bfloat16), self.w[e].t().to(torch.bfloat16), out=self.out[e])
         else:
-            torch._scaled_mm(self.x[e], self.w[e].t(), self.one, self.one, out_dtype=torch.bfloat16, out=self.out[e])
+            torch._scaled_mm(self.x[e], self.w[e].t(), scale_a=self.one, scale_b=self.one, out_dtype=torch.bfloat16, out=self.out[e])
 
     @contextlib.contextmanager
     def planned(self, taken):

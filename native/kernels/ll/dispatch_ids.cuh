@@ -19,9 +19,9 @@
  *   dispatch_ll does; the two may follow each other on one state.
  * - Slots: a fast rank writes the set of call n - 1. The warp that read a part emptied
  *   it before that call ended.
- * - Shared memory: rows and marks are cleared before the first __syncthreads, changed
- *   by atomics of the gathering warps, and read by others behind `ready`, which is
- *   released after the last change.
+ * - Shared memory: gathering warps clear rows and marks and count in them, with their
+ *   barrier between. Others read them behind `ready`, which is released after the last
+ *   change and cleared before the block's only __syncthreads.
  */
 #define EP_EARLY 1
 #include "ll/dispatch.cuh"
@@ -57,13 +57,8 @@ EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
   return (token / 32 * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
 }
 
-/* Clears what the block counts in, for as many tokens as this rank has. */
-EP_DEVICE void ll_ids_begin(const EpArgs &a, LlShared &s, uint32_t *marks) {
-  for (uint32_t i = threadIdx.x; i < EP_EXPERTS; i += blockDim.x) s.rows[i / EP_LOCAL_EXPERTS][i % EP_LOCAL_EXPERTS] = 0;
-  for (uint32_t i = threadIdx.x; i < ll_mark_words(a.tokens); i += blockDim.x) marks[i] = 0;
-  if (threadIdx.x == 0) s.failed = s.ready = 0;
-  __syncthreads();
-}
+/* `ready` of LlShared: 0, then 1 + the tokens of the rank with the most, or LL_LOST. */
+static const uint32_t LL_LOST = 0xffffffffu;
 
 /* ---- sending ---- */
 
@@ -104,10 +99,12 @@ EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
   return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
 }
 
-/* What a gathering warp knows of this call. */
+/* What a gathering warp knows of this call. Until it knows the tokens of all ranks, it
+ * takes the others to have as many as this one. */
 struct LlArrivals {
-  uint32_t tokens; /* lane r: those of rank r, modulo ranks */
-  uint32_t end;    /* tokens of each source whose headers this block reads */
+  uint32_t tokens; /* lane r: those of rank r, modulo ranks; 0 where not known yet */
+  uint32_t end;    /* the most of any rank, as far as known */
+  bool reads;      /* this block must see the headers */
 };
 
 /* Header words are numbered by token, then source, then top-k position, so that all
@@ -119,24 +116,35 @@ struct LlHeads {
 EP_DEVICE uint32_t ll_head_token(uint32_t w) { return w / LL_HEADS_TOKEN; }
 EP_DEVICE uint32_t ll_head_source(uint32_t w) { return w / EP_TOPK % EP_RANKS; }
 
-/* 1 + a rank of which a header is missing, 0 if none is. */
-EP_DEVICE uint32_t ll_missing_head(const LlCall &c, const LlArrivals &n, const LlHeads &h) {
-  uint32_t missing = 0;
+/* Whether the lane's words of tokens that exist are here. Words of other tokens stay all
+ * ones. */
+EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads &h) {
+  bool here = true;
 #pragma unroll
   for (uint32_t i = 0; i < LL_HEADS; i++) {
-    uint32_t w = h.first + 32 * i + c.lane, source = ll_head_source(w), token = ll_head_token(w);
-    uint32_t sent = min(__shfl_sync(EP_FULL_WARP, n.tokens, source), n.end);
-    if (token < sent && h.word[i] == ~0ull) missing = 1 + source;
+    uint32_t w = h.first + 32 * i + c.lane;
+    uint32_t sent = __shfl_sync(EP_FULL_WARP, n.tokens, ll_head_source(w));
+    here &= !n.reads | (ll_head_token(w) >= sent) | (h.word[i] != ~0ull);
   }
-  return __reduce_max_sync(EP_FULL_WARP, missing);
+  return here;
 }
 
-/* Polls the token counts of all ranks and some headers together. Until the counts are
- * here, the others are taken to have as many tokens as this rank. Words of tokens that
- * do not exist stay all ones. */
+/* A rank whose count, or else one of whose headers, the warp lacks. */
+EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const LlHeads &h, bool counted) {
+  uint32_t silent = __ballot_sync(EP_FULL_WARP, !counted), source = 0;
+  if (silent != 0) return static_cast<int32_t>((__ffs(silent) - 1) % EP_RANKS);
+#pragma unroll
+  for (uint32_t i = 0; i < LL_HEADS; i++) {
+    uint32_t w = h.first + 32 * i + c.lane, of = ll_head_source(w);
+    if (ll_head_token(w) < __shfl_sync(EP_FULL_WARP, n.tokens, of) && h.word[i] == ~0ull) source = max(source, of);
+  }
+  return static_cast<int32_t>(__reduce_max_sync(EP_FULL_WARP, source));
+}
+
+/* Polls the token counts of all ranks and some headers together. With all of them here
+ * it costs a shuffle and a vote; what else a warp must know it learns in vain polls. */
 EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
-  const uint32_t of = c.lane % EP_RANKS;
-  const uint64_t *counts = ll_counts(a, a.rank, c.number, of) + EP_LOCAL_EXPERTS;
+  const uint64_t *counts = ll_counts(a, a.rank, c.number, c.lane % EP_RANKS) + EP_LOCAL_EXPERTS;
   EpSpin spin;
   for (;;) {
     uint64_t count = ld_relaxed_sys(counts);
@@ -144,17 +152,14 @@ EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, Ll
     for (uint32_t i = 0; i < LL_HEADS; i++) {
       uint32_t w = h.first + 32 * i + c.lane, token = ll_head_token(w);
       h.word[i] = ~0ull;
-      if (token < n.end) h.word[i] = ld_relaxed_sys(ll_header(a, a.rank, c.number, ll_head_source(w), token) + w % EP_TOPK);
+      if (n.reads && token < n.end) h.word[i] = ld_relaxed_sys(ll_header(a, a.rank, c.number, ll_head_source(w), token) + w % EP_TOPK);
     }
-    uint32_t missing = __reduce_max_sync(EP_FULL_WARP, count >> 32 == c.number ? 0u : 1 + of);
-    if (missing == 0) {
-      n.tokens = static_cast<uint32_t>(count);
-      uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
-      n.end = ll_needs_ids(c, most) ? most : 0;
-      missing = ll_missing_head(c, n, h);
-    }
-    if (missing == 0) return true;
-    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(missing) - 1}, c.number, count >> 32)) return false;
+    bool counted = count >> 32 == c.number;
+    n.tokens = counted ? static_cast<uint32_t>(count) : 0;
+    if (__all_sync(EP_FULL_WARP, ll_heads_here(c, n, h) & counted)) return true;
+    n.end = max(n.end, __reduce_max_sync(EP_FULL_WARP, n.tokens));
+    EpWait what = {EP_PHASE_DISPATCH_WAIT, -1, ll_missing_source(c, n, h, counted)};
+    if (!ep_again_warp(spin, a, what, c.number, count >> 32)) return false;
   }
 }
 
@@ -170,81 +175,104 @@ EP_DEVICE void ll_mark_heads(const LlCall &c, LlShared &s, uint32_t *marks, cons
   }
 }
 
-/* All gathering warps call it, and pass the same barriers also where a header never
- * came. A rank with more tokens than this one needs marks that are not yet clear. */
-EP_DEVICE void ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
-  uint32_t own = static_cast<uint32_t>(a.tokens), warp = c.warp - g.first;
-  LlArrivals n = {0, ll_needs_ids(c, own) ? own : 0};
+/* Clears what the block counts in, while headers are on their way. */
+EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g, uint32_t words) {
+  uint32_t first = (c.warp - g.first) * 32 + c.lane, step = g.warps * 32;
+  for (uint32_t i = first; i < EP_EXPERTS; i += step) s.rows[i / EP_LOCAL_EXPERTS][i % EP_LOCAL_EXPERTS] = 0;
+  for (uint32_t i = first; i < words; i += step) marks[i] = 0;
+  ll_gather_sync(g);
+}
+
+/* The first headers and all counts. Returns the tokens of the rank with the most, or
+ * LL_LOST. A block that has parts only because another rank has more tokens begins again. */
+EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
+  if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
+  uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
+  n.end = most;
+  if (n.reads || !ll_needs_ids(c, most)) return most;
+  n.reads = true;
+  return ll_wait_heads(a, c, n, h) ? most : LL_LOST;
+}
+
+/* Counts all that arrives. All gathering warps call it and pass the same barriers, also
+ * where a header never came. A rank with more tokens than this one needs more marks.
+ * Returns what goes to `ready`. */
+EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
+  uint32_t own = static_cast<uint32_t>(a.tokens), warp = c.warp - g.first, clear = ll_mark_words(a.tokens);
+  LlArrivals n = {0, own, ll_needs_ids(c, own)};
   LlHeads h;
   h.first = warp * LL_HEADS_WARP;
-  bool here = ll_wait_heads(a, c, n, h);
-  if (ll_mark_words(a.max_tokens) > ll_mark_words(a.tokens)) {
-    uint32_t end = here ? ll_mark_words(static_cast<int32_t>(n.end)) : 0;
-    for (uint32_t i = ll_mark_words(a.tokens) + warp * 32 + c.lane; i < end; i += g.warps * 32) marks[i] = 0;
+  ll_clear_marks(c, s, marks, g, clear);
+  uint32_t most = ll_wait_first(a, c, n, h);
+  if (ll_mark_words(a.max_tokens) > clear) {
+    uint32_t end = most == LL_LOST ? 0 : ll_mark_words(static_cast<int32_t>(most));
+    for (uint32_t i = clear + warp * 32 + c.lane; i < end; i += g.warps * 32) marks[i] = 0;
     ll_gather_sync(g);
   }
-  while (here) {
+  bool here = most != LL_LOST;
+  while (here && n.reads) {
     ll_mark_heads(c, s, marks, h);
     h.first += g.warps * LL_HEADS_WARP;
-    if (h.first >= n.end * LL_HEADS_TOKEN) break;
+    if (h.first >= most * LL_HEADS_TOKEN) break;
     here = ll_wait_heads(a, c, n, h);
   }
   if (!here) s.failed = 1;
   if (warp == 0 && c.lane < EP_RANKS) s.tokens[c.lane] = n.tokens;
   ll_gather_sync(g);
-}
-
-/* Rows of a local expert with those that fill its segment up. */
-EP_DEVICE uint32_t ll_padded_rows(const LlShared &s, uint32_t expert) {
-  uint32_t rows = 0;
-  for (int r = 0; r < EP_RANKS; r++) rows += expert < EP_LOCAL_EXPERTS ? s.rows[r][expert] : 0;
-  return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD;
+  return s.failed ? LL_LOST : 1 + most;
 }
 
 /* Turns counts into the first row of every (source, expert) segment. One warp, each
  * lane with neighbouring experts, so that one sum over lanes is enough. */
 EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
-  uint32_t rows = 0;
-#pragma unroll 4
-  for (uint32_t i = 0; i < LL_LANE_EXPERTS; i++) rows += ll_padded_rows(s, lane * LL_LANE_EXPERTS + i);
-  uint32_t row = warp_prefix_sum(rows) - rows;
-#pragma unroll 4
+  uint32_t count[LL_LANE_EXPERTS][EP_RANKS], padded[LL_LANE_EXPERTS], rows = 0;
+#pragma unroll
   for (uint32_t i = 0; i < LL_LANE_EXPERTS; i++) {
-    uint32_t e = lane * LL_LANE_EXPERTS + i, next = row + ll_padded_rows(s, e);
-    if (e >= EP_LOCAL_EXPERTS) break;
-    if (publish) {
+    uint32_t e = lane * LL_LANE_EXPERTS + i, all = 0;
+#pragma unroll
+    for (int r = 0; r < EP_RANKS; r++) all += count[i][r] = e < EP_LOCAL_EXPERTS ? s.rows[r][e] : 0;
+    rows += padded[i] = ceil_div(all, EP_ROW_PAD) * EP_ROW_PAD;
+  }
+  uint32_t end = warp_prefix_sum(rows), start = end - rows;
+#pragma unroll
+  for (uint32_t i = 0; i < LL_LANE_EXPERTS; i++) {
+    uint32_t e = lane * LL_LANE_EXPERTS + i, row = start;
+    if (e < EP_LOCAL_EXPERTS && publish) {
       a.row_offsets[e] = row;
       a.expert_ids[e] = static_cast<int32_t>(e);
     }
+#pragma unroll
     for (int r = 0; r < EP_RANKS; r++) {
-      uint32_t count = s.rows[r][e];
-      s.rows[r][e] = row;
-      row += count;
+      if (e < EP_LOCAL_EXPERTS) s.rows[r][e] = row;
+      row += count[i][r];
     }
-    row = next;
+    start += padded[i];
   }
   if (!publish) return;
-  if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = row;
+  if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = end;
   if (lane < EP_RANKS) ll_tokens(a)[lane] = s.tokens[lane];
 }
 
 /* The last block, which has the least to copy, writes the index of the output. */
 EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
-  ll_gather(a, c, s, marks, g);
+  uint32_t ready = ll_gather(a, c, s, marks, g);
   if (c.warp != g.first) return;
-  if (!s.failed) ll_place_segments(a, s, c.lane, c.block == c.blocks - 1);
+  if (ready != LL_LOST) ll_place_segments(a, s, c.lane, c.block == c.blocks - 1);
   __syncwarp();
-  if (c.lane == 0) st_release_cta(&s.ready, 1u);
+  if (c.lane == 0) st_release_cta(&s.ready, ready);
 }
 
 /* ---- receiving ---- */
 
-/* Waits until the block knows where rows go. False when it never will. */
-EP_DEVICE bool ll_wait_ready(const EpArgs &a, const LlShared &s) {
+/* Waits until the block knows where rows go. The most tokens of a rank, 0 also where a
+ * header never came. */
+EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   EpSpin spin;
-  while (!__all_sync(EP_FULL_WARP, ld_acquire_cta(&s.ready) != 0))
-    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, -1}, 1, 0)) return false;
-  return !s.failed;
+  for (;;) {
+    uint32_t ready = ld_acquire_cta(&s.ready);
+    if (__all_sync(EP_FULL_WARP, ready != 0)) return ready == LL_LOST ? 0 : ready - 1;
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, -1}, 1, 0)) return 0;
+  }
 }
 
 /* Adds the position of each of a part's rows to its header word, where dispatch_ll's
@@ -270,10 +298,8 @@ EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32
     early = true;
     here = ll_wait_part(a, c, p);
   }
-  if (!ll_wait_ready(a, s)) return;
+  uint32_t tokens = ll_wait_ready(a, s);
   ep_span_stage(a, EP_STAGE_READY);
-  uint32_t tokens = 0;
-  for (int r = 0; r < EP_RANKS; r++) tokens = max(tokens, s.tokens[r]);
   for (; job < tokens * per_token; job += ll_all_warps(c), early = false) {
     if (!early) {
       p = ll_part(job, c.lane);
@@ -294,11 +320,12 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll_ids(const __grid_constant__ EpArgs a) {
   EP_DYNAMIC_SHARED(shared);
   uint32_t *marks = reinterpret_cast<uint32_t *>(shared);
   ep_span_begin(a);
-  ll_ids_begin(a, s, marks);
   pdl_wait();
   pdl_launch();
   ep_drill_delay(a);
   LlCall c = ll_call(a);
+  if (threadIdx.x == 0) s.failed = s.ready = 0;
+  __syncthreads();
   uint32_t senders = ll_senders(a, c);
   ll_ids_async(a, c, senders);
   EP_NUMBER_DONE(a, c.number);

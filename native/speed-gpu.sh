@@ -1,6 +1,7 @@
 #!/bin/sh
 # Proves and times the kernels of docs/laboratory.md, section 13, on 2 GPUs in one call of
-# at most 9 minutes: those with partial sums and the dispatch that stores its own rows.
+# at most 9 minutes: those with partial sums, the dispatch that stores its own rows, and
+# that whose receivers count.
 #
 #   ./speed-gpu.sh OUT     ./speed-gpu.sh speed
 #
@@ -15,6 +16,7 @@ ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank:2}
 SMS=${SMS:-24,16,8}
 FEW=${FEW:-1024,4096}      # tokens on few SMs
 LARGE=${LARGE:-128,1024,4096} # tokens for kernels of large batches
+SMALL=${SMALL:-1,8,32,128} # tokens for kernels of small batches
 ALL_SMS=${ALL_SMS:-132}
 PRESENT=${PRESENT:-h200x2} # table whose rows the new ones are raced against
 BUDGET=${BUDGET:-120s}     # of the sweep over all routings
@@ -25,9 +27,9 @@ COPIED=${COPIED:-4096}     # tokens of the plain copy
 VERIFY=${VERIFY:---quick}
 EPBENCH=${EPBENCH:-./epbench}
 WORKER=${WORKER:-./epbench-cuda}
-KERNELS=${KERNELS:-dispatch_ll,dispatch_final,dispatch_final_home,combine_ll,combine_ll_partial,combine_final,combine_final_partial}
+KERNELS=${KERNELS:-dispatch_ll,dispatch_ll_ids,dispatch_final,dispatch_final_home,combine_ll,combine_ll_partial,combine_final,combine_final_partial}
 
-test $# -eq 1 || { sed -n '2,10p' "$0"; exit 2; }
+test $# -eq 1 || { sed -n '2,11p' "$0"; exit 2; }
 out=$1
 mkdir -p "$out" || exit
 status=0
@@ -75,6 +77,11 @@ step() {
     variant "final-${partial%:*}" "$DTYPE" combine "${partial#*:}" "$LARGE" \
       "combine_final_partial:partial=${partial%:*},sms=$all,wait_sms=$((all / 2)),threads=768"
   done
+  ids="dispatch_ll_ids:sms=$all,send=512"
+  for pdl in 0 1; do
+    variant "ids-pdl$pdl" "$DTYPE" dispatch full "$SMALL" "$ids,part=512,threads=512,pdl=$pdl"
+  done
+  variant ids-large "$DTYPE" dispatch full "$SMALL" "$ids,part=1024,threads=1024,pdl=0"
   home="dispatch_final_home:sms=$all,wait_sms=$((all * 3 / 8)),threads=768"
   variant home-fp8 fp8 dispatch full "$LARGE" "$home,scales=row"
   variant home-fp8-tile fp8 dispatch full "$LARGE" "$home,scales=tile"

@@ -25,7 +25,6 @@ func dispatchLLIDs() family {
 			},
 			Check:   checkDispatchLLIDs,
 			Default: defaultDispatchLLIDs,
-			Starts:  startsDispatchLLIDs,
 			Beside:  besideLL,
 		},
 		source: "ll/dispatch_ids.cuh",
@@ -62,17 +61,7 @@ func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkSwitch(c, "pdl"))
 }
 
-// defaultDispatchLLIDs takes parts as dispatchLL does.
+// defaultDispatchLLIDs takes parts and threads as dispatchLL does.
 func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
-	c := splitOfLL(defaultDispatchLL(m, p), "dispatch_ll_ids", "receivers", "pause", "early")
-	return c.With("threads", "512")
-}
-
-// startsDispatchLLIDs is 1,024 threads above 32 tokens, dispatchLL's default. They are not
-// this one's, because on sm_100a they spill.
-func startsDispatchLLIDs(m ep.Machine, p ep.Problem) []ep.Config {
-	if p.Tokens <= 32 {
-		return nil
-	}
-	return []ep.Config{defaultDispatchLLIDs(m, p).With("threads", "1024")}
+	return splitOfLL(defaultDispatchLL(m, p), "dispatch_ll_ids", "receivers", "pause", "early")
 }

@@ -26,9 +26,10 @@
 #define EP_EARLY 1
 #include "ll/dispatch.cuh"
 
-static const uint32_t LL_HEADS = 4;                           /* header words that a lane polls together */
+/* Header words that a lane polls together: fewer where threads have few registers. */
+static const uint32_t LL_HEADS = EP_THREADS > 512 ? 2 : 4;
 static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
-static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK;    /* header words of one token of each source */
+static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* header words of one token of each source */
 static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
 
 /* The warps of a block that read the headers: those right above the senders, and only

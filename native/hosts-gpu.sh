@@ -117,7 +117,7 @@ times() {
     step "times-process-$dtype" epbench bench --backend cuda $shape --dtype $dtype
     step "times-peers-$dtype" epbench bench --backend "$(launched 2)" $shape --dtype $dtype
     step "times-nvshmem-$dtype" epbench bench --backend "$(launched 2 --split)" $shape --nodes 2 --dtype $dtype
-    step "times-rail-$dtype" epbench bench --backend "$(launched 2 --split)" $shape --op pair --nodes 2 --dtype $dtype --config dispatch.route=rail
+    step "times-rail-$dtype" epbench bench --backend "$(launched 2 --split)" $shape --op pair --nodes 2 --dtype $dtype --config "dispatch.route=rail combine.route=rail"
   done
   cat "$out"/times-*.txt
 }

@@ -156,7 +156,8 @@ func TestRankHosts(t *testing.T) {
 	right(t, s, l.pair(t, s, p, hostsPair, "dispatch.mode=split", "combine.mode=split"))
 	right(t, s, l.pair(t, s, p, llPair))
 	right(t, s, l.pair(t, s, p, llPair, "dispatch.mode=split", "combine.mode=split"))
-	rail := l.pair(t, s, p, hostsPair, "dispatch.route=rail")
+	right(t, s, l.pair(t, s, p, hostsPair, "combine.route=rail", "combine.partial=bf16", "combine.mode=split"))
+	rail := l.pair(t, s, p, hostsPair, "dispatch.route=rail", "combine.route=rail")
 	right(t, s, rail)
 	refuseMixed(t, l, p)
 

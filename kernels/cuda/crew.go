@@ -50,13 +50,15 @@ func HostConditions(kernel, topology string) []kernels.Condition {
 		{Expr: fmt.Sprintf("threads %% %d == 0 && threads <= %d", warp, maxHostThreads), Reason: "whole warps, with registers for the network"},
 		{Expr: "sms >= 2 && sms <= machine.sms", Reason: "all blocks must be resident, one an SM"},
 	}
+	route := kernels.Condition{Expr: `route != "rail" || problem.nodes > 1`, Reason: "rail is between hosts"}
 	switch kernel {
 	case combineHosts().kernel.Name:
-		return append(out, kernels.Condition{Expr: "wait_sms < sms", Reason: "the other blocks sum"})
+		return append(out, route,
+			kernels.Condition{Expr: "wait_sms < sms", Reason: "the other blocks sum"},
+			kernels.Condition{Expr: `partial == "f32" || route == "rail"`, Reason: "under route=direct no sums travel"})
 	case dispatchHosts().kernel.Name:
-		return append(out,
+		return append(out, route,
 			kernels.Condition{Expr: "count_sms < sms", Reason: "the other blocks send"},
-			kernels.Condition{Expr: `route != "rail" || problem.nodes > 1`, Reason: "rail forwards between hosts"},
 			kernels.Condition{Expr: `route != "rail" || chunk_bytes == 0`, Reason: "a forwarded message travels in one piece"})
 	}
 	return append(out, conditionsHostsLL()...)

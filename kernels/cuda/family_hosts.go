@@ -6,6 +6,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -88,18 +89,29 @@ func combineHosts() family {
 		kernel: kernels.Kernel{
 			Name: "combine_hosts",
 			Op:   ep.Combine,
-			Doc:  "Rows are put back to a place of their own and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
+			Doc:  "Rows are put back to their token's rank and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
 			Params: append(hostParams(),
 				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),
 				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "1", "0", "1"),
+				speedParam(kernels.Compile, "route", "direct: every row goes to its token's rank; rail: a host sends one sum a token, made by its rank with the place of the token's",
+					"", "direct", "direct", "rail"),
+				hostPartialParam(),
 				inFlightParam("4"),
 			),
 			Check: checkCombineHosts,
 		},
-		source:  hostsFolder + "combine.cuh",
-		state:   hostsState,
-		defines: definesHosts,
+		source: hostsFolder + "combine.cuh",
+		state:  hostsState,
+		defines: func(c ep.Config) []string {
+			return append(definesHosts(c), define("EP_ROUTE", bit(isRail(c))), define("EP_PARTIAL", bit(c.Str("partial") == "bf16")))
+		},
+		compare: func(c ep.Config) ref.Compare {
+			if !isRail(c) {
+				return ref.Compare{}
+			}
+			return preReduced(c) // its bound of sums by rank holds for those by host
+		},
 		launches: func(p ep.Problem, c ep.Config) []launch {
 			of := launchesHosts("ep_hosts_combine", c)
 			for i := range of {
@@ -120,6 +132,13 @@ func hostParams() []kernels.Param {
 		speedParam(kernels.Launch, "mode", "fused: send and receive in one kernel; split: in two", "", "fused", "fused", "split"),
 		pdlParam("1"),
 	}
+}
+
+// hostPartialParam is partialParam for a host's sum.
+func hostPartialParam() kernels.Param {
+	q := partialParam()
+	q.Doc = "dtype in which a host's sum of its rows of a token travels under route=rail: f32 or bf16"
+	return q
 }
 
 func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
@@ -171,14 +190,12 @@ func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckRange(c, "count_sms", 1, c.Int("sms")-1),
 		kernels.CheckRange(c, "tile_tokens", 1, ep.MaxTokens),
 		checkChunk(c, 0),
-		kernels.CheckWord(c, "route", "direct", "rail"),
+		checkRoute(p, c),
 		kernels.CheckRange(c, "relay_warps", 1, maxHostThreads/warp),
 		kernels.CheckRange(c, "relay_chunk", 1, 1024))
 	switch {
 	case err != nil:
 		return err
-	case isRail(c) && p.Nodes == 1:
-		return fmt.Errorf("route: rail forwards between hosts and here is one; use direct")
 	case isRail(c) && c.Int("chunk_bytes") != 0:
 		return fmt.Errorf("chunk_bytes: %d, under route=rail a message travels in one piece; use 0", c.Int("chunk_bytes"))
 	}
@@ -189,7 +206,23 @@ func checkCombineHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkHosts(m, p, c), checkInFlight(c),
 		kernels.CheckRange(c, "wait_sms", 1, c.Int("sms")-1),
 		checkSwitch(c, "rotate"),
-		checkChunk(c, 16))
+		checkChunk(c, 16),
+		checkRoute(p, c),
+		checkHostPartial(c))
+}
+
+func checkRoute(p ep.Problem, c ep.Config) error {
+	if isRail(c) && p.Nodes == 1 {
+		return fmt.Errorf("route: rail is between hosts and here is one; use direct")
+	}
+	return kernels.CheckWord(c, "route", "direct", "rail")
+}
+
+func checkHostPartial(c ep.Config) error {
+	if c.Str("partial") == "bf16" && !isRail(c) {
+		return fmt.Errorf("partial: bf16 under route=direct, where no sums travel; use f32")
+	}
+	return kernels.CheckWord(c, "partial", "f32", "bf16")
 }
 
 // checkHosts checks what dispatch and combine have in common. A process has one rank, and
@@ -221,19 +254,24 @@ func regionsHosts(p ep.Problem) []Region {
 	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
 	nodes := int64(p.Nodes)
 	message, _ := messagesEP(p)
+	row := int64(2 * p.Hidden)
 	return []Region{
 		{"send", t * message, 0},
 		{"recv", local * int64(dtype.Sources(p)) * t * message, 0},
 		{"counts", local * r * 8, 0},
 		{"arrived", r * 8, 0},
 		{"seen", r * 8, 0},
-		{"return", t * k * int64(2*p.Hidden), 0},
+		{"return", t * k * row, 0},
 		{"returned", r * 8, 0},
 		{"return_counts", r * 8, 0},
 		{"return_seen", r * 8, 0},
 		{"relay", nodes * t * message, 0},
 		{"relay_flags", nodes * t * 8, 0},
 		{"relay_counts", nodes * 8, 0},
+		{"gather", nodes * t * k * row, 0},
+		{"sums", nodes * t * 2 * row, 0},
+		{"recipe", nodes * ((8*t*k + 15) / 16 * 16), 0},
+		{"rail_words", 8 * nodes * (1 + t + t*k), 0},
 	}
 }
 

@@ -16,7 +16,7 @@ var twoNodes = ep.Machine{Backend: "cuda-hosts", PCIID: "10de:2335", Arch: "sm_9
 
 const (
 	dispatchHosts = "dispatch_hosts:chunk_bytes=0,count_sms=2,in_flight=4,mode=fused,pdl=1,relay_chunk=1,relay_warps=4,route=rail,sms=64,threads=256,tile_tokens=32"
-	combineHosts  = "combine_hosts:chunk_bytes=512,in_flight=4,mode=split,pdl=1,rotate=1,sms=64,threads=256,wait_sms=1"
+	combineHosts  = "combine_hosts:chunk_bytes=512,in_flight=4,mode=split,partial=f32,pdl=1,rotate=1,route=rail,sms=64,threads=256,wait_sms=1"
 )
 
 // overNodes is a pack for 16 ranks on two nodes, with rows of so many nodes.

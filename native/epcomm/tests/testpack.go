@@ -76,8 +76,8 @@ func overNodes(ranks, nodes, tokens int) pack.Request {
 	dispatch := func(route, mode string, sms int) string {
 		return fmt.Sprintf("dispatch_hosts:chunk_bytes=0,count_sms=1,in_flight=4,mode=%s,pdl=1,relay_chunk=1,relay_warps=2,route=%s,sms=%d,threads=64,tile_tokens=16", mode, route, sms)
 	}
-	combine := func(mode string, sms int) string {
-		return fmt.Sprintf("combine_hosts:chunk_bytes=512,in_flight=4,mode=%s,pdl=0,rotate=1,sms=%d,threads=64,wait_sms=1", mode, sms)
+	combine := func(route, mode string, sms int) string {
+		return fmt.Sprintf("combine_hosts:chunk_bytes=512,in_flight=4,mode=%s,partial=f32,pdl=0,rotate=1,route=%s,sms=%d,threads=64,wait_sms=1", mode, route, sms)
 	}
 	t := &table.Table{Header: table.Header{Machine: m, ABI: "test"}, Rows: []table.Row{
 		row(p, ep.Dispatch, 1, 2, "dispatch_ll_hosts:mode=fused,part=512,pdl=1,sms=3,threads=64"),
@@ -88,8 +88,8 @@ func overNodes(ranks, nodes, tokens int) pack.Request {
 		row(p, ep.Dispatch, 11, tokens, dispatch("rail", "fused", 4)),
 		row(p, ep.Combine, 1, 2, "combine_ll_hosts:mode=split,pdl=1,sms=3,threads=64"),
 		row(p, ep.Combine, 3, 3, "combine_ll_hosts:mode=fused,pdl=0,sms=2,threads=64"),
-		row(p, ep.Combine, 4, 7, combine("fused", 3)),
-		row(p, ep.Combine, 8, tokens, combine("split", 4)),
+		row(p, ep.Combine, 4, 7, combine("direct", "fused", 3)),
+		row(p, ep.Combine, 8, tokens, combine("rail", "split", 4)),
 	}}
 	for _, r := range t.Rows { // defaults have more threads than an emulated GPU runs in time
 		for _, class := range ep.Classes() {

@@ -1,23 +1,23 @@
 /* Combine over hosts, as ep/combine.cuh with algo direct: every row goes back to a place
- * of its own, and is summed there in top-k order. Split in ep_hosts_combine_async and
- * ep_hosts_combine_wait, or fused. It follows a dispatch of the same state.
+ * of its own, and is summed there in top-k order. With EP_ROUTE_RAIL hosts send sums, see
+ * combine_rail.cuh. Split in ep_hosts_combine_async and ep_hosts_combine_wait, or fused.
+ * It follows a dispatch of the same state.
  */
-#include "hosts/layout.cuh"
-/* After layout.cuh: it uses the names of ep/layout.cuh. */
-#include "ep/combine_wait.cuh"
+#include "hosts/combine_rail.cuh"
 
 #ifndef EP_THREADS
 #define EP_THREADS 512
 #endif
 
-/* Block 0 tells every rank how many rows it gets back, also where there are none: no
- * rank may run ahead by a call. */
+/* Block 0 tells every rank how many rows it gets back from this one, also where there are
+ * none: no rank may run ahead by a call. */
 EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;
   for (uint32_t s = threadIdx.x; s < EP_RANKS; s += blockDim.x) {
     uint32_t rows = 0;
-    for (uint32_t local = 0; local < EP_LOCAL_EXPERTS; local++)
+    const bool summed = ep_sums_by_host(a) && !ep_is_near(a, static_cast<int32_t>(s));
+    for (uint32_t local = 0; local < EP_LOCAL_EXPERTS && !summed; local++)
       rows += static_cast<uint32_t>(ep_counter(a, EP_PAIR)[2 * recv_count_layout(local, s) + 1]);
     ep_signal(a, static_cast<int32_t>(s), ep_host_at(a, EP_H_RETURN_COUNT, static_cast<uint64_t>(a.rank)), ep_announcement(call, rows));
   }
@@ -27,6 +27,8 @@ EP_DEVICE void ep_announce_returns(const EpArgs &a) {
 EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t source) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return {-1, 0, 0, 0, 0};
+  if (ep_sums_by_host(a) && !ep_is_near(a, static_cast<int32_t>(source)))
+    return ep_collector_target(a, static_cast<int32_t>(source), static_cast<uint64_t>(token), static_cast<uint32_t>(k));
   return {static_cast<int32_t>(source), EP_NET_ADD,
           a.region[EP_H_RETURN] + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k)),
           ep_host_at(a, EP_H_RETURNED, static_cast<uint64_t>(a.rank)), 1};
@@ -38,6 +40,8 @@ static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_drill_delay(a);
   ep_span_stage(a, EP_STAGE_READY); /* it waits for nobody */
   ep_announce_returns(a);
+  const bool asks = ep_sums_by_host(a) && blockIdx.x == gridDim.x - 1;
+  if (asks) ep_send_recipe(a);
   for (uint32_t i = blockIdx.x; i < EP_PAIRS; i += gridDim.x) {
     const EpPair p = ep_pair(a, i);
     for (int64_t row = p.start + warp_id(); row < p.end; row += warps_in_block()) {
@@ -45,7 +49,7 @@ static __device__ void ep_hosts_return(const EpArgs &a) {
       if (t.rank >= 0) ep_put<EP_IN_FLIGHT>(a, t, a.y + row * EP_HIDDEN, static_cast<uint32_t>(EP_ROW_BYTES));
     }
   }
-  if (EP_NODES > 1) net_quiet();
+  if (EP_NODES > 1 && (asks || !ep_sums_by_host(a))) net_quiet();
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
@@ -69,8 +73,11 @@ static __device__ void ep_hosts_await_returns(const EpArgs &a) {
 }
 
 static __device__ void ep_hosts_sum(const EpArgs &a) {
-  if (blockIdx.x < static_cast<uint32_t>(a.wait_sms)) {
+  const uint32_t waiting = static_cast<uint32_t>(a.wait_sms);
+  if (blockIdx.x < waiting) {
     ep_hosts_await_returns(a);
+  } else if (ep_sums_by_host(a)) {
+    ep_collect_and_finish(a, blockIdx.x - waiting, gridDim.x - waiting);
   } else {
     reduce_and_copy_to_output(a);
   }

@@ -25,7 +25,9 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
 }
 
 /* EP_ROUTE, of dispatch: every message goes to its expert's rank, or those for another
- * host go there once, to the rank with the sender's place (its rail), which forwards. */
+ * host go there once, to the rank with the sender's place (its rail), which forwards. Of
+ * combine: every row goes to its token's rank, or rows for another host are summed by the
+ * rank with that rank's place, see combine_rail.cuh. */
 #define EP_ROUTE_DIRECT 0
 #define EP_ROUTE_RAIL 1
 #ifndef EP_ROUTE
@@ -47,6 +49,10 @@ enum EpHostRegion {
   EP_H_RELAY,                /* [N, T, message] from the same place of each host */
   EP_H_RELAY_FLAG,           /* [N, T] call number once a message is there */
   EP_H_RELAY_COUNT,          /* [N] announcements: messages of a host's rank */
+  EP_H_GATHER,               /* [N, T, K, row] rows for tokens of the same place of each host, then their sums */
+  EP_H_SUMS,                 /* [N, T, 2 rows] a host's sum of a token's rows */
+  EP_H_RECIPE,               /* [N, T, K] ids and weights of the same place of each host */
+  EP_H_RAIL_WORDS,           /* see combine_rail.cuh */
 };
 
 /* Words of EpArgs.counters behind those of ep/layout.cuh. Each is kept twice, for calls of

@@ -1,0 +1,238 @@
+/* combine over hosts with EP_ROUTE_RAIL: a token's rows of one host are summed there, and
+ * one sum crosses the network. It is the mirror of dispatch's rail. The ranks of a host
+ * write their rows for a token of another host to its collector, the rank here that has
+ * the place of the token's rank. The collector sums them in f32, in top-k order.
+ *
+ * A collector may have no expert of the token and thus not know its weights. So every rank
+ * sends ids and weights of its tokens to its collectors on the other hosts, one put each.
+ * They also say which rows to wait for.
+ *
+ * Compile-time: EP_PARTIAL 0: a sum travels as f32, and the error is that of f32 sums; 1:
+ * as BF16, half the bytes and one more rounding. A single row travels as it is.
+ */
+#ifndef EP_HOSTS_COMBINE_RAIL_CUH
+#define EP_HOSTS_COMBINE_RAIL_CUH
+
+#include "hosts/layout.cuh"
+/* After layout.cuh: it uses the names of ep/layout.cuh. */
+#include "ep/combine_wait.cuh"
+
+static const bool EP_F32_SUMS = EP_PARTIAL == 0;
+
+/* Without router weights rows are kept apart, and each has to travel. */
+EP_DEVICE bool ep_sums_by_host(const EpArgs &a) { return EP_ROUTE == EP_ROUTE_RAIL && EP_NODES > 1 && a.weights != nullptr; }
+
+/* ---- offsets in any rank's heap ---- */
+
+/* Index of a token of the rank with the same place on host `node`. */
+EP_DEVICE uint64_t ep_rail_token(const EpArgs &a, int32_t node, uint64_t token) {
+  return static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + token;
+}
+EP_DEVICE uint64_t ep_gather_at(const EpArgs &a, int32_t node, uint64_t token, uint32_t k) {
+  return a.region[EP_H_GATHER] + (ep_rail_token(a, node, token) * EP_TOPK + k) * EP_ROW_BYTES;
+}
+EP_DEVICE uint64_t ep_sum_at(const EpArgs &a, int32_t node, uint64_t token) {
+  return a.region[EP_H_SUMS] + ep_rail_token(a, node, token) * 2 * EP_ROW_BYTES;
+}
+/* A host's recipe starts on 16 bytes. */
+EP_DEVICE uint64_t ep_recipe_at(const EpArgs &a, int32_t node) {
+  return a.region[EP_H_RECIPE] + static_cast<uint64_t>(node) * ((8ull * static_cast<uint64_t>(a.max_tokens) * EP_TOPK + 15) / 16 * 16);
+}
+/* Words of EP_H_RAIL_WORDS: [N] announcements of recipes, [N, T] call number once a sum is
+ * here, [N, T, K] once a row is. */
+EP_DEVICE uint64_t ep_recipe_word(const EpArgs &a, int32_t node) { return ep_host_at(a, EP_H_RAIL_WORDS, static_cast<uint64_t>(node)); }
+EP_DEVICE uint64_t ep_sum_word(const EpArgs &a, int32_t node, uint64_t token) {
+  return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + ep_rail_token(a, node, token));
+}
+EP_DEVICE uint64_t ep_gather_word(const EpArgs &a, int32_t node, uint64_t token, uint32_t k) {
+  const uint64_t sums = EP_NODES * static_cast<uint64_t>(a.max_tokens);
+  return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + sums + ep_rail_token(a, node, token) * EP_TOPK + k);
+}
+
+/* ---- sending ---- */
+
+/* One block: weight << 32 | expert of every selection, to the collectors of this rank. The
+ * copy that they are read from stays until the next call. */
+static __device__ void ep_send_recipe(const EpArgs &a) {
+  const int32_t here = ep_node_of(a.rank);
+  const uint32_t selections = static_cast<uint32_t>(a.tokens) * EP_TOPK;
+  uint64_t *recipe = ep_own_word(a, ep_recipe_at(a, here));
+  for (uint32_t i = threadIdx.x; i < selections; i += blockDim.x)
+    recipe[i] = static_cast<uint64_t>(__float_as_uint(a.weights[i])) << 32 | static_cast<uint32_t>(a.topk_ids[i]);
+  __syncthreads();
+  fence_acq_rel_sys(); /* the network reads what the whole block wrote */
+  for (int32_t turn = 1 + static_cast<int32_t>(warp_id()); turn < EP_NODES; turn += static_cast<int32_t>(warps_in_block())) {
+    const EpTarget t = {ep_rail(a, (here + turn) % EP_NODES), EP_NET_SET, ep_recipe_at(a, here), ep_recipe_word(a, here),
+                        ep_announcement(ep_round(a), static_cast<uint32_t>(a.tokens))};
+    ep_put<EP_IN_FLIGHT>(a, t, recipe, max(16u, ep_up(8 * selections, 16)));
+  }
+}
+
+/* Where a row for a token of another host goes: to the collector here. */
+EP_DEVICE EpTarget ep_collector_target(const EpArgs &a, int32_t source, uint64_t token, uint32_t k) {
+  const int32_t collector = ep_node_of(a.rank) * EP_PER_NODE + source % EP_PER_NODE, node = ep_node_of(source);
+  return {collector, EP_NET_SET, ep_gather_at(a, node, token, k), ep_gather_word(a, node, token, k), ep_round(a)};
+}
+
+/* ---- summing ---- */
+
+/* acc += the rows at the positions in `which`, in their order, at one vector. Lane k: address
+ * of the row of position k, and its weight. */
+EP_DEVICE void ep_add_rows(float (&acc)[8], uint64_t row, float weight, uint32_t which, uint32_t vector, bool inside) {
+  while (which != 0) {
+    uint4 v[EP_IN_FLIGHT];
+    uint32_t left = which;
+#pragma unroll
+    for (int i = 0; i < EP_IN_FLIGHT; i++, left &= left - 1) {
+      const uint64_t from = __shfl_sync(EP_FULL_WARP, row, left != 0 ? __ffs(left) - 1 : 0);
+      if (left != 0 && inside) v[i] = ld_once(reinterpret_cast<const uint4 *>(from) + vector);
+    }
+#pragma unroll
+    for (int i = 0; i < EP_IN_FLIGHT; i++) {
+      if (which == 0) break;
+      const float w = __shfl_sync(EP_FULL_WARP, weight, __ffs(which) - 1);
+      if (inside) bf16_accumulate(acc, v[i], w);
+      which &= which - 1;
+    }
+  }
+}
+
+/* Of each eight elements of an f32 sum four are in one row and four in the next. */
+EP_DEVICE void ep_store_sum(uint8_t *to, const float (&x)[8], uint32_t vector) {
+  uint4 *out = reinterpret_cast<uint4 *>(to) + vector;
+  if (!EP_F32_SUMS) {
+    *out = bf16_pack(x);
+    return;
+  }
+  out[0] = make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
+  out[EP_ROW_BYTES / 16] = make_uint4(__float_as_uint(x[4]), __float_as_uint(x[5]), __float_as_uint(x[6]), __float_as_uint(x[7]));
+}
+EP_DEVICE void ep_add_sum(float (&acc)[8], const uint8_t *from, uint32_t vector) {
+  const uint4 *in = reinterpret_cast<const uint4 *>(from) + vector;
+  const uint4 lo = ld_once(in);
+  if (!EP_F32_SUMS) {
+    bf16_accumulate(acc, lo, 1.0f);
+    return;
+  }
+  const uint4 hi = ld_once(in + EP_ROW_BYTES / 16);
+  const uint32_t w[8] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
+#pragma unroll
+  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __uint_as_float(w[i]));
+}
+
+/* ---- the collector ---- */
+
+/* One warp: waits for the rows of a token of host `node` that are on this host, sums them
+ * in place, and puts the sum to the token's rank. */
+EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, uint32_t call) {
+  const uint32_t k = lane_id();
+  const uint64_t *recipe = ep_own_word(a, ep_recipe_at(a, node)) + static_cast<uint64_t>(token) * EP_TOPK;
+  const uint64_t word = k < EP_TOPK ? ld_relaxed_sys(recipe + k) : 0xffffffffull;
+  const int32_t expert = static_cast<int32_t>(word), owner = expert / EP_LOCAL_EXPERTS;
+  const bool mine = expert >= 0 && expert < EP_EXPERTS && ep_is_near(a, owner);
+  const uint32_t here = __ballot_sync(EP_FULL_WARP, mine);
+  uint64_t got;
+  const bool ok = !mine || ep_wait(a, ep_gather_word(a, node, token, k), {EP_PHASE_COMBINE_WAIT, expert, owner}, call, &got);
+  __syncwarp(); /* what one lane has acquired holds for all */
+  if (!__all_sync(EP_FULL_WARP, ok)) return false;
+  if (here == 0) return true;
+  const bool alone = (here & (here - 1)) == 0;
+  uint8_t *sum = ep_own_heap(a) + ep_gather_at(a, node, token, alone ? __ffs(here) - 1 : 0);
+  const uint64_t row = reinterpret_cast<uint64_t>(ep_own_heap(a) + ep_gather_at(a, node, token, k));
+  for (uint32_t first = 0; !alone && first < EP_ROW_BYTES / 16; first += 32) {
+    const uint32_t vector = first + k;
+    const bool inside = vector < EP_ROW_BYTES / 16;
+    float acc[8] = {};
+    ep_add_rows(acc, row, __uint_as_float(static_cast<uint32_t>(word >> 32)), here, vector, inside);
+    if (inside) ep_store_sum(sum, acc, vector); /* over what this lane has read */
+  }
+  __syncwarp();
+  fence_acq_rel_sys(); /* the network reads what the whole warp wrote */
+  const EpTarget t = {ep_rail(a, node), EP_NET_SET, ep_sum_at(a, ep_node_of(a.rank), token), ep_sum_word(a, ep_node_of(a.rank), token), call};
+  ep_put<EP_IN_FLIGHT>(a, t, sum, static_cast<uint32_t>(!alone && EP_F32_SUMS ? 2 * EP_ROW_BYTES : EP_ROW_BYTES));
+  return true;
+}
+
+/* Warps take the tokens of the other hosts in turn, the next host's first. */
+static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  const uint32_t call = ep_round(a);
+  for (int32_t turn = 1; turn < EP_NODES; turn++) {
+    const int32_t node = (ep_node_of(a.rank) + turn) % EP_NODES;
+    uint32_t tokens = 0;
+    bool ok = true;
+    if (lane_id() == 0) ok = ep_await_announced(a, ep_recipe_word(a, node), {EP_PHASE_COMBINE_WAIT, -1, ep_rail(a, node)}, call, &tokens);
+    __syncwarp();
+    if (!__all_sync(EP_FULL_WARP, ok)) return false;
+    tokens = min(__shfl_sync(EP_FULL_WARP, tokens, 0), static_cast<uint32_t>(a.max_tokens));
+    for (uint32_t t = block + warp_id() * blocks; t < tokens; t += blocks * warps_in_block())
+      if (!ep_collect_token(a, node, t, call)) return false;
+  }
+  return true;
+}
+
+/* ---- the token's rank ---- */
+
+/* Lane k: where the part of top-k position k lies. A position without a bit in either mask
+ * is masked or in another's sum. */
+struct EpParts {
+  uint64_t at;
+  float weight;
+  uint32_t rows, sums; /* positions that a row is for; first positions of a host's sum */
+};
+
+/* Waits for the sums of other hosts. Rows of this host have been awaited. */
+EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
+  const uint32_t k = lane_id();
+  const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
+  const int32_t node = ep_returns(a, expert) ? ep_node_of(expert / EP_LOCAL_EXPERTS) : -1;
+  const uint32_t same = __match_any_sync(EP_FULL_WARP, node);
+  const bool far = node >= 0 && node != ep_node_of(a.rank), alone = (same & (same - 1)) == 0;
+  const uint64_t t = static_cast<uint64_t>(token);
+  uint64_t got;
+  const bool ok = !far || ep_wait(a, ep_sum_word(a, node, t), {EP_PHASE_COMBINE_WAIT, -1, ep_rail(a, node)}, ep_round(a), &got);
+  __syncwarp(); /* what one lane has acquired holds for all */
+  p->at = reinterpret_cast<uint64_t>(ep_own_heap(a) + (far ? ep_sum_at(a, node, t) : a.region[EP_H_RETURN] + combine_buf_layout(t, k)));
+  p->weight = k < EP_TOPK ? a.weights[token * EP_TOPK + k] : 0.0f;
+  p->rows = __ballot_sync(EP_FULL_WARP, node >= 0 && (!far || alone));
+  p->sums = __ballot_sync(EP_FULL_WARP, far && !alone && static_cast<uint32_t>(__ffs(same)) == k + 1);
+  return __all_sync(EP_FULL_WARP, ok);
+}
+
+/* One warp finishes one chunk of one token: rows in top-k order, then hosts' sums. */
+EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
+  EpParts p;
+  if (!ep_await_parts(a, token, &p)) return false;
+  const uint32_t first = chunk * ep_chunk_vectors(a), end = min(first + ep_chunk_vectors(a), static_cast<uint32_t>(EP_ROW_BYTES / 16));
+#pragma unroll 1
+  for (uint32_t base = first; base < end; base += 32) {
+    const uint32_t i = base + lane_id();
+    float acc[8] = {};
+    ep_add_rows(acc, p.at, p.weight, p.rows, i, i < end);
+    for (uint32_t left = p.sums; left != 0; left &= left - 1) {
+      const uint64_t from = __shfl_sync(EP_FULL_WARP, p.at, __ffs(left) - 1);
+      if (i < end) ep_add_sum(acc, reinterpret_cast<const uint8_t *>(from), i);
+    }
+    if (i >= end) continue;
+    const uint4 sum = ep_add_shared(a, bf16_pack(acc), token, i);
+    reinterpret_cast<uint4 *>(a.combined)[token * (EP_ROW_BYTES / 16) + i] = ep_epilogue(a, sum, i);
+  }
+  return true;
+}
+
+/* reduce_and_copy_to_output, of parts. */
+EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  if (!ep_await_go(a, block)) return;
+  const int64_t chunks = ep_row_chunks(a), step = static_cast<int64_t>(blocks) * warps_in_block();
+  for (int64_t u = block + static_cast<int64_t>(warp_id()) * blocks; u < a.tokens * chunks; u += step)
+    if (!ep_finish_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks))) return;
+}
+
+/* What the network still reads must not be overwritten by the next call. */
+static __device__ void ep_collect_and_finish(const EpArgs &a, uint32_t block, uint32_t blocks) {
+  const bool ok = ep_collect(a, block, blocks);
+  if (__syncthreads_or(!ok)) return;
+  ep_finish_tokens(a, block, blocks);
+  net_quiet();
+}
+
+#endif

@@ -25,6 +25,10 @@ const silence = 3 * time.Second
 // that it failed: usually rank 0 then waits for that rank in a collective.
 const troubleLimit = 3 * time.Second
 
+// settle is how long a group whose rank is gone still listens: what made the rank go, or
+// another rank that goes for the same reason, may be read later than that it is gone.
+const settle = 250 * time.Millisecond
+
 // maxNotice bounds a message of a rank other than 0. The reason of a failure may hold a
 // compiler's whole output.
 const maxNotice = 1 << 20
@@ -41,6 +45,7 @@ type group struct {
 	members map[int]*member
 	ending  bool     // the ranks may go
 	trouble *Trouble // the first thing that went wrong, with the rank's name in it
+	gone    bool     // all that is known of it is that the rank is gone
 	timer   *time.Timer
 }
 
@@ -124,7 +129,7 @@ func (g *group) watch(m *member) {
 			}
 		}
 	}
-	g.fail(m, Trouble{ep.Crash, "is gone"}, 0)
+	g.lose(m)
 }
 
 func (g *group) heard(rank int, b Beat) {
@@ -135,27 +140,52 @@ func (g *group) heard(rank int, b Beat) {
 	}
 }
 
-// fail notes the first trouble and ends the group: after a while, unless calm is
-// called before, or at once where after is 0.
+// fail notes the first trouble that has a reason, and ends the group after a while, unless
+// calm is called before. A group that lost a rank ends anyway.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending || g.trouble != nil && after > 0 {
+	if g.ending || g.trouble != nil && !g.gone {
+		return
+	}
+	if !g.gone {
+		g.timer = time.AfterFunc(after, g.end)
+	}
+	g.note(m, t)
+	g.gone = false
+}
+
+// lose notes that a rank is gone where nothing is known yet, and ends the group.
+func (g *group) lose(m *member) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ending {
 		return
 	}
 	if g.trouble == nil {
-		if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
-			t.Status = ep.Crash
-		}
-		t.Reason = fmt.Sprintf("%s: %s", m, t.Reason)
-		g.trouble = &t
+		g.note(m, Trouble{ep.Crash, "is gone"})
+		g.gone = true
 	}
 	g.stopTimer()
-	if after == 0 {
-		go g.end()
-		return
+	time.AfterFunc(settle, g.endUnlessOver)
+}
+
+func (g *group) endUnlessOver() {
+	g.mu.Lock()
+	over := g.ending
+	g.mu.Unlock()
+	if !over {
+		g.end()
 	}
-	g.timer = time.AfterFunc(after, g.end)
+}
+
+// note keeps a trouble under the rank's name. The caller holds mu.
+func (g *group) note(m *member, t Trouble) {
+	if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
+		t.Status = ep.Crash
+	}
+	t.Reason = fmt.Sprintf("%s: %s", m, t.Reason)
+	g.trouble = &t
 }
 
 // stopTimer reports whether the end was due and is now put off. The caller holds mu.

@@ -270,11 +270,26 @@ func TestCalm(t *testing.T) {
 		t.Errorf("not excused: %+v", g.wrong())
 	}
 	g.fail(m, Trouble{ep.NoLaunch, "no kernel image"}, time.Hour)
-	g.fail(m, Trouble{ep.Crash, "is gone"}, 0)
+	g.lose(m)
 	g.calm()
 	<-ended
 	if w := g.wrong(); w == nil || w.Status != ep.NoLaunch {
 		t.Errorf("a rank that is gone: %+v, want its first words", w)
+	}
+}
+
+// TestReasonAfterLoss: a rank may go because another failed. Where the loss is read first,
+// the reason still counts, and nothing excuses the group.
+func TestReasonAfterLoss(t *testing.T) {
+	g, ended := fakeGroup(t)
+	seat := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
+	g.lose(seat(2))
+	g.fail(seat(1), Trouble{ep.NoLaunch, "no kernel image"}, time.Hour)
+	g.fail(seat(2), Trouble{ep.Illegal, "later"}, time.Hour)
+	g.calm()
+	<-ended
+	if w := g.wrong(); w == nil || w.Status != ep.NoLaunch || !strings.Contains(w.Reason, "rank 1 of 3") {
+		t.Errorf("%+v, want the reason of rank 1", w)
 	}
 }
 

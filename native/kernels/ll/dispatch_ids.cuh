@@ -143,7 +143,7 @@ EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const 
 }
 
 /* Polls the token counts of all ranks and some headers together. With all of them here
- * it costs a shuffle and a vote; what else a warp must know it learns in vain polls. */
+ * it costs shuffles and a vote; what else a warp must know it learns in vain polls. */
 EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   const uint64_t *counts = ll_counts(a, a.rank, c.number, c.lane % EP_RANKS) + EP_LOCAL_EXPERTS;
   EpSpin spin;
@@ -158,9 +158,9 @@ EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, Ll
     bool counted = count >> 32 == c.number;
     n.tokens = counted ? static_cast<uint32_t>(count) : 0;
     if (__all_sync(EP_FULL_WARP, ll_heads_here(c, n, h) & counted)) return true;
-    n.end = max(n.end, __reduce_max_sync(EP_FULL_WARP, n.tokens));
-    EpWait what = {EP_PHASE_DISPATCH_WAIT, -1, ll_missing_source(c, n, h, counted)};
-    if (!ep_again_warp(spin, a, what, c.number, count >> 32)) return false;
+    if (__any_sync(EP_FULL_WARP, n.tokens > n.end)) n.end = __reduce_max_sync(EP_FULL_WARP, n.tokens);
+    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin gives up at such polls only */
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, count >> 32)) return false;
   }
 }
 

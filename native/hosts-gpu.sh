@@ -76,7 +76,7 @@ kill_() {
   ) &
   killer=$!
   # The search goes on after the crash; what it recorded names the rank.
-  step killed sh -c "epbench sweep --backend '$(launched 2 "--split --deadline 2s")' --ranks 2 --nodes 2 --model deepseek-v3 --op pair --dtype fp8 --tokens 1024 --routing uniform --budget 45s -o '$run'; grep -o 'rank [0-9]* of 2 [^\"]*is gone' '$run/trials.jsonl'"
+  step killed sh -c "epbench sweep --backend '$(launched 2 "--split --deadline 2s")' --ranks 2 --nodes 2 --model deepseek-v3 --op pair --dtype fp8 --tokens 1024 --routing uniform --budget 45s -o '$run'; grep -o 'rank [0-9][^\"]* is gone' '$run/trials.jsonl'"
   kill $killer 2> /dev/null && echo "killed: over before a rank was killed" # else it would kill a rank of the next step
   tail -1 "$out/killed.txt"
   step lost sh -c "! epbench verify --backend '$(launched 2 "--split --deadline 2s --drill drop:1:0:mode=split")' --quick --ranks 2 --nodes 2 --only op=dispatch --all"

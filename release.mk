@@ -31,7 +31,7 @@ release: release-amd64 release-arm64 ## dist/: an archive for each architecture,
 # A static pattern: make looks for no implicit rule of phony targets.
 release-amd64 release-arm64: release-%: cuda-toolkit $(CUDA_STUB)/%/libcuda.so
 	rm -rf $(DIST)/epbench-$(VERSION)-linux-$* && mkdir -p $(DIST)/epbench-$(VERSION)-linux-$*/completions
-	CGO_ENABLED=0 GOARCH=$* $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(DIST)/epbench-$(VERSION)-linux-$*/epbench ./cmd/epbench
+	CGO_ENABLED=0 GOARCH=$* $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o $(DIST)/epbench-$(VERSION)-linux-$*/epbench ./cmd/epbench
 	$(call gpu_program,$*,$(DIST)/epbench-$(VERSION)-linux-$*/epbench-cuda,cuda,./cmd/epbench-cuda)
 	$(call gpu_program,$*,$(DIST)/epbench-$(VERSION)-linux-$*/epbench-compile,nvrtc,./cmd/epbench-compile)
 	CGO_ENABLED=0 $(GO) run -tags man ./cmd/epbench man $(DIST)/epbench-$(VERSION)-linux-$*/man/man1

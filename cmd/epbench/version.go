@@ -3,14 +3,31 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/tune/table"
 )
 
-// version is set by the release build.
-var version = "0.1.0-dev"
+// release is set by the release build.
+var release string
+
+// version is the release's, or that of the module where `go install` fetched one.
+var version = versionOf(debug.ReadBuildInfo())
+
+// versionOf reads no version of a build from a checkout: it would change with each commit,
+// and with it the first line of every run.
+func versionOf(info *debug.BuildInfo, ok bool) string {
+	switch {
+	case release != "":
+		return release
+	case ok && info.Main.Sum != "": // fetched: a checkout has no checksum
+		return strings.TrimPrefix(info.Main.Version, "v")
+	}
+	return "0.1.0-dev"
+}
 
 func versionText() string {
 	return fmt.Sprintf("epbench %s (table schema %d, %s, %s/%s)", version, table.Schema, runtime.Version(), runtime.GOOS, runtime.GOARCH)

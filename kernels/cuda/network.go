@@ -50,8 +50,8 @@ func (c *Compiler) openNetwork() (*network, error) {
 }
 
 // bridge is the binary of networkSource: the one that lies in NVSHMEM's folder, or in
-// the cache, or a new one. The compiler's version is no part of its name, so that it can
-// be made where the headers are and carried to a host without them.
+// the cache, or a new one. In the folder the compiler is no part of its name, so that it
+// can be made where the headers are and carried to a host without them.
 func (c *Compiler) bridge(folder string) ([]byte, error) {
 	name, err := c.bridgeName(folder)
 	if err != nil {
@@ -60,7 +60,8 @@ func (c *Compiler) bridge(folder string) ([]byte, error) {
 	if b, err := os.ReadFile(filepath.Join(folder, name+".cubin")); err == nil {
 		return b, nil
 	}
-	if b := c.load(name); b != nil {
+	cached := name + "-nvrtc-" + c.library.Version()
+	if b := c.load(cached); b != nil {
 		return b, nil
 	}
 	text, err := readSource(networkSource)
@@ -74,7 +75,7 @@ func (c *Compiler) bridge(folder string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s for %s: %w", networkSource, c.arch, err)
 	}
-	c.store(name, b)
+	c.store(cached, b)
 	return b, nil
 }
 

@@ -43,12 +43,15 @@ see. bench --ab measures two configs side by side.
 --of swapped takes runs or recordings (replay save) of the same problems, of two
 machines mostly: what the winner of each gains over the default in the other, what it
 loses to the winner there, and whether it is slower than the default. With --fail-on
-the code is 3 where one is, or loses more than SHARE.`,
+the code is 3 where one is, or loses more than SHARE, and 4 where that cannot be told.`,
 		Example: `  epbench compare before after --fail-on 3%
   epbench compare h100 h200 --allow machine --of default
   epbench compare h100 h200 --of swapped`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.undecided != "fail" && f.undecided != "warn" {
+				return usagef("--undecided: unknown %q, use fail or warn", f.undecided)
+			}
 			if f.what == ofSwapped {
 				return f.compareSwapped(cmd, args)
 			}
@@ -120,9 +123,6 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if f.undecided != "fail" && f.undecided != "warn" {
-		return usagef("--undecided: unknown %q, use fail or warn", f.undecided)
-	}
 	runs, err := loadRuns(cmd, args)
 	if err != nil {
 		return err
@@ -153,7 +153,11 @@ func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison, fail floa
 	if len(g.Unsure) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*fail, describeCase(c, g.Unsure[0]))
+	return f.cannotTell(cmd, fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*fail, describeCase(c, g.Unsure[0])))
+}
+
+// cannotTell fails or warns, as --undecided says.
+func (f *compareFlags) cannotTell(cmd *cobra.Command, err error) error {
 	if f.undecided == "warn" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", err)
 		return nil

@@ -28,7 +28,7 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 		}
 	}
 	var tables []reports.Table
-	regressed := 0
+	regressed, unsure := 0, 0
 	for i := range sides {
 		all := reports.Swap(sides[i], sides[1-i])
 		if len(all) == 0 {
@@ -40,16 +40,23 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 		}
 		tables = append(tables, t)
 		regressed += losers(all, fail)
+		unsure += unsureOf(all, fail)
 	}
-	if err := f.tables.print(cmd, tables...); err != nil || fail == 0 || regressed == 0 {
+	if err := f.tables.print(cmd, tables...); err != nil || fail == 0 {
 		return err
 	}
-	return withCode(exitWrong, fmt.Errorf("%d winners are slower than the default in the other run, or lose more than %.3g%% there", regressed, 100*fail))
+	if regressed > 0 {
+		return withCode(exitWrong, fmt.Errorf("%d winners are slower than the default in the other run, or lose more than %.3g%% there", regressed, 100*fail))
+	}
+	if unsure == 0 {
+		return nil
+	}
+	return f.cannotTell(cmd, fmt.Errorf("of %d winners it cannot be told whether they lose %.3g%% in the other run", unsure, 100*fail))
 }
 
 // noOtherFlags refuses flags of compare that this comparison would pass over.
 func noOtherFlags(cmd *cobra.Command) error {
-	for _, name := range []string{"allow", "band", "undecided"} {
+	for _, name := range []string{"allow", "band"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("--%s: has no effect with --of swapped, which takes any two machines and each run's own band; drop it", name)
 		}
@@ -62,6 +69,16 @@ func noOtherFlags(cmd *cobra.Command) error {
 func losers(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict == record.Slower || c.Loss.Low > 1+share {
+			n++
+		}
+	}
+	return n
+}
+
+// unsureOf counts the winners that are no losers and may still lose more than a share.
+func unsureOf(all []reports.Swapped, share float64) (n int) {
+	for _, c := range all {
+		if c.Verdict != record.Slower && !(c.Loss.Low > 1+share) && !(c.Loss.High <= 1+share) {
 			n++
 		}
 	}

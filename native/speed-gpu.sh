@@ -1,13 +1,17 @@
 #!/bin/sh
-# Proves and times the kernels of docs/laboratory.md, section 13, on 2 GPUs in one call of
-# at most 9 minutes: those with partial sums, the dispatch that stores its own rows, and
-# that whose receivers count.
+# Proves and times what docs/laboratory.md, section 13, predicts, on 2 GPUs.
 #
-#   ./speed-gpu.sh OUT     ./speed-gpu.sh speed
+#   ./speed-gpu.sh OUT [PART...]     ./speed-gpu.sh speed kernels stages
 #
-# OUT holds what is printed, and the run directories: all (every kernel, every routing),
-# sms-N (on N SMs at most). Times are of the clock chain. These variables change what is
-# measured:
+#   kernels  right answers, the best of old and new kernels, each new kernel by itself; 5 minutes
+#   few      on few SMs, beside a plain copy of the same bytes; 2 minutes
+#   pairs    dispatch and combine in a row; 2 minutes
+#   models   other models, 1, 128 and 4,096 tokens; 4 minutes
+#   stages   where a short call's time goes; 1 minute
+#
+# Without PART: kernels and few, in one call of at most 9 minutes. OUT holds what is printed,
+# and the run directories: all, sms-N, pairs, model-NAME. Times are of the clock chain.
+# These variables change what is measured:
 BACKEND=${BACKEND:-cuda}
 PROBLEM=${PROBLEM:---model deepseek-v3 --ranks 2}
 DTYPE=${DTYPE:-fp8} # dispatch_final_home is raced in BF16 too
@@ -21,6 +25,10 @@ ALL_SMS=${ALL_SMS:-132}
 PRESENT=${PRESENT:-h200x2} # table whose rows the new ones are raced against
 BUDGET=${BUDGET:-120s}     # of the sweep over all routings
 FEW_BUDGET=${FEW_BUDGET:-25s}
+PAIR_BUDGET=${PAIR_BUDGET:-80s}
+MODELS=${MODELS:-kimi-k2 qwen3-235b-a22b qwen3-30b-a3b gpt-oss-120b}
+MODEL_TOKENS=${MODEL_TOKENS:-1,128,4096}
+MODEL_BUDGET=${MODEL_BUDGET:-50s} # of each model
 SWEEP=${SWEEP:-}          # more flags of sweeps
 ROUNDS=${ROUNDS:-50}
 COPIED=${COPIED:-4096}     # tokens of the plain copy
@@ -29,8 +37,9 @@ EPBENCH=${EPBENCH:-./epbench}
 WORKER=${WORKER:-./epbench-cuda}
 KERNELS=${KERNELS:-dispatch_ll,dispatch_ll_ids,dispatch_final,dispatch_final_home,combine_ll,combine_ll_partial,combine_final,combine_final_partial}
 
-test $# -eq 1 || { sed -n '2,11p' "$0"; exit 2; }
+test $# -ge 1 || { sed -n '2,15p' "$0"; exit 2; }
 out=$1
+shift
 mkdir -p "$out" || exit
 status=0
 
@@ -50,52 +59,97 @@ step() {
 
 # shellcheck disable=SC2086 # the words of $PROBLEM, $VERIFY and $SWEEP are words
 {
-  # Right answers first: every value of every parameter, calls back to back.
-  step verify-dispatch "$EPBENCH" verify --backend "$BACKEND" $VERIFY --ranks 2 --only op=dispatch,layout=expert
-  step verify-combine "$EPBENCH" verify --backend "$BACKEND" $VERIFY --ranks 2 --only op=combine,layout=expert
+  # sweep NAME TOKENS ROUTINGS BUDGET FLAGS...: the best kernels, in full and reduced precision.
+  sweep() {
+    run=$1 tokens=$2 routings=$3 budget=$4
+    shift 4
+    step "sweep-$run" "$EPBENCH" sweep --backend "$BACKEND" --precision reduced --tokens "$tokens" --routing "$routings" --budget "$budget" \
+      "$@" $SWEEP -o "$out/$run"
+  }
 
-  # The best of old and new kernels, in full and in reduced precision.
-  step sweep "$EPBENCH" sweep --backend "$BACKEND" $PROBLEM --dtype "$DTYPE" --op dispatch,combine --precision reduced --kernel "$KERNELS" \
-    --tokens "$TOKENS" --routing "$ROUTINGS" --budget "$BUDGET" $SWEEP -o "$out/all"
+  # race RUN OPS TOKENS ROUTINGS: winners against the present rows, in the same rounds, with
+  # intervals.
+  race() {
+    for precision in full reduced; do
+      step "race-$1-$precision" "$EPBENCH" bench --backend "$BACKEND" $PROBLEM --dtype "$DTYPE" --op "$2" --tokens "$3" --routing "$4" \
+        --precision "$precision" --table "$out/$1" --over "$PRESENT" --rounds "$ROUNDS"
+    done
+  }
 
-  # The winners against the present rows, in the same rounds, with intervals.
-  for precision in full reduced; do
-    step "race-$precision" "$EPBENCH" bench --backend "$BACKEND" $PROBLEM --dtype "$DTYPE" --op dispatch,combine --tokens "$TOKENS" --routing "$ROUTINGS" \
-      --precision "$precision" --table "$out/all" --over "$PRESENT" --rounds "$ROUNDS"
-  done
-
-  # Every new kernel on all SMs, also those that did not win the sweep.
+  # variant NAME DTYPE OP PRECISION TOKENS CONFIG: a kernel by itself, whoever won.
   variant() {
     step "$1" "$EPBENCH" bench --backend "$BACKEND" $PROBLEM --dtype "$2" --op "$3" --precision "$4" --tokens "$5" --routing uniform \
       --config "$6" --over "$PRESENT" --rounds "$ROUNDS"
   }
-  all=$ALL_SMS
-  for partial in f32:full bf16:reduced; do
-    config="combine_ll_partial:partial=${partial%:*},sms=$all,pdl=0"
-    variant "ll-${partial%:*}" "$DTYPE" combine "${partial#*:}" "$TOKENS" "$config,threads=512,receivers=0"
-    variant "ll-${partial%:*}-divided" "$DTYPE" combine "${partial#*:}" "$LARGE" "$config,threads=768,receivers=12"
-    variant "final-${partial%:*}" "$DTYPE" combine "${partial#*:}" "$LARGE" \
-      "combine_final_partial:partial=${partial%:*},sms=$all,wait_sms=$((all / 2)),threads=768"
-  done
-  ids="dispatch_ll_ids:sms=$all,send=512"
-  for pdl in 0 1; do
-    variant "ids-pdl$pdl" "$DTYPE" dispatch full "$SMALL" "$ids,part=512,threads=512,pdl=$pdl"
-  done
-  variant ids-large "$DTYPE" dispatch full "$SMALL" "$ids,part=1024,threads=1024,pdl=0"
-  home="dispatch_final_home:sms=$all,wait_sms=$((all * 3 / 8)),threads=768"
-  variant home-fp8 fp8 dispatch full "$LARGE" "$home,scales=row"
-  variant home-fp8-tile fp8 dispatch full "$LARGE" "$home,scales=tile"
-  variant home-bf16 bf16 dispatch full "$LARGE" "$home,scales=row"
 
-  # Few SMs, and beside each the plain copy of what a rank stores: of dispatch 7 rows a token
-  # at home and one away; of combine the mean of what it reads and stores, away one
-  # partial sum of BF16, or of f32 two rows.
-  for n in $(echo "$SMS" | tr , ' '); do
-    step "sms-$n" "$EPBENCH" sweep --backend "$BACKEND" $PROBLEM --dtype "$DTYPE" --op dispatch,combine --precision reduced --kernel "$KERNELS" \
-      --tokens "$FEW" --routing uniform --max-sms "$n" --budget "$FEW_BUDGET" $SWEEP -o "$out/sms-$n"
+  kernels() {
+    # Right answers first: every value of every parameter, calls back to back.
+    step verify-dispatch "$EPBENCH" verify --backend "$BACKEND" $VERIFY --ranks 2 --only op=dispatch,layout=expert
+    step verify-combine "$EPBENCH" verify --backend "$BACKEND" $VERIFY --ranks 2 --only op=combine,layout=expert
+    sweep all "$TOKENS" "$ROUTINGS" "$BUDGET" $PROBLEM --dtype "$DTYPE" --op dispatch,combine --kernel "$KERNELS"
+    race all dispatch,combine "$TOKENS" "$ROUTINGS"
+    all=$ALL_SMS
+    for partial in f32:full bf16:reduced; do
+      config="combine_ll_partial:partial=${partial%:*},sms=$all,pdl=0"
+      variant "ll-${partial%:*}" "$DTYPE" combine "${partial#*:}" "$TOKENS" "$config,threads=512,receivers=0"
+      variant "ll-${partial%:*}-divided" "$DTYPE" combine "${partial#*:}" "$LARGE" "$config,threads=768,receivers=12"
+      variant "final-${partial%:*}" "$DTYPE" combine "${partial#*:}" "$LARGE" \
+        "combine_final_partial:partial=${partial%:*},sms=$all,wait_sms=$((all / 2)),threads=768"
+    done
+    ids="dispatch_ll_ids:sms=$all,send=512"
+    for pdl in 0 1; do
+      variant "ids-pdl$pdl" "$DTYPE" dispatch full "$SMALL" "$ids,part=512,threads=512,pdl=$pdl"
+    done
+    variant ids-large "$DTYPE" dispatch full "$SMALL" "$ids,part=1024,threads=1024,pdl=0"
+    home="dispatch_final_home:sms=$all,wait_sms=$((all * 3 / 8)),threads=768"
+    variant home-fp8 fp8 dispatch full "$LARGE" "$home,scales=row"
+    variant home-fp8-tile fp8 dispatch full "$LARGE" "$home,scales=tile"
+    variant home-bf16 bf16 dispatch full "$LARGE" "$home,scales=row"
+  }
+
+  # Beside each the plain copy of what a rank stores: of dispatch 7 rows a token at home and
+  # one away; of combine the mean of what it reads and stores, away one partial sum of BF16,
+  # or of f32 two rows.
+  few() {
+    for n in $(echo "$SMS" | tr , ' '); do
+      sweep "sms-$n" "$FEW" uniform "$FEW_BUDGET" $PROBLEM --dtype "$DTYPE" --op dispatch,combine --kernel "$KERNELS" --max-sms "$n"
+    done
+    step copy-dispatch "$WORKER" copy --sms "$SMS" --home $((7 * COPIED)) --away "$COPIED" --row-bytes 7392
+    step copy-combine-bf16 "$WORKER" copy --sms "$SMS" --home $((9 * COPIED / 2)) --away "$COPIED" --row-bytes 14336
+    step copy-combine-f32 "$WORKER" copy --sms "$SMS" --home $((9 * COPIED / 2)) --away $((2 * COPIED)) --row-bytes 14336
+  }
+
+  pairs() {
+    sweep pairs "$TOKENS" "$ROUTINGS,lognormal:gini=0.25" "$PAIR_BUDGET" $PROBLEM --dtype "$DTYPE" --op pair --kernel "$KERNELS"
+    race pairs pair "$TOKENS" uniform
+  }
+
+  models() {
+    for model in $MODELS; do
+      dtype=$DTYPE
+      test "$model" != gpt-oss-120b || dtype=bf16 # its hidden size has no FP8 groups
+      sweep "model-$model" "$MODEL_TOKENS" uniform,zipf:1.0 "$MODEL_BUDGET" --model "$model" --ranks 2 --dtype "$dtype" --op pair --kernel "$KERNELS"
+    done
+  }
+
+  # The last warp past a stage: all counts here, everything sent, the last message here.
+  stages() {
+    ll="threads=512,pdl=0,sms=$ALL_SMS"
+    for stage in ready sent arrived; do
+      for config in "dispatch_ll_ids:send=512,part=512,$ll" "dispatch_ll:early=1,part=512,pause=0,receivers=0,send=512,$ll"; do
+        step "stage-$stage-${config%%:*}" "$EPBENCH" bench --backend "exec:$WORKER --clock span:$stage" $PROBLEM --dtype "$DTYPE" --op dispatch \
+          --tokens "$SMALL" --routing uniform --config "$config"
+      done
+      step "stage-$stage-combine" "$EPBENCH" bench --backend "exec:$WORKER --clock span:$stage" $PROBLEM --dtype "$DTYPE" --op combine \
+        --tokens "$SMALL" --routing uniform --config "combine_ll_partial:partial=f32,receivers=0,$ll"
+    done
+  }
+
+  for part in ${*:-kernels few}; do
+    case $part in
+      kernels | few | pairs | models | stages) $part ;;
+      *) echo "$part: use kernels, few, pairs, models or stages"; exit 2 ;;
+    esac
   done
-  step copy-dispatch "$WORKER" copy --sms "$SMS" --home $((7 * COPIED)) --away "$COPIED" --row-bytes 7392
-  step copy-combine-bf16 "$WORKER" copy --sms "$SMS" --home $((9 * COPIED / 2)) --away "$COPIED" --row-bytes 14336
-  step copy-combine-f32 "$WORKER" copy --sms "$SMS" --home $((9 * COPIED / 2)) --away $((2 * COPIED)) --row-bytes 14336
 }
 exit $status

@@ -29,11 +29,14 @@ def call(name, *arguments):
         raise SystemExit(f"{name}: CUDA error {code}")
 
 
-def captured(stream, body):
+GLOBAL, RELAXED = 0, 2  # modes of a capture; PyTorch's is global
+
+
+def captured(stream, body, mode=RELAXED):
     """A graph by the driver alone, of what body puts on a stream."""
     raw, graph, made = ctypes.c_void_p(stream.cuda_stream), ctypes.c_void_p(), ctypes.c_void_p()
     with torch.cuda.stream(stream):
-        call("cuStreamBeginCapture_v2", raw, 2)
+        call("cuStreamBeginCapture_v2", raw, mode)
         body()
         call("cuStreamEndCapture", raw, ctypes.byref(graph))
     call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_ulonglong(0))
@@ -106,6 +109,7 @@ def run(rank, store, a):
         ("a memory pool", lambda: pool(stream)),
         ("another stream", lambda: torch.cuda.Stream()),
         ("an empty graph by the driver", lambda: captured(stream, nothing)),
+        ("the same in global mode", lambda: captured(stream, nothing, GLOBAL)),
         ("a graph of pairs by the driver", lambda: captured(stream, lambda: pairs.pair())),
         ("an empty graph by PyTorch", lambda: by_pytorch(stream, nothing)),
         ("a graph with memory by PyTorch", lambda: by_pytorch(stream, some)),

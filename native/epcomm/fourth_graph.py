@@ -15,7 +15,6 @@ import tempfile
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
-
 from epcomm import reference
 from epcomm.check import Check
 
@@ -50,7 +49,7 @@ class Pairs:
     def __init__(self, check, tokens, stream):
         self.check, self.ep, self.marks = check, check.ep, [torch.cuda.Event(enable_timing=True, external=True) for _ in range(3)]
         self.inputs = reference.Inputs(check.ep, 11, check.rank, tokens)
-        self.out, self.where = torch.empty_like(self.inputs.x), dict(fullest=tokens, routing=1)
+        self.out, self.where = torch.empty_like(self.inputs.x), {"fullest": tokens, "routing": 1}
         self.pair()
         torch.cuda.synchronize()
         self.graph = captured(stream, self.chain)

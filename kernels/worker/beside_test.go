@@ -76,6 +76,29 @@ func TestToyBeside(t *testing.T) {
 	}
 }
 
+// TestSharedAlike: how much of the product belongs to a call does not depend on the config
+// that a session runs first. The default's dispatch takes two ticks, that of 4 messages
+// five; the product's trial of 32 launches takes one, and a share twice as long as the
+// default is four times as many.
+func TestSharedAlike(t *testing.T) {
+	tickPython(t)
+	b, _, err := openToy(t, "testdata/paced.py", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, messages := range []ep.Value{"4", "1"} {
+		s, cfg := besideSession(t, b, ep.Dispatch, "gemm", ep.Beside)
+		r, err := s.Run(t.Context(), cfg.With("messages", messages), kernels.RunSpec{Rounds: 1, Fold: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(r.Beside.Amount, "128 of ") {
+			t.Errorf("messages=%s runs first: %s, want 128", messages, r.Beside.Amount)
+		}
+		s.Close()
+	}
+}
+
 // TestToyInPhases: the product runs between the halves of a call that sends and receives
 // apart. The clock is read four times: around the whole and around the product.
 func TestToyInPhases(t *testing.T) {

@@ -83,6 +83,7 @@ type OpenParams struct {
 	Routing string        `json:"routing"` // spec, for labels only
 	Seed    uint64        `json:"seed"`    // of the payload, see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
+	Default *ep.Config    `json:"default,omitempty"` // beside a product: the config whose calls size its share
 }
 
 // RankRouting is the routing of one rank. Both arrays are base64 of

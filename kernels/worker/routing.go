@@ -8,7 +8,21 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-func openParams(w *workloads.Workload) OpenParams {
+// openParams is the workload, and beside a product the config that its share follows from:
+// only this side can evaluate the rules that make a config the problem's default.
+func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
+	p := routingParams(w)
+	if _, beside := w.Problem.Product(); beside {
+		c, err := kernels.Default(b.kernels, b.Machine(), w.Problem, 0)
+		if err != nil {
+			return p, fmt.Errorf("beside: no default config to size the product by: %w", err)
+		}
+		p.Default = &c
+	}
+	return p, nil
+}
+
+func routingParams(w *workloads.Workload) OpenParams {
 	p := OpenParams{Problem: w.Problem, Routing: w.Spec, Seed: w.Seed}
 	for _, r := range w.Ranks {
 		p.Ranks = append(p.Ranks, RankRouting{

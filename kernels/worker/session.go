@@ -30,8 +30,12 @@ type session struct {
 
 func (s *session) open(ctx context.Context) error {
 	b := s.backend
+	params, err := b.openParams(s.workload)
+	if err != nil {
+		return err
+	}
 	var r SessionID
-	err := b.proc.call(ctx, methodOpen, openParams(s.workload), &r, b.limits.Open)
+	err = b.proc.call(ctx, methodOpen, params, &r, b.limits.Open)
 	if f := asFailure(err); f != nil {
 		return errors.New(f.Reason)
 	}

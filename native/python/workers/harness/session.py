@@ -69,6 +69,7 @@ class Session:
         library.lanes, library.micro_batch = {}, 0
         library.open(self.work)
         self.beside = Beside(library, self.work.problem) if self.work.problem.get("beside") else None
+        self.default = params.get("default")
 
     def prepare(self, config):
         dispatch, combine = self.halves(config)
@@ -130,12 +131,19 @@ class Session:
     def run_beside(self, plan, rounds, fold):
         """Rounds of the calls alone, the product alone, and both."""
         if not self.beside.share:
-            self.beside.take(self.slowest(self.library.timed(plan.name, plan.steps, SIZING, 1)),
-                             self.slowest(self.library.product_alone(self.beside, SIZING)))
+            self.size()
         rows = self.library.beside_rounds(plan, rounds, fold)
         reply = self.beside.rounds(rows)
         reply["beside"]["amount"] += self.library.planned_for(plan)
         return {"clock": self.library.beside_clock, "fold": fold, **reply}
+
+    def size(self):
+        """Decides the product's share, by the calls of the problem's default config. By
+        those of the first candidate, costs would depend on which one a session runs first."""
+        self.prepare(self.default)
+        name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
+        self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
+                         self.slowest(self.library.product_alone(self.beside, SIZING)))
 
     def slowest(self, seconds):
         """The median over rounds of the slowest rank's seconds, the same on all ranks."""

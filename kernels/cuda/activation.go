@@ -102,8 +102,13 @@ func (s *session) uploadActivation(rank int) error {
 	for g := range scales {
 		scales[g] = workloads.ActivationScale(g)
 	}
-	for i := range s.activation.copies {
-		if err := upload(s.rig, rank, s.activation.part(partGates, i), s.tokens[rank]); err != nil {
+	gates, bytes := s.tokens[rank], 2*int64(len(s.tokens[rank]))
+	first := s.activation.part(partGates, 0)
+	if err := upload(s.rig, rank, first, gates); err != nil {
+		return err
+	}
+	for i := 1; i < s.activation.copies && bytes > 0; i++ {
+		if err := s.rig.copyOnGPU(rank, s.rig.at(rank, s.activation.part(partGates, i)), s.rig.at(rank, first), bytes); err != nil {
 			return err
 		}
 	}

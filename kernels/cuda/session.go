@@ -28,7 +28,8 @@ type session struct {
 	rig        *rig
 	workload   *workloads.Workload
 	problem    ep.Problem
-	tokens     [][]uint16 // by rank; of an activation its input rows
+	tokens     [][]uint16     // by rank; of an activation its input rows
+	copies     []cu.DevicePtr // of the tokens, by rank; 0 where there is none
 	outputs    *ref.Remote
 	states     []state // those that have memory
 	candidates map[string]*candidate
@@ -84,6 +85,7 @@ func (s *session) Close() error {
 		c.drop()
 	}
 	s.beside.close()
+	s.freeCopies()
 	s.rig.close()
 	return nil
 }

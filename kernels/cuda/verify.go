@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,22 +12,6 @@ import (
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
-
-// upload brings the inputs to every rank.
-func (s *session) upload() error {
-	return sideBySide(len(s.rig.seats), func(rank int) error {
-		if s.activation != nil {
-			return s.uploadActivation(rank)
-		}
-		in := s.workload.Ranks[s.workload.Batch(s.rig.number(rank))]
-		return cmp.Or(
-			upload(s.rig, rank, partX, s.tokens[rank]),
-			upload(s.rig, rank, partIDs, in.Experts),
-			upload(s.rig, rank, partWeights, in.Weights),
-			upload(s.rig, rank, partInputScale, []float32{s.backend.options.InputScale}),
-			upload(s.rig, rank, partBias, Bias(s.problem.Hidden)))
-	})
-}
 
 // Verify implements kernels.Session.
 func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {

@@ -310,6 +310,7 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr d, CUdeviceptr from, size_t n, CUstream s
 CUresult cuMemsetD8(CUdeviceptr p, unsigned char v, size_t n) { memset(reinterpret_cast<void *>(p), v, n); return CUDA_SUCCESS; }
 CUresult cuMemcpyHtoD(CUdeviceptr d, const void *s, size_t n) { memcpy(reinterpret_cast<void *>(d), s, n); return CUDA_SUCCESS; }
 CUresult cuMemcpyDtoH(void *d, CUdeviceptr s, size_t n) { memcpy(d, reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoD(CUdeviceptr d, CUdeviceptr s, size_t n) { memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
 CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr from, size_t n, CUstream s) {
   stream_of(s)->add([=] { memcpy(d, reinterpret_cast<void *>(from), n); });
   return CUDA_SUCCESS;

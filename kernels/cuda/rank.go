@@ -187,7 +187,10 @@ func (r *Rank) perform(t task) (a answer, err error) {
 	case t.Read != nil:
 		a.Data, err = r.session.read(0, t.Read.Part, t.Read.Bytes, t.Read.Offsets...)
 	case t.Settle:
-		err = r.backend.node.gpus[0].do(func() error { r.world.library.Quiet(); return nil })
+		err = r.backend.node.gpus[0].do(func() error {
+			r.world.library.Quiet()
+			return cu.Synchronize()
+		})
 	case t.Reset:
 		err = r.session.rig.reset()
 	case t.Close:

@@ -54,7 +54,9 @@ typedef struct EpShmem {
   void *(*peer)(const void *p, int rank);
   int (*add_module)(void *module);
   int (*drop_module)(void *module);
-  void (*quiet)(void);
+  /* Makes a CUstream wait for what this rank's kernels have put. The library's quiet on
+   * the host waits only for what the host has put. */
+  void (*quiet_on_stream)(void *stream);
 } EpShmem;
 
 /* Finds one function; `slot` is a pointer to a pointer to it. */
@@ -82,7 +84,7 @@ static inline int ep_shmem_load(EpShmem *s, const char *path, char *text, size_t
   ep_shmem_find(s->library, "nvshmem_ptr", &s->peer, &missing);
   ep_shmem_find(s->library, "nvshmemx_cumodule_init", &s->add_module, &missing);
   ep_shmem_find(s->library, "nvshmemx_cumodule_finalize", &s->drop_module, &missing);
-  ep_shmem_find(s->library, "nvshmem_quiet", &s->quiet, &missing);
+  ep_shmem_find(s->library, "nvshmemx_quiet_on_stream", &s->quiet_on_stream, &missing);
   if (missing == NULL) return 0;
   snprintf(text, bytes, "%.100s has no %s", path, missing);
   return -1;

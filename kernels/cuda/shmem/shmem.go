@@ -13,7 +13,7 @@ static uint64_t alloc(const EpShmem *s, size_t bytes) { return (uint64_t)(uintpt
 static void give(const EpShmem *s, uint64_t p) { s->free((void *)(uintptr_t)p); }
 static uint64_t peer(const EpShmem *s, uint64_t p, int rank) { return (uint64_t)(uintptr_t)s->peer((void *)(uintptr_t)p, rank); }
 static int add_module(const EpShmem *s, uint64_t module) { return s->add_module((void *)(uintptr_t)module); }
-static void quiet(const EpShmem *s) { s->quiet(); }
+static void quiet(const EpShmem *s) { s->quiet_on_stream(NULL); }
 */
 import "C"
 
@@ -116,7 +116,8 @@ func (l *Library) AddModule(module uint64) error {
 	return nil
 }
 
-// Quiet waits until everything that this rank put has arrived.
+// Quiet makes the GPU's default stream wait until everything that this rank's kernels put
+// has arrived. Synchronize with the GPU behind it.
 func (l *Library) Quiet() { C.quiet(&l.c) }
 
 // Text spells an id for a line of text; ParseID reads it.

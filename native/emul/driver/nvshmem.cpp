@@ -205,7 +205,12 @@ void nvshmem_free(void *p) {
 void *nvshmem_ptr(const void *p, int rank) { return there(p, rank); }
 int nvshmemx_cumodule_init(void *) { return 0; }
 int nvshmemx_cumodule_finalize(void *) { return 0; }
-void nvshmem_quiet(void) { emul_net_quiet(); }
+void nvshmemx_quiet_on_stream(void *) { emul_net_quiet(); }
+/* The real one does not wait for what kernels have put, which is all that ranks put here. */
+void nvshmem_quiet(void) {
+  fprintf(stderr, "emulated network: nvshmem_quiet on the host does not wait for kernels' puts; use nvshmemx_quiet_on_stream\n");
+  abort();
+}
 
 /* ---- libnvJitLink: the first input is complete, since an emulated module finds the
  * network when it is loaded ---- */

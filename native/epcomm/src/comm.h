@@ -116,7 +116,7 @@ void network_abandon(EpComm *c);  /* they will not */
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
 EpcommStatus network_table(EpComm *c); /* writes where this node's heaps lie */
-void network_settle(void);             /* waits for what this rank has put */
+EpcommStatus network_settle(EpComm *c); /* waits for what this rank's kernels have put */
 
 /* call.c */
 void call_prepare(EpComm *c);

@@ -83,7 +83,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
   DrvResult r = c->driver->context_set(c->context);
   if (r == 0) r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver(c, r, "wait for the device");
-  if (c->nodes > 1 && s == EPCOMM_OK) network_settle();
+  if (c->nodes > 1 && s == EPCOMM_OK) s = network_settle(c);
   /* Nobody's kernels run any more: only then may memory that they write change. */
   s = exchange(c, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {

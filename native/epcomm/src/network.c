@@ -183,4 +183,8 @@ EpcommStatus network_table(EpComm *c) {
   return r == 0 ? EPCOMM_OK : comm_driver(c, r, "upload the table of heaps");
 }
 
-void network_settle(void) { group.library.quiet(); }
+EpcommStatus network_settle(EpComm *c) {
+  group.library.quiet_on_stream(NULL);
+  DrvResult r = c->driver->context_wait();
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "wait for the network");
+}

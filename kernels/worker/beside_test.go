@@ -13,15 +13,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// tick is what every reading of a worker's clock adds to it after tickPython.
-const tick = 50e-6
+// tick is what every reading of a worker's clock adds to it after tickPython: a power of
+// two, so that sums of ticks are exact and no share is rounded up by one.
+const tick = 1.0 / (1 << 14)
 
 // tickPython gives workers in Python a clock that counts its readings. Python reads
 // sitecustomize.py before the worker.
 func tickPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) * 50e-6\n"
+	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) / (1 << 14)\n"
 	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(clock), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -94,14 +94,17 @@ class GPUBeside(Library):
     def captured(self, run, read, plan, taken):
         """What runs and reads a round's graph. The steps run once by themselves first: they
         leave what the graph reads. So does the graph, whose first launch uploads it."""
-        for product in filter(None, (plan.beside.product, plan.beside.attention)):
+        products = [p for p in (plan.beside.product, plan.beside.attention) if p]
+        for product in products:
             self.warm(product, taken)
         self.ranks.barrier()
         self.before_round()
         for _, step in plan.steps:
             step()
         self.settle()
-        with plan.beside.product.planned(taken):
+        with contextlib.ExitStack() as planned:
+            for product in products:
+                planned.enter_context(product.planned(taken))
             go = self.graphs.capture(run)
         self.replayed(go, lambda: None)
         return go, read, list(vars(self).values())

@@ -7,6 +7,7 @@ import struct
 
 from . import payload
 from .beside import SIZING, Beside, Part, Plan
+from .protocol import Failure
 
 # One half of a config: a kernel's name and a value for each of its parameters.
 Half = collections.namedtuple("Half", "kernel values")
@@ -70,6 +71,8 @@ class Session:
         library.open(self.work)
         self.beside = Beside(library, self.work.problem) if self.work.problem.get("beside") else None
         self.default = params.get("default")
+        if self.beside and not self.default:
+            raise Failure("illegal", "default: missing, though problem.beside is not; this epbench is older than the worker: rebuild it")
 
     def prepare(self, config):
         dispatch, combine = self.halves(config)

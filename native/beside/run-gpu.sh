@@ -12,6 +12,8 @@
 #   native/beside/run-gpu.sh deepep NAME [TOKENS]    DeepEP beside the same products, and a table
 #                                                    of it and ours, from the runs of `model`
 #   native/beside/run-gpu.sh deepep-step NAME [TOKENS]  its low latency in decode steps
+#
+# LIMIT (default 570) is when the script ends, in seconds: nothing begins that has no time.
 cd "$(dirname "$0")/../.." || exit 1
 # Programs that came packed, unless newer ones lie there.
 test ! -f bin/peers-gpu.tar.xz || test bin/epbench -nt bin/peers-gpu.tar.xz ||
@@ -35,12 +37,19 @@ backend=${BACKEND:-cuda} ranks=${RANKS:-2} dtype=${DTYPE:-fp8}
 # Seconds for the searches of one token count, rounds of a comparison, and the band: a cost
 # is a difference of two times and has the noise of both.
 each=${EACH:-4} rounds=${ROUNDS:-40} band=${BAND:-5%}
+end=${LIMIT:-570}
 
-# step LIMIT NAME COMMAND...: runs a command and shows how it ended.
+# step LIMIT NAME COMMAND...: runs a command and shows how it ended. A killed one takes 10
+# seconds more.
 table=""
 step() {
-  local limit=$1 name=$2 start=$SECONDS code word
+  local limit=$1 name=$2 start=$SECONDS code word left=$((end - SECONDS - 10))
   shift 2
+  if [ "$left" -lt 10 ]; then
+    table+=$(printf '%-44s %s' "$name" "no time left")$'\n'
+    return 1
+  fi
+  limit=$((limit < left ? limit : left))
   timeout -s INT -k 10 "$limit" "$@" > "$out/$name.txt" 2> "$out/$name.err"
   code=$? word=ok
   test $code = 0 || word="ended with $code"
@@ -103,18 +112,20 @@ build_deepep() {
   building=$!
 }
 
-# has_deepep waits for the build and says whether it came to something.
+# has_deepep waits for the build and says whether it came to something, once.
 ready=$WORKER
 has_deepep() {
-  test -z "$ready" || return 0
+  test -z "$ready" || { test "$ready" != no; return; }
   build_deepep
-  wait "$building"
+  while kill -0 "$building" 2> /dev/null && [ $SECONDS -lt $((end - 30)) ]; do sleep 1; done
+  table+=$(printf '%-44s %-16s %4ss' "DeepEP's build waited for" "until" $SECONDS)$'\n'
+  ready=no
   if python3 -c 'import torch, deep_ep' 2> "$out/import-deepep.txt"; then
     ready=yes
     same_products
     return 0
   fi
-  table+="DeepEP: not built, see $out/build-deepep.txt"$'\n'
+  table+="DeepEP: cannot be imported, see $out/build-deepep.txt"$'\n'
   tail -n 5 "$out/build-deepep.txt" "$out/import-deepep.txt"
   return 1
 }
@@ -170,13 +181,15 @@ case ${1:-all} in
     for m in deepseek-v3 qwen3-30b-a3b; do
       model $m
       steps $m
-      explain $m
     done
     for m in deepseek-v3 qwen3-30b-a3b; do
       test -z "$building" || deepep $m
     done
     for m in deepseek-v3 qwen3-30b-a3b; do
       test -z "$building" || deepep_steps $m
+    done
+    for m in deepseek-v3 qwen3-30b-a3b; do # last: it may go without, where time runs out
+      explain $m
     done ;;
   model) model "$2" "$3" ;;
   step) steps "$2" "$3" ;;

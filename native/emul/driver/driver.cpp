@@ -211,6 +211,7 @@ CUresult cuCtxSetCurrent(CUcontext c) { current = c; return CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext *c) { *c = current; return CUDA_SUCCESS; }
 CUresult cuCtxSynchronize(void) {
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* as behind a kernel that crashed */
   std::set<Stream *> all;
   {
     std::lock_guard<std::mutex> hold(streams_lock);

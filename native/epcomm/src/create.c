@@ -268,8 +268,10 @@ static EpcommStatus end(EpComm *c, int meet) {
   if (c == NULL) return s;
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
-  c->driver->context_wait(); /* nothing of this rank runs on a peer's heap any more */
-  if (meet) s = exchange(c, EPCOMM_OK, NULL, NULL, 0);
+  DrvResult r = c->driver->context_wait(); /* nothing of this rank runs on a peer's heap any more */
+  /* NVSHMEM frees with a barrier on the GPU: one that failed would leave the others in it. */
+  if (c->nodes > 1 && r != 0) s = comm_driver(c, r, "wait for the device");
+  if (meet) s = exchange(c, s, NULL, NULL, 0);
   take_down(c, meet && s == EPCOMM_OK);
   finish(c, before);
   return s;

@@ -38,25 +38,42 @@ static int breaking_gather(void *seat, const void *mine, void *all, size_t bytes
   return broken ? 1 : world_gather(seat, mine, all, bytes);
 }
 
-/* Ranks that cannot meet end without NVSHMEM, which would wait for all of them; the
- * process has then left its group for good. */
-int test_left(Seat *seat, void *plan) {
-  const Plan *p = plan;
-  EpcommOptions o = ranks_options(seat, p);
+/* Creates, calls, and gives what is left to destroy; NULL when that was wrong. */
+static EpComm *use(const EpcommOptions *o, const Plan *p) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
-  o.all_gather = breaking_gather;
-  gpu_use(o.device);
-  EpcommStatus s = epcomm_create(&comm, &o, text);
-  if (s != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text) > 0;
+  gpu_use(o->device);
+  if (epcomm_create(&comm, o, text) != EPCOMM_OK) return printf("rank %d: %s\n", o->rank, text), NULL;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
   int bad = ranks_right(m, p->most, stream);
   moe_free(m);
   gpu_stream_free(stream);
+  return bad ? NULL : comm;
+}
+
+/* Ranks that cannot meet end without NVSHMEM, which would wait for all of them; the
+ * process has then left its group for good. */
+int test_left(Seat *seat, void *plan) {
+  EpcommOptions o = ranks_options(seat, plan);
+  o.all_gather = breaking_gather;
+  EpComm *comm = use(&o, plan);
+  if (comm == NULL) return 1;
   broken = 1;
-  bad |= epcomm_destroy(comm) != EPCOMM_GATHER;
+  int bad = epcomm_destroy(comm) != EPCOMM_GATHER;
   broken = 0;
+  return bad | ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
+}
+
+/* The same where the last rank's GPU has failed: it cannot join the barrier of NVSHMEM's
+ * free. EMUL_BROKEN makes the emulated driver say so. */
+int test_crashed(Seat *seat, void *plan) {
+  EpcommOptions o = ranks_options(seat, plan);
+  EpComm *comm = use(&o, plan);
+  if (comm == NULL) return 1;
+  if (ranks_is_last(seat)) setenv("EMUL_BROKEN", "1", 1);
+  int bad = epcomm_destroy(comm) != (ranks_is_last(seat) ? EPCOMM_DRIVER : EPCOMM_PEER);
+  unsetenv("EMUL_BROKEN");
   return bad | ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 

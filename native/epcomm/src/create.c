@@ -191,7 +191,7 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* Gives everything back. Peers must have left this rank's heap before it goes. */
+/* Gives everything back. The other ranks must have left this rank's heap before it goes. */
 static void take_down(EpComm *c, int meet) {
   const Driver *d = c->driver;
   if (d != NULL && c->context != NULL) d->context_set(c->context);
@@ -268,7 +268,7 @@ static EpcommStatus end(EpComm *c, int meet) {
   if (c == NULL) return s;
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
-  DrvResult r = c->driver->context_wait(); /* nothing of this rank runs on a peer's heap any more */
+  DrvResult r = c->driver->context_wait(); /* nothing of this rank runs on another's heap any more */
   /* NVSHMEM frees with a barrier on the GPU: one that failed would leave the others in it. */
   if (c->nodes > 1 && r != 0) s = comm_driver(c, r, "wait for the device");
   if (meet) s = exchange(c, s, NULL, NULL, 0);

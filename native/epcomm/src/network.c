@@ -124,7 +124,7 @@ static EpcommStatus check_room(EpComm *c) {
   return free_bytes + group.spare >= c->at.bytes ? EPCOMM_OK : comm_no_room(c, free_bytes + group.spare);
 }
 
-static EpcommStatus find_peers(EpComm *c) {
+static EpcommStatus find_heaps(EpComm *c) {
   int each = c->options.ranks / c->nodes, first = c->options.rank / each * each;
   void *own = comm_heap(c);
   for (int r = first; r < first + each; r++) {
@@ -153,7 +153,7 @@ EpcommStatus network_take(EpComm *c, EpcommStatus s) {
     return s;
   }
   group.spare = group.spare > c->at.bytes ? group.spare - c->at.bytes : 0;
-  return find_peers(c);
+  return find_heaps(c);
 }
 
 void network_give(EpComm *c) {

@@ -1,11 +1,12 @@
 /* The memory of the low-latency kernels over hosts. kernels/cuda/family_hosts_ll.go computes
  * the same sizes.
  *
- * Inside a host everything is as in ll/layout.cuh: peers store the words, and a receiver
- * polls the words themselves until none is all ones. Between hosts that is not allowed,
- * since a network may deliver the parts of a put in any order. There a message is one put,
- * and its receiver waits for the word that the put sets after its bytes. Each message has
- * a word of its own, so that no order between messages is asked of the network either.
+ * Inside a host everything is as in ll/layout.cuh: ranks store words in each other's
+ * memory, and a receiver polls the words themselves until none is all ones. Between hosts
+ * that is not allowed, since a network may deliver the parts of a put in any order. There
+ * a message is one put, and its receiver waits for the word that the put sets after its
+ * bytes. Each message has a word of its own, so that no order between messages is asked of
+ * the network either.
  *
  * A token is one message to each rank that has any of its experts. The messages from one
  * rank to another are numbered from 0 in the order of their tokens.

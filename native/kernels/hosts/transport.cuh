@@ -1,4 +1,4 @@
-/* put, signal and wait between ranks of one or several hosts: peer pointers inside a
+/* put, signal and wait between ranks of one or several hosts: loads and stores inside a
  * host, hosts/network.cuh between hosts.
  *
  * There may be more ranks than EpArgs.heap has entries. So, under the kernels of this

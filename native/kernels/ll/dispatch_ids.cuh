@@ -11,9 +11,9 @@
  * - A rank ends call n only when its last block has the token count of every rank, and
  *   a rank sends that count after its call n - 1 has ended. So while a rank is in call
  *   n, the others are in n - 1 (still receiving), n or n + 1.
- * - Headers: a fast rank in n + 1 writes set (n + 1) % 3, which held call n - 2. Its
- *   owner cleared it in call n - 1, which has ended, and reads and clears the two other
- *   sets in call n.
+ * - Headers: a fast rank in n + 1 writes set (n + 1) % 3, which held call n - 2. The
+ *   receiver cleared that set in its call n - 1, which has ended. In call n it reads set
+ *   n % 3 and clears set (n - 1) % 3.
  * - Counts: the same sets. A word has the number of its call, so that an old one is
  *   never taken for a new one. Call n reads those of n - 1 to know what to clear, as
  *   dispatch_ll does; the two may follow each other on one state.

@@ -34,10 +34,11 @@
 #define EP_IN_FLIGHT 1
 #endif
 
-/* x / (1 + exp(-y)), at most 5 parts in ten million off up to |y| = 12, which no output
- * of 8 bits or fewer shows, and 1 in a million the oracle allows of a scale. expf and a
+/* x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8
+ * bits or fewer shows that, and of a scale the oracle allows 1 in a million. expf and a
  * division take twice the instructions. The exponent's product loses its last bits, which
- * `lost` adds again. From 2^126 on the power stays, and the quotient vanishes. */
+ * `lost` adds again. The power stops at 2^126, where the quotient has vanished. For y above
+ * 2.3e38, infinity included, the result is NaN, not x: inputs are taken to be far below. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
   const float d = __fadd_rn(1.0f, expf(-y));

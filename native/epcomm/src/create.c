@@ -191,13 +191,20 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
+/* NVSHMEM frees with a barrier on the GPU: a rank whose GPU has failed would leave the
+ * others in it. */
+static EpcommStatus check_alive(EpComm *c) {
+  DrvResult r = c->nodes > 1 && c->context != NULL ? c->driver->context_wait() : 0;
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "wait for the device");
+}
+
 /* Gives everything back. The other ranks must have left this rank's heap before it goes. */
 static void take_down(EpComm *c, int meet) {
   const Driver *d = c->driver;
   if (d != NULL && c->context != NULL) d->context_set(c->context);
   for (int r = 0; r < EPCOMM_MAX_RANKS; r++)
     if (c->opened[r]) d->ipc_close(c->heap[r]);
-  int met = meet && exchange(c, EPCOMM_OK, NULL, NULL, 0) == EPCOMM_OK;
+  int met = meet && exchange(c, check_alive(c), NULL, NULL, 0) == EPCOMM_OK;
   for (int i = 0; i < 2 * EPCOMM_MAX_SLOTS; i++)
     if (c->slots[i / 2].done[i % 2] != NULL) d->event_destroy(c->slots[i / 2].done[i % 2]);
   if (c->pack.data != NULL) unload_kernels(c);
@@ -264,13 +271,11 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
 
 static EpcommStatus end(EpComm *c, int meet) {
   DrvContext before = NULL;
-  EpcommStatus s = EPCOMM_OK;
-  if (c == NULL) return s;
+  if (c == NULL) return EPCOMM_OK;
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
-  DrvResult r = c->driver->context_wait(); /* nothing of this rank runs on another's heap any more */
-  /* NVSHMEM frees with a barrier on the GPU: one that failed would leave the others in it. */
-  if (c->nodes > 1 && r != 0) s = comm_driver(c, r, "wait for the device");
+  c->driver->context_wait(); /* nothing of this rank runs on another's heap any more */
+  EpcommStatus s = check_alive(c);
   if (meet) s = exchange(c, s, NULL, NULL, 0);
   take_down(c, meet && s == EPCOMM_OK);
   finish(c, before);

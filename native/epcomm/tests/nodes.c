@@ -93,6 +93,15 @@ static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   return s != EPCOMM_OK ? ranks_say(m->comm, "combine", s) : moe_combined(m, &c, 1, stream);
 }
 
+/* And where it fails while memory is filled, behind NVSHMEM's allocation. */
+int test_unfilled(Seat *seat, void *plan) {
+  EpcommOptions o = ranks_options(seat, plan);
+  if (ranks_is_last(seat)) setenv("EMUL_BROKEN", "1", 1);
+  int bad = ranks_refused(seat, &o, EPCOMM_DRIVER, EPCOMM_PEER);
+  unsetenv("EMUL_BROKEN");
+  return bad | ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
+}
+
 /* Two EpComms at a time, then another after they are gone: a process joins once. */
 int test_nodes(Seat *seat, void *plan) {
   const Plan *p = plan;

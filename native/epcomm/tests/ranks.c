@@ -14,7 +14,7 @@
  * host     host time of a call
  * chain    GPU time of a call of --most tokens in graphs of --calls, the median of --replays: see chain.c
  * late, never, killed, other-pack, other-kind, truncated, disagree: see faults.c
- * nodes, refusals, left, crashed: packs of several nodes: see nodes.c
+ * nodes, refusals, left, crashed, unfilled: packs of several nodes: see nodes.c
  */
 #include "ranks.h"
 
@@ -329,7 +329,8 @@ int main(int argc, char **argv) {
     Test test;
   } tests[] = {{"calls", test_calls}, {"graphs", test_graphs}, {"flight", test_flight}, {"outputs", test_outputs},
                {"leak", test_leak},   {"host", test_host},     {"chain", test_chain},
-               {"nodes", test_nodes}, {"refusals", test_refusals}, {"left", test_left}, {"crashed", test_crashed}};
+               {"nodes", test_nodes}, {"refusals", test_refusals}, {"left", test_left},
+               {"crashed", test_crashed}, {"unfilled", test_unfilled}};
   Plan p = arguments(argc, argv);
   int victim = -1;
   Test test = faults_find(p.test, &victim);

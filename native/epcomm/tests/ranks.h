@@ -29,6 +29,7 @@ int test_nodes(Seat *seat, void *plan); /* nodes.c */
 int test_refusals(Seat *seat, void *plan);
 int test_left(Seat *seat, void *plan);
 int test_crashed(Seat *seat, void *plan);
+int test_unfilled(Seat *seat, void *plan);
 
 /* faults.c. Creation must fail: on the last rank with `victims`, on the others with `others`. */
 int ranks_refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others);

@@ -29,7 +29,7 @@ step "killed --processes" "$out/epcomm-test" "$out/test.pack" killed --processes
 step "other-kind --processes" "$out/epcomm-test" "$out/test.pack" other-kind --processes
 step "calls, 4 ranks" env EMUL_GPUS=4 "$out/epcomm-test" "$out/four.pack" calls --processes --calls 6 --most 24
 # 4 ranks on 2 nodes: processes on one host, and NVSHMEM's stand-in between the nodes.
-for test in calls graphs flight nodes refusals left crashed; do
+for test in calls graphs flight nodes refusals left crashed unfilled; do
   step "$test, 2 nodes" env EMUL_GPUS=4 "$out/epcomm-test" "$out/nodes.pack" $test --processes --calls 40 --replays 40 --most 24 --other "$out/four.pack"
 done
 for test in never killed; do

@@ -37,17 +37,18 @@
 /* x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8
  * bits or fewer shows that, and of a scale the oracle allows 1 in a million. expf and a
  * division take twice the instructions. The exponent's product loses its last bits, which
- * `lost` adds again. The power stops at 2^126, where the quotient has vanished. For y above
- * 2.3e38, infinity included, the result is NaN, not x: inputs are taken to be far below. */
+ * `lost` adds again. Beyond the bounds of `inside` the quotient has vanished, or is x; without
+ * them an infinite y would make `lost` NaN. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
   const float d = __fadd_rn(1.0f, expf(-y));
   return d > 8.5e37f ? 0.0f : x / d;
 #else
   const float log2e = 1.44269504f, ln2 = 0.69314718f;
-  const float t = __fmul_rn(y, -log2e), lost = __fmul_rn(__fmaf_rn(y, -log2e, -t), ln2);
+  const float inside = fminf(fmaxf(y, -87.3f), 100.0f);
+  const float t = __fmul_rn(inside, -log2e), lost = __fmul_rn(__fmaf_rn(inside, -log2e, -t), ln2);
   float e, r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fminf(t, 126.0f)));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(t));
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(__fadd_rn(1.0f, __fmaf_rn(e, lost, e))));
   return __fmul_rn(x, r);
 #endif

@@ -70,7 +70,7 @@ func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	return t, len(rows) > 0
 }
 
-// besideRow is what one config of a library costs.
+// besideRow is one row of the table of costs: a config of a library beside a product.
 type besideRow struct {
 	problem ep.Problem
 	routing string

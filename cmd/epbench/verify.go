@@ -70,6 +70,25 @@ func (f *verifyFlags) level() conform.Level {
 	return conform.Default
 }
 
+// axes are those of the backend, with the ranks and nodes that are asked for. A case needs
+// ranks that are a multiple of its nodes.
+func (f *verifyFlags) axes(b kernels.Backend) (conform.Axes, error) {
+	axes := conform.AxesFor(b.Machine(), b.Kernels())
+	if len(f.ranks) > 0 {
+		if least := slices.Min(f.ranks); least < 1 {
+			return axes, usagef("--ranks: %d is below 1", least)
+		}
+		axes.Ranks = f.ranks
+	}
+	if axes.Nodes = f.nodes; axes.Nodes < 1 {
+		return axes, usagef("--nodes: %d is below 1", f.nodes)
+	}
+	if !slices.ContainsFunc(axes.Ranks, func(r int) bool { return r%f.nodes == 0 }) {
+		return axes, usagef("--nodes: %d hosts do not divide %v ranks evenly; give --ranks a multiple of %d", f.nodes, axes.Ranks, f.nodes)
+	}
+	return axes, nil
+}
+
 func (f *verifyFlags) run(cmd *cobra.Command) error {
 	if _, err := f.out.renderer(cmd); err != nil {
 		return err
@@ -79,15 +98,9 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer b.Close()
-	axes := conform.AxesFor(b.Machine(), b.Kernels())
-	if len(f.ranks) > 0 {
-		if least := slices.Min(f.ranks); least < 1 {
-			return usagef("--ranks: %d is below 1", least)
-		}
-		axes.Ranks = f.ranks
-	}
-	if axes.Nodes = f.nodes; axes.Nodes < 1 {
-		return usagef("--nodes: %d is below 1", f.nodes)
+	axes, err := f.axes(b)
+	if err != nil {
+		return err
 	}
 	cases, err := f.filter(conform.Matrix(f.level(), axes, defaultMode(b.Machine())))
 	if err != nil {

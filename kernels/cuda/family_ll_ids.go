@@ -42,8 +42,8 @@ func dispatchLLIDs() family {
 	}
 }
 
-// marksShared is what the marks of a block may take. The chip with the least, sm_80, gives
-// 163 KiB to a block, and the block's counts take up to 9.
+// marksShared is the most shared memory, in bytes, that the marks of a block may take. Of
+// all chips sm_80 gives a block the least, 163 KiB. The block's counts take up to 9 of these.
 const marksShared = 128 << 10
 
 // markBytes is the shared memory in which a block marks which tokens have which experts:

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// tick is what every reading of a worker's clock adds to it after tickPython: a power of
-// two, so that sums of ticks are exact and no share is rounded up by one.
+// tick is the time in seconds by which the clock of tickPython advances at each reading. It
+// is a power of two: sums of ticks are then exact, and no share is rounded up by one.
 const tick = 1.0 / (1 << 14)
 
 // tickPython gives workers in Python a clock that counts its readings. Python reads

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Time is the processor time that this process has used so far, in all its threads. Its
-// difference over a piece of work is what that work takes alone; the wall clock also
-// counts the turns of other processes.
+// Time returns the processor time that this process has used so far, in all its threads.
+// Read it before and after some work: the difference does not grow when other processes
+// run, as wall time does.
 func Time(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

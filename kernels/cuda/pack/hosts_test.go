@@ -34,8 +34,8 @@ func overNodes(t *testing.T, rowNodes int) *Pack {
 	})
 }
 
-// TestOverNodes: a pack for several nodes has the kernels that cross hosts, from rows of
-// as many nodes, and says what has to be set up for them.
+// TestOverNodes: a pack for two nodes has the kernels that cross hosts. They come from rows
+// of two nodes. The manifest names the network library, its version and the memory it needs.
 func TestOverNodes(t *testing.T) {
 	p := overNodes(t, 2)
 	a := said(t, p, ep.Pair, ep.Even, 64)

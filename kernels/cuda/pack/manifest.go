@@ -22,7 +22,8 @@ type manifest struct {
 	Lookups  []answers  `json:"lookups"`
 }
 
-// Network is what ranks on several nodes set up before the first call.
+// Network describes the network library that ranks on several nodes need. They load it and
+// take its memory before the first call.
 type Network struct {
 	Library string   `json:"library"` // nvshmem
 	Version string   `json:"version"` // of its host library: that of the device library in the binaries
@@ -101,7 +102,7 @@ func (r Run) answer() Answer {
 	return a
 }
 
-// network is what the pack asks of the network, nil on one host.
+// network returns the manifest's Network, nil for a pack of one host.
 func (b *builder) network() *Network {
 	if !b.severalNodes() {
 		return nil

@@ -28,8 +28,9 @@ Size = collections.namedtuple("Size", "kind m n k dtype groups")
 # receive, or None where one kernel does both.
 Part = collections.namedtuple("Part", "whole phases")
 
-# Plan is what rounds beside a product need: the steps of a call, as timed takes them, its
-# parts in order, the Beside of the session, and the SMs that a call takes, 0 for unknown.
+# Plan holds the inputs of rounds beside a product. steps are those of a call, as timed takes
+# them; parts are its halves in order; beside is the session's Beside; taken is the number of
+# SMs that a call takes, 0 where it is unknown.
 Plan = collections.namedtuple("Plan", "name steps parts beside taken")
 
 

@@ -3,6 +3,8 @@ package ref
 import (
 	"math"
 	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Sum is what combine must leave for one token.
@@ -31,14 +33,30 @@ const (
 // CombineRow sums the experts' rows for one token of a rank. Where rows lie by rank,
 // sums of a rank are BF16 in any case.
 func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
+	return o.combine(rank, token, partial, o.Token(o.w.Batch(rank), token))
+}
+
+// CombineCasts are the sums that are right where a library casts the token itself. In FP8
+// they are two: in the second, each element in the middle of two codes has the other one.
+func (o *Oracle) CombineCasts(rank, token int, partial Partial) []Sum {
+	sums := []Sum{o.CombineRow(rank, token, partial)}
+	if o.w.Problem.Dispatch == ep.FP8 {
+		batch := o.w.Batch(rank)
+		other := otherCast(o.wide(batch, token), o.Token(batch, token))
+		sums = append(sums, o.combine(rank, token, partial, other))
+	}
+	return sums
+}
+
+// combine is CombineRow for a token that was delivered as row.
+func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	p := o.w.Problem
 	if p.Layout.ByRank() {
 		partial = BF16Partial
 	}
-	batch := o.w.Batch(rank)
 	terms := o.terms(rank, token)
 	all, groups, y := counting(len(terms)), byRank(terms), make([]float32, len(terms))
-	x := Dequantize(p.Dispatch, o.Token(batch, token), p.Hidden, o.global)
+	x := Dequantize(p.Dispatch, row, p.Hidden, o.global)
 	s := Sum{make([]uint16, p.Hidden), make([]float64, p.Hidden), make([]float64, p.Hidden)}
 	shared := p.SharedExpert && o.inSlice(rank, token)
 	for c, v := range x {

@@ -50,6 +50,26 @@ func quantizeFP8(x []float32, row Row, g int) {
 	}
 }
 
+// castSlack is how far, relative, x/s of another FP8 cast may lie from ours. Three
+// roundings of float32 are at most 3 * 2^-24: DeepEP's low-latency kernels compute
+// x * (448/amax), and PyTorch on a GPU takes amax * (1/448) for the scale.
+const castSlack = 1. / (1 << 21)
+
+// otherCast is an FP8 row with the other right code for each element that lies in the
+// middle of two codes as far as castSlack can tell; x is the token.
+func otherCast(x []float32, row Row) Row {
+	other := Row{make([]byte, len(row.Payload)), row.Scales}
+	group := len(x) / (len(row.Scales) / 4)
+	for i, v := range x {
+		q := v / factor(ep.FP8, row.Scales[i/group*4:], 1)
+		other.Payload[i] = E4M3(q * (1 - castSlack))
+		if other.Payload[i] == row.Payload[i] {
+			other.Payload[i] = E4M3(q * (1 + castSlack))
+		}
+	}
+	return other
+}
+
 func quantizeMXFP4(x []float32, row Row, g int) {
 	row.Scales[g] = EvenE8M0(amax(x))
 	s := E8M0ToFloat(row.Scales[g])

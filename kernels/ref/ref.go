@@ -24,7 +24,8 @@
 // half a BF16 unit (2^-8) of each rounding's result, and (K+1)*2^-24 of the
 // sum of magnitudes for float32 arithmetic in any order, fused or not. Rounded
 // are the routed sum, with a shared expert the sum with it, and with
-// BF16Partial the partial sum of each expert rank. Compare.Bits asks for the very bits
+// BF16Partial the partial sum of each expert rank. CombineCasts also has the sum of a
+// library whose FP8 cast rounds x/s otherwise. Compare.Bits asks for the very bits
 // of the sum in its order instead.
 //
 // # Layouts
@@ -191,14 +192,19 @@ func counting(n int) []int {
 // Token is one token of a source rank as dispatch delivers it.
 func (o *Oracle) Token(source, token int) Row {
 	return o.cache.get(source, token, func() Row {
-		x := make([]uint16, o.w.Problem.Hidden)
-		o.w.Token(source, token, x)
-		wide := make([]float32, len(x))
-		for i, b := range x {
-			wide[i] = BF16ToFloat(b)
-		}
-		return Quantize(o.w.Problem.Dispatch, wide, o.global)
+		return Quantize(o.w.Problem.Dispatch, o.wide(source, token), o.global)
 	})
+}
+
+// wide is one token of a source rank in float32, before any cast.
+func (o *Oracle) wide(source, token int) []float32 {
+	x := make([]uint16, o.w.Problem.Hidden)
+	o.w.Token(source, token, x)
+	wide := make([]float32, len(x))
+	for i, b := range x {
+		wide[i] = BF16ToFloat(b)
+	}
+	return wide
 }
 
 // Gain is the factor of an expert, or of Shared.

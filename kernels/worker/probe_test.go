@@ -1,8 +1,14 @@
 package worker
 
 import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -16,6 +22,111 @@ func TestProbesByOp(t *testing.T) {
 		}
 		if n := len(chooseProbes(w)); (n > 0) != (op != ep.Activation) {
 			t.Errorf("%s: %d probes", op, n)
+		}
+	}
+}
+
+// casts are the ways in which libraries cast to FP8: an element's quotient, which is
+// rounded to e4m3, and the scale of its group.
+var casts = map[string]func(x, amax float32) (quotient, scale float32){
+	"ours":                   func(x, amax float32) (float32, float32) { return x / (amax / 448), amax / 448 },
+	"DeepEP's low latency":   func(x, amax float32) (float32, float32) { return x * (448 / amax), amax * inverse448 },
+	"PyTorch's, by a number": func(x, amax float32) (float32, float32) { return x / (amax * inverse448), amax * inverse448 },
+}
+
+const inverse448 = float32(1. / 448)
+
+// middle is a token with an element in the middle of two e4m3 codes, and its column:
+// 1.453125 of at most 1.9375 is 10.5/14. On 2 H200, DeepEP's low latency left 1.375 there.
+var middle = struct{ rank, token, column int }{1, 83, 6487}
+
+func fp8Pairs(t *testing.T, topK int) *workloads.Workload {
+	t.Helper()
+	d, err := workloads.Parse("uniform")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workloads.New(d, ep.Problem{Op: ep.Pair, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: topK,
+		Tokens: 128, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16, Layout: ep.LayoutMasked}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// castRow is a token's codes as a library's cast leaves them, and its scales.
+func castRow(w *workloads.Workload, rank, token int, cast func(x, amax float32) (float32, float32)) (codes []byte, scales []float32) {
+	bits := make([]uint16, w.Problem.Hidden)
+	w.Token(rank, token, bits)
+	for group := range slices.Chunk(bits, 128) {
+		var amax, scale float32
+		for _, b := range group {
+			amax = max(amax, float32(math.Abs(float64(ref.BF16ToFloat(b)))))
+		}
+		for _, b := range group {
+			var q float32
+			q, scale = cast(ref.BF16ToFloat(b), amax)
+			codes = append(codes, ref.E4M3(q))
+		}
+		scales = append(scales, scale)
+	}
+	return codes, scales
+}
+
+// combined is what a library makes of a token that arrived as codes and scales: BF16 bytes.
+func combined(w *workloads.Workload, rank, token int, codes []byte, scales []float32) []byte {
+	var out []byte
+	k := w.Problem.TopK
+	for c, code := range codes {
+		var sum float32
+		for i := token * k; i < (token+1)*k; i++ {
+			x := ref.E4M3ToFloat(code) * scales[c/128]
+			y := ref.BF16ToFloat(ref.BF16(x * ref.Gain(int(w.Ranks[rank].Experts[i]))))
+			sum += float32(w.Ranks[rank].Weights[i] * y)
+		}
+		out = binary.LittleEndian.AppendUint16(out, ref.BF16(sum))
+	}
+	return out
+}
+
+// TestProbesOfOtherCasts: an element in the middle of two codes may have either.
+func TestProbesOfOtherCasts(t *testing.T) {
+	for _, topK := range []int{1, 8} {
+		w := fp8Pairs(t, topK)
+		o := ref.New(w, 1)
+		for name, cast := range casts {
+			for token := middle.token - 15; token <= middle.token; token++ {
+				codes, scales := castRow(w, middle.rank, token, cast)
+				row := combined(w, middle.rank, token, codes, scales)
+				if why := checkProbe(o, w, Probe{Rank: middle.rank, Token: token, K: -1}, row); why != "" {
+					t.Errorf("top %d, cast %s, token %d: %s", topK, name, token, why)
+				}
+			}
+		}
+	}
+}
+
+// TestProbesOneCodeOff: only in the middle of two codes there are two right ones. An
+// element that is one code off anywhere else, or beside both of those, is found.
+func TestProbesOneCodeOff(t *testing.T) {
+	w := fp8Pairs(t, 8)
+	o := ref.New(w, 1)
+	right, scales := castRow(w, middle.rank, middle.token, casts["ours"])
+	other, _ := castRow(w, middle.rank, middle.token, casts["DeepEP's low latency"])
+	if other[middle.column] != right[middle.column]-1 {
+		t.Fatalf("codes %#02x and %#02x: column %d is not in the middle", right[middle.column], other[middle.column], middle.column)
+	}
+	for column := middle.column - 20; column <= middle.column+20; column++ {
+		for _, off := range []byte{1, 0xff} {
+			codes := slices.Clone(right)
+			if codes[column] += off; codes[column] == other[column] {
+				continue
+			}
+			row := combined(w, middle.rank, middle.token, codes, scales)
+			why := checkProbe(o, w, Probe{Rank: middle.rank, Token: middle.token, K: -1}, row)
+			if !strings.HasPrefix(why, fmt.Sprintf("column %d is ", column)) {
+				t.Errorf("column %d has code %#02x, not %#02x: %q", column, codes[column], right[column], why)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -70,18 +71,23 @@ func delivered(w *workloads.Workload, p Probe) bool {
 // worker's own comparison.
 func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Comparison) kernels.Comparison {
 	if len(rows) != len(probes) {
-		return blame(v, fmt.Sprintf("%d rows probed, %d came back", len(probes), len(rows)))
+		return blame(v, 1, fmt.Sprintf("%d rows probed, %d came back", len(probes), len(rows)))
 	}
+	reported, wrong, first := v.Wrong, 0, ""
 	for i, p := range probes {
 		if why := checkProbe(s.oracle, s.workload, p, rows[i].Data); why != "" {
-			v = blame(v, fmt.Sprintf("rank %d, token %d, k %d: %s (the worker reported %d wrong rows)", p.Rank, p.Token, p.K, why, v.Wrong))
+			wrong++
+			first = cmp.Or(first, fmt.Sprintf("rank %d, token %d, k %d: %s", p.Rank, p.Token, p.K, why))
 		}
+	}
+	if wrong > 0 {
+		v = blame(v, wrong, fmt.Sprintf("%s (%d of %d probed rows are wrong; the worker reported %d)", first, wrong, len(probes), reported))
 	}
 	return v
 }
 
-func blame(v kernels.Comparison, detail string) kernels.Comparison {
-	v.Wrong++
+func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
+	v.Wrong += wrong
 	v.Rows = max(v.Rows, v.Wrong)
 	v.Detail = detail
 	return v

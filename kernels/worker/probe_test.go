@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
@@ -128,5 +129,17 @@ func TestProbesOneCodeOff(t *testing.T) {
 				t.Errorf("column %d has code %#02x, not %#02x: %q", column, codes[column], right[column], why)
 			}
 		}
+	}
+}
+
+// TestBlamedProbes: the detail says how many probes are wrong, and what the worker itself
+// had found.
+func TestBlamedProbes(t *testing.T) {
+	w := fp8Pairs(t, 8)
+	s := &session{workload: w, oracle: ref.New(w, 1)}
+	probes := []Probe{{Rank: 0, Token: 0, K: -1}, {Rank: 1, Token: 5, K: -1}}
+	v := s.checkProbes(probes, make([]ProbeRow, 2), kernels.Comparison{Rows: 576})
+	if v.Wrong != 2 || v.Rows != 576 || !strings.HasSuffix(v.Detail, "(2 of 2 probed rows are wrong; the worker reported 0)") {
+		t.Errorf("%+v", v)
 	}
 }

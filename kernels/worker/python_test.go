@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -109,6 +110,19 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 		if err := schema.Validate(lines[i]["result"]); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestHarnessCasts: the workers' own casts to FP8, and what they take for right of a
+// library that casts by itself.
+func TestHarnessCasts(t *testing.T) {
+	if err := exec.CommandContext(t.Context(), python(t), "-c", "import torch; torch.float8_e4m3fn").Run(); err != nil {
+		t.Skip("no PyTorch here")
+	}
+	command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/casts.py")
+	command.WaitDelay = 30 * time.Second
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

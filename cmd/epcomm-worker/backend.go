@@ -79,7 +79,9 @@ func (b *backend) ABI() ep.ABI {
 // Kernels implements kernels.Backend.
 func (b *backend) Kernels() []kernels.Kernel {
 	if b.pack == nil {
-		return cuda.KernelsOver(b.nodes, b.machine)
+		return slices.DeleteFunc(cuda.KernelsOver(b.nodes, b.machine), func(k kernels.Kernel) bool {
+			return k.Op == ep.Activation // epcomm has no call for it
+		})
 	}
 	served := []ep.Layout{b.pack.Shape().Layout}
 	doc := "What the pack " + b.pack.Digest[:12] + " launches, through epcomm."

@@ -65,7 +65,7 @@ func Open(ctx context.Context, c Command, limits Limits, local *Local) (*Backend
 			return nil, fmt.Errorf("%s was built from other kernel sources (%s, this program has %s); rebuild both with make cuda",
 				c.Argv[0], b.welcome.ABI.Short(), local.ABI.Short())
 		}
-		b.kernels = local.Kernels
+		b.kernels = served(local.Kernels, declared)
 		return b, nil
 	}
 	for _, d := range declared {
@@ -83,6 +83,17 @@ func Open(ctx context.Context, c Command, limits Limits, local *Local) (*Backend
 type Local struct {
 	ABI     ep.ABI
 	Kernels []kernels.Kernel
+}
+
+// served are the kernels that a worker declares, which may be fewer than its sources have:
+// epcomm-worker has no call for activation.
+func served(local []kernels.Kernel, declared []KernelDecl) (out []kernels.Kernel) {
+	for _, k := range local {
+		if slices.ContainsFunc(declared, func(d KernelDecl) bool { return d.Name == k.Name && d.Op == k.Op }) {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // greet starts a process and exchanges hello and welcome.

@@ -304,6 +304,23 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestLocalDeclarations: this program's kernels replace the worker's, but a kernel that the
+// worker does not declare is not asked for.
+func TestLocalDeclarations(t *testing.T) {
+	declares := openScripted(t, "honest")
+	own := declares.Kernels()[:1]
+	own[0].Doc = "declared here"
+	local := &Local{ABI: declares.ABI(), Kernels: append(own, kernels.Kernel{Name: own[0].Name, Op: ep.Activation})}
+	b, err := Open(t.Context(), Command{Argv: []string{os.Args[0]}}, DefaultLimits(), local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if got := b.Kernels(); len(got) != 1 || got[0].Op != own[0].Op || got[0].Doc != own[0].Doc {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestStrayLine: what a library prints to standard output is shown, and no message.
 func TestStrayLine(t *testing.T) {
 	t.Setenv(scriptEnv, "garbage-hello")

@@ -57,6 +57,16 @@ def bench(epbench, model, groups, measured):
             measured.setdefault((op, dtype, row["tokens"]), []).append(row["median_us"])
 
 
+def span(times):
+    """The fastest and the slowest process."""
+    return f"{min(times):7.2f} {max(times):7.2f}"
+
+
+def verdict(us, theirs):
+    far = abs(us - theirs) > max(0.03 * theirs, 0.15)
+    return "" if not far else "  OFF" if us > theirs else "  faster"
+
+
 def main(epbench, pack, dtype, *files):
     shown = tables([epbench, "pack", "show", pack, "--all", "--json"])
     ours, measured = {}, {}
@@ -69,13 +79,12 @@ def main(epbench, pack, dtype, *files):
     processes = max((len(times) for times in ours.values()), default=0)
     for _ in range(processes):
         bench(epbench, shape_of(shown), groups, measured)
-    print(f"{'op':9} {'dtype':5} {'tokens':>6} {'epcomm us':>10} {'bench us':>10} {'differs':>9}")
+    print(f"{'op':9} {'dtype':5} {'tokens':>6} {'epcomm us':>10} {'low':>7} {'high':>7} {'bench us':>10} {'low':>7} {'high':>7} {'differs':>9}")
     off = 0
     for case, times in ours.items():
         us, theirs = statistics.median(times), statistics.median(measured[case])
-        far = abs(us - theirs) > max(0.03 * theirs, 0.15)
-        off += far and us > theirs
-        print(f"{case[0]:9} {dtype:5} {case[2]:6} {us:10.2f} {theirs:10.2f} {100 * (us / theirs - 1):8.1f}%{'  OFF' if far else ''}", flush=True)
+        off += verdict(us, theirs) == "  OFF"
+        print(f"{case[0]:9} {dtype:5} {case[2]:6} {us:10.2f} {span(times)} {theirs:10.2f} {span(measured[case])} {100 * (us / theirs - 1):8.1f}%{verdict(us, theirs)}", flush=True)
     print(f"medians of {processes} processes; slower than bench by more than 3 % and 0.15 us: {off}")
     return 1 if off else 0
 

@@ -1,6 +1,9 @@
 package ep
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Together is what rounds beside a product were: seconds by round and rank, of one
 // call and of the share of the product that belongs to it.
@@ -12,20 +15,71 @@ type Together struct {
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
 	Done      [][]float64 `json:"done"`       // share of the product that was done when the last call ended, 0 to 1
 	Amount    string      `json:"amount"`     // what one share of the product is, in words
+
+	// Base is the product alone as costs count it, by round and rank: see ShareBase.
+	// Without it costs count Product, as in runs that were recorded before.
+	Base [][]float64 `json:"base,omitempty"`
 }
 
 // LeastCost is what a smaller cost counts as, seconds. A cost is the difference of two
 // measured times and may come out below zero; the ratios that decide need a time.
 const LeastCost = 100e-9
 
+// Alone is the product alone as costs count it, by round and rank, seconds.
+func (t *Together) Alone() [][]float64 {
+	if len(t.Base) > 0 {
+		return t.Base
+	}
+	return t.Product
+}
+
+// ShareBase gives configs that ran in the same rounds one Base: of each round and rank the
+// lower quartile of what they read of the product alone, the least of up to four. It is
+// the same work for all of them, but its reading is not: the same launches took 71 or
+// 80 us on an H200, a whole round of them one or the other, and more often the other
+// behind calls on 16 SMs. With a reading of their own such calls looked cheap. Of fewer
+// rounds than others have, a config takes the first.
+func ShareBase(all []*Together) {
+	rounds := 0
+	for _, t := range all {
+		rounds = max(rounds, len(t.Product))
+		t.Base = nil
+	}
+	for k := range rounds {
+		base := baseOf(all, k)
+		for _, t := range all {
+			if k < len(t.Product) {
+				t.Base = append(t.Base, base)
+			}
+		}
+	}
+}
+
+// baseOf is the Base of round k, by rank.
+func baseOf(all []*Together, k int) (base []float64) {
+	for rank := 0; ; rank++ {
+		var read []float64
+		for _, t := range all {
+			if k < len(t.Product) && rank < len(t.Product[k]) {
+				read = append(read, t.Product[k][rank])
+			}
+		}
+		if len(read) == 0 {
+			return base
+		}
+		slices.Sort(read)
+		base = append(base, read[(len(read)-1)/4])
+	}
+}
+
 // Cost is what a call costs, by round and rank, seconds: the time of both less the
 // product alone, at least LeastCost.
 func (t *Together) Cost() [][]float64 {
-	out := make([][]float64, len(t.Both))
+	out, alone := make([][]float64, len(t.Both)), t.Alone()
 	for i, ranks := range t.Both {
 		out[i] = make([]float64, len(ranks))
 		for r, both := range ranks {
-			out[i][r] = max(both-t.Product[i][r], LeastCost)
+			out[i][r] = max(both-alone[i][r], LeastCost)
 		}
 	}
 	return out
@@ -47,6 +101,9 @@ func (t *Together) fields() map[string]*[][]float64 {
 
 // Append adds the rounds of u.
 func (t *Together) Append(u *Together) {
+	if len(t.Base)+len(u.Base) > 0 {
+		t.Base = slices.Concat(t.Alone(), u.Alone())
+	}
 	more := u.fields()
 	for name, have := range t.fields() {
 		*have = append(*have, *more[name]...)
@@ -54,21 +111,28 @@ func (t *Together) Append(u *Together) {
 	t.Amount = u.Amount
 }
 
-// Validate wants so many rounds and ranks in every array, and times that can be.
+// Validate wants so many rounds and ranks in every array, and times that can be. Base may
+// be missing.
 func (t *Together) Validate(rounds, ranks int) error {
 	for _, name := range []string{"call", "product", "both", "call_in", "product_in", "done"} {
-		rows := *t.fields()[name]
-		if len(rows) != rounds {
-			return fmt.Errorf("beside.%s: %d rounds, want %d", name, len(rows), rounds)
+		if err := validate(name, *t.fields()[name], rounds, ranks); err != nil {
+			return err
 		}
-		for i, row := range rows {
-			if len(row) != ranks {
-				return fmt.Errorf("beside.%s: %d ranks in round %d, want %d", name, len(row), i, ranks)
-			}
-			for _, v := range row {
-				if !(v >= 0) || v > 1e6 {
-					return fmt.Errorf("beside.%s: %v in round %d is no duration", name, v, i)
-				}
+	}
+	return validate("base", t.Alone(), rounds, ranks)
+}
+
+func validate(name string, rows [][]float64, rounds, ranks int) error {
+	if len(rows) != rounds {
+		return fmt.Errorf("beside.%s: %d rounds, want %d", name, len(rows), rounds)
+	}
+	for i, row := range rows {
+		if len(row) != ranks {
+			return fmt.Errorf("beside.%s: %d ranks in round %d, want %d", name, len(row), i, ranks)
+		}
+		for _, v := range row {
+			if !(v >= 0) || v > 1e6 {
+				return fmt.Errorf("beside.%s: %v in round %d is no duration", name, v, i)
 			}
 		}
 	}

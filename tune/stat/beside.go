@@ -12,9 +12,9 @@ import (
 func Beside(t *ep.Together) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
-		Call: of(t.Call), CallIn: of(t.CallIn), Product: of(t.Product), ProductIn: of(t.ProductIn),
+		Call: of(t.Call), CallIn: of(t.CallIn), Product: of(t.Alone()), ProductIn: of(t.ProductIn),
 		Both: of(t.Both), Cost: of(t.Cost()), Done: Median(slowest(t.Done)), Amount: t.Amount,
-		Slowdown: MedianRatio(logs(slowest(t.ProductIn)), logs(slowest(t.Product))),
+		Slowdown: MedianRatio(logs(slowest(t.ProductIn)), logs(slowest(t.Alone()))),
 	}
 }
 

@@ -36,6 +36,28 @@ func takeBeside(line *record.Result, got *ep.Together) error {
 	return nil
 }
 
+// shareBase gives the lines of a block, whose rounds go together, the same product alone,
+// and their seconds with it.
+func shareBase(lines []record.Result) {
+	var all []*ep.Together
+	for i := range lines {
+		if lines[i].Status == ep.OK && lines[i].Beside != nil {
+			all = append(all, lines[i].Beside)
+		}
+	}
+	ep.ShareBase(all)
+	for i := range lines {
+		line := &lines[i]
+		if line.Status != ep.OK || line.Beside == nil {
+			continue
+		}
+		line.Seconds = nil
+		for _, ranks := range line.Beside.Seconds(line.Problem.Objective) {
+			line.Seconds = append(line.Seconds, rounded(ranks))
+		}
+	}
+}
+
 // keepBeside collects a point's rounds of the latest stage that timed it.
 func (r *Runner) keepBeside(point int, line *record.Result) {
 	if line.Beside == nil {

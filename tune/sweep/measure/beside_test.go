@@ -15,6 +15,7 @@ import (
 type beside struct {
 	fake
 	lacks bool // the worker knows no products
+	moody bool // the product alone is read differently from run to run
 	folds []int
 }
 
@@ -40,7 +41,11 @@ func (b *beside) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 		}
 		return out
 	}
-	r.Beside = &ep.Together{Call: scaled(1), Product: scaled(10), Both: scaled(13), CallIn: scaled(2), ProductIn: scaled(12), Done: scaled(1), Amount: "x"}
+	product := 10.0
+	if b.moody {
+		product += float64(len(b.folds) % 2)
+	}
+	r.Beside = &ep.Together{Call: scaled(1), Product: scaled(product), Both: scaled(13), CallIn: scaled(2), ProductIn: scaled(12), Done: scaled(1), Amount: "x"}
 	r.Seconds = r.Beside.Cost()
 	return r, err
 }
@@ -91,5 +96,31 @@ func TestBesideMustBeSaid(t *testing.T) {
 	line := record.Result{Problem: ep.Problem{Ranks: 1}}
 	if err := takeBeside(&line, &ep.Together{}); err == nil {
 		t.Error("times beside nothing are taken")
+	}
+}
+
+// TestCostsShareTheProductAlone: a block's seconds are costs from the same product alone,
+// whatever each config read of it, and what it read stays in its line.
+func TestCostsShareTheProductAlone(t *testing.T) {
+	r, log := besideRunner(t, &beside{moody: true})
+	if _, err := r.Measure(context.Background(), record.StageScreen, live, 3); err != nil {
+		t.Fatal(err)
+	}
+	own := 0
+	for _, line := range log.lines {
+		for k, ranks := range line.Seconds {
+			for rank, cost := range ranks {
+				first := log.lines[0].Beside.Base[k][rank]
+				if got := line.Beside.Both[k][rank] - first; got > ep.LeastCost && (cost < 0.999*got || cost > 1.001*got) || line.Beside.Base[k][rank] != first {
+					t.Fatalf("round %d of %s: cost %v, want %v", k, line.Config.Key(), cost, got)
+				}
+				if line.Beside.Product[k][rank] != first {
+					own++
+				}
+			}
+		}
+	}
+	if own == 0 {
+		t.Error("every config read the same product alone: nothing is tested")
 	}
 }

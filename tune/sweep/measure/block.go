@@ -65,6 +65,7 @@ func (r *Runner) block(ctx context.Context, stage record.Stage, block int, live 
 	if err := r.rounds(ctx, live, lines, rounds, r.rng(stage, block)); err != nil {
 		return nil, err
 	}
+	shareBase(lines)
 	for i := range lines {
 		lines[i].Warnings = appendNew(lines[i].Warnings, stragglers(&lines[i])...)
 	}
@@ -225,20 +226,27 @@ func take(line *record.Result, got kernels.Rounds) error {
 	if len(got.Seconds) != 1 || len(got.Seconds[0]) == 0 {
 		return kernels.Failf(ep.Unstable, "%d rounds came back for 1", len(got.Seconds))
 	}
-	row := make([]float64, len(got.Seconds[0]))
 	for i, t := range got.Seconds[0] {
 		if !(t > 0) || math.IsInf(t, 1) {
 			return kernels.Failf(ep.Unstable, "rank %d took %v s", i, t)
 		}
-		row[i] = round(t)
 	}
 	if err := takeBeside(line, got.Beside); err != nil {
 		return err
 	}
-	line.Seconds = append(line.Seconds, row)
+	line.Seconds = append(line.Seconds, rounded(got.Seconds[0]))
 	line.Clock, line.Fold, line.MHz = got.Clock, got.Fold, got.MHz
 	line.Warnings = appendNew(line.Warnings, got.Notes...)
 	return nil
+}
+
+// rounded rounds the times of all ranks.
+func rounded(ranks []float64) []float64 {
+	out := make([]float64, len(ranks))
+	for i, t := range ranks {
+		out[i] = round(t)
+	}
+	return out
 }
 
 // round keeps seven digits: no clock has more, and logs are half as long.

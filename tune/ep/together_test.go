@@ -1,0 +1,49 @@
+package ep
+
+import (
+	"reflect"
+	"testing"
+)
+
+// readings are rounds of one rank.
+func readings(us ...float64) (rows [][]float64) {
+	for _, v := range us {
+		rows = append(rows, []float64{v * 1e-6})
+	}
+	return rows
+}
+
+// TestShareBase: configs of the same rounds count their costs from one product alone, so
+// that the one whose product was read slow is not the cheaper for it; one reading that is
+// low by itself does not set it where there are five or more.
+func TestShareBase(t *testing.T) {
+	fast := &Together{Product: readings(71, 71, 80), Both: readings(80, 80, 80)}
+	slow := &Together{Product: readings(80, 80, 71), Both: readings(81, 81, 81)}
+	late := &Together{Product: readings(60), Both: readings(90)}
+	ShareBase([]*Together{fast, slow})
+	if want := readings(71, 71, 71); !reflect.DeepEqual(fast.Alone(), want) || !reflect.DeepEqual(slow.Alone(), want) {
+		t.Errorf("base %v and %v, want %v", fast.Base, slow.Base, want)
+	}
+	for k := range 3 {
+		if a, b := fast.Cost()[k][0], slow.Cost()[k][0]; !(a < b) || !reflect.DeepEqual(slow.Product, readings(80, 80, 71)) {
+			t.Errorf("round %d: %v and %v, though both take longer of the second", k, a, b)
+		}
+	}
+	again, more, last := *fast, *slow, *fast
+	ShareBase([]*Together{fast, slow, late, &again, &more, &last})
+	if want := readings(71, 71, 71); !reflect.DeepEqual(slow.Base, want) || len(late.Base) != 1 {
+		t.Errorf("base %v and %v of six", slow.Base, late.Base)
+	}
+}
+
+// TestAppendKeepsBase: rounds of a run that knew no Base count their own reading.
+func TestAppendKeepsBase(t *testing.T) {
+	a, b := &Together{Product: readings(71), Both: readings(80)}, &Together{Product: readings(80), Both: readings(80)}
+	ShareBase([]*Together{a, b})
+	var sum Together
+	sum.Append(&Together{Product: readings(75), Both: readings(80)})
+	sum.Append(b)
+	if want := readings(75, 71); !reflect.DeepEqual(sum.Base, want) || len(sum.Product) != 2 {
+		t.Errorf("%v, want %v", sum.Base, want)
+	}
+}

@@ -65,8 +65,8 @@ type Band struct {
 // Width is the band itself: the larger of the policy's and the A/A spread.
 func (b Band) Width() float64 { return max(b.Policy, b.AA) }
 
-// Noisy reports whether the machine is too noisy for the policy: nothing that
-// was measured on it decides anything.
+// Noisy reports whether the machine is too noisy for the policy: only what is many times
+// larger than the A/A spread decides anything there.
 func (b Band) Noisy() bool { return b.AA > b.Policy }
 
 // Cause says why a comparison decides nothing.
@@ -74,7 +74,7 @@ type Cause string
 
 const (
 	HostBound Cause = "host-bound" // the default takes hardly longer than an empty kernel
-	Noisy     Cause = "noisy"      // the A/A spread exceeds the policy's band
+	Noisy     Cause = "noisy"      // the A/A spread exceeds the policy's band, and may explain the gain
 	Failed    Cause = "failed"     // a config that was needed did not run, or its answer was wrong
 	NoDefault Cause = "no-default" // the default does not run, so nothing can be compared with it
 )

@@ -111,7 +111,8 @@ func TestConclude(t *testing.T) {
 		{"the finals were wrong", in(record.StageConfirm, 2, 3, truth), quietAA, "confirm [0 2] 10", record.Slower, "", 0, 2, 2.0 / 3, nil},
 		{"no fewer rounds than A/A", truth, record.AA{Rounds: 30}, "confirm [0 2] 30", record.Faster, "", 2, 2, 2, nil},
 		{"half of the finals' rounds", truth, record.AA{Rounds: 3}, "confirm [0 2] 6", record.Faster, "", 2, 2, 2, nil},
-		{"a noisy machine", truth, record.AA{Spread: 0.02, Rounds: 10}, "confirm [0 2] 10", record.Undecided, record.Noisy, 0, 2, 2, nil},
+		{"a noisy machine", truth, record.AA{Spread: 0.3, Rounds: 10}, "confirm [0 2] 10", record.Undecided, record.Noisy, 0, 2, 2, nil},
+		{"a noisy machine and a plain gain", truth, record.AA{Spread: 0.02, Rounds: 10}, "confirm [0 2] 10", record.Faster, "", 2, 2, 2, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &script{seconds: c.seconds}

@@ -41,7 +41,7 @@ var matches = []struct {
 	}}, best, record.Slower, "", "", false},
 	{"the same", scripted{Sigma: 0.001, Truth: func(ep.Problem, string, ep.Config) float64 { return 1e-5 }}, best, record.Same, "", "", false},
 	{"the default itself", scripted{Sigma: 0.01}, dfltKey, record.Same, "", "", false},
-	{"a noisy machine", scripted{Sigma: 0.2}, best, record.Undecided, record.Noisy, "varies by", true},
+	{"a noisy machine", scripted{Sigma: 0.8}, best, record.Undecided, record.Noisy, "varies by", true},
 	{"wrong before", scripted{OnVerify: wrong(best, 0)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
 	{"wrong after", scripted{OnVerify: wrong(best, 1)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
 	{"hangs", scripted{OnRun: func(c call, _ []float64) error {

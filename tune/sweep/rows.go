@@ -211,12 +211,14 @@ const noisyShare = 0.25
 func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 	noisy, failed, spread := 0, 0, 0.0
 	for _, c := range s.searches {
-		switch c.result.Decision.Cause {
-		case record.Noisy:
-			noisy++
-		case record.Failed, record.NoDefault:
+		d := c.result.Decision
+		switch {
+		case !c.result.OK():
 			failed++
-		default:
+		case d.Band.Noisy():
+			noisy++
+		}
+		if d.Usable() {
 			spread = max(spread, c.aa.Spread)
 		}
 	}

@@ -281,8 +281,8 @@ func TestNoisyMachineWritesNoTable(t *testing.T) {
 		t.Errorf("table %v, %q", out.Table != nil, out.NoTable)
 	}
 	for _, s := range out.Run.Searches {
-		if s.Decision.Cause != record.Noisy {
-			t.Errorf("cause %s", s.Decision.Cause)
+		if !s.Decision.Band.Noisy() {
+			t.Errorf("band %+v", s.Decision.Band)
 		}
 	}
 }

@@ -30,7 +30,8 @@ func TestJudge(t *testing.T) {
 		{0.005, 1.02, 1, 1.04, Undecided},
 		{0.005, 0.99, 0.97, 1, Undecided},
 		{0.005, 0.98, 0.97, 0.999, Slower},
-		{0.02, 1.2, 1.15, 1.25, Undecided},
+		{0.02, 1.2, 1.15, 1.25, Holds},
+		{0.04, 1.2, 1.15, 1.25, Undecided},
 	} {
 		d := stat.Compare(stat.Match{Gain: record.Interval{Mid: c.mid, Low: c.lo, High: c.hi}, Band: record.Band{Policy: 0.01, AA: c.aa}})
 		got, reason := claim(d, record.Interval{Mid: 1.15, Low: 1.1, High: 1.2})

@@ -31,6 +31,6 @@ func explainedTable(all []sweep.Explained) reports.Table {
 		}
 		t.Note(x.Config.ID() + ": " + x.Config.Key())
 	}
-	t.Note("alone: a call's share of the product, median of the slowest rank; slow-down: of medians, with its 95 % interval")
+	t.Note("alone: a call's share of the product, median of the slowest rank; slow-down: within a round, median over rounds with its 95 % interval")
 	return t
 }

@@ -187,32 +187,33 @@ func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 // pass is how long one pass over the product takes alone, the slowest rank's median.
 func (s *session) pass(ctx context.Context) (float64, error) {
 	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: arrangement{way: onlyProduct, share: s.beside.passes()}}
-	rounds, err := s.besideRounds(ctx, t, nil, sizingRounds)
+	alone, _, err := s.besideRounds(ctx, t, nil, sizingRounds)
 	if err != nil {
 		return 0, err
 	}
-	return rounds.MedianOfSlowest(), nil
+	return kernels.Rounds{Seconds: alone}.MedianOfSlowest(), nil
 }
 
-// besideRounds times the product by itself, or beside a load.
-func (s *session) besideRounds(ctx context.Context, t timing, l *load, rounds int) (kernels.Rounds, error) {
-	out := kernels.Rounds{Seconds: make([][]float64, rounds)}
+// besideRounds times the product by itself and, of an experiment, within it: by round and
+// rank.
+func (s *session) besideRounds(ctx context.Context, t timing, l *load, rounds int) (alone, within [][]float64, err error) {
 	p, err := newProgram(s.rig, newSchedule(t), nil, s.rig.args, extras{problem: s.problem, beside: s.beside, load: l})
 	if err != nil {
-		return out, asFailure(ep.NoLaunch, err)
+		return nil, nil, asFailure(ep.NoLaunch, err)
 	}
 	defer p.free()
+	alone, within = make([][]float64, rounds), make([][]float64, rounds)
 	err = s.attempt(p, func() error {
 		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
 			x, err := p.times(raw)
-			if rank == 0 {
-				out.Seconds[round] = nil
+			if rank == 0 { // also where a run began again
+				alone[round], within[round] = nil, nil
 			}
-			out.Seconds[round] = append(out.Seconds[round], x.product)
+			alone[round], within[round] = append(alone[round], x.product), append(within[round], x.productIn)
 			return err
 		})
 	})
-	return out, err
+	return alone, within, err
 }
 
 // runOnce runs code that times nothing.

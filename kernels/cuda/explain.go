@@ -22,10 +22,12 @@ const scratchBytes = 256 << 20
 
 // Explain implements kernels.Explainer. Of SMs taken there are two experiments: the
 // library plans for those that are left, where they are a quarter of the GPU or more, and
-// blocks hold as many and do nothing. Of bandwidth taken
-// there are two: a copy engine moves the call's bytes to the next rank and takes no SM,
-// and blocks on as many SMs move them. The last one takes both, so that what it adds
-// to holding is the bandwidth's.
+// blocks hold as many and do nothing, for each call as long as it takes alone. As long as
+// it takes beside the product would be too long: most of that its blocks wait for SMs and
+// hold none. Of bandwidth taken there are two: a copy engine moves the call's bytes to the
+// next rank and takes no SM, and blocks on as many SMs move them. The last one takes both,
+// so that what it adds to holding is the bandwidth's. Each experiment has the product
+// alone in its own rounds.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
 	if s.beside == nil || s.beside.of.Kind != ep.Gemm {
 		return nil, fmt.Errorf("beside: %q; an explanation needs gemm", s.problem.Beside)
@@ -55,8 +57,8 @@ type experiments struct {
 	*session
 	rounds  int
 	sms     int // of the candidate's largest grid
-	ns      int // that all calls take beside the product
-	bytes   int // that all calls of the busiest rank send
+	ns      int // that a call takes alone
+	bytes   int // that a call of the busiest rank sends
 	scratch []cu.DevicePtr
 	entries map[string][]cu.Function
 }
@@ -73,9 +75,7 @@ func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect
 		return e, err
 	}
 	e = kernels.Effect{Beside: "the calls themselves", Alone: slowestOf(t.Product), With: slowestOf(t.ProductIn)}
-	in := slowestOf(t.CallIn)
-	slices.Sort(in)
-	x.ns = int(explainCalls * in[len(in)/2] * 1e9)
+	x.ns = int(kernels.Rounds{Seconds: t.Call}.MedianOfSlowest() * 1e9)
 	return e, nil
 }
 
@@ -90,8 +90,8 @@ func slowestOf(rounds [][]float64) []float64 {
 // take gives the loads as many SMs and bytes as the candidate uses.
 func (x *experiments) take(k *candidate) {
 	x.sms = k.sms()
-	x.bytes = int(explainCalls*x.workload.BytesOp(x.problem.Op, workloads.Dedup)) / 16 * 16
-	x.bytes = max(16, min(x.bytes, scratchBytes))
+	x.bytes = int(x.workload.BytesOp(x.problem.Op, workloads.Dedup))
+	x.bytes = max(16, min(x.bytes, scratchBytes/explainCalls)/16*16)
 }
 
 // scratchMemory holds what loads move and where it goes, on every rank.
@@ -113,7 +113,7 @@ func (x *experiments) scratchMemory() error {
 					return err
 				}
 			}
-			at, err := cu.MemAlloc(2 * int64(x.bytes))
+			at, err := cu.MemAlloc(2 * explainCalls * int64(x.bytes))
 			x.scratch = append(x.scratch, at)
 			return err
 		})
@@ -142,14 +142,17 @@ func (x *experiments) close() {
 // all measures the loads behind the calls themselves.
 func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.Effect, error) {
 	near := func(rank int) cu.DevicePtr { return x.scratch[rank] }
-	behind := func(rank int) cu.DevicePtr { return x.scratch[rank] + cu.DevicePtr(x.bytes) }
+	behind := func(rank int) cu.DevicePtr { return x.scratch[rank] + cu.DevicePtr(explainCalls*x.bytes) }
 	next := func(rank int) cu.DevicePtr { return behind((rank + 1) % len(x.scratch)) }
 	hold := load{entry: x.entries["beside_hold"], sms: x.sms, shared: x.shared(), ns: x.ns, from: near, to: behind}
 	traffic := hold
 	traffic.entry, traffic.bytes = x.entries["beside_traffic"], x.bytes
 	out := []kernels.Effect{calls}
 	if all := x.rig.seats[0].gpu.sms; 4*(all-x.sms) >= all {
-		fewer, err := x.fewerSMs(ctx, all-x.sms)
+		if err := x.beside.planFor(all - x.sms); err != nil {
+			return nil, err
+		}
+		fewer, err := x.effect(ctx, fmt.Sprintf("SMs: nothing, planned for %d SMs", all-x.sms), nil, all-x.sms)
 		if err != nil {
 			return nil, err
 		}
@@ -159,46 +162,25 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 		name string
 		load load
 	}{
-		{fmt.Sprintf("SMs: %d blocks that hold one SM each for %.1f us and touch no memory", x.sms, float64(x.ns)/1e3), hold},
-		{fmt.Sprintf("bandwidth: a copy engine moves the calls' %.2f MB to the next rank", float64(x.bytes)/1e6),
+		{fmt.Sprintf("SMs: %d blocks a call hold one SM each for its %.1f us and touch no memory", x.sms, float64(x.ns)/1e3), hold},
+		{fmt.Sprintf("bandwidth: a copy engine moves a call's %.2f MB to the next rank", float64(x.bytes)/1e6),
 			load{engine: true, bytes: x.bytes, from: near, to: next}},
-		{fmt.Sprintf("both: %d blocks that hold one SM each as long and move these bytes in memory", x.sms), traffic},
+		{fmt.Sprintf("both: %d blocks a call hold one SM each as long and move these bytes in memory", x.sms), traffic},
 	} {
-		with, err := x.product(ctx, &one.load)
+		e, err := x.effect(ctx, one.name, &one.load, 0)
 		if err != nil {
 			return nil, err
 		}
-		alone, err := x.product(ctx, nil)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, kernels.Effect{Beside: one.name, Alone: alone, With: with})
+		out = append(out, e)
 	}
 	return out, nil
 }
 
-// product times the calls' share of the product, beside a load or alone.
-func (x *experiments) product(ctx context.Context, l *load) ([]float64, error) {
-	return x.planned(ctx, l, 0)
-}
-
-// planned is product as planned for so many SMs.
-func (x *experiments) planned(ctx context.Context, l *load, sms int) ([]float64, error) {
-	a := arrangement{way: onlyProduct, share: x.beside.share, left: sms, load: l != nil}
+// effect times the calls' share of the product alone and, in the same rounds, beside a
+// load for each call or as planned for so many SMs.
+func (x *experiments) effect(ctx context.Context, name string, l *load, sms int) (e kernels.Effect, err error) {
+	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}
-	rounds, err := x.besideRounds(ctx, t, l, x.rounds)
-	return slowestOf(rounds.Seconds), err
-}
-
-// fewerSMs is the product as the library plans it for the SMs that the candidate leaves.
-func (x *experiments) fewerSMs(ctx context.Context, left int) (e kernels.Effect, err error) {
-	e.Beside = fmt.Sprintf("SMs: nothing, planned for %d SMs", left)
-	if e.Alone, err = x.product(ctx, nil); err != nil {
-		return e, err
-	}
-	if err := x.beside.planFor(left); err != nil {
-		return e, err
-	}
-	e.With, err = x.planned(ctx, nil, left)
-	return e, err
+	alone, within, err := x.besideRounds(ctx, t, l, x.rounds)
+	return kernels.Effect{Beside: name, Alone: slowestOf(alone), With: slowestOf(within)}, err
 }

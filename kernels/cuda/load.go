@@ -7,7 +7,7 @@ import "C"
 
 import "gorgonia.org/cu"
 
-// load is what an experiment puts beside the product in the place of calls.
+// load is what an experiment puts beside the product in the place of one call.
 type load struct {
 	entry  []cu.Function // by GPU
 	sms    int
@@ -19,18 +19,20 @@ type load struct {
 	to     func(rank int) cu.DevicePtr
 }
 
-// write adds the load on a writer's rank.
-func (l *load) write(w *writer) {
+// write adds the load in the place of call n on a writer's rank. Each moves bytes of its
+// own, since what moved before may lie in the L2 cache.
+func (l *load) write(w *writer, n int) {
+	at := cu.DevicePtr(n * l.bytes)
 	if l.engine {
 		s := w.next(C.EP_STEP_COPY)
-		s.source, s.target, s.words = C.uint64_t(l.from(w.rank)), C.uint64_t(l.to(w.rank)), C.uint64_t(l.bytes/4)
+		s.source, s.target, s.words = C.uint64_t(l.from(w.rank)+at), C.uint64_t(l.to(w.rank)+at), C.uint64_t(l.bytes/4)
 		return
 	}
 	a := w.base
 	a.delay_ns, a.max_rows = C.int32_t(l.ns), C.int64_t(l.bytes/16)
 	if l.bytes > 0 {
-		point(&a.y, l.from(w.rank))
-		point(&a.out, l.to(w.rank))
+		point(&a.y, l.from(w.rank)+at)
+		point(&a.out, l.to(w.rank)+at)
 	}
 	threads := maxThreads
 	if l.bytes == 0 {

@@ -231,7 +231,7 @@ func (w *writer) writeStep(st step, p *program) {
 	case stepAttention:
 		w.extra.beside.attention.write(w, 0, st.left)
 	case stepLoad:
-		w.extra.load.write(w)
+		w.extra.load.write(w, st.n)
 	case stepExpert:
 		w.kernel(w.extra.expert, 2*w.rig.seats[w.rank].gpu.sms, 256, args)
 	case stepCall:

@@ -12,6 +12,7 @@ type way int
 const (
 	noProduct   way = iota
 	onlyProduct     // the product alone: how long a pass takes
+	loaded          // the product alone, then beside a load or planned for fewer SMs, see schedule.loaded
 	abreast         // calls on a stream of their own, while the product runs on the other
 	inPhases        // send, product, receive, on one stream: in between nothing of the call holds SMs
 	stepAbreast     // a decode step of two micro-batches, calls abreast of the other batch's products
@@ -23,7 +24,7 @@ type arrangement struct {
 	way   way
 	share int  // launches of the product for each call
 	left  int  // SMs that the product is planned for while calls run, 0 for all
-	load  bool // onlyProduct: a load runs beside it, see loads
+	load  bool // loaded: a load runs beside it
 }
 
 // marks are how many times the product's progress is stamped.
@@ -52,10 +53,14 @@ type course struct {
 // calls alone, as a chain; the product alone; and both. A combine that uses up what
 // dispatch left gets a dispatch before each call, and a section for each.
 func (s *schedule) withProduct() {
-	if s.beside.way == onlyProduct {
-		s.now, s.yielding = &section{calls: s.fold}, s.beside.left
+	switch s.beside.way {
+	case onlyProduct:
+		s.now = &section{calls: s.fold}
 		s.productAlone()
 		s.sections = append(s.sections, s.now)
+		return
+	case loaded:
+		s.loaded()
 		return
 	}
 	if !s.feed {
@@ -177,9 +182,6 @@ func (s *schedule) productAlone() {
 		s.now.alone = s.stepProducts(start)
 	} else {
 		s.now.alone = s.marked(start)
-	}
-	if s.beside.load {
-		s.add(stepLoad, 0)
 	}
 	s.add(stepJoin, 0)
 }
@@ -353,7 +355,11 @@ func (p *section) times(w way, r []uint64) (t besideTimes) {
 	one := func(from, to int) float64 { return (float64(r[to]) - float64(r[from])) / 1e9 }
 	span := func(from, to int) float64 { return one(from, to) / float64(p.calls) }
 	t.product = span(p.alone.start, p.alone.last())
-	if w == onlyProduct {
+	switch w {
+	case loaded:
+		t.productIn = span(p.begin, p.within.last())
+		return t
+	case onlyProduct:
 		return t
 	}
 	aligned := span(p.chain+1, p.chain+2)
@@ -380,19 +386,3 @@ func (p *section) times(w way, r []uint64) (t besideTimes) {
 
 // last is the stamp at the product's end.
 func (c course) last() int { return c.first + len(c.share) - 1 }
-
-// doneAt is the share of the product that was done at a time, from the marks around it.
-func (c course) doneAt(r []uint64, at uint64) float64 {
-	before, share := r[c.start], 0.0
-	for i, done := range c.share {
-		mark := r[c.first+i]
-		if at < mark {
-			if at <= before {
-				return share
-			}
-			return share + (done-share)*float64(at-before)/float64(mark-before)
-		}
-		before, share = mark, done
-	}
-	return 1
-}

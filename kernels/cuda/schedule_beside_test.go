@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,9 +180,30 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestLoaded: a round of an experiment has the product alone and beside its loads, one for
+// each call, with memory of their own.
+func TestLoaded(t *testing.T) {
+	const fold, share = 4, 3
+	s := newSchedule(timing{op: empty, mode: ep.Graph, clock: clockChain, fold: fold, beside: arrangement{way: loaded, share: share, left: 100, load: true}})
+	var loads []int
+	for _, st := range s.steps {
+		if st.kind == stepLoad {
+			loads = append(loads, st.n)
+		}
+	}
+	if !slices.Equal(loads, []int{0, 1, 2, 3}) {
+		t.Errorf("loads %v", loads)
+	}
+	x, err := s.times(twoStreams(s, 1.5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "beside less alone", x.productIn-x.product, share*1500e-9)
+}
+
 // TestStampsAreRead: every slot is written once, and a missing stamp is an error.
 func TestStampsAreRead(t *testing.T) {
-	for _, w := range []way{onlyProduct, abreast, inPhases} {
+	for _, w := range []way{onlyProduct, loaded, abreast, inPhases} {
 		s := besideSchedule(ep.Dispatch, w, 3, 2, false)
 		written := make([]int, s.slots)
 		for _, st := range s.steps {

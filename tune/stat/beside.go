@@ -14,9 +14,13 @@ func Beside(t *ep.Together) record.Beside {
 	return record.Beside{
 		Call: of(t.Call), CallIn: of(t.CallIn), Product: of(t.Alone()), ProductIn: of(t.ProductIn),
 		Both: of(t.Both), Cost: of(t.Cost()), Done: Median(slowest(t.Done)), Amount: t.Amount,
-		Slowdown: MedianRatio(logs(slowest(t.ProductIn)), logs(slowest(t.Alone()))),
+		Slowdown: Slowdown(slowest(t.ProductIn), slowest(t.Alone())),
 	}
 }
+
+// Slowdown is the median over rounds of with over alone, two times of the product from the
+// same round, with its 95 % interval.
+func Slowdown(with, alone []float64) record.Interval { return MedianRatio(logs(with), logs(alone)) }
 
 // slowest is the largest of the ranks' values, by round.
 func slowest(rounds [][]float64) []float64 {

@@ -22,7 +22,7 @@ type Explained struct {
 type ExplainedEffect struct {
 	Beside   string          // in words
 	Alone    float64         // seconds of the product alone, median
-	Slowdown record.Interval // ratio of the product beside to alone, of medians, with its 95 % interval
+	Slowdown record.Interval // ratio of the product beside to alone, median over rounds, with its 95 % interval
 }
 
 // Explain measures what slows the product down, of every problem under every routing.
@@ -58,8 +58,8 @@ func (l *lab) explain(ctx context.Context, s *subject, cfg ep.Config, rounds int
 		return out, err
 	}
 	effects, err := e.Explain(ctx, cfg, rounds)
-	for i, x := range effects {
-		out.Effects = append(out.Effects, ExplainedEffect{x.Beside, stat.Median(x.Alone), stat.RatioOfMedians(x.With, x.Alone, uint64(i)+1).Interval})
+	for _, x := range effects {
+		out.Effects = append(out.Effects, ExplainedEffect{x.Beside, stat.Median(x.Alone), stat.Slowdown(x.With, x.Alone)})
 	}
 	return out, err
 }

@@ -23,7 +23,7 @@ func dispatchLL() family {
 			Doc:  "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data. For small batches.",
 			Params: []kernels.Param{
 				smsParam("16", "32", "64", "132"),
-				threadsParam("512", "1024"),
+				threadsParam("256", "512", "1024"),
 				speedParam(kernels.Compile, "send", "message bytes one sending warp converts and stores", "bytes", "512", "512", "1024"),
 				speedParam(kernels.Compile, "part", "message bytes one receiving warp waits for and copies", "bytes", "512", "512", "1024"),
 				speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that early tokens are copied while others leave", "warps", "8", "0", "8"),
@@ -60,7 +60,7 @@ func combineLL() family {
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				smsParam("16", "32", "64", "132"),
-				threadsParam("512", "1024"),
+				threadsParam("256", "512", "1024"),
 				pdlParam("0"),
 			},
 			Check:   checkCombineLL,

@@ -18,7 +18,7 @@ func dispatchLLIDs() family {
 			Doc:  "dispatch_ll where no sender counts: ids and data leave at once, and each receiving block counts the ids that arrive. For small batches.",
 			Params: []kernels.Param{
 				smsParam("16", "32", "64", "132"),
-				threadsParam("512", "1024"),
+				threadsParam("256", "512", "1024"),
 				speedParam(kernels.Compile, "send", "message bytes one sending warp converts and stores", "bytes", "512", "512", "1024"),
 				speedParam(kernels.Compile, "part", "message bytes one receiving warp waits for and copies", "bytes", "512", "512", "1024"),
 				pdlParam("0"),

@@ -19,8 +19,8 @@ func combineLLPartial() family {
 			Params: []kernels.Param{
 				partialParam(),
 				smsParam("16", "32", "64", "132"),
-				threadsParam("512", "768"),
-				speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while others leave", "warps", "0", "0", "8", "12"),
+				threadsParam("256", "512", "768"),
+				speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while others leave", "warps", "0", "0", "4", "8", "12"),
 				pdlParam("0"),
 			},
 			Check:   checkCombineLLPartial,

@@ -71,7 +71,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.budget, "budget", "", "`BOUND`: configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, none elsewhere")
 		s.StringVar(&f.precision, "precision", "full", "`WHICH`: full, or reduced to search a second time with the parameters that round what travels")
-		s.StringVar(&f.table, "table", "", "`TABLE` in use today: its rows stay unless something is faster by the band")
+		s.StringVar(&f.table, "table", "", "`TABLE` in use today: its rows stay unless something is faster by the band; with --beside a table tuned alone serves too")
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs (workers of a rank on cpu) at most, for the default too; 0: no bound")
 		s.StringVar(&f.band, "band", "", "`PERCENT`: least difference that counts, for a clock or a machine that cannot tell 1% apart; default: 1% with GPUs, 10% without")

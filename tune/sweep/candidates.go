@@ -282,11 +282,18 @@ func (c *searcher) proposal() ep.Config {
 }
 
 // incumbent returns the row of the table in use for this search, looked up by
-// routing class. ok is false where the table has none or keeps the default.
+// routing class. ok is false where the table has none or keeps the default. Where the
+// table has no row of the search's objective those of the other count: what is fastest
+// alone is in use beside products too until something cheaper is known.
 func (s *sweeper) incumbent(c *searcher, class ep.Class) (cfg ep.Config, ok bool) {
-	if s.opts.Incumbent == nil {
+	t, p := s.opts.Incumbent, c.problem
+	if t == nil {
 		return cfg, false
 	}
-	a := s.opts.Incumbent.Lookup(table.KeyOf(c.problem, class), c.problem.Tokens)
+	ofObjective := func(r table.Row) bool { return r.Key.Objective == p.Objective }
+	if len(t.Rows) > 0 && !slices.ContainsFunc(t.Rows, ofObjective) {
+		p.Objective = t.Rows[0].Key.Objective
+	}
+	a := t.Lookup(table.KeyOf(p, class), p.Tokens)
 	return a.Config, !a.Config.IsDefault()
 }

@@ -181,13 +181,24 @@ func TestBoundHoldsForAll(t *testing.T) {
 }
 
 // TestIncumbentsAreMeasured: a search measures the row of the table in use for the
-// class of its routing, and the row for all routings.
+// class of its routing, and the row for all routings; beside a product those of a table
+// that was tuned alone.
 func TestIncumbentsAreMeasured(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		t.Run(fmt.Sprintf("beside=%v", beside), func(t *testing.T) { incumbentsAreMeasured(t, beside) })
+	}
+}
+
+func incumbentsAreMeasured(t *testing.T, beside bool) {
 	o := options(t, "dispatch", []int{16}, "uniform")
+	alone := o.Problems[0]
+	if beside {
+		o.Problems[0] = alone.WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.Beside)
+	}
 	o.Strategy, o.Evaluations = "bayes", 1
 	row := func(c ep.Class, sms string) table.Row {
 		cfg := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": ep.Value(sms), "threads": "1024"}}
-		return table.Row{Key: table.KeyOf(o.Problems[0], c), Lo: 1, Hi: 64, Config: cfg}
+		return table.Row{Key: table.KeyOf(alone, c), Lo: 1, Hi: 64, Config: cfg}
 	}
 	b := &scripted{Sigma: 0.005}
 	w, err := workloads.New(o.Distributions[0], o.Problems[0], o.Seed)
@@ -207,6 +218,7 @@ func TestIncumbentsAreMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range shipped.Rows {
+		r.Key.Objective = o.Problems[0].Objective
 		if _, ok := l.Seconds(r.Key, 16, "uniform", r.Config); !ok {
 			t.Errorf("%s was not measured", r.Config.Key())
 		}

@@ -233,6 +233,7 @@ func TestShareOf(t *testing.T) {
 		{0.04, 128, 1, 1, 8, 1},   // a few experts of many
 		{0.10, 128, 1, 1, 13, 1},  // as many as it takes
 		{0.50, 128, 1, 2, 32, 2},  // a pair has a launch for each half
+		{0.83, 128, 1, 2, 54, 2},  // of an odd number, not half as much again in a third
 		{1.50, 128, 1, 1, 128, 2}, // passes
 		{0.50, 4, 1, 1, 4, 1},     // all of few
 		{2.30, 1, 1, 1, 1, 3},     // one product

@@ -39,6 +39,6 @@ func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 		return groups, max(least, int(math.Ceil(share)))
 	}
 	want := int(math.Ceil(share * float64(groups)))
-	batch = min(groups, max(want/least, min(leastBatch, groups)))
+	batch = min(groups, max((want+least-1)/least, min(leastBatch, groups)))
 	return batch, max(least, (want+batch-1)/batch)
 }

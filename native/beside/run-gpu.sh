@@ -62,15 +62,17 @@ step() {
 shape() { echo --backend "$backend" --ranks "$ranks" --model "$1" --tokens "$2" --dtype "$dtype" --routing uniform $EXTRA; }
 count() { tr ',' '\n' <<< "$1" | wc -l; }
 
-# Three searches: alone, beside the model's products, and there of split phases only.
-# Then what each costs in the place of another, in the same rounds.
+# Three searches: alone, beside the model's products, where what is fastest alone is the
+# table in use, and there of split phases only. Then what each costs in the place of
+# another, in the same rounds.
 model() {
-  local name=$1 tokens=${2:-32,128,1024,4096} common seconds search compare
+  local name=$1 tokens=${2:-32,128,1024,4096} common seconds search compare in_use=""
   common=$(shape "$name" "$tokens") seconds=$(($(count "$tokens") * each))
   search="epbench sweep $common --op pair --band $band"
   compare="epbench bench $common --rounds $rounds --over $out/$name-alone"
   step $((seconds + 40)) "$name.alone" $search --budget ${seconds}s -o "$out/$name-alone"
-  step $((2 * seconds + 60)) "$name.beside" $search --budget $((2 * seconds))s --beside gemm -o "$out/$name-beside"
+  test ! -s "$out/$name-alone/table.json" || in_use="--table $out/$name-alone"
+  step $((2 * seconds + 60)) "$name.beside" $search --budget $((2 * seconds))s --beside gemm $in_use -o "$out/$name-beside"
   step $((seconds + 60)) "$name.split" $search --budget ${seconds}s --beside gemm --kernel dispatch_ll_split,combine_ll_split -o "$out/$name-split"
   rm -rf "${out:?}/$name-beside-for-alone" "$out/$name-split-for-alone"
   step 60 "$name.beside-for-alone" $compare --op pair,dispatch,combine --beside gemm --table "$out/$name-beside" -o "$out/$name-beside-for-alone"
@@ -85,8 +87,9 @@ steps() {
   local common compare
   common=$(shape "$1" "${2:-32,128}")
   compare="epbench bench $common --op pair --beside step --rounds $rounds --over $out/$1-alone"
-  step 60 "$1.step.beside-for-alone" $compare --table "$out/$1-beside"
-  step 60 "$1.step.split-for-alone" $compare --table "$out/$1-split"
+  rm -rf "${out:?}/$1-step-beside" "$out/$1-step-split"
+  step 60 "$1.step.beside-for-alone" $compare --table "$out/$1-beside" -o "$out/$1-step-beside"
+  step 60 "$1.step.split-for-alone" $compare --table "$out/$1-split" -o "$out/$1-step-split"
 }
 
 # On all SMs as the table has it, and on few, where the product runs at the same time.

@@ -61,7 +61,7 @@ def share_of(share, groups, passes, least):
     if share >= 1:
         return groups, max(least, math.ceil(share))
     want = math.ceil(share * groups)
-    batch = min(groups, max(want // least, min(LEAST_BATCH, groups)))
+    batch = min(groups, max(-(-want // least), min(LEAST_BATCH, groups)))
     return batch, max(least, -(-want // batch))
 
 

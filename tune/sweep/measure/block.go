@@ -95,15 +95,16 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 }
 
 // admit prepares a candidate, compares its answer with the oracle and warms it
-// up, once a session. The default's twin is admitted with the default. A failure
-// of the candidate goes to its line.
+// up, once a session. The warm-up has the fold of the samples, where that is chosen:
+// a backend makes a graph for every fold. The default's twin is admitted with the
+// default. A failure of the candidate goes to its line.
 func (r *Runner) admit(ctx context.Context, point int, line *record.Result) error {
 	if r.ready[point] || point == search.Twin && r.ready[r.Default] {
 		return nil
 	}
 	err := r.check(ctx, line)
 	if err == nil {
-		_, err = r.run(ctx, line.Config, kernels.RunSpec{Rounds: 1, Fold: 1})
+		_, err = r.run(ctx, line.Config, kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
 	}
 	if err == nil {
 		r.ready[point] = true

@@ -123,6 +123,23 @@ func TestEveryRoundIsBalanced(t *testing.T) {
 	}
 }
 
+// TestOneFold: once the fold is chosen a candidate never runs at another, since a GPU
+// backend would make one more graph for it.
+func TestOneFold(t *testing.T) {
+	b := &fake{seconds: 1e-5}
+	r, _ := runner(t, b, "uniform", 1)
+	for _, points := range [][]int{{2, search.Twin}, live} {
+		if _, err := r.Measure(t.Context(), record.StageScreen, points, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, point := range []int{0, 1, 3, 4} {
+		if folds := b.folds[r.Config(point).Key()]; !slices.Equal(folds, []int{5, 5, 5, 5}) {
+			t.Errorf("point %d ran at folds %v, want the 5 of 50 us", point, folds)
+		}
+	}
+}
+
 // TestOrdersAreDrawnFromWhatIsMeasured: a resumed run draws the same orders,
 // another stage, routing or seed draws others.
 func TestOrdersAreDrawnFromWhatIsMeasured(t *testing.T) {

@@ -19,6 +19,7 @@ type fake struct {
 	onRun           func(ep.Config) error // may fail a round
 	wrong           func(ep.Config) int   // rows of 16 that are wrong
 	opened          int                   // sessions
+	folds           map[string][]int      // folds of the runs so far, by config
 	rng             *rand.Rand
 }
 
@@ -47,6 +48,10 @@ func (f *fake) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error
 // Run has one slow rank in each round.
 func (f *fake) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	out := kernels.Rounds{Clock: "wall", Fold: spec.Fold}
+	if f.folds == nil {
+		f.folds = map[string][]int{}
+	}
+	f.folds[c.Key()] = append(f.folds[c.Key()], spec.Fold)
 	for range spec.Rounds {
 		t := f.seconds
 		if t == 0 {

@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"iter"
 	"math"
 	"slices"
 
@@ -38,14 +39,16 @@ func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 
 // CombineCasts are the sums that are right where a library casts the token itself. In FP8
 // they are two: in the second, each element in the middle of two codes has the other one.
-func (o *Oracle) CombineCasts(rank, token int, partial Partial) []Sum {
-	sums := []Sum{o.CombineRow(rank, token, partial)}
-	if o.w.Problem.Dispatch == ep.FP8 {
+// Each is computed when it is asked for: few outputs need the second.
+func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
+	return func(yield func(Sum) bool) {
+		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {
+			return
+		}
 		batch := o.w.Batch(rank)
 		other := otherCast(o.wide(batch, token), o.Token(batch, token))
-		sums = append(sums, o.combine(rank, token, partial, other))
+		yield(o.combine(rank, token, partial, other))
 	}
-	return sums
 }
 
 // combine is CombineRow for a token that was delivered as row.

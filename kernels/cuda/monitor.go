@@ -4,6 +4,8 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"gorgonia.org/cu"
@@ -14,10 +16,25 @@ type monitor struct {
 	library nvml.Interface
 	devices []nvml.Device // by GPU; nil entries are unknown to NVML
 	why     string        // there is no NVML, "" when there is
+
+	now  func() time.Time // of the host
+	last reading
 }
 
+// reading is what the GPUs of a session's ranks said at some time.
+type reading struct {
+	at    time.Time
+	gpus  []int // by rank
+	mhz   []float64
+	notes []string
+}
+
+// readingAge is how long a reading holds. A reading asks the driver twice a GPU, and a
+// search takes a thousand samples a second.
+const readingAge = 20 * time.Millisecond
+
 func openMonitor(n *node) *monitor {
-	m := &monitor{library: nvml.New(), devices: make([]nvml.Device, len(n.gpus))}
+	m := &monitor{library: nvml.New(), devices: make([]nvml.Device, len(n.gpus)), now: time.Now}
 	if r := m.library.Init(); r != nvml.SUCCESS {
 		m.library, m.why = nil, "clocks and links unknown: NVML: "+returnText(r)
 		return m
@@ -127,10 +144,23 @@ var throttles = []struct {
 }
 
 // read is the SM clock of every rank in MHz, nil if unknown, and why clocks are
-// held down.
+// held down, as they were at most readingAge ago.
 func (m *monitor) read(r *rig) (mhz []float64, notes []string) {
-	for i, s := range r.seats {
-		d := m.devices[s.gpu.index]
+	var gpus []int
+	for _, s := range r.seats {
+		gpus = append(gpus, s.gpu.index)
+	}
+	if now := m.now(); !slices.Equal(gpus, m.last.gpus) || now.Sub(m.last.at) >= readingAge {
+		m.last = reading{at: now, gpus: gpus}
+		m.last.mhz, m.last.notes = m.ask(gpus)
+	}
+	return slices.Clone(m.last.mhz), slices.Clone(m.last.notes)
+}
+
+// ask takes a reading of the GPU of every rank.
+func (m *monitor) ask(gpus []int) (mhz []float64, notes []string) {
+	for rank, gpu := range gpus {
+		d := m.devices[gpu]
 		if d == nil {
 			return nil, nil
 		}
@@ -139,13 +169,16 @@ func (m *monitor) read(r *rig) (mhz []float64, notes []string) {
 			return nil, nil
 		}
 		mhz = append(mhz, float64(clock))
+		if slices.Contains(gpus[:rank], gpu) {
+			continue
+		}
 		reasons, ret := d.GetCurrentClocksThrottleReasons()
-		if ret != nvml.SUCCESS || i >= len(r.node.gpus) {
+		if ret != nvml.SUCCESS {
 			continue
 		}
 		for _, t := range throttles {
 			if reasons&t.bit != 0 {
-				notes = append(notes, fmt.Sprintf("GPU %d throttled: %s", s.gpu.index, t.text))
+				notes = append(notes, fmt.Sprintf("GPU %d throttled: %s", gpu, t.text))
 			}
 		}
 	}

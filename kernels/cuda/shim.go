@@ -124,14 +124,12 @@ func (c *code) setEvents(i int, events []cu.Event) {
 	c.ranks[i].events, c.ranks[i].pairs = p, C.int32_t(len(events)/2)
 }
 
-// capture turns the steps of every rank into graphs.
+// capture turns the steps of every rank into graphs, side by side: a graph takes longer
+// to make than a sample to run.
 func (c *code) capture() error {
-	for i := range c.ranks {
-		if err := driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i])); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sideBySide(len(c.ranks), func(i int) error {
+		return driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i]))
+	})
 }
 
 // free gives graphs and memory back; c must not be running.

@@ -223,11 +223,12 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Quick looks at first, since most windows are short; then leave the core to
- * the threads that queue. */
+/* Quick looks at first: most windows take a few hundred microseconds, and a nap takes
+ * 70 of them however short it is asked to be. Then leave the core to the threads that
+ * queue. */
 static void pause_between_looks(uint64_t waited_ns) {
   struct timespec nap = {0, 20000};
-  if (waited_ns < 50000)
+  if (waited_ns < 1000000)
     sched_yield();
   else
     nanosleep(&nap, NULL);

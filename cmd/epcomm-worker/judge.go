@@ -49,13 +49,13 @@ func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err erro
 }
 
 // read implements ref.Memory.
-func (s *session) read(rank int, part string, bytes int, offsets ...int) ([]byte, error) {
+func (s *session) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	one := &ranks{all: s.ranks.all[rank : rank+1]}
 	a, err := one.ask(func(int) request { return request{Fetch: &fetch{Part: part, Offsets: offsets, Bytes: bytes}} })
 	if err != nil {
 		return nil, err
 	}
-	return a[0].Data, nil
+	return ref.Pieces(a[0].Data, bytes), nil
 }
 
 // Probe implements worker.Prober.

@@ -6,6 +6,7 @@ package cuda
 import "C"
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -95,8 +96,8 @@ func (a *activation) gates(w *workloads.Workload, rank int) []uint16 {
 	return out
 }
 
-// uploadActivation brings the inputs to a rank.
-func (s *session) uploadActivation(rank int) error {
+// putActivation brings the inputs to a rank, whose GPU's thread this is, and does not wait.
+func (s *session) putActivation(rank int) error {
 	d := s.activation.oracle.Dispatch(rank)
 	scales := make([]float32, len(d.Groups))
 	for g := range scales {
@@ -104,24 +105,18 @@ func (s *session) uploadActivation(rank int) error {
 	}
 	gates, bytes := s.tokens[rank], 2*int64(len(s.tokens[rank]))
 	first := s.activation.part(partGates, 0)
-	if err := upload(s.rig, rank, first, gates); err != nil {
+	if err := put(s.rig, rank, first, gates); err != nil {
 		return err
 	}
 	for i := 1; i < s.activation.copies && bytes > 0; i++ {
-		if err := s.rig.copyOnGPU(rank, s.rig.at(rank, s.activation.part(partGates, i)), s.rig.at(rank, first), bytes); err != nil {
+		if err := copyOnGPU(rank, s.rig.at(rank, s.activation.part(partGates, i)), s.rig.at(rank, first), bytes); err != nil {
 			return err
 		}
 	}
-	for _, err := range []error{
-		upload(s.rig, rank, partRowOffsets, d.RowOffsets),
-		upload(s.rig, rank, partScaleOffsets, d.ScaleOffsets),
-		upload(s.rig, rank, partInputScale, scales),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(
+		put(s.rig, rank, partRowOffsets, d.RowOffsets),
+		put(s.rig, rank, partScaleOffsets, d.ScaleOffsets),
+		put(s.rig, rank, partInputScale, scales))
 }
 
 // siluArgs are the arguments of call number n of a round. Limit and alpha are read by
@@ -161,17 +156,15 @@ func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Compar
 	for i, row := range picked {
 		offsets[i], place[row] = row*l.Payload, i
 	}
-	var rows []byte
-	if len(picked) > 0 {
-		if rows, err = s.rig.gather(rank, partOut, offsets, l.Payload); err != nil {
-			return v, err
-		}
-	}
-	got := ref.Activated{MaxRows: a.rows, Poison: 0xff, Payload: func(row int) []byte { return ref.Flat(rows, l.Payload)(place[row]) }}
-	if got.Beyond, err = s.read(rank, partOut, (a.rows-end)*l.Payload, end*l.Payload); err != nil {
+	rows, err := s.read(rank, partOut, l.Payload, offsets...)
+	if err != nil {
 		return v, err
 	}
-	if got.Scales, err = s.read(rank, partScales, dtype.OutputScaleBytes(l, dtype.Groups(s.problem), a.rows), 0); err != nil {
+	got := ref.Activated{MaxRows: a.rows, Poison: 0xff, Payload: func(row int) []byte { return rows[place[row]] }}
+	if got.Beyond, err = download[byte](s.rig, rank, partOut, end*l.Payload, (a.rows-end)*l.Payload); err != nil {
+		return v, err
+	}
+	if got.Scales, err = download[byte](s.rig, rank, partScales, 0, dtype.OutputScaleBytes(l, dtype.Groups(s.problem), a.rows)); err != nil {
 		return v, err
 	}
 	return a.oracle.CheckActivation(rank, got, how, limit), nil
@@ -182,7 +175,7 @@ func (s *session) digestActivation() (string, error) {
 	h := sha256.New()
 	for rank := range s.rig.seats {
 		for _, part := range s.activation.outputs(s.problem, 0) {
-			b, err := s.read(rank, part.Name, int(part.Bytes), 0)
+			b, err := download[byte](s.rig, rank, part.Name, 0, int(part.Bytes))
 			if err != nil {
 				return "", err
 			}

@@ -47,10 +47,11 @@ func TestSessionActivationCopies(t *testing.T) {
 	n := s.activation.oracle.Dispatch(0).End * encodingOf(p).Payload
 	var of [4][]byte
 	for i := range of {
-		var err error
-		if of[i], err = s.read(0, s.activation.part(partOut, i), n, 0); err != nil {
+		b, err := s.read(0, s.activation.part(partOut, i), n, 0)
+		if err != nil {
 			t.Fatal(err)
 		}
+		of[i] = b[0]
 	}
 	if !bytes.Equal(of[0], of[1]) || !bytes.Equal(of[0], of[2]) {
 		t.Error("the second or third call of a round left something else than the first")

@@ -121,17 +121,15 @@ func (s *crewSession) Verify(_ context.Context, c ep.Config) (kernels.Comparison
 }
 
 // read implements ref.Memory.
-func (s *crewSession) read(rank int, part string, bytes int, offsets ...int) ([]byte, error) {
-	t := task{Read: &readTask{part, bytes, offsets}}
+func (s *crewSession) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	if rank == 0 {
-		a, err := s.first.perform(t)
-		return a.Data, err
+		return s.first.session.read(0, part, bytes, offsets...)
 	}
-	a, err := s.links[rank-1].exchange(t)
+	a, err := s.links[rank-1].exchange(task{Read: &readTask{part, bytes, offsets}})
 	if err == nil && a.Reason != "" {
 		err = fmt.Errorf("rank %d: %s", rank, a.Reason)
 	}
-	return a.Data, err
+	return ref.Pieces(a.Data, bytes), err
 }
 
 // Probe implements worker.Prober.

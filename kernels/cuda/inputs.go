@@ -17,22 +17,29 @@ func (s *session) upload() error {
 	if s.copies == nil {
 		s.copies = make([]cu.DevicePtr, len(s.rig.seats))
 	}
+	put := s.putInputs
+	if s.activation != nil {
+		put = s.putActivation
+	}
 	return sideBySide(len(s.rig.seats), func(rank int) error {
-		if s.activation != nil {
-			return s.uploadActivation(rank)
-		}
-		in := s.workload.Ranks[s.workload.Batch(s.rig.number(rank))]
-		return cmp.Or(
-			s.uploadTokens(rank),
-			upload(s.rig, rank, partIDs, in.Experts),
-			upload(s.rig, rank, partWeights, in.Weights),
-			upload(s.rig, rank, partInputScale, []float32{s.backend.options.InputScale}),
-			upload(s.rig, rank, partBias, Bias(s.problem.Hidden)))
+		// The streams of calls do not wait for the stream of copies: the host does.
+		return s.rig.seats[rank].gpu.do(func() error { return cmp.Or(put(rank), cu.Synchronize()) })
 	})
 }
 
-// uploadTokens brings a rank its tokens, and keeps a copy of them beside its heap.
-func (s *session) uploadTokens(rank int) error {
+// putInputs brings the inputs to a rank, whose GPU's thread this is, and does not wait.
+func (s *session) putInputs(rank int) error {
+	in := s.workload.Ranks[s.workload.Batch(s.rig.number(rank))]
+	return cmp.Or(
+		s.putTokens(rank),
+		put(s.rig, rank, partIDs, in.Experts),
+		put(s.rig, rank, partWeights, in.Weights),
+		put(s.rig, rank, partInputScale, []float32{s.backend.options.InputScale}),
+		put(s.rig, rank, partBias, Bias(s.problem.Hidden)))
+}
+
+// putTokens brings a rank its tokens, and keeps a copy of them beside its heap.
+func (s *session) putTokens(rank int) error {
 	data := s.tokens[rank]
 	if len(data) == 0 {
 		return nil
@@ -40,29 +47,22 @@ func (s *session) uploadTokens(rank int) error {
 	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
 	to := s.rig.at(rank, partX)
 	if s.copies[rank] != 0 {
-		return s.rig.copyOnGPU(rank, to, s.copies[rank], bytes)
+		return copyOnGPU(rank, to, s.copies[rank], bytes)
 	}
-	if err := upload(s.rig, rank, partX, data); err != nil {
+	if err := put(s.rig, rank, partX, data); err != nil {
 		return err
 	}
-	err := s.rig.seats[rank].gpu.do(func() (err error) { s.copies[rank], err = cu.MemAlloc(bytes); return err })
-	if err != nil {
+	var err error
+	if s.copies[rank], err = cu.MemAlloc(bytes); err != nil {
 		s.copies[rank] = 0
 		return nil // no room for a copy: the next upload comes from host memory too
 	}
-	return s.rig.copyOnGPU(rank, s.copies[rank], to, bytes)
+	return copyOnGPU(rank, s.copies[rank], to, bytes)
 }
 
-// copyOnGPU copies within a rank's GPU and waits for it: the streams of calls do not wait
-// for the stream of copies.
-func (r *rig) copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
-	err := r.seats[rank].gpu.do(func() error {
-		if err := cu.MemcpyDtoD(to, from, bytes); err != nil {
-			return err
-		}
-		return cu.Synchronize()
-	})
-	if err != nil {
+// copyOnGPU copies within a rank's GPU, whose thread this is, and does not wait.
+func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
+	if err := cu.MemcpyDtoD(to, from, bytes); err != nil {
 		return fmt.Errorf("rank %d: copy inputs: %w", rank, err)
 	}
 	return nil

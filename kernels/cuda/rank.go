@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gorgonia.org/cu"
@@ -185,7 +186,9 @@ func (r *Rank) perform(t task) (a answer, err error) {
 	case t.Prove != nil:
 		err = r.prove(ctx, *t.Prove)
 	case t.Read != nil:
-		a.Data, err = r.session.read(0, t.Read.Part, t.Read.Bytes, t.Read.Offsets...)
+		var pieces [][]byte
+		pieces, err = r.session.read(0, t.Read.Part, t.Read.Bytes, t.Read.Offsets...)
+		a.Data = slices.Concat(pieces...)
 	case t.Settle:
 		err = r.backend.node.gpus[0].do(func() error {
 			r.world.library.Quiet()

@@ -256,17 +256,25 @@ func (r *rig) at(rank int, part string) cu.DevicePtr {
 
 // upload copies a slice to a part of a rank's heap.
 func upload[T any](r *rig, rank int, part string, data []T) error {
+	return r.seats[rank].gpu.do(func() error {
+		if err := put(r, rank, part, data); err != nil {
+			return err
+		}
+		return cu.Synchronize()
+	})
+}
+
+// put is upload on the GPU's thread without waiting: the memory is pageable, and the call
+// may return before the last bytes land.
+func put[T any](r *rig, rank int, part string, data []T) error {
 	if len(data) == 0 {
 		return nil
 	}
 	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
-	return r.seats[rank].gpu.do(func() error {
-		if err := cu.MemcpyHtoD(r.at(rank, part), unsafe.Pointer(&data[0]), bytes); err != nil {
-			return fmt.Errorf("rank %d: upload %s: %w", rank, part, err)
-		}
-		// Pageable memory: the call may return before the last bytes land.
-		return cu.Synchronize()
-	})
+	if err := cu.MemcpyHtoD(r.at(rank, part), unsafe.Pointer(&data[0]), bytes); err != nil {
+		return fmt.Errorf("rank %d: upload %s: %w", rank, part, err)
+	}
+	return nil
 }
 
 // download copies n elements from an element offset of a part.
@@ -284,47 +292,6 @@ func download[T any](r *rig, rank int, part string, first, n int) ([]T, error) {
 		return nil, fmt.Errorf("rank %d: download %s: %w", rank, part, err)
 	}
 	return out, nil
-}
-
-// gather downloads pieces of a part, each of so many bytes, from these offsets. One
-// by one they would cost ten times the transfer itself; they are queued together,
-// into memory that the GPU can write. The next gather of the part overwrites the
-// result.
-func (r *rig) gather(rank int, part string, offsets []int, bytes int) ([]byte, error) {
-	s := &r.seats[rank]
-	need := len(offsets) * bytes
-	var buf []byte
-	err := s.gpu.do(func() (err error) {
-		if buf, err = s.stage(part, need); err != nil {
-			return err
-		}
-		for i, at := range offsets {
-			if err := cu.MemcpyDtoHAsync(unsafe.Pointer(&buf[i*bytes]), r.at(rank, part)+cu.DevicePtr(at), int64(bytes), s.stream); err != nil {
-				return err
-			}
-		}
-		return s.stream.Synchronize()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("rank %d: download %s: %w", rank, part, err)
-	}
-	return buf, nil
-}
-
-// stage is host memory into which a part is gathered.
-func (s *seat) stage(part string, need int) ([]byte, error) {
-	if len(s.staging[part]) < need {
-		buf, err := s.gpu.takeStaging(need)
-		if err != nil {
-			return nil, err
-		}
-		if s.staging == nil {
-			s.staging = map[string][]byte{}
-		}
-		s.gpu.giveStaging(s.staging[part])
-		s.staging[part] = buf
-	}
-	return s.staging[part][:need], nil
 }
 
 // faults reads the records of all ranks that wrote one.

@@ -124,7 +124,7 @@ func TestSessionGather(t *testing.T) {
 		}
 		for i, at := range offsets {
 			want, err := download[byte](s.rig, 1, partOut, at, n)
-			if err != nil || !bytes.Equal(got[i*n:(i+1)*n], want) {
+			if err != nil || !bytes.Equal(got[i], want) {
 				t.Errorf("offset %d of %v differs, %v", at, offsets, err)
 			}
 		}

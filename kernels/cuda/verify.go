@@ -33,10 +33,7 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 }
 
 // read implements ref.Memory.
-func (s *session) read(rank int, part string, bytes int, offsets ...int) ([]byte, error) {
-	if len(offsets) == 1 {
-		return download[byte](s.rig, rank, part, offsets[0], bytes)
-	}
+func (s *session) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	return s.rig.gather(rank, part, offsets, bytes)
 }
 

@@ -26,8 +26,13 @@ func newProven() *proven {
 
 // check judges rows, unless the same bits were found right before, and as
 // strictly.
-func (p *proven) check(c Compare, rows []byte, judge func() kernels.Comparison) kernels.Comparison {
-	key := provenBits{c, maphash.Bytes(p.seed, rows)}
+func (p *proven) check(c Compare, rows [][]byte, judge func() kernels.Comparison) kernels.Comparison {
+	var h maphash.Hash
+	h.SetSeed(p.seed)
+	for _, row := range rows {
+		h.Write(row)
+	}
+	key := provenBits{c, h.Sum64()}
 	if v, ok := p.known[key]; ok {
 		return v
 	}

@@ -14,7 +14,7 @@ func TestProven(t *testing.T) {
 	loose, strict := Compare{Partial: BF16Partial}, Compare{}
 	check := func(c Compare, says kernels.Comparison, want int, rows ...byte) {
 		t.Helper()
-		if got := p.check(c, rows, func() kernels.Comparison { asked++; return says }); got != says || asked != want {
+		if got := p.check(c, Pieces(rows, 2), func() kernels.Comparison { asked++; return says }); got != says || asked != want {
 			t.Errorf("got %+v after %d questions, want %+v after %d", got, asked, says, want)
 		}
 	}

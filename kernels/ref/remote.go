@@ -12,10 +12,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Memory reads a rank's memory: pieces of a part, one after another, each of so many
-// bytes, from these byte offsets. The next read of several pieces of a part may
-// overwrite those of the last.
-type Memory func(rank int, part string, bytes int, offsets ...int) ([]byte, error)
+// Memory reads a rank's memory: pieces of a part, each of so many bytes, from these byte
+// offsets. What it returns, in the order of the offsets, holds until the next read of the
+// part. Ranks are read side by side.
+type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
+
+// Pieces cuts what was read one after another into pieces of so many bytes.
+func Pieces(data []byte, bytes int) [][]byte { return slices.Collect(slices.Chunk(data, bytes)) }
 
 // The parts of a rank's memory that are judged, by the names of their fields in
 // EpArgs.
@@ -103,10 +106,9 @@ func (r *Remote) combined(rank int, c Compare) (kernels.Comparison, error) {
 	if err != nil {
 		return kernels.Comparison{}, err
 	}
-	row := Flat(rows, size)
 	token := func(t int) []uint16 {
 		i, _ := slices.BinarySearch(picked, t)
-		return numbers[uint16](row(i))
+		return numbers[uint16](rows[i])
 	}
 	check := func() kernels.Comparison { return r.oracle.CheckCombine(rank, token, c) }
 	if c.Epilogue != nil {
@@ -149,12 +151,18 @@ func (r *Remote) fetch(rank int) *fetched {
 		}
 		b, err := r.read(rank, name, bytes, offsets...)
 		out.note(err)
-		return b
+		if len(b) == 1 {
+			return b[0]
+		}
+		return slices.Concat(b...)
 	}
 	out.RowOffsets = numbers[uint32](part(PartRowOffsets, 4*(groups+1), 0))
 	switch p.Layout.Kind() {
 	case "expert":
 		out.ExpertIDs = numbers[int32](part(PartExpertIDs, 4*groups, 0))
+		if l.DType == ep.NVFP4 {
+			out.ScaleOffsets = numbers[uint32](part(PartScaleOffsets, 4*groups, 0))
+		}
 	case "masked":
 		out.Ranges = numbers[uint64](part(PartExpertIDs, 8*groups*p.Ranks, 0))
 	case "rank":
@@ -162,9 +170,6 @@ func (r *Remote) fetch(rank int) *fetched {
 		out.Weights = numbers[float32](part(PartScaleOffsets, 4*rows*p.TopK, 0))
 	}
 	out.SrcInfo = numbers[int32](part(PartSrcInfo, 8*rows, 0))
-	if l.DType == ep.NVFP4 {
-		out.ScaleOffsets = numbers[uint32](part(PartScaleOffsets, 4*groups, 0))
-	}
 	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // each scale has room for all rows there could be: of it only those there are
 		offsets := make([]int, l.Scales)
 		for g := range offsets {
@@ -182,28 +187,29 @@ func (r *Remote) fetch(rank int) *fetched {
 	return out
 }
 
-// sample reads the rows to be compared together, and others as they are asked for.
+// sample reads the rows to be compared together, and others as they are asked for:
+// these overwrite those.
 func (r *Remote) sample(out *fetched, rank, rowBytes int) {
 	known := map[int][]byte{}
-	out.Expect = func(rows []int) {
+	fetch := func(rows []int) {
+		clear(known)
 		b, err := r.pieces(rank, PartOut, rowBytes, rows)
 		out.note(err)
-		for i, row := range rows {
-			known[row] = Flat(b, rowBytes)(i)
+		for i := range b {
+			known[rows[i]] = b[i]
 		}
 	}
+	out.Expect = fetch
 	out.Payload = func(row int) []byte {
-		if b, ok := known[row]; ok {
-			return b
+		if known[row] == nil {
+			fetch([]int{row})
 		}
-		b, err := r.pieces(rank, PartOut, rowBytes, []int{row})
-		out.note(err)
-		return b
+		return known[row]
 	}
 }
 
 // pieces reads some of the rows that lie in a part, in their order.
-func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([]byte, error) {
+func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([][]byte, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
@@ -224,7 +230,10 @@ func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	}
 	if k < 0 {
 		b, err := r.pieces(rank, PartCombined, 2*w.Problem.Hidden, []int{token})
-		return numbers[uint16](b), err
+		if err != nil {
+			return nil, err
+		}
+		return numbers[uint16](b[0]), nil
 	}
 	if r.fetched == nil {
 		return nil, errors.New("probe: nothing was verified since the last run")

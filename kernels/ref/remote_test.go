@@ -3,9 +3,11 @@ package ref
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/epbench/epbench/kernels/dtype"
@@ -43,16 +45,31 @@ func store(o *Oracle, e *Epilogue) stored {
 	return out
 }
 
-// read is a Memory. Pieces are overwritten by the next ones of their part.
-func (s stored) read(rank int, part string, bytes int, offsets ...int) ([]byte, error) {
-	var out []byte
+// read is a Memory.
+func (s stored) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
+	var out [][]byte
 	for _, at := range offsets {
-		out = append(out, s[rank][part][at:at+bytes]...)
+		out = append(out, slices.Clone(s[rank][part][at:at+bytes]))
 	}
 	return out, nil
 }
 
-func remote(o *Oracle, s stored) *Remote { return NewRemote(o, dtype.MaxRows(o.w.Problem), s.read) }
+// remote judges memory that wipes what it returned before of a part.
+func remote(o *Oracle, s stored) *Remote {
+	var mu sync.Mutex
+	last := map[string][][]byte{}
+	return NewRemote(o, dtype.MaxRows(o.w.Problem), func(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		key := fmt.Sprint(rank, part)
+		for _, piece := range last[key] {
+			clear(piece)
+		}
+		out, err := s.read(rank, part, bytes, offsets...)
+		last[key] = out
+		return out, err
+	})
+}
 
 // TestRemote: what lies in memory is judged as what lies in Go, whether rows are
 // read as a whole or when they are asked for, and a changed byte is found.
@@ -99,7 +116,7 @@ func TestRemoteErrors(t *testing.T) {
 	o := New(tiny(nil), 1)
 	memory, broken := store(o, nil), errors.New("broken")
 	for _, part := range []string{PartOut, PartRowOffsets, PartCombined} {
-		r := NewRemote(o, dtype.MaxRows(o.w.Problem), func(rank int, p string, bytes int, offsets ...int) ([]byte, error) {
+		r := NewRemote(o, dtype.MaxRows(o.w.Problem), func(rank int, p string, bytes int, offsets ...int) ([][]byte, error) {
 			if p == part {
 				return nil, broken
 			}
@@ -115,8 +132,16 @@ func TestRemoteErrors(t *testing.T) {
 
 // TestRemoteProbe shows rows of rank 0's tokens and refuses what is not there.
 func TestRemoteProbe(t *testing.T) {
-	o := New(tiny(nil), 1)
-	r := remote(o, store(o, nil))
+	for _, whole := range []int{wholeElements, 0} {
+		o := New(tiny(nil), 1)
+		r := remote(o, store(o, nil))
+		r.whole = whole
+		probeAll(t, o, r)
+	}
+}
+
+func probeAll(t *testing.T, o *Oracle, r *Remote) {
+	t.Helper()
 	if _, err := r.Probe(0, 0, 0); err == nil {
 		t.Error("a row was shown before anything was judged")
 	}

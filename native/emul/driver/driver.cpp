@@ -7,7 +7,8 @@
  * EMUL_GPUS and EMUL_SMS choose the machine, 2 and 4 unless set; with EMUL_PEERS
  * 0 no GPU can address another; EMUL_ARCH is the compute capability, 90 unless
  * set. Memory of a GPU can be shared with other processes (cuIpc...), and what is
- * allocated is counted (cuMemGetInfo).
+ * allocated is counted (cuMemGetInfo). The file that EMUL_TRACE names gets the names of
+ * the calls that would cost a host time, one a line.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -40,6 +41,17 @@ namespace {
 int setting(const char *name, int otherwise) {
   const char *s = getenv(name);
   return s ? atoi(s) : otherwise;
+}
+
+/* Without the revision that cuda.h adds to the name. */
+void trace(const char *call) {
+  const char *file = getenv("EMUL_TRACE");
+  FILE *f = file ? fopen(file, "a") : nullptr;
+  if (!f) return;
+  std::string name(call);
+  size_t revision = name.find("_v");
+  fprintf(f, "%s\n", name.substr(0, revision).c_str());
+  fclose(f);
 }
 
 uint64_t now_ns() {
@@ -210,6 +222,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext c) { current = c; return CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext *c) { *c = current; return CUDA_SUCCESS; }
 CUresult cuCtxSynchronize(void) {
+  trace(__func__);
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
   if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* as behind a kernel that crashed */
   std::set<Stream *> all;
@@ -235,6 +248,7 @@ CUresult cuMemGetInfo(size_t *free, size_t *total) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
+  trace(__func__);
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
   n = (n + 4095) / 4096 * 4096;
   int fd = memfd_create("emulated GPU", MFD_CLOEXEC);
@@ -251,6 +265,7 @@ CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemFree(CUdeviceptr p) {
+  trace(__func__);
   std::lock_guard<std::mutex> hold(memory_lock);
   auto it = allocations.find(p);
   if (it == allocations.end()) return p ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -293,30 +308,35 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
   mappings.erase(it);
   return CUDA_SUCCESS;
 }
-CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { *p = aligned_alloc(256, (n + 255) / 256 * 256); return CUDA_SUCCESS; }
+CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { trace(__func__); *p = aligned_alloc(256, (n + 255) / 256 * 256); return CUDA_SUCCESS; }
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { *d = reinterpret_cast<CUdeviceptr>(p); return CUDA_SUCCESS; }
-CUresult cuMemFreeHost(void *p) { free(p); return CUDA_SUCCESS; }
+CUresult cuMemFreeHost(void *p) { trace(__func__); free(p); return CUDA_SUCCESS; }
 CUresult cuMemcpyHtoDAsync(CUdeviceptr d, const void *from, size_t n, CUstream s) {
+  trace(__func__);
   stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), from, n); });
   return CUDA_SUCCESS;
 }
 CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
+  trace(__func__);
   stream_of(s)->add([=] { memset(reinterpret_cast<void *>(p), v, n); });
   return CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr d, CUdeviceptr from, size_t n, CUstream s) {
+  trace(__func__);
   stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(from), n); });
   return CUDA_SUCCESS;
 }
-CUresult cuMemsetD8(CUdeviceptr p, unsigned char v, size_t n) { memset(reinterpret_cast<void *>(p), v, n); return CUDA_SUCCESS; }
-CUresult cuMemcpyHtoD(CUdeviceptr d, const void *s, size_t n) { memcpy(reinterpret_cast<void *>(d), s, n); return CUDA_SUCCESS; }
-CUresult cuMemcpyDtoH(void *d, CUdeviceptr s, size_t n) { memcpy(d, reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
-CUresult cuMemcpyDtoD(CUdeviceptr d, CUdeviceptr s, size_t n) { memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
+CUresult cuMemsetD8(CUdeviceptr p, unsigned char v, size_t n) { trace(__func__); memset(reinterpret_cast<void *>(p), v, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyHtoD(CUdeviceptr d, const void *s, size_t n) { trace(__func__); memcpy(reinterpret_cast<void *>(d), s, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoH(void *d, CUdeviceptr s, size_t n) { trace(__func__); memcpy(d, reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoD(CUdeviceptr d, CUdeviceptr s, size_t n) { trace(__func__); memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
 CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr from, size_t n, CUstream s) {
+  trace(__func__);
   stream_of(s)->add([=] { memcpy(d, reinterpret_cast<void *>(from), n); });
   return CUDA_SUCCESS;
 }
 CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
+  trace(__func__);
   stream_of(s)->add([=] { for (size_t i = 0; i < n; i++) reinterpret_cast<unsigned *>(p)[i] = v; });
   return CUDA_SUCCESS;
 }
@@ -324,6 +344,7 @@ CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
 /* ---- modules: an image is a shared object, whose size its header tells ---- */
 
 CUresult cuModuleLoadData(CUmodule *m, const void *image) {
+  trace(__func__);
   const Elf64_Ehdr *h = static_cast<const Elf64_Ehdr *>(image);
   if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0) return CUDA_ERROR_INVALID_IMAGE;
   size_t n = h->e_shoff + static_cast<size_t>(h->e_shnum) * h->e_shentsize;
@@ -337,8 +358,9 @@ CUresult cuModuleLoadData(CUmodule *m, const void *image) {
   *m = static_cast<CUmodule>(lib);
   return lib ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
-CUresult cuModuleUnload(CUmodule m) { dlclose(m); return CUDA_SUCCESS; }
+CUresult cuModuleUnload(CUmodule m) { trace(__func__); dlclose(m); return CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
+  trace(__func__);
   void *entry = dlsym(m, name);
   if (!entry) return CUDA_ERROR_NOT_FOUND;
   *f = reinterpret_cast<CUfunction>(new Function{name, reinterpret_cast<void (*)(EpArgs)>(entry),
@@ -346,6 +368,7 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
   return CUDA_SUCCESS;
 }
 CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction) {
+  trace(__func__);
   *v = a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : a == CU_FUNC_ATTRIBUTE_NUM_REGS ? 32 : 0;
   return CUDA_SUCCESS;
 }
@@ -354,10 +377,11 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, si
 
 /* ---- streams, launches, events, graphs ---- */
 
-CUresult cuStreamCreate(CUstream *s, unsigned) { *s = reinterpret_cast<CUstream>(new_stream()); return CUDA_SUCCESS; }
+CUresult cuStreamCreate(CUstream *s, unsigned) { trace(__func__); *s = reinterpret_cast<CUstream>(new_stream()); return CUDA_SUCCESS; }
 CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int) { return cuStreamCreate(s, flags); }
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return CUDA_SUCCESS; }
 CUresult cuStreamDestroy(CUstream s) {
+  trace(__func__);
   {
     std::lock_guard<std::mutex> hold(streams_lock);
     streams.erase(stream_of(s));
@@ -367,6 +391,7 @@ CUresult cuStreamDestroy(CUstream s) {
 }
 CUresult cuStreamQuery(CUstream s) { return stream_of(s)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
 CUresult cuStreamSynchronize(CUstream s) {
+  trace(__func__);
   while (!stream_of(s)->idle()) rest();
   return CUDA_SUCCESS;
 }
@@ -388,8 +413,8 @@ CUresult cuLaunchHostFunc(CUstream s, CUhostFn f, void *data) {
   stream_of(s)->add([=] { f(data); });
   return CUDA_SUCCESS;
 }
-CUresult cuEventCreate(CUevent *e, unsigned) { *e = reinterpret_cast<CUevent>(new Event); return CUDA_SUCCESS; }
-CUresult cuEventDestroy(CUevent e) { delete reinterpret_cast<Event *>(e); return CUDA_SUCCESS; }
+CUresult cuEventCreate(CUevent *e, unsigned) { trace(__func__); *e = reinterpret_cast<CUevent>(new Event); return CUDA_SUCCESS; }
+CUresult cuEventDestroy(CUevent e) { trace(__func__); delete reinterpret_cast<Event *>(e); return CUDA_SUCCESS; }
 CUresult cuEventRecordWithFlags(CUevent handle, CUstream s, unsigned flags) {
   Event *e = reinterpret_cast<Event *>(handle);
   Stream *stream = stream_of(s);
@@ -419,6 +444,7 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent handle, unsigned) {
   return CUDA_SUCCESS;
 }
 CUresult cuEventSynchronize(CUevent handle) {
+  trace(__func__);
   Event *e = reinterpret_cast<Event *>(handle);
   while (e->passed < e->recorded) rest();
   return CUDA_SUCCESS;
@@ -432,6 +458,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) {
   return CUDA_SUCCESS;
 }
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
+  trace(__func__);
   stream_of(s)->capture = std::make_shared<Capture>();
   return CUDA_SUCCESS;
 }
@@ -450,13 +477,15 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
   return CUDA_SUCCESS;
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, unsigned long long) {
+  trace(__func__);
   *e = reinterpret_cast<CUgraphExec>(new std::vector<Work>(*reinterpret_cast<std::vector<Work> *>(g)));
   return CUDA_SUCCESS;
 }
 CUresult cuGraphDestroy(CUgraph g) { delete reinterpret_cast<std::vector<Work> *>(g); return CUDA_SUCCESS; }
-CUresult cuGraphExecDestroy(CUgraphExec e) { delete reinterpret_cast<std::vector<Work> *>(e); return CUDA_SUCCESS; }
-CUresult cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
+CUresult cuGraphExecDestroy(CUgraphExec e) { trace(__func__); delete reinterpret_cast<std::vector<Work> *>(e); return CUDA_SUCCESS; }
+CUresult cuGraphUpload(CUgraphExec, CUstream) { trace(__func__); return CUDA_SUCCESS; }
 CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
+  trace(__func__);
   for (const Work &w : *reinterpret_cast<std::vector<Work> *>(e)) stream_of(s)->add(w);
   return CUDA_SUCCESS;
 }

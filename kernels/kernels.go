@@ -223,6 +223,8 @@ type Rounds struct {
 	// Beside is what was measured where the problem names a product beside the
 	// calls. Seconds are then Beside.Seconds of the problem's objective.
 	Beside *ep.Together `json:"beside,omitempty"`
+
+	Took ep.RunTime `json:"took,omitzero"`
 }
 
 // Comparison is what a comparison with the oracle found. The tags are those of
@@ -232,6 +234,8 @@ type Comparison struct {
 	Wrong  int     `json:"wrong"`            // rows outside tolerance
 	MaxErr float64 `json:"max_err"`          // largest error, relative to its row's largest magnitude
 	Detail string  `json:"detail,omitempty"` // the first difference: rank, row, column, want, got
+
+	Took ep.CheckTime `json:"took,omitzero"`
 }
 
 // OK reports whether no row was wrong. It is true of no rows at all.

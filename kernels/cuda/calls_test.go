@@ -45,6 +45,15 @@ func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
 	return s, c
 }
 
+// verifyTimed also wants all parts of its time.
+func verifyTimed(t *testing.T, s *session, c ep.Config) error {
+	v, err := s.Verify(t.Context(), c)
+	if took := v.Took; took.Filling <= 0 || took.Running <= 0 || took.Reading <= 0 || took.Comparing <= 0 {
+		t.Errorf("%+v does not say where the time went", took)
+	}
+	return err
+}
+
 // TestSessionCalls bounds what the driver is asked for, of two ranks together: a search
 // verifies thousands of configs and takes ten thousands of samples. Each call of these
 // names costs a host 2 to 20 us, a graph or an allocation far more.
@@ -69,7 +78,7 @@ func TestSessionCalls(t *testing.T) {
 			f    func() error
 			want map[string]int
 		}{
-			{"a verification", func() error { _, err := s.Verify(t.Context(), c); return err }, verify},
+			{"a verification", func() error { return verifyTimed(t, s, c) }, verify},
 			{"a sample of a new fold", run(2), capture},
 			{"one more sample", run(2), round},
 			{"a sample after a verification", run(3), round},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The clocks of a session. An empty kernel reads differently on each, so that
@@ -20,6 +21,12 @@ var clocks = []string{clockChain, clockSpan, clockEvent}
 // stages are the places inside a kernel where a span can end: EP_STAGE_* of
 // common/check.cuh, from 1.
 var stages = []string{"ready", "sent", "arrived"}
+
+// spent adds what passes until the returned function is called to seconds of the host.
+func spent(seconds *float64) func() {
+	start := time.Now()
+	return func() { *seconds += time.Since(start).Seconds() }
+}
 
 // parseClock reads chain, span, event or span:STAGE. Stage 0 is the whole kernel;
 // another stage needs variants that are compiled to read it.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
@@ -102,9 +103,11 @@ func (s *crewSession) recover() error {
 // Verify implements kernels.Session.
 func (s *crewSession) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
 	s.outputs.Forget()
+	start := time.Now()
 	if _, err := s.attempt(task{Prove: &c}); err != nil {
 		return kernels.Comparison{}, err
 	}
+	running := time.Since(start).Seconds() // and filling
 	configs, err := opConfigs(s.first.backend.machine, s.problem, c)
 	if err != nil {
 		return kernels.Comparison{}, err
@@ -117,7 +120,9 @@ func (s *crewSession) Verify(_ context.Context, c ep.Config) (kernels.Comparison
 	if err != nil {
 		return kernels.Comparison{}, err
 	}
-	return s.outputs.Judge(s.problem.Op, dispatch, combine)
+	v, err := s.outputs.Judge(s.problem.Op, dispatch, combine)
+	v.Took.Running = running
+	return v, err
 }
 
 // read implements ref.Memory.

@@ -33,6 +33,7 @@ type program struct {
 	code  *code
 	marks [][]cu.Event // [rank] events that steps record
 	long  bool         // see longCall
+	took  ep.RunTime   // of the runs so far
 }
 
 // queuedSteps bounds the steps that are queued before any is waited for. A full

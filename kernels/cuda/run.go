@@ -38,6 +38,7 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	if err != nil {
 		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
 	}
+	p.took = ep.RunTime{}
 	var seconds [][]float64
 	err = s.attempt(p, func() (err error) {
 		seconds, err = p.measure(ctx, spec.Rounds)
@@ -46,12 +47,14 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	if err != nil {
 		return kernels.Rounds{}, err
 	}
+	stop := spent(&p.took.Clocks)
 	mhz, notes := s.backend.monitor.read(s.rig)
+	stop()
 	if s.again > 0 {
 		notes = append(notes, beganAgain(s.again, s.rig.deadline))
 		s.again = 0
 	}
-	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes}, nil
+	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes, Took: p.took}, nil
 }
 
 // beganAgain is the note of runs that were repeated, see attempt.
@@ -134,7 +137,10 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 // readings runs rounds and gives those of every round and rank to take, in their order.
 func (p *program) readings(ctx context.Context, rounds int, take func(round, rank int, raw []uint64) error) error {
 	if p.mode != ep.Eager && p.code.ranks[0].exec == 0 {
-		if err := p.code.capture(); err != nil {
+		stop := spent(&p.took.Graphs)
+		err := p.code.capture()
+		stop()
+		if err != nil {
 			return &refusal{err.Error()}
 		}
 	}
@@ -144,7 +150,9 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	}
 	total := rounds + warm
 	words := p.words()
+	stop := spent(&p.took.Rounds)
 	raw, err := p.run(ctx, total, words)
+	stop()
 	if err != nil {
 		return err
 	}

@@ -34,9 +34,10 @@ type session struct {
 	states     []state // those that have memory
 	candidates map[string]*candidate
 	expert     []cu.Function
-	beside     *products   // nil where nothing runs beside the calls
-	activation *activation // nil for other ops
-	again      int         // runs that began a second time since the last notes
+	beside     *products    // nil where nothing runs beside the calls
+	activation *activation  // nil for other ops
+	again      int          // runs that began a second time since the last notes
+	checking   ep.CheckTime // of the last candidate that was proven
 
 	mu      sync.Mutex
 	running *program

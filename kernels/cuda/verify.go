@@ -29,7 +29,9 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	if c := k.calls[ep.Combine]; c != nil {
 		combine = c.family.judged(s.problem, c.config)
 	}
-	return s.outputs.Judge(s.problem.Op, d.family.judged(s.problem, d.config), combine)
+	v, err := s.outputs.Judge(s.problem.Op, d.family.judged(s.problem, d.config), combine)
+	v.Took.Filling, v.Took.Running = s.checking.Filling, s.checking.Running
+	return v, err
 }
 
 // read implements ref.Memory.
@@ -48,16 +50,11 @@ func (s *session) Probe(rank, token, k int) ([]uint16, error) {
 // prove runs the candidate once from poisoned outputs and fresh inputs.
 func (s *session) prove(ctx context.Context, k *candidate) error {
 	s.outputs.Forget()
-	poisoned := outputParts
-	if s.activation != nil {
-		poisoned = func(p ep.Problem) []Region { return s.activation.outputs(p, 0) }
-	}
-	if err := s.rig.fill(poisoned(s.problem)); err != nil {
+	s.checking = ep.CheckTime{}
+	if err := s.poison(); err != nil {
 		return err
 	}
-	if err := s.upload(); err != nil {
-		return err
-	}
+	defer spent(&s.checking.Running)()
 	p, err := newProgram(s.rig, proof(s.problem.Op, s.besideLaunches()), k.calls, s.args(k.state()), s.extrasFor(k))
 	if err != nil {
 		return err
@@ -67,6 +64,19 @@ func (s *session) prove(ctx context.Context, k *candidate) error {
 		_, err := p.run(ctx, 1, 0)
 		return err
 	})
+}
+
+// poison fills the outputs and brings the inputs.
+func (s *session) poison() error {
+	defer spent(&s.checking.Filling)()
+	poisoned := outputParts
+	if s.activation != nil {
+		poisoned = func(p ep.Problem) []Region { return s.activation.outputs(p, 0) }
+	}
+	if err := s.rig.fill(poisoned(s.problem)); err != nil {
+		return err
+	}
+	return s.upload()
 }
 
 // Digest implements kernels.Digester.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/epbench/epbench/kernels"
@@ -47,13 +48,19 @@ type Remote struct {
 	maxRows int // row capacity that the scales are laid out for
 	whole   int // elements of an output that is read as a whole
 	read    Memory
+	reading []float64  // seconds since Judge began, by rank
 	proven  []*proven  // by rank
 	fetched []*fetched // by rank, of what Judge saw; nil once something else has run
 }
 
 // NewRemote judges what read brings.
 func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
-	r := &Remote{oracle: o, maxRows: maxRows, whole: wholeElements, read: read}
+	r := &Remote{oracle: o, maxRows: maxRows, whole: wholeElements, reading: make([]float64, len(o.w.Ranks))}
+	r.read = func(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
+		start := time.Now()
+		defer func() { r.reading[rank] += time.Since(start).Seconds() }()
+		return read(rank, part, bytes, offsets...)
+	}
 	for range o.w.Ranks {
 		r.proven = append(r.proven, newProven())
 	}
@@ -64,9 +71,11 @@ func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 func (r *Remote) Forget() { r.fetched = nil }
 
 // Judge compares what a dispatch, a combine or a pair left on all ranks. Before a
-// combine alone a dispatch has run; its rows count only where they are wrong.
+// combine alone a dispatch has run; its rows count only where they are wrong. Ranks are
+// judged side by side: the time of reading is the mean of theirs, and comparing the rest.
 func (r *Remote) Judge(op ep.Op, dispatch, combine Compare) (kernels.Comparison, error) {
-	ranks := len(r.oracle.w.Ranks)
+	start, ranks := time.Now(), len(r.oracle.w.Ranks)
+	clear(r.reading)
 	r.fetched = make([]*fetched, ranks)
 	found, errs := make([]kernels.Comparison, ranks), make([]error, ranks)
 	spread(ranks, func(rank int) { found[rank], errs[rank] = r.judge(op, rank, dispatch, combine) })
@@ -77,6 +86,10 @@ func (r *Remote) Judge(op ep.Op, dispatch, combine Compare) (kernels.Comparison,
 	for _, v := range found {
 		sum = Merge(sum, v)
 	}
+	for _, seconds := range r.reading {
+		sum.Took.Reading += seconds / float64(ranks)
+	}
+	sum.Took.Comparing = time.Since(start).Seconds() - sum.Took.Reading
 	return sum, nil
 }
 

@@ -4,19 +4,23 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Wall says where the wall time of a sweep went, in seconds. A resumed sweep adds its
 // own times to those of the run that it continues.
 type Wall struct {
-	Total     float64 `json:"total"`     // from the start of the command to its last file
-	Measuring float64 `json:"measuring"` // calls that time a kernel: samples, warm-up, graphs, the way to the worker and back
-	Samples   float64 `json:"samples"`   // of Measuring: what the recorded samples themselves took
-	Checking  float64 `json:"checking"`  // running a candidate once and comparing its answer with the oracle
-	Preparing float64 `json:"preparing"` // waiting for the compiler, loading candidates
-	Opening   float64 `json:"opening"`   // sessions: buffers and inputs
-	Starting  float64 `json:"starting"`  // the backend, the plan, the reading of an empty kernel
-	Writing   float64 `json:"writing"`   // the log, run.json, table, summary, page and pictures
+	Total     float64      `json:"total"`          // from the start of the command to its last file
+	Measuring float64      `json:"measuring"`      // calls that time a kernel: samples, warm-up, graphs, the way to the worker and back
+	Samples   float64      `json:"samples"`        // of Measuring: what the recorded samples themselves took
+	Checking  float64      `json:"checking"`       // running a candidate once and comparing its answer with the oracle
+	Run       ep.RunTime   `json:"run,omitzero"`   // of Measuring, as the backend says
+	Check     ep.CheckTime `json:"check,omitzero"` // of Checking, as the backend says
+	Preparing float64      `json:"preparing"`      // waiting for the compiler, loading candidates
+	Opening   float64      `json:"opening"`        // sessions: buffers and inputs
+	Starting  float64      `json:"starting"`       // the backend, the plan, the reading of an empty kernel
+	Writing   float64      `json:"writing"`        // the log, run.json, table, summary, page and pictures
 }
 
 // Deciding is what no other part holds: drawing routings, the strategy, intervals.
@@ -29,12 +33,60 @@ func (w Wall) Plus(o Wall) Wall {
 	w.Total += o.Total
 	w.Measuring += o.Measuring
 	w.Samples += o.Samples
+	w.Run = w.Run.Plus(o.Run)
 	w.Checking += o.Checking
+	w.Check = w.Check.Plus(o.Check)
 	w.Preparing += o.Preparing
 	w.Opening += o.Opening
 	w.Starting += o.Starting
 	w.Writing += o.Writing
 	return w
+}
+
+// wallPart is a part of the wall time, and what it was made of where that is known.
+type wallPart struct {
+	name    string
+	seconds float64
+	of      []wallPart
+}
+
+// text is the part in per cent of the total.
+func (p wallPart) text(total float64) string {
+	out := fmt.Sprintf("%s %.0f %%", p.name, 100*p.seconds/total)
+	if len(p.of) == 0 {
+		return out
+	}
+	return out + " (" + joined(p.of, total) + ")"
+}
+
+func joined(parts []wallPart, total float64) string {
+	var texts []string
+	for _, p := range parts {
+		texts = append(texts, p.text(total))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// measuring is what Measuring was made of.
+func (w Wall) measuring() []wallPart {
+	out := []wallPart{{name: "samples themselves", seconds: w.Samples}}
+	if r := w.Run; r.Rounds > 0 {
+		way := max(0, w.Measuring-r.Rounds-r.Graphs-r.Clocks)
+		out = append(out, wallPart{name: "warm-up and launches", seconds: max(0, r.Rounds-w.Samples)}, wallPart{name: "graphs", seconds: r.Graphs},
+			wallPart{name: "asking for clocks", seconds: r.Clocks}, wallPart{name: "to the worker and back", seconds: way})
+	}
+	return out
+}
+
+// checking is what Checking was made of.
+func (w Wall) checking() []wallPart {
+	c := w.Check
+	if c.Comparing == 0 {
+		return nil
+	}
+	way := max(0, w.Checking-c.Filling-c.Running-c.Reading-c.Comparing)
+	return []wallPart{{name: "filling buffers", seconds: c.Filling}, {name: "running", seconds: c.Running}, {name: "reading", seconds: c.Reading},
+		{name: "comparing", seconds: c.Comparing}, {name: "probes, to the worker and back", seconds: way}}
 }
 
 // String is one sentence with the parts in per cent of the total, in the order of a
@@ -43,16 +95,10 @@ func (w Wall) String() string {
 	if w.Total <= 0 {
 		return ""
 	}
-	share := func(part float64) float64 { return 100 * part / w.Total }
-	parts := []string{fmt.Sprintf("measured kernels %.0f %% (samples themselves %.0f %%)", share(w.Measuring), share(w.Samples))}
-	for _, p := range []struct {
-		name string
-		part float64
-	}{{"checking answers", w.Checking}, {"compiling and loading", w.Preparing}, {"opening sessions", w.Opening},
-		{"starting", w.Starting}, {"deciding", w.Deciding()}, {"writing files", w.Writing}} {
-		parts = append(parts, fmt.Sprintf("%s %.0f %%", p.name, share(p.part)))
-	}
-	return fmt.Sprintf("%v of wall time: %s", Rounded(w.Total), strings.Join(parts, ", "))
+	parts := []wallPart{{"measured kernels", w.Measuring, w.measuring()}, {"checking answers", w.Checking, w.checking()},
+		{name: "compiling and loading", seconds: w.Preparing}, {name: "opening sessions", seconds: w.Opening}, {name: "starting", seconds: w.Starting},
+		{name: "deciding", seconds: w.Deciding()}, {name: "writing files", seconds: w.Writing}}
+	return fmt.Sprintf("%v of wall time: %s", Rounded(w.Total), joined(parts, w.Total))
 }
 
 // Rounded is a time in seconds as it is read: to a tenth of a second.

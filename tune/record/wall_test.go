@@ -2,7 +2,10 @@ package record
 
 import (
 	"math"
+	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // TestWall: the parts that are named and what is left make the total, and a resumed run
@@ -19,6 +22,12 @@ func TestWall(t *testing.T) {
 		"opening sessions 5 %, starting 2 %, deciding 10 %, writing files 2 %"
 	if got := w.Plus(w).String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	w.Run, w.Check = ep.RunTime{Graphs: 0.5, Rounds: 4, Clocks: 0.25}, ep.CheckTime{Filling: 0.25, Running: 0.5, Reading: 0.5, Comparing: 0.25}
+	const split = "20s of wall time: measured kernels 50 % (samples themselves 30 %, warm-up and launches 10 %, graphs 5 %, asking for clocks 2 %, to the worker and back 2 %), " +
+		"checking answers 20 % (filling buffers 2 %, running 5 %, reading 5 %, comparing 2 %, probes, to the worker and back 5 %), "
+	if got := w.Plus(w).String(); !strings.HasPrefix(got, split) {
+		t.Errorf("got  %s\nwant %s", got, split)
 	}
 	if got := (Wall{}).String(); got != "" {
 		t.Errorf("a run that does not say: %q", got)

@@ -126,6 +126,7 @@ func (r *Runner) check(ctx context.Context, line *record.Result) error {
 	if err != nil {
 		return err
 	}
+	r.Wall.Check = r.Wall.Check.Plus(v.Took)
 	line.Checked, line.MaxErr = v.Rows, v.MaxErr
 	if !v.OK() {
 		return kernels.Failf(ep.Mismatch, "%d of %d rows are wrong: %s", v.Wrong, v.Rows, v.Detail)
@@ -135,7 +136,9 @@ func (r *Runner) check(ctx context.Context, line *record.Result) error {
 
 func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	defer timed(&r.Wall.Measuring)()
-	return r.session.Run(ctx, c, spec)
+	got, err := r.session.Run(ctx, c, spec)
+	r.Wall.Run = r.Wall.Run.Plus(got.Took)
+	return got, err
 }
 
 // lasted is how long the samples of an answer took: the slowest rank's time of every call.

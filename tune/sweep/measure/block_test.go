@@ -140,6 +140,23 @@ func TestOneFold(t *testing.T) {
 	}
 }
 
+// TestWallOfTheBackend: what the backend says of its time is summed over runs and
+// comparisons.
+func TestWallOfTheBackend(t *testing.T) {
+	b := &fake{}
+	r, _ := runner(t, b, "uniform", 1)
+	if _, err := r.Measure(t.Context(), record.StageScreen, live, 3); err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	for _, folds := range b.folds {
+		runs += len(folds)
+	}
+	if got := *r.Wall; got.Run.Rounds != float64(runs) || got.Check.Reading != float64(len(live)) {
+		t.Errorf("%+v after %d runs and %d comparisons of a second", got, runs, len(live))
+	}
+}
+
 // TestOrdersAreDrawnFromWhatIsMeasured: a resumed run draws the same orders,
 // another stage, routing or seed draws others.
 func TestOrdersAreDrawnFromWhatIsMeasured(t *testing.T) {

@@ -38,7 +38,7 @@ func (f *fake) Close() error                             { return nil }
 func (f *fake) Prepare(context.Context, ep.Config) error { return nil }
 
 func (f *fake) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
-	v := kernels.Comparison{Rows: 16}
+	v := kernels.Comparison{Rows: 16, Took: ep.CheckTime{Reading: 1}}
 	if f.wrong != nil {
 		v.Wrong = f.wrong(c)
 	}
@@ -47,7 +47,7 @@ func (f *fake) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error
 
 // Run has one slow rank in each round.
 func (f *fake) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
-	out := kernels.Rounds{Clock: "wall", Fold: spec.Fold}
+	out := kernels.Rounds{Clock: "wall", Fold: spec.Fold, Took: ep.RunTime{Rounds: 1}}
 	if f.folds == nil {
 		f.folds = map[string][]int{}
 	}

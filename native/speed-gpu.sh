@@ -8,6 +8,7 @@
 #   pairs    dispatch and combine in a row; 2 minutes
 #   models   other models, 1, 128 and 4,096 tokens; 4 minutes
 #   stages   where a short call's time goes; 1 minute
+#   threads  short calls by threads and SMs, every point of decode-space.yaml; 1 minute
 #
 # Without PART: kernels and few, in one call of at most 9 minutes. OUT holds what is printed,
 # and the run directories: all, sms-N, pairs, model-NAME. Times are of the clock chain.
@@ -29,15 +30,18 @@ PAIR_BUDGET=${PAIR_BUDGET:-80s}
 MODELS=${MODELS:-kimi-k2 qwen3-235b-a22b qwen3-30b-a3b gpt-oss-120b}
 MODEL_TOKENS=${MODEL_TOKENS:-1,128,4096}
 MODEL_BUDGET=${MODEL_BUDGET:-50s} # of each model
+SHORT=${SHORT:-1,8,32} # tokens of the part threads
+SHORT_BUDGET=${SHORT_BUDGET:-60s}
+SPACE=${SPACE:-$(dirname "$0")/decode-space.yaml}
 SWEEP=${SWEEP:-}          # more flags of sweeps
 ROUNDS=${ROUNDS:-50}
 COPIED=${COPIED:-4096}     # tokens of the plain copy
 VERIFY=${VERIFY:---quick}
 EPBENCH=${EPBENCH:-./epbench}
 WORKER=${WORKER:-./epbench-cuda}
-KERNELS=${KERNELS:-dispatch_ll,dispatch_ll_ids,dispatch_final,dispatch_final_home,combine_ll,combine_ll_partial,combine_final,combine_final_partial}
+KERNELS=${KERNELS:-dispatch_ll,dispatch_ll_ids,dispatch_final,dispatch_final_home,combine_ll,combine_ll_partial,combine_final,combine_final_partial,combine_final_polled}
 
-test $# -ge 1 || { sed -n '2,15p' "$0"; exit 2; }
+test $# -ge 1 || { sed -n '2,16p' "$0"; exit 2; }
 out=$1
 shift
 mkdir -p "$out" || exit
@@ -145,10 +149,15 @@ step() {
     done
   }
 
+  threads() {
+    sweep threads "$SHORT" uniform "$SHORT_BUDGET" $PROBLEM --dtype "$DTYPE" --op dispatch,combine \
+      --kernel dispatch_ll,dispatch_ll_ids,combine_ll,combine_ll_partial --strategy grid --space "$SPACE"
+  }
+
   for part in ${*:-kernels few}; do
     case $part in
-      kernels | few | pairs | models | stages) $part ;;
-      *) echo "$part: use kernels, few, pairs, models or stages"; exit 2 ;;
+      kernels | few | pairs | models | stages | threads) $part ;;
+      *) echo "$part: use kernels, few, pairs, models, stages or threads"; exit 2 ;;
     esac
   done
 }

@@ -86,11 +86,17 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 }
 
 // state is the memory that the candidate's calls work on.
-func (c *candidate) state() state {
-	if k := c.calls[ep.Activation]; k != nil {
-		return k.family.state
+func (c *candidate) state() state { return stateOf(c.calls) }
+
+// stateOf is the memory that calls of a candidate work on: that of the combine, which may
+// hold more than its dispatch asks for.
+func stateOf(calls map[ep.Op]*call) state {
+	for _, op := range []ep.Op{ep.Activation, ep.Combine} {
+		if k := calls[op]; k != nil {
+			return k.family.state
+		}
 	}
-	return c.calls[ep.Dispatch].family.state
+	return calls[ep.Dispatch].family.state
 }
 
 // phased reports whether every call sends and receives in kernels of its own. Beside a

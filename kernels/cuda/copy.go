@@ -39,5 +39,5 @@ func (p CopyProbe) launch() launch {
 // state is the memory with which a copy runs as a call.
 func (p CopyProbe) state() state {
 	area := Region{"area", 2 * int64(p.rows()) * int64(p.RowBytes), 0}
-	return state{"copy", func(ep.Problem) []Region { return []Region{area} }, func(ep.Problem) int { return 1 }}
+	return state{name: "copy", regions: func(ep.Problem) []Region { return []Region{area} }, counters: func(ep.Problem) int { return 1 }}
 }

@@ -62,6 +62,10 @@ type family struct {
 type state struct {
 	name string
 
+	// extends names the state whose regions come first in this one, "" where there is
+	// none. Its dispatches run in either.
+	extends string
+
 	// regions are in the order of the state's device-side enum (index into
 	// EpArgs.region). Each starts on a 256-byte boundary, at the same offset
 	// on every rank.
@@ -79,6 +83,9 @@ func (s state) of(lane int) state {
 	}
 	return s
 }
+
+// serves reports whether calls of another state find their memory in this one.
+func (s state) serves(other state) bool { return other.name == s.name || other.name == s.extends }
 
 // part is the name of a part of the state's memory in the heap.
 func (s state) part(name string) string { return s.name + "." + name }
@@ -130,6 +137,7 @@ func families() []family {
 		dispatchFinalHome(),
 		combineFinal(),
 		combineFinalPartial(),
+		combineFinalPolled(),
 		dispatchRank(),
 		combineRank(),
 		dispatchMasked(),

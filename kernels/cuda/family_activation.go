@@ -9,7 +9,7 @@ import (
 )
 
 // activationState is the memory of calls that leave nothing for each other.
-var activationState = state{"activation", func(ep.Problem) []Region { return nil }, func(ep.Problem) int { return 1 }}
+var activationState = state{name: "activation", regions: func(ep.Problem) []Region { return nil }, counters: func(ep.Problem) int { return 1 }}
 
 // fusedSilu is SwiGLU between the experts' two products, native/kernels/silu: one entry a
 // dtype. It takes EpSiluArgs and no EpArgs, and nobody waits in it.

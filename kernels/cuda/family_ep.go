@@ -12,7 +12,7 @@ import (
 )
 
 // epState is the memory of the ep kernels, native/kernels/ep.
-var epState = state{"ep", regionsEP, countersEP}
+var epState = state{name: "ep", regions: regionsEP, counters: countersEP}
 
 // dispatchEP is dispatch as MAX ep_comm does it; MAX's launch constants are
 // the defaults of its parameters.

@@ -11,7 +11,7 @@ import (
 
 // expandState is the memory of dispatchExpand and its combine: that of layout rank, its
 // rows included, and what combine needs of the rows by expert.
-var expandState = state{"expand", regionsExpand, func(ep.Problem) int { return 1 }}
+var expandState = state{name: "expand", regions: regionsExpand, counters: func(ep.Problem) int { return 1 }}
 
 // byExpert are the layouts that rows by rank are expanded to.
 var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}

@@ -11,7 +11,7 @@ import (
 
 // finalState is the memory of the final-placement kernels,
 // native/kernels/final; their counters are FinCounter of final/layout.cuh.
-var finalState = state{"final", regionsFinal, func(ep.Problem) int { return 5 }}
+var finalState = state{name: "final", regions: regionsFinal, counters: func(ep.Problem) int { return 5 }}
 
 // finalFP8Hidden bounds hidden: a lane keeps four scales for the burst.
 const finalFP8Hidden = 128 * 128

@@ -11,7 +11,7 @@ import (
 )
 
 // hostsState is the memory of the hosts kernels, native/kernels/hosts.
-var hostsState = state{"hosts", regionsHosts, countersHosts}
+var hostsState = state{name: "hosts", regions: regionsHosts, counters: countersHosts}
 
 // Bounds of what crosses hosts.
 const (

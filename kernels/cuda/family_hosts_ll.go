@@ -11,7 +11,7 @@ import (
 
 // hostsLLState is the memory of the low-latency hosts kernels. Their only counter is the
 // abort word.
-var hostsLLState = state{"hosts-ll", regionsHostsLL, func(ep.Problem) int { return 1 }}
+var hostsLLState = state{name: "hosts-ll", regions: regionsHostsLL, counters: func(ep.Problem) int { return 1 }}
 
 // dispatchHostsLL is dispatchLL over hosts.
 func dispatchHostsLL() family {

@@ -11,7 +11,7 @@ import (
 
 // llState is the memory of the low-latency kernels, native/kernels/ll. Their
 // only counter is the abort word.
-var llState = state{"ll", regionsLL, func(ep.Problem) int { return 1 }}
+var llState = state{name: "ll", regions: regionsLL, counters: func(ep.Problem) int { return 1 }}
 
 // dispatchLL is the dispatch for decoding: one message for each distinct rank
 // of a token, and receivers that poll the data itself.

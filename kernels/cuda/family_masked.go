@@ -12,7 +12,7 @@ import (
 
 // maskedState is the memory of the kernels of layout masked, native/kernels/masked.
 // Their only counter is the abort word.
-var maskedState = state{"masked", regionsMasked, func(ep.Problem) int { return 1 }}
+var maskedState = state{name: "masked", regions: regionsMasked, counters: func(ep.Problem) int { return 1 }}
 
 // maskedExperts bounds experts: a block counts the rows of all of them in shared
 // memory, twice, and keeps the first row of each segment of its own.

@@ -20,7 +20,7 @@ func combineLLPartial() family {
 				partialParam(),
 				smsParam("16", "32", "64", "132"),
 				threadsParam("256", "512", "768"),
-				speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while others leave", "warps", "0", "0", "4", "8", "12"),
+				polledReceivers("0", "0", "4", "8", "12"),
 				pdlParam("0"),
 			},
 			Check:   checkCombineLLPartial,
@@ -73,6 +73,11 @@ func combineFinalPartial() family {
 		compare:  preReduced,
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) },
 	}
+}
+
+// polledReceivers are the warps that only sum. The first value is the default.
+func polledReceivers(values ...ep.Value) kernels.Param {
+	return speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while others leave", "warps", values[0], values[1:]...)
 }
 
 // partialParam is the dtype of a rank's sum on its way. BF16 rounds once more.

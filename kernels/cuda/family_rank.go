@@ -12,7 +12,7 @@ import (
 
 // rankState is the memory of the kernels of layout rank, native/kernels/rank. Their
 // only counter is the abort word.
-var rankState = state{"rank", regionsRank, func(ep.Problem) int { return 1 }}
+var rankState = state{name: "rank", regions: regionsRank, counters: func(ep.Problem) int { return 1 }}
 
 // byRank are the layouts that they serve.
 var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}

@@ -40,7 +40,7 @@ type fastPair struct {
 
 func (q fastCase) prepare(t *testing.T, d, c family) fastPair {
 	t.Helper()
-	e := emulate(t, emulWorkload(q.p, q.tokens, q.hot, q.masked, 7), d.state, 1)
+	e := emulate(t, emulWorkload(q.p, q.tokens, q.hot, q.masked, 7), c.state, 1)
 	return fastPair{e, d, c, overDefault(t, d, q.p, q.dispatch), overDefault(t, c, q.p, q.combine)}
 }
 

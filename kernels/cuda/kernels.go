@@ -56,7 +56,7 @@ func pairsWithin(f family, all []family) func(dispatch, combine ep.Config) error
 		if err != nil {
 			return err
 		}
-		if d.state.name != f.state.name {
+		if !f.state.serves(d.state) {
 			return fmt.Errorf("combine: %s reads the %s state, which %s does not leave; pair it with a kernel that does",
 				f.kernel.Name, f.state.name, dispatch.Kernel)
 		}

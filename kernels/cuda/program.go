@@ -255,7 +255,7 @@ func (w *writer) call(st step, args C.EpArgs) {
 		w.support("ep_empty", args, 0)
 		return
 	}
-	w.toState(&args, k.family.state.of(st.lane), w.extra.problem, st.op)
+	w.toState(&args, stateOf(w.calls).of(st.lane), w.extra.problem, st.op)
 	args.round = C.uint32_t(st.n + 1)
 	if d := w.extra.drill; d.Rank == w.rig.number(w.rank) {
 		args.delay_ns, args.drop_signal = C.int32_t(d.Delay.Nanoseconds()), C.int32_t(d.Drop)
@@ -319,7 +319,7 @@ func (w *writer) finish(s *schedule) {
 				continue
 			}
 			args := w.base
-			w.toState(&args, k.family.state.of(lane), w.extra.problem, op)
+			w.toState(&args, stateOf(w.calls).of(lane), w.extra.problem, op)
 			w.support("ep_advance", args, calls[op])
 		}
 	}

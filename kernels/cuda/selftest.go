@@ -43,7 +43,7 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 
 // litmusState is the memory with which a litmus runs as a call.
 func litmusState(l litmus) state {
-	return state{"litmus", func(ep.Problem) []Region { return []Region{{"area", l.area, 0}} }, func(ep.Problem) int { return 16 }}
+	return state{name: "litmus", regions: func(ep.Problem) []Region { return []Region{{"area", l.area, 0}} }, counters: func(ep.Problem) int { return 16 }}
 }
 
 // litmus runs l once on all ranks and judges what it left.

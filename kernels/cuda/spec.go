@@ -15,6 +15,7 @@ type CallSpec struct {
 	Config   ep.Config
 	Op       ep.Op
 	State    string // calls that share memory have the same state
+	Extends  string // another state whose regions State begins with, "" if none
 	Unit     Unit
 	Launches []LaunchSpec
 	Regions  []Region // of the state's heap, in the order of EpArgs.region
@@ -51,12 +52,21 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 	if err != nil {
 		return CallSpec{}, err
 	}
-	s := CallSpec{Config: c, Op: f.kernel.Op, State: f.state.name, Unit: u.packed(),
+	s := CallSpec{Config: c, Op: f.kernel.Op, State: f.state.name, Extends: f.state.extends, Unit: u.packed(),
 		Counters: max(f.state.counters(p), 1), Places: f.places, Regions: f.state.regions(p)}
 	for _, l := range f.launches(p, c) {
 		s.Launches = append(s.Launches, l.spec())
 	}
 	return s, nil
+}
+
+// In is a dispatch in the memory of the combine that follows it, where that holds the
+// dispatch's own.
+func (s CallSpec) In(combine CallSpec) CallSpec {
+	if combine.Extends == s.State {
+		s.State, s.Extends, s.Regions, s.Counters = combine.State, combine.Extends, combine.Regions, combine.Counters
+	}
+	return s
 }
 
 func (l launch) spec() LaunchSpec {

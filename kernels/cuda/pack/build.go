@@ -198,38 +198,36 @@ func bit(b bool) uint32 {
 var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
 func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
-	d, err := b.config(v, p.Dispatch, ep.Dispatch)
+	combine, err := v.describe(ep.Combine, p.Combine)
 	if err != nil {
 		return 0, err
 	}
-	c, err := b.config(v, p.Combine, ep.Combine)
+	dispatch, err := v.describe(ep.Dispatch, p.Dispatch)
 	if err != nil {
 		return 0, err
 	}
-	if b.configs[d].State != b.configs[c].State {
+	if dispatch = dispatch.In(combine); dispatch.State != combine.State {
 		return 0, fmt.Errorf("%s reads other memory than %s leaves", p.Combine.Key(), p.Dispatch.Key())
 	}
+	d, c := b.config(v, dispatch), b.config(v, combine)
 	return b.once(fmt.Sprint("plan ", d, c), func() int {
 		b.plans = append(b.plans, planRecord{d, c})
 		return len(b.plans) - 1
 	}), nil
 }
 
-// config adds what one op launches.
-func (b *builder) config(v *resolver, c ep.Config, op ep.Op) (uint32, error) {
+// describe is what a config of an op launches at the pack's capacity.
+func (v *resolver) describe(op ep.Op, c ep.Config) (cuda.CallSpec, error) {
+	return cuda.DescribeCall(v.machine(), v.at(op, v.problem.MaxTokens), c)
+}
+
+// config adds what one op launches in its state.
+func (b *builder) config(v *resolver, s cuda.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
-	key := fmt.Sprint("config ", index, c.Key())
-	if at, ok := b.place[key]; ok {
-		return at, nil
-	}
-	s, err := cuda.DescribeCall(v.machine(), v.at(op, v.problem.MaxTokens), c)
-	if err != nil {
-		return 0, err
-	}
-	return b.once(key, func() int {
+	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key()), func() int {
 		rec := configRecord{
-			Op: uint32(slices.Index(ep.Ops(), op)), DType: index, State: b.state(s, index),
-			FirstLaunch: uint32(len(b.launches)), Launches: uint32(len(s.Launches)), Key: b.text(c.Key()),
+			Op: uint32(slices.Index(ep.Ops(), s.Op)), DType: index, State: b.state(s, index),
+			FirstLaunch: uint32(len(b.launches)), Launches: uint32(len(s.Launches)), Key: b.text(s.Config.Key()),
 		}
 		if s.Places {
 			rec.Flags |= flagPlaces
@@ -240,7 +238,7 @@ func (b *builder) config(v *resolver, c ep.Config, op ep.Op) (uint32, error) {
 		}
 		b.configs = append(b.configs, rec)
 		return len(b.configs) - 1
-	}), nil
+	})
 }
 
 func (b *builder) launch(module uint32, l cuda.LaunchSpec) launchRecord {

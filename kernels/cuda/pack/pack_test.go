@@ -127,6 +127,31 @@ func TestRowsOfPairsAnswerFirst(t *testing.T) {
 	}
 }
 
+// TestDispatchInTwoStates: one dispatch is packed in its own memory and in that of a combine
+// that needs more.
+func TestDispatchInTwoStates(t *testing.T) {
+	d, _ := ep.ParseConfig(dispatchFinal)
+	c, _ := ep.ParseConfig("combine_final_polled:partial=f32,pdl=0,receivers=12,sms=132,threads=768")
+	pair := row(ep.Pair, 1024, 4096, "x:y=1", 50)
+	pair.Config = ep.Join(d, c)
+	p := build(t, nil, pair, row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
+	if a := said(t, p, ep.Pair, ep.Even, 2000); a.Dispatch != dispatchFinal || a.Combine != c.Key() {
+		t.Errorf("%s and %s, want the pair's row", a.Dispatch, a.Combine)
+	}
+	text, err := p.bytes(secStrings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := map[string]int{}
+	for _, s := range p.states {
+		name, _, _ := strings.Cut(string(text[s.Name:]), "\x00")
+		held[name]++
+	}
+	if held["final"] != 1 || held["final-polled"] != 1 {
+		t.Errorf("states %v", held)
+	}
+}
+
 // Rows that peers write cannot lie outside the heap: there another kernel runs.
 func TestElsewhere(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 10, dispatchLL, 1), row(ep.Dispatch, 11, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))

@@ -1,0 +1,58 @@
+package cuda
+
+import (
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// polledState is the final kernels' memory with slots that a combine polls. Their
+// dispatches run in it too.
+var polledState = state{name: "final-polled", extends: finalState.name, regions: regionsPolled, counters: finalState.counters}
+
+// regionsPolled is FinRegion of final/layout.cuh and the FIN_POLLED of
+// final/combine_polled.cuh. Flags and slots of the combines with flags take a word.
+func regionsPolled(p ep.Problem) []Region {
+	out := regionsFinal(p)
+	for i := range out {
+		if out[i].Name == "flags" || out[i].Name == "return" {
+			out[i].Bytes = 4
+		}
+	}
+	slots := int64(max(p.Ranks, p.TopK))
+	return append(out, Region{"polled", 2 * int64(p.MaxTokens) * slots * int64(2*p.Hidden), 0xff})
+}
+
+// combineFinalPolled is combineLLPartial behind a dispatch of the final kernels. With 4,096
+// tokens on 2 ranks such pairs are a fifth faster than those of one family.
+func combineFinalPolled() family {
+	f := combineLLPartial()
+	f.kernel = kernels.Kernel{
+		Name: "combine_final_polled",
+		Op:   ep.Combine,
+		Doc:  "combine_ll_partial behind dispatch_final or dispatch_final_home: receivers poll the sums, in twice the slots. For large batches.",
+		Params: []kernels.Param{
+			partialParam(),
+			smsParam("32", "64", "132"),
+			threadsParam("512", "768"),
+			polledReceivers("12", "0", "8", "12"),
+			pdlParam("0"),
+		},
+		Check:   checkCombineLLPartial,
+		Default: defaultCombineFinalPolled,
+	}
+	f.source, f.state = "final/combine_polled.cuh", polledState
+	f.launches = func(_ ep.Problem, c ep.Config) []launch {
+		l := launchOf("combine_final_polled", c)
+		l.params.own = llParams{receivers: c.Int("receivers")}
+		return []launch{l}
+	}
+	f.dispatch = func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) }
+	return f
+}
+
+// defaultCombineFinalPolled is what won for combineLLPartial from 1,024 tokens on.
+func defaultCombineFinalPolled(m ep.Machine, p ep.Problem) ep.Config {
+	return ep.Config{Kernel: "combine_final_polled", Values: map[string]ep.Value{
+		"partial": "f32", "sms": number(fastSMs(m, p)), "threads": "768", "receivers": "12", "pdl": "0",
+	}}
+}

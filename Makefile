@@ -50,7 +50,7 @@ mutation: ## mutation tests of what decides; needs gremlins v0.6.0 (github.com/g
 	done
 
 golden: ## rewrite expected outputs; review the diff
-	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/...
+	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/... ./kernels/worker
 
 tables: build ## the embedded GPU tables, merged again from their runs, are the same
 	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \

@@ -68,8 +68,9 @@ func TestBesideTable(t *testing.T) {
 	one := func(us float64) record.Interval {
 		return record.Interval{Mid: us * 1e-6, Low: us * 0.9e-6, High: us * 1.1e-6}
 	}
+	saved := one(25)
 	s := record.Search{Problem: besideProblem(), Routing: "uniform", Decision: record.Decision{Config: config, Default: over},
-		Beside: &record.BesidePair{
+		Beside: &record.BesidePair{Saved: &saved,
 			Config:  record.Beside{Call: one(15), CallIn: one(20), Product: one(100), ProductIn: one(105), Both: one(105), Cost: one(5), Slowdown: record.Interval{Mid: 1.05}, Done: 0.4, Amount: "2 launches"},
 			Default: record.Beside{Call: one(40), CallIn: one(50), Product: one(100), ProductIn: one(130), Both: one(130), Cost: one(30), Slowdown: record.Interval{Mid: 1.3}, Done: 0.5}}}
 	run := &record.Run{Searches: []record.Search{s}}
@@ -80,17 +81,17 @@ func TestBesideTable(t *testing.T) {
 			t.Fatalf("%v, %d rows", ok, len(table.Rows))
 		}
 		text := []string{}
-		for _, c := range table.Rows[0][len(table.Rows[0])-11:] {
+		for _, c := range table.Rows[0][len(table.Rows[0])-14:] {
 			text = append(text, c.Text)
 		}
-		if got := strings.Join(text, " "); got != config.ID()+" 15.00 20.00 100.00 105.0 5.0 105.0 5.00 4.50 5.50 40.0" {
+		if got := strings.Join(text, " "); got != config.ID()+" 15.00 20.00 100.00 105.0 5.0 105.0 5.00 4.50 5.50 40.0 25.00 22.50 27.50" {
 			t.Errorf("the config's row: %s", got)
 		}
 		want := over.ID()
 		if reference == "" {
 			want = "default"
 		}
-		if got := table.Rows[1][len(table.Rows[1])-11].Text; got != want {
+		if got := table.Rows[1][len(table.Rows[1])-14].Text; got != want {
 			t.Errorf("the other row is of %s, want %s", got, want)
 		}
 		if !slices.ContainsFunc(table.Notes, func(n string) bool { return strings.Contains(n, "share of the product is 2 launches") }) {

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -52,15 +51,25 @@ func Winners(run *record.Run) Table {
 	return t
 }
 
+// againstColumn is the config that stands in the default's place, under bench --over.
+var againstColumn = winnerColumn{Words("against").Dropped(2), func(s *record.Search) Cell {
+	return Cell{Text: s.Decision.Default.ID(), Value: s.Decision.Default.Key()}
+}}
+
 // Measured lists the decisions of bench: Winners without the columns of a
 // search.
 func Measured(run *record.Run) Table {
-	t := decided(run, everySearch(run), winnerColumns)
-	t.Name, t.Title = "bench", "Measured beside the default"
-	for _, s := range run.Searches {
-		if s.Reference != "" {
-			t.Note(fmt.Sprintf("%s: in the default's place stands %s (%s)", Title(s.Problem, s.Routing), s.Decision.Default.ID(), s.Reference),
-				s.Decision.Default.ID()+": "+s.Decision.Default.Key())
+	columns, title := winnerColumns, "Measured beside the default"
+	against := slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Reference != "" })
+	if against {
+		columns, title = slices.Concat(winnerColumns, []winnerColumn{againstColumn}), "Measured against another table's configs"
+	}
+	t := decided(run, everySearch(run), columns)
+	t.Name, t.Title = "bench", title
+	if against {
+		t.Note("against: the config in the default's place; a config that says default is the same")
+		for _, line := range GatherReasons(run.Searches, func(s *record.Search) string { return s.Reference }) {
+			t.Note("against, from --over: " + line)
 		}
 	}
 	return t
@@ -130,13 +139,20 @@ func ConfigCells(c, dflt ep.Config) []Cell {
 	return []Cell{Str(c.ID()), {Text: c.Difference(dflt), Value: c.Key()}}
 }
 
-// defaults spells out the defaults that configs are shown against, each once.
+// defaults spells out the defaults that configs are shown against, each once. What stands
+// in their place has its id before it.
 func defaults(run *record.Run) []string {
 	var all []ep.Config
+	var out []string
 	for _, s := range run.Searches {
-		all = append(all, s.Decision.Default)
+		d := s.Decision.Default
+		if s.Reference == "" {
+			all = append(all, d)
+		} else if note := d.ID() + ": " + d.Key(); !slices.Contains(out, note) {
+			out = append(out, note)
+		}
 	}
-	return spelled(all)
+	return append(spelled(all), out...)
 }
 
 // DefaultNotes is defaults for cases, of which some may not be decided.

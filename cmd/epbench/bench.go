@@ -225,10 +225,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 
 // verdict turns failures into an exit code.
 func (f *benchFlags) verdict(cmd *cobra.Command, run *record.Run) error {
-	for _, o := range run.Searches {
-		if o.Decision.Reason != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %s\n", o.Problem.Op, o.Problem.Tokens, o.Routing, o.Decision.Reason)
-		}
+	for _, line := range reports.GatherReasons(run.Searches, func(s *record.Search) string { return s.Decision.Reason }) {
+		fmt.Fprintln(cmd.ErrOrStderr(), line)
 	}
 	for _, o := range run.Searches {
 		if !o.OK() {

@@ -19,4 +19,9 @@ type Beside struct {
 type BesidePair struct {
 	Config  Beside `json:"config"`  // of Decision.Config
 	Default Beside `json:"default"` // of Decision.Default
+
+	// Saved is how much longer both together take with the default than with the config,
+	// round by round: unlike costs it needs no reading of the product alone. nil where
+	// their rounds are not the same, or both are one config.
+	Saved *Interval `json:"saved,omitempty"`
 }

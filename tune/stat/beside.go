@@ -22,6 +22,20 @@ func Beside(t *ep.Together) record.Beside {
 // same round, with its 95 % interval.
 func Slowdown(with, alone []float64) record.Interval { return MedianRatio(logs(with), logs(alone)) }
 
+// Saved is the median over rounds of the time of both with the default less that with the
+// config, seconds, with its 95 % interval; nil where they have not as many rounds.
+func Saved(config, dflt *ep.Together) *record.Interval {
+	if len(config.Both) != len(dflt.Both) {
+		return nil
+	}
+	diff := slowest(dflt.Both)
+	for i, both := range slowest(config.Both) {
+		diff[i] -= both
+	}
+	out := MedianInterval(diff)
+	return &out
+}
+
 // slowest is the largest of the ranks' values, by round.
 func slowest(rounds [][]float64) []float64 {
 	out := make([]float64, len(rounds))

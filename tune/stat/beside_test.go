@@ -30,3 +30,21 @@ func TestBeside(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 }
+
+// TestSaved: what a config saves is a median of differences within rounds, of the slowest
+// rank, and nothing where rounds do not belong together.
+func TestSaved(t *testing.T) {
+	var config, dflt ep.Together
+	for i := range 9 {
+		drift := 10 * float64(i)
+		config.Both = append(config.Both, []float64{90, 100 + drift})
+		dflt.Both = append(dflt.Both, []float64{103 + drift, 80})
+	}
+	if s := Saved(&config, &dflt); s == nil || math.Abs(s.Mid-3) > 1e-9 || math.Abs(s.High-s.Low) > 1e-9 {
+		t.Errorf("%+v, want 3 in every round", s)
+	}
+	dflt.Both = dflt.Both[1:]
+	if s := Saved(&config, &dflt); s != nil {
+		t.Errorf("%+v of other rounds", s)
+	}
+}

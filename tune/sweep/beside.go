@@ -13,5 +13,9 @@ func besidePair(r *measure.Runner, config, dflt int) *record.BesidePair {
 	if c == nil || d == nil {
 		return nil
 	}
-	return &record.BesidePair{Config: stat.Beside(c), Default: stat.Beside(d)}
+	pair := &record.BesidePair{Config: stat.Beside(c), Default: stat.Beside(d)}
+	if config != dflt {
+		pair.Saved = stat.Saved(c, d)
+	}
+	return pair
 }

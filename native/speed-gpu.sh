@@ -113,7 +113,7 @@ step() {
 
   # Beside each the plain copy of what a rank stores: of dispatch 7 rows a token at home and
   # one away; of combine the mean of what it reads and stores, away one partial sum of BF16,
-  # or of f32 two rows.
+  # or of f32 two rows; and a copy that reads as much as combine does, 9 or 10 rows.
   few() {
     for n in $(echo "$SMS" | tr , ' '); do
       sweep "sms-$n" "$FEW" uniform "$FEW_BUDGET" $PROBLEM --dtype "$DTYPE" --op dispatch,combine --kernel "$KERNELS" --max-sms "$n"
@@ -121,6 +121,8 @@ step() {
     step copy-dispatch "$WORKER" copy --sms "$SMS" --home $((7 * COPIED)) --away "$COPIED" --row-bytes 7392
     step copy-combine-bf16 "$WORKER" copy --sms "$SMS" --home $((9 * COPIED / 2)) --away "$COPIED" --row-bytes 14336
     step copy-combine-f32 "$WORKER" copy --sms "$SMS" --home $((9 * COPIED / 2)) --away $((2 * COPIED)) --row-bytes 14336
+    step copy-reads-bf16 "$WORKER" copy --sms "$SMS" --home $((8 * COPIED)) --away "$COPIED" --row-bytes 14336
+    step copy-reads-f32 "$WORKER" copy --sms "$SMS" --home $((8 * COPIED)) --away $((2 * COPIED)) --row-bytes 14336
   }
 
   pairs() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type process struct {
 	done    chan struct{} // closed when the process is gone
 	wait    func() error  // for the command to end
 	timeout timeout
+	rows    string // file for probed rows, "" where the worker may be on another host
 
 	mu   sync.Mutex
 	last Beat
@@ -91,6 +93,7 @@ func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
+	p.rows = newRowsFile()
 	return tolerant{channel.Line(&lineLimit{r: out, limit: maxLine}, in), p.printed}, nil
 }
 
@@ -115,6 +118,7 @@ func (p *process) reap() {
 		p.exit = cerr
 	}
 	p.mu.Unlock()
+	_ = os.Remove(p.rows) // there may be none
 	close(p.done)
 }
 

@@ -124,6 +124,10 @@ type RunParams struct {
 type VerifyParams struct {
 	Candidate
 	Probes []Probe `json:"probes,omitempty"`
+	// RowsFile is an empty file of the client's host. A worker that can open it may
+	// write the bytes of the probed rows there, in the order of the probes, in place of
+	// VerifyReply.Probed: as JSON they took the client longer than to judge them.
+	RowsFile string `json:"rows_file,omitempty"`
 }
 
 // Probe names one output row that the client compares with its own oracle, so
@@ -139,7 +143,7 @@ type Probe struct {
 // VerifyReply is what the worker's own comparison found, and the probed rows.
 type VerifyReply struct {
 	kernels.Comparison
-	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes
+	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes, none where they are in RowsFile
 }
 
 // ProbeRow is the row of one probe: base64 of hidden little-endian BF16

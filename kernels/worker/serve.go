@@ -219,6 +219,9 @@ func (s *server) verify(ctx context.Context, p VerifyParams) (VerifyReply, error
 	if prober, ok := session.Session.(Prober); ok {
 		r.Probed, err = probe(prober, p.Probes)
 	}
+	if err == nil && len(r.Probed) > 0 && writeRows(p.RowsFile, r.Probed) == nil {
+		r.Probed = nil
+	}
 	return r, err
 }
 

@@ -122,11 +122,14 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 		probes = chooseProbes(s.workload)
 	}
 	var r VerifyReply
-	begin := time.Now()
-	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes}, &r, c, s.verifyLimit()); err != nil {
+	begin, file := time.Now(), s.proc.rows
+	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes, file}, &r, c, s.verifyLimit()); err != nil {
 		return kernels.Comparison{}, err
 	}
 	s.verified = max(s.verified, time.Since(begin))
+	if file != "" && len(r.Probed) == 0 {
+		r.Probed = readRows(file, 2*s.workload.Problem.Hidden)
+	}
 	return s.checkProbes(probes, r.Probed, r.Comparison), nil
 }
 

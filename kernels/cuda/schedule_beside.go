@@ -299,8 +299,9 @@ func (s *schedule) stepProducts(start int) course {
 	return course{start, s.slots - 1, []float64{1}}
 }
 
-// stepAbreast alternates: a product of one micro-batch beside a call of the other, and
-// then both streams wait for each other.
+// stepAbreast alternates: a call of one micro-batch beside a product of the other, and
+// then both streams wait for each other. The call is queued first, as engines do: behind a
+// product that fills the GPU it would begin when that ends, and nothing would overlap.
 func (s *schedule) stepAbreast() {
 	s.align()
 	s.now.begin = s.began()
@@ -308,8 +309,8 @@ func (s *schedule) stepAbreast() {
 	s.add(stepFork, 0)
 	for range s.now.calls {
 		for i, c := range stepCalls {
-			s.stepProduct(i, true)
 			s.laneCall(c, whole)
+			s.stepProduct(i, true)
 			s.add(stepFork, 0)
 			s.add(stepJoin, 0)
 		}

@@ -180,6 +180,26 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestStepsQueueCallsFirst: nothing of the product is queued between the point where both
+// streams may go on and the call.
+func TestStepsQueueCallsFirst(t *testing.T) {
+	s := besideSchedule(ep.Pair, stepAbreast, 1, 2, false)
+	from := slices.IndexFunc(s.steps, func(st step) bool { return st.kind == stepStamp && st.n == s.now.begin })
+	side := false
+	for _, st := range s.steps[from:] {
+		switch st.kind {
+		case stepFork:
+			side = false
+		case stepProduct, stepAttention:
+			side = true
+		case stepCall:
+			if side {
+				t.Fatalf("call %d of %s is queued behind a product", st.n, st.op)
+			}
+		}
+	}
+}
+
 // TestLoaded: a round of an experiment has the product alone and beside its loads, one for
 // each call, with memory of their own.
 func TestLoaded(t *testing.T) {

@@ -132,8 +132,9 @@ class Round:
         return run, read
 
     def step_abreast(self):
-        """A product of one micro-batch beside a call of the other, then both streams wait
-        for each other."""
+        """A call of one micro-batch beside a product of the other, then both streams wait
+        for each other. The call is queued first: behind a product that fills the GPU it
+        would begin when that ends."""
         begin, end, cuda = self.event(), self.event(), self.streams.cuda
 
         def run():
@@ -141,11 +142,11 @@ class Round:
             self.streams.fork()
             for _ in range(self.calls):
                 for i, part in enumerate(self.plan.parts):
+                    with cuda.stream(self.streams.calls):
+                        part.whole()
                     with cuda.stream(self.streams.side):
                         for launch in self.step_product(i):
                             launch()
-                    with cuda.stream(self.streams.calls):
-                        part.whole()
                     self.streams.meet()
             with cuda.stream(self.streams.calls):
                 end.record()

@@ -212,6 +212,37 @@ type RunSpec struct {
 	Fold   int // calls averaged in one round, at least 1, so that a round outlasts the clock
 }
 
+// Turn is a prepared candidate's part of a round that goes through many: one round of so
+// many calls. The tags are those of the worker protocol.
+type Turn struct {
+	Config ep.Config `json:"config"`
+	Fold   int       `json:"fold"`
+}
+
+// InTurn is implemented by sessions that do many turns at less cost than Run does each,
+// such as those in another process.
+type InTurn interface {
+	// RunInTurn does turns one after the other, from the first on, and returns the
+	// rounds of those that went well. An error is that of the turn behind them. Without
+	// one there may still be turns left to do, but at least one was done.
+	RunInTurn(context.Context, []Turn) ([]Rounds, error)
+}
+
+// RunInTurn is that of a session, or else Run for each turn.
+func RunInTurn(ctx context.Context, s Session, turns []Turn) (done []Rounds, err error) {
+	if many, ok := s.(InTurn); ok {
+		return many.RunInTurn(ctx, turns)
+	}
+	for _, t := range turns {
+		r, err := s.Run(ctx, t.Config, RunSpec{Rounds: 1, Fold: t.Fold})
+		if err != nil {
+			return done, err
+		}
+		done = append(done, r)
+	}
+	return done, nil
+}
+
 // Rounds is what Run measured. The tags are those of the worker protocol.
 type Rounds struct {
 	Clock   string      `json:"clock"`           // what the seconds mean: chain, span, span:STAGE, event or wall

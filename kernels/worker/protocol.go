@@ -22,6 +22,7 @@ const (
 	methodOpen     = "open"
 	methodPrepare  = "prepare"
 	methodRun      = "run"
+	methodTurns    = "turns"
 	methodVerify   = "verify"
 	methodEmpty    = "empty"
 	methodExplain  = "explain"
@@ -53,6 +54,7 @@ type Welcome struct {
 	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
 	Ahead    bool         `json:"ahead,omitempty"`  // the worker wants the notification ahead
+	Turns    bool         `json:"turns,omitempty"`  // the worker knows the request turns
 	Beside   []string     `json:"beside,omitempty"` // kinds of ep.Product that it runs beside calls, none where it lacks
 }
 
@@ -117,6 +119,24 @@ type RunParams struct {
 	Candidate
 	Rounds int `json:"rounds"`
 	Fold   int `json:"fold"`
+}
+
+// TurnsParams asks for one round of each of these prepared candidates, in this order.
+type TurnsParams struct {
+	Session int            `json:"session"`
+	Turns   []kernels.Turn `json:"turns"`
+}
+
+// TurnsReply holds the rounds up to the first turn that failed.
+type TurnsReply struct {
+	Rounds []kernels.Rounds `json:"rounds"`
+	Failed *TurnFailure     `json:"failed,omitempty"` // of the turn behind them
+}
+
+// TurnFailure is why a turn failed.
+type TurnFailure struct {
+	Status ep.Status `json:"status"`
+	Reason string    `json:"reason"`
 }
 
 // VerifyParams asks for a comparison with the worker's reference, and for output

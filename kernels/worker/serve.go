@@ -38,6 +38,7 @@ func Serve(ctx context.Context, name string, b kernels.Backend, in io.Reader, ou
 		methodOpen:     s.beating("open", handler.New(s.open)),
 		methodPrepare:  s.beating("prepare", handler.New(s.prepare)),
 		methodRun:      s.beating("run", handler.New(s.run)),
+		methodTurns:    s.beating("run", handler.New(s.turns)),
 		methodVerify:   s.beating("verify", handler.New(s.verify)),
 		methodEmpty:    s.beating("empty", handler.New(s.empty)),
 		methodExplain:  s.beating("explain", handler.New(s.explain)),
@@ -105,7 +106,7 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	if h.Protocol != Protocol {
 		return Welcome{}, fmt.Errorf("client speaks protocol %d, this worker %d", h.Protocol, Protocol)
 	}
-	w := Welcome{Protocol: Protocol, Worker: s.name, Machine: s.backend.Machine()}
+	w := Welcome{Protocol: Protocol, Worker: s.name, Machine: s.backend.Machine(), Turns: true}
 	if v, ok := s.backend.(kernels.Versioned); ok {
 		w.ABI = v.ABI()
 	}
@@ -205,6 +206,20 @@ func (s *server) run(ctx context.Context, p RunParams) (kernels.Rounds, error) {
 		return kernels.Rounds{}, err
 	}
 	return session.Run(ctx, p.Config, kernels.RunSpec{Rounds: p.Rounds, Fold: p.Fold})
+}
+
+// turns ends at the first failure, which is a candidate's: the client goes on behind it.
+func (s *server) turns(ctx context.Context, p TurnsParams) (r TurnsReply, err error) {
+	session, err := s.session(p.Session)
+	if err != nil {
+		return r, err
+	}
+	r.Rounds, err = kernels.RunInTurn(ctx, session.Session, p.Turns)
+	var f *kernels.Failure
+	if errors.As(err, &f) {
+		r.Failed, err = &TurnFailure{f.Status, f.Reason}, nil
+	}
+	return r, err
 }
 
 func (s *server) verify(ctx context.Context, p VerifyParams) (VerifyReply, error) {

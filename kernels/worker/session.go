@@ -73,15 +73,19 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 		return kernels.Rounds{}, err
 	}
 	var r kernels.Rounds
-	limit := s.backend.limits.Round * time.Duration(1+spec.Rounds*max(spec.Fold, 1)/100)
-	begin := time.Now()
+	limit, begin := s.runLimit(spec.Rounds*max(spec.Fold, 1)), time.Now()
 	if err := s.call(ctx, methodRun, RunParams{Candidate{s.id, c}, spec.Rounds, spec.Fold}, &r, c, limit); err != nil {
 		return kernels.Rounds{}, err
 	}
-	if why := implausible(r, s.workload, spec, time.Since(begin)); why != "" {
+	if why, _ := s.implausible(r, spec, time.Since(begin)); why != "" {
 		return kernels.Rounds{}, s.condemn(c, kernels.Failf(ep.Unstable, "the worker's times cannot be right: %s", why))
 	}
 	return r, nil
+}
+
+// runLimit is the deadline of so many calls.
+func (s *session) runLimit(calls int) time.Duration {
+	return s.backend.limits.Round * time.Duration(1+calls/100)
 }
 
 // Explain implements kernels.Explainer.
@@ -94,21 +98,22 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	return r.Effects, err
 }
 
-// implausible says why the times of an answer that took wall cannot be true, ""
-// when they can.
-func implausible(r kernels.Rounds, w *workloads.Workload, spec kernels.RunSpec, wall time.Duration) string {
+// implausible says why the times of an answer that took wall cannot be true, "" when they
+// can, and how much of wall they leave.
+func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.Duration) (why string, left time.Duration) {
+	w := s.workload
 	idle := !slices.ContainsFunc(w.Ranks, func(r workloads.Routing) bool { return r.Tokens > 0 })
 	if why := r.Implausible(spec, w.Problem.Ranks, idle); why != "" {
-		return why
+		return why, 0
 	}
 	var total float64
 	for _, times := range r.Seconds {
 		total += slices.Max(times) * float64(r.Fold)
 	}
 	if total > wall.Seconds() {
-		return fmt.Sprintf("rounds of %.3g s in all came back after %.3g s", total, wall.Seconds())
+		return fmt.Sprintf("rounds of %.3g s in all came back after %.3g s", total, wall.Seconds()), 0
 	}
-	return ""
+	return "", wall - time.Duration(total*float64(time.Second))
 }
 
 // Verify implements kernels.Session. Beside the worker's own comparison, a few
@@ -166,10 +171,7 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 		return nil
 	}
 	if f := asFailure(err); f != nil {
-		if f.Status == ep.Hang || f.Status == ep.Crash {
-			return s.condemn(c, f)
-		}
-		return f
+		return s.blamed(c, f)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -192,6 +194,15 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 	return f
 }
 
+// blamed is a failure that the worker reported of c, which is not run again where it hung
+// or crashed.
+func (s *session) blamed(c ep.Config, f *kernels.Failure) *kernels.Failure {
+	if f.Status == ep.Hang || f.Status == ep.Crash {
+		return s.condemn(c, f)
+	}
+	return f
+}
+
 // condemn puts a candidate into quarantine: it is not run again.
 func (s *session) condemn(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	s.backend.doomed[quarantineKey(s.workload, c)] = f
@@ -205,8 +216,15 @@ func asFailure(err error) *kernels.Failure {
 		return nil
 	}
 	var d failureData
-	if json.Unmarshal(rpc.Data, &d) != nil || d.Status == ep.OK || !slices.Contains(ep.Statuses(), d.Status) {
-		d.Status = ep.Crash
+	_ = json.Unmarshal(rpc.Data, &d) // no status is a crash
+	return reported(d.Status, rpc.Message)
+}
+
+// reported is a failure as a worker reported it. A word that is no status of a failure
+// counts as a crash.
+func reported(status ep.Status, reason string) *kernels.Failure {
+	if status == ep.OK || !slices.Contains(ep.Statuses(), status) {
+		status = ep.Crash
 	}
-	return &kernels.Failure{Status: d.Status, Reason: rpc.Message}
+	return &kernels.Failure{Status: status, Reason: reason}
 }

@@ -202,27 +202,68 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 		} else {
 			slices.Reverse(order)
 		}
-		for _, i := range order {
-			line := &lines[i]
-			if line.Status != ep.OK {
-				continue
-			}
-			got, err := r.run(ctx, line.Config, kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
-			if err == nil {
-				err = take(line, got)
-			}
-			if err == nil {
-				r.Wall.Samples += lasted(got)
-			}
-			if err := blame(err, line); err != nil {
-				return err
-			}
-			if line.Status != ep.OK {
+		if err := r.turns(ctx, order, lines); err != nil {
+			return err
+		}
+		for i := range lines {
+			if lines[i].Status != ep.OK {
 				r.ready[live[i]] = false
 			}
 		}
 	}
 	return nil
+}
+
+// turns times the living lines once, in this order. A line that fails is passed over.
+func (r *Runner) turns(ctx context.Context, order []int, lines []record.Result) error {
+	var left []*record.Result
+	for _, i := range order {
+		if lines[i].Status == ep.OK {
+			left = append(left, &lines[i])
+		}
+	}
+	for len(left) > 0 {
+		got, err := r.inTurn(ctx, left)
+		for i, g := range got {
+			if err := r.keep(left[i], g); err != nil {
+				return err
+			}
+		}
+		left = left[len(got):]
+		if err == nil {
+			continue
+		}
+		if err := blame(err, left[0]); err != nil {
+			return err
+		}
+		left = left[1:]
+	}
+	return nil
+}
+
+// inTurn asks for a round of each line, and gets those of the first ones. An error is that
+// of the line behind them.
+func (r *Runner) inTurn(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
+	defer timed(&r.Wall.Measuring)()
+	var turns []kernels.Turn
+	for _, line := range lines {
+		turns = append(turns, kernels.Turn{Config: line.Config, Fold: max(r.fold, 1)})
+	}
+	got, err := kernels.RunInTurn(ctx, r.session, turns)
+	if n := len(got); n > len(lines) || n == len(lines) && err != nil || n == 0 && err == nil {
+		return nil, fmt.Errorf("%d rounds came back for %d turns, error %v", n, len(lines), err)
+	}
+	return got, err
+}
+
+// keep adds a round to its line, or what is wrong with it.
+func (r *Runner) keep(line *record.Result, got kernels.Rounds) error {
+	r.Wall.Run = r.Wall.Run.Plus(got.Took)
+	err := take(line, got)
+	if err == nil {
+		r.Wall.Samples += lasted(got)
+	}
+	return blame(err, line)
 }
 
 // take adds a measured round to a line.

@@ -1,0 +1,70 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// RunInTurn implements kernels.InTurn: the way to the worker and back takes as long as a
+// short sample, and is gone once for all turns. A worker that is lost on the way does not
+// say in which turn; then each is asked for by itself, which shows it.
+func (s *session) RunInTurn(ctx context.Context, turns []kernels.Turn) ([]kernels.Rounds, error) {
+	calls := 0
+	for i, t := range turns {
+		if err := s.Prepare(ctx, t.Config); err != nil {
+			if i == 0 {
+				return nil, err
+			}
+			return s.oneByOne(ctx, turns[:i])
+		}
+		calls += max(t.Fold, 1)
+	}
+	if !s.backend.welcome.Turns {
+		return s.oneByOne(ctx, turns)
+	}
+	var r TurnsReply
+	begin := time.Now()
+	if err := s.proc.call(ctx, methodTurns, TurnsParams{s.id, turns}, &r, s.runLimit(calls)); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err := s.backend.restart(ctx); err != nil {
+			return nil, err
+		}
+		return s.oneByOne(ctx, turns)
+	}
+	return s.believed(turns, r, time.Since(begin))
+}
+
+func (s *session) oneByOne(ctx context.Context, turns []kernels.Turn) (done []kernels.Rounds, err error) {
+	for _, t := range turns {
+		r, err := s.Run(ctx, t.Config, kernels.RunSpec{Rounds: 1, Fold: t.Fold})
+		if err != nil {
+			return done, err
+		}
+		done = append(done, r)
+	}
+	return done, nil
+}
+
+// believed are the rounds of an answer that took wall, up to the first turn that failed or
+// whose times cannot be true.
+func (s *session) believed(turns []kernels.Turn, r TurnsReply, wall time.Duration) ([]kernels.Rounds, error) {
+	for i, t := range turns {
+		if i == len(r.Rounds) {
+			if r.Failed != nil {
+				return r.Rounds, s.blamed(t.Config, reported(r.Failed.Status, r.Failed.Reason))
+			}
+			return r.Rounds, s.condemn(t.Config, kernels.Failf(ep.Unstable, "%d rounds came back for %d turns", i, len(turns)))
+		}
+		why, left := s.implausible(r.Rounds[i], kernels.RunSpec{Rounds: 1, Fold: t.Fold}, wall)
+		if why != "" {
+			return r.Rounds[:i], s.condemn(t.Config, kernels.Failf(ep.Unstable, "the worker's times cannot be right: %s", why))
+		}
+		wall = left
+	}
+	return r.Rounds[:len(turns)], nil
+}

@@ -1,0 +1,55 @@
+package worker
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestTurns: the turns before one that fails are measured, the failure is that turn's, and
+// those behind it can be asked for, whether the worker knows turns or not.
+func TestTurns(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		status ep.Status
+		reason string
+	}{
+		{"honest", ep.OK, ""},
+		{"crash-run", ep.Crash, "illegal memory access"},
+		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3"},
+		{"lie-time", ep.Unstable, "came back after"},
+		{"lie-rounds", ep.Unstable, "0 rounds of fold 2 instead of 1"},
+	} {
+		for _, knows := range []bool{true, false} {
+			b := openScripted(t, c.script)
+			b.welcome.Turns = knows
+			s := openWorkload(t, b, ep.Dispatch)
+			good := defaultOf(t, b, ep.Dispatch)
+			turns := []kernels.Turn{{Config: good, Fold: 3}, {Config: good.With("tile_tokens", "13"), Fold: 2}, {Config: good, Fold: 1}}
+			done, err := kernels.RunInTurn(t.Context(), s, turns)
+			var f *kernels.Failure
+			if c.status != ep.OK {
+				if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) {
+					t.Fatalf("%s, turns %v: %v, want %s with %q", c.script, knows, err, c.status, c.reason)
+				}
+				var last []kernels.Rounds
+				last, err = kernels.RunInTurn(t.Context(), s, turns[2:])
+				done = append(done, last...)
+				turns = slices.Delete(turns, 1, 2)
+			}
+			if err != nil || len(done) != len(turns) {
+				t.Fatalf("%s, turns %v: %d rounds, %v", c.script, knows, len(done), err)
+			}
+			for i, r := range done {
+				if r.Fold != turns[i].Fold {
+					t.Errorf("%s, turns %v: round %d has fold %d, want %d", c.script, knows, i, r.Fold, turns[i].Fold)
+				}
+			}
+			b.Close()
+		}
+	}
+}

@@ -9,6 +9,7 @@
 #   native/beside/run-gpu.sh model NAME [TOKENS]     one model: searches, what the wrong config costs
 #   native/beside/run-gpu.sh step NAME [TOKENS]      decode steps, from the searches of `model`
 #   native/beside/run-gpu.sh explain NAME [TOKENS]   why the product slows down
+#   native/beside/run-gpu.sh long NAME [TOKENS]      the same configs beside one long product
 #   native/beside/run-gpu.sh deepep NAME [TOKENS]    DeepEP beside the same products, and a table
 #                                                    of it and ours, from the runs of `model`
 #   native/beside/run-gpu.sh deepep-step NAME [TOKENS]  its low latency in decode steps
@@ -100,6 +101,25 @@ explain() {
   step 60 "$1.explain-few" epbench bench $common --config dispatch_ll:sms=32
 }
 
+# Beside one product of many experts' size in one launch: a call cannot slip in where a
+# launch ends, as it can beside shares of a few experts.
+long() {
+  local common size=16,131072,7168
+  test "$1" != qwen3-30b-a3b || size=16,98304,2048
+  common=$(shape "$1" "${2:-32,128}")
+  rm -rf "${out:?}/$1-long"
+  step 60 "$1.long" epbench bench $common --op pair,dispatch --beside "gemm:$size,$dtype" --rounds "$rounds" \
+    --table "$out/$1-beside" --over "$out/$1-alone" -o "$out/$1-long"
+}
+
+# explain_once explains a model unless that is done.
+explained=" "
+explain_once() {
+  case $explained in *" $1 "*) return ;; esac
+  explained+="$1 "
+  explain "$1"
+}
+
 # The workers of DeepEP, one process a GPU. NVLink multicast stays off; the low-latency
 # kernels start NVSHMEM: one host, no network.
 peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site}
@@ -185,21 +205,26 @@ case ${1:-all} in
       model $m
       steps $m
     done
+    for m in deepseek-v3 qwen3-30b-a3b; do # DeepEP's build takes about six minutes
+      ! kill -0 "${building:-none}" 2> /dev/null || explain_once $m
+    done
     for m in deepseek-v3 qwen3-30b-a3b; do
       test -z "$building" || deepep $m
     done
     for m in deepseek-v3 qwen3-30b-a3b; do
       test -z "$building" || deepep_steps $m
     done
-    for m in deepseek-v3 qwen3-30b-a3b; do # last: it may go without, where time runs out
-      explain $m
+    for m in deepseek-v3 qwen3-30b-a3b; do # last: they may go without, where time runs out
+      explain_once $m
+      long $m
     done ;;
   model) model "$2" "$3" ;;
   step) steps "$2" "$3" ;;
   explain) explain "$2" "$3" ;;
+  long) long "$2" "$3" ;;
   deepep) deepep "$2" "$3" ;;
   deepep-step) deepep_steps "$2" "$3" ;;
-  *) echo "all, model, step, explain, deepep or deepep-step"; exit 2 ;;
+  *) echo "all, model, step, explain, long, deepep or deepep-step"; exit 2 ;;
 esac
 echo
 printf '%s' "$table"

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/kernels"
@@ -29,7 +31,9 @@ func explainedTable(all []sweep.Explained) reports.Table {
 			t.Add(reports.Str(string(x.Problem.Op)), reports.Int(x.Problem.Tokens), reports.Str(x.Routing), reports.Str(x.Config.ID()), reports.Str(e.Beside),
 				reports.Micros(e.Alone), reports.Percent(e.Slowdown.Mid-1), reports.Percent(e.Slowdown.Low-1), reports.Percent(e.Slowdown.High-1))
 		}
-		t.Note(x.Config.ID() + ": " + x.Config.Key())
+		if spelled := x.Config.ID() + ": " + x.Config.Key(); !slices.Contains(t.Notes, spelled) {
+			t.Note(spelled)
+		}
 	}
 	t.Note("alone: a call's share of the product, median of the slowest rank; slow-down: within a round, median over rounds with its 95 % interval")
 	return t

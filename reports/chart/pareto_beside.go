@@ -3,6 +3,7 @@ package chart
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -18,7 +19,8 @@ func paretoBeside(c *reports.Case) *Figure {
 	if !ok {
 		return nil
 	}
-	return &Figure{Alt: besideAlt(b), Width: 6.4 * vg.Inch, Height: 4.2 * vg.Inch, draw: func(dc draw.Canvas) { drawBeside(dc, b) }}
+	kind, _, _ := strings.Cut(c.Problem.Beside, ":")
+	return &Figure{Title: "Time alone and cost beside " + kind, Alt: besideAlt(b), Width: 6.4 * vg.Inch, Height: 4.2 * vg.Inch, draw: func(dc draw.Canvas) { drawBeside(dc, b) }}
 }
 
 func drawBeside(c draw.Canvas, b reports.BesidePareto) {

@@ -29,7 +29,8 @@ type crew struct {
 }
 
 // Conditions implements kernels.Conditioned. It repeats the rules of checkTopology,
-// checkHosts and of each kernel as expressions, because epbench has no code of them. Prepare checks again and refuses what these let pass.
+// checkHosts and of each kernel as expressions, because epbench has no code of them.
+// Prepare checks again and refuses what these let pass.
 func (c *crew) Conditions(kernel string) []kernels.Condition {
 	topology := fmt.Sprintf("problem.ranks == %d && problem.nodes == %d", c.machine.GPUs, c.hosts)
 	if c.first.place.Split {

@@ -48,14 +48,33 @@ EP_DEVICE void ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, uin
 }
 
 /* The bottom warps of each block send; all do with receivers = 0. */
-EP_DEVICE void ll_partial_async(const EpArgs &a, const LlCall &c) {
-  uint32_t senders = c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1);
+EP_DEVICE uint32_t ll_partial_senders(const EpArgs &a, const LlCall &c) {
+  return c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1);
+}
+
+/* What a sender begins with, loaded while the number of the call is on its way: one load
+ * after the other would cost a short call time. */
+struct LlPartialAhead {
+  uint64_t route;  /* of its first unit */
+  uint32_t tokens; /* lane r: those of rank r, 0 of this rank */
+  uint32_t began;  /* lane r: the last call that rank r began, as far as known */
+};
+EP_DEVICE LlPartialAhead ll_partial_ahead(const EpArgs &a, const LlCall &c) {
+  LlPartialAhead ahead = {LL_NOWHERE, 0, 0};
+  if (c.warp >= ll_partial_senders(a, c)) return ahead;
+  ahead.began = ld_relaxed_sys(ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
+  ahead.route = ll_load_peer_route(a, c, ll_from_bottom(c));
+  if (c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank)) ahead.tokens = ll_tokens(a)[c.lane];
+  return ahead;
+}
+
+EP_DEVICE void ll_partial_async(const EpArgs &a, const LlCall &c, LlPartialAhead ahead) {
+  uint32_t senders = ll_partial_senders(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
   if (c.warp >= senders) return;
-  uint32_t unit = ll_from_bottom(c), step = senders * c.blocks;
-  uint64_t next = ll_load_peer_route(a, c, unit);
-  uint32_t tokens = c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank) ? ll_tokens(a)[c.lane] : 0;
-  if (!ll_wait_started(a, c)) return;
+  bool late = static_cast<int32_t>(ahead.began - (c.number - 1)) < 0;
+  if (__any_sync(EP_FULL_WARP, late) && !ll_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
+  uint64_t next = ahead.route;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
   for (; unit < most * LL_CHUNKS * EP_PEERS; unit += step) {
     uint64_t route = next;
@@ -141,9 +160,11 @@ EP_ENTRY(EP_THREADS, 1) combine_ll_partial(const __grid_constant__ EpArgs a) {
   pdl_wait();
   pdl_launch();
   ep_drill_delay(a);
-  LlCall c = ll_call(a);
+  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+  LlPartialAhead ahead = ll_partial_ahead(a, c);
+  c.number = ep_number(a);
   ll_announce(a, c);
-  ll_partial_async(a, c);
+  ll_partial_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   ll_partial_wait(a, c, s);

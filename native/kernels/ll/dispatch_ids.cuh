@@ -24,12 +24,11 @@
  *   change and cleared before the block's only __syncthreads.
  */
 #define EP_EARLY 1
-#include "ll/dispatch.cuh"
+#include "ll/ids_send.cuh"
 
 /* Header words that a lane polls together: fewer where threads have few registers. */
 static const uint32_t LL_HEADS = EP_THREADS > 512 ? 2 : 4;
 static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
-static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* header words of one token of each source */
 static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
 
 /* The warps of a block that read the headers: those right above the senders, and only
@@ -60,38 +59,6 @@ EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
 
 /* `ready` of LlShared: 0, then 1 + the tokens of the rank with the most, or LL_LOST. */
 static const uint32_t LL_LOST = 0xffffffffu;
-
-/* ---- sending ---- */
-
-/* Tells every rank how many tokens come. A dropped expert's rank is not told. */
-EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
-  if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
-  if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == static_cast<int32_t>(c.lane)) return;
-  st_relaxed_sys(ll_counts(a, c.lane, c.number, a.rank) + EP_LOCAL_EXPERTS,
-                 static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
-}
-
-/* A token's header to all ranks, this one last. */
-EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token) {
-  for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
-    uint32_t k = i % EP_TOPK;
-    int32_t to = static_cast<int32_t>((static_cast<uint32_t>(a.rank) + 1 + i / EP_TOPK) % EP_RANKS);
-    int32_t id = a.topk_ids[token * EP_TOPK + k];
-    uint64_t weight = __float_as_uint(a.weights[token * EP_TOPK + k]);
-    uint32_t place = static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS;
-    bool there = id >= 0 && id / EP_LOCAL_EXPERTS == to;
-    st_relaxed_sys(ll_header(a, to, c.number, a.rank, token) + k, weight << 32 | (there ? place : LL_NOWHERE));
-  }
-}
-
-/* The top warps send headers, the bottom ones data. */
-EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders) {
-  uint32_t tokens = static_cast<uint32_t>(a.tokens);
-  ll_send_tokens(a, c);
-  for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) ll_send_ids(a, c, t);
-  if (c.warp >= senders) return;
-  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u);
-}
 
 /* ---- counting what arrives ---- */
 
@@ -324,11 +291,13 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll_ids(const __grid_constant__ EpArgs a) {
   pdl_wait();
   pdl_launch();
   ep_drill_delay(a);
-  LlCall c = ll_call(a);
+  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+  LlAhead ahead = ll_load_ahead(a, c);
+  c.number = ep_number(a);
   if (threadIdx.x == 0) s.failed = s.ready = 0;
   __syncthreads();
   uint32_t senders = ll_senders(a, c);
-  ll_ids_async(a, c, senders);
+  ll_ids_async(a, c, senders, ahead);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   if (c.warp == 0) ll_clear_headers(a, c);

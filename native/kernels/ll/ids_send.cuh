@@ -1,0 +1,104 @@
+/* The sending half of dispatch_ll_ids: ids and weights as headers, and data. */
+#ifndef EP_LL_IDS_SEND_CUH
+#define EP_LL_IDS_SEND_CUH
+
+#include "ll/dispatch.cuh"
+
+static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* header words of one token of each source */
+
+/* Tells every rank how many tokens come. A dropped expert's rank is not told. */
+EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
+  if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
+  if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == static_cast<int32_t>(c.lane)) return;
+  st_relaxed_sys(ll_counts(a, c.lane, c.number, a.rank) + EP_LOCAL_EXPERTS,
+                 static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
+}
+
+/* A top-k position of a token, on its way to a header. */
+struct LlHead {
+  int32_t id;
+  uint32_t weight;
+};
+EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
+  uint32_t at = token * EP_TOPK + i % EP_TOPK;
+  return {a.topk_ids[at], __float_as_uint(a.weights[at])};
+}
+
+/* A token's header to all ranks, this one last. `first` is what lane i's word i needs. */
+EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlHead first) {
+  for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
+    LlHead h = i == c.lane ? first : ll_load_head(a, token, i);
+    int32_t to = static_cast<int32_t>((static_cast<uint32_t>(a.rank) + 1 + i / EP_TOPK) % EP_RANKS);
+    uint32_t place = static_cast<uint32_t>(h.id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS;
+    bool there = h.id >= 0 && h.id / EP_LOCAL_EXPERTS == to;
+    uint64_t word = static_cast<uint64_t>(h.weight) << 32 | (there ? place : LL_NOWHERE);
+    st_relaxed_sys(ll_header(a, to, c.number, a.rank, token) + i % EP_TOPK, word);
+  }
+}
+
+/* One unit of a token before the cast, and the expert of top-k position k in lane k. */
+struct LlUnit {
+  EpSource in[LL_SEND];
+  int32_t id;
+};
+EP_DEVICE uint32_t ll_unit_first(const LlCall &c, uint32_t unit) { return unit % LL_UNITS * (32 * LL_SEND) + c.lane; }
+EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit);
+  const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
+  LlUnit u;
+#pragma unroll
+  for (uint32_t v = 0; v < LL_SEND; v++) u.in[v] = ep_load_source(row, first + 32 * v, ll_inside<LL_SEND>(first + 32 * v));
+  u.id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
+  return u;
+}
+
+/* The rest of dispatch_ll's ll_send_unit. */
+EP_DEVICE void ll_send_loaded(const EpArgs &a, const LlCall &c, uint32_t unit, const LlUnit &u) {
+  uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit), turn = static_cast<uint32_t>(a.rank) + 1 + unit;
+  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, u.id < 0 ? 0u : 1u << (u.id / EP_LOCAL_EXPERTS));
+  EpVector out[LL_SEND];
+#pragma unroll
+  for (uint32_t v = 0; v < LL_SEND; v++) out[v] = ll_convert(u.in[v]);
+  for (uint32_t i = 0; i < EP_RANKS; i++) {
+    uint32_t to = (turn + i) % EP_RANKS;
+    if (!(ranks >> to & 1u)) continue;
+    uint8_t *slot = ll_slot(a, to, c.number, a.rank, token);
+#pragma unroll
+    for (uint32_t v = 0; v < LL_SEND; v++) {
+      uint32_t vector = first + 32 * v;
+      if (ll_inside<LL_SEND>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
+      if (ll_has_scale<LL_SEND>(vector)) st_relaxed_sys(ll_slot_scale(slot, vector), out[v].scale);
+    }
+  }
+}
+
+/* What a warp sends first, loaded while the number of the call is on its way: one load
+ * after the other would cost a short call time. */
+struct LlAhead {
+  LlHead head;
+  LlUnit unit;
+};
+EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
+  uint32_t tokens = static_cast<uint32_t>(a.tokens);
+  LlAhead ahead = {};
+  if (ll_from_bottom(c) < tokens * LL_UNITS) ahead.unit = ll_load_unit(a, c, ll_from_bottom(c));
+  if (ll_from_top(c) < tokens) ahead.head = ll_load_head(a, ll_from_top(c), c.lane);
+  return ahead;
+}
+
+/* The top warps send headers, the bottom ones data. */
+EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, LlAhead ahead) {
+  uint32_t tokens = static_cast<uint32_t>(a.tokens);
+  ll_send_tokens(a, c);
+  for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) {
+    if (t != ll_from_top(c)) ahead.head = ll_load_head(a, t, c.lane);
+    ll_send_ids(a, c, t, ahead.head);
+  }
+  if (c.warp >= senders) return;
+  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) {
+    if (u != ll_from_bottom(c)) ahead.unit = ll_load_unit(a, c, u);
+    ll_send_loaded(a, c, u, ahead.unit);
+  }
+}
+
+#endif

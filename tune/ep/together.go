@@ -17,7 +17,7 @@ type Together struct {
 	Amount    string      `json:"amount"`     // what one share of the product is, in words
 
 	// Base is the product alone as costs count it, by round and rank: see ShareBase.
-	// Without it costs count Product, as in runs that were recorded before.
+	// Without it costs count Product.
 	Base [][]float64 `json:"base,omitempty"`
 }
 
@@ -31,45 +31,6 @@ func (t *Together) Alone() [][]float64 {
 		return t.Base
 	}
 	return t.Product
-}
-
-// ShareBase gives configs that ran in the same rounds one Base: of each round and rank the
-// lower quartile of what they read of the product alone, the least of up to four. It is
-// the same work for all of them, but its reading is not: the same launches took 71 or
-// 80 us on an H200, a whole round of them one or the other, and more often the other
-// behind calls on 16 SMs. With a reading of their own such calls looked cheap. Of fewer
-// rounds than others have, a config takes the first.
-func ShareBase(all []*Together) {
-	rounds := 0
-	for _, t := range all {
-		rounds = max(rounds, len(t.Product))
-		t.Base = nil
-	}
-	for k := range rounds {
-		base := baseOf(all, k)
-		for _, t := range all {
-			if k < len(t.Product) {
-				t.Base = append(t.Base, base)
-			}
-		}
-	}
-}
-
-// baseOf is the Base of round k, by rank.
-func baseOf(all []*Together, k int) (base []float64) {
-	for rank := 0; ; rank++ {
-		var read []float64
-		for _, t := range all {
-			if k < len(t.Product) && rank < len(t.Product[k]) {
-				read = append(read, t.Product[k][rank])
-			}
-		}
-		if len(read) == 0 {
-			return base
-		}
-		slices.Sort(read)
-		base = append(base, read[(len(read)-1)/4])
-	}
 }
 
 // Cost is what a call costs, by round and rank, seconds: the time of both less the

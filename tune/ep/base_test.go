@@ -36,6 +36,17 @@ func TestShareBase(t *testing.T) {
 	}
 }
 
+// TestDriftingClocksShareNothing: where the product alone takes longer from round to round,
+// the reading of the same moment counts.
+func TestDriftingClocksShareNothing(t *testing.T) {
+	a := &Together{Product: readings(100, 104, 120, 131, 110), Both: readings(110, 114, 130, 141, 120)}
+	b := &Together{Product: readings(101, 107, 125, 129, 104), Both: readings(111, 117, 135, 139, 114)}
+	ShareBase([]*Together{a, b})
+	if a.Base != nil || b.Base != nil || a.Cost()[3][0] > 10.001e-6 {
+		t.Errorf("base %v and %v, cost %v", a.Base, b.Base, a.Cost())
+	}
+}
+
 // TestAppendKeepsBase: rounds of a run that knew no Base count their own reading.
 func TestAppendKeepsBase(t *testing.T) {
 	a, b := &Together{Product: readings(71), Both: readings(80)}, &Together{Product: readings(80), Both: readings(80)}

@@ -29,7 +29,7 @@ func (r *rig) gather(rank int, part string, offsets []int, bytes int) ([][]byte,
 			}
 		}
 		for i, at := range places {
-			out[i] = buf[at : at+bytes : at+bytes]
+			out[i] = buf[at : at+bytes]
 		}
 		return s.stream.Synchronize()
 	})

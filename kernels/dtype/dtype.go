@@ -148,18 +148,24 @@ func MaxRows(p ep.Problem) int {
 	return up(rows, RowPad(p))
 }
 
-// FP8Scale is the place of scale g of a row among a rank's float32 scales. They lie
-// as [hidden/128, maxRows], in layout masked as [local experts, hidden/128, rows of
-// an expert], by rank as [rows, hidden/128].
+// FP8Scale is the place of scale g of a row, see FP8Scales.
 func FP8Scale(p ep.Problem, maxRows, row, g int) int {
+	first, stride := FP8Scales(p, maxRows, row)
+	return first + g*stride
+}
+
+// FP8Scales is where the scales of a row lie among a rank's float32 scales: the place of
+// the first, and how far apart they are. They lie as [hidden/128, maxRows], in layout
+// masked as [local experts, hidden/128, rows of an expert], by rank as [rows, hidden/128].
+func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	groups, room := p.Hidden/128, Capacity(p)
 	switch p.Layout.Kind() {
 	case "rank":
-		return row*groups + g
+		return row * groups, 1
 	case "masked":
-		return (row/room*groups+g)*room + row%room
+		return row/room*groups*room + row%room, room
 	}
-	return g*maxRows + row
+	return row, maxRows
 }
 
 // OutputScaleBytes is the size of one rank's scale output for maxRows rows:

@@ -3,8 +3,8 @@ package ref
 import (
 	"fmt"
 	"runtime"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
+	"sync/atomic"
 
 	"github.com/epbench/epbench/kernels"
 )
@@ -52,10 +52,14 @@ func (j *judge) result() kernels.Comparison {
 
 // spread calls f for every i below n on all processors.
 func spread(n int, f func(i int)) {
-	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range n {
-		g.Go(func() error { f(i); return nil })
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
 	}
-	_ = g.Wait() // f has no errors
+	all.Wait()
 }

@@ -127,9 +127,10 @@ func (o *Oracle) scalesAt(out Output, row, inGroup, block int) []byte {
 	if l.DType != ep.FP8 {
 		return ScalesOf(l, out.Scales, row, inGroup, block, out.MaxRows)
 	}
-	var scales []byte
+	scales := make([]byte, 0, 4*l.Scales)
+	first, stride := dtype.FP8Scales(p, out.MaxRows, row)
 	for g := range l.Scales {
-		if at := 4 * dtype.FP8Scale(p, out.MaxRows, row, g); at+4 <= len(out.Scales) {
+		if at := 4 * (first + g*stride); at+4 <= len(out.Scales) {
 			scales = append(scales, out.Scales[at:at+4]...)
 		}
 	}

@@ -15,11 +15,32 @@ import (
 
 // Memory reads a rank's memory: pieces of a part, each of so many bytes, from these byte
 // offsets. What it returns, in the order of the offsets, holds until the next read of the
-// part. Ranks are read side by side.
+// part. Ranks are read side by side. A piece's capacity may reach over the pieces behind it.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
 // Pieces cuts what was read one after another into pieces of so many bytes.
-func Pieces(data []byte, bytes int) [][]byte { return slices.Collect(slices.Chunk(data, bytes)) }
+func Pieces(data []byte, bytes int) (pieces [][]byte) {
+	for at := 0; at < len(data); at += bytes {
+		pieces = append(pieces, data[at:min(at+bytes, len(data))])
+	}
+	return pieces
+}
+
+// joined are pieces one after another: as they are where they lie like that already, since
+// the scales of 4,096 tokens are megabytes.
+func joined(pieces [][]byte) []byte {
+	if len(pieces) == 0 {
+		return nil
+	}
+	n, all := 0, pieces[0][:cap(pieces[0])]
+	for _, p := range pieces {
+		if len(p) == 0 || n+len(p) > len(all) || &all[n] != &p[0] {
+			return slices.Concat(pieces...)
+		}
+		n += len(p)
+	}
+	return all[:n]
+}
 
 // The parts of a rank's memory that are judged, by the names of their fields in
 // EpArgs.
@@ -164,10 +185,7 @@ func (r *Remote) fetch(rank int) *fetched {
 		}
 		b, err := r.read(rank, name, bytes, offsets...)
 		out.note(err)
-		if len(b) == 1 {
-			return b[0]
-		}
-		return slices.Concat(b...)
+		return joined(b)
 	}
 	out.RowOffsets = numbers[uint32](part(PartRowOffsets, 4*(groups+1), 0))
 	switch p.Layout.Kind() {

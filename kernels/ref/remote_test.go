@@ -99,6 +99,28 @@ func TestRemote(t *testing.T) {
 	}
 }
 
+// TestJoined: pieces that lie one after another are not copied, others are.
+func TestJoined(t *testing.T) {
+	data := []byte{1, 2, 3, 4, 5, 6}
+	if got := joined(Pieces(data, 2)); !slices.Equal(got, data) || &got[0] != &data[0] {
+		t.Errorf("%v, or copied", got)
+	}
+	for _, c := range []struct {
+		pieces [][]byte
+		want   []byte
+	}{
+		{nil, nil},
+		{[][]byte{data[0:2], data[4:6]}, []byte{1, 2, 5, 6}},
+		{[][]byte{data[2:4], data[0:2]}, []byte{3, 4, 1, 2}},
+		{[][]byte{data[0:2:2], data[2:4]}, []byte{1, 2, 3, 4}},
+		{[][]byte{data[2:2], data[2:4]}, []byte{3, 4}},
+	} {
+		if got := joined(c.pieces); !slices.Equal(got, c.want) {
+			t.Errorf("%v of %v, want %v", got, c.pieces, c.want)
+		}
+	}
+}
+
 // TestRemoteCounts: the dispatch before a combine counts only where it is wrong.
 func TestRemoteCounts(t *testing.T) {
 	o := New(tiny(nil), 1)

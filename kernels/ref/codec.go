@@ -17,20 +17,29 @@ func BF16(x float32) uint16 {
 const maxE4M3 = 448
 
 // E4M3 rounds to e4m3fn (4 exponent bits, bias 7, no infinities), nearest
-// even, saturating at 448. NaN becomes 0x7f.
+// even, saturating at 448. NaN becomes 0x7f. It works on bits, since an oracle casts
+// every token that it compares.
 func E4M3(x float32) byte {
-	if x != x {
+	const (
+		leastNormal = 1. / 64
+		drop        = 23 - 3  // bits of a float32's mantissa that go
+		rebias      = 127 - 7 // of the exponent
+		// A float32 this large has units of 2^-9, the subnormal step.
+		step = 1 << 14
+	)
+	bits := math.Float32bits(x)
+	sign, a := byte(bits>>31)<<7, bits&0x7fffffff
+	switch size := math.Float32frombits(a); {
+	case x != x:
 		return 0x7f
+	case size >= maxE4M3:
+		return sign | 0x7e
+	case size < leastNormal:
+		return sign | byte(math.Float32bits(size+step)) // the sum rounds to whole steps
 	}
-	sign := byte(math.Float32bits(x)>>31) << 7
-	a := min(math.Abs(float64(x)), maxE4M3)
-	const least = 1. / 512 // the subnormal step, 2^-9
-	if a < 8*least {
-		return sign | byte(math.RoundToEven(a/least))
-	}
-	e := math.Ilogb(a)
-	mantissa := math.RoundToEven(math.Ldexp(a, 3-e)) // 8 .. 16; 16 carries into the exponent
-	return sign | byte((e+7)*8+int(mantissa)-8)
+	odd := a >> drop & 1
+	rounded := a + (1<<(drop-1) - 1) + odd // a carry goes into the exponent
+	return sign | byte((rounded>>drop)-(rebias<<3))
 }
 
 // E4M3ToFloat decodes an e4m3fn byte.

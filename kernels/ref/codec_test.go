@@ -38,6 +38,25 @@ func TestE4M3RoundTrips(t *testing.T) {
 	}
 }
 
+// TestE4M3Thresholds: of two neighbouring codes the even one gets the middle, and each
+// what is nearer to it.
+func TestE4M3Thresholds(t *testing.T) {
+	for code := range byte(0x7e) {
+		low, high := E4M3ToFloat(code), E4M3ToFloat(code+1)
+		middle, even := (low+high)/2, code+code%2
+		for x, want := range map[float32]byte{
+			math.Nextafter32(middle, 0): code, middle: even, math.Nextafter32(middle, 1e9): code + 1, math.Nextafter32(low, 1e9): code, math.Nextafter32(high, 0): code + 1,
+		} {
+			if got := E4M3(x); got != want {
+				t.Errorf("%v, between %v and %v, becomes %#02x, want %#02x", x, low, high, got, want)
+			}
+			if got := E4M3(-x); got != want|0x80 {
+				t.Errorf("%v becomes %#02x, want %#02x", -x, got, want|0x80)
+			}
+		}
+	}
+}
+
 // TestE2M1Thresholds holds the rounding of the specification: both sides of
 // every threshold.
 func TestE2M1Thresholds(t *testing.T) {

@@ -55,9 +55,9 @@ func (r *Runner) block(ctx context.Context, stage record.Stage, block int, live 
 	lines := make([]record.Result, len(live))
 	for i, point := range live {
 		lines[i] = r.line(stage, block, point)
-		if err := r.admit(ctx, point, &lines[i]); err != nil {
-			return nil, err
-		}
+	}
+	if err := r.admit(ctx, live, lines); err != nil {
+		return nil, err
 	}
 	if err := r.chooseFold(ctx); err != nil {
 		return nil, err
@@ -94,22 +94,39 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	}
 }
 
-// admit prepares a candidate, compares its answer with the oracle and warms it
+// admit prepares candidates, compares their answers with the oracle and then warms them
 // up, once a session. The warm-up has the fold of the samples, where that is chosen:
 // a backend makes a graph for every fold. The default's twin is admitted with the
-// default. A failure of the candidate goes to its line.
-func (r *Runner) admit(ctx context.Context, point int, line *record.Result) error {
-	if r.ready[point] || point == search.Twin && r.ready[r.Default] {
+// default. A failure of a candidate goes to its line.
+func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
+	var cold []*record.Result
+	for i, point := range live {
+		if r.ready[point] || point == search.Twin && r.ready[r.Default] {
+			continue
+		}
+		err := r.check(ctx, &lines[i])
+		if err := blame(err, &lines[i]); err != nil {
+			return err
+		}
+		if r.ready[point] = err == nil; err == nil {
+			cold = append(cold, &lines[i])
+		}
+	}
+	err := r.turns(ctx, cold, func(_ *record.Result, got kernels.Rounds) error {
+		r.Wall.Run = r.Wall.Run.Plus(got.Took)
 		return nil
+	})
+	r.failedOf(live, lines)
+	return err
+}
+
+// failedOf takes note of the lines that failed: they are admitted anew before they run again.
+func (r *Runner) failedOf(live []int, lines []record.Result) {
+	for i := range lines {
+		if lines[i].Status != ep.OK {
+			r.ready[live[i]] = false
+		}
 	}
-	err := r.check(ctx, line)
-	if err == nil {
-		_, err = r.run(ctx, line.Config, kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
-	}
-	if err == nil {
-		r.ready[point] = true
-	}
-	return blame(err, line)
 }
 
 // check prepares a candidate and compares it with the oracle; a wrong answer is a
@@ -202,30 +219,27 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 		} else {
 			slices.Reverse(order)
 		}
-		if err := r.turns(ctx, order, lines); err != nil {
-			return err
-		}
-		for i := range lines {
-			if lines[i].Status != ep.OK {
-				r.ready[live[i]] = false
+		var turns []*record.Result
+		for _, i := range order {
+			if lines[i].Status == ep.OK {
+				turns = append(turns, &lines[i])
 			}
 		}
+		if err := r.turns(ctx, turns, r.keep); err != nil {
+			return err
+		}
+		r.failedOf(live, lines)
 	}
 	return nil
 }
 
-// turns times the living lines once, in this order. A line that fails is passed over.
-func (r *Runner) turns(ctx context.Context, order []int, lines []record.Result) error {
-	var left []*record.Result
-	for _, i := range order {
-		if lines[i].Status == ep.OK {
-			left = append(left, &lines[i])
-		}
-	}
+// turns runs every line once, in this order, and hands the rounds to keep. A failure of a
+// line goes to it.
+func (r *Runner) turns(ctx context.Context, left []*record.Result, keep func(*record.Result, kernels.Rounds) error) error {
 	for len(left) > 0 {
 		got, err := r.inTurn(ctx, left)
 		for i, g := range got {
-			if err := r.keep(left[i], g); err != nil {
+			if err := keep(left[i], g); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,9 @@
 #include "common/partial.cuh"
 #include "ll/combine.cuh"
 
+/* Of block scope, so that L1 serves all warps of a block but one. */
+EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
+
 struct LlPartialShared {
   uint32_t next; /* units of this block that a warp has taken to sum */
 };
@@ -53,7 +56,9 @@ EP_DEVICE uint32_t ll_partial_senders(const EpArgs &a, const LlCall &c) {
 }
 
 /* What a sender begins with, loaded while the number of the call is on its way: one load
- * after the other would cost a short call time. */
+ * after the other would cost a short call time. The words that say who began have long
+ * arrived as a rule; where they have not, ll_wait_started looks again. With its loads here,
+ * which L1 does not serve, 2,000 warps would ask L2 for one line at once. */
 struct LlPartialAhead {
   uint64_t route;  /* of its first unit */
   uint32_t tokens; /* lane r: those of rank r, 0 of this rank */
@@ -62,7 +67,7 @@ struct LlPartialAhead {
 EP_DEVICE LlPartialAhead ll_partial_ahead(const EpArgs &a, const LlCall &c) {
   LlPartialAhead ahead = {LL_NOWHERE, 0, 0};
   if (c.warp >= ll_partial_senders(a, c)) return ahead;
-  ahead.began = ld_relaxed_sys(ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
+  ahead.began = ld_relaxed_cta(ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
   ahead.route = ll_load_peer_route(a, c, ll_from_bottom(c));
   if (c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank)) ahead.tokens = ll_tokens(a)[c.lane];
   return ahead;

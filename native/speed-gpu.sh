@@ -7,7 +7,7 @@
 #   few      on few SMs, beside a plain copy of the same bytes; 2 minutes
 #   pairs    dispatch and combine in a row; 2 minutes
 #   models   other models, 1, 128 and 4,096 tokens; 4 minutes
-#   stages   where a short call's time goes; 1 minute
+#   stages   where a call's time goes; 1 minute
 #   threads  short calls by threads and SMs, every point of decode-space.yaml; 1 minute
 #
 # Without PART: kernels and few, in one call of at most 9 minutes. OUT holds what is printed,
@@ -148,6 +148,8 @@ step() {
       done
       step "stage-$stage-combine" "$EPBENCH" bench --backend "exec:$WORKER --clock span:$stage" $PROBLEM --dtype "$DTYPE" --op combine \
         --tokens "$SMALL" --routing uniform --config "combine_ll_partial:partial=f32,receivers=0,$ll"
+      step "stage-$stage-dispatch_final_home" "$EPBENCH" bench --backend "exec:$WORKER --clock span:$stage" $PROBLEM --dtype "$DTYPE" --op dispatch \
+        --tokens "$LARGE" --routing uniform --config "dispatch_final_home:scales=tile,sms=$ALL_SMS,wait_sms=0,threads=768"
     done
   }
 

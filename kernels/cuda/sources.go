@@ -30,17 +30,37 @@ func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.De
 // binary.
 func newUnit(source string, p ep.Problem, own []string) (Unit, error) {
 	u := Unit{Source: source}
-	code, err := codeOf(source)
-	if err != nil {
-		return u, err
-	}
 	for _, d := range problemDefines(p) {
-		if name, _, _ := strings.Cut(d, "="); strings.Contains(code, name) {
+		name, _, _ := strings.Cut(d, "=")
+		found, err := mentions(source, name)
+		if err != nil {
+			return u, err
+		}
+		if found {
 			u.Defines = append(u.Defines, d)
 		}
 	}
 	u.Defines = append(u.Defines, own...)
 	return u, nil
+}
+
+// mentioned remembers the answers of mentions: a space asks for a few names in a few
+// sources a thousand times.
+var mentioned sync.Map
+
+// mentions reports whether the code of a source has a name.
+func mentions(source, name string) (bool, error) {
+	key := [2]string{source, name}
+	if found, ok := mentioned.Load(key); ok {
+		return found.(bool), nil
+	}
+	code, err := codeOf(source)
+	if err != nil {
+		return false, err
+	}
+	found := strings.Contains(code, name)
+	mentioned.Store(key, found)
+	return found, nil
 }
 
 // codes remembers codeOf, since a space asks for a few sources a thousand times.

@@ -32,6 +32,7 @@ type rowCheck struct {
 type openItems struct {
 	topK  int
 	marks []bool // [tokens, topK+1]
+	items []Item // of the segment, which alone may be marked
 }
 
 func (o *openItems) fill(p ep.Problem, items []Item) {
@@ -39,10 +40,13 @@ func (o *openItems) fill(p ep.Problem, items []Item) {
 	if o.marks == nil {
 		o.marks = make([]bool, p.MaxTokens*(p.TopK+1))
 	}
-	clear(o.marks)
+	for _, it := range o.items {
+		o.marks[o.at(it)] = false
+	}
 	for _, it := range items {
 		o.marks[o.at(it)] = true
 	}
+	o.items = items
 }
 
 // at is where an item is marked; the shared expert's has K = -1.

@@ -212,6 +212,22 @@ type RunSpec struct {
 	Fold   int // calls averaged in one round, at least 1, so that a round outlasts the clock
 }
 
+// Divided is implemented by sessions of which this host does a part of a comparison.
+type Divided interface {
+	// VerifyFirst is Verify without that part, which rest does. Any goroutine may call
+	// rest, and the session may go on meanwhile.
+	VerifyFirst(context.Context, ep.Config) (rest func() Comparison, err error)
+}
+
+// VerifyFirst is that of a session, or else all of Verify.
+func VerifyFirst(ctx context.Context, s Session, c ep.Config) (rest func() Comparison, err error) {
+	if d, ok := s.(Divided); ok {
+		return d.VerifyFirst(ctx, c)
+	}
+	v, err := s.Verify(ctx, c)
+	return func() Comparison { return v }, err
+}
+
 // Turn is a prepared candidate's part of a round that goes through many: one round of so
 // many calls. The tags are those of the worker protocol.
 type Turn struct {

@@ -76,7 +76,7 @@ func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Compari
 		return blame(v, 1, fmt.Sprintf("%d rows probed, %d came back", len(probes), len(rows)))
 	}
 	whys := make([]string, len(probes))
-	var all sync.WaitGroup // side by side: the worker waits meanwhile
+	var all sync.WaitGroup
 	for i, p := range probes {
 		all.Go(func() { whys[i] = checkProbe(s.oracle, s.workload, p, rows[i].Data) })
 	}

@@ -116,11 +116,20 @@ func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.
 	return "", wall - time.Duration(total*float64(time.Second))
 }
 
-// Verify implements kernels.Session. Beside the worker's own comparison, a few
-// rows come back and are compared here.
+// Verify implements kernels.Session.
 func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
-	if err := s.Prepare(ctx, c); err != nil {
+	rest, err := s.VerifyFirst(ctx, c)
+	if err != nil {
 		return kernels.Comparison{}, err
+	}
+	return rest(), nil
+}
+
+// VerifyFirst implements kernels.Divided. Beside the worker's own comparison, a few
+// rows come back and are compared here.
+func (s *session) VerifyFirst(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
+	if err := s.Prepare(ctx, c); err != nil {
+		return nil, err
 	}
 	var probes []Probe
 	if !hooked(c) {
@@ -129,13 +138,13 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	var r VerifyReply
 	begin, file := time.Now(), s.proc.rows
 	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes, file}, &r, c, s.verifyLimit()); err != nil {
-		return kernels.Comparison{}, err
+		return nil, err
 	}
 	s.verified = max(s.verified, time.Since(begin))
 	if file != "" && len(r.Probed) == 0 {
 		r.Probed = readRows(file, 2*s.workload.Problem.Hidden)
 	}
-	return s.checkProbes(probes, r.Probed, r.Comparison), nil
+	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, r.Comparison) }, nil
 }
 
 // verifyLimit is the deadline of a comparison. One that hangs would eat the budget of

@@ -94,32 +94,6 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	}
 }
 
-// admit prepares candidates, compares their answers with the oracle and then warms them
-// up, once a session. The warm-up has the fold of the samples, where that is chosen:
-// a backend makes a graph for every fold. The default's twin is admitted with the
-// default. A failure of a candidate goes to its line.
-func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
-	var cold []*record.Result
-	for i, point := range live {
-		if r.ready[point] || point == search.Twin && r.ready[r.Default] {
-			continue
-		}
-		err := r.check(ctx, &lines[i])
-		if err := blame(err, &lines[i]); err != nil {
-			return err
-		}
-		if r.ready[point] = err == nil; err == nil {
-			cold = append(cold, &lines[i])
-		}
-	}
-	err := r.turns(ctx, cold, func(_ *record.Result, got kernels.Rounds) error {
-		r.Wall.Run = r.Wall.Run.Plus(got.Took)
-		return nil
-	})
-	r.failedOf(live, lines)
-	return err
-}
-
 // failedOf takes note of the lines that failed: they are admitted anew before they run again.
 func (r *Runner) failedOf(live []int, lines []record.Result) {
 	for i := range lines {
@@ -127,28 +101,6 @@ func (r *Runner) failedOf(live []int, lines []record.Result) {
 			r.ready[live[i]] = false
 		}
 	}
-}
-
-// check prepares a candidate and compares it with the oracle; a wrong answer is a
-// failure.
-func (r *Runner) check(ctx context.Context, line *record.Result) error {
-	stop := timed(&r.Wall.Preparing)
-	err := r.session.Prepare(ctx, line.Config)
-	stop()
-	if err != nil {
-		return err
-	}
-	defer timed(&r.Wall.Checking)()
-	v, err := r.session.Verify(ctx, line.Config)
-	if err != nil {
-		return err
-	}
-	r.Wall.Check = r.Wall.Check.Plus(v.Took)
-	line.Checked, line.MaxErr = v.Rows, v.MaxErr
-	if !v.OK() {
-		return kernels.Failf(ep.Mismatch, "%d of %d rows are wrong: %s", v.Wrong, v.Rows, v.Detail)
-	}
-	return nil
 }
 
 func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
@@ -327,18 +279,4 @@ func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) 
 		right[point] = lines[i].Status == ep.OK
 	}
 	return right, nil
-}
-
-func (r *Runner) verifyBlock(ctx context.Context, stage record.Stage, block int, points []int) ([]record.Result, error) {
-	if err := r.open(ctx); err != nil {
-		return nil, err
-	}
-	lines := make([]record.Result, len(points))
-	for i, point := range points {
-		lines[i] = r.line(stage, block, point)
-		if err := blame(r.check(ctx, &lines[i]), &lines[i]); err != nil {
-			return nil, err
-		}
-	}
-	return lines, nil
 }

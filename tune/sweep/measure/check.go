@@ -1,0 +1,113 @@
+package measure
+
+import (
+	"context"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+)
+
+// admit prepares candidates, compares their answers with the oracle and then warms them
+// up, once a session. The warm-up has the fold of the samples, where that is chosen:
+// a backend makes a graph for every fold. A failure of a candidate goes to its line.
+func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
+	isTwin := func(point int) bool { return point == search.Twin }
+	first, err := r.compare(ctx, live, lines, func(point int) bool { return !isTwin(point) })
+	if err != nil {
+		return err
+	}
+	// The twin has the default's config, and is admitted with it.
+	twin, err := r.compare(ctx, live, lines, func(point int) bool { return isTwin(point) && !r.ready[r.Default] })
+	if err != nil {
+		return err
+	}
+	err = r.turns(ctx, append(first, twin...), func(_ *record.Result, got kernels.Rounds) error {
+		r.Wall.Run = r.Wall.Run.Plus(got.Took)
+		return nil
+	})
+	r.failedOf(live, lines)
+	return err
+}
+
+// compare checks the wanted points that are not ready, and returns the lines of those that
+// are right.
+func (r *Runner) compare(ctx context.Context, live []int, lines []record.Result, wanted func(point int) bool) (right []*record.Result, err error) {
+	var cold []*record.Result
+	var points []int
+	for i, point := range live {
+		if wanted(point) && !r.ready[point] {
+			cold, points = append(cold, &lines[i]), append(points, point)
+		}
+	}
+	if err := r.check(ctx, cold); err != nil {
+		return nil, err
+	}
+	for i, line := range cold {
+		if line.Status == ep.OK {
+			r.ready[points[i]] = true
+			right = append(right, line)
+		}
+	}
+	return right, nil
+}
+
+// check prepares candidates and compares them with the oracle; a wrong answer is a
+// failure, which goes to the line. What is left to do on this host runs while the next
+// candidate is verified.
+func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
+	rests := make([]<-chan kernels.Comparison, len(lines))
+	for i, line := range lines {
+		rest, err := r.verify(ctx, line.Config)
+		if err := blame(err, line); err != nil {
+			return err
+		}
+		rests[i] = rest
+	}
+	defer timed(&r.Wall.Checking)()
+	for i, line := range lines {
+		if rests[i] == nil {
+			continue
+		}
+		v := <-rests[i]
+		r.Wall.Check = r.Wall.Check.Plus(v.Took)
+		line.Checked, line.MaxErr = v.Rows, v.MaxErr
+		if !v.OK() {
+			_ = blame(kernels.Failf(ep.Mismatch, "%d of %d rows are wrong: %s", v.Wrong, v.Rows, v.Detail), line)
+		}
+	}
+	return nil
+}
+
+// verify prepares a candidate and begins to compare it. The result comes later.
+func (r *Runner) verify(ctx context.Context, c ep.Config) (<-chan kernels.Comparison, error) {
+	stop := timed(&r.Wall.Preparing)
+	err := r.session.Prepare(ctx, c)
+	stop()
+	if err != nil {
+		return nil, err
+	}
+	defer timed(&r.Wall.Checking)()
+	rest, err := kernels.VerifyFirst(ctx, r.session, c)
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan kernels.Comparison, 1)
+	go func() { done <- rest() }()
+	return done, nil
+}
+
+// verifyBlock checks points, whether they were before or not.
+func (r *Runner) verifyBlock(ctx context.Context, stage record.Stage, block int, points []int) ([]record.Result, error) {
+	if err := r.open(ctx); err != nil {
+		return nil, err
+	}
+	lines := make([]record.Result, len(points))
+	all := make([]*record.Result, len(points))
+	for i, point := range points {
+		lines[i] = r.line(stage, block, point)
+		all[i] = &lines[i]
+	}
+	return lines, r.check(ctx, all)
+}

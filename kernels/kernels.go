@@ -264,7 +264,7 @@ type Rounds struct {
 	Clock   string      `json:"clock"`           // what the seconds mean: chain, span, span:STAGE, event or wall
 	Fold    int         `json:"fold"`            // calls averaged in each round
 	Seconds [][]float64 `json:"seconds"`         // [round][rank], of one call
-	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank after the last round, nil if unknown
+	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank about the time of the last round, nil if unknown
 	Notes   []string    `json:"notes,omitempty"` // throttling and the like
 
 	// Beside is what was measured where the problem names a product beside the

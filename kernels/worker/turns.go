@@ -8,11 +8,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
+// mostTurns of one request share the way to the worker, and a worker that hangs is not
+// waited for much longer than with one: a turn has turnLimit besides the deadline of the
+// longest.
+const (
+	mostTurns = 32
+	turnLimit = 2 * time.Second
+)
+
 // RunInTurn implements kernels.InTurn: the way to the worker and back takes as long as a
 // short sample, and is gone once for all turns. A worker that is lost on the way does not
 // say in which turn; then each is asked for by itself, which shows it.
 func (s *session) RunInTurn(ctx context.Context, turns []kernels.Turn) ([]kernels.Rounds, error) {
-	calls := 0
+	turns = turns[:min(len(turns), mostTurns)]
+	most := 0
 	for i, t := range turns {
 		if err := s.Prepare(ctx, t.Config); err != nil {
 			if i == 0 {
@@ -20,14 +29,14 @@ func (s *session) RunInTurn(ctx context.Context, turns []kernels.Turn) ([]kernel
 			}
 			return s.oneByOne(ctx, turns[:i])
 		}
-		calls += max(t.Fold, 1)
+		most = max(most, t.Fold)
 	}
 	if !s.backend.welcome.Turns {
 		return s.oneByOne(ctx, turns)
 	}
 	var r TurnsReply
 	begin := time.Now()
-	if err := s.proc.call(ctx, methodTurns, TurnsParams{s.id, turns}, &r, s.runLimit(calls)); err != nil {
+	if err := s.proc.call(ctx, methodTurns, TurnsParams{s.id, turns}, &r, s.runLimit(most)+time.Duration(len(turns))*turnLimit); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

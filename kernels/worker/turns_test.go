@@ -53,3 +53,13 @@ func TestTurns(t *testing.T) {
 		}
 	}
 }
+
+// TestManyTurns: a request holds mostTurns at most, the rest is left to the next.
+func TestManyTurns(t *testing.T) {
+	b := openScripted(t, "honest")
+	s := openWorkload(t, b, ep.Dispatch)
+	turns := slices.Repeat([]kernels.Turn{{Config: defaultOf(t, b, ep.Dispatch), Fold: 1}}, mostTurns+1)
+	if done, err := kernels.RunInTurn(t.Context(), s, turns); err != nil || len(done) != mostTurns {
+		t.Errorf("%d of %d turns, %v", len(done), len(turns), err)
+	}
+}

@@ -34,11 +34,12 @@ func combineFinalPolled() family {
 			partialParam(),
 			smsParam("32", "64", "132"),
 			threadsParam("512", "768"),
-			polledReceivers("12", "0", "8", "12"),
+			polledReceivers("8", "0", "8", "12"),
 			pdlParam("0"),
 		},
 		Check:   checkCombineLLPartial,
 		Default: defaultCombineFinalPolled,
+		Starts:  startsCombineFinalPolled,
 	}
 	f.source, f.state = "final/combine_polled.cuh", polledState
 	f.launches = func(_ ep.Problem, c ep.Config) []launch {
@@ -50,9 +51,16 @@ func combineFinalPolled() family {
 	return f
 }
 
-// defaultCombineFinalPolled is what won for combineLLPartial from 1,024 tokens on.
+// defaultCombineFinalPolled is defaultCombineLLPartial with warps that only sum, which won
+// from 1,024 tokens on.
 func defaultCombineFinalPolled(m ep.Machine, p ep.Problem) ep.Config {
 	return ep.Config{Kernel: "combine_final_polled", Values: map[string]ep.Value{
-		"partial": "f32", "sms": number(fastSMs(m, p)), "threads": "768", "receivers": "12", "pdl": "0",
+		"partial": "f32", "sms": number(fastSMs(m, p)), "threads": "512", "receivers": "8", "pdl": "0",
 	}}
+}
+
+// startsCombineFinalPolled is what won there. It is not the default, because on 8 ranks it
+// spills.
+func startsCombineFinalPolled(m ep.Machine, p ep.Problem) []ep.Config {
+	return []ep.Config{defaultCombineFinalPolled(m, p).With("threads", "768").With("receivers", "12")}
 }

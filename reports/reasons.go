@@ -12,15 +12,16 @@ import (
 const fewCases = 3
 
 // GatherReasons puts what was said of searches into a line for each distinct reason, in
-// the order of the cases; searches of which nothing was said are left out. The reason
-// that most cases have, where these are more than three, comes last with their number:
-// the lines before it name the rest.
+// the order of the cases; searches of which nothing was said are left out. Where
+// something was said of all, the reason that most cases have, if these are more than
+// three, comes last with their number: the lines before it name the rest.
 func GatherReasons(searches []record.Search, reason func(*record.Search) string) []string {
-	cases, order := map[string][]string{}, []string{}
+	cases, order, silent := map[string][]string{}, []string{}, false
 	for i := range searches {
 		s := &searches[i]
 		r := reason(s)
 		if r == "" {
+			silent = true
 			continue
 		}
 		if !slices.Contains(order, r) {
@@ -30,7 +31,7 @@ func GatherReasons(searches []record.Search, reason func(*record.Search) string)
 	}
 	most := ""
 	for _, r := range order {
-		if n := len(cases[r]); n > fewCases && n > len(cases[most]) {
+		if n := len(cases[r]); !silent && n > fewCases && n > len(cases[most]) {
 			most = r
 		}
 	}

@@ -22,14 +22,17 @@ func overRun(reasons ...string) *record.Run {
 	return run
 }
 
-// TestGatherReasons: a line for each reason and not for each case; the cases of the most
-// frequent one follow from the others.
+// TestGatherReasons: a line for each reason and not for each case. The cases of the most
+// frequent one are not named where they follow from the others, which they do not where
+// nothing was said of a case.
 func TestGatherReasons(t *testing.T) {
 	of := func(s *record.Search) string { return s.Reference }
 	for _, c := range []struct{ reasons, want []string }{
 		{[]string{"exact", "exact"}, []string{"dispatch, 1 token, uniform, beside copy; dispatch, 2 tokens, uniform, beside copy: exact"}},
 		{[]string{"exact", "exact", "exact", "exact"}, []string{"all 4 cases: exact"}},
-		{[]string{"exact", "halves", "exact", "exact", "", "exact"}, []string{"dispatch, 2 tokens, uniform, beside copy: halves", "the other 4 cases: exact"}},
+		{[]string{"exact", "halves", "exact", "exact", "exact"}, []string{"dispatch, 2 tokens, uniform, beside copy: halves", "the other 4 cases: exact"}},
+		{[]string{"noisy", "noisy", "", "noisy", "noisy"}, []string{"dispatch, 1 token, uniform, beside copy; dispatch, 2 tokens, uniform, beside copy; " +
+			"dispatch, 8 tokens, uniform, beside copy; dispatch, 16 tokens, uniform, beside copy: noisy"}},
 		{nil, nil},
 	} {
 		if got := reports.GatherReasons(overRun(c.reasons...).Searches, of); !slices.Equal(got, c.want) {

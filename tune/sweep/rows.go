@@ -207,27 +207,35 @@ func (r stretch) row(class ep.Class) table.Row {
 // noisyShare of the searches above which a machine is too noisy for a table.
 const noisyShare = 0.25
 
-// table makes the tuned table, or says why there is none.
-func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
-	noisy, failed, spread := 0, 0, 0.0
+// noTable says why the searches make no table, "" where they do, and the largest A/A
+// spread behind the rows.
+func (s *sweeper) noTable() (why string, spread float64) {
+	noisy, usable := 0, 0
 	for _, c := range s.searches {
 		d := c.result.Decision
-		switch {
-		case !c.result.OK():
-			failed++
-		case d.Band.Noisy():
+		if c.result.OK() && d.Band.Noisy() {
 			noisy++
 		}
 		if d.Usable() {
+			usable++
 			spread = max(spread, c.aa.Spread)
 		}
 	}
 	switch {
 	case float64(noisy) > noisyShare*float64(len(s.searches)):
-		return nil, fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the band of %.0f %%; "+
-			"quiet the machine, or give each search more time with --budget", noisy, len(s.searches), 100*s.lab.policy.Band), nil
-	case noisy+failed == len(s.searches):
-		return nil, "no table: no default runs here", nil
+		return fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the band of %.0f %%; "+
+			"quiet the machine, or give each search more time with --budget", noisy, len(s.searches), 100*s.lab.policy.Band), spread
+	case usable == 0:
+		return "no table: no default runs here", spread
+	}
+	return "", spread
+}
+
+// table makes the tuned table, or says why there is none.
+func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
+	why, spread := s.noTable()
+	if why != "" {
+		return nil, why, nil
 	}
 	rows, err := s.rows(ctx)
 	if err != nil {

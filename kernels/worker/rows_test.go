@@ -49,3 +49,18 @@ func TestRowsFile(t *testing.T) {
 		t.Errorf("%s stays", file)
 	}
 }
+
+// TestRowsOfNoProbes: a config that is not probed is offered no file, and what lies in it
+// is not taken for its rows.
+func TestRowsOfNoProbes(t *testing.T) {
+	b := openScripted(t, "honest")
+	p := ep.Problem{Op: ep.Activation, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
+		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
+	s := openProblem(t, b, p, "uniform").(*session)
+	if err := os.WriteFile(s.proc.rows, make([]byte, 2*p.Hidden), 0); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.Verify(t.Context(), defaultOf(t, b, ep.Activation)); err != nil || !v.OK() {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

@@ -26,6 +26,7 @@ type session struct {
 	proc     *process // the process that id belongs to
 	prepared map[string]bool
 	verified time.Duration // the longest comparison that passed
+	apart    bool          // turns are asked for one by one, see again
 }
 
 func (s *session) open(ctx context.Context) error {
@@ -94,8 +95,23 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 		return nil, err
 	}
 	var r ExplainReply
-	err := s.call(ctx, methodExplain, ExplainParams{Candidate{s.id, c}, rounds}, &r, c, s.backend.limits.Verify)
-	return r.Effects, err
+	if err := s.call(ctx, methodExplain, ExplainParams{Candidate{s.id, c}, rounds}, &r, c, s.backend.limits.Verify); err != nil {
+		return nil, err
+	}
+	if err := checkEffects(r.Effects); err != nil {
+		return nil, err
+	}
+	return r.Effects, nil
+}
+
+// checkEffects wants both times in every round, since a slow-down is their ratio there.
+func checkEffects(effects []kernels.Effect) error {
+	for _, e := range effects {
+		if len(e.Alone) == 0 || len(e.With) != len(e.Alone) {
+			return fmt.Errorf("explain: effect %q has %d rounds alone and %d with it; the worker must time both in every round", e.Beside, len(e.Alone), len(e.With))
+		}
+	}
+	return nil
 }
 
 // implausible says why the times of an answer that took wall cannot be true, "" when they
@@ -135,8 +151,12 @@ func (s *session) VerifyFirst(ctx context.Context, c ep.Config) (rest func() ker
 	if !hooked(c) {
 		probes = chooseProbes(s.workload)
 	}
+	file := ""
+	if len(probes) > 0 {
+		file = s.proc.rows
+	}
 	var r VerifyReply
-	begin, file := time.Now(), s.proc.rows
+	begin := time.Now()
 	if err := s.call(ctx, methodVerify, VerifyParams{Candidate{s.id, c}, probes, file}, &r, c, s.verifyLimit()); err != nil {
 		return nil, err
 	}

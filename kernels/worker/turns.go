@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -31,21 +32,31 @@ func (s *session) RunInTurn(ctx context.Context, turns []kernels.Turn) ([]kernel
 		}
 		most = max(most, t.Fold)
 	}
-	if !s.backend.welcome.Turns {
+	if !s.backend.welcome.Turns || s.apart {
 		return s.oneByOne(ctx, turns)
 	}
 	var r TurnsReply
 	begin := time.Now()
 	if err := s.proc.call(ctx, methodTurns, TurnsParams{s.id, turns}, &r, s.runLimit(most)+time.Duration(len(turns))*turnLimit); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err := s.backend.restart(ctx); err != nil {
-			return nil, err
-		}
-		return s.oneByOne(ctx, turns)
+		return s.again(ctx, turns, err)
 	}
 	return s.believed(turns, r, time.Since(begin))
+}
+
+// again asks for each turn by itself where the request for all was lost. If no turn is to
+// blame, the session asks for each by itself from then on: another loss would cost the
+// deadline and a new process in every round.
+func (s *session) again(ctx context.Context, turns []kernels.Turn, lost error) ([]kernels.Rounds, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	lost = explain(s.proc, methodTurns, lost)
+	if err := s.backend.restart(ctx); err != nil {
+		return nil, fmt.Errorf("after %v: %w", lost, err)
+	}
+	done, err := s.oneByOne(ctx, turns)
+	s.apart = err == nil
+	return done, err
 }
 
 func (s *session) oneByOne(ctx context.Context, turns []kernels.Turn) (done []kernels.Rounds, err error) {

@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -61,5 +63,40 @@ func TestManyTurns(t *testing.T) {
 	turns := slices.Repeat([]kernels.Turn{{Config: defaultOf(t, b, ep.Dispatch), Fold: 1}}, mostTurns+1)
 	if done, err := kernels.RunInTurn(t.Context(), s, turns); err != nil || len(done) != mostTurns {
 		t.Errorf("%d of %d turns, %v", len(done), len(turns), err)
+	}
+}
+
+// TestLostTurns: a request for many turns that is lost, though none of them is to blame, is
+// the session's last one. The worker is started again once.
+func TestLostTurns(t *testing.T) {
+	b := openScripted(t, "honest")
+	s := openWorkload(t, b, ep.Dispatch).(*session)
+	turns := slices.Repeat([]kernels.Turn{{Config: defaultOf(t, b, ep.Dispatch), Fold: 1}}, 2)
+	for range 2 {
+		b.proc.timeout = func(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+			if limit > b.limits.Round && limit == s.runLimit(1)+2*turnLimit {
+				limit = 0
+			}
+			return timed(ctx, limit)
+		}
+		if done, err := s.RunInTurn(t.Context(), turns); err != nil || len(done) != len(turns) {
+			t.Fatalf("%d of %d turns, %v", len(done), len(turns), err)
+		}
+	}
+	if b.Restarts() != 1 {
+		t.Errorf("%d restarts, want 1", b.Restarts())
+	}
+}
+
+// TestEffects: an explanation with other rounds alone than beside is refused.
+func TestEffects(t *testing.T) {
+	for _, c := range []struct {
+		with []float64
+		want string
+	}{{[]float64{2, 2}, ""}, {[]float64{2}, "2 rounds alone and 1 with it"}} {
+		err := checkEffects([]kernels.Effect{{Beside: "x", Alone: []float64{1, 1}, With: c.with}})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.with, err, c.want)
+		}
 	}
 }

@@ -27,9 +27,10 @@ func ShareBase(all []*Together) {
 		}
 		base = append(base, row)
 	}
+	share := drift(base) <= steady
 	for _, t := range all {
 		t.Base = nil
-		if drift(base) <= steady {
+		if share {
 			t.Base = slices.Clone(base[:len(t.Product)])
 		}
 	}

@@ -22,6 +22,6 @@ type BesidePair struct {
 
 	// Saved is how much longer both together take with the default than with the config,
 	// round by round: unlike costs it needs no reading of the product alone. nil where
-	// their rounds are not the same, or both are one config.
+	// one has more rounds than the other, or both are one config.
 	Saved *Interval `json:"saved,omitempty"`
 }

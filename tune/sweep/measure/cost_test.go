@@ -1,0 +1,43 @@
+package measure
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+)
+
+// TestOneFold: once the fold is chosen a candidate never runs at another, since a GPU
+// backend would make one more graph for it.
+func TestOneFold(t *testing.T) {
+	b := &fake{seconds: 1e-5}
+	r, _ := runner(t, b, "uniform", 1)
+	for _, points := range [][]int{{2, search.Twin}, live} {
+		if _, err := r.Measure(t.Context(), record.StageScreen, points, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, point := range []int{0, 1, 3, 4} {
+		if folds := b.folds[r.Config(point).Key()]; !slices.Equal(folds, []int{5, 5, 5, 5}) {
+			t.Errorf("point %d ran at folds %v, want the 5 of 50 us", point, folds)
+		}
+	}
+}
+
+// TestWallOfTheBackend: what the backend says of its time is summed over runs and
+// comparisons.
+func TestWallOfTheBackend(t *testing.T) {
+	b := &fake{}
+	r, _ := runner(t, b, "uniform", 1)
+	if _, err := r.Measure(t.Context(), record.StageScreen, live, 3); err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	for _, folds := range b.folds {
+		runs += len(folds)
+	}
+	if got := *r.Wall; got.Run.Rounds != float64(runs) || got.Check.Reading != float64(len(live)) {
+		t.Errorf("%+v after %d runs and %d comparisons of a second", got, runs, len(live))
+	}
+}

@@ -78,7 +78,10 @@ func (s *session) believed(turns []kernels.Turn, r TurnsReply, wall time.Duratio
 			if r.Failed != nil {
 				return r.Rounds, s.blamed(t.Config, reported(r.Failed.Status, r.Failed.Reason))
 			}
-			return r.Rounds, s.condemn(t.Config, kernels.Failf(ep.Unstable, "%d rounds came back for %d turns", i, len(turns)))
+			if i > 0 {
+				return r.Rounds, nil // the rest is asked for next
+			}
+			return nil, s.condemn(t.Config, kernels.Failf(ep.Unstable, "no round came back for %d turns", len(turns)))
 		}
 		why, left := s.implausible(r.Rounds[i], kernels.RunSpec{Rounds: 1, Fold: t.Fold}, wall)
 		if why != "" {

@@ -100,3 +100,22 @@ func TestEffects(t *testing.T) {
 		}
 	}
 }
+
+// TestFewerRounds: a worker may do some of the turns, but not none.
+func TestFewerRounds(t *testing.T) {
+	b := openScripted(t, "honest")
+	s := openWorkload(t, b, ep.Dispatch).(*session)
+	c := defaultOf(t, b, ep.Dispatch)
+	one, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns := slices.Repeat([]kernels.Turn{{Config: c, Fold: 1}}, 3)
+	if done, err := s.believed(turns, TurnsReply{Rounds: []kernels.Rounds{one, one}}, time.Hour); err != nil || len(done) != 2 {
+		t.Errorf("%d turns, %v", len(done), err)
+	}
+	var f *kernels.Failure
+	if done, err := s.believed(turns, TurnsReply{}, time.Hour); !errors.As(err, &f) || f.Status != ep.Unstable || len(done) != 0 {
+		t.Errorf("%d turns, %v, want unstable", len(done), err)
+	}
+}

@@ -125,17 +125,29 @@ func (c *code) setEvents(i int, events []cu.Event) {
 }
 
 // capture turns the steps of every rank into graphs, side by side: a graph takes longer
-// to make than a sample to run.
+// to make than a sample to run. Either all ranks have one or none: a rank without would
+// queue its steps one by one beside the graphs of the others, and be timed so.
 func (c *code) capture() error {
-	return sideBySide(len(c.ranks), func(i int) error {
+	err := sideBySide(len(c.ranks), func(i int) error {
 		return driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i]))
 	})
+	if err != nil {
+		c.release()
+	}
+	return err
+}
+
+// release gives the graphs back.
+func (c *code) release() {
+	for i := range c.ranks {
+		C.ep_release(&c.ranks[i])
+	}
 }
 
 // free gives graphs and memory back; c must not be running.
 func (c *code) free() {
+	c.release()
 	for i := range c.ranks {
-		C.ep_release(&c.ranks[i])
 		C.free(unsafe.Pointer(c.ranks[i].steps))
 		C.free(unsafe.Pointer(c.ranks[i].events))
 	}

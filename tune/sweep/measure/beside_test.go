@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -80,6 +81,35 @@ func TestBesideIsRecorded(t *testing.T) {
 	want := int(besideSamples * r.Policy.MinSample / 1e-5)
 	if last := b.folds[len(b.folds)-1]; last != min(want, r.Policy.MaxFold) {
 		t.Errorf("%d calls a sample, want %d", last, want)
+	}
+}
+
+// TestFailureBesideIsRead: a candidate that fails in the middle of its rounds beside a
+// product leaves none of them, or the log could not be read again.
+func TestFailureBesideIsRead(t *testing.T) {
+	b := &beside{}
+	runs := 0
+	b.onRun = func(c ep.Config) error {
+		if c.Int("sms") == 4 {
+			if runs++; runs == 3 { // in round 1: warming up was the first
+				return kernels.Failf(ep.Hang, "rank 1 waited for rank 2")
+			}
+		}
+		return nil
+	}
+	r, _ := besideRunner(t, b)
+	dir := filepath.Join(t.TempDir(), "run")
+	d, err := record.CreateDir(dir, &record.Run{Machine: b.Machine()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r.Log = d
+	if _, err := r.Measure(t.Context(), record.StageScreen, live, 4); err != nil || len(r.Failures()) != 1 {
+		t.Fatalf("%v, failures %v", err, r.Failures())
+	}
+	if _, results, warnings, err := record.ReadDir(dir); err != nil || warnings != nil || len(results) != len(live) {
+		t.Errorf("%d results, %v, %v", len(results), warnings, err)
 	}
 }
 

@@ -136,7 +136,7 @@ func blame(err error, line *record.Result) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	line.Status, line.Reason, line.Seconds = f.Status, f.Reason, nil
+	line.Status, line.Reason, line.Seconds, line.Beside = f.Status, f.Reason, nil, nil
 	return nil
 }
 

@@ -256,7 +256,7 @@ func crossing(line []Choice) string {
 			continue
 		}
 		current = name
-		steps = append(steps, fmt.Sprintf("from %s on %s", Tokens(c.Problem.Tokens), name))
+		steps = append(steps, fmt.Sprintf("from %s on %s", ep.Tokens(c.Problem.Tokens), name))
 	}
 	if len(steps) == 0 {
 		return ""

@@ -87,9 +87,12 @@ func (h Headline) Lines() []string {
 		return []string{fmt.Sprintf("The default ran in none of %d cases: nothing could be compared.", h.All.Searches)}
 	}
 	var out []string
-	if h.All.Verdicts[record.Faster] == 0 {
+	switch {
+	case h.All.Verdicts[record.Faster] == 0 && h.All.Searches == 1:
+		out = append(out, "Keep the default: no config is faster.")
+	case h.All.Verdicts[record.Faster] == 0:
 		out = append(out, fmt.Sprintf("Keep the default: no config is faster in any of %d cases.", h.All.Searches))
-	} else {
+	default:
 		out = append(out, fmt.Sprintf("Faster than the default: %s; %.2fx at best (%s).", h.All, h.Best.Decision.Gain.Mid, Title(h.Best.Problem, h.Best.Routing)))
 	}
 	if h.Reduced.Searches > 0 && h.Full.Searches > 0 {

@@ -3,7 +3,6 @@ package reports
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -96,7 +95,7 @@ func (c *Case) Title() string { return Title(c.Problem, c.Routing) }
 
 // Title names a problem under a routing in one line.
 func Title(p ep.Problem, routing string) string {
-	title := OpTitle(p.Op, p.Precision) + ", " + Tokens(p.Tokens) + ", " + routing
+	title := OpTitle(p.Op, p.Precision) + ", " + ep.Tokens(p.Tokens) + ", " + routing
 	if kind, _, _ := strings.Cut(p.Beside, ":"); kind != "" {
 		title += ", beside " + kind
 		if p.Objective == ep.Alone {
@@ -104,14 +103,6 @@ func Title(p ep.Problem, routing string) string {
 		}
 	}
 	return title
-}
-
-// Tokens spells a token count.
-func Tokens(n int) string {
-	if n == 1 {
-		return "1 token"
-	}
-	return strconv.Itoa(n) + " tokens"
 }
 
 // OpTitle names an op, and its precision where that is not full.

@@ -115,7 +115,7 @@ func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func
 					p := c.Problem
 					f.Source = sourceOf(l)
 					f.Name = slug(name, problemSlug(p), c.Routing)
-					f.Title = fmt.Sprintf("%s: %s %s, %s, %s", cmp.Or(f.Title, title), reports.OpTitle(p.Op, p.Precision), p.Dispatch, reports.Tokens(p.Tokens), c.Routing)
+					f.Title = fmt.Sprintf("%s: %s %s, %s, %s", cmp.Or(f.Title, title), reports.OpTitle(p.Op, p.Precision), p.Dispatch, ep.Tokens(p.Tokens), c.Routing)
 					out = append(out, *f)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
 
@@ -20,7 +21,7 @@ func regret(runs []*reports.Loaded, _ Options) []Figure {
 			p := r.Problem
 			out = append(out, Figure{
 				Name:  slug("regret", problemSlug(p)),
-				Title: fmt.Sprintf("Regret (%%): %s %s, %s", reports.OpTitle(p.Op, p.Precision), p.Dispatch, reports.Tokens(p.Tokens)),
+				Title: fmt.Sprintf("Regret (%%): %s %s, %s", reports.OpTitle(p.Op, p.Precision), p.Dispatch, ep.Tokens(p.Tokens)),
 				Alt:   regretAlt(r), Source: sourceOf(l),
 				Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.34*float64(len(r.Rows))) * vg.Inch,
 				draw: func(c draw.Canvas) { drawRegret(c, r) },
@@ -59,7 +60,7 @@ func drawRegret(c draw.Canvas, r record.Regret) {
 }
 
 func regretAlt(r record.Regret) string {
-	s := fmt.Sprintf("Regret of %s, %s, in per cent. ", reports.OpTitle(r.Problem.Op, r.Problem.Precision), reports.Tokens(r.Problem.Tokens))
+	s := fmt.Sprintf("Regret of %s, %s, in per cent. ", reports.OpTitle(r.Problem.Op, r.Problem.Precision), ep.Tokens(r.Problem.Tokens))
 	for _, row := range r.Rows {
 		s += fmt.Sprintf("Winner of %s (%s): ", row.Routing, row.Config.ID())
 		for i, l := range row.Loss {

@@ -63,7 +63,7 @@ type spot struct {
 	dispatch, combine map[string]float64 // seconds by config key
 }
 
-func (s spot) String() string { return reports.Tokens(s.tokens) + ", " + s.routing }
+func (s spot) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
 // spots are the cases of a run in which a kernel ran both halves. The halves must be of
 // one problem but for the token count: an engine's config has room for one.
@@ -113,7 +113,7 @@ func whole(all []spot, mix map[int]float64, kernel string) ([]spot, error) {
 	}
 	for _, n := range slices.Sorted(maps.Keys(mix)) {
 		if !slices.ContainsFunc(out, func(s spot) bool { return s.tokens == n }) {
-			return nil, fmt.Errorf("--mix: the run has no dispatch and combine of kernel %s with %s", kernel, reports.Tokens(n))
+			return nil, fmt.Errorf("--mix: the run has no dispatch and combine of kernel %s with %s", kernel, ep.Tokens(n))
 		}
 	}
 	return out, nil

@@ -2,6 +2,7 @@ package ep
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -173,4 +174,12 @@ func bit(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// Tokens spells a token count.
+func Tokens(n int) string {
+	if n == 1 {
+		return "1 token"
+	}
+	return strconv.Itoa(n) + " tokens"
 }

@@ -83,7 +83,7 @@ func (s *subject) newResult() record.Search {
 
 // title names the subject in progress lines and warnings.
 func (s *subject) title() string {
-	text := fmt.Sprintf("%s, %s, %d tokens, %s", s.problem.Op, s.problem.Dispatch, s.problem.Tokens, s.routing.Spec())
+	text := fmt.Sprintf("%s, %s, %s, %s", s.problem.Op, s.problem.Dispatch, ep.Tokens(s.problem.Tokens), s.routing.Spec())
 	if s.problem.Precision == ep.Reduced {
 		text += ", reduced precision"
 	}

@@ -114,11 +114,11 @@ hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs and NVSHMEM for nati
 EMULATED = $(CUDA_LOCAL)/emulated
 EMUL_CXX = $(CXX) -std=c++20 -O1 -g -shared -fPIC -w -Inative/include -Inative/emul/src
 
-$(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/*.cpp native/emul/src/*) native/include/ep_args.h
+$(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/* native/emul/src/*) native/include/ep_args.h
 	mkdir -p $(EMULATED)
 	sed 's/^int/__attribute__((weak)) int/' $(CUDA_STUB)/stub.c > $(EMULATED)/weak.c
 	$(CC) -c -fPIC -fno-builtin -w -o $(EMULATED)/weak.o $(EMULATED)/weak.c
-	$(EMUL_CXX) -I$(CUDA_DIR)/include -Wl,-soname,libcuda.so.1 -o $@ native/emul/driver/driver.cpp native/emul/src/fiber.cpp $(EMULATED)/weak.o -ldl -lpthread
+	$(EMUL_CXX) -I$(CUDA_DIR)/include -Wl,-soname,libcuda.so.1 -o $@ native/emul/driver/driver.cpp native/emul/driver/memory.cpp native/emul/src/fiber.cpp $(EMULATED)/weak.o -ldl -lpthread
 	$(EMUL_CXX) -o $(EMULATED)/libnvrtc.so.13 native/emul/driver/nvrtc.cpp
 	$(EMUL_CXX) -I$(CUDA_DIR)/include -o $(EMULATED)/libcublasLt.so.13 native/emul/driver/cublaslt.cpp $@
 	mkdir -p $(EMULATED)/nvshmem/lib

@@ -10,120 +10,20 @@
  * allocated is counted (cuMemGetInfo). The file that EMUL_TRACE names gets the names of
  * the calls that would cost a host time, one a line.
  */
-#include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <string>
-#include <thread>
-#include <vector>
+
+#include "stream.h" // before fiber.h, whose macros the standard headers do not bear
 
 #include "ep_args.h"
 #include "fiber.h"
 
+using namespace emulated;
+
 namespace {
-
-int setting(const char *name, int otherwise) {
-  const char *s = getenv(name);
-  return s ? atoi(s) : otherwise;
-}
-
-/* Without the revision that cuda.h adds to the name. */
-void trace(const char *call) {
-  const char *file = getenv("EMUL_TRACE");
-  FILE *f = file ? fopen(file, "a") : nullptr;
-  if (!f) return;
-  std::string name(call);
-  size_t revision = name.find("_v");
-  fprintf(f, "%s\n", name.substr(0, revision).c_str());
-  fclose(f);
-}
-
-uint64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
-}
-
-using Work = std::function<void()>;
-
-/* One look of a host thread that waits. Without rest it would take a processor from the
- * blocks that it waits for. */
-void rest() {
-  timespec nap{0, 50'000};
-  nanosleep(&nap, nullptr);
-}
-
-/* What a capture has seen so far, of all streams that joined it, in the order of
- * their calls: a legal order of the graph. */
-struct Capture {
-  std::vector<Work> works;
-  bool ended = false;
-};
-
-/* Work in order on a thread of its own, or a list of it while capturing. */
-class Stream {
- public:
-  Stream() : thread_([this] { loop(); }) {}
-  ~Stream() {
-    {
-      std::lock_guard<std::mutex> hold(lock_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
-  }
-  void add(Work w) {
-    if (capture) {
-      capture->works.push_back(std::move(w));
-      return;
-    }
-    std::lock_guard<std::mutex> hold(lock_);
-    queue_.push_back(std::move(w));
-    wake_.notify_all();
-  }
-  bool idle() {
-    std::lock_guard<std::mutex> hold(lock_);
-    return queue_.empty() && !busy_;
-  }
-  std::shared_ptr<Capture> capture;
-
- private:
-  void loop() {
-    std::unique_lock<std::mutex> hold(lock_);
-    for (;;) {
-      wake_.wait(hold, [this] { return stop_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      Work w = std::move(queue_.front());
-      queue_.pop_front();
-      busy_ = true;
-      hold.unlock();
-      w();
-      hold.lock();
-      busy_ = false;
-    }
-  }
-  std::mutex lock_;
-  std::condition_variable wake_;
-  std::deque<Work> queue_;
-  bool busy_ = false, stop_ = false;
-  std::thread thread_;
-};
 
 struct Function {
   std::string name;
@@ -137,44 +37,7 @@ struct Event {
   std::shared_ptr<Capture> capture; /* of the last record */
 };
 
-thread_local CUcontext current;
 std::atomic<uint64_t> launches;
-
-std::mutex streams_lock;
-std::set<Stream *> streams; /* all there are */
-
-Stream *new_stream() {
-  Stream *s = new Stream;
-  std::lock_guard<std::mutex> hold(streams_lock);
-  streams.insert(s);
-  return s;
-}
-
-/* The default stream is one of each GPU's own. */
-Stream *stream_of(CUstream s) {
-  static std::mutex lock;
-  static std::map<CUcontext, Stream *> defaults;
-  if (reinterpret_cast<uintptr_t>(s) > 2) return reinterpret_cast<Stream *>(s);
-  std::lock_guard<std::mutex> hold(lock);
-  Stream *&d = defaults[current];
-  if (!d) d = new_stream();
-  return d;
-}
-
-/* Memory that another process can map: a file without a name. */
-struct Allocation {
-  int fd;
-  size_t bytes;
-};
-std::mutex memory_lock;
-std::map<CUdeviceptr, Allocation> allocations;
-std::map<CUdeviceptr, size_t> mappings; /* of other processes' allocations */
-size_t allocated;
-
-struct IpcHandle {
-  int pid, fd;
-  size_t bytes;
-};
 
 /* Every block a thread: all are resident, as our kernels demand. */
 void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, size_t shared) {
@@ -238,108 +101,6 @@ CUresult cuCtxGetLimit(size_t *v, CUlimit) { *v = 1024; return CUDA_SUCCESS; }
 CUresult cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { *can = setting("EMUL_PEERS", 1); return CUDA_SUCCESS; }
 CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
-
-/* ---- memory ---- */
-
-CUresult cuMemGetInfo(size_t *free, size_t *total) {
-  std::lock_guard<std::mutex> hold(memory_lock);
-  *total = size_t{4} << 30;
-  *free = *total - allocated;
-  return CUDA_SUCCESS;
-}
-CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
-  trace(__func__);
-  if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-  n = (n + 4095) / 4096 * 4096;
-  int fd = memfd_create("emulated GPU", MFD_CLOEXEC);
-  void *m = fd >= 0 && ftruncate(fd, static_cast<off_t>(n)) == 0 ? mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-  std::lock_guard<std::mutex> hold(memory_lock);
-  if (m == MAP_FAILED || allocated + n > size_t{4} << 30) {
-    if (m != MAP_FAILED) munmap(m, n);
-    if (fd >= 0) close(fd);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  *p = reinterpret_cast<CUdeviceptr>(m);
-  allocations[*p] = {fd, n};
-  allocated += n;
-  return CUDA_SUCCESS;
-}
-CUresult cuMemFree(CUdeviceptr p) {
-  trace(__func__);
-  std::lock_guard<std::mutex> hold(memory_lock);
-  auto it = allocations.find(p);
-  if (it == allocations.end()) return p ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  munmap(reinterpret_cast<void *>(p), it->second.bytes);
-  close(it->second.fd);
-  allocated -= it->second.bytes;
-  allocations.erase(it);
-  return CUDA_SUCCESS;
-}
-CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
-  std::lock_guard<std::mutex> hold(memory_lock);
-  auto it = allocations.find(p);
-  if (it == allocations.end()) return CUDA_ERROR_INVALID_VALUE;
-  IpcHandle own{getpid(), it->second.fd, it->second.bytes};
-  memset(h, 0, sizeof *h);
-  memcpy(h, &own, sizeof own);
-  return CUDA_SUCCESS;
-}
-CUresult cuIpcOpenMemHandle(CUdeviceptr *p, CUipcMemHandle h, unsigned) {
-  IpcHandle own;
-  memcpy(&own, &h, sizeof own);
-  if (own.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* as the driver does */
-  if (!setting("EMUL_PEERS", 1)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  std::string path = "/proc/" + std::to_string(own.pid) + "/fd/" + std::to_string(own.fd);
-  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return CUDA_ERROR_INVALID_VALUE;
-  void *m = mmap(nullptr, own.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (m == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  std::lock_guard<std::mutex> hold(memory_lock);
-  *p = reinterpret_cast<CUdeviceptr>(m);
-  mappings[*p] = own.bytes;
-  return CUDA_SUCCESS;
-}
-CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
-  std::lock_guard<std::mutex> hold(memory_lock);
-  auto it = mappings.find(p);
-  if (it == mappings.end()) return CUDA_ERROR_INVALID_VALUE;
-  munmap(reinterpret_cast<void *>(p), it->second);
-  mappings.erase(it);
-  return CUDA_SUCCESS;
-}
-CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { trace(__func__); *p = aligned_alloc(256, (n + 255) / 256 * 256); return CUDA_SUCCESS; }
-CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { *d = reinterpret_cast<CUdeviceptr>(p); return CUDA_SUCCESS; }
-CUresult cuMemFreeHost(void *p) { trace(__func__); free(p); return CUDA_SUCCESS; }
-CUresult cuMemcpyHtoDAsync(CUdeviceptr d, const void *from, size_t n, CUstream s) {
-  trace(__func__);
-  stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), from, n); });
-  return CUDA_SUCCESS;
-}
-CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
-  trace(__func__);
-  stream_of(s)->add([=] { memset(reinterpret_cast<void *>(p), v, n); });
-  return CUDA_SUCCESS;
-}
-CUresult cuMemcpyDtoDAsync(CUdeviceptr d, CUdeviceptr from, size_t n, CUstream s) {
-  trace(__func__);
-  stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(from), n); });
-  return CUDA_SUCCESS;
-}
-CUresult cuMemsetD8(CUdeviceptr p, unsigned char v, size_t n) { trace(__func__); memset(reinterpret_cast<void *>(p), v, n); return CUDA_SUCCESS; }
-CUresult cuMemcpyHtoD(CUdeviceptr d, const void *s, size_t n) { trace(__func__); memcpy(reinterpret_cast<void *>(d), s, n); return CUDA_SUCCESS; }
-CUresult cuMemcpyDtoH(void *d, CUdeviceptr s, size_t n) { trace(__func__); memcpy(d, reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
-CUresult cuMemcpyDtoD(CUdeviceptr d, CUdeviceptr s, size_t n) { trace(__func__); memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
-CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr from, size_t n, CUstream s) {
-  trace(__func__);
-  stream_of(s)->add([=] { memcpy(d, reinterpret_cast<void *>(from), n); });
-  return CUDA_SUCCESS;
-}
-CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
-  trace(__func__);
-  stream_of(s)->add([=] { for (size_t i = 0; i < n; i++) reinterpret_cast<unsigned *>(p)[i] = v; });
-  return CUDA_SUCCESS;
-}
 
 /* ---- modules: an image is a shared object, whose size its header tells ---- */
 

@@ -1,0 +1,132 @@
+/* The emulated driver's memory: a GPU's is host memory that another process can map. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "stream.h"
+
+using namespace emulated;
+
+namespace {
+
+/* Memory that another process can map: a file without a name. */
+struct Allocation {
+  int fd;
+  size_t bytes;
+};
+std::mutex memory_lock;
+std::map<CUdeviceptr, Allocation> allocations;
+std::map<CUdeviceptr, size_t> mappings; /* of other processes' allocations */
+size_t allocated;
+
+struct IpcHandle {
+  int pid, fd;
+  size_t bytes;
+};
+
+} // namespace
+
+extern "C" {
+
+CUresult cuMemGetInfo(size_t *free, size_t *total) {
+  std::lock_guard<std::mutex> hold(memory_lock);
+  *total = size_t{4} << 30;
+  *free = *total - allocated;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
+  trace(__func__);
+  if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+  n = (n + 4095) / 4096 * 4096;
+  int fd = memfd_create("emulated GPU", MFD_CLOEXEC);
+  void *m = fd >= 0 && ftruncate(fd, static_cast<off_t>(n)) == 0 ? mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  std::lock_guard<std::mutex> hold(memory_lock);
+  if (m == MAP_FAILED || allocated + n > size_t{4} << 30) {
+    if (m != MAP_FAILED) munmap(m, n);
+    if (fd >= 0) close(fd);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *p = reinterpret_cast<CUdeviceptr>(m);
+  allocations[*p] = {fd, n};
+  allocated += n;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemFree(CUdeviceptr p) {
+  trace(__func__);
+  std::lock_guard<std::mutex> hold(memory_lock);
+  auto it = allocations.find(p);
+  if (it == allocations.end()) return p ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  munmap(reinterpret_cast<void *>(p), it->second.bytes);
+  close(it->second.fd);
+  allocated -= it->second.bytes;
+  allocations.erase(it);
+  return CUDA_SUCCESS;
+}
+CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
+  std::lock_guard<std::mutex> hold(memory_lock);
+  auto it = allocations.find(p);
+  if (it == allocations.end()) return CUDA_ERROR_INVALID_VALUE;
+  IpcHandle own{getpid(), it->second.fd, it->second.bytes};
+  memset(h, 0, sizeof *h);
+  memcpy(h, &own, sizeof own);
+  return CUDA_SUCCESS;
+}
+CUresult cuIpcOpenMemHandle(CUdeviceptr *p, CUipcMemHandle h, unsigned) {
+  IpcHandle own;
+  memcpy(&own, &h, sizeof own);
+  if (own.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* as the driver does */
+  if (!setting("EMUL_PEERS", 1)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  std::string path = "/proc/" + std::to_string(own.pid) + "/fd/" + std::to_string(own.fd);
+  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return CUDA_ERROR_INVALID_VALUE;
+  void *m = mmap(nullptr, own.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (m == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::lock_guard<std::mutex> hold(memory_lock);
+  *p = reinterpret_cast<CUdeviceptr>(m);
+  mappings[*p] = own.bytes;
+  return CUDA_SUCCESS;
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
+  std::lock_guard<std::mutex> hold(memory_lock);
+  auto it = mappings.find(p);
+  if (it == mappings.end()) return CUDA_ERROR_INVALID_VALUE;
+  munmap(reinterpret_cast<void *>(p), it->second);
+  mappings.erase(it);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { trace(__func__); *p = aligned_alloc(256, (n + 255) / 256 * 256); return CUDA_SUCCESS; }
+CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { *d = reinterpret_cast<CUdeviceptr>(p); return CUDA_SUCCESS; }
+CUresult cuMemFreeHost(void *p) { trace(__func__); free(p); return CUDA_SUCCESS; }
+CUresult cuMemcpyHtoDAsync(CUdeviceptr d, const void *from, size_t n, CUstream s) {
+  trace(__func__);
+  stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), from, n); });
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
+  trace(__func__);
+  stream_of(s)->add([=] { memset(reinterpret_cast<void *>(p), v, n); });
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoDAsync(CUdeviceptr d, CUdeviceptr from, size_t n, CUstream s) {
+  trace(__func__);
+  stream_of(s)->add([=] { memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(from), n); });
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD8(CUdeviceptr p, unsigned char v, size_t n) { trace(__func__); memset(reinterpret_cast<void *>(p), v, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyHtoD(CUdeviceptr d, const void *s, size_t n) { trace(__func__); memcpy(reinterpret_cast<void *>(d), s, n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoH(void *d, CUdeviceptr s, size_t n) { trace(__func__); memcpy(d, reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoD(CUdeviceptr d, CUdeviceptr s, size_t n) { trace(__func__); memcpy(reinterpret_cast<void *>(d), reinterpret_cast<void *>(s), n); return CUDA_SUCCESS; }
+CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr from, size_t n, CUstream s) {
+  trace(__func__);
+  stream_of(s)->add([=] { memcpy(d, reinterpret_cast<void *>(from), n); });
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
+  trace(__func__);
+  stream_of(s)->add([=] { for (size_t i = 0; i < n; i++) reinterpret_cast<unsigned *>(p)[i] = v; });
+  return CUDA_SUCCESS;
+}
+
+} // extern "C"

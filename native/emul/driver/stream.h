@@ -1,0 +1,136 @@
+/* What the parts of the emulated driver share: settings, traces, and streams. */
+#ifndef EMUL_DRIVER_STREAM_H
+#define EMUL_DRIVER_STREAM_H
+
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+/* A namespace, since programs load this library for all their modules to see. */
+namespace emulated {
+
+inline int setting(const char *name, int otherwise) {
+  const char *s = getenv(name);
+  return s ? atoi(s) : otherwise;
+}
+
+/* Without the revision that cuda.h adds to the name. */
+inline void trace(const char *call) {
+  const char *file = getenv("EMUL_TRACE");
+  FILE *f = file ? fopen(file, "a") : nullptr;
+  if (!f) return;
+  std::string name(call);
+  size_t revision = name.find("_v");
+  fprintf(f, "%s\n", name.substr(0, revision).c_str());
+  fclose(f);
+}
+
+inline uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+using Work = std::function<void()>;
+
+/* One look of a host thread that waits. Without rest it would take a processor from the
+ * blocks that it waits for. */
+inline void rest() {
+  timespec nap{0, 50'000};
+  nanosleep(&nap, nullptr);
+}
+
+/* What a capture has seen so far, of all streams that joined it, in the order of
+ * their calls: a legal order of the graph. */
+struct Capture {
+  std::vector<Work> works;
+  bool ended = false;
+};
+
+/* Work in order on a thread of its own, or a list of it while capturing. */
+class Stream {
+ public:
+  Stream() : thread_([this] { loop(); }) {}
+  ~Stream() {
+    {
+      std::lock_guard<std::mutex> hold(lock_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  void add(Work w) {
+    if (capture) {
+      capture->works.push_back(std::move(w));
+      return;
+    }
+    std::lock_guard<std::mutex> hold(lock_);
+    queue_.push_back(std::move(w));
+    wake_.notify_all();
+  }
+  bool idle() {
+    std::lock_guard<std::mutex> hold(lock_);
+    return queue_.empty() && !busy_;
+  }
+  std::shared_ptr<Capture> capture;
+
+ private:
+  void loop() {
+    std::unique_lock<std::mutex> hold(lock_);
+    for (;;) {
+      wake_.wait(hold, [this] { return stop_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      Work w = std::move(queue_.front());
+      queue_.pop_front();
+      busy_ = true;
+      hold.unlock();
+      w();
+      hold.lock();
+      busy_ = false;
+    }
+  }
+  std::mutex lock_;
+  std::condition_variable wake_;
+  std::deque<Work> queue_;
+  bool busy_ = false, stop_ = false;
+  std::thread thread_;
+};
+
+inline thread_local CUcontext current;
+
+inline std::mutex streams_lock;
+inline std::set<Stream *> streams; /* all there are */
+
+inline Stream *new_stream() {
+  Stream *s = new Stream;
+  std::lock_guard<std::mutex> hold(streams_lock);
+  streams.insert(s);
+  return s;
+}
+
+/* The default stream is one of each GPU's own. */
+inline Stream *stream_of(CUstream s) {
+  static std::mutex lock;
+  static std::map<CUcontext, Stream *> defaults;
+  if (reinterpret_cast<uintptr_t>(s) > 2) return reinterpret_cast<Stream *>(s);
+  std::lock_guard<std::mutex> hold(lock);
+  Stream *&d = defaults[current];
+  if (!d) d = new_stream();
+  return d;
+}
+
+} // namespace emulated
+
+#endif

@@ -7,7 +7,7 @@ import "C"
 
 import "gorgonia.org/cu"
 
-// load is what an experiment puts beside the product in the place of one call.
+// load replaces one call beside the product in an experiment. It takes SMs or bandwidth.
 type load struct {
 	entry  []cu.Function // by GPU
 	sms    int

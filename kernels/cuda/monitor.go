@@ -21,7 +21,7 @@ type monitor struct {
 	last reading
 }
 
-// reading is what the GPUs of a session's ranks said at some time.
+// reading holds the clocks of all ranks' GPUs and notes on their state, read at one time.
 type reading struct {
 	at    time.Time
 	gpus  []int // by rank

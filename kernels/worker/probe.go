@@ -101,8 +101,8 @@ func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
 	return v
 }
 
-// checkProbe says what is wrong with one row, "" if nothing. A value is right if it is
-// that of any right answer.
+// checkProbe compares one row with the right answers. It returns "" where each value is
+// within the bound of at least one of them, else the first value that is not.
 func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) string {
 	if n := 2 * w.Problem.Hidden; len(data) != n {
 		return fmt.Sprintf("%d bytes instead of %d", len(data), n)

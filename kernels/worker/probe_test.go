@@ -74,7 +74,7 @@ func castRow(w *workloads.Workload, rank, token int, cast func(x, amax float32) 
 	return codes, scales
 }
 
-// combined is what a library makes of a token that arrived as codes and scales: BF16 bytes.
+// combined returns the BF16 row that a library combines from codes and scales.
 func combined(w *workloads.Workload, rank, token int, codes []byte, scales []float32) []byte {
 	var out []byte
 	k := w.Problem.TopK

@@ -67,7 +67,7 @@ func joined(parts []wallPart, total float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// measuring is what Measuring was made of.
+// measuring lists the parts of Measuring, in seconds.
 func (w Wall) measuring() []wallPart {
 	out := []wallPart{{name: "samples themselves", seconds: w.Samples}}
 	if r := w.Run; r.Rounds > 0 {
@@ -78,7 +78,7 @@ func (w Wall) measuring() []wallPart {
 	return out
 }
 
-// checking is what Checking was made of.
+// checking lists the parts of Checking, in seconds.
 func (w Wall) checking() []wallPart {
 	c := w.Check
 	if c.Comparing == 0 {

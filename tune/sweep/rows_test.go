@@ -13,9 +13,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
-	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/stat"
-	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -393,35 +391,5 @@ func TestCrossingIsPaidOnce(t *testing.T) {
 	total := s.searches[0].runner.Spent() + s.searches[1].runner.Spent()
 	if s.spent != total || s.spent <= before || before == 0 {
 		t.Errorf("spent %v before crossing, %v after, blocks took %v", before, s.spent, total)
-	}
-}
-
-// TestNoTable: a noisy search that decided all the same is a reason for a table, where
-// few are noisy.
-func TestNoTable(t *testing.T) {
-	quiet, noisy := record.Band{Policy: 0.01, AA: 0.005}, record.Band{Policy: 0.01, AA: 0.02}
-	failed := record.Decision{Cause: record.Failed, Band: quiet}
-	for _, c := range []struct {
-		name   string
-		all    []record.Decision
-		why    string
-		spread float64
-	}{
-		{"quiet", []record.Decision{{Band: quiet}}, "", 0.005},
-		{"one of four decided, on a noisy machine", []record.Decision{{Band: noisy}, failed, failed, failed}, "", 0.02},
-		{"one of four too noisy", []record.Decision{{Band: noisy, Cause: record.Noisy}, failed, failed, failed}, "no default runs here", 0},
-		{"two of four noisy", []record.Decision{{Band: noisy}, {Band: noisy}, {Band: quiet}, {Band: quiet}}, "in 2 of 4 searches", 0.02},
-		{"none runs", []record.Decision{failed}, "no default runs here", 0},
-	} {
-		s := &sweeper{lab: &lab{policy: measure.Policy{Protocol: search.Protocol{Band: 0.01}}}}
-		for _, d := range c.all {
-			of := &searcher{}
-			of.result.Decision, of.aa.Spread = d, d.Band.AA
-			s.searches = append(s.searches, of)
-		}
-		why, spread := s.noTable()
-		if (why == "") != (c.why == "") || !strings.Contains(why, c.why) || spread != c.spread {
-			t.Errorf("%s: %q and a spread of %v, want %q and %v", c.name, why, spread, c.why, c.spread)
-		}
 	}
 }

@@ -216,7 +216,7 @@ func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
 	}), nil
 }
 
-// describe is what a config of an op launches at the pack's capacity.
+// describe works out the launches of a config at the pack's capacity.
 func (v *resolver) describe(op ep.Op, c ep.Config) (cuda.CallSpec, error) {
 	return cuda.DescribeCall(v.machine(), v.at(op, v.problem.MaxTokens), c)
 }

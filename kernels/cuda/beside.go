@@ -68,7 +68,7 @@ func (c *candidate) sms() (most int) {
 
 // runBeside measures rounds of the calls alone, the product alone, and both.
 func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunSpec) (kernels.Rounds, error) {
-	if err := s.sizeProduct(ctx); err != nil {
+	if err := s.readyProduct(ctx); err != nil {
 		return kernels.Rounds{}, err
 	}
 	a := s.arrange(k)
@@ -186,18 +186,26 @@ func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 
 // pass is how long one pass over the product takes alone, the slowest rank's median.
 func (s *session) pass(ctx context.Context) (float64, error) {
-	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: arrangement{way: onlyProduct, share: s.beside.passes()}}
-	alone, _, err := s.besideRounds(ctx, t, nil, sizingRounds)
+	alone, err := s.timePasses(ctx, s.beside, 0)
 	if err != nil {
 		return 0, err
 	}
 	return kernels.Rounds{Seconds: alone}.MedianOfSlowest(), nil
 }
 
+// timePasses times whole passes over a product alone, as planned for so many SMs: seconds
+// by round and rank.
+func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]float64, error) {
+	a := arrangement{way: onlyProduct, share: b.passes(), left: sms}
+	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: a}
+	alone, _, err := s.besideRounds(ctx, t, extras{problem: s.problem, beside: b}, sizingRounds)
+	return alone, err
+}
+
 // besideRounds times the product by itself and, of an experiment, within it: by round and
 // rank.
-func (s *session) besideRounds(ctx context.Context, t timing, l *load, rounds int) (alone, within [][]float64, err error) {
-	p, err := newProgram(s.rig, newSchedule(t), nil, s.rig.args, extras{problem: s.problem, beside: s.beside, load: l})
+func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
+	p, err := newProgram(s.rig, newSchedule(t), nil, s.rig.args, x)
 	if err != nil {
 		return nil, nil, asFailure(ep.NoLaunch, err)
 	}

@@ -106,6 +106,42 @@ func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	}
 }
 
+// TestSessionOwnPlan: a product alone is launched as is fastest, as planned for all SMs or
+// for fewer, and beside calls that leave SMs as planned for these.
+func TestSessionOwnPlan(t *testing.T) {
+	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Pair, ep.Graph, "step:3,32,64,bf16,4"))
+	if err := s.Prepare(t.Context(), kernels.For(b.Kernels(), s.problem)[0].DefaultConfig(b.Machine(), s.problem)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.readyProduct(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := s.rig.seats[0].gpu.sms
+	for _, b := range []*products{s.beside, s.beside.attention} {
+		if !b.chosen {
+			t.Errorf("%s: no plan is chosen", b.of)
+		}
+		if err := s.choosePlan(t.Context(), b, []int{1, 2}); err != nil {
+			t.Fatal(err)
+		}
+		if len(b.plans) != 3 || b.plans[b.own] == nil {
+			t.Errorf("%s: own plan %d of %d", b.of, b.own, len(b.plans))
+		}
+		b.own = all - 2
+		for asked, made := range map[int]int{0: all - 2, all - 1: all - 1} {
+			code := newCode(1, 1)
+			b.write(&writer{rig: s.rig, out: code.steps[0]}, 0, asked)
+			if got, want := code.steps[0][0].object, uint64(uintptr(unsafe.Pointer(b.plans[made][0]))); uint64(got) != want {
+				t.Errorf("%s: asked for %d SMs, not the plan for %d", b.of, asked, made)
+			}
+			code.free()
+		}
+	}
+	if got, want := s.beside.amount(), fmt.Sprintf("planned for %d SMs", all-2); strings.Count(got, want) != 2 {
+		t.Errorf("%q does not say %q of both products", got, want)
+	}
+}
+
 // splitOf sets mode=split in every half that has a mode.
 func splitOf(c ep.Config) ep.Config {
 	for _, name := range c.Names() {

@@ -36,7 +36,7 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	if err != nil {
 		return nil, err
 	}
-	if err := s.sizeProduct(ctx); err != nil {
+	if err := s.readyProduct(ctx); err != nil {
 		return nil, err
 	}
 	x := &experiments{session: s, rounds: max(rounds, sizingRounds)}
@@ -181,6 +181,6 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 func (x *experiments) effect(ctx context.Context, name string, l *load, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}
-	alone, within, err := x.besideRounds(ctx, t, l, x.rounds)
+	alone, within, err := x.besideRounds(ctx, t, extras{problem: x.problem, beside: x.beside, load: l}, x.rounds)
 	return kernels.Effect{Beside: name, Alone: slowestOf(alone), With: slowestOf(within)}, err
 }

@@ -28,6 +28,8 @@ type products struct {
 	of        ep.Product
 	memory    []productMemory        // by rank
 	plans     map[int][]*C.EpProduct // by the SMs they are made for, 0 for all, and rank; none of a copy
+	own       int                    // SMs of the plan that is fastest alone, 0 for all: see choosePlan
+	chosen    bool                   // own is known
 	batch     int                    // experts of one launch
 	share     int                    // launches that belong to a call, 0 before it is known
 	attention *products              // of a step: the product of the size of attention
@@ -225,7 +227,7 @@ func (p *products) fill() error {
 // plan asks the library for launches of so many experts.
 func (p *products) plan(batch int) error {
 	p.unplan()
-	p.batch = batch
+	p.batch, p.own, p.chosen = batch, 0, false
 	return p.planFor(0)
 }
 
@@ -303,13 +305,17 @@ func (p *products) passes() int {
 // isStep reports whether the products are those of decode steps; p may be nil.
 func (p *products) isStep() bool { return p != nil && p.attention != nil }
 
-// write adds launch n on a writer's rank, as planned for so many SMs.
+// write adds launch n on a writer's rank, as planned for so many SMs; 0 is the plan that
+// is fastest alone.
 func (p *products) write(w *writer, n, sms int) {
 	m := p.memory[w.rank]
 	if p.of.Kind == ep.Copy {
 		s, at := w.next(C.EP_STEP_COPY), C.uint64_t(n%copyParts*copyBytes)
 		s.source, s.target, s.words = C.uint64_t(m.x)+at, C.uint64_t(m.out)+at, copyBytes/4
 		return
+	}
+	if sms == 0 {
+		sms = p.own
 	}
 	s := w.next(C.EP_STEP_PRODUCT)
 	s.object, s.words = C.uint64_t(uintptr(unsafe.Pointer(p.plans[sms][w.rank]))), C.uint64_t(n)
@@ -342,8 +348,17 @@ func (p *products) amount() string {
 	case p.of.Kind == ep.Copy:
 		return fmt.Sprintf("%d copies of %d MiB", p.share, copyBytes>>20)
 	case p.isStep():
-		return fmt.Sprintf("a layer of two micro-batches: attention as %s and the experts as %s, twice each", p.attention.of, p.of)
+		return fmt.Sprintf("a layer of two micro-batches: attention as %s%s and the experts as %s%s, twice each",
+			p.attention.of, p.attention.ownPlan(), p.of, p.ownPlan())
 	}
 	kernelsEach := int(C.ep_product_kernels(p.plans[0][0]))
-	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each", p.share, p.batch, p.of.Groups, p.of, kernelsEach)
+	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
+}
+
+// ownPlan says what the product is planned for where that is not all SMs.
+func (p *products) ownPlan() string {
+	if p.own == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", planned for %d SMs,", p.own)
 }

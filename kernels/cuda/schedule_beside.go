@@ -23,7 +23,7 @@ const (
 type arrangement struct {
 	way   way
 	share int  // launches of the product for each call
-	left  int  // SMs that the product is planned for while calls run, 0 for all
+	left  int  // SMs that the product is planned for while calls run, 0 as is fastest alone
 	load  bool // loaded: a load runs beside it
 }
 
@@ -56,7 +56,9 @@ func (s *schedule) withProduct() {
 	switch s.beside.way {
 	case onlyProduct:
 		s.now = &section{calls: s.fold}
+		s.yielding = s.beside.left
 		s.productAlone()
+		s.yielding = 0
 		s.sections = append(s.sections, s.now)
 		return
 	case loaded:

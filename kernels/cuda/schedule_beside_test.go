@@ -278,3 +278,21 @@ func TestHeldSMsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFastestPlan: the plan for all SMs stays unless another is faster by the margin.
+func TestFastestPlan(t *testing.T) {
+	for _, c := range []struct {
+		seconds []float64
+		want    int
+	}{
+		{[]float64{1}, 0},
+		{[]float64{1, 1.3, 2}, 0},
+		{[]float64{1, 0.995}, 0},
+		{[]float64{62, 60, 53, 54}, 2},
+		{[]float64{1, 0.98, 0.979}, 2},
+	} {
+		if got := fastestPlan(c.seconds); got != c.want {
+			t.Errorf("%v: plan %d, want %d", c.seconds, got, c.want)
+		}
+	}
+}

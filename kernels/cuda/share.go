@@ -42,3 +42,24 @@ func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	batch = min(groups, max((want+least-1)/least, min(leastBatch, groups)))
 	return batch, max(least, (want+batch-1)/batch)
 }
+
+// takenSMs are the SMs that calls take in the plans that a product's own is chosen of:
+// what kernels and searches offer of few. A config that leaves another number has a plan of
+// its own beside its calls.
+var takenSMs = []int{16, 32, 48, 64}
+
+// planMargin is how much faster a plan for fewer SMs must be to be taken: times of the
+// same launches differ by up to 0.4 % from round to round.
+const planMargin = 0.01
+
+// fastestPlan is the index of the fastest of a product's plans, by its seconds alone. The
+// first, for all SMs, stays unless another is faster by the margin.
+func fastestPlan(seconds []float64) (best int) {
+	bar := seconds[0] * (1 - planMargin)
+	for i, t := range seconds {
+		if t < bar {
+			best, bar = i, t
+		}
+	}
+	return best
+}

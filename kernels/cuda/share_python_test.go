@@ -3,6 +3,7 @@ package cuda
 import (
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"testing"
 )
 
@@ -33,5 +34,66 @@ print(json.dumps([[x, share_of(*x)] for x in itertools.product((0.001, 0.02, 0.3
 		if float64(batch) != c[1][0] || float64(launches) != c[1][1] {
 			t.Errorf("share %g of %g groups in %g launches, at least %g: %d and %d, in Python %v", x[0], x[1], x[2], x[3], batch, launches, c[1])
 		}
+	}
+}
+
+// TestFastestPlanInPython: workers in Python choose a product's own plan as we do.
+func TestFastestPlanInPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	const program = `
+import itertools, json, sys
+sys.path.insert(0, "../../native/python/workers")
+from harness.beside import TAKEN, fastest_plan
+times = [list(x) for x in itertools.product((1.0,), (0.98, 0.995, 1.2), (0.97, 0.98, 1.0))]
+print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x in times]}))
+`
+	out, err := exec.Command(python, "-B", "-c", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Taken, Best []int
+		Times       [][]float64
+	}
+	if err := json.Unmarshal(out, &got); err != nil || len(got.Times) != 9 || len(got.Best) != 9 {
+		t.Fatalf("%v, %d cases", err, len(got.Times))
+	}
+	if !slices.Equal(got.Taken, takenSMs) {
+		t.Errorf("in Python plans leave %v SMs to calls, here %v", got.Taken, takenSMs)
+	}
+	for i, times := range got.Times {
+		if want := fastestPlan(times); got.Best[i] != want {
+			t.Errorf("%v: plan %d, in Python %d", times, want, got.Best[i])
+		}
+	}
+}
+
+// TestChoosePlansInPython: each product that has plans keeps the one that is fastest on the
+// slowest rank, at its best round.
+func TestChoosePlansInPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	const program = `
+import sys, types, unittest.mock
+sys.modules["torch"] = unittest.mock.MagicMock()
+sys.path.insert(0, "../../native/python/workers")
+from harness.gpu_beside import GPUBeside
+alone = {0: [[5, 3], [5, 4]], 116: [[2, 9], [5, 9]], 100: [[9, 1], [9, 2]]}  # by plan, rank and round
+library = types.SimpleNamespace(
+    warm=lambda product, taken: None,
+    product_alone=lambda product, rounds: alone[product.own][0],
+    ranks=types.SimpleNamespace(exchange=lambda mine: [mine, next(other for one, other in alone.values() if one == mine)]))
+ours, theirs = types.SimpleNamespace(own=0, own_plans=[0, 116, 100]), types.SimpleNamespace()
+GPUBeside.choose_plans(library, types.SimpleNamespace(product=ours, attention=theirs))
+assert ours.own == 100 and not hasattr(theirs, "own"), (ours, theirs)
+GPUBeside.choose_plans(library, types.SimpleNamespace(product=theirs, attention=None))
+`
+	if out, err := exec.Command(python, "-B", "-c", program).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 }

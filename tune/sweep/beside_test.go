@@ -62,6 +62,9 @@ func TestPhasesAreSearchedBeside(t *testing.T) {
 		if !slices.Equal(slices.Compact(begins), c.want) {
 			t.Errorf("%s, --kernel %v: begins with %v, want %v", c.p.Key(), c.named, begins, c.want)
 		}
+		if _, ok := pl.analytic(c.p); ok != slices.Contains(c.want, "dispatch") {
+			t.Errorf("%s, --kernel %v: a model's choice of the default's kernel is %v", c.p.Key(), c.named, ok)
+		}
 	}
 }
 

@@ -184,7 +184,8 @@ func (pl *planner) defaultConfig(p ep.Problem) (ep.Config, error) {
 
 // analytic is what a model without measurements would take: as many SMs as
 // give every message a warp of its own, the other parameters at their
-// defaults. ok is false where no parameter takes SMs.
+// defaults. ok is false where no parameter takes SMs, and where --kernel leaves the
+// default's kernel out.
 func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	if p.Op == ep.Pair {
 		return c, false
@@ -193,7 +194,7 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	if err != nil {
 		return c, false
 	}
-	k, err := kernels.Find(pl.kernels, p.Op, c.Kernel)
+	k, err := kernels.Find(pl.searched(p), p.Op, c.Kernel)
 	if err != nil {
 		return c, false
 	}

@@ -17,6 +17,8 @@ LEAST_BATCH = 8  # experts of one launch, where there are so many: fewer leave S
 LEAST = 100e-9  # seconds that a shorter time counts as: most are differences
 HELD = 0.25  # seconds that a product may hold SMs, which calls wait for: a pass and a share
 SIZING = 5  # rounds of what the size of a share follows from
+TAKEN = (16, 32, 48, 64)  # SMs that calls take in the plans that a product's own is chosen of
+PLAN_MARGIN = 0.01  # how much faster a plan for fewer SMs must be to be taken
 HOST_TRIAL = 32  # launches that tell how long one takes on the host
 HOST_COLUMNS = 16  # of the result, in one launch on the host
 HOST_BYTES = 1 << 22  # of one factor on the host at most
@@ -63,6 +65,17 @@ def share_of(share, groups, passes, least):
     want = math.ceil(share * groups)
     batch = min(groups, max(-(-want // least), min(LEAST_BATCH, groups)))
     return batch, max(least, -(-want // batch))
+
+
+def fastest_plan(seconds):
+    """The index of the fastest of a product's plans, by its seconds alone. The first, for all
+    SMs, stays unless another is faster by the margin. The same rule as fastestPlan of
+    kernels/cuda."""
+    best, bar = 0, seconds[0] * (1 - PLAN_MARGIN)
+    for i, t in enumerate(seconds):
+        if t < bar:
+            best, bar = i, t
+    return best
 
 
 class HostProduct:
@@ -112,6 +125,7 @@ class Beside:
         self.product = library.product(size)
         self.attention = library.product(attention_of(problem, size)) if self.step else None
         self.share = self.product.launches if self.step else 0
+        self.chosen = False  # the products' own plans are chosen
 
     def take(self, call, trial):
         """Decides the share, of a call's seconds and those of the product's trial."""
@@ -122,7 +136,8 @@ class Beside:
 
     def amount(self):
         if self.step:
-            return "a layer of two micro-batches: attention as %s and the experts as %s, twice each" % (spelled(self.attention.size), self.text)
+            return "a layer of two micro-batches: attention as %s%s and the experts as %s%s, twice each" % (
+                spelled(self.attention.size), own_plan(self.attention), self.text, own_plan(self.product))
         return self.product.amount(self.share)
 
     def rounds(self, rows):
@@ -133,6 +148,12 @@ class Beside:
         together = {name: [row[name] for row in rows] for name in FIELDS}
         cost = [max(row["both"] - row["product"], LEAST) for row in rows]
         return {"seconds": cost if self.objective == "beside" else together["call"], "beside": {**together, "amount": self.amount()}}
+
+
+def own_plan(product):
+    """What a product is planned for alone, where that is not all SMs."""
+    own = getattr(product, "own", 0)
+    return ", planned for %d SMs," % own if own else ""
 
 
 def spelled(size):

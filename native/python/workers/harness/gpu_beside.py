@@ -5,6 +5,7 @@ import os
 
 import torch
 
+from .beside import SIZING, fastest_plan
 from .library import Library
 from .lt import LtProduct
 from .product import TorchProduct
@@ -59,19 +60,29 @@ class GPUBeside(Library):
             return ", planned for all SMs: this PyTorch plans for no fewer"
         return ", planned for %d SMs beside the calls" % (self.multiprocessors() - taken)
 
-    def product_alone(self, beside, rounds):
+    def product_alone(self, product, rounds):
         if self.device.type == "cpu":
-            return super().product_alone(beside, rounds)
+            return super().product_alone(product, rounds)
         begin, end = self.streams.event(), self.streams.event()
 
         def run():
             begin.record()
-            for i in range(beside.product.trial):
-                beside.product.launch(i)
+            for i in range(product.trial):
+                product.launch(i)
             end.record()
 
         go = self.graphs.capture(run)
         return [self.replayed(go, lambda: seconds(begin, end)) for _ in range(rounds)]
+
+    def choose_plans(self, beside):
+        for product in (beside.product, beside.attention):
+            plans, times = getattr(product, "own_plans", []), []
+            for sms in plans:
+                product.own = sms
+                self.warm(product, 0)
+                times.append(min(map(max, zip(*self.ranks.exchange(self.product_alone(product, SIZING))))))
+            if plans:
+                product.own = plans[fastest_plan(times)]
 
     def replayed(self, go, read):
         """What read says after a round that all ranks begin together."""

@@ -142,9 +142,12 @@ class Library:
         """What multiplies or copies beside calls, of a beside.Size."""
         return HostProduct(size)
 
-    def product_alone(self, beside, rounds):
-        """Seconds of the product's trial by itself."""
-        return [host_launches(beside.product, beside.product.trial) for _ in range(rounds)]
+    def product_alone(self, product, rounds):
+        """Seconds of a product's trial by itself."""
+        return [host_launches(product, product.trial) for _ in range(rounds)]
+
+    def choose_plans(self, beside):
+        """Has the products planned as they are fastest alone, where there are several plans."""
 
     def beside_rounds(self, plan, rounds, fold):
         """Readings of rounds by the names of beside.FIELDS, seconds of one call."""

@@ -15,7 +15,7 @@ import sys
 
 import torch
 
-from .beside import Size, spelled
+from .beside import TAKEN, Size, own_plan, spelled
 from .product import TorchProduct
 from .protocol import Failure
 
@@ -53,24 +53,35 @@ class LtProduct(TorchProduct):
     def __init__(self, size, device, seed=1):
         super().__init__(size, device, seed)
         self.lib, self.plans, self.left = opened(os.environ["EPBENCH_PRODUCT"]), {}, 0
+        self.own = 0  # SMs of the plan that is fastest alone, 0 for all
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
         self.plan()
 
     def plan(self):
-        """The plan for as many SMs as are left at the moment, 0 for all."""
-        if self.left not in self.plans:
+        """The plan for as many SMs as are left at the moment, and the own one where all are."""
+        sms = self.left or self.own
+        if sms not in self.plans:
             s, made, text = self.size, ctypes.c_void_p(), ctypes.create_string_buffer(512)
-            spec = Spec(s.m, s.n, s.k, int(s.dtype == "fp8"), s.groups, self.batch, self.left,
+            spec = Spec(s.m, s.n, s.k, int(s.dtype == "fp8"), s.groups, self.batch, sms,
                         *(t.data_ptr() for t in (self.x, self.w, self.out, self.workspace)), WORKSPACE)
             if self.lib.ep_product_make(ctypes.byref(spec), ctypes.byref(made), text):
                 raise Failure("launch", "beside: " + text.value.decode())
-            self.plans[self.left] = made
-        return self.plans[self.left]
+            self.plans[sms] = made
+        return self.plans[sms]
+
+    @property
+    def multiprocessors(self):
+        return torch.cuda.get_device_properties(self.device).multi_processor_count
+
+    @property
+    def own_plans(self):
+        """SMs of the plans that the own one is chosen of, 0 for all of the GPU's."""
+        return [0] + [self.multiprocessors - n for n in TAKEN if 2 * n <= self.multiprocessors]
 
     def drop(self):
         for made in self.plans.values():
             self.lib.ep_product_free(made)
-        self.plans = {}
+        self.plans, self.own = {}, 0
 
     def take(self, share, least):
         launches = super().take(share, least)
@@ -85,15 +96,15 @@ class LtProduct(TorchProduct):
 
     @contextlib.contextmanager
     def planned(self, taken):
-        self.left = taken and torch.cuda.get_device_properties(self.device).multi_processor_count - taken
+        self.left = taken and self.multiprocessors - taken
         try:
             yield
         finally:
             self.left = 0
 
     def amount(self, share):
-        return "%d launches of %d of the %d products of %s, %d kernels each" % (
-            share, self.batch, self.size.groups, spelled(self.size), self.lib.ep_product_kernels(self.plan()))
+        return "%d launches of %d of the %d products of %s, %d kernels each%s" % (
+            share, self.batch, self.size.groups, spelled(self.size), self.lib.ep_product_kernels(self.plan()), own_plan(self))
 
 
 def compare(device):

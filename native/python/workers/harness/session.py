@@ -135,6 +135,9 @@ class Session:
         """Rounds of the calls alone, the product alone, and both."""
         if not self.beside.share:
             self.size()
+        if not self.beside.chosen:
+            self.library.choose_plans(self.beside)
+            self.beside.chosen = True
         rows = self.library.beside_rounds(plan, rounds, fold)
         reply = self.beside.rounds(rows)
         reply["beside"]["amount"] += self.library.planned_for(plan)
@@ -146,7 +149,7 @@ class Session:
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
-                         self.slowest(self.library.product_alone(self.beside, SIZING)))
+                         self.slowest(self.library.product_alone(self.beside.product, SIZING)))
 
     def slowest(self, seconds):
         """The median over rounds of the slowest rank's seconds, the same on all ranks."""

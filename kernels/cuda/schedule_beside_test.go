@@ -250,10 +250,13 @@ func TestShareOf(t *testing.T) {
 		groups, passes, least int
 		batch, launches       int
 	}{
-		{0.04, 128, 1, 1, 8, 1},   // a few experts of many
-		{0.10, 128, 1, 1, 13, 1},  // as many as it takes
-		{0.50, 128, 1, 2, 32, 2},  // a pair has a launch for each half
-		{0.83, 128, 1, 2, 54, 2},  // of an odd number, not half as much again in a third
+		{0.04, 128, 1, 1, 8, 1},  // a few experts of many
+		{0.10, 128, 1, 1, 14, 1}, // as many as it takes, rounded up
+		{0.50, 128, 1, 2, 32, 2}, // a pair has a launch for each half
+		{0.83, 128, 1, 2, 56, 2}, // of an odd number, not half as much again in a third
+		{0.79, 128, 1, 2, 56, 2}, // and of a call that took 5 % less
+		{0.93, 60, 1, 1, 56, 1},
+		{0.96, 60, 1, 1, 60, 1},   // never more than there are
 		{1.50, 128, 1, 1, 128, 2}, // passes
 		{0.50, 4, 1, 1, 4, 1},     // all of few
 		{2.30, 1, 1, 1, 1, 3},     // one product

@@ -63,8 +63,15 @@ def share_of(share, groups, passes, least):
     if share >= 1:
         return groups, max(least, math.ceil(share))
     want = math.ceil(share * groups)
-    batch = min(groups, max(-(-want // least), min(LEAST_BATCH, groups)))
+    batch = min(groups, rounded(max(-(-want // least), min(LEAST_BATCH, groups))))
     return batch, max(least, -(-want // batch))
+
+
+def rounded(n):
+    """n rounded up to a multiple of a quarter of the power of two below it: runs whose calls
+    differ by a few percent have launches of one size."""
+    step = 1 << max((n - 1).bit_length() - 3, 0)
+    return -(-n // step) * step
 
 
 def fastest_plan(seconds):

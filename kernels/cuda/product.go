@@ -360,5 +360,5 @@ func (p *products) ownPlan() string {
 	if p.own == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", planned for %d SMs,", p.own)
+	return fmt.Sprintf(" (planned for %d SMs)", p.own)
 }

@@ -160,7 +160,7 @@ class Beside:
 def own_plan(product):
     """What a product is planned for alone, where that is not all SMs."""
     own = getattr(product, "own", 0)
-    return ", planned for %d SMs," % own if own else ""
+    return " (planned for %d SMs)" % own if own else ""
 
 
 def spelled(size):

@@ -21,6 +21,8 @@ func dispatchFinalHome() family {
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what other ranks sent", "0", "2", "4", "6", "8", "12", "16", "24", "32", "48", "66", "84"),
 				threadsParam("512", "768"),
+				speedParam(kernels.Compile, "team", "warps that send one token together, so that tokens arrive one after the other; 1: each sends its own",
+					"warps", "1", "1", "4", "7", "8"),
 				scalesParam(),
 			},
 			Check:   checkDispatchFinalHome,
@@ -30,7 +32,8 @@ func dispatchFinalHome() family {
 		source: "final/dispatch_home.cuh",
 		state:  finalState,
 		defines: func(c ep.Config) []string {
-			return []string{defineInt("EP_THREADS", c, "threads"), define("EP_SCALES", bit(c.Str("scales") == "tile"))}
+			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_TEAM", c, "team"),
+				define("EP_SCALES", bit(c.Str("scales") == "tile"))}
 		},
 		compare:  inOrder,
 		places:   true,
@@ -51,7 +54,8 @@ func checkScales(p ep.Problem, c ep.Config) error {
 }
 
 func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFinalBlocks(m, p, c), checkScales(p, c))
+	return cmp.Or(checkFinalBlocks(m, p, c), checkScales(p, c),
+		kernels.CheckRange(c, "team", 1, c.Int("threads")/warp-1)) // one warp at least ends what a team sends
 }
 
 // defaultDispatchFinalHome has more blocks send than complete: on 2 ranks a sender stores
@@ -59,7 +63,7 @@ func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 	sms := fastSMs(m, p)
 	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
-		"sms": number(sms), "wait_sms": number(sms * 3 / 8), "threads": "512", "scales": "row",
+		"sms": number(sms), "wait_sms": number(sms * 3 / 8), "threads": "512", "team": "1", "scales": "row",
 	}}
 }
 

@@ -82,18 +82,22 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
   __syncthreads();
 }
 
-/* The last sending block knows this rank's totals, and sends them to every rank.
- * The fences here and in fin_wait_count order what earlier calls read from the
- * output and the scales before what other ranks will write there. */
+/* The last sending block tells every rank how many tokens this one has. That also allows
+ * other ranks to write the output and the scales: it releases what earlier calls read
+ * there. So it leaves at the start of the call, where nobody waits for the fence in it. */
+EP_DEVICE void fin_signal_tokens(const EpArgs &a, const FinCall &c) {
+  if (threadIdx.x >= EP_RANKS) return;
+  uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
+  st_release_sys(word, static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
+}
+
+/* It also knows this rank's rows of each expert, and sends them to every rank. */
 EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s) {
-  fence_acq_rel_sys();
-  for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
-    uint64_t count = static_cast<uint32_t>(a.tokens);
-    if (e < EP_EXPERTS) count = s.base[e] + s.start[e];
-    if (e < EP_EXPERTS && ep_drill_drops(a, static_cast<int32_t>(e))) continue;
+  for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) {
+    if (ep_drill_drops(a, static_cast<int32_t>(e))) continue;
     for (int i = 0; i < EP_RANKS; i++) {
       int to = (a.rank + i) % EP_RANKS;
-      st_relaxed_sys(fin_counts(a, to, c.number, a.rank) + e, static_cast<uint64_t>(c.number) << 32 | count);
+      st_relaxed_sys(fin_counts(a, to, c.number, a.rank) + e, static_cast<uint64_t>(c.number) << 32 | (s.base[e] + s.start[e]));
     }
   }
 }
@@ -125,16 +129,13 @@ EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, 
     int missing = -1;
     uint64_t v[EP_RANKS];
 #pragma unroll
-    for (int r = 0; r < EP_RANKS; r++) v[r] = ld_relaxed_sys(fin_counts(a, a.rank, c.number, r) + word);
+    for (int r = 0; r < EP_RANKS; r++) v[r] = ld_acquire_sys(fin_counts(a, a.rank, c.number, r) + word);
 #pragma unroll
     for (int r = 0; r < EP_RANKS; r++) {
       count[r] = static_cast<uint32_t>(v[r]);
       if (v[r] >> 32 != c.number) missing = r;
     }
-    if (missing < 0) {
-      fence_acq_rel_sys();
-      return true;
-    }
+    if (missing < 0) return true;
     int32_t expert = word < EP_EXPERTS ? static_cast<int32_t>(word) : -1;
     if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, missing}, c.number, 0)) return false;
   }

@@ -89,9 +89,11 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, u
 }
 
 EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &s) {
+  bool last = c.block == c.senders - 1;
+  if (last) fin_signal_tokens(a, c);
   fin_count(a, c, s);
   fin_count_before(a, c, s);
-  if (c.block == c.senders - 1) fin_signal(a, c, s);
+  if (last) fin_signal(a, c, s);
   fin_place(a, c, s);
   fin_wait_counts(a, c, s);
   if (s.failed) return;

@@ -2,6 +2,8 @@
  * on this rank itself. Receivers copy rows of other ranks' tokens only, so that a token
  * of this rank is not read again, and has no header to wait for. On 2 ranks that is
  * half of what arrives.
+ *
+ * Compile-time: EP_TEAM, warps that send one token together; EP_SCALES as in dispatch_final.
  */
 #define EP_DIRECT 0
 #include "final/dispatch.cuh"
@@ -12,6 +14,7 @@ static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_TH
 struct FinHomeShared {
   FinShared s;
   uint8_t *to[EP_THREADS / 32][EP_TOPK]; /* where a warp's token goes */
+  uint32_t sent[EP_THREADS / 32];        /* tokens of which a warp of a team has stored its share */
 };
 
 /* ---- sending ---- */
@@ -21,9 +24,11 @@ struct FinHomeShared {
 EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = static_cast<uint32_t>(a.tokens) * EP_TOPK, rows[FIN_THREAD_EXPERTS];
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.base[e] = s.start[e] = 0;
+  EpIds ids = ep_load_ids(a, threadIdx.x, blockDim.x, end);
+  fin_signal_tokens(a, c);
   __syncthreads();
   for (uint32_t j = threadIdx.x; j < end; j += blockDim.x * EP_IDS) {
-    EpIds ids = ep_load_ids(a, j, blockDim.x, end);
+    if (j != threadIdx.x) ids = ep_load_ids(a, j, blockDim.x, end);
 #pragma unroll
     for (uint32_t i = 0; i < EP_IDS; i++)
       if (ids.id[i] >= 0) atomicAdd(&s.base[ids.id[i]], 1u);
@@ -46,53 +51,196 @@ EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* What fin_complete does for a message that came: scales, origin and source of each row
- * here, and the token's route. */
-EP_DEVICE void fin_complete_home(const EpArgs &a, const FinCall &c, uint32_t token, uint64_t word, uint32_t here, uint4 scales) {
-  uint32_t row = static_cast<uint32_t>(word), self = static_cast<uint32_t>(a.rank);
-  bool mine = (here >> c.lane & 1u) != 0, carries = FIN_GROUPS > 0 && c.lane < FIN_SCALE_BYTES / 16;
-  if (FIN_TILES && mine) fin_note_origin(a, {self, token, true}, row);
+/* A top-k position of a token, one a lane. */
+struct FinPosition {
+  int32_t id, owner;
+  uint32_t row;
+  uint64_t weight; /* << 32 */
+};
+EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t token) {
+  uint32_t at = token * EP_TOPK + c.lane;
+  FinPosition p = {c.lane < EP_TOPK ? a.topk_ids[at] : -1, -1, 0, 0};
+  if (c.lane < EP_TOPK) p.weight = static_cast<uint64_t>(__float_as_uint(a.weights[at])) << 32;
+  if (p.id < 0) return p;
+  p.owner = p.id / EP_LOCAL_EXPERTS;
+  p.row = s.base[p.id] + fin_places(a)[at];
+  return p;
+}
+
+/* A token's top-k positions on this rank, and the other ranks that it goes to. */
+struct FinGoals {
+  uint32_t here, others;
+  uint32_t copies; /* entries of `to` */
+};
+EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const FinCall &c, const FinPosition &p, uint8_t **to) {
+  uint32_t below = (1u << c.lane) - 1;
+  bool first = (__match_any_sync(EP_FULL_WARP, p.owner) & below) == 0;
+  uint32_t sent = __ballot_sync(EP_FULL_WARP, p.id >= 0 && (p.owner == a.rank || first));
+  __syncwarp(); /* all lanes have read the entries of the token before */
+  if (sent >> c.lane & 1u)
+    to[__popc(sent & below)] = a.heap[p.owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(p.row) * FIN_PAYLOAD;
+  __syncwarp();
+  return {__ballot_sync(EP_FULL_WARP, p.owner == a.rank),
+          __reduce_or_sync(EP_FULL_WARP, p.id < 0 || p.owner == a.rank ? 0u : 1u << p.owner), static_cast<uint32_t>(__popc(sent))};
+}
+
+/* Ends a token whose payload and scales have been stored: a fence, the headers of other
+ * ranks, and what fin_complete notes of a message that came, for the rows here. */
+EP_DEVICE void fin_end_token(const EpArgs &a, const FinCall &c, uint32_t token, const FinPosition &p) {
+  uint32_t self = static_cast<uint32_t>(a.rank);
+  bool mine = p.owner == a.rank;
+  fence_acq_rel_sys();
+  for (int r = 0; r < EP_RANKS; r++)
+    if (r != a.rank && c.lane < EP_TOPK)
+      st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, p.weight | (p.owner == r ? p.row : FIN_NOWHERE));
+  if (FIN_TILES && mine) fin_note_origin(a, {self, token, true}, p.row);
+  if (mine) {
+    a.src_info[2 * static_cast<uint64_t>(p.row)] = static_cast<int32_t>(token);
+    a.src_info[2 * static_cast<uint64_t>(p.row) + 1] = static_cast<int32_t>(c.lane);
+  }
+  if (c.lane < EP_TOPK) fin_words(a, a.rank, FIN_ROUTE, a.rank, token)[c.lane] = p.weight | (mine ? p.row : FIN_NOWHERE);
+}
+
+/* A token's scales, four a lane, beside its rows here. */
+EP_DEVICE void fin_scales_home(const EpArgs &a, const FinCall &c, uint32_t token, const FinPosition &p, uint32_t here, uint4 scales) {
+  bool carries = FIN_GROUPS > 0 && c.lane < FIN_SCALE_BYTES / 16;
   if (FIN_TILES && carries && here != 0) reinterpret_cast<uint4 *>(fin_scales(a, a.rank, a.rank, token))[c.lane] = scales;
   const uint32_t bits[4] = {scales.x, scales.y, scales.z, scales.w};
   for (uint32_t left = FIN_TILES || FIN_GROUPS == 0 ? 0 : here; left != 0; left &= left - 1) {
-    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
+    uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, p.row, __ffs(left) - 1);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
       if (carries && 4 * c.lane + i < FIN_GROUPS) out[(4 * c.lane + i) * a.max_rows] = bits[i];
   }
-  if (mine) {
-    a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(token);
-    a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
-  }
-  if (c.lane < EP_TOPK) fin_words(a, a.rank, FIN_ROUTE, a.rank, token)[c.lane] = word;
 }
 
 /* One token by one warp: payload to all its rows here and to one on each other rank,
- * scales beside, then one fence and the headers of the other ranks. */
+ * scales beside, then its end. */
 EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h, uint32_t token) {
-  uint32_t at = token * EP_TOPK + c.lane, row = 0;
-  int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
-  uint64_t weight = c.lane < EP_TOPK ? __float_as_uint(a.weights[at]) : 0;
-  int32_t owner = id < 0 ? -1 : id / EP_LOCAL_EXPERTS;
-  if (id >= 0) row = h.s.base[id] + fin_places(a)[at];
-  uint32_t below = (1u << c.lane) - 1, here = __ballot_sync(EP_FULL_WARP, owner == a.rank);
-  bool first = (__match_any_sync(EP_FULL_WARP, owner) & below) == 0;
-  uint32_t sent = __ballot_sync(EP_FULL_WARP, id >= 0 && (owner == a.rank || first));
-  uint32_t others = __reduce_or_sync(EP_FULL_WARP, id < 0 || owner == a.rank ? 0u : 1u << owner);
-  uint8_t **to = h.to[c.warp];
-  if (sent >> c.lane & 1u)
-    to[__popc(sent & below)] = a.heap[owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(row) * FIN_PAYLOAD;
-  __syncwarp();
-  uint4 scales = fin_send_payload(a, c, token, to, __popc(sent));
+  FinPosition p = fin_load_position(a, c, h.s, token);
+  FinGoals g = fin_find_goals(a, c, p, h.to[c.warp]);
+  uint4 scales = fin_send_payload(a, c, token, h.to[c.warp], g.copies);
   for (int r = 0; r < EP_RANKS; r++)
-    if (FIN_GROUPS > 0 && (others >> r & 1u) && c.lane < FIN_SCALE_BYTES / 16)
+    if (FIN_GROUPS > 0 && (g.others >> r & 1u) && c.lane < FIN_SCALE_BYTES / 16)
       st_relaxed_sys(reinterpret_cast<uint4 *>(fin_scales(a, r, a.rank, token)) + c.lane, scales);
   __syncwarp();
-  fence_acq_rel_sys();
-  for (int r = 0; r < EP_RANKS; r++)
-    if (r != a.rank && c.lane < EP_TOPK)
-      st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, weight << 32 | (owner == r ? row : FIN_NOWHERE));
-  fin_complete_home(a, c, token, weight << 32 | (owner == a.rank ? row : FIN_NOWHERE), here, scales);
+  fin_end_token(a, c, token, p);
+  fin_scales_home(a, c, token, p, g.here, scales);
+}
+
+/* ---- sending by teams ---- */
+
+/* With EP_TEAM above 1 that many warps send a token together, and other warps end it. So
+ * a block's tokens arrive one after the other, and rows are copied while later tokens
+ * travel. With a warp for each token all tokens of a block leave side by side, and at 1,024
+ * tokens all of them arrive at the end. A team does not wait for the fence of a token before
+ * it sends the next. */
+struct FinTeams {
+  uint32_t teams, senders, enders; /* of a block: teams; their warps, from the bottom; warps behind them that end tokens */
+};
+EP_DEVICE FinTeams fin_teams(const FinCall &c) {
+  uint32_t teams = max(c.warps / 2 / EP_TEAM, 1u), senders = teams * EP_TEAM;
+  return {teams, senders, min(4u, c.warps - senders)};
+}
+
+/* A warp's share of a token: units of 32 vectors, dealt to the team in turn. */
+static const uint32_t FIN_UNITS = (FIN_VECTORS + 31) / 32;
+EP_DEVICE FinStep fin_load_share(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit) {
+  const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
+  FinStep step;
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_STEP; v++) {
+    uint32_t vector = (unit + v * EP_TEAM) * 32 + c.lane;
+    step.in[v] = ep_load_source(x, vector, vector < FIN_VECTORS);
+  }
+  return step;
+}
+
+/* The scales of a unit, in every eighth lane: to the ranks in `ranks`, lane r to rank r, or
+ * with scales=row beside each row here. */
+EP_DEVICE void fin_share_scales(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit, uint32_t scale,
+                                const FinPosition &p, const FinGoals &g) {
+  uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);
+  uint4 all = make_uint4(__shfl_sync(EP_FULL_WARP, scale, 0), __shfl_sync(EP_FULL_WARP, scale, 8),
+                         __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
+  if (unit < FIN_UNITS && ranks >> c.lane & 1u)
+    st_relaxed_sys(reinterpret_cast<uint4 *>(fin_scales(a, static_cast<int>(c.lane), a.rank, token)) + unit, all);
+  for (uint32_t left = FIN_TILES ? 0 : g.here; left != 0; left &= left - 1) {
+    uint64_t row = __shfl_sync(EP_FULL_WARP, p.row, __ffs(left) - 1);
+    if (c.lane % 8 == 0 && group < FIN_GROUPS) reinterpret_cast<uint32_t *>(a.out_scales)[group * a.max_rows + row] = scale;
+  }
+}
+
+/* Converts FIN_STEP units of a token and stores them at all its places. */
+EP_DEVICE void fin_send_share(const EpArgs &a, const FinCall &c, const FinHomeShared &h, uint32_t token, uint32_t unit,
+                              const FinStep &step, const FinPosition &p, const FinGoals &g) {
+  EpVector out[FIN_STEP];
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_STEP; v++) out[v] = ep_convert(step.in[v]);
+  for (uint32_t i = 0; i < g.copies; i++) {
+    uint4 *row = reinterpret_cast<uint4 *>(h.to[c.warp][i]);
+#pragma unroll
+    for (uint32_t v = 0; v < FIN_STEP; v++) {
+      uint32_t vector = (unit + v * EP_TEAM) * 32 + c.lane;
+      if (vector < FIN_VECTORS) st_relaxed_sys(row + vector, out[v].data);
+    }
+  }
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_STEP; v++)
+    if (FIN_GROUPS > 0) fin_share_scales(a, c, token, unit + v * EP_TEAM, out[v].scale, p, g);
+}
+
+/* The elements of the next token are fetched while this one's leave. */
+EP_DEVICE void fin_team_send(const EpArgs &a, const FinCall &c, FinHomeShared &h, const FinTeams &t) {
+  FinRun run = fin_block_tokens(a, c);
+  uint32_t token = run.begin + c.warp / EP_TEAM, first = c.warp % EP_TEAM, done = 0;
+  FinStep ahead = {};
+  if (token < run.end) ahead = fin_load_share(a, c, token, first);
+  for (; token < run.end; token += t.teams) {
+    FinPosition p = fin_load_position(a, c, h.s, token);
+    FinGoals g = fin_find_goals(a, c, p, h.to[c.warp]);
+    FinStep step = ahead;
+    if (token + t.teams < run.end) ahead = fin_load_share(a, c, token + t.teams, first);
+    for (uint32_t unit = first; unit < FIN_UNITS; unit += EP_TEAM * FIN_STEP) {
+      if (unit != first) step = fin_load_share(a, c, token, unit);
+      fin_send_share(a, c, h, token, unit, step, p, g);
+    }
+    __syncwarp();
+    if (c.lane == 0) st_release_cta(&h.sent[c.warp], ++done);
+  }
+}
+
+/* Waits until all warps of a team have stored their shares of its first `tokens` tokens. */
+EP_DEVICE bool fin_wait_team(const EpArgs &a, const FinCall &c, FinHomeShared &h, uint32_t team, uint32_t tokens) {
+  const uint32_t *sent = &h.sent[team * EP_TEAM + (c.lane < EP_TEAM ? c.lane : 0)];
+  EpSpin spin;
+  for (;;) {
+    uint32_t behind = __ballot_sync(EP_FULL_WARP, ld_acquire_cta(sent) < tokens);
+    __syncwarp(); /* what one lane acquired, all may pass on */
+    if (behind == 0) return true;
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, a.rank}, tokens, behind)) return false;
+  }
+}
+
+EP_DEVICE void fin_team_end(const EpArgs &a, const FinCall &c, FinHomeShared &h, const FinTeams &t) {
+  FinRun run = fin_block_tokens(a, c);
+  for (uint32_t i = c.warp - t.senders; run.begin + i < run.end; i += t.enders) {
+    FinPosition p = fin_load_position(a, c, h.s, run.begin + i);
+    if (!fin_wait_team(a, c, h, i % t.teams, i / t.teams + 1)) return;
+    fin_end_token(a, c, run.begin + i, p);
+  }
+}
+
+EP_DEVICE void fin_home_send(const EpArgs &a, const FinCall &c, FinHomeShared &h) {
+  FinTeams t = fin_teams(c);
+  if (EP_TEAM == 1) {
+    FinRun run = fin_block_tokens(a, c);
+    for (uint32_t token = run.begin + c.warp; token < run.end; token += c.warps) fin_send_home(a, c, h, token);
+  } else if (c.warp < t.senders) {
+    fin_team_send(a, c, h, t);
+  } else if (c.warp < t.senders + t.enders) {
+    fin_team_end(a, c, h, t);
+  }
 }
 
 EP_DEVICE void fin_home_async(const EpArgs &a, const FinCall &c, FinHomeShared &h) {
@@ -106,8 +254,7 @@ EP_DEVICE void fin_home_async(const EpArgs &a, const FinCall &c, FinHomeShared &
   fin_wait_counts(a, c, h.s);
   if (h.s.failed) return;
   ep_span_stage(a, EP_STAGE_READY);
-  FinRun run = fin_block_tokens(a, c);
-  for (uint32_t t = run.begin + c.warp; t < run.end; t += c.warps) fin_send_home(a, c, h, t);
+  fin_home_send(a, c, h);
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
@@ -124,10 +271,25 @@ EP_DEVICE FinMessage fin_peer_message(const EpArgs &a, const FinCall &c, const F
   return m;
 }
 
+/* The warps that receive, and the number of this one: all warps of receiving blocks. In a
+ * block that also sends by teams, those that send do not receive, and those that end
+ * tokens come last. */
+struct FinReceiver {
+  uint32_t warp, warps;
+  bool receives;
+};
+EP_DEVICE FinReceiver fin_home_receiver(const FinCall &c) {
+  if (EP_TEAM == 1 || c.receivers > 0) return {fin_receiver(c), fin_receiving_warps(c), fin_receives(c)};
+  uint32_t senders = fin_teams(c).senders;
+  return {(c.warps - 1 - c.warp) * c.senders + c.block, (c.warps - senders) * c.senders, c.warp >= senders};
+}
+
 /* Each lane polls the header of another message, as in fin_dispatch_wait. */
 EP_DEVICE void fin_home_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
-  uint32_t step = fin_receiving_warps(c), all = EP_RANKS > 1 ? fin_messages(c, s) / EP_RANKS * FIN_PEERS : 0;
-  uint32_t i = fin_receiver(c) + c.lane * step;
+  FinReceiver receiver = fin_home_receiver(c);
+  if (!receiver.receives) return;
+  uint32_t step = receiver.warps, all = EP_RANKS > 1 ? fin_messages(c, s) / EP_RANKS * FIN_PEERS : 0;
+  uint32_t i = receiver.warp + c.lane * step;
   EpSpin spin;
   for (;;) {
     FinMessage m = fin_peer_message(a, c, s, i);
@@ -179,6 +341,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final_home(const __grid_constant__ EpArgs a) {
   pdl_launch();
   ep_drill_delay(a);
   FinCall c = fin_call(a);
+  if (c.lane == 0) h.sent[c.warp] = 0;
   if (threadIdx.x == 0) {
     s.failed = s.rows = 0;
     if (c.block == 0) *fin_met(a, c.number + 1) = 0;
@@ -190,7 +353,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final_home(const __grid_constant__ EpArgs a) {
     fin_wait_tokens(a, c, s);
   }
   EP_NUMBER_DONE(a, c.number);
-  if (fin_receives(c) && !s.failed) fin_home_wait(a, c, s);
+  if (!s.failed) fin_home_wait(a, c, s);
   if (FIN_TILES && !s.failed) {
     fin_home_meet(a, c, s);
     if (fin_receives(c) && !s.failed) fin_place_tiles(a, c, s);

@@ -12,7 +12,12 @@
 static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* a row */
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors summed for an output */
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* of them polled together */
-static const uint32_t LL_ROWS = 2;                               /* rows loaded together by a sender */
+/* Rows loaded together by a sender: on 2 ranks a token has four on each. Large blocks have
+ * registers for two. */
+static const uint32_t LL_ROWS = EP_THREADS > 512 ? 2 : 4;
+
+/* Of block scope, so that L1 serves all warps of a block but one. */
+EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 
 /* Byte offset in a row of this lane's vector of a chunk. */
 EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane) { return chunk * LL_WARP_BYTES + lane * 16; }
@@ -115,13 +120,36 @@ EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, uint64
   }
 }
 
+/* What a warp begins with, loaded while the number of the call is on its way: one load
+ * after the other would cost a short call time. The words that say who began have long
+ * arrived as a rule; where they have not, ll_wait_started looks again. With its loads here,
+ * which L1 does not serve, 2,000 warps would ask L2 for one line at once. */
+struct LlReturnAhead {
+  uint64_t route;  /* of its first unit */
+  uint32_t tokens; /* lane r: those of rank r */
+  uint32_t began;  /* lane r: the last call that rank r began, as far as known */
+};
+EP_DEVICE uint32_t ll_load_began(const EpArgs &a, const LlCall &c) {
+  return ld_relaxed_cta(ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
+}
+EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
+  uint32_t began = ll_load_began(a, c);
+  uint64_t route = ll_load_route(a, c, ll_from_bottom(c));
+  return {route, c.lane < EP_RANKS ? ll_tokens(a)[c.lane] : 0, began};
+}
+
+/* False when a rank never began the call before this one. */
+EP_DEVICE bool ll_all_began(const EpArgs &a, const LlCall &c, uint32_t began) {
+  bool late = static_cast<int32_t>(began - (c.number - 1)) < 0;
+  return !__any_sync(EP_FULL_WARP, late) || ll_wait_started(a, c);
+}
+
 /* The route of the next unit is fetched while this one's rows are. */
-EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c) {
-  uint32_t unit = ll_from_bottom(c), step = ll_all_warps(c);
-  uint64_t next = ll_load_route(a, c, unit);
-  uint32_t tokens = c.lane < EP_RANKS ? ll_tokens(a)[c.lane] : 0;
-  if (!ll_wait_started(a, c)) return;
+EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
+  uint32_t unit = ll_from_bottom(c), step = ll_all_warps(c), tokens = ahead.tokens;
+  if (!ll_all_began(a, c, ahead.began)) return;
   ep_span_stage(a, EP_STAGE_READY);
+  uint64_t next = ahead.route;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
   for (; unit < most * LL_CHUNKS * EP_RANKS; unit += step) {
     uint64_t route = next;
@@ -224,9 +252,11 @@ EP_ENTRY(EP_THREADS, 1) combine_ll(const __grid_constant__ EpArgs a) {
   pdl_wait();
   pdl_launch();
   ep_drill_delay(a);
-  LlCall c = ll_call(a);
+  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+  LlReturnAhead ahead = ll_return_ahead(a, c);
+  c.number = ep_number(a);
   ll_announce(a, c);
-  ll_combine_async(a, c);
+  ll_combine_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   ll_combine_wait(a, c);

@@ -5,9 +5,6 @@
 #include "common/partial.cuh"
 #include "ll/combine.cuh"
 
-/* Of block scope, so that L1 serves all warps of a block but one. */
-EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
-
 struct LlPartialShared {
   uint32_t next; /* units of this block that a warp has taken to sum */
 };
@@ -55,29 +52,20 @@ EP_DEVICE uint32_t ll_partial_senders(const EpArgs &a, const LlCall &c) {
   return c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1);
 }
 
-/* What a sender begins with, loaded while the number of the call is on its way: one load
- * after the other would cost a short call time. The words that say who began have long
- * arrived as a rule; where they have not, ll_wait_started looks again. With its loads here,
- * which L1 does not serve, 2,000 warps would ask L2 for one line at once. */
-struct LlPartialAhead {
-  uint64_t route;  /* of its first unit */
-  uint32_t tokens; /* lane r: those of rank r, 0 of this rank */
-  uint32_t began;  /* lane r: the last call that rank r began, as far as known */
-};
-EP_DEVICE LlPartialAhead ll_partial_ahead(const EpArgs &a, const LlCall &c) {
-  LlPartialAhead ahead = {LL_NOWHERE, 0, 0};
+/* ll_return_ahead for a sender. This rank's tokens are 0. */
+EP_DEVICE LlReturnAhead ll_partial_ahead(const EpArgs &a, const LlCall &c) {
+  LlReturnAhead ahead = {LL_NOWHERE, 0, 0};
   if (c.warp >= ll_partial_senders(a, c)) return ahead;
-  ahead.began = ld_relaxed_cta(ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
+  ahead.began = ll_load_began(a, c);
   ahead.route = ll_load_peer_route(a, c, ll_from_bottom(c));
   if (c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank)) ahead.tokens = ll_tokens(a)[c.lane];
   return ahead;
 }
 
-EP_DEVICE void ll_partial_async(const EpArgs &a, const LlCall &c, LlPartialAhead ahead) {
+EP_DEVICE void ll_partial_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t senders = ll_partial_senders(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
   if (c.warp >= senders) return;
-  bool late = static_cast<int32_t>(ahead.began - (c.number - 1)) < 0;
-  if (__any_sync(EP_FULL_WARP, late) && !ll_wait_started(a, c)) return;
+  if (!ll_all_began(a, c, ahead.began)) return;
   ep_span_stage(a, EP_STAGE_READY);
   uint64_t next = ahead.route;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
@@ -166,7 +154,7 @@ EP_ENTRY(EP_THREADS, 1) combine_ll_partial(const __grid_constant__ EpArgs a) {
   pdl_launch();
   ep_drill_delay(a);
   LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
-  LlPartialAhead ahead = ll_partial_ahead(a, c);
+  LlReturnAhead ahead = ll_partial_ahead(a, c);
   c.number = ep_number(a);
   ll_announce(a, c);
   ll_partial_async(a, c, ahead);

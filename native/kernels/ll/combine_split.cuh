@@ -7,9 +7,11 @@ EP_ENTRY(EP_THREADS, 1) combine_ll_send(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   ep_drill_delay(a);
-  LlCall c = ll_call(a);
+  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+  LlReturnAhead ahead = ll_return_ahead(a, c);
+  c.number = ep_number(a);
   ll_announce(a, c);
-  ll_combine_async(a, c);
+  ll_combine_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   ep_span_end(a);

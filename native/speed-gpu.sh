@@ -105,10 +105,12 @@ step() {
       variant "ids-pdl$pdl" "$DTYPE" dispatch full "$SMALL" "$ids,part=512,threads=512,pdl=$pdl"
     done
     variant ids-large "$DTYPE" dispatch full "$SMALL" "$ids,part=1024,threads=1024,pdl=0"
-    home="dispatch_final_home:sms=$all,wait_sms=$((all * 3 / 8)),threads=768"
-    variant home-fp8 fp8 dispatch full "$LARGE" "$home,scales=row"
-    variant home-fp8-tile fp8 dispatch full "$LARGE" "$home,scales=tile"
-    variant home-bf16 bf16 dispatch full "$LARGE" "$home,scales=row"
+    home="dispatch_final_home:sms=$all,wait_sms=0,threads=768"
+    for team in 1 8; do
+      variant "home-fp8-$team" fp8 dispatch full "$LARGE" "$home,scales=row,team=$team"
+      variant "home-fp8-tile-$team" fp8 dispatch full "$LARGE" "$home,scales=tile,team=$team"
+      variant "home-bf16-$team" bf16 dispatch full "$LARGE" "$home,scales=row,team=$team"
+    done
   }
 
   # Beside each the plain copy of what a rank stores: of dispatch 7 rows a token at home and
@@ -149,7 +151,7 @@ step() {
       step "stage-$stage-combine" "$EPBENCH" bench --backend "exec:$WORKER --clock span:$stage" $PROBLEM --dtype "$DTYPE" --op combine \
         --tokens "$SMALL" --routing uniform --config "combine_ll_partial:partial=f32,receivers=0,$ll"
       step "stage-$stage-dispatch_final_home" "$EPBENCH" bench --backend "exec:$WORKER --clock span:$stage" $PROBLEM --dtype "$DTYPE" --op dispatch \
-        --tokens "$LARGE" --routing uniform --config "dispatch_final_home:scales=tile,sms=$ALL_SMS,wait_sms=0,threads=768"
+        --tokens "$LARGE" --routing uniform --config "dispatch_final_home:scales=tile,sms=$ALL_SMS,wait_sms=0,threads=768,team=8"
     done
   }
 

@@ -22,7 +22,7 @@ func dispatchFinalHome() family {
 				waitParam("completes what other ranks sent", "0", "2", "4", "6", "8", "12", "16", "24", "32", "48", "66", "84"),
 				threadsParam("512", "768"),
 				speedParam(kernels.Compile, "team", "warps that send one token together, so that tokens arrive one after the other; 1: each sends its own",
-					"warps", "1", "1", "4", "7", "8"),
+					"warps", "1", "1", "4", "8"),
 				scalesParam(),
 			},
 			Check:   checkDispatchFinalHome,
@@ -58,20 +58,31 @@ func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckRange(c, "team", 1, c.Int("threads")/warp-1)) // one warp at least ends what a team sends
 }
 
-// defaultDispatchFinalHome has more blocks send than complete: on 2 ranks a sender stores
-// five rows a token and a receiver three.
+// teamSMs is from how many SMs on a token is sent by a team. On 2 H200, 4,096 tokens of
+// DeepSeek-V3 in FP8, teams of eight took 118 us on 132 SMs where single warps took 122,
+// and 449 on 24 where those took 237: there a block has too few warps that send.
+const teamSMs = 64
+
+// defaultDispatchFinalHome is what won on 2 H200: every block sends and completes, and on
+// many SMs teams send.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
-	sms := fastSMs(m, p)
+	sms, team := fastSMs(m, p), "8"
+	if sms < teamSMs {
+		team = "1"
+	}
 	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
-		"sms": number(sms), "wait_sms": number(sms * 3 / 8), "threads": "512", "team": "1", "scales": "row",
+		"sms": number(sms), "wait_sms": "0", "threads": "512", "team": ep.Value(team), "scales": "row",
 	}}
 }
 
-// startsDispatchFinalHome are larger blocks, other splits of the SMs, and FP8 scales by
-// tiles. 768 threads are not the default, because on 8 ranks they spill.
+// startsDispatchFinalHome are larger blocks, with teams and without, other splits of the SMs,
+// and FP8 scales by tiles. 768 threads are not the default, because on 8 ranks they spill.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinalHome(m, p).With("threads", "768"), fastSMs(m, p)
-	out := []ep.Config{own, own.With("wait_sms", "0"), own.With("wait_sms", number(sms/2))}
+	out := []ep.Config{own, own.With("wait_sms", number(sms/4)), own.With("wait_sms", number(sms/2))}
+	if own.Str("team") != "1" {
+		out = append(out, own.With("team", "1"), out[2].With("team", "1"))
+	}
 	if p.Dispatch == ep.FP8 {
 		for _, c := range slices.Clone(out) {
 			out = append(out, c.With("scales", "tile"))

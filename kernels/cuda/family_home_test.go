@@ -12,7 +12,7 @@ import (
 func TestFinalHomeAndPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,
-		"sms=2,wait_sms=0,threads=64", "sms=2,wait_sms=0,threads=64", 10}
+		"sms=2,wait_sms=0,threads=64,team=1", "sms=2,wait_sms=0,threads=64", 10}
 	q.drill(q.prepare(t, dispatchFinalHome(), combineFinalPartial()))
 }
 
@@ -32,4 +32,16 @@ func TestFinalHomeTeamsEmulated(t *testing.T) {
 			q.drill(q.prepare(t, dispatchFinalHome(), combineFinalPolled()))
 		})
 	}
+}
+
+// TestFinalHomeTeamsRace: what a team's warps store is ordered before the header that
+// another warp stores, and what ranks read in one call before what others store in the next,
+// in blocks that both send and complete.
+func TestFinalHomeTeamsRace(t *testing.T) {
+	oncePerRun(t)
+	q := fastCase{pairProblem(ep.FP8, 2, 640, 8, 2, 5), []int{5, 3}, 0.3, 0,
+		"sms=2,wait_sms=0,threads=128,team=2,scales=row", "sms=2,threads=64,receivers=1", 4}
+	e := q.prepare(t, dispatchFinalHome(), combineFinalPolled())
+	e.tools = need(t, raceTools)
+	e.run(3, e.call(e.d, e.dc), e.call(e.c, e.cc))
 }

@@ -17,7 +17,7 @@ func TestFinalPolledEmulated(t *testing.T) {
 		d family
 	}{
 		{fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,
-			"sms=2,wait_sms=0,threads=64", "sms=3,threads=96,receivers=1", 10}, dispatchFinalHome()},
+			"sms=2,wait_sms=0,threads=64,team=1", "sms=3,threads=96,receivers=1", 10}, dispatchFinalHome()},
 		{fastCase{pairProblem(ep.FP8, 4, 256, 16, 4, 5), []int{5, 0, 3}, 0.4, 0.2,
 			"sms=3,wait_sms=1,threads=64", "sms=2,threads=64,receivers=0,partial=bf16", 10}, dispatchFinal()},
 	} {

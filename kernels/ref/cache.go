@@ -2,41 +2,47 @@ package ref
 
 import "sync"
 
-// cacheBytes bounds the rows that an oracle keeps: enough for 8 ranks of 4,096
-// tokens of 7 KiB, which a sweep compares again and again.
-const cacheBytes = 256 << 20
+// What an oracle keeps, since a sweep compares the same outputs again and again: the
+// quantized tokens of 8 ranks of 4,096 tokens of 7 KiB, and the bounds of the sums of 2 ranks
+// of which 16 million elements are compared.
+const (
+	cachedTokens = 256 << 20 // bytes
+	cachedSums   = 320 << 20
+)
 
-// rowCache keeps quantized tokens. Once it is full it takes no more.
-type rowCache struct {
+// cache keeps values by list and place, up to so many bytes. Once it is full it takes
+// no more.
+type cache[V any] struct {
 	mu   sync.RWMutex
-	rows []map[int]Row // [source][token]
+	kept []map[int]V // [list][place]
 	left int
+	size func(V) int
 }
 
-func newRowCache(sources int) *rowCache {
-	c := &rowCache{rows: make([]map[int]Row, sources), left: cacheBytes}
-	for i := range c.rows {
-		c.rows[i] = map[int]Row{}
+func newCache[V any](lists, bytes int, size func(V) int) *cache[V] {
+	c := &cache[V]{kept: make([]map[int]V, lists), left: bytes, size: size}
+	for i := range c.kept {
+		c.kept[i] = map[int]V{}
 	}
 	return c
 }
 
-// get computes a row that is not kept. Two goroutines may compute the same
-// one, which costs less than waiting for each other.
-func (c *rowCache) get(source, token int, compute func() Row) Row {
+// get computes a value that is not kept. Two goroutines may compute the same one, which
+// costs less than waiting for each other.
+func (c *cache[V]) get(list, place int, compute func() V) V {
 	c.mu.RLock()
-	row, ok := c.rows[source][token]
+	v, ok := c.kept[list][place]
 	c.mu.RUnlock()
 	if ok {
-		return row
+		return v
 	}
-	row = compute()
-	n := len(row.Payload) + len(row.Scales)
+	v = compute()
+	n := c.size(v)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.rows[source][token]; !ok && n <= c.left {
-		c.rows[source][token] = row
+	if _, ok := c.kept[list][place]; !ok && n <= c.left {
+		c.kept[list][place] = v
 		c.left -= n
 	}
-	return row
+	return v
 }

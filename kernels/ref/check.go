@@ -138,27 +138,27 @@ func (o *Oracle) checkSum(rank, token int, got []uint16, c Compare) (f finding) 
 		f.wrong = fmt.Sprintf("token %d: %d columns, want %d", token, len(got), o.w.Problem.Hidden)
 		return f
 	}
-	s := o.CombineRow(rank, token, c.Partial)
-	c.Epilogue.apply(s)
+	bounds := o.boundsOf(rank, token, c)
 	var largest, worst float64
 	bad := -1
-	for i, exact := range s.Exact {
-		diff := math.Abs(float64(BF16ToFloat(got[i])) - exact)
-		largest, worst = max(largest, math.Abs(exact)), max(worst, diff)
-		right := diff <= s.Bound[i] // false for NaN
-		if c.Bits {
-			right = got[i] == s.Want[i]
-		}
-		if !right && bad < 0 {
+	for i, bits := range got {
+		exact, place := float64(bounds.exact[i]), placeOf(bits)
+		largest, worst = max(largest, math.Abs(exact)), max(worst, math.Abs(float64(BF16ToFloat(bits))-exact))
+		if (place < bounds.low[i] || place > bounds.high[i]) && bad < 0 {
 			bad = i
 		}
 	}
 	f.maxErr = relative(worst, largest)
 	if bad >= 0 {
-		f.wrong = fmt.Sprintf("token %d column %d: want %#04x (%g), got %#04x (%g)", token, bad,
-			s.Want[bad], s.Exact[bad], got[bad], BF16ToFloat(got[bad]))
+		f.wrong = o.wrongSum(rank, token, bad, got[bad], c)
 	}
 	return f
+}
+
+func (o *Oracle) wrongSum(rank, token, column int, got uint16, c Compare) string {
+	s := o.finished(rank, token, c)
+	return fmt.Sprintf("token %d column %d: want %#04x (%g), got %#04x (%g)", token, column,
+		s.Want[column], s.Exact[column], got, BF16ToFloat(got))
 }
 
 // relative is worst in units of largest, finite so that it can be written as

@@ -53,14 +53,18 @@ const Shared = -1
 type Oracle struct {
 	w          *workloads.Workload
 	global     float32
-	cache      *rowCache
+	tokens     *cache[Row]       // by source rank and token
+	sums       *cache[sumBounds] // by kind, rank and token
 	deliveries []func() Delivery // by rank
 }
 
 // New makes the oracle of a workload. inputScale is NVFP4's global input scale, 1
 // where there is none.
 func New(w *workloads.Workload, inputScale float32) *Oracle {
-	o := &Oracle{w: w, global: inputScale, cache: newRowCache(len(w.Ranks))}
+	o := &Oracle{w: w, global: inputScale,
+		tokens: newCache(len(w.Ranks), cachedTokens, func(r Row) int { return len(r.Payload) + len(r.Scales) }),
+		sums:   newCache(sumKinds*len(w.Ranks), cachedSums, sumBounds.bytes),
+	}
 	for rank := range w.Ranks {
 		o.deliveries = append(o.deliveries, sync.OnceValue(func() Delivery { return o.deliver(rank) }))
 	}
@@ -191,7 +195,7 @@ func counting(n int) []int {
 
 // Token is one token of a source rank as dispatch delivers it.
 func (o *Oracle) Token(source, token int) Row {
-	return o.cache.get(source, token, func() Row {
+	return o.tokens.get(source, token, func() Row {
 		return Quantize(o.w.Problem.Dispatch, o.wide(source, token), o.global)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -226,9 +227,35 @@ func (s *sweeper) noTable() (why string, spread float64) {
 		return fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the band of %.0f %%; "+
 			"quiet the machine, or give each search more time with --budget", noisy, len(s.searches), 100*s.lab.policy.Band), spread
 	case usable == 0:
-		return "no table: no default runs here", spread
+		return "no table: " + s.unusable(), spread
 	}
 	return "", spread
+}
+
+// unusable says what became of searches of which none can be used.
+func (s *sweeper) unusable() string {
+	count := map[record.Cause]int{}
+	for _, c := range s.searches {
+		count[c.result.Decision.Cause]++
+	}
+	all := len(s.searches)
+	if count[record.NoDefault] == all {
+		return "no default runs here"
+	}
+	var out []string
+	for _, c := range []struct {
+		cause record.Cause
+		says  string
+	}{
+		{record.NoDefault, "the default does not run"},
+		{record.Failed, "a config that was needed failed"},
+		{record.Noisy, "too noisy to decide"},
+	} {
+		if n := count[c.cause]; n > 0 {
+			out = append(out, fmt.Sprintf("%s (%d)", c.says, n))
+		}
+	}
+	return fmt.Sprintf("no search can be used: %s; see summary.md", strings.Join(out, ", "))
 }
 
 // table makes the tuned table, or says why there is none.

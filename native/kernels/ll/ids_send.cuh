@@ -86,18 +86,20 @@ EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* The top warps send headers, the bottom ones data. */
+/* The top warps send headers, the bottom ones data. The elements of the next unit are
+ * fetched while this one's leave. */
 EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, LlAhead ahead) {
-  uint32_t tokens = static_cast<uint32_t>(a.tokens);
+  uint32_t tokens = static_cast<uint32_t>(a.tokens), units = tokens * LL_UNITS, step = senders * c.blocks;
   ll_send_tokens(a, c);
   for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) {
     if (t != ll_from_top(c)) ahead.head = ll_load_head(a, t, c.lane);
     ll_send_ids(a, c, t, ahead.head);
   }
   if (c.warp >= senders) return;
-  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) {
-    if (u != ll_from_bottom(c)) ahead.unit = ll_load_unit(a, c, u);
-    ll_send_loaded(a, c, u, ahead.unit);
+  for (uint32_t u = ll_from_bottom(c); u < units; u += step) {
+    LlUnit unit = ahead.unit;
+    if (u + step < units) ahead.unit = ll_load_unit(a, c, u + step);
+    ll_send_loaded(a, c, u, unit);
   }
 }
 

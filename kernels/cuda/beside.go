@@ -43,8 +43,8 @@ func (s *session) arrange(k *candidate) arrangement {
 	return a
 }
 
-// leaves is how many SMs the product is planned for beside a candidate: those that the
-// calls leave, as engines tell their libraries. Where calls take more than half of the
+// leaves is how many SMs the product is planned for at most beside a candidate: those that
+// the calls leave, as engines tell their libraries. Where calls take more than half of the
 // GPU it is planned for all, since it is short of SMs only while they run.
 func (s *session) leaves(k *candidate) int {
 	all, taken := s.rig.seats[0].gpu.sms, k.sms()
@@ -76,7 +76,7 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 		if b == nil {
 			continue
 		}
-		if err := b.planFor(a.left); err != nil {
+		if err := b.planFor(planBeside(b.own, a.left)); err != nil {
 			return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
 		}
 	}
@@ -96,7 +96,7 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.Together, error) {
 	t := &ep.Together{Amount: s.beside.amount()}
 	if left := p.timing.beside.left; left > 0 {
-		t.Amount += fmt.Sprintf(", planned for %d SMs beside the calls", left)
+		t.Amount += fmt.Sprintf(", planned for at most %d SMs beside the calls", left)
 	}
 	for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
 		*rows = make([][]float64, rounds)

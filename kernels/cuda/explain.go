@@ -149,10 +149,12 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	traffic.entry, traffic.bytes = x.entries["beside_traffic"], x.bytes
 	out := []kernels.Effect{calls}
 	if all := x.rig.seats[0].gpu.sms; 4*(all-x.sms) >= all {
-		if err := x.beside.planFor(all - x.sms); err != nil {
+		left := all - x.sms
+		planned := planBeside(x.beside.own, left)
+		if err := x.beside.planFor(planned); err != nil {
 			return nil, err
 		}
-		fewer, err := x.effect(ctx, fmt.Sprintf("SMs: nothing, planned for %d SMs", all-x.sms), nil, all-x.sms)
+		fewer, err := x.effect(ctx, fmt.Sprintf("SMs: nothing, planned for %d SMs", planned), nil, left)
 		if err != nil {
 			return nil, err
 		}

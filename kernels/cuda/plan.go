@@ -42,6 +42,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		b.chosen = true
 		return nil
 	}
+	b.own = 0 // or a plan for more SMs would not be launched
 	for _, sms := range plans {
 		if err := b.planFor(sms); err != nil {
 			return asFailure(ep.NoLaunch, err)

@@ -305,20 +305,17 @@ func (p *products) passes() int {
 // isStep reports whether the products are those of decode steps; p may be nil.
 func (p *products) isStep() bool { return p != nil && p.attention != nil }
 
-// write adds launch n on a writer's rank, as planned for so many SMs; 0 is the plan that
-// is fastest alone.
-func (p *products) write(w *writer, n, sms int) {
+// write adds launch n on a writer's rank, beside calls that leave so many SMs, 0 for all:
+// see planBeside.
+func (p *products) write(w *writer, n, left int) {
 	m := p.memory[w.rank]
 	if p.of.Kind == ep.Copy {
 		s, at := w.next(C.EP_STEP_COPY), C.uint64_t(n%copyParts*copyBytes)
 		s.source, s.target, s.words = C.uint64_t(m.x)+at, C.uint64_t(m.out)+at, copyBytes/4
 		return
 	}
-	if sms == 0 {
-		sms = p.own
-	}
-	s := w.next(C.EP_STEP_PRODUCT)
-	s.object, s.words = C.uint64_t(uintptr(unsafe.Pointer(p.plans[sms][w.rank]))), C.uint64_t(n)
+	s, made := w.next(C.EP_STEP_PRODUCT), p.plans[planBeside(p.own, left)]
+	s.object, s.words = C.uint64_t(uintptr(unsafe.Pointer(made[w.rank]))), C.uint64_t(n)
 }
 
 // close gives plans and memory back; p may be nil.

@@ -36,7 +36,7 @@ type step struct {
 	half half
 	lane int  // stepCall: micro-batch, whose memory the call works on
 	side bool // on the side stream
-	left int  // stepProduct, stepAttention: SMs that it is planned for, 0 for all
+	left int  // stepProduct, stepAttention: SMs that it is planned for at most, 0 for all
 }
 
 // half is which of a call's launches a step makes.

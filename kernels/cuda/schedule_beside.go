@@ -23,7 +23,7 @@ const (
 type arrangement struct {
 	way   way
 	share int  // launches of the product for each call
-	left  int  // SMs that the product is planned for while calls run, 0 as is fastest alone
+	left  int  // SMs that the product is planned for at most while calls run, 0 as is fastest alone
 	load  bool // loaded: a load runs beside it
 }
 

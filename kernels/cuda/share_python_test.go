@@ -37,7 +37,8 @@ print(json.dumps([[x, share_of(*x)] for x in itertools.product((0.001, 0.02, 0.3
 	}
 }
 
-// TestFastestPlanInPython: workers in Python choose a product's own plan as we do.
+// TestFastestPlanInPython: workers in Python choose a product's own plan, and the one beside
+// calls, as we do.
 func TestFastestPlanInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -46,9 +47,9 @@ func TestFastestPlanInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys
 sys.path.insert(0, "../../native/python/workers")
-from harness.beside import TAKEN, fastest_plan
+from harness.beside import TAKEN, fastest_plan, plan_beside
 times = [list(x) for x in itertools.product((1.0,), (0.98, 0.995, 1.2), (0.97, 0.98, 1.0))]
-print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x in times]}))
+print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x in times], "beside": [[own, left, plan_beside(own, left)] for own in (0, 84, 116) for left in (0, 84, 100, 116)]}))
 `
 	out, err := exec.Command(python, "-B", "-c", program).Output()
 	if err != nil {
@@ -57,9 +58,15 @@ print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x
 	var got struct {
 		Taken, Best []int
 		Times       [][]float64
+		Beside      [][3]int
 	}
-	if err := json.Unmarshal(out, &got); err != nil || len(got.Times) != 9 || len(got.Best) != 9 {
-		t.Fatalf("%v, %d cases", err, len(got.Times))
+	if err := json.Unmarshal(out, &got); err != nil || len(got.Times) != 9 || len(got.Best) != 9 || len(got.Beside) != 12 {
+		t.Fatalf("%v, %d and %d cases", err, len(got.Times), len(got.Beside))
+	}
+	for _, c := range got.Beside {
+		if want := planBeside(c[0], c[1]); c[2] != want {
+			t.Errorf("own plan for %d SMs, %d left: the plan for %d, in Python for %d", c[0], c[1], want, c[2])
+		}
 	}
 	if !slices.Equal(got.Taken, takenSMs) {
 		t.Errorf("in Python plans leave %v SMs to calls, here %v", got.Taken, takenSMs)

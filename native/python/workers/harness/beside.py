@@ -163,6 +163,12 @@ def own_plan(product):
     return " (planned for %d SMs)" % own if own else ""
 
 
+def plan_beside(own, left):
+    """SMs of the plan beside calls that leave so many, 0 where they leave all. The same rule
+    as planBeside of kernels/cuda."""
+    return own if left == 0 or 0 < own <= left else left
+
+
 def spelled(size):
     return size.kind if size.kind == "copy" else "%s:%d,%d,%d,%s,%d" % size
 

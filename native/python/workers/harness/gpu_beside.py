@@ -58,7 +58,7 @@ class GPUBeside(Library):
             return ""
         if not plan.beside.product.plans_for_fewer:
             return ", planned for all SMs: this PyTorch plans for no fewer"
-        return ", planned for %d SMs beside the calls" % (self.multiprocessors() - taken)
+        return ", planned for at most %d SMs beside the calls" % (self.multiprocessors() - taken)
 
     def product_alone(self, product, rounds):
         if self.device.type == "cpu":

@@ -15,7 +15,7 @@ import sys
 
 import torch
 
-from .beside import TAKEN, Size, own_plan, spelled
+from .beside import TAKEN, Size, own_plan, plan_beside, spelled
 from .product import TorchProduct
 from .protocol import Failure
 
@@ -58,8 +58,8 @@ class LtProduct(TorchProduct):
         self.plan()
 
     def plan(self):
-        """The plan for as many SMs as are left at the moment, and the own one where all are."""
-        sms = self.left or self.own
+        """The plan for as many SMs as are left at the moment, see plan_beside."""
+        sms = plan_beside(self.own, self.left)
         if sms not in self.plans:
             s, made, text = self.size, ctypes.c_void_p(), ctypes.create_string_buffer(512)
             spec = Spec(s.m, s.n, s.k, int(s.dtype == "fp8"), s.groups, self.batch, sms,

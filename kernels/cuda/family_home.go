@@ -58,31 +58,24 @@ func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckRange(c, "team", 1, c.Int("threads")/warp-1)) // one warp at least ends what a team sends
 }
 
-// teamSMs is from how many SMs on a token is sent by a team. On 2 H200, 4,096 tokens of
-// DeepSeek-V3 in FP8, teams of eight took 118 us on 132 SMs where single warps took 122,
-// and 449 on 24 where those took 237: there a block has too few warps that send.
-const teamSMs = 64
-
-// defaultDispatchFinalHome is what won on 2 H200: every block sends and completes, and on
-// many SMs teams send.
+// defaultDispatchFinalHome is legal on any number of SMs and threads. What a team gains
+// depends on both: see startsDispatchFinalHome.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
-	sms, team := fastSMs(m, p), "8"
-	if sms < teamSMs {
-		team = "1"
-	}
 	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
-		"sms": number(sms), "wait_sms": "0", "threads": "512", "team": ep.Value(team), "scales": "row",
+		"sms": number(fastSMs(m, p)), "wait_sms": "0", "threads": "512", "team": "1", "scales": "row",
 	}}
 }
 
-// startsDispatchFinalHome are larger blocks, with teams and without, other splits of the SMs,
-// and FP8 scales by tiles. 768 threads are not the default, because on 8 ranks they spill.
+// startsDispatchFinalHome are teams, and single warps in larger blocks; other splits of the
+// SMs; and FP8 scales by tiles. On 2 H200, 132 SMs, one of those with teams of eight won at 1,024 and 4,096
+// tokens in either dtype; on 24 SMs single warps took half the time of teams, which wait for
+// their loads there. 768 threads are not the default, because single warps in BF16 spill
+// with them on 4 and 8 ranks.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
-	own, sms := defaultDispatchFinalHome(m, p).With("threads", "768"), fastSMs(m, p)
-	out := []ep.Config{own, own.With("wait_sms", number(sms/4)), own.With("wait_sms", number(sms/2))}
-	if own.Str("team") != "1" {
-		out = append(out, own.With("team", "1"), out[2].With("team", "1"))
-	}
+	own, sms := defaultDispatchFinalHome(m, p), fastSMs(m, p)
+	large, team := own.With("threads", "768"), own.With("team", "8")
+	out := []ep.Config{team, team.With("threads", "768"), team.With("threads", "768").With("wait_sms", number(sms/4)),
+		large, large.With("wait_sms", number(sms/2))}
 	if p.Dispatch == ep.FP8 {
 		for _, c := range slices.Clone(out) {
 			out = append(out, c.With("scales", "tile"))

@@ -34,7 +34,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 	all := s.rig.seats[0].gpu.sms
 	plans, times := []int{0}, []float64{}
 	for _, n := range taken {
-		if 2*n <= all {
+		if 2*n <= all && b.planFor(all-n) == nil { // a plan that the library refuses is no choice
 			plans = append(plans, all-n)
 		}
 	}

@@ -239,13 +239,16 @@ func (p *products) planFor(sms int) error {
 	if p.plans == nil {
 		p.plans = map[int][]*C.EpProduct{}
 	}
+	var plans []*C.EpProduct
 	for i, m := range p.memory {
 		made, err := p.planOn(p.rig.seats[i].gpu, m, sms)
 		if err != nil {
+			p.free(plans)
 			return fmt.Errorf("rank %d: %w", i, err)
 		}
-		p.plans[sms] = append(p.plans[sms], made)
+		plans = append(plans, made)
 	}
+	p.plans[sms] = plans
 	return p.warm(sms)
 }
 
@@ -287,11 +290,16 @@ func (p *products) planOn(g *gpu, m productMemory, sms int) (made *C.EpProduct, 
 
 func (p *products) unplan() {
 	for _, plans := range p.plans {
-		for i, made := range plans {
-			_ = p.rig.seats[i].gpu.do(func() error { C.ep_product_free(made); return nil })
-		}
+		p.free(plans)
 	}
 	p.plans = nil
+}
+
+// free frees the plans of the first ranks.
+func (p *products) free(plans []*C.EpProduct) {
+	for i, made := range plans {
+		_ = p.rig.seats[i].gpu.do(func() error { C.ep_product_free(made); return nil })
+	}
 }
 
 // passes is how many launches one pass over all experts takes.
@@ -348,7 +356,7 @@ func (p *products) amount() string {
 		return fmt.Sprintf("a layer of two micro-batches: attention as %s%s and the experts as %s%s, twice each",
 			p.attention.of, p.attention.ownPlan(), p.of, p.ownPlan())
 	}
-	kernelsEach := int(C.ep_product_kernels(p.plans[0][0]))
+	kernelsEach := int(C.ep_product_kernels(p.plans[p.own][0]))
 	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
 }
 

@@ -84,7 +84,8 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
 
 /* The last sending block tells every rank how many tokens this one has. That also allows
  * other ranks to write the output and the scales: it releases what earlier calls read
- * there. So it leaves at the start of the call, where nobody waits for the fence in it. */
+ * there. So it leaves at the start of the call: its fence, and the one behind it, are over
+ * before the counts come. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const FinCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
@@ -122,20 +123,25 @@ EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* The counts of one expert from all ranks, polled together. */
+/* The counts of one expert, or the tokens, from all ranks, polled together. A fence behind
+ * the tokens acquires what fin_signal_tokens released; the counts order nothing. Loads that
+ * acquire would go one after the other. */
 EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {
     int missing = -1;
     uint64_t v[EP_RANKS];
 #pragma unroll
-    for (int r = 0; r < EP_RANKS; r++) v[r] = ld_acquire_sys(fin_counts(a, a.rank, c.number, r) + word);
+    for (int r = 0; r < EP_RANKS; r++) v[r] = ld_relaxed_sys(fin_counts(a, a.rank, c.number, r) + word);
 #pragma unroll
     for (int r = 0; r < EP_RANKS; r++) {
       count[r] = static_cast<uint32_t>(v[r]);
       if (v[r] >> 32 != c.number) missing = r;
     }
-    if (missing < 0) return true;
+    if (missing < 0) {
+      if (word == EP_EXPERTS) fence_acq_rel_sys();
+      return true;
+    }
     int32_t expert = word < EP_EXPERTS ? static_cast<int32_t>(word) : -1;
     if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, missing}, c.number, 0)) return false;
   }

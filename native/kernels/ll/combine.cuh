@@ -12,9 +12,9 @@
 static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* a row */
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors summed for an output */
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* of them polled together */
-/* Rows loaded together by a sender: on 2 ranks a token has four on each. Large blocks have
- * registers for two. */
-static const uint32_t LL_ROWS = EP_THREADS > 512 ? 2 : 4;
+/* Rows loaded together by a sender: on 2 ranks a token has four on each, on more ranks one
+ * or two. Large blocks have registers for two. */
+static const uint32_t LL_ROWS = EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
 /* Of block scope, so that L1 serves all warps of a block but one. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)

@@ -18,6 +18,7 @@ DTYPES=${DTYPES:-fp8,bf16}
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank:4,lognormal:gini=0.25}
 # auto measures a space whole where its share of the time is enough.
 STRATEGY=${STRATEGY:-auto}
+SWEEP=${SWEEP:-} # more flags of the sweeps, such as --space tables-space.yaml
 EPBENCH=${EPBENCH:-./epbench}
 LIMIT=${LIMIT:-}
 KEPT=${KEPT:-}
@@ -53,8 +54,9 @@ for model; do
     bounded sweep --resume "$run" || code=$? # with the flags it was begun with
   else
     rm -rf "$run" # killed before it measured anything
+    # shellcheck disable=SC2086 # the words of $SWEEP are words
     bounded sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --dtype "$DTYPES" \
-      --routing "$ROUTINGS" --precision reduced --strategy "$STRATEGY" --budget "$budget" -o "$run" || code=$?
+      --routing "$ROUTINGS" --precision reduced --strategy "$STRATEGY" --budget "$budget" $SWEEP -o "$run" || code=$?
   fi
   case $code in
     0 | 4) ;; # 4: this model has no table, others may have one

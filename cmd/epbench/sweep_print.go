@@ -91,9 +91,10 @@ func rowsText(run *record.Run, t *table.Table) string {
 			without++
 		}
 	}
-	text := fmt.Sprintf("%d rows from %d cases: %d for one routing class, %d for every routing; neighbouring token counts with one config share a row", len(t.Rows), len(run.Searches), len(t.Rows)-all, all)
+	text := fmt.Sprintf("%s from %s: %d for one routing class, %d for every routing; neighbouring token counts with one config share a row",
+		ep.Count(len(t.Rows), "row"), ep.Count(len(run.Searches), "case"), len(t.Rows)-all, all)
 	if without > 0 {
-		text += fmt.Sprintf("; %d cases give none, being too noisy or failed", without)
+		text += fmt.Sprintf("; no row from %s, too noisy or failed", ep.Count(without, "case"))
 	}
 	return text + "."
 }
@@ -198,10 +199,10 @@ func wholeText(run *record.Run) string {
 	case searched == 0 && whole == 0:
 		return ""
 	case searched == 0:
-		return fmt.Sprintf("Measured whole: %d of %d spaces.", whole, whole)
+		return fmt.Sprintf("Measured whole: %d of %s.", whole, ep.Count(whole, "space"))
 	}
-	return fmt.Sprintf("Measured whole: %d of %d spaces; the others were searched, %.2g %% of their configs tried.",
-		whole, whole+searched, 100*float64(tried)/float64(max(legal, 1)))
+	return fmt.Sprintf("Measured whole: %d of %s; the others were searched, %.2g %% of their configs tried.",
+		whole, ep.Count(whole+searched, "space"), 100*float64(tried)/float64(max(legal, 1)))
 }
 
 // summedUp puts the rows of a plan that differ in tokens alone into one.

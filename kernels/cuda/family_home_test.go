@@ -41,7 +41,5 @@ func TestFinalHomeTeamsRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 640, 8, 2, 5), []int{5, 3}, 0.3, 0,
 		"sms=2,wait_sms=0,threads=128,team=2,scales=row", "sms=2,threads=64,receivers=1", 4}
-	e := q.prepare(t, dispatchFinalHome(), combineFinalPolled())
-	e.tools = need(t, raceTools)
-	e.run(3, e.call(e.d, e.dc), e.call(e.c, e.cc))
+	q.races(t, dispatchFinalHome(), combineFinalPolled())
 }

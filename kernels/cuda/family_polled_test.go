@@ -34,9 +34,7 @@ func TestFinalPolledRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0,
 		"sms=3,wait_sms=1,threads=64", "sms=2,threads=64,receivers=1", 4}
-	e := q.prepare(t, dispatchFinal(), combineFinalPolled())
-	e.tools = need(t, raceTools)
-	e.run(3, e.call(e.d, e.dc), e.call(e.c, e.cc))
+	q.races(t, dispatchFinal(), combineFinalPolled())
 }
 
 // TestStatesThatExtend: the larger memory begins with the smaller one, region by region,

@@ -236,3 +236,11 @@ func TestFastKernelsRace(t *testing.T) {
 		})
 	}
 }
+
+// races runs a dispatch and a combine in turns, three times, under the race detector.
+func (q fastCase) races(t *testing.T, d, c family) {
+	t.Helper()
+	e := q.prepare(t, d, c)
+	e.tools = need(t, raceTools)
+	e.run(3, e.call(e.d, e.dc), e.call(e.c, e.cc))
+}

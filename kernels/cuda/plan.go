@@ -4,8 +4,10 @@ package cuda
 
 import (
 	"context"
+	"errors"
 	"slices"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -34,8 +36,15 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 	all := s.rig.seats[0].gpu.sms
 	plans, times := []int{0}, []float64{}
 	for _, n := range taken {
-		if 2*n <= all && b.planFor(all-n) == nil { // a plan that the library refuses is no choice
+		if 2*n > all {
+			continue
+		}
+		var refused *kernels.Failure
+		switch err := b.planFor(all - n); {
+		case err == nil:
 			plans = append(plans, all-n)
+		case !errors.As(err, &refused) || refused.Status != ep.NoLaunch: // what the library refuses is no choice
+			return asFailure(ep.NoLaunch, err)
 		}
 	}
 	if len(plans) == 1 { // a small GPU
@@ -44,9 +53,6 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 	}
 	b.own = 0 // or a plan for more SMs would not be launched
 	for _, sms := range plans {
-		if err := b.planFor(sms); err != nil {
-			return asFailure(ep.NoLaunch, err)
-		}
 		alone, err := s.timePasses(ctx, b, sms)
 		if err != nil {
 			return err

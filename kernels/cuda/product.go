@@ -249,7 +249,12 @@ func (p *products) planFor(sms int) error {
 		plans = append(plans, made)
 	}
 	p.plans[sms] = plans
-	return p.warm(sms)
+	err := p.warm(sms)
+	if err != nil {
+		delete(p.plans, sms)
+		p.free(plans)
+	}
+	return err
 }
 
 // warm runs a pass on every rank by itself, so that the library loads its kernels while
@@ -360,7 +365,8 @@ func (p *products) amount() string {
 	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
 }
 
-// ownPlan says what the product is planned for where that is not all SMs.
+// ownPlan names the SMs of the plan that is fastest alone, in brackets. It is empty where
+// that plan is for all SMs.
 func (p *products) ownPlan() string {
 	if p.own == 0 {
 		return ""

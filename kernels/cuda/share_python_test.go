@@ -1,29 +1,40 @@
 package cuda
 
 import (
+	"bytes"
 	"encoding/json"
 	"os/exec"
 	"slices"
 	"testing"
 )
 
-// TestShareInPython: workers in Python split a share of the product as we do, so that
-// costs of other libraries are beside the same launches.
-func TestShareInPython(t *testing.T) {
+// inPython is what a program prints that imports our workers in Python.
+func inPython(t *testing.T, program string) []byte {
+	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("no python3 here")
 	}
+	c := exec.Command(python, "-B", "-c", program)
+	var said bytes.Buffer
+	c.Stderr = &said
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said.String())
+	}
+	return out
+}
+
+// TestShareInPython: workers in Python split a share of the product as we do, so that
+// costs of other libraries are beside the same launches.
+func TestShareInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys
 sys.path.insert(0, "../../native/python/workers")
 from harness.beside import share_of
 print(json.dumps([[x, share_of(*x)] for x in itertools.product((0.001, 0.02, 0.3, 0.5, 0.99, 1, 1.01, 7.5), (1, 4, 8, 12, 128), (1, 4), (1, 2))]))
 `
-	out, err := exec.Command(python, "-B", "-c", program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := inPython(t, program)
 	var all [][2][]float64
 	if err := json.Unmarshal(out, &all); err != nil || len(all) != 160 {
 		t.Fatalf("%v, %d cases", err, len(all))
@@ -40,10 +51,6 @@ print(json.dumps([[x, share_of(*x)] for x in itertools.product((0.001, 0.02, 0.3
 // TestFastestPlanInPython: workers in Python choose a product's own plan, and the one beside
 // calls, as we do.
 func TestFastestPlanInPython(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 here")
-	}
 	const program = `
 import itertools, json, sys
 sys.path.insert(0, "../../native/python/workers")
@@ -51,10 +58,7 @@ from harness.beside import TAKEN, fastest_plan, plan_beside
 times = [list(x) for x in itertools.product((1.0,), (0.98, 0.995, 1.2), (0.97, 0.98, 1.0))]
 print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x in times], "beside": [[own, left, plan_beside(own, left)] for own in (0, 84, 116) for left in (0, 84, 100, 116)]}))
 `
-	out, err := exec.Command(python, "-B", "-c", program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := inPython(t, program)
 	var got struct {
 		Taken, Best []int
 		Times       [][]float64
@@ -81,10 +85,6 @@ print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x
 // TestChoosePlansInPython: each product that has plans keeps the one that is fastest on the
 // slowest rank, at its best round.
 func TestChoosePlansInPython(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 here")
-	}
 	const program = `
 import sys, types, unittest.mock
 sys.modules["torch"] = unittest.mock.MagicMock()
@@ -100,7 +100,5 @@ GPUBeside.choose_plans(library, types.SimpleNamespace(product=ours, attention=th
 assert ours.own == 100 and not hasattr(theirs, "own"), (ours, theirs)
 GPUBeside.choose_plans(library, types.SimpleNamespace(product=theirs, attention=None))
 `
-	if out, err := exec.Command(python, "-B", "-c", program).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	inPython(t, program)
 }

@@ -19,8 +19,8 @@ func (o *Oracle) finished(rank, token int, c Compare) Sum {
 	return s
 }
 
-// boundsOf is what CheckCombine compares with. They are not kept behind an epilogue, which
-// few configs have.
+// boundsOf returns the bounds of a token's sum. Bounds with an epilogue are computed each
+// time: few configs have one.
 func (o *Oracle) boundsOf(rank, token int, c Compare) sumBounds {
 	compute := func() sumBounds { return o.finished(rank, token, c).bounds(c.Bits) }
 	if c.Epilogue != nil {

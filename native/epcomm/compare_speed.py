@@ -1,12 +1,12 @@
 """What a pack's calls take through epcomm from PyTorch, beside epbench bench of the
 same configs on the same host: compare_speed.py EPBENCH PACK DTYPE TIMES.json [...]
 
-TIMES.json is what `python -m epcomm check --json` wrote. Both read the chain clock. A
-call takes up to 5 % more where its memory lies elsewhere: bench took 13.98 to 14.41 us
-for one pair of 32 tokens with room for 64 to 4,096. So bench runs as many processes as a
-case has files, each with room for fewer tokens than the last, as far as the case has
-fewer tokens, and the medians over processes are compared. Allowed is a difference of
-3 % or 0.15 us.
+`python -m epcomm check --json` writes TIMES.json. Both programs read the chain clock.
+A call takes up to 5 % more or less in other memory: bench took 13.98 to 14.41 us for one
+pair of 32 tokens with room for 64 to 4,096. So bench runs a process for each file of a
+case, and each process has room for fewer tokens than the one before. The case with the
+most tokens keeps its room. The medians over processes are compared. A difference of 3 %
+or 0.15 us is allowed.
 """
 
 import json

@@ -177,9 +177,12 @@ func bit(b bool) int {
 }
 
 // Tokens spells a token count.
-func Tokens(n int) string {
+func Tokens(n int) string { return Count(n, "token") }
+
+// Count spells how many things there are, whose plural ends with s.
+func Count(n int, thing string) string {
 	if n == 1 {
-		return "1 token"
+		return "1 " + thing
 	}
-	return strconv.Itoa(n) + " tokens"
+	return strconv.Itoa(n) + " " + thing + "s"
 }

@@ -232,7 +232,7 @@ func (s *sweeper) noTable() (why string, spread float64) {
 	return "", spread
 }
 
-// unusable says what became of searches of which none can be used.
+// unusable counts the searches by cause. It is asked where no search can be used.
 func (s *sweeper) unusable() string {
 	count := map[record.Cause]int{}
 	for _, c := range s.searches {

@@ -135,12 +135,13 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h
  * travel. With a warp for each token all tokens of a block leave side by side, and at 1,024
  * tokens all of them arrive at the end. A team does not wait for the fence of a token before
  * it sends the next. */
+static const uint32_t FIN_ENDERS = 4; /* warps of a block that end tokens; other numbers were not tried */
 struct FinTeams {
   uint32_t teams, senders, enders; /* of a block: teams; their warps, from the bottom; warps behind them that end tokens */
 };
 EP_DEVICE FinTeams fin_teams(const FinCall &c) {
   uint32_t teams = max(c.warps / 2 / EP_TEAM, 1u), senders = teams * EP_TEAM;
-  return {teams, senders, min(4u, c.warps - senders)};
+  return {teams, senders, min(FIN_ENDERS, c.warps - senders)};
 }
 
 /* A warp's share of a token: units of 32 vectors, dealt to the team in turn. */

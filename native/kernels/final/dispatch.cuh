@@ -26,11 +26,16 @@ EP_DEVICE FinStep fin_load(const uint16_t *token, uint32_t vector) {
   return step;
 }
 
-/* Four scales of a unit of 32 vectors, from the lanes that have them to the
- * lane that stores them: one burst a message instead of one store a unit. */
+/* The scales of a unit of 32 vectors: every eighth lane has one, all lanes get the four. */
+EP_DEVICE uint4 fin_unit_scales(uint32_t scale) {
+  return make_uint4(__shfl_sync(EP_FULL_WARP, scale, 0), __shfl_sync(EP_FULL_WARP, scale, 8),
+                    __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
+}
+
+/* Keeps a unit's scales in the lane that stores them: one burst a message instead of one
+ * store a unit. */
 EP_DEVICE void fin_keep_scales(uint32_t lane, uint32_t unit, uint32_t scale, uint4 &kept) {
-  uint4 all = make_uint4(__shfl_sync(EP_FULL_WARP, scale, 0), __shfl_sync(EP_FULL_WARP, scale, 8),
-                         __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
+  uint4 all = fin_unit_scales(scale);
   if (lane == unit) kept = all;
 }
 
@@ -61,21 +66,33 @@ EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const FinCall &c, uint32_t tok
   return scales;
 }
 
+/* A top-k position of a token, one a lane. */
+struct FinPosition {
+  int32_t id, owner;
+  uint32_t row;
+  uint64_t weight; /* << 32 */
+};
+EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t token) {
+  uint32_t at = token * EP_TOPK + c.lane;
+  FinPosition p = {c.lane < EP_TOPK ? a.topk_ids[at] : -1, -1, 0, 0};
+  if (c.lane < EP_TOPK) p.weight = static_cast<uint64_t>(__float_as_uint(a.weights[at])) << 32;
+  if (p.id < 0) return p;
+  p.owner = p.id / EP_LOCAL_EXPERTS;
+  p.row = s.base[p.id] + fin_places(a)[at];
+  return p;
+}
+
 /* One token by one warp: payload to its rows, scales beside, then one fence
  * and the headers of all ranks. */
 EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, uint32_t token) {
-  uint32_t at = token * EP_TOPK + c.lane, row = 0;
-  int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
-  uint64_t weight = c.lane < EP_TOPK ? __float_as_uint(a.weights[at]) : 0;
-  int32_t owner = id < 0 ? -1 : id / EP_LOCAL_EXPERTS;
-  if (id >= 0) row = s.base[id] + fin_places(a)[at];
+  FinPosition p = fin_load_position(a, c, s, token);
   uint32_t below = (1u << c.lane) - 1;
-  bool first = (__match_any_sync(EP_FULL_WARP, owner) & below) == 0;
-  uint32_t sent = __ballot_sync(EP_FULL_WARP, id >= 0 && (EP_DIRECT || first));
-  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << owner);
+  bool first = (__match_any_sync(EP_FULL_WARP, p.owner) & below) == 0;
+  uint32_t sent = __ballot_sync(EP_FULL_WARP, p.id >= 0 && (EP_DIRECT || first));
+  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, p.id < 0 ? 0u : 1u << p.owner);
   uint8_t **to = s.to[c.warp];
   if (sent >> c.lane & 1u)
-    to[__popc(sent & below)] = a.heap[owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(row) * FIN_PAYLOAD;
+    to[__popc(sent & below)] = a.heap[p.owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(p.row) * FIN_PAYLOAD;
   __syncwarp();
   uint4 scales = fin_send_payload(a, c, token, to, __popc(sent));
   for (int r = 0; r < EP_RANKS; r++)
@@ -85,7 +102,7 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, u
   fence_acq_rel_sys();
   for (int r = 0; r < EP_RANKS; r++)
     if (c.lane < EP_TOPK)
-      st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, weight << 32 | (owner == r ? row : FIN_NOWHERE));
+      st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, p.weight | (p.owner == r ? p.row : FIN_NOWHERE));
 }
 
 EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &s) {

@@ -51,22 +51,6 @@ EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* A top-k position of a token, one a lane. */
-struct FinPosition {
-  int32_t id, owner;
-  uint32_t row;
-  uint64_t weight; /* << 32 */
-};
-EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t token) {
-  uint32_t at = token * EP_TOPK + c.lane;
-  FinPosition p = {c.lane < EP_TOPK ? a.topk_ids[at] : -1, -1, 0, 0};
-  if (c.lane < EP_TOPK) p.weight = static_cast<uint64_t>(__float_as_uint(a.weights[at])) << 32;
-  if (p.id < 0) return p;
-  p.owner = p.id / EP_LOCAL_EXPERTS;
-  p.row = s.base[p.id] + fin_places(a)[at];
-  return p;
-}
-
 /* A token's top-k positions on this rank, and the other ranks that it goes to. */
 struct FinGoals {
   uint32_t here, others;
@@ -162,8 +146,7 @@ EP_DEVICE FinStep fin_load_share(const EpArgs &a, const FinCall &c, uint32_t tok
 EP_DEVICE void fin_share_scales(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit, uint32_t scale,
                                 const FinPosition &p, const FinGoals &g) {
   uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);
-  uint4 all = make_uint4(__shfl_sync(EP_FULL_WARP, scale, 0), __shfl_sync(EP_FULL_WARP, scale, 8),
-                         __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
+  uint4 all = fin_unit_scales(scale);
   if (unit < FIN_UNITS && ranks >> c.lane & 1u)
     st_relaxed_sys(reinterpret_cast<uint4 *>(fin_scales(a, static_cast<int>(c.lane), a.rank, token)) + unit, all);
   for (uint32_t left = FIN_TILES ? 0 : g.here; left != 0; left &= left - 1) {

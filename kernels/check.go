@@ -91,6 +91,12 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
+// LeastReading is what a shorter reading of a clock that is a difference counts as,
+// seconds. Such a clock reads calls and what surrounds them, less what surrounds them; of
+// a call of a microsecond a disturbed round may leave less than nothing. The median over
+// rounds stands, and ratios need a time.
+const LeastReading = 1e-9
+
 // Implausible says why rounds cannot be what spec asked of so many ranks, "" when
 // they can. A workload without any token is idle: a clock that is a difference may
 // read a little below zero for it.
@@ -110,6 +116,9 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 				return fmt.Sprintf("round %d, rank %d took %v s", i, rank, t)
 			}
 		}
+	}
+	if !idle && spec.Rounds > 1 && r.MedianOfSlowest() <= LeastReading {
+		return fmt.Sprintf("half of %d rounds took no time: calls are shorter than what disturbs the clock, take a larger fold", spec.Rounds)
 	}
 	return ""
 }

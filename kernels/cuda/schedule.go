@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -246,6 +247,7 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 			}
 			ns += float64(r[i+1]-r[i]) - float64(r[i+2]-r[i+1])
 		}
+		return max(ns/float64(s.fold)/1e9, kernels.LeastReading), nil
 	}
 	return ns / float64(s.fold) / 1e9, nil
 }

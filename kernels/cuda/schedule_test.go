@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -114,6 +115,15 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 	}
 	if first := s.steps[0].kind; first != stepAlign && first != stepClear && first != stepFlush {
 		t.Errorf("%s: begins with %d, not aligned", name, first)
+	}
+}
+
+// TestDisturbedRound: a chain whose alignments behind it took longer than all of it counts
+// as the least reading.
+func TestDisturbedRound(t *testing.T) {
+	s := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockChain, fold: 4})
+	if got, err := s.seconds([]uint64{10, 500, 1200}); err != nil || got != kernels.LeastReading {
+		t.Errorf("%g s, %v", got, err)
 	}
 }
 

@@ -76,6 +76,8 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	switch {
 	case r.Tokens < 0 || r.Tokens > p.MaxTokens:
 		return fmt.Errorf("%d tokens, the buffers hold %d", r.Tokens, p.MaxTokens)
+	case r.Tokens > p.Tokens:
+		return fmt.Errorf("%d tokens, the problem says %d for the fullest rank", r.Tokens, p.Tokens)
 	case len(r.Experts) != n || len(r.Weights) != n:
 		return fmt.Errorf("%d experts and %d weights for %d selections", len(r.Experts), len(r.Weights), n)
 	}

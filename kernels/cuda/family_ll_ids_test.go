@@ -71,8 +71,8 @@ func TestLowLatencyIDsLegality(t *testing.T) {
 	}{
 		{256, 128, "", ""},
 		{256, 4096, "", ""},
-		{256, 4097, "", "max-tokens: 4097 with 256 experts take 132096 bytes of shared memory, more than 131072; use at most 4096"},
-		{1024, 1025, "", "max-tokens: 1025"},
+		{256, 4097, "", "tokens: 4097 with 256 experts take 132096 bytes of shared memory, more than 131072; use at most 4096"},
+		{1024, 1025, "", "tokens: 1025"},
 		{256, 128, "threads=32", "threads: 32"},
 		{256, 128, "sms=133", "sms: 133"},
 		{256, 128, "send=0", "send:"},
@@ -84,5 +84,10 @@ func TestLowLatencyIDsLegality(t *testing.T) {
 		if (err == nil) != (q.want == "") || err != nil && !strings.HasPrefix(err.Error(), q.want) {
 			t.Errorf("%d experts, %d tokens, %q: %v, want %q", q.experts, q.maxTokens, q.changes, err, q.want)
 		}
+	}
+	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
+	p.MaxTokens = 8192
+	if err := dispatchLLIDs().kernel.Check(onCPU(), p, overDefault(t, dispatchLLIDs(), p, "")); err != nil || markBytes(p) != 4096 {
+		t.Errorf("128 tokens in buffers for 8,192: %d bytes of marks, %v", markBytes(p), err)
 	}
 }

@@ -8,6 +8,7 @@ mkdir -p "$2" && cd "$2"
 tar xf "$here/h200-2026-11-21-tiles.tar.xz"
 tar xf "$here/h200-2026-11-21-combine.tar.xz"
 tar xf "$here/h200-2026-11-21-presets.tar.xz"
+tar xf "$here/h200x2-2026-11-23.tar.xz"
 
 # merge TABLE FIRST NEXT...: what the first run wrote with the rows of the others.
 merge() {
@@ -26,7 +27,7 @@ fallback() {
 	mv next.json "$1"
 }
 
-a=h200-tiles b=h200-combine c=h200-presets
+a=h200-tiles b=h200-combine c=h200-presets d=h200x2-whole
 merge h200x4.json $a/all \
 	$a/qwen3-235b-a22b $a/qwen3-235b-a22b-mid $a/qwen3-30b-a3b $a/qwen3-30b-a3b-mid \
 	$a/mixtral-8x7b $a/mixtral-8x7b-mid $a/gpt-oss-120b $b/gpt-oss-120b-mid \
@@ -35,10 +36,11 @@ merge h200x4.json $a/all \
 	$b/mixtral-8x7b-combine $b/gpt-oss-120b-combine $b/glm-4.5-combine $b/qwen3-coder-480b-a35b-combine \
 	$c/minimax-m2 $b/qwen3.5-397b-a17b-combine $b/glm-5 \
 	$c/models/* $c/pairs
-merge h200x2.json $a/two-deepseek-v3 \
+# The sweep of DeepSeek-V3 on 2 GPUs comes first: the kernels of the others' are older, and
+# theirs of that model have nothing to add.
+merge h200x2.json $d/two-deepseek-v3 \
 	$a/two-qwen3-235b-a22b $a/two-qwen3-30b-a3b $a/two-kimi-k2 $a/two-mixtral-8x7b $b/two-gpt-oss-120b \
-	$b/two-deepseek-v3-combine-bf16 $c/two-deepseek-v3-dispatch $b/two-deepseek-v3-combine-fp8 \
 	$c/two-kimi-k2-combine $b/two-gpt-oss-120b-again $b/two-qwen3-30b-a3b-combine \
-	$b/two-qwen3-235b-a22b-combine $c/two-mixtral-8x7b-combine $c/two-same
+	$b/two-qwen3-235b-a22b-combine $c/two-mixtral-8x7b-combine
 fallback h200x4.json
 fallback h200x2.json

@@ -172,11 +172,11 @@ func (b *builder) lookup(l Lookup) error {
 	}
 	v := b.request.resolver(l.DType, l.Reduced, l.Class)
 	for _, run := range l.Runs {
-		plan, err := b.plan(v, run.Pair)
+		plan, err := b.plan(v, run.Pair, run.Hi)
 		if err != nil {
 			return err
 		}
-		elsewhere, err := b.plan(v, run.Elsewhere)
+		elsewhere, err := b.plan(v, run.Elsewhere, run.Hi)
 		if err != nil {
 			return err
 		}
@@ -197,12 +197,13 @@ func bit(b bool) uint32 {
 // last what only some layouts have.
 var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
-func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
-	combine, err := v.describe(ep.Combine, p.Combine)
+// plan adds a pair of configs for calls of at most so many tokens on the fullest rank.
+func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
+	combine, err := v.describe(ep.Combine, p.Combine, tokens)
 	if err != nil {
 		return 0, err
 	}
-	dispatch, err := v.describe(ep.Dispatch, p.Dispatch)
+	dispatch, err := v.describe(ep.Dispatch, p.Dispatch, tokens)
 	if err != nil {
 		return 0, err
 	}
@@ -216,15 +217,17 @@ func (b *builder) plan(v *resolver, p Pair) (uint32, error) {
 	}), nil
 }
 
-// describe works out the launches of a config at the pack's capacity.
-func (v *resolver) describe(op ep.Op, c ep.Config) (cuda.CallSpec, error) {
-	return cuda.DescribeCall(v.machine(), v.at(op, v.problem.MaxTokens), c)
+// describe works out the launches of a config in buffers of the pack's capacity, for calls
+// of at most so many tokens.
+func (v *resolver) describe(op ep.Op, c ep.Config, tokens int) (cuda.CallSpec, error) {
+	return cuda.DescribeCall(v.machine(), v.at(op, tokens), c)
 }
 
-// config adds what one op launches in its state.
+// config adds what one op launches in its state. The same config may launch with more
+// shared memory where calls have more tokens.
 func (b *builder) config(v *resolver, s cuda.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
-	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key()), func() int {
+	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key(), " ", s.Launches), func() int {
 		rec := configRecord{
 			Op: uint32(slices.Index(ep.Ops(), s.Op)), DType: index, State: b.state(s, index),
 			FirstLaunch: uint32(len(b.launches)), Launches: uint32(len(s.Launches)), Key: b.text(s.Config.Key()),

@@ -27,3 +27,20 @@ func TestMergeOfBuilds(t *testing.T) {
 		t.Errorf("rows %+v", got.Rows)
 	}
 }
+
+// Between the token counts of rows of the later build, a row of an earlier one holds
+// nowhere, also where only it was measured.
+func TestEarlierBuildGivesWayBetweenPoints(t *testing.T) {
+	old, next := sealed(row(ep.Even, 0, 64, 128)), sealed(row(ep.Even, 0, 24, 256), row(ep.Even, 25, 128, 512))
+	old.Header.ABI, next.Header.ABI = "k=1", "k=2"
+	old.Rows[0].Config.Kernel, next.Rows[0].Config.Kernel, next.Rows[1].Config.Kernel = "k", "k", "k"
+	old.Rows[0].Evidence.Tokens, next.Rows[0].Evidence.Tokens, next.Rows[1].Evidence.Tokens = []int{8, 32, 64}, []int{8}, []int{64}
+	next.Header.Created = old.Header.Created.Add(time.Hour)
+	got, _, err := Merge(old, next, Rule{Band: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Rows) != 2 || got.Rows[0].ABI != "k=2" || got.Rows[1].ABI != "k=2" || got.Rows[0].Hi+1 != got.Rows[1].Lo || got.Rows[1].Hi != 128 {
+		t.Errorf("rows %+v", got.Rows)
+	}
+}

@@ -54,8 +54,8 @@ func Comparable(a, b table.Header) error {
 // the newcomer. Taking the better number was not done: over many merges that collects
 // lucky draws. Between two measured token counts the row of the nearer one holds, by
 // ratio, and only where one of the tables has a row at all. A row gives way to one of a
-// later build of its kernels that was measured at the same token count. The fallback
-// fields stay the incumbent's.
+// later build of its kernels wherever the other table has one. The fallback fields stay
+// the incumbent's.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -215,10 +215,26 @@ func (g group) points(rule Rule) []point {
 			if !measuredAt(s.b, n) {
 				there.b = nil
 			}
-			out = append(out, point{n, there.choose(n, rule)})
+			if !s.superseded(there, rule) {
+				out = append(out, point{n, there.choose(n, rule)})
+			}
 		}
 	}
 	return out
+}
+
+// superseded reports whether the only row that was measured at a token count is of an
+// earlier build, while the other table has a row of the later one there, measured beside.
+func (s segment) superseded(measured segment, rule Rule) bool {
+	switch {
+	case s.a == nil || s.b == nil:
+		return false
+	case measured.b == nil:
+		return !rule.builds.Serves(s.a.ABI) && rule.builds.Serves(s.b.ABI)
+	case measured.a == nil:
+		return !rule.builds.Serves(s.b.ABI) && rule.builds.Serves(s.a.ABI)
+	}
+	return false
 }
 
 // measured lists the token counts of a segment that its rows were measured at.

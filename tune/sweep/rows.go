@@ -11,6 +11,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -66,7 +67,12 @@ func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class)
 		if connected {
 			before = runs[len(runs)-1].picks[0].config
 		}
-		p := s.pick(g, s.choice(g, class, before))
+		config, ok := s.choice(g, class, before)
+		if !ok {
+			connected = false
+			continue
+		}
+		p := s.pick(g, config)
 		if connected && p.config.Key() == before.Key() {
 			last := &runs[len(runs)-1]
 			last.picks, last.hi = append(last.picks, p), p.tokens
@@ -89,36 +95,53 @@ func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class)
 
 // of are the usable searches of a group that say something about a class. After
 // an interrupt winners may not have been measured under each other's routings:
-// then the first search speaks for its own class, and nothing for all.
+// then the first search speaks for its own class, and for all what the finals of
+// all have in common.
 func (g group) of(class ep.Class) group {
 	g = g.usable()
 	if class != ep.AllRoutings {
 		g = slices.DeleteFunc(g, func(c *searcher) bool { return c.class != class })
 	}
 	switch {
-	case len(g) < 2 || g.crossed():
+	case len(g) < 2 || g.crossed() || class == ep.AllRoutings:
 		return g
-	case class == ep.AllRoutings:
-		return nil
 	}
 	return g[:1]
 }
 
-// choice is the config for a class: what the one search chose, the minimax
-// config that the regret matrix records, or that of the searches of one class.
-func (s *sweeper) choice(g group, class ep.Class, before ep.Config) ep.Config {
+// shared are the configs that every search of a group measured beside its default, the
+// default first.
+func (g group) shared() []ep.Config {
+	dflt := g[0].result.Decision.Default
+	out := []ep.Config{dflt}
+	for _, key := range stat.Everywhere(g.effects()) {
+		if c, err := ep.ParseConfig(key); err == nil && key != dflt.Key() { // they are the keys of configs
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// choice is the config for a class: what the one search chose, the minimax config that
+// the regret matrix records, or that of the searches of one class. For all routings of an
+// interrupted sweep it is what loses least in the finals that all searches have in common;
+// ok is false where that is the default, of which these finals prove nothing.
+func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:
-		return g[0].result.Decision.Config
+		return g[0].result.Decision.Config, true
+	case class == ep.AllRoutings && g.crossed():
+		return g[0].minimax, true
 	case class == ep.AllRoutings:
-		return g[0].minimax
+		c, _ = s.minimax(g, g.shared(), before)
+		return c, c.Key() != g[0].result.Decision.Default.Key()
 	}
 	configs := g.winners()
 	if compromise := g[0].compromise; !compromise.IsDefault() {
 		configs = append(configs, compromise)
 	}
-	cfg, _ := s.minimax(g, configs, before)
-	return cfg
+	c, _ = s.minimax(g, configs, before)
+	return c, true
 }
 
 // pick is a config for the token count of a group, with what the searches there

@@ -33,7 +33,9 @@ type Swapped struct {
 }
 
 // Swap judges what searches chose by searches of the same problems on another
-// machine. Searches that decided nothing, on either machine, are left out.
+// machine. Searches that decided nothing, on either machine, are left out. A sweep
+// searches combine once and gives other dispatch dtypes its finals only: a config that
+// these lack is judged where it was searched.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem
@@ -49,7 +51,14 @@ func Swap(chosen, on []*record.Recording) []Swapped {
 	for _, r := range chosen {
 		s := &r.Search
 		if there := at[id{s.Problem, s.Routing}]; there != nil && s.Decision.Usable() {
-			out = append(out, swappedTo(there, s.Decision))
+			c := swappedTo(there, s.Decision)
+			searched := there.Search.Problem
+			searched.Dispatch = there.Search.As
+			if whole := at[id{searched, s.Routing}]; c.Reason != "" && whole != nil {
+				c = swappedTo(whole, s.Decision)
+				c.Problem = s.Problem
+			}
+			out = append(out, c)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Swapped) int {

@@ -95,3 +95,27 @@ func TestSwap(t *testing.T) {
 		t.Errorf("%d cells are marked", marked)
 	}
 }
+
+// TestSwapAsSearched: a combine whose space was searched with another dispatch dtype is
+// judged by that search, under its own problem.
+func TestSwapAsSearched(t *testing.T) {
+	combine := func(d ep.DType, as ep.DType, won int, times ...float64) *record.Recording {
+		r := swapCase(1, won, times...)
+		r.Search.Problem.Op, r.Search.Problem.Dispatch, r.Search.As = ep.Combine, d, as
+		return r
+	}
+	mine := []*record.Recording{combine(ep.FP8, "", 2, 9, 8)}
+	for name, c := range map[string]struct {
+		on     []*record.Recording
+		reason string
+	}{
+		"searched with bf16":      {[]*record.Recording{combine(ep.BF16, "", 1, 8, 8.8), combine(ep.FP8, ep.BF16, 1, 8)}, ""},
+		"searched, without times": {[]*record.Recording{combine(ep.FP8, "", 1, 8)}, "not measured there"},
+		"search was left out":     {[]*record.Recording{combine(ep.FP8, ep.BF16, 1, 8)}, "not measured there"},
+	} {
+		got := Swap(mine, c.on)
+		if len(got) != 1 || got[0].Reason != c.reason || got[0].Problem != mine[0].Search.Problem || c.reason == "" && math.Abs(got[0].Loss.Mid-1.1) > 0.005 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -52,7 +52,9 @@ func search(ctx context.Context, s *State, whole func() bool) error {
 const (
 	batch     = 4    // points that are measured side by side
 	firstMost = 48   // wide draws, at most
-	firstPart = 0.4  // of the budget that wide draws take
+	firstPart = 0.5  // of the budget that wide draws take
+	firstEach = 3    // of a kernel, whatever they show
+	reach     = 0.7  // scores that a kernel may be behind the best and still get more of them
 	pool      = 4000 // points of a kernel that are looked at for the next batch, at most
 	sure      = 160  // of these, how many get their doubt computed
 )
@@ -61,14 +63,15 @@ const (
 type bayesian struct {
 	*State
 	kernels []*modelled
-	drawn   int // wide draws so far
+	drawn   int  // wide draws so far, and what the search begins with
+	begun   bool // the first draws of every kernel were made
 }
 
 // modelled is one kernel with its process.
 type modelled struct {
 	axes    []Axis
 	points  []int
-	drawn   []int // wide draws
+	drawn   []int // wide draws, and what the search begins with
 	process *process
 	learned int // measured points when it last learned
 	coords  map[int][]float64
@@ -87,7 +90,11 @@ func newBayes(s *State) *bayesian {
 			b.kernels = append(b.kernels, k)
 		}
 		k.points = append(k.points, i)
+		if slices.Contains(s.Required, i) {
+			k.drawn = append(k.drawn, i)
+		}
 	}
+	b.drawn = len(s.Required)
 	return b
 }
 
@@ -108,15 +115,16 @@ func (k *modelled) at(s *Space, point int) []float64 {
 	return x
 }
 
-// wide are the next of the first draws, none where enough were made: kernels take turns,
-// and each draw is the one of a few that is furthest from those before. Under a time
-// limit they come in chunks.
+// wide are the next of the first draws, none where enough were made. First every kernel has
+// a few, with what the search begins with counted in. Then those take turns whose best is
+// within reach of the best of all: a draw is the one of a few points that is furthest from
+// those before. Under a time limit they come in chunks.
 func (b *bayesian) wide() []int {
-	n := min(firstMost, b.Left()+b.drawn)
-	if b.budget.Evaluations > 0 {
-		n = min(n, max(4*len(b.kernels), int(firstPart*float64(b.budget.Evaluations))))
+	takes, n := lacks, min(firstEach*len(b.kernels), b.Left())
+	if b.begun {
+		takes, n = b.inReach(), min(b.quota()-b.drawn, b.Left())
 	}
-	n = min(n-b.drawn, b.Left())
+	b.begun = true
 	if b.Timed() {
 		if b.drawn > 0 && b.eval.Spent() > time.Duration(firstPart*float64(b.searchTime()+b.eval.Spent())) {
 			return nil
@@ -126,6 +134,9 @@ func (b *bayesian) wide() []int {
 	var out []int
 	for turn := 0; len(out) < n && turn < max(n, 1)*len(b.kernels); turn++ {
 		k := b.kernels[turn%len(b.kernels)]
+		if !takes(k) {
+			continue
+		}
 		if point := k.furthest(b.State); point >= 0 {
 			k.drawn = append(k.drawn, point)
 			out = append(out, point)
@@ -133,6 +144,26 @@ func (b *bayesian) wide() []int {
 	}
 	b.drawn += len(out)
 	return out
+}
+
+// quota is how many wide draws there are in all.
+func (b *bayesian) quota() int {
+	n := min(firstMost, b.Left()+b.drawn)
+	if b.budget.Evaluations > 0 {
+		n = min(n, int(firstPart*float64(b.budget.Evaluations)))
+	}
+	return n
+}
+
+// lacks says that a kernel has too few draws to be judged by.
+func lacks(k *modelled) bool { return len(k.drawn) < firstEach }
+
+// inReach tells of a kernel whether its best draw is near enough to the best point of all.
+func (b *bayesian) inReach() func(*modelled) bool {
+	least := b.least()
+	return func(k *modelled) bool {
+		return slices.ContainsFunc(k.drawn, func(i int) bool { return b.Score(i) <= least+reach })
+	}
 }
 
 // tries of a wide draw.
@@ -175,12 +206,18 @@ type option struct {
 	worth  float64
 }
 
-// next are the points to measure now.
-func (b *bayesian) next(n int) []int {
+// least is the best score so far.
+func (b *bayesian) least() float64 {
 	least := math.Inf(1)
 	for _, i := range b.points {
 		least = min(least, b.Score(i))
 	}
+	return least
+}
+
+// next are the points to measure now.
+func (b *bayesian) next(n int) []int {
+	least := b.least()
 	var all []option
 	for _, k := range b.kernels {
 		all = append(all, k.options(b.State, least)...)

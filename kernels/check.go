@@ -120,7 +120,7 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 		}
 	}
 	if !idle && spec.Rounds > 1 && r.MedianOfSlowest() <= LeastReading {
-		return fmt.Sprintf("half of %d rounds took no time: calls are shorter than what disturbs the clock, take a larger fold", spec.Rounds)
+		return fmt.Sprintf("half or more of %d rounds took no time: calls are shorter than what disturbs the clock", spec.Rounds)
 	}
 	return ""
 }

@@ -25,12 +25,12 @@ func newTableMerge() *cobra.Command {
 		Short: "Put new rows into a table; an old row stays unless clearly beaten",
 		Long: `Write OLD with the rows of NEW. A token count that only one of them measured comes
 from that one. Where both measured, OLD stays unless the gain of NEW is larger by
-more than the band and their intervals are apart. A row of an earlier build of a
-kernel gives way wherever the other table has one of a later build. When NEW is a run whose search
+more than the band and their intervals are apart. When NEW is a run whose search
 measured OLD's config too, OLD also goes where it was slower there by more than the
-band. Between two measured token counts the row of the nearer one holds. Every
-stretch that both measured is printed with the evidence of both. The fallback stays
-OLD's.`,
+band. A row of an earlier build of a kernel gives way wherever the other table has
+one of a later build. Between two measured token counts the row of the nearer one
+holds. Every stretch that both measured is printed with the evidence of both. The
+fallback stays OLD's.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv
   epbench table merge h200x4 run -o mine.json --band 0.02`,

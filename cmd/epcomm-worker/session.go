@@ -161,7 +161,7 @@ func (s *session) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (ker
 	out := kernels.Rounds{Clock: "chain", Fold: fold, Seconds: make([][]float64, spec.Rounds)}
 	for i := range out.Seconds {
 		for _, a := range all {
-			out.Seconds[i] = append(out.Seconds[i], max(a.Times[i], 1e-9)) // below what events resolve
+			out.Seconds[i] = append(out.Seconds[i], max(a.Times[i], kernels.LeastReading))
 		}
 	}
 	return out, nil

@@ -49,7 +49,7 @@ const marksShared = 128 << 10
 // markBytes is the shared memory in which a block marks which tokens have which experts:
 // a bit for each expert and token that a call may have. That is the fullest rank's count,
 // not what the buffers hold: a table's row of few tokens holds at any capacity.
-func markBytes(p ep.Problem) int { return (cmp.Or(p.Tokens, p.MaxTokens) + 31) / 32 * 4 * p.Experts }
+func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
 
 func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := checkFast(m, p, c); err != nil {
@@ -57,7 +57,7 @@ func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
 	}
 	if n := markBytes(p); n > marksShared {
 		return fmt.Errorf("tokens: %d with %d experts take %d bytes of shared memory, more than %d; use at most %d, or dispatch_ll",
-			cmp.Or(p.Tokens, p.MaxTokens), p.Experts, n, marksShared, marksShared/4/p.Experts*32)
+			p.Tokens, p.Experts, n, marksShared, marksShared/4/p.Experts*32)
 	}
 	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkSwitch(c, "pdl"))
 }

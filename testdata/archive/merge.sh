@@ -1,5 +1,5 @@
 #!/bin/sh
-# Merges the run directories of the archives, oldest first, into the embedded tables:
+# Merges the run directories of the archives into the embedded tables, in the order below:
 # merge.sh EPBENCH OUT writes OUT/h200x4.json and OUT/h200x2.json.
 set -e
 export LC_ALL=C

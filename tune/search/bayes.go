@@ -51,7 +51,7 @@ func search(ctx context.Context, s *State, whole func() bool) error {
 
 const (
 	batch     = 4    // points that are measured side by side
-	firstMost = 48   // wide draws, at most
+	firstMost = 48   // wide draws and required points, beyond which only a kernel that lacks draws gets one
 	firstPart = 0.5  // of the budget that wide draws take
 	firstEach = 3    // of a kernel, whatever they show
 	reach     = 0.7  // scores that a kernel may be behind the best and still get more of them
@@ -64,7 +64,7 @@ type bayesian struct {
 	*State
 	kernels []*modelled
 	drawn   int  // wide draws so far, and what the search begins with
-	begun   bool // the first draws of every kernel were made
+	begun   bool // the first draws were made
 }
 
 // modelled is one kernel with its process.
@@ -117,24 +117,29 @@ func (k *modelled) at(s *Space, point int) []float64 {
 
 // wide are the next of the first draws, none where enough were made. First every kernel has
 // a few, with what the search begins with counted in. Then those take turns whose best is
-// within reach of the best of all: a draw is the one of a few points that is furthest from
-// those before. Under a time limit they come in chunks.
+// within reach of the best of all. Under a time limit draws come in chunks.
 func (b *bayesian) wide() []int {
-	takes, n := lacks, min(firstEach*len(b.kernels), b.Left())
-	if b.begun {
-		takes, n = b.inReach(), min(b.quota()-b.drawn, b.Left())
+	if b.Timed() && b.begun && b.eval.Spent() > time.Duration(firstPart*float64(b.searchTime()+b.eval.Spent())) {
+		return nil
 	}
 	b.begun = true
+	out := b.draw(b.lacks, b.Left())
+	if len(out) == 0 {
+		out = b.draw(b.inReach(), min(b.quota()-b.drawn, b.Left()))
+	}
+	b.drawn += len(out)
+	return out
+}
+
+// draw takes at most n points from the kernels that want some, in turn: each is the one of
+// a few that is furthest from those before.
+func (b *bayesian) draw(wants func(*modelled) bool, n int) (out []int) {
 	if b.Timed() {
-		if b.drawn > 0 && b.eval.Spent() > time.Duration(firstPart*float64(b.searchTime()+b.eval.Spent())) {
-			return nil
-		}
 		n = min(n, chunk)
 	}
-	var out []int
-	for turn := 0; len(out) < n && turn < max(n, 1)*len(b.kernels); turn++ {
+	for turn := 0; len(out) < n && turn < n*len(b.kernels); turn++ {
 		k := b.kernels[turn%len(b.kernels)]
-		if !takes(k) {
+		if !wants(k) {
 			continue
 		}
 		if point := k.furthest(b.State); point >= 0 {
@@ -142,7 +147,6 @@ func (b *bayesian) wide() []int {
 			out = append(out, point)
 		}
 	}
-	b.drawn += len(out)
 	return out
 }
 
@@ -155,8 +159,16 @@ func (b *bayesian) quota() int {
 	return n
 }
 
-// lacks says that a kernel has too few draws to be judged by.
-func lacks(k *modelled) bool { return len(k.drawn) < firstEach }
+// lacks says that a kernel has too few draws to be judged by. Draws that failed do not count.
+func (b *bayesian) lacks(k *modelled) bool {
+	n := 0
+	for _, i := range k.drawn {
+		if b.Fresh(i) || !b.Failed(i) {
+			n++
+		}
+	}
+	return n < min(firstEach, len(k.points))
+}
 
 // inReach tells of a kernel whether its best draw is near enough to the best point of all.
 func (b *bayesian) inReach() func(*modelled) bool {

@@ -140,3 +140,44 @@ func TestScoresAreClearedOfDrift(t *testing.T) {
 		t.Errorf("best is %v, an unmeasured point scores %v", h.Ranked(h.Measured()), h.Score(2))
 	}
 }
+
+// slow takes a second for every measurement of a batch, from spent on.
+type slow struct {
+	steady
+	spent time.Duration
+}
+
+func (s *slow) Spent() time.Duration { return s.spent }
+
+func (s *slow) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error) {
+	s.spent += time.Duration(len(live)*rounds) * time.Millisecond
+	return s.steady.Measure(ctx, stage, live, rounds)
+}
+
+// TestDrawsUnderATimeLimit: every kernel gets its first draws, also where there are more
+// kernels than a chunk serves and the test of the default took much of the time.
+func TestDrawsUnderATimeLimit(t *testing.T) {
+	var grids []Grid
+	for k := range 12 {
+		grids = append(grids, Grid{Kernel: string(rune('a' + k)), Axes: []Axis{ints("n", 0, 1, 2, 3, 4, 5, 6, 7), ints("m", 0, 1, 2, 3)}})
+	}
+	s, _, err := NewSpace(grids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth := slices.Repeat([]float64{3}, s.Len())
+	truth[0] = 1
+	h := NewState(s, &slow{steady: steady{truth: truth}, spent: 400 * time.Millisecond}, Budget{Time: time.Second}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+	if err := bayes(context.Background(), h); err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[string]int{}
+	for _, i := range h.Measured() {
+		drawn[s.Config(i).Kernel]++
+	}
+	for _, g := range grids {
+		if drawn[g.Kernel] < 2 {
+			t.Errorf("%d of %d draws for kernel %s", drawn[g.Kernel], len(h.Measured()), g.Kernel)
+		}
+	}
+}

@@ -59,7 +59,7 @@ func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class)
 	connected := false
 	for _, g := range family {
 		g = g.of(class)
-		if len(g) == 0 {
+		if len(g) == 0 || class == ep.AllRoutings && s.lacksRoutings(g, family) {
 			connected = false
 			continue
 		}
@@ -102,11 +102,16 @@ func (g group) of(class ep.Class) group {
 	if class != ep.AllRoutings {
 		g = slices.DeleteFunc(g, func(c *searcher) bool { return c.class != class })
 	}
-	switch {
-	case len(g) < 2 || g.crossed() || class == ep.AllRoutings:
+	if len(g) < 2 || g.crossed() || class == ep.AllRoutings {
 		return g
 	}
 	return g[:1]
+}
+
+// lacksRoutings reports whether a sweep that was ended early has fewer routings at this
+// token count than at others: then nothing is said for all.
+func (s *sweeper) lacksRoutings(g group, family []group) bool {
+	return s.done < len(s.plan.Searches) && slices.ContainsFunc(family, func(o group) bool { return len(o) > len(g) })
 }
 
 // shared are the configs that every search of a group measured beside its default, the
@@ -125,7 +130,7 @@ func (g group) shared() []ep.Config {
 // choice is the config for a class: what the one search chose, the minimax config that
 // the regret matrix records, or that of the searches of one class. For all routings of an
 // interrupted sweep it is what loses least in the finals that all searches have in common;
-// ok is false where that is the default, of which these finals prove nothing.
+// Where that is the default, ok is false: these finals do not prove that nothing is faster.
 func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:

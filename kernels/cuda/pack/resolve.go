@@ -24,7 +24,7 @@ type Request struct {
 	// OtherMachines also takes rows of other GPUs of the machine's architecture and link.
 	OtherMachines bool
 
-	Only *[2]ep.Config // dispatch and combine for every call, instead of what tables say
+	Only *[2]ep.Config // dispatch and combine for every call, instead of what tables say; no call has more than Problem.Tokens, if that is given
 }
 
 // Pair is what a call and the call that returns its tokens launch.
@@ -107,8 +107,13 @@ func (v *resolver) machine() ep.Machine {
 	return m
 }
 
+// at is the problem of a call with so many tokens on the fullest rank. Forced configs are
+// asked for no more than the request's problem has.
 func (v *resolver) at(op ep.Op, tokens int) ep.Problem {
 	p := v.problem
+	if most := v.request.Problem.Tokens; v.request.Only != nil && most > 0 {
+		tokens = min(tokens, most)
+	}
 	p.Op, p.Tokens = op, tokens
 	return p
 }

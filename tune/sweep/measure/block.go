@@ -155,7 +155,11 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	if got.Beside != nil {
 		trial.Seconds, sample = got.Beside.Call, besideSamples*sample
 	}
-	least := slices.Min(append(trial.Rounds(), math.Inf(1)))
+	whole := slices.DeleteFunc(trial.Rounds(), func(t float64) bool { return t <= kernels.LeastReading })
+	if len(whole) == 0 {
+		return nil // all were disturbed: asked again with the next block
+	}
+	least := slices.Min(whole)
 	r.fold = int(min(max(1, math.Ceil(sample/least)), float64(r.Policy.MaxFold)))
 	return nil
 }
@@ -182,7 +186,37 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 		}
 		r.failedOf(live, lines)
 	}
+	return r.condemnDisturbed(live, lines)
+}
+
+// condemnDisturbed ends the lines of whose rounds the clock left nothing in half or more. One
+// round cannot show that, so that the worker's own check does not see it.
+func (r *Runner) condemnDisturbed(live []int, lines []record.Result) error {
+	for i := range lines {
+		n, all := disturbed(&lines[i]), len(lines[i].Seconds)
+		if lines[i].Status != ep.OK || all < fewRounds || 2*n < all {
+			continue
+		}
+		err := blame(kernels.Failf(ep.Unstable, "%d of %d rounds took no time: its calls are shorter than what disturbs the clock", n, all), &lines[i])
+		if err != nil {
+			return err
+		}
+	}
+	r.failedOf(live, lines)
 	return nil
+}
+
+// fewRounds is the least number of rounds that says that a config's rounds are disturbed.
+const fewRounds = 3
+
+// disturbed counts the rounds of a line of which the clock left nothing.
+func disturbed(line *record.Result) (n int) {
+	for _, t := range line.Rounds() {
+		if t <= kernels.LeastReading {
+			n++
+		}
+	}
+	return n
 }
 
 // turns runs every line once, in this order, and hands the rounds to keep. A failure of a

@@ -44,3 +44,23 @@ func TestEarlierBuildGivesWayBetweenPoints(t *testing.T) {
 		t.Errorf("rows %+v", got.Rows)
 	}
 }
+
+// A row of a later build holds up to its own end, not only to the midpoint to a token count
+// that an earlier build was measured at behind it.
+func TestLaterBuildHoldsToItsEnd(t *testing.T) {
+	old, next := sealed(row(ep.Even, 0, 128, 128)), sealed(row(ep.Even, 0, 64, 256))
+	old.Header.ABI, next.Header.ABI = "k=1", "k=2"
+	old.Rows[0].Config.Kernel, next.Rows[0].Config.Kernel = "k", "k"
+	old.Rows[0].Evidence.Tokens, next.Rows[0].Evidence.Tokens = []int{8, 100}, []int{8}
+	next.Header.Created = old.Header.Created.Add(time.Hour)
+	got, overlaps, err := Merge(old, next, Rule{Band: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Rows) != 2 || got.Rows[0].ABI != "k=2" || got.Rows[0].Hi != 64 || got.Rows[1].ABI != "k=1" || got.Rows[1].Hi != 128 {
+		t.Errorf("rows %+v", got.Rows)
+	}
+	if len(overlaps) != 1 || overlaps[0].Effect != Replaced || overlaps[0].Hi != 64 {
+		t.Errorf("overlaps %+v", overlaps)
+	}
+}

@@ -67,7 +67,7 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	for _, g := range groups(old, newcomer) {
 		points := g.points(rule)
 		for _, s := range g.cut(ends(points)...) {
-			row, near := s.winner(points)
+			row, near := s.winner(points, rule)
 			out.Rows = appendRow(out.Rows, *row, s.lo, s.hi)
 			overlaps = appendOverlap(overlaps, s.overlap(row, near))
 		}
@@ -115,7 +115,7 @@ func (s segment) overlap(row *table.Row, near *point) Overlap {
 	case s.a == nil:
 	case !sameConfig(s.a, row):
 		o.New, o.Effect = row, Replaced // by the newcomer's row here, or by the one beside it
-		if !measuredAt(s.a, near.tokens) {
+		if near != nil && !measuredAt(s.a, near.tokens) {
 			o.Effect = Nearer
 		}
 	case s.b == nil:
@@ -215,26 +215,10 @@ func (g group) points(rule Rule) []point {
 			if !measuredAt(s.b, n) {
 				there.b = nil
 			}
-			if !s.superseded(there, rule) {
-				out = append(out, point{n, there.choose(n, rule)})
-			}
+			out = append(out, point{n, there.choose(n, rule)})
 		}
 	}
 	return out
-}
-
-// superseded reports whether the only row that was measured at a token count is of an
-// earlier build, while the other table has a row of the later one there, measured beside.
-func (s segment) superseded(measured segment, rule Rule) bool {
-	switch {
-	case s.a == nil || s.b == nil:
-		return false
-	case measured.b == nil:
-		return !rule.builds.Serves(s.a.ABI) && rule.builds.Serves(s.b.ABI)
-	case measured.a == nil:
-		return !rule.builds.Serves(s.b.ABI) && rule.builds.Serves(s.a.ABI)
-	}
-	return false
 }
 
 // measured lists the token counts of a segment that its rows were measured at.
@@ -269,9 +253,13 @@ func ends(points []point) []int {
 
 // winner is the row that holds in a segment cut at the ends of points, and the point
 // that it comes from: the nearest point, or the one on the other side where that one's
-// row is in this segment and the nearest one's is not. The point is nil where nothing
-// was measured; then the incumbent's row holds.
-func (s segment) winner(points []point) (row *table.Row, from *point) {
+// row is in this segment and the nearest one's is not. The point is nil where it does not
+// decide: a row of a later build holds beside one of an earlier, and the incumbent's row
+// where nothing was measured.
+func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
+	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
+		return s.choose(s.lo, rule), nil
+	}
 	next := sort.Search(len(points), func(i int) bool { return points[i].tokens > s.lo })
 	switch {
 	case len(points) == 0 && s.a != nil:

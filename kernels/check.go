@@ -93,11 +93,26 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is what a shorter reading of a clock that is a difference counts as,
-// seconds. Such a clock reads calls and what surrounds them, less what surrounds them; of
-// a call of a microsecond a disturbed round may leave less than nothing. The median over
-// rounds stands, and ratios need a time.
+// LeastReading is the least time that a clock reports, in seconds. The clock chain is a
+// difference: calls with their alignments, less alignments. A disturbed alignment can leave
+// less than nothing of a short call. Such a round counts as LeastReading, because ratios of
+// rounds need a time.
 const LeastReading = 1e-9
+
+// fewRounds is the least number of rounds by which Disturbed judges.
+const fewRounds = 3
+
+// Disturbed reports whether the clock left nothing of half or more of these rounds, seconds.
+// Then the median is no time of the calls.
+func Disturbed(rounds []float64) bool {
+	n := 0
+	for _, t := range rounds {
+		if t <= LeastReading {
+			n++
+		}
+	}
+	return len(rounds) >= fewRounds && 2*n >= len(rounds)
+}
 
 // Implausible says why rounds cannot be what spec asked of so many ranks, "" when
 // they can. A workload without any token is idle: a clock that is a difference may
@@ -119,7 +134,7 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 			}
 		}
 	}
-	if !idle && spec.Rounds > 1 && r.MedianOfSlowest() <= LeastReading {
+	if !idle && Disturbed(r.slowest()) {
 		return fmt.Sprintf("half or more of %d rounds took no time: calls are shorter than what disturbs the clock", spec.Rounds)
 	}
 	return ""
@@ -127,10 +142,16 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 
 // MedianOfSlowest is the median over rounds of the slowest rank's seconds.
 func (r Rounds) MedianOfSlowest() float64 {
-	slowest := make([]float64, len(r.Seconds))
-	for i, times := range r.Seconds {
-		slowest[i] = slices.Max(times)
-	}
+	slowest := r.slowest()
 	slices.Sort(slowest)
 	return slowest[len(slowest)/2]
+}
+
+// slowest is the slowest rank's seconds of each round.
+func (r Rounds) slowest() []float64 {
+	out := make([]float64, len(r.Seconds))
+	for i, times := range r.Seconds {
+		out[i] = slices.Max(times)
+	}
+	return out
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"path/filepath"
 	"testing"
 
+	"github.com/epbench/epbench/kernels/cuda"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/embedded"
@@ -61,4 +63,33 @@ func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem) (
 		}
 	}
 	return own
+}
+
+// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two GPUs rows of the kernels in this
+// program answer, without any that the caller must accept.
+func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
+	tab, err := table.LoadFile(filepath.Join("..", "..", "tune", "table", "embedded", "data", "h200x2.json"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := tab.Header.Machine
+	host := table.Host{Machine: m, ABI: cuda.ABI(), Check: legality(m)}
+	preset, err := workloads.FindPreset("deepseek-v3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []ep.DType{ep.BF16, ep.FP8} {
+		for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
+			p := preset.Problem(m.GPUs)
+			p.Mode, p.Dispatch, p.Op, p.MaxTokens = ep.Graph, d, op, 8192
+			r := tab.Resolve(host, p)
+			for _, tokens := range []int{1, 8, 128, 1000, 8192} {
+				for _, class := range []ep.Class{ep.Even, ep.AllRoutings} {
+					if a := r.Lookup(tokens, class); a.Reason != table.Exact {
+						t.Errorf("%s %s, %d tokens, %s: %s", op, d, tokens, class, a.Reason)
+					}
+				}
+			}
+		}
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// inPython is what a program prints that imports our workers in Python.
+// inPython runs a program that imports our workers in Python, and returns what it prints.
 func inPython(t *testing.T, program string) []byte {
 	t.Helper()
 	python, err := exec.LookPath("python3")

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // TestInterruptedSweepGoesOn: however often a sweep is interrupted, it ends with
@@ -78,4 +80,52 @@ func finished(t *testing.T, got, want *Outcome) int {
 		}
 	}
 	return len(got.Table.Rows)
+}
+
+// TestInterruptedCrossing: where winners were not measured under each other's
+// routings, each class keeps its own, nothing is said for all, and there is no
+// matrix.
+func TestInterruptedCrossing(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	o := compromiseOptions(t)
+	o.Progress = func(e Event) {
+		if e.Done == 2 {
+			cancel()
+		}
+	}
+	out, err := sweepInto(ctx, compromised(), o, filepath.Join(t.TempDir(), "run"))
+	if !errors.Is(err, context.Canceled) || out == nil || out.Left != 0 || len(out.Run.Regrets) > 0 || !out.Run.Finished.IsZero() {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if len(out.Table.Rows) != 2 || out.Table.Rows[0].Key.Routing != ep.Even || out.Table.Rows[1].Key.Routing != ep.Skewed {
+		t.Errorf("%v", rows(out.Table))
+	}
+}
+
+// TestInterruptedFinalsSpeakForAll: a config that the finals of every routing measured
+// makes the row for all, although the winners never met.
+func TestInterruptedFinalsSpeakForAll(t *testing.T) {
+	b := compromised()
+	others := b.Truth
+	b.Truth = func(p ep.Problem, routing string, c ep.Config) float64 {
+		if c.Int("sms") == 62 && c.Str("threads") == "256" {
+			return 50.5e-6 // the fastest of each routing takes 50, and 100 under the other
+		}
+		return others(p, routing, c)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	o := compromiseOptions(t)
+	o.Progress = func(e Event) {
+		if e.Done == 2 {
+			cancel()
+		}
+	}
+	out, err := sweepInto(ctx, b, o, filepath.Join(t.TempDir(), "run"))
+	if !errors.Is(err, context.Canceled) || len(out.Run.Regrets) > 0 || len(out.Table.Rows) != 3 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	r := out.Table.Rows[2]
+	if r.Key.Routing != ep.AllRoutings || r.Config.Int("sms") != 62 || len(r.Evidence.Routings) != 2 || r.Evidence.Regret > 0.03 {
+		t.Errorf("%+v", r)
+	}
 }

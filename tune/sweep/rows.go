@@ -127,10 +127,10 @@ func (g group) shared() []ep.Config {
 	return out
 }
 
-// choice is the config for a class: what the one search chose, the minimax config that
-// the regret matrix records, or that of the searches of one class. For all routings of an
-// interrupted sweep it is what loses least in the finals that all searches have in common;
-// Where that is the default, ok is false: these finals do not prove that nothing is faster.
+// choice is the config for a class. One search speaks by what it chose, and several of one
+// class by the config that loses least over them. For all routings the regret matrix has
+// that config. An interrupted sweep has no matrix: there the finals that all searches share
+// give it. Where they give the default, ok is false: they do not prove that nothing is faster.
 func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:

@@ -189,34 +189,20 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 	return r.condemnDisturbed(live, lines)
 }
 
-// condemnDisturbed ends the lines of whose rounds the clock left nothing in half or more. One
-// round cannot show that, so that the worker's own check does not see it.
+// condemnDisturbed ends the lines that kernels.Disturbed is true of. The worker judges each
+// answer alone, and in a turn that is one round, so that it cannot see this.
 func (r *Runner) condemnDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
-		n, all := disturbed(&lines[i]), len(lines[i].Seconds)
-		if lines[i].Status != ep.OK || all < fewRounds || 2*n < all {
+		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {
 			continue
 		}
-		err := blame(kernels.Failf(ep.Unstable, "%d of %d rounds took no time: its calls are shorter than what disturbs the clock", n, all), &lines[i])
+		err := blame(kernels.Failf(ep.Unstable, "half or more of %d rounds took no time: calls are shorter than what disturbs the clock", len(lines[i].Seconds)), &lines[i])
 		if err != nil {
 			return err
 		}
 	}
 	r.failedOf(live, lines)
 	return nil
-}
-
-// fewRounds is the least number of rounds that says that a config's rounds are disturbed.
-const fewRounds = 3
-
-// disturbed counts the rounds of a line of which the clock left nothing.
-func disturbed(line *record.Result) (n int) {
-	for _, t := range line.Rounds() {
-		if t <= kernels.LeastReading {
-			n++
-		}
-	}
-	return n
 }
 
 // turns runs every line once, in this order, and hands the rounds to keep. A failure of a

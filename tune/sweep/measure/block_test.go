@@ -387,18 +387,3 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("throttled: %q", got)
 	}
 }
-
-// TestDisturbedLine: a config of which the clock left nothing in most rounds is unstable, in
-// turns of one round too; a single such round stays.
-func TestDisturbedLine(t *testing.T) {
-	for seconds, want := range map[float64]ep.Status{kernels.LeastReading: ep.Unstable, 20e-6: ep.OK} {
-		r, log := runner(t, &fake{seconds: seconds}, "uniform", 1)
-		if _, err := r.Measure(context.Background(), record.StageScreen, []int{2, 0}, 4); err != nil || log.lines[1].Status != want {
-			t.Errorf("%v s: %s, %v; want %s", seconds, log.lines[1].Status, err, want)
-		}
-	}
-	line := record.Result{Seconds: [][]float64{{2e-6}, {kernels.LeastReading}, {2e-6}}}
-	if disturbed(&line) != 1 {
-		t.Errorf("%d rounds are disturbed, want 1", disturbed(&line))
-	}
-}

@@ -3,8 +3,10 @@
 #
 #   ./run-tests.sh            conformance on 1, 2, 4, 8 GPUs as far as they go, single-GPU loopback, drills
 #   ./run-tests.sh stress     every triple of the matrix on 1, 2, 4, 8 GPUs as far as they go, and 8 ranks on one GPU
-#   ./run-tests.sh sanitize   compute-sanitizer memcheck and racecheck on small shapes, one GPU
+#   ./run-tests.sh sanitize   compute-sanitizer memcheck and racecheck on small shapes, one GPU a test
 #
+# sanitize runs PARTS (8) processes side by side, each with its part of the cases, on all
+# GPUs there are: a checked kernel is slow on the host, not on the GPU.
 # Exit status 0 when everything passed.
 cd "$(dirname "$0")" || exit 1
 mkdir -p results
@@ -14,11 +16,16 @@ status=0
 step() {
   name=$1
   shift
-  printf '%-28s ' "$name"
-  if "$@" > "results/$name.txt" 2>&1; then
-    echo ok
+  "$@" > "results/$name.txt" 2>&1
+  said "$name" $?
+}
+
+# said NAME CODE prints what became of a step.
+said() {
+  if test "$2" = 0; then
+    printf '%-28s ok\n' "$1"
   else
-    echo "FAILED (results/$name.txt)"
+    printf '%-28s FAILED (results/%s.txt)\n' "$1" "$1"
     status=1
   fi
 }
@@ -26,6 +33,22 @@ step() {
 sanitizer() {
   for s in compute-sanitizer /usr/local/cuda/bin/compute-sanitizer; do
     command -v "$s" && return
+  done
+}
+
+# sanitize CHECK TESTS: every part in a process of its own; all must pass.
+sanitize() {
+  gpus=$(nvidia-smi -L | wc -l)
+  parts=${PARTS:-8}
+  for i in $(seq "$parts"); do
+    CUDA_VISIBLE_DEVICES=$((i % gpus)) EPBENCH_PART=$i/$parts "$tool" --tool "$1" --error-exitcode 1 --target-processes all \
+      ./cuda.test -test.run "$2" -test.v -test.timeout 30m > "results/$1-$i.txt" 2>&1 &
+    eval "part_$i=$!"
+  done
+  for i in $(seq "$parts"); do
+    eval "pid=\$part_$i"
+    wait "$pid"
+    said "$1-$i" $?
   done
 }
 
@@ -40,10 +63,8 @@ info() {
 if [ "$1" = sanitize ]; then
   tool=$(sanitizer)
   test -n "$tool" || { echo "compute-sanitizer is not installed"; exit 1; }
-  step memcheck "$tool" --tool memcheck --error-exitcode 1 --target-processes all \
-    ./cuda.test -test.run '^TestSanitize' -test.v -test.timeout 30m
-  step racecheck "$tool" --tool racecheck --error-exitcode 1 --target-processes all \
-    ./cuda.test -test.run '^TestRaces' -test.v -test.timeout 30m
+  sanitize memcheck '^TestSanitize'
+  sanitize racecheck '^TestRaces'
   exit $status
 fi
 

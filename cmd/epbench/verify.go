@@ -136,14 +136,9 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	if len(kept) == 0 {
 		return nil, usagef("--only: no case of this level has %s; write axis=value as the table does, for instance ranks=4,dtype=fp8", f.only)
 	}
-	var part, parts int
-	_, err := fmt.Sscanf(f.part, "%d/%d", &part, &parts)
-	if err != nil || f.part != fmt.Sprintf("%d/%d", part, parts) || part < 1 || part > parts || parts > len(kept) {
-		return nil, usagef("--part: %q is not i/n with i from 1 to n and n at most %d, the cases there are", f.part, len(kept))
-	}
-	var mine []conform.Case
-	for i := part - 1; i < len(kept); i += parts {
-		mine = append(mine, kept[i])
+	mine, err := conform.Part(kept, f.part)
+	if err != nil {
+		return nil, usagef("--part: %v", err)
 	}
 	return mine, nil
 }

@@ -19,6 +19,10 @@ import (
 // matrix: quick, default or stress.
 const LevelVariable = "EPBENCH_CONFORM"
 
+// PartVariable names the environment variable that keeps one part of the matrix, "I/N",
+// so that several processes share it.
+const PartVariable = "EPBENCH_PART"
+
 // Options say how much of a backend is tested.
 type Options struct {
 	Mode ep.Mode       // how the backend issues rounds
@@ -46,7 +50,7 @@ func TestBackend(t *testing.T, open func() (kernels.Backend, error), o Options) 
 	if o.Axes != nil {
 		axes = *o.Axes
 	}
-	cases := conform.Matrix(level(t), axes, o.Mode)
+	cases := Part(t, conform.Matrix(level(t), axes, o.Mode))
 	for i := range cases {
 		if o.Configs > 0 {
 			cases[i].Configs = o.Configs
@@ -68,6 +72,20 @@ func level(t *testing.T) conform.Level {
 		t.Fatalf("%s=%s: use quick, default or stress", LevelVariable, l)
 		return ""
 	}
+}
+
+// Part returns the part of a test's cases that PartVariable names, all where it is unset.
+func Part[T any](t *testing.T, cases []T) []T {
+	t.Helper()
+	part := os.Getenv(PartVariable)
+	if part == "" {
+		return cases
+	}
+	mine, err := conform.Part(cases, part)
+	if err != nil {
+		t.Fatalf("%s: %v", PartVariable, err)
+	}
+	return mine
 }
 
 // short keeps axes small enough for the race detector to run in seconds.

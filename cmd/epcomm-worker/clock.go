@@ -3,6 +3,8 @@
 package main
 
 import (
+	"encoding/binary"
+
 	"github.com/epbench/epbench/native/epcomm"
 	"github.com/epbench/epbench/native/epcomm/gpu"
 )
@@ -10,17 +12,16 @@ import (
 // warmups are rounds before those that are reported.
 const warmups = 2
 
-// run measures the chain clock: what a call adds to a graph of calls, each followed
-// by a barrier over ranks (a pair: the chain by one), less the barriers alone.
-// Events tell the time, whose own cost is in both parts.
+// stamps of a round: before the calls, after them, after the barriers alone.
+const stamps = 3
+
+// run measures the chain clock, as kernels/cuda/schedule.go lays it out: what a call adds
+// to a graph of calls, each followed by a barrier over ranks (a pair: the chain by one),
+// less the barriers alone.
 func (r *rank) run(q run) ([]float64, error) {
-	marks := [3]gpu.Event{gpu.NewEvent(), gpu.NewEvent(), gpu.NewEvent()}
-	defer func() {
-		for _, e := range marks {
-			gpu.FreeEvent(e)
-		}
-	}()
-	graph, err := gpu.Capture(r.stream, func() error { return r.chain(q, marks) })
+	at := gpu.Alloc(8 * stamps)
+	defer gpu.Free(at)
+	graph, err := gpu.Capture(r.stream, func() error { return r.chain(q, at) })
 	defer gpu.FreeGraph(graph)
 	if err != nil {
 		return nil, err
@@ -33,47 +34,50 @@ func (r *rank) run(q run) ([]float64, error) {
 			return nil, err
 		}
 		if i >= warmups {
-			out = append(out, (gpu.Seconds(marks[0], marks[1])-gpu.Seconds(marks[1], marks[2]))/float64(q.Fold))
+			out = append(out, r.seconds(at)/float64(q.Fold))
 		}
 	}
 	return out, nil
 }
 
+// seconds of the calls of the round that the stream has passed.
+func (r *rank) seconds(at gpu.Pointer) float64 {
+	data := gpu.Download(at, 8*stamps, r.stream)
+	ns := func(i int) float64 { return float64(binary.NativeEndian.Uint64(data[8*i:])) }
+	return ((ns(1) - ns(0)) - (ns(2) - ns(1))) / 1e9
+}
+
 // chain puts one round on the stream.
-func (r *rank) chain(q run, marks [3]gpu.Event) error {
+func (r *rank) chain(q run, at gpu.Pointer) error {
 	k, s := r.call(), r.onStream()
-	steps := []func() error{r.barrier}
-	if q.Op == "combine" { // its own dispatch, since another candidate may have run before
-		steps = append(steps, func() error { return r.comm.Dispatch(k, s) }, r.barrier)
+	dispatch := func() error { return r.comm.Dispatch(k, s) }
+	combine := func() error { return r.comm.Combine(k, s) }
+	barrier := func() error { return r.comm.Barrier(s) }
+	stamp := func(i int) func() error {
+		return func() error { return r.comm.Stamp(epcomm.Pointer(at)+epcomm.Pointer(8*i), s) }
 	}
-	steps = append(steps, r.mark(marks[0]))
+	unit := map[string][]func() error{"dispatch": {dispatch}, "combine": {combine}, "pair": {dispatch, combine}}[q.Op]
+	var steps []func() error
+	if q.Op == "combine" { // its own dispatch, since another candidate may have run before
+		steps = append(steps, barrier, dispatch)
+	}
+	steps = append(steps, barrier, stamp(0))
 	barriers := 0
 	for i := range q.Fold {
-		if q.Op != "combine" {
-			steps = append(steps, func() error { return r.comm.Dispatch(k, s) })
-		}
-		if q.Op != "dispatch" {
-			steps = append(steps, func() error { return r.comm.Combine(k, s) })
-		}
+		steps = append(steps, unit...)
 		if q.Op != "pair" || i == q.Fold-1 {
-			steps = append(steps, r.barrier)
+			steps = append(steps, barrier)
 			barriers++
 		}
 	}
-	steps = append(steps, r.mark(marks[1]))
+	steps = append(steps, stamp(1))
 	for range barriers {
-		steps = append(steps, r.barrier)
+		steps = append(steps, barrier)
 	}
-	for _, step := range append(steps, r.mark(marks[2])) {
+	for _, step := range append(steps, stamp(2)) {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (r *rank) barrier() error { return r.comm.Barrier(epcomm.Stream(uintptr(r.stream))) }
-
-func (r *rank) mark(e gpu.Event) func() error {
-	return func() error { gpu.Record(e, r.stream); return nil }
 }

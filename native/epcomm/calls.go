@@ -101,6 +101,11 @@ func (c *Comm) Barrier(s Stream) error {
 	return c.check(C.epcomm_barrier(c.c, C.EpcommStream(Pointer(s).c())))
 }
 
+// Stamp writes the GPU's clock, in ns, to 8 bytes of device memory when the stream comes here.
+func (c *Comm) Stamp(at Pointer, s Stream) error {
+	return c.check(C.epcomm_stamp(c.c, (*C.uint64_t)(at.c()), C.EpcommStream(Pointer(s).c())))
+}
+
 // Outputs are the library's, of a slot and a dtype.
 func (c *Comm) Outputs(slot, dtype int) (Outputs, error) {
 	o := C.EpcommOutputs{size: C.sizeof_EpcommOutputs}

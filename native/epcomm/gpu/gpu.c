@@ -101,22 +101,6 @@ GpuGraph gpu_captured(GpuStream stream) {
 void gpu_replay(GpuGraph graph, GpuStream stream) { CALL("cuGraphLaunch", (void *, void *), (graph, stream)); }
 void gpu_graph_free(GpuGraph graph) { CALL("cuGraphExecDestroy", (void *), (graph)); }
 
-GpuEvent gpu_event(void) {
-  void *e = NULL;
-  CALL("cuEventCreate", (void **, unsigned), (&e, 0));
-  return e;
-}
-
-/* An ordinary record inside a capture only marks a place: an external one is a node
- * that records again in every replay. */
-void gpu_record(GpuEvent event, GpuStream stream) {
-  int capturing = 0;
-  CALL("cuStreamIsCapturing", (void *, int *), (stream, &capturing));
-  CALL("cuEventRecordWithFlags", (void *, void *, unsigned), (event, stream, capturing ? 1 : 0));
-}
-
-void gpu_event_free(GpuEvent event) { CALL("cuEventDestroy_v2", (void *), (event)); }
-
 void *gpu_load(const void *image) {
   void *module = NULL;
   CALL("cuModuleLoadData", (void **, const void *), (&module, image));
@@ -136,11 +120,4 @@ void gpu_launch(void *kernel, unsigned grid, unsigned block, void *parameter, Gp
   CALL("cuLaunchKernel",
        (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **),
        (kernel, grid, 1, 1, block, 1, 1, 0, stream, parameters, NULL));
-}
-
-double gpu_seconds(GpuEvent from, GpuEvent to) {
-  float ms = 0;
-  CALL("cuEventSynchronize", (void *), (to));
-  CALL("cuEventElapsedTime", (float *, void *, void *), (&ms, from, to));
-  return (double)ms / 1e3;
 }

@@ -1,7 +1,7 @@
 //go:build cuda
 
 // Package gpu is what a program needs of the CUDA driver beside epcomm: memory,
-// streams, graphs, events. A driver that refuses ends the program with a sentence.
+// streams, graphs. A driver that refuses ends the program with a sentence.
 package gpu
 
 // #cgo CFLAGS: -std=gnu99 -O2 -D_GNU_SOURCE
@@ -20,11 +20,10 @@ type Pointer uintptr
 
 func (p Pointer) c() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-// Stream, Graph and Event are the driver's handles, Kernel a function of a module.
+// Stream and Graph are the driver's handles, Kernel a function of a module.
 type (
 	Stream unsafe.Pointer
 	Graph  unsafe.Pointer
-	Event  unsafe.Pointer
 	Module unsafe.Pointer
 	Kernel unsafe.Pointer
 )
@@ -83,20 +82,6 @@ func Replay(g Graph, s Stream) { C.gpu_replay(C.GpuGraph(g), C.GpuStream(s)) }
 
 // FreeGraph gives a graph back.
 func FreeGraph(g Graph) { C.gpu_graph_free(C.GpuGraph(g)) }
-
-// NewEvent makes an event that tells time.
-func NewEvent() Event { return Event(C.gpu_event()) }
-
-// Record marks a place of a stream, or of every replay of a graph.
-func Record(e Event, s Stream) { C.gpu_record(C.GpuEvent(e), C.GpuStream(s)) }
-
-// FreeEvent gives an event back.
-func FreeEvent(e Event) { C.gpu_event_free(C.GpuEvent(e)) }
-
-// Seconds between two events; waits for the second.
-func Seconds(from, to Event) float64 {
-	return float64(C.gpu_seconds(C.GpuEvent(from), C.GpuEvent(to)))
-}
 
 // Load loads a device binary, which must stay as it is while it loads.
 func Load(image []byte) Module {

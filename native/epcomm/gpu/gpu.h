@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef void *GpuStream, *GpuGraph, *GpuEvent;
+typedef void *GpuStream, *GpuGraph;
 
 void gpu_use(int device); /* its primary context becomes current on this thread */
 void *gpu_alloc(size_t bytes);
@@ -23,11 +23,6 @@ void gpu_capture(GpuStream stream);
 GpuGraph gpu_captured(GpuStream stream); /* ready to be replayed */
 void gpu_replay(GpuGraph graph, GpuStream stream);
 void gpu_graph_free(GpuGraph graph);
-GpuEvent gpu_event(void);
-void gpu_record(GpuEvent event, GpuStream stream); /* inside a capture: in every replay */
-void gpu_event_free(GpuEvent event);
-double gpu_seconds(GpuEvent from, GpuEvent to); /* waits for `to` */
-
 
 /* Kernels of a device binary: one parameter, of any struct. */
 void *gpu_load(const void *image);

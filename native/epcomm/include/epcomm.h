@@ -266,6 +266,11 @@ EPCOMM_API EpcommStatus epcomm_combine_recv(EpComm *comm, const EpcommCall *call
 /* Call path. No rank's stream passes before all ranks' streams came here. */
 EPCOMM_API EpcommStatus epcomm_barrier(EpComm *comm, EpcommStream stream);
 
+/* Call path. When the stream comes here, a kernel writes the GPU's clock, in ns, to *at, 8
+ * bytes of device memory. Clocks of different GPUs are not comparable. `epbench bench` tells
+ * time so too: a graph stays a row of kernels, which events in it would interrupt. */
+EPCOMM_API EpcommStatus epcomm_stamp(EpComm *comm, uint64_t *at, EpcommStream stream);
+
 /* Whether a wait was given up: EPCOMM_FAULT, with what it saw, or EPCOMM_OK. Looks
  * at host memory only. Other ranks may know of it only by their own deadline. */
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);

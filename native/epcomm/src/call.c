@@ -282,16 +282,28 @@ EpcommStatus epcomm_combine(EpComm *c, const EpcommCall *call, EpcommStream s) {
 EpcommStatus epcomm_combine_send(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, COMBINE, FIRST_HALF, s); }
 EpcommStatus epcomm_combine_recv(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, COMBINE, SECOND_HALF, s); }
 
-EpcommStatus epcomm_barrier(EpComm *c, EpcommStream stream) {
+/* A kernel of one warp that belongs to no call. */
+static EpcommStatus one_warp(EpComm *c, DrvFunction f, EpArgs *a, const char *what, DrvStream stream) {
   DrvContext before = NULL;
-  EpArgs a = c->base;
   if (c->fault->set) return faulted(c);
   DrvResult r = c->driver->context_get(&before);
   int foreign = before != c->context;
   if (r == 0 && foreign) r = c->driver->context_set(c->context);
-  if (r == 0) r = launch(c, c->align, 1, 32, 0, 0, &a, stream);
+  if (r == 0) r = launch(c, f, 1, 32, 0, 0, a, stream);
   if (foreign) c->driver->context_set(before);
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "barrier");
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, what);
+}
+
+EpcommStatus epcomm_barrier(EpComm *c, EpcommStream stream) {
+  EpArgs a = c->base;
+  return one_warp(c, c->align, &a, "barrier", stream);
+}
+
+EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
+  EpArgs a = c->base;
+  if (at == NULL || (uintptr_t)at % sizeof *at != 0) return comm_say(c, EPCOMM_INVALID, "at: %p is not device memory of 8 aligned bytes", (void *)at);
+  a.stamps = at; /* stamp_slots and stamp are 0: the same word in every replay of a graph */
+  return one_warp(c, c->stamp, &a, "stamp", stream);
 }
 
 EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *call, EpcommExplanation *out) {

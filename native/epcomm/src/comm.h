@@ -56,7 +56,7 @@ struct EpComm {
   int sms;
   DrvModule *modules;  /* of the pack, NULL where none is needed */
   Ready *ready;        /* by launch of the pack */
-  DrvFunction align, agree, narrow;
+  DrvFunction align, stamp, agree, narrow;
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
   int dtype_index[5];  /* by EpcommDType, -1 where the pack has none or it was not chosen */
   HeapAt at;

@@ -69,10 +69,11 @@ EpcommStatus load_kernels(EpComm *c) {
   c->ready = calloc((size_t)pack_count(&c->pack, PACK_LAUNCHES) + 1, sizeof *c->ready);
   if (c->modules == NULL || c->ready == NULL) return comm_say(c, EPCOMM_DRIVER, "no host memory for the kernels");
   EpcommStatus s = find(c, h->align_module, c->nodes > 1 ? "ep_align_hosts" : "ep_align", &c->align);
+  if (s == EPCOMM_OK) s = find(c, h->align_module, c->nodes > 1 ? "ep_stamp_hosts" : "ep_stamp", &c->stamp);
   if (s == EPCOMM_OK) s = find(c, h->calls_module, c->nodes > 1 ? "ep_agree_hosts" : "ep_agree", &c->agree);
   if (s == EPCOMM_OK) s = find(c, h->calls_module, "ep_narrow_ids", &c->narrow);
-  DrvFunction around[] = {c->align, c->agree, c->narrow};
-  for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {
+  DrvFunction around[] = {c->align, c->stamp, c->agree, c->narrow};
+  for (size_t i = 0; i < sizeof around / sizeof *around && s == EPCOMM_OK; i++) {
     DrvResult r = ready(c->driver, around[i], 0, &threads);
     if (r != 0) s = comm_driver(c, r, "ready a kernel");
   }

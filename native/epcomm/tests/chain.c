@@ -1,6 +1,6 @@
-/* What a call adds to a graph of calls on the GPU, as epbench bench and
- * cmd/epcomm-worker/clock.go read it: over threads the peers' memory is this
- * process's own, over processes it is imported. Nothing else differs. */
+/* The chain clock of epbench bench, kernels/cuda/schedule.go: what a call adds to a graph
+ * of calls. Over threads the peers' memory is this process's own, over processes it is
+ * imported. Nothing else differs. */
 #include "ranks.h"
 
 #include <math.h>
@@ -10,24 +10,30 @@
 
 enum { ROUNDS = 1000, WARM = 2 };
 
-/* Puts a round on the stream: `fold` calls between two marks, a barrier behind the chain,
- * and that barrier alone between the last two. */
-static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, GpuEvent *mark, GpuStream stream) {
+/* Puts a round on the stream: barrier, stamp, `fold` calls, stamp, barriers alone, stamp.
+ * A barrier follows each call, of pairs the chain. A dispatch before a round of combines
+ * gives them rows. */
+static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, uint64_t *stamps, GpuStream stream) {
+  int pair = strcmp(op, "pair") == 0, sends = strcmp(op, "combine") != 0, returns = strcmp(op, "dispatch") != 0;
   EpcommStatus s = epcomm_barrier(comm, stream);
-  if (s == EPCOMM_OK && strcmp(op, "combine") == 0) s = epcomm_dispatch(comm, c, stream);
+  if (s == EPCOMM_OK && !sends) s = epcomm_dispatch(comm, c, stream);
   if (s == EPCOMM_OK) s = epcomm_barrier(comm, stream);
-  gpu_record(mark[0], stream);
+  if (s == EPCOMM_OK) s = epcomm_stamp(comm, stamps, stream);
   for (int i = 0; i < fold && s == EPCOMM_OK; i++) {
-    if (strcmp(op, "combine") != 0) s = epcomm_dispatch(comm, c, stream);
-    if (s == EPCOMM_OK && strcmp(op, "dispatch") != 0) s = epcomm_combine(comm, c, stream);
-    if (s == EPCOMM_OK && strcmp(op, "pair") != 0) s = epcomm_barrier(comm, stream);
+    if (sends) s = epcomm_dispatch(comm, c, stream);
+    if (s == EPCOMM_OK && returns) s = epcomm_combine(comm, c, stream);
+    if (s == EPCOMM_OK && (!pair || i == fold - 1)) s = epcomm_barrier(comm, stream);
   }
-  if (s == EPCOMM_OK) s = epcomm_barrier(comm, stream);
-  gpu_record(mark[1], stream);
-  for (int i = 0; i < (strcmp(op, "pair") != 0 ? fold : 0) && s == EPCOMM_OK; i++) s = epcomm_barrier(comm, stream);
-  if (s == EPCOMM_OK) s = epcomm_barrier(comm, stream);
-  gpu_record(mark[2], stream);
-  return s;
+  if (s == EPCOMM_OK) s = epcomm_stamp(comm, stamps + 1, stream);
+  for (int i = 0; i < (pair ? 1 : fold) && s == EPCOMM_OK; i++) s = epcomm_barrier(comm, stream);
+  return s == EPCOMM_OK ? epcomm_stamp(comm, stamps + 2, stream) : s;
+}
+
+/* Seconds of a call in the replay that the stream has passed. */
+static double seconds_of(const uint64_t *stamps, int fold, GpuStream stream) {
+  uint64_t at[3];
+  gpu_download(at, stamps, sizeof at, stream);
+  return ((double)(at[1] - at[0]) - (double)(at[2] - at[1])) / fold / 1e9;
 }
 
 static int rising(const void *a, const void *b) {
@@ -38,17 +44,17 @@ static int rising(const void *a, const void *b) {
 /* Median seconds of a call over rounds; NAN where the library refused. It is a difference
  * of times, which a busy host may turn negative. */
 static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const Plan *p, GpuStream stream) {
-  GpuEvent mark[3] = {gpu_event(), gpu_event(), gpu_event()};
+  uint64_t *stamps = gpu_alloc(3 * sizeof *stamps);
   double all[ROUNDS], median = NAN;
   int rounds = p->replays < 1 ? 1 : p->replays > ROUNDS ? ROUNDS : p->replays, fold = p->calls < 1 ? 1 : p->calls;
   gpu_capture(stream);
-  EpcommStatus s = chain(comm, c, op, fold, mark, stream);
+  EpcommStatus s = chain(comm, c, op, fold, stamps, stream);
   GpuGraph graph = gpu_captured(stream);
   for (int i = 0; i < rounds + WARM && s == EPCOMM_OK; i++) {
     gpu_replay(graph, stream);
     gpu_wait(stream);
     s = epcomm_fault(comm, NULL);
-    if (i >= WARM) all[i - WARM] = (gpu_seconds(mark[0], mark[1]) - gpu_seconds(mark[1], mark[2])) / fold;
+    if (i >= WARM) all[i - WARM] = seconds_of(stamps, fold, stream);
   }
   if (s != EPCOMM_OK) {
     ranks_say(comm, op, s);
@@ -57,7 +63,7 @@ static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const P
     median = all[rounds / 2];
   }
   gpu_graph_free(graph);
-  for (int i = 0; i < 3; i++) gpu_event_free(mark[i]);
+  gpu_free(stamps);
   return median;
 }
 

@@ -65,10 +65,33 @@ def layer(comm, rank, tokens):
     return "" if all(0x3F7F <= v <= 0x3F81 for v in combined) else "a combined value is not 1"
 
 
+def stamped(comm, rank, work):
+    """What work said, or that the clock did not go on meanwhile."""
+    at = array.array("Q", [0, 0])
+    address = at.buffer_info()[0]
+    comm.stamp(address)
+    said = work()
+    comm.stamp(address + 8)
+    wait(rank)
+    return said or ("" if 0 < at[0] < at[1] else f"stamps {at[0]} and {at[1]}")
+
+
+def refuses_stamps(comm):
+    """What is wrong with how a stamp without memory is refused."""
+    for address in (0, 4):
+        try:
+            comm.stamp(address)
+            return f"a stamp at {address} is not refused"
+        except epcomm.EpcommError as e:
+            if "device memory" not in str(e):
+                return str(e)
+    return ""
+
+
 def one_rank(rank, pipes, results):
     try:
         comm = epcomm.Comm(PACK, rank, 2, rank, Gather(rank, pipes), deadline=5)
-        said = layer(comm, rank, 8) or layer(comm, rank, 3)
+        said = layer(comm, rank, 8) or stamped(comm, rank, lambda: layer(comm, rank, 3)) or refuses_stamps(comm)
         comm.reset()
         said = said or layer(comm, rank, 5)
         comm.destroy()

@@ -146,41 +146,38 @@ class Check:
         self.say(f"{self.a.replays} replays of three graphs and eager calls, mixed")
 
 
-def _chain(c, unit, fold, pair, rounds):
+def _chain(c, unit, fold, pair, rounds, before=None):
     """The chain clock of epbench bench: seconds that a call adds to a graph of calls.
 
     A barrier over ranks follows each call (a pair: the chain), and as many barriers
-    alone are taken off. The events are nodes of the graph: around a replay they would
-    also count the launch of the graph, which grows with its nodes. A barrier follows
-    each event, so that the step from an event to a kernel, which takes longer than the
-    step between two kernels, is taken off too.
+    alone are taken off. The slowest rank of each round counts, and the median of rounds.
+    Stamps tell the time, as in bench: events in a graph are no kernels, and what follows
+    one starts in another way. `before` gives a round of combines its rows.
     """
-    marks = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(3)]
+    stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
+        if before:
+            c.ep.barrier(), before()
         c.ep.barrier()
-        marks[0].record()
-        c.ep.barrier()
+        c.ep.stamp(stamps[0])
         for i in range(fold):
             unit()
             if not pair or i == fold - 1:
                 c.ep.barrier()
-        marks[1].record()
-        for _ in range(2 if pair else fold + 1):
+        c.ep.stamp(stamps[1])
+        for _ in range(1 if pair else fold):
             c.ep.barrier()
-        marks[2].record()
+        c.ep.stamp(stamps[2])
     seconds = []
     for _ in range(rounds + 3):
         graph.replay()
         c.sync()
-        seconds.append((marks[0].elapsed_time(marks[1]) - marks[1].elapsed_time(marks[2])) / 1e3 / fold)
-    return sorted(seconds[3:])[rounds // 2]
-
-
-def _slowest(c, seconds):
+        at = stamps.tolist()
+        seconds.append(((at[1] - at[0]) - (at[2] - at[1])) / 1e9 / fold)
     every = [None] * c.ranks
-    dist.all_gather_object(every, seconds)
-    return max(every)
+    dist.all_gather_object(every, seconds[3:])
+    return sorted(max(of) for of in zip(*every))[rounds // 2]
 
 
 # Calls of one op in a chain; a chain has two pairs, as in bench: ranks that start together
@@ -214,10 +211,8 @@ def times(c):
                 d = lambda: c.ep.dispatch(mine.x, mine.ids, mine.weights, **where)
                 k = lambda: c.ep.combine(c.y, mine.ids, mine.weights, out=combined, **where)
                 d(), k(), c.ep.barrier()
-                if op == "combine":
-                    d(), c.ep.barrier()
                 unit = {"pair": lambda: (d(), k()), "dispatch": d, "combine": k}[op]
-                seconds = _slowest(c, _chain(c, unit, _FOLD[op], op == "pair", c.a.rounds))
+                seconds = _chain(c, unit, _FOLD[op], op == "pair", c.a.rounds, d if op == "combine" else None)
                 k() if op == "dispatch" else None
                 name = {1: "bf16", 2: "fp8"}[dtype]
                 out.append({"op": op, "dtype": name, "tokens": tokens, "us": seconds * 1e6})

@@ -133,6 +133,10 @@ class Comm:
     def barrier(self, stream=0):
         self.check(lib().epcomm_barrier(self.handle, stream))
 
+    def stamp(self, at, stream=0):
+        """Writes the GPU's clock, in ns, to 8 bytes of device memory when the stream comes here."""
+        self.check(lib().epcomm_stamp(self.handle, at, stream))
+
     def outputs(self, slot=0, dtype="default"):
         o = Outputs()
         self.check(lib().epcomm_outputs(self.handle, slot, word(DTYPES, dtype, "dtype"), ctypes.byref(o)))

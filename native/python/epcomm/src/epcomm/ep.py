@@ -199,6 +199,10 @@ class EP:
     def barrier(self, stream=None):
         self.comm.barrier(self._stream(stream))
 
+    def stamp(self, at, stream=None):
+        """Writes this GPU's clock, in ns, to `at`, one int64, when the stream comes here."""
+        self.comm.stamp(at.data_ptr(), self._stream(stream))
+
     def explain(self, tokens, *, dtype=0, routing=0, purpose=0):
         """(dispatch, combine, why, first, last) for a token count of the fullest rank."""
         return self.comm.explain(Call(

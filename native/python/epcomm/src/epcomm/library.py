@@ -105,7 +105,7 @@ def _declare(lib):
     signatures = {
         "epcomm_create": [POINTER(c_void_p), POINTER(Options), c_char_p],
         "epcomm_destroy": [comm], "epcomm_reset": [comm],
-        "epcomm_barrier": [comm, stream], "epcomm_fault": [comm, POINTER(Fault)],
+        "epcomm_barrier": [comm, stream], "epcomm_stamp": [comm, c_void_p, stream], "epcomm_fault": [comm, POINTER(Fault)],
         "epcomm_explain": [comm, call, POINTER(Explanation)], "epcomm_info": [comm, POINTER(Info)],
         "epcomm_outputs": [comm, c_int, c_int, POINTER(Outputs)],
         "epcomm_classify": [POINTER(c_int64), c_int, c_int],

@@ -163,15 +163,14 @@ func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	if err != nil {
 		return ep.Problem{}, fmt.Errorf("--model: %w", err)
 	}
+	mode, err := modeOf(f.mode, m)
+	if err != nil {
+		return ep.Problem{}, err
+	}
 	p := ep.Problem{
-		Mode: defaultMode(m), Ranks: f.ranks, Nodes: f.nodes,
+		Mode: mode, Ranks: f.ranks, Nodes: f.nodes,
 		Hidden: preset.WireHidden, Experts: preset.Experts, TopK: preset.TopK,
 		Combine: ep.BF16, SharedExpert: f.shared, SkipA2A: f.skipA2A,
-	}
-	if f.mode != "" {
-		if p.Mode, err = ep.ParseMode(f.mode); err != nil {
-			return p, fmt.Errorf("--%w", err)
-		}
 	}
 	if f.layout != "" {
 		if p.Layout, err = ep.ParseLayout(f.layout); err != nil {
@@ -189,12 +188,19 @@ func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	return p, nil
 }
 
-// defaultMode is how a machine's backend issues rounds unless asked.
-func defaultMode(m ep.Machine) ep.Mode {
-	if m.Backend == "cpu" {
-		return ep.Eager
+// modeOf is what --mode asks for, else how the machine's backend issues rounds.
+func modeOf(flag string, m ep.Machine) (ep.Mode, error) {
+	switch {
+	case flag == "" && m.Backend == "cpu":
+		return ep.Eager, nil
+	case flag == "":
+		return ep.Graph, nil
 	}
-	return ep.Graph
+	mode, err := ep.ParseMode(flag)
+	if err != nil {
+		return "", fmt.Errorf("--%w", err)
+	}
+	return mode, nil
 }
 
 func defaultRanks(m ep.Machine) int {

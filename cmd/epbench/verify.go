@@ -21,6 +21,7 @@ type verifyFlags struct {
 	part    string
 	ranks   []int
 	nodes   int
+	mode    string
 	all     bool
 	out     tableFlags
 }
@@ -49,6 +50,7 @@ Exit code 3: an answer was wrong.`,
 		s.StringVar(&f.only, "only", "", "run the cases that have all of these, `AXIS=VALUE`,...")
 		s.StringVar(&f.part, "part", "1/1", "run the i-th of n equal parts of the cases, `I/N`")
 		s.IntSliceVar(&f.ranks, "ranks", nil, "rank `COUNTS` of the matrix; default: those of the machine")
+		s.StringVar(&f.mode, "mode", "", "`HOW` rounds are issued: graph, eager or cold; default: the backend's own")
 		s.IntVar(&f.nodes, "nodes", 1, "`N` hosts that the ranks are spread over")
 	})
 	cmd.MarkFlagsMutuallyExclusive("quick", "stress")
@@ -102,7 +104,11 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cases, err := f.filter(conform.Matrix(f.level(), axes, defaultMode(b.Machine())))
+	mode, err := modeOf(f.mode, b.Machine())
+	if err != nil {
+		return usagef("%w", err)
+	}
+	cases, err := f.filter(conform.Matrix(f.level(), axes, mode))
 	if err != nil {
 		return err
 	}

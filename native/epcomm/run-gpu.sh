@@ -63,16 +63,14 @@ all() {
   grep -h "created\|host time\|device memory\|replays\|eager calls\|back to back" "$out/python-check.txt"
 }
 
-# times PACK TURN DTYPES TOKENS: what calls take from PyTorch, a process for each dtype and
-# token count, since one that captured four graphs starts every kernel later.
+# times PACK TURN DTYPES TOKENS: what calls take from PyTorch, a process a rank for each dtype
+# and token count, since one that captured four graphs starts every kernel later.
 times() {
   mkdir -p "$out/routes"
   for n in $4; do # what bench draws, so that both do the same work
     test -f "$out/routes/$n.jsonl" || epbench workload export --model deepseek-v3 --ranks 2 --tokens $n --routing uniform -o "$out/routes/$n.jsonl" > /dev/null
-    for dtype in $3; do
-      step 60 "times-$2-$dtype-$n" "^pair" python3 -m epcomm check "$1" --spawn 2 --calls 0 --replays 0 --dtypes $dtype --tokens $n --routes "$out/routes" --json "$out/times-$2-$dtype-$n.json"
-    done
   done
+  step 200 "times-$2" "^pair" python3 -m epcomm check "$1" --spawn 2 --apart --calls 0 --replays 0 --dtypes "${3// /,}" --tokens "${4// /,}" --routes "$out/routes" --json "$out/times-$2.json"
 }
 
 speed() {
@@ -80,7 +78,7 @@ speed() {
     times $packs/dsv3.pack $turn "${1:-fp8 bf16}" "${TOKENS:-1 8 32 128 1024 4096}"
   done
   for dtype in ${1:-fp8 bf16}; do
-    step 320 "speed-$dtype" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$dtype" "$out"/times-[0-9]*-$dtype-*.json
+    step 320 "speed-$dtype" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$dtype" "$out"/times-[0-9]*.json
     cat "$out/speed-$dtype.txt"
   done
 }

@@ -20,6 +20,7 @@ def main():
     check = commands.add_parser("check", help="compare a pack's answers with plain torch, and time it")
     check.add_argument("pack")
     check.add_argument("--spawn", type=int, default=0, help="start this many processes here, instead of torchrun")
+    check.add_argument("--apart", action="store_true", help="with --spawn: processes of their own for each dtype and token count")
     check.add_argument("--device", default="cuda", help="cuda; cpu on the emulated driver")
     check.add_argument("--calls", type=int, default=100, help="eager calls, token counts drawn anew for each call and rank")
     check.add_argument("--replays", type=int, default=100, help="replays of three graphs, mixed with eager calls; 0 captures none")

@@ -1,5 +1,6 @@
 """python -m epcomm check: every answer of a pack against plain torch, then times."""
 
+import argparse
 import json
 import os
 import random
@@ -19,13 +20,30 @@ from .ep import EP
 def main(a):
     if not a.spawn:
         return run(a, int(os.environ.get("LOCAL_RANK", "0")))
+    times = []
+    for part in _apart(a) if a.apart else [a]:
+        times += _start(part)
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump(times, f, indent=1)
+    return 0
+
+
+def _apart(a):
+    """The arguments, once for each dtype and token count."""
+    return [argparse.Namespace(**{**vars(a), "dtypes": dtype, "tokens": tokens}) for tokens in a.tokens.split(",") for dtype in a.dtypes.split(",")]
+
+
+def _start(a):
+    """Runs a process for each rank and returns the times that rank 0 wrote. Processes are
+    forked: loading PyTorch anew takes longer than timing a call."""
     import torch.multiprocessing as processes
 
     with tempfile.TemporaryDirectory() as folder:
-        context = processes.spawn(_spawned, (a, os.path.join(folder, "store")), nprocs=a.spawn, join=False)
-        while not context.join():
-            pass
-    return 0
+        part = argparse.Namespace(**{**vars(a), "json": os.path.join(folder, "times.json")})
+        processes.start_processes(_spawned, (part, os.path.join(folder, "store")), nprocs=a.spawn, start_method="fork")
+        with open(part.json) as f:
+            return json.load(f)
 
 
 def _spawned(rank, a, store):

@@ -36,19 +36,21 @@ sanitizer() {
   done
 }
 
-# sanitize CHECK TESTS: every part in a process of its own; all must pass.
+# sanitize CHECK TESTS FLAGS...: every part in a process of its own; all must pass.
 sanitize() {
+  check=$1 tests=$2
+  shift 2
   gpus=$(nvidia-smi -L | wc -l)
   parts=${PARTS:-8}
   for i in $(seq "$parts"); do
-    CUDA_VISIBLE_DEVICES=$((i % gpus)) EPBENCH_PART=$i/$parts "$tool" --tool "$1" --error-exitcode 1 --target-processes all \
-      ./cuda.test -test.run "$2" -test.v -test.timeout 30m > "results/$1-$i.txt" 2>&1 &
+    CUDA_VISIBLE_DEVICES=$((i % gpus)) EPBENCH_PART=$i/$parts "$tool" --tool "$check" "$@" --error-exitcode 1 --target-processes all \
+      ./cuda.test -test.run "$tests" -test.v -test.timeout 30m > "results/$check-$i.txt" 2>&1 &
     eval "part_$i=$!"
   done
   for i in $(seq "$parts"); do
     eval "pid=\$part_$i"
     wait "$pid"
-    said "$1-$i" $?
+    said "$check-$i" $?
   done
 }
 
@@ -64,7 +66,9 @@ if [ "$1" = sanitize ]; then
   tool=$(sanitizer)
   test -n "$tool" || { echo "compute-sanitizer is not installed"; exit 1; }
   sanitize memcheck '^TestSanitize'
-  sanitize racecheck '^TestRaces'
+  # Racecheck knows barriers only. Warps of dispatch_ll_ids wait for a flag in shared memory,
+  # released and acquired, and all that follows it is reported: docs/verification/h100.md.
+  sanitize racecheck '^TestRaces' --kernel-name-exclude kernel_substring=dispatch_ll_ids
   exit $status
 fi
 

@@ -23,13 +23,19 @@ type half struct {
 	why    string
 }
 
-// join makes a pair of halves that leave and read different memory: one keeps its
-// row, the other takes the nearest row that fits. No such pair was measured, so
-// the sums of what the rows took decide, in proportion to tokens.
+// join makes a pair where the rows of its halves leave and read different memory. One half
+// keeps its row and the other takes the nearest row that fits; or the nearest row of pairs
+// answers, beyond the token counts that it holds for. Which of the three, decides what the
+// rows took, in proportion to tokens: none was measured at this count.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
 	keepC, keepD := took(dFor.row, tokens)+took(c.row, tokens), took(d.row, tokens)+took(cFor.row, tokens)
+	any := func(ep.Config) bool { return true }
+	if p, ok := v.nearest(ep.Pair, tokens, any); ok && took(p.row, tokens) <= min(keepC, keepD) {
+		pd, pc, err := ep.Split(p.config)
+		return Run{Pair: Pair{pd, pc}, Rows: rows(p.row), Text: "the nearest pair that was measured: " + p.why}, err
+	}
 	if keepC < keepD || cErr != nil {
 		return Run{
 			Pair: Pair{dFor.config, c.config}, Rows: rows(dFor.row, c.row),
@@ -43,12 +49,13 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 }
 
 // took estimates a row's time at a number of tokens, in seconds: it takes time to be
-// proportional to tokens. Without a row it is infinite.
+// proportional to tokens. A row of several counts does not say which of them its median is
+// of: the least is taken, so that no row looks faster than it is. Without a row it is infinite.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
 	}
-	return r.Evidence.Median * float64(tokens) / float64(max(slices.Max(r.Evidence.Tokens), 1))
+	return r.Evidence.Median * float64(tokens) / float64(max(slices.Min(r.Evidence.Tokens), 1))
 }
 
 // nearest is an op's row whose token counts are nearest and whose config meets a

@@ -113,6 +113,25 @@ func TestPairsAreJoined(t *testing.T) {
 	}
 }
 
+// Beyond the counts that a pair's row holds for, it answers unless halves that do not fit are
+// faster in proportion even so.
+func TestNearestPairAnswers(t *testing.T) {
+	d, _ := ep.ParseConfig(dispatchFinal)
+	c, _ := ep.ParseConfig(combineFinal)
+	for us, want := range map[float64]string{
+		240: dispatchFinal, // at 4,096 tokens 480, and 32*10 + 400 = 720 with dispatch_ll
+		400: dispatchLL,
+	} {
+		pair := row(ep.Pair, 257, 2048, "x:y=1", us)
+		pair.Config = ep.Join(d, c)
+		p := build(t, nil, pair, row(ep.Dispatch, 1, 128, dispatchLL, 10), row(ep.Combine, 129, 4096, combineLL, 400))
+		a := said(t, p, ep.Pair, ep.Even, 4096)
+		if a.Dispatch != want {
+			t.Errorf("a pair of %v us at 2,048 tokens: %s, %s, want %s", us, a.Dispatch, a.Text, want)
+		}
+	}
+}
+
 func TestRowsOfPairsAnswerFirst(t *testing.T) {
 	d, _ := ep.ParseConfig(dispatchLL)
 	c, _ := ep.ParseConfig(combineLL)

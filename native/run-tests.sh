@@ -7,6 +7,7 @@
 #
 # sanitize runs PARTS (8) processes side by side, each with its part of the cases, on all
 # GPUs there are: a checked kernel is slow on the host, not on the GPU.
+#
 # Exit status 0 when everything passed.
 cd "$(dirname "$0")" || exit 1
 mkdir -p results
@@ -40,8 +41,6 @@ sanitizer() {
 sanitize() {
   check=$1 tests=$2
   shift 2
-  gpus=$(nvidia-smi -L | wc -l)
-  parts=${PARTS:-8}
   for i in $(seq "$parts"); do
     CUDA_VISIBLE_DEVICES=$((i % gpus)) EPBENCH_PART=$i/$parts "$tool" --tool "$check" "$@" --error-exitcode 1 --target-processes all \
       ./cuda.test -test.run "$tests" -test.v -test.timeout 30m > "results/$check-$i.txt" 2>&1 &
@@ -65,6 +64,10 @@ info() {
 if [ "$1" = sanitize ]; then
   tool=$(sanitizer)
   test -n "$tool" || { echo "compute-sanitizer is not installed"; exit 1; }
+  gpus=$(nvidia-smi -L | wc -l) parts=${PARTS:-8}
+  test "$gpus" -ge 1 || { echo "nvidia-smi names no GPU"; exit 1; }
+  test "$parts" -ge 1 || { echo "PARTS: $parts; use 1 to 15, the problems of TestRaces"; exit 2; }
+  trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM
   sanitize memcheck '^TestSanitize'
   # Racecheck knows barriers only. Warps of dispatch_ll_ids wait for a flag in shared memory,
   # released and acquired, and all that follows it is reported: docs/verification/h100.md.

@@ -43,8 +43,14 @@ func (r *rank) run(q run) ([]float64, error) {
 // seconds of the calls of the round that the stream has passed.
 func (r *rank) seconds(at gpu.Pointer) float64 {
 	data := gpu.Download(at, 8*stamps, r.stream)
-	ns := func(i int) float64 { return float64(binary.NativeEndian.Uint64(data[8*i:])) }
-	return ((ns(1) - ns(0)) - (ns(2) - ns(1))) / 1e9
+	ns := func(i int) uint64 { return binary.NativeEndian.Uint64(data[8*i:]) }
+	return added(ns(0), ns(1), ns(2))
+}
+
+// added is what calls add to barriers, in seconds. Stamps are nanoseconds since 1970, of which
+// a float64 keeps every 256th: so integers are subtracted.
+func added(before, after, alone uint64) float64 {
+	return float64(int64(after-before)-int64(alone-after)) / 1e9
 }
 
 // chain puts one round on the stream.

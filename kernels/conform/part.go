@@ -2,8 +2,8 @@ package conform
 
 import "fmt"
 
-// Part returns the I-th of N parts of cases; part is "I/N", with I from 1 to N. Case K goes
-// to part K mod N, so that each part has its share of every op.
+// Part returns the I-th of N parts of cases; part is "I/N", with I from 1 to N. Parts take
+// turns, so that each has its share of every op.
 func Part[T any](cases []T, part string) ([]T, error) {
 	var i, n int
 	_, err := fmt.Sscanf(part, "%d/%d", &i, &n)

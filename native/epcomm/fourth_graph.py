@@ -3,7 +3,8 @@
 Two processes, a GPU each, time one graph of pairs, captured by the driver, again and again:
 first untouched, then after each of a few things that capturing a graph does, then after
 captures by PyTorch. Each line is the pair's microseconds on both ranks. The kernels, the
-graph and its memory stay the same; what differs is what the process did before.
+graph and its memory stay the same; what differs is what the process did before. Events tell
+the time here, so compare its lines with each other and with nothing else.
 """
 
 import argparse

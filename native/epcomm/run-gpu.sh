@@ -74,6 +74,7 @@ times() {
 }
 
 speed() {
+  rm -f "$out"/times-[0-9]*.json # of an earlier run
   for turn in $(seq "${PROCESSES:-3}"); do
     times $packs/dsv3.pack $turn "${1:-fp8 bf16}" "${TOKENS:-1 8 32 128 1024 4096}"
   done

@@ -25,14 +25,14 @@ type half struct {
 
 // join makes a pair where the rows of its halves leave and read different memory. One half
 // keeps its row and the other takes the nearest row that fits; or the nearest row of pairs
-// answers, beyond the token counts that it holds for. Which of the three, decides what the
-// rows took, in proportion to tokens: none was measured at this count.
+// answers, beyond the token counts that it holds for. None of the three ways was measured at
+// this count: the one whose rows took least, in proportion to tokens, is taken.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
 	keepC, keepD := took(dFor.row, tokens)+took(c.row, tokens), took(d.row, tokens)+took(cFor.row, tokens)
-	any := func(ep.Config) bool { return true }
-	if p, ok := v.nearest(ep.Pair, tokens, any); ok && took(p.row, tokens) <= min(keepC, keepD) {
+	legal := func(ep.Config) bool { return true } // nearest looks at nothing else
+	if p, ok := v.nearest(ep.Pair, tokens, legal); ok && p.row.Hi < tokens && took(p.row, tokens) <= min(keepC, keepD) {
 		pd, pc, err := ep.Split(p.config)
 		return Run{Pair: Pair{pd, pc}, Rows: rows(p.row), Text: "the nearest pair that was measured: " + p.why}, err
 	}
@@ -49,8 +49,8 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 }
 
 // took estimates a row's time at a number of tokens, in seconds: it takes time to be
-// proportional to tokens. A row of several counts does not say which of them its median is
-// of: the least is taken, so that no row looks faster than it is. Without a row it is infinite.
+// proportional to tokens, which calls of a few tokens are not. A row of several counts does not say which of them its median is
+// of. The smallest is taken, so that a row does not look faster at more tokens than it is. Without a row it is infinite.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)

@@ -301,7 +301,8 @@ EpcommStatus epcomm_barrier(EpComm *c, EpcommStream stream) {
 
 EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
   EpArgs a = c->base;
-  if (at == NULL || (uintptr_t)at % sizeof *at != 0) return comm_say(c, EPCOMM_INVALID, "at: %p is not device memory of 8 aligned bytes", (void *)at);
+  if (at == NULL || (uintptr_t)at % sizeof *at != 0)
+    return comm_say(c, EPCOMM_INVALID, "at: %p is not device memory of 8 aligned bytes", (void *)at);
   a.stamps = at; /* stamp_slots and stamp are 0: the same word in every replay of a graph */
   return one_warp(c, c->stamp, &a, "stamp", stream);
 }

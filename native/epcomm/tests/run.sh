@@ -51,6 +51,7 @@ step "example, threads" "$out/example-threads" "$out/test.pack"
 if python3 -c 'import torch' 2> /dev/null; then
   export PYTHONPATH="$here/../../python/epcomm/src" EPCOMM_LIBRARY="$PWD/$out/libepcomm.so" GLOO_SOCKET_IFNAME=lo OMP_NUM_THREADS=1
   step "torch" python3 -m epcomm check "$out/test.pack" --spawn 2 --device cpu --calls 12 --most 24 --tokens ""
+  step "torch, apart" python3 -m epcomm check "$out/test.pack" --spawn 2 --apart --device cpu --calls 2 --most 24 --tokens 1,8
   step "deepep" env EPBENCH_PROGRAM="$PWD/$out/../epbench" python3 "$here/../../python/epcomm/tests/test_deepep.py"
   step "example, torch" python3 -m torch.distributed.run --standalone --nproc-per-node 2 "$here/../../../examples/epcomm/decode.py" "$out/test.pack" cpu
 fi

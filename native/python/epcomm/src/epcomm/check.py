@@ -13,30 +13,44 @@ import torch.distributed as dist
 
 from . import ep as operators
 from . import reference
-from .comm import DTYPES
+from .comm import DTYPES, check_pack
 from .ep import EP
 
 
 def main(a):
+    if a.apart and not a.spawn:
+        raise ValueError("--apart starts processes itself: give --spawn N, the ranks")
     if not a.spawn:
         return run(a, int(os.environ.get("LOCAL_RANK", "0")))
     times = []
     for part in _apart(a) if a.apart else [a]:
         times += _start(part)
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(times, f, indent=1)
+        if a.json:  # after each part, so that a later one that fails loses nothing
+            with open(a.json, "w") as f:
+                json.dump(times, f, indent=1)
     return 0
 
 
 def _apart(a):
-    """The arguments, once for each dtype and token count."""
-    return [argparse.Namespace(**{**vars(a), "dtypes": dtype, "tokens": tokens}) for tokens in a.tokens.split(",") for dtype in a.dtypes.split(",")]
+    """The arguments, once for each dtype and token count that the pack has. Answers are checked
+    in the first part alone."""
+    with open(a.pack, "rb") as f:
+        pack = check_pack(f.read())
+    cases = [
+        {"dtypes": dtype, "tokens": tokens}
+        for tokens in a.tokens.split(",") if not tokens or int(tokens) <= pack.max_tokens
+        for dtype in a.dtypes.split(",") if pack.dtypes >> DTYPES[dtype] & 1
+    ]
+    if not cases:
+        raise ValueError(f"--dtypes {a.dtypes}, --tokens {a.tokens}: the pack has no such case")
+    later = {"calls": 0, "replays": 0}
+    return [argparse.Namespace(**{**vars(a), **case, **(later if i else {})}) for i, case in enumerate(cases)]
 
 
 def _start(a):
     """Runs a process for each rank and returns the times that rank 0 wrote. Processes are
-    forked: loading PyTorch anew takes longer than timing a call."""
+    forked, since loading PyTorch anew takes longer than timing a call. That needs a parent
+    that never touches CUDA."""
     import torch.multiprocessing as processes
 
     with tempfile.TemporaryDirectory() as folder:
@@ -191,6 +205,8 @@ def _chain(c, unit, fold, pair, rounds, before=None):
     for _ in range(rounds + 3):
         graph.replay()
         c.sync()
+        if c.ep.fault():
+            raise RuntimeError(c.ep.fault().text.decode())
         at = stamps.tolist()
         seconds.append(((at[1] - at[0]) - (at[2] - at[1])) / 1e9 / fold)
     every = [None] * c.ranks

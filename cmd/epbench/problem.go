@@ -188,7 +188,8 @@ func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	return p, nil
 }
 
-// modeOf is what --mode asks for, else how the machine's backend issues rounds.
+// modeOf returns the mode that --mode names. Without the flag it is eager on the CPU and
+// graph on GPUs.
 func modeOf(flag string, m ep.Machine) (ep.Mode, error) {
 	switch {
 	case flag == "" && m.Backend == "cpu":

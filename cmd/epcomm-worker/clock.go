@@ -47,8 +47,9 @@ func (r *rank) seconds(at gpu.Pointer) float64 {
 	return added(ns(0), ns(1), ns(2))
 }
 
-// added is what calls add to barriers, in seconds. Stamps are nanoseconds since 1970, of which
-// a float64 keeps every 256th: so integers are subtracted.
+// added returns the time of calls with barriers, less that of the barriers alone, in seconds.
+// Integers are subtracted: stamps count nanoseconds since 1970, and float64 rounds those to
+// multiples of 256.
 func added(before, after, alone uint64) float64 {
 	return float64(int64(after-before)-int64(alone-after)) / 1e9
 }

@@ -14,15 +14,16 @@ import (
 )
 
 // tick is the time in seconds by which the clock of tickPython advances at each reading. It
-// is a power of two: sums of ticks are then exact, and no share is rounded up by one.
-const tick = 1.0 / (1 << 14)
+// is a power of two: sums of ticks are then exact, and no share is rounded up by one. It is
+// short (4 us), since rounds that are longer than the wall time in which they came are refused.
+const tick = 1.0 / (1 << 18)
 
 // tickPython gives workers in Python a clock that counts its readings. Python reads
 // sitecustomize.py before the worker.
 func tickPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) / (1 << 14)\n"
+	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) / (1 << 18)\n"
 	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(clock), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,8 @@ func HostConditions(kernel, topology string) []kernels.Condition {
 		return append(out, route,
 			kernels.Condition{Expr: "wait_sms < sms", Reason: "the other blocks sum"},
 			kernels.Condition{Expr: `partial == "f32" || route == "rail"`, Reason: "under route=direct no sums travel"})
+	case dispatchHostsLL().kernel.Name:
+		out = append(out, route)
 	case dispatchHosts().kernel.Name:
 		return append(out, route,
 			kernels.Condition{Expr: "count_sms < sms", Reason: "the other blocks send"},

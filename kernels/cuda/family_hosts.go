@@ -65,8 +65,7 @@ func dispatchHosts() family {
 				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and announce; the others send", "SMs", "2", "2", "8"),
 				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp puts; 0: all of it", "bytes", "0", "0", "1024", "4096"),
-				speedParam(kernels.Compile, "route", "direct: a message to each expert; rail: one to another host, to the rank with the sender's place, which forwards it there",
-					"", "direct", "direct", "rail"),
+				routeParam("direct: a message to each expert; rail: one to another host, to the rank with the sender's place, which forwards it there"),
 				speedParam(kernels.Compile, "relay_warps", "warps of a block that forward under route=rail", "", "4", "1", "4", "16"),
 				speedParam(kernels.Compile, "relay_chunk", "messages that a warp forwards in a row", "tokens", "1", "1", "4"),
 				inFlightParam("4"),
@@ -76,7 +75,7 @@ func dispatchHosts() family {
 		source: hostsFolder + "dispatch.cuh",
 		state:  hostsState,
 		defines: func(c ep.Config) []string {
-			return append(definesHosts(c), define("EP_ROUTE", bit(isRail(c))),
+			return append(definesHosts(c), defineRoute(c),
 				defineInt("EP_RELAY_WARPS", c, "relay_warps"), defineInt("EP_RELAY_CHUNK", c, "relay_chunk"))
 		},
 		launches: func(p ep.Problem, c ep.Config) []launch { return launchesHosts("ep_hosts_dispatch", c) },
@@ -94,8 +93,7 @@ func combineHosts() family {
 				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),
 				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "1", "0", "1"),
-				speedParam(kernels.Compile, "route", "direct: every row goes to its token's rank; rail: a host sends one sum a token, made by its rank with the place of the token's",
-					"", "direct", "direct", "rail"),
+				routeParam("direct: every row goes to its token's rank; rail: a host sends one sum a token, made by its rank with the place of the token's"),
 				hostPartialParam(),
 				inFlightParam("4"),
 			),
@@ -104,7 +102,7 @@ func combineHosts() family {
 		source: hostsFolder + "combine.cuh",
 		state:  hostsState,
 		defines: func(c ep.Config) []string {
-			return append(definesHosts(c), define("EP_ROUTE", bit(isRail(c))), define("EP_PARTIAL", bit(c.Str("partial") == "bf16")))
+			return append(definesHosts(c), defineRoute(c), define("EP_PARTIAL", bit(c.Str("partial") == "bf16")))
 		},
 		compare: func(c ep.Config) ref.Compare {
 			if !isRail(c) {
@@ -134,6 +132,11 @@ func hostParams() []kernels.Param {
 	}
 }
 
+// routeParam is how tokens or rows cross hosts.
+func routeParam(doc string) kernels.Param {
+	return speedParam(kernels.Compile, "route", doc, "", "direct", "direct", "rail")
+}
+
 // hostPartialParam is partialParam for a host's sum.
 func hostPartialParam() kernels.Param {
 	q := partialParam()
@@ -142,6 +145,8 @@ func hostPartialParam() kernels.Param {
 }
 
 func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
+
+func defineRoute(c ep.Config) string { return define("EP_ROUTE", bit(isRail(c))) }
 
 func definesHosts(c ep.Config) []string {
 	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_IN_FLIGHT", c, "in_flight")}

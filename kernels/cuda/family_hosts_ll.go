@@ -21,16 +21,17 @@ func dispatchHostsLL() family {
 			Op:   ep.Dispatch,
 			Doc:  "One message for each distinct rank of a token: inside a host receivers poll the data, between hosts the word that a put sets behind it. For small batches.",
 			Params: append(hostParams(),
-				speedParam(kernels.Compile, "part", "message bytes one receiving warp waits for and copies", "bytes", "512", "512", "1024"),
+				speedParam(kernels.Compile, "part", "message bytes one receiving or forwarding warp waits for and copies", "bytes", "512", "512", "1024"),
+				routeParam("direct: a message to each rank; rail: one to another host, to the rank with the sender's place, which forwards it there"),
 			),
 			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
-				return cmp.Or(checkHostsLL(m, p, c), kernels.CheckWord(c, "part", "512", "1024", "2048"))
+				return cmp.Or(checkHostsLL(m, p, c), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkRoute(p, c))
 			},
 		},
 		source: hostsFolder + "dispatch_ll.cuh",
 		state:  hostsLLState,
 		defines: func(c ep.Config) []string {
-			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_PART_BYTES", c, "part")}
+			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_PART_BYTES", c, "part"), defineRoute(c)}
 		},
 		compare:  inOrder,
 		launches: func(_ ep.Problem, c ep.Config) []launch { return launchesHosts("ll_hosts_dispatch", c) },
@@ -88,9 +89,10 @@ func conditionsHostsLL() []kernels.Condition {
 // regionsHostsLL is LhRegion of hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	counts := int64(p.LocalExperts()+2) / 2 * 2 // of local experts and of messages, in 16 bytes
+	counts := int64(p.LocalExperts()+3) / 2 * 2 // of local experts, messages and relayed ones, in 16 bytes
 	header := 8 * (k + 1)
-	message := int64(dtype.Of(p.Dispatch, p.Hidden).TokenBytes()) + (header+15)/16*16
+	slot := int64(dtype.Of(p.Dispatch, p.Hidden).TokenBytes())
+	message := slot + (header+15)/16*16 + (4*k+15)/16*16
 	return []Region{
 		{"counts", 3 * r * counts * 8, 0},
 		{"count_flags", 3 * r * 8, 0},
@@ -104,5 +106,6 @@ func regionsHostsLL(p ep.Problem) []Region {
 		{"started", r * 8, 0},
 		{"return", 2 * t * k * int64(2*p.Hidden), 0xff},
 		{"return_flags", 2 * t * k * 8, 0},
+		{"forwarded", 2 * r * t * slot, 0xff},
 	}
 }

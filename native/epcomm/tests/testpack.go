@@ -81,15 +81,17 @@ func overNodes(ranks, nodes, tokens int) pack.Request {
 		return fmt.Sprintf("combine_hosts:chunk_bytes=512,in_flight=4,mode=%s,partial=f32,pdl=0,rotate=1,route=%s,sms=%d,threads=64,wait_sms=1", mode, route, sms)
 	}
 	t := &table.Table{Header: table.Header{Machine: m, ABI: "test"}, Rows: []table.Row{
-		row(p, ep.Dispatch, 1, 2, "dispatch_ll_hosts:mode=fused,part=512,pdl=1,sms=3,threads=64"),
-		row(p, ep.Dispatch, 3, 3, "dispatch_ll_hosts:mode=split,part=512,pdl=0,sms=4,threads=64"),
-		row(p, ep.Dispatch, 4, 6, dispatch("rail", "split", 3)),
+		row(p, ep.Dispatch, 1, 1, "dispatch_ll_hosts:mode=fused,part=512,pdl=1,route=direct,sms=3,threads=64"),
+		row(p, ep.Dispatch, 2, 2, "dispatch_ll_hosts:mode=fused,part=512,pdl=1,route=rail,sms=4,threads=64"),
+		row(p, ep.Dispatch, 3, 3, "dispatch_ll_hosts:mode=split,part=512,pdl=0,route=direct,sms=4,threads=64"),
+		row(p, ep.Dispatch, 4, 4, "dispatch_ll_hosts:mode=split,part=512,pdl=0,route=rail,sms=3,threads=64"),
+		row(p, ep.Dispatch, 5, 6, dispatch("rail", "split", 3)),
 		row(p, ep.Dispatch, 7, 8, dispatch("direct", "fused", 4)),
 		row(p, ep.Dispatch, 9, 10, dispatch("direct", "split", 4)),
 		row(p, ep.Dispatch, 11, tokens, dispatch("rail", "fused", 4)),
 		row(p, ep.Combine, 1, 2, "combine_ll_hosts:mode=split,pdl=1,sms=3,threads=64"),
-		row(p, ep.Combine, 3, 3, "combine_ll_hosts:mode=fused,pdl=0,sms=2,threads=64"),
-		row(p, ep.Combine, 4, 7, combine("direct", "fused", 3)),
+		row(p, ep.Combine, 3, 4, "combine_ll_hosts:mode=fused,pdl=0,sms=2,threads=64"),
+		row(p, ep.Combine, 5, 7, combine("direct", "fused", 3)),
 		row(p, ep.Combine, 8, tokens, combine("rail", "split", 4)),
 	}}
 	for _, r := range t.Rows { // defaults have more threads than an emulated GPU runs in time

@@ -1,7 +1,8 @@
 /* dispatch_ll_hosts: dispatch_ll over hosts, see ll_layout.cuh for the protocol. Fused in
  * ll_hosts_dispatch, or split in ll_hosts_dispatch_async and ll_hosts_dispatch_wait.
  *
- * Compile-time: EP_PART_BYTES, message bytes of one receiving warp.
+ * Compile-time: EP_PART_BYTES, message bytes of one receiving or forwarding warp, and
+ * EP_ROUTE.
  */
 #include "hosts/dispatch_ll_send.cuh"
 
@@ -13,7 +14,14 @@ static const uint32_t LH_PARTS = (LH_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART
 struct LhArrived {
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment */
   uint32_t messages[EP_RANKS];
+  uint32_t relayed[EP_RANKS]; /* for the rank of this host with the source's place to forward */
 };
+
+/* Where a word of LH_COUNTS goes. */
+EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {
+  if (word < EP_LOCAL_EXPERTS) return &s.rows[source][word];
+  return word < LL_COUNT_WORDS ? &s.messages[source] : &s.relayed[source];
+}
 
 /* One thread for each source. */
 EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
@@ -68,11 +76,11 @@ EP_DEVICE void lh_offsets(const EpArgs &a, LhArrived &s, bool publish) {
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
   if (!lh_await_far_counts(a, c)) return false;
   bool ok = true;
-  for (uint32_t i = threadIdx.x; i < EP_RANKS * LL_COUNT_WORDS; i += blockDim.x) {
-    const uint32_t source = i / LL_COUNT_WORDS, word = i % LL_COUNT_WORDS;
+  for (uint32_t i = threadIdx.x; i < EP_RANKS * LH_SAID; i += blockDim.x) {
+    const uint32_t source = i / LH_SAID, word = i % LH_SAID;
     uint32_t count = 0;
     ok = ok && lh_await_count(a, c, source, word, &count);
-    *(word < EP_LOCAL_EXPERTS ? &s.rows[source][word] : &s.messages[source]) = count;
+    *lh_arrived(s, source, word) = count;
   }
   if (__syncthreads_or(!ok)) return false;
   if (c.warp == 0) lh_offsets(a, s, c.block == 0);
@@ -92,12 +100,19 @@ struct LhPart {
   uint32_t scale[LH_PART];
 };
 
-EP_DEVICE LhPart lh_part(uint32_t job) {
+/* Jobs go round so many sources. */
+EP_DEVICE LhPart lh_part(uint32_t job, uint32_t sources) {
   LhPart p;
-  p.source = job % EP_RANKS;
-  p.message = job / EP_RANKS / LH_PARTS;
-  p.first = job / EP_RANKS % LH_PARTS * (32 * LH_PART) + lane_id();
+  p.source = job % sources;
+  p.message = job / sources / LH_PARTS;
+  p.first = job / sources % LH_PARTS * (32 * LH_PART) + lane_id();
   return p;
+}
+
+/* Lane k: the expert of position k, on any rank; -1 where it is masked. */
+EP_DEVICE int32_t lh_expert(const LlCall &c, const LhPart &p) {
+  const uint32_t place = static_cast<uint32_t>(p.head);
+  return c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
 }
 
 /* The largest word says whether all are there: only a sentinel is all ones. */
@@ -118,7 +133,7 @@ EP_DEVICE uint32_t lh_load(LhPart &p, uint8_t *slot) {
 
 /* Polls header and data together, since one after the other would cost the latency of
  * each; then leaves the slot as it was. */
-EP_DEVICE bool lh_take_near(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
+EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   const uint64_t *header = ep_own_word(a, lh_header(a, c.number, p.source, p.message)) + c.lane;
   EpSpin spin;
   for (;;) {
@@ -137,8 +152,8 @@ EP_DEVICE bool lh_take_near(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t
   return true;
 }
 
-/* Nothing of a far message is looked at before the word that its put sets. */
-EP_DEVICE bool lh_take_far(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
+/* Nothing of what a put brings is looked at before the word that it sets. */
+EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   bool ok = true;
   uint64_t got;
   if (c.lane == 0)
@@ -155,7 +170,7 @@ EP_DEVICE bool lh_take_far(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t 
  * rows came from, and leaves them for combine. */
 EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
-  const int32_t expert = c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
+  const int32_t expert = lh_expert(c, p);
   const bool mine = lh_owner(expert) == a.rank;
   const uint32_t row = mine ? s.rows[p.source][expert % EP_LOCAL_EXPERTS] + (place & ((1u << LL_PLACE_BITS) - 1)) : LL_NOWHERE;
   for (uint32_t left = __ballot_sync(EP_FULL_WARP, mine); left != 0; left &= left - 1) {
@@ -177,16 +192,67 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
   a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
 }
 
+/* ---- forwarding, of EP_ROUTE_RAIL ---- */
+
+static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
+
+/* The rank on this rank's rail at the n-th host behind this one. */
+EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
+  return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
+}
+
+/* Stores a part at each rank of this host that has any of the token's experts, as its
+ * sender would. No word of it is all ones: the sender has seen to that. */
+EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, uint8_t *relayed) {
+  const uint32_t number = c.lane < EP_TOPK ? ld_relaxed_sys(reinterpret_cast<const uint32_t *>(relayed + LH_NUMBERS_AT) + c.lane) : 0;
+  const int32_t owner = lh_owner(lh_expert(c, p));
+  const bool begins = lh_first(owner) && owner >= 0 && ep_is_near(a, owner);
+  for (uint32_t todo = __ballot_sync(EP_FULL_WARP, begins); todo != 0; todo &= todo - 1) {
+    const uint32_t k = __ffs(todo) - 1, message = __shfl_sync(EP_FULL_WARP, number, k);
+    const int32_t rank = __shfl_sync(EP_FULL_WARP, owner, k);
+    if (p.first == c.lane) lh_store_header(a, c, rank, p.source, message, p.head);
+    uint8_t *slot = ep_peer_heap(a, rank) + lh_forwarded(a, c.number, p.source, message);
+#pragma unroll
+    for (uint32_t v = 0; v < LH_PART; v++) lh_store<LH_PART>(slot, p.first + 32 * v, {p.data[v], p.scale[v]});
+  }
+}
+
+/* What other hosts put to this rank. A warp forwards before it receives, and forwarding
+ * waits for senders alone, who wait for nobody. So no two ranks wait for each other. Warps
+ * are taken from the bottom: with little to do those that receive do not wait for these. */
+EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
+  uint32_t most = 0;
+  for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);
+  for (uint32_t job = ll_from_bottom(c); job < most * LH_FAR_HOSTS * LH_PARTS; job += ll_all_warps(c)) {
+    LhPart p = lh_part(job, LH_FAR_HOSTS);
+    p.source = lh_behind(a, p.source);
+    if (p.message >= s.relayed[p.source]) continue;
+    uint8_t *relayed = ep_own_heap(a) + lh_slot(a, c.number, p.source, p.message);
+    if (!lh_take_put(a, c, p, relayed)) return false;
+    lh_store_part(a, c, p, relayed);
+  }
+  return true;
+}
+
+/* ---- receiving ---- */
+
+EP_DEVICE bool lh_take(const EpArgs &a, const LlCall &c, LhPart &p) {
+  uint8_t *slot = ep_own_heap(a) + lh_slot(a, c.number, p.source, p.message);
+  if (ep_is_near(a, static_cast<int32_t>(p.source))) return lh_take_polled(a, c, p, slot);
+  if (EP_ROUTE == EP_ROUTE_DIRECT) return lh_take_put(a, c, p, slot);
+  return lh_take_polled(a, c, p, ep_own_heap(a) + lh_forwarded(a, c.number, p.source, p.message));
+}
+
 static __device__ void lh_dispatch_wait(const EpArgs &a, const LlCall &c) {
   __shared__ LhArrived s;
   if (!lh_await_counts(a, c, s)) return;
+  if (EP_ROUTE == EP_ROUTE_RAIL && !lh_forward(a, c, s)) return;
   uint32_t most = 0;
   for (int r = 0; r < EP_RANKS; r++) most = max(most, s.messages[r]);
   for (uint32_t job = ll_from_top(c); job < most * EP_RANKS * LH_PARTS; job += ll_all_warps(c)) {
-    LhPart p = lh_part(job);
+    LhPart p = lh_part(job, EP_RANKS);
     if (p.message >= s.messages[p.source]) continue;
-    uint8_t *slot = ep_own_heap(a) + lh_slot(a, c.number, p.source, p.message);
-    if (!(ep_is_near(a, static_cast<int32_t>(p.source)) ? lh_take_near(a, c, p, slot) : lh_take_far(a, c, p, slot))) return;
+    if (!lh_take(a, c, p)) return;
     ep_span_stage(a, EP_STAGE_ARRIVED);
     lh_copy_part(a, c, s, p);
   }

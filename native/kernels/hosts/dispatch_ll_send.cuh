@@ -1,5 +1,6 @@
 /* First half of dispatch_ll_hosts: a block sends a token at a time, to near ranks by stores
- * and to far ranks by a put each, and the last block tells every rank how much there is.
+ * and by a put to each far rank or far host, and the last block tells every rank how much
+ * there is.
  */
 #ifndef EP_DISPATCH_LL_SEND_CUH
 #define EP_DISPATCH_LL_SEND_CUH
@@ -12,9 +13,13 @@ EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
   return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
 }
 
-/* Whether this lane holds the first of the warp's equal values, which begins a message. */
-EP_DEVICE bool lh_first(int32_t owner) {
-  return static_cast<uint32_t>(__ffs(__match_any_sync(EP_FULL_WARP, owner))) == lane_id() + 1;
+/* Fault drill: what crosses to an expert's host is lost, of route direct the counts for
+ * its rank, of the rail the messages, which somebody there waits to forward. */
+EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
+  return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
+}
+EP_DEVICE bool lh_loses_message(const EpArgs &a, int32_t rank) {
+  return EP_ROUTE == EP_ROUTE_RAIL && a.drop_signal > 0 && ep_node_of(lh_owner(a.drop_signal - 1)) == ep_node_of(rank);
 }
 
 /* ---- counts ---- */
@@ -22,21 +27,31 @@ EP_DEVICE bool lh_first(int32_t owner) {
 struct LhCounted {
   uint32_t rows[EP_EXPERTS]; /* for an expert */
   uint32_t messages[EP_RANKS];
+  uint32_t relayed[EP_NODES]; /* to a host's rank with this place */
 };
 
 static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
   for (uint32_t i = threadIdx.x; i < EP_EXPERTS; i += blockDim.x) s.rows[i] = 0;
   for (uint32_t i = threadIdx.x; i < EP_RANKS; i += blockDim.x) s.messages[i] = 0;
+  for (uint32_t i = threadIdx.x; i < EP_NODES; i += blockDim.x) s.relayed[i] = 0;
   __syncthreads();
 #pragma unroll 4
   for (uint32_t t = warp_id(); t < static_cast<uint32_t>(a.tokens); t += warps_in_block()) {
     const int32_t id = lh_id(a, t), owner = lh_owner(id);
-    const bool first = lh_first(owner);
+    const bool first = lh_first(owner), relayed = EP_ROUTE == EP_ROUTE_RAIL && lh_first(lh_host(owner));
     if (id < 0) continue;
     atomicAdd(&s.rows[id], 1u);
     if (first) atomicAdd(&s.messages[owner], 1u);
+    if (relayed) atomicAdd(&s.relayed[ep_node_of(owner)], 1u);
   }
   __syncthreads();
+}
+
+/* A word of LH_COUNTS for a rank. All ranks of a host hear how many messages are relayed
+ * there; that with the sender's place forwards them. */
+EP_DEVICE uint32_t lh_count(const LhCounted &s, uint32_t owner, uint32_t word) {
+  if (word < EP_LOCAL_EXPERTS) return s.rows[owner * EP_LOCAL_EXPERTS + word];
+  return word < LL_COUNT_WORDS ? s.messages[owner] : s.relayed[owner / EP_PER_NODE];
 }
 
 /* Tells every rank how many rows each of its experts gets, and how many messages. A near
@@ -47,7 +62,7 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   for (uint32_t i = threadIdx.x; i < EP_RANKS * LH_COUNT_WORDS; i += blockDim.x) {
     const uint32_t owner = i / LH_COUNT_WORDS, word = i % LH_COUNT_WORDS, expert = owner * EP_LOCAL_EXPERTS + word;
     const bool rows = word < EP_LOCAL_EXPERTS, near = ep_is_near(a, static_cast<int32_t>(owner));
-    const uint64_t value = static_cast<uint64_t>(c.number) << 32 | (rows ? s.rows[expert] : s.messages[owner]);
+    const uint64_t value = static_cast<uint64_t>(c.number) << 32 | lh_count(s, owner, word);
     if (near && rows && ep_drill_drops(a, static_cast<int32_t>(expert))) continue;
     uint8_t *to = near ? ep_peer_heap(a, static_cast<int32_t>(owner)) + lh_counts(a, c.number, static_cast<uint32_t>(a.rank))
                        : ep_own_heap(a) + lh_count_send(a, c.number, owner);
@@ -56,7 +71,7 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   __syncthreads();
   fence_acq_rel_sys(); /* the network reads what the whole block wrote */
   for (int32_t owner = static_cast<int32_t>(c.warp); owner < EP_RANKS; owner += static_cast<int32_t>(c.warps)) {
-    if (ep_is_near(a, owner) || a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner) continue;
+    if (ep_is_near(a, owner) || lh_loses_counts(a, owner)) continue;
     net_put(ep_own_heap(a) + lh_counts(a, c.number, static_cast<uint32_t>(a.rank)),
             ep_own_heap(a) + lh_count_send(a, c.number, static_cast<uint32_t>(owner)), 8 * LH_COUNT_WORDS,
             ep_own_word(a, lh_count_flag(a, c.number, static_cast<uint32_t>(a.rank))), c.number, EP_NET_SET, owner);
@@ -69,36 +84,43 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
 struct LhTarget {
   int32_t rank;     /* of the message that this position begins, -1 for none */
   uint32_t message; /* its number */
+  int32_t put;      /* rank of the put that this position begins, -1 for none */
+  uint32_t number;  /* of the put's message there */
   uint64_t head;    /* header word */
 };
 
-/* Of each position: how many earlier tokens have the same expert, or any of its rank. */
+/* Of each position: how many earlier tokens have the same expert, or any of its rank, or
+ * under EP_ROUTE_RAIL any of its host. */
 struct LhEarlier {
-  uint32_t rows[EP_TOPK], messages[EP_TOPK];
+  uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
 
 /* Numbers without atomics over blocks: rows keep the order of tokens, in every run. */
 static __device__ void lh_count_earlier(const EpArgs &a, LhEarlier &s, uint32_t token, int32_t id) {
-  if (threadIdx.x < EP_TOPK) s.rows[threadIdx.x] = s.messages[threadIdx.x] = 0;
+  if (threadIdx.x < EP_TOPK) s.rows[threadIdx.x] = s.messages[threadIdx.x] = s.relayed[threadIdx.x] = 0;
   __syncthreads();
   const int32_t owner = lh_owner(id);
-  uint32_t rows = 0, messages = 0;
+  uint32_t rows = 0, messages = 0, relayed = 0;
 #pragma unroll 4
   for (uint32_t t = warp_id(); t < token; t += warps_in_block()) {
     const int32_t other = lh_id(a, t), others = lh_owner(other);
-    bool row = false, message = false;
+    bool row = false, message = false, relay = false;
 #pragma unroll
     for (uint32_t k = 0; k < EP_TOPK; k++) {
+      const int32_t its = __shfl_sync(EP_FULL_WARP, others, k);
       row |= __shfl_sync(EP_FULL_WARP, other, k) == id;
-      message |= __shfl_sync(EP_FULL_WARP, others, k) == owner;
+      message |= its == owner;
+      relay |= EP_ROUTE == EP_ROUTE_RAIL && lh_host(its) == lh_host(owner);
     }
     rows += row;
     messages += message;
+    relayed += relay;
   }
   if (lane_id() < EP_TOPK && messages > 0) {
     atomicAdd(&s.rows[lane_id()], rows);
     atomicAdd(&s.messages[lane_id()], messages);
   }
+  if (lane_id() < EP_TOPK && relayed > 0) atomicAdd(&s.relayed[lane_id()], relayed);
   __syncthreads();
 }
 
@@ -107,36 +129,51 @@ EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
   const uint32_t k = lane_id();
   const int32_t id = lh_id(a, token), owner = lh_owner(id);
   lh_count_earlier(a, s, token, id);
-  const bool first = lh_first(owner);
-  if (k >= EP_TOPK) return {-1, 0, token};
+  const bool first = lh_first(owner), relayed = EP_ROUTE == EP_ROUTE_RAIL && lh_first(lh_host(owner));
+  if (k >= EP_TOPK) return {-1, 0, -1, 0, token};
   const uint64_t weight = __float_as_uint(a.weights[token * EP_TOPK + k]);
   const uint32_t place = id < 0 ? LL_NOWHERE : static_cast<uint32_t>(id) << LL_PLACE_BITS | s.rows[k];
-  return {first ? owner : -1, s.messages[k], weight << 32 | place};
+  LhTarget t = {first ? owner : -1, s.messages[k], -1, s.messages[k], weight << 32 | place};
+  if (id < 0 || ep_is_near(a, owner)) return t;
+  if (EP_ROUTE == EP_ROUTE_DIRECT) {
+    t.put = t.rank;
+  } else if (relayed) {
+    t.put = ep_rail(a, ep_node_of(owner));
+    t.number = s.relayed[k];
+  }
+  return t;
 }
 
-/* The bits of `begun`: positions whose message goes to a near rank, or to a far one. */
-EP_DEVICE uint32_t lh_begun(const EpArgs &a, const LhTarget &t, bool near) {
-  return __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank) == near);
+/* Positions that begin a message to a near rank. */
+EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
+  return __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank));
 }
 
 EP_DEVICE int32_t lh_rank_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.rank, position); }
 EP_DEVICE uint32_t lh_message_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.message, position); }
 
+/* Lane k stores header word k at a rank of this host. */
+EP_DEVICE void lh_store_header(const EpArgs &a, const LlCall &c, int32_t rank, uint32_t source, uint32_t message, uint64_t head) {
+  uint64_t *to = reinterpret_cast<uint64_t *>(ep_peer_heap(a, rank) + lh_header(a, c.number, source, message));
+  if (c.lane < LH_HEAD) st_relaxed_sys(to + c.lane, head);
+}
+
 /* One warp. */
 EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near) {
-  uint64_t *staged = ep_own_word(a, lh_send(a, c.number, token) + LH_HEAD_AT);
-  if (c.lane < LH_HEAD) staged[c.lane] = t.head;
+  uint8_t *staged = ep_own_heap(a) + lh_send(a, c.number, token);
+  if (c.lane < LH_HEAD) reinterpret_cast<uint64_t *>(staged + LH_HEAD_AT)[c.lane] = t.head;
+  if (EP_ROUTE == EP_ROUTE_RAIL && c.lane < EP_TOPK) reinterpret_cast<uint32_t *>(staged + LH_NUMBERS_AT)[c.lane] = t.message;
   for (; near != 0; near &= near - 1) {
     const uint32_t k = __ffs(near) - 1, message = lh_message_at(t, k);
-    uint8_t *peer = ep_peer_heap(a, lh_rank_at(t, k));
-    uint64_t *to = reinterpret_cast<uint64_t *>(peer + lh_header(a, c.number, static_cast<uint32_t>(a.rank), message));
-    if (c.lane < LH_HEAD) st_relaxed_sys(to + c.lane, t.head);
+    lh_store_header(a, c, lh_rank_at(t, k), static_cast<uint32_t>(a.rank), message, t.head);
   }
 }
 
+/* One lane of a warp that stores n vectors a lane. */
+template <uint32_t n>
 EP_DEVICE void lh_store(uint8_t *slot, uint32_t vector, const EpVector &v) {
-  if (lh_inside<1>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, v.data);
-  if (lh_has_scale<1>(vector)) st_relaxed_sys(lh_scale(slot, vector), v.scale);
+  if (lh_inside<n>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, v.data);
+  if (lh_has_scale<n>(vector)) st_relaxed_sys(lh_scale(slot, vector), v.scale);
 }
 
 /* The whole block: a vector a thread, to every near rank and, for the network, to LH_SEND. */
@@ -149,21 +186,23 @@ EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget 
     for (uint32_t todo = near; todo != 0; todo &= todo - 1) {
       const uint32_t k = __ffs(todo) - 1, message = lh_message_at(t, k);
       uint8_t *peer = ep_peer_heap(a, lh_rank_at(t, k));
-      lh_store(peer + lh_slot(a, c.number, static_cast<uint32_t>(a.rank), message), vector, v);
+      lh_store<1>(peer + lh_slot(a, c.number, static_cast<uint32_t>(a.rank), message), vector, v);
     }
-    if (far) lh_store(ep_own_heap(a) + lh_send(a, c.number, token), vector, v);
+    if (far) lh_store<1>(ep_own_heap(a) + lh_send(a, c.number, token), vector, v);
   }
 }
 
-/* Warps take the far ranks in turn. */
-EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t far) {
-  if (far == 0) return;
+/* Warps take the puts in turn. */
+EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t puts) {
+  if (puts == 0) return;
   fence_acq_rel_sys(); /* the network reads what the whole block wrote */
-  for (uint32_t turn = 0; far != 0; far &= far - 1, turn++) {
+  for (uint32_t turn = 0; puts != 0; puts &= puts - 1, turn++) {
     if (turn % c.warps != c.warp) continue;
-    const uint32_t k = __ffs(far) - 1, message = lh_message_at(t, k), me = static_cast<uint32_t>(a.rank);
-    net_put(ep_own_heap(a) + lh_slot(a, c.number, me, message), ep_own_heap(a) + lh_send(a, c.number, token), LH_MESSAGE,
-            ep_own_word(a, lh_flag(a, c.number, me, message)), c.number, EP_NET_SET, lh_rank_at(t, k));
+    const uint32_t k = __ffs(puts) - 1, number = __shfl_sync(EP_FULL_WARP, t.number, k), me = static_cast<uint32_t>(a.rank);
+    const int32_t rank = __shfl_sync(EP_FULL_WARP, t.put, k);
+    if (lh_loses_message(a, rank)) continue;
+    net_put(ep_own_heap(a) + lh_slot(a, c.number, me, number), ep_own_heap(a) + lh_send(a, c.number, token), LH_PUT,
+            ep_own_word(a, lh_flag(a, c.number, me, number)), c.number, EP_NET_SET, rank);
   }
 }
 
@@ -173,24 +212,34 @@ static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
     const LhTarget t = lh_target(a, s, token);
-    const uint32_t near = lh_begun(a, t, true), far = lh_begun(a, t, false);
+    const uint32_t near = lh_begun_near(a, t), puts = __ballot_sync(EP_FULL_WARP, t.put >= 0);
     if (c.warp == c.warps - 1) lh_send_header(a, c, t, token, near);
-    lh_send_vectors(a, c, t, token, near, far != 0);
+    lh_send_vectors(a, c, t, token, near, puts != 0);
     __syncthreads();
-    lh_put_messages(a, c, t, token, far);
+    lh_put_messages(a, c, t, token, puts);
   }
 }
 
-/* Clears the near headers of the previous call, for the call after this one. The previous
- * call's counts still say how many it used. */
+/* How many headers of a source an earlier call used. Of a far source only the rail uses
+ * any: it relayed a message then if it sent one at all. */
+EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t source) {
+  const uint64_t *counts = ep_own_word(a, lh_counts(a, call, source));
+  const uint32_t messages = static_cast<uint32_t>(counts[EP_LOCAL_EXPERTS]), relayed = static_cast<uint32_t>(counts[LL_COUNT_WORDS]);
+  return relayed > 0 || ep_is_near(a, static_cast<int32_t>(source)) ? messages : 0;
+}
+
+/* Clears the headers of the previous call, for the call after this one. The previous
+ * call's counts still say how many it used, and by which route. Lanes load them together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
   const uint32_t before = c.number - 1;
-  const uint32_t first = static_cast<uint32_t>(ep_node_of(a.rank) * EP_PER_NODE);
-  for (uint32_t source = first; source < first + EP_PER_NODE; source++) {
-    const uint32_t used = static_cast<uint32_t>(ep_own_word(a, lh_counts(a, before, source))[EP_LOCAL_EXPERTS]) * LH_HEAD;
-    uint64_t *words = ep_own_word(a, lh_header(a, before, source, 0));
-    for (uint32_t i = c.block * blockDim.x + threadIdx.x; i < used; i += c.blocks * blockDim.x)
-      st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
+  for (uint32_t first = 0; first < EP_RANKS; first += 32) {
+    const uint32_t mine = lh_headers_used(a, before, min(first + c.lane, static_cast<uint32_t>(EP_RANKS - 1)));
+    for (uint32_t source = first; source < min(first + 32, static_cast<uint32_t>(EP_RANKS)); source++) {
+      const uint32_t used = __shfl_sync(EP_FULL_WARP, mine, source - first) * LH_HEAD;
+      uint64_t *words = ep_own_word(a, lh_header(a, before, source, 0));
+      for (uint32_t i = c.block * blockDim.x + threadIdx.x; i < used; i += c.blocks * blockDim.x)
+        st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
+    }
   }
 }
 

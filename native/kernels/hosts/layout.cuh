@@ -24,16 +24,6 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* EP_ROUTE, of dispatch: every message goes to its expert's rank, or those for another
- * host go there once, to the rank with the sender's place (its rail), which forwards. Of
- * combine: every row goes to its token's rank, or rows for another host are summed by the
- * rank with that rank's place, see combine_rail.cuh. */
-#define EP_ROUTE_DIRECT 0
-#define EP_ROUTE_RAIL 1
-#ifndef EP_ROUTE
-#define EP_ROUTE EP_ROUTE_DIRECT
-#endif
-
 /* Indices into EpArgs.region. SEND, RECV and C_RECV are those of ep/layout.cuh. An
  * arrival word counts parts that came from a rank since set-up. */
 enum EpHostRegion {

@@ -11,11 +11,30 @@
  * A token is one message to each rank that has any of its experts. The messages from one
  * rank to another are numbered from 0 in the order of their tokens.
  *
+ * Under EP_ROUTE_RAIL a token crosses to another host once, as a relayed message: to the
+ * rank there with the sender's place. That rank forwards it by stores to each rank of its
+ * host that has any of the experts. These poll what is forwarded, like what their own host
+ * sends. A relayed message says by which number each of them knows the message, and the
+ * counts say how many a rank has to forward.
+ *
+ * Calls of both routes may follow each other on the same memory. So a place has one use:
+ * what puts fill is never polled as data. A put fills the slots of far sources in LH_SLOTS,
+ * by either route, and stores fill LH_FORWARDED, which only the rail uses. A call of
+ * either route clears the headers that the call before used, of far sources too if that
+ * took the rail.
+ *
  * Calls follow each other without a barrier, for the reason in ll/layout.cuh: a call of
  * dispatch ends when the counts of every rank are here, and a rank sends its counts after
  * its earlier calls have ended. So no rank is more than one call ahead, and what it then
  * writes lies in another set. Words that puts set hold the call's number. Every set has
  * its own, since two puts of one rank may arrive in either order.
+ *
+ * The same holds for what is forwarded. A call ends when this rank has forwarded all. So
+ * what a rank puts in call n + 2 finds the slots of call n read, and its own copy of call n
+ * gone: it has ended call n + 1, hence got counts of every rank that had ended call n. A
+ * forwarder stores in call n + 2 what it stored in call n, and has ended call n + 1 as well:
+ * the receivers have emptied the slots of call n, and cleared the headers of call n - 1,
+ * whose set it fills.
  */
 #ifndef EP_LL_HOSTS_LAYOUT_CUH
 #define EP_LL_HOSTS_LAYOUT_CUH
@@ -30,18 +49,19 @@
 /* Indices into EpArgs.region. R ranks, T = max_tokens, K top-k, H hidden; "near" is of this
  * host, "far" of another; "own" is used by its own rank alone. */
 enum LhRegion {
-  LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | rows of a local expert, then messages. Zeroed */
+  LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | rows of a local expert, then messages, then relayed messages. Zeroed */
   LH_COUNT_FLAG,  /* [3][R source] u64: call number once a far source's counts are here. Zeroed */
   LH_COUNT_SEND,  /* [3][R][LH_COUNT_WORDS] u64: counts on their way to a far rank; own */
-  LH_HEADERS,     /* [3][R source][T][LH_HEAD] u64: headers of near sources. All ones */
-  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: near: elements, scales, all ones between calls; far: whole messages */
-  LH_FLAG,        /* [2][R source][T] u64: call number once a far source's message is here. Zeroed */
+  LH_HEADERS,     /* [3][R source][T][LH_HEAD] u64: headers of what is polled. All ones */
+  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: near: elements, scales, all ones between calls; far: what was put, whole messages */
+  LH_FLAG,        /* [2][R source][T] u64: call number once a far source's put is here. Zeroed */
   LH_SEND,        /* [2][T][LH_MESSAGE]: tokens on their way to far ranks; own */
   LH_ROUTE,       /* [R source][T message][LH_HEAD] u64: weight << 32 | row of the output or LL_NOWHERE, then the token; own */
   LH_MESSAGES,    /* [R source] u32: messages of the last dispatch; own */
   LH_STARTED,     /* [R] u64: how many calls of combine a rank has begun. Zeroed */
   LH_RETURN,      /* [2][T][K][H] BF16: rows by top-k position. All ones between calls */
   LH_RETURN_FLAG, /* [2][T][K] u64: call number once a far row is here. Zeroed */
+  LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: of far sources: elements, scales. All ones between calls */
 };
 
 /* Words of a header: for each top-k position weight << 32 | expert << 20 | position among
@@ -49,9 +69,13 @@ enum LhRegion {
  * number. A warp reads it, a word a lane. */
 static const uint32_t LH_HEAD = EP_TOPK + 1;
 static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES; /* in a far message */
-static const uint32_t LH_MESSAGE = LL_SLOT_BYTES + ep_up(8 * LH_HEAD, 16);
-/* Rows of each local expert, then messages; a put is a multiple of 16 bytes. */
-static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS, 2);
+/* Of each position the number of the message to its rank, u32, in a relayed message. */
+static const uint32_t LH_NUMBERS_AT = LH_HEAD_AT + ep_up(8 * LH_HEAD, 16);
+static const uint32_t LH_MESSAGE = LH_NUMBERS_AT + ep_up(4 * EP_TOPK, 16);
+static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT; /* bytes that cross */
+/* Words that a source says; a put is a multiple of 16 bytes. */
+static const uint32_t LH_SAID = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
+static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
 static const uint32_t LH_ROW = 2 * EP_HIDDEN; /* bytes */
 static const uint32_t LH_VECTORS = LL_PAYLOAD / 16; /* of a token */
 
@@ -75,6 +99,9 @@ EP_DEVICE uint64_t lh_header(const EpArgs &a, uint32_t call, uint32_t source, ui
 }
 EP_DEVICE uint64_t lh_slot(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
   return a.region[LH_SLOTS] + lh_message(a, call & 1, source, message) * LH_MESSAGE;
+}
+EP_DEVICE uint64_t lh_forwarded(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
+  return a.region[LH_FORWARDED] + lh_message(a, call & 1, source, message) * LL_SLOT_BYTES;
 }
 EP_DEVICE uint64_t lh_flag(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
   return a.region[LH_FLAG] + 8 * lh_message(a, call & 1, source, message);
@@ -113,7 +140,13 @@ EP_DEVICE bool lh_has_scale(uint32_t vector) {
 }
 EP_DEVICE uint32_t *lh_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + LL_PAYLOAD) + vector / 8; }
 
-/* The rank of an expert, -1 of a masked position. */
+/* The rank of an expert, and a rank's host; -1 of a masked position. */
 EP_DEVICE int32_t lh_owner(int32_t expert) { return expert < 0 ? -1 : expert / EP_LOCAL_EXPERTS; }
+EP_DEVICE int32_t lh_host(int32_t owner) { return owner < 0 ? -1 : ep_node_of(owner); }
+
+/* Whether this lane holds the first of the warp's equal values, which begins a message. */
+EP_DEVICE bool lh_first(int32_t value) {
+  return static_cast<uint32_t>(__ffs(__match_any_sync(EP_FULL_WARP, value))) == lane_id() + 1;
+}
 
 #endif

@@ -1,10 +1,20 @@
 /* Which ranks are on which host: N hosts of G ranks, rank r on host r / G. A rank's place
- * is its number on its host.
+ * is its number on its host. And by which way tokens and rows cross hosts.
  */
 #ifndef EP_TOPOLOGY_CUH
 #define EP_TOPOLOGY_CUH
 
 #include "common/ptx.cuh"
+
+/* EP_ROUTE, of dispatch: every message goes to its expert's rank, or those for another
+ * host go there once, to the rank with the sender's place (its rail), which forwards. Of
+ * combine: every row goes to its token's rank, or rows for another host are summed by the
+ * rank with that rank's place, see combine_rail.cuh. */
+#define EP_ROUTE_DIRECT 0
+#define EP_ROUTE_RAIL 1
+#ifndef EP_ROUTE
+#define EP_ROUTE EP_ROUTE_DIRECT
+#endif
 
 constexpr int32_t EP_PER_NODE = EP_RANKS / EP_NODES;
 

@@ -186,29 +186,30 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 }
 
 // TestRankDrill: a signal that is lost between hosts is named within the deadline, and the
-// ranks go on. The low-latency kernels send the counts of a rank by one put: then the
-// rank is named and no expert.
+// ranks go on. The low-latency kernels send the counts of a rank by one put, and by the
+// rail a message that somebody there forwards: then the rank is named and no expert.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")
 	p := hostsProblem(2, 2)
 	s := l.open(t, p)
-	for _, c := range []struct{ pair, names string }{
-		{hostsPair, "expert 2 from rank 1"},
-		{llPair, "rank 0 waited in dispatch_wait for rank 1"},
+	for _, c := range []struct{ pair, route, names string }{
+		{hostsPair, "direct", "expert 2 from rank 1"},
+		{llPair, "direct", "rank 0 waited in dispatch_wait for rank 1"},
+		{llPair, "rail", "rank 0 waited in dispatch_wait for rank 1"},
 	} {
-		lossy := l.pair(t, s, p, c.pair, "dispatch.threads=96")
+		lossy := l.pair(t, s, p, c.pair, "dispatch.route="+c.route, "dispatch.threads=96")
 		for try := 1; ; try++ { // on a busy host another wait may pass the deadline first
 			var f *kernels.Failure
 			_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
 			if !errors.As(err, &f) || f.Status != ep.Hang || try == 10 {
-				t.Fatalf("%s: a lost signal gave %v, want a hang that names %s", c.pair, err, c.names)
+				t.Fatalf("%s by %s: a lost signal gave %v, want a hang that names %s", c.pair, c.route, err, c.names)
 			}
 			if strings.Contains(f.Reason, c.names) {
 				break
 			}
 		}
-		right(t, s, l.pair(t, s, p, c.pair))
+		right(t, s, l.pair(t, s, p, c.pair, "dispatch.route="+c.route))
 	}
 }
 

@@ -32,6 +32,10 @@ step "calls, 4 ranks" env EMUL_GPUS=4 "$out/epcomm-test" "$out/four.pack" calls 
 for test in calls graphs flight nodes refusals left crashed unfilled; do
   step "$test, 2 nodes" env EMUL_GPUS=4 "$out/epcomm-test" "$out/nodes.pack" $test --processes --calls 40 --replays 40 --most 24 --other "$out/four.pack"
 done
+# So few tokens that low-latency calls of both routes follow each other on one memory.
+for test in calls graphs flight; do
+  step "$test of few tokens, 2 nodes" env EMUL_GPUS=4 "$out/epcomm-test" "$out/nodes.pack" $test --processes --calls 200 --replays 100 --most 4
+done
 step "chain, 2 nodes" env EMUL_GPUS=4 "$out/epcomm-test" "$out/nodes.pack" chain --processes --calls 1 --replays 1 --most 4
 for test in never killed; do
   step "$test, 2 nodes" env EMUL_GPUS=4 "$out/epcomm-test" "$out/nodes.pack" $test --processes --deadline 2 --most 12

@@ -73,7 +73,7 @@ func request(ranks, tokens int) pack.Request {
 // overNodes are rows of both kinds of kernels and both routes, fused and split.
 func overNodes(ranks, nodes, tokens int) pack.Request {
 	m := ep.Machine{Backend: "cuda-hosts", PCIID: "emulated", Arch: "sm_90", SMs: 4, GPUs: ranks}
-	p := ep.Problem{Ranks: ranks, Nodes: nodes, Hidden: 256, Experts: 4 * ranks, TopK: 3, MaxTokens: tokens, Mode: ep.Graph, Combine: ep.BF16, Dispatch: ep.FP8}
+	p := ep.Problem{Ranks: ranks, Nodes: nodes, Hidden: 640, Experts: 4 * ranks, TopK: 3, MaxTokens: tokens, Mode: ep.Graph, Combine: ep.BF16, Dispatch: ep.FP8}
 	dispatch := func(route, mode string, sms int) string {
 		return fmt.Sprintf("dispatch_hosts:chunk_bytes=0,count_sms=1,in_flight=4,mode=%s,pdl=1,relay_chunk=1,relay_warps=2,route=%s,sms=%d,threads=64,tile_tokens=16", mode, route, sms)
 	}

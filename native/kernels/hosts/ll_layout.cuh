@@ -29,12 +29,11 @@
  * writes lies in another set. Words that puts set hold the call's number. Every set has
  * its own, since two puts of one rank may arrive in either order.
  *
- * The same holds for what is forwarded. A call ends when this rank has forwarded all. So
- * what a rank puts in call n + 2 finds the slots of call n read, and its own copy of call n
- * gone: it has ended call n + 1, hence got counts of every rank that had ended call n. A
- * forwarder stores in call n + 2 what it stored in call n, and has ended call n + 1 as well:
- * the receivers have emptied the slots of call n, and cleared the headers of call n - 1,
- * whose set it fills.
+ * The same holds for what is forwarded. A rank ends a call after it has forwarded all of
+ * it. A sender in call n + 2 has ended call n + 1, so that its forwarders have ended call n:
+ * they have read the slots that it fills, and what it staged there has left. A forwarder
+ * in call n + 2 has ended call n + 1, so that its receivers have ended call n: they have
+ * emptied the slots of call n, and cleared the headers of call n - 1, and it fills these.
  */
 #ifndef EP_LL_HOSTS_LAYOUT_CUH
 #define EP_LL_HOSTS_LAYOUT_CUH

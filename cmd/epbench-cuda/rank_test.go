@@ -88,7 +88,12 @@ func hostsProblem(ranks, nodes int) ep.Problem {
 
 func (l launched) open(t *testing.T, p ep.Problem) kernels.Session {
 	t.Helper()
-	d, err := workloads.Parse("zipf:1.0")
+	return l.openRouted(t, p, "zipf:1.0")
+}
+
+func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels.Session {
+	t.Helper()
+	d, err := workloads.Parse(routing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,6 +176,18 @@ func TestRankHosts(t *testing.T) {
 	if !errors.As(err, &f) || f.Status != ep.Crash || !strings.Contains(f.Reason, "rank 1 of 4") {
 		t.Errorf("a rank that died gave %v, want a crash of rank 1", err)
 	}
+}
+
+// TestRankRail: six ranks on three hosts, of which some have no tokens, forward messages of
+// several parts to each other.
+func TestRankRail(t *testing.T) {
+	t.Parallel()
+	l := launchRanks(t, 6, "rank --clock event --split --deadline 30s")
+	p := hostsProblem(6, 3)
+	p.Hidden, p.Dispatch = 640, ep.BF16
+	s := l.openRouted(t, p, "ragged:1+masked:0.5")
+	right(t, s, l.pair(t, s, p, llPair, "dispatch.route=rail"))
+	right(t, s, l.pair(t, s, p, llPair, "dispatch.route=rail", "dispatch.mode=split", "dispatch.part=1024"))
 }
 
 // refuseMixed wants epbench to know that a combine reads what its own dispatch leaves.

@@ -203,8 +203,8 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 }
 
 // TestRankDrill: a signal that is lost between hosts is named within the deadline, and the
-// ranks go on. The low-latency kernels send the counts of a rank by one put, and by the
-// rail a message that somebody there forwards: then the rank is named and no expert.
+// ranks go on. The low-latency kernels lose the counts for a rank, which are one put, or by
+// the rail the messages to a host: then the sender is named and no expert.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")

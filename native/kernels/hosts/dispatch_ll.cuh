@@ -14,10 +14,10 @@ static const uint32_t LH_PARTS = (LH_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART
 struct LhArrived {
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment */
   uint32_t messages[EP_RANKS];
-  uint32_t relayed[EP_RANKS]; /* for the rank of this host with the source's place to forward */
+  uint32_t relayed[EP_RANKS]; /* that the rank of this host with the source's place forwards */
 };
 
-/* Where a word of LH_COUNTS goes. */
+/* Where a word of LH_COUNTS is kept. */
 EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return &s.rows[source][word];
   return word < LL_COUNT_WORDS ? &s.messages[source] : &s.relayed[source];
@@ -76,8 +76,8 @@ EP_DEVICE void lh_offsets(const EpArgs &a, LhArrived &s, bool publish) {
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
   if (!lh_await_far_counts(a, c)) return false;
   bool ok = true;
-  for (uint32_t i = threadIdx.x; i < EP_RANKS * LH_SAID; i += blockDim.x) {
-    const uint32_t source = i / LH_SAID, word = i % LH_SAID;
+  for (uint32_t i = threadIdx.x; i < EP_RANKS * LH_AWAITED; i += blockDim.x) {
+    const uint32_t source = i / LH_AWAITED, word = i % LH_AWAITED;
     uint32_t count = 0;
     ok = ok && lh_await_count(a, c, source, word, &count);
     *lh_arrived(s, source, word) = count;
@@ -100,7 +100,7 @@ struct LhPart {
   uint32_t scale[LH_PART];
 };
 
-/* Jobs go round so many sources. */
+/* Jobs take the sources in turn. */
 EP_DEVICE LhPart lh_part(uint32_t job, uint32_t sources) {
   LhPart p;
   p.source = job % sources;
@@ -196,7 +196,7 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
-/* The rank on this rank's rail at the n-th host behind this one. */
+/* The rank on this rank's rail that is n + 1 hosts further on, host 0 following the last. */
 EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }
@@ -218,8 +218,9 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
 }
 
 /* What other hosts put to this rank. A warp forwards before it receives, and forwarding
- * waits for senders alone, who wait for nobody. So no two ranks wait for each other. Warps
- * are taken from the bottom: with little to do those that receive do not wait for these. */
+ * waits for senders alone, which wait for no rank. So no two ranks wait for each other.
+ * Forwarding takes warps from the bottom and receiving from the top: with few messages no
+ * warp does both. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);

@@ -13,8 +13,9 @@ EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
   return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
 }
 
-/* Fault drill: what crosses to an expert's host is lost, of route direct the counts for
- * its rank, of the rail the messages, which somebody there waits to forward. */
+/* Fault drill: something is lost on its way to an expert's host. By route direct it is the
+ * counts for the expert's rank. By the rail it is the messages to the host: the rank that
+ * forwards them waits for them. */
 EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
   return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
 }
@@ -47,8 +48,9 @@ static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
   __syncthreads();
 }
 
-/* A word of LH_COUNTS for a rank. All ranks of a host hear how many messages are relayed
- * there; that with the sender's place forwards them. */
+/* A word of LH_COUNTS for a rank. Every rank of a host is told how many messages are relayed
+ * to the host, not only the one that forwards them: the others see by it that the call took
+ * the rail, see lh_headers_used. */
 EP_DEVICE uint32_t lh_count(const LhCounted &s, uint32_t owner, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return s.rows[owner * EP_LOCAL_EXPERTS + word];
   return word < LL_COUNT_WORDS ? s.messages[owner] : s.relayed[owner / EP_PER_NODE];

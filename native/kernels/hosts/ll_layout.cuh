@@ -72,8 +72,9 @@ static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES; /* in a far message */
 static const uint32_t LH_NUMBERS_AT = LH_HEAD_AT + ep_up(8 * LH_HEAD, 16);
 static const uint32_t LH_MESSAGE = LH_NUMBERS_AT + ep_up(4 * EP_TOPK, 16);
 static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT; /* bytes that cross */
-/* Words that a source says; a put is a multiple of 16 bytes. */
-static const uint32_t LH_SAID = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
+/* Words of LH_COUNTS that a receiver waits for. There may be one more, since a put is a
+ * multiple of 16 bytes, and one that only the rail needs. */
+static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
 static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
 static const uint32_t LH_ROW = 2 * EP_HIDDEN; /* bytes */
 static const uint32_t LH_VECTORS = LL_PAYLOAD / 16; /* of a token */

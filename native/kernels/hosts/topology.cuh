@@ -1,5 +1,5 @@
 /* Which ranks are on which host: N hosts of G ranks, rank r on host r / G. A rank's place
- * is its number on its host. And by which way tokens and rows cross hosts.
+ * is its number on its host. Also the route by which tokens and rows cross hosts.
  */
 #ifndef EP_TOPOLOGY_CUH
 #define EP_TOPOLOGY_CUH

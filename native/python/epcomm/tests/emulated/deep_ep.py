@@ -23,7 +23,8 @@ _index = 0  # of this rank's GPU
 
 
 class _OnTheCPU(TorchFunctionMode):
-    """Tensors for cuda are made on the CPU, and products that only pass time are small."""
+    """Tensors for cuda are made on the CPU. Empty ones are full of NaN and -1, as memory of
+    GPUs may be; products that only pass time are small."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -31,7 +32,10 @@ class _OnTheCPU(TorchFunctionMode):
             kwargs["device"] = "cpu"
         if function is torch.randn and args[:1] == ((8192, 8192),):
             args = ((8, 8),)
-        return function(*args, **kwargs)
+        made = function(*args, **kwargs)
+        if function in (torch.empty, torch.empty_like):
+            made.untyped_storage().fill_(0xFF)
+        return made
 
 
 class _Stream:

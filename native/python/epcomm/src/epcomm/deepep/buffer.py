@@ -32,6 +32,8 @@ class Buffer:
             raise ValueError("Either 'group' or 'comm' must be provided.")
         if enable_shrink:
             raise NotServed("enable_shrink", "a lost rank ends calls by their deadline; make the Buffer again without it")
+        if low_latency_mode and not allow_nvlink_for_low_latency_mode:
+            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows travel by NVLink and hooks hold no SMs meanwhile; leave it out")
         self.group = group if group is not None else comm
         self.rank, self.group_size = (group.rank(), group.size()) if group is not None else (comm.Get_rank(), comm.Get_size())
         self._mpi = comm if group is None else None
@@ -41,6 +43,7 @@ class Buffer:
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
         self._lane = Lane(self.device)
         self._links = {}
+        self._next_combine = None  # rows for a combine with zero_copy
         self._runtime = True
 
     # ---- ranks ----
@@ -239,6 +242,8 @@ class Buffer:
         sent = sent_of(handle, "low_latency_dispatch")
         if zero_copy:
             x = self._next_combine
+            if x is None:
+                raise ValueError("zero_copy: no rows to combine; write them to what get_next_low_latency_combine_buffer returns first")
         work = lambda: low_latency.combine(sent, x, topk_weights, out, later=return_recv_hook)
         (combined, half), event = self._lane.run(None, async_finish, work, (x, topk_weights, handle, out))
         return combined, *self._finish(event, half, (x, topk_weights, handle, combined))

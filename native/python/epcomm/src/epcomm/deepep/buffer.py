@@ -5,7 +5,7 @@ import os
 import torch
 
 from . import low_latency, normal, packs
-from .config import Config, NotServed, config_for
+from .config import Config, NotServed, config_for, must_be
 from .events import EventHandle, EventOverlap, Lane
 from .handle import Handle, sent_of
 from .link import FP8, Link
@@ -133,13 +133,14 @@ class Buffer:
         x, scales, dtype = normal.unpacked(x)
         if handle is not None:
             assert topk_idx is None and topk_weights is None
-            work = lambda: self._dispatch_again(sent_of(handle, "dispatch"), x, scales, dtype, num_worst_tokens)
+            work = lambda: self._dispatch_again(sent_of(handle, "dispatch"), x, scales, dtype)
             received, event = self._lane.run(previous_event, async_finish, work, (x, scales, handle))
             return received, None, None, None, None, EventOverlap(event)
         assert num_tokens_per_rank is not None and is_token_in_rank is not None and num_tokens_per_expert is not None
         link = self._normal_link(x.shape[1], num_tokens_per_expert.shape[0], topk_idx.shape[1] if topk_idx is not None else 0, config)
         if x.shape[0] > link.max_tokens:
             raise NotServed(f"{x.shape[0]} tokens of a rank", f"this Buffer was made for {link.max_tokens}; set EPCOMM_MAX_TOKENS")
+        normal.check(link, x, is_token_in_rank, topk_idx, topk_weights)
         inputs = (x, scales, is_token_in_rank, topk_idx, topk_weights, num_tokens_per_rank, num_tokens_per_expert)
         work = lambda: self._dispatch_new(link, dtype, inputs, expert_alignment, num_worst_tokens)
         (received, ids, weights, per_expert, new), event = self._lane.run(previous_event, async_finish, work, inputs)
@@ -180,8 +181,9 @@ class Buffer:
         out, scales = rows.out[:here], rows.scales[:here]
         return (out, scales) if dtype == FP8 else out
 
-    def _dispatch_again(self, sent, x, scales, dtype, worst):
-        link, here = sent.link, worst or sent.received
+    def _dispatch_again(self, sent, x, scales, dtype):
+        link, here = sent.link, sent.received  # a handle knows its rows: there is no worst case
+        must_be("x", x, x.dtype, sent.ids.shape[0], link.hidden)
         rows = normal.not_empty(normal.new_rows(link, dtype, here, index=(sent.rows.row_offsets, sent.rows.src_info)))
         link.dispatch(dtype, x, scales, sent.ids, normal.weights_of(link, None, sent.ids), rows)
         return self._cut(rows, dtype, here)
@@ -191,6 +193,7 @@ class Buffer:
         sent = sent_of(handle, "dispatch")
         if x.dtype is not torch.bfloat16:
             raise NotServed(f"combine of {x.dtype}", "give bfloat16")
+        must_be("x", x, torch.bfloat16, sent.received, sent.link.hidden)
         x = x.contiguous()
         work = lambda: self._combine(sent, handle[4], x, topk_weights, bias)
         (combined, weights), event = self._lane.run(previous_event, async_finish, work, (x, handle, topk_weights, bias))

@@ -5,7 +5,7 @@ import typing
 
 import torch
 
-from .config import NotServed
+from .config import NotServed, must_be
 from .link import BF16, FP8, Rows
 
 
@@ -68,6 +68,16 @@ def unpacked(x):
     if x.dtype is not torch.bfloat16:
         raise NotServed(f"tokens of {x.dtype}", "give bfloat16, or float8_e4m3fn with scales")
     return x.contiguous(), None, BF16
+
+
+def check(link, x, is_token_in_rank, topk_idx, topk_weights):
+    """Refuses inputs of a new dispatch whose sizes or dtypes do not fit each other."""
+    tokens = x.shape[0]
+    must_be("is_token_in_rank", is_token_in_rank, torch.bool, tokens, link.ranks)
+    if topk_idx is not None:
+        must_be("topk_idx", topk_idx, topk_idx.dtype, tokens, None)
+    if topk_weights is not None:
+        must_be("topk_weights", topk_weights, torch.float32, *(topk_idx.shape if topk_idx is not None else (tokens, None)))
 
 
 def new_rows(link, dtype, received, index=None, worst=False):

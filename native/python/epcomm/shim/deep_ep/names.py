@@ -1,9 +1,9 @@
-"""Names of kernels in profiles, for DeepEP's test of low-latency calls.
+"""Names of kernels in profiles, for DeepEP's tests of low-latency calls.
 
-It looks for kernels by DeepEP's names: one line with `dispatch` and one with `combine` in
+They look for kernels by DeepEP's names: one line with `dispatch` and one with `combine` in
 the profiler's table, and `::dispatch` in its trace, also where a call was two launches. Of
 epcomm's calls each half is a kernel with a name of its own. A Profile calls them as the
-test does; times stay as they are.
+tests do; times stay as they are.
 """
 
 import json

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 
@@ -177,6 +178,26 @@ def uneven(buffer, rank):
     close(back, x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True), 6e-3)
 
 
+def idle(buffer, rank):
+    """A rank without tokens takes part in every call."""
+    x, ids, weights = (t[:0] if rank == 1 else t for t in draw(rank, 10))
+    per_rank, _, per_expert, is_in, event = buffer.get_dispatch_layout(ids, EXPERTS)
+    got, got_ids, got_weights, _, handle, _ = buffer.dispatch(
+        x, num_tokens_per_rank=per_rank, is_token_in_rank=is_in, num_tokens_per_expert=per_expert, topk_idx=ids, topk_weights=weights,
+        previous_event=event)
+    back, back_weights, _ = buffer.combine(got, handle, topk_weights=got_weights)
+    assert back.shape == x.shape and back_weights.shape == weights.shape
+    close(back, x.float() * is_in.sum(dim=1, keepdim=True), 5e-3)
+    for hook in (False, True):
+        for fp8 in (False, True):
+            low, _, handle, _, finish = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=fp8, round_scale=fp8, return_recv_hook=hook)
+            finish() if hook else None
+            y = widened(*low) if fp8 else low
+            back, _, finish = buffer.low_latency_combine(y, ids, weights, handle, return_recv_hook=hook)
+            finish() if hook else None
+            close(back, x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True), 0.06)
+
+
 def mixed_halves(buffer, rank):
     """A recv of other kernels than the send's is refused, and so is one without a send."""
     x, ids, weights = draw(rank, 8)
@@ -256,6 +277,7 @@ def one_rank(rank, port, results):
             check_low_latency(buffer, rank, seed)
         handles_in_any_order(buffer, rank)
         uneven(buffer, rank)
+        idle(buffer, rank)
         mixed_halves(buffer, rank)
         refusals(buffer, rank)
         misread(buffer, rank)
@@ -281,8 +303,8 @@ class TestDeepEP(unittest.TestCase):
             for r in ranks:
                 r.join(10)
                 r.terminate()
-        for rank, why in sorted(said.items()):
-            self.assertEqual(why, "", f"rank {rank}: {why}")
+        failed = [f"rank {rank}: {why}" for rank, why in sorted(said.items()) if why]
+        self.assertFalse(failed, "\n".join(failed))
 
     def test_names_in_profiles(self):
         """The shim, in DeepEP's low-latency test, calls kernels as that test looks for them."""
@@ -294,6 +316,27 @@ class TestDeepEP(unittest.TestCase):
             env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
             done = subprocess.run([sys.executable, program, os.path.join(folder, "trace.json")], env=env, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class TestLane(unittest.TestCase):
+    def test_who_waits_for_whom(self):
+        """Streams and events that only note what waits for what."""
+        here, aside = mock.MagicMock(), mock.MagicMock()
+        waits = lambda stream: [c.args[0] for c in stream.mock_calls if c[0] in ("wait_stream", "wait_event")]
+        with mock.patch.multiple(torch.cuda, current_stream=lambda: here, stream=lambda s: s, is_current_stream_capturing=lambda: False,
+                                 is_available=lambda: True, Event=mock.MagicMock):
+            lane = deepep.buffer.Lane(torch.device("cpu"))
+            lane.stream = aside
+            value, event = lane.run(None, True, lambda: 7, ())
+            self.assertEqual((value, waits(here), waits(aside)), (7, [], [here]))
+            # What a call without async_finish returned is no event to wait for.
+            self.assertEqual(lane.run(deepep.EventOverlap(None), False, lambda: 8, ()), (8, None))
+            self.assertEqual(waits(here), [aside], "calls share memory")
+            lane.run(deepep.EventOverlap(event), False, lambda: None, ())
+            self.assertEqual(waits(here), [aside, event.event])
+            aside.reset_mock()
+            lane.run(deepep.EventOverlap(event), True, lambda: None, ())
+            self.assertEqual(waits(aside), [event.event, here])
 
 
 PROFILED = """

@@ -29,7 +29,7 @@ def size_hint(tokens, hidden, ranks, experts):
 def rounded_fp8(x):
     """FP8 with scales that are powers of two, float32 [tokens, hidden/128], at least as
     large as amax/448: none of the elements saturates."""
-    groups = x.view(x.shape[0], -1, 128).float()
+    groups = x.view(x.shape[0], x.shape[1] // 128, 128).float()  # also of no tokens
     amax = groups.abs().amax(dim=2, keepdim=True).clamp(min=1e-4)
     scales = torch.exp2(torch.ceil(torch.log2(amax / 448.0)))
     return (groups / scales).to(torch.float8_e4m3fn).view(x.shape), scales.squeeze(2).contiguous()

@@ -198,6 +198,26 @@ def idle(buffer, rank):
             close(back, x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True), 0.06)
 
 
+def copies_on_the_stream_of_the_call(buffer, rank):
+    """What must be copied first is copied behind previous_event, not before the call."""
+    x, ids, _ = draw(rank, 11)
+    per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
+    args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
+    turned = lambda t: t.T.contiguous().T
+    q, scales = cast(x)
+    with mock.patch.object(buffer._lane, "run", wraps=buffer._lane.run) as run:
+        read = lambda: [id(t) for t in run.call_args.args[3] if t is not None]
+        scales = turned(scales)
+        (rows, got), _, _, _, handle, _ = buffer.dispatch((q, scales), **args)
+        assert id(scales) in read()
+        buffer.dispatch((q, scales), handle=handle)
+        assert id(scales) in read()
+        y = turned(widened(rows, got))
+        back, _, _ = buffer.combine(y, handle)
+        assert id(y) in read()
+    close(back, widened(q, scales.contiguous()).float() * is_in.sum(dim=1, keepdim=True), 5e-3)
+
+
 def mixed_halves(buffer, rank):
     """A recv of other kernels than the send's is refused, and so is one without a send."""
     x, ids, weights = draw(rank, 8)
@@ -278,6 +298,7 @@ def one_rank(rank, port, results):
         handles_in_any_order(buffer, rank)
         uneven(buffer, rank)
         idle(buffer, rank)
+        copies_on_the_stream_of_the_call(buffer, rank)
         mixed_halves(buffer, rank)
         refusals(buffer, rank)
         misread(buffer, rank)

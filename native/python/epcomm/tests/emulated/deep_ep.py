@@ -1,9 +1,10 @@
 """DeepEP's own tests without a GPU: put this folder on PYTHONPATH before the shim's.
 
 A test imports deep_ep before it does anything with a GPU. This file, which is found
-first, puts stand-ins in torch: `cuda` is the CPU, streams and events do nothing, `nccl`
-is gloo, the profiler lists the kernels that the emulated driver ran. Then it imports
-the shim, which finds a GPU. The test's loops for timing run a few times only.
+first, puts stand-ins in torch: `cuda` is the CPU, `nccl` is gloo, streams do everything at
+once and know who should have waited, the profiler lists the kernels that the emulated
+driver ran. Then it imports the shim, which finds a GPU. The test's loops for timing run
+a few times only.
 """
 
 import ctypes
@@ -11,8 +12,8 @@ import importlib
 import json
 import os
 import sys
-import time
 
+import emulated_streams as streams
 import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
@@ -32,42 +33,12 @@ class _OnTheCPU(TorchFunctionMode):
             kwargs["device"] = "cpu"
         if function is torch.randn and args[:1] == ((8192, 8192),):
             args = ((8, 8),)
+        streams.before(function, args, kwargs)
         made = function(*args, **kwargs)
         if function in (torch.empty, torch.empty_like):
             made.untyped_storage().fill_(0xFF)
+        streams.behind(function, args, made)
         return made
-
-
-class _Stream:
-    """The only stream: torch works at once here, and `settle` waits for the driver."""
-
-    cuda_stream = 0
-
-    def __init__(self, *_, **__):
-        pass
-
-    def wait_event(self, event):
-        assert event.at is not None, "a stream waits for an event that nobody recorded"
-
-    def wait_stream(self, stream):
-        assert isinstance(stream, _Stream)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-
-class _Event:
-    def __init__(self, enable_timing=False):
-        self.at = None
-
-    def record(self, stream=None):
-        self.at = time.perf_counter()
-
-    def elapsed_time(self, other):
-        return 1e3 * (other.at - self.at)
 
 
 class _Kernel:
@@ -131,6 +102,11 @@ def _settle():
     assert _driver.cuCtxSynchronize() == 0
 
 
+def _synchronize():
+    _settle()
+    streams.synchronized()
+
+
 def _set_device(index):
     global _index
     _index = index
@@ -149,8 +125,8 @@ def _put_in_torch():
     torch.set_default_device = lambda device: None
     torch.Tensor.record_stream = lambda tensor, stream: None
     for name, value in {
-        "Stream": _Stream, "Event": _Event, "set_device": _set_device, "synchronize": _settle, "is_available": lambda: True,
-        "current_device": lambda: _index, "current_stream": lambda device=None: _Stream(), "stream": lambda stream: stream,
+        "Stream": streams.Stream, "Event": streams.Event, "set_device": _set_device, "synchronize": _synchronize, "is_available": lambda: True,
+        "current_device": lambda: _index, "current_stream": streams.current, "stream": streams.use,
         "is_current_stream_capturing": lambda: False,
     }.items():
         setattr(torch.cuda, name, value)
@@ -182,6 +158,7 @@ def _shim():
     launch = Link.launch
 
     def settled(link, f, call):
+        streams.behind_last(link)
         launch(link, f, call)
         _settle()
 

@@ -153,7 +153,7 @@ class Buffer:
         here, per_expert_list = self._received(counts, matrix, alignment, worst)
         rows = normal.not_empty(normal.new_rows(link, dtype, here, worst=worst > 0))
         ids = normal.ids_of(link, topk_idx, is_token_in_rank)
-        link.dispatch(dtype, x, scales, ids, normal.weights_of(link, topk_weights, ids), rows)
+        link.dispatch(dtype, *normal.in_rows(x, scales), ids, normal.weights_of(link, topk_weights, ids), rows)
         bases = torch.cat((torch.zeros_like(matrix[:1]), matrix))
         none = torch.empty(0, dtype=torch.int32, device=link.device)
         sent = normal.Sent(link, dtype, ids, rows, bases, here)
@@ -185,7 +185,7 @@ class Buffer:
         link, here = sent.link, sent.received  # a handle knows its rows: there is no worst case
         must_be("x", x, x.dtype, sent.ids.shape[0], link.hidden)
         rows = normal.not_empty(normal.new_rows(link, dtype, here, index=(sent.rows.row_offsets, sent.rows.src_info)))
-        link.dispatch(dtype, x, scales, sent.ids, normal.weights_of(link, None, sent.ids), rows)
+        link.dispatch(dtype, *normal.in_rows(x, scales), sent.ids, normal.weights_of(link, None, sent.ids), rows)
         return self._cut(rows, dtype, here)
 
     def combine(self, x, handle, topk_weights=None, bias=None, config=None, previous_event=None, async_finish=False,
@@ -194,7 +194,6 @@ class Buffer:
         if x.dtype is not torch.bfloat16:
             raise NotServed(f"combine of {x.dtype}", "give bfloat16")
         must_be("x", x, torch.bfloat16, sent.received, sent.link.hidden)
-        x = x.contiguous()
         work = lambda: self._combine(sent, handle[4], x, topk_weights, bias)
         (combined, weights), event = self._lane.run(previous_event, async_finish, work, (x, handle, topk_weights, bias))
         return combined, weights, EventOverlap(event)
@@ -202,7 +201,7 @@ class Buffer:
     def _combine(self, sent, is_token_in_rank, x, topk_weights, bias):
         link, tokens = sent.link, sent.ids.shape[0]
         combined = torch.empty((tokens, link.hidden), dtype=torch.bfloat16, device=link.device)
-        y = x if x.numel() else torch.empty(64, dtype=x.dtype, device=x.device)
+        y = x.contiguous() if x.numel() else torch.empty(64, dtype=x.dtype, device=x.device)
         link.combine(sent.dtype, y, sent.ids, sent.ids.view(torch.float32), sent.rows, combined)
         for b in (bias,) if isinstance(bias, torch.Tensor) else bias or ():
             combined += b

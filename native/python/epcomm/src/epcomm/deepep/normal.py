@@ -64,10 +64,16 @@ def unpacked(x):
         if x.dtype is not torch.float8_e4m3fn or scales.dtype is not torch.float32 or scales.shape != (x.shape[0], x.shape[1] // 128):
             raise NotServed(f"{x.dtype} with {scales.dtype} scales {tuple(scales.shape)}",
                             "give float8_e4m3fn and float32 [tokens, hidden/128], or bfloat16")
-        return x.contiguous(), scales.contiguous(), FP8
+        return x, scales, FP8
     if x.dtype is not torch.bfloat16:
         raise NotServed(f"tokens of {x.dtype}", "give bfloat16, or float8_e4m3fn with scales")
-    return x.contiguous(), None, BF16
+    return x, None, BF16
+
+
+def in_rows(x, scales):
+    """Both row by row, as kernels read them. A copy for that runs on the call's stream:
+    before the call, it would be behind what previous_event marks."""
+    return x.contiguous(), scales.contiguous() if scales is not None else None
 
 
 def check(link, x, is_token_in_rank, topk_idx, topk_weights):

@@ -132,3 +132,4 @@ for step in ${*:-all}; do
   esac
 done
 printf '%s' "$table"
+! grep -q FAILED <<< "$table"

@@ -13,7 +13,7 @@ EPCOMM_CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=all
 EPCOMM_LIBS    = -ldl -lpthread -lm
 PREFIX        ?= /usr/local
 
-.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu layouts-gpu epcomm-worker epcomm-verify epcomm-wheel
+.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu layouts-gpu deepep-test epcomm-worker epcomm-verify epcomm-wheel
 
 epcomm: $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_OUT)/epcomm.pc $(BINDIR)/epbench-compile ## libepcomm, and epbench-compile for epbench pack
 
@@ -95,6 +95,11 @@ epcomm-wheel: epcomm ## a Python wheel with the library in it, in bin/
 
 epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
+
+# DeepEP is no part of this repository: .peers holds a checkout of v1.2.1.
+DEEPEP_TESTS ?= .peers/DeepEP/tests
+deepep-test: build epcomm $(EMULATED)/libcuda.so.1 ## DeepEP's own tests, in DEEPEP_TESTS, over epcomm.deepep on the emulated driver; needs PyTorch and NumPy
+	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/deepep.sh $(DEEPEP_TESTS) $(EPCOMM_OUT)
 
 # What native/epcomm/run-gpu.sh needs on a GPU host, in bin/: under 64 MiB.
 EPCOMM_NVRTC = $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))

@@ -8,7 +8,8 @@
  * 0 no GPU can address another; EMUL_ARCH is the compute capability, 90 unless
  * set. Memory of a GPU can be shared with other processes (cuIpc...), and what is
  * allocated is counted (cuMemGetInfo). The file that EMUL_TRACE names gets the names of
- * the calls that would cost a host time, one a line.
+ * the calls that would cost a host time, one a line. A program asks emul_kernels for the
+ * kernels that ran.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -39,13 +40,27 @@ struct Event {
 
 std::atomic<uint64_t> launches;
 
+/* The kernels that ran since a program last asked, once it has asked. */
+struct {
+  std::mutex lock;
+  std::string lines;
+  bool wanted = false;
+
+  void add(const std::string &name, uint64_t from, uint64_t to) {
+    std::lock_guard<std::mutex> hold(lock);
+    if (wanted) lines += name + " " + std::to_string(from) + " " + std::to_string(to) + "\n";
+  }
+} ran;
+
 /* Every block a thread: all are resident, as our kernels demand. */
 void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, size_t shared) {
   EmulLaunch launch{f->name.c_str(), {grid, 1, 1}, {block, 1, 1}, shared, ++launches, f->touch};
+  uint64_t from = now_ns();
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < grid; i++)
     threads.emplace_back([&, i] { emul_run_block(launch, i, [&] { f->entry(args); }); });
   for (auto &t : threads) t.join();
+  ran.add(f->name, from, now_ns());
 }
 
 } // namespace
@@ -59,6 +74,18 @@ CUresult cuInit(unsigned) {
   if (dladdr(reinterpret_cast<void *>(cuInit), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   return CUDA_SUCCESS;
 }
+/* The kernels that ran since the last call, in the order of their ends: a line each with its
+ * name and when it began and ended, in ns. The first call begins the list. What it returns
+ * is good until the next call. */
+const char *emul_kernels(void) {
+  static std::string taken;
+  std::lock_guard<std::mutex> hold(ran.lock);
+  ran.wanted = true;
+  taken.swap(ran.lines);
+  ran.lines.clear();
+  return taken.c_str();
+}
+
 CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
 CUresult cuGetErrorName(CUresult r, const char **s) { *s = r == CUDA_SUCCESS ? "CUDA_SUCCESS" : "CUDA_ERROR_EMULATED"; return CUDA_SUCCESS; }
 CUresult cuGetErrorString(CUresult, const char **s) { *s = "emulated driver"; return CUDA_SUCCESS; }

@@ -3,9 +3,11 @@ DeepEP's own tests, at shapes that a CPU can run. EPBENCH_PROGRAM names epbench,
 makes the packs."""
 
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 
@@ -72,7 +74,8 @@ def check_normal(buffer, rank, seed):
             assert torch.equal(first[:n].view(torch.uint8), (got[0] if isinstance(got, tuple) else got).view(torch.uint8))
             if topk:
                 assert torch.equal(worst_ids[:n], got_ids) and (worst_ids[n:] == -1).all()
-            again, *_ = buffer.dispatch(source, handle=handle)
+            again, *_ = buffer.dispatch(source, handle=handle, num_worst_tokens=RANKS * TOKENS)
+            assert (again[0] if isinstance(again, tuple) else again).shape[0] == n, "a handle knows its rows"
             assert torch.equal((again[0] if isinstance(again, tuple) else again).view(torch.uint8), first[:n].view(torch.uint8))
             y = widened(*got) if isinstance(got, tuple) else got
             bias = torch.ones((x.shape[0], HIDDEN), dtype=torch.bfloat16)
@@ -175,6 +178,46 @@ def uneven(buffer, rank):
     close(back, x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True), 6e-3)
 
 
+def idle(buffer, rank):
+    """A rank without tokens takes part in every call."""
+    x, ids, weights = (t[:0] if rank == 1 else t for t in draw(rank, 10))
+    per_rank, _, per_expert, is_in, event = buffer.get_dispatch_layout(ids, EXPERTS)
+    got, got_ids, got_weights, _, handle, _ = buffer.dispatch(
+        x, num_tokens_per_rank=per_rank, is_token_in_rank=is_in, num_tokens_per_expert=per_expert, topk_idx=ids, topk_weights=weights,
+        previous_event=event)
+    back, back_weights, _ = buffer.combine(got, handle, topk_weights=got_weights)
+    assert back.shape == x.shape and back_weights.shape == weights.shape
+    close(back, x.float() * is_in.sum(dim=1, keepdim=True), 5e-3)
+    for hook in (False, True):
+        for fp8 in (False, True):
+            low, _, handle, _, finish = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=fp8, round_scale=fp8, return_recv_hook=hook)
+            finish() if hook else None
+            y = widened(*low) if fp8 else low
+            back, _, finish = buffer.low_latency_combine(y, ids, weights, handle, return_recv_hook=hook)
+            finish() if hook else None
+            close(back, x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True), 0.06)
+
+
+def copies_on_the_stream_of_the_call(buffer, rank):
+    """What must be copied first is copied behind previous_event, not before the call."""
+    x, ids, _ = draw(rank, 11)
+    per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
+    args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
+    turned = lambda t: t.T.contiguous().T
+    q, scales = cast(x)
+    with mock.patch.object(buffer._lane, "run", wraps=buffer._lane.run) as run:
+        read = lambda: [id(t) for t in run.call_args.args[3] if t is not None]
+        scales = turned(scales)
+        (rows, got), _, _, _, handle, _ = buffer.dispatch((q, scales), **args)
+        assert id(scales) in read()
+        buffer.dispatch((q, scales), handle=handle)
+        assert id(scales) in read()
+        y = turned(widened(rows, got))
+        back, _, _ = buffer.combine(y, handle)
+        assert id(y) in read()
+    close(back, widened(q, scales.contiguous()).float() * is_in.sum(dim=1, keepdim=True), 5e-3)
+
+
 def mixed_halves(buffer, rank):
     """A recv of other kernels than the send's is refused, and so is one without a send."""
     x, ids, weights = draw(rank, 8)
@@ -200,13 +243,47 @@ def refusals(buffer, rank):
         (lambda: buffer.internode_dispatch(x), "call dispatch"),
         (lambda: buffer.dispatch(x.float()), "give bfloat16"),
         (lambda: deepep.Buffer.get_dispatch_config(16), "one host"),
+        (lambda: deepep.Buffer(dist.group.WORLD, low_latency_mode=True, allow_nvlink_for_low_latency_mode=False), "hooks hold no SMs"),
     ):
-        try:
-            call()
-        except deepep.NotServed as e:
-            assert says in str(e), e
-        else:
-            raise AssertionError(says)
+        refused(deepep.NotServed, says, call)
+
+
+def misread(buffer, rank):
+    """Tensors that kernels would misread are refused by name. No rank sends anything then."""
+    x, ids, weights = draw(rank, 9)
+    per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
+    args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
+    rows, _, _, _, handle, _ = buffer.dispatch(x, **args)
+    low, _, low_handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
+    out = torch.empty((HIDDEN, x.shape[0]), dtype=torch.bfloat16).T
+    for says, call in (
+        ("topk_weights: torch.bfloat16", lambda: buffer.dispatch(x, topk_idx=ids, topk_weights=weights.bfloat16(), **args)),
+        ("topk_idx: ", lambda: buffer.dispatch(x, topk_idx=ids[1:], topk_weights=weights, **args)),
+        ("is_token_in_rank: ", lambda: buffer.dispatch(x[1:], **args)),
+        ("x: ", lambda: buffer.dispatch(x[1:], handle=handle)),
+        ("x: ", lambda: buffer.combine(rows[1:], handle)),
+        ("x: torch.float32", lambda: buffer.low_latency_dispatch(x.float(), ids, TOKENS, EXPERTS)),
+        ("topk_idx: ", lambda: buffer.low_latency_dispatch(x, ids[1:], TOKENS, EXPERTS)),
+        ("cumulative_local_expert_recv_stats: ", lambda: buffer.low_latency_dispatch(
+            x, ids, TOKENS, EXPERTS, cumulative_local_expert_recv_stats=torch.zeros(1, dtype=torch.int32))),
+        ("x: ", lambda: buffer.low_latency_combine(low[1:], ids, weights, low_handle)),
+        ("topk_weights: ", lambda: buffer.low_latency_combine(low, ids, weights.double(), low_handle)),
+        ("out: strides", lambda: buffer.low_latency_combine(low, ids, weights, low_handle, out=out)),
+    ):
+        refused(ValueError, says, call)
+    buffer.low_latency_combine(low, ids, weights, low_handle)
+    fresh = deepep.Buffer(dist.group.WORLD, device=torch.device("cpu"))
+    refused(ValueError, "get_next_low_latency_combine_buffer", lambda: fresh.low_latency_combine(
+        low, ids, weights, low_handle, zero_copy=True))
+
+
+def refused(error, says, call):
+    try:
+        call()
+    except error as e:
+        assert says in str(e), e
+    else:
+        raise AssertionError(says)
 
 
 def one_rank(rank, port, results):
@@ -220,8 +297,11 @@ def one_rank(rank, port, results):
             check_low_latency(buffer, rank, seed)
         handles_in_any_order(buffer, rank)
         uneven(buffer, rank)
+        idle(buffer, rank)
+        copies_on_the_stream_of_the_call(buffer, rank)
         mixed_halves(buffer, rank)
         refusals(buffer, rank)
+        misread(buffer, rank)
         buffer.destroy()
         dist.barrier()
         results.put((rank, ""))
@@ -244,8 +324,55 @@ class TestDeepEP(unittest.TestCase):
             for r in ranks:
                 r.join(10)
                 r.terminate()
-        for rank, why in sorted(said.items()):
-            self.assertEqual(why, "", f"rank {rank}: {why}")
+        failed = [f"rank {rank}: {why}" for rank, why in sorted(said.items()) if why]
+        self.assertFalse(failed, "\n".join(failed))
+
+    def test_names_in_profiles(self):
+        """The shim, in DeepEP's low-latency test, calls kernels as that test looks for them."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "test_low_latency.py")
+            with open(program, "w", encoding="utf-8") as f:
+                f.write(PROFILED)
+            paths = [os.path.join(os.path.dirname(__file__), "..", p) for p in ("src", "shim")]
+            env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
+            done = subprocess.run([sys.executable, program, os.path.join(folder, "trace.json")], env=env, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class TestLane(unittest.TestCase):
+    def test_who_waits_for_whom(self):
+        """Streams and events that only note what waits for what."""
+        here, aside = mock.MagicMock(), mock.MagicMock()
+        waits = lambda stream: [c.args[0] for c in stream.mock_calls if c[0] in ("wait_stream", "wait_event")]
+        with mock.patch.multiple(torch.cuda, current_stream=lambda: here, stream=lambda s: s, is_current_stream_capturing=lambda: False,
+                                 is_available=lambda: True, Event=mock.MagicMock):
+            lane = deepep.buffer.Lane(torch.device("cpu"))
+            lane.stream = aside
+            value, event = lane.run(None, True, lambda: 7, ())
+            self.assertEqual((value, waits(here), waits(aside)), (7, [], [here]))
+            # What a call without async_finish returned is no event to wait for.
+            self.assertEqual(lane.run(deepep.EventOverlap(None), False, lambda: 8, ()), (8, None))
+            self.assertEqual(waits(here), [aside], "calls share memory")
+            lane.run(deepep.EventOverlap(event), False, lambda: None, ())
+            self.assertEqual(waits(here), [aside, event.event])
+            aside.reset_mock()
+            lane.run(deepep.EventOverlap(event), True, lambda: None, ())
+            self.assertEqual(waits(aside), [event.event, here])
+
+
+PROFILED = """
+import json, sys, torch, deep_ep
+
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    for name in ("dispatch_masked_send", "dispatch_masked_recv", "combine_masked", "mine", "mine_dispatch_masked"):
+        with torch.profiler.record_function(name):
+            pass
+table = {e.key: e.count for e in profile.key_averages()}
+assert table["deep_ep::dispatch"] == 2 and table["deep_ep::combine"] == table["mine"] == table["mine_dispatch_masked"] == 1, table
+profile.export_chrome_trace(sys.argv[1])
+names = [e["name"] for e in json.load(open(sys.argv[1]))["traceEvents"]]
+assert names.count("deep_ep::dispatch") == 2 and names.count("deep_ep::combine") == 1, names
+"""
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 PYTHONPATH. Everything is epcomm.deepep.
 
 For DeepEP's own tests: DEEPEP_SOURCE names a checkout, whose deep_ep/utils the tests of
-its main branch import; DEEPEP_TEST_SEED is added to each seed that a test sets.
+its main branch import; DEEPEP_TEST_SEED is added to each seed that a test sets. In
+those tests, profiles call kernels as they do (names.py).
 """
 
 import os
@@ -23,3 +24,8 @@ _seed = int(os.environ.get("DEEPEP_TEST_SEED", "0"))
 if _seed:
     _set_seed = torch.manual_seed
     torch.manual_seed = lambda seed: _set_seed(seed + 1000 * _seed)
+
+if os.path.basename(sys.argv[0]) in ("test_low_latency.py", "test_intranode.py"):
+    from . import names
+
+    names.use()

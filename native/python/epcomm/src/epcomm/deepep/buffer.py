@@ -5,7 +5,7 @@ import os
 import torch
 
 from . import low_latency, normal, packs
-from .config import Config, NotServed, config_for
+from .config import Config, NotServed, config_for, must_be
 from .events import EventHandle, EventOverlap, Lane
 from .handle import Handle, sent_of
 from .link import FP8, Link
@@ -32,6 +32,8 @@ class Buffer:
             raise ValueError("Either 'group' or 'comm' must be provided.")
         if enable_shrink:
             raise NotServed("enable_shrink", "a lost rank ends calls by their deadline; make the Buffer again without it")
+        if low_latency_mode and not allow_nvlink_for_low_latency_mode:
+            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows travel by NVLink and hooks hold no SMs meanwhile; leave it out")
         self.group = group if group is not None else comm
         self.rank, self.group_size = (group.rank(), group.size()) if group is not None else (comm.Get_rank(), comm.Get_size())
         self._mpi = comm if group is None else None
@@ -41,6 +43,7 @@ class Buffer:
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
         self._lane = Lane(self.device)
         self._links = {}
+        self._next_combine = None  # rows for a combine with zero_copy
         self._runtime = True
 
     # ---- ranks ----
@@ -130,13 +133,14 @@ class Buffer:
         x, scales, dtype = normal.unpacked(x)
         if handle is not None:
             assert topk_idx is None and topk_weights is None
-            work = lambda: self._dispatch_again(sent_of(handle, "dispatch"), x, scales, dtype, num_worst_tokens)
+            work = lambda: self._dispatch_again(sent_of(handle, "dispatch"), x, scales, dtype)
             received, event = self._lane.run(previous_event, async_finish, work, (x, scales, handle))
             return received, None, None, None, None, EventOverlap(event)
         assert num_tokens_per_rank is not None and is_token_in_rank is not None and num_tokens_per_expert is not None
         link = self._normal_link(x.shape[1], num_tokens_per_expert.shape[0], topk_idx.shape[1] if topk_idx is not None else 0, config)
         if x.shape[0] > link.max_tokens:
             raise NotServed(f"{x.shape[0]} tokens of a rank", f"this Buffer was made for {link.max_tokens}; set EPCOMM_MAX_TOKENS")
+        normal.check(link, x, is_token_in_rank, topk_idx, topk_weights)
         inputs = (x, scales, is_token_in_rank, topk_idx, topk_weights, num_tokens_per_rank, num_tokens_per_expert)
         work = lambda: self._dispatch_new(link, dtype, inputs, expert_alignment, num_worst_tokens)
         (received, ids, weights, per_expert, new), event = self._lane.run(previous_event, async_finish, work, inputs)
@@ -149,7 +153,7 @@ class Buffer:
         here, per_expert_list = self._received(counts, matrix, alignment, worst)
         rows = normal.not_empty(normal.new_rows(link, dtype, here, worst=worst > 0))
         ids = normal.ids_of(link, topk_idx, is_token_in_rank)
-        link.dispatch(dtype, x, scales, ids, normal.weights_of(link, topk_weights, ids), rows)
+        link.dispatch(dtype, *normal.in_rows(x, scales), ids, normal.weights_of(link, topk_weights, ids), rows)
         bases = torch.cat((torch.zeros_like(matrix[:1]), matrix))
         none = torch.empty(0, dtype=torch.int32, device=link.device)
         sent = normal.Sent(link, dtype, ids, rows, bases, here)
@@ -177,10 +181,11 @@ class Buffer:
         out, scales = rows.out[:here], rows.scales[:here]
         return (out, scales) if dtype == FP8 else out
 
-    def _dispatch_again(self, sent, x, scales, dtype, worst):
-        link, here = sent.link, worst or sent.received
+    def _dispatch_again(self, sent, x, scales, dtype):
+        link, here = sent.link, sent.received  # a handle knows its rows: there is no worst case
+        must_be("x", x, x.dtype, sent.ids.shape[0], link.hidden)
         rows = normal.not_empty(normal.new_rows(link, dtype, here, index=(sent.rows.row_offsets, sent.rows.src_info)))
-        link.dispatch(dtype, x, scales, sent.ids, normal.weights_of(link, None, sent.ids), rows)
+        link.dispatch(dtype, *normal.in_rows(x, scales), sent.ids, normal.weights_of(link, None, sent.ids), rows)
         return self._cut(rows, dtype, here)
 
     def combine(self, x, handle, topk_weights=None, bias=None, config=None, previous_event=None, async_finish=False,
@@ -188,7 +193,7 @@ class Buffer:
         sent = sent_of(handle, "dispatch")
         if x.dtype is not torch.bfloat16:
             raise NotServed(f"combine of {x.dtype}", "give bfloat16")
-        x = x.contiguous()
+        must_be("x", x, torch.bfloat16, sent.received, sent.link.hidden)
         work = lambda: self._combine(sent, handle[4], x, topk_weights, bias)
         (combined, weights), event = self._lane.run(previous_event, async_finish, work, (x, handle, topk_weights, bias))
         return combined, weights, EventOverlap(event)
@@ -196,7 +201,7 @@ class Buffer:
     def _combine(self, sent, is_token_in_rank, x, topk_weights, bias):
         link, tokens = sent.link, sent.ids.shape[0]
         combined = torch.empty((tokens, link.hidden), dtype=torch.bfloat16, device=link.device)
-        y = x if x.numel() else torch.empty(64, dtype=x.dtype, device=x.device)
+        y = x.contiguous() if x.numel() else torch.empty(64, dtype=x.dtype, device=x.device)
         link.combine(sent.dtype, y, sent.ids, sent.ids.view(torch.float32), sent.rows, combined)
         for b in (bias,) if isinstance(bias, torch.Tensor) else bias or ():
             combined += b
@@ -239,6 +244,8 @@ class Buffer:
         sent = sent_of(handle, "low_latency_dispatch")
         if zero_copy:
             x = self._next_combine
+            if x is None:
+                raise ValueError("zero_copy: no rows to combine; write them to what get_next_low_latency_combine_buffer returns first")
         work = lambda: low_latency.combine(sent, x, topk_weights, out, later=return_recv_hook)
         (combined, half), event = self._lane.run(None, async_finish, work, (x, topk_weights, handle, out))
         return combined, *self._finish(event, half, (x, topk_weights, handle, combined))

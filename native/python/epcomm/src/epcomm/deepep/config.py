@@ -9,6 +9,14 @@ class NotServed(NotImplementedError):
         super().__init__(f"epcomm.deepep does not serve {what}; {use}")
 
 
+def must_be(name, tensor, dtype, *shape):
+    """Refuses a tensor that the kernels would misread. A size of None is any."""
+    fits = tensor.dtype is dtype and tensor.dim() == len(shape) and all(w is None or w == n for w, n in zip(shape, tensor.shape))
+    if not fits:
+        want = ", ".join("any" if n is None else str(n) for n in shape)
+        raise ValueError(f"{name}: {tensor.dtype} {list(tensor.shape)}; give {dtype} [{want}]")
+
+
 class Config:
     """num_sms bounds the SMs of a call; 0 is no bound. The other numbers are kept for
     whoever reads them, and change nothing."""

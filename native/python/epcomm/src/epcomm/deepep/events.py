@@ -52,12 +52,10 @@ class Lane:
             return work(), EventHandle() if aside else None
         here = torch.cuda.current_stream()
         stream = self.stream if aside else here
-        if aside and getattr(previous, "event", None) is not None:
+        if getattr(previous, "event", None) is not None:  # a call without async_finish returns one without
             stream.wait_event(previous.event.event)
         elif aside:
             stream.wait_stream(here)
-        elif previous is not None:
-            previous.current_stream_wait()
         self._follow(stream)
         with torch.cuda.stream(stream):
             value = work()

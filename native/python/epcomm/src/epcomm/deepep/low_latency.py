@@ -4,6 +4,7 @@ import typing
 
 import torch
 
+from .config import must_be
 from .link import BF16, FP8, Rows
 
 
@@ -28,7 +29,7 @@ def size_hint(tokens, hidden, ranks, experts):
 def rounded_fp8(x):
     """FP8 with scales that are powers of two, float32 [tokens, hidden/128], at least as
     large as amax/448: none of the elements saturates."""
-    groups = x.view(x.shape[0], -1, 128).float()
+    groups = x.view(x.shape[0], x.shape[1] // 128, 128).float()  # also of no tokens
     amax = groups.abs().amax(dim=2, keepdim=True).clamp(min=1e-4)
     scales = torch.exp2(torch.ceil(torch.log2(amax / 448.0)))
     return (groups / scales).to(torch.float8_e4m3fn).view(x.shape), scales.squeeze(2).contiguous()
@@ -59,6 +60,10 @@ def new_rows(link, dtype):
 def dispatch(link, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
     """(recv_x, recv_count, src_info, layout_range, sent, half). later: sends only, and half
     receives; without it half is None. stats: rows of each local expert are added to it."""
+    must_be("x", x, torch.bfloat16, None, link.hidden)
+    must_be("topk_idx", topk_idx, topk_idx.dtype, x.shape[0], link.topk)
+    if stats is not None:
+        must_be("cumulative_local_expert_recv_stats", stats, torch.int32, link.local_experts)
     dtype, scales = FP8 if use_fp8 else BF16, None
     if use_fp8 and round_scale:
         x, scales = rounded_fp8(x)
@@ -93,7 +98,13 @@ def combine(sent, x, topk_weights, out, later):
     """Rows times their weights, summed: [tokens, hidden] bfloat16; and with `later` the Half
     that receives them, else None."""
     link, tokens = sent.link, sent.ids.shape[0]
-    if out is None:
+    must_be("x", x, torch.bfloat16, *sent.rows.out.shape)
+    must_be("topk_weights", topk_weights, torch.float32, *sent.ids.shape)
+    if out is not None:
+        must_be("out", out, torch.bfloat16, tokens, link.hidden)
+        if not out.is_contiguous():
+            raise ValueError(f"out: strides {out.stride()}; give a contiguous tensor")
+    else:
         out = torch.empty((tokens, link.hidden), dtype=torch.bfloat16, device=link.device)
     given = (sent.dtype, x.contiguous(), sent.ids, topk_weights.contiguous(), sent.rows, out)
     if later:

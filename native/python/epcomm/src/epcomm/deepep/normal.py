@@ -5,7 +5,7 @@ import typing
 
 import torch
 
-from .config import NotServed
+from .config import NotServed, must_be
 from .link import BF16, FP8, Rows
 
 
@@ -64,10 +64,26 @@ def unpacked(x):
         if x.dtype is not torch.float8_e4m3fn or scales.dtype is not torch.float32 or scales.shape != (x.shape[0], x.shape[1] // 128):
             raise NotServed(f"{x.dtype} with {scales.dtype} scales {tuple(scales.shape)}",
                             "give float8_e4m3fn and float32 [tokens, hidden/128], or bfloat16")
-        return x.contiguous(), scales.contiguous(), FP8
+        return x, scales, FP8
     if x.dtype is not torch.bfloat16:
         raise NotServed(f"tokens of {x.dtype}", "give bfloat16, or float8_e4m3fn with scales")
-    return x.contiguous(), None, BF16
+    return x, None, BF16
+
+
+def in_rows(x, scales):
+    """Both row by row, as kernels read them. A copy for that runs on the call's stream:
+    before the call, it would be behind what previous_event marks."""
+    return x.contiguous(), scales.contiguous() if scales is not None else None
+
+
+def check(link, x, is_token_in_rank, topk_idx, topk_weights):
+    """Refuses inputs of a new dispatch whose sizes or dtypes do not fit each other."""
+    tokens = x.shape[0]
+    must_be("is_token_in_rank", is_token_in_rank, torch.bool, tokens, link.ranks)
+    if topk_idx is not None:
+        must_be("topk_idx", topk_idx, topk_idx.dtype, tokens, None)
+    if topk_weights is not None:
+        must_be("topk_weights", topk_weights, torch.float32, *(topk_idx.shape if topk_idx is not None else (tokens, None)))
 
 
 def new_rows(link, dtype, received, index=None, worst=False):

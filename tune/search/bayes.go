@@ -39,7 +39,7 @@ func search(ctx context.Context, s *State, whole func() bool) error {
 			return race(ctx, s)
 		}
 		if next = b.wide(); len(next) == 0 {
-			next = b.next(min(batch, s.Left()))
+			next = b.next(min(b.batch(), s.Left()))
 		}
 		if len(next) > 0 { // the best two link these rounds to the ones before
 			best := s.Ranked(s.Measured())
@@ -50,10 +50,12 @@ func search(ctx context.Context, s *State, whole func() bool) error {
 }
 
 const (
-	batch     = 4    // points that are measured side by side
+	batchMost = 4    // points that are measured side by side
+	batchFew  = 2    // of them, while few are known
+	few       = 50   // points
 	firstMost = 48   // wide draws and required points, beyond which only a kernel that lacks draws gets one
 	firstPart = 0.5  // of the budget that wide draws take
-	firstEach = 3    // of a kernel, whatever they show
+	firstEach = 2    // of a kernel, whatever they show
 	reach     = 0.7  // scores that a kernel may be behind the best and still get more of them
 	pool      = 4000 // points of a kernel that are looked at for the next batch, at most
 	sure      = 160  // of these, how many get their doubt computed
@@ -227,11 +229,23 @@ func (b *bayesian) least() float64 {
 	return least
 }
 
+// batch is how many points are measured before the next choice. While few are known each
+// says much about the next. Under a time limit batches are large from the beginning, so
+// that compilers work side by side.
+func (b *bayesian) batch() int {
+	if !b.Timed() && b.Tried() < few {
+		return batchFew
+	}
+	return batchMost
+}
+
 // next are the points to measure now.
 func (b *bayesian) next(n int) []int {
 	least := b.least()
+	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))
 	var all []option
 	for _, k := range b.kernels {
+		k.process.prior = expected
 		all = append(all, k.options(b.State, least)...)
 	}
 	var out []int
@@ -259,6 +273,15 @@ func warp(score, least float64) float64 { return math.Log(score - least + warpFr
 
 const warpFrom = 0.5
 
+// warped are the scores of measured points, warped.
+func (s *State) warped(points []int, least float64) []float64 {
+	out := make([]float64, len(points))
+	for k, i := range points {
+		out[k] = warp(s.Score(i), least)
+	}
+	return out
+}
+
 // remembered bounds the measured points that a process takes in: its cost grows with
 // their cube.
 const remembered = 160
@@ -280,13 +303,13 @@ func (k *modelled) known(s *State) []int {
 
 // options are the fresh points of a kernel with what they are worth.
 func (k *modelled) options(s *State, least float64) []option {
-	var at [][]float64
-	var y []float64
-	for _, i := range k.known(s) {
-		at, y = append(at, k.at(s.Space, i)), append(y, warp(s.Score(i), least))
-	}
-	if len(y) < 3 {
+	known := k.known(s)
+	if len(known) == 0 {
 		return nil
+	}
+	at, y := make([][]float64, len(known)), s.warped(known, least)
+	for n, i := range known {
+		at[n] = k.at(s.Space, i)
 	}
 	if len(y) >= k.learned+max(2, k.learned/4) {
 		k.process.learn(at, y)

@@ -29,13 +29,22 @@ type Finalist struct {
 
 // Confirm measures the best points and the required ones on fresh samples
 // only, and returns those that did not fail, fastest first. Points that are
-// clearly outside the band drop out early; the default stays.
+// clearly outside the band drop out early; the default stays. Finals
+// end after finalShare times the samples of the search before them: after 25 points more is
+// lost by what was not tried than by which of the best is taken.
 func (s *State) Confirm(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
-	return s.Settle(ctx, p, stage, s.finalists(p))
+	return s.settle(ctx, p, stage, s.finalists(p), finalShare*s.spent)
 }
 
-// Settle is Confirm for given points.
+// finalShare bounds the samples of finals by those of the search before them.
+const finalShare = 2
+
+// Settle is Confirm for given points, without a bound on samples.
 func (s *State) Settle(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {
+	return s.settle(ctx, p, stage, live, math.MaxInt)
+}
+
+func (s *State) settle(ctx context.Context, p Protocol, stage record.Stage, live []int, most int) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, live, s.Rand)
 	for _, i := range live {
 		f.dead[i] = s.dead[i]
@@ -48,7 +57,7 @@ func (s *State) Settle(ctx context.Context, p Protocol, stage record.Stage, live
 		}
 		done += n
 		var open bool
-		if live, open = f.undecided(live, p.Band); !open || s.outOfTime() {
+		if live, open = f.undecided(live, p.Band); !open || f.spent >= most || s.outOfTime() {
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -13,9 +14,15 @@ import (
 // say about the others. The correlation of two points is the product over axes of
 // exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2): landscapes of
 // launch parameters have kinks, which smoother correlations overshoot.
+//
+// A search of 25 points knows two or three of a kernel. So everything has a prior: mean and
+// variance what the scores of all kernels have, roughness and nugget what recorded spaces
+// have. Likelihood alone took the two points that it had for the whole truth: it lost
+// twice as much at 25 points.
 type process struct {
 	roughness []float64 // by axis
 	nugget    float64   // variance of a score, as a share of the landscape's
+	prior     prior
 
 	at       [][]float64 // coordinates of the measured points
 	chol     mat.Cholesky
@@ -24,16 +31,39 @@ type process struct {
 	variance float64
 }
 
-// Values that the likelihood chooses from.
+// Values that learn chooses from, a step apart.
 var (
 	roughnesses = []float64{0.03, 0.1, 0.3, 1, 3}
 	nuggets     = []float64{0.001, 0.01, 0.1}
 )
 
+// What is likely before anything was measured: a step away costs stepCost, two steps four
+// times as much, in logarithms of likelihood.
+const (
+	usualRoughness = 0.1
+	usualNugget    = 0.01
+	stepCost       = 0.5
+)
+
+// prior is what the scores of a kernel are expected to be.
+type prior struct{ mean, variance float64 }
+
+// The prior's mean counts as one measured point, its variance as two.
+const (
+	meanPoints     = 1
+	variancePoints = 2
+)
+
+// priorOf is the prior that scores of any kernels give for one of them.
+func priorOf(scores []float64) prior {
+	mean, variance := stat.PopMeanVariance(scores, nil)
+	return prior{mean, variance}
+}
+
 func newProcess(axes int) *process {
-	p := &process{roughness: make([]float64, axes), nugget: 0.01}
+	p := &process{roughness: make([]float64, axes), nugget: usualNugget}
 	for i := range p.roughness {
-		p.roughness[i] = 0.3
+		p.roughness[i] = usualRoughness
 	}
 	return p
 }
@@ -47,17 +77,32 @@ func (p *process) correlation(x, y []float64) float64 {
 	return math.Exp(-sum)
 }
 
+// usual is the logarithm of how likely roughness and nugget are before anything was measured.
+func (p *process) usual() float64 {
+	cost := stepsApart(nuggets, p.nugget, usualNugget)
+	for _, r := range p.roughness {
+		cost += stepsApart(roughnesses, r, usualRoughness)
+	}
+	return -stepCost * cost
+}
+
+// stepsApart is the square of how many values lie between two of them.
+func stepsApart(values []float64, a, b float64) float64 {
+	d := slices.Index(values, a) - slices.Index(values, b)
+	return float64(d * d)
+}
+
 // learn moves roughness and nugget to likelier values, one after the other and a step at
 // a time, and fits. It is called again and again as points come in, so that one pass will
 // do.
 func (p *process) learn(at [][]float64, y []float64) {
-	best := p.fit(at, y)
+	best := p.fit(at, y) + p.usual()
 	try := func(slot *float64, values []float64) {
 		keep := slices.Index(values, *slot)
 		for _, step := range []int{-1, 1} {
 			for i := keep + step; i >= 0 && i < len(values); i += step {
 				*slot = values[i]
-				l := p.fit(at, y)
+				l := p.fit(at, y) + p.usual()
 				if l <= best {
 					break
 				}
@@ -74,7 +119,7 @@ func (p *process) learn(at [][]float64, y []float64) {
 }
 
 // fit takes in what was measured, and returns the logarithm of its likelihood, with
-// mean and variance at their most likely values, up to a constant.
+// mean and variance at what it and the prior say, up to a constant.
 func (p *process) fit(at [][]float64, y []float64) float64 {
 	n := len(y)
 	p.at = at
@@ -93,13 +138,13 @@ func (p *process) fit(at [][]float64, y []float64) float64 {
 		ones.SetVec(i, 1)
 	}
 	_ = p.chol.SolveVecTo(z, ones) // a condition number is no failure here: the nugget bounds it
-	p.mean = mat.Dot(z, mat.NewVecDense(n, y)) / mat.Dot(z, ones)
+	p.mean = (mat.Dot(z, mat.NewVecDense(n, y)) + meanPoints*p.prior.mean) / (mat.Dot(z, ones) + meanPoints)
 	for i := range n {
 		rest.SetVec(i, y[i]-p.mean)
 	}
 	p.alpha = mat.NewVecDense(n, nil)
 	_ = p.chol.SolveVecTo(p.alpha, rest)
-	p.variance = max(mat.Dot(rest, p.alpha)/float64(n), 1e-12)
+	p.variance = max((mat.Dot(rest, p.alpha)+variancePoints*p.prior.variance)/float64(n+variancePoints), 1e-12)
 	return -0.5 * (float64(n)*math.Log(p.variance) + p.chol.LogDet())
 }
 

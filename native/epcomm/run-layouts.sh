@@ -73,7 +73,7 @@ deepep() {
       step 75 "intranode-$n-seed$seed" 'Best combine|passed|Error' env MASTER_PORT=$((8400 + SECONDS)) python3 "$tests/test_intranode.py" --num-processes 2 --num-tokens "$n"
     done
     for n in ${LL_TOKENS:-128}; do
-      step 75 "low-latency-$n-seed$seed" 'bandwidth|Error' env MASTER_PORT=$((8400 + SECONDS)) python3 "$tests/test_low_latency.py" --num-processes 2 --num-tokens "$n"
+      step 75 "low-latency-$n-seed$seed" 'bandwidth|Error' env MASTER_PORT=$((8400 + SECONDS)) DEEPEP_TEST_NAMES=1 python3 "$tests/test_low_latency.py" --num-processes 2 --num-tokens "$n"
     done
   done
   grep -hE 'Best |\[layout\]|avg_t|send/recv' "$out"/intranode-*.txt "$out"/low-latency-*.txt | sort | uniq | tail -40

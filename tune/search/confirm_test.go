@@ -56,6 +56,34 @@ func TestSettleRounds(t *testing.T) {
 	}
 }
 
+// TestConfirmEndsInProportion: finals end once they took finalShare times the samples of the
+// search, though comparisons are open; Settle by itself goes on.
+func TestConfirmEndsInProportion(t *testing.T) {
+	p := Protocol{Band: 0.01, Finalists: 2, MinRounds: 4, MaxRounds: 24}
+	for _, c := range []struct {
+		screen int
+		rounds string
+	}{
+		{1, "4"}, {2, "4"}, {3, "4 10"}, {9, "4 10 10"},
+	} {
+		e := &script{seconds: wobble(0.3, by(2, 1, 1.01))}
+		s := hunt(t, e, Budget{})
+		if err := s.Measure(context.Background(), "s", []int{1, 2}, c.screen); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Confirm(context.Background(), p, "f"); err != nil {
+			t.Fatal(err)
+		}
+		var rounds []string
+		for _, asked := range e.asked[1:] {
+			rounds = append(rounds, asked[strings.LastIndex(asked, " ")+1:])
+		}
+		if got := strings.Join(rounds, " "); got != c.rounds {
+			t.Errorf("after %d samples: rounds %s, want %s", 3*c.screen, got, c.rounds)
+		}
+	}
+}
+
 // TestSettleFailures: what failed before is not measured, what fails now is no
 // finalist, and the search knows of it.
 func TestSettleFailures(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 // exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2): landscapes of
 // launch parameters have kinks, which smoother correlations overshoot.
 //
-// A search of 25 points knows two or three of a kernel. So everything has a prior: mean and
-// variance what the scores of all kernels have, roughness and nugget what recorded spaces
-// have. Likelihood alone took the two points that it had for the whole truth: it lost
-// twice as much at 25 points.
+// A search of 25 points knows two or three of a kernel, and likelihood alone trusts them too
+// much: it lost twice as much at 25 points. So all four values have a prior. That of mean
+// and variance comes from the scores of all kernels, that of roughness and nugget from recorded
+// spaces.
 type process struct {
 	roughness []float64 // by axis
 	nugget    float64   // variance of a score, as a share of the landscape's
@@ -37,15 +37,15 @@ var (
 	nuggets     = []float64{0.001, 0.01, 0.1}
 )
 
-// What is likely before anything was measured: a step away costs stepCost, two steps four
-// times as much, in logarithms of likelihood.
+// The prior of roughness and nugget: the usual value costs nothing, n steps from it cost
+// n * n * stepCost. Costs are logarithms of likelihood.
 const (
 	usualRoughness = 0.1
 	usualNugget    = 0.01
 	stepCost       = 0.5
 )
 
-// prior is what the scores of a kernel are expected to be.
+// prior is the mean and the variance of a kernel's scores before any of them is known.
 type prior struct{ mean, variance float64 }
 
 // The prior's mean counts as one measured point, its variance as two.
@@ -77,7 +77,7 @@ func (p *process) correlation(x, y []float64) float64 {
 	return math.Exp(-sum)
 }
 
-// usual is the logarithm of how likely roughness and nugget are before anything was measured.
+// usual is the logarithm of the prior of roughness and nugget.
 func (p *process) usual() float64 {
 	cost := stepsApart(nuggets, p.nugget, usualNugget)
 	for _, r := range p.roughness {
@@ -86,7 +86,7 @@ func (p *process) usual() float64 {
 	return -stepCost * cost
 }
 
-// stepsApart is the square of how many values lie between two of them.
+// stepsApart is the square of the distance between two of the values, in steps.
 func stepsApart(values []float64, a, b float64) float64 {
 	d := slices.Index(values, a) - slices.Index(values, b)
 	return float64(d * d)
@@ -119,7 +119,7 @@ func (p *process) learn(at [][]float64, y []float64) {
 }
 
 // fit takes in what was measured, and returns the logarithm of its likelihood, with
-// mean and variance at what it and the prior say, up to a constant.
+// mean and variance at their most likely values under the prior, up to a constant.
 func (p *process) fit(at [][]float64, y []float64) float64 {
 	n := len(y)
 	p.at = at

@@ -44,6 +44,27 @@ func TestProcessLearnsWhichAxisMatters(t *testing.T) {
 	}
 }
 
+// TestProcessOfFewPoints: of one or two points a process does not conclude that a kernel is as
+// flat as they are, and far from them it expects what other kernels' scores say.
+func TestProcessOfFewPoints(t *testing.T) {
+	scores := []float64{-1, 0, 1, 2}
+	for _, y := range [][]float64{{0.2}, {0.2, 0.2}} {
+		p := newProcess(1)
+		p.prior = priorOf(scores)
+		p.learn([][]float64{{0}, {1}}[:len(y)], y)
+		far := []float64{1000}
+		if doubt, all := p.doubts([][]float64{far})[0], math.Sqrt(priorOf(scores).variance); doubt < all/2 {
+			t.Errorf("%d points: doubt %.3f far from them, other kernels' scores spread by %.3f", len(y), doubt, all)
+		}
+		if e := p.expect(far); e <= 0.2 || e >= 0.5 {
+			t.Errorf("%d points of 0.2: %.3f expected far from them, want between them and the mean of all, 0.5", len(y), e)
+		}
+		if p.nugget != usualNugget || p.roughness[0] != usualRoughness {
+			t.Errorf("%d points: nugget %v, roughness %v; so few say nothing of them", len(y), p.nugget, p.roughness)
+		}
+	}
+}
+
 func TestImprovement(t *testing.T) {
 	if a, b := improvement(1, 0.5, 0.01), improvement(1, 0.9, 0.01); math.Abs(a-0.5) > 1e-6 || a <= b {
 		t.Errorf("sure to be 0.5 better: %v; 0.1 better: %v", a, b)

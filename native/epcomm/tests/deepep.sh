@@ -7,7 +7,7 @@ python=$(cd "$(dirname "$0")/../../python/epcomm" && pwd)
 test -f "$tests/test_low_latency.py" || { echo "DEEPEP_TESTS: $tests has no test_low_latency.py; name the folder tests of DeepEP v1.2.1"; exit 1; }
 cache=$(mktemp -d) && trap 'rm -r "$cache"' EXIT
 export PYTHONPATH="$python/tests/emulated:$python/shim:$python/src" EPCOMM_LIBRARY="$PWD/$out/libepcomm.so" EPBENCH_PROGRAM="$PWD/$out/../epbench"
-export EPCOMM_CACHE="$cache" EPCOMM_MAX_TOKENS=64 EPCOMM_DEADLINE=60 GLOO_SOCKET_IFNAME=lo OMP_NUM_THREADS=1
+export EPCOMM_CACHE="$cache" EPCOMM_MAX_TOKENS=64 EPCOMM_DEADLINE=60 DEEPEP_TEST_NAMES=1 GLOO_SOCKET_IFNAME=lo OMP_NUM_THREADS=1
 status=0
 
 # step NAME PORT ARGS...

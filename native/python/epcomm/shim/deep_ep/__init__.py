@@ -2,8 +2,8 @@
 PYTHONPATH. Everything is epcomm.deepep.
 
 For DeepEP's own tests: DEEPEP_SOURCE names a checkout, whose deep_ep/utils the tests of
-its main branch import; DEEPEP_TEST_SEED is added to each seed that a test sets. In
-those tests, profiles call kernels as they do (names.py).
+its main branch import; DEEPEP_TEST_SEED is added to each seed that a test sets;
+DEEPEP_TEST_NAMES=1 gives kernels DeepEP's names in profiles (names.py).
 """
 
 import os
@@ -25,7 +25,7 @@ if _seed:
     _set_seed = torch.manual_seed
     torch.manual_seed = lambda seed: _set_seed(seed + 1000 * _seed)
 
-if os.path.basename(sys.argv[0]) in ("test_low_latency.py", "test_intranode.py"):
+if os.environ.get("DEEPEP_TEST_NAMES") == "1":
     from . import names
 
     names.use()

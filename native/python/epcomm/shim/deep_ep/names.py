@@ -1,9 +1,9 @@
-"""Names of kernels in profiles, for DeepEP's tests of low-latency calls.
+"""DeepEP's names of kernels in profiles, for DeepEP's test of low-latency calls.
 
-They look for kernels by DeepEP's names: one line with `dispatch` and one with `combine` in
-the profiler's table, and `::dispatch` in its trace, also where a call was two launches. Of
-epcomm's calls each half is a kernel with a name of its own. A Profile calls them as the
-tests do; times stay as they are.
+Behind its checks that test times calls by the profiler. It expects one line with `dispatch`
+and one with `combine` in the profiler's table, and `::dispatch` in its trace, and asserts that
+they are there. epcomm's kernels have other names, and one for each half of a call. A Profile
+renames them. Times and counts stay as they are.
 """
 
 import json

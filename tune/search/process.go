@@ -16,9 +16,9 @@ import (
 // launch parameters have kinks, which smoother correlations overshoot.
 //
 // A search of 25 points knows two or three of a kernel, and likelihood alone trusts them too
-// much: it lost twice as much at 25 points. So all four values have a prior. That of mean
-// and variance comes from the scores of all kernels, that of roughness and nugget from recorded
-// spaces.
+// much. So all four values have a prior. That of mean and variance comes from the scores of all
+// kernels, that of roughness and nugget from recorded spaces. On spaces of 2 H200 likelihood
+// alone lost 1.53 and 0.34 % at 25 and 50 points, priors lose 1.41 and 0.23.
 type process struct {
 	roughness []float64 // by axis
 	nugget    float64   // variance of a score, as a share of the landscape's

@@ -184,7 +184,9 @@ def _chain(c, unit, fold, pair, rounds, before=None):
     A barrier over ranks follows each call (a pair: the chain), and as many barriers
     alone are taken off. The slowest rank of each round counts, and the median of rounds.
     Stamps tell the time, as in bench: events in a graph are no kernels, and what follows
-    one starts in another way. `before` gives a round of combines its rows.
+    one starts in another way. Rounds are queued one behind the other, as in bench: after
+    a wait for the host the first kernels of a round start cold, and a chain of two pairs
+    shows that. `before` gives a round of combines its rows.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
@@ -201,18 +203,20 @@ def _chain(c, unit, fold, pair, rounds, before=None):
         for _ in range(1 if pair else fold):
             c.ep.barrier()
         c.ep.stamp(stamps[2])
-    seconds = []
-    for _ in range(rounds + 3):
+    kept = torch.empty((_WARM_UPS + rounds, 3), dtype=torch.int64, device=c.device)
+    for of_round in kept:
         graph.replay()
-        c.sync()
-        if c.ep.fault():
-            raise RuntimeError(c.ep.fault().text.decode())
-        at = stamps.tolist()
-        seconds.append(((at[1] - at[0]) - (at[2] - at[1])) / 1e9 / fold)
+        of_round.copy_(stamps)
+    c.sync()
+    if c.ep.fault():
+        raise RuntimeError(c.ep.fault().text.decode())
+    seconds = [((alone - start) - (end - alone)) / 1e9 / fold for start, alone, end in kept[_WARM_UPS:].tolist()]
     every = [None] * c.ranks
-    dist.all_gather_object(every, seconds[3:])
+    dist.all_gather_object(every, seconds)
     return sorted(max(of) for of in zip(*every))[rounds // 2]
 
+
+_WARM_UPS = 3  # rounds that are not read
 
 # Calls of one op in a chain; a chain has two pairs, as in bench: ranks that start together
 # drift apart over a long chain of pairs, and then wait for each other.

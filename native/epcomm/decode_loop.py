@@ -169,18 +169,31 @@ class Model:
         return {"step": step, "compute": compute, "calls": calls}
 
 
-def captured(work, cuda):
-    """work as a CUDA graph's replay, or itself where there is no GPU."""
-    work()
-    if not cuda:
-        return work
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+class Captured:
+    """work as a CUDA graph; a call replays it. A graph holds addresses, not tensors: without
+    `work`, the tensors that only it names would be freed, and the next capture gives free
+    memory back to the driver."""
+
+    def __init__(self, work):
+        self.work = work
         work()
-    graph.replay()
-    torch.cuda.synchronize()
-    return graph.replay
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            work()
+        self()
+        torch.cuda.synchronize()
+
+    def __call__(self):
+        self.graph.replay()
+
+
+def captured(work, cuda):
+    """work as a CUDA graph, or itself where there is no GPU."""
+    if cuda:
+        return Captured(work)
+    work()
+    return work
 
 
 def seconds(work, replays, cuda):

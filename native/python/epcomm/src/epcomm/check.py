@@ -75,7 +75,8 @@ class Check:
             torch.cuda.set_device(local_rank)
         self.device = torch.device("cpu") if a.device == "cpu" else torch.device("cuda", local_rank)
         start = time.perf_counter()
-        self.ep = EP(pack=a.pack, device=self.device, in_flight=2)
+        # Two calls in flight are what `call` takes turns with. Times are those of one, as in bench.
+        self.ep = EP(pack=a.pack, device=self.device, in_flight=2 if a.calls or a.replays else 1)
         self.created = time.perf_counter() - start
         self.rank, self.ranks = self.ep.rank, self.ep.ranks
         self.dtypes = [DTYPES[n] for n in a.dtypes.split(",") if self.ep.info.dtypes >> DTYPES[n] & 1]
@@ -203,20 +204,39 @@ def _chain(c, unit, fold, pair, rounds, before=None):
         for _ in range(1 if pair else fold):
             c.ep.barrier()
         c.ep.stamp(stamps[2])
-    kept = torch.empty((_WARM_UPS + rounds, 3), dtype=torch.int64, device=c.device)
+    _warm_up(c, graph)
+    kept = torch.empty((rounds, 3), dtype=torch.int64, device=c.device)
     for of_round in kept:
         graph.replay()
         of_round.copy_(stamps)
     c.sync()
     if c.ep.fault():
         raise RuntimeError(c.ep.fault().text.decode())
-    seconds = [((alone - start) - (end - alone)) / 1e9 / fold for start, alone, end in kept[_WARM_UPS:].tolist()]
+    seconds = [((alone - start) - (end - alone)) / 1e9 / fold for start, alone, end in kept.tolist()]
+    return sorted(max(of) for of in zip(*_everyone(c, seconds)))[rounds // 2]
+
+
+_WARM_UP = 0.2  # seconds; bench has verified a config and run others before it reads a round
+
+
+def _warm_up(c, graph, probe=8):
+    """Replays a graph for a while, on all ranks equally often: the first rounds of a process
+    may read longer."""
+    start = time.perf_counter()
+    for _ in range(probe):
+        graph.replay()
+    c.sync()
+    each = max(_everyone(c, (time.perf_counter() - start) / probe))
+    for _ in range(int(_WARM_UP / each)):
+        graph.replay()
+
+
+def _everyone(c, mine):
+    """What each rank has, by rank."""
     every = [None] * c.ranks
-    dist.all_gather_object(every, seconds)
-    return sorted(max(of) for of in zip(*every))[rounds // 2]
+    dist.all_gather_object(every, mine)
+    return every
 
-
-_WARM_UPS = 3  # rounds that are not read
 
 # Calls of one op in a chain; a chain has two pairs, as in bench: ranks that start together
 # drift apart over a long chain of pairs, and then wait for each other.
@@ -282,7 +302,7 @@ def run(a, local_rank):
         dist.init_process_group("gloo")
     before = torch.cuda.mem_get_info(local_rank)[0] if a.device == "cuda" else 0
     c = Check(a, local_rank)
-    c.say(f"created in {c.created:.2f} s, {c.ep.info.heap_bytes / 2**20:.0f} MiB of device memory a rank, two calls in flight")
+    c.say(f"created in {c.created:.2f} s, {c.ep.info.heap_bytes / 2**20:.0f} MiB of device memory a rank, {c.ep.info.in_flight} in flight")
     if a.calls:
         c.calls()
         c.burst(min(2000, 10 * a.calls))
@@ -292,8 +312,7 @@ def run(a, local_rank):
             c.graphs()
             host_time(c)
         out = times(c)
-    total = [None] * c.ranks
-    dist.all_gather_object(total, c.wrong)
+    total = _everyone(c, c.wrong)
     heap = c.ep.info.heap_bytes
     c.ep.destroy()
     right = "every answer is right" if a.calls or a.replays else "no answer was checked"

@@ -271,6 +271,7 @@ def misread(buffer, rank):
         ("out: strides", lambda: buffer.low_latency_combine(low, ids, weights, low_handle, out=out)),
     ):
         refused(ValueError, says, call)
+    refused(RuntimeError, "num_worst_tokens: more than 1 rows", lambda: buffer.dispatch(x, num_worst_tokens=1, **args))
     buffer.low_latency_combine(low, ids, weights, low_handle)
     fresh = deepep.Buffer(dist.group.WORLD, device=torch.device("cpu"))
     refused(ValueError, "get_next_low_latency_combine_buffer", lambda: fresh.low_latency_combine(

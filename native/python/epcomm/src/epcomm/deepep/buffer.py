@@ -166,8 +166,10 @@ class Buffer:
 
     def _received(self, counts, matrix, alignment, worst):
         """Rows of the outputs, and rows of each local expert rounded up to the alignment. The
-        host waits for both unless the caller gives the worst case."""
+        host waits for both unless the caller gives the worst case. One that is too small ends
+        in an assertion on the device: the kernel would write behind the outputs."""
         if worst:
+            torch._assert_async(matrix[-1, self.rank] <= worst, f"num_worst_tokens: more than {worst} rows come to rank {self.rank}")
             return worst, []
         local = (counts.shape[1] - self.group_size) // self.group_size
         first = self.group_size + self.rank * local

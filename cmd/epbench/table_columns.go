@@ -144,8 +144,11 @@ func evidenceText(r *table.Row) string {
 		return ""
 	}
 	e := r.Evidence
-	tokens := strings.Trim(fmt.Sprint(e.Tokens), "[]")
-	text := fmt.Sprintf("measured at %s tokens, %d rounds, %s, %d ties", tokens, e.Rounds, triedText(e), e.Ties)
+	tokens := strings.Trim(fmt.Sprint(e.Tokens), "[]") + " tokens"
+	if at, ok := e.At(); ok && len(e.Tokens) > 1 {
+		tokens += fmt.Sprintf(" (times: at %d)", at)
+	}
+	text := fmt.Sprintf("measured at %s, %d rounds, %s, %d ties", tokens, e.Rounds, triedText(e), e.Ties)
 	if !e.Complete {
 		text += ", space not exhausted"
 	}

@@ -169,7 +169,8 @@ func (s *sweeper) pick(g group, cfg ep.Config) pick {
 // times and gain where it gains least, the worst of the rest.
 func joined(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
-	out.Tokens, out.Routings = nil, nil
+	at, _ := out.At()
+	out.Tokens, out.Routings, out.TimedAt = nil, nil, 0
 	for _, e := range all {
 		out.Tokens = append(out.Tokens, e.Tokens...)
 		for _, spec := range e.Routings {
@@ -184,7 +185,9 @@ func joined(all []table.Evidence) table.Evidence {
 		}
 	}
 	slices.Sort(out.Tokens)
-	out.Tokens = slices.Compact(out.Tokens)
+	if out.Tokens = slices.Compact(out.Tokens); len(out.Tokens) > 1 {
+		out.TimedAt = at
+	}
 	return out
 }
 

@@ -114,6 +114,9 @@ func (e Evidence) Validate() error {
 			return fmt.Errorf("tokens: must rise from 0 to %d, %d does not", ep.MaxTokens, n)
 		}
 	}
+	if e.TimedAt != 0 && !slices.Contains(e.Tokens, e.TimedAt) {
+		return fmt.Errorf("timed_at: %d is none of the token counts measured, %v", e.TimedAt, e.Tokens)
+	}
 	for _, s := range e.Routings {
 		if err := checkText("routings", s); err != nil {
 			return err

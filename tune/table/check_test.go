@@ -58,6 +58,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"rows[0].evidence.tokens: must rise from 0 to 1048576, -1":           func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{-1} },
 		"rows[0].evidence.tokens: must rise from 0 to 1048576, 8":            func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{8, 8} },
 		"rows[0].evidence.tokens: must rise from 0 to 1048576, 1048577":      func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{ep.MaxTokens + 1} },
+		"rows[0].evidence.timed_at: 7 is none of":                            func(_ *Table, _ *Row, e *Evidence) { e.TimedAt = 7 },
 		`rows[0].evidence.routings: "\t" is not`:                             func(_ *Table, _ *Row, e *Evidence) { e.Routings = []string{"uniform", "\t"} },
 		`rows[0].evidence.clock: "\t" is not`:                                func(_ *Table, _ *Row, e *Evidence) { e.Clock = "\t" },
 		"rows[0].evidence.date: 2026-01-31T12:00:00.5Z is":                   func(_ *Table, _ *Row, e *Evidence) { e.Date = e.Date.Add(500 * time.Millisecond) },

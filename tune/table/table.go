@@ -100,6 +100,10 @@ type Evidence struct {
 	// Legal is the number of legal points of the search space; 0 is unknown.
 	Legal int `json:"legal,omitempty"`
 
+	// TimedAt is which of several token counts the times and the gain are of; 0 where
+	// there is one count only, or an older program wrote the row.
+	TimedAt int `json:"timed_at,omitempty"`
+
 	// MaxErr is the largest error seen against the oracle over the row's largest
 	// magnitude.
 	MaxErr float64 `json:"max_err,omitempty"`
@@ -107,4 +111,13 @@ type Evidence struct {
 	// Beside is the product that ran beside the calls, see ep.Product; "" for none.
 	// The times are then costs.
 	Beside string `json:"beside,omitempty"`
+}
+
+// At is the token count that the times and the gain are of; ok is false where the table
+// does not say.
+func (e Evidence) At() (tokens int, ok bool) {
+	if len(e.Tokens) == 1 {
+		return e.Tokens[0], true
+	}
+	return e.TimedAt, e.TimedAt > 0
 }

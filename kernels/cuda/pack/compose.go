@@ -49,13 +49,18 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 }
 
 // took estimates a row's time at a number of tokens, in seconds: it takes time to be
-// proportional to tokens, which calls of a few tokens are not. A row of several counts does not say which of them its median is
-// of. The smallest is taken, so that a row does not look faster at more tokens than it is. Without a row it is infinite.
+// proportional to tokens, which calls of a few tokens are not. Older rows of several counts
+// do not say which of them their median is of. The smallest is taken then, so that a row does
+// not look faster at more tokens than it is. Without a row it is infinite.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
 	}
-	return r.Evidence.Median * float64(tokens) / float64(max(slices.Min(r.Evidence.Tokens), 1))
+	at, ok := r.Evidence.At()
+	if !ok {
+		at = slices.Min(r.Evidence.Tokens)
+	}
+	return r.Evidence.Median * float64(tokens) / float64(max(at, 1))
 }
 
 // nearest is an op's row whose token counts are nearest and whose config meets a

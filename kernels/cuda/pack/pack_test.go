@@ -3,6 +3,7 @@ package pack
 import (
 	"bytes"
 	"crypto/sha256"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +111,18 @@ func TestPairsAreJoined(t *testing.T) {
 		row(ep.Combine, 1, 1000, combineLL, 200), row(ep.Combine, 1001, 4096, combineFinal, 4000))
 	if a := said(t, slow, ep.Pair, ep.Even, 500); a.Dispatch != dispatchLL || a.Combine != combineLL {
 		t.Errorf("final takes 610 us and ll 150, and %s with %s was joined", a.Dispatch, a.Combine)
+	}
+}
+
+// A row of several counts took its median at the one that it names, or else, where it names
+// none, at the smallest.
+func TestTimesAreOfTheCountNamed(t *testing.T) {
+	r := row(ep.Dispatch, 1, 100, dispatchLL, 10)
+	r.Evidence.Tokens = []int{10, 100}
+	for at, want := range map[int]float64{0: 20e-6, 10: 20e-6, 100: 2e-6} {
+		if r.Evidence.TimedAt = at; math.Abs(took(&r, 20)-want) > 1e-12 {
+			t.Errorf("timed at %d tokens: 20 tokens take %v, want %v", at, took(&r, 20), want)
+		}
 	}
 }
 

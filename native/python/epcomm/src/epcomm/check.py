@@ -185,9 +185,8 @@ def _chain(c, unit, fold, pair, rounds, before=None):
     A barrier over ranks follows each call (a pair: the chain), and as many barriers
     alone are taken off. The slowest rank of each round counts, and the median of rounds.
     Stamps tell the time, as in bench: events in a graph are no kernels, and what follows
-    one starts in another way. Rounds are queued one behind the other, as in bench: after
-    a wait for the host the first kernels of a round start cold, and a chain of two pairs
-    shows that. `before` gives a round of combines its rows.
+    one starts in another way. Rounds are queued one behind the other, as in bench.
+    `before` gives a round of combines its rows.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()

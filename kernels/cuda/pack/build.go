@@ -168,20 +168,15 @@ func (b *builder) lookup(l Lookup) error {
 	rec := lookupRecord{
 		DType: uint32(slices.Index(b.request.DTypes, l.DType)), Reduced: bit(l.Reduced),
 		Purpose: uint32(slices.Index(purposeNames, l.Purpose)), Class: uint32(l.Class.Index()),
-		FirstRun: uint32(len(b.runs)), Runs: uint32(len(l.Runs)),
+		FirstRun: uint32(len(b.runs)),
 	}
 	v := b.request.resolver(l.DType, l.Reduced, l.Class)
 	for _, run := range l.Runs {
-		plan, err := b.plan(v, run.Pair, run.Hi)
-		if err != nil {
+		if err := b.run(v, run); err != nil {
 			return err
 		}
-		elsewhere, err := b.plan(v, run.Elsewhere, run.Hi)
-		if err != nil {
-			return err
-		}
-		b.runs = append(b.runs, runRecord{uint32(run.Hi), plan, elsewhere, b.text(run.Text)})
 	}
+	rec.Runs = uint32(len(b.runs)) - rec.FirstRun
 	b.lookups = append(b.lookups, rec)
 	return nil
 }

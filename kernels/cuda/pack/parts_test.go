@@ -1,0 +1,51 @@
+package pack
+
+import (
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// A row of dispatch_ll_ids takes 1 KiB more of shared memory for each 32 tokens (256 experts).
+// Every call launches with what its own count needs and at most an eighth more, though one
+// row answers all of them.
+func TestCallsTakeNoMoreSharedMemoryThanTheyNeed(t *testing.T) {
+	p := build(t, nil,
+		row(ep.Dispatch, 1, 2000, "dispatch_ll_ids:part=512,pdl=0,send=512,sms=64,threads=256", 10),
+		row(ep.Dispatch, 2001, 4096, dispatchLL, 100), row(ep.Combine, 1, 4096, combineLL, 200))
+	for tokens, want := range map[int]uint32{1: 1, 32: 1, 33: 2, 64: 2, 65: 3, 224: 7, 225: 9, 288: 9, 289: 11, 2000: 63, 2001: 0, 4096: 0} {
+		if got := sharedOf(t, p, tokens); got != want<<10 {
+			t.Errorf("%d tokens: dispatch launches with %d bytes of shared memory, want %d", tokens, got, want<<10)
+		}
+	}
+	if a := said(t, p, ep.Dispatch, ep.Even, 50); a.Lo != 1 || a.Hi != 2000 {
+		t.Errorf("a row for 1 to 2,000 tokens is shown as %d to %d", a.Lo, a.Hi)
+	}
+}
+
+// sharedOf is what the file says of the launch that epcomm takes for a dispatch.
+func sharedOf(t *testing.T, p *Pack, tokens int) uint32 {
+	t.Helper()
+	for _, l := range read[lookupRecord](t, p, secLookups) {
+		if purposeNames[l.Purpose] != ep.Dispatch || int(l.Class) != ep.Even.Index() {
+			continue
+		}
+		for _, r := range read[runRecord](t, p, secRuns)[l.FirstRun : l.FirstRun+l.Runs] {
+			if tokens <= int(r.Last) {
+				c := read[configRecord](t, p, secConfigs)[read[planRecord](t, p, secPlans)[r.Plan].Dispatch]
+				return read[launchRecord](t, p, secLaunches)[c.FirstLaunch].Shared
+			}
+		}
+	}
+	t.Fatalf("no run for %d tokens", tokens)
+	return 0
+}
+
+func read[T any](t *testing.T, p *Pack, section int) []T {
+	t.Helper()
+	out, err := records[T](p, section)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

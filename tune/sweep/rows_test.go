@@ -172,34 +172,6 @@ func sameRegrets(t *testing.T, out *Outcome) {
 
 // TestRegretsAreRecorded: each routing's winner under each, then the minimax
 // config, in the run.
-// A row of several counts has the times of the one that gains least, and says which that is.
-func TestRowsSayWhichCountTheirTimesAreOf(t *testing.T) {
-	of := func(tokens int, gain float64) table.Evidence {
-		return table.Evidence{Tokens: []int{tokens}, Gain: gain, Median: float64(tokens)}
-	}
-	least := joined([]table.Evidence{of(8, 2), of(16, 1.25)})
-	for _, c := range []struct {
-		name string
-		got  table.Evidence
-		at   int
-		file int // timed_at
-	}{
-		{"one count", joined([]table.Evidence{of(8, 2)}), 8, 0},
-		{"one count, two routings", joined([]table.Evidence{of(8, 2), of(8, 1.5)}), 8, 0},
-		{"the least gain", least, 16, 16},
-		{"joined again, still the least", joined([]table.Evidence{least, of(32, 3)}), 16, 16},
-		{"joined again, another", joined([]table.Evidence{least, of(32, 1.1)}), 32, 32},
-	} {
-		at, ok := c.got.At()
-		if !ok || at != c.at || c.got.TimedAt != c.file || c.got.Median != float64(c.at) {
-			t.Errorf("%s: times of %d tokens (%v), timed_at %d, median %v; want %d and %d", c.name, at, ok, c.got.TimedAt, c.got.Median, c.at, c.file)
-		}
-	}
-	if _, ok := (table.Evidence{Tokens: []int{8, 16}}).At(); ok {
-		t.Error("a row that does not say is of no count")
-	}
-}
-
 func TestRegretsAreRecorded(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {32: 0.5, 64: 0.75}, "zipf:1.5": {32: 0.8, 64: 0.64}}}, []int{16, 32}, "uniform", "zipf:1.5")
 	if len(out.Run.Regrets) != 2 {

@@ -23,7 +23,8 @@ func TestCallsTakeNoMoreSharedMemoryThanTheyNeed(t *testing.T) {
 	}
 }
 
-// sharedOf is what the file says of the launch that epcomm takes for a dispatch.
+// sharedOf returns the dynamic shared memory of the launch that epcomm makes for a dispatch of
+// so many tokens, in bytes, read from the file.
 func sharedOf(t *testing.T, p *Pack, tokens int) uint32 {
 	t.Helper()
 	for _, l := range read[lookupRecord](t, p, secLookups) {

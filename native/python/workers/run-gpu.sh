@@ -18,8 +18,9 @@
 # (default 570) is when the script stops starting things, in seconds. BACKENDS, lines of
 # NAME=BACKEND, adds libraries to those that LIBRARIES may name.
 #
-# MODELS, TOKENS, LL_TOKENS, SKEW_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH,
-# SKEW_SECONDS, TURNS, LIBRARIES and SWEEP_FLAGS change what a sweep does.
+# LIBRARIES names workers, and ours as epbench or epbench-LAYOUT; NAME@SMS takes that many SMs
+# at most and runs with FEW_TOKENS. MODELS, TOKENS, LL_TOKENS, SKEW_TOKENS, ROUTING, OPS, DTYPE,
+# BAND, SECONDS_EACH, SKEW_SECONDS, TURNS and SWEEP_FLAGS change what a sweep does.
 cd "$(dirname "$0")/../../.." || exit 1
 peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site} work=${WORK:-/tmp/peers-work} out=${OUT:-/tmp/peers-out}
 limit=${LIMIT:-570}
@@ -128,8 +129,11 @@ whole() {
   for model in ${MODELS:-deepseek-v3 qwen3-30b-a3b}; do
     for l in ${LIBRARIES:-deepep nccl $fi epbench epbench-rank deepep-ll}; do
       tokens=${TOKENS:-1,8,128,1024,4096} max=${MAX_TOKENS:-4096}
-      case $l in deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,128} max=128 ;; esac
-      args="--model $model --tokens $tokens --max-tokens $max --op ${OPS:-dispatch,combine,pair} --dtype ${DTYPE:-bf16} $(layout "$l")"
+      case $l in
+        deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,128} max=128 ;;
+        *@*) tokens=${FEW_TOKENS:-1024,4096} ;;
+      esac
+      args="--model $model --tokens $tokens --max-tokens $max --op ${OPS:-dispatch,combine,pair} --dtype ${DTYPE:-bf16} $(flags "$l")"
       swept "${SECONDS_EACH:-40}" "$model-$l" "$(library "$l")" $args --routing uniform
       swept "${SKEW_SECONDS:-25}" "$model-$l-skew" "$(library "$l")" $args --routing "${ROUTING:-zipf:1.0,hotrank}"
     done
@@ -145,16 +149,18 @@ whole() {
   test -z "$pending" || echo "to be done:$pending; give the same call again, with $out/runs.tgz in PEERS where this machine is gone"
 }
 
-# layout NAME: a flag for ours in another layout, named epbench-LAYOUT.
-layout() {
-  test "$1" = "${1#epbench-}" || echo "--layout ${1#epbench-}"
+# flags NAME: what a sweep of NAME[@SMS] is told. Ours in another layout is epbench-LAYOUT.
+flags() {
+  local l=${1%@*}
+  test "$l" = "${l#epbench-}" || echo "--layout ${l#epbench-}"
+  test "$l" = "$1" || echo "--max-sms ${1#*@}"
 }
 
 # library NAME: its backend.
 library() {
   local given
   given=$(grep "^$1=" <<< "$BACKENDS") && { echo "${given#*=}"; return; }
-  case $1 in
+  case ${1%@*} in
     deepep) echo "$worker deepep" ;;
     deepep-ll) echo "$worker deepep ll" ;;
     flashinfer) echo "$worker flashinfer" ;;
@@ -168,7 +174,7 @@ library() {
 drill() {
   for l in ${LIBRARIES:-epbench epbench-rank nccl deepep $fi deepep-ll nccl-counts}; do
     tuned 80 "drill-$l" "$(library "$l")" --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 \
-      --routing zipf:1.0 --op dispatch,combine,pair --budget 12s $(layout "$l")
+      --routing zipf:1.0 --op dispatch,combine,pair --budget 12s $(flags "$l")
     grep -A6 '^row' "$work/drill-$l.txt"
   done
 }
@@ -178,23 +184,24 @@ sweep() {
   for model in ${MODELS:-deepseek-v3}; do
     for l in ${LIBRARIES:-deepep nccl $fi epbench epbench-rank deepep-ll}; do
       tokens=${TOKENS:-1,8,128,1024,4096} max=4096 skewed=${SKEW_TOKENS:-128,4096}
-      case $l in deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,32,128} max=128 skewed=128 ;; esac
+      case $l in
+        deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,32,128} max=128 skewed=128 ;;
+        *@*) tokens=${FEW_TOKENS:-1024,4096} skewed=4096 ;;
+      esac
       tuned $((${SECONDS_EACH:-40} + 45)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
-        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-40}s" $(layout "$l")
+        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-40}s" $(flags "$l")
       test "${SKEW_SECONDS:-12}" = 0 ||
         tuned $((${SKEW_SECONDS:-12} + 45)) "$model-$l-skew" "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $max \
-          --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-12}s" $(layout "$l")
+          --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-12}s" $(flags "$l")
     done
     choose "$model" $(runs "$model")
   done
 }
 
-# runs MODEL: its run directories, those of turns left out.
+# runs MODEL: the run directories of its sweeps; those of turns lie one folder deeper.
 runs() {
-  for l in deepep nccl flashinfer epbench epbench-rank epbench-rank:packed epbench-masked deepep-ll $(cut -d= -f1 <<< "$BACKENDS"); do
-    for d in "$work/$1-$l" "$work/$1-$l-skew"; do
-      test ! -s "$d/trials.jsonl" || echo "$d"
-    done
+  for d in "$work/$1"-*; do
+    test ! -s "$d/trials.jsonl" || test "${d#"$work/$1-own-"}" != "$d" || echo "$d"
   done
 }
 

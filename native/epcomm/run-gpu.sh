@@ -89,6 +89,10 @@ graphs() {
   for way in threads processes; do
     step 40 "c-chain-$way" "chain: pair" $t $packs/dsv3.pack chain $(test $way = threads || echo --processes) --calls 8 --replays 200 --most 8
   done
+  for case in "8 bf16" "32 bf16" "8 fp8"; do
+    step 40 "pair-graphs-${case// /-}" "eight" python3 native/epcomm/pair_graphs.py $packs/dsv3.pack $case
+    cat "$out/pair-graphs-${case// /-}.txt"
+  done
   step 60 fourth-graph "PyTorch, 6" python3 native/epcomm/fourth_graph.py $packs/dsv3.pack 8
   cat "$out/fourth-graph.txt"
 }

@@ -6,7 +6,7 @@
 #   native/epcomm/run-gpu.sh all            C tests, faults, PyTorch: at most 9 minutes
 #   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench, 5 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
-#   native/epcomm/run-gpu.sh graphs         what PyTorch's captures cost later kernels, 20 seconds
+#   native/epcomm/run-gpu.sh graphs         pairs by how their graph is made and replayed, 1 minute
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/epcomm}
 mkdir -p "$out"

@@ -198,10 +198,14 @@ sweep() {
   done
 }
 
-# runs MODEL: the run directories of its sweeps; those of turns lie one folder deeper.
+# runs MODEL: the run directories of its sweeps, of LIBRARIES where they are given; those of
+# turns lie one folder deeper.
 runs() {
+  local d of
   for d in "$work/$1"-*; do
-    test ! -s "$d/trials.jsonl" || test "${d#"$work/$1-own-"}" != "$d" || echo "$d"
+    of=${d#"$work/$1-"}
+    of=${of%-skew}
+    test ! -s "$d/trials.jsonl" || test "${of#own-}" != "$of" || case " ${LIBRARIES:-$of} " in *" $of "*) echo "$d" ;; esac
   done
 }
 

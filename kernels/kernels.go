@@ -51,6 +51,10 @@ type Param struct {
 	Binding Binding    `json:"binding"`
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
+
+	// Outside says which part of the kernel's work a value of class Hook leaves to the
+	// caller: a word of ep.Parts.
+	Outside map[ep.Value]string `json:"outside,omitempty"`
 }
 
 // Kernel is one way to carry out an operation.

@@ -73,15 +73,15 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Run {
 	policy := measure.PolicyFor(b.Machine()).Coarser(opts.Band)
 	return &record.Run{
-		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b), Kernels: works(b),
+		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b), Kernels: works(kernels.Hooked(b.Kernels(), opts.Params)),
 		Policy: policy.String(), Band: policy.Band, Seed: opts.Seed, Strategy: opts.Strategy,
 	}
 }
 
-// works lists the kernels of a backend that say what their times hold.
-func works(b kernels.Backend) []record.Kernel {
+// works lists the kernels that say what their times hold.
+func works(all []kernels.Kernel) []record.Kernel {
 	var out []record.Kernel
-	for _, k := range b.Kernels() {
+	for _, k := range all {
 		if k.Work.Layout != "" {
 			out = append(out, record.Kernel{Name: k.Name, Op: k.Op, Work: k.Work})
 		}

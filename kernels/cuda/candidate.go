@@ -85,6 +85,12 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	return out, nil
 }
 
+// takesCast reports whether the candidate's dispatch takes tokens that the caller cast.
+func (c *candidate) takesCast() bool {
+	k := c.calls[ep.Dispatch]
+	return k != nil && k.config.Str("input") == "fp8"
+}
+
 // state is the memory that the candidate's calls work on.
 func (c *candidate) state() state { return stateOf(c.calls) }
 

@@ -84,8 +84,9 @@ func unitParam(of string) kernels.Param {
 // inputParam is what the caller has: no time is compared between its values, since
 // fp8 leaves the cast outside.
 func inputParam() kernels.Param {
-	q := speedParam(kernels.Compile, "input", "what a token comes as: bf16, cast to the dtype here, or fp8 with float scales [tokens, hidden/128], cast by the caller", "", "bf16", "bf16")
+	q := speedParam(kernels.Compile, "input", "what a token comes as: bf16, cast to the dtype here, or fp8 with float scales [tokens, hidden/128], cast by the caller", "", "bf16", "bf16", "fp8")
 	q.Class = kernels.Hook
+	q.Outside = map[ep.Value]string{"fp8": "cast"}
 	return q
 }
 

@@ -21,6 +21,8 @@ const (
 	partWeights      = "weights"
 	partInputScale   = "input_scales"
 	partBias         = "bias"
+	partCast         = "x_cast" // x as a caller has it who casts
+	partCastScales   = "x_cast_scales"
 	partOut          = ref.PartOut
 	partScales       = ref.PartScales
 	partRowOffsets   = ref.PartRowOffsets
@@ -94,6 +96,21 @@ func problemParts(p ep.Problem) []Region {
 	}
 	return append(parts, outputParts(p)...)
 }
+
+// castParts are the tokens of a caller who casts, where a kernel may take them.
+func castParts(p ep.Problem) []Region {
+	if !mayCast(p) {
+		return nil
+	}
+	l := encodingOf(p)
+	return []Region{
+		{partCast, int64(p.MaxTokens) * int64(l.Payload), 0},
+		{partCastScales, int64(p.MaxTokens) * int64(l.Scales*l.ScaleBytes), 0},
+	}
+}
+
+// mayCast reports whether a dispatch of the problem may take tokens that its caller cast.
+func mayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Layout.Kind() != "expert" }
 
 // outputParts are what dispatch, experts and combine write. They are poisoned with
 // ones: NaN in every float dtype, an impossible offset in an index. The fields of

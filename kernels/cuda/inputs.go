@@ -32,10 +32,38 @@ func (s *session) putInputs(rank int) error {
 	in := s.workload.Ranks[s.workload.Batch(s.rig.number(rank))]
 	return cmp.Or(
 		s.putTokens(rank),
+		s.putCast(rank),
 		put(s.rig, rank, partIDs, in.Experts),
 		put(s.rig, rank, partWeights, in.Weights),
 		put(s.rig, rank, partInputScale, []float32{s.backend.options.InputScale}),
 		put(s.rig, rank, partBias, Bias(s.problem.Hidden)))
+}
+
+// castTokens are one rank's tokens as its caller casts them.
+type castTokens struct{ payload, scales []byte }
+
+// castAll casts the tokens of every rank as the oracle does.
+func (s *session) castAll() []castTokens {
+	out := make([]castTokens, len(s.rig.seats))
+	_ = sideBySide(len(out), func(seat int) error { // to cast cannot fail
+		rank := s.rig.number(seat)
+		for token := range s.workload.Ranks[s.workload.Batch(rank)].Tokens {
+			row := s.oracle.Token(rank, token)
+			out[seat].payload = append(out[seat].payload, row.Payload...)
+			out[seat].scales = append(out[seat].scales, row.Scales...)
+		}
+		return nil
+	})
+	return out
+}
+
+// putCast brings a rank the tokens that its caller cast, once a candidate takes them.
+func (s *session) putCast(rank int) error {
+	if s.cast == nil {
+		return nil
+	}
+	of := s.cast[rank]
+	return cmp.Or(put(s.rig, rank, partCast, of.payload), put(s.rig, rank, partCastScales, of.scales))
 }
 
 // putTokens brings a rank its tokens, and keeps a copy of them beside its heap.

@@ -89,7 +89,7 @@ func (s *session) program(k *candidate, beside arrangement, fold int) (*program,
 	if p := k.programs[t]; p != nil {
 		return p, nil
 	}
-	p, err := newProgram(s.rig, newSchedule(t), k.calls, s.args(k.state()), s.extrasFor(k))
+	p, err := newProgram(s.rig, newSchedule(t), k.calls, s.args(k), s.extrasFor(k))
 	if err != nil {
 		return nil, err
 	}

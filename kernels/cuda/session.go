@@ -30,6 +30,8 @@ type session struct {
 	problem    ep.Problem
 	tokens     [][]uint16     // by rank; of an activation its input rows
 	copies     []cu.DevicePtr // of the tokens, by rank; 0 where there is none
+	oracle     *ref.Oracle
+	cast       []castTokens // by rank, once a candidate takes tokens that the caller cast
 	outputs    *ref.Remote
 	states     []state // those that have memory
 	candidates map[string]*candidate
@@ -54,11 +56,10 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 // sessionOn is a session of the ranks that have seats in r.
 func sessionOn(r *rig, b *Backend, w *workloads.Workload) (*session, error) {
 	s := &session{
-		backend: b, rig: r, workload: w, problem: w.Problem,
+		backend: b, rig: r, workload: w, problem: w.Problem, oracle: ref.New(w, b.options.InputScale),
 		candidates: map[string]*candidate{},
 	}
-	oracle := ref.New(w, b.options.InputScale)
-	s.activation = openActivation(w, oracle)
+	s.activation = openActivation(w, s.oracle)
 	for seat := range r.seats {
 		rank := r.number(seat)
 		if s.activation != nil {
@@ -71,7 +72,7 @@ func sessionOn(r *rig, b *Backend, w *workloads.Workload) (*session, error) {
 			s.tokens = append(s.tokens, w.Tokens(rank))
 		}
 	}
-	s.outputs = ref.NewRemote(oracle, dtype.MaxRows(w.Problem), s.read)
+	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(w.Problem), s.read)
 	r.refill = s.upload
 	if err := s.openProducts(); err != nil {
 		r.close()
@@ -123,6 +124,9 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 		if s.expert, err = s.loadExpert(); err != nil {
 			return asFailure(ep.NoLaunch, err)
 		}
+	}
+	if k.takesCast() && s.cast == nil {
+		s.cast = s.castAll()
 	}
 	s.candidates[c.Key()] = k
 	return nil
@@ -191,12 +195,12 @@ func (s *session) parts() []Region {
 	if s.activation != nil {
 		return s.activation.parts(s.problem)
 	}
-	return problemParts(s.problem)
+	return append(problemParts(s.problem), castParts(s.problem)...)
 }
 
-// args are the fields of EpArgs common to a rank's kernels, for candidates of
-// a state.
-func (s *session) args(of state) func(rank int) C.EpArgs {
+// args are the fields of EpArgs common to the kernels of a candidate.
+func (s *session) args(k *candidate) func(rank int) C.EpArgs {
+	of, cast := k.state(), k.takesCast()
 	return func(rank int) C.EpArgs {
 		a := s.rig.args(rank)
 		p := s.problem
@@ -207,6 +211,10 @@ func (s *session) args(of state) func(rank int) C.EpArgs {
 		point(&a.topk_ids, at(partIDs))
 		point(&a.weights, at(partWeights))
 		point(&a.input_scales, at(partInputScale))
+		if cast {
+			point(&a.x, at(partCast))
+			point(&a.input_scales, at(partCastScales))
+		}
 		point(&a.bias, at(partBias))
 		a.epilogue_scale = C.float(EpilogueScale)
 		point(&a.out, at(partOut))

@@ -55,7 +55,7 @@ func (s *session) prove(ctx context.Context, k *candidate) error {
 		return err
 	}
 	defer spent(&s.checking.Running)()
-	p, err := newProgram(s.rig, proof(s.problem.Op, s.besideLaunches()), k.calls, s.args(k.state()), s.extrasFor(k))
+	p, err := newProgram(s.rig, proof(s.problem.Op, s.besideLaunches()), k.calls, s.args(k), s.extrasFor(k))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type planner struct {
 }
 
 func newPlanner(b kernels.Backend, opts *Options) *planner {
-	return &planner{machine: b.Machine(), kernels: b.Kernels(), opts: opts, spaces: map[ep.Problem]enumerated{}}
+	return &planner{machine: b.Machine(), kernels: kernels.Hooked(b.Kernels(), opts.Params), opts: opts, spaces: map[ep.Problem]enumerated{}}
 }
 
 // searched are the kernels of a problem's op that a search draws from. --kernel keeps

@@ -235,10 +235,18 @@ func (v *resolver) stretch(purpose ep.Op, tokens int) (run Run, err error) {
 
 // fed is a dispatch for tokens as the request's callers have them.
 func (v *resolver) fed(c ep.Config) ep.Config {
-	if _, ok := c.Values["input"]; ok && v.request.Raw && v.problem.Dispatch == ep.FP8 {
+	if _, ok := c.Values["input"]; ok && v.raw() {
 		return c.With("input", "fp8")
 	}
 	return c
+}
+
+// raw reports whether callers have cast the tokens.
+func (v *resolver) raw() bool { return v.request.Raw && v.problem.Dispatch == ep.FP8 }
+
+// takes reports whether a row's dispatch takes tokens as the request's callers have them.
+func (v *resolver) takes(dispatch ep.Config) bool {
+	return v.raw() || dispatch.Values["input"] != "fp8"
 }
 
 func (v *resolver) places(c ep.Config, tokens int) (bool, error) {
@@ -251,6 +259,9 @@ func (v *resolver) chosen(op ep.Op, tokens int) half {
 	a := at(v.runs[op], tokens).Answer
 	if a.Row == nil || a.Config.IsDefault() {
 		return half{v.defaultOf(op, tokens), a.Row, "default: " + defaultReason(a)}
+	}
+	if op == ep.Dispatch && !v.takes(a.Config) {
+		return half{v.defaultOf(op, tokens), a.Row, "default: the row is for tokens that the caller cast"}
 	}
 	return half{a.Config, a.Row, rowText(a)}
 }
@@ -293,7 +304,9 @@ func rowText(a *table.Answer) string {
 func (v *resolver) pair(tokens int) (Run, error) {
 	if a := at(v.runs[ep.Pair], tokens).Answer; a.Row != nil && !a.Config.IsDefault() {
 		d, c, err := ep.Split(a.Config)
-		return Run{Pair: Pair{d, c}, Text: rowText(a), Rows: []*table.Row{a.Row}}, err
+		if err != nil || v.takes(d) {
+			return Run{Pair: Pair{d, c}, Text: rowText(a), Rows: []*table.Row{a.Row}}, err
+		}
 	} else if a.Reason == table.Kept { // nothing beats the default
 		return Run{
 			Pair: Pair{v.defaultOf(ep.Dispatch, tokens), v.defaultOf(ep.Combine, tokens)},

@@ -1,0 +1,85 @@
+package kernels
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Hooked are the kernels as a caller wants them who gives one value to a parameter of
+// class Hook: that value is their default and their only one, and their work lacks what it
+// leaves outside. Kernels of the same op without the parameter cannot do what is wanted,
+// and are left out. A parameter that is no hook, or has several values, changes nothing.
+func Hooked(all []Kernel, given map[string][]ep.Value) []Kernel {
+	wanted := map[ep.Op]map[string]ep.Value{}
+	for _, k := range all {
+		for _, q := range k.Params {
+			if v := given[q.Name]; q.Class == Hook && len(v) == 1 {
+				if wanted[k.Op] == nil {
+					wanted[k.Op] = map[string]ep.Value{}
+				}
+				wanted[k.Op][q.Name] = v[0]
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return all
+	}
+	var out []Kernel
+	for _, k := range all {
+		if k.declares(wanted[k.Op]) {
+			out = append(out, k.hooked(wanted[k.Op]))
+		}
+	}
+	return out
+}
+
+func (k Kernel) declares(values map[string]ep.Value) bool {
+	for name := range values {
+		if !slices.ContainsFunc(k.Params, func(q Param) bool { return q.Name == name }) {
+			return false
+		}
+	}
+	return true
+}
+
+// hooked is the kernel with values that its caller gives.
+func (k Kernel) hooked(values map[string]ep.Value) Kernel {
+	if len(values) == 0 {
+		return k
+	}
+	of := k
+	k.Params = slices.Clone(k.Params)
+	for i, q := range k.Params {
+		if v, ok := values[q.Name]; ok {
+			k.Params[i].Default = v
+			k.Work.Inside = slices.DeleteFunc(slices.Clone(k.Work.Inside), func(part string) bool { return part == q.Outside[v] })
+		}
+	}
+	with := func(c ep.Config) ep.Config {
+		for name, v := range values {
+			c = c.With(name, v)
+		}
+		return c
+	}
+	k.Default = func(m ep.Machine, p ep.Problem) ep.Config { return with(of.DefaultConfig(m, p)) }
+	if of.Starts != nil {
+		k.Starts = func(m ep.Machine, p ep.Problem) []ep.Config {
+			out := of.Starts(m, p)
+			for i, c := range out {
+				out[i] = with(c)
+			}
+			return out
+		}
+	}
+	k.Check = func(m ep.Machine, p ep.Problem, c ep.Config) error {
+		for name, v := range values {
+			if c.Values[name] != v {
+				return fmt.Errorf("%s: %s, and the caller wants %s", name, c.Values[name], v)
+			}
+		}
+		return of.Check(m, p, c)
+	}
+	return k
+}

@@ -1,0 +1,49 @@
+package kernels
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestHooked: what a caller wants done is the default and the only value, kernels that
+// cannot do it are left out, and their work lacks what it leaves outside. Other ops keep
+// their kernels.
+func TestHooked(t *testing.T) {
+	input := Param{Name: "input", Values: []ep.Value{"bf16", "fp8"}, Default: "bf16", Class: Hook, Outside: map[ep.Value]string{"fp8": "cast"}}
+	sms := Param{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "8", Class: Speed}
+	legal := func(ep.Machine, ep.Problem, ep.Config) error { return nil }
+	work := ep.Work{Library: "x", Layout: "rank", Inside: []string{"cast", "counts"}}
+	all := []Kernel{
+		{Name: "casts", Op: ep.Dispatch, Params: []Param{sms}, Work: work, Check: legal},
+		{Name: "either", Op: ep.Dispatch, Params: []Param{sms, input}, Work: work, Check: legal,
+			Starts: func(ep.Machine, ep.Problem) []ep.Config {
+				return []ep.Config{{Kernel: "either", Values: map[string]ep.Value{"sms": "16", "input": "bf16"}}}
+			}},
+		{Name: "back", Op: ep.Combine, Params: []Param{sms}, Check: legal},
+	}
+	for _, given := range []map[string][]ep.Value{nil, {"sms": {"16"}}, {"input": {"bf16", "fp8"}}} {
+		if got := Hooked(all, given); len(got) != len(all) {
+			t.Errorf("%v leaves %d of %d kernels", given, len(got), len(all))
+		}
+	}
+	got := Hooked(all, map[string][]ep.Value{"input": {"fp8"}, "sms": {"16"}})
+	if len(got) != 2 || got[0].Name != "either" || got[1].Name != "back" {
+		t.Fatalf("%d kernels are left", len(got))
+	}
+	k, m, p := got[0], ep.Machine{}, ep.Problem{}
+	if c := k.DefaultConfig(m, p); c.Str("input") != "fp8" || c.Str("sms") != "8" {
+		t.Errorf("the default is %s", c.Key())
+	}
+	if c := k.Starts(m, p)[0]; c.Str("input") != "fp8" || c.Str("sms") != "16" {
+		t.Errorf("it starts with %s", c.Key())
+	}
+	if err := k.Check(m, p, k.DefaultConfig(m, p).With("input", "bf16")); err == nil || !strings.HasPrefix(err.Error(), "input: bf16, and the caller wants fp8") {
+		t.Errorf("tokens that are not what the caller has: %v", err)
+	}
+	if !slices.Equal(k.Work.Inside, []string{"counts"}) || !slices.Equal(all[1].Work.Inside, []string{"cast", "counts"}) {
+		t.Errorf("inside: %v; of the kernel as declared %v", k.Work.Inside, all[1].Work.Inside)
+	}
+}

@@ -21,7 +21,7 @@ const (
 	partWeights      = "weights"
 	partInputScale   = "input_scales"
 	partBias         = "bias"
-	partCast         = "x_cast" // x as a caller has it who casts
+	partCast         = "x_cast" // tokens that the caller cast
 	partCastScales   = "x_cast_scales"
 	partOut          = ref.PartOut
 	partScales       = ref.PartScales
@@ -97,7 +97,7 @@ func problemParts(p ep.Problem) []Region {
 	return append(parts, outputParts(p)...)
 }
 
-// castParts are the tokens of a caller who casts, where a kernel may take them.
+// castParts are tokens that the caller cast, where a kernel may take them.
 func castParts(p ep.Problem) []Region {
 	if !mayCast(p) {
 		return nil

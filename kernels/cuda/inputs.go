@@ -39,7 +39,7 @@ func (s *session) putInputs(rank int) error {
 		put(s.rig, rank, partBias, Bias(s.problem.Hidden)))
 }
 
-// castTokens are one rank's tokens as its caller casts them.
+// castTokens are the tokens of one rank, cast by the caller.
 type castTokens struct{ payload, scales []byte }
 
 // castAll casts the tokens of every rank as the oracle does.

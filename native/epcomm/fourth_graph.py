@@ -125,14 +125,18 @@ def run(rank, store, a):
     dist.destroy_process_group()
 
 
+def on_two_gpus(run, a):
+    """run(rank, store, a) in two processes; store is a file by which they meet."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    with tempfile.TemporaryDirectory() as folder:
+        processes.spawn(run, (os.path.join(folder, "store"), a), nprocs=2)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pack")
     parser.add_argument("tokens", type=int, nargs="?", default=8)
-    a = parser.parse_args()
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with tempfile.TemporaryDirectory() as folder:
-        processes.spawn(run, (os.path.join(folder, "store"), a), nprocs=2)
+    on_two_gpus(run, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -15,15 +15,12 @@ line is the slowest rank's microseconds of a pair, the median of rounds, by turn
 
 import argparse
 import ctypes
-import os
 import sys
-import tempfile
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as processes
 from epcomm import check, reference
-from fourth_graph import RELAXED, call, captured
+from fourth_graph import RELAXED, call, captured, on_two_gpus
 
 ROUNDS, TURNS, WARM = 60, 5, 2000
 AUTO_FREE, PRIORITIES = 1, 8  # CUgraphInstantiate_flags
@@ -123,10 +120,7 @@ def main():
     parser.add_argument("pack")
     parser.add_argument("tokens", type=int, nargs="?", default=8)
     parser.add_argument("dtype", nargs="?", default="bf16", choices=("bf16", "fp8"))
-    a = parser.parse_args()
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with tempfile.TemporaryDirectory() as folder:
-        processes.spawn(run, (os.path.join(folder, "store"), a), nprocs=2)
+    on_two_gpus(run, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@
 #   native/epcomm/run-layouts.sh deepep   DeepEP's own tests against epcomm.deepep
 #   native/epcomm/run-layouts.sh speed    a short search of every layout, then 24 SMs
 #   native/epcomm/run-layouts.sh loop     8 ranks on these GPUs, stress level
-#   native/epcomm/run-layouts.sh expand   rows by rank and an expansion against rows by expert
 #   native/epcomm/run-layouts.sh decode   58 layers in a CUDA graph, with DeepEP and with ours
 #   native/epcomm/run-layouts.sh all      verify, deepep, speed: about 4 minutes
 #
@@ -99,18 +98,6 @@ speed() {
   done
 }
 
-# expand tunes both ways, then measures what they came to in the same rounds.
-expand() {
-  for dtype in ${DTYPES:-fp8 bf16}; do
-    set -- --dtype "$dtype" --tokens "${EXPAND_TOKENS:-1,8,32,128,1024,4096}" --op "${EXPAND_OP:-dispatch}" --layout expert
-    search "placed-$dtype" "$@" --kernel dispatch_ll,dispatch_final,combine_ll,combine_final --precision reduced
-    search "expanded-$dtype" "$@" --kernel dispatch_expand,combine_expand --precision reduced
-    step 60 "expanded-over-placed-$dtype" 'expand' epbench bench --backend cuda --model deepseek-v3 --ranks 2 --routing uniform "$@" \
-      --table "$out/expanded-$dtype" --over "$out/placed-$dtype" --precision reduced --rounds 40 --width 200
-    cat "$out/expanded-over-placed-$dtype.txt"
-  done
-}
-
 # decode leaves the shim out, so that deep_ep is DeepEP's own.
 decode() {
   for tokens in ${DECODE_TOKENS:-32 128}; do
@@ -127,8 +114,8 @@ nvidia-smi -L
 for step in ${*:-all}; do
   case $step in
     all) verify; deepep; speed ;;
-    verify | deepep | speed | loop | expand | decode) $step ;;
-    *) echo "verify, deepep, speed, loop, expand, decode or all"; exit 2 ;;
+    verify | deepep | speed | loop | decode) $step ;;
+    *) echo "verify, deepep, speed, loop, decode or all"; exit 2 ;;
   esac
 done
 printf '%s' "$table"

@@ -141,6 +141,7 @@ func families() []family {
 		dispatchRank(),
 		combineRank(),
 		dispatchMasked(),
+		dispatchMaskedIDs(),
 		combineMasked(),
 		dispatchMaskedSplit(),
 		combineMaskedSplit(),

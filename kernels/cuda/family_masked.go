@@ -81,10 +81,14 @@ func combineMasked() family {
 }
 
 func checkDispatchMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkMaskedExperts(p, c), checkDispatchRank(m, p, c))
+}
+
+func checkMaskedExperts(p ep.Problem, c ep.Config) error {
 	if p.Experts > maskedExperts {
 		return fmt.Errorf("experts: %d are more than the %d that %s counts; use layout rank", p.Experts, maskedExperts, c.Kernel)
 	}
-	return checkDispatchRank(m, p, c)
+	return nil
 }
 
 func checkCombineMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -129,6 +133,8 @@ func regionsMasked(p ep.Problem) []Region {
 		{"weights", 2 * r * t * k * 8, 0},
 		{"heads", 3 * r * t * head * 4, 0xff},
 		{"experts", 2 * r * int64(p.LocalExperts()) * 8, 0},
-		{"last", 2 * r * 4, 0},
+		{"last", 2 * r * 8, 0},
+		{"tokens", 3 * r * 8, 0},
+		{"ids", 3 * r * t * k * 8, 0xff},
 	}
 }

@@ -6,7 +6,7 @@
  * those of one receiving warp; EP_EARLY, receive before the offsets are known.
  */
 #include "common/message.cuh"
-#include "ll/layout.cuh"
+#include "ll/rows.cuh"
 
 static const uint32_t LL_VECTORS = LL_PAYLOAD / 16; /* of a token */
 static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES; /* vectors of a lane */
@@ -180,6 +180,7 @@ EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
     uint64_t *words = ll_header(a, a.rank, c.number - 1, source, 0);
     for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
   }
+  ll_clear_beside(a, c);
 }
 
 /* ---- receiving ---- */
@@ -308,12 +309,12 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
   for (uint32_t left = p.here; left != 0; left &= left - 1) {
     uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
     uint4 *out = reinterpret_cast<uint4 *>(a.out + to * LL_PAYLOAD);
-    uint32_t *scales = reinterpret_cast<uint32_t *>(a.out_scales) + to;
+    uint32_t *scales = ll_row_scales(a, to, place, __ffs(left) - 1);
 #pragma unroll
     for (uint32_t v = 0; v < LL_PART; v++) {
       uint32_t vector = p.first + 32 * v;
       if (ll_inside<LL_PART>(vector)) out[vector] = p.data[v];
-      if (ll_has_scale<LL_PART>(vector)) scales[vector / 8 * a.max_rows] = p.scale[v];
+      if (ll_has_scale<LL_PART>(vector)) scales[vector / 8 * ll_scale_step(a)] = p.scale[v];
     }
   }
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
@@ -327,13 +328,12 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
     a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(p.token);
     a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
   }
-  if (p.first == c.lane && c.lane < EP_TOPK)
-    ll_route(a, p.source, p.token)[c.lane] = p.head >> 32 << 32 | (mine ? row : LL_NOWHERE);
+  if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, p.head, mine ? row : LL_NOWHERE);
 }
 
 /* Leaves for combine that a token has no expert here. */
 EP_DEVICE void ll_route_nowhere(const EpArgs &a, const LlCall &c, const LlPart &p) {
-  if (p.first == c.lane && c.lane < EP_TOPK) ll_route(a, p.source, p.token)[c.lane] = LL_NOWHERE;
+  if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, 0, LL_NOWHERE);
 }
 
 EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
@@ -361,6 +361,7 @@ EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, u
   }
 }
 
+#ifndef LL_WITHOUT_ENTRY
 EP_ENTRY(EP_THREADS, 1) dispatch_ll(const __grid_constant__ EpArgs a) {
   __shared__ LlShared s;
   ep_span_begin(a);
@@ -378,3 +379,4 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll(const __grid_constant__ EpArgs a) {
   ll_dispatch_wait(a, c, s, a.receivers > 0 ? senders : 0);
   ep_span_end(a);
 }
+#endif

@@ -199,16 +199,13 @@ EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bo
     uint32_t e = lane * LL_LANE_EXPERTS + i, all = 0;
 #pragma unroll
     for (int r = 0; r < EP_RANKS; r++) all += count[i][r] = e < EP_LOCAL_EXPERTS ? s.rows[r][e] : 0;
-    rows += padded[i] = ceil_div(all, EP_ROW_PAD) * EP_ROW_PAD;
+    rows += padded[i] = ll_block_rows(a, all);
   }
   uint32_t end = warp_prefix_sum(rows), start = end - rows;
 #pragma unroll
   for (uint32_t i = 0; i < LL_LANE_EXPERTS; i++) {
     uint32_t e = lane * LL_LANE_EXPERTS + i, row = start;
-    if (e < EP_LOCAL_EXPERTS && publish) {
-      a.row_offsets[e] = row;
-      a.expert_ids[e] = static_cast<int32_t>(e);
-    }
+    if (e < EP_LOCAL_EXPERTS && publish) ll_publish_expert(a, e, row, count[i]);
 #pragma unroll
     for (int r = 0; r < EP_RANKS; r++) {
       if (e < EP_LOCAL_EXPERTS) s.rows[r][e] = row;
@@ -217,7 +214,7 @@ EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bo
     start += padded[i];
   }
   if (!publish) return;
-  if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = end;
+  ll_publish_all(a, lane, end, count);
   if (lane < EP_RANKS) ll_tokens(a)[lane] = s.tokens[lane];
 }
 

@@ -21,7 +21,7 @@ struct LlHead {
 };
 EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
   uint32_t at = token * EP_TOPK + i % EP_TOPK;
-  return {a.topk_ids[at], __float_as_uint(a.weights[at])};
+  return {a.topk_ids[at], LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
 }
 
 /* A token's header to all ranks, this one last. `first` is what lane i's word i needs. */

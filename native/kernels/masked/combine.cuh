@@ -40,17 +40,28 @@ struct MaskedReturn {
   int32_t row;
   bool exists;
 };
-EP_DEVICE MaskedReturn masked_return_unit(const EpArgs &a, const RankCall &c, uint32_t unit, uint32_t messages) {
+EP_DEVICE uint32_t masked_unit_source(const EpArgs &a, uint32_t unit) { return (static_cast<uint32_t>(a.rank) + 1 + unit) % EP_RANKS; }
+EP_DEVICE uint32_t masked_unit_place(uint32_t unit) { return unit / EP_RANKS / MASKED_CHUNKS; }
+
+/* What stands where a unit's route would be; whether there is one is known later. */
+struct MaskedRoute {
+  int32_t token, row;
+};
+EP_DEVICE MaskedRoute masked_load_route(const EpArgs &a, const RankCall &c, uint32_t unit) {
+  uint32_t place = masked_unit_place(unit);
+  if (place >= static_cast<uint32_t>(a.max_tokens)) return {0, -1};
+  const int32_t *route = masked_route(a, masked_unit_source(a, unit), place);
+  return {route[0], c.lane < EP_TOPK ? route[1 + c.lane] : -1};
+}
+EP_DEVICE MaskedReturn masked_return_unit(const EpArgs &a, const RankCall &c, uint32_t unit, uint32_t messages, MaskedRoute route) {
   MaskedReturn r = {};
-  r.source = (static_cast<uint32_t>(a.rank) + 1 + unit) % EP_RANKS;
+  r.source = masked_unit_source(a, unit);
   r.column = unit / EP_RANKS % MASKED_CHUNKS * EP_UNIT_BYTES + c.lane * 16;
-  uint32_t place = unit / EP_RANKS / MASKED_CHUNKS;
-  r.exists = place < __shfl_sync(EP_FULL_WARP, messages, r.source);
+  r.exists = masked_unit_place(unit) < __shfl_sync(EP_FULL_WARP, messages, r.source);
   r.row = -1;
   if (!r.exists) return r;
-  const int32_t *route = masked_route(a, r.source, place);
-  r.token = static_cast<uint32_t>(route[0]);
-  if (c.lane < EP_TOPK) r.row = route[1 + c.lane];
+  r.token = static_cast<uint32_t>(route.token);
+  r.row = route.row;
   /* What a broken dispatch left must not lead out of the buffers. */
   if (r.token >= static_cast<uint32_t>(a.max_tokens)) r.exists = false;
   if (r.row >= a.max_rows) r.row = -1;
@@ -110,19 +121,32 @@ EP_DEVICE void masked_send_rows(const EpArgs &a, const RankCall &c, const Masked
   }
 }
 
+/* What a sender begins with, loaded together: one load after the other would cost a short
+ * call time. */
+struct MaskedAhead {
+  uint32_t began, messages; /* lane r: of rank r */
+  MaskedRoute route;        /* of the warp's first unit */
+};
+EP_DEVICE uint32_t masked_first_unit(const RankCall &c) { return c.warp * c.senders + c.block; }
+EP_DEVICE MaskedAhead masked_load_ahead(const EpArgs &a, const RankCall &c) {
+  uint32_t began = rank_load_began(a, c), messages = 0;
+  MaskedRoute route = masked_load_route(a, c, masked_first_unit(c));
+  if (c.lane < EP_RANKS) messages = static_cast<uint32_t>(masked_messages(a)[c.lane]);
+  return {began, messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0, route};
+}
+
 /* The route of the next unit is fetched while this one's rows are. */
 EP_DEVICE void masked_combine_async(const EpArgs &a, const RankCall &c) {
-  if (!rank_wait_started(a, c)) return;
+  MaskedAhead ahead = masked_load_ahead(a, c);
+  if (!rank_all_began(a, c, ahead.began)) return;
   if (!EP_DIRECT) masked_send_weights(a, c);
   ep_span_stage(a, EP_STAGE_READY);
-  uint32_t unit = c.warp * c.senders + c.block, step = c.warps * c.senders;
-  uint32_t messages = c.lane < EP_RANKS ? static_cast<uint32_t>(masked_messages(a)[c.lane]) : 0;
-  if (messages > static_cast<uint32_t>(a.max_tokens)) messages = 0;
-  uint32_t units = __reduce_max_sync(EP_FULL_WARP, messages) * MASKED_CHUNKS * EP_RANKS;
-  MaskedReturn next = masked_return_unit(a, c, unit, messages);
+  uint32_t unit = masked_first_unit(c), step = c.warps * c.senders;
+  uint32_t units = __reduce_max_sync(EP_FULL_WARP, ahead.messages) * MASKED_CHUNKS * EP_RANKS;
+  MaskedRoute next = ahead.route;
   for (; unit < units; unit += step) {
-    MaskedReturn r = next;
-    next = masked_return_unit(a, c, unit + step, messages);
+    MaskedReturn r = masked_return_unit(a, c, unit, ahead.messages, next);
+    next = masked_load_route(a, c, unit + step);
     uint32_t here = __ballot_sync(EP_FULL_WARP, r.row >= 0);
     if (!r.exists || here == 0) continue;
     if (EP_DIRECT) {

@@ -110,11 +110,9 @@ EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedS
 /* Clears the heads of the previous call, for the call after this one. */
 EP_DEVICE void masked_clear_heads(const EpArgs &a, const RankCall &c) {
   if (c.warp != 0) return;
-  for (int source = 0; source < EP_RANKS; source++) {
-    uint32_t used = masked_last(a, c.number - 1)[source] * RANK_HEAD;
-    uint32_t *words = masked_head(a, a.rank, c.number - 1, source, 0);
-    for (uint32_t i = blockIdx.x * 32 + c.lane; i < used; i += gridDim.x * 32) st_relaxed_sys(words + i, RANK_SENTINEL);
-  }
+  MaskedClear before = {c.number - 1, c.block, gridDim.x, c.lane};
+  masked_clear_heads_of(a, before);
+  masked_clear_ids_of(a, before);
 }
 
 /* ---- receiving ---- */
@@ -162,7 +160,7 @@ EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s)
     if (publish) masked_publish(a, s, e, rows, all);
   }
   if (publish && threadIdx.x < EP_RANKS) {
-    masked_last(a, c.number)[threadIdx.x] = s.messages[threadIdx.x];
+    masked_last(a, c.number)[threadIdx.x] = static_cast<uint64_t>(c.number) << 32 | s.messages[threadIdx.x];
     masked_messages(a)[threadIdx.x] = static_cast<int32_t>(s.messages[threadIdx.x]);
   }
   if (threadIdx.x == 0) s.places.all[0] = 0;

@@ -18,7 +18,9 @@ enum MaskedRegion {
   MASKED_WEIGHTS = RANK_RETURN + 1, /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */
   MASKED_HEADS,   /* [3][R source][T][RANK_HEAD] u32. All ones */
   MASKED_EXPERTS, /* [2][R source][local experts] u64: call << 32 | rows. Zeroed */
-  MASKED_LAST     /* [2][R source] u32: messages of a call, by its number; own. Zeroed */
+  MASKED_LAST,    /* [2][R source] u64: call << 32 | messages; own. Zeroed */
+  MASKED_TOKENS,  /* [3][R source] u64: call << 32 | tokens, of dispatch_masked_ids. Zeroed */
+  MASKED_IDS      /* [3][R source][T][K] u64: its headers. All ones */
 };
 
 static const uint32_t MASKED_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
@@ -36,8 +38,15 @@ EP_DEVICE uint32_t *masked_head(const EpArgs &a, int owner, uint32_t call, int s
 EP_DEVICE uint64_t *masked_count(const EpArgs &a, int owner, uint32_t call, int source, uint32_t expert) {
   return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_EXPERTS)) + ((call & 1) * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
 }
-EP_DEVICE uint32_t *masked_last(const EpArgs &a, uint32_t call) {
-  return reinterpret_cast<uint32_t *>(masked_at(a, a.rank, MASKED_LAST)) + (call & 1) * EP_RANKS;
+EP_DEVICE uint64_t *masked_last(const EpArgs &a, uint32_t call) {
+  return reinterpret_cast<uint64_t *>(masked_at(a, a.rank, MASKED_LAST)) + (call & 1) * EP_RANKS;
+}
+EP_DEVICE uint64_t *masked_tokens(const EpArgs &a, int owner, uint32_t call, int source) {
+  return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_TOKENS)) + call % 3 * EP_RANKS + source;
+}
+EP_DEVICE uint64_t *masked_ids(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
+  return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_IDS)) +
+         (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + token) * EP_TOPK;
 }
 EP_DEVICE uint64_t *masked_weight(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
   return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_WEIGHTS)) +
@@ -65,5 +74,32 @@ EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place
   return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
 }
 EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_RANKS, 0); }
+
+/* ---- clearing ---- */
+
+/* Kernels of both kinds may follow each other on one state. Each clears what call
+ * `number` left, whichever kind that was: call number + 3 uses the same set. A count of
+ * another call says that there is nothing to clear. One warp of each block calls it. */
+struct MaskedClear {
+  uint32_t number, block, blocks, lane;
+};
+EP_DEVICE uint32_t masked_left(const MaskedClear &c, const uint64_t *count) {
+  uint64_t word = *count;
+  return word >> 32 == c.number ? static_cast<uint32_t>(word) : 0;
+}
+EP_DEVICE void masked_clear_heads_of(const EpArgs &a, const MaskedClear &c) {
+  for (int source = 0; source < EP_RANKS; source++) {
+    uint32_t used = masked_left(c, masked_last(a, c.number) + source) * RANK_HEAD;
+    uint32_t *words = masked_head(a, a.rank, c.number, source, 0);
+    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, RANK_SENTINEL);
+  }
+}
+EP_DEVICE void masked_clear_ids_of(const EpArgs &a, const MaskedClear &c) {
+  for (int source = 0; source < EP_RANKS; source++) {
+    uint32_t used = masked_left(c, masked_tokens(a, a.rank, c.number, source)) * EP_TOPK;
+    uint64_t *words = masked_ids(a, a.rank, c.number, source, 0);
+    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
+  }
+}
 
 #endif

@@ -10,6 +10,13 @@ EP_DEVICE void rank_announce(const EpArgs &a, const RankCall &c) {
   st_release_sys(rank_started(a, c.lane) + a.rank, c.number);
 }
 
+/* The last call that rank `lane` began, as far as this SM knows: of block scope, so that
+ * L1 serves all warps of a block but one. */
+EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
+EP_DEVICE uint32_t rank_load_began(const EpArgs &a, const RankCall &c) {
+  return ld_relaxed_cta(rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
+}
+
 /* Return slots have two sets, by call number, and so have the weights of layout masked.
  * Those of this call were last used two calls ago, and a rank that began the previous
  * call is done with them. In a steady state the words have long arrived. */
@@ -22,6 +29,13 @@ EP_DEVICE bool rank_wait_started(const EpArgs &a, const RankCall &c) {
     if (missing == 0) return true;
     if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
   }
+}
+
+/* The same with words that were loaded before. False when a rank never began the call
+ * before this one. */
+EP_DEVICE bool rank_all_began(const EpArgs &a, const RankCall &c, uint32_t began) {
+  bool late = static_cast<int32_t>(began - (c.number - 1)) < 0;
+  return !__any_sync(EP_FULL_WARP, late) || rank_wait_started(a, c);
 }
 
 #endif

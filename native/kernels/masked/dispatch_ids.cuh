@@ -1,0 +1,103 @@
+/* dispatch_masked_ids: dispatch_ll_ids for layout masked. No sender counts: ids leave at
+ * once, and each receiving block counts those that arrive.
+ *
+ * The code is that of ll/dispatch_ids.cuh. This file gives it the names of ll/layout.cuh
+ * and ll/rows.cuh, for the memory of masked/layout.cuh. Slots are those of
+ * dispatch_masked; headers and token counts are its own, see masked_clear_ids_of. It
+ * leaves combine the same routes as dispatch_masked, one for each token of a source, so
+ * that token and place are one number.
+ *
+ * Why slots may be shared. A call writes set n & 1, and a fast rank in call n + 1 the other
+ * one, of either kernel. Both kernels end only when every slot of their call is empty, and
+ * both begin by sending what the others wait for before they end.
+ */
+#define EP_LL_LAYOUT_CUH /* instead of it */
+#include "masked/layout.cuh"
+
+static const uint32_t LL_SENTINEL = RANK_SENTINEL;
+static const uint32_t LL_NOWHERE = 0xfffffffeu; /* as in ll/layout.cuh, and LL_PLACE_BITS */
+static const uint32_t LL_PLACE_BITS = 20;
+static const uint32_t LL_PAYLOAD = RANK_PAYLOAD;
+static const uint32_t LL_SCALES = RANK_SCALES;
+static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector a lane */
+static const uint32_t LL_COUNT_WORDS = 1;
+
+struct LlCall {
+  uint32_t number; /* 1, 2, 3, ... */
+  uint32_t warp, lane, warps; /* of this thread; of the block */
+  uint32_t block, blocks;
+};
+EP_DEVICE LlCall ll_call(const EpArgs &a) {
+  return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+}
+EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + c.block; }
+EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
+EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
+
+/* Behind the counts of experts, which nobody sends here. */
+EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
+  return masked_tokens(a, owner, call, source) - EP_LOCAL_EXPERTS;
+}
+EP_DEVICE uint64_t *ll_header(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
+  return masked_ids(a, owner, call, source, token);
+}
+EP_DEVICE uint8_t *ll_slot(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
+  return rank_slot(a, owner, call, source, token);
+}
+EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return reinterpret_cast<uint32_t *>(masked_messages(a)); }
+
+EP_DEVICE uint4 ll_sentinels() { return rank_sentinels(); }
+EP_DEVICE uint32_t ll_largest(uint4 v) { return rank_largest(v); }
+EP_DEVICE uint32_t ll_canonical(uint32_t w) { return rank_canonical(w); }
+EP_DEVICE uint4 ll_canonical(uint4 v) { return rank_canonical(v); }
+
+/* ---- rows ---- */
+
+#define EP_LL_ROWS_CUH /* instead of it */
+
+#define LL_WEIGHTS 0 /* they come with combine */
+
+/* An expert's block has room for all, so that its first row is known without a count. */
+EP_DEVICE uint32_t ll_block_rows(const EpArgs &a, uint32_t) { return masked_room(a); }
+
+EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t, const uint32_t (&rows)[EP_RANKS]) {
+  uint64_t *ranges = reinterpret_cast<uint64_t *>(a.expert_ids) + e * EP_RANKS;
+  uint32_t all = 0;
+#pragma unroll
+  for (int r = 0; r < EP_RANKS; r++) {
+    ranges[r] = static_cast<uint64_t>(all) << 32 | rows[r];
+    all += rows[r];
+  }
+  a.row_offsets[e] = all;
+}
+template <uint32_t n>
+EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t, const uint32_t (&rows)[n][EP_RANKS]) {
+  uint32_t mine = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < n; i++)
+#pragma unroll
+    for (int r = 0; r < EP_RANKS; r++) mine += rows[i][r];
+  uint32_t all = __reduce_add_sync(EP_FULL_WARP, mine);
+  if (lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = all;
+}
+
+/* Scales lie by group within an expert's block. */
+EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t place, int k) {
+  uint64_t before = __shfl_sync(EP_FULL_WARP, place >> LL_PLACE_BITS, k) * static_cast<uint64_t>(masked_room(a)) * (LL_SCALES - 1);
+  return reinterpret_cast<uint32_t *>(a.out_scales) + before + row;
+}
+EP_DEVICE int64_t ll_scale_step(const EpArgs &a) { return masked_room(a); }
+
+EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, uint32_t k, uint64_t, uint32_t row) {
+  int32_t *route = masked_route(a, source, token);
+  if (k == 0) route[0] = static_cast<int32_t>(token);
+  route[1 + k] = row == LL_NOWHERE ? -1 : static_cast<int32_t>(row);
+}
+
+EP_DEVICE void ll_clear_beside(const EpArgs &a, const LlCall &c) {
+  masked_clear_heads_of(a, {c.number - 1, c.block, c.blocks, c.lane});
+}
+
+#define LL_WITHOUT_ENTRY              /* of dispatch_ll */
+#define dispatch_ll_ids dispatch_masked_ids /* the entry's name */
+#include "ll/dispatch_ids.cuh"

@@ -17,6 +17,9 @@ func TestEmulatedRank(t *testing.T) {
 		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048", 3},
 		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64", 3},
 		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64", "sms=2,threads=64", 3},
+		// more tokens than threads on one rank; a block for each message
+		{pairProblem(ep.BF16, 2, 256, 8, 2, 150), []int{150, 64}, 0.2, 0.1, "sms=3,threads=64", "sms=2,threads=64", 2},
+		{pairProblem(ep.FP8, 3, 640, 12, 3, 9), []int{5, 9, 0}, 0, 0.2, "sms=10,threads=64", "sms=2,threads=64", 5},
 	} {
 		for _, layout := range byRank {
 			q.p.Layout = layout

@@ -108,24 +108,31 @@ EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, 
   }
 }
 
-/* Sends the tokens of a tile that are this block's. The first unit is already in
- * registers, the next one is loaded while one leaves. */
-EP_DEVICE void rank_send_tile(const EpArgs &a, const RankCall &c, const RankTile &t, const RankRun &run, uint32_t begin, uint32_t end, RankUnit next) {
+/* Sends the tokens begin to end of a tile, which begins at `first`. The first unit is
+ * already in registers, the next one is loaded while one leaves. */
+EP_DEVICE void rank_send_tile(const EpArgs &a, const RankCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
   uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;
   while (job < jobs) {
     RankUnit u = next;
     uint32_t after = job + step;
     next = rank_load(a, begin + after / RANK_UNITS, after % RANK_UNITS * (32 * RANK_STEP) + c.lane, after < jobs);
-    rank_send(a, c, t, begin + job / RANK_UNITS, job / RANK_UNITS, job % RANK_UNITS, u);
+    uint32_t token = begin + job / RANK_UNITS;
+    rank_send(a, c, t, token, token - first, job % RANK_UNITS, u);
     job = after;
   }
 }
 
-/* All threads of a sending block call it. The last block knows the counts first. */
+/* All threads of a sending block call it. The last block tells the counts. */
 EP_DEVICE void rank_dispatch_async(const EpArgs &a, const RankCall &c, RankShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t job = run.turn + c.warp * run.share;
   RankUnit unit = rank_load(a, run.begin + job / RANK_UNITS, job % RANK_UNITS * (32 * RANK_STEP) + c.lane, job < (run.end - run.begin) * RANK_UNITS);
+  if (rank_one_tile(a)) {
+    rank_place_all(a, c, s.tile);
+    if (c.block == c.senders - 1) rank_signal(a, c, s.tile.all);
+    rank_send_tile(a, c, s.tile, run, 0, run.begin, run.end, unit);
+    return;
+  }
   rank_count_tokens(a, c, 0, run.begin, s.tile.base);
   if (c.block == c.senders - 1) {
     if (threadIdx.x < EP_RANKS) s.tile.all[threadIdx.x] = s.tile.base[threadIdx.x];
@@ -136,7 +143,7 @@ EP_DEVICE void rank_dispatch_async(const EpArgs &a, const RankCall &c, RankShare
     uint32_t end = min(first + blockDim.x, run.end);
     if (first != run.begin) unit = rank_load(a, first + job / RANK_UNITS, job % RANK_UNITS * (32 * RANK_STEP) + c.lane, job < (end - first) * RANK_UNITS);
     rank_place_tile(a, c, s.tile, first, end);
-    rank_send_tile(a, c, s.tile, run, first, end, unit);
+    rank_send_tile(a, c, s.tile, run, first, first, end, unit);
   }
 }
 
@@ -185,13 +192,20 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Polls the unit until all of it is here. The first unit brings the head. */
-EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p) {
+/* Whether a message that is polled before its source's count is known is this warp's: it
+ * exists, and turns are places. Otherwise another warp may empty the slot first. */
+EP_DEVICE bool rank_early_is_ours(const RankCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
+
+/* Polls the unit until all of it is here. The first unit brings the head. With `early` it
+ * polls the source's count too, and is false when the unit is not this warp's. */
+EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p, bool early) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
+  const uint64_t *count = rank_count(a, a.rank, c.number, p.source);
   uint32_t first = p.unit * (32 * RANK_STEP) + c.lane;
   EpSpin spin;
   for (;;) {
     uint32_t largest = 0;
+    uint64_t rows = early ? ld_relaxed_sys(count) : 0;
 #pragma unroll
     for (uint32_t v = 0; v < RANK_STEP; v++) {
       uint32_t vector = first + 32 * v;
@@ -209,6 +223,8 @@ EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p) {
 #pragma unroll
     for (uint32_t v = 0; v < RANK_STEP; v++) largest = max(largest, max(rank_largest(p.data[v]), p.scale[v]));
     if (__all_sync(EP_FULL_WARP, largest != RANK_SENTINEL)) return true;
+    bool known = early && rows >> 32 == c.number;
+    if (__any_sync(EP_FULL_WARP, known && !rank_early_is_ours(c, p, static_cast<uint32_t>(rows)))) return false;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, 0)) return false;
   }
 }
@@ -241,19 +257,36 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const RankCall &c, const RankShar
 /* Sources that send through slots: all but this rank where its rows need no count. */
 static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
 
+/* Job number `job`; `place` is its turn where a source has a message for each sending
+ * block at most. */
+EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
+  const uint32_t sources = max(RANK_SOURCES, 1u);
+  RankPart p;
+  p.source = (a.rank + 1 + job % sources) % EP_RANKS;
+  p.unit = job / sources % RANK_UNITS;
+  p.place = job / sources / RANK_UNITS;
+  return p;
+}
+
+/* A warp takes its first unit while the counts arrive, if this rank has as many tokens too.
+ * The warp that waits for the counts does not. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared &s) {
+  uint32_t job = rank_receiver(c), most = 0;
+  RankPart p = rank_part(a, job);
+  bool early = RANK_SOURCES > 0 && c.warp != 0 && p.place < static_cast<uint32_t>(a.tokens) && rank_wait_part(a, c, p, true);
+  uint32_t early_place = p.place;
   rank_index(a, c, s);
   if (s.failed) return;
   ep_span_stage(a, EP_STAGE_READY);
-  uint32_t most = 0;
   for (uint32_t i = 0; i < RANK_SOURCES; i++) most = max(most, rank_turns(c, s.rows[(a.rank + 1 + i) % EP_RANKS]));
-  for (uint32_t job = rank_receiver(c); RANK_SOURCES > 0 && job < most * RANK_UNITS * RANK_SOURCES; job += rank_receiving_warps(c)) {
-    RankPart p;
-    p.source = (a.rank + 1 + job % max(RANK_SOURCES, 1u)) % EP_RANKS;
-    p.unit = job / max(RANK_SOURCES, 1u) % RANK_UNITS;
-    p.place = rank_turn(c, job / max(RANK_SOURCES, 1u) / RANK_UNITS, s.rows[p.source]);
-    if (p.place >= s.rows[p.source]) continue;
-    if (!rank_wait_part(a, c, p)) return;
+  for (; RANK_SOURCES > 0 && job < most * RANK_UNITS * RANK_SOURCES; job += rank_receiving_warps(c), early = false) {
+    RankPart now = rank_part(a, job);
+    now.place = rank_turn(c, now.place, s.rows[now.source]);
+    if (now.place >= s.rows[now.source]) continue;
+    if (!early || now.place != early_place) {
+      p = now;
+      if (!rank_wait_part(a, c, p, false)) return;
+    }
     ep_span_stage(a, EP_STAGE_ARRIVED);
     rank_take_part(a, c, s, p);
   }

@@ -68,6 +68,30 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, 
   __syncthreads();
 }
 
+/* The same for all tokens of this rank, where there is a thread for each: one look at the
+ * ids then says where any of them goes, and `all` how many go to a rank. Ends with a
+ * barrier; nothing of the tile was in use before. */
+EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
+EP_DEVICE void rank_place_all(const EpArgs &a, const RankCall &c, RankTile &t) {
+  uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);
+  uint32_t mask = threadIdx.x < tokens ? rank_mask(a, threadIdx.x) : 0;
+#pragma unroll
+  for (int r = 0; r < EP_RANKS; r++) {
+    uint32_t goes = __ballot_sync(EP_FULL_WARP, (mask >> r & 1u) != 0);
+    if (c.lane == 0) t.goes[c.warp][r] = goes;
+  }
+  __syncthreads();
+  if (c.warp == 0 && c.lane < EP_RANKS) {
+    uint32_t before = 0;
+    for (uint32_t g = 0; g < groups; g++) {
+      t.before[g][c.lane] = before;
+      before += __popc(t.goes[g][c.lane]);
+    }
+    t.all[c.lane] = before;
+  }
+  __syncthreads();
+}
+
 /* Of token `i` of the tile: whether it goes to a rank, and its place there. */
 EP_DEVICE bool rank_goes(const RankTile &t, uint32_t i, int to) { return (t.goes[i / 32][to] >> (i % 32) & 1u) != 0; }
 EP_DEVICE uint32_t rank_place(const RankTile &t, uint32_t i, int to) {

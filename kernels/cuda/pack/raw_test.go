@@ -30,3 +30,19 @@ func TestRowsOfCastTokens(t *testing.T) {
 		}
 	}
 }
+
+// TestRowsOfOtherTokens: a row whose kernel casts tokens itself serves no caller who has
+// cast them.
+func TestRowsOfOtherTokens(t *testing.T) {
+	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
+	of := row(ep.Dispatch, 1, 128, ids, 4)
+	of.Key.Layout, of.Key.Dispatch = ep.LayoutMasked, ep.FP8
+	for raw, want := range map[bool]string{false: ids, true: "dispatch_masked:input=fp8"} {
+		p := build(t, func(r *Request) {
+			r.Problem.Layout, r.DTypes, r.Raw = ep.LayoutMasked, []ep.DType{ep.FP8}, raw
+		}, of)
+		if a := p.Answers(ep.FP8, false, ep.Dispatch, ep.Even)[0]; !strings.HasPrefix(a.Dispatch, want) {
+			t.Errorf("tokens cast by the caller %v: %s: %s", raw, a.Dispatch, a.Text)
+		}
+	}
+}

@@ -246,7 +246,8 @@ func (v *resolver) raw() bool { return v.request.Raw && v.problem.Dispatch == ep
 
 // takes reports whether a row's dispatch takes tokens as the request's callers have them.
 func (v *resolver) takes(dispatch ep.Config) bool {
-	return v.raw() || dispatch.Values["input"] != "fp8"
+	input, ok := dispatch.Values["input"]
+	return ok && v.raw() || !v.raw() && input != "fp8"
 }
 
 func (v *resolver) places(c ep.Config, tokens int) (bool, error) {
@@ -261,7 +262,7 @@ func (v *resolver) chosen(op ep.Op, tokens int) half {
 		return half{v.defaultOf(op, tokens), a.Row, "default: " + defaultReason(a)}
 	}
 	if op == ep.Dispatch && !v.takes(a.Config) {
-		return half{v.defaultOf(op, tokens), a.Row, "default: the row is for tokens that the caller cast"}
+		return half{v.defaultOf(op, tokens), a.Row, "default: the row's kernel takes other tokens than the callers of this pack have"}
 	}
 	return half{a.Config, a.Row, rowText(a)}
 }

@@ -98,6 +98,6 @@ EP_DEVICE void ll_clear_beside(const EpArgs &a, const LlCall &c) {
   masked_clear_heads_of(a, {c.number - 1, c.block, c.blocks, c.lane});
 }
 
-#define LL_WITHOUT_ENTRY              /* of dispatch_ll */
+#define LL_WITHOUT_ENTRY /* of dispatch_ll */
 #define dispatch_ll_ids dispatch_masked_ids /* the entry's name */
 #include "ll/dispatch_ids.cuh"

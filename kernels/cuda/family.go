@@ -139,6 +139,7 @@ func families() []family {
 		combineFinalPartial(),
 		combineFinalPolled(),
 		dispatchRank(),
+		dispatchRankHome(),
 		combineRank(),
 		dispatchMasked(),
 		dispatchMaskedIDs(),

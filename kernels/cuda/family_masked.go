@@ -126,7 +126,7 @@ func regionsMasked(p ep.Problem) []Region {
 	head := 1 + 2*k
 	message := (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*head + 15) / 16 * 16
 	return []Region{
-		{"counts", 2 * r * 8, 0},
+		{"counts", 2 * r * r * 8, 0},
 		{"slots", 2 * r * t * message, 0xff},
 		{"started", r * 4, 0},
 		{"return", 2 * t * max(r, k) * int64(2*p.Hidden), 0xff},

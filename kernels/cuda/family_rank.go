@@ -162,7 +162,7 @@ func regionsRank(p ep.Problem) []Region {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	message := (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*k) + 15) / 16 * 16
 	return []Region{
-		{"counts", 2 * r * 8, 0},
+		{"counts", 2 * r * r * 8, 0},
 		{"slots", 2 * r * t * message, 0xff},
 		{"started", r * 4, 0},
 		{"return", 2 * t * r * int64(2*p.Hidden), 0xff},

@@ -14,6 +14,11 @@
  * counts of every rank have arrived, and a rank sends them only after all its
  * earlier calls have ended. So no rank is ever more than one call ahead, and two
  * sets of messages and counts are enough. Combine waits for the start words.
+ *
+ * dispatch_rank_home sends the counts for all ranks to each rank, and waits for those of
+ * all others before it stores anything: a rank that has told its counts needs its
+ * output no more, so that senders may store rows there. Its messages are the scales and
+ * the head of a row alone, in the same slots.
  */
 #ifndef EP_RANK_LAYOUT_CUH
 #define EP_RANK_LAYOUT_CUH
@@ -25,7 +30,7 @@
  * top-k, H hidden. Combine reads nothing here that dispatch left: what it has to know
  * of the rows stands in the outputs, so that calls may be combined in any order. */
 enum RankRegion {
-  RANK_COUNTS,  /* [2][R source] u64: call << 32 | rows from the source. Zeroed */
+  RANK_COUNTS,  /* [2][R source][R] u64: call << 32 | rows from the source for a rank. Zeroed */
   RANK_SLOTS,   /* [2][R source][T][RANK_SLOT_BYTES]. All ones */
   RANK_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
   RANK_RETURN   /* [2][T][R][H] BF16: rows on their way back. All ones */
@@ -80,8 +85,11 @@ EP_DEVICE uint32_t rank_turn(const RankCall &c, uint32_t i, uint32_t rows) {
 
 EP_DEVICE uint8_t *rank_at(const EpArgs &a, int owner, RankRegion region) { return a.heap[owner] + a.region[region]; }
 
+EP_DEVICE uint64_t *rank_count_for(const EpArgs &a, int owner, uint32_t call, int source, int rank) {
+  return reinterpret_cast<uint64_t *>(rank_at(a, owner, RANK_COUNTS)) + ((call & 1) * EP_RANKS + source) * EP_RANKS + rank;
+}
 EP_DEVICE uint64_t *rank_count(const EpArgs &a, int owner, uint32_t call, int source) {
-  return reinterpret_cast<uint64_t *>(rank_at(a, owner, RANK_COUNTS)) + (call & 1) * EP_RANKS + source;
+  return rank_count_for(a, owner, call, source, owner);
 }
 EP_DEVICE uint8_t *rank_slot(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
   return rank_at(a, owner, RANK_SLOTS) +

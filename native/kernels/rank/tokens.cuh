@@ -27,17 +27,26 @@ EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
   return mask;
 }
 
+/* Tokens whose ids a thread has in flight when it counts. */
+static const uint32_t RANK_LOOKS = 4;
+
 /* Adds to `into` how many tokens of begin to end go to each rank. All threads of the
  * block call it; begins and ends with a barrier. */
 EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t begin, uint32_t end, uint32_t (&into)[EP_RANKS]) {
   __syncthreads();
   uint32_t mine = 0;
-  for (uint32_t first = begin; first < end; first += blockDim.x) {
-    uint32_t token = first + threadIdx.x;
-    uint32_t mask = token < end ? rank_mask(a, token) : 0;
+  for (uint32_t first = begin; first < end; first += RANK_LOOKS * blockDim.x) {
+    uint32_t mask[RANK_LOOKS];
+#pragma unroll
+    for (uint32_t i = 0; i < RANK_LOOKS; i++) {
+      uint32_t token = first + i * blockDim.x + threadIdx.x;
+      mask[i] = token < end ? rank_mask(a, token) : 0;
+    }
 #pragma unroll
     for (int r = 0; r < EP_RANKS; r++) {
-      uint32_t n = __popc(__ballot_sync(EP_FULL_WARP, (mask >> r & 1u) != 0));
+      uint32_t n = 0;
+#pragma unroll
+      for (uint32_t i = 0; i < RANK_LOOKS; i++) n += __popc(__ballot_sync(EP_FULL_WARP, (mask[i] >> r & 1u) != 0));
       if (c.lane == static_cast<uint32_t>(r)) mine += n;
     }
   }

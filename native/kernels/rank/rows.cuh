@@ -1,0 +1,61 @@
+/* What every dispatch of layout rank does with a token: units of it on their way, the head
+ * that says what the receiver's experts need to know, and the rows of the output.
+ *
+ * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
+ * source.cuh.
+ */
+#ifndef EP_RANK_ROWS_CUH
+#define EP_RANK_ROWS_CUH
+
+#include "rank/source.cuh"
+
+static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
+static const uint32_t RANK_UNITS = (RANK_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* a message */
+
+EP_DEVICE bool rank_inside(uint32_t vector) { return RANK_VECTORS % (32 * RANK_STEP) == 0 || vector < RANK_VECTORS; }
+EP_DEVICE bool rank_has_scale(uint32_t vector) { return RANK_SCALES > 0 && rank_inside(vector) && vector % 8 == 0; }
+
+/* The rows of the output. Peers write none of them. */
+EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(rank_left(a) + row * RANK_PAYLOAD); }
+EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vector) {
+  return rank_left_scales(a) + row * RANK_SCALES + vector / 8;
+}
+
+/* Word i of a message's head, at its row: the token, local experts, weights. */
+EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uint32_t i, uint32_t word) {
+  if (i == 0) {
+    rank_left_tokens(a)[2 * row] = static_cast<int32_t>(word);
+    rank_left_tokens(a)[2 * row + 1] = static_cast<int32_t>(source);
+  } else if (i <= EP_TOPK) {
+    rank_left_experts(a)[row * EP_TOPK + i - 1] = word == RANK_ELSEWHERE ? -1 : static_cast<int32_t>(word);
+  } else {
+    rank_left_weights(a)[row * EP_TOPK + i - 1 - EP_TOPK] = word;
+  }
+}
+
+/* The vectors of a token that a warp moves at a time, as they are in memory. */
+struct RankUnit {
+  RankSource in[RANK_STEP];
+};
+EP_DEVICE RankUnit rank_load(const EpArgs &a, uint32_t token, uint32_t first, bool exists) {
+  RankUnit u;
+#pragma unroll
+  for (uint32_t v = 0; v < RANK_STEP; v++) {
+    uint32_t vector = first + 32 * v;
+    u.in[v] = rank_load_source(a, token, vector, exists && vector < RANK_VECTORS);
+  }
+  return u;
+}
+
+/* Word i of the head of a token's message to a rank. */
+EP_DEVICE uint32_t rank_head(const EpArgs &a, uint32_t token, int to, uint32_t i) {
+  if (i == 0) return token;
+  uint32_t k = (i - 1) % EP_TOPK;
+  int32_t id = a.topk_ids[token * EP_TOPK + k];
+  bool there = id >= 0 && id / EP_LOCAL_EXPERTS == to;
+  if (i <= EP_TOPK) return there ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : RANK_ELSEWHERE;
+  uint32_t weight = there ? __float_as_uint(a.weights[token * EP_TOPK + k]) : 0;
+  return weight == RANK_SENTINEL ? 0x7fffffffu : weight; /* a NaN in either case */
+}
+
+#endif

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -122,12 +121,10 @@ func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 // masked/layout.cuh.
 func regionsMasked(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	l := dtype.Of(p.Dispatch, p.Hidden)
 	head := 1 + 2*k
-	message := (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*head + 15) / 16 * 16
 	return []Region{
 		{"counts", 2 * r * r * 8, 0},
-		{"slots", 2 * r * t * message, 0xff},
+		{"slots", 2 * r * t * rankMessage(p), 0xff},
 		{"started", r * 4, 0},
 		{"return", 2 * t * max(r, k) * int64(2*p.Hidden), 0xff},
 		{"weights", 2 * r * t * k * 8, 0},

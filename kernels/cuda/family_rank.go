@@ -158,13 +158,17 @@ func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.
 
 // regionsRank is RankRegion of rank/layout.cuh.
 func regionsRank(p ep.Problem) []Region {
-	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	l := dtype.Of(p.Dispatch, p.Hidden)
-	message := (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*k) + 15) / 16 * 16
+	r, t := int64(p.Ranks), int64(p.MaxTokens)
 	return []Region{
 		{"counts", 2 * r * r * 8, 0},
-		{"slots", 2 * r * t * message, 0xff},
+		{"slots", 2 * r * t * rankMessage(p), 0xff},
 		{"started", r * 4, 0},
 		{"return", 2 * t * r * int64(2*p.Hidden), 0xff},
 	}
+}
+
+// rankMessage is RANK_SLOT_BYTES: elements, scales and head of a row, in whole lines.
+func rankMessage(p ep.Problem) int64 {
+	l := dtype.Of(p.Dispatch, p.Hidden)
+	return (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*int64(p.TopK)) + 127) / 128 * 128
 }

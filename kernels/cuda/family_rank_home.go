@@ -12,7 +12,7 @@ func dispatchRankHome() family {
 	f.kernel.Name = "dispatch_rank_home"
 	f.kernel.Doc = "dispatch_rank where senders store elements in the rows of the peer's output, once all ranks have told their counts; scales and heads follow behind a fence. For many tokens or few SMs."
 	f.kernel.Params = []kernels.Param{
-		smsParam("16", "24", "32", "64", "132"),
+		smsParam("8", "12", "16", "24", "32", "64", "132"),
 		waitParam("places scales and heads", "0", "1", "2", "4", "8", "12", "16"),
 		threadsParam("512", "768", "1024"),
 		unitParam("message"),

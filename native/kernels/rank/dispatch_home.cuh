@@ -3,9 +3,10 @@
  * a slot: the receiver then reads them, writes them again and empties the slot, which on
  * few SMs takes longer than the way over the link.
  *
- * The price is a wait before the first store, for the counts of all ranks, and a fence for
- * each token. Scales and the head of a row still travel in the slot, behind that fence:
- * they are polled without a flag, and say that the elements are there.
+ * The price is a wait before the first store and a fence for each token. In segments a sender
+ * waits until all ranks have begun the call; packed, for the counts of all ranks too, since
+ * they say where its rows begin. Scales and the head of a row still travel in the slot, behind
+ * that fence: they are polled without a flag, and say that the elements are there.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see
  * layout.cuh; EP_RAW, see source.cuh.
@@ -29,34 +30,49 @@ struct RankHomeShared {
 
 /* ---- counts ---- */
 
-/* Tells every rank how many rows each rank gets from this one. */
+/* In segments no rank needs the counts of others for others, so that the word which would
+ * hold a source's count for itself says that the source has begun the call. It leaves
+ * before anything is counted. */
+EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
+  if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
+  int to = static_cast<int>(threadIdx.x);
+  st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, a.rank), static_cast<uint64_t>(c.number) << 32);
+}
+
+/* Tells every rank how many rows it gets from this one; packed, how many each rank gets. */
 EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
     int to = static_cast<int>((static_cast<uint32_t>(a.rank) + i / EP_RANKS) % EP_RANKS), of = static_cast<int>(i % EP_RANKS);
+    if (!EP_PACKED && of != to) continue;
     if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == to) continue;
     st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, of), static_cast<uint64_t>(c.number) << 32 | all[of]);
   }
 }
 
-/* Waits for all counts, and finds where the rows of each source begin. All threads call
- * it; begins and ends with a barrier. */
+/* The word of a source's count for a rank, once it is of this call. */
+EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const RankCall &c, RankHomeShared &s, int source, int rank) {
+  const uint64_t *p = rank_count_for(a, a.rank, c.number, source, rank);
+  uint64_t v;
+  EpSpin spin;
+  while ((v = ld_relaxed_sys(p)) >> 32 != c.number)
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, v >> 32)) {
+      s.failed = 1;
+      break;
+    }
+  return static_cast<uint32_t>(v);
+}
+
+/* Waits for the counts, and finds where the rows of each source begin. All threads call it;
+ * begins and ends with a barrier. */
 EP_DEVICE void rank_home_counts(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
-    const uint64_t *p = rank_count_for(a, a.rank, c.number, i / EP_RANKS, i % EP_RANKS);
-    uint64_t v;
-    EpSpin spin;
-    while ((v = ld_relaxed_sys(p)) >> 32 != c.number)
-      if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(i / EP_RANKS)}, c.number, v >> 32)) {
-        s.failed = 1;
-        break;
-      }
-    s.rows[i / EP_RANKS][i % EP_RANKS] = static_cast<uint32_t>(v);
+    int source = static_cast<int>(i / EP_RANKS), rank = static_cast<int>(i % EP_RANKS);
+    if (EP_PACKED || rank == a.rank) s.rows[source][rank] = rank_home_wait_count(a, c, s, source, rank);
   }
   __syncthreads();
   if (threadIdx.x < EP_RANKS) {
-    uint32_t r = threadIdx.x, most = static_cast<uint32_t>(a.max_tokens);
-    uint32_t here = r * most, there = static_cast<uint32_t>(a.rank) * most;
+    uint32_t r = threadIdx.x, here = r * static_cast<uint32_t>(a.max_tokens), there = static_cast<uint32_t>(a.rank) * static_cast<uint32_t>(a.max_tokens);
     if (EP_PACKED) {
       here = there = 0;
       for (uint32_t q = 0; q < r; q++) here += s.rows[q][a.rank];
@@ -64,6 +80,22 @@ EP_DEVICE void rank_home_counts(const EpArgs &a, const RankCall &c, RankHomeShar
     }
     s.first[r] = here;
     s.there[r] = there;
+  }
+  __syncthreads();
+}
+
+/* Waits until this rank may store rows on all others, and knows where. All threads call it;
+ * begins and ends with a barrier. */
+EP_DEVICE void rank_home_ready(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
+  if (EP_PACKED) {
+    rank_home_counts(a, c, s);
+    return;
+  }
+  __syncthreads();
+  if (threadIdx.x < EP_RANKS) {
+    int r = static_cast<int>(threadIdx.x);
+    if (r != a.rank) rank_home_wait_count(a, c, s, r, r);
+    s.there[r] = static_cast<uint32_t>(a.rank) * static_cast<uint32_t>(a.max_tokens);
   }
   __syncthreads();
 }
@@ -175,7 +207,7 @@ EP_DEVICE void rank_home_async(const EpArgs &a, const RankCall &c, RankHomeShare
   } else {
     rank_count_tokens(a, c, 0, begin, s.tile.base);
   }
-  rank_home_counts(a, c, s);
+  rank_home_ready(a, c, s);
   if (s.failed) return;
   ep_span_stage(a, EP_STAGE_READY);
   for (uint32_t first = begin; first < end; first += blockDim.x) {
@@ -274,11 +306,9 @@ EP_ENTRY(EP_THREADS, 1) dispatch_rank_home(const __grid_constant__ EpArgs a) {
   RankCall c = rank_call(a);
   if (threadIdx.x == 0) s.failed = 0;
   if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
-  if (rank_sends(c)) {
-    rank_home_async(a, c, s);
-  } else {
-    rank_home_counts(a, c, s);
-  }
+  rank_home_begin(a, c);
+  if (rank_sends(c)) rank_home_async(a, c, s);
+  if (rank_receives(c) && !(EP_PACKED && rank_sends(c))) rank_home_counts(a, c, s);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   if (!s.failed && c.block == gridDim.x - 1) rank_home_leave_counts(a, s);

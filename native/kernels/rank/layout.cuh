@@ -15,10 +15,9 @@
  * earlier calls have ended. So no rank is ever more than one call ahead, and two
  * sets of messages and counts are enough. Combine waits for the start words.
  *
- * dispatch_rank_home sends the counts for all ranks to each rank, and waits for those of
- * all others before it stores anything: a rank that has told its counts needs its
- * output no more, so that senders may store rows there. Its messages are the scales and
- * the head of a row alone, in the same slots.
+ * dispatch_rank_home waits for all ranks before it stores anything: one that has begun a call
+ * needs the output of the call before no more, so that senders may store rows there.
+ * Its messages are the scales and the head of a row alone, in the same slots.
  */
 #ifndef EP_RANK_LAYOUT_CUH
 #define EP_RANK_LAYOUT_CUH
@@ -45,7 +44,7 @@ static const uint32_t RANK_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
 static const uint32_t RANK_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t RANK_HEAD = 1 + 2 * EP_TOPK;
 static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32; /* words of a lane */
-static const uint32_t RANK_SLOT_BYTES = ep_up(RANK_PAYLOAD + (RANK_SCALES + RANK_HEAD) * 4, 16);
+static const uint32_t RANK_SLOT_BYTES = ep_up(RANK_PAYLOAD + (RANK_SCALES + RANK_HEAD) * 4, 128); /* whole lines for the link */
 static const uint32_t RANK_VECTORS = RANK_PAYLOAD / 16;
 
 /* What every function needs of the call at hand. */

@@ -11,7 +11,7 @@
 #   native/epcomm/run-layouts.sh all      verify, deepep, speed: about 4 minutes
 #
 # DEEPEP_TESTS is a folder with DeepEP's test_intranode.py, test_low_latency.py and what
-# they import, default .peers/DeepEP/tests (v1.2.1). SEEDS, TOKENS, LL_TOKENS, PART,
+# they import, default .peers/DeepEP/tests (v1.2.1). SEEDS, TOKENS, LL_TOKENS, LL_ARGS, PART,
 # BUDGET, DTYPES and VERIFY_SECONDS change how much is run; LIMIT (default 560) is when
 # the script stops starting steps, in seconds. `decode` takes DeepEP from SITE (default
 # /tmp/peers-site), where native/python/workers/run-gpu.sh builds it, and leaves it out
@@ -72,7 +72,7 @@ deepep() {
       step 75 "intranode-$n-seed$seed" 'Best combine|passed|Error' env MASTER_PORT=$((8400 + SECONDS)) python3 "$tests/test_intranode.py" --num-processes 2 --num-tokens "$n"
     done
     for n in ${LL_TOKENS:-128}; do
-      step 75 "low-latency-$n-seed$seed" 'bandwidth|Error' env MASTER_PORT=$((8400 + SECONDS)) DEEPEP_TEST_NAMES=1 python3 "$tests/test_low_latency.py" --num-processes 2 --num-tokens "$n"
+      step 75 "low-latency-$n-seed$seed" 'bandwidth|Error' env MASTER_PORT=$((8400 + SECONDS)) DEEPEP_TEST_NAMES=1 python3 "$tests/test_low_latency.py" --num-processes 2 --num-tokens "$n" ${LL_ARGS:-}
     done
   done
   grep -hE 'Best |\[layout\]|avg_t|send/recv' "$out"/intranode-*.txt "$out"/low-latency-*.txt | sort | uniq | tail -40

@@ -15,6 +15,9 @@
 static const uint32_t MASKED_ROW = 2 * EP_HIDDEN;
 static const uint32_t MASKED_CHUNKS = (MASKED_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
 static const uint32_t MASKED_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
+/* Rows loaded together by a sender: on 2 ranks a token has four on each, on more ranks one or
+ * two. Large blocks have registers for two. */
+static const uint32_t MASKED_ROWS = MASKED_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 static const uint32_t MASKED_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* rows summed for an output */
 static const uint32_t MASKED_BATCH = MASKED_TERMS < 8 ? MASKED_TERMS : 8; /* of them polled together */
 
@@ -84,21 +87,42 @@ EP_DEVICE bool masked_wait_weight(const EpArgs &a, const RankCall &c, const Mask
   }
 }
 
+/* Up to MASKED_ROWS rows of y at this lane's column, of the top-k positions in `left`.
+ * Where there are fewer, the first is loaded again and not used, so that no branch stands
+ * between the loads: one row after the other costs a short call a round trip each. */
+struct MaskedRows {
+  uint4 data[MASKED_ROWS][MASKED_STEP];
+  uint32_t k[MASKED_ROWS];
+  bool valid[MASKED_ROWS];
+};
+EP_DEVICE MaskedRows masked_load_rows(const EpArgs &a, const MaskedReturn &r, uint32_t &left) {
+  MaskedRows rows;
+  uint32_t first = __ffs(left) - 1;
+#pragma unroll
+  for (uint32_t i = 0; i < MASKED_ROWS; i++) {
+    rows.valid[i] = left != 0;
+    rows.k[i] = rows.valid[i] ? __ffs(left) - 1 : first;
+    int32_t row = __shfl_sync(EP_FULL_WARP, r.row, rows.k[i]);
+#pragma unroll
+    for (uint32_t v = 0; v < MASKED_STEP; v++) rows.data[i][v] = masked_y(a, row, r.column + 512 * v);
+    left &= left - 1;
+  }
+  return rows;
+}
+
 /* Sums the unit's rows into one and sends it to the slot of this rank. */
 EP_DEVICE bool masked_send_sum(const EpArgs &a, const RankCall &c, const MaskedReturn &r, uint32_t here) {
   float acc[MASKED_STEP][8] = {}, weight = 0;
-  uint4 data[MASKED_STEP];
-  bool known = false;
-  for (uint32_t left = here; left != 0; left &= left - 1) {
-    int k = __ffs(left) - 1;
-    int32_t row = __shfl_sync(EP_FULL_WARP, r.row, k);
+  for (bool known = false; here != 0; known = true) {
+    MaskedRows rows = masked_load_rows(a, r, here);
+    if (!known && !masked_wait_weight(a, c, r, &weight)) return false; /* while the first rows load */
 #pragma unroll
-    for (uint32_t v = 0; v < MASKED_STEP; v++) data[v] = masked_y(a, row, r.column + 512 * v);
-    if (!known && !masked_wait_weight(a, c, r, &weight)) return false; /* while the first row loads */
-    known = true;
-    float w = __shfl_sync(EP_FULL_WARP, weight, k);
+    for (uint32_t i = 0; i < MASKED_ROWS; i++) {
+      float w = __shfl_sync(EP_FULL_WARP, weight, rows.k[i]);
 #pragma unroll
-    for (uint32_t v = 0; v < MASKED_STEP; v++) bf16_accumulate(acc[v], data[v], w);
+      for (uint32_t v = 0; v < MASKED_STEP; v++)
+        if (rows.valid[i]) bf16_accumulate(acc[v], rows.data[i][v], w);
+    }
   }
   uint8_t *slot = masked_return(a, r.source, c.number, r.token, a.rank);
 #pragma unroll
@@ -109,14 +133,15 @@ EP_DEVICE bool masked_send_sum(const EpArgs &a, const RankCall &c, const MaskedR
 
 /* Sends the unit's rows as they are, each to the slot of its top-k position. */
 EP_DEVICE void masked_send_rows(const EpArgs &a, const RankCall &c, const MaskedReturn &r, uint32_t here) {
-  for (uint32_t left = here; left != 0; left &= left - 1) {
-    int k = __ffs(left) - 1;
-    int32_t row = __shfl_sync(EP_FULL_WARP, r.row, k);
-    uint8_t *slot = masked_return(a, r.source, c.number, r.token, k);
+  while (here != 0) {
+    MaskedRows rows = masked_load_rows(a, r, here);
 #pragma unroll
-    for (uint32_t v = 0; v < MASKED_STEP; v++) {
-      uint4 data = masked_y(a, row, r.column + 512 * v);
-      if (masked_in_row(r.column + 512 * v)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), rank_canonical(data));
+    for (uint32_t i = 0; i < MASKED_ROWS; i++) {
+      uint8_t *slot = masked_return(a, r.source, c.number, r.token, rows.k[i]);
+#pragma unroll
+      for (uint32_t v = 0; v < MASKED_STEP; v++)
+        if (rows.valid[i] && masked_in_row(r.column + 512 * v))
+          st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), rank_canonical(rows.data[i][v]));
     }
   }
 }

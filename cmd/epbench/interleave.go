@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -232,6 +233,9 @@ func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded) (*openSide, erro
 		return nil, badInput(err)
 	}
 	if s, known := t.sides[old.backend]; known {
+		if s != nil && !reflect.DeepEqual(s.Job.Run.Kernels, l.Run.Kernels) {
+			return nil, usagef("its kernels do other work than those of %s, of the same backend: --param gave another value to a hook; interleave them apart", s.path)
+		}
 		return s, nil
 	}
 	b, err := backendOf(cmd, old.backend)
@@ -250,6 +254,7 @@ func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded) (*openSide, erro
 	}
 	run := newRun(b, s.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
 	run.Turns = t.id
+	run.Kernels = l.Run.Kernels // what a hook left outside is outside here too: configs keep its value
 	if s.dir, err = record.CreateDir(s.path, run); err != nil {
 		return nil, badInput(fmt.Errorf("--out: %w", err))
 	}

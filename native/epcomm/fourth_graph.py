@@ -9,6 +9,7 @@ the time here, so compare its lines with each other and with nothing else.
 
 import argparse
 import ctypes
+import functools
 import os
 import sys
 import tempfile
@@ -20,11 +21,16 @@ from epcomm import reference
 from epcomm.check import Check
 
 FOLD, ROUNDS, TIMES = 8, 60, 6
-driver = ctypes.CDLL("libcuda.so.1")
+
+
+@functools.cache
+def driver():
+    """Opened by the processes that use it, and not by the one that starts them."""
+    return ctypes.CDLL("libcuda.so.1")
 
 
 def call(name, *arguments):
-    code = getattr(driver, name)(*arguments)
+    code = getattr(driver(), name)(*arguments)
     if code:
         raise SystemExit(f"{name}: CUDA error {code}")
 
@@ -126,10 +132,11 @@ def run(rank, store, a):
 
 
 def on_two_gpus(run, a):
-    """run(rank, store, a) in two processes; store is a file by which they meet."""
+    """run(rank, store, a) in two processes; store is a file by which they meet. They are forked,
+    as check's are: loading PyTorch anew takes longer than what they time."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as folder:
-        processes.spawn(run, (os.path.join(folder, "store"), a), nprocs=2)
+        processes.start_processes(run, (os.path.join(folder, "store"), a), nprocs=2, start_method="fork")
 
 
 def main():

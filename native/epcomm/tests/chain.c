@@ -78,11 +78,11 @@ int test_chain(Seat *seat, void *plan) {
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
   EpcommOutputs o = {.size = sizeof o};
-  int tokens = p->most < m->info.max_tokens ? p->most : m->info.max_tokens, bad = epcomm_outputs(comm, 0, 0, &o) != EPCOMM_OK;
+  int tokens = p->most < m->info.max_tokens ? p->most : m->info.max_tokens, bad = epcomm_outputs(comm, 0, p->dtype, &o) != EPCOMM_OK;
   gpu_fill(moe_y(m, 0), 0, 2 * o.max_rows * (size_t)m->info.hidden, stream);
   moe_inputs(m, 1, tokens, stream);
   for (int i = 0; i < 3 && !bad; i++) {
-    EpcommCall c = moe_call(m, 0, 0, tokens, tokens, 0);
+    EpcommCall c = moe_call(m, 0, p->dtype, tokens, tokens, 0);
     c.routing = EPCOMM_EVEN;
     c.purpose = purpose[i];
     double mine = time_of(comm, &c, ops[i], p, stream), all[EPCOMM_MAX_RANKS], most = 0;

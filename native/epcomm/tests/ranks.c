@@ -2,7 +2,7 @@
  * the emulated driver.
  *
  *   epcomm-test PACK TEST [--processes] [--gpus N] [--calls N] [--replays N]
- *               [--most TOKENS] [--deadline SECONDS] [--other PACK]
+ *               [--most TOKENS] [--dtype N] [--deadline SECONDS] [--other PACK]
  *
  * Ranks and nodes are the pack's; with --gpus ranks share so many GPUs in turn.
  *
@@ -12,7 +12,8 @@
  * outputs  outputs of the caller's, inside and outside the heap
  * leak     device memory before and after
  * host     host time of a call
- * chain    GPU time of a call of --most tokens in graphs of --calls, the median of --replays: see chain.c
+ * chain    GPU time of a call of --most tokens of --dtype (EpcommDType) in graphs of --calls, the median of
+ *          --replays: see chain.c
  * late, never, killed, other-pack, other-kind, truncated, disagree: see faults.c
  * nodes, refusals, left, crashed, unfilled: packs of several nodes: see nodes.c
  */
@@ -303,6 +304,7 @@ static Plan arguments(int argc, char **argv) {
     else if (strcmp(name, "--calls") == 0) p.calls = number(name, next), i++;
     else if (strcmp(name, "--replays") == 0) p.replays = number(name, next), i++;
     else if (strcmp(name, "--most") == 0) p.most = number(name, next), i++;
+    else if (strcmp(name, "--dtype") == 0) p.dtype = number(name, next), i++;
     else if (strcmp(name, "--deadline") == 0 && next != NULL) p.deadline = atof(next), i++;
     else if (strcmp(name, "--other") == 0 && next != NULL) p.other = next, i++;
     else fprintf(stderr, "unknown argument %s\n", name), exit(2);

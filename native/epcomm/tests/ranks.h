@@ -12,6 +12,7 @@ typedef struct Plan {
   int gpus;                 /* that ranks share in turn; 0: one each */
   int calls, replays;
   int most;                 /* tokens drawn at most */
+  int dtype;                /* EpcommDType of chain */
   double deadline;          /* seconds */
   const char *test;
 } Plan;

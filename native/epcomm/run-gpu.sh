@@ -6,7 +6,9 @@
 #   native/epcomm/run-gpu.sh all            C tests, faults, PyTorch: at most 9 minutes
 #   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench, 5 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
-#   native/epcomm/run-gpu.sh graphs         pairs by how their graph is made and replayed, 1 minute
+#   native/epcomm/run-gpu.sh graphs         pairs from bench, epcomm-worker, C and PyTorch, and what makes them
+#                                           slower in PyTorch, 100 s
+#   native/epcomm/run-gpu.sh fourth         what many graphs cost in PyTorch, 1 minute
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/epcomm}
 mkdir -p "$out"
@@ -63,13 +65,18 @@ all() {
   grep -h "created\|host time\|device memory\|replays\|eager calls\|back to back" "$out/python-check.txt"
 }
 
+# routes TOKENS: what bench draws for these token counts, so that all do the same work.
+routes() {
+  mkdir -p "$out/routes"
+  for n in $1; do
+    test -f "$out/routes/$n.jsonl" || epbench workload export --model deepseek-v3 --ranks 2 --tokens $n --routing uniform -o "$out/routes/$n.jsonl" > /dev/null
+  done
+}
+
 # times PACK TURN DTYPES TOKENS: what calls take from PyTorch, a process a rank for each dtype
 # and token count, since one that captured four graphs starts every kernel later.
 times() {
-  mkdir -p "$out/routes"
-  for n in $4; do # what bench draws, so that both do the same work
-    test -f "$out/routes/$n.jsonl" || epbench workload export --model deepseek-v3 --ranks 2 --tokens $n --routing uniform -o "$out/routes/$n.jsonl" > /dev/null
-  done
+  routes "$4"
   step 200 "times-$2" "^pair" python3 -m epcomm check "$1" --spawn 2 --apart --calls 0 --replays 0 --dtypes "${3// /,}" --tokens "${4// /,}" --routes "$out/routes" --json "$out/times-$2.json"
 }
 
@@ -84,15 +91,30 @@ speed() {
   done
 }
 
-# graphs: what PyTorch's own captures cost every kernel after them, and the same pair from C.
+# pairs NAME COMMAND...: a step of graphs, and all that it printed.
+pairs() {
+  step 60 "$1" "us" "${@:2}"
+  cat "$out/$1.txt"
+}
+
+# graphs: pairs of the same configs from each program. epcomm-worker starts its ranks with
+# $hers; C and PyTorch run with it and without.
 graphs() {
-  for way in threads processes; do
-    step 40 "c-chain-$way" "chain: pair" $t $packs/dsv3.pack chain $(test $way = threads || echo --processes) --calls 8 --replays 200 --most 8
+  hers="CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32"
+  routes "8 32"
+  pairs bench-pairs python3 native/epcomm/bench_pairs.py bin/epbench bin/epcomm-worker $packs/dsv3.pack bf16:8,32 fp8:8
+  for tokens in 8 32; do
+    c="$t $packs/dsv3.pack chain --processes --dtype 1 --calls 2 --replays 200 --most $tokens"
+    pairs c-$tokens $c
+    pairs c-$tokens-environment env $hers $c
   done
-  for case in "8 bf16" "32 bf16" "8 fp8"; do
-    step 40 "pair-graphs-${case// /-}" "eight" python3 native/epcomm/pair_graphs.py $packs/dsv3.pack $case
-    cat "$out/pair-graphs-${case// /-}.txt"
+  for case in "8 bf16" "32 bf16" "8 fp8" "8 fp8 --routing all"; do # the last runs the kernels of bf16
+    pairs "pytorch-${case// /-}" python3 native/epcomm/pair_graphs.py $packs/dsv3.pack $case --routes "$out/routes"
   done
+  pairs pytorch-environment env $hers python3 native/epcomm/pair_graphs.py $packs/dsv3.pack 8 bf16 --routes "$out/routes"
+}
+
+fourth() {
   step 60 fourth-graph "PyTorch, 6" python3 native/epcomm/fourth_graph.py $packs/dsv3.pack 8
   cat "$out/fourth-graph.txt"
 }
@@ -102,7 +124,8 @@ case ${1:-all} in
   speed) speed "$2" ;;
   verify) verify "$2" ;;
   graphs) graphs ;;
-  *) echo "all, speed, verify or graphs"; exit 2 ;;
+  fourth) fourth ;;
+  *) echo "all, speed, verify, graphs or fourth"; exit 2 ;;
 esac
 echo
 printf '%s' "$table"

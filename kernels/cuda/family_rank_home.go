@@ -10,7 +10,7 @@ import (
 func dispatchRankHome() family {
 	f := dispatchRank()
 	f.kernel.Name = "dispatch_rank_home"
-	f.kernel.Doc = "dispatch_rank where senders store elements in the rows of the peer's output, once all ranks have told their counts; scales and heads follow behind a fence. For many tokens or few SMs."
+	f.kernel.Doc = "dispatch_rank where senders store elements in the rows of the peer's output, once all ranks have begun the call; scales and heads follow behind a fence. For many tokens or few SMs."
 	f.kernel.Params = []kernels.Param{
 		smsParam("8", "12", "16", "24", "32", "64", "132"),
 		waitParam("places scales and heads", "0", "1", "2", "4", "8", "12", "16"),

@@ -30,9 +30,9 @@ struct RankHomeShared {
 
 /* ---- counts ---- */
 
-/* In segments no rank needs the counts of others for others, so that the word which would
- * hold a source's count for itself says that the source has begun the call. It leaves
- * before anything is counted. */
+/* In segments a rank reads only counts for itself. The word for a source's rows for the source
+ * is free there, and says that the source has begun the call. It is sent before anything
+ * is counted. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);
@@ -116,8 +116,8 @@ struct RankScales {
   uint32_t word[RANK_SCALE_LANE + 1]; /* one too many, for dtypes without scales */
 };
 
-/* Vectors `step` of all lanes have four scales, one in every eighth lane: a word for each of
- * four lanes. So a message's scales leave in one store a lane, not in one a vector. */
+/* A step is one vector of each lane, and has four scales, one in every eighth lane. Each goes to
+ * the lane that stores it: a message's scales then leave together, not a few in every step. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll
@@ -128,8 +128,8 @@ EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, Ra
 /* The row of token `i` of the tile on a rank. */
 EP_DEVICE uint64_t rank_row_on(const RankHomeShared &s, uint32_t i, int to) { return s.there[to] + static_cast<uint64_t>(rank_place(s.tile, i, to)); }
 
-/* Stores a unit in the token's rows, and keeps its scales. Ranks in turn, so that the units
- * of a moment go to different ones. */
+/* Stores a unit in the token's rows, and keeps its scales. The first rank changes from unit to
+ * unit, so that units stored at the same time go to different ranks. */
 EP_DEVICE void rank_home_store(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t i, uint32_t unit, const RankUnit &u, RankScales &kept) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane, turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   EpVector out[RANK_STEP];

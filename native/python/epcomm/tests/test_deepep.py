@@ -16,6 +16,7 @@ import torch.distributed as dist  # noqa: E402
 
 from epcomm import deepep  # noqa: E402
 from epcomm.comm import PURPOSES, Call, EpcommError, lib  # noqa: E402
+from epcomm.deepep.link import Link  # noqa: E402
 
 RANKS, HIDDEN, EXPERTS, TOPK, TOKENS = 2, 512, 16, 4, 11
 
@@ -171,10 +172,19 @@ def handles_in_any_order(buffer, rank):
 
 
 def uneven(buffer, rank):
-    """A rank with so few tokens that, alone, its rows would travel one by one."""
+    """A rank with so few tokens that, alone, its rows would travel one by one. All ranks ask for
+    the same row of the pack: for other counts it may name other kernels."""
+    launch, asked = Link.launch, []
+
+    def noted(link, f, call):
+        asked.append(call.fullest)
+        launch(link, f, call)
+
     x, ids, weights = (t[:3] if rank == 1 else t for t in draw(rank, 7))
-    got, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
-    back = buffer.low_latency_combine(got, ids, weights, handle)[0]
+    with mock.patch.object(Link, "launch", noted):
+        got, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
+        back = buffer.low_latency_combine(got, ids, weights, handle)[0]
+    assert asked == [0, 0], asked
     close(back, x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True), 6e-3)
 
 

@@ -78,9 +78,13 @@ class Link:
                 torch.empty(o.src_info_bytes // 4, dtype=torch.int32, device=self.device))
 
     def _call(self, dtype, ids, weights, rows):
+        """DeepEP's callers do not know the fullest rank's count. In layout masked rows for other
+        counts may name kernels that do not understand each other, so that every rank asks for the
+        pack's capacity, which is 0. In rank:packed they understand each other."""
         at = lambda t: t.data_ptr()
         n = ids.shape[0]
-        return Call(dtype=dtype, tokens=n, fullest=max(n, 1), ids_bits=32, topk_ids=at(ids), weights=at(weights), out=at(rows.out),
+        fullest = 0 if LAYOUTS[self.info.layout] == "masked" else max(n, 1)
+        return Call(dtype=dtype, tokens=n, fullest=fullest, ids_bits=32, topk_ids=at(ids), weights=at(weights), out=at(rows.out),
                     out_scales=at(rows.scales), row_offsets=at(rows.row_offsets), expert_ids=at(rows.expert_ids),
                     src_info=at(rows.src_info), scale_offsets=at(rows.scale_offsets))
 
@@ -114,10 +118,6 @@ class Link:
 
     def _combine_call(self, dtype, y, ids, weights, rows, combined):
         call = self._call(dtype, ids, weights, rows)
-        if LAYOUTS[self.info.layout] == "masked":
-            # Whether rows or sums of them travel depends on it, and must be the same on ranks
-            # with other token counts: 0 is the pack's capacity.
-            call.fullest = 0
         call.y, call.combined = y.data_ptr(), combined.data_ptr()
         return call
 

@@ -131,19 +131,19 @@ def run(rank, store, a):
     dist.destroy_process_group()
 
 
-def on_two_gpus(run, a):
-    """run(rank, store, a) in two processes; store is a file by which they meet. They are forked,
-    as check's are: loading PyTorch anew takes longer than what they time."""
+def on_gpus(run, a, ranks=2):
+    """run(rank, store, a) in a process for each rank; store is a file by which they meet. They are
+    forked, as check's are: loading PyTorch anew takes longer than what they time."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as folder:
-        processes.start_processes(run, (os.path.join(folder, "store"), a), nprocs=2, start_method="fork")
+        processes.start_processes(run, (os.path.join(folder, "store"), a), nprocs=ranks, start_method="fork")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pack")
     parser.add_argument("tokens", type=int, nargs="?", default=8)
-    on_two_gpus(run, parser.parse_args())
+    on_gpus(run, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -1,33 +1,32 @@
 """What makes a pair slower in a PyTorch process: pair_graphs.py PACK [TOKENS] [DTYPE]
 
-Two processes, a GPU each, lay out a round as `python -m epcomm check` does. `pytorch` is
-check's own round. `driver` is that round captured by the driver, which alone changes
-nothing on 2 H200, and each line below differs from it in what it says. All take
-turns. A line has the slowest rank's microseconds of a pair: the median of turns, the least
-and the most of them, and how far the median is from the driver's.
+Each line is one way to set up the round of `python -m epcomm check`. `pytorch` is check's
+own; `driver` is that round captured by the driver; the others change one thing of `driver`.
+Each way runs in several processes of its own, all ways in turns, since a process reads up
+to 5 % more or less than another, and more once it has other graphs. A line has the slowest
+rank's microseconds of a pair: the median of processes, and each process.
 
 Blocks are the same tensors at other addresses: they show what addresses alone change.
-What only a whole process can change is its environment: run-gpu.sh graphs runs this once
-more with that of epcomm-worker. --device cpu runs all but PyTorch's graphs on the emulated
-driver, where times mean nothing.
+--device cpu runs all but PyTorch's graphs on the emulated driver, where times mean nothing.
 """
 
 import argparse
 import ctypes
+import json
 import os
 import statistics
 import sys
+import tempfile
 
 import torch
 import torch.distributed as dist
 from epcomm import check, reference
 from epcomm.comm import ROUTINGS
 from epcomm.ep import _bytes
-from fourth_graph import RELAXED, call, on_two_gpus
+from fourth_graph import RELAXED, call, on_gpus
 
-ROUNDS, TURNS, WARM = 100, 7, 2000
-QUEUED = 3  # replays one behind the other, of which the last is read
-CARVEOUT, ALL_SHARED = 9, 100  # CUfunction_attribute, percent
+ROUNDS, PROCESSES = 300, 6
+WARM = 20000  # replays, 0.2 s, as check
 BLOCKS = 3
 
 
@@ -92,9 +91,9 @@ def allocated(c, tokens):
 class Round:
     """One round of pairs as a graph, and how it is replayed."""
 
-    def __init__(self, c, where, tensors, side, fold=2, on=None, by_pytorch=False, copied=True, queued=1):
+    def __init__(self, c, where, tensors, side, fold=2, on=None, by_pytorch=False, copied=True):
         self.c, self.where, self.t, self.fold = c, where, tensors, fold
-        self.copied, self.queued, self.by_pytorch = copied, queued, by_pytorch
+        self.copied, self.by_pytorch = copied, by_pytorch
         self.on = on.raw if on else ctypes.c_void_p()  # the legacy stream
         if by_pytorch:
             self.graph = torch.cuda.CUDAGraph()
@@ -109,7 +108,6 @@ class Round:
         call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_ulonglong(0))
         if on:  # as bench and epcomm-worker do
             call("cuGraphUpload", made, self.on)
-        self.captured = graph
         self.replay = lambda: call("cuGraphLaunch", made, self.on)
 
     def body(self, stream):
@@ -128,8 +126,7 @@ class Round:
         """Of a pair, on the slowest rank of each round, the median of rounds."""
         kept, read = torch.empty((ROUNDS, 3), dtype=torch.int64, device=self.c.device), []
         for of_round in kept:
-            for _ in range(self.queued):
-                self.replay()
+            self.replay()
             if self.by_pytorch:
                 of_round.copy_(self.t.stamps)
             elif self.copied:
@@ -142,85 +139,110 @@ class Round:
         mine = [((alone - start) - (end - alone)) / 1e3 / self.fold for start, alone, end in read or kept.tolist()]
         return statistics.median(max(of) for of in zip(*check._everyone(self.c, mine)))
 
-    def functions(self):
-        """The functions of a graph's kernels, after saying how many nodes it has."""
-        count, kinds, found = ctypes.c_size_t(), [], []
-        call("cuGraphGetNodes", self.captured, None, ctypes.byref(count))
-        nodes = (ctypes.c_void_p * count.value)()
-        call("cuGraphGetNodes", self.captured, nodes, ctypes.byref(count))
-        for node in nodes:
-            kind, parameters = ctypes.c_int(), (ctypes.c_void_p * 16)()  # CUDA_KERNEL_NODE_PARAMS begins with the function
-            call("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
-            kinds.append(kind.value)
-            if kind.value == 0:
-                call("cuGraphKernelNodeGetParams_v2", ctypes.c_void_p(node), parameters)
-                found.append(parameters[0])
-        self.c.say(f"a round has {count.value} nodes, {kinds.count(0)} of them kernels; {6 + 2 * self.fold} were launched")
-        return {f for f in found if f}
+
+def driver(c, tokens, where, t, side, **options):
+    return Round(c, where, t, side, **options)
 
 
-def compare(c, rounds, base):
-    """Times them in turns and prints a line for each."""
-    times = {name: [] for name in rounds}
-    for _ in range(TURNS):
-        for name, r in rounds.items():
-            times[name].append(r.microseconds())
-    for name, us in times.items():
-        far = statistics.median(us) - statistics.median(times[base])
-        c.say(f"{name:12} {statistics.median(us):7.2f} us ({min(us):6.2f} to {max(us):6.2f}) {far:+6.2f}")
+def pytorch(c, tokens, where, t, side):
+    return Round(c, where, t, side, by_pytorch=True)
 
 
-def variations(c, tokens, where, t, side):
-    """A round for each, by what it changes of the driver's."""
-    driver = lambda tensors=t, **options: Round(c, where, tensors, side, **options)
-    rows = min(c.rows(tokens, where["dtype"]), c.y.shape[0])
+def small_y(c, tokens, where, t):
+    """The tensors with a y of few rows and noise, not of all rows and zeros."""
     few = t.moved((), None)
-    few.y = torch.randn((rows, c.ep.hidden), device=c.device).to(torch.bfloat16)
-    heap = c.ep._view(0, where["dtype"]).out.view(torch.uint8).view(-1)  # few of its rows hold anything
-    own = t.moved((*SMALL, "y"), allocated(c, tokens))
-    return {
-        "driver": driver(),                                           # captured by the driver
-        "stream": driver(on=side),                                    # uploaded, replayed on a non-blocking stream
-        "alone": driver(copied=False),                                # each round is waited for, and no copy follows
-        "queued": driver(copied=False, queued=QUEUED),                # rounds behind each other without a copy between them
-        "y": driver(few),                                             # a small y of noise, not a large one of zeros
-        "heap": driver(few.moved((*SMALL, "y"), carve(heap[heap.numel() // 2:]))),  # all in the library's heap, as in bench
-        "own": driver(own),                                           # all in memory as epcomm-worker takes it
-        "worker": driver(own, on=side, copied=False),                 # stream, alone and own together
-        **{f"block {i + 1}": driver(t.moved(SMALL, carve(torch.empty(8 << 20, dtype=torch.uint8, device=c.device)))) for i in range(BLOCKS)},
-    }
+    few.y = torch.randn((min(c.rows(tokens, where["dtype"]), c.y.shape[0]), c.ep.hidden), device=c.device).to(torch.bfloat16)
+    return few
+
+
+def heap(c, tokens, where, t, side):
+    """All in the library's heap, as in bench; few of its rows hold anything."""
+    memory = c.ep._view(0, where["dtype"]).out.view(torch.uint8).view(-1)
+    return Round(c, where, small_y(c, tokens, where, t).moved((*SMALL, "y"), carve(memory[memory.numel() // 2:])), side)
+
+
+def own(c, tokens, where, t, side, **options):
+    """All in memory as epcomm-worker takes it."""
+    return Round(c, where, t.moved((*SMALL, "y"), allocated(c, tokens)), side, **options)
+
+
+def worker(c, tokens, where, t, side):
+    """That, uploaded and replayed on a non-blocking stream, each round waited for, no copy after it."""
+    return own(c, tokens, where, t, side, on=side, copied=False)
+
+
+def block(number):
+    """In the last of so many blocks."""
+    def made(c, tokens, where, t, side):
+        blocks = [torch.empty(8 << 20, dtype=torch.uint8, device=c.device) for _ in range(number)]
+        return Round(c, where, t.moved(SMALL, carve(blocks[-1])), side)
+    return made
+
+
+HERS = {"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # what epcomm-worker sets
+
+# name: environment of the process, round
+WAYS = {
+    "pytorch": ({}, pytorch),
+    "driver": ({}, driver),
+    "heap": ({}, heap),
+    "own": ({}, own),
+    "worker": ({}, worker),
+    **{f"block {i + 1}": ({}, block(i + 1)) for i in range(BLOCKS)},
+    "environment": (HERS, driver),
+    "all": (HERS, worker),
+}
 
 
 def run(rank, store, a):
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    """One process of a rank: times one way and leaves the time beside the store."""
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=a.ranks)
     c = check.Check(argparse.Namespace(device=a.device, pack=a.pack, most=a.tokens, dtypes=a.dtype, calls=0, replays=0, routes=a.routes), rank)
     if a.device == "cpu":  # torch makes no context there, and the library waits after each call
         context, c.ep._settle = ctypes.c_void_p(), None
         call("cuDevicePrimaryCtxRetain", ctypes.byref(context), rank)
         call("cuCtxSetCurrent", context)
     side, t, where = Stream(), Tensors(c, a.tokens), {"fullest": a.tokens, "dtype": c.dtypes[0], "routing": ROUTINGS[a.routing]}
-    c.say(f"{a.dtype}, {a.tokens} tokens: {' then '.join(c.ep.explain(a.tokens, dtype=c.dtypes[0], routing=a.routing)[:2])}")
-    c.say(", ".join(f"{name}={os.environ.get(name, 'unset')}" for name in ("CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS")))
     c.ep.dispatch(t.x, t.ids, t.weights, **where), c.ep.combine(t.y, t.ids, t.weights, out=t.out, **where)
-    call("cuCtxSynchronize")
-    rounds = {}
-    if a.device == "cuda":
-        rounds["pytorch"] = r = Round(c, where, t, side, by_pytorch=True)
-        for _ in range(WARM):
-            r.replay()
-        c.say(f"pytorch, before there are other graphs: {r.microseconds():.2f} us")
-        rounds["eight"] = Round(c, where, t, side, by_pytorch=True, fold=8)
-    rounds.update(variations(c, a.tokens, where, t, side))
     call("cuCtxSynchronize")  # the driver's stream does not wait for torch's
-    compare(c, rounds, "driver")
-    if a.device == "cuda":
-        for f in rounds["driver"].functions():
-            call("cuFuncSetAttribute", ctypes.c_void_p(f), CARVEOUT, ALL_SHARED)
-        compare(c, {"driver": rounds["driver"], "carve-out": Round(c, where, t, side)}, "driver")
+    r = WAYS[a.way][1](c, a.tokens, where, t, side)
+    call("cuCtxSynchronize")
+    for _ in range(WARM if a.device == "cuda" else 1):
+        r.replay()
+    us = r.microseconds()
     if c.ep.fault():
         raise SystemExit(c.ep.fault().text.decode())
+    if rank == 0:
+        with open(a.result, "w") as f:
+            json.dump({"us": us, "config": " then ".join(c.ep.explain(a.tokens, dtype=c.dtypes[0], routing=where["routing"])[:2])}, f)
     c.ep.destroy()
     dist.destroy_process_group()
+
+
+def timed(a, way):
+    """What new processes read."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment, before = WAYS[way][0], dict(os.environ)
+        os.environ.update(environment)
+        a.way, a.result = way, os.path.join(folder, "result.json")
+        on_gpus(run, a, a.ranks)
+        os.environ.clear(), os.environ.update(before)
+        with open(a.result) as f:
+            return json.load(f)
+
+
+def compare(a):
+    """Times all ways in turns and prints a line for each."""
+    ways = [w for w in WAYS if a.device == "cuda" or WAYS[w][1] is not pytorch]
+    times = {w: [] for w in ways}
+    for _ in range(a.processes):
+        for way in ways:
+            shown = timed(a, way)
+            times[way].append(shown["us"])
+    print(f"{a.dtype}, {a.tokens} tokens: {shown['config']}")
+    for way, us in times.items():
+        far = statistics.median(us) - statistics.median(times["driver"])
+        print(f"{way:12} {statistics.median(us):7.2f} us {far:+6.2f}   {' '.join(f'{u:.2f}' for u in sorted(us))}", flush=True)
 
 
 def main():
@@ -230,8 +252,10 @@ def main():
     parser.add_argument("dtype", nargs="?", default="bf16", choices=("bf16", "fp8"))
     parser.add_argument("--routing", default="even", choices=list(ROUTINGS), help="routing class, which chooses the kernels")
     parser.add_argument("--routes", help="folder with TOKENS.jsonl, from `epbench workload export`; else ids are drawn at random")
+    parser.add_argument("--ranks", type=int, default=2, help="ranks of the pack; one needs one GPU")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="processes of each way")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    on_two_gpus(run, parser.parse_args())
+    compare(parser.parse_args())
 
 
 if __name__ == "__main__":

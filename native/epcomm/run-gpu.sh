@@ -7,7 +7,8 @@
 #   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench, 5 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
 #   native/epcomm/run-gpu.sh graphs         pairs from bench, epcomm-worker, C and PyTorch, and what makes them
-#                                           slower in PyTorch, 100 s
+#                                           slower in PyTorch; PACK of one rank with RANKS=1
+#                                           shows on one GPU what needs no peer
 #   native/epcomm/run-gpu.sh fourth         what many graphs cost in PyTorch, 1 minute
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/epcomm}
@@ -19,7 +20,7 @@ wheels='import glob, nvidia, os; print(*{os.path.dirname(f) for p in nvidia.__pa
 for d in /usr/local/cuda/lib64 $(python3 -c "$wheels" 2> /dev/null); do
   test -n "$EPBENCH_NVRTC" || { ls "$d"/libnvrtc.so* > /dev/null 2>&1 && export EPBENCH_NVRTC=$d; }
 done
-packs=bin/packs
+packs=bin/packs pack=${PACK:-bin/packs/dsv3.pack} ranks=${RANKS:-2}
 table=""
 
 # step LIMIT NAME PATTERN COMMAND...: runs a command; its last line with PATTERN goes
@@ -69,7 +70,7 @@ all() {
 routes() {
   mkdir -p "$out/routes"
   for n in $1; do
-    test -f "$out/routes/$n.jsonl" || epbench workload export --model deepseek-v3 --ranks 2 --tokens $n --routing uniform -o "$out/routes/$n.jsonl" > /dev/null
+    test -f "$out/routes/$n.jsonl" || epbench workload export --model deepseek-v3 --ranks $ranks --tokens $n --routing uniform -o "$out/routes/$n.jsonl" > /dev/null
   done
 }
 
@@ -93,25 +94,22 @@ speed() {
 
 # pairs NAME COMMAND...: a step of graphs, and all that it printed.
 pairs() {
-  step 60 "$1" "us" "${@:2}"
+  step 240 "$1" "us" "${@:2}"
   cat "$out/$1.txt"
 }
 
-# graphs: pairs of the same configs from each program. epcomm-worker starts its ranks with
-# $hers; C and PyTorch run with it and without.
+# graphs: pairs of the same config from each program, several processes of each.
 graphs() {
-  hers="CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32"
   routes "8 32"
-  pairs bench-pairs python3 native/epcomm/bench_pairs.py bin/epbench bin/epcomm-worker $packs/dsv3.pack bf16:8,32 fp8:8
-  for tokens in 8 32; do
-    c="$t $packs/dsv3.pack chain --processes --dtype 1 --calls 2 --replays 200 --most $tokens"
-    pairs c-$tokens $c
-    pairs c-$tokens-environment env $hers $c
+  for case in ${CASES:-bf16:8 bf16:32 fp8:8}; do
+    dtype=${case%:*} tokens=${case#*:} number=1
+    test "$dtype" = bf16 || number=2
+    for i in $(seq "${PROCESSES:-6}"); do
+      pairs "bench-$case-$i" python3 native/epcomm/bench_pairs.py bin/epbench bin/epcomm-worker $pack $case
+      pairs "c-$case-$i" $t $pack chain --processes --dtype $number --calls 2 --replays 1000 --most $tokens
+    done
+    pairs "pytorch-$case" python3 native/epcomm/pair_graphs.py $pack $tokens $dtype --ranks $ranks --processes "${PROCESSES:-6}" --routes "$out/routes"
   done
-  for case in "8 bf16" "32 bf16" "8 fp8" "8 fp8 --routing all"; do # the last runs the kernels of bf16
-    pairs "pytorch-${case// /-}" python3 native/epcomm/pair_graphs.py $packs/dsv3.pack $case --routes "$out/routes"
-  done
-  pairs pytorch-environment env $hers python3 native/epcomm/pair_graphs.py $packs/dsv3.pack 8 bf16 --routes "$out/routes"
 }
 
 fourth() {

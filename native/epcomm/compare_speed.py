@@ -3,9 +3,9 @@ same configs on the same host: compare_speed.py EPBENCH PACK DTYPE TIMES.json [.
 
 `python -m epcomm check --json` writes TIMES.json. Both programs read the
 chain clock, with the same stamps between the same kernels.
-A call takes up to 5 % more or less in other memory: bench took 13.98 to 14.41 us for one
-pair of 32 tokens with room for 64 to 4,096. So bench runs a process for each file of a
-case, and each process has room for fewer tokens than the one before. The case with the
+A call takes up to 5 % more or less with its tensors at other addresses (docs/epcomm.md).
+So each file should have them elsewhere (check --placement), and bench runs a process for
+each file of a case, with room for fewer tokens than the one before. The case with the
 most tokens keeps its room. The medians over processes are compared. A difference of 3 %
 or 0.15 us is allowed.
 """

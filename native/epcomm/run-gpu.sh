@@ -4,7 +4,7 @@
 # what passed. $OUT keeps what the steps printed.
 #
 #   native/epcomm/run-gpu.sh all            C tests, faults, PyTorch: at most 9 minutes
-#   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench, 5 minutes
+#   native/epcomm/run-gpu.sh speed [DTYPE]  PyTorch graphs beside epbench bench; a dtype is 6 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
 #   native/epcomm/run-gpu.sh graphs         pairs from bench, epcomm-worker, C and PyTorch, and what makes them
 #                                           slower in PyTorch; PACK of one rank with RANKS=1
@@ -75,19 +75,20 @@ routes() {
 }
 
 # times PACK TURN DTYPES TOKENS: what calls take from PyTorch, a process a rank for each dtype
-# and token count, since one that captured four graphs starts every kernel later.
+# and token count, since one that captured four graphs starts every kernel later. Each turn
+# has its tensors elsewhere, as compare_speed.py has those of bench.
 times() {
   routes "$4"
-  step 200 "times-$2" "^pair" python3 -m epcomm check "$1" --spawn 2 --apart --calls 0 --replays 0 --dtypes "${3// /,}" --tokens "${4// /,}" --routes "$out/routes" --json "$out/times-$2.json"
+  step 200 "times-$2" "^pair" python3 -m epcomm check "$1" --spawn "$ranks" --apart --placement $(($2 - 1)) --calls 0 --replays 0 --dtypes "${3// /,}" --tokens "${4// /,}" --routes "$out/routes" --json "$out/times-$2.json"
 }
 
 speed() {
   rm -f "$out"/times-[0-9]*.json # of an earlier run
-  for turn in $(seq "${PROCESSES:-3}"); do
-    times $packs/dsv3.pack $turn "${1:-fp8 bf16}" "${TOKENS:-1 8 32 128 1024 4096}"
+  for turn in $(seq "${PROCESSES:-5}"); do
+    times $pack $turn "${1:-fp8 bf16}" "${TOKENS:-1 8 32 128 1024 4096}"
   done
   for dtype in ${1:-fp8 bf16}; do
-    step 320 "speed-$dtype" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $packs/dsv3.pack "$dtype" "$out"/times-[0-9]*.json
+    step 320 "speed-$dtype" "slower than" python3 native/epcomm/compare_speed.py bin/epbench $pack "$dtype" "$out"/times-[0-9]*.json
     cat "$out/speed-$dtype.txt"
   done
 }

@@ -29,6 +29,7 @@ def main():
     check.add_argument("--tokens", default="1,8,32,128,1024,4096", help="token counts to time; empty for none")
     check.add_argument("--routing", default="even", help="routing class of the timed calls")
     check.add_argument("--routes", help="folder with N.jsonl for each timed token count, from `epbench workload export`; else drawn at random")
+    check.add_argument("--placement", type=int, default=0, metavar="N", help="time calls with their tensors in the Nth of N blocks of memory; 0: where torch puts them")
     check.add_argument("--rounds", type=int, default=60, help="timed replays; the median counts")
     check.add_argument("--json", help="file for the times")
     arguments = parser.parse_args()

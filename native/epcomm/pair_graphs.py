@@ -6,7 +6,8 @@ Each way runs in several processes of its own, all ways in turns, since a proces
 to 5 % more or less than another, and more once it has other graphs. A line has the slowest
 rank's microseconds of a pair: the median of processes, and each process.
 
-Blocks are the same tensors at other addresses: they show what addresses alone change.
+Blocks are the same tensors at other addresses, `x alone` is x in the first block and the rest
+where it was: they show what addresses alone change.
 --device cpu runs all but PyTorch's graphs on the emulated driver, where times mean nothing.
 """
 
@@ -171,11 +172,11 @@ def worker(c, tokens, where, t, side):
     return own(c, tokens, where, t, side, on=side, copied=False)
 
 
-def block(number):
-    """In the last of so many blocks."""
+def block(number, names=SMALL):
+    """Tensors of these names in the last of so many blocks."""
     def made(c, tokens, where, t, side):
         blocks = [torch.empty(8 << 20, dtype=torch.uint8, device=c.device) for _ in range(number)]
-        return Round(c, where, t.moved(SMALL, carve(blocks[-1])), side)
+        return Round(c, where, t.moved(names, carve(blocks[-1])), side)
     return made
 
 
@@ -189,6 +190,8 @@ WAYS = {
     "own": ({}, own),
     "worker": ({}, worker),
     **{f"block {i + 1}": ({}, block(i + 1)) for i in range(BLOCKS)},
+    **{f"{name} alone": ({}, block(1, [name])) for name in SMALL},
+    "small y": ({}, lambda c, tokens, where, t, side: Round(c, where, small_y(c, tokens, where, t), side)),
     "environment": (HERS, driver),
     "all": (HERS, worker),
 }
@@ -233,7 +236,7 @@ def timed(a, way):
 
 def compare(a):
     """Times all ways in turns and prints a line for each."""
-    ways = [w for w in WAYS if a.device == "cuda" or WAYS[w][1] is not pytorch]
+    ways = [w for w in a.ways.split(",") if a.device == "cuda" or WAYS[w][1] is not pytorch]
     times = {w: [] for w in ways}
     for _ in range(a.processes):
         for way in ways:
@@ -254,6 +257,7 @@ def main():
     parser.add_argument("--routes", help="folder with TOKENS.jsonl, from `epbench workload export`; else ids are drawn at random")
     parser.add_argument("--ranks", type=int, default=2, help="ranks of the pack; one needs one GPU")
     parser.add_argument("--processes", type=int, default=PROCESSES, help="processes of each way")
+    parser.add_argument("--ways", default=",".join(WAYS), help="which of them, driver among them; default: all")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     compare(parser.parse_args())
 

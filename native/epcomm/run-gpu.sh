@@ -8,7 +8,7 @@
 #   native/epcomm/run-gpu.sh verify [I/N]   the oracle over epcomm-worker, part I of N
 #   native/epcomm/run-gpu.sh graphs         pairs from bench, epcomm-worker, C and PyTorch, and what makes them
 #                                           slower in PyTorch; PACK of one rank with RANKS=1
-#                                           shows on one GPU what needs no peer
+#                                           shows on one GPU what needs no peer; CASES, PROCESSES
 #   native/epcomm/run-gpu.sh fourth         what many graphs cost in PyTorch, 1 minute
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-/tmp/epcomm}

@@ -26,6 +26,7 @@ from epcomm.comm import ROUTINGS
 from epcomm.ep import _bytes
 from fourth_graph import RELAXED, call, on_gpus
 
+FOLD = 2  # pairs of a round, as check
 ROUNDS, PROCESSES = 300, 6
 WARM = 20000  # replays, 0.2 s, as check
 BLOCKS = 3
@@ -92,8 +93,8 @@ def allocated(c, tokens):
 class Round:
     """One round of pairs as a graph, and how it is replayed."""
 
-    def __init__(self, c, where, tensors, side, fold=2, on=None, by_pytorch=False, copied=True):
-        self.c, self.where, self.t, self.fold = c, where, tensors, fold
+    def __init__(self, c, where, tensors, side, on=None, by_pytorch=False, copied=True):
+        self.c, self.where, self.t = c, where, tensors
         self.copied, self.by_pytorch = copied, by_pytorch
         self.on = on.raw if on else ctypes.c_void_p()  # the legacy stream
         if by_pytorch:
@@ -115,7 +116,7 @@ class Round:
         ep, t = self.c.ep, self.t
         ep.barrier(stream)
         ep.stamp(t.stamps[0], stream)
-        for _ in range(self.fold):
+        for _ in range(FOLD):
             ep.dispatch(t.x, t.ids, t.weights, stream=stream, **self.where)
             ep.combine(t.y, t.ids, t.weights, out=t.out, stream=stream, **self.where)
         ep.barrier(stream)
@@ -137,7 +138,7 @@ class Round:
                 call("cuStreamSynchronize", self.on)
                 read.append(self.t.stamps.tolist())
         call("cuCtxSynchronize")
-        mine = [((alone - start) - (end - alone)) / 1e3 / self.fold for start, alone, end in read or kept.tolist()]
+        mine = [((alone - start) - (end - alone)) / 1e3 / FOLD for start, alone, end in read or kept.tolist()]
         return statistics.median(max(of) for of in zip(*check._everyone(self.c, mine)))
 
 
@@ -180,7 +181,7 @@ def block(number, names=SMALL):
     return made
 
 
-HERS = {"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # what epcomm-worker sets
+WORKER_ENVIRONMENT = {"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 
 # name: environment of the process, round
 WAYS = {
@@ -192,8 +193,8 @@ WAYS = {
     **{f"block {i + 1}": ({}, block(i + 1)) for i in range(BLOCKS)},
     **{f"{name} alone": ({}, block(1, [name])) for name in SMALL},
     "small y": ({}, lambda c, tokens, where, t, side: Round(c, where, small_y(c, tokens, where, t), side)),
-    "environment": (HERS, driver),
-    "all": (HERS, worker),
+    "environment": (WORKER_ENVIRONMENT, driver),
+    "all": (WORKER_ENVIRONMENT, worker),
 }
 
 

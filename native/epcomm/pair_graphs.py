@@ -50,44 +50,27 @@ class Tensors:
         self.out = torch.empty_like(mine.x)
         self.stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
 
-    def moved(self, names, room):
-        """The same values elsewhere: room(name, bytes) gives memory for each."""
+    def moved(self, names, copies):
+        """The same values elsewhere: copies(tensors) gives them."""
         t = object.__new__(Tensors)
         t.__dict__.update(self.__dict__)
-        for name in names:
-            was = getattr(self, name)
-            now = room(name, was.numel() * was.element_size()).view(was.dtype).view(was.shape)
-            setattr(t, name, now.copy_(was))
+        t.__dict__.update(zip(names, copies([getattr(self, name) for name in names])))
         return t
 
 
 SMALL = ("x", "ids", "weights", "out", "stamps")
 
 
-def carve(block):
-    """Pieces of a block, one behind the other."""
-    end = 0
-
-    def room(name, size):
-        nonlocal end
-        at, end = end, end + (size + 255) // 256 * 256
-        if end > block.numel():
-            raise SystemExit(f"{name}: no room for {size} bytes")
-        return block[at:at + size]
-
-    return room
-
-
-def allocated(c, tokens):
-    """Memory of the driver's for each, as large as epcomm-worker takes it."""
-    most = {name: c.ep.max_tokens / max(tokens, 1) for name in SMALL if name != "stamps"}
-
-    def room(name, size):
-        at, whole = ctypes.c_uint64(), int(size * most.get(name, 1))
+def allocated(c, tokens, tensors):
+    """Copies in memory of the driver's, a piece for each, as large as epcomm-worker takes it: what has
+    a row a token has room for the pack's tokens."""
+    copies = []
+    for t in tensors:
+        at, size = ctypes.c_uint64(), t.numel() * t.element_size()
+        whole = size // tokens * c.ep.max_tokens if t.shape[0] == tokens else size
         call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(whole))
-        return _bytes(at.value, whole, c.device)[:size]
-
-    return room
+        copies.append(_bytes(at.value, whole, c.device)[:size].view(t.dtype).view(t.shape).copy_(t))
+    return copies
 
 
 class Round:
@@ -152,20 +135,19 @@ def pytorch(c, tokens, where, t, side):
 
 def small_y(c, tokens, where, t):
     """The tensors with a y of few rows and noise, not of all rows and zeros."""
-    few = t.moved((), None)
-    few.y = torch.randn((min(c.rows(tokens, where["dtype"]), c.y.shape[0]), c.ep.hidden), device=c.device).to(torch.bfloat16)
-    return few
+    rows = min(c.rows(tokens, where["dtype"]), c.y.shape[0])
+    return t.moved(["y"], lambda _: [torch.randn((rows, c.ep.hidden), device=c.device).to(torch.bfloat16)])
 
 
 def heap(c, tokens, where, t, side):
     """All in the library's heap, as in bench; few of its rows hold anything."""
     memory = c.ep._view(0, where["dtype"]).out.view(torch.uint8).view(-1)
-    return Round(c, where, small_y(c, tokens, where, t).moved((*SMALL, "y"), carve(memory[memory.numel() // 2:])), side)
+    return Round(c, where, small_y(c, tokens, where, t).moved((*SMALL, "y"), lambda of: check._carved(memory[memory.numel() // 2:], of)), side)
 
 
 def own(c, tokens, where, t, side, **options):
     """All in memory as epcomm-worker takes it."""
-    return Round(c, where, t.moved((*SMALL, "y"), allocated(c, tokens)), side, **options)
+    return Round(c, where, t.moved((*SMALL, "y"), lambda of: allocated(c, tokens, of)), side, **options)
 
 
 def worker(c, tokens, where, t, side):
@@ -176,8 +158,7 @@ def worker(c, tokens, where, t, side):
 def block(number, names=SMALL):
     """Tensors of these names in the last of so many blocks."""
     def made(c, tokens, where, t, side):
-        blocks = [torch.empty(8 << 20, dtype=torch.uint8, device=c.device) for _ in range(number)]
-        return Round(c, where, t.moved(names, carve(blocks[-1])), side)
+        return Round(c, where, t.moved(names, lambda of: check._placed(of, number)), side)
     return made
 
 
@@ -260,7 +241,12 @@ def main():
     parser.add_argument("--processes", type=int, default=PROCESSES, help="processes of each way")
     parser.add_argument("--ways", default=",".join(WAYS), help="which of them, driver among them; default: all")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    compare(parser.parse_args())
+    a = parser.parse_args()
+    if unknown := [w for w in a.ways.split(",") if w not in WAYS]:
+        parser.error(f"--ways {unknown[0]}: there are {', '.join(WAYS)}")
+    if "driver" not in a.ways.split(","):
+        parser.error("--ways: driver must be among them, since the others are compared with it")
+    compare(a)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from .ep import EP
 def main(a):
     if a.apart and not a.spawn:
         raise ValueError("--apart starts processes itself: give --spawn N, the ranks")
+    if a.placement < 0:
+        raise ValueError(f"--placement {a.placement}: give 0, or the number of a block from 1 on")
     if not a.spawn:
         return run(a, int(os.environ.get("LOCAL_RANK", "0")))
     times = []
@@ -251,18 +253,23 @@ def _route(c, tokens):
     return torch.tensor(every[c.rank * tokens:(c.rank + 1) * tokens], dtype=torch.int32, device=c.device)
 
 
+def _carved(memory, tensors):
+    """Copies of tensors, one behind the other in memory, bytes."""
+    sizes = [(t.numel() * t.element_size() + 255) // 256 * 256 for t in tensors]
+    pieces = memory[:sum(sizes)].split(sizes)
+    return [p[:t.numel() * t.element_size()].view(t.dtype).view(t.shape).copy_(t) for p, t in zip(pieces, tensors)]
+
+
 _BLOCK = 8 << 20  # bytes, at least: larger than what torch allocates from a common segment of 2 MiB
 
 
-def _placed(c, tensors):
-    """Copies of tensors, one behind the other in the last of --placement blocks: the same call takes
-    up to 5 % more or less with its tensors at other addresses. 0 leaves them where torch put them."""
-    if not c.a.placement:
+def _placed(tensors, number):
+    """Copies of tensors in the last of so many blocks of memory: the same call takes up to 5 % more
+    or less with its tensors at other addresses. 0 leaves them where torch put them."""
+    if not number:
         return tensors
-    sizes = [(t.numel() * t.element_size() + 255) // 256 * 256 for t in tensors]
-    blocks = [torch.empty(max(sum(sizes), _BLOCK), dtype=torch.uint8, device=c.device) for _ in range(c.a.placement)]
-    pieces = blocks[-1][:sum(sizes)].split(sizes)
-    return [p[:t.numel() * t.element_size()].view(t.dtype).view(t.shape).copy_(t) for p, t in zip(pieces, tensors)]
+    size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)
+    return _carved([torch.empty(size, dtype=torch.uint8, device=tensors[0].device) for _ in range(number)][-1], tensors)
 
 
 def times(c):
@@ -275,7 +282,7 @@ def times(c):
             if tokens > c.ep.max_tokens:
                 continue
             mine = reference.Inputs(c.ep, 11, c.rank, tokens)
-            x, ids, weights, combined = _placed(c, [mine.x, _route(c, tokens), mine.weights, torch.empty_like(mine.x)])
+            x, ids, weights, combined = _placed([mine.x, _route(c, tokens), mine.weights, torch.empty_like(mine.x)], c.a.placement)
             for purpose, op in enumerate(("pair", "dispatch", "combine")):
                 where = dict(fullest=tokens, dtype=dtype, routing=c.a.routing, purpose=purpose)
                 d = lambda: c.ep.dispatch(x, ids, weights, **where)

@@ -161,7 +161,8 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
 	judged := *w // as the pack lays it out
 	judged.Problem = s.capable()
-	s.outputs = ref.NewRemote(ref.New(&judged, 1), dtype.MaxRows(judged.Problem), s.read)
+	s.oracle = ref.New(&judged, 1)
+	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(judged.Problem), s.read)
 	return s, nil
 }
 

@@ -118,6 +118,10 @@ func (r *rank) take(in inputs) {
 	gpu.Upload(r.parts["weights"], in.Weights, r.stream)
 	gpu.Upload(r.parts["scale"], []float32{1}, r.stream)
 	gpu.Upload(r.parts["bias"], in.Bias, r.stream)
+	for part, data := range map[string][]byte{"cast": in.Cast, "cast scales": in.CastScales} {
+		r.parts[part] = gpu.Alloc(int64(max(len(data), 4)))
+		gpu.Upload(r.parts[part], data, r.stream)
+	}
 	if len(in.Expert) > 0 {
 		r.module = gpu.Load(in.Expert)
 		r.expert = gpu.Function(r.module, "ep_expert")
@@ -155,9 +159,13 @@ func (r *rank) load(l load) (err error) {
 
 func (r *rank) call() epcomm.Call {
 	at := func(part string) epcomm.Pointer { return epcomm.Pointer(r.parts[part]) }
+	x, scale := at("x"), at("scale")
+	if r.comm.Info().Raw && len(r.inputs.Cast) > 0 {
+		x, scale = at("cast"), at("cast scales")
+	}
 	return epcomm.Call{
 		DType: r.inputs.DType, Tokens: r.inputs.Tokens, Fullest: r.inputs.Fullest, Routing: r.inputs.Routing,
-		Purpose: r.inputs.Purpose, X: at("x"), IDs: at("ids"), Weights: at("weights"), InputScale: at("scale"),
+		Purpose: r.inputs.Purpose, X: x, IDs: at("ids"), Weights: at("weights"), InputScale: scale,
 		Y: r.rows(), Combined: at("combined"), Bias: at("bias"), Scale: r.inputs.Scale,
 	}
 }

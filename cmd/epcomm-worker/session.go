@@ -22,6 +22,7 @@ import (
 type session struct {
 	backend  *backend
 	workload *workloads.Workload
+	oracle   *ref.Oracle
 	outputs  *ref.Remote
 	packs    map[string]string // file of each candidate, by its key
 	ranks    *ranks            // that have this session's inputs
@@ -44,7 +45,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 		return kernels.Failf(ep.Illegal, "%v", err)
 	}
 	p, err := pack.Build(pack.Request{
-		Problem: s.problem(), DTypes: []ep.DType{s.problem().Dispatch}, Machine: s.backend.machine, Only: &[2]ep.Config{d, k},
+		Problem: s.problem(), DTypes: []ep.DType{s.problem().Dispatch}, Raw: cuda.TakesCast(d), Machine: s.backend.machine, Only: &[2]ep.Config{d, k},
 	}, func(_ string, units []cuda.Unit) (pack.Compiled, error) {
 		return pack.CompileOn(s.backend.compiler, units)
 	})
@@ -125,6 +126,9 @@ func (s *session) upload(r *ranks) error {
 			DType: 1 + slices.Index(ep.DTypes(), p.Dispatch), Routing: 1 + ep.Classify(w.TotalCounts(), p.Ranks).Index(), Purpose: slices.Index([]ep.Op{ep.Pair, ep.Dispatch, ep.Combine}, p.Op),
 			SkipA2A: p.SkipA2A, IDs: of.Experts, Weights: of.Weights, Bias: cuda.Bias(p.Hidden), Scale: cuda.EpilogueScale, Expert: expert[0],
 			X: w.Tokens(rank),
+		}
+		if cuda.MayCast(p) {
+			in.Cast, in.CastScales = s.oracle.Cast(rank)
 		}
 		return request{Inputs: in}
 	})

@@ -42,6 +42,7 @@ type inputs struct {
 	DType, Routing, Purpose int
 	SkipA2A                 bool
 	X                       []uint16
+	Cast, CastScales        []byte // the tokens as a pack made with --raw takes them; empty where none can
 	IDs                     []int32
 	Weights                 []float32
 	Bias                    []uint16

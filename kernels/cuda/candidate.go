@@ -88,7 +88,7 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 // takesCast reports whether the candidate's dispatch takes tokens that the caller cast.
 func (c *candidate) takesCast() bool {
 	k := c.calls[ep.Dispatch]
-	return k != nil && k.config.Str("input") == "fp8"
+	return k != nil && TakesCast(k.config)
 }
 
 // state is the memory that the candidate's calls work on.

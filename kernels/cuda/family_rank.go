@@ -90,8 +90,11 @@ func inputParam() kernels.Param {
 	return q
 }
 
+// TakesCast reports whether a dispatch takes tokens that its caller cast.
+func TakesCast(dispatch ep.Config) bool { return dispatch.Str("input") == "fp8" }
+
 func definesDispatchRank(c ep.Config) []string {
-	return append(definesRank(c), define("EP_RAW", bit(c.Str("input") == "fp8")))
+	return append(definesRank(c), define("EP_RAW", bit(TakesCast(c))))
 }
 
 func definesRank(c ep.Config) []string {
@@ -111,7 +114,7 @@ func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if c.Str("input") == "fp8" && p.Dispatch != ep.FP8 {
+	if TakesCast(c) && p.Dispatch != ep.FP8 {
 		return fmt.Errorf("input: fp8 is no source of %s; use bf16", p.Dispatch)
 	}
 	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "input", "bf16", "fp8"))

@@ -99,7 +99,7 @@ func problemParts(p ep.Problem) []Region {
 
 // castParts are tokens that the caller cast, where a kernel may take them.
 func castParts(p ep.Problem) []Region {
-	if !mayCast(p) {
+	if !MayCast(p) {
 		return nil
 	}
 	l := encodingOf(p)
@@ -109,8 +109,8 @@ func castParts(p ep.Problem) []Region {
 	}
 }
 
-// mayCast reports whether a dispatch of the problem may take tokens that its caller cast.
-func mayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Layout.Kind() != "expert" }
+// MayCast reports whether a dispatch of the problem may take tokens that its caller cast.
+func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Layout.Kind() != "expert" }
 
 // outputParts are what dispatch, experts and combine write. They are poisoned with
 // ones: NaN in every float dtype, an impossible offset in an index. The fields of

@@ -46,12 +46,7 @@ type castTokens struct{ payload, scales []byte }
 func (s *session) castAll() []castTokens {
 	out := make([]castTokens, len(s.rig.seats))
 	_ = sideBySide(len(out), func(seat int) error { // to cast cannot fail
-		rank := s.rig.number(seat)
-		for token := range s.workload.Ranks[s.workload.Batch(rank)].Tokens {
-			row := s.oracle.Token(rank, token)
-			out[seat].payload = append(out[seat].payload, row.Payload...)
-			out[seat].scales = append(out[seat].scales, row.Scales...)
-		}
+		out[seat].payload, out[seat].scales = s.oracle.Cast(s.rig.number(seat))
 		return nil
 	})
 	return out

@@ -200,6 +200,17 @@ func (o *Oracle) Token(source, token int) Row {
 	})
 }
 
+// Cast is all tokens of a source rank as a caller hands them to a dispatch that does not
+// cast: the payload of each, one behind the other, and in the same way their scales.
+func (o *Oracle) Cast(source int) (payload, scales []byte) {
+	for token := range o.w.Ranks[o.w.Batch(source)].Tokens {
+		row := o.Token(source, token)
+		payload = append(payload, row.Payload...)
+		scales = append(scales, row.Scales...)
+	}
+	return payload, scales
+}
+
 // wide is one token of a source rank in float32, before any cast.
 func (o *Oracle) wide(source, token int) []float32 {
 	x := make([]uint16, o.w.Problem.Hidden)

@@ -123,6 +123,7 @@ func (c *Comm) Outputs(slot, dtype int) (Outputs, error) {
 type Info struct {
 	Rank, Ranks, Nodes, Hidden, Experts, LocalExperts, TopK, MaxTokens, Groups, LargestGrid int
 
+	Raw       bool // tokens of dtype fp8 come as fp8, with scales
 	HeapBytes int64
 	Digest    string
 	ABI       ep.ABI // of the kernels: rows of tables are bound to it
@@ -159,7 +160,7 @@ func infoOf(i C.EpcommInfo) Info {
 	return Info{
 		Rank: int(i.rank), Ranks: int(i.ranks), Nodes: int(i.nodes), Hidden: int(i.hidden), Experts: int(i.experts),
 		LocalExperts: int(i.local_experts), TopK: int(i.topk), MaxTokens: int(i.max_tokens), Groups: int(i.groups),
-		LargestGrid: int(i.largest_grid), HeapBytes: int64(i.heap_bytes), Digest: C.GoString(&i.digest[0]), ABI: ep.ABI(C.GoString(&i.kernels[0])),
+		LargestGrid: int(i.largest_grid), Raw: i.raw != 0, HeapBytes: int64(i.heap_bytes), Digest: C.GoString(&i.digest[0]), ABI: ep.ABI(C.GoString(&i.kernels[0])),
 	}
 }
 

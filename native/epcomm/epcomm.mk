@@ -131,9 +131,12 @@ layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epc
 	tar -C $(BINDIR)/layouts-gpu -cJf $(BINDIR)/layouts-gpu.tar.xz .
 	@du -sh $(BINDIR)/layouts-gpu.tar.xz
 
+# The second line has dispatches that take tokens which the caller cast.
 epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## the oracle over epcomm-worker on the emulated driver, some cases
-	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) EPBENCH_CUDA=$(CURDIR)/$(BINDIR)/epcomm-worker \
-	  $(BINDIR)/epbench verify --backend cuda:deadline=60s --quick --ranks 2 --only op=combine,hidden=512
+	$(EPCOMM_VERIFY) --quick --only op=combine,hidden=512
+	$(EPCOMM_VERIFY) --only dtype=fp8,layout=rank:packed,hidden=512
+EPCOMM_VERIFY = LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) EPBENCH_CUDA=$(CURDIR)/$(BINDIR)/epcomm-worker \
+  $(BINDIR)/epbench verify --backend cuda:deadline=60s --ranks 2
 
 epcomm-worker: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epcomm-worker, epcomm behind the worker protocol
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epcomm-worker ./cmd/epcomm-worker

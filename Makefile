@@ -54,7 +54,7 @@ golden: ## rewrite expected outputs; review the diff
 
 tables: build ## the embedded GPU tables, merged again from their runs, are the same
 	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \
-	for t in h200x4 h200x2; do cmp $$out/$$t.json tune/table/embedded/data/$$t.json || exit 1; done; rm -r $$out
+	for t in h200x4 h200x2 h100x2; do cmp $$out/$$t.json tune/table/embedded/data/$$t.json || exit 1; done; rm -r $$out
 
 # Runs of one generation of kernels: those of h200x2-2026-11-23 are faster than any on 4 GPUs,
 # and one law for both would fit neither; h100x2 is another GPU.

@@ -166,11 +166,12 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes names the first parameter of class Precision that c sets otherwise than
-// the default config dflt, "" when there is none.
-func (k Kernel) Changes(dflt, c ep.Config) string {
+// Changes names the first parameter of a class that c sets otherwise than the default
+// config dflt, "" when there is none. One of class Precision rounds results, one of class
+// Hook asks for other work.
+func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	for _, q := range k.Params {
-		if q.Class == Precision && c.Values[q.Name] != dflt.Values[q.Name] {
+		if q.Class == of && c.Values[q.Name] != dflt.Values[q.Name] {
 			return q.Name
 		}
 	}

@@ -49,7 +49,7 @@ func readOf(b kernels.Backend, p *ep.Problem, specs []string) ([]ep.Config, erro
 			return nil, err
 		}
 		k, err := kernels.Find(b.Kernels(), p.Op, c.Kernel)
-		if err == nil && k.Changes(k.DefaultConfig(b.Machine(), *p), c) != "" {
+		if err == nil && k.Changes(kernels.Precision, k.DefaultConfig(b.Machine(), *p), c) != "" {
 			p.Precision = ep.Reduced
 		}
 		out = append(out, c)

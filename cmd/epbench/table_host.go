@@ -114,7 +114,7 @@ func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) 
 		if err != nil {
 			return err
 		}
-		if name := k.Changes(k.DefaultConfig(m, p), c); name != "" && p.Precision == ep.Full {
+		if name := k.Changes(kernels.Precision, k.DefaultConfig(m, p), c); name != "" && p.Precision == ep.Full {
 			return fmt.Errorf("%s: %s changes results, and this is for callers that need the same; see --precision", name, c.Values[name])
 		}
 		return k.Check(m, p, c)

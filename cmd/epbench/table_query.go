@@ -215,21 +215,24 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 // takes. Where there are none, a note says which machines there are tables for.
 func (q *query) rowsHere() []table.Row {
 	var rows []table.Row
-	var others []string
-	akin := ""
+	var others, akin []string
 	for _, s := range q.set.Sources() {
 		of := s.Table.Header.Machine
 		if of.Key() == q.host.Machine.Key() || q.host.Takes(of) {
 			rows = append(rows, s.Table.Rows...)
 		} else {
 			others = append(others, sourceName(s)+" ("+of.Name+")")
-			if q.host.Machine.Akin(of) {
-				akin = "; --other-machines takes rows of " + of.Name + ", of the same architecture and link"
+			if q.host.Machine.Akin(of) && !slices.Contains(akin, of.Name) {
+				akin = append(akin, of.Name)
 			}
 		}
 	}
 	if len(rows) == 0 && len(others) > 0 {
-		q.note("no table is for this machine; --table NAME asks one as its own machine: " + strings.Join(others, ", ") + akin)
+		text := "no table is for this machine; --table NAME asks one as its own machine: " + strings.Join(others, ", ")
+		if len(akin) > 0 {
+			text += "; --other-machines takes rows of " + strings.Join(akin, " and ") + ", of the same architecture and link"
+		}
+		q.note(text)
 	}
 	return rows
 }

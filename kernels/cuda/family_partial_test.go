@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -48,7 +49,7 @@ func TestPartialPrecision(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 7168, 256, 8, 128)
 	f := combineLLPartial()
 	own := f.kernel.DefaultConfig(onCPU(), p)
-	if q := f.kernel.Changes(own, own.With("partial", "bf16")); q != "partial" {
+	if q := f.kernel.Changes(kernels.Precision, own, own.With("partial", "bf16")); q != "partial" {
 		t.Errorf("partial=bf16 changes %q, want partial", q)
 	}
 	if own.Str("partial") != "f32" || f.judged(p, own).Partial == f.judged(p, own.With("partial", "bf16")).Partial {

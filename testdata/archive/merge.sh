@@ -1,6 +1,6 @@
 #!/bin/sh
 # Merges the run directories of the archives into the embedded tables, in the order below:
-# merge.sh EPBENCH OUT writes OUT/h200x4.json and OUT/h200x2.json.
+# merge.sh EPBENCH OUT writes OUT/h200x4.json, OUT/h200x2.json and OUT/h100x2.json.
 set -e
 export LC_ALL=C
 epbench=$(realpath "$1") here=$(realpath "$(dirname "$0")")
@@ -9,6 +9,9 @@ tar xf "$here/h200-2026-11-21-tiles.tar.xz"
 tar xf "$here/h200-2026-11-21-combine.tar.xz"
 tar xf "$here/h200-2026-11-21-presets.tar.xz"
 tar xf "$here/h200x2-2026-11-23.tar.xz"
+tar xf "$here/h200x2-2026-11-24-layouts.tar.xz"
+tar xf "$here/h100x2-2026-11-23.tar.xz"
+tar xf "$here/h100x2-2026-11-24-layouts.tar.xz"
 
 # merge TABLE FIRST NEXT...: what the first run wrote with the rows of the others.
 merge() {
@@ -27,7 +30,7 @@ fallback() {
 	mv next.json "$1"
 }
 
-a=h200-tiles b=h200-combine c=h200-presets d=h200x2-whole
+a=h200-tiles b=h200-combine c=h200-presets d=h200x2-whole e=h200x2-layouts f=h100x2-layouts
 merge h200x4.json $a/all \
 	$a/qwen3-235b-a22b $a/qwen3-235b-a22b-mid $a/qwen3-30b-a3b $a/qwen3-30b-a3b-mid \
 	$a/mixtral-8x7b $a/mixtral-8x7b-mid $a/gpt-oss-120b $b/gpt-oss-120b-mid \
@@ -37,10 +40,14 @@ merge h200x4.json $a/all \
 	$c/minimax-m2 $b/qwen3.5-397b-a17b-combine $b/glm-5 \
 	$c/models/* $c/pairs
 # The sweep of DeepSeek-V3 on 2 GPUs comes first: the kernels of the others' are older, and
-# theirs of that model have nothing to add.
+# theirs of that model have nothing to add. Of layout rank only BF16 is in it: FP8 was tuned
+# for tokens that the caller cast, and who asks a table cannot say how his tokens come.
 merge h200x2.json $d/two-deepseek-v3 \
 	$a/two-qwen3-235b-a22b $a/two-qwen3-30b-a3b $a/two-kimi-k2 $a/two-mixtral-8x7b $b/two-gpt-oss-120b \
 	$c/two-kimi-k2-combine $b/two-gpt-oss-120b-again $b/two-qwen3-30b-a3b-combine \
-	$b/two-qwen3-235b-a22b-combine $c/two-mixtral-8x7b-combine
+	$b/two-qwen3-235b-a22b-combine $c/two-mixtral-8x7b-combine \
+	$e/flashinfer-bf16/deepseek-v3-epbench-rank
+merge h100x2.json h100x2/deepseek-v3 $f/masked/deepseek-v3-epbench-masked
 fallback h200x4.json
 fallback h200x2.json
+fallback h100x2.json

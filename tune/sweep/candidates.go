@@ -223,14 +223,16 @@ func (c *searcher) best(n int) []ep.Config {
 }
 
 // require adds a config to what must be measured and returns its point, -1 if
-// it cannot run here or reduces a precision that must be full.
+// it cannot run here, reduces a precision that must be full, or does other work than the
+// search's default: a row for tokens that the caller cast would win by what it leaves out.
 func (s *sweeper) require(c *searcher, cfg ep.Config, from record.Origin) int {
 	pl := s.lab.planner
 	k, err := kernels.Find(pl.kernels, c.problem.Op, cfg.Kernel)
 	if err != nil || k.Check(pl.machine, c.problem, cfg) != nil || pl.smallEnough(k)(cfg) != "" {
 		return -1
 	}
-	if c.problem.Precision == ep.Full && k.Changes(k.DefaultConfig(pl.machine, c.problem), cfg) != "" {
+	dflt := k.DefaultConfig(pl.machine, c.problem)
+	if k.Changes(kernels.Hook, dflt, cfg) != "" || c.problem.Precision == ep.Full && k.Changes(kernels.Precision, dflt, cfg) != "" {
 		return -1
 	}
 	i := c.space.Add(cfg)

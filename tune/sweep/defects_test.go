@@ -226,7 +226,7 @@ func TestHalfMeasuredDecidesNothing(t *testing.T) {
 		return pick{tokens: tokens, searches: group{c}, config: ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": sms, "threads": "512"}}}
 	}
 	side, there, err := s.sideAt(ctx, 128, at(16, "16"), at(1024, "32"))
-	if err != nil || side != 1 || len(there) != 1 {
+	if err != nil || side != upper || len(there) != 1 {
 		t.Fatalf("side %d on %d searches, %v", side, len(there), err)
 	}
 	b.OnRun = func(c call, _ []float64) error { cancel(); return nil }

@@ -96,7 +96,7 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 // Its winner is required in the search that accepts reduced precision.
 func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	return func(c ep.Config) string {
-		if k.Changes(dflt, c) != "" {
+		if k.Changes(kernels.Precision, dflt, c) != "" {
 			return ""
 		}
 		return "full precision: searched apart"

@@ -225,6 +225,39 @@ func incumbentsAreMeasured(t *testing.T, beside bool) {
 	}
 }
 
+// fed has a dispatch that may leave the cast to its caller.
+type fed struct{ scripted }
+
+func (f *fed) Kernels() []kernels.Kernel {
+	ks := f.scripted.Kernels()
+	input := kernels.Param{Name: "input", Values: []ep.Value{"bf16", "fp8"}, Default: "bf16", Class: kernels.Hook, Outside: map[ep.Value]string{"fp8": "cast"}}
+	ks[0].Params = append(ks[0].Params, input)
+	return ks
+}
+
+// TestOtherWorkIsNoCandidate: a row for tokens that the caller cast does not compete in a
+// search whose kernels cast. It would win by what it leaves out.
+func TestOtherWorkIsNoCandidate(t *testing.T) {
+	o := options(t, "dispatch", []int{16}, "uniform")
+	o.Strategy = "grid"
+	cast := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": "16", "threads": "512", "input": "fp8"}}
+	o.Incumbent = &table.Table{Schema: table.Schema, Rows: []table.Row{{Key: table.KeyOf(o.Problems[0], ep.AllRoutings), Lo: 1, Hi: 64, Config: cast}}}
+	b := &fed{scripted{Sigma: 0.005, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
+		if c.Str("input") == "fp8" {
+			return 50e-6
+		}
+		return 100e-6
+	}}}
+	o.Incumbent.Header.Machine = b.Machine()
+	if err := o.Incumbent.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	if d := out.Run.Searches[0].Decision; d.Config.Str("input") != "bf16" {
+		t.Errorf("%s won over %s", d.Config.Key(), d.Default.Key())
+	}
+}
+
 // greedy has a second dispatch whose default takes the whole machine.
 type greedy struct{ scripted }
 

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -41,5 +42,34 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	}
 	if met == 0 {
 		t.Error("no row was measured between the searches")
+	}
+}
+
+// TestDefaultBetweenTwoWinners: where the default is faster than both neighbours at a token
+// count between theirs, the row there keeps it. The lower neighbour's row reached that far
+// before, and claimed a loss.
+func TestDefaultBetweenTwoWinners(t *testing.T) {
+	o := options(t, "dispatch", []int{16, 1024}, "uniform")
+	o.Strategy = "grid"
+	b := &scripted{Sigma: 0.002, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
+		share := map[string]map[int]float64{ // of the default's time
+			"16": {16: 0.5, 128: 1.1, 1024: 1.2},
+			"32": {16: 1.2, 128: 1.1, 1024: 0.5},
+		}[c.Str("sms")]
+		if share == nil || c.Str("threads") != "256" {
+			return 100e-6
+		}
+		return 100e-6 * share[p.Tokens]
+	}}
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	var even []string
+	for _, r := range out.Table.Rows {
+		if r.Key.Routing == ep.Even {
+			even = append(even, fmt.Sprintf("%d-%d sms=%s default=%v of %v", r.Lo, r.Hi, r.Config.Str("sms"), r.Default, r.Evidence.Tokens))
+		}
+	}
+	want := []string{"16-45 sms=16 default=false of [16]", "46-362 sms= default=true of [128]", "363-1024 sms=32 default=false of [1024]"}
+	if !slices.Equal(even, want) {
+		t.Errorf("rows %q, want %q", even, want)
 	}
 }

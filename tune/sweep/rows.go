@@ -31,6 +31,15 @@ type stretch struct {
 	lo, hi int
 }
 
+// last is the pick of the most tokens.
+func (r stretch) last() pick { return r.picks[len(r.picks)-1] }
+
+// like reports whether one row can hold both picks: both keep the default, which follows
+// the token count, or both have the same config.
+func (p pick) like(q pick) bool {
+	return p.dflt && q.dflt || p.dflt == q.dflt && p.config.Key() == q.config.Key()
+}
+
 // rows makes the rows of all families.
 func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
 	var out []table.Row
@@ -63,26 +72,31 @@ func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class)
 			connected = false
 			continue
 		}
-		var before ep.Config
+		var before pick
 		if connected {
-			before = runs[len(runs)-1].picks[0].config
+			before = runs[len(runs)-1].last()
 		}
-		config, ok := s.choice(g, class, before)
+		config, ok := s.choice(g, class, before.config)
 		if !ok {
 			connected = false
 			continue
 		}
 		p := s.pick(g, config)
-		if connected && p.config.Key() == before.Key() {
-			last := &runs[len(runs)-1]
-			last.picks, last.hi = append(last.picks, p), p.tokens
+		if connected && p.like(before) {
+			run := &runs[len(runs)-1]
+			run.picks, run.hi = append(run.picks, p), p.tokens
 		} else {
-			runs = append(runs, stretch{[]pick{p}, p.tokens, p.tokens})
+			next := stretch{[]pick{p}, p.tokens, p.tokens}
 			if connected {
-				if err := s.bound(ctx, &runs[len(runs)-2], &runs[len(runs)-1]); err != nil {
+				between, err := s.bound(ctx, &runs[len(runs)-1], &next)
+				if err != nil {
 					return nil, err
 				}
+				if between != nil {
+					runs = append(runs, *between)
+				}
 			}
+			runs = append(runs, next)
 		}
 		connected = true
 	}

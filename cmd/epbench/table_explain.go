@@ -138,8 +138,11 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 }
 
 // differsIn names the fields in which a row differs from what was asked, with
-// the row's values.
+// the row's values. A pair that its halves answer has two rows, and fields alone.
 func differsIn(differs []string, row *table.Row) string {
+	if row == nil {
+		return strings.Join(differs, " ")
+	}
 	var out []string
 	for _, f := range differs {
 		out = append(out, f+"="+row.Key.Words()[slices.Index(table.Fields(), f)])
@@ -155,9 +158,14 @@ func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	if r.Note != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""
 	}
-	p := x.Key.Problem(min(r.Row.Hi, q.maxTokens))
+	return q.refused(x.Key, r.Row)
+}
+
+// refused is why a row's config cannot run for a key on the host, "" where it can.
+func (q *query) refused(k table.Key, row *table.Row) string {
+	p := k.Problem(min(row.Hi, q.maxTokens))
 	p.MaxTokens = max(q.maxTokens, 1)
-	if err := q.host.Check(q.host.Machine, p, r.Row.Config); err != nil {
+	if err := q.host.Check(q.host.Machine, p, row.Config); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -59,11 +59,17 @@ func (q *query) answers() reports.Table {
 			cells := append(keyCells(k), reports.Int(n))
 			cells = append(cells, spelled(q.header(a), k, n, a.Config)...)
 			cells = append(cells, reports.Str(string(a.Reason)), reports.Str(differsIn(a.Differs, a.Row)))
-			t.Add(append(append(append(cells, gainCells(a.Row)...), triedCells(a.Row)...), verifiedCell(a), reports.Str(a.Source))...)
-			if a.Row == nil && a.Reason != table.Halves {
-				q.missed(set, k, n)
-			} else {
+			row := a.Row
+			if a.Reason == table.Illegal {
+				q.note(fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, q.refused(k, row)))
+				row = nil // its evidence is not the default's
+			}
+			t.Add(append(append(append(cells, gainCells(row)...), triedCells(row)...), verifiedCell(row, a), reports.Str(a.Source))...)
+			switch {
+			case a.Row != nil || a.Reason == table.Halves:
 				q.qualify(a)
+			default:
+				q.missed(set, k, n)
 			}
 		}
 	}
@@ -114,8 +120,8 @@ func (q *query) header(a *table.Answer) table.Header {
 	return table.Header{Machine: q.host.Machine}
 }
 
-func verifiedCell(a *table.Answer) reports.Cell {
-	if a.Row == nil {
+func verifiedCell(row *table.Row, a *table.Answer) reports.Cell {
+	if row == nil {
 		return reports.None()
 	}
 	return reports.Bool(a.Verified)

@@ -83,7 +83,7 @@ func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) err
 		}
 	}
 	s.revise(g)
-	best, _ := s.minimax(g, configs, before)
+	best, _ := s.minimax(g, g.worthy(configs), before)
 	var tuned []stat.Tuned
 	for _, c := range g {
 		c.minimax = best
@@ -154,6 +154,27 @@ func (c *searcher) searched() stat.Effects {
 		}
 	}
 	return out
+}
+
+// worthy are those configs that are faster than the default in one search of a group at
+// least, and the default. Among the others noise decides: where no config is faster
+// anywhere, the one that seems to lose least would take the default's row.
+func (g group) worthy(configs []ep.Config) []ep.Config {
+	dflt := g[0].result.Decision.Default.Key()
+	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {
+		return cfg.Key() != dflt && !slices.ContainsFunc(g, func(c *searcher) bool { return c.gains(cfg) })
+	})
+}
+
+// gains reports whether a config is faster than the default here, by the rule that
+// decides every comparison.
+func (c *searcher) gains(cfg ep.Config) bool {
+	d := c.result.Decision
+	if cfg.Key() == d.Config.Key() {
+		return d.Verdict == record.Faster
+	}
+	x, ok := c.seen[cfg.Key()]
+	return ok && stat.Judge(x.config.Gain(x.dflt), d.Band.Width()) == record.Faster
 }
 
 // minimax is the config that loses least in the worst case over a group, and

@@ -152,14 +152,14 @@ func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (c ep.Config
 	case class == ep.AllRoutings && g.crossed():
 		return g[0].minimax, true
 	case class == ep.AllRoutings:
-		c, _ = s.minimax(g, g.shared(), before)
+		c, _ = s.minimax(g, g.worthy(g.shared()), before)
 		return c, c.Key() != g[0].result.Decision.Default.Key()
 	}
 	configs := g.winners()
 	if compromise := g[0].compromise; !compromise.IsDefault() {
 		configs = append(configs, compromise)
 	}
-	c, _ = s.minimax(g, configs, before)
+	c, _ = s.minimax(g, g.worthy(configs), before)
 	return c, true
 }
 

@@ -158,14 +158,15 @@ func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	if r.Note != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""
 	}
-	return q.refused(x.Key, r.Row)
+	return q.refused(x.Key, x.Tokens, r.Row.Config)
 }
 
-// refused is why a row's config cannot run for a key on the host, "" where it can.
-func (q *query) refused(k table.Key, row *table.Row) string {
-	p := k.Problem(min(row.Hi, q.maxTokens))
+// refused is why a config cannot run for a key and a token count on the host, "" where it
+// can.
+func (q *query) refused(k table.Key, tokens int, c ep.Config) string {
+	p := k.Problem(tokens)
 	p.MaxTokens = max(q.maxTokens, 1)
-	if err := q.host.Check(q.host.Machine, p, row.Config); err != nil {
+	if err := q.host.Check(q.host.Machine, p, c); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -107,6 +107,22 @@ func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	return legalAmong(known)
 }
 
+// ofKnownKernels judges the configs of kernels that this program has, for a machine's
+// backend; a table may name others. nil where it has none.
+func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
+	known := knownKernels(m.Backend)
+	if known == nil {
+		return nil
+	}
+	judge := legalAmong(known)
+	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
+		if _, err := kernels.Find(known, p.Op, c.Kernel); err != nil {
+			return nil
+		}
+		return judge(m, p, c)
+	}
+}
+
 // legalAmong judges configs by these kernels.
 func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) error {
 	return func(m ep.Machine, p ep.Problem, c ep.Config) error {

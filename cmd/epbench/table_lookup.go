@@ -61,12 +61,12 @@ func (q *query) answers() reports.Table {
 			cells = append(cells, reports.Str(string(a.Reason)), reports.Str(differsIn(a.Differs, a.Row)))
 			row := a.Row
 			if a.Reason == table.Illegal {
-				q.note(fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, q.refused(k, row)))
+				q.note(q.whyIllegal(k, n, row))
 				row = nil // its evidence is not the default's
 			}
 			t.Add(append(append(append(cells, gainCells(row)...), triedCells(row)...), verifiedCell(row, a), reports.Str(a.Source))...)
 			switch {
-			case a.Row != nil || a.Reason == table.Halves:
+			case a.Row != nil || a.Reason == table.Halves || a.Reason == table.Illegal:
 				q.qualify(a)
 			default:
 				q.missed(set, k, n)
@@ -75,6 +75,14 @@ func (q *query) answers() reports.Table {
 	}
 	t.Notes = q.explained()
 	return t
+}
+
+// whyIllegal says why a row, or without one the join of a pair's halves, cannot run here.
+func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
+	if row == nil {
+		return "illegal: the rows of dispatch and combine do not work on the same memory, so the default answers; tune the pair: epbench sweep --op pair"
+	}
+	return fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here with %d, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, tokens, q.refused(k, tokens, row.Config))
 }
 
 // qualify notes everything by which an answer is less than a row of this problem, machine
@@ -96,10 +104,14 @@ func (q *query) qualify(a *table.Answer) {
 
 // lookupOf resolves a problem; a pair without a row is answered by its halves.
 func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *table.Answer {
-	own := set.Resolve(h, p)
 	if p.Op != ep.Pair {
-		return own.Lookup
+		return set.Resolve(h, p).Lookup
 	}
+	joins := h
+	if joins.Check == nil {
+		joins.Check = ofKnownKernels(h.Machine)
+	}
+	own := set.Resolve(joins, p)
 	p.Op = ep.Dispatch
 	dispatch := set.Resolve(h, p)
 	p.Op = ep.Combine

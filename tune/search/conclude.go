@@ -32,6 +32,9 @@ type Conclusion struct {
 	Ties     int // finalists within the band of the fastest
 }
 
+// band is the least difference that counts in this search.
+func (e Ending) band() record.Band { return record.Band{Policy: e.Protocol.Band, AA: e.AA.Spread} }
+
 // ErrNoFinalist says that no finalist, the default included, lived through the
 // confirmation.
 var ErrNoFinalist = errors.New("no finalist is left")
@@ -42,7 +45,7 @@ var ErrNoFinalist = errors.New("no finalist is left")
 func (s *State) Conclude(ctx context.Context, finals []Finalist, e Ending) (Conclusion, error) {
 	finals = slices.Clone(finals)
 	for len(finals) > 0 {
-		at, ties := e.Preference.Choose(finals, e.Protocol.Band)
+		at, ties := e.Preference.Choose(finals, e.band().Width())
 		win, dflt, err := s.Duel(ctx, record.StageConfirm, finals[at].Point, e.Protocol.confirming(e.AA))
 		if errors.Is(err, ErrDefault) {
 			break
@@ -61,7 +64,7 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, e Ending) (Conc
 func (s *State) decide(win, dflt Finalist, ties int, e Ending) Conclusion {
 	m := stat.Match{
 		Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point),
-		Gain: win.Gain(dflt), Rounds: win.Rounds, Band: record.Band{Policy: e.Protocol.Band, AA: e.AA.Spread},
+		Gain: win.Gain(dflt), Rounds: win.Rounds, Band: e.band(),
 	}
 	if e.HostBound != nil {
 		m.HostBound = e.HostBound(dflt.Median)

@@ -113,9 +113,17 @@ func (s *sweeper) populate(c *searcher) error {
 			c.neighbour = point
 		}
 	}
-	for _, class := range []ep.Class{ep.AllRoutings, c.class} {
-		if cfg, ok := s.incumbent(c, class); ok {
-			c.incumbent = s.require(c, cfg, record.FromIncumbent)
+	for _, class := range []ep.Class{c.class, ep.AllRoutings} {
+		cfg, ok := s.incumbent(c, class)
+		if !ok {
+			continue
+		}
+		point := c.dflt
+		if !cfg.IsDefault() {
+			point = s.require(c, cfg, record.FromIncumbent)
+		}
+		if c.incumbent < 0 { // the row of its own class goes before that for all
+			c.incumbent = point
 		}
 	}
 	c.result.Legal, c.result.Starts = c.space.Len(), c.starts
@@ -222,17 +230,11 @@ func (c *searcher) best(n int) []ep.Config {
 	return append(out, c.result.Decision.Default)
 }
 
-// require adds a config to what must be measured and returns its point, -1 if
-// it cannot run here, reduces a precision that must be full, or does other work than the
-// search's default: a row for tokens that the caller cast would win by what it leaves out.
+// require adds a config to what must be measured and returns its point, -1 if the search
+// does not admit it. A row for tokens that the caller cast, say, would win by what it
+// leaves out.
 func (s *sweeper) require(c *searcher, cfg ep.Config, from record.Origin) int {
-	pl := s.lab.planner
-	k, err := kernels.Find(pl.kernels, c.problem.Op, cfg.Kernel)
-	if err != nil || k.Check(pl.machine, c.problem, cfg) != nil || pl.smallEnough(k)(cfg) != "" {
-		return -1
-	}
-	dflt := k.DefaultConfig(pl.machine, c.problem)
-	if k.Changes(kernels.Hook, dflt, cfg) != "" || c.problem.Precision == ep.Full && k.Changes(kernels.Precision, dflt, cfg) != "" {
+	if !s.lab.planner.admits(c.problem, cfg) {
 		return -1
 	}
 	i := c.space.Add(cfg)
@@ -284,7 +286,8 @@ func (c *searcher) proposal() ep.Config {
 }
 
 // incumbent returns the row of the table in use for this search, looked up by
-// routing class. ok is false where the table has none or keeps the default. Where the
+// routing class; a row that keeps the default is the default. ok is false where the table
+// has none. Where the
 // table has no row of the search's objective those of the other count: what is fastest
 // alone is in use beside products too until something cheaper is known.
 func (s *sweeper) incumbent(c *searcher, class ep.Class) (cfg ep.Config, ok bool) {
@@ -297,5 +300,5 @@ func (s *sweeper) incumbent(c *searcher, class ep.Class) (cfg ep.Config, ok bool
 		p.Objective = t.Rows[0].Key.Objective
 	}
 	a := t.Lookup(table.KeyOf(p, class), p.Tokens)
-	return a.Config, !a.Config.IsDefault()
+	return a.Config, a.Row != nil
 }

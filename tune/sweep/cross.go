@@ -70,6 +70,9 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 // smaller token count: it wins ties.
 func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
 	configs := g.winners()
+	if cfg, ok := s.incumbent(g[0], ep.AllRoutings); ok && !cfg.IsDefault() && s.lab.planner.admits(g[0].problem, cfg) {
+		configs = with(configs, cfg)
+	}
 	if err := s.crossEach(ctx, g, configs); err != nil || !g.crossed() {
 		return err
 	}
@@ -83,7 +86,7 @@ func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) err
 		}
 	}
 	s.revise(g)
-	best, _ := s.minimax(g, g.worthy(configs), before)
+	best, _ := s.minimax(g, g.worthy(configs), s.preferred(g, ep.AllRoutings, before))
 	var tuned []stat.Tuned
 	for _, c := range g {
 		c.minimax = best
@@ -112,11 +115,26 @@ func (g group) crossed() bool {
 func (g group) winners() []ep.Config {
 	out := []ep.Config{g[0].result.Decision.Default}
 	for _, c := range g {
-		if w := c.result.Decision.Config; !slices.ContainsFunc(out, func(o ep.Config) bool { return o.Key() == w.Key() }) {
-			out = append(out, w)
-		}
+		out = with(out, c.result.Decision.Config)
 	}
 	return out
+}
+
+// with appends a config to a list that lacks it.
+func with(configs []ep.Config, c ep.Config) []ep.Config {
+	if slices.ContainsFunc(configs, func(o ep.Config) bool { return o.Key() == c.Key() }) {
+		return configs
+	}
+	return append(configs, c)
+}
+
+// band is the least difference that counts in every search of a group.
+func (g group) band() float64 {
+	var widest float64
+	for _, c := range g {
+		widest = max(widest, c.result.Decision.Band.Width())
+	}
+	return widest
 }
 
 func (g group) effects() []stat.Effects {
@@ -137,8 +155,8 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 	}
 	keys := stat.Everywhere(searched)
 	at, guess := stat.Minimax(searched, keys, 0)
-	_, worst := s.minimax(g, winners, ep.Config{})
-	if at < 0 || (1+guess)*(1+s.lab.policy.Band) >= 1+worst {
+	_, worst := s.minimax(g, winners, nil)
+	if at < 0 || (1+guess)*(1+g.band()) >= 1+worst {
 		return c, false
 	}
 	c, err := ep.ParseConfig(keys[at])
@@ -162,33 +180,43 @@ func (c *searcher) searched() stat.Effects {
 func (g group) worthy(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {
-		return cfg.Key() != dflt && !slices.ContainsFunc(g, func(c *searcher) bool { return c.gains(cfg) })
+		return cfg.Key() != dflt && !g.anywhere(record.Faster, cfg)
 	})
 }
 
-// gains reports whether a config is faster than the default here, by the rule that
-// decides every comparison.
-func (c *searcher) gains(cfg ep.Config) bool {
-	d := c.result.Decision
-	if cfg.Key() == d.Config.Key() {
-		return d.Verdict == record.Faster
+// anywhere reports whether a search of a group gives a config this verdict beside its
+// default, by the rule that decides every comparison.
+func (g group) anywhere(v record.Verdict, cfg ep.Config) bool {
+	return slices.ContainsFunc(g, func(c *searcher) bool {
+		d := c.result.Decision
+		if cfg.Key() == d.Config.Key() {
+			return d.Verdict == v && !d.KeepsDefault()
+		}
+		x, ok := c.seen[cfg.Key()]
+		return ok && stat.Judge(x.config.Gain(x.dflt), d.Band.Width()) == v
+	})
+}
+
+// preferred are the configs that win ties, first things first: the row of the table in use,
+// the default, the config at the next smaller token count.
+func (s *sweeper) preferred(g group, class ep.Class, before ep.Config) []string {
+	dflt := g[0].result.Decision.Default.Key()
+	out := []string{dflt, before.Key()}
+	if cfg, ok := s.incumbent(g[0], class); ok && !cfg.IsDefault() {
+		out = slices.Insert(out, 0, cfg.Key())
 	}
-	x, ok := c.seen[cfg.Key()]
-	return ok && stat.Judge(x.config.Gain(x.dflt), d.Band.Width()) == record.Faster
+	return out
 }
 
 // minimax is the config that loses least in the worst case over a group, and
-// that loss. Within the band the default is taken first, then the one from the
-// next smaller token count, then the cheapest.
-func (s *sweeper) minimax(g group, configs []ep.Config, before ep.Config) (best ep.Config, loss float64) {
+// that loss. Within the band those that are preferred are taken first, then the
+// cheapest.
+func (s *sweeper) minimax(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
 	rank := func(c ep.Config) int {
-		switch c.Key() {
-		case g[0].result.Decision.Default.Key():
-			return 0
-		case before.Key():
-			return 1
+		if i := slices.Index(preferred, c.Key()); i >= 0 {
+			return i
 		}
-		return 2
+		return len(preferred)
 	}
 	op := g[0].problem.Op
 	ordered := slices.SortedStableFunc(slices.Values(configs), func(a, b ep.Config) int {
@@ -198,7 +226,7 @@ func (s *sweeper) minimax(g group, configs []ep.Config, before ep.Config) (best 
 	for i, c := range ordered {
 		keys[i] = c.Key()
 	}
-	at, loss := stat.Minimax(g.effects(), keys, s.lab.policy.Band)
+	at, loss := stat.Minimax(g.effects(), keys, g.band())
 	return ordered[at], loss // the default at least was measured in every search
 }
 
@@ -246,14 +274,15 @@ func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) e
 // revise decides again about the searches of a group, where the crossing saw the config
 // of another one faster here than the search's own, by the rule that decides every
 // comparison. A search may have missed that config, or dropped it early. The decision
-// itself changes, so that record, table and summary say the same.
+// itself changes, so that record, table and summary say the same. Where launch parameters
+// cannot matter nothing is decided here either.
 func (s *sweeper) revise(g group) {
 	for _, c := range g {
+		was := c.result.Decision
 		win, dflt, ok := c.faster()
-		if !ok {
+		if !ok || was.Cause == record.HostBound {
 			continue
 		}
-		was := c.result.Decision
 		d := stat.Decide(stat.Match{
 			Config: c.space.Config(win.Point), Default: was.Default, Gain: win.Gain(dflt), Rounds: win.Rounds, Band: was.Band,
 		})
@@ -264,6 +293,7 @@ func (s *sweeper) revise(g group) {
 		d.Reason = fmt.Sprintf("measured beside the winners of other routings, %s is faster than what this search chose, %s", d.Config.Key(), was.Config.Key())
 		c.result.Decision, c.winner = d, win
 		c.result.Times, c.result.DefaultTime, c.result.MaxErr = win.Times, dflt.Times, c.runner.MaxErr(win.Point)
+		c.result.Beside = besidePair(c.runner, win.Point, dflt.Point)
 		for i := range s.run.Searches {
 			if r := &s.run.Searches[i]; r.Problem == c.problem && r.Routing == c.result.Routing {
 				*r = c.result

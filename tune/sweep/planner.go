@@ -66,7 +66,20 @@ func equalWork(p ep.Problem, ks []kernels.Kernel) error {
 }
 
 func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
-	g := search.Grid{Kernel: k.Name}
+	g := search.Grid{Kernel: k.Name, Axes: pl.axes(k, p)}
+	rules, err := pl.opts.Space.Rules(k.Name, g.Axes, spacefile.FactsOf(pl.machine, p))
+	if err != nil {
+		return g, err
+	}
+	g.Rules = append([]search.Rule{pl.legal(k, p), pl.smallEnough(k)}, rules...)
+	if p.Precision == ep.Reduced {
+		g.Rules = append(g.Rules, reducesPrecision(k, k.DefaultConfig(pl.machine, p)))
+	}
+	return g, nil
+}
+
+// axes are the parameters of a kernel with the values that a search of a problem tries.
+func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
 		values := q.Values
@@ -79,17 +92,36 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 		if q.Class == kernels.Hook || q.Class == kernels.Precision && p.Precision == ep.Full {
 			values = []ep.Value{dflt.Values[q.Name]}
 		}
-		g.Axes = append(g.Axes, search.Axis{Name: q.Name, Values: values})
+		out = append(out, search.Axis{Name: q.Name, Values: values})
 	}
-	rules, err := pl.opts.Space.Rules(k.Name, g.Axes, spacefile.FactsOf(pl.machine, p))
-	if err != nil {
-		return g, err
+	return out
+}
+
+// admits reports whether a config may be measured in a search although its space may not
+// hold it: it can run here within the bound on SMs, does the work of the search's default,
+// rounds nothing that must be exact, and keeps the constraints of the space file.
+func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
+	k, err := kernels.Find(pl.kernels, p.Op, c.Kernel)
+	if err != nil || k.Check(pl.machine, p, c) != nil || pl.smallEnough(k)(c) != "" || pl.constrained(k, p, c) {
+		return false
 	}
-	g.Rules = append([]search.Rule{pl.legal(k, p), pl.smallEnough(k)}, rules...)
-	if p.Precision == ep.Reduced {
-		g.Rules = append(g.Rules, reducesPrecision(k, dflt))
+	dflt := k.DefaultConfig(pl.machine, p)
+	return k.Changes(kernels.Hook, dflt, c) == "" && (p.Precision != ep.Full || k.Changes(kernels.Precision, dflt, c) == "")
+}
+
+// constrained reports whether a constraint of the space file removes a config, whose values
+// need not be among those that a search tries. The halves of a pair kept them already, and
+// what the file requires is measured in any case.
+func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
+	if p.Op == ep.Pair || slices.ContainsFunc(pl.asked(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
+		return false
 	}
-	return g, nil
+	axes := pl.axes(k, p)
+	for i := range axes {
+		axes[i].Values = append(slices.Clone(axes[i].Values), c.Values[axes[i].Name])
+	}
+	rules, err := pl.opts.Space.Rules(k.Name, axes, spacefile.FactsOf(pl.machine, p))
+	return err != nil || slices.ContainsFunc(rules, func(r search.Rule) bool { return r(c) != "" })
 }
 
 // reducesPrecision leaves out what the search in full precision has covered.

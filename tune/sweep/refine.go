@@ -4,11 +4,12 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sort"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
-	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -40,19 +41,42 @@ func (s *sweeper) bound(ctx context.Context, low, high *stretch) (between *stret
 			high.picks, high.lo = slices.Insert(high.picks, 0, s.pick(there, right.at(there))), mid
 		default:
 			between = &stretch{[]pick{s.pick(there, there.standard())}, mid, mid}
-			abut(low, between)
-			abut(between, high)
+			s.abut(low, between)
+			s.abut(between, high)
 			return between, nil
 		}
 	}
-	abut(low, high)
+	s.abut(low, high)
 	return nil, nil
 }
 
-// abut lets two stretches meet at the geometric midpoint between them.
-func abut(low, high *stretch) {
-	low.hi = max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
-	high.lo = low.hi + 1
+// abut lets two stretches meet at the geometric midpoint between them, as far as their
+// configs can run: token counts that neither serves stay without a row.
+func (s *sweeper) abut(low, high *stretch) {
+	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
+	a, b := low.last(), high.picks[0]
+	low.hi += sort.Search(mid-low.hi, func(i int) bool { return !s.serves(a, low.hi+i+1) })
+	high.lo -= sort.Search(high.lo-mid-1, func(i int) bool { return !s.serves(b, high.lo-i-1) })
+}
+
+// serves reports whether a pick's config can run with so many tokens.
+func (s *sweeper) serves(p pick, tokens int) bool {
+	if p.dflt {
+		return true
+	}
+	q := atTokens(p.searches[0].problem, tokens)
+	k, err := kernels.Find(s.lab.planner.kernels, q.Op, p.config.Kernel)
+	return err == nil && k.Check(s.lab.planner.machine, q, p.config) == nil
+}
+
+// atTokens is a problem with another token count. One sized for its own tokens is sized for
+// these.
+func atTokens(p ep.Problem, tokens int) ep.Problem {
+	room := p.MaxTokens
+	if room == max(p.Tokens, 1) {
+		room = max(tokens, 1)
+	}
+	return p.AtTokens(tokens, room)
 }
 
 // standard is the default at the token count of a group.
@@ -73,41 +97,39 @@ func (s *sweeper) sideAt(ctx context.Context, tokens int, low, high pick) (_ sid
 	if ctx.Err() != nil || s.opts.Time > 0 && s.spent > s.opts.Time {
 		return lower, nil, nil
 	}
-	for _, near := range low.searches {
+	for _, near := range low.searches.and(high.searches) {
 		c, err := s.refined(ctx, near, tokens, low, high)
 		if err != nil || c.uncrossed {
 			return lower, nil, err
 		}
 		there = append(there, c)
 	}
-	order := []side{neither, lower, upper}
-	switch { // a pick that keeps the default stands for it
-	case low.dflt:
-		order = order[1:]
-	case high.dflt:
-		order = []side{upper, lower}
+	best, _ := s.minimax(there, there.worthy([]ep.Config{low.at(there), high.at(there), there.standard()}), []string{there.standard().Key(), low.config.Key()})
+	switch best.Key() {
+	case low.at(there).Key():
+		return lower, there, nil
+	case high.at(there).Key():
+		return upper, there, nil
 	}
-	keys := map[side]string{lower: low.at(there).Key(), upper: high.at(there).Key(), neither: there.standard().Key()}
-	var ordered []string
-	for _, o := range order {
-		ordered = append(ordered, keys[o])
+	return neither, there, nil
+}
+
+// and adds to the searches of a group those of another whose routings it lacks.
+func (g group) and(other group) group {
+	out := slices.Clone(g)
+	for _, o := range other {
+		if !slices.ContainsFunc(g, func(c *searcher) bool { return c.routing.Spec() == o.routing.Spec() }) {
+			out = append(out, o)
+		}
 	}
-	at, _ := stat.Minimax(there.effects(), ordered, s.lab.policy.Band)
-	if at < 0 {
-		return lower, nil, nil
-	}
-	return order[at], there, nil
+	return out
 }
 
 // refined measures the default, and the configs of two picks that do not keep it, at a
 // token count between those asked for. Each is opened once; further configs are crossed
 // into it.
 func (s *sweeper) refined(ctx context.Context, near *searcher, tokens int, picks ...pick) (*searcher, error) {
-	p, room := near.problem, near.problem.MaxTokens
-	if room == max(p.Tokens, 1) {
-		room = max(tokens, 1)
-	}
-	p = p.AtTokens(tokens, room)
+	p := atTokens(near.problem, tokens)
 	key := p.Key() + " " + near.routing.Spec()
 	c := s.between[key]
 	if c == nil {
@@ -130,12 +152,12 @@ func (s *sweeper) refined(ctx context.Context, near *searcher, tokens int, picks
 // nothing.
 func (s *sweeper) openBetween(p ep.Problem, near *searcher) (*searcher, error) {
 	c := &searcher{subject: subject{problem: p, routing: near.routing, class: near.class}}
-	c.aa, c.seen = near.aa, map[string]sighting{}
+	c.aa, c.seen, c.between = near.aa, map[string]sighting{}, true
 	if err := c.draw(s.opts.Seed); err != nil {
 		return nil, err
 	}
 	c.result = c.newResult()
-	c.result.Clock, c.result.Tried, c.result.Legal, c.result.Ties = near.result.Clock, near.result.Tried, near.result.Legal, near.result.Ties
+	c.result.Clock, c.result.Legal, c.result.Ties = near.result.Clock, near.result.Legal, 1
 	dflt, err := s.lab.planner.defaultConfig(p)
 	if err != nil {
 		return nil, err
@@ -143,7 +165,7 @@ func (s *sweeper) openBetween(p ep.Problem, near *searcher) (*searcher, error) {
 	if c.space, _, err = search.NewSpace(); err != nil {
 		return nil, err
 	}
-	c.dflt, c.result.Decision.Default = c.space.Add(dflt), dflt
+	c.dflt, c.result.Decision.Default, c.result.Decision.Band = c.space.Add(dflt), dflt, near.result.Decision.Band
 	c.runner = s.lab.runner(&c.subject, c.space, c.dflt)
 	c.runner.Progress = func(record.Stage) { s.report(c, record.StageRefine) }
 	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))

@@ -55,10 +55,10 @@ func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
 	return out, nil
 }
 
-// families lists the groups of each shape by token count.
+// families lists the groups of each key of a table by token count.
 func (s *sweeper) families() [][]group {
-	shape := func(g group) ep.Problem { return g[0].problem.Shape() }
-	return gather[[]group](s.groups(), func(a, b group) bool { return shape(a) == shape(b) })
+	key := func(g group) table.Key { return table.KeyOf(g[0].problem, ep.AllRoutings) }
+	return gather[[]group](s.groups(), func(a, b group) bool { return key(a) == key(b) })
 }
 
 // classRows makes the rows of one class: a pick for each token count, equal
@@ -67,8 +67,9 @@ func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class)
 	var runs []stretch
 	connected := false
 	for _, g := range family {
+		whole := len(g)
 		g = g.of(class)
-		if len(g) == 0 || class == ep.AllRoutings && s.lacksRoutings(g, family) {
+		if len(g) == 0 || class == ep.AllRoutings && (len(g) < whole || s.lacksRoutings(g, family)) {
 			connected = false
 			continue
 		}
@@ -142,7 +143,7 @@ func (g group) shared() []ep.Config {
 }
 
 // choice is the config for a class. One search speaks by what it chose, and several of one
-// class by the config that loses least over them. For all routings the regret matrix has
+// class by the config that loses least over them and is slower than the default in none. For all routings the regret matrix has
 // that config. An interrupted sweep has no matrix: there the finals that all searches share
 // give it. Where they give the default, ok is false: they do not prove that nothing is faster.
 func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
@@ -152,14 +153,15 @@ func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (c ep.Config
 	case class == ep.AllRoutings && g.crossed():
 		return g[0].minimax, true
 	case class == ep.AllRoutings:
-		c, _ = s.minimax(g, g.worthy(g.shared()), before)
+		c, _ = s.minimax(g, g.worthy(g.shared()), s.preferred(g, class, before))
 		return c, c.Key() != g[0].result.Decision.Default.Key()
 	}
 	configs := g.winners()
 	if compromise := g[0].compromise; !compromise.IsDefault() {
 		configs = append(configs, compromise)
 	}
-	c, _ = s.minimax(g, g.worthy(configs), before)
+	fit := slices.DeleteFunc(g.worthy(configs), func(c ep.Config) bool { return g.anywhere(record.Slower, c) })
+	c, _ = s.minimax(g, fit, s.preferred(g, class, before))
 	return c, true
 }
 
@@ -233,17 +235,27 @@ func (c *searcher) evidence(cfg ep.Config) table.Evidence {
 	if i, ok := c.space.Index(cfg); ok {
 		e.MaxErr = c.runner.MaxErr(i)
 	}
+	if c.between {
+		e.Tried, e.Complete = len(c.seen), false
+	}
 	return e
 }
 
 // row is a stretch as a row.
 func (r stretch) row(class ep.Class) table.Row {
 	first := r.picks[0]
-	var all []table.Evidence
+	var all, searched []table.Evidence
 	for _, p := range r.picks {
 		all = append(all, p.evidence)
+		if !p.searches[0].between {
+			searched = append(searched, p.evidence)
+		}
 	}
 	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: joined(all), ABI: first.build}
+	if len(searched) > 0 { // how the config was found, whatever was measured of it between
+		by := joined(searched)
+		row.Evidence.Tried, row.Evidence.Legal, row.Evidence.Ties, row.Evidence.Complete = by.Tried, by.Legal, by.Ties, by.Complete
+	}
 	if !row.Default {
 		row.Config = first.config
 	}

@@ -257,7 +257,7 @@ func TestMinimaxPrefers(t *testing.T) {
 		return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": sms, "threads": threads}}
 	}
 	dflt, wide, narrow, thin := cfg("8", "256"), cfg("64", "256"), cfg("32", "512"), cfg("32", "256")
-	c.result.Decision.Default = dflt
+	c.result.Decision.Default, c.result.Decision.Band.Policy = dflt, 0.01
 	for cfg, share := range map[*ep.Config]float64{&dflt: 1.009, &wide: 1, &narrow: 1.002, &thin: 1.005} {
 		x := sighting{}
 		x.config.Effect = math.Log(share)
@@ -274,7 +274,7 @@ func TestMinimaxPrefers(t *testing.T) {
 		{[]ep.Config{wide, narrow}, ep.Config{}, narrow},
 		{[]ep.Config{wide}, ep.Config{}, wide},
 	} {
-		got, loss := s.minimax(group{c}, x.configs, x.before)
+		got, loss := s.minimax(group{c}, x.configs, s.preferred(group{c}, ep.AllRoutings, x.before))
 		if got.Key() != x.want.Key() || loss != float64(stat.Effects(c.effects()).Loss(got.Key())) {
 			t.Errorf("of %d: %s at %v, want %s", len(x.configs), got.Key(), loss, x.want.Key())
 		}

@@ -38,6 +38,9 @@ type findings struct {
 	// Of the group of this search: the config that loses least in the worst
 	// case, and the compromise, zero where none was measured.
 	minimax, compromise ep.Config
+	// between says that this is no search: it measured what its neighbours chose, at a
+	// token count between theirs.
+	between bool
 	// uncrossed says that an interrupt kept the winners of other routings from
 	// being measured here.
 	uncrossed bool
@@ -154,7 +157,7 @@ func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
 	}
 	c.result.Decision, c.result.Ties, c.winner = end.Decision, end.Ties, end.Winner
 	if c.result.Decision.Reason == "" {
-		c.result.Decision.Reason = c.flat(s.lab.policy.Band)
+		c.result.Decision.Reason = c.flat(c.result.Decision.Band.Width())
 	}
 	file(&c.result, c.state, c.runner, end.Winner, end.Default)
 	return nil

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -22,12 +23,21 @@ func TestLookupPair(t *testing.T) {
 	if err := tab.Seal(); err != nil {
 		t.Fatal(err)
 	}
-	var resolved []*Resolved
-	for _, op := range []ep.Op{ep.Pair, ep.Dispatch, ep.Combine} {
-		p := testKey(ep.AllRoutings).Problem(64)
-		p.Op = op
-		resolved = append(resolved, tab.Resolve(Host{Machine: testMachine, ABI: "abi1"}, p))
+	resolve := func(check func(ep.Machine, ep.Problem, ep.Config) error) (out []*Resolved) {
+		for _, op := range []ep.Op{ep.Pair, ep.Dispatch, ep.Combine} {
+			p := testKey(ep.AllRoutings).Problem(64)
+			p.Op = op
+			out = append(out, tab.Resolve(Host{Machine: testMachine, ABI: "abi1", Check: check}, p))
+		}
+		return out
 	}
+	// Joins work on the same memory up to 17 tokens.
+	resolved := resolve(func(_ ep.Machine, p ep.Problem, c ep.Config) error {
+		if p.Op == ep.Pair && p.Tokens > 17 {
+			return errors.New("the combine reads what the dispatch does not leave")
+		}
+		return nil
+	})
 	for tokens, want := range map[int]struct {
 		reason  Reason
 		config  string
@@ -35,6 +45,7 @@ func TestLookupPair(t *testing.T) {
 	}{
 		5:  {Exact, pair.Config.Key(), nil},
 		15: {Halves, "dispatch+combine:combine.mode=fused,combine.threads=256,dispatch.mode=fused,dispatch.threads=128", []string{"hidden"}},
+		18: {Illegal, "default", nil},
 		25: {Uncovered, "default", nil}, // no row for the combine
 		35: {Uncovered, "default", nil}, // the combine keeps the default
 		60: {Uncovered, "default", nil},
@@ -43,5 +54,8 @@ func TestLookupPair(t *testing.T) {
 		if a.Reason != want.reason || a.Config.Key() != want.config || !slices.Equal(a.Differs, want.differs) {
 			t.Errorf("%d tokens: %s %s %v, want %+v", tokens, a.Reason, a.Config.Key(), a.Differs, want)
 		}
+	}
+	if blind := resolve(nil); LookupPair(blind[0], blind[1], blind[2], 15, ep.AllRoutings).Reason != Uncovered {
+		t.Error("halves are joined although nobody can tell whether they work together")
 	}
 }

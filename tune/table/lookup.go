@@ -17,7 +17,7 @@ const (
 	Halves    Reason = "halves"    // no row covers the pair, and rows cover both of its halves, see LookupPair
 	Uncovered Reason = "uncovered" // no row covers this: default
 	Refused   Reason = "refused"   // no table may be used here: default
-	Illegal   Reason = "illegal"   // the row's config cannot run here: default
+	Illegal   Reason = "illegal"   // the row's config, or the join of a pair's halves, cannot run here: default
 	Disagreed Reason = "disagreed" // ranks hold different tables: default
 )
 
@@ -143,6 +143,10 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 // reason is Halves: each was tuned alone, and nobody timed them together. A half
 // that keeps the default has no config to join, so that the pair keeps it too.
 //
+// Only Host.Check knows whether a combine can follow a dispatch: some work on memory that
+// others do not leave. Without it, and where it refuses the join, the pair keeps the
+// default; the latter's reason is Illegal.
+//
 // The three are the same problem resolved for its three ops. A join allocates: a
 // process that asks often keeps what it is told.
 func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answer {
@@ -151,7 +155,15 @@ func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answe
 	if own.Row != nil || d.Config.IsDefault() || k.Config.IsDefault() {
 		return own
 	}
-	return Answer{Config: ep.Join(d.Config, k.Config), Reason: Halves, Differs: union(d.Differs, k.Differs),
+	join := ep.Join(d.Config, k.Config)
+	if pair.host.Check == nil {
+		return own
+	}
+	if !pair.legal(KeyOf(pair.problem, c), tokens, join) {
+		own.Reason = Illegal
+		return own
+	}
+	return Answer{Config: join, Reason: Halves, Differs: union(d.Differs, k.Differs),
 		Verified: d.Verified && k.Verified, Source: d.Source, OtherKernels: d.OtherKernels || k.OtherKernels, OtherMachine: d.OtherMachine || k.OtherMachine}
 }
 

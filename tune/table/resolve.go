@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -12,6 +13,7 @@ import (
 // and routing classes. It never changes and is safe to share.
 type Resolved struct {
 	problem ep.Problem
+	host    Host
 	span    int      // token counts 0 to span-1 have cells
 	cells   []uint32 // [class, tokens] index into answers
 	answers []Answer // 0 is the default
@@ -25,7 +27,7 @@ type Resolved struct {
 func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	p.Tokens = 0
 	usable, notes := s.For(h, p)
-	r := &Resolved{problem: p, notes: notes, answers: []Answer{{Reason: usable.silence(KeyOf(p, ep.AllRoutings))}}}
+	r := &Resolved{problem: p, host: h, notes: notes, answers: []Answer{{Reason: usable.silence(KeyOf(p, ep.AllRoutings))}}}
 	for _, src := range usable.Sources() {
 		r.ids = append(r.ids, src.Table.ID)
 	}
@@ -40,7 +42,7 @@ func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	r.cells = make([]uint32, len(classes)*r.span)
 	next := make([]int32, r.span+1)
 	for i, c := range classes {
-		r.paint(usable, h, KeyOf(p, c), painter{r.cells[i*r.span : (i+1)*r.span], next}, rows[i])
+		r.paint(usable, KeyOf(p, c), painter{r.cells[i*r.span : (i+1)*r.span], next}, rows[i])
 	}
 	return r
 }
@@ -51,24 +53,43 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 }
 
 // paint fills the cells of one class from the rows that match, best first.
-func (r *Resolved) paint(s *Set, h Host, k Key, p painter, rows []match) {
+func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	p.reset()
 	query := k.Vector()
 	for _, m := range rows {
 		row := s.rows[m.place].row
-		if !p.fill(row.Lo, row.Hi, uint32(len(r.answers))) {
-			continue
-		}
 		a := s.answer(m, query)
-		if h.Check != nil && !a.Config.IsDefault() {
-			q := k.Problem(min(row.Hi, r.problem.MaxTokens))
-			q.MaxTokens = r.problem.MaxTokens
-			if h.Check(h.Machine, q, a.Config) != nil {
-				a.Config, a.Reason = ep.Config{}, Illegal
-			}
+		last := r.lastLegal(k, row, a.Config)
+		if p.fill(row.Lo, last, uint32(len(r.answers))) {
+			r.answers = append(r.answers, a)
 		}
-		r.answers = append(r.answers, a)
+		if p.fill(max(row.Lo, last+1), row.Hi, uint32(len(r.answers))) {
+			a.Config, a.Reason = ep.Config{}, Illegal
+			r.answers = append(r.answers, a)
+		}
 	}
+}
+
+// lastLegal is the largest token count of a row for which its config can run on the host,
+// below row.Lo where there is none. What runs with some tokens runs with fewer of the
+// same row: a config needs more memory with more tokens, if anything.
+func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
+	most := min(row.Hi, r.problem.MaxTokens)
+	if c.IsDefault() || most < row.Lo || r.legal(k, most, c) {
+		return row.Hi
+	}
+	return row.Lo - 1 + sort.Search(most-row.Lo, func(i int) bool { return !r.legal(k, row.Lo+i, c) })
+}
+
+// legal reports whether a config can run with so many tokens on the host, as far as it
+// can tell.
+func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
+	if r.host.Check == nil {
+		return true
+	}
+	q := k.Problem(tokens)
+	q.MaxTokens = r.problem.MaxTokens
+	return r.host.Check(r.host.Machine, q, c) == nil
 }
 
 // painter fills each cell once. next[i] leads to the first free cell from i on, so

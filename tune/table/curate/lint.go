@@ -2,6 +2,7 @@ package curate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -87,7 +88,7 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	return l.found
 }
 
-// gain judges a row that leaves the default. One for all routings need not be faster
+// gain judges a row that leaves the default. One of several routings need not be faster
 // than the default under each: it has the smallest regret, and its gain is that of its
 // worst routing. The A/A spread is the largest of all searches, and the row's own
 // search may have been quieter, hence only a warning.
@@ -95,10 +96,11 @@ func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return
 	}
-	e, all := r.Evidence, r.Key.Routing == ep.AllRoutings
-	l.add(!all && e.GainLow <= 1, Bad, "gain", "gain %.3f [%.3f, %.3f] does not exclude 1: keep the default", e.Gain, e.GainLow, e.GainHigh)
-	l.add(e.Gain < 1+l.header.AA, Note, "spread", "gain %.3f is within the run's largest A/A spread of %.2f %%", e.Gain, 100*l.header.AA)
-	l.add(all && e.GainLow <= 1, Note, "worst", "under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
+	e := r.Evidence
+	several := r.Key.Routing == ep.AllRoutings || len(e.Routings) > 1
+	l.add(!several && e.GainLow <= 1, Bad, "gain", "gain %.3f [%.3f, %.3f] does not exclude 1: keep the default", e.Gain, e.GainLow, e.GainHigh)
+	l.add(math.Abs(math.Log(e.Gain)) < math.Log1p(l.header.AA), Note, "spread", "gain %.3f is within the run's largest A/A spread of %.2f %%", e.Gain, 100*l.header.AA)
+	l.add(several && e.GainLow <= 1, Note, "worst", "under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 }
 
 // evidence judges what a row rests on.

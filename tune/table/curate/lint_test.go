@@ -33,14 +33,16 @@ func TestLint(t *testing.T) {
 		}
 		return nil
 	}
+	uniform := []string{"uniform"}
 	first := func(f func(*table.Row)) func(*table.Table) { return func(t *table.Table) { f(&t.Rows[0]) } }
 	for _, c := range []struct {
 		name string
 		edit func(*table.Table)
 		want []string // what each finding begins with
 	}{
-		{"no win", first(func(r *table.Row) { r.Evidence.GainLow = 0.99 }), []string{"0 error gain: gain 1.100 [0.990, 1.120] does not exclude 1"}},
-		{"just no win", first(func(r *table.Row) { r.Evidence.GainLow = 1 }), []string{"0 error gain: gain 1.100 [1.000, 1.120] does not exclude 1"}},
+		{"no win", first(func(r *table.Row) { r.Evidence.GainLow, r.Evidence.Routings = 0.99, uniform }), []string{"0 error gain: gain 1.100 [0.990, 1.120] does not exclude 1"}},
+		{"just no win", first(func(r *table.Row) { r.Evidence.GainLow, r.Evidence.Routings = 1, uniform }), []string{"0 error gain: gain 1.100 [1.000, 1.120] does not exclude 1"}},
+		{"two routings of a class, no win under one", first(func(r *table.Row) { r.Evidence.GainLow = 0.99 }), []string{"0 warning worst: under its worst routing the gain is 1.100 [0.990, 1.120]"}},
 		{"all routings, loses somewhere", func(t *table.Table) { t.Rows[1].Evidence.GainLow = 1 }, []string{"1 warning worst: under its worst routing the gain is 1.100 [1.000, 1.120]"}},
 		{"noise", func(t *table.Table) { t.Header.AA = 0.2 }, []string{"-1 error aa: ", "0 warning spread: gain 1.100 is within the run's largest A/A spread of 20.00 %", "1 warning spread: "}},
 		{"loud machine", func(t *table.Table) { t.Header.AA = 0.02 }, []string{"-1 error aa: the default differs from itself by 2.00 %, more than the band of 1.00 %"}},

@@ -1,0 +1,82 @@
+package sweep
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/search/spacefile"
+	"github.com/epbench/epbench/tune/table"
+)
+
+func withSMs(n string) ep.Config {
+	return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": ep.Value(n), "threads": "256"}}
+}
+
+// inUse is a table in use with a row of each class that is given.
+func inUse(o *Options, sms map[ep.Class]string) *table.Table {
+	out := &table.Table{}
+	out.Header.Fallback = []string{"routing"}
+	for _, class := range ep.Classes() {
+		n, ok := sms[class]
+		if !ok {
+			continue
+		}
+		r := table.Row{Key: table.KeyOf(o.Problems[0], class), Lo: 1, Hi: 64, Default: n == ""}
+		if !r.Default {
+			r.Config = withSMs(n)
+		}
+		out.Rows = append(out.Rows, r)
+	}
+	return out
+}
+
+// TestIncumbentForAllRoutings: the row in use for all routings stays where it is within the
+// band of the one that loses least.
+func TestIncumbentForAllRoutings(t *testing.T) {
+	o := exactOptions(t, []int{16}, "uniform", "zipf:1.5")
+	o.Incumbent = inUse(o, map[ep.Class]string{ep.Even: "16", ep.Skewed: "32", ep.AllRoutings: "64"})
+	out := mustSweep(t, exact(shares{16: {
+		"uniform":  {16: 0.5, 32: 0.520, 64: 0.5175},
+		"zipf:1.5": {32: 0.5, 16: 0.520, 64: 0.5175},
+	}}), o, filepath.Join(t.TempDir(), "run"))
+	want := []string{"all 16-16 sms=64 gain=1.932 regret=0.035 [16] [uniform zipf:1.5]"}
+	if got := briefs(out, ep.AllRoutings); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestIncumbentOfItsClass: the row for the class of a search is the one in use there, also
+// where it keeps the default; where it cannot run here, that for all routings is.
+func TestIncumbentOfItsClass(t *testing.T) {
+	for class, want := range map[string]string{"": "32", "99": "64"} {
+		o := exactOptions(t, []int{16}, "uniform")
+		o.Incumbent = inUse(o, map[ep.Class]string{ep.Even: class, ep.AllRoutings: "64"})
+		out := mustSweep(t, exact(shares{16: {"uniform": {32: 0.5, 64: 0.504}}}), o, filepath.Join(t.TempDir(), "run"))
+		if got := out.Run.Searches[0].Decision.Config.Str("sms"); got != want {
+			t.Errorf("row of the class %q: sms=%s, want %s", class, got, want)
+		}
+	}
+}
+
+// TestConstraintsBindStarts: what a constraint of the space file removes is no start either,
+// unless the file requires it.
+func TestConstraintsBindStarts(t *testing.T) {
+	required := "required: ['dispatch:algo=direct,sms=32,threads=256']\n"
+	for more, want := range map[string]string{"": "8", required: "32"} {
+		f, err := spacefile.Read(strings.NewReader("version: 1\nconstraints:\n  - {name: few, keep: sms <= 16}\n" + more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := exactOptions(t, []int{16}, "uniform")
+		o.Space = f
+		b := exact(shares{16: {"uniform": {32: 0.5}}})
+		b.Starts = func(ep.Machine, ep.Problem) []ep.Config { return []ep.Config{withSMs("32")} }
+		out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+		if got := out.Run.Searches[0].Decision.Config.Str("sms"); got != want {
+			t.Errorf("%q: sms=%s, want %s", more, got, want)
+		}
+	}
+}

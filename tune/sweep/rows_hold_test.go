@@ -1,0 +1,158 @@
+package sweep
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/table/curate"
+)
+
+// briefs are the rows of a class, each in one line.
+func briefs(out *Outcome, class ep.Class) (lines []string) {
+	for _, r := range out.Table.Rows {
+		if r.Key.Routing == class {
+			lines = append(lines, brief(r))
+		}
+	}
+	return lines
+}
+
+// cramped is a backend whose sms=16 runs up to 40 tokens.
+type cramped struct{ *scripted }
+
+func (n cramped) Kernels() []kernels.Kernel {
+	all := n.scripted.Kernels()
+	for i := range all {
+		check := all[i].Check
+		all[i].Check = func(m ep.Machine, p ep.Problem, c ep.Config) error {
+			if c.Int("sms") == 16 && p.Tokens > 40 {
+				return fmt.Errorf("tokens: %d is above 40, with sms=16", p.Tokens)
+			}
+			return check(m, p, c)
+		}
+	}
+	return all
+}
+
+// TestRowsEndWhereConfigsDo: a row covers no token count at which its config cannot run.
+func TestRowsEndWhereConfigsDo(t *testing.T) {
+	b := exact(shares{16: {"uniform": {16: 0.5}}, 1024: {"uniform": {32: 0.5}}, 128: {"uniform": {32: 0.5}}})
+	b.OnRun = func(c call, _ []float64) error { // what a backend does with an illegal config
+		if c.Config.Int("sms") == 16 && c.Problem.Tokens > 40 {
+			return kernels.Failf(ep.Illegal, "tokens")
+		}
+		return nil
+	}
+	out := mustSweep(t, cramped{b}, exactOptions(t, []int{16, 1024}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	want := []string{"even 16-40 sms=16 gain=2.000 regret=0.000 [16] [uniform]", "even 46-1024 sms=32 gain=2.000 regret=0.000 [128 1024] [uniform]"}
+	if got := briefs(out, ep.Even); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestNoisyRoutingHasAVoice: where the search of one routing was too noisy to decide, no
+// row for all routings is made of the others. The config that is fastest under uniform
+// routing takes three times the default's time under the other.
+func TestNoisyRoutingHasAVoice(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	b := exact(shares{16: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}, 64: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}})
+	quiet := b.Truth
+	b.Truth = func(p ep.Problem, routing string, c ep.Config) float64 {
+		s := quiet(p, routing, c)
+		if routing != "uniform" && p.Tokens == 16 {
+			s *= math.Exp(0.3 * rng.NormFloat64())
+		}
+		return s
+	}
+	out := mustSweep(t, b, exactOptions(t, []int{16, 64}, "uniform", "zipf:1.5"), filepath.Join(t.TempDir(), "run"))
+	noisy := slices.ContainsFunc(out.Run.Searches, func(s record.Search) bool { return s.Decision.Cause == record.Noisy })
+	if !noisy || out.Table == nil {
+		t.Fatalf("noisy %v, table %v: the test shows nothing", noisy, out.Table != nil)
+	}
+	for _, r := range out.Table.Rows {
+		if r.Key.Routing == ep.AllRoutings && r.Lo <= 16 {
+			t.Error(brief(r))
+		}
+	}
+}
+
+// TestOneKeyOneFamily: a product given by its sizes, which equal the model's own at one of
+// the token counts, makes no two rows for one token count.
+func TestOneKeyOneFamily(t *testing.T) {
+	o := options(t, "dispatch", []int{16, 64, 256}, "uniform")
+	o.Strategy = "grid"
+	q, err := ep.ParseProduct("gemm:32,128,64,bf16,4") // own rows at 64 tokens: 4*64*2/16 = 32
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range o.Problems {
+		o.Problems[i] = o.Problems[i].WithProduct(q, 64, ep.Beside)
+	}
+	out := mustSweep(t, &scripted{Sigma: 0.002}, o, filepath.Join(t.TempDir(), "run"))
+	if err := out.Table.Seal(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBetweenIsNoSearch: the default's row between two winners says how many configs were
+// measured there, and not that the whole space was.
+func TestBetweenIsNoSearch(t *testing.T) {
+	out := exactly(t, shares{16: {"uniform": {16: 0.5}}, 128: {"uniform": {16: 1.1, 32: 1.1}}, 1024: {"uniform": {32: 0.5}}}, []int{16, 1024}, "uniform")
+	for _, r := range out.Table.Rows {
+		e := r.Evidence
+		if between := slices.Equal(e.Tokens, []int{128}); between != !e.Complete || between && (!r.Default || e.Tried != 3) {
+			t.Errorf("%s: tried %d of %d, complete %v", brief(r), e.Tried, e.Legal, e.Complete)
+		}
+	}
+}
+
+// TestRefinedRowsPassLint: rows that end at a token count between two searches pass lint
+// although all configs take the same time there and noise tells them apart.
+func TestRefinedRowsPassLint(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		b := exact(shares{16: {"uniform": {16: 0.5}}, 1024: {"uniform": {32: 0.5}}})
+		b.OnRun = func(c call, row []float64) error {
+			f := math.Exp(0.15 * rng.NormFloat64())
+			for i := range row {
+				if c.Problem.Tokens == 128 {
+					row[i] *= f
+				}
+			}
+			return nil
+		}
+		out := mustSweep(t, b, exactOptions(t, []int{16, 1024}, "uniform"), filepath.Join(t.TempDir(), "run"))
+		lintless(t, out.Table)
+	}
+}
+
+// TestClassRowsPassLint: a row of two routings of a class is slower than the default under
+// neither.
+func TestClassRowsPassLint(t *testing.T) {
+	out := exactly(t, shares{16: {"zipf:1.4": {32: 0.5}, "zipf:1.5": {32: 1.05}}}, []int{16}, "zipf:1.4", "zipf:1.5")
+	lintless(t, out.Table)
+	want := []string{"skewed 16-16 sms=8 gain=1.000 regret=1.000 [16] [zipf:1.4 zipf:1.5]"}
+	if got := briefs(out, ep.Skewed); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func lintless(t *testing.T, tab *table.Table) {
+	t.Helper()
+	if err := tab.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range curate.Lint(tab, nil, 0.01) {
+		if f.Severity == curate.Bad {
+			t.Errorf("%s: %s", brief(tab.Rows[f.Row]), f.Text)
+		}
+	}
+}

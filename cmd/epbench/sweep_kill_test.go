@@ -52,6 +52,23 @@ func TestSweepSurvivesKills(t *testing.T) {
 	checkLog(t, run)
 }
 
+// TestKilledEarly: a sweep that is killed in its first search has written what an empty
+// kernel reads. What goes on later needs it to decide alike.
+func TestKilledEarly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a real sweep; left out with -short")
+	}
+	run := filepath.Join(t.TempDir(), "run")
+	finished, err := runUntil(program(t), []string{"sweep", "--backend=cpu", "--op=dispatch", "--tokens=4", "--routing=uniform", "--budget=8", "--out=" + run}, "2:0us")
+	if err != nil || finished {
+		t.Fatal(finished, err)
+	}
+	text, err := os.ReadFile(filepath.Join(run, record.RunFile))
+	if err != nil || !bytes.Contains(text, []byte(`"empty"`)) {
+		t.Errorf("run.json has no empty kernel's reading (%v)", err)
+	}
+}
+
 // program is a path by which the test binary is the program.
 func program(t *testing.T) string {
 	t.Helper()

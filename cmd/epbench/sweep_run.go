@@ -51,6 +51,9 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
 	if run.Empty, err = emptyClock(cmd.Context(), b); err == nil {
+		err = dir.WriteRun(run) // a run that is killed in its first search goes on with this reading
+	}
+	if err == nil {
 		err = f.sweep(cmd, b, p, &started{dir, run, nil, began})
 	}
 	var coded *exitError

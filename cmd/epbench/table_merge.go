@@ -62,7 +62,7 @@ func mergeTables(cmd *cobra.Command, oldPath, newPath, path string, band float64
 	if err != nil {
 		return t, err
 	}
-	band = bandOf(cmd, band, old.Header)
+	band = max(bandOf(cmd, band, old.Header), bandOf(cmd, band, newcomer.Header)) // what either calls the same
 	measured, err := measuredIn(newPath)
 	if err != nil {
 		return t, err

@@ -85,7 +85,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return withCode(exitNotComparable, err)
 	}
-	policy := measure.PolicyFor(host.Machine)
+	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band) // as the rows were decided
 	r := &receipt.Receipt{
 		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(),
 	}

@@ -58,6 +58,10 @@ func (a ABI) Of(kernel string) string {
 	return string(a)
 }
 
+// Kernels lists the kernels that an ABI names, sorted; none where one word stands for
+// every kernel.
+func (a ABI) Kernels() []string { return slices.Sorted(maps.Keys(a.list())) }
+
 // For is the part of an ABI that a config is bound to: its kernel, or both kernels of
 // a pair. It is empty for a config without a kernel and for kernels that the ABI does
 // not name.

@@ -112,7 +112,7 @@ func (r *Recording) add(line *Result, places map[string]int) {
 		r.Points = append(r.Points, Point{Config: line.Config, Cost: line.Cost, Role: line.Role, Status: ep.OK})
 	}
 	p := &r.Points[k]
-	if line.Status != ep.OK {
+	if line.Status != ep.OK || line.Stage == StageRetry { // what failed may get another chance
 		p.Status = line.Status
 	}
 	if line.Role != Candidate {

@@ -78,3 +78,18 @@ func TestRecordingIsReadStrictly(t *testing.T) {
 		t.Error("a text is taken for a recording")
 	}
 }
+
+// TestRetriedConfigIsRight: a config that failed and was right when it got another chance is
+// right in the recording.
+func TestRetriedConfigIsRight(t *testing.T) {
+	p := ep.Problem{Op: ep.Dispatch}
+	c := ep.Config{Kernel: "k", Values: map[string]ep.Value{"a": "1"}}
+	line := Result{Problem: p, Routing: "uniform", Config: c, Role: Candidate, End: true}
+	failed, again := line, line
+	failed.Stage, failed.Status = StageScreen, ep.Crash
+	again.Stage, again.Status, again.Seconds, again.Round0 = StageRetry, ep.OK, [][]float64{{1e-6}, {1e-6}}, 10
+	out := Recordings(&Run{Searches: []Search{{Problem: p, Routing: "uniform"}}}, []Result{failed, again})
+	if got := out[0].Points[0]; got.Status != ep.OK || len(got.Rounds) != 1 {
+		t.Errorf("status %s, rounds %v", got.Status, got.Rounds)
+	}
+}

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,6 +78,30 @@ func TestConstraintsBindStarts(t *testing.T) {
 		out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
 		if got := out.Run.Searches[0].Decision.Config.Str("sms"); got != want {
 			t.Errorf("%q: sms=%s, want %s", more, got, want)
+		}
+	}
+}
+
+// TestSpaceFileNamesWhatIsThere: a kernel that the backend does not have is an error wherever
+// a space file names it, and so is a required config that can run in no search.
+func TestSpaceFileNamesWhatIsThere(t *testing.T) {
+	for text, want := range map[string]string{
+		"kernels: {dispach: {}}":                                            `space: kernels.dispach: this backend has no kernel "dispach"; it has combine, dispatch`,
+		"constraints:\n  - {keep: sms <= 16, kernels: [dispach]}":           `space: constraints[0].kernels: this backend has no kernel "dispach"`,
+		"required: ['dispach:algo=direct,sms=32,threads=256']":              `space: required[0]: this backend has no kernel "dispach"`,
+		"required: ['dispatch:algo=direct,sms=99,threads=256']":             "space: required: dispatch:algo=direct,sms=99,threads=256 cannot run here: sms: 99 is outside 1 to 64",
+		"required: ['combine:algo=direct,sms=99,threads=256']":              "", // no search of a combine
+		"constraints:\n  - {keep: sms <= 16, kernels: [dispatch, combine]}": "",
+	} {
+		f, err := spacefile.Read(strings.NewReader("version: 1\n" + text + "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := exactOptions(t, []int{16}, "uniform")
+		o.Space = f
+		_, err = MakePlan(exact(nil), o)
+		if got := fmt.Sprint(err); (err == nil) != (want == "") || !strings.HasPrefix(got, want) && want != "" {
+			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@
 package sweep
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -199,17 +200,41 @@ func (pl *planner) checkOptions() error {
 			return fmt.Errorf("--kernel: no kernel is called %q; known: %s", name, strings.Join(known, ", "))
 		}
 	}
-	return pl.opts.Space.Check(pl.declared)
+	return cmp.Or(pl.opts.Space.Check(pl.declared()), pl.runnable())
 }
 
-// declared is the unit, binding and class that a kernel declares for a parameter,
-// see spacefile.File.Check.
-func (pl *planner) declared(kernel, name string) (unit, binding, class string, ok bool) {
-	q := pl.param(kernel, name)
-	if q == nil {
-		return "", "", "", false
+// declared is what the kernels declare, see spacefile.File.Check.
+func (pl *planner) declared() map[string]map[string]spacefile.Declared {
+	out := map[string]map[string]spacefile.Declared{}
+	for _, k := range pl.all {
+		params := map[string]spacefile.Declared{}
+		for _, q := range k.Params {
+			params[q.Name] = spacefile.Declared{Unit: q.Unit, Binding: string(q.Binding), Class: string(q.Class)}
+		}
+		out[k.Name] = params
 	}
-	return q.Unit, string(q.Binding), string(q.Class), true
+	return out
+}
+
+// runnable refuses a required config that can run in no search of its kernel's op.
+func (pl *planner) runnable() error {
+	for _, k := range pl.kernels {
+		for _, c := range pl.opts.Space.Candidates(k.Name) {
+			var err error
+			for _, p := range pl.problems() {
+				if p.Op != k.Op {
+					continue
+				}
+				if err = k.Check(pl.machine, p, c); err == nil {
+					break
+				}
+			}
+			if err != nil {
+				return fmt.Errorf("space: required: %s cannot run here: %w", c.Key(), err)
+			}
+		}
+	}
+	return nil
 }
 
 func (pl *planner) param(kernel, name string) *kernels.Param {

@@ -14,13 +14,15 @@ import (
 // planner makes the spaces of a sweep.
 type planner struct {
 	machine ep.Machine
-	kernels []kernels.Kernel
+	all     []kernels.Kernel // of the backend
+	kernels []kernels.Kernel // those that do what the caller wants, see kernels.Hooked
 	opts    *Options
 	spaces  map[ep.Problem]enumerated
 }
 
 func newPlanner(b kernels.Backend, opts *Options) *planner {
-	return &planner{machine: b.Machine(), kernels: kernels.Hooked(b.Kernels(), opts.Params), opts: opts, spaces: map[ep.Problem]enumerated{}}
+	all := b.Kernels()
+	return &planner{machine: b.Machine(), all: all, kernels: kernels.Hooked(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumerated{}}
 }
 
 // searched are the kernels of a problem's op that a search draws from. --kernel keeps

@@ -193,27 +193,58 @@ func (f *File) Candidates(kernel string) []ep.Config {
 	return slices.DeleteFunc(slices.Clone(f.required), func(c ep.Config) bool { return c.Kernel != kernel })
 }
 
-// Check refuses a file that names a parameter which its kernel does not have, or
-// repeats a declaration wrongly. declared gives the unit, binding and class of a
-// kernel's parameter; ok is false where the kernel has none of that name.
-func (f *File) Check(declared func(kernel, param string) (unit, binding, class string, ok bool)) error {
+// Declared is what a backend says of a kernel's parameter.
+type Declared struct{ Unit, Binding, Class string }
+
+// Check refuses a file that names a kernel or a parameter which the backend does not have,
+// or repeats a declaration wrongly. kernels has the parameters of each kernel, by name.
+func (f *File) Check(kernels map[string]map[string]Declared) error {
 	if f == nil {
 		return nil
 	}
 	for _, kernel := range slices.Sorted(maps.Keys(f.Kernels)) {
+		if err := knownKernel(kernels, "kernels."+kernel, kernel); err != nil {
+			return err
+		}
 		for _, name := range slices.Sorted(maps.Keys(f.Kernels[kernel])) {
-			p := f.Kernels[kernel][name]
-			unit, binding, class, ok := declared(kernel, name)
-			if !ok {
-				return fmt.Errorf("space: kernels.%s.%s: this backend has no such parameter", kernel, name)
+			if err := f.Kernels[kernel][name].check(kernel, name, kernels[kernel]); err != nil {
+				return err
 			}
-			for _, d := range []struct{ field, says, is string }{
-				{"unit", p.Unit, unit}, {"binding", p.Binding, binding}, {"class", p.Class, class},
-			} {
-				if d.says != "" && d.says != d.is {
-					return fmt.Errorf("space: kernels.%s.%s.%s: %q, the kernel declares %q", kernel, name, d.field, d.says, d.is)
-				}
+		}
+	}
+	for i, c := range f.Constraints {
+		for _, kernel := range c.Kernels {
+			if err := knownKernel(kernels, fmt.Sprintf("constraints[%d].kernels", i), kernel); err != nil {
+				return err
 			}
+		}
+	}
+	for i, c := range f.required {
+		if err := knownKernel(kernels, fmt.Sprintf("required[%d]", i), c.Kernel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func knownKernel(known map[string]map[string]Declared, field, kernel string) error {
+	if _, ok := known[kernel]; ok {
+		return nil
+	}
+	return fmt.Errorf("space: %s: this backend has no kernel %q; it has %s", field, kernel, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+}
+
+// check compares a parameter of the file with what its kernel declares.
+func (p Param) check(kernel, name string, declared map[string]Declared) error {
+	d, ok := declared[name]
+	if !ok {
+		return fmt.Errorf("space: kernels.%s.%s: this backend has no such parameter", kernel, name)
+	}
+	for _, w := range []struct{ field, says, is string }{
+		{"unit", p.Unit, d.Unit}, {"binding", p.Binding, d.Binding}, {"class", p.Class, d.Class},
+	} {
+		if w.says != "" && w.says != w.is {
+			return fmt.Errorf("space: kernels.%s.%s.%s: %q, the kernel declares %q", kernel, name, w.field, w.says, w.is)
 		}
 	}
 	return nil

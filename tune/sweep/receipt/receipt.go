@@ -121,13 +121,25 @@ func Row(ctx context.Context, m *sweep.Matcher, r *table.Row) ([]Check, error) {
 	var out []Check
 	for _, spec := range specs {
 		tokens := tokensOf(r)
-		got, err := m.Match(ctx, r.Key.Problem(tokens), spec, r.Config)
+		got, err := m.Match(ctx, problemOf(r, tokens), spec, r.Config)
 		if err != nil {
 			return out, err
 		}
 		out = append(out, newCheck(r, tokens, got))
 	}
 	return out, nil
+}
+
+// problemOf is what a row was tuned for, with the product that ran beside it. The
+// evidence has that of one token count; a model's own follows the tokens.
+func problemOf(r *table.Row, tokens int) ep.Problem {
+	at, ok := r.Evidence.At()
+	if !ok {
+		at = tokens
+	}
+	p := r.Key.Problem(at)
+	p.Beside = r.Evidence.Beside
+	return p.AtTokens(tokens, tokens)
 }
 
 // tokensOf is the largest token count that the row was measured at.

@@ -173,3 +173,40 @@ func TestWrongAnswerFails(t *testing.T) {
 		t.Errorf("%+v, %v", checks, err)
 	}
 }
+
+// opens notes the problems of the sessions that a backend opens.
+type opens struct {
+	kernels.Backend
+	problems *[]ep.Problem
+}
+
+func (o opens) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	*o.problems = append(*o.problems, w.Problem)
+	return o.Backend.Open(ctx, w)
+}
+
+// TestRowBesideAProduct: a row that was tuned beside a product is checked beside it, with the
+// product of the token count that is checked.
+func TestRowBesideAProduct(t *testing.T) {
+	b, err := cpu.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := problem.AtTokens(4, 8).WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.Beside)
+	config := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), at).With("tile_tokens", "32")
+	row := &table.Row{Key: table.KeyOf(at, ep.Even), Lo: 4, Hi: 8, Config: config, Evidence: table.Evidence{Gain: 1.5, GainLow: 1.4, GainHigh: 1.6,
+		Routings: []string{"uniform"}, Tokens: []int{4, 8}, TimedAt: 4, Beside: at.Beside}}
+	var opened []ep.Problem
+	if _, err := Row(context.Background(), sweep.NewMatcher(opens{b, &opened}, policy(), 0, 1), row); err != nil {
+		t.Fatal(err)
+	}
+	want := at.AtTokens(8, 8)
+	if len(opened) == 0 || want.Beside == at.Beside {
+		t.Fatalf("%d sessions, %s: the test shows nothing", len(opened), want.Beside)
+	}
+	for _, p := range opened {
+		if p.Tokens != 8 || p.Beside != want.Beside {
+			t.Errorf("%d tokens beside %q, want 8 beside %q", p.Tokens, p.Beside, want.Beside)
+		}
+	}
+}

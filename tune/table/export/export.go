@@ -114,7 +114,7 @@ func newView(t *table.Table, base string) view {
 		if !t.Header.ABI.Serves(t.Header.Build(r)) {
 			continue // of a build that the header's has replaced: no caller has both
 		}
-		kernels = append(kernels, strings.Split(r.Config.Kernel, "+")...)
+		kernels = append(kernels, t.Header.Build(r).Kernels()...) // of a row that keeps the default too
 		k := r.Config.Key()
 		if _, known := numbers[k]; !known {
 			numbers[k] = len(v.Configs)

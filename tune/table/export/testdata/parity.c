@@ -23,6 +23,8 @@ static void answer(const tuned_problem *p, const tuned_resolved *resolved) {
     tuned_hit c = tuned_lookup(resolved, tokens, routing);
     if (tokens <= 4096 && (c.row != a.row || c.reason != a.reason || c.config != a.config))
       fail("resolved and direct look-up differ", tokens, routing);
+    if (tokens > 4096 && (c.row != -1 || c.reason != tuned_search(p, -1, routing).reason))
+      fail("beyond its span the look-up has a reason of its own", tokens, routing);
     printf("%s %" PRId32 " %" PRId32 " %" PRIu32 "\n", a.config->key, a.reason, a.row, a.differs);
   }
 }

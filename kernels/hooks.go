@@ -3,9 +3,36 @@ package kernels
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 )
+
+// HooksOf spells what a caller asks of kernels by parameters of class Hook, as tables keep
+// it: name=value, sorted, without what is their default. "" asks for nothing.
+func HooksOf(all []Kernel, given map[string][]ep.Value) string {
+	var out []string
+	for _, k := range all {
+		for _, q := range k.Params {
+			if v := given[q.Name]; q.Class == Hook && len(v) == 1 && v[0] != q.Default {
+				out = append(out, q.Name+"="+string(v[0]))
+			}
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ",")
+}
+
+// HookParams are the parameters that HooksOf spelled.
+func HookParams(hooks string) map[string][]ep.Value {
+	out := map[string][]ep.Value{}
+	for _, part := range strings.Split(hooks, ",") {
+		if name, value, ok := strings.Cut(part, "="); ok {
+			out[name] = []ep.Value{ep.Value(value)}
+		}
+	}
+	return out
+}
 
 // Hooked are the kernels as a caller wants them who gives one value to a parameter of
 // class Hook: that value is their default and their only one, and their work lacks what it

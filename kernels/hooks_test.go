@@ -47,3 +47,24 @@ func TestHooked(t *testing.T) {
 		t.Errorf("inside: %v; of the kernel as declared %v", k.Work.Inside, all[1].Work.Inside)
 	}
 }
+
+// TestHooksOf: what a caller asks for beside defaults, in one spelling, and back.
+func TestHooksOf(t *testing.T) {
+	hook := func(name string, values ...ep.Value) Param { return Param{Name: name, Values: values, Default: values[0], Class: Hook} }
+	all := []Kernel{
+		{Name: "a", Op: ep.Dispatch, Params: []Param{hook("input", "bf16", "fp8"), {Name: "sms", Class: Speed}}},
+		{Name: "b", Op: ep.Activation, Params: []Param{hook("input", "bf16", "fp8"), hook("columns", "split", "interleaved")}},
+	}
+	given := map[string][]ep.Value{"input": {"fp8"}, "columns": {"interleaved"}, "sms": {"8"}}
+	if got := HooksOf(all, given); got != "columns=interleaved,input=fp8" {
+		t.Errorf("%q", got)
+	}
+	if got := HookParams("columns=interleaved,input=fp8"); len(got) != 2 || got["input"][0] != "fp8" || got["columns"][0] != "interleaved" {
+		t.Errorf("%v", got)
+	}
+	for _, none := range []map[string][]ep.Value{nil, {"input": {"bf16"}}, {"input": {"bf16", "fp8"}}, {"sms": {"8"}}} {
+		if got := HooksOf(all, none); got != "" || len(HookParams(got)) != 0 {
+			t.Errorf("%v: %q", none, got)
+		}
+	}
+}

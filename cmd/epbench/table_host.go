@@ -32,7 +32,7 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 		// No Check: the table's kernels need not be those of this build, and
 		// lint is what judges a table by them.
 		top := sources[len(sources)-1].Table.Header
-		return table.Host{Machine: top.Machine, ABI: top.ABI}, nil
+		return table.Host{Machine: top.Machine, ABI: top.ABI, Hooks: top.Hooks}, nil
 	case "host":
 		h, err = f.thisHost(cmd)
 	default:

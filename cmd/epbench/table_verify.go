@@ -94,7 +94,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err := writeOut(cmd, o.path, r); err != nil {
 		return err
 	}
-	matcher := sweep.NewMatcher(b, policy, t.Header.MaxSMs, o.seed)
+	matcher := sweep.NewMatcher(b, policy, t.Header, o.seed)
 	stopped := o.check(cmd, matcher, receipt.Pick(ownRows(cmd, t, host), o.rows), r)
 	if stopped != nil && len(r.Checks) == 0 {
 		return stopped

@@ -30,7 +30,7 @@ func TestSpaceFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if err := f.Check(declaredHere); err != nil {
+		if err := f.Check(declaredHere()); err != nil {
 			t.Error(name, err)
 		}
 		for kernel := range f.Kernels {
@@ -39,17 +39,15 @@ func TestSpaceFiles(t *testing.T) {
 	}
 }
 
-func declaredHere(kernel, param string) (unit, binding, class string, ok bool) {
-	f, err := findFamily(families(), kernel)
-	if err != nil {
-		return "", "", "", false
-	}
-	for _, q := range f.kernel.Params {
-		if q.Name == param {
-			return q.Unit, string(q.Binding), string(q.Class), true
+func declaredHere() map[string]map[string]spacefile.Declared {
+	out := map[string]map[string]spacefile.Declared{}
+	for _, k := range everyKernel() {
+		out[k.Name] = map[string]spacefile.Declared{}
+		for _, q := range k.Params {
+			out[k.Name][q.Name] = spacefile.Declared{Unit: q.Unit, Binding: string(q.Binding), Class: string(q.Class)}
 		}
 	}
-	return "", "", "", false
+	return out
 }
 
 func spaceOf(t *testing.T, name string, f *spacefile.File, p ep.Problem, kernel string) {

@@ -13,6 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -184,9 +185,10 @@ type Matcher struct {
 	seed uint64
 }
 
-// NewMatcher makes a Matcher. maxSMs bounds the default, 0 for no bound.
-func NewMatcher(b kernels.Backend, policy measure.Policy, maxSMs int, seed uint64) *Matcher {
-	l := newLab(b, newPlanner(b, &Options{MaxSMs: maxSMs, Seed: seed}), nil)
+// NewMatcher makes a Matcher for rows of a table: its header's bound on SMs and hooks are
+// those of the default too.
+func NewMatcher(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *Matcher {
+	l := newLab(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.HookParams(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
 	return &Matcher{l, seed}
 }

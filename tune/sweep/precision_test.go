@@ -253,8 +253,14 @@ func TestOtherWorkIsNoCandidate(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
-	if d := out.Run.Searches[0].Decision; d.Config.Str("input") != "bf16" {
-		t.Errorf("%s won over %s", d.Config.Key(), d.Default.Key())
+	if d := out.Run.Searches[0].Decision; d.Config.Str("input") != "bf16" || out.Table.Header.Hooks != "" {
+		t.Errorf("%s won over %s, hooks %q", d.Config.Key(), d.Default.Key(), out.Table.Header.Hooks)
+	}
+	o = options(t, "dispatch", []int{16}, "uniform")
+	o.Params = map[string][]ep.Value{"input": {"fp8"}}
+	out = mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	if d := out.Run.Searches[0].Decision; d.Config.Str("input") != "fp8" || out.Table.Header.Hooks != "input=fp8" {
+		t.Errorf("%s, hooks %q", d.Config.Key(), out.Table.Header.Hooks)
 	}
 }
 

@@ -33,7 +33,7 @@ func (t *Table) Validate() error {
 func (h Header) Validate() error {
 	m := h.Machine
 	for _, f := range []struct{ name, text string }{
-		{"tool", h.Tool}, {"abi", string(h.ABI)}, {"space", h.Space}, {"policy", h.Policy}, {"trial_log", h.TrialLog},
+		{"tool", h.Tool}, {"abi", string(h.ABI)}, {"space", h.Space}, {"policy", h.Policy}, {"trial_log", h.TrialLog}, {"hooks", h.Hooks},
 		{"machine.backend", m.Backend}, {"machine.name", m.Name}, {"machine.pci_id", m.PCIID}, {"machine.arch", m.Arch},
 		{"machine.link", m.Link}, {"machine.driver", m.Driver}, {"machine.cuda", m.CUDA},
 	} {

@@ -385,3 +385,19 @@ func BenchmarkLoad10000Rows(b *testing.B) {
 		}
 	}
 }
+
+// TestHooksAreAsked: a table for callers that ask something of the kernels answers these
+// alone; one for callers that ask for nothing answers all.
+func TestHooksAreAsked(t *testing.T) {
+	for _, c := range []struct {
+		table, host string
+		answers     bool
+	}{{"", "", true}, {"", "input=fp8", true}, {"input=fp8", "input=fp8", true}, {"input=fp8", "", false}, {"input=fp8", "columns=interleaved", false}} {
+		tab := testTable(testRow(ep.AllRoutings, 0, 64, 512))
+		tab.Header.Hooks = c.table
+		err := tab.Refusal(Host{Machine: testMachine, ABI: "abi1", Hooks: c.host}, testKey(ep.AllRoutings).Problem(64))
+		if (err == nil) != c.answers {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

@@ -92,18 +92,25 @@ type Host struct {
 	// see ep.Machine.Akin. Their rows answer behind all rows of this machine, and the
 	// answer says so. epbench compare --of swapped judges it by recorded runs of both.
 	OtherMachines bool
+	// Hooks is what the caller asks of the kernels, as in Header.Hooks. A table for
+	// callers that ask for nothing answers all.
+	Hooks string
 	// Check says whether a config can run here; nil trusts the table.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
 // Refusal says why a table may not be used on this host for a problem; nil means
-// that it may. Refused are a table of another machine, a table whose rows are all of
-// other builds of their kernels, unless the host takes these, and a table without a row
-// for the problem's rank count and dtypes.
+// that it may. Refused are a table of another machine, a table for callers that ask
+// something else of the kernels, a table whose rows are all of other builds of their
+// kernels, unless the host takes these, and a table without a row for the problem's rank
+// count and dtypes.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.Takes(head.Machine) {
 		return fmt.Errorf("machine: the table is for %s, this is %s", want, got)
+	}
+	if head.Hooks != "" && head.Hooks != h.Hooks {
+		return fmt.Errorf("hooks: the table is for callers with %s", head.Hooks)
 	}
 	if !h.OtherKernels && len(t.Rows) > 0 && !slices.ContainsFunc(t.Rows, func(r Row) bool { return h.Runs(head, r) }) {
 		return fmt.Errorf("abi: the table is for kernels %s, these are %s; tune again", head.ABI.Short(), h.ABI.Short())

@@ -40,6 +40,11 @@ type Header struct {
 	// MaxSMs is the most SMs that a config of the table takes, the default that its
 	// gains are over included; 0 is no bound.
 	MaxSMs int `json:"max_sms,omitempty"`
+
+	// Hooks is what callers ask of the kernels of every row, the default included, as
+	// name=value,name=value; "" is nothing. With input=fp8 they bring tokens that they
+	// cast: a caller with other tokens would get wrong numbers.
+	Hooks string `json:"hooks,omitempty"`
 }
 
 // IsDefault reports whether a row launches what the default would. Under a bound on

@@ -134,6 +134,9 @@ func (v *resolver) resolve() (notes []string) {
 		set = table.Overlay()
 	}
 	host := table.Host{Machine: v.request.Machine, ABI: v.request.ABI, OtherKernels: v.request.Other, OtherMachines: v.request.OtherMachines}
+	if v.raw() {
+		host.Hooks = "input=fp8"
+	}
 	host.Check = func(_ ep.Machine, p ep.Problem, c ep.Config) error { return v.legal(v.machine(), p, c) }
 	for _, op := range ep.Exchanges() {
 		r := set.Resolve(host, v.at(op, 0))

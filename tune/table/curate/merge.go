@@ -32,14 +32,17 @@ type Overlap struct {
 }
 
 // Comparable says why two tables cannot be merged; nil means that they can. They must
-// be of one machine and one bound on SMs, and of one build where one hash stands for
-// all kernels. Where every kernel has its own, rows of several builds lie side by side.
+// be of one machine, for one bound on SMs and callers that ask for the same, and of one
+// build where one hash stands for all kernels. Where every kernel has its own, rows of
+// several builds lie side by side.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
 		return fmt.Errorf("machine: %s and %s; a table serves one machine, ship both side by side", a.Machine.Key(), b.Machine.Key())
 	case slices.Contains(a.ABI.Changed(b.ABI), ep.AllKernels) || (a.ABI == "") != (b.ABI == ""):
 		return fmt.Errorf("abi: %s and %s; tune both with one build", a.ABI.Short(), b.ABI.Short())
+	case a.Hooks != b.Hooks:
+		return fmt.Errorf("hooks: %q and %q; their callers ask other things of the kernels, ship both side by side", a.Hooks, b.Hooks)
 	case a.MaxSMs != b.MaxSMs:
 		return fmt.Errorf("max_sms: %d and %d; their gains are over other defaults, ship both side by side", a.MaxSMs, b.MaxSMs)
 	}

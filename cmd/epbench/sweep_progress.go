@@ -22,6 +22,9 @@ type progress struct {
 	title atomic.Value // string; the bar is drawn by another goroutine
 	start time.Time
 	last  time.Time
+
+	done atomic.Int64 // searches
+	took atomic.Int64 // nanoseconds, of these
 }
 
 // A bar narrower than leastBar says nothing; the title takes its room.
@@ -44,6 +47,9 @@ func (p *progress) event(e sweep.Event) {
 		title += ", " + string(e.Stage)
 	}
 	p.title.Store(title)
+	if p.done.Swap(int64(e.Done)) != int64(e.Done) {
+		p.took.Store(int64(time.Since(p.start)))
+	}
 	if p.bars == nil {
 		if time.Since(p.last) >= everySeconds {
 			p.last = time.Now()
@@ -75,12 +81,17 @@ func (roomyBar) Build() mpb.BarFiller {
 
 // left estimates the time to the end from the searches that are done.
 func (p *progress) left(s decor.Statistics) string {
-	if s.Current == 0 || s.Current == s.Total {
+	done, took := p.done.Load(), time.Duration(p.took.Load())
+	if done == 0 || done == s.Total {
 		return ""
 	}
-	spent := time.Since(p.start)
-	left := time.Duration(float64(spent) / float64(s.Current) * float64(s.Total-s.Current))
-	return fmt.Sprintf(", %v left", left.Round(time.Second))
+	return fmt.Sprintf(", %v left", remaining(took, time.Since(p.start)-took, done, s.Total).Round(time.Second))
+}
+
+// remaining is the time that the other searches take at the pace of those that are done,
+// less what the running one has had. It does not grow while one takes long.
+func remaining(took, running time.Duration, done, all int64) time.Duration {
+	return max(0, time.Duration(float64(took)/float64(done)*float64(all-done))-running)
 }
 
 // stop takes the bar off the terminal.

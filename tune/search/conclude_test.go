@@ -73,7 +73,7 @@ func in(stage record.Stage, point int, seconds float64, other func(record.Stage,
 	}
 }
 
-var protocol = Protocol{Band: 0.01, AARounds: 10, MaxAA: 40, Finalists: 3, MinRounds: 4, MaxRounds: 12}
+var protocol = Protocol{Band: 0.01, AARounds: 10, MaxAA: 40, Finalists: 3, MinRounds: 4, MaxRounds: 12, ConfirmRounds: 6}
 
 var quietAA = record.AA{Spread: 0.001, Rounds: 10}
 
@@ -101,18 +101,20 @@ func TestConclude(t *testing.T) {
 		gain    float64
 		err     error
 	}{
-		{"the challenger wins", truth, quietAA, "confirm [0 2] 10", record.Faster, "", 2, 2, 2, nil},
+		{"the challenger wins", truth, quietAA, "confirm [0 2] 6", record.Faster, "", 2, 2, 2, nil},
 		{"the challenger fails, the next wins", in(record.StageConfirm, 2, nan, truth), quietAA,
-			"confirm [0 2] 10; confirm [0 1] 10", record.Faster, "", 1, 1, 2 / 1.5, nil},
+			"confirm [0 2] 6; confirm [0 1] 6", record.Faster, "", 1, 1, 2 / 1.5, nil},
 		{"all challengers fail", in(record.StageConfirm, 1, nan, in(record.StageConfirm, 2, nan, truth)), quietAA,
-			"confirm [0 2] 10; confirm [0 1] 10; confirm [0] 10", record.Same, "", 0, 0, 1, nil},
-		{"the default fails", in(record.StageConfirm, 0, nan, truth), quietAA, "confirm [0 2] 10", "", "", 0, 0, 0, ErrNoFinalist},
-		{"the finals were lucky", in(record.StageConfirm, 2, 1.99, truth), quietAA, "confirm [0 2] 10", record.Same, "", 0, 2, 2 / 1.99, nil},
-		{"the finals were wrong", in(record.StageConfirm, 2, 3, truth), quietAA, "confirm [0 2] 10", record.Slower, "", 0, 2, 2.0 / 3, nil},
-		{"no fewer rounds than A/A", truth, record.AA{Rounds: 30}, "confirm [0 2] 30", record.Faster, "", 2, 2, 2, nil},
+			"confirm [0 2] 6; confirm [0 1] 6; confirm [0] 10", record.Same, "", 0, 0, 1, nil},
+		{"the default fails", in(record.StageConfirm, 0, nan, truth), quietAA, "confirm [0 2] 6", "", "", 0, 0, 0, ErrNoFinalist},
+		{"the finals were lucky", in(record.StageConfirm, 2, 1.99, truth), quietAA, "confirm [0 2] 6; confirm [0 2] 4", record.Same, "", 0, 2, 2 / 1.99, nil},
+		{"the finals were wrong", in(record.StageConfirm, 2, 3, truth), quietAA, "confirm [0 2] 6", record.Slower, "", 0, 2, 2.0 / 3, nil},
+		{"no fewer rounds than A/A", in(record.StageConfirm, 2, 1.96, truth), record.AA{Rounds: 30},
+			"confirm [0 2] 6; confirm [0 2] 24", record.Faster, "", 2, 2, 2 / 1.96, nil},
+		{"a clear gain", truth, record.AA{Rounds: 30}, "confirm [0 2] 6", record.Faster, "", 2, 2, 2, nil},
 		{"half of the finals' rounds", truth, record.AA{Rounds: 3}, "confirm [0 2] 6", record.Faster, "", 2, 2, 2, nil},
-		{"a noisy machine", truth, record.AA{Spread: 0.3, Rounds: 10}, "confirm [0 2] 10", record.Undecided, record.Noisy, 0, 2, 2, nil},
-		{"a noisy machine and a plain gain", truth, record.AA{Spread: 0.02, Rounds: 10}, "confirm [0 2] 10", record.Faster, "", 2, 2, 2, nil},
+		{"a noisy machine", truth, record.AA{Spread: 0.3, Rounds: 10}, "confirm [0 2] 6; confirm [0 2] 4", record.Undecided, record.Noisy, 0, 2, 2, nil},
+		{"a noisy machine and a plain gain", truth, record.AA{Spread: 0.02, Rounds: 10}, "confirm [0 2] 6", record.Faster, "", 2, 2, 2, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &script{seconds: c.seconds}
@@ -195,12 +197,12 @@ func TestConcludeHostBound(t *testing.T) {
 }
 
 func TestProtocol(t *testing.T) {
-	p := Protocol{MaxRounds: 50}
-	for _, c := range []struct{ aa, finals, confirming int }{{20, 50, 25}, {25, 50, 25}, {26, 50, 26}, {50, 50, 50}, {120, 120, 120}} {
+	p := Protocol{Band: 0.01, MaxRounds: 50, ConfirmRounds: 25}
+	for _, c := range []struct{ aa, finals, most int }{{20, 50, 25}, {25, 50, 25}, {26, 50, 26}, {50, 50, 50}, {120, 120, 120}} {
 		aa := record.AA{Rounds: c.aa}
 		q := p.After(aa)
-		if q.MaxRounds != c.finals || p.confirming(aa) != c.confirming || q.confirming(aa) != c.confirming {
-			t.Errorf("after %d A/A rounds: %d rounds of finals, %d to confirm", c.aa, q.MaxRounds, q.confirming(aa))
+		if want := (Looks{Least: 25, Most: c.most, Band: 0.01}); q.MaxRounds != c.finals || p.confirming(aa) != want || q.confirming(aa) != want {
+			t.Errorf("after %d A/A rounds: %d rounds of finals, %+v to confirm", c.aa, q.MaxRounds, q.confirming(aa))
 		}
 	}
 	gpu, host := OnGPU(), OnHost()

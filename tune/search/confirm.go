@@ -87,17 +87,42 @@ func (s *State) finalists(p Protocol) []int {
 	return s.Keep(s.Measured(), n)
 }
 
+// Looks is when a duel ends: after Least rounds where the gain is clear by then, see
+// stat.Clear, else after Most.
+type Looks struct {
+	Least, Most int
+	Band        float64
+}
+
 // Duel measures the chosen point against the default once more. A point that
 // was chosen for its times looks faster than it is. Rounds that had no part in
 // the choice do not flatter, so times and gains are reported from these.
 // winner.Rounds is 0 where the point failed.
-func (s *State) Duel(ctx context.Context, stage record.Stage, chosen, rounds int) (winner, dflt Finalist, err error) {
+func (s *State) Duel(ctx context.Context, stage record.Stage, chosen int, looks Looks) (winner, dflt Finalist, err error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, []int{chosen}, s.Rand)
-	if err := f.Measure(ctx, stage, []int{chosen}, rounds); err != nil {
-		return winner, dflt, err
+	defer func() { s.spent += f.spent }()
+	first := min(looks.Least, looks.Most)
+	if chosen == s.Default { // nothing to decide: its time is reported
+		first = looks.Most
 	}
-	s.spent += f.spent
-	for _, x := range f.summarise() {
+	for done, n := 0, first; n > 0; done, n = done+n, looks.Most-done-n {
+		if err := f.Measure(ctx, stage, []int{chosen}, n); err != nil {
+			return winner, dflt, err
+		}
+		winner, dflt = f.pair(chosen)
+		if winner.Rounds == 0 || dflt.Rounds == 0 || stat.Clear(winner.Gain(dflt), looks.Band) {
+			break
+		}
+	}
+	if winner.Rounds == 0 {
+		s.dead[chosen] = true
+	}
+	return winner, dflt, nil
+}
+
+// pair is a point and the default, as far as they were measured.
+func (s *State) pair(chosen int) (winner, dflt Finalist) {
+	for _, x := range s.summarise() {
 		if x.Point == chosen {
 			winner = x
 		}
@@ -105,10 +130,7 @@ func (s *State) Duel(ctx context.Context, stage record.Stage, chosen, rounds int
 			dflt = x
 		}
 	}
-	if winner.Rounds == 0 {
-		s.dead[chosen] = true
-	}
-	return winner, dflt, nil
+	return winner, dflt
 }
 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }

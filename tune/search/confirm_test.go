@@ -230,16 +230,28 @@ func TestDuelReports(t *testing.T) {
 	if err := s.Measure(ctx, "x", []int{2}, 5); err != nil {
 		t.Fatal(err)
 	}
-	win, dflt, err := s.Duel(ctx, "y", 2, 8)
+	win, dflt, err := s.Duel(ctx, "y", 2, Looks{Most: 8, Least: 8})
 	if err != nil || win.Point != 2 || win.Rounds != 8 || math.Abs(win.Median-1.25) > 1e-9 || dflt.Point != 0 || math.Abs(dflt.Median-2) > 1e-9 {
 		t.Errorf("%+v, %+v, %v", win, dflt, err)
 	}
 	if math.Abs(win.Effect-math.Log(1.25/2)) > 1e-9 || s.Samples() != 2*5+2*8 {
 		t.Errorf("effect %v, %d samples", win.Effect, s.Samples())
 	}
-	both, _, err := s.Duel(ctx, "z", 0, 8)
+	both, _, err := s.Duel(ctx, "z", 0, Looks{Most: 8, Least: 8})
 	if err != nil || both.Point != 0 || both.Rounds != 8 {
 		t.Errorf("the default against itself: %+v, %v", both, err)
+	}
+}
+
+// TestDuelEndsEarly: a duel ends at its first look where the whole interval of the gain is
+// more than three bands from 1, and at its last one elsewhere.
+func TestDuelEndsEarly(t *testing.T) {
+	for seconds, want := range map[float64]int{1: 25, 2 / 1.032: 25, 2 / 1.029: 80, 2: 80, 2 * 1.029: 80, 2 * 1.032: 25} {
+		e := &script{seconds: in("y", 2, seconds, truth)}
+		win, dflt, err := hunt(t, e, Budget{}, 2).Duel(context.Background(), "y", 2, Looks{Least: 25, Most: 80, Band: 0.01})
+		if err != nil || win.Rounds != want || dflt.Rounds != want {
+			t.Errorf("%v s: %d and %d rounds, want %d, %v", seconds, win.Rounds, dflt.Rounds, want, err)
+		}
 	}
 }
 
@@ -252,7 +264,7 @@ func TestFinalistsTimes(t *testing.T) {
 		}
 		return 2
 	}}
-	win, _, err := hunt(t, e, Budget{}, 1).Duel(context.Background(), "x", 1, 11)
+	win, _, err := hunt(t, e, Budget{}, 1).Duel(context.Background(), "x", 1, Looks{Most: 11, Least: 11})
 	if err != nil || math.Abs(win.Median-1.5) > 1e-9 || math.Abs(win.P10-1.1) > 1e-9 || math.Abs(win.P90-1.9) > 1e-9 {
 		t.Errorf("%+v, %v", win, err)
 	}

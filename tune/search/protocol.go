@@ -17,19 +17,21 @@ type Protocol struct {
 	MaxAA     int     // rounds after which a machine counts as noisy as it looks
 	Finalists int     // at most, required candidates aside
 	MinRounds int     // of the finals, before anything is decided
-	MaxRounds int     // of the finals, after which what is open stays open; the confirmation takes half as many
+	MaxRounds int     // of the finals, after which what is open stays open
+
+	ConfirmRounds int // of the confirmation, at least
 }
 
 // OnGPU is the protocol of machines with GPUs.
 func OnGPU() Protocol {
-	return Protocol{Band: 0.01, AARounds: 20, MaxAA: 200, Finalists: 24, MinRounds: 10, MaxRounds: 50}
+	return Protocol{Band: 0.01, AARounds: 20, MaxAA: 200, Finalists: 24, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
 // OnHost is the protocol of machines without GPUs, external workers included.
 // A CPU that others use too cannot tell 1 % apart in a minute, and should not
 // pretend to: its band is ten times as wide, and its tables say so.
 func OnHost() Protocol {
-	return Protocol{Band: 0.10, AARounds: 40, MaxAA: 400, Finalists: 8, MinRounds: 10, MaxRounds: 50}
+	return Protocol{Band: 0.10, AARounds: 40, MaxAA: 400, Finalists: 8, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
 // After is the protocol of what follows an A/A test: no comparison takes fewer
@@ -39,8 +41,12 @@ func (p Protocol) After(aa record.AA) Protocol {
 	return p
 }
 
-// confirming is how many rounds the confirmation takes.
-func (p Protocol) confirming(aa record.AA) int { return max(p.MaxRounds/2, aa.Rounds) }
+// confirming is how many rounds the confirmation takes: half of what finals may, where
+// the gain is clear by then, else at least as many as the default needed to agree with
+// itself. Most winners take a fraction of the default's time, and are clear.
+func (p Protocol) confirming(aa record.AA) Looks {
+	return Looks{Least: p.ConfirmRounds, Most: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
+}
 
 // Twin is the point that stands for the default under a second label.
 // Evaluators measure the default for it.

@@ -2,6 +2,7 @@ package stat
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -26,6 +27,17 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 		return record.Same
 	}
 	return record.Undecided
+}
+
+// clearly is how many bands the interval of a gain must be away from 1 to end a comparison
+// early. A look that may only end it so far from any bound adds no false claims.
+const clearly = 3
+
+// Clear reports whether more rounds can hardly change what a gain is called: its whole
+// interval is far from 1.
+func Clear(gain record.Interval, band float64) bool {
+	far := clearly * math.Log1p(band)
+	return math.Log(gain.Low) > far || math.Log(gain.High) < -far
 }
 
 // plainly is how many times the A/A spread a gain must be away from 1 on a noisy machine.

@@ -108,7 +108,7 @@ func (l *lab) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds
 // or is wrong after it was timed, is a decision with a cause.
 func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.match(band)
-	cfg, dflt, err := c.state.Duel(ctx, stage, c.points[1], rounds)
+	cfg, dflt, err := c.state.Duel(ctx, stage, c.points[1], search.Looks{Least: rounds, Most: rounds})
 	if err == nil && cfg.Rounds > 0 { // a config that hung is not run again
 		_, err = c.runner.Recheck(ctx, record.StageRecheck, slices.Compact(slices.Clone(c.points)))
 	}

@@ -228,7 +228,7 @@ func TestWorkerGoneDuringConfirm(t *testing.T) {
 			gone := false
 			b := &scripted{Sigma: 0.01}
 			b.OnRun = func(c call, _ []float64) error {
-				if c.Config.Key() == best && c.Runs == 60 && !gone { // among the finals
+				if c.Config.Key() == best && c.Runs == 40 && !gone { // in its last rounds
 					gone = true
 					return errGone
 				}

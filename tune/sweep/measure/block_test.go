@@ -352,7 +352,7 @@ func TestPolicy(t *testing.T) {
 	if gpu.Band != 0.01 || host.Band != 0.1 {
 		t.Errorf("%+v, %+v", gpu, host)
 	}
-	const want = "max over ranks, median over rounds, interleaved; band=0.01 sample>=5e-05s fold<=100 aa=20..200 finals=24 confirm=10..50 interval=95%"
+	const want = "max over ranks, median over rounds, interleaved; band=0.01 sample>=5e-05s fold<=100 aa=20..200 finals=24 rounds=10..50 confirm=25 interval=95%"
 	if gpu.String() != want {
 		t.Errorf("runs of the policy cannot be resumed: %s", gpu)
 	}

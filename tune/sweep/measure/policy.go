@@ -38,6 +38,6 @@ func (p Policy) Coarser(band float64) Policy {
 
 // String is the canonical spelling.
 func (p Policy) String() string {
-	return fmt.Sprintf("max over ranks, median over rounds, interleaved; band=%g sample>=%gs fold<=%d aa=%d..%d finals=%d confirm=%d..%d interval=95%%",
-		p.Band, p.MinSample, p.MaxFold, p.AARounds, p.MaxAA, p.Finalists, p.MinRounds, p.MaxRounds)
+	return fmt.Sprintf("max over ranks, median over rounds, interleaved; band=%g sample>=%gs fold<=%d aa=%d..%d finals=%d rounds=%d..%d confirm=%d interval=95%%",
+		p.Band, p.MinSample, p.MaxFold, p.AARounds, p.MaxAA, p.Finalists, p.MinRounds, p.MaxRounds, p.ConfirmRounds)
 }

@@ -50,7 +50,9 @@ func TestHooked(t *testing.T) {
 
 // TestHooksOf: what a caller asks for beside defaults, in one spelling, and back.
 func TestHooksOf(t *testing.T) {
-	hook := func(name string, values ...ep.Value) Param { return Param{Name: name, Values: values, Default: values[0], Class: Hook} }
+	hook := func(name string, values ...ep.Value) Param {
+		return Param{Name: name, Values: values, Default: values[0], Class: Hook}
+	}
 	all := []Kernel{
 		{Name: "a", Op: ep.Dispatch, Params: []Param{hook("input", "bf16", "fp8"), {Name: "sms", Class: Speed}}},
 		{Name: "b", Op: ep.Activation, Params: []Param{hook("input", "bf16", "fp8"), hook("columns", "split", "interleaved")}},

@@ -4,7 +4,7 @@ EPCOMM         = native/epcomm
 EPCOMM_VERSION = 0.1.0
 EPCOMM_OUT     = $(BINDIR)/epcomm
 EPCOMM_SRC     = $(wildcard $(EPCOMM)/src/*.c)
-EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c ranks.c faults.c chain.c nodes.c)
+EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c ranks.c faults.c chain.c order.c nodes.c)
 EPCOMM_HEADERS = $(wildcard $(EPCOMM)/include/*.h $(EPCOMM)/src/*.h $(EPCOMM)/tests/*.h $(EPCOMM)/gpu/*.h native/include/*.h)
 EPCOMM_FLAGS   = -std=c99 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wconversion -Werror -fvisibility=hidden -fPIC \
   -I$(EPCOMM)/include -I$(EPCOMM)/src -Inative/include
@@ -74,6 +74,7 @@ $(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EP
 	@mkdir -p $(EPCOMM_OUT)
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -o $@
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(EPCOMM_OUT)/other.pack
+	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -layout masked -o $(EPCOMM_OUT)/masked.pack
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -o $(EPCOMM_OUT)/four.pack
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -nodes 2 -o $(EPCOMM_OUT)/nodes.pack
 

@@ -195,7 +195,11 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 			index.ScaleOffsets = max(index.ScaleOffsets, of.ScaleOffsets)
 		}
 	}
-	for _, n := range []uint64{4 * uint64(h.MaxTokens) * uint64(h.TopK), out, scales, y, 4 * (uint64(h.Groups) + 1),
+	ids := 4 * uint64(h.MaxTokens) * uint64(h.TopK)
+	if p.Problem.Layout.Kind() != "expert" { // combines come in any order, and narrow ids of their own
+		bytes += aligned(ids)
+	}
+	for _, n := range []uint64{ids, out, scales, y, 4 * (uint64(h.Groups) + 1),
 		uint64(index.ExpertIDs), uint64(index.SrcInfo), uint64(index.ScaleOffsets)} {
 		bytes += aligned(n)
 	}

@@ -21,7 +21,9 @@
  * - Functions marked collective are called by all ranks.
  * - All ranks make the same calls in the same order on each slot, and pass the same
  *   fullest, routing, purpose and dtype. `debug` checks that.
- * - Every dispatch is followed by its combine before the slot is used again.
+ * - Every dispatch is followed by its combine before the slot is used again. In layouts
+ *   masked and rank, dispatches with outputs of their own may follow each other on a slot,
+ *   and be combined in any order: see EpcommLayout.
  * - One thread at a time uses an EpComm; different EpComms are independent.
  * - Structs begin with their size and only grow: set it, and zero the rest.
  * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each is then
@@ -93,9 +95,9 @@ typedef enum EpcommDType {
  *
  * By rank, y holds one row a (token, rank): weighted and summed over local experts by
  * the caller; combine adds the rows of the ranks. In layouts masked and rank it needs
- * row_offsets and src_info as dispatch left them, of src_info_bytes in EpcommOutputs,
- * and calls may be combined in any order. In the others combine returns the tokens of
- * its slot's last dispatch. */
+ * row_offsets and src_info as dispatch left them, of src_info_bytes in EpcommOutputs, and
+ * topk_ids. So calls that keep these in memory of their own may be combined in any order,
+ * any number of times. In the others combine returns the tokens of its slot's last dispatch. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -158,7 +160,7 @@ typedef struct EpcommCall {
   int fullest;  /* of the fullest rank, the same on all ranks; 0: max_tokens */
   int routing;  /* EpcommRouting, the same on all ranks */
   int purpose;  /* EpcommPurpose, the same on all ranks */
-  int ids_bits; /* 32 or 64; 0: 32. 64 costs one small kernel a dispatch */
+  int ids_bits; /* 32 or 64; 0: 32. 64 costs one small kernel a dispatch, in layouts masked and rank one a combine too */
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
   const void *topk_ids;     /* [tokens, topk] global expert ids, distinct in a token, -1 where masked */

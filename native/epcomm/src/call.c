@@ -116,8 +116,14 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
   return EPCOMM_OK;
 }
 
-static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choice *k) {
-  return call->ids_bits == 64 ? (const int32_t *)on_heap(c, k->at->ids) : (const int32_t *)call->topk_ids;
+static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choice *k, int op) {
+  return call->ids_bits == 64 ? (const int32_t *)on_heap(c, k->at->ids[op]) : (const int32_t *)call->topk_ids;
+}
+
+/* Whether an op narrows its ids. Where combines come in any order, the ids that the last
+ * dispatch narrowed may be those of another call. */
+static int narrows(const EpComm *c, const EpcommCall *call, int op) {
+  return call->ids_bits == 64 && (op == DISPATCH || pack_any_order(c->pack.head));
 }
 
 /* Outputs of dispatch, which combine reads too. */
@@ -138,7 +144,7 @@ static void fill_in(const EpComm *c, const EpcommCall *call, const Choice *k, in
   *a = c->base;
   a->tokens = call->tokens;
   a->x = call->x;
-  a->topk_ids = ids_of(c, call, k);
+  a->topk_ids = ids_of(c, call, k, op);
   a->weights = call->weights;
   a->input_scales = call->input_scale;
   memcpy(a->region, s->region, sizeof a->region);
@@ -176,14 +182,14 @@ static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int la
   return launch(c, r->function, l->grid, l->block, l->shared, early && (l->flags & PACK_PDL), a, stream);
 }
 
-static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, DrvStream stream) {
+static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, int op, DrvStream stream) {
   union {
     EpIdsArgs ids;
     EpArgs room; /* what an emulated launch copies */
   } a;
   memset(&a, 0, sizeof a);
   a.ids.wide = call->topk_ids;
-  a.ids.narrow = on_heap(c, k->at->ids);
+  a.ids.narrow = on_heap(c, k->at->ids[op]);
   a.ids.count = (int64_t)call->tokens * c->pack.head->topk;
   a.ids.experts = (int32_t)c->pack.head->experts;
   uint32_t grid = (uint32_t)((a.ids.count + 1023) / 1024);
@@ -204,7 +210,7 @@ static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *
 
 static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, int op, EpArgs *a, DrvStream stream) {
   DrvResult r = 0;
-  if (op == DISPATCH && call->ids_bits == 64) r = narrow_ids(c, call, k, stream);
+  if (narrows(c, call, op)) r = narrow_ids(c, call, k, op, stream);
   if (r == 0 && c->options.debug) r = compare(c, call, k, op, a, stream);
   return r;
 }

@@ -17,7 +17,7 @@ typedef struct StateAt {
 } StateAt;
 
 typedef struct SlotAt {
-  uint64_t ids; /* [max_tokens, topk] int32, narrowed */
+  uint64_t ids[2]; /* [max_tokens, topk] int32, narrowed, by op: the same memory where a combine follows its dispatch */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* over nodes: the network reads it */
   StateAt states[COMM_STATES];
@@ -39,7 +39,6 @@ typedef struct Ready {
 typedef struct Slot {
   int plan;             /* of the last dispatch, -1 for none */
   int begun[2];         /* plan of the send that waits for its recv, by op, -1 for none */
-  const int32_t *ids;   /* as the kernels read them */
   DrvStream sent[2];    /* stream of the last send, by op */
   DrvEvent done[2];     /* recorded behind it */
 } Slot;

@@ -37,7 +37,7 @@ static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
     out = scales = 0;
     index = (PackIndex){0, 0, 0};
   }
-  at->ids = take(end, 4 * (uint64_t)h->max_tokens * h->topk);
+  for (int op = 0; op < 2; op++) at->ids[op] = op == 0 || pack_any_order(h) ? take(end, 4 * (uint64_t)h->max_tokens * h->topk) : at->ids[0];
   at->out = take(end, out);
   at->out_scales = take(end, scales);
   at->row_offsets = take(end, 4 * ((uint64_t)h->groups + 1));
@@ -76,7 +76,7 @@ static DrvResult fill_state(const EpComm *c, const PackState *s, const StateAt *
 }
 
 EpcommStatus heap_fill(EpComm *c) {
-  DrvResult r = fill(c, 0, c->at.slots[0].ids, 0); /* control, abort, agree, world */
+  DrvResult r = fill(c, 0, c->at.slots[0].ids[0], 0); /* control, abort, agree, world */
   for (int slot = 0; slot < c->options.in_flight; slot++)
     for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES) && r == 0; i++)
       if (chosen(c, c->pack.states[i].dtype)) r = fill_state(c, &c->pack.states[i], &c->at.slots[slot].states[i]);

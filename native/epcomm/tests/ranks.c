@@ -15,6 +15,7 @@
  * chain    GPU time of a call of --most tokens of --dtype (EpcommDType) in graphs of --calls, the median of
  *          --replays: see chain.c
  * late, never, killed, other-pack, other-kind, truncated, disagree: see faults.c
+ * any-order: see order.c
  * nodes, refusals, left, crashed, unfilled: packs of several nodes: see nodes.c
  */
 #include "ranks.h"
@@ -330,7 +331,7 @@ int main(int argc, char **argv) {
     const char *name;
     Test test;
   } tests[] = {{"calls", test_calls}, {"graphs", test_graphs}, {"flight", test_flight}, {"outputs", test_outputs},
-               {"leak", test_leak},   {"host", test_host},     {"chain", test_chain},
+               {"leak", test_leak},   {"host", test_host},     {"chain", test_chain}, {"any-order", test_any_order},
                {"nodes", test_nodes}, {"refusals", test_refusals}, {"left", test_left},
                {"crashed", test_crashed}, {"unfilled", test_unfilled}};
   Plan p = arguments(argc, argv);

@@ -26,6 +26,7 @@ EpcommOptions ranks_options(Seat *seat, const Plan *p);
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status); /* prints; gives 1 */
 
 int test_chain(Seat *seat, void *plan); /* chain.c */
+int test_any_order(Seat *seat, void *plan); /* order.c */
 int test_nodes(Seat *seat, void *plan); /* nodes.c */
 int test_refusals(Seat *seat, void *plan);
 int test_left(Seat *seat, void *plan);

@@ -27,6 +27,7 @@ done
 step "chain --processes" "$out/epcomm-test" "$out/test.pack" chain --processes --calls 1 --replays 1 --most 4
 step "killed --processes" "$out/epcomm-test" "$out/test.pack" killed --processes --deadline 1 --most 12
 step "other-kind --processes" "$out/epcomm-test" "$out/test.pack" other-kind --processes
+step "any-order --processes" "$out/epcomm-test" "$out/masked.pack" any-order --processes --most 6
 step "calls, 4 ranks" env EMUL_GPUS=4 "$out/epcomm-test" "$out/four.pack" calls --processes --calls 6 --most 24
 # 4 ranks on 2 nodes: processes on one host, and NVSHMEM's stand-in between the nodes.
 for test in calls graphs flight nodes refusals left crashed unfilled; do

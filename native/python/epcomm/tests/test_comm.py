@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import multiprocessing
 import os
+import re
 import sys
 import types
 import unittest
@@ -109,6 +110,10 @@ def one_of_nodes(rank, pipes, results):
         i, o, tokens = comm.info, comm.outputs(), 5
         if (i.nodes, i.nvshmem) != (2, b"3.8.0"):
             raise ValueError(f"{i.nodes} nodes, NVSHMEM {i.nvshmem}")
+        with open(NODES_PACK, "rb") as f:  # its words say what Go counts, with one call in flight
+            counted = int(re.search(rb'"heap_bytes": ([0-9]+)', f.read())[1])
+        if i.heap_bytes != counted:
+            raise ValueError(f"a heap of {i.heap_bytes} bytes, the pack says {counted}")
         x, weights = array.array("H", [0x3F80] * (tokens * i.hidden)), array.array("f", [1 / i.topk] * (tokens * i.topk))
         ids = array.array("i", [(t * 3 + 5 * k + rank) % i.experts for t in range(tokens) for k in range(i.topk)])
         combined = array.array("H", [0] * (tokens * i.hidden))

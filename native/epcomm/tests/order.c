@@ -1,0 +1,97 @@
+/* Calls whose combines come in any order: layout masked, whose combine needs nothing but
+ * what its own dispatch left. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+
+/* A call in BF16 with outputs of its own. The experts hand its rows on as they are. */
+typedef struct Own {
+  Moe *m;
+  EpcommCall call;
+  void *at[6];
+} Own;
+
+static void own_new(Own *o, EpComm *comm) {
+  EpcommOutputs q = {.size = sizeof q};
+  epcomm_outputs(comm, 0, EPCOMM_BF16, &q);
+  o->m = moe_new(comm);
+  uint64_t bytes[6] = {q.out_bytes, q.scale_bytes, 4 * ((uint64_t)o->m->info.groups + 1), q.expert_ids_bytes, q.src_info_bytes,
+                       q.scale_offsets_bytes};
+  for (int i = 0; i < 6; i++) o->at[i] = gpu_alloc(bytes[i] + 64);
+}
+
+static void own_call(Own *o, int tokens, int wide) {
+  o->call = moe_call(o->m, 0, EPCOMM_BF16, tokens, 0, wide);
+  o->call.out = o->at[0];
+  o->call.out_scales = o->at[1];
+  o->call.row_offsets = o->at[2];
+  o->call.expert_ids = o->at[3];
+  o->call.src_info = o->at[4];
+  o->call.scale_offsets = o->at[5];
+  o->call.y = o->call.out;
+}
+
+static void own_free(Own *o) {
+  for (int i = 0; i < 6; i++) gpu_free(o->at[i]);
+  moe_free(o->m);
+}
+
+static float bf16(uint16_t b) {
+  uint32_t u = (uint32_t)b << 16;
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+
+/* Each token comes back times the sum of its weights. */
+static int wrong(Own *o, GpuStream stream) {
+  const Moe *m = o->m;
+  gpu_download(m->combined, o->call.combined, 2 * (size_t)o->call.tokens * (size_t)m->info.hidden, stream);
+  for (int t = 0; t < o->call.tokens; t++) {
+    float sum = 0;
+    for (int k = 0; k < m->info.topk; k++) sum += m->ids[t * m->info.topk + k] >= 0 ? m->weights[t * m->info.topk + k] : 0;
+    for (int c = 0; c < m->info.hidden; c++) {
+      float want = sum * bf16(m->x[t * m->info.hidden + c]), got = bf16(m->combined[t * m->info.hidden + c]);
+      if (fabsf(got - want) <= 0.02f * fabsf(want) + 1e-4f) continue;
+      printf("rank %d, %d tokens, token %d column %d: combined %g, want %g\n", m->info.rank, o->call.tokens, t, c, (double)got,
+             (double)want);
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* Two dispatches on one slot, then their combines: in the order of the dispatches, and the
+ * other way round. */
+static int two_calls(Own *own, const Plan *p, int wide, GpuStream stream) {
+  static const int order[] = {0, 1, 1, 0};
+  EpComm *comm = own[0].m->comm;
+  EpcommStatus s = EPCOMM_OK;
+  for (int i = 0; i < 2; i++) {
+    own_call(&own[i], p->most / (1 + i), wide);
+    moe_inputs(own[i].m, (uint64_t)(2 * wide + i), own[i].call.tokens, stream);
+    if (s == EPCOMM_OK) s = epcomm_dispatch(comm, &own[i].call, stream);
+  }
+  for (int i = 0; i < 4; i++)
+    if (s == EPCOMM_OK) s = epcomm_combine(comm, &own[order[i]].call, stream);
+  gpu_wait(stream);
+  if (s == EPCOMM_OK) s = epcomm_fault(comm, NULL);
+  if (s != EPCOMM_OK) return ranks_say(comm, wide ? "ids of 64 bits" : "ids of 32 bits", s);
+  return wrong(&own[0], stream) || wrong(&own[1], stream);
+}
+
+int test_any_order(Seat *seat, void *plan) {
+  EpComm *comm = ranks_create(seat, plan, 1, 0, 0);
+  Own own[2] = {{0}, {0}};
+  if (comm == NULL) return 1;
+  GpuStream stream = gpu_stream();
+  for (int i = 0; i < 2; i++) own_new(&own[i], comm);
+  int bad = two_calls(own, plan, 0, stream) || two_calls(own, plan, 1, stream);
+  for (int i = 0; i < 2; i++) own_free(&own[i]);
+  gpu_stream_free(stream);
+  epcomm_destroy(comm);
+  return bad;
+}

@@ -161,14 +161,13 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	return int64(p.aroundBytes() + uint64(inFlight)*p.slotBytes(chosen))
 }
 
-// aroundBytes is the memory beside the slots: control, the abort word, what debug mode
-// compares, and over several nodes the table of the ranks' heaps.
+// aroundBytes is the memory beside the slots: control, the abort word, and over several
+// nodes the table of the ranks' heaps.
 func (p *Pack) aroundBytes() uint64 {
-	bytes := 2*heapAlign + aligned(16*max(uint64(p.Problem.Ranks), 8)+8)
 	if p.Problem.Nodes > 1 {
-		bytes += aligned(16 * uint64(p.Problem.Ranks))
+		return 2*heapAlign + aligned(16*uint64(p.Problem.Ranks))
 	}
-	return bytes
+	return 2 * heapAlign
 }
 
 // of is the pack's problem with a dtype.
@@ -199,7 +198,8 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 	if p.Problem.Layout.Kind() != "expert" { // combines come in any order, and narrow ids of their own
 		bytes += aligned(ids)
 	}
-	for _, n := range []uint64{ids, out, scales, y, 4 * (uint64(h.Groups) + 1),
+	agree := 16*max(uint64(p.Problem.Ranks), 8) + 8 // what debug mode compares
+	for _, n := range []uint64{agree, ids, out, scales, y, 4 * (uint64(h.Groups) + 1),
 		uint64(index.ExpertIDs), uint64(index.SrcInfo), uint64(index.ScaleOffsets)} {
 		bytes += aligned(n)
 	}

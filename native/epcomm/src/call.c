@@ -200,7 +200,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, int op, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
   a.counters = like->counters; /* a difference ends this call's waits too */
-  a.region[0] = c->at.agree;
+  a.region[0] = k->at->agree;
   a.stamp = (int32_t)((k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)op);
   a.topk_ids = like->topk_ids;
   a.stamp_slots = call->tokens * (int32_t)c->pack.head->topk;

@@ -17,6 +17,7 @@ typedef struct StateAt {
 } StateAt;
 
 typedef struct SlotAt {
+  uint64_t agree;  /* what debug mode compares: slots need not be called in one order */
   uint64_t ids[2]; /* [max_tokens, topk] int32, narrowed, by op: the same memory where a combine follows its dispatch */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* over nodes: the network reads it */
@@ -24,7 +25,7 @@ typedef struct SlotAt {
 } SlotAt;
 
 typedef struct HeapAt {
-  uint64_t control, abort, agree, extra, bytes;
+  uint64_t control, abort, extra, bytes;
   uint64_t world; /* over nodes: the table of hosts/transport.cuh */
   SlotAt slots[EPCOMM_MAX_SLOTS];
 } HeapAt;

@@ -34,9 +34,9 @@ static void describe_agree(const EpComm *c, const EpFault *f, char *text) {
     snprintf(text, EPCOMM_TEXT, "rank %u passed a top-k id that is neither -1 nor one of %llu experts", f->rank,
              (unsigned long long)f->want);
   else if (f->want >> 32 != f->got >> 32)
-    snprintf(text, EPCOMM_TEXT, "rank %u waited for rank %d to make call %u", f->rank, (int)f->source, (uint32_t)(f->want >> 32));
+    snprintf(text, EPCOMM_TEXT, "rank %u waited for rank %d to make call %u of a slot", f->rank, (int)f->source, (uint32_t)(f->want >> 32));
   else
-    snprintf(text, EPCOMM_TEXT, "call %u: rank %u is at %s of plan %u for %u tokens, rank %d at %s of plan %u for %u tokens; all ranks "
+    snprintf(text, EPCOMM_TEXT, "call %u of a slot: rank %u is at %s of plan %u for %u tokens, rank %d at %s of plan %u for %u tokens; all ranks "
              "must pass the same fullest, routing, purpose and dtype", (uint32_t)(f->want >> 32), f->rank, ops[mine & 1],
              mine >> 1 & 2047, (mine >> 12) + 1, (int)f->source, ops[theirs & 1], theirs >> 1 & 2047, (theirs >> 12) + 1);
   (void)c;

@@ -55,7 +55,8 @@ void heap_layout(EpComm *c) {
   memset(at, 0, sizeof *at);
   at->control = take(&at->bytes, sizeof(EpControl));
   at->abort = take(&at->bytes, 4);
-  at->agree = take(&at->bytes, 16 * (ranks > EP_MAX_RANKS ? ranks : EP_MAX_RANKS) + 8);
+  for (int i = 0; i < c->options.in_flight; i++)
+    at->slots[i].agree = take(&at->bytes, 16 * (ranks > EP_MAX_RANKS ? ranks : EP_MAX_RANKS) + 8);
   if (c->nodes > 1) at->world = take(&at->bytes, 16 * ranks);
   for (int i = 0; i < c->options.in_flight; i++) layout_slot(c, &at->slots[i], &at->bytes);
   at->extra = take(&at->bytes, c->options.extra_bytes);

@@ -167,6 +167,61 @@ static int test_disagree(Seat *seat, void *plan) {
   return bad;
 }
 
+/* One op of both slots, each on a stream of its own. The last rank begins with the other slot. */
+static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const EpcommCall *, EpcommStream), const EpcommCall *calls,
+                               GpuStream *streams) {
+  EpcommInfo i = {.size = sizeof i};
+  epcomm_info(comm, &i);
+  EpcommStatus s = EPCOMM_OK;
+  for (int j = 0; j < 2; j++) {
+    int slot = i.rank == i.ranks - 1 ? 1 - j : j;
+    if (s == EPCOMM_OK) s = op(comm, &calls[slot], streams[slot]);
+    pause_for(0.02); /* the first is compared before the second is launched */
+  }
+  gpu_wait(streams[0]);
+  gpu_wait(streams[1]);
+  return s != EPCOMM_OK ? s : epcomm_fault(comm, NULL);
+}
+
+static int slots_round(Moe **m, uint64_t n, GpuStream *streams) {
+  static const int most[] = {2, 12};
+  EpcommCall calls[2];
+  for (int i = 0; i < 2; i++) {
+    int tokens = moe_tokens(m[i], n, m[i]->info.rank, most[i]);
+    calls[i] = moe_call(m[i], i, 0, tokens, moe_fullest(m[i], n, most[i]), 0);
+    moe_inputs(m[i], n, tokens, streams[i]);
+  }
+  EpcommStatus s = both_slots(m[0]->comm, epcomm_dispatch, calls, streams);
+  if (s != EPCOMM_OK) return ranks_say(m[0]->comm, "dispatch", s);
+  for (int i = 0; i < 2; i++)
+    if (moe_experts(m[i], &calls[i], n, most[i], streams[i])) return 1;
+  s = both_slots(m[0]->comm, epcomm_combine, calls, streams);
+  if (s != EPCOMM_OK) return ranks_say(m[0]->comm, "combine", s);
+  return moe_combined(m[0], &calls[0], n, streams[0]) || moe_combined(m[1], &calls[1], n, streams[1]);
+}
+
+/* Debug mode with two slots on two streams: every rank makes the same calls on each slot,
+ * but not in the same order over slots. */
+static int test_slots(Seat *seat, void *plan) {
+  EpcommOptions o = ranks_options(seat, plan);
+  EpComm *comm = NULL;
+  char text[EPCOMM_TEXT];
+  o.in_flight = o.streams = 2;
+  o.debug = 1;
+  gpu_use(o.device);
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), 1;
+  GpuStream streams[2] = {gpu_stream(), gpu_stream()};
+  Moe *m[2] = {moe_new(comm), moe_new(comm)};
+  int bad = 0;
+  for (uint64_t n = 0; n < 5 && !bad; n++) bad = slots_round(m, n, streams);
+  for (int i = 0; i < 2; i++) {
+    moe_free(m[i]);
+    gpu_stream_free(streams[i]);
+  }
+  epcomm_destroy(comm);
+  return bad;
+}
+
 Test faults_find(const char *name, int *victim) {
   static const struct {
     const char *name;
@@ -174,7 +229,7 @@ Test faults_find(const char *name, int *victim) {
     int dies;
   } tests[] = {{"late", test_late, 0},           {"never", test_never, 0},         {"killed", test_killed, 1},
                {"other-pack", test_other_pack, 0}, {"other-kind", test_other_kind, 0}, {"truncated", test_truncated, 0},
-               {"disagree", test_disagree, 0}};
+               {"disagree", test_disagree, 0},     {"slots", test_slots, 0}};
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
     if (strcmp(name, tests[i].name) != 0) continue;
     if (tests[i].dies) *victim = LAST_RANK;

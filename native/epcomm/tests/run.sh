@@ -27,6 +27,8 @@ done
 step "chain --processes" "$out/epcomm-test" "$out/test.pack" chain --processes --calls 1 --replays 1 --most 4
 step "killed --processes" "$out/epcomm-test" "$out/test.pack" killed --processes --deadline 1 --most 12
 step "other-kind --processes" "$out/epcomm-test" "$out/test.pack" other-kind --processes
+# Twice the SMs of the pack: calls of two streams fit beside each other.
+step "slots --processes" env EMUL_SMS=8 "$out/epcomm-test" "$out/test.pack" slots --processes --deadline 2
 step "any-order --processes" "$out/epcomm-test" "$out/masked.pack" any-order --processes --most 6
 step "calls, 4 ranks" env EMUL_GPUS=4 "$out/epcomm-test" "$out/four.pack" calls --processes --calls 6 --most 24
 # 4 ranks on 2 nodes: processes on one host, and NVSHMEM's stand-in between the nodes.

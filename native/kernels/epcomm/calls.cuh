@@ -16,7 +16,8 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
   }
 }
 
-/* Region 0 of ep_agree on each rank. Two sets of words by call number: a rank
+/* Region 0 of ep_agree on each rank, one for each slot: calls of different slots may be made
+ * in any order, and on streams that run together. Two sets of words by call number: a rank
  * that writes those of call n + 2 has seen this rank's word of call n + 1,
  * hence this rank has read those of call n. */
 struct EpAgree {

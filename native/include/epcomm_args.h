@@ -7,9 +7,10 @@
 /* Arguments of the kernel that narrows top-k ids. */
 typedef struct EpIdsArgs {
   const int64_t *wide; /* [count] */
-  int32_t *narrow;     /* [count]; -1 where wide is no expert */
+  int32_t *narrow;     /* [count]; -1 where masked, -1 - refused where wide is neither masked nor an expert */
   int64_t count;
   int32_t experts; /* over all ranks */
+  int32_t refused; /* 1 in debug mode, whose check then finds such ids; else they count as masked */
 } EpIdsArgs;
 
 #endif

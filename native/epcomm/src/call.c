@@ -192,6 +192,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   a.ids.narrow = on_heap(c, k->at->ids[op]);
   a.ids.count = (int64_t)call->tokens * c->pack.head->topk;
   a.ids.experts = (int32_t)c->pack.head->experts;
+  a.ids.refused = c->options.debug != 0;
   uint32_t grid = (uint32_t)((a.ids.count + 1023) / 1024);
   return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
 }

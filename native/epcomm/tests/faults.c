@@ -167,6 +167,30 @@ static int test_disagree(Seat *seat, void *plan) {
   return bad;
 }
 
+/* Debug mode: the last rank passes an id of 64 bits that is no expert. It is told so, and
+ * the others that it made no call. */
+static int test_bad_id(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  EpComm *comm = ranks_create(seat, p, 1, 1, 0);
+  if (comm == NULL) return 1;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  EpcommCall c = moe_call(m, 0, 0, 2, 2, 1);
+  EpcommFault f = {.size = sizeof f};
+  moe_inputs(m, 1, 2, stream);
+  m->wide[1] = ranks_is_last(seat) ? m->info.experts : -1;
+  gpu_upload(m->dwide, m->wide, 16 * (size_t)m->info.topk, stream);
+  EpcommStatus s = epcomm_dispatch(comm, &c, stream);
+  gpu_wait(stream);
+  int bad = s != EPCOMM_OK || epcomm_fault(comm, &f) != EPCOMM_FAULT || f.phase != 6 || f.source != seat->ranks - 1;
+  printf("rank %d: %s: %s\n", seat->rank, epcomm_status_name(s), f.text);
+  bad |= epcomm_reset(comm) != EPCOMM_OK || ranks_right(m, p->most, stream);
+  moe_free(m);
+  gpu_stream_free(stream);
+  epcomm_destroy(comm);
+  return bad;
+}
+
 /* One op of both slots, each on a stream of its own. The last rank begins with the other slot. */
 static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const EpcommCall *, EpcommStream), const EpcommCall *calls,
                                GpuStream *streams) {
@@ -229,7 +253,8 @@ Test faults_find(const char *name, int *victim) {
     int dies;
   } tests[] = {{"late", test_late, 0},           {"never", test_never, 0},         {"killed", test_killed, 1},
                {"other-pack", test_other_pack, 0}, {"other-kind", test_other_kind, 0}, {"truncated", test_truncated, 0},
-               {"disagree", test_disagree, 0},     {"slots", test_slots, 0}};
+               {"disagree", test_disagree, 0},     {"slots", test_slots, 0},
+               {"bad-id", test_bad_id, 0}};
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
     if (strcmp(name, tests[i].name) != 0) continue;
     if (tests[i].dies) *victim = LAST_RANK;

@@ -14,7 +14,8 @@
  * host     host time of a call
  * chain    GPU time of a call of --most tokens of --dtype (EpcommDType) in graphs of --calls, the median of
  *          --replays: see chain.c
- * late, never, killed, other-pack, other-kind, truncated, disagree, slots: see faults.c
+ * late, never, killed, other-pack, other-kind, truncated, disagree, slots,
+ * bad-id: see faults.c
  * any-order: see order.c
  * nodes, refusals, left, crashed, unfilled: packs of several nodes: see nodes.c
  */

@@ -6,13 +6,14 @@
 #include "common/check.cuh"
 #include "epcomm_args.h"
 
-/* Any grid, any block. An id outside the experts becomes -1, masked. */
+/* Any grid, any block. */
 EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
   pdl_wait();
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count; i += step) {
     const int64_t id = a.wide[i];
-    a.narrow[i] = id >= 0 && id < a.experts ? static_cast<int32_t>(id) : -1;
+    const int32_t other = id == -1 ? -1 : -1 - a.refused;
+    a.narrow[i] = id >= 0 && id < a.experts ? static_cast<int32_t>(id) : other;
   }
 }
 

@@ -147,7 +147,7 @@ typedef struct EpcommOptions {
   int routing;           /* EpcommRouting of calls that name none */
   int debug;             /* 1: compare every call over ranks, and check its ids */
   uint64_t extra_bytes;  /* memory beside the library's, for outputs of your own: epcomm_extra */
-  int own_outputs;       /* 1: every call brings its outputs, and the library makes no room for any */
+  int own_outputs;       /* 1: every call brings its outputs, and the library makes no room for any. The same on all ranks */
   const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or where the linker looks */
   int nodes;             /* that the ranks are spread over, rank r on r / (ranks / nodes); 0: 1 */
 } EpcommOptions;

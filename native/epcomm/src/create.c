@@ -102,7 +102,7 @@ static EpcommStatus open_device(EpComm *c) {
 /* What must be the same on all ranks. */
 typedef struct Terms {
   uint8_t digest[32], abi[32];
-  int32_t ranks, in_flight, reduced, debug;
+  int32_t ranks, in_flight, reduced, debug, own_outputs;
   uint32_t dtypes, routing;
   uint64_t extra_bytes;
 } Terms;
@@ -120,6 +120,7 @@ static EpcommStatus agree(EpComm *c, EpcommStatus status) {
   mine.in_flight = o->in_flight;
   mine.reduced = o->reduced;
   mine.debug = o->debug;
+  mine.own_outputs = o->own_outputs != 0; /* it moves what lies behind outputs, and peers write there */
   mine.dtypes = o->dtypes;
   mine.routing = (uint32_t)o->routing;
   mine.extra_bytes = o->extra_bytes;
@@ -130,8 +131,8 @@ static EpcommStatus agree(EpComm *c, EpcommStatus status) {
     else if (memcmp(all[r].digest, mine.digest, 32) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d has another pack than rank %d; give all ranks one file", r, o->rank);
     else if (memcmp(&all[r], &mine, sizeof mine) != 0)
-      status = comm_say(c, EPCOMM_DISAGREE, "rank %d has other options than rank %d: ranks, in_flight, reduced, debug, dtypes, routing "
-                        "and extra_bytes must be the same", r, o->rank);
+      status = comm_say(c, EPCOMM_DISAGREE, "rank %d has other options than rank %d: ranks, in_flight, reduced, debug, own_outputs, "
+                        "dtypes, routing and extra_bytes must be the same", r, o->rank);
   }
   return status;
 }

@@ -116,6 +116,20 @@ static int test_other_pack(Seat *seat, void *plan) {
   return ranks_refused(seat, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
 }
 
+/* Options that all ranks must share: with each, the last rank's heap lies otherwise. */
+static int test_options(Seat *seat, void *plan) {
+  EpcommOptions o[3];
+  int bad = 0;
+  for (int i = 0; i < 3; i++) o[i] = ranks_options(seat, plan);
+  if (ranks_is_last(seat)) {
+    o[0].own_outputs = 1;
+    o[1].in_flight = 2;
+    o[2].extra_bytes = 4096;
+  }
+  for (int i = 0; i < 3; i++) bad |= ranks_refused(seat, &o[i], EPCOMM_DISAGREE, EPCOMM_DISAGREE);
+  return bad;
+}
+
 /* On the emulated driver: this process's GPUs are of another kind. */
 static int test_other_kind(Seat *seat, void *plan) {
   if (ranks_is_last(seat)) setenv("EMUL_ARCH", "80", 1);
@@ -254,7 +268,7 @@ Test faults_find(const char *name, int *victim) {
   } tests[] = {{"late", test_late, 0},           {"never", test_never, 0},         {"killed", test_killed, 1},
                {"other-pack", test_other_pack, 0}, {"other-kind", test_other_kind, 0}, {"truncated", test_truncated, 0},
                {"disagree", test_disagree, 0},     {"slots", test_slots, 0},
-               {"bad-id", test_bad_id, 0}};
+               {"bad-id", test_bad_id, 0},           {"options", test_options, 0}};
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
     if (strcmp(name, tests[i].name) != 0) continue;
     if (tests[i].dies) *victim = LAST_RANK;

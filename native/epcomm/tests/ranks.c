@@ -15,7 +15,7 @@
  * chain    GPU time of a call of --most tokens of --dtype (EpcommDType) in graphs of --calls, the median of
  *          --replays: see chain.c
  * late, never, killed, other-pack, other-kind, truncated, disagree, slots,
- * bad-id: see faults.c
+ * bad-id, options: see faults.c
  * any-order: see order.c
  * nodes, refusals, left, crashed, unfilled: packs of several nodes: see nodes.c
  */

@@ -20,7 +20,7 @@ for way in "" --processes; do
   for test in calls flight outputs graphs leak; do
     step "$test $way" "$out/epcomm-test" "$out/test.pack" $test $way --calls 12 --replays 30 --most 24
   done
-  for test in late never disagree bad-id other-pack truncated; do
+  for test in late never disagree bad-id other-pack options truncated; do
     step "$test $way" "$out/epcomm-test" "$out/test.pack" $test $way --deadline 1 --most 12 --other "$out/other.pack"
   done
 done

@@ -194,6 +194,10 @@ var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
 // plan adds a pair of configs for calls of at most so many tokens on the fullest rank.
 func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
+	if cast := p.Dispatch.Values["input"] == "fp8"; cast != v.raw() {
+		of := map[bool]string{true: "FP8", false: "BF16"}
+		return 0, fmt.Errorf("input: %s takes tokens of %s, and the callers of this pack have %s; see raw", p.Dispatch.Key(), of[cast], of[v.raw()])
+	}
 	combine, err := v.describe(ep.Combine, p.Combine, tokens)
 	if err != nil {
 		return 0, err

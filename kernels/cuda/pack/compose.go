@@ -31,8 +31,8 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
 	keepC, keepD := took(dFor.row, tokens)+took(c.row, tokens), took(d.row, tokens)+took(cFor.row, tokens)
-	legal := func(ep.Config) bool { return true } // nearest looks at nothing else
-	if p, ok := v.nearest(ep.Pair, tokens, legal); ok && p.row.Hi < tokens && took(p.row, tokens) <= min(keepC, keepD) {
+	all := func(ep.Config) bool { return true } // that nearest looks at
+	if p, ok := v.nearest(ep.Pair, tokens, all); ok && p.row.Hi < tokens && took(p.row, tokens) <= min(keepC, keepD) {
 		pd, pc, err := ep.Split(p.config)
 		return Run{Pair: Pair{pd, pc}, Rows: rows(p.row), Text: "the nearest pair that was measured: " + p.why}, err
 	}
@@ -64,7 +64,8 @@ func took(r *table.Row, tokens int) float64 {
 }
 
 // nearest is an op's row whose token counts are nearest and whose config meets a
-// condition; ok is false where no row does.
+// condition; ok is false where no row does. Rows for tokens that the callers do not have are
+// no rows.
 func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
 	best := math.Inf(1)
 	for _, r := range v.runs[op] {
@@ -72,7 +73,7 @@ func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h h
 		if a.Row == nil || a.Config.IsDefault() || distance(r, tokens) >= best {
 			continue
 		}
-		if v.legal(v.machine(), v.at(op, tokens), a.Config) == nil && fits(a.Config) {
+		if v.legal(v.machine(), v.at(op, tokens), a.Config) == nil && v.fitsTokens(op, a.Config) && fits(a.Config) {
 			h, ok, best = half{a.Config, a.Row, rowText(a)}, true, distance(r, tokens)
 		}
 	}
@@ -137,7 +138,7 @@ func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	found := 0
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {
 		c := k.DefaultWithin(v.machine(), v.at(ep.Dispatch, tokens), v.request.MaxSMs)
-		if places, bad := v.places(c, tokens); bad == nil && !places && found < 2 {
+		if places, bad := v.places(c, tokens); bad == nil && !places && v.takes(c) && found < 2 {
 			out, found = c, found+1
 		}
 	}

@@ -15,14 +15,9 @@ func TestRowsOfCastTokens(t *testing.T) {
 	const both = "dispatch_masked+combine_masked:combine.algo=direct,combine.pdl=0,combine.sms=132,combine.threads=512,combine.unit=512,combine.wait_sms=0," +
 		"dispatch.input=fp8,dispatch.pdl=0,dispatch.sms=64,dispatch.threads=512,dispatch.unit=512,dispatch.wait_sms=0"
 	rows := []table.Row{row(ep.Dispatch, 1, 128, cast, 4), row(ep.Pair, 1, 128, both, 8)}
-	for i := range rows {
-		rows[i].Key.Layout, rows[i].Key.Dispatch = ep.LayoutMasked, ep.FP8
-	}
 	for raw, want := range map[bool]string{true: cast, false: "dispatch_masked:input=bf16"} {
-		p := build(t, func(r *Request) {
-			r.Problem.Layout, r.DTypes, r.Raw = ep.LayoutMasked, []ep.DType{ep.FP8}, raw
-		}, rows...)
-		for _, purpose := range []ep.Op{ep.Dispatch, ep.Pair} {
+		p := buildFP8(t, ep.LayoutMasked, raw, rows)
+		for _, purpose := range []ep.Op{ep.Dispatch, ep.Combine, ep.Pair} {
 			a := p.Answers(ep.FP8, false, purpose, ep.Even)[0]
 			if !strings.HasPrefix(a.Dispatch, want) || !strings.HasPrefix(a.Combine, "combine_masked:") {
 				t.Errorf("tokens cast by the caller %v, %s: %s, %s: %s", raw, purpose, a.Dispatch, a.Combine, a.Text)
@@ -45,4 +40,60 @@ func TestRowsOfOtherTokens(t *testing.T) {
 			t.Errorf("tokens cast by the caller %v: %s: %s", raw, a.Dispatch, a.Text)
 		}
 	}
+}
+
+// TestCombinesTakeDispatchesOfTheCallersTokens: what is nearest to a combine's row is looked
+// for among rows that take the callers' tokens.
+func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
+	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
+	const cast = "dispatch_masked:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
+	const combine = "combine_masked:algo=direct,pdl=0,sms=132,threads=1024,unit=512,wait_sms=0"
+	for _, c := range []struct {
+		raw       bool
+		row, want string
+	}{{true, ids, "dispatch_masked:input=fp8"}, {false, cast, "dispatch_masked:input=bf16"}} {
+		rows := []table.Row{row(ep.Dispatch, 1, 128, c.row, 4), row(ep.Combine, 1, 128, combine, 4)}
+		p := buildFP8(t, ep.LayoutMasked, c.raw, rows)
+		for _, purpose := range []ep.Op{ep.Dispatch, ep.Combine, ep.Pair} {
+			for _, a := range p.Answers(ep.FP8, false, purpose, ep.Even) {
+				if !strings.HasPrefix(a.Dispatch, c.want) {
+					t.Errorf("tokens cast by the caller %v, %s, %d to %d: launches %s", c.raw, purpose, a.Lo, a.Hi, a.Dispatch)
+				}
+			}
+		}
+	}
+}
+
+// TestElsewhereTakesTheCallersTokens: so is the dispatch for outputs that peers cannot reach.
+func TestElsewhereTakesTheCallersTokens(t *testing.T) {
+	const home = "dispatch_rank_home:input=bf16,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
+	const cast = "dispatch_rank:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
+	p := buildFP8(t, ep.LayoutRank, false, []table.Row{row(ep.Dispatch, 129, 4096, home, 4), row(ep.Dispatch, 1, 128, cast, 4)})
+	for _, a := range p.Answers(ep.FP8, false, ep.Dispatch, ep.Even) {
+		if strings.Contains(a.Dispatch+a.Elsewhere, "input=fp8") {
+			t.Errorf("%d to %d: dispatch %s, elsewhere %s", a.Lo, a.Hi, a.Dispatch, a.Elsewhere)
+		}
+	}
+}
+
+// TestForcedConfigsTakeTheCallersTokens: a pack that says the one and launches the other is
+// not made.
+func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
+	d, _ := ep.ParseConfig("dispatch_masked:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0")
+	c, _ := ep.ParseConfig("combine_masked:algo=direct,pdl=0,sms=132,threads=1024,unit=512,wait_sms=0")
+	for raw, says := range map[bool]string{true: "", false: "input: dispatch_masked:input=fp8"} {
+		r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8}, Machine: machine, Raw: raw, Only: &[2]ep.Config{d, c}}
+		r.Problem.Layout = ep.LayoutMasked
+		if _, err := Build(r, compile); (err == nil) != raw || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("tokens cast by the caller %v: %v", raw, err)
+		}
+	}
+}
+
+// buildFP8 makes a pack of FP8 alone in a layout, of rows that it brings there.
+func buildFP8(t *testing.T, l ep.Layout, raw bool, rows []table.Row) *Pack {
+	for i := range rows {
+		rows[i].Key.Layout, rows[i].Key.Dispatch = l, ep.FP8
+	}
+	return build(t, func(r *Request) { r.Problem.Layout, r.DTypes, r.Raw = l, []ep.DType{ep.FP8}, raw }, rows...)
 }

@@ -253,6 +253,18 @@ func (v *resolver) takes(dispatch ep.Config) bool {
 	return ok && v.raw() || !v.raw() && input != "fp8"
 }
 
+// fitsTokens is takes for a config of any op. A combine takes no tokens.
+func (v *resolver) fitsTokens(op ep.Op, c ep.Config) bool {
+	switch op {
+	case ep.Dispatch:
+		return v.takes(c)
+	case ep.Pair:
+		d, _, err := ep.Split(c)
+		return err == nil && v.takes(d)
+	}
+	return true
+}
+
 func (v *resolver) places(c ep.Config, tokens int) (bool, error) {
 	s, err := cuda.DescribeCall(v.machine(), v.at(ep.Dispatch, tokens), c)
 	return s.Places, err

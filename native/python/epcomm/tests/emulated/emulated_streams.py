@@ -1,6 +1,6 @@
 """Streams of one thread that does everything at once: what is kept is who waited for whom.
 A tensor that a stream uses before it has waited for the stream that made it is an error,
-though its bytes are right here."""
+though its bytes are right here. So is what CUDA refuses while a graph is captured."""
 
 import contextlib
 import time
@@ -18,8 +18,16 @@ def _merge(into, more):
         into[stream] = max(into.get(stream, 0), count)
 
 
+class _Capture:
+    """A graph that is being captured, and the streams in it."""
+
+    def __init__(self, origin):
+        self.on, self.streams = True, [origin]
+
+
 class Stream:
     cuda_stream = 0  # the emulated driver's own
+    capture = 0      # the _Capture that it is in
 
     def __init__(self, *_, **__):
         self._done, self._seen = 0, {}
@@ -29,10 +37,22 @@ class Stream:
         return {**self._seen, self: self._done}
 
     def wait_event(self, event):
+        self._join(event.capture)
         _merge(self._seen, event.clock)
 
     def wait_stream(self, stream):
-        _merge(self._seen, stream.clock())
+        event = Event()
+        event.record(stream)
+        self.wait_event(event)
+
+    def _join(self, capture):
+        """A stream that waits for one in a capture is in it from then on. It waits for nothing
+        outside its capture, and for nothing of one that has ended."""
+        if not self.capture and capture and capture.on:
+            self.capture = capture
+            capture.streams.append(self)
+        if self.capture is not capture:
+            raise RuntimeError("a stream waits for what is not in its capture (CUDA errors 905 and 907)")
 
     def step(self):
         self._done += 1
@@ -50,7 +70,8 @@ class Event:
         self._at = None
 
     def record(self, stream=None):
-        self.clock, self._at = (stream or current()).clock(), time.perf_counter()
+        stream = stream or current()
+        self.clock, self.capture, self._at = stream.clock(), stream.capture, time.perf_counter()
 
     def elapsed_time(self, other):
         return 1e3 * (other._at - self._at)
@@ -70,6 +91,30 @@ def use(stream):
         yield
     finally:
         _now.pop()
+
+
+@contextlib.contextmanager
+def graph(stream):
+    """What torch.cuda.graph captures, which runs at once here: one replay."""
+    synchronized()
+    stream.capture = _Capture(stream)
+    try:
+        with use(stream):
+            yield
+    finally:
+        captured = _end(stream)
+    for other in captured:
+        if other is not stream and not stream.after((other, other._done)):
+            raise RuntimeError("a capture ends and has not joined all its streams (CUDA error 904)")
+    _merge(_host, stream.clock())
+
+
+def _end(stream):
+    """The streams of a capture, which are in none from here."""
+    captured, stream.capture.on = stream.capture.streams, False
+    for s in captured:
+        s.capture = 0
+    return captured
 
 
 def synchronized():

@@ -1,6 +1,21 @@
 """Events, and which stream a call runs on."""
 
+import ctypes
+
 import torch
+
+_capture_info = None  # the driver's cuStreamGetCaptureInfo_v2
+
+
+def capture_of(stream):
+    """The driver's number of the capture that a stream is in, 0 outside captures. torch says
+    only that there is one: a stream may be in another one than at the call before."""
+    global _capture_info
+    if _capture_info is None:
+        _capture_info = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2
+    status, number = ctypes.c_int(), ctypes.c_uint64()
+    _capture_info(ctypes.c_void_p(stream.cuda_stream), ctypes.byref(status), ctypes.byref(number), None, None, None)
+    return number.value if status.value else 0
 
 
 class EventHandle:
@@ -36,14 +51,32 @@ class EventOverlap:
             self.event.current_stream_wait()
 
 
+class _Behind:
+    """The last call of one kind, and an event behind it."""
+
+    def __init__(self):
+        self.stream, self.capture, self.event = None, 0, torch.cuda.Event()
+
+    def note(self, stream, capture):
+        self.stream, self.capture = stream, capture
+        self.event.record(stream)
+
+    def follow(self, stream, capture):
+        """CUDA lets a stream wait for nothing of another capture than its own: the event
+        counts in its own capture alone."""
+        if self.stream is not None and self.stream != stream and self.capture == capture:
+            stream.wait_event(self.event)
+
+
 class Lane:
     """Orders the calls of a Buffer. A call runs on the current stream, with async_finish
-    on the communication stream. Each waits for the one before, because
-    they share memory."""
+    on the communication stream. Each waits for the one before, because they share memory,
+    and for nothing that was queued behind that one. Calls in a CUDA graph and calls outside
+    it cannot wait for each other: who replays the graph orders them."""
 
     def __init__(self, device):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._last = None  # (stream, whether it was being captured)
+        self._behind = {}  # by whether the call was captured
 
     def run(self, previous, aside, work, tensors):
         """Runs work() and returns its value and, where it ran aside, its event. tensors are
@@ -56,9 +89,7 @@ class Lane:
             stream.wait_event(previous.event.event)
         elif aside:
             stream.wait_stream(here)
-        self._follow(stream)
-        with torch.cuda.stream(stream):
-            value = work()
+        value = self._in_turn(stream, work)
         if not aside:
             return value, None
         for t in _tensors(tensors):
@@ -67,13 +98,17 @@ class Lane:
             t.record_stream(here)  # the other way round
         return value, EventHandle(stream)
 
-    def _follow(self, stream):
-        capturing = torch.cuda.is_current_stream_capturing()
-        if self._last is not None:
-            last, captured = self._last
-            if last != stream and captured == capturing:
-                stream.wait_stream(last)
-        self._last = (stream, capturing)
+    def _in_turn(self, stream, work):
+        capture = capture_of(stream)
+        if bool(capture) not in self._behind:
+            self._behind[bool(capture)] = _Behind()
+        behind = self._behind[bool(capture)]
+        behind.follow(stream, capture)
+        try:
+            with torch.cuda.stream(stream):
+                return work()
+        finally:
+            behind.note(stream, capture)  # also where it failed behind a launch
 
 
 def _tensors(value):

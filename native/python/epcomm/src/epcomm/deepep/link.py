@@ -6,6 +6,7 @@ import torch
 
 from ..comm import PURPOSES, Call, Comm, lib
 from ..ep import _emulated_wait
+from . import events
 from .packs import LAYOUTS
 
 BF16, FP8 = 1, 2
@@ -28,26 +29,31 @@ class Half:
     the receiver, on its stream."""
 
     def __init__(self, link, receive, call, tensors, then=None):
-        self._link, self._receive, self._call, self._tensors, self._then = link, receive, call, tensors, then
-        self._passed = None  # an event behind the receiver
+        self._link, self._capture = link, link.capture()
+        self._rest = receive, call, tensors, then  # None once it is received
 
     def finish(self):
-        """Receives once; later calls let their stream wait for that."""
-        cuda = self._link.device.type == "cuda"
-        if self._tensors is None:
-            if cuda:
-                torch.cuda.current_stream().wait_event(self._passed)
+        """Receives, the first time. Lane lets whoever calls it later wait for that."""
+        if self._rest is None:
             return
-        self._link.launch(self._receive, self._call)
-        if self._then is not None:
-            self._then()
-        if cuda:
-            here = torch.cuda.current_stream()
-            for t in self._tensors:
-                t.record_stream(here)  # it may be another than they were made on
-            self._passed = torch.cuda.Event()
-            self._passed.record(here)
-        self._tensors = None
+        if self._link.capture() != self._capture:
+            self._refuse()
+        receive, call, tensors, then = self._rest
+        self._link.launch(receive, call)
+        if then is not None:
+            then()
+        if self._link.device.type == "cuda":
+            for t in tensors:
+                t.record_stream(torch.cuda.current_stream())  # it may be another than they were made on
+        self._rest = None  # what was received is the caller's alone
+
+    def _refuse(self):
+        """A graph that receives what it does not send would wait at every replay. What was sent
+        in a capture that has ended cannot be received any more."""
+        if self._capture:
+            self._rest = None
+        raise RuntimeError("hook: its call was made in another CUDA graph, or outside the one that is captured now; call the hook "
+                           "before that capture begins or ends")
 
 
 class Link:
@@ -105,11 +111,16 @@ class Link:
         self._sent[op] = Half(self, receive, call, tensors, then)
         return self._sent[op]
 
+    def capture(self):
+        """The capture that the current stream is in, 0 outside captures."""
+        return events.capture_of(torch.cuda.current_stream(self.device)) if self.device.type == "cuda" else 0
+
     def _receive_before(self, op):
         """A call of an op begins when the one before has been received: they share memory.
         A caller with two of one op in flight gets the first received here."""
         if op in self._sent:
-            self._sent.pop(op).finish()
+            self._sent[op].finish()
+            del self._sent[op]
 
     def _dispatch_call(self, dtype, x, scales, ids, weights, rows):
         call = self._call(dtype, ids, weights, rows)

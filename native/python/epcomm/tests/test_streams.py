@@ -1,0 +1,196 @@
+"""Streams, hooks and CUDA graphs of epcomm.deepep, over the stand-ins of tests/emulated, which
+know who waited for whom and keep CUDA's rules of capture."""
+
+import os
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for folder in ("../src", "emulated"):
+    sys.path.insert(0, os.path.join(HERE, folder))
+
+import emulated_streams as streams  # noqa: E402
+import torch  # noqa: E402
+
+from epcomm.deepep import events  # noqa: E402
+from epcomm.deepep.events import EventOverlap, Lane  # noqa: E402
+from epcomm.deepep.link import Link  # noqa: E402
+
+RANKS = 2
+
+
+def stand_ins():
+    """torch.cuda with streams that know who waited for whom."""
+    return mock.patch.multiple(torch.cuda, current_stream=streams.current, stream=streams.use, is_available=lambda: True,
+                               Stream=streams.Stream, Event=streams.Event)
+
+
+class Streams(unittest.TestCase):
+    def setUp(self):
+        for patch in (stand_ins(), mock.patch.object(events, "capture_of", lambda stream: stream.capture)):
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.lane = Lane(torch.device("cuda"))
+        self.link = Link.__new__(Link)
+        self.link.device, self.link._sent = torch.device("cuda"), {}
+        self.link.launch = lambda f, call: streams.behind_last(self.link)
+
+
+class TestLane(Streams):
+    def test_who_waits_for_whom(self):
+        here, aside, step = streams.current(), self.lane.stream, lambda: streams.current().step()
+        before = here.step()
+        first, event = self.lane.run(None, True, step, ())
+        self.assertEqual((aside.after(before), here.after(first)), (True, False))
+        # What a call without async_finish returned is no event to wait for.
+        second, none = self.lane.run(EventOverlap(None), False, step, ())
+        self.assertEqual((none, here.after(first)), (None, True), "calls share memory")
+        # previous_event stands for what it follows: the call waits for that and for the calls before.
+        third, event = self.lane.run(EventOverlap(event), True, step, ())
+        queued = here.step()
+        self.assertEqual((aside.after(second), aside.after(queued), here.after(third)), (True, False, False))
+        event.current_stream_wait()
+        fourth, _ = self.lane.run(None, False, step, ())
+        behind = here.step()
+        self.lane.run(EventOverlap(event), True, step, ())
+        self.assertEqual((aside.after(fourth), aside.after(behind)), (True, False))
+        self.lane.run(None, True, step, ())
+        self.assertTrue(aside.after(behind), "a call without previous_event follows all that was queued")
+
+    def test_calls_in_a_graph_do_not_hide_those_outside(self):
+        """The call before a capture is the last one for the next call outside."""
+        made, _ = self.lane.run(None, True, lambda: streams.current().step(), ())
+        with mock.patch.object(streams, "synchronized"), streams.graph(streams.Stream()):
+            self.lane.run(None, False, lambda: None, ())
+        other = streams.Stream()
+        with streams.use(other):
+            self.lane.run(None, False, lambda: None, ())
+        self.assertTrue(other.after(made))
+
+
+class Rows:
+    def record_stream(self, stream):
+        pass
+
+
+class TestGraphs(Streams):
+    def send(self):
+        """A call with its hook, as Buffer makes it."""
+        half = self.lane.run(None, False, lambda: self.link._half("dispatch", None, None, mock.Mock(), [Rows()]), ())[0]
+        return lambda: self.lane.run(None, False, half.finish, ())
+
+    def layer(self, hook=True):
+        if hook:
+            self.send()()
+        else:
+            self.lane.run(None, False, lambda: self.link._whole("dispatch", None, None), ())
+
+    def test_layers_in_and_out_of_graphs(self):
+        for hook in (False, True):
+            pools = streams.Stream(), streams.Stream()
+            self.layer(hook)
+            for pool in (pools[0], pools[0], pools[1]):
+                with streams.graph(pool):
+                    self.layer(hook)
+                    self.layer(hook)
+                    _, event = self.lane.run(None, True, lambda: None, ())
+                    event.current_stream_wait()
+            self.layer(hook)
+
+    def test_a_hook_twice(self):
+        hook = self.send()
+        hook()
+        with streams.graph(streams.Stream()):
+            hook()
+        hook()
+
+    def test_what_one_graph_sends_no_other_receives(self):
+        hook = self.send()
+        with streams.graph(streams.Stream()):
+            for late in (hook, self.send):
+                self.assertRaisesRegex(RuntimeError, "^hook: .* before that capture begins", late)
+        hook()
+        with streams.graph(streams.Stream()):
+            hook = self.send()
+        self.assertRaisesRegex(RuntimeError, "^hook: ", hook)
+        self.layer()
+
+    def test_a_hook_that_ran_keeps_nothing(self):
+        half = self.lane.run(None, False, lambda: self.link._half("dispatch", None, None, mock.Mock(), [Rows()], lambda: None), ())[0]
+        half.finish()
+        kept = [v for v in vars(half).values() if v is not self.link]
+        self.assertEqual(kept, [0, None])
+
+
+def close(got, want, bound):
+    error = ((got.double() - want.double()).norm() / want.double().norm()).item()
+    assert error < bound, f"relative error {error}"
+
+
+def layers(buffer, rank):
+    """Decode layers outside graphs and in three, with the kernels of the emulated driver."""
+    torch.manual_seed(rank)
+    x, weights = torch.randn((5, 512)).to(torch.bfloat16), torch.rand((5, 4), dtype=torch.float32)
+    ids = torch.rand((5, 16)).topk(4, dim=1)[1]
+    want, pool, made = x.float() * weights.sum(dim=1, keepdim=True), streams.Stream(), []
+
+    def layer():
+        low, _, handle, _, hook = buffer.low_latency_dispatch(x, ids, 8, 16, use_fp8=False, return_recv_hook=True)
+        hook()
+        back, _, hook = buffer.low_latency_combine(low, ids, weights, handle, return_recv_hook=True)
+        hook()
+        low, _, handle, event, _ = buffer.low_latency_dispatch(back, ids, 8, 16, use_fp8=False, async_finish=True)
+        event.current_stream_wait()
+        again, event, _ = buffer.low_latency_combine(low, ids, weights, handle, async_finish=True)
+        event.current_stream_wait()
+        made.append((back, again))
+
+    layer()
+    for stream in (pool, pool, streams.Stream()):
+        with streams.graph(stream):
+            layer()
+            layer()
+    layer()
+    for back, again in made:
+        close(back, want, 6e-3)
+        close(again, want * weights.sum(dim=1, keepdim=True), 1e-2)
+
+
+def one_rank(rank, port, results):
+    try:
+        sys.path.insert(1, os.path.join(HERE, "../shim"))
+        import deep_ep  # puts the stand-ins in torch
+        import torch.distributed as dist
+
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", init_method=f"tcp://127.0.0.1:{port}", world_size=RANKS, rank=rank)
+        buffer = deep_ep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True)
+        layers(buffer, rank)
+        buffer.destroy()
+        dist.barrier()
+        results.put((rank, ""))
+    except BaseException:
+        import traceback
+
+        results.put((rank, traceback.format_exc()))
+
+
+class TestTwoRanks(unittest.TestCase):
+    def test_graphs(self):
+        context = torch.multiprocessing.get_context("spawn")
+        results = context.Queue()
+        with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, EPCOMM_CACHE=cache):
+            ranks = [context.Process(target=one_rank, args=(r, 30613 + os.getpid() % 1000, results)) for r in range(RANKS)]
+            for r in ranks:
+                r.start()
+            said = dict(results.get(timeout=300) for _ in ranks)
+            for r in ranks:
+                r.join(10)
+                r.terminate()
+        self.assertEqual(said, {r: "" for r in range(RANKS)}, "\n".join(said.values()))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -70,6 +70,15 @@ class TestLane(Streams):
         self.assertTrue(other.after(made))
 
 
+class TestLink(unittest.TestCase):
+    def test_a_link_that_cannot_be_made_gives_its_memory_back(self):
+        """As where a pack lacks a dtype."""
+        comm = mock.Mock(outputs=mock.Mock(side_effect=KeyError("fp8")))
+        with mock.patch("epcomm.deepep.link.Comm", return_value=comm):
+            self.assertRaises(KeyError, Link, "no.pack", 0, RANKS, torch.device("cpu"), None, 1)
+        comm.abandon.assert_called_once_with()
+
+
 class Rows:
     def record_stream(self, stream):
         pass

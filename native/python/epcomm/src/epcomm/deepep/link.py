@@ -63,11 +63,18 @@ class Link:
         self.device = device
         index = device.index if device.index is not None else rank
         self.comm = Comm(pack, rank, ranks, index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced")
+        try:
+            self._learn(rank, ranks, index)
+        except BaseException:
+            self.comm.abandon()  # nobody else knows of it, and it holds memory of the device
+            raise
+
+    def _learn(self, rank, ranks, index):
         self.info = self.comm.info
         self.rank, self.ranks, self.hidden, self.topk = rank, ranks, self.info.hidden, self.info.topk
         self.local_experts, self.max_tokens, self.groups = self.info.local_experts, self.info.max_tokens, self.info.groups
         self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8)}
-        self._settle = _emulated_wait(index) if device.type == "cpu" else None
+        self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
         self._sent = {}  # by op: the Half that was begun last
 
     def sizes(self, dtype):

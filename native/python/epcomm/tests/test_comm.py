@@ -2,12 +2,14 @@
 memory of the host: EPCOMM_PACK names the test pack, EPCOMM_LIBRARY the library."""
 
 import array
+import concurrent.futures
 import ctypes
 import importlib
 import multiprocessing
 import os
 import re
 import sys
+import tempfile
 import types
 import unittest
 import unittest.mock
@@ -217,18 +219,91 @@ class TestComm(unittest.TestCase):
         self.assertEqual(epcomm.classify([0] * 8, 2), "all")
 
 
+# Stands in for epbench: writes what -o names, in two steps.
+SLOW_PROGRAM = """#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+printf whole > "$2"; sleep 0.3; printf ' pack' >> "$2"
+"""
+
+
 class Packs(unittest.TestCase):
-    def test_rows_of_other_machines(self):
-        """epcomm.deepep asks for them where the environment does, and keeps such packs apart."""
+    """How epcomm.deepep finds packs, and makes those there are not."""
+
+    def setUp(self):
         package = types.ModuleType("epcomm.deepep")  # its own imports torch
         package.__path__ = [os.path.join(os.path.dirname(epcomm.__file__), "deepep")]
         with unittest.mock.patch.dict(sys.modules, {"epcomm.deepep": package}):
-            packs = importlib.import_module("epcomm.deepep.packs")
-        shape = packs.Shape("masked", 2, 7168, 288, 8, 128)
+            self.packs = importlib.import_module("epcomm.deepep.packs")
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        program = os.path.join(self.folder.name, "program")
+        with open(program, "w", encoding="utf-8") as f:
+            f.write(SLOW_PROGRAM)
+        os.chmod(program, 0o755)
+        patch = unittest.mock.patch.dict(os.environ, EPCOMM_CACHE=os.path.join(self.folder.name, "cache"), EPBENCH_PROGRAM=program, EPCOMM_PACKS="")
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.shape = self.packs.Shape("masked", 2, 7168, 288, 8, 128)
+        self.here = epcomm.Machine(sms=132, arch=b"sm_90", key=b"cuda/2330")
+
+    def test_rows_of_other_machines(self):
+        """They are asked for where the environment does, and such packs are kept apart."""
         for said, other in (("", False), ("1", True)):
             with unittest.mock.patch.dict(os.environ, {"EPCOMM_OTHER_MACHINES": said, "EPCOMM_CACHE": "cache"}):
-                self.assertEqual("--other-machines" in packs.command(shape, "m.json", "x.pack"), other)
-                self.assertEqual(packs.cache_folder(), os.path.join("cache", "other-machines") if other else "cache")
+                self.assertEqual("--other-machines" in self.packs.command(self.shape, "m.json", "x.pack"), other)
+                self.assertEqual(self.packs.cache_folder(), os.path.join("cache", "other-machines") if other else "cache")
+
+    def test_what_serves(self):
+        fits = {"layout": 2, "ranks": 2, "hidden": 7168, "experts": 288, "topk": 8, "max_tokens": 128, "dtypes": 0b110, "arch": b"sm_90",
+                "largest_grid": 132}
+        names = {}
+        for says, change in (
+            ("", {}), ("", {"max_tokens": 256}), ("layout", {"layout": 1}), ("topk 4, needs 8", {"topk": 4}), ("max-tokens", {"max_tokens": 64}),
+            ("dtype", {"dtypes": 0b100}), ("arch sm_100a", {"arch": b"sm_100a"}), ("", {"arch": b"sm_90a"}), ("", {"arch": b"sm_90"}),
+            ("calls of 148 SMs", {"largest_grid": 148}),
+        ):
+            info = epcomm.Info(**{**fits, **change})
+            said = self.packs._unfit(info, self.shape, self.here)
+            self.assertTrue(said.startswith(says) and bool(said) == bool(says), (change, said))
+            names[f"{len(names)}.pack"] = info
+        for name in names:
+            with open(os.path.join(self.folder.name, name), "w", encoding="utf-8") as f:
+                f.write(name)
+        with unittest.mock.patch.object(self.packs, "check_pack", lambda data: names[data.decode()]):
+            with unittest.mock.patch.dict(os.environ, EPCOMM_PACKS=self.folder.name):
+                self.assertEqual(os.path.basename(self.packs.find(self.shape, self.here)), "0.pack")
+                self.assertIn("5.pack does not serve: dtype", self.packs._missing(self.shape, self.here, [], "why"))
+            self.assertIsNone(self.packs.find(self.shape, self.here))
+
+    def test_machines_share_a_cache(self):
+        other = epcomm.Machine(sms=132, arch=b"sm_90", key=b"cuda/2335")
+        info = epcomm.Info(layout=2, ranks=2, hidden=7168, experts=288, topk=8, max_tokens=128, dtypes=6, arch=b"sm_90", largest_grid=132)
+        made = self.packs.make(self.shape, self.here)
+        with unittest.mock.patch.object(self.packs, "check_pack", lambda data: info):
+            self.assertEqual((self.packs.find(self.shape, self.here), self.packs.find(self.shape, other)), (made, None))
+            self.assertNotEqual(self.packs.make(self.shape, other), made)
+
+    def test_two_jobs_make_the_same_pack(self):
+        with concurrent.futures.ThreadPoolExecutor(2) as jobs:
+            made = list(jobs.map(lambda _: self.packs.make(self.shape, self.here), range(2)))
+        self.assertEqual(made[0], made[1])
+        with open(made[0], encoding="utf-8") as f:
+            self.assertEqual(f.read(), "whole pack")
+        self.assertEqual(os.listdir(self.packs.cache_folder()), [os.path.basename(made[0])])
+
+    def test_a_pack_that_cannot_be_made(self):
+        with unittest.mock.patch.dict(os.environ, EPBENCH_PROGRAM="/no/such/program"):
+            with self.assertRaisesRegex(LookupError, "No such file.* --machine (.*.json) -o .*name it in EPCOMM_PACKS") as refused:
+                self.packs.make(self.shape, self.here)
+        self.assertTrue(os.path.exists(re.search("--machine ([^ ]*)", str(refused.exception))[1]))
+
+    def test_other_ranks_are_told_of_any_error(self):
+        for error, says in ((AttributeError("no such symbol"), "AttributeError: no such symbol"), (LookupError("no pack"), "no pack")):
+            told = []
+            with unittest.mock.patch.object(self.packs, "machine", side_effect=error):
+                with self.assertRaises(LookupError):
+                    self.packs.get(self.shape, 0, lambda mine: told.append(mine) or [mine])
+            self.assertEqual(told, [(None, says)])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Finds the pack for a shape, or makes one.
 
 In this order: the files given to use_packs; files and folders that EPCOMM_PACKS
-names, separated by colons; the cache folder, EPCOMM_CACHE or ~/.cache/epcomm. What is
-not found is made there by the program epbench (EPBENCH_PROGRAM or PATH) where NVRTC is
+names, separated by colons; what was made for this machine in the cache folder, EPCOMM_CACHE
+or ~/.cache/epcomm. What is not found is made there by the program epbench (EPBENCH_PROGRAM or PATH) where NVRTC is
 to be had; that takes half a minute. A pack of a table is better than one made so, as
 that holds defaults for what no embedded table covers: make it with epbench pack. With
 EPCOMM_OTHER_MACHINES=1 rows that were measured on other GPUs of this architecture and
@@ -15,9 +15,10 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import typing
 
-from ..comm import EpcommError, check_pack, machine
+from ..comm import DTYPES, EpcommError, check_pack, machine
 
 LAYOUTS = ("expert", "expert:128", "masked", "rank", "rank:packed")
 _explicit: list[str] = []
@@ -59,39 +60,76 @@ def _files(places):
             yield place
 
 
-def _serves(path, shape):
-    """The pack's capacity if it is for the shape, else 0."""
+def _named():
+    """Where users say that packs are, in order."""
+    return _explicit, [p for p in os.environ.get("EPCOMM_PACKS", "").split(":") if p]
+
+
+def _runs_on(info, here):
+    """As epcomm_create checks the GPU."""
+    exact = info.arch.endswith(b"a")
+    made, gpu = (divmod(int(arch[3:].rstrip(b"af")), 10) for arch in (info.arch, here.arch))
+    return made == gpu if exact else made[0] == gpu[0] and made[1] <= gpu[1]
+
+
+def _unfit(info, shape, here):
+    """Why a pack does not serve a shape on a machine, "" where it does."""
+    both = 1 << DTYPES["bf16"] | 1 << DTYPES["fp8"]  # a call of either dtype may come
+    for name, has, wants in (
+        ("layout", LAYOUTS[info.layout], shape.layout), ("ranks", info.ranks, shape.ranks), ("hidden", info.hidden, shape.hidden),
+        ("experts", info.experts, shape.experts), ("topk", info.topk, shape.topk), ("raw", bool(info.raw), shape.raw),
+    ):
+        if has != wants:
+            return f"{name} {has}, needs {wants}"
+    if info.max_tokens < shape.max_tokens or shape.exact and info.max_tokens != shape.max_tokens:
+        return f"max-tokens {info.max_tokens}, needs {shape.max_tokens}"
+    if info.dtypes & both != both:
+        return "dtype: needs fp8,bf16"
+    if not _runs_on(info, here):
+        return f"arch {info.arch.decode()}, the GPUs are {here.arch.decode()}"
+    most = min(shape.max_sms or here.sms, here.sms)
+    if info.largest_grid > most:
+        return f"calls of {info.largest_grid} SMs, needs --max-sms {most}"
+    return ""
+
+
+def _read(path, shape, here):
+    """(capacity of the pack, why it does not serve)."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
-    except (OSError, EpcommError):
-        return 0
-    same = (LAYOUTS[info.layout], info.ranks, info.hidden, info.experts, info.topk, bool(info.raw)) == (
-        shape.layout, shape.ranks, shape.hidden, shape.experts, shape.topk, shape.raw)
-    room = info.max_tokens == shape.max_tokens if shape.exact else info.max_tokens >= shape.max_tokens
-    few = shape.max_sms == 0 or info.largest_grid <= shape.max_sms
-    return info.max_tokens if same and room and few else 0
+    except (OSError, EpcommError) as e:
+        return 0, str(e)
+    return info.max_tokens, _unfit(info, shape, here)
 
 
-def find(shape):
-    """The path of the smallest pack that serves a shape, None where there is none. Of the
-    places in the order above the first that has one counts."""
-    named = [p for p in os.environ.get("EPCOMM_PACKS", "").split(":") if p]
-    for places in (_explicit, named, [cache_folder()]):
-        found = [(size, path) for path in _files(places) if (size := _serves(path, shape))]
+def find(shape, here):
+    """The path of the smallest pack that serves a shape on a machine, None where there is none.
+    Of the places in the order above the first that has one counts."""
+    for places in (*_named(), _made_for(here)):
+        found = [(size, path) for path in _files(places) for size, why in [_read(path, shape, here)] if not why]
         if found:
             return min(found)[1]
     return None
 
 
-def _machine_file(folder):
-    m = machine()
+def _short(text, digits):
+    return hashlib.sha256(text).hexdigest()[:digits]
+
+
+def _made_for(here):
+    """Packs that the cache folder has for a machine: hosts with other GPUs may share the folder."""
+    return sorted(glob.glob(os.path.join(cache_folder(), f"*-{_short(here.key, 8)}.pack")))
+
+
+def _machine_file(folder, here):
+    """The machine in a file, as epbench pack reads it."""
     text = lambda b: b.decode(errors="replace")
-    path = os.path.join(folder, "machine.json")
+    path = os.path.join(folder, f"machine-{_short(here.key, 8)}.json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump({"machine": {
-            "backend": "cuda", "name": text(m.name), "pci_id": text(m.pci_id), "arch": text(m.arch), "sms": m.sms,
-            "memory_bytes": m.memory, "gpus": m.gpus, "link": text(m.link), "driver": "", "cuda": ""}}, f)
+            "backend": "cuda", "name": text(here.name), "pci_id": text(here.pci_id), "arch": text(here.arch), "sms": here.sms,
+            "memory_bytes": here.memory, "gpus": here.gpus, "link": text(here.link), "driver": "", "cuda": ""}}, f)
     return path
 
 
@@ -104,38 +142,57 @@ def command(shape, machine_file, path):
     return [str(w) for w in words]
 
 
-def make(shape):
-    """Makes a pack in the cache folder and returns its path."""
+def make(shape, here):
+    """Makes a pack in the cache folder and returns its path. Other jobs may make the same pack:
+    each makes it in a folder of its own, and the last one's stays."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
-    name = hashlib.sha256(repr(shape).encode()).hexdigest()[:16]
-    path = os.path.join(folder, f"{shape.layout.replace(':', '-')}-{name}.pack")
-    words = command(shape, _machine_file(folder), path + ".new")
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-    except OSError as e:
-        raise LookupError(_missing(shape, words, str(e))) from e
-    if done.returncode:
-        raise LookupError(_missing(shape, words, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no reason given"))
-    os.replace(path + ".new", path)
+    name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"
+    path = os.path.join(folder, name)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="new-") as mine:
+        machine_file = _machine_file(mine, here)
+        why = _failed(command(shape, machine_file, os.path.join(mine, name)))
+        if why:
+            kept = os.path.join(folder, os.path.basename(machine_file))  # the sentence names it
+            os.replace(machine_file, kept)
+            raise LookupError(_missing(shape, here, command(shape, kept, path), why))
+        os.replace(os.path.join(mine, name), path)
     return path
 
 
-def _missing(shape, words, why):
-    return (f"no pack for {shape}, and making one failed: {why}. Make it where NVRTC is: `{' '.join(words)}`, and name it in "
+def _failed(words):
+    """Why a command failed, "" where it did not."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as e:
+        return str(e)
+    said = done.stderr.strip().splitlines()
+    return "" if not done.returncode else said[-1] if said else "no reason given"
+
+
+def _missing(shape, here, words, why):
+    """The sentence for a pack that cannot be made, with what is wrong with those that users named."""
+    said = (f"no pack for {shape}, and making one failed: {why}. Make it where NVRTC is: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
+    for path in (p for places in _named() for p in _files(places)):
+        unfit = _read(path, shape, here)[1]
+        if not unfit.startswith("layout"):
+            said += f". {path} does not serve: {unfit}"
+    return said
 
 
 def get(shape, rank, all_gather_object):
     """The path of a pack for a shape: rank 0 finds or makes it, and tells the others.
     Collective. The ranks are of one host, with one file system."""
-    said = None
+    said, failed = None, None
     if rank == 0:
         try:
-            said = (find(shape) or make(shape), None)
-        except (LookupError, OSError, EpcommError) as e:
-            said = (None, str(e))
+            here = machine()
+            said = (find(shape, here) or make(shape, here), None)
+        except Exception as e:  # whatever it is: the others wait for what this rank says
+            failed = e
+            said = (None, str(e) if type(e) in (LookupError, EpcommError) else f"{type(e).__name__}: {e}")
     path, why = all_gather_object(said)[0]
     if why:
-        raise LookupError(why)
+        raise LookupError(why) from failed
     return path

@@ -341,14 +341,35 @@ class TestDeepEP(unittest.TestCase):
     def test_names_in_profiles(self):
         """With DEEPEP_TEST_NAMES=1 the shim gives kernels the names that DeepEP's test looks for."""
         with tempfile.TemporaryDirectory() as folder:
-            program = os.path.join(folder, "profiled.py")
-            with open(program, "w", encoding="utf-8") as f:
-                f.write(PROFILED)
-            paths = [os.path.join(os.path.dirname(__file__), "..", p) for p in ("src", "shim")]
-            env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths), DEEPEP_TEST_NAMES="1")
-            done = subprocess.run([sys.executable, program, os.path.join(folder, "trace.json")], env=env, capture_output=True, text=True)
+            self.runs(PROFILED, os.path.join(folder, "trace.json"), DEEPEP_TEST_NAMES="1")
+
+    def test_modules_of_the_shim(self):
+        """What engines import from deep_ep; with DEEPEP_SOURCE the checkout's own utils."""
+        self.runs(IMPORTS)
+        with tempfile.TemporaryDirectory() as source:
+            os.makedirs(os.path.join(source, "deep_ep", "utils"))
+            with open(os.path.join(source, "deep_ep", "utils", "math.py"), "w", encoding="utf-8") as f:
+                f.write("four = 4\n")
+            self.runs("from deep_ep import Buffer\nfrom deep_ep.utils.math import four\nassert four == 4\n", DEEPEP_SOURCE=source)
+
+    def runs(self, program, *args, **environment):
+        """A program with the shim on its path ends well."""
+        paths = [os.path.join(os.path.dirname(__file__), "..", p) for p in ("src", "shim")]
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths), **environment)
+        done = subprocess.run([sys.executable, "-c", program, *args], env=env, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+
+IMPORTS = """
+import deep_ep, deep_ep_cpp
+from deep_ep import Buffer, Config, EventOverlap, topk_idx_t  # SGLang, vLLM, TensorRT-LLM
+from deep_ep.utils import EventHandle, EventOverlap as Overlap  # Megatron-Core
+from deep_ep.buffer import Buffer as B
+
+assert Buffer is deep_ep.Buffer is B and Overlap is EventOverlap and deep_ep_cpp.EventHandle is EventHandle and deep_ep_cpp.Config is Config
+assert deep_ep_cpp.get_low_latency_rdma_size_hint(8, 512, 2, 16) == Buffer.get_low_latency_rdma_size_hint(8, 512, 2, 16)
+assert not hasattr(deep_ep, "HybridEPBuffer")
+"""
 
 PROFILED = """
 import json, sys, torch, deep_ep

@@ -1,5 +1,6 @@
 """deep_ep, for programs that import DeepEP by that name: put the folder above on
-PYTHONPATH. Everything is epcomm.deepep.
+PYTHONPATH. Everything is epcomm.deepep. It has the modules of DeepEP V1: deep_ep.buffer,
+deep_ep.utils (in the folder v1) and deep_ep_cpp.
 
 For DeepEP's own tests: DEEPEP_SOURCE names a checkout, whose deep_ep/utils the tests of
 its main branch import; DEEPEP_TEST_SEED is added to each seed that a test sets;
@@ -16,8 +17,8 @@ from epcomm.deepep import *  # noqa: F403
 from epcomm.deepep import EventHandle
 
 _source = os.environ.get("DEEPEP_SOURCE")
+__path__.append(os.path.join(_source, "deep_ep") if _source else os.path.join(os.path.dirname(__file__), "v1"))
 if _source:
-    __path__.append(os.path.join(_source, "deep_ep"))
     sys.modules["deep_ep._C"] = types.SimpleNamespace(EventHandle=EventHandle)
 
 _seed = int(os.environ.get("DEEPEP_TEST_SEED", "0"))

@@ -1,0 +1,9 @@
+"""What DeepEP's extension has for programs that import it beside deep_ep. Its own Buffer, which
+is not the one of deep_ep, is not among it."""
+
+from epcomm.deepep import Buffer, Config, EventHandle, topk_idx_t
+
+get_low_latency_rdma_size_hint = Buffer.get_low_latency_rdma_size_hint
+is_sm90_compiled = Buffer.is_sm90_compiled
+
+__all__ = ["Config", "EventHandle", "get_low_latency_rdma_size_hint", "is_sm90_compiled", "topk_idx_t"]

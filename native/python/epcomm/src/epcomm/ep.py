@@ -89,6 +89,7 @@ class EP:
         self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
         self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
+        self._begun = [None] * i.in_flight  # by slot: out of a combine that was sent and not received
         self._views, self._rows = {}, {}
         self._index = index
         self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
@@ -161,19 +162,28 @@ class EP:
 
         y: bfloat16 [max_rows, hidden], what the experts made of each row; over nodes it is
         copied to self.y(slot) unless it lies there. The other arguments as they were for
-        dispatch.
+        dispatch. out: of the whole call or of its "_send"; "_recv" returns what its send got.
         """
         call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
-        if out is None:
-            out = torch.empty((call.tokens, self.hidden), dtype=torch.bfloat16, device=y.device)
-        self._check_rows("out", out, call.tokens)
         self._check_rows("y", y, 0)
+        out = self._combined(out, call, half)
+        self._check_rows("out", out, call.tokens)
         y = self._readable(y, slot, half)
         call.y, call.combined = y.data_ptr(), out.data_ptr()
         self.comm.check(getattr(lib(), "epcomm_combine" + half)(self.comm.handle, call, self._stream(stream)))
+        self._begun[slot] = out if half == "_send" else None
         if self._settle:
             self._settle()
         return out
+
+    def _combined(self, out, call, half):
+        """Where combine writes. Both halves have the same: either may be the one that writes."""
+        begun = self._begun[call.slot] if half == "_recv" else None
+        if begun is None:
+            return out if out is not None else torch.empty((call.tokens, self.hidden), dtype=torch.bfloat16, device=self.device)
+        if out is not None and out.data_ptr() != begun.data_ptr():
+            raise ValueError("out: another tensor than its send had; leave it out of the recv")
+        return begun
 
     def y(self, slot=0):
         """bfloat16 [max_rows, hidden] in the library's memory, over nodes. Experts that write

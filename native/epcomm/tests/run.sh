@@ -60,6 +60,7 @@ if python3 -c 'import torch' 2> /dev/null; then
   step "torch" python3 -m epcomm check "$out/test.pack" --spawn 2 --device cpu --calls 12 --most 24 --tokens ""
   step "torch, apart" python3 -m epcomm check "$out/test.pack" --spawn 2 --apart --device cpu --calls 2 --most 24 --tokens 1,8
   step "deepep" env EPBENCH_PROGRAM="$PWD/$out/../epbench" python3 "$here/../../python/epcomm/tests/test_deepep.py"
+  step "ep" python3 "$here/../../python/epcomm/tests/test_ep.py"
   step "streams" env EPBENCH_PROGRAM="$PWD/$out/../epbench" python3 "$here/../../python/epcomm/tests/test_streams.py"
   step "example, torch" python3 -m torch.distributed.run --standalone --nproc-per-node 2 "$here/../../../examples/epcomm/decode.py" "$out/test.pack" cpu
 fi

@@ -8,6 +8,7 @@ from .library import Call, Explanation, Fault, Info, Machine, Outputs
 
 DTYPES = {"default": 0, "bf16": 1, "fp8": 2, "mxfp4": 3, "nvfp4": 4}
 ROUTINGS = {"default": 0, "even": 1, "skewed": 2, "concentrated": 3, "hot-rank": 4, "all": 5}
+LAYOUTS = ("expert", "expert:128", "masked", "rank", "rank:packed")  # by EpcommLayout
 PURPOSES = {"pair": 0, "dispatch": 1, "combine": 2, "halves": 3}
 
 _lib = None

@@ -1,12 +1,13 @@
 """epcomm for PyTorch: tensors in and out without copies, custom operators that
 torch.compile knows, capture in CUDA graphs."""
 
+import contextlib
 import ctypes
 import typing
 
 import torch
 
-from .comm import DTYPES, PURPOSES, ROUTINGS, Call, Comm, lib, word
+from .comm import DTYPES, LAYOUTS, PURPOSES, ROUTINGS, Call, Comm, lib, word
 
 _ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}
 
@@ -68,7 +69,8 @@ class EP:
     ranks and all_gather(bytes) -> bytes yourself. Other options, such as nodes: see Comm.
 
     Tensors that dispatch returns are views of the library's memory: they hold until
-    the slot's next dispatch.
+    the slot's next dispatch. The pack is of layout expert or expert:128. A stream that a call
+    is given waits for its tensors before, and they live until it has passed the call.
     """
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
@@ -86,6 +88,7 @@ class EP:
             torch.empty(1, device=self.device)  # torch makes the context first, with its own flags
         self.comm = Comm(pack, rank or 0, ranks, index, all_gather, **options)
         self.info = i = self.comm.info
+        self._check_layout()
         self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
         self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
@@ -94,6 +97,14 @@ class EP:
         self._index = index
         self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
         self.id = _register(self)
+
+    def _check_layout(self):
+        """On all ranks alike: they have one pack."""
+        layout = LAYOUTS[self.info.layout]
+        if layout not in ("expert", "expert:128"):
+            self.comm.destroy()
+            raise ValueError(f"pack: layout {layout}, EP takes expert and expert:128; pack with --layout expert, or use "
+                             "epcomm.deepep.Buffer or epcomm.Comm")
 
     def _view(self, slot, dtype):
         dtype = dtype or self.info.default_dtype
@@ -166,9 +177,9 @@ class EP:
         """
         call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
         self._check_rows("y", y, 0)
-        out = self._combined(out, call, half)
+        out = self._combined(out, call, half, stream)
         self._check_rows("out", out, call.tokens)
-        y = self._readable(y, slot, half)
+        y = self._readable(y, slot, half, stream)
         call.y, call.combined = y.data_ptr(), out.data_ptr()
         self.comm.check(getattr(lib(), "epcomm_combine" + half)(self.comm.handle, call, self._stream(stream)))
         self._begun[slot] = out if half == "_send" else None
@@ -176,11 +187,23 @@ class EP:
             self._settle()
         return out
 
-    def _combined(self, out, call, half):
+    def _on(self, stream):
+        """What a call does beside its kernels belongs on the call's stream too."""
+        return torch.cuda.stream(stream) if stream is not None and self.device.type == "cuda" else contextlib.nullcontext()
+
+    def _new_rows(self, rows, stream):
+        """Memory of the call's stream. Whoever is on the current one may use it behind the call."""
+        with self._on(stream):
+            out = torch.empty((rows, self.hidden), dtype=torch.bfloat16, device=self.device)
+        if stream is not None and self.device.type == "cuda":
+            out.record_stream(torch.cuda.current_stream(self.device))
+        return out
+
+    def _combined(self, out, call, half, stream):
         """Where combine writes. Both halves have the same: either may be the one that writes."""
         begun = self._begun[call.slot] if half == "_recv" else None
         if begun is None:
-            return out if out is not None else torch.empty((call.tokens, self.hidden), dtype=torch.bfloat16, device=self.device)
+            return out if out is not None else self._new_rows(call.tokens, stream)
         if out is not None and out.data_ptr() != begun.data_ptr():
             raise ValueError("out: another tensor than its send had; leave it out of the recv")
         return begun
@@ -194,13 +217,14 @@ class EP:
             view = self._rows[slot] = _bytes(address, 2 * rows * self.hidden, self.device).view(torch.bfloat16).view(rows, self.hidden)
         return view
 
-    def _readable(self, y, slot, half):
+    def _readable(self, y, slot, half, stream):
         """y where combine can read it. What was sent is not copied again."""
         room = self.y(slot)
         if room is None or room.data_ptr() <= y.data_ptr() < room.data_ptr() + 2 * room.numel():
             return y
         if half != "_recv":
-            room[:y.shape[0]].copy_(y)
+            with self._on(stream):
+                room[:y.shape[0]].copy_(y)
         return room
 
     def max_rows(self, dtype=0):
@@ -224,6 +248,7 @@ class EP:
 
     def reset(self):
         self.comm.reset()
+        self._begun = [None] * self.info.in_flight
 
     def destroy(self):
         _known.pop(self.id, None)

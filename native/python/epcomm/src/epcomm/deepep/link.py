@@ -4,10 +4,9 @@ import typing
 
 import torch
 
-from ..comm import PURPOSES, Call, Comm, lib
+from ..comm import LAYOUTS, PURPOSES, Call, Comm, lib
 from ..ep import _emulated_wait
 from . import events
-from .packs import LAYOUTS
 
 BF16, FP8 = 1, 2
 

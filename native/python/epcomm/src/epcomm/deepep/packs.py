@@ -18,9 +18,8 @@ import subprocess
 import tempfile
 import typing
 
-from ..comm import DTYPES, EpcommError, check_pack, machine
+from ..comm import DTYPES, LAYOUTS, EpcommError, check_pack, machine
 
-LAYOUTS = ("expert", "expert:128", "masked", "rank", "rank:packed")
 _explicit: list[str] = []
 
 

@@ -1,0 +1,82 @@
+"""EP: what it refuses, and on which stream it copies and makes tensors. Answers are checked by
+python -m epcomm check."""
+
+import os
+import sys
+import types
+import unittest
+from unittest import mock
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for folder in ("../src", "emulated"):
+    sys.path.insert(0, os.path.join(HERE, folder))
+
+import emulated_streams as streams  # noqa: E402
+import torch  # noqa: E402
+
+import epcomm  # noqa: E402
+from epcomm import ep as module  # noqa: E402
+
+
+def stand_in(**info):
+    """A Comm for 4 tokens a rank that does nothing."""
+    about = {"layout": 0, "hidden": 8, "topk": 2, "max_tokens": 4, "groups": 1, "experts": 2, "local_experts": 1, "ranks": 2,
+             "in_flight": 1, "nodes": 1, "dtypes": 2, "default_dtype": 1}
+    comm = mock.Mock(info=epcomm.Info(**{**about, **info}))
+    return mock.patch.object(module, "Comm", return_value=comm), comm
+
+
+def make(**info):
+    patch, _ = stand_in(**info)
+    with patch, mock.patch.object(module, "_emulated_wait"):
+        return module.EP(pack="x.pack", device="cpu", rank=0, ranks=2, all_gather=lambda mine: mine * 2)
+
+
+class TestEP(unittest.TestCase):
+    def test_layouts(self):
+        for layout, served in ((0, True), (1, True), (2, False), (3, False), (4, False)):
+            if served:
+                make(layout=layout)
+                continue
+            patch, comm = stand_in(layout=layout)
+            with patch, self.assertRaisesRegex(ValueError, "^pack: layout (masked|rank|rank:packed), EP takes .* pack with --layout expert"):
+                module.EP(pack="x.pack", device="cpu", rank=0, ranks=2, all_gather=lambda mine: mine * 2)
+            comm.destroy.assert_called_once_with()
+
+    def test_a_call_on_another_stream(self):
+        """Over nodes y is copied there, and out comes from its memory and is known on the current one."""
+        ep, used, recorded = make(nodes=2), [], []
+        ep.device, ep._settle = types.SimpleNamespace(type="cuda", index=0), None
+        ep.y = lambda slot: torch.zeros((4, 8), dtype=torch.bfloat16)
+        other, here, copy, empty = streams.Stream(), streams.current(), torch.Tensor.copy_, torch.empty
+
+        def copied(into, value):
+            used.append(("copy", streams.current()))
+            return copy(into, value)
+
+        def made(*args, device, **kwargs):
+            used.append(("empty", streams.current()))
+            return empty(*args, **kwargs)
+
+        with mock.patch.multiple(torch.cuda, current_stream=streams.current, stream=streams.use), \
+                mock.patch.object(torch.Tensor, "record_stream", lambda t, stream: recorded.append(stream)), \
+                mock.patch.object(torch.Tensor, "copy_", copied), mock.patch.object(torch, "empty", made), \
+                mock.patch.object(module, "lib"):
+            ids, weights = torch.zeros((4, 2), dtype=torch.int32), torch.zeros((4, 2))
+            out = ep.combine(torch.zeros((4, 8), dtype=torch.bfloat16), ids, weights, stream=other)
+        self.assertEqual((out.shape, recorded), ((4, 8), [here]))
+        self.assertEqual(used, [("empty", other), ("copy", other)])
+
+    def test_halves_have_one_out(self):
+        ep, ids, weights = make(), torch.zeros((4, 2), dtype=torch.int32), torch.zeros((4, 2))
+        y = torch.zeros((4, 8), dtype=torch.bfloat16)
+        with mock.patch.object(module, "lib"):
+            sent = ep.combine(y, ids, weights, half="_send")
+            with self.assertRaisesRegex(ValueError, "^out: another tensor than its send had"):
+                ep.combine(y, ids, weights, half="_recv", out=torch.zeros_like(y))
+            self.assertIs(ep.combine(y, ids, weights, half="_recv"), sent)
+            self.assertEqual(ep._begun, [None])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -87,8 +87,20 @@ func (b *backend) Kernels() []kernels.Kernel {
 	doc := "What the pack " + b.pack.Digest[:12] + " launches, through epcomm."
 	return []kernels.Kernel{
 		{Name: "epcomm", Op: ep.Dispatch, Doc: doc, Check: b.fits, Layouts: served},
-		{Name: "epcomm", Op: ep.Combine, Doc: doc, Check: b.fits, Layouts: served},
+		{Name: "epcomm", Op: ep.Combine, Doc: doc, Check: b.fits, Layouts: served, Params: precisionOf(b.pack)},
 	}
+}
+
+// precisionOf is the parameter of a pack that has rows for callers who accept reduced
+// precision, beside those for all others.
+func precisionOf(p *pack.Pack) []kernels.Param {
+	if !p.Reduced {
+		return nil
+	}
+	return []kernels.Param{{
+		Name: "precision", Doc: "whose rows: those for full precision, or those for callers who accept reduced", Values: []ep.Value{"full", "reduced"},
+		Default: "full", Binding: kernels.Setup, Class: kernels.Precision,
+	}}
 }
 
 // Conditions implements kernels.Conditioned for kernels that epbench has no code of.

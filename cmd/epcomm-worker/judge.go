@@ -28,12 +28,23 @@ func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Comparison, er
 	return s.outputs.Judge(op, d, k)
 }
 
+// reduced reports whether a candidate takes the pack's rows for callers who accept reduced
+// precision.
+func (s *session) reduced(c ep.Config) bool {
+	if s.problem().Op == ep.Pair {
+		if _, k, err := ep.Split(c); err == nil {
+			c = k
+		}
+	}
+	return c.Str("precision") == ep.Reduced.String()
+}
+
 // judgedAs is how strictly the halves of a candidate are judged. A pack may choose
 // configs that sum by rank, and says nothing of the order of rows.
 func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err error) {
 	if p := s.backend.pack; p != nil {
 		both := ref.Compare{MaxRows: max(cuda.JudgedElements/s.problem().Hidden, 1)}
-		if p.Reduced {
+		if s.reduced(c) {
 			both.Partial = ref.BF16Partial
 		}
 		return both, both, nil

@@ -143,7 +143,7 @@ func (r *rank) load(l load) (err error) {
 	r.unload()
 	r.comm, err = epcomm.Create(epcomm.Options{
 		Pack: l.Pack, Nodes: l.Nodes, Rank: r.seat.Rank, Ranks: r.seat.Ranks, Device: r.seat.Device,
-		Deadline: time.Duration(l.Deadline), Reduced: true, Gather: r.gather,
+		Deadline: time.Duration(l.Deadline), Reduced: l.Reduced, Gather: r.gather,
 	})
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func (s *session) hold(c ep.Config) error {
 	}
 	s.loaded = ""
 	_, err = r.ask(func(int) request {
-		return request{Load: &load{Pack: s.packs[c.Key()], Nodes: s.backend.nodes, Deadline: int64(s.backend.deadline)}}
+		return request{Load: &load{Pack: s.packs[c.Key()], Nodes: s.backend.nodes, Deadline: int64(s.backend.deadline), Reduced: s.reduced(c)}}
 	})
 	if err == nil {
 		s.loaded = c.Key()

@@ -132,8 +132,9 @@ layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epc
 	tar -C $(BINDIR)/layouts-gpu -cJf $(BINDIR)/layouts-gpu.tar.xz .
 	@du -sh $(BINDIR)/layouts-gpu.tar.xz
 
-# The second line has dispatches that take tokens which the caller cast.
-epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## the oracle over epcomm-worker on the emulated driver, some cases
+# The last line has dispatches that take tokens which the caller cast.
+epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## the worker's tests, and the oracle over it on the emulated driver, some cases
+	LD_LIBRARY_PATH=$(EMULATED) $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 ./cmd/epcomm-worker
 	$(EPCOMM_VERIFY) --quick --only op=combine,hidden=512
 	$(EPCOMM_VERIFY) --only dtype=fp8,layout=rank:packed,hidden=512
 EPCOMM_VERIFY = LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) EPBENCH_CUDA=$(CURDIR)/$(BINDIR)/epcomm-worker \

@@ -216,7 +216,7 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream s, unsigned flags) {
   return CUDA_SUCCESS;
 }
 CUresult cuEventRecord(CUevent e, CUstream s) { return cuEventRecordWithFlags(e, s, 0); }
-CUresult cuStreamWaitEvent(CUstream s, CUevent handle, unsigned) {
+CUresult cuStreamWaitEvent(CUstream s, CUevent handle, unsigned flags) {
   Event *e = reinterpret_cast<Event *>(handle);
   Stream *stream = stream_of(s);
   if (e->capture) {
@@ -225,6 +225,7 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent handle, unsigned) {
     stream->capture = e->capture; /* joins */
     return CUDA_SUCCESS;
   }
+  if (stream->capture && flags != CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   uint64_t n = e->recorded;
   stream->add([=] {
     while (e->passed < n) rest();
@@ -252,6 +253,12 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
 }
 CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
   *status = stream_of(s)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+/* A symbol that old programs find, and cuda.h no longer declares. */
+CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *number, CUgraph *, const CUgraphNode **, size_t *) {
+  cuStreamIsCapturing(s, status);
+  if (number && *status == CU_STREAM_CAPTURE_STATUS_ACTIVE) *number = stream_of(s)->capture->number;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {

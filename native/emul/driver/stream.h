@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -57,6 +58,10 @@ inline void rest() {
 struct Capture {
   std::vector<Work> works;
   bool ended = false;
+  uint64_t number = ++captures; /* over the life of the process */
+
+ private:
+  inline static std::atomic<uint64_t> captures{0};
 };
 
 /* Work in order on a thread of its own, or a list of it while capturing. */

@@ -1,6 +1,7 @@
 """Streams, hooks and CUDA graphs of epcomm.deepep, over the stand-ins of tests/emulated, which
 know who waited for whom and keep CUDA's rules of capture."""
 
+import ctypes
 import os
 import sys
 import tempfile
@@ -68,6 +69,24 @@ class TestLane(Streams):
         with streams.use(other):
             self.lane.run(None, False, lambda: None, ())
         self.assertTrue(other.after(made))
+
+
+class TestCaptures(unittest.TestCase):
+    def test_numbers(self):
+        """As the driver says, here the emulated one."""
+        driver, context, stream = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+        driver.cuInit(0)
+        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+        driver.cuCtxSetCurrent(context)
+        driver.cuStreamCreate(ctypes.byref(stream), 1)
+        numbers = []
+        for _ in range(2):
+            numbers.append(events.capture_of(mock.Mock(cuda_stream=stream.value)))
+            driver.cuStreamBeginCapture_v2(stream, 0)
+            numbers.append(events.capture_of(mock.Mock(cuda_stream=stream.value)))
+            driver.cuStreamEndCapture(stream, ctypes.byref(ctypes.c_void_p()))
+        self.assertEqual((numbers[0], numbers[2]), (0, 0))
+        self.assertEqual(len({0, numbers[1], numbers[3]}), 3)
 
 
 class TestLink(unittest.TestCase):

@@ -102,7 +102,7 @@ def check_rows(rank, everyone, source, got, got_ids, got_weights, counts, handle
             assert torch.equal(got_weights[at:at + len(tokens)], torch.where(here, weights, 0)[tokens])
         at += len(tokens)
         assert handle[0][r, rank] == at
-    assert at == rows.shape[0]
+    assert at == rows.shape[0] and handle[3].is_contiguous()
     assert counts == [sum((ids == rank * local + e).sum().item() for _, ids, _ in everyone) for e in range(local)]
 
 

@@ -157,7 +157,8 @@ class Buffer:
         bases = torch.cat((torch.zeros_like(matrix[:1]), matrix))
         none = torch.empty(0, dtype=torch.int32, device=link.device)
         sent = normal.Sent(link, dtype, ids, rows, bases, here)
-        handle = Handle((matrix, none, none, rows.src_info[:2 * here].view(-1, 2)[:, 0], is_token_in_rank, none), sent)
+        sources = rows.src_info[:2 * here].view(-1, 2)[:, 0].contiguous()
+        handle = Handle((matrix, none, none, sources, is_token_in_rank, none), sent)
         recv_ids = recv_weights = None
         if topk_idx is not None:
             k = topk_idx.shape[1]

@@ -48,7 +48,7 @@ class TestEP(unittest.TestCase):
         ep, used, recorded = make(nodes=2), [], []
         ep.device, ep._settle = types.SimpleNamespace(type="cuda", index=0), None
         ep.y = lambda slot: torch.zeros((4, 8), dtype=torch.bfloat16)
-        other, here, copy, empty = streams.Stream(), streams.current(), torch.Tensor.copy_, torch.empty
+        other, third, here, copy, empty = streams.Stream(), streams.Stream(), streams.current(), torch.Tensor.copy_, torch.empty
 
         def copied(into, value):
             used.append(("copy", streams.current()))
@@ -63,9 +63,12 @@ class TestEP(unittest.TestCase):
                 mock.patch.object(torch.Tensor, "copy_", copied), mock.patch.object(torch, "empty", made), \
                 mock.patch.object(module, "lib"):
             ids, weights = torch.zeros((4, 2), dtype=torch.int32), torch.zeros((4, 2))
-            out = ep.combine(torch.zeros((4, 8), dtype=torch.bfloat16), ids, weights, stream=other)
-        self.assertEqual((out.shape, recorded), ((4, 8), [here]))
-        self.assertEqual(used, [("empty", other), ("copy", other)])
+            y = torch.zeros((4, 8), dtype=torch.bfloat16)
+            out = ep.combine(y, ids, weights, stream=other)
+            halves = [ep.combine(y, ids, weights, stream=other, half="_send"), ep.combine(y, ids, weights, stream=third, half="_recv")]
+        self.assertEqual((out.shape, halves[0] is halves[1]), ((4, 8), True))
+        self.assertEqual(recorded, [here, here, third])  # each out, and the second again by its recv
+        self.assertEqual(used, [("empty", other), ("copy", other)] * 2)
 
     def test_halves_have_one_out(self):
         ep, ids, weights = make(), torch.zeros((4, 2), dtype=torch.int32), torch.zeros((4, 2))

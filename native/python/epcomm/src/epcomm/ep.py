@@ -206,6 +206,8 @@ class EP:
             return out if out is not None else self._new_rows(call.tokens, stream)
         if out is not None and out.data_ptr() != begun.data_ptr():
             raise ValueError("out: another tensor than its send had; leave it out of the recv")
+        if self.device.type == "cuda":
+            begun.record_stream(stream or torch.cuda.current_stream(self.device))  # its memory may be another stream's
         return begun
 
     def y(self, slot=0):

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -33,7 +33,8 @@ func newInterleave() *cobra.Command {
 		Long: `Take what each sweep chose, with its default, and measure all of them in alternating
 turns: a round of each run's library, then the next turn in another order. A drift of
 the machine then hits all libraries alike. The backends of all runs are started and
-stay; one of them runs at a time. -o gets a run directory for each of the sweeps.`,
+stay; one of them runs at a time. -o gets a run directory for each of the sweeps. All
+have to be of one --seed: another one is other work.`,
 		Example: `  epbench interleave dsv3-deepep dsv3-nccl -o dsv3-turns
   epbench interleave dsv3-* --op pair --turns 100 -o dsv3-pairs
   epbench table choose dsv3-turns/*`,
@@ -62,7 +63,10 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	t := &turntable{flags: f, sides: map[string]*openSide{}, id: time.Now().UTC().Format(time.RFC3339Nano)}
+	if err := canTakeTurns(runs); err != nil {
+		return err
+	}
+	t := &turntable{flags: f, backends: map[string]kernels.Backend{}, id: time.Now().UTC().Format(time.RFC3339Nano)}
 	defer t.close()
 	heats, err := t.heats(cmd, runs)
 	if err != nil {
@@ -76,6 +80,21 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	return f.print(cmd, t)
+}
+
+// canTakeTurns refuses runs whose cases cannot stand beside each other. With another seed
+// a routing selects other experts, so that no case of one run is a case of the other.
+func canTakeTurns(runs []*reports.Loaded) error {
+	for i, l := range runs {
+		if first := runs[0]; l.Run.Seed != first.Run.Seed {
+			return withCode(exitNotComparable, fmt.Errorf("%s was made with --seed %d, %s with --seed %d: their tokens go to other experts; sweep one of them again with the other's seed",
+				first.Path, first.Run.Seed, l.Path, l.Run.Seed))
+		}
+		if slices.ContainsFunc(runs[:i], func(x *reports.Loaded) bool { return x.Name() == l.Name() }) {
+			return usagef("two of the runs are named %s, and -o gets a directory of each name: give it once, or rename one", l.Name())
+		}
+	}
+	return nil
 }
 
 // print compares what the new run directories hold.
@@ -114,13 +133,13 @@ func (t *turntable) failure() error {
 	return nil
 }
 
-// turntable holds what takes turns: a backend for each command line, so that two sweeps
-// of one library share its processes.
+// turntable holds what takes turns: a side for each run, and a backend for each command
+// line, so that two sweeps of one library share its processes.
 type turntable struct {
-	flags *interleaveFlags
-	id    string
-	sides map[string]*openSide // by --backend; nil where it did not start
-	list  []*openSide
+	flags    *interleaveFlags
+	id       string
+	backends map[string]kernels.Backend // by --backend; nil where it did not start
+	list     []*openSide
 
 	missing []error // why backends did not start; the others go on
 }
@@ -136,6 +155,7 @@ type seat struct {
 	problem ep.Problem // without what each library sets by itself
 	work    string
 	run     string
+	backend string // --backend
 	routing string
 	seed    uint64
 	sweep.Entrant
@@ -145,7 +165,11 @@ type seat struct {
 func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Heat, error) {
 	var seats []seat
 	for _, l := range runs {
-		s, err := t.side(cmd, l)
+		old, err := resumed(l.Run.Command)
+		if err != nil {
+			return nil, badInput(fmt.Errorf("%s: %w", l.Path, err))
+		}
+		s, err := t.side(cmd, l, old)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.Path, err)
 		}
@@ -157,7 +181,7 @@ func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.H
 			if w == nil || d == nil || !w.OK() || !d.OK() {
 				continue
 			}
-			seats = append(seats, seat{withoutBuffers(c.Problem), l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem), l.Path, c.Routing, c.Seed,
+			seats = append(seats, seat{withoutBuffers(c.Problem), l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem), l.Path, old.backend, c.Routing, c.Seed,
 				sweep.Entrant{Side: s.Side, Problem: c.Problem, Config: w.Config, Default: d.Config}})
 		}
 	}
@@ -209,10 +233,10 @@ func gather(seats []seat, key func(seat) string) [][]seat {
 	return out
 }
 
-// twice finds a seat whose side already has one earlier in the list; nil if there is none.
+// twice finds a seat whose backend already has one earlier in the list; nil if there is none.
 func twice(seats []seat) *seat {
 	for i := range seats {
-		if slices.ContainsFunc(seats[:i], func(x seat) bool { return x.Side == seats[i].Side }) {
+		if slices.ContainsFunc(seats[:i], func(x seat) bool { return x.backend == seats[i].backend }) {
 			return &seats[i]
 		}
 	}
@@ -225,30 +249,17 @@ func withoutBuffers(p ep.Problem) ep.Problem {
 	return p
 }
 
-// side starts a run's backend again, once for all runs that have the same. It is nil where
-// that does not start.
-func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded) (*openSide, error) {
-	old, err := resumed(l.Run.Command)
-	if err != nil {
-		return nil, badInput(err)
+// side opens a directory for what a run's backend measures. It is nil where the backend
+// does not start.
+func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded, old *sweepFlags) (*openSide, error) {
+	b, err := t.start(cmd, l, old.backend)
+	if b == nil {
+		return nil, err
 	}
-	if s, known := t.sides[old.backend]; known {
-		if s != nil && !reflect.DeepEqual(s.Job.Run.Kernels, l.Run.Kernels) {
-			return nil, usagef("its kernels do other work than those of %s, of the same backend: --param gave another value to a hook; interleave them apart", s.path)
-		}
-		return s, nil
-	}
-	b, err := backendOf(cmd, old.backend)
-	if err != nil {
-		t.sides[old.backend], t.missing = nil, append(t.missing, fmt.Errorf("%s: %w", l.Path, err))
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is left out: %v\n", l.Path, err)
-		return nil, cmd.Context().Err()
-	}
-	s := &openSide{Side: &sweep.Side{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed}}, path: filepath.Join(t.flags.out, l.Name())}
-	t.sides[old.backend], t.list = s, append(t.list, s)
 	if b.Machine().Key() != l.Run.Machine.Key() || sweep.ABI(b) != l.Run.ABI {
 		return nil, withCode(exitNotComparable, fmt.Errorf("measured on %s with kernels %s; here is %s with %s", l.Run.Machine.Key(), l.Run.ABI, b.Machine().Key(), sweep.ABI(b)))
 	}
+	s := &openSide{Side: &sweep.Side{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed}}, path: filepath.Join(t.flags.out, l.Name())}
 	if s.Options.Band, err = parseBand(old.band); err != nil {
 		return nil, err
 	}
@@ -259,7 +270,25 @@ func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded) (*openSide, erro
 		return nil, badInput(fmt.Errorf("--out: %w", err))
 	}
 	s.Job = sweep.Job{Rounds: t.flags.turns, Log: s.dir, Run: run}
+	t.list = append(t.list, s)
 	return s, nil
+}
+
+// start starts a run's backend again, once for all runs that have the same. It is nil
+// where that does not start.
+func (t *turntable) start(cmd *cobra.Command, l *reports.Loaded, backend string) (kernels.Backend, error) {
+	b, known := t.backends[backend]
+	err := errors.New("its backend did not start")
+	if !known {
+		b, err = backendOf(cmd, backend)
+		t.backends[backend] = b
+	}
+	if b == nil {
+		t.missing = append(t.missing, fmt.Errorf("%s: %w", l.Path, err))
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is left out: %v\n", l.Path, err)
+		return nil, cmd.Context().Err()
+	}
+	return b, nil
 }
 
 // write completes the run directories with what was measured.
@@ -272,10 +301,12 @@ func (t *turntable) write() error {
 }
 
 func (t *turntable) close() {
-	for _, s := range t.list {
-		s.Backend.Close() // its results are written; what a worker says at its end changes nothing
-		if s.dir != nil {
-			s.dir.Close()
+	for _, b := range t.backends {
+		if b != nil {
+			b.Close() // its results are written; what a worker says at its end changes nothing
 		}
+	}
+	for _, s := range t.list {
+		s.dir.Close()
 	}
 }

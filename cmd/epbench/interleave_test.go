@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
 )
 
@@ -18,7 +20,7 @@ func TestHeats(t *testing.T) {
 		sides[name] = &sweep.Side{}
 	}
 	at := func(side, work string, tokens int) seat {
-		return seat{problem: ep.Problem{Op: ep.Dispatch, Tokens: tokens}, work: work, run: side, routing: "uniform", seed: 1, Entrant: sweep.Entrant{Side: sides[side]}}
+		return seat{problem: ep.Problem{Op: ep.Dispatch, Tokens: tokens}, work: work, run: side, backend: side, routing: "uniform", seed: 1, Entrant: sweep.Entrant{Side: sides[side]}}
 	}
 	for _, c := range []struct {
 		seats []seat
@@ -44,6 +46,27 @@ func TestHeats(t *testing.T) {
 		}
 		if text != c.want {
 			t.Errorf("%q, want %q", text, c.want)
+		}
+	}
+}
+
+// TestCanTakeTurns: runs of other seeds are other work, and runs of one name would write
+// over each other.
+func TestCanTakeTurns(t *testing.T) {
+	at := func(path string, seed uint64) *reports.Loaded {
+		return &reports.Loaded{Path: path, Run: &record.Run{Seed: seed}}
+	}
+	for _, c := range []struct {
+		runs []*reports.Loaded
+		want string
+	}{
+		{[]*reports.Loaded{at("x/a", 1), at("x/b", 1)}, ""},
+		{[]*reports.Loaded{at("x/a", 1), at("x/b", 5)}, "x/a was made with --seed 1, x/b with --seed 5"},
+		{[]*reports.Loaded{at("x/a", 1), at("y/a", 1)}, "two of the runs are named a"},
+	} {
+		err := canTakeTurns(c.runs)
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
 }

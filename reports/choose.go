@@ -65,7 +65,7 @@ func Choose(runs []*Loaded) ([]Choice, error) {
 			}
 			p := c.Problem
 			p.MaxTokens, p.Layout = 0, ""
-			choice := Choice{Problem: p, Routing: c.Routing, Work: strings.TrimSpace(o.Work + ", " + o.Entry.Clock)}
+			choice := Choice{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
 			key := p.Key() + "|" + c.Routing + "|" + choice.Work
 			if o.Work == "" { // unknown work is compared with nothing
 				key += "|" + l.Path
@@ -168,6 +168,7 @@ func ChoiceTable(choices []Choice) Table {
 		"its gain: over the library's own default, in the same rounds; faster by: the next library's time over the first's; low, high: 95 % intervals")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)
+	warnOfSeeds(&t, choices)
 	for _, s := range crossings(choices) {
 		t.Note(s)
 	}
@@ -183,6 +184,23 @@ func casesOf(choices []Choice) []*Case {
 		cases = append(cases, &Case{Problem: p, Routing: c.Routing, Seed: c.Offers[0].Case.Seed})
 	}
 	return cases
+}
+
+// warnOfSeeds says where the runs of a choice drew the routing with other seeds.
+func warnOfSeeds(t *Table, choices []Choice) {
+	for _, c := range choices {
+		first := c.Offers[0]
+		for _, o := range c.Offers[1:] {
+			if o.Case.Seed != first.Case.Seed {
+				t.Warn("%s", otherSeeds(first.Run.Name(), first.Case.Seed, o.Run.Name(), o.Case.Seed))
+			}
+		}
+	}
+}
+
+// otherSeeds is the warning about two runs whose routings are other draws.
+func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
+	return fmt.Sprintf("%s has seed %d, %s has seed %d: their routings are other draws, so that tokens go to other experts; a part of a difference may come from that", a, seedA, b, seedB)
 }
 
 // howCompared says whether the libraries were measured in turns.

@@ -135,13 +135,30 @@ func TestLibraryTable(t *testing.T) {
 	}
 }
 
+// TestChooseWarnsOfSeeds: libraries whose routings are other draws are compared with a
+// warning.
+func TestChooseWarnsOfSeeds(t *testing.T) {
+	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
+	b.Results[0].Seed = 5
+	b.Cases = Cases(b.Run, b.Results)
+	choices, err := Choose([]*Loaded{a, b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []Table{ChoiceTable(choices), LibraryTable(choices)} {
+		if len(table.Warnings) != 1 || !strings.HasPrefix(table.Warnings[0], "b has seed 5, a has seed 1: ") {
+			t.Errorf("%s: warnings %q", table.Name, table.Warnings)
+		}
+	}
+}
+
 // TestChooseUnknownWork: a run that does not say what its times hold is compared with
 // nothing.
 func TestChooseUnknownWork(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
 	a.Run.Kernels, b.Run.Kernels = nil, nil
 	choices, err := Choose([]*Loaded{a, b})
-	if err != nil || len(choices) != 2 || len(choices[0].Offers) != 1 {
+	if err != nil || len(choices) != 2 || len(choices[0].Offers) != 1 || choices[0].Work != "unknown, chain" {
 		t.Errorf("%+v, %v", choices, err)
 	}
 }

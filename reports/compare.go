@@ -89,23 +89,10 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	}
 	c.pair(o)
 	if !slices.ContainsFunc(c.Cases, func(x Compared) bool { return x.A != nil && x.B != nil }) {
-		return nil, &NotComparable{[]string{"no case was measured on both sides" + modeHint(a, b, o)}}
+		return nil, &NotComparable{[]string{"no case was measured on both sides" + unlike(a, b, o)}}
 	}
 	c.judge()
 	return c, nil
-}
-
-// modeHint explains an empty comparison where only the mode differs.
-func modeHint(a, b *Loaded, o CompareOptions) string {
-	if o.Allow["mode"] {
-		return ""
-	}
-	for _, x := range a.Cases {
-		if y := match(x, b.Cases, true); y != nil {
-			return fmt.Sprintf("; mode: %s against %s (--allow mode compares all the same)", x.Problem.Mode, y.Problem.Mode)
-		}
-	}
-	return ""
 }
 
 // match finds the case of the same problem and routing, if possible of the
@@ -140,6 +127,9 @@ func (c *Comparison) pair(o CompareOptions) {
 			c.Cases = append(c.Cases, x)
 			continue
 		}
+		if ca.Seed != cb.Seed {
+			c.note(otherSeeds(c.A.Name(), ca.Seed, c.B.Name(), cb.Seed))
+		}
 		for _, pair := range entries(ca, cb, o.What) {
 			x := Compared{Case: ca, A: pair[0], B: pair[1], Band: max(o.Band, ca.Spread(), cb.Spread())}
 			x.compare(o)
@@ -150,6 +140,13 @@ func (c *Comparison) pair(o CompareOptions) {
 		if match(cb, c.A.Cases, o.Allow["mode"]) == nil {
 			c.Notes = append(c.Notes, fmt.Sprintf("%s: only in %s", cb.Title(), c.B.Name()))
 		}
+	}
+}
+
+// note keeps a note once.
+func (c *Comparison) note(text string) {
+	if !slices.Contains(c.Notes, text) {
+		c.Notes = append(c.Notes, text)
 	}
 }
 
@@ -291,7 +288,7 @@ func (c *Comparison) Summary() string {
 	for _, x := range c.Cases {
 		counts[x.Verdict]++
 	}
-	s := fmt.Sprintf("%d cases: %d same, %d faster, %d slower, %d undecided.", len(c.Cases), counts[record.Same], counts[record.Faster], counts[record.Slower], counts[record.Undecided])
+	s := fmt.Sprintf("%s: %d same, %d faster, %d slower, %d undecided.", ep.Count(len(c.Cases), "case"), counts[record.Same], counts[record.Faster], counts[record.Slower], counts[record.Undecided])
 	if c.Worst >= 0 {
 		s += fmt.Sprintf(" Geometric mean %.4f (%.4f to %.4f); worst %.3f: %s.", c.Geomean.Mid, c.Geomean.Low, c.Geomean.High,
 			c.Cases[c.Worst].Ratio.Mid, c.Cases[c.Worst].Case.Title())

@@ -195,6 +195,27 @@ func TestNotComparable(t *testing.T) {
 	}
 }
 
+// Runs without a common case are refused with the field in which they differ.
+func TestNoCommonCase(t *testing.T) {
+	a, b := pair(1, 12, nil)
+	for i := range b.Results {
+		b.Results[i].Problem.Ranks = 4
+	}
+	_, err := reports.Compare(a, reload(b), reports.CompareOptions{})
+	if want := "no case was measured on both sides; A has 8 ranks, B has 4 ranks"; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// Runs of other seeds drew other routings: the comparison says so, once.
+func TestCompareWarnsOfSeeds(t *testing.T) {
+	a, b := pair(1, 12, nil)
+	c := compare(t, a, b)
+	if want := "a has seed 2, b has seed 3: their routings are other draws"; len(c.Notes) != 1 || !strings.HasPrefix(c.Notes[0], want) {
+		t.Errorf("notes %q, want %q", c.Notes, want)
+	}
+}
+
 // What gave right answers before and gives none now has regressed, whatever
 // its time; a case that was not measured is no pass.
 func TestBrokenAndMissingCases(t *testing.T) {

@@ -30,6 +30,7 @@ func LibraryTable(choices []Choice) Table {
 		"to fastest: the library's time over the fastest one's of the same work, at least and at most: its 95 % interval; gain: over the library's own default in the same rounds, low, high: its 95 % interval")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)
+	warnOfSeeds(&t, choices)
 	return t
 }
 

@@ -57,7 +57,7 @@ func ColumnsFor(cases []*Case) ProblemColumns {
 			out.Columns = append(out.Columns, f.column)
 			out.fields = append(out.fields, f)
 		case len(cases) > 0 && !f.boring(cases[0]):
-			shared = append(shared, fmt.Sprintf(f.phrase, f.cell(cases[0]).Text))
+			shared = append(shared, f.say(f.cell(cases[0]).Text))
 		}
 	}
 	out.Shared = strings.Join(shared, ", ")

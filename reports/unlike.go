@@ -1,0 +1,46 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// unlike says why no case of one run is a case of the other: the mode, where that alone
+// differs, else each field of which the runs have no common value.
+func unlike(a, b *Loaded, o CompareOptions) string {
+	for _, x := range a.Cases {
+		if y := match(x, b.Cases, true); y != nil && !o.Allow["mode"] {
+			return fmt.Sprintf("; mode: %s against %s (--allow mode compares all the same)", x.Problem.Mode, y.Problem.Mode)
+		}
+	}
+	out := ""
+	for _, f := range problemFields {
+		ours, theirs := f.values(a.Cases), f.values(b.Cases)
+		common := slices.ContainsFunc(ours, func(v string) bool { return slices.Contains(theirs, v) })
+		if !common && len(ours) > 0 && len(theirs) > 0 && f.column.Name != "seed" {
+			out += "; A has " + f.say(strings.Join(ours, ", ")) + ", B has " + f.say(strings.Join(theirs, ", "))
+		}
+	}
+	return out
+}
+
+// values are the different values of a field, in the order of the cases.
+func (f problemField) values(cases []*Case) (out []string) {
+	for _, c := range cases {
+		if v := f.cell(c).Text; v != "" && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// say is a value of the field in a sentence.
+func (f problemField) say(value string) string {
+	if one, counts := strings.CutPrefix(f.phrase, "%s "); counts && value == "1" && strings.HasSuffix(one, "s") {
+		return ep.Count(1, strings.TrimSuffix(one, "s"))
+	}
+	return fmt.Sprintf(f.phrase, value)
+}

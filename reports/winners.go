@@ -83,7 +83,7 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decided prints some of the searches of a run. RUN#ROW names the config of one.
+// decided prints some of the searches of a run. RUN#ROW names the config of one, but under table commands.
 func decided(run *record.Run, of []int, columns []winnerColumn) Table {
 	cases := make([]*Case, len(of))
 	for i, at := range of {

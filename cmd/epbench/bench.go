@@ -51,7 +51,7 @@ makes the verdict the exit code, as in compare.`,
 	f.problem.bind(cmd)
 	f.beside.bind(cmd)
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.StringVar(&f.config, "config", "", "`CONFIG` to measure: "+configUsage)
+		s.StringVar(&f.config, "config", "", "`CONFIG` to measure: "+configUsageRun)
 		s.StringVar(&f.table, "table", "", "`TABLE`, or run with one, that says the config")
 		s.StringVar(&f.over, "over", "", "`TABLE`, or run with one, whose configs take the default's place in the comparison")
 		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept from --table: full or reduced")

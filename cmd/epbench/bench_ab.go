@@ -21,7 +21,7 @@ type abFlags struct {
 func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	switch {
 	case f.on && len(args) != 2:
-		return usagef("--ab: give two configs, each as %s", configUsage)
+		return usagef("--ab: give two configs, each as %s", configUsageRun)
 	case !f.on && len(args) > 0:
 		return usagef("%q: bench takes no argument without --ab; a config is --config", args[0])
 	}

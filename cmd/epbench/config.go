@@ -12,15 +12,20 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// configUsage says how configs are spelled, for the help of flags.
-const configUsage = "id (d7f2), difference (algo=dedup sms=64), kernel:name=value,name=value, or RUN#ROW"
+// configUsage says how configs are spelled, for the help of flags. What counts rows is
+// said behind it: what a run decided is listed in another order than its table.
+const (
+	configUsage      = "id (d7f2), difference (algo=dedup sms=64), kernel:name=value,name=value, "
+	configUsageRun   = configUsage + "RUN#ROW of the run's winners, or TABLE#ROW of a table"
+	configUsageTable = configUsage + "or TABLE#ROW as table show counts rows"
+)
 
 // readConfigs reads one config or several for every problem. Problems of
 // another op than the configs are left out; those that remain accept reduced
 // precision where a config needs it.
 func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ...string) (kept []ep.Problem, configs map[ep.Problem][]ep.Config, err error) {
 	for i := range specs {
-		if specs[i], err = fromRow(specs[i]); err != nil {
+		if specs[i], err = fromRow(specs[i], winnerRows); err != nil {
 			return nil, nil, usagef("%s: %w", flag, err)
 		}
 	}
@@ -57,9 +62,9 @@ func readOf(b kernels.Backend, p *ep.Problem, specs []string) ([]ep.Config, erro
 	return out, nil
 }
 
-// fromRow replaces RUN#ROW, a row of what a run decided or of a table, by the
-// full spelling of its config. Rows count from 1, as printed.
-func fromRow(s string) (string, error) {
+// fromRow replaces NAME#ROW by the full spelling of the config that rows has there. Rows
+// count from 1, as printed.
+func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	at := strings.LastIndexByte(s, '#')
 	if at < 0 {
 		return s, nil
@@ -68,36 +73,58 @@ func fromRow(s string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q: after # comes the number of a row, as in RUN#3", s)
 	}
-	rows, err := configRows(s[:at])
-	if err == nil && (n < 1 || n > len(rows)) {
-		err = fmt.Errorf("%s has rows 1 to %d, not %d", s[:at], len(rows), n)
+	all, err := rows(s[:at])
+	if err == nil && (n < 1 || n > len(all)) {
+		err = fmt.Errorf("%s has rows 1 to %d, not %d", s[:at], len(all), n)
 	}
 	if err != nil {
 		return "", err
 	}
-	return rows[n-1].Key(), nil
+	if all[n-1].IsDefault() {
+		return "default", nil
+	}
+	return all[n-1].Key(), nil
 }
 
-// configRows lists the configs of a run directory, one a search, or those of a
-// table file, one a row.
-func configRows(path string) ([]ep.Config, error) {
-	var out []ep.Config
-	if tablePath(path) == path {
-		t, err := table.LoadFile(path, true)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range t.Rows {
-			out = append(out, r.Config)
-		}
-		return out, nil
+// winnerRows are what a run decided, one a search, as sweep and report list them. What is
+// no run directory is a table.
+func winnerRows(name string) ([]ep.Config, error) {
+	if tablePath(name) == name {
+		return tableRows(name)
 	}
-	run, err := record.ReadRun(path)
+	run, err := record.ReadRun(name)
 	if err != nil {
 		return nil, err
 	}
+	var out []ep.Config
 	for _, s := range run.Searches {
 		out = append(out, s.Decision.Config)
 	}
 	return out, nil
+}
+
+// tableRows are the rows of a table, as table show lists them.
+func tableRows(name string) ([]ep.Config, error) {
+	t, err := loadTable(name, true)
+	if err != nil {
+		return nil, err
+	}
+	var out []ep.Config
+	for i := range t.Rows {
+		out = append(out, rowConfig(t.Header, &t.Rows[i]))
+	}
+	return out, nil
+}
+
+// rowConfig is the config that a row has launched at its largest token count. A row that
+// keeps the default names none.
+func rowConfig(h table.Header, r *table.Row) ep.Config {
+	if !r.Config.IsDefault() {
+		return r.Config
+	}
+	d, err := kernels.Default(knownKernels(h.Machine.Backend), h.Machine, r.Key.Problem(r.Hi), h.MaxSMs)
+	if err != nil {
+		return r.Config // of a backend whose kernels are not known here
+	}
+	return d
 }

@@ -48,3 +48,26 @@ func TestHelp(t *testing.T) {
 	}
 	visit(root)
 }
+
+// TestQueryHelp: what table lookup takes from the rows has no default of sweep's.
+func TestQueryHelp(t *testing.T) {
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"table", "lookup", "--help"}, &out, &out); code != exitDone {
+		t.Fatal(code)
+	}
+	for _, wrong := range []string{"to tune", `(default "bf16")`, "4 on cpu", "dispatch,combine,pair"} {
+		if strings.Contains(out.String(), wrong) {
+			t.Errorf("help says %q", wrong)
+		}
+	}
+}
+
+// TestShowExample: the config that the help of table show names is in the table.
+func TestShowExample(t *testing.T) {
+	var out bytes.Buffer
+	examples := strings.Split(newTableShow().Example, "\n")
+	_, args, _ := strings.Cut(examples[len(examples)-1], "epbench ")
+	if code := run(t.Context(), shellWords(args), &out, &out); code != exitDone {
+		t.Errorf("%s: exit code %d: %s", args, code, out.String())
+	}
+}

@@ -41,7 +41,7 @@ type problemFlags struct {
 func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all := pflag.NewFlagSet(forProblem, pflag.ContinueOnError)
 	all.StringVar(&f.model, "model", "demo", "model `PRESET`; see epbench presets")
-	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS` to tune: some of dispatch, combine, pair, activation")
+	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS`: some of dispatch, combine, pair, activation")
 	all.StringVar(&f.tokens, "tokens", "1,16,64", "tokens per rank: list or `RANGE`, 1,8,128 or 1:4096:x2")
 	all.StringVar(&f.routing, "routing", "uniform,zipf:1.0", "`ROUTINGS`, comma-separated; epbench workload --list explains them")
 	all.StringVar(&f.dtypes, "dtype", "bf16", "`DTYPES` that dispatched tokens travel as, or activated rows are stored as: bf16, fp8, mxfp4, nvfp4")

@@ -146,7 +146,7 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--resume %s: %w", f.resume, err))
 	}
 	for i, spec := range f.retry {
-		if f.retry[i], err = fromRow(spec); err != nil {
+		if f.retry[i], err = fromRow(spec, winnerRows); err != nil {
 			return badInput(fmt.Errorf("--retry: %w", err))
 		}
 	}

@@ -32,7 +32,11 @@ token counts only where no row answers.`,
 			if err != nil {
 				return err
 			}
-			return out.print(cmd, q.explain(all))
+			rows := q.explain(all)
+			if err := q.found(rows); err != nil {
+				return err
+			}
+			return out.print(cmd, rows)
 		},
 	}
 	ask.bind(cmd)

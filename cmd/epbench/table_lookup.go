@@ -32,7 +32,11 @@ where the table has a fallback, the nearest row.`,
 			if err != nil {
 				return err
 			}
-			return out.print(cmd, q.answers())
+			answers := q.answers()
+			if err := q.found(answers); err != nil {
+				return err
+			}
+			return out.print(cmd, answers)
 		},
 	}
 	ask.bind(cmd)
@@ -83,6 +87,14 @@ func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 		return "illegal: the rows of dispatch and combine do not work on the same memory, so the default answers; tune the pair: epbench sweep --op pair"
 	}
 	return fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here with %d, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, tokens, q.refused(k, tokens, row.Config))
+}
+
+// found is an error where --config leaves nothing to print.
+func (q *query) found(t reports.Table) error {
+	if q.config == "" || len(t.Rows) > 0 {
+		return nil
+	}
+	return usagef("--config %s: no answer has this config; leave --config out to see which there are", q.config)
 }
 
 // qualify notes everything by which an answer is less than a row of this problem, machine
@@ -168,10 +180,18 @@ func with[T ~string](list []string, word T) []string {
 func (q *query) explained() []string {
 	notes := slices.Clone(q.notes)
 	for _, m := range q.misses {
-		notes = append(notes, fmt.Sprintf("%s, %s tokens: default: %s; tune it: epbench sweep --op %s%s --dtype %s --tokens %s", strings.Join(m.ops, ", "),
-			strings.Join(m.tokens, ", "), m.why, strings.Join(m.ops, ","), m.command, strings.Join(m.dtypes, ","), strings.Join(m.tokens, ",")))
+		notes = append(notes, fmt.Sprintf("%s, %s: default: %s; tune it: epbench sweep --op %s%s --dtype %s --tokens %s", strings.Join(m.ops, ", "),
+			tokensText(m.tokens), m.why, strings.Join(m.ops, ","), m.command, strings.Join(m.dtypes, ","), strings.Join(m.tokens, ",")))
 	}
 	return notes
+}
+
+// tokensText spells token counts: 1 token, or 1, 16 tokens.
+func tokensText(counts []string) string {
+	if len(counts) == 1 && counts[0] == "1" {
+		return ep.Tokens(1)
+	}
+	return strings.Join(counts, ", ") + " tokens"
 }
 
 // sweepFlagsOf are the flags of sweep that say a key, without op, dtype and

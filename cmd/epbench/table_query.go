@@ -28,17 +28,26 @@ type queryFlags struct {
 
 func (f *queryFlags) bind(cmd *cobra.Command) {
 	f.problem.bind(cmd)
-	routing := cmd.Flags().Lookup("routing")
-	routing.Usage = "routing classes (" + tableClasses() + ") or `ROUTINGS` to classify, comma-separated"
-	routing.DefValue, f.problem.routing = string(ep.AllRoutings), string(ep.AllRoutings)
-	model := cmd.Flags().Lookup("model")
-	model.Usage, model.DefValue = "model `PRESET`; default: the shape that all rows agree on", ""
+	f.problem.routing = string(ep.AllRoutings)
+	for _, x := range []struct{ flag, usage, dflt string }{
+		{"routing", "routing classes (" + tableClasses() + ") or `ROUTINGS` to classify, comma-separated", string(ep.AllRoutings)},
+		{"model", "model `PRESET`; default: the shape that all rows agree on", ""},
+		{"op", "`OPS` to ask about: some of dispatch, combine, pair, activation; default: those that have rows", ""},
+		{"dtype", "`DTYPES` that dispatched tokens travel as, or activated rows are stored as: bf16, fp8, mxfp4, nvfp4; default: those that have rows", ""},
+		{"ranks", "ranks, `N` GPUs; default: what all rows agree on, else those of the machine", "0"},
+		{"nodes", "`N` hosts that the ranks are spread over; default: what all rows agree on, else 1", "0"},
+		{"mode", "`HOW` rounds are issued: graph, eager or cold; default: what all rows agree on, else the backend's own", ""},
+		{"layout", "`HOW` received rows lie: expert, expert:128, masked, rank or rank:packed; default: what all rows agree on, else expert", ""},
+	} {
+		g := cmd.Flags().Lookup(x.flag)
+		g.Usage, g.DefValue = x.usage, x.dflt
+	}
 	f.sourceFlags.bind(cmd)
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.StringVar(&f.machine, "machine", "", "ask for this `MACHINE`: table (its own; the default with --table), host, or a file with one (run.json, table.json)")
 		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept: full or reduced")
 		s.StringVar(&f.objective, "objective", "alone", "`WHICH` rows: alone, or beside, for calls that run while a product does")
-		s.StringVar(&f.config, "config", "", "print only what concerns this `CONFIG`: "+configUsage)
+		s.StringVar(&f.config, "config", "", "print only what concerns this `CONFIG`: "+configUsageTable)
 		s.BoolVar(&f.otherKernels, "other-kernels", false, "also take rows of other builds of their kernels, behind all others and marked")
 	})
 	bindOtherMachines(cmd, &f.otherMachines)

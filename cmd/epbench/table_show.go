@@ -40,7 +40,7 @@ its 95 % interval. Where there are many rows a summary by model comes instead;
 --model, --op and the like choose some, --all prints every one.`,
 		Example: `  epbench table show --table run
   epbench table show --embedded --model deepseek-v3 --op dispatch --tokens 128
-  epbench table show --table h200x4 --config 5kx3`,
+  epbench table show --table h200x4 --config h200x4#12`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -49,7 +49,7 @@ its 95 % interval. Where there are many rows a summary by model comes instead;
 		f.filter.bind(s)
 		s.Lookup("routing").Usage = "only rows of these routing `CLASSES`: " + tableClasses()
 		s.StringVar(&f.kind, "dtype", "", "only rows of these `DTYPES`")
-		s.StringVar(&f.config, "config", "", "only rows with this `CONFIG`: "+configUsage)
+		s.StringVar(&f.config, "config", "", "only rows with this `CONFIG`: "+configUsageTable)
 		s.BoolVar(&f.all, "all", false, "print every row, however many")
 	})
 	f.from.bind(cmd)
@@ -85,11 +85,22 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 		heads.Note("no tables here: every look-up answers default; epbench sweep makes one")
 		return f.out.print(cmd, heads)
 	case len(kept) == 0:
-		return usagef("no row is like this; %s", whatThereIs(set))
+		return usagef("no row has %s; %s", f.asked(), whatThereIs(set))
 	case len(kept) > rowsShown && !f.all && !f.out.forPrograms():
 		rows = summaryTable(kept)
 	}
 	return f.out.print(cmd, heads, rows)
+}
+
+// asked spells the filters that were given.
+func (f *showFlags) asked() string {
+	var out []string
+	for _, x := range [][2]string{{"--model", f.model}, {"--op", f.filter.ops}, {"--tokens", f.filter.tokens}, {"--routing", f.filter.routing}, {"--dtype", f.kind}, {"--config", f.config}} {
+		if x[1] != "" {
+			out = append(out, x[0]+" "+x[1])
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // whatThereIs says which rows a set has.
@@ -135,7 +146,7 @@ func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 
 // configFilter tells configs that have any spelling of s; "" lets all through.
 func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool, error) {
-	s, err := fromRow(s)
+	s, err := fromRow(s, tableRows)
 	if err != nil {
 		return nil, usagef("--config: %w", err)
 	}
@@ -183,7 +194,7 @@ func rowTable() reports.Table {
 	columns = append(append(columns, reports.Numbers("median", "us").Dropped(8)), gainColumns()...)
 	return reports.Table{Name: "rows", Columns: append(columns, reports.Numbers("rounds", "").Dropped(19),
 		reports.Words("clock").Dropped(20).Keyed(), reports.Words("source").Dropped(11).Keyed()),
-		Notes: []string{"median: of the config; gain: the default's time over it, with its 95 % interval; --config ID or TABLE#ROW names a config"}}
+		Notes: []string{"median: of the config; gain: the default's time over it, with its 95 % interval; --config ID, or TABLE#ROW by this list, names a config"}}
 }
 
 func addRow(t *reports.Table, s table.Source, i int) {

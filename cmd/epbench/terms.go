@@ -19,7 +19,7 @@ var terms = []struct{ word, meaning string }{
 	{"layout", "how received rows lie in memory"},
 	{"routing", "which experts each token selects, drawn or recorded; --routing"},
 	{"routing class", "how uneven a routing is: even, skewed, concentrated, hot-rank. Tables are keyed by it; class all is the row that serves every routing"},
-	{"config", "a kernel and a value for each of its parameters. It is spelled in full (kernel:name=value,...), by what differs from the default (algo=dedup sms=64), or by its id (d7f2); every command takes all three, and RUN#3 for row 3 of a run"},
+	{"config", "a kernel and a value for each of its parameters. It is spelled in full (kernel:name=value,...), by what differs from the default (algo=dedup sms=64), or by its id (d7f2); every command takes all three, and NAME#3 for row 3: of a table under epbench table, elsewhere of the winners of a run"},
 	{"default", "the config that MAX's constants give: what a caller without a table launches"},
 	{"precision", "full: an error against the float64 oracle no larger than the default's, the same bits in every run. reduced: partial sums may travel as BF16"},
 	{"product", "matrix products or memory traffic that run while calls do; --beside"},

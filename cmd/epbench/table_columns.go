@@ -105,6 +105,38 @@ func gainCells(r *table.Row) []reports.Cell {
 	return []reports.Cell{reports.Gain(e.Gain), reports.Gain(e.GainLow), reports.Gain(e.GainHigh)}
 }
 
+// timedColumn is the token count that a row's times and gain are of.
+func timedColumn(drop int) reports.Column { return reports.Numbers("timed at", "").Dropped(drop) }
+
+// timedCell shows that count, but where the reader has it before him: asked.
+func timedCell(r *table.Row, asked int) reports.Cell {
+	if r == nil {
+		return reports.Cell{}
+	}
+	at, known := r.Evidence.At()
+	switch {
+	case !known:
+		return reports.Cell{}
+	case at == asked:
+		return reports.Cell{Value: at}
+	}
+	return reports.Int(at)
+}
+
+// timedNote explains the column, where any row needs it.
+func timedNote(t *reports.Table, rows []*table.Row, which string) {
+	at := slices.IndexFunc(t.Columns, func(c reports.Column) bool { return c.Name == "timed at" })
+	shown := slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[at].Text != "" })
+	unknown := slices.ContainsFunc(rows, func(r *table.Row) bool { _, ok := r.Evidence.At(); return !ok && len(r.Evidence.Tokens) > 1 })
+	note := "timed at: the token count that " + which + "; of several that a row was measured at, the one where it gains least"
+	if unknown {
+		note += "; older rows do not say which"
+	}
+	if shown || unknown {
+		t.Note(note)
+	}
+}
+
 // gainText is a row's gain over the default with its interval.
 func gainText(r *table.Row) string {
 	if r == nil {

@@ -49,8 +49,9 @@ where the table has a fallback, the nearest row.`,
 func (q *query) answers() reports.Table {
 	columns := append(append(keyColumns(), reports.Numbers("tokens", "")), reports.ConfigColumns()...)
 	columns = append(columns, reports.Words("reason"), reports.Words("differs in").Dropped(2))
-	t := reports.Table{Name: "answers", Columns: append(append(append(columns, gainColumns()...), triedColumns()...),
-		reports.Words("verified").Dropped(12), reports.Words("source").Dropped(20))}
+	t := reports.Table{Name: "answers", Columns: slices.Concat(columns, gainColumns(), []reports.Column{timedColumn(3)}, triedColumns(), []reports.Column{
+		reports.Words("verified").Dropped(12), reports.Words("source").Dropped(20)})}
+	var rows []*table.Row
 	for _, k := range q.keys {
 		p := k.Problem(q.maxTokens)
 		set := q.narrow(k)
@@ -68,7 +69,10 @@ func (q *query) answers() reports.Table {
 				q.note(q.whyIllegal(k, n, row))
 				row = nil // its evidence is not the default's
 			}
-			t.Add(append(append(append(cells, gainCells(row)...), triedCells(row)...), verifiedCell(row, a), reports.Str(a.Source))...)
+			if row != nil {
+				rows = append(rows, row)
+			}
+			t.Add(slices.Concat(cells, gainCells(row), []reports.Cell{timedCell(row, n)}, triedCells(row), []reports.Cell{verifiedCell(row, a), reports.Str(a.Source)})...)
 			switch {
 			case a.Row != nil || a.Reason == table.Halves || a.Reason == table.Illegal:
 				q.qualify(a)
@@ -77,7 +81,8 @@ func (q *query) answers() reports.Table {
 			}
 		}
 	}
-	t.Notes = q.explained()
+	timedNote(&t, rows, "the gain is of, where another was asked about")
+	t.Note(q.explained()...)
 	return t
 }
 

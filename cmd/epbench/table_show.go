@@ -88,6 +88,8 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 		return usagef("no row has %s; %s", f.asked(), whatThereIs(set))
 	case len(kept) > rowsShown && !f.all && !f.out.forPrograms():
 		rows = summaryTable(kept)
+	default:
+		timedNote(&rows, kept, "median and gain are of")
 	}
 	return f.out.print(cmd, heads, rows)
 }
@@ -192,6 +194,7 @@ func rowTable() reports.Table {
 	columns := append([]reports.Column{reports.Numbers("row", "").Dropped(9)}, keyColumns()...)
 	columns = append(append(columns, reports.Words("tokens")), reports.ConfigColumns()...)
 	columns = append(append(columns, reports.Numbers("median", "us").Dropped(8)), gainColumns()...)
+	columns = append(columns, timedColumn(7))
 	return reports.Table{Name: "rows", Columns: append(columns, reports.Numbers("rounds", "").Dropped(19),
 		reports.Words("clock").Dropped(20).Keyed(), reports.Words("source").Dropped(11).Keyed()),
 		Notes: []string{"median: of the config; gain: the default's time over it, with its 95 % interval; --config ID, or TABLE#ROW by this list, names a config"}}
@@ -202,7 +205,11 @@ func addRow(t *reports.Table, s table.Source, i int) {
 	cells := append([]reports.Cell{reports.Int(i + 1)}, keyCells(r.Key)...)
 	cells = append(append(cells, reports.Str(spanText(r.Lo, r.Hi))), configCells(s.Table.Header, r)...)
 	cells = append(append(cells, reports.Micros(r.Evidence.Median)), gainCells(r)...)
-	t.Add(append(cells, reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(sourceName(s)))...)
+	plain := -1 // a row of one token count needs no other
+	if r.Lo == r.Hi {
+		plain = r.Lo
+	}
+	t.Add(append(cells, timedCell(r, plain), reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(sourceName(s)))...)
 }
 
 // summaryTable counts rows by shape and rank count.

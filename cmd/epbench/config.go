@@ -22,7 +22,7 @@ const (
 
 // readConfigs reads one config or several for every problem. Problems of
 // another op than the configs are left out; those that remain accept reduced
-// precision where a config needs it.
+// precision where a config needs it. A config that is illegal for one of them is refused.
 func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ...string) (kept []ep.Problem, configs map[ep.Problem][]ep.Config, err error) {
 	for i := range specs {
 		if specs[i], err = fromRow(specs[i], winnerRows); err != nil {
@@ -36,6 +36,11 @@ func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ..
 		if err != nil {
 			first = errors.Join(first, err)
 			continue
+		}
+		for _, c := range read {
+			if err := legalAmong(b.Kernels())(b.Machine(), p, c); err != nil {
+				return nil, nil, usagef("%s: %w", flag, err)
+			}
 		}
 		kept, configs[p] = append(kept, p), read
 	}

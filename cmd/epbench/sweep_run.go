@@ -69,7 +69,10 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 		return nil, err
 	}
 	p, err := sweep.MakePlan(b, opts)
-	return p, badInput(err)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	return p, anyLegal(b, p)
 }
 
 // newRun is the record of a run that begins now.

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/sweep"
+)
+
+// anyLegal refuses a plan in which the values of --param leave no config of an op: a sweep
+// of the default alone is not what was asked for.
+func anyLegal(b kernels.Backend, p *sweep.Plan) error {
+	given := p.Options.Params
+	if len(given) == 0 {
+		return nil
+	}
+	all := kernels.Hooked(b.Kernels(), given)
+	for _, op := range ep.Ops() {
+		var of []sweep.Search
+		for _, s := range p.Searches {
+			if s.Problem().Op == op && op != ep.Pair { // a pair has the configs of its halves
+				of = append(of, s)
+			}
+		}
+		if len(of) == 0 || slices.ContainsFunc(of, func(s sweep.Search) bool { return s.Legal > 0 }) {
+			continue
+		}
+		for _, space := range of[0].Spaces {
+			if err := refusedValue(all, b.Machine(), of[0].Problem(), space.Kernel, given); err != nil {
+				return err
+			}
+		}
+		return usagef("--param: these values leave no legal config of %s: %s", op, strings.Join(rejections(of[0].Spaces), "; "))
+	}
+	return nil
+}
+
+// refusedValue says why a kernel takes no value of one of the parameters beside its
+// default; nil where it takes one of each, so that they are illegal together alone.
+func refusedValue(all []kernels.Kernel, m ep.Machine, p ep.Problem, kernel string, given map[string][]ep.Value) error {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		var first error
+		for _, v := range given[name] {
+			c, err := kernels.ParseConfig(all, m, p, fmt.Sprintf("%s:%s=%s", kernel, name, v))
+			if err == nil {
+				err = legalAmong(all)(m, p, c)
+			}
+			if err == nil {
+				first = nil
+				break
+			}
+			if first == nil {
+				first = usagef("--param %s: %s", name, strings.TrimPrefix(err.Error(), name+": "))
+			}
+		}
+		if first != nil {
+			return first
+		}
+	}
+	return nil
+}

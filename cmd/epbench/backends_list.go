@@ -15,7 +15,7 @@ func newBackends() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backends",
 		Short: "List what can run kernels here, and what is missing for the rest",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t := reports.Table{Name: "backends", Columns: []reports.Column{
 				reports.Words("backend"), reports.Words("usable"), reports.Words("machine").Dropped(1),

@@ -22,6 +22,8 @@ func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	switch {
 	case f.on && len(args) != 2:
 		return usagef("--ab: give two configs, each as %s", configUsageRun)
+	case !f.on && f.failOn != "":
+		return usagef("--fail-on: judges B against A, so it needs --ab A B")
 	case !f.on && len(args) > 0:
 		return usagef("%q: bench takes no argument without --ab; a config is --config", args[0])
 	}

@@ -47,7 +47,7 @@ the code is 3 where one is, or loses more than SHARE, and 4 where that cannot be
 		Example: `  epbench compare before after --fail-on 3%
   epbench compare h100 h200 --allow machine --of default
   epbench compare h100 h200 --of swapped`,
-		Args: cobra.ExactArgs(2),
+		Args: exactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.undecided != "fail" && f.undecided != "warn" {
 				return usagef("--undecided: unknown %q, use fail or warn", f.undecided)

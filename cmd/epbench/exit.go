@@ -47,6 +47,7 @@ func withCode(code int, err error) error { return &exitError{code, err} }
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
+	addCompletion(root, args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone

@@ -35,7 +35,7 @@ func newImport() *cobra.Command {
 		Example: `  epbench import deepep.log -o peers
   epbench import figures.csv --map tokens=bs,us=latency --ranks 8 --hidden 7168
   nccl-tests ... | epbench import - --from nccl --label nccl`,
-		Args: cobra.MinimumNArgs(1),
+		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {

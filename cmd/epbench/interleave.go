@@ -38,7 +38,7 @@ have to be of one --seed: another one is other work.`,
 		Example: `  epbench interleave dsv3-deepep dsv3-nccl -o dsv3-turns
   epbench interleave dsv3-* --op pair --turns 100 -o dsv3-pairs
   epbench table choose dsv3-turns/*`,
-		Args: cobra.MinimumNArgs(2),
+		Args: minArgs(2),
 		RunE: func(cmd *cobra.Command, paths []string) error { return f.run(cmd, paths) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) { f.filter.bind(s) })
@@ -57,7 +57,7 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 		return usagef("--turns: %d is outside 2 to 100000", f.turns)
 	}
 	if f.out == "" {
-		return usagef("-o: give the directory for the new runs")
+		return usagef("-o DIR is required: the directory for the new runs")
 	}
 	runs, err := f.filter.load(cmd, paths)
 	if err != nil {

@@ -25,7 +25,7 @@ prints an object that --machine and the examples read.`,
 		Example: `  epbench machine
   epbench machine --json > machine.json
   epbench table lookup --embedded --machine machine.json --model deepseek-v3`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b, err := backendOf(cmd, backend)
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 // for releases only (-tags man), since nobody else needs its libraries.
 func init() {
 	extra = append(extra, func(root *cobra.Command) *cobra.Command {
-		return &cobra.Command{Use: "man DIR", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		return &cobra.Command{Use: "man DIR", Hidden: true, Args: exactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return err
 			}

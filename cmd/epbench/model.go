@@ -54,7 +54,7 @@ and written into the file. A directory without a run is searched for runs.`,
 		Example: `  epbench model fit testdata/runs -o model.yaml
   epbench model fit run1 run2 --links links.yaml --worst 10
   epbench model fit testdata/runs --leave-out ranks`,
-		Args: cobra.MinimumNArgs(1),
+		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
@@ -162,7 +162,7 @@ func newModelCompare() *cobra.Command {
 		Example: `  epbench model compare model.yaml
   epbench model compare testdata/models/h200.yaml --format markdown
   epbench model compare model.yaml --format csv`,
-		Args: cobra.ExactArgs(1),
+		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := model.Load(args[0])
 			if err != nil {

@@ -47,7 +47,7 @@ against ranks; the marker of a point says what limits it.`,
 		Example: `  epbench model plan model.yaml --ranks 8:2048:x2 --routing zipf:1.0
   epbench model plan model.yaml --model deepseek-v3,kimi-k2 -o plan.svg
   epbench model plan model.yaml --op dispatch --tokens 128,4096 --per-host 4`,
-		Args: cobra.ExactArgs(1),
+		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {

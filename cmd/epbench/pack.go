@@ -77,7 +77,7 @@ With --nodes the kernels cross hosts, and are linked to NVSHMEM's device library
 
 func (f *packFlags) run(cmd *cobra.Command) error {
 	if f.out == "" {
-		return usagef("-o: which file? for instance -o model.pack")
+		return usagef("-o FILE is required, for instance -o model.pack")
 	}
 	r, err := f.request()
 	if err != nil {

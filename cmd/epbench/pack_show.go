@@ -21,7 +21,7 @@ func newPackShow() *cobra.Command {
 		Example: "  epbench pack show demo.pack\n" +
 			"  epbench pack show --all demo.pack\n" +
 			"  epbench pack show demo.pack --json",
-		Args: cobra.ExactArgs(1),
+		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := pack.ReadFile(args[0])
 			if err != nil {

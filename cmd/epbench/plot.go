@@ -36,7 +36,7 @@ func newPlot() *cobra.Command {
 		Example: `  epbench plot run
   epbench plot run --kind regret,pareto --op dispatch --tokens 128
   epbench plot run peers --kind latency --format png -o pictures`,
-		Args: cobra.MinimumNArgs(1),
+		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forProblem, f.filter.bind)

@@ -64,10 +64,10 @@ each config where the log takes several thousand.`,
 		Example: `  epbench replay save run -o recordings
   epbench replay save runs/* -o recordings
   epbench replay recordings --starts none --budget 50,100`,
-		Args: cobra.MinimumNArgs(1),
+		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return usagef("-o: which directory? for instance -o recordings")
+				return usagef("-o DIR is required, for instance -o recordings")
 			}
 			return saveRecordings(cmd, args, out)
 		},

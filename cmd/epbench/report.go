@@ -47,7 +47,7 @@ round of every config.`,
 		Example: `  epbench report run
   epbench report run --only winners,regret --no-html
   epbench report run peers -o page.html`,
-		Args: cobra.MinimumNArgs(1),
+		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forProblem, f.filter.bind)

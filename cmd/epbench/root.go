@@ -2,9 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -58,6 +56,7 @@ fastest on this machine, check every answer, and ship them as a table.`,
 		root.AddCommand(make(root))
 	}
 	last := commandGroups[len(commandGroups)-1].heading
+	root.SetHelpCommand(newHelp())
 	root.SetHelpCommandGroupID(last)
 	root.SetCompletionCommandGroupID(last)
 	prepare(root)
@@ -70,28 +69,14 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	var known []string
-	for _, c := range cmd.Commands() {
-		known = append(known, c.Name())
-	}
-	return usagef("unknown command %q%s", args[0], ep.DidYouMean(args[0], known, "; see "+cmd.CommandPath()+" --help"))
+	return unknownCommand(cmd, args[0])
 }
 
 // prepare makes wrong positional arguments exit as usage errors on every
 // command, and fits its long help.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if err == nil || !strings.Contains(err.Error(), "arg(s)") { // cobra's words for a wrong count alone are replaced
-				return badInput(err)
-			}
-			given := "nothing was given"
-			if len(args) > 0 {
-				given = fmt.Sprintf("given: %.200q", args)
-			}
-			return usagef("usage: %s; %s", cmd.UseLine(), given)
-		}
+		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
 	}
 	cmd.Long = fitted(cmd.Long)
 	cmd.DisableFlagsInUseLine = true

@@ -58,7 +58,7 @@ minute on two cores. Ctrl-C keeps what was measured: go on with --resume RUN.`,
 		Example: `  epbench sweep --model deepseek-v3 --tokens 1,8,128 --dtype fp8 -o run
   epbench sweep --op dispatch --tokens 64 --param blocks=1:8 --budget 2m
   epbench sweep --model qwen3-30b-a3b --tokens 1:4096:x4 --dry-run`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.bind(cmd)

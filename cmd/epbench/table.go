@@ -111,7 +111,7 @@ func (f *sourceFlags) load() (*table.Table, error) {
 	if len(sources) == 1 {
 		return sources[0].Table, nil
 	}
-	return nil, usagef("--table: which table? name a table.json or a run%s", orOneOf(sources))
+	return nil, usagef("--table NAME is required: a table.json, a run%s", orOneOf(sources))
 }
 
 // orOneOf names the tables that --table knows by name.

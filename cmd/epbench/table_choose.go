@@ -19,7 +19,7 @@ inside the time, the same clock. Runs of different machines are refused.`,
 		Example: `  epbench table choose dsv3-deepep dsv3-nccl dsv3-epbench
   epbench table choose dsv3-* --op pair --routing uniform,hotrank
   epbench table choose dsv3-* --format markdown`,
-		Args: cobra.MinimumNArgs(1),
+		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			runs, err := filter.load(cmd, paths)
 			if err != nil {

@@ -19,7 +19,7 @@ func newTableDiff() *cobra.Command {
 		Example: `  epbench table diff old.json new.json
   epbench table diff old.json run
   epbench table diff h200x4 run --format csv`,
-		Args: cobra.ExactArgs(2),
+		Args: exactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := loadTable(args[0], allowEdited)
 			if err != nil {

@@ -26,7 +26,7 @@ token counts only where no row answers.`,
 		Example: `  epbench table explain --table run --op dispatch --tokens 1:4096
   epbench table explain --table h200x4 --model deepseek-v3 --tokens 64
   epbench table explain --table run --tokens 64 --config d7f2 --all`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := ask.open(cmd)
 			if err != nil {

@@ -27,7 +27,7 @@ func newTableExport() *cobra.Command {
 		Example: `  epbench table export --table run --format c -o tuned.h
   epbench table export --table h200x4 --format python -o tuned.py
   epbench table export --table deepep-run --format sglang --mix 128=3,4096`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if e, ok := engines.Find(format); ok {
 				return exportEngine(cmd, e, from.file, mix, path)
@@ -82,7 +82,7 @@ func engineNames() string {
 // standard error what the one config loses where.
 func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string) error {
 	if run == "" {
-		return usagef("--table: name the run directory that measured the library")
+		return usagef("--table RUN is required: the run directory that measured the library")
 	}
 	l, err := reports.Load(run)
 	if err != nil {

@@ -30,7 +30,7 @@ code 5: a run is of another machine or other kernels.`,
 		Example: `  epbench table fallback table.json --fields routing,top_k,hidden -o wide.json
   epbench table fallback wide.json run1 run2
   epbench table fallback wide.json --fields '' -o strict.json`,
-		Args: cobra.MinimumNArgs(1),
+		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := loadTable(args[0], false)
 			if err != nil {
@@ -43,7 +43,7 @@ code 5: a run is of another machine or other kernels.`,
 				}
 			}
 			if path == "" && len(args) == 1 {
-				return usagef("-o: where to write the table? or name runs to judge it by")
+				return usagef("-o FILE is required, or runs to judge the table by")
 			}
 			return writeAndJudge(cmd, out, t, path, args[1:], bandOf(cmd, band, t.Header))
 		},

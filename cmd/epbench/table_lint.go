@@ -34,7 +34,7 @@ json) get all.`,
 		Example: `  epbench table lint --table run
   epbench table lint --table table.json --all
   epbench table lint --embedded`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.from.bind(cmd)

@@ -26,7 +26,7 @@ where the table has a fallback, the nearest row.`,
 		Example: `  epbench table lookup --table run --op dispatch --tokens 16 --routing skewed
   epbench table lookup --table h200x4 --model deepseek-v3 --tokens 128
   epbench table lookup --table run --tokens 1:4096:x2 --config d7f2`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := ask.open(cmd)
 			if err != nil {

@@ -34,10 +34,10 @@ fallback stays OLD's.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv
   epbench table merge h200x4 run -o mine.json --band 0.02`,
-		Args: cobra.ExactArgs(2),
+		Args: exactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if path == "" {
-				return usagef("-o: where to write the merged table?")
+				return usagef("-o FILE is required: the merged table")
 			}
 			t, err := mergeTables(cmd, args[0], args[1], path, band)
 			if err != nil {

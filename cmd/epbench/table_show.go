@@ -41,7 +41,7 @@ its 95 % interval. Where there are many rows a summary by model comes instead;
 		Example: `  epbench table show --table run
   epbench table show --embedded --model deepseek-v3 --op dispatch --tokens 128
   epbench table show --table h200x4 --config h200x4#12`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {

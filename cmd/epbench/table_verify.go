@@ -49,7 +49,7 @@ kernels.`,
 		Example: `  epbench table verify --table run --rows 3
   epbench table verify --table table.json --rows 0 -o receipt.json
   epbench table verify --backend cuda`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.from.bindFile(cmd, "default: the one that is for this machine")

@@ -54,7 +54,7 @@ func newTerms() *cobra.Command {
 		Use:   "terms",
 		Short: "The words, each with its one meaning",
 		Long:  "The words that commands, files and documents use, each with one meaning.\n\n" + termList(),
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), termList())
 			return err

@@ -41,7 +41,7 @@ Exit code 3: an answer was wrong.`,
 		Example: `  epbench verify --backend cuda --quick
   epbench verify --only op=dispatch,ranks=4
   epbench verify --stress --part 1/4`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
@@ -53,7 +53,6 @@ Exit code 3: an answer was wrong.`,
 		s.StringVar(&f.mode, "mode", "", "`HOW` rounds are issued: graph, eager or cold; default: the backend's own")
 		s.IntVar(&f.nodes, "nodes", 1, "`N` hosts that the ranks are spread over")
 	})
-	cmd.MarkFlagsMutuallyExclusive("quick", "stress")
 	addBackendFlag(cmd, &f.backend)
 	f.out.bind(cmd)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
@@ -94,6 +93,9 @@ func (f *verifyFlags) axes(b kernels.Backend) (conform.Axes, error) {
 func (f *verifyFlags) run(cmd *cobra.Command) error {
 	if _, err := f.out.renderer(cmd); err != nil {
 		return err
+	}
+	if f.quick && f.stress {
+		return usagef("--quick and --stress: give one of them")
 	}
 	b, err := backendOf(cmd, f.backend)
 	if err != nil {

@@ -34,7 +34,7 @@ routings there are.`,
 		Example: `  epbench workload --model deepseek-v3 --ranks 8 --tokens 128 --routing zipf:1.0
   epbench workload --list
   epbench workload --routing hotrank:4 --link 450 --matrix`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.problem.bind(cmd, notDrawn...)

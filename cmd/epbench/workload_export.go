@@ -28,7 +28,7 @@ replays the file.`,
 		Example: `  epbench workload export --model deepseek-v3 --routing zipf:1.0 -o zipf.npy
   epbench workload export --tokens 64 --routing khot:8:0.9 -o hot.csv
   epbench workload export --experts 64 --topk 6 --tokens 128 -o drawn.npz`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.problem.bind(cmd, notDrawn...)

@@ -26,7 +26,7 @@ func newWorkloadFit() *cobra.Command {
 		Example: `  epbench workload fit topk_ids.npy
   epbench workload fit expert_distribution.pt --layer 12
   epbench workload fit counts.csv --topk 8 --experts 256`,
-		Args: cobra.ExactArgs(1),
+		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {

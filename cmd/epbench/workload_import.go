@@ -67,7 +67,7 @@ trace:FILE: ids as .npy, .npz, .csv or .jsonl, counts as .csv.`,
 		Example: `  epbench workload import topk_ids.npy
   epbench workload import expert_distribution.pt --layer 12 -o layer12.csv
   epbench workload import routed.npz --tokens-first --ranks 16`,
-		Args: cobra.ExactArgs(1),
+		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {

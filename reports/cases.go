@@ -154,11 +154,17 @@ func (c *Case) lookUp(run *record.Run) {
 	key := c.Problem.Key()
 	c.AA = find(run.AA, func(a record.AA) bool { return a.Problem == key && a.Routing == c.Routing })
 	c.Search = find(run.Searches, func(s record.Search) bool { return s.Problem == c.Problem && s.Routing == c.Routing })
-	c.Load = find(run.Workloads, func(w record.Workload) bool { return w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed })
+	c.Load = c.drawn(run)
 	if c.Search != nil && c.Search.OK() {
 		c.recorded(c.Search.Decision.Default, c.Search.DefaultTime)
 		c.recorded(c.Search.Decision.Config, c.Search.Times)
 	}
+}
+
+// drawn is what the run says that the case's routing drew, nil where it does not say.
+func (c *Case) drawn(run *record.Run) *record.Workload {
+	key := c.Problem.Key()
+	return find(run.Workloads, func(w record.Workload) bool { return w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed })
 }
 
 // find is the first of a list that is wanted, nil when there is none.

@@ -78,7 +78,7 @@ func ParetoTable(cases []*Case) Table {
 			t.Add(append(cells, c.Cells(e)...)...)
 		}
 	}
-	t.Note(p.Shared, "The fastest config with at most so many SMs. time: drift between rounds removed, so it differs a little from the median.")
+	t.Note(p.Shared, "The fastest config with at most so many SMs, of all that the search saw: it need not be confirmed. time: drift between rounds removed, so it differs a little from the median.")
 	t.Note(DefaultNotes(cases)...)
 	return t
 }

@@ -11,49 +11,53 @@ import (
 // winnerColumn is a column of the table of decisions.
 type winnerColumn struct {
 	column Column
-	cell   func(*record.Search) Cell
+	cell   func(*Case) Cell // of a case that a search decided
 }
 
 // winnerColumns: on a narrow terminal the id stands for the config, and the
 // interval stays.
 var winnerColumns = []winnerColumn{
-	{Words("class").Dropped(18), func(s *record.Search) Cell { return Str(string(s.Class)) }},
-	{Words("verdict").Dropped(1), verdictCell},
-	{Numbers("gain", "x"), func(s *record.Search) Cell {
-		return Gain(s.Decision.Gain.Mid).Marked(verdictMarks[s.Decision.Verdict])
+	{Words("class").Dropped(18), func(c *Case) Cell { return Str(string(c.Search.Class)) }},
+	{Words("verdict").Dropped(1), func(c *Case) Cell { return verdictCell(c.Search) }},
+	{Numbers("gain", "x"), func(c *Case) Cell {
+		return Gain(c.Search.Decision.Gain.Mid).Marked(verdictMarks[c.Search.Decision.Verdict])
 	}},
-	{Numbers("low", "x"), func(s *record.Search) Cell { return Gain(s.Decision.Gain.Low) }},
-	{Numbers("high", "x"), func(s *record.Search) Cell { return Gain(s.Decision.Gain.High) }},
-	{Numbers("median", "us").Dropped(3), func(s *record.Search) Cell { return Micros(s.Times.Median) }},
-	{Numbers("p10", "us").Dropped(15), func(s *record.Search) Cell { return Micros(s.Times.P10) }},
-	{Numbers("p90", "us").Dropped(15), func(s *record.Search) Cell { return Micros(s.Times.P90) }},
-	{ConfigColumns()[0], func(s *record.Search) Cell { return ConfigCells(s.Decision.Config, s.Decision.Default)[0] }},
-	{ConfigColumns()[1], func(s *record.Search) Cell { return ConfigCells(s.Decision.Config, s.Decision.Default)[1] }},
-	{Numbers("error", "%").Dropped(16), func(s *record.Search) Cell { return Float(100*s.MaxErr, 3) }},
-	{Numbers("busiest", "GB/s").Dropped(14), func(s *record.Search) Cell { return Float(float64(s.Bytes)/s.Times.Median/1e9, 3) }},
-	{Numbers("imbalance", "x").Dropped(16), func(s *record.Search) Cell { return Float(s.Imbalance, 2) }},
-	{Numbers("rounds", "").Dropped(19), func(s *record.Search) Cell { return Int(s.Decision.Rounds) }},
-	{Words("clock").Dropped(19), func(s *record.Search) Cell { return Str(s.Clock) }},
+	{Numbers("low", "x"), func(c *Case) Cell { return Gain(c.Search.Decision.Gain.Low) }},
+	{Numbers("high", "x"), func(c *Case) Cell { return Gain(c.Search.Decision.Gain.High) }},
+	{Numbers("median", "us").Dropped(3), func(c *Case) Cell { return Micros(c.Search.Times.Median) }},
+	{Numbers("p10", "us").Dropped(15), func(c *Case) Cell { return Micros(c.Search.Times.P10) }},
+	{Numbers("p90", "us").Dropped(15), func(c *Case) Cell { return Micros(c.Search.Times.P90) }},
+	{ConfigColumns()[0], func(c *Case) Cell { return ConfigCells(c.Search.Decision.Config, c.Search.Decision.Default)[0] }},
+	{ConfigColumns()[1], func(c *Case) Cell { return ConfigCells(c.Search.Decision.Config, c.Search.Decision.Default)[1] }},
+	{Numbers("error", "%").Dropped(16), func(c *Case) Cell { return Float(100*c.Search.MaxErr, 3) }},
+	{Numbers("busiest", "GB/s").Dropped(14), speedCell},
+	{Numbers("imbalance", "x").Dropped(16), func(c *Case) Cell { return Float(c.Search.Imbalance, 2) }},
+	{Numbers("rounds", "").Dropped(19), func(c *Case) Cell { return Int(c.Search.Decision.Rounds) }},
+	{Words("clock").Dropped(19), func(c *Case) Cell { return Str(c.Search.Clock) }},
 }
 
 // searchColumns are columns that only searches have: bench measures one config.
 var searchColumns = []winnerColumn{
-	{Numbers("ties", "").Dropped(17), func(s *record.Search) Cell { return Int(s.Ties) }},
-	{Numbers("tried", "").Dropped(17), func(s *record.Search) Cell { return Int(s.Tried) }},
-	{Numbers("legal", "").Dropped(20), func(s *record.Search) Cell { return Int(s.Legal) }},
+	{Numbers("ties", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Ties) }},
+	{Numbers("tried", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Tried) }},
+	{Numbers("legal", "").Dropped(20), func(c *Case) Cell { return Int(c.Search.Legal) }},
 }
 
 // Winners lists the decisions of a sweep. Terminal, summary.md and page print
 // this one table.
 func Winners(run *record.Run) Table {
-	t := decided(run, everySearch(run), slices.Concat(winnerColumns, searchColumns))
+	columns := slices.Concat(winnerColumns, searchColumns)
+	if slices.ContainsFunc(run.Searches, undecided) {
+		columns = slices.Insert(columns, len(winnerColumns), challengerColumn)
+	}
+	t := decided(run, everySearch(run), columns)
 	t.Name, t.Title = "winners", "Winners: what to launch"
 	return t
 }
 
 // againstColumn is the config that stands in the default's place, under bench --over.
-var againstColumn = winnerColumn{Words("against").Dropped(2), func(s *record.Search) Cell {
-	return Cell{Text: s.Decision.Default.ID(), Value: s.Decision.Default.Key()}
+var againstColumn = winnerColumn{Words("against").Dropped(2), func(c *Case) Cell {
+	return Cell{Text: c.Search.Decision.Default.ID(), Value: c.Search.Decision.Default.Key()}
 }}
 
 // Measured lists the decisions of bench: Winners without the columns of a
@@ -89,6 +93,7 @@ func decided(run *record.Run, of []int, columns []winnerColumn) Table {
 	for i, at := range of {
 		s := &run.Searches[at]
 		cases[i] = &Case{Problem: s.Problem, Routing: s.Routing, Seed: run.Seed, Search: s}
+		cases[i].Load = cases[i].drawn(run)
 	}
 	p := ColumnsFor(cases)
 	t := Table{Columns: append([]Column{Numbers("row", "").Dropped(9)}, p.Columns...)}
@@ -102,30 +107,19 @@ func decided(run *record.Run, of []int, columns []winnerColumn) Table {
 				cells = append(cells, None())
 				continue
 			}
-			cells = append(cells, col.cell(c.Search))
+			cells = append(cells, col.cell(c))
 		}
 		t.Add(cells...)
 	}
 	t.Note(p.Shared,
 		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval",
-		"error: the largest against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, a message a selection, over the median; imbalance: the fullest rank over the mean")
+		"error: the largest against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean")
 	if slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Problem.Op == ep.Activation }) {
 		t.Note("busiest of an activation: bytes that it reads and writes in memory, over the median")
 	}
+	t.Note(undecidedNotes(cases, t.Columns)...)
 	t.Note(defaults(run)...)
 	return t
-}
-
-// verdictCell is the verdict, or the cause where there was nothing to compare.
-func verdictCell(s *record.Search) Cell {
-	d := s.Decision
-	switch d.Cause {
-	case "":
-		return Str(string(d.Verdict)).Marked(verdictMarks[d.Verdict])
-	case record.HostBound:
-		return Str(string(d.Cause)).Marked(Dim)
-	}
-	return Str(string(d.Cause)).Marked(Bad)
 }
 
 // ConfigColumns are a config's id, which narrow terminals keep, and what differs

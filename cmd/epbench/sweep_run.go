@@ -27,7 +27,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return f.continueRun(cmd)
 	}
 	if len(f.retry) > 0 {
-		return usagef("--retry: needs --resume DIR, the run whose config was quarantined")
+		return usagef("--retry: needs --resume DIR, the run in which the config failed")
 	}
 	b, err := backendOf(cmd, f.backend)
 	if err != nil {

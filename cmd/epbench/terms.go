@@ -30,7 +30,7 @@ var terms = []struct{ word, meaning string }{
 	{"gain", "the default's time over the config's, in the same rounds: 1.25 is a quarter more calls a second. It comes with a 95 % interval, low and high"},
 	{"A/A spread", "by how much the default differs from itself: what this machine cannot tell apart"},
 	{"band", "the least difference that counts: the policy's band or the A/A spread, whichever is larger"},
-	{"verdict", "faster, same, slower or undecided. Faster: the gain is beyond the band and its interval excludes 1"},
+	{"verdict", "faster, same, slower or undecided. Faster: the gain is beyond the band and its interval excludes 1. Undecided: the interval is neither clear of the band nor inside it, or the A/A spread exceeds the band (noisy)"},
 	{"decision", "the record of what won: config, default, gain, band, verdict, rounds"},
 	{"status", "how the measurement of a config ended: ok, illegal, compile, launch, mismatch, hang, crash, unstable"},
 	{"search", "the work on one problem, token count and routing; a sweep is many"},

@@ -197,15 +197,20 @@ func (g *grid) spellings(dropped []string) (lines, left []string) {
 	return lines, left
 }
 
-// spell lists the values of one column, each once, behind what names it.
+// spell lists the values of one column, each once, behind what names it: an id, or the
+// number of a row.
 func (g *grid) spell(name string) (lines []string) {
 	c := slices.IndexFunc(g.columns, func(c reports.Column) bool { return c.Name == name })
 	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].Spells != "" && g.columns[s].Name == g.columns[c].Spells })
 	if by < 0 {
 		return nil
 	}
+	before, after := "", ": "
+	if name := g.columns[g.shown[by]]; name.Align == reports.Right {
+		before, after = name.Name+" ", ", "+g.columns[c].Name+": "
+	}
 	for _, r := range g.rows {
-		if line := r[g.shown[by]] + ": " + r[c]; r[c] != "" && r[c] != reports.None().Text && !slices.Contains(lines, line) {
+		if line := before + r[g.shown[by]] + after + r[c]; r[c] != "" && r[c] != reports.None().Text && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -100,6 +102,9 @@ func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string)
 		fmt.Fprintln(cmd.ErrOrStderr(), n)
 	}
 	if path == "" || path == "-" {
+		if f, ok := cmd.OutOrStdout().(*os.File); ok && !utf8.Valid(out.Data) && windowWidth(f) > 0 {
+			return usagef("-o FILE is required: %s is no text, and standard output is a terminal", e.Name)
+		}
 		_, err := cmd.OutOrStdout().Write(out.Data)
 		return err
 	}

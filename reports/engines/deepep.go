@@ -31,33 +31,38 @@ func deepEPOf(c ep.Config) deepEPConfig {
 	return deepEPConfig{c.Int("sms"), c.Int("send"), c.Int("recv")}
 }
 
-// oneForAll is the config of normal mode that loses least over all token counts.
-func oneForAll(in Input) (best pick, all []spot, err error) {
-	if all, err = spots(in, normal); err == nil {
-		best, err = choose(all, sameSMs)
+// oneForAll is the config of normal mode that loses least over all token counts, and what
+// to say about it.
+func oneForAll(in Input) (best pick, notes []string, err error) {
+	all, left, err := spots(in, normal)
+	if err != nil {
+		return best, nil, err
 	}
-	return best, all, err
+	if best, err = choose(all, sameSMs); err != nil {
+		return best, nil, err
+	}
+	return best, append(best.losses(all), left...), nil
 }
 
 // writeSGLang writes the JSON of --deepep-config. SGLang has one config for all token
 // counts, in normal mode only.
 func writeSGLang(in Input) (Output, error) {
-	best, all, err := oneForAll(in)
+	best, notes, err := oneForAll(in)
 	if err != nil {
 		return Output{}, err
 	}
 	data, err := json.MarshalIndent(map[string]deepEPConfig{"normal_dispatch": deepEPOf(best.dispatch), "normal_combine": deepEPOf(best.combine)}, "", "  ")
-	return Output{append(data, '\n'), best.losses(all)}, err
+	return Output{append(data, '\n'), notes}, err
 }
 
 // writeMegatron writes the one number that Megatron-LM takes.
 func writeMegatron(in Input) (Output, error) {
-	best, all, err := oneForAll(in)
+	best, notes, err := oneForAll(in)
 	if err != nil {
 		return Output{}, err
 	}
 	return Output{fmt.Appendf(nil, "--moe-deepep-num-sms %d\n", best.dispatch.Int("sms")),
-		append(best.losses(all), "Megatron-LM takes the SMs only; these losses are with the chunk sizes that go with them",
+		append(notes, "Megatron-LM takes the SMs only; these losses are with the chunk sizes that go with them",
 			"sources newer than megatron-core 0.16 call it --moe-flex-dispatcher-num-sms")}, nil
 }
 
@@ -75,12 +80,11 @@ type shimRow struct {
 // writeShim writes the look-up by token count. Rows meet in the middle of the measured
 // counts, as those of a table do.
 func writeShim(in Input) (Output, error) {
-	all, err := spots(in, normal)
+	all, notes, err := spots(in, normal)
 	if err != nil {
 		return Output{}, err
 	}
 	var rows []shimRow
-	var notes []string
 	for at := 0; at < len(all); {
 		n := at
 		for n < len(all) && all[n].tokens == all[at].tokens {

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
@@ -67,8 +66,7 @@ func (s spot) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
 // spots are the cases of a run in which a kernel ran both halves. The halves must be of
 // one problem but for the token count: an engine's config has room for one.
-func spots(in Input, kernel string) ([]spot, error) {
-	var out []spot
+func spots(in Input, kernel string) (out []spot, left []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
 		times := timesOf(c, kernel)
@@ -88,7 +86,7 @@ func spots(in Input, kernel string) ([]spot, error) {
 			problem = p
 		}
 		if p != problem {
-			return nil, errors.New("the run has several shapes, dtypes or rank counts; sweep one for an export")
+			return nil, nil, errors.New("the run has several shapes, dtypes or rank counts; sweep one for an export")
 		}
 		i := slices.IndexFunc(out, func(s spot) bool { return s.tokens == c.Problem.Tokens && s.routing == c.Routing })
 		if i < 0 {
@@ -104,19 +102,29 @@ func spots(in Input, kernel string) ([]spot, error) {
 	return whole(out, in.Mix, kernel)
 }
 
-// whole are the spots with both halves, by token count. Each count of a mix must have one.
-func whole(all []spot, mix map[int]float64, kernel string) ([]spot, error) {
-	out := slices.DeleteFunc(all, func(s spot) bool { return len(s.dispatch) == 0 || len(s.combine) == 0 })
+// whole are the spots with both halves, by token count; left says which have one alone.
+// Each count of a mix must have both.
+func whole(all []spot, mix map[int]float64, kernel string) (out []spot, left []string, err error) {
+	for _, s := range all {
+		switch {
+		case len(s.dispatch) == 0:
+			left = append(left, fmt.Sprintf("warning: %s: left out, no dispatch ran there", s))
+		case len(s.combine) == 0:
+			left = append(left, fmt.Sprintf("warning: %s: left out, no combine ran there", s))
+		default:
+			out = append(out, s)
+		}
+	}
 	slices.SortStableFunc(out, func(a, b spot) int { return cmp.Compare(a.tokens, b.tokens) })
 	if len(out) == 0 && len(mix) == 0 {
-		return nil, fmt.Errorf("the run has no dispatch and combine of kernel %s for the same tokens and routing; measure it with its worker: sweep --op dispatch,combine", kernel)
+		return nil, nil, fmt.Errorf("the run has no dispatch and combine of kernel %s for the same tokens and routing; measure it with its worker: sweep --op dispatch,combine", kernel)
 	}
 	for _, n := range slices.Sorted(maps.Keys(mix)) {
 		if !slices.ContainsFunc(out, func(s spot) bool { return s.tokens == n }) {
-			return nil, fmt.Errorf("--mix: the run has no dispatch and combine of kernel %s with %s", kernel, ep.Tokens(n))
+			return nil, nil, fmt.Errorf("--mix: the run has no dispatch and combine of kernel %s with %s", kernel, ep.Tokens(n))
 		}
 	}
-	return out, nil
+	return out, left, nil
 }
 
 // timesOf are the seconds of a kernel's configs in a case, drift removed.
@@ -126,80 +134,6 @@ func timesOf(c *reports.Case, kernel string) map[string]float64 {
 		if e.OK() && e.Config.Kernel == kernel && !math.IsNaN(e.Level) {
 			out[e.Key] = e.Level
 		}
-	}
-	return out
-}
-
-// pick is one config for each half, and what it loses at each spot to the best pair
-// there.
-type pick struct {
-	dispatch, combine ep.Config
-	regret            []float64 // by spot, as a ratio minus one
-}
-
-// choose picks the pair with the least weighted mean regret over spots, of configs that
-// fit each other and were measured at every spot. Among equals the first by key is taken.
-func choose(all []spot, fits func(dispatch, combine ep.Config) bool) (pick, error) {
-	d, c := everywhere(all, func(s spot) map[string]float64 { return s.dispatch }), everywhere(all, func(s spot) map[string]float64 { return s.combine })
-	best, least := pick{}, math.Inf(1)
-	bests := make([]float64, len(all))
-	for i, s := range all {
-		bests[i] = fastest(s, fits)
-	}
-	for _, x := range d {
-		for _, y := range c {
-			if !fits(x, y) {
-				continue
-			}
-			sum, regret := 0.0, make([]float64, len(all))
-			for i, s := range all {
-				regret[i] = (s.dispatch[x.Key()]+s.combine[y.Key()])/bests[i] - 1
-				sum += s.weight * regret[i]
-			}
-			if sum < least {
-				best, least = pick{x, y, regret}, sum
-			}
-		}
-	}
-	if math.IsInf(least, 1) {
-		return best, errors.New("no pair of configs was measured at every token count; sweep with --strategy grid, or with fewer --param values")
-	}
-	return best, nil
-}
-
-// fastest is the least time of a pair at a spot.
-func fastest(s spot, fits func(dispatch, combine ep.Config) bool) float64 {
-	least := math.Inf(1)
-	for _, x := range everywhere([]spot{s}, func(s spot) map[string]float64 { return s.dispatch }) {
-		for _, y := range everywhere([]spot{s}, func(s spot) map[string]float64 { return s.combine }) {
-			if t := s.dispatch[x.Key()] + s.combine[y.Key()]; t < least && fits(x, y) {
-				least = t
-			}
-		}
-	}
-	return least
-}
-
-// everywhere lists the configs of a half that every spot has, by key.
-func everywhere(all []spot, half func(spot) map[string]float64) []ep.Config {
-	var out []ep.Config
-	for key := range half(all[0]) {
-		if slices.ContainsFunc(all, func(s spot) bool { return half(s)[key] == 0 }) {
-			continue
-		}
-		if c, err := ep.ParseConfig(key); err == nil {
-			out = append(out, c)
-		}
-	}
-	slices.SortFunc(out, func(a, b ep.Config) int { return strings.Compare(a.Key(), b.Key()) })
-	return out
-}
-
-// losses says what a pick loses at each spot.
-func (p pick) losses(all []spot) []string {
-	var out []string
-	for i, s := range all {
-		out = append(out, fmt.Sprintf("%s: %.1f %% slower than the best config there", s, 100*p.regret[i]))
 	}
 	return out
 }

@@ -91,6 +91,42 @@ func TestSGLang(t *testing.T) {
 	}
 }
 
+// TestWinnersOnly: a run that measured its winners and the default has no config at every
+// count but the default. What won is taken all the same, and a warning says where it was
+// not measured.
+func TestWinnersOnly(t *testing.T) {
+	l := deepEPRun()
+	l.Results = slices.DeleteFunc(l.Results, func(r record.Result) bool {
+		dflt, small := r.Config.Int("sms") == 20 && r.Config.Int("send") == 8, r.Problem.Tokens == 128
+		return !dflt && (small || r.Config.Int("sms") == 20)
+	})
+	l.Cases = reports.Cases(l.Run, l.Results)
+	e, _ := Find("sglang")
+	out, err := e.Write(Input{Run: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(out.Data), `"num_sms": 24`) {
+		t.Errorf("%s", out.Data)
+	}
+	if notes := strings.Join(out.Notes, "\n"); !strings.Contains(notes, "was not measured with 128 tokens, uniform; it counts there like the slowest config that was") {
+		t.Error(notes)
+	}
+}
+
+// TestLeftOut: a count at which one half alone ran is named.
+func TestLeftOut(t *testing.T) {
+	l := deepEPRun()
+	l.Cases = slices.DeleteFunc(l.Cases, func(c *reports.Case) bool { return c.Problem.Op == ep.Combine && c.Problem.Tokens == 4096 })
+	for _, name := range []string{"sglang", "deepep-shim", "megatron"} {
+		e, _ := Find(name)
+		out, err := e.Write(Input{Run: l})
+		if want := "warning: 4096 tokens, uniform: left out, no combine ran there"; err != nil || !slices.Contains(out.Notes, want) {
+			t.Errorf("%s: %v, notes %q", name, err, out.Notes)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	e, _ := Find("sglang")
 	if _, err := e.Write(Input{deepEPRun(), map[int]float64{64: 1}}); err == nil || !strings.Contains(err.Error(), "64 tokens") {

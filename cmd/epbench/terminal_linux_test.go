@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// openTerminal makes a terminal of width columns. read closes it and returns what was
+// written to it.
+func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: width})
+	}
+	if err == nil {
+		f, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	said := make(chan string)
+	go func() {
+		var b bytes.Buffer
+		io.Copy(&b, master) // ends with an error when the last writer has closed
+		said <- strings.ReplaceAll(b.String(), "\r\n", "\n")
+	}()
+	return f, func() string {
+		f.Close()
+		defer master.Close()
+		return <-said
+	}
+}
+
+// TestExportToATerminal: Parquet is not for the screen.
+func TestExportToATerminal(t *testing.T) {
+	out, read := openTerminal(t, 80)
+	var errors bytes.Buffer
+	args := []string{"table", "export", "--format", "aiconfigurator", "--table", filepath.Join("..", "..", "testdata", "runs", "h200x2-libraries", "deepep")}
+	code := run(t.Context(), args, out, &errors)
+	if text := read(); code != exitUsage || text != "" || !strings.Contains(errors.String(), "-o FILE is required: aiconfigurator is no text") {
+		t.Errorf("exit code %d, %q on the terminal, %s", code, text, errors.String())
+	}
+}

@@ -1,0 +1,124 @@
+package engines
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// pick is one config for each half, and what it loses at each spot to the best pair
+// there.
+type pick struct {
+	dispatch, combine ep.Config
+	regret            []float64 // by spot, as a ratio minus one; NaN where the pair was not measured
+}
+
+// rivals are the pairs of a spot whose configs fit each other, summed up.
+type rivals struct{ fastest, slowest float64 } // seconds of dispatch and combine together
+
+// choose picks the pair with the least weighted mean regret over spots, of configs that
+// fit each other. Where a pair was not measured it counts like the slowest one that was:
+// a run of winners alone has the default everywhere, and each other config at the few
+// counts where it won. To ask for pairs that were measured everywhere was tried: of such
+// a run nothing but the default is left. Among equals the first by key is taken.
+func choose(all []spot, fits func(dispatch, combine ep.Config) bool) (pick, error) {
+	at := make([]rivals, len(all))
+	for i, s := range all {
+		at[i] = rivalsAt(s, fits)
+	}
+	best, least := pick{}, math.Inf(1)
+	for _, x := range configs(all, func(s spot) map[string]float64 { return s.dispatch }) {
+		for _, y := range configs(all, func(s spot) map[string]float64 { return s.combine }) {
+			if !fits(x, y) {
+				continue
+			}
+			if sum, regret := judge(all, at, x, y); sum < least {
+				best, least = pick{x, y, regret}, sum
+			}
+		}
+	}
+	if math.IsInf(least, 1) {
+		return best, errors.New("no dispatch and combine that fit each other were measured at one token count and routing; sweep with --strategy grid, or with fewer --param values")
+	}
+	return best, nil
+}
+
+// judge is the weighted sum of a pair's regrets, infinite where it was measured nowhere.
+func judge(all []spot, at []rivals, x, y ep.Config) (sum float64, regret []float64) {
+	regret, measured := make([]float64, len(all)), false
+	for i, s := range all {
+		d, c := s.dispatch[x.Key()], s.combine[y.Key()]
+		switch {
+		case d > 0 && c > 0:
+			regret[i], measured = (d+c)/at[i].fastest-1, true
+			sum += s.weight * regret[i]
+		default:
+			regret[i] = math.NaN()
+			if at[i].fastest > 0 {
+				sum += s.weight * (at[i].slowest/at[i].fastest - 1)
+			}
+		}
+	}
+	if !measured {
+		sum = math.Inf(1)
+	}
+	return sum, regret
+}
+
+// rivalsAt are the least and the longest time of a pair at a spot; 0 where none fits.
+func rivalsAt(s spot, fits func(dispatch, combine ep.Config) bool) (r rivals) {
+	for _, x := range configs([]spot{s}, func(s spot) map[string]float64 { return s.dispatch }) {
+		for _, y := range configs([]spot{s}, func(s spot) map[string]float64 { return s.combine }) {
+			if !fits(x, y) {
+				continue
+			}
+			t := s.dispatch[x.Key()] + s.combine[y.Key()]
+			if r.slowest = max(r.slowest, t); r.fastest == 0 || t < r.fastest {
+				r.fastest = t
+			}
+		}
+	}
+	return r
+}
+
+// configs lists the configs of a half that any spot has, by key.
+func configs(all []spot, half func(spot) map[string]float64) []ep.Config {
+	var out []ep.Config
+	seen := map[string]bool{}
+	for _, s := range all {
+		for key := range half(s) {
+			if c, err := ep.ParseConfig(key); err == nil && !seen[key] {
+				out, seen[key] = append(out, c), true
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b ep.Config) int { return strings.Compare(a.Key(), b.Key()) })
+	return out
+}
+
+// losses says what a pick loses at each spot, and where it was not measured.
+func (p pick) losses(all []spot) []string {
+	var out, unknown []string
+	for i, s := range all {
+		if math.IsNaN(p.regret[i]) {
+			unknown = append(unknown, s.String())
+			continue
+		}
+		out = append(out, fmt.Sprintf("%s: %.1f %% slower than the best config there", s, 100*p.regret[i]))
+	}
+	if len(unknown) > 0 {
+		out = append(out, fmt.Sprintf("warning: dispatch %s with combine %s was not measured with %s; it counts there like the slowest config that was. sweep --strategy grid measures every config everywhere",
+			short(p.dispatch), short(p.combine), strings.Join(unknown, "; ")))
+	}
+	return out
+}
+
+// short is a config without its kernel, of which an export has one.
+func short(c ep.Config) string {
+	_, values, _ := strings.Cut(c.Key(), ":")
+	return values
+}

@@ -29,12 +29,13 @@ type Library struct {
 	version string
 }
 
-// Open looks for libnvrtc in $EPBENCH_NVRTC, beside this program, where the
-// dynamic linker looks, in $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. The
-// error lists what was tried.
+// Open looks for libnvrtc in $EPBENCH_NVRTC, beside this program, in the repository
+// whose bin it stands in (make cuda-deps), where the dynamic linker looks, in
+// $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. The error lists what was tried.
 func Open() (*Library, error) {
 	var tried []string
-	for _, path := range candidates() {
+	exe, _ := os.Executable() // without it the other places are left
+	for _, path := range candidates(exe) {
 		l := &Library{}
 		if why := l.load(path); why != "" {
 			tried = append(tried, why)
@@ -48,16 +49,18 @@ func Open() (*Library, error) {
 		l.version = fmt.Sprintf("%d.%d", major, minor)
 		return l, nil
 	}
-	return nil, fmt.Errorf("no libnvrtc: set %s to the folder that holds it, or run make cuda-deps (%s)", Env, strings.Join(tried, "; "))
+	return nil, fmt.Errorf("no libnvrtc: set %s to the folder that holds it, or run make cuda-deps in the repository whose bin holds this program (%s)", Env, strings.Join(tried, "; "))
 }
 
-func candidates() []string {
+// candidates are the libraries to try, for the program at exe.
+func candidates(exe string) []string {
 	var folders []string
 	if dir := os.Getenv(Env); dir != "" {
 		folders = append(folders, dir)
 	}
-	if exe, err := os.Executable(); err == nil {
-		folders = append(folders, filepath.Dir(exe))
+	if exe != "" {
+		bin := filepath.Dir(exe)
+		folders = append(folders, bin, filepath.Join(bin, "..", ".cuda", "lib64"))
 	}
 	var out []string
 	for _, dir := range folders {

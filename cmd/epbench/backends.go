@@ -11,6 +11,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu"
 	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // A backendEntry is one value of --backend.
@@ -25,6 +26,8 @@ type backendEntry struct {
 	// known lists the kernels without opening the backend, for judging a
 	// table on a host that cannot run it.
 	known func() []kernels.Kernel
+	// abi is the build of known.
+	abi func() ep.ABI
 	// onRequest entries need an argument and are no part of the automatic
 	// choice.
 	onRequest bool
@@ -40,6 +43,7 @@ var backendTable = []backendEntry{
 		open:    openCUDA,
 		missing: missingCUDA,
 		known:   cuda.Kernels,
+		abi:     cuda.ABI,
 	},
 	{
 		name:    "cpu",
@@ -47,6 +51,7 @@ var backendTable = []backendEntry{
 		open:    func(context.Context, string) (kernels.Backend, error) { return cpu.Open() },
 		missing: nothing,
 		known:   cpu.Kernels,
+		abi:     (&cpu.Backend{}).ABI,
 	},
 	{
 		name:      "exec",
@@ -83,6 +88,16 @@ func knownKernels(backend string) []kernels.Kernel {
 		}
 	}
 	return nil
+}
+
+// knownABI is the build of knownKernels, "" when it is not known here.
+func knownABI(backend string) ep.ABI {
+	for _, e := range backendTable {
+		if e.name == backend && e.abi != nil {
+			return e.abi()
+		}
+	}
+	return ""
 }
 
 // addBackendFlag registers --backend.

@@ -69,6 +69,9 @@ func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 // problems expands the flags for a machine, in the order op, dtype, tokens.
 // Every problem is valid.
 func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
+	if err := noGaps("--op", f.ops, "--dtype", f.dtypes); err != nil {
+		return nil, err
+	}
 	base, err := f.base(m)
 	if err != nil {
 		return nil, badInput(err)
@@ -213,6 +216,9 @@ func defaultRanks(m ep.Machine) int {
 
 // distributions parses --routing.
 func (f *problemFlags) distributions() ([]workloads.Distribution, error) {
+	if err := noGaps("--routing", f.routing); err != nil {
+		return nil, err
+	}
 	var out []workloads.Distribution
 	for _, spec := range splitList(f.routing) {
 		d, err := workloads.Parse(spec)
@@ -225,6 +231,19 @@ func (f *problemFlags) distributions() ([]workloads.Distribution, error) {
 		return nil, usagef("--routing: empty; try uniform")
 	}
 	return out, nil
+}
+
+// noGaps refuses lists with an empty item: a forgotten name is no name. flags are pairs of
+// a flag and its value.
+func noGaps(flags ...string) error {
+	for i := 0; i < len(flags); i += 2 {
+		for item := range strings.SplitSeq(flags[i+1], ",") {
+			if strings.TrimSpace(item) == "" && flags[i+1] != "" {
+				return usagef("%s: %q has an empty item; leave out the comma", flags[i], flags[i+1])
+			}
+		}
+	}
+	return nil
 }
 
 // splitList splits a comma-separated flag, dropping empty items.

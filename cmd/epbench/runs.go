@@ -80,6 +80,9 @@ func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded,
 // apply drops the other cases of a run. Naming what it does not have is an
 // error: the picture would silently be empty.
 func (f *runFilter) apply(l *reports.Loaded) error {
+	if err := noGaps("--op", f.ops, "--routing", f.routing); err != nil {
+		return err
+	}
 	tokens, err := f.counts()
 	if err != nil {
 		return err

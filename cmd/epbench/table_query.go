@@ -152,6 +152,9 @@ func (q *query) note(text string) {
 
 // classes reads --routing: names of classes, or routings to draw and classify.
 func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
+	if err := noGaps("--routing", f.problem.routing); err != nil {
+		return nil, err
+	}
 	var out []ep.Class
 	for _, word := range splitList(f.problem.routing) {
 		c, err := ep.ParseClass(word)

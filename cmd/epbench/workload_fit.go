@@ -78,7 +78,7 @@ func fitTable(fits []workloads.Fit, noise float64) reports.Table {
 		Columns: []reports.Column{reports.Words("routing"), reports.Numbers("distance", "%")},
 		Notes: []string{
 			"distance: the share of the selections that would have to go to another expert to make the sorted loads equal",
-			fmt.Sprintf("a perfect fit would have a distance of %.2f %%, because the recording is finite", 100*noise),
+			fmt.Sprintf("a recording of this size, drawn from the distribution itself, is about %.2f %% away from it: fits nearer than that are as good as can be told", 100*noise),
 		},
 	}
 	for _, f := range fits {

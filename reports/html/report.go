@@ -171,7 +171,11 @@ func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 		d.Figures = append(d.Figures, figure{inline(b.String(), f), f.Title})
 	}
 	if len(shown) < len(figures) {
-		d.More = fmt.Sprintf("%d more pictures: epbench plot %s --kind %s", len(figures)-len(shown), d.main.Path, kind)
+		var paths []string
+		for _, l := range runs {
+			paths = append(paths, l.Path)
+		}
+		d.More = fmt.Sprintf("%d more pictures: epbench plot %s --kind %s", len(figures)-len(shown), strings.Join(paths, " "), kind)
 	}
 }
 

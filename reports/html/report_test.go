@@ -96,6 +96,27 @@ func TestPage(t *testing.T) {
 }
 
 // Nothing in a page reaches out: no address, no import, no picture elsewhere.
+// TestMorePicturesOfAllRuns: the command for the pictures that are left out names the runs
+// that stand beside each other in them.
+func TestMorePicturesOfAllRuns(t *testing.T) {
+	a, b := load(t, "../testdata/runs/failures"), load(t, "../testdata/runs/ties")
+	first := a.Results
+	for k := range 6 {
+		for _, r := range first {
+			r.Problem.Hidden = 128 * (k + 1)
+			a.Results = append(a.Results, r)
+		}
+	}
+	a.Cases = reports.Cases(a.Run, a.Results)
+	var page bytes.Buffer
+	if err := html.Write(&page, []*reports.Loaded{a, b}, html.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "more pictures: epbench plot ../testdata/runs/failures ../testdata/runs/ties --kind latency"; !strings.Contains(page.String(), want) {
+		t.Errorf("the page has no %q", want)
+	}
+}
+
 func TestPageNeedsNoNetwork(t *testing.T) {
 	got := page(t, load(t, "../testdata/runs/failures"))
 	for _, bad := range []string{`(?i)(src|href|action|data)\s*=\s*"(?:[a-z]+:)?//`, `(?i)url\(`, `@import`, `(?i)<(iframe|object|embed|link rel="(?:style|pre))`, `fetch\(`, `XMLHttpRequest`} {

@@ -144,7 +144,7 @@ func (o Offer) over(other Offer) (ratio record.Interval, turns bool) {
 func sameHardware(runs []*Loaded) error {
 	what := func(l *Loaded) string {
 		m := l.Run.Machine
-		return fmt.Sprintf("%s %s, %d SMs", m.PCIID, m.Arch, m.SMs)
+		return fmt.Sprintf("%s, %d SMs", strings.TrimSpace(m.PCIID+" "+m.Arch), m.SMs)
 	}
 	for _, l := range runs[1:] {
 		if a, b := what(runs[0]), what(l); a != b {

@@ -66,6 +66,9 @@ func TestChoose(t *testing.T) {
 	if _, err := Choose(append(all, libraryRun("other", "rank", map[int]float64{1: 1}, "10de:2330"))); err == nil {
 		t.Error("runs of two machines were compared")
 	}
+	if _, err := Choose(append(all, libraryRun("cpu", "rank", map[int]float64{1: 1}, ""))); err == nil || !strings.HasSuffix(err.Error(), "cpu on sm_90, 132 SMs") {
+		t.Errorf("a machine without a PCI id: %v", err)
+	}
 }
 
 // TestChooseTurns: rounds of runs that took turns are compared one by one, so that a drift

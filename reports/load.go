@@ -59,6 +59,15 @@ func Load(path string) (*Loaded, error) {
 // Name is what plots and tables call the run.
 func (l *Loaded) Name() string { return filepath.Base(filepath.Clean(l.Path)) }
 
+// Resume says how to go on with a sweep that did not come to its end, "" where there is
+// nothing to go on with.
+func (l *Loaded) Resume() string {
+	if c := l.Run.Command; !l.Run.Finished.IsZero() || len(c) < 2 || c[1] != "sweep" {
+		return ""
+	}
+	return "This run is unfinished. Go on with: epbench sweep --resume " + l.Path
+}
+
 // Keep drops the other cases, with what the run says about them. A regret
 // matrix stays whole where one of its cases stays.
 func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {

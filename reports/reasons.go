@@ -38,15 +38,18 @@ func GatherReasons(searches []record.Search, reason func(*record.Search) string)
 	var out []string
 	for _, r := range order {
 		if r != most {
-			out = append(out, strings.Join(cases[r], "; ")+": "+r)
+			out = append(out, strings.Join(cases[r], "; ")+": "+sentence(r))
 		}
 	}
 	switch n := len(cases[most]); {
 	case n == 0:
 	case n == len(searches):
-		out = append(out, fmt.Sprintf("all %d cases: %s", n, most))
+		out = append(out, fmt.Sprintf("All %d cases: %s", n, sentence(most)))
 	default:
-		out = append(out, fmt.Sprintf("the other %d cases: %s", n, most))
+		out = append(out, fmt.Sprintf("The other %d cases: %s", n, sentence(most)))
 	}
 	return out
 }
+
+// sentence ends a text with one full stop.
+func sentence(text string) string { return strings.TrimSuffix(text, ".") + "." }

@@ -28,11 +28,11 @@ func overRun(reasons ...string) *record.Run {
 func TestGatherReasons(t *testing.T) {
 	of := func(s *record.Search) string { return s.Reference }
 	for _, c := range []struct{ reasons, want []string }{
-		{[]string{"exact", "exact"}, []string{"dispatch, 1 token, uniform, beside copy; dispatch, 2 tokens, uniform, beside copy: exact"}},
-		{[]string{"exact", "exact", "exact", "exact"}, []string{"all 4 cases: exact"}},
-		{[]string{"exact", "halves", "exact", "exact", "exact"}, []string{"dispatch, 2 tokens, uniform, beside copy: halves", "the other 4 cases: exact"}},
+		{[]string{"exact", "exact"}, []string{"dispatch, 1 token, uniform, beside copy; dispatch, 2 tokens, uniform, beside copy: exact."}},
+		{[]string{"exact", "exact", "exact", "exact"}, []string{"All 4 cases: exact."}},
+		{[]string{"exact", "halves", "exact", "exact", "exact"}, []string{"dispatch, 2 tokens, uniform, beside copy: halves.", "The other 4 cases: exact."}},
 		{[]string{"noisy", "noisy", "", "noisy", "noisy"}, []string{"dispatch, 1 token, uniform, beside copy; dispatch, 2 tokens, uniform, beside copy; " +
-			"dispatch, 8 tokens, uniform, beside copy; dispatch, 16 tokens, uniform, beside copy: noisy"}},
+			"dispatch, 8 tokens, uniform, beside copy; dispatch, 16 tokens, uniform, beside copy: noisy."}},
 		{nil, nil},
 	} {
 		if got := reports.GatherReasons(overRun(c.reasons...).Searches, of); !slices.Equal(got, c.want) {
@@ -54,7 +54,7 @@ func TestMeasuredAgainstIsShort(t *testing.T) {
 		if strings.HasSuffix(n, ": d:sms=8") {
 			spelled++
 		}
-		if strings.HasPrefix(n, "against, from --over: ") {
+		if strings.HasPrefix(n, "--over: ") {
 			reasons++
 		}
 	}

@@ -73,7 +73,7 @@ func Measured(run *record.Run) Table {
 	if against {
 		t.Note("against: the config in the default's place; a config that says default is the same")
 		for _, line := range GatherReasons(run.Searches, func(s *record.Search) string { return s.Reference }) {
-			t.Note("against, from --over: " + line)
+			t.Note("--over: " + line)
 		}
 	}
 	return t
@@ -184,7 +184,7 @@ func WinnersOf(l *Loaded) Table {
 		}
 	}
 	if undecided > 0 && len(l.Run.Searches) > 0 {
-		t.Warn("%d of %d cases were not decided: go on with sweep --resume", undecided, len(l.Cases))
+		t.Warn("%d of %d cases were not decided: go on with: epbench sweep --resume %s", undecided, len(l.Cases), l.Path)
 	}
 	if n := zeroTimes(l.Cases); n > 0 {
 		t.Warn("%d configs read a time of 0 and were left out: the clock is too coarse, fold more calls", n)

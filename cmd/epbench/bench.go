@@ -151,13 +151,24 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 		}
 		a := lookupOf(set, table.Host{Machine: t.Header.Machine, ABI: t.Header.ABI, Hooks: t.Header.Hooks}, p)(p.Tokens, class)
 		if a.Config.IsDefault() {
-			return a.Config, "table: " + string(a.Reason), nil
+			return a.Config, answerText[a.Reason], nil
 		}
 		if err := check(b.Machine(), p, a.Config); err != nil { // a runtime is told the default
-			return ep.Config{}, fmt.Sprintf("table: %s here, so default: %v", table.Illegal, err), nil
+			return ep.Config{}, fmt.Sprintf("the table's config cannot run here, so the default does: %v", err), nil
 		}
-		return a.Config, "table: " + string(a.Reason), nil
+		return a.Config, answerText[a.Reason], nil
 	}, nil
+}
+
+// answerText says how a table came to its answer.
+var answerText = map[table.Reason]string{
+	table.Exact:     "the table has a row for it",
+	table.Fallback:  "the table answers by the row of another problem",
+	table.Kept:      "the table keeps the default",
+	table.Halves:    "the table answers by the rows of dispatch and combine",
+	table.Uncovered: "the table has no row for it, so the default runs",
+	table.Illegal:   "the rows of dispatch and combine do not work together, so the default runs",
+	table.Refused:   "the table may not be used for it, so the default runs",
 }
 
 // recorder keeps results, in a run directory too where there is one.

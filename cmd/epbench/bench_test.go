@@ -62,7 +62,7 @@ func TestBenchOfIllegalRows(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("bench --backend=cpu --ranks=4 --hidden=1024 --op=dispatch --tokens=4 --routing=uniform --rounds=3 --table=" + path)
-	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stderr.String(), "table: illegal here, so default: blocks: ") {
+	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stderr.String(), "the table's config cannot run here, so the default does: blocks: ") {
 		t.Errorf("exit %d: %s", code, stderr.String())
 	}
 }

@@ -59,7 +59,7 @@ func applies(t *table.Table, h table.Host) (word, note string) {
 		return "no", err.Error()
 	}
 	if n := t.Others(h); n > 0 {
-		return "partly", fmt.Sprintf("%d of %d rows are of other builds of their kernels", n, len(t.Rows))
+		return "partly", fmt.Sprintf("%d of %d rows were measured with other builds of their kernels: they answer with --other-kernels alone", n, len(t.Rows))
 	}
 	if doubts := t.Doubts(h); len(doubts) > 0 {
 		return "unverified", strings.Join(doubts, ", ")

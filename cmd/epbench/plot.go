@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/chart"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
 
@@ -88,6 +90,9 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
+	if err := cmp.Or(knownParameter("--x", f.options.X, runs), knownParameter("--y", f.options.Y, runs)); err != nil {
+		return err
+	}
 	// A run without decisions, of bench or imported, has no gain to show.
 	if !cmd.Flags().Changed("kind") && len(kinds[0].Draw(runs, f.options)) == 0 {
 		f.kind = "latency"
@@ -99,6 +104,30 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	return f.draw(cmd, kinds, runs)
+}
+
+// knownParameter refuses a parameter that no config of the runs has.
+func knownParameter(flag, name string, runs []*reports.Loaded) error {
+	if name == "" {
+		return nil
+	}
+	var known []string
+	for _, l := range runs {
+		for _, c := range l.Cases {
+			for _, e := range c.Entries {
+				for _, n := range e.Config.Names() {
+					if !slices.Contains(known, n) {
+						known = append(known, n)
+					}
+				}
+			}
+		}
+	}
+	if slices.Contains(known, name) {
+		return nil
+	}
+	slices.Sort(known)
+	return usagef("%s: no config of these runs has a parameter %q%s", flag, name, ep.DidYouMean(name, known, "; there are "+strings.Join(known, ", ")))
 }
 
 func (f *plotFlags) kinds() ([]chart.Kind, error) {
@@ -125,7 +154,11 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 		}
 		figures := k.Draw(runs, f.options)
 		if len(figures) == 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: nothing to draw%s\n", k.Name, whyEmpty[k.Name])
+			why := whyEmpty[k.Name]
+			if k.Name == "pareto" && f.options.Beside {
+				why = ": the run was not made with --beside"
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: nothing to draw%s\n", k.Name, why)
 		}
 		if f.limit > 0 && len(figures) > f.limit {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %d pictures, the first %d are drawn; narrow them with --op, --tokens, --routing or raise --limit\n", k.Name, len(figures), f.limit)

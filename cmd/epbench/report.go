@@ -192,6 +192,7 @@ func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, 
 // headline is what a run comes to, for people.
 func headline(l *reports.Loaded) []reports.Table {
 	head := reports.Table{Title: l.Run.Machine.Name, Notes: reports.Summarise(l.Run).Lines()}
+	head.Note(l.Resume())
 	for _, w := range reports.GatherWarnings(append(l.Run.Warnings, l.Warnings...)) {
 		head.Warn("%s", w)
 	}

@@ -160,6 +160,9 @@ func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 		c, err := ep.ParseClass(word)
 		if err != nil {
 			d, bad := workloads.Parse(word)
+			if near := ep.Nearest(word, names(ep.Classes())); bad != nil && near != "" {
+				return nil, usagef("--routing: unknown %q; did you mean the class %s?", word, near)
+			}
 			if bad != nil {
 				return nil, usagef("--routing: %q is neither a class (%s) nor a routing: %w", word, tableClasses(), bad)
 			}
@@ -240,7 +243,7 @@ func (q *query) rowsHere() []table.Row {
 		}
 	}
 	if len(rows) == 0 && len(others) > 0 {
-		text := "no table is for this machine; --table NAME asks one as its own machine: " + strings.Join(others, ", ")
+		text := "No table fits this machine. --table NAME looks up for the machine that the table was measured on: " + strings.Join(others, ", ")
 		if len(akin) > 0 {
 			text += "; --other-machines takes rows of " + strings.Join(akin, " and ") + ", of the same architecture and link"
 		}

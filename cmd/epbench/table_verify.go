@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,7 @@ func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
 	own := *t
 	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Runs(t.Header, r) })
 	if n := len(t.Rows) - len(own.Rows); n > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d rows are of other builds of their kernels: not measured\n", n, len(t.Rows))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d rows were measured with other builds of their kernels: they are left out\n", n, len(t.Rows))
 	}
 	return &own
 }
@@ -113,18 +114,25 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 // tableFor is the uppermost table that may be used on a host. Ranks and dtypes
 // are for each row to say.
 func tableFor(set *table.Set, h table.Host) (*table.Table, error) {
-	err := errors.New("no table here")
-	for _, s := range slices.Backward(set.Sources()) {
+	var refused []string
+	sources := set.Sources()
+	for _, s := range slices.Backward(sources) {
 		if len(s.Table.Rows) == 0 {
 			return s.Table, nil
 		}
-		refused := s.Table.Refusal(h, s.Table.Rows[0].Key.Problem(0))
-		if refused == nil {
+		err := s.Table.Refusal(h, s.Table.Rows[0].Key.Problem(0))
+		if err == nil {
 			return s.Table, nil
 		}
-		err = fmt.Errorf("%s: %w", sourceName(s), refused)
+		if len(sources) == 1 {
+			return nil, fmt.Errorf("%s: %w", sourceName(s), err)
+		}
+		refused = append(refused, sourceName(s)+" ("+s.Table.Header.Machine.Name+")")
 	}
-	return nil, err
+	if len(refused) == 0 {
+		return nil, errors.New("there is no table; epbench sweep makes one")
+	}
+	return nil, fmt.Errorf("no table is for this machine; there are %s", strings.Join(refused, ", "))
 }
 
 func (o *verifyOptions) check(cmd *cobra.Command, m *sweep.Matcher, rows []*table.Row, r *receipt.Receipt) error {

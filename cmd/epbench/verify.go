@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -115,6 +117,9 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	results, lost := verifyCases(cmd, b, cases)
+	if errors.Is(lost, context.Canceled) {
+		lost = withCode(exitInterrupted, fmt.Errorf("interrupted after %d of %d cases", len(results), len(cases)))
+	}
 	if lost != nil && len(results) == 0 {
 		return lost
 	}

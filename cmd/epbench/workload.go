@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -68,6 +69,11 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	w, err := drawOptions(&o.problem)
 	if err != nil {
 		return err
+	}
+	for _, d := range w.Distributions {
+		if o.steps > 0 && strings.Contains(d.Spec(), "+drift") {
+			return usagef("--steps adds drift; leave +drift out of --routing")
+		}
 	}
 	t := newRoutingTables(o.link)
 	for _, d := range w.Distributions {

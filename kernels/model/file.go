@@ -109,12 +109,26 @@ func Read(r io.Reader) (*File, error) {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(&f); err != nil {
+		if !isModel(b) {
+			return nil, errors.New("not a model file; epbench model fit makes one")
+		}
 		return nil, errors.New(strings.Join(strings.Fields(err.Error()), " ")) // one line
 	}
 	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one document")
 	}
 	return &f, f.check()
+}
+
+// isModel tells a model with a mistake from another file, such as a run.json, of which
+// every line would be one.
+func isModel(b []byte) bool {
+	var fields struct {
+		Links yaml.Node `yaml:"links"`
+	}
+	err := yaml.Unmarshal(b, &fields)
+	var other *yaml.TypeError // no fields at all
+	return err != nil && !errors.As(err, &other) || !fields.Links.IsZero()
 }
 
 // Write writes the file as YAML.

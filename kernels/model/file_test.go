@@ -40,6 +40,15 @@ func TestFileComesBack(t *testing.T) {
 	}
 }
 
+// TestReadOther: a file of another kind is refused in one sentence.
+func TestReadOther(t *testing.T) {
+	for _, text := range []string{`{"schema": 1, "tool": "x", "command": []}`, "[1, 2]", "hello"} {
+		if _, err := Read(strings.NewReader(text)); err == nil || err.Error() != "not a model file; epbench model fit makes one" {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // TestReadNamesTheField: what a careless hand may write is refused with the field.
 func TestReadNamesTheField(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{

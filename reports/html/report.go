@@ -94,6 +94,9 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 		Title: "epbench: " + main.Name(), Style: template.CSS(style), Script: template.JS(script),
 		Headline: reports.Summarise(main.Run).Lines(), Facts: facts(main),
 	}
+	if hint := main.Resume(); hint != "" {
+		p.Headline = append(p.Headline, hint)
+	}
 	for _, l := range runs {
 		p.Warnings = append(p.Warnings, reports.GatherWarnings(slices.Concat(l.Warnings, l.Run.Warnings))...)
 	}
@@ -115,8 +118,10 @@ func facts(l *reports.Loaded) []fact {
 		{fmt.Sprintf("%d of %d", h.All.Verdicts[record.Faster], h.All.Searches), "cases faster than the default"},
 	}
 	if h.Best != nil {
-		out = append(out, fact{fmt.Sprintf("%.2fx", h.All.Gain.Mid), "gain over the default, geometric mean"},
-			fact{fmt.Sprintf("%.2fx", h.Best.Decision.Gain.Mid), "best gain: " + reports.Title(h.Best.Problem, h.Best.Routing)})
+		out = append(out, fact{fmt.Sprintf("%.2fx", h.All.Gain.Mid), "gain over the default, geometric mean"})
+	}
+	if h.Best != nil && h.All.Verdicts[record.Faster] > 0 { // else the best of the gains is noise, or exactly 1
+		out = append(out, fact{fmt.Sprintf("%.2fx", h.Best.Decision.Gain.Mid), "best gain: " + reports.Title(h.Best.Problem, h.Best.Routing)})
 	}
 	if h.AA > 0 {
 		out = append(out, fact{fmt.Sprintf("%.1f%%", 100*h.AA), "largest A/A spread: smaller differences mean nothing"})

@@ -95,7 +95,16 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// Nothing in a page reaches out: no address, no import, no picture elsewhere.
+// Where nothing is faster the page names no best gain.
+func TestNoBestGain(t *testing.T) {
+	if got := page(t, load(t, "../../testdata/runs/cpu-single")); strings.Contains(got, "best gain") {
+		t.Error("nothing is faster, and the page has a best gain")
+	}
+	if got := page(t, load(t, "../../testdata/runs/cpu-sweep")); !strings.Contains(got, "best gain: dispatch, 16 tokens, zipf:1.0") {
+		t.Error("the page has no best gain")
+	}
+}
+
 // TestMorePicturesOfAllRuns: the command for the pictures that are left out names the runs
 // that stand beside each other in them.
 func TestMorePicturesOfAllRuns(t *testing.T) {
@@ -117,6 +126,7 @@ func TestMorePicturesOfAllRuns(t *testing.T) {
 	}
 }
 
+// Nothing in a page reaches out: no address, no import, no picture elsewhere.
 func TestPageNeedsNoNetwork(t *testing.T) {
 	got := page(t, load(t, "../testdata/runs/failures"))
 	for _, bad := range []string{`(?i)(src|href|action|data)\s*=\s*"(?:[a-z]+:)?//`, `(?i)url\(`, `@import`, `(?i)<(iframe|object|embed|link rel="(?:style|pre))`, `fetch\(`, `XMLHttpRequest`} {

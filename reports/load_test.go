@@ -1,0 +1,24 @@
+package reports_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A sweep that did not come to its end says how to go on; bench and a finished one do not.
+func TestResume(t *testing.T) {
+	l := small().load("dir/run")
+	l.Run.Command = []string{"epbench", "sweep"}
+	if got := l.Resume(); got != "" {
+		t.Errorf("finished: %q", got)
+	}
+	l.Run.Finished = time.Time{}
+	if got := l.Resume(); !strings.HasSuffix(got, "epbench sweep --resume dir/run") {
+		t.Errorf("unfinished: %q", got)
+	}
+	l.Run.Command[1] = "bench"
+	if got := l.Resume(); got != "" {
+		t.Errorf("bench: %q", got)
+	}
+}

@@ -64,7 +64,7 @@ func knee(front []*Entry) int {
 func ParetoTable(cases []*Case) Table {
 	p := ColumnsFor(cases)
 	t := Table{Name: "pareto", Title: "Pareto front: time against SMs", Columns: p.Columns}
-	t.Columns = append(t.Columns, Numbers("SMs", ""), Numbers("time", "us"), Numbers("over fastest", "%"), Words("knee"))
+	t.Columns = append(t.Columns, Numbers("SMs", "").Leading(), Numbers("time", "us"), Numbers("over fastest", "%"), Words("knee"))
 	t.Columns = append(t.Columns, ConfigColumns()...)
 	for _, c := range cases {
 		front := ParetoOf(c)

@@ -54,7 +54,7 @@ func ColumnsFor(cases []*Case) ProblemColumns {
 		always := f.column.Name == "op" || f.column.Name == "tokens" || f.column.Name == "routing"
 		switch {
 		case always || f.varies(cases):
-			out.Columns = append(out.Columns, f.column)
+			out.Columns = append(out.Columns, f.column.Leading())
 			out.fields = append(out.fields, f)
 		case len(cases) > 0 && !f.boring(cases[0]):
 			shared = append(shared, f.say(f.cell(cases[0]).Text))

@@ -29,6 +29,9 @@ type Column struct {
 	// Key marks a column that tells rows apart. Where a terminal leaves it out
 	// and its values differ, rows are grouped under its values.
 	Key bool
+	// Lead marks a column without which the others say nothing of a row. A table that is
+	// cut into panels has it in each, and those with Key.
+	Lead bool
 	// Spells names the column whose values this one spells out: configs behind
 	// ids. Where a terminal leaves it out, a few values stand below the table.
 	Spells string
@@ -75,6 +78,12 @@ func (c Column) Dropped(order int) Column {
 // Keyed returns c as a key column.
 func (c Column) Keyed() Column {
 	c.Key = true
+	return c
+}
+
+// Leading returns c as a column of every panel.
+func (c Column) Leading() Column {
+	c.Lead = true
 	return c
 }
 

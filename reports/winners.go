@@ -96,7 +96,7 @@ func decided(run *record.Run, of []int, columns []winnerColumn) Table {
 		cases[i].Load = cases[i].drawn(run)
 	}
 	p := ColumnsFor(cases)
-	t := Table{Columns: append([]Column{Numbers("row", "").Dropped(9)}, p.Columns...)}
+	t := Table{Columns: append([]Column{Numbers("row", "").Dropped(9).Leading()}, p.Columns...)}
 	for _, c := range columns {
 		t.Columns = append(t.Columns, c.column)
 	}

@@ -137,15 +137,6 @@ func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	}
 }
 
-// gainText is a row's gain over the default with its interval.
-func gainText(r *table.Row) string {
-	if r == nil {
-		return ""
-	}
-	e := r.Evidence
-	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
-}
-
 // triedText is how much of the space a row rests on.
 func triedText(e table.Evidence) string {
 	if e.Legal == 0 {
@@ -215,9 +206,10 @@ func gathered(t reports.Table) reports.Table {
 
 // sideColumns are a row that stands beside another one.
 func sideColumns(side string) []reports.Column {
-	return []reports.Column{reports.Words(side), reports.Words("config " + side).Dropped(10), reports.Words("gain " + side)}
+	return []reports.Column{reports.Words(side), reports.Words("config " + side).Dropped(10).Spelling(side), reports.Numbers("gain "+side, "x"),
+		reports.Numbers("low "+side, "x").Dropped(4), reports.Numbers("high "+side, "x").Dropped(4)}
 }
 
 func sideCells(h table.Header, r *table.Row) []reports.Cell {
-	return append(configCells(h, r), reports.Str(gainText(r)))
+	return append(configCells(h, r), gainCells(r)...)
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/curate"
 )
 
@@ -30,12 +34,12 @@ func newTableDiff() *cobra.Command {
 				return err
 			}
 			t := reports.Table{Name: "differences", Columns: slices.Concat(keyColumns(),
-				[]reports.Column{reports.Words("tokens"), reports.Words("kind").Dropped(2)}, sideColumns("a"), sideColumns("b"))}
+				[]reports.Column{reports.Words("tokens"), reports.Words("kind")}, sideColumns("a"), sideColumns("b"))}
 			for _, d := range curate.Diff(a, b) {
 				t.Add(slices.Concat(keyCells(d.Key), []reports.Cell{reports.Str(spanText(d.Lo, d.Hi)), reports.Str(string(d.Kind))},
 					sideCells(a.Header, d.A), sideCells(b.Header, d.B))...)
 			}
-			t.Notes = curate.HeaderDiff(a.Header, b.Header)
+			t.Notes = headerDiff(a.Header, b.Header)
 			if len(t.Rows) == 0 {
 				t.Note("the rows are the same")
 			}
@@ -47,4 +51,59 @@ func newTableDiff() *cobra.Command {
 	})
 	out.bind(cmd)
 	return cmd
+}
+
+// headerDiff lists the fields of the headers that differ, as people read them.
+func headerDiff(a, b table.Header) []string {
+	percent := func(f float64) string { return fmt.Sprintf("%.2f %%", 100*f) }
+	var out []string
+	for _, f := range []struct {
+		name string
+		of   func(table.Header) string
+	}{
+		{"tool", func(h table.Header) string { return h.Tool }},
+		{"created", func(h table.Header) string { return h.Created.UTC().Format(time.RFC3339) }},
+		{"machine", func(h table.Header) string { return h.Machine.Key() }},
+		{"driver", func(h table.Header) string { return strings.TrimSpace(h.Machine.Driver + " " + h.Machine.CUDA) }},
+		{"kernels", func(h table.Header) string { return h.ABI.Short() }},
+		{"policy", func(h table.Header) string { return h.Policy }},
+		{"A/A spread", func(h table.Header) string { return percent(h.AA) }},
+		{"band", func(h table.Header) string { return percent(h.Band) }},
+		{"max SMs", func(h table.Header) string { return fmt.Sprint(h.MaxSMs) }},
+		{"hooks", func(h table.Header) string { return h.Hooks }},
+		{"fallback", func(h table.Header) string { return orNone(h.Fallback) }},
+		{"edited", func(h table.Header) string { return reports.Bool(h.Edited).Text }},
+	} {
+		if x, y := f.of(a), f.of(b); x != y {
+			out = append(out, fmt.Sprintf("%s: a has %s, b has %s", f.name, orNone(nonEmpty(x)), orNone(nonEmpty(y))))
+		}
+	}
+	return append(append(out, hashDiff("space", a.Space, b.Space)...), hashDiff("trial_log", a.TrialLog, b.TrialLog)...)
+}
+
+// nonEmpty is a list of one word, or of none.
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+// hashDiff counts the hashes of runs that two headers have in common. A merged table has
+// those of many; a single one is shown as it begins.
+func hashDiff(name, a, b string) []string {
+	if a == b {
+		return nil
+	}
+	x, y := strings.Split(a, " + "), strings.Split(b, " + ")
+	if len(x)+len(y) == 2 {
+		return []string{fmt.Sprintf("%s: a has %.12s, b has %.12s", name, a, b)}
+	}
+	both := 0
+	for _, h := range x {
+		if slices.Contains(y, h) {
+			both++
+		}
+	}
+	return []string{fmt.Sprintf("%s: %d in both, %d only in a, %d only in b", name, both, len(x)-both, len(y)-both)}
 }

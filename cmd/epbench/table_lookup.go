@@ -47,7 +47,7 @@ where the table has a fallback, the nearest row.`,
 // answers looks every key and token count up as a runtime would: resolved for
 // the host, legality included.
 func (q *query) answers() reports.Table {
-	columns := append(append(keyColumns(), reports.Numbers("tokens", "")), reports.ConfigColumns()...)
+	columns := append(append(keyColumns(), reports.Numbers("tokens", "").Leading()), reports.ConfigColumns()...)
 	columns = append(columns, reports.Words("reason"), reports.Words("differs in").Dropped(2))
 	t := reports.Table{Name: "answers", Columns: slices.Concat(columns, gainColumns(), []reports.Column{timedColumn(3)}, triedColumns(), []reports.Column{
 		reports.Words("verified").Dropped(12), reports.Words("source").Dropped(20)})}

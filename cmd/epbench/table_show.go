@@ -205,8 +205,8 @@ func answering(t *reports.Table, of *table.Table) reports.Cell {
 }
 
 func rowTable() reports.Table {
-	columns := append([]reports.Column{reports.Numbers("row", "").Dropped(9)}, keyColumns()...)
-	columns = append(append(columns, reports.Words("tokens")), reports.ConfigColumns()...)
+	columns := append([]reports.Column{reports.Numbers("row", "").Dropped(9).Leading()}, keyColumns()...)
+	columns = append(append(columns, reports.Words("tokens").Leading()), reports.ConfigColumns()...)
 	columns = append(append(columns, reports.Numbers("median", "us").Dropped(8)), gainColumns()...)
 	columns = append(columns, timedColumn(7))
 	return reports.Table{Name: "rows", Columns: append(columns, reports.Numbers("rounds", "").Dropped(19),

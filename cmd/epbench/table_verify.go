@@ -151,7 +151,7 @@ func (o *verifyOptions) check(cmd *cobra.Command, m *sweep.Matcher, rows []*tabl
 }
 
 func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
-	t := reports.Table{Name: "checks", Columns: append(keyColumns(), reports.Numbers("tokens", ""), reports.Words("routing drawn").Dropped(2),
+	t := reports.Table{Name: "checks", Columns: append(keyColumns(), reports.Numbers("tokens", "").Leading(), reports.Words("routing drawn").Dropped(2),
 		reports.ConfigColumns()[0], reports.ConfigColumns()[1], reports.Words("claimed"), reports.Words("measured"), reports.Numbers("A/A", "%").Dropped(1),
 		reports.Words("claim"), reports.Words("reason"))}
 	marks := map[receipt.Claim]reports.Mark{receipt.Holds: reports.Good, receipt.Slower: reports.Bad, receipt.Failed: reports.Bad}

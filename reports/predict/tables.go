@@ -19,7 +19,7 @@ const Note = "predicted: by a model of links and of kernels recorded on 2 and 4 
 func PlanTable(points []Point) reports.Table {
 	t := reports.Table{Name: "predicted", Title: "Predicted times of one call, the slowest rank's", Columns: []reports.Column{
 		reports.Words("model").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision").Dropped(4), reports.Words("routing").Keyed(),
-		reports.Numbers("tokens", "").Dropped(3), reports.Numbers("ranks", ""), reports.Numbers("hosts", "").Dropped(2),
+		reports.Numbers("tokens", "").Dropped(3).Keyed(), reports.Numbers("ranks", "").Leading(), reports.Numbers("hosts", "").Dropped(2).Leading(),
 		reports.Numbers("predicted", "us"), reports.Words("limit"), reports.Words("transport"),
 		reports.Numbers("predicted fixed", "us").Dropped(1), reports.Numbers("predicted latency", "us").Dropped(1), reports.Numbers("predicted link", "us").Dropped(1),
 		reports.Numbers("predicted memory", "us").Dropped(1), reports.Numbers("predicted network", "us").Dropped(1),
@@ -45,7 +45,7 @@ func PlanTable(points []Point) reports.Table {
 // CompareTable prints published figures with predictions.
 func CompareTable(all []Beside) reports.Table {
 	t := reports.Table{Name: "compare", Title: "Published figures and what the model predicts for the same", Columns: []reports.Column{
-		reports.Words("library").Keyed(), reports.Words("op"), reports.Numbers("ranks", ""), reports.Numbers("tokens", ""), reports.Words("dtype").Dropped(2),
+		reports.Words("library").Keyed(), reports.Words("op"), reports.Numbers("ranks", "").Leading(), reports.Numbers("tokens", "").Leading(), reports.Words("dtype").Dropped(2),
 		reports.Numbers("published", "us"), reports.Numbers("predicted", "us"), reports.Numbers("error of predicted", "%"), reports.Words("limit"), reports.Words("source").Dropped(1),
 	}}
 	var errs []float64
@@ -110,8 +110,8 @@ func WorstTable(misses []Miss, n int) reports.Table {
 		return 0
 	})
 	t := reports.Table{Name: "worst", Title: "Recorded times that were predicted worst", Columns: []reports.Column{
-		reports.Words("run"), reports.Words("design"), reports.Words("op"), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("ranks", ""), reports.Numbers("hidden", ""),
-		reports.Numbers("experts", ""), reports.Numbers("topk", ""), reports.Numbers("tokens", ""), reports.Words("routing"),
+		reports.Words("run"), reports.Words("design"), reports.Words("op"), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("ranks", "").Leading(), reports.Numbers("hidden", ""),
+		reports.Numbers("experts", ""), reports.Numbers("topk", ""), reports.Numbers("tokens", "").Leading(), reports.Words("routing").Leading(),
 		reports.Numbers("recorded", "us"), reports.Numbers("predicted", "us"), reports.Numbers("error of predicted", "%"),
 	}}
 	for _, m := range sorted[:min(n, len(sorted))] {

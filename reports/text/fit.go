@@ -217,22 +217,45 @@ func (g *grid) spell(name string) (lines []string) {
 	return lines
 }
 
-// panels cuts the columns into lots that fit. Each lot begins with the columns of
-// words at the left.
+// panels cuts the columns into lots that fit. Each lot begins with the columns that lead,
+// so that its rows can be told apart.
 func (g *grid) panels(width int) [][]int {
-	lead := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
-	if width == 0 || g.total(g.shown) <= width || lead < 0 {
+	if width == 0 || g.total(g.shown) <= width {
 		return [][]int{g.shown}
 	}
+	lead, rest := g.lead(width)
 	var out [][]int
-	for from := lead; from < len(g.shown); {
+	for from := 0; from < len(rest); {
 		to := from + 1
-		with := func(to int) []int { return slices.Concat(g.shown[:lead], g.shown[from:to]) }
-		for to < len(g.shown) && g.total(with(to+1)) <= width {
+		with := func(to int) []int { return slices.Concat(lead, rest[from:to]) }
+		for to < len(rest) && g.total(with(to+1)) <= width {
 			to++
 		}
 		out = append(out, with(to))
 		from = to
 	}
+	if out == nil {
+		return [][]int{g.shown}
+	}
 	return out
+}
+
+// lead splits the shown columns into those that lead and the rest: the columns of words at
+// the left lead, and keys and what is marked so where each of the rest fits beside them.
+func (g *grid) lead(width int) (lead, rest []int) {
+	words := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
+	if words < 0 {
+		return nil, nil // words alone were wrapped as far as they can be
+	}
+	for i, c := range g.shown {
+		if i < words || g.columns[c].Key || g.columns[c].Lead {
+			lead = append(lead, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	if slices.ContainsFunc(rest, func(c int) bool { return g.total(append(slices.Clone(lead), c)) > width }) || len(rest) == 0 {
+		return slices.Clone(g.shown[:words]), slices.Clone(g.shown[words:])
+	}
+	return lead, rest
 }

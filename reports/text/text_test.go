@@ -90,6 +90,34 @@ in every row: ranks 4
 	}
 }
 
+// Every panel begins with the columns by which rows are told apart, numbers among them.
+func TestPanelsLead(t *testing.T) {
+	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Numbers("tokens", "").Leading(), reports.Numbers("ranks", "").Keyed(),
+		reports.Numbers(strings.Repeat("a", 20), "us"), reports.Numbers(strings.Repeat("b", 20), "us")}}
+	for n := range 2 {
+		tab.Add(reports.Str("dispatch"), reports.Int(n), reports.Int(4+n), reports.Int(n), reports.Int(n))
+	}
+	const want = `op        tokens  ranks  aaaaaaaaaaaaaaaaaaaa
+                                           us
+─────────────────────────────────────────────
+dispatch       0      4                     0
+dispatch       1      5                     1
+
+op        tokens  ranks  bbbbbbbbbbbbbbbbbbbb
+                                           us
+─────────────────────────────────────────────
+dispatch       0      4                     0
+dispatch       1      5                     1
+`
+	var b strings.Builder
+	if err := Renderer(50)(&b, tab); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
 // No line is wider than the terminal, whatever is in the table, as long as
 // one column of numbers fits beside the words.
 func TestFitsAnyWidth(t *testing.T) {

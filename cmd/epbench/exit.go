@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 )
 
 // Exit codes of every command.
@@ -43,6 +45,22 @@ func badInput(err error) error {
 // withCode gives err an exit code.
 func withCode(code int, err error) error { return &exitError{code, err} }
 
+// complain prints an error, on a terminal no wider than that is. What only an interrupt
+// ended says so in a word that people know.
+func complain(stderr io.Writer, err error) {
+	text := "epbench: " + strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
+	width := 0
+	if f, ok := stderr.(*os.File); ok {
+		width = windowWidth(f)
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if width > 0 {
+			line = wrappedTo(line, width)
+		}
+		fmt.Fprintln(stderr, line)
+	}
+}
+
 // run is the program without its process: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
@@ -52,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintf(stderr, "epbench: %v\n", err)
+	complain(stderr, err)
 	var coded *exitError
 	switch {
 	case errors.As(err, &coded):

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -50,9 +51,12 @@ func fitted(text string) string {
 	return strings.Join(out, "\n\n")
 }
 
-// wrapped breaks a line. The lines after the first begin below the text of a
+// wrapped breaks a line at the width of help.
+func wrapped(text string) string { return wrappedTo(text, helpWidth) }
+
+// wrappedTo breaks a line between words; a path or a command stays whole. The lines after the first begin below the text of a
 // list entry: its name and two blanks or more come before that.
-func wrapped(text string) string {
+func wrappedTo(text string, width int) string {
 	indent := len(text) - len(strings.TrimLeft(text, " "))
 	if i := strings.Index(text[indent:], "  "); indent > 0 && i > 0 {
 		rest := text[indent+i:]
@@ -61,7 +65,7 @@ func wrapped(text string) string {
 	line := text[:indent]
 	var out []string
 	for word := range strings.FieldsSeq(text[indent:]) {
-		if len(line)+len(word) > helpWidth {
+		if utf8.RuneCountInString(line+word) > width && strings.TrimSpace(line) != "" {
 			out = append(out, strings.TrimRight(line, " "))
 			line = strings.Repeat(" ", indent)
 		}

@@ -46,6 +46,25 @@ func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	}
 }
 
+// TestErrorsAreWrapped: on a terminal no line of an error is wider than that, and a name
+// stays whole.
+func TestErrorsAreWrapped(t *testing.T) {
+	for _, width := range []uint16{45, 60} {
+		errors, read := openTerminal(t, width)
+		code := run(t.Context(), []string{"sweep", "--backend", "cpu", "--strategy", "tabu"}, io.Discard, errors)
+		text := read()
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		if code != exitUsage || len(lines) < 2 || !strings.HasPrefix(lines[0], `epbench: --strategy: unknown "tabu", use one`) {
+			t.Errorf("exit code %d: %s", code, text)
+		}
+		for _, line := range lines {
+			if len(line) > int(width) {
+				t.Errorf("%d columns at %d: %s", len(line), width, line)
+			}
+		}
+	}
+}
+
 // TestExportToATerminal: Parquet is not for the screen.
 func TestExportToATerminal(t *testing.T) {
 	out, read := openTerminal(t, 80)

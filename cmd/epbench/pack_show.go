@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ func packFacts(p *pack.Pack) reports.Table {
 		precision = "full and reduced"
 	}
 	t.add("digest", "%s", p.Digest)
-	t.add("kernels", "%s", p.ABI)
+	t.add("kernels", "%s", strings.ReplaceAll(string(p.ABI.Part(launchedBy(p)...)), ",", ", "))
 	t.add("for", "%s (%s), %d SMs", p.Machine.Name, p.Arch, p.Machine.SMs)
 	t.add("shape", "hidden %d, %d experts, top-%d, %d ranks, at most %d tokens a rank", q.Hidden, q.Experts, q.TopK, q.Ranks, q.MaxTokens)
 	if n := p.Network; n != nil {
@@ -66,13 +67,29 @@ func packFacts(p *pack.Pack) reports.Table {
 	return t.Table
 }
 
+// launchedBy lists the kernels that a pack launches. Its ABI names those of the build.
+func launchedBy(p *pack.Pack) []string {
+	var out []string
+	for _, l := range p.Lookups {
+		for _, r := range l.Runs {
+			for _, key := range []string{r.Dispatch, r.Combine, r.Elsewhere} {
+				name, _, _ := strings.Cut(key, ":")
+				if name != "" && !slices.Contains(out, name) {
+					out = append(out, name)
+				}
+			}
+		}
+	}
+	return out
+}
+
 // packAnswers lists every run of token counts.
 func packAnswers(p *pack.Pack, all bool) reports.Table {
 	t := reports.Table{Name: "answers", Columns: []reports.Column{
 		reports.Words("dtype"), reports.Words("precision"), reports.Words("for"), reports.Words("routing"),
 		reports.Numbers("from", ""), reports.Numbers("to", ""), reports.Words("dispatch id"), reports.Words("combine id"),
 		reports.Words("dispatch").Dropped(10).Spelling("dispatch id"), reports.Words("combine").Dropped(10).Spelling("combine id"),
-		reports.Words("why").Dropped(11),
+		reports.Words("why").Dropped(11).Keyed(),
 	}}
 	for _, l := range p.Lookups {
 		if !all && l.Purpose != ep.Pair {

@@ -171,7 +171,7 @@ func evidenceText(r *table.Row) string {
 	if at, ok := e.At(); ok && len(e.Tokens) > 1 {
 		tokens += fmt.Sprintf(" (times: at %d)", at)
 	}
-	text := fmt.Sprintf("measured at %s, %d rounds, %s, %d ties", tokens, e.Rounds, triedText(e), e.Ties)
+	text := fmt.Sprintf("measured at %s, %d rounds, %s, %s", tokens, e.Rounds, triedText(e), ep.Count(e.Ties, "tie"))
 	if !e.Complete {
 		text += ", space not exhausted"
 	}
@@ -179,6 +179,14 @@ func evidenceText(r *table.Row) string {
 		text += fmt.Sprintf(", regret %.1f %% over %s", 100*e.Regret, strings.Join(e.Routings, " "))
 	}
 	return text
+}
+
+// evidenceCell is evidenceText; people read that there is none.
+func evidenceCell(r *table.Row) reports.Cell {
+	if r == nil {
+		return reports.Cell{Text: "none", Value: ""}
+	}
+	return reports.Str(evidenceText(r))
 }
 
 // gathered moves key columns in which all rows agree to a note, for people, and

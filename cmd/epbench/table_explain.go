@@ -52,8 +52,8 @@ const explainedRows = 3
 func (q *query) explain(all bool) reports.Table {
 	t := reports.Table{Name: "explain", Columns: slices.Concat([]reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(3).Keyed(), reports.Words("routing").Keyed(), reports.Words("tokens"),
-		reports.Numbers("place", "")}, reports.ConfigColumns(), gainColumns(), []reports.Column{reports.Words("differs in").Dropped(2),
-		reports.Words("result"), reports.Words("evidence").Dropped(1), reports.Words("source").Dropped(20)}),
+		reports.Numbers("place", "")}, reports.ConfigColumns(), gainColumns(), []reports.Column{reports.Words("differs in").Dropped(2).Keyed(),
+		reports.Words("result"), reports.Words("evidence").Dropped(1).Keyed(), reports.Words("source").Dropped(20)}),
 	}
 	for _, k := range q.keys {
 		set := q.narrow(k)
@@ -114,7 +114,7 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 			c = c.Marked(reports.Good)
 		}
 		cells := []reports.Cell{reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(spanText(x.lo, x.hi)), place}
-		t.Add(slices.Concat(cells, config, gainCells(r.Row), []reports.Cell{reports.Str(differsIn(r.Differs, r.Row)), c, reports.Str(evidenceText(r.Row)), reports.Str(r.Source)})...)
+		t.Add(slices.Concat(cells, config, gainCells(r.Row), []reports.Cell{reports.Str(differsIn(r.Differs, r.Row)), c, evidenceCell(r.Row), reports.Str(r.Source)})...)
 	}
 	for i, r := range x.Rows {
 		h := q.header(&table.Answer{Source: r.Source})

@@ -151,14 +151,12 @@ func (p *libraryPicture) draw(c draw.Canvas, rows int) {
 // draw draws a panel below its name.
 func (w work) draw(c draw.Canvas) {
 	c = draw.Crop(c, 4, -4, 2, -4)
-	st := words(labelSize, ink)
-	st.YAlign = draw.YTop
-	c.FillText(st, vg.Point{X: c.Min.X, Y: c.Max.Y}, elide(w.name, st, c.Max.X-c.Min.X))
+	below := headed(c, w.name, labelSize, 0.3*labelSize)
 	all := slices.Concat(w.tuned, w.plain)
 	p := overTokens("time of one call (us)", all)
 	logTime(&p.Y, values(all))
 	for i := len(all) - 1; i >= 0; i-- {
 		all[i].addTo(p.Plot)
 	}
-	p.Draw(draw.Crop(c, 0, 0, 0, -1.5*labelSize))
+	p.Draw(below)
 }

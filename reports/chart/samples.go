@@ -24,15 +24,17 @@ func samples(c *reports.Case, _ Options) *Figure {
 	return &Figure{Alt: samplesAlt(c, shown), Width: 6.8 * vg.Inch, Height: 3.6 * vg.Inch, draw: func(dc draw.Canvas) { drawSamples(dc, c, shown) }}
 }
 
-// shownEntries are those of winner, default and twin that have times.
+// shownEntries are those of winner, default and twin that have times, in this order.
 func shownEntries(c *reports.Case) []*reports.Entry {
 	var out []*reports.Entry
 	if winner := c.Winner(); winner != nil {
 		out = append(out, winner)
 	}
-	for _, e := range c.Entries {
-		if (e.Role == record.Default || e.Role == record.Twin) && e.OK() && (len(out) == 0 || e != out[0]) {
-			out = append(out, e)
+	for _, role := range []record.Role{record.Default, record.Twin} {
+		for _, e := range c.Entries {
+			if e.Role == role && e.OK() && (len(out) == 0 || e != out[0]) {
+				out = append(out, e)
+			}
 		}
 	}
 	return out
@@ -43,8 +45,8 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 	p.Y.Tick.Marker = plot.TickerFunc(roundTicks)
 	p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return wholeTicks(roundTicks(lo, hi)) })
 	var key legend
-	for i, e := range shown {
-		st := styleOf(i)
+	for _, e := range shown {
+		st := styleOf(sampleStyle(e))
 		mark, line := st.mark(), st.line()
 		mark.Radius = vg.Points(2.2)
 		points := plotter.XYs{}
@@ -66,6 +68,18 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 		main = draw.Crop(main, 0, split-(main.Max.X-main.Min.X)-8, 0, 0)
 	}
 	p.Draw(main)
+}
+
+// sampleStyle is the number of an entry's style: the same in all pictures, whichever entry
+// is the fastest there and where the default has won.
+func sampleStyle(e *reports.Entry) int {
+	switch e.Role {
+	case record.Default:
+		return 1
+	case record.Twin:
+		return 2
+	}
+	return 0
 }
 
 // sampleLabel names an entry and says whether it is the winner.

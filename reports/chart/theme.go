@@ -3,6 +3,7 @@ package chart
 import (
 	"image/color"
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -142,10 +143,32 @@ const margin = 8 * vg.Length(1)
 // titled draws the title and returns what is left below it.
 func titled(c draw.Canvas, title string) draw.Canvas {
 	c = draw.Crop(c, margin, -margin, margin, -margin)
-	st := words(titleSize, ink)
+	return headed(c, title, titleSize, 0.5*titleSize)
+}
+
+// headed draws a heading in as many lines as it takes, and returns what is left below it
+// and a gap.
+func headed(c draw.Canvas, text string, size, gap vg.Length) draw.Canvas {
+	st := words(size, ink)
 	st.YAlign = draw.YTop
-	c.FillText(st, vg.Point{X: c.Min.X, Y: c.Max.Y}, elide(title, st, c.Max.X-c.Min.X))
-	return draw.Crop(c, 0, 0, 0, -1.7*titleSize)
+	for _, line := range broken(text, st, c.Max.X-c.Min.X) {
+		c.FillText(st, vg.Point{X: c.Min.X, Y: c.Max.Y}, line)
+		c = draw.Crop(c, 0, 0, 0, -1.2*size)
+	}
+	return draw.Crop(c, 0, 0, 0, -gap)
+}
+
+// broken breaks s between words into lines that fit; a word that does not is shortened.
+func broken(s string, st text.Style, width vg.Length) []string {
+	var lines []string
+	for word := range strings.FieldsSeq(s) {
+		if n := len(lines) - 1; n >= 0 && st.Width(lines[n]+" "+word) <= width {
+			lines[n] += " " + word
+		} else {
+			lines = append(lines, elide(word, st, width))
+		}
+	}
+	return lines
 }
 
 // sourced draws where the numbers are from and returns what is left above it.

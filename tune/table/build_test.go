@@ -24,7 +24,7 @@ func TestRowOfOlderBuildAnswersOnRequestOnly(t *testing.T) {
 	if a := r.Lookup(10, ep.Even); a.Config.Kernel != "same" || a.Reason != Fallback || a.OtherKernels {
 		t.Errorf("the row of the kernel that stayed should answer: %+v", a)
 	}
-	if notes := strings.Join(r.Notes(), "; "); !strings.Contains(notes, "1 of 2 rows are of other builds") {
+	if notes := strings.Join(r.Notes(), "; "); !strings.Contains(notes, "1 of 2 rows were measured with other builds") {
 		t.Errorf("notes %q", notes)
 	}
 	host.OtherKernels = true

@@ -202,7 +202,7 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 			notes = append(notes, fmt.Sprintf("%s: unverified: %s", src.Name, strings.Join(doubts, ", ")))
 		}
 		if n := src.Table.Others(h); n > 0 {
-			notes = append(notes, fmt.Sprintf("%s: %d of %d rows are of other builds of their kernels: %s", src.Name, n, len(src.Table.Rows), othersAnswer(h)))
+			notes = append(notes, fmt.Sprintf("%s: %d of %d rows were measured with other builds of their kernels: %s", src.Name, n, len(src.Table.Rows), othersAnswer(h)))
 		}
 	}
 	narrow.rows = narrow.build(h)

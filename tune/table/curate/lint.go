@@ -118,7 +118,7 @@ func (l *linter) evidence(r table.Row) {
 	}
 	l.add(e.Rounds > 0 && e.Rounds < minRounds, Note, "rounds", "%d rounds, below %d an interval means little", e.Rounds, minRounds)
 	n := len(e.Routings)
-	l.add(r.Key.Routing == ep.AllRoutings && n < 2, Note, "routings", "it is for all routings and was measured under %d", n)
+	l.add(r.Key.Routing == ep.AllRoutings && n < 2, Note, "routings", "the row serves every routing and was measured under %d", n)
 	l.add(!fewOfLegal(r) && !e.Complete && e.Tried < fewTried, Note, "tried", "%d configs tried: give the sweep more --budget", e.Tried)
 }
 

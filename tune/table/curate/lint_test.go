@@ -73,7 +73,7 @@ func TestLint(t *testing.T) {
 		{"a far end", first(func(r *table.Row) { r.Evidence.Tokens = []int{0, 15} }), []string{"0 warning ends: its end at 64 tokens"}},
 		{"the other end", first(func(r *table.Row) { r.Evidence.Tokens = []int{64} }), []string{"0 warning ends: its end at 0 tokens"}},
 		{"few", first(func(r *table.Row) { r.Evidence.Rounds = 9 }), []string{"0 warning rounds: 9 rounds, below 10"}},
-		{"one routing", func(t *table.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, []string{"1 warning routings: it is for all routings and was measured under 1"}},
+		{"one routing", func(t *table.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, []string{"1 warning routings: the row serves every routing and was measured under 1"}},
 		{"one routing of a class", first(func(r *table.Row) { r.Evidence.Routings = []string{"uniform"} }), nil},
 		{"incomplete", first(func(r *table.Row) { r.Evidence.Complete = false }), nil},
 		{"hardly tried", first(func(r *table.Row) { r.Evidence.Complete, r.Evidence.Tried, r.Evidence.Ties = false, 9, 0 }), []string{"0 warning tried: 9 configs tried"}},

@@ -1,4 +1,4 @@
-"""Libraries that move PyTorch tensors: payload, clocks and comparison on the GPU.
+"""Libraries that move PyTorch tensors: their inputs, clocks and rounds on the GPU.
 
 EPBENCH_DEVICE=cpu runs the same without a GPU, over gloo and the host's clock, to test a
 library's bookkeeping.
@@ -13,72 +13,14 @@ import torch.distributed as dist
 
 from .capture import Graphs
 from .gpu_beside import GPUBeside
-from .protocol import Failure
-from .session import Session
+from .judge import GPUSession
 from .streams import Streams
+from .tensors import dequantized, gain, quantized, tokens
 
-GROUP = 128  # values that share one scale in fp8
-# How far, relative, x / s of another fp8 cast may lie from ours: three roundings of float32
-# are at most 3 * 2^-24. DeepEP's low-latency kernels compute x * (448 / amax).
-CAST_SLACK = 2.0**-21
 LEAST_CALLS = 20  # in one sample, so that the events around it cost less than 1 % of it
 MANY_TOKENS = 1024  # of a rank: calls take so long that LONG_CALLS of them will do
 LONG_CALLS = 4
 SLEEP = 200_000  # GPU clocks, about 100 us: the host queues a whole round meanwhile
-
-
-def signed(x):
-    return x - (1 << 64) if x >> 63 else x
-
-
-def mix(x):
-    """payload.mix on int64 tensors, which wrap as uint64 does."""
-    x = x + signed(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> 30 & (1 << 34) - 1)) * signed(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> 27 & (1 << 37) - 1)) * signed(0x94D049BB133111EB)
-    return x ^ (x >> 31 & (1 << 33) - 1)
-
-
-def tokens(seed, rank, count, hidden, device):
-    """BF16 [count, hidden]: the tokens of a rank."""
-    t = torch.arange(count, dtype=torch.int64, device=device)
-    c = torch.arange(0, hidden, 4, dtype=torch.int64, device=device)
-    h = mix(mix(t ^ signed((seed ^ rank << 40) & (1 << 64) - 1))[:, None] + c)
-    lanes = torch.stack([h >> s & 0xFFFF for s in (0, 16, 32, 48)], -1).view(count, -1)[:, :hidden]
-    bits = (lanes & 0x807F) | (124 + (lanes >> 8 & 3)) << 7
-    return bits.to(torch.int16).view(torch.bfloat16)
-
-
-def gain(experts):
-    """float32: what each expert multiplies by."""
-    return 0.5 + (experts % 64).float() / 64
-
-
-def quantized(x):
-    """x as fp8 [n, hidden] and its scales float32 [n, hidden / 128], to the bit as epbench
-    has them: s = max(amax, 1e-4) / 448, q = e4m3(x / s)."""
-    most = x.float().view(x.shape[0], -1, GROUP).abs().amax(-1).clamp(min=1e-4)
-    # On a GPU torch multiplies by 1/448 where the divisor is a number, which rounds differently.
-    scales = most / torch.full_like(most, 448)
-    return quotients(x, scales).to(torch.float8_e4m3fn).view(x.shape), scales
-
-
-def quotients(x, scales):
-    """float32 [n, groups, 128]: what is rounded to fp8."""
-    return x.float().view(x.shape[0], -1, GROUP) / scales[..., None]
-
-
-def other_cast(x):
-    """float32: x as an expert may see it too where a library casts by itself. Elements in the
-    middle of two codes, as far as CAST_SLACK can tell, have the other one than in quantized."""
-    q, scales = quantized(x)
-    low, high = ((quotients(x, scales) * (1 + d)).to(torch.float8_e4m3fn).view(x.shape).float() for d in (-CAST_SLACK, CAST_SLACK))
-    return dequantized(torch.where(low == q.float(), high, low), scales)
-
-
-def dequantized(q, scales):
-    """float32: rounded to BF16 here, an expert's row would be rounded twice."""
-    return (q.float().view(q.shape[0], -1, GROUP) * scales[..., None].float()).view(q.shape)
 
 
 class GPULibrary(GPUBeside):
@@ -278,99 +220,3 @@ class GPULibrary(GPUBeside):
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) * 1e-3
-
-
-class GPUSession(Session):
-    """Judges tensors."""
-
-    def prepare(self, config):
-        if self.work.problem["dispatch"] not in ("bf16", "fp8"):
-            raise Failure("illegal", "dispatch: this worker moves bf16 and fp8, not %s" % self.work.problem["dispatch"])
-        return super().prepare(config)
-
-    def verify(self, config, probes):
-        self.library.before_round()
-        reply = super().verify(config, probes)
-        self.library.settle()
-        return reply
-
-    def keys(self, source, token, expert):
-        """One number a row."""
-        at = source.long() * self.work.capacity + token.long()
-        return at if expert is None else at * self.work.problem["experts"] + expert.long()
-
-    def expected(self, by_expert):
-        """The keys of all rows that this rank must receive."""
-        keys = []
-        for source, ids in enumerate(self.library.all_ids):
-            here = (ids >= 0) & (ids // self.work.local == self.work.rank)
-            token = torch.arange(len(ids), device=ids.device)[:, None].expand_as(ids)
-            if by_expert:
-                keys.append(self.keys(torch.full_like(token[here], source), token[here], ids[here]))
-            else:
-                keys.append(self.keys(torch.full_like(token[:, 0], source), token[:, 0], None)[here.any(1)])
-        return torch.cat(keys).sort().values
-
-    def compare_dispatch(self):
-        source, token, expert, rows = self.library.rows()
-        got, want = self.keys(source, token, expert), self.expected(expert is not None)
-        wrong, detail = 0, ""
-        if not torch.equal(got.sort().values, want):
-            wrong = max(1, abs(len(got) - len(want)))
-            detail = "rank %d: %d rows received, %d expected, or others than these" % (self.work.rank, len(got), len(want))
-        for r in range(self.work.ranks):
-            mine = (source == r).nonzero()[:, 0]
-            for part in mine.split(1024):
-                want_rows = self.library.seen(r)[token[part].long().clamp(0, max(self.work.counts[r] - 1, 0))].float()
-                off = (rows[part].float() - want_rows).abs() > want_rows.abs() * (0.125 if self.library.fp8 else 0)
-                bad = off.any(1)
-                if bad.any():
-                    i = part[bad.nonzero()[0, 0]]
-                    wrong += int(bad.sum())
-                    detail = detail or "rank %d: the row of token %d of rank %d is wrong" % (self.work.rank, int(token[i]), r)
-        return {"rows": max(len(got), wrong), "wrong": wrong, "max_err": 0.0, "detail": detail}
-
-    def compare_combine(self):
-        lib, wrong, worst, detail = self.library, 0, 0.0, ""
-        x = lib.seen(self.work.rank)
-        for part in torch.arange(self.work.tokens, device=lib.device).split(512):
-            error, right, largest = self.judged(part, x[part])
-            if lib.fp8:  # each value must be right by one of the casts
-                other, too, _ = self.judged(part, other_cast(lib.x[part]))
-                error, right = torch.minimum(error, other), right | too
-            worst = max(worst, float((error.amax(1) / largest.clamp(min=1e-30)).amax()))
-            bad = ~right.all(1)
-            if bad.any():
-                i = int(bad.nonzero()[0, 0])
-                wrong += int(bad.sum())
-                detail = detail or "rank %d, token %d: the sum is off by %g" % (self.work.rank, int(part[i]), float(error[i].amax()))
-        return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, 1e30), "detail": detail}
-
-    def judged(self, part, x):
-        """Of some tokens, which experts saw as x: the error of each value, whether it is
-        within bounds, and each token's largest sum."""
-        lib = self.library
-        want = torch.zeros(len(part), self.work.hidden, device=lib.device)
-        size = torch.zeros_like(want)
-        for k in range(self.work.topk):
-            e, w = lib.ids[part, k], lib.weights[part, k]
-            row = (x.float() * gain(e)[:, None]).to(torch.bfloat16).float() * (w * (e >= 0))[:, None]
-            want, size = want + row, size + row.abs()
-        error = (lib.out[part].float() - want).abs()
-        return error, error <= 3 * size / 256, want.abs().amax(1)
-
-    def probe(self, rank, token, k):
-        if k < 0:
-            return packed(self.library.out[token])
-        expert = int(self.library.all_ids[rank][token, k])
-        source, tokens_, experts, rows = self.library.rows()
-        hit = (source == rank) & (tokens_ == token)
-        if experts is not None:
-            hit &= experts == expert
-        found = hit.nonzero()
-        return packed(rows[found[0, 0]]) if len(found) else b""
-
-
-def packed(row):
-    """BF16 values as little-endian bytes."""
-    return row.to(torch.bfloat16).contiguous().view(torch.int16).cpu().numpy().tobytes()

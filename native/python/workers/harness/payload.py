@@ -1,5 +1,5 @@
-"""Tokens and experts, as the protocol defines them, for short rows. harness.gpu has the
-same on tensors."""
+"""Tokens and experts, as the protocol defines them, for short rows. harness.tensors
+has the same on tensors."""
 
 import struct
 

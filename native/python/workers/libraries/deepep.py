@@ -19,7 +19,8 @@ import pathlib
 
 import torch
 from harness import Failure, Half, kernel, param
-from harness.gpu import GPULibrary, dequantized, gain
+from harness.gpu import GPULibrary
+from harness.tensors import dequantized, gain
 
 # Send chunks of DeepEP's own maps, (dispatch, combine) by ranks; other counts have none.
 OWN = {2: (24, 10), 4: (6, 9), 8: (6, 4)}

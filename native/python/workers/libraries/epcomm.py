@@ -6,7 +6,8 @@ PYTHONPATH has the epcomm package, EPCOMM_LIBRARY its shared library.
 
 import torch
 from harness import Failure, kernel
-from harness.gpu import GPULibrary, dequantized, gain
+from harness.gpu import GPULibrary
+from harness.tensors import dequantized, gain
 
 
 class Library(GPULibrary):

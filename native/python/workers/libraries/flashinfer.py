@@ -15,7 +15,8 @@ import tempfile
 
 import torch
 from harness import kernel, param
-from harness.gpu import GPULibrary, dequantized
+from harness.gpu import GPULibrary
+from harness.tensors import dequantized
 
 THREADS = [128, 192, 256, 320, 384, 448, 512]
 NOBODY = -1  # expert id of a row that holds nothing

@@ -1,0 +1,103 @@
+"""Judges what a library of tensors received and combined."""
+
+import torch
+
+from .protocol import Failure
+from .session import Session
+from .tensors import gain, other_cast
+
+
+class GPUSession(Session):
+    """Judges tensors."""
+
+    def prepare(self, config):
+        if self.work.problem["dispatch"] not in ("bf16", "fp8"):
+            raise Failure("illegal", "dispatch: this worker moves bf16 and fp8, not %s" % self.work.problem["dispatch"])
+        return super().prepare(config)
+
+    def verify(self, config, probes):
+        self.library.before_round()
+        reply = super().verify(config, probes)
+        self.library.settle()
+        return reply
+
+    def keys(self, source, token, expert):
+        """One number a row."""
+        at = source.long() * self.work.capacity + token.long()
+        return at if expert is None else at * self.work.problem["experts"] + expert.long()
+
+    def expected(self, by_expert):
+        """The keys of all rows that this rank must receive."""
+        keys = []
+        for source, ids in enumerate(self.library.all_ids):
+            here = (ids >= 0) & (ids // self.work.local == self.work.rank)
+            token = torch.arange(len(ids), device=ids.device)[:, None].expand_as(ids)
+            if by_expert:
+                keys.append(self.keys(torch.full_like(token[here], source), token[here], ids[here]))
+            else:
+                keys.append(self.keys(torch.full_like(token[:, 0], source), token[:, 0], None)[here.any(1)])
+        return torch.cat(keys).sort().values
+
+    def compare_dispatch(self):
+        source, token, expert, rows = self.library.rows()
+        got, want = self.keys(source, token, expert), self.expected(expert is not None)
+        wrong, detail = 0, ""
+        if not torch.equal(got.sort().values, want):
+            wrong = max(1, abs(len(got) - len(want)))
+            detail = "rank %d: %d rows received, %d expected, or others than these" % (self.work.rank, len(got), len(want))
+        for r in range(self.work.ranks):
+            mine = (source == r).nonzero()[:, 0]
+            for part in mine.split(1024):
+                want_rows = self.library.seen(r)[token[part].long().clamp(0, max(self.work.counts[r] - 1, 0))].float()
+                off = (rows[part].float() - want_rows).abs() > want_rows.abs() * (0.125 if self.library.fp8 else 0)
+                bad = off.any(1)
+                if bad.any():
+                    i = part[bad.nonzero()[0, 0]]
+                    wrong += int(bad.sum())
+                    detail = detail or "rank %d: the row of token %d of rank %d is wrong" % (self.work.rank, int(token[i]), r)
+        return {"rows": max(len(got), wrong), "wrong": wrong, "max_err": 0.0, "detail": detail}
+
+    def compare_combine(self):
+        lib, wrong, worst, detail = self.library, 0, 0.0, ""
+        x = lib.seen(self.work.rank)
+        for part in torch.arange(self.work.tokens, device=lib.device).split(512):
+            error, right, largest = self.judged(part, x[part])
+            if lib.fp8:  # each value must be right by one of the casts
+                other, too, _ = self.judged(part, other_cast(lib.x[part]))
+                error, right = torch.minimum(error, other), right | too
+            worst = max(worst, float((error.amax(1) / largest.clamp(min=1e-30)).amax()))
+            bad = ~right.all(1)
+            if bad.any():
+                i = int(bad.nonzero()[0, 0])
+                wrong += int(bad.sum())
+                detail = detail or "rank %d, token %d: the sum is off by %g" % (self.work.rank, int(part[i]), float(error[i].amax()))
+        return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, 1e30), "detail": detail}
+
+    def judged(self, part, x):
+        """Of some tokens, which experts saw as x: the error of each value, whether it is
+        within bounds, and each token's largest sum."""
+        lib = self.library
+        want = torch.zeros(len(part), self.work.hidden, device=lib.device)
+        size = torch.zeros_like(want)
+        for k in range(self.work.topk):
+            e, w = lib.ids[part, k], lib.weights[part, k]
+            row = (x.float() * gain(e)[:, None]).to(torch.bfloat16).float() * (w * (e >= 0))[:, None]
+            want, size = want + row, size + row.abs()
+        error = (lib.out[part].float() - want).abs()
+        return error, error <= 3 * size / 256, want.abs().amax(1)
+
+    def probe(self, rank, token, k):
+        if k < 0:
+            return packed(self.library.out[token])
+        expert = int(self.library.all_ids[rank][token, k])
+        source, tokens_, experts, rows = self.library.rows()
+        hit = (source == rank) & (tokens_ == token)
+        if experts is not None:
+            hit &= experts == expert
+        found = hit.nonzero()
+        return packed(rows[found[0, 0]]) if len(found) else b""
+
+
+def packed(row):
+    """BF16 values as little-endian bytes."""
+    return row.to(torch.bfloat16).contiguous().view(torch.int16).cpu().numpy().tobytes()

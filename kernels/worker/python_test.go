@@ -113,16 +113,20 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 	}
 }
 
-// TestHarnessCasts: the workers' own casts to FP8, and what they take for right of a
-// library that casts by itself.
-func TestHarnessCasts(t *testing.T) {
+// TestHarnessTensors: the part of the harness that needs PyTorch. casts.py has the casts to
+// FP8, and what is right of a library that casts by itself; judge.py the comparison.
+func TestHarnessTensors(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), python(t), "-c", "import torch; torch.float8_e4m3fn").Run(); err != nil {
 		t.Skip("no PyTorch here")
 	}
-	command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/casts.py")
-	command.WaitDelay = 30 * time.Second
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, file := range []string{"casts.py", "judge.py"} {
+		t.Run(file, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/"+file)
+			command.WaitDelay = 30 * time.Second
+			if out, err := command.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import toy  # noqa: E402
 from harness.capture import Graphs  # noqa: E402
 
 DRILL = os.environ["EPBENCH_TEST_DRILL"]
+NO_NUMBERS = {"infinite": b"\x80\x7f", "nan": b"\xc0\x7f"}
 
 
 class Cuda:
@@ -104,8 +105,8 @@ class Drill(toy.Toy):
 
     def combine(self, half):
         super().combine(half)
-        if DRILL == "infinite" and self.rank == 1:
-            self.out[0] = b"\x80\x7f" * self.work.hidden
+        if DRILL in NO_NUMBERS and self.rank == 1:
+            self.out[0] = NO_NUMBERS[DRILL] * self.work.hidden
 
 
 if __name__ == "__main__":

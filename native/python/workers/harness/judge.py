@@ -3,7 +3,7 @@
 import torch
 
 from .protocol import Failure
-from .session import Session
+from .session import NO_NUMBER, Session
 from .tensors import gain, other_cast
 
 
@@ -49,8 +49,8 @@ class GPUSession(Session):
             mine = (source == r).nonzero()[:, 0]
             for part in mine.split(1024):
                 want_rows = self.library.seen(r)[token[part].long().clamp(0, max(self.work.counts[r] - 1, 0))].float()
-                off = (rows[part].float() - want_rows).abs() > want_rows.abs() * (0.125 if self.library.fp8 else 0)
-                bad = off.any(1)
+                near = (rows[part].float() - want_rows).abs() <= want_rows.abs() * (0.125 if self.library.fp8 else 0)
+                bad = ~near.all(1)  # poison is NaN, of which no comparison is true
                 if bad.any():
                     i = part[bad.nonzero()[0, 0]]
                     wrong += int(bad.sum())
@@ -65,13 +65,13 @@ class GPUSession(Session):
             if lib.fp8:  # each value must be right by one of the casts
                 other, too, _ = self.judged(part, other_cast(lib.x[part]))
                 error, right = torch.minimum(error, other), right | too
-            worst = max(worst, float((error.amax(1) / largest.clamp(min=1e-30)).amax()))
+            worst = max(worst, float((error.amax(1) / largest.clamp(min=1e-30)).nan_to_num(nan=NO_NUMBER).amax()))
             bad = ~right.all(1)
             if bad.any():
                 i = int(bad.nonzero()[0, 0])
                 wrong += int(bad.sum())
                 detail = detail or "rank %d, token %d: the sum is off by %g" % (self.work.rank, int(part[i]), float(error[i].amax()))
-        return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, 1e30), "detail": detail}
+        return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, NO_NUMBER), "detail": detail}
 
     def judged(self, part, x):
         """Of some tokens, which experts saw as x: the error of each value, whether it is

@@ -9,6 +9,8 @@ from . import payload
 from .beside import SIZING, Beside, Part, Plan
 from .protocol import Failure
 
+NO_NUMBER = 1e30  # an error that is NaN or infinite: JSON has neither
+
 # One half of a config: a kernel's name and a value for each of its parameters.
 Half = collections.namedtuple("Half", "kernel values")
 
@@ -197,13 +199,13 @@ class Session:
                 want = [a + w * v for a, v in zip(want, values)]
                 size = [a + abs(w * v) for a, v in zip(size, values)]
             got, scale = payload.floats(bytes(self.library.combined(token))), max(map(abs, want), default=0) or 1
-            worst = max([worst] + [abs(g - x) / scale for g, x in zip(got, want)])
+            # min and max keep their first argument where the other is NaN.
+            worst = max([worst] + [min(NO_NUMBER, abs(g - x) / scale) for g, x in zip(got, want)])
             bad = [c for c, (g, x, s) in enumerate(zip(got, want, size)) if not abs(g - x) <= 3 * s / 256]
             if bad:
                 wrong, detail = wrong + 1, detail or "rank %d, token %d, column %d is %g, should be %g" % (
                     self.work.rank, token, bad[0], got[bad[0]], want[bad[0]])
-        # JSON has no infinity.
-        return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, 1e30), "detail": detail}
+        return {"rows": self.work.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
 
     def shows(self, rank, token, k):
         """Whether this rank has the row of a probe."""

@@ -1,0 +1,47 @@
+"""The harness's comparison of tensors. Needs PyTorch."""
+
+import pathlib
+import sys
+import types
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "native/python/workers"))
+
+import torch  # noqa: E402
+from harness import judge, tensors  # noqa: E402
+
+TOKENS, HIDDEN = 4, 256
+CPU = torch.device("cpu")
+
+
+def session(rows, out, count=TOKENS):
+    """One rank whose tokens all go to expert 0 with weight 1: it received rows and combined
+    out."""
+    x, ids = tensors.tokens(1, 0, count, HIDDEN, CPU), torch.zeros(count, 1, dtype=torch.int64)
+    library = types.SimpleNamespace(x=x, fp8=False, device=CPU, all_ids=[ids], ids=ids, weights=torch.ones(count, 1), seen=lambda _: x,
+                                    out=out, rows=lambda: (torch.zeros(count, dtype=torch.int64), torch.arange(count), None, rows))
+    s = judge.GPUSession.__new__(judge.GPUSession)
+    s.library = library
+    s.work = types.SimpleNamespace(rank=0, ranks=1, local=1, topk=1, hidden=HIDDEN, capacity=count, tokens=count, counts=[count], problem={"experts": 1})
+    return s
+
+
+def with_row(x, value):
+    x = x.clone()
+    x[2] = value
+    return x
+
+
+def poison_is_wrong():
+    """A row that keeps its poison is wrong, and the largest error says so."""
+    x = tensors.tokens(1, 0, TOKENS, HIDDEN, CPU)
+    right = (x.float() * 0.5).to(torch.bfloat16)
+    good = session(x, right)
+    assert good.compare_dispatch()["wrong"] == good.compare_combine()["wrong"] == 0
+    for value in (float("nan"), float("inf"), 0.0):
+        bad = session(with_row(x, value), with_row(right, value))
+        dispatch, combine = bad.compare_dispatch(), bad.compare_combine()
+        assert dispatch["wrong"] == 1 and "token 2" in dispatch["detail"], (value, dispatch)
+        assert combine["wrong"] == 1 and combine["max_err"] == (1 if value == 0 else judge.NO_NUMBER), (value, combine)
+
+
+poison_is_wrong()

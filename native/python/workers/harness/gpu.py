@@ -4,6 +4,7 @@ EPBENCH_DEVICE=cpu runs the same without a GPU, over gloo and the host's clock, 
 library's bookkeeping.
 """
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -21,6 +22,21 @@ LEAST_CALLS = 20  # in one sample, so that the events around it cost less than 1
 MANY_TOKENS = 1024  # of a rank: calls take so long that LONG_CALLS of them will do
 LONG_CALLS = 4
 SLEEP = 200_000  # GPU clocks, about 100 us: the host queues a whole round meanwhile
+DECOY = 1 << 63  # added to the seed: tokens that no rank has otherwise
+
+
+def tensors_of(thing):
+    """The tensors in a tensor, in sequences of sequences, or in None."""
+    if isinstance(thing, torch.Tensor):
+        yield thing
+    elif isinstance(thing, (list, tuple)):
+        for part in thing:
+            yield from tensors_of(part)
+
+
+def overwrite(t):
+    """Fills a tensor with what is no right value: NaN, or -1 of integers."""
+    return t.fill_(float("nan") if t.is_floating_point() else -1)
 
 
 class GPULibrary(GPUBeside):
@@ -28,6 +44,9 @@ class GPULibrary(GPUBeside):
     (source, token, expert or None, rows), out the combined tokens."""
 
     clock, arch = "chain", ""
+    # Attributes that hold what a call writes, tensors or sequences of them, besides out: those
+    # that are overwritten before a verification, and those that captured calls read.
+    written, read_again = (), ()
 
     def start(self, ranks):
         super().start(ranks)
@@ -83,6 +102,33 @@ class GPULibrary(GPUBeside):
         ids, weights = (torch.frombuffer(bytearray(b or b"\0\0\0\0"), dtype=t)[:work.counts[rank] * work.topk].view(-1, work.topk).to(self.device)
                         for b, t in zip(work.bytes[rank], (torch.int32, torch.float32)))
         return ids.long(), weights.contiguous()
+
+    @contextlib.contextmanager
+    def decoy(self):
+        """Other tokens in the place of this rank's, in the same memory: libraries and graphs
+        hold it."""
+        inputs = (self.x, self.q, self.scales) if self.fp8 else (self.x,)
+        mine = [t.clone() for t in inputs]
+        x = tokens(self.work.seed ^ DECOY, self.rank, self.work.tokens, self.work.hidden, self.device)
+        try:
+            for t, other in zip(inputs, (x, *quantized(x)) if self.fp8 else (x,)):
+                t.copy_(other)
+            yield
+        finally:
+            for t, own in zip(inputs, mine):
+                t.copy_(own)
+
+    def poison(self):
+        """Overwrites what the calls before wrote, and the memory that the next call's tensors
+        will be given: an allocator gives what was freed last, and a library that writes
+        nothing there would deliver the right rows of the call before."""
+        old, kept = (list(tensors_of([getattr(self, name, None) for name in names]))
+                     for names in (("out",) + self.written, self.read_again))
+        for t in old:
+            overwrite(t)
+        freed = [overwrite(torch.empty_like(t)) for t in old + kept]
+        del freed
+        self.settle()  # another rank may write here as soon as it has passed a barrier
 
     def seen(self, rank):
         """Tokens of a rank as an expert sees them; the last rank's are kept."""

@@ -15,6 +15,7 @@ CTAS = [0, 4, 8, 16, 32]  # of one collective at most; 0 is NCCL's own choice
 
 class Library(GPULibrary):
     name = "nccl"
+    written = ("got", "meta", "back")
 
     def __init__(self, mode="padded"):
         self.padded = mode == "padded"
@@ -51,11 +52,6 @@ class Library(GPULibrary):
         self.send_meta = torch.zeros(self.rows_there, 1 + 2 * work.topk, device=self.device)
         self.got, self.meta = torch.zeros_like(self.send), torch.zeros_like(self.send_meta)
         self.y, self.back = torch.zeros_like(self.send), torch.zeros_like(self.send)
-
-    def poison(self):
-        for t in (self.got, self.back, self.out):
-            t.fill_(float("nan"))
-        self.meta.fill_(-1)
 
     def plan(self):
         """slot [tokens, ranks]: the place of a token among the rows for a rank, -1 for none."""

@@ -53,6 +53,30 @@ func TestPythonWorker(t *testing.T) {
 	}
 }
 
+// TestRankWithoutTokens: its routing is two empty texts, and a worker has nothing to compare
+// there.
+func TestRankWithoutTokens(t *testing.T) {
+	toy, _, err := openToy(t, toyFile, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []*Backend{toy, openPython(t, "")} {
+		for _, op := range ep.Exchanges() {
+			k := kernels.Of(b.Kernels(), op)[0]
+			p := ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
+				Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16}
+			if b == toy {
+				p.Layout = ep.LayoutRank
+			}
+			s := openProblem(t, b, p, "ragged:0:5")
+			if v, err := s.Verify(t.Context(), k.DefaultConfig(b.Machine(), p)); err != nil || !v.OK() || v.Rows == 0 {
+				t.Errorf("%s, %s: %+v, %v", b.welcome.Worker, op, v, err)
+			}
+			s.Close()
+		}
+	}
+}
+
 // TestPythonRules: legality crosses the pipe as expressions, and the worker's
 // own refusal is a verdict on the candidate.
 func TestPythonRules(t *testing.T) {

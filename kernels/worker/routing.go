@@ -57,9 +57,10 @@ func (p OpenParams) workload() (*workloads.Workload, error) {
 	return w, nil
 }
 
-// encode is a slice of numbers as little-endian bytes.
+// encode is a slice of numbers as little-endian bytes, never nil: that would be null in
+// JSON, which is no base64.
 func encode[T int32 | float32 | uint16](v []T) []byte {
-	b, err := binary.Append(nil, binary.LittleEndian, v)
+	b, err := binary.Append([]byte{}, binary.LittleEndian, v)
 	if err != nil {
 		panic(err) // numbers of fixed size always encode
 	}

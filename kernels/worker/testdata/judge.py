@@ -13,11 +13,12 @@ TOKENS, HIDDEN = 4, 256
 CPU = torch.device("cpu")
 
 
-def session(rows, out, count=TOKENS):
+def session(rows, out, fp8=False):
     """One rank whose tokens all go to expert 0 with weight 1: it received rows and combined
     out."""
+    count = len(rows)
     x, ids = tensors.tokens(1, 0, count, HIDDEN, CPU), torch.zeros(count, 1, dtype=torch.int64)
-    library = types.SimpleNamespace(x=x, fp8=False, device=CPU, all_ids=[ids], ids=ids, weights=torch.ones(count, 1), seen=lambda _: x,
+    library = types.SimpleNamespace(x=x, fp8=fp8, device=CPU, all_ids=[ids], ids=ids, weights=torch.ones(count, 1), seen=lambda _: x,
                                     out=out, rows=lambda: (torch.zeros(count, dtype=torch.int64), torch.arange(count), None, rows))
     s = judge.GPUSession.__new__(judge.GPUSession)
     s.library = library
@@ -44,4 +45,15 @@ def poison_is_wrong():
         assert combine["wrong"] == 1 and combine["max_err"] == (1 if value == 0 else judge.NO_NUMBER), (value, combine)
 
 
+def no_tokens():
+    """A rank without tokens has nothing to compare."""
+    for fp8 in (False, True):
+        none = tensors.tokens(1, 0, 0, HIDDEN, CPU)
+        assert none.shape == (0, HIDDEN) and tensors.dequantized(*tensors.quantized(none)).shape == none.shape
+        s = session(none, none, fp8)
+        for reply in (s.compare_dispatch(), s.compare_combine()):
+            assert reply == {"rows": 0, "wrong": 0, "max_err": 0.0, "detail": ""}, reply
+
+
 poison_is_wrong()
+no_tokens()

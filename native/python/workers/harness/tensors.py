@@ -25,7 +25,7 @@ def tokens(seed, rank, count, hidden, device):
     t = torch.arange(count, dtype=torch.int64, device=device)
     c = torch.arange(0, hidden, 4, dtype=torch.int64, device=device)
     h = mix(mix(t ^ signed((seed ^ rank << 40) & (1 << 64) - 1))[:, None] + c)
-    lanes = torch.stack([h >> s & 0xFFFF for s in (0, 16, 32, 48)], -1).view(count, -1)[:, :hidden]
+    lanes = torch.stack([h >> s & 0xFFFF for s in (0, 16, 32, 48)], -1).flatten(1)[:, :hidden]
     bits = (lanes & 0x807F) | (124 + (lanes >> 8 & 3)) << 7
     return bits.to(torch.int16).view(torch.bfloat16)
 
@@ -35,10 +35,15 @@ def gain(experts):
     return 0.5 + (experts % 64).float() / 64
 
 
+def grouped(x):
+    """float32 [n, groups, 128]. n may be 0, of which view(0, -1) can tell no size."""
+    return x.float().unflatten(-1, (x.shape[-1] // GROUP, GROUP))
+
+
 def quantized(x):
     """x as fp8 [n, hidden] and its scales float32 [n, hidden / 128], to the bit as epbench
     has them: s = max(amax, 1e-4) / 448, q = e4m3(x / s)."""
-    most = x.float().view(x.shape[0], -1, GROUP).abs().amax(-1).clamp(min=1e-4)
+    most = grouped(x).abs().amax(-1).clamp(min=1e-4)
     # On a GPU torch multiplies by 1/448 where the divisor is a number, which rounds differently.
     scales = most / torch.full_like(most, 448)
     return quotients(x, scales).to(torch.float8_e4m3fn).view(x.shape), scales
@@ -46,7 +51,7 @@ def quantized(x):
 
 def quotients(x, scales):
     """float32 [n, groups, 128]: what is rounded to fp8."""
-    return x.float().view(x.shape[0], -1, GROUP) / scales[..., None]
+    return grouped(x) / scales[..., None]
 
 
 def other_cast(x):
@@ -59,4 +64,4 @@ def other_cast(x):
 
 def dequantized(q, scales):
     """float32: rounded to BF16 here, an expert's row would be rounded twice."""
-    return (q.float().view(q.shape[0], -1, GROUP) * scales[..., None].float()).view(q.shape)
+    return (grouped(q) * scales[..., None].float()).view(q.shape)

@@ -104,7 +104,7 @@ func (b *Backend) greet(ctx context.Context) error {
 	}
 	var w Welcome
 	if err := p.call(ctx, methodHello, Hello{Protocol: Protocol, Client: "epbench"}, &w, b.limits.Hello); err != nil {
-		err = explain(p, methodHello, err)
+		err = explain(ctx, p, methodHello, err)
 		p.kill()
 		return fmt.Errorf("%s: %w", b.command.Argv[0], err)
 	}
@@ -132,17 +132,19 @@ func checkWelcome(w, before Welcome) error {
 }
 
 // explain turns a failed call into words, with what the dying worker printed.
-func explain(p *process, method string, err error) error {
+func explain(ctx context.Context, p *process, method string, err error) error {
 	var rpc *jrpc2.Error
 	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case errors.Is(err, errSilent):
 		return fmt.Errorf("no answer to %s (%s)%s", method, p.progress(), p.printedLast())
-	// A connection that a dying rank has reset is an RPC error too.
-	case errors.As(err, &rpc) && (p.group == nil || !p.client.IsStopped()):
+	// A connection that broke is an RPC error too, of this code.
+	case errors.As(err, &rpc) && (rpc.Code != jrpc2.InternalError || !p.client.IsStopped()):
 		return fmt.Errorf("%s: %s", method, rpc.Message)
 	}
 	// A client whose connection ended answers "context canceled".
-	p.client.Close()
+	p.stop()
 	return fmt.Errorf("%s: %s", method, p.obituary())
 }
 
@@ -162,7 +164,7 @@ func (b *Backend) Restarts() int { return b.restarts }
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	var r EmptyReply
 	if err := b.proc.call(ctx, methodEmpty, nil, &r, b.limits.Open); err != nil {
-		return nil, explain(b.proc, methodEmpty, err)
+		return nil, explain(ctx, b.proc, methodEmpty, err)
 	}
 	return r.Clocks, nil
 }
@@ -208,13 +210,37 @@ func (b *Backend) Close() error {
 	if b.proc == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
 	b.proc.dismiss()
-	_ = b.proc.call(ctx, methodShutdown, nil, nil, 5*time.Second)
+	if b.proc.lost() {
+		b.proc.kill()
+	} else {
+		_ = b.proc.call(context.Background(), methodShutdown, nil, nil, shutLimit) // it ends either way
+	}
 	b.proc.stop()
 	b.proc = nil
 	return nil
+}
+
+// live replaces a process that can answer no more.
+func (b *Backend) live(ctx context.Context) error {
+	if b.proc.lost() {
+		return b.restart(ctx)
+	}
+	return nil
+}
+
+// giveUp ends a process that failed a request which is nobody's candidate's. The next session
+// gets another.
+func (b *Backend) giveUp() {
+	b.proc.busy.Store(true)
+	b.proc.kill()
+}
+
+// say tells the user a line, as what the worker prints is told.
+func (b *Backend) say(line string) {
+	if b.command.Said != nil {
+		b.command.Said(line)
+	}
 }
 
 // restart replaces a process that has died or hangs.

@@ -6,11 +6,9 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -77,11 +75,14 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	g := newGroup(l, p.kill)
 	p.group = g
 	p.cmd.Env = append(os.Environ(), addressEnv+"="+address, tokenEnv+"="+g.token)
-	p.cmd.Stdout = &lineWriter{to: p.printed}
-	p.cmd.WaitDelay = 2 * time.Second // a child that left the group may keep the pipe open
-	if err := p.cmd.Start(); err != nil {
+	stdout, err := p.out.to(&lineWriter{to: p.printed})
+	if err == nil {
+		p.cmd.Stdout = stdout
+		err = p.run()
+	}
+	if err != nil {
 		l.Close()
-		return nil, fmt.Errorf("start %s: %w", p.cmd.Args[0], err)
+		return nil, err
 	}
 	go g.accept()
 	if err := g.await(ctx, p, limit); err != nil {
@@ -106,7 +107,7 @@ func (g *group) await(ctx context.Context, p *process, limit time.Duration) erro
 		case <-g.arrived:
 			return nil
 		case <-exited:
-			if err := p.wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			if err := p.wait(); err != nil {
 				return fmt.Errorf("ended before rank 0 connected: %w%s", err, p.printedLast())
 			}
 			exited = nil

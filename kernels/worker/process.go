@@ -8,8 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,9 +24,18 @@ const stderrTail = 2048
 // takes 15 MB.
 const maxLine = 256 << 20
 
+// leaveLimit is how long a process may take to end once its connection has, and shutLimit
+// how long it may take to close a session or to shut down: what it then frees is gone with
+// the process, too.
+const (
+	leaveLimit = 2 * time.Second
+	shutLimit  = 5 * time.Second
+)
+
 // process is one run of the worker command.
 type process struct {
 	cmd     *exec.Cmd
+	out     outlets
 	client  *jrpc2.Client
 	group   *group // the launched ranks, nil where the worker speaks over pipes
 	tail    *tailBuffer
@@ -36,7 +45,8 @@ type process struct {
 	done    chan struct{} // closed when the process is gone
 	wait    func() error  // for the command to end
 	timeout timeout
-	rows    string // file for probed rows, "" where the worker may be on another host
+	rows    string      // file for probed rows, "" where the worker may be on another host
+	busy    atomic.Bool // nobody waits any more for the answer to the last request
 
 	mu   sync.Mutex
 	last Beat
@@ -55,13 +65,17 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 		timeout: timed,
 	}
 	p.printed = &printer{tail: p.tail, show: c.Said}
-	p.wait = sync.OnceValue(p.cmd.Wait)
+	p.wait = sync.OnceValue(func() error {
+		err := p.cmd.Wait()
+		p.out.drain()
+		return err
+	})
 	// A process group of its own: what the worker started dies with it, and a
 	// Ctrl-C meant for epbench does not reach it first.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.cmd.Stderr = p.tail
 	messages, err := p.connect(ctx, c, limit)
 	if err != nil {
+		p.out.close()
 		return nil, err
 	}
 	p.client = jrpc2.NewClient(messages, &jrpc2.ClientOptions{
@@ -74,6 +88,11 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 
 // connect starts the command and returns the channel of its messages.
 func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (channel.Channel, error) {
+	stderr, err := p.out.to(p.tail)
+	if err != nil {
+		return nil, err
+	}
+	p.cmd.Stderr = stderr
 	if c.Listen != "" {
 		g, err := launch(ctx, p, c.Listen, limit)
 		if err != nil {
@@ -86,24 +105,33 @@ func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.cmd.StdoutPipe()
+	out, stdout, err := p.out.pipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
+	p.cmd.Stdout = stdout
+	if err := p.run(); err != nil {
+		return nil, err
 	}
 	p.rows = newRowsFile()
 	return tolerant{channel.Line(&lineLimit{r: out, limit: maxLine}, in), p.printed}, nil
 }
 
-// reap waits for the connection to end and then for the process. Wait closes the
-// pipe, and by then the worker's last message must have been read. A worker that
+// run starts the command.
+func (p *process) run() error {
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.cmd.Args[0], err)
+	}
+	p.out.started()
+	return nil
+}
+
+// reap waits for the connection to end and then for the process. A worker that
 // sent nonsense is killed; one that closed its output has two seconds to leave by
 // itself.
 func (p *process) reap() {
-	cerr := <-p.ended
-	timer := time.AfterFunc(2*time.Second, p.kill)
+	cerr := p.disconnected()
+	timer := time.AfterFunc(leaveLimit, p.kill)
 	if p.group != nil {
 		p.group.close() // the other ranks go by that
 	}
@@ -119,7 +147,34 @@ func (p *process) reap() {
 	}
 	p.mu.Unlock()
 	_ = os.Remove(p.rows) // there may be none
+	p.out.close()
 	close(p.done)
+}
+
+// disconnected waits for the end of the connection and returns its last words. That of a
+// worker over pipes ends soon after its process, even where a child holds them.
+func (p *process) disconnected() error {
+	if p.group != nil {
+		return <-p.ended
+	}
+	gone := make(chan struct{})
+	go func() {
+		_ = p.wait() // told by reap
+		close(gone)
+	}()
+	select {
+	case err := <-p.ended:
+		return err
+	case <-gone:
+	}
+	select {
+	case err := <-p.ended:
+		return err
+	case <-time.After(pipeDelay):
+		p.out.close()
+		<-p.ended
+		return io.EOF
+	}
 }
 
 func (p *process) onNotify(r *jrpc2.Request) {
@@ -164,16 +219,18 @@ func (p *process) dismiss() {
 	}
 }
 
-// stop closes the connection and waits for the process to go.
+// stop closes the connection and waits for the process to go. The timer runs before, since
+// Close waits for the worker's last message, and one that hangs has none.
 func (p *process) stop() {
+	timer := time.AfterFunc(leaveLimit, p.kill)
+	defer timer.Stop()
 	p.client.Close()
-	select {
-	case <-p.done:
-	case <-time.After(2 * time.Second):
-		p.kill()
-		<-p.done
-	}
+	<-p.done
 }
+
+// lost reports that the process is of no use any more: it is gone, or may still be at work on
+// a request that nobody waits for.
+func (p *process) lost() bool { return p.busy.Load() || p.client.IsStopped() }
 
 // obituary says how a dead process ended, with what it printed last.
 func (p *process) obituary() string {
@@ -258,6 +315,9 @@ func (p *process) call(ctx context.Context, method string, params, result any, l
 	case <-ctx.Done(): // a worker that does not read keeps the request from leaving
 		err = ctx.Err()
 	}
+	if err != nil && ctx.Err() != nil {
+		p.busy.Store(true)
+	}
 	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
 		return errSilent
 	}
@@ -265,48 +325,4 @@ func (p *process) call(ctx context.Context, method string, params, result any, l
 		p.group.calm()
 	}
 	return err
-}
-
-// tailBuffer keeps the last bytes written to it.
-type tailBuffer struct {
-	mu    sync.Mutex
-	limit int
-	buf   []byte
-}
-
-func (t *tailBuffer) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	if len(t.buf) > t.limit {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-t.limit:]...)
-	}
-	return len(b), nil
-}
-
-func (t *tailBuffer) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.Join(strings.Fields(string(t.buf)), " ")
-}
-
-// lineLimit fails once a line grows past limit, so that a worker that prints
-// without end cannot fill this program's memory.
-type lineLimit struct {
-	r     io.Reader
-	limit int
-	run   int
-}
-
-func (l *lineLimit) Read(b []byte) (int, error) {
-	n, err := l.r.Read(b)
-	for _, c := range b[:n] {
-		if l.run++; c == '\n' {
-			l.run = 0
-		}
-	}
-	if l.run > l.limit {
-		return 0, fmt.Errorf("a line is longer than %d bytes", l.limit)
-	}
-	return n, err
 }

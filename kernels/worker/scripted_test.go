@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,6 +98,9 @@ func (b *scripted) Empty(ctx context.Context) (map[string]float64, error) {
 }
 
 func (b *scripted) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
+	if once(b.script, "-open") {
+		misbehave(b.script)
+	}
 	s, err := b.Backend.Open(ctx, w)
 	return &scriptedSession{s, b.script}, err
 }
@@ -103,6 +108,32 @@ func (b *scripted) Open(ctx context.Context, w *workloads.Workload) (kernels.Ses
 type scriptedSession struct {
 	kernels.Session
 	script string
+}
+
+// once reports that a script is about an event, for the first time.
+func once(script, event string) bool {
+	mark := os.Getenv(markEnv)
+	if !strings.HasSuffix(script, event) {
+		return false
+	}
+	f, err := os.OpenFile(mark, os.O_CREATE|os.O_EXCL, 0o600)
+	f.Close()
+	return err == nil
+}
+
+// misbehave hangs or crashes, as a script's first word says.
+func misbehave(script string) {
+	if strings.HasPrefix(script, "crash") {
+		os.Exit(3)
+	}
+	time.Sleep(time.Hour)
+}
+
+func (s *scriptedSession) Close() error {
+	if once(s.script, "-close") {
+		misbehave(s.script)
+	}
+	return s.Session.Close()
 }
 
 func bad(c ep.Config) bool { return c.Int("tile_tokens") == 13 }
@@ -130,6 +161,11 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 		time.Sleep(time.Hour)
 	case "late-run":
 		time.Sleep(30 * time.Second)
+	case "orphan-run": // a child in a session of its own keeps the pipes open
+		child := exec.Command("sleep", "60")
+		child.Stdout, child.Stderr, child.SysProcAttr = os.Stdout, os.Stderr, &syscall.SysProcAttr{Setsid: true}
+		_ = child.Start()
+		os.Exit(4)
 	case "crash-run":
 		fmt.Fprintln(os.Stderr, "CUDA error 700: an illegal memory access was encountered")
 		os.Exit(139)
@@ -247,6 +283,7 @@ func TestMisbehaviour(t *testing.T) {
 		{"hang-run", ep.Hang, "no answer to run", 1},
 		{"late-run", ep.Hang, "no answer to run", 1},
 		{"crash-run", ep.Crash, "illegal memory access", 1},
+		{"orphan-run", ep.Crash, "exit status 4", 1},
 		{"garbage-run", ep.Hang, "%PDF-1.4 not a message", 1},
 		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3", 0},
 		{"lie-time", ep.Unstable, "came back after", 0},

@@ -32,6 +32,9 @@ type session struct {
 func (s *session) open(ctx context.Context) error {
 	b := s.backend
 	params, err := b.openParams(s.workload)
+	if err == nil {
+		err = b.live(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -41,7 +44,9 @@ func (s *session) open(ctx context.Context) error {
 		return errors.New(f.Reason)
 	}
 	if err != nil {
-		return explain(b.proc, methodOpen, err)
+		err = explain(ctx, b.proc, methodOpen, err)
+		b.giveUp()
+		return err
 	}
 	s.id, s.proc = r.Session, b.proc
 	clear(s.prepared)
@@ -53,7 +58,7 @@ func (s *session) Prepare(ctx context.Context, c ep.Config) error {
 	if f := s.backend.doomed[quarantineKey(s.workload, c)]; f != nil {
 		return f
 	}
-	if s.proc != s.backend.proc {
+	if s.proc != s.backend.proc || s.proc.lost() {
 		if err := s.open(ctx); err != nil {
 			return err
 		}
@@ -182,14 +187,18 @@ func (s *session) verifyLimit() time.Duration {
 	return min(s.backend.limits.Verify, least+limit)
 }
 
-// Close implements kernels.Session.
+// Close implements kernels.Session. What was measured holds even if the worker fails here, so
+// that there is no error: the next session gets a new process, which is said.
 func (s *session) Close() error {
-	if s.proc != s.backend.proc || s.proc == nil {
+	if s.proc != s.backend.proc || s.proc == nil || s.proc.lost() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.backend.limits.Open)
-	defer cancel()
-	return s.proc.call(ctx, methodClose, SessionID{s.id}, nil, s.backend.limits.Open)
+	ctx := context.Background()
+	if err := s.proc.call(ctx, methodClose, SessionID{s.id}, nil, shutLimit); err != nil {
+		s.backend.say(fmt.Sprintf("%v; the next session gets a new process", explain(ctx, s.proc, methodClose, err)))
+		s.backend.giveUp()
+	}
+	return nil
 }
 
 // call performs a request about candidate c. Whatever goes wrong is a Failure of
@@ -210,7 +219,7 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 		f.Status = ep.Hang
 		err = fmt.Errorf("no answer to %s within %v (%s)%s", method, limit.Round(time.Second), s.proc.progress(), s.proc.printedLast())
 	} else {
-		err = explain(s.proc, method, err)
+		err = explain(ctx, s.proc, method, err)
 	}
 	f.Reason = err.Error()
 	if g := s.proc.group; g != nil && g.wrong() != nil {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -32,7 +33,9 @@ func (s *session) RunInTurn(ctx context.Context, turns []kernels.Turn) ([]kernel
 		}
 		most = max(most, t.Fold)
 	}
-	if !s.backend.welcome.Turns || s.apart {
+	// A process that was replaced on the way has not heard of the turns before.
+	replaced := slices.ContainsFunc(turns, func(t kernels.Turn) bool { return !s.prepared[t.Config.Key()] })
+	if !s.backend.welcome.Turns || s.apart || replaced {
 		return s.oneByOne(ctx, turns)
 	}
 	var r TurnsReply
@@ -50,7 +53,7 @@ func (s *session) again(ctx context.Context, turns []kernels.Turn, lost error) (
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	lost = explain(s.proc, methodTurns, lost)
+	lost = explain(ctx, s.proc, methodTurns, lost)
 	if err := s.backend.restart(ctx); err != nil {
 		return nil, fmt.Errorf("after %v: %w", lost, err)
 	}

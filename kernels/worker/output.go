@@ -1,0 +1,179 @@
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/creachadair/jrpc2/channel"
+)
+
+// pipeDelay is how long a process that has ended is still listened to: a child in a session
+// of its own may hold its pipes for ever.
+const pipeDelay = 2 * time.Second
+
+// outlets are the pipes that a command prints to. They are this program's own: those of
+// exec.Cmd are closed soon after the command's end, and ranks that a launcher left in the
+// background would die when they print.
+type outlets struct {
+	read, given []*os.File // our ends, and the command's until it has started
+	copied      sync.WaitGroup
+}
+
+// pipe makes one, and returns both ends.
+func (o *outlets) pipe() (r, w *os.File, err error) {
+	if r, w, err = os.Pipe(); err == nil {
+		o.read, o.given = append(o.read, r), append(o.given, w)
+	}
+	return r, w, err
+}
+
+// to makes a pipe whose bytes go to a writer.
+func (o *outlets) to(writer io.Writer) (*os.File, error) {
+	r, w, err := o.pipe()
+	if err != nil {
+		return nil, err
+	}
+	o.copied.Go(func() { _, _ = io.Copy(writer, r) }) // until close at the latest
+	return w, nil
+}
+
+// started gives up the command's ends: the pipes end with its last process.
+func (o *outlets) started() {
+	for _, w := range o.given {
+		w.Close()
+	}
+	o.given = nil
+}
+
+// drain waits until all that was printed is copied, if the pipes end soon.
+func (o *outlets) drain() {
+	all := make(chan struct{})
+	go func() {
+		o.copied.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-time.After(pipeDelay):
+	}
+}
+
+func (o *outlets) close() {
+	o.started()
+	for _, r := range o.read {
+		r.Close()
+	}
+}
+
+// saidLines is how many lines of free text of one process are shown. A worker that
+// prints every round would hide everything else.
+const saidLines = 20
+
+// printer keeps and shows the lines that a worker prints.
+type printer struct {
+	tail *tailBuffer
+	show func(string)
+
+	mu    sync.Mutex
+	count int
+}
+
+func (p *printer) line(text string) {
+	fmt.Fprintln(p.tail, text)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count++
+	switch text = strings.TrimSpace(text); {
+	case p.show == nil || text == "" || p.count > saidLines:
+	case p.count == saidLines:
+		p.show(text + " (further lines are not shown)")
+	default:
+		p.show(text)
+	}
+}
+
+// lineWriter hands whole lines to a printer.
+type lineWriter struct {
+	to   *printer
+	rest []byte
+}
+
+func (w *lineWriter) Write(b []byte) (int, error) {
+	w.rest = append(w.rest, b...)
+	for {
+		n, line, err := bufio.ScanLines(w.rest, len(w.rest) > stderrTail)
+		if err != nil || n == 0 {
+			return len(b), err
+		}
+		w.to.line(string(line))
+		w.rest = w.rest[n:]
+	}
+}
+
+// tolerant leaves out the lines that are no message, since a library that the worker
+// uses may print to standard output.
+type tolerant struct {
+	channel.Channel
+	printed *printer
+}
+
+func (t tolerant) Recv() ([]byte, error) {
+	for {
+		b, err := t.Channel.Recv()
+		if err != nil || bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) && json.Valid(b) {
+			return b, err
+		}
+		t.printed.line(string(b))
+	}
+}
+
+// tailBuffer keeps the last bytes written to it.
+type tailBuffer struct {
+	mu    sync.Mutex
+	limit int
+	buf   []byte
+}
+
+func (t *tailBuffer) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if len(t.buf) > t.limit {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-t.limit:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tailBuffer) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(strings.Fields(string(t.buf)), " ")
+}
+
+// lineLimit fails once a line grows past limit, so that a worker that prints
+// without end cannot fill this program's memory.
+type lineLimit struct {
+	r     io.Reader
+	limit int
+	run   int
+}
+
+func (l *lineLimit) Read(b []byte) (int, error) {
+	n, err := l.r.Read(b)
+	for _, c := range b[:n] {
+		if l.run++; c == '\n' {
+			l.run = 0
+		}
+	}
+	if l.run > l.limit {
+		return 0, fmt.Errorf("a line is longer than %d bytes", l.limit)
+	}
+	return n, err
+}

@@ -44,6 +44,7 @@ type group struct {
 	mu      sync.Mutex
 	members map[int]*member
 	ending  bool     // the ranks may go
+	served  int64    // the request that rank 0 answered last
 	trouble *Trouble // the first thing that went wrong, with the rank's name in it
 	gone    bool     // all that is known of it is that the rank is gone
 	timer   *time.Timer
@@ -68,6 +69,7 @@ type member struct {
 // Trouble says that a rank failed. A rank sends it where rank 0 cannot: that may be
 // waiting for this rank.
 type Trouble struct {
+	ID     int64     `json:"id,omitempty"` // of the request that it is about, 0 where the rank does not know
 	Status ep.Status `json:"status"`
 	Reason string    `json:"reason"`
 }
@@ -141,11 +143,13 @@ func (g *group) heard(rank int, b Beat) {
 }
 
 // fail notes the first trouble that has a reason, and ends the group after a while, unless
-// calm is called before. A group that lost a rank ends anyway.
+// calm is called before. A group that lost a rank ends anyway. What a rank says of a request
+// may arrive after rank 0's answer to it, which then stands.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending || g.trouble != nil && !g.gone {
+	late := t.ID != 0 && t.ID <= g.served
+	if g.ending || late || g.trouble != nil && !g.gone {
 		return
 	}
 	if !g.gone {
@@ -163,7 +167,7 @@ func (g *group) lose(m *member) {
 		return
 	}
 	if g.trouble == nil {
-		g.note(m, Trouble{ep.Crash, "is gone"})
+		g.note(m, Trouble{Status: ep.Crash, Reason: "is gone"})
 		g.gone = true
 	}
 	g.stopTimer()
@@ -195,10 +199,11 @@ func (g *group) stopTimer() bool {
 	return stopped
 }
 
-// calm forgets a trouble that rank 0 has answered for.
-func (g *group) calm() {
+// calm forgets a trouble that rank 0 has answered for, by its answer to a request.
+func (g *group) calm(request int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.served = request
 	if g.stopTimer() {
 		g.trouble = nil
 	}

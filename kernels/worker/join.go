@@ -159,7 +159,7 @@ func (l *Line) Watch() {
 
 // Failed tells epbench that this rank failed where others may wait for it.
 func (l *Line) Failed(status ep.Status, reason string) {
-	l.notify(notifyFailed, Trouble{status, reason})
+	l.notify(notifyFailed, Trouble{Status: status, Reason: reason})
 }
 
 func (l *Line) notify(method string, params any) {

@@ -69,7 +69,7 @@ func serveRank(rank, role string) error {
 	case "fail":
 		go func() {
 			awaitFile(os.Getenv(markEnv))
-			say(notifyFailed, Trouble{ep.NoLaunch, "no kernel image" + strings.Repeat(" of what the compiler printed", 10_000)})
+			say(notifyFailed, Trouble{Status: ep.NoLaunch, Reason: "no kernel image" + strings.Repeat(" of what the compiler printed", 10_000)})
 		}()
 	case "die":
 		go func() {
@@ -264,17 +264,30 @@ func TestClosedGroup(t *testing.T) {
 func TestCalm(t *testing.T) {
 	g, ended := fakeGroup(t)
 	m := &member{Greeting: Greeting{Rank: 1, Ranks: 2}}
-	g.fail(m, Trouble{ep.Illegal, "sms: 3"}, time.Hour)
-	g.calm()
+	g.fail(m, Trouble{Status: ep.Illegal, Reason: "sms: 3"}, time.Hour)
+	g.calm(0)
 	if g.wrong() != nil {
 		t.Errorf("not excused: %+v", g.wrong())
 	}
-	g.fail(m, Trouble{ep.NoLaunch, "no kernel image"}, time.Hour)
+	g.fail(m, Trouble{Status: ep.NoLaunch, Reason: "no kernel image"}, time.Hour)
 	g.lose(m)
-	g.calm()
+	g.calm(0)
 	<-ended
 	if w := g.wrong(); w == nil || w.Status != ep.NoLaunch {
 		t.Errorf("a rank that is gone: %+v, want its first words", w)
+	}
+}
+
+// TestLateTrouble: what a rank says of a request that rank 0 has answered is too late. Of a
+// later request, or of none, as older workers do, it counts.
+func TestLateTrouble(t *testing.T) {
+	for id, counts := range map[int64]bool{4: false, 5: false, 6: true, 0: true} {
+		g, _ := fakeGroup(t)
+		g.calm(5)
+		g.fail(&member{Greeting: Greeting{Rank: 1, Ranks: 2}}, Trouble{ID: id, Status: ep.Illegal, Reason: "sms: 3"}, time.Hour)
+		if got := g.wrong() != nil; got != counts {
+			t.Errorf("request %d after the answer to 5: trouble %v, want %v", id, got, counts)
+		}
 	}
 }
 
@@ -284,9 +297,9 @@ func TestReasonAfterLoss(t *testing.T) {
 	g, ended := fakeGroup(t)
 	seat := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
 	g.lose(seat(2))
-	g.fail(seat(1), Trouble{ep.NoLaunch, "no kernel image"}, time.Hour)
-	g.fail(seat(2), Trouble{ep.Illegal, "later"}, time.Hour)
-	g.calm()
+	g.fail(seat(1), Trouble{Status: ep.NoLaunch, Reason: "no kernel image"}, time.Hour)
+	g.fail(seat(2), Trouble{Status: ep.Illegal, Reason: "later"}, time.Hour)
+	g.calm(0)
 	<-ended
 	if w := g.wrong(); w == nil || w.Status != ep.NoLaunch || !strings.Contains(w.Reason, "rank 1 of 3") {
 		t.Errorf("%+v, want the reason of rank 1", w)

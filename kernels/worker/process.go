@@ -34,19 +34,20 @@ const (
 
 // process is one run of the worker command.
 type process struct {
-	cmd     *exec.Cmd
-	out     outlets
-	client  *jrpc2.Client
-	group   *group // the launched ranks, nil where the worker speaks over pipes
-	tail    *tailBuffer
-	printed *printer
-	beats   chan struct{} // one token at most: a heartbeat came
-	ended   chan error    // the connection's last words
-	done    chan struct{} // closed when the process is gone
-	wait    func() error  // for the command to end
-	timeout timeout
-	rows    string      // file for probed rows, "" where the worker may be on another host
-	busy    atomic.Bool // nobody waits any more for the answer to the last request
+	cmd      *exec.Cmd
+	out      outlets
+	client   *jrpc2.Client
+	group    *group // the launched ranks, nil where the worker speaks over pipes
+	tail     *tailBuffer
+	printed  *printer
+	beats    chan struct{} // one token at most: a heartbeat came
+	ended    chan error    // the connection's last words
+	done     chan struct{} // closed when the process is gone
+	wait     func() error  // for the command to end
+	timeout  timeout
+	rows     string       // file for probed rows, "" where the worker may be on another host
+	requests atomic.Int64 // so far; the client numbers them so
+	busy     atomic.Bool  // nobody waits any more for the answer to the last request
 
 	mu   sync.Mutex
 	last Beat
@@ -131,6 +132,7 @@ func (p *process) run() error {
 // itself.
 func (p *process) reap() {
 	cerr := p.disconnected()
+	p.client.Close() // which also waits until what was read last has been handled
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	if p.group != nil {
 		p.group.close() // the other ranks go by that
@@ -307,6 +309,7 @@ func (p *process) call(ctx context.Context, method string, params, result any, l
 	}
 	ctx, cancel := p.timeout(ctx, limit)
 	defer cancel()
+	request := p.requests.Add(1)
 	answer := make(chan error, 1)
 	go func() { answer <- p.client.CallResult(ctx, method, params, result) }()
 	var err error
@@ -322,7 +325,7 @@ func (p *process) call(ctx context.Context, method string, params, result any, l
 		return errSilent
 	}
 	if p.group != nil && (err == nil || asFailure(err) != nil) {
-		p.group.calm()
+		p.group.calm(request)
 	}
 	return err
 }

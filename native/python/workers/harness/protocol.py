@@ -33,7 +33,7 @@ class Line:
         self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout=180)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.lock, self.requests = threading.Lock(), queue.Queue()
-        self.doing, self.waiting = "start", False
+        self.doing, self.waiting, self.serving = "start", False, None  # serving: the id of a request
         self._write({"token": os.environ["EPBENCH_TOKEN"], "rank": rank, "ranks": ranks,
                      "host": socket.gethostname(), "pid": os.getpid(), "meet": meet})
         self.lines = self.socket.makefile("rb")
@@ -66,6 +66,11 @@ class Line:
 
     def notify(self, method, params):
         self._write({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def failed(self, status, reason):
+        """Without an id epbench could not tell a failure that it has an answer for already."""
+        about = {} if self.serving is None else {"id": self.serving}
+        self.notify("failed", {**about, "status": status, "reason": reason})
 
     def answer(self, number, reply):
         self._write({"jsonrpc": "2.0", "id": number, **reply})

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -154,6 +155,72 @@ func TestToyDrills(t *testing.T) {
 	}
 }
 
+// TestToySticky: after an error that comes back from every later call, the process is replaced
+// and later candidates run.
+func TestToySticky(t *testing.T) {
+	b, _, err := openToy(t, "testdata/drill.py", "sticky")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, good := toySession(t, b, ep.Dispatch)
+	var f *kernels.Failure
+	if err := s.Prepare(t.Context(), good.With("messages", "4")); !errors.As(err, &f) || f.Status != ep.Crash || !strings.Contains(f.Reason, "illegal memory access") {
+		t.Errorf("got %v, want a crash", err)
+	}
+	if _, err := s.Run(t.Context(), good, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil || b.Restarts() != 1 {
+		t.Errorf("the next candidate: %v, %d restarts", err, b.Restarts())
+	}
+}
+
+// TestToyAlone: a candidate fails on one rank while the others are in the middle of an
+// exchange with it. That rank is named with its reason, and the next candidate runs.
+func TestToyAlone(t *testing.T) {
+	for rank := range 3 {
+		t.Run(fmt.Sprint(rank), func(t *testing.T) {
+			t.Parallel()
+			b, _, err := openToy(t, "testdata/drill.py", fmt.Sprint("alone", rank))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, good := toySession(t, b, ep.Dispatch)
+			_, err = s.Run(t.Context(), good.With("messages", "4"), kernels.RunSpec{Rounds: 1, Fold: 1})
+			var f *kernels.Failure
+			want := fmt.Sprintf("rank %d of 3", rank)
+			if !errors.As(err, &f) || f.Status != ep.NoLaunch || !strings.Contains(f.Reason, want) || !strings.Contains(f.Reason, "too many resources") {
+				t.Errorf("got %v, want launch with %q", err, want)
+			}
+			for _, op := range ep.Exchanges() {
+				s, c := toySession(t, b, op)
+				if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
+					t.Errorf("afterwards %s: %+v, %v", op, v, err)
+				}
+			}
+		})
+	}
+}
+
+// TestToyRefusals: every rank says that a candidate is illegal, and what is read after rank
+// 0's answer is no trouble of a later one.
+func TestToyRefusals(t *testing.T) {
+	b, _, err := openToy(t, toyFile, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, c := toySession(t, b, ep.Dispatch)
+	for i := range 200 {
+		var f *kernels.Failure
+		if err := s.Prepare(t.Context(), c.With("messages", ep.Value(fmt.Sprint(-i)))); !errors.As(err, &f) || f.Status != ep.Illegal {
+			t.Fatalf("%d: %v, want illegal", i, err)
+		}
+	}
+	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil || b.Restarts() > 0 {
+		t.Errorf("%v, %d restarts", err, b.Restarts())
+	}
+	if w := b.proc.group.wrong(); w != nil {
+		t.Errorf("trouble is left: %+v", w)
+	}
+}
+
 // TestToyCaptureAgain: a capture that fails once on one rank is made again by all, in the
 // same process.
 func TestToyCaptureAgain(t *testing.T) {
@@ -207,7 +274,7 @@ class Link:
 for error in (EOFError(), ConnectionResetError(), BrokenPipeError()):
     for rank in (0, 1):
         r = Ranks.__new__(Ranks)
-        r.rank, r.link, r.links, r.line = rank, Link(error), {1: Link(error)}, types.SimpleNamespace(waiting=False)
+        r.rank, r.link, r.links, r.number, r.line = rank, Link(error), {1: Link(error)}, 0, types.SimpleNamespace(waiting=False)
         for call in (r.share, r.collect):
             try:
                 call(None)

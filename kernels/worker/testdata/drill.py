@@ -10,6 +10,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "examples/workers"))
 
 import toy  # noqa: E402
+from harness import Failure  # noqa: E402
 from harness.capture import Graphs  # noqa: E402
 
 DRILL = os.environ["EPBENCH_TEST_DRILL"]
@@ -63,6 +64,8 @@ CUDA = None  # this rank's
 
 
 class Drill(toy.Toy):
+    lost = False
+
     def start(self, ranks):
         global CUDA
         super().start(ranks)
@@ -70,6 +73,12 @@ class Drill(toy.Toy):
         self.graphs = Graphs(CUDA, ranks)
         if self.rank == 1 and DRILL == "missing":
             import no_such_library  # noqa: F401
+
+    def prepare(self, half):
+        super().prepare(half)
+        Drill.lost = Drill.lost or self.rank == 1 and half.values["messages"] == 4 and DRILL == "sticky"
+        if Drill.lost:  # as a CUDA context is after an illegal access
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     def dispatch(self, half):
         bad = self.rank == 1 and half.values["messages"] == 4
@@ -81,6 +90,8 @@ class Drill(toy.Toy):
             os.kill(os.getpid(), signal.SIGSTOP)
         if bad and DRILL == "raise":
             raise RuntimeError("CUDA error: invalid configuration argument")
+        if DRILL == "alone%d" % self.rank and half.values["messages"] == 4:
+            raise Failure("launch", "too many resources requested here alone")
         if bad and DRILL == "print":
             print("NCCL INFO: a line on standard output", flush=True)
         super().dispatch(half)

@@ -39,6 +39,7 @@ class Ranks:
 
     def __init__(self):
         self.rank, self.ranks, self.local_rank = seat()
+        self.number = 0  # of the request that is served
         key = os.environ["EPBENCH_TOKEN"].encode()
         if self.rank == 0:
             host = self.address()
@@ -61,21 +62,23 @@ class Ranks:
             s.connect(there)
             return s.getsockname()[0]
 
+    def request(self):
+        """The next request to rank 0, on every rank."""
+        thing = self.line.requests.get() if self.rank == 0 else None
+        self.number += 1
+        return self._share("request", thing)
+
+    def answers(self, answer):
+        """What each rank answers to a request, on rank 0; None elsewhere."""
+        return self._collect("answer", answer)
+
     def share(self, thing=None):
         """Rank 0's object, on every rank."""
-        if self.rank != 0:
-            return self._waited(self.link)
-        with self._gone():
-            for link in self.links.values():
-                link.send(thing)
-        return thing
+        return self._share("exchange", thing)
 
     def collect(self, thing):
         """The objects of all ranks in their order, on rank 0; None elsewhere."""
-        if self.rank != 0:
-            with self._gone():
-                return self.link.send(thing)
-        return [thing] + [self._waited(link) for link in self.links.values()]
+        return self._collect("exchange", thing)
 
     def exchange(self, thing):
         """The objects of all ranks, on every rank."""
@@ -83,6 +86,30 @@ class Ranks:
 
     def barrier(self):
         self.exchange(None)
+
+    def _share(self, kind, thing):
+        if self.rank != 0:
+            return self._received(self.link, kind)
+        with self._gone():
+            for link in self.links.values():
+                link.send((self.number, kind, thing))
+        return thing
+
+    def _collect(self, kind, thing):
+        if self.rank != 0:
+            with self._gone():
+                return self.link.send((self.number, kind, thing))
+        return [thing] + [self._received(link, kind) for link in self.links.values()]
+
+    def _received(self, link, kind):
+        """The next object of a link. Where a rank fails alone, it goes on to its answer while
+        the others are in the middle of an exchange: they must not take one for the other, and
+        cannot get back into step. The one that failed has told epbench."""
+        number, got, thing = self._waited(link)
+        if (number, got) != (self.number, kind):
+            raise SystemExit("rank %d: out of step: %s %d of another rank where %s %d was due: a rank failed alone; "
+                             "epbench starts the worker again" % (self.rank, got, number, kind, self.number))
+        return thing
 
     def _waited(self, link):
         self.line.waiting = True

@@ -25,13 +25,13 @@ def main(library):
         library.start(ranks)
         worker = Worker(library, ranks)
     except Exception as e:  # a library that is missing, mostly
-        ranks.line.notify("failed", {"status": "launch", "reason": "%s: %s" % (type(e).__name__, e)})
+        ranks.line.failed("launch", "%s: %s" % (type(e).__name__, e))
         raise
     while True:
-        request = ranks.share(ranks.line.requests.get() if ranks.rank == 0 else None)
+        request = ranks.request()
         method = request["method"]
-        ranks.line.doing = method
-        answers = ranks.collect(worker.act(method, request.get("params")))
+        ranks.line.doing, ranks.line.serving = method, request.get("id")
+        answers = ranks.answers(worker.act(method, request.get("params")))
         ranks.line.doing = "idle"
         if ranks.rank == 0 and "id" in request:
             ranks.line.answer(request["id"], worker.reply(method, request.get("params"), answers))
@@ -56,12 +56,15 @@ class Worker:
         except Failure as f:
             return self.failed(f.status, str(f))
         except Exception as e:
+            # Nobody knows what works now: a CUDA error comes back from every later call, and
+            # would condemn every later candidate.
             traceback.print_exc()
-            return self.failed("crash", "%s: %s" % (type(e).__name__, e))
+            self.failed("crash", "%s: %s" % (type(e).__name__, e))
+            sys.exit(1)
 
     def failed(self, status, reason):
         """Tells epbench at once: the other ranks may wait for this one."""
-        self.ranks.line.notify("failed", {"status": status, "reason": reason})
+        self.ranks.line.failed(status, reason)
         return {"error": {"code": FAILURE, "message": "rank %d: %s" % (self.ranks.rank, reason), "data": {"status": status}}}
 
     def hello(self, params):

@@ -13,13 +13,14 @@ TOKENS, HIDDEN = 4, 256
 CPU = torch.device("cpu")
 
 
-def session(rows, out, fp8=False):
-    """One rank whose tokens all go to expert 0 with weight 1: it received rows and combined
-    out."""
+def session(rows, out, fp8=False, beside=None):
+    """One rank whose tokens all go to expert 0 with weight 1: it received rows, with experts
+    and weights beside them, and combined out."""
     count = len(rows)
     x, ids = tensors.tokens(1, 0, count, HIDDEN, CPU), torch.zeros(count, 1, dtype=torch.int64)
-    library = types.SimpleNamespace(x=x, fp8=fp8, device=CPU, all_ids=[ids], ids=ids, weights=torch.ones(count, 1), seen=lambda _: x,
-                                    out=out, rows=lambda: (torch.zeros(count, dtype=torch.int64), torch.arange(count), None, rows))
+    weights = torch.ones(count, 1)
+    library = types.SimpleNamespace(x=x, fp8=fp8, device=CPU, all_ids=[ids], all_weights=[weights], ids=ids, weights=weights, seen=lambda _: x, out=out)
+    library.rows = lambda: (torch.zeros(count, dtype=torch.int64), torch.arange(count), beside or (ids, weights), rows)
     s = judge.GPUSession.__new__(judge.GPUSession)
     s.library = library
     s.work = types.SimpleNamespace(rank=0, ranks=1, local=1, topk=1, hidden=HIDDEN, capacity=count, tokens=count, counts=[count], problem={"experts": 1})
@@ -55,5 +56,20 @@ def no_tokens():
             assert reply == {"rows": 0, "wrong": 0, "max_err": 0.0, "detail": ""}, reply
 
 
+def beside_rows():
+    """Experts and weights beside right rows are compared, and those of other ranks are not."""
+    x = tensors.tokens(1, 0, TOKENS, HIDDEN, CPU)
+    ids, weights = torch.zeros(TOKENS, 1, dtype=torch.int64), torch.ones(TOKENS, 1)
+    for beside, wrong in (((ids, weights), 0), ((with_row(ids, -1), weights), 1), ((with_row(ids, 7), weights), 1),
+                          ((ids, with_row(weights, 0.5)), 1), ((ids, with_row(weights, float("nan"))), 1)):
+        reply = session(x, x, beside=beside).compare_dispatch()
+        assert reply["wrong"] == wrong and ("experts or weights" in reply["detail"]) == bool(wrong), reply
+    elsewhere = session(x, x, beside=(torch.cat([ids, ids + 1], 1), torch.cat([weights, weights * 3], 1)))
+    for name, more in (("all_ids", ids + 1), ("all_weights", weights)):
+        setattr(elsewhere.library, name, [torch.cat([getattr(elsewhere.library, name)[0], more], 1)])
+    assert elsewhere.compare_dispatch()["wrong"] == 0
+
+
 poison_is_wrong()
 no_tokens()
+beside_rows()

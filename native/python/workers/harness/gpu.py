@@ -40,8 +40,10 @@ def overwrite(t):
 
 
 class GPULibrary(GPUBeside):
-    """One rank on one GPU. received() and combined() become tensors: rows() gives
-    (source, token, expert or None, rows), out the combined tokens."""
+    """One rank on one GPU. received() and combined() become tensors: rows() gives (source
+    ranks, tokens, experts, rows), out the combined tokens. experts are [n], one of each row;
+    in layout rank a pair of experts and weights that lie beside the rows, both [n, top-k] in
+    the order of the token, -1 for an expert of another rank."""
 
     clock, arch = "chain", ""
     # Attributes that hold what a call writes, tensors or sequences of them, besides out: those

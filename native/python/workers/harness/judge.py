@@ -38,11 +38,15 @@ class GPUSession(Session):
         at = source.long() * self.work.capacity + token.long()
         return at if expert is None else at * self.work.problem["experts"] + expert.long()
 
+    def local(self, ids):
+        """Where an expert is one of this rank's."""
+        return (ids >= 0) & (ids // self.work.local == self.work.rank)
+
     def expected(self, by_expert):
         """The keys of all rows that this rank must receive."""
         keys = []
         for source, ids in enumerate(self.library.all_ids):
-            here = (ids >= 0) & (ids // self.work.local == self.work.rank)
+            here = self.local(ids)
             token = torch.arange(len(ids), device=ids.device)[:, None].expand_as(ids)
             if by_expert:
                 keys.append(self.keys(torch.full_like(token[here], source), token[here], ids[here]))
@@ -51,8 +55,9 @@ class GPUSession(Session):
         return torch.cat(keys).sort().values
 
     def compare_dispatch(self):
-        source, token, expert, rows = self.library.rows()
-        got, want = self.keys(source, token, expert), self.expected(expert is not None)
+        source, token, experts, rows = self.library.rows()
+        by_expert = isinstance(experts, torch.Tensor)
+        got, want = self.keys(source, token, experts if by_expert else None), self.expected(by_expert)
         wrong, detail = 0, ""
         if not torch.equal(got.sort().values, want):
             wrong = max(1, abs(len(got) - len(want)))
@@ -60,14 +65,29 @@ class GPUSession(Session):
         for r in range(self.work.ranks):
             mine = (source == r).nonzero()[:, 0]
             for part in mine.split(1024):
-                want_rows = self.library.seen(r)[token[part].long().clamp(0, max(self.work.counts[r] - 1, 0))].float()
-                near = (rows[part].float() - want_rows).abs() <= want_rows.abs() * (0.125 if self.library.fp8 else 0)
-                bad = ~near.all(1)  # poison is NaN, of which no comparison is true
+                at = token[part].long().clamp(0, max(self.work.counts[r] - 1, 0))
+                far = self.far(rows[part].float(), self.library.seen(r)[at].float())
+                others = torch.zeros_like(far) if by_expert else self.others(r, at, *(t[part] for t in experts))
+                bad = far | others
                 if bad.any():
-                    i = part[bad.nonzero()[0, 0]]
+                    i = int(bad.nonzero()[0, 0])
                     wrong += int(bad.sum())
-                    detail = detail or "rank %d: the row of token %d of rank %d is wrong" % (self.work.rank, int(token[i]), r)
+                    detail = detail or "rank %d: the row of token %d of rank %d is wrong%s" % (
+                        self.work.rank, int(token[part[i]]), r, "" if far[i] else ": other experts or weights are beside it")
         return {"rows": max(len(got), wrong), "wrong": wrong, "max_err": 0.0, "detail": detail}
+
+    def far(self, rows, want):
+        """Rows that are not the right ones. Poison is NaN, of which no comparison is true."""
+        near = (rows - want).abs() <= want.abs() * (0.125 if self.library.fp8 else 0)
+        return ~near.all(1)
+
+    def others(self, source, token, ids, weights):
+        """Rows beside which other experts of this rank, or other weights of them, lie than the
+        token of a source rank chose. Both are [n, top-k]."""
+        want, weight = self.library.all_ids[source][token], self.library.all_weights[source][token]
+        here = self.local(want)
+        same = (torch.where(self.local(ids), ids, -1) == torch.where(here, want, -1)) & (~here | (weights == weight))
+        return ~same.all(1)
 
     def compare_combine(self):
         lib, wrong, worst, detail = self.library, 0, 0.0, ""
@@ -104,8 +124,7 @@ class GPUSession(Session):
         expert = int(self.library.all_ids[rank][token, k])
         source, tokens_, experts, rows = self.library.rows()
         hit = (source == rank) & (tokens_ == token)
-        if experts is not None:
-            hit &= experts == expert
+        hit &= experts == expert if isinstance(experts, torch.Tensor) else (experts[0] == expert).any(1)
         found = hit.nonzero()
         return packed(rows[found[0, 0]]) if len(found) else b""
 

@@ -175,11 +175,14 @@ class Library(GPULibrary):
     def experts(self):
         first = self.rank * self.work.local
         if not self.low_latency:
-            ids = torch.where(self.got_ids >= 0, self.got_ids + first, -1)
-            self.y.copy_(self.rank_experts(torch.nan_to_num(self.values()), ids, torch.nan_to_num(self.got_weights)))
+            self.y.copy_(self.rank_experts(torch.nan_to_num(self.values()), self.chosen(), torch.nan_to_num(self.got_weights)))
             return
         for e in range(self.work.local):
             self.y[e] = (torch.nan_to_num(self.values(e)).float() * float(gain(torch.tensor(first + e)))).to(torch.bfloat16)
+
+    def chosen(self):
+        """This rank's experts of the received rows, which DeepEP counts from 0."""
+        return torch.where(self.got_ids >= 0, self.got_ids + self.rank * self.work.local, -1)
 
     def rows(self):
         if self.low_latency:
@@ -188,7 +191,7 @@ class Library(GPULibrary):
         sizes = torch.tensor([b - a for a, b in zip([0] + ends, ends)], device=self.device)
         source = torch.arange(self.work.ranks, device=self.device).repeat_interleave(sizes)
         n = len(source)
-        return source, self.handle[3][:n].long(), None, self.values()[:n]
+        return source, self.handle[3][:n].long(), (self.chosen()[:n], self.got_weights[:n]), self.values()[:n]
 
     def masked_rows(self):
         """A local expert's rows of one source rank lie together: begin and count are the halves of an int64."""

@@ -129,6 +129,7 @@ class Library(GPULibrary):
         self.slots().copy_(y.view(self.work.ranks, self.work.capacity, -1))
 
     def rows(self):
-        at = ((self.used() // self.work.local == self.rank).any(1)).nonzero()[:, 0]
-        return at // self.work.capacity, self.got[-1].reshape(-1, 4)[at, 0].long(), None, self.values()[at]
+        ids, weights = self.used(), self.got[-2].reshape(-1, self.work.topk)
+        at = ((ids // self.work.local == self.rank).any(1)).nonzero()[:, 0]
+        return at // self.work.capacity, self.got[-1].reshape(-1, 4)[at, 0].long(), (ids[at], weights[at]), self.values()[at]
 

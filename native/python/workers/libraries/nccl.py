@@ -93,11 +93,15 @@ class Library(GPULibrary):
         self.exchange(self.got, self.send, group, self.sizes)
         self.exchange(self.meta, self.send_meta, group, self.sizes)
 
-    def experts(self):
+    def chosen(self):
+        """Experts of this rank and weights of the received rows."""
         k = self.work.topk
         ids = self.meta[:, 1:1 + k].long()
         ids = torch.where((ids >= self.first) & (ids < self.first + self.work.local) & (self.meta[:, :1] >= 0), ids, -1)
-        self.y.copy_(self.rank_experts(torch.nan_to_num(self.got), ids, self.meta[:, 1 + k:]))
+        return ids, self.meta[:, 1 + k:]
+
+    def experts(self):
+        self.y.copy_(self.rank_experts(torch.nan_to_num(self.got), *self.chosen()))
 
     def combine(self, half):
         sizes = self.sizes and self.sizes[::-1]
@@ -116,4 +120,4 @@ class Library(GPULibrary):
             source = torch.repeat_interleave(torch.tensor(self.sizes[0], device=self.device))
         meta = self.meta[:len(source)]
         used = (meta[:, 0] >= 0).nonzero()[:, 0]
-        return source[used], meta[used, 0].long(), None, self.got[used]
+        return source[used], meta[used, 0].long(), tuple(t[used] for t in self.chosen()), self.got[used]

@@ -208,7 +208,7 @@ print(json.dumps(l.kernels()))
 		t.Errorf("sms %v", sms)
 	}
 	m := ep.Machine{SMs: 132}
-	p := ep.Problem{Op: ep.Dispatch, Ranks: 2, Hidden: 7168, Experts: 256, TopK: 8, Dispatch: ep.BF16, Layout: ep.LayoutRankPacked}
+	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Hidden: 7168, Experts: 256, TopK: 8, Dispatch: ep.BF16, Layout: ep.LayoutRankPacked}
 	for _, c := range []struct {
 		sms    string
 		ranks  int

@@ -72,6 +72,12 @@ func TestToyWorker(t *testing.T) {
 	if w := b.Kernels()[1].Work; w.Key(ep.Problem{Dispatch: ep.BF16}) != "rank plain +reduction" || w.Library != "toy" {
 		t.Errorf("work %+v", w)
 	}
+	for _, k := range b.Kernels() {
+		p := ep.Problem{Op: k.Op, Mode: ep.Cold, Dispatch: ep.BF16, Layout: ep.LayoutRank}
+		if err := k.Check(b.Machine(), p, k.DefaultConfig(b.Machine(), p)); err == nil || !strings.Contains(err.Error(), "mode") {
+			t.Errorf("%s, mode cold: %v, want it refused", k.Op, err)
+		}
+	}
 	for _, op := range ep.Exchanges() {
 		s, c := toySession(t, b, op)
 		if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {

@@ -16,13 +16,18 @@ def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
             "binding": binding, "class": "speed", "cost": cost}
 
 
+# Rounds are the same whatever problem.mode asks for: calls on end, in a CUDA graph where that
+# is possible.
+MODE = ('problem.mode == "graph"', "mode: workers of the harness measure graph alone; leave --mode out")
+
+
 def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
     """A kernel's declaration. rules are pairs (expression, reason); layout is expert,
     expert:128, masked, rank or rank:packed."""
     work = {"library": library.name, "version": library.version, "layout": layout.partition(":")[0], "inside": list(inside)}
     if op == "combine":
         work["sum"] = sum
-    return {"layouts": [layout or "expert"], "name": name, "op": op, "doc": doc, "params": list(params), "rules": [{"expr": e, "reason": r} for e, r in rules],
+    return {"layouts": [layout or "expert"], "name": name, "op": op, "doc": doc, "params": list(params), "rules": [{"expr": e, "reason": r} for e, r in [MODE, *rules]],
             "accepts": list(accepts), "work": work}
 
 

@@ -38,8 +38,8 @@ var (
 type deepEPReader struct {
 	given    Given
 	pending  []tuned
-	ranks    map[string]*llSum // low-latency figures by problem key and op
-	order    []string
+	ranks    map[string]*llSum // low-latency figures by problem key and op, those of the last run
+	order    []*llSum
 	figures  []Figure
 	warnings []string
 }
@@ -52,7 +52,7 @@ type tuned struct {
 // llSum collects one figure of every rank.
 type llSum struct {
 	fig   Figure
-	count int
+	ranks map[string]bool
 	gbps  float64
 }
 
@@ -157,25 +157,25 @@ func (t tuned) figure(p ep.Problem) Figure {
 func (d *deepEPReader) lowLatency(line string) error {
 	var err error
 	for _, m := range llLine.FindAllStringSubmatch(line, -1) {
-		err = cmp.Or(err, d.rank(ep.Dispatch, m[2], m[3]), d.rank(ep.Combine, m[4], m[5]))
+		err = cmp.Or(err, d.rank(ep.Dispatch, m[1], m[2], m[3]), d.rank(ep.Combine, m[1], m[4], m[5]))
 	}
 	for _, m := range pairLine.FindAllStringSubmatch(line, -1) {
-		err = cmp.Or(err, d.rank(ep.Pair, m[2], m[3]))
+		err = cmp.Or(err, d.rank(ep.Pair, m[1], m[2], m[3]))
 	}
 	for _, m := range splitLine.FindAllStringSubmatch(line, -1) {
-		err = cmp.Or(err, d.split(ep.Dispatch, m[2:4]), d.split(ep.Combine, m[4:6]))
+		err = cmp.Or(err, d.split(ep.Dispatch, m[1], m[2:4]), d.split(ep.Combine, m[1], m[4:6]))
 	}
 	return err
 }
 
 // rank adds one rank's figure.
-func (d *deepEPReader) rank(op ep.Op, gbps, us string) error {
+func (d *deepEPReader) rank(op ep.Op, rank, gbps, us string) error {
 	bw, err := number(gbps)
 	t, wrong := number(us)
 	if err = cmp.Or(err, wrong); err != nil {
 		return err
 	}
-	s, err := d.sum("deepep-ll", op)
+	s, err := d.sum("deepep-ll", op, rank)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (d *deepEPReader) rank(op ep.Op, gbps, us string) error {
 
 // split adds one rank's kernels for sending and receiving, as they run when the caller
 // computes between them; forks print their sum.
-func (d *deepEPReader) split(op ep.Op, us []string) error {
+func (d *deepEPReader) split(op ep.Op, rank string, us []string) error {
 	total := 0.0
 	for _, text := range us {
 		if text == "" {
@@ -198,44 +198,45 @@ func (d *deepEPReader) split(op ep.Op, us []string) error {
 		}
 		total += t
 	}
-	s, err := d.sum("deepep-ll-hook", op)
+	s, err := d.sum("deepep-ll-hook", op, rank)
 	if err == nil {
 		s.fig.Seconds = max(s.fig.Seconds, total*1e-6)
 	}
 	return err
 }
 
-// sum is where the figures of all ranks of a kernel come together.
-func (d *deepEPReader) sum(kernel string, op ep.Op) (*llSum, error) {
+// sum is where the figures of all ranks of a kernel come together. A rank that prints once
+// more is one of a further run.
+func (d *deepEPReader) sum(kernel string, op ep.Op, rank string) (*llSum, error) {
 	if err := d.given.require("ranks", "experts", "topk", "tokens", "hidden"); err != nil {
 		return nil, err
 	}
 	p := d.given.problem(op, ep.FP8)
 	key := kernel + p.Key()
 	s := d.ranks[key]
-	if s == nil {
-		s = &llSum{fig: Figure{Kernel: kernel, Problem: p, Clock: "span"}}
+	if s == nil || s.ranks[rank] {
+		s = &llSum{fig: Figure{Kernel: kernel, Problem: p, Clock: "span"}, ranks: map[string]bool{}}
 		if op == ep.Pair {
 			s.fig.Clock = "event"
 		}
 		d.ranks[key] = s
-		d.order = append(d.order, key)
+		d.order = append(d.order, s)
 	}
-	s.count++
+	s.ranks[rank] = true
 	return s, nil
 }
 
 // flushRanks makes one figure of all ranks: the slowest one's.
 func (d *deepEPReader) flushRanks() {
-	for _, key := range d.order {
-		s := d.ranks[key]
+	for _, s := range d.order {
+		n := len(s.ranks)
 		s.fig.Note = fmt.Sprintf("%.2f GB/s by the deepep-ll definition; kernel time, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside",
-			s.gbps/float64(s.count), s.count)
+			s.gbps/float64(n), n)
 		if s.gbps == 0 {
-			s.fig.Note = fmt.Sprintf("kernel times of sending and of receiving together, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside", s.count)
+			s.fig.Note = fmt.Sprintf("kernel times of sending and of receiving together, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside", n)
 		}
 		if s.fig.Problem.Op == ep.Pair {
-			s.fig.Note = fmt.Sprintf("%.2f GB/s over both halves; mean time between events, slowest of %d ranks", s.gbps/float64(s.count), s.count)
+			s.fig.Note = fmt.Sprintf("%.2f GB/s over both halves; mean time between events, slowest of %d ranks", s.gbps/float64(n), n)
 		}
 		d.figures = append(d.figures, s.fig)
 	}

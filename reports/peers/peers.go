@@ -87,7 +87,25 @@ func Read(in io.Reader, format string, g Given) (results []record.Result, used s
 	if len(results) == 0 {
 		return nil, f.Name, nil, fmt.Errorf("%s: %s", f.Name, warnings[0])
 	}
-	return results, f.Name, dedupe(warnings), nil
+	return results, f.Name, append(dedupe(warnings), doubled(results)...), nil
+}
+
+// doubled warns where a file has several figures of one problem and config: what made them
+// differ is lost, and reports take them for rounds of one thing.
+func doubled(results []record.Result) (warnings []string) {
+	seen, n, first := map[string]bool{}, 0, ""
+	for _, r := range results {
+		key := r.Problem.Key() + " " + r.Config.Key()
+		if seen[key] {
+			n++
+			first = cmp.Or(first, fmt.Sprintf("%s of %s with %s", r.Config.Key(), r.Problem.Op, ep.Tokens(r.Problem.Tokens)))
+		}
+		seen[key] = true
+	}
+	if n > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d figures are of a problem and config that another one is of, the first %s; reports show their mean. Import them one by one with a --label each", n, first))
+	}
+	return warnings
 }
 
 func find(name string, data []byte) (Format, error) {

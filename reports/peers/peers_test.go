@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,17 @@ func TestReadEveryFormat(t *testing.T) {
 			"combine fp8 128 tokens 2 ranks: deepep-ll: 67.92 us (span)",
 			"dispatch fp8 128 tokens 2 ranks: deepep-ll-hook: 26.40 us (span)",
 			"combine fp8 128 tokens 2 ranks: deepep-ll-hook: 52.00 us (span)",
+		}, ""},
+		{"deepep-ll-twice.txt", "deepep", v3, []string{ // two runs in one log
+			"dispatch fp8 128 tokens 8 ranks: deepep-ll: 35.44 us (span)", "combine fp8 128 tokens 8 ranks: deepep-ll: 67.92 us (span)",
+			"dispatch fp8 128 tokens 8 ranks: deepep-ll: 40.44 us (span)", "combine fp8 128 tokens 8 ranks: deepep-ll: 69.92 us (span)",
+		}, "2 figures are of a problem and config that another one is of"},
+		{"mori-cast.json", "mori", Given{Experts: 256, TopK: 8}, []string{
+			"combine bf16 4096 tokens 16 ranks: mori-internodev1-mi355x:sms=64,warps=8 1624.56 us (event)",
+		}, "combines of dtype \"bf16\" with quant_type \"fp8_direct_cast\" left out"},
+		{"mori-ll16.json", "mori", Given{Experts: 256, TopK: 8}, []string{
+			"dispatch fp8 64 tokens 16 ranks: mori-asyncll-mi308x:sms=32,warps=16 250.10 us (event)",
+			"dispatch fp8 128 tokens 16 ranks: mori-asyncll-mi308x:sms=32,warps=16 302.78 us (event)",
 		}, ""},
 		{"nccl-blank.txt", "nccl", Given{Hidden: 7168, Experts: 256, TopK: 8}, []string{
 			"dispatch bf16 1 tokens 2 ranks: nccl-alltoall: 36.01 us (event)", "combine bf16 1 tokens 2 ranks: nccl-alltoall: 36.01 us (event)",
@@ -143,19 +155,33 @@ func TestReadParquet(t *testing.T) {
 		{"SGLang", "deepep_ht", "dispatch", "default", 8, 1, 7168, 8, 256, 4096, &sms, 850},
 		{"TRTLLM", "NVLinkTwoSided", "prepare", "default", 8, 1, 7168, 8, 256, 128, nil, 5},
 		{"SGLang", "deepep_ll", "combine", "default", 8, 1, 7168, 8, 256, 128, nil, 67.5},
+		{"TRTLLM", "trtllm_deepep_ht", "dispatch", "bfloat16", 8, 1, 7168, 8, 256, 128, nil, 60},
+		{"TRTLLM", "trtllm_deepep_ht", "dispatch", "nvfp4", 8, 1, 7168, 8, 256, 128, nil, 30},
+		{"TRTLLM", "trtllm_deepep_ll", "combine", "fp8", 8, 1, 7168, 8, 256, 128, nil, 50},
+		{"TRTLLM", "trtllm_deepep_ll", "combine", "fp4", 8, 1, 7168, 8, 256, 128, nil, 20},
+		{"TRTLLM", "nvlink_one_sided", "dispatch", "default", 8, 1, 7168, 8, 256, 128, nil, 20},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	results, used, _, err := Read(&file, "auto", Given{})
-	if err != nil || used != "aiconfigurator" || len(results) != 2 {
-		t.Fatalf("%d results by %s, %v", len(results), used, err)
+	results, used, warnings, err := Read(&file, "auto", Given{})
+	if err != nil || used != "aiconfigurator" {
+		t.Fatalf("by %s, %v", used, err)
 	}
-	for i, want := range []string{
-		"dispatch bf16 4096 tokens 8 ranks: deepep-ht:sms=24 850.00 us (event)", "combine bf16 128 tokens 8 ranks: deepep-ll: 67.50 us (event)",
-	} {
-		if got := line(results[i]); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+	var got []string
+	for _, r := range results {
+		got = append(got, line(r))
+	}
+	want := []string{
+		"dispatch fp8 4096 tokens 8 ranks: deepep-ht:sms=24 850.00 us (event)", "combine fp8 128 tokens 8 ranks: deepep-ll: 67.50 us (event)",
+		"dispatch bf16 128 tokens 8 ranks: trtllm-deepep-ht: 60.00 us (event)", "dispatch nvfp4 128 tokens 8 ranks: trtllm-deepep-ht: 30.00 us (event)",
+		"combine fp8 128 tokens 8 ranks: trtllm-deepep-ll: 50.00 us (event)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	all := strings.Join(warnings, "; ")
+	if !strings.Contains(all, `comm_dtype "fp4" left out`) || !strings.Contains(all, `"nvlink_one_sided" with comm_dtype "default" left out`) || len(warnings) != 2 {
+		t.Errorf("warnings %q", warnings)
 	}
 	if _, _, _, err := Read(strings.NewReader("PAR1 and no more"), "auto", Given{}); err == nil {
 		t.Error("a broken file was read")

@@ -2,13 +2,11 @@ package peers
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -36,26 +34,33 @@ func readAIConfigurator(data []byte, g Given) ([]Figure, []string, error) {
 		return nil, nil, err
 	}
 	var out []Figure
+	var warnings []string
 	for i, row := range rows {
 		read := aiRow
 		if _, ok := row["comm_backend"]; ok {
 			read = a2aRow
 		}
-		figures, err := read(row, g)
+		figures, skipped, err := read(row, g)
 		if err != nil {
 			return nil, nil, fmt.Errorf("row %d: %w", i+1, err)
 		}
+		if skipped != "" {
+			warnings = append(warnings, skipped)
+		}
 		out = append(out, figures...)
 	}
-	return out, nil, nil
+	if len(out) == 0 && len(warnings) > 0 {
+		return nil, nil, errors.New(warnings[0])
+	}
+	return out, warnings, nil
 }
 
-// aiRow makes the figures of one row, for dispatch and combine.
-func aiRow(row map[string]string, g Given) ([]Figure, error) {
+// aiRow makes the figures of one row, for dispatch and combine. None is skipped.
+func aiRow(row map[string]string, g Given) (figures []Figure, skipped string, err error) {
 	nodes := 1
 	if err := setCounts(count{"node_num", row["node_num"], &nodes}, count{"hidden_size", row["hidden_size"], &g.Hidden}, count{"num_token", row["num_token"], &g.Tokens},
 		count{"num_topk", row["num_topk"], &g.TopK}, count{"num_experts", row["num_experts"], &g.Experts}); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	// The collector runs on hosts of eight GPUs and stores only their number.
 	g.Nodes, g.Ranks = nodes, 8*nodes
@@ -63,16 +68,15 @@ func aiRow(row map[string]string, g Given) ([]Figure, error) {
 	if _, ok := row["combine_avg_t_us"]; ok {
 		figure = aiLowLatency
 	}
-	var out []Figure
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		f, err := figure(row, string(op))
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		f.Problem = g.problem(op, ep.FP8)
-		out = append(out, f)
+		figures = append(figures, f)
 	}
-	return out, nil
+	return figures, "", nil
 }
 
 func aiLowLatency(row map[string]string, op string) (Figure, error) {
@@ -99,29 +103,46 @@ func aiNormal(row map[string]string, op string) (f Figure, err error) {
 }
 
 // a2aRow is a row of the table that serves all libraries. Its latency is microseconds.
-func a2aRow(row map[string]string, g Given) ([]Figure, error) {
+func a2aRow(row map[string]string, g Given) (figures []Figure, skipped string, err error) {
 	if err := setCounts(count{"ep_size", row["ep_size"], &g.Ranks}, count{"node_num", row["node_num"], &g.Nodes}, count{"hidden_size", row["hidden_size"], &g.Hidden},
 		count{"num_tokens", row["num_tokens"], &g.Tokens}, count{"topk", row["topk"], &g.TopK}, count{"num_experts", row["num_experts"], &g.Experts}); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	op, err := ep.ParseOp(row["phase"])
 	if err != nil {
-		return nil, nil // phases such as prepare have no counterpart
+		return nil, "", nil // phases such as prepare have no counterpart
+	}
+	dtype := a2aType(row["comm_backend"], row["comm_dtype"])
+	if dtype == "" {
+		return nil, fmt.Sprintf("%s of %.30q with comm_dtype %.20q left out: not known what travels", op, row["comm_backend"], row["comm_dtype"]), nil
 	}
 	us, err := number(row["latency"])
 	if err != nil {
-		return nil, fmt.Errorf("latency: %w", err)
-	}
-	dtype := ep.BF16
-	if strings.HasPrefix(row["comm_dtype"], "fp8") {
-		dtype = ep.FP8
+		return nil, "", fmt.Errorf("latency: %w", err)
 	}
 	f := Figure{Kernel: strings.ToLower(strings.ReplaceAll(row["comm_backend"], "_", "-")), Problem: g.problem(op, dtype), Seconds: us * 1e-6, Clock: "event",
 		Note: fmt.Sprintf("of %s %s, comm_dtype %s", row["framework"], row["version"], row["comm_dtype"])}
 	if sms := ep.Value(row["sms"]); sms != "" && sms != "0" {
 		f.Values = map[string]ep.Value{"sms": sms}
 	}
-	return []Figure{f}, nil
+	return []Figure{f}, "", nil
+}
+
+// a2aType is what a dispatch sends by a comm_dtype of aiconfigurator, "" where that is not
+// known. Rows of a combine have the word of their dispatch: the combine itself sends BF16,
+// unless the word is fp4, which names a combine of low precision.
+func a2aType(backend, word string) ep.DType {
+	switch {
+	case word == "default" && strings.HasPrefix(strings.ToLower(backend), "deepep"):
+		return ep.FP8 // these rows have no dtype: the engines cast to FP8, and get BF16 back
+	case word == "bfloat16", word == "bf16":
+		return ep.BF16
+	case strings.HasPrefix(word, "fp8"):
+		return ep.FP8
+	case word == "nvfp4":
+		return ep.NVFP4
+	}
+	return ""
 }
 
 // parquetRows reads a flat Parquet file. The library panics on some damaged ones.
@@ -203,113 +224,4 @@ func jsonRows(data []byte) ([]map[string]string, error) {
 		}
 	}
 	return rows, nil
-}
-
-// mori reads the tuning_configs tables of ROCm/mori.
-var mori = Format{
-	Name: "mori",
-	Doc:  "tuning_configs JSON of Mori",
-	Detect: func(head []byte) bool {
-		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"ep_size"`)) && (bytes.Contains(head, []byte(`"rules"`)) || bytes.Contains(head, []byte(`"dispatch_rules"`)))
-	},
-	Read: readMori,
-}
-
-type moriRule struct {
-	DType     string  `json:"dtype"`
-	Tokens    int     `json:"num_tokens"`
-	Hidden    int     `json:"hidden_dim"`
-	TopK      int     `json:"topk"`
-	Experts   int     `json:"num_experts"`
-	Blocks    int     `json:"block_num"`
-	Warps     int     `json:"warp_per_block"`
-	Bandwidth float64 `json:"bandwidth_gbps"`
-	Selection float64 `json:"ll_bandwidth_gbps"` // of several hosts: bytes of every selection
-	ZeroCopy  bool    `json:"zero_copy"`
-	Latency   float64 `json:"latency_us"`
-}
-
-func readMori(data []byte, g Given) ([]Figure, []string, error) {
-	var doc struct {
-		GPU    string     `json:"gpu_model"`
-		Kernel string     `json:"kernel_type"`
-		Ranks  int        `json:"ep_size"`
-		Phase  string     `json:"phase"`
-		Rules  []moriRule `json:"rules"`
-
-		// Older files hold both phases.
-		Dispatch []moriRule `json:"dispatch_rules"`
-		Combine  []moriRule `json:"combine_rules"`
-	}
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, nil, err
-	}
-	if doc.Phase == "" {
-		doc.Phase = string(ep.Dispatch)
-	}
-	op, err := ep.ParseOp(doc.Phase)
-	if err != nil {
-		return nil, nil, fmt.Errorf("phase: %w", err)
-	}
-	g.Ranks, g.Nodes = doc.Ranks, max(1, doc.Ranks/8) // hosts of eight GPUs
-	ops := slices.Repeat([]ep.Op{op}, len(doc.Rules))
-	ops = append(append(ops, slices.Repeat([]ep.Op{ep.Dispatch}, len(doc.Dispatch))...), slices.Repeat([]ep.Op{ep.Combine}, len(doc.Combine))...)
-	var out []Figure
-	var warnings []string
-	for i, rule := range slices.Concat(doc.Rules, doc.Dispatch, doc.Combine) {
-		f, skipped, err := rule.figure(ops[i], g)
-		if err != nil {
-			return nil, nil, fmt.Errorf("rule %d: %w", i, err)
-		}
-		if skipped != "" {
-			warnings = append(warnings, skipped)
-			continue
-		}
-		f.Kernel = strings.ToLower("mori-" + doc.Kernel + "-" + doc.GPU)
-		out = append(out, f)
-	}
-	if len(out) == 0 && len(warnings) > 0 {
-		return nil, nil, errors.New(warnings[0])
-	}
-	return out, warnings, nil
-}
-
-var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8,
-	"fp8_e4m3_fnuz": ep.FP8, "fp8_e4m3_fn": ep.FP8}
-
-// figure reads one rule; skipped says why there is no figure of it.
-func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
-	dtype, ok := moriTypes[r.DType]
-	if !ok {
-		return f, fmt.Sprintf("rules of dtype %.20q left out: no dtype of ours has its bytes", r.DType), nil
-	}
-	g.TopK, g.Experts = cmp.Or(max(r.TopK, 0), g.TopK), cmp.Or(max(r.Experts, 0), g.Experts)
-	g.Tokens, g.Hidden = r.Tokens, r.Hidden
-	if err := g.require("experts", "topk", "ranks", "tokens", "hidden"); err != nil {
-		return f, "", err
-	}
-	p := g.problem(op, dtype)
-	p.Mode = ep.Graph
-	f = Figure{
-		Problem: p, Seconds: r.Latency * 1e-6, Clock: "event",
-		Values: map[string]ep.Value{"sms": ep.Value(strconv.Itoa(r.Blocks)), "warps": ep.Value(strconv.Itoa(r.Warps))},
-		Note:   fmt.Sprintf("%.2f GB/s by the mori definition; best of its own sweep, graph replay; sms are blocks", r.Bandwidth),
-	}
-	if r.ZeroCopy {
-		f.Values["zero_copy"] = "yes"
-	}
-	if r.Latency == 0 {
-		// Of several hosts, bandwidth_gbps counts what crosses them only.
-		name, gbps := "mori", r.Bandwidth
-		if p.Nodes > 1 {
-			name, gbps = "mori-ll", r.Selection
-		}
-		if gbps <= 0 {
-			return f, "rules with neither a latency nor a bandwidth of all bytes left out", nil
-		}
-		d, _ := FindDefinition(name)
-		f.Seconds = d.Seconds(p, gbps)
-		f.Note = fmt.Sprintf("%.2f GB/s turned into a time by the %s definition with uniform routing", gbps, name)
-	}
-	return f, "", nil
 }

@@ -34,58 +34,87 @@ type a2aRow struct {
 	Latency      float64 `parquet:"latency"`
 }
 
-// commBackends are aiconfigurator's names of our workers' kernels.
-var commBackends = map[string]string{normal: "deepep_ht", "deepep-ll": "deepep_ll", oneSided: "NVLinkOneSided"}
+// commBackends are aiconfigurator's names of our workers' kernels, with the words that its
+// resolver asks for in comm_dtype, by the dtype of the dispatch. Those of both phases are the
+// same. DeepEP's rows have one word: engines send FP8, and get BF16 back.
+var commBackends = map[string]struct {
+	name   string
+	dtypes map[ep.DType]string
+}{
+	normal:      {"deepep_ht", map[ep.DType]string{ep.FP8: "default"}},
+	"deepep-ll": {"deepep_ll", map[ep.DType]string{ep.FP8: "default"}},
+	oneSided:    {"nvlink_one_sided", map[ep.DType]string{ep.FP8: "fp8", ep.BF16: "bfloat16"}},
+}
+
+// a2aTable collects rows. The reader has one latency for each key, which is a row without
+// its times.
+type a2aTable struct {
+	rows        []a2aRow
+	keys        map[a2aRow]bool
+	cases, bf16 int // left out, and dispatches that no word fits
+}
 
 // writeAIConfigurator writes the fastest config for each kernel, token count and number
 // of SMs under uniform routing, the only one that the table knows. The exchange of counts
 // is inside the time, so that all of it stands in transmit_us.
 func writeAIConfigurator(in Input) (Output, error) {
-	var rows []a2aRow
-	left := 0
+	t := a2aTable{keys: map[a2aRow]bool{}}
 	for _, c := range in.Run.Cases {
 		if c.Problem.Op == ep.Pair || c.Routing != "uniform" {
-			left++
+			t.cases++
 			continue
 		}
-		rows = append(rows, a2aRows(in.Run, c)...)
+		t.add(in.Run, c)
 	}
-	if len(rows) == 0 {
-		return Output{}, fmt.Errorf("the run has no dispatch or combine of deepep-normal, deepep-ll or flashinfer under uniform routing")
+	if len(t.rows) == 0 {
+		return Output{}, fmt.Errorf("the run has no dispatch or combine of deepep-normal, deepep-ll or flashinfer under uniform routing that the table has a word for%s", t.lacks())
 	}
 	var b bytes.Buffer
-	if err := parquet.Write(&b, rows); err != nil {
+	if err := parquet.Write(&b, t.rows); err != nil {
 		return Output{}, err
 	}
-	notes := []string{fmt.Sprintf("%d rows", len(rows))}
-	if left > 0 {
-		notes = append(notes, fmt.Sprintf("%d cases left out: pairs, and routings that the table has no column for", left))
+	notes := []string{fmt.Sprintf("%d rows", len(t.rows))}
+	if t.cases > 0 {
+		notes = append(notes, fmt.Sprintf("%d cases left out: pairs, and routings that the table has no column for", t.cases))
+	}
+	if t.bf16 > 0 {
+		notes = append(notes, fmt.Sprintf("%d configs left out%s", t.bf16, t.lacks()))
 	}
 	return Output{b.Bytes(), notes}, nil
 }
 
-// a2aRows are the rows of one case. Entries come fastest first.
-func a2aRows(l *reports.Loaded, c *reports.Case) []a2aRow {
-	type id struct {
-		backend string
-		sms     int
+// lacks says why dispatches are left out, if any were.
+func (t *a2aTable) lacks() string {
+	if t.bf16 == 0 {
+		return ""
 	}
-	seen := map[id]bool{}
-	var out []a2aRow
+	return ": aiconfigurator's rows of DeepEP have one dtype, an FP8 dispatch; sweep with --dtype fp8"
+}
+
+// add adds the rows of one case. Entries come fastest first.
+func (t *a2aTable) add(l *reports.Loaded, c *reports.Case) {
 	for _, e := range c.Entries {
-		at := id{commBackends[e.Config.Kernel], e.Config.Int("sms")}
-		if at.backend == "" || !e.OK() || !(e.Level > 0) || seen[at] { // NaN is no latency
+		backend, ours := commBackends[e.Config.Kernel]
+		if !ours || !e.OK() || !(e.Level > 0) { // NaN is no latency
 			continue
 		}
-		seen[at] = true
 		p, w := c.Problem, l.Run.Work(c.Problem.Op, e.Config)
-		dtype := "default"
-		if p.Dispatch == ep.FP8 && p.Op == ep.Dispatch {
-			dtype = "fp8"
+		word := backend.dtypes[p.Dispatch]
+		if word == "" && p.Op == ep.Combine && p.Dispatch == ep.BF16 {
+			word = backend.dtypes[ep.FP8] // BF16 comes back all the same
 		}
-		us := e.Level * 1e6
-		out = append(out, a2aRow{"epbench", l.Run.Tool, strings.Join(strings.Fields(l.Run.Machine.Name), " "), "moe_a2a", w.Library, at.backend,
-			string(p.Op), dtype, int64(p.Ranks), int64(p.Nodes), int64(p.Hidden), int64(p.TopK), int64(p.Experts), int64(p.Tokens), int64(at.sms), us, 0, us})
+		if word == "" {
+			t.bf16++
+			continue
+		}
+		row := a2aRow{Framework: "epbench", Version: l.Run.Tool, Device: strings.Join(strings.Fields(l.Run.Machine.Name), " "), OpName: "moe_a2a",
+			KernelSource: w.Library, CommBackend: backend.name, Phase: string(p.Op), CommDType: word, Ranks: int64(p.Ranks), Nodes: int64(p.Nodes),
+			Hidden: int64(p.Hidden), TopK: int64(p.TopK), Experts: int64(p.Experts), Tokens: int64(p.Tokens), SMs: int64(e.Config.Int("sms"))}
+		if t.keys[row] {
+			continue
+		}
+		t.keys[row] = true
+		row.Transmit, row.Latency = e.Level*1e6, e.Level*1e6
+		t.rows = append(t.rows, row)
 	}
-	return out
 }

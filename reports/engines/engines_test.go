@@ -49,6 +49,19 @@ func deepEPRun() *reports.Loaded {
 	return &reports.Loaded{Path: "run", Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
+// asRun is deepEPRun as that of another kernel and dtype.
+func asRun(kernel, library string, dtype ep.DType) *reports.Loaded {
+	l := deepEPRun()
+	for i := range l.Results {
+		l.Results[i].Config.Kernel, l.Results[i].Problem.Dispatch = kernel, dtype
+	}
+	for i := range l.Run.Kernels {
+		l.Run.Kernels[i].Name, l.Run.Kernels[i].Work.Library = kernel, library
+	}
+	l.Cases = reports.Cases(l.Run, l.Results)
+	return l
+}
+
 func write(t *testing.T, format string, mix map[int]float64) Output {
 	t.Helper()
 	e, ok := Find(format)
@@ -203,37 +216,64 @@ assert Buffer.get_dispatch_config(2)[0] == 20 and Buffer.num_sms == 32
 // TestAIConfiguratorWithoutLevel: an entry whose level is not known gives way to the next
 // of its SMs.
 func TestAIConfiguratorWithoutLevel(t *testing.T) {
-	l := deepEPRun()
+	l := asRun(normal, "deepep", ep.FP8)
 	c := l.Cases[0]
 	want := c.Entries[1].Level
 	c.Entries[0].Level = math.NaN()
-	rows := a2aRows(l, c)
+	table := a2aTable{keys: map[a2aRow]bool{}}
+	table.add(l, c)
+	rows := table.rows
 	if len(rows) != 2 || rows[0].Latency != want*1e6 || math.IsNaN(rows[1].Latency) {
 		t.Errorf("%+v, want %g us first", rows, want*1e6)
 	}
 }
 
-// TestAIConfigurator reads the rows back.
+// TestAIConfigurator reads the rows back. Each has the backend and the comm_dtype that
+// aiconfigurator's resolver asks for.
 func TestAIConfigurator(t *testing.T) {
-	out := write(t, "aiconfigurator", nil)
-	file, err := parquet.OpenFile(bytes.NewReader(out.Data), int64(len(out.Data)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, f := range file.Schema().Fields() {
-		names = append(names, f.Name())
-	}
 	const header = "framework,version,device,op_name,kernel_source,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency"
-	if got := strings.Join(names, ","); got != header {
-		t.Errorf("columns %s", got)
-	}
-	rows, err := parquet.Read[a2aRow](bytes.NewReader(out.Data), int64(len(out.Data)))
-	if err != nil || len(rows) != 8 {
-		t.Fatalf("%d rows, %v; want two ops, counts and SMs each", len(rows), err)
-	}
-	r := rows[2]
-	if r.CommBackend != "deepep_ht" || r.Phase != "dispatch" || r.Tokens != 4096 || r.SMs != 24 || r.CommDType != "default" || fmt.Sprintf("%.1f", r.Latency) != "300.0" {
-		t.Errorf("%+v", r)
+	for _, c := range []struct {
+		kernel, library string
+		dtype           ep.DType
+		rows            int    // two ops, counts and SMs each
+		words           string // of dispatch and of combine
+		note            string
+	}{
+		{normal, "deepep", ep.FP8, 8, "deepep_ht default, deepep_ht default", ""},
+		{normal, "deepep", ep.BF16, 4, "deepep_ht default", "8 configs left out: aiconfigurator's rows of DeepEP have one dtype"},
+		{oneSided, "flashinfer", ep.FP8, 8, "nvlink_one_sided fp8, nvlink_one_sided fp8", ""},
+		{oneSided, "flashinfer", ep.BF16, 8, "nvlink_one_sided bfloat16, nvlink_one_sided bfloat16", ""},
+	} {
+		out, err := writeAIConfigurator(Input{Run: asRun(c.kernel, c.library, c.dtype)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := parquet.OpenFile(bytes.NewReader(out.Data), int64(len(out.Data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range file.Schema().Fields() {
+			names = append(names, f.Name())
+		}
+		if got := strings.Join(names, ","); got != header {
+			t.Errorf("columns %s", got)
+		}
+		rows, err := parquet.Read[a2aRow](bytes.NewReader(out.Data), int64(len(out.Data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for _, phase := range []string{"dispatch", "combine"} {
+			if i := slices.IndexFunc(rows, func(r a2aRow) bool { return r.Phase == phase && r.Tokens == 4096 && r.SMs == 24 }); i >= 0 {
+				words = append(words, rows[i].CommBackend+" "+rows[i].CommDType)
+				if fmt.Sprintf("%.1f", rows[i].Latency) != "300.0" {
+					t.Errorf("%+v", rows[i])
+				}
+			}
+		}
+		if got := strings.Join(words, ", "); got != c.words || len(rows) != c.rows || !strings.Contains(strings.Join(out.Notes, "; "), c.note) {
+			t.Errorf("%s, %s: %d rows, %s, notes %q; want %d, %s", c.kernel, c.dtype, len(rows), got, out.Notes, c.rows, c.words)
+		}
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // readers is the folder of make engine-readers.
@@ -19,19 +22,31 @@ func TestEngineReaders(t *testing.T) {
 	if err != nil {
 		t.Skip("no python3 here")
 	}
-	for _, c := range []struct{ engine, format, wheel, want string }{
-		{"sglang", "sglang", "sglang", `[24, [24, 24, 256], [24, 8, 256]]`},
-		{"megatron", "megatron", "megatron_core", `["moe_deepep_num_sms", 24, ["moe_deepep_num_sms", "moe_hybridep_num_sms"]]`},
-		{"aiconfigurator", "aiconfigurator", "aiconfigurator_core", `{"dispatch": {"20": {"128": 0.02, "4096": 0.39}, "24": {"128": 0.019, "4096": 0.3}},
-			"combine": {"20": {"128": 0.02, "4096": 0.4}, "24": {"128": 0.03, "4096": 0.3}}}`},
-		{"plugin", "deepep-shim", "", `[[24, 8, 256], [24, 24, 256], "own"]`},
+	deepep, fp8, oneSidedRun := deepEPRun(), asRun(normal, "deepep", ep.FP8), asRun(oneSided, "flashinfer", ep.BF16)
+	const times = `{"dispatch": {"20": {"128": 0.02, "4096": 0.39}, "24": {"128": 0.019, "4096": 0.3}},
+		"combine": {"20": {"128": 0.02, "4096": 0.4}, "24": {"128": 0.03, "4096": 0.3}}}`
+	for _, c := range []struct {
+		engine, format, wheel string
+		run                   *reports.Loaded
+		want                  string
+	}{
+		{"sglang", "sglang", "sglang", deepep, `[24, [24, 24, 256], [24, 8, 256]]`},
+		{"megatron", "megatron", "megatron_core", deepep, `["moe_deepep_num_sms", 24, ["moe_deepep_num_sms", "moe_hybridep_num_sms"]]`},
+		{"aiconfigurator", "aiconfigurator", "aiconfigurator_core", fp8, `{"deepep_ht": ` + times + `}`},
+		{"aiconfigurator", "aiconfigurator", "aiconfigurator_core", oneSidedRun, `{"nvlink_one_sided": ` + times + `}`},
+		{"plugin", "deepep-shim", "", deepep, `[[24, 8, 256], [24, 24, 256], "own"]`},
 	} {
 		t.Run(c.engine, func(t *testing.T) {
 			if found, _ := filepath.Glob(filepath.Join(readers, c.wheel+"-*.whl")); c.wheel != "" && len(found) == 0 {
 				t.Skip("no wheel of the engine here; make engine-readers fetches it")
 			}
 			file := filepath.Join(t.TempDir(), "export")
-			if err := os.WriteFile(file, write(t, c.format, nil).Data, 0o600); err != nil {
+			e, _ := Find(c.format)
+			export, err := e.Write(Input{Run: c.run})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, export.Data, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			out, err := exec.Command(python, "-B", "testdata/readers.py", c.engine, readers, file).Output()

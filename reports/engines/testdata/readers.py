@@ -56,7 +56,8 @@ def megatron(wheels, file):
 
 
 def aiconfigurator(wheels, file):
-    """The latencies in ms by phase, SMs and tokens, as the compiled reader serves them."""
+    """The latencies in ms by backend, phase, SMs and tokens, as the compiled reader serves them
+    under the dtype that the resolver asks for."""
     with tempfile.TemporaryDirectory() as d:
         root = pathlib.Path(d)
         with zipfile.ZipFile(glob.glob(os.path.join(wheels, "aiconfigurator_core-*.whl"))[0]) as z:
@@ -76,8 +77,18 @@ def aiconfigurator(wheels, file):
         spec = dict(schema_version=core.engine_spec_schema_version(), engine=engine, context_ops=[], generation_ops=[])
         reader = core.AicEngine.from_spec(core.engine_spec_bincode_from_json(json.dumps(spec)), systems_path=str(systems))
         view = json.loads(reader.table_view_json("_moe_a2a_data"))
-        shape = lambda phase: view["deepep_ht"][phase]["default"]["2"]["1"]["7168"]["8"]["256"]
-        return {phase: {sms: {n: x["latency"] for n, x in by.items()} for sms, by in shape(phase).items()} for phase in ("dispatch", "combine")}
+        source = member(wheels, "aiconfigurator_core", "aiconfigurator_core/sdk/operations/moe_comm.py")
+        names = {"_HOPPER_SYSTEMS": ("h200_sxm",)}
+        exec("from __future__ import annotations\n" + definition(source, "communication_dtype_for"), names)
+
+        def shape(backend, phase):
+            quantization = "fp8_block" if backend.startswith("deepep") else "bfloat16"
+            dtype = names["communication_dtype_for"](system="h200_sxm", comm_backend=backend, model_quantization=quantization,
+                                                     communication_phase=phase, inference_phase="context")
+            return view[backend][phase][dtype]["2"]["1"]["7168"]["8"]["256"]
+
+        return {b: {phase: {sms: {n: x["latency"] for n, x in by.items()} for sms, by in shape(b, phase).items()} for phase in ("dispatch", "combine")}
+                for b in view if b in ("deepep_ht", "nvlink_one_sided")}
 
 
 def plugin(_, file):

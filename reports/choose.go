@@ -44,8 +44,27 @@ type Choice struct {
 }
 
 // Decided reports whether the first offer is faster by more than the band.
-func (c Choice) Decided() bool {
-	return len(c.Offers) > 1 && c.Gain.Low > 1 && c.Gain.Mid > 1+c.Band
+func (c Choice) Decided() bool { return len(c.Offers) > 1 && c.beyond(c.Gain) }
+
+// beyond reports whether a gain is more than the band.
+func (c Choice) beyond(gain record.Interval) bool { return gain.Low > 1 && gain.Mid > 1+c.Band }
+
+// seed is that of the routing, which all offers have.
+func (c Choice) seed() uint64 { return c.Offers[0].Case.Seed }
+
+// after is the library to take where current is in use at fewer tokens: the fastest of those
+// that are faster than it by more than the band, or itself.
+func (c Choice) after(current string) string {
+	in := slices.IndexFunc(c.Offers, func(o Offer) bool { return o.Library == current })
+	if in < 0 {
+		return c.Offers[0].Library
+	}
+	for _, o := range c.Offers[:in] {
+		if gain, _ := c.Offers[in].over(o); c.beyond(gain) {
+			return o.Library
+		}
+	}
+	return current
 }
 
 // Choose puts the winners of runs side by side: a choice for each problem, routing,
@@ -66,7 +85,8 @@ func Choose(runs []*Loaded) ([]Choice, error) {
 			p := c.Problem
 			p.MaxTokens, p.Layout = 0, ""
 			choice := Choice{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
-			key := p.Key() + "|" + c.Routing + "|" + choice.Work
+			// Another seed draws other tokens for each expert.
+			key := fmt.Sprintf("%s|%s|%d|%s", p.Key(), c.Routing, c.Seed, choice.Work)
 			if o.Work == "" { // unknown work is compared with nothing
 				key += "|" + l.Path
 			}
@@ -84,7 +104,8 @@ func Choose(runs []*Loaded) ([]Choice, error) {
 		out[i].decide()
 	}
 	slices.SortStableFunc(out, func(a, b Choice) int {
-		return cmp.Or(compareShape(a.Problem, b.Problem), cmp.Compare(a.Routing, b.Routing), cmp.Compare(a.Work, b.Work), cmp.Compare(a.Problem.Tokens, b.Problem.Tokens))
+		return cmp.Or(compareShape(a.Problem, b.Problem), cmp.Compare(a.Routing, b.Routing), cmp.Compare(a.Work, b.Work), cmp.Compare(a.seed(), b.seed()),
+			cmp.Compare(a.Problem.Tokens, b.Problem.Tokens))
 	})
 	return out, nil
 }
@@ -181,7 +202,7 @@ func casesOf(choices []Choice) []*Case {
 	for _, c := range choices {
 		p := c.Problem
 		p.MaxTokens = max(p.Tokens, 1)
-		cases = append(cases, &Case{Problem: p, Routing: c.Routing, Seed: c.Offers[0].Case.Seed})
+		cases = append(cases, &Case{Problem: p, Routing: c.Routing, Seed: c.seed()})
 	}
 	return cases
 }
@@ -259,7 +280,7 @@ func crossings(choices []Choice) []string {
 
 // line is what the choices of one sentence share.
 func (c Choice) line() string {
-	return c.Problem.Shape().Key() + c.Routing + c.Work
+	return fmt.Sprint(c.Problem.Shape().Key(), c.Routing, c.seed(), c.Work)
 }
 
 func crossing(line []Choice) string {
@@ -269,12 +290,10 @@ func crossing(line []Choice) string {
 		if len(c.Offers) < 2 {
 			continue
 		}
-		name, kept := c.Offers[0].Library, slices.ContainsFunc(c.Offers, func(o Offer) bool { return o.Library == current })
-		if name == current || kept && !c.Decided() {
-			continue
+		if name := c.after(current); name != current {
+			current = name
+			steps = append(steps, fmt.Sprintf("from %s on %s", ep.Tokens(c.Problem.Tokens), name))
 		}
-		current = name
-		steps = append(steps, fmt.Sprintf("from %s on %s", ep.Tokens(c.Problem.Tokens), name))
 	}
 	if len(steps) == 0 {
 		return ""

@@ -71,6 +71,33 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestChooseChange: a library that two others beat is left, though these two are within the
+// band of each other.
+func TestChooseChange(t *testing.T) {
+	choices, err := Choose([]*Loaded{
+		libraryRun("a", "rank", map[int]float64{1: 10, 128: 10, 4096: 200}, ""),
+		libraryRun("b", "rank", map[int]float64{1: 15, 128: 9.95, 4096: 100}, ""),
+		libraryRun("c", "rank", map[int]float64{1: 16, 128: 12, 4096: 100.2}, ""),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := strings.Join(ChoiceTable(choices).Notes, "\n")
+	if want := "from 1 token on a 1, from 4096 tokens on b 1"; !strings.Contains(notes, want) {
+		t.Errorf("notes\n%s\nwant %q", notes, want)
+	}
+}
+
+// TestChooseSeeds: routings that were drawn by two seeds are two.
+func TestChooseSeeds(t *testing.T) {
+	runs := []*Loaded{libraryRun("a", "rank", map[int]float64{1: 10}, ""), libraryRun("b", "rank", map[int]float64{1: 15}, "")}
+	runs[1].Results[0].Seed = 2
+	runs[1].Cases = Cases(runs[1].Run, runs[1].Results)
+	if choices, err := Choose(runs); err != nil || len(choices) != 2 {
+		t.Errorf("%d choices, %v; want one a seed", len(choices), err)
+	}
+}
+
 // TestChooseTurns: rounds of runs that took turns are compared one by one, so that a drift
 // that both saw does not widen the interval.
 func TestChooseTurns(t *testing.T) {

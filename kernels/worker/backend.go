@@ -125,6 +125,14 @@ func checkWelcome(w, before Welcome) error {
 	if len(w.Kernels) == 0 {
 		return errors.New("declares no kernels")
 	}
+	if w.Machine.Backend == "" {
+		return errors.New("hello: machine.backend is empty; tables go by it: name who runs the kernels")
+	}
+	for i, d := range w.Kernels {
+		if slices.ContainsFunc(w.Kernels[:i], func(other KernelDecl) bool { return other.Name == d.Name && other.Op == d.Op }) {
+			return fmt.Errorf("hello: kernel %q: declared twice for %s; give each a name of its own", d.Name, d.Op)
+		}
+	}
 	if before.Protocol != 0 && (w.ABI != before.ABI || w.Machine.Key() != before.Machine.Key()) {
 		return errors.New("came back with another machine or other kernels after a restart")
 	}
@@ -142,6 +150,8 @@ func explain(ctx context.Context, p *process, method string, err error) error {
 	// A connection that broke is an RPC error too, of this code.
 	case errors.As(err, &rpc) && (rpc.Code != jrpc2.InternalError || !p.client.IsStopped()):
 		return fmt.Errorf("%s: %s", method, rpc.Message)
+	case !p.client.IsStopped():
+		return fmt.Errorf("%s: the answer cannot be read: %w%s", method, err, p.printedLast())
 	}
 	// A client whose connection ended answers "context canceled".
 	p.stop()

@@ -117,8 +117,8 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// tolerant leaves out the lines that are no message, since a library that the worker
-// uses may print to standard output.
+// tolerant leaves out what is no message, since a library that the worker uses may print to
+// standard output: whole lines, and text without a line's end before a message.
 type tolerant struct {
 	channel.Channel
 	printed *printer
@@ -126,12 +126,42 @@ type tolerant struct {
 
 func (t tolerant) Recv() ([]byte, error) {
 	for {
-		b, err := t.Channel.Recv()
-		if err != nil || bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) && json.Valid(b) {
-			return b, err
+		line, err := t.Channel.Recv()
+		if err != nil {
+			return line, err
 		}
-		t.printed.line(string(b))
+		text, message := parted(line)
+		if len(text) > 0 || message == nil {
+			t.printed.line(string(text))
+		}
+		if message != nil {
+			return message, nil
+		}
 	}
+}
+
+// mostBefore bounds the text before a message: each brace in it is looked at.
+const mostBefore = 4096
+
+// parted splits a line into text and the message that ends it, nil if there is none. JSON
+// that does not speak of jsonrpc, such as a line of a log, is text.
+func parted(line []byte) (text, message []byte) {
+	if !bytes.Contains(line, []byte(`"jsonrpc"`)) {
+		return line, nil
+	}
+	for at := 0; at < min(len(line), mostBefore); at++ {
+		if line[at] == '{' && isMessage(line[at:]) {
+			return bytes.TrimSpace(line[:at]), line[at:]
+		}
+	}
+	return line, nil
+}
+
+func isMessage(b []byte) bool {
+	var m struct {
+		Version string `json:"jsonrpc"`
+	}
+	return json.Unmarshal(b, &m) == nil && m.Version == "2.0"
 }
 
 // tailBuffer keeps the last bytes written to it.

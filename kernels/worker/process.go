@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"sync"
@@ -49,9 +50,10 @@ type process struct {
 	requests atomic.Int64 // so far; the client numbers them so
 	busy     atomic.Bool  // nobody waits any more for the answer to the last request
 
-	mu   sync.Mutex
-	last Beat
-	exit error
+	mu    sync.Mutex
+	last  Beat
+	exit  error
+	broke bool // exit is how the connection ended, not the process
 }
 
 // start runs the command. A launched one must connect within limit.
@@ -145,7 +147,7 @@ func (p *process) reap() {
 	p.mu.Lock()
 	p.exit = err
 	if cerr != nil && !errors.Is(cerr, io.EOF) {
-		p.exit = cerr
+		p.exit, p.broke = cerr, true
 	}
 	p.mu.Unlock()
 	_ = os.Remove(p.rows) // there may be none
@@ -248,6 +250,10 @@ func (p *process) cause() string {
 	if p.group != nil {
 		if t := p.group.wrong(); t != nil {
 			return t.Reason
+		}
+		var network *net.OpError
+		if p.exit != nil && p.broke && !errors.As(p.exit, &network) {
+			return fmt.Sprintf("%s: sent what is no message: %v", p.group.first(), p.exit)
 		}
 		return p.group.first().String() + ": is gone"
 	}

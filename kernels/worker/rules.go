@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/expr-lang/expr"
@@ -21,6 +22,9 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	}
 	if err := d.Work.Validate(); err != nil {
 		return kernels.Kernel{}, fmt.Errorf("kernel %q, work: %w", d.Name, err)
+	}
+	if err := d.checkWords(); err != nil {
+		return kernels.Kernel{}, err
 	}
 	programs := make([]*vm.Program, len(d.Rules))
 	for i, r := range d.Rules {
@@ -48,6 +52,33 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 		return nil
 	}
 	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, Pairs: d.pairs()}, nil
+}
+
+// checkWords refuses names and values that the spelling of a config has no room for, and
+// params that a search could do nothing with.
+func (d KernelDecl) checkWords() error {
+	if strings.Contains(d.Name, "+") {
+		return fmt.Errorf("kernel %q: a + joins the kernels of a pair; use another character", d.Name)
+	}
+	seen := ep.Config{Kernel: d.Name, Values: map[string]ep.Value{}}
+	for _, p := range d.Params {
+		if _, twice := seen.Values[p.Name]; twice {
+			return fmt.Errorf("kernel %q, param %q: declared twice", d.Name, p.Name)
+		}
+		if len(p.Values) == 0 {
+			return fmt.Errorf("kernel %q, param %q: values is empty; list at least the default", d.Name, p.Name)
+		}
+		for _, v := range append(slices.Clone(p.Values), p.Default) {
+			seen.Values[p.Name] = v
+			if _, err := ep.ParseConfig(seen.Key()); err != nil {
+				return fmt.Errorf("kernel %q, param %q, value %q: names and values are 1 to 64 of a-z, 0-9, _ . + -", d.Name, p.Name, v)
+			}
+		}
+	}
+	if _, err := ep.ParseConfig(seen.Key()); err != nil || d.Name == "" {
+		return fmt.Errorf("kernel %q: a name is 1 to 64 of a-z, 0-9, _ . -", d.Name)
+	}
+	return nil
 }
 
 func (d KernelDecl) pairs() func(dispatch, combine ep.Config) error {

@@ -1,0 +1,99 @@
+package worker
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestOddAnswers: what a worker prints beside its messages is shown and spoils none. An answer
+// that cannot be read is a crash of its candidate, and the reason says why.
+func TestOddAnswers(t *testing.T) {
+	for _, c := range []struct {
+		odd, listen string
+		said        string // shown, or in the failure's reason
+		status      ep.Status
+	}{
+		{odd: "log", said: `{"level": "info", "id": 1} {} {"request": {"jsonrpc": "2.0", "id": 1}}`},
+		{odd: "glued", said: "loading... {} of 2"},
+		{odd: "garbage", said: "Segmentation fault"},
+		{odd: "malformed", said: "run: the answer cannot be read: json: cannot unmarshal string", status: ep.Crash},
+		{odd: "malformed", listen: Loopback, said: "run: the answer cannot be read: json: cannot unmarshal string", status: ep.Crash},
+		{odd: "garbage", listen: Loopback, said: "rank 0 of 1 (host h, pid", status: ep.Crash},
+		{odd: "garbage", listen: Loopback, said: "sent what is no message", status: ep.Crash},
+	} {
+		t.Run(c.odd+" "+c.listen, func(t *testing.T) {
+			t.Setenv("EPBENCH_TEST_ODD", c.odd)
+			var said []string
+			b, err := Open(t.Context(), Command{Argv: []string{python(t), "-B", "testdata/odd.py"}, Listen: c.listen, Said: func(s string) { said = append(said, s) }}, DefaultLimits(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			b.limits.Round = 20 * time.Second
+			s := openWorkload(t, b, ep.Dispatch)
+			_, err = s.Run(t.Context(), defaultOf(t, b, ep.Dispatch), kernels.RunSpec{Rounds: 1, Fold: 1})
+			text := strings.Join(said, " ")
+			var f *kernels.Failure
+			if c.status != "" {
+				if !errors.As(err, &f) || f.Status != c.status {
+					t.Fatalf("%v, want %s", err, c.status)
+				}
+				text = f.Reason
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(text, c.said) {
+				t.Errorf("%q, want %q", text, c.said)
+			}
+		})
+	}
+}
+
+// TestHelloRefusals: what a table or the spelling of a config has no room for is refused at
+// once, by the field's name.
+func TestHelloRefusals(t *testing.T) {
+	param := func(name string, values ...ep.Value) kernels.Param {
+		p := kernels.Param{Name: name, Values: values}
+		if len(values) > 0 {
+			p.Default = values[0]
+		}
+		return p
+	}
+	for _, c := range []struct {
+		want string
+		decl KernelDecl
+	}{
+		{"", KernelDecl{Name: "k_1", Params: []kernels.Param{param("p", "1", "a.b-c")}}},
+		{"a + joins", KernelDecl{Name: "k+l"}},
+		{"a name is 1 to 64", KernelDecl{Name: "k:l"}},
+		{"a name is 1 to 64", KernelDecl{}},
+		{"values is empty", KernelDecl{Name: "k", Params: []kernels.Param{param("p")}}},
+		{"declared twice", KernelDecl{Name: "k", Params: []kernels.Param{param("p", "1"), param("p", "1")}}},
+		{`param "p=q"`, KernelDecl{Name: "k", Params: []kernels.Param{param("p=q", "1")}}},
+		{`value "1,2"`, KernelDecl{Name: "k", Params: []kernels.Param{param("p", "1", "1,2")}}},
+		{`value ""`, KernelDecl{Name: "k", Params: []kernels.Param{{Name: "p", Values: []ep.Value{"1"}}}}},
+	} {
+		c.decl.Op = ep.Dispatch
+		_, err := c.decl.kernel()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.decl, err, c.want)
+		}
+	}
+	twice := Welcome{Protocol: Protocol, Kernels: []KernelDecl{{Name: "k", Op: ep.Dispatch}, {Name: "k", Op: ep.Combine}}}
+	if err := checkWelcome(twice, Welcome{}); err == nil || !strings.Contains(err.Error(), "machine.backend") {
+		t.Errorf("no machine: %v", err)
+	}
+	twice.Machine.Backend = "b"
+	if err := checkWelcome(twice, Welcome{}); err != nil {
+		t.Errorf("one name for both ops: %v", err)
+	}
+	twice.Kernels[1].Op = ep.Dispatch
+	if err := checkWelcome(twice, Welcome{}); err == nil || !strings.Contains(err.Error(), `kernel "k": declared twice for dispatch`) {
+		t.Errorf("one name twice: %v", err)
+	}
+}

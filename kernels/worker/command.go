@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
-	"mvdan.cc/sh/v3/shell"
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // Loopback is the Listen of ranks on this host.
@@ -23,10 +26,15 @@ type Command struct {
 	Said func(line string)
 }
 
-// Split splits a command line as a shell does: quotes are honoured, $NAME is
-// replaced from the environment, and nothing else is expanded.
+// Split splits a command line as a shell does: quotes and backslashes are honoured, $NAME and
+// ${NAME} are replaced from the environment, and nothing else is expanded. What a shell would
+// do besides is refused, so that nobody takes it for done.
 func Split(line string) ([]string, error) {
-	argv, err := shell.Fields(line, os.Getenv)
+	words, err := words(line)
+	var argv []string
+	if err == nil {
+		argv, err = expand.Fields(&expand.Config{Env: expand.FuncEnviron(os.Getenv)}, words...)
+	}
 	if err == nil && len(argv) == 0 {
 		err = errors.New("no worker command given")
 	}
@@ -34,4 +42,64 @@ func Split(line string) ([]string, error) {
 		return nil, fmt.Errorf("command %q: %w", line, err)
 	}
 	return argv, nil
+}
+
+// errShell says what to do with a line that needs a shell.
+var errShell = errors.New("only quotes, backslashes and $NAME mean something here; quote the rest, or write sh -c '...'")
+
+// words are those of one simple command. What expand.Fields would expand in them is quoted.
+func words(line string) ([]*syntax.Word, error) {
+	file, err := syntax.NewParser(syntax.KeepComments(true)).Parse(strings.NewReader(line), "")
+	if err != nil {
+		return nil, err
+	}
+	if len(file.Stmts) == 0 && len(file.Last) == 0 {
+		return nil, nil
+	}
+	if len(file.Stmts) != 1 || len(file.Last) > 0 {
+		return nil, errShell
+	}
+	stmt := file.Stmts[0]
+	call, simple := stmt.Cmd.(*syntax.CallExpr)
+	if !simple || len(stmt.Comments)+len(stmt.Redirs)+len(call.Assigns) > 0 || stmt.Negated || stmt.Background || stmt.Semicolon.IsValid() {
+		return nil, errShell
+	}
+	for _, w := range call.Args {
+		for i, part := range w.Parts {
+			if lit, ok := part.(*syntax.Lit); ok {
+				w.Parts[i] = &syntax.SglQuoted{Value: unescaped(lit.Value)}
+			} else if !plain(line, part) {
+				return nil, errShell
+			}
+		}
+	}
+	return call.Args, nil
+}
+
+// plain reports whether a part of a word is quoted text or the value of a variable.
+func plain(line string, part syntax.WordPart) bool {
+	switch x := part.(type) {
+	case *syntax.Lit:
+		return true
+	case *syntax.SglQuoted:
+		return !x.Dollar
+	case *syntax.DblQuoted:
+		return !x.Dollar && !slices.ContainsFunc(x.Parts, func(p syntax.WordPart) bool { return !plain(line, p) })
+	case *syntax.ParamExp:
+		text := line[x.Pos().Offset():x.End().Offset()]
+		return x.Param != nil && syntax.ValidName(x.Param.Value) && (text == "$"+x.Param.Value || text == "${"+x.Param.Value+"}")
+	}
+	return false
+}
+
+// unescaped takes off the backslashes of text outside quotes.
+func unescaped(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }

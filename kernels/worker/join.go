@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,38 +23,46 @@ type Seat struct {
 	Local       int // rank on this host
 }
 
-// seatNames are how launchers tell a process its seat: torchrun, OpenMPI, Slurm, MPICH.
+// seatNames are how launchers tell a process its seat: torchrun, OpenMPI, MPICH, Slurm. MPICH
+// inside a Slurm allocation starts its own daemons by srun, so that Slurm's are those of a
+// daemon there. srun may set MPICH's too, but never the local rank.
 var seatNames = [][3]string{
 	{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-	{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 	{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+	{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 }
 
-// FindSeat reads the variables of the launcher. Where none is set there is one rank.
+// FindSeat reads the variables of the launcher. Whole sets of names go before those that lack
+// the local rank. Where none is set there is one rank.
 func FindSeat() (Seat, error) {
-	for _, names := range seatNames {
-		if os.Getenv(names[0]) == "" || os.Getenv(names[1]) == "" {
-			continue
-		}
-		local := names[2]
-		if os.Getenv(local) == "" {
-			local = names[0]
-		}
-		var n [3]int
-		for i, name := range []string{names[0], names[1], local} {
-			v, err := strconv.Atoi(os.Getenv(name))
-			if err != nil || v < 0 || v > ep.MaxRanks {
-				return Seat{}, fmt.Errorf("%s: %.40q is no number from 0 to %d", name, os.Getenv(name), ep.MaxRanks)
+	for _, n := range []int{3, 2} {
+		for _, names := range seatNames {
+			if !slices.ContainsFunc(names[:n], func(name string) bool { return os.Getenv(name) == "" }) {
+				if n == 2 {
+					names[2] = names[0]
+				}
+				return seatBy(names)
 			}
-			n[i] = v
 		}
-		if n[0] >= n[1] {
-			return Seat{}, fmt.Errorf("%s: %d, want less than %s, which is %d", names[0], n[0], names[1], n[1])
-		}
-		return Seat{n[0], n[1], n[2]}, nil
 	}
 	return Seat{Ranks: 1}, nil
+}
+
+// seatBy reads the three variables.
+func seatBy(names [3]string) (Seat, error) {
+	var n [3]int
+	for i, name := range names {
+		v, err := strconv.Atoi(os.Getenv(name))
+		if err != nil || v < 0 || v > ep.MaxRanks {
+			return Seat{}, fmt.Errorf("%s: %.40q is no number from 0 to %d", name, os.Getenv(name), ep.MaxRanks)
+		}
+		n[i] = v
+	}
+	if n[0] >= n[1] {
+		return Seat{}, fmt.Errorf("%s: %d, want less than %s, which is %d", names[0], n[0], names[1], n[1])
+	}
+	return Seat{n[0], n[1], n[2]}, nil
 }
 
 // Line is a launched rank's connection to epbench.

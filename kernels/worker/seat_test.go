@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -17,6 +19,9 @@ func TestFindSeat(t *testing.T) {
 		{env: map[string]string{"OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}, want: Seat{9, 16, 1}},
 		{env: map[string]string{"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}, want: Seat{2, 4, 0}},
 		{env: map[string]string{"PMI_RANK": "1", "PMI_SIZE": "2"}, want: Seat{1, 2, 1}},
+		{env: map[string]string{"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", // MPICH in a Slurm allocation
+			"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"}, want: Seat{3, 8, 1}},
+		{env: map[string]string{"PMI_RANK": "3", "PMI_SIZE": "4", "SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1"}, want: Seat{3, 4, 1}}, // srun
 		{env: map[string]string{"RANK": "4", "WORLD_SIZE": "4"}, bad: "RANK: 4, want less than WORLD_SIZE"},
 		{env: map[string]string{"RANK": "one", "WORLD_SIZE": "4"}, bad: `RANK: "one"`},
 	} {
@@ -30,10 +35,26 @@ func TestFindSeat(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.bad) {
 				t.Errorf("%v: %v, want %q", c.env, err, c.bad)
 			}
-		} else if err != nil || got != c.want {
+			continue
+		}
+		if err != nil || got != c.want {
 			t.Errorf("%v: %+v, %v, want %+v", c.env, got, err, c.want)
 		}
+		if got, want := pythonSeat(t), fmt.Sprint(c.want.Rank, c.want.Ranks, c.want.Local); got != want {
+			t.Errorf("%v: the harness sits at %q, want %s", c.env, got, want)
+		}
 	}
+}
+
+// pythonSeat is rank, ranks and local rank as the harness reads them.
+func pythonSeat(t *testing.T) string {
+	t.Helper()
+	const program = `import sys; sys.path.insert(0, "../../native/python/workers"); from harness.ranks import seat; print(*seat())`
+	out, err := exec.CommandContext(t.Context(), python(t), "-B", "-c", program).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // TestJoinUnlaunched: without epbench there is nobody to join.

@@ -294,6 +294,16 @@ for error in (EOFError(), ConnectionResetError(), BrokenPipeError()):
 	}
 }
 
+// TestStrangers: whoever else connects to rank 0 is sent away, and the ranks meet.
+func TestStrangers(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, python(t), "-B", "testdata/strangers.py").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "refused: AuthenticationError") || !strings.Contains(string(out), "['zero', 'one']") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestToyLies: a wrong bit, a lost row, a lost summand, an infinite one and one that is no
 // number are found.
 func TestToyLies(t *testing.T) {

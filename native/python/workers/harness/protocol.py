@@ -52,8 +52,11 @@ class Line:
 
     def _read(self):
         """Runs beside the main thread: that one may be stuck in a collective."""
-        for line in self.lines:
-            self.requests.put(json.loads(line))
+        try:
+            for line in self.lines:
+                self.requests.put(json.loads(line))
+        except OSError:  # reset
+            pass
         os._exit(0)
 
     def _beat(self):

@@ -2,26 +2,33 @@
 
 import contextlib
 import os
+import queue
 import socket
+import threading
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 
 from .protocol import Line
 
 # Rank, number of ranks and rank on this host, as launchers name them: torchrun, OpenMPI,
-# Slurm, MPICH.
+# MPICH, Slurm. MPICH inside a Slurm allocation starts its own daemons by srun, so that Slurm's
+# are those of a daemon there. srun may set MPICH's too, but never the local rank.
 NAMES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
 
 
 def seat(environ=os.environ):
-    """(rank, ranks, local rank) of this process; one rank where no launcher says."""
-    for rank, ranks, local in NAMES:
-        if rank in environ and ranks in environ:
-            return int(environ[rank]), int(environ[ranks]), int(environ.get(local, environ[rank]))
+    """(rank, ranks, local rank) of this process; one rank where no launcher says. Whole sets of
+    names go before those that lack the local rank."""
+    said = {name for name, value in environ.items() if value}
+    for n in (3, 2):
+        for names in NAMES:
+            if said.issuperset(names[:n]):
+                rank, ranks = int(environ[names[0]]), int(environ[names[1]])
+                return rank, ranks, int(environ[names[2]]) if n == 3 else rank
     return 0, 1, 0
 
 
@@ -43,15 +50,34 @@ class Ranks:
         key = os.environ["EPBENCH_TOKEN"].encode()
         if self.rank == 0:
             host = self.address()
-            listener = Listener((host, 0), "AF_INET6" if ":" in host else "AF_INET", backlog=self.ranks, authkey=key)
+            listener = Listener((host, 0), "AF_INET6" if ":" in host else "AF_INET", backlog=self.ranks)
             self.line = Line(0, self.ranks, "%s %d" % listener.address[:2])
-            links = [listener.accept() for _ in range(1, self.ranks)]
-            self.links = dict(sorted((link.recv(), link) for link in links))
+            self.links = self.admitted(listener, key)
         else:
             self.line = Line(self.rank, self.ranks)
             host, port = self.line.meet.split()
             self.link = dial(host, int(port), key)
             self.link.send(self.rank)
+
+    def admitted(self, listener, key):
+        """The links of the other ranks by rank. Anybody can connect and say anything, or
+        nothing: each is heard beside the others, and strangers are sent away."""
+        known = queue.Queue()
+
+        def admit(link):
+            try:
+                deliver_challenge(link, key)
+                answer_challenge(link, key)
+                known.put((link.recv(), link))
+            except Exception:  # whatever a stranger's bytes lead to
+                link.close()
+
+        def accept():
+            while True:
+                threading.Thread(target=admit, args=(listener.accept(),), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        return dict(sorted(known.get() for _ in range(1, self.ranks)))
 
     @staticmethod
     def address():

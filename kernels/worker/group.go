@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ const maxNotice = 1 << 20
 // group are the connected ranks of one launched command.
 type group struct {
 	token    string
+	mark     string // an assignment in the environment of the command and of all that it starts
 	listener net.Listener
 	arrived  chan struct{} // closed when rank 0 has connected
 	closed   chan struct{} // closed by close
@@ -50,9 +52,17 @@ type group struct {
 	timer   *time.Timer
 }
 
+// newGroup takes a token that is given. It may then be in the environment of any process of
+// this host, so that those to be killed have a mark of their own.
 func newGroup(l net.Listener, end func()) *group {
+	token := os.Getenv(tokenEnv)
+	mark := launchEnv + "=" + rand.Text()
+	if token == "" {
+		token = rand.Text()
+		mark = tokenEnv + "=" + token
+	}
 	return &group{
-		token: rand.Text(), listener: l, arrived: make(chan struct{}), closed: make(chan struct{}),
+		token: token, mark: mark, listener: l, arrived: make(chan struct{}), closed: make(chan struct{}),
 		end: end, members: map[int]*member{},
 	}
 }

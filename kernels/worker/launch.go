@@ -22,6 +22,7 @@ import (
 const (
 	addressEnv = "EPBENCH_ADDRESS"
 	tokenEnv   = "EPBENCH_TOKEN"
+	launchEnv  = "EPBENCH_LAUNCH" // set where the token is given
 )
 
 // greetLimit bounds the wait for a connection's first line.
@@ -74,7 +75,7 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	}
 	g := newGroup(l, p.kill)
 	p.group = g
-	p.cmd.Env = append(os.Environ(), addressEnv+"="+address, tokenEnv+"="+g.token)
+	p.cmd.Env = append(os.Environ(), addressEnv+"="+address, tokenEnv+"="+g.token, g.mark)
 	stdout, err := p.out.to(&lineWriter{to: p.printed})
 	if err == nil {
 		p.cmd.Stdout = stdout
@@ -185,24 +186,23 @@ func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, error) {
 	return m, g.add(m)
 }
 
-// killFamily ends every process of this host whose environment holds the token.
+// killFamily ends every process of this host whose environment holds the mark.
 // Launchers put ranks into process groups and sessions of their own (torchrun and
 // mpirun do), where a signal to the command's group does not reach them. Where there
 // is no /proc, ranks end because their connection does.
-func killFamily(token string) {
-	for _, pid := range family(token) {
+func killFamily(mark string) {
+	for _, pid := range family(mark) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone by now
 	}
 }
 
-// family lists the processes of this host whose environment holds the token.
-func family(token string) []int {
-	needle := []byte(tokenEnv + "=" + token)
+// family lists the processes of this host whose environment holds the mark.
+func family(mark string) []int {
 	var out []int
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range files {
 		env, err := os.ReadFile(name)
-		if err != nil || !bytes.Contains(env, needle) {
+		if err != nil || !bytes.Contains(env, []byte(mark)) {
 			continue
 		}
 		if pid, err := strconv.Atoi(strings.Split(name, "/")[2]); err == nil {

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -142,15 +144,43 @@ func TestLaunched(t *testing.T) {
 		t.Error(err)
 	}
 	b.proc.group.waitFor(t, 2)
-	token := b.proc.group.token
+	mark := b.proc.group.mark
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 	if text := strings.Join(*said, "\n"); !strings.Contains(text, "NCCL version") {
 		t.Errorf("standard output is not shown: %q", text)
 	}
-	if left := family(token); len(left) > 0 {
+	if left := family(mark); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
+	}
+}
+
+// TestGivenToken: ranks that the command does not start know a token beforehand. It is in this
+// process's environment, too, which is not killed for that.
+func TestGivenToken(t *testing.T) {
+	t.Setenv(tokenEnv, "a secret of all hosts")
+	bystander := exec.Command("sleep", "600")
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = bystander.Process.Kill()
+		_ = bystander.Wait()
+	}()
+	b, _ := openLaunched(t, "honest", "idle")
+	g := b.proc.group
+	g.waitFor(t, 2)
+	if g.token != "a secret of all hosts" || len(family(g.mark)) == 0 {
+		t.Errorf("token %q, family of %q: %v", g.token, g.mark, family(g.mark))
+	}
+	b.proc.kill()
+	<-b.proc.done
+	if left := family(g.mark); len(left) > 0 {
+		t.Errorf("processes left: %v", left)
+	}
+	if !slices.Contains(family(tokenEnv+"="+g.token), bystander.Process.Pid) {
+		t.Error("a process of another purpose with the same token is gone")
 	}
 }
 
@@ -176,17 +206,17 @@ func TestLaunchedTrouble(t *testing.T) {
 			b.proc.group.waitFor(t, 2)
 			s := openWorkload(t, b, ep.Dispatch)
 			good := defaultOf(t, b, ep.Dispatch)
-			token := b.proc.group.token
+			mark := b.proc.group.mark
 			_, err := s.Run(t.Context(), good.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1})
 			var f *kernels.Failure
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) {
 				t.Fatalf("got %v, want %s with %q", err, c.status, c.reason)
 			}
-			if left := family(token); len(left) > 0 {
+			if left := family(mark); len(left) > 0 {
 				t.Errorf("processes left: %v", left)
 			}
 			os.Setenv(roleEnv, "idle") // t.Setenv restores it
-			if b.proc.group.token == token {
+			if b.proc.group.mark == mark {
 				t.Error("a second group has the token of the first")
 			}
 		})

@@ -211,7 +211,7 @@ func (p *process) onNotify(r *jrpc2.Request) {
 func (p *process) kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	if p.group != nil {
-		killFamily(p.group.token)
+		killFamily(p.group.mark)
 		p.group.close()
 	}
 }

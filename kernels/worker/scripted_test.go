@@ -110,25 +110,6 @@ type scriptedSession struct {
 	script string
 }
 
-// once reports that a script is about an event, for the first time.
-func once(script, event string) bool {
-	mark := os.Getenv(markEnv)
-	if !strings.HasSuffix(script, event) {
-		return false
-	}
-	f, err := os.OpenFile(mark, os.O_CREATE|os.O_EXCL, 0o600)
-	f.Close()
-	return err == nil
-}
-
-// misbehave hangs or crashes, as a script's first word says.
-func misbehave(script string) {
-	if strings.HasPrefix(script, "crash") {
-		os.Exit(3)
-	}
-	time.Sleep(time.Hour)
-}
-
 func (s *scriptedSession) Close() error {
 	if once(s.script, "-close") {
 		misbehave(s.script)

@@ -138,7 +138,7 @@ func TestToyDrills(t *testing.T) {
 				t.Fatal(err)
 			}
 			s, good := toySession(t, b, ep.Dispatch)
-			token := b.proc.group.token
+			mark := b.proc.group.mark
 			bad := good.With("messages", "4")
 			if err := s.Prepare(t.Context(), bad); err != nil {
 				t.Fatal(err)
@@ -151,7 +151,7 @@ func TestToyDrills(t *testing.T) {
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) || !strings.Contains(f.Reason, "rank 1") {
 				t.Fatalf("got %v, want %s with %q and the rank", err, c.status, c.reason)
 			}
-			if left := family(token); len(left) > 0 {
+			if left := family(mark); len(left) > 0 {
 				t.Errorf("processes left: %v", left)
 			}
 			if _, err := s.Run(t.Context(), good, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {

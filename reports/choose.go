@@ -207,21 +207,17 @@ func casesOf(choices []Choice) []*Case {
 	return cases
 }
 
-// warnOfSeeds says where the runs of a choice drew the routing with other seeds.
+// warnOfSeeds names two runs that are not compared only because their seeds differ.
 func warnOfSeeds(t *Table, choices []Choice) {
-	for _, c := range choices {
-		first := c.Offers[0]
-		for _, o := range c.Offers[1:] {
-			if o.Case.Seed != first.Case.Seed {
-				t.Warn("%s", otherSeeds(first.Run.Name(), first.Case.Seed, o.Run.Name(), o.Case.Seed))
+	for i, c := range choices {
+		for _, other := range choices[i+1:] {
+			if c.Work == other.Work && c.Problem == other.Problem && c.Routing == other.Routing && c.seed() != other.seed() {
+				t.Warn("%s has seed %d, %s has seed %d: their routings are other draws, so that they are not compared; give both sweeps one --seed",
+					c.Offers[0].Run.Name(), c.seed(), other.Offers[0].Run.Name(), other.seed())
+				return
 			}
 		}
 	}
-}
-
-// otherSeeds is the warning about two runs whose routings are other draws.
-func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
-	return fmt.Sprintf("%s has seed %d, %s has seed %d: their routings are other draws, so that tokens go to other experts; a part of a difference may come from that", a, seedA, b, seedB)
 }
 
 // howCompared says whether the libraries were measured in turns.

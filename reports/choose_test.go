@@ -165,8 +165,8 @@ func TestLibraryTable(t *testing.T) {
 	}
 }
 
-// TestChooseWarnsOfSeeds: libraries whose routings are other draws are compared with a
-// warning.
+// TestChooseWarnsOfSeeds: a warning says why libraries whose routings are other draws are
+// not compared.
 func TestChooseWarnsOfSeeds(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
 	b.Results[0].Seed = 5
@@ -176,7 +176,7 @@ func TestChooseWarnsOfSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range []Table{ChoiceTable(choices), LibraryTable(choices)} {
-		if len(table.Warnings) != 1 || !strings.HasPrefix(table.Warnings[0], "b has seed 5, a has seed 1: ") {
+		if len(table.Warnings) != 1 || !strings.HasPrefix(table.Warnings[0], "a has seed 1, b has seed 5: ") {
 			t.Errorf("%s: warnings %q", table.Name, table.Warnings)
 		}
 	}

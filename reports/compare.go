@@ -117,6 +117,11 @@ func match(c *Case, cases []*Case, anyMode bool) *Case {
 	return found
 }
 
+// otherSeeds is the warning about two runs whose routings are other draws.
+func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
+	return fmt.Sprintf("%s has seed %d, %s has seed %d: their routings are other draws, so that tokens go to other experts; a part of a difference may come from that", a, seedA, b, seedB)
+}
+
 // pair fills the cases with what is compared, not yet judged.
 func (c *Comparison) pair(o CompareOptions) {
 	for _, ca := range c.A.Cases {

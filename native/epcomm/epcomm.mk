@@ -127,6 +127,7 @@ layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epc
 	  $(LAYOUT_PACK) --layout masked --experts 288 --max-tokens $$n -o $(BINDIR)/packs/layouts/masked-$$n.pack || exit 1; \
 	  $(LAYOUT_PACK) --layout masked --raw --experts 288 --max-tokens $$n -o $(BINDIR)/packs/layouts/masked-raw-$$n.pack || exit 1; \
 	done
+	for raw in "" -raw; do $(LAYOUT_PACK) --layout masked $${raw:+-$$raw} --experts 64 --max-tokens 4096 -o $(BINDIR)/packs/layouts/masked-64$$raw-4096.pack || exit 1; done
 	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epbench-compile $(BINDIR)/layouts-gpu/
 	mkdir -p $(BINDIR)/layouts-gpu/epcomm $(BINDIR)/layouts-gpu/packs && cp $(EPCOMM_OUT)/libepcomm.so $(BINDIR)/layouts-gpu/epcomm/ && cp -r $(BINDIR)/packs/layouts $(BINDIR)/layouts-gpu/packs/
 	tar -C $(BINDIR)/layouts-gpu -cJf $(BINDIR)/layouts-gpu.tar.xz .

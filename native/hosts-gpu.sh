@@ -4,7 +4,8 @@
 # plays a host: NVSHMEM runs over the link between them and no network takes part.
 #
 #   hosts-gpu.sh drill        does it start? versions, one small verification
-#   hosts-gpu.sh conform      the default matrix, every dtype, fused and split, both routes; parts of it with PART=1/4
+#   hosts-gpu.sh peers        the same programs without NVSHMEM: the quick matrix, one host
+#   hosts-gpu.sh conform      the default matrix, DTYPES (default all), fused and split, both routes; parts of it with PART=1/4
 #   hosts-gpu.sh endure       1,000 calls back to back, fp8 and bf16, both routes
 #   hosts-gpu.sh kill         a rank killed in mid-call, and a lost signal: who is named, and when
 #   hosts-gpu.sh four         4 processes on 2 GPUs, 2 hosts of 2: forwarding
@@ -57,10 +58,15 @@ drill() {
   step drill epbench verify --backend "$(launched 2 --split)" --quick --ranks 2 --nodes 2 --only op=dispatch --all
 }
 
+peers() {
+  step peers epbench verify --backend "$(launched 2)" --quick --ranks 2 --all
+}
+
 conform() {
-  step conform-peers epbench verify --backend "$(launched 2)" --quick --ranks 2 --all
   part=${PART:-1/1}
-  step "conform-nodes-${part/\//-of-}" epbench verify --backend "$(launched 2 --split)" --ranks 2 --nodes 2 --part "$part" --all
+  for dtype in ${DTYPES:-fp8 bf16 nvfp4 mxfp4}; do
+    step "conform-$dtype-${part/\//-of-}" epbench verify --backend "$(launched 2 --split)" --ranks 2 --nodes 2 --only "dtype=$dtype" --part "$part" --all
+  done
 }
 
 endure() {
@@ -79,7 +85,7 @@ kill_() {
   step killed sh -c "epbench sweep --backend '$(launched 2 "--split --deadline 2s")' --ranks 2 --nodes 2 --model deepseek-v3 --op pair --dtype fp8 --tokens 1024 --routing uniform --budget 45s -o '$run'; grep -o 'rank [0-9][^\"]* is gone' '$run/trials.jsonl'"
   kill $killer 2> /dev/null && echo "killed: over before a rank was killed" # else it would kill a rank of the next step
   tail -1 "$out/killed.txt"
-  step lost sh -c "! epbench verify --backend '$(launched 2 "--split --deadline 2s --drill drop:1:0:mode=split")' --quick --ranks 2 --nodes 2 --only op=dispatch --all"
+  step lost sh -c "! epbench verify --backend '$(launched 2 "--split --deadline 2s --drill drop:1:0:mode=split")' --quick --ranks 2 --nodes 2 --only op=dispatch --part 1/6 --all"
   grep -m1 "no progress within" "$out/lost.txt"
 }
 
@@ -92,7 +98,7 @@ tested() {
   name=$1 pack=$2 test=$3
   shift 3
   step "$name" timeout -k 5 90 epcomm-test "$work/$pack.pack" "$test" --processes --most 24 "$@"
-  tail -1 "$out/$name.txt"
+  test ! -f "$out/$name.txt" || tail -1 "$out/$name.txt"
 }
 
 epcomm() {
@@ -122,10 +128,10 @@ times() {
   cat "$out"/times-*.txt
 }
 
-test $# -gt 0 || set -- drill conform endure kill four epcomm times
+test $# -gt 0 || set -- drill peers conform endure kill four epcomm times
 for what in "$@"; do
   case $what in
-    drill | conform | endure | four | epcomm | times) $what ;;
+    drill | peers | conform | endure | four | epcomm | times) $what ;;
     kill) kill_ ;;
     *) echo "unknown: $what"; exit 2 ;;
   esac

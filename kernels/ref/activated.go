@@ -43,7 +43,7 @@ func (o *Oracle) ActivationPicks(rank, limit int) []int {
 //   - a BF16 value may be two codes off, an element of another dtype one code;
 //   - FP8 scales may differ by one part in a million, NVFP4 scales by one code; an MXFP4
 //     scale and its elements may be those of values one part in a million off;
-//   - of 1,000 values 999 must be equal.
+//   - of 1,000 values 999 must be equal, of few values a few less (mostOff).
 //
 // The scales of NVFP4's padding must be zero, and rows behind the last untouched.
 func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit int) kernels.Comparison {
@@ -59,8 +59,8 @@ func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit 
 		sum += off[i]
 	}
 	j.place = d.End
-	if sum*1000 > len(picked)*l.Hidden {
-		j.wrong("%d of %d values differ by a code, more than 1 in 1,000", sum, len(picked)*l.Hidden)
+	if n := len(picked) * l.Hidden; sum > mostOff(n) {
+		j.wrong("%d of %d values differ by a code, at most %d may", sum, n, mostOff(n))
 	}
 	o.checkScalePadding(j, d, got)
 	for i, b := range got.Beyond {
@@ -70,6 +70,14 @@ func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit 
 		}
 	}
 	return j.result()
+}
+
+// mostOff is how many of n values may differ by a code: 1 in 1,000, and three standard
+// deviations more, which count in small outputs. Float32 arithmetic that is right differs in
+// 1 of 10,000 with gpt-oss's clamp, but not evenly: in one output of 4,864 values 5 did.
+func mostOff(n int) int {
+	mean := float64(n) / 1000
+	return int(mean + 3*math.Sqrt(mean))
 }
 
 // checkActivated compares one row; off counts values that are near but not equal.

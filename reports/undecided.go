@@ -54,11 +54,12 @@ func undecidedNotes(cases []*Case, columns []Column) []string {
 		out = append(out, "undecided: the default stays, with a gain of 1; challenger: the best config besides it and its gain, which is neither clear of the band nor wholly inside it")
 	}
 	for _, x := range []struct {
-		cause record.Cause
-		text  string
+		cause   record.Cause
+		verdict record.Verdict
+		text    string
 	}{
-		{record.Noisy, "the default differs from itself by more than the band, so the machine cannot tell"},
-		{record.HostBound, "the default takes hardly longer than an empty kernel, so no parameter matters"},
+		{record.Noisy, record.Undecided, "the default differs from itself by more than the band, so the machine cannot tell"},
+		{record.HostBound, record.Same, "the default takes hardly longer than an empty kernel, so no parameter matters"},
 	} {
 		n := 0
 		for _, c := range cases {
@@ -67,7 +68,7 @@ func undecidedNotes(cases []*Case, columns []Column) []string {
 			}
 		}
 		if n > 0 {
-			out = append(out, fmt.Sprintf("%s: in %s %s", map[record.Cause]string{record.Noisy: "undecided", record.HostBound: "same"}[x.cause], ep.Count(n, "case"), x.text))
+			out = append(out, fmt.Sprintf("%s: in %s %s", x.verdict, ep.Count(n, "case"), x.text))
 		}
 	}
 	return out

@@ -143,9 +143,10 @@ func (g group) shared() []ep.Config {
 }
 
 // choice is the config for a class. One search speaks by what it chose, and several of one
-// class by the config that loses least over them and is slower than the default in none. For all routings the regret matrix has
-// that config. An interrupted sweep has no matrix: there the finals that all searches share
-// give it. Where they give the default, ok is false: they do not prove that nothing is faster.
+// class by the config that loses least over them and is slower than the default in none. For
+// all routings the regret matrix has that config. An interrupted sweep has no matrix: there
+// the finals that all searches share give it. Where they give the default, ok is false: they
+// do not prove that nothing is faster.
 func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:

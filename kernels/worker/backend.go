@@ -105,11 +105,11 @@ func (b *Backend) greet(ctx context.Context) error {
 	var w Welcome
 	if err := p.call(ctx, methodHello, Hello{Protocol: Protocol, Client: "epbench"}, &w, b.limits.Hello); err != nil {
 		err = explain(ctx, p, methodHello, err)
-		p.kill()
+		p.end()
 		return fmt.Errorf("%s: %w", b.command.Argv[0], err)
 	}
 	if err := checkWelcome(w, b.welcome); err != nil {
-		p.kill()
+		p.end()
 		return fmt.Errorf("%s: %w", b.command.Argv[0], err)
 	}
 	b.proc, b.welcome = p, w
@@ -255,8 +255,7 @@ func (b *Backend) say(line string) {
 
 // restart replaces a process that has died or hangs.
 func (b *Backend) restart(ctx context.Context) error {
-	b.proc.kill()
-	b.proc.stop()
+	b.proc.end()
 	b.restarts++
 	return b.greet(ctx)
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -140,6 +143,101 @@ func TestBackground(t *testing.T) {
 	}
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil || b.Restarts() > 0 {
 		t.Errorf("%v, %d restarts", err, b.Restarts())
+	}
+}
+
+// TestFreedNumber: the number of a process that is gone may be another's group. It is not killed.
+func TestFreedNumber(t *testing.T) {
+	for _, launched := range []bool{false, true} {
+		var b *Backend
+		if launched {
+			b, _ = openLaunched(t, "honest", "idle")
+		} else {
+			b = openScripted(t, "honest")
+		}
+		p := b.proc
+		p.kill()
+		<-p.done
+		other := exec.Command("sleep", "600")
+		other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		p.cmd.Process = other.Process
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = other.Process.Signal(syscall.SIGTERM)
+		_ = other.Wait()
+		if how := other.ProcessState.Sys().(syscall.WaitStatus).Signal(); how != syscall.SIGTERM {
+			t.Errorf("launched %v: a process that has the number now ended by %v", launched, how)
+		}
+	}
+}
+
+// TestLeftInGroup: what a worker over pipes leaves in its process group ends with it.
+func TestLeftInGroup(t *testing.T) {
+	t.Setenv(scriptEnv, "honest")
+	file := filepath.Join(t.TempDir(), "child")
+	shell := fmt.Sprintf("sleep 600 > /dev/null 2>&1 & echo $! > %s; exec %s", file, os.Args[0])
+	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}}, DefaultLimits(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the end of child "+string(text), func() {
+		for { // a zombie has no command line
+			if line, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/cmdline"); len(line) == 0 {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
+// TestLeave: a worker that shut down has a while to clean up behind its connection.
+func TestLeave(t *testing.T) {
+	for _, listen := range []string{"", Loopback} {
+		t.Setenv(scriptEnv, "honest")
+		file := filepath.Join(t.TempDir(), "clean")
+		shell := fmt.Sprintf("%s; exec >&-; sleep 0.3; echo > %s", os.Args[0], file)
+		if listen != "" {
+			shell = rankEnv + "=0 " + shell
+		}
+		b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: listen}, DefaultLimits(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("listen %q: killed before it ended: %v", listen, err)
+		}
+	}
+}
+
+// TestNoStart: a worker that is interrupted in hello, or refused, leaves neither a process nor a
+// file.
+func TestNoStart(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	refused := `read line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 600`
+	for shell, want := range map[string]string{"sleep 600": "context deadline exceeded", refused: "speaks protocol 0"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := Open(ctx, Command{Argv: []string{"sh", "-c", shell}}, DefaultLimits(), nil)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+			t.Errorf("%s: left behind: %v, %v", shell, left, err)
+		}
 	}
 }
 

@@ -49,11 +49,13 @@ type process struct {
 	rows     string       // file for probed rows, "" where the worker may be on another host
 	requests atomic.Int64 // so far; the client numbers them so
 	busy     atomic.Bool  // nobody waits any more for the answer to the last request
+	leaving  atomic.Bool  // stop has ended the connection
 
 	mu    sync.Mutex
 	last  Beat
 	exit  error
 	broke bool // exit is how the connection ended, not the process
+	freed bool // the command's number may be another's
 }
 
 // start runs the command. A launched one must connect within limit.
@@ -70,6 +72,7 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 	p.printed = &printer{tail: p.tail, show: c.Said}
 	p.wait = sync.OnceValue(func() error {
 		err := p.cmd.Wait()
+		p.release()
 		p.out.drain()
 		return err
 	})
@@ -83,7 +86,7 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 	}
 	p.client = jrpc2.NewClient(messages, &jrpc2.ClientOptions{
 		OnNotify: p.onNotify,
-		OnStop:   func(_ *jrpc2.Client, err error) { p.ended <- err },
+		OnStop:   func(_ *jrpc2.Client, err error) { p.ended <- p.ending(err) },
 	})
 	go p.reap()
 	return p, nil
@@ -209,11 +212,33 @@ func (p *process) onNotify(r *jrpc2.Request) {
 
 // kill ends the process group without asking, and all ranks that it launched.
 func (p *process) kill() {
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	p.mu.Lock()
+	if !p.freed {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	}
+	p.mu.Unlock()
 	if p.group != nil {
 		killFamily(p.group.mark)
 		p.group.close()
 	}
+}
+
+// release ends what a worker over pipes left in its group when it ended. From then on the
+// group's number may be another's, and is not killed any more. Launched ranks may stay: they
+// are killed by their mark.
+func (p *process) release() {
+	if p.group == nil {
+		p.kill()
+	}
+	p.mu.Lock()
+	p.freed = true
+	p.mu.Unlock()
+}
+
+// end kills the process and waits for it to go.
+func (p *process) end() {
+	p.kill()
+	p.stop()
 }
 
 // dismiss says that the process may end by itself.
@@ -228,8 +253,17 @@ func (p *process) dismiss() {
 func (p *process) stop() {
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	defer timer.Stop()
+	p.leaving.Store(p.leaving.Load() || !p.client.IsStopped())
 	p.client.Close()
 	<-p.done
+}
+
+// ending is how the connection ended, of what the client says. That stop ended it is no error.
+func (p *process) ending(err error) error {
+	if p.leaving.Load() {
+		return io.EOF
+	}
+	return err
 }
 
 // lost reports that the process is of no use any more: it is gone, or may still be at work on

@@ -54,6 +54,21 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
+// TestPresentable: a worker that prints a file, or bytes, fills no terminal.
+func TestPresentable(t *testing.T) {
+	for text, want := range map[string]string{
+		"  NCCL\tversion\r2.27 ":               "NCCL version 2.27",
+		"\x1b[31mred\x07\xff\u202e":            "[31mred",
+		"\x00\x01":                             "",
+		strings.Repeat("x", saidBytes+1):       strings.Repeat("x", saidBytes) + "... (1001 bytes)",
+		strings.Repeat("x", saidBytes-1) + "é": strings.Repeat("x", saidBytes-1) + "... (1001 bytes)",
+	} {
+		if got := presentable(text); got != want {
+			t.Errorf("%.40q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestHelloRefusals: what a table or the spelling of a config has no room for is refused at
 // once, by the field's name.
 func TestHelloRefusals(t *testing.T) {

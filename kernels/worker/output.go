@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/creachadair/jrpc2/channel"
 )
@@ -72,9 +73,12 @@ func (o *outlets) close() {
 	}
 }
 
-// saidLines is how many lines of free text of one process are shown. A worker that
-// prints every round would hide everything else.
-const saidLines = 20
+// saidLines is how many lines of free text of one process are shown, and saidBytes how much of
+// each. A worker that prints every round would hide everything else.
+const (
+	saidLines = 20
+	saidBytes = 1000
+)
 
 // printer keeps and shows the lines that a worker prints.
 type printer struct {
@@ -90,13 +94,35 @@ func (p *printer) line(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count++
-	switch text = strings.TrimSpace(text); {
+	switch text = presentable(text); {
 	case p.show == nil || text == "" || p.count > saidLines:
 	case p.count == saidLines:
 		p.show(text + " (further lines are not shown)")
 	default:
 		p.show(text)
 	}
+}
+
+// presentable is a line as it is shown: no more than saidBytes, and nothing that steers a terminal.
+func presentable(text string) string {
+	more := ""
+	if len(text) > saidBytes {
+		text, more = text[:saidBytes], fmt.Sprintf("... (%d bytes)", len(text))
+	}
+	return strings.TrimSpace(printable(text)) + more
+}
+
+// printable is text without what steers a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, strings.ToValidUTF8(text, ""))
 }
 
 // lineWriter hands whole lines to a printer.
@@ -184,7 +210,7 @@ func (t *tailBuffer) Write(b []byte) (int, error) {
 func (t *tailBuffer) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.Join(strings.Fields(string(t.buf)), " ")
+	return strings.Join(strings.Fields(printable(string(t.buf))), " ")
 }
 
 // lineLimit fails once a line grows past limit, so that a worker that prints

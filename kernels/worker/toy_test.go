@@ -24,7 +24,7 @@ func python(t *testing.T) string {
 	if err != nil {
 		t.Skip("no python3 here")
 	}
-	for _, dir := range []string{"../../native/python/workers/harness", "../../examples/workers", "testdata"} {
+	for _, dir := range []string{"../../native/python/workers", "../../native/python/workers/harness", "../../examples/workers", "testdata"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.py"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no Python files in %s: %v", dir, err)
@@ -44,7 +44,7 @@ func openToy(t *testing.T, file, drill string) (*Backend, *[]string, error) {
 	interpreter := python(t)
 	limits := DefaultLimits()
 	limits.Round = time.Minute
-	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + "; ../../examples/workers/ranks.sh 3 " + interpreter + " " + file
+	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + " EPBENCH_FAULT=" + drill + "; ../../examples/workers/ranks.sh 3 " + interpreter + " " + file
 	var said []string
 	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: func(s string) { said = append(said, s) }}, limits, nil)
 	if err == nil {
@@ -338,5 +338,46 @@ func TestToyPrintsAndMisses(t *testing.T) {
 	}
 	if _, _, err := openToy(t, "testdata/drill.py", "missing"); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") || !strings.Contains(err.Error(), "no_such_library") {
 		t.Errorf("a missing library: %v", err)
+	}
+}
+
+// TestFaulty: the faults that run-gpu.sh asks for with real libraries.
+func TestFaulty(t *testing.T) {
+	for _, c := range []struct {
+		fault  string
+		status ep.Status
+		reason string
+	}{
+		{"kill:messages=4", ep.Crash, "rank 1 of 3"},
+		{"print:messages=4", "", "a line on standard output"},
+		{"missing:mine", "", "No module named 'toy'"},
+		{"missing:other", "", ""},
+	} {
+		t.Run(c.fault, func(t *testing.T) {
+			t.Parallel()
+			b, said, err := openToy(t, "../../native/python/workers/faulty.py mine "+toyFile, c.fault)
+			if strings.Contains(c.reason, "No module") {
+				if err == nil || !strings.Contains(err.Error(), "rank 1 of 3") || !strings.Contains(err.Error(), c.reason) {
+					t.Fatalf("%v, want %s", err, c.reason)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, good := toySession(t, b, ep.Dispatch)
+			if _, err := s.Verify(t.Context(), good); err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Verify(t.Context(), good.With("messages", "4"))
+			text := strings.Join(*said, "\n")
+			var f *kernels.Failure
+			if errors.As(err, &f) {
+				text = f.Reason
+			}
+			if (err != nil) != (c.status != "") || f != nil && f.Status != c.status || !strings.Contains(text, c.reason) {
+				t.Errorf("%v, said %q, want %s with %q", err, *said, c.status, c.reason)
+			}
+		})
 	}
 }

@@ -5,6 +5,8 @@
 #
 #   run-gpu.sh build          builds DeepEP and FlashInfer's kernel; one to three minutes
 #   run-gpu.sh drill          every worker, one small search each: does it run?
+#   run-gpu.sh faults         a rank of each library is killed, hangs, prints, or lacks the
+#                             library: does epbench say so and go on? One minute
 #   run-gpu.sh sweep          all libraries, one model: about 8 minutes
 #   run-gpu.sh turns          what the sweep's runs chose, once more in turns: 2 minutes
 #   run-gpu.sh whole          both models, every library, every token count, uniform, zipf:1.0
@@ -20,12 +22,16 @@
 #
 # LIBRARIES names workers, and ours as epbench or epbench-LAYOUT; NAME@SMS takes that many SMs
 # at most and runs with FEW_TOKENS. MODELS, TOKENS, LL_TOKENS, SKEW_TOKENS, ROUTING, OPS, DTYPE,
-# BAND, SECONDS_EACH, SKEW_SECONDS, TURNS and SWEEP_FLAGS change what a sweep does.
+# BAND, SECONDS_EACH, SKEW_SECONDS, TURNS and SWEEP_FLAGS change what a sweep does. LAUNCHER starts
+# the ranks; "examples/workers/ranks.sh 2 python3" does it some seconds faster than torchrun.
 cd "$(dirname "$0")/../../.." || exit 1
 peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site} work=${WORK:-/tmp/peers-work} out=${OUT:-/tmp/peers-out}
 limit=${LIMIT:-570}
 ranks=${RANKS:-2}
 mkdir -p "$out" "$work" "$site"
+# What an earlier call has left running would write to the same runs, and be measured beside.
+exec 9> "$work/.lock"
+flock -w 60 9 || { echo "another run-gpu.sh, or what it started, is still at work in $work"; exit 1; }
 test -n "$(ls -A "$work")" || ! test -f "$peers/runs.tgz" || tar -C "$work" -xzf "$peers/runs.tgz"
 test -d "$site/flashinfer" || ! test -d "$peers/flashinfer" || cp -r "$peers/flashinfer/." "$site"
 # Newer programs stay: somebody may be running them.
@@ -43,7 +49,8 @@ done
 fi=$(python3 -c 'from flashinfer.comm import trtllm_moe_alltoall; print("flashinfer")' 2> "$work/flashinfer-import.txt")
 export PYTHONWARNINGS=ignore::UserWarning # about what pack-flashinfer.py left out
 export FLASHINFER_CUDA_ARCH_LIST=${FLASHINFER_CUDA_ARCH_LIST:-9.0a}
-worker="launch:python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py"
+launcher=${LAUNCHER:-python3 -m torch.distributed.run --standalone --nproc-per-node $ranks}
+worker="launch:$launcher native/python/workers/worker.py"
 
 build() {
   # A machine that is still warm has it.
@@ -100,7 +107,7 @@ once() {
   local needs=$1 name=$2
   shift 2
   test ! -e "$work/$name.done" || return 0
-  if [ $((limit - SECONDS)) -lt "$needs" ]; then
+  if [ $((limit - SECONDS)) -lt $((needs > 25 ? needs : 25)) ]; then
     pending+=" $name"
     return 1
   fi
@@ -126,6 +133,10 @@ swept() {
 
 # whole is sweep and turns for several models, each step once over several calls.
 whole() {
+  local gpus
+  gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | sort | uniq -c)
+  test -e "$work/gpus.txt" || echo "$gpus" > "$work/gpus.txt"
+  test "$gpus" = "$(cat "$work/gpus.txt")" || { echo "here are$gpus, but the runs so far are of$(cat "$work/gpus.txt"): they cannot be compared; empty $work and PEERS/runs.tgz, or take such a host"; return 1; }
   for model in ${MODELS:-deepseek-v3 qwen3-30b-a3b}; do
     for l in ${LIBRARIES:-deepep nccl $fi epbench epbench-rank deepep-ll}; do
       tokens=${TOKENS:-1,8,128,1024,4096} max=${MAX_TOKENS:-4096}
@@ -144,7 +155,7 @@ whole() {
       once "${TURN_SECONDS:-150}" "$model-turns-${routing%:*}" epbench interleave $of --routing "$routing" -o "$work/$model-turns-${routing%:*}" --turns "${TURNS:-40}"
     done
     test -z "$pending" || break
-    choose "$model-turns" "$work/$model-turns"-*/*/
+    test -e "$work/$model-chosen.done" || { choose "$model-turns" "$work/$model-turns"-*/*/ && touch "$work/$model-chosen.done"; }
   done
   test -z "$pending" || echo "to be done:$pending; give the same call again, with $out/runs.tgz in PEERS where this machine is gone"
 }
@@ -177,6 +188,70 @@ drill() {
       --routing zipf:1.0 --op dispatch,combine,pair --budget 12s $(flags "$l")
     grep -A6 '^row' "$work/drill-$l.txt"
   done
+}
+
+# faults: all libraries and faults at the same time, since nothing is timed. The config with the
+# second value of a param is the one that fails.
+faults() {
+  local l kind first second others="" prints=""
+  for kind in kill hang missing print; do
+    for l in ${LIBRARIES:-deepep nccl $fi}; do
+      fault "$kind" "$l" &
+      test "$kind" = print && prints+=" $!" || others+=" $!"
+    done
+  done
+  wait $prints
+  read -r first second _ <<< "${LIBRARIES:-deepep nccl $fi}"
+  if test -n "$second"; then
+    EPBENCH_FAULT=missing:$second faulty faults-left-out interleave "$work/faults-$first-print" "$work/faults-$second-print" --turns 2 -o "$work/faults-left-out"
+    right faults-left-out 1 faults-left-out.txt "faults-$second-print is left out: .*rank 1 of .* No module named"
+    right faults-left-out 1 "faults-left-out/faults-$first-print/trials.jsonl" '"status":"ok"'
+  fi
+  wait $others
+  for l in ${LIBRARIES:-deepep nccl $fi}; do
+    right "faults-$l-kill" "0|4" "faults-$l-kill/trials.jsonl" '"status":"crash","reason":"[a-z]*: rank 1 of'
+    right "faults-$l-hang" "0|4" "faults-$l-hang/trials.jsonl" '"status":"hang","reason":"no answer to [a-z]* within [^"]*rank 1 of'
+    right "faults-$l-print" "0|4" "faults-$l-print.txt" 'worker: a line on standard output'
+    right "faults-$l-missing" 1 "faults-$l-missing.txt" 'rank 1 of .* No module named'
+    for kind in kill hang print; do
+      right "faults-$l-$kind" "0|4" "faults-$l-$kind/table.json" '"rows"'
+    done
+  done
+  ! pgrep -fl workers/faulty.py || table+="processes of faults are left: FAILED"$'\n'
+}
+
+# fault KIND LIBRARY: a small sweep with a fault
+fault() {
+  local values where backend
+  case $2 in
+    deepep) values=sms=20,64 ;;
+    deepep-ll) values=hook=0,1 ;;
+    nccl*) values=ctas=0,32 ;;
+    flashinfer) values=threads=256,512 ;;
+    *) values=${FAULT_VALUES:-messages=1,4} ;;
+  esac
+  where=${values%%=*}=${values##*,}
+  test "$1" != missing || where=$2
+  backend=$(library "$2")
+  EPBENCH_FAULT=$1:$where faulty "faults-$2-$1" sweep -o "$work/faults-$2-$1" --ranks "$ranks" --band 2% --backend "${backend/worker.py/faulty.py $2}" \
+    --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 --routing uniform --op dispatch --param "$values" --budget 8s ${SWEEP_FLAGS:-}
+}
+
+# faulty NAME COMMAND...: what epbench does with a fault, in NAME.txt and NAME.code
+faulty() {
+  local name=$1
+  shift
+  rm -rf "${work:?}/$name"
+  timeout -s INT -k 10 90 epbench "$@" > "$work/$name.txt" 2>&1
+  echo $? > "$work/$name.code"
+}
+
+# right NAME CODES FILE PATTERN: whether it ended as it has to
+right() {
+  local word=ok
+  grep -qxE "$2" "$work/$1.code" && grep -q "$4" "$work/$3" || word=FAILED
+  table+=$(printf '%-28s %-12s code %s, %s' "$1" "$word" "$(cat "$work/$1.code")" "$4")$'\n'
+  test "$word" = ok || { echo "---- $1"; tail -15 "$work/$1.txt"; }
 }
 
 # sweep tunes every library under uniform routing, then for a shorter time under skewed ones.
@@ -245,8 +320,8 @@ exports() {
 
 for command in "${@:-sweep}"; do
   case $command in
-    build | drill | sweep | turns | whole | exports) $command || table+="$command FAILED"$'\n' ;;
-    *) echo "build, drill, sweep, turns, whole or exports, not $command"; exit 2 ;;
+    build | drill | faults | sweep | turns | whole | exports) $command || table+="$command FAILED"$'\n' ;;
+    *) echo "build, drill, faults, sweep, turns, whole or exports, not $command"; exit 2 ;;
   esac
 done
 tar -C "$work" -czf "$out/runs.tgz" . && ls -la "$out/runs.tgz"

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/creachadair/jrpc2"
@@ -150,12 +153,18 @@ func explain(ctx context.Context, p *process, method string, err error) error {
 	// A connection that broke is an RPC error too, of this code.
 	case errors.As(err, &rpc) && (rpc.Code != jrpc2.InternalError || !p.client.IsStopped()):
 		return fmt.Errorf("%s: %s", method, rpc.Message)
-	case !p.client.IsStopped():
+	case !p.client.IsStopped() && !unsent(err):
 		return fmt.Errorf("%s: the answer cannot be read: %w%s", method, err, p.printedLast())
 	}
 	// A client whose connection ended answers "context canceled".
 	p.stop()
 	return fmt.Errorf("%s: %s", method, p.obituary())
+}
+
+// unsent reports whether a request did not reach the worker, which then has ended or is about to.
+func unsent(err error) bool {
+	var number syscall.Errno
+	return errors.As(err, &number) || errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed)
 }
 
 // Machine implements kernels.Backend.

@@ -1,7 +1,10 @@
 package worker
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +54,28 @@ func TestOddAnswers(t *testing.T) {
 				t.Errorf("%q, want %q", text, c.said)
 			}
 		})
+	}
+}
+
+// TestDeaf: a request that a worker does not take any more is no unreadable answer. The reason is how
+// the worker ended.
+func TestDeaf(t *testing.T) {
+	w := Welcome{Protocol: Protocol, Machine: ep.Machine{Backend: "b"}, Kernels: []KernelDecl{{Name: "k", Op: ep.Dispatch}}}
+	hello, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "result": w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deaf := filepath.Join(t.TempDir(), "deaf")
+	shell := fmt.Sprintf("read x; exec <&-; echo '%s'; echo > %s; sleep 1; echo out of memory >&2; exit 3", hello, deaf)
+	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}}, DefaultLimits(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	awaitFile(deaf)
+	_, err = b.Empty(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "exit status 3; it printed: out of memory") {
+		t.Errorf("%v", err)
 	}
 }
 

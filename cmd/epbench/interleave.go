@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,7 +67,7 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := canTakeTurns(runs); err != nil {
 		return err
 	}
-	t := &turntable{flags: f, backends: map[string]kernels.Backend{}, id: time.Now().UTC().Format(time.RFC3339Nano)}
+	t := &turntable{flags: f, backends: map[string]*startedBackend{}, id: time.Now().UTC().Format(time.RFC3339Nano)}
 	defer t.close()
 	heats, err := t.heats(cmd, runs)
 	if err != nil {
@@ -138,7 +139,7 @@ func (t *turntable) failure() error {
 type turntable struct {
 	flags    *interleaveFlags
 	id       string
-	backends map[string]kernels.Backend // by --backend; nil where it did not start
+	backends map[string]*startedBackend // by --backend
 	list     []*openSide
 
 	missing []error // why backends did not start; the others go on
@@ -163,12 +164,17 @@ type seat struct {
 
 // heats starts the runs' backends and groups the cases.
 func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Heat, error) {
-	var seats []seat
-	for _, l := range runs {
-		old, err := resumed(l.Run.Command)
-		if err != nil {
+	olds := make([]*sweepFlags, len(runs))
+	for i, l := range runs {
+		var err error
+		if olds[i], err = resumed(l.Run.Command); err != nil {
 			return nil, badInput(fmt.Errorf("%s: %w", l.Path, err))
 		}
+	}
+	t.start(cmd, olds)
+	var seats []seat
+	for i, l := range runs {
+		old := olds[i]
 		s, err := t.side(cmd, l, old)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.Path, err)
@@ -252,9 +258,11 @@ func withoutBuffers(p ep.Problem) ep.Problem {
 // side opens a directory for what a run's backend measures. It is nil where the backend
 // does not start.
 func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded, old *sweepFlags) (*openSide, error) {
-	b, err := t.start(cmd, l, old.backend)
-	if b == nil {
-		return nil, err
+	b, err := t.backends[old.backend].Backend, t.backends[old.backend].err
+	if err != nil {
+		t.missing = append(t.missing, fmt.Errorf("%s: %w", l.Path, err))
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is left out: %v\n", l.Path, err)
+		return nil, cmd.Context().Err()
 	}
 	if b.Machine().Key() != l.Run.Machine.Key() || sweep.ABI(b) != l.Run.ABI {
 		return nil, withCode(exitNotComparable, fmt.Errorf("measured on %s with kernels %s; here is %s with %s", l.Run.Machine.Key(), l.Run.ABI, b.Machine().Key(), sweep.ABI(b)))
@@ -274,21 +282,25 @@ func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded, old *sweepFlags)
 	return s, nil
 }
 
-// start starts a run's backend again, once for all runs that have the same. It is nil
-// where that does not start.
-func (t *turntable) start(cmd *cobra.Command, l *reports.Loaded, backend string) (kernels.Backend, error) {
-	b, known := t.backends[backend]
-	err := errors.New("its backend did not start")
-	if !known {
-		b, err = backendOf(cmd, backend)
-		t.backends[backend] = b
+// startedBackend is a backend, or why it did not start.
+type startedBackend struct {
+	kernels.Backend
+	err error
+}
+
+// start starts the backends of all runs side by side, one for all runs that have the same: a
+// worker that imports PyTorch takes ten seconds.
+func (t *turntable) start(cmd *cobra.Command, runs []*sweepFlags) {
+	var all sync.WaitGroup
+	for _, old := range runs {
+		if t.backends[old.backend] != nil {
+			continue
+		}
+		s := &startedBackend{}
+		t.backends[old.backend] = s
+		all.Go(func() { s.Backend, s.err = backendOf(cmd, old.backend) })
 	}
-	if b == nil {
-		t.missing = append(t.missing, fmt.Errorf("%s: %w", l.Path, err))
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is left out: %v\n", l.Path, err)
-		return nil, cmd.Context().Err()
-	}
-	return b, nil
+	all.Wait()
 }
 
 // write completes the run directories with what was measured.
@@ -302,7 +314,7 @@ func (t *turntable) write() error {
 
 func (t *turntable) close() {
 	for _, b := range t.backends {
-		if b != nil {
+		if b.err == nil {
 			b.Close() // its results are written; what a worker says at its end changes nothing
 		}
 	}

@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
@@ -47,6 +53,29 @@ func TestHeats(t *testing.T) {
 		if text != c.want {
 			t.Errorf("%q, want %q", text, c.want)
 		}
+	}
+}
+
+// TestStartSideBySide: each of two backends starts when the other has begun. One that two runs
+// share starts once.
+func TestStartSideBySide(t *testing.T) {
+	dir := t.TempDir()
+	waits := func(mine, others string) *sweepFlags {
+		return &sweepFlags{backend: fmt.Sprintf(`exec:sh -c 'echo >> %s; while ! test -e %s; do sleep 0.05; done; exit 3'`, filepath.Join(dir, mine), filepath.Join(dir, others))}
+	}
+	cmd := &cobra.Command{}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd.SetContext(ctx)
+	table := &turntable{backends: map[string]*startedBackend{}}
+	table.start(cmd, []*sweepFlags{waits("a", "b"), waits("b", "a"), waits("a", "b")})
+	for spec, b := range table.backends {
+		if b.err == nil || !strings.Contains(b.err.Error(), "exit status 3") {
+			t.Errorf("%s: %v", spec, b.err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(text) != "\n" {
+		t.Errorf("the shared backend began as often as there are lines in %q, %v", text, err)
 	}
 }
 

@@ -30,7 +30,7 @@ limit=${LIMIT:-570}
 ranks=${RANKS:-2}
 mkdir -p "$out" "$work" "$site"
 # What an earlier call has left running would write to the same runs, and be measured beside.
-exec 9> "$work/.lock"
+exec 9> "$work.lock"
 flock -w 60 9 || { echo "another run-gpu.sh, or what it started, is still at work in $work"; exit 1; }
 test -n "$(ls -A "$work")" || ! test -f "$peers/runs.tgz" || tar -C "$work" -xzf "$peers/runs.tgz"
 test -d "$site/flashinfer" || ! test -d "$peers/flashinfer" || cp -r "$peers/flashinfer/." "$site"

@@ -162,10 +162,14 @@ func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	if g.ending || late || g.trouble != nil && !g.gone {
 		return
 	}
+	lost := g.trouble
 	if !g.gone {
 		g.timer = time.AfterFunc(after, g.end)
 	}
 	g.note(m, t)
+	if g.gone { // which made which fail cannot be told
+		g.trouble.Reason = lost.Reason + "; " + g.trouble.Reason
+	}
 	g.gone = false
 }
 

@@ -321,8 +321,8 @@ func TestLateTrouble(t *testing.T) {
 	}
 }
 
-// TestReasonAfterLoss: a rank may go because another failed. Where the loss is read first,
-// the reason still counts, and nothing excuses the group.
+// TestReasonAfterLoss: a rank may go because another failed, or fail because another has gone.
+// Where the loss is read first, both are named, and nothing excuses the group.
 func TestReasonAfterLoss(t *testing.T) {
 	g, ended := fakeGroup(t)
 	seat := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
@@ -331,8 +331,8 @@ func TestReasonAfterLoss(t *testing.T) {
 	g.fail(seat(2), Trouble{Status: ep.Illegal, Reason: "later"}, time.Hour)
 	g.calm(0)
 	<-ended
-	if w := g.wrong(); w == nil || w.Status != ep.NoLaunch || !strings.Contains(w.Reason, "rank 1 of 3") {
-		t.Errorf("%+v, want the reason of rank 1", w)
+	if w, want := g.wrong(), "rank 2 of 3 (host , pid 0): is gone; rank 1 of 3 (host , pid 0): no kernel image"; w == nil || w.Status != ep.NoLaunch || w.Reason != want {
+		t.Errorf("%+v, want %q", w, want)
 	}
 }
 

@@ -277,8 +277,34 @@ func (g *group) late() string {
 		return strings.Join(silent, ", ")
 	case len(busy) > 0 && len(busy) < len(g.members):
 		return strings.Join(busy, ", ") + " while the others wait"
+	case len(busy) > 1 && len(busy) == len(g.members):
+		return g.rarest()
 	case len(g.members) > 1 && len(g.members) < zero.Ranks:
 		return fmt.Sprintf("%d of %d ranks have connected", len(g.members), zero.Ranks)
 	}
 	return ""
+}
+
+// rarest names the ranks that are where the fewest are: a library's own waiting is not told apart
+// from work. "" where all are in the same place. The caller holds mu.
+func (g *group) rarest() string {
+	at := map[string][]string{}
+	for _, r := range slices.Sorted(maps.Keys(g.members)) {
+		m := g.members[r]
+		at[m.beat.Doing] = append(at[m.beat.Doing], fmt.Sprintf("%s is in %s", m, m.beat.Doing))
+	}
+	least := len(g.members)
+	for _, ranks := range at {
+		least = min(least, len(ranks))
+	}
+	if least == len(g.members) {
+		return ""
+	}
+	var out []string
+	for _, doing := range slices.Sorted(maps.Keys(at)) {
+		if len(at[doing]) == least {
+			out = append(out, at[doing]...)
+		}
+	}
+	return strings.Join(out, ", ")
 }

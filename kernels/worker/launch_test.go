@@ -336,7 +336,8 @@ func TestReasonAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLate: a hang names the rank that is silent, or else the one that does not wait.
+// TestLate: a hang names the rank that is silent, or else the one that does not wait, or else the
+// one that is elsewhere than the others.
 func TestLate(t *testing.T) {
 	seat := func(rank int, heard time.Duration, b Beat) *member {
 		return &member{Greeting: Greeting{Rank: rank, Ranks: 3}, heard: time.Now().Add(-heard), beat: b}
@@ -349,6 +350,8 @@ func TestLate(t *testing.T) {
 		{"no rank has connected", nil},
 		{"rank 2 of 3 (host , pid 0) is silent since 9s", []*member{seat(0, 0, wait), seat(1, 0, Beat{Doing: "run"}), seat(2, 9*time.Second, wait)}},
 		{"rank 1 of 3 (host , pid 0) is in dispatch while the others wait", []*member{seat(0, 0, wait), seat(1, 0, Beat{Doing: "dispatch"}), seat(2, 0, wait)}},
+		{"rank 1 of 3 (host , pid 0) is in sleep", []*member{seat(0, 0, Beat{Doing: "all_to_all"}), seat(1, 0, Beat{Doing: "sleep"}), seat(2, 0, Beat{Doing: "all_to_all"})}},
+		{"", []*member{seat(0, 0, Beat{Doing: "run"}), seat(1, 0, Beat{Doing: "run"}), seat(2, 0, Beat{Doing: "run"})}},
 		{"2 of 3 ranks have connected", []*member{seat(0, 0, wait), seat(1, 0, wait)}},
 		{"", []*member{seat(0, 0, wait), seat(1, 0, wait), seat(2, 0, wait)}},
 	} {

@@ -25,6 +25,13 @@ class Broken(Failure):
     worker again."""
 
 
+def place():
+    """Where the main thread is. A rank that hangs in a library waits for no rank that epbench
+    knows of; the place tells it from the ranks that wait for it inside the library."""
+    frame = sys._current_frames().get(threading.main_thread().ident)
+    return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
+
+
 class Line:
     """One rank's connection. It ends the process when epbench ends it."""
 
@@ -63,7 +70,7 @@ class Line:
         while True:
             time.sleep(BEAT)
             try:
-                self.notify("heartbeat", {"doing": self.doing, "waiting": self.waiting})
+                self.notify("heartbeat", {"doing": self.doing + place(), "waiting": self.waiting})
             except OSError:
                 os._exit(0)
 

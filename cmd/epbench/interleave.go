@@ -313,11 +313,13 @@ func (t *turntable) write() error {
 }
 
 func (t *turntable) close() {
+	var all sync.WaitGroup
 	for _, b := range t.backends {
 		if b.err == nil {
-			b.Close() // its results are written; what a worker says at its end changes nothing
+			all.Go(func() { b.Close() }) // its results are written; what a worker says at its end changes nothing
 		}
 	}
+	all.Wait()
 	for _, s := range t.list {
 		s.dir.Close()
 	}

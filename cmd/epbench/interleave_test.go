@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -76,6 +79,35 @@ func TestStartSideBySide(t *testing.T) {
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(text) != "\n" {
 		t.Errorf("the shared backend began as often as there are lines in %q, %v", text, err)
+	}
+}
+
+// slowEnd is a backend whose Close waits for that of another one.
+type slowEnd struct {
+	kernels.Backend
+	both *sync.WaitGroup
+}
+
+func (b slowEnd) Close() error {
+	b.both.Done()
+	b.both.Wait()
+	return nil
+}
+
+// TestEndSideBySide: backends end together, since a worker takes seconds for it.
+func TestEndSideBySide(t *testing.T) {
+	var both sync.WaitGroup
+	both.Add(2)
+	table := &turntable{backends: map[string]*startedBackend{"a": {Backend: slowEnd{both: &both}}, "b": {Backend: slowEnd{both: &both}}, "c": {err: errors.New("did not start")}}}
+	done := make(chan struct{})
+	go func() {
+		table.close()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("one backend's end waits for another's")
 	}
 }
 

@@ -193,22 +193,23 @@ drill() {
 # faults: all libraries and faults at the same time, since nothing is timed. The config with the
 # second value of a param is the one that fails.
 faults() {
-  local l kind first second others="" prints=""
+  local l kind first second all others="" prints=""
+  all=$(tr -s ' ' '\n' <<< "${LIBRARIES:-deepep nccl $fi}" | grep -v '^epbench') # ours has drills of its own
   for kind in kill hang missing print; do
-    for l in ${LIBRARIES:-deepep nccl $fi}; do
+    for l in $all; do
       fault "$kind" "$l" &
       test "$kind" = print && prints+=" $!" || others+=" $!"
     done
   done
   wait $prints
-  read -r first second _ <<< "${LIBRARIES:-deepep nccl $fi}"
+  read -r first second _ <<< "${all//$'\n'/ }"
   if test -n "$second"; then
     EPBENCH_FAULT=missing:$second faulty faults-left-out interleave "$work/faults-$first-print" "$work/faults-$second-print" --turns 2 -o "$work/faults-left-out"
     right faults-left-out 1 faults-left-out.txt "faults-$second-print is left out: .*rank 1 of .* No module named"
     right faults-left-out 1 "faults-left-out/faults-$first-print/trials.jsonl" '"status":"ok"'
   fi
   wait $others
-  for l in ${LIBRARIES:-deepep nccl $fi}; do
+  for l in $all; do
     right "faults-$l-kill" "0|4" "faults-$l-kill/trials.jsonl" '"status":"crash","reason":"[a-z]*: rank 1 of'
     right "faults-$l-hang" "0|4" "faults-$l-hang/trials.jsonl" '"status":"hang","reason":"no answer to [a-z]* within [^"]*rank 1 of'
     right "faults-$l-print" "0|4" "faults-$l-print.txt" 'worker: a line on standard output'

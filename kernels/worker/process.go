@@ -258,7 +258,7 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// ending is how the connection ended, of what the client says. That stop ended it is no error.
+// ending is the error with which the connection ended. An end by stop is none.
 func (p *process) ending(err error) error {
 	if p.leaving.Load() {
 		return io.EOF

@@ -11,8 +11,9 @@ import (
 )
 
 // bayes begins with wide draws from every kernel, and then measures what a Gaussian
-// process of each kernel expects most of. A kernel that is behind keeps being tried, as
-// long as its process does not rule out that it holds something better.
+// process of each kernel expects most of; while few points are known, one over all kernels
+// has a say, too. A kernel that is behind keeps being tried, as long as these do not rule
+// out that it holds something better.
 func bayes(ctx context.Context, s *State) error {
 	return search(ctx, s, func() bool { return false })
 }
@@ -41,9 +42,9 @@ func search(ctx context.Context, s *State, whole func() bool) error {
 		if next = b.wide(); len(next) == 0 {
 			next = b.next(min(b.batch(), s.Left()))
 		}
-		if len(next) > 0 { // the best two link these rounds to the ones before
+		if len(next) > 0 { // with the default the best links these rounds to the ones before
 			best := s.Ranked(s.Measured())
-			next = append(next, best[:min(2, len(best))]...)
+			next = append(next, best[:min(1, len(best))]...)
 		}
 	}
 	return nil
@@ -54,8 +55,9 @@ const (
 	batchFew  = 2    // of them, while few are known
 	few       = 50   // points
 	firstMost = 48   // wide draws and required points, beyond which only a kernel that lacks draws gets one
-	firstPart = 0.5  // of the budget that wide draws take
-	firstEach = 2    // of a kernel, whatever they show
+	firstPart = 0.4  // of the budget that wide draws take
+	firstEach = 2    // of a kernel, whatever they show; see drawsEach
+	eachPart  = 0.25 // of the budget that these take at most
 	reach     = 0.7  // scores that a kernel may be behind the best and still get more of them
 	pool      = 4000 // points of a kernel that are looked at for the next batch, at most
 	sure      = 160  // of these, how many get their doubt computed
@@ -65,17 +67,18 @@ const (
 type bayesian struct {
 	*State
 	kernels []*modelled
-	drawn   int  // wide draws so far, and what the search begins with
-	begun   bool // the first draws were made
+	shared  *sharing // while few points are known
+	drawn   int      // wide draws so far, and what the search begins with
+	begun   bool     // the first draws were made
 }
 
 // modelled is one kernel with its process.
 type modelled struct {
+	kernel  string
 	axes    []Axis
 	points  []int
 	drawn   []int // wide draws, and what the search begins with
 	process *process
-	learned int // measured points when it last learned
 	coords  map[int][]float64
 }
 
@@ -87,7 +90,7 @@ func newBayes(s *State) *bayesian {
 		k := byKernel[kernel]
 		if k == nil {
 			axes := s.Space.axes(kernel)
-			k = &modelled{axes: axes, process: newProcess(len(axes)), coords: map[int][]float64{}}
+			k = &modelled{kernel: kernel, axes: axes, process: newProcess(len(axes)), coords: map[int][]float64{}}
 			byKernel[kernel] = k
 			b.kernels = append(b.kernels, k)
 		}
@@ -97,6 +100,7 @@ func newBayes(s *State) *bayesian {
 		}
 	}
 	b.drawn = len(s.Required)
+	b.shared = newSharing(s.Space, b.kernels)
 	return b
 }
 
@@ -118,7 +122,7 @@ func (k *modelled) at(s *Space, point int) []float64 {
 }
 
 // wide are the next of the first draws, none where enough were made. First every kernel has
-// a few, with what the search begins with counted in. Then those take turns whose best is
+// one or two, with what the search begins with counted in. Then those take turns whose best is
 // within reach of the best of all. Under a time limit draws come in chunks.
 func (b *bayesian) wide() []int {
 	if b.Timed() && b.begun && b.eval.Spent() > time.Duration(firstPart*float64(b.searchTime()+b.eval.Spent())) {
@@ -169,7 +173,17 @@ func (b *bayesian) lacks(k *modelled) bool {
 			n++
 		}
 	}
-	return n < min(firstEach, len(k.points))
+	return n < min(b.drawsEach(), len(k.points))
+}
+
+// drawsEach is how many draws every kernel has, whatever they show: one where a second of each
+// would take too much of the budget. Where there is more of it that one may have been bad luck,
+// and nobody would come back to the kernel.
+func (b *bayesian) drawsEach() int {
+	if n := b.budget.Evaluations; n > 0 && float64(firstEach*len(b.kernels)) > eachPart*float64(n) {
+		return 1
+	}
+	return firstEach
 }
 
 // inReach tells of a kernel whether its best draw is near enough to the best point of all.
@@ -213,11 +227,11 @@ func distance(x, y []float64) float64 {
 
 // option is a point that may be measured next.
 type option struct {
-	point  int
-	kernel *modelled
-	x      []float64
-	expect float64
-	worth  float64
+	point   int
+	process *process
+	x       []float64
+	expect  float64
+	worth   float64
 }
 
 // least is the best score so far.
@@ -239,14 +253,22 @@ func (b *bayesian) batch() int {
 	return batchMost
 }
 
-// next are the points to measure now.
+// next are the points to measure now. Worth is what each kernel's own process expects, and
+// while few points are known what the shared one does, too.
 func (b *bayesian) next(n int) []int {
 	least := b.least()
 	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))
 	var all []option
+	early := b.Tried() < few
+	if early {
+		b.shared.take(b.State, expected, least)
+	}
 	for _, k := range b.kernels {
-		k.process.prior = expected
-		all = append(all, k.options(b.State, least)...)
+		own := k.options(b.State, expected, least)
+		if early {
+			own = b.shared.mixed(b.State, k, own)
+		}
+		all = append(all, own...)
 	}
 	var out []int
 	for len(out) < n && len(all) > 0 {
@@ -257,8 +279,8 @@ func (b *bayesian) next(n int) []int {
 			if o.point == top.point {
 				continue
 			}
-			if o.kernel == top.kernel { // what the new point will say of this one need not be measured twice
-				o.worth *= 1 - math.Pow(o.kernel.process.correlation(o.x, top.x), 2)
+			if o.process == top.process { // what the new point will say of this one need not be measured twice
+				o.worth *= 1 - math.Pow(o.process.correlation(o.x, top.x), 2)
 			}
 			rest = append(rest, o)
 		}
@@ -301,28 +323,30 @@ func (k *modelled) known(s *State) []int {
 	return out
 }
 
-// options are the fresh points of a kernel with what they are worth.
-func (k *modelled) options(s *State, least float64) []option {
+// options are the fresh points of a kernel with what they are worth by its own process.
+func (k *modelled) options(s *State, expected prior, least float64) []option {
 	known := k.known(s)
+	k.process.at = nil
 	if len(known) == 0 {
 		return nil
 	}
-	at, y := make([][]float64, len(known)), s.warped(known, least)
+	at := make([][]float64, len(known))
 	for n, i := range known {
 		at[n] = k.at(s.Space, i)
 	}
-	if len(y) >= k.learned+max(2, k.learned/4) {
-		k.process.learn(at, y)
-		k.learned = len(y)
-	} else {
-		k.process.fit(at, y)
-	}
+	k.process.prior = expected
+	k.process.take(at, s.warped(known, least))
+	return k.fresh(s, k.process, func(point int) []float64 { return k.at(s.Space, point) })
+}
+
+// fresh are the points of a kernel that can still be tried and of which a process expects
+// most, with what they are worth by it.
+func (k *modelled) fresh(s *State, p *process, at func(int) []float64) []option {
 	var out []option
 	for step, i := 1+len(k.points)/pool, 0; i < len(k.points); i += step {
-		point := k.points[i]
-		if s.Fresh(point) {
-			x := k.at(s.Space, point)
-			out = append(out, option{point: point, kernel: k, x: x, expect: k.process.expect(x)})
+		if point := k.points[i]; s.Fresh(point) {
+			x := at(point)
+			out = append(out, option{point: point, process: p, x: x, expect: p.expect(x)})
 		}
 	}
 	slices.SortFunc(out, func(a, b option) int { return cmp.Or(cmp.Compare(a.expect, b.expect), cmp.Compare(a.point, b.point)) })
@@ -331,7 +355,7 @@ func (k *modelled) options(s *State, least float64) []option {
 	for _, o := range out {
 		xs = append(xs, o.x)
 	}
-	for i, doubt := range k.process.doubts(xs) {
+	for i, doubt := range p.doubts(xs) {
 		out[i].worth = improvement(math.Log(warpFrom), out[i].expect, doubt)
 	}
 	return out

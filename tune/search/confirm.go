@@ -33,11 +33,12 @@ type Finalist struct {
 // end after finalShare times the samples of the search before them: after 25 points more is
 // lost by what was not tried than by which of the best is taken.
 func (s *State) Confirm(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
-	return s.settle(ctx, p, stage, s.finalists(p), finalShare*s.spent)
+	return s.settle(ctx, p, stage, s.finalists(p), int(finalShare*float64(s.spent)))
 }
 
 // finalShare bounds the samples of finals by those of the search before them.
-const finalShare = 2
+// Twice as many chose no better on recorded spaces, as many chose worse at 50 points.
+const finalShare = 1.5
 
 // Settle is Confirm for given points, without a bound on samples.
 func (s *State) Settle(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {

@@ -18,11 +18,13 @@ import (
 // A search of 25 points knows two or three of a kernel, and likelihood alone trusts them too
 // much. So all four values have a prior. That of mean and variance comes from the scores of all
 // kernels, that of roughness and nugget from recorded spaces. On spaces of 2 H200 likelihood
-// alone lost 1.53 and 0.34 % at 25 and 50 points, priors lose 1.41 and 0.23.
+// alone lost 1.53 and 0.34 % at 25 and 50 points, priors 1.41 and 0.23, before kernels shared one.
 type process struct {
 	roughness []float64 // by axis
 	nugget    float64   // variance of a score, as a share of the landscape's
+	kinds     *kinds    // nil in a process over one kernel
 	prior     prior
+	learned   int // points that roughness and nugget were learned from
 
 	at       [][]float64 // coordinates of the measured points
 	chol     mat.Cholesky
@@ -31,17 +33,29 @@ type process struct {
 	variance float64
 }
 
+// kinds make a process one over several kernels: behind the axes, a point then has the number
+// of its kernel as its last coordinate. Each kernel has a level of its own, and the same
+// parameters do much the same in all, but not quite.
+type kinds struct {
+	own   float64 // variance of the levels, as a share of the landscape's
+	alike float64 // correlation of what parameters do in two kernels
+}
+
 // Values that learn chooses from, a step apart.
 var (
 	roughnesses = []float64{0.03, 0.1, 0.3, 1, 3}
 	nuggets     = []float64{0.001, 0.01, 0.1}
+	owns        = []float64{0, 0.2, 0.4, 0.6, 0.8, 0.9}
+	alikes      = []float64{0, 0.25, 0.5, 0.75, 0.9}
 )
 
-// The prior of roughness and nugget: the usual value costs nothing, n steps from it cost
+// The prior of these: the usual value costs nothing, n steps from it cost
 // n * n * stepCost. Costs are logarithms of likelihood.
 const (
 	usualRoughness = 0.1
 	usualNugget    = 0.01
+	usualOwn       = 0.6
+	usualAlike     = 0.5
 	stepCost       = 0.5
 )
 
@@ -68,20 +82,37 @@ func newProcess(axes int) *process {
 	return p
 }
 
+// newShared is a process over several kernels.
+func newShared(axes int) *process {
+	p := newProcess(axes)
+	p.kinds = &kinds{usualOwn, usualAlike}
+	return p
+}
+
 // correlation of two points.
 func (p *process) correlation(x, y []float64) float64 {
 	sum := 0.0
 	for a, r := range p.roughness {
 		sum += r * math.Abs(x[a]-y[a])
 	}
-	return math.Exp(-sum)
+	near, n := math.Exp(-sum), len(p.roughness)
+	switch {
+	case p.kinds == nil:
+		return near
+	case x[n] == y[n]:
+		return p.kinds.own + (1-p.kinds.own)*near
+	}
+	return (1 - p.kinds.own) * p.kinds.alike * near
 }
 
-// usual is the logarithm of the prior of roughness and nugget.
+// usual is the logarithm of the prior of roughness, nugget and kinds.
 func (p *process) usual() float64 {
 	cost := stepsApart(nuggets, p.nugget, usualNugget)
 	for _, r := range p.roughness {
 		cost += stepsApart(roughnesses, r, usualRoughness)
+	}
+	if p.kinds != nil {
+		cost += stepsApart(owns, p.kinds.own, usualOwn) + stepsApart(alikes, p.kinds.alike, usualAlike)
 	}
 	return -stepCost * cost
 }
@@ -92,7 +123,17 @@ func stepsApart(values []float64, a, b float64) float64 {
 	return float64(d * d)
 }
 
-// learn moves roughness and nugget to likelier values, one after the other and a step at
+// take takes in what was measured, and learns where a quarter more is known than the last time.
+func (p *process) take(at [][]float64, y []float64) {
+	if len(y) < p.learned+max(2, p.learned/4) {
+		p.fit(at, y)
+		return
+	}
+	p.learn(at, y)
+	p.learned = len(y)
+}
+
+// learn moves roughness, nugget and kinds to likelier values, one after the other and a step at
 // a time, and fits. It is called again and again as points come in, so that one pass will
 // do.
 func (p *process) learn(at [][]float64, y []float64) {
@@ -115,6 +156,10 @@ func (p *process) learn(at [][]float64, y []float64) {
 		try(&p.roughness[a], roughnesses)
 	}
 	try(&p.nugget, nuggets)
+	if p.kinds != nil {
+		try(&p.kinds.own, owns)
+		try(&p.kinds.alike, alikes)
+	}
 	p.fit(at, y)
 }
 
@@ -174,6 +219,22 @@ func (p *process) doubts(xs [][]float64) []float64 {
 	v.Mul(k, &inverse)
 	for i := range xs {
 		out[i] = math.Sqrt(p.variance * max(1-floats.Dot(k.RawRowView(i), v.RawRowView(i)), 1e-9))
+	}
+	return out
+}
+
+// foretold says of each measured score how likely all the others made it: the logarithm of
+// its density, up to a constant (Rasmussen and Williams 2006, section 5.4.2).
+func (p *process) foretold() []float64 {
+	out := make([]float64, len(p.at))
+	if len(out) == 0 {
+		return out
+	}
+	var inverse mat.SymDense
+	_ = p.chol.InverseTo(&inverse)
+	for i := range out {
+		variance, off := p.variance/inverse.At(i, i), p.alpha.AtVec(i)/inverse.At(i, i)
+		out[i] = -0.5 * (math.Log(variance) + off*off/variance)
 	}
 	return out
 }

@@ -52,11 +52,7 @@ func (p Protocol) confirming(aa record.AA) Looks {
 // Evaluators measure the default for it.
 const Twin = -1
 
-// quiet is the share of the band that ends an A/A test early.
-const quiet = 0.7
-
-// AA measures the default against itself until the spread is well inside the
-// band, or the rounds or the time allowed are used up. A limit of 0 is none.
+// AA measures the default against itself until the spread is inside the band, or the rounds or the time allowed are used up. A limit of 0 is none.
 // The first rounds do not count against it: they pay for memory, compilation
 // and the check against the oracle, and more rounds are cheap after that. AA
 // returns ErrDefault when the default fails.
@@ -78,7 +74,7 @@ func (p Protocol) AA(ctx context.Context, e Evaluator, dflt int, limit time.Dura
 		if first == 0 {
 			first = e.Spent()
 		}
-		if out.Spread <= quiet*p.Band || limit > 0 && e.Spent()-first > limit {
+		if out.Spread <= p.Band || limit > 0 && e.Spent()-first > limit {
 			break
 		}
 	}

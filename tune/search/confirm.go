@@ -31,9 +31,11 @@ type Finalist struct {
 // only, and returns those that did not fail, fastest first. Points that are
 // clearly outside the band drop out early; the default stays. Finals
 // end after finalShare times the samples of the search before them: after 25 points more is
-// lost by what was not tried than by which of the best is taken.
+// lost by what was not tried than by which of the best is taken. The first rounds of the
+// required points, of which most drop out then, do not count.
 func (s *State) Confirm(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
-	return s.settle(ctx, p, stage, s.finalists(p), int(finalShare*float64(s.spent)))
+	most := int(finalShare*float64(s.spent)) + p.MinRounds*len(s.Required)
+	return s.settle(ctx, p, stage, s.finalists(p), most)
 }
 
 // finalShare bounds the samples of finals by those of the search before them.

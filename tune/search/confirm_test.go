@@ -64,7 +64,7 @@ func TestConfirmEndsInProportion(t *testing.T) {
 		screen int
 		rounds string
 	}{
-		{1, "4"}, {2, "4"}, {3, "4 10"}, {9, "4 10"}, {10, "4 10 10"},
+		{1, "4"}, {2, "4 10"}, {8, "4 10"}, {9, "4 10 10"},
 	} {
 		e := &script{seconds: wobble(0.3, by(2, 1, 1.01))}
 		s := hunt(t, e, Budget{})

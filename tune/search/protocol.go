@@ -52,7 +52,8 @@ func (p Protocol) confirming(aa record.AA) Looks {
 // Evaluators measure the default for it.
 const Twin = -1
 
-// AA measures the default against itself until the spread is inside the band, or the rounds or the time allowed are used up. A limit of 0 is none.
+// AA measures the default against itself until the spread is inside the band, or the
+// rounds or the time allowed are used up. A limit of 0 is none.
 // The first rounds do not count against it: they pay for memory, compilation
 // and the check against the oracle, and more rounds are cheap after that. AA
 // returns ErrDefault when the default fails.

@@ -103,20 +103,20 @@ func connect(rank, token string) (net.Conn, *bufio.Reader, error) {
 }
 
 // openLaunched starts two ranks, each this binary again.
-func openLaunched(t *testing.T, script, role string) (*Backend, *[]string) {
+func openLaunched(t *testing.T, script, role string) (*Backend, *heard) {
 	t.Helper()
 	t.Setenv(scriptEnv, script)
 	t.Setenv(roleEnv, role)
 	limits := DefaultLimits()
 	limits.Hello, limits.Round = time.Minute, time.Minute
 	shell := fmt.Sprintf("%s=1 %s & %s=0 exec %[2]s", rankEnv, os.Args[0], rankEnv)
-	var said []string
-	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: func(s string) { said = append(said, s) }}, limits, nil)
+	said := &heard{}
+	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: said.line}, limits, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	return b, &said
+	return b, said
 }
 
 func (g *group) waitFor(t *testing.T, ranks int) {
@@ -148,7 +148,7 @@ func TestLaunched(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if text := strings.Join(*said, "\n"); !strings.Contains(text, "NCCL version") {
+	if text := said.text(); !strings.Contains(text, "NCCL version") {
 		t.Errorf("standard output is not shown: %q", text)
 	}
 	if left := family(mark); len(left) > 0 {

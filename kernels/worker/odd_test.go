@@ -31,8 +31,8 @@ func TestOddAnswers(t *testing.T) {
 	} {
 		t.Run(c.odd+" "+c.listen, func(t *testing.T) {
 			t.Setenv("EPBENCH_TEST_ODD", c.odd)
-			var said []string
-			b, err := Open(t.Context(), Command{Argv: []string{python(t), "-B", "testdata/odd.py"}, Listen: c.listen, Said: func(s string) { said = append(said, s) }}, DefaultLimits(), nil)
+			said := &heard{}
+			b, err := Open(t.Context(), Command{Argv: []string{python(t), "-B", "testdata/odd.py"}, Listen: c.listen, Said: said.line}, DefaultLimits(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func TestOddAnswers(t *testing.T) {
 			b.limits.Round = 20 * time.Second
 			s := openWorkload(t, b, ep.Dispatch)
 			_, err = s.Run(t.Context(), defaultOf(t, b, ep.Dispatch), kernels.RunSpec{Rounds: 1, Fold: 1})
-			text := strings.Join(said, " ")
+			text := strings.ReplaceAll(said.text(), "\n", " ")
 			var f *kernels.Failure
 			if c.status != "" {
 				if !errors.As(err, &f) || f.Status != c.status {

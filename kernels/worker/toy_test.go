@@ -39,18 +39,18 @@ func python(t *testing.T) string {
 }
 
 // openToy launches three ranks of a Python file by a plain shell.
-func openToy(t *testing.T, file, drill string) (*Backend, *[]string, error) {
+func openToy(t *testing.T, file, drill string) (*Backend, *heard, error) {
 	t.Helper()
 	interpreter := python(t)
 	limits := DefaultLimits()
 	limits.Round = time.Minute
 	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + " EPBENCH_FAULT=" + drill + "; ../../examples/workers/ranks.sh 3 " + interpreter + " " + file
-	var said []string
-	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: func(s string) { said = append(said, s) }}, limits, nil)
+	said := &heard{}
+	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: said.line}, limits, nil)
 	if err == nil {
 		t.Cleanup(func() { b.Close() })
 	}
-	return b, &said, err
+	return b, said, err
 }
 
 // toySession opens a workload of three ranks, the last one without tokens.
@@ -333,7 +333,7 @@ func TestToyPrintsAndMisses(t *testing.T) {
 		t.Error(err)
 	}
 	b.Close()
-	if text := strings.Join(*said, "\n"); !strings.Contains(text, "a line on standard output") {
+	if text := said.with("a line on standard output"); !strings.Contains(text, "a line on standard output") {
 		t.Errorf("shown: %q", text)
 	}
 	if _, _, err := openToy(t, "testdata/drill.py", "missing"); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") || !strings.Contains(err.Error(), "no_such_library") {
@@ -370,13 +370,15 @@ func TestFaulty(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = s.Verify(t.Context(), good.With("messages", "4"))
-			text := strings.Join(*said, "\n")
+			var text string
 			var f *kernels.Failure
 			if errors.As(err, &f) {
 				text = f.Reason
+			} else {
+				text = said.with(c.reason)
 			}
 			if (err != nil) != (c.status != "") || f != nil && f.Status != c.status || !strings.Contains(text, c.reason) {
-				t.Errorf("%v, said %q, want %s with %q", err, *said, c.status, c.reason)
+				t.Errorf("%v, said %q, want %s with %q", err, said.text(), c.status, c.reason)
 			}
 		})
 	}

@@ -1,0 +1,37 @@
+package worker
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// heard keeps the lines that a backend shows, which come from goroutines of their own.
+type heard struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (h *heard) line(s string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, s)
+}
+
+func (h *heard) text() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.lines, "\n")
+}
+
+// with is the text once it holds want, or as it is after five seconds: a rank's output may
+// arrive behind the answer.
+func (h *heard) with(want string) string {
+	for range 500 {
+		if strings.Contains(h.text(), want) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return h.text()
+}

@@ -161,7 +161,7 @@ func (c *Case) lookUp(run *record.Run) {
 	}
 }
 
-// drawn is what the run says that the case's routing drew, nil where it does not say.
+// drawn finds the case's drawn routing among the workloads of a run; nil if it is not there.
 func (c *Case) drawn(run *record.Run) *record.Workload {
 	key := c.Problem.Key()
 	return find(run.Workloads, func(w record.Workload) bool { return w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed })

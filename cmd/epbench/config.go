@@ -91,8 +91,8 @@ func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	return all[n-1].Key(), nil
 }
 
-// winnerRows are what a run decided, one a search, as sweep and report list them. What is
-// no run directory is a table.
+// winnerRows lists the configs that a run chose, one for each search, in the order of sweep
+// and report. Of a table it lists the rows.
 func winnerRows(name string) ([]ep.Config, error) {
 	if tablePath(name) == name {
 		return tableRows(name)

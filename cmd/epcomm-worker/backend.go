@@ -91,14 +91,13 @@ func (b *backend) Kernels() []kernels.Kernel {
 	}
 }
 
-// precisionOf is the parameter of a pack that has rows for callers who accept reduced
-// precision, beside those for all others.
+// precisionOf returns the parameter precision, if the pack has rows for reduced precision.
 func precisionOf(p *pack.Pack) []kernels.Param {
 	if !p.Reduced {
 		return nil
 	}
 	return []kernels.Param{{
-		Name: "precision", Doc: "whose rows: those for full precision, or those for callers who accept reduced", Values: []ep.Value{"full", "reduced"},
+		Name: "precision", Doc: "which of the pack's rows to take: those of full or those of reduced precision", Values: []ep.Value{"full", "reduced"},
 		Default: "full", Binding: kernels.Setup, Class: kernels.Precision,
 	}}
 }

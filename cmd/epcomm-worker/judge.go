@@ -28,8 +28,7 @@ func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Comparison, er
 	return s.outputs.Judge(op, d, k)
 }
 
-// reduced reports whether a candidate takes the pack's rows for callers who accept reduced
-// precision.
+// reduced reports whether a candidate takes the pack's rows of reduced precision.
 func (s *session) reduced(c ep.Config) bool {
 	if s.problem().Op == ep.Pair {
 		if _, k, err := ep.Split(c); err == nil {

@@ -8,8 +8,8 @@
 //	epbench verify --backend "exec:bin/epcomm-worker --nodes 2" --ranks 2 --nodes 2
 //
 // Without --pack it makes a pack of every candidate. With one, the pack's own
-// look-up chooses: for full precision, or with --config epcomm:precision=reduced for
-// callers who accept reduced, where the pack was made with --precision reduced.
+// look-up chooses a row of full precision. A pack made with --precision reduced has rows
+// of reduced precision too: --config epcomm:precision=reduced takes them.
 package main
 
 import (

@@ -55,7 +55,7 @@ type load struct {
 	Pack     string // path
 	Nodes    int
 	Deadline int64 // nanoseconds
-	Reduced  bool  // take the pack's rows for callers who accept reduced precision
+	Reduced  bool  // take the pack's rows of reduced precision
 }
 
 // prove runs a call once from poisoned outputs.

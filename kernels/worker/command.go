@@ -44,7 +44,7 @@ func Split(line string) ([]string, error) {
 	return argv, nil
 }
 
-// errShell says what to do with a line that needs a shell.
+// errShell is the error for a command line that needs a shell.
 var errShell = errors.New("only quotes, backslashes and $NAME mean something here; quote the rest, or write sh -c '...'")
 
 // words are those of one simple command. What expand.Fields would expand in them is quoted.

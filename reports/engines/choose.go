@@ -100,7 +100,8 @@ func configs(all []spot, half func(spot) map[string]float64) []ep.Config {
 	return out
 }
 
-// losses says what a pick loses at each spot, and where it was not measured.
+// losses returns a line for each spot with the pick's regret. A last line names the spots
+// where the pick was not measured.
 func (p pick) losses(all []spot) []string {
 	var out, unknown []string
 	for i, s := range all {

@@ -128,8 +128,8 @@ func a2aRow(row map[string]string, g Given) (figures []Figure, skipped string, e
 	return []Figure{f}, "", nil
 }
 
-// a2aType is what a dispatch sends by a comm_dtype of aiconfigurator, "" where that is not
-// known. Rows of a combine have the word of their dispatch: the combine itself sends BF16,
+// a2aType translates a comm_dtype of aiconfigurator into the dtype that a dispatch sends. It
+// returns "" for an unknown word. Rows of a combine have the word of their dispatch: the combine itself sends BF16,
 // unless the word is fp4, which names a combine of low precision.
 func a2aType(backend, word string) ep.DType {
 	switch {

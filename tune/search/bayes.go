@@ -253,8 +253,8 @@ func (b *bayesian) batch() int {
 	return batchMost
 }
 
-// next are the points to measure now. Worth is what each kernel's own process expects, and
-// while few points are known what the shared one does, too.
+// next returns up to n points to measure now, those worth most first. Each kernel's own
+// process says what a point is worth. While few points are known, the shared process also does.
 func (b *bayesian) next(n int) []int {
 	least := b.least()
 	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))

@@ -63,8 +63,9 @@ build() {
   # the buffer asks NVSHMEM for a transport that is not there.
   sed -i '/EP_DEVICE_ASSERT(ibgda_get_state()->num_rc_per_pe >= num_local_experts);/d' csrc/kernels/internode_ll.cu
   sed -i "s/os.environ\['NVSHMEM_IB_ENABLE_IBGDA'\] = '1'/os.environ['NVSHMEM_IB_ENABLE_IBGDA'] = '0'/" deep_ep/buffer.py
+  # nvcc takes a variable LIBRARIES for its own, and would link files of those names.
   CPATH=$cuda/include/cccl:$CPATH CUDA_HOME=$cuda TORCH_CUDA_ARCH_LIST=9.0 MAX_JOBS=16 \
-    timeout 500 python3 setup.py -q build --build-lib "$site" > "$work/build.txt" 2>&1
+    timeout 500 env -u LIBRARIES python3 setup.py -q build --build-lib "$site" > "$work/build.txt" 2>&1
   code=$?
   tail -3 "$work/build.txt"
   cd - > /dev/null || exit 1
@@ -224,9 +225,9 @@ faults() {
 
 # fault KIND LIBRARY: a small sweep with a fault
 fault() {
-  local values where backend
+  local values where backend others=""
   case $2 in
-    deepep) values=sms=20,64 ;;
+    deepep) values=sms=20,64 others="--param send=24" ;; # each config with 64 SMs ends a worker
     deepep-ll) values=hook=0,1 ;;
     nccl*) values=ctas=0,32 ;;
     flashinfer) values=threads=256,512 ;;
@@ -236,7 +237,7 @@ fault() {
   test "$1" != missing || where=$2
   backend=$(library "$2")
   EPBENCH_FAULT=$1:$where faulty "faults-$2-$1" sweep -o "$work/faults-$2-$1" --ranks "$ranks" --band 2% --backend "${backend/worker.py/faulty.py $2}" \
-    --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 --routing uniform --op dispatch --param "$values" --budget 8s ${SWEEP_FLAGS:-}
+    --hidden 2048 --experts 64 --topk 8 --tokens 16 --max-tokens 64 --routing uniform --op dispatch --param "$values" $others --budget 8s ${SWEEP_FLAGS:-}
 }
 
 # faulty NAME COMMAND...: what epbench does with a fault, in NAME.txt and NAME.code
@@ -305,6 +306,8 @@ turns() {
 }
 
 # exports: DeepEP with the JSON and with the shim of its sweep, in turns with that sweep.
+# Of each way there are COPIES workers, since two workers with one config may differ by several
+# per cent; a row of the summary is the median of their times over the tuned workers' median.
 exports() {
   for model in ${MODELS:-deepseek-v3}; do
     from=$work/$model-deepep
@@ -314,10 +317,34 @@ exports() {
       tuned 60 "$model-own-${way%% *}" "launch:env PYTHONPATH=$work:$PYTHONPATH ${way#* } ${worker#launch:} deepep own" --model "$model" \
         --tokens "${TOKENS:-1,8,128,1024,4096}" --max-tokens 4096 --routing uniform --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget 20s
     done
-    one 200 "$model-exports" epbench interleave "$from" "$work/$model-own"-{json,shim,defaults} --op dispatch,combine -o "$work/$model-exports" --turns "${TURNS:-40}"
+    copies=""
+    for n in $(seq "${COPIES:-3}"); do
+      for of in "$from" "$work/$model-own"-{json,shim,defaults}; do
+        copy=$work/copies/$(basename "$of")-$n
+        rm -rf "$copy" && mkdir -p "$work/copies" && cp -r "$of" "$copy" && copies+=" $copy"
+      done
+    done
+    one 250 "$model-exports" epbench interleave $copies --op dispatch,combine -o "$work/$model-exports" --turns "${TURNS:-40}"
     choose "$model-exports" "$work/$model-exports"/*/ > /dev/null
-    cat "$work/$model-exports-libraries.txt"
+    cut -c 1-140 "$work/$model-exports-libraries.txt"
+    exported "$work/$model-exports-libraries.csv" | tee "$work/$model-exports-summary.txt"
   done
+}
+
+# exported CSV: the median time of each way, and its ratio to that of the sweep's own configs
+exported() {
+  python3 - "$1" << 'END'
+import csv, re, statistics, sys
+cases = {}
+for r in csv.DictReader(open(sys.argv[1])):
+    way = re.search(r"\(\S*-(\w+)-\d+\)", r["library"])[1]
+    cases.setdefault((r["op"], int(r["tokens"])), {}).setdefault(way, []).append(float(r["time_us"]))
+print("op        tokens  way          us  over tuned  each worker")
+for (op, tokens), ways in sorted(cases.items()):
+    for way, times in sorted(ways.items()):
+        mid = statistics.median(times)
+        print("%-8s %7d  %-8s %6.1f  %10.3f  %s" % (op, tokens, way, mid, mid / statistics.median(ways["deepep"]), " ".join("%.1f" % t for t in sorted(times))))
+END
 }
 
 for command in "${@:-sweep}"; do

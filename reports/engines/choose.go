@@ -25,7 +25,10 @@ type rivals struct{ fastest, slowest float64 } // seconds of dispatch and combin
 // a run of winners alone has the default everywhere, and each other config at the few
 // counts where it won. To ask for pairs that were measured everywhere was tried: of such
 // a run nothing but the default is left. Among equals the first by key is taken.
-func choose(all []spot, fits func(dispatch, combine ep.Config) bool) (pick, error) {
+//
+// The library's own default stays unless the pick is faster by more than band. Of many
+// configs that are equally fast, the one that read fastest in few rounds is no better.
+func choose(all []spot, band float64, fits func(dispatch, combine ep.Config) bool) (pick, error) {
 	at := make([]rivals, len(all))
 	for i, s := range all {
 		at[i] = rivalsAt(s, fits)
@@ -44,7 +47,32 @@ func choose(all []spot, fits func(dispatch, combine ep.Config) bool) (pick, erro
 	if math.IsInf(least, 1) {
 		return best, errors.New("no dispatch and combine that fit each other were measured at one token count and routing; sweep with --strategy grid, or with fewer --param values")
 	}
+	if own, sum := defaults(all, at); sum-least <= band*weights(all) {
+		return own, nil
+	}
 	return best, nil
+}
+
+// defaults is the pair of the library's own defaults with its weighted sum of regrets,
+// infinite where they were not measured at every spot.
+func defaults(all []spot, at []rivals) (pick, float64) {
+	x, errX := ep.ParseConfig(all[0].own.dispatch)
+	y, errY := ep.ParseConfig(all[0].own.combine)
+	if errX != nil || errY != nil {
+		return pick{}, math.Inf(1)
+	}
+	sum, regret := judge(all, at, x, y)
+	if slices.ContainsFunc(regret, math.IsNaN) {
+		sum = math.Inf(1)
+	}
+	return pick{x, y, regret}, sum
+}
+
+func weights(all []spot) (sum float64) {
+	for _, s := range all {
+		sum += s.weight
+	}
+	return sum
 }
 
 // judge is the weighted sum of a pair's regrets, infinite where it was measured nowhere.

@@ -38,7 +38,7 @@ func oneForAll(in Input) (best pick, notes []string, err error) {
 	if err != nil {
 		return best, nil, err
 	}
-	if best, err = choose(all, sameSMs); err != nil {
+	if best, err = choose(all, in.Run.Run.Band, sameSMs); err != nil {
 		return best, nil, err
 	}
 	return best, append(best.losses(all), left...), nil
@@ -90,7 +90,7 @@ func writeShim(in Input) (Output, error) {
 		for n < len(all) && all[n].tokens == all[at].tokens {
 			n++
 		}
-		best, err := choose(all[at:n], sameSMs)
+		best, err := choose(all[at:n], in.Run.Run.Band, sameSMs)
 		if err != nil {
 			return Output{}, fmt.Errorf("%d tokens: %w", all[at].tokens, err)
 		}

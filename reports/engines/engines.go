@@ -14,6 +14,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // Exporter writes the file of one engine.
@@ -59,7 +60,8 @@ type spot struct {
 	tokens            int
 	routing           string
 	weight            float64
-	dispatch, combine map[string]float64 // seconds by config key
+	dispatch, combine map[string]float64                 // seconds by config key
+	own               struct{ dispatch, combine string } // keys of the library's own defaults
 }
 
 func (s spot) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
@@ -94,9 +96,9 @@ func spots(in Input, kernel string) (out []spot, left []string, err error) {
 			out = append(out, spot{tokens: c.Problem.Tokens, routing: c.Routing, weight: weight})
 		}
 		if c.Problem.Op == ep.Dispatch {
-			out[i].dispatch = times
+			out[i].dispatch, out[i].own.dispatch = times, ownOf(c)
 		} else {
-			out[i].combine = times
+			out[i].combine, out[i].own.combine = times, ownOf(c)
 		}
 	}
 	return whole(out, in.Mix, kernel)
@@ -127,12 +129,26 @@ func whole(all []spot, mix map[int]float64, kernel string) (out []spot, left []s
 	return out, left, nil
 }
 
-// timesOf are the seconds of a kernel's configs in a case, drift removed.
+// ownOf is the key of the default in a case, "" if it was not measured there.
+func ownOf(c *reports.Case) string {
+	if e := c.Default(); e != nil {
+		return e.Key
+	}
+	return ""
+}
+
+// timesOf are the seconds of a kernel's configs in a case, drift removed. The A/A test's twin of
+// the default is no config of its own. Where the search kept the default, no config counts as
+// faster than it: what read faster did so in few rounds.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
+	least := 0.0
+	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {
+		least = e.Level
+	}
 	out := map[string]float64{}
 	for _, e := range c.Entries {
-		if e.OK() && e.Config.Kernel == kernel && !math.IsNaN(e.Level) {
-			out[e.Key] = e.Level
+		if e.OK() && e.Role != record.Twin && e.Config.Kernel == kernel && !math.IsNaN(e.Level) {
+			out[e.Key] = max(e.Level, least)
 		}
 	}
 	return out

@@ -127,6 +127,46 @@ func TestWinnersOnly(t *testing.T) {
 	}
 }
 
+// TestDefaultStays: a config that read faster in a few rounds does not replace the default
+// that a search kept, and the default's slow twin of the A/A test is not read as the default.
+// Where a search found another config, that one is taken.
+func TestDefaultStays(t *testing.T) {
+	l := deepEPRun()
+	for i, r := range l.Results {
+		if r.Config.Int("sms") != 24 || r.Config.Int("send") != 24 {
+			continue
+		}
+		l.Results[i].Role = record.Default
+		twin := r
+		twin.Role, twin.Stage, twin.Seconds = record.Twin, record.StageAA, [][]float64{{1}, {1}}
+		l.Results = append(l.Results, twin)
+	}
+	l.Cases = reports.Cases(l.Run, l.Results)
+	for _, c := range l.Cases {
+		d := c.Default().Config
+		c.Search = &record.Search{Decision: record.Decision{Config: d, Default: d}}
+	}
+	e, _ := Find("deepep-shim")
+	rows := func() string {
+		out, err := e.Write(Input{Run: l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out.Data)
+	}
+	for _, want := range []string{"(724, (24, 24, 256), (24, 24, 256))", "(4096, (24, 24, 256), (24, 24, 256))"} {
+		if got := rows(); !strings.Contains(got, want) {
+			t.Errorf("want %s in %s", want, got)
+		}
+	}
+	for _, c := range l.Cases {
+		c.Search.Decision.Config = ep.Config{Kernel: "another"}
+	}
+	if got := rows(); !strings.Contains(got, "(724, (20, 8, 256), (20, 8, 256))") {
+		t.Errorf("%s", got)
+	}
+}
+
 // TestLeftOut: a count at which one half alone ran is named.
 func TestLeftOut(t *testing.T) {
 	l := deepEPRun()

@@ -15,7 +15,7 @@ func writeFlashInfer(in Input) (Output, error) {
 	if err != nil {
 		return Output{}, err
 	}
-	best, err := choose(all, func(ep.Config, ep.Config) bool { return true })
+	best, err := choose(all, in.Run.Run.Band, func(ep.Config, ep.Config) bool { return true })
 	if err != nil {
 		return Output{}, err
 	}

@@ -253,8 +253,9 @@ func (b *bayesian) batch() int {
 	return batchMost
 }
 
-// next returns up to n points to measure now, those worth most first. Each kernel's own
-// process says what a point is worth. While few points are known, the shared process also does.
+// next returns up to n points to measure now, those worth most first. The Gaussian process of
+// a point's kernel estimates its worth. While few points are known, the process that all
+// kernels share estimates it too.
 func (b *bayesian) next(n int) []int {
 	least := b.least()
 	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))

@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/processor"
 )
 
 var testHost = Host{Machine: testMachine, ABI: "abi1"}
@@ -310,78 +307,6 @@ func TestOverlayGoesRowByRow(t *testing.T) {
 		a := r.Lookup(c.tokens, c.class)
 		if a.Config.Int("threads") != c.threads || a.Source != c.source {
 			t.Errorf("%d tokens, %s: %+v, want %d threads of %s", c.tokens, c.class, a, c.threads, c.source)
-		}
-	}
-}
-
-// bigTable has n rows of one problem over every class, adjacent intervals.
-func bigTable(n int) *Table {
-	tab := testTable()
-	rng := rand.New(rand.NewPCG(3, 4))
-	classes := ep.Classes()
-	at := make([]int, len(classes))
-	for i := range n {
-		c := i % len(classes)
-		hi := at[c] + rng.IntN(3)
-		tab.Rows = append(tab.Rows, testRow(classes[c], at[c], hi, 32+i))
-		at[c] = hi + 1
-	}
-	return tab
-}
-
-func TestResolveOfTenThousandRowsIsFast(t *testing.T) {
-	if testing.Short() {
-		t.Skip("timed; left out with -short")
-	}
-	tab := bigTable(10_000)
-	p := testKey(ep.Even).Problem(4096)
-	best := time.Hour
-	for turn := 0; turn < 5 || turn < 25 && best > 50*time.Millisecond; turn++ { // a shared cache is slower, too
-		start := processor.Time(t)
-		tab.Resolve(testHost, p)
-		best = min(best, processor.Time(t)-start)
-	}
-	t.Logf("10,000 rows resolve in %v", best)
-	if best > 50*time.Millisecond {
-		t.Errorf("10,000 rows took %v, the bound is 50 ms", best)
-	}
-}
-
-func TestHotPathAllocatesNothing(t *testing.T) {
-	r := bigTable(1000).Resolve(testHost, testKey(ep.Even).Problem(4096))
-	if n := testing.AllocsPerRun(1000, func() { sink = r.Lookup(37, ep.Skewed) }); n != 0 {
-		t.Errorf("%g allocations a lookup", n)
-	}
-}
-
-var sink *Answer
-
-func BenchmarkLookup(b *testing.B) {
-	r := bigTable(10_000).Resolve(testHost, testKey(ep.Even).Problem(4096))
-	classes := ep.Classes()
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		sink = r.Lookup(n&4095, classes[n%len(classes)])
-		n += 37
-	}
-}
-
-func BenchmarkResolve10000Rows(b *testing.B) {
-	tab := bigTable(10_000)
-	p := testKey(ep.Even).Problem(4096)
-	for b.Loop() {
-		tab.Resolve(testHost, p)
-	}
-}
-
-func BenchmarkLoad10000Rows(b *testing.B) {
-	data := encodeTable(b, bigTable(10_000))
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := Load(bytes.NewReader(data)); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

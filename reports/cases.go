@@ -239,15 +239,15 @@ func (c *Case) Default() *Entry {
 // Best is the fastest entry of ours, nil when none has times. Where any was
 // confirmed, only confirmed ones count.
 func (c *Case) Best() *Entry {
-	if e := c.first(func(e *Entry) bool { return e.timed() && e.Fresh }); e != nil {
+	if e := c.first(func(e *Entry) bool { return e.Timed() && e.Fresh }); e != nil {
 		return e
 	}
-	return c.first((*Entry).timed)
+	return c.first((*Entry).Timed)
 }
 
-// timed reports whether an entry of ours has times of its own: a twin's are
+// Timed reports whether an entry of ours has times of its own: a twin's are
 // the default's.
-func (e *Entry) timed() bool { return e.OK() && e.Role != record.Twin && e.Role != record.Peer }
+func (e *Entry) Timed() bool { return e.OK() && e.Role != record.Twin && e.Role != record.Peer }
 
 // Winner is the entry of the config that the run decided for. Before it has
 // decided it is the fastest so far, nil when none has times.

@@ -34,7 +34,7 @@ func Effects(cases []*Case) []Effect {
 	for _, c := range cases {
 		byKernel := map[string][]*Entry{}
 		for _, e := range c.Entries {
-			if e.timed() && e.Level > 0 {
+			if e.Timed() && e.Level > 0 {
 				byKernel[e.Config.Kernel] = append(byKernel[e.Config.Kernel], e)
 			}
 		}

@@ -99,7 +99,7 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 func (c *Case) entryOf(cfg ep.Config) *Entry {
 	key := cfg.Key()
 	return c.first(func(e *Entry) bool {
-		return e.timed() && (e.Key == key || cfg.IsDefault() && e.Role == record.Default)
+		return e.Timed() && (e.Key == key || cfg.IsDefault() && e.Role == record.Default)
 	})
 }
 

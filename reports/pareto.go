@@ -20,7 +20,7 @@ type Pareto struct {
 func ParetoOf(c *Case) Pareto {
 	p := Pareto{Case: c, Knee: -1}
 	for _, e := range c.Entries {
-		if e.timed() && e.Cost.SMs > 0 {
+		if e.Timed() && e.Cost.SMs > 0 {
 			p.All = append(p.All, e)
 		}
 	}

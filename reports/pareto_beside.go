@@ -21,7 +21,7 @@ func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 	alone.Entries, cost.Entries = nil, nil
 	for _, e := range c.Entries {
 		t := e.together()
-		if t == nil || !e.timed() {
+		if t == nil || !e.Timed() {
 			continue
 		}
 		a, b := *e, *e

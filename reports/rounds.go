@@ -28,7 +28,7 @@ func (c *Case) levels() {
 	base := -1
 	for i, e := range c.Entries {
 		e.Level = e.Median.Mid
-		if !e.timed() {
+		if !e.Timed() {
 			continue
 		}
 		if e.Role == record.Default {

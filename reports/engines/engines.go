@@ -14,7 +14,6 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/record"
 )
 
 // Exporter writes the file of one engine.
@@ -137,9 +136,8 @@ func ownOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf are the seconds of a kernel's configs in a case, drift removed. The A/A test's twin of
-// the default is no config of its own. Where the search kept the default, no config counts as
-// faster than it: what read faster did so in few rounds.
+// timesOf are the seconds of a kernel's configs in a case, drift removed. Where the search kept
+// the default, no config counts as faster than it: what read faster did so in few rounds.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {
@@ -147,7 +145,7 @@ func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	}
 	out := map[string]float64{}
 	for _, e := range c.Entries {
-		if e.OK() && e.Role != record.Twin && e.Config.Kernel == kernel && !math.IsNaN(e.Level) {
+		if e.Timed() && e.Config.Kernel == kernel && !math.IsNaN(e.Level) {
 			out[e.Key] = max(e.Level, least)
 		}
 	}

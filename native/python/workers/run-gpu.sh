@@ -305,46 +305,24 @@ turns() {
   done
 }
 
-# exports: DeepEP with the JSON and with the shim of its sweep, in turns with that sweep.
-# Of each way there are COPIES workers, since two workers with one config may differ by several
-# per cent; a row of the summary is the median of their times over the tuned workers' median.
+# exports: DeepEP with the shim and the JSON of its sweep, each beside the sweep's own config in
+# the same rounds of one worker: two workers with one config may differ by several per cent.
+# COPIES workers of each, for the same reason.
 exports() {
+  local way n from args
   for model in ${MODELS:-deepseek-v3}; do
     from=$work/$model-deepep
     epbench table export --table "$from" --format sglang -o "$work/$model.json" && cat "$work/$model.json"
     epbench table export --table "$from" --format deepep-shim -o "$work/epbench_deepep.py"
-    for way in "json EPBENCH_DEEPEP_CONFIG=$work/$model.json" "shim EPBENCH_DEEPEP_SHIM=epbench_deepep" "defaults NONE=1"; do
-      tuned 60 "$model-own-${way%% *}" "launch:env PYTHONPATH=$work:$PYTHONPATH ${way#* } ${worker#launch:} deepep own" --model "$model" \
-        --tokens "${TOKENS:-1,8,128,1024,4096}" --max-tokens 4096 --routing uniform --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget 20s
-    done
-    copies=""
-    for n in $(seq "${COPIES:-3}"); do
-      for of in "$from" "$work/$model-own"-{json,shim,defaults}; do
-        copy=$work/copies/$(basename "$of")-$n
-        rm -rf "$copy" && mkdir -p "$work/copies" && cp -r "$of" "$copy" && copies+=" $copy"
+    args="--model $model --ranks $ranks --tokens ${TOKENS:-1,8,128,1024,4096} --max-tokens ${MAX_TOKENS:-4096} --routing uniform --op dispatch,combine --dtype ${DTYPE:-bf16}"
+    for n in $(seq "${COPIES:-4}"); do
+      for way in shim json map; do
+        one 60 "$model-own-$way-$n" epbench bench $args --over "$from" --config "deepep-own:by=$way" --rounds "${TURNS:-40}" -o "$work/$model-own-$way-$n" --backend \
+          "launch:env PYTHONPATH=$work:$PYTHONPATH EPBENCH_DEEPEP_CONFIG=$work/$model.json EPBENCH_DEEPEP_SHIM=epbench_deepep ${worker#launch:} deepep own"
       done
     done
-    one 250 "$model-exports" epbench interleave $copies --op dispatch,combine -o "$work/$model-exports" --turns "${TURNS:-40}"
-    choose "$model-exports" "$work/$model-exports"/*/ > /dev/null
-    cut -c 1-140 "$work/$model-exports-libraries.txt"
-    exported "$work/$model-exports-libraries.csv" | tee "$work/$model-exports-summary.txt"
+    python3 native/python/workers/exported.py "$from" "$work/$model"-own-*/ | tee "$work/$model-exports.txt"
   done
-}
-
-# exported CSV: the median time of each way, and its ratio to that of the sweep's own configs
-exported() {
-  python3 - "$1" << 'END'
-import csv, re, statistics, sys
-cases = {}
-for r in csv.DictReader(open(sys.argv[1])):
-    way = re.search(r"\(\S*-(\w+)-\d+\)", r["library"])[1]
-    cases.setdefault((r["op"], int(r["tokens"])), {}).setdefault(way, []).append(float(r["time_us"]))
-print("op        tokens  way          us  over tuned  each worker")
-for (op, tokens), ways in sorted(cases.items()):
-    for way, times in sorted(ways.items()):
-        mid = statistics.median(times)
-        print("%-8s %7d  %-8s %6.1f  %10.3f  %s" % (op, tokens, way, mid, mid / statistics.median(ways["deepep"]), " ".join("%.1f" % t for t in sorted(times))))
-END
 }
 
 for command in "${@:-sweep}"; do

@@ -1,7 +1,8 @@
 """DeepEP V1 on one host: the normal kernels, and the low-latency ones.
 
-Mode own takes no parameters and passes no config: it shows DeepEP's own maps, those of a
-shim (EPBENCH_DEEPEP_SHIM names the module) or an SGLang JSON (EPBENCH_DEEPEP_CONFIG).
+Mode own has the normal kernels a second time, as deepep-own, with the config that an engine
+would give them: by=map is DeepEP's own map, by=shim that of a shim (EPBENCH_DEEPEP_SHIM names
+the module) and by=json an SGLang JSON (EPBENCH_DEEPEP_CONFIG, a path).
 Normal: one row a (token, rank), packed; combine adds up ranks. The call includes its layout
 kernel and its exchange of counts; num_worst_tokens spares the host's wait for them, so that
 calls fit into a CUDA graph. FP8 tokens come in cast already.
@@ -42,13 +43,25 @@ class Library(GPULibrary):
         super().start(ranks)
         import deep_ep
 
-        if self.own and os.environ.get("EPBENCH_DEEPEP_SHIM"):
-            importlib.import_module(os.environ["EPBENCH_DEEPEP_SHIM"]).register()
         self.deep_ep, self.buffer, self.shape = deep_ep, None, None
+        if self.own:
+            self.read_exports()
         try:
             self.version = importlib.metadata.version("deep_ep")
         except importlib.metadata.PackageNotFoundError:
             self.version = "1"
+
+    def read_exports(self):
+        """self.exports has, for each value of by, what gives the config of a half, "dispatch" or
+        "combine"; None asks DeepEP, whose methods a shim replaces."""
+        maps = {"dispatch": self.deep_ep.Buffer.get_dispatch_config, "combine": self.deep_ep.Buffer.get_combine_config}
+        self.exports = {"map": lambda op: maps[op](self.ranks.ranks)}
+        if os.environ.get("EPBENCH_DEEPEP_CONFIG"):
+            read = json.loads(pathlib.Path(os.environ["EPBENCH_DEEPEP_CONFIG"]).read_text())
+            self.exports["json"] = lambda op: self.deep_ep.Config(**read["normal_" + op])
+        if os.environ.get("EPBENCH_DEEPEP_SHIM"):
+            importlib.import_module(os.environ["EPBENCH_DEEPEP_SHIM"]).register()
+            self.exports["shim"] = lambda op: None
 
     def kernels(self):
         rules = [("!problem.shared_expert && !problem.skip_a2a", "no shared expert, no skip_a2a"),
@@ -59,23 +72,27 @@ class Library(GPULibrary):
             hook = param("hook", "1: send and receive are kernels of their own, and nothing holds SMs in between.", [0, 1])
             return [kernel(self, "deepep-ll", "dispatch", "low_latency_dispatch", [hook], rules, layout="masked", inside=["cast", "counts", "expansion"]),
                     kernel(self, "deepep-ll", "combine", "low_latency_combine", [hook], rules, layout="masked", sum="gated", inside=["reduction", "copy"])]
-        own = OWN.get(self.ranks.ranks, (6, 4))
+        chunks = OWN.get(self.ranks.ranks, (6, 4))
 
-        def params(chunks, default):
-            if self.own:
-                return []
+        def params(values, default):
             return [param("sms", "SMs; the same for dispatch and combine.", self.sms(), 20, "SMs", cost=1),
-                    param("send", "NVLink chunk: tokens sent at a time.", chunks, default, "tokens"),
+                    param("send", "NVLink chunk: tokens sent at a time.", values, default, "tokens"),
                     param("recv", "Tokens that a channel's buffer holds.", [256], 256, "tokens", cost=3)]
 
         # What DeepEP asserts of its NVLink buffer: rows, ids, weights and scales of a channel's tokens.
         token = "(problem.hidden * 2 + problem.hidden / 32 + problem.top_k * 12 + 64)"
-        rules += [] if self.own else [("send < recv", "send: must be below recv"), ("sms % 2 == 0", "sms: must be even"), ("sms <= machine.sms", "sms: the GPU has fewer"),
-                                      ("sms / 2 * problem.ranks * recv * %s <= %d" % (token, NVL_BYTES), "sms, recv: the channels do not fit the NVLink buffer")]
-        return [kernel(self, "deepep-normal", "dispatch", "get_dispatch_layout and dispatch", params([4, 6, 8, 12, 16, 20, 24, 32], own[0]), rules,
-                       layout="rank:packed", inside=["counts"]),
-                kernel(self, "deepep-normal", "combine", "combine", params([1, 2, 4, 6, 8, 9, 10, 12, 16], own[1]), rules,
-                       layout="rank:packed", sum="plain", inside=["reduction"])]
+        limits = [("send < recv", "send: must be below recv"), ("sms % 2 == 0", "sms: must be even"), ("sms <= machine.sms", "sms: the GPU has fewer"),
+                  ("sms / 2 * problem.ranks * recv * %s <= %d" % (token, NVL_BYTES), "sms, recv: the channels do not fit the NVLink buffer")]
+        normal = self.halves("deepep-normal", params([4, 6, 8, 12, 16, 20, 24, 32], chunks[0]), params([1, 2, 4, 6, 8, 9, 10, 12, 16], chunks[1]), rules + limits)
+        if not self.own:
+            return normal
+        by = [param("by", "What names the config: DeepEP's map, a JSON or a shim.", list(self.exports), "map")]
+        return self.halves("deepep-own", by, by, rules) + normal
+
+    def halves(self, name, dispatch, combine, rules):
+        """The normal dispatch and combine as kernels of that name, with their params."""
+        return [kernel(self, name, "dispatch", "get_dispatch_layout and dispatch", dispatch, rules, layout="rank:packed", inside=["counts"]),
+                kernel(self, name, "combine", "combine", combine, rules, accepts=[name], layout="rank:packed", sum="plain", inside=["reduction"])]
 
     def sms(self):
         """Numbers of SMs to search, up to all of the GPU."""
@@ -83,14 +100,16 @@ class Library(GPULibrary):
         return [n for n in SMS if n < most] + [most]
 
     def follow(self, combine, dispatch):
-        if self.low_latency or self.own:
+        if self.low_latency:
             return dispatch
-        return Half(dispatch.kernel, {**dispatch.values, "sms": combine.values["sms"]})
+        shared = "by" if "by" in combine.values else "sms"
+        return Half(dispatch.kernel, {**dispatch.values, shared: combine.values[shared]})
 
     def pair(self, dispatch, combine):
-        if not self.low_latency and not self.own and dispatch.values["sms"] != combine.values["sms"]:
-            raise Failure("illegal", "sms: %d for dispatch and %d for combine; DeepEP's handle needs one number" % (
-                dispatch.values["sms"], combine.values["sms"]))
+        for shared in () if self.low_latency else ("sms", "by"):
+            if dispatch.values.get(shared) != combine.values.get(shared):
+                raise Failure("illegal", "%s: %s for dispatch and %s for combine; DeepEP's handle needs one number of SMs" % (
+                    shared, dispatch.values.get(shared), combine.values.get(shared)))
 
     def open(self, work):
         super().open(work)
@@ -112,13 +131,10 @@ class Library(GPULibrary):
         if shape != self.shape:
             raise Failure("illegal", "max-tokens, hidden, experts: %s, but the buffers were made for %s; give --max-tokens, one model a sweep" % (shape, self.shape))
 
-    def config(self, half, which):
+    def config(self, half, op):
         """A Config, or None for what DeepEP takes by itself."""
-        if self.own:
-            path = os.environ.get("EPBENCH_DEEPEP_CONFIG")
-            return self.deep_ep.Config(**json.loads(pathlib.Path(path).read_text())[which]) if path else None
         v = half.values
-        return self.deep_ep.Config(v["sms"], v["send"], v["recv"])
+        return self.exports[v["by"]](op) if "by" in v else self.deep_ep.Config(v["sms"], v["send"], v["recv"])
 
     def before_round(self):
         if self.low_latency:  # either buffer may be next: graphs fix the order that they were captured in
@@ -135,7 +151,7 @@ class Library(GPULibrary):
         experts, or the fewest that have as many groups each."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
-        return 0 if self.own else half.values["sms"]
+        return half.values.get("sms", 0)
 
     def send_dispatch(self, hook):
         """The whole dispatch, or with hook its sending half."""
@@ -155,7 +171,7 @@ class Library(GPULibrary):
         per_rank, _, per_expert, there, _ = self.buffer.get_dispatch_layout(self.ids, self.experts_all)
         self.got, self.got_ids, self.got_weights, _, self.handle, _ = self.buffer.dispatch(
             (self.q, self.scales) if self.fp8 else self.x, num_tokens_per_rank=per_rank, is_token_in_rank=there, num_tokens_per_expert=per_expert,
-            topk_idx=self.ids, topk_weights=self.weights, num_worst_tokens=self.worst, config=self.config(half, "normal_dispatch"))
+            topk_idx=self.ids, topk_weights=self.weights, num_worst_tokens=self.worst, config=self.config(half, "dispatch"))
 
     def combine(self, half):
         if self.low_latency:
@@ -163,7 +179,7 @@ class Library(GPULibrary):
             if half.values["hook"]:
                 self.receive()
         else:
-            self.out = self.buffer.combine(self.y, self.handle, config=self.config(half, "normal_combine"))[0]
+            self.out = self.buffer.combine(self.y, self.handle, config=self.config(half, "combine"))[0]
 
     def values(self, rows=slice(None)):
         """Received rows, dequantized; some of them for the low-latency layout."""

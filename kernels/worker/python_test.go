@@ -139,12 +139,12 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 
 // TestHarnessTensors: the part of the harness that needs PyTorch. casts.py has the casts to
 // FP8, and what is right of a library that casts by itself; judge.py the comparison; stale.py
-// libraries that deliver what an earlier call left.
+// libraries that deliver what an earlier call left; exports.py where DeepEP's config comes from.
 func TestHarnessTensors(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), python(t), "-c", "import torch; torch.float8_e4m3fn").Run(); err != nil {
 		t.Skip("no PyTorch here")
 	}
-	for _, file := range []string{"casts.py", "judge.py", "stale.py"} {
+	for _, file := range []string{"casts.py", "judge.py", "stale.py", "exports.py"} {
 		t.Run(file, func(t *testing.T) {
 			command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/"+file)
 			command.WaitDelay = 30 * time.Second

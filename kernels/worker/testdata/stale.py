@@ -17,6 +17,7 @@ from libraries import deepep, flashinfer  # noqa: E402
 
 SEED, TOKENS, HIDDEN, TOPK, EXPERTS = 1, 4, 256, 1, 4
 CPU = torch.device("cpu")
+CONFIG = {"kernel": "k", "values": {"by": "map"}}  # FlashInfer's stand-in looks at none
 
 
 def alone(library):
@@ -83,7 +84,7 @@ class FlashInfer:
 
 def with_deepep(fp8):
     library = alone(deepep.Library("own"))
-    library.buffer = DeepEP(fp8)
+    library.buffer, library.exports = DeepEP(fp8), {"map": lambda op: None}
     return library, library.buffer
 
 
@@ -105,7 +106,7 @@ def opened(library, op, dtype):
     ids, weights = struct.pack("<%di" % TOKENS, *range(TOKENS)), struct.pack("<%df" % TOKENS, *[1.0] * TOKENS)
     routing = {"tokens": TOKENS, "experts": base64.b64encode(ids).decode(), "weights": base64.b64encode(weights).decode()}
     problem = {"op": op, "ranks": 1, "hidden": HIDDEN, "experts": EXPERTS, "top_k": TOPK, "max_tokens": TOKENS, "dispatch": dtype}
-    worker = types.SimpleNamespace(default=lambda op, beside: Half("k", {}))
+    worker = types.SimpleNamespace(default=lambda op, beside: Half(**CONFIG))
     return GPUSession(library, {"problem": problem, "seed": SEED, "ranks": [routing]}, worker)
 
 
@@ -114,12 +115,12 @@ def stops_writing(make, dtype):
     library, stub = make(dtype == "fp8")
     for op in ("dispatch", "combine"):
         stub.writes = True
-        session, config = opened(library, op, dtype), {"kernel": "k", "values": {}}
+        session = opened(library, op, dtype)
         for _ in range(2):
-            reply = session.verify(config, [])
+            reply = session.verify(CONFIG, [])
             assert reply["rows"] and reply["wrong"] == 0, (make, dtype, op, reply)
         stub.writes = False
-        reply = session.verify(config, [])
+        reply = session.verify(CONFIG, [])
         assert reply["wrong"] >= TOKENS, (make, dtype, op, reply)
         assert torch.equal(library.x, tensors.tokens(SEED, 0, TOKENS, HIDDEN, CPU)), "the tokens are not the rank's own again"
 
@@ -130,7 +131,7 @@ def delivers_early():
     session = opened(library, "dispatch", "bf16")
     stub.early = True
     for _ in range(2):  # the second finds the right rows of the first
-        reply = session.verify({"kernel": "k", "values": {}}, [])
+        reply = session.verify(CONFIG, [])
         assert reply["wrong"] == TOKENS, reply
 
 

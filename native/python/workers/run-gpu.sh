@@ -294,7 +294,7 @@ choose() {
   epbench table choose "$@" 2>&1 | tee "$work/$name-choose.txt"
   epbench report --only libraries --no-html --width 200 "$@" > "$work/$name-libraries.txt" 2>&1
   epbench report --only libraries --no-html --format csv "$@" > "$work/$name-libraries.csv"
-  epbench plot --kind libraries -o "$work/$name-pictures" "$@" > /dev/null
+  epbench plot --kind libraries -o "$work/$name-pictures" "$@" > /dev/null || true # of one library there is no picture
 }
 
 # turns measures what the sweeps chose again, all libraries in turns.

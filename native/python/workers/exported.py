@@ -28,8 +28,10 @@ def main(sweep, *runs):
     found = collections.defaultdict(list)
     for run in runs:
         for case, s in searches(run):
-            if s["decision"]["gain"]["mid"] > 0:  # not a failure
+            if s["decision"]["gain"]["mid"] > 0:
                 found[*case, s["decision"]["config"]["values"]["by"]].append(s)
+            else:
+                print("%s, %s of %d tokens: %s" % (run, *case, s["decision"]["reason"]))
     print("op        tokens  by    workers  sweep us  its config now  export us  loss %  of each worker")
     for (op, tokens, by), all in sorted(found.items()):
         losses = sorted(100 / s["decision"]["gain"]["mid"] - 100 for s in all)

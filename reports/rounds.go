@@ -2,6 +2,7 @@ package reports
 
 import (
 	"math"
+	"slices"
 
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
@@ -54,16 +55,22 @@ func (c *Case) levels() {
 	}
 }
 
-// sumUp picks the deciding rounds of an entry: those of the confirmation where
-// there are any, else all but those of the A/A test. A twin has no others.
+// deciding are the stages whose rounds had no part in a choice, the best first.
+var deciding = []record.Stage{record.StageProcess, record.StageConfirm}
+
+// sumUp picks the deciding rounds of an entry: those of further processes or of the
+// confirmation where there are any, else all but those of the A/A test. A twin has no others.
 func (e *Entry) sumUp() {
-	searched := false
+	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {
-		e.Fresh = e.Fresh || b.Stage == record.StageConfirm && len(b.Seconds) > 0
+		if i := slices.Index(deciding, b.Stage); i >= 0 && len(b.Seconds) > 0 {
+			last = min(last, i)
+		}
 		searched = searched || b.Stage != record.StageAA
 	}
+	e.Fresh = last < len(deciding)
 	for _, r := range e.AllRounds() {
-		if e.Fresh && r.stage != record.StageConfirm || searched && r.stage == record.StageAA {
+		if e.Fresh && r.stage != deciding[last] || searched && r.stage == record.StageAA {
 			continue
 		}
 		e.Times, e.rounds = append(e.Times, r.Seconds), append(e.rounds, r)

@@ -15,7 +15,6 @@ import (
 	"github.com/epbench/epbench/reports/html"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
-	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
 func (f *sweepFlags) run(cmd *cobra.Command) error {
@@ -77,7 +76,7 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 
 // newRun is the record of a run that begins now.
 func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Run {
-	policy := measure.PolicyFor(b.Machine()).Coarser(opts.Band)
+	policy := opts.Policy(b.Machine())
 	return &record.Run{
 		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b), Kernels: works(kernels.Hooked(b.Kernels(), opts.Params)),
 		Policy: policy.String(), Band: policy.Band, Seed: opts.Seed, Strategy: opts.Strategy,

@@ -171,7 +171,7 @@ func evidenceText(r *table.Row) string {
 	if at, ok := e.At(); ok && len(e.Tokens) > 1 {
 		tokens += fmt.Sprintf(" (times: at %d)", at)
 	}
-	text := fmt.Sprintf("measured at %s, %d rounds, %s, %s", tokens, e.Rounds, triedText(e), ep.Count(e.Ties, "tie"))
+	text := fmt.Sprintf("measured at %s, %s, %s, %s", tokens, roundsText(e), triedText(e), ep.Count(e.Ties, "tie"))
 	if !e.Complete {
 		text += ", space not exhausted"
 	}
@@ -179,6 +179,14 @@ func evidenceText(r *table.Row) string {
 		text += fmt.Sprintf(", regret %.1f %% over %s", 100*e.Regret, strings.Join(e.Routings, " "))
 	}
 	return text
+}
+
+// roundsText is how many rounds a row rests on, and of how many processes.
+func roundsText(e table.Evidence) string {
+	if e.Processes == 0 {
+		return fmt.Sprintf("%d rounds", e.Rounds)
+	}
+	return fmt.Sprintf("%d rounds of %d processes", e.Rounds, e.Processes)
 }
 
 // evidenceCell is evidenceText; people read that there is none.

@@ -23,8 +23,9 @@ type Finalist struct {
 	Effect   float64 // logarithm of its time over the default's, cleared of its rounds
 	Warnings []string
 
-	clear  []float64 // logarithms of times less their rounds' effect, in time order
-	rounds []int     // of clear
+	seconds []float64 // of one call, by round
+	clear   []float64 // logarithms of times less their rounds' effect, in time order
+	rounds  []int     // of clear
 }
 
 // Confirm measures the best points and the required ones on fresh samples
@@ -194,7 +195,7 @@ func (s *State) summarise() []Finalist {
 	for i := range fs {
 		f := &fs[i]
 		xs := raw[s.dense[f.Point]]
-		f.Times = record.Times{Median: stat.Median(xs), P10: stat.Quantile(xs, 0.1), P90: stat.Quantile(xs, 0.9)}
+		f.seconds, f.Times = xs, record.Times{Median: stat.Median(xs), P10: stat.Quantile(xs, 0.1), P90: stat.Quantile(xs, 0.9)}
 		f.Rounds, f.Warnings = len(xs), stat.Warnings(xs)
 	}
 	return fs

@@ -86,14 +86,20 @@ func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) err
 		}
 	}
 	s.revise(g)
+	s.agree(g, configs, before)
+	return nil
+}
+
+// agree chooses the minimax config of a group among configs, and records the regret matrix.
+func (s *sweeper) agree(g group, configs []ep.Config, before ep.Config) {
 	best, _ := s.minimax(g, g.worthy(configs), s.preferred(g, ep.AllRoutings, before))
 	var tuned []stat.Tuned
 	for _, c := range g {
 		c.minimax = best
 		tuned = append(tuned, stat.Tuned{Routing: c.routing.Spec(), Config: c.result.Decision.Config, Effects: c.effects()})
 	}
+	s.run.Regrets = slices.DeleteFunc(s.run.Regrets, func(r record.Regret) bool { return r.Problem == g[0].problem })
 	s.run.Regrets = append(s.run.Regrets, stat.NewRegret(g[0].problem, tuned, best))
-	return nil
 }
 
 func (s *sweeper) crossEach(ctx context.Context, g group, configs []ep.Config) error {
@@ -192,7 +198,7 @@ func (g group) anywhere(v record.Verdict, cfg ep.Config) bool {
 		if cfg.Key() == d.Config.Key() {
 			return d.Verdict == v && !d.KeepsDefault()
 		}
-		x, ok := c.seen[cfg.Key()]
+		x, ok := c.sighted(cfg)
 		return ok && stat.Judge(x.config.Gain(x.dflt), d.Band.Width()) == v
 	})
 }
@@ -294,10 +300,15 @@ func (s *sweeper) revise(g group) {
 		c.result.Decision, c.winner = d, win
 		c.result.Times, c.result.DefaultTime, c.result.MaxErr = win.Times, dflt.Times, c.runner.MaxErr(win.Point)
 		c.result.Beside = besidePair(c.runner, win.Point, dflt.Point)
-		for i := range s.run.Searches {
-			if r := &s.run.Searches[i]; r.Problem == c.problem && r.Routing == c.result.Routing {
-				*r = c.result
-			}
+		s.refile(c)
+	}
+}
+
+// refile writes a search into the run again, after its result has changed.
+func (s *sweeper) refile(c *searcher) {
+	for i := range s.run.Searches {
+		if r := &s.run.Searches[i]; r.Problem == c.problem && r.Routing == c.result.Routing {
+			*r = c.result
 		}
 	}
 }

@@ -30,7 +30,7 @@ type lab struct {
 
 // newLab makes a lab. A nil log keeps nothing.
 func newLab(b kernels.Backend, pl *planner, log measure.Log) *lab {
-	return &lab{backend: b, planner: pl, policy: measure.PolicyFor(b.Machine()).Coarser(pl.opts.Band), log: log}
+	return &lab{backend: b, planner: pl, policy: pl.opts.Policy(b.Machine()), log: log}
 }
 
 // cost is what a config takes, as its kernel declares.

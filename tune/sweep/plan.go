@@ -48,10 +48,18 @@ type Options struct {
 	Precision ep.Precision          // Reduced searches parameters that round what travels, too
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil
+	Processes int                   // of the worker, in which what was chosen is measured again; 0 is none
 
 	Began    time.Time // when the command began, zero for when Run does
 	Tool     string    // version of epbench
 	Progress func(Event)
+}
+
+// Policy is how a sweep with these options measures on a machine.
+func (o *Options) Policy(m ep.Machine) measure.Policy {
+	p := measure.PolicyFor(m).Coarser(o.Band)
+	p.Processes = o.Processes
+	return p
 }
 
 // Event says how far a sweep is.
@@ -111,13 +119,16 @@ func (s Search) Class() ep.Class { return s.class }
 
 // MakePlan plans without touching the backend's hardware.
 func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
-	out := &Plan{Policy: measure.PolicyFor(b.Machine()).Coarser(opts.Band), Options: opts, planner: newPlanner(b, opts)}
+	out := &Plan{Policy: opts.Policy(b.Machine()), Options: opts, planner: newPlanner(b, opts)}
 	var err error
 	if out.strategy, err = search.ParseStrategy(opts.Strategy); err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
 	if err := out.planner.checkOptions(); err != nil {
 		return nil, err
+	}
+	if _, ok := b.(kernels.Renewable); opts.Processes > 0 && !ok {
+		return nil, fmt.Errorf("--processes: %s measures in epbench's own process, which cannot be started again; leave it out", b.Machine().Backend)
 	}
 	subjects, err := out.planner.subjects()
 	if err != nil {

@@ -33,6 +33,10 @@ type findings struct {
 	seen   map[string]sighting // by config key: what the finals and crossings say
 	result record.Search
 	winner search.Finalist
+	// again is, by process of the worker, what the rows will state, measured once more.
+	again [][]search.Finalist
+	// stated sums that up, by config key.
+	stated map[string]sighting
 	// crossings are the winners of the group beside each other, in fresh rounds.
 	crossings [][]search.Finalist
 	// Of the group of this search: the config that loses least in the worst
@@ -47,7 +51,18 @@ type findings struct {
 }
 
 // sighting is a config beside the default in the same rounds.
-type sighting struct{ config, dflt search.Finalist }
+type sighting struct {
+	config, dflt search.Finalist
+	processes    int // that the rounds are of, see record.Decision
+}
+
+// sighted is what is known best about a config beside the default.
+func (f *findings) sighted(c ep.Config) (x sighting, ok bool) {
+	if x, ok = f.stated[c.Key()]; !ok {
+		x, ok = f.seen[c.Key()]
+	}
+	return x, ok
+}
 
 // effects are the sightings as stat.Effects.
 func (f *findings) effects() stat.Effects {
@@ -65,7 +80,7 @@ func (s *searcher) note(finals []search.Finalist) {
 		return
 	}
 	for _, f := range finals {
-		s.seen[s.space.Config(f.Point).Key()] = sighting{f, finals[base]}
+		s.seen[s.space.Config(f.Point).Key()] = sighting{config: f, dflt: finals[base]}
 	}
 }
 

@@ -305,9 +305,10 @@ turns() {
   done
 }
 
-# exports: DeepEP with the shim and the JSON of its sweep, each beside the sweep's own config in
-# the same rounds of one worker: two workers with one config may differ by several per cent.
-# COPIES workers of each, for the same reason.
+# exports: DeepEP with the shim, the JSON and its own map (WAYS), each beside the sweep's own
+# config in the same rounds of one worker: two workers with one config may differ by several per
+# cent. COPIES workers of each, for the same reason. A sweep with SWEEP_FLAGS="--processes 8"
+# states times that are over as many workers.
 exports() {
   local way n from args
   for model in ${MODELS:-deepseek-v3}; do
@@ -316,7 +317,7 @@ exports() {
     epbench table export --table "$from" --format deepep-shim -o "$work/epbench_deepep.py"
     args="--model $model --ranks $ranks --tokens ${TOKENS:-1,8,128,1024,4096} --max-tokens ${MAX_TOKENS:-4096} --routing uniform --op dispatch,combine --dtype ${DTYPE:-bf16}"
     for n in $(seq "${COPIES:-4}"); do
-      for way in shim json map; do
+      for way in ${WAYS:-shim json map}; do
         one 60 "$model-own-$way-$n" epbench bench $args --over "$from" --config "deepep-own:by=$way" --rounds "${TURNS:-40}" -o "$work/$model-own-$way-$n" --backend \
           "launch:env PYTHONPATH=$work:$PYTHONPATH EPBENCH_DEEPEP_CONFIG=$work/$model.json EPBENCH_DEEPEP_SHIM=epbench_deepep ${worker#launch:} deepep own"
       done

@@ -17,6 +17,7 @@ type Policy struct {
 	MinSample float64 // seconds that one sample lasts at least, by folding calls
 	MaxFold   int     // calls in one sample, at most
 	AAShare   float64 // of a search's time after which the A/A test ends too
+	Processes int     // in which what was chosen is measured again; 0 is none
 }
 
 // PolicyFor is the policy of a machine. Samples on a host are short against a
@@ -24,9 +25,9 @@ type Policy struct {
 // median does not see the rest.
 func PolicyFor(m ep.Machine) Policy {
 	if m.GPUs == 0 {
-		return Policy{search.OnHost(), 200e-6, 1000, 0.3}
+		return Policy{search.OnHost(), 200e-6, 1000, 0.3, 0}
 	}
-	return Policy{search.OnGPU(), 50e-6, 100, 0.3}
+	return Policy{search.OnGPU(), 50e-6, 100, 0.3, 0}
 }
 
 // Coarser is the policy with a wider band, for machines whose clock or noise cannot
@@ -38,6 +39,10 @@ func (p Policy) Coarser(band float64) Policy {
 
 // String is the canonical spelling.
 func (p Policy) String() string {
-	return fmt.Sprintf("max over ranks, median over rounds, interleaved; band=%g sample>=%gs fold<=%d aa=%d..%d finals=%d rounds=%d..%d confirm=%d interval=95%%",
+	text := fmt.Sprintf("max over ranks, median over rounds, interleaved; band=%g sample>=%gs fold<=%d aa=%d..%d finals=%d rounds=%d..%d confirm=%d interval=95%%",
 		p.Band, p.MinSample, p.MaxFold, p.AARounds, p.MaxAA, p.Finalists, p.MinRounds, p.MaxRounds, p.ConfirmRounds)
+	if p.Processes > 0 {
+		text += fmt.Sprintf(" processes=%d", p.Processes)
+	}
+	return text
 }

@@ -319,12 +319,6 @@ type Accompanied interface {
 	Beside() []string
 }
 
-// Renewable is implemented by backends that measure in a process of their own.
-type Renewable interface {
-	// Renew ends that process and starts another. No session may be open.
-	Renew(context.Context) error
-}
-
 // Condition is one that every legal config of a kernel meets, spelled for a program that
 // has no code of it: see the rules of docs/worker-protocol.md.
 type Condition struct{ Expr, Reason string }

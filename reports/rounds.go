@@ -56,9 +56,9 @@ func (c *Case) levels() {
 }
 
 // deciding are the stages whose rounds had no part in a choice, the best first.
-var deciding = []record.Stage{record.StageProcess, record.StageConfirm}
+var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// sumUp picks the deciding rounds of an entry: those of further processes or of the
+// sumUp picks the deciding rounds of an entry: those of further sessions or of the
 // confirmation where there are any, else all but those of the A/A test. A twin has no others.
 func (e *Entry) sumUp() {
 	searched, last := false, len(deciding)

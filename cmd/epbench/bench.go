@@ -27,6 +27,7 @@ type benchFlags struct {
 	explain   bool
 	precision string
 	rounds    int
+	sessions  int
 	out       string
 	abTest    abFlags
 }
@@ -57,6 +58,7 @@ makes the verdict the exit code, as in compare.`,
 		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept from --table: full or reduced")
 		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, by loads that take SMs alone, or memory traffic too")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
+		bindSessions(s, &f.sessions, "`N` sessions with so many rounds each, one after the other; times and gains are then over those; default: one session")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
 		s.StringVar(&f.abTest.failOn, "fail-on", "", "with --ab: exit 3 where B is slower by this `SHARE`, such as 3%")
 	})
@@ -74,6 +76,12 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if f.rounds < 1 || f.rounds > 100_000 {
 		return usagef("--rounds: %d is outside 1 to 100000", f.rounds)
+	}
+	if err := checkSessions(f.sessions); err != nil {
+		return err
+	}
+	if f.abTest.on && f.sessions > 0 {
+		return usagef("--sessions: --ab compares in one session; leave it out")
 	}
 	b, err := anyBackend(cmd, f.backend)
 	if err != nil {
@@ -196,7 +204,7 @@ func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep
 		}
 		defer log.dir.Close()
 	}
-	err := measure(sweep.Job{Rounds: f.rounds, Log: log, Run: run})
+	err := measure(sweep.Job{Rounds: f.rounds, Sessions: f.sessions, Log: log, Run: run})
 	if log.dir != nil && (err == nil || len(run.Searches) > 0) {
 		err = errors.Join(err, log.dir.WriteRun(run))
 	}

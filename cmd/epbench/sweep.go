@@ -33,7 +33,7 @@ type sweepFlags struct {
 	kernels   string
 	maxSMs    int
 	band      string
-	processes int
+	sessions  int
 	precision string
 	table     string
 
@@ -76,7 +76,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs (workers of a rank on cpu) at most, for the default too; 0: no bound")
 		s.StringVar(&f.band, "band", "", "`PERCENT`: least difference that counts, for a clock or a machine that cannot tell 1% apart; default: 1% with GPUs, 10% without")
-		s.IntVar(&f.processes, "processes", 0, "`N` further processes of the worker in which what was chosen is measured again, after --budget; times and gains are then over those")
+		bindSessions(s, &f.sessions, "`N` further sessions in which what was chosen is measured again, after --budget; times and gains are then over those")
 		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` to search, comma-separated; default: all of the backend")
 		s.StringVar(&f.space, "space", "", "YAML `FILE` with values, constraints and required candidates")
 		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY`: "+strings.Join(search.StrategyNames(), ", "))
@@ -110,11 +110,23 @@ func resumed(command []string) (*sweepFlags, error) {
 	return &f, err
 }
 
-// Bounds of --processes.
+// Bounds of --sessions.
 const (
-	minProcesses = 3
-	maxProcesses = 50
+	minSessions = 3
+	maxSessions = 100
 )
+
+// bindSessions registers --sessions.
+func bindSessions(s *pflag.FlagSet, sessions *int, usage string) {
+	s.IntVar(sessions, "sessions", 0, usage)
+}
+
+func checkSessions(n int) error {
+	if n != 0 && (n < minSessions || n > maxSessions) {
+		return usagef("--sessions: %d is outside %d to %d; two say nothing of how sessions differ", n, minSessions, maxSessions)
+	}
+	return nil
+}
 
 // cpuBudget bounds a sweep on the embedded backend: a newcomer's first run
 // ends within a minute.
@@ -137,10 +149,10 @@ func (f *sweepFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	if o.Band, err = parseBand(f.band); err != nil {
 		return nil, err
 	}
-	if f.processes != 0 && (f.processes < minProcesses || f.processes > maxProcesses) {
-		return nil, usagef("--processes: %d is outside %d to %d; two say nothing of how processes differ", f.processes, minProcesses, maxProcesses)
+	if err := checkSessions(f.sessions); err != nil {
+		return nil, err
 	}
-	o.Processes = f.processes
+	o.Sessions = f.sessions
 	if f.maxSMs < 0 {
 		return nil, usagef("--max-sms: %d is below 0", f.maxSMs)
 	}

@@ -181,12 +181,12 @@ func evidenceText(r *table.Row) string {
 	return text
 }
 
-// roundsText is how many rounds a row rests on, and of how many processes.
+// roundsText is how many rounds a row rests on, and of how many sessions.
 func roundsText(e table.Evidence) string {
-	if e.Processes == 0 {
+	if e.Sessions == 0 {
 		return fmt.Sprintf("%d rounds", e.Rounds)
 	}
-	return fmt.Sprintf("%d rounds of %d processes", e.Rounds, e.Processes)
+	return fmt.Sprintf("%d rounds of %d sessions", e.Rounds, e.Sessions)
 }
 
 // evidenceCell is evidenceText; people read that there is none.

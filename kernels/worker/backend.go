@@ -224,12 +224,6 @@ func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Sess
 	return s, nil
 }
 
-// Renew implements kernels.Renewable.
-func (b *Backend) Renew(ctx context.Context) error {
-	b.Close() // its error is about a process that nobody needs any more
-	return b.greet(ctx)
-}
-
 // Close implements kernels.Backend.
 func (b *Backend) Close() error {
 	if b.proc == nil {

@@ -102,9 +102,9 @@ type Decision struct {
 	Reason  string  `json:"reason,omitempty"` // a sentence for people: the cause, or what to know about the verdict
 	Rounds  int     `json:"rounds"`           // behind the gain
 
-	// Processes is how many processes of the worker the rounds come from, none of which
-	// had a part in the choice; 0 where all rounds are of the search's own process.
-	Processes int `json:"processes,omitempty"`
+	// Sessions is how many sessions the rounds come from, none of which had a part in the
+	// choice; 0 where all rounds are of one session.
+	Sessions int `json:"sessions,omitempty"`
 
 	// Crossed says that the config was chosen when the winners of all routings were
 	// measured beside each other, and not by the search itself.

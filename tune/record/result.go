@@ -92,7 +92,7 @@ const (
 	StageRetry      Stage = "retry"      // failed candidates that get another chance, beside the finalists
 	StageRecheck    Stage = "recheck"    // comparison with the oracle after timing
 	StageConfirm    Stage = "confirm"    // the challenger against the default on fresh rounds: times and gains come from these
-	StageProcess    Stage = "process"    // the chosen configs against the default in a further process of the worker
+	StageSession    Stage = "session"    // the chosen configs against the default in a further session
 	StageCross      Stage = "cross"      // the winners of other routings, for the regret matrix
 	StageRefine     Stage = "refine"     // progress only: token counts between those asked for; its rounds are of stage cross
 )

@@ -16,26 +16,26 @@ func (s *State) Apart(ctx context.Context, stage record.Stage, live []int, round
 	return f.summarise(), err
 }
 
-// Over sums up finalists of several processes: those that are in each of them, in the order
-// of the first. One process counts as one round. Memory is laid out anew in each, which
+// Over sums up finalists of several sessions: those that are in each of them, in the order
+// of the first. One session counts as one round. Memory is laid out anew in each, which
 // moves all of its rounds together: an interval over single rounds would not cover that.
-func Over(processes [][]Finalist) []Finalist {
+func Over(sessions [][]Finalist) []Finalist {
 	var out []Finalist
-	if len(processes) == 0 {
+	if len(sessions) == 0 {
 		return nil
 	}
-	for _, first := range processes[0] {
-		if f, ok := over(processes, first.Point); ok {
+	for _, first := range sessions[0] {
+		if f, ok := over(sessions, first.Point); ok {
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-func over(processes [][]Finalist, point int) (out Finalist, ok bool) {
+func over(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 	var medians, effects []float64
 	out.Point = point
-	for n, finals := range processes {
+	for n, finals := range sessions {
 		i := slices.IndexFunc(finals, func(f Finalist) bool { return f.Point == point })
 		if i < 0 {
 			return out, false

@@ -20,10 +20,11 @@ import (
 // Job is a measurement without a search: how many rounds of each config, and
 // where trials and searches are written.
 type Job struct {
-	Rounds int
-	Log    measure.Log
-	Run    *record.Run
-	Over   Picker // what the configs are compared with; nil: the default
+	Rounds   int // of a session
+	Sessions int // one after the other, each with memory of its own; 0 is one, whose rounds count by themselves
+	Log      measure.Log
+	Run      *record.Run
+	Over     Picker // what the configs are compared with; nil: the default
 }
 
 // Picker chooses a config for a problem under a routing class, and says where
@@ -43,7 +44,7 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 		if err != nil {
 			return err
 		}
-		result, err := l.bench(ctx, s, cfg, over, job.Rounds)
+		result, err := l.bench(ctx, s, cfg, over, job.Rounds, job.Sessions)
 		result.Reference = reference
 		if err != nil {
 			return err
@@ -84,7 +85,7 @@ func eachSubject(opts *Options, run *record.Run, do func(*subject) error) error 
 }
 
 // bench measures one config against another. A zero config is the default.
-func (l *lab) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds int) (result record.Search, err error) {
+func (l *lab) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds, sessions int) (result record.Search, err error) {
 	dflt, err := l.planner.defaultConfig(s.problem)
 	if err != nil {
 		return result, err
@@ -100,15 +101,15 @@ func (l *lab) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds
 		return result, err
 	}
 	defer func() { err = c.close(err) }()
-	return l.match(ctx, c, record.StageBench, rounds, record.Band{Policy: l.policy.Band})
+	return l.match(ctx, c, record.StageBench, rounds, sessions, record.Band{Policy: l.policy.Band})
 }
 
 // match measures the second config of a contest against the first, compares
 // both with the oracle again, and says how they compare. A config that fails,
 // or is wrong after it was timed, is a decision with a cause.
-func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds int, band record.Band) (record.Search, error) {
+func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.match(band)
-	cfg, dflt, err := c.state.Duel(ctx, stage, c.points[1], search.Looks{Least: rounds, Most: rounds})
+	cfg, dflt, err := c.compare(ctx, stage, rounds, sessions)
 	if err == nil && cfg.Rounds > 0 { // a config that hung is not run again
 		_, err = c.runner.Recheck(ctx, record.StageRecheck, slices.Compact(slices.Clone(c.points)))
 	}
@@ -122,8 +123,40 @@ func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds 
 	}
 	m.Gain, m.Rounds = cfg.Gain(dflt), cfg.Rounds
 	result.Decision = stat.Compare(m)
+	result.Decision.Sessions = sessions
 	file(&result, c.state, c.runner, cfg, dflt)
 	return result, nil
+}
+
+// compare measures the second config of a contest and the first. cfg.Rounds is 0 where the
+// second failed.
+func (c *contest) compare(ctx context.Context, stage record.Stage, rounds, sessions int) (cfg, dflt search.Finalist, err error) {
+	if sessions == 0 {
+		return c.state.Duel(ctx, stage, c.points[1], search.Looks{Least: rounds, Most: rounds})
+	}
+	var all [][]search.Finalist
+	for range sessions {
+		if err := c.runner.Close(); err != nil {
+			return cfg, dflt, err
+		}
+		finals, err := c.state.Apart(ctx, stage, c.points[1:], rounds)
+		if err != nil {
+			return cfg, dflt, err
+		}
+		all = append(all, finals)
+		if !slices.ContainsFunc(finals, at(c.points[1])) {
+			return cfg, dflt, nil
+		}
+	}
+	for _, f := range search.Over(all) {
+		if f.Point == c.points[1] {
+			cfg = f
+		}
+		if f.Point == c.points[0] {
+			dflt = f
+		}
+	}
+	return cfg, dflt, nil
 }
 
 // failure says whether a config of a contest failed, and why. err is what the
@@ -196,7 +229,10 @@ func NewMatcher(b kernels.Backend, policy measure.Policy, head table.Header, see
 // Match measures one config of a problem under a routing spec. What is wrong
 // with the config is a decision with the cause failed; an error means that the
 // machine is lost.
-func (m *Matcher) Match(ctx context.Context, p ep.Problem, routing string, cfg ep.Config) (result record.Search, err error) {
+//
+// A config that was tuned over sessions is checked over sessions, but over no more than
+// mostChecks: a check of one row takes seconds then.
+func (m *Matcher) Match(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.contest(p, routing, cfg)
 	if err != nil {
 		return record.Search{Problem: p, Routing: routing, Decision: stat.Fail(stat.Match{Config: cfg}, record.Failed, err.Error())}, nil
@@ -213,8 +249,15 @@ func (m *Matcher) Match(ctx context.Context, p ep.Problem, routing string, cfg e
 	if err != nil {
 		return result, err
 	}
-	return m.lab.match(ctx, c, record.StageVerify, max(m.lab.policy.MaxRounds, aa.Rounds), band)
+	rounds := max(m.lab.policy.MaxRounds, aa.Rounds)
+	if sessions > 0 {
+		rounds = m.lab.policy.ConfirmRounds
+	}
+	return m.lab.match(ctx, c, record.StageVerify, rounds, min(sessions, mostChecks), band)
 }
+
+// mostChecks bounds the sessions of a check.
+const mostChecks = 5
 
 // contest draws the routing and puts the config beside the default.
 func (m *Matcher) contest(p ep.Problem, routing string, cfg ep.Config) (*contest, error) {

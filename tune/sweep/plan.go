@@ -48,7 +48,7 @@ type Options struct {
 	Precision ep.Precision          // Reduced searches parameters that round what travels, too
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil
-	Processes int                   // of the worker, in which what was chosen is measured again; 0 is none
+	Sessions  int                   // in which what was chosen is measured again, each with memory of its own; 0 is none
 
 	Began    time.Time // when the command began, zero for when Run does
 	Tool     string    // version of epbench
@@ -58,7 +58,7 @@ type Options struct {
 // Policy is how a sweep with these options measures on a machine.
 func (o *Options) Policy(m ep.Machine) measure.Policy {
 	p := measure.PolicyFor(m).Coarser(o.Band)
-	p.Processes = o.Processes
+	p.Sessions = o.Sessions
 	return p
 }
 
@@ -126,9 +126,6 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	}
 	if err := out.planner.checkOptions(); err != nil {
 		return nil, err
-	}
-	if _, ok := b.(kernels.Renewable); opts.Processes > 0 && !ok {
-		return nil, fmt.Errorf("--processes: %s measures in epbench's own process, which cannot be started again; leave it out", b.Machine().Backend)
 	}
 	subjects, err := out.planner.subjects()
 	if err != nil {

@@ -220,15 +220,15 @@ func (c *searcher) complete() bool {
 // evidence is what a search says about a config.
 func (c *searcher) evidence(cfg ep.Config) table.Evidence {
 	r := &c.result
-	times, gain, rounds, processes := r.Times, r.Decision.Gain, r.Decision.Rounds, r.Decision.Processes
+	times, gain, rounds, sessions := r.Times, r.Decision.Gain, r.Decision.Rounds, r.Decision.Sessions
 	if x, ok := c.sighted(cfg); ok && cfg.Key() != r.Decision.Config.Key() {
-		times, gain, rounds, processes = x.config.Times, x.config.Gain(x.dflt), x.config.Rounds, x.processes
+		times, gain, rounds, sessions = x.config.Times, x.config.Gain(x.dflt), x.config.Rounds, x.sessions
 	}
 	e := table.Evidence{
 		Clock: r.Clock, Median: times.Median, P10: times.P10, P90: times.P90, Rounds: rounds,
 		Gain: gain.Mid, GainLow: gain.Low, GainHigh: gain.High, Tried: r.Tried, Legal: r.Legal, Ties: r.Ties,
 		Routings: []string{c.routing.Spec()}, Tokens: []int{c.problem.Tokens}, Complete: c.complete(), Date: c.runner.Latest(),
-		Beside: c.problem.Beside, Processes: processes,
+		Beside: c.problem.Beside, Sessions: sessions,
 	}
 	if c.as != nil {
 		e.Tried, e.Legal = c.as.result.Tried, c.as.result.Legal

@@ -33,7 +33,7 @@ type findings struct {
 	seen   map[string]sighting // by config key: what the finals and crossings say
 	result record.Search
 	winner search.Finalist
-	// again is, by process of the worker, what the rows will state, measured once more.
+	// again is, by further session, what the rows will state.
 	again [][]search.Finalist
 	// stated sums that up, by config key.
 	stated map[string]sighting
@@ -53,7 +53,7 @@ type findings struct {
 // sighting is a config beside the default in the same rounds.
 type sighting struct {
 	config, dflt search.Finalist
-	processes    int // that the rounds are of, see record.Decision
+	sessions     int // that the rounds are of, see record.Decision
 }
 
 // sighted is what is known best about a config beside the default.

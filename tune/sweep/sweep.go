@@ -54,7 +54,7 @@ func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *
 	if err := s.crossAll(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.inProcesses(ctx); err != nil {
+	if err := s.inSessions(ctx); err != nil {
 		return nil, err
 	}
 	if out.Table, out.NoTable, err = s.table(ctx); err != nil {

@@ -113,9 +113,9 @@ type Evidence struct {
 	// magnitude.
 	MaxErr float64 `json:"max_err,omitempty"`
 
-	// Processes is how many processes of the worker the times and the gain are over, each
-	// a fresh one after the search; 0 where they are of the search's own process.
-	Processes int `json:"processes,omitempty"`
+	// Sessions is how many sessions the times and the gain are over, each with memory of
+	// its own; 0 where they are of one session.
+	Sessions int `json:"sessions,omitempty"`
 
 	// Beside is the product that ran beside the calls, see ep.Product; "" for none.
 	// The times are then costs.

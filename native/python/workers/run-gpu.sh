@@ -22,7 +22,7 @@
 #
 # LIBRARIES names workers, and ours as epbench or epbench-LAYOUT; NAME@SMS takes that many SMs
 # at most and runs with FEW_TOKENS. MODELS, TOKENS, LL_TOKENS, SKEW_TOKENS, ROUTING, OPS, DTYPE,
-# BAND, SECONDS_EACH, SKEW_SECONDS, TURNS and SWEEP_FLAGS change what a sweep does. LAUNCHER starts
+# BAND, SECONDS_EACH, SKEW_SECONDS, TURNS, SESSIONS and SWEEP_FLAGS change what a sweep does. LAUNCHER starts
 # the ranks; "examples/workers/ranks.sh 2 python3" does it some seconds faster than torchrun.
 cd "$(dirname "$0")/../../.." || exit 1
 peers=${PEERS:-$PWD/.peers} site=${SITE:-/tmp/peers-site} work=${WORK:-/tmp/peers-work} out=${OUT:-/tmp/peers-out}
@@ -51,6 +51,8 @@ export PYTHONWARNINGS=ignore::UserWarning # about what pack-flashinfer.py left o
 export FLASHINFER_CUDA_ARCH_LIST=${FLASHINFER_CUDA_ARCH_LIST:-9.0a}
 launcher=${LAUNCHER:-python3 -m torch.distributed.run --standalone --nproc-per-node $ranks}
 worker="launch:$launcher native/python/workers/worker.py"
+# Ten problems take 6 to 10 s a session, their checks included.
+sessions=${SESSIONS:+--sessions $SESSIONS} session_seconds=$((12 * ${SESSIONS:-0}))
 
 build() {
   # A machine that is still warm has it.
@@ -266,8 +268,8 @@ sweep() {
         deepep-ll | epbench-masked) tokens=${LL_TOKENS:-1,8,32,128} max=128 skewed=128 ;;
         *@*) tokens=${FEW_TOKENS:-1024,4096} skewed=4096 ;;
       esac
-      tuned $((${SECONDS_EACH:-40} + 45)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
-        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-40}s" $(flags "$l")
+      tuned $((${SECONDS_EACH:-40} + 45 + session_seconds)) "$model-$l" "$(library "$l")" --model "$model" --tokens "$tokens" --max-tokens $max \
+        --routing uniform --op "${OPS:-dispatch,combine,pair}" --dtype "${DTYPE:-bf16}" --budget "${SECONDS_EACH:-40}s" $sessions $(flags "$l")
       test "${SKEW_SECONDS:-12}" = 0 ||
         tuned $((${SKEW_SECONDS:-12} + 45)) "$model-$l-skew" "$(library "$l")" --model "$model" --tokens "$skewed" --max-tokens $max \
           --routing "${ROUTING:-zipf:1.0,hotrank}" --op dispatch,combine --dtype "${DTYPE:-bf16}" --budget "${SKEW_SECONDS:-12}s" $(flags "$l")
@@ -307,8 +309,8 @@ turns() {
 
 # exports: DeepEP with the shim, the JSON and its own map (WAYS), each beside the sweep's own
 # config in the same rounds of one worker: two workers with one config may differ by several per
-# cent. COPIES workers of each, for the same reason. A sweep with SWEEP_FLAGS="--processes 8"
-# states times that are over as many workers.
+# cent, and so may two sessions of one worker. So there are COPIES workers of each, and SESSIONS
+# of each worker; with SESSIONS the sweep states times over as many, too.
 exports() {
   local way n from args
   for model in ${MODELS:-deepseek-v3}; do
@@ -318,7 +320,7 @@ exports() {
     args="--model $model --ranks $ranks --tokens ${TOKENS:-1,8,128,1024,4096} --max-tokens ${MAX_TOKENS:-4096} --routing uniform --op dispatch,combine --dtype ${DTYPE:-bf16}"
     for n in $(seq "${COPIES:-4}"); do
       for way in ${WAYS:-shim json map}; do
-        one 60 "$model-own-$way-$n" epbench bench $args --over "$from" --config "deepep-own:by=$way" --rounds "${TURNS:-40}" -o "$work/$model-own-$way-$n" --backend \
+        one $((60 + session_seconds)) "$model-own-$way-$n" epbench bench $args --over "$from" --config "deepep-own:by=$way" --rounds "${TURNS:-40}" $sessions -o "$work/$model-own-$way-$n" --backend \
           "launch:env PYTHONPATH=$work:$PYTHONPATH EPBENCH_DEEPEP_CONFIG=$work/$model.json EPBENCH_DEEPEP_SHIM=epbench_deepep ${worker#launch:} deepep own"
       done
     done

@@ -77,11 +77,6 @@ func (r *Runner) open(ctx context.Context) (err error) {
 		return nil
 	}
 	defer timed(&r.Wall.Opening)()
-	if r.Renew != nil {
-		if err := r.Renew(ctx); err != nil {
-			return fmt.Errorf("%w: %w", ErrOpen, err)
-		}
-	}
 	if r.session, err = r.Backend.Open(ctx, r.Workload); err != nil {
 		r.session = nil
 		return fmt.Errorf("%w: %w", ErrOpen, err)

@@ -17,7 +17,7 @@ type Policy struct {
 	MinSample float64 // seconds that one sample lasts at least, by folding calls
 	MaxFold   int     // calls in one sample, at most
 	AAShare   float64 // of a search's time after which the A/A test ends too
-	Processes int     // in which what was chosen is measured again; 0 is none
+	Sessions  int     // in which what was chosen is measured again; 0 is none
 }
 
 // PolicyFor is the policy of a machine. Samples on a host are short against a
@@ -41,8 +41,8 @@ func (p Policy) Coarser(band float64) Policy {
 func (p Policy) String() string {
 	text := fmt.Sprintf("max over ranks, median over rounds, interleaved; band=%g sample>=%gs fold<=%d aa=%d..%d finals=%d rounds=%d..%d confirm=%d interval=95%%",
 		p.Band, p.MinSample, p.MaxFold, p.AARounds, p.MaxAA, p.Finalists, p.MinRounds, p.MaxRounds, p.ConfirmRounds)
-	if p.Processes > 0 {
-		text += fmt.Sprintf(" processes=%d", p.Processes)
+	if p.Sessions > 0 {
+		text += fmt.Sprintf(" sessions=%d", p.Sessions)
 	}
 	return text
 }

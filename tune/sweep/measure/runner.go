@@ -33,9 +33,6 @@ type Setup struct {
 	Known    *Known             // what the log of an earlier run holds; may be nil
 	Wall     *record.Wall       // where the time goes
 	Progress func(record.Stage) // called after each block of rounds; may be nil
-
-	// Renew is called before a session is opened; may be nil.
-	Renew func(context.Context) error
 }
 
 // Runner measures the points of one space on one workload. It is the evaluator

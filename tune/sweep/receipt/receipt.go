@@ -121,7 +121,7 @@ func Row(ctx context.Context, m *sweep.Matcher, r *table.Row) ([]Check, error) {
 	var out []Check
 	for _, spec := range specs {
 		tokens := tokensOf(r)
-		got, err := m.Match(ctx, problemOf(r, tokens), spec, r.Config)
+		got, err := m.Match(ctx, problemOf(r, tokens), spec, r.Config, r.Evidence.Sessions)
 		if err != nil {
 			return out, err
 		}

@@ -1,0 +1,179 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/sweep/measure"
+	"github.com/epbench/epbench/tune/table"
+)
+
+// moody is a scripted backend whose sessions differ: slower is what a config takes more in the
+// n-th session that is opened, from 1.
+func moody(slower func(session int, c ep.Config) float64) *scripted {
+	b := &scripted{Sigma: 0.002}
+	b.OnRun = func(c call, seconds []float64) error {
+		for i := range seconds {
+			seconds[i] *= slower(b.Opened, c.Config)
+		}
+		return nil
+	}
+	return b
+}
+
+// shifts are what the winner of the landscape takes more in each session that is opened, 1 in
+// the search's.
+func shifts(by ...float64) func(int, ep.Config) float64 {
+	return func(session int, c ep.Config) float64 {
+		if c.Int("sms") != 32 {
+			return 1
+		}
+		return by[session-1]
+	}
+}
+
+func inSessions(t *testing.T, n int, routings ...string) *Options {
+	o := options(t, "dispatch", []int{8}, routings...)
+	o.Sessions = n
+	return o
+}
+
+// TestSessions: times and gains are the median over the further sessions, the interval
+// covers them, and the search's own session has no part in it.
+func TestSessions(t *testing.T) {
+	b := moody(shifts(1, 1.06, 1.02, 1.1, 1.04, 1.08))
+	out := mustSweep(t, b, inSessions(t, 5, "uniform"), filepath.Join(t.TempDir(), "run"))
+	s := out.Run.Searches[0]
+	gain := s.DefaultTime.Median / s.Times.Median // of the landscape: 1.575, and 6 % less in the middle
+	if d := s.Decision; d.Sessions != 5 || d.Rounds != 5*25 || d.Config.Int("sms") != 32 || math.Abs(d.Gain.Mid*1.06/1.575-1) > 0.01 || math.Abs(gain/d.Gain.Mid-1) > 0.01 {
+		t.Errorf("%+v, times %.3f", d, gain)
+	}
+	if i := s.Decision.Gain; i.Low*1.1 > 1.575*1.01 || i.High*1.02 < 1.575*0.99 {
+		t.Errorf("%+v does not cover what the sessions take", i)
+	}
+	row := out.Table.Rows[0].Evidence
+	if row.Sessions != 5 || row.Median != s.Times.Median || row.Gain != s.Decision.Gain.Mid || row.GainLow != s.Decision.Gain.Low {
+		t.Errorf("the row says %+v", row)
+	}
+}
+
+// TestSessionsWithdraw: what is faster in the search's session alone is not worth leaving
+// the default for, and what fails in another is no answer at all.
+func TestSessionsWithdraw(t *testing.T) {
+	lucky := moody(shifts(1, 1.6, 1.5, 1.7))
+	out := mustSweep(t, lucky, inSessions(t, 3, "uniform"), filepath.Join(t.TempDir(), "run"))
+	d := out.Run.Searches[0].Decision
+	if !d.KeepsDefault() || d.Sessions != 3 || !strings.Contains(d.Reason, "not for certain in 3 further ones") || !out.Table.Rows[0].Default {
+		t.Errorf("%+v", d)
+	}
+	weak := moody(shifts(1, 1, 1, 1))
+	inner := weak.OnRun
+	weak.OnRun = func(c call, seconds []float64) error {
+		if weak.Opened == 3 && c.Config.Int("sms") == 32 {
+			return kernels.Failf(ep.Hang, "rank 1 waits for rank 0")
+		}
+		return inner(c, seconds)
+	}
+	out = mustSweep(t, weak, inSessions(t, 3, "uniform"), filepath.Join(t.TempDir(), "run"))
+	if d := out.Run.Searches[0].Decision; d.Cause != record.Failed || !strings.Contains(d.Reason, "failed in one of 3 further sessions") || out.Table != nil {
+		t.Errorf("%+v, a table: %v", d, out.Table != nil)
+	}
+}
+
+// TestSessionsOfGroup: the row for all routings states further sessions too.
+func TestSessionsOfGroup(t *testing.T) {
+	b := moody(func(session int, c ep.Config) float64 {
+		if session > 2 && c.Int("sms") == 32 {
+			return 1.05
+		}
+		return 1
+	})
+	out := mustSweep(t, b, inSessions(t, 3, "uniform", "zipf:1.0"), filepath.Join(t.TempDir(), "run"))
+	if len(out.Run.Regrets) != 1 || len(out.Table.Rows) != 3 {
+		t.Fatalf("%d matrices, %d rows", len(out.Run.Regrets), len(out.Table.Rows))
+	}
+	for _, r := range out.Table.Rows {
+		if r.Evidence.Sessions != 3 || math.Abs(r.Evidence.Gain*1.05/1.575-1) > 0.01 {
+			t.Errorf("%s: %+v", r.Key.Routing, r.Evidence)
+		}
+	}
+}
+
+// TestSessionsResumed: a sweep that was interrupted among the sessions measures those that are
+// missing, and one that has them all opens none.
+func TestSessionsResumed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	ctx, cancel := context.WithCancel(context.Background())
+	b := moody(shifts(1, 1.06, 1.02))
+	inner := b.OnRun
+	b.OnRun = func(c call, seconds []float64) error {
+		if b.Opened == 3 {
+			cancel()
+			return ctx.Err()
+		}
+		return inner(c, seconds)
+	}
+	out, err := sweepInto(ctx, b, inSessions(t, 3, "uniform"), dir)
+	if !errors.Is(err, context.Canceled) || out.Run.Searches[0].Decision.Sessions != 0 || out.Table.Rows[0].Evidence.Sessions != 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	b = moody(shifts(1.02, 1.04))
+	out = mustSweep(t, b, inSessions(t, 3, "uniform"), dir)
+	want := out.Run.Searches[0].Decision
+	if b.Opened != 2 || want.Sessions != 3 {
+		t.Errorf("%d sessions opened, %+v", b.Opened, want)
+	}
+	b = moody(nil)
+	out = mustSweep(t, b, inSessions(t, 3, "uniform"), dir)
+	if d := out.Run.Searches[0].Decision; b.Opened != 0 || d.Gain != want.Gain {
+		t.Errorf("%d sessions opened, %+v, want %+v", b.Opened, d.Gain, want.Gain)
+	}
+}
+
+const fast = "dispatch:algo=direct,sms=32,threads=512"
+
+// TestBenchSessions: bench over sessions says their median, and a config that fails in one is
+// not run again.
+func TestBenchSessions(t *testing.T) {
+	b := moody(shifts(1.06, 1.02, 1.1, 1.04, 1.08, 1))
+	o, run := options(t, "dispatch", []int{8}, "uniform"), &record.Run{}
+	pick := func(ep.Problem, ep.Class) (ep.Config, string, error) { return parse(t, fast), "", nil }
+	if err := Bench(context.Background(), b, o, Job{Rounds: 10, Sessions: 5, Run: run}, pick); err != nil {
+		t.Fatal(err)
+	}
+	d := run.Searches[0].Decision
+	if d.Sessions != 5 || d.Rounds != 50 || math.Abs(d.Gain.Mid*1.06/1.575-1) > 0.01 || d.Gain.Low*1.1 > 1.575*1.01 || d.Verdict != record.Faster {
+		t.Errorf("%+v", d)
+	}
+	b = moody(shifts(1, 1, 1, 1))
+	b.OnRun = func(c call, _ []float64) error {
+		if b.Opened == 2 && c.Config.Key() == fast {
+			return kernels.Failf(ep.Hang, "rank 1 waits for rank 0")
+		}
+		return nil
+	}
+	run = &record.Run{}
+	if err := Bench(context.Background(), b, o, Job{Rounds: 10, Sessions: 3, Run: run}, pick); err != nil {
+		t.Fatal(err)
+	}
+	if d := run.Searches[0].Decision; d.Cause != record.Failed || b.Opened != 2 {
+		t.Errorf("%d sessions opened, %+v", b.Opened, d)
+	}
+}
+
+// TestMatchSessions: a row that was tuned over many sessions is checked over a few.
+func TestMatchSessions(t *testing.T) {
+	b := moody(func(int, ep.Config) float64 { return 1 })
+	p := options(t, "dispatch", []int{8}, "uniform").Problems[0]
+	got, err := NewMatcher(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Match(context.Background(), p, "uniform", parse(t, fast), 24)
+	if d := got.Decision; err != nil || d.Sessions != mostChecks || d.Rounds != 25*mostChecks || d.Verdict != record.Faster {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

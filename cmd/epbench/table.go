@@ -26,6 +26,7 @@ var tableCommands = []func() *cobra.Command{
 	newTableFallback,
 	newTableLint,
 	newTableVerify,
+	newTableWiden,
 	newTableChoose,
 	newTableExport,
 }

@@ -56,6 +56,14 @@ func (h Header) Validate() error {
 	if h.MaxSMs < 0 {
 		return fmt.Errorf("max_sms: %d is below 0, which is no bound", h.MaxSMs)
 	}
+	for i, id := range h.Receipts {
+		if err := checkText(fmt.Sprintf("receipts[%d]", i), id); err != nil {
+			return err
+		}
+		if i > 0 && id <= h.Receipts[i-1] {
+			return fmt.Errorf("receipts[%d]: ids must rise, %.12s does not", i, id)
+		}
+	}
 	for i, f := range h.Fallback {
 		if slices.Contains(h.Fallback[:i], f) {
 			return fmt.Errorf("fallback: %s is listed twice", f)

@@ -37,6 +37,9 @@ type Header struct {
 	// minus one; 0 is unknown.
 	Band float64 `json:"band,omitempty"`
 
+	// Receipts are the ids of the receipts whose gains the rows' intervals cover too, rising.
+	Receipts []string `json:"receipts,omitempty"`
+
 	// MaxSMs is the most SMs that a config of the table takes, the default that its
 	// gains are over included; 0 is no bound.
 	MaxSMs int `json:"max_sms,omitempty"`

@@ -185,6 +185,9 @@ func mergeHeaders(a, b table.Header) table.Header {
 	out.Fallback, out.ABI = a.Fallback, early.ABI.Overlay(out.ABI)
 	out.AA, out.Band = max(a.AA, b.AA), max(a.Band, b.Band)
 	out.Edited = a.Edited || b.Edited
+	out.Receipts = slices.Concat(a.Receipts, b.Receipts)
+	slices.Sort(out.Receipts)
+	out.Receipts = slices.Compact(out.Receipts)
 	return out
 }
 

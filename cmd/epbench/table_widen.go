@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/sweep/receipt"
+	"github.com/epbench/epbench/tune/table"
+)
+
+func newTableWiden() *cobra.Command {
+	var out tableFlags
+	var path string
+	cmd := &cobra.Command{
+		Use:   "widen TABLE RECEIPT... -o OUT",
+		Short: "Let rows claim no more than other hosts measured",
+		Long: `Write TABLE with the gains that receipts of table verify measured, on other hosts or
+on other days: the interval of each row's gain then covers them too. A row that was
+slower than the default in a receipt, or failed, is left out. Every check that changes
+something is printed.`,
+		Example: `  epbench table verify --table run --rows 0 -o receipt.json
+  epbench table widen run receipt.json -o table.json`,
+		Args: minArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if path == "" {
+				return usagef("-o FILE is required: the table with wider claims")
+			}
+			t, err := widenTable(cmd, args[0], args[1:], path)
+			if err != nil {
+				return err
+			}
+			return out.print(cmd, t)
+		},
+	}
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` to write") })
+	out.bind(cmd)
+	return cmd
+}
+
+// widenTable writes the table to path and tells what changed.
+func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path string) (out reports.Table, err error) {
+	t, err := loadTable(tablePath, false)
+	if err != nil {
+		return out, err
+	}
+	var read []*receipt.Receipt
+	for _, name := range receipts {
+		r, err := readReceipt(name)
+		if err != nil {
+			return out, badInput(fmt.Errorf("%s: %w", name, err))
+		}
+		read = append(read, r)
+	}
+	wider, changes, err := receipt.Widen(t, read)
+	if err != nil {
+		return out, withCode(exitNotComparable, err)
+	}
+	if err := writeOut(cmd, path, wider); err != nil {
+		return out, err
+	}
+	out = changeTable(changes)
+	out.Notes = append(out.Notes, fmt.Sprintf("%d checks are of rows of %s; %d rows became %d in %s", len(changes), tablePath, len(t.Rows), len(wider.Rows), path))
+	return out, nil
+}
+
+func readReceipt(name string) (*receipt.Receipt, error) {
+	in, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return receipt.Read(in)
+}
+
+func changeTable(changes []receipt.Change) reports.Table {
+	t := reports.Table{Name: "changes", Columns: append(keyColumns(), reports.Numbers("tokens", "").Leading(),
+		reports.Words("claimed"), reports.Words("measured"), reports.Words("claims now"), reports.Words("effect"))}
+	for _, c := range changes {
+		if c.Effect == receipt.Covered {
+			continue
+		}
+		k, now := c.Check, reports.None()
+		if c.Effect == receipt.Widened {
+			now = reports.Str(gainText(c.After))
+		}
+		cells := append(keyCells(k.Key), reports.Int(k.Tokens))
+		t.Add(append(cells, reports.Str(gainText(c.Before)),
+			reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", k.Gain.Mid, k.Gain.Low, k.Gain.High)), now, reports.Str(string(c.Effect)))...)
+	}
+	if len(t.Rows) == 0 {
+		t.Notes = append(t.Notes, "every claim covers what was measured")
+	}
+	return t
+}
+
+// gainText is a row's gain with its interval.
+func gainText(e table.Evidence) string {
+	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
+}

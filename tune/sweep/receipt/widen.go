@@ -1,0 +1,112 @@
+package receipt
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/epbench/epbench/tune/table"
+)
+
+// maxBytes bounds the size of a receipt; 10,000 checks take about 12 MB.
+const maxBytes = 64 << 20
+
+// Read reads a receipt strictly: known fields, its own schema, an id that matches the content.
+func Read(in io.Reader) (*Receipt, error) {
+	text, err := io.ReadAll(io.LimitReader(in, maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("the file is larger than %d MiB; verify fewer rows at a time", maxBytes>>20)
+	}
+	r := &Receipt{}
+	if err := jsonv2.Unmarshal(text, r, jsonv2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(false)); err != nil {
+		return nil, fmt.Errorf("no receipt of table verify: %w", err)
+	}
+	if r.Schema != Schema {
+		return nil, fmt.Errorf("schema: %d, this build reads %d; verify the table again", r.Schema, Schema)
+	}
+	bare := *r
+	bare.ID = ""
+	if text, err = json.MarshalIndent(&bare, "", "  "); err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != r.ID {
+		return nil, fmt.Errorf("id: the content does not hash to %.12q; it was edited after it was written", r.ID)
+	}
+	return r, nil
+}
+
+// Effect is what a receipt did to a row.
+type Effect string
+
+const (
+	Covered Effect = "covered" // the row's claim holds what the receipt measured already
+	Widened Effect = "widened" // the claim reaches as far as what was measured now
+	Removed Effect = "removed" // the row was slower than the default, or failed
+)
+
+// Change is what one check of a receipt did to a row.
+type Change struct {
+	Check  Check
+	Effect Effect
+	Before table.Evidence
+	After  table.Evidence
+}
+
+// Widen is a table whose rows claim no more than receipts measured: the interval of a row's
+// gain covers the row's own rounds and every check of it. Rows that were slower than the
+// default somewhere, or failed, are left out. Receipts of another machine or other kernels
+// are refused. A receipt that the table has already changes nothing, and so does their order.
+func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
+	out := *t
+	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
+	var changes []Change
+	for _, r := range receipts {
+		if r.Machine.Key() != t.Header.Machine.Key() {
+			return nil, nil, fmt.Errorf("machine: the receipt is of %s, the table is for %s", r.Machine.Key(), t.Header.Machine.Key())
+		}
+		for _, check := range r.Checks {
+			i := slices.IndexFunc(out.Rows, func(row table.Row) bool { return r.checked(t.Header, row, check) })
+			if i < 0 {
+				continue // a row of another table, or one that an earlier check removed
+			}
+			change := check.widen(out.Rows[i].Evidence)
+			if changes = append(changes, change); change.Effect == Removed {
+				out.Rows = slices.Delete(out.Rows, i, i+1)
+			} else {
+				out.Rows[i].Evidence = change.After
+			}
+		}
+		out.Header.Receipts = append(out.Header.Receipts, r.ID)
+	}
+	slices.Sort(out.Header.Receipts)
+	out.Header.Receipts = slices.Compact(out.Header.Receipts)
+	return &out, changes, out.Seal()
+}
+
+// checked reports whether a check of the receipt is of this row, with the kernels it was tuned for.
+func (r *Receipt) checked(h table.Header, row table.Row, c Check) bool {
+	return row.Key == c.Key && row.Lo <= c.Tokens && c.Tokens <= row.Hi && !row.Default &&
+		row.Config.Key() == c.Config.Key() && r.ABI.Serves(h.Build(row))
+}
+
+func (c Check) widen(e table.Evidence) Change {
+	change := Change{c, Covered, e, e}
+	switch {
+	case c.Claim == Slower || c.Claim == Failed:
+		change.Effect = Removed
+	case c.Gain.Low > 0 && (c.Gain.Low < e.GainLow || c.Gain.High > e.GainHigh):
+		change.Effect = Widened
+		change.After.GainLow, change.After.GainHigh = min(e.GainLow, c.Gain.Low), max(e.GainHigh, c.Gain.High)
+	}
+	return change
+}

@@ -23,7 +23,8 @@ on other days: the interval of each row's gain then covers them too. A row that 
 slower than the default in a receipt, or failed, is left out. Every check that changes
 something is printed.`,
 		Example: `  epbench table verify --table run --rows 0 -o receipt.json
-  epbench table widen run receipt.json -o table.json`,
+  epbench table widen run receipt.json -o table.json
+  epbench table widen table.json host1.json host2.json -o table.json`,
 		Args: minArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if path == "" {

@@ -116,7 +116,7 @@ func decided(run *record.Run, of []int, columns []winnerColumn) Table {
 		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval",
 		"error: the largest against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean")
 	if i := slices.IndexFunc(run.Searches, func(s record.Search) bool { return s.Decision.Sessions > 0 }); i >= 0 {
-		t.Note(fmt.Sprintf("times and gains are medians over %d further sessions, after the choice; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
+		t.Note(fmt.Sprintf("times and gains are medians over %d sessions that had no part in a choice; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
 	}
 	if slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Problem.Op == ep.Activation }) {
 		t.Note("busiest of an activation: bytes that it reads and writes in memory, over the median")

@@ -33,7 +33,7 @@ func search(ctx context.Context, s *State, whole func() bool) error {
 	b := newBayes(s)
 	next := append(slices.Clone(s.Required), b.wide()...)
 	for stage := record.StageScreen; len(next) > 0; stage = record.StageModel {
-		if err := s.Measure(ctx, stage, next, ScreenRounds); err != nil {
+		if err := s.Measure(ctx, stage, next, s.screenRounds()); err != nil {
 			return err
 		}
 		if whole() {

@@ -48,6 +48,10 @@ type State struct {
 	Default  int
 	Required []int // measured to the end, however slow they look; the default included
 
+	// Band is the least relative difference that counts, 0 where that is not known.
+	// Strategies time points of a noisy machine more often by it.
+	Band float64
+
 	eval   Evaluator
 	budget Budget
 	obs    []stat.Obs

@@ -104,6 +104,7 @@ func (s *sweeper) search(ctx context.Context, c *searcher) error {
 	}
 	s.unopened = false
 	c.state = search.NewState(c.space, c.runner, budget, c.dflt, c.required, rand.New(rand.NewPCG(c.runner.Seed("search"), 0)))
+	c.state.Band = s.lab.policy.Band
 	err = s.explore(ctx, c)
 	if err == nil {
 		err = s.conclude(ctx, c)

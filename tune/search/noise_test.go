@@ -1,0 +1,52 @@
+package search
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/epbench/epbench/tune/record"
+)
+
+// TestNoise: the noise is found whatever rounds have in common, and a spike now and then does
+// not count. Rounds follow it.
+func TestNoise(t *testing.T) {
+	for _, c := range []struct {
+		sigma, band float64
+		spikes      float64
+		least, most int
+	}{
+		{0, 0.01, 0, ScreenRounds, ScreenRounds},
+		{0.005, 0.01, 0, ScreenRounds, ScreenRounds},
+		{0.02, 0.01, 0, 5, 9}, // Pi/2 * 4 is 6.3
+		{0.02, 0.01, 0.02, 5, 9},
+		{0.05, 0.01, 0, mostScreenRounds, mostScreenRounds},
+		{0.05, 0.1, 0, ScreenRounds, ScreenRounds},
+		{0.05, 0, 0, ScreenRounds, ScreenRounds}, // nobody said what counts
+	} {
+		rng, drift := rand.New(rand.NewPCG(1, 2)), map[int]float64{}
+		e := &script{seconds: func(_ record.Stage, point, round int) float64 {
+			if _, ok := drift[round]; !ok {
+				drift[round] = 0.3 * rng.NormFloat64()
+			}
+			x := drift[round] + c.sigma*rng.NormFloat64()
+			if rng.Float64() < c.spikes {
+				x += 0.2
+			}
+			return math.Exp(x + 0.1*float64(point))
+		}}
+		s := hunt(t, e, Budget{})
+		s.Band = c.band
+		if s.screenRounds() != ScreenRounds {
+			t.Error("nothing is known, and more rounds are asked for")
+		}
+		live := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+		if err := s.Measure(context.Background(), "x", live, 10); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.screenRounds(); got < c.least || got > c.most {
+			t.Errorf("noise %g, band %g: %d rounds for noise of %.4f, want %d to %d", c.sigma, c.band, got, s.noise(), c.least, c.most)
+		}
+	}
+}

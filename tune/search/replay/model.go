@@ -36,6 +36,8 @@ type Noise struct {
 	Residuals []float64 // logarithms to draw from instead
 	Drift     float64   // standard deviation of a wandering machine
 	Memory    float64   // correlation of the drift from one sample to the next
+	Common    float64   // standard deviation of what all samples of a round share
+	Lasting   float64   // correlation of that from one round to the next
 	WarmUp    float64   // slowness at the start
 	WarmFor   float64   // samples in which it decays by 1/e
 	Spikes    float64   // share of samples that are SpikeBy slower
@@ -44,19 +46,20 @@ type Noise struct {
 
 // machine is an Evaluator over a model.
 type machine struct {
-	model *Model
-	rng   *rand.Rand
-	drift float64
-	taken int
-	round int
-	seen  map[int]bool
-	spent float64 // modelled seconds
+	model  *Model
+	rng    *rand.Rand
+	drift  float64
+	common float64 // of the present round
+	taken  int
+	round  int
+	seen   map[int]bool
+	spent  float64 // modelled seconds
 }
 
 // Machine starts a simulated machine; equal seeds behave alike.
 func (m *Model) Machine(seed uint64) search.Evaluator {
 	e := &machine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368)), seen: map[int]bool{}}
-	e.drift = m.Noise.Drift * e.rng.NormFloat64()
+	e.drift, e.common = m.Noise.Drift*e.rng.NormFloat64(), m.Noise.Common*e.rng.NormFloat64()
 	return e
 }
 
@@ -76,6 +79,7 @@ func (e *machine) Measure(ctx context.Context, _ record.Stage, live []int, round
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		e.common = wander(e.rng, e.common, e.model.Noise.Common, e.model.Noise.Lasting)
 		for _, k := range e.rng.Perm(len(live)) {
 			if t := e.model.time(live[k]); !math.IsNaN(t) {
 				out = append(out, search.Sample{Point: live[k], Round: e.round, Seconds: t * e.factor()})
@@ -97,7 +101,7 @@ func (m *Model) time(point int) float64 {
 // factor is the noise of the next sample.
 func (e *machine) factor() float64 {
 	n := &e.model.Noise
-	e.drift = n.Memory*e.drift + n.Drift*math.Sqrt(1-n.Memory*n.Memory)*e.rng.NormFloat64()
+	e.drift = wander(e.rng, e.drift, n.Drift, n.Memory)
 	x := n.Sigma * e.rng.NormFloat64()
 	if n.Residuals != nil {
 		x = n.Residuals[e.rng.IntN(len(n.Residuals))]
@@ -109,5 +113,11 @@ func (e *machine) factor() float64 {
 		x += n.WarmUp * math.Exp(-float64(e.taken)/n.WarmFor)
 	}
 	e.taken++
-	return math.Exp(x + e.drift)
+	return math.Exp(x + e.drift + e.common)
+}
+
+// wander is the next value of a series with a standard deviation, and a correlation of
+// neighbours.
+func wander(rng *rand.Rand, x, deviation, memory float64) float64 {
+	return memory*x + deviation*math.Sqrt(1-memory*memory)*rng.NormFloat64()
 }

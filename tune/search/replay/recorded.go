@@ -120,8 +120,9 @@ func (m *Model) fit(points []record.Point) {
 	}
 }
 
-// noiseOf keeps the residuals to draw from; the rounds' common part becomes a
-// drift of the same size and memory.
+// noiseOf keeps the residuals to draw from; the rounds' common part becomes one of the same
+// size and memory. All samples of a round share it, as they did: made a drift from sample to
+// sample, one that changes from round to round would hide what the configs take.
 func noiseOf(obs []stat.Obs, item, round []float64) Noise {
 	var n Noise
 	for _, o := range obs {
@@ -139,9 +140,7 @@ func noiseOf(obs []stat.Obs, item, round []float64) Noise {
 		}
 	}
 	if own > 0 && len(round) > 1 {
-		n.Drift = math.Sqrt(own / float64(len(round)))
-		perRound := float64(len(obs)) / float64(len(round))
-		n.Memory = math.Pow(min(max(lagged/own, 0), 0.999), 1/perRound)
+		n.Common, n.Lasting = math.Sqrt(own/float64(len(round))), min(max(lagged/own, 0), 0.999)
 	}
 	return n
 }

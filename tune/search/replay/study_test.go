@@ -11,6 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/stat"
 )
 
 func study(t *testing.T, s Study, draw func(int) *Model) Report {
@@ -169,5 +170,31 @@ func TestTimeIsKept(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestCommonNoiseCancels: what all samples of a round share hides no difference between
+// configs, however large it is and however short-lived. As a drift from sample to sample it did.
+func TestCommonNoiseCancels(t *testing.T) {
+	m := Synthetic(Noise{Sigma: 0.002, Common: 0.5}, 1)
+	live := []int{m.Default, (m.Default + 1) % m.Space.Len()}
+	want := math.Log(m.Truth[live[1]] / m.Truth[live[0]])
+	samples, err := m.Machine(1).Measure(t.Context(), record.StageScreen, live, 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rounds, ratios []float64
+	for i := 0; i < len(samples); i += 2 {
+		a, b := samples[i], samples[i+1]
+		if a.Point != live[0] {
+			a, b = b, a
+		}
+		rounds, ratios = append(rounds, math.Log(a.Seconds)), append(ratios, math.Log(b.Seconds/a.Seconds))
+	}
+	if spread := stat.Quantile(rounds, 0.9) - stat.Quantile(rounds, 0.1); spread < 0.5 {
+		t.Errorf("rounds differ by %.3f: the test shows nothing", spread)
+	}
+	if got := stat.Median(ratios); math.Abs(got-want) > 0.02 {
+		t.Errorf("the ratio is %.4f, want %.4f", got, want)
 	}
 }

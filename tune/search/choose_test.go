@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/stat"
 )
 
 // finalist is one whose samples are steady.
@@ -59,6 +60,16 @@ func TestChooseDoubts(t *testing.T) {
 	}
 	cheap := func(i int) ep.Cost { return ep.Cost{SMs: 10 - i} } // the higher the point, the cheaper
 	edge := math.Log1p(band)
+	// below is one that is so many standard errors below the edge of the band.
+	below := func(point int, effect, errors float64) Finalist {
+		f := noisy(point, 0)
+		scale := (edge - effect) / errors / stat.StdErr(f.clear)
+		for i := range f.clear {
+			f.clear[i] = effect + scale*f.clear[i]
+		}
+		f.Effect = effect
+		return f
+	}
 	for _, c := range []struct {
 		name      string
 		fs        []Finalist
@@ -67,6 +78,8 @@ func TestChooseDoubts(t *testing.T) {
 		ties      int
 	}{
 		{"a cheap one in doubt", []Finalist{flat(1, 0), noisy(2, 0.005)}, -1, 1, 2},
+		{"a cheap one within the band by 1.9 standard errors", []Finalist{flat(1, 0), below(2, 0.005, 1.9)}, -1, 1, 2},
+		{"a cheap one within the band by 2.1 standard errors", []Finalist{flat(1, 0), below(2, 0.005, 2.1)}, -1, 2, 2},
 		{"a neighbour in doubt", []Finalist{flat(1, 0), noisy(2, 0.005)}, 2, 2, 2},
 		{"a cheap one for certain", []Finalist{flat(1, 0), flat(2, 0.005)}, -1, 2, 2},
 		{"at the band", []Finalist{flat(1, 0), flat(2, edge)}, -1, 2, 2},

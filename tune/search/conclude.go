@@ -91,9 +91,10 @@ type Preference struct {
 // Choose picks from finalists, which are sorted fastest first. Finalists within
 // the band of the fastest tie with it. Of these it takes the incumbent, else
 // the default, else the neighbour, else the cheapest. The cheapest must be
-// within the band by more than the standard error of its difference. Equal
-// costs go to the lower index. To take the fastest was not an option: the
-// fastest of a tie is the luckiest, and would be another one tomorrow.
+// within the band by more than two standard errors of its difference: what drops out
+// of the finals is beyond it by two. Equal costs go to the lower index. To take the
+// fastest was not an option: the fastest of a tie is the luckiest, and would be another
+// one tomorrow.
 // winner and ties are indices of fs; winner is -1 where fs is empty.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
@@ -106,7 +107,7 @@ func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int)
 			break
 		}
 		ties = append(ties, i)
-		if i == 0 || p.rank(f.Point) < 3 || over+fs[0].doubt(f) <= math.Log1p(band) {
+		if i == 0 || p.rank(f.Point) < 3 || over+2*fs[0].doubt(f) <= math.Log1p(band) {
 			sure = append(sure, i)
 		}
 	}

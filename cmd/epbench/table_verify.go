@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/sweep/receipt"
@@ -158,17 +159,22 @@ func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
 	for _, c := range r.Checks {
 		measured := reports.None()
 		if c.Gain.Mid > 0 {
-			measured = reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Gain.Mid, c.Gain.Low, c.Gain.High))
+			measured = reports.Str(gainText(c.Gain))
 		}
 		cells := append(keyCells(c.Key), reports.Int(c.Tokens), reports.Str(c.Routing))
 		t.Add(append(append(cells, spelled(h, c.Key, c.Tokens, c.Config)...),
-			reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", c.Claimed.Mid, c.Claimed.Low, c.Claimed.High)), measured,
+			reports.Str(gainText(c.Claimed)), measured,
 			reports.Float(100*c.Band.AA, 2), reports.Str(string(c.Claim)).Marked(marks[c.Claim]), reports.Str(c.Reason))...)
 	}
 	if len(r.Checks) == 0 {
 		t.Notes = append(t.Notes, "every row keeps the default: nothing to measure")
 	}
 	return t
+}
+
+// gainText is a gain with its interval.
+func gainText(i record.Interval) string {
+	return fmt.Sprintf("%.3f [%.3f, %.3f]", i.Mid, i.Low, i.High)
 }
 
 // claimCode is the exit code of a receipt, by its worst claim.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep/receipt"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -86,11 +87,10 @@ func changeTable(changes []receipt.Change) reports.Table {
 		}
 		k, now := c.Check, reports.None()
 		if c.Effect == receipt.Widened {
-			now = reports.Str(gainText(c.After))
+			now = reports.Str(gainText(claimed(c.After)))
 		}
 		cells := append(keyCells(k.Key), reports.Int(k.Tokens))
-		t.Add(append(cells, reports.Str(gainText(c.Before)),
-			reports.Str(fmt.Sprintf("%.3f [%.3f, %.3f]", k.Gain.Mid, k.Gain.Low, k.Gain.High)), now, reports.Str(string(c.Effect)))...)
+		t.Add(append(cells, reports.Str(gainText(claimed(c.Before))), reports.Str(gainText(k.Gain)), now, reports.Str(string(c.Effect)))...)
 	}
 	if len(t.Rows) == 0 {
 		t.Notes = append(t.Notes, "every claim covers what was measured")
@@ -98,7 +98,7 @@ func changeTable(changes []receipt.Change) reports.Table {
 	return t
 }
 
-// gainText is a row's gain with its interval.
-func gainText(e table.Evidence) string {
-	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
+// claimed is the gain of a row's evidence.
+func claimed(e table.Evidence) record.Interval {
+	return record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh}
 }

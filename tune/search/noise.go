@@ -2,7 +2,6 @@ package search
 
 import (
 	"math"
-	"slices"
 
 	gonum "gonum.org/v1/gonum/stat"
 
@@ -35,6 +34,5 @@ func (s *State) noise() float64 {
 	if len(variances) == 0 {
 		return 0
 	}
-	slices.Sort(variances)
 	return math.Sqrt(stat.Median(variances))
 }

@@ -56,7 +56,8 @@ type sighting struct {
 	sessions     int // that the rounds are of, see record.Decision
 }
 
-// sighted is what is known best about a config beside the default.
+// sighted returns a config beside the default: from the further sessions where they measured
+// it, else from the search.
 func (f *findings) sighted(c ep.Config) (x sighting, ok bool) {
 	if x, ok = f.stated[c.Key()]; !ok {
 		x, ok = f.seen[c.Key()]

@@ -107,10 +107,11 @@ func (s *sweeper) restate(c *searcher) {
 		c.result.Decision = stat.Fail(m, record.Failed, fmt.Sprintf("%s or the default failed in one of %d further sessions", was.Config.Key(), len(c.again)))
 	} else {
 		c.result.Decision = decideAgain(was, win)
-		c.result.Times, c.result.DefaultTime = win.config.Times, win.dflt.Times
 		if c.result.Decision.KeepsDefault() {
-			c.result.Times = win.dflt.Times
+			win.config = win.dflt
 		}
+		c.result.Times, c.result.DefaultTime = win.config.Times, win.dflt.Times
+		c.result.Beside = besidePair(c.runner, win.config.Point, win.dflt.Point)
 	}
 	s.refile(c)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// moody is a scripted backend whose sessions differ: slower is what a config takes more in the
-// n-th session that is opened, from 1.
+// moody returns a scripted backend whose sessions differ. In the n-th session that is opened, from
+// 1, the times of a config are multiplied by slower(n, config).
 func moody(slower func(session int, c ep.Config) float64) *scripted {
 	b := &scripted{Sigma: 0.002}
 	b.OnRun = func(c call, seconds []float64) error {
@@ -28,8 +28,8 @@ func moody(slower func(session int, c ep.Config) float64) *scripted {
 	return b
 }
 
-// shifts are what the winner of the landscape takes more in each session that is opened, 1 in
-// the search's.
+// shifts returns a slower for moody: by[n-1] for the winner of the landscape in session n, and 1
+// for every other config.
 func shifts(by ...float64) func(int, ep.Config) float64 {
 	return func(session int, c ep.Config) float64 {
 		if c.Int("sms") != 32 {
@@ -175,5 +175,25 @@ func TestMatchSessions(t *testing.T) {
 	got, err := NewMatcher(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Match(context.Background(), p, "uniform", parse(t, fast), 24)
 	if d := got.Decision; err != nil || d.Sessions != mostChecks || d.Rounds != 25*mostChecks || d.Verdict != record.Faster {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// TestSessionsBeside: what is said of the product is of the further sessions too.
+func TestSessionsBeside(t *testing.T) {
+	b := moody(shifts(1, 2, 2, 2))
+	o := inSessions(t, 3, "uniform")
+	o.Problems[0].Beside, o.Problems[0].Objective = "copy", ep.Beside
+	s := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run")).Run.Searches[0]
+	if s.Beside == nil {
+		t.Fatal("nothing is said of the product")
+	}
+	// besideOf makes both take 100 us and the time of the call. The default has no shift.
+	if d := s.Decision; !d.KeepsDefault() || d.Sessions != 3 || math.Abs(s.Beside.Config.Both.Mid-100e-6-s.DefaultTime.Median) > 1e-8 {
+		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.DefaultTime)
+	}
+	b = moody(shifts(1, 1.2, 1.2, 1.2))
+	s = mustSweep(t, b, o, filepath.Join(t.TempDir(), "run")).Run.Searches[0]
+	if d := s.Decision; d.KeepsDefault() || math.Abs(s.Beside.Config.Both.Mid-100e-6-s.Times.Median) > 1e-8 || math.Abs(s.Beside.Config.Both.Mid-100e-6-1.2e-5*1.5) > 1e-6 {
+		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.Times)
 	}
 }

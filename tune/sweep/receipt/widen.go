@@ -8,9 +8,8 @@ import (
 	"io"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/epbench/epbench/tune/table"
 )
@@ -45,7 +44,7 @@ func Read(in io.Reader) (*Receipt, error) {
 	return r, nil
 }
 
-// Effect is what a receipt did to a row.
+// Effect says how a check changed its row.
 type Effect string
 
 const (
@@ -54,7 +53,7 @@ const (
 	Removed Effect = "removed" // the row was slower than the default, or failed
 )
 
-// Change is what one check of a receipt did to a row.
+// Change is a check of a receipt, with the evidence of its row before and after.
 type Change struct {
 	Check  Check
 	Effect Effect
@@ -64,8 +63,9 @@ type Change struct {
 
 // Widen is a table whose rows claim no more than receipts measured: the interval of a row's
 // gain covers the row's own rounds and every check of it. Rows that were slower than the
-// default somewhere, or failed, are left out. Receipts of another machine or other kernels
-// are refused. A receipt that the table has already changes nothing, and so does their order.
+// default somewhere, or failed, are left out. A receipt of another machine is refused. A check
+// with other kernels than the row's changes nothing. A receipt that the table has already
+// changes nothing either, and the order of receipts does not matter.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)

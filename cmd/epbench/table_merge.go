@@ -29,7 +29,8 @@ more than the band and their intervals are apart. When NEW is a run whose search
 measured OLD's config too, OLD also goes where it was slower there by more than the
 band. A row of an earlier build of a kernel gives way wherever the other table has
 one of a later build. Between two measured token counts the row of the nearer one
-holds. Every stretch that both measured is printed with the evidence of both. The
+holds. A count at which a sweep timed only the choices of the two searches beside it
+gives way to a search of the other table between the two. Every stretch that both measured is printed with the evidence of both. The
 fallback stays OLD's.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv

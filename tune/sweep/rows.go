@@ -187,9 +187,9 @@ func (s *sweeper) pick(g group, cfg ep.Config) pick {
 func joined(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()
-	out.Tokens, out.Routings, out.TimedAt = nil, nil, 0
+	out.Tokens, out.Between, out.Routings, out.TimedAt = nil, nil, nil, 0
 	for _, e := range all {
-		out.Tokens = append(out.Tokens, e.Tokens...)
+		out.Tokens, out.Between = append(out.Tokens, e.Tokens...), append(out.Between, e.Between...)
 		for _, spec := range e.Routings {
 			if !slices.Contains(out.Routings, spec) {
 				out.Routings = append(out.Routings, spec)
@@ -201,6 +201,8 @@ func joined(all []table.Evidence) table.Evidence {
 			out.Date = e.Date
 		}
 	}
+	slices.Sort(out.Between)
+	out.Between = slices.Compact(out.Between)
 	slices.Sort(out.Tokens)
 	if out.Tokens = slices.Compact(out.Tokens); len(out.Tokens) > 1 {
 		out.TimedAt = at
@@ -237,7 +239,7 @@ func (c *searcher) evidence(cfg ep.Config) table.Evidence {
 		e.MaxErr = c.runner.MaxErr(i)
 	}
 	if c.between {
-		e.Tried, e.Complete = len(c.seen), false
+		e.Tried, e.Complete, e.Between = len(c.seen), false, e.Tokens
 	}
 	return e
 }

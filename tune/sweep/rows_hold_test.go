@@ -111,6 +111,9 @@ func TestBetweenIsNoSearch(t *testing.T) {
 		if between := slices.Equal(e.Tokens, []int{128}); between != !e.Complete || between && (!r.Default || e.Tried != 3) {
 			t.Errorf("%s: tried %d of %d, complete %v", brief(r), e.Tried, e.Legal, e.Complete)
 		}
+		if slices.Contains(e.Tokens, 128) != slices.Equal(e.Between, []int{128}) {
+			t.Errorf("%s: measured at %v tokens, between searches at %v", brief(r), e.Tokens, e.Between)
+		}
 	}
 }
 

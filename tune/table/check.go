@@ -122,6 +122,11 @@ func (e Evidence) Validate() error {
 			return fmt.Errorf("tokens: must rise from 0 to %d, %d does not", ep.MaxTokens, n)
 		}
 	}
+	for i, n := range e.Between {
+		if !slices.Contains(e.Tokens, n) || i > 0 && n <= e.Between[i-1] {
+			return fmt.Errorf("between: must rise and be of the token counts measured, %v; %d is not", e.Tokens, n)
+		}
+	}
 	if e.TimedAt != 0 && !slices.Contains(e.Tokens, e.TimedAt) {
 		return fmt.Errorf("timed_at: %d is none of the token counts measured, %v", e.TimedAt, e.Tokens)
 	}

@@ -108,6 +108,10 @@ type Evidence struct {
 	// Legal is the number of legal points of the search space; 0 is unknown.
 	Legal int `json:"legal,omitempty"`
 
+	// Between are those of Tokens that lie between two searches, rising: only the configs of
+	// the two were timed there. Tables of older programs do not say.
+	Between []int `json:"between,omitempty"`
+
 	// TimedAt is which of several token counts the times and the gain are of; 0 where
 	// there is one count only, or an older program wrote the row.
 	TimedAt int `json:"timed_at,omitempty"`

@@ -54,6 +54,9 @@ func randomTable(t *rapid.T, name string) *table.Table {
 			r := row(c, lo, lo+rapid.IntRange(0, 12).Draw(t, name+" length"), 128*rapid.IntRange(1, 2).Draw(t, name+" threads"))
 			r.Evidence.Gain = rapid.SampledFrom([]float64{1.02, 1.1, 1.2}).Draw(t, name+" gain")
 			r.Evidence.GainLow, r.Evidence.GainHigh = r.Evidence.Gain-0.01, r.Evidence.Gain+0.01
+			if r.Lo < r.Hi && rapid.Bool().Draw(t, name+" between") {
+				r.Evidence.Between = []int{r.Hi}
+			}
 			r.Evidence.Date = day.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, name+" date")) * time.Hour)
 			tab.Rows = append(tab.Rows, r)
 			at = r.Hi + 1
@@ -190,6 +193,42 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 		"1-2 stays, 3-11 nearer, 12-32 nearer, 33-181 stays, 182-724 stays, 725-1024 nearer, 1025-5792 nearer, 5793-8192 stays"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got %s\nwant %s", strings.Join(got, ", "), want)
+	}
+}
+
+// TestSearchOutranksACountBetween: a sweep of 1 and 8,192 tokens timed its two choices at 90 too.
+// A table that was searched at 32 and 128 keeps its rows there, whichever of the two comes
+// first, and loses nothing of what lies between its own searches. Where it was not searched
+// between 1 and 8,192, what was timed at 90 holds.
+func TestSearchOutranksACountBetween(t *testing.T) {
+	at := func(lo, hi, threads int, tokens, between []int) table.Row {
+		r := row(ep.Even, lo, hi, threads)
+		r.Evidence.Tokens, r.Evidence.Between = tokens, between
+		return r
+	}
+	wide := sealed(at(1, 90, 128, []int{1, 90}, []int{90}), at(91, 8192, 256, []int{8192}, nil))
+	dense := sealed(at(1, 5, 512, []int{1}, nil), at(6, 63, 640, []int{32, 63}, []int{63}), at(64, 8192, 768, []int{128, 8192}, nil))
+	ends := sealed(at(1, 8192, 512, []int{1, 8192}, nil))
+	for _, c := range []struct {
+		name          string
+		old, newcomer *table.Table
+		want          string
+	}{
+		{"the dense table comes first", dense, wide, "1-5 512, 6-63 640, 64-8192 768"},
+		{"the wide table comes first", wide, dense, "1-5 128, 6-63 640, 64-1024 768, 1025-8192 256"},
+		{"no search lies between", ends, wide, "1-9 512, 10-90 128, 91-8192 512"},
+	} {
+		m, _, err := Merge(c.old, c.newcomer, Rule{Band: 0.01})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range m.Rows {
+			got = append(got, fmt.Sprintf("%d-%d %d", r.Lo, r.Hi, r.Config.Int("threads")))
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%s: %s, want %s", c.name, strings.Join(got, ", "), c.want)
+		}
 	}
 }
 

@@ -56,9 +56,11 @@ func Comparable(a, b table.Header) error {
 // were measured and their configs differ, the incumbent stays unless the rule prefers
 // the newcomer. Taking the better number was not done: over many merges that collects
 // lucky draws. Between two measured token counts the row of the nearer one holds, by
-// ratio, and only where one of the tables has a row at all. A row gives way to one of a
-// later build of its kernels wherever the other table has one. The fallback fields stay
-// the incumbent's.
+// ratio, and only where one of the tables has a row at all. A count between two searches
+// of a table does not count as measured where the other table has a search between them.
+//
+// A row gives way to one of a later build of its kernels wherever the other table has
+// one. The fallback fields stay the incumbent's.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -215,16 +217,46 @@ func (g group) points(rule Rule) []point {
 	for _, s := range g.cut() {
 		for _, n := range s.measured() {
 			there := s
-			if !measuredAt(s.a, n) {
+			if !measuredAt(s.a, n) || s.b != nil && g.outranked(0, s.a, n) {
 				there.a = nil
 			}
-			if !measuredAt(s.b, n) {
+			if !measuredAt(s.b, n) || s.a != nil && g.outranked(1, s.b, n) {
 				there.b = nil
 			}
-			out = append(out, point{n, there.choose(n, rule)})
+			if there.a != nil || there.b != nil {
+				out = append(out, point{n, there.choose(n, rule)})
+			}
 		}
 	}
 	return out
+}
+
+// outranked reports whether a row's token count lies between two searches of its table where
+// the other table has a search: one between the same two. Of many configs it says more than
+// the two that were timed at the count between, whose searches may be far away.
+func (g group) outranked(side int, r *table.Row, tokens int) bool {
+	if !slices.Contains(r.Evidence.Between, tokens) {
+		return false
+	}
+	own, other := searched(g.rows[side]), searched(g.rows[1-side])
+	after, _ := slices.BinarySearch(own, tokens)
+	return slices.ContainsFunc(other, func(n int) bool {
+		return (after == 0 || n > own[after-1]) && (after == len(own) || n < own[after])
+	})
+}
+
+// searched lists the token counts that rows were searched at, rising.
+func searched(rows []*table.Row) []int {
+	var out []int
+	for _, r := range rows {
+		for _, n := range r.Evidence.Tokens {
+			if !slices.Contains(r.Evidence.Between, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // measured lists the token counts of a segment that its rows were measured at.

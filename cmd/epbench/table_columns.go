@@ -171,6 +171,9 @@ func evidenceText(r *table.Row) string {
 	if at, ok := e.At(); ok && len(e.Tokens) > 1 {
 		tokens += fmt.Sprintf(" (times: at %d)", at)
 	}
+	if len(e.Between) > 0 {
+		tokens += fmt.Sprintf(" (between searches: %s)", strings.Trim(fmt.Sprint(e.Between), "[]"))
+	}
 	text := fmt.Sprintf("measured at %s, %s, %s, %s", tokens, roundsText(e), triedText(e), ep.Count(e.Ties, "tie"))
 	if !e.Complete {
 		text += ", space not exhausted"

@@ -50,11 +50,13 @@ merge h200x2.json $d/two-deepseek-v3 \
 	$b/two-qwen3-235b-a22b-combine $c/two-mixtral-8x7b-combine \
 	$e/flashinfer-bf16/deepseek-v3-epbench-rank
 # The sweeps with pairs come first. Those of every config follow: their runs have timed the
-# choices of the first beside their own, so that a row stays only where the two tie.
+# choices of the first beside their own, so that a row stays only where the two tie. A short
+# sweep adds further token counts of DeepSeek-V3; that of every config has the last word on the
+# rows that the short one took.
 g=h100x2-pairs w=h100x2-complete
 merge h100x2.json $g/deepseek-v3 $g/kimi-k2 $g/qwen3-235b-a22b $g/qwen3-30b-a3b $g/gpt-oss-120b \
 	$w/deepseek-v3 $w/kimi-k2 $w/qwen3-235b-a22b $w/qwen3-30b-a3b $w/gpt-oss-120b \
-	h100x2/deepseek-v3 $f/masked/deepseek-v3-epbench-masked
+	h100x2/deepseek-v3 $w/deepseek-v3 $f/masked/deepseek-v3-epbench-masked
 # Claims reach as far as what other hosts measured of the same rows.
 "$epbench" table widen h100x2.json $g/*/receipt.json $w/receipt-d.json $w/receipt-g.json -o next.json --format csv > /dev/null
 mv next.json h100x2.json

@@ -56,6 +56,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		"rows[0].evidence.legal: -1 is not a number":                         func(_ *Table, _ *Row, e *Evidence) { e.Legal = -1 },
 		"rows[0].evidence.ties: -1 is not a number":                          func(_ *Table, _ *Row, e *Evidence) { e.Ties = -1 },
 		"rows[0].evidence.tokens: must rise from 0 to 1048576, -1":           func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{-1} },
+		"rows[0].evidence.between: must rise and be of the token counts":     func(_ *Table, _ *Row, e *Evidence) { e.Tokens, e.Between = []int{1, 8}, []int{2} },
+		"rows[0].evidence.between: must rise and be of the token counts ":    func(_ *Table, _ *Row, e *Evidence) { e.Tokens, e.Between = []int{1, 8}, []int{8, 1} },
 		"rows[0].evidence.tokens: must rise from 0 to 1048576, 8":            func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{8, 8} },
 		"rows[0].evidence.tokens: must rise from 0 to 1048576, 1048577":      func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{ep.MaxTokens + 1} },
 		"rows[0].evidence.timed_at: 7 is none of":                            func(_ *Table, _ *Row, e *Evidence) { e.TimedAt = 7 },

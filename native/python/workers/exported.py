@@ -6,11 +6,11 @@ SWEEP is the run directory that was exported; RUN are those of `epbench bench --
 deepep-own:by=BY`, BY being shim, json or map. FILE is what `epbench table export` printed when it wrote that export.
 
 The first table is of each half. A row is the median of several workers, with the least and the
-largest of them. `off` is by how much the export's time is above the fastest time of the sweep.
+largest of them. `off` is by how much the export's time is above that of the sweep's choice.
 
-The second table is of both halves together, for exports with a FILE: `says` is the fastest time
-of the sweep with the loss that the export states for that token count, `off` by how much the
-export's time is above it. An export with one config for all token counts states losses above 0.
+The second table is of both halves together, for exports with a FILE: `says` is the time of the
+sweep's choices with the loss that the export states there, `off` by how much the export's time
+is above it. An export with one config for all token counts states losses above 0.
 """
 
 import argparse
@@ -20,63 +20,84 @@ import pathlib
 import re
 import statistics
 
-LOSS = re.compile(r"^(\d+) tokens?, \S+: (-?[\d.]+) % slower than the best config there$", re.MULTILINE)
+LOSS = re.compile(r"^(\d+) tokens?, (\S+): (-?[\d.]+) % slower than the best config there$", re.MULTILINE)
 
 
 def searches(run):
-    """(op, tokens) and what was found, of a run directory."""
+    """(op, routing, tokens) and what was found, of a run directory."""
     for s in json.loads((pathlib.Path(run) / "run.json").read_text())["searches"]:
-        yield (s["problem"]["op"], s["problem"]["tokens"]), s
+        yield (s["problem"]["op"], s["routing"], s["problem"]["tokens"]), s
 
 
 def microseconds(times):
     return statistics.median(t["median"] for t in times) * 1e6
 
 
-def found(runs):
-    """Searches by (op, tokens, BY), of the runs whose export did not fail."""
+def exports_timed(runs, chosen):
+    """Searches by (op, routing, tokens, BY): of exports that did not fail, in cases of the sweep."""
     out = collections.defaultdict(list)
     for run in runs:
         for case, s in searches(run):
-            if s["decision"]["gain"]["mid"] > 0:
-                out[*case, s["decision"]["config"]["values"]["by"]].append(s)
+            if case not in chosen:
+                print("%s: %s, %s, %d tokens: not a case of the sweep" % (run, *case))
+            elif s["decision"]["gain"]["mid"] <= 0:
+                print("%s: %s, %s, %d tokens: %s" % (run, *case, s["decision"]["reason"]))
             else:
-                print("%s, %s of %d tokens: %s" % (run, *case, s["decision"]["reason"]))
+                out[case + (s["decision"]["config"]["values"]["by"],)].append(s)
     return out
 
 
-def of_halves(said, took):
-    print("op        tokens  by    workers  sweep us  its config now  export us  off %  loss %  of each worker")
-    for (op, tokens, by), all in sorted(took.items()):
-        losses = sorted(100 / s["decision"]["gain"]["mid"] - 100 for s in all)
-        says, takes = said[op, tokens], microseconds(s["times"] for s in all)
-        print("%-8s  %6d  %-4s  %7d  %8.2f  %14.2f  %9.2f  %5.1f  %6.1f  %.1f to %.1f" % (
-            op, tokens, by, len(all), says, microseconds(s["default_times"] for s in all), takes, 100 * (takes / says - 1),
-            statistics.median(losses), losses[0], losses[-1]))
+def print_halves(chosen, timed):
+    print("op        routing   tokens  by    workers  sweep us  its config now  export us  off %  loss %  of each worker")
+    for (op, routing, tokens, by), workers in sorted(timed.items()):
+        losses = sorted(100 / s["decision"]["gain"]["mid"] - 100 for s in workers)
+        sweep_us, export_us = chosen[op, routing, tokens], microseconds(s["times"] for s in workers)
+        print("%-8s  %-8s  %6d  %-4s  %7d  %8.2f  %14.2f  %9.2f  %5.1f  %6.1f  %.1f to %.1f" % (
+            op, routing, tokens, by, len(workers), sweep_us, microseconds(s["default_times"] for s in workers), export_us,
+            100 * (export_us / sweep_us - 1), statistics.median(losses), losses[0], losses[-1]))
 
 
-def together(said, took, by, text):
-    for tokens, loss in ((int(n), float(loss)) for n, loss in LOSS.findall(text)):
-        halves = [took.get((op, tokens, by)) for op in ("dispatch", "combine")]
-        if all(halves):
-            says = (said["dispatch", tokens] + said["combine", tokens]) * (1 + loss / 100)
-            takes = sum(microseconds(s["times"] for s in half) for half in halves)
-            print("%6d  %-4s  %6.1f  %7.2f  %9.2f  %5.1f" % (tokens, by, loss, says, takes, 100 * (takes / says - 1)))
+def print_both(chosen, timed, by, losses):
+    for routing, tokens in sorted({case[1:3] for case in timed if case[3] == by}):
+        halves = [(half, routing, tokens) for half in ("dispatch", "combine")]
+        if not all(half + (by,) in timed for half in halves):
+            print("%-8s  %6d  %-4s  one half was not timed" % (routing, tokens, by))
+        elif (routing, tokens) not in losses:
+            print("%-8s  %6d  %-4s  the export states no loss" % (routing, tokens, by))
+        else:
+            loss = losses[routing, tokens]
+            says_us = sum(chosen[half] for half in halves) * (1 + loss / 100)
+            export_us = sum(microseconds(s["times"] for s in timed[half + (by,)]) for half in halves)
+            print("%-8s  %6d  %-4s  %6.1f  %7.2f  %9.2f  %5.1f" % (routing, tokens, by, loss, says_us, export_us, 100 * (export_us / says_us - 1)))
+
+
+def losses_of(text):
+    """BY and the losses that FILE states, by (routing, tokens), of BY=FILE."""
+    by, equals, file = text.partition("=")
+    if by not in ("shim", "json", "map") or not equals:
+        raise argparse.ArgumentTypeError("%s: BY=FILE with BY shim, json or map" % text)
+    try:
+        stated = {(routing, int(tokens)): float(loss) for tokens, routing, loss in LOSS.findall(pathlib.Path(file).read_text())}
+    except OSError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
+    if not stated:
+        raise argparse.ArgumentTypeError("%s states no losses; it holds what epbench table export prints" % file)
+    return by, stated
 
 
 def main():
     parser = argparse.ArgumentParser(usage="exported.py SWEEP [--says BY=FILE]... RUN...")
     parser.add_argument("sweep")
     parser.add_argument("runs", nargs="+")
-    parser.add_argument("--says", action="append", default=[], type=lambda pair: pair.split("=", 1))
+    parser.add_argument("--says", action="append", default=[], type=losses_of)
     args = parser.parse_args()
-    said = {case: microseconds([s["times"]]) for case, s in searches(args.sweep)}
-    took = found(args.runs)
-    of_halves(said, took)
+    chosen = {case: microseconds([s["times"]]) for case, s in searches(args.sweep)}
+    timed = exports_timed(args.runs, chosen)
+    print_halves(chosen, timed)
     if args.says:
-        print("\ntokens  by    loss %  says us  export us  off %")
-    for by, file in args.says:
-        together(said, took, by, pathlib.Path(file).read_text())
+        print("\nrouting   tokens  by    loss %  says us  export us  off %")
+    for by, losses in args.says:
+        print_both(chosen, timed, by, losses)
 
 
 main()

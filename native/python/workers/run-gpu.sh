@@ -315,8 +315,9 @@ exports() {
   local way n from args
   for model in ${MODELS:-deepseek-v3}; do
     from=$work/$model-deepep
-    epbench table export --table "$from" --format sglang -o "$work/$model.json" > "$work/$model-json.txt" 2>&1 && cat "$work/$model-json.txt" "$work/$model.json"
+    epbench table export --table "$from" --format sglang -o "$work/$model.json" > "$work/$model-json.txt" 2>&1 && cat "$work/$model.json"
     epbench table export --table "$from" --format deepep-shim -o "$work/epbench_deepep.py" > "$work/$model-shim.txt" 2>&1
+    cat "$work/$model-json.txt" "$work/$model-shim.txt"
     args="--model $model --ranks $ranks --tokens ${TOKENS:-1,8,128,1024,4096} --max-tokens ${MAX_TOKENS:-4096} --routing uniform --op dispatch,combine --dtype ${DTYPE:-bf16}"
     for n in $(seq "${COPIES:-4}"); do
       for way in ${WAYS:-shim json map}; do

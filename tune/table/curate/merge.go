@@ -216,14 +216,7 @@ func (g group) points(rule Rule) []point {
 	var out []point
 	for _, s := range g.cut() {
 		for _, n := range s.measured() {
-			there := s
-			if !measuredAt(s.a, n) || s.b != nil && g.outranked(0, s.a, n) {
-				there.a = nil
-			}
-			if !measuredAt(s.b, n) || s.a != nil && g.outranked(1, s.b, n) {
-				there.b = nil
-			}
-			if there.a != nil || there.b != nil {
+			if there := g.measuredThere(s, n); there.a != nil || there.b != nil {
 				out = append(out, point{n, there.choose(n, rule)})
 			}
 		}
@@ -231,21 +224,38 @@ func (g group) points(rule Rule) []point {
 	return out
 }
 
+// measuredThere is a segment with those of its rows that were measured at a token count and
+// that no search of the other table outranks there. Two that outrank each other both stay.
+func (g group) measuredThere(s segment, tokens int) segment {
+	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
+	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
+	if !a || lowA && !lowB {
+		s.a = nil
+	}
+	if !b || lowB && !lowA {
+		s.b = nil
+	}
+	return s
+}
+
 // outranked reports whether a row's token count lies between two searches of its table where
-// the other table has a search: one between the same two. Of many configs it says more than
-// the two that were timed at the count between, whose searches may be far away.
-func (g group) outranked(side int, r *table.Row, tokens int) bool {
-	if !slices.Contains(r.Evidence.Between, tokens) {
+// the other table, too, has a row, and a search at another count between the same two. That
+// search says more than the two configs that were timed at the count between, whose own
+// searches may be far away. A row that was measured at such counts alone is not outranked:
+// nothing else says what holds around them.
+func (g group) outranked(side int, r, beside *table.Row, tokens int) bool {
+	if r == nil || beside == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
 	}
-	own, other := searched(g.rows[side]), searched(g.rows[1-side])
+	own := searched(g.rows[side])
 	after, _ := slices.BinarySearch(own, tokens)
-	return slices.ContainsFunc(other, func(n int) bool {
-		return (after == 0 || n > own[after-1]) && (after == len(own) || n < own[after])
+	return slices.ContainsFunc(searched(g.rows[1-side]), func(n int) bool {
+		return n != tokens && (after == 0 || n > own[after-1]) && (after == len(own) || n < own[after])
 	})
 }
 
-// searched lists the token counts that rows were searched at, rising.
+// searched lists the token counts that rows were searched at, rising. Of rows that do not say
+// what lies between searches these are all counts that they were measured at.
 func searched(rows []*table.Row) []int {
 	var out []int
 	for _, r := range rows {

@@ -7,8 +7,8 @@
 #                                 killed worker; DeepSeek-V3 with DeepEP beside ours, in turns
 #   native/eight-gpu.sh tables    the five shapes that tables have whole, merged
 #   native/eight-gpu.sh rest      DeepSeek-V3 under four routings and within 24, 16 and 8 SMs;
-#                                 other presets at 1, 128 and 8,192 tokens; all merged, linted
-#                                 and rows of it measured again
+#                                 other presets at 1, 128 and 8,192 tokens; all but those within
+#                                 few SMs merged, linted and rows of it measured again
 #
 # OUT gets CALL.txt, what was found, and CALL.tar.xz, the runs, in pieces below 16 MiB. KEPT
 # is a folder with those of earlier calls, on this or another machine of the same key: what
@@ -31,8 +31,9 @@ dtypes=${DTYPES:-fp8,bf16}
 sms=${SMS-24 16 8}
 others=${OTHERS:-glm-5 deepseek-v4-pro minimax-m2 qwen3-next-80b-a3b qwen3.5-397b-a17b qwen3-coder-480b-a35b glm-4.5 llama-4-maverick deepseek-v4-flash minimax-m3 longcat-flash nemotron-3-super kimi-k3 step-3 step-3.7-flash ernie-4.5-300b-a47b gpt-oss-20b hunyuan-a13b mixtral-8x22b deepseek-v2}
 mkdir -p "$work" "$out" || exit 1
-test -x bin/epbench-cuda || { test -f bin/peers-gpu.tar.xz && python3 -m tarfile -e bin/peers-gpu.tar.xz bin; } || { echo "bin/epbench-cuda: make peers-gpu packs it"; exit 2; }
-export PATH=$PWD/bin:$PATH EPBENCH=$PWD/bin/epbench EPBENCH_CUDA=${EPBENCH_CUDA:-$PWD/bin/epbench-cuda} EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
+bin=${BIN:-$PWD/bin}
+test "$backend" = cpu || test -x "$bin/epbench-cuda" || { test -f bin/peers-gpu.tar.xz && python3 -m tarfile -e bin/peers-gpu.tar.xz bin; } || { echo "bin/epbench-cuda: make peers-gpu packs it"; exit 2; }
+export PATH=$bin:$PATH EPBENCH=$bin/epbench EPBENCH_CUDA=${EPBENCH_CUDA:-$bin/epbench-cuda} EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 wheels='import glob, nvidia, os; print(*{os.path.dirname(f) for p in nvidia.__path__ for f in glob.glob(p + "/**/libnvrtc.so*", recursive=True)})'
 for d in /usr/local/cuda/lib64 $(python3 -c "$wheels" 2> /dev/null); do
   test -n "$EPBENCH_NVRTC" || { ls "$d"/libnvrtc.so* > /dev/null 2>&1 && export EPBENCH_NVRTC=$d; }
@@ -151,10 +152,14 @@ tables() {
   fi
 }
 
-# merged puts the tables of all runs there are into one.
+# merged puts the tables of all runs there are into one. Those within a bound on SMs stay apart:
+# their gains are over other defaults.
 merged() {
   rm -f "$work/table.json"
-  for t in "$work"/tables/table.json "$work"/routings/table.json "$work"/sms-*/table.json "$work"/other-*/table.json; do
+  for t in "$work"/sms-*/table.json; do
+    test ! -f "$t" || cp "$t" "$out/$(basename "$(dirname "$t")").json"
+  done
+  for t in "$work"/tables/table.json "$work"/routings/table.json "$work"/other-*/table.json; do
     test -f "$t" || continue
     if test -f "$work/table.json"; then
       epbench table merge "$work/table.json" "$t" -o "$work/merged.json" > "$work/merge.txt" && mv "$work/merged.json" "$work/table.json" || { cat "$work/merge.txt"; return 1; }

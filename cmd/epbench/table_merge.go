@@ -30,8 +30,8 @@ measured OLD's config too, OLD also goes where it was slower there by more than 
 band. A row of an earlier build of a kernel gives way wherever the other table has
 one of a later build. Between two measured token counts the row of the nearer one
 holds. A count at which a sweep timed only the choices of the two searches beside it
-gives way to a search of the other table between the two. Every stretch that both measured is printed with the evidence of both. The
-fallback stays OLD's.`,
+gives way to a search of the other table between the two. Every stretch that both
+measured is printed with the evidence of both. The fallback stays OLD's.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv
   epbench table merge h200x4 run -o mine.json --band 0.02`,

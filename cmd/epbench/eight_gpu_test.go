@@ -39,12 +39,7 @@ func TestEightGPU(t *testing.T) {
 		return string(text)
 	}
 	load := func(name string) *table.Table {
-		f, err := os.Open(filepath.Join(out, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		tuned, err := table.Load(f)
+		tuned, err := loadTable(filepath.Join(out, name), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -196,48 +196,6 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 	}
 }
 
-// TestSearchOutranksACountBetween: a sweep of 1 and 8,192 tokens timed its two choices at 90 too.
-// A table that was searched at 32 and 128 keeps its rows there, whichever of the two comes
-// first, and loses nothing of what lies between its own searches. Where it was not searched
-// between 1 and 8,192, what was timed at 90 holds.
-func TestSearchOutranksACountBetween(t *testing.T) {
-	at := func(lo, hi, threads int, tokens, between []int) table.Row {
-		r := row(ep.Even, lo, hi, threads)
-		r.Evidence.Tokens, r.Evidence.Between = tokens, between
-		return r
-	}
-	wide := sealed(at(1, 90, 128, []int{1, 90}, []int{90}), at(91, 8192, 256, []int{8192}, nil))
-	dense := sealed(at(1, 5, 512, []int{1}, nil), at(6, 63, 640, []int{32, 63}, []int{63}), at(64, 8192, 768, []int{128, 8192}, nil))
-	lone := sealed(at(1, 50, 128, []int{1}, nil), at(51, 200, 512, []int{90}, []int{90}), at(201, 8192, 256, []int{8192}, nil))
-	strong := sealed(at(1, 4096, 128, []int{1, 90}, []int{90}), at(4097, 8192, 256, []int{8192}, nil))
-	strong.Rows[0].Evidence.Gain, strong.Rows[0].Evidence.GainLow, strong.Rows[0].Evidence.GainHigh = 4, 3.9, 4.1
-	ends := sealed(at(1, 8192, 512, []int{1, 8192}, nil))
-	for _, c := range []struct {
-		name          string
-		old, newcomer *table.Table
-		want          string
-	}{
-		{"the dense table comes first", dense, wide, "1-5 512, 6-63 640, 64-8192 768"},
-		{"the wide table comes first", wide, dense, "1-5 128, 6-63 640, 64-1024 768, 1025-8192 256"},
-		{"a row of the count between alone stays", lone, sealed(at(60, 128, 768, []int{100}, nil)), "1-50 128, 51-94 512, 95-200 768, 201-8192 256"},
-		{"the other table was timed at the count too, and does not say how", sealed(at(1, 8192, 640, []int{1, 90, 8192}, nil)), strong,
-			"1-858 128, 859-8192 640"},
-		{"no search lies between", ends, wide, "1-9 512, 10-90 128, 91-8192 512"},
-	} {
-		m, _, err := Merge(c.old, c.newcomer, Rule{Band: 0.01})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, r := range m.Rows {
-			got = append(got, fmt.Sprintf("%d-%d %d", r.Lo, r.Hi, r.Config.Int("threads")))
-		}
-		if strings.Join(got, ", ") != c.want {
-			t.Errorf("%s: %s, want %s", c.name, strings.Join(got, ", "), c.want)
-		}
-	}
-}
-
 // A sweep from 64 tokens on beats a row measured at 64, of which 9 to 63 are
 // left: no token count of those was measured, so that they follow.
 func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
@@ -411,28 +369,5 @@ func TestFallbackIsTheIncumbents(t *testing.T) {
 	old.Header.Fallback = []string{"ranks"}
 	if err := old.Seal(); err == nil || !strings.Contains(err.Error(), "use some of") {
 		t.Errorf("ranks may differ: %v", err)
-	}
-}
-
-func TestDiffNamesStretches(t *testing.T) {
-	changed, fresh := row(ep.Even, 32, 64, 512), row(ep.Skewed, 0, 8, 128)
-	fresh.Evidence.Rounds = 60
-	a := sealed(row(ep.Even, 0, 40, 128), row(ep.Skewed, 0, 8, 128), row(ep.HotRank, 5, 5, 64))
-	b := sealed(changed, fresh, row(ep.HotRank, 5, 5, 64))
-	var got []string
-	for _, d := range Diff(a, b) {
-		got = append(got, fmt.Sprintf("%s %d-%d %s", d.Key.Routing, d.Lo, d.Hi, d.Kind))
-	}
-	want := "even 0-31 removed, even 32-40 config, even 41-64 added, skewed 0-8 evidence"
-	if strings.Join(got, ", ") != want {
-		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
-	}
-}
-
-func TestHeaderDiffOfMergedTables(t *testing.T) {
-	a, b := sealed().Header, sealed().Header
-	a.TrialLog, b.TrialLog = "a1 + a2 + a3 + a4 + c1 + c2", "b1 + c1 + c2"
-	if got, want := fmt.Sprint(HeaderDiff(a, b)), "[trial_log: 2 in both, only a: a1 a2 a3 and 1 more; only b: b1]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -1,0 +1,137 @@
+package curate
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/epbench/epbench/tune/table"
+)
+
+// point is a token count that a row of either table was measured at, with the row that
+// holds there after a merge.
+type point struct {
+	tokens int
+	row    *table.Row
+}
+
+// points lists the measured token counts of a key in order.
+func (g group) points(rule Rule) []point {
+	var out []point
+	for _, s := range g.cut() {
+		for _, n := range s.measured() {
+			if there := g.measuredThere(s, n); there.a != nil || there.b != nil {
+				out = append(out, point{n, there.choose(n, rule)})
+			}
+		}
+	}
+	return out
+}
+
+// measuredThere is a segment with those of its rows that were measured at a token count and
+// that no search of the other table outranks there. Two that outrank each other both stay.
+func (g group) measuredThere(s segment, tokens int) segment {
+	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
+	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
+	if !a || lowA && !lowB {
+		s.a = nil
+	}
+	if !b || lowB && !lowA {
+		s.b = nil
+	}
+	return s
+}
+
+// outranked reports whether a row's token count lies between two searches of its table where
+// the other table, too, has a row, and a search at another count between the same two. That
+// search tried many configs. The count between has two, and their searches may be far away.
+// A row without any searched count is not outranked, because no other row answers around it.
+func (g group) outranked(side int, r, beside *table.Row, tokens int) bool {
+	if r == nil || beside == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
+		return false
+	}
+	own := searched(g.rows[side])
+	after, _ := slices.BinarySearch(own, tokens)
+	return slices.ContainsFunc(searched(g.rows[1-side]), func(n int) bool {
+		return n != tokens && (after == 0 || n > own[after-1]) && (after == len(own) || n < own[after])
+	})
+}
+
+// searched lists the token counts that rows were searched at, rising. Of rows that do not say
+// what lies between searches these are all counts that they were measured at.
+func searched(rows []*table.Row) []int {
+	var out []int
+	for _, r := range rows {
+		for _, n := range r.Evidence.Tokens {
+			if !slices.Contains(r.Evidence.Between, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// measured lists the token counts of a segment that its rows were measured at.
+func (s segment) measured() []int {
+	var out []int
+	for _, r := range []*table.Row{s.a, s.b} {
+		if r != nil {
+			out = append(out, r.Evidence.Tokens...)
+		}
+	}
+	out = slices.DeleteFunc(out, func(n int) bool { return n < s.lo || n > s.hi })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func measuredAt(r *table.Row, tokens int) bool {
+	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
+}
+
+// ends lists the token counts from which another point is the nearest: each point, and
+// the midpoints between them, where a sweep ends its rows too.
+func ends(points []point) []int {
+	var out []int
+	for i, p := range points {
+		out = append(out, p.tokens)
+		if i > 0 {
+			out = append(out, table.Midpoint(points[i-1].tokens, p.tokens)+1)
+		}
+	}
+	return out
+}
+
+// winner is the row that holds in a segment cut at the ends of points, and the point
+// that it comes from: the nearest point, or the one on the other side where that one's
+// row is in this segment and the nearest one's is not. The point is nil where it does not
+// decide: a row of a later build holds beside one of an earlier, and the incumbent's row
+// where nothing was measured.
+func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
+	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
+		return s.choose(s.lo, rule), nil
+	}
+	next := sort.Search(len(points), func(i int) bool { return points[i].tokens > s.lo })
+	switch {
+	case len(points) == 0 && s.a != nil:
+		return s.a, nil
+	case len(points) == 0:
+		return s.b, nil
+	case next == 0:
+		return points[0].row, &points[0]
+	case next == len(points):
+		return points[next-1].row, &points[next-1]
+	}
+	near, far := &points[next-1], &points[next]
+	if s.lo > table.Midpoint(near.tokens, far.tokens) {
+		near, far = far, near
+	}
+	if !s.has(near.row) && s.has(far.row) {
+		near = far
+	}
+	return near.row, near
+}
+
+// has reports whether one of the tables says in this segment what a row says.
+func (s segment) has(r *table.Row) bool {
+	return s.a != nil && sameRow(s.a, r) || s.b != nil && sameRow(s.b, r)
+}

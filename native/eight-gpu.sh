@@ -32,7 +32,11 @@ sms=${SMS-24 16 8}
 others=${OTHERS:-glm-5 deepseek-v4-pro minimax-m2 qwen3-next-80b-a3b qwen3.5-397b-a17b qwen3-coder-480b-a35b glm-4.5 llama-4-maverick deepseek-v4-flash minimax-m3 longcat-flash nemotron-3-super kimi-k3 step-3 step-3.7-flash ernie-4.5-300b-a47b gpt-oss-20b hunyuan-a13b mixtral-8x22b deepseek-v2}
 mkdir -p "$work" "$out" || exit 1
 bin=${BIN:-$PWD/bin}
-test "$backend" = cpu || test -x "$bin/epbench-cuda" || { test -f bin/peers-gpu.tar.xz && python3 -m tarfile -e bin/peers-gpu.tar.xz bin; } || { echo "bin/epbench-cuda: make peers-gpu packs it"; exit 2; }
+if test "$backend" != cpu; then # newer programs stay: the build beside `proof` unpacks too, else while they run
+  test ! -f bin/peers-gpu.tar.xz || test "$bin/epbench" -nt bin/peers-gpu.tar.xz ||
+    { python3 -m tarfile -e bin/peers-gpu.tar.xz "$bin" && touch "$bin/epbench" "$bin/epbench-cuda"; } || exit 1
+  test -x "$bin/epbench-cuda" || { echo "bin/epbench-cuda: make peers-gpu packs it"; exit 2; }
+fi
 export PATH=$bin:$PATH EPBENCH=$bin/epbench EPBENCH_CUDA=${EPBENCH_CUDA:-$bin/epbench-cuda} EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 wheels='import glob, nvidia, os; print(*{os.path.dirname(f) for p in nvidia.__path__ for f in glob.glob(p + "/**/libnvrtc.so*", recursive=True)})'
 for d in /usr/local/cuda/lib64 $(python3 -c "$wheels" 2> /dev/null); do
@@ -125,7 +129,7 @@ alone() {
 beside() {
   for dtype in ${dtypes//,/ }; do
     step 200 "race-$dtype" env WORK="$work/race-$dtype" OUT="$work/race-out" LIMIT=195 RANKS="$ranks" DTYPE="$dtype" LIBRARIES="${LIBRARIES:-deepep epbench epbench-rank:packed deepep-ll epbench-masked}" \
-      TOKENS="$tokens" LL_TOKENS=1,8,32,64,128 SECONDS_EACH="${RACE_SECONDS:-16}" SKEW_SECONDS=0 TURNS="${TURNS:-30}" SWEEP_FLAGS="--precision reduced" native/python/workers/run-gpu.sh sweep turns
+      TOKENS="$tokens" LL_TOKENS=1,8,32,64,128 LAUNCHER="${LAUNCHER:-examples/workers/ranks.sh $ranks python3}" SECONDS_EACH="${RACE_SECONDS:-16}" SKEW_SECONDS=0 TURNS="${TURNS:-30}" SWEEP_FLAGS="--precision reduced" native/python/workers/run-gpu.sh sweep turns
     cat "$work/race-$dtype"/*-choose.txt 2> /dev/null
   done
 }

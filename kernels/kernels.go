@@ -305,6 +305,14 @@ type Clocker interface {
 // stay.
 type Versioned interface{ ABI() ep.ABI }
 
+// Restarting is implemented by backends whose kernels run in a worker that is started again
+// when it is lost.
+type Restarting interface {
+	// Losses say how the worker was lost where no candidate was to blame. What a
+	// candidate caused is the Failure of that candidate.
+	Losses() []string
+}
+
 // Forewarned is implemented by backends that compile, since what they compile early
 // and side by side need not be waited for.
 type Forewarned interface {

@@ -5,7 +5,7 @@
 #   native/eight-gpu.sh proof race
 #                                 verify --stress, 1,000 calls back to back, a lost signal and a
 #                                 killed worker; DeepSeek-V3 with DeepEP beside ours, in turns
-#   native/eight-gpu.sh tables    the five shapes that tables have whole, merged
+#   native/eight-gpu.sh tables    five models, uniform, both ops and pairs, merged
 #   native/eight-gpu.sh rest      DeepSeek-V3 under four routings and within 24, 16 and 8 SMs;
 #                                 other presets at 1, 128 and 8,192 tokens; all but those within
 #                                 few SMs merged, linted and rows of it measured again
@@ -21,15 +21,15 @@ cd "$(dirname "$0")/.." || exit 1
 began=$SECONDS limit=${LIMIT:-570} slow=${SLOW:-1}
 work=${WORK:-/tmp/eight-work} out=${OUT:-/tmp/eight-out} kept=${KEPT:-}
 backend=${BACKEND:-cuda} part=${PART:-1/8}
-models=${MODELS:-deepseek-v3 kimi-k2 qwen3-235b-a22b qwen3-30b-a3b gpt-oss-120b}
+models=${MODELS:-deepseek-v3 kimi-k2 qwen3-235b-a22b qwen3-30b-a3b:bf16 gpt-oss-120b:bf16} # MODEL:DTYPE, fp8 where none is given
 shape=${SHAPE:---model deepseek-v3}
 tokens=${TOKENS:-1,8,32,64,128,1024,4096}
-table_tokens=${TABLE_TOKENS:-1,8,32,128,512,2048,8192}
+table_tokens=${TABLE_TOKENS:-1,8,32,128,1024,8192}
 other_tokens=${OTHER_TOKENS:-1,128,8192}
 routings=${ROUTINGS:-uniform,zipf:1.0,hotrank:4,lognormal:gini=0.25}
 dtypes=${DTYPES:-fp8,bf16}
 sms=${SMS-24 16 8}
-others=${OTHERS:-glm-5 deepseek-v4-pro minimax-m2 qwen3-next-80b-a3b qwen3.5-397b-a17b qwen3-coder-480b-a35b glm-4.5 llama-4-maverick deepseek-v4-flash minimax-m3 longcat-flash nemotron-3-super kimi-k3 step-3 step-3.7-flash ernie-4.5-300b-a47b gpt-oss-20b hunyuan-a13b mixtral-8x22b deepseek-v2}
+others=${OTHERS:-glm-5 deepseek-v4-pro minimax-m2 qwen3-next-80b-a3b qwen3.5-397b-a17b qwen3-coder-480b-a35b glm-4.5 llama-4-maverick deepseek-v4-flash minimax-m3 longcat-flash nemotron-3-super kimi-k3 step-3 step-3.7-flash ernie-4.5-300b-a47b gpt-oss-20b:bf16 hunyuan-a13b mixtral-8x22b:bf16 deepseek-v2}
 mkdir -p "$work" "$out" || exit 1
 bin=${BIN:-$PWD/bin}
 if test "$backend" != cpu; then # newer programs stay: the build beside `proof` unpacks too, else while they run
@@ -81,7 +81,7 @@ step() {
 }
 
 # tuned SECONDS NAME ARGS...: a sweep into the run directory $work/NAME, gone on with if an
-# earlier call began it.
+# earlier call began it. One that ended without a table is swept anew by a later call.
 tuned() {
   seconds=$1 run=$2
   shift 2
@@ -90,6 +90,11 @@ tuned() {
   else
     rm -rf "${work:?}/$run"
     step $((seconds + 60)) "$run" epbench sweep --backend "$backend" --ranks "$ranks" --budget "${seconds}s" --precision reduced -o "$work/$run" "$@"
+  fi
+  if test -f "$work/$run.passed" && ! test -f "$work/$run/table.json"; then
+    table+="  $(grep -o 'no table: .*' "$work/$run.txt" | head -1)"$'\n'
+    failed=1
+    rm -rf "${work:?}/$run" "$work/$run.passed"
   fi
 }
 
@@ -114,8 +119,7 @@ killed() {
   kill -9 $(pgrep -P $sweep)
   wait $sweep
   code=$?
-  grep -o '"status":"crash","reason":"[^"]*"' "$run/trials.jsonl" | head -1
-  grep -q 'worker died' "$run/trials.jsonl" && { test $code = 0 || test $code = 4; } && echo "the killed worker is named"
+  grep -hom1 'worker died[^"]*' "$run/trials.jsonl" "$run/run.json" && { test $code = 0 || test $code = 4; } && echo "the killed worker is named"
 }
 
 # alone: ours without a peer to race.
@@ -145,15 +149,20 @@ race() {
   if test -n "$building" && wait $building; then beside; else alone; fi
 }
 
+# shaped MODEL[:DTYPE]: the flags of its shape.
+shaped() {
+  case $1 in *:*) ;; *) set -- "$1:fp8" ;; esac
+  echo "--model ${1%:*} --dtype ${1#*:}"
+}
+
+# A search of a model takes 1.2 s before the strategy chooses anything. With less time than that
+# for each the A/A spread rests on too few rounds, and a run may end without a table.
 tables() {
-  test "$(left)" -gt 60 || return
-  step "$(($(left) / slow))" tables env RANKS="$ranks" BACKEND="$backend" TOKENS="$table_tokens" DTYPES="$dtypes" ROUTINGS="${TABLE_ROUTINGS:-uniform,zipf:1.0}" \
-    LIMIT=$(($(left) - 15)) sh native/make-tables.sh "$work/tables" "${TABLE_SECONDS:-95}s" $models
-  if grep '^not finished' "$work/tables.txt"; then
-    rm -f "$work/tables.passed"
-    table+="tables: $(grep '^not finished' "$work/tables.txt" | cut -d. -f1): give this call again with KEPT=$out"$'\n'
-    failed=1
-  fi
+  for model in $models; do
+    tuned "${TABLE_SECONDS:-95}" "table-${model%%:*}" $(shaped "$model") --tokens "$table_tokens" --routing "${TABLE_ROUTINGS:-uniform}" --op dispatch,combine,pair
+  done
+  rm -f "$work/merged.passed"
+  step 30 merged merged
 }
 
 # merged puts the tables of all runs there are into one. Those within a bound on SMs stay apart:
@@ -163,7 +172,7 @@ merged() {
   for t in "$work"/sms-*/table.json; do
     test ! -f "$t" || cp "$t" "$out/$(basename "$(dirname "$t")").json"
   done
-  for t in "$work"/tables/table.json "$work"/routings/table.json "$work"/other-*/table.json; do
+  for t in "$work"/table-*/table.json "$work"/routings-*/table.json "$work"/other-*/table.json; do
     test -f "$t" || continue
     if test -f "$work/table.json"; then
       epbench table merge "$work/table.json" "$t" -o "$work/merged.json" > "$work/merge.txt" && mv "$work/merged.json" "$work/table.json" || { cat "$work/merge.txt"; return 1; }
@@ -176,13 +185,14 @@ merged() {
 
 rest() {
   reserve=$((80 * slow))
-  tuned "${ROUTING_SECONDS:-110}" routings $shape --tokens "$tokens" --dtype "$dtypes" --routing "$routings" --op dispatch,combine,pair
+  tuned "${ROUTING_SECONDS:-110}" routings-fp8 $shape --tokens "$tokens" --dtype fp8 --routing "$routings" --op dispatch,combine
+  tuned "$((${ROUTING_SECONDS:-110} / 2))" routings-bf16 $shape --tokens "$tokens" --dtype bf16 --routing "$routings" --op dispatch
   for n in $sms; do
-    tuned "${SM_SECONDS:-12}" "sms-$n" $shape --tokens 1024,4096 --dtype "$dtypes" --routing uniform --op dispatch,combine --max-sms "$n" ${SM_FLAGS:-}
+    tuned "${SM_SECONDS:-10}" "sms-$n" $shape --tokens 1024,4096 --dtype fp8 --routing uniform --op dispatch,combine --max-sms "$n" ${SM_FLAGS:-}
   done
   for model in $others; do
-    test "$(left)" -gt 20 || { table+="other presets end before $model: give this call again with KEPT=$out"$'\n'; break; }
-    tuned "${OTHER_SECONDS:-10}" "other-$model" --model "$model" --tokens "$other_tokens" --dtype "$dtypes" --routing uniform --op dispatch,combine,pair
+    test "$(left)" -gt 20 || { table+="other presets end before $model: give this call again with KEPT=$out"$'\n'; failed=1; break; }
+    tuned "${OTHER_SECONDS:-12}" "other-${model%%:*}" $(shaped "$model") --tokens "$other_tokens" --routing uniform --op dispatch,combine
   done
   reserve=0
   rm -f "$work/merged.passed" "$work/receipt.passed" # of an earlier call's runs

@@ -48,6 +48,7 @@ type Backend struct {
 	kernels  []kernels.Kernel
 	doomed   map[string]*kernels.Failure // by quarantineKey
 	restarts int
+	losses   []string // see Losses
 }
 
 // Open starts the worker and exchanges hello and welcome with it. local, when not
@@ -179,6 +180,9 @@ func (b *Backend) ABI() ep.ABI { return b.welcome.ABI }
 // Restarts counts how often the worker had to be started again.
 func (b *Backend) Restarts() int { return b.restarts }
 
+// Losses implements kernels.Restarting.
+func (b *Backend) Losses() []string { return slices.Clone(b.losses) }
+
 // Empty implements kernels.Clocker.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	var r EmptyReply
@@ -240,12 +244,23 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// live replaces a process that can answer no more.
+// live replaces a process that can answer no more. One that ended by itself between two
+// requests is a loss. One that was given up was said to be when that happened.
 func (b *Backend) live(ctx context.Context) error {
-	if b.proc.lost() {
-		return b.restart(ctx)
+	if !b.proc.lost() {
+		return nil
 	}
-	return nil
+	if !b.proc.busy.Load() {
+		b.proc.stop()
+		b.lose(b.proc.obituary())
+	}
+	return b.restart(ctx)
+}
+
+// lose keeps and shows how a worker was lost where no candidate is to blame.
+func (b *Backend) lose(how string) {
+	b.losses = append(b.losses, how)
+	b.say(how + "; no config is to blame, so it is started again")
 }
 
 // giveUp ends a process that failed a request which is nobody's candidate's. The next session

@@ -58,7 +58,10 @@ func (s *session) again(ctx context.Context, turns []kernels.Turn, lost error) (
 		return nil, fmt.Errorf("after %v: %w", lost, err)
 	}
 	done, err := s.oneByOne(ctx, turns)
-	s.apart = err == nil
+	if err == nil {
+		s.apart = true
+		s.backend.lose(lost.Error())
+	}
 	return done, err
 }
 

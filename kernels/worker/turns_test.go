@@ -86,6 +86,22 @@ func TestLostTurns(t *testing.T) {
 	if b.Restarts() != 1 {
 		t.Errorf("%d restarts, want 1", b.Restarts())
 	}
+	if l := b.Losses(); len(l) != 1 || !strings.Contains(l[0], methodTurns) {
+		t.Errorf("losses %q, want one of %s", l, methodTurns)
+	}
+}
+
+// TestLostBetween: a worker that ended between two requests is started again, and said to be.
+func TestLostBetween(t *testing.T) {
+	b := openScripted(t, "honest")
+	said := ""
+	b.command.Said = func(line string) { said += line }
+	b.proc.kill()
+	<-b.proc.done
+	openWorkload(t, b, ep.Dispatch)
+	if l := b.Losses(); len(l) != 1 || !strings.Contains(l[0], "worker died: signal: killed") || !strings.Contains(said, l[0]) {
+		t.Errorf("losses %q, said %q", l, said)
+	}
 }
 
 // TestEffects: an explanation with other rounds alone than beside is refused.

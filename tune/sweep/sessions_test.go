@@ -197,3 +197,24 @@ func TestSessionsBeside(t *testing.T) {
 		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.Times)
 	}
 }
+
+// lossy is a backend whose worker was lost.
+type lossy struct {
+	scripted
+	lost []string
+}
+
+func (l *lossy) Losses() []string { return l.lost }
+
+// TestLosses: a run says that its worker was lost, and how often.
+func TestLosses(t *testing.T) {
+	for lost, want := range map[int]string{0: "", 1: "started again 1 time though no config was to blame: gone 1;", 2: "started again 2 times though no config was to blame: gone 1;"} {
+		got := strings.Join(losses(&lossy{lost: []string{"gone 1", "gone 2"}[:lost]}), "\n")
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%d losses: %q, want %q", lost, got, want)
+		}
+	}
+	if got := losses(&scripted{}); got != nil {
+		t.Errorf("a backend that counts none: %q", got)
+	}
+}

@@ -197,6 +197,7 @@ func (s *sweeper) warn() {
 		s.run.Warnings = append(s.run.Warnings,
 			fmt.Sprintf("%d of %d searches ended with what every search begins with: give --budget more", n, len(s.searches)))
 	}
+	s.run.Warnings = append(s.run.Warnings, losses(s.lab.backend)...)
 	s.run.Warnings = append(s.run.Warnings, s.edges()...)
 	for _, c := range s.searches {
 		add(c, c.result.Decision.Reason)
@@ -209,6 +210,17 @@ func (s *sweeper) warn() {
 			add(c, w)
 		}
 	}
+}
+
+// losses warns of a worker that was lost though no config was to blame: something else on this
+// machine ends processes, or stalls them.
+func losses(b kernels.Backend) []string {
+	r, ok := b.(kernels.Restarting)
+	if !ok || len(r.Losses()) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("the worker was lost and started again %s though no config was to blame: %s; look for what ends or stalls processes on this machine",
+		ep.Count(len(r.Losses()), "time"), r.Losses()[0])}
 }
 
 // hurried counts searches whose budget was spent before the strategy chose

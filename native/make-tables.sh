@@ -15,7 +15,7 @@ TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
 DTYPES=${DTYPES:-fp8,bf16}
 # The last is a fit of real text: log-normal popularity, with the Gini coefficient
 # that DODOCO (arXiv 2605.20982) found in DeepSeek-V2-Lite and Qwen3.5.
-ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank:4,lognormal:gini=0.25}
+ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank,lognormal:gini=0.25}
 # auto measures a space whole where its share of the time is enough.
 STRATEGY=${STRATEGY:-auto}
 SWEEP=${SWEEP:-} # more flags of the sweeps, such as --space tables-space.yaml

@@ -29,7 +29,7 @@ func TestEightGPU(t *testing.T) {
 	}
 	call := func(more ...string) string {
 		cmd := exec.Command("bash", filepath.Join("..", "..", "native", "eight-gpu.sh"), "tables", "rest")
-		cmd.Env = append(os.Environ(), append([]string{"BIN=" + bin, "BACKEND=cpu", "RANKS=2", "OUT=" + out, "WORK=" + t.TempDir(), steadyEnv + "=1",
+		cmd.Env = append(os.Environ(), append([]string{"BIN=" + bin, "BACKEND=cpu", "SPACE=", "RANKS=2", "OUT=" + out, "WORK=" + t.TempDir(), steadyEnv + "=1",
 			"MODELS=demo:bf16", "SHAPE=--model demo", "OTHERS=qwen3-30b-a3b", "TABLE_TOKENS=1", "TOKENS=1,16", "OTHER_TOKENS=1", "TABLE_ROUTINGS=uniform",
 			"ROUTINGS=uniform", "SMS=2", "TABLE_SECONDS=2", "ROUTING_SECONDS=2", "SM_SECONDS=2", "OTHER_SECONDS=2", "RECEIPT_ROWS=1"}, more...)...)
 		text, err := cmd.CombinedOutput()

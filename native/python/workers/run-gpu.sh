@@ -167,6 +167,8 @@ whole() {
 flags() {
   local l=${1%@*}
   test "$l" = "${l#epbench-}" || echo "--layout ${l#epbench-}"
+  # Tokens come to the libraries' calls of this layout already cast.
+  case ${DTYPE:-bf16}:$l in fp8:epbench-rank*) echo "--param input=fp8" ;; esac
   test "$l" = "$1" || echo "--max-sms ${1#*@}"
 }
 

@@ -88,12 +88,13 @@ func useSteady(t *testing.T, ran func()) {
 }
 
 // useSteadyPython gives workers in Python, which are processes of their own, a clock on
-// which every step takes 1 us. No real step is shorter: epbench refuses rounds that are longer
-// than the wall time in which they came. Python reads sitecustomize.py before the worker.
+// which every step takes 10 us. No real one is shorter: epbench refuses rounds that are longer
+// than the wall time in which they came. Steps of 1 us were tried: samples are then filled up with
+// so many calls that one bench takes a minute. Python reads sitecustomize.py before the worker.
 func useSteadyPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) * 1e-6\n"
+	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) * 1e-5\n"
 	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(clock), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,8 @@
 #   native/eight-gpu.sh tables    five models, uniform, both ops and pairs, merged
 #   native/eight-gpu.sh rest      DeepSeek-V3 under four routings and within 24, 16 and 8 SMs;
 #                                 other presets at 1, 128 and 8,192 tokens; all but those within
-#                                 few SMs merged, rows of it measured again, and its claims widened by that
+#                                 few SMs merged, rows of the table measured again, and its
+#                                 claims widened by what that gave
 #
 # OUT gets CALL.txt, what was found, and CALL.tar.xz, the runs, in pieces below 16 MiB. KEPT
 # is a folder with those of earlier calls, on this or another machine of the same key: what
@@ -17,6 +18,7 @@
 # it is missing, ours are raced alone. LIMIT (default 570) is when a call stops starting
 # steps, in seconds. SLOW, for an emulated driver, stretches the limits of steps. The
 # variables below change what is measured:
+test $# -gt 0 || { sed -n '2,14p' "$0"; exit 2; }
 cd "$(dirname "$0")/.." || exit 1
 began=$SECONDS limit=${LIMIT:-570} slow=${SLOW:-1}
 work=${WORK:-/tmp/eight-work} out=${OUT:-/tmp/eight-out} kept=${KEPT:-}
@@ -158,8 +160,8 @@ shaped() {
 }
 
 # A search takes 1.2 s on 2 H100 before the strategy chooses anything. With less time than that
-# for each the A/A spread rests on too few rounds, and a run may end without a table. Claims of
-# one session were met in 25 of 32 cases, of three in 94 % (docs/search.md).
+# for each the A/A spread rests on too few rounds, and a run may end without a table. Of the
+# claims of one session 25 of 32 held, of those of three 80 to 94 % (docs/search.md).
 tables() {
   for model in $models; do
     tuned "${TABLE_SECONDS:-65}" "table-${model%%:*}" $(shaped "$model") --tokens "$table_tokens" --routing "${TABLE_ROUTINGS:-uniform}" --op dispatch,combine,pair ${TABLE_FLAGS---sessions 3}
@@ -213,7 +215,6 @@ pack() {
   ls -la "$out"
 }
 
-test $# -gt 0 || { sed -n '2,13p' "$0"; exit 2; }
 if [[ " $* " == *" race "* ]] && test -d "${PEERS:-.peers}/DeepEP"; then # compiles on the host's cores meanwhile
   LIMIT=300 WORK=$work/build OUT=$work/race-out RANKS=$ranks native/python/workers/run-gpu.sh build > "$work/build.txt" 2>&1 &
   building=$!

@@ -30,12 +30,12 @@ func newInterleave() *cobra.Command {
 	var f interleaveFlags
 	cmd := &cobra.Command{
 		Use:   "interleave RUN...",
-		Short: "Measure what several runs chose once more, in alternating turns",
-		Long: `Take what each sweep chose, with its default, and measure all of them in alternating
-turns: a round of each run's library, then the next turn in another order. A drift of
-the machine then hits all libraries alike. The backends of all runs are started and
-stay; one of them runs at a time. -o gets a run directory for each of the sweeps. All
-have to be of one --seed: another one is other work.`,
+		Short: "Measure the winners of several runs again, in alternating turns",
+		Long: `Measure the winners of several sweeps again, each beside its default. In every turn
+each run's library has one round, and the order changes from turn to turn: a drift of
+the machine then hits all libraries alike. All backends are started at the beginning,
+and one of them runs at a time. -o gets one run directory for each sweep. All sweeps
+must have the same --seed: with another seed, tokens go to other experts.`,
 		Example: `  epbench interleave dsv3-deepep dsv3-nccl -o dsv3-turns
   epbench interleave dsv3-* --op pair --turns 100 -o dsv3-pairs
   epbench table choose dsv3-turns/*`,
@@ -44,10 +44,10 @@ have to be of one --seed: another one is other work.`,
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) { f.filter.bind(s) })
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.IntVar(&f.turns, "turns", 40, "`N` turns: rounds of each config")
+		s.IntVar(&f.turns, "turns", 40, "measure `N` turns: one round of each config in every turn")
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&f.out, "out", "o", "", "`DIR` for the new run directories, named as the old ones; required")
+		s.StringVarP(&f.out, "out", "o", "", "write the new run directories to `DIR`, named as the old ones; required")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -64,18 +64,18 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	if err := canTakeTurns(runs); err != nil {
+	if err := checkInterleaved(runs); err != nil {
 		return err
 	}
-	t := &turntable{flags: f, backends: map[string]*startedBackend{}, id: time.Now().UTC().Format(time.RFC3339Nano)}
+	t := &interleaving{flags: f, backends: map[string]*startedBackend{}, id: time.Now().UTC().Format(time.RFC3339Nano)}
 	defer t.close()
-	heats, err := t.heats(cmd, runs)
+	heats, err := t.comparisons(cmd, runs)
 	if err != nil {
 		return err
 	}
 	err = sweep.Interleave(cmd.Context(), heats, func(h sweep.Heat) {
 		p := h.Entrants[0].Problem
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %d in turns\n", p.Op, p.Tokens, h.Routing, len(h.Entrants))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %d runs in turns\n", p.Op, p.Tokens, h.Routing, len(h.Entrants))
 	})
 	if err = errors.Join(err, t.write()); err != nil {
 		return err
@@ -83,9 +83,9 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.print(cmd, t)
 }
 
-// canTakeTurns refuses runs whose cases cannot stand beside each other. With another seed
-// a routing selects other experts, so that no case of one run is a case of the other.
-func canTakeTurns(runs []*reports.Loaded) error {
+// checkInterleaved refuses runs of different seeds, in which one routing selects different
+// experts, and runs of one name, which would write to one directory.
+func checkInterleaved(runs []*reports.Loaded) error {
 	for i, l := range runs {
 		if first := runs[0]; l.Run.Seed != first.Run.Seed {
 			return withCode(exitNotComparable, fmt.Errorf("%s was made with --seed %d, %s with --seed %d: their tokens go to other experts; sweep one of them again with the other's seed",
@@ -98,11 +98,11 @@ func canTakeTurns(runs []*reports.Loaded) error {
 	return nil
 }
 
-// print compares what the new run directories hold.
-func (f *interleaveFlags) print(cmd *cobra.Command, t *turntable) error {
+// print compares the new runs.
+func (f *interleaveFlags) print(cmd *cobra.Command, t *interleaving) error {
 	var runs []*reports.Loaded
-	for _, s := range t.list {
-		if l, err := reports.Load(s.path); err == nil { // one that failed from the start holds nothing
+	for _, r := range t.runs {
+		if l, err := reports.Load(r.path); err == nil { // a run whose first config failed has no trials
 			runs = append(runs, l)
 		}
 	}
@@ -119,40 +119,40 @@ func (f *interleaveFlags) print(cmd *cobra.Command, t *turntable) error {
 	return t.failure()
 }
 
-// failure is an error where a library did not start, or a config failed.
-func (t *turntable) failure() error {
+// failure returns an error where a backend did not start or a config failed.
+func (t *interleaving) failure() error {
 	if len(t.missing) > 0 {
 		return errors.Join(t.missing...)
 	}
-	for _, s := range t.list {
-		for _, o := range s.Job.Run.Searches {
-			if !o.OK() {
-				return withCode(exitWrong, fmt.Errorf("%s: %s, %d tokens, %s failed: %s", s.path, o.Problem.Op, o.Problem.Tokens, o.Routing, o.Decision.Reason))
+	for _, r := range t.runs {
+		for _, s := range r.Job.Run.Searches {
+			if !s.OK() {
+				return withCode(exitWrong, fmt.Errorf("%s: %s, %d tokens, %s failed: %s", r.path, s.Problem.Op, s.Problem.Tokens, s.Routing, s.Decision.Reason))
 			}
 		}
 	}
 	return nil
 }
 
-// turntable holds what takes turns: a side for each run, and a backend for each command
-// line, so that two sweeps of one library share its processes.
-type turntable struct {
+// interleaving holds the runs that are measured in turns. Two runs of one --backend share
+// its processes.
+type interleaving struct {
 	flags    *interleaveFlags
 	id       string
 	backends map[string]*startedBackend // by --backend
-	list     []*openSide
-
-	missing []error // why backends did not start; the others go on
+	runs     []*openRun
+	missing  []error // why backends did not start; the others go on
 }
 
-type openSide struct {
+// openRun is a new run directory with the backend that fills it.
+type openRun struct {
 	*sweep.Side
 	path string
 	dir  *record.Dir
 }
 
-// seat is an entrant with what its heat is found by.
-type seat struct {
+// runCase holds what one run chose for a case, with the fields by which cases are grouped.
+type runCase struct {
 	problem ep.Problem // without what each library sets by itself
 	work    string
 	run     string
@@ -162,24 +162,23 @@ type seat struct {
 	sweep.Entrant
 }
 
-// heats starts the runs' backends and groups the cases.
-func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Heat, error) {
-	olds := make([]*sweepFlags, len(runs))
+// comparisons starts the backends and groups the cases of all runs.
+func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Heat, error) {
+	recorded := make([]*sweepFlags, len(runs))
 	for i, l := range runs {
 		var err error
-		if olds[i], err = resumed(l.Run.Command); err != nil {
+		if recorded[i], err = resumed(l.Run.Command); err != nil {
 			return nil, badInput(fmt.Errorf("%s: %w", l.Path, err))
 		}
 	}
-	t.start(cmd, olds)
-	var seats []seat
+	t.start(cmd, recorded)
+	var cases []runCase
 	for i, l := range runs {
-		old := olds[i]
-		s, err := t.side(cmd, l, old)
+		r, err := t.open(cmd, l, recorded[i])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.Path, err)
 		}
-		if s == nil {
+		if r == nil {
 			continue
 		}
 		for _, c := range l.Cases {
@@ -187,31 +186,31 @@ func (t *turntable) heats(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.H
 			if w == nil || d == nil || !w.OK() || !d.OK() {
 				continue
 			}
-			seats = append(seats, seat{withoutBuffers(c.Problem), l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem), l.Path, old.backend, c.Routing, c.Seed,
-				sweep.Entrant{Side: s.Side, Problem: c.Problem, Config: w.Config, Default: d.Config}})
+			cases = append(cases, runCase{withoutBuffers(c.Problem), l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem), l.Path, recorded[i].backend, c.Routing, c.Seed,
+				sweep.Entrant{Side: r.Side, Problem: c.Problem, Config: w.Config, Default: d.Config}})
 		}
 	}
-	if len(seats) == 0 && len(t.missing) > 0 {
+	if len(cases) == 0 && len(t.missing) > 0 {
 		return nil, errors.Join(t.missing...)
 	}
-	if len(seats) == 0 {
+	if len(cases) == 0 {
 		return nil, usagef("these runs have no config that ran")
 	}
-	return heatsOf(seats)
+	return groupCases(cases)
 }
 
-// heatsOf makes a heat of the seats with one problem, routing and seed. A backend runs one
-// workload at a time. Where it has two seats in a heat, in two layouts, the heat is split
+// groupCases puts cases of one problem, routing and seed together. A backend runs one
+// workload at a time: where it has two cases of a group, in two layouts, the group is split
 // by equal work.
-func heatsOf(seats []seat) ([]sweep.Heat, error) {
+func groupCases(cases []runCase) ([]sweep.Heat, error) {
 	var out []sweep.Heat
-	for _, group := range gather(seats, func(x seat) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
-		parts := [][]seat{group}
-		if twice(group) != nil {
-			parts = gather(group, func(x seat) string { return x.work })
+	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
+		parts := [][]runCase{group}
+		if sharesBackend(group) != nil {
+			parts = groupBy(group, func(x runCase) string { return x.work })
 		}
 		for _, part := range parts {
-			if x := twice(part); x != nil {
+			if x := sharesBackend(part); x != nil {
 				return nil, usagef("%s: %s, %d tokens, %s is in another run of the same backend; give one of them", x.run, x.problem.Op, x.problem.Tokens, x.routing)
 			}
 			h := sweep.Heat{Routing: part[0].routing, Seed: part[0].seed}
@@ -224,11 +223,11 @@ func heatsOf(seats []seat) ([]sweep.Heat, error) {
 	return out, nil
 }
 
-// gather groups seats by a key, in the order in which keys appear.
-func gather(seats []seat, key func(seat) string) [][]seat {
+// groupBy groups cases by a key, in the order in which keys appear.
+func groupBy(cases []runCase, key func(runCase) string) [][]runCase {
 	index := map[string]int{}
-	var out [][]seat
-	for _, x := range seats {
+	var out [][]runCase
+	for _, x := range cases {
 		i, known := index[key(x)]
 		if !known {
 			i, out = len(out), append(out, nil)
@@ -239,26 +238,26 @@ func gather(seats []seat, key func(seat) string) [][]seat {
 	return out
 }
 
-// twice finds a seat whose backend already has one earlier in the list; nil if there is none.
-func twice(seats []seat) *seat {
-	for i := range seats {
-		if slices.ContainsFunc(seats[:i], func(x seat) bool { return x.backend == seats[i].backend }) {
-			return &seats[i]
+// sharesBackend returns the first case whose backend has an earlier case in the list, or nil.
+func sharesBackend(cases []runCase) *runCase {
+	for i := range cases {
+		if slices.ContainsFunc(cases[:i], func(x runCase) bool { return x.backend == cases[i].backend }) {
+			return &cases[i]
 		}
 	}
 	return nil
 }
 
-// withoutBuffers is a problem without what each library sets by itself.
+// withoutBuffers clears the fields that each library sets by itself.
 func withoutBuffers(p ep.Problem) ep.Problem {
 	p.MaxTokens, p.Layout = 0, ""
 	return p
 }
 
-// side opens a directory for what a run's backend measures. It is nil where the backend
-// does not start.
-func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded, old *sweepFlags) (*openSide, error) {
-	b, err := t.backends[old.backend].Backend, t.backends[old.backend].err
+// open makes the run directory for a run's backend. It returns nil where the backend did
+// not start.
+func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded *sweepFlags) (*openRun, error) {
+	b, err := t.backends[recorded.backend].Backend, t.backends[recorded.backend].err
 	if err != nil {
 		t.missing = append(t.missing, fmt.Errorf("%s: %w", l.Path, err))
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is left out: %v\n", l.Path, err)
@@ -267,60 +266,60 @@ func (t *turntable) side(cmd *cobra.Command, l *reports.Loaded, old *sweepFlags)
 	if b.Machine().Key() != l.Run.Machine.Key() || sweep.ABI(b) != l.Run.ABI {
 		return nil, withCode(exitNotComparable, fmt.Errorf("measured on %s with kernels %s; here is %s with %s", l.Run.Machine.Key(), l.Run.ABI, b.Machine().Key(), sweep.ABI(b)))
 	}
-	s := &openSide{Side: &sweep.Side{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed}}, path: filepath.Join(t.flags.out, l.Name())}
-	if s.Options.Band, err = parseBand(old.band); err != nil {
+	r := &openRun{Side: &sweep.Side{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed}}, path: filepath.Join(t.flags.out, l.Name())}
+	if r.Options.Band, err = parseBand(recorded.band); err != nil {
 		return nil, err
 	}
-	run := newRun(b, s.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
+	run := newRun(b, r.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
 	run.Turns = t.id
-	run.Kernels = l.Run.Kernels // what a hook left outside is outside here too: configs keep its value
-	if s.dir, err = record.CreateDir(s.path, run); err != nil {
+	run.Kernels = l.Run.Kernels // configs keep the values that --param gave to hooks
+	if r.dir, err = record.CreateDir(r.path, run); err != nil {
 		return nil, badInput(fmt.Errorf("--out: %w", err))
 	}
-	s.Job = sweep.Job{Rounds: t.flags.turns, Log: s.dir, Run: run}
-	t.list = append(t.list, s)
-	return s, nil
+	r.Job = sweep.Job{Rounds: t.flags.turns, Log: r.dir, Run: run}
+	t.runs = append(t.runs, r)
+	return r, nil
 }
 
-// startedBackend is a backend, or why it did not start.
+// startedBackend holds a backend, or the error with which it did not start.
 type startedBackend struct {
 	kernels.Backend
 	err error
 }
 
-// start starts the backends of all runs side by side, one for all runs that have the same: a
-// worker that imports PyTorch takes ten seconds.
-func (t *turntable) start(cmd *cobra.Command, runs []*sweepFlags) {
+// start starts every --backend of the runs once, all at the same time: a worker that imports
+// PyTorch takes ten seconds.
+func (t *interleaving) start(cmd *cobra.Command, recorded []*sweepFlags) {
 	var all sync.WaitGroup
-	for _, old := range runs {
-		if t.backends[old.backend] != nil {
+	for _, f := range recorded {
+		if t.backends[f.backend] != nil {
 			continue
 		}
 		s := &startedBackend{}
-		t.backends[old.backend] = s
-		all.Go(func() { s.Backend, s.err = backendOf(cmd, old.backend) })
+		t.backends[f.backend] = s
+		all.Go(func() { s.Backend, s.err = backendOf(cmd, f.backend) })
 	}
 	all.Wait()
 }
 
-// write completes the run directories with what was measured.
-func (t *turntable) write() error {
+// write writes the searches of every run.
+func (t *interleaving) write() error {
 	var err error
-	for _, s := range t.list {
-		err = errors.Join(err, s.dir.WriteRun(s.Job.Run))
+	for _, r := range t.runs {
+		err = errors.Join(err, r.dir.WriteRun(r.Job.Run))
 	}
 	return err
 }
 
-func (t *turntable) close() {
+func (t *interleaving) close() {
 	var all sync.WaitGroup
 	for _, b := range t.backends {
 		if b.err == nil {
-			all.Go(func() { b.Close() }) // its results are written; what a worker says at its end changes nothing
+			all.Go(func() { b.Close() }) // the results are written: an error of a worker that ends changes nothing
 		}
 	}
 	all.Wait()
-	for _, s := range t.list {
-		s.dir.Close()
+	for _, r := range t.runs {
+		r.dir.Close()
 	}
 }

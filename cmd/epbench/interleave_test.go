@@ -21,31 +21,31 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// TestHeats: all libraries of a case are in one heat, whatever their work. Where one
-// backend has two layouts, a heat has those that do the same work.
-func TestHeats(t *testing.T) {
+// TestGroupCases: all libraries of a case are compared together, whatever their work. Where
+// one backend has two layouts, only equal work is compared.
+func TestGroupCases(t *testing.T) {
 	sides := map[string]*sweep.Side{}
 	for _, name := range []string{"deepep", "ll", "ours"} {
 		sides[name] = &sweep.Side{}
 	}
-	at := func(side, work string, tokens int) seat {
-		return seat{problem: ep.Problem{Op: ep.Dispatch, Tokens: tokens}, work: work, run: side, backend: side, routing: "uniform", seed: 1, Entrant: sweep.Entrant{Side: sides[side]}}
+	at := func(side, work string, tokens int) runCase {
+		return runCase{problem: ep.Problem{Op: ep.Dispatch, Tokens: tokens}, work: work, run: side, backend: side, routing: "uniform", seed: 1, Entrant: sweep.Entrant{Side: sides[side]}}
 	}
 	for _, c := range []struct {
-		seats []seat
+		cases []runCase
 		want  string
 	}{
-		{[]seat{at("deepep", "rank", 8), at("ll", "masked", 8), at("ours", "expert", 8), at("deepep", "rank", 128)}, "deepep ll ours, deepep"},
-		{[]seat{at("deepep", "rank", 8), at("ours", "expert", 8), at("ours", "rank", 8), at("ll", "masked", 8)}, "deepep ours, ours, ll"},
-		{[]seat{at("deepep", "rank", 8), at("deepep", "rank", 8)}, "deepep: dispatch, 8 tokens, uniform is in another run of the same backend; give one of them"},
+		{[]runCase{at("deepep", "rank", 8), at("ll", "masked", 8), at("ours", "expert", 8), at("deepep", "rank", 128)}, "deepep ll ours, deepep"},
+		{[]runCase{at("deepep", "rank", 8), at("ours", "expert", 8), at("ours", "rank", 8), at("ll", "masked", 8)}, "deepep ours, ours, ll"},
+		{[]runCase{at("deepep", "rank", 8), at("deepep", "rank", 8)}, "deepep: dispatch, 8 tokens, uniform is in another run of the same backend; give one of them"},
 	} {
-		heats, err := heatsOf(c.seats)
+		heats, err := groupCases(c.cases)
 		var got []string
 		for _, h := range heats {
 			var names []string
 			for _, e := range h.Entrants {
-				i := slices.IndexFunc(c.seats, func(s seat) bool { return s.Side == e.Side })
-				names = append(names, c.seats[i].run)
+				i := slices.IndexFunc(c.cases, func(s runCase) bool { return s.Side == e.Side })
+				names = append(names, c.cases[i].run)
 			}
 			got = append(got, strings.Join(names, " "))
 		}
@@ -59,8 +59,8 @@ func TestHeats(t *testing.T) {
 	}
 }
 
-// TestStartSideBySide: each of two backends starts when the other has begun. One that two runs
-// share starts once.
+// TestStartSideBySide: two backends start at the same time. A backend that two runs share
+// starts once.
 func TestStartSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	waits := func(mine, others string) *sweepFlags {
@@ -70,9 +70,9 @@ func TestStartSideBySide(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	cmd.SetContext(ctx)
-	table := &turntable{backends: map[string]*startedBackend{}}
-	table.start(cmd, []*sweepFlags{waits("a", "b"), waits("b", "a"), waits("a", "b")})
-	for spec, b := range table.backends {
+	turns := &interleaving{backends: map[string]*startedBackend{}}
+	turns.start(cmd, []*sweepFlags{waits("a", "b"), waits("b", "a"), waits("a", "b")})
+	for spec, b := range turns.backends {
 		if b.err == nil || !strings.Contains(b.err.Error(), "exit status 3") {
 			t.Errorf("%s: %v", spec, b.err)
 		}
@@ -98,10 +98,10 @@ func (b slowEnd) Close() error {
 func TestEndSideBySide(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
-	table := &turntable{backends: map[string]*startedBackend{"a": {Backend: slowEnd{both: &both}}, "b": {Backend: slowEnd{both: &both}}, "c": {err: errors.New("did not start")}}}
+	turns := &interleaving{backends: map[string]*startedBackend{"a": {Backend: slowEnd{both: &both}}, "b": {Backend: slowEnd{both: &both}}, "c": {err: errors.New("did not start")}}}
 	done := make(chan struct{})
 	go func() {
-		table.close()
+		turns.close()
 		close(done)
 	}()
 	select {
@@ -111,9 +111,9 @@ func TestEndSideBySide(t *testing.T) {
 	}
 }
 
-// TestCanTakeTurns: runs of other seeds are other work, and runs of one name would write
-// over each other.
-func TestCanTakeTurns(t *testing.T) {
+// TestCheckInterleaved: runs of different seeds are refused, and runs of one name, which would
+// write to one directory.
+func TestCheckInterleaved(t *testing.T) {
 	at := func(path string, seed uint64) *reports.Loaded {
 		return &reports.Loaded{Path: path, Run: &record.Run{Seed: seed}}
 	}
@@ -125,7 +125,7 @@ func TestCanTakeTurns(t *testing.T) {
 		{[]*reports.Loaded{at("x/a", 1), at("x/b", 5)}, "x/a was made with --seed 1, x/b with --seed 5"},
 		{[]*reports.Loaded{at("x/a", 1), at("y/a", 1)}, "two of the runs are named a"},
 	} {
-		err := canTakeTurns(c.runs)
+		err := checkInterleaved(c.runs)
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// HooksOf spells what a caller asks of kernels by parameters of class Hook, as tables keep
+// SpellHooks spells what a caller asks of kernels by parameters of class Hook, as tables keep
 // it: name=value, sorted, without what is their default. "" asks for nothing.
-func HooksOf(all []Kernel, given map[string][]ep.Value) string {
+func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	var out []string
 	for _, k := range all {
 		for _, q := range k.Params {
@@ -23,8 +23,8 @@ func HooksOf(all []Kernel, given map[string][]ep.Value) string {
 	return strings.Join(slices.Compact(out), ",")
 }
 
-// HookParams are the parameters that HooksOf spelled.
-func HookParams(hooks string) map[string][]ep.Value {
+// ParseHooks are the parameters that SpellHooks spelled.
+func ParseHooks(hooks string) map[string][]ep.Value {
 	out := map[string][]ep.Value{}
 	for _, part := range strings.Split(hooks, ",") {
 		if name, value, ok := strings.Cut(part, "="); ok {
@@ -34,11 +34,11 @@ func HookParams(hooks string) map[string][]ep.Value {
 	return out
 }
 
-// Hooked are the kernels as a caller wants them who gives one value to a parameter of
+// WithHooks are the kernels as a caller wants them who gives one value to a parameter of
 // class Hook: that value is their default and their only one, and their work lacks what it
 // leaves outside. Kernels of the same op without the parameter cannot do what is wanted,
 // and are left out. A parameter that is no hook, or has several values, changes nothing.
-func Hooked(all []Kernel, given map[string][]ep.Value) []Kernel {
+func WithHooks(all []Kernel, given map[string][]ep.Value) []Kernel {
 	wanted := map[ep.Op]map[string]ep.Value{}
 	for _, k := range all {
 		for _, q := range k.Params {

@@ -25,11 +25,11 @@ func TestHooked(t *testing.T) {
 		{Name: "back", Op: ep.Combine, Params: []Param{sms}, Check: legal},
 	}
 	for _, given := range []map[string][]ep.Value{nil, {"sms": {"16"}}, {"input": {"bf16", "fp8"}}} {
-		if got := Hooked(all, given); len(got) != len(all) {
+		if got := WithHooks(all, given); len(got) != len(all) {
 			t.Errorf("%v leaves %d of %d kernels", given, len(got), len(all))
 		}
 	}
-	got := Hooked(all, map[string][]ep.Value{"input": {"fp8"}, "sms": {"16"}})
+	got := WithHooks(all, map[string][]ep.Value{"input": {"fp8"}, "sms": {"16"}})
 	if len(got) != 2 || got[0].Name != "either" || got[1].Name != "back" {
 		t.Fatalf("%d kernels are left", len(got))
 	}
@@ -58,14 +58,14 @@ func TestHooksOf(t *testing.T) {
 		{Name: "b", Op: ep.Activation, Params: []Param{hook("input", "bf16", "fp8"), hook("columns", "split", "interleaved")}},
 	}
 	given := map[string][]ep.Value{"input": {"fp8"}, "columns": {"interleaved"}, "sms": {"8"}}
-	if got := HooksOf(all, given); got != "columns=interleaved,input=fp8" {
+	if got := SpellHooks(all, given); got != "columns=interleaved,input=fp8" {
 		t.Errorf("%q", got)
 	}
-	if got := HookParams("columns=interleaved,input=fp8"); len(got) != 2 || got["input"][0] != "fp8" || got["columns"][0] != "interleaved" {
+	if got := ParseHooks("columns=interleaved,input=fp8"); len(got) != 2 || got["input"][0] != "fp8" || got["columns"][0] != "interleaved" {
 		t.Errorf("%v", got)
 	}
 	for _, none := range []map[string][]ep.Value{nil, {"input": {"bf16"}}, {"input": {"bf16", "fp8"}}, {"sms": {"8"}}} {
-		if got := HooksOf(all, none); got != "" || len(HookParams(got)) != 0 {
+		if got := SpellHooks(all, none); got != "" || len(ParseHooks(got)) != 0 {
 			t.Errorf("%v: %q", none, got)
 		}
 	}

@@ -79,13 +79,13 @@ type Kernel struct {
 	// however short its time: one of each design that may win by far. Nil means
 	// none.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// Beside changes a config for a pair, where its launch may overlap the other
+	// Overlapped changes a config for a pair, where its launch may overlap the other
 	// half's. Every search of pairs measures the best halves changed so, too.
 	// Nil changes nothing.
-	Beside func(ep.Config) ep.Config
-	// Phased says that it exists to send and to receive apart. A search of calls alone
+	Overlapped func(ep.Config) ep.Config
+	// SplitPhases says that it exists to send and to receive apart. A search of calls alone
 	// leaves it out unless it is named: there it does more work than its fused twin.
-	Phased bool
+	SplitPhases bool
 }
 
 // expertOnly are the layouts of a kernel that declares none.
@@ -217,17 +217,17 @@ type RunSpec struct {
 	Fold   int // calls averaged in one round, at least 1, so that a round outlasts the clock
 }
 
-// Divided is implemented by sessions of which this host does a part of a comparison.
-type Divided interface {
-	// VerifyFirst is Verify without that part, which rest does. Any goroutine may call
+// AsyncVerifier is implemented by sessions of which this host does a part of a comparison.
+type AsyncVerifier interface {
+	// StartVerify is Verify without that part, which rest does. Any goroutine may call
 	// rest, and the session may go on meanwhile.
-	VerifyFirst(context.Context, ep.Config) (rest func() Comparison, err error)
+	StartVerify(context.Context, ep.Config) (rest func() Comparison, err error)
 }
 
-// VerifyFirst is that of a session, or else all of Verify.
-func VerifyFirst(ctx context.Context, s Session, c ep.Config) (rest func() Comparison, err error) {
-	if d, ok := s.(Divided); ok {
-		return d.VerifyFirst(ctx, c)
+// StartVerify is that of a session, or else all of Verify.
+func StartVerify(ctx context.Context, s Session, c ep.Config) (rest func() Comparison, err error) {
+	if d, ok := s.(AsyncVerifier); ok {
+		return d.StartVerify(ctx, c)
 	}
 	v, err := s.Verify(ctx, c)
 	return func() Comparison { return v }, err
@@ -240,19 +240,19 @@ type Turn struct {
 	Fold   int       `json:"fold"`
 }
 
-// InTurn is implemented by sessions that do many turns at less cost than Run does each,
+// TurnRunner is implemented by sessions that do many turns at less cost than Run does each,
 // such as those in another process.
-type InTurn interface {
-	// RunInTurn does turns one after the other, from the first on, and returns the
+type TurnRunner interface {
+	// RunTurns does turns one after the other, from the first on, and returns the
 	// rounds of those that went well. An error is that of the turn behind them. Without
 	// one there may still be turns left to do, but at least one was done.
-	RunInTurn(context.Context, []Turn) ([]Rounds, error)
+	RunTurns(context.Context, []Turn) ([]Rounds, error)
 }
 
-// RunInTurn is that of a session, or else Run for each turn.
-func RunInTurn(ctx context.Context, s Session, turns []Turn) (done []Rounds, err error) {
-	if many, ok := s.(InTurn); ok {
-		return many.RunInTurn(ctx, turns)
+// RunTurns is that of a session, or else Run for each turn.
+func RunTurns(ctx context.Context, s Session, turns []Turn) (done []Rounds, err error) {
+	if many, ok := s.(TurnRunner); ok {
+		return many.RunTurns(ctx, turns)
 	}
 	for _, t := range turns {
 		r, err := s.Run(ctx, t.Config, RunSpec{Rounds: 1, Fold: t.Fold})
@@ -274,7 +274,7 @@ type Rounds struct {
 
 	// Beside is what was measured where the problem names a product beside the
 	// calls. Seconds are then Beside.Seconds of the problem's objective.
-	Beside *ep.Together `json:"beside,omitempty"`
+	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
 	Took ep.RunTime `json:"took,omitzero"`
 }
@@ -313,18 +313,18 @@ type Restarting interface {
 	Losses() []string
 }
 
-// Forewarned is implemented by backends that compile, since what they compile early
+// Precompiler is implemented by backends that compile, since what they compile early
 // and side by side need not be waited for.
-type Forewarned interface {
-	// Ahead announces configs that Prepare will soon be asked for. It returns at
+type Precompiler interface {
+	// Precompile announces configs that Prepare will soon be asked for. It returns at
 	// once; errors are left for Prepare to return.
-	Ahead(ep.Problem, []ep.Config)
+	Precompile(ep.Problem, []ep.Config)
 }
 
-// Accompanied is implemented by backends that run products beside calls.
-type Accompanied interface {
+// ProductRunner is implemented by backends that run products beside calls.
+type ProductRunner interface {
 	// Beside lists the kinds of ep.Product that they run.
-	Beside() []string
+	Products() []string
 }
 
 // Condition is one that every legal config of a kernel meets, spelled for a program that

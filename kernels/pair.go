@@ -24,7 +24,7 @@ func PairOf(d, c Kernel) Kernel {
 		q.Name = "combine." + q.Name
 		k.Params = append(k.Params, q)
 	}
-	k.Phased = d.Phased || c.Phased
+	k.SplitPhases = d.SplitPhases || c.SplitPhases
 	k.Check = func(m ep.Machine, p ep.Problem, cfg ep.Config) error {
 		dc, cc, err := ep.Split(cfg)
 		if err != nil {
@@ -44,13 +44,13 @@ func PairOf(d, c Kernel) Kernel {
 	k.Default = func(m ep.Machine, p ep.Problem) ep.Config {
 		return ep.Join(d.DefaultConfig(m, p), c.DefaultConfig(m, p))
 	}
-	if d.Beside != nil && c.Beside != nil {
-		k.Beside = func(cfg ep.Config) ep.Config {
+	if d.Overlapped != nil && c.Overlapped != nil {
+		k.Overlapped = func(cfg ep.Config) ep.Config {
 			dc, cc, err := ep.Split(cfg)
 			if err != nil {
 				return cfg
 			}
-			return ep.Join(d.Beside(dc), c.Beside(cc))
+			return ep.Join(d.Overlapped(dc), c.Overlapped(cc))
 		}
 	}
 	return k

@@ -24,7 +24,7 @@ func besideLine(config string, sms int, alone, cost float64) record.Result {
 	rows := func(us float64) [][]float64 {
 		return [][]float64{{us * 1e-6, us * 0.9e-6}, {us * 1e-6, us * 0.9e-6}, {us * 1e-6, us * 0.9e-6}}
 	}
-	t := &ep.Together{Call: rows(alone), Product: rows(100), Both: rows(100 + cost), CallIn: rows(2 * alone), ProductIn: rows(100 + cost), Done: rows(0.5e6), Amount: "x"}
+	t := &ep.BesideRounds{Call: rows(alone), Product: rows(100), Both: rows(100 + cost), CallIn: rows(2 * alone), ProductIn: rows(100 + cost), Done: rows(0.5e6), Amount: "x"}
 	return record.Result{Problem: besideProblem(), Routing: "uniform", Seed: 1, Config: c, Cost: ep.Cost{SMs: sms}, Role: record.Candidate,
 		Stage: record.StageFinals, Status: ep.OK, Clock: "stamp", Fold: 1, Seconds: t.Cost(), Beside: t}
 }

@@ -39,14 +39,14 @@ func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 }
 
 // together is all that was measured of an entry beside a product.
-func (e *Entry) together() *ep.Together {
-	var out *ep.Together
+func (e *Entry) together() *ep.BesideRounds {
+	var out *ep.BesideRounds
 	for _, b := range e.Blocks {
 		if b.Beside == nil {
 			continue
 		}
 		if out == nil {
-			out = &ep.Together{}
+			out = &ep.BesideRounds{}
 		}
 		out.Append(b.Beside)
 	}

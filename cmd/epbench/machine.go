@@ -58,7 +58,7 @@ func applies(t *table.Table, h table.Host) (word, note string) {
 	if err := t.Refusal(h, t.Rows[0].Key.Problem(0)); err != nil {
 		return "no", err.Error()
 	}
-	if n := t.Others(h); n > 0 {
+	if n := t.OtherBuilds(h); n > 0 {
 		return "partly", fmt.Sprintf("%d of %d rows were measured with other builds of their kernels: they answer with --other-kernels alone", n, len(t.Rows))
 	}
 	if doubts := t.Doubts(h); len(doubts) > 0 {

@@ -18,7 +18,7 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	if len(given) == 0 {
 		return nil
 	}
-	all := kernels.Hooked(b.Kernels(), given)
+	all := kernels.WithHooks(b.Kernels(), given)
 	for _, op := range ep.Ops() {
 		var of []sweep.Search
 		for _, s := range p.Searches {

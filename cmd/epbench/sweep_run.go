@@ -78,7 +78,7 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Run {
 	policy := opts.Policy(b.Machine())
 	return &record.Run{
-		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b), Kernels: works(kernels.Hooked(b.Kernels(), opts.Params)),
+		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b), Kernels: works(kernels.WithHooks(b.Kernels(), opts.Params)),
 		Policy: policy.String(), Band: policy.Band, Seed: opts.Seed, Strategy: opts.Strategy,
 	}
 }

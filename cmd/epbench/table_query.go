@@ -233,11 +233,11 @@ func (q *query) rowsHere() []table.Row {
 	var others, akin []string
 	for _, s := range q.set.Sources() {
 		of := s.Table.Header.Machine
-		if of.Key() == q.host.Machine.Key() || q.host.Takes(of) {
+		if of.Key() == q.host.Machine.Key() || q.host.AcceptsMachine(of) {
 			rows = append(rows, s.Table.Rows...)
 		} else {
 			others = append(others, sourceName(s)+" ("+of.Name+")")
-			if q.host.Machine.Akin(of) && !slices.Contains(akin, of.Name) {
+			if q.host.Machine.Similar(of) && !slices.Contains(akin, of.Name) {
 				akin = append(akin, of.Name)
 			}
 		}

@@ -197,7 +197,7 @@ func answering(t *reports.Table, of *table.Table) reports.Cell {
 	if abi == "" {
 		return reports.None()
 	}
-	others := of.Others(table.Host{Machine: of.Header.Machine, ABI: abi})
+	others := of.OtherBuilds(table.Host{Machine: of.Header.Machine, ABI: abi})
 	if note := "answer: rows whose kernels are those of this build; the others answer with --other-kernels alone"; others > 0 && !slices.Contains(t.Notes, note) {
 		t.Note(note)
 	}

@@ -139,9 +139,9 @@ func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	return nil
 }
 
-// Ahead implements kernels.Forewarned: what is compiled early lies in the cache when
+// Precompile implements kernels.Precompiler: what is compiled early lies in the cache when
 // a pack is made of it.
-func (b *backend) Ahead(p ep.Problem, configs []ep.Config) {
+func (b *backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.pack != nil {
 		return
 	}

@@ -97,7 +97,7 @@ func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 		c.Iterations, c.Words, c.Configs = e.iterations, e.words, e.configs
 		out = append(out, c)
 	}
-	return append(out, special(e, a, base)...)
+	return append(out, specialCases(e, a, base)...)
 }
 
 // Tags of the cases beside the covering.
@@ -107,7 +107,7 @@ const (
 )
 
 // middle is a problem of medium size for an op.
-func middle(op ep.Op, a Axes, base ep.Problem) ep.Problem {
+func mediumProblem(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	p := base
 	p.Op, p.Dispatch, p.Ranks = op, ep.BF16, a.Ranks[min(2, len(a.Ranks)-1)]
 	p.Experts, p.TopK, p.Hidden, p.Tokens = 4*p.Ranks, 4, 256, base.MaxTokens
@@ -118,11 +118,11 @@ func middle(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 // signal and end, and one of many calls back to back without resetting memory: each
 // must leave it as the next one needs it. They are no part of the covering, because
 // other axes do not matter in them.
-func special(e effort, a Axes, base ep.Problem) []Case {
+func specialCases(e effort, a Axes, base ep.Problem) []Case {
 	var empty, endurance []Case
 	for _, op := range a.Ops {
 		for _, layout := range a.Layouts {
-			c := Case{Problem: middle(op, a, base), Routing: "uniform", Seed: 1}
+			c := Case{Problem: mediumProblem(op, a, base), Routing: "uniform", Seed: 1}
 			if c.Problem.Layout = layout; c.Problem.Validate() != nil {
 				continue // an op without this layout
 			}

@@ -18,7 +18,7 @@ func Run(ctx context.Context, b kernels.Backend, cases []Case, each func(Result)
 	told := 0
 	for i, c := range cases {
 		for ; told < min(i+casesAhead, len(cases)); told++ {
-			forewarn(b, cases[told])
+			precompile(b, cases[told])
 		}
 		r, err := RunCase(ctx, b, c)
 		if err != nil {
@@ -30,9 +30,9 @@ func Run(ctx context.Context, b kernels.Backend, cases []Case, each func(Result)
 }
 
 // forewarn tells a backend that compiles what a case will ask of it.
-func forewarn(b kernels.Backend, c Case) {
-	if f, ok := b.(kernels.Forewarned); ok {
-		f.Ahead(c.Problem, configs(b, c))
+func precompile(b kernels.Backend, c Case) {
+	if f, ok := b.(kernels.Precompiler); ok {
+		f.Precompile(c.Problem, configs(b, c))
 	}
 }
 

@@ -49,9 +49,9 @@ func checkActivation(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckActivation(p, c))
 }
 
-// layGates makes a rank's input: the rows and offsets that a dispatch and the first of
+// makeGates makes a rank's input: the rows and offsets that a dispatch and the first of
 // the experts' products would leave.
-func (s *Session) layGates(r *rank) error {
+func (s *Session) makeGates(r *rank) error {
 	d := s.oracle.Dispatch(r.id)
 	b, err := s.arena.bytes(d.End * 4 * s.Hidden)
 	if err != nil {
@@ -156,8 +156,8 @@ func (r *rank) clearPadding(s *shape) {
 	}
 }
 
-// freshActivation runs a candidate once from poisoned outputs.
-func (s *Session) freshActivation(ctx context.Context, c ep.Config) error {
+// runPoisonedActivation runs a candidate once from poisoned outputs.
+func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error {
 	for _, r := range s.ranks {
 		fill(r.out[:min(int(r.offsets[s.groups])+beyondRows, s.maxRows)*s.encoding.Payload])
 		fill(r.scales)

@@ -60,7 +60,7 @@ func (b *beside) background() (stop func()) {
 // alone times n pieces on every rank.
 func (b *beside) alone(n int) []float64 {
 	start := make(chan struct{})
-	wait := race(b.products, start, n, make([]atomic.Int64, len(b.products)))
+	wait := startProducts(b.products, start, n, make([]atomic.Int64, len(b.products)))
 	begin := time.Now()
 	close(start)
 	out := make([]float64, len(b.products))
@@ -70,8 +70,8 @@ func (b *beside) alone(n int) []float64 {
 	return out
 }
 
-// trial pieces tell how long a piece takes.
-const trial = 32
+// trialPieces pieces tell how long a piece takes.
+const trialPieces = 32
 
 // size decides once a session how much of the product belongs to a call: what takes
 // outlasts times as long as the problem's default config.
@@ -88,11 +88,11 @@ func (s *Session) size(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: 1}, sound)
+	j, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: 1}, noFault)
 	if err != nil {
 		return err
 	}
-	piece := slices.Max(b.alone(trial)) / trial
+	piece := slices.Max(b.alone(trialPieces)) / trialPieces
 	b.share = max(2, int(math.Ceil(outlasts*slices.Max(j.seconds()[0])/piece)))
 	return nil
 }
@@ -107,7 +107,7 @@ func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSp
 	if err != nil {
 		return kernels.Rounds{}, err
 	}
-	b, t, f := s.beside, &ep.Together{}, s.backend.faulty(c)
+	b, t, f := s.beside, &ep.BesideRounds{}, s.backend.faulty(c)
 	once := kernels.RunSpec{Rounds: 1, Fold: spec.Fold}
 	for range spec.Rounds {
 		j, err := s.start(ctx, program, once, f)
@@ -137,25 +137,25 @@ func perCall(seconds []float64, fold int) []float64 {
 
 // together times both: a split config sends, then the product runs, then it receives;
 // any other runs while the product does.
-func (s *Session) together(ctx context.Context, c ep.Config, program []stage, spec kernels.RunSpec, f fault) (*ep.Together, error) {
-	if s.phased(c) {
-		return s.phases(ctx, program, spec, f)
+func (s *Session) together(ctx context.Context, c ep.Config, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
+	if s.splitPhases(c) {
+		return s.inPhases(ctx, program, spec, f)
 	}
-	return s.abreast(ctx, program, spec, f)
+	return s.concurrent(ctx, program, spec, f)
 }
 
-// phased reports whether every half of a config sends and receives in kernels of its
+// splitPhases reports whether every half of a config sends and receives in kernels of its
 // own.
-func (s *Session) phased(c ep.Config) bool {
+func (s *Session) splitPhases(c ep.Config) bool {
 	d, k, err := s.halves(c)
 	return err == nil && (d == nil || d.split) && (k == nil || k.split)
 }
 
-// abreast runs calls and product side by side.
-func (s *Session) abreast(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.Together, error) {
+// concurrent runs calls and product side by side.
+func (s *Session) concurrent(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
 	n, begun := spec.Fold*s.beside.share, make(chan struct{})
 	done := make([]atomic.Int64, s.Ranks)
-	wait := race(s.beside.products, begun, n, done)
+	wait := startProducts(s.beside.products, begun, n, done)
 	var at []int64
 	j, err := s.startWith(ctx, program, spec, f, func(j *job) { j.begun = begun }, func() {
 		for r := range done {
@@ -166,7 +166,7 @@ func (s *Session) abreast(ctx context.Context, program []stage, spec kernels.Run
 	if err != nil {
 		return nil, err
 	}
-	t := &ep.Together{Both: [][]float64{nil}, CallIn: [][]float64{j.seconds()[0]}, ProductIn: [][]float64{nil}, Done: [][]float64{nil}}
+	t := &ep.BesideRounds{Both: [][]float64{nil}, CallIn: [][]float64{j.seconds()[0]}, ProductIn: [][]float64{nil}, Done: [][]float64{nil}}
 	for r, end := range ends {
 		in := end.Sub(j.starts[0]).Seconds() / float64(spec.Fold)
 		t.ProductIn[0] = append(t.ProductIn[0], in)
@@ -176,8 +176,8 @@ func (s *Session) abreast(ctx context.Context, program []stage, spec kernels.Run
 	return t, nil
 }
 
-// phases runs the product between sending and receiving.
-func (s *Session) phases(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.Together, error) {
+// inPhases runs the product between sending and receiving.
+func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
 	halves := len(program) / 2
 	var with []stage
 	for i, st := range program {
@@ -193,7 +193,7 @@ func (s *Session) phases(ctx context.Context, program []stage, spec kernels.RunS
 	if err != nil {
 		return nil, err
 	}
-	t := &ep.Together{Both: [][]float64{j.seconds()[0]}, CallIn: [][]float64{nil}, ProductIn: [][]float64{nil}, Done: [][]float64{nil}}
+	t := &ep.BesideRounds{Both: [][]float64{j.seconds()[0]}, CallIn: [][]float64{nil}, ProductIn: [][]float64{nil}, Done: [][]float64{nil}}
 	for r, p := range s.beside.products {
 		in := p.elapsed.Seconds() / float64(spec.Fold)
 		t.ProductIn[0] = append(t.ProductIn[0], in)

@@ -117,7 +117,7 @@ func TestBesideFaults(t *testing.T) {
 		if !errors.As(err, &failure) || failure.Status != endings[f] {
 			t.Errorf("%s: a run ended as %v", f, err)
 		}
-		s.backend.faulty, s.backend.deadline = func(ep.Config) fault { return sound }, longestWait
+		s.backend.faulty, s.backend.deadline = func(ep.Config) fault { return noFault }, longestWait
 		checkBeside(t, s, c)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// needInbox makes the dispatch receive buffers that an algorithm uses.
-func (r *rank) needInbox(s shape, dedup bool, a *arena) error {
+// ensureInbox makes the dispatch receive buffers that an algorithm uses.
+func (r *rank) ensureInbox(s shape, dedup bool, a *arena) error {
 	alloc := allocator{a: a}
 	for i := range r.inbox {
 		in := &r.inbox[i]
@@ -27,8 +27,8 @@ func (r *rank) needInbox(s shape, dedup bool, a *arena) error {
 	return alloc.err
 }
 
-// needReturns makes the combine receive buffers that an algorithm uses.
-func (r *rank) needReturns(s shape, dedup bool, a *arena) error {
+// ensureReturns makes the combine receive buffers that an algorithm uses.
+func (r *rank) ensureReturns(s shape, dedup bool, a *arena) error {
 	alloc := allocator{a: a}
 	for i := range r.returns {
 		back := &r.returns[i]

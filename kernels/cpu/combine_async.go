@@ -27,7 +27,7 @@ func (w *worker) back(source int) (peer *rank, me int) {
 func (w *worker) returnRows(l launch, set int) {
 	for rows, bytes := range l.claim(&w.r.send, w.r.rowsTo[len(w.r.rowsTo)-1], w.s.rowBytes, l.chunk) {
 		for pair, i := range segments(w.r.rowsTo, rows) {
-			if w.r.rowsTo[pair]+i > 0 || !w.drilled(dropToken) {
+			if w.r.rowsTo[pair]+i > 0 || !w.hasFault(dropToken) {
 				w.returnRow(l, set, pair, w.r.pairRow[pair]+i, bytes)
 			}
 		}
@@ -53,7 +53,7 @@ func (w *worker) signalCombine(l launch, set int) {
 	for i := range s.sources {
 		source := (r.id + 1 + i) % s.sources
 		peer, me := w.back(source)
-		if l.dedup && w.drilled(noSignal) {
+		if l.dedup && w.hasFault(noSignal) {
 			continue
 		}
 		if l.dedup {
@@ -62,12 +62,12 @@ func (w *worker) signalCombine(l launch, set int) {
 			continue
 		}
 		for e := range s.local {
-			if e == s.local-1 && w.drilled(noSignal) {
+			if e == s.local-1 && w.hasFault(noSignal) {
 				continue
 			}
 			n := r.arrivals.counts[e*s.sources+source]
 			peer.returns[set].counts[e*s.sources+me].Store(uint64(n))
 		}
 	}
-	w.job.bell.ring()
+	w.job.notifier.notify()
 }

@@ -52,7 +52,7 @@ func (w *worker) reduceToken(l launch, set, token int, columns span) {
 		w.gatherRows(set, token, columns)
 	}
 	row := token
-	if r.tokens > 1 && token < 2 && w.drilled(swapRows) {
+	if r.tokens > 1 && token < 2 && w.hasFault(swapRows) {
 		row = 1 - token
 	}
 	dst := r.combined[row*s.Hidden:]

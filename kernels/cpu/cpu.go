@@ -39,7 +39,7 @@ const longestWait = 20 * time.Second
 
 // Open makes the backend; it never fails.
 func Open() (kernels.Backend, error) {
-	return &Backend{machine: machine(), deadline: longestWait, faulty: func(ep.Config) fault { return sound }}, nil
+	return &Backend{machine: machine(), deadline: longestWait, faulty: func(ep.Config) fault { return noFault }}, nil
 }
 
 // Machine identifies this host.

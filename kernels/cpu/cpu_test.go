@@ -238,7 +238,7 @@ func TestLeftoverSignalIsFound(t *testing.T) {
 		w.r.inbox[set].counts[0].Store(3)
 		return true
 	}}
-	_, err := s.start(t.Context(), []stage{stray}, kernels.RunSpec{Rounds: 1, Fold: 1}, sound)
+	_, err := s.start(t.Context(), []stage{stray}, kernels.RunSpec{Rounds: 1, Fold: 1}, noFault)
 	var f *kernels.Failure
 	if !errors.As(err, &f) || f.Status != ep.Mismatch {
 		t.Errorf("got %v", err)

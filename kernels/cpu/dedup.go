@@ -63,7 +63,7 @@ func (w *worker) returnPartial(set, source, i int, columns span) {
 	s, r := &w.s.shape, w.r
 	index := source*s.MaxTokens + i
 	token := int(r.msgToken[index])
-	if token < 0 || token >= s.MaxTokens || i == 0 && source == 0 && w.drilled(dropToken) {
+	if token < 0 || token >= s.MaxTokens || i == 0 && source == 0 && w.hasFault(dropToken) {
 		return
 	}
 	w.rows, w.weights = w.rows[:0], w.weights[:0]

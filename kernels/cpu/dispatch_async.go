@@ -10,7 +10,7 @@ import (
 // dispatchAsync writes this rank's tokens into all ranks' slots; the last
 // worker to finish signals how many there were.
 func (w *worker) dispatchAsync(l launch, set int) bool {
-	w.walk = walk{}
+	w.sentBefore = tokenCounter{}
 	for t := range l.claimRows(&w.r.send, w.r.tokens) {
 		w.sendToken(l, set, t)
 	}
@@ -30,7 +30,7 @@ func (w *worker) sendToken(l launch, set, token int) {
 		tail = tail[:w.s.header.Bytes-w.s.encoding.TokenBytes()]
 		w.addressExperts(set, token)
 	}
-	if token == 0 && w.drilled(dropToken) {
+	if token == 0 && w.hasFault(dropToken) {
 		return
 	}
 	for off := 0; off < len(payload); off += l.chunk {
@@ -52,7 +52,7 @@ func (w *worker) sendToken(l launch, set, token int) {
 func (w *worker) compose(token int) (payload, tail []byte) {
 	s, r := &w.s.shape, w.r
 	from := token
-	if r.tokens > 1 && token < 2 && w.drilled(swapRows) {
+	if r.tokens > 1 && token < 2 && w.hasFault(swapRows) {
 		from = 1 - token
 	}
 	x := r.x[from*s.Hidden : (from+1)*s.Hidden]
@@ -82,7 +82,7 @@ func (w *worker) addressExperts(set, token int) {
 		if !ok {
 			continue
 		}
-		slot := int(r.slot[e].Add(1)) - 1
+		slot := int(r.expertSlot[e].Add(1)) - 1
 		at := ((int(e)%s.local*s.sources+source)*s.MaxTokens + slot) * s.header.Bytes
 		w.targets = append(w.targets, peer.inbox[set].slots[at:at+s.header.Bytes])
 	}
@@ -94,21 +94,21 @@ func (w *worker) addressRanks(set, token int) {
 	w.targets = w.targets[:0]
 	var seen [MaxRanks]bool
 	if s.byRank {
-		w.walk.to(s, r, token)
+		w.sentBefore.advance(s, r, token)
 	}
 	for _, e := range r.experts[token*s.TopK : (token+1)*s.TopK] {
 		peer, source, ok := w.route(int(e))
 		if !ok {
 			continue
 		}
-		r.slot[e].Add(1)
+		r.expertSlot[e].Add(1)
 		if seen[peer.id] {
 			continue
 		}
 		seen[peer.id] = true
-		slot := int(r.mail[peer.id].Add(1)) - 1
+		slot := int(r.rankSlot[peer.id].Add(1)) - 1
 		if s.byRank {
-			slot = w.walk.before[peer.id]
+			slot = w.sentBefore.before[peer.id]
 		}
 		at := (source*s.MaxTokens + slot) * s.header.Dedup
 		w.targets = append(w.targets, peer.inbox[set].messages[at:at+s.header.Dedup])
@@ -139,16 +139,16 @@ func (w *worker) signalDispatch(l launch, set int) {
 		}
 		for e := range s.local {
 			expert := dst.id*s.local + e
-			if expert == s.Experts-1 && w.drilled(noSignal) {
+			if expert == s.Experts-1 && w.hasFault(noSignal) {
 				continue
 			}
-			dst.inbox[set].counts[e*s.sources+source].Store(uint64(r.slot[expert].Load()))
+			dst.inbox[set].counts[e*s.sources+source].Store(uint64(r.expertSlot[expert].Load()))
 		}
 		if l.dedup {
-			dst.inbox[set].arrived[source].Store(uint64(r.mail[dst.id].Load()))
+			dst.inbox[set].arrived[source].Store(uint64(r.rankSlot[dst.id].Load()))
 		}
 	}
-	w.job.bell.ring()
+	w.job.notifier.notify()
 }
 
 // write is how rows are stored.

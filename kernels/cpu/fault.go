@@ -7,7 +7,7 @@ type fault string
 
 // The faults.
 const (
-	sound     fault = ""
+	noFault   fault = ""
 	dropToken fault = "drop-token" // rank 0 never sends its first token
 	swapRows  fault = "swap-rows"  // rank 0 exchanges the contents of two rows
 	earlyRead fault = "early-read" // nobody waits for counts before reading

@@ -24,13 +24,13 @@ func brokenCase(op ep.Op) conform.Case {
 const hangsEnd = time.Second
 
 // breakCPU is the backend with a fault in the candidates that pick chooses; the
-// others are sound.
+// others are noFault.
 func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
 	return &Backend{machine: machine(), deadline: longestWait, faulty: func(c ep.Config) fault {
 		if pick(c) {
 			return f
 		}
-		return sound
+		return noFault
 	}}
 }
 
@@ -44,7 +44,7 @@ var endings = map[fault]ep.Status{
 }
 
 // TestFaultsAreCaught breaks each op, algorithm and mode in each way: the
-// broken candidate must end as it should, and the sound one beside it must
+// broken candidate must end as it should, and the noFault one beside it must
 // still pass.
 func TestFaultsAreCaught(t *testing.T) {
 	for f, want := range endings {
@@ -97,7 +97,7 @@ func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 	}
 	b.deadline = longestWait
 	if got, reason := end(t, s, good); got != ep.OK {
-		t.Errorf("the sound candidate after it ended as %s (%s)", got, reason)
+		t.Errorf("the noFault candidate after it ended as %s (%s)", got, reason)
 	}
 }
 

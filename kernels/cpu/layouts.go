@@ -9,13 +9,13 @@ import (
 
 // walk counts, for each rank, the tokens before a token that go there: the place of
 // the token in its segment. A worker's tokens rise, so that it looks at each once.
-type walk struct {
+type tokenCounter struct {
 	next   int // first token that is not counted
 	before [MaxRanks]int
 }
 
 // to moves on to a token.
-func (w *walk) to(s *shape, r *rank, token int) {
+func (w *tokenCounter) advance(s *shape, r *rank, token int) {
 	for ; w.next < token; w.next++ {
 		var seen [MaxRanks]bool
 		for _, e := range r.experts[w.next*s.TopK : (w.next+1)*s.TopK] {
@@ -55,7 +55,7 @@ func (w *worker) placeMessage(l launch, set, source, i int) {
 		if e := int(binary.LittleEndian.Uint16(message[s.header.IDs+2*k:])) - r.id*s.local; e >= 0 && e < s.local {
 			expert, gate = int32(e), math.Float32frombits(binary.LittleEndian.Uint32(message[s.header.Weights+4*k:]))
 		}
-		r.near[row*s.TopK+k], r.nearGate[row*s.TopK+k] = expert, gate
+		r.localExpert[row*s.TopK+k], r.localWeight[row*s.TopK+k] = expert, gate
 	}
 	r.placeScales(s, 0, row, message[s.encoding.ScaleOffset():])
 	for off := 0; off < s.encoding.Payload; off += l.chunk {
@@ -78,9 +78,9 @@ func (w *worker) actByRank(l launch, scales []byte) {
 			r.scalesOf(s, 0, row, scales)
 			w.rows, w.weights = w.rows[:0], w.weights[:0]
 			for k := range s.TopK {
-				if e := r.near[row*s.TopK+k]; e >= 0 {
+				if e := r.localExpert[row*s.TopK+k]; e >= 0 {
 					applyGain(s.encoding, r.out[row*s.encoding.Payload:][:s.encoding.Payload], scales, workloads.ExpertGain(r.id*s.local+int(e)), made[k])
-					w.addRow(made[k], span{0, s.Hidden}, r.nearGate[row*s.TopK+k])
+					w.addRow(made[k], span{0, s.Hidden}, r.localWeight[row*s.TopK+k])
 				}
 			}
 			w.sum(r.y[row*s.Hidden:], span{0, s.Hidden})

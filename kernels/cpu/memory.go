@@ -47,17 +47,17 @@ type rank struct {
 	inbox   [sets]inbox
 	returns [sets]returns
 
-	out      []byte // [maxRows, payload]
-	scales   []byte
-	offsets  []uint32  // [groups+1]
-	ids      []int32   // [groups]
-	ranges   []uint64  // [local, sources] masked only
-	near     []int32   // [maxRows, topK] by rank only: the local expert of each position, -1 where there is none
-	nearGate []float32 // [maxRows, topK] and its weight
-	srcInfo  []int32   // [maxRows, 2]
-	blocks   []uint32  // [groups] NVFP4 scale offsets
-	y        []uint16  // [maxRows, hidden] what the experts made of out
-	combined []uint16  // [tokens, hidden]
+	out         []byte // [maxRows, payload]
+	scales      []byte
+	offsets     []uint32  // [groups+1]
+	ids         []int32   // [groups]
+	ranges      []uint64  // [local, sources] masked only
+	localExpert []int32   // [maxRows, topK] by rank only: the local expert of each position, -1 where there is none
+	localWeight []float32 // [maxRows, topK] and its weight
+	srcInfo     []int32   // [maxRows, 2]
+	blocks      []uint32  // [groups] NVFP4 scale offsets
+	y           []uint16  // [maxRows, hidden] what the experts made of out
+	combined    []uint16  // [tokens, hidden]
 
 	arrivals
 	progress
@@ -84,8 +84,8 @@ type progress struct {
 	sent       atomic.Int64   // workers that have sent everything
 	polled     atomic.Int64   // workers that have seen all their counts
 	ready      atomic.Bool    // arrivals are complete
-	slot       []atomic.Int64 // [experts] next slot at the expert's rank
-	mail       []atomic.Int64 // [ranks] next slot for de-duplicated messages
+	expertSlot []atomic.Int64 // [experts] next slot at the expert's rank
+	rankSlot   []atomic.Int64 // [ranks] next slot for de-duplicated messages
 	cursor     []atomic.Int64 // [local*sources] next row of each pair
 }
 
@@ -95,7 +95,7 @@ func (p *progress) reset() {
 	p.sent.Store(0)
 	p.polled.Store(0)
 	p.ready.Store(false)
-	for _, words := range [][]atomic.Int64{p.slot, p.mail, p.cursor} {
+	for _, words := range [][]atomic.Int64{p.expertSlot, p.rankSlot, p.cursor} {
 		for i := range words {
 			words[i].Store(0)
 		}
@@ -108,14 +108,14 @@ func newRank(w *workloads.Workload, s shape, id int, a *arena) (*rank, error) {
 	r.shared.start, r.shared.count = w.SharedSlice(id)
 	pairs := s.local * s.sources
 	r.arrivals = arrivals{counts: make([]int64, pairs), rowsTo: make([]int, pairs+1), pairRow: make([]int, pairs)}
-	r.progress.slot = make([]atomic.Int64, s.Experts)
-	r.progress.mail = make([]atomic.Int64, s.Ranks)
+	r.progress.expertSlot = make([]atomic.Int64, s.Experts)
+	r.progress.rankSlot = make([]atomic.Int64, s.Ranks)
 	r.progress.cursor = make([]atomic.Int64, pairs)
 	r.offsets, r.ids, r.blocks = make([]uint32, s.groups+1), make([]int32, s.groups), make([]uint32, s.groups)
 	r.srcInfo = make([]int32, 2*s.maxRows)
 	switch {
 	case s.byRank:
-		r.near, r.nearGate, r.fromRow = make([]int32, s.maxRows*s.TopK), make([]float32, s.maxRows*s.TopK), make([]int, s.sources)
+		r.localExpert, r.localWeight, r.fromRow = make([]int32, s.maxRows*s.TopK), make([]float32, s.maxRows*s.TopK), make([]int, s.sources)
 	case s.room > 0:
 		r.ranges = make([]uint64, pairs)
 	}

@@ -98,10 +98,10 @@ func (p *product) amount(n int) string {
 	return fmt.Sprintf("%d of %d pieces of %s on %d experts' factors", n, p.pieces(), p.of, max(p.groups, 1))
 }
 
-// race lets every rank do n pieces of its product, in a goroutine each, from when start
+// startProducts lets every rank do n pieces of its product, in a goroutine each, from when start
 // is closed. The function that it returns waits for them all and gives the time at
 // which each rank ended.
-func race(products []*product, start <-chan struct{}, n int, done []atomic.Int64) func() []time.Time {
+func startProducts(products []*product, start <-chan struct{}, n int, done []atomic.Int64) func() []time.Time {
 	ends := make([]time.Time, len(products))
 	var all sync.WaitGroup
 	for r, p := range products {

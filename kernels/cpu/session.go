@@ -34,7 +34,7 @@ func open(b *Backend, w *workloads.Workload) (*Session, error) {
 	for id := range s.Ranks {
 		r, err := newRank(w, s.shape, id, &s.arena)
 		if err == nil && w.Problem.Op == ep.Activation {
-			err = s.layGates(r)
+			err = s.makeGates(r)
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("cpu: %w; lower --tokens or --ranks", err), s.arena.free())
@@ -69,7 +69,7 @@ func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: sets}, sound); err != nil {
+	if _, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: sets}, noFault); err != nil {
 		return err
 	}
 	s.ready[c.Key()] = true
@@ -88,10 +88,10 @@ func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	}
 	for _, r := range s.ranks {
 		if d != nil {
-			err = errors.Join(err, r.needInbox(s.shape, d.dedup, &s.arena))
+			err = errors.Join(err, r.ensureInbox(s.shape, d.dedup, &s.arena))
 		}
 		if k != nil {
-			err = errors.Join(err, r.needReturns(s.shape, k.dedup, &s.arena))
+			err = errors.Join(err, r.ensureReturns(s.shape, k.dedup, &s.arena))
 		}
 	}
 	if err != nil {
@@ -136,12 +136,12 @@ func (s *Session) setUp(ctx context.Context) error {
 	}
 	l := launch{blocks: 1, chunk: maxChunk, tile: 4, dedup: true}
 	for _, r := range s.ranks {
-		if err := r.needInbox(s.shape, true, &s.arena); err != nil {
+		if err := r.ensureInbox(s.shape, true, &s.arena); err != nil {
 			return err
 		}
 	}
 	program := append(dispatchStages(l), stage{l, (*worker).actAsExperts})
-	_, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: 1}, sound)
+	_, err := s.start(ctx, program, kernels.RunSpec{Rounds: 1, Fold: 1}, noFault)
 	s.returned = err == nil
 	return err
 }
@@ -180,10 +180,10 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 	j := newJob(program, s.Ranks, spec, s.backend.deadline)
 	j.fault = f
 	before(j)
-	s.staff(j.blocks)
+	s.startWorkers(j.blocks)
 	j.done.Add(s.Ranks * j.blocks)
 	defer context.AfterFunc(ctx, j.end)()
-	defer j.bell.every(j.deadline / 8)()
+	defer j.notifier.notifyEvery(j.deadline / 8)()
 	for _, team := range s.workers {
 		for _, w := range team[:j.blocks] {
 			w.work <- j
@@ -210,8 +210,8 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 	return j, nil
 }
 
-// staff sees to it that every rank has at least blocks workers.
-func (s *Session) staff(blocks int) {
+// startWorkers sees to it that every rank has at least blocks workers.
+func (s *Session) startWorkers(blocks int) {
 	for i, r := range s.ranks {
 		for len(s.workers[i]) < blocks {
 			w := &worker{s: s, r: r, id: len(s.workers[i]), work: make(chan *job, 1), message: make([]byte, s.header.Dedup)}

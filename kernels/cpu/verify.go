@@ -26,7 +26,7 @@ const verifyBytes = 8 << 20
 // de-duplicating combine values within the oracle's bound.
 func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	stop := s.beside.background()
-	err := s.fresh(ctx, c)
+	err := s.runPoisoned(ctx, c)
 	stop()
 	if err != nil {
 		var f *kernels.Failure
@@ -57,14 +57,14 @@ func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return v, ctx.Err()
 }
 
-// fresh runs a candidate once from poisoned buffers; for combine and pair the
+// runPoisoned runs a candidate once from poisoned buffers; for combine and pair the
 // experts act in between.
-func (s *Session) fresh(ctx context.Context, c ep.Config) error {
+func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	if err := s.Prepare(ctx, c); err != nil {
 		return err
 	}
 	if s.Op == ep.Activation {
-		return s.freshActivation(ctx, c)
+		return s.runPoisonedActivation(ctx, c)
 	}
 	d, k, err := s.halves(c)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *rank) poison(s shape, arrivals []int) {
 	fill(octets(r.combined))
 	clear(r.offsets)
 	clear(r.ranges)
-	for _, index := range [][]int32{r.srcInfo, r.near} {
+	for _, index := range [][]int32{r.srcInfo, r.localExpert} {
 		for i := range index {
 			index[i] = -2
 		}
@@ -183,7 +183,7 @@ func (s *Session) delivered(r *rank) ref.Output {
 	if s.encoding.DType == ep.NVFP4 {
 		out.ScaleOffsets = r.blocks
 	}
-	out.Ranges, out.Experts, out.Weights = r.ranges, r.near, r.nearGate
+	out.Ranges, out.Experts, out.Weights = r.ranges, r.localExpert, r.localWeight
 	return out
 }
 
@@ -215,7 +215,7 @@ func sample(rowBytes int) int { return max(verifyBytes/rowBytes, 16) }
 // Digest hashes the combined tokens of all ranks, or what an activation wrote, after a run from poisoned buffers,
 // so that runs can be compared bit by bit.
 func (s *Session) Digest(ctx context.Context, c ep.Config) (string, error) {
-	if err := s.fresh(ctx, c); err != nil {
+	if err := s.runPoisoned(ctx, c); err != nil {
 		return "", err
 	}
 	h := sha256.New()

@@ -91,11 +91,11 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// Beside implements kernels.Accompanied.
-func (b *Backend) Beside() []string { return []string{ep.Gemm, ep.Copy, ep.Step} }
+// Beside implements kernels.ProductRunner.
+func (b *Backend) Products() []string { return []string{ep.Gemm, ep.Copy, ep.Step} }
 
-// Ahead implements kernels.Forewarned.
-func (b *Backend) Ahead(p ep.Problem, configs []ep.Config) {
+// Precompile implements kernels.Precompiler.
+func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
 		of, err := candidateUnits(b.machine, p, c)
 		if err != nil {

@@ -93,8 +93,8 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 }
 
 // together runs a program's rounds.
-func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.Together, error) {
-	t := &ep.Together{Amount: s.beside.amount()}
+func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.BesideRounds, error) {
+	t := &ep.BesideRounds{Amount: s.beside.amount()}
 	if left := p.timing.beside.left; left > 0 {
 		t.Amount += fmt.Sprintf(", planned for at most %d SMs beside the calls", left)
 	}

@@ -189,8 +189,8 @@ func (c *crew) Empty(ctx context.Context) (map[string]float64, error) {
 	return c.first.backend.Empty(ctx)
 }
 
-// Ahead implements kernels.Forewarned.
-func (c *crew) Ahead(p ep.Problem, configs []ep.Config) { c.first.backend.Ahead(p, configs) }
+// Precompile implements kernels.Precompiler.
+func (c *crew) Precompile(p ep.Problem, configs []ep.Config) { c.first.backend.Precompile(p, configs) }
 
 // Close implements kernels.Backend.
 func (c *crew) Close() error {

@@ -36,9 +36,9 @@ func dispatchExpand() family {
 			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
 				return cmp.Or(checkRank(m, p, c), kernels.CheckRange(c, "sms", 1, mostBlocks))
 			},
-			Default: func(m ep.Machine, p ep.Problem) ep.Config { return defaultRank("dispatch_expand", m, p, 3) },
-			Starts:  startsRank(func(m ep.Machine, p ep.Problem) ep.Config { return defaultRank("dispatch_expand", m, p, 3) }),
-			Beside:  besideLL,
+			Default:    func(m ep.Machine, p ep.Problem) ep.Config { return defaultRank("dispatch_expand", m, p, 3) },
+			Starts:     startsRank(func(m ep.Machine, p ep.Problem) ep.Config { return defaultRank("dispatch_expand", m, p, 3) }),
+			Overlapped: overlappedLL,
 		},
 		source:   "rank/expand.cuh",
 		state:    expandState,
@@ -68,9 +68,9 @@ func combineExpand() family {
 			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
 				return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
 			},
-			Default: defaultCombineExpand,
-			Starts:  startsRank(defaultCombineExpand),
-			Beside:  besideLL,
+			Default:    defaultCombineExpand,
+			Starts:     startsRank(defaultCombineExpand),
+			Overlapped: overlappedLL,
 		},
 		source: "masked/combine.cuh",
 		state:  expandState,

@@ -31,9 +31,9 @@ func dispatchLL() family {
 				speedParam(kernels.Compile, "early", "1: receivers look for data before the offsets are known", "", "0", "0", "1"),
 				pdlParam("0"),
 			},
-			Check:   checkDispatchLL,
-			Default: defaultDispatchLL,
-			Beside:  besideLL,
+			Check:      checkDispatchLL,
+			Default:    defaultDispatchLL,
+			Overlapped: overlappedLL,
 		},
 		source: "ll/dispatch.cuh",
 		state:  llState,
@@ -63,10 +63,10 @@ func combineLL() family {
 				threadsParam("256", "512", "1024"),
 				pdlParam("0"),
 			},
-			Check:   checkCombineLL,
-			Default: defaultCombineLL,
-			Starts:  startsCombineLL,
-			Beside:  besideLL,
+			Check:      checkCombineLL,
+			Default:    defaultCombineLL,
+			Starts:     startsCombineLL,
+			Overlapped: overlappedLL,
 		},
 		source:   "ll/combine.cuh",
 		state:    llState,
@@ -97,10 +97,10 @@ func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFast(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
-// besideLL launches one half of a pair while the other still runs. On 4 H200
+// overlappedLL launches one half of a pair while the other still runs. On 4 H200
 // that took 9 to 15 % off pairs of 1 and 8 tokens, though neither half gains
 // by it alone.
-func besideLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
+func overlappedLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
 
 // defaultDispatchLL follows what won on 8 H200: the whole GPU; up to 8 tokens
 // small parts and early receivers, above 32 more warps and larger parts.

@@ -12,10 +12,10 @@ import (
 func dispatchLLSplit() family {
 	return family{
 		kernel: kernels.Kernel{
-			Name:   "dispatch_ll_split",
-			Op:     ep.Dispatch,
-			Doc:    "dispatch_ll as two kernels: one ends when everything is on its way, the other receives. Between them all SMs are free.",
-			Phased: true,
+			Name:        "dispatch_ll_split",
+			Op:          ep.Dispatch,
+			Doc:         "dispatch_ll as two kernels: one ends when everything is on its way, the other receives. Between them all SMs are free.",
+			SplitPhases: true,
 			Params: []kernels.Param{
 				smsParam("16", "32", "64", "132"),
 				recvParam(),
@@ -45,10 +45,10 @@ func dispatchLLSplit() family {
 func combineLLSplit() family {
 	return family{
 		kernel: kernels.Kernel{
-			Name:   "combine_ll_split",
-			Op:     ep.Combine,
-			Doc:    "combine_ll as two kernels: one ends when every row is on its way, the other receives and sums. Between them all SMs are free.",
-			Phased: true,
+			Name:        "combine_ll_split",
+			Op:          ep.Combine,
+			Doc:         "combine_ll as two kernels: one ends when every row is on its way, the other receives and sums. Between them all SMs are free.",
+			SplitPhases: true,
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				smsParam("16", "32", "64", "132"),

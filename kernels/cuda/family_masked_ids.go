@@ -24,7 +24,7 @@ func dispatchMaskedIDs() family {
 		Default: func(m ep.Machine, p ep.Problem) ep.Config {
 			return splitOfLL(defaultDispatchLLIDs(m, p), "dispatch_masked_ids")
 		},
-		Beside: besideLL,
+		Overlapped: overlappedLL,
 	}
 	ids.source, ids.state = "masked/dispatch_ids.cuh", maskedState
 	launches := ids.launches

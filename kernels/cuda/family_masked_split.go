@@ -13,12 +13,12 @@ import (
 func dispatchMaskedSplit() family {
 	return family{
 		kernel: kernels.Kernel{
-			Name:    "dispatch_masked_split",
-			Op:      ep.Dispatch,
-			Layouts: []ep.Layout{ep.LayoutMasked},
-			Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
-			Doc:     "dispatch_masked as two kernels: one ends when everything is on its way, the other receives. Between them all SMs are free.",
-			Phased:  true,
+			Name:        "dispatch_masked_split",
+			Op:          ep.Dispatch,
+			Layouts:     []ep.Layout{ep.LayoutMasked},
+			Work:        ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
+			Doc:         "dispatch_masked as two kernels: one ends when everything is on its way, the other receives. Between them all SMs are free.",
+			SplitPhases: true,
 			Params: []kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				recvParam(),
@@ -46,12 +46,12 @@ func dispatchMaskedSplit() family {
 func combineMaskedSplit() family {
 	return family{
 		kernel: kernels.Kernel{
-			Name:    "combine_masked_split",
-			Op:      ep.Combine,
-			Layouts: []ep.Layout{ep.LayoutMasked},
-			Work:    ep.Work{Library: "epbench", Layout: "masked", Sum: "gated", Inside: []string{"reduction"}},
-			Doc:     "combine_masked as two kernels: one ends when every row is on its way, the other receives and sums. With algo=dedup the first waits for the other ranks' weights.",
-			Phased:  true,
+			Name:        "combine_masked_split",
+			Op:          ep.Combine,
+			Layouts:     []ep.Layout{ep.LayoutMasked},
+			Work:        ep.Work{Library: "epbench", Layout: "masked", Sum: "gated", Inside: []string{"reduction"}},
+			Doc:         "combine_masked as two kernels: one ends when every row is on its way, the other receives and sums. With algo=dedup the first waits for the other ranks' weights.",
+			SplitPhases: true,
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				smsParam("16", "24", "32", "64", "132"),

@@ -50,7 +50,7 @@ func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit 
 	d, l := o.Dispatch(rank), o.Encoding()
 	picked := o.ActivationPicks(rank, limit)
 	findings, off := make([]finding, len(picked)), make([]int, len(picked))
-	spread(len(picked), func(i int) { findings[i], off[i] = o.checkActivated(rank, picked[i], got, how) })
+	parallel(len(picked), func(i int) { findings[i], off[i] = o.checkActivated(rank, picked[i], got, how) })
 	j, sum := &judge{rank: rank}, 0
 	for i, f := range findings {
 		j.Rows++
@@ -95,8 +95,8 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 	in := make([]uint16, 2*l.Hidden)
 	o.w.Gates(rank, row, in)
 	z := how.Row(in)
-	for i, nudge := range nudges(l.DType) {
-		want := Quantize(l.DType, Narrow(nudged(z, nudge)), workloads.ActivationScale(g))
+	for i, nudge := range acceptedFactors(l.DType) {
+		want := Quantize(l.DType, Narrow(scaledBy(z, nudge)), workloads.ActivationScale(g))
 		wrong, n := nearRow(l, want, have)
 		if wrong == "" {
 			f.maxErr = activatedError(l, z, have, g)
@@ -112,14 +112,14 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 
 // nudges are factors of a row that the oracle accepts: MXFP4 rounds its scale to a power
 // of two, where a last bit decides between two scales.
-func nudges(t ep.DType) []float64 {
+func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {
 		return []float64{1, 1 + 1e-6, 1 - 1e-6}
 	}
 	return []float64{1}
 }
 
-func nudged(z []float64, by float64) []float64 {
+func scaledBy(z []float64, by float64) []float64 {
 	if by == 1 {
 		return z
 	}

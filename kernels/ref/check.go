@@ -82,7 +82,7 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparis
 		r.padding()
 	}
 	r.fetch()
-	spread(len(r.picked), func(i int) { r.picked[i].contents(o, got) })
+	parallel(len(r.picked), func(i int) { r.picked[i].contents(o, got) })
 	for _, p := range r.picked {
 		j.finding(p.finding)
 	}
@@ -123,7 +123,7 @@ func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Comparison {
 	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))
-	spread(len(picked), func(i int) { findings[i] = o.checkSum(rank, picked[i], got(picked[i]), c) })
+	parallel(len(picked), func(i int) { findings[i] = o.checkSum(rank, picked[i], got(picked[i]), c) })
 	j := &judge{rank: rank}
 	for i, f := range findings {
 		j.Rows++

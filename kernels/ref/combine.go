@@ -46,7 +46,7 @@ func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 			return
 		}
 		batch := o.w.Batch(rank)
-		other := otherCast(o.wide(batch, token), o.Token(batch, token))
+		other := otherCast(o.unquantized(batch, token), o.Token(batch, token))
 		yield(o.combine(rank, token, partial, other))
 	}
 }
@@ -58,7 +58,7 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 		partial = BF16Partial
 	}
 	terms := o.terms(rank, token)
-	all, groups, y := counting(len(terms)), byRank(terms), make([]float32, len(terms))
+	all, groups, y := upTo(len(terms)), byRank(terms), make([]float32, len(terms))
 	x := Dequantize(p.Dispatch, row, p.Hidden, o.global)
 	s := Sum{make([]uint16, p.Hidden), make([]float64, p.Hidden), make([]float64, p.Hidden)}
 	shared := p.SharedExpert && o.inSlice(rank, token)
@@ -154,7 +154,7 @@ func sumInOrder(y []float32, terms []term, which []int) float32 {
 // leaves the top-k order inside a group.
 func byRank(terms []term) [][]int {
 	var groups [][]int
-	sorted := counting(len(terms))
+	sorted := upTo(len(terms))
 	slices.SortStableFunc(sorted, func(a, b int) int { return terms[a].rank - terms[b].rank })
 	for i, t := range sorted {
 		if i == 0 || terms[t].rank != terms[sorted[i-1]].rank {

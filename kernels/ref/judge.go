@@ -51,7 +51,7 @@ func (j *judge) result() kernels.Comparison {
 }
 
 // spread calls f for every i below n on all processors.
-func spread(n int, f func(i int)) {
+func parallel(n int, f func(i int)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for range min(n, runtime.GOMAXPROCS(0)) {

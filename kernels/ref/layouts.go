@@ -36,7 +36,7 @@ func (o *Oracle) lives(expert int32, rank int) bool {
 
 // beside judges what stands beside a row by rank: its source, and for each top-k
 // position the local expert and its weight, or -1 and 0.
-func (r *rowCheck) beside(source, token int) {
+func (r *rowCheck) checkMetadata(source, token int) {
 	p := r.o.w.Problem
 	if got := int(r.got.SrcInfo[2*r.row+1]); got != source {
 		r.j.wrong("row %d (source %d): src_info says source %d", r.row, source, got)

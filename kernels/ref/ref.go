@@ -117,7 +117,7 @@ func (o *Oracle) Dispatch(rank int) Delivery { return o.deliveries[rank]() }
 func (o *Oracle) deliver(rank int) Delivery {
 	p := o.w.Problem
 	if p.Layout.ByRank() {
-		return arrange(p, o.bySource(rank))
+		return placeGroups(p, o.bySource(rank))
 	}
 	var groups []Group
 	if p.SharedExpert {
@@ -125,7 +125,7 @@ func (o *Oracle) deliver(rank int) Delivery {
 	}
 	sources := []int{0}
 	if !p.SkipA2A {
-		sources = counting(p.Ranks)
+		sources = upTo(p.Ranks)
 	}
 	local := p.LocalExperts()
 	byExpert := make([][][]Item, local)
@@ -143,7 +143,7 @@ func (o *Oracle) deliver(rank int) Delivery {
 	for e, items := range byExpert {
 		groups = append(groups, Group{rank*local + e, sources, items})
 	}
-	return arrange(p, groups)
+	return placeGroups(p, groups)
 }
 
 func (o *Oracle) sharedGroup(rank int) Group {
@@ -156,10 +156,10 @@ func (o *Oracle) sharedGroup(rank int) Group {
 }
 
 // arrange places groups as the problem's layout has them.
-func arrange(p ep.Problem, groups []Group) Delivery {
+func placeGroups(p ep.Problem, groups []Group) Delivery {
 	room := dtype.Capacity(p)
 	if room == 0 {
-		return follow(groups, dtype.RowPad(p))
+		return packGroups(groups, dtype.RowPad(p))
 	}
 	d := Delivery{Groups: groups, End: room * len(groups), RowOffsets: make([]uint32, len(groups)+1)}
 	for i, g := range groups {
@@ -171,7 +171,7 @@ func arrange(p ep.Problem, groups []Group) Delivery {
 }
 
 // follow places groups one after the other, each beginning at a multiple of pad.
-func follow(groups []Group, pad int) Delivery {
+func packGroups(groups []Group, pad int) Delivery {
 	d := Delivery{Groups: groups, RowOffsets: make([]uint32, len(groups)+1)}
 	blocks := 0
 	for i, g := range groups {
@@ -185,7 +185,7 @@ func follow(groups []Group, pad int) Delivery {
 	return d
 }
 
-func counting(n int) []int {
+func upTo(n int) []int {
 	out := make([]int, n)
 	for i := range out {
 		out[i] = i
@@ -196,7 +196,7 @@ func counting(n int) []int {
 // Token is one token of a source rank as dispatch delivers it.
 func (o *Oracle) Token(source, token int) Row {
 	return o.tokens.get(source, token, func() Row {
-		return Quantize(o.w.Problem.Dispatch, o.wide(source, token), o.global)
+		return Quantize(o.w.Problem.Dispatch, o.unquantized(source, token), o.global)
 	})
 }
 
@@ -212,7 +212,7 @@ func (o *Oracle) Cast(source int) (payload, scales []byte) {
 }
 
 // wide is one token of a source rank in float32, before any cast.
-func (o *Oracle) wide(source, token int) []float32 {
+func (o *Oracle) unquantized(source, token int) []float32 {
 	x := make([]uint16, o.w.Problem.Hidden)
 	o.w.Token(source, token, x)
 	wide := make([]float32, len(x))

@@ -60,7 +60,7 @@ func TestDispatchByHand(t *testing.T) {
 
 func TestScaleOffsetsStartGroupsOnBlocks(t *testing.T) {
 	groups := []Group{{Items: [][]Item{make([]Item, 130)}}, {Items: [][]Item{nil}}, {Items: [][]Item{make([]Item, 5)}}, {Items: [][]Item{make([]Item, 1)}}}
-	d := follow(groups, 1)
+	d := packGroups(groups, 1)
 	for i, first := range []uint32{0, 2, 2, 3} {
 		if got := d.RowOffsets[i]/128 + d.ScaleOffsets[i]; got != first {
 			t.Errorf("group %d starts in block %d, want %d", i, got, first)

@@ -28,7 +28,7 @@ func Pieces(data []byte, bytes int) (pieces [][]byte) {
 
 // joined are pieces one after another: as they are where they lie like that already, since
 // the scales of 4,096 tokens are megabytes.
-func joined(pieces [][]byte) []byte {
+func contiguous(pieces [][]byte) []byte {
 	if len(pieces) == 0 {
 		return nil
 	}
@@ -65,13 +65,13 @@ const wholeElements = 16 << 20
 // Remote judges outputs that lie where this program does not address them, such as
 // on GPUs.
 type Remote struct {
-	oracle  *Oracle
-	maxRows int // row capacity that the scales are laid out for
-	whole   int // elements of an output that is read as a whole
-	read    Memory
-	reading []float64  // seconds since Judge began, by rank
-	proven  []*proven  // by rank
-	fetched []*fetched // by rank, of what Judge saw; nil once something else has run
+	oracle   *Oracle
+	maxRows  int // row capacity that the scales are laid out for
+	whole    int // elements of an output that is read as a whole
+	read     Memory
+	reading  []float64       // seconds since Judge began, by rank
+	verified []*verifiedBits // by rank
+	fetched  []*fetched      // by rank, of what Judge saw; nil once something else has run
 }
 
 // NewRemote judges what read brings.
@@ -83,7 +83,7 @@ func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 		return read(rank, part, bytes, offsets...)
 	}
 	for range o.w.Ranks {
-		r.proven = append(r.proven, newProven())
+		r.verified = append(r.verified, newVerifiedBits())
 	}
 	return r
 }
@@ -99,7 +99,7 @@ func (r *Remote) Judge(op ep.Op, dispatch, combine Compare) (kernels.Comparison,
 	clear(r.reading)
 	r.fetched = make([]*fetched, ranks)
 	found, errs := make([]kernels.Comparison, ranks), make([]error, ranks)
-	spread(ranks, func(rank int) { found[rank], errs[rank] = r.judge(op, rank, dispatch, combine) })
+	parallel(ranks, func(rank int) { found[rank], errs[rank] = r.judge(op, rank, dispatch, combine) })
 	if err := cmp.Or(errs...); err != nil {
 		return kernels.Comparison{}, err
 	}
@@ -148,7 +148,7 @@ func (r *Remote) combined(rank int, c Compare) (kernels.Comparison, error) {
 	if c.Epilogue != nil {
 		return check(), nil
 	}
-	return r.proven[rank].check(c, rows, check), nil
+	return r.verified[rank].check(c, rows, check), nil
 }
 
 // fetched is a rank's dispatch output. err is the first error of rows that were read
@@ -185,7 +185,7 @@ func (r *Remote) fetch(rank int) *fetched {
 		}
 		b, err := r.read(rank, name, bytes, offsets...)
 		out.note(err)
-		return joined(b)
+		return contiguous(b)
 	}
 	out.RowOffsets = numbers[uint32](part(PartRowOffsets, 4*(groups+1), 0))
 	switch p.Layout.Kind() {

@@ -102,7 +102,7 @@ func TestRemote(t *testing.T) {
 // TestJoined: pieces that lie one after another are not copied, others are.
 func TestJoined(t *testing.T) {
 	data := []byte{1, 2, 3, 4, 5, 6}
-	if got := joined(Pieces(data, 2)); !slices.Equal(got, data) || &got[0] != &data[0] {
+	if got := contiguous(Pieces(data, 2)); !slices.Equal(got, data) || &got[0] != &data[0] {
 		t.Errorf("%v, or copied", got)
 	}
 	for _, c := range []struct {
@@ -115,7 +115,7 @@ func TestJoined(t *testing.T) {
 		{[][]byte{data[0:2:2], data[2:4]}, []byte{1, 2, 3, 4}},
 		{[][]byte{data[2:2], data[2:4]}, []byte{3, 4}},
 	} {
-		if got := joined(c.pieces); !slices.Equal(got, c.want) {
+		if got := contiguous(c.pieces); !slices.Equal(got, c.want) {
 			t.Errorf("%v of %v, want %v", got, c.pieces, c.want)
 		}
 	}

@@ -106,7 +106,7 @@ func (r *rowCheck) segment(s int) {
 				r.row, name, source, it.Token, it.K, items[i].Token, items[i].K)
 		default:
 			if byRank {
-				r.beside(source, it.Token)
+				r.checkMetadata(source, it.Token)
 			}
 			if !r.pick(r.seen) {
 				break

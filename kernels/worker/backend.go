@@ -192,16 +192,16 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return r.Clocks, nil
 }
 
-// Ahead implements kernels.Forewarned.
-func (b *Backend) Ahead(p ep.Problem, configs []ep.Config) {
+// Precompile implements kernels.Precompiler.
+func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.welcome.Ahead {
 		// A broken pipe shows in the request that follows.
 		_ = b.proc.client.Notify(context.Background(), notifyAhead, AheadParams{p, configs})
 	}
 }
 
-// Beside implements kernels.Accompanied.
-func (b *Backend) Beside() []string { return b.welcome.Beside }
+// Beside implements kernels.ProductRunner.
+func (b *Backend) Products() []string { return b.welcome.Beside }
 
 // checkBeside refuses a product that the worker has not announced. Its rounds would say
 // nothing of it.

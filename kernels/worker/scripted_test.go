@@ -62,7 +62,7 @@ type forewarned struct {
 	told map[string]bool
 }
 
-func (b *forewarned) Ahead(p ep.Problem, configs []ep.Config) {
+func (b *forewarned) Precompile(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
 		b.told[p.Key()+c.Key()] = true
 	}
@@ -381,7 +381,7 @@ func TestAhead(t *testing.T) {
 	b := openScripted(t, "forewarned")
 	s := openWorkload(t, b, ep.Dispatch)
 	c := defaultOf(t, b, ep.Dispatch)
-	b.Ahead(s.(*session).workload.Problem, []ep.Config{c})
+	b.Precompile(s.(*session).workload.Problem, []ep.Config{c})
 	if err := s.Prepare(t.Context(), c); err != nil {
 		t.Errorf("foretold: %v", err)
 	}

@@ -110,9 +110,9 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	if v, ok := s.backend.(kernels.Versioned); ok {
 		w.ABI = v.ABI()
 	}
-	_, w.Ahead = s.backend.(kernels.Forewarned)
-	if a, ok := s.backend.(kernels.Accompanied); ok {
-		w.Beside = a.Beside()
+	_, w.Ahead = s.backend.(kernels.Precompiler)
+	if a, ok := s.backend.(kernels.ProductRunner); ok {
+		w.Beside = a.Products()
 	}
 	all := s.backend.Kernels()
 	for _, k := range all {
@@ -194,8 +194,8 @@ func (s *server) prepare(ctx context.Context, c Candidate) (struct{}, error) {
 }
 
 func (s *server) ahead(_ context.Context, p AheadParams) error {
-	if f, ok := s.backend.(kernels.Forewarned); ok {
-		f.Ahead(p.Problem, p.Configs)
+	if f, ok := s.backend.(kernels.Precompiler); ok {
+		f.Precompile(p.Problem, p.Configs)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (s *server) turns(ctx context.Context, p TurnsParams) (r TurnsReply, err er
 	if err != nil {
 		return r, err
 	}
-	r.Rounds, err = kernels.RunInTurn(ctx, session.Session, p.Turns)
+	r.Rounds, err = kernels.RunTurns(ctx, session.Session, p.Turns)
 	var f *kernels.Failure
 	if errors.As(err, &f) {
 		r.Failed, err = &TurnFailure{f.Status, f.Reason}, nil

@@ -139,16 +139,16 @@ func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.
 
 // Verify implements kernels.Session.
 func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
-	rest, err := s.VerifyFirst(ctx, c)
+	rest, err := s.StartVerify(ctx, c)
 	if err != nil {
 		return kernels.Comparison{}, err
 	}
 	return rest(), nil
 }
 
-// VerifyFirst implements kernels.Divided. Beside the worker's own comparison, a few
+// StartVerify implements kernels.AsyncVerifier. Beside the worker's own comparison, a few
 // rows come back and are compared here.
-func (s *session) VerifyFirst(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
+func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return nil, err
 	}

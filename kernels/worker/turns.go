@@ -18,10 +18,10 @@ const (
 	turnLimit = 2 * time.Second
 )
 
-// RunInTurn implements kernels.InTurn: the way to the worker and back takes as long as a
+// RunTurns implements kernels.TurnRunner: the way to the worker and back takes as long as a
 // short sample, and is gone once for all turns. A worker that is lost on the way does not
 // say in which turn; then each is asked for by itself, which shows it.
-func (s *session) RunInTurn(ctx context.Context, turns []kernels.Turn) ([]kernels.Rounds, error) {
+func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels.Rounds, error) {
 	turns = turns[:min(len(turns), mostTurns)]
 	most := 0
 	for i, t := range turns {

@@ -32,14 +32,14 @@ func TestTurns(t *testing.T) {
 			s := openWorkload(t, b, ep.Dispatch)
 			good := defaultOf(t, b, ep.Dispatch)
 			turns := []kernels.Turn{{Config: good, Fold: 3}, {Config: good.With("tile_tokens", "13"), Fold: 2}, {Config: good, Fold: 1}}
-			done, err := kernels.RunInTurn(t.Context(), s, turns)
+			done, err := kernels.RunTurns(t.Context(), s, turns)
 			var f *kernels.Failure
 			if c.status != ep.OK {
 				if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) {
 					t.Fatalf("%s, turns %v: %v, want %s with %q", c.script, knows, err, c.status, c.reason)
 				}
 				var last []kernels.Rounds
-				last, err = kernels.RunInTurn(t.Context(), s, turns[2:])
+				last, err = kernels.RunTurns(t.Context(), s, turns[2:])
 				done = append(done, last...)
 				turns = slices.Delete(turns, 1, 2)
 			}
@@ -61,7 +61,7 @@ func TestManyTurns(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch)
 	turns := slices.Repeat([]kernels.Turn{{Config: defaultOf(t, b, ep.Dispatch), Fold: 1}}, mostTurns+1)
-	if done, err := kernels.RunInTurn(t.Context(), s, turns); err != nil || len(done) != mostTurns {
+	if done, err := kernels.RunTurns(t.Context(), s, turns); err != nil || len(done) != mostTurns {
 		t.Errorf("%d of %d turns, %v", len(done), len(turns), err)
 	}
 }
@@ -79,7 +79,7 @@ func TestLostTurns(t *testing.T) {
 			}
 			return timed(ctx, limit)
 		}
-		if done, err := s.RunInTurn(t.Context(), turns); err != nil || len(done) != len(turns) {
+		if done, err := s.RunTurns(t.Context(), turns); err != nil || len(done) != len(turns) {
 			t.Fatalf("%d of %d turns, %v", len(done), len(turns), err)
 		}
 	}

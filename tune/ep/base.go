@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// steady is the most that the product alone may differ from round to round for configs to
+// maxSharedDrift is the most that the product alone may differ from round to round for configs to
 // share its readings: the median deviation over the median. Without a power cap it was
 // 0.4 % at most on H200s, under one 0.5 to 3 %.
-const steady = 0.005
+const maxSharedDrift = 0.005
 
 // ShareBase gives configs that ran in the same rounds one Base: of each round and rank the
 // lower quartile of what they read of the product alone, the least of up to four. It is
@@ -18,7 +18,7 @@ const steady = 0.005
 //
 // Where clocks drift, each config keeps its own reading: it is of the same moment as the
 // time of both. Of fewer rounds than others have, a config takes the first.
-func ShareBase(all []*Together) {
+func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {
 		row := baseOf(all, k)
@@ -27,7 +27,7 @@ func ShareBase(all []*Together) {
 		}
 		base = append(base, row)
 	}
-	share := drift(base) <= steady
+	share := drift(base) <= maxSharedDrift
 	for _, t := range all {
 		t.Base = nil
 		if share {
@@ -37,7 +37,7 @@ func ShareBase(all []*Together) {
 }
 
 // baseOf is the Base of round k, by rank.
-func baseOf(all []*Together, k int) (base []float64) {
+func baseOf(all []*BesideRounds, k int) (base []float64) {
 	for rank := 0; ; rank++ {
 		var read []float64
 		for _, t := range all {
@@ -64,17 +64,17 @@ func drift(rounds [][]float64) (most float64) {
 		for _, ranks := range rounds {
 			times = append(times, ranks[rank])
 		}
-		mid := middle(times)
+		mid := lowerMedian(times)
 		for i, t := range times {
 			times[i] = math.Abs(t - mid)
 		}
-		most = max(most, middle(times)/mid)
+		most = max(most, lowerMedian(times)/mid)
 	}
 	return most
 }
 
 // middle sorts values and returns their median, the lower of two.
-func middle(values []float64) float64 {
+func lowerMedian(values []float64) float64 {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]
 }

@@ -17,10 +17,10 @@ func readings(us ...float64) (rows [][]float64) {
 // that the one whose product was read slow is not the cheaper for it; one reading that is
 // low by itself does not set it where there are five or more.
 func TestShareBase(t *testing.T) {
-	fast := &Together{Product: readings(71, 71, 80), Both: readings(80, 80, 80)}
-	slow := &Together{Product: readings(80, 80, 71), Both: readings(81, 81, 81)}
-	late := &Together{Product: readings(60), Both: readings(90)}
-	ShareBase([]*Together{fast, slow})
+	fast := &BesideRounds{Product: readings(71, 71, 80), Both: readings(80, 80, 80)}
+	slow := &BesideRounds{Product: readings(80, 80, 71), Both: readings(81, 81, 81)}
+	late := &BesideRounds{Product: readings(60), Both: readings(90)}
+	ShareBase([]*BesideRounds{fast, slow})
 	if want := readings(71, 71, 71); !reflect.DeepEqual(fast.Alone(), want) || !reflect.DeepEqual(slow.Alone(), want) {
 		t.Errorf("base %v and %v, want %v", fast.Base, slow.Base, want)
 	}
@@ -30,7 +30,7 @@ func TestShareBase(t *testing.T) {
 		}
 	}
 	again, more, last := *fast, *slow, *fast
-	ShareBase([]*Together{fast, slow, late, &again, &more, &last})
+	ShareBase([]*BesideRounds{fast, slow, late, &again, &more, &last})
 	if want := readings(71, 71, 71); !reflect.DeepEqual(slow.Base, want) || len(late.Base) != 1 {
 		t.Errorf("base %v and %v of six", slow.Base, late.Base)
 	}
@@ -39,9 +39,9 @@ func TestShareBase(t *testing.T) {
 // TestDriftingClocksShareNothing: where the product alone takes longer from round to round,
 // the reading of the same moment counts.
 func TestDriftingClocksShareNothing(t *testing.T) {
-	a := &Together{Product: readings(100, 104, 120, 131, 110), Both: readings(110, 114, 130, 141, 120)}
-	b := &Together{Product: readings(101, 107, 125, 129, 104), Both: readings(111, 117, 135, 139, 114)}
-	ShareBase([]*Together{a, b})
+	a := &BesideRounds{Product: readings(100, 104, 120, 131, 110), Both: readings(110, 114, 130, 141, 120)}
+	b := &BesideRounds{Product: readings(101, 107, 125, 129, 104), Both: readings(111, 117, 135, 139, 114)}
+	ShareBase([]*BesideRounds{a, b})
 	if a.Base != nil || b.Base != nil || a.Cost()[3][0] > 10.001e-6 {
 		t.Errorf("base %v and %v, cost %v", a.Base, b.Base, a.Cost())
 	}
@@ -49,10 +49,10 @@ func TestDriftingClocksShareNothing(t *testing.T) {
 
 // TestAppendKeepsBase: rounds of a run that knew no Base count their own reading.
 func TestAppendKeepsBase(t *testing.T) {
-	a, b := &Together{Product: readings(71), Both: readings(80)}, &Together{Product: readings(80), Both: readings(80)}
-	ShareBase([]*Together{a, b})
-	var sum Together
-	sum.Append(&Together{Product: readings(75), Both: readings(80)})
+	a, b := &BesideRounds{Product: readings(71), Both: readings(80)}, &BesideRounds{Product: readings(80), Both: readings(80)}
+	ShareBase([]*BesideRounds{a, b})
+	var sum BesideRounds
+	sum.Append(&BesideRounds{Product: readings(75), Both: readings(80)})
 	sum.Append(b)
 	if want := readings(75, 71); !reflect.DeepEqual(sum.Base, want) || len(sum.Product) != 2 {
 		t.Errorf("%v, want %v", sum.Base, want)

@@ -28,11 +28,11 @@ func (m Machine) Key() string {
 	return fmt.Sprintf("%s/%s/%s/sms=%d/mem=%dg/link=%s", m.Backend, m.PCIID, m.Arch, m.SMs, m.Memory>>30, m.Link)
 }
 
-// Akin reports whether another machine's choices can be tried here: its GPUs are of
+// Similar reports whether another machine's choices can be tried here: its GPUs are of
 // another kind, but of the same backend, architecture and link, and have no more SMs
 // than those here, since a config names how many it takes. Nothing says that they are
 // the fastest here.
-func (m Machine) Akin(other Machine) bool {
+func (m Machine) Similar(other Machine) bool {
 	return m.Key() != other.Key() && other.PCIID != "" && m.PCIID != "" && m.Backend == other.Backend && m.Arch == other.Arch && m.Link == other.Link && m.SMs >= other.SMs
 }
 

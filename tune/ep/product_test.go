@@ -123,7 +123,7 @@ func TestBesideInKeyAndJSON(t *testing.T) {
 
 func TestTogether(t *testing.T) {
 	one := [][]float64{{1, 2}}
-	a := &Together{Call: one, Product: [][]float64{{3, 5}}, Both: [][]float64{{4, 4}}, CallIn: one, ProductIn: one, Done: one, Amount: "a"}
+	a := &BesideRounds{Call: one, Product: [][]float64{{3, 5}}, Both: [][]float64{{4, 4}}, CallIn: one, ProductIn: one, Done: one, Amount: "a"}
 	if err := a.Validate(1, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestTogether(t *testing.T) {
 	if s := a.Seconds(Alone); s[0][1] != 2 {
 		t.Errorf("alone %v", s)
 	}
-	var sum Together
+	var sum BesideRounds
 	sum.Append(a)
 	sum.Append(a)
 	if err := sum.Validate(2, 2); err != nil || sum.Amount != "a" {

@@ -68,7 +68,7 @@ func (w Work) Pair(dispatch Work) Work {
 
 // Under is the work in another layout than the kernel declares it for. By rank there is
 // no expansion, and combine adds up rows as they are.
-func (w Work) Under(l Layout) Work {
+func (w Work) InLayout(l Layout) Work {
 	if w.Layout == "" || l == LayoutExpert { // runs from before layouts say expert for all
 		return w
 	}
@@ -90,7 +90,7 @@ func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""
 	}
-	w, dtype := w.Under(p.Layout), p.Dispatch
+	w, dtype := w.InLayout(p.Layout), p.Dispatch
 	words := []string{Layout(w.Layout).Kind()}
 	if w.Sum != "" {
 		words = append(words, w.Sum)

@@ -127,14 +127,14 @@ func (r *Recording) add(line *Result, places map[string]int) {
 	}
 }
 
-// Paced gathers the blocks of a search for its pace.
-type Paced struct {
+// PaceFit gathers the blocks of a search for its pace.
+type PaceFit struct {
 	samples, wall                float64 // of blocks without a new config
 	configs, before, beforeCount float64 // new configs, and time and samples of blocks with some
 }
 
 // Add takes in a block: configs measured for the first time, samples, seconds.
-func (p *Paced) Add(configs, samples int, wall float64) {
+func (p *PaceFit) Add(configs, samples int, wall float64) {
 	switch {
 	case samples == 0: // compared with the oracle, nothing timed
 	case configs == 0:
@@ -146,7 +146,7 @@ func (p *Paced) Add(configs, samples int, wall float64) {
 
 // Pace fits wall = configs * Config + samples * Sample: samples by the blocks without a
 // new config, and configs by the rest.
-func (p *Paced) Pace() (out Pace) {
+func (p *PaceFit) Pace() (out Pace) {
 	if p.samples > 0 {
 		out.Sample = p.wall / p.samples
 	}
@@ -158,7 +158,7 @@ func (p *Paced) Pace() (out Pace) {
 
 // paceOf is the pace of a log.
 func paceOf(log []*Result) Pace {
-	var p Paced
+	var p PaceFit
 	seen := map[string]bool{}
 	for start := 0; start < len(log); {
 		end, fresh, n := start, 0, 0

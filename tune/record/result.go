@@ -22,30 +22,30 @@ const Schema = 2
 // Result is one line of trials.jsonl: the rounds of one candidate in one block,
 // or the reason why there are none.
 type Result struct {
-	Schema   int          `json:"schema"`
-	Seq      int          `json:"seq"`  // position in the log, from 0
-	Time     time.Time    `json:"time"` // when the block ended, UTC
-	Problem  ep.Problem   `json:"problem"`
-	Routing  string       `json:"routing"` // canonical spec
-	Seed     uint64       `json:"seed"`    // of the workload
-	Config   ep.Config    `json:"config"`
-	Cost     ep.Cost      `json:"cost"` // what Config takes of the machine, as its kernel declares
-	Role     Role         `json:"role"`
-	Stage    Stage        `json:"stage"`
-	Block    int          `json:"block"` // block number within the stage
-	Status   ep.Status    `json:"status"`
-	Reason   string       `json:"reason,omitempty"`
-	Clock    string       `json:"clock,omitempty"`
-	Fold     int          `json:"fold,omitempty"`
-	Seconds  [][]float64  `json:"seconds,omitempty"` // [round][rank], of one call
-	Beside   *ep.Together `json:"beside,omitempty"`  // what Seconds are made of, where a product ran beside the calls
-	Round0   int          `json:"round0"`            // number of the first round; equal numbers were measured side by side
-	MHz      []float64    `json:"mhz,omitempty"`     // SM clock a rank
-	MaxErr   float64      `json:"max_err"`           // against the oracle, see kernels.Comparison
-	Checked  int          `json:"checked"`           // rows compared with the oracle, 0 when this block verified nothing
-	Wall     float64      `json:"wall"`              // seconds the whole block took, preparing and verifying included; equal on its lines
-	End      bool         `json:"end,omitempty"`     // the last line of its block: a log cut before it is cut back to the block before
-	Warnings []string     `json:"warnings,omitempty"`
+	Schema   int              `json:"schema"`
+	Seq      int              `json:"seq"`  // position in the log, from 0
+	Time     time.Time        `json:"time"` // when the block ended, UTC
+	Problem  ep.Problem       `json:"problem"`
+	Routing  string           `json:"routing"` // canonical spec
+	Seed     uint64           `json:"seed"`    // of the workload
+	Config   ep.Config        `json:"config"`
+	Cost     ep.Cost          `json:"cost"` // what Config takes of the machine, as its kernel declares
+	Role     Role             `json:"role"`
+	Stage    Stage            `json:"stage"`
+	Block    int              `json:"block"` // block number within the stage
+	Status   ep.Status        `json:"status"`
+	Reason   string           `json:"reason,omitempty"`
+	Clock    string           `json:"clock,omitempty"`
+	Fold     int              `json:"fold,omitempty"`
+	Seconds  [][]float64      `json:"seconds,omitempty"` // [round][rank], of one call
+	Beside   *ep.BesideRounds `json:"beside,omitempty"`  // what Seconds are made of, where a product ran beside the calls
+	Round0   int              `json:"round0"`            // number of the first round; equal numbers were measured side by side
+	MHz      []float64        `json:"mhz,omitempty"`     // SM clock a rank
+	MaxErr   float64          `json:"max_err"`           // against the oracle, see kernels.Comparison
+	Checked  int              `json:"checked"`           // rows compared with the oracle, 0 when this block verified nothing
+	Wall     float64          `json:"wall"`              // seconds the whole block took, preparing and verifying included; equal on its lines
+	End      bool             `json:"end,omitempty"`     // the last line of its block: a log cut before it is cut back to the block before
+	Warnings []string         `json:"warnings,omitempty"`
 }
 
 // Role says why a candidate was measured.
@@ -79,8 +79,8 @@ const (
 	StageAA         Stage = "aa"         // the default against itself
 	StageRequired   Stage = "required"   // the required candidates alone, where launch parameters cannot matter
 	StageScreen     Stage = "screen"     // many candidates, a few rounds each
-	StageHeat1      Stage = "heat1"      // the best of the screen
-	StageHeat2      Stage = "heat2"      // the best of the first heat
+	StageHalving1   Stage = "halving1"   // the best of the screen
+	StageHalving2   Stage = "halving2"   // the best of the first heat
 	StageStart      Stage = "start"      // where a walk begins
 	StageAxis       Stage = "axis"       // all values of one parameter
 	StageRestart    Stage = "restart"    // a random point to walk from

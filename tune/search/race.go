@@ -34,8 +34,8 @@ var heats = []struct {
 	keep   float64
 }{
 	{record.StageScreen, 3, 0.30},
-	{record.StageHeat1, 5, 0.40},
-	{record.StageHeat2, 10, 1},
+	{record.StageHalving1, 5, 0.40},
+	{record.StageHalving2, 10, 1},
 }
 
 // chunk is how many fresh points are screened at a time under a time limit.

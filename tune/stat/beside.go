@@ -9,7 +9,7 @@ import (
 
 // Beside sums up rounds beside a product. Each time is the slowest rank's of a round,
 // then the median over rounds.
-func Beside(t *ep.Together) record.Beside {
+func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
 		Call: of(t.Call), CallIn: of(t.CallIn), Product: of(t.Alone()), ProductIn: of(t.ProductIn),
@@ -24,7 +24,7 @@ func Slowdown(with, alone []float64) record.Interval { return MedianRatio(logs(w
 
 // Saved is the median over rounds of the time of both with the default less that with the
 // config, seconds, with its 95 % interval; nil where they have not as many rounds.
-func Saved(config, dflt *ep.Together) *record.Interval {
+func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	if len(config.Both) != len(dflt.Both) {
 		return nil
 	}

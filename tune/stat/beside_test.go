@@ -10,11 +10,11 @@ import (
 // TestBeside: medians over rounds of the slowest rank, the cost round by round and not
 // of medians, and intervals around them.
 func TestBeside(t *testing.T) {
-	var together ep.Together
+	var together ep.BesideRounds
 	for i := range 9 {
 		drift := 10 * float64(i)
 		rows := func(a, b float64) [][]float64 { return [][]float64{{a, b}} }
-		together.Append(&ep.Together{Call: rows(1, 2), CallIn: rows(3, 2), Product: rows(100+drift, 90), ProductIn: rows(110+1.1*drift, 90),
+		together.Append(&ep.BesideRounds{Call: rows(1, 2), CallIn: rows(3, 2), Product: rows(100+drift, 90), ProductIn: rows(110+1.1*drift, 90),
 			Both: rows(112+drift, 90), Done: rows(0.25, 0.5), Amount: "x"})
 	}
 	b := Beside(&together)
@@ -34,7 +34,7 @@ func TestBeside(t *testing.T) {
 // TestSaved: what a config saves is a median of differences within rounds, of the slowest
 // rank, and nothing where rounds do not belong together.
 func TestSaved(t *testing.T) {
-	var config, dflt ep.Together
+	var config, dflt ep.BesideRounds
 	for i := range 9 {
 		drift := 10 * float64(i)
 		config.Both = append(config.Both, []float64{90, 100 + drift})

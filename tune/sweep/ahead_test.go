@@ -17,7 +17,7 @@ type listening struct {
 	all  int // configs
 }
 
-func (b *listening) Ahead(p ep.Problem, configs []ep.Config) {
+func (b *listening) Precompile(p ep.Problem, configs []ep.Config) {
 	b.told, b.ran, b.all = append(b.told, p), b.Runs, b.all+len(configs)
 }
 

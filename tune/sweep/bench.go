@@ -221,7 +221,7 @@ type Matcher struct {
 // NewMatcher makes a Matcher for rows of a table: its header's bound on SMs and hooks are
 // those of the default too.
 func NewMatcher(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *Matcher {
-	l := newLab(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.HookParams(head.Hooks), Seed: seed}), nil)
+	l := newLab(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
 	return &Matcher{l, seed}
 }

@@ -18,7 +18,7 @@ func (b *phasedBackend) Kernels() []kernels.Kernel {
 	all := b.scripted.Kernels()
 	for _, k := range slices.Clone(all) {
 		if k.Op == ep.Dispatch {
-			k.Name, k.Phased = k.Name+"_split", true
+			k.Name, k.SplitPhases = k.Name+"_split", true
 			all = append(all, k)
 		}
 	}

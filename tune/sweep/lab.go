@@ -150,8 +150,8 @@ func (l *lab) contest(s *subject, purpose string, configs ...ep.Config) (*contes
 		}
 		c.points = append(c.points, space.Add(cfg))
 	}
-	if b, ok := l.backend.(kernels.Forewarned); ok {
-		b.Ahead(s.problem, configs)
+	if b, ok := l.backend.(kernels.Precompiler); ok {
+		b.Precompile(s.problem, configs)
 	}
 	c.runner = l.runner(s, space, c.points[0])
 	c.state = search.NewState(space, c.runner, search.Budget{}, c.points[0], nil, rand.New(rand.NewPCG(c.runner.Seed(purpose), 0)))

@@ -15,14 +15,14 @@ import (
 type planner struct {
 	machine ep.Machine
 	all     []kernels.Kernel // of the backend
-	kernels []kernels.Kernel // those that do what the caller wants, see kernels.Hooked
+	kernels []kernels.Kernel // those that do what the caller wants, see kernels.WithHooks
 	opts    *Options
 	spaces  map[ep.Problem]enumerated
 }
 
 func newPlanner(b kernels.Backend, opts *Options) *planner {
 	all := b.Kernels()
-	return &planner{machine: b.Machine(), all: all, kernels: kernels.Hooked(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumerated{}}
+	return &planner{machine: b.Machine(), all: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumerated{}}
 }
 
 // searched are the kernels of a problem's op that a search draws from. --kernel keeps
@@ -32,7 +32,7 @@ func (pl *planner) searched(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
 	if len(wanted) == 0 {
-		wanted = slices.DeleteFunc(all, func(k kernels.Kernel) bool { return k.Phased && p.Beside == "" })
+		wanted = slices.DeleteFunc(all, func(k kernels.Kernel) bool { return k.SplitPhases && p.Beside == "" })
 	}
 	return wanted
 }
@@ -200,8 +200,8 @@ func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, firs
 			continue
 		}
 		first = append(first, joined[0])
-		if k.Beside != nil {
-			if b := k.Beside(joined[0]); k.Check(pl.machine, p, b) == nil {
+		if k.Overlapped != nil {
+			if b := k.Overlapped(joined[0]); k.Check(pl.machine, p, b) == nil {
 				joined, first = append(joined, b), append(first, b)
 			}
 		}
@@ -260,20 +260,20 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 // when the first search of a shape begins was tried: short sweeps then waited
 // a quarter of their time for the compiler.
 func (s *sweeper) announce() error {
-	b, ok := s.lab.backend.(kernels.Forewarned)
+	b, ok := s.lab.backend.(kernels.Precompiler)
 	if !ok {
 		return nil
 	}
 	pl, shapes := s.lab.planner, s.shapes()
 	for _, p := range shapes {
-		b.Ahead(p, pl.begins(p))
+		b.Precompile(p, pl.begins(p))
 	}
 	for _, p := range shapes {
 		space, _, err := pl.base(p)
 		if err != nil {
 			return err
 		}
-		b.Ahead(p, compiled(kernels.For(pl.kernels, p), space))
+		b.Precompile(p, compiled(kernels.For(pl.kernels, p), space))
 	}
 	return nil
 }

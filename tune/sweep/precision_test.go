@@ -105,7 +105,7 @@ type besides struct{ scripted }
 func (b *besides) Kernels() []kernels.Kernel {
 	ks := b.scripted.Kernels()
 	for i := range ks {
-		ks[i].Beside = func(c ep.Config) ep.Config { return c.With("threads", "256") }
+		ks[i].Overlapped = func(c ep.Config) ep.Config { return c.With("threads", "256") }
 	}
 	return ks
 }

@@ -337,7 +337,7 @@ func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 		Header: table.Header{
 			Tool: s.opts.Tool, Created: time.Now(), ABI: s.run.ABI, Space: s.run.Space, Machine: s.run.Machine,
 			Policy: s.run.Policy, Band: s.run.Band, AA: spread, TrialLog: log, Fallback: []string{"routing"}, MaxSMs: s.opts.MaxSMs,
-			Hooks: kernels.HooksOf(s.lab.planner.all, s.opts.Params),
+			Hooks: kernels.SpellHooks(s.lab.planner.all, s.opts.Params),
 		},
 		Rows: rows,
 	}, "", nil

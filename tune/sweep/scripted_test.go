@@ -187,14 +187,14 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 
 // besideOf makes times the costs of rounds beside a product of 100 us. Every call alone
 // takes 20 us.
-func besideOf(costs [][]float64) *ep.Together {
-	t := &ep.Together{Amount: "scripted"}
+func besideOf(costs [][]float64) *ep.BesideRounds {
+	t := &ep.BesideRounds{Amount: "scripted"}
 	for _, ranks := range costs {
 		var call, product, both, done []float64
 		for _, cost := range ranks {
 			call, product, both, done = append(call, 20e-6), append(product, 100e-6), append(both, 100e-6+cost), append(done, 0.5)
 		}
-		t.Append(&ep.Together{Call: [][]float64{call}, Product: [][]float64{product}, Both: [][]float64{both}, CallIn: [][]float64{call},
+		t.Append(&ep.BesideRounds{Call: [][]float64{call}, Product: [][]float64{product}, Both: [][]float64{both}, CallIn: [][]float64{call},
 			ProductIn: [][]float64{both}, Done: [][]float64{done}, Amount: t.Amount})
 	}
 	return t

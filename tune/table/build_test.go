@@ -46,11 +46,11 @@ func TestRowOfOlderBuildAnswersOnRequestOnly(t *testing.T) {
 func TestRowWithoutBuild(t *testing.T) {
 	tab, host := twoBuilds()
 	tab.Rows[0].ABI = ""
-	if n := tab.Others(host); n != 1 {
+	if n := tab.OtherBuilds(host); n != 1 {
 		t.Errorf("%d rows of other builds, want the one that the header makes old", n)
 	}
 	tab.Rows[0].Config, tab.Rows[0].Default = ep.Config{}, true
-	if n := tab.Others(host); n != 0 {
+	if n := tab.OtherBuilds(host); n != 0 {
 		t.Errorf("%d rows of other builds; a default launches no kernel of the table", n)
 	}
 	if err := tab.Refusal(Host{Machine: testMachine, ABI: "w1"}, testKey(ep.Even).Problem(64)); err != nil {

@@ -37,7 +37,7 @@ type Answer struct {
 // match is a row that may answer a question, and how far from it the row is.
 type match struct {
 	place    int32                     // in Set.rows
-	akin     bool                      // of another machine
+	similar  bool                      // of another machine
 	other    bool                      // of another build of its kernels
 	step     int32                     // 0 exact, else 1 + the last field of the fallback order that differs
 	distance [fallbackFields + 1]int32 // by how much each differs, in fallback order; last the precision
@@ -52,7 +52,7 @@ const fallbackFields = 6
 // also takes a row of full precision, behind those of reduced; such a row is still
 // an exact answer. A question of full precision never takes a row of reduced.
 func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok bool) {
-	m.akin, m.other = r.akin, r.other
+	m.similar, m.other = r.similar, r.other
 	for field, have := range r.key {
 		want := query[field]
 		if have == want {
@@ -86,7 +86,7 @@ func (s *Set) matches(query [KeyFields]int) []match {
 		}
 	}
 	slices.SortFunc(out, func(a, b match) int {
-		return cmp.Or(cmp.Compare(bit(a.akin), bit(b.akin)), cmp.Compare(bit(a.other), bit(b.other)), cmp.Compare(a.step, b.step), slices.Compare(a.distance[:], b.distance[:]), cmp.Compare(a.place, b.place))
+		return cmp.Or(cmp.Compare(bit(a.similar), bit(b.similar)), cmp.Compare(bit(a.other), bit(b.other)), cmp.Compare(a.step, b.step), slices.Compare(a.distance[:], b.distance[:]), cmp.Compare(a.place, b.place))
 	})
 	return out
 }
@@ -95,7 +95,7 @@ func (s *Set) matches(query [KeyFields]int) []match {
 func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	r := &s.rows[m.place]
 	src := &s.sources[r.source]
-	a := Answer{Config: r.row.Config, Reason: Exact, Verified: src.verified && !r.other, Source: src.Name, Row: r.row, OtherKernels: r.other, OtherMachine: r.akin}
+	a := Answer{Config: r.row.Config, Reason: Exact, Verified: src.verified && !r.other, Source: src.Name, Row: r.row, OtherKernels: r.other, OtherMachine: r.similar}
 	for field, want := range query {
 		if field != precisionField && r.key[field] != want {
 			a.Differs = append(a.Differs, Fields()[field])
@@ -117,16 +117,16 @@ func (s *Set) Lookup(k Key, tokens int) Answer {
 			return s.answer(m, query)
 		}
 	}
-	return Answer{Reason: s.silence(k)}
+	return Answer{Reason: s.noRowReason(k)}
 }
 
 func (r *Row) covers(tokens int) bool { return r.Lo <= tokens && tokens <= r.Hi }
 
 // silence is the reason of an answer without a row: Refused when no table has a row
 // for the rank count and the dtypes, which no answer crosses.
-func (s *Set) silence(k Key) Reason {
+func (s *Set) noRowReason(k Key) Reason {
 	for _, src := range s.Sources() {
-		if ranks, dtypes := src.Table.knows(k); ranks && dtypes {
+		if ranks, dtypes := src.Table.hasRows(k); ranks && dtypes {
 			return Uncovered
 		}
 	}

@@ -27,7 +27,7 @@ type Resolved struct {
 func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	p.Tokens = 0
 	usable, notes := s.For(h, p)
-	r := &Resolved{problem: p, host: h, notes: notes, answers: []Answer{{Reason: usable.silence(KeyOf(p, ep.AllRoutings))}}}
+	r := &Resolved{problem: p, host: h, notes: notes, answers: []Answer{{Reason: usable.noRowReason(KeyOf(p, ep.AllRoutings))}}}
 	for _, src := range usable.Sources() {
 		r.ids = append(r.ids, src.Table.ID)
 	}

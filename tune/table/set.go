@@ -15,7 +15,7 @@ type Source struct {
 	Name  string // path of the file, for messages
 	Table *Table
 
-	akin     bool  // the table is of another machine, which the host takes
+	similar  bool  // the table is of another machine, which the host takes
 	fallback []int // the table's fallback fields, as places in Fields
 	refused  bool  // the table may not be used on the host of the Set
 	verified bool  // nothing is in doubt about it there
@@ -33,11 +33,11 @@ type Set struct {
 
 // indexedRow is a row with its key as numbers.
 type indexedRow struct {
-	row    *Row
-	key    [KeyFields]int
-	source int
-	other  bool // of another build of its kernels than the host's
-	akin   bool // of another machine, see Host.OtherMachines
+	row     *Row
+	key     [KeyFields]int
+	source  int
+	other   bool // of another build of its kernels than the host's
+	similar bool // of another machine, see Host.OtherMachines
 }
 
 // Overlay makes a Set of tables, the lowest first.
@@ -89,7 +89,7 @@ type Host struct {
 	// all rows of this build, and the answer says so.
 	OtherKernels bool
 	// OtherMachines also takes tables of other GPUs of the same architecture and link,
-	// see ep.Machine.Akin. Their rows answer behind all rows of this machine, and the
+	// see ep.Machine.Similar. Their rows answer behind all rows of this machine, and the
 	// answer says so. epbench compare --of swapped judges it by recorded runs of both.
 	OtherMachines bool
 	// Hooks is what the caller asks of the kernels, as in Header.Hooks. A table for
@@ -106,7 +106,7 @@ type Host struct {
 // count and dtypes.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
-	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.Takes(head.Machine) {
+	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {
 		return fmt.Errorf("machine: the table is for %s, this is %s", want, got)
 	}
 	if head.Hooks != "" && head.Hooks != h.Hooks {
@@ -115,7 +115,7 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 	if !h.OtherKernels && len(t.Rows) > 0 && !slices.ContainsFunc(t.Rows, func(r Row) bool { return h.Runs(head, r) }) {
 		return fmt.Errorf("abi: the table is for kernels %s, these are %s; tune again", head.ABI.Short(), h.ABI.Short())
 	}
-	ranks, dtypes := t.knows(KeyOf(p, ep.AllRoutings))
+	ranks, dtypes := t.hasRows(KeyOf(p, ep.AllRoutings))
 	if !ranks {
 		return fmt.Errorf("ranks: the table has no row for %d ranks, and no answer crosses rank counts", p.Ranks)
 	}
@@ -126,7 +126,9 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 }
 
 // Takes reports whether tables of another machine may answer here.
-func (h Host) Takes(other ep.Machine) bool { return h.OtherMachines && h.Machine.Akin(other) }
+func (h Host) AcceptsMachine(other ep.Machine) bool {
+	return h.OtherMachines && h.Machine.Similar(other)
+}
 
 // Runs reports whether the kernels of a row are those linked here, as far as is known.
 // A row that keeps the default launches no kernel of its own: it need not name one.
@@ -136,7 +138,7 @@ func (h Host) Runs(head Header, r Row) bool {
 
 // Others counts the rows of a table that rest on other builds of their kernels than the
 // host's.
-func (t *Table) Others(h Host) (n int) {
+func (t *Table) OtherBuilds(h Host) (n int) {
 	for _, r := range t.Rows {
 		if !h.Runs(t.Header, r) {
 			n++
@@ -146,7 +148,7 @@ func (t *Table) Others(h Host) (n int) {
 }
 
 // knows reports whether any row has the ranks, and whether any has the dtypes, of a key.
-func (t *Table) knows(k Key) (ranks, dtypes bool) {
+func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks
 		dtypes = dtypes || r.Key.Dispatch == k.Dispatch && r.Key.Combine == k.Combine
@@ -194,14 +196,14 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 			notes = append(notes, fmt.Sprintf("%s: refused: %v", src.Name, err))
 			continue
 		}
-		if src.akin = h.Takes(src.Table.Header.Machine); src.akin {
+		if src.similar = h.AcceptsMachine(src.Table.Header.Machine); src.similar {
 			notes = append(notes, fmt.Sprintf("%s: of another machine, %s: its rows answer where no row of this machine does", src.Name, src.Table.Header.Machine.Name))
 		}
 		doubts := src.Table.Doubts(h)
-		if src.verified = len(doubts) == 0 && !src.akin; len(doubts) > 0 {
+		if src.verified = len(doubts) == 0 && !src.similar; len(doubts) > 0 {
 			notes = append(notes, fmt.Sprintf("%s: unverified: %s", src.Name, strings.Join(doubts, ", ")))
 		}
-		if n := src.Table.Others(h); n > 0 {
+		if n := src.Table.OtherBuilds(h); n > 0 {
 			notes = append(notes, fmt.Sprintf("%s: %d of %d rows were measured with other builds of their kernels: %s", src.Name, n, len(src.Table.Rows), othersAnswer(h)))
 		}
 	}
@@ -221,7 +223,7 @@ func othersAnswer(h Host) string {
 func (s *Set) build(h Host) []indexedRow {
 	out := slices.Clone(s.rows)
 	for i := range out {
-		out[i].akin = s.sources[out[i].source].akin
+		out[i].similar = s.sources[out[i].source].similar
 		out[i].other = !h.Runs(s.sources[out[i].source].Table.Header, *out[i].row)
 	}
 	return slices.DeleteFunc(out, func(r indexedRow) bool { return r.other && !h.OtherKernels })

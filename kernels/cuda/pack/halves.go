@@ -50,7 +50,7 @@ func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 	p := v.at(op, tokens)
 	for _, k := range kernels.For(v.all, p) {
-		if k.Phased {
+		if k.SplitPhases {
 			return k.DefaultWithin(v.request.Machine, p, v.request.MaxSMs)
 		}
 	}
@@ -60,7 +60,7 @@ func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 func (v *resolver) isPhased(c ep.Config) bool {
 	for _, k := range v.all {
 		if k.Name == c.Kernel {
-			return k.Phased
+			return k.SplitPhases
 		}
 	}
 	return false

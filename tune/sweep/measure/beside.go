@@ -14,12 +14,12 @@ const besideSamples = 8
 // staged is what was measured of a point beside a product in one stage.
 type staged struct {
 	stage record.Stage
-	times ep.Together
+	times ep.BesideRounds
 }
 
 // takeBeside adds what a round beside a product was made of. Its numbers are kept
 // whole: the cost is a small difference of them.
-func takeBeside(line *record.Result, got *ep.Together) error {
+func takeBeside(line *record.Result, got *ep.BesideRounds) error {
 	if want := line.Problem.Beside != ""; want != (got != nil) {
 		return kernels.Failf(ep.Unstable, "beside: the problem has %q beside the calls, and the worker's rounds do not say so; use a worker that knows products", line.Problem.Beside)
 	}
@@ -30,7 +30,7 @@ func takeBeside(line *record.Result, got *ep.Together) error {
 		return kernels.Failf(ep.Unstable, "%v", err)
 	}
 	if line.Beside == nil {
-		line.Beside = &ep.Together{}
+		line.Beside = &ep.BesideRounds{}
 	}
 	line.Beside.Append(got)
 	return nil
@@ -39,7 +39,7 @@ func takeBeside(line *record.Result, got *ep.Together) error {
 // shareBase gives the lines of a block, whose rounds go together, the same product alone,
 // and their seconds with it.
 func shareBase(lines []record.Result) {
-	var all []*ep.Together
+	var all []*ep.BesideRounds
 	for i := range lines {
 		if lines[i].Status == ep.OK && lines[i].Beside != nil {
 			all = append(all, lines[i].Beside)
@@ -73,7 +73,7 @@ func (r *Runner) keepBeside(point int, line *record.Result) {
 
 // Beside is what the latest stage measured of a point beside a product, nil where
 // nothing ran beside it. The default's twin is the default.
-func (r *Runner) Beside(point int) *ep.Together {
+func (r *Runner) Beside(point int) *ep.BesideRounds {
 	if point == search.Twin {
 		point = r.Default
 	}

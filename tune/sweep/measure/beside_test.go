@@ -46,7 +46,7 @@ func (b *beside) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	if b.moody {
 		product += float64(len(b.folds) % 2)
 	}
-	r.Beside = &ep.Together{Call: scaled(1), Product: scaled(product), Both: scaled(13), CallIn: scaled(2), ProductIn: scaled(12), Done: scaled(1), Amount: "x"}
+	r.Beside = &ep.BesideRounds{Call: scaled(1), Product: scaled(product), Both: scaled(13), CallIn: scaled(2), ProductIn: scaled(12), Done: scaled(1), Amount: "x"}
 	r.Seconds = r.Beside.Cost()
 	return r, err
 }
@@ -124,7 +124,7 @@ func TestBesideMustBeSaid(t *testing.T) {
 		}
 	}
 	line := record.Result{Problem: ep.Problem{Ranks: 1}}
-	if err := takeBeside(&line, &ep.Together{}); err == nil {
+	if err := takeBeside(&line, &ep.BesideRounds{}); err == nil {
 		t.Error("times beside nothing are taken")
 	}
 }

@@ -235,7 +235,7 @@ func (r *Runner) inTurn(ctx context.Context, lines []*record.Result) ([]kernels.
 	for _, line := range lines {
 		turns = append(turns, kernels.Turn{Config: line.Config, Fold: max(r.fold, 1)})
 	}
-	got, err := kernels.RunInTurn(ctx, r.session, turns)
+	got, err := kernels.RunTurns(ctx, r.session, turns)
 	if n := len(got); n > len(lines) || n == len(lines) && err != nil || n == 0 && err == nil {
 		return nil, fmt.Errorf("%d rounds came back for %d turns, error %v", n, len(lines), err)
 	}

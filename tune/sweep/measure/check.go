@@ -89,7 +89,7 @@ func (r *Runner) verify(ctx context.Context, c ep.Config) (<-chan kernels.Compar
 		return nil, err
 	}
 	defer timed(&r.Wall.Checking)()
-	rest, err := kernels.VerifyFirst(ctx, r.session, c)
+	rest, err := kernels.StartVerify(ctx, r.session, c)
 	if err != nil {
 		return nil, err
 	}

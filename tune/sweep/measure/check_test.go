@@ -25,7 +25,7 @@ func (d *divided) Open(ctx context.Context, w *workloads.Workload) (kernels.Sess
 	return d, err
 }
 
-func (d *divided) VerifyFirst(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
+func (d *divided) StartVerify(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
 	d.verified++
 	if d.verified == 2 {
 		close(d.second)

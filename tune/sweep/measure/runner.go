@@ -57,7 +57,7 @@ type Runner struct {
 	clock   string
 	mhz     [][]float64
 	timed   map[int]bool // points of the blocks so far
-	paced   record.Paced
+	paced   record.PaceFit
 	spent   float64   // seconds of all blocks, recorded ones included
 	latest  time.Time // end of the last block
 }

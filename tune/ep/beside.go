@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Together is what rounds beside a product were: seconds by round and rank, of one
+// BesideRounds is what rounds beside a product were: seconds by round and rank, of one
 // call and of the share of the product that belongs to it.
-type Together struct {
+type BesideRounds struct {
 	Call      [][]float64 `json:"call"`       // a call alone
 	Product   [][]float64 `json:"product"`    // the product alone
 	Both      [][]float64 `json:"both"`       // both, from the start of the first to the end of the last
@@ -26,7 +26,7 @@ type Together struct {
 const LeastCost = 100e-9
 
 // Alone is the product alone as costs count it, by round and rank, seconds.
-func (t *Together) Alone() [][]float64 {
+func (t *BesideRounds) Alone() [][]float64 {
 	if len(t.Base) > 0 {
 		return t.Base
 	}
@@ -35,7 +35,7 @@ func (t *Together) Alone() [][]float64 {
 
 // Cost is what a call costs, by round and rank, seconds: the time of both less the
 // product alone, at least LeastCost.
-func (t *Together) Cost() [][]float64 {
+func (t *BesideRounds) Cost() [][]float64 {
 	out, alone := make([][]float64, len(t.Both)), t.Alone()
 	for i, ranks := range t.Both {
 		out[i] = make([]float64, len(ranks))
@@ -47,7 +47,7 @@ func (t *Together) Cost() [][]float64 {
 }
 
 // Seconds are the times that an objective makes small.
-func (t *Together) Seconds(o Objective) [][]float64 {
+func (t *BesideRounds) Seconds(o Objective) [][]float64 {
 	if o == Beside {
 		return t.Cost()
 	}
@@ -55,13 +55,13 @@ func (t *Together) Seconds(o Objective) [][]float64 {
 }
 
 // fields are the arrays by their JSON names.
-func (t *Together) fields() map[string]*[][]float64 {
+func (t *BesideRounds) fields() map[string]*[][]float64 {
 	return map[string]*[][]float64{"call": &t.Call, "product": &t.Product, "both": &t.Both,
 		"call_in": &t.CallIn, "product_in": &t.ProductIn, "done": &t.Done}
 }
 
 // Append adds the rounds of u.
-func (t *Together) Append(u *Together) {
+func (t *BesideRounds) Append(u *BesideRounds) {
 	if len(t.Base)+len(u.Base) > 0 {
 		t.Base = slices.Concat(t.Alone(), u.Alone())
 	}
@@ -74,7 +74,7 @@ func (t *Together) Append(u *Together) {
 
 // Validate wants so many rounds and ranks in every array, and times that can be. Base may
 // be missing.
-func (t *Together) Validate(rounds, ranks int) error {
+func (t *BesideRounds) Validate(rounds, ranks int) error {
 	for _, name := range []string{"call", "product", "both", "call_in", "product_in", "done"} {
 		if err := validate(name, *t.fields()[name], rounds, ranks); err != nil {
 			return err

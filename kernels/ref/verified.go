@@ -11,31 +11,31 @@ import (
 // candidates sum in the same order and leave the same bits, so that the oracle
 // need not sum again in float64, which took a third of a sweep. Each rank has its
 // own, because ranks are judged at the same time.
-type proven struct {
+type verifiedBits struct {
 	seed  maphash.Seed
-	known map[provenBits]kernels.Comparison
+	known map[bitsKey]kernels.Comparison
 }
 
-type provenBits struct {
+type bitsKey struct {
 	compare Compare
 	hash    uint64
 }
 
-func newProven() *proven {
-	return &proven{maphash.MakeSeed(), map[provenBits]kernels.Comparison{}}
+func newVerifiedBits() *verifiedBits {
+	return &verifiedBits{maphash.MakeSeed(), map[bitsKey]kernels.Comparison{}}
 }
 
 // hash is that of the rows' hashes, which are computed side by side.
-func (p *proven) hash(rows [][]byte) uint64 {
+func (p *verifiedBits) hash(rows [][]byte) uint64 {
 	sums := make([]byte, 8*len(rows))
-	spread(len(rows), func(i int) { binary.LittleEndian.PutUint64(sums[8*i:], maphash.Bytes(p.seed, rows[i])) })
+	parallel(len(rows), func(i int) { binary.LittleEndian.PutUint64(sums[8*i:], maphash.Bytes(p.seed, rows[i])) })
 	return maphash.Bytes(p.seed, sums)
 }
 
 // check judges rows, unless the same bits were found right before, and as
 // strictly.
-func (p *proven) check(c Compare, rows [][]byte, judge func() kernels.Comparison) kernels.Comparison {
-	key := provenBits{c, p.hash(rows)}
+func (p *verifiedBits) check(c Compare, rows [][]byte, judge func() kernels.Comparison) kernels.Comparison {
+	key := bitsKey{c, p.hash(rows)}
 	if v, ok := p.known[key]; ok {
 		return v
 	}

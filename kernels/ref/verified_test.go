@@ -9,7 +9,7 @@ import (
 // The oracle is asked once for the same bits, and again for others, for a
 // stricter comparison, and for what was wrong.
 func TestProven(t *testing.T) {
-	p, asked := newProven(), 0
+	p, asked := newVerifiedBits(), 0
 	good, bad := kernels.Comparison{Rows: 2, MaxErr: 0.25}, kernels.Comparison{Rows: 2, Wrong: 1}
 	loose, strict := Compare{Partial: BF16Partial}, Compare{}
 	check := func(c Compare, says kernels.Comparison, want int, rows ...byte) {

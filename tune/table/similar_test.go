@@ -7,18 +7,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// akinMachine is another GPU of testMachine's architecture and link.
-func akinMachine() ep.Machine {
+// similarMachine is another GPU of testMachine's architecture and link.
+func similarMachine() ep.Machine {
 	m := testMachine
 	m.Backend, m.Name, m.PCIID, m.Memory = "cuda", "other GPU", "10de:2330", m.Memory/2+1<<30
 	return m
 }
 
-func TestAkin(t *testing.T) {
-	here, there := akinMachine(), akinMachine()
+func TestSimilar(t *testing.T) {
+	here, there := similarMachine(), similarMachine()
 	there.PCIID, there.Memory = "10de:2335", 2*here.Memory
-	if !here.Akin(there) || here.Akin(here) {
-		t.Error("another GPU of the architecture and link is akin, the machine itself is not another")
+	if !here.Similar(there) || here.Similar(here) {
+		t.Error("another GPU of the architecture and link is similar, the machine itself is not another")
 	}
 	for name, change := range map[string]func(*ep.Machine){
 		"backend": func(m *ep.Machine) { m.Backend = "deepep" },
@@ -28,8 +28,8 @@ func TestAkin(t *testing.T) {
 		"no GPU":  func(m *ep.Machine) { m.PCIID = "" },
 	} {
 		other := there
-		if change(&other); here.Akin(other) {
-			t.Errorf("%s: akin to %s", name, other.Key())
+		if change(&other); here.Similar(other) {
+			t.Errorf("%s: similar to %s", name, other.Key())
 		}
 	}
 }
@@ -38,7 +38,7 @@ func TestAkin(t *testing.T) {
 // marked.
 func TestRowOfOtherMachineAnswersOnRequestOnly(t *testing.T) {
 	theirs, ours := testTable(testRow(ep.Even, 0, 64, 128)), testTable(testRow(ep.AllRoutings, 0, 16, 256))
-	here, there := akinMachine(), akinMachine()
+	here, there := similarMachine(), similarMachine()
 	there.PCIID = "10de:2335"
 	theirs.Header.Machine, ours.Header.Machine = there, here
 	theirs.Header.Fallback, ours.Header.Fallback = nil, []string{"routing"}

@@ -20,11 +20,11 @@ type worker struct {
 	work chan *job
 	job  *job
 
-	message []byte     // a message being composed
-	targets [][]byte   // slots that the message goes to
-	rows    [][]uint16 // rows being summed
-	weights []float32
-	walk    walk
+	message    []byte     // a message being composed
+	targets    [][]byte   // slots that the message goes to
+	rows       [][]uint16 // rows being summed
+	weights    []float32
+	sentBefore tokenCounter
 }
 
 // job is a number of rounds of one program, run by the first blocks workers
@@ -36,7 +36,7 @@ type job struct {
 	fold     int
 	deadline time.Duration
 	fault    fault
-	bell     *bell
+	notifier *notifier
 
 	done   sync.WaitGroup
 	align  *barrier         // all workers
@@ -73,7 +73,7 @@ func combineStages(l launch) []stage {
 }
 
 func newJob(program []stage, ranks int, spec kernels.RunSpec, deadline time.Duration) *job {
-	j := &job{program: program, blocks: 1, rounds: spec.Rounds, fold: spec.Fold, deadline: deadline, bell: newBell()}
+	j := &job{program: program, blocks: 1, rounds: spec.Rounds, fold: spec.Fold, deadline: deadline, notifier: newNotifier()}
 	for _, st := range program {
 		j.blocks = max(j.blocks, st.launch.blocks)
 	}
@@ -117,7 +117,7 @@ func (j *job) fail(f *kernels.Failure) {
 // end makes every worker leave at its next wait.
 func (j *job) end() {
 	j.stop.Store(true)
-	j.bell.ring()
+	j.notifier.notify()
 }
 
 func (w *worker) loop() {
@@ -127,8 +127,8 @@ func (w *worker) loop() {
 	}
 }
 
-// drilled reports whether this worker has a built-in fault: rank 0 has them.
-func (w *worker) drilled(f fault) bool { return w.job.fault == f && w.r.id == 0 }
+// hasFault reports whether this worker has a built-in fault: rank 0 has them.
+func (w *worker) hasFault(f fault) bool { return w.job.fault == f && w.r.id == 0 }
 
 func (w *worker) run(j *job) {
 	w.job = j
@@ -152,7 +152,7 @@ func (w *worker) run(j *job) {
 
 // call runs the program once.
 func (w *worker) call(set int) bool {
-	if w.drilled(panicking) {
+	if w.hasFault(panicking) {
 		panic("drill")
 	}
 	for _, st := range w.job.program {
@@ -186,7 +186,7 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 		last()
 		b.waiting.Store(0)
 		b.generation.Add(1)
-		w.job.bell.ring()
+		w.job.notifier.notify()
 		return true
 	}
 	return w.await(func() bool { return b.generation.Load() != g }, func() *kernels.Failure {
@@ -219,7 +219,7 @@ func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience
 			j.fail(hang())
 			return false
 		}
-		j.bell.sleep(func() bool { return ready() || j.stop.Load() })
+		j.notifier.sleep(func() bool { return ready() || j.stop.Load() })
 	}
 	return true
 }
@@ -227,7 +227,7 @@ func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience
 // announce lets waiting workers of the own rank go on.
 func (w *worker) announce() {
 	w.r.ready.Store(true)
-	w.job.bell.ring()
+	w.job.notifier.notify()
 }
 
 // awaitCount polls a count word that another rank signals, takes the count and sets the

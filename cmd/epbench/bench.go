@@ -60,7 +60,7 @@ makes the verdict the exit code, as in compare.`,
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
 		bindSessions(s, &f.sessions, "`N` sessions with so many rounds each, one after the other; times and gains are then over those; default: one session")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
-		s.StringVar(&f.abTest.failOn, "fail-on", "", "with --ab: exit 3 where B is slower by this `SHARE`, such as 3%")
+		percentVar(s, &f.abTest.failOn, "fail-on", maxShare, "with --ab: exit 3 where B is slower by this `SHARE`, such as 3%")
 	})
 	addBackendFlag(cmd, &f.backend)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {

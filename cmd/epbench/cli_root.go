@@ -102,6 +102,8 @@ func flagError(cmd *cobra.Command, err error) error {
 			hint = "; use --dtype for what a token travels as"
 		}
 		return usagef("unknown flag --%s%s", name, hint)
+	case errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "percentage":
+		return usagef("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
 	case errors.As(err, &invalid):
 		return usagef("--%s: %q is no %s", invalid.GetFlag().Name, invalid.GetValue(), kindOf(invalid.GetFlag()))
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,9 +16,9 @@ import (
 type compareFlags struct {
 	tables    tableFlags
 	what      string
-	band      string
+	band      float64 // 0: that of the runs
 	allow     string
-	failOn    string
+	failOn    float64 // 0: no gate
 	undecided string
 }
 
@@ -71,14 +70,14 @@ the code is 3 where one is, or loses more than SHARE, and 4 where that cannot be
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHAT` to compare: winner (what each run decided), default, or configs (all that both timed)")
-		s.StringVar(&f.band, "band", "", "`SHARE` below which a difference does not count, such as 1%; default: the wider band of the two runs; the A/A spread raises it")
+		percentVar(s, &f.band, "band", maxBand, "least `DIFFERENCE` that counts, such as 1%; default: the wider band of the two runs; the A/A spread raises it")
 		s.StringVar(&f.allow, "allow", "", "compare although these `THINGS` differ: machine, kernels, mode, clock")
-		s.StringVar(&f.failOn, "fail-on", "", "`SHARE` by which a case may be slower, such as 3%")
+		percentVar(s, &f.failOn, "fail-on", maxShare, "exit 3 where a case is slower by this `SHARE`, such as 3%")
 	})
 }
 
 func (f *compareFlags) options() (reports.CompareOptions, error) {
-	o := reports.CompareOptions{What: reports.What(f.what), Allow: map[string]bool{}}
+	o := reports.CompareOptions{What: reports.What(f.what), Allow: map[string]bool{}, Band: f.band}
 	switch o.What {
 	case reports.OfWinner, reports.OfDefault, reports.OfConfigs:
 	default:
@@ -90,36 +89,11 @@ func (f *compareFlags) options() (reports.CompareOptions, error) {
 		}
 		o.Allow[name] = true
 	}
-	var err error
-	o.Band, err = percent("--band", f.band)
-	return o, err
-}
-
-// threshold is --fail-on as a fraction, 0 when it was not given.
-func (f *compareFlags) threshold() (float64, error) { return percent("--fail-on", f.failOn) }
-
-// percent reads 3% or 0.03; nothing is 0.
-func percent(flag, s string) (float64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	digits, isPercent := strings.CutSuffix(strings.TrimSpace(s), "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-	if isPercent {
-		v /= 100
-	}
-	if err != nil || !(v > 0) || v > 1 {
-		return 0, usagef("%s: %q is outside 0%% to 100%%; write 3%% or 0.03", flag, s)
-	}
-	return v, nil
+	return o, nil
 }
 
 func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
 	o, err := f.options()
-	if err != nil {
-		return err
-	}
-	fail, err := f.threshold()
 	if err != nil {
 		return err
 	}
@@ -138,22 +112,22 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.tables.print(cmd, reports.ComparisonTable(c)); err != nil {
 		return err
 	}
-	if fail == 0 {
-		return nil
-	}
-	return f.gate(cmd, c, fail)
+	return f.gate(cmd, c)
 }
 
-// gate turns a comparison into an exit code.
-func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison, fail float64) error {
-	g := c.Gate(fail)
+// gate turns a comparison into an exit code, as --fail-on asks for.
+func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison) error {
+	if f.failOn == 0 {
+		return nil
+	}
+	g := c.Gate(f.failOn)
 	if len(g.Regressed) > 0 {
-		return withCode(exitWrong, fmt.Errorf("%d of %d cases are slower by %.3g%% or more; first: %s", len(g.Regressed), len(c.Cases), 100*fail, describeCase(c, g.Regressed[0])))
+		return withCode(exitWrong, fmt.Errorf("%d of %d cases are slower by %.3g%% or more; first: %s", len(g.Regressed), len(c.Cases), 100*f.failOn, describeCase(c, g.Regressed[0])))
 	}
 	if len(g.Unsure) == 0 {
 		return nil
 	}
-	return f.cannotTell(cmd, fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*fail, describeCase(c, g.Unsure[0])))
+	return f.cannotTell(cmd, fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*f.failOn, describeCase(c, g.Unsure[0])))
 }
 
 // cannotTell fails or warns, as --undecided says.

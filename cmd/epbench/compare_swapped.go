@@ -17,12 +17,9 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 	if err := noOtherFlags(cmd); err != nil {
 		return err
 	}
-	fail, err := f.threshold()
-	if err != nil {
-		return err
-	}
 	var sides [2][]*record.Recording
 	for i, path := range args {
+		var err error
 		if sides[i], err = recordingsOf([]string{path}); err != nil {
 			return err
 		}
@@ -39,19 +36,19 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 			t.Warn("%s", warning)
 		}
 		tables = append(tables, t)
-		regressed += losers(all, fail)
-		unsure += unsureOf(all, fail)
+		regressed += losers(all, f.failOn)
+		unsure += unsureOf(all, f.failOn)
 	}
-	if err := f.tables.print(cmd, tables...); err != nil || fail == 0 {
+	if err := f.tables.print(cmd, tables...); err != nil || f.failOn == 0 {
 		return err
 	}
 	if regressed > 0 {
-		return withCode(exitWrong, fmt.Errorf("%d winners are slower than the default in the other run, or lose more than %.3g%% there", regressed, 100*fail))
+		return withCode(exitWrong, fmt.Errorf("%d winners are slower than the default in the other run, or lose more than %.3g%% there", regressed, 100*f.failOn))
 	}
 	if unsure == 0 {
 		return nil
 	}
-	return f.cannotTell(cmd, fmt.Errorf("of %d winners it cannot be told whether they lose %.3g%% in the other run", unsure, 100*fail))
+	return f.cannotTell(cmd, fmt.Errorf("of %d winners it cannot be told whether they lose %.3g%% in the other run", unsure, 100*f.failOn))
 }
 
 // noOtherFlags refuses flags of compare that this comparison would pass over.

@@ -266,10 +266,7 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded *swe
 	if b.Machine().Key() != l.Run.Machine.Key() || sweep.ABI(b) != l.Run.ABI {
 		return nil, withCode(exitNotComparable, fmt.Errorf("measured on %s with kernels %s; here is %s with %s", l.Run.Machine.Key(), l.Run.ABI, b.Machine().Key(), sweep.ABI(b)))
 	}
-	r := &openRun{Side: &sweep.Side{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed}}, path: filepath.Join(t.flags.out, l.Name())}
-	if r.Options.Band, err = parseBand(recorded.band); err != nil {
-		return nil, err
-	}
+	r := &openRun{Side: &sweep.Side{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed, Band: recorded.band}}, path: filepath.Join(t.flags.out, l.Name())}
 	run := newRun(b, r.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
 	run.Turns = t.id
 	run.Kernels = l.Run.Kernels // configs keep the values that --param gave to hooks

@@ -80,9 +80,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.options.Compare, err = f.compare.options(); err != nil {
 		return err
 	}
-	if f.options.Fail, err = f.compare.threshold(); err != nil {
-		return err
-	}
+	f.options.Fail = f.compare.failOn
 	if f.out == "" {
 		f.out = filepath.Join(paths[0], record.PlotsDir)
 	}

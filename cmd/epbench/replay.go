@@ -51,8 +51,9 @@ chooses another, and how far the reported time is off.`,
 		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, "`STRATEGIES`, comma-separated, or all: "+strings.Join(search.StrategyNames(), ", "))
 		s.StringVar(&f.budgets, "budget", "0", "distinct configs that a search may measure, list or `RANGE`; 0: all")
 		s.IntVar(&f.replays, "replays", 150, "`N` landscapes, each tuned twice")
-		s.Float64Var(&f.noise, "noise", 0.02, "relative `NOISE` of a sample, for --synthetic")
-		s.Float64Var(&f.band, "band", 0, "`SHARE` below which a difference does not count; 0: that of RUN's machine, 0.01 with --synthetic")
+		f.noise = 0.02
+		s.Var(&percentValue{share: &f.noise, most: maxShare, zero: true}, "noise", "relative `NOISE` of a sample, for --synthetic")
+		percentVar(s, &f.band, "band", maxBand, "least `DIFFERENCE` that counts, such as 3%; default: that of RUN's machine, 1% with --synthetic")
 		s.Uint64Var(&f.seed, "seed", 1, "`SEED` of landscapes, noise and searches")
 	})
 	f.tables.bind(cmd)
@@ -106,9 +107,6 @@ func budgetCell(n int) reports.Cell {
 
 // source is where landscapes come from, and the protocol of searches there.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
-	if f.noise < 0 || f.noise > 1 || f.band < 0 || f.band > 1 {
-		return nil, p, "", usagef("--noise %v and --band %v must lie within 0 to 1", f.noise, f.band)
-	}
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ type sweepFlags struct {
 	space     string
 	kernels   string
 	maxSMs    int
-	band      string
+	band      float64
 	sessions  int
 	precision string
 	table     string
@@ -75,7 +76,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 		s.StringVar(&f.table, "table", "", "`TABLE` in use today: its rows stay unless something is faster by the band; with --beside a table tuned alone serves too")
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs (workers of a rank on cpu) at most, for the default too; 0: no bound")
-		s.StringVar(&f.band, "band", "", "`PERCENT`: least difference that counts, for a clock or a machine that cannot tell 1% apart; default: 1% with GPUs, 10% without")
+		percentVar(s, &f.band, "band", maxBand, "least `DIFFERENCE` that counts, such as 3%, for a clock or a machine that cannot tell 1% apart; default: 1% with GPUs, 10% without")
 		bindSessions(s, &f.sessions, "`N` further sessions in which what was chosen is measured again, after --budget; times and gains are then over those")
 		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` to search, comma-separated; default: all of the backend")
 		s.StringVar(&f.space, "space", "", "YAML `FILE` with values, constraints and required candidates")
@@ -95,7 +96,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 // command is the command line that --resume parses again.
 func (f *sweepFlags) command(cmd *cobra.Command) []string { return commandLine(cmd, "sweep") }
 
-// resumed is the flags of a recorded command line.
+// resumed parses the flags of a recorded command line.
 func resumed(command []string) (*sweepFlags, error) {
 	var f sweepFlags
 	cmd := &cobra.Command{Use: "sweep"}
@@ -103,7 +104,13 @@ func resumed(command []string) (*sweepFlags, error) {
 	if len(command) < 2 || command[1] != "sweep" {
 		return nil, errors.New("command: the run was not made by epbench sweep")
 	}
-	if err := cmd.ParseFlags(command[2:]); err != nil {
+	args := slices.Clone(command[2:])
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "--band=") && !strings.HasSuffix(arg, "%") {
+			args[i] += "%" // epbench recorded --band=3 for 3 % before v0.1.0
+		}
+	}
+	if err := cmd.ParseFlags(args); err != nil {
 		return nil, err
 	}
 	_, err := f.tables.renderer(cmd) // refuses the --format fp8 of runs before --dtype
@@ -146,13 +153,10 @@ func (f *sweepFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	if o.Precision, err = ep.ParsePrecision(f.precision); err != nil {
 		return nil, usagef("--%w", err)
 	}
-	if o.Band, err = parseBand(f.band); err != nil {
-		return nil, err
-	}
 	if err := checkSessions(f.sessions); err != nil {
 		return nil, err
 	}
-	o.Sessions = f.sessions
+	o.Band, o.Sessions = f.band, f.sessions
 	if f.maxSMs < 0 {
 		return nil, usagef("--max-sms: %d is below 0", f.maxSMs)
 	}
@@ -184,21 +188,6 @@ func (f *sweepFlags) setBudget(o *sweep.Options, m ep.Machine) error {
 	}
 	o.Time = d
 	return nil
-}
-
-// maxBand is the widest band: above it a table would call nearly everything equal.
-const maxBand = 0.5
-
-// parseBand reads "3%" or "3" as 0.03.
-func parseBand(s string) (float64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
-	if err != nil || !(v > 0) || v/100 > maxBand {
-		return 0, usagef("--band: %q is no percentage above 0 and up to %g, as in 3%%", s, 100*maxBand)
-	}
-	return v / 100, nil
 }
 
 func parseParams(specs []string) (map[string][]ep.Value, error) {

@@ -45,7 +45,7 @@ code 5: a run is of another machine or other kernels.`,
 			if path == "" && len(args) == 1 {
 				return usagef("-o FILE is required, or runs to judge the table by")
 			}
-			return writeAndJudge(cmd, out, t, path, args[1:], bandOf(cmd, band, t.Header))
+			return writeAndJudge(cmd, out, t, path, args[1:], bandOf(band, t.Header))
 		},
 	}
 	flags(cmd, forTables, func(s *pflag.FlagSet) {

@@ -55,7 +55,7 @@ func (f *lintFlags) run(cmd *cobra.Command) error {
 		out.Warn("%v", w)
 	}
 	for _, s := range set.Sources() {
-		bad += f.lint(&out, bandOf(cmd, f.band, s.Table.Header), s)
+		bad += f.lint(&out, bandOf(f.band, s.Table.Header), s)
 	}
 	if err := f.out.print(cmd, out); err != nil || bad == 0 {
 		return err

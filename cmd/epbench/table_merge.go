@@ -34,7 +34,7 @@ gives way to a search of the other table between the two. Every stretch that bot
 measured is printed with the evidence of both. The fallback stays OLD's.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv
-  epbench table merge h200x4 run -o mine.json --band 0.02`,
+  epbench table merge h200x4 run -o mine.json --band 2%`,
 		Args: exactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if path == "" {
@@ -63,7 +63,7 @@ func mergeTables(cmd *cobra.Command, oldPath, newPath, path string, band float64
 	if err != nil {
 		return t, err
 	}
-	band = max(bandOf(cmd, band, old.Header), bandOf(cmd, band, newcomer.Header)) // what either calls the same
+	band = max(bandOf(band, old.Header), bandOf(band, newcomer.Header)) // what either calls the same
 	measured, err := measuredIn(newPath)
 	if err != nil {
 		return t, err
@@ -118,13 +118,10 @@ func orNone(fields []string) string {
 
 // bindBand registers --band.
 func bindBand(s *pflag.FlagSet, band *float64) {
-	s.Float64Var(band, "band", 0, "`SHARE` below which a difference does not count; default: the table's own")
+	percentVar(s, band, "band", maxBand, "least `DIFFERENCE` that counts, such as 3%; default: the table's own")
 }
 
-// bandOf is --band, else the table's own, else that of its machine.
-func bandOf(cmd *cobra.Command, band float64, h table.Header) float64 {
-	if cmd.Flags().Changed("band") {
-		return band
-	}
-	return cmp.Or(h.Band, measure.PolicyFor(h.Machine).Band)
+// bandOf returns --band, else the table's band, else that of the table's machine.
+func bandOf(flag float64, h table.Header) float64 {
+	return cmp.Or(flag, h.Band, measure.PolicyFor(h.Machine).Band)
 }

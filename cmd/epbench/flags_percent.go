@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Largest values of flags that take a percentage. With a wider band a table would call
+// nearly everything equal.
+const (
+	maxBand  = 0.5
+	maxShare = 1
+)
+
+// percentValue is the value of every flag that takes a percentage: 3% and 0.03 both mean
+// 3 %. A bare 3 is refused, since some commands elsewhere take it for 3 % and some for 300 %.
+type percentValue struct {
+	share *float64 // of 1
+	most  float64
+	zero  bool // 0 is a value too
+}
+
+// percentVar registers a flag that takes a percentage above 0 and up to most.
+func percentVar(s *pflag.FlagSet, share *float64, name string, most float64, usage string) {
+	s.Var(&percentValue{share: share, most: most}, name, usage)
+}
+
+// Set implements pflag.Value.
+func (p *percentValue) Set(s string) error {
+	digits, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	switch {
+	case err != nil || math.IsNaN(v):
+		return fmt.Errorf("%q is no percentage; write 3%% or 0.03", s)
+	case percent:
+		v /= 100
+	case v >= 1 && v <= 100*p.most:
+		return fmt.Errorf("%q could mean %g %% or %g %%; write %g%% or %g", s, v, 100*v, v, v/100)
+	}
+	if v < 0 || v == 0 && !p.zero || v > p.most {
+		return fmt.Errorf("%q is outside 0%% to %g%%; write 3%% or 0.03", s, 100*p.most)
+	}
+	*p.share = v
+	return nil
+}
+
+// String implements pflag.Value. Runs record it, so it is a spelling that Set reads.
+func (p *percentValue) String() string {
+	if *p.share == 0 && !p.zero {
+		return ""
+	}
+	return strconv.FormatFloat(100**p.share, 'g', 10, 64) + "%"
+}
+
+// Type implements pflag.Value.
+func (p *percentValue) Type() string { return "percentage" }

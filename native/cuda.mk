@@ -77,7 +77,7 @@ hosts-variants: ## compiles the kernels that cross hosts and links them to NVSHM
 
 gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh, make-tables.sh (NVRTC=0 leaves libnvrtc out)
 	rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)
-	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda native/run-tests.sh native/make-tables.sh native/record-truth.sh native/silu-gpu.sh native/speed-gpu.sh native/*-space.yaml $(GPU_BUNDLE)/
+	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda native/steps.sh native/run-tests.sh native/make-tables.sh native/record-truth.sh native/silu-gpu.sh native/*-space.yaml $(GPU_BUNDLE)/
 	$(call cuda_env,$(CUDA_DIR)) $(GO) test -c -tags cuda -trimpath -o $(GPU_BUNDLE)/cuda.test ./kernels/cuda
 	@$(call unresolved,$(GPU_BUNDLE)/cuda.test)
 	test "$(NVRTC)" = 0 || cp -L $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))/libnvrtc*.so.* $(GPU_BUNDLE)/

@@ -341,7 +341,7 @@ func TestToyPrintsAndMisses(t *testing.T) {
 	}
 }
 
-// TestFaulty: the faults that run-gpu.sh asks for with real libraries.
+// TestFaulty runs a worker whose rank 1 is killed, prints, or lacks its library.
 func TestFaulty(t *testing.T) {
 	for _, c := range []struct {
 		fault  string

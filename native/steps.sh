@@ -1,0 +1,63 @@
+# Shared by the scripts for GPU hosts, which source it (bash). It finds the CUDA libraries
+# of this host and runs steps: commands with a time limit each.
+#
+#   OUT    folder for what each step prints, NAME.txt; steps.sh creates it
+#   LIMIT  seconds after the script's start when no further step begins, default 570
+out=${OUT:-/tmp/epbench-out} limit=${LIMIT:-570} failures="" steps=0
+mkdir -p "$out" || exit 1
+export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
+# NVLink multicast stays off. NVSHMEM and gloo stay on this host.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+export NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo GLOO_SOCKET_IFNAME=lo
+
+# library_folder PATTERN prints the first folder with such a file: of the toolkit, else of a
+# Python wheel of NVIDIA's.
+library_folder() {
+  local dir wheels
+  wheels=$(python3 -c 'import glob, nvidia, os, sys
+for f in sorted(f for p in nvidia.__path__ for f in glob.glob(p + "/**/" + sys.argv[1], recursive=True)): print(os.path.dirname(f))' "$1" 2> /dev/null)
+  for dir in /usr/local/cuda/lib64 $wheels; do
+    ls "$dir"/$1 > /dev/null 2>&1 && { echo "$dir"; return; }
+  done
+}
+export EPBENCH_NVRTC=${EPBENCH_NVRTC:-$(library_folder 'libnvrtc.so*')}
+
+# unpack ARCHIVE DIR PROGRAM extracts an archive unless DIR has a newer PROGRAM: programs may be
+# in use by another script.
+unpack() {
+  test ! -f "$1" || test "$2/$3" -nt "$1" || { python3 -m tarfile -e "$1" "$2" && find "$2" -maxdepth 1 -type f -exec touch {} +; }
+}
+
+# step SECONDS NAME PATTERN COMMAND... runs a command for so many seconds at most and prints how it
+# ended, with the last line of its output that matches PATTERN; an empty PATTERN shows none. A
+# command fails unless its exit status is in $accepted, default 0.
+step() {
+  local seconds=$1 name=$2 pattern=$3 start=$SECONDS left=$((limit - SECONDS)) word=ok line="" code
+  shift 3
+  if [ $left -lt 10 ]; then
+    ended "$name" "FAILED, no time left"
+    return 1
+  fi
+  timeout -s INT -k 10 $((seconds < left ? seconds : left)) "$@" > "$out/$name.txt" 2>&1
+  code=$?
+  [[ " ${accepted:-0} " == *" $code "* ]] || word="FAILED ($code)"
+  test -z "$pattern" || line=$(grep -E "$pattern" "$out/$name.txt" | tail -n 1 | cut -c1-110)
+  ended "$name" "$word" "$((SECONDS - start))s  $line"
+  test "$word" = ok || { tail -n 20 "$out/$name.txt"; return 1; }
+}
+
+# ended NAME WORD REST prints a result and keeps those that failed.
+ended() {
+  local text
+  text=$(printf '%-36s %-13s %s' "$@")
+  echo "$text"
+  steps=$((steps + 1))
+  test "$2" = ok || failures+=$text$'\n'
+}
+
+# finish ends the script: status 1 where a step failed, and those steps once more.
+finish() {
+  test -n "$failures" || { echo "$steps steps, all ok"; exit 0; }
+  printf '\n%s' "$failures"
+  exit 1
+}

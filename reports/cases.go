@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// unknown is the interval of what was not measured.
-var unknown = record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
+// noInterval is the interval of what was not measured.
+var noInterval = record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
 // Case is what a run holds about one problem under one routing.
 type Case struct {
@@ -52,12 +52,12 @@ type caseID struct {
 // op, dtype, shape, routing and tokens. Routings keep the order in which they
 // first appear.
 func Cases(run *record.Run, results []record.Result) []*Case {
-	return slices.DeleteFunc(allCases(run, results), (*Case).between)
+	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
 
-// between reports whether a case is a token count between two searches, where
+// isBetweenSearches reports whether a case is a token count between two searches, where
 // a sweep measured nothing but the winners of both.
-func (c *Case) between() bool {
+func (c *Case) isBetweenSearches() bool {
 	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
 		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {
 			return b.Stage != record.StageCross && b.Stage != record.StageRecheck
@@ -134,9 +134,9 @@ func (b *caseBuilder) add(r *record.Result) {
 // finish computes what follows from the blocks.
 func (c *Case) finish(run *record.Run) {
 	for _, e := range c.Entries {
-		e.sumUp()
+		e.pickDecidingRounds()
 	}
-	c.lookUp(run)
+	c.findRecords(run)
 	c.levels()
 	level := func(e *Entry) float64 {
 		if e.OK() {
@@ -149,20 +149,20 @@ func (c *Case) finish(run *record.Run) {
 	})
 }
 
-// lookUp finds what run.json says about the case.
-func (c *Case) lookUp(run *record.Run) {
+// findRecords finds what run.json says about the case.
+func (c *Case) findRecords(run *record.Run) {
 	key := c.Problem.Key()
 	c.AA = find(run.AA, func(a record.AA) bool { return a.Problem == key && a.Routing == c.Routing })
 	c.Search = find(run.Searches, func(s record.Search) bool { return s.Problem == c.Problem && s.Routing == c.Routing })
-	c.Load = c.drawn(run)
+	c.Load = c.drawnWorkload(run)
 	if c.Search != nil && c.Search.OK() {
-		c.recorded(c.Search.Decision.Default, c.Search.DefaultTime)
-		c.recorded(c.Search.Decision.Config, c.Search.Times)
+		c.useRecordedMedian(c.Search.Decision.Default, c.Search.DefaultTime)
+		c.useRecordedMedian(c.Search.Decision.Config, c.Search.Times)
 	}
 }
 
-// drawn finds the case's drawn routing among the workloads of a run; nil if it is not there.
-func (c *Case) drawn(run *record.Run) *record.Workload {
+// drawnWorkload finds the case's drawn routing among the workloads of a run; nil if it is not there.
+func (c *Case) drawnWorkload(run *record.Run) *record.Workload {
 	key := c.Problem.Key()
 	return find(run.Workloads, func(w record.Workload) bool { return w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed })
 }
@@ -183,9 +183,9 @@ func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	return nil
 }
 
-// recorded gives the entry of a config the median that the run recorded. A
+// useRecordedMedian gives the entry of a config the median that the run recorded. A
 // confirmation that began anew leaves more rounds in the log than it counts.
-func (c *Case) recorded(cfg ep.Config, t record.Times) {
+func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
 		e.Median.Mid = t.Median
 		e.Median.Low, e.Median.High = min(e.Median.Low, t.Median), max(e.Median.High, t.Median)
@@ -208,11 +208,11 @@ func (c *Case) Label(e *Entry) string {
 	case record.Peer:
 		return e.Config.Kernel
 	}
-	return e.Config.Difference(c.dflt())
+	return e.Config.Difference(c.defaultConfig())
 }
 
-// dflt is the default's config, the zero Config when it is not known.
-func (c *Case) dflt() ep.Config {
+// defaultConfig is the default's config, the zero Config when it is not known.
+func (c *Case) defaultConfig() ep.Config {
 	if c.Search != nil {
 		return c.Search.Decision.Default
 	}

@@ -120,9 +120,9 @@ func TestDecisionDecides(t *testing.T) {
 	l := build([]trial{{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 		{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}})
 	gain := record.Interval{Mid: 1.5, Low: 1.4, High: 1.6}
-	dflt, won := l.Results[0].Config, l.Results[2].Config
+	defaultConfig, won := l.Results[0].Config, l.Results[2].Config
 	l.Run.Searches = []record.Search{{Problem: l.Cases[0].Problem, Routing: "uniform", Ties: 3, Times: record.Times{Median: 13e-6},
-		Decision: record.Decision{Config: won, Default: dflt, Gain: gain, Challenger: won, ChallengerGain: gain, Verdict: record.Faster}}}
+		Decision: record.Decision{Config: won, Default: defaultConfig, Gain: gain, Challenger: won, ChallengerGain: gain, Verdict: record.Faster}}}
 	l = reload(l)
 	if c := l.Cases[0]; c.Winner().Key != "k:sms=8" || c.Winner().Median.Mid != 13e-6 {
 		t.Errorf("got %s, median %v", c.Winner().Key, c.Winner().Median)
@@ -233,9 +233,9 @@ func TestSeconds(t *testing.T) {
 	for _, x := range l.Run.Searches {
 		k, n := table.KeyOf(x.Problem, ep.AllRoutings), x.Problem.Tokens
 		won, ok := l.Seconds(k, n, x.Routing, x.Decision.Config)
-		dflt, both := l.Seconds(k, n, x.Routing, ep.Config{})
-		if spelled, _ := l.Seconds(k, n, x.Routing, x.Decision.Default); !ok || !both || spelled != dflt || won > dflt*1.1 {
-			t.Errorf("%s under %s: winner %g, default %g, spelled %g", x.Problem.Key(), x.Routing, won, dflt, spelled)
+		defaultConfig, both := l.Seconds(k, n, x.Routing, ep.Config{})
+		if spelled, _ := l.Seconds(k, n, x.Routing, x.Decision.Default); !ok || !both || spelled != defaultConfig || won > defaultConfig*1.1 {
+			t.Errorf("%s under %s: winner %g, default %g, spelled %g", x.Problem.Key(), x.Routing, won, defaultConfig, spelled)
 		}
 		for name, found := range map[string]bool{
 			"tokens":  second(l.Seconds(k, n+1, x.Routing, x.Decision.Config)),

@@ -89,7 +89,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	}
 	c.pair(o)
 	if !slices.ContainsFunc(c.Cases, func(x Compared) bool { return x.A != nil && x.B != nil }) {
-		return nil, &NotComparable{[]string{"no case was measured on both sides" + unlike(a, b, o)}}
+		return nil, &NotComparable{[]string{"no case was measured on both sides" + whyNoCommonCase(a, b, o)}}
 	}
 	c.judge()
 	return c, nil
@@ -168,11 +168,11 @@ func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 		}
 		return pairs
 	}
-	return [][2]*Entry{{a.shipped(), b.shipped()}}
+	return [][2]*Entry{{a.winnerOrPeer(), b.winnerOrPeer()}}
 }
 
-// shipped is the winner of a case, else its fastest peer, else what failed.
-func (c *Case) shipped() *Entry {
+// winnerOrPeer is the winner of a case, else its fastest peer, else what failed.
+func (c *Case) winnerOrPeer() *Entry {
 	if w := c.Winner(); w != nil || len(c.Entries) == 0 {
 		return w
 	}
@@ -190,7 +190,7 @@ func (c *Case) counterpart(e *Entry) *Entry {
 }
 
 func (x *Compared) noRatio() {
-	x.Ratio, x.Cycles = stat.Ratio{Interval: unknown, StdErr: math.NaN()}, math.NaN()
+	x.Ratio, x.Cycles = stat.Ratio{Interval: noInterval, StdErr: math.NaN()}, math.NaN()
 }
 
 // open decides what needs no statistics, and reports whether the rest is to be

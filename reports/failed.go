@@ -39,13 +39,13 @@ func Failures(cases []*Case) []*Failure {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *Failure) int {
-		return cmp.Or(cmp.Compare(slices.Index(gravity, a.Status), slices.Index(gravity, b.Status)), strings.Compare(a.Reason, b.Reason), strings.Compare(a.Entry.Key, b.Entry.Key))
+		return cmp.Or(cmp.Compare(slices.Index(severity, a.Status), slices.Index(severity, b.Status)), strings.Compare(a.Reason, b.Reason), strings.Compare(a.Entry.Key, b.Entry.Key))
 	})
 	return out
 }
 
-// gravity orders statuses, the one to worry about most first.
-var gravity = []ep.Status{
+// severity orders statuses, the one to worry about most first.
+var severity = []ep.Status{
 	ep.Mismatch, ep.Hang, ep.Crash, ep.NoLaunch, ep.NoBuild, ep.Unstable, ep.Illegal,
 }
 

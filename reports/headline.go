@@ -159,7 +159,7 @@ func LargestGains(run *record.Run) Table {
 	})
 	shown := []string{"gain", "low", "high", "median", "id", "config"}
 	columns := slices.DeleteFunc(slices.Clone(winnerColumns), func(c winnerColumn) bool { return !slices.Contains(shown, c.column.Name) })
-	t := decided(run, of[:min(len(of), largestGains)], columns)
+	t := decisionTable(run, of[:min(len(of), largestGains)], columns)
 	t.Name, t.Title, t.Notes = "largest", "The largest gains", nil
 	return t
 }

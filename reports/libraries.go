@@ -10,17 +10,17 @@ import (
 
 // LibraryTable lists what each library takes in each case, tuned and with its own default,
 // under those that do the same work: the fastest first.
-func LibraryTable(choices []Choice) Table {
+func LibraryTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)
 	t := Table{Name: "libraries", Title: "Libraries side by side, where their work is the same", Columns: append(p.Columns,
 		Words("work").Keyed(), Words("library"), Words("config").Dropped(3), Numbers("time", "us"), Numbers("to fastest", "x"), Numbers("at least", "x").Dropped(2),
 		Numbers("at most", "x").Dropped(2), Numbers("gain", "x"), Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1))}
 	for i, c := range choices {
-		for k, o := range c.Offers {
+		for k, o := range c.Libraries {
 			ratio, own := record.One, o.Own()
 			if k > 0 {
-				ratio, _ = o.over(c.Offers[0])
+				ratio, _ = o.ratioTo(c.Libraries[0])
 			}
 			t.Add(append(p.Cells(cases[i]), Str(c.Work), Str(o.Library), Cell{Text: o.Case.Label(o.Entry), Value: o.Entry.Key}, Micros(o.Entry.Median.Mid),
 				Gain(ratio.Mid), Gain(ratio.Low), Gain(ratio.High), Gain(own.Mid), Gain(own.Low), Gain(own.High))...)
@@ -34,26 +34,26 @@ func LibraryTable(choices []Choice) Table {
 	return t
 }
 
-// Several reports whether any of the choices is one between runs.
-func Several(choices []Choice) bool {
-	return slices.ContainsFunc(choices, func(c Choice) bool { return len(c.Offers) > 1 })
+// SeveralRuns reports whether any of the choices is one between runs.
+func SeveralRuns(choices []LibraryComparison) bool {
+	return slices.ContainsFunc(choices, func(c LibraryComparison) bool { return len(c.Libraries) > 1 })
 }
 
-// Rivals reports whether any of the choices is one between libraries: two runs of one
+// SeveralLibraries reports whether any of the choices is one between libraries: two runs of one
 // library are compared by Compare.
-func Rivals(choices []Choice) bool {
-	return slices.ContainsFunc(choices, func(c Choice) bool {
-		return slices.ContainsFunc(c.Offers, func(o Offer) bool { return o.maker != c.Offers[0].maker })
+func SeveralLibraries(choices []LibraryComparison) bool {
+	return slices.ContainsFunc(choices, func(c LibraryComparison) bool {
+		return slices.ContainsFunc(c.Libraries, func(o LibraryTime) bool { return o.maker != c.Libraries[0].maker })
 	})
 }
 
 // ownGains says what tuning gains each library over its own default, a sentence for each
 // that has other configs than its default.
-func ownGains(choices []Choice) []string {
+func ownGains(choices []LibraryComparison) []string {
 	var names []string
 	counts, best := map[string]*Count{}, map[string]*record.Search{}
 	for _, c := range choices {
-		for _, o := range c.Offers {
+		for _, o := range c.Libraries {
 			s := o.Case.Search
 			if s == nil || !s.OK() {
 				continue

@@ -35,7 +35,7 @@ func Load(path string) (*Loaded, error) {
 	}
 	l := &Loaded{Path: path, Run: run, Results: results}
 	for _, c := range allCases(run, results) {
-		if c.between() {
+		if c.isBetweenSearches() {
 			l.between = append(l.between, c)
 		} else {
 			l.Cases = append(l.Cases, c)

@@ -58,9 +58,9 @@ func (c *Case) levels() {
 // deciding are the stages whose rounds had no part in a choice, the best first.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// sumUp picks the deciding rounds of an entry: those of further sessions or of the
+// pickDecidingRounds picks the deciding rounds of an entry: those of further sessions or of the
 // confirmation where there are any, else all but those of the A/A test. A twin has no others.
-func (e *Entry) sumUp() {
+func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {
 		if i := slices.Index(deciding, b.Stage); i >= 0 && len(b.Seconds) > 0 {
@@ -83,7 +83,7 @@ func (e *Entry) sumUp() {
 func (e *Entry) Ratio(other *Entry) record.Interval {
 	mine, theirs := common(e, other)
 	if len(mine) == 0 {
-		return unknown
+		return noInterval
 	}
 	return stat.MedianRatio(mine, theirs)
 }

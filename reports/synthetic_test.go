@@ -114,11 +114,11 @@ type maker struct {
 
 // synthetic is one case that was drawn, with what its rounds decide.
 type synthetic struct {
-	problem ep.Problem
-	routing string
-	dflt    ep.Config
-	search  record.Search
-	effects stat.Effects
+	problem       ep.Problem
+	routing       string
+	defaultConfig ep.Config
+	search        record.Search
+	effects       stat.Effects
 }
 
 // skewOf is the load of the fullest rank over the mean, and what tables call it.
@@ -135,11 +135,11 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 	g.run.AA = append(g.run.AA, record.AA{Problem: p.Key(), Routing: routing, Ratio: 1, Spread: g.Noise / 4, Rounds: 30})
 	g.run.Workloads = append(g.run.Workloads, record.Workload{Problem: p.Key(), Routing: routing, Seed: g.Seed, Class: class,
 		BytesOut: int64(wire * 1.5), BytesWire: int64(wire), Stats: map[string]float64{"rank_max_mean": skew}})
-	c := &synthetic{problem: p, routing: routing, dflt: config(p, 32, 256, g.Chunks[0]), search: record.Search{
+	c := &synthetic{problem: p, routing: routing, defaultConfig: config(p, 32, 256, g.Chunks[0]), search: record.Search{
 		Problem: p, Routing: routing, Class: class, Clock: "chain", Ties: 1, Bytes: int64(wire * 1.5), Imbalance: skew}}
-	g.block(c, c.dflt, block{record.Default, record.StageAA, 0, 10})
-	g.block(c, c.dflt, block{record.Twin, record.StageAA, 0, 10})
-	g.block(c, c.dflt, block{record.Default, record.StageScreen, 10, g.Rounds})
+	g.block(c, c.defaultConfig, block{record.Default, record.StageAA, 0, 10})
+	g.block(c, c.defaultConfig, block{record.Twin, record.StageAA, 0, 10})
+	g.block(c, c.defaultConfig, block{record.Default, record.StageScreen, 10, g.Rounds})
 	best := g.screen(c)
 	if g.Confirm > 0 {
 		g.decide(c, best)
@@ -151,13 +151,13 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 // the formula knows.
 func (g *maker) screen(c *synthetic) ep.Config {
 	skew, _ := skewOf(c.routing)
-	best, at := c.dflt, math.Inf(1)
+	best, at := c.defaultConfig, math.Inf(1)
 	for _, sms := range g.SMs {
 		for _, threads := range g.Threads {
 			for _, chunk := range g.Chunks {
 				cfg := config(c.problem, sms, threads, chunk)
 				c.search.Tried++
-				if cfg.Key() == c.dflt.Key() {
+				if cfg.Key() == c.defaultConfig.Key() {
 					continue
 				}
 				if g.fails(cfg) {
@@ -176,19 +176,19 @@ func (g *maker) screen(c *synthetic) ep.Config {
 // decide measures a challenger against the default and lets the rule of the
 // sweep say what won.
 func (g *maker) decide(c *synthetic, challenger ep.Config) {
-	dflt := g.block(c, c.dflt, block{record.Default, record.StageConfirm, 20, g.Confirm})
-	rounds, gain := dflt, record.One
-	if challenger.Key() != c.dflt.Key() {
+	defaultConfig := g.block(c, c.defaultConfig, block{record.Default, record.StageConfirm, 20, g.Confirm})
+	rounds, gain := defaultConfig, record.One
+	if challenger.Key() != c.defaultConfig.Key() {
 		rounds = g.block(c, challenger, block{record.Candidate, record.StageConfirm, 20, g.Confirm})
-		gain = stat.MedianRatio(logs(dflt), logs(rounds))
+		gain = stat.MedianRatio(logs(defaultConfig), logs(rounds))
 	}
-	c.search.Decision = stat.Decide(stat.Match{Config: challenger, Default: c.dflt, Gain: gain, Rounds: g.Confirm,
+	c.search.Decision = stat.Decide(stat.Match{Config: challenger, Default: c.defaultConfig, Gain: gain, Rounds: g.Confirm,
 		Band: record.Band{Policy: g.run.Band, AA: g.Noise / 4}})
-	c.search.Times, c.search.DefaultTime = timesOf(rounds), timesOf(dflt)
+	c.search.Times, c.search.DefaultTime = timesOf(rounds), timesOf(defaultConfig)
 	if c.search.Decision.KeepsDefault() {
 		c.search.Times = c.search.DefaultTime
 	}
-	c.effects = stat.Effects{c.dflt.Key(): 0, challenger.Key(): -math.Log(gain.Mid)}
+	c.effects = stat.Effects{c.defaultConfig.Key(): 0, challenger.Key(): -math.Log(gain.Mid)}
 	g.run.Searches = append(g.run.Searches, c.search)
 }
 
@@ -199,8 +199,8 @@ func (g *maker) cross(p ep.Problem) {
 	if len(group) < 2 {
 		return
 	}
-	configs := []ep.Config{group[0].dflt}
-	keys := []string{group[0].dflt.Key()}
+	configs := []ep.Config{group[0].defaultConfig}
+	keys := []string{group[0].defaultConfig.Key()}
 	for _, c := range group {
 		if w := c.search.Decision.Config; !slices.Contains(keys, w.Key()) {
 			configs, keys = append(configs, w), append(keys, w.Key())
@@ -209,11 +209,11 @@ func (g *maker) cross(p ep.Problem) {
 	var tuned []stat.Tuned
 	var under []stat.Effects
 	for _, c := range group {
-		dflt := g.block(c, c.dflt, block{record.Default, record.StageCross, 50, g.Confirm})
+		defaultConfig := g.block(c, c.defaultConfig, block{record.Default, record.StageCross, 50, g.Confirm})
 		for _, cfg := range configs {
 			if _, seen := c.effects[cfg.Key()]; !seen {
 				rounds := g.block(c, cfg, block{record.Candidate, record.StageCross, 50, g.Confirm})
-				c.effects[cfg.Key()] = math.Log(stat.MedianRatio(logs(rounds), logs(dflt)).Mid)
+				c.effects[cfg.Key()] = math.Log(stat.MedianRatio(logs(rounds), logs(defaultConfig)).Mid)
 			}
 		}
 		under = append(under, c.effects)

@@ -11,19 +11,19 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Unknown is the answer of a table that has no row of a case's shape, judged by
+// UnknownShape is the answer of a table that has no row of a case's shape, judged by
 // what the case measured.
-type Unknown struct {
+type UnknownShape struct {
 	Case   *Case
 	Answer table.Answer
 	Loss   float64 // time of the answer over the time of the case's best, minus 1, at least 0; NaN where it was not measured
 	Gain   float64 // time of the default over the time of the answer; NaN likewise
 }
 
-// Unknowns looks up each decided case in a table without the rows of its hidden
+// UnknownShapes looks up each decided case in a table without the rows of its hidden
 // size, experts and top-k, as if its shape had never been swept.
-func Unknowns(t *table.Table, cases []*Case) []Unknown {
-	var out []Unknown
+func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
+	var out []UnknownShape
 	sets := map[[3]int]*table.Set{}
 	for _, c := range cases {
 		d := c.Default()
@@ -35,7 +35,7 @@ func Unknowns(t *table.Table, cases []*Case) []Unknown {
 		if sets[shape] == nil {
 			sets[shape] = table.Overlay(table.Source{Name: "table", Table: without(t, shape)})
 		}
-		u := Unknown{Case: c, Answer: sets[shape].Lookup(table.KeyOf(p, c.Search.Class), p.Tokens), Loss: math.NaN(), Gain: math.NaN()}
+		u := UnknownShape{Case: c, Answer: sets[shape].Lookup(table.KeyOf(p, c.Search.Class), p.Tokens), Loss: math.NaN(), Gain: math.NaN()}
 		if e := c.entryOf(u.Answer.Config); e != nil {
 			u.Loss, u.Gain = max(0, e.Level/c.Best().Level-1), d.Level/e.Level
 		}
@@ -60,12 +60,12 @@ type unknownGroup struct {
 	cases, shapes        int
 	answered, unmeasured int // by a row; of these, not measured by the run
 	losses               []float64
-	worst, least         Unknown // by loss and by gain
+	worst, least         UnknownShape // by loss and by gain
 }
 
-// UnknownTable sums up answers for unknown shapes. slower counts the lines with an
+// UnknownShapeTable sums up answers for unknown shapes. slower counts the lines with an
 // answer that is slower than the default by more than the band.
-func UnknownTable(all []Unknown, band float64) (t Table, slower int) {
+func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 	t = Table{Name: "unknown shapes", Title: "Answers for shapes without a row, judged by recorded runs", Columns: []Column{
 		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("dtype").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("precision").Keyed(), Numbers("tokens", "").Keyed(),
 		Numbers("cases", ""), Numbers("shapes", "").Dropped(6), Numbers("answered", ""), Numbers("unmeasured", "").Dropped(7),
@@ -82,7 +82,7 @@ func UnknownTable(all []Unknown, band float64) (t Table, slower int) {
 }
 
 // spreadOf says how much the answers lose.
-func spreadOf(all []Unknown) string {
+func spreadOf(all []UnknownShape) string {
 	var losses []float64
 	answered := 0
 	for _, u := range all {
@@ -101,7 +101,7 @@ func spreadOf(all []Unknown) string {
 		len(all), answered, len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 0.99))
 }
 
-func groupUnknowns(all []Unknown) []*unknownGroup {
+func groupUnknowns(all []UnknownShape) []*unknownGroup {
 	var out []*unknownGroup
 	index := map[ep.Problem]*unknownGroup{}
 	shapes := map[ep.Problem]bool{}
@@ -111,7 +111,7 @@ func groupUnknowns(all []Unknown) []*unknownGroup {
 		id.Hidden, id.Experts, id.TopK, id.MaxTokens = 0, 0, 0, 0
 		g := index[id]
 		if g == nil {
-			g = &unknownGroup{problem: id, worst: Unknown{Loss: math.NaN()}, least: Unknown{Gain: math.NaN()}}
+			g = &unknownGroup{problem: id, worst: UnknownShape{Loss: math.NaN()}, least: UnknownShape{Gain: math.NaN()}}
 			index[id] = g
 			out = append(out, g)
 		}
@@ -127,7 +127,7 @@ func groupUnknowns(all []Unknown) []*unknownGroup {
 	return out
 }
 
-func (g *unknownGroup) add(u Unknown) {
+func (g *unknownGroup) add(u UnknownShape) {
 	g.cases++
 	if u.Answer.Row == nil {
 		return

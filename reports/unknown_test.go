@@ -35,7 +35,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 		{"uniform", "sms=4", cand, "screen", 0, times(40.2, 5), ""},
 	})
 	p := l.Cases[0].Problem
-	if all := reports.Unknowns(shapeTable(p, "sms=16", "sms=32", "hidden"), l.Cases); len(all) != 0 {
+	if all := reports.UnknownShapes(shapeTable(p, "sms=16", "sms=32", "hidden"), l.Cases); len(all) != 0 {
 		t.Errorf("a case without a conclusion was judged: %v", all)
 	}
 	l.Cases[0].Search = &record.Search{Class: ep.Even}
@@ -53,11 +53,11 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // the run knows nothing of it
 		{"sms=32", "top_k", 1, 1, false, 0},                   // the hidden size stays: default
 	} {
-		all := reports.Unknowns(shapeTable(p, "sms=16", c.neighbour, c.relax), l.Cases)
+		all := reports.UnknownShapes(shapeTable(p, "sms=16", c.neighbour, c.relax), l.Cases)
 		if len(all) != 1 || !near(all[0].Loss, c.loss) || !near(all[0].Gain, c.gain) || (all[0].Answer.Row != nil) != c.told {
 			t.Errorf("%s, %s given up: %+v", c.neighbour, c.relax, all)
 		}
-		table, slower := reports.UnknownTable(all, 0.01)
+		table, slower := reports.UnknownShapeTable(all, 0.01)
 		if len(table.Rows) != 1 || slower != c.slower {
 			t.Errorf("%s: %d lines, %d slower", c.neighbour, len(table.Rows), slower)
 		}
@@ -69,8 +69,8 @@ func near(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs
 // TestUnknownTableSumsUp: cases of shapes that differ make one line, which names the
 // worst; formats make lines of their own.
 func TestUnknownTableSumsUp(t *testing.T) {
-	var all []reports.Unknown
-	for i, u := range []reports.Unknown{
+	var all []reports.UnknownShape
+	for i, u := range []reports.UnknownShape{
 		{Loss: 0.1, Gain: 2}, {Loss: 0.3, Gain: 1.5}, {Loss: 0, Gain: 3}, {Loss: math.NaN(), Gain: math.NaN()}, {Loss: 0.2, Gain: 0.9},
 	} {
 		p := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 1024 + 512*i, Experts: 64, TopK: 8,
@@ -81,7 +81,7 @@ func TestUnknownTableSumsUp(t *testing.T) {
 		u.Case, u.Answer.Row = &reports.Case{Problem: p, Routing: "uniform"}, &table.Row{}
 		all = append(all, u)
 	}
-	table, slower := reports.UnknownTable(all, 0.01)
+	table, slower := reports.UnknownShapeTable(all, 0.01)
 	var got []string
 	for _, r := range table.Rows {
 		var words []string
@@ -99,7 +99,7 @@ func TestUnknownTableSumsUp(t *testing.T) {
 // TestUnknownTableWithoutAnswers: a case that no row answers counts as neither good nor bad.
 func TestUnknownTableWithoutAnswers(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch, Tokens: 64}
-	table, slower := reports.UnknownTable([]reports.Unknown{{Case: &reports.Case{Problem: p}, Loss: 0, Gain: 1}}, 0.01)
+	table, slower := reports.UnknownShapeTable([]reports.UnknownShape{{Case: &reports.Case{Problem: p}, Loss: 0, Gain: 1}}, 0.01)
 	if slower != 0 || len(table.Rows) != 1 || table.Rows[0][10].Text != "-" || !strings.Contains(table.Notes[0], "1 cases, 0 answered by a row, none of them measured") {
 		t.Errorf("%+v", table)
 	}

@@ -51,7 +51,7 @@ func Winners(run *record.Run) Table {
 	if slices.ContainsFunc(run.Searches, undecided) {
 		columns = slices.Insert(columns, len(winnerColumns), challengerColumn)
 	}
-	t := decided(run, everySearch(run), columns)
+	t := decisionTable(run, everySearch(run), columns)
 	t.Name, t.Title = "winners", "Winners: what to launch"
 	return t
 }
@@ -69,7 +69,7 @@ func Measured(run *record.Run) Table {
 	if against {
 		columns, title = slices.Concat(winnerColumns, []winnerColumn{againstColumn}), "Measured against another table's configs"
 	}
-	t := decided(run, everySearch(run), columns)
+	t := decisionTable(run, everySearch(run), columns)
 	t.Name, t.Title = "bench", title
 	if against {
 		t.Note("against: the config in the default's place; a config that says default is the same")
@@ -88,13 +88,13 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decided prints some of the searches of a run. RUN#ROW names the config of one, but under table commands.
-func decided(run *record.Run, of []int, columns []winnerColumn) Table {
+// decisionTable prints some of the searches of a run. RUN#ROW names the config of one, but under table commands.
+func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
 	cases := make([]*Case, len(of))
 	for i, at := range of {
 		s := &run.Searches[at]
 		cases[i] = &Case{Problem: s.Problem, Routing: s.Routing, Seed: run.Seed, Search: s}
-		cases[i].Load = cases[i].drawn(run)
+		cases[i].Load = cases[i].drawnWorkload(run)
 	}
 	p := ColumnsFor(cases)
 	t := Table{Columns: append([]Column{Numbers("row", "").Dropped(9).Leading()}, p.Columns...)}
@@ -133,8 +133,8 @@ func ConfigColumns() []Column {
 }
 
 // ConfigCells show a config under ConfigColumns. Programs get the full spelling.
-func ConfigCells(c, dflt ep.Config) []Cell {
-	return []Cell{Str(c.ID()), {Text: c.Difference(dflt), Value: c.Key()}}
+func ConfigCells(c, defaultConfig ep.Config) []Cell {
+	return []Cell{Str(c.ID()), {Text: c.Difference(defaultConfig), Value: c.Key()}}
 }
 
 // defaults spells out the defaults that configs are shown against, each once. What stands
@@ -150,21 +150,21 @@ func defaults(run *record.Run) []string {
 			out = append(out, note)
 		}
 	}
-	return append(spelled(all), out...)
+	return append(defaultNotes(all), out...)
 }
 
 // DefaultNotes is defaults for cases, of which some may not be decided.
 func DefaultNotes(cases []*Case) []string {
 	var all []ep.Config
 	for _, c := range cases {
-		if d := c.dflt(); !d.IsDefault() {
+		if d := c.defaultConfig(); !d.IsDefault() {
 			all = append(all, d)
 		}
 	}
-	return spelled(all)
+	return defaultNotes(all)
 }
 
-func spelled(defaults []ep.Config) []string {
+func defaultNotes(defaults []ep.Config) []string {
 	var out []string
 	for _, d := range defaults {
 		if strings.Contains(d.Kernel, "+") && len(out) > 1 {

@@ -5,7 +5,7 @@ var balancedKind = kind{
 	build: func(_ args, r *recipe) error { r.law = balanced; return nil },
 }
 
-func balanced(s site) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
+func balanced(s drawRequest) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
 
 // dealer deals the experts like cards to the tokens of all ranks in order. At
 // the end of the pack it starts again with the same order, and shuffles only
@@ -42,7 +42,7 @@ var roundrobinKind = kind{
 	build: func(_ args, r *recipe) error { r.law = roundrobin; return nil },
 }
 
-func roundrobin(s site) (filler, error) { return counter(s.Experts), nil }
+func roundrobin(s drawRequest) (filler, error) { return counter(s.Experts), nil }
 
 // counter counts through this many experts, again and again.
 type counter int

@@ -32,7 +32,7 @@ func (r *recipe) class(w *Workload, b *batch, f filler) ep.Class {
 }
 
 // rows is the tokens of all ranks.
-func (s site) rows() int {
+func (s drawRequest) rows() int {
 	n := 0
 	for _, tokens := range s.size {
 		n += tokens
@@ -41,6 +41,6 @@ func (s site) rows() int {
 }
 
 // steps is how many steps give classSelections an expert.
-func (s site) steps() int {
+func (s drawRequest) steps() int {
 	return (classSelections*s.Experts-1)/(max(s.rows(), 1)*s.TopK) + 1
 }

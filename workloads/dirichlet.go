@@ -3,15 +3,15 @@ package workloads
 import "math"
 
 var dirichletKind = kind{
-	name:   "dirichlet",
-	doc:    "loads are one draw of a symmetric Dirichlet distribution of concentration alpha",
-	params: []param{{name: "alpha", min: 0.02, max: 1000, def: 1}},
-	aims:   []string{"effective", "gini", "maxmean"},
+	name:       "dirichlet",
+	doc:        "loads are one draw of a symmetric Dirichlet distribution of concentration alpha",
+	params:     []param{{name: "alpha", min: 0.02, max: 1000, def: 1}},
+	statistics: []string{"effective", "gini", "maxmean"},
 	build: func(a args, r *recipe) error {
-		f := a.family(dirichlet)
+		f := a.loadLaw(dirichlet)
 		f.fixed = true
-		if a.aim != "" { // alpha spans decades, so its logarithm is bisected
-			f.load = func(s site, x float64) ([]float64, error) { return dirichlet(s, exp(x)) }
+		if a.statistic != "" { // alpha spans decades, so its logarithm is bisected
+			f.load = func(s drawRequest, x float64) ([]float64, error) { return dirichlet(s, exp(x)) }
 			f.param.min, f.param.max, f.show = ln(0.02), ln(1000), exp
 		}
 		f.law(r)
@@ -21,7 +21,7 @@ var dirichletKind = kind{
 
 // dirichlet draws a gamma variate for each expert. Every alpha uses the same
 // random numbers, so that the statistic to be solved for is smooth in alpha.
-func dirichlet(s site, alpha float64) ([]float64, error) {
+func dirichlet(s drawRequest, alpha float64) ([]float64, error) {
 	load := make([]float64, s.Experts)
 	for e := range load {
 		load[e] = gamma(newRNG(s.seed, streamHot, uint64(e)), alpha)

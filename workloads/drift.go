@@ -23,7 +23,7 @@ var driftKind = kind{
 
 // drift renames experts. At step 0 every expert has its own name.
 func drift(b *batch, h float64, step int) {
-	name := moved(b.Experts, h, step, b.seed)
+	name := popularityAfter(b.Experts, h, step, b.seed)
 	parallel(len(b.ranks), func(rank int) {
 		for i, e := range b.ranks[rank].Experts {
 			if e >= 0 {
@@ -33,10 +33,10 @@ func drift(b *batch, h float64, step int) {
 	})
 }
 
-// moved is the expert that has the popularity of each expert after some steps.
+// popularityAfter is the expert that has the popularity of each expert after some steps.
 // At every step each expert exchanges its popularity with another, with a chance
 // such that after h steps half of the experts have not exchanged theirs.
-func moved(n int, h float64, step int, seed uint64) []int32 {
+func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	name := newIdentity(n)
 	if n < 2 {
 		return name

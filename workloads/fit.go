@@ -71,7 +71,7 @@ func (f fitter) zipf() (Fit, error) {
 
 func (f fitter) lognormal() (Fit, error) {
 	sigma, d := minimum(0, 5, func(sigma float64) float64 {
-		load, _ := lognormal(f.site(), sigma)
+		load, _ := lognormal(f.drawRequest(), sigma)
 		return f.distance(load)
 	})
 	return Fit{"lognormal:" + round(sigma), d}, nil
@@ -79,7 +79,7 @@ func (f fitter) lognormal() (Fit, error) {
 
 func (f fitter) powerlaw() (Fit, error) {
 	at := func(logSpan float64) (a, d float64) {
-		return minimum(0, 4, func(a float64) float64 { return f.distance(powerlaw(f.site(), a, math.Exp(logSpan))) })
+		return minimum(0, 4, func(a float64) float64 { return f.distance(powerlaw(f.drawRequest(), a, math.Exp(logSpan))) })
 	}
 	logSpan, d := minimum(0, math.Log(1e6), func(s float64) float64 { _, d := at(s); return d })
 	a, _ := at(logSpan)
@@ -91,7 +91,7 @@ func (f fitter) dirichlet() (Fit, error) {
 	alpha, d := minimum(math.Log(0.02), math.Log(1000), func(logAlpha float64) float64 {
 		mean := make([]float64, len(f.want))
 		for seed := range uint64(16) {
-			s := f.site()
+			s := f.drawRequest()
 			s.seed = seed
 			load, _ := dirichlet(s, math.Exp(logAlpha))
 			for i, v := range slices.Sorted(slices.Values(shares(load, f.k))) {
@@ -115,7 +115,7 @@ func (f fitter) khot() (Fit, error) {
 		}
 		next = k + 1 + k/64
 		part := top / float64(f.k)
-		load, err := khot(f.site(), k, part)
+		load, err := khot(f.drawRequest(), k, part)
 		if err != nil {
 			continue
 		}
@@ -131,15 +131,15 @@ func (f fitter) khot() (Fit, error) {
 
 func (f fitter) one() (Fit, error) {
 	top := min(f.want[len(f.want)-1], 1)
-	load, err := one(f.site(), top)
+	load, err := one(f.drawRequest(), top)
 	if err != nil {
 		return Fit{}, err
 	}
 	return Fit{"one:" + round(top), f.distance(load)}, nil
 }
 
-func (f fitter) site() site {
-	var s site
+func (f fitter) drawRequest() drawRequest {
+	var s drawRequest
 	s.Experts, s.TopK, s.Ranks = len(f.want), f.k, 1
 	return s
 }

@@ -21,7 +21,7 @@ var groupedKind = kind{
 
 type grouped struct{ groups, take int }
 
-func (g grouped) prepare(s site) (filler, error) {
+func (g grouped) prepare(s drawRequest) (filler, error) {
 	if s.Experts%g.groups != 0 {
 		return nil, fmt.Errorf("grouped: %d experts do not divide into %d groups", s.Experts, g.groups)
 	}

@@ -8,12 +8,12 @@ var hotrankKind = kind{
 	params: []param{{name: "r", min: 0, max: 1024, def: 2}},
 	build: func(a args, r *recipe) error {
 		ratio := a.v[0]
-		family{load: func(s site, _ float64) ([]float64, error) { return hotrank(s, ratio) }, fixed: true}.law(r)
+		loadLaw{load: func(s drawRequest, _ float64) ([]float64, error) { return hotrank(s, ratio) }, fixed: true}.law(r)
 		return nil
 	},
 }
 
-func hotrank(s site, r float64) ([]float64, error) {
+func hotrank(s drawRequest, r float64) ([]float64, error) {
 	most := min(float64(s.Ranks), float64(s.Experts)/float64(s.TopK))
 	if r > most {
 		return nil, fmt.Errorf("hotrank: r is %v, top-%d of %d experts on %d ranks allows %.4g", r, s.TopK, s.Experts, s.Ranks, most)

@@ -141,7 +141,7 @@ func TestDrift(t *testing.T) {
 	const n, h = 4096, 10
 	for step, want := range map[int]float64{0: 1, 1: 0.933, 10: 0.5, 20: 0.25, 40: 0.0625} {
 		kept := 0.0
-		for i, e := range moved(n, h, step, 9) {
+		for i, e := range popularityAfter(n, h, step, 9) {
 			if int32(i) == e {
 				kept += 1.0 / n
 			}

@@ -11,12 +11,12 @@ var khotKind = kind{
 	},
 	build: func(a args, r *recipe) error {
 		k, f := a.int(0), a.v[1]
-		family{load: func(s site, _ float64) ([]float64, error) { return khot(s, k, f) }}.law(r)
+		loadLaw{load: func(s drawRequest, _ float64) ([]float64, error) { return khot(s, k, f) }}.law(r)
 		return nil
 	},
 }
 
-func khot(s site, k int, f float64) ([]float64, error) {
+func khot(s drawRequest, k int, f float64) ([]float64, error) {
 	cold := s.Experts - k
 	hotShare := f * float64(s.TopK) / float64(k)
 	switch {

@@ -41,26 +41,26 @@ func modifiers() []kind {
 	}
 }
 
-// aim is a statistic of the expected load that a distribution can be asked to
+// statistic is one measure of the expected load that a distribution can be asked to
 // have, with the bounds of its target.
-type aim struct {
+type statistic struct {
 	param
 	of func(load []float64) float64
 }
 
-var aims = []aim{
+var statistics = []statistic{
 	{param{name: "gini", min: 0.01, max: 0.95}, gini},
 	{param{name: "maxmean", min: 1.01, max: 1000}, maxMean},
 	{param{name: "effective", min: 1.5, max: 65536}, func(load []float64) float64 { return exp(entropy(load)) }},
 }
 
-func findAim(name string) aim {
-	for _, a := range aims {
+func findStatistic(name string) statistic {
+	for _, a := range statistics {
 		if a.name == name {
 			return a
 		}
 	}
-	panic("workloads: unknown aim " + name)
+	panic("workloads: unknown statistic " + name)
 }
 
 // Kind describes a distribution or a modifier to people.
@@ -87,8 +87,8 @@ func describe(ks []kind) []Kind {
 			}
 			args = append(args, fmt.Sprintf("%s (%s to %s)", a, p.format(p.min), p.format(p.max)))
 		}
-		if k.aims != nil {
-			args = append(args, "or solved for "+strings.Join(k.aims, "=, ")+"=")
+		if k.statistics != nil {
+			args = append(args, "or solved for "+strings.Join(k.statistics, "=, ")+"=")
 		}
 		if k.file {
 			args = []string{"FILE"}

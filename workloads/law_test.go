@@ -52,9 +52,9 @@ func TestTopOneShares(t *testing.T) {
 		"khot:4:0.7":       twoLevels(experts, 4, 0.7/4, 0.3/60),
 		"one:0.6":          twoLevels(experts, 1, 0.6, 0.4/63),
 		"hotrank:3.0":      twoLevels(experts, 16, 0.75/16, 0.25/48),
-		"powerlaw:1.2:9.0": powerlaw(site{Problem: shape(4, experts, 1, 1)}, 1.2, 9),
-		"lognormal:0.7":    must(lognormal(site{Problem: shape(4, experts, 1, 1)}, 0.7)),
-		"dirichlet:2.0":    must(dirichlet(site{Problem: shape(4, experts, 1, 1), seed: 11}, 2)),
+		"powerlaw:1.2:9.0": powerlaw(drawRequest{Problem: shape(4, experts, 1, 1)}, 1.2, 9),
+		"lognormal:0.7":    must(lognormal(drawRequest{Problem: shape(4, experts, 1, 1)}, 0.7)),
+		"dirichlet:2.0":    must(dirichlet(drawRequest{Problem: shape(4, experts, 1, 1), seed: 11}, 2)),
 	} {
 		w := mustNew(t, spec, shape(4, experts, 1, tokens), 11)
 		got := floats(w.TotalCounts())
@@ -82,8 +82,8 @@ func TestShares(t *testing.T) {
 	for _, spec := range []string{"khot:32:0.9", "one:0.9", "hotrank:2.0", "powerlaw:1.01", "lognormal:0.5", "dirichlet:0.3", "lognormal:3.0"} {
 		r := mustParse(t, spec)
 		b, _ := r.batch(v3(tokens), 7)
-		f := r.family
-		share, err := f.shares(b.site, f.x)
+		f := r.loadLaw
+		share, err := f.shares(b.drawRequest, f.x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestShares(t *testing.T) {
 // Loads follow the density they are quantiles of: the largest gap between
 // their empirical and the true distribution function is half a step.
 func TestQuantileLoads(t *testing.T) {
-	s := site{Problem: shape(8, 256, 8, 1)}
+	s := drawRequest{Problem: shape(8, 256, 8, 1)}
 	for what, c := range map[string]struct {
 		load []float64
 		cdf  func(x float64) float64
@@ -112,7 +112,7 @@ func TestQuantileLoads(t *testing.T) {
 		"powerlaw:1.2:1000":   {powerlaw(s, 1.2, 1000), paretoCDF(1.2, 1000)},
 		"powerlaw:1:50":       {powerlaw(s, 1, 50), func(x float64) float64 { return math.Log(x) / math.Log(50) }},
 		"powerlaw:0:50":       {powerlaw(s, 0, 50), paretoCDF(0, 50)},
-		"powerlaw:1.01, 8 x4": {powerlaw(site{Problem: s.Problem, size: []int{4096, 4096}}, 1.01, math.NaN()), paretoCDF(1.01, 0.8*8192)},
+		"powerlaw:1.01, 8 x4": {powerlaw(drawRequest{Problem: s.Problem, size: []int{4096, 4096}}, 1.01, math.NaN()), paretoCDF(1.01, 0.8*8192)},
 	} {
 		for i, x := range slices.Sorted(slices.Values(c.load)) {
 			if want := (float64(i) + 0.5) / 256; math.Abs(c.cdf(x)-want) > 1e-6 {
@@ -131,7 +131,7 @@ func TestDirichlet(t *testing.T) {
 		var g, first []float64
 		for seed := range uint64(2000) {
 			g = append(g, gamma(newRNG(seed, 77), alpha))
-			load, _ := dirichlet(site{Problem: shape(1, 4, 1, 1), seed: seed}, alpha)
+			load, _ := dirichlet(drawRequest{Problem: shape(1, 4, 1, 1), seed: seed}, alpha)
 			first = append(first, load[0]/(load[0]+load[1]+load[2]+load[3]))
 		}
 		floor := func(x float64) float64 { // gamma keeps off zero
@@ -255,9 +255,9 @@ func pattern(ids []int32, size int) int {
 // as in an even draw of sets under one share for all.
 func TestPairs(t *testing.T) {
 	const experts, k, tokens = 12, 4, 60000
-	f, _ := uniform(site{Problem: shape(1, experts, k, tokens)})
+	f, _ := uniform(drawRequest{Problem: shape(1, experts, k, tokens)})
 	even := newPoisson(shares(twoLevels(experts, 0, 0, 1), k), k)
-	deal, _ := balanced(site{Problem: shape(1, experts, k, tokens)})
+	deal, _ := balanced(drawRequest{Problem: shape(1, experts, k, tokens)})
 	for what, fill := range map[string]filler{"uniform": f, "even shares": eachToken(even.draw), "balanced": deal} {
 		ids := make([]int32, tokens*k)
 		fill.fill(newRNG(5), chunk{k: k, ids: ids})

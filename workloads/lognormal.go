@@ -1,16 +1,16 @@
 package workloads
 
 var lognormalKind = kind{
-	name:   "lognormal",
-	doc:    "loads are the quantiles of a log-normal with standard deviation sigma of the logarithm",
-	params: []param{{name: "sigma", min: 0, max: 5, def: 0.5}},
-	aims:   []string{"gini", "maxmean", "effective"},
-	build:  func(a args, r *recipe) error { a.family(lognormal).law(r); return nil },
+	name:       "lognormal",
+	doc:        "loads are the quantiles of a log-normal with standard deviation sigma of the logarithm",
+	params:     []param{{name: "sigma", min: 0, max: 5, def: 0.5}},
+	statistics: []string{"gini", "maxmean", "effective"},
+	build:      func(a args, r *recipe) error { a.loadLaw(lognormal).law(r); return nil },
 }
 
 // lognormal takes quantiles, not random draws, so that the loads of every seed
 // have the same shape.
-func lognormal(s site, sigma float64) ([]float64, error) {
+func lognormal(s drawRequest, sigma float64) ([]float64, error) {
 	load := make([]float64, s.Experts)
 	for j := range load {
 		load[j] = exp(sigma * quantile((float64(j)+0.5)/float64(s.Experts)))

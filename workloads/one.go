@@ -8,12 +8,12 @@ var oneKind = kind{
 	params: []param{{name: "f", min: 0, max: 1, def: 0.9}},
 	build: func(a args, r *recipe) error {
 		f := a.v[0]
-		family{load: func(s site, _ float64) ([]float64, error) { return one(s, f) }}.law(r)
+		loadLaw{load: func(s drawRequest, _ float64) ([]float64, error) { return one(s, f) }}.law(r)
 		return nil
 	},
 }
 
-func one(s site, f float64) ([]float64, error) {
+func one(s drawRequest, f float64) ([]float64, error) {
 	others, left := s.Experts-1, float64(s.TopK)-f
 	if left > float64(others) {
 		return nil, fmt.Errorf("one: top-%d of %d experts leaves none out; f must be at least %v", s.TopK, s.Experts, s.TopK-others)

@@ -9,10 +9,12 @@ var localKind = kind{
 	build: func(_ args, r *recipe) error { r.law = local; return nil },
 }
 
-func local(s site) (filler, error) { return within("local", s, func(rank int) int { return rank }) }
+func local(s drawRequest) (filler, error) {
+	return within("local", s, func(rank int) int { return rank })
+}
 
 // within gives the tokens of each rank experts of one rank.
-func within(law string, s site, of func(rank int) int) (filler, error) {
+func within(law string, s drawRequest, of func(rank int) int) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {
 		return nil, fmt.Errorf("%s: top-%d distinct experts do not fit the %d of a rank; use fewer ranks or a smaller top-k", law, s.TopK, n)
@@ -25,7 +27,7 @@ var remoteKind = kind{
 	build: func(_ args, r *recipe) error { r.law = remote; return nil },
 }
 
-func remote(s site) (filler, error) {
+func remote(s drawRequest) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > s.Experts-n {
 		return nil, fmt.Errorf("remote: top-%d distinct experts do not fit the %d of other ranks; use more ranks or a smaller top-k", s.TopK, s.Experts-n)
@@ -48,7 +50,7 @@ var all2oneKind = kind{
 
 type all2one int
 
-func (a all2one) prepare(s site) (filler, error) {
+func (a all2one) prepare(s drawRequest) (filler, error) {
 	if int(a) >= s.Ranks {
 		return nil, fmt.Errorf("all2one: rank is %d, the problem has %d ranks", int(a), s.Ranks)
 	}

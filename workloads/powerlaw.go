@@ -9,10 +9,10 @@ var powerlawKind = kind{
 		{name: "a", min: 0, max: 8, def: 1.01},
 		{name: "span", min: 1, max: 1e9, open: true},
 	},
-	aims: []string{"gini", "maxmean", "effective"},
+	statistics: []string{"gini", "maxmean", "effective"},
 	build: func(a args, r *recipe) error {
 		span := a.v[1]
-		a.family(func(s site, x float64) ([]float64, error) { return powerlaw(s, x, span), nil }).law(r)
+		a.loadLaw(func(s drawRequest, x float64) ([]float64, error) { return powerlaw(s, x, span), nil }).law(r)
 		return nil
 	},
 }
@@ -20,7 +20,7 @@ var powerlawKind = kind{
 // powerlaw follows aiconfigurator, which draws the loads of experts from this
 // density between 1 and 0.8 of the tokens, or between 0.01 and 2 where there are
 // fewer selections than experts. Quantiles stand in for its random draws.
-func powerlaw(s site, a, span float64) []float64 {
+func powerlaw(s drawRequest, a, span float64) []float64 {
 	if math.IsNaN(span) {
 		span = max(1, 0.8*float64(s.rows()))
 		if s.rows()*s.TopK <= s.Experts {

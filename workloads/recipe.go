@@ -20,10 +20,10 @@ const chunkTokens = 512
 
 // law decides experts. Called with a problem it gives what draws them. The error
 // names the field of the problem, or the argument of the law, that does not fit.
-type law func(s site) (filler, error)
+type law func(s drawRequest) (filler, error)
 
-// site is where a law is applied.
-type site struct {
+// drawRequest is where a law is applied.
+type drawRequest struct {
 	ep.Problem
 	seed uint64
 	size []int // tokens of each rank
@@ -55,15 +55,15 @@ func (f eachToken) fill(r *rng, c chunk) {
 
 // recipe is a parsed spec: how to draw, then what to do with what was drawn.
 type recipe struct {
-	base   string   // canonical spelling of the distribution
-	mods   []string // of the modifiers, in canonical order
-	law    law
-	family *family // that the law is of, or nil
-	gate   gate
-	sizes  func(most, ranks int, seed uint64) ([]int, error) // tokens of each rank; nil: all ranks have the most
-	edits  []edit                                            // in the order of modifiers
-	spare  int                                               // experts of the problem that are replicas of others
-	step   uint64                                            // of a sequence: other tokens, the same popular experts
+	base    string   // canonical spelling of the distribution
+	mods    []string // of the modifiers, in canonical order
+	law     law
+	loadLaw *loadLaw // that the law is of, or nil
+	gate    gate
+	sizes   func(most, ranks int, seed uint64) ([]int, error) // tokens of each rank; nil: all ranks have the most
+	edits   []edit                                            // in the order of modifiers
+	spare   int                                               // experts of the problem that are replicas of others
+	step    uint64                                            // of a sequence: other tokens, the same popular experts
 }
 
 // edit changes a drawn batch in place.
@@ -71,7 +71,7 @@ type edit func(b *batch)
 
 // batch is a routing in the making. Where tokens are replicated it has one rank.
 type batch struct {
-	site
+	drawRequest
 	step  uint64
 	ranks []Routing
 }
@@ -94,7 +94,7 @@ func (r *recipe) draw(w *Workload) error {
 	if err != nil {
 		return err
 	}
-	f, err := r.law(b.site)
+	f, err := r.law(b.drawRequest)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 		}
 	}
 	p.Experts -= r.spare
-	return &batch{site: site{Problem: p, seed: seed, size: size}, step: r.step}, nil
+	return &batch{drawRequest: drawRequest{Problem: p, seed: seed, size: size}, step: r.step}, nil
 }
 
 // fill draws ids and weights, chunks in parallel. Each chunk has random streams

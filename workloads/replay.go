@@ -22,7 +22,7 @@ var traceKind = kind{
 	build: func(a args, r *recipe) error { r.law = replay(a.file).prepare; return nil },
 }
 
-func (f replay) prepare(s site) (filler, error) {
+func (f replay) prepare(s drawRequest) (filler, error) {
 	r, err := trace.Open(string(f), trace.Options{Layer: -1})
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (f replay) prepare(s site) (filler, error) {
 	return fromRows(s, string(f), r)
 }
 
-func fromCounts(s site, name string, counts []int64) (filler, error) {
+func fromCounts(s drawRequest, name string, counts []int64) (filler, error) {
 	load, selected := make([]float64, s.Experts), 0
 	for e, n := range counts {
 		if n == 0 {
@@ -63,15 +63,15 @@ func tooFewExperts(name string, e, experts int) error {
 	return fmt.Errorf("%s: has expert %d, the problem has %d experts; raise --experts or choose the --model it was recorded with", name, e, experts)
 }
 
-// tape is the rows of a trace that a problem needs.
-type tape struct {
+// recordedRows is the rows of a trace that a problem needs.
+type recordedRows struct {
 	k       int
 	ids     []int32   // [rows, k]
 	weights []float32 // [rows, k] or nil
 }
 
-func fromRows(s site, name string, r *trace.Reader) (filler, error) {
-	t, need := &tape{k: s.TopK}, max(s.rows(), 1)*s.steps()
+func fromRows(s drawRequest, name string, r *trace.Reader) (filler, error) {
+	t, need := &recordedRows{k: s.TopK}, max(s.rows(), 1)*s.steps()
 	ids, ws := make([]int32, 1024*r.TopK), []float32(nil)
 	if r.Weights {
 		ws = make([]float32, len(ids))
@@ -102,7 +102,7 @@ func fromRows(s site, name string, r *trace.Reader) (filler, error) {
 	return t, nil
 }
 
-func (t *tape) fill(_ *rng, c chunk) {
+func (t *recordedRows) fill(_ *rng, c chunk) {
 	for i := range len(c.ids) / t.k {
 		at := (c.total + i) % (len(t.ids) / t.k) * t.k
 		copy(c.ids[i*t.k:], t.ids[at:at+t.k])
@@ -110,7 +110,7 @@ func (t *tape) fill(_ *rng, c chunk) {
 }
 
 // weigh replaces the drawn weights by the recorded ones. Masked entries weigh 0.
-func (t *tape) weigh(c chunk, w []float32) {
+func (t *recordedRows) weigh(c chunk, w []float32) {
 	for i := 0; i < len(w); i += t.k {
 		if t.weights != nil {
 			at := (c.total + i/t.k) % (len(t.ids) / t.k) * t.k

@@ -4,31 +4,31 @@ import "github.com/epbench/epbench/tune/ep"
 
 // Solution is a parameter that was solved for a target.
 type Solution struct {
-	Param    string  // sigma
-	Value    float64 // of the parameter
-	Aim      string  // gini
-	Target   float64 // value of the statistic that was asked for
-	Expected float64 // value for the expected loads; Stats has that of a draw
+	Param     string  // sigma
+	Value     float64 // of the parameter
+	Statistic string  // gini
+	Target    float64 // value of the statistic that was asked for
+	Expected  float64 // value for the expected loads; Stats has that of a draw
 }
 
 // Solve says which value of its parameter d takes on p. ok is false where the
 // spec of d has no target.
 func Solve(d Distribution, p ep.Problem, seed uint64) (sol Solution, ok bool, err error) {
-	f := d.family
-	if f == nil || f.aim == "" {
+	f := d.loadLaw
+	if f == nil || f.statistic == "" {
 		return Solution{}, false, nil
 	}
 	b, err := d.batch(p, seed)
 	if err != nil {
 		return Solution{}, false, err
 	}
-	x, err := f.solve(b.site)
+	x, err := f.solve(b.drawRequest)
 	if err != nil {
 		return Solution{}, false, err
 	}
-	share, err := f.shares(b.site, x)
+	share, err := f.shares(b.drawRequest, x)
 	if f.show != nil {
 		x = f.show(x)
 	}
-	return Solution{f.param.name, x, f.aim, f.x, findAim(f.aim).of(share)}, err == nil, err
+	return Solution{f.param.name, x, f.statistic, f.x, findStatistic(f.statistic).of(share)}, err == nil, err
 }

@@ -15,12 +15,12 @@ const maxSpec = 1024
 
 // kind is one name of the spec grammar, a distribution or a modifier.
 type kind struct {
-	name   string
-	doc    string // definition, one line
-	params []param
-	aims   []string // statistics that the first parameter may be solved for
-	file   bool     // takes a file name instead of numbers
-	build  func(a args, r *recipe) error
+	name       string
+	doc        string // definition, one line
+	params     []param
+	statistics []string // statistics that the first parameter may be solved for
+	file       bool     // takes a file name instead of numbers
+	build      func(a args, r *recipe) error
 }
 
 // param is a positional number of a kind.
@@ -34,17 +34,17 @@ type param struct {
 
 // args are the numbers of one item of a spec.
 type args struct {
-	v     []float64 // one for each parameter; NaN where open and left out
-	first param     // of v[0]
-	aim   string    // statistic to solve v[0] for; v[0] is its target then
-	file  string
+	v         []float64 // one for each parameter; NaN where open and left out
+	first     param     // of v[0]
+	statistic string    // statistic to solve v[0] for; v[0] is its target then
+	file      string
 }
 
 func (a args) int(i int) int { return int(a.v[i]) }
 
-// family is a law whose parameter is the first argument.
-func (a args) family(load func(s site, x float64) ([]float64, error)) family {
-	return family{load: load, param: a.first, x: a.v[0], aim: a.aim}
+// loadLaw is a law whose parameter is the first argument.
+func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) loadLaw {
+	return loadLaw{load: load, param: a.first, x: a.v[0], statistic: a.statistic}
 }
 
 // Parse reads name[:arg[:arg]][+modifier[:arg]]..., the spelling of --routing.
@@ -169,10 +169,10 @@ func (k kind) parse(s string, given bool) (args, error) {
 func (k kind) parseArg(i int, f string, a *args) error {
 	p := k.params[i]
 	if key, value, ok := strings.Cut(f, "="); ok && key != p.name {
-		if i > 0 || !slices.Contains(k.aims, key) {
-			return fmt.Errorf("cannot be given %.20q; known: %s", key, strings.Join(append([]string{p.name}, k.aims...), ", "))
+		if i > 0 || !slices.Contains(k.statistics, key) {
+			return fmt.Errorf("cannot be given %.20q; known: %s", key, strings.Join(append([]string{p.name}, k.statistics...), ", "))
 		}
-		a.aim, p, f = key, findAim(key).param, value
+		a.statistic, p, f = key, findStatistic(key).param, value
 	} else if ok {
 		f = value
 	}
@@ -198,8 +198,8 @@ func (it item) spell() string {
 	for i, p := range it.params {
 		switch {
 		case math.IsNaN(a.v[i]):
-		case i == 0 && a.aim != "":
-			fmt.Fprintf(&b, ":%s=%s", a.aim, findAim(a.aim).format(a.v[i]))
+		case i == 0 && a.statistic != "":
+			fmt.Fprintf(&b, ":%s=%s", a.statistic, findStatistic(a.statistic).format(a.v[i]))
 		default:
 			b.WriteString(":" + p.format(a.v[i]))
 		}

@@ -7,7 +7,7 @@ var uniformKind = kind{
 	build: func(_ args, r *recipe) error { r.law = uniform; return nil },
 }
 
-func uniform(s site) (filler, error) {
+func uniform(s drawRequest) (filler, error) {
 	return eachToken(func(r *rng, _ int, dst []int32) { subset(r, 0, s.Experts, dst) }), nil
 }
 
@@ -15,7 +15,7 @@ func uniform(s site) (filler, error) {
 // equally likely. hi-lo must be at least len(dst).
 func subset(r *rng, lo, hi int, dst []int32) {
 	if 2*len(dst) > hi-lo {
-		crowded(r, lo, hi, dst)
+		denseSubset(r, lo, hi, dst)
 		return
 	}
 	for i := range dst {
@@ -27,9 +27,9 @@ func subset(r *rng, lo, hi int, dst []int32) {
 	}
 }
 
-// crowded is subset for hi-lo below 2*len(dst), where drawing again after each
+// denseSubset is subset for hi-lo below 2*len(dst), where drawing again after each
 // repetition would take long: the first steps of a Fisher-Yates shuffle.
-func crowded(r *rng, lo, hi int, dst []int32) {
+func denseSubset(r *rng, lo, hi int, dst []int32) {
 	var all [64]int32
 	n := hi - lo
 	for i := range n {

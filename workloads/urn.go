@@ -17,10 +17,10 @@ type urn struct {
 	alias  []int32  // any other takes alias[i]
 }
 
-// patience is how many repetitions in a row are drawn before the search among the
+// maxRepeats is how many repetitions in a row are drawn before the search among the
 // experts that remain begins. It does not change the law: a repetition says
 // nothing about which of them comes next.
-const patience = 3
+const maxRepeats = 3
 
 // newUrn takes positive weights; the least is 2^-40 of the largest.
 func newUrn(w []float64) *urn {
@@ -72,7 +72,7 @@ func (u *urn) draw(r *rng, _ int, dst []int32) {
 	for i := range dst {
 		e := u.one(r)
 		for tries := 0; slices.Contains(dst[:i], e); tries++ {
-			if tries == patience {
+			if tries == maxRepeats {
 				e = u.rest(r, dst[:i])
 				break
 			}

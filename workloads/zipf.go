@@ -3,12 +3,12 @@ package workloads
 // The same law as the top-k of log-weight plus Gumbel noise, which Mooncake's
 // benchmark uses.
 var zipfKind = kind{
-	name:   "zipf",
-	doc:    "top-k drawn one by one, the j-th most popular expert weighing 1/j^a",
-	params: []param{{name: "a", min: 0, max: 8, def: 1}},
-	aims:   []string{"gini", "maxmean", "effective"},
+	name:       "zipf",
+	doc:        "top-k drawn one by one, the j-th most popular expert weighing 1/j^a",
+	params:     []param{{name: "a", min: 0, max: 8, def: 1}},
+	statistics: []string{"gini", "maxmean", "effective"},
 	build: func(a args, r *recipe) error {
-		f := a.family(func(s site, x float64) ([]float64, error) { return zipfWeights(s.Experts, x), nil })
+		f := a.loadLaw(func(s drawRequest, x float64) ([]float64, error) { return zipfWeights(s.Experts, x), nil })
 		f.urn = true
 		f.law(r)
 		return nil

@@ -46,7 +46,7 @@ to rank 0. See docs/multinode.md.`,
 
 // serveRank joins the run that launched this process and serves until it ends.
 func serveRank(ctx context.Context, o cuda.Options, split bool) error {
-	seat, err := worker.FindSeat()
+	place, err := worker.FindPlace()
 	if err != nil {
 		return err
 	}
@@ -54,17 +54,17 @@ func serveRank(ctx context.Context, o cuda.Options, split bool) error {
 	if err != nil {
 		return err
 	}
-	r := &member{seat: seat, library: library}
-	if r.line, err = worker.Join(seat, r.invite); err != nil {
+	r := &member{place: place, library: library}
+	if r.line, err = worker.Join(place, r.invite); err != nil {
 		return err
 	}
-	if seat.Rank > 0 {
+	if place.Rank > 0 {
 		go func() {
 			r.line.Watch()
 			exit(nil) // epbench has ended, or another rank failed
 		}()
 	}
-	at := cuda.Place{Rank: seat.Rank, Ranks: seat.Ranks, GPU: seat.Local, Split: split}
+	at := cuda.Place{Rank: place.Rank, Ranks: place.Ranks, GPU: place.Local, Split: split}
 	err = r.serve(ctx, o, at)
 	if err != nil {
 		r.line.Failed(ep.NoLaunch, err.Error())
@@ -74,7 +74,7 @@ func serveRank(ctx context.Context, o cuda.Options, split bool) error {
 
 // member is this process among the ranks of a run.
 type member struct {
-	seat     worker.Seat
+	place    worker.Place
 	library  *shmem.Library
 	line     *worker.Line
 	id       shmem.ID
@@ -98,7 +98,7 @@ func (r *member) serve(ctx context.Context, o cuda.Options, at cuda.Place) error
 	var links []io.ReadWriter
 	var zero net.Conn
 	var err error
-	if r.seat.Rank == 0 {
+	if r.place.Rank == 0 {
 		links, err = r.gather()
 	} else {
 		zero, err = r.meet()
@@ -113,7 +113,7 @@ func (r *member) serve(ctx context.Context, o cuda.Options, at cuda.Place) error
 	if err != nil {
 		return err
 	}
-	if r.seat.Rank > 0 {
+	if r.place.Rank > 0 {
 		defer me.Close()
 		return me.Follow(zero, func(doing string) { r.line.Doing(cmp.Or(doing, "waiting"), doing == "") })
 	}
@@ -137,13 +137,13 @@ const gatherLimit = 2 * time.Minute
 // the run's token, or of a rank that has joined already, is closed.
 func (r *member) gather() ([]io.ReadWriter, error) {
 	defer r.listener.Close()
-	links, missing := make([]io.ReadWriter, r.seat.Ranks-1), r.seat.Ranks-1
+	links, missing := make([]io.ReadWriter, r.place.Ranks-1), r.place.Ranks-1
 	_ = r.listener.(*net.TCPListener).SetDeadline(time.Now().Add(gatherLimit))
 	for missing > 0 {
 		c, err := r.listener.Accept()
 		if err != nil {
 			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0 within %v: %w; every host must reach %s; EPBENCH_LISTEN chooses the network",
-				missing, r.seat.Ranks, gatherLimit, err, r.listener.Addr())
+				missing, r.place.Ranks, gatherLimit, err, r.listener.Addr())
 		}
 		rank, err := r.admit(c)
 		if err != nil || links[rank-1] != nil {
@@ -172,7 +172,7 @@ func (r *member) admit(c net.Conn) (int, error) {
 	if err := json.Unmarshal(line, &h); err != nil {
 		return 0, err
 	}
-	if subtle.ConstantTimeCompare([]byte(h.Token), []byte(r.line.Token)) != 1 || h.Rank < 1 || h.Rank >= r.seat.Ranks {
+	if subtle.ConstantTimeCompare([]byte(h.Token), []byte(r.line.Token)) != 1 || h.Rank < 1 || h.Rank >= r.place.Ranks {
 		return 0, errors.New("a connection from outside the run")
 	}
 	return h.Rank, c.SetReadDeadline(time.Time{})
@@ -202,7 +202,7 @@ func (r *member) meet() (net.Conn, error) {
 	}
 	c, err := net.DialTimeout("tcp", address, gatherLimit)
 	if err != nil {
-		return nil, fmt.Errorf("rank %d: connect to rank 0: %w; every host must reach its address, see EPBENCH_LISTEN in docs/multinode.md", r.seat.Rank, err)
+		return nil, fmt.Errorf("rank %d: connect to rank 0: %w; every host must reach its address, see EPBENCH_LISTEN in docs/multinode.md", r.place.Rank, err)
 	}
-	return c, json.NewEncoder(c).Encode(hail{r.line.Token, r.seat.Rank})
+	return c, json.NewEncoder(c).Encode(hail{r.line.Token, r.place.Rank})
 }

@@ -109,11 +109,11 @@ func (f *interleaveFlags) print(cmd *cobra.Command, t *interleaving) error {
 	if len(runs) == 0 {
 		return t.failure()
 	}
-	choices, err := reports.Choose(runs)
+	choices, err := reports.CompareLibraries(runs)
 	if err != nil {
 		return withCode(exitNotComparable, err)
 	}
-	if err := f.tables.print(cmd, reports.ChoiceTable(choices)); err != nil {
+	if err := f.tables.print(cmd, reports.FastestTable(choices)); err != nil {
 		return err
 	}
 	return t.failure()

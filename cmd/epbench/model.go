@@ -97,7 +97,7 @@ func (f *fitFlags) run(cmd *cobra.Command, paths []string) error {
 	}
 	tables := []reports.Table{table}
 	if f.worst > 0 {
-		tables = append(tables, predict.WorstTable(fitted.Misses, f.worst))
+		tables = append(tables, predict.WorstTable(fitted.Residuals, f.worst))
 	}
 	if err := f.tables.print(cmd, tables...); err != nil || f.out == "" {
 		return err

@@ -102,7 +102,7 @@ func (f *planFlags) run(cmd *cobra.Command, path string) error {
 }
 
 // asks expands the flags, in the order model, op, dtype, routing, tokens, ranks.
-func (f *planFlags) asks() ([]predict.Ask, error) {
+func (f *planFlags) asks() ([]predict.Question, error) {
 	ranks, err := ep.ParseInts(f.ranks)
 	if err != nil {
 		return nil, usagef("--ranks: %w", err)
@@ -119,7 +119,7 @@ func (f *planFlags) asks() ([]predict.Ask, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []predict.Ask
+	var out []predict.Question
 	for _, a := range problems {
 		for _, d := range dists {
 			for _, n := range tokens {
@@ -140,12 +140,12 @@ func (f *planFlags) asks() ([]predict.Ask, error) {
 }
 
 // problems are the questions without routing, tokens and ranks.
-func (f *planFlags) problems() ([]predict.Ask, error) {
+func (f *planFlags) problems() ([]predict.Question, error) {
 	accepted, err := ep.ParsePrecision(f.precision)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
-	var out []predict.Ask
+	var out []predict.Question
 	for _, name := range splitList(f.models) {
 		preset, err := workloads.FindPreset(name)
 		if err != nil {
@@ -163,7 +163,7 @@ func (f *planFlags) problems() ([]predict.Ask, error) {
 				if p.Op != ep.Dispatch {
 					p.Precision = accepted
 				}
-				out = append(out, predict.Ask{Model: preset.Name, Problem: p, Seed: f.seed, Shape: model.Shape{Experts: p.Experts, TopK: p.TopK}})
+				out = append(out, predict.Question{Model: preset.Name, Problem: p, Seed: f.seed, Shape: model.Shape{Experts: p.Experts, TopK: p.TopK}})
 			}
 		}
 	}

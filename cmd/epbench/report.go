@@ -138,11 +138,11 @@ func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, erro
 	if !asked && f.only != "" && f.only != "all" {
 		return nil, nil
 	}
-	choices, err := reports.Choose(runs)
+	choices, err := reports.CompareLibraries(runs)
 	switch {
 	case err != nil && asked:
 		return nil, withCode(exitNotComparable, err)
-	case err == nil && (reports.Rivals(choices) || asked && reports.Several(choices)):
+	case err == nil && (reports.SeveralLibraries(choices) || asked && reports.SeveralRuns(choices)):
 		return []reports.Table{reports.LibraryTable(choices)}, nil
 	case asked:
 		return nil, usagef("--only %s: no two of these runs did the same work in one case", libraries)

@@ -25,14 +25,14 @@ inside the time, the same clock. Runs of different machines are refused.`,
 			if err != nil {
 				return err
 			}
-			choices, err := reports.Choose(runs)
+			choices, err := reports.CompareLibraries(runs)
 			if err != nil {
 				return withCode(exitNotComparable, err)
 			}
 			if len(choices) == 0 {
 				return usagef("these runs have no config that ran")
 			}
-			return out.print(cmd, reports.ChoiceTable(choices))
+			return out.print(cmd, reports.FastestTable(choices))
 		},
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) { filter.bind(s) })

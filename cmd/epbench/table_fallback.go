@@ -82,11 +82,11 @@ func writeAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path stri
 	if len(runs) == 0 {
 		return nil
 	}
-	var all []reports.Unknown
+	var all []reports.UnknownShape
 	for _, l := range loaded {
-		all = append(all, reports.Unknowns(t, l.Cases)...)
+		all = append(all, reports.UnknownShapes(t, l.Cases)...)
 	}
-	judged, slower := reports.UnknownTable(all, band)
+	judged, slower := reports.UnknownShapeTable(all, band)
 	judged.Note(order)
 	if err := out.print(cmd, judged); err != nil || slower == 0 {
 		return err

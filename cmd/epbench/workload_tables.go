@@ -82,7 +82,7 @@ func (t *routingTables) addSkew(w *workloads.Workload) {
 }
 
 func (t *routingTables) solved(spec string, s workloads.Solution) {
-	note := fmt.Sprintf("%s: %s = %.4g gives an expected %s of %.4g", spec, s.Param, s.Value, s.Aim, s.Expected)
+	note := fmt.Sprintf("%s: %s = %.4g gives an expected %s of %.4g", spec, s.Param, s.Value, s.Statistic, s.Expected)
 	if !slices.Contains(t.skew.Notes, note) {
 		t.skew.Notes = append(t.skew.Notes, note)
 	}

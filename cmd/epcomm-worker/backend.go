@@ -177,8 +177,8 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 	return s, nil
 }
 
-// seats starts processes for n ranks, or keeps those there are.
-func (b *backend) seats(n int) (*ranks, error) {
+// startRanks starts processes for n ranks, or keeps those there are.
+func (b *backend) startRanks(n int) (*ranks, error) {
 	if b.ranks != nil && len(b.ranks.all) == n {
 		return b.ranks, nil
 	}

@@ -23,7 +23,7 @@ import (
 
 // rank is one process: one rank of a communicator on one GPU.
 type rank struct {
-	seat   seat
+	place  place
 	in     *gob.Decoder
 	out    *gob.Encoder
 	stream gpu.Stream
@@ -59,9 +59,9 @@ func serveRank(in io.Reader, out io.Writer) error {
 
 func (r *rank) answer(q request) (reply, error) {
 	switch {
-	case q.Seat != nil:
-		r.seat = *q.Seat
-		gpu.Use(r.seat.Device)
+	case q.Place != nil:
+		r.place = *q.Place
+		gpu.Use(r.place.Device)
 		r.stream = gpu.NewStream()
 		return reply{}, nil
 	case q.Inputs != nil:
@@ -88,7 +88,7 @@ func (r *rank) gather(mine []byte) ([]byte, error) {
 	}
 	var q request
 	err := r.in.Decode(&q)
-	if err == nil && len(q.Gather) != r.seat.Ranks*len(mine) {
+	if err == nil && len(q.Gather) != r.place.Ranks*len(mine) {
 		err = errors.New("a rank is gone")
 	}
 	return q.Gather, err
@@ -142,7 +142,7 @@ func (r *rank) unload() {
 func (r *rank) load(l load) (err error) {
 	r.unload()
 	r.comm, err = epcomm.Create(epcomm.Options{
-		Pack: l.Pack, Nodes: l.Nodes, Rank: r.seat.Rank, Ranks: r.seat.Ranks, Device: r.seat.Device,
+		Pack: l.Pack, Nodes: l.Nodes, Rank: r.place.Rank, Ranks: r.place.Ranks, Device: r.place.Device,
 		Deadline: time.Duration(l.Deadline), Reduced: l.Reduced, Gather: r.gather,
 	})
 	if err != nil {
@@ -207,7 +207,7 @@ func (r *rank) experts() {
 	a := (*C.EpArgs)(C.calloc(1, C.sizeof_EpArgs))
 	defer C.free(unsafe.Pointer(a))
 	in, o := r.inputs, r.left
-	a.rank, a.ranks, a.max_rows = C.int32_t(r.seat.Rank), C.int32_t(r.seat.Ranks), C.int64_t(o.MaxRows)
+	a.rank, a.ranks, a.max_rows = C.int32_t(r.place.Rank), C.int32_t(r.place.Ranks), C.int64_t(o.MaxRows)
 	a.max_tokens = C.int32_t(max(in.Capacity, 1))
 	for field, at := range map[unsafe.Pointer]epcomm.Pointer{
 		unsafe.Pointer(&a.out): o.Out, unsafe.Pointer(&a.out_scales): o.Scales, unsafe.Pointer(&a.row_offsets): o.RowOffsets,

@@ -47,7 +47,7 @@ func startRanks(n int) (*ranks, error) {
 		}
 		r.all = append(r.all, p)
 	}
-	_, err = r.ask(func(i int) request { return request{Seat: &seat{Rank: i, Ranks: n, Device: i}} })
+	_, err = r.ask(func(i int) request { return request{Place: &place{Rank: i, Ranks: n, Device: i}} })
 	if err != nil {
 		r.end()
 	}

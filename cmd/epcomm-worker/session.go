@@ -85,7 +85,7 @@ func (s *session) hold(c ep.Config) error {
 	if err := s.Prepare(context.Background(), c); err != nil {
 		return err
 	}
-	r, err := s.backend.seats(s.problem().Ranks)
+	r, err := s.backend.startRanks(s.problem().Ranks)
 	if err != nil {
 		return err
 	}

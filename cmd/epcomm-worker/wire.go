@@ -10,7 +10,7 @@ import "github.com/epbench/epbench/kernels/cuda"
 
 // request is a message from the worker to a rank. Exactly one field is set.
 type request struct {
-	Seat   *seat
+	Place  *place
 	Inputs *inputs
 	Load   *load
 	Prove  *prove
@@ -30,8 +30,8 @@ type reply struct {
 	Times  []float64
 }
 
-// seat says which rank a process is.
-type seat struct{ Rank, Ranks, Device int }
+// place says which rank a process is.
+type place struct{ Rank, Ranks, Device int }
 
 // inputs are a rank's tokens, and what its calls have in common.
 type inputs struct {

@@ -41,14 +41,14 @@ func DefaultLimits() Limits {
 // Backend is the client side: a kernels.Backend whose sessions live in a
 // worker process that is restarted when it dies.
 type Backend struct {
-	command  Command
-	limits   Limits
-	proc     *process
-	welcome  Welcome
-	kernels  []kernels.Kernel
-	doomed   map[string]*kernels.Failure // by quarantineKey
-	restarts int
-	losses   []string // see Losses
+	command     Command
+	limits      Limits
+	proc        *process
+	welcome     Welcome
+	kernels     []kernels.Kernel
+	quarantined map[string]*kernels.Failure // by quarantineKey
+	restarts    int
+	losses      []string // see Losses
 }
 
 // Open starts the worker and exchanges hello and welcome with it. local, when not
@@ -58,7 +58,7 @@ func Open(ctx context.Context, c Command, limits Limits, local *Local) (*Backend
 	if len(c.Argv) == 0 {
 		return nil, errors.New("no worker command given")
 	}
-	b := &Backend{command: c, limits: limits, doomed: map[string]*kernels.Failure{}}
+	b := &Backend{command: c, limits: limits, quarantined: map[string]*kernels.Failure{}}
 	if err := b.greet(ctx); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func Open(ctx context.Context, c Command, limits Limits, local *Local) (*Backend
 			return nil, fmt.Errorf("%s was built from other kernel sources (%s, this program has %s); rebuild both with make cuda",
 				c.Argv[0], b.welcome.ABI.Short(), local.ABI.Short())
 		}
-		b.kernels = served(local.Kernels, declared)
+		b.kernels = servedKernels(local.Kernels, declared)
 		return b, nil
 	}
 	for _, d := range declared {
@@ -89,9 +89,9 @@ type Local struct {
 	Kernels []kernels.Kernel
 }
 
-// served are the kernels that a worker declares, which may be fewer than its sources have:
+// servedKernels returns the kernels that a worker declares, which may be fewer than its sources have:
 // epcomm-worker has no call for activation.
-func served(local []kernels.Kernel, declared []KernelDecl) (out []kernels.Kernel) {
+func servedKernels(local []kernels.Kernel, declared []KernelDecl) (out []kernels.Kernel) {
 	for _, k := range local {
 		if slices.ContainsFunc(declared, func(d KernelDecl) bool { return d.Name == k.Name && d.Op == k.Op }) {
 			out = append(out, k)
@@ -154,16 +154,16 @@ func explain(ctx context.Context, p *process, method string, err error) error {
 	// A connection that broke is an RPC error too, of this code.
 	case errors.As(err, &rpc) && (rpc.Code != jrpc2.InternalError || !p.client.IsStopped()):
 		return fmt.Errorf("%s: %s", method, rpc.Message)
-	case !p.client.IsStopped() && !unsent(err):
+	case !p.client.IsStopped() && !notSent(err):
 		return fmt.Errorf("%s: the answer cannot be read: %w%s", method, err, p.printedLast())
 	}
 	// A client whose connection ended answers "context canceled".
 	p.stop()
-	return fmt.Errorf("%s: %s", method, p.obituary())
+	return fmt.Errorf("%s: %s", method, p.howItEnded())
 }
 
-// unsent reports whether a request did not reach the worker, which then has ended or is about to.
-func unsent(err error) bool {
+// notSent reports whether a request did not reach the worker, which then has ended or is about to.
+func notSent(err error) bool {
 	var number syscall.Errno
 	return errors.As(err, &number) || errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed)
 }
@@ -233,7 +233,7 @@ func (b *Backend) Close() error {
 	if b.proc == nil {
 		return nil
 	}
-	b.proc.dismiss()
+	b.proc.allowExit()
 	if b.proc.lost() {
 		b.proc.kill()
 	} else {
@@ -252,15 +252,15 @@ func (b *Backend) live(ctx context.Context) error {
 	}
 	if !b.proc.busy.Load() {
 		b.proc.stop()
-		b.lose(b.proc.obituary())
+		b.recordLoss(b.proc.howItEnded())
 	}
 	return b.restart(ctx)
 }
 
-// lose keeps and shows how a worker was lost where no candidate is to blame.
-func (b *Backend) lose(how string) {
+// recordLoss keeps and shows how a worker was lost where no candidate is to blame.
+func (b *Backend) recordLoss(how string) {
 	b.losses = append(b.losses, how)
-	b.say(how + "; no config is to blame, so it is started again")
+	b.print(how + "; no config is to blame, so it is started again")
 }
 
 // giveUp ends a process that failed a request which is nobody's candidate's. The next session
@@ -270,8 +270,8 @@ func (b *Backend) giveUp() {
 	b.proc.kill()
 }
 
-// say tells the user a line, as what the worker prints is told.
-func (b *Backend) say(line string) {
+// print tells the user a line, as what the worker prints is told.
+func (b *Backend) print(line string) {
 	if b.command.Said != nil {
 		b.command.Said(line)
 	}

@@ -110,7 +110,7 @@ func TestLostSession(t *testing.T) {
 }
 
 // TestDiedBetween: a worker that dies between two requests is started again, and no candidate
-// is blamed.
+// is reportedFailure.
 func TestDiedBetween(t *testing.T) {
 	b := openScripted(t, "honest")
 	s, c := openWorkload(t, b, ep.Dispatch), defaultOf(t, b, ep.Dispatch)

@@ -141,7 +141,7 @@ func (g *group) watch(m *member) {
 			}
 		}
 	}
-	g.lose(m)
+	g.rankGone(m)
 }
 
 func (g *group) heard(rank int, b Beat) {
@@ -153,7 +153,7 @@ func (g *group) heard(rank int, b Beat) {
 }
 
 // fail notes the first trouble that has a reason, and ends the group after a while, unless
-// calm is called before. A group that lost a rank ends anyway. What a rank says of a request
+// clearTrouble is called before. A group that lost a rank ends anyway. What a rank says of a request
 // may arrive after rank 0's answer to it, which then stands.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
@@ -173,8 +173,8 @@ func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.gone = false
 }
 
-// lose notes that a rank is gone where nothing is known yet, and ends the group.
-func (g *group) lose(m *member) {
+// rankGone notes that a rank is gone where nothing is known yet, and ends the group.
+func (g *group) rankGone(m *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ending {
@@ -213,8 +213,8 @@ func (g *group) stopTimer() bool {
 	return stopped
 }
 
-// calm forgets a trouble that rank 0 has answered for, by its answer to a request.
-func (g *group) calm(request int64) {
+// clearTrouble forgets a trouble that rank 0 has answered for, by its answer to a request.
+func (g *group) clearTrouble(request int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.served = request
@@ -223,15 +223,15 @@ func (g *group) calm(request int64) {
 	}
 }
 
-// wrong is the first thing that went wrong, nil if nothing did.
-func (g *group) wrong() *Trouble {
+// firstTrouble is the first thing that went wrong, nil if nothing did.
+func (g *group) firstTrouble() *Trouble {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.trouble
 }
 
-// dismiss says that ranks may go now.
-func (g *group) dismiss() {
+// allowExit says that ranks may go now.
+func (g *group) allowExit() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ending = true
@@ -255,8 +255,8 @@ func (g *group) close() {
 	}
 }
 
-// late names the ranks that the others wait for, "" if it cannot be told.
-func (g *group) late() string {
+// lateRanks names the ranks that the others wait for, "" if it cannot be told.
+func (g *group) lateRanks() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	zero := g.members[0]
@@ -278,16 +278,16 @@ func (g *group) late() string {
 	case len(busy) > 0 && len(busy) < len(g.members):
 		return strings.Join(busy, ", ") + " while the others wait"
 	case len(busy) > 1 && len(busy) == len(g.members):
-		return g.rarest()
+		return g.fewestInStep()
 	case len(g.members) > 1 && len(g.members) < zero.Ranks:
 		return fmt.Sprintf("%d of %d ranks have connected", len(g.members), zero.Ranks)
 	}
 	return ""
 }
 
-// rarest names the ranks that are where the fewest are: a library's own waiting is not told apart
+// fewestInStep names the ranks that are where the fewest are: a library's own waiting is not told apart
 // from work. "" where all are in the same place. The caller holds mu.
-func (g *group) rarest() string {
+func (g *group) fewestInStep() string {
 	at := map[string][]string{}
 	for _, r := range slices.Sorted(maps.Keys(g.members)) {
 		m := g.members[r]

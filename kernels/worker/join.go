@@ -17,57 +17,57 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Seat is a launched process's place among the ranks.
-type Seat struct {
+// Place is a launched process's place among the ranks.
+type Place struct {
 	Rank, Ranks int
 	Local       int // rank on this host
 }
 
-// seatNames are how launchers tell a process its seat: torchrun, OpenMPI, MPICH, Slurm. MPICH
+// placeNames are how launchers tell a process its place: torchrun, OpenMPI, MPICH, Slurm. MPICH
 // inside a Slurm allocation starts its own daemons by srun, so that Slurm's are those of a
 // daemon there. srun may set MPICH's too, but never the local rank.
-var seatNames = [][3]string{
+var placeNames = [][3]string{
 	{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
 	{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
 	{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 }
 
-// FindSeat reads the variables of the launcher. Whole sets of names go before those that lack
+// FindPlace reads the variables of the launcher. Whole sets of names go before those that lack
 // the local rank. Where none is set there is one rank.
-func FindSeat() (Seat, error) {
+func FindPlace() (Place, error) {
 	for _, n := range []int{3, 2} {
-		for _, names := range seatNames {
+		for _, names := range placeNames {
 			if !slices.ContainsFunc(names[:n], func(name string) bool { return os.Getenv(name) == "" }) {
 				if n == 2 {
 					names[2] = names[0]
 				}
-				return seatBy(names)
+				return placeFrom(names)
 			}
 		}
 	}
-	return Seat{Ranks: 1}, nil
+	return Place{Ranks: 1}, nil
 }
 
-// seatBy reads the three variables.
-func seatBy(names [3]string) (Seat, error) {
+// placeFrom reads the three variables.
+func placeFrom(names [3]string) (Place, error) {
 	var n [3]int
 	for i, name := range names {
 		v, err := strconv.Atoi(os.Getenv(name))
 		if err != nil || v < 0 || v > ep.MaxRanks {
-			return Seat{}, fmt.Errorf("%s: %.40q is no number from 0 to %d", name, os.Getenv(name), ep.MaxRanks)
+			return Place{}, fmt.Errorf("%s: %.40q is no number from 0 to %d", name, os.Getenv(name), ep.MaxRanks)
 		}
 		n[i] = v
 	}
 	if n[0] >= n[1] {
-		return Seat{}, fmt.Errorf("%s: %d, want less than %s, which is %d", names[0], n[0], names[1], n[1])
+		return Place{}, fmt.Errorf("%s: %d, want less than %s, which is %d", names[0], n[0], names[1], n[1])
 	}
-	return Seat{n[0], n[1], n[2]}, nil
+	return Place{n[0], n[1], n[2]}, nil
 }
 
 // Line is a launched rank's connection to epbench.
 type Line struct {
-	Seat
+	Place
 	Meet  string // what rank 0 gave
 	Token string // of the run: a secret that its ranks share
 	conn  net.Conn
@@ -80,7 +80,7 @@ type Line struct {
 // Join connects to the epbench that launched this process, by EPBENCH_ADDRESS and
 // EPBENCH_TOKEN. Rank 0's meet says where the other ranks reach it; host is the address
 // of this host that epbench sees. Another rank waits until rank 0 has joined.
-func Join(s Seat, meet func(host string) (string, error)) (*Line, error) {
+func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	address, token := os.Getenv(addressEnv), os.Getenv(tokenEnv)
 	if address == "" || token == "" {
 		return nil, fmt.Errorf("%s: not set; epbench starts this command by --backend \"launch:...\"", addressEnv)
@@ -89,7 +89,7 @@ func Join(s Seat, meet func(host string) (string, error)) (*Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Line{Seat: s, Token: token, conn: c, in: bufio.NewReaderSize(c, maxGreeting)}
+	l := &Line{Place: s, Token: token, conn: c, in: bufio.NewReaderSize(c, maxGreeting)}
 	if err := l.greet(meet); err != nil {
 		c.Close()
 		return nil, err

@@ -145,7 +145,7 @@ func (g *group) greet(c net.Conn) {
 		err = json.NewEncoder(c).Encode(Admission{Meet: m.Meet})
 		_ = c.SetDeadline(time.Time{})
 		close(g.arrived)
-	} else if !g.zeroArrived() {
+	} else if !g.waitForRankZero() {
 		return
 	} else {
 		_ = c.SetDeadline(time.Time{})
@@ -157,9 +157,9 @@ func (g *group) greet(c net.Conn) {
 	}
 }
 
-// zeroArrived waits for rank 0, false if the group is closed first. The deadline of
+// waitForRankZero waits for rank 0, false if the group is closed first. The deadline of
 // await bounds this, not greetLimit.
-func (g *group) zeroArrived() bool {
+func (g *group) waitForRankZero() bool {
 	select {
 	case <-g.arrived:
 		return true
@@ -186,18 +186,18 @@ func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, error) {
 	return m, g.add(m)
 }
 
-// killFamily ends every process of this host whose environment holds the mark.
+// killMarked ends every process of this host whose environment holds the mark.
 // Launchers put ranks into process groups and sessions of their own (torchrun and
 // mpirun do), where a signal to the command's group does not reach them. Where there
 // is no /proc, ranks end because their connection does.
-func killFamily(mark string) {
-	for _, pid := range family(mark) {
+func killMarked(mark string) {
+	for _, pid := range marked(mark) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone by now
 	}
 }
 
 // family lists the processes of this host whose environment holds the mark.
-func family(mark string) []int {
+func marked(mark string) []int {
 	var out []int
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range files {

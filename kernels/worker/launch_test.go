@@ -151,7 +151,7 @@ func TestLaunched(t *testing.T) {
 	if text := said.text(); !strings.Contains(text, "NCCL version") {
 		t.Errorf("standard output is not shown: %q", text)
 	}
-	if left := family(mark); len(left) > 0 {
+	if left := marked(mark); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
 	}
 }
@@ -171,15 +171,15 @@ func TestGivenToken(t *testing.T) {
 	b, _ := openLaunched(t, "honest", "idle")
 	g := b.proc.group
 	g.waitFor(t, 2)
-	if g.token != "a secret of all hosts" || len(family(g.mark)) == 0 {
-		t.Errorf("token %q, family of %q: %v", g.token, g.mark, family(g.mark))
+	if g.token != "a secret of all hosts" || len(marked(g.mark)) == 0 {
+		t.Errorf("token %q, processes with the mark %q: %v", g.token, g.mark, marked(g.mark))
 	}
 	b.proc.kill()
 	<-b.proc.done
-	if left := family(g.mark); len(left) > 0 {
+	if left := marked(g.mark); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
 	}
-	if !slices.Contains(family(tokenEnv+"="+g.token), bystander.Process.Pid) {
+	if !slices.Contains(marked(tokenEnv+"="+g.token), bystander.Process.Pid) {
 		t.Error("a process of another purpose with the same token is gone")
 	}
 }
@@ -212,7 +212,7 @@ func TestLaunchedTrouble(t *testing.T) {
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) {
 				t.Fatalf("got %v, want %s with %q", err, c.status, c.reason)
 			}
-			if left := family(mark); len(left) > 0 {
+			if left := marked(mark); len(left) > 0 {
 				t.Errorf("processes left: %v", left)
 			}
 			os.Setenv(roleEnv, "idle") // t.Setenv restores it
@@ -277,7 +277,7 @@ func TestClosedGroup(t *testing.T) {
 	}()
 	g.waitFor(t, 1)
 	waited := make(chan bool, 1)
-	go func() { waited <- g.zeroArrived() }()
+	go func() { waited <- g.waitForRankZero() }()
 	g.close()
 	if <-waited {
 		t.Error("rank 0 is said to have arrived")
@@ -295,15 +295,15 @@ func TestCalm(t *testing.T) {
 	g, ended := fakeGroup(t)
 	m := &member{Greeting: Greeting{Rank: 1, Ranks: 2}}
 	g.fail(m, Trouble{Status: ep.Illegal, Reason: "sms: 3"}, time.Hour)
-	g.calm(0)
-	if g.wrong() != nil {
-		t.Errorf("not excused: %+v", g.wrong())
+	g.clearTrouble(0)
+	if g.firstTrouble() != nil {
+		t.Errorf("not excused: %+v", g.firstTrouble())
 	}
 	g.fail(m, Trouble{Status: ep.NoLaunch, Reason: "no kernel image"}, time.Hour)
-	g.lose(m)
-	g.calm(0)
+	g.rankGone(m)
+	g.clearTrouble(0)
 	<-ended
-	if w := g.wrong(); w == nil || w.Status != ep.NoLaunch {
+	if w := g.firstTrouble(); w == nil || w.Status != ep.NoLaunch {
 		t.Errorf("a rank that is gone: %+v, want its first words", w)
 	}
 }
@@ -313,9 +313,9 @@ func TestCalm(t *testing.T) {
 func TestLateTrouble(t *testing.T) {
 	for id, counts := range map[int64]bool{4: false, 5: false, 6: true, 0: true} {
 		g, _ := fakeGroup(t)
-		g.calm(5)
+		g.clearTrouble(5)
 		g.fail(&member{Greeting: Greeting{Rank: 1, Ranks: 2}}, Trouble{ID: id, Status: ep.Illegal, Reason: "sms: 3"}, time.Hour)
-		if got := g.wrong() != nil; got != counts {
+		if got := g.firstTrouble() != nil; got != counts {
 			t.Errorf("request %d after the answer to 5: trouble %v, want %v", id, got, counts)
 		}
 	}
@@ -325,13 +325,13 @@ func TestLateTrouble(t *testing.T) {
 // Where the loss is read first, both are named, and nothing excuses the group.
 func TestReasonAfterLoss(t *testing.T) {
 	g, ended := fakeGroup(t)
-	seat := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
-	g.lose(seat(2))
-	g.fail(seat(1), Trouble{Status: ep.NoLaunch, Reason: "no kernel image"}, time.Hour)
-	g.fail(seat(2), Trouble{Status: ep.Illegal, Reason: "later"}, time.Hour)
-	g.calm(0)
+	ofRank := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
+	g.rankGone(ofRank(2))
+	g.fail(ofRank(1), Trouble{Status: ep.NoLaunch, Reason: "no kernel image"}, time.Hour)
+	g.fail(ofRank(2), Trouble{Status: ep.Illegal, Reason: "later"}, time.Hour)
+	g.clearTrouble(0)
 	<-ended
-	if w, want := g.wrong(), "rank 2 of 3 (host , pid 0): is gone; rank 1 of 3 (host , pid 0): no kernel image"; w == nil || w.Status != ep.NoLaunch || w.Reason != want {
+	if w, want := g.firstTrouble(), "rank 2 of 3 (host , pid 0): is gone; rank 1 of 3 (host , pid 0): no kernel image"; w == nil || w.Status != ep.NoLaunch || w.Reason != want {
 		t.Errorf("%+v, want %q", w, want)
 	}
 }
@@ -339,7 +339,7 @@ func TestReasonAfterLoss(t *testing.T) {
 // TestLate: a hang names the rank that is silent, or else the one that does not wait, or else the
 // one that is elsewhere than the others.
 func TestLate(t *testing.T) {
-	seat := func(rank int, heard time.Duration, b Beat) *member {
+	ofRank := func(rank int, heard time.Duration, b Beat) *member {
 		return &member{Greeting: Greeting{Rank: rank, Ranks: 3}, heard: time.Now().Add(-heard), beat: b}
 	}
 	wait := Beat{Doing: "barrier", Waiting: true}
@@ -348,18 +348,18 @@ func TestLate(t *testing.T) {
 		members []*member
 	}{
 		{"no rank has connected", nil},
-		{"rank 2 of 3 (host , pid 0) is silent since 9s", []*member{seat(0, 0, wait), seat(1, 0, Beat{Doing: "run"}), seat(2, 9*time.Second, wait)}},
-		{"rank 1 of 3 (host , pid 0) is in dispatch while the others wait", []*member{seat(0, 0, wait), seat(1, 0, Beat{Doing: "dispatch"}), seat(2, 0, wait)}},
-		{"rank 1 of 3 (host , pid 0) is in sleep", []*member{seat(0, 0, Beat{Doing: "all_to_all"}), seat(1, 0, Beat{Doing: "sleep"}), seat(2, 0, Beat{Doing: "all_to_all"})}},
-		{"", []*member{seat(0, 0, Beat{Doing: "run"}), seat(1, 0, Beat{Doing: "run"}), seat(2, 0, Beat{Doing: "run"})}},
-		{"2 of 3 ranks have connected", []*member{seat(0, 0, wait), seat(1, 0, wait)}},
-		{"", []*member{seat(0, 0, wait), seat(1, 0, wait), seat(2, 0, wait)}},
+		{"rank 2 of 3 (host , pid 0) is silent since 9s", []*member{ofRank(0, 0, wait), ofRank(1, 0, Beat{Doing: "run"}), ofRank(2, 9*time.Second, wait)}},
+		{"rank 1 of 3 (host , pid 0) is in dispatch while the others wait", []*member{ofRank(0, 0, wait), ofRank(1, 0, Beat{Doing: "dispatch"}), ofRank(2, 0, wait)}},
+		{"rank 1 of 3 (host , pid 0) is in sleep", []*member{ofRank(0, 0, Beat{Doing: "all_to_all"}), ofRank(1, 0, Beat{Doing: "sleep"}), ofRank(2, 0, Beat{Doing: "all_to_all"})}},
+		{"", []*member{ofRank(0, 0, Beat{Doing: "run"}), ofRank(1, 0, Beat{Doing: "run"}), ofRank(2, 0, Beat{Doing: "run"})}},
+		{"2 of 3 ranks have connected", []*member{ofRank(0, 0, wait), ofRank(1, 0, wait)}},
+		{"", []*member{ofRank(0, 0, wait), ofRank(1, 0, wait), ofRank(2, 0, wait)}},
 	} {
 		g := &group{members: map[int]*member{}}
 		for _, m := range c.members {
 			g.members[m.Rank] = m
 		}
-		if got := g.late(); got != c.want {
+		if got := g.lateRanks(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}

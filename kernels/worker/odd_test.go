@@ -88,7 +88,7 @@ func TestPresentable(t *testing.T) {
 		strings.Repeat("x", saidBytes+1):       strings.Repeat("x", saidBytes) + "... (1001 bytes)",
 		strings.Repeat("x", saidBytes-1) + "é": strings.Repeat("x", saidBytes-1) + "... (1001 bytes)",
 	} {
-		if got := presentable(text); got != want {
+		if got := shownText(text); got != want {
 			t.Errorf("%.40q: %q, want %q", text, got, want)
 		}
 	}

@@ -19,16 +19,16 @@ import (
 // of its own may hold its pipes for ever.
 const pipeDelay = 2 * time.Second
 
-// outlets are the pipes that a command prints to. They are this program's own: those of
+// outputPipes are the pipes that a command prints to. They are this program's own: those of
 // exec.Cmd are closed soon after the command's end, and ranks that a launcher left in the
 // background would die when they print.
-type outlets struct {
+type outputPipes struct {
 	read, given []*os.File // our ends, and the command's until it has started
 	copied      sync.WaitGroup
 }
 
 // pipe makes one, and returns both ends.
-func (o *outlets) pipe() (r, w *os.File, err error) {
+func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	if r, w, err = os.Pipe(); err == nil {
 		o.read, o.given = append(o.read, r), append(o.given, w)
 	}
@@ -36,7 +36,7 @@ func (o *outlets) pipe() (r, w *os.File, err error) {
 }
 
 // to makes a pipe whose bytes go to a writer.
-func (o *outlets) to(writer io.Writer) (*os.File, error) {
+func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	r, w, err := o.pipe()
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (o *outlets) to(writer io.Writer) (*os.File, error) {
 }
 
 // started gives up the command's ends: the pipes end with its last process.
-func (o *outlets) started() {
+func (o *outputPipes) started() {
 	for _, w := range o.given {
 		w.Close()
 	}
@@ -54,7 +54,7 @@ func (o *outlets) started() {
 }
 
 // drain waits until all that was printed is copied, if the pipes end soon.
-func (o *outlets) drain() {
+func (o *outputPipes) drain() {
 	all := make(chan struct{})
 	go func() {
 		o.copied.Wait()
@@ -66,7 +66,7 @@ func (o *outlets) drain() {
 	}
 }
 
-func (o *outlets) close() {
+func (o *outputPipes) close() {
 	o.started()
 	for _, r := range o.read {
 		r.Close()
@@ -94,7 +94,7 @@ func (p *printer) line(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count++
-	switch text = presentable(text); {
+	switch text = shownText(text); {
 	case p.show == nil || text == "" || p.count > saidLines:
 	case p.count == saidLines:
 		p.show(text + " (further lines are not shown)")
@@ -103,8 +103,8 @@ func (p *printer) line(text string) {
 	}
 }
 
-// presentable is a line as it is shown: no more than saidBytes, and nothing that steers a terminal.
-func presentable(text string) string {
+// shownText is a line as it is shown: no more than saidBytes, and nothing that steers a terminal.
+func shownText(text string) string {
 	more := ""
 	if len(text) > saidBytes {
 		text, more = text[:saidBytes], fmt.Sprintf("... (%d bytes)", len(text))
@@ -143,20 +143,20 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// tolerant leaves out what is no message, since a library that the worker uses may print to
+// messageFilter leaves out what is no message, since a library that the worker uses may print to
 // standard output: whole lines, and text without a line's end before a message.
-type tolerant struct {
+type messageFilter struct {
 	channel.Channel
 	printed *printer
 }
 
-func (t tolerant) Recv() ([]byte, error) {
+func (t messageFilter) Recv() ([]byte, error) {
 	for {
 		line, err := t.Channel.Recv()
 		if err != nil {
 			return line, err
 		}
-		text, message := parted(line)
+		text, message := splitMessage(line)
 		if len(text) > 0 || message == nil {
 			t.printed.line(string(text))
 		}
@@ -169,9 +169,9 @@ func (t tolerant) Recv() ([]byte, error) {
 // mostBefore bounds the text before a message: each brace in it is looked at.
 const mostBefore = 4096
 
-// parted splits a line into text and the message that ends it, nil if there is none. JSON
+// splitMessage splits a line into text and the message that ends it, nil if there is none. JSON
 // that does not speak of jsonrpc, such as a line of a log, is text.
-func parted(line []byte) (text, message []byte) {
+func splitMessage(line []byte) (text, message []byte) {
 	if !bytes.Contains(line, []byte(`"jsonrpc"`)) {
 		return line, nil
 	}

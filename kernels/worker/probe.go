@@ -51,9 +51,9 @@ func chooseProbes(w *workloads.Workload) []Probe {
 	return out
 }
 
-// hooked reports whether a config has an epilogue. Its output is then not the
+// hasEpilogue reports whether a config has an epilogue. Its output is then not the
 // oracle's, and only the worker's own reference knows what it should be.
-func hooked(c ep.Config) bool {
+func hasEpilogue(c ep.Config) bool {
 	for _, name := range []string{"epilogue", "combine.epilogue"} {
 		if v, ok := c.Values[name]; ok && v != "none" {
 			return true
@@ -109,18 +109,18 @@ func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) str
 	}
 	var right []ref.Sum
 	wrong := ""
-	for answer := range expected(o, w, at) {
+	for answer := range rightRows(o, w, at) {
 		right = append(right, answer)
-		if wrong = outside(right, data); wrong == "" {
+		if wrong = firstWrongColumn(right, data); wrong == "" {
 			break
 		}
 	}
 	return wrong
 }
 
-// outside names the first column whose value is that of none of the right answers, "" if
+// firstWrongColumn names the first column whose value is that of none of the right answers, "" if
 // there is no such column.
-func outside(right []ref.Sum, data []byte) string {
+func firstWrongColumn(right []ref.Sum, data []byte) string {
 	for c := range right[0].Exact {
 		got := float64(ref.BF16ToFloat(binary.LittleEndian.Uint16(data[2*c:])))
 		if !slices.ContainsFunc(right, func(s ref.Sum) bool { return math.Abs(got-s.Exact[c]) <= s.Bound[c] }) {
@@ -130,11 +130,11 @@ func outside(right []ref.Sum, data []byte) string {
 	return ""
 }
 
-// expected are the rows that a probe may show and how far off each may be. A
+// rightRows yields the rows that a probe may show and how far off each may be. A
 // combined row may have been pre-reduced by rank, and its token cast by the library. A
 // delivered row is exact in BF16; in a quantized dtype it may be one code away, since not
 // every machine divides as IEEE 754 says.
-func expected(o *ref.Oracle, w *workloads.Workload, at Probe) iter.Seq[ref.Sum] {
+func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe) iter.Seq[ref.Sum] {
 	if at.K < 0 {
 		return o.CombineCasts(at.Rank, at.Token, ref.BF16Partial)
 	}

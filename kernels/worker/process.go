@@ -18,7 +18,7 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// stderrTail is how much of what a worker printed is kept for its obituary.
+// stderrTail is how much of what a worker printed is kept for its howItEnded.
 const stderrTail = 2048
 
 // maxLine bounds one message: the routing of 8 ranks x 8,192 tokens x top-22
@@ -36,7 +36,7 @@ const (
 // process is one run of the worker command.
 type process struct {
 	cmd      *exec.Cmd
-	out      outlets
+	out      outputPipes
 	client   *jrpc2.Client
 	group    *group // the launched ranks, nil where the worker speaks over pipes
 	tail     *tailBuffer
@@ -120,7 +120,7 @@ func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (
 		return nil, err
 	}
 	p.rows = newRowsFile()
-	return tolerant{channel.Line(&lineLimit{r: out, limit: maxLine}, in), p.printed}, nil
+	return messageFilter{channel.Line(&lineLimit{r: out, limit: maxLine}, in), p.printed}, nil
 }
 
 // run starts the command.
@@ -218,7 +218,7 @@ func (p *process) kill() {
 	}
 	p.mu.Unlock()
 	if p.group != nil {
-		killFamily(p.group.mark)
+		killMarked(p.group.mark)
 		p.group.close()
 	}
 }
@@ -241,10 +241,10 @@ func (p *process) end() {
 	p.stop()
 }
 
-// dismiss says that the process may end by itself.
-func (p *process) dismiss() {
+// allowExit says that the process may end by itself.
+func (p *process) allowExit() {
 	if p.group != nil {
-		p.group.dismiss()
+		p.group.allowExit()
 	}
 }
 
@@ -270,8 +270,8 @@ func (p *process) ending(err error) error {
 // a request that nobody waits for.
 func (p *process) lost() bool { return p.busy.Load() || p.client.IsStopped() }
 
-// obituary says how a dead process ended, with what it printed last.
-func (p *process) obituary() string {
+// howItEnded says how a dead process ended, with what it printed last.
+func (p *process) howItEnded() string {
 	<-p.done
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,7 +282,7 @@ func (p *process) obituary() string {
 // how the launcher then ended says less.
 func (p *process) cause() string {
 	if p.group != nil {
-		if t := p.group.wrong(); t != nil {
+		if t := p.group.firstTrouble(); t != nil {
 			return t.Reason
 		}
 		var network *net.OpError
@@ -308,7 +308,7 @@ func (p *process) printedLast() string {
 // progress says how far the ranks had come by the last heartbeat.
 func (p *process) progress() string {
 	if p.group != nil {
-		if late := p.group.late(); late != "" {
+		if late := p.group.lateRanks(); late != "" {
 			return late
 		}
 	}
@@ -365,7 +365,7 @@ func (p *process) call(ctx context.Context, method string, params, result any, l
 		return errSilent
 	}
 	if p.group != nil && (err == nil || asFailure(err) != nil) {
-		p.group.calm(request)
+		p.group.clearTrouble(request)
 	}
 	return err
 }

@@ -95,7 +95,7 @@ func (d KernelDecl) pairs() func(dispatch, combine ep.Config) error {
 
 // ruleVars is what a rule sees.
 func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
-	vars := map[string]any{"problem": fields(p), "machine": fields(m)}
+	vars := map[string]any{"problem": jsonFields(p), "machine": jsonFields(m)}
 	for name, v := range c.Values {
 		vars[name] = string(v)
 		if n, ok := v.Int(); ok {
@@ -105,14 +105,14 @@ func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
 	return vars
 }
 
-// spelled remembers fields: a space is checked point by point on the same machine
+// fieldCache caches the results of jsonFields: a space is checked point by point on the same machine
 // and problem.
-var spelled sync.Map
+var fieldCache sync.Map
 
-// fields spells a struct by its JSON names, which is what rules are written
+// jsonFields spells a struct by its JSON names, which is what rules are written
 // in. Numbers become ints, so that % works on them.
-func fields(v any) map[string]any {
-	if known, ok := spelled.Load(v); ok {
+func jsonFields(v any) map[string]any {
+	if known, ok := fieldCache.Load(v); ok {
 		return known.(map[string]any)
 	}
 	b, err := json.Marshal(v)
@@ -128,6 +128,6 @@ func fields(v any) map[string]any {
 			out[name] = int(f)
 		}
 	}
-	spelled.Store(v, out)
+	fieldCache.Store(v, out)
 	return out
 }

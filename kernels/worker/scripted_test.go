@@ -307,7 +307,7 @@ func TestLiesAboutResults(t *testing.T) {
 		s := openWorkload(t, b, op)
 		v, err := s.Verify(t.Context(), defaultOf(t, b, op).With("tile_tokens", "13"))
 		if err != nil || v.OK() {
-			t.Errorf("%s: a worker that reported no wrong rows was believed: %+v, %v", op, v, err)
+			t.Errorf("%s: a worker that reported no wrong rows was plausibleRounds: %+v, %v", op, v, err)
 		}
 	}
 }

@@ -26,7 +26,7 @@ type session struct {
 	proc     *process // the process that id belongs to
 	prepared map[string]bool
 	verified time.Duration // the longest comparison that passed
-	apart    bool          // turns are asked for one by one, see again
+	separate bool          // turns are asked for one by one, see retryOneByOne
 }
 
 func (s *session) open(ctx context.Context) error {
@@ -55,7 +55,7 @@ func (s *session) open(ctx context.Context) error {
 
 // Prepare implements kernels.Session.
 func (s *session) Prepare(ctx context.Context, c ep.Config) error {
-	if f := s.backend.doomed[quarantineKey(s.workload, c)]; f != nil {
+	if f := s.backend.quarantined[quarantineKey(s.workload, c)]; f != nil {
 		return f
 	}
 	if s.proc != s.backend.proc || s.proc.lost() {
@@ -84,7 +84,7 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 		return kernels.Rounds{}, err
 	}
 	if why, _ := s.implausible(r, spec, time.Since(begin)); why != "" {
-		return kernels.Rounds{}, s.condemn(c, kernels.Failf(ep.Unstable, "the worker's times cannot be right: %s", why))
+		return kernels.Rounds{}, s.quarantine(c, kernels.Failf(ep.Unstable, "the worker's times cannot be right: %s", why))
 	}
 	return r, nil
 }
@@ -153,7 +153,7 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 		return nil, err
 	}
 	var probes []Probe
-	if !hooked(c) {
+	if !hasEpilogue(c) {
 		probes = chooseProbes(s.workload)
 	}
 	file := ""
@@ -195,7 +195,7 @@ func (s *session) Close() error {
 	}
 	ctx := context.Background()
 	if err := s.proc.call(ctx, methodClose, SessionID{s.id}, nil, shutLimit); err != nil {
-		s.backend.say(fmt.Sprintf("%v; the next session gets a new process", explain(ctx, s.proc, methodClose, err)))
+		s.backend.print(fmt.Sprintf("%v; the next session gets a new process", explain(ctx, s.proc, methodClose, err)))
 		s.backend.giveUp()
 	}
 	return nil
@@ -209,7 +209,7 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 		return nil
 	}
 	if f := asFailure(err); f != nil {
-		return s.blamed(c, f)
+		return s.reportedFailure(c, f)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -222,28 +222,28 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 		err = explain(ctx, s.proc, method, err)
 	}
 	f.Reason = err.Error()
-	if g := s.proc.group; g != nil && g.wrong() != nil {
-		f.Status = g.wrong().Status
+	if g := s.proc.group; g != nil && g.firstTrouble() != nil {
+		f.Status = g.firstTrouble().Status
 	}
-	s.condemn(c, f)
+	s.quarantine(c, f)
 	if err := s.backend.restart(ctx); err != nil {
 		return fmt.Errorf("after %v: %w", f, err)
 	}
 	return f
 }
 
-// blamed is a failure that the worker reported of c, which is not run again where it hung
+// reportedFailure is a failure that the worker reported of c, which is not run again where it hung
 // or crashed.
-func (s *session) blamed(c ep.Config, f *kernels.Failure) *kernels.Failure {
+func (s *session) reportedFailure(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	if f.Status == ep.Hang || f.Status == ep.Crash {
-		return s.condemn(c, f)
+		return s.quarantine(c, f)
 	}
 	return f
 }
 
-// condemn puts a candidate into quarantine: it is not run again.
-func (s *session) condemn(c ep.Config, f *kernels.Failure) *kernels.Failure {
-	s.backend.doomed[quarantineKey(s.workload, c)] = f
+// quarantine puts a candidate into quarantine: it is not run again.
+func (s *session) quarantine(c ep.Config, f *kernels.Failure) *kernels.Failure {
+	s.backend.quarantined[quarantineKey(s.workload, c)] = f
 	return f
 }
 

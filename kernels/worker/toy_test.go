@@ -151,7 +151,7 @@ func TestToyDrills(t *testing.T) {
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) || !strings.Contains(f.Reason, "rank 1") {
 				t.Fatalf("got %v, want %s with %q and the rank", err, c.status, c.reason)
 			}
-			if left := family(mark); len(left) > 0 {
+			if left := marked(mark); len(left) > 0 {
 				t.Errorf("processes left: %v", left)
 			}
 			if _, err := s.Run(t.Context(), good, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
@@ -222,7 +222,7 @@ func TestToyRefusals(t *testing.T) {
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil || b.Restarts() > 0 {
 		t.Errorf("%v, %d restarts", err, b.Restarts())
 	}
-	if w := b.proc.group.wrong(); w != nil {
+	if w := b.proc.group.firstTrouble(); w != nil {
 		t.Errorf("trouble is left: %+v", w)
 	}
 }
@@ -253,7 +253,7 @@ func untilLate(g *group, says string) timeout {
 		ctx, end := context.WithCancelCause(ctx)
 		go func() {
 			for ctx.Err() == nil {
-				if late := g.late(); strings.HasPrefix(late, "rank 1 of") && strings.Contains(late, says) {
+				if late := g.lateRanks(); strings.HasPrefix(late, "rank 1 of") && strings.Contains(late, says) {
 					break
 				}
 				time.Sleep(10 * time.Millisecond)

@@ -35,21 +35,21 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 	}
 	// A process that was replaced on the way has not heard of the turns before.
 	replaced := slices.ContainsFunc(turns, func(t kernels.Turn) bool { return !s.prepared[t.Config.Key()] })
-	if !s.backend.welcome.Turns || s.apart || replaced {
+	if !s.backend.welcome.Turns || s.separate || replaced {
 		return s.oneByOne(ctx, turns)
 	}
 	var r TurnsReply
 	begin := time.Now()
 	if err := s.proc.call(ctx, methodTurns, TurnsParams{s.id, turns}, &r, s.runLimit(most)+time.Duration(len(turns))*turnLimit); err != nil {
-		return s.again(ctx, turns, err)
+		return s.retryOneByOne(ctx, turns, err)
 	}
-	return s.believed(turns, r, time.Since(begin))
+	return s.plausibleRounds(turns, r, time.Since(begin))
 }
 
-// again asks for each turn by itself where the request for all was lost. If no turn is to
+// retryOneByOne asks for each turn by itself where the request for all was lost. If no turn is to
 // blame, the session asks for each by itself from then on: another loss would cost the
 // deadline and a new process in every round.
-func (s *session) again(ctx context.Context, turns []kernels.Turn, lost error) ([]kernels.Rounds, error) {
+func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost error) ([]kernels.Rounds, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -59,8 +59,8 @@ func (s *session) again(ctx context.Context, turns []kernels.Turn, lost error) (
 	}
 	done, err := s.oneByOne(ctx, turns)
 	if err == nil {
-		s.apart = true
-		s.backend.lose(lost.Error())
+		s.separate = true
+		s.backend.recordLoss(lost.Error())
 	}
 	return done, err
 }
@@ -76,22 +76,22 @@ func (s *session) oneByOne(ctx context.Context, turns []kernels.Turn) (done []ke
 	return done, nil
 }
 
-// believed are the rounds of an answer that took wall, up to the first turn that failed or
+// plausibleRounds are the rounds of an answer that took wall, up to the first turn that failed or
 // whose times cannot be true.
-func (s *session) believed(turns []kernels.Turn, r TurnsReply, wall time.Duration) ([]kernels.Rounds, error) {
+func (s *session) plausibleRounds(turns []kernels.Turn, r TurnsReply, wall time.Duration) ([]kernels.Rounds, error) {
 	for i, t := range turns {
 		if i == len(r.Rounds) {
 			if r.Failed != nil {
-				return r.Rounds, s.blamed(t.Config, reported(r.Failed.Status, r.Failed.Reason))
+				return r.Rounds, s.reportedFailure(t.Config, reported(r.Failed.Status, r.Failed.Reason))
 			}
 			if i > 0 {
 				return r.Rounds, nil // the rest is asked for next
 			}
-			return nil, s.condemn(t.Config, kernels.Failf(ep.Unstable, "no round came back for %d turns", len(turns)))
+			return nil, s.quarantine(t.Config, kernels.Failf(ep.Unstable, "no round came back for %d turns", len(turns)))
 		}
 		why, left := s.implausible(r.Rounds[i], kernels.RunSpec{Rounds: 1, Fold: t.Fold}, wall)
 		if why != "" {
-			return r.Rounds[:i], s.condemn(t.Config, kernels.Failf(ep.Unstable, "the worker's times cannot be right: %s", why))
+			return r.Rounds[:i], s.quarantine(t.Config, kernels.Failf(ep.Unstable, "the worker's times cannot be right: %s", why))
 		}
 		wall = left
 	}

@@ -127,11 +127,11 @@ func TestFewerRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	turns := slices.Repeat([]kernels.Turn{{Config: c, Fold: 1}}, 3)
-	if done, err := s.believed(turns, TurnsReply{Rounds: []kernels.Rounds{one, one}}, time.Hour); err != nil || len(done) != 2 {
+	if done, err := s.plausibleRounds(turns, TurnsReply{Rounds: []kernels.Rounds{one, one}}, time.Hour); err != nil || len(done) != 2 {
 		t.Errorf("%d turns, %v", len(done), err)
 	}
 	var f *kernels.Failure
-	if done, err := s.believed(turns, TurnsReply{}, time.Hour); !errors.As(err, &f) || f.Status != ep.Unstable || len(done) != 0 {
+	if done, err := s.plausibleRounds(turns, TurnsReply{}, time.Hour); !errors.As(err, &f) || f.Status != ep.Unstable || len(done) != 0 {
 		t.Errorf("%d turns, %v, want unstable", len(done), err)
 	}
 }

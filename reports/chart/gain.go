@@ -27,7 +27,7 @@ func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 		return
 	}
 	g := c.Search.Decision.Gain
-	b.ours = put(b.ours, b.label(l, c), point{c.Problem.Tokens, g.Mid, orElse(g.Low, g.Mid), orElse(g.High, g.Mid)})
+	b.ours = addPoint(b.ours, b.label(l, c), point{c.Problem.Tokens, g.Mid, orElse(g.Low, g.Mid), orElse(g.High, g.Mid)})
 }
 
 // orElse is v where it is a number.
@@ -78,7 +78,7 @@ func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 		return point{c.Problem.Tokens, bytes / m.Mid, bytes / orElse(m.High, m.Mid), bytes / orElse(m.Low, m.Mid)}
 	}
 	label := b.label(l, c)
-	b.ours = put(b.ours, label, at(winner))
+	b.ours = addPoint(b.ours, label, at(winner))
 	b.addDefault(c, label, at)
 	if name, gbps := b.options.Speeds.Of(l.Run.Machine).LimitName(c.Problem.Op); gbps > 0 {
 		b.limit.label = fmt.Sprintf("%s, %.4g GB/s", name, gbps)
@@ -117,7 +117,7 @@ func (b *seriesBuilder) share(l *reports.Loaded, c *reports.Case, limit float64)
 		return
 	}
 	m := winner.Median
-	b.ours = put(b.ours, b.label(l, c), point{c.Problem.Tokens, 100 * limit / m.Mid, 100 * limit / m.High, 100 * limit / max(m.Low, m.Mid/2)})
+	b.ours = addPoint(b.ours, b.label(l, c), point{c.Problem.Tokens, 100 * limit / m.Mid, 100 * limit / m.High, 100 * limit / max(m.Low, m.Mid/2)})
 }
 
 func drawWire(c draw.Canvas, all []series) {

@@ -21,31 +21,31 @@ func heatmap(c *reports.Case, o Options) *Figure {
 	if x == "" || y == "" {
 		return nil
 	}
-	h := heatOf(c, x, y)
+	h := gridOf(c, x, y)
 	if len(h.xs) < 2 && len(h.ys) < 2 || h.timed == 0 {
 		return nil
 	}
 	return &Figure{Alt: h.alt(c), Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.3*float64(min(len(h.ys), 14))) * vg.Inch, draw: h.draw}
 }
 
-// heat is the best time for each pair of values of two parameters.
-type heat struct {
+// grid holds the best time for each pair of values of two parameters.
+type grid struct {
 	x, y   string // parameters
 	xs, ys []ep.Value
-	spots  map[[2]ep.Value]spot
+	points map[[2]ep.Value]gridPoint
 	best   float64
 	timed  int
 	wins   [2]ep.Value
 }
 
-// spot is one pair of values.
-type spot struct {
+// gridPoint is one pair of values.
+type gridPoint struct {
 	seconds float64   // NaN where nothing has times
 	status  ep.Status // of the first failure there
 }
 
-func heatOf(c *reports.Case, x, y string) heat {
-	h := heat{x: x, y: y, spots: map[[2]ep.Value]spot{}}
+func gridOf(c *reports.Case, x, y string) grid {
+	h := grid{x: x, y: y, points: map[[2]ep.Value]gridPoint{}}
 	for _, e := range c.Entries {
 		vx, vy := e.Config.Values[x], e.Config.Values[y]
 		if vx == "" || vy == "" || e.Role == record.Twin || e.Role == record.Peer {
@@ -62,34 +62,34 @@ func heatOf(c *reports.Case, x, y string) heat {
 }
 
 // add takes entries fastest first, so that the first with times is the best.
-func (h *heat) add(at [2]ep.Value, e *reports.Entry) {
+func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	if !slices.Contains(h.xs, at[0]) {
 		h.xs = append(h.xs, at[0])
 	}
 	if !slices.Contains(h.ys, at[1]) {
 		h.ys = append(h.ys, at[1])
 	}
-	s, seen := h.spots[at]
+	s, seen := h.points[at]
 	switch {
 	case e.OK() && (!seen || math.IsNaN(s.seconds)):
-		h.spots[at] = spot{seconds: e.Level}
+		h.points[at] = gridPoint{seconds: e.Level}
 		h.timed++
 		if h.best == 0 || e.Level < h.best {
 			h.best = e.Level
 		}
 	case !seen:
-		h.spots[at] = spot{seconds: math.NaN(), status: e.Status}
+		h.points[at] = gridPoint{seconds: math.NaN(), status: e.Status}
 	}
 }
 
 // darkest is the loss at the dark end of the scale.
 const darkest = 1.0
 
-func (h heat) draw(c draw.Canvas) {
-	m := cells{cols: len(h.xs), rows: len(h.ys)}
+func (h grid) draw(c draw.Canvas) {
+	m := matrix{cols: len(h.xs), rows: len(h.ys)}
 	for i, x := range h.xs {
 		for j, y := range h.ys {
-			s, ok := h.spots[[2]ep.Value{x, y}]
+			s, ok := h.points[[2]ep.Value{x, y}]
 			if !ok {
 				continue
 			}
@@ -104,12 +104,12 @@ func (h heat) draw(c draw.Canvas) {
 			m.list = append(m.list, q)
 		}
 	}
-	matrix(h.key(c), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
+	drawMatrix(h.key(c), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
 }
 
 // key draws what colours, frame, crosses and blanks mean, and returns what is
 // left above it.
-func (h heat) key(c draw.Canvas) draw.Canvas {
+func (h grid) key(c draw.Canvas) draw.Canvas {
 	note := words(tickSize, muted)
 	note.YAlign = draw.YBottom
 	c.FillText(note, c.Min, elide("crossed: every config there failed, with its status; blank: none was measured, being illegal or not tried", note, c.Max.X-c.Min.X))
@@ -201,7 +201,7 @@ func pick(names []string, want, taken string) string {
 	return ""
 }
 
-func (h heat) alt(c *reports.Case) string {
+func (h grid) alt(c *reports.Case) string {
 	return fmt.Sprintf("Heat map for %s: %s against %s, %d combinations timed, fastest %s us, the winner has %s=%s and %s=%s.",
 		c.Title(), h.y, h.x, h.timed, reports.Micros(h.best).Text, h.x, h.wins[0], h.y, h.wins[1])
 }

@@ -115,7 +115,7 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 // drawTraffic draws the tokens sent from each rank to each other.
 func (l Load) drawTraffic(c draw.Canvas) {
 	n := len(l.Traffic)
-	m := cells{cols: n, rows: n}
+	m := matrix{cols: n, rows: n}
 	top := 0.0
 	for _, row := range l.Traffic {
 		top = max(top, slices.Max(append(row, 0)))
@@ -136,7 +136,7 @@ func (l Load) drawTraffic(c draw.Canvas) {
 	note := words(tickSize, ink)
 	note.YAlign = draw.YTop
 	c.FillText(note, vg.Point{X: c.Min.X, Y: c.Max.Y}, "tokens sent, each once to a rank")
-	matrix(draw.Crop(c, 0, 0, 0, -1.6*tickSize), m, axisNames{"to rank", names}, axisNames{"from rank", reversed})
+	drawMatrix(draw.Crop(c, 0, 0, 0, -1.6*tickSize), m, axisNames{"to rank", names}, axisNames{"from rank", reversed})
 }
 
 func (l Load) alt() string {
@@ -178,7 +178,7 @@ func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	}
 	largest := map[id]*reports.Case{}
 	var order []id
-	for _, l := range ours(runs) {
+	for _, l := range ownRuns(runs) {
 		for _, c := range l.Cases {
 			g := groupOf(c.Problem, "")
 			g.Op, g.Dispatch = "", "" // the routing is the same for all

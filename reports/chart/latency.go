@@ -57,7 +57,7 @@ func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
 	for _, e := range c.Entries {
 		if e.Role == record.Peer && e.OK() && !seen[c.Label(e)] {
 			seen[c.Label(e)] = true // entries come fastest first
-			b.others = put(b.others, peerLabel(c, e), micros(c, e))
+			b.others = addPoint(b.others, peerLabel(c, e), micros(c, e))
 		}
 	}
 	winner := c.Winner()
@@ -65,7 +65,7 @@ func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
 		return
 	}
 	label := b.label(l, c)
-	b.ours = put(b.ours, label, micros(c, winner))
+	b.ours = addPoint(b.ours, label, micros(c, winner))
 	b.addDefault(c, label, func(d *reports.Entry) point { return micros(c, d) })
 	speeds := b.options.Speeds.Of(l.Run.Machine)
 	if f := c.Limit(speeds) * 1e6; finite(f) && label == b.ours[0].label {
@@ -83,8 +83,8 @@ func (b *seriesBuilder) addDefault(c *reports.Case, label string, at func(*repor
 	}
 }
 
-// put adds a point to the series of a label.
-func put(list []series, label string, q point) []series {
+// addPoint adds a point to the series of a label.
+func addPoint(list []series, label string, q point) []series {
 	i := slices.IndexFunc(list, func(s series) bool { return s.label == label })
 	if i < 0 {
 		i, list = len(list), append(list, series{label: label})
@@ -121,14 +121,14 @@ func (b *seriesBuilder) label(l *reports.Loaded, c *reports.Case) string {
 	if c.Problem.Precision == ep.Reduced {
 		label += ", reduced precision"
 	}
-	if len(ours(b.runs)) > 1 {
+	if len(ownRuns(b.runs)) > 1 {
 		return l.Name() + ": " + label
 	}
 	return label
 }
 
-// ours lists the runs with times that are not imported.
-func ours(runs []*reports.Loaded) []*reports.Loaded {
+// ownRuns lists the runs with times that are not imported.
+func ownRuns(runs []*reports.Loaded) []*reports.Loaded {
 	return slices.DeleteFunc(slices.Clone(runs), func(l *reports.Loaded) bool {
 		return !slices.ContainsFunc(l.Cases, func(c *reports.Case) bool { return c.Best() != nil })
 	})

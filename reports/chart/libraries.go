@@ -37,8 +37,8 @@ func libraries(runs []*reports.Loaded, _ Options) []Figure {
 	if len(runs) < 2 {
 		return nil
 	}
-	choices, err := reports.Choose(runs)
-	if err != nil || !reports.Several(choices) {
+	choices, err := reports.CompareLibraries(runs)
+	if err != nil || !reports.SeveralRuns(choices) {
 		return nil // runs of different machines are not compared
 	}
 	var out []Figure
@@ -48,7 +48,7 @@ func libraries(runs []*reports.Loaded, _ Options) []Figure {
 	return out
 }
 
-func libraryPictures(choices []reports.Choice) []*libraryPicture {
+func libraryPictures(choices []reports.LibraryComparison) []*libraryPicture {
 	var out []*libraryPicture
 	for _, c := range choices {
 		shape := c.Problem
@@ -66,7 +66,7 @@ func libraryPictures(choices []reports.Choice) []*libraryPicture {
 	return out
 }
 
-func (p *libraryPicture) add(c reports.Choice) {
+func (p *libraryPicture) add(c reports.LibraryComparison) {
 	column := &p.columns[slices.Index(ep.Ops(), c.Problem.Op)]
 	name := fmt.Sprintf("%s: %s", c.Problem.Op, c.Work)
 	i := slices.IndexFunc(*column, func(w work) bool { return w.name == name })
@@ -74,13 +74,13 @@ func (p *libraryPicture) add(c reports.Choice) {
 		i, *column = len(*column), append(*column, work{name: name})
 	}
 	w := &(*column)[i]
-	for _, o := range c.Offers {
+	for _, o := range c.Libraries {
 		if !slices.Contains(p.names, o.Library) {
 			p.names = append(p.names, o.Library)
 		}
-		w.tuned = put(w.tuned, o.Library, micros(o.Case, o.Entry))
+		w.tuned = addPoint(w.tuned, o.Library, micros(o.Case, o.Entry))
 		if d := o.Case.Default(); d != nil && d.OK() && d.Key != o.Entry.Key {
-			w.plain = put(w.plain, o.Library, micros(o.Case, d))
+			w.plain = addPoint(w.plain, o.Library, micros(o.Case, d))
 		}
 	}
 }

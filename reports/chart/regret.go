@@ -36,7 +36,7 @@ const worstShade = 0.25
 
 func drawRegret(c draw.Canvas, r record.Regret) {
 	rows := len(r.Rows)
-	m := cells{cols: len(r.Routings), rows: rows}
+	m := matrix{cols: len(r.Routings), rows: rows}
 	for i, row := range r.Rows {
 		for j, l := range row.Loss {
 			v := float64(l)
@@ -56,7 +56,7 @@ func drawRegret(c draw.Canvas, r record.Regret) {
 		labels = append(labels, label)
 	}
 	slices.Reverse(labels)
-	matrix(c, m, axisNames{"launched under", r.Routings}, axisNames{"winner of", labels})
+	drawMatrix(c, m, axisNames{"launched under", r.Routings}, axisNames{"winner of", labels})
 }
 
 func regretAlt(r record.Regret) string {

@@ -67,7 +67,7 @@ func writeAIConfigurator(in Input) (Output, error) {
 		t.add(in.Run, c)
 	}
 	if len(t.rows) == 0 {
-		return Output{}, fmt.Errorf("the run has no dispatch or combine of deepep-normal, deepep-ll or flashinfer under uniform routing that the table has a word for%s", t.lacks())
+		return Output{}, fmt.Errorf("the run has no dispatch or combine of deepep-normal, deepep-ll or flashinfer under uniform routing that the table has a word for%s", t.whyLeftOut())
 	}
 	var b bytes.Buffer
 	if err := parquet.Write(&b, t.rows); err != nil {
@@ -78,13 +78,13 @@ func writeAIConfigurator(in Input) (Output, error) {
 		notes = append(notes, fmt.Sprintf("%d cases left out: pairs, and routings that the table has no column for", t.cases))
 	}
 	if t.bf16 > 0 {
-		notes = append(notes, fmt.Sprintf("%d configs left out%s", t.bf16, t.lacks()))
+		notes = append(notes, fmt.Sprintf("%d configs left out%s", t.bf16, t.whyLeftOut()))
 	}
 	return Output{b.Bytes(), notes}, nil
 }
 
-// lacks says why dispatches are left out, if any were.
-func (t *a2aTable) lacks() string {
+// whyLeftOut says why dispatches are left out, if any were.
+func (t *a2aTable) whyLeftOut() string {
 	if t.bf16 == 0 {
 		return ""
 	}

@@ -10,37 +10,37 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// pick is one config for each half, and what it loses at each spot to the best pair
+// configPair is one config for each half, and what it loses at each measuredPoint to the best pair
 // there.
-type pick struct {
+type configPair struct {
 	dispatch, combine ep.Config
-	regret            []float64 // by spot, as a ratio minus one; NaN where the pair was not measured
+	regret            []float64 // by measuredPoint, as a ratio minus one; NaN where the pair was not measured
 }
 
-// rivals are the pairs of a spot whose configs fit each other, summed up.
-type rivals struct{ fastest, slowest float64 } // seconds of dispatch and combine together
+// extremes are the pairs of a measuredPoint whose configs fit each other, summed up.
+type extremes struct{ fastest, slowest float64 } // seconds of dispatch and combine together
 
-// choose picks the pair with the least weighted mean regret over spots, of configs that
+// choose picks the pair with the least weighted mean regret over measuredPoints, of configs that
 // fit each other. Where a pair was not measured it counts like the slowest one that was:
 // a run of winners alone has the default everywhere, and each other config at the few
 // counts where it won. To ask for pairs that were measured everywhere was tried: of such
 // a run nothing but the default is left. Among equals the first by key is taken.
 //
-// The library's own default stays unless the pick is faster by more than band. Of many
+// The library's own default stays unless the configPair is faster by more than band. Of many
 // configs that are equally fast, the one that read fastest in few rounds is no better.
-func choose(all []spot, band float64, fits func(dispatch, combine ep.Config) bool) (pick, error) {
-	at := make([]rivals, len(all))
+func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
+	at := make([]extremes, len(all))
 	for i, s := range all {
-		at[i] = rivalsAt(s, fits)
+		at[i] = extremesAt(s, fits)
 	}
-	best, least := pick{}, math.Inf(1)
-	for _, x := range configs(all, func(s spot) map[string]float64 { return s.dispatch }) {
-		for _, y := range configs(all, func(s spot) map[string]float64 { return s.combine }) {
+	best, least := configPair{}, math.Inf(1)
+	for _, x := range configs(all, func(s measuredPoint) map[string]float64 { return s.dispatch }) {
+		for _, y := range configs(all, func(s measuredPoint) map[string]float64 { return s.combine }) {
 			if !fits(x, y) {
 				continue
 			}
 			if sum, regret := judge(all, at, x, y); sum < least {
-				best, least = pick{x, y, regret}, sum
+				best, least = configPair{x, y, regret}, sum
 			}
 		}
 	}
@@ -54,21 +54,21 @@ func choose(all []spot, band float64, fits func(dispatch, combine ep.Config) boo
 }
 
 // defaults is the pair of the library's own defaults with its weighted sum of regrets,
-// infinite where they were not measured at every spot.
-func defaults(all []spot, at []rivals) (pick, float64) {
+// infinite where they were not measured at every measuredPoint.
+func defaults(all []measuredPoint, at []extremes) (configPair, float64) {
 	x, errX := ep.ParseConfig(all[0].own.dispatch)
 	y, errY := ep.ParseConfig(all[0].own.combine)
 	if errX != nil || errY != nil {
-		return pick{}, math.Inf(1)
+		return configPair{}, math.Inf(1)
 	}
 	sum, regret := judge(all, at, x, y)
 	if slices.ContainsFunc(regret, math.IsNaN) {
 		sum = math.Inf(1)
 	}
-	return pick{x, y, regret}, sum
+	return configPair{x, y, regret}, sum
 }
 
-func weights(all []spot) (sum float64) {
+func weights(all []measuredPoint) (sum float64) {
 	for _, s := range all {
 		sum += s.weight
 	}
@@ -76,7 +76,7 @@ func weights(all []spot) (sum float64) {
 }
 
 // judge is the weighted sum of a pair's regrets, infinite where it was measured nowhere.
-func judge(all []spot, at []rivals, x, y ep.Config) (sum float64, regret []float64) {
+func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, regret []float64) {
 	regret, measured := make([]float64, len(all)), false
 	for i, s := range all {
 		d, c := s.dispatch[x.Key()], s.combine[y.Key()]
@@ -97,10 +97,10 @@ func judge(all []spot, at []rivals, x, y ep.Config) (sum float64, regret []float
 	return sum, regret
 }
 
-// rivalsAt are the least and the longest time of a pair at a spot; 0 where none fits.
-func rivalsAt(s spot, fits func(dispatch, combine ep.Config) bool) (r rivals) {
-	for _, x := range configs([]spot{s}, func(s spot) map[string]float64 { return s.dispatch }) {
-		for _, y := range configs([]spot{s}, func(s spot) map[string]float64 { return s.combine }) {
+// extremesAt are the least and the longest time of a pair at a measuredPoint; 0 where none fits.
+func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r extremes) {
+	for _, x := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.dispatch }) {
+		for _, y := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.combine }) {
 			if !fits(x, y) {
 				continue
 			}
@@ -113,8 +113,8 @@ func rivalsAt(s spot, fits func(dispatch, combine ep.Config) bool) (r rivals) {
 	return r
 }
 
-// configs lists the configs of a half that any spot has, by key.
-func configs(all []spot, half func(spot) map[string]float64) []ep.Config {
+// configs lists the configs of a half that any measuredPoint has, by key.
+func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}
 	for _, s := range all {
@@ -128,9 +128,9 @@ func configs(all []spot, half func(spot) map[string]float64) []ep.Config {
 	return out
 }
 
-// losses returns a line for each spot with the pick's regret. A last line names the spots
-// where the pick was not measured.
-func (p pick) losses(all []spot) []string {
+// losses returns a line for each measuredPoint with the configPair's regret. A last line names the measuredPoints
+// where the configPair was not measured.
+func (p configPair) losses(all []measuredPoint) []string {
 	var out, unknown []string
 	for i, s := range all {
 		if math.IsNaN(p.regret[i]) {

@@ -31,10 +31,10 @@ func deepEPOf(c ep.Config) deepEPConfig {
 	return deepEPConfig{c.Int("sms"), c.Int("send"), c.Int("recv")}
 }
 
-// oneForAll is the config of normal mode that loses least over all token counts, and what
+// bestForAllCounts is the config of normal mode that loses least over all token counts, and what
 // to say about it.
-func oneForAll(in Input) (best pick, notes []string, err error) {
-	all, left, err := spots(in, normal)
+func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
+	all, left, err := measuredPoints(in, normal)
 	if err != nil {
 		return best, nil, err
 	}
@@ -47,7 +47,7 @@ func oneForAll(in Input) (best pick, notes []string, err error) {
 // writeSGLang writes the JSON of --deepep-config. SGLang has one config for all token
 // counts, in normal mode only.
 func writeSGLang(in Input) (Output, error) {
-	best, notes, err := oneForAll(in)
+	best, notes, err := bestForAllCounts(in)
 	if err != nil {
 		return Output{}, err
 	}
@@ -57,7 +57,7 @@ func writeSGLang(in Input) (Output, error) {
 
 // writeMegatron writes the one number that Megatron-LM takes.
 func writeMegatron(in Input) (Output, error) {
-	best, notes, err := oneForAll(in)
+	best, notes, err := bestForAllCounts(in)
 	if err != nil {
 		return Output{}, err
 	}
@@ -80,7 +80,7 @@ type shimRow struct {
 // writeShim writes the look-up by token count. Rows meet in the middle of the measured
 // counts, as those of a table do.
 func writeShim(in Input) (Output, error) {
-	all, notes, err := spots(in, normal)
+	all, notes, err := measuredPoints(in, normal)
 	if err != nil {
 		return Output{}, err
 	}

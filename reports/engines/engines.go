@@ -54,8 +54,8 @@ type Output struct {
 	Notes []string
 }
 
-// spot is one token count and routing with the times of all configs of both halves.
-type spot struct {
+// measuredPoint is one token count and routing with the times of all configs of both halves.
+type measuredPoint struct {
 	tokens            int
 	routing           string
 	weight            float64
@@ -63,11 +63,11 @@ type spot struct {
 	own               struct{ dispatch, combine string } // keys of the library's own defaults
 }
 
-func (s spot) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
+func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
-// spots are the cases of a run in which a kernel ran both halves. The halves must be of
+// measuredPoints are the cases of a run in which a kernel ran both halves. The halves must be of
 // one problem but for the token count: an engine's config has room for one.
-func spots(in Input, kernel string) (out []spot, left []string, err error) {
+func measuredPoints(in Input, kernel string) (out []measuredPoint, left []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
 		times := timesOf(c, kernel)
@@ -89,23 +89,23 @@ func spots(in Input, kernel string) (out []spot, left []string, err error) {
 		if p != problem {
 			return nil, nil, errors.New("the run has several shapes, dtypes or rank counts; sweep one for an export")
 		}
-		i := slices.IndexFunc(out, func(s spot) bool { return s.tokens == c.Problem.Tokens && s.routing == c.Routing })
+		i := slices.IndexFunc(out, func(s measuredPoint) bool { return s.tokens == c.Problem.Tokens && s.routing == c.Routing })
 		if i < 0 {
 			i = len(out)
-			out = append(out, spot{tokens: c.Problem.Tokens, routing: c.Routing, weight: weight})
+			out = append(out, measuredPoint{tokens: c.Problem.Tokens, routing: c.Routing, weight: weight})
 		}
 		if c.Problem.Op == ep.Dispatch {
-			out[i].dispatch, out[i].own.dispatch = times, ownOf(c)
+			out[i].dispatch, out[i].own.dispatch = times, defaultKeyOf(c)
 		} else {
-			out[i].combine, out[i].own.combine = times, ownOf(c)
+			out[i].combine, out[i].own.combine = times, defaultKeyOf(c)
 		}
 	}
-	return whole(out, in.Mix, kernel)
+	return withBothHalves(out, in.Mix, kernel)
 }
 
-// whole are the spots with both halves, by token count; left says which have one alone.
+// withBothHalves are the measuredPoints with both halves, by token count; left says which have one alone.
 // Each count of a mix must have both.
-func whole(all []spot, mix map[int]float64, kernel string) (out []spot, left []string, err error) {
+func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, left []string, err error) {
 	for _, s := range all {
 		switch {
 		case len(s.dispatch) == 0:
@@ -116,20 +116,20 @@ func whole(all []spot, mix map[int]float64, kernel string) (out []spot, left []s
 			out = append(out, s)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b spot) int { return cmp.Compare(a.tokens, b.tokens) })
+	slices.SortStableFunc(out, func(a, b measuredPoint) int { return cmp.Compare(a.tokens, b.tokens) })
 	if len(out) == 0 && len(mix) == 0 {
 		return nil, nil, fmt.Errorf("the run has no dispatch and combine of kernel %s for the same tokens and routing; measure it with its worker: sweep --op dispatch,combine", kernel)
 	}
 	for _, n := range slices.Sorted(maps.Keys(mix)) {
-		if !slices.ContainsFunc(out, func(s spot) bool { return s.tokens == n }) {
+		if !slices.ContainsFunc(out, func(s measuredPoint) bool { return s.tokens == n }) {
 			return nil, nil, fmt.Errorf("--mix: the run has no dispatch and combine of kernel %s with %s", kernel, ep.Tokens(n))
 		}
 	}
 	return out, left, nil
 }
 
-// ownOf is the key of the default in a case, "" if it was not measured there.
-func ownOf(c *reports.Case) string {
+// defaultKeyOf is the key of the default in a case, "" if it was not measured there.
+func defaultKeyOf(c *reports.Case) string {
 	if e := c.Default(); e != nil {
 		return e.Key
 	}

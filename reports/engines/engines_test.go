@@ -110,8 +110,8 @@ func TestSGLang(t *testing.T) {
 func TestWinnersOnly(t *testing.T) {
 	l := deepEPRun()
 	l.Results = slices.DeleteFunc(l.Results, func(r record.Result) bool {
-		dflt, small := r.Config.Int("sms") == 20 && r.Config.Int("send") == 8, r.Problem.Tokens == 128
-		return !dflt && (small || r.Config.Int("sms") == 20)
+		defaultConfig, small := r.Config.Int("sms") == 20 && r.Config.Int("send") == 8, r.Problem.Tokens == 128
+		return !defaultConfig && (small || r.Config.Int("sms") == 20)
 	})
 	l.Cases = reports.Cases(l.Run, l.Results)
 	e, _ := Find("sglang")

@@ -11,7 +11,7 @@ const oneSided = "flashinfer"
 
 // writeFlashInfer writes the two variables that FlashInfer reads once a process.
 func writeFlashInfer(in Input) (Output, error) {
-	all, left, err := spots(in, oneSided)
+	all, left, err := measuredPoints(in, oneSided)
 	if err != nil {
 		return Output{}, err
 	}

@@ -71,11 +71,11 @@ func gain(d *drawer) {
 
 // libraries compares those of several runs, where they do the same work.
 func libraries(d *drawer) {
-	choices, err := reports.Choose(d.runs)
-	if err != nil || !reports.Rivals(choices) {
+	choices, err := reports.CompareLibraries(d.runs)
+	if err != nil || !reports.SeveralLibraries(choices) {
 		return // nor are runs of different machines compared
 	}
-	d.table(reports.ChoiceTable(choices))
+	d.table(reports.FastestTable(choices))
 	d.table(reports.LibraryTable(choices))
 	d.draw("libraries", d.runs...)
 }
@@ -98,10 +98,10 @@ func rowTable(l *reports.Loaded) reports.Table {
 	}}
 	out.Columns = append(append(out.Columns, reports.ConfigColumns()...), reports.Numbers("regret", "%"), reports.Numbers("error", "%"))
 	for _, r := range l.Table.Rows {
-		dflt, e := defaultOf(l.Run, r), r.Evidence
+		defaultConfig, e := defaultOf(l.Run, r), r.Evidence
 		config := r.Config
 		if r.Default {
-			config = dflt
+			config = defaultConfig
 		}
 		gain := reports.Gain(e.Gain)
 		if e.GainLow > 1 {
@@ -109,7 +109,7 @@ func rowTable(l *reports.Loaded) reports.Table {
 		}
 		cells := []reports.Cell{reports.Str(reports.OpTitle(r.Key.Op, r.Key.Precision)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)),
 			reports.Int(r.Lo), reports.Int(r.Hi), gain, reports.Gain(e.GainLow), reports.Gain(e.GainHigh), reports.Micros(e.Median)}
-		out.Add(append(append(cells, reports.ConfigCells(config, dflt)...), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))...)
+		out.Add(append(append(cells, reports.ConfigCells(config, defaultConfig)...), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))...)
 	}
 	out.Note("gain: the default's time over the config's, where it gains least among the row's token counts; low, high: its 95 % interval; regret: what the config loses at most under the routings of the row; error: the largest against the oracle, relative to the row's largest value")
 	return out

@@ -24,26 +24,26 @@ const leastShare, mostShare = 0.6, 0.99
 // coefficients say nothing of them.
 const fewRows = 9
 
-// pull is how strongly a coefficient is drawn to start: one that is off by a factor of
+// priorWeight is how strongly a coefficient is drawn to start: one that is off by a factor of
 // ten costs what an error of 12 % of one time does. It decides only what the times leave
 // open, and keeps small families from extremes.
-const pull = 0.003
+const priorWeight = 0.003
 
 // Fitted is a fit with its errors.
 type Fitted struct {
-	File   *model.File
-	Misses []Miss   // each recorded time with its prediction while its run was left out
-	Few    []string // families with too few times to fit
+	File      *model.File
+	Residuals []Residual // each recorded time with its prediction while its run was left out
+	Few       []string   // families with too few times to fit
 }
 
-// Miss is a recorded time and what was predicted for it.
-type Miss struct {
+// Residual is a recorded time and what was predicted for it.
+type Residual struct {
 	Row
 	Predicted float64 // seconds
 }
 
 // Error is the relative error, negative where the prediction is too low.
-func (m Miss) Error() float64 { return m.Predicted/m.Seconds - 1 }
+func (m Residual) Error() float64 { return m.Predicted/m.Seconds - 1 }
 
 // familyKey tells families apart.
 type familyKey struct {
@@ -99,7 +99,7 @@ func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	if len(out.File.Families) == 0 {
 		return nil, fmt.Errorf("no family has %d recorded times; give more runs", fewRows)
 	}
-	total := sumUp(out.Misses, Parts[at].of)
+	total := sumUp(out.Residuals, Parts[at].of)
 	out.File.LeftOutBy, out.File.LeftOut, out.File.Recorded = part, &total, parts(rows, Parts[0].of)
 	return out, out.checkShare(link)
 }
@@ -137,7 +137,7 @@ func families(rows []Row) [][]Row {
 // family fits one family and predicts each of its parts from the others.
 func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 	whole := fit(rows, link, start())
-	var misses []Miss
+	var misses []Residual
 	for _, part := range parts(rows, of) {
 		var kept, left []Row
 		for _, r := range rows {
@@ -152,11 +152,11 @@ func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 		}
 		c := fit(kept, link, whole)
 		for _, r := range left {
-			misses = append(misses, Miss{r, model.Predict(c, r.Call, link, model.Link{}).Seconds})
+			misses = append(misses, Residual{r, model.Predict(c, r.Call, link, model.Link{}).Seconds})
 		}
 	}
 	k := keyOf(&rows[0])
-	f.Misses = append(f.Misses, misses...)
+	f.Residuals = append(f.Residuals, misses...)
 	f.File.Families = append(f.File.Families, model.Family{Design: k.design, Op: k.op, Dispatch: k.dtype, Precision: k.precision,
 		Rows: len(rows), LeftOut: sumUp(misses, of), Costs: rounded(whole)})
 }
@@ -172,7 +172,7 @@ func parts(rows []Row, of func(*Row) string) []string {
 }
 
 // sumUp gives the errors of predictions.
-func sumUp(misses []Miss, of func(*Row) string) model.Error {
+func sumUp(misses []Residual, of func(*Row) string) model.Error {
 	var rows []Row
 	var errs []float64
 	for _, m := range misses {
@@ -183,13 +183,13 @@ func sumUp(misses []Miss, of func(*Row) string) model.Error {
 		return e
 	}
 	slices.Sort(errs)
-	e.Median, e.P95 = four(stat.Quantile(0.5, stat.Empirical, errs, nil)), four(stat.Quantile(0.95, stat.Empirical, errs, nil))
-	e.Worst = four(errs[len(errs)-1])
+	e.Median, e.P95 = roundTo4(stat.Quantile(0.5, stat.Empirical, errs, nil)), roundTo4(stat.Quantile(0.95, stat.Empirical, errs, nil))
+	e.Worst = roundTo4(errs[len(errs)-1])
 	return e
 }
 
-// four rounds to four figures.
-func four(v float64) float64 {
+// roundTo4 rounds to four figures.
+func roundTo4(v float64) float64 {
 	if v == 0 {
 		return 0
 	}
@@ -200,7 +200,7 @@ func four(v float64) float64 {
 func rounded(c model.Coefficients) model.Coefficients {
 	x := c.Vector()
 	for i := range x {
-		x[i] = four(x[i])
+		x[i] = roundTo4(x[i])
 	}
 	return model.FromVector(x)
 }
@@ -214,16 +214,16 @@ func start() model.Coefficients {
 const least = 1e-6
 
 // fit finds the coefficients with the least error: the sum over rows of tanh^2 of
-// log(predicted/recorded), and the pull. It treats a factor too high and too low alike, and the tanh
+// log(predicted/recorded), and the priorWeight. It treats a factor too high and too low alike, and the tanh
 // keeps one odd time from bending the rest. Coefficients are positive, hence their logs;
 // the link's share is below 1, hence its odds.
 func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficients {
-	prior := bound(start())
+	prior := toUnbounded(start())
 	loss := func(x []float64) float64 {
-		c := free(x)
+		c := fromUnbounded(x)
 		var sum float64
 		for i := range x {
-			sum += pull * (x[i] - prior[i]) * (x[i] - prior[i])
+			sum += priorWeight * (x[i] - prior[i]) * (x[i] - prior[i])
 		}
 		for i := range rows {
 			r := &rows[i]
@@ -233,17 +233,17 @@ func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficient
 		return sum / float64(len(rows))
 	}
 	gradient := func(g, x []float64) { fd.Gradient(g, loss, x, &fd.Settings{Formula: fd.Central, Step: 1e-5}) }
-	result, err := optimize.Minimize(optimize.Problem{Func: loss, Grad: gradient}, bound(from),
+	result, err := optimize.Minimize(optimize.Problem{Func: loss, Grad: gradient}, toUnbounded(from),
 		&optimize.Settings{GradientThreshold: 1e-7, MajorIterations: 150, Converger: &optimize.FunctionConverge{Relative: 1e-6, Iterations: 8}}, &optimize.BFGS{})
-	if result == nil || err != nil && !(result.F < loss(bound(from))) {
+	if result == nil || err != nil && !(result.F < loss(toUnbounded(from))) {
 		return from // the line search found nothing better
 	}
-	return free(result.X)
+	return fromUnbounded(result.X)
 }
 
 const shareAt = 3 // of LinkShare in a Vector
 
-func bound(c model.Coefficients) []float64 {
+func toUnbounded(c model.Coefficients) []float64 {
 	x := c.Vector()
 	for i, v := range x {
 		if i == shareAt {
@@ -255,7 +255,7 @@ func bound(c model.Coefficients) []float64 {
 	return x
 }
 
-func free(x []float64) model.Coefficients {
+func fromUnbounded(x []float64) model.Coefficients {
 	y := make([]float64, len(x))
 	for i, v := range x {
 		if i == shareAt {

@@ -83,7 +83,7 @@ func TestLeftOutIsLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range f.Misses {
+	for _, m := range f.Residuals {
 		if m.Run == "run3" && m.Error() > -0.5 {
 			t.Errorf("run3 %v s is predicted as %v: it was not left out", m.Seconds, m.Predicted)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Ask is one question of a plan: a model's shape, and what to vary.
-type Ask struct {
+// Question is one question of a plan: a model's shape, and what to vary.
+type Question struct {
 	Model   string // label
 	Problem ep.Problem
 	Shape   model.Shape
@@ -19,14 +19,14 @@ type Ask struct {
 
 // Point is a prediction of a plan.
 type Point struct {
-	Ask
+	Question
 	model.Prediction
 	Drawn int // tokens of each rank that were drawn
 }
 
 // Plan predicts every question. Questions that differ only in op, dtype or precision
 // share a draw.
-func Plan(m *model.Model, asks []Ask) ([]Point, error) {
+func Plan(m *model.Model, asks []Question) ([]Point, error) {
 	type drawn struct {
 		shape   model.Shape
 		routing string

@@ -112,23 +112,23 @@ func (r Published) seconds(n []model.Traffic) float64 {
 	return token * n[model.Select.Index()].Places / (r.OfChosen * 1e9)
 }
 
-// Beside is a published figure with the prediction for it.
-type Beside struct {
+// ComparedFigure is a published figure with the prediction for it.
+type ComparedFigure struct {
 	Published
 	Seconds   float64 // published
 	Predicted model.Prediction
 }
 
 // Error is the relative error of the prediction.
-func (b Beside) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
+func (b ComparedFigure) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
 
 // Impossible reports a published time that is shorter than its bytes take on the
 // network of the model file, by more than rounding: then that fact is wrong.
-func (b Beside) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
+func (b ComparedFigure) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
 
 // Compare predicts every published row with our kernels' coefficients, the library's
 // own transport and the row's links. Missing says which rows have no family in the file.
-func Compare(f *model.File, rows []Published) (out []Beside, missing []string, err error) {
+func Compare(f *model.File, rows []Published) (out []ComparedFigure, missing []string, err error) {
 	counts := map[string][]model.Traffic{}
 	for _, r := range rows {
 		p, err := r.problem()
@@ -149,7 +149,7 @@ func Compare(f *model.File, rows []Published) (out []Beside, missing []string, e
 				return nil, nil, fmt.Errorf("%s EP%d: %w", r.Library, r.Ranks, err)
 			}
 		}
-		b, err := beside(f, r, counts[key])
+		b, err := compareFigure(f, r, counts[key])
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s EP%d: %w", r.Library, r.Ranks, err)
 		}
@@ -158,25 +158,25 @@ func Compare(f *model.File, rows []Published) (out []Beside, missing []string, e
 	return out, missing, nil
 }
 
-func beside(f *model.File, r Published, n []model.Traffic) (Beside, error) {
+func compareFigure(f *model.File, r Published, n []model.Traffic) (ComparedFigure, error) {
 	p, err := r.problem()
 	if err != nil {
-		return Beside{}, err
+		return ComparedFigure{}, err
 	}
 	family, err := f.Family(Tuned, p)
 	if err != nil {
-		return Beside{}, err
+		return ComparedFigure{}, err
 	}
 	host, err := f.Link(r.Host, model.Host)
 	if err != nil {
-		return Beside{}, err
+		return ComparedFigure{}, err
 	}
 	net, err := f.Link(r.Network, model.Network)
 	if err != nil {
-		return Beside{}, err
+		return ComparedFigure{}, err
 	}
 	call := model.NewCall(r.Op, p, r.shape(), r.Transport, n[r.Transport.Index()], f.SMs)
 	q := model.Predict(family.Costs, call, host, net)
 	q.Transport = r.Transport
-	return Beside{Published: r, Seconds: r.seconds(n), Predicted: q}, nil
+	return ComparedFigure{Published: r, Seconds: r.seconds(n), Predicted: q}, nil
 }

@@ -18,7 +18,7 @@ func recorded(t *testing.T) *model.File {
 }
 
 // compared predicts the published rows of one library, with a bandwidth of ndr400.
-func compared(t *testing.T, library string, bandwidth float64) []Beside {
+func compared(t *testing.T, library string, bandwidth float64) []ComparedFigure {
 	f := recorded(t)
 	for i := range f.Links {
 		if f.Links[i].Name == "ndr400" {
@@ -37,7 +37,7 @@ func compared(t *testing.T, library string, bandwidth float64) []Beside {
 	return all
 }
 
-func worst(all []Beside) float64 {
+func worst(all []ComparedFigure) float64 {
 	most := 0.0
 	for _, b := range all {
 		most = max(most, math.Abs(b.Error()))
@@ -56,7 +56,7 @@ func TestPublishedRows(t *testing.T) {
 		t.Errorf("100 GB/s: largest error only %.2f", e)
 	}
 	slow := compared(t, "DeepEP V1 LL", 25)
-	if !slices.ContainsFunc(slow, Beside.Impossible) || len(CompareTable(slow).Warnings) == 0 {
+	if !slices.ContainsFunc(slow, ComparedFigure.Impossible) || len(CompareTable(slow).Warnings) == 0 {
 		t.Error("25 GB/s: no published time is called impossible")
 	}
 }
@@ -107,13 +107,13 @@ func TestTheFileInTheRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var misses []Miss
+	var misses []Residual
 	for _, row := range r.Rows {
 		g, err := f.Family(row.Design, row.Problem)
 		if err != nil {
 			t.Fatal(err)
 		}
-		misses = append(misses, Miss{row, model.Predict(g.Costs, row.Call, link, model.Link{}).Seconds})
+		misses = append(misses, Residual{row, model.Predict(g.Costs, row.Call, link, model.Link{}).Seconds})
 	}
 	if e := sumUp(misses, Parts[0].of); e.Rows == 0 || e.Median > 0.10 || e.P95 > 0.25 {
 		t.Errorf("runs of the repository: %+v", e)

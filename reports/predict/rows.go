@@ -91,13 +91,13 @@ func (r *Reader) add(dir string, run *record.Run, s *record.Search) error {
 	}
 	design := Design(run.Machine.Backend, cfg)
 	r.Rows = append(r.Rows, Row{Run: dir, Design: design, Problem: p, Routing: s.Routing, Seconds: s.Times.Median,
-		Call: sized(design, p, traffic, smsOf(cfg, run.Machine.SMs))})
+		Call: busiestCall(design, p, traffic, smsOf(cfg, run.Machine.SMs))})
 	return nil
 }
 
-// sized is what the busiest rank of a problem's call does. A pair sends one way as its
+// busiestCall is what the busiest rank of a problem's call does. A pair sends one way as its
 // dispatch does and the other as its combine.
-func sized(design string, p ep.Problem, traffic []model.Traffic, sms int) model.Call {
+func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) model.Call {
 	shape := model.Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}
 	call := func(op ep.Op) model.Call {
 		t := transportOf(design, op, p.Precision)

@@ -43,7 +43,7 @@ func PlanTable(points []Point) reports.Table {
 }
 
 // CompareTable prints published figures with predictions.
-func CompareTable(all []Beside) reports.Table {
+func CompareTable(all []ComparedFigure) reports.Table {
 	t := reports.Table{Name: "compare", Title: "Published figures and what the model predicts for the same", Columns: []reports.Column{
 		reports.Words("library").Keyed(), reports.Words("op"), reports.Numbers("ranks", "").Leading(), reports.Numbers("tokens", "").Leading(), reports.Words("dtype").Dropped(2),
 		reports.Numbers("published", "us"), reports.Numbers("predicted", "us"), reports.Numbers("error of predicted", "%"), reports.Words("limit"), reports.Words("source").Dropped(1),
@@ -97,9 +97,9 @@ func errorCell(e model.Error, v float64) reports.Cell {
 }
 
 // WorstTable prints the recorded times that were predicted worst.
-func WorstTable(misses []Miss, n int) reports.Table {
+func WorstTable(misses []Residual, n int) reports.Table {
 	sorted := slices.Clone(misses)
-	slices.SortStableFunc(sorted, func(a, b Miss) int {
+	slices.SortStableFunc(sorted, func(a, b Residual) int {
 		x, y := math.Abs(a.Error()), math.Abs(b.Error())
 		switch {
 		case x > y:

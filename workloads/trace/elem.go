@@ -106,7 +106,7 @@ func (d elem) float(b []byte) float64 {
 	return math.Float64frombits(u)
 }
 
-// half is the value of an IEEE binary16: its bits moved to where binary32 has
+// half is the value of an IEEE binary16: its bits popularityAfter to where binary32 has
 // them, and the difference of the exponents' biases, 127 - 15, made good.
 func half(h uint16) float64 {
 	bits := uint32(h&0x8000)<<16 | uint32(h&0x7fff)<<13

@@ -20,7 +20,7 @@ NAMES = (
 )
 
 
-def seat(environ=os.environ):
+def find_place(environ=os.environ):
     """(rank, ranks, local rank) of this process; one rank where no launcher says. Whole sets of
     names go before those that lack the local rank."""
     said = {name for name, value in environ.items() if value}
@@ -45,7 +45,7 @@ class Ranks:
     strangers out. A rank that dies ends the others by way of epbench."""
 
     def __init__(self):
-        self.rank, self.ranks, self.local_rank = seat()
+        self.rank, self.ranks, self.local_rank = find_place()
         self.number = 0  # of the request that is served
         key = os.environ["EPBENCH_TOKEN"].encode()
         if self.rank == 0:

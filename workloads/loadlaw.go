@@ -5,23 +5,23 @@ import (
 	"math"
 )
 
-// family is a law with one parameter, x, which says how unequally experts are
+// loadLaw is a law with one parameter, x, which says how unequally experts are
 // wanted. The law gives loads by popularity; the seed decides which expert has
 // which.
-type family struct {
-	load  func(s site, x float64) ([]float64, error) // [experts] relative loads, in any order
-	param param                                      // of x
-	x     float64                                    // value of x, or of the statistic aim
-	aim   string                                     // statistic that x is solved for; "" where x is given
-	urn   bool                                       // loads are weights of draws one by one, not shares; see urn, poisson
-	fixed bool                                       // load[e] is of expert e: nothing is left to the seed
-	show  func(x float64) float64                    // x as people write it, where it is solved on another scale
+type loadLaw struct {
+	load      func(s drawRequest, x float64) ([]float64, error) // [experts] relative loads, in any order
+	param     param                                             // of x
+	x         float64                                           // value of x, or of the statistic
+	statistic string                                            // statistic that x is solved for; "" where x is given
+	urn       bool                                              // loads are weights of draws one by one, not shares; see urn, poisson
+	fixed     bool                                              // load[e] is of expert e: nothing is left to the seed
+	show      func(x float64) float64                           // x as people write it, where it is solved on another scale
 }
 
 // law makes a recipe draw from f.
-func (f family) law(r *recipe) { r.law, r.family = f.prepare, &f }
+func (f loadLaw) law(r *recipe) { r.law, r.loadLaw = f.prepare, &f }
 
-func (f family) prepare(s site) (filler, error) {
+func (f loadLaw) prepare(s drawRequest) (filler, error) {
 	x, err := f.solve(s)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (f family) prepare(s site) (filler, error) {
 }
 
 // shares is how often a token selects each expert, [experts], with sum top-k.
-func (f family) shares(s site, x float64) ([]float64, error) {
+func (f loadLaw) shares(s drawRequest, x float64) ([]float64, error) {
 	load, err := f.load(s, x)
 	if err != nil {
 		return nil, err
@@ -55,11 +55,11 @@ func (f family) shares(s site, x float64) ([]float64, error) {
 }
 
 // solve is x, found for the target where there is one.
-func (f family) solve(s site) (float64, error) {
-	if f.aim == "" {
+func (f loadLaw) solve(s drawRequest) (float64, error) {
+	if f.statistic == "" {
 		return f.x, nil
 	}
-	return solve(f.aim, f.x, f.param, func(x float64) ([]float64, error) { return f.shares(s, x) })
+	return solve(f.statistic, f.x, f.param, func(x float64) ([]float64, error) { return f.shares(s, x) })
 }
 
 // scatter gives the j-th value to the j-th expert of a random order.
@@ -76,7 +76,7 @@ func scatter(v []float64, seed uint64) []float64 {
 // error says which values the statistic can have.
 func solve(name string, target float64, p param, share func(x float64) ([]float64, error)) (float64, error) {
 	const steps = 16
-	of, low, high := findAim(name).of, math.Inf(1), math.Inf(-1)
+	of, low, high := findStatistic(name).of, math.Inf(1), math.Inf(-1)
 	var hi, atHi float64
 	for i := steps; i >= 0; i-- {
 		lo := p.min + float64((p.max-p.min)*float64(i)/steps)

@@ -30,14 +30,14 @@ func libraryRun(name, layout string, times map[int]float64, pci string) *Loaded 
 	return &Loaded{Path: name, Run: run, Results: results, Cases: Cases(run, results)}
 }
 
-func TestChoose(t *testing.T) {
+func TestCompareLibraries(t *testing.T) {
 	all := []*Loaded{
 		libraryRun("deepep", "rank", map[int]float64{1: 20, 128: 30, 4096: 340}, "10de:2335"),
 		libraryRun("flashinfer", "rank", map[int]float64{1: 8, 128: 30.1, 4096: 170}, "10de:2335"),
 		libraryRun("nccl", "rank", map[int]float64{1: 9}, "10de:2335"),
 		libraryRun("epcomm", "expert", map[int]float64{1: 4, 128: 9, 4096: 206}, "10de:2335"),
 	}
-	choices, err := Choose(all)
+	choices, err := CompareLibraries(all)
 	if err != nil || len(choices) != 6 {
 		t.Fatalf("%d choices, %v; want three token counts of two layouts", len(choices), err)
 	}
@@ -47,7 +47,7 @@ func TestChoose(t *testing.T) {
 	}
 	for _, c := range choices {
 		var names []string
-		for _, o := range c.Offers {
+		for _, o := range c.Libraries {
 			names = append(names, strings.TrimSuffix(o.Library, " 1"))
 		}
 		layout, _, _ := strings.Cut(c.Work, " ")
@@ -59,22 +59,22 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	// At 128 tokens the other library is within the band: nobody changes for that.
-	notes := strings.Join(ChoiceTable(choices).Notes, "\n")
+	notes := strings.Join(FastestTable(choices).Notes, "\n")
 	if want := "(rank +counts, chain): from 1 token on flashinfer 1"; !strings.Contains(notes, want) || strings.Contains(notes, "on deepep") {
 		t.Errorf("notes\n%s\nwant %q and no change", notes, want)
 	}
-	if _, err := Choose(append(all, libraryRun("other", "rank", map[int]float64{1: 1}, "10de:2330"))); err == nil {
+	if _, err := CompareLibraries(append(all, libraryRun("other", "rank", map[int]float64{1: 1}, "10de:2330"))); err == nil {
 		t.Error("runs of two machines were compared")
 	}
-	if _, err := Choose(append(all, libraryRun("cpu", "rank", map[int]float64{1: 1}, ""))); err == nil || !strings.HasSuffix(err.Error(), "cpu on sm_90, 132 SMs") {
+	if _, err := CompareLibraries(append(all, libraryRun("cpu", "rank", map[int]float64{1: 1}, ""))); err == nil || !strings.HasSuffix(err.Error(), "cpu on sm_90, 132 SMs") {
 		t.Errorf("a machine without a PCI id: %v", err)
 	}
 }
 
-// TestChooseChange: a library that two others beat is left, though these two are within the
+// TestCompareLibrariesChange: a library that two others beat is left, though these two are within the
 // band of each other.
-func TestChooseChange(t *testing.T) {
-	choices, err := Choose([]*Loaded{
+func TestCompareLibrariesChange(t *testing.T) {
+	choices, err := CompareLibraries([]*Loaded{
 		libraryRun("a", "rank", map[int]float64{1: 10, 128: 10, 4096: 200}, ""),
 		libraryRun("b", "rank", map[int]float64{1: 15, 128: 9.95, 4096: 100}, ""),
 		libraryRun("c", "rank", map[int]float64{1: 16, 128: 12, 4096: 100.2}, ""),
@@ -82,25 +82,25 @@ func TestChooseChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	notes := strings.Join(ChoiceTable(choices).Notes, "\n")
+	notes := strings.Join(FastestTable(choices).Notes, "\n")
 	if want := "from 1 token on a 1, from 4096 tokens on b 1"; !strings.Contains(notes, want) {
 		t.Errorf("notes\n%s\nwant %q", notes, want)
 	}
 }
 
-// TestChooseSeeds: routings that were drawn by two seeds are two.
-func TestChooseSeeds(t *testing.T) {
+// TestCompareLibrariesSeeds: routings that were drawn by two seeds are two.
+func TestCompareLibrariesSeeds(t *testing.T) {
 	runs := []*Loaded{libraryRun("a", "rank", map[int]float64{1: 10}, ""), libraryRun("b", "rank", map[int]float64{1: 15}, "")}
 	runs[1].Results[0].Seed = 2
 	runs[1].Cases = Cases(runs[1].Run, runs[1].Results)
-	if choices, err := Choose(runs); err != nil || len(choices) != 2 {
+	if choices, err := CompareLibraries(runs); err != nil || len(choices) != 2 {
 		t.Errorf("%d choices, %v; want one a seed", len(choices), err)
 	}
 }
 
-// TestChooseTurns: rounds of runs that took turns are compared one by one, so that a drift
+// TestCompareLibrariesTurns: rounds of runs that took turns are compared one by one, so that a drift
 // that both saw does not widen the interval.
-func TestChooseTurns(t *testing.T) {
+func TestCompareLibrariesTurns(t *testing.T) {
 	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{128: 11}, ""), libraryRun("nccl", "rank", map[int]float64{128: 10}, "")}
 	for _, l := range runs {
 		l.Run.Turns = "one"
@@ -113,11 +113,11 @@ func TestChooseTurns(t *testing.T) {
 	}
 	width := func(turns string) (float64, string) {
 		runs[1].Run.Turns = turns
-		choices, err := Choose(runs)
+		choices, err := CompareLibraries(runs)
 		if err != nil || len(choices) != 1 || choices[0].Turns != (turns == "one") {
 			t.Fatalf("%+v, %v", choices, err)
 		}
-		return choices[0].Gain.High - choices[0].Gain.Low, strings.Join(ChoiceTable(choices).Notes, "\n")
+		return choices[0].Gain.High - choices[0].Gain.Low, strings.Join(FastestTable(choices).Notes, "\n")
 	}
 	in, said := width("one")
 	if !strings.Contains(said, "took turns") {
@@ -140,8 +140,8 @@ func TestLibraryTable(t *testing.T) {
 	runs[0].Run.Searches = []record.Search{{Problem: runs[0].Cases[0].Problem, Routing: "uniform", Decision: record.Decision{Config: runs[0].Cases[0].Entries[0].Config,
 		Gain: record.Interval{Mid: 1.5, Low: 1.4, High: 1.6}, Verdict: record.Faster}}}
 	runs[0].Cases = Cases(runs[0].Run, runs[0].Results)
-	choices, err := Choose(runs)
-	if err != nil || !Several(choices) {
+	choices, err := CompareLibraries(runs)
+	if err != nil || !SeveralRuns(choices) {
 		t.Fatal(err)
 	}
 	table := LibraryTable(choices)
@@ -155,7 +155,7 @@ func TestLibraryTable(t *testing.T) {
 		}
 		got = append(got, strings.Join(cells, " "))
 	}
-	if notes := strings.Join(ChoiceTable(choices).Notes, "\n"); !strings.Contains(notes,
+	if notes := strings.Join(FastestTable(choices).Notes, "\n"); !strings.Contains(notes,
 		"tuning gains deepep 1 (deepep) 1.500x [1.403, 1.604] over its own default in the geometric mean (cases: 1), at most 1.500x [1.400, 1.600] (dispatch, 1 token, uniform)") {
 		t.Errorf("notes\n%s", notes)
 	}
@@ -165,30 +165,30 @@ func TestLibraryTable(t *testing.T) {
 	}
 }
 
-// TestChooseWarnsOfSeeds: a warning says why libraries whose routings are other draws are
+// TestCompareLibrariesWarnsOfSeeds: a warning says why libraries whose routings are other draws are
 // not compared.
-func TestChooseWarnsOfSeeds(t *testing.T) {
+func TestCompareLibrariesWarnsOfSeeds(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
 	b.Results[0].Seed = 5
 	b.Cases = Cases(b.Run, b.Results)
-	choices, err := Choose([]*Loaded{a, b})
+	choices, err := CompareLibraries([]*Loaded{a, b})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []Table{ChoiceTable(choices), LibraryTable(choices)} {
+	for _, table := range []Table{FastestTable(choices), LibraryTable(choices)} {
 		if len(table.Warnings) != 1 || !strings.HasPrefix(table.Warnings[0], "a has seed 1, b has seed 5: ") {
 			t.Errorf("%s: warnings %q", table.Name, table.Warnings)
 		}
 	}
 }
 
-// TestChooseUnknownWork: a run that does not say what its times hold is compared with
+// TestCompareLibrariesUnknownWork: a run that does not say what its times hold is compared with
 // nothing.
-func TestChooseUnknownWork(t *testing.T) {
+func TestCompareLibrariesUnknownWork(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
 	a.Run.Kernels, b.Run.Kernels = nil, nil
-	choices, err := Choose([]*Loaded{a, b})
-	if err != nil || len(choices) != 2 || len(choices[0].Offers) != 1 || choices[0].Work != "unknown, chain" {
+	choices, err := CompareLibraries([]*Loaded{a, b})
+	if err != nil || len(choices) != 2 || len(choices[0].Libraries) != 1 || choices[0].Work != "unknown, chain" {
 		t.Errorf("%+v, %v", choices, err)
 	}
 }

@@ -18,19 +18,19 @@ type cell struct {
 	boxed    bool // winner: framed
 }
 
-// cells draws a matrix whose columns and rows are at 0, 1, 2, ...
-type cells struct {
+// matrix draws squares whose columns and rows are at 0, 1, 2, ...
+type matrix struct {
 	list       []cell
 	cols, rows int
 }
 
 // DataRange implements plot.DataRanger.
-func (m cells) DataRange() (xmin, xmax, ymin, ymax float64) {
+func (m matrix) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return -0.5, float64(m.cols) - 0.5, -0.5, float64(m.rows) - 0.5
 }
 
 // Plot implements plot.Plotter.
-func (m cells) Plot(c draw.Canvas, p *plot.Plot) {
+func (m matrix) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&c)
 	place := func(q cell) vg.Rectangle {
 		return vg.Rectangle{
@@ -104,8 +104,8 @@ func inkOn(fill color.RGBA) color.RGBA {
 	return ink
 }
 
-// matrix draws cells with names on both axes.
-func matrix(c draw.Canvas, m cells, x, y axisNames) {
+// drawMatrix draws a matrix with names on both axes.
+func drawMatrix(c draw.Canvas, m matrix, x, y axisNames) {
 	p := newPlot(x.label, y.label)
 	p.Add(m)
 	p.X.Tick.Marker, p.Y.Tick.Marker = x.ticks(), y.ticks()

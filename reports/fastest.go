@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Offer is what one library needs for a case, as its run tuned it.
-type Offer struct {
+// LibraryTime is what one library needs for a case, as its run tuned it.
+type LibraryTime struct {
 	Library string // with its version, where the run says it, and the run's name where two runs are of one library
 	Work    string // ep.Work.Key, "" where the run does not say what its times hold
 	Run     *Loaded
@@ -24,67 +24,69 @@ type Offer struct {
 
 // Own is the time of the library's own default over that of the winner, in the same
 // rounds; unknown where the run compared nothing.
-func (o Offer) Own() record.Interval {
+func (o LibraryTime) Own() record.Interval {
 	if s := o.Case.Search; s != nil && s.OK() {
 		return s.Decision.Gain
 	}
-	return unknown
+	return noInterval
 }
 
-// Choice compares the libraries that do the same work in one case. The times are of
+// LibraryComparison compares the libraries that do the same work in one case. The times are of
 // different runs on the same machine, which took turns or came one after the other.
-type Choice struct {
-	Problem ep.Problem // without MaxTokens and Layout: a library's buffers set the one, Work says the other
-	Routing string
-	Work    string // what every offer does, and the clock that read it
-	Offers  []Offer
-	Gain    record.Interval // the second offer's time over the first's; NaN with one offer
-	Turns   bool            // the two took turns, so that Gain compares round by round
-	Band    float64         // the widest of the runs
+type LibraryComparison struct {
+	Problem   ep.Problem // without MaxTokens and Layout: a library's buffers set the one, Work says the other
+	Routing   string
+	Work      string // what every offer does, and the clock that read it
+	Libraries []LibraryTime
+	Gain      record.Interval // the second offer's time over the first's; NaN with one offer
+	Turns     bool            // the two took turns, so that Gain compares round by round
+	Band      float64         // the widest of the runs
 }
 
 // Decided reports whether the first offer is faster by more than the band.
-func (c Choice) Decided() bool { return len(c.Offers) > 1 && c.beyond(c.Gain) }
+func (c LibraryComparison) Decided() bool { return len(c.Libraries) > 1 && c.beyond(c.Gain) }
 
 // beyond reports whether a gain is more than the band.
-func (c Choice) beyond(gain record.Interval) bool { return gain.Low > 1 && gain.Mid > 1+c.Band }
+func (c LibraryComparison) beyond(gain record.Interval) bool {
+	return gain.Low > 1 && gain.Mid > 1+c.Band
+}
 
 // seed is that of the routing, which all offers have.
-func (c Choice) seed() uint64 { return c.Offers[0].Case.Seed }
+func (c LibraryComparison) seed() uint64 { return c.Libraries[0].Case.Seed }
 
-// after is the library to take where current is in use at fewer tokens: the fastest of those
+// nextAfter returns the library to take where current is in use at fewer tokens: the fastest of those
 // that are faster than it by more than the band, or itself.
-func (c Choice) after(current string) string {
-	in := slices.IndexFunc(c.Offers, func(o Offer) bool { return o.Library == current })
+func (c LibraryComparison) nextAfter(current string) string {
+	in := slices.IndexFunc(c.Libraries, func(o LibraryTime) bool { return o.Library == current })
 	if in < 0 {
-		return c.Offers[0].Library
+		return c.Libraries[0].Library
 	}
-	for _, o := range c.Offers[:in] {
-		if gain, _ := c.Offers[in].over(o); c.beyond(gain) {
+	for _, o := range c.Libraries[:in] {
+		if gain, _ := c.Libraries[in].ratioTo(o); c.beyond(gain) {
 			return o.Library
 		}
 	}
 	return current
 }
 
-// Choose puts the winners of runs side by side: a choice for each problem, routing,
+// CompareLibraries puts the winners of runs side by side: a choice for each problem, routing,
 // work and clock, in the order of the cases, offers fastest first. It refuses runs of
 // different machines.
-func Choose(runs []*Loaded) ([]Choice, error) {
+func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 	if err := sameHardware(runs); err != nil {
 		return nil, err
 	}
 	index := map[string]int{}
-	var out []Choice
+	var out []LibraryComparison
 	for _, l := range runs {
 		for _, c := range l.Cases {
-			o, ok := offer(l, c)
+			o, ok := libraryTime(l, c)
 			if !ok {
 				continue
 			}
 			p := c.Problem
 			p.MaxTokens, p.Layout = 0, ""
-			choice := Choice{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
+			choice := LibraryComparison{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
 			// Another seed draws other tokens for each expert.
 			key := fmt.Sprintf("%s|%s|%d|%s", p.Key(), c.Routing, c.Seed, choice.Work)
 			if o.Work == "" { // unknown work is compared with nothing
@@ -96,14 +98,14 @@ func Choose(runs []*Loaded) ([]Choice, error) {
 				index[key] = i
 				out = append(out, choice)
 			}
-			out[i].Offers = append(out[i].Offers, o)
+			out[i].Libraries = append(out[i].Libraries, o)
 		}
 	}
 	nameRuns(out)
 	for i := range out {
 		out[i].decide()
 	}
-	slices.SortStableFunc(out, func(a, b Choice) int {
+	slices.SortStableFunc(out, func(a, b LibraryComparison) int {
 		return cmp.Or(compareShape(a.Problem, b.Problem), cmp.Compare(a.Routing, b.Routing), cmp.Compare(a.Work, b.Work), cmp.Compare(a.seed(), b.seed()),
 			cmp.Compare(a.Problem.Tokens, b.Problem.Tokens))
 	})
@@ -111,49 +113,49 @@ func Choose(runs []*Loaded) ([]Choice, error) {
 }
 
 // nameRuns adds the run to the name of a library that two runs offer for one case.
-func nameRuns(choices []Choice) {
+func nameRuns(choices []LibraryComparison) {
 	twice := map[string]bool{}
 	for _, c := range choices {
 		seen := map[string]bool{}
-		for _, o := range c.Offers {
+		for _, o := range c.Libraries {
 			twice[o.Library] = twice[o.Library] || seen[o.Library]
 			seen[o.Library] = true
 		}
 	}
 	for _, c := range choices {
-		for i, o := range c.Offers {
+		for i, o := range c.Libraries {
 			if twice[o.Library] {
-				c.Offers[i].Library += " (" + o.Run.Name() + ")"
+				c.Libraries[i].Library += " (" + o.Run.Name() + ")"
 			}
 		}
 	}
 }
 
-func offer(l *Loaded, c *Case) (Offer, bool) {
+func libraryTime(l *Loaded, c *Case) (LibraryTime, bool) {
 	e := c.Winner()
 	if e == nil || !e.OK() {
-		return Offer{}, false
+		return LibraryTime{}, false
 	}
 	w := l.Run.Work(c.Problem.Op, e.Config)
 	name := cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), l.Name())
-	return Offer{Library: name, Work: w.Key(c.Problem), Run: l, Case: c, Entry: e, maker: name}, true
+	return LibraryTime{Library: name, Work: w.Key(c.Problem), Run: l, Case: c, Entry: e, maker: name}, true
 }
 
-func (c *Choice) decide() {
-	slices.SortStableFunc(c.Offers, func(a, b Offer) int { return cmp.Compare(a.Entry.Median.Mid, b.Entry.Median.Mid) })
-	for _, o := range c.Offers {
+func (c *LibraryComparison) decide() {
+	slices.SortStableFunc(c.Libraries, func(a, b LibraryTime) int { return cmp.Compare(a.Entry.Median.Mid, b.Entry.Median.Mid) })
+	for _, o := range c.Libraries {
 		c.Band = max(c.Band, o.Run.Run.Band, o.Case.Spread())
 	}
-	c.Gain = unknown
-	if len(c.Offers) < 2 {
+	c.Gain = noInterval
+	if len(c.Libraries) < 2 {
 		return
 	}
-	c.Gain, c.Turns = c.Offers[1].over(c.Offers[0])
+	c.Gain, c.Turns = c.Libraries[1].ratioTo(c.Libraries[0])
 }
 
-// over is the time of o over that of other with its interval, round by round where their
+// ratioTo returns the time of o over that of other with its interval, round by round where their
 // runs took turns.
-func (o Offer) over(other Offer) (ratio record.Interval, turns bool) {
+func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bool) {
 	if t := o.Run.Run.Turns; t != "" && t == other.Run.Run.Turns {
 		return o.Entry.Ratio(other.Entry), true
 	}
@@ -175,8 +177,8 @@ func sameHardware(runs []*Loaded) error {
 	return nil
 }
 
-// ChoiceTable prints choices, a row a case and kind of work.
-func ChoiceTable(choices []Choice) Table {
+// FastestTable prints choices, a row a case and kind of work.
+func FastestTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)
 	t := Table{Name: "choices", Title: "Which library is fastest, where their work is the same", Columns: append(p.Columns,
@@ -190,14 +192,14 @@ func ChoiceTable(choices []Choice) Table {
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)
 	warnOfSeeds(&t, choices)
-	for _, s := range crossings(choices) {
+	for _, s := range switchPoints(choices) {
 		t.Note(s)
 	}
 	return t
 }
 
 // casesOf are the cases of choices, without what each library sets by itself.
-func casesOf(choices []Choice) []*Case {
+func casesOf(choices []LibraryComparison) []*Case {
 	var cases []*Case
 	for _, c := range choices {
 		p := c.Problem
@@ -208,12 +210,12 @@ func casesOf(choices []Choice) []*Case {
 }
 
 // warnOfSeeds names two runs that are not compared only because their seeds differ.
-func warnOfSeeds(t *Table, choices []Choice) {
+func warnOfSeeds(t *Table, choices []LibraryComparison) {
 	for i, c := range choices {
 		for _, other := range choices[i+1:] {
 			if c.Work == other.Work && c.Problem == other.Problem && c.Routing == other.Routing && c.seed() != other.seed() {
 				t.Warn("%s has seed %d, %s has seed %d: their routings are other draws, so that they are not compared; give both sweeps one --seed",
-					c.Offers[0].Run.Name(), c.seed(), other.Offers[0].Run.Name(), other.seed())
+					c.Libraries[0].Run.Name(), c.seed(), other.Libraries[0].Run.Name(), other.seed())
 				return
 			}
 		}
@@ -221,10 +223,10 @@ func warnOfSeeds(t *Table, choices []Choice) {
 }
 
 // howCompared says whether the libraries were measured in turns.
-func howCompared(choices []Choice) string {
+func howCompared(choices []LibraryComparison) string {
 	compared, turns := 0, 0
 	for _, c := range choices {
-		if len(c.Offers) > 1 {
+		if len(c.Libraries) > 1 {
 			compared++
 		}
 		if c.Turns {
@@ -240,33 +242,33 @@ func howCompared(choices []Choice) string {
 	return fmt.Sprintf("%d of %d comparisons are of libraries that took turns; the other runs came one after the other", turns, compared)
 }
 
-func (c Choice) cells() []Cell {
-	first := c.Offers[0]
+func (c LibraryComparison) cells() []Cell {
+	first := c.Libraries[0]
 	own := first.Own()
 	out := []Cell{Str(c.Work), Str(first.Library), Cell{Text: first.Case.Label(first.Entry), Value: first.Entry.Key}, Micros(first.Entry.Median.Mid),
 		Gain(own.Mid), Gain(own.Low), Gain(own.High)}
-	if len(c.Offers) == 1 {
+	if len(c.Libraries) == 1 {
 		return append(out, None(), None(), None(), None(), None(), Str("alone"))
 	}
 	verdict := Str("same")
 	if c.Decided() {
 		verdict = Str("faster").Marked(Good)
 	}
-	second := c.Offers[1]
+	second := c.Libraries[1]
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// crossings says from which token count on which library is taken, a sentence for each
+// switchPoints says from which token count on which library is taken, a sentence for each
 // op, routing and kind of work. A library stays while the others are no faster by the
 // band.
-func crossings(choices []Choice) []string {
+func switchPoints(choices []LibraryComparison) []string {
 	var out []string
 	for len(choices) > 0 {
-		n := slices.IndexFunc(choices, func(c Choice) bool { return c.line() != choices[0].line() })
+		n := slices.IndexFunc(choices, func(c LibraryComparison) bool { return c.line() != choices[0].line() })
 		if n < 0 {
 			n = len(choices)
 		}
-		if s := crossing(choices[:n]); s != "" {
+		if s := switchPoint(choices[:n]); s != "" {
 			out = append(out, s)
 		}
 		choices = choices[n:]
@@ -275,18 +277,18 @@ func crossings(choices []Choice) []string {
 }
 
 // line is what the choices of one sentence share.
-func (c Choice) line() string {
+func (c LibraryComparison) line() string {
 	return fmt.Sprint(c.Problem.Shape().Key(), c.Routing, c.seed(), c.Work)
 }
 
-func crossing(line []Choice) string {
+func switchPoint(line []LibraryComparison) string {
 	var steps []string
 	current := ""
 	for _, c := range line {
-		if len(c.Offers) < 2 {
+		if len(c.Libraries) < 2 {
 			continue
 		}
-		if name := c.after(current); name != current {
+		if name := c.nextAfter(current); name != current {
 			current = name
 			steps = append(steps, fmt.Sprintf("from %s on %s", ep.Tokens(c.Problem.Tokens), name))
 		}

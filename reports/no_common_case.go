@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// unlike says why no case of one run is a case of the other: the mode, where that alone
+// whyNoCommonCase says why no case of one run is a case of the other: the mode, where that alone
 // differs, else each field of which the runs have no common value.
-func unlike(a, b *Loaded, o CompareOptions) string {
+func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	for _, x := range a.Cases {
 		if y := match(x, b.Cases, true); y != nil && !o.Allow["mode"] {
 			return fmt.Sprintf("; mode: %s against %s (--allow mode compares all the same)", x.Problem.Mode, y.Problem.Mode)

@@ -44,7 +44,7 @@ case ${1:-all} in
     trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM
     sanitize memcheck '^TestSanitize'
     # Racecheck knows barriers only. Warps of dispatch_ll_ids and dispatch_masked_ids wait for a flag in
-    # shared memory, released and acquired, and it reports all that follows: docs/verification/h100.md.
+    # shared memory, released and acquired, and it reports all that follows: testdata/archive/records/verification-h100.md.
     sanitize racecheck '^TestRaces' --kernel-name-exclude kernel_substring=_ids ;;
   stress)
     step 3600 stress-loopback '^all ' env CUDA_VISIBLE_DEVICES=0 ./epbench verify --backend cuda:loopback --stress --ranks 1,2,4,8 --all

@@ -182,7 +182,7 @@ func (g *maker) decide(c *synthetic, challenger ep.Config) {
 		rounds = g.block(c, challenger, block{record.Candidate, record.StageConfirm, 20, g.Confirm})
 		gain = stat.MedianRatio(logs(defaultConfig), logs(rounds))
 	}
-	c.search.Decision = stat.Decide(stat.Match{Config: challenger, Default: c.defaultConfig, Gain: gain, Rounds: g.Confirm,
+	c.search.Decision = stat.Decide(stat.Comparison{Config: challenger, Default: c.defaultConfig, Gain: gain, Rounds: g.Confirm,
 		Band: record.Band{Policy: g.run.Band, AA: g.Noise / 4}})
 	c.search.Times, c.search.DefaultTime = timesOf(rounds), timesOf(defaultConfig)
 	if c.search.Decision.KeepsDefault() {
@@ -206,7 +206,7 @@ func (g *maker) cross(p ep.Problem) {
 			configs, keys = append(configs, w), append(keys, w.Key())
 		}
 	}
-	var tuned []stat.Tuned
+	var tuned []stat.TunedRouting
 	var under []stat.Effects
 	for _, c := range group {
 		defaultConfig := g.block(c, c.defaultConfig, block{record.Default, record.StageCross, 50, g.Confirm})
@@ -217,7 +217,7 @@ func (g *maker) cross(p ep.Problem) {
 			}
 		}
 		under = append(under, c.effects)
-		tuned = append(tuned, stat.Tuned{Routing: c.routing, Config: c.search.Decision.Config, Effects: c.effects})
+		tuned = append(tuned, stat.TunedRouting{Routing: c.routing, Config: c.search.Decision.Config, Effects: c.effects})
 	}
 	at, _ := stat.Minimax(under, keys, g.run.Band)
 	g.run.Regrets = append(g.run.Regrets, stat.NewRegret(p, tuned, configs[at]))

@@ -11,10 +11,10 @@ import (
 // judge gives the verdicts that are made over all cases together.
 func (c *Comparison) judge() {
 	var open []*Compared
-	var tests []stat.Compared
+	var tests []stat.SessionComparison
 	for i := range c.Cases {
 		if x := &c.Cases[i]; x.Verdict == "" {
-			open, tests = append(open, x), append(tests, stat.Compared{Ratio: x.Ratio, Band: x.Band})
+			open, tests = append(open, x), append(tests, stat.SessionComparison{Ratio: x.Ratio, Band: x.Band})
 		}
 	}
 	for i, v := range stat.JudgeAll(tests) {

@@ -22,7 +22,7 @@ func (f *benchFlags) explained(cmd *cobra.Command, b kernels.Backend, opts *swee
 	return f.tables.print(cmd, explainedTable(all))
 }
 
-func explainedTable(all []sweep.Explained) reports.Table {
+func explainedTable(all []sweep.Explanation) reports.Table {
 	t := reports.Table{Name: "explained", Title: "What slows the product down", Columns: []reports.Column{
 		reports.Words("op").Keyed(), reports.Numbers("tokens", "").Keyed(), reports.Words("routing").Keyed(), reports.Words("config").Keyed(),
 		reports.Words("beside"), reports.Numbers("alone", "us"), reports.Numbers("slow-down", "%"), reports.Numbers("low", "%"), reports.Numbers("high", "%")}}

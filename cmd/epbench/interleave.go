@@ -73,9 +73,9 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	err = sweep.Interleave(cmd.Context(), heats, func(h sweep.Heat) {
-		p := h.Entrants[0].Problem
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %d runs in turns\n", p.Op, p.Tokens, h.Routing, len(h.Entrants))
+	err = sweep.Interleave(cmd.Context(), heats, func(h sweep.Interleaving) {
+		p := h.Sides[0].Problem
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %d runs in turns\n", p.Op, p.Tokens, h.Routing, len(h.Sides))
 	})
 	if err = errors.Join(err, t.write()); err != nil {
 		return err
@@ -146,7 +146,7 @@ type interleaving struct {
 
 // openRun is a new run directory with the backend that fills it.
 type openRun struct {
-	*sweep.Side
+	*sweep.InterleavedRun
 	path string
 	dir  *record.Dir
 }
@@ -159,11 +159,11 @@ type runCase struct {
 	backend string // --backend
 	routing string
 	seed    uint64
-	sweep.Entrant
+	sweep.Side
 }
 
 // comparisons starts the backends and groups the cases of all runs.
-func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Heat, error) {
+func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Interleaving, error) {
 	recorded := make([]*sweepFlags, len(runs))
 	for i, l := range runs {
 		var err error
@@ -187,7 +187,7 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 				continue
 			}
 			cases = append(cases, runCase{withoutBuffers(c.Problem), l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem), l.Path, recorded[i].backend, c.Routing, c.Seed,
-				sweep.Entrant{Side: r.Side, Problem: c.Problem, Config: w.Config, Default: d.Config}})
+				sweep.Side{Run: r.InterleavedRun, Problem: c.Problem, Config: w.Config, Default: d.Config}})
 		}
 	}
 	if len(cases) == 0 && len(t.missing) > 0 {
@@ -202,8 +202,8 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 // groupCases puts cases of one problem, routing and seed together. A backend runs one
 // workload at a time: where it has two cases of a group, in two layouts, the group is split
 // by equal work.
-func groupCases(cases []runCase) ([]sweep.Heat, error) {
-	var out []sweep.Heat
+func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
+	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
 		parts := [][]runCase{group}
 		if sharesBackend(group) != nil {
@@ -213,9 +213,9 @@ func groupCases(cases []runCase) ([]sweep.Heat, error) {
 			if x := sharesBackend(part); x != nil {
 				return nil, usagef("%s: %s, %d tokens, %s is in another run of the same backend; give one of them", x.run, x.problem.Op, x.problem.Tokens, x.routing)
 			}
-			h := sweep.Heat{Routing: part[0].routing, Seed: part[0].seed}
+			h := sweep.Interleaving{Routing: part[0].routing, Seed: part[0].seed}
 			for _, x := range part {
-				h.Entrants = append(h.Entrants, x.Entrant)
+				h.Sides = append(h.Sides, x.Side)
 			}
 			out = append(out, h)
 		}
@@ -266,7 +266,7 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded *swe
 	if b.Machine().Key() != l.Run.Machine.Key() || sweep.ABI(b) != l.Run.ABI {
 		return nil, withCode(exitNotComparable, fmt.Errorf("measured on %s with kernels %s; here is %s with %s", l.Run.Machine.Key(), l.Run.ABI, b.Machine().Key(), sweep.ABI(b)))
 	}
-	r := &openRun{Side: &sweep.Side{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed, Band: recorded.band}}, path: filepath.Join(t.flags.out, l.Name())}
+	r := &openRun{InterleavedRun: &sweep.InterleavedRun{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed, Band: recorded.band}}, path: filepath.Join(t.flags.out, l.Name())}
 	run := newRun(b, r.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
 	run.Turns = t.id
 	run.Kernels = l.Run.Kernels // configs keep the values that --param gave to hooks

@@ -24,12 +24,12 @@ import (
 // TestGroupCases: all libraries of a case are compared together, whatever their work. Where
 // one backend has two layouts, only equal work is compared.
 func TestGroupCases(t *testing.T) {
-	sides := map[string]*sweep.Side{}
+	sides := map[string]*sweep.InterleavedRun{}
 	for _, name := range []string{"deepep", "ll", "ours"} {
-		sides[name] = &sweep.Side{}
+		sides[name] = &sweep.InterleavedRun{}
 	}
 	at := func(side, work string, tokens int) runCase {
-		return runCase{problem: ep.Problem{Op: ep.Dispatch, Tokens: tokens}, work: work, run: side, backend: side, routing: "uniform", seed: 1, Entrant: sweep.Entrant{Side: sides[side]}}
+		return runCase{problem: ep.Problem{Op: ep.Dispatch, Tokens: tokens}, work: work, run: side, backend: side, routing: "uniform", seed: 1, Side: sweep.Side{Run: sides[side]}}
 	}
 	for _, c := range []struct {
 		cases []runCase
@@ -43,8 +43,8 @@ func TestGroupCases(t *testing.T) {
 		var got []string
 		for _, h := range heats {
 			var names []string
-			for _, e := range h.Entrants {
-				i := slices.IndexFunc(c.cases, func(s runCase) bool { return s.Side == e.Side })
+			for _, e := range h.Sides {
+				i := slices.IndexFunc(c.cases, func(s runCase) bool { return s.Run == e.Run })
 				names = append(names, c.cases[i].run)
 			}
 			got = append(got, strings.Join(names, " "))

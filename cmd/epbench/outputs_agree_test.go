@@ -131,7 +131,7 @@ func rewriteSummary(t *testing.T, dir string) []byte {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := writeSummary(&b, &sweep.Outcome{Run: l.Run}, l.Cases); err != nil {
+	if err := writeSummary(&b, &sweep.Summary{Run: l.Run}, l.Cases); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, record.SummaryFile), b.Bytes(), 0o666); err != nil {

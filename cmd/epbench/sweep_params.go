@@ -20,13 +20,13 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	}
 	all := kernels.WithHooks(b.Kernels(), given)
 	for _, op := range ep.Ops() {
-		var of []sweep.Search
+		var of []sweep.PlannedSearch
 		for _, s := range p.Searches {
 			if s.Problem().Op == op && op != ep.Pair { // a pair has the configs of its halves
 				of = append(of, s)
 			}
 		}
-		if len(of) == 0 || slices.ContainsFunc(of, func(s sweep.Search) bool { return s.Legal > 0 }) {
+		if len(of) == 0 || slices.ContainsFunc(of, func(s sweep.PlannedSearch) bool { return s.Legal > 0 }) {
 			continue
 		}
 		for _, space := range of[0].Spaces {

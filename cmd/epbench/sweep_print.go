@@ -20,7 +20,7 @@ import (
 // printOutcome prints the winners and how the sweep ended: the headline, the
 // largest gains, why the table has as many rows as it has, and what to do next.
 // Programs get the headline as a table. Warnings go to stderr.
-func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir string) error {
+func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	rows := 0
 	if out.Table != nil {
 		rows = len(out.Table.Rows)
@@ -46,7 +46,7 @@ func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Outcome, dir st
 const fewSearches = 12
 
 // ending is what stands last on the terminal.
-func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Outcome, dir string) error {
+func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	stdout := cmd.OutOrStdout()
 	fmt.Fprintln(stdout)
 	if top := reports.LargestGains(out.Run); len(out.Run.Searches) > fewSearches && len(top.Rows) > 0 {
@@ -234,7 +234,7 @@ func summedUp(rows [][]reports.Cell) [][]reports.Cell {
 }
 
 // writeSummary is summary.md.
-func writeSummary(w io.Writer, out *sweep.Outcome, cases []*reports.Case) error {
+func writeSummary(w io.Writer, out *sweep.Summary, cases []*reports.Case) error {
 	run := out.Run
 	fmt.Fprintf(w, "# epbench sweep\n\n%s\n\n%s (%s), %s, seed %d.\n\n", strings.Join(reports.Summarise(run).Lines(), "\n\n"), run.Machine.Name, run.Machine.Key(), run.Strategy, run.Seed)
 	if out.NoTable != "" {

@@ -188,7 +188,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 }
 
 // interrupted writes and prints what of a sweep was finished before Ctrl-C.
-func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep.Outcome) error {
+func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep.Summary) error {
 	if out != nil {
 		if err := f.write(dir, out); err != nil {
 			return err
@@ -202,7 +202,7 @@ func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep
 }
 
 // write puts the table, the summary, the page and its pictures into the directory.
-func (f *sweepFlags) write(dir *record.Dir, out *sweep.Outcome) error {
+func (f *sweepFlags) write(dir *record.Dir, out *sweep.Summary) error {
 	start := time.Now()
 	if out.Table != nil {
 		if err := record.WriteFile(filepath.Join(dir.Path(), record.TableFile), out.Table); err != nil {

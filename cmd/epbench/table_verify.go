@@ -96,7 +96,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err := writeOut(cmd, o.path, r); err != nil {
 		return err
 	}
-	matcher := sweep.NewMatcher(b, policy, t.Header, o.seed)
+	matcher := sweep.NewRowVerifier(b, policy, t.Header, o.seed)
 	stopped := o.check(cmd, matcher, receipt.Pick(ownRows(cmd, t, host), o.rows), r)
 	if stopped != nil && len(r.Checks) == 0 {
 		return stopped
@@ -136,7 +136,7 @@ func tableFor(set *table.Set, h table.Host) (*table.Table, error) {
 	return nil, fmt.Errorf("no table is for this machine; there are %s", strings.Join(refused, ", "))
 }
 
-func (o *verifyOptions) check(cmd *cobra.Command, m *sweep.Matcher, rows []*table.Row, r *receipt.Receipt) error {
+func (o *verifyOptions) check(cmd *cobra.Command, m *sweep.RowVerifier, rows []*table.Row, r *receipt.Receipt) error {
 	for i, row := range rows {
 		fmt.Fprintf(cmd.ErrOrStderr(), "row %d of %d: %s, %s tokens, %s\n", i+1, len(rows), row.Key.Op, spanText(row.Lo, row.Hi), row.Key.Routing)
 		checks, err := receipt.Row(cmd.Context(), m, row)

@@ -15,23 +15,23 @@ import (
 // has a say, too. A kernel that is behind keeps being tried, as long as these do not rule
 // out that it holds something better.
 func bayes(ctx context.Context, s *State) error {
-	return search(ctx, s, func() bool { return false })
+	return runBayes(ctx, s, func() bool { return false })
 }
 
 // auto measures every point where that fits the budget, and else goes about it as bayes
 // does. Under a time limit it asks again after every batch: the first configs wait for
 // the compiler and make the rest look slow.
 func auto(ctx context.Context, s *State) error {
-	if !s.Timed() && s.Left() >= s.fresh() {
+	if !s.Timed() && s.Left() >= s.freshLeft() {
 		return race(ctx, s)
 	}
-	return search(ctx, s, s.wholeFits)
+	return runBayes(ctx, s, s.spaceFits)
 }
 
-// search is bayes until whole says that all the rest can be measured too.
-func search(ctx context.Context, s *State, whole func() bool) error {
-	b := newBayes(s)
-	next := append(slices.Clone(s.Required), b.wide()...)
+// runBayes is bayes until whole says that all the rest can be measured too.
+func runBayes(ctx context.Context, s *State, whole func() bool) error {
+	b := newBayesSearch(s)
+	next := append(slices.Clone(s.Required), b.nextInitial()...)
 	for stage := record.StageScreen; len(next) > 0; stage = record.StageModel {
 		if err := s.Measure(ctx, stage, next, s.screenRounds()); err != nil {
 			return err
@@ -39,7 +39,7 @@ func search(ctx context.Context, s *State, whole func() bool) error {
 		if whole() {
 			return race(ctx, s)
 		}
-		if next = b.wide(); len(next) == 0 {
+		if next = b.nextInitial(); len(next) == 0 {
 			next = b.next(min(b.batch(), s.Left()))
 		}
 		if len(next) > 0 { // with the default the best links these rounds to the ones before
@@ -51,62 +51,62 @@ func search(ctx context.Context, s *State, whole func() bool) error {
 }
 
 const (
-	batchMost = 4    // points that are measured side by side
-	batchFew  = 2    // of them, while few are known
-	few       = 50   // points
-	firstMost = 48   // wide draws and required points, beyond which only a kernel that lacks draws gets one
-	firstPart = 0.4  // of the budget that wide draws take
-	firstEach = 2    // of a kernel, whatever they show; see drawsEach
-	eachPart  = 0.25 // of the budget that these take at most
-	reach     = 0.7  // scores that a kernel may be behind the best and still get more of them
-	pool      = 4000 // points of a kernel that are looked at for the next batch, at most
-	sure      = 160  // of these, how many get their doubt computed
+	batchSize           = 4    // points that are measured side by side
+	smallBatch          = 2    // of them, while few are known
+	fewPoints           = 50   // points
+	maxInitial          = 48   // wide draws and required points, beyond which only a kernel that lacks draws gets one
+	initialShare        = 0.4  // of the budget that wide draws take
+	maxInitialPerKernel = 2    // of a kernel, whatever they show; see drawsEach
+	perKernelShare      = 0.25 // of the budget that these take at most
+	competitiveGap      = 0.7  // scores that a kernel may be behind the best and still get more of them
+	maxPredicted        = 4000 // points of a kernel that are looked at for the next batch, at most
+	maxScored           = 160  // of these, how many get their doubt computed
 )
 
-// bayesian is the state of the strategy.
-type bayesian struct {
+// bayesSearch is the state of the strategy.
+type bayesSearch struct {
 	*State
-	kernels []*modelled
-	shared  *sharing // while few points are known
-	drawn   int      // wide draws so far, and what the search begins with
-	begun   bool     // the first draws were made
+	kernels []*kernelModel
+	shared  *sharedSurrogate // while few points are known
+	initial int              // wide draws so far, and what the search begins with
+	started bool             // the first draws were made
 }
 
-// modelled is one kernel with its process.
-type modelled struct {
-	kernel  string
-	axes    []Axis
-	points  []int
-	drawn   []int // wide draws, and what the search begins with
-	process *process
-	coords  map[int][]float64
+// kernelModel is one kernel with its process.
+type kernelModel struct {
+	kernel    string
+	axes      []Axis
+	points    []int
+	initial   []int // wide draws, and what the search begins with
+	surrogate *surrogate
+	coords    map[int][]float64
 }
 
-func newBayes(s *State) *bayesian {
-	b := &bayesian{State: s}
-	byKernel := map[string]*modelled{}
+func newBayesSearch(s *State) *bayesSearch {
+	b := &bayesSearch{State: s}
+	byKernel := map[string]*kernelModel{}
 	for i := range s.Space.Len() {
 		kernel := s.Space.Config(i).Kernel
 		k := byKernel[kernel]
 		if k == nil {
 			axes := s.Space.axes(kernel)
-			k = &modelled{kernel: kernel, axes: axes, process: newProcess(len(axes)), coords: map[int][]float64{}}
+			k = &kernelModel{kernel: kernel, axes: axes, surrogate: newSurrogate(len(axes)), coords: map[int][]float64{}}
 			byKernel[kernel] = k
 			b.kernels = append(b.kernels, k)
 		}
 		k.points = append(k.points, i)
 		if slices.Contains(s.Required, i) {
-			k.drawn = append(k.drawn, i)
+			k.initial = append(k.initial, i)
 		}
 	}
-	b.drawn = len(s.Required)
-	b.shared = newSharing(s.Space, b.kernels)
+	b.initial = len(s.Required)
+	b.shared = newSharedSurrogate(s.Space, b.kernels)
 	return b
 }
 
-// at are the coordinates of a point: the place of each value on its axis, from 0 to 1,
+// coordinates are the coordinates of a point: the place of each value on its axis, from 0 to 1,
 // so that two values are one apart.
-func (k *modelled) at(s *Space, point int) []float64 {
+func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	if x, ok := k.coords[point]; ok {
 		return x
 	}
@@ -121,25 +121,25 @@ func (k *modelled) at(s *Space, point int) []float64 {
 	return x
 }
 
-// wide are the next of the first draws, none where enough were made. First every kernel has
+// nextInitial are the next of the first draws, none where enough were made. First every kernel has
 // one or two, with what the search begins with counted in. Then those take turns whose best is
 // within reach of the best of all. Under a time limit draws come in chunks.
-func (b *bayesian) wide() []int {
-	if b.Timed() && b.begun && b.eval.Spent() > time.Duration(firstPart*float64(b.searchTime()+b.eval.Spent())) {
+func (b *bayesSearch) nextInitial() []int {
+	if b.Timed() && b.started && b.eval.Spent() > time.Duration(initialShare*float64(b.searchTime()+b.eval.Spent())) {
 		return nil
 	}
-	b.begun = true
-	out := b.draw(b.lacks, b.Left())
+	b.started = true
+	out := b.drawInitial(b.needsInitial, b.Left())
 	if len(out) == 0 {
-		out = b.draw(b.inReach(), min(b.quota()-b.drawn, b.Left()))
+		out = b.drawInitial(b.competitive(), min(b.initialQuota()-b.initial, b.Left()))
 	}
-	b.drawn += len(out)
+	b.initial += len(out)
 	return out
 }
 
-// draw takes at most n points from the kernels that want some, in turn: each is the one of
+// drawInitial takes at most n points from the kernels that want some, in turn: each is the one of
 // a few that is furthest from those before.
-func (b *bayesian) draw(wants func(*modelled) bool, n int) (out []int) {
+func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []int) {
 	if b.Timed() {
 		n = min(n, chunk)
 	}
@@ -149,66 +149,66 @@ func (b *bayesian) draw(wants func(*modelled) bool, n int) (out []int) {
 			continue
 		}
 		if point := k.furthest(b.State); point >= 0 {
-			k.drawn = append(k.drawn, point)
+			k.initial = append(k.initial, point)
 			out = append(out, point)
 		}
 	}
 	return out
 }
 
-// quota is how many wide draws there are in all.
-func (b *bayesian) quota() int {
-	n := min(firstMost, b.Left()+b.drawn)
+// initialQuota is how many wide draws there are in all.
+func (b *bayesSearch) initialQuota() int {
+	n := min(maxInitial, b.Left()+b.initial)
 	if b.budget.Evaluations > 0 {
-		n = min(n, int(firstPart*float64(b.budget.Evaluations)))
+		n = min(n, int(initialShare*float64(b.budget.Evaluations)))
 	}
 	return n
 }
 
-// lacks says that a kernel has too few draws to be judged by. Draws that failed do not count.
-func (b *bayesian) lacks(k *modelled) bool {
+// needsInitial says that a kernel has too few draws to be judged by. Draws that failed do not count.
+func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	n := 0
-	for _, i := range k.drawn {
+	for _, i := range k.initial {
 		if b.Fresh(i) || !b.Failed(i) {
 			n++
 		}
 	}
-	return n < min(b.drawsEach(), len(k.points))
+	return n < min(b.initialPerKernel(), len(k.points))
 }
 
-// drawsEach is how many draws every kernel has, whatever they show: one where a second of each
+// initialPerKernel is how many draws every kernel has, whatever they show: one where a second of each
 // would take too much of the budget. Where there is more of it that one may have been bad luck,
 // and nobody would come back to the kernel.
-func (b *bayesian) drawsEach() int {
-	if n := b.budget.Evaluations; n > 0 && float64(firstEach*len(b.kernels)) > eachPart*float64(n) {
+func (b *bayesSearch) initialPerKernel() int {
+	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
 		return 1
 	}
-	return firstEach
+	return maxInitialPerKernel
 }
 
-// inReach tells of a kernel whether its best draw is near enough to the best point of all.
-func (b *bayesian) inReach() func(*modelled) bool {
+// competitive tells of a kernel whether its best draw is near enough to the best point of all.
+func (b *bayesSearch) competitive() func(*kernelModel) bool {
 	least := b.least()
-	return func(k *modelled) bool {
-		return slices.ContainsFunc(k.drawn, func(i int) bool { return b.Score(i) <= least+reach })
+	return func(k *kernelModel) bool {
+		return slices.ContainsFunc(k.initial, func(i int) bool { return b.Score(i) <= least+competitiveGap })
 	}
 }
 
-// tries of a wide draw.
-const tries = 12
+// initialTries of a wide draw.
+const initialTries = 12
 
 // furthest is the one of a few random fresh points that differs most from the nearest of
 // those drawn before, -1 where it found none.
-func (k *modelled) furthest(s *State) int {
+func (k *kernelModel) furthest(s *State) int {
 	best, most := -1, -1.0
-	for range tries {
+	for range initialTries {
 		point := k.points[s.Rand.IntN(len(k.points))]
-		if !s.Fresh(point) || slices.Contains(s.Required, point) || slices.Contains(k.drawn, point) {
+		if !s.Fresh(point) || slices.Contains(s.Required, point) || slices.Contains(k.initial, point) {
 			continue
 		}
 		nearest := math.Inf(1)
-		for _, other := range k.drawn {
-			nearest = min(nearest, distance(k.at(s.Space, point), k.at(s.Space, other)))
+		for _, other := range k.initial {
+			nearest = min(nearest, distance(k.coordinates(s.Space, point), k.coordinates(s.Space, other)))
 		}
 		if nearest > most {
 			best, most = point, nearest
@@ -227,15 +227,15 @@ func distance(x, y []float64) float64 {
 
 // option is a point that may be measured next.
 type option struct {
-	point   int
-	process *process
-	x       []float64
-	expect  float64
-	worth   float64
+	point       int
+	surrogate   *surrogate
+	x           []float64
+	mean        float64
+	improvement float64
 }
 
 // least is the best score so far.
-func (b *bayesian) least() float64 {
+func (b *bayesSearch) least() float64 {
 	least := math.Inf(1)
 	for _, i := range b.points {
 		least = min(least, b.Score(i))
@@ -246,42 +246,44 @@ func (b *bayesian) least() float64 {
 // batch is how many points are measured before the next choice. While few are known each
 // says much about the next. Under a time limit batches are large from the beginning, so
 // that compilers work side by side.
-func (b *bayesian) batch() int {
-	if !b.Timed() && b.Tried() < few {
-		return batchFew
+func (b *bayesSearch) batch() int {
+	if !b.Timed() && b.Tried() < fewPoints {
+		return smallBatch
 	}
-	return batchMost
+	return batchSize
 }
 
 // next returns up to n points to measure now, those worth most first. The Gaussian process of
 // a point's kernel estimates its worth. While few points are known, the process that all
 // kernels share estimates it too.
-func (b *bayesian) next(n int) []int {
+func (b *bayesSearch) next(n int) []int {
 	least := b.least()
 	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))
 	var all []option
-	early := b.Tried() < few
+	early := b.Tried() < fewPoints
 	if early {
-		b.shared.take(b.State, expected, least)
+		b.shared.update(b.State, expected, least)
 	}
 	for _, k := range b.kernels {
 		own := k.options(b.State, expected, least)
 		if early {
-			own = b.shared.mixed(b.State, k, own)
+			own = b.shared.mix(b.State, k, own)
 		}
 		all = append(all, own...)
 	}
 	var out []int
 	for len(out) < n && len(all) > 0 {
-		top := slices.MaxFunc(all, func(x, y option) int { return cmp.Or(cmp.Compare(x.worth, y.worth), cmp.Compare(y.point, x.point)) })
+		top := slices.MaxFunc(all, func(x, y option) int {
+			return cmp.Or(cmp.Compare(x.improvement, y.improvement), cmp.Compare(y.point, x.point))
+		})
 		out = append(out, top.point)
 		rest := all[:0]
 		for _, o := range all {
 			if o.point == top.point {
 				continue
 			}
-			if o.process == top.process { // what the new point will say of this one need not be measured twice
-				o.worth *= 1 - math.Pow(o.process.correlation(o.x, top.x), 2)
+			if o.surrogate == top.surrogate { // what the new point will say of this one need not be measured twice
+				o.improvement *= 1 - math.Pow(o.surrogate.correlation(o.x, top.x), 2)
 			}
 			rest = append(rest, o)
 		}
@@ -292,9 +294,9 @@ func (b *bayesian) next(n int) []int {
 
 // warp spreads scores near the best and presses together those far from it: which of two
 // slow points is slower does not matter.
-func warp(score, least float64) float64 { return math.Log(score - least + warpFrom) }
+func warp(score, least float64) float64 { return math.Log(score - least + warpOffset) }
 
-const warpFrom = 0.5
+const warpOffset = 0.5
 
 // warped are the scores of measured points, warped.
 func (s *State) warped(points []int, least float64) []float64 {
@@ -305,59 +307,59 @@ func (s *State) warped(points []int, least float64) []float64 {
 	return out
 }
 
-// remembered bounds the measured points that a process takes in: its cost grows with
+// maxTraining bounds the measured points that a process takes in: its cost grows with
 // their cube.
-const remembered = 160
+const maxTraining = 160
 
-// known are the measured points of a kernel, the best first, and of many every few of the
+// trainingPoints are the measured points of a kernel, the best first, and of many every few of the
 // slow ones.
-func (k *modelled) known(s *State) []int {
+func (k *kernelModel) trainingPoints(s *State) []int {
 	all := s.Ranked(slices.DeleteFunc(slices.Clone(k.points), s.Fresh))
-	if len(all) <= remembered {
+	if len(all) <= maxTraining {
 		return all
 	}
-	out := slices.Clone(all[:remembered/2])
-	rest := all[remembered/2:]
-	for i := range remembered / 2 {
-		out = append(out, rest[i*len(rest)/(remembered/2)])
+	out := slices.Clone(all[:maxTraining/2])
+	rest := all[maxTraining/2:]
+	for i := range maxTraining / 2 {
+		out = append(out, rest[i*len(rest)/(maxTraining/2)])
 	}
 	return out
 }
 
 // options are the fresh points of a kernel with what they are worth by its own process.
-func (k *modelled) options(s *State, expected prior, least float64) []option {
-	known := k.known(s)
-	k.process.at = nil
+func (k *kernelModel) options(s *State, expected prior, least float64) []option {
+	known := k.trainingPoints(s)
+	k.surrogate.at = nil
 	if len(known) == 0 {
 		return nil
 	}
 	at := make([][]float64, len(known))
 	for n, i := range known {
-		at[n] = k.at(s.Space, i)
+		at[n] = k.coordinates(s.Space, i)
 	}
-	k.process.prior = expected
-	k.process.take(at, s.warped(known, least))
-	return k.fresh(s, k.process, func(point int) []float64 { return k.at(s.Space, point) })
+	k.surrogate.prior = expected
+	k.surrogate.update(at, s.warped(known, least))
+	return k.scoreFresh(s, k.surrogate, func(point int) []float64 { return k.coordinates(s.Space, point) })
 }
 
-// fresh are the points of a kernel that can still be tried and of which a process expects
+// scoreFresh are the points of a kernel that can still be tried and of which a process expects
 // most, with what they are worth by it.
-func (k *modelled) fresh(s *State, p *process, at func(int) []float64) []option {
+func (k *kernelModel) scoreFresh(s *State, p *surrogate, at func(int) []float64) []option {
 	var out []option
-	for step, i := 1+len(k.points)/pool, 0; i < len(k.points); i += step {
+	for step, i := 1+len(k.points)/maxPredicted, 0; i < len(k.points); i += step {
 		if point := k.points[i]; s.Fresh(point) {
 			x := at(point)
-			out = append(out, option{point: point, process: p, x: x, expect: p.expect(x)})
+			out = append(out, option{point: point, surrogate: p, x: x, mean: p.predict(x)})
 		}
 	}
-	slices.SortFunc(out, func(a, b option) int { return cmp.Or(cmp.Compare(a.expect, b.expect), cmp.Compare(a.point, b.point)) })
-	out = out[:min(len(out), sure)]
+	slices.SortFunc(out, func(a, b option) int { return cmp.Or(cmp.Compare(a.mean, b.mean), cmp.Compare(a.point, b.point)) })
+	out = out[:min(len(out), maxScored)]
 	var xs [][]float64
 	for _, o := range out {
 		xs = append(xs, o.x)
 	}
-	for i, doubt := range p.doubts(xs) {
-		out[i].worth = improvement(math.Log(warpFrom), out[i].expect, doubt)
+	for i, doubt := range p.deviations(xs) {
+		out[i].improvement = expectedImprovement(math.Log(warpOffset), out[i].mean, doubt)
 	}
 	return out
 }

@@ -12,7 +12,7 @@ import (
 func finalist(point int, effect float64) Finalist {
 	f := Finalist{Point: point, Effect: effect}
 	for i := range 50 {
-		f.clear = append(f.clear, effect+1e-5*float64(i%5))
+		f.adjusted = append(f.adjusted, effect+1e-5*float64(i%5))
 		f.rounds = append(f.rounds, i)
 	}
 	return f
@@ -51,21 +51,21 @@ func TestChooseDoubts(t *testing.T) {
 	noisy := func(point int, effect float64) Finalist {
 		f := Finalist{Point: point, Effect: effect}
 		for i := range 50 {
-			f.clear = append(f.clear, effect+0.1*float64(i%5-2))
+			f.adjusted = append(f.adjusted, effect+0.1*float64(i%5-2))
 		}
 		return f
 	}
 	flat := func(point int, effect float64) Finalist {
-		return Finalist{Point: point, Effect: effect, clear: []float64{effect, effect, effect}}
+		return Finalist{Point: point, Effect: effect, adjusted: []float64{effect, effect, effect}}
 	}
 	cheap := func(i int) ep.Cost { return ep.Cost{SMs: 10 - i} } // the higher the point, the cheaper
 	edge := math.Log1p(band)
 	// below is one that is so many standard errors below the edge of the band.
 	below := func(point int, effect, errors float64) Finalist {
 		f := noisy(point, 0)
-		scale := (edge - effect) / errors / stat.StdErr(f.clear)
-		for i := range f.clear {
-			f.clear[i] = effect + scale*f.clear[i]
+		scale := (edge - effect) / errors / stat.StdErr(f.adjusted)
+		for i := range f.adjusted {
+			f.adjusted[i] = effect + scale*f.adjusted[i]
 		}
 		f.Effect = effect
 		return f

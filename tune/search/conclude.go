@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Ending is how a search with finalists comes to its decision. Sweeps and
+// DecisionRules is how a search with finalists comes to its decision. Sweeps and
 // replays end the same way.
-type Ending struct {
+type DecisionRules struct {
 	Preference Preference
 	Protocol   Protocol
 	AA         record.AA // of this search
@@ -33,7 +33,9 @@ type Conclusion struct {
 }
 
 // band is the least difference that counts in this search.
-func (e Ending) band() record.Band { return record.Band{Policy: e.Protocol.Band, AA: e.AA.Spread} }
+func (e DecisionRules) band() record.Band {
+	return record.Band{Policy: e.Protocol.Band, AA: e.AA.Spread}
+}
 
 // ErrNoFinalist says that no finalist, the default included, lived through the
 // confirmation.
@@ -42,11 +44,11 @@ var ErrNoFinalist = errors.New("no finalist is left")
 // Conclude picks a challenger from the finalists, measures it against the
 // default once more, and decides. A challenger that fails in these rounds is
 // dropped and the next one is picked.
-func (s *State) Conclude(ctx context.Context, finals []Finalist, e Ending) (Conclusion, error) {
+func (s *State) Conclude(ctx context.Context, finals []Finalist, e DecisionRules) (Conclusion, error) {
 	finals = slices.Clone(finals)
 	for len(finals) > 0 {
 		at, ties := e.Preference.Choose(finals, e.band().Width())
-		win, dflt, err := s.Duel(ctx, record.StageConfirm, finals[at].Point, e.Protocol.confirming(e.AA))
+		win, dflt, err := s.MeasureAgainstDefault(ctx, record.StageConfirm, finals[at].Point, e.Protocol.confirmRule(e.AA))
 		if errors.Is(err, ErrDefault) {
 			break
 		}
@@ -61,8 +63,8 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, e Ending) (Conc
 	return Conclusion{}, ErrNoFinalist
 }
 
-func (s *State) decide(win, dflt Finalist, ties int, e Ending) Conclusion {
-	m := stat.Match{
+func (s *State) decide(win, dflt Finalist, ties int, e DecisionRules) Conclusion {
+	m := stat.Comparison{
 		Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point),
 		Gain: win.Gain(dflt), Rounds: win.Rounds, Band: e.band(),
 	}
@@ -70,7 +72,7 @@ func (s *State) decide(win, dflt Finalist, ties int, e Ending) Conclusion {
 		m.HostBound = e.HostBound(dflt.Median)
 	}
 	out := Conclusion{Decision: stat.Decide(m), Winner: win, Default: dflt, Ties: ties}
-	correlated := stat.CorrelationWarning(win.paired(dflt))
+	correlated := stat.CorrelationWarning(win.commonRounds(dflt))
 	if out.Decision.KeepsDefault() {
 		out.Winner = dflt
 	}
@@ -107,23 +109,23 @@ func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int)
 			break
 		}
 		ties = append(ties, i)
-		if i == 0 || p.rank(f.Point) < 3 || over+2*fs[0].doubt(f) <= math.Log1p(band) {
+		if i == 0 || p.priority(f.Point) < 3 || over+2*fs[0].stdErrOfDifference(f) <= math.Log1p(band) {
 			sure = append(sure, i)
 		}
 	}
 	return slices.MinFunc(sure, func(i, j int) int {
 		a, b := fs[i].Point, fs[j].Point
-		return cmp.Or(cmp.Compare(p.rank(a), p.rank(b)), p.Cost(a).Compare(p.Cost(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(p.priority(a), p.priority(b)), p.Cost(a).Compare(p.Cost(b)), cmp.Compare(a, b))
 	}), ties
 }
 
-// doubt is the standard error of the difference between two effects.
-func (f Finalist) doubt(g Finalist) float64 {
-	return math.Hypot(stat.StdErr(f.clear), stat.StdErr(g.clear))
+// stdErrOfDifference is the standard error of the difference between two effects.
+func (f Finalist) stdErrOfDifference(g Finalist) float64 {
+	return math.Hypot(stat.StdErr(f.adjusted), stat.StdErr(g.adjusted))
 }
 
-// rank orders points by what they are.
-func (p Preference) rank(point int) int {
+// priority orders points by what they are.
+func (p Preference) priority(point int) int {
 	switch point {
 	case p.Incumbent:
 		return 0

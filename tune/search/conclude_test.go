@@ -77,8 +77,8 @@ var protocol = Protocol{Band: 0.01, AARounds: 10, MaxAA: 40, Finalists: 3, MinRo
 
 var quietAA = record.AA{Spread: 0.001, Rounds: 10}
 
-func ending(aa record.AA) Ending {
-	return Ending{Preference: Preference{Incumbent: -1, Default: 0, Neighbour: -1, Cost: func(int) ep.Cost { return ep.Cost{} }},
+func ending(aa record.AA) DecisionRules {
+	return DecisionRules{Preference: Preference{Incumbent: -1, Default: 0, Neighbour: -1, Cost: func(int) ep.Cost { return ep.Cost{} }},
 		Protocol: protocol, AA: aa}
 }
 
@@ -119,7 +119,7 @@ func TestConclude(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := &script{seconds: c.seconds}
 			h := hunt(t, e, Budget{}, 1, 2)
-			finals, err := h.Confirm(context.Background(), protocol, record.StageFinals)
+			finals, err := h.Finals(context.Background(), protocol, record.StageFinals)
 			if err != nil || len(finals) != 3 {
 				t.Fatal(finals, err)
 			}
@@ -165,9 +165,9 @@ func TestConclude(t *testing.T) {
 func TestConcludeMarksFailures(t *testing.T) {
 	e := &script{seconds: in(record.StageConfirm, 2, nan, truth)}
 	s := hunt(t, e, Budget{}, 1, 2)
-	finals, _ := s.Confirm(context.Background(), protocol, record.StageFinals)
+	finals, _ := s.Finals(context.Background(), protocol, record.StageFinals)
 	if _, err := s.Conclude(context.Background(), finals, ending(quietAA)); err != nil || !s.Failed(2) || s.Failed(1) || s.Failed(0) {
-		t.Errorf("failed: %v, %v", s.dead, err)
+		t.Errorf("failed: %v, %v", s.failed, err)
 	}
 	s.Revive([]int{2})
 	if s.Failed(2) {
@@ -178,7 +178,7 @@ func TestConcludeMarksFailures(t *testing.T) {
 func TestConcludeHostBound(t *testing.T) {
 	e := &script{seconds: in(record.StageConfirm, 0, 1.9, truth)}
 	s := hunt(t, e, Budget{}, 1, 2)
-	finals, _ := s.Confirm(context.Background(), protocol, record.StageFinals)
+	finals, _ := s.Finals(context.Background(), protocol, record.StageFinals)
 	x := ending(quietAA)
 	x.HostBound = func(seconds float64) string {
 		if math.Abs(seconds-1.9) < 1e-9 {
@@ -201,8 +201,8 @@ func TestProtocol(t *testing.T) {
 	for _, c := range []struct{ aa, finals, most int }{{20, 50, 25}, {25, 50, 25}, {26, 50, 26}, {50, 50, 50}, {120, 120, 120}} {
 		aa := record.AA{Rounds: c.aa}
 		q := p.After(aa)
-		if want := (Looks{Least: 25, Most: c.most, Band: 0.01}); q.MaxRounds != c.finals || p.confirming(aa) != want || q.confirming(aa) != want {
-			t.Errorf("after %d A/A rounds: %d rounds of finals, %+v to confirm", c.aa, q.MaxRounds, q.confirming(aa))
+		if want := (StopRule{MinRounds: 25, MaxRounds: c.most, Band: 0.01}); q.MaxRounds != c.finals || p.confirmRule(aa) != want || q.confirmRule(aa) != want {
+			t.Errorf("after %d A/A rounds: %d rounds of finals, %+v to confirm", c.aa, q.MaxRounds, q.confirmRule(aa))
 		}
 	}
 	gpu, host := OnGPU(), OnHost()

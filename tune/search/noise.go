@@ -23,12 +23,12 @@ func (s *State) screenRounds() int {
 // over points of what their samples vary by. Points of one sample say nothing.
 func (s *State) noise() float64 {
 	var variances []float64
-	for _, f := range s.cleared() {
-		if freedom := float64(len(f.clear) - 1); freedom > 0 {
+	for _, f := range s.adjusted() {
+		if freedom := float64(len(f.adjusted) - 1); freedom > 0 {
 			// The median of a chi-square variable over its degrees of freedom (Wilson and
 			// Hilferty 1931).
 			middle := math.Pow(1-2/(9*freedom), 3)
-			variances = append(variances, gonum.Variance(f.clear, nil)/middle)
+			variances = append(variances, gonum.Variance(f.adjusted, nil)/middle)
 		}
 	}
 	if len(variances) == 0 {

@@ -41,11 +41,11 @@ func (p Protocol) After(aa record.AA) Protocol {
 	return p
 }
 
-// confirming is how many rounds the confirmation takes: half of what finals may, where
+// confirmRule is how many rounds the confirmation takes: half of what finals may, where
 // the gain is clear by then, else at least as many as the default needed to agree with
 // itself. Most winners take a fraction of the default's time, and are clear.
-func (p Protocol) confirming(aa record.AA) Looks {
-	return Looks{Least: p.ConfirmRounds, Most: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
+func (p Protocol) confirmRule(aa record.AA) StopRule {
+	return StopRule{MinRounds: p.ConfirmRounds, MaxRounds: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
 }
 
 // Twin is the point that stands for the default under a second label.

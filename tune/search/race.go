@@ -12,12 +12,12 @@ import (
 // a fixed schedule can be resumed exactly. Under a bound it screens random points, fewer
 // than it has time for: the heats get their share.
 func race(ctx context.Context, s *State) error {
-	live, err := screen(ctx, s, heats[0].rounds)
+	live, err := screen(ctx, s, schedule[0].rounds)
 	if err != nil {
 		return err
 	}
-	for i, heat := range heats[1:] {
-		live = s.Keep(live, int(heats[i].keep*float64(len(live))+0.5))
+	for i, heat := range schedule[1:] {
+		live = s.Keep(live, int(schedule[i].keep*float64(len(live))+0.5))
 		rounds := s.Rounds(len(live), heat.rounds)
 		if err := s.Measure(ctx, heat.stage, live, rounds); err != nil {
 			return err
@@ -26,9 +26,9 @@ func race(ctx context.Context, s *State) error {
 	return nil
 }
 
-// heats are the parts of a race: the rounds of each, and the share of its
+// schedule are the parts of a race: the rounds of each, and the share of its
 // points that goes on to the next.
-var heats = []struct {
+var schedule = []struct {
 	stage  record.Stage
 	rounds int
 	keep   float64
@@ -79,10 +79,10 @@ func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 		n := min(size, len(fresh))
 		batch = append(batch, fresh[:n]...)
 		fresh = fresh[n:]
-		if err := s.Measure(ctx, heats[0].stage, batch, rounds); err != nil {
+		if err := s.Measure(ctx, schedule[0].stage, batch, rounds); err != nil {
 			return nil, err
 		}
-		if len(fresh) == 0 || s.Left() == 0 || s.Timed() && s.searchTime() < s.heatTime() {
+		if len(fresh) == 0 || s.Left() == 0 || s.Timed() && s.searchTime() < s.laterTime() {
 			return s.Measured(), nil
 		}
 		best := s.Ranked(s.Measured())
@@ -93,7 +93,7 @@ func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 // RaceSamples is how many timings a race of n points takes before its finals.
 func RaceSamples(n int) int {
 	total := 0
-	for _, heat := range heats {
+	for _, heat := range schedule {
 		total += n * heat.rounds
 		n = int(heat.keep*float64(n) + 0.5)
 	}

@@ -30,7 +30,7 @@ type Grid struct {
 	Axes   []Axis
 	Rules  []Rule // applied in order; the first one broken counts
 
-	listed []uint64 // points instead of the product, see SpaceOf
+	points []uint64 // points instead of the product, see SpaceOf
 }
 
 // maxProduct bounds the product of a grid: a larger one is a typing error.
@@ -73,8 +73,8 @@ func NewSpace(grids ...Grid) (*Space, []record.SpaceInfo, error) {
 
 func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
 	p.grid, info.Kernel = g, g.Kernel
-	if g.listed != nil {
-		p.points, info.Points, info.Legal = g.listed, len(g.listed), len(g.listed)
+	if g.points != nil {
+		p.points, info.Points, info.Legal = g.points, len(g.points), len(g.points)
 		return p, info, nil
 	}
 	info.Points = 1
@@ -90,8 +90,8 @@ func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
 	rejected := map[string]int{}
 	c := ep.Config{Kernel: g.Kernel, Values: make(map[string]ep.Value, len(g.Axes))}
 	for n := range uint64(info.Points) {
-		g.fill(c, n)
-		if rule := g.reject(c); rule != "" {
+		g.decode(c, n)
+		if rule := g.brokenRule(c); rule != "" {
 			rejected[rule]++
 		} else {
 			p.points = append(p.points, n)
@@ -107,8 +107,8 @@ func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
 	return p, info, nil
 }
 
-// fill writes point n into c, the last axis fastest.
-func (g *Grid) fill(c ep.Config, n uint64) {
+// decode writes point n into c, the last axis fastest.
+func (g *Grid) decode(c ep.Config, n uint64) {
 	for i := len(g.Axes) - 1; i >= 0; i-- {
 		a := &g.Axes[i]
 		radix := uint64(len(a.Values))
@@ -117,8 +117,8 @@ func (g *Grid) fill(c ep.Config, n uint64) {
 	}
 }
 
-// number is the mixed-radix number that fill expands.
-func (g *Grid) number(c ep.Config) (n uint64, ok bool) {
+// encode is the mixed-radix number that fill expands.
+func (g *Grid) encode(c ep.Config) (n uint64, ok bool) {
 	if c.Kernel != g.Kernel || len(c.Values) != len(g.Axes) {
 		return 0, false
 	}
@@ -132,7 +132,7 @@ func (g *Grid) number(c ep.Config) (n uint64, ok bool) {
 	return n, true
 }
 
-func (g *Grid) reject(c ep.Config) string {
+func (g *Grid) brokenRule(c ep.Config) string {
 	for _, r := range g.Rules {
 		if broken := r(c); broken != "" {
 			return broken
@@ -169,7 +169,7 @@ func (s *Space) Config(i int) ep.Config {
 	}
 	p := &s.parts[k]
 	c := ep.Config{Kernel: p.grid.Kernel, Values: make(map[string]ep.Value, len(p.grid.Axes))}
-	p.grid.fill(c, p.points[i-p.first])
+	p.grid.decode(c, p.points[i-p.first])
 	return c
 }
 
@@ -187,7 +187,7 @@ func (s *Space) kernel(i int) int {
 func (s *Space) Index(c ep.Config) (int, bool) {
 	for k := range s.parts {
 		p := &s.parts[k]
-		if n, ok := p.grid.number(c); ok {
+		if n, ok := p.grid.encode(c); ok {
 			if at, ok := slices.BinarySearch(p.points, n); ok {
 				return p.first + at, true
 			}
@@ -254,7 +254,7 @@ func SpaceOf(configs []ep.Config) (*Space, error) {
 	}
 	var grids []Grid
 	for _, k := range kernels {
-		g, err := listed(byKernel[k])
+		g, err := listedGrid(byKernel[k])
 		if err != nil {
 			return nil, err
 		}
@@ -264,10 +264,10 @@ func SpaceOf(configs []ep.Config) (*Space, error) {
 	return s, err
 }
 
-// listed makes a grid whose points are the given configs of one kernel. Its
+// listedGrid makes a grid whose points are the given configs of one kernel. Its
 // axes are the values found in them.
-func listed(configs []ep.Config) (Grid, error) {
-	g := Grid{Kernel: configs[0].Kernel, listed: []uint64{}}
+func listedGrid(configs []ep.Config) (Grid, error) {
+	g := Grid{Kernel: configs[0].Kernel, points: []uint64{}}
 	values := map[string]map[ep.Value]bool{}
 	for _, c := range configs {
 		for n, v := range c.Values {
@@ -286,14 +286,14 @@ func listed(configs []ep.Config) (Grid, error) {
 		return Grid{}, fmt.Errorf("space: %s has too many parameters and values to number", g.Kernel)
 	}
 	for _, c := range configs {
-		n, ok := g.number(c)
+		n, ok := g.encode(c)
 		if !ok {
 			return Grid{}, fmt.Errorf("space: %s lacks a parameter that other configs of %s have", c.Key(), g.Kernel)
 		}
-		g.listed = append(g.listed, n)
+		g.points = append(g.points, n)
 	}
-	slices.Sort(g.listed)
-	g.listed = slices.Compact(g.listed)
+	slices.Sort(g.points)
+	g.points = slices.Compact(g.points)
 	return g, nil
 }
 

@@ -55,9 +55,9 @@ type State struct {
 	eval   Evaluator
 	budget Budget
 	obs    []stat.Obs
-	dense  map[int]int // point -> item of obs
+	itemOf map[int]int // point -> item of obs
 	points []int       // item of obs -> point
-	dead   map[int]bool
+	failed map[int]bool
 	effect []float64 // by item; nil when stale
 	spent  int       // samples
 	pace   pace
@@ -71,7 +71,7 @@ type pace struct {
 
 // NewState prepares a search. Required points need not contain the default.
 func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *rand.Rand) *State {
-	out := &State{Space: s, Rand: rng, Default: dflt, eval: e, budget: b, dense: map[int]int{}, dead: map[int]bool{}}
+	out := &State{Space: s, Rand: rng, Default: dflt, eval: e, budget: b, itemOf: map[int]int{}, failed: map[int]bool{}}
 	for _, i := range append([]int{dflt}, required...) {
 		if !slices.Contains(out.Required, i) {
 			out.Required = append(out.Required, i)
@@ -108,11 +108,11 @@ func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rou
 	for _, i := range batch {
 		if count[i] < rounds {
 			s.item(i)
-			s.dead[i] = true
+			s.failed[i] = true
 		}
 	}
 	s.effect = nil
-	if s.dead[s.Default] {
+	if s.failed[s.Default] {
 		return ErrDefault
 	}
 	return nil
@@ -124,7 +124,7 @@ func (s *State) admit(live []int) []int {
 	batch, left := []int{s.Default}, s.Left()
 	listed := map[int]bool{s.Default: true}
 	for _, i := range live {
-		if listed[i] || s.dead[i] {
+		if listed[i] || s.failed[i] {
 			continue
 		}
 		listed[i] = true
@@ -140,45 +140,45 @@ func (s *State) admit(live []int) []int {
 }
 
 func (s *State) item(point int) int {
-	k, ok := s.dense[point]
+	k, ok := s.itemOf[point]
 	if !ok {
 		k = len(s.points)
-		s.dense[point] = k
+		s.itemOf[point] = k
 		s.points = append(s.points, point)
 	}
 	return k
 }
 
 func (s *State) measured(point int) bool {
-	_, ok := s.dense[point]
+	_, ok := s.itemOf[point]
 	return ok
 }
 
 // Failed reports whether a point failed, and was not revived since.
-func (s *State) Failed(point int) bool { return s.dead[point] }
+func (s *State) Failed(point int) bool { return s.failed[point] }
 
 // Fresh reports whether a point can still be tried.
 func (s *State) Fresh(point int) bool { return !s.measured(point) }
 
-// fresh is how many points of the space were not measured yet.
-func (s *State) fresh() int { return s.Space.Len() - len(s.points) }
+// freshLeft is how many points of the space were not measured yet.
+func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 
-// heatShare is what the heats of a race take beside its screen.
-const heatShare = 0.3
+// laterShare is what the heats of a race take beside its screen.
+const laterShare = 0.3
 
-// heatTime is what the heats of a race over the points measured so far will take.
-func (s *State) heatTime() time.Duration {
-	return time.Duration(heatShare / (1 + heatShare) * float64(s.eval.Spent()))
+// laterTime is what the heats of a race over the points measured so far will take.
+func (s *State) laterTime() time.Duration {
+	return time.Duration(laterShare / (1 + laterShare) * float64(s.eval.Spent()))
 }
 
-// wholeFits reports whether the time left is enough to measure every point, at the pace
+// spaceFits reports whether the time left is enough to measure every point, at the pace
 // so far.
-func (s *State) wholeFits() bool {
+func (s *State) spaceFits() bool {
 	if !s.Timed() || s.pace.points == 0 {
 		return false
 	}
 	each := s.pace.time / time.Duration(s.pace.points)
-	return time.Duration((1+heatShare)*float64(each))*time.Duration(s.fresh()) <= s.searchTime()
+	return time.Duration((1+laterShare)*float64(each))*time.Duration(s.freshLeft()) <= s.searchTime()
 }
 
 // Left is how many fresh points the budget admits, required ones aside.
@@ -202,25 +202,25 @@ func (s *State) Left() int {
 // A time budget keeps back what the finals and the confirmation take at the pace so far,
 // within these shares.
 const (
-	leastEnding = 0.1
-	mostEnding  = 0.3
+	minReserved = 0.1
+	maxReserved = 0.3
 )
 
-// endingFinalists are as many as any protocol confirms.
-const endingFinalists = 24
+// reservedFinalists are as many as any protocol confirms.
+const reservedFinalists = 24
 
-// endingRounds are the rounds of the finals that finalists have in the mean: most drop
+// reservedRounds are the rounds of the finals that finalists have in the mean: most drop
 // out early.
-const endingRounds = 25
+const reservedRounds = 25
 
-// ending is what is kept back of a time budget.
-func (s *State) ending() time.Duration {
-	most := mostEnding * float64(s.budget.Time)
+// reservedTime is what is kept back of a time budget.
+func (s *State) reservedTime() time.Duration {
+	most := maxReserved * float64(s.budget.Time)
 	if s.spent == 0 {
 		return time.Duration(most)
 	}
-	samples := time.Duration(min(finalistsOf(len(s.points)), endingFinalists)*endingRounds + confirmSamples)
-	return time.Duration(min(max(float64(s.each()*samples), leastEnding*float64(s.budget.Time)), most))
+	samples := time.Duration(min(finalistQuota(len(s.points)), reservedFinalists)*reservedRounds + confirmSamples)
+	return time.Duration(min(max(float64(s.sampleTime()*samples), minReserved*float64(s.budget.Time)), most))
 }
 
 // confirmSamples are those of the challenger and the default in a usual confirmation.
@@ -234,36 +234,36 @@ func (s *State) searchTime() time.Duration {
 	if !s.Timed() {
 		return math.MaxInt64
 	}
-	return s.budget.Time - s.ending() - s.eval.Spent()
+	return s.budget.Time - s.reservedTime() - s.eval.Spent()
 }
 
-// each is what a sample has cost so far, in the mean.
-func (s *State) each() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
+// sampleTime is what a sample has cost so far, in the mean.
+func (s *State) sampleTime() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
 
 // Rounds bounds rounds of n points by what is left of the search time. It is
 // at least 1.
 func (s *State) Rounds(n, rounds int) int {
-	if !s.Timed() || s.each() == 0 {
+	if !s.Timed() || s.sampleTime() == 0 {
 		return rounds
 	}
-	return max(1, min(rounds, int(s.searchTime()/(s.each()*time.Duration(max(n, 1))))))
+	return max(1, min(rounds, int(s.searchTime()/(s.sampleTime()*time.Duration(max(n, 1))))))
 }
 
 // Score is the logarithm of a point's time over the default's, cleared of what
 // its rounds had in common. It is +Inf for a point that failed or was not
 // measured.
 func (s *State) Score(point int) float64 {
-	k, ok := s.dense[point]
-	if !ok || s.dead[point] {
+	k, ok := s.itemOf[point]
+	if !ok || s.failed[point] {
 		return math.Inf(1)
 	}
 	if s.effect == nil {
-		s.effect, _ = stat.Polish(s.obs, s.dense[s.Default])
+		s.effect, _ = stat.Polish(s.obs, s.itemOf[s.Default])
 	}
 	if k >= len(s.effect) || math.IsNaN(s.effect[k]) { // it failed before its first sample
 		return math.Inf(1)
 	}
-	return s.effect[k] - s.effect[s.dense[s.Default]]
+	return s.effect[k] - s.effect[s.itemOf[s.Default]]
 }
 
 // Ranked lists those of the points that did not fail, fastest first. Equal
@@ -284,7 +284,7 @@ func (s *State) Keep(points []int, n int) []int {
 	ranked := s.Ranked(points)
 	out := ranked[:min(n, len(ranked)):min(n, len(ranked))]
 	for _, i := range s.Required {
-		if !slices.Contains(out, i) && !s.dead[i] {
+		if !slices.Contains(out, i) && !s.failed[i] {
 			out = append(out, i)
 		}
 	}
@@ -310,7 +310,7 @@ func (s *State) Shuffled() []int {
 // Revive lets failed points be measured again.
 func (s *State) Revive(points []int) {
 	for _, i := range points {
-		delete(s.dead, i)
+		delete(s.failed, i)
 	}
 }
 

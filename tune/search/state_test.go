@@ -63,7 +63,7 @@ func TestEveryStrategyFindsAValley(t *testing.T) {
 		if err := strategy(context.Background(), h); err != nil {
 			t.Fatal(err)
 		}
-		fs, err := h.Confirm(context.Background(), Protocol{Finalists: 5, MinRounds: 4, MaxRounds: 8, Band: 0.01}, "finals")
+		fs, err := h.Finals(context.Background(), Protocol{Finalists: 5, MinRounds: 4, MaxRounds: 8, Band: 0.01}, "finals")
 		if err != nil || fs[0].Point != 5*8+2 || math.Abs(fs[0].Effect-math.Log(1/1.35)) > 1e-9 {
 			t.Errorf("%s: finals %+v, %v", name, fs[:min(2, len(fs))], err)
 		}

@@ -19,19 +19,19 @@ import (
 // is left to learn. It leaves what it found in the state.
 type Strategy func(context.Context, *State) error
 
-// named is a strategy with the name that flags give it.
-type named struct {
-	name   string
-	search Strategy
+// namedStrategy is a strategy with the name that flags give it.
+type namedStrategy struct {
+	name string
+	run  Strategy
 }
 
-func (n named) String() string { return n.name }
+func (n namedStrategy) String() string { return n.name }
 
 // strategies are the known ones in the order help prints them. grid measures every
 // point in as many rounds: for recordings of whole spaces. Gone are ils and coord, which
 // stay inside the kernel they begin with, and a genetic search: on whole spaces bayes was
 // ahead of each at every budget.
-var strategies = []named{{DefaultStrategy, auto}, {"bayes", bayes}, {"race", race}, {"grid", grid}}
+var strategies = []namedStrategy{{DefaultStrategy, auto}, {"bayes", bayes}, {"race", race}, {"grid", grid}}
 
 // DefaultStrategy is what a sweep takes where nobody says.
 const DefaultStrategy = "auto"
@@ -47,8 +47,8 @@ func StrategyNames() []string {
 
 // ParseStrategy finds a strategy by name.
 func ParseStrategy(name string) (Strategy, error) {
-	found, err := ep.Find("strategy", name, strategies, named.String)
-	return found.search, err
+	found, err := ep.Find("strategy", name, strategies, namedStrategy.String)
+	return found.run, err
 }
 
 // ScreenRounds is how often strategies time a point at least: enough to rank

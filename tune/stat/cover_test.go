@@ -49,7 +49,7 @@ func TestIntervalsOfAHandfulCover(t *testing.T) {
 			for i := range xs {
 				xs[i] = rng.NormFloat64()
 			}
-			if i := closeInterval(xs); i.Low <= 0 && 0 <= i.High {
+			if i := interpolatedMedian(xs); i.Low <= 0 && 0 <= i.High {
 				covered++
 			}
 		}

@@ -29,32 +29,32 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 	return record.Undecided
 }
 
-// clearly is how many bands the interval of a gain must be away from 1 to end a comparison
+// clearBands is how many bands the interval of a gain must be away from 1 to end a comparison
 // early. A look that may only end it so far from any bound adds no false claims.
-const clearly = 3
+const clearBands = 3
 
 // Clear reports whether more rounds can hardly change what a gain is called: its whole
 // interval is far from 1.
 func Clear(gain record.Interval, band float64) bool {
-	far := clearly * math.Log1p(band)
+	far := clearBands * math.Log1p(band)
 	return math.Log(gain.Low) > far || math.Log(gain.High) < -far
 }
 
-// plainly is how many times the A/A spread a gain must be away from 1 on a noisy machine.
+// plainSpreads is how many times the A/A spread a gain must be away from 1 on a noisy machine.
 // The spread is known from a few blocks of rounds only.
-const plainly = 5
+const plainSpreads = 5
 
 // isPlain reports whether noise of this A/A spread cannot explain a gain: all of its
 // interval is far from 1. Without it a search on a machine that varies by 1.4 % would not
 // tell a config that takes a third of the default's time.
 func isPlain(gain record.Interval, spread float64) bool {
-	far := 1 + plainly*spread
+	far := 1 + plainSpreads*spread
 	return gain.Low > far || gain.High < 1/far
 }
 
-// Match is a config measured against the default in rounds that had no part in
+// Comparison is a config measured against the default in rounds that had no part in
 // choosing it.
-type Match struct {
+type Comparison struct {
 	Config, Default ep.Config
 	Gain            record.Interval // the default's time over the config's
 	Rounds          int
@@ -64,7 +64,7 @@ type Match struct {
 
 // Compare decides about a config that somebody asked for: it stays, whatever
 // the verdict.
-func Compare(m Match) record.Decision {
+func Compare(m Comparison) record.Decision {
 	d := record.Decision{
 		Config: m.Config, Default: m.Default, Gain: m.Gain, Challenger: m.Config, ChallengerGain: m.Gain,
 		Band: m.Band, Rounds: m.Rounds, Verdict: Judge(m.Gain, m.Band.Width()),
@@ -80,7 +80,7 @@ func Compare(m Match) record.Decision {
 }
 
 // Fail is the decision where a config that was needed failed.
-func Fail(m Match, cause record.Cause, reason string) record.Decision {
+func Fail(m Comparison, cause record.Cause, reason string) record.Decision {
 	return record.Decision{Config: m.Config, Default: m.Default, Gain: m.Gain, Challenger: m.Config, ChallengerGain: m.Gain,
 		Band: m.Band, Verdict: record.Undecided, Cause: cause, Reason: reason}
 }
@@ -89,7 +89,7 @@ func Fail(m Match, cause record.Cause, reason string) record.Decision {
 // faster than the default on fresh rounds, else the default stays. The finals
 // may have been lucky, and what is not faster is not worth departing from the
 // default for.
-func Decide(m Match) record.Decision {
+func Decide(m Comparison) record.Decision {
 	d := Compare(m)
 	if d.Verdict != record.Faster {
 		d.Config, d.Gain = m.Default, record.One

@@ -85,7 +85,7 @@ func TestDecide(t *testing.T) {
 		{"host-bound", interval(1.1, 1.2, 1.3), quiet, "an empty kernel", record.Same, record.HostBound, "an empty kernel", false},
 		{"noisy and host-bound", interval(1.1, 1.2, 1.3), record.Band{Policy: 0.01, AA: 0.2}, "an empty kernel", record.Undecided, record.Noisy, "varies by 20.0 %", false},
 	} {
-		m := Match{Config: fast, Default: slow, Gain: c.gain, Rounds: 25, Band: c.band, HostBound: c.bound}
+		m := Comparison{Config: fast, Default: slow, Gain: c.gain, Rounds: 25, Band: c.band, HostBound: c.bound}
 		for name, d := range map[string]record.Decision{"Compare": Compare(m), "Decide": Decide(m)} {
 			if d.Verdict != c.verdict || d.Cause != c.cause || !strings.Contains(d.Reason, c.reason) || (d.Reason == "") != (c.reason == "") {
 				t.Errorf("%s: %s: %s, %q, %q", c.name, name, d.Verdict, d.Cause, d.Reason)
@@ -105,7 +105,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestFail(t *testing.T) {
-	d := Fail(Match{Config: fast, Default: slow, Band: record.Band{Policy: 0.1}}, record.Failed, "hang")
+	d := Fail(Comparison{Config: fast, Default: slow, Band: record.Band{Policy: 0.1}}, record.Failed, "hang")
 	if d.Cause != record.Failed || d.Reason != "hang" || d.Verdict != record.Undecided || d.Config.Key() != fast.Key() || d.Usable() {
 		t.Errorf("%+v", d)
 	}
@@ -132,7 +132,7 @@ func TestJudgeAll(t *testing.T) {
 		{"too noisy to be the same", steady(1, 0.1), record.Undecided},
 		{"one round", Ratio{interval(math.NaN(), 2, math.NaN()), math.NaN()}, record.Undecided},
 	} {
-		if got := JudgeAll([]Compared{{c.ratio, 0.05}}); len(got) != 1 || got[0] != c.want {
+		if got := JudgeAll([]SessionComparison{{c.ratio, 0.05}}); len(got) != 1 || got[0] != c.want {
 			t.Errorf("%s: %v, want %s", c.name, got, c.want)
 		}
 	}
@@ -142,13 +142,13 @@ func TestJudgeAll(t *testing.T) {
 // is not claimed among a hundred. Two standard errors beyond the band have
 // p = 0.046.
 func TestJudgeAllControlsChance(t *testing.T) {
-	x := Compared{steady(1.05*math.Exp(0.02), 0.01), 0.05}
-	if got := JudgeAll([]Compared{x})[0]; got != record.Slower {
+	x := SessionComparison{steady(1.05*math.Exp(0.02), 0.01), 0.05}
+	if got := JudgeAll([]SessionComparison{x})[0]; got != record.Slower {
 		t.Errorf("alone: %s", got)
 	}
-	all := make([]Compared, 100)
+	all := make([]SessionComparison, 100)
 	for i := range all {
-		all[i] = Compared{steady(1, 0.001), 0.05}
+		all[i] = SessionComparison{steady(1, 0.001), 0.05}
 	}
 	all[40] = x
 	if got := JudgeAll(all)[40]; got != record.Undecided {

@@ -112,8 +112,8 @@ func BenjaminiHochberg(ps []float64, q float64) []bool {
 // comparisons judged together.
 const discovery = 0.05
 
-// Compared is a comparison of two samples from different sessions.
-type Compared struct {
+// SessionComparison is a comparison of two samples from different sessions.
+type SessionComparison struct {
 	Ratio Ratio   // time of B over time of A
 	Band  float64 // least relative difference that is called one
 }
@@ -122,7 +122,7 @@ type Compared struct {
 // difference is called only where it exceeds the band by more than chance
 // explains, controlled over all comparisons (Benjamini and Hochberg 1995):
 // among a hundred comparisons of equal programs some intervals exclude 1.
-func JudgeAll(all []Compared) []record.Verdict {
+func JudgeAll(all []SessionComparison) []record.Verdict {
 	ps := make([]float64, len(all))
 	for i, c := range all {
 		beyond := math.Abs(math.Log(c.Ratio.Mid)) - math.Log1p(c.Band)

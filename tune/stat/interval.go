@@ -23,7 +23,7 @@ func MedianRatio(a, b []float64) record.Interval {
 	for i := range a {
 		diff[i] = a[i] - b[i]
 	}
-	i := closeInterval(diff)
+	i := interpolatedMedian(diff)
 	return record.Interval{Mid: math.Exp(i.Mid), Low: math.Exp(i.Low), High: math.Exp(i.High)}
 }
 
@@ -82,11 +82,11 @@ func (r resampler) median(rng *rand.Rand) float64 {
 	return (r.sorted[lower] + r.sorted[i-1]) / 2
 }
 
-// closeInterval is the median of xs with the interval of MedianInterval, interpolated
+// interpolatedMedian is the median of xs with the interval of MedianInterval, interpolated
 // between order statistics so that it covers 95 % and not up to 98 (Hettmansperger and
 // Sheather 1986): what decides must not be wider than it says. Below six values no two order statistics cover 95 %: the interval is Student's,
 // with the standard error of the median of normal data. Its ends are NaN below two.
-func closeInterval(xs []float64) record.Interval {
+func interpolatedMedian(xs []float64) record.Interval {
 	sorted := slices.Sorted(slices.Values(xs))
 	n := len(sorted)
 	out := record.Interval{Mid: sortedQuantile(sorted, 0.5), Low: math.NaN(), High: math.NaN()}

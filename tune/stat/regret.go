@@ -56,8 +56,8 @@ func Minimax(under []Effects, keys []string, band float64) (index int, worst flo
 	return index, losses[index]
 }
 
-// Everywhere lists the keys that were measured under every routing, sorted.
-func Everywhere(under []Effects) []string {
+// MeasuredEverywhere lists the keys that were measured under every routing, sorted.
+func MeasuredEverywhere(under []Effects) []string {
 	if len(under) == 0 {
 		return nil
 	}
@@ -66,8 +66,8 @@ func Everywhere(under []Effects) []string {
 	})
 }
 
-// Tuned is what was chosen under one routing, with the effects seen there.
-type Tuned struct {
+// TunedRouting is what was chosen under one routing, with the effects seen there.
+type TunedRouting struct {
 	Routing string
 	Config  ep.Config
 	Effects Effects
@@ -75,13 +75,13 @@ type Tuned struct {
 
 // NewRegret is the regret matrix of one problem. minimax is the config of the
 // last row.
-func NewRegret(p ep.Problem, tuned []Tuned, minimax ep.Config) record.Regret {
+func NewRegret(p ep.Problem, tuned []TunedRouting, minimax ep.Config) record.Regret {
 	r := record.Regret{Problem: p}
 	var under []Effects
 	for _, t := range tuned {
 		r.Routings, under = append(r.Routings, t.Routing), append(under, t.Effects)
 	}
-	for _, t := range append(tuned[:len(tuned):len(tuned)], Tuned{Routing: string(ep.AllRoutings), Config: minimax}) {
+	for _, t := range append(tuned[:len(tuned):len(tuned)], TunedRouting{Routing: string(ep.AllRoutings), Config: minimax}) {
 		key := t.Config.Key()
 		row := record.RegretRow{Routing: t.Routing, Config: t.Config, Worst: Worst(under, key)}
 		for _, e := range under {

@@ -86,10 +86,10 @@ func TestMinimax(t *testing.T) {
 }
 
 func TestEverywhere(t *testing.T) {
-	if got := Everywhere(under); !slices.Equal(got, []string{"a", "b", "c"}) {
+	if got := MeasuredEverywhere(under); !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Errorf("measured everywhere: %v", got)
 	}
-	if got := Everywhere(nil); got != nil {
+	if got := MeasuredEverywhere(nil); got != nil {
 		t.Errorf("under no routing: %v", got)
 	}
 }
@@ -104,7 +104,7 @@ func TestNewRegret(t *testing.T) {
 		return e
 	}
 	p := ep.Problem{Op: ep.Combine, Tokens: 7}
-	r := NewRegret(p, []Tuned{
+	r := NewRegret(p, []TunedRouting{
 		{"uniform", a, key(map[ep.Value]float64{"1": 1, "2": 1.5, "3": 1.25})},
 		{"zipf:1.0", b, key(map[ep.Value]float64{"2": 1, "3": 1.125})},
 	}, c)
@@ -127,7 +127,7 @@ func TestNewRegret(t *testing.T) {
 		t.Errorf("the minimax row is %+v", last)
 	}
 	// A failure counts whether it comes before or after other losses.
-	r = NewRegret(p, []Tuned{{"uniform", b, key(map[ep.Value]float64{"2": 1})}, {"zipf:1.0", a, key(map[ep.Value]float64{"1": 1, "2": 2})}}, b)
+	r = NewRegret(p, []TunedRouting{{"uniform", b, key(map[ep.Value]float64{"2": 1})}, {"zipf:1.0", a, key(map[ep.Value]float64{"1": 1, "2": 2})}}, b)
 	if !math.IsNaN(float64(r.Rows[1].Worst)) || r.Rows[0].Worst != 1 {
 		t.Errorf("worst of a failure before a loss: %v, of two losses: %v", r.Rows[1].Worst, r.Rows[0].Worst)
 	}

@@ -34,7 +34,7 @@ type Picker func(ep.Problem, ep.Class) (c ep.Config, reason string, err error)
 // Bench measures one config a problem beside the default, without a search.
 // Results are put into the job's run as they are made.
 func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick Picker) error {
-	l := newLab(b, newPlanner(b, opts), job.Log)
+	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachSubject(opts, job.Run, func(s *subject) error {
 		cfg, reason, err := pick(s.problem, s.class)
 		if err != nil {
@@ -85,7 +85,7 @@ func eachSubject(opts *Options, run *record.Run, do func(*subject) error) error 
 }
 
 // bench measures one config against another. A zero config is the default.
-func (l *lab) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds, sessions int) (result record.Search, err error) {
+func (l *harness) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds, sessions int) (result record.Search, err error) {
 	dflt, err := l.planner.defaultConfig(s.problem)
 	if err != nil {
 		return result, err
@@ -96,20 +96,20 @@ func (l *lab) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds
 	if over.IsDefault() {
 		over = dflt
 	}
-	c, err := l.contest(s, "bench", over, cfg)
+	c, err := l.newComparison(s, "bench", over, cfg)
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = c.close(err) }()
-	return l.match(ctx, c, record.StageBench, rounds, sessions, record.Band{Policy: l.policy.Band})
+	return l.decideComparison(ctx, c, record.StageBench, rounds, sessions, record.Band{Policy: l.policy.Band})
 }
 
-// match measures the second config of a contest against the first, compares
+// decideComparison measures the second config of a contest against the first, compares
 // both with the oracle again, and says how they compare. A config that fails,
 // or is wrong after it was timed, is a decision with a cause.
-func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
-	result, m := c.newResult(), c.match(band)
-	cfg, dflt, err := c.compare(ctx, stage, rounds, sessions)
+func (l *harness) decideComparison(ctx context.Context, c *comparison, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
+	result, m := c.newResult(), c.undecided(band)
+	cfg, dflt, err := c.measure(ctx, stage, rounds, sessions)
 	if err == nil && cfg.Rounds > 0 { // a config that hung is not run again
 		_, err = c.runner.Recheck(ctx, record.StageRecheck, slices.Compact(slices.Clone(c.points)))
 	}
@@ -117,38 +117,38 @@ func (l *lab) match(ctx context.Context, c *contest, stage record.Stage, rounds,
 		return result, err
 	}
 	result.Failed = len(c.runner.Failures())
-	if cause, reason := c.failure(err); cause != "" {
+	if cause, reason := c.failureCause(err); cause != "" {
 		result.Decision = stat.Fail(m, cause, reason)
 		return result, nil
 	}
 	m.Gain, m.Rounds = cfg.Gain(dflt), cfg.Rounds
 	result.Decision = stat.Compare(m)
 	result.Decision.Sessions = sessions
-	file(&result, c.state, c.runner, cfg, dflt)
+	recordTimes(&result, c.state, c.runner, cfg, dflt)
 	return result, nil
 }
 
-// compare measures the second config of a contest and the first. cfg.Rounds is 0 where the
+// measure measures the second config of a contest and the first. cfg.Rounds is 0 where the
 // second failed.
-func (c *contest) compare(ctx context.Context, stage record.Stage, rounds, sessions int) (cfg, dflt search.Finalist, err error) {
+func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, sessions int) (cfg, dflt search.Finalist, err error) {
 	if sessions == 0 {
-		return c.state.Duel(ctx, stage, c.points[1], search.Looks{Least: rounds, Most: rounds})
+		return c.state.MeasureAgainstDefault(ctx, stage, c.points[1], search.StopRule{MinRounds: rounds, MaxRounds: rounds})
 	}
 	var all [][]search.Finalist
 	for range sessions {
 		if err := c.runner.Close(); err != nil {
 			return cfg, dflt, err
 		}
-		finals, err := c.state.Apart(ctx, stage, c.points[1:], rounds)
+		finals, err := c.state.MeasureFresh(ctx, stage, c.points[1:], rounds)
 		if err != nil {
 			return cfg, dflt, err
 		}
 		all = append(all, finals)
-		if !slices.ContainsFunc(finals, at(c.points[1])) {
+		if !slices.ContainsFunc(finals, isPoint(c.points[1])) {
 			return cfg, dflt, nil
 		}
 	}
-	for _, f := range search.Over(all) {
+	for _, f := range search.MergeSessions(all) {
 		if f.Point == c.points[1] {
 			cfg = f
 		}
@@ -159,30 +159,30 @@ func (c *contest) compare(ctx context.Context, stage record.Stage, rounds, sessi
 	return cfg, dflt, nil
 }
 
-// failure says whether a config of a contest failed, and why. err is what the
+// failureCause says whether a config of a contest failed, and why. err is what the
 // rounds ended with.
-func (c *contest) failure(err error) (record.Cause, string) {
+func (c *comparison) failureCause(err error) (record.Cause, string) {
 	failed := c.runner.Failures()
 	dflt, cfg := c.points[0], c.points[1]
 	switch {
 	case cfg != dflt && failed[cfg] != nil:
 		return record.Failed, failed[cfg].Error()
 	case err != nil || failed[dflt] != nil:
-		return record.NoDefault, failure(failed, dflt)
+		return record.NoDefault, defaultFailure(failed, dflt)
 	}
 	return "", ""
 }
 
-// file writes what was measured of the winner and the default.
-func file(s *record.Search, h *search.State, r *measure.Runner, win, dflt search.Finalist) {
+// recordTimes writes what was measured of the winner and the default.
+func recordTimes(s *record.Search, h *search.State, r *measure.Runner, win, dflt search.Finalist) {
 	s.Clock, s.Times, s.DefaultTime = r.Clock(), win.Times, dflt.Times
 	s.Pace = r.Pace()
 	s.MaxErr, s.Tried, s.Failed = r.MaxErr(win.Point), h.Tried(), len(r.Failures())
 	s.Beside = besidePair(r, win.Point, dflt.Point)
 }
 
-// failure is why the default failed, under its own label or its twin's.
-func failure(failed map[int]*kernels.Failure, dflt int) string {
+// defaultFailure is why the default failed, under its own label or its twin's.
+func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
 	for _, point := range []int{dflt, search.Twin} {
 		if f := failed[point]; f != nil {
 			return "the default failed: " + f.Error()
@@ -195,9 +195,9 @@ func failure(failed map[int]*kernels.Failure, dflt int) string {
 // problem and routing. Each round has all three in an order that is random and
 // balanced. In the log the first has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
-	l := newLab(b, newPlanner(b, opts), job.Log)
+	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachSubject(opts, job.Run, func(s *subject) (err error) {
-		c, err := l.contest(s, "ab", configs[s.problem]...)
+		c, err := l.newComparison(s, "ab", configs[s.problem]...)
 		if err != nil {
 			return err
 		}
@@ -210,57 +210,57 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs 
 	})
 }
 
-// Matcher measures single configs against the default by the protocol of a
+// RowVerifier measures single configs against the default by the protocol of a
 // search's end: answers compared with the oracle, an A/A test, interleaved
 // rounds. Nothing is logged.
-type Matcher struct {
-	lab  *lab
-	seed uint64
+type RowVerifier struct {
+	harness *harness
+	seed    uint64
 }
 
-// NewMatcher makes a Matcher for rows of a table: its header's bound on SMs and hooks are
+// NewRowVerifier makes a Matcher for rows of a table: its header's bound on SMs and hooks are
 // those of the default too.
-func NewMatcher(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *Matcher {
-	l := newLab(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
+func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *RowVerifier {
+	l := newHarness(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
-	return &Matcher{l, seed}
+	return &RowVerifier{l, seed}
 }
 
-// Match measures one config of a problem under a routing spec. What is wrong
+// Verify measures one config of a problem under a routing spec. What is wrong
 // with the config is a decision with the cause failed; an error means that the
 // machine is lost.
 //
 // A config that was tuned over sessions is checked over sessions, but over no more than
 // mostChecks: a check of one row takes seconds then.
-func (m *Matcher) Match(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
-	c, err := m.contest(p, routing, cfg)
+func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
+	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {
-		return record.Search{Problem: p, Routing: routing, Decision: stat.Fail(stat.Match{Config: cfg}, record.Failed, err.Error())}, nil
+		return record.Search{Problem: p, Routing: routing, Decision: stat.Fail(stat.Comparison{Config: cfg}, record.Failed, err.Error())}, nil
 	}
 	defer func() { err = c.close(err) }()
 	aa, err := c.runner.AA(ctx, 0)
-	band := record.Band{Policy: m.lab.policy.Band, AA: aa.Spread}
+	band := record.Band{Policy: m.harness.policy.Band, AA: aa.Spread}
 	if errors.Is(err, search.ErrDefault) {
 		result = c.newResult()
-		_, reason := c.failure(err)
-		result.Decision = stat.Fail(c.match(band), record.NoDefault, reason)
+		_, reason := c.failureCause(err)
+		result.Decision = stat.Fail(c.undecided(band), record.NoDefault, reason)
 		return result, nil
 	}
 	if err != nil {
 		return result, err
 	}
-	rounds := max(m.lab.policy.MaxRounds, aa.Rounds)
+	rounds := max(m.harness.policy.MaxRounds, aa.Rounds)
 	if sessions > 0 {
-		rounds = m.lab.policy.ConfirmRounds
+		rounds = m.harness.policy.ConfirmRounds
 	}
-	return m.lab.match(ctx, c, record.StageVerify, rounds, min(sessions, mostChecks), band)
+	return m.harness.decideComparison(ctx, c, record.StageVerify, rounds, min(sessions, maxVerifySessions), band)
 }
 
-// mostChecks bounds the sessions of a check.
-const mostChecks = 5
+// maxVerifySessions bounds the sessions of a check.
+const maxVerifySessions = 5
 
-// contest draws the routing and puts the config beside the default.
-func (m *Matcher) contest(p ep.Problem, routing string, cfg ep.Config) (*contest, error) {
+// newComparison draws the routing and puts the config beside the default.
+func (m *RowVerifier) newComparison(p ep.Problem, routing string, cfg ep.Config) (*comparison, error) {
 	d, err := workloads.Parse(routing)
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", routing, err)
@@ -269,9 +269,9 @@ func (m *Matcher) contest(p ep.Problem, routing string, cfg ep.Config) (*contest
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", routing, err)
 	}
-	dflt, err := m.lab.planner.defaultConfig(p)
+	dflt, err := m.harness.planner.defaultConfig(p)
 	if err != nil {
 		return nil, err
 	}
-	return m.lab.contest(&s, "verify", dflt, cfg)
+	return m.harness.newComparison(&s, "verify", dflt, cfg)
 }

@@ -55,7 +55,7 @@ func TestPhasesAreSearchedBeside(t *testing.T) {
 			t.Errorf("%s, --kernel %v: %v, want %v", c.p.Key(), c.named, got, c.want)
 		}
 		var begins []string
-		for _, x := range pl.named(c.p) {
+		for _, x := range pl.kernelStarts(c.p) {
 			begins = append(begins, x.Kernel)
 		}
 		slices.Sort(begins)

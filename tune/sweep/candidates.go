@@ -83,26 +83,26 @@ func ReducesPrecision(known []kernels.Kernel, p ep.Problem) bool {
 	})
 }
 
-// populate makes the space of a search with its required candidates: the
+// addRequired makes the space of a search with its required candidates: the
 // default, the analytic choice, what each kernel starts with, what the space
 // file names, the winners of neighbouring searches, and the row in use.
-func (s *sweeper) populate(c *searcher) error {
-	halves, err := s.enumerate(c)
+func (s *sweeper) addRequired(c *activeSearch) error {
+	halves, err := s.makeSpace(c)
 	if err != nil {
 		return err
 	}
-	dflt, err := s.lab.planner.defaultConfig(c.problem)
+	dflt, err := s.harness.planner.defaultConfig(c.problem)
 	if err != nil {
 		return err
 	}
 	c.dflt, c.roles, c.incumbent, c.neighbour = c.space.Add(dflt), map[int]record.Role{}, -1, -1
-	if a, ok := s.lab.planner.analytic(c.problem); ok {
+	if a, ok := s.harness.planner.analytic(c.problem); ok {
 		s.require(c, a, record.FromModel)
 	}
-	for _, cfg := range s.lab.planner.named(c.problem) {
+	for _, cfg := range s.harness.planner.kernelStarts(c.problem) {
 		s.require(c, cfg, record.FromKernel)
 	}
-	for _, cfg := range s.lab.planner.asked(c.problem) {
+	for _, cfg := range s.harness.planner.spaceFileConfigs(c.problem) {
 		s.require(c, cfg, record.FromSpace)
 	}
 	for _, cfg := range halves {
@@ -130,23 +130,25 @@ func (s *sweeper) populate(c *searcher) error {
 	return nil
 }
 
-// begins lists what every search of a problem measures, however short of time.
+// requiredStarts lists what every search of a problem measures, however short of time.
 // Pairs begin with measured halves instead.
-func (pl *planner) begins(p ep.Problem) []ep.Config { return append(pl.named(p), pl.asked(p)...) }
+func (pl *planner) requiredStarts(p ep.Problem) []ep.Config {
+	return append(pl.kernelStarts(p), pl.spaceFileConfigs(p)...)
+}
 
-// named are the designs that the searched kernels of an op name.
-func (pl *planner) named(p ep.Problem) (out []ep.Config) {
+// kernelStarts are the designs that the searched kernels of an op name.
+func (pl *planner) kernelStarts(p ep.Problem) (out []ep.Config) {
 	if p.Op == ep.Pair {
 		return nil
 	}
-	for _, k := range pl.searched(p) {
-		out = append(out, pl.starts(k, p)...)
+	for _, k := range pl.searchedKernels(p) {
+		out = append(out, pl.startsOf(k, p)...)
 	}
 	return out
 }
 
-// asked are the configs that the space file names.
-func (pl *planner) asked(p ep.Problem) (out []ep.Config) {
+// spaceFileConfigs are the configs that the space file names.
+func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	for _, k := range kernels.For(pl.kernels, p) {
 		out = append(out, pl.opts.Space.Candidates(k.Name)...)
 	}
@@ -157,11 +159,11 @@ func (pl *planner) asked(p ep.Problem) (out []ep.Config) {
 // there may take few, and what kernels name is best alone.
 var fewSMs = []int{16, 32}
 
-// starts are a kernel's own choice and the designs that it says may win. Where
+// startsOf are a kernel's own choice and the designs that it says may win. Where
 // reduced precision is accepted, each comes once more with every other value
 // of a precision parameter: a search short of time must not miss a whole
 // algorithm.
-func (pl *planner) starts(k kernels.Kernel, p ep.Problem) []ep.Config {
+func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {
 		if p.Objective == ep.Beside && (pl.opts.MaxSMs == 0 || sms < pl.opts.MaxSMs) {
@@ -169,7 +171,7 @@ func (pl *planner) starts(k kernels.Kernel, p ep.Problem) []ep.Config {
 		}
 	}
 	if k.Starts != nil {
-		designs = append(designs, k.Starts(pl.allowed(), p)...)
+		designs = append(designs, k.Starts(pl.boundedMachine(), p)...)
 	}
 	out := designs
 	if p.Precision == ep.Full {
@@ -187,30 +189,30 @@ func (pl *planner) starts(k kernels.Kernel, p ep.Problem) []ep.Config {
 	return out
 }
 
-// enumerate makes the space of a search. That of a pair is made of the best
+// makeSpace makes the space of a search. That of a pair is made of the best
 // halves; the best of these are returned, to be measured first.
-func (s *sweeper) enumerate(c *searcher) (first []ep.Config, err error) {
+func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
-		c.space, _, err = s.lab.planner.base(c.problem)
+		c.space, _, err = s.harness.planner.enumerate(c.problem)
 		return nil, err
 	}
-	all, first := s.lab.planner.pairs(c.problem, s.beside(c, ep.Dispatch).best(pairBest), s.beside(c, ep.Combine).best(pairBest))
+	all, first := s.harness.planner.pairs(c.problem, s.half(c, ep.Dispatch).fastest(pairHalves), s.half(c, ep.Combine).fastest(pairHalves))
 	c.space, err = search.SpaceOf(all)
 	return first, err
 }
 
-// pairBest is how many finalists of each half make the pairs.
-const pairBest = 5
+// pairHalves is how many finalists of each half make the pairs.
+const pairHalves = 5
 
-// best lists the fastest n configs of each kernel, finalists first, and last
+// fastest lists the fastest n configs of each kernel, finalists first, and last
 // the default. A combine can only follow a dispatch of its own family, so the
 // best of one kernel alone would not make pairs.
-func (c *searcher) best(n int) []ep.Config {
+func (c *activeSearch) fastest(n int) []ep.Config {
 	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
 	}
-	if c.as != nil {
-		return c.as.best(n)
+	if c.sibling != nil {
+		return c.sibling.fastest(n)
 	}
 	var out []ep.Config
 	var order []int
@@ -233,8 +235,8 @@ func (c *searcher) best(n int) []ep.Config {
 // require adds a config to what must be measured and returns its point, -1 if the search
 // does not admit it. A row for tokens that the caller cast, say, would win by what it
 // leaves out.
-func (s *sweeper) require(c *searcher, cfg ep.Config, from record.Origin) int {
-	if !s.lab.planner.admits(c.problem, cfg) {
+func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) int {
+	if !s.harness.planner.admits(c.problem, cfg) {
 		return -1
 	}
 	i := c.space.Add(cfg)
@@ -254,9 +256,9 @@ var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic
 // one thing. First those of the same problem under other routings, in other
 // dtypes, or in full precision. Last the one at the next smaller token count
 // under the same routing: the last that can run here breaks ties.
-func (s *sweeper) neighbours(c *searcher) []ep.Config {
+func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
-	var smaller *searcher
+	var smaller *activeSearch
 	for _, o := range s.searches[:s.done] {
 		tokens, precision, dtype := o.problem.AtTokens(c.problem.Tokens, c.problem.MaxTokens), o.problem, o.problem
 		precision.Precision = c.problem.Precision
@@ -265,20 +267,20 @@ func (s *sweeper) neighbours(c *searcher) []ep.Config {
 		switch {
 		case !o.result.OK():
 		case precision == c.problem, dtype == c.problem && sameRouting:
-			here = append(here, o.proposal())
+			here = append(here, o.hintForLater())
 		case tokens == c.problem && sameRouting && (smaller == nil || o.problem.Tokens > smaller.problem.Tokens):
 			smaller = o
 		}
 	}
 	if smaller != nil {
-		here = append(here, smaller.proposal())
+		here = append(here, smaller.hintForLater())
 	}
 	return here
 }
 
-// proposal is what a search tells later ones: its config, or the challenger
+// hintForLater is what a search tells later ones: its config, or the challenger
 // where the machine was too noisy to decide.
-func (c *searcher) proposal() ep.Config {
+func (c *activeSearch) hintForLater() ep.Config {
 	if c.result.Decision.Cause == record.Noisy {
 		return c.result.Decision.Challenger
 	}
@@ -290,7 +292,7 @@ func (c *searcher) proposal() ep.Config {
 // has none. Where the
 // table has no row of the search's objective those of the other count: what is fastest
 // alone is in use beside products too until something cheaper is known.
-func (s *sweeper) incumbent(c *searcher, class ep.Class) (cfg ep.Config, ok bool) {
+func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {
 		return cfg, false

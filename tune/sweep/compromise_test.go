@@ -98,7 +98,7 @@ func TestInterruptedCompromise(t *testing.T) {
 	want := mustSweep(t, compromised(), o, filepath.Join(t.TempDir(), "run"))
 	dir := filepath.Join(t.TempDir(), "run")
 	stops := 0
-	sameRows(t, interrupted(t, compromised, o, dir, func(*Outcome) { stops++ }), want)
+	sameRows(t, interrupted(t, compromised, o, dir, func(*Summary) { stops++ }), want)
 	noDuplicates(t, dir)
 	if stops < 3 {
 		t.Errorf("interrupted %d times", stops)

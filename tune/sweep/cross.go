@@ -15,15 +15,15 @@ import (
 )
 
 // group is the finished searches of one problem under all its routings.
-type group []*searcher
+type group []*activeSearch
 
 // groups lists the groups by problem, in order.
 func (s *sweeper) groups() []group {
-	return gather[group](s.searches[:s.done], func(a, b *searcher) bool { return a.problem == b.problem })
+	return groupBy[group](s.searches[:s.done], func(a, b *activeSearch) bool { return a.problem == b.problem })
 }
 
-// gather puts together what is alike, in the order of the first of each kind.
-func gather[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
+// groupBy puts together what is alike, in the order of the first of each kind.
+func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	var out []G
 	for _, x := range list {
 		i := slices.IndexFunc(out, func(g G) bool { return alike(g[0], x) })
@@ -37,7 +37,7 @@ func gather[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 
 // usable are the searches that a table may rest on.
 func (g group) usable() group {
-	return slices.DeleteFunc(slices.Clone(g), func(c *searcher) bool { return !c.result.Decision.Usable() })
+	return slices.DeleteFunc(slices.Clone(g), func(c *activeSearch) bool { return !c.result.Decision.Usable() })
 }
 
 // crossAll measures the winners of all routings of a problem under each of
@@ -45,7 +45,7 @@ func (g group) usable() group {
 // group's minimax config and records the matrix. Once ctx is cancelled nothing
 // is measured, and groups that lack something have no matrix.
 func (s *sweeper) crossAll(ctx context.Context) error {
-	for _, family := range s.families() {
+	for _, family := range s.groupsByKey() {
 		var before ep.Config
 		for _, g := range family {
 			if g = g.usable(); len(g) > 1 {
@@ -70,8 +70,8 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 // smaller token count: it wins ties.
 func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
 	configs := g.winners()
-	if cfg, ok := s.incumbent(g[0], ep.AllRoutings); ok && !cfg.IsDefault() && s.lab.planner.admits(g[0].problem, cfg) {
-		configs = with(configs, cfg)
+	if cfg, ok := s.incumbent(g[0], ep.AllRoutings); ok && !cfg.IsDefault() && s.harness.planner.admits(g[0].problem, cfg) {
+		configs = appendConfig(configs, cfg)
 	}
 	if err := s.crossEach(ctx, g, configs); err != nil || !g.crossed() {
 		return err
@@ -85,18 +85,18 @@ func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) err
 			c.compromise = compromise
 		}
 	}
-	s.revise(g)
-	s.agree(g, configs, before)
+	s.adoptFasterCrossed(g)
+	s.chooseForAllRoutings(g, configs, before)
 	return nil
 }
 
-// agree chooses the minimax config of a group among configs, and records the regret matrix.
-func (s *sweeper) agree(g group, configs []ep.Config, before ep.Config) {
-	best, _ := s.minimax(g, g.worthy(configs), s.preferred(g, ep.AllRoutings, before))
-	var tuned []stat.Tuned
+// chooseForAllRoutings chooses the minimax config of a group among configs, and records the regret matrix.
+func (s *sweeper) chooseForAllRoutings(g group, configs []ep.Config, before ep.Config) {
+	best, _ := s.leastWorstLoss(g, g.fasterSomewhere(configs), s.tieOrder(g, ep.AllRoutings, before))
+	var tuned []stat.TunedRouting
 	for _, c := range g {
 		c.minimax = best
-		tuned = append(tuned, stat.Tuned{Routing: c.routing.Spec(), Config: c.result.Decision.Config, Effects: c.effects()})
+		tuned = append(tuned, stat.TunedRouting{Routing: c.routing.Spec(), Config: c.result.Decision.Config, Effects: c.effects()})
 	}
 	s.run.Regrets = slices.DeleteFunc(s.run.Regrets, func(r record.Regret) bool { return r.Problem == g[0].problem })
 	s.run.Regrets = append(s.run.Regrets, stat.NewRegret(g[0].problem, tuned, best))
@@ -114,20 +114,20 @@ func (s *sweeper) crossEach(ctx context.Context, g group, configs []ep.Config) e
 // crossed reports whether each winner of a group was measured, or failed,
 // under every routing.
 func (g group) crossed() bool {
-	return !slices.ContainsFunc(g, func(c *searcher) bool { return c.uncrossed })
+	return !slices.ContainsFunc(g, func(c *activeSearch) bool { return c.crossingMissing })
 }
 
 // winners are the configs chosen in a group, the default first, each once.
 func (g group) winners() []ep.Config {
 	out := []ep.Config{g[0].result.Decision.Default}
 	for _, c := range g {
-		out = with(out, c.result.Decision.Config)
+		out = appendConfig(out, c.result.Decision.Config)
 	}
 	return out
 }
 
-// with appends a config to a list that lacks it.
-func with(configs []ep.Config, c ep.Config) []ep.Config {
+// appendConfig appends a config to a list that lacks it.
+func appendConfig(configs []ep.Config, c ep.Config) []ep.Config {
 	if slices.ContainsFunc(configs, func(o ep.Config) bool { return o.Key() == c.Key() }) {
 		return configs
 	}
@@ -157,11 +157,11 @@ func (g group) effects() []stat.Effects {
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
-		searched = append(searched, c.searched())
+		searched = append(searched, c.screenedEffects())
 	}
-	keys := stat.Everywhere(searched)
+	keys := stat.MeasuredEverywhere(searched)
 	at, guess := stat.Minimax(searched, keys, 0)
-	_, worst := s.minimax(g, winners, nil)
+	_, worst := s.leastWorstLoss(g, winners, nil)
 	if at < 0 || (1+guess)*(1+g.band()) >= 1+worst {
 		return c, false
 	}
@@ -169,8 +169,8 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 	return c, err == nil // the keys are those of configs
 }
 
-// searched is what the search itself says about each config it measured.
-func (c *searcher) searched() stat.Effects {
+// screenedEffects is what the search itself says about each config it measured.
+func (c *activeSearch) screenedEffects() stat.Effects {
 	out := stat.Effects{}
 	for _, i := range c.state.Measured() {
 		if score := c.state.Score(i); !math.IsInf(score, 1) {
@@ -180,32 +180,32 @@ func (c *searcher) searched() stat.Effects {
 	return out
 }
 
-// worthy are those configs that are faster than the default in one search of a group at
+// fasterSomewhere are those configs that are faster than the default in one search of a group at
 // least, and the default. Among the others noise decides: where no config is faster
 // anywhere, the one that seems to lose least would take the default's row.
-func (g group) worthy(configs []ep.Config) []ep.Config {
+func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {
-		return cfg.Key() != dflt && !g.anywhere(record.Faster, cfg)
+		return cfg.Key() != dflt && !g.hasVerdict(record.Faster, cfg)
 	})
 }
 
-// anywhere reports whether a search of a group gives a config this verdict beside its
+// hasVerdict reports whether a search of a group gives a config this verdict beside its
 // default, by the rule that decides every comparison.
-func (g group) anywhere(v record.Verdict, cfg ep.Config) bool {
-	return slices.ContainsFunc(g, func(c *searcher) bool {
+func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
+	return slices.ContainsFunc(g, func(c *activeSearch) bool {
 		d := c.result.Decision
 		if cfg.Key() == d.Config.Key() {
 			return d.Verdict == v && !d.KeepsDefault()
 		}
-		x, ok := c.sighted(cfg)
+		x, ok := c.versus(cfg)
 		return ok && stat.Judge(x.config.Gain(x.dflt), d.Band.Width()) == v
 	})
 }
 
-// preferred are the configs that win ties, first things first: the row of the table in use,
+// tieOrder are the configs that win ties, first things first: the row of the table in use,
 // the default, the config at the next smaller token count.
-func (s *sweeper) preferred(g group, class ep.Class, before ep.Config) []string {
+func (s *sweeper) tieOrder(g group, class ep.Class, before ep.Config) []string {
 	dflt := g[0].result.Decision.Default.Key()
 	out := []string{dflt, before.Key()}
 	if cfg, ok := s.incumbent(g[0], class); ok && !cfg.IsDefault() {
@@ -214,10 +214,10 @@ func (s *sweeper) preferred(g group, class ep.Class, before ep.Config) []string 
 	return out
 }
 
-// minimax is the config that loses least in the worst case over a group, and
+// leastWorstLoss is the config that loses least in the worst case over a group, and
 // that loss. Within the band those that are preferred are taken first, then the
 // cheapest.
-func (s *sweeper) minimax(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
+func (s *sweeper) leastWorstLoss(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
 	rank := func(c ep.Config) int {
 		if i := slices.Index(preferred, c.Key()); i >= 0 {
 			return i
@@ -226,7 +226,7 @@ func (s *sweeper) minimax(g group, configs []ep.Config, preferred []string) (bes
 	}
 	op := g[0].problem.Op
 	ordered := slices.SortedStableFunc(slices.Values(configs), func(a, b ep.Config) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), s.lab.cost(op, a).Compare(s.lab.cost(op, b)))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), s.harness.cost(op, a).Compare(s.harness.cost(op, b)))
 	})
 	keys := make([]string, len(ordered))
 	for i, c := range ordered {
@@ -239,7 +239,7 @@ func (s *sweeper) minimax(g group, configs []ep.Config, preferred []string) (bes
 // cross measures those of the configs that a search has not measured, beside
 // the others, and compares the new ones with the oracle afterwards: any of
 // them may end up in a row.
-func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) error {
+func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
 		point := c.space.Add(cfg)
@@ -247,49 +247,49 @@ func (s *sweeper) cross(ctx context.Context, c *searcher, configs []ep.Config) e
 			continue
 		}
 		live = append(live, point)
-		if _, seen := c.seen[cfg.Key()]; !seen {
+		if _, seen := c.measured[cfg.Key()]; !seen {
 			missing = append(missing, point)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	if c.uncrossed = ctx.Err() != nil; c.uncrossed {
+	if c.crossingMissing = ctx.Err() != nil; c.crossingMissing {
 		return nil
 	}
 	before := c.runner.Spent()
 	finals, err := s.crossBlock(ctx, c, live, missing)
-	if s.reopened(c, err) {
+	if s.measuredAnew(c, err) {
 		finals, err = s.crossBlock(ctx, c, live, missing)
 	}
 	s.spent += c.runner.Spent() - before
 	if closed := c.runner.Close(); err == nil {
 		err = closed
 	}
-	switch c.uncrossed = err != nil && ctx.Err() != nil; {
-	case c.uncrossed, errors.Is(err, search.ErrDefault): // what was new stays unmeasured
+	switch c.crossingMissing = err != nil && ctx.Err() != nil; {
+	case c.crossingMissing, errors.Is(err, search.ErrDefault): // what was new stays unmeasured
 		return nil
 	case err != nil:
 		return err
 	}
-	c.note(finals)
+	c.keep(finals)
 	c.crossings = append(c.crossings, finals)
 	return nil
 }
 
-// revise decides again about the searches of a group, where the crossing saw the config
+// adoptFasterCrossed decides again about the searches of a group, where the crossing saw the config
 // of another one faster here than the search's own, by the rule that decides every
 // comparison. A search may have missed that config, or dropped it early. The decision
 // itself changes, so that record, table and summary say the same. Where launch parameters
 // cannot matter nothing is decided here either.
-func (s *sweeper) revise(g group) {
+func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision
-		win, dflt, ok := c.faster()
+		win, dflt, ok := c.fasterInCrossing()
 		if !ok || was.Cause == record.HostBound {
 			continue
 		}
-		d := stat.Decide(stat.Match{
+		d := stat.Decide(stat.Comparison{
 			Config: c.space.Config(win.Point), Default: was.Default, Gain: win.Gain(dflt), Rounds: win.Rounds, Band: was.Band,
 		})
 		if d.KeepsDefault() {
@@ -300,12 +300,12 @@ func (s *sweeper) revise(g group) {
 		c.result.Decision, c.winner = d, win
 		c.result.Times, c.result.DefaultTime, c.result.MaxErr = win.Times, dflt.Times, c.runner.MaxErr(win.Point)
 		c.result.Beside = besidePair(c.runner, win.Point, dflt.Point)
-		s.refile(c)
+		s.updateRun(c)
 	}
 }
 
-// refile writes a search into the run again, after its result has changed.
-func (s *sweeper) refile(c *searcher) {
+// updateRun writes a search into the run again, after its result has changed.
+func (s *sweeper) updateRun(c *activeSearch) {
 	for i := range s.run.Searches {
 		if r := &s.run.Searches[i]; r.Problem == c.problem && r.Routing == c.result.Routing {
 			*r = c.result
@@ -313,13 +313,13 @@ func (s *sweeper) refile(c *searcher) {
 	}
 }
 
-// faster is the config that the crossings saw furthest ahead of a search's own, with the
+// fasterInCrossing is the config that the crossings saw furthest ahead of a search's own, with the
 // default in the same rounds. ok is false where none is.
-func (c *searcher) faster() (win, dflt search.Finalist, ok bool) {
+func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
 	most := 0.0
 	for _, finals := range c.crossings {
-		mine, base := slices.IndexFunc(finals, at(own)), slices.IndexFunc(finals, at(c.dflt))
+		mine, base := slices.IndexFunc(finals, isPoint(own)), slices.IndexFunc(finals, isPoint(c.dflt))
 		if mine < 0 || base < 0 {
 			continue
 		}
@@ -333,15 +333,15 @@ func (c *searcher) faster() (win, dflt search.Finalist, ok bool) {
 	return win, dflt, ok
 }
 
-// at finds the finalist at a point.
-func at(point int) func(search.Finalist) bool {
+// isPoint finds the finalist at a point.
+func isPoint(point int) func(search.Finalist) bool {
 	return func(f search.Finalist) bool { return f.Point == point }
 }
 
 // crossBlock times configs beside each other and drops those of the new ones
 // whose answers are wrong afterwards.
-func (s *sweeper) crossBlock(ctx context.Context, c *searcher, live, missing []int) ([]search.Finalist, error) {
-	finals, err := c.state.Settle(ctx, s.protocol(c), record.StageCross, live)
+func (s *sweeper) crossBlock(ctx context.Context, c *activeSearch, live, missing []int) ([]search.Finalist, error) {
+	finals, err := c.state.FinalsOf(ctx, s.protocol(c), record.StageCross, live)
 	if err != nil {
 		return nil, err
 	}

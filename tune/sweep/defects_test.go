@@ -149,9 +149,9 @@ func TestNothingIsComparedTwice(t *testing.T) {
 func TestNoisySearchesTellTheirChallenger(t *testing.T) {
 	dflt, fast := ep.Config{Kernel: "dispatch"}, ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "32"}}
 	for cause, want := range map[record.Cause]ep.Config{record.Noisy: fast, record.HostBound: dflt, "": dflt} {
-		c := &searcher{}
+		c := &activeSearch{}
 		c.result.Decision = record.Decision{Config: dflt, Default: dflt, Challenger: fast, Cause: cause}
-		if got := c.proposal(); got.Key() != want.Key() {
+		if got := c.hintForLater(); got.Key() != want.Key() {
 			t.Errorf("cause %q: tells of %s", cause, got.Key())
 		}
 	}
@@ -200,15 +200,15 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	if _, err := c.runner.Measure(context.Background(), record.StageAA, []int{c.dflt}, 1); err != nil { // tells the clock
 		t.Fatal(err)
 	}
-	s.lab.empty = map[string]float64{"wall": 1e-5}
+	s.harness.empty = map[string]float64{"wall": 1e-5}
 	for seconds, want := range map[float64]int{1.1e-5: 0, 2e-5: 1} {
 		c.aa.Default = seconds
-		if got := s.hurried(); got != want {
+		if got := s.hurriedSearches(); got != want {
 			t.Errorf("a default of %v s: %d searches were short of time", seconds, got)
 		}
 	}
 	c.state = nil
-	if got := s.hurried(); got != 0 {
+	if got := s.hurriedSearches(); got != 0 {
 		t.Errorf("a search that failed was short of time")
 	}
 }
@@ -220,17 +220,17 @@ func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	b := &scripted{Sigma: 0.005}
 	s := prepared(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"))
 	ctx, cancel := context.WithCancel(context.Background())
-	at := func(tokens int, sms ep.Value) pick {
-		c := &searcher{subject: s.searches[0].subject}
+	at := func(tokens int, sms ep.Value) rowChoice {
+		c := &activeSearch{subject: s.searches[0].subject}
 		c.problem.Tokens, c.problem.MaxTokens = tokens, tokens
-		return pick{tokens: tokens, searches: group{c}, config: ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": sms, "threads": "512"}}}
+		return rowChoice{tokens: tokens, searches: group{c}, config: ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": sms, "threads": "512"}}}
 	}
-	side, there, err := s.sideAt(ctx, 128, at(16, "16"), at(1024, "32"))
-	if err != nil || side != upper || len(there) != 1 {
+	side, there, err := s.measureMidpoint(ctx, 128, at(16, "16"), at(1024, "32"))
+	if err != nil || side != upperWins || len(there) != 1 {
 		t.Fatalf("side %d on %d searches, %v", side, len(there), err)
 	}
 	b.OnRun = func(c call, _ []float64) error { cancel(); return nil }
-	if _, there, err = s.sideAt(ctx, 128, at(16, "16"), at(1024, "64")); err != nil || there != nil {
+	if _, there, err = s.measureMidpoint(ctx, 128, at(16, "16"), at(1024, "64")); err != nil || there != nil {
 		t.Errorf("decided on %d searches, %v", len(there), err)
 	}
 }

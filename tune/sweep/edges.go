@@ -22,26 +22,26 @@ type edge struct {
 // fewestValues is the least number of values that have an inside and two ends.
 const fewestValues = 3
 
-// edges warns of parameters whose best declared value is the last one in at least half
+// edgeWarnings warns of parameters whose best declared value is the last one in at least half
 // of the searches that another config than the default won: the range may end too early.
 // Ranges that the user gave, and ranges that end where the kernel's check does, are left
 // out.
-func (s *sweeper) edges() []string {
+func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
 	won := map[string]int{} // searches by kernel
 	for _, c := range s.searches {
 		d := c.result.Decision
-		if c.problem.Op == ep.Pair || c.state == nil || c.as != nil || !d.Usable() || d.KeepsDefault() {
+		if c.problem.Op == ep.Pair || c.state == nil || c.sibling != nil || !d.Usable() || d.KeepsDefault() {
 			continue
 		}
-		k, err := kernels.Find(s.lab.planner.kernels, c.problem.Op, d.Config.Kernel)
+		k, err := kernels.Find(s.harness.planner.kernels, c.problem.Op, d.Config.Kernel)
 		if err != nil {
 			continue
 		}
 		won[k.Name]++
 		for _, q := range k.Params {
 			if e, ok := s.edgeOf(c, k, q); ok {
-				found = noteEdge(found, e)
+				found = countEdge(found, e)
 			}
 		}
 	}
@@ -55,9 +55,9 @@ func (s *sweeper) edges() []string {
 }
 
 // edgeOf reports whether the winner of a search has an end of a parameter's values.
-func (s *sweeper) edgeOf(c *searcher, k kernels.Kernel, q kernels.Param) (e edge, ok bool) {
-	pl, cfg := s.lab.planner, c.result.Decision.Config
-	values := numbers(q.Values)
+func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e edge, ok bool) {
+	pl, cfg := s.harness.planner, c.result.Decision.Config
+	values := sortedInts(q.Values)
 	_, given := pl.opts.Params[q.Name]
 	if q.Class != kernels.Speed || given || pl.opts.Space.Values(k.Name, q.Name) != nil || len(values) < fewestValues || len(values) < len(q.Values) {
 		return e, false
@@ -78,7 +78,7 @@ func (s *sweeper) edgeOf(c *searcher, k kernels.Kernel, q kernels.Param) (e edge
 	if e.beyond < 1 || pl.legal(k, c.problem)(wider) != "" || pl.smallEnough(k)(wider) != "" {
 		return e, false
 	}
-	return e, c.worse(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.lab.policy.Band)
+	return e, c.slowerBeyond(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.harness.policy.Band)
 }
 
 // below is a value below the least two of a range, in their steps or by half.
@@ -89,9 +89,9 @@ func below(least, next int) int {
 	return least / 2
 }
 
-// worse reports whether a config is slower than the winner by more than the band. One that
+// slowerBeyond reports whether a config is slower than the winner by more than the band. One that
 // was not measured counts as slower: nothing shows that the values level off.
-func (c *searcher) worse(winner, than ep.Config, band float64) bool {
+func (c *activeSearch) slowerBeyond(winner, than ep.Config, band float64) bool {
 	w, known := c.space.Index(winner)
 	i, there := c.space.Index(than)
 	if !known || !there || math.IsInf(c.state.Score(i), 1) {
@@ -100,8 +100,8 @@ func (c *searcher) worse(winner, than ep.Config, band float64) bool {
 	return c.state.Score(i)-c.state.Score(w) > math.Log1p(band)
 }
 
-// numbers are the values that are integers, rising.
-func numbers(values []ep.Value) []int {
+// sortedInts are the values that are integers, rising.
+func sortedInts(values []ep.Value) []int {
 	var out []int
 	for _, v := range values {
 		if n, ok := v.Int(); ok {
@@ -112,7 +112,7 @@ func numbers(values []ep.Value) []int {
 	return slices.Compact(out)
 }
 
-func noteEdge(found []*edge, e edge) []*edge {
+func countEdge(found []*edge, e edge) []*edge {
 	for _, f := range found {
 		if f.kernel == e.kernel && f.param == e.param && f.at == e.at {
 			f.winners++

@@ -10,24 +10,24 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Explained is what slows the product of one problem down beside a config.
-type Explained struct {
+// Explanation is what slows the product of one problem down beside a config.
+type Explanation struct {
 	Problem ep.Problem
 	Routing string
 	Config  ep.Config
-	Effects []ExplainedEffect
+	Effects []Effect
 }
 
-// ExplainedEffect is the product's slow-down beside one thing.
-type ExplainedEffect struct {
+// Effect is the product's slow-down beside one thing.
+type Effect struct {
 	Beside   string          // in words
 	Alone    float64         // seconds of the product alone, median
 	Slowdown record.Interval // ratio of the product beside to alone, median over rounds, with its 95 % interval
 }
 
 // Explain measures what slows the product down, of every problem under every routing.
-func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explained, err error) {
-	l := newLab(b, newPlanner(b, opts), nil)
+func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explanation, err error) {
+	l := newHarness(b, newPlanner(b, opts), nil)
 	err = eachSubject(opts, &record.Run{}, func(s *subject) error {
 		cfg, _, err := pick(s.problem, s.class)
 		if err == nil && cfg.IsDefault() {
@@ -43,8 +43,8 @@ func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, 
 	return out, err
 }
 
-func (l *lab) explain(ctx context.Context, s *subject, cfg ep.Config, rounds int) (out Explained, err error) {
-	out = Explained{Problem: s.problem, Routing: s.routing.Spec(), Config: cfg}
+func (l *harness) explain(ctx context.Context, s *subject, cfg ep.Config, rounds int) (out Explanation, err error) {
+	out = Explanation{Problem: s.problem, Routing: s.routing.Spec(), Config: cfg}
 	session, err := l.backend.Open(ctx, s.workload)
 	if err != nil {
 		return out, err
@@ -59,7 +59,7 @@ func (l *lab) explain(ctx context.Context, s *subject, cfg ep.Config, rounds int
 	}
 	effects, err := e.Explain(ctx, cfg, rounds)
 	for _, x := range effects {
-		out.Effects = append(out.Effects, ExplainedEffect{x.Beside, stat.Median(x.Alone), stat.Slowdown(x.With, x.Alone)})
+		out.Effects = append(out.Effects, Effect{x.Beside, stat.Median(x.Alone), stat.Slowdown(x.With, x.Alone)})
 	}
 	return out, err
 }

@@ -17,25 +17,25 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Side is one backend of several that take turns. Its results go to its own job.
-type Side struct {
+// InterleavedRun is one backend of several that take turns. Its results go to its own job.
+type InterleavedRun struct {
 	Backend kernels.Backend
 	Options *Options // the seed and the band
 	Job     Job      // Rounds are those of each config, one a turn
 }
 
-// Entrant is what a side runs in a heat: a config, and the side's default beside it.
-type Entrant struct {
-	Side            *Side
+// Side is what a side runs in a heat: a config, and the side's default beside it.
+type Side struct {
+	Run             *InterleavedRun
 	Problem         ep.Problem
 	Config, Default ep.Config
 }
 
-// Heat is one workload for the sides that run it.
-type Heat struct {
-	Routing  string
-	Seed     uint64
-	Entrants []Entrant
+// Interleaving is one workload for the sides that run it.
+type Interleaving struct {
+	Routing string
+	Seed    uint64
+	Sides   []Side
 }
 
 // Interleave measures the entrants of each heat in alternating turns, so that a drift of
@@ -44,7 +44,7 @@ type Heat struct {
 // other turn. All sides' processes live at the same time and one runs at a time. An
 // entrant that fails is recorded as failed, and the others go on; the error is that of
 // ctx or of a log. done is called after each heat.
-func Interleave(ctx context.Context, heats []Heat, done func(Heat)) error {
+func Interleave(ctx context.Context, heats []Interleaving, done func(Interleaving)) error {
 	for _, h := range heats {
 		if err := h.run(ctx); err != nil {
 			return err
@@ -52,19 +52,19 @@ func Interleave(ctx context.Context, heats []Heat, done func(Heat)) error {
 		done(h)
 	}
 	for _, h := range heats {
-		for _, e := range h.Entrants {
-			e.Side.Job.Run.Finished = time.Now().UTC()
+		for _, e := range h.Sides {
+			e.Run.Job.Run.Finished = time.Now().UTC()
 		}
 	}
 	return nil
 }
 
-func (h Heat) run(ctx context.Context) error {
-	players := make([]*player, len(h.Entrants))
+func (h Interleaving) run(ctx context.Context) error {
+	players := make([]*activeSide, len(h.Sides))
 	turns := 0
-	for i, e := range h.Entrants {
-		players[i] = newPlayer(h, e)
-		turns = max(turns, e.Side.Job.Rounds)
+	for i, e := range h.Sides {
+		players[i] = newActiveSide(h, e)
+		turns = max(turns, e.Run.Job.Rounds)
 	}
 	rng := rand.New(rand.NewPCG(h.Seed, h.hash()))
 	var order []int
@@ -75,7 +75,7 @@ func (h Heat) run(ctx context.Context) error {
 			slices.Reverse(order)
 		}
 		for _, i := range order {
-			players[i].turn(ctx)
+			players[i].runRound(ctx)
 		}
 		if ctx.Err() != nil {
 			break
@@ -88,70 +88,70 @@ func (h Heat) run(ctx context.Context) error {
 }
 
 // hash tells the heats of a run apart.
-func (h Heat) hash() uint64 {
+func (h Interleaving) hash() uint64 {
 	f := fnv.New64a()
-	fmt.Fprintf(f, "%q %q", h.Entrants[0].Problem.Key(), h.Routing)
+	fmt.Fprintf(f, "%q %q", h.Sides[0].Problem.Key(), h.Routing)
 	return f.Sum64()
 }
 
-// player is an entrant that is measured.
-type player struct {
-	Entrant
+// activeSide is an entrant that is measured.
+type activeSide struct {
+	Side
 	subject
-	lab     *lab
-	contest *contest
-	times   map[int][]float64 // seconds by point, one a turn
-	lost    error             // why it is out
+	harness    *harness
+	comparison *comparison
+	seconds    map[int][]float64 // seconds by point, one a turn
+	lost       error             // why it is out
 }
 
-func newPlayer(h Heat, e Entrant) *player {
-	p := &player{Entrant: e, times: map[int][]float64{}}
+func newActiveSide(h Interleaving, e Side) *activeSide {
+	p := &activeSide{Side: e, seconds: map[int][]float64{}}
 	p.subject.problem = e.Problem
 	d, err := workloads.Parse(h.Routing)
 	if err == nil {
 		p.subject, err = newSubject(e.Problem, d, h.Seed)
 	}
 	if err == nil {
-		p.lab = newLab(e.Side.Backend, newPlanner(e.Side.Backend, e.Side.Options), e.Side.Job.Log)
-		p.contest, err = p.lab.contest(&p.subject, "interleave", e.Default, e.Config)
+		p.harness = newHarness(e.Run.Backend, newPlanner(e.Run.Backend, e.Run.Options), e.Run.Job.Log)
+		p.comparison, err = p.harness.newComparison(&p.subject, "interleave", e.Default, e.Config)
 	}
 	p.lost = err
 	return p
 }
 
-// points are the default and the config, one where they are the same.
-func (p *player) points() []int { return slices.Compact(slices.Clone(p.contest.points)) }
+// distinctPoints are the default and the config, one where they are the same.
+func (p *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(p.comparison.points)) }
 
-// turn runs each config once. A call that is not recorded comes first: the GPU has to
+// runRound runs each config once. A call that is not recorded comes first: the GPU has to
 // come back from another process.
-func (p *player) turn(ctx context.Context) {
+func (p *activeSide) runRound(ctx context.Context) {
 	if p.lost != nil || ctx.Err() != nil {
 		return
 	}
-	p.contest.runner.Warm(ctx)
-	samples, err := p.contest.runner.Measure(ctx, record.StageTurns, p.points(), 1)
+	p.comparison.runner.Warm(ctx)
+	samples, err := p.comparison.runner.Measure(ctx, record.StageTurns, p.distinctPoints(), 1)
 	for _, s := range samples {
-		p.times[s.Point] = append(p.times[s.Point], s.Seconds)
+		p.seconds[s.Point] = append(p.seconds[s.Point], s.Seconds)
 	}
-	if _, reason := p.contest.failure(err); err == nil && reason != "" {
+	if _, reason := p.comparison.failureCause(err); err == nil && reason != "" {
 		err = errors.New(reason)
 	}
 	p.lost = err
 }
 
 // finish compares answers once more and files the result.
-func (p *player) finish(ctx context.Context) {
-	if p.contest == nil {
+func (p *activeSide) finish(ctx context.Context) {
+	if p.comparison == nil {
 		p.file(p.newFailure())
 		return
 	}
 	if p.lost == nil {
-		_, p.lost = p.contest.runner.Recheck(ctx, record.StageRecheck, p.points())
+		_, p.lost = p.comparison.runner.Recheck(ctx, record.StageRecheck, p.distinctPoints())
 	}
-	if _, reason := p.contest.failure(p.lost); p.lost == nil && reason != "" {
+	if _, reason := p.comparison.failureCause(p.lost); p.lost == nil && reason != "" {
 		p.lost = errors.New(reason)
 	}
-	if err := p.contest.close(nil); p.lost == nil {
+	if err := p.comparison.close(nil); p.lost == nil {
 		p.lost = err
 	}
 	if ctx.Err() != nil {
@@ -161,34 +161,34 @@ func (p *player) finish(ctx context.Context) {
 		p.file(p.newFailure())
 		return
 	}
-	p.file(p.result())
+	p.file(p.decide())
 }
 
-func (p *player) newFailure() record.Search {
+func (p *activeSide) newFailure() record.Search {
 	out := record.Search{Problem: p.Problem, Class: p.class}
 	if p.workload != nil {
 		out = p.newResult()
 	}
-	out.Decision = stat.Fail(stat.Match{Config: p.Config, Default: p.Default}, record.Failed, p.lost.Error())
+	out.Decision = stat.Fail(stat.Comparison{Config: p.Config, Default: p.Default}, record.Failed, p.lost.Error())
 	return out
 }
 
-func (p *player) result() record.Search {
-	out, r := p.newResult(), p.contest.runner
-	m := p.contest.match(record.Band{Policy: p.lab.policy.Band})
-	dflt, cfg := p.times[p.contest.points[0]], p.times[p.contest.points[1]]
+func (p *activeSide) decide() record.Search {
+	out, r := p.newResult(), p.comparison.runner
+	m := p.comparison.undecided(record.Band{Policy: p.harness.policy.Band})
+	dflt, cfg := p.seconds[p.comparison.points[0]], p.seconds[p.comparison.points[1]]
 	m.Gain, m.Rounds = record.One, len(cfg)
-	if p.contest.points[0] != p.contest.points[1] {
+	if p.comparison.points[0] != p.comparison.points[1] {
 		m.Gain = stat.MedianRatio(logs(dflt), logs(cfg))
 	}
 	out.Decision = stat.Compare(m)
 	out.Clock, out.Times, out.DefaultTime = r.Clock(), timesOf(cfg), timesOf(dflt)
-	out.MaxErr, out.Tried = r.MaxErr(p.contest.points[1]), len(p.points())
+	out.MaxErr, out.Tried = r.MaxErr(p.comparison.points[1]), len(p.distinctPoints())
 	return out
 }
 
-func (p *player) file(result record.Search) {
-	run := p.Side.Job.Run
+func (p *activeSide) file(result record.Search) {
+	run := p.Run.Job.Run
 	run.Searches = append(run.Searches, result)
 	if p.workload != nil {
 		run.Workloads = append(run.Workloads, p.record())

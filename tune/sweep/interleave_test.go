@@ -15,7 +15,7 @@ import (
 
 // drifting is a side whose times rise with every round that any side runs. Its config
 // takes us; its default twice as long.
-func drifting(t *testing.T, clock *int, us float64) (*Side, *memory) {
+func drifting(t *testing.T, clock *int, us float64) (*InterleavedRun, *memory) {
 	b := &scripted{Sigma: 0.001, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
 		if c.Key() == dfltKey {
 			return 2e-6 * us
@@ -30,14 +30,14 @@ func drifting(t *testing.T, clock *int, us float64) (*Side, *memory) {
 		return nil
 	}
 	log := &memory{}
-	return &Side{Backend: b, Options: &Options{Seed: 1}, Job: Job{Rounds: 30, Log: log, Run: &record.Run{}}}, log
+	return &InterleavedRun{Backend: b, Options: &Options{Seed: 1}, Job: Job{Rounds: 30, Log: log, Run: &record.Run{}}}, log
 }
 
-func entrants(t *testing.T, sides ...*Side) Heat {
+func entrants(t *testing.T, sides ...*InterleavedRun) Interleaving {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
-	h := Heat{Routing: "uniform", Seed: 1}
+	h := Interleaving{Routing: "uniform", Seed: 1}
 	for _, s := range sides {
-		h.Entrants = append(h.Entrants, Entrant{Side: s, Problem: p, Config: parse(t, best), Default: parse(t, dfltKey)})
+		h.Sides = append(h.Sides, Side{Run: s, Problem: p, Config: parse(t, best), Default: parse(t, dfltKey)})
 	}
 	return h
 }
@@ -61,7 +61,7 @@ func TestInterleaveUnderDrift(t *testing.T) {
 	clock := 0
 	a, logA := drifting(t, &clock, 10)
 	b, logB := drifting(t, &clock, 11)
-	if err := Interleave(context.Background(), []Heat{entrants(t, a, b)}, func(Heat) {}); err != nil {
+	if err := Interleave(context.Background(), []Interleaving{entrants(t, a, b)}, func(Interleaving) {}); err != nil {
 		t.Fatal(err)
 	}
 	fast, slow := roundTimes(logA, best), roundTimes(logB, best)
@@ -75,7 +75,7 @@ func TestInterleaveUnderDrift(t *testing.T) {
 	if g := stat.MedianRatio(la, lb); g.Low > 1.1 || g.High < 1.1 || g.High-g.Low > 0.05 {
 		t.Errorf("the slower one takes %+v times as long, want 1.1", g)
 	}
-	for _, s := range []*Side{a, b} {
+	for _, s := range []*InterleavedRun{a, b} {
 		got := s.Job.Run.Searches
 		if len(got) != 1 || got[0].Decision.Verdict != record.Faster || got[0].Decision.Rounds != 30 || math.Abs(got[0].Decision.Gain.Mid-2) > 0.05 || got[0].Times.Median == 0 {
 			t.Errorf("%+v", got)
@@ -105,7 +105,7 @@ func TestInterleaveLosesOne(t *testing.T) {
 		a, log := drifting(t, &clock, 10)
 		b, _ := drifting(t, &clock, 11)
 		fault(b.Backend.(*scripted))
-		if err := Interleave(context.Background(), []Heat{entrants(t, b, a)}, func(Heat) {}); err != nil {
+		if err := Interleave(context.Background(), []Interleaving{entrants(t, b, a)}, func(Interleaving) {}); err != nil {
 			t.Fatal(err)
 		}
 		bad, good := b.Job.Run.Searches, a.Job.Run.Searches
@@ -123,12 +123,12 @@ func TestInterleaveDefaultAlone(t *testing.T) {
 	clock := 0
 	a, log := drifting(t, &clock, 10)
 	h := entrants(t, a)
-	h.Entrants[0].Config = h.Entrants[0].Default
+	h.Sides[0].Config = h.Sides[0].Default
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := Interleave(ctx, []Heat{h}, func(Heat) { cancel() }); err != nil || len(roundTimes(log, dfltKey)) != 30 || a.Job.Run.Searches[0].Decision.Gain != record.One {
+	if err := Interleave(ctx, []Interleaving{h}, func(Interleaving) { cancel() }); err != nil || len(roundTimes(log, dfltKey)) != 30 || a.Job.Run.Searches[0].Decision.Gain != record.One {
 		t.Errorf("%v, %d rounds, %+v", err, len(roundTimes(log, dfltKey)), a.Job.Run.Searches)
 	}
-	if err := Interleave(ctx, []Heat{h}, func(Heat) {}); !errors.Is(err, context.Canceled) || len(a.Job.Run.Searches) != 1 {
+	if err := Interleave(ctx, []Interleaving{h}, func(Interleaving) {}); !errors.Is(err, context.Canceled) || len(a.Job.Run.Searches) != 1 {
 		t.Errorf("after a cancellation: %v, %d searches", err, len(a.Job.Run.Searches))
 	}
 }

@@ -20,7 +20,7 @@ func TestInterruptedSweepGoesOn(t *testing.T) {
 	want := mustSweep(t, &scripted{}, o, filepath.Join(t.TempDir(), "run"))
 	dir := filepath.Join(t.TempDir(), "run")
 	var soFar []int
-	got := interrupted(t, func() *scripted { return &scripted{} }, o, dir, func(got *Outcome) {
+	got := interrupted(t, func() *scripted { return &scripted{} }, o, dir, func(got *Summary) {
 		soFar = append(soFar, finished(t, got, want))
 	})
 	if first, last := soFar[0], soFar[len(soFar)-1]; first != 0 || last == 0 || !slices.IsSorted(soFar) {
@@ -32,7 +32,7 @@ func TestInterruptedSweepGoesOn(t *testing.T) {
 
 // interrupted sweeps into dir again and again, each time with more Run calls before
 // the interrupt, until the sweep ends. stopped is called at each interrupt.
-func interrupted(t *testing.T, backend func() *scripted, o *Options, dir string, stopped func(*Outcome)) *Outcome {
+func interrupted(t *testing.T, backend func() *scripted, o *Options, dir string, stopped func(*Summary)) *Summary {
 	t.Helper()
 	for stop := 50; ; stop += 170 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -56,7 +56,7 @@ func interrupted(t *testing.T, backend func() *scripted, o *Options, dir string,
 	}
 }
 
-func sameRows(t *testing.T, got, want *Outcome) {
+func sameRows(t *testing.T, got, want *Summary) {
 	t.Helper()
 	if !reflect.DeepEqual(rows(got.Table), rows(want.Table)) {
 		t.Errorf("rows\n%s\nwant\n%s", strings.Join(rows(got.Table), "\n"), strings.Join(rows(want.Table), "\n"))
@@ -66,7 +66,7 @@ func sameRows(t *testing.T, got, want *Outcome) {
 // finished counts the rows that an interrupted sweep could already write. Each
 // must be the whole sweep's choice for some tokens of its key: less evidence,
 // not another.
-func finished(t *testing.T, got, want *Outcome) int {
+func finished(t *testing.T, got, want *Summary) int {
 	t.Helper()
 	if got == nil || got.Table == nil {
 		return 0

@@ -11,18 +11,18 @@ func TestRowsSayWhichCountTheirTimesAreOf(t *testing.T) {
 	of := func(tokens int, gain float64) table.Evidence {
 		return table.Evidence{Tokens: []int{tokens}, Gain: gain, Median: float64(tokens)}
 	}
-	least := joined([]table.Evidence{of(8, 2), of(16, 1.25)})
+	least := mergeEvidence([]table.Evidence{of(8, 2), of(16, 1.25)})
 	for _, c := range []struct {
 		name string
 		got  table.Evidence
 		at   int
 		file int // timed_at
 	}{
-		{"one count", joined([]table.Evidence{of(8, 2)}), 8, 0},
-		{"one count, two routings", joined([]table.Evidence{of(8, 2), of(8, 1.5)}), 8, 0},
+		{"one count", mergeEvidence([]table.Evidence{of(8, 2)}), 8, 0},
+		{"one count, two routings", mergeEvidence([]table.Evidence{of(8, 2), of(8, 1.5)}), 8, 0},
 		{"the least gain", least, 16, 16},
-		{"joined again, still the least", joined([]table.Evidence{least, of(32, 3)}), 16, 16},
-		{"joined again, another", joined([]table.Evidence{least, of(32, 1.1)}), 32, 32},
+		{"joined again, still the least", mergeEvidence([]table.Evidence{least, of(32, 3)}), 16, 16},
+		{"joined again, another", mergeEvidence([]table.Evidence{least, of(32, 1.1)}), 32, 32},
 	} {
 		at, ok := c.got.At()
 		if !ok || at != c.at || c.got.TimedAt != c.file || c.got.Median != float64(c.at) {

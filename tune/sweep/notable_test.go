@@ -28,13 +28,13 @@ func TestNoTable(t *testing.T) {
 		{"one has no default", []record.Decision{{Cause: record.NoDefault, Band: quiet}, failed}, "the default does not run (1), a config that was needed failed (1)", 0},
 		{"none runs", []record.Decision{{Cause: record.NoDefault, Band: quiet}}, "no default runs here", 0},
 	} {
-		s := &sweeper{lab: &lab{policy: measure.Policy{Protocol: search.Protocol{Band: 0.01}}}}
+		s := &sweeper{harness: &harness{policy: measure.Policy{Protocol: search.Protocol{Band: 0.01}}}}
 		for _, d := range c.all {
-			of := &searcher{}
+			of := &activeSearch{}
 			of.result.Decision, of.aa.Spread = d, d.Band.AA
 			s.searches = append(s.searches, of)
 		}
-		why, spread := s.noTable()
+		why, spread := s.whyNoTable()
 		if (why == "") != (c.why == "") || !strings.Contains(why, c.why) || spread != c.spread {
 			t.Errorf("%s: %q and a spread of %v, want %q and %v", c.name, why, spread, c.why, c.spread)
 		}

@@ -87,7 +87,7 @@ const searchShare = 0.85
 // Plan is what a sweep will do. It is made once; --dry-run prints it and Run
 // carries it out.
 type Plan struct {
-	Searches    []Search
+	Searches    []PlannedSearch
 	Fingerprint string // of all spaces and the kernels' ABI
 	Samples     int    // timings of the whole sweep, without A/A and crossing
 	AtLeast     time.Duration
@@ -99,8 +99,8 @@ type Plan struct {
 	strategy search.Strategy
 }
 
-// Search is one planned search.
-type Search struct {
+// PlannedSearch is one planned search.
+type PlannedSearch struct {
 	subject
 	Spaces   []record.SpaceInfo // a kernel's each; none for pairs, whose space is made of winners
 	Legal    int
@@ -109,13 +109,13 @@ type Search struct {
 }
 
 // Problem is what is searched.
-func (s Search) Problem() ep.Problem { return s.problem }
+func (s PlannedSearch) Problem() ep.Problem { return s.problem }
 
 // Routing is the spec of the routing.
-func (s Search) Routing() string { return s.routing.Spec() }
+func (s PlannedSearch) Routing() string { return s.routing.Spec() }
 
 // Class is the routing class that the rows of this search are keyed by.
-func (s Search) Class() ep.Class { return s.class }
+func (s PlannedSearch) Class() ep.Class { return s.class }
 
 // MakePlan plans without touching the backend's hardware.
 func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
@@ -133,16 +133,16 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	}
 	prints := sha256.New()
 	for _, s := range subjects {
-		planned := Search{subject: s, Legal: pairBest * pairBest}
+		planned := PlannedSearch{subject: s, Legal: pairHalves * pairHalves}
 		if s.problem.Op != ep.Pair {
-			space, infos, err := out.planner.base(s.problem)
+			space, infos, err := out.planner.enumerate(s.problem)
 			if err != nil {
 				return nil, err
 			}
 			planned.Legal, planned.Spaces = space.Len(), infos
 			fmt.Fprintln(prints, s.problem.Key(), space.Fingerprint(ABI(b)))
 		}
-		planned.estimate(opts, out.Policy, out.repeats(&planned))
+		planned.estimate(opts, out.Policy, out.repeatsSibling(&planned))
 		out.Samples += planned.Samples
 		out.Searches = append(out.Searches, planned)
 	}
@@ -166,13 +166,13 @@ func (p *Plan) Estimate(paces map[ep.Op]record.Pace) (whole time.Duration, known
 	return time.Duration(seconds / searchShare * float64(time.Second)), true
 }
 
-// repeated is about as many configs as are measured of a combine whose space was searched
+// siblingConfigs is about as many configs as are measured of a combine whose space was searched
 // with another dispatch dtype.
-const repeated = 8
+const siblingConfigs = 8
 
-// repeats reports whether a combine's space was planned already, with another dtype.
-func (p *Plan) repeats(s *Search) bool {
-	return s.problem.Op == ep.Combine && slices.ContainsFunc(p.Searches, func(o Search) bool {
+// repeatsSibling reports whether a combine's space was planned already, with another dtype.
+func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
+	return s.problem.Op == ep.Combine && slices.ContainsFunc(p.Searches, func(o PlannedSearch) bool {
 		q := o.problem
 		q.Dispatch = s.problem.Dispatch
 		return q == s.problem && o.problem != s.problem && o.Routing() == s.Routing() && o.Legal == s.Legal
@@ -180,10 +180,10 @@ func (p *Plan) repeats(s *Search) bool {
 }
 
 // estimate counts what a race would take; other strategies take about as much.
-func (s *Search) estimate(opts *Options, p measure.Policy, repeats bool) {
+func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) {
 	s.Measured = s.Legal
 	if repeats {
-		s.Measured = min(s.Measured, repeated)
+		s.Measured = min(s.Measured, siblingConfigs)
 	}
 	if opts.Evaluations > 0 {
 		s.Measured = min(s.Measured, opts.Evaluations)
@@ -208,13 +208,13 @@ func (pl *planner) checkOptions() error {
 			return fmt.Errorf("--kernel: no kernel is called %q; known: %s", name, strings.Join(known, ", "))
 		}
 	}
-	return cmp.Or(pl.opts.Space.Check(pl.declared()), pl.runnable())
+	return cmp.Or(pl.opts.Space.Check(pl.declaredParams()), pl.checkSpaceFileConfigs())
 }
 
-// declared is what the kernels declare, see spacefile.File.Check.
-func (pl *planner) declared() map[string]map[string]spacefile.Declared {
+// declaredParams is what the kernels declare, see spacefile.File.Check.
+func (pl *planner) declaredParams() map[string]map[string]spacefile.Declared {
 	out := map[string]map[string]spacefile.Declared{}
-	for _, k := range pl.all {
+	for _, k := range pl.allKernels {
 		params := map[string]spacefile.Declared{}
 		for _, q := range k.Params {
 			params[q.Name] = spacefile.Declared{Unit: q.Unit, Binding: string(q.Binding), Class: string(q.Class)}
@@ -224,8 +224,8 @@ func (pl *planner) declared() map[string]map[string]spacefile.Declared {
 	return out
 }
 
-// runnable refuses a required config that can run in no search of its kernel's op.
-func (pl *planner) runnable() error {
+// checkSpaceFileConfigs refuses a required config that can run in no search of its kernel's op.
+func (pl *planner) checkSpaceFileConfigs() error {
 	for _, k := range pl.kernels {
 		for _, c := range pl.opts.Space.Candidates(k.Name) {
 			var err error
@@ -270,21 +270,21 @@ func (pl *planner) paramNames() []string {
 
 // legalPoints is the size of a problem's space, 0 where it has none.
 func (pl *planner) legalPoints(p ep.Problem) int {
-	space, _, err := pl.base(p)
+	space, _, err := pl.enumerate(p)
 	if err != nil {
 		return 0
 	}
 	return space.Len()
 }
 
-// enumerated is the space of a problem before anything is added to it.
-type enumerated struct {
+// enumeratedSpace is the space of a problem before anything is added to it.
+type enumeratedSpace struct {
 	space *search.Space
 	infos []record.SpaceInfo
 }
 
-// base enumerates the grids of a problem once; the routings share it.
-func (pl *planner) base(p ep.Problem) (*search.Space, []record.SpaceInfo, error) {
+// enumerate enumerates the grids of a problem once; the routings share it.
+func (pl *planner) enumerate(p ep.Problem) (*search.Space, []record.SpaceInfo, error) {
 	if e, ok := pl.spaces[p]; ok {
 		return e.space.Clone(), e.infos, nil
 	}
@@ -299,6 +299,6 @@ func (pl *planner) base(p ep.Problem) (*search.Space, []record.SpaceInfo, error)
 	for i := range infos {
 		infos[i].Problem = p.Key()
 	}
-	pl.spaces[p] = enumerated{space, infos}
+	pl.spaces[p] = enumeratedSpace{space, infos}
 	return space.Clone(), infos, nil
 }

@@ -13,22 +13,22 @@ import (
 
 // planner makes the spaces of a sweep.
 type planner struct {
-	machine ep.Machine
-	all     []kernels.Kernel // of the backend
-	kernels []kernels.Kernel // those that do what the caller wants, see kernels.WithHooks
-	opts    *Options
-	spaces  map[ep.Problem]enumerated
+	machine    ep.Machine
+	allKernels []kernels.Kernel // of the backend
+	kernels    []kernels.Kernel // those that do what the caller wants, see kernels.WithHooks
+	opts       *Options
+	spaces     map[ep.Problem]enumeratedSpace
 }
 
 func newPlanner(b kernels.Backend, opts *Options) *planner {
 	all := b.Kernels()
-	return &planner{machine: b.Machine(), all: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumerated{}}
+	return &planner{machine: b.Machine(), allKernels: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumeratedSpace{}}
 }
 
-// searched are the kernels of a problem's op that a search draws from. --kernel keeps
+// searchedKernels are the kernels of a problem's op that a search draws from. --kernel keeps
 // those it names; an op of which it names none keeps all, without those of split phases
 // where nothing runs beside the calls.
-func (pl *planner) searched(p ep.Problem) []kernels.Kernel {
+func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
 	if len(wanted) == 0 {
@@ -39,7 +39,7 @@ func (pl *planner) searched(p ep.Problem) []kernels.Kernel {
 
 // grids makes a grid for each kernel that a search draws from.
 func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
-	wanted := pl.searched(p)
+	wanted := pl.searchedKernels(p)
 	if len(wanted) == 0 {
 		return nil, kernels.NoKernel(pl.kernels, p)
 	}
@@ -115,7 +115,7 @@ func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 // need not be among those that a search tries. The halves of a pair kept them already, and
 // what the file requires is measured in any case.
 func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
-	if p.Op == ep.Pair || slices.ContainsFunc(pl.asked(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
+	if p.Op == ep.Pair || slices.ContainsFunc(pl.spaceFileConfigs(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
 		return false
 	}
 	axes := pl.axes(k, p)
@@ -141,14 +141,14 @@ func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	return func(c ep.Config) string {
 		if err := k.Check(pl.machine, p, c); err != nil {
-			return "kernel: " + named(err.Error())
+			return "kernel: " + errorField(err.Error())
 		}
 		return ""
 	}
 }
 
-// named is the field that an error message begins with: its words before a colon.
-func named(msg string) string {
+// errorField is the field that an error message begins with: its words before a colon.
+func errorField(msg string) string {
 	var out []string
 	for part := range strings.SplitSeq(msg, ": ") {
 		if strings.ContainsAny(part, " \t") {
@@ -171,9 +171,9 @@ func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	}
 }
 
-// allowed is the machine with no more SMs than --max-sms. A kernel that is asked
+// boundedMachine is the machine with no more SMs than --max-sms. A kernel that is asked
 // what may win there names nothing beyond the bound.
-func (pl *planner) allowed() ep.Machine {
+func (pl *planner) boundedMachine() ep.Machine {
 	m := pl.machine
 	if pl.opts.MaxSMs > 0 {
 		m.SMs = min(m.SMs, pl.opts.MaxSMs)
@@ -228,7 +228,7 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	if err != nil {
 		return c, false
 	}
-	k, err := kernels.Find(pl.searched(p), p.Op, c.Kernel)
+	k, err := kernels.Find(pl.searchedKernels(p), p.Op, c.Kernel)
 	if err != nil {
 		return c, false
 	}
@@ -260,16 +260,16 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 // when the first search of a shape begins was tried: short sweeps then waited
 // a quarter of their time for the compiler.
 func (s *sweeper) announce() error {
-	b, ok := s.lab.backend.(kernels.Precompiler)
+	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {
 		return nil
 	}
-	pl, shapes := s.lab.planner, s.shapes()
+	pl, shapes := s.harness.planner, s.shapes()
 	for _, p := range shapes {
-		b.Precompile(p, pl.begins(p))
+		b.Precompile(p, pl.requiredStarts(p))
 	}
 	for _, p := range shapes {
-		space, _, err := pl.base(p)
+		space, _, err := pl.enumerate(p)
 		if err != nil {
 			return err
 		}

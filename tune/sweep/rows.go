@@ -15,8 +15,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// pick is the choice for one token count and routing class.
-type pick struct {
+// rowChoice is the choice for one token count and routing class.
+type rowChoice struct {
 	tokens   int
 	searches group
 	config   ep.Config
@@ -25,25 +25,25 @@ type pick struct {
 	evidence table.Evidence
 }
 
-// stretch is adjacent token counts that share a config.
-type stretch struct {
-	picks  []pick
+// tokenRange is adjacent token counts that share a config.
+type tokenRange struct {
+	picks  []rowChoice
 	lo, hi int
 }
 
 // last is the pick of the most tokens.
-func (r stretch) last() pick { return r.picks[len(r.picks)-1] }
+func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
 
-// like reports whether one row can hold both picks: both keep the default, which follows
+// sameRow reports whether one row can hold both picks: both keep the default, which follows
 // the token count, or both have the same config.
-func (p pick) like(q pick) bool {
+func (p rowChoice) sameRow(q rowChoice) bool {
 	return p.dflt && q.dflt || p.dflt == q.dflt && p.config.Key() == q.config.Key()
 }
 
 // rows makes the rows of all families.
 func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
 	var out []table.Row
-	for _, family := range s.families() {
+	for _, family := range s.groupsByKey() {
 		for _, class := range ep.Classes() {
 			rows, err := s.classRows(ctx, family, class)
 			if err != nil {
@@ -55,39 +55,39 @@ func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
 	return out, nil
 }
 
-// families lists the groups of each key of a table by token count.
-func (s *sweeper) families() [][]group {
+// groupsByKey lists the groups of each key of a table by token count.
+func (s *sweeper) groupsByKey() [][]group {
 	key := func(g group) table.Key { return table.KeyOf(g[0].problem, ep.AllRoutings) }
-	return gather[[]group](s.groups(), func(a, b group) bool { return key(a) == key(b) })
+	return groupBy[[]group](s.groups(), func(a, b group) bool { return key(a) == key(b) })
 }
 
 // classRows makes the rows of one class: a pick for each token count, equal
 // neighbours merged, ends where the choice changes.
 func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class) ([]table.Row, error) {
-	var runs []stretch
+	var runs []tokenRange
 	connected := false
 	for _, g := range family {
 		whole := len(g)
-		g = g.of(class)
+		g = g.forClass(class)
 		if len(g) == 0 || class == ep.AllRoutings && (len(g) < whole || s.lacksRoutings(g, family)) {
 			connected = false
 			continue
 		}
-		var before pick
+		var before rowChoice
 		if connected {
 			before = runs[len(runs)-1].last()
 		}
-		config, ok := s.choice(g, class, before.config)
+		config, ok := s.chooseConfig(g, class, before.config)
 		if !ok {
 			connected = false
 			continue
 		}
-		p := s.pick(g, config)
-		if connected && p.like(before) {
+		p := s.makeChoice(g, config)
+		if connected && p.sameRow(before) {
 			run := &runs[len(runs)-1]
 			run.picks, run.hi = append(run.picks, p), p.tokens
 		} else {
-			next := stretch{[]pick{p}, p.tokens, p.tokens}
+			next := tokenRange{[]rowChoice{p}, p.tokens, p.tokens}
 			if connected {
 				between, err := s.bound(ctx, &runs[len(runs)-1], &next)
 				if err != nil {
@@ -108,14 +108,14 @@ func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class)
 	return out, nil
 }
 
-// of are the usable searches of a group that say something about a class. After
+// forClass are the usable searches of a group that say something about a class. After
 // an interrupt winners may not have been measured under each other's routings:
 // then the first search speaks for its own class, and for all what the finals of
 // all have in common.
-func (g group) of(class ep.Class) group {
+func (g group) forClass(class ep.Class) group {
 	g = g.usable()
 	if class != ep.AllRoutings {
-		g = slices.DeleteFunc(g, func(c *searcher) bool { return c.class != class })
+		g = slices.DeleteFunc(g, func(c *activeSearch) bool { return c.class != class })
 	}
 	if len(g) < 2 || g.crossed() || class == ep.AllRoutings {
 		return g
@@ -129,12 +129,12 @@ func (s *sweeper) lacksRoutings(g group, family []group) bool {
 	return s.done < len(s.plan.Searches) && slices.ContainsFunc(family, func(o group) bool { return len(o) > len(g) })
 }
 
-// shared are the configs that every search of a group measured beside its default, the
+// measuredByAll are the configs that every search of a group measured beside its default, the
 // default first.
-func (g group) shared() []ep.Config {
+func (g group) measuredByAll() []ep.Config {
 	dflt := g[0].result.Decision.Default
 	out := []ep.Config{dflt}
-	for _, key := range stat.Everywhere(g.effects()) {
+	for _, key := range stat.MeasuredEverywhere(g.effects()) {
 		if c, err := ep.ParseConfig(key); err == nil && key != dflt.Key() { // they are the keys of configs
 			out = append(out, c)
 		}
@@ -142,33 +142,33 @@ func (g group) shared() []ep.Config {
 	return out
 }
 
-// choice is the config for a class. One search speaks by what it chose, and several of one
+// chooseConfig is the config for a class. One search speaks by what it chose, and several of one
 // class by the config that loses least over them and is slower than the default in none. For
 // all routings the regret matrix has that config. An interrupted sweep has no matrix: there
 // the finals that all searches share give it. Where they give the default, ok is false: they
 // do not prove that nothing is faster.
-func (s *sweeper) choice(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
+func (s *sweeper) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:
 		return g[0].result.Decision.Config, true
 	case class == ep.AllRoutings && g.crossed():
 		return g[0].minimax, true
 	case class == ep.AllRoutings:
-		c, _ = s.minimax(g, g.worthy(g.shared()), s.preferred(g, class, before))
+		c, _ = s.leastWorstLoss(g, g.fasterSomewhere(g.measuredByAll()), s.tieOrder(g, class, before))
 		return c, c.Key() != g[0].result.Decision.Default.Key()
 	}
 	configs := g.winners()
 	if compromise := g[0].compromise; !compromise.IsDefault() {
 		configs = append(configs, compromise)
 	}
-	fit := slices.DeleteFunc(g.worthy(configs), func(c ep.Config) bool { return g.anywhere(record.Slower, c) })
-	c, _ = s.minimax(g, fit, s.preferred(g, class, before))
+	fit := slices.DeleteFunc(g.fasterSomewhere(configs), func(c ep.Config) bool { return g.hasVerdict(record.Slower, c) })
+	c, _ = s.leastWorstLoss(g, fit, s.tieOrder(g, class, before))
 	return c, true
 }
 
-// pick is a config for the token count of a group, with what the searches there
+// makeChoice is a config for the token count of a group, with what the searches there
 // say about it.
-func (s *sweeper) pick(g group, cfg ep.Config) pick {
+func (s *sweeper) makeChoice(g group, cfg ep.Config) rowChoice {
 	var all []table.Evidence
 	for _, c := range g {
 		e := c.evidence(cfg)
@@ -179,12 +179,12 @@ func (s *sweeper) pick(g group, cfg ep.Config) pick {
 	}
 	// A caller's own default knows no bound on SMs: below a bound it is spelled out.
 	dflt := s.opts.MaxSMs == 0 && cfg.Key() == g[0].result.Decision.Default.Key()
-	return pick{tokens: g[0].problem.Tokens, searches: g, config: cfg, dflt: dflt, build: s.run.ABI.For(cfg), evidence: joined(all)}
+	return rowChoice{tokens: g[0].problem.Tokens, searches: g, config: cfg, dflt: dflt, build: s.run.ABI.For(cfg), evidence: mergeEvidence(all)}
 }
 
-// joined is the evidence of one config from several token counts or routings:
+// mergeEvidence is the evidence of one config from several token counts or routings:
 // times and gain where it gains least, the worst of the rest.
-func joined(all []table.Evidence) table.Evidence {
+func mergeEvidence(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()
 	out.Tokens, out.Between, out.Routings, out.TimedAt = nil, nil, nil, 0
@@ -212,18 +212,18 @@ func joined(all []table.Evidence) table.Evidence {
 
 // complete reports whether the whole legal space was measured. Pairs are made
 // of winners and never are.
-func (c *searcher) complete() bool {
-	if c.as != nil {
-		return c.as.complete()
+func (c *activeSearch) complete() bool {
+	if c.sibling != nil {
+		return c.sibling.complete()
 	}
 	return c.problem.Op != ep.Pair && c.result.Tried >= c.result.Legal
 }
 
 // evidence is what a search says about a config.
-func (c *searcher) evidence(cfg ep.Config) table.Evidence {
+func (c *activeSearch) evidence(cfg ep.Config) table.Evidence {
 	r := &c.result
 	times, gain, rounds, sessions := r.Times, r.Decision.Gain, r.Decision.Rounds, r.Decision.Sessions
-	if x, ok := c.sighted(cfg); ok && cfg.Key() != r.Decision.Config.Key() {
+	if x, ok := c.versus(cfg); ok && cfg.Key() != r.Decision.Config.Key() {
 		times, gain, rounds, sessions = x.config.Times, x.config.Gain(x.dflt), x.config.Rounds, x.sessions
 	}
 	e := table.Evidence{
@@ -232,31 +232,31 @@ func (c *searcher) evidence(cfg ep.Config) table.Evidence {
 		Routings: []string{c.routing.Spec()}, Tokens: []int{c.problem.Tokens}, Complete: c.complete(), Date: c.runner.Latest(),
 		Beside: c.problem.Beside, Sessions: sessions,
 	}
-	if c.as != nil {
-		e.Tried, e.Legal = c.as.result.Tried, c.as.result.Legal
+	if c.sibling != nil {
+		e.Tried, e.Legal = c.sibling.result.Tried, c.sibling.result.Legal
 	}
 	if i, ok := c.space.Index(cfg); ok {
 		e.MaxErr = c.runner.MaxErr(i)
 	}
-	if c.between {
-		e.Tried, e.Complete, e.Between = len(c.seen), false, e.Tokens
+	if c.isRefinement {
+		e.Tried, e.Complete, e.Between = len(c.measured), false, e.Tokens
 	}
 	return e
 }
 
 // row is a stretch as a row.
-func (r stretch) row(class ep.Class) table.Row {
+func (r tokenRange) row(class ep.Class) table.Row {
 	first := r.picks[0]
 	var all, searched []table.Evidence
 	for _, p := range r.picks {
 		all = append(all, p.evidence)
-		if !p.searches[0].between {
+		if !p.searches[0].isRefinement {
 			searched = append(searched, p.evidence)
 		}
 	}
-	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: joined(all), ABI: first.build}
+	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: mergeEvidence(all), ABI: first.build}
 	if len(searched) > 0 { // how the config was found, whatever was measured of it between
-		by := joined(searched)
+		by := mergeEvidence(searched)
 		row.Evidence.Tried, row.Evidence.Legal, row.Evidence.Ties, row.Evidence.Complete = by.Tried, by.Legal, by.Ties, by.Complete
 	}
 	if !row.Default {
@@ -268,9 +268,9 @@ func (r stretch) row(class ep.Class) table.Row {
 // noisyShare of the searches above which a machine is too noisy for a table.
 const noisyShare = 0.25
 
-// noTable says why the searches make no table, "" where they do, and the largest A/A
+// whyNoTable says why the searches make no table, "" where they do, and the largest A/A
 // spread behind the rows.
-func (s *sweeper) noTable() (why string, spread float64) {
+func (s *sweeper) whyNoTable() (why string, spread float64) {
 	noisy, usable := 0, 0
 	for _, c := range s.searches {
 		d := c.result.Decision
@@ -285,15 +285,15 @@ func (s *sweeper) noTable() (why string, spread float64) {
 	switch {
 	case float64(noisy) > noisyShare*float64(len(s.searches)):
 		return fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the band of %.0f %%; "+
-			"quiet the machine, or give each search more time with --budget", noisy, len(s.searches), 100*s.lab.policy.Band), spread
+			"quiet the machine, or give each search more time with --budget", noisy, len(s.searches), 100*s.harness.policy.Band), spread
 	case usable == 0:
-		return "no table: " + s.unusable(), spread
+		return "no table: " + s.unusableReason(), spread
 	}
 	return "", spread
 }
 
-// unusable counts the searches by cause. It is asked where no search can be used.
-func (s *sweeper) unusable() string {
+// unusableReason counts the searches by cause. It is asked where no search can be used.
+func (s *sweeper) unusableReason() string {
 	count := map[record.Cause]int{}
 	for _, c := range s.searches {
 		count[c.result.Decision.Cause]++
@@ -320,7 +320,7 @@ func (s *sweeper) unusable() string {
 
 // table makes the tuned table, or says why there is none.
 func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
-	why, spread := s.noTable()
+	why, spread := s.whyNoTable()
 	if why != "" {
 		return nil, why, nil
 	}
@@ -337,7 +337,7 @@ func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 		Header: table.Header{
 			Tool: s.opts.Tool, Created: time.Now(), ABI: s.run.ABI, Space: s.run.Space, Machine: s.run.Machine,
 			Policy: s.run.Policy, Band: s.run.Band, AA: spread, TrialLog: log, Fallback: []string{"routing"}, MaxSMs: s.opts.MaxSMs,
-			Hooks: kernels.SpellHooks(s.lab.planner.all, s.opts.Params),
+			Hooks: kernels.SpellHooks(s.harness.planner.allKernels, s.opts.Params),
 		},
 		Rows: rows,
 	}, "", nil

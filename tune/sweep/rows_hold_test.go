@@ -16,7 +16,7 @@ import (
 )
 
 // briefs are the rows of a class, each in one line.
-func briefs(out *Outcome, class ep.Class) (lines []string) {
+func briefs(out *Summary, class ep.Class) (lines []string) {
 	for _, r := range out.Table.Rows {
 		if r.Key.Routing == class {
 			lines = append(lines, brief(r))

@@ -31,7 +31,7 @@ func exact(s shares) *scripted {
 }
 
 // exactly sweeps dispatch over SMs alone, all of them.
-func exactly(t *testing.T, s shares, tokens []int, routings ...string) *Outcome {
+func exactly(t *testing.T, s shares, tokens []int, routings ...string) *Summary {
 	t.Helper()
 	return mustSweep(t, exact(s), exactOptions(t, tokens, routings...), filepath.Join(t.TempDir(), "run"))
 }
@@ -156,7 +156,7 @@ func TestRows(t *testing.T) {
 
 // sameRegrets checks that the row for all routings is the last one of the
 // matrix that the run records, with its worst loss.
-func sameRegrets(t *testing.T, out *Outcome) {
+func sameRegrets(t *testing.T, out *Summary) {
 	t.Helper()
 	for _, r := range out.Run.Regrets {
 		for _, row := range out.Table.Rows {
@@ -186,7 +186,7 @@ func TestRegretsAreRecorded(t *testing.T) {
 	if r.Problem.Tokens != 16 || !slices.Equal(r.Routings, []string{"uniform", "zipf:1.5"}) || !slices.Equal(got, want) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
-	for _, one := range []*Outcome{exactly(t, shares{}, []int{16}, "uniform")} {
+	for _, one := range []*Summary{exactly(t, shares{}, []int{16}, "uniform")} {
 		if len(one.Run.Regrets) > 0 {
 			t.Error("one routing has a matrix")
 		}
@@ -221,9 +221,9 @@ func TestRowsSkipWhatIsNoisy(t *testing.T) {
 
 // TestOfClass: what speaks for a class.
 func TestOfClass(t *testing.T) {
-	search := func(class ep.Class, uncrossed bool) *searcher {
-		c := &searcher{subject: subject{class: class}}
-		c.uncrossed = uncrossed
+	search := func(class ep.Class, uncrossed bool) *activeSearch {
+		c := &activeSearch{subject: subject{class: class}}
+		c.crossingMissing = uncrossed
 		return c
 	}
 	even, skewed, skewed2, lacking := search(ep.Even, false), search(ep.Skewed, false), search(ep.Skewed, false), search(ep.Skewed, true)
@@ -241,7 +241,7 @@ func TestOfClass(t *testing.T) {
 		{"its own, others not crossed", group{even, lacking}, ep.Even, group{even}},
 		{"the only one, not crossed", group{lacking}, ep.AllRoutings, group{lacking}},
 	} {
-		if got := c.g.of(c.class); !slices.Equal(got, c.want) {
+		if got := c.g.forClass(c.class); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %d searches, want %d", c.name, len(got), len(c.want))
 		}
 	}
@@ -252,16 +252,16 @@ func TestOfClass(t *testing.T) {
 func TestMinimaxPrefers(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
-	c.seen = map[string]sighting{}
+	c.measured = map[string]versusDefault{}
 	cfg := func(sms, threads ep.Value) ep.Config {
 		return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": sms, "threads": threads}}
 	}
 	dflt, wide, narrow, thin := cfg("8", "256"), cfg("64", "256"), cfg("32", "512"), cfg("32", "256")
 	c.result.Decision.Default, c.result.Decision.Band.Policy = dflt, 0.01
 	for cfg, share := range map[*ep.Config]float64{&dflt: 1.009, &wide: 1, &narrow: 1.002, &thin: 1.005} {
-		x := sighting{}
+		x := versusDefault{}
 		x.config.Effect = math.Log(share)
-		c.seen[cfg.Key()] = x
+		c.measured[cfg.Key()] = x
 	}
 	for _, x := range []struct {
 		configs []ep.Config
@@ -274,7 +274,7 @@ func TestMinimaxPrefers(t *testing.T) {
 		{[]ep.Config{wide, narrow}, ep.Config{}, narrow},
 		{[]ep.Config{wide}, ep.Config{}, wide},
 	} {
-		got, loss := s.minimax(group{c}, x.configs, s.preferred(group{c}, ep.AllRoutings, x.before))
+		got, loss := s.leastWorstLoss(group{c}, x.configs, s.tieOrder(group{c}, ep.AllRoutings, x.before))
 		if got.Key() != x.want.Key() || loss != float64(stat.Effects(c.effects()).Loss(got.Key())) {
 			t.Errorf("of %d: %s at %v, want %s", len(x.configs), got.Key(), loss, x.want.Key())
 		}

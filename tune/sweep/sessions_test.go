@@ -172,8 +172,8 @@ func TestBenchSessions(t *testing.T) {
 func TestMatchSessions(t *testing.T) {
 	b := moody(func(int, ep.Config) float64 { return 1 })
 	p := options(t, "dispatch", []int{8}, "uniform").Problems[0]
-	got, err := NewMatcher(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Match(context.Background(), p, "uniform", parse(t, fast), 24)
-	if d := got.Decision; err != nil || d.Sessions != mostChecks || d.Rounds != 25*mostChecks || d.Verdict != record.Faster {
+	got, err := NewRowVerifier(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Verify(context.Background(), p, "uniform", parse(t, fast), 24)
+	if d := got.Decision; err != nil || d.Sessions != maxVerifySessions || d.Rounds != 25*maxVerifySessions || d.Verdict != record.Faster {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -209,12 +209,12 @@ func (l *lossy) Losses() []string { return l.lost }
 // TestLosses: a run says that its worker was lost, and how often.
 func TestLosses(t *testing.T) {
 	for lost, want := range map[int]string{0: "", 1: "started again 1 time though no config was to blame: gone 1;", 2: "started again 2 times though no config was to blame: gone 1;"} {
-		got := strings.Join(losses(&lossy{lost: []string{"gone 1", "gone 2"}[:lost]}), "\n")
+		got := strings.Join(workerLosses(&lossy{lost: []string{"gone 1", "gone 2"}[:lost]}), "\n")
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%d losses: %q, want %q", lost, got, want)
 		}
 	}
-	if got := losses(&scripted{}); got != nil {
+	if got := workerLosses(&scripted{}); got != nil {
 		t.Errorf("a backend that counts none: %q", got)
 	}
 }

@@ -16,21 +16,21 @@ import (
 
 // sweeper carries out a plan: it keeps what the searches of a sweep share.
 type sweeper struct {
-	plan     *Plan
-	opts     *Options
-	lab      *lab
-	dir      *record.Dir
-	run      *record.Run
-	watch    stopwatch
-	searches []*searcher
-	done     int
-	spent    time.Duration        // by finished searches and crossings
-	between  map[string]*searcher // at token counts between those asked for, by problem and routing
-	unopened bool                 // the last search found no session
+	plan        *Plan
+	opts        *Options
+	harness     *harness
+	dir         *record.Dir
+	run         *record.Run
+	watch       stopwatch
+	searches    []*activeSearch
+	done        int
+	spent       time.Duration            // by finished searches and crossings
+	refinements map[string]*activeSearch // at token counts between those asked for, by problem and routing
+	unopened    bool                     // the last search found no session
 }
 
-// Outcome is a finished sweep, or what an interrupted one had finished.
-type Outcome struct {
+// Summary is a finished sweep, or what an interrupted one had finished.
+type Summary struct {
 	Left    int // searches left out
 	Run     *record.Run
 	Table   *table.Table // nil when nothing may be written
@@ -41,7 +41,7 @@ type Outcome struct {
 // results are those already in its log. Cancelling ctx ends it with ctx's
 // error, everything measured on disk, and an outcome of the searches that were
 // finished by then, nil when none was.
-func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Outcome, error) {
+func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Summary, error) {
 	s, err := newSweeper(b, p, dir, run, results)
 	if err != nil {
 		return nil, err
@@ -49,12 +49,12 @@ func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *
 	if err := s.searchAll(ctx); err != nil && (ctx.Err() == nil || s.done == 0) {
 		return nil, errors.Join(err, s.writeRun()) // for the time it took
 	}
-	out := &Outcome{Run: run, Left: s.left()}
+	out := &Summary{Run: run, Left: s.left()}
 	s.searches = s.searches[:s.done]
 	if err := s.crossAll(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.inSessions(ctx); err != nil {
+	if err := s.measureFurtherSessions(ctx); err != nil {
 		return nil, err
 	}
 	if out.Table, out.NoTable, err = s.table(ctx); err != nil {
@@ -71,19 +71,19 @@ func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *
 }
 
 func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*sweeper, error) {
-	known, err := measure.NewKnown(results)
+	known, err := measure.IndexBlocks(results)
 	if err != nil {
 		return nil, err
 	}
-	s := &sweeper{plan: p, opts: p.Options, lab: newLab(b, p.planner, dir), dir: dir, run: run, between: map[string]*searcher{}}
-	s.lab.known, s.lab.empty = known, run.Empty
+	s := &sweeper{plan: p, opts: p.Options, harness: newHarness(b, p.planner, dir), dir: dir, run: run, refinements: map[string]*activeSearch{}}
+	s.harness.recorded, s.harness.empty = known, run.Empty
 	s.watch = startWatch(run, p.Options.Began)
-	s.lab.wall.Starting = time.Since(s.watch.began).Seconds()
+	s.harness.wall.Starting = time.Since(s.watch.began).Seconds()
 	run.Band = p.Policy.Band
 	run.AA, run.Spaces, run.Workloads, run.Searches, run.Regrets, run.Warnings = nil, nil, nil, nil, nil, nil
 	run.Finished = time.Time{}
 	for _, planned := range p.Searches {
-		s.searches = append(s.searches, &searcher{subject: planned.subject})
+		s.searches = append(s.searches, &activeSearch{subject: planned.subject})
 		for _, space := range planned.Spaces { // routings share them
 			same := func(i record.SpaceInfo) bool { return i.Kernel == space.Kernel && i.Problem == space.Problem }
 			if !slices.ContainsFunc(run.Spaces, same) {
@@ -106,9 +106,9 @@ func (s *sweeper) searchAll(ctx context.Context) error {
 			return err
 		}
 		s.report(c, "")
-		err := s.search(ctx, c)
-		if s.reopened(c, err) {
-			err = s.search(ctx, c)
+		err := s.runSearch(ctx, c)
+		if s.measuredAnew(c, err) {
+			err = s.runSearch(ctx, c)
 		}
 		if err := s.finish(c, err); err != nil {
 			return err
@@ -118,24 +118,24 @@ func (s *sweeper) searchAll(ctx context.Context) error {
 }
 
 // start draws the workload of a search and makes its space and measurer.
-func (s *sweeper) start(c *searcher) error {
+func (s *sweeper) start(c *activeSearch) error {
 	if err := c.draw(s.opts.Seed); err != nil {
 		return err
 	}
 	c.result = c.newResult()
-	if err := s.populate(c); err != nil {
+	if err := s.addRequired(c); err != nil {
 		return err
 	}
-	c.runner = s.lab.runner(&c.subject, c.space, c.dflt)
+	c.runner = s.harness.runner(&c.subject, c.space, c.dflt)
 	c.runner.Roles, c.runner.Progress = c.roles, func(stage record.Stage) { s.report(c, stage) }
 	s.run.Workloads = append(s.run.Workloads, c.record())
 	return nil
 }
 
-// reopened reports whether a retry elsewhere changed what a search is to
+// measuredAnew reports whether a retry elsewhere changed what a search is to
 // measure, so that its log no longer fits: it is measured anew, beside the
 // log.
-func (s *sweeper) reopened(c *searcher, err error) bool {
+func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false
 	}
@@ -144,7 +144,7 @@ func (s *sweeper) reopened(c *searcher, err error) bool {
 }
 
 // finish records a search that ended with err.
-func (s *sweeper) finish(c *searcher, err error) error {
+func (s *sweeper) finish(c *activeSearch, err error) error {
 	s.spent += c.runner.Spent()
 	if closed := c.runner.Close(); err == nil {
 		err = closed
@@ -161,7 +161,7 @@ func (s *sweeper) finish(c *searcher, err error) error {
 	return s.writeRun()
 }
 
-func (s *sweeper) report(c *searcher, stage record.Stage) {
+func (s *sweeper) report(c *activeSearch, stage record.Stage) {
 	if s.opts.Progress != nil {
 		s.opts.Progress(Event{s.done, len(s.searches), c.title(), stage})
 	}
@@ -170,11 +170,11 @@ func (s *sweeper) report(c *searcher, stage record.Stage) {
 // left is how many searches are not done.
 func (s *sweeper) left() int { return len(s.searches) - s.done }
 
-// beside finds the search of an op that belongs to c, nil if there is none.
-func (s *sweeper) beside(c *searcher, op ep.Op) *searcher {
+// half finds the search of an op that belongs to c, nil if there is none.
+func (s *sweeper) half(c *activeSearch, op ep.Op) *activeSearch {
 	p := c.problem
 	p.Op = op
-	if !ReducesPrecision(s.lab.planner.kernels, p) {
+	if !ReducesPrecision(s.harness.planner.kernels, p) {
 		p.Precision = ep.Full
 	}
 	for _, o := range s.searches {
@@ -188,22 +188,22 @@ func (s *sweeper) beside(c *searcher, op ep.Op) *searcher {
 // warn gathers what a reader of the run should know: searches short of time,
 // reasons of decisions, throttling, noise.
 func (s *sweeper) warn() {
-	add := func(c *searcher, text string) {
+	add := func(c *activeSearch, text string) {
 		if text != "" {
 			s.run.Warnings = append(s.run.Warnings, c.title()+": "+text)
 		}
 	}
-	if n := s.hurried(); n > 0 {
+	if n := s.hurriedSearches(); n > 0 {
 		s.run.Warnings = append(s.run.Warnings,
 			fmt.Sprintf("%d of %d searches ended with what every search begins with: give --budget more", n, len(s.searches)))
 	}
-	s.run.Warnings = append(s.run.Warnings, losses(s.lab.backend)...)
-	s.run.Warnings = append(s.run.Warnings, s.edges()...)
+	s.run.Warnings = append(s.run.Warnings, workerLosses(s.harness.backend)...)
+	s.run.Warnings = append(s.run.Warnings, s.edgeWarnings()...)
 	for _, c := range s.searches {
 		add(c, c.result.Decision.Reason)
 	}
 	for _, c := range s.searches {
-		add(c, c.runner.Throttled())
+		add(c, c.runner.ThrottleWarning())
 	}
 	for _, c := range s.searches {
 		for _, w := range c.winner.Warnings {
@@ -212,9 +212,9 @@ func (s *sweeper) warn() {
 	}
 }
 
-// losses warns of a worker that was lost though no config was to blame: something else on this
+// workerLosses warns of a worker that was lost though no config was to blame: something else on this
 // machine ends processes, or stalls them.
-func losses(b kernels.Backend) []string {
+func workerLosses(b kernels.Backend) []string {
 	r, ok := b.(kernels.Restarting)
 	if !ok || len(r.Losses()) == 0 {
 		return nil
@@ -223,12 +223,12 @@ func losses(b kernels.Backend) []string {
 		ep.Count(len(r.Losses()), "time"), r.Losses()[0])}
 }
 
-// hurried counts searches whose budget was spent before the strategy chose
+// hurriedSearches counts searches whose budget was spent before the strategy chose
 // anything itself.
-func (s *sweeper) hurried() int {
+func (s *sweeper) hurriedSearches() int {
 	n := 0
 	for _, c := range s.searches {
-		if c.state == nil || c.as != nil || s.lab.hostBound(c.runner)(c.aa.Default) != "" {
+		if c.state == nil || c.sibling != nil || s.harness.hostBound(c.runner)(c.aa.Default) != "" {
 			continue
 		}
 		if measured := len(c.state.Measured()); measured <= len(c.required)+1 && measured < c.space.Len() {

@@ -37,7 +37,7 @@ func options(t *testing.T, ops string, tokens []int, routings ...string) *Option
 }
 
 // sweepInto runs, or continues, a sweep in dir.
-func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (*Outcome, error) {
+func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (*Summary, error) {
 	p, err := MakePlan(b, o)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (
 	return Run(ctx, b, p, d, run, results)
 }
 
-func mustSweep(t *testing.T, b kernels.Backend, o *Options, dir string) *Outcome {
+func mustSweep(t *testing.T, b kernels.Backend, o *Options, dir string) *Summary {
 	t.Helper()
 	out, err := sweepInto(context.Background(), b, o, dir)
 	if err != nil {
@@ -265,7 +265,7 @@ func noDuplicates(t *testing.T, dir string) {
 	if err != nil || warnings != nil {
 		t.Fatal(err, warnings)
 	}
-	if _, err := measure.NewKnown(results); err != nil {
+	if _, err := measure.IndexBlocks(results); err != nil {
 		t.Error(err)
 	}
 	for i, r := range results {

@@ -30,16 +30,16 @@ func (w stopwatch) wall(parts record.Wall) record.Wall {
 
 // writeRun brings run.json up to date.
 func (s *sweeper) writeRun() error {
-	s.run.Wall = s.watch.wall(s.lab.wall)
+	s.run.Wall = s.watch.wall(s.harness.wall)
 	start := time.Now()
 	err := s.dir.WriteRun(s.run)
-	s.lab.wall.Writing += time.Since(start).Seconds()
+	s.harness.wall.Writing += time.Since(start).Seconds()
 	return err
 }
 
 // Wrote adds what was written into dir since a time, after Run, and brings run.json up
 // to date.
-func (o *Outcome) Wrote(dir *record.Dir, since time.Time) error {
+func (o *Summary) Wrote(dir *record.Dir, since time.Time) error {
 	took := time.Since(since).Seconds()
 	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})
 	return dir.WriteRun(o.Run)

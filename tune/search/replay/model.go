@@ -32,20 +32,20 @@ type Model struct {
 
 // Noise of a reading, multiplied to the truth.
 type Noise struct {
-	Sigma     float64   // of lognormal noise, when Residuals is nil
-	Residuals []float64 // logarithms to draw from instead
-	Drift     float64   // standard deviation of a wandering machine
-	Memory    float64   // correlation of the drift from one sample to the next
-	Common    float64   // standard deviation of what all samples of a round share
-	Lasting   float64   // correlation of that from one round to the next
-	WarmUp    float64   // slowness at the start
-	WarmFor   float64   // samples in which it decays by 1/e
-	Spikes    float64   // share of samples that are SpikeBy slower
-	SpikeBy   float64
+	Sigma        float64   // of lognormal noise, when Residuals is nil
+	Residuals    []float64 // logarithms to draw from instead
+	Drift        float64   // standard deviation of a wandering machine
+	Memory       float64   // correlation of the drift from one sample to the next
+	Common       float64   // standard deviation of what all samples of a round share
+	CommonMemory float64   // correlation of that from one round to the next
+	WarmUp       float64   // slowness at the start
+	WarmFor      float64   // samples in which it decays by 1/e
+	Spikes       float64   // share of samples that are SpikeBy slower
+	SpikeBy      float64
 }
 
-// machine is an Evaluator over a model.
-type machine struct {
+// simulatedMachine is an Evaluator over a model.
+type simulatedMachine struct {
 	model  *Model
 	rng    *rand.Rand
 	drift  float64
@@ -58,15 +58,17 @@ type machine struct {
 
 // Machine starts a simulated machine; equal seeds behave alike.
 func (m *Model) Machine(seed uint64) search.Evaluator {
-	e := &machine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368)), seen: map[int]bool{}}
+	e := &simulatedMachine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368)), seen: map[int]bool{}}
 	e.drift, e.common = m.Noise.Drift*e.rng.NormFloat64(), m.Noise.Common*e.rng.NormFloat64()
 	return e
 }
 
 // Spent is what the measurements would have cost at the recorded pace.
-func (e *machine) Spent() time.Duration { return time.Duration(e.spent * float64(time.Second)) }
+func (e *simulatedMachine) Spent() time.Duration {
+	return time.Duration(e.spent * float64(time.Second))
+}
 
-func (e *machine) Measure(ctx context.Context, _ record.Stage, live []int, rounds int) ([]search.Sample, error) {
+func (e *simulatedMachine) Measure(ctx context.Context, _ record.Stage, live []int, rounds int) ([]search.Sample, error) {
 	out := make([]search.Sample, 0, len(live)*rounds)
 	for _, point := range live {
 		if !e.seen[point] {
@@ -79,7 +81,7 @@ func (e *machine) Measure(ctx context.Context, _ record.Stage, live []int, round
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		e.common = wander(e.rng, e.common, e.model.Noise.Common, e.model.Noise.Lasting)
+		e.common = nextAutoregressive(e.rng, e.common, e.model.Noise.Common, e.model.Noise.CommonMemory)
 		for _, k := range e.rng.Perm(len(live)) {
 			if t := e.model.time(live[k]); !math.IsNaN(t) {
 				out = append(out, search.Sample{Point: live[k], Round: e.round, Seconds: t * e.factor()})
@@ -99,9 +101,9 @@ func (m *Model) time(point int) float64 {
 }
 
 // factor is the noise of the next sample.
-func (e *machine) factor() float64 {
+func (e *simulatedMachine) factor() float64 {
 	n := &e.model.Noise
-	e.drift = wander(e.rng, e.drift, n.Drift, n.Memory)
+	e.drift = nextAutoregressive(e.rng, e.drift, n.Drift, n.Memory)
 	x := n.Sigma * e.rng.NormFloat64()
 	if n.Residuals != nil {
 		x = n.Residuals[e.rng.IntN(len(n.Residuals))]
@@ -116,8 +118,8 @@ func (e *machine) factor() float64 {
 	return math.Exp(x + e.drift + e.common)
 }
 
-// wander is the next value of a series with a standard deviation, and a correlation of
+// nextAutoregressive is the next value of a series with a standard deviation, and a correlation of
 // neighbours.
-func wander(rng *rand.Rand, x, deviation, memory float64) float64 {
+func nextAutoregressive(rng *rand.Rand, x, deviation, memory float64) float64 {
 	return memory*x + deviation*math.Sqrt(1-memory*memory)*rng.NormFloat64()
 }

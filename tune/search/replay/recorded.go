@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// fewest configs make a search worth replaying.
-const fewest = 8
+// minConfigs configs make a search worth replaying.
+const minConfigs = 8
 
 // Starts says which starts of a recorded search its replays begin with.
 type Starts string
@@ -48,7 +48,7 @@ func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 		configs = append(configs, p.Config)
 	}
 	space, err := search.SpaceOf(configs)
-	if err != nil || space.Len() < fewest {
+	if err != nil || space.Len() < minConfigs {
 		return nil, err
 	}
 	m := &Model{Name: r.Name(), Space: space, Default: -1, Incumbent: -1, Neighbour: -1, Pace: r.Search.Pace}
@@ -59,12 +59,12 @@ func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	if m.Default < 0 || math.IsNaN(m.Truth[m.Default]) {
 		return nil, nil
 	}
-	m.begin(r, starts)
+	m.setStarts(r, starts)
 	return m, nil
 }
 
-// begin sets what a search of the model measures in any case.
-func (m *Model) begin(r *record.Recording, starts Starts) {
+// setStarts sets what a search of the model measures in any case.
+func (m *Model) setStarts(r *record.Recording, starts Starts) {
 	if starts == NoStarts {
 		return
 	}
@@ -140,7 +140,7 @@ func noiseOf(obs []stat.Obs, item, round []float64) Noise {
 		}
 	}
 	if own > 0 && len(round) > 1 {
-		n.Common, n.Lasting = math.Sqrt(own/float64(len(round))), min(max(lagged/own, 0), 0.999)
+		n.Common, n.CommonMemory = math.Sqrt(own/float64(len(round))), min(max(lagged/own, 0), 0.999)
 	}
 	return n
 }

@@ -61,7 +61,7 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 		if again.point != first.point {
 			out.Flips += 1 / n
 		}
-		for _, x := range []tuned{first, again} {
+		for _, x := range []tunedResult{first, again} {
 			out.Bias += (x.reported/m.Truth[x.point] - 1) / (2 * n)
 			if x.claims && m.Truth[x.point] >= m.Truth[m.Default] {
 				out.FalseFaster += 1 / (2 * n)
@@ -95,8 +95,8 @@ func (m *Model) bestOf(points []int) float64 {
 	return best
 }
 
-// tuned is how one search ended.
-type tuned struct {
+// tunedResult is how one search ended.
+type tunedResult struct {
 	point       int
 	reported    float64 // seconds
 	claims      bool    // that the point beats the default
@@ -106,10 +106,10 @@ type tuned struct {
 	seconds     float64
 }
 
-func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (tuned, error) {
+func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (tunedResult, error) {
 	strategy, err := search.ParseStrategy(s.Strategy)
 	if err != nil {
-		return tuned{}, err
+		return tunedResult{}, err
 	}
 	required := m.Required
 	if incumbent < 0 {
@@ -120,26 +120,26 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	machine := m.Machine(seed)
 	aa, err := s.Protocol.AA(ctx, machine, m.Default, s.Time/5)
 	if err != nil {
-		return tuned{}, err
+		return tunedResult{}, err
 	}
 	h := search.NewState(m.Space, machine, search.Budget{Evaluations: s.Budget, Time: s.Time}, m.Default, required,
 		rand.New(rand.NewPCG(seed, 0x68756e74)))
 	h.Band = s.Protocol.Band
 	if err := strategy(ctx, h); err != nil {
-		return tuned{}, err
+		return tunedResult{}, err
 	}
 	protocol := s.Protocol.After(aa)
-	finals, err := h.Confirm(ctx, protocol, record.StageFinals)
+	finals, err := h.Finals(ctx, protocol, record.StageFinals)
 	if err != nil {
-		return tuned{}, err
+		return tunedResult{}, err
 	}
-	end, err := h.Conclude(ctx, finals, search.Ending{
+	end, err := h.Conclude(ctx, finals, search.DecisionRules{
 		Preference: search.Preference{Default: m.Default, Incumbent: incumbent, Neighbour: m.Neighbour, Cost: func(i int) ep.Cost { return m.Costs[i] }},
 		Protocol:   protocol, AA: aa, HostBound: func(float64) string { return m.HostBound },
 	})
 	if err != nil {
-		return tuned{}, err
+		return tunedResult{}, err
 	}
 	claims := end.Decision.Verdict == record.Faster
-	return tuned{end.Winner.Point, end.Winner.Median, claims, h.Tried(), h.Samples(), m.bestOf(h.Measured()), machine.Spent().Seconds()}, nil
+	return tunedResult{end.Winner.Point, end.Winner.Median, claims, h.Tried(), h.Samples(), m.bestOf(h.Measured()), machine.Spent().Seconds()}, nil
 }

@@ -133,7 +133,7 @@ func TestFalseConfirmations(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := search.NewState(m.Space, machine, search.Budget{}, m.Default, nil, rand.New(rand.NewPCG(uint64(i), 1)))
-			end, err := h.Conclude(t.Context(), []search.Finalist{{Point: (m.Default + 1) % m.Space.Len()}}, search.Ending{
+			end, err := h.Conclude(t.Context(), []search.Finalist{{Point: (m.Default + 1) % m.Space.Len()}}, search.DecisionRules{
 				Preference: search.Preference{Default: m.Default, Incumbent: -1, Neighbour: -1, Cost: func(i int) ep.Cost { return m.Costs[i] }},
 				Protocol:   p.After(aa), AA: aa,
 			})

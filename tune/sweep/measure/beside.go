@@ -11,15 +11,15 @@ import (
 // a cost is the difference of two longer times, and has the noise of both.
 const besideSamples = 8
 
-// staged is what was measured of a point beside a product in one stage.
-type staged struct {
+// stageTogether is what was measured of a point beside a product in one stage.
+type stageTogether struct {
 	stage record.Stage
 	times ep.BesideRounds
 }
 
-// takeBeside adds what a round beside a product was made of. Its numbers are kept
+// addBeside adds what a round beside a product was made of. Its numbers are kept
 // whole: the cost is a small difference of them.
-func takeBeside(line *record.Result, got *ep.BesideRounds) error {
+func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	if want := line.Problem.Beside != ""; want != (got != nil) {
 		return kernels.Failf(ep.Unstable, "beside: the problem has %q beside the calls, and the worker's rounds do not say so; use a worker that knows products", line.Problem.Beside)
 	}
@@ -58,14 +58,14 @@ func shareBase(lines []record.Result) {
 	}
 }
 
-// keepBeside collects a point's rounds of the latest stage that timed it.
-func (r *Runner) keepBeside(point int, line *record.Result) {
+// rememberBeside collects a point's rounds of the latest stage that timed it.
+func (r *Runner) rememberBeside(point int, line *record.Result) {
 	if line.Beside == nil {
 		return
 	}
 	s := r.beside[point]
 	if s == nil || s.stage != line.Stage {
-		s = &staged{stage: line.Stage}
+		s = &stageTogether{stage: line.Stage}
 		r.beside[point] = s
 	}
 	s.times.Append(line.Beside)

@@ -124,7 +124,7 @@ func TestBesideMustBeSaid(t *testing.T) {
 		}
 	}
 	line := record.Result{Problem: ep.Problem{Ranks: 1}}
-	if err := takeBeside(&line, &ep.BesideRounds{}); err == nil {
+	if err := addBeside(&line, &ep.BesideRounds{}); err == nil {
 		t.Error("times beside nothing are taken")
 	}
 }

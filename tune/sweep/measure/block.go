@@ -20,9 +20,9 @@ import (
 // restarted. A machine that loses it again is lost.
 const attempts = 2
 
-// fresh measures a block and appends it to the log. A block whose session was
+// measureBlock measures a block and appends it to the log. A block whose session was
 // lost is measured again as a whole, because its rounds belong together.
-func (r *Runner) fresh(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
+func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
 	start := time.Now()
 	for range attempts {
 		if lines, err = measure(); err == nil || ctx.Err() != nil {
@@ -41,7 +41,7 @@ func (r *Runner) fresh(ctx context.Context, measure func() ([]record.Result, err
 	}
 	wall = round(time.Since(start).Seconds())
 	if r.Log != nil {
-		stop := timed(&r.Wall.Writing)
+		stop := stopwatch(&r.Wall.Writing)
 		err = r.Log.Append(lines, wall)
 		stop()
 	}
@@ -67,7 +67,7 @@ func (r *Runner) block(ctx context.Context, stage record.Stage, block int, live 
 	}
 	shareBase(lines)
 	for i := range lines {
-		lines[i].Warnings = appendNew(lines[i].Warnings, stragglers(&lines[i])...)
+		lines[i].Warnings = appendNew(lines[i].Warnings, stragglerWarnings(&lines[i])...)
 	}
 	return lines, nil
 }
@@ -76,7 +76,7 @@ func (r *Runner) open(ctx context.Context) (err error) {
 	if r.session != nil {
 		return nil
 	}
-	defer timed(&r.Wall.Opening)()
+	defer stopwatch(&r.Wall.Opening)()
 	if r.session, err = r.Backend.Open(ctx, r.Workload); err != nil {
 		r.session = nil
 		return fmt.Errorf("%w: %w", ErrOpen, err)
@@ -94,8 +94,8 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	}
 }
 
-// failedOf takes note of the lines that failed: they are admitted anew before they run again.
-func (r *Runner) failedOf(live []int, lines []record.Result) {
+// requireCheckAgain takes note of the lines that failed: they are admitted anew before they run again.
+func (r *Runner) requireCheckAgain(live []int, lines []record.Result) {
 	for i := range lines {
 		if lines[i].Status != ep.OK {
 			r.ready[live[i]] = false
@@ -104,14 +104,14 @@ func (r *Runner) failedOf(live []int, lines []record.Result) {
 }
 
 func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
-	defer timed(&r.Wall.Measuring)()
+	defer stopwatch(&r.Wall.Measuring)()
 	got, err := r.session.Run(ctx, c, spec)
 	r.Wall.Run = r.Wall.Run.Plus(got.Took)
 	return got, err
 }
 
-// lasted is how long the samples of an answer took: the slowest rank's time of every call.
-func lasted(got kernels.Rounds) (seconds float64) {
+// sampleSeconds is how long the samples of an answer took: the slowest rank's time of every call.
+func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	rounds := got.Seconds
 	if got.Beside != nil {
 		rounds = got.Beside.Call
@@ -130,8 +130,8 @@ func (r *Runner) Warm(ctx context.Context) {
 	}
 }
 
-// blame puts a failure of the candidate on its line and returns any other error.
-func blame(err error, line *record.Result) error {
+// attributeFailure puts a failure of the candidate on its line and returns any other error.
+func attributeFailure(err error, line *record.Result) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {
 		return err
@@ -149,7 +149,7 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	}
 	got, err := r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 5, Fold: 1})
 	if err != nil {
-		return blame(err, &record.Result{}) // the rounds will say a failure again
+		return attributeFailure(err, &record.Result{}) // the rounds will say a failure again
 	}
 	trial, sample := record.Result{Seconds: got.Seconds}, r.Policy.MinSample
 	if got.Beside != nil {
@@ -181,35 +181,35 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 				turns = append(turns, &lines[i])
 			}
 		}
-		if err := r.turns(ctx, turns, r.keep); err != nil {
+		if err := r.runAll(ctx, turns, r.addRound); err != nil {
 			return err
 		}
-		r.failedOf(live, lines)
+		r.requireCheckAgain(live, lines)
 	}
-	return r.condemnDisturbed(live, lines)
+	return r.failDisturbed(live, lines)
 }
 
-// condemnDisturbed ends the lines that kernels.Disturbed is true of. The worker judges each
+// failDisturbed ends the lines that kernels.Disturbed is true of. The worker judges each
 // answer alone, and in a turn that is one round, so that it cannot see this.
-func (r *Runner) condemnDisturbed(live []int, lines []record.Result) error {
+func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {
 			continue
 		}
-		err := blame(kernels.Failf(ep.Unstable, "half or more of %d rounds took no time: calls are shorter than what disturbs the clock", len(lines[i].Seconds)), &lines[i])
+		err := attributeFailure(kernels.Failf(ep.Unstable, "half or more of %d rounds took no time: calls are shorter than what disturbs the clock", len(lines[i].Seconds)), &lines[i])
 		if err != nil {
 			return err
 		}
 	}
-	r.failedOf(live, lines)
+	r.requireCheckAgain(live, lines)
 	return nil
 }
 
-// turns runs every line once, in this order, and hands the rounds to keep. A failure of a
+// runAll runs every line once, in this order, and hands the rounds to keep. A failure of a
 // line goes to it.
-func (r *Runner) turns(ctx context.Context, left []*record.Result, keep func(*record.Result, kernels.Rounds) error) error {
+func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*record.Result, kernels.Rounds) error) error {
 	for len(left) > 0 {
-		got, err := r.inTurn(ctx, left)
+		got, err := r.runRound(ctx, left)
 		for i, g := range got {
 			if err := keep(left[i], g); err != nil {
 				return err
@@ -219,7 +219,7 @@ func (r *Runner) turns(ctx context.Context, left []*record.Result, keep func(*re
 		if err == nil {
 			continue
 		}
-		if err := blame(err, left[0]); err != nil {
+		if err := attributeFailure(err, left[0]); err != nil {
 			return err
 		}
 		left = left[1:]
@@ -227,10 +227,10 @@ func (r *Runner) turns(ctx context.Context, left []*record.Result, keep func(*re
 	return nil
 }
 
-// inTurn asks for a round of each line, and gets those of the first ones. An error is that
+// runRound asks for a round of each line, and gets those of the first ones. An error is that
 // of the line behind them.
-func (r *Runner) inTurn(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
-	defer timed(&r.Wall.Measuring)()
+func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
+	defer stopwatch(&r.Wall.Measuring)()
 	var turns []kernels.Turn
 	for _, line := range lines {
 		turns = append(turns, kernels.Turn{Config: line.Config, Fold: max(r.fold, 1)})
@@ -242,18 +242,18 @@ func (r *Runner) inTurn(ctx context.Context, lines []*record.Result) ([]kernels.
 	return got, err
 }
 
-// keep adds a round to its line, or what is wrong with it.
-func (r *Runner) keep(line *record.Result, got kernels.Rounds) error {
+// addRound adds a round to its line, or what is wrong with it.
+func (r *Runner) addRound(line *record.Result, got kernels.Rounds) error {
 	r.Wall.Run = r.Wall.Run.Plus(got.Took)
-	err := take(line, got)
+	err := appendRound(line, got)
 	if err == nil {
-		r.Wall.Samples += lasted(got)
+		r.Wall.Samples += sampleSeconds(got)
 	}
-	return blame(err, line)
+	return attributeFailure(err, line)
 }
 
-// take adds a measured round to a line.
-func take(line *record.Result, got kernels.Rounds) error {
+// appendRound adds a measured round to a line.
+func appendRound(line *record.Result, got kernels.Rounds) error {
 	if len(got.Seconds) != 1 || len(got.Seconds[0]) == 0 {
 		return kernels.Failf(ep.Unstable, "%d rounds came back for 1", len(got.Seconds))
 	}
@@ -262,7 +262,7 @@ func take(line *record.Result, got kernels.Rounds) error {
 			return kernels.Failf(ep.Unstable, "rank %d took %v s", i, t)
 		}
 	}
-	if err := takeBeside(line, got.Beside); err != nil {
+	if err := addBeside(line, got.Beside); err != nil {
 		return err
 	}
 	line.Seconds = append(line.Seconds, rounded(got.Seconds[0]))
@@ -293,7 +293,7 @@ func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) 
 	if err != nil {
 		return nil, err
 	}
-	r.samples(points, lines)
+	r.flatten(points, lines)
 	right = map[int]bool{}
 	for i, point := range points {
 		right[point] = lines[i].Status == ep.OK

@@ -226,12 +226,12 @@ func TestUnbelievableTimes(t *testing.T) {
 		"none": {}, "two": {{1}, {1}}, "of no rank": {{}}, "zero": {{1, 0}}, "negative": {{-1}}, "endless": {{math.Inf(1)}}, "no number": {{math.NaN()}},
 	} {
 		var f *kernels.Failure
-		if err := take(&record.Result{}, kernels.Rounds{Seconds: rounds}); !errors.As(err, &f) || f.Status != ep.Unstable {
+		if err := appendRound(&record.Result{}, kernels.Rounds{Seconds: rounds}); !errors.As(err, &f) || f.Status != ep.Unstable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	var l record.Result
-	if err := take(&l, kernels.Rounds{Seconds: [][]float64{{1.23456789e-5, 2}}, Notes: []string{"n", "n"}}); err != nil || l.Seconds[0][0] != 1.234568e-5 || len(l.Warnings) != 1 {
+	if err := appendRound(&l, kernels.Rounds{Seconds: [][]float64{{1.23456789e-5, 2}}, Notes: []string{"n", "n"}}); err != nil || l.Seconds[0][0] != 1.234568e-5 || len(l.Warnings) != 1 {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -290,13 +290,13 @@ func TestRecordedBlocks(t *testing.T) {
 	if err != nil || !right[2] || right[4] {
 		t.Fatal(right, err)
 	}
-	known, err := NewKnown(log.lines)
+	known, err := IndexBlocks(log.lines)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := &fake{}
 	s, _ := runner(t, again, "uniform", 1)
-	s.Known = known
+	s.Recorded = known
 	got, err := s.Measure(ctx, record.StageScreen, live, 4)
 	if err != nil || !slices.Equal(got, want) || again.opened > 0 {
 		t.Errorf("%d samples in %d sessions, %v", len(got), again.opened, err)
@@ -309,17 +309,17 @@ func TestRecordedBlocks(t *testing.T) {
 	}
 	for name, other := range map[string][]int{"fewer": {2, 0}, "another": {2, 0, 1, 4, 3}} {
 		s, _ := runner(t, again, "uniform", 1)
-		s.Known = known
+		s.Recorded = known
 		if _, err := s.Measure(ctx, record.StageScreen, other, 4); !errors.Is(err, ErrDiverged) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	s, _ = runner(t, again, "uniform", 1)
-	s.Known, s.Generation = known, 1
+	s.Recorded, s.Generation = known, 1
 	if _, err := s.Measure(ctx, record.StageScreen, []int{2, 0}, 4); err != nil || again.opened != 1 {
 		t.Errorf("after a retry: %d sessions, %v", again.opened, err)
 	}
-	if _, err := NewKnown(append(log.lines, log.lines...)); err == nil || !strings.Contains(err.Error(), "twice") {
+	if _, err := IndexBlocks(append(log.lines, log.lines...)); err == nil || !strings.Contains(err.Error(), "twice") {
 		t.Errorf("a block twice: %v", err)
 	}
 }
@@ -367,23 +367,23 @@ func TestWarnings(t *testing.T) {
 		}
 		l.Seconds = append(l.Seconds, row)
 	}
-	if got := stragglers(&l); len(got) != 1 || !strings.Contains(got[0], "rank 2 held up 1 of 10 rounds") {
+	if got := stragglerWarnings(&l); len(got) != 1 || !strings.Contains(got[0], "rank 2 held up 1 of 10 rounds") {
 		t.Errorf("warnings %q", got)
 	}
 	l.Seconds[4][2] = 5
-	if got := stragglers(&l); got != nil {
+	if got := stragglerWarnings(&l); got != nil {
 		t.Errorf("five-fold is not late: %q", got)
 	}
 	l.Seconds = l.Seconds[3:5]
-	if got := stragglers(&l); got != nil {
+	if got := stragglerWarnings(&l); got != nil {
 		t.Errorf("of two rounds: %q", got)
 	}
 	r := &Runner{mhz: [][]float64{{1980, 1980}, {1980, 1500}}}
-	if got := r.Throttled(); !strings.HasPrefix(got, "rank 1: ") {
+	if got := r.ThrottleWarning(); !strings.HasPrefix(got, "rank 1: ") {
 		t.Errorf("throttled: %q", got)
 	}
 	r.mhz[1][1] = 1980
-	if got := r.Throttled(); got != "" {
+	if got := r.ThrottleWarning(); got != "" {
 		t.Errorf("throttled: %q", got)
 	}
 }

@@ -14,26 +14,26 @@ import (
 // a backend makes a graph for every fold. A failure of a candidate goes to its line.
 func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
 	isTwin := func(point int) bool { return point == search.Twin }
-	first, err := r.compare(ctx, live, lines, func(point int) bool { return !isTwin(point) })
+	first, err := r.checkCold(ctx, live, lines, func(point int) bool { return !isTwin(point) })
 	if err != nil {
 		return err
 	}
 	// The twin has the default's config, and is admitted with it.
-	twin, err := r.compare(ctx, live, lines, func(point int) bool { return isTwin(point) && !r.ready[r.Default] })
+	twin, err := r.checkCold(ctx, live, lines, func(point int) bool { return isTwin(point) && !r.ready[r.Default] })
 	if err != nil {
 		return err
 	}
-	err = r.turns(ctx, append(first, twin...), func(_ *record.Result, got kernels.Rounds) error {
+	err = r.runAll(ctx, append(first, twin...), func(_ *record.Result, got kernels.Rounds) error {
 		r.Wall.Run = r.Wall.Run.Plus(got.Took)
 		return nil
 	})
-	r.failedOf(live, lines)
+	r.requireCheckAgain(live, lines)
 	return err
 }
 
-// compare checks the wanted points that are not ready, and returns the lines of those that
+// checkCold checks the wanted points that are not ready, and returns the lines of those that
 // are right.
-func (r *Runner) compare(ctx context.Context, live []int, lines []record.Result, wanted func(point int) bool) (right []*record.Result, err error) {
+func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Result, wanted func(point int) bool) (right []*record.Result, err error) {
 	var cold []*record.Result
 	var points []int
 	for i, point := range live {
@@ -60,12 +60,12 @@ func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	rests := make([]<-chan kernels.Comparison, len(lines))
 	for i, line := range lines {
 		rest, err := r.verify(ctx, line.Config)
-		if err := blame(err, line); err != nil {
+		if err := attributeFailure(err, line); err != nil {
 			return err
 		}
 		rests[i] = rest
 	}
-	defer timed(&r.Wall.Checking)()
+	defer stopwatch(&r.Wall.Checking)()
 	for i, line := range lines {
 		if rests[i] == nil {
 			continue
@@ -74,7 +74,7 @@ func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 		r.Wall.Check = r.Wall.Check.Plus(v.Took)
 		line.Checked, line.MaxErr = v.Rows, v.MaxErr
 		if !v.OK() {
-			_ = blame(kernels.Failf(ep.Mismatch, "%d of %d rows are wrong: %s", v.Wrong, v.Rows, v.Detail), line)
+			_ = attributeFailure(kernels.Failf(ep.Mismatch, "%d of %d rows are wrong: %s", v.Wrong, v.Rows, v.Detail), line)
 		}
 	}
 	return nil
@@ -82,13 +82,13 @@ func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 
 // verify prepares a candidate and begins to compare it. The result comes later.
 func (r *Runner) verify(ctx context.Context, c ep.Config) (<-chan kernels.Comparison, error) {
-	stop := timed(&r.Wall.Preparing)
+	stop := stopwatch(&r.Wall.Preparing)
 	err := r.session.Prepare(ctx, c)
 	stop()
 	if err != nil {
 		return nil, err
 	}
-	defer timed(&r.Wall.Checking)()
+	defer stopwatch(&r.Wall.Checking)()
 	rest, err := kernels.StartVerify(ctx, r.session, c)
 	if err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Known indexes the blocks that a log holds, for resuming.
-type Known struct {
+// RecordedBlocks indexes the blocks that a log holds, for resuming.
+type RecordedBlocks struct {
 	blocks map[blockID][]record.Result
 }
 
@@ -21,10 +21,10 @@ type blockID struct {
 	block   int
 }
 
-// NewKnown indexes whole blocks. A block recorded twice is an error: it would
+// IndexBlocks indexes whole blocks. A block recorded twice is an error: it would
 // be counted twice.
-func NewKnown(results []record.Result) (*Known, error) {
-	k := &Known{blocks: map[blockID][]record.Result{}}
+func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
+	k := &RecordedBlocks{blocks: map[blockID][]record.Result{}}
 	for start := 0; start < len(results); {
 		end := start
 		for end < len(results)-1 && !results[end].End {
@@ -42,15 +42,15 @@ func NewKnown(results []record.Result) (*Known, error) {
 	return k, nil
 }
 
-// recorded returns a block of the log with its wall time, nil if it is not
+// recordedBlock returns a block of the log with its wall time, nil if it is not
 // there, and an error if it holds other candidates: then the log and this
 // program have made different decisions.
-func (r *Runner) recorded(stage record.Stage, block int, live []int) ([]record.Result, float64, error) {
-	if r.Known == nil {
+func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]record.Result, float64, error) {
+	if r.Recorded == nil {
 		return nil, 0, nil
 	}
 	w := r.Workload
-	lines, ok := r.Known.blocks[blockID{w.Problem, w.Spec, stage, block}]
+	lines, ok := r.Recorded.blocks[blockID{w.Problem, w.Spec, stage, block}]
 	if !ok {
 		return nil, 0, nil
 	}

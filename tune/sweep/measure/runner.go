@@ -30,7 +30,7 @@ type Setup struct {
 	Cost     func(ep.Config) ep.Cost
 	Policy   Policy
 	Log      Log                // nil keeps nothing
-	Known    *Known             // what the log of an earlier run holds; may be nil
+	Recorded *RecordedBlocks    // what the log of an earlier run holds; may be nil
 	Wall     *record.Wall       // where the time goes
 	Progress func(record.Stage) // called after each block of rounds; may be nil
 }
@@ -46,25 +46,25 @@ type Runner struct {
 	// reopened the search.
 	Generation int
 
-	session kernels.Session
-	ready   map[int]bool         // prepared and verified in this session
-	blocks  map[record.Stage]int // next block of each stage
-	failed  map[int]*kernels.Failure
-	errs    map[int]float64 // largest seen, see MaxErr
-	beside  map[int]*staged // what was measured beside a product, by point
-	round   int
-	fold    int
-	clock   string
-	mhz     [][]float64
-	timed   map[int]bool // points of the blocks so far
-	paced   record.PaceFit
-	spent   float64   // seconds of all blocks, recorded ones included
-	latest  time.Time // end of the last block
+	session     kernels.Session
+	ready       map[int]bool         // prepared and verified in this session
+	blocks      map[record.Stage]int // next block of each stage
+	failed      map[int]*kernels.Failure
+	errs        map[int]float64        // largest seen, see MaxErr
+	beside      map[int]*stageTogether // what was measured beside a product, by point
+	round       int
+	fold        int
+	clock       string
+	mhz         [][]float64
+	paceCounted map[int]bool // points of the blocks so far
+	paced       record.PaceFit
+	spent       float64   // seconds of all blocks, recorded ones included
+	latest      time.Time // end of the last block
 }
 
 // New makes a Runner. Nothing is opened before the first measurement.
 func New(s Setup) *Runner {
-	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}, timed: map[int]bool{}, beside: map[int]*staged{}}
+	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}, paceCounted: map[int]bool{}, beside: map[int]*stageTogether{}}
 }
 
 // ErrLost ends a sweep whose machine can no longer measure. Everything measured
@@ -81,7 +81,7 @@ func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, ro
 	if err != nil {
 		return nil, err
 	}
-	samples := r.samples(live, lines)
+	samples := r.flatten(live, lines)
 	r.round += rounds
 	if r.Progress != nil {
 		r.Progress(stage)
@@ -92,23 +92,23 @@ func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, ro
 // next returns the next block of a stage: the recorded one, or a measured one.
 func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, measure func(block int) ([]record.Result, error)) ([]record.Result, error) {
 	block := r.nextBlock(stage)
-	lines, wall, err := r.recorded(stage, block, points)
+	lines, wall, err := r.recordedBlock(stage, block, points)
 	if err == nil && lines == nil {
-		lines, wall, err = r.fresh(ctx, func() ([]record.Result, error) { return measure(block) })
+		lines, wall, err = r.measureBlock(ctx, func() ([]record.Result, error) { return measure(block) })
 	}
 	if err != nil {
 		return nil, err
 	}
 	r.spent += wall
-	r.keepPace(points, lines, wall)
+	r.updatePace(points, lines, wall)
 	return lines, nil
 }
 
-func (r *Runner) keepPace(points []int, lines []record.Result, wall float64) {
+func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 	configs, samples := 0, 0
 	for i, point := range points {
-		if !r.timed[point] {
-			r.timed[point] = true
+		if !r.paceCounted[point] {
+			r.paceCounted[point] = true
 			configs++
 		}
 		samples += len(lines[i].Seconds)
@@ -136,9 +136,9 @@ func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(
 // seconds.
 func (r *Runner) Latest() time.Time { return r.latest }
 
-// samples flattens the lines of a block, which are in the order of live,
+// flatten flattens the lines of a block, which are in the order of live,
 // round by round.
-func (r *Runner) samples(live []int, lines []record.Result) []search.Sample {
+func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 	var out []search.Sample
 	for i := range lines {
 		times := lines[i].Rounds()
@@ -156,7 +156,7 @@ func (r *Runner) samples(live []int, lines []record.Result) []search.Sample {
 			r.mhz = append(r.mhz, lines[i].MHz)
 		}
 		r.errs[live[i]] = max(r.errs[live[i]], lines[i].MaxErr)
-		r.keepBeside(live[i], &lines[i])
+		r.rememberBeside(live[i], &lines[i])
 		if len(times) > 0 {
 			delete(r.failed, live[i])
 		}
@@ -249,8 +249,8 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	return ok && seconds <= hostFactor*reading
 }
 
-// timed adds what passes until the returned function is called to seconds.
-func timed(seconds *float64) func() {
+// stopwatch adds what passes until the returned function is called to seconds.
+func stopwatch(seconds *float64) func() {
 	start := time.Now()
 	return func() { *seconds += time.Since(start).Seconds() }
 }

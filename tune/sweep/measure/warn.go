@@ -11,8 +11,8 @@ import (
 // lateFactor over the block's median makes a round's slowest rank a straggler.
 const lateFactor = 5
 
-// stragglers names the ranks that held a round up.
-func stragglers(r *record.Result) []string {
+// stragglerWarnings names the ranks that held a round up.
+func stragglerWarnings(r *record.Result) []string {
 	times := r.Rounds()
 	if len(times) < 3 {
 		return nil
@@ -34,9 +34,9 @@ func stragglers(r *record.Result) []string {
 	return out
 }
 
-// Throttled is the warning about clocks that fell, over all blocks, "" where none
+// ThrottleWarning is the warning about clocks that fell, over all blocks, "" where none
 // did. Each rank is compared with itself.
-func (r *Runner) Throttled() string {
+func (r *Runner) ThrottleWarning() string {
 	for rank := 0; ; rank++ {
 		var mhz []float64
 		for _, ranks := range r.mhz {

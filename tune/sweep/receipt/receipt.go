@@ -113,7 +113,7 @@ func Pick(t *table.Table, k int) []*table.Row {
 // evidence, a row for all classes under each. The matcher has the table's bound on
 // SMs. An error means that the machine is lost; what is wrong with the row is a claim
 // that failed.
-func Row(ctx context.Context, m *sweep.Matcher, r *table.Row) ([]Check, error) {
+func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
 		specs = specs[:1]
@@ -121,7 +121,7 @@ func Row(ctx context.Context, m *sweep.Matcher, r *table.Row) ([]Check, error) {
 	var out []Check
 	for _, spec := range specs {
 		tokens := tokensOf(r)
-		got, err := m.Match(ctx, problemOf(r, tokens), spec, r.Config, r.Evidence.Sessions)
+		got, err := m.Verify(ctx, problemOf(r, tokens), spec, r.Config, r.Evidence.Sessions)
 		if err != nil {
 			return out, err
 		}

@@ -33,7 +33,7 @@ func TestJudge(t *testing.T) {
 		{0.02, 1.2, 1.15, 1.25, Holds},
 		{0.04, 1.2, 1.15, 1.25, Undecided},
 	} {
-		d := stat.Compare(stat.Match{Gain: record.Interval{Mid: c.mid, Low: c.lo, High: c.hi}, Band: record.Band{Policy: 0.01, AA: c.aa}})
+		d := stat.Compare(stat.Comparison{Gain: record.Interval{Mid: c.mid, Low: c.lo, High: c.hi}, Band: record.Band{Policy: 0.01, AA: c.aa}})
 		got, reason := claim(d, record.Interval{Mid: 1.15, Low: 1.1, High: 1.2})
 		if got != c.want || (reason == "") != (c.want == Holds) {
 			t.Errorf("%+v: %s, %q", c, got, reason)
@@ -105,7 +105,7 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 		return &table.Row{Key: table.KeyOf(problem, c), Lo: 4, Hi: 8, Config: cfg,
 			Evidence: table.Evidence{Gain: 1.5, GainLow: 1.4, GainHigh: 1.6, Routings: specs, Tokens: []int{4, 6, 12}}}
 	}
-	matcher := sweep.NewMatcher(b, policy(), table.Header{}, 1)
+	matcher := sweep.NewRowVerifier(b, policy(), table.Header{}, 1)
 	for _, c := range []struct {
 		name   string
 		row    *table.Row
@@ -168,7 +168,7 @@ func TestWrongAnswerFails(t *testing.T) {
 	}
 	config := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), problem).With("tile_tokens", "32")
 	row := &table.Row{Key: table.KeyOf(problem, ep.Even), Lo: 8, Hi: 8, Config: config, Evidence: table.Evidence{Routings: []string{"uniform"}}}
-	checks, err := Row(context.Background(), sweep.NewMatcher(liar{b, config.Key()}, policy(), table.Header{}, 1), row)
+	checks, err := Row(context.Background(), sweep.NewRowVerifier(liar{b, config.Key()}, policy(), table.Header{}, 1), row)
 	if err != nil || len(checks) != 1 || checks[0].Claim != Failed || !strings.Contains(checks[0].Reason, "mismatch: 1 of") {
 		t.Errorf("%+v, %v", checks, err)
 	}
@@ -197,7 +197,7 @@ func TestRowBesideAProduct(t *testing.T) {
 	row := &table.Row{Key: table.KeyOf(at, ep.Even), Lo: 4, Hi: 8, Config: config, Evidence: table.Evidence{Gain: 1.5, GainLow: 1.4, GainHigh: 1.6,
 		Routings: []string{"uniform"}, Tokens: []int{4, 8}, TimedAt: 4, Beside: at.Beside}}
 	var opened []ep.Problem
-	if _, err := Row(context.Background(), sweep.NewMatcher(opens{b, &opened}, policy(), table.Header{}, 1), row); err != nil {
+	if _, err := Row(context.Background(), sweep.NewRowVerifier(opens{b, &opened}, policy(), table.Header{}, 1), row); err != nil {
 		t.Fatal(err)
 	}
 	want := at.AtTokens(8, 8)

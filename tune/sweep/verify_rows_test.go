@@ -72,7 +72,7 @@ func TestMatch(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := c.backend
 			cfg := parse(t, c.config)
-			got, err := NewMatcher(&b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Match(context.Background(), p, "uniform", cfg, 0)
+			got, err := NewRowVerifier(&b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Verify(context.Background(), p, "uniform", cfg, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestMatchOfWhatCannotRun(t *testing.T) {
 		{best, "trace:gone.ept", "routing trace:gone.ept"},
 	} {
 		b := &scripted{}
-		got, err := NewMatcher(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Match(context.Background(), p, c.routing, parse(t, c.config), 0)
+		got, err := NewRowVerifier(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Verify(context.Background(), p, c.routing, parse(t, c.config), 0)
 		if d := got.Decision; err != nil || d.Cause != record.Failed || !strings.Contains(d.Reason, c.reason) || got.Routing != c.routing || b.Opened > 0 {
 			t.Errorf("%s under %s: %+v, %v", c.config, c.routing, d, err)
 		}
@@ -117,7 +117,7 @@ func TestMatchOfWhatCannotRun(t *testing.T) {
 			}
 			return nil
 		}}
-		if _, err := NewMatcher(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Match(context.Background(), p, "uniform", parse(t, best), 0); !errors.Is(err, measure.ErrLost) {
+		if _, err := NewRowVerifier(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Verify(context.Background(), p, "uniform", parse(t, best), 0); !errors.Is(err, measure.ErrLost) {
 			t.Errorf("lost %s: %v", name, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestMatchOfWhatCannotRun(t *testing.T) {
 func TestMatchWithinSMs(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01, SMs: []int{2, 4, 8}}
-	got, err := NewMatcher(b, measure.PolicyFor(b.Machine()), table.Header{MaxSMs: 6}, 1).Match(context.Background(), p, "uniform", parse(t, "dispatch:algo=direct,sms=2,threads=256"), 0)
+	got, err := NewRowVerifier(b, measure.PolicyFor(b.Machine()), table.Header{MaxSMs: 6}, 1).Verify(context.Background(), p, "uniform", parse(t, "dispatch:algo=direct,sms=2,threads=256"), 0)
 	if err != nil || got.Decision.Default.Int("sms") != 4 {
 		t.Errorf("over %s, %v", got.Decision.Default.Key(), err)
 	}

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// process is a Gaussian process over the points of one kernel: what the measured ones
+// surrogate is a Gaussian process over the points of one kernel: what the measured ones
 // say about the others. The correlation of two points is the product over axes of
 // exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2): landscapes of
 // launch parameters have kinks, which smoother correlations overshoot.
@@ -19,12 +19,12 @@ import (
 // much. So all four values have a prior. That of mean and variance comes from the scores of all
 // kernels, that of roughness and nugget from recorded spaces. On spaces of 2 H200 likelihood
 // alone lost 1.53 and 0.34 % at 25 and 50 points, priors 1.41 and 0.23, before kernels shared one.
-type process struct {
-	roughness []float64 // by axis
-	nugget    float64   // variance of a score, as a share of the landscape's
-	kinds     *kinds    // nil in a process over one kernel
-	prior     prior
-	learned   int // points that roughness and nugget were learned from
+type surrogate struct {
+	roughness   []float64          // by axis
+	nugget      float64            // variance of a score, as a share of the landscape's
+	kernels     *kernelCorrelation // nil in a process over one kernel
+	prior       prior
+	learnedFrom int // points that roughness and nugget were learned from
 
 	at       [][]float64 // coordinates of the measured points
 	chol     mat.Cholesky
@@ -33,20 +33,20 @@ type process struct {
 	variance float64
 }
 
-// kinds make a process one over several kernels: behind the axes, a point then has the number
+// kernelCorrelation make a process one over several kernels: behind the axes, a point then has the number
 // of its kernel as its last coordinate. Each kernel has a level of its own, and the same
 // parameters do much the same in all, but not quite.
-type kinds struct {
-	own   float64 // variance of the levels, as a share of the landscape's
-	alike float64 // correlation of what parameters do in two kernels
+type kernelCorrelation struct {
+	level  float64 // variance of the levels, as a share of the landscape's
+	params float64 // correlation of what parameters do in two kernels
 }
 
 // Values that learn chooses from, a step apart.
 var (
-	roughnesses = []float64{0.03, 0.1, 0.3, 1, 3}
-	nuggets     = []float64{0.001, 0.01, 0.1}
-	owns        = []float64{0, 0.2, 0.4, 0.6, 0.8, 0.9}
-	alikes      = []float64{0, 0.25, 0.5, 0.75, 0.9}
+	roughnesses       = []float64{0.03, 0.1, 0.3, 1, 3}
+	nuggets           = []float64{0.001, 0.01, 0.1}
+	levels            = []float64{0, 0.2, 0.4, 0.6, 0.8, 0.9}
+	paramCorrelations = []float64{0, 0.25, 0.5, 0.75, 0.9}
 )
 
 // The prior of these: the usual value costs nothing, n steps from it cost
@@ -54,8 +54,8 @@ var (
 const (
 	usualRoughness = 0.1
 	usualNugget    = 0.01
-	usualOwn       = 0.6
-	usualAlike     = 0.5
+	usualLevel     = 0.6
+	usualParams    = 0.5
 	stepCost       = 0.5
 )
 
@@ -74,45 +74,45 @@ func priorOf(scores []float64) prior {
 	return prior{mean, variance}
 }
 
-func newProcess(axes int) *process {
-	p := &process{roughness: make([]float64, axes), nugget: usualNugget}
+func newSurrogate(axes int) *surrogate {
+	p := &surrogate{roughness: make([]float64, axes), nugget: usualNugget}
 	for i := range p.roughness {
 		p.roughness[i] = usualRoughness
 	}
 	return p
 }
 
-// newShared is a process over several kernels.
-func newShared(axes int) *process {
-	p := newProcess(axes)
-	p.kinds = &kinds{usualOwn, usualAlike}
+// newCrossKernelSurrogate is a process over several kernels.
+func newCrossKernelSurrogate(axes int) *surrogate {
+	p := newSurrogate(axes)
+	p.kernels = &kernelCorrelation{usualLevel, usualParams}
 	return p
 }
 
 // correlation of two points.
-func (p *process) correlation(x, y []float64) float64 {
+func (p *surrogate) correlation(x, y []float64) float64 {
 	sum := 0.0
 	for a, r := range p.roughness {
 		sum += r * math.Abs(x[a]-y[a])
 	}
 	near, n := math.Exp(-sum), len(p.roughness)
 	switch {
-	case p.kinds == nil:
+	case p.kernels == nil:
 		return near
 	case x[n] == y[n]:
-		return p.kinds.own + (1-p.kinds.own)*near
+		return p.kernels.level + (1-p.kernels.level)*near
 	}
-	return (1 - p.kinds.own) * p.kinds.alike * near
+	return (1 - p.kernels.level) * p.kernels.params * near
 }
 
-// usual is the logarithm of the prior of roughness, nugget and kinds.
-func (p *process) usual() float64 {
+// logPrior is the logarithm of the prior of roughness, nugget and kinds.
+func (p *surrogate) logPrior() float64 {
 	cost := stepsApart(nuggets, p.nugget, usualNugget)
 	for _, r := range p.roughness {
 		cost += stepsApart(roughnesses, r, usualRoughness)
 	}
-	if p.kinds != nil {
-		cost += stepsApart(owns, p.kinds.own, usualOwn) + stepsApart(alikes, p.kinds.alike, usualAlike)
+	if p.kernels != nil {
+		cost += stepsApart(levels, p.kernels.level, usualLevel) + stepsApart(paramCorrelations, p.kernels.params, usualParams)
 	}
 	return -stepCost * cost
 }
@@ -123,27 +123,27 @@ func stepsApart(values []float64, a, b float64) float64 {
 	return float64(d * d)
 }
 
-// take takes in what was measured, and learns where a quarter more is known than the last time.
-func (p *process) take(at [][]float64, y []float64) {
-	if len(y) < p.learned+max(2, p.learned/4) {
+// update takes in what was measured, and learns where a quarter more is known than the last time.
+func (p *surrogate) update(at [][]float64, y []float64) {
+	if len(y) < p.learnedFrom+max(2, p.learnedFrom/4) {
 		p.fit(at, y)
 		return
 	}
 	p.learn(at, y)
-	p.learned = len(y)
+	p.learnedFrom = len(y)
 }
 
 // learn moves roughness, nugget and kinds to likelier values, one after the other and a step at
 // a time, and fits. It is called again and again as points come in, so that one pass will
 // do.
-func (p *process) learn(at [][]float64, y []float64) {
-	best := p.fit(at, y) + p.usual()
+func (p *surrogate) learn(at [][]float64, y []float64) {
+	best := p.fit(at, y) + p.logPrior()
 	try := func(slot *float64, values []float64) {
 		keep := slices.Index(values, *slot)
 		for _, step := range []int{-1, 1} {
 			for i := keep + step; i >= 0 && i < len(values); i += step {
 				*slot = values[i]
-				l := p.fit(at, y) + p.usual()
+				l := p.fit(at, y) + p.logPrior()
 				if l <= best {
 					break
 				}
@@ -156,16 +156,16 @@ func (p *process) learn(at [][]float64, y []float64) {
 		try(&p.roughness[a], roughnesses)
 	}
 	try(&p.nugget, nuggets)
-	if p.kinds != nil {
-		try(&p.kinds.own, owns)
-		try(&p.kinds.alike, alikes)
+	if p.kernels != nil {
+		try(&p.kernels.level, levels)
+		try(&p.kernels.params, paramCorrelations)
 	}
 	p.fit(at, y)
 }
 
 // fit takes in what was measured, and returns the logarithm of its likelihood, with
 // mean and variance at their most likely values under the prior, up to a constant.
-func (p *process) fit(at [][]float64, y []float64) float64 {
+func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 	n := len(y)
 	p.at = at
 	r := mat.NewSymDense(n, nil)
@@ -193,8 +193,8 @@ func (p *process) fit(at [][]float64, y []float64) float64 {
 	return -0.5 * (float64(n)*math.Log(p.variance) + p.chol.LogDet())
 }
 
-// expect is the expected score of a point.
-func (p *process) expect(x []float64) float64 {
+// predict is the expected score of a point.
+func (p *surrogate) predict(x []float64) float64 {
 	sum := p.mean
 	for i, y := range p.at {
 		sum += p.correlation(x, y) * p.alpha.AtVec(i)
@@ -202,8 +202,8 @@ func (p *process) expect(x []float64) float64 {
 	return sum
 }
 
-// doubts are the standard deviations of points' scores.
-func (p *process) doubts(xs [][]float64) []float64 {
+// deviations are the standard deviations of points' scores.
+func (p *surrogate) deviations(xs [][]float64) []float64 {
 	n, out := len(p.at), make([]float64, len(xs))
 	if len(xs) == 0 {
 		return out
@@ -223,9 +223,9 @@ func (p *process) doubts(xs [][]float64) []float64 {
 	return out
 }
 
-// foretold says of each measured score how likely all the others made it: the logarithm of
+// leaveOneOut says of each measured score how likely all the others made it: the logarithm of
 // its density, up to a constant (Rasmussen and Williams 2006, section 5.4.2).
-func (p *process) foretold() []float64 {
+func (p *surrogate) leaveOneOut() []float64 {
 	out := make([]float64, len(p.at))
 	if len(out) == 0 {
 		return out
@@ -239,9 +239,9 @@ func (p *process) foretold() []float64 {
 	return out
 }
 
-// improvement is by how much a point is expected to be below least, where it is
+// expectedImprovement is by how much a point is expected to be below least, where it is
 // (Jones, Schonlau and Welch 1998).
-func improvement(least, expect, doubt float64) float64 {
+func expectedImprovement(least, expect, doubt float64) float64 {
 	z := (least - expect) / doubt
 	return (least-expect)*distuv.UnitNormal.CDF(z) + doubt*distuv.UnitNormal.Prob(z)
 }

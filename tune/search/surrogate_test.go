@@ -23,7 +23,7 @@ func TestProcessLearnsWhichAxisMatters(t *testing.T) {
 			}
 		}
 	}
-	p := newProcess(2)
+	p := newSurrogate(2)
 	for range 3 {
 		p.learn(at, y)
 	}
@@ -31,14 +31,14 @@ func TestProcessLearnsWhichAxisMatters(t *testing.T) {
 		t.Errorf("roughness %v: the first axis decides", p.roughness)
 	}
 	var off, spread float64
-	for k, doubt := range p.doubts(rest) {
-		off += math.Abs(p.expect(rest[k])-truth(rest[k])) / float64(len(rest))
+	for k, doubt := range p.deviations(rest) {
+		off += math.Abs(p.predict(rest[k])-truth(rest[k])) / float64(len(rest))
 		spread += doubt / float64(len(rest))
 	}
 	if off > 0.03 || spread <= 0 || spread > 0.2 {
 		t.Errorf("off by %.3f in the mean, doubts %.3f", off, spread)
 	}
-	near, far := p.doubts([][]float64{at[0]})[0], p.doubts([][]float64{{9, 9}})[0]
+	near, far := p.deviations([][]float64{at[0]})[0], p.deviations([][]float64{{9, 9}})[0]
 	if near >= far {
 		t.Errorf("doubt %.3f where it was measured, %.3f far from all", near, far)
 	}
@@ -49,14 +49,14 @@ func TestProcessLearnsWhichAxisMatters(t *testing.T) {
 func TestProcessOfFewPoints(t *testing.T) {
 	scores := []float64{-1, 0, 1, 2}
 	for _, y := range [][]float64{{0.2}, {0.2, 0.2}} {
-		p := newProcess(1)
+		p := newSurrogate(1)
 		p.prior = priorOf(scores)
 		p.learn([][]float64{{0}, {1}}[:len(y)], y)
 		far := []float64{1000}
-		if doubt, all := p.doubts([][]float64{far})[0], math.Sqrt(priorOf(scores).variance); doubt < all/2 {
+		if doubt, all := p.deviations([][]float64{far})[0], math.Sqrt(priorOf(scores).variance); doubt < all/2 {
 			t.Errorf("%d points: doubt %.3f far from them, other kernels' scores spread by %.3f", len(y), doubt, all)
 		}
-		if e := p.expect(far); e <= 0.2 || e >= 0.5 {
+		if e := p.predict(far); e <= 0.2 || e >= 0.5 {
 			t.Errorf("%d points of 0.2: %.3f expected far from them, want between them and the mean of all, 0.5", len(y), e)
 		}
 		if p.nugget != usualNugget || p.roughness[0] != usualRoughness {
@@ -66,10 +66,10 @@ func TestProcessOfFewPoints(t *testing.T) {
 }
 
 func TestImprovement(t *testing.T) {
-	if a, b := improvement(1, 0.5, 0.01), improvement(1, 0.9, 0.01); math.Abs(a-0.5) > 1e-6 || a <= b {
+	if a, b := expectedImprovement(1, 0.5, 0.01), expectedImprovement(1, 0.9, 0.01); math.Abs(a-0.5) > 1e-6 || a <= b {
 		t.Errorf("sure to be 0.5 better: %v; 0.1 better: %v", a, b)
 	}
-	if a, b := improvement(1, 1.2, 0.3), improvement(1, 1.2, 0.01); a <= b || b > 1e-6 {
+	if a, b := expectedImprovement(1, 1.2, 0.3), expectedImprovement(1, 1.2, 0.01); a <= b || b > 1e-6 {
 		t.Errorf("expected to be worse: %v in doubt, %v for certain", a, b)
 	}
 }

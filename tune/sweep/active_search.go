@@ -15,86 +15,86 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// searcher is the state of one search: a subject, its candidates, and what was
+// activeSearch is the state of one search: a subject, its candidates, and what was
 // found.
-type searcher struct {
+type activeSearch struct {
 	subject
 	candidates
 	runner *measure.Runner
 	state  *search.State
-	findings
+	searchResults
 }
 
-// findings are what a search found.
-type findings struct {
-	aa     record.AA
-	as     *searcher // whose space was searched instead of this one's, nil for its own
-	finals []search.Finalist
-	seen   map[string]sighting // by config key: what the finals and crossings say
-	result record.Search
-	winner search.Finalist
-	// again is, by further session, what the rows will state.
-	again [][]search.Finalist
-	// stated sums that up, by config key.
-	stated map[string]sighting
+// searchResults are what a search found.
+type searchResults struct {
+	aa       record.AA
+	sibling  *activeSearch // whose space was searched instead of this one's, nil for its own
+	finals   []search.Finalist
+	measured map[string]versusDefault // by config key: what the finals and crossings say
+	result   record.Search
+	winner   search.Finalist
+	// furtherSessions is, by further session, what the rows will state.
+	furtherSessions [][]search.Finalist
+	// overSessions sums that up, by config key.
+	overSessions map[string]versusDefault
 	// crossings are the winners of the group beside each other, in fresh rounds.
 	crossings [][]search.Finalist
 	// Of the group of this search: the config that loses least in the worst
 	// case, and the compromise, zero where none was measured.
 	minimax, compromise ep.Config
-	// between says that this is no search: it measured what its neighbours chose, at a
+	// isRefinement says that this is no search: it measured what its neighbours chose, at a
 	// token count between theirs.
-	between bool
-	// uncrossed says that an interrupt kept the winners of other routings from
+	isRefinement bool
+	// crossingMissing says that an interrupt kept the winners of other routings from
 	// being measured here.
-	uncrossed bool
+	crossingMissing bool
 }
 
-// sighting is a config beside the default in the same rounds.
-type sighting struct {
+// versusDefault is a config beside the default in the same rounds.
+type versusDefault struct {
 	config, dflt search.Finalist
 	sessions     int // that the rounds are of, see record.Decision
 }
 
-// sighted returns a config beside the default: from the further sessions where they measured
+// versus returns a config beside the default: from the further sessions where they measured
 // it, else from the search.
-func (f *findings) sighted(c ep.Config) (x sighting, ok bool) {
-	if x, ok = f.stated[c.Key()]; !ok {
-		x, ok = f.seen[c.Key()]
+func (f *searchResults) versus(c ep.Config) (x versusDefault, ok bool) {
+	if x, ok = f.overSessions[c.Key()]; !ok {
+		x, ok = f.measured[c.Key()]
 	}
 	return x, ok
 }
 
 // effects are the sightings as stat.Effects.
-func (f *findings) effects() stat.Effects {
+func (f *searchResults) effects() stat.Effects {
 	out := stat.Effects{}
-	for key, s := range f.seen {
+	for key, s := range f.measured {
 		out[key] = s.config.Effect
 	}
 	return out
 }
 
-// note keeps what finalists say, if the default is among them.
-func (s *searcher) note(finals []search.Finalist) {
+// keep keeps what finalists say, if the default is among them.
+func (s *activeSearch) keep(finals []search.Finalist) {
 	base := slices.IndexFunc(finals, func(f search.Finalist) bool { return f.Point == s.dflt })
 	if base < 0 {
 		return
 	}
 	for _, f := range finals {
-		s.seen[s.space.Config(f.Point).Key()] = sighting{config: f, dflt: finals[base]}
+		s.measured[s.space.Config(f.Point).Key()] = versusDefault{config: f, dflt: finals[base]}
 	}
 }
 
-// search carries out one search. A default that fails is a result, not an
+// runSearch carries out one search. A default that fails is a result, not an
 // error.
-func (s *sweeper) search(ctx context.Context, c *searcher) error {
+func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 	var err error
-	c.state, c.finals, c.seen = nil, nil, map[string]sighting{}
+	c.state, c.finals, c.measured = nil, nil, map[string]versusDefault{}
 	budget := s.opts.searchBudget(s.spent, s.left())
 	c.aa, err = c.runner.AA(ctx, budget.Time)
 	switch {
 	case errors.Is(err, search.ErrDefault):
-		s.fail(c, failure(c.runner.Failures(), c.dflt))
+		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))
 		return nil
 	case errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.searches) > 1:
 		s.unopened = true // one workload of many may not fit; a second says that the machine is gone
@@ -105,13 +105,13 @@ func (s *sweeper) search(ctx context.Context, c *searcher) error {
 	}
 	s.unopened = false
 	c.state = search.NewState(c.space, c.runner, budget, c.dflt, c.required, rand.New(rand.NewPCG(c.runner.Seed("search"), 0)))
-	c.state.Band = s.lab.policy.Band
+	c.state.Band = s.harness.policy.Band
 	err = s.explore(ctx, c)
 	if err == nil {
 		err = s.conclude(ctx, c)
 	}
 	if errors.Is(err, search.ErrDefault) || errors.Is(err, search.ErrNoFinalist) {
-		s.fail(c, failure(c.runner.Failures(), c.dflt))
+		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))
 		return nil
 	}
 	return err
@@ -120,27 +120,27 @@ func (s *sweeper) search(ctx context.Context, c *searcher) error {
 // explore lets the strategy search. Where launch parameters cannot matter, and where the
 // space of a combine was searched already, only the required candidates are measured:
 // among them is what that search chose.
-func (s *sweeper) explore(ctx context.Context, c *searcher) error {
-	if c.as = s.sameCombine(c); c.as != nil {
-		c.result.As = c.as.problem.Dispatch
+func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
+	if c.sibling = s.searchedSibling(c); c.sibling != nil {
+		c.result.As = c.sibling.problem.Dispatch
 	}
-	if c.as == nil && s.lab.hostBound(c.runner)(c.aa.Default) == "" {
+	if c.sibling == nil && s.harness.hostBound(c.runner)(c.aa.Default) == "" {
 		return s.plan.strategy(ctx, c.state)
 	}
 	return c.state.Measure(ctx, record.StageRequired, c.state.Required, search.ScreenRounds)
 }
 
-// sameCombine is a search before this one of the same combine behind another dispatch
+// searchedSibling is a search before this one of the same combine behind another dispatch
 // dtype, nil where there is none. Rows travel back as BF16, whatever they came as, and
 // the spaces are the same unless a kernel refuses a dtype.
-func (s *sweeper) sameCombine(c *searcher) *searcher {
+func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
 		return nil
 	}
 	for _, o := range s.searches[:s.done] {
 		p := o.problem
 		p.Dispatch = c.problem.Dispatch
-		if p == c.problem && o.routing.Spec() == c.routing.Spec() && o.as == nil && o.result.Decision.Usable() && s.lab.planner.legalPoints(o.problem) == s.lab.planner.legalPoints(c.problem) {
+		if p == c.problem && o.routing.Spec() == c.routing.Spec() && o.sibling == nil && o.result.Decision.Usable() && s.harness.planner.legalPoints(o.problem) == s.harness.planner.legalPoints(c.problem) {
 			return o
 		}
 	}
@@ -148,12 +148,12 @@ func (s *sweeper) sameCombine(c *searcher) *searcher {
 }
 
 // protocol is the policy's, with no fewer rounds than the A/A test needed.
-func (s *sweeper) protocol(c *searcher) search.Protocol { return s.lab.policy.After(c.aa) }
+func (s *sweeper) protocol(c *activeSearch) search.Protocol { return s.harness.policy.After(c.aa) }
 
 // conclude measures the finalists, compares them with the oracle again, and
 // decides.
-func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
-	if c.finals, err = c.state.Confirm(ctx, s.protocol(c), record.StageFinals); err != nil {
+func (s *sweeper) conclude(ctx context.Context, c *activeSearch) (err error) {
+	if c.finals, err = c.state.Finals(ctx, s.protocol(c), record.StageFinals); err != nil {
 		return err
 	}
 	if err := s.retry(ctx, c); err != nil {
@@ -162,26 +162,26 @@ func (s *sweeper) conclude(ctx context.Context, c *searcher) (err error) {
 	if err := c.recheck(ctx); err != nil {
 		return err
 	}
-	end, err := c.state.Conclude(ctx, c.finals, search.Ending{
+	end, err := c.state.Conclude(ctx, c.finals, search.DecisionRules{
 		Preference: search.Preference{
 			Default: c.dflt, Incumbent: c.incumbent, Neighbour: c.neighbour,
-			Cost: func(point int) ep.Cost { return s.lab.cost(c.problem.Op, c.space.Config(point)) },
+			Cost: func(point int) ep.Cost { return s.harness.cost(c.problem.Op, c.space.Config(point)) },
 		},
-		Protocol: s.protocol(c), AA: c.aa, HostBound: s.lab.hostBound(c.runner),
+		Protocol: s.protocol(c), AA: c.aa, HostBound: s.harness.hostBound(c.runner),
 	})
 	if err != nil {
 		return err
 	}
 	c.result.Decision, c.result.Ties, c.winner = end.Decision, end.Ties, end.Winner
 	if c.result.Decision.Reason == "" {
-		c.result.Decision.Reason = c.flat(c.result.Decision.Band.Width())
+		c.result.Decision.Reason = c.flatReason(c.result.Decision.Band.Width())
 	}
-	file(&c.result, c.state, c.runner, end.Winner, end.Default)
+	recordTimes(&c.result, c.state, c.runner, end.Winner, end.Default)
 	return nil
 }
 
 // retry measures failed configs that get another chance beside the finalists.
-func (s *sweeper) retry(ctx context.Context, c *searcher) (err error) {
+func (s *sweeper) retry(ctx context.Context, c *activeSearch) (err error) {
 	again := s.retried(c)
 	if len(again) == 0 || c.runner.Generation > 0 {
 		return nil
@@ -192,12 +192,12 @@ func (s *sweeper) retry(ctx context.Context, c *searcher) (err error) {
 		live = append(live, f.Point)
 	}
 	c.state.Revive(again)
-	c.finals, err = c.state.Settle(ctx, s.protocol(c), record.StageRetry, live)
+	c.finals, err = c.state.FinalsOf(ctx, s.protocol(c), record.StageRetry, live)
 	return err
 }
 
 // retried lists the points of a search that failed and get another chance.
-func (s *sweeper) retried(c *searcher) []int {
+func (s *sweeper) retried(c *activeSearch) []int {
 	var out []int
 	for point := range c.space.Len() {
 		if _, failed := c.runner.Failures()[point]; failed && slices.Contains(s.run.Retried, c.space.Config(point).Key()) {
@@ -210,7 +210,7 @@ func (s *sweeper) retried(c *searcher) []int {
 // recheck compares the finalists with the oracle again, after they were timed
 // and in the process that timed them, and drops the wrong ones. A default that
 // is wrong ends the search.
-func (c *searcher) recheck(ctx context.Context) error {
+func (c *activeSearch) recheck(ctx context.Context) error {
 	var points []int
 	for _, f := range c.finals {
 		points = append(points, f.Point)
@@ -223,15 +223,15 @@ func (c *searcher) recheck(ctx context.Context) error {
 		return search.ErrDefault
 	}
 	c.finals = slices.DeleteFunc(c.finals, func(f search.Finalist) bool { return !right[f.Point] })
-	c.note(c.finals)
+	c.keep(c.finals)
 	return nil
 }
 
 // flatShare of configs within the band of the default makes a problem flat.
 const flatShare = 0.9
 
-// flat says that launch parameters hardly matter, "" where they do.
-func (c *searcher) flat(band float64) string {
+// flatReason says that launch parameters hardly matter, "" where they do.
+func (c *activeSearch) flatReason(band float64) string {
 	measured, tied := 0, 0
 	for _, i := range c.state.Measured() {
 		if score := c.state.Score(i); !math.IsInf(score, 1) {
@@ -248,9 +248,9 @@ func (c *searcher) flat(band float64) string {
 }
 
 // fail records that nothing could be compared.
-func (s *sweeper) fail(c *searcher, reason string) {
+func (s *sweeper) fail(c *activeSearch, reason string) {
 	dflt := c.space.Config(c.dflt)
-	band := record.Band{Policy: s.lab.policy.Band, AA: c.aa.Spread}
-	c.result.Decision = stat.Fail(stat.Match{Config: dflt, Default: dflt, Gain: record.One, Band: band}, record.NoDefault, reason)
+	band := record.Band{Policy: s.harness.policy.Band, AA: c.aa.Spread}
+	c.result.Decision = stat.Fail(stat.Comparison{Config: dflt, Default: dflt, Gain: record.One, Band: band}, record.NoDefault, reason)
 	c.result.Failed = len(c.runner.Failures())
 }

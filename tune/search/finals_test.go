@@ -42,7 +42,7 @@ func TestSettleRounds(t *testing.T) {
 		if strings.Contains(c.asked, "3]") {
 			live = append(live, 3)
 		}
-		fs, err := hunt(t, e, Budget{}).Settle(context.Background(), p, "x", live)
+		fs, err := hunt(t, e, Budget{}).FinalsOf(context.Background(), p, "x", live)
 		if err != nil || len(fs) != len(live) {
 			t.Errorf("%s: %d finalists, %v", c.name, len(fs), err)
 		}
@@ -51,7 +51,7 @@ func TestSettleRounds(t *testing.T) {
 		}
 	}
 	e := &script{seconds: by(1, 1)}
-	if _, err := hunt(t, e, Budget{}).Settle(context.Background(), Protocol{MinRounds: 9, MaxRounds: 5}, "x", []int{1}); err != nil || e.asked[0] != "x [0 1] 5" {
+	if _, err := hunt(t, e, Budget{}).FinalsOf(context.Background(), Protocol{MinRounds: 9, MaxRounds: 5}, "x", []int{1}); err != nil || e.asked[0] != "x [0 1] 5" {
 		t.Errorf("fewer rounds than the first step: %v, %v", e.asked, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestConfirmEndsInProportion(t *testing.T) {
 		if err := s.Measure(context.Background(), "s", []int{1, 2}, c.screen); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Confirm(context.Background(), p, "f"); err != nil {
+		if _, err := s.Finals(context.Background(), p, "f"); err != nil {
 			t.Fatal(err)
 		}
 		var rounds []string
@@ -93,13 +93,13 @@ func TestSettleFailures(t *testing.T) {
 	if err := s.Measure(ctx, "x", []int{1, 5}, 3); err != nil {
 		t.Fatal(err)
 	}
-	fs, err := s.Settle(ctx, protocol, "y", []int{1, 3, 5})
+	fs, err := s.FinalsOf(ctx, protocol, "y", []int{1, 3, 5})
 	points := []int{}
 	for _, f := range fs {
 		points = append(points, f.Point)
 	}
 	if err != nil || !slices.Equal(points, []int{1, 0}) || !s.Failed(3) || !s.Failed(5) || s.Failed(1) {
-		t.Errorf("finalists %v, failed %v, %v", points, s.dead, err)
+		t.Errorf("finalists %v, failed %v, %v", points, s.failed, err)
 	}
 	if !strings.HasPrefix(e.asked[1], "y [0 1 3] ") {
 		t.Errorf("asked for %v", e.asked)
@@ -108,7 +108,7 @@ func TestSettleFailures(t *testing.T) {
 		t.Errorf("%d samples", s.Samples())
 	}
 	e.seconds = by(nan, 1, 1)
-	if _, err := s.Settle(ctx, protocol, "z", []int{1}); !errors.Is(err, ErrDefault) {
+	if _, err := s.FinalsOf(ctx, protocol, "z", []int{1}); !errors.Is(err, ErrDefault) {
 		t.Errorf("the default fails: %v", err)
 	}
 }
@@ -124,7 +124,7 @@ func TestConfirmTakesTheBest(t *testing.T) {
 	p := protocol
 	p.Finalists = 2
 	e.asked = nil
-	if _, err := s.Confirm(ctx, p, "y"); err != nil || e.asked[0] != "y [0 5 4 1] 4" {
+	if _, err := s.Finals(ctx, p, "y"); err != nil || e.asked[0] != "y [0 5 4 1] 4" {
 		t.Errorf("asked for %v, %v", e.asked, err)
 	}
 }
@@ -153,7 +153,7 @@ func TestConfirmInTime(t *testing.T) {
 		e.asked, e.seconds = nil, wobble(0.3, by(1, 1, 1, 1, 1, 1))
 		p := protocol
 		p.Finalists, p.MaxRounds = 5, 14
-		if _, err := h.Confirm(ctx, p, "y"); err != nil {
+		if _, err := h.Finals(ctx, p, "y"); err != nil {
 			t.Fatal(err)
 		}
 		if points := len(strings.Fields(e.asked[0])) - 2; points != c.points || len(e.asked) != c.calls {
@@ -175,7 +175,7 @@ func TestUndecided(t *testing.T) {
 	add(1, steady(-1)...)
 	add(2, steady(-1+math.Log1p(0.009))...)
 	add(3, steady(-1+math.Log1p(0.011))...)
-	rest, open := s.undecided([]int{0, 1, 2, 3}, 0.01)
+	rest, open := s.dropSlower([]int{0, 1, 2, 3}, 0.01)
 	if !slices.Equal(rest, []int{1, 2, 0}) {
 		t.Errorf("left are %v", rest)
 	}
@@ -183,10 +183,10 @@ func TestUndecided(t *testing.T) {
 		t.Error("something is open")
 	}
 	s.Default = 1
-	if rest, open = s.undecided([]int{1, 2, 3}, 0.01); open || !slices.Equal(rest, []int{1, 2}) {
+	if rest, open = s.dropSlower([]int{1, 2, 3}, 0.01); open || !slices.Equal(rest, []int{1, 2}) {
 		t.Errorf("left are %v, open %v", rest, open)
 	}
-	if rest, _ = s.undecided([]int{2}, 0.01); !slices.Equal(rest, []int{2}) {
+	if rest, _ = s.dropSlower([]int{2}, 0.01); !slices.Equal(rest, []int{2}) {
 		t.Errorf("of one live point %v is left", rest)
 	}
 	noisy := make([]float64, 20)
@@ -194,17 +194,17 @@ func TestUndecided(t *testing.T) {
 		noisy[i] = -1 + math.Log1p(0.011) + 0.02*float64(i%5-2)
 	}
 	add(4, noisy...)
-	if rest, open = s.undecided([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
+	if rest, open = s.dropSlower([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
 		t.Errorf("left are %v, open %v", rest, open)
 	}
 	lone := hunt(t, nil, Budget{})
 	for r, x := range noisy {
 		lone.obs = append(lone.obs, stat.Obs{Item: lone.item(0), Round: r, Log: 0}, stat.Obs{Item: lone.item(1), Round: r, Log: x})
 	}
-	if rest, open = lone.undecided([]int{0, 1}, 0.01); open || !slices.Equal(rest, []int{1, 0}) {
+	if rest, open = lone.dropSlower([]int{0, 1}, 0.01); open || !slices.Equal(rest, []int{1, 0}) {
 		t.Errorf("the best is open against itself: %v", rest)
 	}
-	if rest, open := hunt(t, nil, Budget{}).undecided([]int{1}, 0.01); rest != nil || open {
+	if rest, open := hunt(t, nil, Budget{}).dropSlower([]int{1}, 0.01); rest != nil || open {
 		t.Errorf("of nothing %v is left, open %v", rest, open)
 	}
 }
@@ -212,8 +212,8 @@ func TestUndecided(t *testing.T) {
 // TestGainIsOverCommonRounds: the default's time over a config's, in the rounds
 // that both were in.
 func TestGainIsOverCommonRounds(t *testing.T) {
-	dflt := Finalist{Point: 0, clear: []float64{math.Log(2), math.Log(4), math.Log(8)}, rounds: []int{0, 1, 2}}
-	f := Finalist{Point: 1, clear: []float64{math.Log(1), math.Log(2)}, rounds: []int{1, 2}}
+	dflt := Finalist{Point: 0, adjusted: []float64{math.Log(2), math.Log(4), math.Log(8)}, rounds: []int{0, 1, 2}}
+	f := Finalist{Point: 1, adjusted: []float64{math.Log(1), math.Log(2)}, rounds: []int{1, 2}}
 	if got := f.Gain(dflt); math.Abs(got.Mid-4) > 1e-9 || math.Abs(got.Low-4) > 1e-9 {
 		t.Errorf("gain %v, want 4", got)
 	}
@@ -230,14 +230,14 @@ func TestDuelReports(t *testing.T) {
 	if err := s.Measure(ctx, "x", []int{2}, 5); err != nil {
 		t.Fatal(err)
 	}
-	win, dflt, err := s.Duel(ctx, "y", 2, Looks{Most: 8, Least: 8})
+	win, dflt, err := s.MeasureAgainstDefault(ctx, "y", 2, StopRule{MaxRounds: 8, MinRounds: 8})
 	if err != nil || win.Point != 2 || win.Rounds != 8 || math.Abs(win.Median-1.25) > 1e-9 || dflt.Point != 0 || math.Abs(dflt.Median-2) > 1e-9 {
 		t.Errorf("%+v, %+v, %v", win, dflt, err)
 	}
 	if math.Abs(win.Effect-math.Log(1.25/2)) > 1e-9 || s.Samples() != 2*5+2*8 {
 		t.Errorf("effect %v, %d samples", win.Effect, s.Samples())
 	}
-	both, _, err := s.Duel(ctx, "z", 0, Looks{Most: 8, Least: 8})
+	both, _, err := s.MeasureAgainstDefault(ctx, "z", 0, StopRule{MaxRounds: 8, MinRounds: 8})
 	if err != nil || both.Point != 0 || both.Rounds != 8 {
 		t.Errorf("the default against itself: %+v, %v", both, err)
 	}
@@ -248,7 +248,7 @@ func TestDuelReports(t *testing.T) {
 func TestDuelEndsEarly(t *testing.T) {
 	for seconds, want := range map[float64]int{1: 25, 2 / 1.032: 25, 2 / 1.029: 80, 2: 80, 2 * 1.029: 80, 2 * 1.032: 25} {
 		e := &script{seconds: in("y", 2, seconds, truth)}
-		win, dflt, err := hunt(t, e, Budget{}, 2).Duel(context.Background(), "y", 2, Looks{Least: 25, Most: 80, Band: 0.01})
+		win, dflt, err := hunt(t, e, Budget{}, 2).MeasureAgainstDefault(context.Background(), "y", 2, StopRule{MinRounds: 25, MaxRounds: 80, Band: 0.01})
 		if err != nil || win.Rounds != want || dflt.Rounds != want {
 			t.Errorf("%v s: %d and %d rounds, want %d, %v", seconds, win.Rounds, dflt.Rounds, want, err)
 		}
@@ -264,7 +264,7 @@ func TestFinalistsTimes(t *testing.T) {
 		}
 		return 2
 	}}
-	win, _, err := hunt(t, e, Budget{}, 1).Duel(context.Background(), "x", 1, Looks{Most: 11, Least: 11})
+	win, _, err := hunt(t, e, Budget{}, 1).MeasureAgainstDefault(context.Background(), "x", 1, StopRule{MaxRounds: 11, MinRounds: 11})
 	if err != nil || math.Abs(win.Median-1.5) > 1e-9 || math.Abs(win.P10-1.1) > 1e-9 || math.Abs(win.P90-1.9) > 1e-9 {
 		t.Errorf("%+v, %v", win, err)
 	}

@@ -15,26 +15,26 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// lab is where a command measures: a backend, the rules of measuring, and the
+// harness is where a command measures: a backend, the rules of measuring, and the
 // log that trials go to. Sweeps, bench, live comparisons and the verification
 // of tables all measure through one.
-type lab struct {
-	backend kernels.Backend
-	planner *planner
-	policy  measure.Policy
-	log     measure.Log
-	known   *measure.Known
-	wall    record.Wall        // where the time of this command went
-	empty   map[string]float64 // reading of an empty kernel, seconds by clock
+type harness struct {
+	backend  kernels.Backend
+	planner  *planner
+	policy   measure.Policy
+	log      measure.Log
+	recorded *measure.RecordedBlocks
+	wall     record.Wall        // where the time of this command went
+	empty    map[string]float64 // reading of an empty kernel, seconds by clock
 }
 
-// newLab makes a lab. A nil log keeps nothing.
-func newLab(b kernels.Backend, pl *planner, log measure.Log) *lab {
-	return &lab{backend: b, planner: pl, policy: pl.opts.Policy(b.Machine()), log: log}
+// newHarness makes a lab. A nil log keeps nothing.
+func newHarness(b kernels.Backend, pl *planner, log measure.Log) *harness {
+	return &harness{backend: b, planner: pl, policy: pl.opts.Policy(b.Machine()), log: log}
 }
 
 // cost is what a config takes, as its kernel declares.
-func (l *lab) cost(op ep.Op, c ep.Config) ep.Cost {
+func (l *harness) cost(op ep.Op, c ep.Config) ep.Cost {
 	k, _ := kernels.Find(l.planner.kernels, op, c.Kernel) // an unknown kernel declares no cost
 	return k.CostOf(c)
 }
@@ -94,15 +94,15 @@ func (s *subject) title() string {
 }
 
 // runner makes the measurer of a subject.
-func (l *lab) runner(s *subject, space *search.Space, dflt int) *measure.Runner {
+func (l *harness) runner(s *subject, space *search.Space, dflt int) *measure.Runner {
 	return measure.New(measure.Setup{
-		Backend: l.backend, Workload: s.workload, Space: space, Default: dflt, Policy: l.policy, Log: l.log, Known: l.known,
+		Backend: l.backend, Workload: s.workload, Space: space, Default: dflt, Policy: l.policy, Log: l.log, Recorded: l.recorded,
 		Wall: &l.wall, Cost: func(c ep.Config) ep.Cost { return l.cost(s.problem.Op, c) },
 	})
 }
 
 // legal reports why a config cannot run a problem here.
-func (l *lab) legal(p ep.Problem, c ep.Config) error {
+func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	k, err := kernels.Find(l.planner.kernels, p.Op, c.Kernel)
 	if err == nil {
 		err = k.Check(l.planner.machine, p, c)
@@ -117,7 +117,7 @@ func (l *lab) legal(p ep.Problem, c ep.Config) error {
 // time; "" where they can: the default takes hardly longer than an empty
 // kernel. What a call costs a product may be far less than its time, and says nothing of
 // that.
-func (l *lab) hostBound(r *measure.Runner) func(seconds float64) string {
+func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.Beside || !measure.HostBound(seconds, r.Clock(), l.empty) {
 			return ""
@@ -127,9 +127,9 @@ func (l *lab) hostBound(r *measure.Runner) func(seconds float64) string {
 	}
 }
 
-// contest is a few given configs of one subject, ready to be measured side by
+// comparison is a few given configs of one subject, ready to be measured side by
 // side. The first is what the others are compared with.
-type contest struct {
+type comparison struct {
 	*subject
 	space  *search.Space
 	points []int
@@ -137,13 +137,13 @@ type contest struct {
 	state  *search.State
 }
 
-// contest makes the configs of a subject measurable. Each must be legal.
-func (l *lab) contest(s *subject, purpose string, configs ...ep.Config) (*contest, error) {
+// newComparison makes the configs of a subject measurable. Each must be legal.
+func (l *harness) newComparison(s *subject, purpose string, configs ...ep.Config) (*comparison, error) {
 	space, _, err := search.NewSpace()
 	if err != nil {
 		return nil, err
 	}
-	c := &contest{subject: s, space: space}
+	c := &comparison{subject: s, space: space}
 	for _, cfg := range configs {
 		if err := l.legal(s.problem, cfg); err != nil {
 			return nil, err
@@ -158,10 +158,10 @@ func (l *lab) contest(s *subject, purpose string, configs ...ep.Config) (*contes
 	return c, nil
 }
 
-// match is the second config of a contest beside the first, not yet measured.
-func (c *contest) match(band record.Band) stat.Match {
-	return stat.Match{Config: c.space.Config(c.points[1]), Default: c.space.Config(c.points[0]), Band: band}
+// undecided is the second config of a contest beside the first, not yet measured.
+func (c *comparison) undecided(band record.Band) stat.Comparison {
+	return stat.Comparison{Config: c.space.Config(c.points[1]), Default: c.space.Config(c.points[0]), Band: band}
 }
 
 // close ends the contest's session and joins its error to err.
-func (c *contest) close(err error) error { return errors.Join(err, c.runner.Close()) }
+func (c *comparison) close(err error) error { return errors.Join(err, c.runner.Close()) }

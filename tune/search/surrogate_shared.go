@@ -1,0 +1,115 @@
+package search
+
+import (
+	"math"
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// sharedSurrogate is what kernels say about each other: one process over the points of all. Kernels
+// name the same parameters for the same things, so that what blocks or threads do in one is
+// a first guess for the next. Of a search of 25 points each kernel has two or three to itself.
+// Kernels that have nothing in common are found out: see trust.
+type sharedSurrogate struct {
+	surrogate    *surrogate
+	names        []string              // parameters with two values or more, of any kernel
+	values       map[string][]ep.Value // all that any kernel has, numbers ascending
+	kernels      map[string]int
+	coords       map[int][]float64
+	logDensities []float64 // log density of each known point, given all others
+	kernelOf     []string  // kernel of each known point
+}
+
+func newSharedSurrogate(s *Space, kernels []*kernelModel) *sharedSurrogate {
+	out := &sharedSurrogate{values: map[string][]ep.Value{}, kernels: map[string]int{}, coords: map[int][]float64{}}
+	found := map[string]map[ep.Value]bool{}
+	for i, k := range kernels {
+		out.kernels[k.kernel] = i
+		for _, axis := range k.axes {
+			if found[axis.Name] == nil {
+				found[axis.Name] = map[ep.Value]bool{}
+				out.names = append(out.names, axis.Name)
+			}
+			for _, v := range axis.Values {
+				found[axis.Name][v] = true
+			}
+		}
+	}
+	out.names = slices.DeleteFunc(out.names, func(name string) bool { return len(found[name]) < 2 })
+	for _, name := range out.names {
+		out.values[name] = sortedValues(found[name])
+	}
+	out.surrogate = newCrossKernelSurrogate(len(out.names))
+	return out
+}
+
+// coordinates are the coordinates of a point: the place of each value among those of all kernels, and
+// the kernel. A parameter that the kernel lacks is in the middle.
+func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
+	if x, ok := h.coords[point]; ok {
+		return x
+	}
+	c := s.Config(point)
+	x := make([]float64, len(h.names)+1)
+	for a, name := range h.names {
+		most := float64(len(h.values[name]) - 1)
+		place := float64(slices.Index(h.values[name], c.Values[name]))
+		if place < 0 {
+			place = most / 2
+		}
+		x[a] = place / math.Sqrt(most)
+	}
+	x[len(h.names)] = float64(h.kernels[c.Kernel])
+	h.coords[point] = x
+	return x
+}
+
+// update takes in all that was measured.
+func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
+	known := s.Ranked(s.Measured())
+	at := make([][]float64, len(known))
+	h.kernelOf = make([]string, len(known))
+	for n, i := range known {
+		at[n], h.kernelOf[n] = h.coordinates(s.Space, i), s.Space.Config(i).Kernel
+	}
+	h.surrogate.prior = expected
+	h.surrogate.update(at, s.warped(known, least))
+	h.logDensities = h.surrogate.leaveOneOut()
+}
+
+// weight is the weight of the shared process against the kernel's own: that of the two which
+// made likelier what was measured of the kernel.
+func (h *sharedSurrogate) weight(k *kernelModel) float64 {
+	ahead := 0.0
+	for n, l := range h.logDensities {
+		if h.kernelOf[n] == k.kernel {
+			ahead += l
+		}
+	}
+	for _, l := range k.surrogate.leaveOneOut() {
+		ahead -= l
+	}
+	return 1 / (1 + math.Exp(-ahead))
+}
+
+// mix are the fresh points of a kernel with what they are worth by both processes, each
+// with its weight.
+func (h *sharedSurrogate) mix(s *State, k *kernelModel, own []option) []option {
+	trust := h.weight(k)
+	out := k.scoreFresh(s, h.surrogate, func(point int) []float64 { return h.coordinates(s.Space, point) })
+	place := map[int]int{}
+	for i := range out {
+		out[i].improvement *= trust
+		place[out[i].point] = i
+	}
+	for _, o := range own {
+		o.improvement *= 1 - trust
+		if i, ok := place[o.point]; ok {
+			out[i].improvement += o.improvement
+		} else {
+			out = append(out, o)
+		}
+	}
+	return out
+}

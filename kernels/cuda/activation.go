@@ -79,7 +79,7 @@ func (a *activation) parts(p ep.Problem) []Region {
 
 // outputs lists the regions that a call writes. They are poisoned: all bits are 1.
 func (a *activation) outputs(p ep.Problem, number int) []Region {
-	l := encodingOf(p)
+	l := dtype.Of(p.Dispatch, p.Hidden)
 	return []Region{
 		{a.part(partOut, number), int64(a.rows * l.Payload), 0xff},
 		{a.part(partScales, number), int64(dtype.OutputScaleBytes(l, dtype.Groups(p), a.rows)), 0xff},
@@ -150,7 +150,7 @@ func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 }
 
 func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Comparison, err error) {
-	a, l, limit := s.activation, encodingOf(s.problem), max(JudgedElements/s.problem.Hidden, 1)
+	a, l, limit := s.activation, dtype.Of(s.problem.Dispatch, s.problem.Hidden), max(JudgedElements/s.problem.Hidden, 1)
 	picked, end := a.oracle.ActivationPicks(rank, limit), a.oracle.Dispatch(rank).End
 	offsets, place := make([]int, len(picked)), make(map[int]int, len(picked))
 	for i, row := range picked {

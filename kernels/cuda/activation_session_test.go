@@ -44,7 +44,7 @@ func TestSessionActivationCopies(t *testing.T) {
 	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
 		t.Fatal(v, err)
 	}
-	n := s.activation.oracle.Dispatch(0).End * encodingOf(p).Payload
+	n := s.activation.oracle.Dispatch(0).End * dtype.Of(p.Dispatch, p.Hidden).Payload
 	var of [4][]byte
 	for i := range of {
 		b, err := s.read(0, s.activation.part(partOut, i), n, 0)

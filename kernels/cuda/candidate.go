@@ -69,14 +69,14 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	}
 	out := &candidate{config: c, op: p.Op, calls: map[ep.Op]*call{}, programs: map[timing]*program{}}
 	for op, cfg := range configs {
-		f, err := findFamily(everyFamily(), cfg.Kernel)
+		f, err := find(cfg.Kernel)
 		if err != nil {
 			return nil, err
 		}
 		if err := f.check(m, p, cfg); err != nil {
 			return nil, err // of the dispatch before a combine
 		}
-		u, err := newUnit(f.source, p, f.defines(cfg))
+		u, err := f.unit(p, cfg)
 		if err != nil {
 			return nil, err
 		}

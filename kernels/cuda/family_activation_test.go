@@ -81,7 +81,7 @@ func (x *activated) check() error {
 func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	t.Helper()
 	f, p, d := fusedSilu(), x.workload.Problem, x.oracle.Dispatch(0)
-	u, err := newUnit(f.source, p, f.defines(c))
+	u, err := f.unit(p, c)
 	if err != nil {
 		t.Fatal(err)
 	}

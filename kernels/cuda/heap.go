@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"fmt"
-
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
@@ -55,19 +53,6 @@ func newHeap(parts []Region) heap {
 	}
 	return h
 }
-
-// largest names the biggest part, for the message that there is too little memory.
-func (h heap) largest() string {
-	var most Region
-	for _, p := range h.parts {
-		if p.Bytes > most.Bytes {
-			most = p
-		}
-	}
-	return fmt.Sprintf("%s takes %s", most.Name, gib(most.Bytes))
-}
-
-func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
 
 // readingWords is the room for time stamps and spans of a rank.
 const readingWords = 1 << 17

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -49,58 +48,6 @@ func TestStates(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestParseDrill(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		want Drill
-	}{
-		{"drop:1:5", Drill{Rank: 1, Drop: 6}},
-		{"drop:0:0:mode=split", Drill{Rank: 0, Drop: 1, Config: "mode=split"}},
-		{"delay:2:3ms", Drill{Rank: 2, Delay: 3 * time.Millisecond}},
-		{"delay:2:3ms:dispatch:sms=4", Drill{Rank: 2, Delay: 3 * time.Millisecond, Config: "dispatch:sms=4"}},
-	} {
-		if got, err := ParseDrill(c.in); err != nil || got != c.want {
-			t.Errorf("%s: %+v, %v", c.in, got, err)
-		}
-	}
-	for _, in := range []string{"", "drop", "drop:1", "drop:x:1", "drop:8:1", "drop:1:-1", "drop:1:x", "drop:1:1024", "delay:1:3", "delay:1:3s", "delay:1:-1ms", "sleep:1:1"} {
-		if d, err := ParseDrill(in); err == nil {
-			t.Errorf("%q was taken as %+v", in, d)
-		}
-	}
-}
-
-// TestHangReason: the sentence names who waited for whom, what was really
-// missing first.
-// TestNeverBegan: a candidate is excused only when nobody came as far as its
-// kernels.
-func TestNeverBegan(t *testing.T) {
-	start, wait := faultRecord{rank: 1, phase: 1, source: 4}, faultRecord{rank: 4, phase: 3}
-	for _, c := range []struct {
-		faults []faultRecord
-		want   bool
-	}{{nil, false}, {[]faultRecord{start, start}, true}, {[]faultRecord{start, wait}, false}, {[]faultRecord{wait}, false}} {
-		if got := neverBegan(c.faults); got != c.want {
-			t.Errorf("%v: %v", c.faults, got)
-		}
-	}
-}
-
-func TestHangReason(t *testing.T) {
-	got := hangReason([]faultRecord{
-		{rank: 0, phase: 1, expert: -1, source: 3, want: 7, got: 6},
-		{rank: 2, phase: 3, expert: 17, source: 3, block: 131, want: 0, got: ^uint64(0)},
-	}, time.Second)
-	want := "no progress within 1s: rank 2 waited in dispatch_wait for expert 17 from rank 3 (block 131 wanted 0, saw -1); " +
-		"rank 0 waited in the start alignment for rank 3 (block 0 wanted 7, saw 6)"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	if s := (faultRecord{phase: 99, expert: -1, source: -1}).sentence(); !strings.Contains(s, "phase 99") {
-		t.Errorf("an unknown phase became %q", s)
 	}
 }
 

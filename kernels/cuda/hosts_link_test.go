@@ -39,7 +39,7 @@ func TestLinkHosts(t *testing.T) {
 				if err := f.check(h200, p, config); err != nil {
 					t.Fatal(err)
 				}
-				u, err := newUnit(f.source, p, f.defines(config))
+				u, err := f.unit(p, config)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -67,6 +67,9 @@ func pairsWithin(f family, all []family) func(dispatch, combine ep.Config) error
 	}
 }
 
+// find returns the declaration of a kernel, of those over hosts too.
+func find(name string) (family, error) { return findFamily(everyFamily(), name) }
+
 func findFamily(all []family, name string) (family, error) {
 	for _, f := range all {
 		if f.kernel.Name == name {

@@ -192,7 +192,7 @@ func (r *rig) checkMemory(h heap) error {
 		}
 		if want > have {
 			return kernels.Failf(ep.NoLaunch, "buffers need %s on GPU %d, where %s are free; %s; lower --max-tokens or --ranks",
-				gib(want), g.index, gib(max(have, 0)), h.largest())
+				gib(want), g.index, gib(max(have, 0)), largest(h))
 		}
 	}
 	return nil
@@ -326,3 +326,16 @@ func (r *rig) args(rank int) C.EpArgs {
 	point(&a.counters, r.at(rank, partAbort))
 	return a
 }
+
+// largest names the biggest part, for the message that there is too little memory.
+func largest(h heap) string {
+	var most Region
+	for _, p := range h.parts {
+		if p.Bytes > most.Bytes {
+			most = p
+		}
+	}
+	return fmt.Sprintf("%s takes %s", most.Name, gib(most.Bytes))
+}
+
+func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }

@@ -116,7 +116,7 @@ func TestSessionGather(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, drillProblem(ep.Dispatch, ep.Graph, 2))
 	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
 	runConfig(t, b, s, k, k.DefaultConfig(b.Machine(), s.problem))
-	n := encodingOf(s.problem).Payload
+	n := dtype.Of(s.problem.Dispatch, s.problem.Hidden).Payload
 	for _, offsets := range [][]int{{0}, {5 * n, n, 3 * n}, {7 * n, 7 * n, 0, 2 * n, 9 * n}} {
 		got, err := s.read(1, partOut, n, offsets...)
 		if err != nil {

@@ -9,12 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// besideSource holds the kernels of loads and of filling factors.
-const besideSource = "beside/load.cuh"
-
-// copySource holds the plain copy of CopyProbe.
-const copySource = "beside/copy.cuh"
-
 // leastBatch is the least number of experts of one launch, where there are so many:
 // fewer leave SMs idle.
 const leastBatch = 8

@@ -44,6 +44,11 @@ func newUnit(source string, p ep.Problem, own []string) (Unit, error) {
 	return u, nil
 }
 
+// unit returns the binary that a legal config of f needs for a problem.
+func (f family) unit(p ep.Problem, c ep.Config) (Unit, error) {
+	return newUnit(f.source, p, f.defines(c))
+}
+
 // mentioned remembers the answers of mentions: a space asks for a few names in a few
 // sources a thousand times.
 var mentioned sync.Map
@@ -100,6 +105,12 @@ func (u Unit) options(arch string) []string {
 	}
 	return out
 }
+
+// Sources of kernels that belong to no op.
+const (
+	besideSource = "beside/load.cuh" // loads, and the filling of factors
+	copySource   = "beside/copy.cuh" // the plain copy of CopyProbe
+)
 
 // hostsFolder holds the sources of kernels that cross hosts.
 const hostsFolder = "hosts/"

@@ -58,7 +58,7 @@ func variants(f family, m ep.Machine, p ep.Problem) ([]compiled, error) {
 		if f.check(m, p, c) != nil {
 			continue
 		}
-		v, err := newUnit(f.source, p, f.defines(c))
+		v, err := f.unit(p, c)
 		if err != nil {
 			return nil, err
 		}

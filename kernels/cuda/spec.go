@@ -48,7 +48,7 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 	if err := f.check(m, p, c); err != nil {
 		return CallSpec{}, err
 	}
-	u, err := newUnit(f.source, p, f.defines(c))
+	u, err := f.unit(p, c)
 	if err != nil {
 		return CallSpec{}, err
 	}
@@ -90,7 +90,7 @@ func (l launch) spec() LaunchSpec {
 // FollowsDispatch is the dispatch config that a combine config follows when it is
 // looked at by itself: of the same state.
 func FollowsDispatch(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, error) {
-	f, err := findFamily(everyFamily(), combine.Kernel)
+	f, err := find(combine.Kernel)
 	if err != nil {
 		return ep.Config{}, err
 	}

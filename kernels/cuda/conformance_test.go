@@ -155,3 +155,13 @@ func proveOnce(t *testing.T, s *session, configs []ep.Config) {
 		t.Logf("%s, %d ranks, %s: %.1f s", s.problem.Dispatch, s.problem.Ranks, c.Key(), time.Since(begin).Seconds())
 	}
 }
+
+// drilledLayouts returns one layout for each set of kernels: the first that a dispatch serves.
+func drilledLayouts() (out []ep.Layout) {
+	for _, k := range kernels.Of(Kernels(), ep.Dispatch) {
+		if l := append(k.Layouts, ep.LayoutExpert)[0]; !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}

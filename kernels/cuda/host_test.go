@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -137,16 +136,6 @@ func inLayoutOf(k kernels.Kernel, p ep.Problem) ep.Problem {
 		p.Layout = k.Layouts[0]
 	}
 	return p
-}
-
-// drilledLayouts are one layout for each set of kernels.
-func drilledLayouts() (out []ep.Layout) {
-	for _, k := range kernels.Of(Kernels(), ep.Dispatch) {
-		if l := inLayoutOf(k, ep.Problem{}).Layout; !slices.Contains(out, l) {
-			out = append(out, l)
-		}
-	}
-	return out
 }
 
 func variantProblem(op ep.Op, f ep.DType) ep.Problem {

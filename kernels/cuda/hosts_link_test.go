@@ -12,7 +12,7 @@ import (
 
 // hostsProblem is two hosts of eight ranks.
 func hostsProblem(d ep.DType) ep.Problem {
-	p := variantProblem(ep.Pair, d)
+	p := problem(ep.Pair, d)
 	p.Ranks, p.Nodes, p.Experts = 16, 2, 256
 	return p
 }
@@ -33,10 +33,10 @@ func TestLinkHosts(t *testing.T) {
 			t.Skip(err)
 		}
 		for _, f := range hostFamilies() {
-			for _, config := range eachRoute(fitted(f.kernel, h200, ep.Problem{})) {
+			for _, config := range eachRoute(fitted(f.kernel, machine, ep.Problem{})) {
 				p := hostsProblem(ep.FP8)
 				p.Op = f.kernel.Op
-				if err := f.check(h200, p, config); err != nil {
+				if err := f.check(machine, p, config); err != nil {
 					t.Fatal(err)
 				}
 				u, err := f.unit(p, config)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )

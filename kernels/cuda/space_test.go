@@ -47,7 +47,7 @@ type compiled struct {
 // variants lists each distinct variant of a family's default space on a
 // problem once, the default's first; none where the default is illegal.
 func variants(f family, m ep.Machine, p ep.Problem) ([]compiled, error) {
-	p = inLayoutOf(f.kernel, p)
+	p.Layout = append(f.kernel.Layouts, p.Layout)[0]
 	base := f.kernel.DefaultConfig(m, p)
 	if f.check(m, p, base) != nil {
 		return nil, nil
@@ -68,4 +68,13 @@ func variants(f family, m ep.Machine, p ep.Problem) ([]compiled, error) {
 		}
 	}
 	return out, nil
+}
+
+// machine is one on which the whole default space is legal.
+var machine = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
+
+// problem is DeepSeek-V3 on eight ranks.
+func problem(op ep.Op, d ep.DType) ep.Problem {
+	return ep.Problem{Op: op, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 128, MaxTokens: 128, Dispatch: d, Combine: ep.BF16}
 }

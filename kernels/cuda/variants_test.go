@@ -100,14 +100,14 @@ func defaultSpace(t *testing.T) []compiled {
 			formats = formats[:1]
 		}
 		for _, format := range formats {
-			of, err := variants(f, h200, variantProblem(f.kernel.Op, format))
+			of, err := variants(f, machine, problem(f.kernel.Op, format))
 			if err != nil {
 				t.Fatal(err)
 			}
 			out = append(out, of...)
 		}
 	}
-	litmus, err := newUnit(litmusSource, variantProblem(ep.Dispatch, ep.BF16), nil)
+	litmus, err := newUnit(litmusSource, problem(ep.Dispatch, ep.BF16), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

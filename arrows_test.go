@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -39,22 +40,30 @@ var arrows = map[string]string{
 	// Routing and kernels know the vocabulary. A backend opens a workload,
 	// hence the arrow from kernels to workloads. A workload counts the bytes
 	// that it sends, hence kernels/dtype, the one place with a message's size.
-	"workloads":           "tune/ep workloads/trace kernels/dtype",
-	"workloads/trace":     "",
-	"kernels":             "tune/ep workloads",
-	"kernels/dtype":       "tune/ep",
-	"kernels/ref":         "tune/ep workloads kernels kernels/dtype",
-	"kernels/cpu":         "tune/ep workloads kernels kernels/dtype kernels/ref kernels/cpu/vec",
-	"kernels/cpu/vec":     "",
-	"kernels/cuda":        "tune/ep workloads kernels kernels/dtype kernels/ref native kernels/cuda/shmem",
-	"kernels/cuda/shmem":  "",
-	"kernels/cuda/pack":   "kernels kernels/cuda kernels/dtype tune/ep tune/table",
-	"kernels/cuda/nvrtc":  "",
+	"workloads":       "tune/ep workloads/trace kernels/dtype",
+	"workloads/trace": "",
+	"kernels":         "tune/ep workloads",
+	"kernels/dtype":   "tune/ep",
+	"kernels/ref":     "tune/ep workloads kernels kernels/dtype",
+	"kernels/cpu":     "tune/ep workloads kernels kernels/dtype kernels/ref kernels/cpu/vec",
+	"kernels/cpu/vec": "",
+
+	// What CUDA kernels exist, how they are compiled, and what runs or packs them. A
+	// program without a driver links declare and pack alone.
+	"kernels/cuda/declare": "tune/ep kernels kernels/dtype kernels/ref native",
+	"kernels/cuda/compile": "tune/ep kernels kernels/cuda/declare kernels/cuda/nvrtc kernels/cuda/shmem",
+	"kernels/cuda/drive":   "tune/ep workloads kernels kernels/dtype kernels/ref kernels/cuda/declare kernels/cuda/compile kernels/cuda/shmem",
+	"kernels/cuda/pack":    "tune/ep tune/table kernels kernels/dtype kernels/cuda/declare",
+	"kernels/cuda/nvrtc":   "",
+	"kernels/cuda/shmem":   "",
+
 	"kernels/worker":      "tune/ep workloads kernels kernels/ref",
 	"kernels/conform":     "tune/ep workloads kernels",
 	"kernels/model":       "tune/ep workloads kernels",
 	"kernels/kernelstest": "tune/ep kernels kernels/conform",
 	"native":              "",
+	"native/epcomm":       "tune/ep",
+	"native/epcomm/gpu":   "",
 
 	// Sweep joins what searches with what measures.
 	"tune/sweep":         "tune/ep tune/table tune/record tune/stat tune/search tune/search/spacefile tune/sweep/measure workloads kernels",
@@ -92,7 +101,10 @@ type pkg struct {
 
 func listPackages(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	// The GPU half is listed too: that needs the cgo files and no toolkit.
+	cmd := exec.Command("go", "list", "-tags", "cuda,nvrtc", "-json=ImportPath,Imports", "./...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}

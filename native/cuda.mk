@@ -70,15 +70,15 @@ cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## the GPU half compiles and ve
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
 
 cuda-variants: ## compiles every variant of the default space for sm_90a, and every value of a parameter for sm_80 and sm_100a; prints registers and a digest of each binary, fails on spills of defaults
-	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^Test(Variants|Compile)' -v ./kernels/cuda ./kernels/cuda/nvrtc
+	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^Test(Variants|Compile)' -v ./kernels/cuda/compile ./kernels/cuda/nvrtc
 
 hosts-variants: ## compiles the kernels that cross hosts and links them to NVSHMEM, for sm_80, sm_90a and sm_100a; after make cuda-deps NVSHMEM=1
-	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^TestLinkHosts' -v ./kernels/cuda
+	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^TestLinkHosts' -v ./kernels/cuda/compile
 
 gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh, make-tables.sh (NVRTC=0 leaves libnvrtc out)
 	rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)
 	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda native/steps.sh native/run-tests.sh native/make-tables.sh native/record-truth.sh native/silu-gpu.sh native/*-space.yaml $(GPU_BUNDLE)/
-	$(call cuda_env,$(CUDA_DIR)) $(GO) test -c -tags cuda -trimpath -o $(GPU_BUNDLE)/cuda.test ./kernels/cuda
+	$(call cuda_env,$(CUDA_DIR)) $(GO) test -c -tags cuda -trimpath -o $(GPU_BUNDLE)/cuda.test ./kernels/cuda/drive
 	@$(call unresolved,$(GPU_BUNDLE)/cuda.test)
 	test "$(NVRTC)" = 0 || cp -L $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))/libnvrtc*.so.* $(GPU_BUNDLE)/
 	chmod +x $(GPU_BUNDLE)/*.sh
@@ -129,8 +129,8 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 
 cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver, without a GPU
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CUBLASLT=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
-	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) -run '^Test(Session|Drill|Races)' ./kernels/cuda
+	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) -run '^Test(Session|Drill|Races)' ./kernels/cuda/drive
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_TEST_NO_CUBLASLT=1 EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
-	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) -run '^TestSessionWithoutCublasLt$$' ./kernels/cuda
+	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) -run '^TestSessionWithoutCublasLt$$' ./kernels/cuda/drive
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
 	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) ./cmd/epbench-cuda

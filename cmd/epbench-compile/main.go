@@ -10,7 +10,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/compile"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
 )
 
@@ -20,7 +21,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "epbench-compile: read the request from epbench pack on stdin:", err)
 		os.Exit(1)
 	}
-	out, err := compile(job)
+	out, err := answer(job)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(out)
 	}
@@ -30,14 +31,14 @@ func main() {
 	}
 }
 
-func compile(job pack.Job) (pack.Compiled, error) {
-	if have := cuda.ABI(); job.ABI != have {
+func answer(job pack.Job) (pack.Compiled, error) {
+	if have := declare.ABI(); job.ABI != have {
 		return pack.Compiled{}, fmt.Errorf("built from other kernel sources (%s, epbench has %s); build both again", have.Short(), job.ABI.Short())
 	}
-	if have := cuda.HostABI(); job.Hosts != have {
+	if have := declare.HostABI(); job.Hosts != have {
 		return pack.Compiled{}, fmt.Errorf("built from other sources of the kernels that cross hosts (%s, epbench has %s); build both again", have.Short(), job.Hosts.Short())
 	}
-	c, err := cuda.NewCompiler(job.Arch)
+	c, err := compile.NewCompiler(job.Arch)
 	if err != nil {
 		return pack.Compiled{}, err
 	}

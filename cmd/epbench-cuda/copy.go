@@ -9,12 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/drive"
 )
 
 // newCopy times a plain copy of as many bytes as a call stores: the limit beside its time.
 func newCopy(f *flags) *cobra.Command {
-	p, sms, rounds := cuda.CopyProbe{}, []int{8, 16, 24, 132}, 20
+	p, sms, rounds := declare.CopyProbe{}, []int{8, 16, 24, 132}, 20
 	cmd := &cobra.Command{
 		Use:   "copy",
 		Short: "Time a plain copy of rows on some SMs, at home and to the next GPU",
@@ -23,7 +24,7 @@ func newCopy(f *flags) *cobra.Command {
 			if rounds < 1 {
 				return fmt.Errorf("rounds: %d, use 1 or more", rounds)
 			}
-			return withBackend(f, func(b *cuda.Backend) error { return printCopies(cmd, b, p, sms, rounds) })
+			return withBackend(f, func(b *drive.Backend) error { return printCopies(cmd, b, p, sms, rounds) })
 		},
 	}
 	o := cmd.Flags()
@@ -35,7 +36,7 @@ func newCopy(f *flags) *cobra.Command {
 	return cmd
 }
 
-func printCopies(cmd *cobra.Command, b *cuda.Backend, p cuda.CopyProbe, sms []int, rounds int) error {
+func printCopies(cmd *cobra.Command, b *drive.Backend, p declare.CopyProbe, sms []int, rounds int) error {
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "%d rows at home and %d to the next GPU, %d bytes each, clock chain\n", p.Home, p.Away, p.RowBytes)
 	for _, p.SMs = range sms {
@@ -48,7 +49,7 @@ func printCopies(cmd *cobra.Command, b *cuda.Backend, p cuda.CopyProbe, sms []in
 	return nil
 }
 
-func printCopy(w io.Writer, p cuda.CopyProbe, times []float64) {
+func printCopy(w io.Writer, p declare.CopyProbe, times []float64) {
 	slices.Sort(times)
 	at := func(share float64) float64 { return times[int(share*float64(len(times)-1))] }
 	bytes := float64(p.Home+p.Away) * float64(p.RowBytes)

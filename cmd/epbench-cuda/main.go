@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/drive"
 	"github.com/epbench/epbench/kernels/worker"
 )
 
@@ -32,7 +32,7 @@ func exit(err error) {
 
 // flags are the options of every subcommand.
 type flags struct {
-	options cuda.Options
+	options drive.Options
 	drill   string
 }
 
@@ -45,7 +45,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withBackend(f, func(b *cuda.Backend) error {
+			return withBackend(f, func(b *drive.Backend) error {
 				return worker.Serve(cmd.Context(), "epbench-cuda", b, os.Stdin, os.Stdout)
 			})
 		},
@@ -53,7 +53,7 @@ func newRoot() *cobra.Command {
 	p := root.PersistentFlags()
 	p.BoolVar(&f.options.Loopback, "loopback", false, "let ranks share GPUs when there are fewer GPUs than ranks")
 	p.StringVar(&f.options.Clock, "clock", "chain", "chain, span, event, or span:STAGE with a stage of the kernels: ready, sent, arrived")
-	p.DurationVar(&f.options.Deadline, "deadline", cuda.DefaultDeadline, "longest wait of a kernel before it gives up")
+	p.DurationVar(&f.options.Deadline, "deadline", drive.DefaultDeadline, "longest wait of a kernel before it gives up")
 	p.Float32Var(&f.options.InputScale, "input-scale", 1, "global input scale of nvfp4")
 	p.StringVar(&f.drill, "drill", "", "build a fault in: drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG]")
 	root.AddCommand(newInfo(f), newSelfTest(f), newCopy(f), newRank(f))
@@ -63,17 +63,17 @@ func newRoot() *cobra.Command {
 
 func (f *flags) parseDrill() (err error) {
 	if f.drill != "" {
-		f.options.Drill, err = cuda.ParseDrill(f.drill)
+		f.options.Drill, err = drive.ParseDrill(f.drill)
 	}
 	return err
 }
 
 // withBackend opens the GPUs for one command.
-func withBackend(f *flags, use func(*cuda.Backend) error) error {
+func withBackend(f *flags, use func(*drive.Backend) error) error {
 	if err := f.parseDrill(); err != nil {
 		return err
 	}
-	b, err := cuda.Open(f.options)
+	b, err := drive.Open(f.options)
 	if err != nil {
 		return err
 	}
@@ -88,12 +88,12 @@ func newInfo(f *flags) *cobra.Command {
 		Short: "Show GPUs, links, driver and what an empty kernel reads on each clock",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withBackend(f, func(b *cuda.Backend) error { return printInfo(cmd, b, os.Stdout) })
+			return withBackend(f, func(b *drive.Backend) error { return printInfo(cmd, b, os.Stdout) })
 		},
 	}
 }
 
-func printInfo(cmd *cobra.Command, b *cuda.Backend, w io.Writer) error {
+func printInfo(cmd *cobra.Command, b *drive.Backend, w io.Writer) error {
 	m := b.Machine()
 	fmt.Fprintf(w, "%d x %s (%s, %s, %d SMs, %d GiB)\n", m.GPUs, m.Name, m.PCIID, m.Arch, m.SMs, m.Memory>>30)
 	fmt.Fprintf(w, "links %s, driver %s, CUDA %s, kernels %.12s\n", m.Link, m.Driver, m.CUDA, b.ABI())
@@ -115,7 +115,7 @@ func newSelfTest(f *flags) *cobra.Command {
 		Short: "Check message passing, copies, scans, codecs and activation kernels on the GPUs",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withBackend(f, func(b *cuda.Backend) error { return b.SelfTest(cmd.Context(), os.Stdout, rounds) })
+			return withBackend(f, func(b *drive.Backend) error { return b.SelfTest(cmd.Context(), os.Stdout, rounds) })
 		},
 	}
 	cmd.Flags().IntVar(&rounds, "rounds", rounds, "how often messages and signals are passed")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/drive"
 	"github.com/epbench/epbench/kernels/cuda/shmem"
 	"github.com/epbench/epbench/kernels/worker"
 	"github.com/epbench/epbench/tune/ep"
@@ -45,7 +45,7 @@ to rank 0. See docs/multinode.md.`,
 }
 
 // serveRank joins the run that launched this process and serves until it ends.
-func serveRank(ctx context.Context, o cuda.Options, split bool) error {
+func serveRank(ctx context.Context, o drive.Options, split bool) error {
 	place, err := worker.FindPlace()
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func serveRank(ctx context.Context, o cuda.Options, split bool) error {
 			exit(nil) // epbench has ended, or another rank failed
 		}()
 	}
-	at := cuda.Place{Rank: place.Rank, Ranks: place.Ranks, GPU: place.Local, Split: split}
+	at := drive.Place{Rank: place.Rank, Ranks: place.Ranks, GPU: place.Local, Split: split}
 	err = r.serve(ctx, o, at)
 	if err != nil {
 		r.line.Failed(ep.NoLaunch, err.Error())
@@ -94,7 +94,7 @@ func (r *member) invite(host string) (string, error) {
 	return r.listener.Addr().String() + " " + r.id.Text(), nil
 }
 
-func (r *member) serve(ctx context.Context, o cuda.Options, at cuda.Place) error {
+func (r *member) serve(ctx context.Context, o drive.Options, at drive.Place) error {
 	var links []io.ReadWriter
 	var zero net.Conn
 	var err error
@@ -106,10 +106,10 @@ func (r *member) serve(ctx context.Context, o cuda.Options, at cuda.Place) error
 	if err != nil {
 		return err
 	}
-	if at.GPU, err = cuda.ChooseGPU(at.GPU, o.Loopback); err != nil {
+	if at.GPU, err = drive.ChooseGPU(at.GPU, o.Loopback); err != nil {
 		return err
 	}
-	me, err := cuda.OpenRank(o, at, r.library, r.id)
+	me, err := drive.OpenRank(o, at, r.library, r.id)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu"
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -42,8 +42,8 @@ var backendTable = []backendEntry{
 		doc:     "our CUDA kernels, in the worker epbench-cuda; cuda:loopback runs several ranks on one GPU",
 		open:    openCUDA,
 		missing: missingCUDA,
-		known:   cuda.Kernels,
-		abi:     cuda.ABI,
+		known:   declare.Kernels,
+		abi:     declare.ABI,
 	},
 	{
 		name:    "cpu",

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/worker"
 )
 
@@ -31,7 +31,7 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	for option := range strings.FieldsSeq(strings.ReplaceAll(arg, ":", " ")) {
 		argv = append(argv, "--"+option)
 	}
-	b, err := worker.Open(ctx, worker.Command{Argv: argv, Said: showSaid}, worker.DefaultLimits(), &worker.Local{ABI: cuda.ABI(), Kernels: cuda.Kernels()})
+	b, err := worker.Open(ctx, worker.Command{Argv: argv, Said: showSaid}, worker.DefaultLimits(), &worker.Local{ABI: declare.ABI(), Kernels: declare.Kernels()})
 	if err != nil {
 		return nil, err
 	}

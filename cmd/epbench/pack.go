@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
@@ -92,7 +92,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 		return badInput(err)
 	}
 	defer file.Close()
-	p, err := pack.Build(r, func(arch string, units []cuda.Unit) (pack.Compiled, error) {
+	p, err := pack.Build(r, func(arch string, units []declare.Unit) (pack.Compiled, error) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "compiling %d device binaries for %s\n", len(units), arch)
 		return pack.CompileWith(program, arch, units)
 	})
@@ -170,7 +170,7 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	if r.Machine, err = f.machine(r.Tables); err != nil {
 		return r, err
 	}
-	r.ABI, r.Other, r.OtherMachines = cuda.ABIOver(p.Nodes), f.otherKernels, f.otherMachines
+	r.ABI, r.Other, r.OtherMachines = declare.ABIOver(p.Nodes), f.otherKernels, f.otherMachines
 	return r, nil
 }
 

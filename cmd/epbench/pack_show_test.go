@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -20,14 +20,14 @@ func TestPackShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := pack.Request{DTypes: []ep.DType{ep.FP8}, Tables: set, ABI: cuda.ABI(),
+	r := pack.Request{DTypes: []ep.DType{ep.FP8}, Tables: set, ABI: declare.ABI(),
 		Problem: ep.Problem{Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 128}}
 	for _, s := range set.Sources() {
 		if sourceName(s) == "h200x2" {
 			r.Machine = s.Table.Header.Machine
 		}
 	}
-	p, err := pack.Build(r, func(_ string, units []cuda.Unit) (pack.Compiled, error) { // no compiler: the binary is of no meaning here
+	p, err := pack.Build(r, func(_ string, units []declare.Unit) (pack.Compiled, error) { // no compiler: the binary is of no meaning here
 		return pack.Compiled{Cubins: bytes.SplitAfter(bytes.Repeat([]byte("x\n"), len(units)), []byte("\n"))[:len(units)]}, nil
 	})
 	if err != nil {

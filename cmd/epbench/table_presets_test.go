@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/embedded"
@@ -79,7 +79,7 @@ func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := tab.Header.Machine
-	host := table.Host{Machine: m, ABI: cuda.ABI(), Check: legality(m)}
+	host := table.Host{Machine: m, ABI: declare.ABI(), Check: legality(m)}
 	preset, err := workloads.FindPreset("deepseek-v3")
 	if err != nil {
 		t.Fatal(err)

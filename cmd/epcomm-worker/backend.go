@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/compile"
+	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/drive"
 	"github.com/epbench/epbench/kernels/cuda/pack"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
@@ -27,10 +29,10 @@ type backend struct {
 	path     string // of the pack
 	nodes    int
 	deadline time.Duration
-	compiler *cuda.Compiler
+	compiler *compile.Compiler
 	dir      string // of packs made here
 	ranks    *ranks // of the last session
-	early    *cuda.Queue
+	early    *compile.Queue
 }
 
 func openBackend(path string, nodes int, deadline time.Duration) (*backend, error) {
@@ -42,7 +44,7 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 		}
 		b.nodes = max(b.pack.Shape().Nodes, 1)
 	}
-	gpus, err := cuda.Open(cuda.Options{})
+	gpus, err := drive.Open(drive.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -53,14 +55,14 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 	if err := gpus.Close(); err != nil {
 		return nil, err
 	}
-	arch, err := cuda.ArchName(b.machine)
+	arch, err := declare.ArchName(b.machine)
 	if err != nil {
 		return nil, err
 	}
-	if b.compiler, err = cuda.NewCompiler(arch); err != nil {
+	if b.compiler, err = compile.NewCompiler(arch); err != nil {
 		return nil, err
 	}
-	b.early = cuda.NewQueue(b.compiler)
+	b.early = compile.NewQueue(b.compiler)
 	b.dir, err = os.MkdirTemp("", "epcomm-worker-")
 	return b, err
 }
@@ -73,13 +75,13 @@ func (b *backend) ABI() ep.ABI {
 	if b.pack != nil {
 		return ep.ABI(b.pack.Digest) // what its one kernel launches
 	}
-	return cuda.ABIOver(b.nodes)
+	return declare.ABIOver(b.nodes)
 }
 
 // Kernels implements kernels.Backend.
 func (b *backend) Kernels() []kernels.Kernel {
 	if b.pack == nil {
-		return slices.DeleteFunc(cuda.KernelsOver(b.nodes, b.machine), func(k kernels.Kernel) bool {
+		return slices.DeleteFunc(declare.KernelsOver(b.nodes, b.machine), func(k kernels.Kernel) bool {
 			return k.Op == ep.Activation // epcomm has no call for it
 		})
 	}
@@ -109,7 +111,7 @@ func (b *backend) Conditions(kernel string) []kernels.Condition {
 	case b.pack != nil:
 		return []kernels.Condition{{Expr: topology, Reason: "the pack is for other nodes"}}
 	case b.nodes > 1:
-		return cuda.HostConditions(kernel, topology)
+		return declare.HostConditions(kernel, topology)
 	}
 	return nil // of one host: epbench has the code
 }
@@ -154,7 +156,7 @@ func (b *backend) Precompile(p ep.Problem, configs []ep.Config) {
 		for op, half := range map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k} {
 			q := p
 			q.Op = op
-			if call, err := cuda.DescribeCall(b.machine, q, half); err == nil {
+			if call, err := declare.DescribeCall(b.machine, q, half); err == nil {
 				b.early.Add(call.Unit)
 			}
 		}

@@ -15,7 +15,7 @@ const warmups = 2
 // stamps of a round: before the calls, after them, after the barriers alone.
 const stamps = 3
 
-// run measures the chain clock, as kernels/cuda/schedule.go lays it out: what a call adds
+// run measures the chain clock, as kernels/cuda/drive/schedule.go lays it out: what a call adds
 // to a graph of calls, each followed by a barrier over ranks (a pair: the chain by one),
 // less the barriers alone.
 func (r *rank) run(q run) ([]float64, error) {

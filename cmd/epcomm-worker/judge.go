@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -42,7 +42,7 @@ func (s *session) reduced(c ep.Config) bool {
 // configs that sum by rank, and says nothing of the order of rows.
 func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err error) {
 	if p := s.backend.pack; p != nil {
-		both := ref.Compare{MaxRows: max(cuda.JudgedElements/s.problem().Hidden, 1)}
+		both := ref.Compare{MaxRows: max(declare.JudgedElements/s.problem().Hidden, 1)}
 		if s.reduced(c) {
 			both.Partial = ref.BF16Partial
 		}
@@ -50,10 +50,10 @@ func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err erro
 	}
 	d, k, err := s.halves(c)
 	if err == nil {
-		dispatch, err = cuda.JudgedAs(s.problem(), d)
+		dispatch, err = declare.JudgedAs(s.problem(), d)
 	}
 	if err == nil {
-		combine, err = cuda.JudgedAs(s.problem(), k)
+		combine, err = declare.JudgedAs(s.problem(), k)
 	}
 	return dispatch, combine, err
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
@@ -45,8 +45,8 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 		return kernels.Failf(ep.Illegal, "%v", err)
 	}
 	p, err := pack.Build(pack.Request{
-		Problem: s.problem(), DTypes: []ep.DType{s.problem().Dispatch}, Raw: cuda.TakesCast(d), Machine: s.backend.machine, Only: &[2]ep.Config{d, k},
-	}, func(_ string, units []cuda.Unit) (pack.Compiled, error) {
+		Problem: s.problem(), DTypes: []ep.DType{s.problem().Dispatch}, Raw: declare.TakesCast(d), Machine: s.backend.machine, Only: &[2]ep.Config{d, k},
+	}, func(_ string, units []declare.Unit) (pack.Compiled, error) {
 		return pack.CompileOn(s.backend.compiler, units)
 	})
 	if err != nil {
@@ -67,11 +67,11 @@ func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	case ep.Pair:
 		return ep.Split(c)
 	case ep.Combine:
-		d, err = cuda.FollowsDispatch(m, p, c)
+		d, err = declare.FollowsDispatch(m, p, c)
 		return d, c, err
 	}
 	p.Op = ep.Combine
-	for _, kernel := range kernels.For(cuda.KernelsOver(p.Nodes, m), p) {
+	for _, kernel := range kernels.For(declare.KernelsOver(p.Nodes, m), p) {
 		k = kernel.DefaultConfig(m, p)
 		if kernel.Check(m, p, k) == nil && kernel.Pairs(c, k) == nil {
 			return c, k, nil
@@ -111,7 +111,7 @@ func (s *session) hold(c ep.Config) error {
 // upload brings every rank its tokens.
 func (s *session) upload(r *ranks) error {
 	w, p := s.workload, s.problem()
-	u, err := cuda.ExpertUnit(p)
+	u, err := declare.ExpertUnit(p)
 	if err != nil {
 		return err
 	}
@@ -122,12 +122,12 @@ func (s *session) upload(r *ranks) error {
 	_, err = r.ask(func(rank int) request {
 		of := w.Ranks[w.Batch(rank)]
 		in := &inputs{
-			Tokens: of.Tokens, Fullest: max(p.Tokens, 1), Hidden: p.Hidden, TopK: p.TopK, Capacity: s.capacity(), Groups: dtype.Groups(p), Index: cuda.IndexOf(s.capable()),
+			Tokens: of.Tokens, Fullest: max(p.Tokens, 1), Hidden: p.Hidden, TopK: p.TopK, Capacity: s.capacity(), Groups: dtype.Groups(p), Index: declare.IndexOf(s.capable()),
 			DType: 1 + slices.Index(ep.DTypes(), p.Dispatch), Routing: 1 + ep.Classify(w.TotalCounts(), p.Ranks).Index(), Purpose: slices.Index([]ep.Op{ep.Pair, ep.Dispatch, ep.Combine}, p.Op),
-			SkipA2A: p.SkipA2A, IDs: of.Experts, Weights: of.Weights, Bias: cuda.Bias(p.Hidden), Scale: cuda.EpilogueScale, Expert: expert[0],
+			SkipA2A: p.SkipA2A, IDs: of.Experts, Weights: of.Weights, Bias: declare.Bias(p.Hidden), Scale: declare.EpilogueScale, Expert: expert[0],
 			X: w.Tokens(rank),
 		}
-		if cuda.MayCast(p) {
+		if declare.MayCast(p) {
 			in.Cast, in.CastScales = s.oracle.Cast(rank)
 		}
 		return request{Inputs: in}

@@ -2,7 +2,7 @@
 
 package main
 
-import "github.com/epbench/epbench/kernels/cuda"
+import "github.com/epbench/epbench/kernels/cuda/declare"
 
 // What the worker and its rank processes say to each other: gob over the rank's
 // standard input and output. While a rank works on a request it may ask for the
@@ -37,7 +37,7 @@ type place struct{ Rank, Ranks, Device int }
 type inputs struct {
 	Tokens, Fullest, Hidden, TopK, Capacity, Groups int
 
-	Index cuda.Index // bytes of outputs
+	Index declare.Index // bytes of outputs
 
 	DType, Routing, Purpose int
 	SkipA2A                 bool

@@ -1,7 +1,7 @@
 /* The one struct that crosses from host to device: every kernel takes an
  * EpArgs by value. Plain C, so that the shim, NVRTC and a host compiler read
  * the same file. Sizes that the compiler should know (hidden, top-k,
- * experts, ranks, dtype) come as -D macros instead: see kernels/cuda/defines.go.
+ * experts, ranks, dtype) come as -D macros instead: see kernels/cuda/declare/defines.go.
  */
 #ifndef EP_ARGS_H
 #define EP_ARGS_H

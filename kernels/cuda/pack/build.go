@@ -17,13 +17,13 @@ import (
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // Compile gives the device binaries of units, in their order.
-type Compile func(arch string, units []cuda.Unit) (Compiled, error)
+type Compile func(arch string, units []declare.Unit) (Compiled, error)
 
 // Build makes a pack. The bytes are the same for the same request and compiler.
 func Build(r Request, compile Compile) (*Pack, error) {
@@ -58,7 +58,7 @@ func (r Request) check() error {
 		if err := p.Validate(); err != nil {
 			return err
 		}
-		declared := cuda.KernelsOver(p.Nodes, r.Machine)
+		declared := declare.KernelsOver(p.Nodes, r.Machine)
 		all := kernels.For(declared, p)
 		if len(all) == 0 {
 			return kernels.NoKernel(declared, p)
@@ -70,7 +70,7 @@ func (r Request) check() error {
 	if r.MaxSMs < 0 || r.MaxSMs == 1 {
 		return fmt.Errorf("max-sms: %d; a call takes 2 SMs at least, 0 is no bound", r.MaxSMs)
 	}
-	_, err := cuda.ArchName(r.Machine)
+	_, err := declare.ArchName(r.Machine)
 	return err
 }
 
@@ -90,7 +90,7 @@ type builder struct {
 	runs     []runRecord
 	strings  bytes.Buffer
 	cubins   bytes.Buffer
-	units    []cuda.Unit // by module
+	units    []declare.Unit // by module
 	manifest manifest
 	place    map[string]uint32 // of strings, states, units, configs and plans, by kind and name
 }
@@ -100,13 +100,13 @@ func newBuilder(r Request) *builder {
 	p := r.resolver(r.DTypes[0], false, ep.AllRoutings).problem
 	b.hosts.Nodes = uint32(p.Nodes)
 	b.head = header{
-		Version: Version, ArgsVersion: cuda.ArgsVersion(),
+		Version: Version, ArgsVersion: declare.ArgsVersion(),
 		Ranks: uint32(p.Ranks), Hidden: uint32(p.Hidden), Experts: uint32(p.Experts), TopK: uint32(p.TopK),
 		MaxTokens: uint32(p.MaxTokens), Groups: uint32(dtype.Groups(p)), MaxSMs: uint32(r.MaxSMs),
 		Layout: uint32(slices.Index(ep.Layouts(), p.Layout)),
 	}
 	copy(b.head.Magic[:], Magic)
-	arch, _ := cuda.ArchName(r.Machine) // check asked
+	arch, _ := declare.ArchName(r.Machine) // check asked
 	copy(b.head.Arch[:], arch)
 	var n uint32
 	fmt.Sscanf(arch, "sm_%d", &n)
@@ -138,7 +138,7 @@ func (b *builder) text(s string) uint32 {
 }
 
 func (b *builder) addAll(lookups []Lookup) error {
-	align, calls := cuda.SupportUnits(int(b.hosts.Nodes))
+	align, calls := declare.SupportUnits(int(b.hosts.Nodes))
 	b.head.AlignModule, b.head.CallsModule = b.module(align), b.module(calls)
 	for _, d := range b.request.DTypes {
 		b.dtypes = append(b.dtypes, dtypeOf(b.request.resolver(d, false, ep.AllRoutings).problem))
@@ -148,7 +148,7 @@ func (b *builder) addAll(lookups []Lookup) error {
 			return err
 		}
 	}
-	abi := string(cuda.ABIOver(int(b.hosts.Nodes)))
+	abi := string(declare.ABIOver(int(b.hosts.Nodes)))
 	b.head.Kernels, b.head.ABI = b.text(abi), sha256.Sum256([]byte(abi))
 	return nil
 }
@@ -218,13 +218,13 @@ func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 
 // describe works out the launches of a config in buffers of the pack's capacity, for calls
 // of at most so many tokens.
-func (v *resolver) describe(op ep.Op, c ep.Config, tokens int) (cuda.CallSpec, error) {
-	return cuda.DescribeCall(v.machine(), v.at(op, tokens), c)
+func (v *resolver) describe(op ep.Op, c ep.Config, tokens int) (declare.CallSpec, error) {
+	return declare.DescribeCall(v.machine(), v.at(op, tokens), c)
 }
 
 // config adds what one op launches in its state. The same config may launch with more
 // shared memory where calls have more tokens.
-func (b *builder) config(v *resolver, s cuda.CallSpec) uint32 {
+func (b *builder) config(v *resolver, s declare.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key(), " ", s.Launches), func() int {
 		rec := configRecord{
@@ -243,7 +243,7 @@ func (b *builder) config(v *resolver, s cuda.CallSpec) uint32 {
 	})
 }
 
-func (b *builder) launch(module uint32, l cuda.LaunchSpec) launchRecord {
+func (b *builder) launch(module uint32, l declare.LaunchSpec) launchRecord {
 	rec := launchRecord{
 		Module: module, Entry: b.text(l.Entry), Grid: uint32(l.Grid), Block: uint32(l.Block),
 		Shared: uint32(l.Shared), Words: l.Words,
@@ -255,7 +255,7 @@ func (b *builder) launch(module uint32, l cuda.LaunchSpec) launchRecord {
 	return rec
 }
 
-func (b *builder) state(s cuda.CallSpec, index uint32) uint32 {
+func (b *builder) state(s declare.CallSpec, index uint32) uint32 {
 	return b.once(fmt.Sprint("state ", index, s.State), func() int {
 		b.states = append(b.states, stateRecord{
 			DType: index, Name: b.text(s.State), FirstRegion: uint32(len(b.regions)),
@@ -268,7 +268,7 @@ func (b *builder) state(s cuda.CallSpec, index uint32) uint32 {
 	})
 }
 
-func (b *builder) module(u cuda.Unit) uint32 {
+func (b *builder) module(u declare.Unit) uint32 {
 	return b.once("unit "+u.Key(), func() int {
 		b.units = append(b.units, u)
 		b.modules = append(b.modules, moduleRecord{Name: b.text(u.Key()), Flags: flagNetwork * bit(u.CrossesHosts())})
@@ -277,7 +277,7 @@ func (b *builder) module(u cuda.Unit) uint32 {
 }
 
 func (b *builder) compileAll(compile Compile) error {
-	arch, err := cuda.ArchName(b.request.Machine)
+	arch, err := declare.ArchName(b.request.Machine)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 package pack
 
-import "github.com/epbench/epbench/kernels/cuda"
+import "github.com/epbench/epbench/kernels/cuda/declare"
 
 // The file, all little-endian, every part on a 16-byte boundary:
 //
@@ -132,7 +132,7 @@ type launchRecord struct {
 	Block  uint32
 	Shared uint32
 	Flags  uint32
-	Words  [cuda.LaunchWords]int32
+	Words  [declare.LaunchWords]int32
 	Unused uint32
 }
 

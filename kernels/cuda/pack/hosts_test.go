@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -49,7 +49,7 @@ func TestOverNodes(t *testing.T) {
 		t.Errorf("the header says %+v, the manifest %d nodes", p.hosts, p.Shape().Nodes)
 	}
 	n := p.Network
-	if n == nil || n.Version != "3.8.0" || n.HeapBytes != p.HeapBytes(1) || p.ABI != cuda.HostABI() {
+	if n == nil || n.Version != "3.8.0" || n.HeapBytes != p.HeapBytes(1) || p.ABI != declare.HostABI() {
 		t.Fatalf("network %+v, ABI %s", n, p.ABI)
 	}
 	var linked []string
@@ -111,7 +111,7 @@ func TestWhatNodesRefuse(t *testing.T) {
 	} {
 		q := r
 		c.change(&q)
-		_, err := Build(q, func(arch string, units []cuda.Unit) (Compiled, error) {
+		_, err := Build(q, func(arch string, units []declare.Unit) (Compiled, error) {
 			out, err := compile(arch, units)
 			out.Network = "3.x"
 			return out, err

@@ -8,16 +8,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // Job asks the program epbench-compile for device binaries.
 type Job struct {
-	ABI   ep.ABI      `json:"abi"`   // of the asking program's sources; the other's must be the same
-	Hosts ep.ABI      `json:"hosts"` // the same of the kernels that cross hosts
-	Arch  string      `json:"arch"`
-	Units []cuda.Unit `json:"units"`
+	ABI   ep.ABI         `json:"abi"`   // of the asking program's sources; the other's must be the same
+	Hosts ep.ABI         `json:"hosts"` // the same of the kernels that cross hosts
+	Arch  string         `json:"arch"`
+	Units []declare.Unit `json:"units"`
 }
 
 // Compiled answers a Job, in its order.
@@ -27,8 +27,8 @@ type Compiled struct {
 }
 
 // CompileWith runs a program that answers Jobs.
-func CompileWith(program, arch string, units []cuda.Unit) (out Compiled, err error) {
-	ask, err := json.Marshal(Job{cuda.ABI(), cuda.HostABI(), arch, units})
+func CompileWith(program, arch string, units []declare.Unit) (out Compiled, err error) {
+	ask, err := json.Marshal(Job{declare.ABI(), declare.HostABI(), arch, units})
 	if err != nil {
 		return out, err
 	}
@@ -48,15 +48,15 @@ func CompileWith(program, arch string, units []cuda.Unit) (out Compiled, err err
 	return out, nil
 }
 
-// compiler is a *cuda.Compiler, which this package cannot name: it needs libnvrtc.
+// compiler is a *compile.Compiler, which this package cannot name: it needs libnvrtc.
 type compiler interface {
-	CompileAll(units ...cuda.Unit) ([][]byte, error)
+	CompileAll(units ...declare.Unit) ([][]byte, error)
 	NetworkVersion() (string, error)
 }
 
 // CompileOn has a compiler of this process answer.
-func CompileOn(c compiler, units []cuda.Unit) (out Compiled, err error) {
-	if slices.ContainsFunc(units, cuda.Unit.CrossesHosts) {
+func CompileOn(c compiler, units []declare.Unit) (out Compiled, err error) {
+	if slices.ContainsFunc(units, declare.Unit.CrossesHosts) {
 		if out.Network, err = c.NetworkVersion(); err != nil {
 			return out, err
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -39,7 +39,7 @@ func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
 }
 
 // compile stands in for NVRTC: the binary is its own name.
-func compile(_ string, units []cuda.Unit) (Compiled, error) {
+func compile(_ string, units []declare.Unit) (Compiled, error) {
 	out := make([][]byte, len(units))
 	for i, u := range units {
 		sum := sha256.Sum256([]byte(u.Key()))
@@ -332,7 +332,7 @@ func TestLayoutsArePacked(t *testing.T) {
 		if few.Dispatch == many.Dispatch || few.Hi >= many.Lo {
 			t.Errorf("%s: %d and %d tokens are answered alike: %s", layout, few.Hi, many.Lo, many.Dispatch)
 		}
-		index := cuda.IndexOf(p.of(ep.FP8))
+		index := declare.IndexOf(p.of(ep.FP8))
 		if n := p.HeapBytes(1, ep.FP8); n < index.ExpertIDs+index.SrcInfo+index.ScaleOffsets {
 			t.Errorf("%s: %d bytes hold no outputs of %+v", layout, n, index)
 		}

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -181,7 +181,7 @@ func (p *Pack) of(d ep.DType) ep.Problem {
 // it out.
 func (p *Pack) slotBytes(chosen []bool) uint64 {
 	var out, scales, y, bytes uint64
-	var index cuda.Index
+	var index declare.Index
 	h := p.head
 	for i, d := range p.dtypes {
 		if chosen[i] {
@@ -189,7 +189,7 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 			if p.Problem.Nodes > 1 { // the network reads what the experts made
 				y = max(y, d.MaxRows*uint64(h.Hidden)*2)
 			}
-			of := cuda.IndexOf(p.of(p.DTypes[i]))
+			of := declare.IndexOf(p.of(p.DTypes[i]))
 			index.ExpertIDs, index.SrcInfo = max(index.ExpertIDs, of.ExpertIDs), max(index.SrcInfo, of.SrcInfo)
 			index.ScaleOffsets = max(index.ScaleOffsets, of.ScaleOffsets)
 		}
@@ -207,7 +207,7 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 		if int(s.DType) >= len(chosen) || !chosen[s.DType] || int(s.FirstRegion+s.Regions) > len(p.regions) {
 			continue
 		}
-		bytes += 2*aligned(4*cuda.RoundWords) + aligned(4*uint64(s.Counters))
+		bytes += 2*aligned(4*declare.RoundWords) + aligned(4*uint64(s.Counters))
 		for _, r := range p.regions[s.FirstRegion : s.FirstRegion+s.Regions] {
 			bytes += aligned(r.Bytes)
 		}

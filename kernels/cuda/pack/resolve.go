@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -94,7 +94,7 @@ func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
 	if reduced {
 		p.Precision = ep.Reduced
 	}
-	return &resolver{request: r, all: cuda.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}}
+	return &resolver{request: r, all: declare.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}}
 }
 
 // machine is what legality is judged by.
@@ -266,7 +266,7 @@ func (v *resolver) fitsTokens(op ep.Op, c ep.Config) bool {
 }
 
 func (v *resolver) places(c ep.Config, tokens int) (bool, error) {
-	s, err := cuda.DescribeCall(v.machine(), v.at(ep.Dispatch, tokens), c)
+	s, err := declare.DescribeCall(v.machine(), v.at(ep.Dispatch, tokens), c)
 	return s.Places, err
 }
 

@@ -1,4 +1,4 @@
-/* The machine as a table's header names it: kernels/cuda/machine.go writes the same
+/* The machine as a table's header names it: kernels/cuda/drive/machine.go writes the same
  * key, and the examples compare them on GPUs. NVML alone knows NVLinks and PCI ids;
  * it is found by dlopen, like the driver. */
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* What a call adds to a graph of calls, laid out as kernels/cuda/schedule.go lays out a round
+/* What a call adds to a graph of calls, laid out as kernels/cuda/drive/schedule.go lays out a round
  * of the chain clock. It prints the slowest rank's median; epbench bench takes the slowest
  * rank of each round, and then the median. Over threads the peers' memory is this process's
  * own, over processes it is imported. */

@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/epbench/epbench/kernels/cuda"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
@@ -34,7 +34,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testpack:", err)
 		os.Exit(2)
 	}
-	p, err := pack.Build(r, func(arch string, units []cuda.Unit) (pack.Compiled, error) {
+	p, err := pack.Build(r, func(arch string, units []declare.Unit) (pack.Compiled, error) {
 		return pack.CompileWith(*compile, arch, units)
 	})
 	if err == nil {

@@ -1,5 +1,5 @@
 /* The memory of the ep kernels: messages, receive slots, count words, counters.
- * kernels/cuda/family_ep.go computes the same sizes, and a test compares the
+ * kernels/cuda/declare/ep.go computes the same sizes, and a test compares the
  * two through the emulator. All offsets are 64-bit: the combine slots of 20,000
  * tokens already pass 2^31 bytes.
  *

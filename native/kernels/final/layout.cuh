@@ -14,7 +14,7 @@
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
 
-/* Regions of the state, in the order of family_final.go. R ranks, T =
+/* Regions of the state, in the order of kernels/cuda/declare/final.go. R ranks, T =
  * max_tokens, K top-k, E experts, H hidden; "own" is written by its own rank
  * alone. */
 enum FinRegion {

@@ -1,5 +1,5 @@
 /* The memory of the hosts kernels. They share messages, output rows and the copying half
- * with the ep kernels; what crosses between ranks is their own. kernels/cuda/family_hosts.go
+ * with the ep kernels; what crosses between ranks is their own. kernels/cuda/declare/hosts.go
  * computes the same sizes.
  *
  * Letters as in ep/layout.cuh, and N hosts.

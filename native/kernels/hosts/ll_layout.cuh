@@ -1,4 +1,4 @@
-/* The memory of the low-latency kernels over hosts. kernels/cuda/family_hosts_ll.go computes
+/* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts_ll.go computes
  * the same sizes.
  *
  * Inside a host everything is as in ll/layout.cuh: ranks store words in each other's

@@ -15,7 +15,7 @@
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
 
-/* Regions of the state, in the order of family_ll.go. R ranks, T = max_tokens, K
+/* Regions of the state, in the order of kernels/cuda/declare/ll.go. R ranks, T = max_tokens, K
  * top-k, H hidden; "own" is written by its own rank alone. */
 enum LlRegion {
   LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | rows; the last word counts tokens. Zeroed */

@@ -12,7 +12,7 @@
 
 #include "rank/layout.cuh"
 
-/* Regions of the state, in the order of family_masked.go. The first four are those of
+/* Regions of the state, in the order of kernels/cuda/declare/masked.go. The first four are those of
  * RankRegion; the return slots are MASKED_RETURN_SLOTS a token. */
 enum MaskedRegion {
   MASKED_WEIGHTS = RANK_RETURN + 1, /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */

@@ -1,6 +1,6 @@
 /* Rows of layout rank in memory of the state, between the two kernels of dispatch_expand.
  * Included by rank/layout.cuh. Regions behind RankRegion and MASKED_WEIGHTS, in the order
- * of family_expand.go, all of this rank alone. They are those of layout rank in segments:
+ * of kernels/cuda/declare/expand.go, all of this rank alone. They are those of layout rank in segments:
  * R ranks, T = max_tokens, K top-k.
  */
 enum RankInner {

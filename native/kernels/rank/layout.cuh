@@ -25,7 +25,7 @@
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
 
-/* Regions of the state, in the order of family_rank.go. R ranks, T = max_tokens, K
+/* Regions of the state, in the order of kernels/cuda/declare/rank.go. R ranks, T = max_tokens, K
  * top-k, H hidden. Combine reads nothing here that dispatch left: what it has to know
  * of the rows stands in the outputs, so that calls may be combined in any order. */
 enum RankRegion {

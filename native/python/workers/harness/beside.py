@@ -1,6 +1,6 @@
 """What runs beside the calls of a workload: which product, how much of it belongs to a
 call, and what a round of both is made of. docs/overlap.md says what the times mean;
-kernels/cuda measures them in the same way. Nothing here needs more than the standard
+kernels/cuda/drive measures them in the same way. Nothing here needs more than the standard
 library: HostProduct multiplies in Python."""
 
 import collections
@@ -57,7 +57,7 @@ def attention_of(problem, size):
 def share_of(share, groups, passes, least):
     """(experts of one launch, launches) that make up a share of passes: whole passes where
     it is one or more, else as many experts as it takes. passes are the launches of a pass
-    as it was timed. The same rule as shareOf of kernels/cuda."""
+    as it was timed. The same rule as shareOf of kernels/cuda/drive."""
     if passes > 1 or groups == 1:  # copies, or one product
         return groups, max(least, math.ceil(share * passes))
     if share >= 1:
@@ -77,7 +77,7 @@ def rounded(n):
 def fastest_plan(seconds):
     """The index of the fastest of a product's plans, by its seconds alone. The first, for all
     SMs, stays unless another is faster by the margin. The same rule as fastestPlan of
-    kernels/cuda."""
+    kernels/cuda/drive."""
     best, bar = 0, seconds[0] * (1 - PLAN_MARGIN)
     for i, t in enumerate(seconds):
         if t < bar:
@@ -165,7 +165,7 @@ def own_plan(product):
 
 def plan_beside(own, left):
     """SMs of the plan beside calls that leave so many, 0 where they leave all. The same rule
-    as planBeside of kernels/cuda."""
+    as planBeside of kernels/cuda/drive."""
     return own if left == 0 or 0 < own <= left else left
 
 

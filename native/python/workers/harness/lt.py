@@ -1,4 +1,4 @@
-"""Products as kernels/cuda plans and launches them, by the same code: native/shim/ep_product.c
+"""Products as kernels/cuda/drive plans and launches them, by the same code: native/shim/ep_product.c
 as a shared library, which EPBENCH_PRODUCT names:
 
     cc -O2 -shared -fPIC -o libproduct.so native/shim/ep_product.c -ldl

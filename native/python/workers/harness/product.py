@@ -1,4 +1,4 @@
-"""A product by PyTorch: cuBLASLt's, with the factors and sizes that kernels/cuda takes."""
+"""A product by PyTorch: cuBLASLt's, with the factors and sizes that kernels/cuda/drive takes."""
 
 import contextlib
 import math
@@ -44,7 +44,7 @@ class TorchProduct:
         self.out = torch.empty(g, m, n, dtype=torch.bfloat16, device=device)
         self.one = torch.ones((), device=device)
         if device.type == "cuda" and size.dtype == "bf16":
-            torch.backends.cuda.preferred_blas_library("cublaslt")  # plans for fewer SMs, as kernels/cuda does
+            torch.backends.cuda.preferred_blas_library("cublaslt")  # plans for fewer SMs, as kernels/cuda/drive does
 
     @property
     def launches(self):

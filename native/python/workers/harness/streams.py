@@ -1,7 +1,7 @@
 """Rounds of calls beside a product on two streams of a GPU, to be captured as CUDA graphs.
 
 cuda is torch.cuda, or what a test gives in its place. Calls are on a stream of high
-priority and the product on one of low priority, as kernels/cuda has them: PyTorch
+priority and the product on one of low priority, as kernels/cuda/drive has them: PyTorch
 instantiates graphs with the priorities that their kernels were captured with.
 """
 

@@ -1,0 +1,167 @@
+//go:build cuda || nvrtc
+
+package compile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+	"github.com/epbench/epbench/kernels/cuda/shmem"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// CacheEnv names the folder of compiled units; "off" keeps none.
+const CacheEnv = "EPBENCH_CACHE"
+
+// Compiler turns units into binaries for one architecture and remembers them on
+// disk. It needs libnvrtc and no GPU. It is safe for several goroutines and several
+// processes.
+type Compiler struct {
+	library *nvrtc.Library
+	arch    string
+	defines []string                 // NAME=VALUE, of every unit
+	cache   string                   // folder, "" for none
+	running singleflight.Group       // by key, so that a unit is compiled once
+	network func() (*network, error) // opened when the first unit needs it
+}
+
+// NewCompiler opens libnvrtc. arch is ArchName's; every unit gets these defines
+// besides its own.
+func NewCompiler(arch string, defines ...string) (*Compiler, error) {
+	l, err := nvrtc.Open()
+	if err != nil {
+		return nil, err
+	}
+	c := &Compiler{library: l, arch: arch, defines: defines, cache: cacheFolder()}
+	c.network = sync.OnceValues(c.openNetwork)
+	return c, nil
+}
+
+// cacheFolder is the folder of compiled units, "" where there is none and none
+// can be made: then everything is compiled again.
+func cacheFolder() string {
+	dir := os.Getenv(CacheEnv)
+	if dir == "off" {
+		return ""
+	}
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		dir = filepath.Join(base, "epbench", "cuda")
+	}
+	if os.MkdirAll(dir, 0o755) != nil {
+		return ""
+	}
+	return dir
+}
+
+// CompileAll gives the binaries of units, compiled side by side, in their order.
+func (c *Compiler) CompileAll(units ...declare.Unit) ([][]byte, error) {
+	out := make([][]byte, len(units))
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	for i, u := range units {
+		g.Go(func() (err error) {
+			out[i], err = c.Compile(u)
+			return err
+		})
+	}
+	return out, g.Wait()
+}
+
+// compile gives the binary of a unit. A source that does not compile is
+// the candidate's Failure.
+func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
+	u.Defines = slices.Concat(u.Defines, c.defines)
+	key, err := u.Hash(c.arch, c.versions(u))
+	if err != nil {
+		return nil, kernels.Failf(ep.NoBuild, "%v", err)
+	}
+	b, err, _ := c.running.Do(key, func() (any, error) {
+		if b := c.load(key); b != nil {
+			return b, nil
+		}
+		b, _, err := c.build(u)
+		if err == nil {
+			c.store(key, b)
+		}
+		return b, err
+	})
+	return b.([]byte), err
+}
+
+// versions names what a unit's binary depends on besides its text: the compiler, and of
+// a unit that crosses hosts the bridge to NVSHMEM. Its errors come back from build.
+func (c *Compiler) versions(u declare.Unit) string {
+	out := "nvrtc " + c.library.Version()
+	if !u.CrossesHosts() {
+		return out
+	}
+	folder, err := shmem.Folder()
+	if err != nil {
+		return out
+	}
+	name, _ := c.bridgeName(folder)
+	return out + " " + name
+}
+
+// build compiles a unit. It links a unit that crosses hosts to NVSHMEM. log holds the
+// messages of ptxas; those of the linker are dropped.
+func (c *Compiler) build(u declare.Unit) (cubin []byte, log string, err error) {
+	headers, err := declare.Closure(u.Source)
+	if err != nil {
+		return nil, "", kernels.Failf(ep.NoBuild, "%v", err)
+	}
+	cubin, log, err = c.library.Compile(nvrtc.Program{Source: u.Text(), Headers: headers, Options: u.Options(c.arch)})
+	if err != nil {
+		return nil, "", kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
+	}
+	if u.CrossesHosts() {
+		cubin, err = c.linked(u, cubin)
+	}
+	return cubin, log, err
+}
+
+func (c *Compiler) file(key string) string { return filepath.Join(c.cache, key+".cubin") }
+
+// load is nil where nothing is kept.
+func (c *Compiler) load(key string) []byte {
+	if c.cache == "" {
+		return nil
+	}
+	b, err := os.ReadFile(c.file(key))
+	if err != nil || len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// store writes by renaming, so that load finds a complete binary or nothing. Where
+// the disk is full nothing is kept.
+func (c *Compiler) store(key string, b []byte) {
+	if c.cache == "" {
+		return
+	}
+	f, err := os.CreateTemp(c.cache, ".tmp-*")
+	if err != nil {
+		return
+	}
+	defer os.Remove(f.Name()) // gone already when the rename worked
+	_, err = f.Write(b)
+	if errors.Join(err, f.Close()) == nil {
+		_ = os.Rename(f.Name(), c.file(key))
+	}
+}

@@ -1,0 +1,115 @@
+//go:build cuda || nvrtc
+
+package compile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+	"github.com/epbench/epbench/kernels/cuda/shmem"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// networkSource is the translation unit that has NVSHMEM behind it.
+const networkSource = "hosts/nvshmem.cuh"
+
+// network has the linker and the parts that a binary which crosses hosts is linked to,
+// for one architecture.
+type network struct {
+	linker *nvrtc.Linker
+	parts  []nvrtc.Part
+}
+
+// openNetwork finds the libraries and compiles networkSource, which takes seconds: its
+// binary is kept beside those of units.
+func (c *Compiler) openNetwork() (*network, error) {
+	folder, err := shmem.Folder()
+	if err != nil {
+		return nil, err
+	}
+	linker, err := nvrtc.OpenLinker(filepath.Join(folder, "lib"))
+	if err != nil {
+		return nil, err
+	}
+	library, err := os.ReadFile(shmem.DeviceLibrary(folder))
+	if err != nil {
+		return nil, fmt.Errorf("NVSHMEM: %w", err)
+	}
+	bridge, err := c.bridge(folder)
+	if err != nil {
+		return nil, err
+	}
+	return &network{linker, []nvrtc.Part{
+		{Name: networkSource, Data: bridge}, {Name: filepath.Base(shmem.DeviceLibrary(folder)), Data: library, Library: true},
+	}}, nil
+}
+
+// bridge is the binary of networkSource: the one that lies in NVSHMEM's folder, or in
+// the cache, or a new one. In the folder the compiler is no part of its name, so that it
+// can be made where the headers are and carried to a host without them.
+func (c *Compiler) bridge(folder string) ([]byte, error) {
+	name, err := c.bridgeName(folder)
+	if err != nil {
+		return nil, err
+	}
+	if b, err := os.ReadFile(filepath.Join(folder, name+".cubin")); err == nil {
+		return b, nil
+	}
+	cached := name + "-nvrtc-" + c.library.Version()
+	if b := c.load(cached); b != nil {
+		return b, nil
+	}
+	text, err := declare.ReadSource(networkSource)
+	if err != nil {
+		return nil, err
+	}
+	include := filepath.Join(folder, "include")
+	b, _, err := c.library.Compile(nvrtc.Program{Source: text, Options: []string{
+		"--gpu-architecture=" + c.arch, "--std=c++17", "-rdc=true", "-I" + include, "-I" + filepath.Join(include, "cccl"),
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("%s for %s: %w", networkSource, c.arch, err)
+	}
+	c.store(cached, b)
+	return b, nil
+}
+
+// NetworkVersion is that of the NVSHMEM that units which cross hosts are linked to, such
+// as 3.8.0. A program that runs them needs the host library of the same version.
+func (c *Compiler) NetworkVersion() (string, error) {
+	folder, err := shmem.Folder()
+	if err != nil {
+		return "", err
+	}
+	return shmem.Version(folder)
+}
+
+func (c *Compiler) bridgeName(folder string) (string, error) {
+	version, err := shmem.Version(folder)
+	if err != nil {
+		return "", err
+	}
+	text, err := declare.ReadSource(networkSource)
+	sum := sha256.Sum256([]byte(declare.CodeOnly(text)))
+	return fmt.Sprintf("network-%s-%s-%s", version, c.arch, hex.EncodeToString(sum[:8])), err
+}
+
+// linked joins a unit's relocatable binary with the network.
+func (c *Compiler) linked(u declare.Unit, cubin []byte) ([]byte, error) {
+	n, err := c.network()
+	if err != nil {
+		return nil, err
+	}
+	out, _, err := n.linker.Link(c.arch, append([]nvrtc.Part{{Name: u.Source, Data: cubin}}, n.parts...))
+	if err != nil {
+		return nil, kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
+	}
+	return out, nil
+}

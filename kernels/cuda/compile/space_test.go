@@ -1,0 +1,82 @@
+//go:build nvrtc
+
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// compileConfigs varies the parameters of base that are compiled in: those of class
+// speed in every combination, the others one value at a time. Base comes first.
+func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
+	out := []ep.Config{base}
+	for _, q := range k.Params {
+		if q.Binding != kernels.Compile || q.Class != kernels.Speed {
+			continue
+		}
+		for _, c := range slices.Clone(out) {
+			for _, v := range q.Values {
+				if v != base.Values[q.Name] {
+					out = append(out, c.With(q.Name, v))
+				}
+			}
+		}
+	}
+	for _, q := range k.Params {
+		if q.Binding == kernels.Compile && q.Class != kernels.Speed {
+			for _, v := range q.Values {
+				out = append(out, base.With(q.Name, v))
+			}
+		}
+	}
+	return out
+}
+
+// compiled is one variant and the config that stands for it.
+type compiled struct {
+	family declare.Declaration
+	config ep.Config
+	unit   declare.Unit
+	def    bool // of the family's default config
+}
+
+// variants lists each distinct variant of a family's default space on a
+// problem once, the default's first; none where the default is illegal.
+func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, error) {
+	p.Layout = append(f.Kernel.Layouts, p.Layout)[0]
+	base := f.Kernel.DefaultConfig(m, p)
+	if f.Check(m, p, base) != nil {
+		return nil, nil
+	}
+	var out []compiled
+	seen := map[string]bool{}
+	for _, c := range compileConfigs(f.Kernel, base) {
+		if f.Check(m, p, c) != nil {
+			continue
+		}
+		v, err := f.Unit(p, c)
+		if err != nil {
+			return nil, err
+		}
+		if key := fmt.Sprint(v); !seen[key] {
+			seen[key] = true
+			out = append(out, compiled{f, c, v, c.Key() == base.Key()})
+		}
+	}
+	return out, nil
+}
+
+// machine is one on which the whole default space is legal.
+var machine = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
+
+// problem is DeepSeek-V3 on eight ranks.
+func problem(op ep.Op, d ep.DType) ep.Problem {
+	return ep.Problem{Op: op, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+		Tokens: 128, MaxTokens: 128, Dispatch: d, Combine: ep.BF16}
+}

@@ -1,0 +1,254 @@
+//go:build nvrtc
+
+package compile
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// arches lists the architectures that every kernel must compile for. Tables are measured on
+// sm_90a, so every variant is compiled for it. To do the same for the others would take ten
+// minutes: they get the defaults, and the fewest variants that cover every parameter value.
+var arches = []string{"sm_80", "sm_90a", "sm_100a"}
+
+// variantsFor are those of a space that an architecture is tried with. A default begins
+// the variants of its family and dtype.
+func variantsFor(arch string, space []compiled) []compiled {
+	if arch == "sm_90a" {
+		return space
+	}
+	var out []compiled
+	for len(space) > 0 {
+		n := 1 + slices.IndexFunc(space[1:], func(x compiled) bool { return x.def })
+		if n == 0 {
+			n = len(space)
+		}
+		out, space = append(out, covering(space[:n])...), space[n:]
+	}
+	return out
+}
+
+// covering takes the first variant and then, again and again, the one with the most
+// defines that none so far has.
+func covering(all []compiled) []compiled {
+	seen := map[string]bool{}
+	fresh := func(x compiled) (n int) {
+		for _, d := range x.unit.Defines {
+			if !seen[d] {
+				n++
+			}
+		}
+		return n
+	}
+	var out []compiled
+	for next := all[0]; len(out) == 0 || fresh(next) > 0; {
+		out = append(out, next)
+		for _, d := range next.unit.Defines {
+			seen[d] = true
+		}
+		next = slices.MaxFunc(all, func(a, b compiled) int { return cmp.Compare(fresh(a), fresh(b)) })
+	}
+	return out
+}
+
+// TestVariantsCover: every value that a family compiles in is among what every architecture gets.
+func TestVariantsCover(t *testing.T) {
+	space := defaultSpace(t)
+	few := variantsFor("sm_80", space)
+	values := func(list []compiled) map[string]bool {
+		out := map[string]bool{}
+		for _, x := range list {
+			for _, d := range x.unit.Defines {
+				out[x.unit.Source+" "+d] = true
+			}
+		}
+		return out
+	}
+	defaults := func(list []compiled) (n int) {
+		for _, x := range list {
+			n += declare.Bit(x.def)
+		}
+		return n
+	}
+	if !maps.Equal(values(few), values(space)) || defaults(few) != defaults(space) {
+		t.Errorf("%d of %d variants leave out a value or a default", len(few), len(space))
+	}
+	t.Logf("%d of %d variants have every value", len(few), len(space))
+}
+
+// defaultSpace lists each distinct variant of every family. Combine does not
+// see the format that tokens came in, so one stands for all.
+func defaultSpace(t *testing.T) []compiled {
+	t.Helper()
+	var out []compiled
+	for _, f := range declare.Declarations() {
+		formats := ep.DTypes()
+		if f.Kernel.Op == ep.Combine {
+			formats = formats[:1]
+		}
+		for _, format := range formats {
+			of, err := variants(f, machine, problem(f.Kernel.Op, format))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, of...)
+		}
+	}
+	litmus, err := declare.NewUnit(declare.LitmusSource, problem(ep.Dispatch, ep.BF16), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []declare.Unit{litmus, {Source: "common/align.cuh"}, {Source: declare.BesideSource}, {Source: declare.CopySource}} {
+		out = append(out, compiled{unit: v, def: true})
+	}
+	return out
+}
+
+// TestVariants compiles the default space without a GPU, prints what each kernel takes and a digest of its binary (see
+// sameBinaries), and fails when a default spills.
+func TestVariants(t *testing.T) {
+	t.Setenv(CacheEnv, "off")
+	space := defaultSpace(t)
+	for _, arch := range arches {
+		t.Run(arch, func(t *testing.T) {
+			c, err := NewCompiler(arch)
+			if err != nil {
+				if os.Getenv(nvrtc.Env) == "" {
+					t.Skip(err)
+				}
+				t.Fatal(err)
+			}
+			space := variantsFor(arch, space)
+			lines := make([]string, len(space))
+			var wg sync.WaitGroup
+			slots := make(chan struct{}, runtime.NumCPU())
+			for i, x := range space {
+				wg.Go(func() {
+					slots <- struct{}{}
+					defer func() { <-slots }()
+					lines[i] = compileOne(t, c, x)
+				})
+			}
+			wg.Wait()
+			t.Logf("%d variants\n%s", len(space), strings.Join(lines, ""))
+		})
+	}
+}
+
+func compileOne(t *testing.T, c *Compiler, x compiled) string {
+	cubin, log, err := c.build(x.unit)
+	if err != nil {
+		t.Errorf("%s %s: %v", x.unit.Source, x.config.Key(), err)
+		return ""
+	}
+	uses, err := parseUsage(log)
+	if err != nil {
+		t.Errorf("%s: %v", x.unit.Source, err)
+		return ""
+	}
+	var out strings.Builder
+	for _, u := range uses {
+		mark := ""
+		if x.def {
+			mark = " default"
+			if u.spills() {
+				t.Errorf("%s spills %d bytes at default parameters %s", u.Entry, u.SpillStore+u.SpillLoad, x.config.Key())
+			}
+		}
+		fmt.Fprintf(&out, "%-22s %3d registers, %4d bytes spilled, %4d stack, binary %.6x%s  %s\n",
+			u.Entry, u.Registers, u.SpillStore+u.SpillLoad, u.Stack, sha256.Sum256(cubin), mark, strings.Join(x.unit.Defines, " "))
+	}
+	return out.String()
+}
+
+// TestCompileErrors: what the compiler says reaches the candidate's verdict.
+func TestCompileErrors(t *testing.T) {
+	c, err := NewCompiler("sm_90a")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, err = c.Compile(declare.Unit{Source: "common/expert.cuh", Defines: []string{"EP_HIDDEN=oops"}})
+	if err == nil || !strings.Contains(err.Error(), "error") {
+		t.Errorf("a source that does not compile gave %v", err)
+	}
+	if _, err := c.Compile(declare.Unit{Source: "no/such.cuh"}); err == nil {
+		t.Error("a source that is not there compiled")
+	}
+}
+
+// TestCompileCache: a second compiler finds what the first left, and a
+// truncated entry is not believed.
+func TestCompileCache(t *testing.T) {
+	t.Setenv(CacheEnv, t.TempDir())
+	c, err := NewCompiler("sm_90a")
+	if err != nil {
+		t.Skip(err)
+	}
+	v := declare.Unit{Source: "common/align.cuh"}
+	first, err := c.Compile(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := v.Hash(c.arch, "nvrtc "+c.library.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(c.load(key), first) {
+		t.Error("the cache does not hold what was compiled")
+	}
+	if err := os.Truncate(c.cache+"/"+key+".cubin", 0); err != nil {
+		t.Fatal(err)
+	}
+	if c.load(key) != nil {
+		t.Error("an empty binary was believed")
+	}
+}
+
+// TestCompileAhead: what is asked for twice is compiled once, into the cache,
+// and closing waits for what has begun.
+func TestCompileAhead(t *testing.T) {
+	t.Setenv(CacheEnv, t.TempDir())
+	c, err := NewCompiler("sm_90a")
+	if err != nil {
+		t.Skip(err)
+	}
+	q := NewQueue(c)
+	q.slots = make(chan struct{}, 1)
+	v := declare.Unit{Source: "common/align.cuh"}
+	q.Add(v)
+	q.Add(v)
+	q.running.Wait()
+	key, err := v.Hash(c.arch, "nvrtc "+c.library.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := c.load(key); b == nil || len(q.seen) != 1 || len(q.slots) != 0 {
+		t.Errorf("%d bytes in the cache; %d asked for, %d compiling", len(b), len(q.seen), len(q.slots))
+	}
+	q.slots <- struct{}{} // the next one has to wait
+	dropped := declare.Unit{Source: declare.LitmusSource}
+	q.Add(dropped)
+	q.closed.Store(true)
+	<-q.slots
+	q.Close()
+	if key, err := dropped.Hash(c.arch, "nvrtc "+c.library.Version()); err != nil {
+		t.Error(err)
+	} else if c.load(key) != nil {
+		t.Error("closing did not drop what had not begun")
+	}
+}

@@ -1,0 +1,59 @@
+package declare
+
+import (
+	"cmp"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// activationState is the memory of calls that leave nothing for each other.
+var activationState = State{Name: "activation", Regions: func(ep.Problem) []Region { return nil }, Counters: func(ep.Problem) int { return 1 }}
+
+// fusedSilu is SwiGLU between the experts' two products, native/kernels/silu: one entry a
+// dtype. It takes EpSiluArgs and no EpArgs, and nobody waits in it.
+func fusedSilu() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "fused_silu",
+			Op:   ep.Activation,
+			Doc:  "One kernel: a warp loads 256 gates and ups of a row, multiplies, rounds to the dtype and stores.",
+			Work: ep.Work{Library: "epbench", Layout: "expert", Inside: []string{"cast"}},
+			Params: append([]kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				threadsParam("256", "512", "1024"),
+				speedParam(kernels.Compile, "in_flight", "pieces of 256 columns whose loads are on their way while a warp computes another", "pieces", "1", "1", "2", "4"),
+				pdlParam("0"),
+			}, kernels.ActivationParams()...),
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(CheckProblem(m, p), checkSMs(m, p, c, 1), checkThreads(c, Warp),
+					kernels.CheckRange(c, "in_flight", 1, 8), checkSwitch(c, "pdl"), kernels.CheckActivation(p, c))
+			},
+			// MAX's constants: every SM, 1,024 threads, 8 elements a thread and step.
+			Default: func(m ep.Machine, p ep.Problem) ep.Config {
+				return ep.Config{Kernel: "fused_silu", Values: map[string]ep.Value{
+					"sms": number(fastSMs(m, p)), "threads": "1024", "in_flight": "1", "pdl": "0", "columns": "split", "clamp": "none"}}
+			},
+		},
+		source: "silu/silu.cuh",
+		State:  activationState,
+		defines: func(c ep.Config) []string {
+			how := ref.ActivationOf(c)
+			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_IN_FLIGHT", c, "in_flight"),
+				Define("EP_INTERLEAVED", Bit(how.Interleaved)), Define("EP_CLAMP", Bit(how.Clamp != nil))}
+		},
+		Launches: func(p ep.Problem, c ep.Config) []Launch { return []Launch{launchOf(siluEntry(p, c), c)} },
+	}
+}
+
+// siluEntry is the entry point of a dtype.
+func siluEntry(p ep.Problem, c ep.Config) string {
+	switch {
+	case p.Dispatch == ep.BF16:
+		return "fused_silu"
+	case p.Dispatch == ep.NVFP4 && ref.ActivationOf(c).Interleaved:
+		return "fused_silu_nvfp4_interleaved"
+	}
+	return "fused_silu_" + string(p.Dispatch)
+}

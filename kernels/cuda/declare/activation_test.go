@@ -1,0 +1,219 @@
+package declare
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// activationArena is the memory of one emulated call and where its parts lie.
+type activationArena struct {
+	mem []byte
+	job []string
+}
+
+func (m *activationArena) add(field string, data any) (offset int) {
+	var b bytes.Buffer
+	_ = binary.Write(&b, binary.LittleEndian, data) // slices of fixed-size values cannot fail
+	offset = (len(m.mem) + 255) / 256 * 256
+	m.mem = append(m.mem, make([]byte, offset-len(m.mem))...)
+	m.mem = append(m.mem, b.Bytes()...)
+	m.job = append(m.job, fmt.Sprintf("ptr 0 silu.%s %d", field, offset))
+	return offset
+}
+
+const activationPoison = 0xa5
+
+// activated is an emulated call: what went in and what came out.
+type activated struct {
+	workload    *workloads.Workload
+	oracle      *ref.Oracle
+	how         ref.Activation
+	in          []uint16
+	out, scales []byte
+	maxRows     int
+}
+
+// newActivated draws a problem and its inputs. Some experts get no row.
+func newActivated(t *testing.T, p ep.Problem, how ref.Activation) *activated {
+	t.Helper()
+	d, err := workloads.Parse("zipf:1.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workloads.New(d, p, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &activated{workload: w, oracle: ref.New(w, 1), how: how}
+	end, l := x.oracle.Dispatch(0).End, encodingOf(p)
+	x.maxRows = end + 4
+	x.in = make([]uint16, x.maxRows*2*p.Hidden)
+	for row := range end {
+		w.Gates(0, row, x.in[row*2*p.Hidden:][:2*p.Hidden])
+	}
+	x.out = bytes.Repeat([]byte{activationPoison}, x.maxRows*l.Payload)
+	x.scales = bytes.Repeat([]byte{activationPoison}, dtype.OutputScaleBytes(l, dtype.Groups(p), x.maxRows))
+	return x
+}
+
+func (x *activated) check() error {
+	l, end := x.oracle.Encoding(), x.oracle.Dispatch(0).End
+	v := x.oracle.CheckActivation(0, ref.Activated{MaxRows: x.maxRows, Payload: ref.Flat(x.out, l.Payload), Scales: x.scales,
+		Beyond: x.out[end*l.Payload:], Poison: activationPoison}, x.how, 0)
+	if !v.OK() || v.Rows == 0 && end > 0 {
+		return fmt.Errorf("%+v", v)
+	}
+	return nil
+}
+
+// emulate runs a config with so many blocks on an input.
+func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
+	t.Helper()
+	f, p, d := fusedSilu(), x.workload.Problem, x.oracle.Dispatch(0)
+	u, err := f.Unit(p, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := tools.compile(u.Source, u.Defines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputScales := make([]float32, len(d.Groups))
+	for g := range inputScales {
+		inputScales[g] = workloads.ActivationScale(g)
+	}
+	var m activationArena
+	m.add("in", x.in)
+	out, scales := m.add("out", x.out), m.add("scales", x.scales)
+	m.add("row_offsets", d.RowOffsets)
+	m.add("input_scales", inputScales)
+	m.add("scale_offsets", d.ScaleOffsets)
+	arena := filepath.Join(t.TempDir(), "arena")
+	if err := os.WriteFile(arena, m.mem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job := append([]string{"object " + object, "arena " + arena, "ranks 1"}, m.job...)
+	job = append(job, fmt.Sprintf("set 0 silu.max_rows %d", x.maxRows), fmt.Sprintf("set 0 silu.groups %d", len(d.Groups)))
+	if c := x.how.Clamp; c != nil {
+		job = append(job, fmt.Sprintf("fset 0 silu.limit %g", c.Limit), fmt.Sprintf("fset 0 silu.alpha %g", c.Alpha))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l := f.Launches(p, c)[0]
+	if err := tools.run(ctx, append(job, fmt.Sprintf("launch_silu %s %d %d 0", l.Entry, l.Grid, l.Block), "run 1")); err != nil {
+		t.Fatal(err)
+	}
+	if m.mem, err = os.ReadFile(arena); err != nil {
+		t.Fatal(err)
+	}
+	copy(x.out, m.mem[out:])
+	copy(x.scales, m.mem[scales:])
+}
+
+// activationProblem is small enough for an emulated GPU, and no piece of 256 columns
+// fits its rows.
+func activationProblem(d ep.DType, tokens int) ep.Problem {
+	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
+		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}
+}
+
+func activationConfig(t *testing.T, p ep.Problem, changes map[string]ep.Value) ep.Config {
+	t.Helper()
+	f := fusedSilu()
+	c := f.Kernel.DefaultConfig(h200, p).With("sms", "3").With("threads", "64")
+	for _, name := range []string{"in_flight", "columns", "clamp"} {
+		if v, ok := changes[name]; ok {
+			c = c.With(name, v)
+		}
+	}
+	if err := f.Check(h200, p, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestActivationsEmulated(t *testing.T) {
+	emulator := need(t, emulTools)
+	for _, d := range ep.DTypes() {
+		for i, changes := range []map[string]ep.Value{
+			{}, {"in_flight": "2"}, {"in_flight": "4", "columns": "interleaved"}, {"clamp": "gpt-oss"},
+		} {
+			for _, tokens := range []int{0, 5, 90} {
+				t.Run(fmt.Sprint(d, "/", i, "/", tokens), func(t *testing.T) {
+					t.Parallel()
+					p := activationProblem(d, tokens)
+					c := activationConfig(t, p, changes)
+					x := newActivated(t, p, ref.ActivationOf(c))
+					x.emulate(t, emulator, c)
+					if err := x.check(); err != nil {
+						t.Errorf("%s: %v", c.Key(), err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A byte that is wrong, and a row behind the last that was written, are found.
+func TestActivationJudged(t *testing.T) {
+	emulator := need(t, emulTools)
+	p := activationProblem(ep.NVFP4, 20)
+	c := activationConfig(t, p, nil)
+	x := newActivated(t, p, ref.ActivationOf(c))
+	x.emulate(t, emulator, c)
+	d, l := x.oracle.Dispatch(0), x.oracle.Encoding()
+	last := len(d.Groups) - 1
+	for name, b := range map[string]*byte{
+		"an element":   &x.out[3*l.Payload],
+		"a scale":      &x.scales[0],
+		"a row behind": &x.out[d.End*l.Payload+1],
+		"padding":      &x.scales[ref.ScaleAt(l, 0, 0, d.Groups[last].Rows()|1, int(d.RowOffsets[last]/128+d.ScaleOffsets[last]), x.maxRows)],
+	} {
+		old := *b
+		*b ^= 0x47
+		if d.Groups[last].Rows() == 0 && name == "padding" {
+			*b = old
+			continue // a group without rows has no block
+		}
+		if err := x.check(); err == nil {
+			t.Errorf("%s was changed, and nobody saw it", name)
+		}
+		*b = old
+	}
+	if err := x.check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The interleaved kernel is the plain one with its input's columns permuted, bit for
+// bit.
+func TestInterleavedEqualsPlain(t *testing.T) {
+	emulator := need(t, emulTools)
+	for _, d := range ep.DTypes() {
+		p := activationProblem(d, 9)
+		plain, mixed := activationConfig(t, p, nil), activationConfig(t, p, map[string]ep.Value{"columns": "interleaved"})
+		x, y := newActivated(t, p, ref.ActivationOf(plain)), newActivated(t, p, ref.ActivationOf(mixed))
+		n := p.Hidden
+		for at := 0; at < len(x.in); at += 2 * n {
+			for c := range n {
+				y.in[at+2*c], y.in[at+2*c+1] = x.in[at+c], x.in[at+n+c]
+			}
+		}
+		x.emulate(t, emulator, plain)
+		y.emulate(t, emulator, mixed)
+		if !bytes.Equal(x.out, y.out) || !bytes.Equal(x.scales, y.scales) {
+			t.Errorf("%s: outputs or scales differ", d)
+		}
+	}
+}

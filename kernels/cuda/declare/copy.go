@@ -1,0 +1,43 @@
+package declare
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// CopyProbe is a plain copy of rows on every rank: what SMs can move at best. Rank r
+// copies Home rows of RowBytes within its GPU and Away rows to the next rank.
+type CopyProbe struct {
+	SMs, Home, Away, RowBytes int
+}
+
+// Check names the field that is out of bounds.
+func (p CopyProbe) Check(sms int) error {
+	switch {
+	case p.SMs < 1 || p.SMs > sms:
+		return fmt.Errorf("sms: %d, use 1 to %d", p.SMs, sms)
+	case p.RowBytes < 16 || p.RowBytes > 1<<20 || p.RowBytes%16 != 0:
+		return fmt.Errorf("row-bytes: %d, use a multiple of 16 up to %d", p.RowBytes, 1<<20)
+	case p.Home < 0 || p.Away < 0 || p.Home+p.Away < 1 || p.Home+p.Away > 1<<30:
+		return fmt.Errorf("home, away: %d and %d rows, use 1 to %d in all", p.Home, p.Away, 1<<30)
+	}
+	return nil
+}
+
+// copyHalf is the most that a half of the work area takes, beyond every L2 cache.
+const copyHalf = 256 << 20
+
+// rows is how many rows a half of the work area holds.
+func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
+
+func (p CopyProbe) Launch() Launch {
+	own := LitmusMemcpyParams{Cases: p.Home, Step: p.Away, CellBytes: p.RowBytes, Peer: p.rows()}
+	return Launch{Entry: "beside_copy", Grid: p.SMs, Block: 512, Params: LaunchParams{Own: own}}
+}
+
+// state is the memory with which a copy runs as a call.
+func (p CopyProbe) State() State {
+	area := Zeroed("area", 2*int64(p.rows())*int64(p.RowBytes))
+	return State{Name: "copy", Regions: func(ep.Problem) []Region { return []Region{area} }, Counters: func(ep.Problem) int { return 1 }}
+}

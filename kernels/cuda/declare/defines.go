@@ -1,0 +1,66 @@
+package declare
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// problemDefines are the -D options that describe the problem to the compiler.
+// Token counts and MaxTokens are not among them, so that one binary serves all
+// token counts of a sweep.
+//
+//	EP_HIDDEN         elements of a token
+//	EP_TOPK           experts of a token
+//	EP_EXPERTS        routed experts over all ranks
+//	EP_RANKS          ranks
+//	EP_NODES          hosts
+//	EP_LOCAL_EXPERTS  experts of one rank
+//	EP_DTYPE          EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
+//	EP_SHARED         1 when a shared expert is fused
+//	EP_SKIP_A2A       1 when tokens are replicated and nothing is sent
+//	EP_PACKED         1 for layout rank:packed, 0 for rank in segments
+func problemDefines(p ep.Problem) []string {
+	return []string{
+		Define("EP_HIDDEN", p.Hidden),
+		Define("EP_TOPK", p.TopK),
+		Define("EP_EXPERTS", p.Experts),
+		Define("EP_RANKS", p.Ranks),
+		Define("EP_NODES", p.Nodes),
+		Define("EP_LOCAL_EXPERTS", p.LocalExperts()),
+		Define("EP_DTYPE", slices.Index(ep.DTypes(), p.Dispatch)),
+		Define("EP_SHARED", Bit(p.SharedExpert)),
+		Define("EP_SKIP_A2A", Bit(p.SkipA2A)),
+		Define("EP_PACKED", Bit(p.Layout == ep.LayoutRankPacked)),
+	}
+}
+
+// define spells one option for problemDefines and family.defines.
+func Define(name string, value int) string { return fmt.Sprintf("%s=%d", name, value) }
+
+func Bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// EpilogueScale is EpArgs.epilogue_scale of every verification.
+const EpilogueScale = 0.5
+
+// Bias is EpArgs.bias of every verification: BF16 values from 0.5 to just below 1,
+// different in neighbouring columns.
+func Bias(hidden int) []uint16 {
+	out := make([]uint16, hidden)
+	for i := range out {
+		out[i] = 0x3f00 | uint16(i%128)
+	}
+	return out
+}
+
+// epilogues are the values of EP_EPILOGUE, by the words of a config's parameter
+// "epilogue". A combine family with an epilogue declares that parameter with these
+// words and passes define("EP_EPILOGUE", epilogues[word]). The session supplies
+// bias and scale, and applies the epilogue to the oracle's sums.
+var epilogues = map[string]int{"": 0, "none": 0, "scale": 1, "bias": 2}

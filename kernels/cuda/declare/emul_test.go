@@ -1,0 +1,370 @@
+package declare
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+var (
+	emulTools = sync.OnceValues(func() (*emulator, error) { return newEmulator() })
+	// raceTools find accesses that no fence, barrier or atomic orders.
+	raceTools = sync.OnceValues(func() (*emulator, error) { return newEmulator("-fsanitize=thread") })
+)
+
+// need skips the test where emulation is not to be had, and in short runs, which the race
+// detector has: the emulator is another process, and Go's detector does not see into it.
+// raceTools find the races of device code in runs that are not short.
+func need(t *testing.T, get func() (*emulator, error)) *emulator {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("emulation is left out with -short")
+	}
+	tools, err := get()
+	if errors.Is(err, errNoEmulator) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return tools
+}
+
+// emulated is a workload laid out for any family of one state, its kernels
+// running on the CPU. A file holds the memory of all ranks between jobs.
+type emulated struct {
+	t      *testing.T
+	tools  *emulator
+	w      *workloads.Workload
+	oracle *ref.Oracle
+	state  State
+	heap   Heap
+	arena  string
+	mem    []byte   // [rank][heap], what the file holds between jobs
+	rounds int      // calls of each op made so far
+	extra  []string // statements behind the arguments: drills
+	global float32
+}
+
+// emulPatience is the longest wait inside an emulated kernel, where a test
+// does not shorten it: a loaded host may run a block once in seconds.
+const emulPatience = 90 * time.Second
+
+// onCPU is a machine that lets every legality check of a GPU pass.
+func onCPU() ep.Machine { return ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8} }
+
+// emulate lays a workload out for the families of a state. inputScale is
+// NVFP4's global scale.
+func emulate(t *testing.T, w *workloads.Workload, of State, inputScale float32) *emulated {
+	t.Helper()
+	p := w.Problem
+	p.Op = ep.Pair
+	parts := append(ProblemParts(p), StateParts(of, p)...)
+	parts = append(parts, Zeroed("fault", 64))
+	e := &emulated{t: t, tools: need(t, emulTools), w: w, oracle: ref.New(w, inputScale), state: of, heap: NewHeap(parts),
+		arena: filepath.Join(t.TempDir(), "arena"), global: inputScale}
+	e.reset()
+	return e
+}
+
+// reset writes all memory anew, as after a fault.
+func (e *emulated) reset() {
+	e.mem = make([]byte, e.heap.Bytes*int64(e.w.Problem.Ranks))
+	e.rounds = 0
+	for r := range e.w.Problem.Ranks {
+		for _, p := range e.heap.Parts {
+			set(e.part(r, p.Name), p.Fill)
+		}
+		e.inputs(r)
+	}
+}
+
+func set(b []byte, v byte) {
+	for i := range b {
+		b[i] = v
+	}
+}
+
+func (e *emulated) at(rank int, name string) int64 {
+	return int64(rank)*e.heap.Bytes + e.heap.Offset[name]
+}
+
+// part is one part of a rank's heap.
+func (e *emulated) part(rank int, name string) []byte {
+	at := e.at(rank, name)
+	for _, p := range e.heap.Parts {
+		if p.Name == name {
+			return e.mem[at : at+p.Bytes]
+		}
+	}
+	panic(name)
+}
+
+func (e *emulated) inputs(rank int) {
+	batch, h := e.w.Batch(rank), e.w.Problem.Hidden
+	x, row := e.part(rank, PartX), make([]uint16, h)
+	for t := range e.w.Ranks[batch].Tokens {
+		e.w.Token(batch, t, row)
+		for i, v := range row {
+			binary.LittleEndian.PutUint16(x[2*(t*h+i):], v)
+		}
+	}
+	ids, weights := e.part(rank, PartIDs), e.part(rank, PartWeights)
+	for i, id := range e.w.Ranks[batch].Experts {
+		binary.LittleEndian.PutUint32(ids[4*i:], uint32(id))
+		binary.LittleEndian.PutUint32(weights[4*i:], math.Float32bits(e.w.Ranks[batch].Weights[i]))
+	}
+	binary.LittleEndian.PutUint32(e.part(rank, PartInputScale), math.Float32bits(e.global))
+	for i := range h {
+		binary.LittleEndian.PutUint16(e.part(rank, PartBias)[2*i:], ref.BF16(e.bias(i)))
+	}
+}
+
+// bias is what an epilogue adds in a column.
+func (e *emulated) bias(column int) float32 { return float32(column%7) - 3 }
+
+// fieldParts is which part of the heap an EpArgs pointer names.
+func (e *emulated) fieldParts() map[string]string {
+	return map[string]string{"x": PartX, "topk_ids": PartIDs, "weights": PartWeights, "input_scales": PartInputScale,
+		"bias": PartBias, "out": PartOut, "out_scales": PartScales, "row_offsets": PartRowOffsets, "expert_ids": PartExpertIDs,
+		"src_info": PartSrcInfo, "scale_offsets": PartScaleOffsets, "y": PartY, "combined": PartCombined,
+		"counters": e.state.Part("counters"), "round_base": e.state.Part("rounds"), "fault": "fault"}
+}
+
+// arguments set every field of every rank's EpArgs.
+func (e *emulated) arguments() []string {
+	p := e.w.Problem
+	var s []string
+	add := func(format string, args ...any) { s = append(s, fmt.Sprintf(format, args...)) }
+	add("ranks %d", p.Ranks)
+	for field, v := range map[string]int{"ranks": p.Ranks, "max_tokens": p.MaxTokens, "max_rows": dtype.MaxRows(p),
+		"deadline_ns": int(emulPatience), "skip_a2a": Bit(p.SkipA2A), "allreduce_size": p.Ranks} {
+		add("set * %s %d", field, v)
+	}
+	for r := range p.Ranks {
+		add("set %d rank %d", r, r)
+		add("set %d tokens %d", r, e.w.Ranks[e.w.Batch(r)].Tokens)
+		for field, part := range e.fieldParts() {
+			add("ptr %d %s %d", r, field, e.at(r, part))
+		}
+		for q := range p.Ranks {
+			add("ptr %d heap[%d] %d", r, q, int64(q)*e.heap.Bytes)
+		}
+		for i, g := range e.state.Regions(p) {
+			add("set %d region[%d] %d", r, i, e.heap.Offset[e.state.Part(g.Name)])
+		}
+	}
+	return append(s, e.extra...)
+}
+
+// call is the statements of one call.
+func (e *emulated) call(f Declaration, c ep.Config) []string {
+	e.t.Helper()
+	if err := f.Kernel.Check(onCPU(), e.w.Problem, c); err != nil {
+		e.t.Fatal(err)
+	}
+	s := []string{e.object(f.source, f.defines(c))}
+	for _, l := range f.Launches(e.w.Problem, c) {
+		s = append(s, launchLine(l))
+	}
+	return s
+}
+
+// experts is the statements that put the experts' stand-in between dispatch
+// and combine.
+func (e *emulated) experts() []string {
+	e.t.Helper()
+	return []string{e.object(ExpertSource(e.w.Problem), nil), "launch ep_expert 2 64 0"}
+}
+
+func (e *emulated) object(source string, defines []string) string {
+	e.t.Helper()
+	object, err := e.tools.compile(source, append(problemDefines(e.w.Problem), defines...))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return "object " + object
+}
+
+// launchLine spells a launch for the harness.
+func launchLine(l Launch) string {
+	return fmt.Sprintf("launch %s %d %d %d sms=%d wait_sms=%d count_sms=%d tile_tokens=%d chunk_bytes=%d %s",
+		l.Entry, l.Grid, l.Block, l.Shared, l.Params.SMs, l.Params.WaitSMs, l.Params.CountSMs, l.Params.TileTokens, l.Params.ChunkBytes, ownFields(l.Params.Own))
+}
+
+// ownFields spells a kernel's own launch parameters for the harness.
+func ownFields(own any) string {
+	switch v := own.(type) {
+	case nil:
+		return ""
+	case CombineParams:
+		return fmt.Sprintf("rotate=%d", Bit(v.Rotate))
+	case LLParams:
+		return fmt.Sprintf("receivers=%d pause_ns=%d", v.Receivers, v.PauseNs)
+	case LitmusMemcpyParams:
+		return fmt.Sprintf("cases=%d step=%d cell_bytes=%d peer=%d", v.Cases, v.Step, v.CellBytes, v.Peer)
+	case LitmusScanParams:
+		return fmt.Sprintf("sizes=%d", v.Sizes)
+	case LitmusPassParams:
+		return fmt.Sprintf("scope=%d rounds=%d", v.Scope, v.Rounds)
+	}
+	panic(fmt.Sprintf("launch parameters of an unknown kernel: %T", own))
+}
+
+// wipe is the statement that fills a part of each rank's own heap with ones
+// between calls: inputs are the same in every round, and what a call failed to
+// write would otherwise be right by luck.
+func (e *emulated) wipe(name string) []string {
+	return []string{fmt.Sprintf("wipe %d %d", e.heap.Offset[name], len(e.part(0, name)))}
+}
+
+// run performs the calls n times on all ranks at once, without a barrier that
+// they do not ask for.
+func (e *emulated) run(n int, calls ...[]string) {
+	e.t.Helper()
+	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1), fmt.Sprintf("rounds %d", e.rounds)}, e.arguments()...)
+	for _, c := range calls {
+		job = append(job, c...)
+	}
+	if err := os.WriteFile(e.arena, e.mem, 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*emulPatience)
+	defer cancel()
+	if err := e.tools.run(ctx, append(job, fmt.Sprintf("run %d", n))); err != nil {
+		e.t.Fatal(err)
+	}
+	var err error
+	if e.mem, err = os.ReadFile(e.arena); err != nil {
+		e.t.Fatal(err)
+	}
+	e.rounds += n
+	e.checkGaps()
+}
+
+// checkGaps wants the bytes between the parts of every heap as they were:
+// nothing wrote past the end of a part.
+func (e *emulated) checkGaps() {
+	e.t.Helper()
+	for r := range e.w.Problem.Ranks {
+		for _, p := range e.heap.Parts {
+			end := e.at(r, p.Name) + p.Bytes
+			for i := end; i%regionAlign != 0; i++ {
+				if e.mem[i] != 0 {
+					e.t.Fatalf("rank %d: byte %d behind the end of %s was written", r, i-end, p.Name)
+				}
+			}
+		}
+	}
+}
+
+// faultOf is what a rank's fault record says, "" if it is empty.
+func (e *emulated) faultOf(rank int) string {
+	f := e.part(rank, "fault")
+	u := func(i int) uint32 { return binary.LittleEndian.Uint32(f[i:]) }
+	if u(0) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("rank %d phase %d expert %d source %d want %d got %d",
+		u(4), u(8), int32(u(12)), int32(u(16)), binary.LittleEndian.Uint64(f[24:]), binary.LittleEndian.Uint64(f[32:]))
+}
+
+func (e *emulated) noFaults() {
+	e.t.Helper()
+	for r := range e.w.Problem.Ranks {
+		if f := e.faultOf(r); f != "" {
+			e.t.Fatal("gave up: ", f)
+		}
+	}
+}
+
+// poison overwrites parts of all ranks with ones.
+func (e *emulated) poison(names ...string) {
+	for r := range e.w.Problem.Ranks {
+		for _, n := range names {
+			set(e.part(r, n), 0xff)
+		}
+	}
+}
+
+func words[T int32 | uint32](b []byte) []T {
+	out := make([]T, len(b)/4)
+	for i := range out {
+		out[i] = T(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return out
+}
+
+func (e *emulated) checkDispatch(c ref.Compare) {
+	e.t.Helper()
+	e.noFaults()
+	p := e.w.Problem
+	var v kernels.Comparison
+	for r := range p.Ranks {
+		out := ref.Output{
+			RowOffsets: words[uint32](e.part(r, PartRowOffsets)),
+			ExpertIDs:  words[int32](e.part(r, PartExpertIDs)),
+			SrcInfo:    words[int32](e.part(r, PartSrcInfo)),
+			Experts:    words[int32](e.part(r, PartExpertIDs)),
+			MaxRows:    dtype.MaxRows(p),
+			Scales:     e.part(r, PartScales),
+			Payload:    ref.Flat(e.part(r, PartOut), encodingOf(p).Payload),
+		}
+		for _, bits := range words[uint32](e.part(r, PartScaleOffsets)) {
+			out.Weights = append(out.Weights, math.Float32frombits(bits))
+		}
+		for i := 0; i+1 < len(out.ExpertIDs) && p.Layout == ep.LayoutMasked; i += 2 {
+			out.Ranges = append(out.Ranges, binary.LittleEndian.Uint64(e.part(r, PartExpertIDs)[4*i:]))
+		}
+		if p.Dispatch == ep.NVFP4 {
+			out.ScaleOffsets = words[uint32](e.part(r, PartScaleOffsets))
+		}
+		v = ref.Merge(v, e.oracle.CheckDispatch(r, out, c))
+	}
+	if !v.OK() {
+		e.t.Fatalf("dispatch: %d of %d rows wrong: %s", v.Wrong, v.Rows, v.Detail)
+	}
+}
+
+func (e *emulated) checkCombine(c ref.Compare) {
+	e.t.Helper()
+	e.noFaults()
+	var v kernels.Comparison
+	for r := range e.w.Problem.Ranks {
+		v = ref.Merge(v, e.oracle.CheckCombine(r, func(t int) []uint16 { return e.combined(r, t) }, c))
+	}
+	if !v.OK() {
+		e.t.Fatalf("combine: %d of %d tokens wrong: %s", v.Wrong, v.Rows, v.Detail)
+	}
+}
+
+// combined is row i of a rank's combine output.
+func (e *emulated) combined(rank, i int) []uint16 {
+	h := e.w.Problem.Hidden
+	b := e.part(rank, PartCombined)[2*i*h:]
+	row := make([]uint16, h)
+	for c := range row {
+		row[c] = binary.LittleEndian.Uint16(b[2*c:])
+	}
+	return row
+}
+
+// changed is c with name, value, name, value, ... replaced.
+func changed(c ep.Config, pairs ...string) ep.Config {
+	for i := 0; i < len(pairs); i += 2 {
+		c = c.With(pairs[i], ep.Value(pairs[i+1]))
+	}
+	return c
+}

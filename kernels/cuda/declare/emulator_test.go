@@ -1,0 +1,145 @@
+package declare
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// errNoEmulator says that this host cannot emulate, or not with these flags; the
+// error that wraps it says why.
+var errNoEmulator = errors.New("no emulation here")
+
+// emulator compiles our CUDA device sources with a host compiler and runs them on
+// the CPU: every block an OS thread, every device thread a fiber, every rank a grid
+// of its own, all at once. Device sources compile once per set of defines; several
+// goroutines may use it as long as each compiles other variants.
+type emulator struct {
+	dir   string   // of what was compiled
+	flags []string // of device code, such as -fsanitize=thread
+}
+
+// newEmulator compiles the harness under the system's folder for temporary files,
+// in a place named by a hash of all sources, so that a second run finds everything
+// done. flags are further options for device code.
+func newEmulator(flags ...string) (*emulator, error) {
+	if _, err := exec.LookPath("g++"); err != nil {
+		return nil, fmt.Errorf("%w: it needs g++ with C++20, and none is on PATH", errNoEmulator)
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, flags)
+	for _, folder := range sourceFolders {
+		if err := hashFolder(h, folder); err != nil {
+			return nil, err
+		}
+	}
+	e := &emulator{filepath.Join(os.TempDir(), "epbench-emul-"+hex.EncodeToString(h.Sum(nil)[:8])), flags}
+	if _, err := os.Stat(e.path("harness")); err == nil {
+		return e, nil
+	}
+	if err := os.MkdirAll(e.dir, 0o755); err != nil {
+		return nil, err
+	}
+	return e, e.build("harness", e.hostArgs()...)
+}
+
+// sourceFolders are those of native that device code and the harness include from.
+var sourceFolders = []string{"emul/src", "include", "kernels"}
+
+// nativeFile is a file or folder of native.
+func nativeFile(name string) string { return filepath.Join("..", "..", "..", "native", name) }
+
+func hashFolder(w io.Writer, name string) error {
+	tree := os.DirFS(nativeFile(name))
+	return fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(tree, path)
+		fmt.Fprintf(w, "%s %d\n%s", path, len(text), text)
+		return err
+	})
+}
+
+// hostArgs compile the harness. Sanitizers check device code only; fiber.cpp tells
+// them about fibers.
+func (e *emulator) hostArgs() []string {
+	args := []string{"-O1", "-rdynamic", nativeFile("emul/src/harness.cpp"), nativeFile("emul/src/fiber.cpp"), "-ldl", "-lpthread"}
+	if slices.Contains(e.flags, "-fsanitize=thread") {
+		args = append(args, "-DEP_EMUL_TSAN", "-ltsan")
+	}
+	if slices.Contains(e.flags, "-fsanitize=address") {
+		args = append(args, "-lasan")
+	}
+	return args
+}
+
+func (e *emulator) path(name string) string { return filepath.Join(e.dir, name) }
+
+// compile makes a shared object of a device source, a path under
+// native/kernels, and returns its file name. Defines are NAME=VALUE.
+func (e *emulator) compile(source string, defines []string) (string, error) {
+	sum := sha256.Sum256([]byte(source + "\n" + strings.Join(defines, "\n")))
+	name := hex.EncodeToString(sum[:8]) + ".so"
+	if _, err := os.Stat(e.path(name)); err == nil {
+		return e.path(name), nil
+	}
+	args := []string{"-O1", "-shared", "-fPIC", "-DEP_EMULATE", "-ffp-contract=off",
+		"-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Werror",
+		// A misaligned vector access traps, as on the device.
+		"-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"}
+	args = append(args, e.flags...)
+	for _, d := range defines {
+		args = append(args, "-D"+d)
+	}
+	return e.path(name), e.build(name, append(args, "-x", "c++", nativeFile("kernels/"+source))...)
+}
+
+// build runs the compiler and then renames its output, so that an interrupted build
+// leaves nothing that looks complete.
+func (e *emulator) build(name string, args ...string) error {
+	tmp, err := os.CreateTemp(e.dir, name+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	tmp.Close()
+	base := []string{"-std=c++20", "-o", tmp.Name()}
+	if len(e.flags) > 0 {
+		base = append(base, "-g1") // sanitizers report lines
+	}
+	for _, inc := range sourceFolders {
+		base = append(base, "-I"+nativeFile(inc))
+	}
+	if out, err := exec.Command("g++", append(base, args...)...).CombinedOutput(); err != nil {
+		if bytes.Contains(out, []byte("cannot find -l")) {
+			return fmt.Errorf("%w: g++ lacks a library: %s", errNoEmulator, out)
+		}
+		return fmt.Errorf("g++ %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return os.Rename(tmp.Name(), e.path(name))
+}
+
+// run performs a job: statements as the head of harness.cpp lists them. The
+// error holds what the emulator printed.
+func (e *emulator) run(ctx context.Context, statements []string) error {
+	cmd := exec.CommandContext(ctx, e.path("harness"))
+	cmd.Stdin = strings.NewReader(strings.Join(statements, "\n") + "\n")
+	cmd.Env = append(os.Environ(), "TSAN_OPTIONS=halt_on_error=1 exitcode=66", "ASAN_OPTIONS=detect_leaks=0")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("emulation: %w\n%s", err, out.Bytes())
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package declare
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// epState is the memory of the ep kernels, native/kernels/ep.
+var epState = State{Name: "ep", Regions: regionsEP, Counters: countersEP}
+
+// dispatchEP is dispatch as MAX ep_comm does it; MAX's launch constants are
+// the defaults of its parameters.
+func dispatchEP() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "dispatch",
+			Op:   ep.Dispatch,
+			Doc:  "Tokens are staged, copied to every destination and counted; counts travel last and release the receivers.",
+			Params: append(epParams(),
+				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and signal; the others send", "SMs", "8", "2", "8", "16"),
+				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
+				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp sends; 0: all of it", "bytes", "0", "0", "1024", "4096"),
+				speedParam(kernels.Compile, "algo", "direct: one message for each expert; dedup: one for each distinct rank, expanded there",
+					"", "direct", "direct", "dedup"),
+				copyParam(), inFlightParam("4"),
+			),
+			Check:   checkDispatchEP,
+			Default: defaultDispatchEP,
+		},
+		source:   "ep/dispatch.cuh",
+		State:    epState,
+		defines:  definesEP,
+		Launches: func(p ep.Problem, c ep.Config) []Launch { return launchesEP("ep_dispatch", p, c) },
+	}
+}
+
+// combineEP is combine as MAX ep_comm does it.
+func combineEP() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "combine",
+			Op:   ep.Combine,
+			Doc:  "Rows go back to a place of their own and are counted; a waiting block releases the blocks that sum them.",
+			Params: append(epParams(),
+				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
+				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),
+				speedParam(kernels.Compile, "rows", "rows that a block sends at a time", "tokens", "1", "1", "2", "4"),
+				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "0", "0", "1"),
+				algoParam("direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup"),
+				kernels.Param{Name: "epilogue", Doc: "what is done to each finished value: none, scale or bias",
+					Values: []ep.Value{"none", "scale", "bias"}, Default: "none", Binding: kernels.Compile, Class: kernels.Hook},
+				copyParam(), inFlightParam("8"),
+			),
+			Check:   checkCombineEP,
+			Default: defaultCombineEP,
+			Pairs:   pairsEP,
+		},
+		source: "ep/combine.cuh",
+		State:  epState,
+		defines: func(c ep.Config) []string {
+			return append(definesEP(c), defineInt("EP_ROWS", c, "rows"), Define("EP_EPILOGUE", epilogues[c.Str("epilogue")]))
+		},
+		Launches: func(p ep.Problem, c ep.Config) []Launch {
+			of := launchesEP("ep_combine", p, c)
+			for i := range of {
+				of[i].Params.Own = CombineParams{Rotate: c.Int("rotate") == 1}
+			}
+			return of
+		},
+		compare: preReduced,
+		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
+			return defaultDispatchEP(m, p).With("algo", c.Values["algo"])
+		},
+	}
+}
+
+// epParams are what both halves declare. The default of pdl is MAX's for a
+// fused kernel.
+func epParams() []kernels.Param {
+	return []kernels.Param{
+		threadsParam("256", "512", "1024"),
+		smsParam("32", "64", "132"),
+		speedParam(kernels.Launch, "mode", "fused: send and receive in one kernel; split: in two", "", "fused", "fused", "split"),
+		pdlParam("1"),
+	}
+}
+
+func inFlightParam(def ep.Value) kernels.Param {
+	return speedParam(kernels.Compile, "in_flight", "16-byte loads that a lane has outstanding", "", def, "2", "4", "8")
+}
+
+func copyParam() kernels.Param {
+	return speedParam(kernels.Compile, "copy", "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)",
+		"", "vector", "vector", "bulk")
+}
+
+func definesEP(c ep.Config) []string {
+	return []string{
+		defineInt("EP_THREADS", c, "threads"),
+		Define("EP_ALGO", Bit(isDedup(c))),
+		defineInt("EP_IN_FLIGHT", c, "in_flight"),
+		Define("EP_COPY", Bit(isBulk(c))),
+	}
+}
+
+func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
+
+// launchesEP are entry for a fused call, entry_async and entry_wait for a
+// split one, both on the same grid.
+func launchesEP(entry string, p ep.Problem, c ep.Config) []Launch {
+	l := launchOf(entry, c)
+	l.Shared = sharedEP(p, c)
+	l.Params.WaitSMs, l.Params.CountSMs = c.Int("wait_sms"), c.Int("count_sms")
+	l.Params.TileTokens, l.Params.ChunkBytes = c.Int("tile_tokens"), c.Int("chunk_bytes")
+	if c.Str("mode") == "fused" {
+		return []Launch{l}
+	}
+	async, wait := l, l
+	async.Entry, wait.Entry = entry+"_async", entry+"_wait"
+	return []Launch{async, wait}
+}
+
+// sharedEP is the dynamic shared memory of bulk copies: three messages that
+// are being sent, or eight rows.
+func sharedEP(p ep.Problem, c ep.Config) int {
+	direct, dedup := messagesEP(p)
+	switch {
+	case !isBulk(c):
+		return 0
+	case c.Kernel == "combine":
+		return 8 * 2 * p.Hidden
+	case isDedup(c):
+		return int(3 * dedup)
+	}
+	return int(3 * direct)
+}
+
+func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
+	sms := max(2, maxBlocks(m, p))
+	counting := max(1, (p.Experts*Warp+MaxThreads-1)/MaxThreads) // a warp for each expert, as in MAX
+	return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{
+		"threads": "1024", "sms": number(sms), "mode": "fused", "pdl": "1",
+		"count_sms": number(min(counting, sms-1)), "tile_tokens": "128", "chunk_bytes": "0",
+		"algo": "direct", "copy": "vector", "in_flight": "4",
+	}}
+}
+
+// defaultCombineEP has all rows of a token in flight, as MAX does, up to what
+// 64 registers a thread hold.
+func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
+	inFlight := ep.Value("8")
+	if p.TopK > 8 {
+		inFlight = "4"
+	}
+	return ep.Config{Kernel: "combine", Values: map[string]ep.Value{
+		"threads": "1024", "sms": number(max(2, maxBlocks(m, p))), "mode": "fused", "pdl": "1",
+		"wait_sms": "1", "chunk_bytes": "512", "rows": "1", "rotate": "0",
+		"algo": "direct", "epilogue": "none", "copy": "vector", "in_flight": inFlight,
+	}}
+}
+
+func checkDispatchEP(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkEP(m, p, c),
+		kernels.CheckRange(c, "count_sms", 1, c.Int("sms")-1),
+		kernels.CheckRange(c, "tile_tokens", 1, ep.MaxTokens),
+		checkChunk(c, 0))
+}
+
+func checkCombineEP(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkEP(m, p, c),
+		kernels.CheckRange(c, "wait_sms", 1, c.Int("sms")-1),
+		kernels.CheckRange(c, "rows", 1, 8),
+		checkSwitch(c, "rotate"),
+		kernels.CheckWord(c, "epilogue", "none", "scale", "bias"),
+		checkChunk(c, 16))
+}
+
+// checkEP is what both halves ask for.
+func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if err := CheckProblem(m, p); err != nil {
+		return err
+	}
+	if p.SkipA2A && isDedup(c) {
+		return fmt.Errorf("algo: dedup has nothing to save under skip-a2a, where nothing is sent; use direct")
+	}
+	if p.Dispatch == ep.NVFP4 && p.Hidden%32 != 0 {
+		return fmt.Errorf("hidden: %d is not a multiple of 32, one 16-byte vector of e2m1; the nearest is %d", p.Hidden, (p.Hidden+31)/32*32)
+	}
+	return cmp.Or(
+		checkThreads(c, Warp),
+		checkSMs(m, p, c, 2),
+		kernels.CheckRange(c, "sms", 2, maxBlocksEP),
+		kernels.CheckWord(c, "mode", "fused", "split"),
+		checkSwitch(c, "pdl"),
+		kernels.CheckWord(c, "in_flight", "1", "2", "4", "8"),
+		kernels.CheckWord(c, "algo", "direct", "dedup"),
+		checkCopy(m, p, c))
+}
+
+// sharedLimit is what a block may have of an SM's shared memory from sm_90
+// on, less a reserve for what kernels declare themselves.
+const sharedLimit = 227<<10 - 20<<10
+
+func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if !isBulk(c) {
+		return kernels.CheckWord(c, "copy", "vector", "bulk")
+	}
+	if before90(m.Arch) {
+		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
+	}
+	if c.Kernel == "combine" && isDedup(c) {
+		return fmt.Errorf("copy: bulk moves rows as they are and dedup sums them; use vector")
+	}
+	if n := sharedEP(p, c); n > sharedLimit {
+		return fmt.Errorf("copy: bulk stages %d bytes in shared memory, more than %d; use vector", n, sharedLimit)
+	}
+	return nil
+}
+
+// before90 reads an architecture such as sm_80 or sm_90a.
+func before90(arch string) bool {
+	n, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af"))
+	return err == nil && n < 90
+}
+
+func checkChunk(c ep.Config, least int) error {
+	return kernels.CheckMultiple(c, "chunk_bytes", 16, least, 1<<20, "one vector")
+}
+
+// pairsEP: partial sums need the rows of a token side by side, which only a
+// dedup dispatch notes.
+func pairsEP(dispatch, combine ep.Config) error {
+	if isDedup(combine) && !isDedup(dispatch) {
+		return fmt.Errorf("combine.algo: dedup sums by message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))
+	}
+	return nil
+}
+
+// maxBlocksEP is the number of go words of EpCounter.
+const maxBlocksEP = 512
+
+// regionsEP is EpRegion of ep/layout.cuh.
+func regionsEP(p ep.Problem) []Region {
+	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
+	sources := int64(dtype.Sources(p))
+	direct, dedup := messagesEP(p)
+	row := int64(2 * p.Hidden)
+	return []Region{
+		Zeroed("send", t*dedup),
+		Zeroed("recv", t*max(local*sources*direct, r*dedup)),
+		Poisoned("counts", local*sources*8),
+		Poisoned("rank_flags", 2*r*8),
+		Poisoned("rows", r*t*k*4),
+		Zeroed("return", t*max(k, r)*row),
+		Poisoned("return_counts", local*sources*8),
+		Poisoned("return_flags", r*8),
+	}
+}
+
+// messagesEP is the size of a message of either algorithm.
+func messagesEP(p ep.Problem) (direct, dedup int64) {
+	h := encodingOf(p).Message(p.TopK)
+	return int64(h.Bytes), int64(h.Dedup)
+}
+
+// countersEP is EpCounter of ep/layout.cuh.
+func countersEP(p ep.Problem) int { return 40 + 7*p.Experts + maxBlocksEP }

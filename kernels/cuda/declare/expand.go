@@ -1,0 +1,132 @@
+package declare
+
+import (
+	"cmp"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// expandState is the memory of dispatchExpand and its combine: that of layout rank, its
+// rows included, and what combine needs of the rows by expert.
+var expandState = State{Name: "expand", Regions: regionsExpand, Counters: func(ep.Problem) int { return 1 }}
+
+// byExpert are the layouts that rows by rank are expanded to. Layout expert is not among
+// them: on 2 H200 rows placed at once were faster on every recorded space.
+var byExpert = []ep.Layout{ep.LayoutExpert128}
+
+// dispatchExpand is dispatchRank and a kernel that makes expert-major rows of its rows, as
+// a caller of layout rank needs that computes by expert.
+func dispatchExpand() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name:    "dispatch_expand",
+			Op:      ep.Dispatch,
+			Layouts: byExpert,
+			Doc:     "dispatch_rank, then a kernel that copies each row to the rows of its experts.",
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("copies what arrived to its rows by rank", "0", "8", "16", "32", "64"),
+				threadsParam("512"),
+				oneUnitParam("message"),
+				pdlParam("0"),
+			},
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(checkRank(m, p, c), kernels.CheckRange(c, "sms", 1, mostBlocks))
+			},
+			Default:    func(m ep.Machine, p ep.Problem) ep.Config { return defaultRank("dispatch_expand", m, p, 3) },
+			Starts:     startsRank(func(m ep.Machine, p ep.Problem) ep.Config { return defaultRank("dispatch_expand", m, p, 3) }),
+			Overlapped: overlappedLL,
+		},
+		source:   "rank/expand.cuh",
+		State:    expandState,
+		defines:  func(c ep.Config) []string { return append(definesRank(c), Define("EP_RAW", 0)) },
+		compare:  inOrder,
+		Launches: launchesExpand,
+		Together: true,
+	}
+}
+
+// combineExpand is combineMasked on the rows of dispatchExpand.
+func combineExpand() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name:    "combine_expand",
+			Op:      ep.Combine,
+			Layouts: byExpert,
+			Doc:     "combine_masked for the rows of dispatch_expand. algo=dedup sends the weights ahead and sums a rank's rows before they travel.",
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("adds what arrived", "0", "8", "16", "32", "64", "88"),
+				threadsParam("512"),
+				oneUnitParam("row"),
+				pdlParam("0"),
+			},
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
+			},
+			Default:    defaultCombineExpand,
+			Starts:     startsRank(defaultCombineExpand),
+			Overlapped: overlappedLL,
+		},
+		source: "masked/combine.cuh",
+		State:  expandState,
+		defines: func(c ep.Config) []string {
+			return append(definesRank(c), Define("EP_DIRECT", Bit(!isDedup(c))), Define("RANK_INNER", 1))
+		},
+		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, Partial: partialOf(c)} },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesRank("combine_masked", c) },
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config {
+			return defaultRank("dispatch_expand", m, p, 3)
+		},
+	}
+}
+
+// defaultCombineExpand is that of layout masked, whose kernel it is.
+func defaultCombineExpand(m ep.Machine, p ep.Problem) ep.Config {
+	c := defaultCombineMasked(m, p)
+	c.Kernel = "combine_expand"
+	return c
+}
+
+// launchesExpand: the second kernel takes all SMs of the call, and starts when the first
+// has ended.
+func launchesExpand(p ep.Problem, c ep.Config) []Launch {
+	send := launchesRank("dispatch_rank", c)[0]
+	expand := send
+	expand.Entry, expand.PDL = "rank_expand", false
+	expand.Params.TileTokens = dtype.RowPad(p)
+	return []Launch{send, expand}
+}
+
+// oneUnitParam is unitParam with a single value in the default space. It is for kernels
+// that share device code with one of another layout, which is searched with every value;
+// their threads have a single value too. Starts adds configs with others.
+func oneUnitParam(of string) kernels.Param {
+	q := unitParam(of)
+	q.Values = []ep.Value{"512"}
+	return q
+}
+
+// mostBlocks bounds the grid of a kernel whose blocks tell each other their counts.
+const mostBlocks = RoundBlocks
+
+// regionsExpand is RankRegion of rank/layout.cuh, MASKED_WEIGHTS of masked/layout.cuh,
+// then RankInner of rank/inner.cuh.
+func regionsExpand(p ep.Problem) []Region {
+	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
+	l, rows := dtype.Of(p.Dispatch, p.Hidden), r*t
+	return append(regionsMasked(p)[:5],
+		Zeroed("rows", rows*int64(l.Payload)),
+		Zeroed("scales", max(rows*int64(l.Scales*l.ScaleBytes), 4)),
+		Zeroed("by-source", (r+1)*4),
+		Zeroed("local-experts", rows*k*4),
+		Zeroed("row-weights", rows*k*4),
+		Zeroed("tokens", rows*8+t*4),
+		Zeroed("slices", mostBlocks*int64(p.LocalExperts())*8),
+		Zeroed("routes", rows*(1+k)*4+r*4),
+	)
+}

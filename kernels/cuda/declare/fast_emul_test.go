@@ -1,0 +1,246 @@
+package declare
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// fastCase is one emulated pair of the ll or final kernels: what is moved,
+// and how.
+type fastCase struct {
+	p                 ep.Problem
+	tokens            []int // of rank 0, 1, ..., repeated
+	hot, masked       float64
+	dispatch, combine string // changes to the defaults, name=value,...
+	pairs             int
+}
+
+func pairProblem(f ep.DType, ranks, hidden, experts, topK, maxTokens int) ep.Problem {
+	return ep.Problem{Op: ep.Pair, Mode: ep.Graph, Ranks: ranks, Nodes: 1, Hidden: hidden, Experts: experts, TopK: topK,
+		Tokens: maxTokens, MaxTokens: maxTokens, Dispatch: f, Combine: ep.BF16}
+}
+
+func (q fastCase) name() string {
+	return strings.ReplaceAll(fmt.Sprintf("%s-r%d-h%d-e%d-k%d-%v %s %s", q.p.Dispatch, q.p.Ranks, q.p.Hidden, q.p.Experts, q.p.TopK,
+		q.tokens, q.dispatch, q.combine), " ", "_")
+}
+
+// fastPair is an emulated pair ready to call.
+type fastPair struct {
+	*emulated
+	d, c   Declaration
+	dc, cc ep.Config
+}
+
+func (q fastCase) prepare(t *testing.T, d, c Declaration) fastPair {
+	t.Helper()
+	e := emulate(t, emulWorkload(q.p, q.tokens, q.hot, q.masked, 7), c.State, 1)
+	return fastPair{e, d, c, overDefault(t, d, q.p, q.dispatch), overDefault(t, c, q.p, q.combine)}
+}
+
+func overDefault(t *testing.T, f Declaration, p ep.Problem, changes string) ep.Config {
+	t.Helper()
+	c := f.Kernel.DefaultConfig(onCPU(), p)
+	over, err := ep.ParseConfig(f.Kernel.Name + ":" + changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, v := range over.Values {
+		c = c.With(n, v)
+	}
+	return c
+}
+
+// after makes the next calls number n+1, n+2, ...
+func (e fastPair) after(n int) fastPair {
+	e.rounds = n // of the embedded pointer, which all copies share
+	return e
+}
+
+// late makes every rank start each of its calls late by an amount of its own.
+func (e fastPair) late() {
+	for r := range e.w.Problem.Ranks {
+		e.extra = append(e.extra, fmt.Sprintf("set %d delay_ns %d", r, r*r%5*300_000))
+	}
+}
+
+// reroute gives every rank another routing and other token counts, in memory
+// that still holds what the last calls left.
+func (q fastCase) reroute(e fastPair) {
+	w := emulWorkload(q.p, append(q.tokens[1:], q.tokens[0]), q.hot/2, q.masked, 8)
+	e.w, e.oracle = w, ref.New(w, 1)
+	for r := range w.Ranks {
+		e.inputs(r)
+	}
+}
+
+// drill checks calls of each op alone, several in a row, then many pairs, then
+// pairs of another routing: all without a barrier, on ranks of unlike pace.
+func (q fastCase) drill(e fastPair) {
+	e.t.Helper()
+	ordered := ref.Compare{Ordered: true}
+	compare := ref.Compare{Bits: true, Partial: partialOf(e.cc)}
+	e.run(1, e.call(e.d, e.dc), e.experts())
+	e.checkDispatch(ordered)
+	e.late()
+	e.after(0).run(5, e.call(e.c, e.cc))
+	e.checkCombine(compare)
+	e.after(1).run(4, e.call(e.d, e.dc))
+	e.poison(PartOut, PartScales, PartRowOffsets, PartSrcInfo, PartExpertIDs, PartY, PartCombined)
+	e.after(5).run(q.pairs, e.call(e.d, e.dc), e.experts(), e.call(e.c, e.cc))
+	e.checkDispatch(ordered)
+	e.checkCombine(compare)
+	q.reroute(e)
+	e.run(3, e.call(e.d, e.dc), e.experts(), e.call(e.c, e.cc))
+	e.checkDispatch(ordered)
+	e.checkCombine(compare)
+}
+
+// A count that never comes ends in a sentence that names its rank, and its expert
+// where counts are of experts, on whoever waits for it, and in no other trouble.
+func TestFastKernelsGiveUp(t *testing.T) {
+	p := pairProblem(ep.BF16, 2, 256, 8, 2, 5)
+	for _, q := range []struct {
+		fastCase
+		d, c Declaration
+		want string
+	}{
+		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128", combine: "sms=2"}, dispatchLL(), combineLL(), "expert 2 source 1"},
+		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128", combine: "sms=2"}, dispatchLLIDs(), combineLL(), "expert -1 source 1"},
+		{fastCase{p: p, tokens: []int{5, 3}, dispatch: "sms=3,threads=128,wait_sms=1", combine: "sms=2,wait_sms=1"}, dispatchFinal(), combineFinal(), "expert 2 source 1"},
+	} {
+		t.Run(q.d.Kernel.Name, func(t *testing.T) {
+			t.Parallel()
+			e := q.prepare(t, q.d, q.c)
+			e.extra = append(e.extra, "set 1 drop_signal 3", "set * deadline_ns 300000000")
+			e.run(1, e.call(e.d, e.dc))
+			if f := e.faultOf(0); !strings.Contains(f, q.want) {
+				t.Errorf("rank 0 says %q, want %q", f, q.want)
+			}
+		})
+	}
+}
+
+// Each refusal names the parameter or field and its bound.
+func TestFastLegality(t *testing.T) {
+	p := pairProblem(ep.FP8, 8, 7168, 256, 8, 128)
+	change := func(f func(*ep.Problem)) ep.Problem {
+		q := p
+		f(&q)
+		return q
+	}
+	for _, c := range []struct {
+		f       Declaration
+		p       ep.Problem
+		changes string
+		want    string
+	}{
+		{dispatchLL(), p, "", ""},
+		{combineLL(), p, "algo=dedup", ""},
+		{dispatchFinal(), p, "algo=direct,sms=1,wait_sms=0", ""},
+		{combineFinal(), p, "algo=dedup,wait_sms=0", ""},
+		{dispatchLL(), p, "sms=133", "sms: 133"},
+		{dispatchLL(), p, "sms=0", "sms: 0"},
+		{dispatchLL(), p, "threads=100", "threads: 100"},
+		{dispatchLL(), p, "send=768", "send: \"768\""},
+		{dispatchLL(), p, "part=0", "part: \"0\""},
+		{dispatchLL(), p, "threads=64,receivers=2", "receivers: 2"},
+		{dispatchLL(), p, "early=1,receivers=8", "receivers: 8"},
+		{dispatchLL(), p, "receivers=0,pause=250", "pause: 250"},
+		{dispatchLL(), p, "early=2", "early:"},
+		{combineLL(), p, "algo=pull", "algo:"},
+		{combineLL(), p, "pdl=yes", "pdl:"},
+		{dispatchFinal(), p, "sms=8,wait_sms=8", "wait_sms: 8"},
+		{combineFinal(), p, "wait_sms=-1", "wait_sms: -1"},
+		{combineFinal(), p, "in_flight=6", "in_flight: 6"},
+		{combineFinal(), p, "threads=1024,in_flight=16", "in_flight: 16"},
+		{dispatchLL(), change(func(q *ep.Problem) { q.Dispatch = ep.NVFP4 }), "", "dtype: dispatch_ll"},
+		{combineLL(), change(func(q *ep.Problem) { q.SharedExpert = true }), "", "shared-expert:"},
+		{combineFinal(), change(func(q *ep.Problem) { q.SkipA2A = true }), "", "skip-a2a:"},
+		{dispatchFinal(), change(func(q *ep.Problem) { q.Hidden = 32768 }), "", "hidden: 32768"},
+		{dispatchLL(), change(func(q *ep.Problem) { q.MaxTokens = 1 << 20 }), "", "max-tokens: 1048576"},
+	} {
+		err := c.f.Kernel.Check(onCPU(), c.p, overDefault(t, c.f, c.p, c.changes))
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s %q: %v, want %q", c.f.Kernel.Name, c.changes, err, c.want)
+		}
+	}
+}
+
+// emulWorkload draws distinct experts and weights: tokens[rank] tokens, a share
+// hot of them visiting expert 0, a share masked of the positions masked.
+func emulWorkload(p ep.Problem, tokens []int, hot, masked float64, seed uint64) *workloads.Workload {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	w := &workloads.Workload{Problem: p, Spec: "test", Seed: seed}
+	for r := range p.Ranks {
+		n := tokens[r%len(tokens)]
+		g := workloads.Routing{Tokens: n, Experts: make([]int32, n*p.TopK), Weights: make([]float32, n*p.TopK)}
+		for t := range n {
+			drawToken(rng, p, hot, masked, g.Experts[t*p.TopK:(t+1)*p.TopK], g.Weights[t*p.TopK:])
+		}
+		w.Ranks = append(w.Ranks, g)
+	}
+	return w
+}
+
+func drawToken(rng *rand.Rand, p ep.Problem, hot, masked float64, ids []int32, weights []float32) {
+	perm := rng.Perm(p.Experts)
+	for k := range ids {
+		ids[k], weights[k] = int32(perm[k]), rng.Float32()
+	}
+	if rng.Float64() < hot && perm[0] != 0 {
+		ids[0] = 0
+		for k := 1; k < len(ids); k++ {
+			if ids[k] == 0 {
+				ids[k] = int32(perm[0])
+			}
+		}
+	}
+	for k := range ids {
+		if rng.Float64() < masked {
+			ids[k], weights[k] = -1, 0
+		}
+	}
+}
+
+// The race detector finds every plain access of the ll and final kernels
+// ordered by a fence, a barrier or a kernel's end.
+func TestFastKernelsRace(t *testing.T) {
+	for _, q := range []struct {
+		fastCase
+		d, c Declaration
+	}{
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,threads=64,early=0,receivers=1", "sms=2,threads=64,algo=dedup", 4},
+			dispatchLL(), combineLL()},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
+			dispatchFinal(), combineFinal()},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,recv_sms=1,threads=64", "sms=1,recv_sms=2,threads=64,algo=dedup", 4},
+			dispatchLLSplit(), combineLLSplit()},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=96,team=2,scales=tile", "sms=2,wait_sms=1,threads=64,partial=bf16", 4},
+			dispatchFinalHome(), combineFinalPartial()},
+	} {
+		t.Run(q.c.Kernel.Name, func(t *testing.T) {
+			if q.d.Kernel.Name == dispatchFinalHome().Kernel.Name {
+				oncePerRun(t)
+			}
+			t.Parallel()
+			e := q.prepare(t, q.d, q.c)
+			e.tools = need(t, raceTools)
+			q.drill(e)
+		})
+	}
+}
+
+// races runs a dispatch and a combine in turns, three times, under the race detector.
+func (q fastCase) races(t *testing.T, d, c Declaration) {
+	t.Helper()
+	e := q.prepare(t, d, c)
+	e.tools = need(t, raceTools)
+	e.run(3, e.call(e.d, e.dc), e.call(e.c, e.cc))
+}

@@ -1,0 +1,208 @@
+package declare
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// finalState is the memory of the final-placement kernels,
+// native/kernels/final; their counters are FinCounter of final/layout.cuh.
+var finalState = State{Name: "final", Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
+
+// finalFP8Hidden bounds hidden: a lane keeps four scales for the burst.
+const finalFP8Hidden = 128 * 128
+
+// dispatchFinal is the dispatch for prefill: counts first, then each token
+// straight to its row of the output.
+func dispatchFinal() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "dispatch_final",
+			Op:   ep.Dispatch,
+			Doc:  "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
+			Params: []kernels.Param{
+				// Unlike combine's algo this one changes no output bit.
+				speedParam(kernels.Compile, "algo", "dedup: one message for each distinct rank of a token; direct: one for each expert", "", "dedup", "dedup", "direct"),
+				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
+				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "68", "84", "100"),
+				threadsParam("512", "768", "1024"),
+				scalesParam(),
+			},
+			Check:   checkDispatchFinal,
+			Default: defaultDispatchFinal,
+			Starts:  startsDispatchFinal,
+		},
+		source: "final/dispatch.cuh",
+		State:  finalState,
+		defines: func(c ep.Config) []string {
+			return append(definesFast(c), Define("EP_SCALES", Bit(c.Str("scales") == "tile")))
+		},
+		compare:  inOrder,
+		places:   true,
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesFinal("dispatch_final", c, 0) },
+	}
+}
+
+// combineFinal is the combine for prefill.
+func combineFinal() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "combine_final",
+			Op:   ep.Combine,
+			Doc:  "Warps take messages by ticket and send them with one release each; other blocks sum. algo=dedup sums a rank's rows before they travel. For large batches.",
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
+				waitParam("sums what arrived", "0", "3", "5", "8", "9", "10", "16", "24", "32", "48"),
+				threadsParam("384", "512", "768", "1024"),
+				speedParam(kernels.Compile, "in_flight", "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them",
+					"", "0", "0", "4", "8", "12"),
+			},
+			Check:   checkCombineFinal,
+			Default: defaultCombineFinal,
+			Starts:  startsCombineFinal,
+		},
+		source: "final/combine.cuh",
+		State:  finalState,
+		defines: func(c ep.Config) []string {
+			return append(definesFast(c), defineInt("EP_IN_FLIGHT", c, "in_flight"))
+		},
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesFinal("combine_final", c, ringBytes(c)) },
+		compare:  preReduced,
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) },
+	}
+}
+
+func waitParam(does string, sweep ...ep.Value) kernels.Param {
+	return speedParam(kernels.Launch, "wait_sms", "of sms, blocks that send nothing: each "+does+"; 0: every block first sends, then does that",
+		"SMs", sweep[0], sweep...)
+}
+
+// definesFast serves combine_ll too.
+func definesFast(c ep.Config) []string {
+	return []string{defineInt("EP_THREADS", c, "threads"), Define("EP_DIRECT", Bit(c.Str("algo") == "direct"))}
+}
+
+func launchesFinal(entry string, c ep.Config, shared int) []Launch {
+	l := launchOf(entry, c)
+	l.Shared, l.Params.WaitSMs = shared, c.Int("wait_sms")
+	return []Launch{l}
+}
+
+func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkFinalBlocks(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
+}
+
+// checkFinalBlocks is the legality of every final-placement kernel.
+func checkFinalBlocks(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
+		return fmt.Errorf("hidden: %d is more than %d, whose scales one warp holds; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
+	}
+	return cmp.Or(checkFast(m, p, c),
+		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1)) // one block at least sends
+}
+
+func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkFinal(m, p, c), checkScales(p, c))
+}
+
+// ringShared is what a block's ring may take: less than the 163 KiB that
+// sm_80, the chip with the least, gives to one.
+const ringShared = 160 << 10
+
+// ringBytes is the shared memory of combine_final: in_flight vectors a lane.
+func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
+
+func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors of a step")); err != nil {
+		return err
+	}
+	if n := ringBytes(c); n > ringShared {
+		return fmt.Errorf("in_flight: %s of %s threads take %d bytes of shared memory, more than %d; use %d",
+			c.Str("in_flight"), c.Str("threads"), n, ringShared, ringShared/16/c.Int("threads")/4*4)
+	}
+	return nil
+}
+
+// defaultDispatchFinal has five of eight SMs complete what arrives: on 4 H200
+// within 4 % of the best split from 1,024 tokens on.
+func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
+	sms := fastSMs(m, p)
+	return ep.Config{Kernel: "dispatch_final", Values: map[string]ep.Value{
+		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms * 5 / 8), "threads": "768", "scales": "row",
+	}}
+}
+
+// fewSMs is the number of SMs below which their own loads and stores are the
+// limit, and not the link.
+const fewSMs = 32
+
+// startsDispatchFinal are other splits of the SMs: more blocks that complete,
+// for routings where most rows meet on one rank; fewer of them, where there are
+// few SMs. Each comes with FP8 scales by tiles too. Tiles take half the time
+// where most rows meet and save a third on few SMs; where rows are spread they
+// cost 2 to 5 %.
+func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
+	own, sms := defaultDispatchFinal(m, p), fastSMs(m, p)
+	splits := []ep.Config{own, own.With("wait_sms", number(sms*3/4))}
+	if sms < fewSMs {
+		splits = []ep.Config{own, own.With("wait_sms", number(sms/2)), own.With("wait_sms", "0")}
+	}
+	out := splits[1:]
+	if p.Dispatch == ep.FP8 {
+		for _, c := range splits {
+			out = append(out, c.With("scales", "tile"))
+		}
+	}
+	return out
+}
+
+// defaultCombineFinal takes half the GPU: where every rank sends alike, more
+// SMs only crowd the link. It sums in top-k order: the bits of the
+// specification.
+func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
+	all := fastSMs(m, p)
+	sms := max(all/2, min(all, fewSMs))
+	return ep.Config{Kernel: "combine_final", Values: map[string]ep.Value{
+		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "in_flight": "0",
+	}}
+}
+
+// startsCombineFinal are all SMs, for ranks that read and sum more than they
+// send. On few SMs they are also the configs that keep more loads in flight,
+// with summing blocks and without.
+func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
+	sms := fastSMs(m, p)
+	all := defaultCombineFinal(m, p).With("sms", number(sms)).With("wait_sms", number(sms*3/8))
+	if sms >= fewSMs {
+		return []ep.Config{all}
+	}
+	deep := all.With("threads", "1024").With("in_flight", "8")
+	return []ep.Config{all, deep, deep.With("wait_sms", "0")}
+}
+
+// regionsFinal is FinRegion of final/layout.cuh.
+func regionsFinal(p ep.Problem) []Region {
+	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
+	l := dtype.Of(p.Dispatch, p.Hidden)
+	slots, rows := max(r, k), int64(0)
+	if p.Dispatch == ep.FP8 {
+		rows = int64(dtype.MaxRows(p))
+	}
+	return []Region{
+		Zeroed("counts", 2*r*(e+1)*8),
+		Zeroed("places", t*k*4),
+		Poisoned("headers", r*t*k*8),
+		Zeroed("scales", r*t*int64(l.TokenBytes()-l.ScaleOffset())),
+		Zeroed("route", r*t*k*8),
+		Zeroed("tokens", r*4),
+		Zeroed("started", r*4),
+		Zeroed("flags", t*slots*4),
+		Zeroed("return", t*slots*int64(2*p.Hidden)),
+		Zeroed("origins", rows*4),
+	}
+}

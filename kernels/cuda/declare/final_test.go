@@ -1,0 +1,60 @@
+package declare
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// The final-placement pair gives the oracle's bytes, in a fixed order, for
+// every rank count, format, routing and split of blocks.
+func TestFinalEmulated(t *testing.T) {
+	for _, q := range []fastCase{
+		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
+			"sms=3,wait_sms=1,threads=128,scales=tile", "sms=3,wait_sms=1,threads=64,algo=dedup,in_flight=12", 50},
+		{pairProblem(ep.BF16, 8, 264, 32, 6, 6), []int{6, 2, 5}, 0, 0.3,
+			"sms=2,wait_sms=0,threads=64", "sms=2,wait_sms=1,threads=64,in_flight=4", 10},
+		{pairProblem(ep.FP8, 4, 1152, 16, 4, 19), []int{19, 7, 0, 1}, 0.5, 0.2,
+			"sms=5,wait_sms=2,threads=64,algo=direct,scales=tile", "sms=3,wait_sms=0,threads=64,algo=dedup", 15},
+		{pairProblem(ep.BF16, 2, 1032, 80, 3, 40), []int{40, 17}, 0.5, 0,
+			"sms=4,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 10},
+		{pairProblem(ep.BF16, 4, 128, 64, 32, 3), []int{3, 1, 2}, 0, 0.1,
+			"sms=2,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64", 10},
+		{pairProblem(ep.FP8, 1, 256, 4, 2, 5), []int{5}, 0, 0,
+			"sms=2,wait_sms=1,threads=64", "sms=1,wait_sms=0,threads=64", 5},
+		{pairProblem(ep.FP8, 8, 256, 8, 1, 2), []int{0}, 0, 0,
+			"sms=2,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 5},
+	} {
+		t.Run(q.name(), func(t *testing.T) {
+			t.Parallel()
+			q.drill(q.prepare(t, dispatchFinal(), combineFinal()))
+		})
+	}
+}
+
+// Every search measures the designs that a kernel names: they are legal on
+// whatever share of a GPU a rank has, and no two are the same.
+func TestStartsAreLegal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := onCPU()
+		m.SMs = rapid.IntRange(1, 160).Draw(t, "sms")
+		p := pairProblem(rapid.SampledFrom([]ep.DType{ep.BF16, ep.FP8}).Draw(t, "dtype"), 4, 512, 64, 8, 4)
+		p.Tokens = rapid.IntRange(0, 128).Draw(t, "tokens")
+		p.MaxTokens = 128
+		for _, k := range []kernels.Kernel{dispatchFinal().Kernel, dispatchFinalHome().Kernel, combineFinal().Kernel, combineLL().Kernel, combineLLPartial().Kernel, combineFinalPartial().Kernel} {
+			seen := map[string]bool{}
+			for _, c := range append(k.Starts(m, p), k.Default(m, p)) {
+				if err := k.Check(m, p, c); err != nil {
+					t.Fatalf("%s: %v", c.Key(), err)
+				}
+				if m.SMs > fewSMs && seen[c.Key()] {
+					t.Fatalf("%s is named twice", c.Key())
+				}
+				seen[c.Key()] = true
+			}
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package declare
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// dispatchFinalHome is dispatchFinal for few ranks, where a large part of a token's rows
+// stays at home.
+func dispatchFinalHome() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "dispatch_final_home",
+			Op:   ep.Dispatch,
+			Doc:  "dispatch_final where the sender stores all rows that a token has on its own rank; rows of other ranks' tokens are copied. For few ranks.",
+			Params: []kernels.Param{
+				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
+				waitParam("completes what other ranks sent", "0", "2", "4", "6", "8", "12", "16", "24", "32", "48", "66", "84"),
+				threadsParam("512", "768"),
+				speedParam(kernels.Compile, "team", "warps that send one token together, so that tokens arrive one after the other; 1: each sends its own",
+					"warps", "1", "1", "4", "8"),
+				scalesParam(),
+			},
+			Check:   checkDispatchFinalHome,
+			Default: defaultDispatchFinalHome,
+			Starts:  startsDispatchFinalHome,
+		},
+		source: "final/dispatch_home.cuh",
+		State:  finalState,
+		defines: func(c ep.Config) []string {
+			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_TEAM", c, "team"),
+				Define("EP_SCALES", Bit(c.Str("scales") == "tile"))}
+		},
+		compare:  inOrder,
+		places:   true,
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesFinal("dispatch_final_home", c, 0) },
+	}
+}
+
+func scalesParam() kernels.Param {
+	return speedParam(kernels.Compile, "scales", "when FP8 scales go to the output: row (with their row) or tile (32 rows together, once all are here)",
+		"", "row", "row", "tile")
+}
+
+func checkScales(p ep.Problem, c ep.Config) error {
+	if c.Str("scales") != "row" && p.Dispatch != ep.FP8 {
+		return fmt.Errorf("scales: %s has none to place by %s; use row", p.Dispatch, c.Str("scales"))
+	}
+	return kernels.CheckWord(c, "scales", "row", "tile")
+}
+
+func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkFinalBlocks(m, p, c), checkScales(p, c),
+		kernels.CheckRange(c, "team", 1, c.Int("threads")/Warp-1)) // one warp at least ends what a team sends
+}
+
+// defaultDispatchFinalHome is legal on any number of SMs and threads. What a team gains
+// depends on both: see startsDispatchFinalHome.
+func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
+	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
+		"sms": number(fastSMs(m, p)), "wait_sms": "0", "threads": "512", "team": "1", "scales": "row",
+	}}
+}
+
+// startsDispatchFinalHome are teams, and single warps in larger blocks; other splits of the
+// SMs; and FP8 scales by tiles. On 2 H200, 132 SMs, one of those with teams of eight won at 1,024 and 4,096
+// tokens in either dtype; on 24 SMs single warps took half the time of teams, which wait for
+// their loads there. 768 threads are not the default, because single warps in BF16 spill
+// with them on 4 and 8 ranks.
+func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
+	own, sms := defaultDispatchFinalHome(m, p), fastSMs(m, p)
+	large, team := own.With("threads", "768"), own.With("team", "8")
+	out := []ep.Config{team, team.With("threads", "768"), team.With("threads", "768").With("wait_sms", number(sms/4)),
+		large, large.With("wait_sms", number(sms/2))}
+	if p.Dispatch == ep.FP8 {
+		for _, c := range slices.Clone(out) {
+			out = append(out, c.With("scales", "tile"))
+		}
+	}
+	return out
+}

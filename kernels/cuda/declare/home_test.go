@@ -1,0 +1,45 @@
+package declare
+
+import (
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// A dispatch whose senders store their own rows gives the oracle's bytes, in a fixed
+// order, and partial sums give the oracle's bits in their own order. TestFastKernelsRace
+// has the same kernels with FP8, scales by tiles, blocks that only wait, and BF16 sums.
+func TestFinalHomeAndPartialEmulated(t *testing.T) {
+	oncePerRun(t)
+	q := fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,
+		"sms=2,wait_sms=0,threads=64,team=1", "sms=2,wait_sms=0,threads=64", 10}
+	q.drill(q.prepare(t, dispatchFinalHome(), combineFinalPartial()))
+}
+
+// TestFinalHomeTeamsEmulated: teams give the same bytes. Cases: one team and several, shares
+// of one unit and of several steps, a team with more warps than a token has units, more
+// tokens than warps that end them, scales by row and by tile, blocks that only complete,
+// and a rank without tokens.
+func TestFinalHomeTeamsEmulated(t *testing.T) {
+	oncePerRun(t)
+	for _, q := range []fastCase{
+		{pairProblem(ep.FP8, 2, 1152, 32, 6, 9), []int{9, 4}, 0, 0.3, "sms=1,wait_sms=0,threads=96,team=2,scales=tile", "sms=1,threads=96,receivers=1", 9},
+		{pairProblem(ep.FP8, 4, 640, 16, 4, 7), []int{7, 0, 3, 5}, 0.5, 0.1, "sms=2,wait_sms=1,threads=128,team=3,scales=row", "sms=1,threads=96,receivers=1", 5},
+		{pairProblem(ep.BF16, 2, 2056, 16, 3, 12), []int{12, 5}, 0, 0, "sms=2,wait_sms=0,threads=288,team=2", "sms=1,threads=96,receivers=1", 4},
+	} {
+		t.Run(q.name(), func(t *testing.T) {
+			t.Parallel()
+			q.drill(q.prepare(t, dispatchFinalHome(), combineFinalPolled()))
+		})
+	}
+}
+
+// TestFinalHomeTeamsRace: what a team's warps store is ordered before the header that
+// another warp stores, and what ranks read in one call before what others store in the next,
+// in blocks that both send and complete.
+func TestFinalHomeTeamsRace(t *testing.T) {
+	oncePerRun(t)
+	q := fastCase{pairProblem(ep.FP8, 2, 640, 8, 2, 5), []int{5, 3}, 0.3, 0,
+		"sms=2,wait_sms=0,threads=128,team=2,scales=row", "sms=2,threads=64,receivers=1", 4}
+	q.races(t, dispatchFinalHome(), combineFinalPolled())
+}

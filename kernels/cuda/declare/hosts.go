@@ -1,0 +1,312 @@
+package declare
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// hostsState is the memory of the hosts kernels, native/kernels/hosts.
+var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
+
+// Bounds of what crosses hosts.
+const (
+	maxHostRanks = 64 // one block awaits them all
+	// maxHostThreads leaves each thread the 128 registers that the network's functions
+	// may take.
+	maxHostThreads = 512
+)
+
+// hostFamilies are the kernels of one process a GPU. They are no part of families: a
+// process that has all GPUs of a host cannot run them.
+func HostDeclarations() []Declaration {
+	return []Declaration{dispatchHosts(), combineHosts(), dispatchHostsLL(), combineHostsLL()}
+}
+
+// everyFamily is for look-ups by name.
+func everyFamily() []Declaration { return append(Declarations(), HostDeclarations()...) }
+
+// familiesOver are the families that serve ranks on so many nodes.
+func familiesOver(nodes int) []Declaration {
+	if nodes > 1 {
+		return HostDeclarations()
+	}
+	return Declarations()
+}
+
+// KernelsOver lists the kernels of a pack for ranks on so many nodes.
+func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
+	if nodes > 1 {
+		return HostKernels(m)
+	}
+	return Kernels()
+}
+
+// ABIOver names the build of KernelsOver.
+func ABIOver(nodes int) ep.ABI {
+	if nodes > 1 {
+		return HostABI()
+	}
+	return ABI()
+}
+
+// dispatchHosts is dispatch over hosts, MAX's use_shmem.
+func dispatchHosts() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "dispatch_hosts",
+			Op:   ep.Dispatch,
+			Doc:  "Tokens are staged and put to every destination, by peer pointers inside a host and by NVSHMEM between hosts.",
+			Params: append(hostParams(),
+				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and announce; the others send", "SMs", "2", "2", "8"),
+				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
+				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp puts; 0: all of it", "bytes", "0", "0", "1024", "4096"),
+				routeParam("direct: a message to each expert; rail: one to another host, to the rank with the sender's place, which forwards it there"),
+				speedParam(kernels.Compile, "relay_warps", "warps of a block that forward under route=rail", "", "4", "1", "4", "16"),
+				speedParam(kernels.Compile, "relay_chunk", "messages that a warp forwards in a row", "tokens", "1", "1", "4"),
+				inFlightParam("4"),
+			),
+			Check: checkDispatchHosts,
+		},
+		source: HostsFolder + "dispatch.cuh",
+		State:  hostsState,
+		defines: func(c ep.Config) []string {
+			return append(definesHosts(c), defineRoute(c),
+				defineInt("EP_RELAY_WARPS", c, "relay_warps"), defineInt("EP_RELAY_CHUNK", c, "relay_chunk"))
+		},
+		Launches: func(p ep.Problem, c ep.Config) []Launch { return launchesHosts("ep_hosts_dispatch", c) },
+	}
+}
+
+// combineHosts is combine over hosts.
+func combineHosts() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "combine_hosts",
+			Op:   ep.Combine,
+			Doc:  "Rows are put back to their token's rank and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
+			Params: append(hostParams(),
+				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
+				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),
+				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "1", "0", "1"),
+				routeParam("direct: every row goes to its token's rank; rail: a host sends one sum a token, made by its rank with the place of the token's"),
+				hostPartialParam(),
+				inFlightParam("4"),
+			),
+			Check: checkCombineHosts,
+		},
+		source: HostsFolder + "combine.cuh",
+		State:  hostsState,
+		defines: func(c ep.Config) []string {
+			return append(definesHosts(c), defineRoute(c), Define("EP_PARTIAL", Bit(c.Str("partial") == "bf16")))
+		},
+		compare: func(c ep.Config) ref.Compare {
+			if !isRail(c) {
+				return ref.Compare{}
+			}
+			return preReduced(c) // its bound of sums by rank holds for those by host
+		},
+		Launches: func(p ep.Problem, c ep.Config) []Launch {
+			of := launchesHosts("ep_hosts_combine", c)
+			for i := range of {
+				of[i].Params.Own = CombineParams{Rotate: c.Int("rotate") == 1}
+			}
+			return of
+		},
+		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
+			return Fitted(dispatchHosts().Kernel, m, p)
+		},
+	}
+}
+
+func hostParams() []kernels.Param {
+	return []kernels.Param{
+		threadsParam("128", "256", "512"),
+		smsParam("32", "64", "132"),
+		speedParam(kernels.Launch, "mode", "fused: send and receive in one kernel; split: in two", "", "fused", "fused", "split"),
+		pdlParam("1"),
+	}
+}
+
+// routeParam is how tokens or rows cross hosts.
+func routeParam(doc string) kernels.Param {
+	return speedParam(kernels.Compile, "route", doc, "", "direct", "direct", "rail")
+}
+
+// hostPartialParam is partialParam for a host's sum.
+func hostPartialParam() kernels.Param {
+	q := partialParam()
+	q.Doc = "dtype in which a host's sum of its rows of a token travels under route=rail: f32 or bf16"
+	return q
+}
+
+func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
+
+func defineRoute(c ep.Config) string { return Define("EP_ROUTE", Bit(isRail(c))) }
+
+func definesHosts(c ep.Config) []string {
+	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_IN_FLIGHT", c, "in_flight")}
+}
+
+func launchesHosts(entry string, c ep.Config) []Launch {
+	l := launchOf(entry, c)
+	l.Params.WaitSMs, l.Params.CountSMs = c.Int("wait_sms"), c.Int("count_sms")
+	l.Params.TileTokens, l.Params.ChunkBytes = c.Int("tile_tokens"), c.Int("chunk_bytes")
+	if c.Str("mode") == "fused" {
+		return []Launch{l}
+	}
+	async, wait := l, l
+	async.Entry, wait.Entry = entry+"_async", entry+"_wait"
+	return []Launch{async, wait}
+}
+
+// fitted is a kernel's default on a machine: with no more SMs than there are.
+func Fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
+	return k.DefaultWithin(m, p, m.SMs)
+}
+
+// HostKernels lists the kernels of one process a GPU. Their defaults fit the machine,
+// since they are declared to epbench, which knows no more of them.
+func HostKernels(m ep.Machine) []kernels.Kernel {
+	var out []kernels.Kernel
+	for _, f := range HostDeclarations() {
+		k := f.Kernel
+		k.Check, k.Work = f.Check, Work(k.Op)
+		for i, q := range k.Params {
+			k.Params[i].Default = Fitted(k, m, ep.Problem{}).Values[q.Name]
+		}
+		if k.Op == ep.Combine {
+			k.Pairs = pairsWithin(f, HostDeclarations())
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// HostABI names the build of HostKernels.
+func HostABI() ep.ABI { return abiOf(HostDeclarations()) }
+
+func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
+	err := cmp.Or(checkHosts(m, p, c), checkInFlight(c),
+		kernels.CheckRange(c, "count_sms", 1, c.Int("sms")-1),
+		kernels.CheckRange(c, "tile_tokens", 1, ep.MaxTokens),
+		checkChunk(c, 0),
+		checkRoute(p, c),
+		kernels.CheckRange(c, "relay_warps", 1, maxHostThreads/Warp),
+		kernels.CheckRange(c, "relay_chunk", 1, 1024))
+	switch {
+	case err != nil:
+		return err
+	case isRail(c) && c.Int("chunk_bytes") != 0:
+		return fmt.Errorf("chunk_bytes: %d, under route=rail a message travels in one piece; use 0", c.Int("chunk_bytes"))
+	}
+	return nil
+}
+
+func checkCombineHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkHosts(m, p, c), checkInFlight(c),
+		kernels.CheckRange(c, "wait_sms", 1, c.Int("sms")-1),
+		checkSwitch(c, "rotate"),
+		checkChunk(c, 16),
+		checkRoute(p, c),
+		checkHostPartial(c))
+}
+
+func checkRoute(p ep.Problem, c ep.Config) error {
+	if isRail(c) && p.Nodes == 1 {
+		return fmt.Errorf("route: rail is between hosts and here is one; use direct")
+	}
+	return kernels.CheckWord(c, "route", "direct", "rail")
+}
+
+func checkHostPartial(c ep.Config) error {
+	if c.Str("partial") == "bf16" && !isRail(c) {
+		return fmt.Errorf("partial: bf16 under route=direct, where no sums travel; use f32")
+	}
+	return kernels.CheckWord(c, "partial", "f32", "bf16")
+}
+
+// checkHosts checks what dispatch and combine have in common. A process has one rank, and
+// that rank all SMs of its GPU.
+func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
+	switch {
+	case p.Ranks > maxHostRanks:
+		return fmt.Errorf("ranks: %d is more than the %d that the hosts kernels await", p.Ranks, maxHostRanks)
+	case p.SkipA2A:
+		return fmt.Errorf("skip-a2a: it sends nothing, so there are no hosts to cross; use --backend cuda")
+	case p.Experts > MaxExperts:
+		return fmt.Errorf("experts: %d is more than the %d whose counts one block can scan", p.Experts, MaxExperts)
+	case p.Hidden%8 != 0:
+		return fmt.Errorf("hidden: %d is not a multiple of 8, one 16-byte vector of bf16", p.Hidden)
+	case p.Dispatch == ep.NVFP4 && p.Hidden%32 != 0:
+		return fmt.Errorf("hidden: %d is not a multiple of 32, one 16-byte vector of e2m1; the nearest is %d", p.Hidden, (p.Hidden+31)/32*32)
+	}
+	return cmp.Or(
+		kernels.CheckMultiple(c, "threads", Warp, Warp, maxHostThreads, "a warp"),
+		kernels.CheckRange(c, "sms", 2, min(maxBlocksEP, max(m.SMs, 2))),
+		kernels.CheckWord(c, "mode", "fused", "split"),
+		checkSwitch(c, "pdl"))
+}
+
+func checkInFlight(c ep.Config) error { return kernels.CheckWord(c, "in_flight", "1", "2", "4", "8") }
+
+// regionsHosts is EpHostRegion of hosts/layout.cuh.
+func regionsHosts(p ep.Problem) []Region {
+	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
+	nodes := int64(p.Nodes)
+	message, _ := messagesEP(p)
+	row := int64(2 * p.Hidden)
+	return []Region{
+		Zeroed("send", t*message),
+		Zeroed("recv", local*int64(dtype.Sources(p))*t*message),
+		Zeroed("counts", local*r*8),
+		Zeroed("arrived", r*8),
+		Zeroed("seen", r*8),
+		Zeroed("return", t*k*row),
+		Zeroed("returned", r*8),
+		Zeroed("return_counts", r*8),
+		Zeroed("return_seen", r*8),
+		Zeroed("relay", nodes*t*message),
+		Zeroed("relay_flags", nodes*t*8),
+		Zeroed("relay_counts", nodes*8),
+		Zeroed("gather", nodes*t*k*row),
+		Zeroed("sums", nodes*t*2*row),
+		Zeroed("recipe", nodes*((8*t*k+15)/16*16)),
+		Zeroed("rail_words", 8*nodes*(1+t+t*k)),
+	}
+}
+
+// countersHosts is EpHostCounter of hosts/layout.cuh.
+func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }
+
+// HostConditions are the rules of a kernel of HostKernels; topology is that of ranks and
+// nodes.
+func HostConditions(kernel, topology string) []kernels.Condition {
+	out := []kernels.Condition{
+		{Expr: topology, Reason: "ranks and nodes must be those that were launched"},
+		{Expr: "!problem.skip_a2a", Reason: "skip-a2a sends nothing; use --backend cuda"},
+		{Expr: fmt.Sprintf("problem.experts <= %d", MaxExperts), Reason: "one block scans the counts of all experts"},
+		{Expr: "problem.hidden % 8 == 0", Reason: "16-byte vectors of bf16"},
+		{Expr: `problem.dispatch != "nvfp4" || problem.hidden % 32 == 0`, Reason: "16-byte vectors of e2m1"},
+		{Expr: fmt.Sprintf("threads %% %d == 0 && threads <= %d", Warp, maxHostThreads), Reason: "whole warps, with registers for the network"},
+		{Expr: "sms >= 2 && sms <= machine.sms", Reason: "all blocks must be resident, one an SM"},
+	}
+	route := kernels.Condition{Expr: `route != "rail" || problem.nodes > 1`, Reason: "rail is between hosts"}
+	switch kernel {
+	case combineHosts().Kernel.Name:
+		return append(out, route,
+			kernels.Condition{Expr: "wait_sms < sms", Reason: "the other blocks sum"},
+			kernels.Condition{Expr: `partial == "f32" || route == "rail"`, Reason: "under route=direct no sums travel"})
+	case dispatchHostsLL().Kernel.Name:
+		out = append(out, route)
+	case dispatchHosts().Kernel.Name:
+		return append(out, route,
+			kernels.Condition{Expr: "count_sms < sms", Reason: "the other blocks send"},
+			kernels.Condition{Expr: `route != "rail" || chunk_bytes == 0`, Reason: "a forwarded message travels in one piece"})
+	}
+	return append(out, conditionsHostsLL()...)
+}

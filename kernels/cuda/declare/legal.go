@@ -1,0 +1,59 @@
+package declare
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Loopback is the link fingerprint of a machine on which several ranks share
+// a GPU. It is part of the machine's key, so that its times are never taken
+// for those of a real node.
+const Loopback = "loopback"
+
+// Bounds of what the kernels are written for.
+const (
+	MaxRanks   = 8    // pointers in EpArgs, flags in EpControl
+	MaxExperts = 1024 // counts that one block can poll and scan
+	Warp       = 32
+	MaxThreads = 1024 // of one block
+)
+
+// checkProblem refuses what no family can run here.
+func CheckProblem(m ep.Machine, p ep.Problem) error {
+	switch {
+	case p.Nodes > 1:
+		return fmt.Errorf("nodes: %d, and this backend drives the GPUs of one host; use --nodes 1, or --backend \"launch:... epbench-cuda rank\" (docs/multinode.md)", p.Nodes)
+	case p.Ranks > MaxRanks:
+		return fmt.Errorf("ranks: %d is more than the %d GPUs that one node's kernels can address", p.Ranks, MaxRanks)
+	case p.Ranks > m.GPUs && m.Link != Loopback:
+		return fmt.Errorf("ranks: %d need %d GPUs and here are %d; use --ranks %d, or start the worker with --loopback to let ranks share a GPU",
+			p.Ranks, p.Ranks, m.GPUs, max(m.GPUs, 1))
+	case p.Experts > MaxExperts:
+		return fmt.Errorf("experts: %d is more than the %d whose counts one block can scan", p.Experts, MaxExperts)
+	case p.Hidden%8 != 0:
+		return fmt.Errorf("hidden: %d is not a multiple of 8, one 16-byte vector of bf16", p.Hidden)
+	case p.Tokens > p.MaxTokens:
+		return fmt.Errorf("tokens: %d is more than max-tokens %d, what the buffers hold", p.Tokens, p.MaxTokens)
+	}
+	return nil
+}
+
+// maxBlocks is how many blocks one rank may launch: one an SM. Blocks that wait
+// for each other must all be resident, and one block an SM always fits. How
+// many small ones fit is known to the compiler only; a session checks that.
+//
+// Where ranks share a GPU, each has half of an equal share. A call launched
+// early (pdl) is resident together with the call before it, and must leave
+// the SMs on which another rank still has to begin that one.
+func maxBlocks(m ep.Machine, p ep.Problem) int {
+	gpus := max(m.GPUs, 1)
+	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU
+		return m.SMs / (2 * ranks)
+	}
+	return m.SMs
+}
+
+// encodingOf is one token in the problem's dispatch dtype.
+func encodingOf(p ep.Problem) dtype.Encoding { return dtype.Of(p.Dispatch, p.Hidden) }

@@ -1,0 +1,164 @@
+package declare
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/epbench/epbench/kernels/ref"
+)
+
+// litmus is a small kernel of native/kernels/ep/litmus.cuh that tests one device
+// primitive. It runs on all ranks at once, in the emulator and on GPUs. Of EpArgs
+// it reads ranks, heap, one region, counters, deadline and launch parameters of
+// its own.
+type Litmus struct {
+	Name    string
+	Launch  Launch
+	Area    int64                              // bytes of the region, zeroed
+	checks  int                                // what counters[2] of each rank must hold; counters[1] must be 0
+	Prepare func(area []byte)                  // fills a rank's region; nil leaves zeros
+	check   func(areas [][]byte, me int) error // judges a rank's region afterwards; nil has nothing to see
+}
+
+// The launch parameters of a litmus, by the names they have in EpArgs.
+type (
+	LitmusMemcpyParams struct{ Cases, Step, CellBytes, Peer int }
+	LitmusScanParams   struct{ Sizes int }
+	LitmusPassParams   struct {
+		Scope  litmusScope
+		Rounds int
+	}
+)
+
+// litmusScope is who passes messages to whom: EP_LITMUS_BLOCK and those that
+// follow it.
+type litmusScope int
+
+const (
+	withinBlock litmusScope = iota
+	betweenBlocks
+	betweenRanks
+)
+
+const LitmusSource = "ep/litmus.cuh"
+
+// litmuses lists the litmus kernels. rounds is how often messages and signals are
+// passed.
+func Litmuses(rounds int) []Litmus {
+	return []Litmus{
+		litmusMemcpy(61, 7, 1),
+		{Name: "block_prefix_sum", Launch: litmusLaunch("ep_litmus_scan", 4, 128, LitmusScanParams{Sizes: 1024}), checks: 1024},
+		litmusPass("message passing in a block", withinBlock, rounds),
+		litmusPass("message passing between blocks", betweenBlocks, rounds),
+		litmusPass("message passing between ranks", betweenRanks, rounds),
+		litmusSignal(2, rounds),
+		litmusCodec(),
+	}
+}
+
+// judge looks at what l left on all ranks: the first words of their counters, and
+// their regions.
+func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
+	for rank, c := range counters {
+		if c[0] != 0 || c[1] != 0 || int(c[2]) != l.checks {
+			return fmt.Errorf("rank %d: gave up %d, %d violations in %d checks, want none in %d", rank, c[0], c[1], c[2], l.checks)
+		}
+		if l.check == nil {
+			continue
+		}
+		if err := l.check(areas, rank); err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+	}
+	return nil
+}
+
+func litmusLaunch(entry string, grid, block int, own any) Launch {
+	return Launch{Entry: entry, Grid: grid, Block: block, Params: LaunchParams{Own: own}}
+}
+
+// litmusMemcpy makes copies of growing size into another rank's region, to every
+// alignment within 128 bytes that 16-byte vectors allow.
+func litmusMemcpy(cases, step, peer int) Litmus {
+	cell := 16 + 16*cases*step + 256
+	source := func(i int) byte { return byte(i*7 + i>>8*13 + 1) }
+	return Litmus{
+		Name:   "block_memcpy",
+		Launch: litmusLaunch("ep_litmus_memcpy", 4, 96, LitmusMemcpyParams{cases, step, cell, peer}),
+		Area:   int64(2 * cases * cell),
+		Prepare: func(area []byte) {
+			for i := range cases * cell {
+				area[i] = source(i)
+			}
+		},
+		check: func(areas [][]byte, me int) error {
+			if me != peer {
+				return nil
+			}
+			return checkCells(areas[me], cases, step, cell, source)
+		},
+	}
+}
+
+// checkCells wants every copied byte in place and every other one untouched.
+func checkCells(area []byte, cases, step, cell int, source func(int) byte) error {
+	for n := range cases {
+		lo := 16 * (n % 8)
+		hi := lo + 16 + 16*n*step
+		for i, got := range area[(cases+n)*cell : (cases+n+1)*cell] {
+			want := byte(0)
+			if i >= lo && i < hi {
+				want = source(n*cell + i - lo)
+			}
+			if got != want {
+				return fmt.Errorf("copy of %d bytes to offset %d: byte %d is %#02x, want %#02x", hi-lo, lo, i, got, want)
+			}
+		}
+	}
+	return nil
+}
+
+func litmusPass(name string, scope litmusScope, rounds int) Litmus {
+	return Litmus{Name: name, Launch: litmusLaunch("ep_litmus_pass", 2, 64, LitmusPassParams{scope, rounds}), Area: 1024, checks: rounds}
+}
+
+// litmusSignal passes 32 words and a signal from each block to the same block
+// of the next rank.
+func litmusSignal(blocks, rounds int) Litmus {
+	return Litmus{
+		Name:   "ep_signal_completion",
+		Launch: litmusLaunch("ep_litmus_signal", blocks, 64, LitmusPassParams{Rounds: rounds}),
+		Area:   int64(1024 * blocks),
+		checks: 33 * blocks * rounds,
+		Prepare: func(area []byte) {
+			for b := range blocks {
+				binary.LittleEndian.PutUint64(area[1024*b+256:], math.MaxUint64)
+			}
+		},
+	}
+}
+
+// litmusCodec compares the device's conversions with the oracle's for every
+// BF16 value.
+func litmusCodec() Litmus {
+	return Litmus{
+		Name:   "codecs",
+		Launch: litmusLaunch("ep_litmus_codec", 2, 128, nil),
+		Area:   4 << 16,
+		check: func(areas [][]byte, me int) error {
+			for i := range 1 << 16 {
+				x := ref.BF16ToFloat(uint16(i))
+				if x != x {
+					continue // NaN never reaches a codec: what it becomes is each chip's own
+				}
+				abs := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
+				want := [4]byte{ref.E4M3(x), ref.E2M1(x), ref.EvenE8M0(abs), byte(ref.BF16(x * 1.001953125))}
+				if got := [4]byte(areas[me][4*i:]); got != want {
+					return fmt.Errorf("%g: e4m3, e2m1, e8m0, bf16 are %#02x, want %#02x", x, got, want)
+				}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,153 @@
+package declare
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// llState is the memory of the low-latency kernels, native/kernels/ll. Their
+// only counter is the abort word.
+var llState = State{Name: "ll", Regions: regionsLL, Counters: func(ep.Problem) int { return 1 }}
+
+// dispatchLL is the dispatch for decoding: one message for each distinct rank
+// of a token, and receivers that poll the data itself.
+func dispatchLL() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "dispatch_ll",
+			Op:   ep.Dispatch,
+			Doc:  "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data. For small batches.",
+			Params: []kernels.Param{
+				smsParam("16", "32", "64", "132"),
+				threadsParam("256", "512", "1024"),
+				speedParam(kernels.Compile, "send", "message bytes one sending warp converts and stores", "bytes", "512", "512", "1024"),
+				speedParam(kernels.Compile, "part", "message bytes one receiving warp waits for and copies", "bytes", "512", "512", "1024"),
+				speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that early tokens are copied while others leave", "warps", "8", "0", "8"),
+				speedParam(kernels.Launch, "pause", "time between two looks at a part by such a warp", "ns", "0", "0", "250"),
+				speedParam(kernels.Compile, "early", "1: receivers look for data before the offsets are known", "", "0", "0", "1"),
+				pdlParam("0"),
+			},
+			Check:      checkDispatchLL,
+			Default:    defaultDispatchLL,
+			Overlapped: overlappedLL,
+		},
+		source: "ll/dispatch.cuh",
+		State:  llState,
+		defines: func(c ep.Config) []string {
+			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"),
+				defineInt("EP_PART_BYTES", c, "part"), defineInt("EP_EARLY", c, "early")}
+		},
+		compare: inOrder,
+		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+			l := launchOf("dispatch_ll", c)
+			l.Params.Own = LLParams{Receivers: c.Int("receivers"), PauseNs: c.Int("pause")}
+			return []Launch{l}
+		},
+	}
+}
+
+// combineLL is the combine for decoding, which polls data as dispatchLL does.
+func combineLL() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "combine_ll",
+			Op:   ep.Combine,
+			Doc:  "One kernel without flags: receivers poll the rows. algo=dedup sums a rank's rows before they travel. For small batches.",
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("16", "32", "64", "132"),
+				threadsParam("256", "512", "1024"),
+				pdlParam("0"),
+			},
+			Check:      checkCombineLL,
+			Default:    defaultCombineLL,
+			Starts:     startsCombineLL,
+			Overlapped: overlappedLL,
+		},
+		source:   "ll/combine.cuh",
+		State:    llState,
+		defines:  definesFast,
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return []Launch{launchOf("combine_ll", c)} },
+		compare:  preReduced,
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchLL(m, p) },
+	}
+}
+
+func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if err := cmp.Or(checkFast(m, p, c),
+		kernels.CheckRange(c, "receivers", 0, c.Int("threads")/Warp-1), // one warp at least sends
+		kernels.CheckRange(c, "pause", 0, 100_000)); err != nil {
+		return err
+	}
+	if c.Int("receivers") == 0 && c.Int("pause") > 0 {
+		return fmt.Errorf("pause: %s spares the senders of the same block, and receivers=0 has none left to spare; use 0", c.Str("pause"))
+	}
+	if c.Int("early") == 1 && c.Int("receivers") > 0 {
+		return fmt.Errorf("receivers: %s with early=1, where all warps wait for the offsets together; use 0", c.Str("receivers"))
+	}
+	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"),
+		checkSwitch(c, "early"), checkSwitch(c, "pdl"))
+}
+
+func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkFast(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"))
+}
+
+// overlappedLL launches one half of a pair while the other still runs. On 4 H200
+// that took 9 to 15 % off pairs of 1 and 8 tokens, though neither half gains
+// by it alone.
+func overlappedLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
+
+// defaultDispatchLL follows what won on 8 H200: the whole GPU; up to 8 tokens
+// small parts and early receivers, above 32 more warps and larger parts.
+func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
+	v := map[string]ep.Value{
+		"sms": number(fastSMs(m, p)), "threads": "512", "send": "512", "part": "512",
+		"receivers": "8", "pause": "0", "early": "0", "pdl": "0",
+	}
+	if p.Tokens <= 8 {
+		v["early"], v["receivers"] = "1", "0"
+	} else {
+		v["part"] = "1024"
+	}
+	if p.Tokens > 32 {
+		v["threads"] = "1024"
+	}
+	return ep.Config{Kernel: "dispatch_ll", Values: v}
+}
+
+// defaultCombineLL sums in top-k order: the bits of the specification.
+func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
+	return ep.Config{Kernel: "combine_ll", Values: map[string]ep.Value{
+		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "512", "pdl": "0",
+	}}
+}
+
+// startsCombineLL is 1,024 threads above 64 tokens. On 2 and 4 H200 they took
+// 2 to 25 % less time there, and 4 to 14 % more with fewer tokens. They are
+// not the default, because on sm_100a they spill.
+func startsCombineLL(m ep.Machine, p ep.Problem) []ep.Config {
+	if p.Tokens <= 64 {
+		return nil
+	}
+	return []ep.Config{defaultCombineLL(m, p).With("threads", "1024")}
+}
+
+// regionsLL is LlRegion of ll/layout.cuh.
+func regionsLL(p ep.Problem) []Region {
+	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
+	l := dtype.Of(p.Dispatch, p.Hidden)
+	return []Region{
+		Zeroed("counts", 3*r*int64(p.LocalExperts()+1)*8),
+		Poisoned("headers", 3*r*t*k*8),
+		Poisoned("slots", 2*r*t*int64(l.TokenBytes())),
+		Zeroed("route", r*t*k*8),
+		Zeroed("tokens", r*4),
+		Zeroed("started", r*4),
+		Poisoned("return", 2*t*max(r, k)*int64(2*p.Hidden)),
+	}
+}

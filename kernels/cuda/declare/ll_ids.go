@@ -1,0 +1,68 @@
+package declare
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// dispatchLLIDs is dispatchLL whose receivers count. It is a kernel of its own, since
+// dispatchLL's rows are tied to its source.
+func dispatchLLIDs() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name: "dispatch_ll_ids",
+			Op:   ep.Dispatch,
+			Doc:  "dispatch_ll where no sender counts: ids and data leave at once, and each receiving block counts the ids that arrive. For small batches.",
+			Params: []kernels.Param{
+				smsParam("16", "32", "64", "132"),
+				threadsParam("256", "512", "1024"),
+				speedParam(kernels.Compile, "send", "message bytes one sending warp converts and stores", "bytes", "512", "512", "1024"),
+				speedParam(kernels.Compile, "part", "message bytes one receiving warp waits for and copies", "bytes", "512", "512", "1024"),
+				pdlParam("0"),
+			},
+			Check:      checkDispatchLLIDs,
+			Default:    defaultDispatchLLIDs,
+			Overlapped: overlappedLL,
+		},
+		source: "ll/dispatch_ids.cuh",
+		State:  llState,
+		defines: func(c ep.Config) []string {
+			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part")}
+		},
+		compare: inOrder,
+		Launches: func(p ep.Problem, c ep.Config) []Launch {
+			l := launchOf("dispatch_ll_ids", c)
+			l.Shared = markBytes(p)
+			l.Params.Own = LLParams{Receivers: c.Int("threads") / Warp / 2} // the others gather headers and copy
+			return []Launch{l}
+		},
+	}
+}
+
+// marksShared is the most shared memory, in bytes, that the marks of a block may take. Of
+// all chips sm_80 gives a block the least, 163 KiB. The block's counts take up to 9 of these.
+const marksShared = 128 << 10
+
+// markBytes is the shared memory in which a block marks which tokens have which experts:
+// a bit for each expert and token that a call may have. That is the fullest rank's count,
+// not what the buffers hold: a table's row of few tokens holds at any capacity.
+func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
+
+func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if err := checkFast(m, p, c); err != nil {
+		return err
+	}
+	if n := markBytes(p); n > marksShared {
+		return fmt.Errorf("tokens: %d with %d experts take %d bytes of shared memory, more than %d; use at most %d, or dispatch_ll",
+			p.Tokens, p.Experts, n, marksShared, marksShared/4/p.Experts*32)
+	}
+	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkSwitch(c, "pdl"))
+}
+
+// defaultDispatchLLIDs takes parts and threads as dispatchLL does.
+func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
+	return splitOfLL(defaultDispatchLL(m, p), "dispatch_ll_ids", "receivers", "pause", "early")
+}

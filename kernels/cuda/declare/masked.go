@@ -1,0 +1,137 @@
+package declare
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// maskedState is the memory of the kernels of layout masked, native/kernels/masked.
+// Their only counter is the abort word.
+var maskedState = State{Name: "masked", Regions: regionsMasked, Counters: func(ep.Problem) int { return 1 }}
+
+// maskedExperts bounds experts: a block counts the rows of all of them in shared
+// memory, twice, and keeps the first row of each segment of its own.
+const maskedExperts = 2048
+
+// dispatchMasked sends each token once to each rank of its experts, and the receiver
+// copies it to the block of each.
+func dispatchMasked() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name:    "dispatch_masked",
+			Op:      ep.Dispatch,
+			Layouts: []ep.Layout{ep.LayoutMasked},
+			Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
+			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data and copy it to the blocks of its experts.",
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("copies what arrived to its rows", "0", "8", "16", "32", "64", "88"),
+				threadsParam("512", "768", "1024"),
+				unitParam("message"),
+				inputParam(),
+				pdlParam("0"),
+			},
+			Check:      checkDispatchMasked,
+			Default:    defaultDispatchMasked,
+			Starts:     startsRank(defaultDispatchMasked),
+			Overlapped: overlappedLL,
+		},
+		source:   "masked/dispatch.cuh",
+		State:    maskedState,
+		defines:  definesDispatchRank,
+		compare:  inOrder,
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesRank("dispatch_masked", c) },
+	}
+}
+
+// combineMasked brings the experts' rows back.
+func combineMasked() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name:    "combine_masked",
+			Op:      ep.Combine,
+			Layouts: []ep.Layout{ep.LayoutMasked},
+			Work:    ep.Work{Library: "epbench", Layout: "masked", Sum: "gated", Inside: []string{"reduction"}},
+			Doc:     "One kernel without flags: receivers poll the rows. algo=dedup sends the weights ahead and sums a rank's rows before they travel.",
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("adds what arrived", "0", "8", "16", "32", "64", "88"),
+				threadsParam("512", "768", "1024"),
+				unitParam("row"),
+				pdlParam("0"),
+			},
+			Check:      checkCombineMasked,
+			Default:    defaultCombineMasked,
+			Starts:     startsRank(defaultCombineMasked),
+			Overlapped: overlappedLL,
+		},
+		source:   "masked/combine.cuh",
+		State:    maskedState,
+		defines:  func(c ep.Config) []string { return append(definesRank(c), Define("EP_DIRECT", Bit(!isDedup(c)))) },
+		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, Partial: partialOf(c)} },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesRank("combine_masked", c) },
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchMasked(m, p) },
+	}
+}
+
+func checkDispatchMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkMaskedExperts(p, c), checkDispatchRank(m, p, c))
+}
+
+func checkMaskedExperts(p ep.Problem, c ep.Config) error {
+	if p.Experts > maskedExperts {
+		return fmt.Errorf("experts: %d are more than the %d that %s counts; use layout rank", p.Experts, maskedExperts, c.Kernel)
+	}
+	return nil
+}
+
+func checkCombineMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if p.Experts > maskedExperts {
+		return fmt.Errorf("experts: %d are more than the %d that dispatch_masked counts; use layout rank", p.Experts, maskedExperts)
+	}
+	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
+}
+
+// defaultDispatchMasked gives half of a long call's SMs to what arrives: a row is
+// written once for each of its experts.
+func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
+	return defaultRank("dispatch_masked", m, p, 2).With("input", "bf16")
+}
+
+// aheadTokens is the token count up to which the weights that algo=dedup sends ahead take
+// longer than the rows that it saves.
+const aheadTokens = 4
+
+// defaultCombineMasked sums in top-k order: the bits of the specification. A caller who
+// accepts reduced precision gets one row a rank, which moves fewer bytes.
+func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
+	algo := ep.Value("direct")
+	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {
+		algo = "dedup"
+	}
+	return defaultRank("combine_masked", m, p, 2).With("algo", algo)
+}
+
+// regionsMasked is RankRegion of rank/layout.cuh and MaskedRegion of
+// masked/layout.cuh.
+func regionsMasked(p ep.Problem) []Region {
+	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
+	head := 1 + 2*k
+	return []Region{
+		Zeroed("counts", 2*r*r*8),
+		Poisoned("slots", 2*r*t*rankMessage(p)),
+		Zeroed("started", r*4),
+		Poisoned("return", 2*t*max(r, k)*int64(2*p.Hidden)),
+		Zeroed("weights", 2*r*t*k*8),
+		Poisoned("heads", 3*r*t*head*4),
+		Zeroed("experts", 2*r*int64(p.LocalExperts())*8),
+		Zeroed("last", 2*r*8),
+		Zeroed("tokens", 3*r*8),
+		Poisoned("ids", 3*r*t*k*8),
+	}
+}

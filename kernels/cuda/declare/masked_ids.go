@@ -1,0 +1,37 @@
+package declare
+
+import (
+	"cmp"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// dispatchMaskedIDs is dispatchMasked whose receivers count, by the code of dispatchLLIDs.
+// Tokens come as BF16 alone: a caller who casts takes dispatchMasked.
+func dispatchMaskedIDs() Declaration {
+	ids := dispatchLLIDs()
+	ids.Kernel = kernels.Kernel{
+		Name:    "dispatch_masked_ids",
+		Op:      ep.Dispatch,
+		Layouts: []ep.Layout{ep.LayoutMasked},
+		Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
+		Doc:     "dispatch_masked where no sender counts: ids and data leave at once, and each receiving block counts the ids that arrive.",
+		Params:  ids.Kernel.Params,
+		Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+			return cmp.Or(checkMaskedExperts(p, c), checkDispatchLLIDs(m, p, c))
+		},
+		Default: func(m ep.Machine, p ep.Problem) ep.Config {
+			return splitOfLL(defaultDispatchLLIDs(m, p), "dispatch_masked_ids")
+		},
+		Overlapped: overlappedLL,
+	}
+	ids.source, ids.State = "masked/dispatch_ids.cuh", maskedState
+	launches := ids.Launches
+	ids.Launches = func(p ep.Problem, c ep.Config) []Launch {
+		l := launches(p, c)
+		l[0].Entry = "dispatch_masked_ids"
+		return l
+	}
+	return ids
+}

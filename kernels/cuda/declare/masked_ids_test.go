@@ -1,0 +1,79 @@
+package declare
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestMaskedIDsEmulated: receivers that count put rows into the blocks of layout masked, in
+// order, and leave routes that every combine of the layout reads. Cases are those of
+// TestLowLatencyIDsEmulated.
+func TestMaskedIDsEmulated(t *testing.T) {
+	oncePerRun(t)
+	for _, q := range []struct {
+		fastCase
+		c Declaration
+	}{
+		{fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
+			"sms=5,threads=64,send=1024,part=1024", "sms=4,wait_sms=2,threads=64", 3}, combineMasked()},
+		{fastCase{pairProblem(ep.BF16, 2, 256, 80, 3, 100), []int{70, 3}, 0.5, 0,
+			"sms=7,threads=128,part=512", "sms=4,threads=128,algo=dedup", 2}, combineMasked()},
+		{fastCase{pairProblem(ep.FP8, 8, 256, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0.1,
+			"sms=3,threads=64,part=512", "sms=2,recv_sms=3,threads=64,algo=dedup", 2}, combineMaskedSplit()},
+		{fastCase{pairProblem(ep.BF16, 1, 256, 4, 2, 5), []int{5}, 0, 0,
+			"sms=1,threads=544", "sms=2,threads=64,algo=dedup", 2}, combineMasked()},
+	} {
+		q.p.Layout = ep.LayoutMasked
+		t.Run(q.name(), func(t *testing.T) {
+			t.Parallel()
+			q.drill(q.prepare(t, dispatchMaskedIDs(), q.c))
+		})
+	}
+}
+
+// TestMaskedIDsFollow: the three dispatches of the layout follow each other on one state
+// without a barrier, in every order, with a late rank. Each clears what the others left
+// three calls before it is used again.
+func TestMaskedIDsFollow(t *testing.T) {
+	oncePerRun(t)
+	q := fastCase{p: pairProblem(ep.FP8, 3, 640, 12, 3, 9), tokens: []int{9, 7, 0}, masked: 0.2,
+		dispatch: "sms=3,threads=64,send=1024,part=1024", combine: "sms=2,threads=64"}
+	q.p.Layout = ep.LayoutMasked
+	e := q.prepare(t, dispatchMaskedIDs(), combineMasked())
+	calls := [][]string{
+		e.call(e.d, e.dc),
+		e.call(dispatchMasked(), overDefault(t, dispatchMasked(), q.p, "sms=4,threads=64,wait_sms=2")),
+		e.call(dispatchMaskedSplit(), overDefault(t, dispatchMaskedSplit(), q.p, "sms=2,recv_sms=3,threads=64")),
+	}
+	e.late()
+	for _, i := range []int{0, 1, 0, 1, 1, 1, 0, 0, 0, 2, 0, 2, 2, 1, 2, 1, 0, 0, 2} {
+		e.poison(PartOut, PartScales, PartRowOffsets, PartSrcInfo, PartExpertIDs)
+		e.run(1, calls[i])
+		e.checkDispatch(ref.Compare{Ordered: true})
+	}
+}
+
+// TestMaskedIDsParams: it takes what dispatch_ll_ids takes, and tokens as BF16 alone.
+func TestMaskedIDsParams(t *testing.T) {
+	f, ll := dispatchMaskedIDs(), dispatchLLIDs()
+	if !slices.EqualFunc(f.Kernel.Params, ll.Kernel.Params, func(a, b kernels.Param) bool { return a.Name == b.Name }) {
+		t.Errorf("%d parameters, dispatch_ll_ids has %d", len(f.Kernel.Params), len(ll.Kernel.Params))
+	}
+	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
+	p.Layout, p.Op = ep.LayoutMasked, ep.Dispatch
+	c := f.Kernel.DefaultConfig(onCPU(), p)
+	if err := f.Check(onCPU(), p, c); err != nil {
+		t.Errorf("the default: %v", err)
+	}
+	if _, ok := c.Values["input"]; ok {
+		t.Error("input: it has no other than bf16")
+	}
+	p.Layout = ep.LayoutExpert
+	if f.Check(onCPU(), p, c) == nil {
+		t.Error("it takes layout expert")
+	}
+}

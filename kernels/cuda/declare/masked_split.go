@@ -1,0 +1,89 @@
+package declare
+
+import (
+	"cmp"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// dispatchMaskedSplit is dispatchMasked in two kernels. They work on the same memory,
+// so that a pack of this layout holds both at little cost.
+func dispatchMaskedSplit() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name:        "dispatch_masked_split",
+			Op:          ep.Dispatch,
+			Layouts:     []ep.Layout{ep.LayoutMasked},
+			Work:        ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
+			Doc:         "dispatch_masked as two kernels: one ends when everything is on its way, the other receives. Between them all SMs are free.",
+			SplitPhases: true,
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				recvParam(),
+				threadsParam("512"),
+				oneUnitParam("message"),
+				inputParam(),
+				pdlParam("0"),
+			},
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(checkRecv(m, p, c), checkDispatchMasked(m, p, c.With("wait_sms", "0")))
+			},
+			Default: func(m ep.Machine, p ep.Problem) ep.Config {
+				return splitOfMasked(defaultDispatchMasked(m, p), "dispatch_masked_split")
+			},
+		},
+		source:   "masked/dispatch_split.cuh",
+		State:    maskedState,
+		defines:  definesDispatchRank,
+		compare:  inOrder,
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return splitLaunches("dispatch_masked", c) },
+	}
+}
+
+// combineMaskedSplit is combineMasked in two kernels.
+func combineMaskedSplit() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name:        "combine_masked_split",
+			Op:          ep.Combine,
+			Layouts:     []ep.Layout{ep.LayoutMasked},
+			Work:        ep.Work{Library: "epbench", Layout: "masked", Sum: "gated", Inside: []string{"reduction"}},
+			Doc:         "combine_masked as two kernels: one ends when every row is on its way, the other receives and sums. With algo=dedup the first waits for the other ranks' weights.",
+			SplitPhases: true,
+			Params: []kernels.Param{
+				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				smsParam("16", "24", "32", "64", "132"),
+				recvParam(),
+				threadsParam("512"),
+				oneUnitParam("row"),
+				pdlParam("0"),
+			},
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(checkRecv(m, p, c), checkCombineMasked(m, p, c.With("wait_sms", "0")))
+			},
+			Default: defaultCombineMaskedSplit,
+		},
+		source:   "masked/combine_split.cuh",
+		State:    maskedState,
+		defines:  func(c ep.Config) []string { return append(definesRank(c), Define("EP_DIRECT", Bit(!isDedup(c)))) },
+		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, Partial: partialOf(c)} },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return splitLaunches("combine_masked", c) },
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchMasked(m, p) },
+	}
+}
+
+// defaultCombineMaskedSplit sends rows one by one also where partial sums are accepted:
+// a sender of sums waits for the weights of ranks that come later, on SMs that the
+// caller wants for other work.
+func defaultCombineMaskedSplit(m ep.Machine, p ep.Problem) ep.Config {
+	return splitOfMasked(defaultCombineMasked(m, p).With("algo", "direct"), "combine_masked_split")
+}
+
+// splitOfMasked is a config of the fused kernel for the split one: each half has a grid
+// of its own.
+func splitOfMasked(c ep.Config, kernel string) ep.Config {
+	out := splitOfLL(c, kernel, "wait_sms")
+	return out.With("recv_sms", out.Values["sms"])
+}

@@ -1,0 +1,47 @@
+package declare
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestEmulatedMaskedSplit: the split pair gives the oracle's bytes on grids of different
+// sizes.
+func TestEmulatedMaskedSplit(t *testing.T) {
+	for _, q := range []fastCase{
+		{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64,algo=dedup", 10},
+	} {
+		q.p.Layout = ep.LayoutMasked
+		t.Run(q.name(), func(t *testing.T) {
+			t.Parallel()
+			q.drill(q.prepare(t, dispatchMaskedSplit(), combineMaskedSplit()))
+		})
+	}
+}
+
+// TestMaskedSplitDefaults: a sender of the default waits for no rank that is late, and
+// both grids are bounded.
+func TestMaskedSplitDefaults(t *testing.T) {
+	p := pairProblem(ep.FP8, 8, 512, 64, 8, 300)
+	p.Layout, p.Precision = ep.LayoutMasked, ep.Reduced
+	for _, f := range []Declaration{dispatchMaskedSplit(), combineMaskedSplit()} {
+		p.Op = f.Kernel.Op
+		c := f.Kernel.DefaultConfig(onCPU(), p)
+		if err := f.Check(onCPU(), p, c); err != nil {
+			t.Errorf("the default: %v", err)
+		}
+		if p.Op == ep.Combine && c.Str("algo") != "direct" {
+			t.Errorf("the default sends with algo=%s, whose sender waits for weights", c.Str("algo"))
+		}
+		for _, name := range []string{"sms", "recv_sms"} {
+			if err := f.Check(onCPU(), p, c.With(name, "133")); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=133: %v", name, err)
+			}
+		}
+		if l := f.Launches(p, c.With("recv_sms", "7")); len(l) != 2 || l[0].Params.WaitSMs != 0 || l[1].Grid != 7 {
+			t.Errorf("launches %+v", l)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package declare
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// What several families declare and check alike.
+
+// speedParam declares a parameter that changes nothing but time.
+func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep ...ep.Value) kernels.Param {
+	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
+}
+
+func smsParam(sweep ...ep.Value) kernels.Param {
+	q := speedParam(kernels.Launch, "sms", "blocks, one an SM", "SMs", sweep[len(sweep)-1], sweep...)
+	q.Cost = kernels.SMCost
+	return q
+}
+
+func threadsParam(sweep ...ep.Value) kernels.Param {
+	q := speedParam(kernels.Compile, "threads", "threads a block", "threads", sweep[len(sweep)-1], sweep...)
+	q.Cost = kernels.ThreadCost
+	return q
+}
+
+func pdlParam(def ep.Value) kernels.Param {
+	return speedParam(kernels.Launch, "pdl", "1: start while the kernel before drains (programmatic dependent launch)", "", def, "0", "1")
+}
+
+// algoParam is that of a combine, where dedup rounds partial sums.
+func algoParam(doc string) kernels.Param {
+	q := speedParam(kernels.Compile, "algo", doc, "", "direct", "direct", "dedup")
+	q.Class = kernels.Precision
+	return q
+}
+
+// maxFastTokens bounds max-tokens of the ll and final kernels: 20 bits of a
+// header word hold a position in a segment.
+const maxFastTokens = 1<<20 - 1
+
+// checkFast refuses what neither the ll nor the final kernels can do.
+func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if err := CheckProblem(m, p); err != nil {
+		return err
+	}
+	switch {
+	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
+		return fmt.Errorf("dtype: %s sends bf16 and fp8, not %s; use the ep kernels", c.Kernel, p.Dispatch)
+	case p.SharedExpert:
+		return fmt.Errorf("shared-expert: %s does not fuse it; use the ep kernels", c.Kernel)
+	case p.SkipA2A:
+		return fmt.Errorf("skip-a2a: %s always sends; use the ep kernels", c.Kernel)
+	case p.MaxTokens > maxFastTokens:
+		return fmt.Errorf("max-tokens: %d is more than %d, the positions of a header", p.MaxTokens, maxFastTokens)
+	}
+	return cmp.Or(checkSMs(m, p, c, 1), checkThreads(c, 64))
+}
+
+// inOrder is what the ll and final dispatches promise: the oracle's bytes, and
+// tokens ascending inside each segment, in every run.
+func inOrder(ep.Config) ref.Compare { return ref.Compare{Ordered: true} }
+
+// preReduced is how a combine is judged that may sum a rank's rows before they travel,
+// rounded to BF16 or not.
+func preReduced(c ep.Config) ref.Compare { return ref.Compare{Partial: partialOf(c)} }
+
+func partialOf(c ep.Config) ref.Partial {
+	switch {
+	case isDedup(c), c.Str("partial") == "bf16":
+		return ref.BF16Partial
+	case c.Str("partial") == "f32":
+		return ref.F32Partial
+	}
+	return ref.NoPartial
+}
+
+// JudgedElements bounds the elements of a rank that are compared in one
+// verification; of more, rows are sampled.
+const JudgedElements = 16 << 20
+
+// judged is how far a config's output may be from the oracle's, and how much of it
+// is compared: all of it behind an epilogue.
+func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
+	var out ref.Compare
+	if f.compare != nil {
+		out = f.compare(c)
+	}
+	switch c.Str("epilogue") {
+	case "scale":
+		out.Epilogue = &ref.Epilogue{Scale: EpilogueScale}
+	case "bias":
+		out.Epilogue = &ref.Epilogue{Bias: Bias(p.Hidden)}
+	default:
+		out.MaxRows = max(JudgedElements/p.Hidden, 1)
+	}
+	return out
+}
+
+// JudgedAs is how a config's output is judged by this package, for workers that run
+// the same kernels in another way.
+func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
+	f, err := Find(c.Kernel)
+	return f.Judged(p, c), err
+}
+
+func isDedup(c ep.Config) bool { return c.Str("algo") == "dedup" }
+
+// fastSMs is all of a rank's share of its GPU.
+func fastSMs(m ep.Machine, p ep.Problem) int { return max(maxBlocks(m, p), 1) }
+
+// launchOf is one launch of an entry, with the parameters that every family has.
+func launchOf(entry string, c ep.Config) Launch {
+	return Launch{
+		Entry: entry, Grid: c.Int("sms"), Block: c.Int("threads"), PDL: c.Int("pdl") == 1,
+		Params: LaunchParams{SMs: c.Int("sms")},
+	}
+}
+
+// defineInt spells a numeric parameter as a compile option.
+func defineInt(name string, c ep.Config, param string) string { return Define(name, c.Int(param)) }
+
+func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
+
+// checkThreads wants whole warps, at least lo threads.
+func checkThreads(c ep.Config, lo int) error {
+	return kernels.CheckMultiple(c, "threads", Warp, lo, MaxThreads, "a warp")
+}
+
+// checkSMs wants sms, a number of blocks, to be at least lo and at most what
+// is resident at once.
+func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
+	n, hi := c.Int("sms"), maxBlocks(m, p)
+	if n > hi {
+		return fmt.Errorf("sms: %d blocks cannot all be resident: %d SMs for each rank, one block an SM", n, hi)
+	}
+	if n < lo {
+		return fmt.Errorf("sms: %s is below %d, the fewest blocks that hold every role", c.Values["sms"], lo)
+	}
+	return nil
+}
+
+func checkSwitch(c ep.Config, name string) error { return kernels.CheckWord(c, name, "0", "1") }

@@ -1,0 +1,66 @@
+package declare
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Partial sums give the oracle's bits in their own order: of tokens with one row on a rank,
+// with many and with none. The problem and the dispatch are one of TestLowLatencyEmulated,
+// compiled once for both.
+func TestLowLatencyPartialEmulated(t *testing.T) {
+	oncePerRun(t)
+	q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
+		"sms=5,threads=64,early=0,receivers=1,send=1024,part=1024", "sms=2,threads=96,receivers=1", 10}
+	q.drill(q.prepare(t, dispatchLL(), combineLLPartial()))
+}
+
+func TestPartialLegality(t *testing.T) {
+	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
+	alone := p
+	alone.Ranks = 1
+	for _, f := range []Declaration{combineLLPartial(), combineFinalPartial()} {
+		if err := f.Kernel.Check(onCPU(), alone, overDefault(t, f, alone, "")); err == nil || !strings.HasPrefix(err.Error(), "ranks: 1") {
+			t.Errorf("%s on one rank: %v", f.Kernel.Name, err)
+		}
+	}
+	for changes, want := range map[string]string{
+		"":                       "",
+		"partial=bf16":           "",
+		"threads=64,receivers=1": "",
+		"threads=64,receivers=2": "receivers: 2",
+		"partial=fp8":            "partial:",
+		"pdl=2":                  "pdl:",
+		"sms=133":                "sms: 133",
+	} {
+		f := combineLLPartial()
+		err := f.Kernel.Check(onCPU(), p, overDefault(t, f, p, changes))
+		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", changes, err, want)
+		}
+	}
+}
+
+// A caller that needs full precision gets f32 sums, not BF16 ones.
+func TestPartialPrecision(t *testing.T) {
+	p := pairProblem(ep.BF16, 2, 7168, 256, 8, 128)
+	f := combineLLPartial()
+	own := f.Kernel.DefaultConfig(onCPU(), p)
+	if q := f.Kernel.Changes(kernels.Precision, own, own.With("partial", "bf16")); q != "partial" {
+		t.Errorf("partial=bf16 changes %q, want partial", q)
+	}
+	if own.Str("partial") != "f32" || f.Judged(p, own).Partial == f.Judged(p, own.With("partial", "bf16")).Partial {
+		t.Errorf("%s is judged as %+v", own.Key(), f.Judged(p, own))
+	}
+}
+
+// oncePerRun leaves a test to `make test`: the race detector sees nothing of device code.
+func oncePerRun(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs device code, which -short leaves out")
+	}
+}

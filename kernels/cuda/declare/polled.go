@@ -1,0 +1,66 @@
+package declare
+
+import (
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// polledState is the final kernels' memory with slots that a combine polls. Their
+// dispatches run in it too.
+var polledState = State{Name: "final-polled", extends: finalState.Name, Regions: regionsPolled, Counters: finalState.Counters}
+
+// regionsPolled is FinRegion of final/layout.cuh and the FIN_POLLED of
+// final/combine_polled.cuh. Flags and slots of the combines with flags take a word.
+func regionsPolled(p ep.Problem) []Region {
+	out := regionsFinal(p)
+	for i := range out {
+		if out[i].Name == "flags" || out[i].Name == "return" {
+			out[i].Bytes = 4
+		}
+	}
+	slots := int64(max(p.Ranks, p.TopK))
+	return append(out, Poisoned("polled", 2*int64(p.MaxTokens)*slots*int64(2*p.Hidden)))
+}
+
+// combineFinalPolled is combineLLPartial behind a dispatch of the final kernels. With 4,096
+// tokens on 2 ranks such pairs are a fifth faster than those of one family.
+func combineFinalPolled() Declaration {
+	f := combineLLPartial()
+	f.Kernel = kernels.Kernel{
+		Name: "combine_final_polled",
+		Op:   ep.Combine,
+		Doc:  "combine_ll_partial behind dispatch_final or dispatch_final_home: receivers poll the sums, in twice the slots. For large batches.",
+		Params: []kernels.Param{
+			partialParam(),
+			smsParam("32", "64", "132"),
+			threadsParam("512", "768"),
+			polledReceivers("8", "0", "8", "12"),
+			pdlParam("0"),
+		},
+		Check:   checkCombineLLPartial,
+		Default: defaultCombineFinalPolled,
+		Starts:  startsCombineFinalPolled,
+	}
+	f.source, f.State = "final/combine_polled.cuh", polledState
+	f.Launches = func(_ ep.Problem, c ep.Config) []Launch {
+		l := launchOf("combine_final_polled", c)
+		l.Params.Own = LLParams{Receivers: c.Int("receivers")}
+		return []Launch{l}
+	}
+	f.dispatch = func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) }
+	return f
+}
+
+// defaultCombineFinalPolled is defaultCombineLLPartial with warps that only sum, which won
+// from 1,024 tokens on.
+func defaultCombineFinalPolled(m ep.Machine, p ep.Problem) ep.Config {
+	return ep.Config{Kernel: "combine_final_polled", Values: map[string]ep.Value{
+		"partial": "f32", "sms": number(fastSMs(m, p)), "threads": "512", "receivers": "8", "pdl": "0",
+	}}
+}
+
+// startsCombineFinalPolled adds the blocks of 768 threads that won from 1,024 tokens on.
+// They are not the default, because they spill registers on 8 ranks.
+func startsCombineFinalPolled(m ep.Machine, p ep.Problem) []ep.Config {
+	return []ep.Config{defaultCombineFinalPolled(m, p).With("threads", "768").With("receivers", "12")}
+}

@@ -1,0 +1,63 @@
+package declare
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestFinalPolledEmulated: sums that are polled give the oracle's bits behind either
+// dispatch of the final kernels, of ranks with and without tokens, also without a barrier
+// between calls, and with every route and count changed in memory that was used before.
+func TestFinalPolledEmulated(t *testing.T) {
+	oncePerRun(t)
+	for _, q := range []struct {
+		fastCase
+		d Declaration
+	}{
+		{fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,
+			"sms=2,wait_sms=0,threads=64,team=1", "sms=3,threads=96,receivers=1", 10}, dispatchFinalHome()},
+		{fastCase{pairProblem(ep.FP8, 4, 256, 16, 4, 5), []int{5, 0, 3}, 0.4, 0.2,
+			"sms=3,wait_sms=1,threads=64", "sms=2,threads=64,receivers=0,partial=bf16", 10}, dispatchFinal()},
+	} {
+		t.Run(q.name(), func(t *testing.T) {
+			t.Parallel()
+			q.drill(q.prepare(t, q.d, combineFinalPolled()))
+		})
+	}
+}
+
+// TestFinalPolledRace: the slots are empty before they are polled, and rows are read only
+// behind the kernel that placed them.
+func TestFinalPolledRace(t *testing.T) {
+	oncePerRun(t)
+	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0,
+		"sms=3,wait_sms=1,threads=64", "sms=2,threads=64,receivers=1", 4}
+	q.races(t, dispatchFinal(), combineFinalPolled())
+}
+
+// TestStatesThatExtend: the larger memory begins with the smaller one, region by region,
+// and serves its dispatches; the smaller one does not serve the larger's combine.
+func TestStatesThatExtend(t *testing.T) {
+	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
+	final, polled := regionsFinal(p), regionsPolled(p)
+	for i, r := range final {
+		if polled[i].Name != r.Name {
+			t.Errorf("region %d is %s, in %s %s", i, polled[i].Name, finalState.Name, r.Name)
+		}
+	}
+	if last := polled[len(polled)-1]; last.Bytes != 2*128*8*2*7168 || last.Fill != 0xff {
+		t.Errorf("%+v", last)
+	}
+	follows := pairsWithin(combineFinalPolled(), Declarations())
+	for _, f := range []Declaration{dispatchFinal(), dispatchFinalHome(), dispatchLL(), dispatchLLIDs()} {
+		err := follows(f.Kernel.DefaultConfig(onCPU(), p), combineFinalPolled().Kernel.DefaultConfig(onCPU(), p))
+		if (err == nil) != (f.State.Name == "final") || err != nil && !strings.Contains(err.Error(), "reads the final-polled state") {
+			t.Errorf("%s: %v", f.Kernel.Name, err)
+		}
+	}
+	if polledState.serves(finalState) == finalState.serves(polledState) {
+		t.Error("one serves the other, and not both")
+	}
+}

@@ -1,0 +1,194 @@
+package declare
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// rankState is the memory of the kernels of layout rank, native/kernels/rank. Their
+// only counter is the abort word.
+var rankState = State{Name: "rank", Regions: regionsRank, Counters: func(ep.Problem) int { return 1 }}
+
+// byRank are the layouts that they serve.
+var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
+
+// dispatchRank sends each token once to each rank of its experts.
+func dispatchRank() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name:    "dispatch_rank",
+			Op:      ep.Dispatch,
+			Layouts: byRank,
+			Work:    ep.Work{Library: "epbench", Layout: "rank", Inside: []string{"cast", "counts"}},
+			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data and copy it to the row's place.",
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("copies what arrived to its rows", "0", "4", "8", "12", "16", "24", "32", "48", "64"),
+				threadsParam("512", "768", "1024"),
+				unitParam("message"),
+				inputParam(),
+				pdlParam("0"),
+			},
+			Check:      checkDispatchRank,
+			Default:    defaultDispatchRank,
+			Starts:     startsRank(defaultDispatchRank),
+			Overlapped: overlappedLL,
+		},
+		source:   "rank/dispatch.cuh",
+		State:    rankState,
+		defines:  definesDispatchRank,
+		compare:  inOrder,
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesRank("dispatch_rank", c) },
+	}
+}
+
+// combineRank brings one row a (token, rank) back.
+func combineRank() Declaration {
+	return Declaration{
+		Kernel: kernels.Kernel{
+			Name:    "combine_rank",
+			Op:      ep.Combine,
+			Layouts: byRank,
+			Work:    ep.Work{Library: "epbench", Layout: "rank", Sum: "plain", Inside: []string{"reduction"}},
+			Doc:     "One kernel without flags: receivers poll the rows of a token and add them in the order of ranks; a rank's own rows stay where they are.",
+			Params: []kernels.Param{
+				smsParam("16", "24", "32", "64", "132"),
+				waitParam("adds what arrived", "0", "8", "12", "16", "24", "32", "48", "64", "88"),
+				threadsParam("512", "768", "1024"),
+				unitParam("row"),
+				pdlParam("0"),
+			},
+			Check:      checkRank,
+			Default:    defaultCombineRank,
+			Starts:     startsRank(defaultCombineRank),
+			Overlapped: overlappedLL,
+		},
+		source:   "rank/combine.cuh",
+		State:    rankState,
+		defines:  definesRank,
+		compare:  func(ep.Config) ref.Compare { return ref.Compare{Bits: true} },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesRank("combine_rank", c) },
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchRank(m, p) },
+	}
+}
+
+func unitParam(of string) kernels.Param {
+	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
+}
+
+// inputParam is what the caller has: no time is compared between its values, since
+// fp8 leaves the cast outside.
+func inputParam() kernels.Param {
+	q := speedParam(kernels.Compile, "input", "what a token comes as: bf16, cast to the dtype here, or fp8 with float scales [tokens, hidden/128], cast by the caller", "", "bf16", "bf16", "fp8")
+	q.Class = kernels.Hook
+	q.Outside = map[ep.Value]string{"fp8": "cast"}
+	return q
+}
+
+// TakesCast reports whether a dispatch takes tokens that its caller cast.
+func TakesCast(dispatch ep.Config) bool { return dispatch.Str("input") == "fp8" }
+
+func definesDispatchRank(c ep.Config) []string {
+	return append(definesRank(c), Define("EP_RAW", Bit(TakesCast(c))))
+}
+
+func definesRank(c ep.Config) []string {
+	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_UNIT_BYTES", c, "unit")}
+}
+
+func launchesRank(entry string, c ep.Config) []Launch {
+	l := launchOf(entry, c)
+	l.Params.WaitSMs = c.Int("wait_sms")
+	return []Launch{l}
+}
+
+func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
+	return cmp.Or(checkFast(m, p, c),
+		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // one block at least sends
+		kernels.CheckWord(c, "unit", "512", "1024", "2048"), checkSwitch(c, "pdl"))
+}
+
+func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if TakesCast(c) && p.Dispatch != ep.FP8 {
+		return fmt.Errorf("input: fp8 is no source of %s; use bf16", p.Dispatch)
+	}
+	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "input", "bf16", "fp8"))
+}
+
+// longTokens is the token count from which sending and receiving have blocks of their
+// own. Below it the warps of a block have little to send, and all receive afterwards.
+const longTokens = 256
+
+// defaultDispatchRank gives a third of the SMs of a long call to what arrives: a row is
+// converted and stored once a rank, and copied once. Few SMs all do both, with more loads in
+// flight: on 24 of an H200 that took 282 us for 4,096 FP8 tokens, and a third 683.
+func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
+	c := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16")
+	if p.Tokens <= longTokens || fastSMs(m, p) > fewSMs {
+		return c
+	}
+	unit := ep.Value("1024")
+	if p.Dispatch == ep.BF16 {
+		unit = "2048"
+	}
+	return c.With("wait_sms", "0").With("threads", "512").With("unit", unit)
+}
+
+// defaultCombineRank gives half of them: a receiver reads two rows, writes one, and
+// empties a slot. Of few SMs it gives two thirds, and larger blocks where that is known to
+// pay: on 24 SMs of two H200 that took 232 us for 4,096 tokens, and half of them 367.
+func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
+	c, sms := defaultRank("combine_rank", m, p, 2), fastSMs(m, p)
+	if p.Tokens <= longTokens || sms > fewSMs {
+		return c
+	}
+	if p.Ranks <= 4 { // on 8 ranks 1,024 threads spill
+		c = c.With("threads", "1024")
+	}
+	return c.With("wait_sms", number(sms*2/3))
+}
+
+func defaultRank(name string, m ep.Machine, p ep.Problem, share int) ep.Config {
+	sms := fastSMs(m, p)
+	v := map[string]ep.Value{"sms": number(sms), "wait_sms": "0", "threads": "512", "unit": "512", "pdl": "0"}
+	if p.Tokens > longTokens {
+		v["wait_sms"], v["threads"] = number(sms/share), "768"
+		if p.Op != ep.Dispatch || p.Dispatch == ep.BF16 {
+			v["unit"] = "1024" // with FP8 it spills
+		}
+	}
+	return ep.Config{Kernel: name, Values: v}
+}
+
+// startsRank are other splits of a long call's SMs, and for short ones more warps.
+func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.Problem) []ep.Config {
+	return func(m ep.Machine, p ep.Problem) []ep.Config {
+		c, sms := own(m, p), fastSMs(m, p)
+		if p.Tokens <= longTokens {
+			return []ep.Config{c.With("threads", "1024")}
+		}
+		return []ep.Config{c.With("wait_sms", number(sms/4)), c.With("wait_sms", number(sms/2)), c.With("wait_sms", number(sms*2/3)), c.With("wait_sms", "0")}
+	}
+}
+
+// regionsRank is RankRegion of rank/layout.cuh.
+func regionsRank(p ep.Problem) []Region {
+	r, t := int64(p.Ranks), int64(p.MaxTokens)
+	return []Region{
+		Zeroed("counts", 2*r*r*8),
+		Poisoned("slots", 2*r*t*rankMessage(p)),
+		Zeroed("started", r*4),
+		Poisoned("return", 2*t*r*int64(2*p.Hidden)),
+	}
+}
+
+// rankMessage is RANK_SLOT_BYTES: elements, scales and head of a row, in whole lines.
+func rankMessage(p ep.Problem) int64 {
+	l := dtype.Of(p.Dispatch, p.Hidden)
+	return (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*int64(p.TopK)) + 127) / 128 * 128
+}

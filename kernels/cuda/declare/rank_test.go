@@ -1,0 +1,144 @@
+package declare
+
+import (
+	"testing"
+
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestEmulatedRank runs the kernels of layout rank through the drill of the fast
+// kernels: calls alone and in pairs, ranks of unlike pace, another routing.
+func TestEmulatedRank(t *testing.T) {
+	for _, q := range []fastCase{
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
+		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1", 3},
+		{pairProblem(ep.FP8, 4, 1152, 16, 4, 40), []int{40, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=64,wait_sms=1,unit=1024", "sms=3,threads=64,wait_sms=1,unit=1024", 3},
+		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048", 3},
+		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64", 3},
+		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64", "sms=2,threads=64", 3},
+		// more tokens than threads on one rank; a block for each message
+		{pairProblem(ep.BF16, 2, 256, 8, 2, 150), []int{150, 64}, 0.2, 0.1, "sms=3,threads=64", "sms=2,threads=64", 2},
+		{pairProblem(ep.FP8, 3, 640, 12, 3, 9), []int{5, 9, 0}, 0, 0.2, "sms=10,threads=64", "sms=2,threads=64", 5},
+	} {
+		for _, layout := range byRank {
+			q.p.Layout = layout
+			t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
+				t.Parallel()
+				q.drill(q.prepare(t, dispatchRank(), combineRank()))
+			})
+		}
+	}
+}
+
+// TestEmulatedRankHome is the same with rows stored in the peer's output. Cases: several
+// batches of messages a warp; more tokens in a block's run than it has threads; one rank; rows
+// of several units; a rank without tokens.
+func TestEmulatedRankHome(t *testing.T) {
+	for _, q := range []fastCase{
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
+		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1", 3},
+		{pairProblem(ep.FP8, 4, 1152, 16, 4, 40), []int{40, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=64,wait_sms=1,unit=1024", "sms=3,threads=64,wait_sms=1,unit=1024", 3},
+		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048", 3},
+		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64", 3},
+		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64,unit=2048", "sms=2,threads=64", 3},
+		{pairProblem(ep.BF16, 2, 256, 8, 2, 300), []int{300, 64}, 0.2, 0.1, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,wait_sms=1", 2},
+		{pairProblem(ep.FP8, 3, 4608, 12, 3, 9), []int{5, 9, 0}, 0, 0.2, "sms=10,threads=64", "sms=2,threads=64", 3},
+	} {
+		for _, layout := range byRank {
+			q.p.Layout = layout
+			t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
+				t.Parallel()
+				q.drill(q.prepare(t, dispatchRankHome(), combineRank()))
+			})
+		}
+	}
+}
+
+// TestRankFollow: calls of dispatch_rank and dispatch_rank_home follow each other on one
+// state without a barrier. Either leaves the slots empty and tells its counts.
+func TestRankFollow(t *testing.T) {
+	for _, layout := range byRank {
+		q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2, "sms=5,threads=64,wait_sms=1", "sms=2,threads=96", 3}
+		q.p.Layout = layout
+		e := q.prepare(t, dispatchRankHome(), combineRank())
+		slots := e.call(dispatchRank(), overDefault(t, dispatchRank(), q.p, "sms=5,threads=64"))
+		e.late()
+		for range 2 {
+			for _, call := range [][]string{e.call(e.d, e.dc), slots} {
+				e.poison(PartOut, PartScales, PartRowOffsets, PartSrcInfo, PartExpertIDs)
+				e.run(2, call)
+				e.checkDispatch(ref.Compare{Ordered: true})
+			}
+		}
+	}
+}
+
+// TestEmulatedMasked is the same for layout masked.
+func TestEmulatedMasked(t *testing.T) {
+	for _, q := range []fastCase{
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64,algo=dedup", 6},
+		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1,algo=dedup", 3},
+		{pairProblem(ep.FP8, 4, 1152, 16, 4, 80), []int{80, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=64,wait_sms=1,unit=1024", "sms=3,threads=64,wait_sms=1,unit=1024", 3},
+		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048,algo=dedup", 3},
+		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64,algo=dedup", 3},
+		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64", "sms=2,threads=64", 3},
+	} {
+		q.p.Layout = ep.LayoutMasked
+		t.Run(q.name(), func(t *testing.T) {
+			t.Parallel()
+			q.drill(q.prepare(t, dispatchMasked(), combineMasked()))
+		})
+	}
+}
+
+// TestEmulatedRankRaw: tokens that the caller cast arrive as the same bytes.
+func TestEmulatedRankRaw(t *testing.T) {
+	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6}
+	for _, layout := range byRank {
+		q.p.Layout = layout
+		for _, dispatch := range []func() Declaration{dispatchRank, dispatchRankHome} {
+			q.raw(t, dispatch())
+		}
+	}
+}
+
+// raw runs a dispatch on tokens that the caller cast.
+func (q fastCase) raw(t *testing.T, dispatch Declaration) {
+	e := q.prepare(t, dispatch, combineRank())
+	for r := range q.p.Ranks {
+		for token := range e.w.Ranks[r].Tokens {
+			row := e.oracle.Token(r, token)
+			copy(e.part(r, PartX)[token*q.p.Hidden:], row.Payload)
+			copy(e.part(r, PartInputScale)[token*len(row.Scales):], row.Scales)
+		}
+	}
+	e.run(1, e.call(e.d, e.dc.With("input", "fp8")))
+	e.checkDispatch(ref.Compare{Ordered: true})
+}
+
+// TestMaskedRace is TestRankRace of layout masked.
+func TestMaskedRace(t *testing.T) {
+	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,algo=dedup", 3}
+	q.p.Layout = ep.LayoutMasked
+	e := q.prepare(t, dispatchMasked(), combineMasked())
+	e.tools = need(t, raceTools)
+	q.drill(e)
+}
+
+// TestRankRace: every plain access is ordered by a fence, a barrier or a kernel's end.
+func TestRankRace(t *testing.T) {
+	for _, layout := range byRank {
+		q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64", 3}
+		q.p.Layout = layout
+		t.Run(layout.String(), func(t *testing.T) {
+			t.Parallel()
+			for _, dispatch := range []func() Declaration{dispatchRank, dispatchRankHome} {
+				e := q.prepare(t, dispatch(), combineRank())
+				e.tools = need(t, raceTools)
+				q.drill(e)
+			}
+		})
+	}
+}

@@ -1,0 +1,181 @@
+package declare
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/epbench/epbench/native"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// Unit is what is compiled into one device binary: a source file and the macros it
+// is compiled with. Units with the same Key are the same binary.
+type Unit struct {
+	Source  string   `json:"source"`  // path under native/kernels
+	Defines []string `json:"defines"` // NAME=VALUE
+}
+
+// Key names the binary, for any architecture and compiler.
+func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
+
+// newUnit keeps those of the problem's macros that the code of the source,
+// or of what it includes, mentions. Problems that differ elsewhere then share a
+// binary.
+func NewUnit(source string, p ep.Problem, own []string) (Unit, error) {
+	u := Unit{Source: source}
+	for _, d := range problemDefines(p) {
+		name, _, _ := strings.Cut(d, "=")
+		found, err := mentions(source, name)
+		if err != nil {
+			return u, err
+		}
+		if found {
+			u.Defines = append(u.Defines, d)
+		}
+	}
+	u.Defines = append(u.Defines, own...)
+	return u, nil
+}
+
+// unit returns the binary that a legal config of f needs for a problem.
+func (f Declaration) Unit(p ep.Problem, c ep.Config) (Unit, error) {
+	return NewUnit(f.source, p, f.defines(c))
+}
+
+// mentioned remembers the answers of mentions: a space asks for a few names in a few
+// sources a thousand times.
+var mentioned sync.Map
+
+// mentions reports whether the code of a source has a name.
+func mentions(source, name string) (bool, error) {
+	key := [2]string{source, name}
+	if found, ok := mentioned.Load(key); ok {
+		return found.(bool), nil
+	}
+	code, err := codeOf(source)
+	if err != nil {
+		return false, err
+	}
+	found := strings.Contains(code, name)
+	mentioned.Store(key, found)
+	return found, nil
+}
+
+// codes remembers codeOf, since a space asks for a few sources a thousand times.
+var codes sync.Map
+
+// codeOf is the code of a device source and of all that it includes, without
+// comments.
+func codeOf(source string) (string, error) {
+	if code, ok := codes.Load(source); ok {
+		return code.(string), nil
+	}
+	texts, err := Closure(source)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		fmt.Fprintf(&out, "%s\n%s\n", name, CodeOnly(texts[name]))
+	}
+	codes.Store(source, out.String())
+	return out.String(), nil
+}
+
+// text is the translation unit: the macros stand in options.
+func (u Unit) Text() string { return "#include \"" + u.Source + "\"\n" }
+
+// options are the compiler's for an architecture such as sm_90a. No fast
+// math: quantized bytes are compared with the oracle's, whose division is
+// IEEE's.
+func (u Unit) Options(arch string) []string {
+	out := []string{"--gpu-architecture=" + arch, "--std=c++17", "--ptxas-options=-v"}
+	if u.CrossesHosts() {
+		out = append(out, "-rdc=true")
+	}
+	for _, d := range u.Defines {
+		out = append(out, "-D"+d)
+	}
+	return out
+}
+
+// Sources of kernels that belong to no op.
+const (
+	BesideSource = "beside/load.cuh" // loads, and the filling of factors
+	CopySource   = "beside/copy.cuh" // the plain copy of CopyProbe
+)
+
+// hostsFolder holds the sources of kernels that cross hosts.
+const HostsFolder = "hosts/"
+
+// CrossesHosts reports whether the unit calls hosts/network.cuh: it is then compiled
+// to a relocatable binary and linked to NVSHMEM.
+func (u Unit) CrossesHosts() bool { return strings.HasPrefix(u.Source, HostsFolder) }
+
+// key names the binary of u for an architecture and a compiler.
+func (u Unit) Hash(arch, compiler string) (string, error) {
+	headers, err := Closure(u.Source)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, compiler, u.Source, u.Options(arch))
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		fmt.Fprintf(h, "%s %d\n%s", name, len(headers[name]), headers[name])
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
+
+// closure reads a device source and everything it includes, by the names in its
+// #include lines. It follows conditional includes too. Files that only the CPU
+// emulation has are left out.
+func Closure(source string) (map[string]string, error) {
+	out := map[string]string{}
+	todo := []string{source}
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		if _, seen := out[name]; seen {
+			continue
+		}
+		text, err := ReadSource(name)
+		if err != nil {
+			if name == source {
+				return nil, err
+			}
+			continue
+		}
+		out[name] = text
+		for _, m := range includeLine.FindAllStringSubmatch(text, -1) {
+			todo = append(todo, m[1])
+		}
+	}
+	return out, nil
+}
+
+func ReadSource(name string) (string, error) {
+	for _, dir := range []string{"kernels/", "include/"} {
+		if text, err := fs.ReadFile(native.Sources, dir+name); err == nil {
+			return string(text), nil
+		}
+	}
+	return "", fmt.Errorf("device source %s is in neither native/kernels nor native/include", name)
+}
+
+// archName is the compiler's name of a compute capability. From 9.0 on it names the
+// architecture-specific instructions, since binaries are made for the GPU at hand.
+func ArchOf(major, minor int) string {
+	if major >= 9 {
+		return fmt.Sprintf("sm_%d%da", major, minor)
+	}
+	return fmt.Sprintf("sm_%d%d", major, minor)
+}

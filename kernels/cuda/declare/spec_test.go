@@ -1,0 +1,47 @@
+package declare
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestPackedKernelsCountTheirCalls: in a pack nobody but the kernel counts calls, so that
+// every entry must end with EP_NUMBER_DONE. One that forgets it runs once and then waits
+// for the call before.
+func TestPackedKernelsCountTheirCalls(t *testing.T) {
+	for _, f := range everyFamily() {
+		if f.Kernel.Op == ep.Activation {
+			continue // no part of a pack
+		}
+		text, err := ReadSource(f.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range strings.Split(CodeOnly(text), "EP_ENTRY (")[1:] {
+			if !strings.Contains(entry, "EP_NUMBER_DONE (") && !strings.Contains(entry, "ep_copy_shared_outputs") { // that one has no number
+				t.Errorf("%s: an entry of %s does not count its calls: %.60s", f.Kernel.Name, f.source, entry)
+			}
+		}
+	}
+}
+
+// TestHostKernelsHaveAPlaceInPacks: what every kernel that crosses hosts launches can be
+// written down, and another number of nodes is refused.
+func TestHostKernelsHaveAPlaceInPacks(t *testing.T) {
+	m := ep.Machine{Arch: "sm_90", SMs: 132, GPUs: 16}
+	p := ep.Problem{Ranks: 16, Nodes: 2, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}
+	for _, k := range KernelsOver(2, m) {
+		p.Op = k.Op
+		s, err := DescribeCall(m, p, k.DefaultConfig(m, p))
+		if err != nil || len(s.Launches) == 0 || !s.Unit.CrossesHosts() {
+			t.Errorf("%s: %+v, %v", k.Name, s, err)
+		}
+		one := p
+		one.Nodes = 1
+		if _, err := DescribeCall(m, one, k.DefaultConfig(m, p)); err == nil {
+			t.Errorf("%s is packed for one host, whose library calls kernels otherwise", k.Name)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+//go:build cuda
+
+package drive
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestSessionActivation: every dtype with every hook, on one rank and on two that do the
+// same work.
+func TestSessionActivation(t *testing.T) {
+	for _, d := range ep.DTypes() {
+		for _, ranks := range []int{1, 2} {
+			t.Run(fmt.Sprint(d, "/", ranks), func(t *testing.T) {
+				p := smallActivation(d, 24)
+				p.Ranks = ranks
+				b, s := openSession(t, Options{Loopback: true, Clock: clockEvent, Deadline: 20 * time.Second}, p)
+				k := kernels.For(b.Kernels(), p)[0]
+				base := k.DefaultConfig(b.Machine(), p).With("threads", "64")
+				for _, c := range []ep.Config{
+					base, base.With("in_flight", "2"), base.With("in_flight", "4").With("columns", "interleaved"), base.With("clamp", "gpt-oss").With("pdl", "1"),
+				} {
+					runConfig(t, b, s, k, c)
+				}
+			})
+		}
+	}
+}
+
+// TestSessionActivationCopies: calls of a round work on one copy of the rows after the
+// other, and each does all its work.
+func TestSessionActivationCopies(t *testing.T) {
+	p := smallActivation(ep.FP8, 24)
+	b, s := openSession(t, Options{Deadline: 20 * time.Second}, p)
+	k := kernels.For(b.Kernels(), p)[0]
+	c := k.DefaultConfig(b.Machine(), p).With("threads", "64")
+	runConfig(t, b, s, k, c) // folds three calls
+	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
+		t.Fatal(v, err)
+	}
+	n := s.activation.oracle.Dispatch(0).End * dtype.Of(p.Dispatch, p.Hidden).Payload
+	var of [4][]byte
+	for i := range of {
+		b, err := s.read(0, s.activation.part(declare.PartOut, i), n, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of[i] = b[0]
+	}
+	if !bytes.Equal(of[0], of[1]) || !bytes.Equal(of[0], of[2]) {
+		t.Error("the second or third call of a round left something else than the first")
+	}
+	if !bytes.Equal(of[3], bytes.Repeat([]byte{0xff}, n)) {
+		t.Error("a fourth copy was written by three calls")
+	}
+}
+
+// smallActivation is small enough for an emulated GPU, and no piece of 256 columns fits its rows.
+func smallActivation(d ep.DType, tokens int) ep.Problem {
+	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
+		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}
+}

@@ -1,0 +1,177 @@
+//go:build cuda
+
+package drive
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// Options change how a Backend runs.
+type Options struct {
+	Loopback   bool          // ranks beyond the number of GPUs share them
+	Clock      string        // chain, span, span:STAGE or event; "" is chain
+	Deadline   time.Duration // longest wait of a kernel; 0 is DefaultDeadline
+	InputScale float32       // NVFP4's global input scale; 0 is 1
+	Drill      Drill
+
+	sms int // of each GPU to use, 0 for all: the time of racecheck grows with them
+}
+
+// DefaultDeadline is far above the skew of any round and far below the time
+// after which epbench takes the worker for hung.
+const DefaultDeadline = time.Second
+
+// Backend runs our CUDA kernels on the GPUs of this host.
+type Backend struct {
+	options Options
+	clock   string // of the options, without a stage
+	node    *node
+	machine ep.Machine
+	monitor *monitor
+}
+
+// Open takes every GPU that CUDA_VISIBLE_DEVICES shows.
+func Open(o Options) (*Backend, error) { return open(o, -1) }
+
+// open takes the GPU of that number alone, or all where it is below 0.
+func open(o Options, only int) (*Backend, error) {
+	if o.Clock == "" {
+		o.Clock = clockChain
+	}
+	clock, stage, err := parseClock(o.Clock)
+	if err != nil {
+		return nil, err
+	}
+	if o.Deadline == 0 {
+		o.Deadline = DefaultDeadline
+	}
+	if o.Deadline < time.Millisecond {
+		return nil, fmt.Errorf("deadline: %v is below 1ms, the skew between ranks", o.Deadline)
+	}
+	if o.InputScale == 0 {
+		o.InputScale = 1
+	}
+	n, err := openGPUs(stageDefines(stage), only)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{options: o, clock: clock, node: n, monitor: openMonitor(n)}
+	if b.machine, err = describe(n, b.monitor); err != nil {
+		b.Close()
+		return nil, err
+	}
+	if o.Loopback {
+		b.machine.Link = declare.Loopback
+	}
+	if o.sms > 0 {
+		b.machine.SMs = min(b.machine.SMs, o.sms)
+	}
+	return b, nil
+}
+
+// Machine implements kernels.Backend.
+func (b *Backend) Machine() ep.Machine { return b.machine }
+
+// Kernels implements kernels.Backend.
+func (b *Backend) Kernels() []kernels.Kernel { return declare.Kernels() }
+
+// ABI implements kernels.Versioned.
+func (b *Backend) ABI() ep.ABI { return declare.ABI() }
+
+// Close implements kernels.Backend.
+func (b *Backend) Close() error {
+	b.monitor.close()
+	b.node.close()
+	return nil
+}
+
+// Beside implements kernels.ProductRunner.
+func (b *Backend) Products() []string { return []string{ep.Gemm, ep.Copy, ep.Step} }
+
+// Precompile implements kernels.Precompiler.
+func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
+	for _, c := range configs {
+		of, err := candidateUnits(b.machine, p, c)
+		if err != nil {
+			continue // Prepare will say it
+		}
+		for _, u := range of {
+			b.node.ahead.Add(u)
+		}
+	}
+}
+
+// Open implements kernels.Backend. Memory is taken when a candidate needs it.
+func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
+	if err := w.Problem.Validate(); err != nil {
+		return nil, err
+	}
+	if err := declare.CheckProblem(b.machine, w.Problem); err != nil {
+		return nil, err
+	}
+	if err := b.checkPeers(w.Problem.Ranks); err != nil {
+		return nil, err
+	}
+	return newSession(b, w)
+}
+
+// checkPeers wants every two GPUs that have ranks to address each other, in both
+// directions.
+func (b *Backend) checkPeers(ranks int) error {
+	used := min(ranks, len(b.node.gpus))
+	for i := range used {
+		for j := range used {
+			if why := b.node.apart[[2]int{i, j}]; why != nil {
+				return fmt.Errorf("ranks: GPU %d cannot address GPU %d (%v); choose others with CUDA_VISIBLE_DEVICES", i, j, why)
+			}
+		}
+	}
+	return nil
+}
+
+// emptyFold calls in each of emptyRounds rounds give a steady reading in a few
+// milliseconds.
+const (
+	emptyFold   = 20
+	emptyRounds = 20
+)
+
+// Empty implements kernels.Clocker, in graph mode on every GPU: the median
+// round of the slowest rank.
+func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
+	ranks := min(len(b.node.gpus), declare.MaxRanks)
+	if b.checkPeers(ranks) != nil {
+		ranks = 1
+	}
+	r, err := newRig(b.node, ranks, b.options.Deadline)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if err := r.allocate(declare.TimingParts()); err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	for _, clock := range clocks {
+		s := newSchedule(timing{op: empty, mode: ep.Graph, clock: clock, fold: emptyFold})
+		p, err := newProgram(r, s, nil, r.args, extras{})
+		if err != nil {
+			return nil, err
+		}
+		rounds, err := p.measure(ctx, emptyRounds)
+		p.free()
+		if err != nil {
+			return nil, fmt.Errorf("empty kernel, clock %s: %w", clock, err)
+		}
+		out[clock] = kernels.Rounds{Seconds: rounds}.MedianOfSlowest()
+	}
+	return out, nil
+}

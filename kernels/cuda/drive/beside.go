@@ -1,0 +1,233 @@
+//go:build cuda
+
+package drive
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// clockStamp is the clock of rounds beside a product: device time from the start of
+// both streams to the end of the last.
+const clockStamp = "stamp"
+
+// outlasts is how many times as long as a call its share of the product takes.
+const outlasts = 2
+
+// besideLaunches is how many launches of the product run beside a verification.
+func (s *session) besideLaunches() int {
+	if s.beside == nil {
+		return 0
+	}
+	return max(s.beside.share, 1)
+}
+
+// arrange is how a candidate's calls and the product are put together.
+func (s *session) arrange(k *candidate) arrangement {
+	a := arrangement{way: abreast, share: s.beside.share, left: s.leaves(k)}
+	switch {
+	case s.beside.isStep() && k.phased():
+		a.way = stepPhases
+	case s.beside.isStep():
+		a.way = stepAbreast
+	case k.phased():
+		a.way = inPhases
+	}
+	if k.phased() {
+		a.left = 0 // nothing holds SMs while the product runs
+	}
+	return a
+}
+
+// leaves is how many SMs the product is planned for at most beside a candidate: those that
+// the calls leave, as engines tell their libraries. Where calls take more than half of the
+// GPU it is planned for all, since it is short of SMs only while they run.
+func (s *session) leaves(k *candidate) int {
+	all, taken := s.rig.seats[0].gpu.sms, k.sms()
+	if s.beside.of.Kind == ep.Copy || 2*taken > all {
+		return 0
+	}
+	return all - taken
+}
+
+// sms is the largest grid of a candidate's calls.
+func (c *candidate) sms() (most int) {
+	for op, k := range c.calls {
+		if op == c.op || c.op == ep.Pair {
+			for _, l := range k.launches {
+				most = max(most, l.Grid)
+			}
+		}
+	}
+	return most
+}
+
+// runBeside measures rounds of the calls alone, the product alone, and both.
+func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunSpec) (kernels.Rounds, error) {
+	if err := s.readyProduct(ctx); err != nil {
+		return kernels.Rounds{}, err
+	}
+	a := s.arrange(k)
+	for _, b := range []*products{s.beside, s.beside.attention} {
+		if b == nil {
+			continue
+		}
+		if err := b.planFor(planBeside(b.own, a.left)); err != nil {
+			return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
+		}
+	}
+	p, err := s.program(k, a, spec.Fold)
+	if err != nil {
+		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
+	}
+	t, err := s.together(ctx, p, spec.Rounds)
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	mhz, notes := s.backend.monitor.read(s.rig)
+	return kernels.Rounds{Clock: clockStamp, Fold: spec.Fold, Seconds: t.Seconds(s.problem.Objective), MHz: mhz, Notes: notes, Beside: t}, nil
+}
+
+// together runs a program's rounds.
+func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.BesideRounds, error) {
+	t := &ep.BesideRounds{Amount: s.beside.amount()}
+	if left := p.timing.beside.left; left > 0 {
+		t.Amount += fmt.Sprintf(", planned for at most %d SMs beside the calls", left)
+	}
+	for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
+		*rows = make([][]float64, rounds)
+	}
+	err := s.attempt(p, func() error {
+		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
+			if rank == 0 { // also where a run began again
+				for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
+					(*rows)[round] = nil
+				}
+			}
+			x, err := p.times(raw)
+			t.Call[round], t.Product[round] = append(t.Call[round], x.call), append(t.Product[round], x.product)
+			t.Both[round], t.Done[round] = append(t.Both[round], x.both), append(t.Done[round], x.done)
+			t.CallIn[round], t.ProductIn[round] = append(t.CallIn[round], x.callIn), append(t.ProductIn[round], x.productIn)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.long = true // products warm up with the calls
+	return t, nil
+}
+
+// sizingRounds give a steady median of what is sized.
+const sizingRounds = 5
+
+// sizeProduct decides once a session how much of the product belongs to a call: what
+// takes outlasts times as long as the problem's default config, of whole launches, and for
+// a pair in phases at least two. Any other config would make costs depend on which one a
+// session runs first.
+func (s *session) sizeProduct(ctx context.Context) error {
+	b := s.beside
+	if b.share > 0 {
+		return nil
+	}
+	p, err := s.defaultProgram(ctx)
+	if err != nil {
+		return err
+	}
+	var call [][]float64
+	if err := s.attempt(p, func() (err error) { call, err = p.measure(ctx, sizingRounds); return err }); err != nil {
+		return err
+	}
+	pass, err := s.pass(ctx)
+	if err != nil {
+		return err
+	}
+	want := outlasts * kernels.Rounds{Seconds: call}.MedianOfSlowest()
+	if err := checkHeld(b.of, max(pass, want), s.rig.deadline); err != nil {
+		return asFailure(ep.NoLaunch, err)
+	}
+	least := 1
+	if s.problem.Op == ep.Pair {
+		least = 2
+	}
+	batch, share := shareOf(want/pass, max(b.of.Groups, 1), b.passes(), least)
+	if b.of.Kind != ep.Copy && batch != b.batch {
+		if err := b.plan(batch); err != nil {
+			return asFailure(ep.NoLaunch, err)
+		}
+	}
+	b.share = share
+	return nil
+}
+
+// defaultProgram runs calls of the problem's default config by themselves.
+func (s *session) defaultProgram(ctx context.Context) (*program, error) {
+	c, err := kernels.Default(declare.AllKernels(), s.backend.machine, s.problem, 0)
+	if err != nil {
+		return nil, asFailure(ep.Illegal, err)
+	}
+	if err := s.Prepare(ctx, c); err != nil {
+		return nil, err
+	}
+	k, err := s.prepared(c)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.program(k, arrangement{}, 1)
+	if err != nil {
+		return nil, asFailure(ep.NoLaunch, err)
+	}
+	return p, nil
+}
+
+// pass is how long one pass over the product takes alone, the slowest rank's median.
+func (s *session) pass(ctx context.Context) (float64, error) {
+	alone, err := s.timePasses(ctx, s.beside, 0)
+	if err != nil {
+		return 0, err
+	}
+	return kernels.Rounds{Seconds: alone}.MedianOfSlowest(), nil
+}
+
+// timePasses times whole passes over a product alone, as planned for so many SMs: seconds
+// by round and rank.
+func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]float64, error) {
+	a := arrangement{way: onlyProduct, share: b.passes(), left: sms}
+	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: a}
+	alone, _, err := s.besideRounds(ctx, t, extras{problem: s.problem, beside: b}, sizingRounds)
+	return alone, err
+}
+
+// besideRounds times the product by itself and, of an experiment, within it: by round and
+// rank.
+func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
+	p, err := newProgram(s.rig, newSchedule(t), nil, s.rig.args, x)
+	if err != nil {
+		return nil, nil, asFailure(ep.NoLaunch, err)
+	}
+	defer p.free()
+	alone, within = make([][]float64, rounds), make([][]float64, rounds)
+	err = s.attempt(p, func() error {
+		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
+			x, err := p.times(raw)
+			if rank == 0 { // also where a run began again
+				alone[round], within[round] = nil, nil
+			}
+			alone[round], within[round] = append(alone[round], x.product), append(within[round], x.productIn)
+			return err
+		})
+	})
+	return alone, within, err
+}
+
+// runOnce runs code that times nothing.
+func runOnce(c *code) error {
+	_, err := c.run(context.Background(), batch{rounds: 1, window: 1, limit: int64(time.Minute)})
+	return err
+}

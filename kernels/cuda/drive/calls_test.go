@@ -1,0 +1,126 @@
+//go:build cuda
+
+package drive
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// callsOf counts the calls of an emulated driver while f runs, by name.
+func callsOf(t *testing.T, f func() error) map[string]int {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "trace")
+	t.Setenv("EMUL_TRACE", file)
+	err := f()
+	os.Unsetenv("EMUL_TRACE")
+	text, readErr := os.ReadFile(file)
+	if err != nil || readErr != nil {
+		t.Fatal(err, readErr)
+	}
+	count := map[string]int{}
+	for name := range strings.Lines(string(text)) {
+		count[strings.TrimSpace(name)]++
+	}
+	return count
+}
+
+// ready is a session on two GPUs whose default config has been verified and has run.
+func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
+	t.Helper()
+	if !onEmulator() {
+		t.Skip("a real driver does not list its calls")
+	}
+	b, s := openSession(t, Options{Deadline: 20 * time.Second}, drillProblem(op, ep.Graph, 2))
+	k := kernels.For(b.Kernels(), s.problem)[0]
+	c := k.DefaultConfig(b.Machine(), s.problem)
+	runConfig(t, b, s, k, c) // with fold 3
+	return s, c
+}
+
+// verifyTimed also wants all parts of its time.
+func verifyTimed(t *testing.T, s *session, c ep.Config) error {
+	v, err := s.Verify(t.Context(), c)
+	if took := v.Took; took.Filling <= 0 || took.Running <= 0 || took.Reading <= 0 || took.Comparing <= 0 {
+		t.Errorf("%+v does not say where the time went", took)
+	}
+	return err
+}
+
+// TestSessionCalls bounds what the driver is asked for, of two ranks together: a search
+// verifies thousands of configs and takes ten thousands of samples. Each call of these
+// names costs a host 2 to 20 us, a graph or an allocation far more.
+func TestSessionCalls(t *testing.T) {
+	round := map[string]int{"cuMemsetD32Async": 2, "cuMemcpyDtoH": 2}
+	capture := map[string]int{"cuStreamBeginCapture": 2, "cuGraphInstantiateWithFlags": 2, "cuGraphUpload": 2, "cuStreamSynchronize": 2}
+	maps.Copy(capture, round)
+	verify := map[string]int{"cuMemsetD8": 2 * 6, "cuMemcpyDtoD": 2, "cuMemcpyHtoD": 2 * 4, "cuCtxSynchronize": 2 * 2, "cuMemsetD32Async": 2,
+		"cuMemcpyDtoHAsync": 2 * 5, "cuStreamSynchronize": 2 * 5}
+	both := maps.Clone(verify)
+	both["cuMemsetD8"], both["cuMemcpyDtoHAsync"], both["cuStreamSynchronize"] = 2*8, 2*6, 2*6
+	for op, verify := range map[ep.Op]map[string]int{ep.Dispatch: verify, ep.Combine: both} {
+		s, c := ready(t, op)
+		run := func(fold int) func() error {
+			return func() error {
+				_, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: fold})
+				return err
+			}
+		}
+		for _, of := range []struct {
+			name string
+			f    func() error
+			want map[string]int
+		}{
+			{"a verification", func() error { return verifyTimed(t, s, c) }, verify},
+			{"a sample of a new fold", run(2), capture},
+			{"one more sample", run(2), round},
+			{"a sample after a verification", run(3), round},
+		} {
+			got := callsOf(t, of.f)
+			if n := got["cuGraphLaunch"]; n > 2*(1+warmups) {
+				t.Errorf("%s, %s: %d rounds of two ranks", op, of.name, n)
+			}
+			delete(got, "cuGraphLaunch") // as many as the last sample was long
+			if !maps.Equal(got, of.want) {
+				t.Errorf("%s, %s: %v, want %v", op, of.name, got, of.want)
+			}
+		}
+	}
+}
+
+// TestSessionCaptureRefused: where the graph of one rank cannot be made no rank has one,
+// and all are made when the program runs again.
+func TestSessionCaptureRefused(t *testing.T) {
+	s, c := ready(t, ep.Dispatch)
+	k, err := s.prepared(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.program(k, arrangement{}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := &p.code.steps[1][0]
+	for i := range p.code.steps[1] {
+		if p.code.steps[1][i].grid > 0 {
+			step = &p.code.steps[1][i]
+		}
+	}
+	grid := step.grid
+	step.grid = 0
+	_, err = s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2})
+	if err == nil || !strings.Contains(err.Error(), "capture the graph of rank 1") || p.code.ranks[0].exec != 0 || p.code.ranks[1].exec != 0 {
+		t.Fatalf("%v, and ranks have graphs: %v and %v", err, p.code.ranks[0].exec, p.code.ranks[1].exec)
+	}
+	step.grid = grid
+	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2}); err != nil || p.code.ranks[0].exec == 0 || p.code.ranks[1].exec == 0 {
+		t.Errorf("%v, and ranks have graphs: %v and %v", err, p.code.ranks[0].exec, p.code.ranks[1].exec)
+	}
+}

@@ -1,0 +1,200 @@
+//go:build cuda
+
+package drive
+
+import (
+	"errors"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// call is what one op of a candidate launches on every rank.
+type call struct {
+	family   declare.Declaration
+	config   ep.Config
+	unit     declare.Unit
+	launches []declare.Launch
+	entries  [][]cu.Function // [launch][GPU]
+	module   *module
+}
+
+// part lists the launches of a half of the call.
+func (k *call) part(h half) []int {
+	var out []int
+	for i := range k.launches {
+		if last := i == len(k.launches)-1; h == whole || last == (h == receiving) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// candidate is a prepared config.
+type candidate struct {
+	config   ep.Config
+	op       ep.Op
+	calls    map[ep.Op]*call
+	programs map[timing]*program
+}
+
+// ops are those of a candidate, in the order they run.
+var ops = []ep.Op{ep.Dispatch, ep.Combine, ep.Activation}
+
+// opConfigs is the config that each op of a candidate runs with. A combine
+// alone follows the dispatch that its family names.
+func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
+	switch p.Op {
+	case ep.Dispatch, ep.Activation:
+		return map[ep.Op]ep.Config{p.Op: c}, nil
+	case ep.Pair:
+		d, k, err := ep.Split(c)
+		return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k}, err
+	}
+	d, err := declare.FollowsDispatch(m, p, c)
+	return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: c}, err
+}
+
+// newCandidate finds families and launches; it touches no GPU. The error says
+// why the config is illegal.
+func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
+	if err := kernels.CheckConfig(declare.AllKernels(), m, p, c); err != nil {
+		return nil, err
+	}
+	configs, err := opConfigs(m, p, c)
+	if err != nil {
+		return nil, err
+	}
+	out := &candidate{config: c, op: p.Op, calls: map[ep.Op]*call{}, programs: map[timing]*program{}}
+	for op, cfg := range configs {
+		f, err := declare.Find(cfg.Kernel)
+		if err != nil {
+			return nil, err
+		}
+		if err := f.Check(m, p, cfg); err != nil {
+			return nil, err // of the dispatch before a combine
+		}
+		u, err := f.Unit(p, cfg)
+		if err != nil {
+			return nil, err
+		}
+		out.calls[op] = &call{family: f, config: cfg, unit: u, launches: f.Launches(p, cfg)}
+	}
+	return out, nil
+}
+
+// takesCast reports whether the candidate's dispatch takes tokens that the caller cast.
+func (c *candidate) takesCast() bool {
+	k := c.calls[ep.Dispatch]
+	return k != nil && declare.TakesCast(k.config)
+}
+
+// state is the memory that the candidate's calls work on.
+func (c *candidate) state() declare.State { return stateOf(c.calls) }
+
+// stateOf is the memory that calls of a candidate work on: that of the combine, which may
+// hold more than its dispatch asks for.
+func stateOf(calls map[ep.Op]*call) declare.State {
+	for _, op := range []ep.Op{ep.Activation, ep.Combine} {
+		if k := calls[op]; k != nil {
+			return k.family.State
+		}
+	}
+	return calls[ep.Dispatch].family.State
+}
+
+// phased reports whether every call sends and receives in kernels of its own. Beside a
+// product these hold no SMs while messages are in flight.
+func (c *candidate) phased() bool {
+	for op, k := range c.calls {
+		if (len(k.launches) < 2 || k.family.Together) && (op == c.op || c.op == ep.Pair) {
+			return false
+		}
+	}
+	return true
+}
+
+// candidateUnits are the binaries that a config will need.
+func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]declare.Unit, error) {
+	k, err := newCandidate(m, p, c)
+	if err != nil {
+		return nil, err
+	}
+	var out []declare.Unit
+	for _, op := range ops {
+		if call := k.calls[op]; call != nil {
+			out = append(out, call.unit)
+		}
+	}
+	return out, nil
+}
+
+// load compiles and loads the candidate's binaries, and prepares every launch on
+// every GPU that has a rank.
+func (c *candidate) load(r *rig) error {
+	for _, op := range ops {
+		k := c.calls[op]
+		if k == nil {
+			continue
+		}
+		var err error
+		if k.module, err = r.node.load(k.unit); err != nil {
+			return err
+		}
+		for _, l := range k.launches {
+			entries, err := k.module.function(l.Entry)
+			if err != nil {
+				return err
+			}
+			if err := checkResident(r, l, entries); err != nil {
+				return err
+			}
+			k.entries = append(k.entries, entries)
+		}
+	}
+	return nil
+}
+
+// checkResident prepares a launch. It refuses one whose blocks cannot all be
+// resident beside those of the other ranks on the same GPU.
+func checkResident(r *rig, l declare.Launch, entries []cu.Function) error {
+	ranks := map[*gpu]int{}
+	for _, s := range r.seats {
+		ranks[s.gpu]++
+	}
+	for i, g := range r.node.gpus {
+		if ranks[g] == 0 {
+			continue
+		}
+		if l.Shared > g.shared {
+			return kernels.Failf(ep.NoLaunch, "%s: %d bytes of shared memory a block, GPU %d gives at most %d", l.Entry, l.Shared, i, g.shared)
+		}
+		var o occupancy
+		err := g.do(func() (err error) { o, err = readyFunction(entries[i], l.Block, l.Shared); return err })
+		if err != nil {
+			return kernels.Failf(ep.NoLaunch, "%s: %v", l.Entry, err)
+		}
+		if l.Block > o.maxThreads {
+			return kernels.Failf(ep.NoLaunch, "%s: %d threads a block, with %d registers a thread at most %d", l.Entry, l.Block, o.registers, o.maxThreads)
+		}
+		if most := o.blocksPerSM * g.sms / ranks[g]; l.Grid > most {
+			return kernels.Failf(ep.NoLaunch,
+				"%s: %d blocks of %d threads cannot all be resident: GPU %d holds %d for each of %d ranks (%d an SM, %d registers a thread, %d bytes shared)",
+				l.Entry, l.Grid, l.Block, i, most, ranks[g], o.blocksPerSM, o.registers, l.Shared)
+		}
+	}
+	return nil
+}
+
+// asFailure turns a plain error about a config into a Failure of it.
+func asFailure(s ep.Status, err error) error {
+	var f *kernels.Failure
+	if err == nil || errors.As(err, &f) {
+		return err
+	}
+	return &kernels.Failure{Status: s, Reason: err.Error()}
+}

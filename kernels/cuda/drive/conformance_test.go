@@ -1,0 +1,169 @@
+//go:build cuda
+
+package drive
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/conform"
+	"github.com/epbench/epbench/kernels/kernelstest"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// opener makes backends for the conformance suite. The event clock reads more
+// than nothing even for a call that is shorter than the noise of a chain.
+func opener(o Options) func() (kernels.Backend, error) {
+	o.Clock = clockEvent
+	return func() (kernels.Backend, error) { return Open(o) }
+}
+
+// TestConformance runs the suite with one rank a GPU, for as many as are
+// visible.
+func TestConformance(t *testing.T) {
+	kernelstest.TestBackend(t, opener(Options{}), kernelstest.Options{Mode: ep.Graph})
+}
+
+// TestLoopback runs it with up to eight ranks on the GPUs there are.
+func TestLoopback(t *testing.T) {
+	b, err := Open(Options{Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	axes := conform.AxesFor(b.Machine(), b.Kernels())
+	b.Close()
+	axes.Ranks, axes.Local = []int{1, 2, 4, 8}, []int{1, 2, 32}
+	kernelstest.TestBackend(t, opener(Options{Loopback: true}), kernelstest.Options{Mode: ep.Graph, Axes: &axes})
+}
+
+// smallAxes are a few shapes that even a sanitizer or an emulated GPU gets
+// through.
+func smallAxes() *conform.Axes {
+	layouts := conform.AxesFor(ep.Machine{}, declare.Kernels()).Layouts
+	return &conform.Axes{
+		Ops: ep.Ops(), DTypes: ep.DTypes(),
+		Ranks: []int{1, 2}, Local: []int{1, 3}, TopK: []int{1, 4}, Hidden: []int{256, 512},
+		Tokens: []int{0, 1, 5}, Capacity: 5, Routings: []string{"uniform", "ragged"}, Layouts: layouts,
+	}
+}
+
+// TestSanitize is what memcheck runs: one rank, then two on one GPU, with few
+// configs a case, since each takes a hundred times as long there.
+func TestSanitize(t *testing.T) {
+	for _, ranks := range []int{1, 2} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			axes := smallAxes()
+			axes.Ranks = []int{ranks}
+			kernelstest.TestBackend(t, opener(Options{Loopback: true, Deadline: time.Minute}),
+				kernelstest.Options{Mode: ep.Graph, Axes: axes, Configs: 6})
+		})
+	}
+}
+
+// racedSMs are enough for two ranks of four blocks.
+const racedSMs = 16
+
+// TestRaces is what racecheck runs: every kernel with each value of what
+// decides between code paths, once, in blocks as small as are legal. It looks
+// at shared memory, where the number of blocks shows nothing, and it does not
+// get through TestSanitize in minutes.
+func TestRaces(t *testing.T) {
+	for _, p := range kernelstest.Part(t, racedProblems()) {
+		b, s := openSession(t, Options{Loopback: true, Deadline: time.Minute, sms: racedSMs}, p)
+		var all []ep.Config
+		for _, k := range kernels.For(b.Kernels(), p) {
+			all = append(all, paths(b, k, s.problem)...)
+		}
+		compileAll(b, s.problem, all)
+		proveOnce(t, s, all)
+	}
+}
+
+func racedProblems() []ep.Problem {
+	var all []ep.Problem
+	for _, of := range []struct {
+		op    ep.Op
+		dtype ep.DType
+		ranks int
+	}{
+		{ep.Dispatch, ep.BF16, 1}, {ep.Dispatch, ep.FP8, 2}, {ep.Dispatch, ep.NVFP4, 2},
+		{ep.Combine, ep.BF16, 1}, {ep.Combine, ep.BF16, 2},
+		{ep.Activation, ep.FP8, 1}, {ep.Activation, ep.NVFP4, 1},
+	} {
+		p := drillProblem(of.op, ep.Graph, of.ranks)
+		p.Dispatch = of.dtype
+		for _, p.Layout = range drilledLayouts() {
+			if p.Validate() == nil { // four-bit dtypes have no layouts for others
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// compileAll compiles configs on all processors, which Prepare then finds done. Errors are
+// left for Prepare.
+func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
+	var units []declare.Unit
+	for _, c := range configs {
+		if of, err := candidateUnits(b.machine, p, c); err == nil {
+			units = append(units, of...)
+		}
+	}
+	_, _ = b.node.compiler.CompileAll(units...)
+}
+
+// sizes decide how much a block does, not what.
+var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "chunk_bytes", "pause", "rows", "rotate"}
+
+// paths are the smallest default of a kernel and that with each other value of
+// whatever is no size.
+func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
+	base := k.DefaultConfig(b.Machine(), p)
+	for _, threads := range []ep.Value{"64", "128", "256", "512"} {
+		if c := base.With("threads", threads); k.Check(b.Machine(), p, c) == nil {
+			base = c
+			break
+		}
+	}
+	out := []ep.Config{base}
+	for _, q := range k.Params {
+		for _, v := range q.Values {
+			if v != base.Values[q.Name] && !slices.Contains(sizes, q.Name) {
+				out = append(out, base.With(q.Name, v))
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(c ep.Config) bool { return k.Check(b.Machine(), p, c) != nil })
+}
+
+func proveOnce(t *testing.T, s *session, configs []ep.Config) {
+	t.Helper()
+	for _, c := range configs {
+		begin := time.Now()
+		if err := s.Prepare(t.Context(), c); err != nil {
+			t.Errorf("%s: %v", c.Key(), err)
+			continue
+		}
+		v, err := s.Verify(t.Context(), c)
+		if err != nil || !v.OK() {
+			t.Errorf("%s: %+v %v", c.Key(), v, err)
+		}
+		t.Logf("%s, %d ranks, %s: %.1f s", s.problem.Dispatch, s.problem.Ranks, c.Key(), time.Since(begin).Seconds())
+	}
+}
+
+// drilledLayouts returns one layout for each set of kernels: the first that a dispatch serves.
+func drilledLayouts() (out []ep.Layout) {
+	for _, k := range kernels.Of(declare.Kernels(), ep.Dispatch) {
+		if l := append(k.Layouts, ep.LayoutExpert)[0]; !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}

@@ -1,0 +1,213 @@
+//go:build cuda
+
+package drive
+
+import (
+	"cmp"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// crew is the backend of all ranks, led by rank 0: each request to one of its sessions
+// goes to every rank.
+type crew struct {
+	first   *Rank
+	links   []*link // of rank 1, 2, ...
+	machine ep.Machine
+	hosts   int
+	opened  *crewSession
+}
+
+// Conditions implements kernels.Conditioned. It repeats the rules of checkTopology,
+// checkHosts and of each kernel as expressions, because epbench has no code of them.
+// Prepare checks again and refuses what these let pass.
+func (c *crew) Conditions(kernel string) []kernels.Condition {
+	topology := fmt.Sprintf("problem.ranks == %d && problem.nodes == %d", c.machine.GPUs, c.hosts)
+	if c.first.place.Split {
+		topology = fmt.Sprintf("problem.ranks == %d && problem.nodes %% %d == 0", c.machine.GPUs, c.hosts)
+	}
+	return declare.HostConditions(kernel, topology)
+}
+
+// link is the conversation with another rank.
+type link struct {
+	rank int
+	mu   sync.Mutex
+	in   *gob.Decoder
+	out  *gob.Encoder
+}
+
+// Lead makes the backend of all ranks; links are to rank 1, 2, ... in order. Ranks on
+// different hosts must have GPUs of one kind.
+func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
+	c := &crew{first: r}
+	for i, l := range links {
+		c.links = append(c.links, &link{rank: i + 1, in: gob.NewDecoder(l), out: gob.NewEncoder(l)})
+	}
+	all, err := c.ask(task{Facts: true})
+	if err == nil {
+		c.machine, c.hosts, err = joined(all, r.place.Split)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// joined describes all ranks as one machine, and says on how many hosts they are: rank
+// 0's, with the number of all GPUs. The fingerprint of its links holds the network between
+// hosts, so that no table answers for another topology.
+func joined(all []answer, split bool) (ep.Machine, int, error) {
+	m, hosts := all[0].Facts.Machine, 1
+	for rank, a := range all[1:] {
+		before, f := all[rank].Facts, a.Facts
+		if f.Host != before.Host {
+			hosts++
+		}
+		if f.Machine.Key() != m.Key() || f.Network != all[0].Facts.Network {
+			return m, 0, fmt.Errorf("rank %d: its machine is %s with network %s, that of rank 0 %s with %s; launch on hosts of one kind",
+				rank+1, f.Machine.Key(), f.Network, m.Key(), all[0].Facts.Network)
+		}
+	}
+	m.Backend = "cuda-hosts"
+	m.GPUs = len(all)
+	switch {
+	case hosts > 1:
+		m.Link += "+" + all[0].Facts.Network
+	case split:
+		m.Link += "+split"
+	}
+	return m, hosts, nil
+}
+
+// ask has every rank do a task and waits for all answers. The error is a rank's Failure,
+// or says that a rank is lost.
+func (c *crew) ask(t task) ([]answer, error) {
+	out, errs := make([]answer, 1+len(c.links)), make([]error, 1+len(c.links))
+	var wg sync.WaitGroup
+	for i, l := range c.links {
+		wg.Go(func() { out[i+1], errs[i+1] = l.exchange(t) })
+	}
+	out[0] = c.first.do(t)
+	wg.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		return nil, err
+	}
+	return out, worst(out, c.first.backend)
+}
+
+func (l *link) exchange(t task) (a answer, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err = l.out.Encode(t); err == nil {
+		err = l.in.Decode(&a)
+	}
+	if err != nil {
+		return a, fmt.Errorf("rank %d is gone: %w", l.rank, err)
+	}
+	return a, nil
+}
+
+// worst is the failure that explains the others: the waits that ranks gave up are one
+// failure, and any other failure comes before them.
+func worst(all []answer, b *Backend) error {
+	for rank, a := range all {
+		if a.Status != "" && a.Status != ep.Hang {
+			return kernels.Failf(a.Status, "rank %d: %s", rank, a.Reason)
+		}
+	}
+	if faults := faultsOf(all); len(faults) > 0 {
+		return kernels.Failf(ep.Hang, "%s", hangReason(faults, b.options.Deadline))
+	}
+	for rank, a := range all { // a hang whose record could not be read is a failure too
+		if a.Status != "" {
+			return kernels.Failf(a.Status, "rank %d: %s", rank, a.Reason)
+		}
+	}
+	return nil
+}
+
+// faultsOf are the records of all ranks.
+func faultsOf(all []answer) (out []faultRecord) {
+	for _, a := range all {
+		for _, f := range a.Faults {
+			out = append(out, faultRecord{f.Rank, f.Phase, f.Expert, f.Source, f.Block, f.Want, f.Got})
+		}
+	}
+	return out
+}
+
+// Machine implements kernels.Backend.
+func (c *crew) Machine() ep.Machine { return c.machine }
+
+// Kernels implements kernels.Backend.
+func (c *crew) Kernels() []kernels.Kernel { return declare.HostKernels(c.machine) }
+
+// ABI implements kernels.Versioned.
+func (c *crew) ABI() ep.ABI { return declare.HostABI() }
+
+// Empty implements kernels.Clocker, on this rank's GPU.
+func (c *crew) Empty(ctx context.Context) (map[string]float64, error) {
+	return c.first.backend.Empty(ctx)
+}
+
+// Precompile implements kernels.Precompiler.
+func (c *crew) Precompile(p ep.Problem, configs []ep.Config) { c.first.backend.Precompile(p, configs) }
+
+// Close implements kernels.Backend.
+func (c *crew) Close() error {
+	for _, l := range c.links {
+		_ = l.out.Encode(task{End: true}) // it may be gone
+	}
+	c.first.Close()
+	return nil
+}
+
+// Open implements kernels.Backend.
+func (c *crew) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
+	if err := w.Problem.Validate(); err != nil {
+		return nil, err
+	}
+	if err := c.checkTopology(w.Problem); err != nil {
+		return nil, err
+	}
+	if _, err := c.ask(task{Open: w}); err != nil {
+		return nil, err
+	}
+	s := &crewSession{crew: c, problem: w.Problem}
+	s.outputs = ref.NewRemote(ref.New(w, c.first.backend.options.InputScale), dtype.MaxRows(w.Problem), s.read)
+	c.opened = s
+	return s, nil
+}
+
+// checkTopology wants a problem's ranks and hosts to be those that were launched.
+func (c *crew) checkTopology(p ep.Problem) error {
+	switch {
+	case p.Op == ep.Activation:
+		return errors.New("op: activation crosses nothing; use --backend cuda")
+	case p.Layout != ep.LayoutExpert:
+		return fmt.Errorf("layout: %s, the hosts kernels serve expert", p.Layout)
+	case p.Beside != "":
+		return fmt.Errorf("beside: %s, not measured across processes; use --backend cuda", p.Beside)
+	case p.Ranks != c.machine.GPUs:
+		return fmt.Errorf("ranks: %d, and %d were launched; use --ranks %d", p.Ranks, c.machine.GPUs, c.machine.GPUs)
+	case p.Nodes == c.hosts || p.Nodes%c.hosts == 0 && c.first.place.Split:
+		return nil
+	case c.first.place.Split:
+		return fmt.Errorf("nodes: %d is no multiple of the %d hosts that were launched", p.Nodes, c.hosts)
+	}
+	return fmt.Errorf("nodes: %d, and the ranks were launched on %d hosts; use --nodes %d, or epbench-cuda rank --split to let one host count as several",
+		p.Nodes, c.hosts, c.hosts)
+}

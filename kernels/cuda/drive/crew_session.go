@@ -1,0 +1,155 @@
+//go:build cuda
+
+package drive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// crewSession is one workload on all ranks of a crew.
+type crewSession struct {
+	*crew
+	problem ep.Problem
+	outputs *ref.Remote
+	again   int // runs that began again and are not in the notes yet
+}
+
+// Prepare implements kernels.Session. Rank 0 compiles first, so that ranks which share
+// its cache find the binary there. Memory is taken by all ranks together: a rank that
+// lacks it has to say so before, since the others would wait for it without a deadline.
+func (s *crewSession) Prepare(_ context.Context, c ep.Config) error {
+	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
+	if err != nil {
+		return asFailure(ep.Illegal, err)
+	}
+	if _, err := s.first.backend.node.compiler.CompileAll(units...); err != nil {
+		return asFailure(ep.NoBuild, err)
+	}
+	if _, err := s.ask(task{Fits: &c}); err != nil {
+		return err
+	}
+	_, err = s.ask(task{Prepare: &c})
+	return err
+}
+
+// Run implements kernels.Session.
+func (s *crewSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	s.outputs.Forget()
+	all, err := s.attempt(task{Run: &runTask{c, spec.Rounds, spec.Fold}})
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	out := all[0].Rounds
+	for _, a := range all[1:] {
+		for i, times := range a.Rounds.Seconds {
+			out.Seconds[i] = append(out.Seconds[i], times...)
+		}
+		out.MHz = append(out.MHz, a.Rounds.MHz...)
+		out.Notes = append(out.Notes, a.Rounds.Notes...)
+	}
+	if len(out.MHz) != len(all) {
+		out.MHz = nil
+	}
+	if s.again > 0 {
+		out.Notes = append(out.Notes, beganAgain(s.again, s.first.backend.options.Deadline))
+		s.again = 0
+	}
+	return out, nil
+}
+
+// attempt performs a task that launches kernels, and recovers after a failure. Where
+// every rank that gave up waited in a start alignment the task is done once more, as in
+// session.attempt.
+func (s *crewSession) attempt(t task) ([]answer, error) {
+	all, err := s.ask(t)
+	if err != nil && neverBegan(faultsOf(all)) {
+		if err := s.recover(); err != nil {
+			return nil, err
+		}
+		s.again++
+		all, err = s.ask(t)
+	}
+	if err == nil {
+		return all, nil
+	}
+	var f *kernels.Failure
+	if !errors.As(err, &f) {
+		return nil, err // a rank is gone
+	}
+	if rerr := s.recover(); rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	return nil, err
+}
+
+// recover makes the memory of all ranks usable after a failure, when every rank has left
+// its kernels. The ranks first wait for every put that is still on its way: a signal that
+// landed in memory filled anew would count for a call that it does not belong to.
+func (s *crewSession) recover() error {
+	if _, err := s.ask(task{Settle: true}); err != nil {
+		return err
+	}
+	_, err := s.ask(task{Reset: true})
+	return err
+}
+
+// Verify implements kernels.Session.
+func (s *crewSession) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
+	s.outputs.Forget()
+	start := time.Now()
+	if _, err := s.attempt(task{Prove: &c}); err != nil {
+		return kernels.Comparison{}, err
+	}
+	running := time.Since(start).Seconds() // and filling
+	configs, err := opConfigs(s.first.backend.machine, s.problem, c)
+	if err != nil {
+		return kernels.Comparison{}, err
+	}
+	dispatch, err := declare.JudgedAs(s.problem, configs[ep.Dispatch])
+	var combine ref.Compare
+	if k, ok := configs[ep.Combine]; ok && err == nil {
+		combine, err = declare.JudgedAs(s.problem, k)
+	}
+	if err != nil {
+		return kernels.Comparison{}, err
+	}
+	v, err := s.outputs.Judge(s.problem.Op, dispatch, combine)
+	v.Took.Running = running
+	return v, err
+}
+
+// read implements ref.Memory.
+func (s *crewSession) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
+	if rank == 0 {
+		return s.first.session.read(0, part, bytes, offsets...)
+	}
+	a, err := s.links[rank-1].exchange(task{Read: &readTask{part, bytes, offsets}})
+	if err == nil && a.Reason != "" {
+		err = fmt.Errorf("rank %d: %s", rank, a.Reason)
+	}
+	return ref.Pieces(a.Data, bytes), err
+}
+
+// Probe implements worker.Prober.
+func (s *crewSession) Probe(rank, token, k int) ([]uint16, error) {
+	return s.outputs.Probe(rank, token, k)
+}
+
+// Close implements kernels.Session. A session that was opened later is left alone.
+func (s *crewSession) Close() error {
+	if s.opened != s {
+		return nil
+	}
+	s.opened = nil
+	_, err := s.ask(task{Close: true})
+	return err
+}

@@ -1,0 +1,55 @@
+package drive
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+)
+
+// Drill is a fault that is built in on purpose, to see that it is found and
+// reported. The zero Drill does nothing.
+type Drill struct {
+	Rank   int           // who misbehaves
+	Delay  time.Duration // it sleeps this long before each kernel
+	Drop   int           // it never signals this expert, counted from 1; 0 for none
+	Config string        // only candidates whose key contains this
+}
+
+// ParseDrill reads drop:RANK:EXPERT[:CONFIG] and delay:RANK:DURATION[:CONFIG].
+func ParseDrill(s string) (Drill, error) {
+	bad := fmt.Errorf("drill: %.60q is neither drop:RANK:EXPERT[:CONFIG] nor delay:RANK:DURATION[:CONFIG]", s)
+	f := strings.SplitN(s, ":", 4)
+	if len(f) < 3 {
+		return Drill{}, bad
+	}
+	var d Drill
+	var err error
+	if d.Rank, err = strconv.Atoi(f[1]); err != nil || d.Rank < 0 || d.Rank >= declare.MaxRanks {
+		return Drill{}, bad
+	}
+	switch f[0] {
+	case "drop":
+		var expert int
+		if expert, err = strconv.Atoi(f[2]); expert < 0 || expert >= declare.MaxExperts {
+			return Drill{}, bad
+		}
+		d.Drop = expert + 1
+	case "delay":
+		// EpArgs.delay_ns has 31 bits.
+		if d.Delay, err = time.ParseDuration(f[2]); d.Delay < 0 || d.Delay > 2*time.Second {
+			return Drill{}, fmt.Errorf("drill: delay %s is outside 0 to 2s", f[2])
+		}
+	default:
+		return Drill{}, bad
+	}
+	if len(f) == 4 {
+		d.Config = f[3]
+	}
+	if err != nil {
+		return Drill{}, bad
+	}
+	return d, nil
+}

@@ -1,0 +1,103 @@
+//go:build cuda
+
+package drive
+
+import (
+	"cmp"
+	"fmt"
+	"unsafe"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"gorgonia.org/cu"
+)
+
+// upload brings the inputs to every rank. Every verification does that anew, since a
+// kernel that is wrong may have written to them. The tokens, 59 MB of DeepSeek-V3's shape
+// at 4,096 tokens, come from a copy on the GPU after the first time.
+func (s *session) upload() error {
+	if s.copies == nil {
+		s.copies = make([]cu.DevicePtr, len(s.rig.seats))
+	}
+	put := s.putInputs
+	if s.activation != nil {
+		put = s.putActivation
+	}
+	return sideBySide(len(s.rig.seats), func(rank int) error {
+		// The streams of calls do not wait for the stream of copies: the host does.
+		return s.rig.seats[rank].gpu.do(func() error { return cmp.Or(put(rank), cu.Synchronize()) })
+	})
+}
+
+// putInputs brings the inputs to a rank, whose GPU's thread this is, and does not wait.
+func (s *session) putInputs(rank int) error {
+	in := s.workload.Ranks[s.workload.Batch(s.rig.number(rank))]
+	return cmp.Or(
+		s.putTokens(rank),
+		s.putCast(rank),
+		put(s.rig, rank, declare.PartIDs, in.Experts),
+		put(s.rig, rank, declare.PartWeights, in.Weights),
+		put(s.rig, rank, declare.PartInputScale, []float32{s.backend.options.InputScale}),
+		put(s.rig, rank, declare.PartBias, declare.Bias(s.problem.Hidden)))
+}
+
+// castTokens are the tokens of one rank, cast by the caller.
+type castTokens struct{ payload, scales []byte }
+
+// castAll casts the tokens of every rank as the oracle does.
+func (s *session) castAll() []castTokens {
+	out := make([]castTokens, len(s.rig.seats))
+	_ = sideBySide(len(out), func(seat int) error { // to cast cannot fail
+		out[seat].payload, out[seat].scales = s.oracle.Cast(s.rig.number(seat))
+		return nil
+	})
+	return out
+}
+
+// putCast brings a rank the tokens that its caller cast, once a candidate takes them.
+func (s *session) putCast(rank int) error {
+	if s.cast == nil {
+		return nil
+	}
+	of := s.cast[rank]
+	return cmp.Or(put(s.rig, rank, declare.PartCast, of.payload), put(s.rig, rank, declare.PartCastScales, of.scales))
+}
+
+// putTokens brings a rank its tokens, and keeps a copy of them beside its heap.
+func (s *session) putTokens(rank int) error {
+	data := s.tokens[rank]
+	if len(data) == 0 {
+		return nil
+	}
+	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
+	to := s.rig.at(rank, declare.PartX)
+	if s.copies[rank] != 0 {
+		return copyOnGPU(rank, to, s.copies[rank], bytes)
+	}
+	if err := put(s.rig, rank, declare.PartX, data); err != nil {
+		return err
+	}
+	var err error
+	if s.copies[rank], err = cu.MemAlloc(bytes); err != nil {
+		s.copies[rank] = 0
+		return nil // no room for a copy: the next upload comes from host memory too
+	}
+	return copyOnGPU(rank, s.copies[rank], to, bytes)
+}
+
+// copyOnGPU copies within a rank's GPU, whose thread this is, and does not wait.
+func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
+	if err := cu.MemcpyDtoD(to, from, bytes); err != nil {
+		return fmt.Errorf("rank %d: copy inputs: %w", rank, err)
+	}
+	return nil
+}
+
+// freeCopies gives the copies of the tokens back.
+func (s *session) freeCopies() {
+	for rank, at := range s.copies {
+		if at != 0 {
+			_ = s.rig.seats[rank].gpu.do(func() error { return cu.MemFree(at) }) // the session goes next
+		}
+	}
+}

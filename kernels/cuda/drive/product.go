@@ -1,0 +1,377 @@
+//go:build cuda
+
+package drive
+
+// #include <stdlib.h>
+// #include "ep_product.h"
+// #include "ep_shim.h"
+import "C"
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"unsafe"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// products is what runs beside the calls of a session, on every rank: products of
+// cuBLASLt, or copies of memory.
+type products struct {
+	rig       *rig
+	of        ep.Product
+	memory    []productMemory        // by rank
+	plans     map[int][]*C.EpProduct // by the SMs they are made for, 0 for all, and rank; none of a copy
+	own       int                    // SMs of the plan that is fastest alone, 0 for all: see choosePlan
+	chosen    bool                   // own is known
+	batch     int                    // experts of one launch
+	share     int                    // launches that belong to a call, 0 before it is known
+	attention *products              // of a step: the product of the size of attention
+}
+
+// productMemory is where a rank's factors and result lie.
+type productMemory struct {
+	x, w, out, workspace cu.DevicePtr
+}
+
+// copyBytes is what one launch of a copy moves, several times the L2 cache of any GPU in
+// a few launches; copyParts lie behind each other.
+const (
+	copyBytes = 64 << 20
+	copyParts = 4
+)
+
+// workspaceBytes is what NVIDIA recommends for sm_90.
+const workspaceBytes = 32 << 20
+
+// cublasLtNames are tried in order, behind the folder or file in EPBENCH_CUBLASLT.
+var cublasLtNames = []string{"libcublasLt.so.13", "libcublasLt.so.12",
+	"/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12"}
+
+// openCublasLt opens the library. The error says what was tried and what helps.
+func openCublasLt() error {
+	names := cublasLtNames
+	if at := os.Getenv("EPBENCH_CUBLASLT"); at != "" {
+		names = []string{at}
+		if info, err := os.Stat(at); err == nil && info.IsDir() {
+			names = []string{filepath.Join(at, "libcublasLt.so.13"), filepath.Join(at, "libcublasLt.so.12")}
+		}
+	}
+	var tried []error
+	for _, name := range names {
+		var text [C.EP_PRODUCT_TEXT]C.char
+		path := C.CString(name)
+		failed := C.ep_product_open(path, &text[0])
+		C.free(unsafe.Pointer(path))
+		if failed == 0 {
+			return nil
+		}
+		tried = append(tried, errors.New(C.GoString(&text[0])))
+	}
+	return fmt.Errorf("beside: no cuBLASLt here (%w); install it with the CUDA toolkit or the wheel nvidia-cublas, name its folder in EPBENCH_CUBLASLT, or use --beside copy", errors.Join(tried...))
+}
+
+// openProducts readies what the problem wants beside its calls.
+func (s *session) openProducts() error {
+	of, ok := s.problem.Product()
+	switch {
+	case s.problem.Beside == "":
+		return nil
+	case !ok:
+		return fmt.Errorf("beside: %q is no product", s.problem.Beside)
+	case s.backend.clock != clockChain:
+		return fmt.Errorf("clock: %s has no reading of a product; use chain", s.backend.options.Clock)
+	}
+	if err := s.rig.openStreams(); err != nil {
+		return err
+	}
+	b, err := newProducts(s.rig, of)
+	s.beside = b
+	if err == nil && of.Kind == ep.Step {
+		b.attention, err = newProducts(s.rig, attentionOf(s.problem, of))
+		b.share = b.passes()
+	}
+	if err != nil {
+		b.close()
+		return err
+	}
+	return nil
+}
+
+// attentionOf is the product in the place of a layer's attention: its projections have
+// about 4 x hidden x hidden weights.
+func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
+	q := ep.Product{Kind: ep.Gemm, M: max(p.Tokens, 1), N: 4 * p.Hidden, K: p.Hidden, DType: experts.DType, Groups: 1}
+	if q.DType == ep.FP8 {
+		q.M = (q.M + 15) / 16 * 16
+	}
+	return q
+}
+
+// openStreams gives every seat the streams that a product needs.
+func (r *rig) openStreams() error {
+	for i := range r.seats {
+		s := &r.seats[i]
+		err := s.gpu.do(func() error { return driverError("streams", C.ep_streams(&s.streams)) })
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// newProducts takes memory, fills the factors and plans whole passes.
+func newProducts(r *rig, of ep.Product) (*products, error) {
+	p := &products{rig: r, of: of, memory: make([]productMemory, len(r.seats))}
+	if of.Kind != ep.Copy {
+		if err := openCublasLt(); err != nil {
+			return p, err
+		}
+	}
+	if err := p.allocate(); err != nil {
+		return p, err
+	}
+	if err := p.fill(); err != nil {
+		return p, err
+	}
+	return p, p.plan(max(of.Groups, 1))
+}
+
+// sizes are the bytes of the factors, the result and the workspace.
+func (p *products) sizes() (x, w, out, workspace int64) {
+	q := p.of
+	if q.Kind == ep.Copy {
+		return copyParts * copyBytes, 0, copyParts * copyBytes, 0
+	}
+	element := int64(2)
+	if q.DType == ep.FP8 {
+		element = 1
+	}
+	g, m, n, k := int64(q.Groups), int64(q.M), int64(q.N), int64(q.K)
+	return g * m * k * element, g * n * k * element, g * m * n * 2, workspaceBytes
+}
+
+func (p *products) allocate() error {
+	x, w, out, workspace := p.sizes()
+	for i := range p.memory {
+		m, g := &p.memory[i], p.rig.seats[i].gpu
+		err := g.do(func() error {
+			free, _, err := cu.MemInfo()
+			if err != nil {
+				return err
+			}
+			if need := x + w + out + workspace; need > free-memoryMargin {
+				return kernels.Failf(ep.NoLaunch, "beside: %s needs %s on GPU %d, where %s are free; give smaller sizes or fewer groups",
+					p.of, gib(need), g.index, gib(max(free-memoryMargin, 0)))
+			}
+			for _, part := range []struct {
+				at    *cu.DevicePtr
+				bytes int64
+			}{{&m.x, x}, {&m.w, w}, {&m.out, out}, {&m.workspace, workspace}} {
+				if part.bytes == 0 {
+					continue
+				}
+				if *part.at, err = cu.MemAlloc(part.bytes); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// fill writes the factors.
+func (p *products) fill() error {
+	x, w, _, _ := p.sizes()
+	m, err := p.rig.node.load(declare.Unit{Source: declare.BesideSource})
+	if err != nil {
+		return err
+	}
+	fs, err := m.function("beside_fill")
+	if err != nil {
+		return err
+	}
+	code := newCode(len(p.rig.seats), 2)
+	defer code.free()
+	for i := range p.rig.seats {
+		w2 := &writer{rig: p.rig, rank: i, out: code.steps[i]}
+		for n, part := range []struct {
+			at    cu.DevicePtr
+			bytes int64
+		}{{p.memory[i].x, x}, {p.memory[i].w, max(w, 4)}} {
+			a := p.rig.args(i)
+			at := part.at
+			if at == 0 {
+				at, part.bytes = p.memory[i].x, 4 // a copy has one factor
+			}
+			point(&a.out, at)
+			a.max_rows, a.round, a.stamp = C.int64_t(part.bytes/4), C.uint32_t(2*i+n), C.int32_t(declare.Bit(p.of.DType == ep.FP8))
+			w2.kernel(fs, 2*p.rig.seats[i].gpu.sms, declare.MaxThreads, a)
+		}
+		e := &code.ranks[i]
+		e.context, e.stream, e.fault = handle(p.rig.seats[i].gpu.context), handle(p.rig.seats[i].stream), p.rig.seats[i].fault
+	}
+	return runOnce(code)
+}
+
+// plan asks the library for launches of so many experts.
+func (p *products) plan(batch int) error {
+	p.unplan()
+	p.batch, p.own, p.chosen = batch, 0, false
+	return p.planFor(0)
+}
+
+// planFor plans for so many SMs, 0 for all, unless that is done.
+func (p *products) planFor(sms int) error {
+	if p.of.Kind == ep.Copy || p.plans[sms] != nil {
+		return nil
+	}
+	if p.plans == nil {
+		p.plans = map[int][]*C.EpProduct{}
+	}
+	var plans []*C.EpProduct
+	for i, m := range p.memory {
+		made, err := p.planOn(p.rig.seats[i].gpu, m, sms)
+		if err != nil {
+			p.free(plans)
+			return fmt.Errorf("rank %d: %w", i, err)
+		}
+		plans = append(plans, made)
+	}
+	p.plans[sms] = plans
+	err := p.warm(sms)
+	if err != nil {
+		delete(p.plans, sms)
+		p.free(plans)
+	}
+	return err
+}
+
+// warm runs a pass on every rank by itself, so that the library loads its kernels while
+// nothing spins: see ep_start of the shim.
+func (p *products) warm(sms int) error {
+	for i, seat := range p.rig.seats {
+		code := newCode(1, p.passes())
+		w := &writer{rig: p.rig, rank: i, out: code.steps[0]}
+		for n := range p.passes() {
+			p.write(w, n, sms)
+		}
+		code.ranks[0].context, code.ranks[0].stream, code.ranks[0].fault = handle(seat.gpu.context), handle(seat.stream), seat.fault
+		err := runOnce(code)
+		code.free()
+		if err != nil {
+			return fmt.Errorf("rank %d: the first products: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// planOn plans for one GPU; sms bounds what the library plans for, 0 for none.
+func (p *products) planOn(g *gpu, m productMemory, sms int) (made *C.EpProduct, err error) {
+	spec := C.EpProductSpec{
+		m: C.int32_t(p.of.M), n: C.int32_t(p.of.N), k: C.int32_t(p.of.K), fp8: C.int32_t(declare.Bit(p.of.DType == ep.FP8)),
+		groups: C.int32_t(p.of.Groups), batch: C.int32_t(p.batch), sms: C.int32_t(sms),
+		x: C.uint64_t(m.x), w: C.uint64_t(m.w), out: C.uint64_t(m.out), workspace: C.uint64_t(m.workspace), workspace_bytes: workspaceBytes,
+	}
+	err = g.do(func() error {
+		var text [C.EP_PRODUCT_TEXT]C.char
+		if C.ep_product_make(&spec, &made, &text[0]) != 0 {
+			return kernels.Failf(ep.NoLaunch, "beside: %s", C.GoString(&text[0]))
+		}
+		return nil
+	})
+	return made, err
+}
+
+func (p *products) unplan() {
+	for _, plans := range p.plans {
+		p.free(plans)
+	}
+	p.plans = nil
+}
+
+// free frees the plans of the first ranks.
+func (p *products) free(plans []*C.EpProduct) {
+	for i, made := range plans {
+		_ = p.rig.seats[i].gpu.do(func() error { C.ep_product_free(made); return nil })
+	}
+}
+
+// passes is how many launches one pass over all experts takes.
+func (p *products) passes() int {
+	if p.of.Kind == ep.Copy {
+		return copyParts
+	}
+	return (p.of.Groups + p.batch - 1) / p.batch
+}
+
+// isStep reports whether the products are those of decode steps; p may be nil.
+func (p *products) isStep() bool { return p != nil && p.attention != nil }
+
+// write adds launch n on a writer's rank, beside calls that leave so many SMs, 0 for all:
+// see planBeside.
+func (p *products) write(w *writer, n, left int) {
+	m := p.memory[w.rank]
+	if p.of.Kind == ep.Copy {
+		s, at := w.next(C.EP_STEP_COPY), C.uint64_t(n%copyParts*copyBytes)
+		s.source, s.target, s.words = C.uint64_t(m.x)+at, C.uint64_t(m.out)+at, copyBytes/4
+		return
+	}
+	s, made := w.next(C.EP_STEP_PRODUCT), p.plans[planBeside(p.own, left)]
+	s.object, s.words = C.uint64_t(uintptr(unsafe.Pointer(made[w.rank]))), C.uint64_t(n)
+}
+
+// close gives plans and memory back; p may be nil.
+func (p *products) close() {
+	if p == nil {
+		return
+	}
+	p.attention.close()
+	p.unplan()
+	for i, m := range p.memory {
+		_ = p.rig.seats[i].gpu.do(func() error {
+			var err error
+			for _, at := range []cu.DevicePtr{m.x, m.w, m.out, m.workspace} {
+				if at != 0 {
+					err = cmp.Or(err, cu.MemFree(at))
+				}
+			}
+			return err
+		})
+	}
+	p.memory = nil
+}
+
+// amount says in words what belongs to a call.
+func (p *products) amount() string {
+	switch {
+	case p.of.Kind == ep.Copy:
+		return fmt.Sprintf("%d copies of %d MiB", p.share, copyBytes>>20)
+	case p.isStep():
+		return fmt.Sprintf("a layer of two micro-batches: attention as %s%s and the experts as %s%s, twice each",
+			p.attention.of, p.attention.ownPlan(), p.of, p.ownPlan())
+	}
+	kernelsEach := int(C.ep_product_kernels(p.plans[p.own][0]))
+	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
+}
+
+// ownPlan names the SMs of the plan that is fastest alone, in brackets. It is empty where
+// that plan is for all SMs.
+func (p *products) ownPlan() string {
+	if p.own == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (planned for %d SMs)", p.own)
+}

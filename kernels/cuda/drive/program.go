@@ -1,0 +1,329 @@
+//go:build cuda
+
+package drive
+
+/*
+#include "ep_shim.h"
+
+// cgo shows an anonymous union as bytes, so that C sets its members.
+static void set_combine(EpArgs *a, int32_t rotate) { a->rotate = rotate; }
+static void set_dispatch_ll(EpArgs *a, int32_t receivers, int32_t pause_ns) { a->receivers = receivers, a->pause_ns = pause_ns; }
+static void set_litmus_memcpy(EpArgs *a, int32_t cases, int32_t step, int32_t cell_bytes, int32_t peer) {
+  a->cases = cases, a->step = step, a->cell_bytes = cell_bytes, a->peer = peer;
+}
+static void set_litmus_scan(EpArgs *a, int32_t sizes) { a->sizes = sizes; }
+static void set_litmus_pass(EpArgs *a, int32_t scope, int32_t rounds) { a->scope = scope, a->rounds = rounds; }
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// program is a schedule made for one candidate on one rig. The shim runs it, round
+// after round.
+type program struct {
+	*schedule
+	rig   *rig
+	code  *code
+	marks [][]cu.Event // [rank] events that steps record
+	long  bool         // see longCall
+	took  ep.RunTime   // of the runs so far
+}
+
+// queuedSteps bounds the steps that are queued before any is waited for. A full
+// queue blocks the thread that fills it, and other ranks would wait for the steps that
+// it could not queue.
+const queuedSteps = 512
+
+// maxFold is the longest round; its readings fit in readingWords.
+const maxFold = 4096
+
+// writer fills the steps of one rank.
+type writer struct {
+	rig   *rig
+	rank  int
+	base  C.EpArgs
+	calls map[ep.Op]*call
+	extra extras
+	out   []C.EpStep
+	used  int
+	last  C.uint32_t // kind of the last step on the calls' stream
+}
+
+// extras are what steps outside a candidate's calls need.
+type extras struct {
+	problem ep.Problem
+	expert  []cu.Function                     // by GPU, verification only
+	beside  *products                         // nil where nothing runs beside the calls
+	load    *load                             // of an experiment
+	drill   Drill                             // of this candidate
+	silu    func(rank, call int) C.EpSiluArgs // of activations, in place of EpArgs
+}
+
+// newProgram writes the steps of every rank. args are the fields of EpArgs that
+// all kernels of a rank have in common.
+func newProgram(r *rig, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
+	p := &program{schedule: s, rig: r}
+	count := p.count(calls)
+	p.code = newCode(len(r.seats), count)
+	for i := range r.seats {
+		w := &writer{rig: r, rank: i, base: args(i), calls: calls, extra: x, out: p.code.steps[i]}
+		if err := p.makeEvents(i); err != nil {
+			p.free()
+			return nil, err
+		}
+		for _, st := range s.steps {
+			w.write(st, p)
+		}
+		w.finish(s)
+		if w.used != count {
+			p.free()
+			return nil, fmt.Errorf("rank %d has %d steps instead of %d", i, w.used, count)
+		}
+		p.wire(i)
+	}
+	return p, nil
+}
+
+// count is the number of steps that the schedule becomes.
+func (p *program) count(calls map[ep.Op]*call) int {
+	n := 0
+	for _, st := range p.steps {
+		if st.kind == stepCall && calls[st.op] != nil {
+			n += len(calls[st.op].part(st.half))
+		} else {
+			n++
+		}
+	}
+	for _, lane := range []map[ep.Op]int{p.calls, p.lanes} {
+		for op, made := range lane {
+			if calls[op] != nil && made > 0 {
+				n++ // advance
+			}
+		}
+	}
+	return n + 1 // next round
+}
+
+func (p *program) makeEvents(rank int) error {
+	p.marks = append(p.marks, nil)
+	return p.rig.seats[rank].gpu.do(func() error {
+		for range p.events {
+			e, err := cu.MakeEvent(cu.DefaultEvent)
+			if err != nil {
+				return fmt.Errorf("rank %d: event: %w", rank, err)
+			}
+			p.marks[rank] = append(p.marks[rank], e)
+		}
+		return nil
+	})
+}
+
+// wire tells the shim the context and stream of rank i, and where its readings
+// lie.
+func (p *program) wire(i int) {
+	seat, e := p.rig.seats[i], &p.code.ranks[i]
+	e.context, e.stream = handle(seat.gpu.context), handle(seat.stream)
+	if s := seat.streams; s.calls != 0 {
+		e.stream, e.side, e.forked, e.joined = s.calls, s.side, s.forked, s.joined
+	}
+	e.fault = seat.fault
+	control := C.EpControl{}
+	e.replay = C.uint64_t(p.rig.at(i, declare.PartControl)) + C.uint64_t(unsafe.Offsetof(control.replay))
+	if p.words() > 0 {
+		e.collect = C.uint64_t(p.rig.at(i, declare.PartReadings))
+	}
+	if p.clock == clockEvent {
+		p.code.setEvents(i, p.marks[i])
+	}
+}
+
+// window is how many rounds may be queued at once: one where the clock has room for
+// one, as spans and events have, and where ranks share a GPU and with it the
+// driver's queues.
+func (p *program) window() int {
+	if p.clock != clockChain || len(p.rig.seats) > len(p.rig.node.gpus) {
+		return 1
+	}
+	return max(1, min(queuedSteps/len(p.code.steps[0]), declare.ReadingWords/max(p.words(), 1)))
+}
+
+// free gives graphs, events and memory back.
+func (p *program) free() {
+	for i, events := range p.marks {
+		_ = p.rig.seats[i].gpu.do(func() error {
+			for _, e := range events {
+				_ = cu.DestroyEvent(&e)
+			}
+			return nil
+		})
+	}
+	p.code.free()
+}
+
+// next adds a step on the calls' stream.
+func (w *writer) next(kind C.uint32_t) *C.EpStep {
+	s := &w.out[w.used]
+	w.used++
+	*s = C.EpStep{kind: kind}
+	w.last = kind
+	return s
+}
+
+// aside puts the last step on the side stream; before is what the calls' stream had
+// last.
+func (w *writer) aside(before C.uint32_t) {
+	w.out[w.used-1].flags |= C.EP_STEP_SIDE
+	w.last = before
+}
+
+// kernel adds a launch of f.
+func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpStep {
+	s := w.next(C.EP_STEP_KERNEL)
+	s.grid, s.block = C.uint32_t(grid), C.uint32_t(block)
+	s.object = handle(f[w.rig.seats[w.rank].gpu.index])
+	*(*C.EpArgs)(unsafe.Pointer(&s.args)) = args
+	return s
+}
+
+// support adds a kernel of common/align.cuh; n is EpArgs.stamp.
+func (w *writer) support(entry string, args C.EpArgs, n int) {
+	args.stamp = C.int32_t(n)
+	w.kernel(w.rig.support[entry], 1, declare.Warp, args)
+}
+
+// write adds the step of one element of the schedule.
+func (w *writer) write(st step, p *program) {
+	before := w.last
+	w.writeStep(st, p)
+	if st.side {
+		w.aside(before)
+	}
+}
+
+func (w *writer) writeStep(st step, p *program) {
+	args := w.base
+	switch st.kind {
+	case stepAlign:
+		w.support("ep_align", args, 0)
+	case stepStamp:
+		w.readings(&args, p)
+		w.support("ep_stamp", args, st.n)
+	case stepClear:
+		point(&args.span, w.rig.at(w.rank, declare.PartReadings))
+		w.support("ep_clear_spans", args, st.n)
+	case stepEvent:
+		w.next(C.EP_STEP_EVENT).object = handle(p.marks[w.rank][st.n])
+	case stepFlush:
+		s := w.next(C.EP_STEP_MEMSET)
+		s.target, s.words = C.uint64_t(w.rig.at(w.rank, declare.PartFlush)), declare.FlushBytes/4
+	case stepFork:
+		w.next(C.EP_STEP_FORK)
+	case stepJoin:
+		w.next(C.EP_STEP_JOIN)
+	case stepProduct:
+		w.extra.beside.write(w, st.n, st.left)
+	case stepAttention:
+		w.extra.beside.attention.write(w, 0, st.left)
+	case stepLoad:
+		w.extra.load.write(w, st.n)
+	case stepExpert:
+		w.kernel(w.extra.expert, 2*w.rig.seats[w.rank].gpu.sms, 256, args)
+	case stepCall:
+		w.call(st, args)
+	}
+}
+
+func (w *writer) readings(args *C.EpArgs, p *program) {
+	point(&args.stamps, w.rig.at(w.rank, declare.PartReadings))
+	args.stamp_slots = C.int32_t(p.slots)
+}
+
+// call adds the launches of one call.
+func (w *writer) call(st step, args C.EpArgs) {
+	if st.span >= 0 {
+		point(&args.span, w.rig.at(w.rank, declare.PartReadings)+cu.DevicePtr(16*st.span))
+	}
+	k := w.calls[st.op]
+	if k == nil { // the empty kernel
+		w.support("ep_empty", args, 0)
+		return
+	}
+	w.toState(&args, stateOf(w.calls).Of(st.lane), w.extra.problem, st.op)
+	args.round = C.uint32_t(st.n + 1)
+	if d := w.extra.drill; d.Rank == w.rig.number(w.rank) {
+		args.delay_ns, args.drop_signal = C.int32_t(d.Delay.Nanoseconds()), C.int32_t(d.Drop)
+	}
+	for _, i := range k.part(st.half) {
+		l := k.launches[i]
+		setParams(&args, l.Params)
+		after := w.used > 0 && w.last == C.EP_STEP_KERNEL
+		s := w.kernel(k.entries[i], l.Grid, l.Block, args)
+		s.shared = C.uint32_t(l.Shared)
+		if st.op == ep.Activation {
+			*(*C.EpSiluArgs)(unsafe.Pointer(&s.args)) = w.extra.silu(w.rank, st.n)
+		}
+		if l.PDL && after { // there is nothing to overlap with but a kernel
+			s.flags |= C.EP_LAUNCH_PDL
+		}
+	}
+}
+
+// toState points args at the memory of a state and at its call number of an op.
+func (w *writer) toState(args *C.EpArgs, s declare.State, p ep.Problem, op ep.Op) {
+	point(&args.counters, w.rig.at(w.rank, s.Part("counters")))
+	point(&args.round_base, w.rig.at(w.rank, s.Part("rounds"))+cu.DevicePtr(4*declare.OpIndex(op)))
+	for i, region := range s.Regions(p) {
+		args.region[i] = C.uint64_t(w.rig.heap.Offset[s.Part(region.Name)])
+	}
+}
+
+func setParams(args *C.EpArgs, p declare.LaunchParams) {
+	args.sms, args.wait_sms, args.count_sms = C.int32_t(p.SMs), C.int32_t(p.WaitSMs), C.int32_t(p.CountSMs)
+	args.tile_tokens, args.chunk_bytes = C.int32_t(p.TileTokens), C.int32_t(p.ChunkBytes)
+	setOwn(args, p.Own)
+}
+
+// setOwn sets the launch parameters that one kernel alone has.
+func setOwn(args *C.EpArgs, own any) {
+	switch v := own.(type) {
+	case nil:
+	case declare.CombineParams:
+		C.set_combine(args, C.int32_t(declare.Bit(v.Rotate)))
+	case declare.LLParams:
+		C.set_dispatch_ll(args, C.int32_t(v.Receivers), C.int32_t(v.PauseNs))
+	case declare.LitmusMemcpyParams:
+		C.set_litmus_memcpy(args, C.int32_t(v.Cases), C.int32_t(v.Step), C.int32_t(v.CellBytes), C.int32_t(v.Peer))
+	case declare.LitmusScanParams:
+		C.set_litmus_scan(args, C.int32_t(v.Sizes))
+	case declare.LitmusPassParams:
+		C.set_litmus_pass(args, C.int32_t(v.Scope), C.int32_t(v.Rounds))
+	default:
+		panic(fmt.Sprintf("launch parameters of an unknown kernel: %T", own))
+	}
+}
+
+// finish adds the steps that count the round's calls and move on to the next row
+// of stamps.
+func (w *writer) finish(s *schedule) {
+	for lane, calls := range []map[ep.Op]int{s.calls, s.lanes} {
+		for _, op := range ops {
+			k := w.calls[op]
+			if k == nil || calls[op] == 0 {
+				continue
+			}
+			args := w.base
+			w.toState(&args, stateOf(w.calls).Of(lane), w.extra.problem, op)
+			w.support("ep_advance", args, calls[op])
+		}
+	}
+	w.support("ep_next_round", w.base, 0)
+}

@@ -1,0 +1,343 @@
+//go:build cuda
+
+package drive
+
+// #include "ep_shim.h"
+import "C"
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// seat is one rank's place on a GPU.
+type seat struct {
+	gpu         *gpu
+	stream      cu.Stream
+	streams     C.EpStreams // zero where nothing runs beside the calls
+	fault       *C.EpFault
+	faultDevice cu.DevicePtr
+	arena       *arena            // of the heap, nil without one
+	staging     map[string][]byte // of gather, on the host, by part
+}
+
+// rig is a set of ranks with the memory to run rounds.
+type rig struct {
+	node     *node
+	seats    []seat
+	heap     declare.Heap
+	support  map[string][]cu.Function // alignment and stamps, by GPU
+	deadline time.Duration
+	refill   func() error // inputs, after the heap was filled anew; may be nil
+	world    *world       // of the launched rank that this process is, nil where it has all ranks
+}
+
+// supportEntries are the kernels of common/align.cuh.
+var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
+
+// newRig seats ranks on GPUs in order; with more ranks than GPUs they share.
+func newRig(n *node, ranks int, deadline time.Duration) (*rig, error) {
+	r, err := seated(n, ranks, deadline)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.supported(declare.Unit{Source: "common/align.cuh"}, ""); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// seated is a rig without support kernels.
+func seated(n *node, ranks int, deadline time.Duration) (*rig, error) {
+	r := &rig{node: n, deadline: deadline, support: map[string][]cu.Function{}}
+	for i := range ranks {
+		s := seat{gpu: n.gpus[i%len(n.gpus)]}
+		err := s.gpu.do(func() (err error) {
+			if s.stream, err = cu.MakeStream(cu.NonBlocking); err != nil {
+				return err
+			}
+			s.fault, s.faultDevice, err = newFault()
+			return err
+		})
+		r.seats = append(r.seats, s)
+		if err != nil {
+			r.close()
+			return nil, fmt.Errorf("rank %d on GPU %d: %w", i, s.gpu.index, err)
+		}
+	}
+	return r, nil
+}
+
+// supported loads the support kernels; those that reach other ranks have a name with
+// a suffix where these are on other hosts.
+func (r *rig) supported(u declare.Unit, suffix string) error {
+	m, err := r.node.load(u)
+	if err == nil {
+		err = r.findSupport(m, suffix)
+	}
+	if err != nil {
+		r.close()
+	}
+	return err
+}
+
+// crossing are the support kernels that depend on where the ranks are.
+var crossing = map[string]bool{"ep_align": true, "ep_stamp": true, "ep_next_round": true}
+
+func (r *rig) findSupport(m *module, suffix string) error {
+	for _, entry := range supportEntries {
+		name := entry
+		if crossing[entry] {
+			name += suffix
+		}
+		fs, err := m.function(name)
+		if err != nil {
+			return err
+		}
+		for i, f := range fs {
+			err := r.node.gpus[i].do(func() error { _, err := readyFunction(f, declare.Warp, 0); return err })
+			if err != nil {
+				return fmt.Errorf("%s on GPU %d: %w", entry, i, err)
+			}
+		}
+		r.support[entry] = fs
+	}
+	return nil
+}
+
+// close frees what newRig and allocate took.
+func (r *rig) close() {
+	r.release()
+	for i := range r.seats {
+		s := &r.seats[i]
+		_ = s.gpu.do(func() error {
+			freeFault(s.fault)
+			C.ep_streams_free(&s.streams)
+			for _, b := range s.staging {
+				s.gpu.giveStaging(b)
+			}
+			if s.stream != cu.NoStream {
+				return s.stream.Destroy()
+			}
+			return nil
+		})
+	}
+	r.seats = nil
+}
+
+// release frees the heaps.
+func (r *rig) release() {
+	for i := range r.seats {
+		s := &r.seats[i]
+		if s.arena != nil && r.world == nil {
+			s.gpu.give(s.arena)
+		}
+		s.arena = nil
+	}
+}
+
+// allocate replaces the heap of every rank by one with these parts, and fills it,
+// inputs included. Where there is too little memory the old heap stays, and the
+// error is a Failure. Ranks of several processes have checked that before, all of them:
+// one that refused here would leave the others waiting.
+func (r *rig) allocate(parts []declare.Region) error {
+	h := declare.NewHeap(parts)
+	if r.world == nil {
+		if err := r.checkMemory(h); err != nil {
+			return err
+		}
+	}
+	r.release()
+	r.heap = h
+	err := sideBySide(len(r.seats), func(i int) (err error) {
+		s := &r.seats[i]
+		if s.arena, err = r.take(s.gpu, h.Bytes); err != nil {
+			return fmt.Errorf("rank %d: allocate %s on GPU %d: %w", i, gib(h.Bytes), s.gpu.index, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.reset()
+}
+
+// memoryMargin is left for the driver's own needs: graphs, stacks, modules.
+const memoryMargin = 512 << 20
+
+func (r *rig) checkMemory(h declare.Heap) error {
+	for _, g := range r.node.gpus {
+		var want, have int64
+		for _, s := range r.seats {
+			if s.gpu == g {
+				want += h.Bytes
+				if s.arena != nil && r.world == nil { // idle counts that of a world
+					have += s.arena.bytes
+				}
+			}
+		}
+		err := g.do(func() error {
+			free, _, err := cu.MemInfo()
+			have += free + g.idle() + r.world.idle() - memoryMargin
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("GPU %d: memory: %w", g.index, err)
+		}
+		if want > have {
+			return kernels.Failf(ep.NoLaunch, "buffers need %s on GPU %d, where %s are free; %s; lower --max-tokens or --ranks",
+				gib(want), g.index, gib(max(have, 0)), largest(h))
+		}
+	}
+	return nil
+}
+
+// reset fills every part with its initial byte, clears faults and uploads the
+// inputs again.
+func (r *rig) reset() error {
+	for i := range r.seats {
+		clearFault(r.seats[i].fault)
+	}
+	if err := r.fill(r.heap.Parts); err != nil {
+		return err
+	}
+	if err := r.joinWorld(); err != nil {
+		return err
+	}
+	if r.refill == nil {
+		return nil
+	}
+	return r.refill()
+}
+
+// fill writes the initial byte of these parts on every rank and waits.
+func (r *rig) fill(parts []declare.Region) error {
+	return sideBySide(len(r.seats), func(i int) error {
+		err := r.seats[i].gpu.do(func() error {
+			for _, p := range parts {
+				if p.Bytes == 0 {
+					continue
+				}
+				if err := cu.MemsetD8(r.at(i, p.Name), p.Fill, p.Bytes); err != nil {
+					return fmt.Errorf("fill %s: %w", p.Name, err)
+				}
+			}
+			return cu.Synchronize()
+		})
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", i, err)
+		}
+		return nil
+	})
+}
+
+// base is where a rank's heap begins, 0 without one.
+func (r *rig) base(rank int) cu.DevicePtr {
+	if a := r.seats[rank].arena; a != nil {
+		return a.base
+	}
+	return 0
+}
+
+// at is the address of a part of a rank's heap, 0 when there is no such part.
+func (r *rig) at(rank int, part string) cu.DevicePtr {
+	offset, ok := r.heap.Offset[part]
+	if !ok || r.base(rank) == 0 {
+		return 0
+	}
+	return r.base(rank) + cu.DevicePtr(offset)
+}
+
+// upload copies a slice to a part of a rank's heap.
+func upload[T any](r *rig, rank int, part string, data []T) error {
+	return r.seats[rank].gpu.do(func() error {
+		if err := put(r, rank, part, data); err != nil {
+			return err
+		}
+		return cu.Synchronize()
+	})
+}
+
+// put is upload on the GPU's thread without waiting: the memory is pageable, and the call
+// may return before the last bytes land.
+func put[T any](r *rig, rank int, part string, data []T) error {
+	if len(data) == 0 {
+		return nil
+	}
+	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
+	if err := cu.MemcpyHtoD(r.at(rank, part), unsafe.Pointer(&data[0]), bytes); err != nil {
+		return fmt.Errorf("rank %d: upload %s: %w", rank, part, err)
+	}
+	return nil
+}
+
+// download copies n elements from an element offset of a part.
+func download[T any](r *rig, rank int, part string, first, n int) ([]T, error) {
+	out := make([]T, n)
+	if n == 0 {
+		return out, nil
+	}
+	size := int64(unsafe.Sizeof(out[0]))
+	err := r.seats[rank].gpu.do(func() error {
+		from := r.at(rank, part) + cu.DevicePtr(int64(first)*size)
+		return cu.MemcpyDtoH(unsafe.Pointer(&out[0]), from, int64(n)*size)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rank %d: download %s: %w", rank, part, err)
+	}
+	return out, nil
+}
+
+// faults reads the records of all ranks that wrote one.
+func (r *rig) faults() []faultRecord {
+	var out []faultRecord
+	for _, s := range r.seats {
+		if f, ok := readFault(s.fault); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// point stores a device address in a pointer field of EpArgs.
+func point[T any](field **T, at cu.DevicePtr) { *(*uintptr)(unsafe.Pointer(field)) = uintptr(at) }
+
+// args are the fields of EpArgs that every kernel of a rank shares.
+func (r *rig) args(rank int) C.EpArgs {
+	s := r.seats[rank]
+	a := C.EpArgs{
+		rank: C.int32_t(r.number(rank)), ranks: C.int32_t(r.ranks()),
+		deadline_ns: C.uint64_t(r.deadline.Nanoseconds()), allreduce_size: 1,
+	}
+	point(&a.fault, s.faultDevice)
+	for i := range r.seats {
+		point(&a.control[i], r.at(i, declare.PartControl))
+		point(&a.heap[i], r.base(i))
+	}
+	if r.world != nil {
+		point(&a.heap[1], r.at(0, declare.PartWorld))
+	}
+	point(&a.counters, r.at(rank, declare.PartAbort))
+	return a
+}
+
+// largest names the biggest part, for the message that there is too little memory.
+func largest(h declare.Heap) string {
+	var most declare.Region
+	for _, p := range h.Parts {
+		if p.Bytes > most.Bytes {
+			most = p
+		}
+	}
+	return fmt.Sprintf("%s takes %s", most.Name, gib(most.Bytes))
+}
+
+func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }

@@ -1,0 +1,178 @@
+//go:build cuda
+
+package drive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// warmups are rounds that are run first and not reported, since instruction caches
+// and TLBs hold what the last candidate left. One is enough for long calls.
+const warmups = 2
+
+// longCall is the seconds of a call from which a cold start does not show.
+const longCall = 500e-6
+
+// Run implements kernels.Session. A round or two more are run first and not
+// reported.
+func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+	k, err := s.prepared(c)
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	fold := max(spec.Fold, 1)
+	if fold > maxFold || spec.Rounds < 1 {
+		return kernels.Rounds{}, fmt.Errorf("run: %d rounds of fold %d are outside 1 and more rounds of fold 1 to %d", spec.Rounds, fold, maxFold)
+	}
+	s.outputs.Forget()
+	if s.beside != nil {
+		return s.runBeside(ctx, k, kernels.RunSpec{Rounds: spec.Rounds, Fold: fold})
+	}
+	p, err := s.program(k, arrangement{}, fold)
+	if err != nil {
+		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
+	}
+	p.took = ep.RunTime{}
+	var seconds [][]float64
+	err = s.attempt(p, func() (err error) {
+		seconds, err = p.measure(ctx, spec.Rounds)
+		return err
+	})
+	if err != nil {
+		return kernels.Rounds{}, err
+	}
+	stop := spent(&p.took.Clocks)
+	mhz, notes := s.backend.monitor.read(s.rig)
+	stop()
+	if s.again > 0 {
+		notes = append(notes, beganAgain(s.again, s.rig.deadline))
+		s.again = 0
+	}
+	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes, Took: p.took}, nil
+}
+
+// beganAgain is the note of runs that were repeated, see attempt.
+func beganAgain(runs int, deadline time.Duration) string {
+	return fmt.Sprintf("%d runs began again: a rank's work did not reach its GPU within %v", runs, deadline)
+}
+
+// attempt runs a candidate's program and judges how it ended. Where the ranks that
+// gave up all waited in a start alignment, one rank's work did not reach its GPU in
+// time. That is no fault of the candidate: it runs once more, on memory filled
+// anew, and the notes of the next Run say so.
+func (s *session) attempt(p *program, run func() error) error {
+	s.setRunning(p)
+	defer s.setRunning(nil)
+	err := run()
+	if errors.Is(err, errFault) && s.rig.world == nil && neverBegan(s.rig.faults()) {
+		if err := s.rig.reset(); err != nil {
+			return err
+		}
+		s.again++
+		err = run()
+	}
+	return s.ended(err)
+}
+
+// program finds or makes the program that measures a candidate at a fold.
+func (s *session) program(k *candidate, beside arrangement, fold int) (*program, error) {
+	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold, beside: beside}
+	if c := k.calls[ep.Combine]; c != nil && t.op == ep.Combine {
+		t.feed = c.family.Consumes
+	}
+	if p := k.programs[t]; p != nil {
+		return p, nil
+	}
+	p, err := newProgram(s.rig, newSchedule(t), k.calls, s.args(k), s.extrasFor(k))
+	if err != nil {
+		return nil, err
+	}
+	s.makeRoom()
+	k.programs[t] = p
+	return p, nil
+}
+
+// keptPrograms bounds the graphs that exist at once, since each takes memory on
+// every GPU.
+const keptPrograms = 256
+
+// makeRoom drops all programs when there are too many; they are made again as
+// candidates run. Dropping only the oldest would be worse: a search that goes
+// round its candidates needs exactly that one next.
+func (s *session) makeRoom() {
+	n := 0
+	for _, c := range s.candidates {
+		n += len(c.programs)
+	}
+	if n < keptPrograms {
+		return
+	}
+	for _, c := range s.candidates {
+		c.drop()
+	}
+}
+
+// measure runs rounds and returns the seconds of one call, [round][rank]. In graph
+// mode the first time captures the graph.
+func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) {
+	out := make([][]float64, rounds)
+	err := p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
+		seconds, err := p.seconds(raw)
+		out[round] = append(out[round], seconds)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.long = kernels.Rounds{Seconds: out}.MedianOfSlowest() > longCall
+	return out, nil
+}
+
+// readings runs rounds and gives those of every round and rank to take, in their order.
+func (p *program) readings(ctx context.Context, rounds int, take func(round, rank int, raw []uint64) error) error {
+	if p.mode != ep.Eager && p.code.ranks[0].exec == 0 {
+		stop := spent(&p.took.Graphs)
+		err := p.code.capture()
+		stop()
+		if err != nil {
+			return &refusal{err.Error()}
+		}
+	}
+	warm := warmups
+	if p.long {
+		warm = 1
+	}
+	total := rounds + warm
+	words := p.words()
+	stop := spent(&p.took.Rounds)
+	raw, err := p.run(ctx, total, words)
+	stop()
+	if err != nil {
+		return err
+	}
+	for i := range rounds {
+		for rank := range p.rig.seats {
+			at := (rank*total + warm + i) * words
+			if err := take(i, rank, raw[at:at+words]); err != nil {
+				return &refusal{fmt.Sprintf("rank %d, round %d: %v", rank, i, err)}
+			}
+		}
+	}
+	return nil
+}
+
+// slack is how much longer than all deadlines together a window may take before
+// the GPUs count as stuck.
+const slack = 5 * time.Second
+
+// run performs rounds and gives the raw readings.
+func (p *program) run(ctx context.Context, rounds, words int) ([]uint64, error) {
+	limit := slack + time.Duration(1+len(p.rig.seats))*p.rig.deadline
+	return p.code.run(ctx, batch{rounds: rounds, window: p.window(), words: words, limit: limit.Nanoseconds()})
+}

@@ -1,0 +1,391 @@
+package drive
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// way is how calls and a product are put together.
+type way int
+
+const (
+	noProduct   way = iota
+	onlyProduct     // the product alone: how long a pass takes
+	loaded          // the product alone, then beside a load or planned for fewer SMs, see schedule.loaded
+	abreast         // calls on a stream of their own, while the product runs on the other
+	inPhases        // send, product, receive, on one stream: in between nothing of the call holds SMs
+	stepAbreast     // a decode step of two micro-batches, calls abreast of the other batch's products
+	stepPhases      // the same in phases
+)
+
+// arrangement is a way, and how much of the product belongs to a call.
+type arrangement struct {
+	way   way
+	share int  // launches of the product for each call
+	left  int  // SMs that the product is planned for at most while calls run, 0 as is fastest alone
+	load  bool // loaded: a load runs beside it
+}
+
+// marks are how many times the product's progress is stamped.
+const marks = 4
+
+// section is the stamps of one part of a round beside a product: all its calls, or one
+// call where each needs a dispatch before it.
+type section struct {
+	calls   int
+	chain   int    // first of three: the calls alone, and as many alignments
+	alone   course // the product alone
+	within  course // the product while calls run
+	begin   int    // both begin
+	end     int    // the last call ended; of phases everything
+	aligned int    // phases: so many alignments after end
+	halves  []int  // phases: stamps around send, product and receive of one call, in fours
+}
+
+// course is the stamps of a product: its start, then marks.
+type course struct {
+	start, first int
+	share        []float64 // share of the product that is done at each mark
+}
+
+// withProduct lays out a round beside a product. Three parts follow each other: the
+// calls alone, as a chain; the product alone; and both. A combine that uses up what
+// dispatch left gets a dispatch before each call, and a section for each.
+func (s *schedule) withProduct() {
+	switch s.beside.way {
+	case onlyProduct:
+		s.now = &section{calls: s.fold}
+		s.yielding = s.beside.left
+		s.productAlone()
+		s.yielding = 0
+		s.sections = append(s.sections, s.now)
+		return
+	case loaded:
+		s.loaded()
+		return
+	}
+	if !s.feed {
+		s.refill()
+		s.section(s.fold)
+		return
+	}
+	for range s.fold {
+		s.section(1)
+	}
+}
+
+// section lays out the three parts of so many calls.
+func (s *schedule) section(calls int) {
+	s.now = &section{calls: calls}
+	s.sections = append(s.sections, s.now)
+	s.aloneChain()
+	s.productAlone()
+	switch s.beside.way {
+	case abreast:
+		s.abreast()
+	case stepAbreast:
+		s.stepAbreast()
+	case inPhases, stepPhases:
+		s.inPhases()
+	}
+}
+
+// ready readies the ranks for calls that are timed.
+func (s *schedule) ready() {
+	if s.feed {
+		s.align()
+		s.call(ep.Dispatch)
+	}
+	s.align()
+}
+
+// isStep reports whether the round is made of decode steps.
+func (s *schedule) isStep() bool { return s.beside.way == stepAbreast || s.beside.way == stepPhases }
+
+// aloneChain times the calls alone, less what their alignments take.
+func (s *schedule) aloneChain() {
+	s.ready()
+	s.now.chain = s.slots
+	s.stamp()
+	s.calling()
+	s.stamp()
+	for range s.sectionAligns() {
+		s.align()
+	}
+	s.stamp()
+}
+
+// calling is the calls of a section one after the other: those of a step for both
+// micro-batches.
+func (s *schedule) calling() {
+	for i := range s.now.calls {
+		if s.isStep() {
+			for _, c := range stepCalls {
+				s.laneCall(c, whole)
+			}
+		} else {
+			s.unit()
+		}
+		if s.op != ep.Pair || i == s.now.calls-1 {
+			s.align()
+		}
+	}
+}
+
+// sectionAligns is how many alignments calling has.
+func (s *schedule) sectionAligns() int {
+	if s.op == ep.Pair {
+		return 1
+	}
+	return s.now.calls
+}
+
+// launches is how many launches of the product a section has.
+func (s *schedule) launches() int { return s.now.calls * s.beside.share }
+
+// products queues launches on the side stream, from where the calls' stream stands.
+func (s *schedule) products(n int) {
+	s.add(stepFork, 0)
+	for i := range n {
+		s.steps = append(s.steps, step{kind: stepProduct, n: i, span: -1, side: true})
+	}
+}
+
+// marked is products with stamps of their progress.
+func (s *schedule) marked(start int) course {
+	out, n := course{start: start, first: s.slots}, s.launches()
+	s.add(stepFork, 0)
+	for i := range n {
+		s.steps = append(s.steps, step{kind: stepProduct, n: i, span: -1, side: true, left: s.yielding})
+		if (i+1)*marks/n > i*marks/n {
+			s.sideStamp()
+			out.share = append(out.share, float64(i+1)/float64(n))
+		}
+	}
+	return out
+}
+
+func (s *schedule) sideStamp() {
+	s.steps = append(s.steps, step{kind: stepStamp, n: s.slots, span: -1, side: true})
+	s.slots++
+}
+
+// began stamps the start of a part and returns the slot.
+func (s *schedule) began() int {
+	s.stamp()
+	return s.slots - 1
+}
+
+func (s *schedule) productAlone() {
+	s.align()
+	start := s.began()
+	if s.isStep() {
+		s.now.alone = s.stepProducts(start)
+	} else {
+		s.now.alone = s.marked(start)
+	}
+	s.add(stepJoin, 0)
+}
+
+func (s *schedule) abreast() {
+	s.ready()
+	s.now.begin = s.began()
+	s.yielding = s.beside.left
+	s.now.within = s.marked(s.now.begin)
+	s.yielding = 0
+	s.calling()
+	s.now.end = s.began()
+	s.add(stepJoin, 0)
+}
+
+// inPhases runs a call's share of the product between its halves. Alignments belong to
+// the chain and not to a call, so that as many are timed after it. One more call has
+// stamps around every part: in the chain they would cost as much as some parts.
+func (s *schedule) inPhases() {
+	s.ready()
+	s.now.begin = s.began()
+	for i := range s.now.calls {
+		s.phasedUnit(func() {})
+		if s.op != ep.Pair || i == s.now.calls-1 {
+			s.align()
+		}
+	}
+	s.now.end = s.began()
+	for range s.sectionAligns() {
+		s.align()
+	}
+	s.now.aligned = s.began()
+	s.ready()
+	s.phasedUnit(func() { s.now.halves = append(s.now.halves, s.began()) })
+	s.align()
+}
+
+// phasedUnit is a call, or those of a step, in phases; around is called before, between
+// and behind the three parts of each.
+func (s *schedule) phasedUnit(around func()) {
+	calls := []laneOp{{s.op, 0}}
+	switch {
+	case s.isStep():
+		calls = stepCalls
+	case s.op == ep.Pair:
+		calls = []laneOp{{ep.Dispatch, 0}, {ep.Combine, 0}}
+	}
+	for i, c := range calls {
+		around()
+		s.laneCall(c, sending)
+		around()
+		if s.isStep() {
+			s.stepProduct(i, false)
+		} else {
+			for n := s.beside.share * i / len(calls); n < s.beside.share*(i+1)/len(calls); n++ {
+				s.add(stepProduct, n)
+			}
+		}
+		around()
+		s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c) - 1, span: -1, half: receiving, lane: c.lane})
+		around()
+	}
+}
+
+// laneOp is a call of a micro-batch.
+type laneOp struct {
+	op   ep.Op
+	lane int
+}
+
+// laneCall adds a call of a micro-batch, or its sending half.
+func (s *schedule) laneCall(c laneOp, h half) {
+	s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c), span: -1, half: h, lane: c.lane})
+	if c.lane == 1 {
+		s.lanes[c.op]++
+	} else {
+		s.calls[c.op]++
+	}
+}
+
+// count is the calls so far of an op of a micro-batch.
+func (s *schedule) count(c laneOp) int {
+	if c.lane == 1 {
+		return s.lanes[c.op]
+	}
+	return s.calls[c.op]
+}
+
+// stepCalls are the calls of a layer's step, in order. While one runs, the other
+// micro-batch computes: attention of the second beside the first's dispatch, then the
+// experts of either, and attention of the next layer beside the last combine.
+var stepCalls = []laneOp{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {ep.Combine, 1}}
+
+// stepProduct adds the product that runs beside call i of a step: attention, experts,
+// experts, attention. A pass over the experts is one share.
+func (s *schedule) stepProduct(i int, side bool) {
+	if i == 0 || i == 3 {
+		s.steps = append(s.steps, step{kind: stepAttention, span: -1, side: side, left: s.yielding})
+		return
+	}
+	for n := range s.beside.share {
+		s.steps = append(s.steps, step{kind: stepProduct, n: n, span: -1, side: side, left: s.yielding})
+	}
+}
+
+// stepProducts queues what a round's steps compute.
+func (s *schedule) stepProducts(start int) course {
+	s.add(stepFork, 0)
+	for range s.now.calls {
+		for i := range stepCalls {
+			s.stepProduct(i, true)
+		}
+	}
+	s.sideStamp()
+	return course{start, s.slots - 1, []float64{1}}
+}
+
+// stepAbreast alternates: a call of one micro-batch beside a product of the other, and
+// then both streams wait for each other. The call is queued first, as engines do: behind a
+// product that fills the GPU it would begin when that ends, and nothing would overlap.
+func (s *schedule) stepAbreast() {
+	s.align()
+	s.now.begin = s.began()
+	s.yielding = s.beside.left
+	s.add(stepFork, 0)
+	for range s.now.calls {
+		for i, c := range stepCalls {
+			s.laneCall(c, whole)
+			s.stepProduct(i, true)
+			s.add(stepFork, 0)
+			s.add(stepJoin, 0)
+		}
+	}
+	s.yielding = 0
+	s.now.end = s.began()
+	s.align()
+}
+
+// besideTimes are a rank's readings of one round beside a product, seconds of a call;
+// of steps, of a layer.
+type besideTimes struct{ call, product, both, callIn, productIn, done float64 }
+
+// times turns the readings of a round, in nanoseconds, into seconds.
+func (s *schedule) times(r []uint64) (sum besideTimes, err error) {
+	for i, v := range r {
+		if v == 0 {
+			return sum, fmt.Errorf("time stamp %d of %d is missing", i, len(r))
+		}
+	}
+	for _, part := range s.sections {
+		t := part.times(s.beside.way, r)
+		weight := float64(part.calls) / float64(s.fold)
+		sum.call += t.call * weight
+		sum.product += t.product * weight
+		sum.both += t.both * weight
+		sum.callIn += t.callIn * weight
+		sum.productIn += t.productIn * weight
+		sum.done += t.done * weight
+	}
+	if !(sum.product > 0) {
+		return sum, fmt.Errorf("time stamps are out of order: %v", r)
+	}
+	// Differences of a rank that others kept waiting may come out below zero.
+	for _, v := range []*float64{&sum.call, &sum.both, &sum.callIn, &sum.productIn} {
+		*v = max(*v, ep.LeastCost)
+	}
+	return sum, nil
+}
+
+// times are the readings of a section, seconds of a call.
+func (p *section) times(w way, r []uint64) (t besideTimes) {
+	one := func(from, to int) float64 { return (float64(r[to]) - float64(r[from])) / 1e9 }
+	span := func(from, to int) float64 { return one(from, to) / float64(p.calls) }
+	t.product = span(p.alone.start, p.alone.last())
+	switch w {
+	case loaded:
+		t.productIn = span(p.begin, p.within.last())
+		return t
+	case onlyProduct:
+		return t
+	}
+	aligned := span(p.chain+1, p.chain+2)
+	t.call = span(p.chain, p.chain+1) - aligned
+	switch w {
+	case abreast:
+		t.productIn = span(p.begin, p.within.last())
+		t.callIn = span(p.begin, p.end) - aligned
+		t.both = max(t.callIn, t.productIn)
+		t.done = p.within.doneAt(r, r[p.end])
+	case stepAbreast:
+		t.both, t.done = span(p.begin, p.end), 1
+		t.callIn, t.productIn = t.both, t.both
+	default:
+		t.both, t.done = span(p.begin, p.end)-span(p.end, p.aligned), 1
+		for i := 0; i < len(p.halves); i += 4 {
+			h := p.halves[i : i+4]
+			t.callIn += one(h[0], h[1]) + one(h[2], h[3])
+			t.productIn += one(h[1], h[2])
+		}
+	}
+	return t
+}
+
+// last is the stamp at the product's end.
+func (c course) last() int { return c.first + len(c.share) - 1 }

@@ -1,0 +1,38 @@
+package drive
+
+// loaded lays out a round of an experiment: the product alone, then the product beside a
+// load for each call, or as planned for fewer SMs. Both are parts of one round: under a
+// power cap the clocks of a GPU drift by a third within a second, and times of the product
+// alone from another moment made a copy look as if it sped the product up.
+func (s *schedule) loaded() {
+	s.now = &section{calls: s.fold}
+	s.sections = append(s.sections, s.now)
+	s.productAlone()
+	s.align()
+	s.now.begin = s.began()
+	s.yielding = s.beside.left
+	s.now.within = s.marked(s.now.begin)
+	s.yielding = 0
+	if s.beside.load {
+		for i := range s.fold {
+			s.add(stepLoad, i)
+		}
+	}
+	s.add(stepJoin, 0)
+}
+
+// doneAt is the share of the product that was done at a time, from the marks around it.
+func (c course) doneAt(r []uint64, at uint64) float64 {
+	before, share := r[c.start], 0.0
+	for i, done := range c.share {
+		mark := r[c.first+i]
+		if at < mark {
+			if at <= before {
+				return share
+			}
+			return share + (done-share)*float64(at-before)/float64(mark-before)
+		}
+		before, share = mark, done
+	}
+	return 1
+}

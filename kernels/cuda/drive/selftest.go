@@ -1,0 +1,118 @@
+//go:build cuda
+
+package drive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// SelfTest tests what dispatch and combine do not test by themselves: the device
+// primitives between ranks.
+// It writes a line for each; the error says that some failed. rounds is how often
+// messages and signals are passed.
+func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
+	ranks := max(2, min(len(b.node.gpus), declare.MaxRanks))
+	if err := b.checkPeers(ranks); err != nil {
+		return err
+	}
+	failed := 0
+	report := func(name string, err error) {
+		result := "ok"
+		if err != nil {
+			failed++
+			result = err.Error()
+		}
+		fmt.Fprintf(w, "%-36s %s\n", name, result)
+	}
+	for _, l := range declare.Litmuses(rounds) {
+		report(l.Name, b.litmus(ctx, l, ranks))
+	}
+	if failed > 0 {
+		return fmt.Errorf("self test: %d failed", failed)
+	}
+	return nil
+}
+
+// litmusState is the memory with which a litmus runs as a call.
+func litmusState(l declare.Litmus) declare.State {
+	return declare.State{Name: "litmus", Regions: func(ep.Problem) []declare.Region { return []declare.Region{declare.Zeroed("area", l.Area)} }, Counters: func(ep.Problem) int { return 16 }}
+}
+
+// litmus runs l once on all ranks and judges what it left.
+func (b *Backend) litmus(ctx context.Context, l declare.Litmus, ranks int) error {
+	p := ep.Problem{Ranks: ranks, Hidden: 128, Experts: 2 * ranks, TopK: 2, Dispatch: ep.BF16}
+	r, err := newRig(b.node, ranks, b.options.Deadline)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	memory := litmusState(l)
+	r.refill = func() error { return prepareLitmus(r, l) }
+	if err := r.allocate(append(declare.TimingParts(), declare.StateParts(memory, p)...)); err != nil {
+		return err
+	}
+	u, err := declare.NewUnit(declare.LitmusSource, p, nil)
+	if err != nil {
+		return err
+	}
+	m, err := b.node.load(u)
+	if err != nil {
+		return err
+	}
+	entries, err := m.function(l.Launch.Entry)
+	if err != nil {
+		return err
+	}
+	if err := checkResident(r, l.Launch, entries); err != nil {
+		return err
+	}
+	c := &call{family: declare.Declaration{State: memory}, launches: []declare.Launch{l.Launch}, entries: [][]cu.Function{entries}, module: m}
+	prog, err := newProgram(r, proof(ep.Dispatch, 0), map[ep.Op]*call{ep.Dispatch: c}, r.args, extras{problem: p})
+	if err != nil {
+		return err
+	}
+	defer prog.free()
+	if _, err := prog.run(ctx, 1, 0); errors.Is(err, errFault) {
+		return errors.New(hangReason(r.faults(), r.deadline))
+	} else if err != nil {
+		return err
+	}
+	return judgeLitmus(r, l)
+}
+
+func prepareLitmus(r *rig, l declare.Litmus) error {
+	if l.Prepare == nil {
+		return nil
+	}
+	area := make([]byte, l.Area)
+	l.Prepare(area)
+	for rank := range r.seats {
+		if err := upload(r, rank, "litmus.area", area); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func judgeLitmus(r *rig, l declare.Litmus) error {
+	areas, counters := make([][]byte, len(r.seats)), make([][]int32, len(r.seats))
+	for rank := range r.seats {
+		var err, cerr error
+		areas[rank], err = download[byte](r, rank, "litmus.area", 0, int(l.Area))
+		counters[rank], cerr = download[int32](r, rank, "litmus.counters", 0, 3)
+		if err := cmp.Or(err, cerr); err != nil {
+			return err
+		}
+	}
+	return l.Judge(areas, counters)
+}

@@ -1,0 +1,298 @@
+//go:build cuda
+
+package drive
+
+// #include "ep_shim.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+// session is one workload on the ranks of a rig.
+type session struct {
+	backend    *Backend
+	rig        *rig
+	workload   *workloads.Workload
+	problem    ep.Problem
+	tokens     [][]uint16     // by rank; of an activation its input rows
+	copies     []cu.DevicePtr // of the tokens, by rank; 0 where there is none
+	oracle     *ref.Oracle
+	cast       []castTokens // by rank, once a candidate takes tokens that the caller cast
+	outputs    *ref.Remote
+	states     []declare.State // those that have memory
+	candidates map[string]*candidate
+	expert     []cu.Function
+	beside     *products    // nil where nothing runs beside the calls
+	activation *activation  // nil for other ops
+	again      int          // runs that began a second time since the last notes
+	checking   ep.CheckTime // of the last candidate that was proven
+
+	mu      sync.Mutex
+	running *program
+}
+
+func newSession(b *Backend, w *workloads.Workload) (*session, error) {
+	r, err := newRig(b.node, w.Problem.Ranks, b.options.Deadline)
+	if err != nil {
+		return nil, err
+	}
+	return sessionOn(r, b, w)
+}
+
+// sessionOn is a session of the ranks that have seats in r.
+func sessionOn(r *rig, b *Backend, w *workloads.Workload) (*session, error) {
+	s := &session{
+		backend: b, rig: r, workload: w, problem: w.Problem, oracle: ref.New(w, b.options.InputScale),
+		candidates: map[string]*candidate{},
+	}
+	s.activation = openActivation(w, s.oracle)
+	for seat := range r.seats {
+		rank := r.number(seat)
+		if s.activation != nil {
+			s.tokens = append(s.tokens, s.activation.gates(w, rank))
+			continue
+		}
+		if from := w.Batch(rank); from < rank && r.world == nil {
+			s.tokens = append(s.tokens, s.tokens[from])
+		} else {
+			s.tokens = append(s.tokens, w.Tokens(rank))
+		}
+	}
+	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(w.Problem), s.read)
+	r.refill = s.upload
+	if err := s.openProducts(); err != nil {
+		r.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close implements kernels.Session.
+func (s *session) Close() error {
+	for _, c := range s.candidates {
+		c.drop()
+	}
+	s.beside.close()
+	s.freeCopies()
+	s.rig.close()
+	return nil
+}
+
+// drop frees a candidate's programs.
+func (c *candidate) drop() {
+	for _, p := range c.programs {
+		p.free()
+	}
+	clear(c.programs)
+}
+
+// Prepare implements kernels.Session.
+func (s *session) Prepare(_ context.Context, c ep.Config) error {
+	if s.candidates[c.Key()] != nil {
+		return nil
+	}
+	k, err := newCandidate(s.backend.machine, s.problem, c)
+	if err != nil {
+		return asFailure(ep.Illegal, err)
+	}
+	if err := s.join(k.state()); err != nil {
+		return err
+	}
+	if s.beside.isStep() {
+		if err := s.join(k.state().Of(1)); err != nil {
+			return err
+		}
+	}
+	if err := k.load(s.rig); err != nil {
+		return asFailure(ep.NoLaunch, err)
+	}
+	if s.expert == nil && k.calls[ep.Combine] != nil {
+		if s.expert, err = s.loadExpert(); err != nil {
+			return asFailure(ep.NoLaunch, err)
+		}
+	}
+	if k.takesCast() && s.cast == nil {
+		s.cast = s.castAll()
+	}
+	s.candidates[c.Key()] = k
+	return nil
+}
+
+func (s *session) loadExpert() ([]cu.Function, error) {
+	u, err := declare.NewUnit(declare.ExpertSource(s.problem), s.problem, nil)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.rig.node.load(u)
+	if err != nil {
+		return nil, err
+	}
+	return m.function("ep_expert")
+}
+
+// fits is an error where the memory that a config needs cannot be had. It takes none.
+func (s *session) fits(c ep.Config) error {
+	k, err := newCandidate(s.backend.machine, s.problem, c)
+	if err != nil {
+		return asFailure(ep.Illegal, err)
+	}
+	if s.has(k.state()) {
+		return nil
+	}
+	return s.rig.checkMemory(declare.NewHeap(s.partsWith(k.state())))
+}
+
+// has reports whether a state has memory.
+func (s *session) has(of declare.State) bool {
+	return slices.ContainsFunc(s.states, func(have declare.State) bool { return have.Name == of.Name })
+}
+
+// partsWith are all parts of the heap once a state has joined.
+func (s *session) partsWith(of declare.State) []declare.Region {
+	parts := append(s.rig.parts(), s.parts()...)
+	for _, st := range append(s.states[:len(s.states):len(s.states)], of) {
+		parts = append(parts, declare.StateParts(st, s.problem)...)
+	}
+	return parts
+}
+
+// join gives a state its memory. One allocation holds all states, so that another
+// one means a new heap, and graphs that point into the old heap are dropped.
+func (s *session) join(of declare.State) error {
+	if s.has(of) {
+		return nil
+	}
+	if n := len(of.Regions(s.problem)); n > C.EP_MAX_REGIONS {
+		return kernels.Failf(ep.Illegal, "%s: %d regions, EpArgs holds %d", of.Name, n, C.EP_MAX_REGIONS)
+	}
+	s.outputs.Forget()
+	for _, c := range s.candidates {
+		c.drop()
+	}
+	if err := s.rig.allocate(s.partsWith(of)); err != nil {
+		return err
+	}
+	s.states = append(s.states, of)
+	return nil
+}
+
+// parts are the inputs and outputs of a rank.
+func (s *session) parts() []declare.Region {
+	if s.activation != nil {
+		return s.activation.parts(s.problem)
+	}
+	return append(declare.ProblemParts(s.problem), declare.CastParts(s.problem)...)
+}
+
+// args are the fields of EpArgs common to the kernels of a candidate.
+func (s *session) args(k *candidate) func(rank int) C.EpArgs {
+	of, cast := k.state(), k.takesCast()
+	return func(rank int) C.EpArgs {
+		a := s.rig.args(rank)
+		p := s.problem
+		a.tokens = C.int32_t(s.workload.Ranks[s.workload.Batch(s.rig.number(rank))].Tokens)
+		a.max_tokens, a.max_rows = C.int32_t(p.MaxTokens), C.int64_t(dtype.MaxRows(p))
+		at := func(part string) cu.DevicePtr { return s.rig.at(rank, part) }
+		point(&a.x, at(declare.PartX))
+		point(&a.topk_ids, at(declare.PartIDs))
+		point(&a.weights, at(declare.PartWeights))
+		point(&a.input_scales, at(declare.PartInputScale))
+		if cast {
+			point(&a.x, at(declare.PartCast))
+			point(&a.input_scales, at(declare.PartCastScales))
+		}
+		point(&a.bias, at(declare.PartBias))
+		a.epilogue_scale = C.float(declare.EpilogueScale)
+		point(&a.out, at(declare.PartOut))
+		point(&a.out_scales, at(declare.PartScales))
+		point(&a.row_offsets, at(declare.PartRowOffsets))
+		point(&a.expert_ids, at(declare.PartExpertIDs))
+		point(&a.src_info, at(declare.PartSrcInfo))
+		point(&a.scale_offsets, at(declare.PartScaleOffsets))
+		point(&a.y, at(declare.PartY))
+		point(&a.combined, at(declare.PartCombined))
+		point(&a.counters, at(of.Part("counters")))
+		if p.SkipA2A {
+			a.skip_a2a, a.allreduce_size = 1, C.int32_t(p.Ranks)
+		}
+		return a
+	}
+}
+
+// extrasFor is what a candidate's programs need besides its calls.
+func (s *session) extrasFor(c *candidate) extras {
+	x := extras{problem: s.problem, expert: s.expert, beside: s.beside}
+	if s.activation != nil {
+		x.silu = s.siluArgs
+	}
+	if d := s.backend.options.Drill; strings.Contains(c.config.Key(), d.Config) {
+		x.drill = d
+	}
+	return x
+}
+
+// prepared finds a candidate that Prepare has seen.
+func (s *session) prepared(c ep.Config) (*candidate, error) {
+	if k := s.candidates[c.Key()]; k != nil {
+		return k, nil
+	}
+	return nil, fmt.Errorf("%s was not prepared", c.Key())
+}
+
+// Progress implements worker.Progresser.
+func (s *session) Progress() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return nil
+	}
+	return s.running.code.progress()
+}
+
+func (s *session) setRunning(p *program) {
+	s.mu.Lock()
+	s.running = p
+	s.mu.Unlock()
+}
+
+// ended turns the error that ended a program into a Failure of its candidate, and
+// makes the rig usable again where that is possible.
+func (s *session) ended(err error) error {
+	var refused *refusal
+	switch {
+	case errors.Is(err, errFault):
+		f := kernels.Failf(ep.Hang, "%s", hangReason(s.rig.faults(), s.rig.deadline))
+		if s.rig.world != nil {
+			return f // all ranks reset together: see crew
+		}
+		return s.restored(f)
+	case errors.As(err, &refused):
+		return s.restored(kernels.Failf(ep.NoLaunch, "%s", refused.reason))
+	}
+	return err
+}
+
+// restored resets all memory after a failure. Where that fails too the session is
+// lost, and the error names the failure first.
+func (s *session) restored(f *kernels.Failure) error {
+	if err := s.rig.reset(); err != nil {
+		return fmt.Errorf("%w; and resetting the buffers: %v", errors.New(f.Error()), err)
+	}
+	return f
+}

@@ -1,0 +1,226 @@
+//go:build cuda
+
+package drive
+
+// The shim is compiled here, as part of this file, because Go compiles C files
+// of a package's own folder only. Go does not see it change either: native/cuda.mk
+// passes a hash of native/ in CGO_CFLAGS.
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../../native/include -I${SRCDIR}/../../../native/shim
+#cgo LDFLAGS: -lcuda -lpthread
+#include "ep_shim.c"
+#include "ep_product.c"
+_Static_assert(sizeof(EpControl) == 256, "rigParts reserves 256 bytes");
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// driverError describes a CUresult of the shim.
+func driverError(what string, result C.int) error {
+	if result == 0 {
+		return nil
+	}
+	var text [C.EP_TEXT_BYTES]C.char
+	C.ep_describe(result, &text[0])
+	return fmt.Errorf("%s: %s", what, C.GoString(&text[0]))
+}
+
+// handle is the driver's handle in a type of cu: its only field, which is not
+// exported.
+func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T) C.uint64_t {
+	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
+}
+
+// occupancy is what a kernel takes, at one block size and shared memory.
+type occupancy struct{ blocksPerSM, registers, localBytes, maxThreads int }
+
+// readyFunction prepares a function of the current context for launching.
+func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
+	var out C.EpFunction
+	r := C.ep_function(handle(f), C.uint32_t(block), C.uint32_t(shared), &out)
+	o := occupancy{int(out.blocks_per_sm), int(out.registers), int(out.local_bytes), int(out.max_threads)}
+	return o, driverError("function attributes", r)
+}
+
+// newFault allocates a fault record that a GPU can write and the host can
+// read at any time.
+func newFault() (host *C.EpFault, device cu.DevicePtr, err error) {
+	p, d, err := allocHost(C.sizeof_EpFault)
+	return (*C.EpFault)(p), d, err
+}
+
+func allocHost(bytes int) (host unsafe.Pointer, device cu.DevicePtr, err error) {
+	var d C.uint64_t
+	err = driverError("pinned host memory", C.ep_host_alloc(C.size_t(bytes), &host, &d))
+	return host, cu.DevicePtr(d), err
+}
+
+// newHost allocates pinned host memory, into which a GPU copies without going
+// through the driver's own.
+func newHost(bytes int) ([]byte, error) {
+	p, _, err := allocHost(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), bytes), nil
+}
+
+func freeHost(b []byte) {
+	if len(b) > 0 {
+		C.ep_host_free(unsafe.Pointer(&b[0]))
+	}
+}
+
+func freeFault(host *C.EpFault) {
+	if host != nil {
+		C.ep_host_free(unsafe.Pointer(host))
+	}
+}
+
+// readFault copies a record; ok is false when the rank wrote none.
+func readFault(f *C.EpFault) (r faultRecord, ok bool) {
+	return faultRecord{
+		rank: int(f.rank), phase: int(f.phase), expert: int(f.expert), source: int(f.source),
+		block: int(f.block), want: uint64(f.want), got: uint64(f.got),
+	}, f.set != 0
+}
+
+func clearFault(f *C.EpFault) { *f = C.EpFault{} }
+
+// code is the steps of every rank's round, in C memory.
+type code struct {
+	ranks []C.EpRank
+	steps [][]C.EpStep
+}
+
+// newCode makes room for count steps on each of n ranks.
+func newCode(n, count int) *code {
+	c := &code{ranks: unsafe.Slice((*C.EpRank)(C.calloc(C.size_t(n), C.sizeof_EpRank)), n)}
+	for i := range c.ranks {
+		p := (*C.EpStep)(C.calloc(C.size_t(max(count, 1)), C.sizeof_EpStep))
+		c.ranks[i].steps, c.ranks[i].count = p, C.int32_t(count)
+		c.steps = append(c.steps, unsafe.Slice(p, count))
+	}
+	return c
+}
+
+// setEvents hands rank i the events that its steps record, in pairs.
+func (c *code) setEvents(i int, events []cu.Event) {
+	p := (*C.uint64_t)(C.calloc(C.size_t(len(events)+1), 8))
+	slots := unsafe.Slice(p, len(events))
+	for j, e := range events {
+		slots[j] = handle(e)
+	}
+	c.ranks[i].events, c.ranks[i].pairs = p, C.int32_t(len(events)/2)
+}
+
+// capture turns the steps of every rank into graphs, side by side: a graph takes longer
+// to make than a sample to run. Either all ranks have one or none: a rank without would
+// queue its steps one by one beside the graphs of the others, and be timed so.
+func (c *code) capture() error {
+	err := sideBySide(len(c.ranks), func(i int) error {
+		return driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i]))
+	})
+	if err != nil {
+		c.release()
+	}
+	return err
+}
+
+// release gives the graphs back.
+func (c *code) release() {
+	for i := range c.ranks {
+		C.ep_release(&c.ranks[i])
+	}
+}
+
+// free gives graphs and memory back; c must not be running.
+func (c *code) free() {
+	c.release()
+	for i := range c.ranks {
+		C.free(unsafe.Pointer(c.ranks[i].steps))
+		C.free(unsafe.Pointer(c.ranks[i].events))
+	}
+	C.free(unsafe.Pointer(&c.ranks[0]))
+	c.ranks, c.steps = nil, nil
+}
+
+// progress is the rounds each rank has finished; any goroutine may ask while
+// c runs.
+func (c *code) progress() []int {
+	out := make([]int, len(c.ranks))
+	for i := range c.ranks {
+		out[i] = int(atomic.LoadInt32((*int32)(&c.ranks[i].finished)))
+	}
+	return out
+}
+
+// errFault says that a kernel gave up and wrote a fault record.
+var errFault = errors.New("a kernel gave up waiting")
+
+// refusal is a launch that the driver refused; nothing is running.
+type refusal struct{ reason string }
+
+func (r *refusal) Error() string { return r.reason }
+
+// batch says how many rounds to run and how to wait for them.
+type batch struct {
+	rounds int
+	window int   // rounds queued at a time
+	words  int   // 64-bit readings of a rank and round
+	limit  int64 // longest wait for a window, nanoseconds
+}
+
+// run performs a batch and returns the readings of every [rank][round]. The
+// error is the context's, errFault, a *refusal, or the end of this process's
+// use of the GPUs.
+func (c *code) run(ctx context.Context, b batch) ([]uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	n := len(c.ranks) * b.rounds * b.words
+	rows := C.calloc(C.size_t(n+1), 8)
+	defer C.free(rows)
+	batch := (*C.EpBatch)(C.calloc(1, C.sizeof_EpBatch))
+	batch.ranks, batch.count = &c.ranks[0], C.int32_t(len(c.ranks))
+	batch.rounds, batch.window = C.int32_t(b.rounds), C.int32_t(b.window)
+	batch.row_bytes, batch.rows = C.uint64_t(8*b.words), (*C.uint8_t)(rows)
+	batch.limit_ns = C.uint64_t(b.limit)
+	defer C.free(unsafe.Pointer(batch))
+	told := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() {
+		atomic.StoreInt32((*int32)(&batch.stop), 1)
+		close(told)
+	})
+	end := C.ep_run(batch)
+	if !forget() {
+		<-told // batch is about to be freed
+	}
+	if end == C.EP_END_OK {
+		out := make([]uint64, n)
+		copy(out, unsafe.Slice((*uint64)(rows), n))
+		return out, nil
+	}
+	reason := fmt.Sprintf("rank %d: %s", batch.bad_rank, C.GoString(&batch.text[0]))
+	switch end {
+	case C.EP_END_STOPPED:
+		return nil, ctx.Err()
+	case C.EP_END_FAULT:
+		return nil, errFault
+	case C.EP_END_REFUSED:
+		return nil, &refusal{reason}
+	case C.EP_END_STUCK:
+		return nil, fmt.Errorf("the GPUs do not come back: %s", reason)
+	}
+	return nil, fmt.Errorf("a CUDA context is lost: %s", reason)
+}

@@ -1,0 +1,29 @@
+package drive
+
+// closeBytes is the longest gap between two pieces that is copied with them. A copy of its
+// own takes the host 2 us, in which the bus moves more than that.
+const closeBytes = 32 << 10
+
+// span is a stretch of a part that is copied at once.
+type span struct {
+	from, bytes int // in the part
+	at          int // in host memory
+}
+
+// spansOf are the stretches that hold pieces of so many bytes at these offsets, and where
+// each piece lies in host memory.
+func spansOf(offsets []int, bytes int) (spans []span, places []int) {
+	need := 0
+	for _, from := range offsets {
+		last := len(spans) - 1
+		if last < 0 || from < spans[last].from || from > spans[last].from+spans[last].bytes+closeBytes {
+			spans = append(spans, span{from, bytes, need})
+			last++
+		}
+		s := &spans[last]
+		s.bytes = max(s.bytes, from+bytes-s.from)
+		need = s.at + s.bytes
+		places = append(places, s.at+from-s.from)
+	}
+	return spans, places
+}

@@ -1,0 +1,114 @@
+//go:build cuda
+
+package drive
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+
+	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels/cuda/shmem"
+)
+
+// world is the ranks of a problem of which this process is one.
+type world struct {
+	rank, ranks, nodes int
+	library            *shmem.Library
+	heap               *arena // symmetric: every rank takes as much
+}
+
+// newWorldRig seats this process's rank on its GPU.
+func newWorldRig(n *node, w *world, deadline time.Duration) (*rig, error) {
+	r, err := seated(n, 1, deadline)
+	if err != nil {
+		return nil, err
+	}
+	r.world = w
+	if err := r.supported(declare.Unit{Source: declare.HostsFolder + "align.cuh"}, "_hosts"); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// number is the rank that has a seat.
+func (r *rig) number(seat int) int {
+	if r.world != nil {
+		return r.world.rank
+	}
+	return seat
+}
+
+// ranks is how many there are, of all processes.
+func (r *rig) ranks() int {
+	if r.world != nil {
+		return r.world.ranks
+	}
+	return len(r.seats)
+}
+
+// parts lists the memory that start alignment and timing need.
+func (r *rig) parts() []declare.Region {
+	if r.world == nil {
+		return declare.TimingParts()
+	}
+	return append(declare.TimingParts(), declare.Zeroed(declare.PartWorld, int64(16*r.world.ranks)))
+}
+
+// take gives the memory of a heap. That of a world is collective: all ranks ask for the
+// same heaps in the same order.
+func (r *rig) take(g *gpu, n int64) (*arena, error) {
+	if r.world == nil {
+		return g.take(n)
+	}
+	return r.world.take(g, n)
+}
+
+func (w *world) take(g *gpu, n int64) (*arena, error) {
+	if w.heap != nil && w.heap.bytes >= n {
+		return w.heap, nil
+	}
+	err := g.do(func() error {
+		if w.heap != nil {
+			w.library.Free(uint64(w.heap.base))
+			w.heap = nil
+		}
+		p, err := w.library.Alloc(n)
+		if err == nil {
+			w.heap = &arena{base: cu.DevicePtr(p), bytes: n}
+		}
+		return err
+	})
+	return w.heap, err
+}
+
+// idle is how many bytes a new heap finds in place of the old one, in use or not.
+func (w *world) idle() int64 {
+	if w == nil || w.heap == nil {
+		return 0
+	}
+	return w.heap.bytes
+}
+
+// joinWorld writes the table of hosts/transport.cuh: where the heaps of this host's ranks
+// lie. The words behind it stay zero.
+func (r *rig) joinWorld() error {
+	w := r.world
+	if w == nil || r.heap.Offset[declare.PartWorld] == 0 {
+		return nil
+	}
+	table := make([]uint64, w.ranks)
+	perNode := w.ranks / w.nodes
+	for q := w.rank / perNode * perNode; q < (w.rank/perNode+1)*perNode; q++ {
+		err := r.seats[0].gpu.do(func() error { table[q] = w.library.Peer(uint64(w.heap.base), q); return nil })
+		if err != nil {
+			return err
+		}
+		if table[q] == 0 {
+			return fmt.Errorf("nodes: rank %d cannot address the memory of rank %d, which --nodes %d puts on its host; use more nodes", w.rank, q, w.nodes)
+		}
+	}
+	return upload(r, 0, declare.PartWorld, table)
+}
